@@ -1,0 +1,44 @@
+"""The only file that imports numba.
+
+A kernel runs compiled (cached on disk) in the daemon and in replays. A cold process with a short
+queue runs the same function as plain Python, since importing numba costs more than it would save.
+Both give the same result: CI runs the tests both ways.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def kernel(function: F | None = None, *, plain_below: int = 0) -> Any:
+    """Compile `function` at its first call. plain_below: rows of the first argument under which a process
+    that has not loaded numba yet runs it as plain Python."""
+    if function is None:
+        return functools.partial(kernel, plain_below=plain_below)
+    compiled: list[Callable[..., Any]] = []
+
+    @functools.wraps(function)
+    def call(*arguments: Any) -> Any:
+        if not compiled:
+            if os.environ.get("NUMBA_DISABLE_JIT") == "1":
+                compiled.append(function)
+            elif "numba" not in sys.modules and len(arguments[0]) < plain_below:
+                return function(*arguments)
+            else:
+                compiled.append(_compile(function))
+        return compiled[0](*arguments)
+
+    call.plain = function  # type: ignore[attr-defined]
+    return call
+
+
+def _compile(function: Callable[..., Any]) -> Callable[..., Any]:
+    import numba
+
+    return numba.njit(cache=True, nogil=True)(function)

@@ -1,0 +1,26 @@
+"""The nouns: frozen tables of jobs, nodes and partitions, the snapshot, the plan."""
+
+from slurmsched.model.columns import Labels, frozen
+from slurmsched.model.jobs import Allocations, Jobs
+from slurmsched.model.nodes import Nodes, Partitions
+from slurmsched.model.plan import (
+    Action,
+    Assignments,
+    Estimates,
+    Outcome,
+    Plan,
+    Ranking,
+    Receipt,
+    Refusal,
+    Requeue,
+    SetNice,
+    SetSiteFactor,
+)
+from slurmsched.model.snapshot import Rights, Site, Snapshot
+from slurmsched.model.states import FINISHED, JobState, NodeState, job_state, node_state
+
+__all__ = [
+    "FINISHED", "Action", "Allocations", "Assignments", "Estimates", "JobState", "Jobs", "Labels", "NodeState",
+    "Nodes", "Outcome", "Partitions", "Plan", "Ranking", "Receipt", "Refusal", "Requeue", "Rights", "SetNice",
+    "SetSiteFactor", "Site", "Snapshot", "frozen", "job_state", "node_state",
+]  # fmt: skip

@@ -1,0 +1,149 @@
+"""What deciding code returns: a ranking, estimates, assignments, and the plan of typed actions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slurmsched.model.columns import Floats, Int64s, frozen
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ranking:
+    """Who goes first.
+
+    order: (N,) int64, every row of snapshot.jobs once, most urgent first.
+    why: name -> (N,) array by row, the criteria behind the order, for `queue` and `explain`.
+    carry: comes back as snapshot.carry at the next quantum. Plain numbers, texts, lists, mappings.
+    notes: what the policy could not honour, in words.
+    """
+
+    order: Int64s
+    why: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    carry: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "order", frozen(self.order, np.int64))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Estimates:
+    """Expected run time. total_s: (N,) whole run time of each job [s], NaN when there is none.
+
+    source: (N,) int8 index into sources, where each estimate comes from.
+    """
+
+    total_s: Floats
+    source: NDArray[np.int8]
+    sources: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Assignments:
+    """Which jobs should hold GPUs now. Gangs are whole: a job has all its GPUs or none.
+
+    rows: (R,) int64 rows of snapshot.jobs, in ranking order. first, count and node: row i of `rows` holds
+    gpus[k] GPUs on nodes row node[k] for k in first[i] .. first[i]+count[i]. All int64.
+    """
+
+    rows: Int64s
+    first: Int64s
+    count: Int64s
+    node: Int64s
+    gpus: Int64s
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One change of one job. Every action says why."""
+
+    kind: ClassVar[str] = ""
+
+    job_id: int
+    submit_s: float  # as the snapshot saw it: an id used again is not touched
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetNice(Action):
+    """Give a pending job the nice `new`; it has `old`. `base` is the user's own part of it."""
+
+    kind: ClassVar[str] = "nice"
+    old: int = 0
+    new: int = 0
+    base: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SetSiteFactor(Action):
+    """Give a pending job the site factor `new`; it has `old`."""
+
+    kind: ClassVar[str] = "site_factor"
+    old: int = 0
+    new: int = 0
+    base: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Requeue(Action):
+    """Take its GPUs from a running job; it waits again with what it attained."""
+
+    kind: ClassVar[str] = "requeue"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An action or a job that the gate left out. `rule` is the gate's rule, `reason` is for people."""
+
+    job_id: int
+    rule: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """What this cycle would change, and why; only what differs from now.
+
+    actions: in the order to send them. refused: what was left out. deferred: actions wanted beyond this
+    cycle's cap, left to the next. notes: for people. rank: (N,) int64 place of each row, -1 if not ranked.
+    """
+
+    actions: tuple[Action, ...] = ()
+    refused: tuple[Refusal, ...] = ()
+    deferred: int = 0
+    notes: tuple[str, ...] = ()
+    ranking: Ranking | None = None
+    lever_wanted: Int64s = field(default_factory=lambda: frozen([], np.int64))  # (N,) value by row; old where unmanaged
+    managed: NDArray[np.bool_] = field(default_factory=lambda: frozen([], np.bool_))
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one action: "written", "refused" (Slurm said no), "unknown" (no answer came)."""
+
+    action: Action
+    status: str
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What apply did. dry_run: nothing was sent, `outcomes` is empty and `planned` counts."""
+
+    outcomes: tuple[Outcome, ...] = ()
+    planned: int = 0
+    dry_run: bool = False
+    stopped: str = ""  # why sending ended early, if it did
+
+    @property
+    def written(self) -> tuple[Outcome, ...]:
+        return tuple(o for o in self.outcomes if o.status == "written")
+
+    @property
+    def refused(self) -> tuple[Outcome, ...]:
+        return tuple(o for o in self.outcomes if o.status != "written")

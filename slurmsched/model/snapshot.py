@@ -1,0 +1,85 @@
+"""The snapshot: all that a cycle may know, and nothing that can change under it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+
+from slurmsched.model.columns import Floats, Labels, frozen
+from slurmsched.model.jobs import Allocations, Jobs
+from slurmsched.model.nodes import Nodes, Partitions
+from slurmsched.model.table import Table
+
+
+class Rights(IntEnum):
+    """What Slurm lets the user of slurmsched do."""
+
+    NONE = 0
+    USER = 1
+    OPERATOR = 2
+    ADMINISTRATOR = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What of slurm.conf decides which levers work. `settings` holds every key as printed."""
+
+    cluster: str = ""
+    version: str = ""  # of slurmctld, e.g. "24.11.5"
+    rights: Rights = Rights.NONE
+    user: str = ""  # whom slurmsched runs as
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def multifactor(self) -> bool:
+        """Whether priorities are computed from factors (and the site factor is heard)."""
+        return self.settings.get("PriorityType", "priority/multifactor").endswith("multifactor")
+
+    @property
+    def priority_weights(self) -> float:
+        """Sum of all priority weights: the span that factors alone can move a job by."""
+        plain = sum(float(v) for k, v in self.settings.items() if k.startswith("PriorityWeight") and v.isdigit())
+        tres = self.settings.get("PriorityWeightTRES", "")
+        return plain + sum(float(v) for _, _, v in (p.partition("=") for p in tres.split(",")) if v.isdigit())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Snapshot:
+    """The cluster at now_s, whole. Pure code takes everything from here: clock, chance and memory too.
+
+    history_gpu_s: (H,) ascending attained service [GPU s] of jobs that completed, from the ledger.
+    carry: what the policy returned as Ranking.carry last time.
+    """
+
+    now_s: float
+    jobs: Jobs
+    nodes: Nodes
+    partitions: Partitions
+    allocations: Allocations
+    site: Site = field(default_factory=Site)
+    seed: int = 0
+    history_gpu_s: Floats = field(default_factory=lambda: frozen([], np.float64))
+    carry: Mapping[str, Any] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()  # what could not be read or understood
+
+    @property
+    def digest(self) -> str:
+        """16 hex digits that differ when any row, the clock or the seed differs."""
+        hasher = hashlib.blake2b(repr((self.now_s, self.seed, self.site.cluster)).encode(), digest_size=8)
+        for table in (self.jobs, self.nodes, self.partitions, self.allocations):
+            _feed(hasher, table)
+        return hasher.hexdigest()
+
+
+def _feed(hasher: Any, table: Table) -> None:
+    for spec in fields(table):  # type: ignore[arg-type]
+        values = getattr(table, spec.name)
+        if isinstance(values, Labels):
+            hasher.update("\0".join(values.names).encode())
+            values = values.codes
+        hasher.update(np.ascontiguousarray(values).view(np.uint8).data)

@@ -1,0 +1,59 @@
+"""The seams: what a policy, a placement, an estimator, a cluster, a planner and a store must offer."""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+from slurmsched.model.plan import Assignments, Estimates, Plan, Ranking, Receipt
+from slurmsched.model.snapshot import Snapshot
+
+
+@runtime_checkable
+class Policy(Protocol):
+    """Who goes first."""
+
+    def rank(self, snapshot: Snapshot) -> Ranking: ...
+
+
+@runtime_checkable
+class Placement(Protocol):
+    """On which GPUs."""
+
+    def place(self, snapshot: Snapshot, ranking: Ranking) -> Assignments: ...
+
+
+@runtime_checkable
+class Estimator(Protocol):
+    """How long."""
+
+    def estimate(self, snapshot: Snapshot) -> Estimates: ...
+
+
+class Cluster(Protocol):
+    """A Slurm, or something that stands for one."""
+
+    def read(self) -> Snapshot:
+        """The cluster now. Raises SlurmError when it cannot be read whole."""
+        ...
+
+    def apply(self, plan: Plan) -> Receipt:
+        """Carry out the plan's actions in their order. One refused action never stops the others."""
+        ...
+
+
+class Planner(Protocol):
+    """The pure middle of a cycle."""
+
+    def plan(self, snapshot: Snapshot) -> Plan: ...
+
+
+class Store(Protocol):
+    """Memory between cycles: the ledger, or plain objects in a replay."""
+
+    def recall(self, snapshot: Snapshot) -> Snapshot:
+        """The snapshot with what is remembered: attained service, base nice, history, carry."""
+        ...
+
+    def append(self, snapshot: Snapshot, plan: Plan, receipt: Receipt) -> None:
+        """Remember this cycle. Facts are appended, never changed."""
+        ...

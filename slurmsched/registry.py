@@ -1,0 +1,51 @@
+"""Finds policies, placements and estimators: ours and a site's own, all through entry points."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import fields
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from slurmsched.errors import ConfigError
+
+KINDS = ("policies", "placements", "estimators")
+
+
+def names(kind: str) -> tuple[str, ...]:
+    """Names of all plug-ins of a kind ("policies", "placements", "estimators"), ascending."""
+    return tuple(sorted(_found(kind)))
+
+
+def make(kind: str, name: str, parameters: Mapping[str, Any] | None = None, *, key: str = "policy") -> Any:
+    """The named plug-in with its parameters. key: dotted name of the setting, for errors.
+
+    Raises ConfigError for an unknown name or parameter (naming the nearest known), or a bad value.
+    """
+    found = _found(kind)
+    if name not in found:
+        raise ConfigError(f"no {kind} plug-in {name!r}{_nearest(name, found)}; known: {', '.join(sorted(found))}", key=key)
+    try:
+        plugin = found[name].load()
+    except Exception as error:
+        raise ConfigError(f"{kind} plug-in {name!r} ({found[name].value}) cannot be loaded: {error}", key=key) from error
+    known = [spec.name for spec in fields(plugin)]
+    for parameter in parameters or {}:
+        if parameter not in known:
+            near = _nearest(parameter, known)
+            raise ConfigError(f"{name} has no parameter {parameter!r}{near}; it has {', '.join(known) or 'none'}", key=key)
+    values = {k: tuple(v) if isinstance(v, list) else v for k, v in (parameters or {}).items()}
+    try:
+        return plugin(**values)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(str(error), key=key) from error
+
+
+def _found(kind: str) -> dict[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=f"slurmsched.{kind}")}
+
+
+def _nearest(name: str, known: Any) -> str:
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f" (did you mean {near[0]!r}?)" if near else ""
