@@ -23,13 +23,7 @@ def make(kind: str, name: str, parameters: Mapping[str, Any] | None = None, *, k
 
     Raises ConfigError for an unknown name or parameter (naming the nearest known), or a bad value.
     """
-    found = _found(kind)
-    if name not in found:
-        raise ConfigError(f"no {kind} plug-in {name!r}{_nearest(name, found)}; known: {', '.join(sorted(found))}", key=key)
-    try:
-        plugin = found[name].load()
-    except Exception as error:
-        raise ConfigError(f"{kind} plug-in {name!r} ({found[name].value}) cannot be loaded: {error}", key=key) from error
+    plugin = _load(kind, name, key)
     known = [spec.name for spec in fields(plugin)]
     for parameter in parameters or {}:
         if parameter not in known:
@@ -40,6 +34,21 @@ def make(kind: str, name: str, parameters: Mapping[str, Any] | None = None, *, k
         return plugin(**values)
     except (TypeError, ValueError) as error:
         raise ConfigError(str(error), key=key) from error
+
+
+def parameters(kind: str, name: str, *, key: str = "policy") -> tuple[str, ...]:
+    """Names of the parameters of a plug-in. Raises ConfigError as make does."""
+    return tuple(spec.name for spec in fields(_load(kind, name, key)))
+
+
+def _load(kind: str, name: str, key: str) -> Any:
+    found = _found(kind)
+    if name not in found:
+        raise ConfigError(f"no {kind} plug-in {name!r}{_nearest(name, found)}; known: {', '.join(sorted(found))}", key=key)
+    try:
+        return found[name].load()
+    except Exception as error:
+        raise ConfigError(f"{kind} plug-in {name!r} ({found[name].value}) cannot be loaded: {error}", key=key) from error
 
 
 def _found(kind: str) -> dict[str, EntryPoint]:

@@ -110,7 +110,7 @@ class Plan:
     """What this cycle would change, and why; only what differs from now.
 
     actions: in the order to send them. refused: what was left out. deferred: actions wanted beyond this
-    cycle's cap, left to the next. notes: for people. rank: (N,) int64 place of each row, -1 if not ranked.
+    cycle's cap, left to the next. notes: for people.
     """
 
     actions: tuple[Action, ...] = ()
@@ -120,6 +120,7 @@ class Plan:
     ranking: Ranking | None = None
     lever_wanted: Int64s = field(default_factory=lambda: frozen([], np.int64))  # (N,) value by row; old where unmanaged
     managed: NDArray[np.bool_] = field(default_factory=lambda: frozen([], np.bool_))
+    verdict: NDArray[np.int8] = field(default_factory=lambda: frozen([], np.int8))  # index into gate.RULES, -1: managed
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,73 @@
+"""The two levers: how a height becomes a value of the job, and the action that writes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from slurmsched.model import Jobs, SetNice, SetSiteFactor
+from slurmsched.model.columns import Floats, Int64s
+
+_LIMIT = 2_147_483_645  # slurm/slurm.h, NICE_OFFSET - 3
+
+
+@dataclass(frozen=True, slots=True)
+class NiceLever:
+    """Lower nice, sooner start. What the user chose stays in: value = base nice - boost."""
+
+    name: str = "nice"
+
+    def now(self, jobs: Jobs) -> Int64s:
+        return jobs.nice
+
+    def boost(self, jobs: Jobs) -> Int64s:
+        """What slurmsched adds to each priority now. (N,) int64."""
+        return jobs.base_nice - jobs.nice
+
+    def factors(self, jobs: Jobs) -> Floats:
+        """Priority without user's nice and our boost. (N,) float64."""
+        return _factors(jobs) + jobs.site_factor
+
+    def value(self, jobs: Jobs, boost: Int64s) -> Int64s:
+        """The nice that gives each job this boost. (N,) int64."""
+        return np.clip(jobs.base_nice - boost, -_LIMIT, _LIMIT)
+
+    def action(self, jobs: Jobs, row: int, new: int, reason: str) -> SetNice:
+        return SetNice(*_whom(jobs, row), reason, int(jobs.nice[row]), new, int(jobs.base_nice[row]))
+
+
+@dataclass(frozen=True, slots=True)
+class SiteFactorLever:
+    """Higher site factor, sooner start. The user's nice is not touched at all."""
+
+    name: str = "site_factor"
+
+    def now(self, jobs: Jobs) -> Int64s:
+        return jobs.site_factor
+
+    def boost(self, jobs: Jobs) -> Int64s:
+        return jobs.site_factor
+
+    def factors(self, jobs: Jobs) -> Floats:
+        return _factors(jobs)
+
+    def value(self, jobs: Jobs, boost: Int64s) -> Int64s:
+        return np.clip(boost, -_LIMIT, _LIMIT)
+
+    def action(self, jobs: Jobs, row: int, new: int, reason: str) -> SetSiteFactor:
+        return SetSiteFactor(*_whom(jobs, row), reason, int(jobs.site_factor[row]), new, 0)
+
+
+AnyLever = NiceLever | SiteFactorLever
+LEVERS: dict[str, AnyLever] = {lever.name: lever for lever in (NiceLever(), SiteFactorLever())}
+
+
+def _whom(jobs: Jobs, row: int) -> tuple[int, float]:
+    return int(jobs.job_id[row]), float(jobs.submit_s[row])
+
+
+def _factors(jobs: Jobs) -> Floats:
+    """Weighted factors of each job; worked back from its priority where Slurm did not list them."""
+    from_priority = np.maximum(jobs.priority + jobs.nice - jobs.site_factor, 0)
+    return np.where(np.isnan(jobs.base_priority), from_priority, jobs.base_priority)

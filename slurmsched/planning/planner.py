@@ -1,0 +1,137 @@
+"""Snapshot in, plan out: rank, gate, space, and name each change with its reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from slurmsched import registry
+from slurmsched.config import Config, Lever, Pace, Scope
+from slurmsched.model import Jobs, Plan, Ranking, Requeue, Rights, SetNice, SetSiteFactor, Snapshot, frozen
+from slurmsched.model.columns import Bools, Int64s
+from slurmsched.planning import gate
+from slurmsched.planning.groups import competing
+from slurmsched.planning.levers import LEVERS, AnyLever
+from slurmsched.planning.spacing import spaced
+from slurmsched.planning.targets import Preemption
+from slurmsched.protocols import Placement, Policy
+
+_LEAST_GAP = 1000  # priority points: room for ten insertions by halving between two neighbours
+
+
+@dataclass(frozen=True, slots=True)
+class Planner:
+    """The pure middle of a cycle, for a live Slurm and for a replay alike."""
+
+    policy: Policy
+    name: str = "policy"  # of the policy, for reasons
+    scope: Scope = field(default_factory=Scope)
+    lever: Lever = field(default_factory=Lever)
+    pace: Pace = field(default_factory=Pace)
+    preemption: Preemption | None = None
+    placement: Placement | None = None
+
+    @classmethod
+    def from_config(cls, config: Config) -> Planner:
+        """The planner a configuration describes. Raises ConfigError for an unknown plug-in or a bad parameter."""
+        parameters = dict(config.policy.parameters)
+        if config.estimator is not None and "estimator" not in parameters:
+            estimator = registry.make("estimators", config.estimator.name, config.estimator.parameters, key="estimator")
+            parameters |= _estimator_field(config.policy.name, estimator)
+        policy = registry.make("policies", config.policy.name, parameters)
+        return cls(policy, config.policy.name, config.scope, config.lever, config.pace)
+
+    def plan(self, snapshot: Snapshot) -> Plan:
+        """What this cycle would change. The same snapshot gives the same plan."""
+        ranking = self.policy.rank(snapshot)
+        verdict = gate.verdicts(snapshot, self.scope)
+        managed = verdict < 0
+        lever = LEVERS[self.lever.kind]
+        wanted = self._values(snapshot, ranking, managed, lever)
+        changed = np.flatnonzero((wanted != lever.now(snapshot.jobs))[ranking.order])  # places, most urgent first
+        places = changed[: self.pace.writes_per_cycle].tolist()
+        return Plan(
+            actions=(
+                *self._requeues(snapshot, ranking, managed),
+                *(self._action(snapshot, ranking, place, wanted, lever) for place in places),
+            ),
+            refused=gate.refusals(snapshot, verdict),
+            deferred=len(changed) - len(places),
+            notes=(*ranking.notes, *_notes(snapshot, self.lever, self.scope)),
+            ranking=ranking,
+            lever_wanted=frozen(wanted, np.int64),
+            managed=frozen(managed, np.bool_),
+            verdict=frozen(verdict, np.int8),
+        )
+
+    def _values(self, snapshot: Snapshot, ranking: Ranking, managed: Bools, lever: AnyLever) -> Int64s:
+        """The lever value of every row: new where the order asks for it, else as it is. (N,) int64."""
+        jobs, boost = snapshot.jobs, lever.boost(snapshot.jobs).copy()
+        order = ranking.order[managed[ranking.order]]
+        factors = np.rint(lever.factors(jobs)).astype(np.int64)
+        tie = np.empty(len(jobs), np.int64)
+        tie[np.lexsort((jobs.job_id, jobs.submit_s))] = np.arange(len(jobs))
+        group = competing(snapshot)[order]
+        for number in np.unique(group):
+            rows = order[group == number]
+            height = np.maximum((factors + boost)[rows], 1)  # Slurm never goes below 1
+            made, kept = spaced(height, tie[rows], start=int(factors[rows].max()), **self._bounds(snapshot, len(rows)))
+            boost[rows[~kept]] = (made - factors[rows])[~kept]
+        return _with_followers(jobs, managed, lever.value(jobs, boost))
+
+    def _bounds(self, snapshot: Snapshot, rows: int) -> dict[str, int]:
+        """Gap, floor and ceiling: a fiftieth of what factors can move a job by, so that ageing seldom reorders."""
+        room = (self.lever.ceiling - self.lever.floor) // (2 * rows)
+        gap = self.lever.gap or max(_LEAST_GAP, int(snapshot.site.priority_weights) // 50)
+        return {"gap": max(1, min(gap, room)), "floor": self.lever.floor, "ceiling": self.lever.ceiling}
+
+    def _action(
+        self, snapshot: Snapshot, ranking: Ranking, place: int, wanted: Int64s, lever: AnyLever
+    ) -> SetNice | SetSiteFactor:
+        row = int(ranking.order[place])
+        return lever.action(snapshot.jobs, row, int(wanted[row]), self._reason(ranking, place, row))
+
+    def _requeues(self, snapshot: Snapshot, ranking: Ranking, managed: Bools) -> tuple[Requeue, ...]:
+        if self.preemption is None or self.placement is None:
+            return ()
+        movable = managed | (snapshot.jobs.running & gate.scoped(snapshot.jobs, self.scope))
+        return self.preemption.requeues(snapshot, ranking, self.placement, movable)
+
+    def _reason(self, ranking: Ranking, place: int, row: int) -> str:
+        criteria = ", ".join(f"{key} {_shown(values[row])}" for key, values in ranking.why.items())
+        return f"{self.name}: rank {place + 1} of {len(ranking.order)}" + (f", {criteria}" if criteria else "")
+
+
+def _with_followers(jobs: Jobs, managed: Bools, wanted: Int64s) -> Int64s:
+    """Array tasks follow their array: Slurm writes them together. (N,) int64."""
+    rows = np.flatnonzero(gate.follows_array(jobs) & jobs.pending)
+    leader = np.searchsorted(jobs.job_id, jobs.array_job_id[rows])
+    rows, leader = rows[managed[leader]], leader[managed[leader]]
+    wanted[rows] = wanted[leader]
+    return wanted
+
+
+def _shown(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float | np.floating) else str(value)
+
+
+def _notes(snapshot: Snapshot, lever: Lever, scope: Scope) -> tuple[str, ...]:
+    """What keeps the plan from working at this site, in words."""
+    site, found = snapshot.site, []
+    if site.rights < Rights.OPERATOR:
+        who = site.user or "this user"
+        found.append(
+            f"{who} has no Operator right in Slurm, which negative nice and SiteFactor need: nothing can be written"
+        )
+    if not site.multifactor and lever.kind == "site_factor":
+        found.append('PriorityType is priority/basic, which ignores SiteFactor: set lever.kind = "nice"')
+    if not scope.partitions:
+        found.append('scope.partitions is empty: no job is managed; name partitions, or "*" for all')
+    return tuple(found)
+
+
+def _estimator_field(policy: str, estimator: Any) -> dict[str, Any]:
+    """The estimator as a parameter of the policy, if the policy uses one."""
+    return {"estimator": estimator} if "estimator" in registry.parameters("policies", policy) else {}

@@ -1,0 +1,61 @@
+"""Which running jobs give their GPUs back, so that more urgent ones can have them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from slurmsched.model import Ranking, Requeue, Snapshot
+from slurmsched.model.columns import Bools, Int64s
+from slurmsched.protocols import Placement
+
+
+@dataclass(frozen=True, slots=True)
+class Preemption:
+    """How freely GPUs are taken back.
+
+    least_run_s: a job runs at least this long before it may be requeued [s], so that a requeue, which costs
+    Slurm's kill wait and the job's restart, is worth it.
+    """
+
+    least_run_s: float = 300.0
+
+    def requeues(
+        self, snapshot: Snapshot, ranking: Ranking, placement: Placement, movable: Bools
+    ) -> tuple[Requeue, ...]:
+        """One Requeue for each running job whose GPUs a more urgent eligible job gets, least urgent first.
+
+        movable: (N,) bool, jobs that slurmsched may take part in ordering (pending) or requeue (running) at all.
+        Jobs that may not be requeued keep their GPUs, whatever their rank. A job is never requeued for nothing:
+        the gang that displaces it fits whole.
+        """
+        jobs = snapshot.jobs
+        reclaimable = self.reclaimable(snapshot) & movable
+        order = _firm_first(ranking.order, jobs.running & ~reclaimable, movable & (jobs.pending | reclaimable))
+        assigned = placement.place(snapshot, Ranking(order))
+        if not jobs.pending[assigned.rows].any():
+            return ()
+        served = np.zeros(len(jobs), np.bool_)
+        served[assigned.rows] = True
+        victims = [row for row in order[::-1].tolist() if reclaimable[row] and not served[row]]
+        places = {row: place for place, row in enumerate(order.tolist())}
+        return tuple(
+            Requeue(
+                int(jobs.job_id[row]),
+                float(jobs.submit_s[row]),
+                f"more urgent jobs get its GPUs; rank {places[row] + 1}",
+            )
+            for row in victims
+        )
+
+    def reclaimable(self, snapshot: Snapshot) -> Bools:
+        """Running jobs that Slurm would requeue and that had their least run. (N,) bool."""
+        jobs = snapshot.jobs
+        plain = jobs.batch & jobs.requeueable & ~jobs.cron & (jobs.het_job_id == 0)
+        return jobs.running & plain & (jobs.gpus > 0) & (jobs.run_s >= self.least_run_s)
+
+
+def _firm_first(order: Int64s, firm: Bools, ranked: Bools) -> Int64s:
+    """Rows that keep their GPUs, then the ranked ones in their order."""
+    return np.concatenate([order[firm[order]], order[ranked[order]]])

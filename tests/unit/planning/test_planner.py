@@ -1,0 +1,201 @@
+"""The planner on small hand-made queues."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from slurmsched.config import Lever, Pace, Scope
+from slurmsched.model import Allocations, Jobs, JobState, Nodes, Partitions, Plan, Ranking, Rights, Site, Snapshot
+from slurmsched.planning.planner import Planner
+
+EVERYTHING = Scope(partitions=("*",))
+
+
+@dataclass(frozen=True)
+class ByName:
+    """Jobs in the order of their names: tests say the wanted order by naming the jobs."""
+
+    def rank(self, snapshot: Snapshot) -> Ranking:
+        letters = np.array(list(snapshot.jobs.name))
+        return Ranking(np.lexsort((snapshot.jobs.job_id, letters)), why={"letter": letters})
+
+
+def queue(names: str, **columns: Any) -> Snapshot:
+    """Pending 1-GPU jobs 1, 2, ... with these one-letter names, submitted in this order."""
+    n = len(names)
+    given = {
+        "job_id": np.arange(1, n + 1),
+        "name": list(names),
+        "submit_s": np.arange(n, dtype=float),
+        "gpus": np.ones(n, int),
+        "partition": ["gpu"] * n,
+        "priority": np.ones(n, int),
+        "base_priority": np.zeros(n),
+    }
+    jobs = Jobs.build(n, given | columns)
+    nothing = (Nodes.build(0, {}), Partitions.build(0, {}), Allocations.build(0, {}))
+    return Snapshot(100.0, jobs, *nothing, site=Site(rights=Rights.OPERATOR))
+
+
+def planned(snapshot: Snapshot, **parts: Any) -> Plan:
+    return Planner(ByName(), **{"scope": EVERYTHING, **parts}).plan(snapshot)
+
+
+def after(snapshot: Snapshot, plan: Plan) -> Snapshot:
+    """The queue once Slurm has taken the plan's actions."""
+    nice, site = snapshot.jobs.nice.copy(), snapshot.jobs.site_factor.copy()
+    for action in plan.actions:
+        row = int(np.searchsorted(snapshot.jobs.job_id, action.job_id))
+        (nice if action.kind == "nice" else site)[row] = action.new
+    priority = np.maximum(snapshot.jobs.base_priority + site - nice, 1).astype(int)
+    jobs = snapshot.jobs.with_columns(nice=nice, site_factor=site, priority=priority)
+    return Snapshot(160.0, jobs, snapshot.nodes, snapshot.partitions, snapshot.allocations, site=snapshot.site)
+
+
+def slurm_order(snapshot: Snapshot) -> str:
+    """Names in the order Slurm would start the jobs."""
+    jobs = snapshot.jobs
+    return "".join(jobs.name[row] for row in np.lexsort((jobs.job_id, jobs.submit_s, -jobs.priority)))
+
+
+@pytest.mark.parametrize("kind", ["nice", "site_factor"])
+def test_planner__slurm_gets_the_order_of_the_policy(kind):
+    """After the writes Slurm's order is the ranking, by either lever, and a second cycle writes nothing."""
+    before = queue("DBCA", base_priority=[5.0, 900.0, 12.0, 0.0])
+    plan = planned(before, lever=Lever(kind=kind))
+    then = after(before, plan)
+    assert slurm_order(then) == "ABCD"
+    assert planned(then, lever=Lever(kind=kind)).actions == ()
+    assert {action.kind for action in plan.actions} == {kind}
+
+
+def test_planner__an_order_slurm_has_already_costs_no_write():
+    """First come, first served on a site without weights is what Slurm does by itself."""
+    assert planned(queue("ABCD")).actions == ()
+
+
+def test_planner__one_job_out_of_place_is_one_write():
+    """Only the job that moved is written."""
+    before = after(queue("EDCBA"), planned(queue("EDCBA")))
+    names = ["E", "D", "C", "DZ", "A"]  # B falls behind D
+    moved = Snapshot(200.0, before.jobs.with_columns(name=names), *_tables(before), site=before.site)
+    plan = planned(moved)
+    assert [action.job_id for action in plan.actions] == [4]
+    assert slurm_order(after(moved, plan)) == "ACDDZE"
+
+
+def _tables(snapshot: Snapshot) -> tuple[Nodes, Partitions, Allocations]:
+    return snapshot.nodes, snapshot.partitions, snapshot.allocations
+
+
+def test_planner__users_nice_is_added_never_lost():
+    """nice = what the user chose - our boost; the user's wish lowers the job below its place."""
+    (without,) = planned(queue("BA")).actions
+    (action,) = planned(queue("BA", nice=[0, 300], base_nice=[0, 300])).actions
+    assert (action.old, action.base, action.new) == (300, 300, without.new + 300)
+
+
+@pytest.mark.parametrize(
+    ("columns", "rule"),
+    [
+        ({"pinned": [True, False]}, "pinned"),
+        ({"backoff": [True, False]}, "backoff"),
+        ({"cron": [True, False]}, "cron"),
+        ({"priority": [0, 1]}, "held"),
+        ({"state": [int(JobState.PENDING | JobState.REVOKED), 1]}, "revoked"),
+    ],
+)
+def test_planner__jobs_to_leave_alone_are_refused_with_their_rule(columns, rule):
+    """The job is not written, and one reason says why."""
+    plan = planned(queue("BA", **columns))
+    assert [(refusal.job_id, refusal.rule) for refusal in plan.refused] == [(1, rule)]
+    assert 1 not in [action.job_id for action in plan.actions]
+
+
+@pytest.mark.parametrize(
+    "scope",
+    [
+        Scope(partitions=()),
+        Scope(partitions=("cpu",)),
+        Scope(partitions=("*",), accounts=("physics",)),
+        Scope(partitions=("*",), qos=("high",)),
+    ],
+)
+def test_planner__outside_the_scope_nothing_is_written(scope):
+    """Only named partitions, accounts and QOS are managed; an empty list of partitions manages nothing."""
+    assert planned(queue("CBA"), scope=scope).actions == ()
+
+
+def test_planner__a_job_in_two_partitions_needs_both_in_scope():
+    """The lever acts in every partition of the job."""
+    both = queue("BA", partition=["gpu,cpu", "gpu,cpu"])
+    assert planned(both, scope=Scope(partitions=("gpu",))).actions == ()
+    assert planned(both, scope=Scope(partitions=("gpu", "cpu"))).actions != ()
+
+
+def test_planner__running_and_completing_jobs_are_not_written():
+    """Only a job that waits has a place to change."""
+    states = [int(JobState.RUNNING), int(JobState.PENDING | JobState.COMPLETING), 1]
+    assert planned(queue("CBA", state=states)).actions == ()
+
+
+def test_planner__partitions_without_common_nodes_are_ordered_apart():
+    """Jobs that never compete cost no write for their mutual order."""
+    apart = queue("BA", partition=["left", "right"])
+    assert planned(apart).actions == ()
+    nodes = Nodes.build(1, {"name": ["n1"], "partitions": ["left,right"]})
+    shared = Snapshot(0.0, apart.jobs, nodes, apart.partitions, apart.allocations, site=apart.site)
+    assert len(planned(shared).actions) == 1
+
+
+def test_planner__cap_defers_the_least_urgent():
+    """pace.writes_per_cycle bounds the actions, most urgent first."""
+    plan = planned(queue("EDCBA"), pace=Pace(writes_per_cycle=2))
+    assert [action.job_id for action in plan.actions] == [5, 4]
+    assert plan.deferred == 2
+
+
+def test_planner__array_tasks_follow_their_array():
+    """Slurm writes an array's record and its split tasks together: all get one value."""
+    before = queue("CAB", job_id=[5, 10, 11], array_job_id=[0, 10, 10], array_tasks=[1, 4, 1])
+    plan = planned(before)
+    written = {action.job_id: action.new for action in plan.actions}
+    assert written[10] == written[11]
+    assert 5 not in written
+
+
+def test_planner__het_components_follow_their_leader():
+    """Only the leader of a het job is written."""
+    before = queue("CAB", job_id=[5, 10, 11], het_job_id=[0, 10, 10], het_offset=[0, 0, 1])
+    assert [action.job_id for action in planned(before).actions] == [10]
+
+
+def test_planner__says_when_it_can_do_nothing():
+    """Without Operator rights the plan is shown, with a note that nothing can be written."""
+    weak = queue("BA")
+    weak = Snapshot(0.0, weak.jobs, *_tables(weak), site=Site(rights=Rights.USER, user="sam"))
+    assert any("sam has no Operator right" in note for note in planned(weak).notes)
+
+
+def test_planner__reason_names_policy_rank_and_criteria():
+    """Each action says why."""
+    (action,) = planned(queue("BA")).actions
+    assert action.reason == "policy: rank 1 of 2, letter A"
+
+
+def test_planner__clamped_priority_without_factors_converges():
+    """At priority 1 the factors can only be guessed; two cycles give the order all the same."""
+    unknown = {"base_priority": np.full(3, np.nan), "nice": [0, 200, 0], "base_nice": [0, 200, 0]}
+    now = queue("CBA", **unknown)
+    for _ in range(2):
+        nice = now.jobs.nice.copy()
+        for action in planned(now).actions:
+            nice[action.job_id - 1] = action.new
+        jobs = now.jobs.with_columns(nice=nice, priority=np.maximum(-nice, 1))
+        now = Snapshot(0.0, jobs, *_tables(now), site=now.site)
+    heights = now.jobs.priority + np.array([0, 200, 0])
+    assert heights[2] > heights[1] > heights[0]

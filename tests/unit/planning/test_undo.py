@@ -1,0 +1,66 @@
+"""Back to the base, for values on record as ours only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from slurmsched.model import Allocations, Jobs, JobState, Nodes, Partitions, Snapshot
+from slurmsched.planning.undo import undo_plan
+
+
+@dataclass(frozen=True)
+class Record:
+    job_id: int = 7
+    submit_s: float = 10.0
+    kind: str = "nice"
+    base: int = 50
+    values: frozenset[int] = frozenset({-900, -950})
+
+
+def one_job(**columns: Any) -> Snapshot:
+    jobs = Jobs.build(1, {"job_id": [7], "submit_s": [10.0], "nice": [-950]} | columns)
+    return Snapshot(0.0, jobs, Nodes.build(0, {}), Partitions.build(0, {}), Allocations.build(0, {}))
+
+
+def changes(snapshot: Snapshot, *records: Record) -> list[tuple[str, int, int]]:
+    return [(action.kind, action.old, action.new) for action in undo_plan(snapshot, records).actions]
+
+
+def test_undo__gives_the_base_back():
+    """A value we wrote becomes the user's own again."""
+    assert changes(one_job(), Record()) == [("nice", -950, 50)]
+
+
+def test_undo__also_for_a_running_job():
+    """It may be requeued one day."""
+    assert changes(one_job(state=[int(JobState.RUNNING)]), Record()) == [("nice", -950, 50)]
+
+
+def test_undo__leaves_a_foreign_value_alone_and_says_so():
+    """Somebody changed it since: that wish counts."""
+    plan = undo_plan(one_job(nice=[123]), [Record()])
+    assert plan.actions == ()
+    assert [refusal.rule for refusal in plan.refused] == ["foreign"]
+
+
+def test_undo__nothing_to_do_at_the_base():
+    """No write for a job that is back already."""
+    assert changes(one_job(nice=[50]), Record()) == []
+
+
+def test_undo__finds_a_requeued_job_under_its_new_submit_time():
+    """A requeue moves the submit time; the last base on record counts, any value ever sent is ours."""
+    earlier, later = Record(submit_s=1.0, base=0, values=frozenset({-950})), Record(submit_s=2.0, base=60)
+    assert changes(one_job(restarts=[1]), earlier, later) == [("nice", -950, 60)]
+
+
+def test_undo__an_id_used_again_is_another_job():
+    """Same id, other submit time, never restarted: not ours."""
+    assert changes(one_job(), Record(submit_s=3.0)) == []
+
+
+def test_undo__both_levers_of_one_job():
+    """A site that changed lever.kind gets both back."""
+    site = Record(kind="site_factor", base=0, values=frozenset({77}))
+    assert changes(one_job(site_factor=[77]), Record(), site) == [("nice", -950, 50), ("site_factor", 77, 0)]
