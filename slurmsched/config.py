@@ -6,16 +6,19 @@ Every field carries its unit and meaning; `slurmsched config defaults` prints th
 from __future__ import annotations
 
 import difflib
+import json
 import os
 import tomllib
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from slurmsched.errors import ConfigError
 
+PREFIX = "SLURMSCHED_"
 SYSTEM_FILE = Path("/etc/slurmsched/slurmsched.toml")
 Positive = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=0)]
@@ -38,6 +41,12 @@ class Plugin(Section):
         return dict(self.model_extra or {})
 
 
+class PolicyPlugin(Plugin):
+    """The policy; parameters alone are those of the default one."""
+
+    name: str = Field("discretized-las", description="name of the policy; `slurmsched policy list` shows all")
+
+
 class Scope(Section):
     """Which jobs slurmsched may touch. A job must match every list that is not empty."""
 
@@ -56,6 +65,12 @@ class Lever(Section):
     ceiling: int = Field(2_000_000_000, le=2_147_000_000, description="highest priority slurmsched gives a job")
     backoff_s: Positive = Field(1800, description="a job changed behind our back is left alone this long [s]")
 
+    @model_validator(mode="after")
+    def _ordered(self) -> Lever:
+        if self.floor >= self.ceiling:
+            raise ValueError(f"floor must be below ceiling, which is {self.ceiling}")
+        return self
+
 
 class Pace(Section):
     """Least load on slurmctld."""
@@ -63,7 +78,7 @@ class Pace(Section):
     writes_per_cycle: int = Field(500, ge=1, description="most jobs written in a cycle; the rest waits for the next")
     writes_per_s: Positive = Field(100, description="most jobs written in a second")
     busy_threads: int = Field(50, ge=1, description="slurmctld threads (sdiag) above which nothing is written")
-    busy_dbd_queue: int = Field(5000, ge=1, description="slurmdbd messages waiting (sdiag) above which nothing is written")
+    busy_dbd_queue: int = Field(5000, ge=1, description="slurmdbd messages waiting (sdiag): likewise")
 
 
 class Cycle(Section):
@@ -71,12 +86,13 @@ class Cycle(Section):
 
     interval_s: Positive = Field(60, description="time between two cycles of the daemon [s]")
     seed: int = Field(0, description="seed of policies that use chance")
+    stop_file: Path = Field(Path("/etc/slurmsched/stop"), description="while this file exists nothing is written")
 
 
 class Slurm(Section):
     """How to speak to Slurm."""
 
-    adapter: Literal["auto", "pyslurm", "cli"] = Field("auto", description="auto = pyslurm where it works, else the commands")
+    adapter: Literal["auto", "pyslurm", "cli"] = Field("auto", description="auto: pyslurm where it works, else cli")
     bin_dir: str = Field("", description="folder of squeue, scontrol ...; empty = PATH")
     conf: str = Field("", description="slurm.conf; empty = SLURM_CONF or Slurm's own default")
     timeout_s: Positive = Field(60, description="longest wait for one answer of Slurm [s]")
@@ -86,8 +102,10 @@ class Ledger(Section):
     """What is remembered, and where."""
 
     url: str = Field("sqlite:////var/lib/slurmsched/ledger.db", description="SQLAlchemy URL of the database")
-    journal: Path = Field(Path("/var/lib/slurmsched/journal.jsonl"), description="every write, on disk before it is sent")
-    lock: Path = Field(Path("/var/lib/slurmsched/lock"), description="held by the daemon or tick that works on the cluster")
+    journal: Path = Field(
+        Path("/var/lib/slurmsched/journal.jsonl"), description="each write, on disk before it is sent"
+    )
+    lock: Path = Field(Path("/var/lib/slurmsched/lock"), description="held by the one that works on the cluster")
     keep_days: int = Field(180, ge=1, description="facts older than this are dropped [days]")
     sacct: bool = Field(True, description="ask sacct for earlier runs of jobs seen for the first time")
 
@@ -102,8 +120,10 @@ class Log(Section):
 class Config(Section):
     """The whole tree."""
 
-    mode: Literal["dry-run", "apply"] = Field("dry-run", description="apply = write to Slurm; dry-run = only say what would be written")
-    policy: Plugin = Field(Plugin(name="discretized-las"), description="who goes first")
+    mode: Literal["dry-run", "apply"] = Field(
+        "dry-run", description="apply: write to Slurm; dry-run: only say what would be written"
+    )
+    policy: PolicyPlugin = Field(PolicyPlugin(), description="who goes first")
     estimator: Plugin | None = Field(None, description="how long jobs run; default: the hint, else the time limit")
     scope: Scope = Scope()
     lever: Lever = Lever()
@@ -112,6 +132,28 @@ class Config(Section):
     slurm: Slurm = Slurm()
     ledger: Ledger = Ledger()
     log: Log = Log()
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The tree, and where its values come from.
+
+    file: dotted keys that the file sets. variables: dotted key -> variable that sets it.
+    """
+
+    config: Config
+    path: Path | None = None
+    file: frozenset[str] = frozenset()
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+    def source(self, key: str) -> str:
+        """Where a dotted key's value comes from: a variable's name, the file's path or "default"."""
+        for known in (key, key.partition(".")[0]):
+            if known in self.variables:
+                return self.variables[known]
+            if known in self.file:
+                return str(self.path)
+        return "default"
 
 
 def config_path(given: str | None = None) -> Path | None:
@@ -123,37 +165,92 @@ def config_path(given: str | None = None) -> Path | None:
 
 
 def load_config(path: Path | None) -> Config:
-    """The tree from a TOML file over the defaults.
+    """The tree: SLURMSCHED_SECTION__KEY over the TOML file over the defaults.
 
-    Raises ConfigError naming file, key and, for an unknown key, the nearest known one.
+    Raises ConfigError naming file or variable, key and, for an unknown key, the nearest known one.
     """
-    if path is None:
-        return Config()
-    try:
-        tree = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}", source=str(path)) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"is not TOML: {error}", source=str(path)) from error
-    return parse_config(tree, source=str(path))
+    return load_settings(path).config
 
 
-def parse_config(tree: Mapping[str, Any], *, source: str = "") -> Config:
+def load_settings(path: Path | None) -> Settings:
+    """As load_config, with the source of each value."""
+    tree = {} if path is None else _read(path)
+    environment, variables = _environment()
+    config = parse_config(_merged(tree, environment), source=str(path or ""), variables=variables)
+    return Settings(config, path, frozenset(_keys(tree)), variables)
+
+
+def parse_config(tree: Mapping[str, Any], *, source: str = "", variables: Mapping[str, str] | None = None) -> Config:
     """The tree of the given values over the defaults. Raises ConfigError as load_config does."""
     try:
         return Config.model_validate(dict(tree))
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
-        if first["type"] == "extra_forbidden":
-            raise ConfigError(f"unknown key{_nearest(first['loc'])}", key=key, source=source) from None
-        raise ConfigError(f"{first['msg']}, got {first['input']!r}", key=key, source=source) from None
+        setters = (name for known, name in (variables or {}).items() if f"{known}.".startswith(f"{key}."))
+        raise ConfigError(_message(first), key=key, source=next(setters, source)) from None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", source=str(path)) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"is not TOML: {error}", source=str(path)) from error
+
+
+def _environment() -> tuple[dict[str, Any], dict[str, str]]:
+    """The tree that variables give, and dotted key -> variable. pydantic-settings is loaded only where one is set."""
+    paths = {name: name.removeprefix(PREFIX).lower().split("__") for name in os.environ if name.startswith(PREFIX)}
+    paths = {name: path for name, path in paths.items() if len(path) > 1 or path[0] in Config.model_fields}
+    if not paths:
+        return {}, {}
+    from pydantic_settings import EnvSettingsSource
+
+    settings_cls: Any = Config
+    tree = EnvSettingsSource(settings_cls, env_prefix=PREFIX, env_nested_delimiter="__")()
+    for name, path in paths.items():
+        _complete(tree, path, os.environ[name])
+    return tree, {".".join(path): name for name, path in paths.items()}
+
+
+def _complete(tree: dict[str, Any], path: list[str], text: str) -> None:
+    """Add what the settings source left out (a key it does not know, refused later) and read a plug-in's parameters."""
+    for part in path[:-1]:
+        tree = tree.setdefault(part, {})
+        if not isinstance(tree, dict):
+            return
+    if isinstance(tree.get(path[-1], text), str):
+        try:
+            tree[path[-1]] = json.loads(text)
+        except ValueError:
+            tree[path[-1]] = text
+
+
+def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    both = {key: _merged(below[key], value) for key, value in above.items()
+            if isinstance(value, Mapping) and isinstance(below.get(key), Mapping)}  # fmt: skip
+    return {**below, **above, **both}
+
+
+def _keys(tree: Mapping[str, Any], before: str = "") -> list[str]:
+    keys: list[str] = []
+    for key, value in tree.items():
+        keys += _keys(value, f"{before}{key}.") if isinstance(value, Mapping) else [before + key]
+    return keys
+
+
+def _message(error: Any) -> str:
+    if error["type"] == "extra_forbidden":
+        return f"unknown key{_nearest(error['loc'])}"
+    text = error["msg"].removeprefix("Value error, ")
+    return text if isinstance(error["input"], Mapping) else f"{text}, got {error['input']!r}"
 
 
 def _nearest(loc: tuple[int | str, ...]) -> str:
     section: Any = Config
     for part in loc[:-1]:
-        annotation = section.model_fields[str(part)].annotation
-        section = annotation
+        section = section.model_fields[str(part)].annotation
     near = difflib.get_close_matches(str(loc[-1]), list(section.model_fields), n=1)
     return f" (did you mean {near[0]!r}?)" if near else ""

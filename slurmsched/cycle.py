@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import structlog
-
+from slurmsched.logs import get_logger
 from slurmsched.model.plan import Receipt
 from slurmsched.protocols import Cluster, Planner, Store
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 def run_cycle(cluster: Cluster, planner: Planner, store: Store) -> Receipt:

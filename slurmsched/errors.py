@@ -77,3 +77,9 @@ class RightsError(SlurmschedError):
     """The user slurmsched runs as may not do this."""
 
     exit_code = 6
+
+
+class PausedError(SlurmschedError):
+    """The administrator's stop file is there: nothing is written until it is gone."""
+
+    exit_code = 75  # EX_TEMPFAIL of sysexits.h: try again later

@@ -21,15 +21,16 @@ def names(kind: str) -> tuple[str, ...]:
 def make(kind: str, name: str, parameters: Mapping[str, Any] | None = None, *, key: str = "policy") -> Any:
     """The named plug-in with its parameters. key: dotted name of the setting, for errors.
 
+    A parameter called `estimator` may be a name, or a mapping of `name` and parameters: it becomes that estimator.
     Raises ConfigError for an unknown name or parameter (naming the nearest known), or a bad value.
     """
-    plugin = _load(kind, name, key)
+    plugin = load(kind, name, key=key)
     known = [spec.name for spec in fields(plugin)]
     for parameter in parameters or {}:
         if parameter not in known:
             near = _nearest(parameter, known)
             raise ConfigError(f"{name} has no parameter {parameter!r}{near}; it has {', '.join(known) or 'none'}", key=key)
-    values = {k: tuple(v) if isinstance(v, list) else v for k, v in (parameters or {}).items()}
+    values = {parameter: _value(parameter, value, key) for parameter, value in (parameters or {}).items()}
     try:
         return plugin(**values)
     except (TypeError, ValueError) as error:
@@ -38,10 +39,21 @@ def make(kind: str, name: str, parameters: Mapping[str, Any] | None = None, *, k
 
 def parameters(kind: str, name: str, *, key: str = "policy") -> tuple[str, ...]:
     """Names of the parameters of a plug-in. Raises ConfigError as make does."""
-    return tuple(spec.name for spec in fields(_load(kind, name, key)))
+    return tuple(spec.name for spec in fields(load(kind, name, key=key)))
 
 
-def _load(kind: str, name: str, key: str) -> Any:
+def _value(parameter: str, value: Any, key: str) -> Any:
+    """A parameter as the plug-in takes it: lists as tuples, an estimator's name as the estimator."""
+    if parameter == "estimator" and isinstance(value, str):
+        return make("estimators", value, key=f"{key}.estimator")
+    if parameter == "estimator" and isinstance(value, Mapping):
+        rest = {name: setting for name, setting in value.items() if name != "name"}
+        return make("estimators", str(value.get("name", "")), rest, key=f"{key}.estimator")
+    return tuple(value) if isinstance(value, list) else value
+
+
+def load(kind: str, name: str, *, key: str = "policy") -> Any:
+    """The plug-in's class. Raises ConfigError for an unknown name or one that cannot be imported."""
     found = _found(kind)
     if name not in found:
         raise ConfigError(f"no {kind} plug-in {name!r}{_nearest(name, found)}; known: {', '.join(sorted(found))}", key=key)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
+import types
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -39,6 +40,12 @@ def kernel(function: F | None = None, *, plain_below: int = 0) -> Any:
 
 
 def _compile(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The compiled function; kernels that it calls are compiled with it."""
     import numba
 
+    names, known = function.__code__.co_names, function.__globals__
+    called = {name: _compile(known[name].plain) for name in names if hasattr(known.get(name), "plain")}
+    if called:
+        bound = types.FunctionType(function.__code__, known | called, function.__name__, function.__defaults__)
+        function = functools.update_wrapper(bound, function)
     return numba.njit(cache=True, nogil=True)(function)

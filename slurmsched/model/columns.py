@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,7 +54,7 @@ class Labels:
     def __getitem__(self, row: int) -> str:
         return self.names[self.codes[row]]
 
-    def __iter__(self) -> Iterable[str]:  # type: ignore[override]
+    def __iter__(self) -> Iterator[str]:
         return map(self.names.__getitem__, self.codes)
 
     def take(self, rows: NDArray[Any]) -> Labels:

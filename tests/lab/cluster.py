@@ -63,7 +63,8 @@ class Instance:
             "LANG": "C.UTF-8",
             "TERM": os.environ.get("TERM", "dumb"),
             "PYTHONDONTWRITEBYTECODE": "1",
-            "PYTEST_ADDOPTS": "-p no:cacheprovider",  # /src is read-only
+            "PYTEST_ADDOPTS": "-o cache_dir=/var/tmp/pytest",  # /src is read-only
+            "HYPOTHESIS_STORAGE_DIRECTORY": "/var/tmp/hypothesis",
             "NUMBA_CACHE_DIR": "/var/cache/slurmsched-numba",
             "SLURMSCHED_LAB": self.name,
         }
@@ -81,7 +82,8 @@ class Instance:
         try:
             subprocess.run(argv, check=True, timeout=timeout_s, stdin=subprocess.DEVNULL, stdout=2)
         except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-            raise LabError(f"in lab {self.name}: {error}") from error
+            how = f"status {error.returncode}" if hasattr(error, "returncode") else f"over {timeout_s} s"
+            raise LabError(f"lab {self.name}: `{' '.join(command)}` ended with {how}") from error
 
 
 def instances() -> list[Instance]:
@@ -102,8 +104,8 @@ def up(suite: str, name: str, settings: list[str]) -> Instance:
     """Start a lab and wait until all its nodes are idle. settings: KEY=VALUE lines for slurm.conf."""
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,30}", name):
         raise LabError(f"{name!r}: a lab's name is small letters, digits and dashes")
-    config = rendered(settings)
     built = image(suite)
+    config = rendered(settings, built.versions["slurm"])
     with locked(f"instance-{name}"):
         lab = Instance(cache() / "instances" / name)
         if lab.alive:
@@ -115,6 +117,7 @@ def up(suite: str, name: str, settings: list[str]) -> Instance:
             for file, text in config.items():
                 (lab.root / "etc/slurm" / file).write_text(text)
             shutil.copy(TEMPLATES / "labctl", lab.root / "usr/local/bin/labctl")
+            (lab.root / "usr/local/bin/labctl").chmod(0o755)
             link_checkout(lab)
             lab.run("sh", "-ec", "cp -a /etc/slurm /etc/slurm.pristine; labctl start all; labctl wait-ready")
         except BaseException:
@@ -148,9 +151,13 @@ def start(lab: Instance, built: Image) -> None:
     raise LabError(f"lab {lab.name} did not start")
 
 
-def rendered(settings: list[str]) -> dict[str, str]:
+def rendered(settings: list[str], slurm: str) -> dict[str, str]:
     """The configuration files by name, the settings put in place of slurm.conf lines; KEY= drops one."""
     files = {file: (TEMPLATES / file).read_text() for file in CONFIG}
+    # A requeued job waits 120 s by default; Slurm 25.11 has a setting for that, before it went by the credential.
+    recent = [int(number) for number in slurm.split(".")[:2]] >= [25, 11]
+    requeue = ",requeue_delay=5" if recent else "\nAuthInfo=cred_expire=10"
+    files["slurm.conf"] = files["slurm.conf"].replace("$REQUEUE", requeue)
     for setting in settings:
         key, equals, text = setting.partition("=")
         if not equals or not re.fullmatch(r"\w+", key):

@@ -4,7 +4,6 @@ import fcntl
 import hashlib
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -29,6 +28,9 @@ PACKAGES = (
     *(*SLURM, "slurm-wlm-mysql-plugin", "munge", "mariadb-server", "postgresql"),
     *("libslurm-dev", "gcc", "g++", "python3-dev", "iproute2", "procps", "tini"),
 )
+# Two addresses: getaddrinfo's AI_ADDRCONFIG, which Slurm's daemons listen by, overlooks 127.0.0.1.
+LOOPBACK = "ip link set lo up && ip address add 127.0.0.2/32 dev lo && "
+TIDY = ("PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8", "HOME=/root")
 EXTRAS = ("test", "mysql", "postgres")
 KEPT = 2  # layers of one kind and suite: two branches with other dependencies do not evict each other
 
@@ -50,10 +52,12 @@ def cache() -> Path:
 @contextmanager
 def locked(name: str) -> Iterator[None]:
     """Hold the lock `name` of the cache; waits for whoever holds it."""
-    path = cache() / "locks" / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with (folder("locks") / name).open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"waiting for another lab.py that works on {name}")
+            fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
@@ -66,7 +70,8 @@ def image(suite: str) -> Image:
         system_key = digest(suite, *PACKAGES, *texts("enter.sh", "system.sh", "provision.sh", "slurmdbd.conf"))
         system = layer(f"system-{suite}", system_key, lambda new: build_system(suite, new))
         wanted = requirements()
-        venv_key = digest(system.name, *wanted, *texts("venv.sh", "pyslurm.sh"))
+        scripts = ("venv.sh", "pyslurm.sh") if suite in WITH_PYSLURM else ("venv.sh",)
+        venv_key = digest(system.name, *wanted, *texts(*scripts))
         venv = layer(f"venv-{suite}", venv_key, lambda new: build_venv(suite, system, wanted, new))
         versions = json.loads((system / "versions.json").read_text())
         versions |= json.loads((venv / "versions.json").read_text())
@@ -141,38 +146,45 @@ def build_system(suite: str, new: Path) -> None:
 
 def build_venv(suite: str, system: Path, wanted: list[str], new: Path) -> None:
     """The project's dependencies and pyslurm, in new/root/opt/venv."""
-    versions = json.loads((system / "versions.json").read_text())
     venv = new / "root/opt/venv"
     venv.mkdir(parents=True)
-    key = digest(suite, *versions.values(), *texts("pyslurm.sh"))
-    wheels = folder("wheels", f"pyslurm-{suite}-{key}")
     env = host.passed_environment()
     env |= {"PIP_CACHE_DIR": "/var/cache/pip", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     binds = [f"{path}:{path}:ro" for path in host.named_paths(env)] + [f"{folder('pip')}:/var/cache/pip:rw"]
-    if suite in WITH_PYSLURM and not list(wheels.glob("*.whl")):
+    release = None
+    if suite in WITH_PYSLURM:
+        wheel = pyslurm(suite, system, new, binds, env)
+        release = wheel.name.split("-")[1]
+        binds.append(f"{wheel.parent}:/wheels:ro")
+    binds.append(f"{venv}:/opt/venv:rw")
+    in_root(new, "venv.sh", lower=system, binds=binds, env={**env, "REQUIREMENTS": "\n".join(wanted)})
+    (new / "versions.json").write_text(json.dumps({"pyslurm": release}))
+
+
+def pyslurm(suite: str, system: Path, new: Path, binds: list[str], env: dict[str, str]) -> Path:
+    """The cached wheel for the Slurm and Python of `system`; building it takes minutes."""
+    key = digest(suite, (system / "versions.json").read_text(), *texts("pyslurm.sh"))
+    wheels = folder("wheels") / f"pyslurm-{suite}-{key}"
+    if not wheels.exists():
         fresh = new / "wheels"
         fresh.mkdir()
         in_root(new, "pyslurm.sh", lower=system, binds=[*binds, f"{fresh}:/wheels:rw"], env=env)
-        for wheel in fresh.glob("*.whl"):
-            wheel.rename(wheels / wheel.name)
-    binds += [f"{wheels}:/wheels:ro", f"{venv}:/opt/venv:rw"]
-    in_root(new, "venv.sh", lower=system, binds=binds, env={**env, "REQUIREMENTS": "\n".join(wanted)})
-    found = [re.match(r"pyslurm-([^-]+)-", wheel.name)[1] for wheel in wheels.glob("*.whl")]
-    (new / "versions.json").write_text(json.dumps({"pyslurm": found[0] if found else None}))
+        fresh.rename(wheels)
+    return next(wheels.glob("pyslurm-*.whl"))
 
 
 def in_root(new: Path, script: str, *, lower: Path | None = None, binds=(), env=None, net=True) -> None:
     """Run a template as root inside new/root, or inside a throw-away copy of the layer `lower`."""
-    log = new / f"{script}.log"
+    command = ["sh", "-c", (TEMPLATES / script).read_text()]
     with tempfile.TemporaryDirectory(prefix="lab-", dir=new) as scratch:
-        argv = enter(new / "root", binds=binds, net=net, command=["sh"])
         if lower:
             merged, work = Path(scratch, "merged"), Path(scratch, "work")
             merged.mkdir(), work.mkdir()
-            argv = enter(merged, layers=[lower / "root"], work=work, binds=binds, net=net, command=["sh"])
-        argv = ["env", "-i", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8",
-                "HOME=/root", *(f"{key}={text}" for key, text in (env or {}).items()), *argv]  # fmt: skip
-        status = quietly(argv, log, stdin=TEMPLATES / script)
+            argv = enter(merged, layers=[lower / "root"], work=work, binds=binds, net=net, command=command)
+        else:
+            argv = enter(new / "root", binds=binds, net=net, command=command)
+        settings = (f"{key}={text}" for key, text in (env or {}).items())
+        status = quietly(["env", "-i", *TIDY, *settings, *argv], new / f"{script}.log")
     if status:
         raise LabError(f"{script} failed with status {status} while building {new.name}")
 
@@ -182,7 +194,10 @@ def enter(root: Path, *, command, layers=(), work: Path | str = "", binds=(), ne
 
     layers, work: as in templates/enter.sh. binds: "SRC:DST:ro|rw". net: the host's network is seen.
     """
-    spaces = ["--mount", "--pid", "--uts", "--ipc", "--fork", "--kill-child", *([] if net else ["--net"])]
+    spaces = ["--mount", "--pid", "--uts", "--ipc", "--fork", "--kill-child"]
+    if not net:
+        spaces.append("--net")
+        command = ["sh", "-c", LOOPBACK + 'exec "$@"', "lab", *command]
     lower = ":".join(str(path) for path in layers)
     script = [str(TEMPLATES / "enter.sh"), str(root), lower, str(work), *binds, "--", *command]
     return ["unshare", *spaces, "sh", *script]
@@ -203,13 +218,14 @@ def requirements() -> list[str]:
     return sorted({*project.get("dependencies", []), *extras})
 
 
-def quietly(argv: list[str], log: Path, stdin: Path = Path("/dev/null")) -> int:
-    """Exit status; the output goes to a file, of which a failure shows the end."""
-    with log.open("wb") as out, stdin.open("rb") as source:
-        status = subprocess.run(argv, check=False, stdin=source, stdout=out, stderr=subprocess.STDOUT).returncode
-    if status:
+def quietly(argv: list[str], log: Path) -> int:
+    """Exit status; the output goes to a file, of which a failure shows the end. It dies with this process."""
+    with log.open("wb") as out:
+        argv = ["setpriv", "--pdeathsig=KILL", *argv]
+        done = subprocess.run(argv, check=False, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT)
+    if done.returncode:
         say("\n".join(log.read_text(errors="replace").splitlines()[-40:]))
-    return status
+    return done.returncode
 
 
 def folder(*parts: str) -> Path:

@@ -3,6 +3,7 @@
 
 import argparse
 import os
+import signal
 import sys
 import time
 
@@ -17,6 +18,7 @@ def main(argv: list[str]) -> int:
     cut = argv.index("--") if "--" in argv else len(argv)
     args = parser().parse_args(argv[:cut])
     args.command = argv[cut + 1 :]
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that a stopped `up` clears up after itself
     try:
         host.need_tools()
         return args.do(args) or 0

@@ -50,6 +50,4 @@ hostname lab
 cd "$root"
 mkdir -p .host
 pivot_root . .host
-exec chroot . sh -c 'umount -l /.host; rmdir /.host
-    ip link set lo up 2>/dev/null || :
-    exec "$@"' lab "$@"
+exec chroot . sh -c 'umount -l /.host; rmdir /.host; exec "$@"' lab "$@"

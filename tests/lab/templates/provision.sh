@@ -8,6 +8,7 @@ innodb_buffer_pool_size = 128M
 innodb_log_file_size = 64M
 innodb_lock_wait_timeout = 900
 innodb_flush_log_at_trx_commit = 0
+loose_innodb_snapshot_isolation = OFF # slurmdbd would end at a write conflict
 CNF
 labctl start munge mariadb postgres
 mariadb <<'SQL'
@@ -48,3 +49,4 @@ done
 add user slurmsched account=root cluster=lab adminlevel=Operator
 sacctmgr -iQ modify account root set qos=normal,high where cluster=lab
 labctl stop slurmdbd postgres mariadb munge
+rm -f /var/log/slurm/* /var/log/mariadb.log # a lab's logs begin with the lab

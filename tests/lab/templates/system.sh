@@ -10,6 +10,7 @@ echo lab >/etc/hostname
 apt-get -qq update
 # shellcheck disable=SC2086 # a list
 apt-get -qq install -y --no-install-recommends $PACKAGES
+apt-get -qq autoclean # the cached packages of former days
 rm -rf /var/lib/apt/lists/*
 
 for user in alice bob carol dave eve slurmsched; do useradd -m -s /bin/bash "$user"; done

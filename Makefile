@@ -1,0 +1,72 @@
+# Two targets matter: `make demo` and `make test`. `make help` lists all.
+SHELL  := /bin/bash
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+LAB    := $(PYTHON) tests/lab/lab.py
+SUITES ?= forky trixie
+SUITE  ?= forky
+PYTEST_ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-fast test-nojit test-live lab-up lab-down lab-shell bench lint types man clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: ## Install into .venv and run the main job on the embedded cluster; no Slurm needed
+	@begun=$$SECONDS; $(MAKE) --no-print-directory $(STAMP) && $(BIN)/slurmsched demo \
+		&& echo "make demo took $$((SECONDS - begun)) s"
+
+test: lint types test-fast test-nojit test-live ## Everything: lint, types, tests compiled and plain, a real Slurm of both suites
+
+test-fast: $(STAMP) ## Tests that need no Slurm
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+test-nojit: $(STAMP) ## Tests of deciding code once more, kernels as plain Python, with coverage
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m coverage run -m pytest tests/unit tests/property $(PYTEST_ARGS)
+	$(BIN)/python -m coverage report --skip-covered --show-missing | tail -n 40
+
+test-live: $(SUITES:%=test-live-%) ## Live tests in a lab of each suite (root, debootstrap); SUITES="forky trixie"
+
+test-live-%:
+	@trap '$(LAB) down --name test-$* 2>/dev/null || true' EXIT; trap 'exit 130' INT TERM; \
+		$(LAB) up $* --name test-$* \
+		&& $(LAB) exec --name test-$* -- python -m pytest -p no:cacheprovider -m live tests/live $(PYTEST_ARGS)
+
+lab-up: ## Start a real Slurm with fake GPUs: make lab-up SUITE=trixie
+	$(LAB) up $(SUITE)
+
+lab-down: ## End it; nothing is left behind
+	$(LAB) down --name $(SUITE)
+
+lab-shell: ## A shell in it
+	$(LAB) shell --name $(SUITE)
+
+bench: ## Measure against squeue in a lab of its own; see bench/README.md
+	@trap '$(LAB) down --name bench 2>/dev/null || true' EXIT; trap 'exit 130' INT TERM; \
+		$(LAB) up $(SUITE) --name bench && $(LAB) exec --name bench -- python bench/run.py
+
+lint: $(STAMP) ## ruff, and the import contracts of pyproject.toml
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check --line-length 120 .
+	$(BIN)/lint-imports
+
+types: $(STAMP) ## mypy
+	$(BIN)/mypy
+
+man: $(STAMP) ## Write docs/man from the commands
+	$(BIN)/python -m slurmsched.cli.man docs/man
+
+clean: ## Remove .venv and what tools left
+	rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .coverage .hypothesis
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+		echo "python3 has no venv module here: apt-get install python3-venv"; exit 2; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "Python 3.11 or newer is needed; this is $$($(PYTHON) --version). make PYTHON=python3.12 ..."; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[test,lint]'
+	@touch $@

@@ -1,0 +1,46 @@
+"""`doctor`: is this Slurm set up so that the levers work?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from slurmsched.cli import output
+from slurmsched.cli.output import Output
+from slurmsched.cli.settings import config
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from slurmsched.slurm.finding import Finding
+
+
+@output.command("doctor")
+@click.option("--probe", is_flag=True, help="Also try the levers on a held job of slurmsched's own, then cancel it.")
+@click.option("--all", "everything", is_flag=True, help="Show what is well too.")
+def command(out: Output, probe: bool, everything: bool) -> int:
+    """Check the site's Slurm, each setting with a verdict and the line to change.
+
+    Exit code 3 if something keeps slurmsched from working, else 0.
+    """
+    from slurmsched.slurm.doctor import findings
+
+    found = findings(config(), probe=probe)
+    if out.as_json:
+        out.json(found)
+    else:
+        _print(out, found, everything)
+    return 3 if any(finding.verdict == "fail" for finding in found) else 0
+
+
+def _print(out: Output, found: Sequence[Finding], everything: bool) -> None:
+    shown = [finding for finding in found if everything or not finding.ok]
+    if shown:
+        rows = [(finding.verdict, finding.name, finding.detail, finding.remedy) for finding in shown]
+        out.table(("verdict", "check", "found", "change"), rows)
+    for finding in shown:
+        if not finding.ok and finding.why:
+            out.line(f"{finding.name}: {finding.why}")
+    count = {verdict: sum(finding.verdict == verdict for finding in found) for verdict in ("ok", "warn", "fail")}
+    out.line(", ".join(f"{number} {verdict}" for verdict, number in count.items()))

@@ -1,0 +1,84 @@
+"""`slurmsched`: finds the command, loads only that, and turns errors into one line and an exit code."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from slurmsched import __version__
+from slurmsched.errors import SlurmschedError
+
+# name -> module under slurmsched.cli; each holds one click command named `command`
+COMMANDS = {
+    "plan": "plan", "queue": "queue", "status": "status", "tick": "tick", "daemon": "daemon", "undo": "undo",
+    "doctor": "doctor", "config": "config", "hints": "hints", "policy": "policy", "db": "db", "demo": "demo",
+    "completion": "completion",
+}  # fmt: skip
+
+
+class Late(click.Group):
+    """A group whose commands are imported when they are asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        found: click.Command = importlib.import_module(f"slurmsched.cli.{COMMANDS[cmd_name]}").command
+        return found
+
+
+@click.command(cls=Late, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option(
+    "--config", metavar="FILE", help="Configuration; default: $SLURMSCHED_CONFIG, /etc/slurmsched/slurmsched.toml."
+)
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@click.version_option(__version__, message="slurmsched %(version)s")
+def cli(config: str | None, debug: bool) -> None:
+    """Published GPU scheduling policies for the Slurm you have.
+
+    Reads the queue, ranks the jobs and writes the order as nice or site factor. Nothing is written
+    unless the configuration says mode = "apply" or a command is given --apply.
+    """
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; its exit code (docs/exit-codes.md)."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        answer: Any = cli.main(arguments, prog_name="slurmsched", standalone_mode=False)
+        sys.stdout.flush()
+    except click.ClickException as error:
+        error.show()
+        return 2
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("slurmsched: interrupted", err=True)
+        return 130
+    except BrokenPipeError:
+        sys.stdout = None  # type: ignore[assignment]  # the reader left; Python must not flush at exit
+        return 0
+    except Exception as error:
+        return _failed(error, debug="--debug" in arguments)
+    return answer if isinstance(answer, int) else 0
+
+
+def _failed(error: Exception, *, debug: bool) -> int:
+    if debug:
+        import traceback
+
+        traceback.print_exc()
+    if isinstance(error, SlurmschedError):
+        click.echo(f"slurmsched: {error}", err=True)
+        return error.exit_code
+    hint = "" if debug else "; run it again with --debug before the command for the traceback"
+    click.echo(f"slurmsched: unexpected {type(error).__name__}: {error}{hint}", err=True)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,101 @@
+"""How commands print: tables by rich, or JSON; and the options every command has."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import click
+
+STYLES = {"ok": "green", "warn": "yellow", "warning": "yellow", "fail": "red", "failed": "red"}
+
+
+class Output:
+    """Prints to stdout. as_json: one JSON value and nothing else. color: allow it where a terminal shows it."""
+
+    def __init__(self, *, as_json: bool = False, color: bool = True) -> None:
+        self.as_json = as_json
+        self.color = color and not os.environ.get("NO_COLOR") and sys.stdout.isatty()
+
+    def json(self, value: Any) -> None:
+        """The value as indented JSON; dataclasses, numpy values and paths are understood, NaN becomes null."""
+        import orjson
+
+        options = orjson.OPT_INDENT_2 | orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS | orjson.OPT_APPEND_NEWLINE
+        click.echo(orjson.dumps(value, option=options, default=_plain), nl=False)
+
+    def line(self, text: str = "", style: str = "") -> None:
+        """One line of text in a colour of STYLES."""
+        click.echo(click.style(text, fg=STYLES[style]) if style and self.color else text)
+
+    def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str = "") -> None:
+        """Rows under column names; a name that ends in ">" is right-aligned. Piped output is never cut or wrapped."""
+        from rich.console import Console
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(title=title or None, title_justify="left", box=None, pad_edge=False, header_style="bold")
+        for name in columns:
+            table.add_column(name.rstrip(">"), justify="right" if name.endswith(">") else "left", overflow="fold")
+        for row in rows:
+            table.add_row(*(Text(_cell(value), style=STYLES.get(str(value), "")) for value in row))
+        width = None if sys.stdout.isatty() else 10_000
+        console = Console(no_color=not self.color, highlight=False, width=width, soft_wrap=False)
+        with console.capture() as capture:
+            console.print(table)
+        text = capture.get() if self.color else click.unstyle(capture.get())
+        click.echo("\n".join(line.rstrip() for line in text.splitlines()) if not self.color else text.rstrip("\n"))
+
+
+def command(name: str, **settings: Any) -> Callable[[Callable[..., Any]], click.Command]:
+    """A click command with --json and --no-color; the function gets them as `out`."""
+    return lambda function: click.command(name, **settings)(with_output(function))
+
+
+def with_command(group: click.Group, name: str, **settings: Any) -> Callable[[Callable[..., Any]], click.Command]:
+    """As command, within a group."""
+    return lambda function: group.command(name, **settings)(with_output(function))
+
+
+def with_output(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds --json and --no-color to a command's function, which gets an Output as `out`."""
+
+    @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+    @click.option("--no-color", is_flag=True, help="No colours; the variable NO_COLOR does the same.")
+    @functools.wraps(function)
+    def wrapped(*, as_json: bool, no_color: bool, **values: Any) -> Any:
+        return function(out=Output(as_json=as_json, color=not no_color), **values)
+
+    return wrapped
+
+
+def seconds(value: float) -> str:
+    """A duration for people, in its two largest units: "3d 4h", "1h 5m", "42s"; "-" when unknown."""
+    if value != value or abs(value) == float("inf"):
+        return "-"
+    left, parts = round(abs(value)), []
+    for unit, length in (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)):
+        count, left = divmod(left, length)
+        if count or (unit == "s" and not parts):
+            parts.append(f"{count}{unit}")
+    return ("-" if value < 0 else "") + " ".join(parts[:2])
+
+
+def gpu_hours(gpu_s: float) -> str:
+    """Attained service for people: "12.3 GPU h"."""
+    return f"{gpu_s / 3600:.1f}"
+
+
+def _cell(value: Any) -> str:
+    return "" if value is None else str(value)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, frozenset | set | tuple):
+        return sorted(value) if not isinstance(value, tuple) else list(value)
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json")
+    return str(value)

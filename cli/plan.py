@@ -1,0 +1,80 @@
+"""`plan`: what a cycle would write now, and why."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from slurmsched.cli import output
+from slurmsched.cli.output import Output, gpu_hours
+from slurmsched.cli.settings import config
+
+if TYPE_CHECKING:
+    from slurmsched.model import Plan, Snapshot
+
+COLUMNS = ("job>", "user", "gpus>", "attained GPU h>", "queue>", "now>", "wanted>", "reason")
+
+
+@output.command("plan")
+@click.option("--limit", type=click.IntRange(min=0), default=50, show_default=True, help="Most changes shown; 0: all.")
+def command(out: Output, limit: int) -> None:
+    """Show what a cycle would write and why. Reads only; any user may run it."""
+    from slurmsched.daemon.assemble import assembled
+
+    tree = config()
+    with assembled(tree, apply=False, read_only=True) as parts:
+        snapshot, plan = parts.look()
+    if out.as_json:
+        out.json(_tree(snapshot, plan, tree.lever.kind, limit))
+    else:
+        _print(out, snapshot, plan, tree.lever.kind, limit)
+
+
+def _changes(snapshot: Snapshot, plan: Plan, lever: str, limit: int) -> list[dict[str, Any]]:
+    from slurmsched.cli.rows import queue_rows
+
+    planned = {action.job_id for action in plan.actions}
+    rows = [row for row in queue_rows(snapshot, plan, lever) if row["job_id"] in planned]
+    return rows[:limit] if limit else rows
+
+
+def _tree(snapshot: Snapshot, plan: Plan, lever: str, limit: int) -> dict[str, Any]:
+    return {
+        "cluster": snapshot.site.cluster,
+        "now_s": snapshot.now_s,
+        "lever": lever,
+        "jobs": len(snapshot.jobs),
+        "managed": int(plan.managed.sum()),
+        "planned": len(plan.actions),
+        "deferred": plan.deferred,
+        "changes": _changes(snapshot, plan, lever, limit),
+        "refused": [{"job_id": r.job_id, "rule": r.rule, "reason": r.reason} for r in plan.refused],
+        "notes": plan.notes,
+        "warnings": snapshot.warnings,
+    }
+
+
+def _print(out: Output, snapshot: Snapshot, plan: Plan, lever: str, limit: int) -> None:
+    changes = _changes(snapshot, plan, lever, limit)
+    if changes:
+        out.table(COLUMNS, [_cells(row) for row in changes])
+    if len(changes) < len(plan.actions):
+        out.line(f"... and {len(plan.actions) - len(changes)} more (--limit 0 shows all)")
+    out.line(
+        f"{len(plan.actions)} of {int(plan.managed.sum())} managed jobs would get another {lever}"
+        + (f"; {plan.deferred} more wait for the next cycle (pace.writes_per_cycle)" if plan.deferred else "")
+    )
+    for (rule, reason), count in Counter((r.rule, r.reason) for r in plan.refused).most_common():
+        out.line(f"left alone: {count} jobs ({rule}): {reason}")
+    for note in plan.notes:
+        out.line(f"note: {note}", "warning")
+    for warning in snapshot.warnings:
+        out.line(f"warning: {warning}", "warning")
+
+
+def _cells(row: dict[str, Any]) -> tuple[Any, ...]:
+    attained = gpu_hours(row["attained_gpu_s"])
+    return (row["job_id"], row["user"], row["gpus"], attained, row["queue"], row["lever_now"], row["lever_wanted"],
+            row["reason"])  # fmt: skip

@@ -1,0 +1,126 @@
+"""`status`: one screen on how things are."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from slurmsched.cli import output
+from slurmsched.cli.output import Output, seconds
+from slurmsched.cli.settings import config
+
+if TYPE_CHECKING:
+    from slurmsched.config import Config
+    from slurmsched.model import Jobs, Plan, Snapshot
+
+SHOWN = 5  # cycles and failures
+
+
+@output.command("status")
+def command(out: Output) -> None:
+    """Show mode, who works on the cluster, the last cycles, GPUs and jobs. Reads only."""
+    from slurmsched.daemon.assemble import assembled
+
+    tree = config()
+    with assembled(tree, apply=False, read_only=True) as parts:
+        snapshot, plan = parts.look()
+    facts = gathered(tree, snapshot, plan) | remembered(tree)
+    if out.as_json:
+        out.json(facts)
+    else:
+        _print(out, facts)
+
+
+def remembered(tree: Config) -> dict[str, Any]:
+    """The ledger's last cycles, and the last writes that failed, newest first; nothing where it cannot be read."""
+    from slurmsched.db.reports import last_cycles, last_failures
+    from slurmsched.errors import LedgerError
+
+    try:
+        return {"cycles": last_cycles(tree.ledger.url, SHOWN), "failures": last_failures(tree.ledger.url, SHOWN)}
+    except LedgerError:
+        return {"cycles": [], "failures": []}  # the snapshot's warnings say why
+
+
+def gathered(tree: Config, snapshot: Snapshot, plan: Plan) -> dict[str, Any]:
+    """What the cluster and the configuration tell, as plain values."""
+    from slurmsched.daemon.assemble import paused
+
+    return {
+        "mode": tree.mode,
+        "paused": paused(tree),
+        "working": _holder(tree),
+        "policy": tree.policy.name,
+        "lever": tree.lever.kind,
+        "cluster": snapshot.site.cluster,
+        "slurm": snapshot.site.version,
+        "user": snapshot.site.user,
+        "rights": snapshot.site.rights.name.lower(),
+        "gpus": snapshot.nodes.gpu_totals(),
+        "jobs": dict(states(snapshot.jobs)),
+        "managed": int(plan.managed.sum()),
+        "planned": len(plan.actions) + plan.deferred,
+        "now_s": snapshot.now_s,
+        "notes": plan.notes,
+        "warnings": snapshot.warnings,
+    }
+
+
+def states(jobs: Jobs) -> Counter[str]:
+    """How many job records are in each base state; a job that still completes counts as completing."""
+    import numpy as np
+
+    from slurmsched.model import JobState
+
+    found: Counter[str] = Counter()
+    left = np.ones(len(jobs), np.bool_)
+    for state in (JobState.COMPLETING, JobState.RUNNING, JobState.SUSPENDED, JobState.PENDING):
+        here = left & jobs.is_state(state)
+        left &= ~here
+        found[state.name.lower()] = int(here.sum())  # type: ignore[union-attr]
+    found["ended"] = int(left.sum())
+    return found
+
+
+def _holder(tree: Config) -> str:
+    from slurmsched.daemon.lock import holder
+    from slurmsched.errors import LedgerError
+
+    try:
+        return holder(tree.ledger.lock)
+    except LedgerError as error:
+        return f"not known: {error}"
+
+
+def _print(out: Output, facts: dict[str, Any]) -> None:
+    mode = facts["mode"] + (", paused by the stop file" if facts["paused"] else "")
+    gpus = ", ".join(f"{count} {name}" for name, count in facts["gpus"].items() if name != "all")
+    jobs = ", ".join(f"{count} {name}" for name, count in facts["jobs"].items())
+    lines = {
+        "mode": f"{mode}; policy {facts['policy']}, lever {facts['lever']}",
+        "at work": facts["working"] or "nobody now",
+        "slurm": f"{facts['cluster']}, {facts['slurm']}; {facts['user']} is {facts['rights']}",
+        "GPUs": f"{facts['gpus']['all']}: {gpus}",
+        "jobs": f"{jobs}; {facts['managed']} managed, {facts['planned']} would change",
+    }
+    for name, text in lines.items():
+        out.line(f"{name:8} {text}")
+    _print_cycles(out, facts)
+    for failure in facts["failures"]:
+        ago = seconds(facts["now_s"] - failure["recorded_s"])
+        out.line(f"{ago} ago job {failure['job_id']}: {failure['outcome']}: {failure['message']}", "warning")
+    for text in (*facts["notes"], *facts["warnings"]):
+        out.line(f"note: {text}", "warning")
+
+
+def _print_cycles(out: Output, facts: dict[str, Any]) -> None:
+    if not facts["cycles"]:
+        out.line("cycles   none on record")
+        return
+    columns = ("cycle", "took", "jobs>", "planned>", "written>", "refused>", "ended early")
+    rows = [
+        (f"{seconds(facts['now_s'] - c['recorded_s'])} ago", seconds(c["duration_s"]), c["jobs"], c["planned"],
+         "dry-run" if c["dry_run"] else c["written"], c["refused"], c["stopped"])
+        for c in facts["cycles"]
+    ]  # fmt: skip
+    out.table(columns, rows)

@@ -1,0 +1,184 @@
+"""How the database is opened, made and brought up to date. All that differs by database is here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import sqlalchemy as sa
+from sqlalchemy.engine import URL, Connection, Engine, make_url
+
+from slurmsched.db import schema
+from slurmsched.errors import LedgerError
+
+BUSY_S = 5  # a database locked by another process is waited for this long [s]
+_DRIVERS = {
+    "sqlite": ("sqlite", ""),
+    "mysql": ("mysql+pymysql", "mysql"),
+    "mariadb": ("mariadb+pymysql", "mysql"),
+    "postgresql": ("postgresql+psycopg", "postgres"),
+}
+
+
+def open_engine(url: str, *, read_only: bool = False) -> Engine:
+    """An engine for the URL; nothing is connected yet, but the folder of a SQLite file is made unless read_only.
+
+    Raises LedgerError for a URL that cannot be used.
+    """
+    parsed = _parsed(url)
+    options: dict[str, Any] = {"connect_args": {"timeout": BUSY_S}}
+    if parsed.get_backend_name() != "sqlite":
+        options = {"pool_pre_ping": True, "connect_args": {"connect_timeout": BUSY_S}}
+    elif read_only:
+        parsed = parsed.set(database=f"file:{quote(parsed.database or '')}", query={"mode": "ro", "uri": "true"})
+    else:
+        _make_folder(parsed)
+    try:
+        engine = sa.create_engine(parsed, **options)
+    except ImportError as error:
+        extra = _DRIVERS[parsed.get_backend_name()][1]
+        raise LedgerError(f"ledger {shown(url)}: no driver for it; `pip install slurmsched[{extra}]`") from error
+    if parsed.get_backend_name() == "sqlite" and not read_only:
+        sa.event.listen(engine, "connect", _set_pragmas)
+    return engine
+
+
+def memory_engine() -> Engine:
+    """An empty ledger in memory, for a look at the queue where there is none on disk."""
+    engine = sa.create_engine("sqlite://", poolclass=sa.StaticPool)
+    schema.metadata.create_all(engine)
+    return engine
+
+
+def prepare(engine: Engine) -> None:
+    """Make the schema in an empty database; see that it is ours in another.
+
+    Raises LedgerError when the schema is older (says `slurmsched db upgrade`) or newer than this slurmsched.
+    """
+    with translated(engine), engine.connect() as connection:
+        names = sa.inspect(connection).get_table_names()
+        found = _revision(connection) if "alembic_version" in names else None
+    if found is None and not set(names) & set(schema.metadata.tables):
+        migrate(engine)
+    elif found != schema.HEAD:
+        raise LedgerError(_wrong_schema(engine, found))
+
+
+def check(engine: Engine) -> None:
+    """See that the schema is there and is ours. Raises LedgerError if not; nothing is written."""
+    with translated(engine), engine.connect() as connection:
+        found = _revision(connection) if sa.inspect(connection).has_table("alembic_version") else None
+    if found != schema.HEAD:
+        raise LedgerError(_wrong_schema(engine, found))
+
+
+def upgrade(url: str) -> str:
+    """Bring the database at url to the newest schema; its revision. Raises LedgerError."""
+    engine = open_engine(url)
+    try:
+        migrate(engine)
+    finally:
+        engine.dispose()
+    return schema.HEAD
+
+
+def migrate(engine: Engine) -> None:
+    """Run the migrations that are missing, in one transaction where the database can. Raises LedgerError."""
+    from alembic import command
+    from alembic.util import CommandError
+
+    config = migrations()
+    try:
+        with translated(engine), engine.begin() as connection:
+            config.attributes["connection"] = connection
+            command.upgrade(config, "head")
+    except CommandError as error:
+        raise LedgerError(f"ledger {shown(engine.url)}: cannot be upgraded: {error}") from error
+
+
+def migrations() -> Any:
+    """Alembic's configuration; the caller sets attributes["connection"]."""
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    return config
+
+
+@contextmanager
+def translated(engine: Engine) -> Iterator[None]:
+    """Errors of the database leave as LedgerError: what, where, what to do."""
+    try:
+        yield
+    except sa.exc.SQLAlchemyError as error:
+        cause = str(getattr(error, "orig", None) or error).splitlines()[0]
+        raise LedgerError(f"ledger {shown(engine.url)}: {cause}{_advice(cause)}") from error
+
+
+def shown(url: str | URL) -> str:
+    """The URL for people: without password."""
+    return make_url(url).render_as_string(hide_password=True)
+
+
+def _parsed(url: str) -> URL:
+    try:
+        parsed = make_url(url)
+    except sa.exc.ArgumentError as error:
+        raise LedgerError(f"ledger.url {url!r} is not an SQLAlchemy URL, such as sqlite:////path/ledger.db") from error
+    if parsed.get_backend_name() not in _DRIVERS:
+        raise LedgerError(f"ledger.url: {parsed.drivername} is not offered; use {', '.join(_DRIVERS)}")
+    if "+" not in parsed.drivername:
+        parsed = parsed.set(drivername=_DRIVERS[parsed.drivername][0])
+    return parsed
+
+
+def _make_folder(url: URL) -> None:
+    if not url.database or url.database == ":memory:":
+        return
+    folder = Path(url.database).parent
+    try:
+        folder.mkdir(mode=0o750, parents=True, exist_ok=True)
+    except OSError as error:
+        raise LedgerError(f"ledger {shown(url)}: folder {folder} cannot be made: {error.strerror}") from error
+
+
+def _set_pragmas(connection: Any, _: Any) -> None:
+    cursor = connection.cursor()
+    cursor.execute(f"PRAGMA busy_timeout = {BUSY_S * 1000}")
+    cursor.execute("PRAGMA journal_mode = WAL")
+    # With WAL a power cut may cost the last cycles but never the file; the journal, which is synced, has them.
+    cursor.execute("PRAGMA synchronous = NORMAL")
+    cursor.close()
+
+
+def _revision(connection: Connection) -> str | None:
+    return connection.scalar(sa.select(sa.column("version_num")).select_from(sa.table("alembic_version")))
+
+
+def _wrong_schema(engine: Engine, found: str | None) -> str:
+    where = f"ledger {shown(engine.url)}: "
+    if found is None:
+        return where + "holds no complete schema of slurmsched; run `slurmsched db upgrade`"
+    if found > schema.HEAD:
+        return where + f"has schema {found}, this slurmsched knows {schema.HEAD}; install the newer slurmsched again"
+    return where + f"has schema {found}, {schema.HEAD} is needed; run `slurmsched db upgrade`"
+
+
+def _advice(cause: str) -> str:
+    text = cause.lower()
+    for sign, advice in (
+        ("locked", "another process holds it; the next cycle tries again"),
+        ("full", "free some space; nothing is lost, the next cycle tries again"),
+        ("unable to open", "see that the folder exists and that slurmsched may write there"),
+        ("readonly", "see that slurmsched may write the file and its folder"),
+        ("no such table", "run `slurmsched db upgrade`"),
+        ("malformed", "move the file away and start anew: levers are in the journal, runs in sacct"),
+        ("connect", "see that the database server runs and that ledger.url is right"),
+    ):
+        if sign in text:
+            return f"; {advice}"
+    return ""

@@ -1,0 +1,230 @@
+"""What we last wrote to each job, what its user chose, and whether someone changed it behind our back.
+
+Pure: the same rules serve the ledger and the replay's memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from slurmsched.config import Lever as LeverConfig
+from slurmsched.db.memory import Memory
+from slurmsched.model.columns import Bools, Floats, Int32s, Int64s
+from slurmsched.model.jobs import NAN, Jobs
+from slurmsched.model.plan import Outcome, SetNice, SetSiteFactor
+from slurmsched.model.table import column
+
+LONGEST_BACKOFF_S = 86_400.0  # however often a job is changed behind our back, it is tried again after a day
+NAMED = 5  # jobs named in a warning
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Levers(Memory):
+    """One row a job whose lever has a history, see Lever."""
+
+    job_id: Int64s = column(np.int64, 0)
+    submit_s: Floats = column(np.float64, NAN)
+    restarts: Int32s = column(np.int32, 0)
+    base: Int64s = column(np.int64, 0)
+    old: Int64s = column(np.int64, 0)
+    new: Int64s = column(np.int64, 0)
+    sure: Bools = column(np.bool_, True)
+    written: Bools = column(np.bool_, False)
+    backoff_until_s: Floats = column(np.float64, 0.0)
+    backoffs: Int32s = column(np.int32, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Lever:
+    """One job's lever.
+
+    base: what user or admin chose. old, new: of the last write; not sure: no answer came, both may be there.
+    written: `new` is ours (not: found there). backoffs: changes behind our back so far.
+    """
+
+    job_id: int
+    submit_s: float
+    restarts: int
+    base: int
+    old: int
+    new: int
+    sure: bool = True
+    written: bool = True
+    backoff_until_s: float = 0.0
+    backoffs: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LeverChange:
+    """The fact that a lever holds a value that neither we wrote nor the user had chosen before."""
+
+    job_id: int
+    first_submit_s: float
+    kind: str
+    expected: int
+    found: int
+    base: int
+    seen_s: float
+    backoff_until_s: float
+    cause: str
+
+
+class LeverRecord(Protocol):
+    """What the journal knows of one job's lever."""
+
+    @property
+    def job_id(self) -> int: ...
+    @property
+    def submit_s(self) -> float: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def base(self) -> int: ...
+    @property
+    def values(self) -> frozenset[int]: ...
+
+
+@dataclass(slots=True)
+class Check:
+    """What one look at the levers adds. columns: of Jobs, each (N,). suspects: rows of jobs that have a value
+    as we would write it, without a record."""
+
+    levers: Levers
+    columns: dict[str, Any]
+    changed: list[Lever] = field(default_factory=list)
+    changes: list[LeverChange] = field(default_factory=list)
+    suspects: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
+
+
+def value(jobs: Jobs, kind: str) -> Int64s:
+    """The lever's value now, of each job. (N,) int64."""
+    return jobs.nice if kind == "nice" else jobs.site_factor
+
+
+def check(levers: Levers, jobs: Jobs, now_s: float, config: LeverConfig) -> Check:
+    """The levers after this look at the queue: changes behind our back are noted and respected."""
+    at, known = match(levers, jobs)
+    now = value(jobs, config.kind)
+    ours = np.ones(len(jobs), np.bool_)
+    if len(levers):
+        unsure = ~levers.sure[at] & (now == levers.old[at])
+        ours = (now == levers.new[at]) | (now == levers.base[at]) | unsure
+    changed, changes = [], []
+    for row in np.flatnonzero(known & jobs.pending & ~ours):
+        lever, change = _changed(Lever(**levers.values(at[row])), jobs, int(row), now_s, config)
+        changed.append(lever)
+        changes.append(change)
+    levers = levers.merged(changed)
+    at, known = match(levers, jobs)
+    suspects = ~known & jobs.pending & (np.abs(now) >= config.floor)
+    columns = _columns(levers, at, known, now, now_s, config.kind)
+    columns["backoff"] |= suspects
+    return Check(levers, columns, changed, changes, np.flatnonzero(suspects))
+
+
+def match(levers: Levers, jobs: Jobs) -> tuple[Int64s, Bools]:
+    """For each row of jobs the row of levers about the same job, and whether there is one (ids wrap around)."""
+    at, known = levers.find(jobs.job_id)
+    if len(levers):
+        newer = (jobs.restarts < levers.restarts[at]) | ((jobs.restarts == 0) & (jobs.submit_s > levers.submit_s[at]))
+        known = known & ~newer
+    return at, known
+
+
+def adopt(levers: Levers, jobs: Jobs, records: Iterable[LeverRecord], kind: str) -> list[Lever]:
+    """Levers of jobs that hold a value that the journal knows and the ledger does not.
+
+    After a crash between writing to Slurm and remembering it, the journal is ahead of the ledger.
+    """
+    at, known = match(levers, jobs)
+    row_of = {int(job_id): row for row, job_id in enumerate(jobs.job_id)}
+    now = value(jobs, kind)
+    adopted = []
+    for record in records:
+        row = row_of.get(record.job_id)
+        if row is None or record.kind != kind or not _same_submit(jobs, row, record.submit_s):
+            continue
+        found = int(now[row])
+        held = known[row] and found in (levers.new[at[row]], levers.base[at[row]])
+        if not held and found != record.base and found in record.values:
+            submit_s, restarts = float(jobs.submit_s[row]), int(jobs.restarts[row])
+            adopted.append(Lever(record.job_id, submit_s, restarts, record.base, found, found))
+    return adopted
+
+
+def remember(levers: Levers, jobs: Jobs, outcomes: Iterable[Outcome], kind: str) -> list[Lever]:
+    """Levers of the jobs that were written to, or may have been."""
+    made: dict[int, Lever] = {}
+    at, known = match(levers, jobs)
+    for outcome in outcomes:
+        action = outcome.action
+        if not isinstance(action, SetNice | SetSiteFactor) or action.kind != kind or outcome.status == "refused":
+            continue
+        row = int(np.searchsorted(jobs.job_id, action.job_id))
+        if row == len(jobs) or jobs.job_id[row] != action.job_id:
+            continue
+        before = Lever(**levers.values(at[row])) if known[row] else None
+        made[action.job_id] = Lever(
+            action.job_id,
+            float(jobs.submit_s[row]),
+            int(jobs.restarts[row]),
+            action.base,
+            action.old,
+            action.new,
+            sure=outcome.status == "written",
+            written=action.new != action.base,
+            backoffs=before.backoffs if before else 0,
+        )
+    return list(made.values())
+
+
+def gone(levers: Levers, jobs: Jobs) -> list[int]:
+    """Ids of levers whose job is no longer in the queue."""
+    return levers.job_id[~np.isin(levers.job_id, jobs.job_id)].tolist()
+
+
+def warning(jobs: Jobs, suspects: Int64s, kind: str) -> str:
+    """Says that jobs hold values that look like ours; empty if none does."""
+    if not len(suspects):
+        return ""
+    named = ", ".join(map(str, jobs.job_id[suspects[:NAMED]].tolist())) + (", ..." if len(suspects) > NAMED else "")
+    word = kind.replace("_", " ")
+    return (
+        f"{len(suspects)} jobs have a {word} as slurmsched writes it, but neither ledger nor journal knows them; they "
+        f"are left alone (jobs {named}). If their users did not choose it, set it back with "
+        f"`scontrol update jobid=ID {'nice' if kind == 'nice' else 'sitefactor'}=0`"
+    )
+
+
+def _same_submit(jobs: Jobs, row: int, submit_s: float) -> bool:
+    now_s = float(jobs.submit_s[row])
+    return now_s == submit_s or (int(jobs.restarts[row]) > 0 and submit_s < now_s)
+
+
+def _changed(lever: Lever, jobs: Jobs, row: int, now_s: float, config: LeverConfig) -> tuple[Lever, LeverChange]:
+    found = int(value(jobs, config.kind)[row])
+    base = found if config.kind == "nice" else lever.base
+    backoffs = lever.backoffs + 1 if lever.written else max(lever.backoffs, 1)
+    until_s = now_s + min(config.backoff_s * 2 ** min(backoffs - 1, 30), LONGEST_BACKOFF_S)
+    job_id, restarts = lever.job_id, int(jobs.restarts[row])
+    now = Lever(job_id, float(jobs.submit_s[row]), restarts, base, found, found, True, False, until_s, backoffs)
+    cause = f"someone set it after slurmsched wrote {lever.new}" if lever.written else "someone set it anew"
+    first_s = float(jobs.first_submit_s[row])
+    return now, LeverChange(job_id, first_s, config.kind, lever.new, found, base, now_s, until_s, cause)
+
+
+def _columns(levers: Levers, at: Int64s, known: Bools, now: Int64s, now_s: float, kind: str) -> dict[str, Any]:
+    base = now.copy() if kind == "nice" else np.zeros(len(now), np.int64)
+    written, backoff = np.zeros(len(now), np.bool_), np.zeros(len(now), np.bool_)
+    last = np.zeros(len(now), np.int64)
+    if len(levers):
+        base = np.where(known, levers.base[at], base)
+        written = known & levers.written[at]
+        old_stands = ~levers.sure[at] & (now == levers.old[at])
+        last = np.where(written, np.where(old_stands, levers.old[at], levers.new[at]), 0)
+        backoff = known & (levers.backoff_until_s[at] > now_s)
+    return {"base_nice": base, "written": written, "lever_written": last, "backoff": backoff}

@@ -1,0 +1,287 @@
+"""The ledger as the cycle sees it: recall what is known of the queue, append what a cycle did."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf, isfinite, isnan
+from typing import Any
+
+import numpy as np
+from sqlalchemy.engine import Engine
+
+from slurmsched.config import Config
+from slurmsched.db import engine as engines
+from slurmsched.db import levers, records, retention, services
+from slurmsched.db.facts import Completion, EarlierRun, RunEnd
+from slurmsched.db.journal import Journal, by_job
+from slurmsched.db.levers import Check, Lever, LeverRecord, Levers
+from slurmsched.db.records import HISTORY_JOBS
+from slurmsched.db.services import Observation, Past, Services
+from slurmsched.errors import LedgerError
+from slurmsched.model.columns import Floats, frozen
+from slurmsched.model.jobs import Jobs
+from slurmsched.model.plan import Action, Outcome, Plan, Receipt, SetNice, SetSiteFactor
+from slurmsched.model.snapshot import Snapshot
+
+EarlierRuns = Callable[[Sequence[int]], Iterable[EarlierRun]]
+SACCT_PAUSE_S = 600.0  # sacct that did not answer is left in peace this long
+_ACTIONS: dict[str, type[SetNice] | type[SetSiteFactor]] = {"nice": SetNice, "site_factor": SetSiteFactor}
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is on record, held in memory between cycles."""
+
+    cycle_id: int
+    last_s: float
+    recorded_s: float
+    services: Services
+    levers: Levers
+    history: Floats  # oldest first
+    carry: Mapping[str, Any]
+    retained_s: float  # when old facts were dropped last
+    journal: list[LeverRecord] | None = None  # as read since the last cycle
+    doubted: frozenset[int] = frozenset()  # suspects that the journal was asked about
+
+
+@dataclass(slots=True)
+class _Look:
+    """What one snapshot adds to what is on record; appended with its cycle."""
+
+    snapshot: Snapshot
+    begun_s: float
+    seen: Observation
+    check: Check
+    adopted: list[Lever]
+    history: Floats
+    warnings: list[str] = field(default_factory=list)
+
+
+class LedgerStore:
+    """A Store (see protocols) on a database.
+
+    earlier_runs: asks sacct for all runs of some jobs; None if it is not to be asked. journal: what to compare with
+    after a crash. One process at a time writes: hold the lock. All methods raise LedgerError.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        config: Config,
+        earlier_runs: EarlierRuns | None = None,
+        journal: Journal | None = None,
+        warnings: Sequence[str] = (),
+        read_only: bool = False,
+    ) -> None:
+        self._engine = engine
+        self._config = config
+        self._earlier_runs = earlier_runs
+        self._journal = journal
+        self._warnings = tuple(warnings)
+        self._read_only = read_only
+        self._known: _Known | None = None
+        self._look: _Look | None = None
+        self._sacct_after_s = -inf
+
+    def recall(self, snapshot: Snapshot) -> Snapshot:
+        """The snapshot with what is remembered. Nothing is written yet: the same call gives the same answer."""
+        begun_s = time.monotonic()
+        with engines.translated(self._engine):
+            known = self._recorded()
+            look = self._looked(known, snapshot, begun_s)
+        self._look = look
+        return look.snapshot
+
+    def append(self, snapshot: Snapshot, plan: Plan, receipt: Receipt) -> None:
+        """Remember this cycle, in one transaction: all of it is on record, or nothing."""
+        if self._read_only:
+            raise LedgerError("the ledger is open for reading only; nothing was remembered")
+        look = self._look
+        if look is None or look.snapshot is not snapshot:
+            self.recall(snapshot)
+            look = self._look
+        assert look is not None
+        known, self._known, self._look = self._known, None, None  # read anew, should this fail
+        assert known is not None
+        with engines.translated(self._engine):
+            self._known = self._appended(known, look, plan, receipt)
+            self._retain(self._known, snapshot.now_s)
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self._engine.dispose()
+
+    def _recorded(self) -> _Known:
+        """What is on record, read anew if another process has worked since."""
+        with self._engine.connect() as connection:
+            cycle_id, last_s, recorded_s = records.last_cycle(connection)
+            if self._known is not None and self._known.cycle_id == cycle_id:
+                return self._known
+            self._known = _Known(
+                cycle_id,
+                last_s,
+                recorded_s,
+                records.load_services(connection),
+                records.load_levers(connection, self._config.lever.kind),
+                records.history(connection),
+                records.last_carry(connection, self._config.policy.name),
+                retention.last_done(connection),
+            )
+        return self._known
+
+    def _looked(self, known: _Known, snapshot: Snapshot, begun_s: float) -> _Look:
+        now_s, lever = snapshot.now_s, self._config.lever
+        seen = services.observe(
+            known.services, snapshot, known.last_s, self._past(now_s), gpu_jobs_only=self._config.scope.gpu_jobs_only
+        )
+        if seen.refused:
+            self._sacct_after_s = now_s + SACCT_PAUSE_S
+        jobs = snapshot.jobs.with_columns(**services.columns(seen.services, snapshot.jobs, now_s))
+        adopted, check = self._checked(known, jobs, now_s)
+        told = (*snapshot.warnings, *self._warnings, *seen.warnings, levers.warning(jobs, check.suspects, lever.kind))
+        history = _learned(known.history, seen)
+        recalled = replace(
+            snapshot,
+            jobs=jobs.with_columns(**check.columns),
+            history_gpu_s=frozen(np.sort(history), np.float64),
+            carry=known.carry,
+            warnings=tuple(text for text in told if text),
+        )
+        return _Look(recalled, begun_s, seen, check, adopted, history)
+
+    def _past(self, now_s: float) -> Past:
+        def ends(job_ids: Sequence[int]) -> dict[int, list[RunEnd]]:
+            with self._engine.connect() as connection:
+                return records.ends_of(connection, job_ids)
+
+        ask = self._earlier_runs if self._config.ledger.sacct else None
+        if ask is None or now_s < self._sacct_after_s:
+            return Past(ends, later=ask is not None)
+        return Past(ends, lambda job_ids: list(ask(job_ids)), later=True)
+
+    def _checked(self, known: _Known, jobs: Jobs, now_s: float) -> tuple[list[Lever], Check]:
+        """The levers after this look. The journal is asked about them when it is ahead of the ledger (a cycle was cut
+        between writing and remembering, or the ledger is new), or when a lever that nobody knows looks like ours."""
+        lever = self._config.lever
+        if self._journal_is_ahead(known):
+            self._read_journal(known)
+        adopted = levers.adopt(known.levers, jobs, known.journal or (), lever.kind)
+        check = levers.check(known.levers.merged(adopted), jobs, now_s, lever)
+        suspects = frozenset(jobs.job_id[check.suspects].tolist())
+        if suspects - known.doubted and self._read_journal(known):
+            adopted = levers.adopt(known.levers, jobs, known.journal or (), lever.kind)
+            check = levers.check(known.levers.merged(adopted), jobs, now_s, lever)
+        known.doubted |= suspects
+        return adopted, check
+
+    def _read_journal(self, known: _Known) -> bool:
+        """Whether the journal had not been read since the last cycle, and is now."""
+        if self._journal is None or known.journal is not None:
+            return False
+        known.journal = list(by_job(self._journal.levers(lenient=True), self._config.lever.kind).values())
+        return True
+
+    def _journal_is_ahead(self, known: _Known) -> bool:
+        try:
+            written_s = self._journal.path.stat().st_mtime if self._journal else -inf
+        except OSError:
+            return False
+        return isnan(known.recorded_s) or written_s > known.recorded_s
+
+    def _appended(self, known: _Known, look: _Look, plan: Plan, receipt: Receipt) -> _Known:
+        snapshot, kind, policy = look.snapshot, self._config.lever.kind, self._config.policy.name
+        jobs = snapshot.jobs
+        made = levers.remember(look.check.levers, jobs, receipt.outcomes, kind)
+        saved = {lever.job_id: lever for lever in [*look.adopted, *look.check.changed, *made]}
+        gone = levers.gone(look.check.levers, jobs)
+        carry = known.carry if plan.ranking is None else plan.ranking.carry
+        recorded_s = time.time()
+        with self._engine.begin() as connection:
+            cycle_id = records.add_cycle(connection, _cycle_row(look, plan, receipt, policy, recorded_s))
+            records.add_facts(connection, [*look.seen.facts, *look.check.changes])
+            outcomes = [*map(_found_again(kind), look.adopted), *receipt.outcomes]
+            records.add_actions(connection, cycle_id, outcomes, _first_submits(snapshot, outcomes))
+            records.save_services(connection, look.seen.changed, look.seen.dropped)
+            records.save_levers(connection, list(saved.values()), gone, kind)
+            if plan.ranking is not None and (carry or known.carry):
+                records.add_carry(connection, cycle_id, policy, carry)
+        return replace(
+            known,
+            cycle_id=cycle_id,
+            last_s=snapshot.now_s,
+            recorded_s=recorded_s,
+            services=look.seen.services,
+            levers=look.check.levers.merged(made, gone),
+            history=look.history,
+            carry=carry,
+            journal=None,
+        )
+
+    def _retain(self, known: _Known, now_s: float) -> None:
+        if retention.due(now_s, known.retained_s):
+            known.retained_s = now_s
+            retention.drop_old(self._engine, now_s, self._config.ledger.keep_days)
+
+
+def open_store(config: Config, earlier_runs: EarlierRuns | None = None, *, read_only: bool = False) -> LedgerStore:
+    """The ledger that the configuration names; it is made if it is not there.
+
+    read_only: nothing is made or changed, and where there is no ledger that can be read an empty one serves, with a
+    warning in each snapshot. Raises LedgerError.
+    """
+    url, journal = config.ledger.url, Journal(config.ledger.journal)
+    if not read_only:
+        engine = engines.open_engine(url)
+        engines.prepare(engine)
+        return LedgerStore(engine, config=config, earlier_runs=earlier_runs, journal=journal)
+    try:
+        engine = engines.open_engine(url, read_only=True)
+        engines.check(engine)
+        return LedgerStore(engine, config=config, earlier_runs=earlier_runs, journal=journal, read_only=True)
+    except LedgerError as error:
+        warning = f"without memory of earlier cycles: {error}"
+        engine = engines.memory_engine()
+        return LedgerStore(
+            engine, config=config, earlier_runs=earlier_runs, journal=journal, warnings=[warning], read_only=True
+        )
+
+
+def _learned(history: Floats, seen: Observation) -> Floats:
+    fresh = [fact.gpu_s for fact in seen.facts if isinstance(fact, Completion) and isfinite(fact.gpu_s)]
+    return np.concatenate([history, fresh])[-HISTORY_JOBS:] if fresh else history
+
+
+def _cycle_row(look: _Look, plan: Plan, receipt: Receipt, policy: str, recorded_s: float) -> dict[str, Any]:
+    snapshot = look.snapshot
+    return {
+        "now_s": snapshot.now_s,
+        "recorded_s": recorded_s,
+        "duration_s": time.monotonic() - look.begun_s,
+        "digest": snapshot.digest,
+        "policy": policy,
+        "jobs": len(snapshot.jobs),
+        "planned": len(plan.actions),
+        "written": len(receipt.written),
+        "refused": len(receipt.refused),
+        "deferred": plan.deferred,
+        "dry_run": receipt.dry_run,
+        "stopped": receipt.stopped,
+    }
+
+
+def _found_again(kind: str) -> Callable[[Lever], Outcome]:
+    def outcome(lever: Lever) -> Outcome:
+        action = _ACTIONS[kind](lever.job_id, lever.submit_s, "found in the journal", lever.base, lever.new, lever.base)
+        return Outcome(action, "journal", "it was written by a cycle that did not end")
+
+    return outcome
+
+
+def _first_submits(snapshot: Snapshot, outcomes: Sequence[Outcome]) -> dict[int, float]:
+    jobs = snapshot.jobs
+    actions: list[Action] = [outcome.action for outcome in outcomes]
+    rows = np.flatnonzero(np.isin(jobs.job_id, [action.job_id for action in actions]))
+    return dict(zip(jobs.job_id[rows].tolist(), jobs.first_submit_s[rows].tolist(), strict=True))

@@ -1,0 +1,73 @@
+"""One slurmsched at a time on a cluster: daemon, tick and undo hold the same lock."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from slurmsched.errors import LedgerError, LockedError
+
+
+@contextmanager
+def exclusive(path: Path) -> Iterator[None]:
+    """Hold the lock for the body. The kernel frees it however the process ends, so a file left over is harmless.
+
+    Raises LockedError naming the holder, LedgerError if the file cannot be made.
+    """
+    try:
+        path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise LedgerError(f"{path}: the lock cannot be opened: {error.strerror}; see ledger.lock") from error
+    try:
+        _take(fd, path)
+        _sign(fd)
+        yield
+        os.ftruncate(fd, 0)
+    finally:
+        os.close(fd)
+
+
+def holder(path: Path) -> str:
+    """Who holds the lock, in words; "" if nobody does. Raises LedgerError if it cannot be read."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        raise LedgerError(f"{path}: the lock cannot be read: {error.strerror}") from error
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return _signed(fd)
+    else:
+        return ""
+    finally:
+        os.close(fd)
+
+
+def _take(fd: int, path: Path) -> None:
+    for pause_s in (0.05, 0.1, 0.0):  # `holder` of another process takes it for a moment
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            time.sleep(pause_s)
+    who = _signed(fd)
+    raise LockedError(f"{path}: held by {who}; let it end, or stop it first", holder=who)
+
+
+def _sign(fd: int) -> None:
+    text = f"pid {os.getpid()} on {socket.gethostname()}: {' '.join(sys.argv)}\n"
+    os.ftruncate(fd, 0)
+    os.pwrite(fd, text.encode(errors="replace"), 0)
+
+
+def _signed(fd: int) -> str:
+    return os.pread(fd, 1000, 0).decode(errors="replace").strip() or "a process that has not signed yet"

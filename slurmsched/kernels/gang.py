@@ -1,0 +1,35 @@
+"""On which nodes a gang goes: one node if it fits, else whole nodes and one remainder."""
+
+from __future__ import annotations
+
+from slurmsched.kernels._jit import kernel
+from slurmsched.model.columns import Floats, Int64s
+
+
+@kernel(plain_below=512)
+def pick_gang(free: Int64s, price: Floats, gpus: int, nodes: int, size: int, shares: Int64s) -> bool:
+    """Whether the gang fits; then shares[n] GPUs of node n are its. Changes nothing but `shares`.
+
+    free: (N,) int64 GPUs it may use. price: (N,) float64, nodes of lower price first; among equals the one
+    left fullest, then the lowest row. gpus, nodes: what the job asks for. size: most GPUs of one node [GPUs].
+    shares: (N,) int64, overwritten. A job that asks for no more nodes than it needs takes whole nodes and the
+    rest from one node; one that asks for more takes equal parts. Source: ours; consolidation as in Tiresias
+    (NSDI '19, section 3.3): fewest nodes.
+    """
+    shares[:] = 0
+    least = -(-gpus // size)
+    part = size if nodes <= least else -(-gpus // nodes)
+    left = gpus
+    while left > 0:
+        take = min(part, left)
+        best = -1
+        for n in range(free.size):
+            if shares[n] > 0 or free[n] < take:
+                continue
+            if best < 0 or price[n] < price[best] or (price[n] == price[best] and free[n] < free[best]):
+                best = n
+        if best < 0:
+            return False
+        shares[best] = take
+        left -= take
+    return True

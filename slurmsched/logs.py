@@ -1,0 +1,66 @@
+"""Logging: structlog, loaded only when something is logged, so that a quiet `tick` does not pay for it."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, TextIO
+
+LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+
+_chosen: dict[str, Any] = {"least": LEVELS["info"], "format": "auto", "asked": False, "ready": False}
+
+
+def get_logger() -> Log:
+    """What a module logs through; takes the place of structlog.get_logger."""
+    return Log()
+
+
+class Log:
+    """Events `noun.past` with values as keys: log.info("cycle.done", jobs=5)."""
+
+    def debug(self, event: str, **values: Any) -> None:
+        _emit("debug", event, values)
+
+    def info(self, event: str, **values: Any) -> None:
+        _emit("info", event, values)
+
+    def warning(self, event: str, **values: Any) -> None:
+        _emit("warning", event, values)
+
+    def error(self, event: str, **values: Any) -> None:
+        _emit("error", event, values)
+
+
+def configure(level: str, format: str = "auto") -> None:
+    """Least level to log, and how: "json", "text", or "auto" = text on a terminal, else JSON lines on stderr."""
+    _chosen.update(least=LEVELS[level], format=format, asked=True, ready=False)
+
+
+def _emit(level: str, event: str, values: dict[str, Any]) -> None:
+    if LEVELS[level] < _chosen["least"]:
+        return
+    import structlog
+
+    if not _chosen["ready"] and (_chosen["asked"] or not structlog.is_configured()):
+        _start(sys.stderr)
+    getattr(structlog.get_logger(), level)(event, **values)
+
+
+def _start(stream: TextIO) -> None:
+    import structlog
+
+    text = _chosen["format"] == "text" or (_chosen["format"] == "auto" and stream.isatty())
+    render: Any = structlog.dev.ConsoleRenderer(colors=stream.isatty()) if text else structlog.processors.JSONRenderer()
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            *([] if text else [structlog.processors.format_exc_info]),
+            render,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(_chosen["least"]),
+        logger_factory=structlog.PrintLoggerFactory(stream),
+        cache_logger_on_first_use=False,
+    )
+    _chosen["ready"] = True

@@ -1,0 +1,105 @@
+"""Values of hints: the form of each and what is wrong with another.
+
+Every parser takes the text after `=` and raises ValueError with the rest of the sentence "VALUE ...".
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import signal
+from dataclasses import dataclass
+from datetime import datetime
+
+from slurmsched.model.durations import duration_s
+
+TOPOLOGIES = ("nvlink", "numa", "switch", "any")
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """How to ask a job for a checkpoint: send `signal` (name without SIG), wait `lead_s` [s]."""
+
+    signal: str
+    lead_s: float
+
+    def __str__(self) -> str:
+        return f"{self.signal}@{self.lead_s:g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """When a job must have ended: at a Unix time [s], or so long after its submission [s]."""
+
+    at_s: float | None = None
+    after_submit_s: float | None = None
+
+    def due_s(self, submit_s: float) -> float:
+        """The Unix time [s] for a job submitted at submit_s."""
+        return self.at_s if self.at_s is not None else submit_s + (self.after_submit_s or 0.0)
+
+    def __str__(self) -> str:
+        if self.at_s is None:
+            return f"{self.after_submit_s:g} s after submission"
+        return datetime.fromtimestamp(self.at_s).astimezone().isoformat()
+
+
+def yes_no(text: str) -> bool:
+    if text.lower() not in ("yes", "no"):
+        raise ValueError("is neither yes nor no")
+    return text.lower() == "yes"
+
+
+def checkpoint(text: str) -> Checkpoint:
+    name, at, lead = text.partition("@")
+    if not at or not name:
+        raise ValueError("is not SIGNAL@SECONDS")
+    lead_s = float(lead) if re.fullmatch(r"\d{1,6}", lead, re.ASCII) else duration_s(lead)
+    return Checkpoint(signal_name(name.upper()), lead_s)
+
+
+def signal_name(name: str) -> str:
+    try:
+        found = signal.Signals(int(name)) if name.isdecimal() else signal.Signals["SIG" + name.removeprefix("SIG")]
+    except (KeyError, ValueError):
+        raise ValueError("names no signal") from None
+    if found in (signal.SIGKILL, signal.SIGSTOP):
+        raise ValueError("names a signal that no program can catch")
+    return found.name.removeprefix("SIG")
+
+
+def deadline(text: str) -> Deadline:
+    if text.startswith("+"):
+        return Deadline(after_submit_s=duration_s(text[1:]))
+    try:
+        return Deadline(at_s=datetime.fromisoformat(text).timestamp())
+    except ValueError:
+        raise ValueError("is neither an ISO time nor +DURATION") from None
+
+
+def progress(text: str) -> float:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)/(\d+(?:\.\d+)?)", text, re.ASCII)
+    if not match:
+        raise ValueError("is not DONE/TOTAL")
+    done, total = map(float, match.groups())
+    if not 0 < total < math.inf or done > total:
+        raise ValueError("has more done than there is in total")
+    return done / total
+
+
+def topology(text: str) -> str:
+    if text.lower() not in TOPOLOGIES:
+        raise ValueError(f"is none of {', '.join(TOPOLOGIES)}")
+    return text.lower()
+
+
+def count(text: str) -> int:
+    if not re.fullmatch(r"\d{1,7}", text, re.ASCII) or int(text) == 0:
+        raise ValueError("is no whole number above zero")
+    return int(text)
+
+
+def name(text: str) -> str:
+    if not re.fullmatch(r"[\w.+/-]{1,64}", text, re.ASCII):
+        raise ValueError("is no name of at most 64 letters, digits and . _ + / -")
+    return text

@@ -1,0 +1,199 @@
+"""What users tell about their jobs in `sbatch --comment`: one grammar, one table of keys.
+
+docs/hints.md and `slurmsched hints check` come from KEYS, so nothing else lists them.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from slurmsched.model import hint_values as values
+from slurmsched.model.columns import Floats
+from slurmsched.model.durations import FORMS, duration_s
+from slurmsched.model.hint_values import TOPOLOGIES, Checkpoint, Deadline
+from slurmsched.model.jobs import Jobs
+
+MARK = "slurmsched:"
+
+
+@dataclass(frozen=True, slots=True)
+class Hints:
+    """The hints of one comment. None: not given, or not understood (then `warnings` says so)."""
+
+    preempt: bool | None = None
+    ckpt: Checkpoint | None = None
+    restart_s: float | None = None
+    dur_s: float | None = None
+    deadline: Deadline | None = None
+    progress: float | None = None  # share done, 0 to 1
+    topo: str | None = None
+    share: bool | None = None
+    min_gpus: int | None = None
+    max_gpus: int | None = None
+    model: str | None = None
+    batch: int | None = None
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key of the grammar. parse: value text -> value; raises ValueError saying what is wrong."""
+
+    name: str
+    field: str  # of Hints
+    form: str
+    parse: Callable[[str], Any]
+    meaning: str
+    example: str
+
+
+KEYS: tuple[Key, ...] = (
+    Key("preempt", "preempt", "`yes` or `no`", values.yes_no,
+        "The job may be stopped and requeued to let others run; it goes on from its last checkpoint.", "preempt=yes"),
+    Key("ckpt", "ckpt", "`SIGNAL@SECONDS`", values.checkpoint,
+        "Before the job is stopped it gets this signal and so much time to save itself. Names with or without SIG, "
+        "or numbers.", "ckpt=USR1@120"),
+    Key("restart", "restart_s", "duration", duration_s,
+        "What a restart costs: from the start of the job until it is again where its checkpoint was.", "restart=90s"),
+    Key("dur", "dur_s", "duration", duration_s,
+        "Expected run time of the whole job at the GPUs it asks for, without waiting. Not a limit.", "dur=2h"),
+    Key("deadline", "deadline", "ISO time or `+` duration", values.deadline,
+        "When the job must have ended: a time (local to the cluster unless it names a zone), or so long after "
+        "submission.", "deadline=+12h"),
+    Key("progress", "progress", "`DONE/TOTAL`", values.progress,
+        "How far the job is, in any unit: steps, epochs, samples. A job may update it while it runs "
+        "(`scontrol update jobid=$SLURM_JOB_ID comment=...`).", "progress=30/90"),
+    Key("topo", "topo", ", ".join(f"`{name}`" for name in TOPOLOGIES), values.topology,
+        "The widest cell its GPUs may span: one NVLink island, one NUMA node, one network switch, or anything.",
+        "topo=nvlink"),
+    Key("share", "share", "`yes` or `no`", values.yes_no,
+        "The job may share its GPUs with another one.", "share=no"),
+    Key("min_gpus", "min_gpus", "whole number", values.count,
+        "Fewest GPUs an elastic job can run on.", "min_gpus=2"),
+    Key("max_gpus", "max_gpus", "whole number", values.count,
+        "Most GPUs an elastic job can make use of.", "max_gpus=16"),
+    Key("model", "model", "name", values.name,
+        "What is trained: jobs of one model are taken to speed up and to share alike.", "model=resnet50"),
+    Key("batch", "batch", "whole number", values.count,
+        "Global batch size, for estimators of throughput.", "batch=512"),
+)  # fmt: skip
+
+_BY_NAME = {key.name: key for key in KEYS}
+_MARK = re.compile(rf"(?<![\w-]){MARK}", re.IGNORECASE)
+_WORD = re.compile(r"\s*([A-Za-z][\w-]*)=(\S*)", re.ASCII)
+_NONE = Hints()
+
+
+def parse_hints(comment: str) -> Hints:
+    """The hints of a comment. Never raises: what is not understood is ignored and told in `warnings`.
+
+    Hints are key=value words after "slurmsched:", up to the first word of another form. All other
+    text is the user's own. Of a repeated key the last counts, as with sbatch's own options.
+    """
+    return _parse(comment) if MARK in comment.lower() else _NONE
+
+
+@lru_cache(maxsize=65_536)
+def _parse(comment: str) -> Hints:
+    given: dict[str, Any] = {}
+    warnings: list[str] = []
+    for name, value in _words(comment, warnings):
+        key = _BY_NAME.get(name)
+        if key is None:
+            warnings.append(f"unknown hint {_shown(name)}{_nearest(name)}")
+            continue
+        if key.field in given:
+            warnings.append(f"{name} is given more than once; the last one counts")
+        try:
+            given[key.field] = key.parse(value)
+        except (ValueError, OverflowError, OSError) as error:
+            warnings.append(f"{name}={_shown(value)} {error}; for example {key.example}")
+    return _checked(Hints(**given, warnings=tuple(warnings)))
+
+
+def _words(comment: str, warnings: list[str]) -> Iterator[tuple[str, str]]:
+    for mark in _MARK.finditer(comment):
+        at = mark.end()
+        if not _WORD.match(comment, at):
+            warnings.append(f"no key=value follows {MARK}")
+        while word := _WORD.match(comment, at):
+            at = word.end()
+            yield word[1].lower().replace("-", "_"), word[2].rstrip(",;")
+
+
+def _checked(hints: Hints) -> Hints:
+    low, high = hints.min_gpus, hints.max_gpus
+    if low is None or high is None or low <= high:
+        return hints
+    warning = f"min_gpus={low} is more than max_gpus={high}; both are ignored"
+    return replace(hints, min_gpus=None, max_gpus=None, warnings=(*hints.warnings, warning))
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= 40 else text[:37] + "...")
+
+
+def _nearest(name: str) -> str:
+    near = difflib.get_close_matches(name, _BY_NAME, n=1)
+    return f" (did you mean {near[0]}?)" if near else f"; known are {', '.join(_BY_NAME)}"
+
+
+def understood(hints: Hints) -> tuple[tuple[Key, Any], ...]:
+    """The keys a comment gave and the values understood, in the order of KEYS."""
+    return tuple((key, value) for key in KEYS if (value := getattr(hints, key.field)) is not None)
+
+
+def hint_column(jobs: Jobs, field: str) -> Floats:
+    """A number or yes/no of Hints by job, e.g. "dur_s". (N,) float64, yes 1 and no 0, NaN where not given.
+
+    Raises ValueError for a field that holds no number.
+    """
+
+    def number(comment: str) -> float:
+        value = getattr(parse_hints(comment), field)
+        if not isinstance(value, int | float | None):
+            raise ValueError(f"hint {field} is no number")
+        return np.nan if value is None else float(value)
+
+    return jobs.comment.map(number, np.float64)
+
+
+def reference() -> str:
+    """The page docs/hints.md, from the table of keys."""
+    rows = "\n".join(f"| `{key.name}` | {key.form} | {key.meaning} | `{key.example}` |" for key in KEYS)
+    return f"""# Hints
+
+Slurm has no field for what a GPU scheduler would like to know about a job, so users write it into the comment:
+
+```
+sbatch --gpus=4 --comment="run 17 slurmsched: dur=2h preempt=yes ckpt=USR1@120" train.sh
+```
+
+Hints are `key=value` words, parted by blanks, after `{MARK}`. They end with the text or at the first word of another
+form. Everything else in the comment is left alone. Hints help the job that gives them: one that is unknown or wrong is
+ignored and reported (in the log and by `slurmsched explain JOB`), and never fails the job. Of a key given twice the
+last counts. `slurmsched hints check 'TEXT'` shows how a comment is understood.
+
+| key | value | meaning | example |
+| --- | --- | --- | --- |
+{rows}
+
+Durations are {FORMS} (the last is MM:SS, as in `sbatch --time`). A bare number is refused, since Slurm reads
+minutes where most people mean seconds; only the seconds of `ckpt` are a bare number.
+
+Which hints matter depends on the policy and estimator in use; their pages say what they read. `dur` is read by the
+estimator `hint`, on which `sjf`, `srtf` and `srsf` stand.
+
+This page is written from the grammar: `python -m slurmsched.model.hints > docs/hints.md`.
+"""
+
+
+if __name__ == "__main__":
+    print(reference(), end="")

@@ -1,0 +1,36 @@
+"""Checks of policy parameters. Each returns nothing or raises ConfigError naming `policy.PARAMETER`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from slurmsched.errors import ConfigError
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)
+
+
+def check_ascending(name: str, values: Any) -> None:
+    """values: finite numbers above zero, each above the one before; may be empty."""
+    if not isinstance(values, Sequence) or isinstance(values, str):
+        raise ConfigError(f"must be a list of numbers, got {values!r}", key=f"policy.{name}")
+    if not all(_number(value) and 0 < value < math.inf for value in values):
+        raise ConfigError(f"must be finite numbers above 0, got {list(values)}", key=f"policy.{name}")
+    if list(values) != sorted(set(values)):
+        raise ConfigError(f"must ascend strictly, got {list(values)}", key=f"policy.{name}")
+
+
+def check_number(name: str, value: Any, *, least: float = 0.0, above: float = -math.inf) -> None:
+    """value: a number >= least and > above; infinity is one."""
+    if not _number(value) or value < least or value <= above:
+        bound = f"above {above:g}" if above >= least else f"of at least {least:g}"
+        raise ConfigError(f"must be a number {bound}, got {value!r}", key=f"policy.{name}")
+
+
+def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
+    """value: one of choices."""
+    if value not in choices:
+        raise ConfigError(f"must be one of {', '.join(choices)}, got {value!r}", key=f"policy.{name}")

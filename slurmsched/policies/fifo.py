@@ -1,0 +1,24 @@
+"""First in, first out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from slurmsched.model import Ranking, Snapshot
+from slurmsched.policies.order import arrival_s, ordered
+
+
+@dataclass(frozen=True, slots=True)
+class Fifo:
+    """First in, first out: by first submission, whatever the job asks for.
+
+    A requeued job keeps its place, unlike in Slurm, where its submission time moves.
+    Source: the baseline of every paper; with Slurm's backfill below it, EASY-like.
+    """
+
+    preemptive: ClassVar[bool] = False
+    paper: ClassVar[str] = "none: the common baseline"
+
+    def rank(self, snapshot: Snapshot) -> Ranking:
+        return Ranking(ordered(snapshot.jobs), why={"submit_s": arrival_s(snapshot.jobs)})

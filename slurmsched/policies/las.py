@@ -1,0 +1,42 @@
+"""Least attained service, continuous."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from slurmsched.model import Ranking, Snapshot
+from slurmsched.policies.checks import check_choice, check_number
+from slurmsched.policies.order import ordered
+
+
+@dataclass(frozen=True, slots=True)
+class Las:
+    """Least attained service first: nothing need be known about a job but what it has had.
+
+    dimension: "2d" counts GPU seconds, "1d" seconds of run time.
+    quantum_gpu_s: service is rounded down to multiples of it, [GPU s] in 2d and [s] in 1d; jobs within one
+    multiple keep FIFO order, so that two equal jobs do not pass each other at every cycle. 0: exact.
+    Raises ConfigError for another dimension or a negative quantum.
+    Source: Gu et al. (Tiresias), NSDI '19, section 3.2.1 (2D-LAS); Nuijens and Wierman, 2008 (1D).
+    """
+
+    preemptive: ClassVar[bool] = True
+    paper: ClassVar[str] = "Gu et al.: Tiresias, NSDI 2019"
+
+    dimension: str = "2d"
+    quantum_gpu_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        check_choice("dimension", self.dimension, ("1d", "2d"))
+        check_number("quantum_gpu_s", self.quantum_gpu_s)
+
+    def rank(self, snapshot: Snapshot) -> Ranking:
+        jobs = snapshot.jobs
+        name, service = (
+            ("attained_gpu_s", jobs.attained_gpu_s) if self.dimension == "2d" else ("executed_s", jobs.executed_s)
+        )
+        counted = np.floor(service / self.quantum_gpu_s) * self.quantum_gpu_s if self.quantum_gpu_s else service
+        return Ranking(ordered(jobs, counted), why={name: service, "counted": counted})

@@ -1,0 +1,34 @@
+"""Shortest remaining service first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from slurmsched.estimators.hint import Hint
+from slurmsched.model import Ranking, Snapshot
+from slurmsched.policies.expected import remaining_s
+from slurmsched.policies.order import ordered
+from slurmsched.protocols import Estimator
+
+
+@dataclass(frozen=True, slots=True)
+class Srsf:
+    """Least remaining service [GPU s] first: remaining run time times GPUs, running jobs included.
+
+    estimator: where expected run times come from. Jobs without an estimate come last, in FIFO order.
+    Source: the SRSF of Gu et al. (Tiresias), NSDI '19, section 3.1.
+    """
+
+    preemptive: ClassVar[bool] = True
+    paper: ClassVar[str] = "Gu et al.: Tiresias, NSDI 2019"
+
+    estimator: Estimator = field(default_factory=Hint)
+
+    def rank(self, snapshot: Snapshot) -> Ranking:
+        jobs = snapshot.jobs
+        left_s = remaining_s(self.estimator, snapshot)
+        left_gpu_s = np.where(np.isinf(left_s), np.inf, np.where(np.isinf(left_s), 0.0, left_s) * jobs.gpus)
+        return Ranking(ordered(jobs, left_gpu_s), why={"remaining_gpu_s": left_gpu_s, "remaining_s": left_s})

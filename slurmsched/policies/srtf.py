@@ -1,0 +1,30 @@
+"""Shortest remaining time first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from slurmsched.estimators.hint import Hint
+from slurmsched.model import Ranking, Snapshot
+from slurmsched.policies.expected import remaining_s
+from slurmsched.policies.order import ordered
+from slurmsched.protocols import Estimator
+
+
+@dataclass(frozen=True, slots=True)
+class Srtf:
+    """Shortest remaining run time first, running jobs included.
+
+    estimator: where expected run times come from. Jobs without an estimate come last, in FIFO order.
+    Source: Schrage, Operations Research 16(3), 1968; the SRTF of Gu et al. (Tiresias), NSDI '19, section 2.2.
+    """
+
+    preemptive: ClassVar[bool] = True
+    paper: ClassVar[str] = "Schrage: shortest remaining processing time, Operations Research, 1968"
+
+    estimator: Estimator = field(default_factory=Hint)
+
+    def rank(self, snapshot: Snapshot) -> Ranking:
+        left_s = remaining_s(self.estimator, snapshot)
+        return Ranking(ordered(snapshot.jobs, left_s), why={"remaining_s": left_s})

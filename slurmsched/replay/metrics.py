@@ -1,0 +1,124 @@
+"""What a replay is judged by."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from slurmsched.model.columns import Floats, Int64s, frozen
+
+if TYPE_CHECKING:
+    from slurmsched.replay.embedded import EmbeddedCluster
+
+SIZE_CLASSES = (("1", 1, 1), ("2-4", 2, 4), ("5-8", 5, 8), (">8", 9, None))  # GPUs: name, least, most
+
+
+class History:
+    """GPUs in use and jobs waiting over time: steps, each until the next."""
+
+    def __init__(self, gpus: int) -> None:
+        self.gpus = gpus
+        self._steps: list[tuple[float, int, int]] = [(0.0, 0, 0)]
+
+    def note(self, now_s: float, busy: int, waiting: int) -> None:
+        """From now_s on busy GPUs are held and `waiting` jobs could start. Of one time the last note counts."""
+        if self._steps[-1][0] == now_s:
+            self._steps.pop()
+        self._steps.append((now_s, busy, waiting))
+
+    def steps(self) -> tuple[Floats, Int64s, Int64s]:
+        """Times [s], GPUs held, jobs waiting. All (T,), times ascending."""
+        table = np.array(self._steps, np.float64).reshape(-1, 3)
+        return table[:, 0], table[:, 1].astype(np.int64), table[:, 2].astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcomes:
+    """What became of every job. All columns are (J,), in the trace's order; times in seconds.
+
+    executed_s: run time over all runs. useful_s: the part of it that made lasting progress.
+    """
+
+    job_id: Int64s
+    gpus: Int64s
+    submit_s: Floats
+    first_start_s: Floats
+    end_s: Floats
+    executed_s: Floats
+    useful_s: Floats
+    preemptions: Int64s
+    cluster_gpus: int
+
+    @classmethod
+    def of(cls, cluster: EmbeddedCluster) -> Outcomes:
+        """The outcomes of a cluster whose jobs all ended."""
+        job, trace = cluster.job, cluster.trace
+        changing = (job.first_start_s, job.end_s, job.executed_s, job.executed_s - job.wasted_s)
+        columns = [frozen(column, np.float64) for column in changing]
+        preemptions = frozen(job.restarts.copy(), np.int64)
+        return cls(trace.job_id, trace.gpus, trace.submit_s, *columns, preemptions, int(cluster.capacity.sum()))
+
+    @property
+    def jct_s(self) -> Floats:
+        """Job completion time: end - first submission, queueing included."""
+        return self.end_s - self.submit_s
+
+    @property
+    def delay_s(self) -> Floats:
+        """Queueing delay: the part of the JCT without GPUs at work, over all waits; a requeue's delays count."""
+        return self.jct_s - self.executed_s
+
+    @property
+    def makespan_s(self) -> float:
+        """Last end - first submission."""
+        return float(self.end_s.max() - self.submit_s.min()) if len(self.job_id) else 0.0
+
+    @property
+    def utilisation(self) -> float:
+        """GPU-seconds of useful run over (GPUs * makespan): 0 to 1. Restarts and lost work are not useful."""
+        offered = self.cluster_gpus * self.makespan_s
+        return float((self.gpus * self.useful_s).sum() / offered) if offered else 0.0
+
+    @property
+    def digest(self) -> str:
+        """Equal for byte-equal outcomes."""
+        hasher = hashlib.blake2b(digest_size=8)
+        for name in ("job_id", "gpus", "submit_s", "first_start_s", "end_s", "executed_s", "useful_s", "preemptions"):
+            hasher.update(getattr(self, name).tobytes())
+        return hasher.hexdigest()
+
+
+def of_size(gpus: Int64s, least: int, most: int | None) -> Any:
+    """Jobs of a size class. (J,) bool."""
+    return (gpus >= least) & (gpus <= (most if most is not None else gpus.max(initial=0)))
+
+
+def summary(outcomes: Outcomes) -> dict[str, Any]:
+    """The figures of the table, ready for JSON: times in seconds, percentiles interpolated linearly.
+
+    A size class without jobs is None.
+    """
+    jct, delay = outcomes.jct_s, outcomes.delay_s
+    return {
+        "jobs": len(jct),
+        "jct_s": _spread(jct, (50, 95, 99)),
+        "queueing_delay_s": _spread(delay, (95,)),
+        "queueing_delay_by_gpus_s": {
+            name: _spread(delay[of_size(outcomes.gpus, least, most)], (95,)) for name, least, most in SIZE_CLASSES
+        },
+        "makespan_s": outcomes.makespan_s,
+        "preemptions": int(outcomes.preemptions.sum()),
+        "gpu_utilisation": outcomes.utilisation,
+        "digest": outcomes.digest,
+    }
+
+
+def _spread(values: Floats, percentiles: tuple[int, ...]) -> dict[str, float] | None:
+    """Mean and percentiles, None without values."""
+    if not len(values):
+        return None
+    at = np.percentile(values, percentiles, method="linear")
+    return {"mean": float(values.mean())} | {f"p{p}": float(v) for p, v in zip(percentiles, at, strict=True)}

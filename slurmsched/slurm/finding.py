@@ -1,0 +1,24 @@
+"""One verdict of `slurmsched doctor`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """verdict: "ok", "warn" (works, but worse) or "fail" (does not work).
+
+    name: what was looked at. detail: what was found. why: one sentence on what it does to scheduling.
+    remedy: the line of slurm.conf or the command that changes it; "" where nothing need change.
+    """
+
+    name: str
+    verdict: str
+    detail: str
+    why: str = ""
+    remedy: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return self.verdict == "ok"

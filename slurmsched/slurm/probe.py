@@ -1,0 +1,112 @@
+"""Tries what slurmsched needs of Slurm: by questions only, or with a held job of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from slurmsched.errors import SlurmError
+from slurmsched.model.snapshot import Rights, Site
+from slurmsched.slurm.commands import Commands
+from slurmsched.slurm.finding import Finding
+
+READS = (
+    ("jobs", ("squeue", "-h", "-t", "running", "-o", "%A"), "Without the queue there is nothing to order."),
+    ("priorities", ("sprio", "-h", "-w"), "Priorities decide where a job must be put."),
+    ("slurmctld's load", ("sdiag",), "Writing stops while slurmctld is busy."),
+)
+RECORDS = ("earlier runs", ("sacct", "-X", "-n", "-S", "now-1minutes", "-o", "JobID"),
+           "Service attained before a requeue comes from sacct.")  # fmt: skip
+TINY = ("-Q", "--parsable", "-H", "-J", "slurmsched-probe", "-N", "1", "-n", "1", "-t", "1", "-o", "/dev/null")
+
+
+def probe_rights(commands: Commands, site: Site) -> tuple[Finding, ...]:
+    """Whether everything can be read, and whether the user may write. Submits and changes nothing."""
+    reads = [*READS, RECORDS] if _accounted(site) else READS
+    findings = [_attempt(f"read {name}", why, lambda c=command: commands.run(*c)) for name, command, why in reads]
+    return (*findings, _may_write(site))
+
+
+def probe_job(commands: Commands, options: Sequence[str] = ()) -> tuple[Finding, ...]:
+    """Whether levers and comment of a job can be written: submits a tiny held job and cancels it in any case.
+
+    options: more of sbatch's options, such as ("-p", "gpu", "-A", "staff").
+    """
+    try:
+        answer = commands.run("sbatch", *TINY, *options, "--wrap", "true")
+    except SlurmError as error:
+        return (Finding("probe: submit", "fail", str(error), "The other probes need a job.", "sbatch -H --wrap true"),)
+    job_id = answer.partition(";")[0].strip()
+    try:
+        steps = tuple(_steps(commands, job_id))
+    finally:
+        cancelled = _attempt(
+            "probe: cancel", "The probe leaves nothing behind.", lambda: commands.run("scancel", job_id)
+        )
+    return (*steps, cancelled)
+
+
+def read_gres_conf(site: Site) -> str | None:
+    """Text of gres.conf beside slurm.conf; None if it cannot be read from here."""
+    conf = site.settings.get("SLURM_CONF", "")
+    try:
+        return (Path(conf).parent / "gres.conf").read_text(encoding="utf-8", errors="replace") if conf else None
+    except OSError:
+        return None
+
+
+def read_qos_thresholds(commands: Commands, site: Site) -> dict[str, int]:
+    """MinPrioThres of each QOS that has one; empty where slurmdbd is absent, away or knows no such field."""
+    if not _accounted(site):
+        return {}
+    try:
+        rows = commands.run("sacctmgr", "-nP", "show", "qos", "format=name,minpriothres").splitlines()
+    except SlurmError:
+        return {}
+    pairs = (row.partition("|") for row in rows)
+    return {name: int(value) for name, _, value in pairs if value.isdigit() and int(value) > 0}
+
+
+def _steps(commands: Commands, job_id: str) -> Iterator[Finding]:
+    def update(word: str) -> Callable[[], str]:
+        return lambda: commands.run("scontrol", "update", f"JobId={job_id}", word)
+
+    def shown(code: str, wanted: str) -> Callable[[], str]:
+        return lambda: _same(commands.run("squeue", "-h", "-j", job_id, "-o", code).strip(), wanted)
+
+    levers = "Jobs are ordered by their nice or site factor; a negative nice needs Operator."
+    notes = "A job's comment can carry messages to its user."
+    yield _attempt("probe: nice=-1", levers, update("Nice=-1"))
+    yield _attempt("probe: nice reads back", levers, shown("%y", "-1"))
+    yield _attempt("probe: site factor=1", levers, update("SiteFactor=1"))
+    yield _attempt("probe: comment set", notes, update("Comment=slurmsched"))
+    yield _attempt("probe: comment reads back", notes, shown("%k", "slurmsched"))
+    yield _attempt("probe: comment cleared", notes, update("Comment="))
+
+
+def _same(found: str, wanted: str) -> str:
+    if found != wanted:
+        raise SlurmError(f"squeue shows {found!r}, {wanted!r} was written: a job_submit plug-in may change it")
+    return found
+
+
+def _may_write(site: Site) -> Finding:
+    remedy = f"sacctmgr modify user {site.user} set adminlevel=Operator"
+    if not _accounted(site):
+        remedy = "without slurmdbd only SlurmUser and root may write; run as SlurmUser, or add slurmdbd"
+    detail = f"{site.user} is {site.rights.name.capitalize()}"
+    ok = site.rights >= Rights.OPERATOR
+    why = "Other users' jobs, negative nice and site factors need Operator."
+    return Finding("write levers", "ok" if ok else "fail", detail, why, "" if ok else remedy)
+
+
+def _attempt(name: str, why: str, action: Callable[[], str]) -> Finding:
+    try:
+        action()
+    except SlurmError as error:
+        return Finding(name, "fail", str(error), why, "see the message: rights, a plug-in, or a daemon that is away")
+    return Finding(name, "ok", "works", why)
+
+
+def _accounted(site: Site) -> bool:
+    return site.settings.get("AccountingStorageType", "").endswith("slurmdbd")

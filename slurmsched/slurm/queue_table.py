@@ -1,0 +1,122 @@
+"""squeue's columns under the names of the model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from slurmsched.errors import UnreadableError
+from slurmsched.model.columns import Floats, Labels
+from slurmsched.slurm.columns import Grouped
+from slurmsched.slurm.gres import count_gpus, count_kind, count_mig, parse_gres
+from slurmsched.slurm.job_table import read_request, tres_memory_mib
+from slurmsched.slurm.queue_text import Queue
+from slurmsched.slurm.requests import Forms, GpuRequest
+from slurmsched.slurm.states import state_of_word
+from slurmsched.slurm.text import count_tasks, duration_s, plain, time_s
+
+_TEXTS = {"user": "UserName", "account": "Account", "partition": "Partition", "qos": "QOS", "reason": "Reason",
+          "reservation": "Reservation"}  # fmt: skip
+
+
+def queue_columns(queue: Queue, now_s: float, warnings: list[str]) -> dict[str, Any]:
+    """Columns of model.Jobs by name, those squeue tells. Times of pending jobs are still Slurm's estimates."""
+    ids, kind, run = queue.ids, queue.kind, queue.run
+    columns: dict[str, Any] = {
+        "job_id": ids["JobID"], "nice": ids["Nice"], "priority": ids["PriorityLong"],
+        "submit_s": ids["SubmitTime"], "eligible_s": ids["EligibleTime"],
+        "start_s": run.numbers("StartTime", time_s, np.float64),
+        "end_s": run.numbers("EndTime", time_s, np.float64),
+        "node_list": run.labels("NodeList", plain), "dependency": run.labels("Dependency", plain),
+        "name": Labels.of(queue.name), "comment": Labels.of([plain(text) for text in queue.comment]),
+        "time_limit_s": kind.numbers("TimeLimit", duration_s, np.float64),
+        "nodes": kind.numbers("NumNodes", int, np.int32), "cpus": kind.numbers("NumCPUs", int, np.int32),
+        "memory_mib": kind.numbers("tres-alloc", tres_memory_mib, np.float64),
+        "restarts": kind.numbers("RestartCnt", int, np.int32),
+        "requeueable": kind.numbers("Requeue", "1".__eq__, np.bool_),
+        "batch": kind.numbers("BatchFlag", "0".__ne__, np.bool_),
+    }  # fmt: skip
+    columns |= {name: kind.labels(source, plain) for name, source in _TEXTS.items()}
+    columns["run_s"] = _run_s(run.columns["TimeUsed"], run, columns["start_s"], now_s)
+    columns |= _request_columns(kind, warnings)
+    columns |= _array_columns(queue)
+    columns["state"] = _states(kind, columns["run_s"], warnings)
+    return columns
+
+
+def _run_s(texts: list[str], run: Grouped, start_s: Floats, now_s: float) -> Floats:
+    """Seconds executed. squeue says INVALID beyond a year; then all since the start counts."""
+    used = run.expand([duration_s(text) for text in texts], np.float64)
+    return np.where(np.isnan(used), np.nan_to_num(np.maximum(now_s - start_s, 0.0)), used)
+
+
+def _states(kind: Grouped, run_s: Floats, warnings: list[str]) -> Any:
+    """Flags. A state this version does not know leaves the job without any, so that nothing manages it."""
+    ran = run_s > 0
+    table = np.zeros((2, len(kind.columns["State"])), np.int64)
+    for word in set(kind.columns["State"]):
+        try:
+            values = [state_of_word(word, ran=False), state_of_word(word, ran=True)]
+        except UnreadableError as error:
+            warnings.append(f"jobs in state {word} are left alone ({error})")
+            continue
+        at = [i for i, each in enumerate(kind.columns["State"]) if each == word]
+        table[:, at] = np.array(values)[:, None]
+    return table[ran.astype(np.intp), kind.codes]
+
+
+def _request_columns(kind: Grouped, warnings: list[str]) -> dict[str, Any]:
+    """gpus, mig_devices, shards, gpu_request; a job whose request cannot be read is pinned, with a warning."""
+    bad: set[str] = set()
+    names = ("tres-per-job", "tres-per-task", "tres-per-socket", "tres-per-node", "tres-alloc")
+    sizes = ("NumNodes", "NumTasks", "Sockets")
+    rows = list(kind.rows(*names, *sizes))
+    found = {row: _request(row, bad) for row in set(rows)}
+    requests = [found[row] for row in rows]
+    warnings.extend(f"a request cannot be read, its jobs are left alone: {text!r}" for text in sorted(bad))
+    unread = np.array([any(text in bad for text in row[:5]) for row in rows], np.bool_)
+    return {
+        "gpus": kind.expand([request.gpus for request in requests], np.int32),
+        "mig_devices": kind.expand([request.mig_devices for request in requests], np.int32),
+        "shards": kind.expand([request.shards for request in requests], np.int32),
+        "gpu_request": kind.expand_labels([request.text for request in requests]),
+        "pinned": unread[kind.codes],
+    }
+
+
+def _request(row: tuple[str, ...], bad: set[str]) -> GpuRequest:
+    per_job, per_task, per_socket, per_node, tres, nodes, tasks, sockets = row
+    return read_request(
+        Forms(per_job, per_task, per_socket, per_node, tres, _count(nodes), _count(tasks), _count(sockets)), bad
+    )
+
+
+def _count(text: str) -> int:
+    return int(text) if text.isdigit() else 1
+
+
+def _array_columns(queue: Queue) -> dict[str, Any]:
+    """array_job_id, array_tasks, het_job_id, het_offset from "8_3", "8_[4-7%2]" and "11+1"."""
+    rows = len(queue)
+    array, tasks, het, offset = (np.zeros(rows, np.int64) for _ in range(4))
+    tasks += 1
+    for row, text in enumerate(queue.array_id):
+        if text.isdigit():
+            continue
+        leader, plus, component = text.partition("+")
+        if plus:
+            het[row], offset[row] = int(leader), int(component)
+        else:
+            job, _, task = text.partition("_")
+            array[row], tasks[row] = int(job), count_tasks(task.strip("[]"))
+    return {"array_job_id": array, "array_tasks": tasks, "het_job_id": het, "het_offset": offset}
+
+
+def tracked(tres: str) -> tuple[int, int, int]:
+    """Whole GPUs, MIG devices and shards of a running job's TRES text; zeros where Slurm does not track them."""
+    try:
+        entries = parse_gres(tres)
+    except UnreadableError:
+        return 0, 0, 0
+    return count_gpus(entries), count_mig(entries), count_kind(entries, "shard")

@@ -1,0 +1,100 @@
+"""Earlier runs of jobs from Slurm's accounting: a requeue closes a record, and only sacct -D shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from slurmsched.errors import UnreadableError
+from slurmsched.slurm.commands import Commands
+from slurmsched.slurm.gres import count_gpus, parse_gres
+from slurmsched.slurm.text import duration_s, time_s
+
+CHUNK = 500  # job ids a call: keeps the command line and slurmdbd's answer small
+_FIELDS = ("JobIDRaw", "Submit", "Start", "End", "Suspended", "State", "AllocTRES")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of a job, as accounting keeps it.
+
+    submit_s: of this run; a requeue gives the next run a later one. start_s: NaN if it never started.
+    end_s: NaN while it runs. gpus: whole GPUs held. state: as sacct prints it, without "by UID".
+    restart: how many runs of the job came before it.
+    """
+
+    job_id: int
+    submit_s: float
+    start_s: float
+    end_s: float
+    suspended_s: float
+    gpus: int
+    state: str
+    restart: int
+
+
+def earlier_runs(commands: Commands, job_ids: Sequence[int], *, since_s: float | None = None) -> list[Run]:
+    """All runs that accounting has of these jobs, by job and submit time, the present one too.
+
+    since_s: how far back to look; None = as far as there are records. Ids come back after MaxJobId: tell runs
+    of another job by their submit times. Raises SlurmUnreachableError when slurmdbd is away.
+    """
+    start = "1970-01-02" if since_s is None else str(int(since_s))
+    runs: list[Run] = []
+    for i in range(0, len(job_ids), CHUNK):
+        chosen = frozenset(job_ids[i : i + CHUNK])
+        answer = commands.run("sacct", *_arguments(start), f"--jobs={','.join(map(str, sorted(chosen)))}")
+        runs += [run for run in parse_runs(answer) if run.job_id in chosen]  # an array's id brings its tasks too
+    return sorted(runs, key=lambda run: (run.job_id, run.submit_s, run.restart))
+
+
+def _arguments(start: str) -> tuple[str, ...]:
+    return ("--allocations", "--duplicates", "--allusers", "--parsable2", "--noconvert", f"--starttime={start}",
+            f"--format={','.join(_FIELDS)}")  # fmt: skip
+
+
+def parse_runs(text: str) -> list[Run]:
+    """Runs of `sacct -P` text with a header line that names at least the fields asked above.
+
+    Steps are skipped. A JobName may hold "|" if it is the last field. Raises UnreadableError.
+    """
+    lines = iter(text.splitlines())
+    header = next(lines, "").split("|")
+    missing = [name for name in _FIELDS if name not in header]
+    if missing:
+        raise UnreadableError(f"sacct printed no {', '.join(missing)}", text="|".join(header))
+    rows = sorted(_jobs(lines, header), key=lambda row: (int(row["JobIDRaw"]), _number(row["Submit"])))
+    runs: list[Run] = []
+    for row in rows:
+        again = runs and runs[-1].job_id == int(row["JobIDRaw"])
+        runs.append(_run(row, runs[-1].restart + 1 if again else 0))
+    return runs
+
+
+def _jobs(lines: Iterator[str], header: Sequence[str]) -> Iterator[dict[str, str]]:
+    for line in lines:
+        values = line.split("|", len(header) - 1)
+        row = dict(zip(header, values, strict=False))
+        if len(values) < len(header):
+            raise UnreadableError(f"sacct printed {len(values)} fields, not {len(header)}", text=line)
+        if row["JobIDRaw"].isdigit():
+            yield row
+
+
+def _number(text: str) -> float:
+    seconds = time_s(text)
+    return seconds if seconds == seconds else 0.0
+
+
+def _run(row: dict[str, str], restart: int) -> Run:
+    suspended = duration_s(row["Suspended"])
+    return Run(
+        job_id=int(row["JobIDRaw"]),
+        submit_s=time_s(row["Submit"]),
+        start_s=time_s(row["Start"]),
+        end_s=time_s(row["End"]),
+        suspended_s=suspended if suspended == suspended else 0.0,
+        gpus=count_gpus(parse_gres(row["AllocTRES"])),
+        state=row["State"].partition(" by ")[0],
+        restart=restart,
+    )

@@ -1,0 +1,93 @@
+"""What a site's Slurm is: its settings, its version, our rights there, and how busy it is."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from slurmsched.errors import SlurmError, UnreadableError
+from slurmsched.model.snapshot import Rights, Site
+from slurmsched.slurm.commands import Commands
+
+_SETTING = re.compile(r"^(\S[^=\n]*?)[ \t]*=[ \t]?(.*)$", re.MULTILINE)
+_RIGHTS = {"none": Rights.USER, "operator": Rights.OPERATOR, "administrator": Rights.ADMINISTRATOR}
+
+
+def parse_settings(text: str) -> dict[str, str]:
+    """Keys and values of `scontrol show config`."""
+    return {match[1].strip(): match[2].strip() for match in _SETTING.finditer(text)}
+
+
+def read_site(commands: Commands) -> Site:
+    """The site with our own rights in it. Raises SlurmError when slurmctld does not answer."""
+    settings = parse_settings(commands.run("scontrol", "show", "config"))
+    return make_site(settings, read_rights(commands, settings))
+
+
+def make_site(settings: Mapping[str, str], rights: Rights) -> Site:
+    """The site of these settings. Raises UnreadableError when they are not Slurm's."""
+    version = settings.get("SLURM_VERSION", "")
+    if not version:
+        raise UnreadableError("`scontrol show config` names no SLURM_VERSION", text=", ".join(list(settings)[:5]))
+    return Site(settings.get("ClusterName", ""), version, rights, own_name(), settings)
+
+
+def own_name() -> str:
+    """The user slurmsched runs as."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())
+
+
+def read_rights(commands: Commands, settings: Mapping[str, str]) -> Rights:
+    """Our own admin level. SlurmUser and root may do everything; without slurmdbd nobody else may.
+
+    A slurmdbd that does not answer counts as no rights beyond a user's.
+    """
+    user = own_name()
+    slurm_user = settings.get("SlurmUser", "").partition("(")[0]
+    if os.geteuid() == 0 or user == slurm_user:
+        return Rights.ADMINISTRATOR
+    if "slurmdbd" not in settings.get("AccountingStorageType", ""):
+        return Rights.USER
+    try:
+        answer = commands.run("sacctmgr", "-nP", "show", "user", f"name={user}", "format=adminlevel")
+    except SlurmError:
+        return Rights.USER
+    return _RIGHTS.get(answer.strip().lower(), Rights.USER)
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """How busy slurmctld is. threads: server threads now. dbd_queue: messages waiting for slurmdbd.
+
+    agent_queue: messages waiting for nodes.
+    """
+
+    threads: int = 0
+    dbd_queue: int = 0
+    agent_queue: int = 0
+
+
+_LOAD = {"Server thread count": "threads", "DBD Agent queue size": "dbd_queue", "Agent queue size": "agent_queue"}
+
+
+def parse_load(text: str) -> Load:
+    """The load of sdiag's text, all versions. Raises UnreadableError when it is not sdiag's."""
+    found: dict[str, int] = {}
+    for line in text.splitlines():
+        words, _, number = line.partition(":")
+        if (name := _LOAD.get(words.strip())) and number.strip().isdigit():
+            found.setdefault(name, int(number))
+    if "threads" not in found:
+        raise UnreadableError("sdiag tells no server thread count", text=text[:80])
+    return Load(**found)
+
+
+def read_load(commands: Commands) -> Load:
+    """The load of slurmctld now. Raises SlurmError."""
+    return parse_load(commands.run("sdiag"))

@@ -1,0 +1,82 @@
+"""Sends actions to Slurm, one after another, and tells what became of each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol
+
+from slurmsched.errors import SlurmUnreachableError
+from slurmsched.model.plan import Action, Outcome, SetNice, SetSiteFactor
+from slurmsched.slurm.commands import Commands, failure
+from slurmsched.slurm.scontrol import session
+
+FIELDS = {SetNice.kind: "Nice", SetSiteFactor.kind: "SiteFactor"}
+LIMIT = 2_147_483_645  # the largest nice and site factor, either sign, that Slurm's tools take
+_OF_JOB = re.compile(r"^(?P<text>.*) for job \S+$")
+_OF_TASK = re.compile(r"^(?P<task>\d+(?:_\S+)?): (?P<text>.*)$")
+_ENDED = ("already finished", "already completing or completed")  # what tasks of an array that are over answer
+
+
+class Writer(Protocol):
+    """Whatever can carry out actions."""
+
+    def send(self, actions: Iterable[Action]) -> Iterator[Outcome]:
+        """One outcome an action, each taken from `actions` only when the one before was answered.
+
+        Ends early after an "unknown" outcome, since Slurm does not answer then. Raises SlurmUnreachableError
+        when Slurm cannot be spoken to at all; then nothing was sent.
+        """
+        ...
+
+
+class CommandWriter:
+    """Writes through one scontrol process: works with every version, with zero, and tells each job's error."""
+
+    def __init__(self, commands: Commands) -> None:
+        self._commands = commands
+
+    def send(self, actions: Iterable[Action]) -> Iterator[Outcome]:
+        with session(self._commands) as scontrol:
+            for action in actions:
+                outcome = _sent(scontrol.tell, action)
+                yield outcome
+                if outcome.status == "unknown":
+                    return
+
+
+def command(action: Action) -> str:
+    """The words scontrol takes for an action. Raises ValueError for one it has none for, or a value out of range."""
+    if not isinstance(action, SetNice | SetSiteFactor):
+        raise ValueError(f"{action.kind} is not written by scontrol update")
+    if abs(action.new) > LIMIT:
+        raise ValueError(f"{action.kind} {action.new} is beyond {LIMIT}, the most that Slurm takes")
+    return f"update JobId={action.job_id} {FIELDS[action.kind]}={action.new}"
+
+
+def answered(action: Action, said: str) -> Outcome:
+    """The outcome that scontrol's words mean; no words mean that it is written.
+
+    An update of an array's record reaches its started tasks too, and Slurm tells of those that failed.
+    Tasks that are over cannot take a value, which is no refusal of the record.
+    """
+    lines = said.splitlines()
+    if not lines:
+        return Outcome(action, "written")
+    if isinstance(failure("scontrol", 1, said), SlurmUnreachableError):
+        return Outcome(action, "unknown", "; ".join(lines))
+    if all((task := _OF_TASK.match(line)) and task["text"].endswith(_ENDED) for line in lines):
+        return Outcome(action, "written", "; ".join(lines))
+    texts = [found["text"] if (found := _OF_JOB.match(line)) else line for line in lines]
+    return Outcome(action, "refused", "; ".join(texts))
+
+
+def _sent(tell: Callable[[str], str], action: Action) -> Outcome:
+    try:
+        words = command(action)
+    except ValueError as error:
+        return Outcome(action, "refused", str(error))
+    try:
+        return answered(action, tell(words))
+    except SlurmUnreachableError as error:
+        return Outcome(action, "unknown", str(error))

@@ -1,0 +1,177 @@
+"""What every policy and estimator must keep to, as one call in a plug-in's own tests."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import is_dataclass, replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from slurmsched.errors import SlurmschedError
+from slurmsched.model import Estimates, Ranking, Snapshot
+from slurmsched.protocols import Estimator, Policy
+from slurmsched.testing.builders import mixed_snapshot, snapshot
+
+R = TypeVar("R", Ranking, Estimates)
+
+
+class NonconformingError(SlurmschedError, AssertionError):
+    """A plug-in breaks a rule of its kind. `rule` names it."""
+
+    def __init__(self, rule: str, message: str) -> None:
+        super().__init__(f"{rule}: {message}")
+        self.rule = rule
+
+
+def examples() -> tuple[Snapshot, ...]:
+    """The snapshots that plug-ins are tried on: nothing at all, no job, no node, one job, many."""
+    alone = [{"job_id": 7, "state": "RUNNING", "start_s": 10.0, "executed_s": 90.0}]
+    empty = (snapshot((), "0x0"), snapshot((), "4x8"), snapshot(alone, "0x0", now_s=100.0))
+    return (*empty, mixed_snapshot(3, seed=1), mixed_snapshot(40, seed=2), mixed_snapshot(200, seed=3))
+
+
+def check_policy(policy: Policy, snapshots: Sequence[Snapshot] = ()) -> None:
+    """Raise NonconformingError unless the policy keeps every rule on the given snapshots and on `examples`.
+
+    frozen: a frozen dataclass. pure: no clock, no chance, nothing written, nothing kept. repeatable: the same
+    snapshot gives the same bytes. total order: every row once. finite: `why` has a number by row and no NaN.
+    row order: the same jobs in other rows give the same order. carry: plain values, taken back at the next quantum.
+    """
+    _check_frozen(policy)
+    if not isinstance(getattr(policy, "preemptive", False), bool):
+        raise NonconformingError("preemptive", "must be True or False")
+    for given in (*snapshots, *examples()):
+        ranking = _checked_run(policy.rank, given, Ranking)
+        _check_ranking(ranking, given)
+        _check_row_order(policy, given, ranking)
+        _check_carry(policy, given, ranking)
+
+
+def check_estimator(estimator: Estimator, snapshots: Sequence[Snapshot] = ()) -> None:
+    """Raise NonconformingError unless the estimator keeps every rule on the given snapshots and on `examples`.
+
+    frozen, pure, repeatable and row order as check_policy has them. finite: each estimate is a finite time of at
+    least 0 or NaN (none). source: an index into sources by row.
+    """
+    _check_frozen(estimator)
+    for given in (*snapshots, *examples()):
+        estimates = _checked_run(estimator.estimate, given, Estimates)
+        _check_estimates(estimates, len(given.jobs))
+        turned = _turned(given)
+        other = estimator.estimate(turned).total_s[np.argsort(turned.jobs.job_id)]
+        if not np.array_equal(estimates.total_s, other, equal_nan=True):
+            raise NonconformingError("row order", "the estimate of a job depends on its row")
+
+
+def _check_frozen(plugin: object) -> None:
+    parameters = getattr(plugin, "__dataclass_params__", None)
+    if not is_dataclass(plugin) or not parameters.frozen:  # type: ignore[union-attr]
+        raise NonconformingError("frozen", f"{type(plugin).__name__} must be a frozen dataclass")
+
+
+def _checked_run(function: Callable[[Snapshot], R], given: Snapshot, kind: type[R]) -> R:
+    """The result, after three runs (one of another snapshot between) that must agree and leave no trace."""
+    before = _bytes(given)
+    try:
+        first = function(given)
+        function(mixed_snapshot(5, seed=9))
+        with _watched() as calls:
+            second = function(given)
+    except Exception as error:
+        raise NonconformingError("accepts", f"{len(given.jobs)} jobs, {len(given.nodes)} nodes: {error!r}") from error
+    if not isinstance(second, kind):
+        raise NonconformingError("result", f"must be {kind.__name__}, not {type(second).__name__}")
+    if calls:
+        raise NonconformingError("pure", f"calls {calls[0]}; take time and chance from the snapshot (now_s, seed)")
+    if _bytes(first) != _bytes(second):
+        raise NonconformingError("repeatable", "the same snapshot gave two results")
+    if _bytes(given) != before:
+        raise NonconformingError("pure", "the snapshot was changed")
+    return second
+
+
+@contextmanager
+def _watched() -> Iterator[list[str]]:
+    """Collects calls of clocks and of the system's chance made in the body. C functions only are seen."""
+    calls: list[str] = []
+    outer = sys.getprofile()
+
+    def note(_frame: Any, event: str, function: Any) -> None:
+        if event == "c_call" and (name := _impure(function)):
+            calls.append(name)
+
+    sys.setprofile(note)
+    try:
+        yield calls
+    finally:
+        sys.setprofile(outer)
+
+
+def _impure(function: Any) -> str:
+    """The name of a C function that reads a clock or chance, "" of any other."""
+    name, module = getattr(function, "__qualname__", ""), getattr(function, "__module__", None)
+    if module == "time" or (module in ("posix", "nt") and name == "urandom"):
+        return f"{module}.{name}"
+    clocks = ("datetime.now", "datetime.utcnow", "date.today", "datetime.today")
+    return name if name in clocks or name.startswith("Random.") else ""
+
+
+def _check_ranking(ranking: Ranking, given: Snapshot) -> None:
+    rows = len(given.jobs)
+    if not np.array_equal(np.sort(ranking.order), np.arange(rows)):
+        raise NonconformingError("total order", f"order must hold each of {rows} rows once")
+    for name, column in ranking.why.items():
+        if np.shape(column) != (rows,):
+            raise NonconformingError("finite", f"why[{name!r}] has shape {np.shape(column)}, not ({rows},)")
+        if np.asarray(column).dtype.kind == "f" and np.isnan(column).any():
+            raise NonconformingError("finite", f"why[{name!r}] has NaN; say infinity for a job that comes last")
+
+
+def _check_row_order(policy: Policy, given: Snapshot, ranking: Ranking) -> None:
+    turned = _turned(given)
+    ids, others = given.jobs.job_id[ranking.order], turned.jobs.job_id[policy.rank(turned).order]
+    if not np.array_equal(ids, others):
+        raise NonconformingError("row order", "ties are broken by row; end the keys with submission and job id")
+
+
+def _check_carry(policy: Policy, given: Snapshot, ranking: Ranking) -> None:
+    try:
+        plain = json.loads(json.dumps(dict(ranking.carry)))
+    except (TypeError, ValueError) as error:
+        raise NonconformingError("carry", f"must be numbers, texts, lists and mappings: {error}") from error
+    if plain != ranking.carry:
+        raise NonconformingError("carry", "changes when written as JSON; use lists for tuples and texts for keys")
+    for later in (replace(given, carry=plain), replace(given, carry={"left by": ["another policy"]})):
+        _check_ranking(_checked_run(policy.rank, later, Ranking), later)
+
+
+def _check_estimates(estimates: Estimates, rows: int) -> None:
+    total_s, source = np.asarray(estimates.total_s), np.asarray(estimates.source)
+    if total_s.shape != (rows,) or total_s.dtype != np.float64:
+        raise NonconformingError("finite", f"total_s must be ({rows},) float64, not {total_s.shape} {total_s.dtype}")
+    if not (np.isnan(total_s) | (np.isfinite(total_s) & (total_s >= 0))).all():
+        raise NonconformingError("finite", "total_s must be at least 0, or NaN where there is no estimate")
+    if source.shape != (rows,) or not np.isin(source, np.arange(len(estimates.sources))).all():
+        raise NonconformingError("source", "must be an index into sources by row")
+
+
+def _turned(given: Snapshot) -> Snapshot:
+    """The same snapshot with the rows of its jobs the other way round."""
+    return replace(given, jobs=given.jobs.take(np.arange(len(given.jobs))[::-1]))
+
+
+def _bytes(value: Any) -> Any:
+    """A value that equals another's just when all they hold is equal to the last bit."""
+    if isinstance(value, np.ndarray):
+        return value.dtype.str, value.shape, value.tobytes()
+    if isinstance(value, Mapping):
+        return {key: _bytes(item) for key, item in value.items()}
+    if is_dataclass(value) and not isinstance(value, type):
+        return type(value).__name__, {name: _bytes(getattr(value, name)) for name in value.__dataclass_fields__}
+    if isinstance(value, list | tuple):
+        return [_bytes(item) for item in value]
+    return repr(value)

@@ -1,0 +1,46 @@
+"""Fixtures of the live tests. They run as root inside a lab (make test-live) and fail where there is none."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.live.lab import Installed, run
+
+
+def pytest_report_header() -> str:
+    """Suite, Slurm and pyslurm this run is about."""
+    slurm = run("sinfo", "--version", check=False).out.strip() if shutil.which("sinfo") else "no Slurm"
+    packages = {dist.name: dist.version for dist in importlib.metadata.distributions()}
+    release = Path("/etc/os-release").read_text().split('PRETTY_NAME="')[1].split('"')[0]
+    return f"lab: {release}, {slurm}, pyslurm {packages.get('pyslurm', 'none')}"
+
+
+@pytest.fixture(scope="session")
+def lab() -> None:
+    """A running lab around us."""
+    inside = os.geteuid() == 0 and shutil.which("labctl") and shutil.which("scontrol")
+    if not inside:
+        pytest.fail("live tests run inside the lab: make test-live, or make lab-shell", pytrace=False)
+
+
+@pytest.fixture
+def fresh(lab: None) -> Iterator[None]:
+    """An empty queue and the lab's own configuration, before and after."""
+    run("labctl", "reset", timeout_s=180)
+    yield
+    run("labctl", "reset", timeout_s=180)
+
+
+@pytest.fixture
+def site(fresh: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
+    """slurmsched set up for the Operator user, nothing written yet."""
+    folder = Path("/var/lib/slurmsched-test")
+    shutil.rmtree(folder, ignore_errors=True)
+    yield Installed(folder)
+    shutil.rmtree(folder, ignore_errors=True)

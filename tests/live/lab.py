@@ -1,0 +1,149 @@
+"""What a live test does: submit, look, run slurmsched as its own user, break things. Runs as root inside the lab."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import orjson
+
+USERS = ("alice", "bob", "carol", "dave")
+BINARY = "/opt/venv/bin/slurmsched"
+
+
+@dataclass(frozen=True)
+class Done:
+    """A command that ended."""
+
+    rc: int
+    out: str
+    err: str
+
+    def json(self) -> dict:
+        return orjson.loads(self.out)
+
+
+def becoming(user: str) -> list[str]:
+    """What to put before a command so that this user runs it."""
+    if user == "root":
+        return []
+    return ["setpriv", "--reuid", user, "--regid", user, "--init-groups", "env", f"HOME=/home/{user}"]
+
+
+def run(*command: str, user: str = "root", check: bool = True, timeout_s: float = 120) -> Done:
+    """The command's result as this user. check: a failure fails the test with what was printed."""
+    whom = (
+        []
+        if user == "root"
+        else ["setpriv", "--reuid", user, "--regid", user, "--init-groups", "env", f"HOME=/home/{user}"]
+    )
+    done = subprocess.run([*whom, *command], capture_output=True, text=True, timeout=timeout_s, cwd="/tmp", check=False)
+    assert not check or done.returncode == 0, f"{command}: exit {done.returncode}\n{done.stdout}{done.stderr}"
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+def submit(user: str, gpus: int, *options: str, script: str = "sleep 600", name: str = "job") -> int:
+    """Job id of a batch job of this many GPUs (whole nodes above 8)."""
+    nodes = max(1, gpus // 8)
+    request = [f"--nodes={nodes}", f"--gpus-per-node={gpus // nodes}", "--mem=1G", f"--job-name={name}"]
+    answer = run("sbatch", "--parsable", "--output=/dev/null", *request, *options, f"--wrap={script}", user=user)
+    return int(answer.out.split(";")[0])
+
+
+def column(code: str, *states: str) -> dict[int, str]:
+    """One squeue column of every job record in these states, by job id."""
+    listed = run("squeue", "-h", "-a", "-r", "-t", ",".join(states or ("all",)), "-o", f"%A|{code}").out
+    return {int(job): value for job, _, value in (line.partition("|") for line in listed.splitlines())}
+
+
+def nices() -> dict[int, int]:
+    """Nice of every pending job."""
+    return {job: int(value) for job, value in column("%y", "PENDING").items()}
+
+
+def until(true: Callable[[], object], what: str, limit_s: float = 60) -> None:
+    """Wait until it is true; fail the test after limit_s."""
+    end = time.monotonic() + limit_s
+    while not true():
+        assert time.monotonic() < end, f"not within {limit_s:.0f} s: {what}"
+        time.sleep(0.2)
+
+
+def partition(state: str, name: str = "gpu") -> None:
+    """UP, or DOWN: jobs may be submitted but none starts."""
+    run("scontrol", "update", f"partitionname={name}", f"state={state}")
+
+
+def start_order(jobs: Iterable[int]) -> list[int]:
+    """Job ids in the order Slurm last started them, by sacct."""
+    listed = ",".join(map(str, jobs))
+    rows = run(
+        "env", "SLURM_TIME_FORMAT=%s", "sacct", "-X", "-n", "-P", "-j", listed, "-o", "JobIDRaw,Start,Submit"
+    ).out
+    starts = [line.split("|") for line in rows.splitlines()]
+    return [int(job) for job, *_ in sorted(starts, key=lambda row: (int(row[1]), int(row[2]), int(row[0])))]
+
+
+@dataclass
+class Installed:
+    """slurmsched as an administrator sets it up: own user, own folder, one TOML file."""
+
+    folder: Path
+    user: str = "slurmsched"
+    settings: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.configure()
+
+    @property
+    def file(self) -> Path:
+        return self.folder / "slurmsched.toml"
+
+    @property
+    def journal(self) -> Path:
+        return self.folder / "journal.jsonl"
+
+    def configure(self, **settings: str) -> None:
+        """Write the file: dotted keys (as section__key) and TOML values over the test's defaults."""
+        self.settings |= settings
+        tree = {
+            "ledger.url": f'"sqlite:///{self.folder}/ledger.db"',
+            "ledger.journal": f'"{self.journal}"',
+            "ledger.lock": f'"{self.folder}/lock"',
+            "cycle.stop_file": f'"{self.folder}/stop"',
+            "scope.partitions": '["gpu", "short", "phantom"]',
+            "policy": '{ name = "discretized-las", thresholds_gpu_s = [30.0, 200.0] }',
+        }
+        tree |= {key.replace("__", "."): value for key, value in self.settings.items()}
+        self.file.write_text("".join(f"{key} = {value}\n" for key, value in tree.items()))
+        self.owned()
+
+    def owned(self) -> None:
+        run("chown", "-R", f"{self.user}:", str(self.folder))
+
+    def __call__(self, *arguments: str, check: bool = True, user: str = "") -> Done:
+        """slurmsched with these arguments, as its user."""
+        return run(BINARY, "--config", str(self.file), *arguments, user=user or self.user, check=check)
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        """slurmsched at work, as its user, in a process group of its own."""
+        command = [*becoming(self.user), BINARY, "--config", str(self.file), *arguments]
+        return subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd="/tmp", start_new_session=True
+        )
+
+    def tick(self, *options: str) -> dict:
+        """One applied cycle; its receipt."""
+        return self("tick", "--apply", "--json", *options).json()
+
+    def journalled(self) -> dict[int, set[int]]:
+        """Every value the journal knows, by job id."""
+        known: dict[int, set[int]] = {}
+        for line in self.journal.read_bytes().splitlines() if self.journal.exists() else ():
+            entry = orjson.loads(line)
+            known.setdefault(entry["job_id"], set()).update(entry.get(key, 0) for key in ("old", "new", "base"))
+        return known

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import json
+import tomllib
+
+
+def test_check__of_a_good_file(run, site):
+    """A file that loads, with a policy that can be made, is ok; what will surprise is told."""
+    answer = run("config", "check")
+    assert answer.code == 0
+    assert f"{site}: ok" in answer.out
+    assert 'mode is "dry-run"' in answer.out
+
+
+def test_check__warns_that_nothing_is_managed(run, site):
+    """An empty scope.partitions is allowed and manages no job."""
+    site.write_text(site.read_text().replace('["*"]', "[]"))
+    told = json.loads(run("config", "check", "--json").out)
+    assert told["ok"] is True
+    assert [text for text in told["warnings"] if text.startswith("scope.partitions is empty")] != []
+
+
+def test_check__refuses_a_bad_policy_parameter(run, site):
+    """Parameters are checked by the policy itself: thresholds must ascend."""
+    site.write_text(site.read_text().replace("[3600.0]", "[3600.0, 60.0]"))
+    answer = run("config", "check")
+    assert answer.code == 2
+    assert "policy.thresholds_gpu_s" in answer.err
+
+
+def test_check__names_the_nearest_parameter_and_policy(run, site):
+    """A misspelt parameter or policy is refused with what was probably meant."""
+    good = site.read_text()
+    site.write_text(good.replace("thresholds_gpu_s", "threshold_gpu_s"))
+    assert "did you mean 'thresholds_gpu_s'?" in run("config", "check").err
+    site.write_text(good.replace("discretized-las", "discretised-las"))
+    assert "did you mean 'discretized-las'?" in run("config", "check").err
+
+
+def test_show__tells_value_and_source(run, site, monkeypatch):
+    """Each key with the value in force and where it comes from."""
+    monkeypatch.setenv("SLURMSCHED_CYCLE__SEED", "4")
+    rows = {row["key"]: (row["value"], row["source"]) for row in json.loads(run("config", "show", "--json").out)}
+    assert rows["cycle.seed"] == (4, "SLURMSCHED_CYCLE__SEED")
+    assert rows["scope.partitions"] == (["*"], str(site))
+    assert rows["pace.writes_per_s"] == (100.0, "default")
+
+
+def test_defaults__print_a_file_that_loads(run, tmp_path):
+    """The printed file can be put in place as it is."""
+    printed = run("config", "defaults").out
+    path = tmp_path / "printed.toml"
+    path.write_text(printed)
+    assert tomllib.loads(printed)["mode"] == "dry-run"
+    assert run("config", "check", config=path).code == 0

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from slurmsched.cli import main as main_module
+from slurmsched.cli.main import COMMANDS, main
+from slurmsched.errors import SlurmUnreachableError
+
+HEAVY = {"numpy", "numba", "sqlalchemy", "pydantic", "structlog", "rich", "alembic", "pyslurm", "plotly"}
+
+
+def test_help__lists_every_command(capsys):
+    """The first screen names all commands."""
+    assert main(["--help"]) == 0
+    told = capsys.readouterr().out
+    assert [name for name in COMMANDS if f"  {name} " not in told] == []
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["tick", "--help"], ["completion", "bash"]])
+def test_help__imports_nothing_heavy(arguments):
+    """Help and completion answer before any library is loaded."""
+    code = (
+        f"import sys; from slurmsched.cli.main import main; main({arguments!r}); print(*sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert HEAVY & set(done.stderr.split()) == set()
+
+
+@pytest.mark.parametrize("arguments", [["nosuch"], ["plan", "--nosuch"], ["plan", "--limit", "x"], ["completion"]])
+def test_usage__is_exit_code_2(arguments, capsys):
+    """A mistake on the command line is told on stderr and ends with 2."""
+    assert main(arguments) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "Error: " in said.err
+
+
+def _raising(monkeypatch, error):
+    def command(**_):
+        raise error
+
+    import click
+
+    monkeypatch.setattr(main_module.Late, "get_command", lambda *_: click.command("x")(command))
+
+
+def test_error__is_one_line_and_its_exit_code(monkeypatch, capsys):
+    """An error of ours: one line on stderr, no traceback, the code of its kind."""
+    _raising(monkeypatch, SlurmUnreachableError("slurmctld is away"))
+    assert main(["x"]) == 3
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("", "slurmsched: slurmctld is away\n")
+
+
+def test_unexpected_error__is_exit_code_1_and_names_debug(monkeypatch, capsys):
+    """A bug ends with 1, in one line that tells how to get the traceback."""
+    _raising(monkeypatch, KeyError("x"))
+    assert main(["x"]) == 1
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "unexpected KeyError" in said
+    assert "--debug" in said
+
+
+def test_debug__shows_the_traceback(monkeypatch, capsys):
+    """With --debug the traceback comes first."""
+    _raising(monkeypatch, KeyError("x"))
+    assert main(["--debug", "x"]) == 1
+    assert "Traceback (most recent call last)" in capsys.readouterr().err
+
+
+def test_interrupt__is_exit_code_130(monkeypatch):
+    """Ctrl-C ends as shells expect."""
+    _raising(monkeypatch, KeyboardInterrupt())
+    assert main(["x"]) == 130
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion__is_code_of_the_shell(shell, capsys):
+    """The code registers a completer for `slurmsched`."""
+    assert main(["completion", shell]) == 0
+    told = capsys.readouterr().out
+    assert f"_SLURMSCHED_COMPLETE={shell}_complete" in told

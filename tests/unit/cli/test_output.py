@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from slurmsched.cli.output import Output, gpu_hours, seconds
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [(0, "0s"), (42.4, "42s"), (61, "1m 1s"), (3600, "1h"), (90_061, "1d 1h"), (-5, "-5s"), (float("nan"), "-"),
+     (float("inf"), "-")],
+)  # fmt: skip
+def test_seconds__shows_the_two_largest_units(value, expected):
+    """Durations are for people."""
+    assert seconds(value) == expected
+
+
+def test_gpu_hours__counts_hours():
+    """Attained service in GPU hours."""
+    assert gpu_hours(5400.0) == "1.5"
+
+
+def test_json__reads_back(capsys):
+    """numpy values, tuples, NaN and sets come out as plain JSON."""
+    Output(as_json=True).json({"a": np.int64(3), "b": float("nan"), "c": (1, 2), "d": {"y", "x"}, "e": np.arange(2)})
+    assert json.loads(capsys.readouterr().out) == {"a": 3, "b": None, "c": [1, 2], "d": ["x", "y"], "e": [0, 1]}
+
+
+def test_table__of_a_pipe_is_plain_and_never_cut(capsys):
+    """Piped tables have no escape codes, and a row stays one line whatever its width."""
+    long = "word " * 100
+    Output().table(("job>", "reason"), [(7, long), (12345, "short")])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == ["  job  reason", f"    7  {long.rstrip()}", "12345  short"]
+
+
+def test_table__takes_brackets_as_text(capsys):
+    """Hostlists in brackets are no markup."""
+    Output().table(("nodes",), [("n[1-4]",)])
+    assert capsys.readouterr().out.splitlines() == ["nodes", "n[1-4]"]
+
+
+@pytest.mark.parametrize(
+    ("terminal", "variable", "option", "expected"),
+    [(True, "", True, True), (True, "1", True, False), (True, "", False, False), (False, "", True, False)],
+)
+def test_color__needs_a_terminal_and_no_veto(terminal, variable, option, expected, monkeypatch):
+    """Colours only on a terminal, and never with NO_COLOR or --no-color."""
+    monkeypatch.setattr("sys.stdout.isatty", lambda: terminal, raising=False)
+    monkeypatch.setenv("NO_COLOR", variable)
+    assert Output(color=option).color == expected

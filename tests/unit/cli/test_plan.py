@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from slurmsched.model import Rights
+from tests.unit.cli.conftest import with_site
+
+
+def test_plan__tells_each_change_and_its_reason(run, fakes):
+    """The job with less attained service is to pass the other; the table says so."""
+    answer = run("plan")
+    assert answer.code == 0
+    assert "discretized-las: rank" in answer.out
+    assert "1 of 2 managed jobs would get another nice" in answer.out
+
+
+def test_plan__json_holds_the_same(run, fakes):
+    """--json gives numbers where the table gives text."""
+    told = json.loads(run("plan", "--json").out)
+    assert (told["cluster"], told["managed"], told["planned"], told["deferred"]) == ("test", 2, 1, 0)
+    (change,) = told["changes"]
+    assert change["lever_now"] != change["lever_wanted"]
+    assert change["reason"].startswith("discretized-las: rank")
+
+
+def test_plan__writes_nothing(run, fakes):
+    """Neither Slurm nor the ledger is touched."""
+    cluster, store = fakes
+    run("plan")
+    assert (cluster.applies, cluster.sent, store.kept) == (False, [], [])
+
+
+def test_plan__limit_cuts_the_table_and_says_so(run, fakes):
+    """--limit shows the most urgent changes and counts the rest."""
+    cluster, _ = fakes
+    jobs = cluster.snapshot.jobs
+    cluster.snapshot = replace(cluster.snapshot, jobs=jobs.with_columns(nice=[5, -5, 0], base_nice=[0, 0, 0]))
+    many = json.loads(run("plan", "--json").out)["planned"]
+    answer = run("plan", "--limit", "1")
+    assert ("more (--limit 0 shows all)" in answer.out) == (many > 1)
+
+
+def test_plan__prints_notes_and_warnings(run, fakes):
+    """What keeps the plan from working is printed in words."""
+    cluster, _ = fakes
+    cluster.snapshot = replace(with_site(cluster.snapshot, rights=Rights.USER), warnings=("gres text odd",))
+    told = run("plan").out
+    assert "note: slurmsched has no Operator right" in told
+    assert "warning: gres text odd" in told
+
+
+def test_queue__is_in_the_wanted_order(run, fakes):
+    """Least attained service first, running jobs left out."""
+    rows = json.loads(run("queue", "--json").out)["jobs"]
+    assert [(row["rank"], row["job_id"], row["queue"]) for row in rows] == [(1, 12, 0), (2, 11, 1)]
+
+
+def test_queue__filters_by_user_and_partition(run, fakes):
+    """A filter keeps ranks as they are in the whole queue."""
+    by_user = json.loads(run("queue", "--json", "--user", "ann").out)["jobs"]
+    by_partition = json.loads(run("queue", "--json", "--partition", "long").out)["jobs"]
+    assert [(row["rank"], row["job_id"]) for row in by_user] == [(2, 11)]
+    assert [(row["rank"], row["job_id"]) for row in by_partition] == [(1, 12)]
+
+
+def test_queue__tells_why_a_job_is_left_alone(run, fakes):
+    """A held job shows the gate's reason in place of the policy's criteria."""
+    cluster, _ = fakes
+    cluster.snapshot = replace(cluster.snapshot, jobs=cluster.snapshot.jobs.with_columns(priority=[0, 1000, 500]))
+    assert "left alone: it is held" in run("queue").out
+    assert [row["job_id"] for row in json.loads(run("queue", "--json", "--managed").out)["jobs"]] == [12]

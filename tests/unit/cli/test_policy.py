@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from slurmsched import registry
+
+
+def test_list__names_every_plugin(run):
+    """All that entry points name, a site's own included."""
+    rows = json.loads(run("policy", "list", "--json").out)
+    expected = [(kind, name) for kind in registry.KINDS for name in registry.names(kind)]
+    assert [(row["kind"], row["name"]) for row in rows] == expected
+    assert [row["name"] for row in rows if row["summary"].startswith("broken")] == []
+
+
+def test_list__survives_a_broken_plugin(run, monkeypatch):
+    """One that cannot be imported says why and hides no other."""
+    from importlib.metadata import EntryPoint
+
+    broken = {"mine": EntryPoint("mine", "no_such_package:Mine", "slurmsched.policies")}
+    monkeypatch.setattr(registry, "_found", lambda kind: broken if kind == "policies" else {})
+    (row,) = json.loads(run("policy", "list", "--json").out)
+    assert row["summary"].startswith("broken: ")
+    assert "no_such_package" in row["summary"]
+
+
+def test_show__tells_parameters_and_source(run):
+    """What it does, its parameters with defaults, and the paper."""
+    answer = run("policy", "show", "discretized-las")
+    assert answer.code == 0
+    assert "Source: Gu et al. (Tiresias)" in answer.out
+    assert "thresholds_gpu_s" in answer.out
+
+
+@pytest.mark.parametrize("name", ["discretised-las", ""])
+def test_show__of_an_unknown_name_lists_the_known(run, name):
+    """A wrong name is exit code 2, with all names."""
+    answer = run("policy", "show", name)
+    assert answer.code == 2
+    assert "discretized-las" in answer.err

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+
+from slurmsched.cli.status import states
+from slurmsched.daemon.lock import exclusive
+from slurmsched.db.store import open_store
+from slurmsched.model import Jobs, JobState, Outcome, Plan, Receipt, SetNice
+
+
+def test_status__adds_up(run, fakes):
+    """GPUs by use add up to all, jobs by state to the records."""
+    told = json.loads(run("status", "--json").out)
+    gpus = told["gpus"]
+    assert sum(count for name, count in gpus.items() if name != "all") == gpus["all"] == 16
+    assert sum(told["jobs"].values()) == 3
+    assert (told["managed"], told["planned"], told["cycles"], told["working"]) == (2, 1, [], "")
+
+
+def test_status__is_one_screen(run, fakes):
+    """At most 24 lines of 80 columns or a little more."""
+    lines = run("status").out.splitlines()
+    assert len(lines) < 24
+    assert lines[0] == "mode     dry-run; policy discretized-las, lever nice"
+
+
+def test_status__names_the_holder_and_the_stop_file(run, fakes, site):
+    """Who works on the cluster, and that writing is paused."""
+    (site.parent / "stop").touch()
+    with exclusive(site.parent / "lock"):
+        told = run("status").out
+    assert "paused by the stop file" in told
+    assert "at work  pid " in told
+
+
+def test_status__shows_cycles_and_failed_writes_of_the_ledger(run, fakes, site):
+    """The last cycle, and the job that Slurm refused."""
+    from slurmsched.config import load_config
+
+    cluster, _ = fakes
+    store = open_store(load_config(site))
+    snapshot = store.recall(cluster.snapshot)
+    action = SetNice(11, float(snapshot.jobs.submit_s[0]), "test", 0, -5, 0)
+    store.append(snapshot, Plan((action,)), Receipt((Outcome(action, "refused", "Access denied"),), 1))
+    store.close()
+    answer = run("status")
+    assert "job 11: refused: Access denied" in answer.out
+    assert [row["planned"] for row in json.loads(run("status", "--json").out)["cycles"]] == [1]
+
+
+def test_states__count_a_completing_job_once():
+    """PENDING+COMPLETING (a requeue under way) is completing, not pending."""
+    given = [JobState.PENDING | JobState.COMPLETING, JobState.PENDING, JobState.RUNNING, JobState.COMPLETED]
+    jobs = Jobs.build(4, {"job_id": [1, 2, 3, 4], "state": np.array([int(state) for state in given])})
+    assert states(jobs) == {"completing": 1, "pending": 1, "running": 1, "suspended": 0, "ended": 1}
+
+
+def test_status__prints_warnings(run, fakes):
+    """What could not be read is said."""
+    fakes[0].snapshot = replace(fakes[0].snapshot, warnings=("gres text odd",))
+    assert "note: gres text odd" in run("status").out

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from slurmsched.daemon.lock import exclusive
+
+
+def test_tick__is_dry_unless_told(run, fakes):
+    """Dry-run by default: the cycle is remembered, nothing is sent, nothing is said."""
+    cluster, store = fakes
+    answer = run("tick")
+    assert (answer.code, answer.out, answer.err) == (0, "", "")
+    assert (cluster.sent, [receipt.dry_run for receipt in store.kept]) == ([], [True])
+
+
+@pytest.mark.parametrize(
+    ("mode", "options", "applies"),
+    [("dry-run", [], False), ("dry-run", ["--apply"], True), ("apply", [], True), ("apply", ["--dry-run"], False),
+     ("dry-run", ["--apply", "--dry-run"], False)],
+)  # fmt: skip
+def test_tick__writes_only_where_mode_or_option_say_so(run, fakes, site, mode, options, applies):
+    """--dry-run wins over everything, --apply over the mode."""
+    site.write_text(site.read_text().replace('mode = "dry-run"', f'mode = "{mode}"'))
+    assert run("tick", *options).code == 0
+    assert bool(fakes[0].sent) == applies
+
+
+def test_tick__verbose_tells_what_was_done(run, fakes):
+    """-v prints one line for people."""
+    assert "1 of 1 changes would be written" in run("tick", "-v").out
+
+
+def test_tick__json_is_the_receipt(run, fakes):
+    """--json prints the receipt as numbers."""
+    assert json.loads(run("tick", "--json", "--apply").out) == {
+        "dry_run": False, "planned": 1, "written": 1, "refused": [], "stopped": ""
+    }  # fmt: skip
+
+
+def test_tick__tells_refused_jobs_on_stderr(run, fakes):
+    """One refused job is told and does not fail the cycle."""
+    fakes[0].refuses = frozenset({11, 12})
+    answer = run("tick", "--apply")
+    assert answer.code == 0
+    assert ": refused" in answer.err
+
+
+def test_tick__locked_is_exit_code_5(run, fakes, site):
+    """A second slurmsched leaves at once and names the holder."""
+    with exclusive(site.parent / "lock"):
+        answer = run("tick")
+    assert answer.code == 5
+    assert "held by pid" in answer.err
+
+
+def test_tick__stop_file_pauses_writing(run, fakes, site: Path):
+    """With the stop file nothing is sent: exit code 75, silent for cron, told with -v. Dry-run still runs."""
+    (site.parent / "stop").touch()
+    quiet, told = run("tick", "--apply"), run("tick", "--apply", "-v")
+    assert (quiet.code, quiet.err, told.code) == (75, "", 75)
+    assert "paused by" in told.err
+    assert (run("tick", "--dry-run").code, fakes[0].sent) == (0, [])
+
+
+def test_tick__bad_config_is_exit_code_2(run, fakes, tmp_path):
+    """The nearest known key is named; the lock is not even taken."""
+    path = tmp_path / "bad.toml"
+    path.write_text("[scope]\npartition = []\n")
+    answer = run("tick", config=path)
+    assert answer.code == 2
+    assert "did you mean 'partitions'?" in answer.err

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from slurmsched.db.journal import Journal
+from slurmsched.model import SetNice, SetSiteFactor
+from slurmsched.slurm import open as opening
+
+
+@pytest.fixture
+def written(site, fakes, monkeypatch):
+    """Job 11 holds a nice and a site factor of ours, job 12 a nice that we never wrote."""
+    from dataclasses import replace
+
+    cluster, _ = fakes
+    jobs = cluster.snapshot.jobs.with_columns(nice=[-500, 77, 0], site_factor=[900, 0, 0])
+    cluster.snapshot = replace(cluster.snapshot, jobs=jobs)
+    submit_s = float(jobs.submit_s[0])
+    actions = (
+        SetNice(11, submit_s, "test", 5, -500, 5),
+        SetNice(12, submit_s, "test", 0, -300, 0),
+        SetSiteFactor(11, submit_s, "test", 0, 900, 0),
+    )
+    Journal(site.parent / "journal.jsonl").intend("1", actions)
+
+    def open_live(config, *, apply):
+        cluster.applies = apply
+        return cluster
+
+    monkeypatch.setattr(opening, "open_live", open_live)
+    return cluster
+
+
+def test_undo__shows_only_unless_applied(run, written):
+    """Without --apply the table is all that happens."""
+    answer = run("undo")
+    assert answer.code == 0
+    assert "2 jobs to restore" in answer.out
+    assert "job 12 left alone" in answer.out
+    assert written.sent == []
+
+
+def test_undo__restores_every_lever_to_its_base(run, written):
+    """Nice goes back to what the user chose, site factor to 0; foreign values stay."""
+    answer = run("undo", "--apply", "--yes")
+    assert answer.code == 0
+    assert [(a.kind, a.job_id, a.new) for a in written.sent] == [("nice", 11, 5), ("site_factor", 11, 0)]
+
+
+def test_undo__asks_first(run, written, monkeypatch):
+    """A no at the question leaves everything as it is."""
+    monkeypatch.setattr("click.termui.visible_prompt_func", lambda _: "n")
+    assert run("undo", "--apply").code == 130
+    assert written.sent == []
+
+
+def test_undo__needs_no_ledger(run, written, site):
+    """With database lost the journal is enough."""
+    assert not (site.parent / "ledger.db").exists()
+    told = json.loads(run("undo", "--apply", "--yes", "--json").out)
+    assert (len(told["restore"]), told["receipt"]["written"]) == (2, 2)
+
+
+def test_undo__not_all_restored_is_exit_code_3(run, written):
+    """A job that Slurm refused is told, and the exit code says that it is not done."""
+    written.refuses = frozenset({11})
+    answer = run("undo", "--apply", "--yes")
+    assert answer.code == 3
+    assert "job 11: refused" in answer.err

@@ -1,0 +1,114 @@
+"""The ledger on SQLite, and what only SQLite has."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+pytest.register_assert_rewrite("tests.unit.db.ledger_suite")
+
+from slurmsched.config import Config, parse_config  # noqa: E402
+from slurmsched.db import engine as engines  # noqa: E402
+from slurmsched.db.store import open_store  # noqa: E402
+from slurmsched.errors import LedgerError  # noqa: E402
+from slurmsched.testing import snapshot  # noqa: E402
+from tests.unit.db.ledger_suite import LedgerSuite, cycle, nice, pending, running  # noqa: E402
+
+
+@pytest.fixture
+def ledger_url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/made/ledger.db"
+
+
+class TestSqlite(LedgerSuite):
+    """Every rule of the suite."""
+
+
+@pytest.fixture
+def config(ledger_url: str, tmp_path: Path) -> Config:
+    return parse_config({"ledger": {"url": ledger_url, "journal": str(tmp_path / "journal.jsonl")}})
+
+
+def test_open_store__makes_folder_and_file(config: Config, tmp_path: Path) -> None:
+    """First use needs no other command; the file is written ahead (WAL)."""
+    open_store(config).close()
+    connection = sqlite3.connect(tmp_path / "made" / "ledger.db")
+    assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    connection.close()
+
+
+def test_append__a_locked_database_fails_clearly_and_loses_nothing(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What could not be remembered is in the journal; the next cycle takes it from there."""
+    monkeypatch.setattr(engines, "BUSY_S", 0)
+    store = open_store(config)
+    cycle(store, 1100.0, pending(nice=5))
+    other = sqlite3.connect(tmp_path / "made" / "ledger.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    config_journal = config.ledger.journal
+    from slurmsched.db.journal import Journal
+
+    write = nice(5, -300, 5)
+    Journal(config_journal).intend("c1", [write.action])
+    with pytest.raises(LedgerError, match=r"locked; another process holds it"):
+        cycle(store, 1200.0, pending(nice=5), running(2, start_s=1150.0, now_s=1200.0), outcomes=[write])
+    other.execute("ROLLBACK")
+    other.close()
+    jobs = cycle(store, 1300.0, pending(nice=-300), running(2, start_s=1150.0, now_s=1300.0)).jobs
+    assert (jobs.base_nice[0], jobs.written[0], jobs.attained_gpu_s[1]) == (5, True, 600.0)
+
+
+def test_append__a_full_disk_fails_clearly_and_the_next_cycle_works(config: Config) -> None:
+    """The cycle is on record as a whole or not at all."""
+    store = open_store(config)
+    cycle(store, 1100.0, pending())
+    with store._engine.connect() as connection:
+        pages = connection.exec_driver_sql("PRAGMA page_count").scalar()
+        connection.exec_driver_sql(f"PRAGMA max_page_count = {pages}")
+    many = [running(job_id, start_s=1150.0, now_s=1200.0) for job_id in range(2, 2000)]
+    with pytest.raises(LedgerError, match="full; free some space"):
+        cycle(store, 1200.0, *many)
+    with store._engine.connect() as connection:
+        connection.exec_driver_sql("PRAGMA max_page_count = 1000000")
+    assert cycle(store, 1300.0, *many[:1]).jobs.attained_gpu_s.tolist() == [200.0]
+
+
+@pytest.mark.parametrize("content", [None, b"this is no database", b""])
+def test_open_store__read_only_serves_without_a_ledger(config: Config, tmp_path: Path, content: bytes | None) -> None:
+    """`plan` works for anyone: with a warning, an empty memory, and nothing made on disk."""
+    file = tmp_path / "made" / "ledger.db"
+    if content is not None:
+        file.parent.mkdir()
+        file.write_bytes(content)
+    before = sorted(tmp_path.rglob("*"))
+    recalled = open_store(config, read_only=True).recall(snapshot([pending(nice=3)], now_s=1100.0))
+    assert ["without memory" in text for text in recalled.warnings] == [True]
+    assert (recalled.jobs.base_nice.tolist(), sorted(tmp_path.rglob("*"))) == ([3], before)
+
+
+def test_open_store__read_only_reads_what_is_there(config: Config) -> None:
+    """And appends nothing."""
+    cycle(open_store(config), 1100.0, pending(nice=5), outcomes=[nice(5, -800, 5)])
+    store = open_store(config, read_only=True)
+    recalled = store.recall(snapshot([pending(nice=-800)], now_s=1200.0))
+    assert (recalled.jobs.base_nice.tolist(), recalled.warnings) == ([5], ())
+    with pytest.raises(LedgerError, match="reading only"):
+        cycle(store, 1200.0, pending(nice=-800))
+
+
+@pytest.mark.parametrize(
+    ("url", "text"),
+    [
+        ("no url", "is not an SQLAlchemy URL"),
+        ("oracle://somewhere/db", "is not offered; use sqlite"),
+        ("sqlite:////proc/nothing/ledger.db", "cannot be made"),
+        ("postgresql://user:secret@127.0.0.1:1/db", r"user:\*\*\*@127.0.0.1"),
+    ],
+)
+def test_open_store__a_url_that_cannot_work_says_why(url: str, text: str) -> None:
+    """What, where, what to do; never the password."""
+    with pytest.raises(LedgerError, match=text):
+        open_store(parse_config({"ledger": {"url": url}}))

@@ -1,0 +1,84 @@
+"""Tables of columns, the masks of jobs and nodes, and the snapshot's digest."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from slurmsched.model import Jobs, Site, Snapshot
+from slurmsched.testing import fleet, jobs, snapshot
+
+
+def test_build__missing_columns_hold_their_defaults() -> None:
+    """A source that does not tell leaves the declared default."""
+    table = Jobs.build(2, {"job_id": [1, 2]})
+    assert (table.gpus.tolist(), list(table.user), np.isnan(table.submit_s).tolist()) == (
+        [0, 0],
+        ["", ""],
+        [True, True],
+    )
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"), [({"gpu": [1]}, "has no column gpu"), ({"gpus": [1, 2]}, "2 rows, not 1")]
+)
+def test_build__refuses_unknown_and_uneven_columns(columns: dict[str, list[int]], message: str) -> None:
+    """A misspelt column or one of another length is an error, never dropped."""
+    with pytest.raises(ValueError, match=message):
+        Jobs.build(1, columns)
+
+
+def test_take__cuts_all_columns_alike() -> None:
+    """Numbers and texts of the rows asked for, in that order, read-only."""
+    cut = jobs([{"job_id": i, "user": f"u{i}"} for i in (1, 2, 3)]).take(np.array([2, 0]))
+    assert (cut.job_id.tolist(), list(cut.user), cut.gpus.flags.writeable) == ([3, 1], ["u3", "u1"], False)
+
+
+def test_with_columns__replaces_some() -> None:
+    """The other columns are kept, the table it came from too."""
+    table = jobs([{"job_id": 5}])
+    assert (table.with_columns(gpus=[8]).gpus.tolist(), table.gpus.tolist()) == ([8], [1])
+
+
+def test_jobs__pending_is_not_completing() -> None:
+    """PENDING+COMPLETING still frees its GPUs; it cannot start yet."""
+    table = jobs([{"state": state} for state in ("PENDING", "PENDING,COMPLETING", "RUNNING", "COMPLETED")])
+    assert table.pending.tolist() == [True, False, False, False]
+    assert (table.running.tolist(), table.finished.tolist()) == ([False, False, True, False], [False] * 3 + [True])
+
+
+def test_jobs__held_is_pending_at_priority_zero() -> None:
+    """A running job of priority 0 is not held."""
+    table = jobs([{"priority": 0}, {"priority": 5}, {"priority": 0, "state": "RUNNING"}])
+    assert table.held.tolist() == [True, False, False]
+
+
+def test_nodes__gpu_totals_add_up() -> None:
+    """idle + allocated + draining + down = all; a drained node's busy GPUs count as allocated."""
+    rows = [
+        {"name": "a", "gpus": 8, "gpus_used": 3},
+        {"name": "b", "gpus": 8, "gpus_used": 2, "state": "MIXED+DRAIN"},
+        {"name": "c", "gpus": 4, "gpus_used": 4, "state": "down*"},
+    ]
+    totals = snapshot(nodes=rows).nodes.gpu_totals()
+    assert totals == {"idle": 5, "allocated": 5, "draining": 6, "down": 4, "all": 20}
+
+
+def test_site__sums_priority_weights() -> None:
+    """Plain weights and those of PriorityWeightTRES; other settings do not count."""
+    settings = {"PriorityWeightAge": "1000", "PriorityWeightTRES": "CPU=5,GRES/gpu=20", "PriorityMaxAge": "7-0"}
+    assert Site(settings=settings).priority_weights == 1_025.0
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"now_s": 1.0}, {"seed": 1}, {"jobs": jobs([{"job_id": 4}])}, {"nodes": fleet("1x4")}],
+    ids=["clock", "seed", "jobs", "nodes"],
+)
+def test_digest__differs_when_anything_does(change: dict[str, object]) -> None:
+    """Equal snapshots have equal digests; a row, the clock or the seed changes it."""
+    given = snapshot([{"job_id": 3}])
+    other: Snapshot = replace(given, **change)
+    assert (given.digest == snapshot([{"job_id": 3}]).digest, given.digest == other.digest) == (True, False)

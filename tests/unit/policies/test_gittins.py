@@ -1,0 +1,87 @@
+"""2D-Gittins: the index on a distribution small enough to redo by hand, and the order it makes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from slurmsched.errors import ConfigError
+from slurmsched.policies.discretized_las import DiscretizedLas
+from slurmsched.policies.gittins import Gittins, gittins_index, released_index
+from slurmsched.testing import check_policy, mixed_snapshot, snapshot
+
+HISTORY = np.array([4.0, 8.0, 12.0])
+
+
+@pytest.mark.parametrize(
+    ("attained", "delta", "index"),
+    [
+        (0.0, 4.0, (1 / 3) / 4),  # 4 of {4, 8, 12} ends; each is served min(S, 4) = 4
+        (0.0, 8.0, (2 / 3) / ((4 + 8 + 8) / 3)),
+        (0.0, 12.0, 1 / 8),  # all end; mean of 4, 8, 12
+        (4.0, 4.0, (1 / 2) / 4),  # of {8, 12} the 8 ends; each is served 4 more
+        (4.0, 8.0, 1 / ((4 + 8) / 2)),
+        (6.0, 4.0, (1 / 2) / ((2 + 4) / 2)),
+        (8.0, 4.0, 1 / 4),
+        (8.0, 3.0, 0.0),  # nothing ends within 3
+        (12.0, 4.0, 0.0),  # at the last sample
+        (50.0, 4.0, 0.0),  # beyond it
+    ],
+)
+def test_gittins_index__agrees_with_hand(attained: float, delta: float, index: float) -> None:
+    """P(S - a <= delta | S > a) / E[min(S - a, delta) | S > a] on S in {4, 8, 12}, each equally likely."""
+    assert gittins_index(HISTORY, np.array([attained]), delta)[0] == pytest.approx(index, rel=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("attained", "index"),
+    [
+        (0.0, 1 / (4 + 4 + 4)),  # from 3: the 4 ends, served 4; the other two delta each
+        (5.0, 1 / (8 + 4)),  # from 7: the 8 ends, counted whole; 12 is served delta
+        (8.0, 0.0),  # from 11: the last sample never ends
+        (12.0, 0.0),
+    ],
+)
+def test_released_index__agrees_with_hand(attained: float, index: float) -> None:
+    """The released simulator's table on {4, 8, 12} with delta 4: just below the next sample, service from 0."""
+    assert released_index(HISTORY, np.array([attained]), 4.0)[0] == pytest.approx(index, rel=1e-15)
+
+
+def test_gittins__likelier_end_goes_first() -> None:
+    """With S in {4, 8, 12} a job at 8 (index 1/4) goes before one at 4 (1/8) and one at 0 (1/12)."""
+    rows = [{"attained_gpu_s": attained} for attained in (0.0, 4.0, 8.0, 12.0)]
+    given = snapshot(rows, history_gpu_s=HISTORY)
+    assert Gittins((), delta_gpu_s=4.0, least_samples=3).rank(given).order.tolist() == [2, 1, 0, 3]
+
+
+def test_gittins__queue_goes_before_index() -> None:
+    """Inside discretized queues the index orders only jobs of one queue."""
+    rows = [{"attained_gpu_s": attained} for attained in (0.0, 4.0, 8.0, 12.0)]
+    given = snapshot(rows, history_gpu_s=HISTORY)
+    assert Gittins((6.0,), delta_gpu_s=4.0, least_samples=3).rank(given).order.tolist() == [1, 0, 2, 3]
+
+
+def test_gittins__short_history_falls_back_and_says_so() -> None:
+    """Below least_samples the order is discretized-las by submission, with a note."""
+    given = mixed_snapshot(60, seed=4)
+    ranking = Gittins(least_samples=1_000).rank(given)
+    assert ranking.order.tolist() == DiscretizedLas(fifo_by="submit").rank(given).order.tolist()
+    assert ranking.notes == ("200 completed jobs known, 1000 needed: ordered as discretized-las",)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "key"),
+    [({"delta_gpu_s": 0.0}, "policy.delta_gpu_s"), ({"least_samples": 0}, "policy.least_samples"),
+     ({"thresholds_gpu_s": (2.0, 1.0)}, "policy.thresholds_gpu_s"), ({"index": "mine"}, "policy.index")],
+)  # fmt: skip
+def test_gittins__refuses_bad_parameters(parameters: dict[str, object], key: str) -> None:
+    """A parameter out of range is a ConfigError that names the setting."""
+    with pytest.raises(ConfigError) as caught:
+        Gittins(**parameters)  # type: ignore[arg-type]
+    assert caught.value.key == key
+
+
+@pytest.mark.parametrize("index", ["paper", "released"])
+def test_gittins__conforms(index: str) -> None:
+    """Every rule of check_policy."""
+    assert check_policy(Gittins(index=index)) is None

@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import tomllib
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from slurmsched.config import Config, config_path, load_config, load_settings, parse_config
+from slurmsched.config_text import default_toml, flat, toml_value
+from slurmsched.errors import ConfigError
+
+
+@pytest.fixture(autouse=True)
+def bare_environment(monkeypatch):
+    """No variable of the machine bends these tests."""
+    monkeypatch.delenv("SLURMSCHED_CONFIG", raising=False)
+
+
+def _file(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "site.toml"
+    path.write_text(text)
+    return path
+
+
+def test_load_config__without_file_is_all_defaults():
+    """Nothing configured is a valid, harmless configuration: dry-run, nothing managed."""
+    config = load_config(None)
+    assert config == Config()
+    assert (config.mode, config.scope.partitions) == ("dry-run", ())
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("modus = 'apply'", "modus: unknown key (did you mean 'mode'?)"),
+        ("[scope]\npartition = ['a']", "scope.partition: unknown key (did you mean 'partitions'?)"),
+        ("[scope]\nzzz = 1", "scope.zzz: unknown key"),
+        ("mode = 'aply'", "mode: Input should be 'dry-run' or 'apply', got 'aply'"),
+        ("[cycle]\ninterval_s = 0", "cycle.interval_s: Input should be greater than 0, got 0"),
+        ("[lever]\nfloor = 100\nceiling = 50", "lever: floor must be below ceiling, which is 50"),
+    ],
+)
+def test_load_config__names_file_key_and_remedy(tmp_path, text, message):
+    """What is wrong, where, and the nearest known key."""
+    path = _file(tmp_path, text)
+    with pytest.raises(ConfigError) as caught:
+        load_config(path)
+    assert str(caught.value) == f"{path}: {message}"
+
+
+def test_load_config__of_a_missing_or_broken_file(tmp_path):
+    """A file that is not there or no TOML is an error, never the defaults."""
+    with pytest.raises(ConfigError, match="cannot be read: No such file"):
+        load_config(tmp_path / "none.toml")
+    with pytest.raises(ConfigError, match="is not TOML"):
+        load_config(_file(tmp_path, "mode = "))
+
+
+def test_variable__overrides_the_file(tmp_path, monkeypatch):
+    """SLURMSCHED_SECTION__KEY wins; the other keys of the section stay as the file says."""
+    path = _file(tmp_path, "[cycle]\ninterval_s = 30\nseed = 1\n")
+    monkeypatch.setenv("SLURMSCHED_CYCLE__SEED", "9")
+    monkeypatch.setenv("SLURMSCHED_SCOPE__PARTITIONS", '["gpu", "long"]')
+    monkeypatch.setenv("SLURMSCHED_MODE", "apply")
+    config = load_config(path)
+    assert (config.cycle.interval_s, config.cycle.seed) == (30, 9)
+    assert (config.mode, config.scope.partitions) == ("apply", ("gpu", "long"))
+
+
+def test_variable__sets_parameters_of_the_policy(monkeypatch):
+    """Parameters are any JSON; the default policy need not be named again."""
+    monkeypatch.setenv("SLURMSCHED_POLICY__THRESHOLDS_GPU_S", "[60.0, 600.0]")
+    policy = load_config(None).policy
+    assert (policy.name, policy.parameters) == ("discretized-las", {"thresholds_gpu_s": [60.0, 600.0]})
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "message"),
+    [
+        ("SLURMSCHED_CYCLE__SED", "1", "SLURMSCHED_CYCLE__SED: cycle.sed: unknown key (did you mean 'seed'?)"),
+        ("SLURMSCHED_CYCEL__SEED", "1", "SLURMSCHED_CYCEL__SEED: cycel: unknown key (did you mean 'cycle'?)"),
+        ("SLURMSCHED_CYCLE__INTERVAL_S", "-1", "SLURMSCHED_CYCLE__INTERVAL_S: cycle.interval_s: Input should be "
+         "greater than 0, got -1"),
+    ],
+)  # fmt: skip
+def test_variable__errors_name_the_variable(monkeypatch, variable, value, message):
+    """The person finds where the value comes from."""
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(ConfigError) as caught:
+        load_config(None)
+    assert str(caught.value) == message
+
+
+def test_source__tells_where_each_value_comes_from(tmp_path, monkeypatch):
+    """Variable over file over default."""
+    path = _file(tmp_path, "[cycle]\ninterval_s = 30\nseed = 1\n")
+    monkeypatch.setenv("SLURMSCHED_CYCLE__SEED", "9")
+    settings = load_settings(path)
+    sources = [settings.source(key) for key in ("cycle.seed", "cycle.interval_s", "cycle.stop_file")]
+    assert sources == ["SLURMSCHED_CYCLE__SEED", str(path), "default"]
+
+
+def test_config_path__prefers_the_option_then_the_variable(monkeypatch):
+    """--config wins over $SLURMSCHED_CONFIG."""
+    monkeypatch.setenv("SLURMSCHED_CONFIG", "/a")
+    assert [config_path("/b"), config_path(None)] == [Path("/b"), Path("/a")]
+
+
+def test_default_toml__is_the_defaults_with_every_key():
+    """The printed file parses, changes nothing, and has a comment for each key."""
+    text = default_toml()
+    tree = tomllib.loads(text)
+    assert parse_config(tree) == Config()
+    keys = {key for key, _ in flat(Config())} - {"estimator"}
+    assert {key for key, _ in flat(parse_config(tree))} - {"estimator"} == keys
+    lines = text.splitlines()
+    bare = [line for above, line in pairwise(lines) if " = " in line and not above.startswith("#")]
+    assert [line for line in bare if not line.startswith("#")] == []
+    assert "None" not in text
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [(True, "true"), (1.5, "1.5"), ('a"b', '"a\\"b"'), ((1, 2), "[1, 2]"), (Path("/x"), '"/x"'),
+     ({"name": "las", "gaps": [1]}, '{ name = "las", gaps = [1] }')],
+)  # fmt: skip
+def test_toml_value__reads_back(value, expected):
+    """Values are written as TOML takes them."""
+    assert toml_value(value) == expected
+    tomllib.loads(f"x = {expected}")

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+def _packages_on_disk() -> set[str]:
+    found = set()
+    for top, package in (("slurmsched", "slurmsched"), ("cli", "slurmsched.cli"), ("db", "slurmsched.db")):
+        for init in (ROOT / top).rglob("__init__.py"):
+            parts = init.parent.relative_to(ROOT / top).parts
+            found.add(".".join((package, *parts)))
+    return found
+
+
+def test_packages__of_pyproject_are_those_on_disk():
+    """A folder that is forgotten in the list would be missing from the wheel."""
+    assert set(PROJECT["tool"]["setuptools"]["packages"]) == _packages_on_disk()
+
+
+@pytest.mark.parametrize("name", ["cli", "db"])
+def test_links__lead_editors_to_cli_and_db(name):
+    """slurmsched/cli and slurmsched/db are links for mypy and editors."""
+    link = ROOT / "slurmsched" / name
+    assert link.is_symlink()
+    assert link.resolve() == ROOT / name
+
+
+def test_scripts_and_plugins__can_be_imported():
+    """Every entry point names something that exists."""
+    from importlib.metadata import entry_points
+
+    groups = ["console_scripts", *(f"slurmsched.{kind}" for kind in ("policies", "placements", "estimators"))]
+    points = [p for group in groups for p in entry_points(group=group) if p.value.startswith("slurmsched.")]
+    named = [value for table in PROJECT["project"]["entry-points"].values() for value in table.values()]
+    assert len(points) >= len(named) + 1
+    for point in points:
+        assert callable(point.load())
+
+
+def test_imports__keep_their_contracts():
+    """Deciding code is pure; numba and pyslurm are imported in one place (import-linter, see pyproject.toml)."""
+    pytest.importorskip("importlinter")
+    done = subprocess.run(
+        [str(Path(sys.executable).parent / "lint-imports")], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout[-2000:] if done.returncode else "") == (0, "")
+
+
+def test_makefile__help_lists_its_targets():
+    """Every target for people has a line in `make help`."""
+    text = (ROOT / "Makefile").read_text(encoding="utf-8")
+    phony = next(line for line in text.splitlines() if line.startswith(".PHONY:")).split()[1:]
+    listed = re.findall(r"^([a-z-]+):.*## ", text, re.MULTILINE)
+    assert sorted(listed) == sorted(phony)
