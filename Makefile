@@ -33,7 +33,7 @@ test-live: $(SUITES:%=test-live-%) ## Live tests in a lab of each suite (root, d
 test-live-%:
 	@trap '$(LAB) down --name test-$* 2>/dev/null || true' EXIT; trap 'exit 130' INT TERM; \
 		$(LAB) up $* --name test-$* \
-		&& $(LAB) exec --name test-$* -- python -m pytest -p no:cacheprovider -m live tests/live $(PYTEST_ARGS)
+		&& $(LAB) exec --name test-$* -- python -m pytest -m live tests/live $(PYTEST_ARGS)
 
 lab-up: ## Start a real Slurm with fake GPUs: make lab-up SUITE=trixie
 	$(LAB) up $(SUITE)
@@ -44,13 +44,14 @@ lab-down: ## End it; nothing is left behind
 lab-shell: ## A shell in it
 	$(LAB) shell --name $(SUITE)
 
-bench: ## Measure against squeue in a lab of its own; see bench/README.md
+bench: ## Measure against squeue in a lab of its own; rows for bench/RESULTS.md
 	@trap '$(LAB) down --name bench 2>/dev/null || true' EXIT; trap 'exit 130' INT TERM; \
-		$(LAB) up $(SUITE) --name bench && $(LAB) exec --name bench -- python bench/run.py
+		$(LAB) up $(SUITE) --name bench && $(LAB) exec --name bench -- python bench/cycle.py 10000 100000 \
+		&& $(LAB) exec --name bench -- python bench/ledger.py
 
 lint: $(STAMP) ## ruff, and the import contracts of pyproject.toml
 	$(BIN)/ruff check .
-	$(BIN)/ruff format --check --line-length 120 .
+	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 
 types: $(STAMP) ## mypy

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,11 +12,15 @@ from slurmsched.cli import output
 from slurmsched.cli.output import Output
 
 if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
     from slurmsched.replay.demo import Demo, Run
 
 
 @output.command("demo")
-@click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Replay the N jobs submitted first; default: all.")
+@click.option(
+    "--jobs", type=click.IntRange(min=1), metavar="N", help="Replay the N jobs submitted first; default: all."
+)
 @click.option("--out", "path", type=click.Path(dir_okay=False, path_type=Path), default=Path("demo.html"),
               show_default=True, help="Where the page with the plots goes.")  # fmt: skip
 def command(out: Output, jobs: int | None, path: Path) -> None:
@@ -59,7 +64,11 @@ def _replayed(demo: Demo) -> list[Run]:
         every = contenders()
         bar = progress.add_task("", total=len(every) * len(demo.trace))
         for contender in every:
-            before = len(runs) * len(demo.trace)
             progress.update(bar, description=contender.title)
-            runs.append(demo.run(contender, lambda ended, before=before: progress.update(bar, completed=before + ended)))
+            tell = functools.partial(_advance, progress, bar, len(runs) * len(demo.trace))
+            runs.append(demo.run(contender, tell))
     return runs
+
+
+def _advance(progress: Progress, bar: TaskID, before: int, ended: int) -> None:
+    progress.update(bar, completed=before + ended)

@@ -34,9 +34,7 @@ class Late(click.Group):
 
 
 @click.command(cls=Late, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.option(
-    "--config", metavar="FILE", help="Configuration; default: $SLURMSCHED_CONFIG, /etc/slurmsched/slurmsched.toml."
-)
+@click.option("--config", metavar="FILE", help="Default: $SLURMSCHED_CONFIG, else /etc/slurmsched/slurmsched.toml.")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 @click.version_option(__version__, message="slurmsched %(version)s")
 def cli(config: str | None, debug: bool) -> None:

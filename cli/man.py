@@ -13,7 +13,7 @@ from slurmsched.cli.main import cli
 
 def pages() -> dict[str, str]:
     """File name -> roff text: slurmsched.1 and one page a command."""
-    root = click.Context(cli, info_name="slurmsched")
+    root = click.Context(cli, info_name="slurmsched", **cli.context_settings)
     found = {"slurmsched.1": _page(root, "".join(_listed(root)))}
     for name in cli.list_commands(root):
         command = cli.get_command(root, name)

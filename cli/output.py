@@ -76,7 +76,7 @@ def seconds(value: float) -> str:
     """A duration for people, in its two largest units: "3d 4h", "1h 5m", "42s"; "-" when unknown."""
     if value != value or abs(value) == float("inf"):
         return "-"
-    left, parts = round(abs(value)), []
+    left, parts = round(abs(value)), list[str]()
     for unit, length in (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)):
         count, left = divmod(left, length)
         if count or (unit == "s" and not parts):

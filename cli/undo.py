@@ -41,18 +41,12 @@ def command(out: Output, apply: bool, yes: bool) -> int:
 
 
 def restoring(tree: Config, snapshot: Snapshot) -> Plan:
-    """The plan that restores what the journal knows, lever by lever. Raises LedgerError if it cannot be read."""
-    from slurmsched.db.journal import Journal, by_job
-    from slurmsched.model import Plan
-    from slurmsched.planning.levers import LEVERS
+    """The plan that restores every lever the journal knows. Raises LedgerError if it cannot be read."""
+    from slurmsched.db.journal import Journal
     from slurmsched.planning.undo import undo_plan
 
-    known = Journal(tree.ledger.journal).levers(lenient=True)
-    plans = [undo_plan(snapshot, by_job(known, kind)) for kind in LEVERS]
-    return Plan(
-        actions=tuple(action for plan in plans for action in plan.actions),
-        refused=tuple(refusal for plan in plans for refusal in plan.refused),
-    )
+    records = Journal(tree.ledger.journal).levers(lenient=True).values()
+    return undo_plan(snapshot, sorted(records, key=lambda record: record.submit_s))
 
 
 def _print(out: Output, plan: Plan) -> None:

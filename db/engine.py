@@ -172,6 +172,7 @@ def _advice(cause: str) -> str:
     text = cause.lower()
     for sign, advice in (
         ("locked", "another process holds it; the next cycle tries again"),
+        ("lock wait", "another process holds it; the next cycle tries again"),
         ("full", "free some space; nothing is lost, the next cycle tries again"),
         ("unable to open", "see that the folder exists and that slurmsched may write there"),
         ("readonly", "see that slurmsched may write the file and its folder"),

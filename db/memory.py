@@ -36,7 +36,8 @@ class Memory(Table):
 
     def values(self, row: int) -> dict[str, Any]:
         """One row as plain Python values by column."""
-        return {spec.name: getattr(self, spec.name)[row].item() for spec in fields(self)}  # type: ignore[arg-type]
+        names: tuple[str, ...] = type(self).__slots__
+        return {name: getattr(self, name).item(row) for name in names}
 
     def merged(self: T, rows: Sequence[Any], gone: Iterable[int] = ()) -> T:
         """This table with the given rows in place of older ones of their jobs, and without the jobs in gone."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import fields
 from math import isnan
 from typing import Any, TypeVar
 
@@ -47,17 +47,19 @@ def load_levers(connection: Connection, kind: str) -> Levers:
 def _load(connection: Connection, memory: type[T], table: sa.Table, *conditions: sa.ColumnElement[bool]) -> T:
     names = [spec.name for spec in fields(memory)]  # type: ignore[arg-type]
     query = sa.select(*(table.c[name] for name in names)).where(*conditions).order_by(table.c.job_id)
-    rows = connection.execute(query).all()
+    result = connection.execute(query)
+    rows = result.cursor.fetchall()  # as the driver gives them: SQLAlchemy's row objects would take most of the time
+    result.close()
     return memory.build(len(rows), dict(zip(names, zip(*rows, strict=True), strict=True)) if rows else {})
 
 
 def save_services(connection: Connection, rows: Sequence[Any], gone: Sequence[int]) -> None:
     """Put the memory of these jobs in place of what was there, and drop that of the jobs in gone."""
-    _replace(connection, schema.services, [asdict(row) for row in rows], gone)
+    _replace(connection, schema.services, [_columns(row) for row in rows], gone)
 
 
 def save_levers(connection: Connection, rows: Sequence[Lever], gone: Sequence[int], kind: str) -> None:
-    _replace(connection, schema.levers, [asdict(row) | {"kind": kind} for row in rows], gone)
+    _replace(connection, schema.levers, [_columns(row) | {"kind": kind} for row in rows], gone)
 
 
 def _replace(connection: Connection, table: sa.Table, rows: list[dict[str, Any]], gone: Sequence[int]) -> None:
@@ -70,7 +72,7 @@ def _replace(connection: Connection, table: sa.Table, rows: list[dict[str, Any]]
 def add_facts(connection: Connection, facts: Iterable[Fact | LeverChange]) -> None:
     by_table: dict[sa.Table, list[dict[str, Any]]] = {}
     for fact in facts:
-        by_table.setdefault(_TABLE_OF[type(fact)], []).append(asdict(fact))
+        by_table.setdefault(_TABLE_OF[type(fact)], []).append(_columns(fact))
     for table, rows in by_table.items():
         _insert(connection, table, rows)
 
@@ -170,6 +172,11 @@ def _mapped(value: Any) -> Any:
         pairs = [(_mapped(key), _mapped(item)) for key, item in value[_PAIRS]]
         return {tuple(key) if isinstance(key, list) else key: item for key, item in pairs}
     return {key: _mapped(item) for key, item in value.items()}
+
+
+def _columns(row: Any) -> dict[str, Any]:
+    """A flat dataclass as a row (asdict would copy every value)."""
+    return {name: getattr(row, name) for name in row.__slots__}
 
 
 def _insert(connection: Connection, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -28,10 +28,11 @@ def due(now_s: float, done_s: float) -> bool:
     return not 0 <= now_s - done_s < DAY_S
 
 
-def drop_old(engine: Engine, now_s: float, keep_days: int, *, batches: int = BATCHES) -> int:
+def drop_old(engine: Engine, now_s: float, keep_days: int, *, kind: str, batches: int = BATCHES) -> int:
     """Drop facts older than keep_days of jobs that are not in the queue; how many rows. Each batch commits by itself.
 
-    A fact's age is that of its cycle or its own time; open jobs are those with a row in services or levers.
+    A fact's age is that of its cycle or its own time; open jobs are those with a row in services or levers. kind: of
+    the lever in use; what is remembered of the other one goes by the same age.
     """
     before_s = now_s - keep_days * DAY_S
     dropped = 0
@@ -44,6 +45,8 @@ def drop_old(engine: Engine, now_s: float, keep_days: int, *, batches: int = BAT
             if rows < BATCH_ROWS:
                 break
     with engine.begin() as connection:
+        levers = schema.levers
+        connection.execute(sa.delete(levers).where(levers.c.kind != kind, levers.c.submit_s < before_s))
         connection.execute(sa.delete(schema.chores).where(schema.chores.c.name == CHORE))
         connection.execute(sa.insert(schema.chores), {"name": CHORE, "done_s": now_s})
     return dropped

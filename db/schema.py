@@ -10,12 +10,11 @@ Times are Unix seconds [s], attained service is [GPU s]. A job is known by job_i
 from __future__ import annotations
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import mysql
 
 HEAD = "0001"  # revision of the newest migration
 
 Key = sa.BigInteger().with_variant(sa.Integer(), "sqlite")  # SQLite counts up only INTEGER keys
-LongText = sa.Text().with_variant(mysql.LONGTEXT(), "mysql", "mariadb")
+LongText = sa.Text().with_variant(sa.Text(4_294_967_295), "mysql", "mariadb")  # LONGTEXT; loads no dialect
 REASON_CHARACTERS = 500
 
 metadata = sa.MetaData(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf, isfinite, isnan
 from typing import Any
@@ -16,9 +17,10 @@ from slurmsched.db import engine as engines
 from slurmsched.db import levers, records, retention, services
 from slurmsched.db.facts import Completion, EarlierRun, RunEnd
 from slurmsched.db.journal import Journal, by_job
-from slurmsched.db.levers import Check, Lever, LeverRecord, Levers
+from slurmsched.db.known import Known, load
+from slurmsched.db.levers import Check, Lever
 from slurmsched.db.records import HISTORY_JOBS
-from slurmsched.db.services import Observation, Past, Services
+from slurmsched.db.services import Observation, Past
 from slurmsched.errors import LedgerError
 from slurmsched.model.columns import Floats, frozen
 from slurmsched.model.jobs import Jobs
@@ -28,22 +30,6 @@ from slurmsched.model.snapshot import Snapshot
 EarlierRuns = Callable[[Sequence[int]], Iterable[EarlierRun]]
 SACCT_PAUSE_S = 600.0  # sacct that did not answer is left in peace this long
 _ACTIONS: dict[str, type[SetNice] | type[SetSiteFactor]] = {"nice": SetNice, "site_factor": SetSiteFactor}
-
-
-@dataclass(slots=True)
-class _Known:
-    """What is on record, held in memory between cycles."""
-
-    cycle_id: int
-    last_s: float
-    recorded_s: float
-    services: Services
-    levers: Levers
-    history: Floats  # oldest first
-    carry: Mapping[str, Any]
-    retained_s: float  # when old facts were dropped last
-    journal: list[LeverRecord] | None = None  # as read since the last cycle
-    doubted: frozenset[int] = frozenset()  # suspects that the journal was asked about
 
 
 @dataclass(slots=True)
@@ -82,7 +68,7 @@ class LedgerStore:
         self._journal = journal
         self._warnings = tuple(warnings)
         self._read_only = read_only
-        self._known: _Known | None = None
+        self._known: Known | None = None
         self._look: _Look | None = None
         self._sacct_after_s = -inf
 
@@ -114,25 +100,12 @@ class LedgerStore:
         """Give the connections back."""
         self._engine.dispose()
 
-    def _recorded(self) -> _Known:
+    def _recorded(self) -> Known:
         """What is on record, read anew if another process has worked since."""
-        with self._engine.connect() as connection:
-            cycle_id, last_s, recorded_s = records.last_cycle(connection)
-            if self._known is not None and self._known.cycle_id == cycle_id:
-                return self._known
-            self._known = _Known(
-                cycle_id,
-                last_s,
-                recorded_s,
-                records.load_services(connection),
-                records.load_levers(connection, self._config.lever.kind),
-                records.history(connection),
-                records.last_carry(connection, self._config.policy.name),
-                retention.last_done(connection),
-            )
+        self._known = load(self._engine, self._config, self._known)
         return self._known
 
-    def _looked(self, known: _Known, snapshot: Snapshot, begun_s: float) -> _Look:
+    def _looked(self, known: Known, snapshot: Snapshot, begun_s: float) -> _Look:
         now_s, lever = snapshot.now_s, self._config.lever
         seen = services.observe(
             known.services, snapshot, known.last_s, self._past(now_s), gpu_jobs_only=self._config.scope.gpu_jobs_only
@@ -162,7 +135,7 @@ class LedgerStore:
             return Past(ends, later=ask is not None)
         return Past(ends, lambda job_ids: list(ask(job_ids)), later=True)
 
-    def _checked(self, known: _Known, jobs: Jobs, now_s: float) -> tuple[list[Lever], Check]:
+    def _checked(self, known: Known, jobs: Jobs, now_s: float) -> tuple[list[Lever], Check]:
         """The levers after this look. The journal is asked about them when it is ahead of the ledger (a cycle was cut
         between writing and remembering, or the ledger is new), or when a lever that nobody knows looks like ours."""
         lever = self._config.lever
@@ -177,21 +150,27 @@ class LedgerStore:
         known.doubted |= suspects
         return adopted, check
 
-    def _read_journal(self, known: _Known) -> bool:
+    def _read_journal(self, known: Known) -> bool:
         """Whether the journal had not been read since the last cycle, and is now."""
         if self._journal is None or known.journal is not None:
             return False
-        known.journal = list(by_job(self._journal.levers(lenient=True), self._config.lever.kind).values())
+        try:
+            known.journal = list(by_job(self._journal.levers(lenient=True), self._config.lever.kind).values())
+        except LedgerError as error:
+            if not self._read_only:
+                raise
+            known.journal = []
+            self._warnings += (f"levers written by a cycle that did not end are not known: {error}",)
         return True
 
-    def _journal_is_ahead(self, known: _Known) -> bool:
+    def _journal_is_ahead(self, known: Known) -> bool:
         try:
             written_s = self._journal.path.stat().st_mtime if self._journal else -inf
         except OSError:
             return False
         return isnan(known.recorded_s) or written_s > known.recorded_s
 
-    def _appended(self, known: _Known, look: _Look, plan: Plan, receipt: Receipt) -> _Known:
+    def _appended(self, known: Known, look: _Look, plan: Plan, receipt: Receipt) -> Known:
         snapshot, kind, policy = look.snapshot, self._config.lever.kind, self._config.policy.name
         jobs = snapshot.jobs
         made = levers.remember(look.check.levers, jobs, receipt.outcomes, kind)
@@ -220,10 +199,10 @@ class LedgerStore:
             journal=None,
         )
 
-    def _retain(self, known: _Known, now_s: float) -> None:
+    def _retain(self, known: Known, now_s: float) -> None:
         if retention.due(now_s, known.retained_s):
             known.retained_s = now_s
-            retention.drop_old(self._engine, now_s, self._config.ledger.keep_days)
+            retention.drop_old(self._engine, now_s, self._config.ledger.keep_days, kind=self._config.lever.kind)
 
 
 def open_store(config: Config, earlier_runs: EarlierRuns | None = None, *, read_only: bool = False) -> LedgerStore:
@@ -232,7 +211,9 @@ def open_store(config: Config, earlier_runs: EarlierRuns | None = None, *, read_
     read_only: nothing is made or changed, and where there is no ledger that can be read an empty one serves, with a
     warning in each snapshot. Raises LedgerError.
     """
-    url, journal = config.ledger.url, Journal(config.ledger.journal)
+    url, path = config.ledger.url, config.ledger.journal
+    readable = not read_only or os.access(path, os.R_OK)  # who only looks need not be able to read it
+    journal = Journal(path) if readable else None
     if not read_only:
         engine = engines.open_engine(url)
         engines.prepare(engine)

@@ -28,8 +28,8 @@ def make(kind: str, name: str, parameters: Mapping[str, Any] | None = None, *, k
     known = [spec.name for spec in fields(plugin)]
     for parameter in parameters or {}:
         if parameter not in known:
-            near = _nearest(parameter, known)
-            raise ConfigError(f"{name} has no parameter {parameter!r}{near}; it has {', '.join(known) or 'none'}", key=key)
+            near, has = _nearest(parameter, known), ", ".join(known) or "none"
+            raise ConfigError(f"{name} has no parameter {parameter!r}{near}; it has {has}", key=key)
     values = {parameter: _value(parameter, value, key) for parameter, value in (parameters or {}).items()}
     try:
         return plugin(**values)
@@ -56,11 +56,13 @@ def load(kind: str, name: str, *, key: str = "policy") -> Any:
     """The plug-in's class. Raises ConfigError for an unknown name or one that cannot be imported."""
     found = _found(kind)
     if name not in found:
-        raise ConfigError(f"no {kind} plug-in {name!r}{_nearest(name, found)}; known: {', '.join(sorted(found))}", key=key)
+        near, known = _nearest(name, found), ", ".join(sorted(found))
+        raise ConfigError(f"no {kind} plug-in {name!r}{near}; known: {known}", key=key)
     try:
         return found[name].load()
     except Exception as error:
-        raise ConfigError(f"{kind} plug-in {name!r} ({found[name].value}) cannot be loaded: {error}", key=key) from error
+        what = f"{kind} plug-in {name!r} ({found[name].value})"
+        raise ConfigError(f"{what} cannot be loaded: {error}", key=key) from error
 
 
 def _found(kind: str) -> dict[str, EntryPoint]:

@@ -60,12 +60,11 @@ def walk(
         part = min(size, -(-gpus[j] // max(nodes[j], 1)))
         price[:] = 0.0
         for n in range(width):
-            if free[n] < part:
-                continue
+            need = min(part, free[n])
             gained = unclaimed[n] - undecided[n]
             # From the least urgent up: the last one that must go is the price.
             later = ranks - 1
-            while gained < part and later > rank:
+            while gained < need and later > rank:
                 for k in range(first[order[later]], first[order[later]] + count[order[later]]):
                     if held_node[k] == n:
                         gained += held_gpus[k]

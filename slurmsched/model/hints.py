@@ -100,7 +100,7 @@ def parse_hints(comment: str) -> Hints:
     return _parse(comment) if MARK in comment.lower() else _NONE
 
 
-@lru_cache(maxsize=65_536)
+@lru_cache(maxsize=131_072)
 def _parse(comment: str) -> Hints:
     given: dict[str, Any] = {}
     warnings: list[str] = []
@@ -165,6 +165,18 @@ def hint_column(jobs: Jobs, field: str) -> Floats:
     return jobs.comment.map(number, np.float64)
 
 
+def hint_warnings(jobs: Jobs, *, most: int = 20) -> tuple[str, ...]:
+    """What is wrong with the hints of these jobs, in words: one text a comment, at most `most` and a count of the rest.
+
+    Each names the first job that has the comment.
+    """
+    codes, names = jobs.comment.codes, jobs.comment.names
+    warned = [(code, found) for code, name in enumerate(names) if (found := parse_hints(name).warnings)]
+    texts = [f"job {jobs.job_id[np.argmax(codes == code)]}: {'; '.join(found)}" for code, found in warned[:most]]
+    rest = len(warned) - len(texts)
+    return (*texts, f"{rest} more comments have hints that are not understood") if rest else tuple(texts)
+
+
 def reference() -> str:
     """The page docs/hints.md, from the table of keys."""
     rows = "\n".join(f"| `{key.name}` | {key.form} | {key.meaning} | `{key.example}` |" for key in KEYS)
@@ -178,15 +190,16 @@ sbatch --gpus=4 --comment="run 17 slurmsched: dur=2h preempt=yes ckpt=USR1@120" 
 
 Hints are `key=value` words, parted by blanks, after `{MARK}`. They end with the text or at the first word of another
 form. Everything else in the comment is left alone. Hints help the job that gives them: one that is unknown or wrong is
-ignored and reported (in the log and by `slurmsched explain JOB`), and never fails the job. Of a key given twice the
-last counts. `slurmsched hints check 'TEXT'` shows how a comment is understood.
+ignored and reported with the plan (`slurmsched plan`), and never fails the job. Of a key given twice the last counts.
+`slurmsched hints check 'TEXT'` shows how a comment is understood.
 
 | key | value | meaning | example |
 | --- | --- | --- | --- |
 {rows}
 
-Durations are {FORMS} (the last is MM:SS, as in `sbatch --time`). A bare number is refused, since Slurm reads
-minutes where most people mean seconds; only the seconds of `ckpt` are a bare number.
+Durations are {FORMS} (the last is MM:SS, as in
+`sbatch --time`). A bare number is refused, since Slurm reads minutes where most people mean seconds; only the seconds
+of `ckpt` may be one.
 
 Which hints matter depends on the policy and estimator in use; their pages say what they read. `dur` is read by the
 estimator `hint`, on which `sjf`, `srtf` and `srsf` stand.

@@ -64,7 +64,7 @@ class Table:
         return type(self).build(len(self), now | columns)
 
     def __len__(self) -> int:
-        return len(getattr(self, fields(self)[0].name))  # type: ignore[arg-type]
+        return len(getattr(self, self.__slots__[0]))  # type: ignore[misc]
 
 
 def _labels(given: Any, default: str, rows: int) -> Labels:

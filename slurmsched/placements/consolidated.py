@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from slurmsched.model import Assignments, Ranking, Snapshot
-from slurmsched.placements._candidates import Held, assign, pools, to_give
+from slurmsched.placements.candidates import Held, assign, pools, to_give
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +18,5 @@ class Consolidated:
 
     def place(self, snapshot: Snapshot, ranking: Ranking) -> Assignments:
         """Which jobs of the ranking should hold GPUs now, and where; every gang whole."""
-        held = Held.of(snapshot.jobs, snapshot.nodes, snapshot.allocations)
-        pool, usable = pools(snapshot.jobs, snapshot.nodes)
-        return assign(snapshot, ranking.order, to_give(snapshot), held, pool, usable)
+        pool, usable = pools(snapshot)
+        return assign(snapshot, ranking.order, to_give(snapshot), Held.of(snapshot), pool, usable)

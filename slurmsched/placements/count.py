@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from slurmsched.model import Assignments, Ranking, Snapshot
-from slurmsched.placements._candidates import Held, assign, to_give
+from slurmsched.placements.candidates import Held, assign, to_give
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +20,7 @@ class Count:
 
     def place(self, snapshot: Snapshot, ranking: Ranking) -> Assignments:
         """Which jobs of the ranking should hold GPUs now, by their number alone."""
-        jobs = snapshot.jobs
-        held = Held.of(jobs, snapshot.nodes, snapshot.allocations)
+        held, rows = Held.of(snapshot), len(snapshot.jobs)
         pile = Held(held.first, held.count, np.zeros_like(held.node), held.gpus)
         total = np.array([to_give(snapshot).sum()], np.int64)
-        return assign(snapshot, ranking.order, total, pile, np.zeros(len(jobs), np.int64), np.ones((1, 1), np.bool_))
+        return assign(snapshot, ranking.order, total, pile, np.zeros(rows, np.int64), np.ones((1, 1), np.bool_))

@@ -11,6 +11,7 @@ from slurmsched import registry
 from slurmsched.config import Config, Lever, Pace, Scope
 from slurmsched.model import Jobs, Plan, Ranking, Requeue, Rights, SetNice, SetSiteFactor, Snapshot, frozen
 from slurmsched.model.columns import Bools, Int64s
+from slurmsched.model.hints import hint_warnings
 from slurmsched.planning import gate
 from slurmsched.planning.groups import competing
 from slurmsched.planning.levers import LEVERS, AnyLever
@@ -59,7 +60,7 @@ class Planner:
             ),
             refused=gate.refusals(snapshot, verdict),
             deferred=len(changed) - len(places),
-            notes=(*ranking.notes, *_notes(snapshot, self.lever, self.scope)),
+            notes=(*ranking.notes, *hint_warnings(snapshot.jobs), *_notes(snapshot, self.lever, self.scope)),
             ranking=ranking,
             lever_wanted=frozen(wanted, np.int64),
             managed=frozen(managed, np.bool_),

@@ -8,6 +8,7 @@ import numpy as np
 
 from slurmsched.model import Ranking, Requeue, Snapshot
 from slurmsched.model.columns import Bools, Int64s
+from slurmsched.placements.candidates import holding
 from slurmsched.protocols import Placement
 
 
@@ -32,7 +33,7 @@ class Preemption:
         """
         jobs = snapshot.jobs
         reclaimable = self.reclaimable(snapshot) & movable
-        order = _firm_first(ranking.order, jobs.running & ~reclaimable, movable & (jobs.pending | reclaimable))
+        order = _firm_first(ranking.order, holding(jobs) & ~reclaimable, movable & (jobs.pending | reclaimable))
         assigned = placement.place(snapshot, Ranking(order))
         if not jobs.pending[assigned.rows].any():
             return ()
@@ -53,7 +54,7 @@ class Preemption:
         """Running jobs that Slurm would requeue and that had their least run. (N,) bool."""
         jobs = snapshot.jobs
         plain = jobs.batch & jobs.requeueable & ~jobs.cron & (jobs.het_job_id == 0)
-        return jobs.running & plain & (jobs.gpus > 0) & (jobs.run_s >= self.least_run_s)
+        return jobs.running & holding(jobs) & plain & (jobs.gpus > 0) & (jobs.run_s >= self.least_run_s)
 
 
 def _firm_first(order: Int64s, firm: Bools, ranked: Bools) -> Int64s:

@@ -20,7 +20,7 @@ class Las:
     quantum_gpu_s: service is rounded down to multiples of it, [GPU s] in 2d and [s] in 1d; jobs within one
     multiple keep FIFO order, so that two equal jobs do not pass each other at every cycle. 0: exact.
     Raises ConfigError for another dimension or a negative quantum.
-    Source: Gu et al. (Tiresias), NSDI '19, section 3.2.1 (2D-LAS); Nuijens and Wierman, 2008 (1D).
+    Source: Gu et al. (Tiresias), NSDI '19, section 3.2.1 (2D-LAS); Nuyens and Wierman, 2008 (1D).
     """
 
     preemptive: ClassVar[bool] = True

@@ -47,7 +47,12 @@ class Run:
     @property
     def figures(self) -> dict[str, object]:
         """Name, figures of metrics.summary, number of cycles."""
-        return {"name": self.contender.name, "title": self.contender.title, **summary(self.outcomes), "cycles": self.cycles}
+        return {
+            "name": self.contender.name,
+            "title": self.contender.title,
+            **summary(self.outcomes),
+            "cycles": self.cycles,
+        }
 
 
 def contenders() -> tuple[Contender, ...]:

@@ -29,13 +29,12 @@ class EmbeddedCluster:
     fair share, slurmctld's own running time; a node never fails.
     """
 
-    def __init__(
-        self, trace: Trace, nodes: Sequence[int], model: SlurmModel | None = None, *, seed: int = 0
-    ) -> None:
+    def __init__(self, trace: Trace, nodes: Sequence[int], model: SlurmModel | None = None, *, seed: int = 0) -> None:
         self.trace, self.model, self.seed = trace, model or SlurmModel(), seed
         self.capacity = np.array(nodes, np.int64)
         self.size = int(self.capacity.max()) if len(nodes) else 0
         self.free = self.capacity.copy()
+        self.scene = view.Scene.of(self.capacity, self.model)
         self.job = JobTable(trace, self.model)
         self.shares: dict[int, Int64s] = {}  # row -> GPUs held on each node
         self.history = History(int(self.capacity.sum()))
@@ -162,8 +161,7 @@ class EmbeddedCluster:
         if not self.free.any():
             return False
         for row in self.job.queue(self._now_s).tolist():
-            gpus = int(self.trace.gpus[row])
-            if not pick_gang(self.free, self._price, gpus, self._nodes(gpus), self.size, self._buffer):
+            if not self._fits(self.free, int(self.trace.gpus[row])):
                 break
             self._start(row, self._buffer.copy())
             started = True
@@ -205,11 +203,15 @@ class EmbeddedCluster:
         self.shares[row] = shares
         self._events.push(self.job.start(row, self._now_s), Kind.END, row, int(self.job.restarts[row]))
 
-    def _nodes(self, gpus: int) -> int:
-        return -(-gpus // self.size)
-
     def _refuse_impossible(self) -> None:
         for gpus in np.unique(self.trace.gpus).tolist():
-            if not self.size or not pick_gang(self.capacity, self._price, gpus, self._nodes(gpus), self.size, self._buffer):
+            if not self.size or not self._fits(self.capacity, gpus):
                 job = self.trace.job_id[self.trace.gpus == gpus][0]
-                raise InputError(f"job {job} asks for {gpus} GPUs, which nodes of {self.capacity.tolist()} never hold; add nodes")
+                nodes = ", ".join(map(str, self.capacity.tolist()))
+                raise InputError(
+                    f"job {job} asks for {gpus} GPUs, more than nodes of {nodes} GPUs ever hold; add nodes"
+                )
+
+    def _fits(self, free: Int64s, gpus: int) -> bool:
+        """Whether a gang fits into the free GPUs; its shares are then in the buffer."""
+        return bool(pick_gang(free, self._price, gpus, -(-gpus // self.size), self.size, self._buffer))

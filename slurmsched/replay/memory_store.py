@@ -5,6 +5,7 @@ The embedded cluster knows what its jobs attained and fills those columns itself
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -28,7 +29,8 @@ class MemoryStore:
     def __init__(self, lever: LeverConfig | None = None) -> None:
         self._config = lever or LeverConfig()
         self._levers = Levers.build(0, {})
-        self._completed: dict[int, float] = {}  # job id -> attained service [GPU s], in order of completion
+        self._completed: set[int] = set()
+        self._latest: deque[float] = deque(maxlen=HISTORY_JOBS)  # attained service [GPU s] in order of completion
         self._history: Floats = frozen([], np.float64)
         self._carry: Mapping[str, Any] = {}
 
@@ -55,7 +57,6 @@ class MemoryStore:
         fresh = [row for row in rows if int(jobs.job_id[row]) not in self._completed]
         if not fresh:
             return
-        for row in fresh:
-            self._completed[int(jobs.job_id[row])] = float(jobs.attained_gpu_s[row])
-        latest = list(self._completed.values())[-HISTORY_JOBS:]
-        self._history = frozen(np.sort(latest), np.float64)
+        self._completed.update(jobs.job_id[fresh].tolist())
+        self._latest.extend(jobs.attained_gpu_s[fresh].tolist())
+        self._history = frozen(np.sort(self._latest), np.float64)

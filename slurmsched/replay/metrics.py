@@ -56,10 +56,17 @@ class Outcomes:
     def of(cls, cluster: EmbeddedCluster) -> Outcomes:
         """The outcomes of a cluster whose jobs all ended."""
         job, trace = cluster.job, cluster.trace
-        changing = (job.first_start_s, job.end_s, job.executed_s, job.executed_s - job.wasted_s)
-        columns = [frozen(column, np.float64) for column in changing]
-        preemptions = frozen(job.restarts.copy(), np.int64)
-        return cls(trace.job_id, trace.gpus, trace.submit_s, *columns, preemptions, int(cluster.capacity.sum()))
+        return cls(
+            job_id=trace.job_id,
+            gpus=trace.gpus,
+            submit_s=trace.submit_s,
+            first_start_s=frozen(job.first_start_s.copy(), np.float64),
+            end_s=frozen(job.end_s.copy(), np.float64),
+            executed_s=frozen(job.executed_s.copy(), np.float64),
+            useful_s=frozen(job.executed_s - job.wasted_s, np.float64),
+            preemptions=frozen(job.restarts.copy(), np.int64),
+            cluster_gpus=int(cluster.capacity.sum()),
+        )
 
     @property
     def jct_s(self) -> Floats:

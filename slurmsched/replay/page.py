@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
-from jinja2 import Environment, PackageLoader, select_autoescape
+from jinja2 import Environment, PackageLoader
 from plotly.offline import get_plotlyjs
 
 from slurmsched import __version__
@@ -34,7 +33,7 @@ def write_page(path: Path, demo: Demo, runs: Sequence[Run]) -> None:
     draft = path.with_name(f".{path.name}.new")
     try:
         draft.write_text(page(demo, runs), encoding="utf-8")
-        os.replace(draft, path)
+        draft.replace(path)
     except OSError as error:
         draft.unlink(missing_ok=True)
         raise InputError(f"cannot be written: {error.strerror}", source=str(path)) from error
@@ -43,7 +42,7 @@ def write_page(path: Path, demo: Demo, runs: Sequence[Run]) -> None:
 def page(demo: Demo, runs: Sequence[Run]) -> str:
     """The page as text."""
     loader = PackageLoader("slurmsched.replay", "templates")
-    template = Environment(loader=loader, autoescape=select_autoescape(), trim_blocks=True, lstrip_blocks=True)
+    template = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
     columns, rows = table(runs)
     plots = (
         ("Job completion time", "Share of jobs that end within a time of their submission.", completion(runs)),
@@ -137,7 +136,7 @@ def _finished(figure: go.Figure, y_title: str) -> go.Figure:
 
 
 def _html(figure: go.Figure, number: int) -> str:
-    config = {"displaylogo": False, "responsive": True, "modeBarButtonsToRemove": ["lasso2d", "select2d"]}
+    config = {"displayModeBar": False, "responsive": True}
     html: Any = figure.to_html(full_html=False, include_plotlyjs=False, div_id=f"plot-{number}", config=config)
     return str(html)
 

@@ -18,7 +18,9 @@ from slurmsched.model.columns import Floats, Int64s, frozen
 COLUMNS = ("job_id", "num_gpus", "submit_s", "duration_s")
 SAMPLE = "philly_sample.csv.gz"
 # Limits people type: minutes, half days, whole days.
-COMMON_LIMITS_S = np.array([900, 1800, 3600, 7200, 14400, 28800, 43200, *(86_400 * days for days in (1, 2, 3, 5, 7, 14, 30))])
+COMMON_LIMITS_S = np.array(
+    [60 * minutes for minutes in (15, 30, 60, 120, 240, 480, 720)] + [86_400 * days for days in (1, 2, 3, 5, 7, 14, 30)]
+)
 LONGEST_OVERESTIMATE = 4.0
 
 
@@ -92,7 +94,8 @@ def read_trace(path: Path | Traversable) -> Trace:
     rows = csv.DictReader(io.StringIO(text))
     missing = set(COLUMNS) - set(rows.fieldnames or ())
     if missing:
-        raise InputError(f"has no column {', '.join(sorted(missing))}; a trace has {', '.join(COLUMNS)}", source=source, line=1)
+        found = f"has no column {', '.join(sorted(missing))}; a trace has {', '.join(COLUMNS)}"
+        raise InputError(found, source=source, line=1)
     names = [*COLUMNS, *(["time_limit_s"] if "time_limit_s" in (rows.fieldnames or ()) else [])]
     columns: dict[str, list[float]] = {name: [] for name in names}
     for line, row in enumerate(rows, start=2):

@@ -2,32 +2,68 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from slurmsched.model import Allocations, Jobs, JobState, Labels, Nodes, NodeState, Partitions, Rights, Site, Snapshot, frozen
+from slurmsched.model import (
+    Allocations,
+    Jobs,
+    JobState,
+    Labels,
+    Nodes,
+    NodeState,
+    Partitions,
+    Rights,
+    Site,
+    Snapshot,
+    frozen,
+)
+from slurmsched.model.columns import Int64s
 from slurmsched.replay.jobtable import Phase
+from slurmsched.replay.slurm_model import SlurmModel
 
 if TYPE_CHECKING:
     from slurmsched.replay.embedded import EmbeddedCluster
 
 PARTITION = "gpu"
-_STATES = np.array([
-    0, JobState.PENDING, JobState.RUNNING, JobState.PENDING | JobState.COMPLETING | JobState.REQUEUED, JobState.COMPLETED,
-], np.int64)  # fmt: skip
+_REQUEUED = JobState.PENDING | JobState.COMPLETING | JobState.REQUEUED
+_STATES = np.array([0, JobState.PENDING, JobState.RUNNING, _REQUEUED, JobState.COMPLETED], np.int64)  # by Phase
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scene:
+    """What never changes: made once, shared by all snapshots."""
+
+    nodes: Nodes
+    partitions: Partitions
+    site: Site
+
+    @classmethod
+    def of(cls, capacity: Int64s, model: SlurmModel) -> Scene:
+        width = len(str(len(capacity)))
+        nodes = Nodes.build(len(capacity), {
+            "name": [f"node{n:0{width}d}" for n in range(1, len(capacity) + 1)],
+            "partitions": Labels.constant(PARTITION, len(capacity)),
+            "gpu_types": [f"gpu:{gpus}" for gpus in capacity.tolist()],
+            "gpus": capacity,
+        })  # fmt: skip
+        settings = {"PriorityType": "priority/multifactor", "PriorityWeightAge": str(model.weight_age)}
+        site = Site(cluster="embedded", rights=Rights.OPERATOR, user="slurmsched", settings=settings)
+        return cls(nodes, Partitions.build(1, {"name": [PARTITION], "default": [True], "nodes": [len(capacity)]}), site)
 
 
 def snapshot(cluster: EmbeddedCluster) -> Snapshot:
     """Jobs that wait, run or ended lately; nodes; GPUs held."""
-    names = _node_names(len(cluster.capacity))
+    scene = cluster.scene
     return Snapshot(
         now_s=cluster.now_s,
         jobs=_jobs(cluster),
-        nodes=_nodes(cluster, names),
-        partitions=Partitions.build(1, {"name": [PARTITION], "default": [True], "nodes": [len(names)]}),
-        allocations=_allocations(cluster, names),
-        site=_site(cluster),
+        nodes=_nodes(cluster),
+        partitions=scene.partitions,
+        allocations=_allocations(cluster),
+        site=scene.site,
         seed=cluster.seed,
     )
 
@@ -49,7 +85,7 @@ def _jobs(cluster: EmbeddedCluster) -> Jobs:
         "account": Labels.constant("trace", len(rows)),
         "partition": Labels.constant(PARTITION, len(rows)),
         "qos": Labels.constant("normal", len(rows)),
-        "reason": Labels(frozen(delayed, np.int32), ("", "BeginTime")).take(slice(None)),
+        "reason": Labels(frozen(delayed, np.int32), ("", "BeginTime")).take(np.arange(len(rows))),
         "state": np.where(job.timed_out[rows] & (phase == Phase.DONE), int(JobState.TIMEOUT), _STATES[phase]),
         "submit_s": job.submit_s[rows],
         "eligible_s": job.eligible_s[rows],
@@ -73,37 +109,20 @@ def _jobs(cluster: EmbeddedCluster) -> Jobs:
     })  # fmt: skip
 
 
-def _nodes(cluster: EmbeddedCluster, names: list[str]) -> Nodes:
+def _nodes(cluster: EmbeddedCluster) -> Nodes:
     used = cluster.capacity - cluster.free
-    busy = np.where(used == 0, int(NodeState.IDLE), int(NodeState.MIXED))
-    return Nodes.build(len(names), {
-        "name": names,
-        "partitions": Labels.constant(PARTITION, len(names)),
-        "state": np.where((used > 0) & (cluster.free == 0), int(NodeState.ALLOCATED), busy),
-        "gpu_types": [f"gpu:{gpus}" for gpus in cluster.capacity.tolist()],
-        "gpus": cluster.capacity,
-        "gpus_used": used,
-    })  # fmt: skip
+    partly = np.where(used == 0, int(NodeState.IDLE), int(NodeState.MIXED))
+    state = np.where((used > 0) & (cluster.free == 0), int(NodeState.ALLOCATED), partly)
+    return cluster.scene.nodes.with_columns(state=state, gpus_used=used)
 
 
-def _allocations(cluster: EmbeddedCluster, names: list[str]) -> Allocations:
-    ids = cluster.trace.job_id
+def _allocations(cluster: EmbeddedCluster) -> Allocations:
+    ids, names = cluster.trace.job_id, cluster.scene.nodes.name.names
     rows = sorted(cluster.shares, key=ids.__getitem__)
     held = np.array([cluster.shares[row] for row in rows], np.int64).reshape(len(rows), len(names))
     place, node = np.nonzero(held)
     return Allocations.build(len(place), {
         "job_id": ids[np.array(rows, np.int64)][place],
-        "node": Labels(frozen(node, np.int32), tuple(names)).take(slice(None)),
+        "node": Labels(frozen(node, np.int32), names).take(np.arange(len(node))),
         "gpus": held[place, node],
     })  # fmt: skip
-
-
-def _site(cluster: EmbeddedCluster) -> Site:
-    settings = {"PriorityType": "priority/multifactor", "PriorityWeightAge": str(cluster.model.weight_age)}
-    return Site(cluster="embedded", rights=Rights.OPERATOR, user="slurmsched", settings=settings)
-
-
-def _node_names(nodes: int) -> list[str]:
-    width = len(str(nodes))
-    return [f"node{n:0{width}d}" for n in range(1, nodes + 1)]
-

@@ -7,67 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from slurmsched.model.snapshot import Rights, Site
+from slurmsched.slurm.facts import Facts, seconds
 from slurmsched.slurm.finding import Finding
 
 OLDEST = (21, 8)  # the oldest release that the readers are tested with
-UNSET = frozenset({"", "(null)", "none", "n/a"})
-
-
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """What the checks look at: the site, and what slurm.conf does not tell.
-
-    gres_conf: text of gres.conf, None if unreadable. qos_thresholds: MinPrioThres of each QOS that has one.
-    """
-
-    site: Site
-    lever: str = "nice"
-    writes_per_s: float = 100.0
-    preemption: bool = False
-    gres_conf: str | None = None
-    qos_thresholds: Mapping[str, int] = field(default_factory=dict)
-
-    @property
-    def release(self) -> tuple[int, int]:
-        """Major and minor of slurmctld; (0, 0) if unknown."""
-        found = re.match(r"(\d+)\.(\d+)", self.site.version)
-        return (int(found[1]), int(found[2])) if found else (0, 0)
-
-    @property
-    def exempt(self) -> bool:
-        """Whether the user is root or SlurmUser, whom the rate limiter lets pass."""
-        return self.site.user in ("root", self.text("SlurmUser").partition("(")[0])
-
-    def text(self, key: str) -> str:
-        """A setting; "" if it is not set."""
-        text = self.site.settings.get(key, "").strip()
-        return "" if text.lower() in UNSET else text
-
-    def words(self, key: str) -> dict[str, str]:
-        """A comma list of words and word=value, words in small letters."""
-        pairs = (word.partition("=") for word in self.text(key).split(",") if word)
-        return {name.strip().lower(): value for name, _, value in pairs}
-
-    def number(self, key: str) -> float:
-        """The first number of a setting such as "300 sec"; NaN if there is none."""
-        found = re.match(r"-?\d+", self.text(key))
-        return float(found[0]) if found else float("nan")
-
-    def added(self, key: str, word: str) -> str:
-        """The line that gives a comma list one more word, in place of what it says of that word now."""
-        name = word.partition("=")[0]
-        rest = [old for old in self.text(key).split(",") if old and old.partition("=")[0].lower() != name]
-        return f"{key}={','.join([*rest, word])}"
-
-    def without(self, key: str, *names: str) -> str:
-        """The line that takes words from a comma list."""
-        rest = [old for old in self.text(key).split(",") if old and old.partition("=")[0].lower() not in names]
-        return f"{key}={','.join(rest)}"
-
-
 Verdict = tuple[str, str, str]  # verdict, what was found, the line to change
 
 
@@ -127,8 +73,7 @@ def _priority_type(facts: Facts) -> Verdict:
 
 def _priority_period(facts: Facts) -> Verdict:
     text = facts.text("PriorityCalcPeriod")
-    seconds = _seconds(text)
-    return "warn" if seconds > 60 else "ok", text or "not told", "PriorityCalcPeriod=1"
+    return "warn" if seconds(text) > 60 else "ok", text or "not told", "PriorityCalcPeriod=1"
 
 
 def _incr_only(facts: Facts) -> Verdict:
@@ -267,17 +212,12 @@ def _job_shrink(facts: Facts) -> Verdict:
     return "ok" if off or not facts.preemption else "warn", "off" if off else "allowed", line
 
 
-def _gpu_lines(facts: Facts) -> list[str]:
-    lines = (line.partition("#")[0].strip() for line in (facts.gres_conf or "").splitlines())
-    return [line for line in lines if re.search(r"\bName=gpu\b", line, re.I)]
-
-
 def _links(facts: Facts) -> Verdict:
     if facts.release < (24, 5):
         return "ok", "best linked GPUs first", ""
     if facts.gres_conf is None:
         return "warn", "gres.conf is not readable from here", "look for Links= in gres.conf"
-    linked = [line for line in _gpu_lines(facts) if re.search(r"\bLinks=", line, re.I)]
+    linked = [line for line in facts.gpu_lines if re.search(r"\bLinks=", line, re.I)]
     detail = f"{len(linked)} GPU lines with Links=" if linked else "no Links="
     return "warn" if linked else "ok", detail, "gres.conf: drop Links=, or one Type= per NVLink island"
 
@@ -286,19 +226,10 @@ def _gpu_files(facts: Facts) -> Verdict:
     if facts.gres_conf is None:
         return "warn", "gres.conf is not readable from here", "look for File= in gres.conf"
     detected = re.search(r"^\s*AutoDetect=(?!off)", facts.gres_conf, re.I | re.M)
-    bare = [line for line in _gpu_lines(facts) if not re.search(r"\b(Multiple)?File=|\bAutoDetect=(?!off)", line, re.I)]
+    indexed = re.compile(r"\b(File|MultipleFiles)=|\bAutoDetect=(?!off)", re.I)
+    bare = [line for line in facts.gpu_lines if not indexed.search(line)]
     bad = bool(bare) and not detected
     return "warn" if bad else "ok", bare[0] if bad else "GPUs have indices", "gres.conf: File=/dev/nvidia[0-7]"
-
-
-def _seconds(text: str) -> float:
-    """Seconds of "00:05:00", "1-00:00:00" or "300 sec"; NaN if it is neither."""
-    found = re.fullmatch(r"(?:(\d+)-)?(\d+):(\d+):(\d+)", text)
-    if not found:
-        plain = re.match(r"\d+", text)
-        return float(plain[0]) if plain else float("nan")
-    days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
-    return ((days * 24 + hours) * 60 + minutes) * 60.0 + seconds
 
 
 CHECKS = (

@@ -60,7 +60,8 @@ def parse_gres(text: str) -> tuple[Gres, ...]:
     """
     if text in NOTHING:
         return ()
-    entries, totals = [], []
+    entries: list[Gres] = []
+    totals: list[Gres] = []
     for part in _COMMA.split(text):
         match = _ENTRY.fullmatch(part.strip())
         if match is None:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
 import numpy as np
-from ClusterShell.NodeSet import NodeSet
 
 from slurmsched.errors import UnreadableError
 from slurmsched.model.columns import Int64s, Labels
 from slurmsched.model.jobs import Allocations, Jobs
 from slurmsched.model.states import JobState
 from slurmsched.slurm.gres import Gres, parse_gres
+from slurmsched.slurm.node_text import Parts
 from slurmsched.slurm.queue_text import Priorities
 from slurmsched.slurm.requests import NO_REQUEST, Forms, GpuRequest, asked
 from slurmsched.slurm.text import memory_mib
@@ -24,7 +24,7 @@ HOLDING = JobState.RUNNING | JobState.SUSPENDED
 STARTED = ~int(JobState.PENDING | JobState.REVOKED)
 _MEMORY = re.compile(r"(?:^|,)mem=([\d.]+[KMGTP]?)")
 
-Details = Mapping[int, Sequence[tuple[str, str]]]  # job id -> (hostlist, gres text of each of these nodes)
+Details = Mapping[int, Parts]
 
 
 def finish_jobs(columns: Mapping[str, Any], warnings: list[str]) -> Jobs:
@@ -130,8 +130,10 @@ def expand_hosts(text: str) -> tuple[str, ...]:
     """Node names of a hostlist, in its order. Raises UnreadableError."""
     if "[" not in text:
         return tuple(text.split(",")) if text else ()
+    from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet  # late: most clusters' texts need it rarely
+
     try:
-        return tuple(NodeSet(text))
+        return tuple(NodeSet(text, resolver=RESOLVER_NOGROUP))
     except Exception as error:
         raise UnreadableError(f"not a hostlist ({error})", text=text) from error
 

@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import Protocol
 
 from slurmsched.db.journal import Journal
-from slurmsched.errors import LedgerError, SlurmError
+from slurmsched.errors import LedgerError, RightsError, SlurmError
 from slurmsched.logs import get_logger
 from slurmsched.model.plan import Action, Outcome, Plan, Receipt, SetNice, SetSiteFactor
-from slurmsched.model.snapshot import Snapshot
+from slurmsched.model.snapshot import Rights, Snapshot
 from slurmsched.slurm.pace import Pace
 from slurmsched.slurm.recheck import LeverAction, Seen, changed
+from slurmsched.slurm.sacct import Run
 from slurmsched.slurm.writer import Writer
 
 log = get_logger()
 
-STOP_FILE = Path("/run/slurmsched/stop")
 CHUNK = 200  # actions between two looks at slurmctld's load, the stop file and the jobs themselves
 COMPACT_BYTES = 16 << 20  # a journal longer than this is cut down to the jobs in the queue
 
@@ -27,6 +27,7 @@ COMPACT_BYTES = 16 << 20  # a journal longer than this is cut down to the jobs i
 class Reader(Protocol):
     """Whatever reads a cluster."""
 
+    def begin(self) -> None: ...
     def read(self) -> Snapshot: ...
     def close(self) -> None: ...
 
@@ -35,7 +36,8 @@ class LiveCluster:
     """The cluster contract over a Slurm.
 
     apply: False = dry-run, nothing is touched. recheck: reads the jobs of some actions again.
-    stop_file: while it exists nothing is sent. clock: Unix seconds, for the names of cycles in the journal.
+    stop_file: while it exists nothing is sent. earlier_runs: runs that slurmdbd has of some jobs, for the ledger.
+    clock: Unix seconds, for the names of cycles in the journal.
     """
 
     def __init__(
@@ -47,13 +49,19 @@ class LiveCluster:
         *,
         apply: bool,
         recheck: Callable[[Sequence[LeverAction]], Mapping[int, Seen]],
-        stop_file: Path = STOP_FILE,
+        stop_file: Path,
+        earlier_runs: Callable[[Sequence[int]], Sequence[Run]],
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._reader, self._writer, self._journal, self._pace = reader, writer, journal, pace
         self._apply, self._recheck, self._stop_file, self._clock = apply, recheck, stop_file, clock
+        self.earlier_runs = earlier_runs
         self._compact_bytes = COMPACT_BYTES
         self._snapshot: Snapshot | None = None
+
+    def begin(self) -> None:
+        """Start Slurm's commands for the next read; other work may go on meanwhile."""
+        self._reader.begin()
 
     def read(self) -> Snapshot:
         """The cluster now. Raises SlurmError when it cannot be read whole."""
@@ -63,10 +71,12 @@ class LiveCluster:
     def apply(self, plan: Plan) -> Receipt:
         """Send the plan's actions in their order. Receipt.stopped says why sending ended early.
 
-        Raises LedgerError when the journal takes nothing; then nothing was sent.
+        Raises RightsError when the user may not write, and LedgerError when the journal takes nothing; then
+        nothing was sent.
         """
         if not self._apply:
             return Receipt(planned=len(plan.actions), dry_run=True)
+        self._need_rights()
         self._compact()
         self._pace.begin()
         cycle = f"{self._clock():.0f}-{os.getpid()}"
@@ -85,6 +95,14 @@ class LiveCluster:
     def close(self) -> None:
         """Let the reader go."""
         self._reader.close()
+
+    def _need_rights(self) -> None:
+        site = self._snapshot.site if self._snapshot else None
+        if site and site.rights < Rights.OPERATOR:
+            raise RightsError(
+                f"{site.user} is {site.rights.name.capitalize()} (slurmdbd away?), writing needs Operator: "
+                f"sacctmgr modify user {site.user} set adminlevel=Operator"
+            )
 
     def _hindrance(self) -> str:
         """Why nothing may be sent now; "" if it may."""

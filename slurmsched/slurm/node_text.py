@@ -13,7 +13,8 @@ from slurmsched.slurm.gres import NOTHING, Gres, count_gpus, normal_form, parse_
 from slurmsched.slurm.text import duration_s, fields, plain, records
 
 _DETAIL = re.compile(r"(?<!\S)Nodes=(\S+) CPU_IDs=\S* Mem=\d+ GRES=(\S*)")
-_JOB = re.compile(r"^\s*JobId=(\d+) |^\S*scontrol: JobId=(\d+) ", re.MULTILINE)
+_JOB = re.compile(r"^\s*(?:scontrol: )?JobId=(\d+) ", re.MULTILINE)
+Parts = tuple[tuple[str, str], ...]  # (hostlist, gres text of each of these nodes)
 
 
 def parse_nodes(text: str, warnings: list[str]) -> Nodes:
@@ -114,13 +115,21 @@ def build_partitions(rows: Iterable[Mapping[str, Any]]) -> Partitions:
     return Partitions.build(len(ordered), {name: [row[name] for row in ordered] for name in names})
 
 
-def parse_details(text: str) -> dict[int, tuple[tuple[str, str], ...]]:
-    """By job the hostlists it holds and the gres text of each of their nodes, from `scontrol -d show job`."""
-    return {job: tuple(_DETAIL.findall(record)) for job, record in job_records(text)}
+def parse_details(text: str, names: Mapping[int, str]) -> dict[int, Parts]:
+    """By job the hostlists it holds and the gres text of each of their nodes, from `scontrol -d show job`.
+
+    names: each job's name, which users choose: what looks like details in a name or a comment is none.
+    """
+    found: dict[int, Parts] = {}
+    for job, record in job_records(text):
+        _, _, after = record.partition(f"JobName={names.get(job, '')}")
+        body, _, _ = after.partition(" MinCPUsNode=")  # a comment comes after it
+        found.setdefault(job, tuple(_DETAIL.findall(body)))
+    return found
 
 
 def job_records(text: str) -> Iterator[tuple[int, str]]:
     """Job id and text of each record of `scontrol show job`, one line or many."""
     marks = list(_JOB.finditer(text))
-    for mark, following in zip(marks, [*marks[1:], None], strict=True):
-        yield int(mark[1] or mark[2]), text[mark.start() : following.start() if following else len(text)]
+    for mark, following in zip(marks, [*marks[1:], None], strict=False):
+        yield int(mark[1]), text[mark.start() : following.start() if following else len(text)]

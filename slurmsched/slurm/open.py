@@ -6,26 +6,30 @@ from functools import partial
 
 from slurmsched.config import Config
 from slurmsched.db.journal import Journal
-from slurmsched.slurm.commands import Commands
 from slurmsched.slurm.live_cluster import LiveCluster
 from slurmsched.slurm.pace import Pace
-from slurmsched.slurm.reader import open_reader
+from slurmsched.slurm.reader import open_commands, open_reader
 from slurmsched.slurm.recheck import Recheck
+from slurmsched.slurm.sacct import earlier_runs
 from slurmsched.slurm.site import read_load
 from slurmsched.slurm.writer import CommandWriter
 
 
 def open_live(config: Config, *, apply: bool) -> LiveCluster:
-    """The Slurm of the configuration. apply: whether it may be written to; hold the lock then.
+    """The Slurm of the configuration, its first read under way. apply: whether it may be written to, lock held.
 
     Raises SlurmUnreachableError when Slurm's commands are not found.
     """
-    commands = Commands(config.slurm.bin_dir, config.slurm.conf, config.slurm.timeout_s)
+    commands = open_commands(config.slurm)
+    reader = open_reader(config.slurm)
+    reader.begin()
     return LiveCluster(
-        open_reader(config.slurm),
+        reader,
         CommandWriter(commands),
         Journal(config.ledger.journal),
         Pace(config.pace, partial(read_load, commands)),
         apply=apply,
         recheck=Recheck(commands),
+        earlier_runs=partial(earlier_runs, commands),
+        stop_file=config.cycle.stop_file,
     )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
-from slurmsched.errors import SlurmError
+from slurmsched.errors import SlurmError, UnreadableError
 from slurmsched.model.snapshot import Rights, Site
 from slurmsched.slurm.commands import Commands
 from slurmsched.slurm.finding import Finding
@@ -17,13 +18,13 @@ READS = (
 )
 RECORDS = ("earlier runs", ("sacct", "-X", "-n", "-S", "now-1minutes", "-o", "JobID"),
            "Service attained before a requeue comes from sacct.")  # fmt: skip
-TINY = ("-Q", "--parsable", "-H", "-J", "slurmsched-probe", "-N", "1", "-n", "1", "-t", "1", "-o", "/dev/null")
+TINY = ("--parsable", "-H", "-J", "slurmsched-probe", "-N", "1", "-n", "1", "-t", "1", "-o", "/dev/null")
 
 
 def probe_rights(commands: Commands, site: Site) -> tuple[Finding, ...]:
     """Whether everything can be read, and whether the user may write. Submits and changes nothing."""
     reads = [*READS, RECORDS] if _accounted(site) else READS
-    findings = [_attempt(f"read {name}", why, lambda c=command: commands.run(*c)) for name, command, why in reads]
+    findings = [_attempt(f"read {name}", why, partial(commands.run, *command)) for name, command, why in reads]
     return (*findings, _may_write(site))
 
 
@@ -33,17 +34,14 @@ def probe_job(commands: Commands, options: Sequence[str] = ()) -> tuple[Finding,
     options: more of sbatch's options, such as ("-p", "gpu", "-A", "staff").
     """
     try:
-        answer = commands.run("sbatch", *TINY, *options, "--wrap", "true")
+        job_id = _submitted(commands.run("sbatch", *TINY, *options, "--wrap", "true"))
     except SlurmError as error:
         return (Finding("probe: submit", "fail", str(error), "The other probes need a job.", "sbatch -H --wrap true"),)
-    job_id = answer.partition(";")[0].strip()
     try:
         steps = tuple(_steps(commands, job_id))
     finally:
-        cancelled = _attempt(
-            "probe: cancel", "The probe leaves nothing behind.", lambda: commands.run("scancel", job_id)
-        )
-    return (*steps, cancelled)
+        done = _attempt("probe: cancel", "The probe leaves nothing behind.", partial(commands.run, "scancel", job_id))
+    return (*steps, done)
 
 
 def read_gres_conf(site: Site) -> str | None:
@@ -65,6 +63,14 @@ def read_qos_thresholds(commands: Commands, site: Site) -> dict[str, int]:
         return {}
     pairs = (row.partition("|") for row in rows)
     return {name: int(value) for name, _, value in pairs if value.isdigit() and int(value) > 0}
+
+
+def _submitted(answer: str) -> str:
+    """The job id that sbatch printed. Raises UnreadableError: scontrol takes an empty id for success."""
+    job_id = answer.partition(";")[0].strip()
+    if not job_id.isdigit():
+        raise UnreadableError("sbatch printed no job id", text=answer)
+    return job_id
 
 
 def _steps(commands: Commands, job_id: str) -> Iterator[Finding]:

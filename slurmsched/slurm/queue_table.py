@@ -9,7 +9,6 @@ import numpy as np
 from slurmsched.errors import UnreadableError
 from slurmsched.model.columns import Floats, Labels
 from slurmsched.slurm.columns import Grouped
-from slurmsched.slurm.gres import count_gpus, count_kind, count_mig, parse_gres
 from slurmsched.slurm.job_table import read_request, tres_memory_mib
 from slurmsched.slurm.queue_text import Queue
 from slurmsched.slurm.requests import Forms, GpuRequest
@@ -39,9 +38,9 @@ def queue_columns(queue: Queue, now_s: float, warnings: list[str]) -> dict[str, 
     }  # fmt: skip
     columns |= {name: kind.labels(source, plain) for name, source in _TEXTS.items()}
     columns["run_s"] = _run_s(run.columns["TimeUsed"], run, columns["start_s"], now_s)
-    columns |= _request_columns(kind, warnings)
+    columns |= request_columns(kind, warnings)
     columns |= _array_columns(queue)
-    columns["state"] = _states(kind, columns["run_s"], warnings)
+    columns["state"] = state_columns(kind.labels("State"), columns["run_s"], warnings)
     return columns
 
 
@@ -51,22 +50,18 @@ def _run_s(texts: list[str], run: Grouped, start_s: Floats, now_s: float) -> Flo
     return np.where(np.isnan(used), np.nan_to_num(np.maximum(now_s - start_s, 0.0)), used)
 
 
-def _states(kind: Grouped, run_s: Floats, warnings: list[str]) -> Any:
+def state_columns(words: Labels, run_s: Floats, warnings: list[str]) -> Any:
     """Flags. A state this version does not know leaves the job without any, so that nothing manages it."""
-    ran = run_s > 0
-    table = np.zeros((2, len(kind.columns["State"])), np.int64)
-    for word in set(kind.columns["State"]):
+    table = np.zeros((2, len(words.names)), np.int64)
+    for i, word in enumerate(words.names):
         try:
-            values = [state_of_word(word, ran=False), state_of_word(word, ran=True)]
+            table[:, i] = state_of_word(word, ran=False), state_of_word(word, ran=True)
         except UnreadableError as error:
             warnings.append(f"jobs in state {word} are left alone ({error})")
-            continue
-        at = [i for i, each in enumerate(kind.columns["State"]) if each == word]
-        table[:, at] = np.array(values)[:, None]
-    return table[ran.astype(np.intp), kind.codes]
+    return table[(run_s > 0).astype(np.intp), words.codes]
 
 
-def _request_columns(kind: Grouped, warnings: list[str]) -> dict[str, Any]:
+def request_columns(kind: Grouped, warnings: list[str]) -> dict[str, Any]:
     """gpus, mig_devices, shards, gpu_request; a job whose request cannot be read is pinned, with a warning."""
     bad: set[str] = set()
     names = ("tres-per-job", "tres-per-task", "tres-per-socket", "tres-per-node", "tres-alloc")
@@ -111,12 +106,3 @@ def _array_columns(queue: Queue) -> dict[str, Any]:
             job, _, task = text.partition("_")
             array[row], tasks[row] = int(job), count_tasks(task.strip("[]"))
     return {"array_job_id": array, "array_tasks": tasks, "het_job_id": het, "het_offset": offset}
-
-
-def tracked(tres: str) -> tuple[int, int, int]:
-    """Whole GPUs, MIG devices and shards of a running job's TRES text; zeros where Slurm does not track them."""
-    try:
-        entries = parse_gres(tres)
-    except UnreadableError:
-        return 0, 0, 0
-    return count_gpus(entries), count_mig(entries), count_kind(entries, "shard")

@@ -28,6 +28,9 @@ KIND = (
     "RestartCnt", "Requeue", "BatchFlag",
 )  # fmt: skip
 RUN = ("StartTime", "EndTime", "TimeUsed", "NodeList", "Dependency")
+# What pyslurm does not tell.
+REQUESTS = ("tres-per-job", "tres-per-task", "tres-per-socket", "tres-per-node", "tres-alloc", "NumNodes", "NumTasks",
+            "Sockets", "Dependency")  # fmt: skip
 GROUPS = (IDS, KIND, RUN, ("JobArrayID",), ("Name",), ("Comment",))
 _EVERY = ("--noheader", "--all", "--local", "--sort=i")
 EXPANDED = (*_EVERY, "--states=PENDING", "--array", "--Format=ArrayJobID:0_,JobID:0")
@@ -45,11 +48,28 @@ def queue_arguments(mark: str, arrays: Sequence[int] = ()) -> tuple[str, ...]:
     squeue folds pending tasks split off an array into the row of its record, and --array prints a row
     for each task instead. arrays: ids of those to print that way; the rest is left out.
     """
-    wanted = []
-    for names in GROUPS:
-        wanted += [f"{name}:0{UNIT}" for name in names[:-1]] + [f"{names[-1]}:0{mark}"]
     chosen = ("--array", f"--jobs={','.join(map(str, arrays))}") if arrays else ()
-    return (*_EVERY, "--states=all", *chosen, f"--Format={','.join(wanted)}")
+    return (*_EVERY, "--states=all", *chosen, _format(GROUPS, mark))
+
+
+def _format(groups: Sequence[Sequence[str]], mark: str) -> str:
+    wanted = []
+    for names in groups:
+        wanted += [f"{name}:0{UNIT}" for name in names[:-1]] + [f"{names[-1]}:0{mark}"]
+    return f"--Format={','.join(wanted)}"
+
+
+def request_arguments(mark: str) -> tuple[str, ...]:
+    """Arguments of squeue that print each job's request only, for parse_requests."""
+    return (*_EVERY, "--states=all", _format((("JobID",), REQUESTS), mark))
+
+
+def parse_requests(text: str, mark: str) -> tuple[list[str], Grouped]:
+    """Job ids and the columns REQUESTS. Raises UnreadableError."""
+    flat = text.split(mark)
+    if flat.pop().strip() or len(flat) % 2:
+        raise UnreadableError("squeue printed broken rows", text=text[-200:])
+    return flat[::2], Grouped.split(flat[1::2], UNIT, REQUESTS)
 
 
 @dataclass(frozen=True, slots=True)

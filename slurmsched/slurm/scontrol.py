@@ -12,7 +12,7 @@ import select
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from slurmsched.errors import SlurmUnreachableError
 from slurmsched.slurm.commands import Commands
@@ -46,7 +46,10 @@ class Session:
     def end(self) -> None:
         """End the process."""
         self._process.kill()
-        self._process.communicate()
+        for stream in (self._process.stdin, self._process.stderr):
+            with suppress(BrokenPipeError):
+                stream.close()  # type: ignore[union-attr]
+        self._process.wait()
 
     def _until(self, mark: bytes) -> str:
         late_s = time.monotonic() + self._timeout_s

@@ -93,18 +93,18 @@ def records(text: str, first: str) -> Iterator[str]:
     first: key that begins a record, as "NodeName". A record's lines are joined by newlines.
     """
     starts = [match.start() for match in re.finditer(rf"^[ \t]*{first}=", text, re.MULTILINE)]
-    for start, end in zip(starts, [*starts[1:], len(text)], strict=True):
+    for start, end in zip(starts, [*starts[1:], len(text)], strict=False):
         yield text[start:end].strip()
 
 
 def fields(record: str) -> dict[str, str]:
     """Keys and values of a `scontrol show` record. Of a key that comes twice the first counts.
 
-    A value goes on to the next " Key=", so it may hold blanks.
+    A value goes on to the next " Key=" or the end of its line, so it may hold blanks.
     """
     found: dict[str, str] = {}
     marks = list(_KEY.finditer(record))
-    for mark, following in zip(marks, [*marks[1:], None], strict=True):
+    for mark, following in zip(marks, [*marks[1:], None], strict=False):
         value = record[mark.end() : following.start() if following else len(record)]
-        found.setdefault(mark[1], value.strip())
+        found.setdefault(mark[1], value.partition("\n")[0].strip())
     return found

@@ -88,7 +88,8 @@ def do_status(args: argparse.Namespace) -> None:
 
 
 def do_down(args: argparse.Namespace) -> None:
-    for lab in cluster.instances() if args.all else [cluster.pick(args.name)]:
+    dead = [lab for lab in cluster.instances() if lab.name == args.name and not lab.alive]
+    for lab in cluster.instances() if args.all else dead or [cluster.pick(args.name)]:
         cluster.down(lab)
         print(f"{lab.name}: down")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.live.lab import Installed, run
+from tests.live.lab import Installed, partition, run
 
 
 def pytest_report_header() -> str:
@@ -32,9 +32,15 @@ def lab() -> None:
 @pytest.fixture
 def fresh(lab: None) -> Iterator[None]:
     """An empty queue and the lab's own configuration, before and after."""
-    run("labctl", "reset", timeout_s=180)
+    reset()
     yield
+    reset()
+
+
+def reset() -> None:
     run("labctl", "reset", timeout_s=180)
+    for name in ("gpu", "short"):
+        partition("UP", name)
 
 
 @pytest.fixture

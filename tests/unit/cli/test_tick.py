@@ -1,11 +1,17 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from slurmsched.config import load_config
 from slurmsched.daemon.lock import exclusive
+from slurmsched.db.store import open_store
+
+ROOT = Path(__file__).parents[3]
 
 
 def test_tick__is_dry_unless_told(run, fakes):
@@ -72,3 +78,21 @@ def test_tick__bad_config_is_exit_code_2(run, fakes, tmp_path):
     answer = run("tick", config=path)
     assert answer.code == 2
     assert "did you mean 'partitions'?" in answer.err
+
+
+COLD = """if True:
+    import sys
+    from slurmsched.slurm import open as opening
+    from tests.unit.cli.conftest import FakeCluster, make_snapshot
+    opening.open_live = lambda config, *, apply: FakeCluster(make_snapshot())
+    from slurmsched.cli.main import main
+    assert main(["--config", sys.argv[1], "tick", "--dry-run"]) == 0
+    print(*sys.modules)"""
+
+
+def test_tick__cold_loads_only_what_it_needs(site):
+    """No numba, plots, tables, logs, migrations or settings sources in a quiet process from cron."""
+    open_store(load_config(site)).close()
+    done = subprocess.run([sys.executable, "-c", COLD, str(site)], capture_output=True, text=True, check=True, cwd=ROOT)
+    unwanted = {"numba", "plotly", "jinja2", "rich", "structlog", "alembic", "pydantic_settings", "sqlalchemy.orm"}
+    assert (unwanted & set(done.stdout.split()), done.stderr) == (set(), "")

@@ -17,11 +17,11 @@ def written(site, fakes, monkeypatch):
     cluster, _ = fakes
     jobs = cluster.snapshot.jobs.with_columns(nice=[-500, 77, 0], site_factor=[900, 0, 0])
     cluster.snapshot = replace(cluster.snapshot, jobs=jobs)
-    submit_s = float(jobs.submit_s[0])
+    first_s, second_s, _ = map(float, jobs.submit_s)
     actions = (
-        SetNice(11, submit_s, "test", 5, -500, 5),
-        SetNice(12, submit_s, "test", 0, -300, 0),
-        SetSiteFactor(11, submit_s, "test", 0, 900, 0),
+        SetNice(11, first_s, "test", 5, -500, 5),
+        SetNice(12, second_s, "test", 0, -300, 0),
+        SetSiteFactor(11, first_s, "test", 0, 900, 0),
     )
     Journal(site.parent / "journal.jsonl").intend("1", actions)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -83,6 +84,21 @@ def cycle(
 def rows_of(store: LedgerStore, table: sa.Table) -> list[dict[str, object]]:
     with store._engine.connect() as connection:
         return [dict(row) for row in connection.execute(sa.select(table)).mappings()]
+
+
+@contextmanager
+def emptied(url: str) -> Iterator[None]:
+    """A database of a server without tables, before and after."""
+
+    def empty() -> None:
+        engine, found = engines.open_engine(url), sa.MetaData()
+        found.reflect(engine)
+        found.drop_all(engine)
+        engine.dispose()
+
+    empty()
+    yield
+    empty()
 
 
 class LedgerSuite:
@@ -420,7 +436,7 @@ class LedgerSuite:
         cycle(store, 1200.0, running(1, start_s=1100.0, now_s=1200.0), *done, outcomes=[nice(0, 1, 0, 2)])
         now_s = 1200.0 + 11 * DAY_S
         cycle(store, now_s, running(1, start_s=1100.0, now_s=now_s))
-        retention.drop_old(store._engine, now_s, keep_days)
+        retention.drop_old(store._engine, now_s, keep_days, kind="nice")
         left = {name: len(rows_of(store, schema.metadata.tables[name])) for name in ("run_starts", "run_ends",
                 "completions", "actions", "cycles")}  # fmt: skip
         assert left == {"run_starts": 1, "run_ends": 0, "completions": 0, "actions": 0, "cycles": 1}

@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pytest
 
-pytest.register_assert_rewrite("tests.unit.db.ledger_suite")
-
-from slurmsched.config import Config, parse_config  # noqa: E402
-from slurmsched.db import engine as engines  # noqa: E402
-from slurmsched.db.store import open_store  # noqa: E402
-from slurmsched.errors import LedgerError  # noqa: E402
-from slurmsched.testing import snapshot  # noqa: E402
-from tests.unit.db.ledger_suite import LedgerSuite, cycle, nice, pending, running  # noqa: E402
+from slurmsched.config import Config, parse_config
+from slurmsched.db import engine as engines
+from slurmsched.db.journal import Journal
+from slurmsched.db.store import open_store
+from slurmsched.errors import LedgerError
+from slurmsched.testing import snapshot
+from tests.unit.db.ledger_suite import LedgerSuite, cycle, nice, pending, running
 
 
 @pytest.fixture
@@ -48,11 +47,8 @@ def test_append__a_locked_database_fails_clearly_and_loses_nothing(
     cycle(store, 1100.0, pending(nice=5))
     other = sqlite3.connect(tmp_path / "made" / "ledger.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    config_journal = config.ledger.journal
-    from slurmsched.db.journal import Journal
-
     write = nice(5, -300, 5)
-    Journal(config_journal).intend("c1", [write.action])
+    Journal(config.ledger.journal).intend("c1", [write.action])
     with pytest.raises(LedgerError, match=r"locked; another process holds it"):
         cycle(store, 1200.0, pending(nice=5), running(2, start_s=1150.0, now_s=1200.0), outcomes=[write])
     other.execute("ROLLBACK")
@@ -97,6 +93,16 @@ def test_open_store__read_only_reads_what_is_there(config: Config) -> None:
     assert (recalled.jobs.base_nice.tolist(), recalled.warnings) == ([5], ())
     with pytest.raises(LedgerError, match="reading only"):
         cycle(store, 1200.0, pending(nice=-800))
+
+
+def test_recall__read_only_an_unreadable_journal_is_a_warning(config: Config) -> None:
+    """`plan` by someone who may not read it; a cycle that writes must know it."""
+    config.ledger.journal.mkdir()  # a folder cannot be read as a file, not even by root
+    look = snapshot([pending(nice=3)], now_s=1100.0)
+    recalled = open_store(config, read_only=True).recall(look)
+    assert ["levers written by a cycle" in text for text in recalled.warnings[-1:]] == [True]
+    with pytest.raises(LedgerError, match="journal cannot be read"):
+        open_store(config).recall(look)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from slurmsched.model import hints
 from slurmsched.model.durations import duration_s
 from slurmsched.model.hint_values import Checkpoint, Deadline
-from slurmsched.model.hints import Hints, hint_column, parse_hints, understood
+from slurmsched.model.hints import Hints, hint_column, hint_warnings, parse_hints, understood
 from slurmsched.testing import jobs
 
 PAGE = Path(__file__).parents[3] / "docs" / "hints.md"
@@ -142,6 +142,17 @@ def test_hint_column__refuses_texts() -> None:
     """A field that holds no number has no column of numbers."""
     with pytest.raises(ValueError, match="hint topo is no number"):
         hint_column(jobs([{"comment": "slurmsched: topo=any"}]), "topo")
+
+
+def test_hint_warnings__one_text_a_comment() -> None:
+    """Jobs of one comment are told of once, by the first of them; beyond `most` the rest is counted."""
+    rows = [{"job_id": i, "comment": f"slurmsched: k{i // 2}=1 dur=2h"} for i in range(4, 10)]
+    first, second, rest = hint_warnings(jobs([{"job_id": 1, "comment": "slurmsched: dur=2h"}, *rows]), most=2)
+    assert [text.partition(";")[0] for text in (first, second)] == [
+        "job 4: unknown hint 'k2'",
+        "job 6: unknown hint 'k3'",
+    ]
+    assert rest == "1 more comments have hints that are not understood"
 
 
 @pytest.mark.parametrize("key", hints.KEYS, ids=lambda key: key.name)

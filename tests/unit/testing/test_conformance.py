@@ -44,7 +44,7 @@ class DrawsLots:
 @dataclass(frozen=True)
 class DrawsNumpyLots:
     def rank(self, snapshot: Snapshot) -> Ranking:
-        return Ranking(np.random.default_rng().permutation(len(snapshot.jobs)))
+        return Ranking(np.random.permutation(len(snapshot.jobs)))
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from slurmsched.kernels.walk import walk
-from slurmsched.model import Allocations, Assignments, Jobs, Nodes, Snapshot, frozen
+from slurmsched.model import Assignments, Jobs, JobState, Snapshot, frozen
 from slurmsched.model.columns import Bools, Int64s
 
 
@@ -19,9 +19,14 @@ def eligible(snapshot: Snapshot) -> Bools:
     return jobs.pending & ~jobs.held & due & ~bound
 
 
+def holding(jobs: Jobs) -> Bools:
+    """Jobs that hold GPUs and keep them by themselves: running or suspended, not completing. (N,) bool."""
+    return jobs.is_state(JobState.RUNNING | JobState.SUSPENDED) & ~jobs.is_state(JobState.COMPLETING)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Held:
-    """GPUs of running jobs, by row of the jobs table: row j holds gpus[k] on node[k], k in first[j] .. +count[j]."""
+    """GPUs of holding jobs, by row of the jobs table: row j holds gpus[k] on node[k], k in first[j] .. +count[j]."""
 
     first: Int64s
     count: Int64s
@@ -29,12 +34,13 @@ class Held:
     gpus: Int64s
 
     @classmethod
-    def of(cls, jobs: Jobs, nodes: Nodes, allocations: Allocations) -> Held:
+    def of(cls, snapshot: Snapshot) -> Held:
+        jobs, nodes, allocations = snapshot.jobs, snapshot.nodes, snapshot.allocations
         row = np.searchsorted(jobs.job_id, allocations.job_id)
         node_row = {name: n for n, name in enumerate(nodes.name)}
         node = allocations.node.map(lambda name: node_row.get(name, -1), np.int64)
         known = (row < len(jobs)) & (node >= 0)
-        known[known] = (jobs.job_id[row[known]] == allocations.job_id[known]) & jobs.running[row[known]]
+        known[known] = (jobs.job_id[row[known]] == allocations.job_id[known]) & holding(jobs)[row[known]]
         count = np.bincount(row[known], minlength=len(jobs)).astype(np.int64)
         gpus = allocations.gpus[known].astype(np.int64)
         return cls(np.cumsum(count) - count, count, np.asarray(node[known]), gpus)
@@ -52,17 +58,20 @@ def to_give(snapshot: Snapshot) -> Int64s:
     return np.where(nodes.down | nodes.draining, visible, nodes.gpus - foreign).astype(np.int64)
 
 
-def pools(jobs: Jobs, nodes: Nodes) -> tuple[Int64s, Bools]:
+def pools(snapshot: Snapshot) -> tuple[Int64s, Bools]:
     """Row of the table for each job, and the table: which open nodes serve its partitions and GPU types. (J,), (P, N).
 
-    A request of several types at once fits no single node type and gets no node.
+    A request of several types at once gets nodes that have all of them. CPUs, memory and features are not looked at.
     """
+    jobs, nodes, partitions = snapshot.jobs, snapshot.nodes, snapshot.partitions
+    closed = {name for name, up in zip(partitions.name, partitions.up.tolist(), strict=True) if not up}
     code = jobs.partition.codes.astype(np.int64) * max(len(jobs.gpu_request.names), 1) + jobs.gpu_request.codes
     kinds, pool = np.unique(code, return_inverse=True)
     table = np.zeros((max(len(kinds), 1), len(nodes)), np.bool_)
     for row, kind in enumerate(kinds.tolist()):
         partition, request = divmod(kind, max(len(jobs.gpu_request.names), 1))
-        wanted, types = set(jobs.partition.names[partition].split(",")), _types(jobs.gpu_request.names[request])
+        wanted = set(jobs.partition.names[partition].split(",")) - closed
+        types = _types(jobs.gpu_request.names[request])
         for n in range(len(nodes)):
             serves = not wanted.isdisjoint(nodes.partitions[n].split(","))
             table[row, n] = serves and types <= _types(nodes.gpu_types[n])
@@ -76,7 +85,7 @@ def _types(request: str) -> frozenset[str]:
 
 
 def assign(snapshot: Snapshot, order: Int64s, capacity: Int64s, held: Held, pool: Int64s, usable: Bools) -> Assignments:
-    """The walk over running and eligible jobs of the order, as assignments."""
+    """The walk over holding and eligible jobs of the order, as assignments."""
     jobs = snapshot.jobs
     rows = order[((held.count > 0) | eligible(snapshot))[order]]
     gpus, nodes = jobs.gpus.astype(np.int64), jobs.nodes.astype(np.int64)

@@ -1,0 +1,110 @@
+"""What every reader asks Slurm's commands for, beside the jobs themselves, and the snapshot made of it all."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from slurmsched.errors import SlurmError
+from slurmsched.model.columns import Bools
+from slurmsched.model.snapshot import Rights, Site, Snapshot
+from slurmsched.model.states import JobState
+from slurmsched.slurm.commands import Commands, Started, failure
+from slurmsched.slurm.details import Held
+from slurmsched.slurm.job_table import HOLDING, build_allocations, finish_jobs, priority_columns, put_held
+from slurmsched.slurm.node_text import parse_nodes, parse_partitions
+from slurmsched.slurm.queue_text import PRIORITIES, Priorities, parse_priorities
+from slurmsched.slurm.site import make_site, parse_settings, read_rights
+
+RIGHTS_S = 3600.0  # our admin level is asked for again after this long
+_WANTED = {
+    "nodes": ("scontrol", "-o", "-d", "show", "node"),
+    "partitions": ("scontrol", "-o", "show", "partition"),
+    "config": ("scontrol", "show", "config"),
+    "sprio": ("sprio", *PRIORITIES),
+}
+
+
+class Around:
+    """Nodes, partitions, settings, priority factors and held GPUs of one cluster.
+
+    Between reads it remembers which GPUs a run holds (they do not change while it goes on), our rights,
+    and whether priorities have factors.
+    """
+
+    def __init__(self, commands: Commands) -> None:
+        self.commands = commands
+        self._held = Held(commands)
+        self._multifactor = True
+        self._rights: tuple[float, Rights] | None = None
+
+    def start(self, wanted: Mapping[str, tuple[str, ...]]) -> dict[str, Started]:
+        """The given commands and ours, all running. Raises SlurmUnreachableError, and then none runs."""
+        ours = {name: command for name, command in _WANTED.items() if name != "sprio" or self._multifactor}
+        started: dict[str, Started] = {}
+        try:
+            for name, (program, *arguments) in {**wanted, **ours}.items():
+                started[name] = self.commands.start(program, *arguments)
+        except SlurmError:
+            abandon(started)
+            raise
+        return started
+
+    def snapshot(
+        self, now_s: float, columns: dict[str, Any], started: Mapping[str, Started], warnings: list[str]
+    ) -> Snapshot:
+        """The snapshot of these job columns and of what the started commands say. Raises SlurmError."""
+        site = self._site(started["config"].text())
+        _join_priorities(columns, self._priorities(started.get("sprio"), site))
+        holds = _holds_gpus(columns)
+        details = self._held.read(columns, holds)
+        put_held(columns, details, holds)
+        if "cron" not in columns:
+            columns["cron"] = self._held.cron_jobs(columns, site)
+        return Snapshot(
+            now_s=now_s,
+            jobs=finish_jobs(columns, warnings),
+            nodes=parse_nodes(started["nodes"].text(), warnings),
+            partitions=parse_partitions(started["partitions"].text()),
+            allocations=build_allocations(details, warnings),
+            site=site,
+            warnings=tuple(warnings),
+        )
+
+    def _priorities(self, sprio: Started | None, site: Site) -> Priorities:
+        """sprio's table; none where priorities have no factors (sprio then refuses)."""
+        self._multifactor = site.multifactor
+        if sprio is None or not site.multifactor:
+            return Priorities.none()
+        status, out, err = sprio.finish()
+        if status:
+            raise failure("sprio", status, err or out)
+        return parse_priorities(out)
+
+    def _site(self, config: str) -> Site:
+        settings = parse_settings(config)
+        now_s = time.monotonic()
+        if self._rights is None or now_s - self._rights[0] > RIGHTS_S:
+            self._rights = now_s, read_rights(self.commands, settings)
+        return make_site(settings, self._rights[1])
+
+
+def abandon(started: Mapping[str, Started]) -> None:
+    """End those commands that nobody collected."""
+    for command in started.values():
+        command.abandon()
+
+
+def _join_priorities(columns: dict[str, Any], priorities: Priorities) -> None:
+    found = priority_columns(columns["job_id"], priorities)
+    waits = (columns["state"] & int(JobState.PENDING)) != 0
+    found["pinned"] = columns["pinned"] | (found["pinned"] & waits)
+    columns.update(found)
+
+
+def _holds_gpus(columns: Mapping[str, Any]) -> Bools:
+    """Rows that may hold GPUs now. (N,) bool."""
+    wants = (columns["gpus"] + columns["mig_devices"] + columns["shards"]) > 0
+    holds: Bools = ((columns["state"] & int(HOLDING)) != 0) & wants
+    return holds

@@ -1,0 +1,197 @@
+"""Reads jobs by pyslurm in a child process, and what pyslurm does not tell by Slurm's commands.
+
+pyslurm 25.11 gives no tres_per_job and no tres_per_socket, no site factor, no GPU indices, and one word
+for a state; squeue, sprio and scontrol do. When the child dies or hangs, this read and those of the next
+while go through the commands alone.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from slurmsched.errors import SlurmError
+from slurmsched.logs import get_logger
+from slurmsched.model.snapshot import Snapshot
+from slurmsched.slurm.around import Around, abandon
+from slurmsched.slurm.cli_reader import CliReader
+from slurmsched.slurm.columns import Grouped
+from slurmsched.slurm.commands import Commands, Started
+from slurmsched.slurm.pyslurm_child import LENGTH
+from slurmsched.slurm.queue_table import request_columns, state_columns
+from slurmsched.slurm.queue_text import REQUESTS, fresh_mark, parse_requests, request_arguments
+from slurmsched.slurm.text import count_tasks, plain
+
+log = get_logger()
+FIRST_REST_S, LONGEST_REST_S = 60.0, 3600.0
+
+
+class ChildError(SlurmError):
+    """The child process did not answer."""
+
+
+class Child:
+    """The process that imports pyslurm. timeout_s: longest wait for one answer."""
+
+    def __init__(self, commands: Commands) -> None:
+        argv = [sys.executable, "-m", "slurmsched.slurm.pyslurm_child"]
+        env = {**commands.env, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, env=env)
+        self._timeout_s = commands.timeout_s
+        self.version = str(self._receive("hello"))
+
+    def ask(self) -> None:
+        """Begin a load. Raises ChildError."""
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(b"load\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise ChildError(self._end()) from None
+
+    def columns(self) -> dict[str, Any]:
+        """What the load that `ask` began found. Raises ChildError."""
+        found: dict[str, Any] = self._receive("columns")
+        return found
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.kill()
+        self._process.communicate()
+
+    def _receive(self, wanted: str) -> Any:
+        until_s = time.monotonic() + self._timeout_s
+        (length,) = LENGTH.unpack(self._bytes(LENGTH.size, until_s))
+        kind, value = pickle.loads(self._bytes(length, until_s))
+        if kind != wanted:
+            self.close()
+            raise ChildError(f"pyslurm: {value}")
+        return value
+
+    def _bytes(self, count: int, until_s: float) -> bytes:
+        assert self._process.stdout is not None
+        fd, parts = self._process.stdout.fileno(), []
+        while count:
+            if not select.select([fd], [], [], max(until_s - time.monotonic(), 0))[0]:
+                self.close()
+                raise ChildError(f"pyslurm gave no answer within {self._timeout_s:g} s")
+            part = os.read(fd, min(count, 1 << 20))
+            if not part:
+                raise ChildError(self._end())
+            parts.append(part)
+            count -= len(part)
+        return b"".join(parts)
+
+    def _end(self) -> str:
+        status = self._process.wait(5)
+        self.close()
+        return f"pyslurm's process ended with {'signal ' + str(-status) if status < 0 else 'status ' + str(status)}"
+
+
+class PyslurmReader:
+    """Snapshots by pyslurm and Slurm's commands. open_child, clock: replaced in tests."""
+
+    name = "pyslurm"
+
+    def __init__(
+        self,
+        commands: Commands,
+        open_child: Callable[[Commands], Child] = Child,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.commands = commands
+        self._around = Around(commands)
+        self._fallback = CliReader(commands)
+        self._open_child, self._clock = open_child, clock
+        self._child: Child | None = None
+        self._rest_until_s, self._rest_s = -float("inf"), FIRST_REST_S
+
+    def begin(self) -> None:
+        """Start the child, whose import takes a while. Errors show at `read`."""
+        if self._child is None and self._clock() >= self._rest_until_s:
+            try:
+                self._child = self._open_child(self.commands)
+            except SlurmError as error:
+                self._failed(error)
+
+    def close(self) -> None:
+        """End the child."""
+        if self._child is not None:
+            self._child.close()
+            self._child = None
+        self._fallback.close()
+
+    def read(self) -> Snapshot:
+        """The cluster now, by the commands alone while the child is away. Raises SlurmError as CliReader does."""
+        self.begin()
+        if self._child is not None:
+            try:
+                snapshot = self._read(self._child)
+                self._rest_s = FIRST_REST_S
+                return snapshot
+            except ChildError as error:
+                self._failed(error)
+        return self._fallback.read()
+
+    def _failed(self, error: SlurmError) -> None:
+        self._child = None
+        self._rest_until_s = self._clock() + self._rest_s
+        log.warning("pyslurm.failed", reason=str(error), instead="cli", again_in_s=self._rest_s)
+        self._rest_s = min(self._rest_s * 2, LONGEST_REST_S)
+
+    def _read(self, child: Child) -> Snapshot:
+        warnings: list[str] = []
+        mark = fresh_mark()
+        now_s = time.time()
+        child.ask()
+        started = self._around.start({"squeue": ("squeue", *request_arguments(mark))})
+        try:
+            columns = _named(child.columns())
+            columns = _with_requests(columns, started["squeue"], mark, warnings)
+            columns["state"] = state_columns(columns.pop("state_word"), columns["run_s"], warnings)
+            return self._around.snapshot(now_s, columns, started, warnings)
+        finally:
+            abandon(started)
+
+
+def _named(found: Mapping[str, Any]) -> dict[str, Any]:
+    """The child's columns as those of model.Jobs, the state still a word."""
+    columns = {name: values for name, values in found.items() if not isinstance(values, tuple)}
+    coded = {name: Grouped(values[0], {name: values[1]}) for name, values in found.items() if isinstance(values, tuple)}
+    columns["state_word"] = coded.pop("state").labels("state")
+    columns["array_tasks"] = coded.pop("array_tasks").numbers("array_tasks", count_tasks, np.int32)
+    columns["time_limit_s"] = coded.pop("time_limit").numbers("time_limit", _limit_s, np.float64)
+    columns |= {name: group.labels(name, plain) for name, group in coded.items()}
+    columns["run_s"] = np.nan_to_num(columns["run_s"])
+    columns["memory_mib"] = columns["memory_mib"].astype(np.float64)
+    return columns
+
+
+def _limit_s(minutes: str) -> float:
+    if minutes == "UNLIMITED":
+        return float("inf")
+    return float(minutes) * 60 if minutes else float("nan")
+
+
+def _with_requests(columns: Mapping[str, Any], squeue: Started, mark: str, warnings: list[str]) -> dict[str, Any]:
+    """The columns with request and dependency. Jobs that came between the two answers wait for the next read.
+
+    A task that squeue folds into its array has the array's request.
+    """
+    ids, group = parse_requests(squeue.text(), mark)
+    at = {int(job): row for row, job in enumerate(ids)}
+    pairs = zip(columns["job_id"].tolist(), columns["array_job_id"].tolist(), strict=True)
+    rows = np.array([at.get(job, at.get(array, -1)) for job, array in pairs], np.intp)
+    known = np.flatnonzero(rows >= 0)
+    picked = Grouped(group.codes[rows[known]], group.columns)
+    kept = {name: values.take(known) for name, values in columns.items()}
+    return {**kept, "dependency": picked.labels(REQUESTS[-1], plain), **request_columns(picked, warnings)}

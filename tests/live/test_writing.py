@@ -1,0 +1,191 @@
+"""Writing to a real Slurm: levers arrive, what must not be written is not, and nothing is lost half way."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import orjson
+import pytest
+
+from slurmsched.db.journal import Journal
+from tests.live.lab import Done, column, nices, run, submit, until
+
+pytestmark = pytest.mark.live
+
+PYTHON = "/opt/venv/bin/python"
+# Reads the cluster, optionally waits for a line on standard input, applies the given values, prints the receipt.
+APPLY = """
+import sys, orjson
+from slurmsched.config import parse_config
+from slurmsched.model import Plan, SetNice, SetSiteFactor
+from slurmsched.slurm.open import open_live
+
+order = orjson.loads(sys.argv[1])
+cluster = open_live(parse_config(order["config"]), apply=True)
+jobs = cluster.read().jobs
+row = {int(job): i for i, job in enumerate(jobs.job_id)}
+kind, now = (SetNice, jobs.nice) if order["kind"] == "nice" else (SetSiteFactor, jobs.site_factor)
+actions = [kind(job, float(jobs.submit_s[row[job]]), "live test", int(now[row[job]]), new, 0)
+           for job, new in order["values"]]
+if order["meanwhile"]:
+    import subprocess
+    subprocess.run(order["meanwhile"], check=True)
+receipt = cluster.apply(Plan(actions=tuple(actions)))
+cluster.close()
+print(orjson.dumps({"stopped": receipt.stopped, "outcomes": [
+    [o.action.job_id, o.status, o.message] for o in receipt.outcomes]}).decode())
+"""
+LEVERS = pytest.mark.parametrize("kind", ["nice", "site_factor"])
+
+
+@pytest.fixture
+def folder(fresh: None, tmp_path: Path) -> Path:
+    """A folder that the writing user may write to."""
+    for parent in (tmp_path, *tmp_path.parents[:2]):
+        parent.chmod(0o777)
+    return tmp_path
+
+
+def apply(
+    folder: Path,
+    values: dict[int, int],
+    kind: str = "nice",
+    *,
+    user: str = "slurmsched",
+    meanwhile: list[str] | None = None,
+    check: bool = True,
+    **pace: float,
+) -> Done:
+    """Give each job its value through the live cluster, as this user. meanwhile: runs between reading and writing."""
+    config = {"ledger": {"journal": str(folder / "journal.jsonl")}, "pace": pace}
+    order = {"config": config, "kind": kind, "values": list(values.items()), "meanwhile": meanwhile}
+    return run(PYTHON, "-c", APPLY, orjson.dumps(order).decode(), user=user, check=check, timeout_s=200)
+
+
+def statuses(done: Done) -> dict[int, str]:
+    return {job: status for job, status, _ in done.json()["outcomes"]}
+
+
+def site_factors() -> dict[int, int]:
+    """Site factor of every eligible pending job, by sprio."""
+    rows = (line.split("|") for line in run("sprio", "-h", "-o", "%i|%S").out.splitlines())
+    return {int(job): int(value) for job, value in rows}
+
+
+def now(kind: str) -> dict[int, int]:
+    return nices() if kind == "nice" else site_factors()
+
+
+def waiting(count: int) -> list[int]:
+    """Jobs that stay pending: their nodes do not exist. Returns when Slurm has given each a priority."""
+    jobs = [submit("alice", 1, "--partition=phantom") for _ in range(count)]
+    until(lambda: set(jobs) <= set(site_factors()), "all jobs have a priority")
+    return jobs
+
+
+def kill_slurmctld_after_the_first_write() -> None:
+    until(lambda: any(nices().values()), "a value is written")
+    run("sh", "-c", "kill -9 $(cat /run/slurm/slurmctld.pid)")
+
+
+@LEVERS
+def test_apply__lever_is_written_zeroed_and_read_back(folder, kind):
+    """Positive, negative and zero arrive as they are; the other lever is left alone."""
+    jobs = waiting(3)
+    values = dict(zip(jobs, [-500, 700, 1], strict=True))
+    assert set(statuses(apply(folder, values, kind)).values()) == {"written"}
+    assert {job: now(kind)[job] for job in jobs} == values
+    other = "site_factor" if kind == "nice" else "nice"
+    assert {now(other)[job] for job in jobs} == {0}
+    assert set(statuses(apply(folder, dict.fromkeys(jobs, 0), kind)).values()) == {"written"}
+    assert {now(kind)[job] for job in jobs} == {0}
+    record = Journal(folder / "journal.jsonl").levers()
+    assert {key.job_id: set(lever.values) for key, lever in record.items()} == {j: {v, 0} for j, v in values.items()}
+
+
+def test_apply__whole_array_by_its_record(folder):
+    """The record of an array stands for all its pending tasks; a task that is over is no refusal."""
+    array = submit("alice", 1, "--array=0-3", script="sleep 600")
+    until(lambda: len(column("%T", "RUNNING")) == 4, "the array runs")
+    pending = submit("alice", 8, "--array=0-5%1")
+    until(lambda: pending in nices(), "the second array waits")
+    run("scancel", f"{pending}_5")
+    assert statuses(apply(folder, {pending: -40})) == {pending: "written"}
+    assert nices()[pending] == -40
+    assert array not in nices()
+
+
+@LEVERS
+def test_apply__what_changed_after_the_snapshot_is_left_alone(folder, kind):
+    """Set by somebody else, or cancelled, between reading and writing: refused, and not even journalled."""
+    mine, theirs, gone = waiting(3)
+    field = {"nice": "nice", "site_factor": "sitefactor"}[kind]
+    change = f"scontrol update jobid={theirs} {field}=33 && scancel {gone}"
+    done = apply(folder, dict.fromkeys((mine, theirs, gone), 50), kind, meanwhile=["sh", "-c", change])
+    assert statuses(done) == {mine: "written", theirs: "refused", gone: "refused"}
+    assert now(kind)[theirs] == 33
+    assert {key.job_id for key in Journal(folder / "journal.jsonl").levers()} == {mine}
+
+
+def test_apply__running_job_is_left_alone(folder):
+    """A job that started since the snapshot keeps its nice."""
+    job = submit("alice", 1)
+    until(lambda: job in column("%T", "RUNNING"), "the job runs")
+    assert statuses(apply(folder, {job: 50})) == {job: "refused"}
+    assert column("%y")[job] == "0"
+
+
+def test_apply__slurmctld_killed_half_way(folder):
+    """What was answered is written, at most one is unknown, the rest unsent; the journal knows every value."""
+    jobs = waiting(20)
+    killer = threading.Thread(target=kill_slurmctld_after_the_first_write)
+    killer.start()
+    done = apply(folder, {job: -100 - job for job in jobs}, writes_per_s=2)
+    killer.join()
+    run("labctl", "start", "slurmctld")
+    run("labctl", "wait-ready")
+    told = list(statuses(done).values())
+    assert done.json()["stopped"]
+    assert 0 < told.count("written") < len(jobs)
+    assert set(told[:-1]) == {"written"}
+    known = {key.job_id: lever.values for key, lever in Journal(folder / "journal.jsonl").levers().items()}
+    assert all(nice == 0 or nice in known[job] for job, nice in nices().items())
+
+
+def test_apply__user_without_rights_sends_nothing(folder):
+    """A plain user is told what is missing; no job is touched."""
+    (job,) = waiting(1)
+    done = apply(folder, {job: 50}, user="bob", check=False)
+    assert done.rc != 0
+    assert "adminlevel=Operator" in done.err
+    assert nices()[job] == 0
+
+
+def test_apply__rate_limiter_stops_the_apply_and_loses_nothing(folder):
+    """With rl_enable some answers take a second; the rest is left to the next cycle, which goes on."""
+    jobs = waiting(45)
+    run("labctl", "conf", "SlurmctldParameters", "rl_enable")
+    run("labctl", "restart", "slurmctld")
+    run("labctl", "wait-ready")
+    done = apply(folder, dict.fromkeys(jobs, -7))
+    assert "rl_enable" in done.json()["stopped"]
+    written = [job for job, status in statuses(done).items() if status == "written"]
+    assert 0 < len(written) < len(jobs)
+    assert {job for job, nice in nices().items() if nice == -7} == set(written)
+    time.sleep(15)  # the bucket fills up again, two requests a second
+    rest = [job for job in jobs if job not in written]
+    assert "written" in statuses(apply(folder, dict.fromkeys(rest, -7))).values()
+
+
+def test_probe__tries_both_levers_and_leaves_nothing(fresh):
+    """doctor --probe as the Operator: every probe is ok, and its job is gone."""
+    code = "from slurmsched.config import Config; from slurmsched.slurm.doctor import findings; "
+    code += "print(*(f'{f.verdict}|{f.name}|{f.detail}' for f in findings(Config(), probe=True)), sep='\\n')"
+    lines = run(PYTHON, "-c", code, user="slurmsched").out.splitlines()
+    probes = [line for line in lines if "|probe: " in line or "|read " in line or "|write " in line]
+    assert len(probes) == 12
+    assert [line for line in probes if not line.startswith("ok|")] == []
+    assert [line for line in lines if line.startswith("fail|")] == []
+    until(lambda: not column("%T", "PENDING"), "the probe's job is cancelled")

@@ -1,0 +1,128 @@
+"""Laws of the embedded cluster, whatever a planner does to it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slurmsched.config import Scope
+from slurmsched.model import Plan, Requeue, SetNice, Snapshot
+from slurmsched.placements.consolidated import Consolidated
+from slurmsched.planning.planner import Planner
+from slurmsched.planning.targets import Preemption
+from slurmsched.policies.discretized_las import DiscretizedLas
+from slurmsched.replay.embedded import EmbeddedCluster
+from slurmsched.replay.engine import replay
+from slurmsched.replay.memory_store import MemoryStore
+from slurmsched.replay.metrics import Outcomes
+from slurmsched.replay.slurm_model import SlurmModel, ideal
+from slurmsched.replay.traces import Trace
+
+NODES = (4, 4, 2)
+GPUS = sum(NODES)
+LAS = Planner(
+    DiscretizedLas((100.0, 400.0)),
+    "las",
+    Scope(partitions=("*",)),
+    preemption=Preemption(20.0),
+    placement=Consolidated(),
+)
+
+
+class Chaos:
+    """A planner that requeues and reorders at random, and checks every snapshot it is given."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = np.random.default_rng(seed)
+        self.last_s = -1.0
+
+    def plan(self, snapshot: Snapshot) -> Plan:
+        self._check(snapshot)
+        jobs, actions = snapshot.jobs, []
+        for row in range(len(jobs)):
+            key = (int(jobs.job_id[row]), float(jobs.submit_s[row]), "at random")
+            if jobs.running[row] and jobs.restarts[row] < 3 and self.chance.random() < 0.3:
+                actions.append(Requeue(*key))
+            elif jobs.pending[row] and self.chance.random() < 0.3:
+                actions.append(SetNice(*key, old=int(jobs.nice[row]), new=int(self.chance.integers(-500, 500))))
+        return Plan(tuple(actions))
+
+    def _check(self, snapshot: Snapshot) -> None:
+        held, jobs = snapshot.allocations, snapshot.jobs
+        by_node = dict.fromkeys(snapshot.nodes.name, 0)
+        for name, gpus in zip(held.node, held.gpus.tolist(), strict=True):
+            by_node[name] += gpus
+        assert list(by_node.values()) == snapshot.nodes.gpus_used.tolist()
+        assert (snapshot.nodes.gpus_used <= snapshot.nodes.gpus).all()
+        for row in np.flatnonzero(jobs.running):
+            assert held.gpus[held.job_id == jobs.job_id[row]].sum() == jobs.gpus[row]
+        assert snapshot.now_s > self.last_s
+        self.last_s = snapshot.now_s
+
+
+@st.composite
+def traces(draw: st.DrawFn) -> Trace:
+    rows = draw(st.integers(1, 10))
+
+    def column(values: st.SearchStrategy[Any]) -> list[Any]:
+        return draw(st.lists(values, min_size=rows, max_size=rows))
+
+    duration = np.array(column(st.integers(1, 300)))
+    ids = draw(st.permutations(range(1, rows + 1)))
+    over = np.array(column(st.integers(50, 400)))
+    return Trace.of(ids, column(st.integers(1, GPUS)), column(st.integers(0, 300)), duration, duration + over)
+
+
+@st.composite
+def models(draw: st.DrawFn) -> SlurmModel:
+    times = st.sampled_from([0.0, 7.0, 30.0])
+    chosen = {name: draw(times) for name in ("kill_wait_s", "requeue_delay_s", "restart_cost_s", "checkpoint_s")}
+    backfill = draw(st.sampled_from(["slurm", "easy", "none"]))
+    return replace(draw(st.sampled_from([SlurmModel(), ideal()])), backfill=backfill, **chosen)
+
+
+def played(trace: Trace, model: SlurmModel, planner: Any, seed: int = 0) -> EmbeddedCluster:
+    cluster = EmbeddedCluster(trace, NODES, model, seed=seed)
+    replay(cluster, planner, MemoryStore(), interval_s=25.0)
+    return cluster
+
+
+@given(traces(), models(), st.integers(0, 99))
+@settings(deadline=None, max_examples=60)
+def test_embedded__keeps_its_laws_under_any_plan(trace: Trace, model: SlurmModel, seed: int) -> None:
+    """No GPU is held twice, gangs are whole, time goes on (Chaos checks), all jobs end, and run time adds up."""
+    cluster = played(trace, model, Chaos(seed))
+    done, job = Outcomes.of(cluster), cluster.job
+    assert np.isfinite(done.end_s).all()
+    np.testing.assert_allclose(done.useful_s, trace.duration_s)
+    assert (done.first_start_s >= trace.submit_s).all()
+    times, busy, _ = cluster.history.steps()
+    held_gpu_s = (np.diff(times) * busy[:-1]).sum()
+    expected = (trace.gpus * (job.executed_s + job.restarts * model.kill_wait_s)).sum()
+    np.testing.assert_allclose(held_gpu_s, expected)
+
+
+@given(traces(), st.integers(0, 99), st.randoms(use_true_random=False))
+@settings(deadline=None, max_examples=30)
+def test_embedded__is_blind_to_row_order_and_repeatable(trace: Trace, seed: int, random: Any) -> None:
+    """Equal seeds give byte-equal outcomes, with the rows of the trace in any order."""
+    order = list(range(len(trace)))
+    random.shuffle(order)
+    names = ("job_id", "gpus", "submit_s", "duration_s", "time_limit_s")
+    shuffled = Trace.of(*(getattr(trace, name)[order] for name in names))
+    digests = {Outcomes.of(played(t, SlurmModel(), p())).digest for t in (trace, shuffled) for p in [lambda: LAS] * 2}
+    assert len(digests) == 1
+    assert len({Outcomes.of(played(t, SlurmModel(), Chaos(seed))).digest for t in (trace, shuffled)}) == 1
+
+
+@given(traces())
+@settings(deadline=None, max_examples=30)
+def test_embedded__las_by_requeue_wastes_only_restarts(trace: Trace) -> None:
+    """Under a preempting planner all jobs end, and what is lost is at most the restart cost of each requeue."""
+    cluster = played(trace, SlurmModel(), LAS)
+    assert cluster.finished
+    assert (cluster.job.wasted_s <= cluster.job.restarts * cluster.model.restart_cost_s + 1e-6).all()

@@ -1,0 +1,49 @@
+"""`slurmsched demo`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from slurmsched.cli.main import main
+from slurmsched.replay import demo
+
+
+def test_demo__prints_json_and_writes_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """stdout holds one JSON value with a run for each contender."""
+    path = tmp_path / "page.html"
+    assert main(["demo", "--jobs", "6", "--out", str(path), "--json"]) == 0
+    made = json.loads(capsys.readouterr().out)
+    assert [run["name"] for run in made["runs"]] == ["slurm", "las-nice", "las-requeue", "srsf-nice"]
+    assert {run["jobs"] for run in made["runs"]} == {6}
+    assert Path(made["page"]).read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+def test_demo__ends_in_the_table_and_the_path(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Progress goes to stderr, the table and the path to stdout."""
+    path = tmp_path / "page.html"
+    assert main(["demo", "--jobs", "6", "--out", str(path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split("  ")[0] for line in lines if line.startswith(("JCT mean", "GPU util"))] == [
+        "JCT mean [h]", "GPU utilisation [%]",
+    ]  # fmt: skip
+    assert lines[-1] == f"Plots: {path}"
+
+
+def test_demo__refuses_a_missing_folder_before_it_works(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit code 2, and the path is named."""
+    assert main(["demo", "--out", str(tmp_path / "no" / "page.html")]) == 2
+    assert "has no such folder" in capsys.readouterr().err
+
+
+def test_demo__interrupted_ends_with_130(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C leaves no page behind."""
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(demo.Demo, "run", interrupted)
+    assert main(["demo", "--jobs", "6", "--out", str(tmp_path / "page.html")]) == 130
+    assert list(tmp_path.iterdir()) == []

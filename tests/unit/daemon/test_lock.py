@@ -1,0 +1,74 @@
+"""The lock: one slurmsched at a time, freed however its holder ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from slurmsched.daemon.lock import exclusive, holder
+from slurmsched.errors import LedgerError, LockedError
+
+HOLD = "import sys, time, pathlib; from slurmsched.daemon.lock import exclusive\n"
+HOLD += "with exclusive(pathlib.Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "state" / "lock"
+
+
+def other(path: Path) -> subprocess.Popen[str]:
+    """Another process that holds the lock."""
+    process = subprocess.Popen([sys.executable, "-c", HOLD, str(path)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    return process
+
+
+def test_exclusive__names_the_holder(path):
+    """Who comes second is told the pid, host and command of the first."""
+    with other(path) as first:
+        with pytest.raises(LockedError, match="let it end") as caught, exclusive(path):
+            pass
+        first.kill()
+    assert caught.value.holder.startswith(f"pid {first.pid} on {os.uname().nodename}: -c ")
+
+
+def test_exclusive__is_free_after_kill_9(path):
+    """The kernel frees it; the text that the dead holder left is harmless."""
+    with other(path) as first:
+        first.send_signal(signal.SIGKILL)
+        first.wait()
+    assert str(first.pid) in path.read_text()
+    with exclusive(path):
+        assert path.read_text().startswith(f"pid {os.getpid()} ")
+
+
+def test_exclusive__is_free_after_the_body(path):
+    """Also when the body raises; nothing of the holder stays written after a clean end."""
+    with pytest.raises(ZeroDivisionError), exclusive(path):
+        1 / 0  # noqa: B018
+    with exclusive(path):
+        pass
+    assert path.read_text() == ""
+
+
+def test_holder__tells_who_and_does_not_disturb(path):
+    """Asking takes nothing from anybody."""
+    assert holder(path) == ""
+    with exclusive(path):
+        assert holder(path).startswith(f"pid {os.getpid()} ")
+    assert holder(path) == ""
+
+
+def test_exclusive__folder_that_cannot_be_made_raises(tmp_path):
+    """A path under a file: LedgerError that names it."""
+    (tmp_path / "file").write_text("")
+    path = tmp_path / "file" / "lock"
+    with pytest.raises(LedgerError, match=r"file/lock: the lock cannot be opened"), exclusive(path):
+        pass

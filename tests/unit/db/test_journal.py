@@ -1,0 +1,192 @@
+"""The journal: nothing is sent that is not on disk, and what is on disk can be read whatever happened."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slurmsched.db.journal import Journal, LeverKey, LeverRecord, by_job
+from slurmsched.errors import LedgerError
+from slurmsched.model import Outcome, SetNice, SetSiteFactor
+
+
+def nice(job_id: int, new: int, *, old: int = 0, base: int = 0, submit_s: float = 100.0) -> SetNice:
+    return SetNice(job_id, submit_s, "queue 1", old, new, base)
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Journal:
+    return Journal(tmp_path / "state" / "journal.jsonl", clock=lambda: 1000.0)
+
+
+def test_intend__remembers_every_value_and_the_latest_base(journal):
+    """values: every value ever intended. base and last: of the latest intention."""
+    journal.intend("a", [nice(7, -500, base=3), nice(8, -200)])
+    journal.intend("b", [nice(7, -900, old=-500, base=5)])
+    known = journal.levers()
+    assert known == {
+        LeverKey(7, 100.0, "nice"): LeverRecord(7, 100.0, "nice", 5, frozenset({-500, -900}), -900),
+        LeverKey(8, 100.0, "nice"): LeverRecord(8, 100.0, "nice", 0, frozenset({-200}), -200),
+    }
+
+
+def test_intend__line_holds_what_undo_and_people_need(journal):
+    """Time, cycle, kind, job, submit time, old, new, base and reason are on the line."""
+    journal.intend("c1", [SetSiteFactor(7, 100.0, "queue 0", 0, 900, 0)])
+    expected = {"event": "intend", "time_s": 1000.0, "cycle": "c1", "kind": "site_factor", "job_id": 7}
+    expected |= {"submit_s": 100.0, "old": 0, "new": 900, "base": 0, "reason": "queue 0"}
+    assert list(journal.lines()) == [expected]
+
+
+def test_intend__is_synced_before_it_returns(journal, monkeypatch):
+    """One fsync of the file for all actions, after all bytes are written."""
+    synced: list[int] = []
+    real = os.fsync
+
+    def fsync(fd: int) -> None:
+        synced.append(os.fstat(fd).st_size)
+        real(fd)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    journal.intend("a", [nice(7, 1), nice(8, 2)])
+    assert synced[0] == journal.size > 0
+
+
+def test_outcome__changes_no_lever(journal):
+    """An outcome is for people; an intention without one counts as sent."""
+    journal.intend("a", [nice(7, -500)])
+    before = journal.levers()
+    journal.outcome("a", [Outcome(nice(7, -500), "refused", "Access/permission denied")])
+    assert journal.levers() == before
+    assert [line["event"] for line in journal.lines()] == ["intend", "outcome"]
+
+
+def test_levers__no_file_is_no_levers(journal):
+    """A journal that was never written is empty."""
+    assert journal.levers() == {}
+
+
+@given(cut=st.integers(0, 400))
+def test_levers__any_cut_leaves_a_readable_prefix(tmp_path_factory, cut):
+    """A crash may cut the file anywhere: whole lines before the cut are known, the torn one is left out."""
+    journal = Journal(tmp_path_factory.mktemp("j") / "j.jsonl", clock=lambda: 0.0)
+    journal.intend("a", [nice(job, -job) for job in (1, 2, 3)])
+    whole = journal.path.read_bytes()
+    journal.path.write_bytes(whole[:cut])
+    newlines = whole[:cut].count(b"\n")
+    found = [key.job_id for key in journal.levers()]
+    assert found[:newlines] == [1, 2, 3][:newlines]
+    assert len(found) <= newlines + 1  # a line that lacks only its newline may count
+
+
+@given(cut=st.integers(0, 400))
+def test_intend__after_any_cut_starts_a_line_of_its_own(tmp_path_factory, cut):
+    """The torn end of a crash is cut off before the next line is added."""
+    journal = Journal(tmp_path_factory.mktemp("j") / "j.jsonl", clock=lambda: 0.0)
+    journal.intend("a", [nice(job, -job) for job in (1, 2, 3)])
+    whole = journal.path.read_bytes()
+    journal.path.write_bytes(whole[:cut])
+    journal.intend("b", [nice(9, -9)])
+    assert [key.job_id for key in journal.levers()] == [*[1, 2, 3][: whole[:cut].count(b"\n")], 9]
+
+
+def test_levers__zeros_after_a_power_cut_are_a_torn_line(journal):
+    """A file system may leave a block of zero bytes at the end."""
+    journal.intend("a", [nice(7, -500)])
+    with journal.path.open("ab") as file:
+        file.write(bytes(4096))
+    assert [key.job_id for key in journal.levers()] == [7]
+
+
+@pytest.mark.parametrize("bad", [b"not json\n", b"{}\n", b"[1]\n", b'{"event":"intend","job_id":"7"}\n', b"\n"])
+def test_levers__bad_line_raises_with_its_number_unless_lenient(journal, bad):
+    """A line in the middle that is not ours is an error that names it; undo skips it."""
+    journal.intend("a", [nice(7, -500)])
+    with journal.path.open("ab") as file:
+        file.write(bad)
+    journal.intend("b", [nice(8, -200)])
+    with pytest.raises(LedgerError, match=r"journal\.jsonl:2: "):
+        journal.levers()
+    assert [key.job_id for key in journal.levers(lenient=True)] == [7, 8]
+
+
+def test_intend__full_disk_raises_and_leaves_the_file_as_it_was(journal, monkeypatch):
+    """No room: LedgerError, and no half line stays."""
+    journal.intend("a", [nice(7, -500)])
+    before, write = journal.path.read_bytes(), os.write
+    room = [20, 0]  # bytes that the first and the second call still find
+
+    def full(fd: int, blob: bytes) -> int:
+        if not (free := room.pop(0)):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(fd, bytes(blob)[:free])
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(LedgerError, match="No space left"):
+        journal.intend("b", [nice(8, -200)])
+    assert journal.path.read_bytes() == before
+
+
+def test_intend__folder_that_cannot_be_made_raises(tmp_path):
+    """A path under a file cannot be written: LedgerError that names it."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(LedgerError, match=r"file/j\.jsonl: the journal cannot be written"):
+        Journal(tmp_path / "file" / "j.jsonl").intend("a", [nice(7, 1)])
+
+
+def test_compact__keeps_only_jobs_in_the_queue(journal):
+    """Lines of jobs that left go, intentions and outcomes; the others stay in their order."""
+    journal.intend("a", [nice(7, -500), nice(8, -200)])
+    journal.outcome("a", [Outcome(nice(8, -200), "written")])
+    journal.intend("b", [nice(7, -600)])
+    mode = journal.path.stat().st_mode
+    assert journal.compact([7]) == 2
+    assert [line["new"] for line in journal.lines()] == [-500, -600]
+    assert journal.path.stat().st_mode == mode
+    assert os.listdir(journal.path.parent) == [journal.path.name]  # noqa: PTH208 - names, hidden ones too
+
+
+def test_compact__failure_leaves_the_old_file(journal, monkeypatch):
+    """The file is replaced in one step or not at all, and nothing is left beside it."""
+    journal.intend("a", [nice(7, -500), nice(8, -200)])
+    before = journal.path.read_bytes()
+
+    def broken(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", broken)
+    with pytest.raises(LedgerError, match="rewritten"):
+        journal.compact([7])
+    assert journal.path.read_bytes() == before
+    assert os.listdir(journal.path.parent) == [journal.path.name]  # noqa: PTH208
+
+
+def test_compact__bad_line_is_not_thrown_away_unread(journal):
+    """A line that cannot be read stops compaction."""
+    journal.intend("a", [nice(7, -500)])
+    with journal.path.open("ab") as file:
+        file.write(b"broken\n")
+    before = journal.path.read_bytes()
+    with pytest.raises(LedgerError):
+        journal.compact([])
+    assert journal.path.read_bytes() == before
+
+
+def test_by_job__joins_the_submit_times_of_a_requeued_job(journal):
+    """A requeue moves the submit time and keeps the lever: values of both times are ours, base is the later one's."""
+    journal.intend("a", [nice(7, -500, base=3)])
+    journal.intend("b", [nice(7, -900, base=4, submit_s=200.0)])
+    expected = {7: LeverRecord(7, 200.0, "nice", 4, frozenset({-500, -900}), -900)}
+    assert by_job(journal.levers(), "nice") == expected
+
+
+def test_by_job__keeps_levers_apart(journal):
+    """A site that changed from one lever to the other has both to undo."""
+    journal.intend("a", [nice(7, -500), SetSiteFactor(7, 100.0, "", 0, 900, 0)])
+    assert by_job(journal.levers(), "nice")[7].values == {-500}
+    assert by_job(journal.levers(), "site_factor")[7].values == {900}

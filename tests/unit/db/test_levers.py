@@ -1,0 +1,82 @@
+"""Whose value a lever holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from slurmsched.config import Lever as LeverConfig
+from slurmsched.db import levers
+from slurmsched.db.levers import Lever, Levers
+from slurmsched.model import Outcome, SetNice
+from slurmsched.testing import jobs
+
+CONFIG = LeverConfig(backoff_s=1800)
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a journal tells."""
+
+    job_id: int
+    submit_s: float
+    base: int
+    values: frozenset[int]
+    kind: str = "nice"
+
+
+def written(job_id: int = 1, base: int = 5, new: int = -800, **changes: object) -> Lever:
+    return Lever(job_id, 1000.0, 0, base, base, new, **changes)
+
+
+@pytest.mark.parametrize(("times", "wait_s"), [(1, 1800.0), (2, 3600.0), (5, 28800.0), (7, 86400.0), (2000, 86400.0)])
+def test_check__backoff_doubles_up_to_a_day(times: int, wait_s: float) -> None:
+    """A user who insists is left alone for longer each time, never for ever."""
+    held = Levers.of([written(backoffs=times - 1)])
+    check = levers.check(held, jobs([{"submit_s": 1000.0, "nice": 77}]), 2000.0, CONFIG)
+    assert check.changes[0].backoff_until_s == 2000.0 + wait_s
+
+
+def test_check__a_running_jobs_lever_is_nobodys_business() -> None:
+    """Only where a job waits does its nice mean anything."""
+    held = Levers.of([written()])
+    check = levers.check(held, jobs([{"submit_s": 1000.0, "nice": 77, "state": "RUNNING"}]), 2000.0, CONFIG)
+    assert check.changes == []
+
+
+def test_check__a_change_without_a_write_of_ours_in_between_does_not_double() -> None:
+    """A user who tries several values is not fighting us."""
+    held = Levers.of([written(new=40, base=40, written=False, backoffs=1, backoff_until_s=2500.0)])
+    check = levers.check(held, jobs([{"submit_s": 1000.0, "nice": 41}]), 2000.0, CONFIG)
+    assert (check.changed[0].backoffs, check.changes[0].backoff_until_s) == (1, 3800.0)
+
+
+@pytest.mark.parametrize(
+    ("row", "adopted"),
+    [
+        ({"submit_s": 1000.0, "nice": -800}, True),
+        ({"submit_s": 1500.0, "restarts": 1, "nice": -800}, True),  # requeued since
+        ({"submit_s": 1500.0, "nice": -800}, False),  # the id is used again
+        ({"submit_s": 1000.0, "nice": -801}, False),  # someone else's value
+        ({"submit_s": 1000.0, "nice": 5}, False),  # back at its base
+    ],
+)
+def test_adopt__takes_what_the_journal_knows_and_the_job_holds(row: dict[str, object], adopted: bool) -> None:
+    """Value and job must both be those of the record."""
+    found = levers.adopt(Levers.build(0, {}), jobs([row]), [Record(1, 1000.0, 5, frozenset({-700, -800}))], "nice")
+    assert [(lever.base, lever.new) for lever in found] == ([(5, -800)] if adopted else [])
+
+
+def test_remember__keeps_the_count_of_conflicts() -> None:
+    """Writing anew does not make peace: the next conflict waits longer."""
+    held = Levers.of([written(new=40, base=40, written=False, backoffs=3)])
+    outcome = Outcome(SetNice(1, 1000.0, "", 40, -900, 40), "written")
+    assert levers.remember(held, jobs([{"submit_s": 1000.0}]), [outcome], "nice")[0].backoffs == 3
+
+
+def test_warning__names_a_few_jobs_only() -> None:
+    """A lost ledger means thousands of them."""
+    queue = jobs([{"job_id": i, "nice": -5000} for i in range(1, 3000)])
+    text = levers.warning(queue, levers.check(Levers.build(0, {}), queue, 0.0, CONFIG).suspects, "nice")
+    assert text.startswith("2999 jobs have a nice") and "(jobs 1, 2, 3, 4, 5, ...)" in text

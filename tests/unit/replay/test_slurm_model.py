@@ -1,0 +1,29 @@
+"""The numbers of the slurmctld model."""
+
+from __future__ import annotations
+
+import pytest
+
+from slurmsched.errors import ConfigError
+from slurmsched.replay.slurm_model import SlurmModel, ideal
+
+
+def test_model__refuses_negative_times_and_unknown_backfill() -> None:
+    """The parameter is named."""
+    with pytest.raises(ConfigError, match=r"model\.kill_wait_s: must not be negative"):
+        SlurmModel(kill_wait_s=-1)
+    with pytest.raises(ConfigError, match=r"model\.backfill: must be"):
+        SlurmModel(backfill="fast")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("backfill", "expected"), [("slurm", 500), ("easy", 1)])
+def test_reservations__are_one_for_easy(backfill: str, expected: int) -> None:
+    """EASY reserves for the head alone, Slurm for every tested job."""
+    assert SlurmModel(backfill=backfill).reservations == expected  # type: ignore[arg-type]
+
+
+def test_ideal__costs_nothing() -> None:
+    """No delay, no restart cost, order by submit."""
+    model = ideal()
+    costs = ("batch_sched_delay_s", "bf_interval_s", "kill_wait_s", "requeue_delay_s", "restart_cost_s", "weight_age")
+    assert [getattr(model, name) for name in costs] == [0] * len(costs)

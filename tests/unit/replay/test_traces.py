@@ -1,0 +1,79 @@
+"""Reading traces, and the time limits made up for them."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from slurmsched.errors import InputError
+from slurmsched.replay.traces import COMMON_LIMITS_S, Trace, read_trace, sample_trace
+
+HEAD = "job_id,num_gpus,submit_s,duration_s\n"
+
+
+def test_read__sorts_by_submit_then_id(tmp_path: Path) -> None:
+    """Whatever the order of the file; limits are the run times unless a column gives them."""
+    path = tmp_path / "t.csv"
+    path.write_text(HEAD + "3,1,5,10\n2,4,0,20\n1,2,5,30\n")
+    trace = read_trace(path)
+    assert (trace.job_id.tolist(), trace.gpus.tolist(), trace.time_limit_s.tolist()) == (
+        [2, 1, 3],
+        [4, 2, 1],
+        [20, 30, 10],
+    )
+
+
+def test_read__takes_limits_and_gzip(tmp_path: Path) -> None:
+    """A time_limit_s column is used as it stands."""
+    path = tmp_path / "t.csv.gz"
+    path.write_bytes(gzip.compress(b"job_id,num_gpus,submit_s,duration_s,time_limit_s\n1,1,0,10,60\n"))
+    assert read_trace(path).time_limit_s.tolist() == [60]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("job_id,num_gpus,submit_s\n1,1,0\n", "1: has no column duration_s"),
+        (HEAD + "1,1,0,10\n2,x,0,10\n", "3: num_gpus is 'x', not a number"),
+        (HEAD + "1,1,0\n", "2: duration_s is None"),
+        (HEAD + "1,0,0,10\n", "job 1: needs num_gpus >= 1"),
+        (HEAD + "1,1,0,nan\n", "job 1: needs num_gpus >= 1"),
+        (HEAD + "1,1,0,10\n1,1,0,10\n", "job id 1 is used twice"),
+    ],
+)
+def test_read__says_what_is_wrong_and_where(tmp_path: Path, text: str, said: str) -> None:
+    """File, line where there is one, and what a trace must hold."""
+    path = tmp_path / "t.csv"
+    path.write_text(text)
+    with pytest.raises(InputError, match=said):
+        read_trace(path)
+
+
+def test_read__refuses_a_missing_file(tmp_path: Path) -> None:
+    """The file is named."""
+    with pytest.raises(InputError, match=r"gone\.csv: cannot be read"):
+        read_trace(tmp_path / "gone.csv")
+
+
+def test_user_limits__are_common_values_above_the_run_time() -> None:
+    """Between 1 and 4 times the run time, then up to the next common limit; the same seed gives the same."""
+    trace = Trace.of(range(50), [1] * 50, [0] * 50, [100 * (row + 1) for row in range(50)]).with_user_limits(3)
+    assert set(trace.time_limit_s) <= set(COMMON_LIMITS_S)
+    assert (trace.time_limit_s >= trace.duration_s).all()
+    assert trace.time_limit_s.tolist() == trace.with_user_limits(3).time_limit_s.tolist()
+    assert trace.time_limit_s.tolist() != trace.with_user_limits(4).time_limit_s.tolist()
+
+
+def test_user_limits__of_a_run_longer_than_all_are_the_run_time() -> None:
+    """Nothing is ever cut by a made-up limit."""
+    assert Trace.of([1], [1], [0], [1e8]).with_user_limits().time_limit_s.tolist() == [1e8]
+
+
+def test_sample__is_the_shipped_slice() -> None:
+    """922 jobs of 1 to 16 GPUs over two weeks; a prefix is the jobs submitted first, limits unchanged."""
+    trace = sample_trace()
+    assert (len(trace), int(trace.gpus.min()), int(trace.gpus.max())) == (922, 1, 16)
+    assert trace.submit_s.max() < 14 * 86_400
+    assert trace.first(10).time_limit_s.tolist() == trace.time_limit_s[:10].tolist()

@@ -1,0 +1,250 @@
+"""The live cluster: on record before it is sent, never on a job that changed, and stopped for a reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from slurmsched import config
+from slurmsched.db.journal import Journal
+from slurmsched.errors import LedgerError, RightsError, SlurmUnreachableError
+from slurmsched.model import Action, JobState, Outcome, Plan, Requeue, Rights, SetNice, Site, Snapshot
+from slurmsched.slurm import live_cluster
+from slurmsched.slurm.live_cluster import LiveCluster
+from slurmsched.slurm.pace import Pace
+from slurmsched.slurm.recheck import LeverAction, Seen
+from slurmsched.slurm.site import Load
+from slurmsched.testing.builders import snapshot
+
+
+class FakeSlurm:
+    """Jobs with a nice, as reader, writer and recheck see them; answers are scripted by job id."""
+
+    def __init__(self, jobs: Mapping[int, int], rights: Rights = Rights.OPERATOR) -> None:
+        self.seen = {job_id: Seen(100.0, JobState.PENDING, nice) for job_id, nice in jobs.items()}
+        self.rights = rights
+        self.answers: dict[int, str] = {}
+        self.journalled: list[set[int]] = []  # ids in the journal at each write
+        self.journal: Journal | None = None
+        self.load: Load | Exception = Load()
+        self.closed = False
+
+    def begin(self) -> None: ...
+
+    def read(self) -> Snapshot:
+        return snapshot(
+            [{"job_id": job_id} for job_id in self.seen], site=Site("lab", "26.05.5", self.rights, "slurmsched")
+        )
+
+    def close(self) -> None:
+        self.closed = True
+
+    def recheck(self, actions: Sequence[LeverAction]) -> dict[int, Seen]:
+        return {action.job_id: self.seen[action.job_id] for action in actions if action.job_id in self.seen}
+
+    def send(self, actions: Iterable[Action]) -> Iterator[Outcome]:
+        for action in actions:
+            assert isinstance(action, SetNice)
+            assert self.journal is not None
+            self.journalled.append({key.job_id for key in self.journal.levers()})
+            status = self.answers.get(action.job_id, "written")
+            if status == "written":
+                self.seen[action.job_id] = replace(self.seen[action.job_id], nice=action.new)
+            yield Outcome(action, status, "as scripted")
+            if status == "unknown":
+                return
+
+    def read_load(self) -> Load:
+        if isinstance(self.load, Exception):
+            raise self.load
+        return self.load
+
+
+def opened(slurm: FakeSlurm, folder: Path, *, apply: bool = True, clock: Iterator[float] | None = None) -> LiveCluster:
+    slurm.journal = Journal(folder / "journal.jsonl")
+    times = clock or iter(lambda: 0.0, None)
+    pace = Pace(config.Pace(), slurm.read_load, clock=lambda: next(times), sleep=lambda _: None)
+    return LiveCluster(
+        slurm,
+        slurm,
+        slurm.journal,
+        pace,
+        apply=apply,
+        recheck=slurm.recheck,
+        stop_file=folder / "stop",
+        earlier_runs=lambda _: [],
+    )
+
+
+def plan(*values: tuple[int, int]) -> Plan:
+    """A plan that gives each (job, nice) its nice, from 0."""
+    return Plan(actions=tuple(SetNice(job_id, 100.0, "queue 0", 0, new, 0) for job_id, new in values))
+
+
+def statuses(receipt) -> dict[int, str]:
+    return {outcome.action.job_id: outcome.status for outcome in receipt.outcomes}
+
+
+def test_apply__dry_run_touches_nothing(tmp_path):
+    """Not Slurm, not even the journal; the receipt tells how much was planned."""
+    slurm = FakeSlurm({1: 0})
+    receipt = opened(slurm, tmp_path, apply=False).apply(plan((1, -5)))
+    assert (receipt.dry_run, receipt.planned, receipt.outcomes) == (True, 1, ())
+    assert list(tmp_path.iterdir()) == []
+    assert slurm.seen[1].nice == 0
+
+
+def test_apply__is_on_record_before_it_is_sent(tmp_path):
+    """When a write goes out, all of its chunk is in the journal."""
+    slurm = FakeSlurm({1: 0, 2: 0})
+    receipt = opened(slurm, tmp_path).apply(plan((1, -5), (2, -6)))
+    assert statuses(receipt) == {1: "written", 2: "written"}
+    assert slurm.journalled == [{1, 2}, {1, 2}]
+    assert receipt.stopped == ""
+
+
+def test_apply__a_refused_write_does_not_stop_the_others(tmp_path):
+    """Slurm refusing one action never stops the others."""
+    slurm = FakeSlurm({1: 0, 2: 0, 3: 0})
+    slurm.answers[2] = "refused"
+    receipt = opened(slurm, tmp_path).apply(plan((1, -5), (2, -6), (3, -7)))
+    assert statuses(receipt) == {1: "written", 2: "refused", 3: "written"}
+
+
+def test_apply__leaves_changed_jobs_alone(tmp_path):
+    """Changed behind our back or gone: refused, not journalled, not sent."""
+    slurm = FakeSlurm({1: 0, 2: 33})
+    receipt = opened(slurm, tmp_path).apply(plan((1, -5), (2, -6), (9, -7)))
+    assert statuses(receipt) == {1: "written", 2: "refused", 9: "refused"}
+    assert all("changed since the snapshot" in outcome.message for outcome in receipt.refused)
+    assert slurm.journalled == [{1}]
+    assert slurm.seen[2].nice == 33
+
+
+def test_apply__no_answer_stops_and_leaves_the_rest(tmp_path):
+    """The one in flight is unknown, the rest unsent, and all of them are on record."""
+    slurm = FakeSlurm({1: 0, 2: 0, 3: 0})
+    slurm.answers[2] = "unknown"
+    receipt = opened(slurm, tmp_path).apply(plan((1, -5), (2, -6), (3, -7)))
+    assert statuses(receipt) == {1: "written", 2: "unknown"}
+    assert receipt.stopped == "no answer to the write of job 2: as scripted"
+    assert {key.job_id for key in slurm.journal.levers()} == {1, 2, 3}
+
+
+def test_apply__stop_file_stops_all(tmp_path):
+    """While the file is there nothing is sent, and the receipt says why."""
+    slurm = FakeSlurm({1: 0})
+    (tmp_path / "stop").touch()
+    receipt = opened(slurm, tmp_path).apply(plan((1, -5)))
+    assert receipt.outcomes == ()
+    assert receipt.stopped == f"paused: {tmp_path / 'stop'} exists; remove it to go on"
+
+
+@pytest.mark.parametrize(
+    ("load", "words"), [(Load(threads=999), "slurmctld is busy"), (SlurmUnreachableError("sdiag: no answer"), "sdiag")]
+)
+def test_apply__busy_or_silent_slurmctld_is_left_alone(tmp_path, load, words):
+    """Load is looked at before the first write."""
+    slurm = FakeSlurm({1: 0})
+    slurm.load = load
+    receipt = opened(slurm, tmp_path).apply(plan((1, -5)))
+    assert receipt.outcomes == ()
+    assert words in receipt.stopped
+
+
+def test_apply__looks_at_the_load_between_chunks(tmp_path, monkeypatch):
+    """What was written stays in the receipt when a later look finds slurmctld busy."""
+    monkeypatch.setattr(live_cluster, "CHUNK", 2)
+    slurm = FakeSlurm(dict.fromkeys(range(1, 6), 0))
+    loads = iter([Load(), Load(), Load(threads=999)])
+    slurm.read_load = lambda: next(loads)
+    receipt = opened(slurm, tmp_path).apply(plan(*((job_id, -job_id) for job_id in range(1, 6))))
+    assert statuses(receipt) == dict.fromkeys(range(1, 5), "written")
+    assert "busy" in receipt.stopped
+
+
+def test_apply__slow_answers_leave_the_rest_to_the_next_cycle(tmp_path):
+    """Each answer takes a second (the rate limiter): five are enough."""
+    slurm = FakeSlurm(dict.fromkeys(range(1, 20), 0))
+    receipt = opened(slurm, tmp_path, clock=iter(float(2 * i) for i in range(10_000))).apply(
+        plan(*((job_id, -1) for job_id in range(1, 20)))
+    )
+    assert list(statuses(receipt)) == [1, 2, 3, 4, 5]
+    assert "rl_enable" in receipt.stopped
+
+
+def test_apply__journal_that_takes_nothing_means_nothing_is_sent(tmp_path):
+    """LedgerError, and Slurm is as it was."""
+    slurm = FakeSlurm({1: 0})
+    cluster = opened(slurm, tmp_path)
+    (tmp_path / "journal.jsonl").mkdir()
+    with pytest.raises(LedgerError):
+        cluster.apply(plan((1, -5)))
+    assert slurm.seen[1].nice == 0
+
+
+def test_apply__journal_that_fails_later_keeps_the_receipt(tmp_path, monkeypatch):
+    """What was sent before must reach the ledger: the error becomes the reason to stop."""
+    monkeypatch.setattr(live_cluster, "CHUNK", 1)
+    slurm = FakeSlurm({1: 0, 2: 0})
+    cluster = opened(slurm, tmp_path)
+    intend = slurm.journal.intend
+
+    def full_at_the_second(cycle, actions):
+        if actions[0].job_id == 2:
+            raise LedgerError("disk full")
+        intend(cycle, actions)
+
+    monkeypatch.setattr(slurm.journal, "intend", full_at_the_second)
+    receipt = cluster.apply(plan((1, -5), (2, -6)))
+    assert statuses(receipt) == {1: "written"}
+    assert receipt.stopped == "disk full"
+
+
+def test_apply__lost_outcome_lines_lose_no_receipt(tmp_path, monkeypatch):
+    """The intentions are on disk, which is what counts."""
+    slurm = FakeSlurm({1: 0})
+    cluster = opened(slurm, tmp_path)
+
+    def full(*_):
+        raise LedgerError("disk full")
+
+    monkeypatch.setattr(slurm.journal, "outcome", full)
+    assert statuses(cluster.apply(plan((1, -5)))) == {1: "written"}
+
+
+def test_apply__requeue_is_not_offered(tmp_path):
+    """Nothing running is touched."""
+    receipt = opened(FakeSlurm({1: 0}), tmp_path).apply(Plan(actions=(Requeue(1, 100.0, "queue 1"),)))
+    assert [(o.status, o.message) for o in receipt.outcomes] == [("refused", "preemption is not offered yet")]
+
+
+def test_apply__without_operator_rights_raises(tmp_path):
+    """Said once for all, with the command that gives them; nothing was sent."""
+    slurm = FakeSlurm({1: 0}, rights=Rights.USER)
+    cluster = opened(slurm, tmp_path)
+    cluster.read()
+    with pytest.raises(RightsError, match="adminlevel=Operator"):
+        cluster.apply(plan((1, -5)))
+    assert not (tmp_path / "journal.jsonl").exists()
+
+
+def test_apply__long_journal_is_cut_to_the_queue(tmp_path, monkeypatch):
+    """Only jobs that Slurm still shows are kept; what this apply writes is added."""
+    monkeypatch.setattr(live_cluster, "COMPACT_BYTES", 10)
+    slurm = FakeSlurm({1: 0, 2: 0})
+    cluster = opened(slurm, tmp_path)
+    slurm.journal.intend("old", plan((1, -3), (77, -4)).actions)
+    cluster.read()
+    cluster.apply(plan((2, -5)))
+    assert {key.job_id for key in slurm.journal.levers()} == {1, 2}
+
+
+def test_close__lets_the_reader_go(tmp_path):
+    """The reader may hold processes."""
+    slurm = FakeSlurm({})
+    opened(slurm, tmp_path).close()
+    assert slurm.closed

@@ -1,0 +1,156 @@
+"""scontrol's nodes, partitions and held GPUs, of old and new Slurm."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from slurmsched.model import NodeState, node_state
+from slurmsched.slurm.job_table import expand_hosts
+from slurmsched.slurm.node_text import parse_details, parse_nodes, parse_partitions
+from slurmsched.slurm.requests import Forms, asked
+from slurmsched.slurm.text import duration_s, fields, records, time_s
+from tests.recorded.playback import HERE
+
+PUBLIC = HERE / "public"
+
+
+def test_parse_nodes__reads_odd_indentation():
+    """20.11: leading blanks vary, and a node whose Gres is (null) still has the GPUs of its CfgTRES."""
+    nodes = parse_nodes((PUBLIC / "scontrol-show-node-20.11-odd-indent.txt").read_text(), [])
+    rows = zip(nodes.name, nodes.gpus, nodes.gpus_used, nodes.cpus, nodes.cpus_used, nodes.memory_used_mib, strict=True)
+    assert [tuple(row) for row in rows] == [(f"test-node-{i}", 8, 8, 80, 34, 196_976.0) for i in (1, 2, 3)]
+    assert list(nodes.gpu_types) == ["gpu:8", "gpu:rtx8000:8", "gpu:v100:8"]
+    assert nodes.partitions[0].startswith("cpu_jobs_low,cpu_jobs_low-grace,long")
+
+
+def node(name: str = "n1", **values: str) -> str:
+    plain = {"Gres": "gpu:a100:8", "GresUsed": "gpu:a100:2(IDX:0-1)", "State": "MIXED", "CPUTot": "64"} | values
+    return " ".join([f"NodeName={name}", *(f"{key}={value}" for key, value in plain.items())]) + "\n"
+
+
+def test_parse_nodes__orders_by_name():
+    """Rows come in ascending name with their own values."""
+    nodes = parse_nodes(node("n2", CPUTot="2") + node("n1", CPUTot="1"), [])
+    assert list(zip(nodes.name, nodes.cpus.tolist(), strict=True)) == [("n1", 1), ("n2", 2)]
+
+
+def test_parse_nodes__keeps_migs_out_of_gpus():
+    """MIG devices are in the node's types, not in its GPU counts or mask."""
+    text = node(Gres="gpu:a100:4,gpu:1g.5gb:14", GresUsed="gpu:a100:1(IDX:3),gpu:1g.5gb:2(IDX:4-5)")
+    nodes = parse_nodes(text, [])
+    assert (nodes.gpus[0], nodes.gpus_used[0], nodes.gpu_mask_used[0], nodes.gpu_types[0]) == (
+        4, 1, 0b1000, "gpu:1g.5gb:14,gpu:a100:4",
+    )  # fmt: skip
+
+
+def test_parse_nodes__counts_an_unknown_state_as_down():
+    """A state of a future Slurm: a warning, and its GPUs are no free ones."""
+    warnings: list[str] = []
+    nodes = parse_nodes(node(State="DREAMING"), warnings)
+    assert (bool(nodes.down[0]), nodes.gpu_totals()["down"]) == (True, 8)
+    assert len(warnings) == 1 and "DREAMING" in warnings[0]
+
+
+def test_parse_nodes__leaves_out_gpus_it_cannot_read():
+    """Gres outside the grammar: a warning, no GPUs, the node stays."""
+    warnings: list[str] = []
+    nodes = parse_nodes(node(Gres="gpu::8", GresUsed=""), warnings)
+    assert (len(nodes), int(nodes.gpus[0]), len(warnings)) == (1, 0, 1)
+
+
+def test_parse_nodes__keeps_reasons_with_keys_in_them():
+    """What an administrator writes as reason changes no other column."""
+    nodes = parse_nodes(node(State="IDLE+DRAIN", Reason="bad fan [root@now] State=IDLE Gres=gpu:99"), [])
+    assert (nodes.reason[0], int(nodes.gpus[0]), bool(nodes.draining[0])) == ("bad fan [root@now]", 8, True)
+
+
+def test_parse_partitions__reads_limits():
+    """Endless and absent times, tiers, hostlists."""
+    closed = "Default=NO DefaultTime=NONE MaxTime=UNLIMITED Nodes=n[1-4] PriorityTier=3 State=DOWN TotalNodes=4"
+    empty = "Default=YES DefaultTime=01:00:00 MaxTime=7-00:00:00 Nodes=(null) PriorityTier=1 State=UP TotalNodes=0"
+    table = parse_partitions(f"PartitionName=b {closed}\nPartitionName=a {empty}\n")
+    assert list(table.name) == ["a", "b"]
+    assert (table.up.tolist(), table.default.tolist(), table.priority_tier.tolist()) == (
+        [True, False],
+        [True, False],
+        [1, 3],
+    )
+    assert table.max_time_s.tolist() == [604_800.0, math.inf]
+    assert table.default_time_s.tolist() == pytest.approx([3600.0, math.nan], nan_ok=True)
+    assert list(table.node_list) == ["", "n[1-4]"]
+
+
+def test_node_states__of_sinfo_lists():
+    """sinfo's hostlists with several prefixes and its joined states (24.x)."""
+    lines = (PUBLIC / "sinfo-nodelist-states.txt").read_text().split("\n\n")[0].splitlines()
+    states = {
+        host: node_state(state)
+        for hosts, state, _ in (line.split("|") for line in lines)
+        for host in expand_hosts(hosts)
+    }
+    assert len(states) == 42
+    assert (states["gpu-2"], states["gpu-14"], states["gpu-7"], states["c1-28"]) == (
+        NodeState.MIXED | NodeState.DRAIN, NodeState.IDLE | NodeState.DRAIN, NodeState.MIXED | NodeState.RESERVED,
+        NodeState.IDLE,
+    )  # fmt: skip
+
+
+def job_forms(found: dict[str, str]) -> Forms:
+    """The request of a `scontrol show job` record."""
+    texts = [found.get(f"TresPer{name}", "") for name in ("Job", "Task", "Socket", "Node")]
+    tres = found.get("ReqTRES", found.get("TRES", ""))
+    return Forms(*texts, tres, int(found["NumNodes"].partition("-")[0]), int(found["NumTasks"]))
+
+
+def test_job_records__of_20_11():
+    """Several lines a job, TresPerNode without prefix, StartTime="None" in quotes, reasons with brackets."""
+    first, second = map(fields, records((PUBLIC / "scontrol-show-job-20.11.txt").read_text(), "JobId"))
+    assert [asked(job_forms(found)).text for found in (first, second)] == [
+        "gpu:titanxp:1",
+        asked(job_forms(second)).text,
+    ]
+    assert (second["Restarts"], second["Reason"]) == (
+        "11", "ReqNodeNotAvail,_UnavailableNodes:node8,nodek4,nodep[1-2],nodex3",
+    )  # fmt: skip
+    assert math.isnan(time_s(second["StartTime"])) and duration_s(first["TimeLimit"]) == 604_800
+
+
+def test_job_records__one_line_each():
+    """TresPerJob=gres/gpu:4 with ReqTRES gres/gpu=1 counts four; empty values are empty (24.x)."""
+    found = [
+        fields(record)
+        for record in records((PUBLIC / "scontrol-show-job-oneline-pending-gpu.txt").read_text(), "JobId")
+    ]
+    assert [asked(job_forms(job)).gpus for job in found] == [4, 4, 1]
+    assert (found[0]["NodeList"], found[0]["Command"], found[0]["SchedNodeList"] != "") == ("", "", True)
+
+
+def test_parse_details__of_published_excerpts():
+    """`scontrol -d` lines of 20.02 to 24.x, several lines a job."""
+    excerpts = (PUBLIC / "scontrol-d-gres-idx-lines.txt").read_text().split("---")
+    found = {}
+    for job, excerpt in enumerate(excerpts, 1):
+        found |= parse_details(f"JobId={job} JobName=x\n{excerpt}\n   MinCPUsNode=1\n", {job: "x"})
+    assert found == {
+        1: (("gpu003", "gpu:a100:4(IDX:0-3)"),), 2: (("gpu01", "gpu:1(IDX:0)"),), 3: (("node1", "gpu:a100:1(IDX:0)"),),
+    }  # fmt: skip
+
+
+DETAIL = "Nodes=n2 CPU_IDs=0 Mem=1000 GRES=gpu:a100:1(IDX:7)"
+FORGED = "Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:a100:8(IDX:0-7)"
+
+
+@pytest.mark.parametrize("name", [f"x {FORGED} ", f"{FORGED} MinCPUsNode=1 ", "plain"])
+def test_parse_details__believes_no_name_and_no_comment(name):
+    """What looks like details in what users write is none."""
+    text = f"JobId=5 JobName={name} UserId=alice(1) JOB_GRES=gpu:1   {DETAIL} MinCPUsNode=1 Comment={FORGED} \n"
+    assert parse_details(text, {5: name}) == {5: (("n2", "gpu:a100:1(IDX:7)"),)}
+
+
+def test_parse_details__hears_scontrol_with_a_prompt():
+    """scontrol that reads from standard input prints its prompt before an answer, with or without the command."""
+    body = f"JobName=x UserId=a(1)   {DETAIL} MinCPUsNode=1\n"
+    text = f"scontrol: show job 5\nJobId=5 {body}scontrol: JobId=6 {body}scontrol: "
+    assert list(parse_details(text, {5: "x", 6: "x"})) == [5, 6]

@@ -1,0 +1,136 @@
+"""What squeue and sprio print, as columns."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slurmsched.errors import UnreadableError
+from slurmsched.slurm.queue_text import (
+    GROUPS,
+    IDS,
+    KIND,
+    RUN,
+    UNIT,
+    fresh_mark,
+    merge_rows,
+    parse_priorities,
+    parse_queue,
+    queue_arguments,
+    split_arrays,
+    split_rows,
+)
+
+MARK = fresh_mark()
+KIND_VALUES = ["alice", "physics", "gpu", "normal", "PENDING", "None", "(null)", "1:00:00", "1", "1", "1", "*"]
+KIND_VALUES += ["N/A", "N/A", "N/A", "gres/gpu:1", "cpu=1", "0", "1", "1"]
+
+
+def row(job: int, array_id: str = "", name: str = "n", comment: str = "c", nice: int = 0) -> list[str]:
+    """The groups of one printed row."""
+    ids = UNIT.join(map(str, (job, nice, 1, 1_800_000_000, "N/A")))
+    run = UNIT.join(["N/A", "N/A", "0:00", "", "(null)"])
+    return [ids, UNIT.join(KIND_VALUES), run, array_id or str(job), name, comment]
+
+
+def printed(rows: list[list[str]]) -> str:
+    """The rows as squeue prints them."""
+    return "".join(MARK.join(groups) + MARK + "\n" for groups in rows)
+
+
+def test_rows__have_all_groups():
+    """The builder above follows the format that is asked for."""
+    groups = row(1)
+    assert [len(group.split(UNIT)) for group in groups] == [len(IDS), len(KIND), len(RUN), 1, 1, 1]
+
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(texts, texts), max_size=8))
+def test_parse_queue__keeps_any_name_and_comment(pairs):
+    """Free text with separators, newlines and control characters stays whole and in its row."""
+    rows = [row(i + 1, name=name, comment=comment) for i, (name, comment) in enumerate(pairs)]
+    queue = parse_queue(split_rows(printed(rows), MARK))
+    assert list(zip(queue.name, queue.comment, strict=True)) == pairs
+    assert queue.ids["JobID"].tolist() == list(range(1, len(pairs) + 1))
+
+
+def test_fresh_mark__differs_every_time():
+    """Nobody can know the mark of the next read."""
+    assert len({fresh_mark() for _ in range(50)}) == 50
+
+
+def test_queue_arguments__ask_for_every_field_once():
+    """One format string with all fields, each followed by its end."""
+    asked = queue_arguments(MARK)[-1].removeprefix("--Format=").split(",")
+    assert [field.partition(":")[0] for field in asked] == [name for group in GROUPS for name in group]
+
+
+def test_split_rows__refuses_a_torn_answer():
+    """An answer cut anywhere but at the end of a row is an error."""
+    whole = printed([row(1), row(2)])
+    with pytest.raises(UnreadableError):
+        split_rows(whole[:-20], MARK)
+
+
+def test_parse_queue__refuses_wrong_fields():
+    """A row with a field too many is an error that names the fields."""
+    bad = row(1)
+    bad[0] += f"{UNIT}7"
+    with pytest.raises(UnreadableError, match="JobID"):
+        parse_queue(split_rows(printed([bad]), MARK))
+
+
+def test_split_arrays__finds_hidden_records():
+    """A pending record that squeue folded into its array's row is missed by its id."""
+    rows = split_rows(printed([row(18, "18_[1-4]"), row(5), row(30, "30_[0-1]")]), MARK)
+    assert split_arrays("18_18\n18_18\n18_22\n5_5\n30_30\n", rows) == [18]
+
+
+def test_merge_rows__puts_records_in_place_of_folded_rows():
+    """The array's own record keeps the tasks that are left; the split task has its nice; other rows stay."""
+    rows = split_rows(printed([row(18, "18_[1-4]"), row(5, "5_1"), row(19, "18_7", nice=9)]), MARK)
+    unfolded = [row(18, "18_1"), row(18, "18_2"), row(22, "18_3", nice=33), row(18, "18_4"), row(19, "18_7", nice=9)]
+    queue = parse_queue(merge_rows(rows, split_rows(printed(unfolded), MARK), [18]))
+    assert dict(zip(queue.ids["JobID"].tolist(), queue.array_id, strict=True)) == {
+        5: "5_1", 18: "18_[1,2,4]", 22: "18_3", 19: "18_7",
+    }  # fmt: skip
+    assert sorted(queue.ids["Nice"].tolist()) == [0, 0, 9, 33]
+
+
+def priorities(*rows: tuple[int, int, int, int, str]) -> str:
+    return "".join(UNIT.join(map(str, each)) + "\n" for each in rows)
+
+
+def test_parse_priorities__sums_factors():
+    """Base priority is the weighted factors, TRES ones too, without site factor and nice."""
+    table = parse_priorities(
+        priorities((7, 1110, 100, 5, "1000 0 5 0 0 0 cpu=4,mem=1,gres/gpu=5"), (9, 1, 0, 0, "0 0 0 0 0 0 "))
+    )
+    assert (table.job_id.tolist(), table.site.tolist(), table.factors.tolist()) == ([7, 9], [100, 0], [1015.0, 0.0])
+    assert table.pinned.tolist() == [False, False]
+
+
+@pytest.mark.parametrize(
+    ("priority", "site", "nice", "pinned"),
+    [(1, 0, 0, False), (123, 123, 0, False), (500, 0, -500, False), (1, 0, 500, False), (54_321, 0, 0, True)],
+)
+def test_parse_priorities__knows_a_priority_set_by_hand(priority, site, nice, pinned):
+    """All factors 0 and a priority that site factor and nice do not explain."""
+    assert parse_priorities(priorities((1, priority, site, nice, "0 0 0 0 0 0 "))).pinned.tolist() == [pinned]
+
+
+def test_parse_priorities__takes_the_highest_of_several_partitions():
+    """A job in two partitions has two rows; Slurm starts it by the better one."""
+    table = parse_priorities(priorities((3, 10, 0, 0, "10 0 0 0 0 0 "), (3, 40, 0, 0, "10 0 0 0 30 0 ")))
+    assert (table.job_id.tolist(), table.factors.tolist()) == ([3], [40.0])
+
+
+def test_parse_priorities__of_an_empty_queue():
+    """No pending job at all."""
+    assert len(parse_priorities("").job_id) == 0
+    assert parse_priorities("").factors.dtype == np.float64

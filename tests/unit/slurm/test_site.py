@@ -1,0 +1,108 @@
+"""Settings, rights and load."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from slurmsched.errors import SlurmError, UnreadableError
+from slurmsched.model import Rights
+from slurmsched.slurm import site
+from slurmsched.slurm.site import (
+    Load,
+    make_site,
+    own_name,
+    parse_load,
+    parse_settings,
+    read_load,
+    read_rights,
+    read_site,
+)
+from tests.recorded.playback import HERE, recorded_versions
+
+BY_DBD = {"SlurmUser": "slurm(64030)", "AccountingStorageType": "accounting_storage/slurmdbd"}
+
+
+class Answers:
+    """Commands with fixed answers by program; an error is raised."""
+
+    def __init__(self, **answers: str | Exception) -> None:
+        self.answers = answers
+
+    def run(self, program: str, *arguments: str, stdin: str = "") -> str:
+        answer = self.answers[program]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+@pytest.fixture
+def plain_user(monkeypatch):
+    monkeypatch.setattr(site.os, "geteuid", lambda: 1005)
+    monkeypatch.setattr(site, "own_name", lambda: "slurmsched")
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ("Operator\n", Rights.OPERATOR), ("Administrator\n", Rights.ADMINISTRATOR), ("None\n", Rights.USER),
+        ("", Rights.USER), (SlurmError("slurmdbd is away"), Rights.USER),
+    ],
+)  # fmt: skip
+def test_read_rights__asks_slurmdbd(plain_user, answer, expected):
+    """The admin level of our own user; one slurmdbd does not know or that cannot be asked is a plain user."""
+    assert read_rights(Answers(sacctmgr=answer), BY_DBD) == expected
+
+
+def test_read_rights__without_slurmdbd(plain_user):
+    """Admin levels live in slurmdbd: without it a plain user has none, and nothing is asked."""
+    assert read_rights(Answers(), {"AccountingStorageType": "(null)"}) == Rights.USER
+
+
+def test_read_rights__of_slurm_user_and_root(plain_user, monkeypatch):
+    """SlurmUser and root may do everything, with slurmdbd or without."""
+    assert read_rights(Answers(), {"SlurmUser": "slurmsched(1005)"}) == Rights.ADMINISTRATOR
+    monkeypatch.setattr(site.os, "geteuid", lambda: 0)
+    assert read_rights(Answers(), {}) == Rights.ADMINISTRATOR
+
+
+def test_own_name__of_a_user_without_account(monkeypatch):
+    """A uid that no passwd entry names is its number."""
+    monkeypatch.setattr(site.os, "geteuid", lambda: 3_999_999_999)
+    assert own_name() == "3999999999"
+
+
+@pytest.mark.parametrize("version", recorded_versions())
+def test_read_site__of_the_labs(version):
+    """Keys with blanks around them, values with "=" in them."""
+    found = read_site(Answers(scontrol=(HERE / version / "config.txt").read_text(), sacctmgr="None"))
+    assert (found.version, found.cluster, found.settings["SlurmUser"]) == (version, "lab", "slurm(64030)")
+    assert (
+        "bf_continue" in found.settings["SchedulerParameters"]
+        and "bf_interval=5" in found.settings["SchedulerParameters"]
+    )
+
+
+def test_make_site__refuses_other_text():
+    """Without a version it was not Slurm that answered."""
+    with pytest.raises(UnreadableError, match="SLURM_VERSION"):
+        make_site(parse_settings("a = b\n"), Rights.USER)
+
+
+def test_parse_load__of_17():
+    """The same words come again in later sections; the first ones are the server's."""
+    assert parse_load((HERE / "public" / "sdiag-17.txt").read_text()) == Load(threads=3, dbd_queue=0, agent_queue=0)
+
+
+@pytest.mark.parametrize("version", recorded_versions())
+def test_read_load__of_the_labs(version):
+    """Both labs were idle."""
+    load = read_load(Answers(sdiag=Path(HERE / version / "sdiag.txt").read_text()))
+    assert load.threads >= 1 and load.dbd_queue >= 0
+
+
+def test_parse_load__refuses_other_text():
+    """An answer that tells no threads must not read as an idle server."""
+    with pytest.raises(UnreadableError):
+        parse_load("Jobs submitted: 9706\n")

@@ -1,0 +1,157 @@
+"""Writing through scontrol: what is said, and what the answers mean."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from slurmsched.errors import SlurmUnreachableError
+from slurmsched.model import Outcome, Requeue, SetNice, SetSiteFactor
+from slurmsched.slurm.commands import Commands
+from slurmsched.slurm.scontrol import session
+from slurmsched.slurm.writer import LIMIT, CommandWriter, answered, command
+
+# Answers by what a job id asks for; else silence, which is scontrol's success.
+SCONTROL = r"""#!/bin/sh
+while read -r line; do
+    case $line in
+    slurmsched-*) echo "invalid keyword: $line" >&2 ;;
+    *JobId=2\ *) echo "Access/permission denied for job 2" >&2 ;;
+    *JobId=3\ *) echo "Unexpected message received for job 3" >&2 ;;
+    *JobId=4\ *) echo "fatal: gone" >&2; exit 1 ;;
+    *JobId=5\ *) sleep 60 ;;
+    *) echo "$line" >>"$0.log" ;;
+    esac
+done
+"""
+
+
+@pytest.fixture
+def commands(tmp_path: Path) -> Commands:
+    program = tmp_path / "scontrol"
+    program.write_text(SCONTROL)
+    program.chmod(0o755)
+    return Commands(str(tmp_path), timeout_s=0.5)
+
+
+def nice(job_id: int, new: int = -5) -> SetNice:
+    return SetNice(job_id, 100.0, "queue 0", 0, new, 0)
+
+
+@pytest.mark.parametrize(
+    ("action", "expected"),
+    [
+        (SetNice(7, 1.0, "", 0, -500, 0), "update JobId=7 Nice=-500"),
+        (SetNice(7, 1.0, "", -500, 0, 0), "update JobId=7 Nice=0"),
+        (SetSiteFactor(7, 1.0, "", 0, 900, 0), "update JobId=7 SiteFactor=900"),
+        (SetSiteFactor(7, 1.0, "", 900, 0, 0), "update JobId=7 SiteFactor=0"),
+        (SetNice(7, 1.0, "", 0, LIMIT, 0), "update JobId=7 Nice=2147483645"),
+    ],
+)
+def test_command__names_the_lever_and_its_signed_value(action, expected):
+    """Zero is written like any other value; sprio's and squeue's sign is scontrol's."""
+    assert command(action) == expected
+
+
+@pytest.mark.parametrize(
+    "action", [Requeue(7, 1.0, ""), SetNice(7, 1.0, "", 0, -LIMIT - 1, 0), SetSiteFactor(7, 1.0, "", 0, LIMIT + 1, 0)]
+)
+def test_command__what_slurm_would_ignore_is_not_said(action):
+    """scontrol ignores a value out of range and reports success, so it must never see one."""
+    with pytest.raises(ValueError, match=action.kind):
+        command(action)
+
+
+@pytest.mark.parametrize(
+    ("said", "status", "message"),
+    [
+        ("", "written", ""),
+        ("Invalid job id specified for job 7", "refused", "Invalid job id specified"),
+        ("Access/permission denied for job 7", "refused", "Access/permission denied"),
+        ("Job has already finished for job 7", "refused", "Job has already finished"),
+        ("14_0-1,3-5: Access/permission denied", "refused", "14_0-1,3-5: Access/permission denied"),
+        ("15_0-2: Invalid user id", "refused", "15_0-2: Invalid user id"),
+        ("15_1: Job has already finished", "written", "15_1: Job has already finished"),
+        ("3_[1]: Job has already finished", "written", "3_[1]: Job has already finished"),
+        (
+            "6_1: Job has already finished\n6_4-5: Access/permission denied",
+            "refused",
+            "6_1: Job has already finished; 6_4-5: Access/permission denied",
+        ),
+        ("Unexpected message received for job 7", "unknown", "Unexpected message received for job 7"),
+        (
+            "Unable to contact slurm controller (connect failure) for job 7",
+            "unknown",
+            "Unable to contact slurm controller (connect failure) for job 7",
+        ),
+    ],
+)
+def test_answered__words_of_24_11_and_26_05(said, status, message):
+    """Silence is success; tasks of an array that are over do not count; no answer is neither yes nor no."""
+    action = nice(7)
+    assert answered(action, said) == Outcome(action, status, message)
+
+
+def test_send__tells_each_answer_apart(commands):
+    """One process, one outcome an action, in their order; a refused one does not stop the others."""
+    actions = [nice(1), nice(2), nice(10, 0), Requeue(11, 1.0, "")]
+    outcomes = list(CommandWriter(commands).send(actions))
+    assert [(o.action.job_id, o.status) for o in outcomes] == [
+        (1, "written"),
+        (2, "refused"),
+        (10, "written"),
+        (11, "refused"),
+    ]
+    assert outcomes[1].message == "Access/permission denied"
+    said = Path(commands.bin_dir, "scontrol.log").read_text().splitlines()
+    assert said == ["update JobId=1 Nice=-5", "update JobId=10 Nice=0"]
+
+
+@pytest.mark.parametrize("job_id", [3, 4, 5], ids=["slurmctld-away", "scontrol-ends", "scontrol-hangs"])
+def test_send__stops_when_no_answer_comes(commands, job_id):
+    """The one in flight is unknown, and the rest is not sent."""
+    taken: list[int] = []
+
+    def actions():
+        for number in (1, job_id, 20):
+            taken.append(number)
+            yield nice(number)
+
+    outcomes = list(CommandWriter(commands).send(actions()))
+    assert [(o.action.job_id, o.status) for o in outcomes] == [(1, "written"), (job_id, "unknown")]
+    assert taken == [1, job_id]
+
+
+def test_send__takes_an_action_only_when_the_one_before_is_answered(commands):
+    """So that pacing and stopping act between two writes."""
+    events: list[str] = []
+
+    def actions():
+        for number in (1, 6):
+            events.append(f"take {number}")
+            yield nice(number)
+
+    for outcome in CommandWriter(commands).send(actions()):
+        events.append(f"answer {outcome.action.job_id}")
+    assert events == ["take 1", "answer 1", "take 6", "answer 6"]
+
+
+def test_send__without_scontrol_raises(tmp_path):
+    """Nothing was sent then."""
+    with pytest.raises(SlurmUnreachableError, match="no scontrol in"):
+        list(CommandWriter(Commands(str(tmp_path))).send([nice(1)]))
+
+
+def test_session__ends_its_process(commands):
+    """Nothing is left running, whatever happened inside."""
+    with pytest.raises(ZeroDivisionError), session(commands) as scontrol:
+        process = scontrol._process
+        1 / 0  # noqa: B018
+    assert process.poll() is not None
+
+
+def test_session__says_why_scontrol_ended(commands):
+    """The last words of a scontrol that ends are in the error."""
+    with session(commands) as scontrol, pytest.raises(SlurmUnreachableError, match="fatal: gone"):
+        scontrol.tell("update JobId=4 Nice=1")
