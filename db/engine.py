@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import StringIO
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -103,7 +104,7 @@ def migrations() -> Any:
     """Alembic's configuration; the caller sets attributes["connection"]."""
     from alembic.config import Config
 
-    config = Config()
+    config = Config(stdout=StringIO())  # else the stream of whoever imported alembic first
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
     config.set_main_option("path_separator", "os")
     return config

@@ -55,8 +55,8 @@ class Planner:
         places = changed[: self.pace.writes_per_cycle].tolist()
         return Plan(
             actions=(
-                *self._requeues(snapshot, ranking, managed),
                 *(self._action(snapshot, ranking, place, wanted, lever) for place in places),
+                *self._requeues(snapshot, ranking, managed),  # after: the freed GPUs go to whom they are meant for
             ),
             refused=gate.refusals(snapshot, verdict),
             deferred=len(changed) - len(places),

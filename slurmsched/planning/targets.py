@@ -8,6 +8,7 @@ import numpy as np
 
 from slurmsched.model import Ranking, Requeue, Snapshot
 from slurmsched.model.columns import Bools, Int64s
+from slurmsched.model.hints import parse_hints
 from slurmsched.placements.candidates import holding
 from slurmsched.protocols import Placement
 
@@ -51,9 +52,10 @@ class Preemption:
         )
 
     def reclaimable(self, snapshot: Snapshot) -> Bools:
-        """Running jobs that Slurm would requeue and that had their least run. (N,) bool."""
+        """Running jobs that had their least run and that neither Slurm nor `preempt=no` keeps. (N,) bool."""
         jobs = snapshot.jobs
         plain = jobs.batch & jobs.requeueable & ~jobs.cron & (jobs.het_job_id == 0)
+        plain &= jobs.comment.map(lambda comment: parse_hints(comment).preempt is not False, np.bool_)
         return jobs.running & holding(jobs) & plain & (jobs.gpus > 0) & (jobs.run_s >= self.least_run_s)
 
 

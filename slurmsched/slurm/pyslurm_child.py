@@ -22,7 +22,7 @@ NAN = float("nan")
 _TEXTS: dict[str, str] = {
     "user": "user_name", "account": "account", "partition": "partition", "qos": "qos", "name": "name",
     "comment": "comment", "reason": "state_reason", "reservation": "reservation", "node_list": "allocated_nodes",
-    "state": "state", "array_tasks": "array_tasks_waiting", "time_limit": "time_limit",
+    "state": "state", "array_tasks": "array_tasks_waiting",
 }  # fmt: skip
 _COUNTS: dict[str, str] = {
     "job_id": "id", "nice": "nice", "priority": "priority", "nodes": "num_nodes", "cpus": "cpus",

@@ -1,7 +1,7 @@
 """Reads jobs by pyslurm in a child process, and what pyslurm does not tell by Slurm's commands.
 
-pyslurm 25.11 gives no tres_per_job and no tres_per_socket, no site factor, no GPU indices, and one word
-for a state; squeue, sprio and scontrol do. When the child dies or hangs, this read and those of the next
+pyslurm 25.11 gives no tres_per_job and no tres_per_socket, does not tell an endless time limit from none,
+and knows no site factor and no GPU indices; squeue, sprio and scontrol do. When the child dies or hangs, this read and those of the next
 while go through the commands alone.
 """
 
@@ -27,8 +27,8 @@ from slurmsched.slurm.columns import Grouped
 from slurmsched.slurm.commands import Commands, Started
 from slurmsched.slurm.pyslurm_child import LENGTH
 from slurmsched.slurm.queue_table import request_columns, state_columns
-from slurmsched.slurm.queue_text import REQUESTS, fresh_mark, parse_requests, request_arguments
-from slurmsched.slurm.text import count_tasks, plain
+from slurmsched.slurm.queue_text import fresh_mark, parse_requests, request_arguments
+from slurmsched.slurm.text import count_tasks, duration_s, plain
 
 log = get_logger()
 FIRST_REST_S, LONGEST_REST_S = 60.0, 3600.0
@@ -169,17 +169,10 @@ def _named(found: Mapping[str, Any]) -> dict[str, Any]:
     coded = {name: Grouped(values[0], {name: values[1]}) for name, values in found.items() if isinstance(values, tuple)}
     columns["state_word"] = coded.pop("state").labels("state")
     columns["array_tasks"] = coded.pop("array_tasks").numbers("array_tasks", count_tasks, np.int32)
-    columns["time_limit_s"] = coded.pop("time_limit").numbers("time_limit", _limit_s, np.float64)
     columns |= {name: group.labels(name, plain) for name, group in coded.items()}
     columns["run_s"] = np.nan_to_num(columns["run_s"])
     columns["memory_mib"] = columns["memory_mib"].astype(np.float64)
     return columns
-
-
-def _limit_s(minutes: str) -> float:
-    if minutes == "UNLIMITED":
-        return float("inf")
-    return float(minutes) * 60 if minutes else float("nan")
 
 
 def _with_requests(columns: Mapping[str, Any], squeue: Started, mark: str, warnings: list[str]) -> dict[str, Any]:
@@ -194,4 +187,8 @@ def _with_requests(columns: Mapping[str, Any], squeue: Started, mark: str, warni
     known = np.flatnonzero(rows >= 0)
     picked = Grouped(group.codes[rows[known]], group.columns)
     kept = {name: values.take(known) for name, values in columns.items()}
-    return {**kept, "dependency": picked.labels(REQUESTS[-1], plain), **request_columns(picked, warnings)}
+    told = {
+        "dependency": picked.labels("Dependency", plain),
+        "time_limit_s": picked.numbers("TimeLimit", duration_s, np.float64),
+    }
+    return {**kept, **told, **request_columns(picked, warnings)}

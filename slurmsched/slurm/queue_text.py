@@ -30,7 +30,7 @@ KIND = (
 RUN = ("StartTime", "EndTime", "TimeUsed", "NodeList", "Dependency")
 # What pyslurm does not tell.
 REQUESTS = ("tres-per-job", "tres-per-task", "tres-per-socket", "tres-per-node", "tres-alloc", "NumNodes", "NumTasks",
-            "Sockets", "Dependency")  # fmt: skip
+            "Sockets", "TimeLimit", "Dependency")  # fmt: skip
 GROUPS = (IDS, KIND, RUN, ("JobArrayID",), ("Name",), ("Comment",))
 _EVERY = ("--noheader", "--all", "--local", "--sort=i")
 EXPANDED = (*_EVERY, "--states=PENDING", "--array", "--Format=ArrayJobID:0_,JobID:0")

@@ -46,7 +46,8 @@ def own_name() -> str:
 def read_rights(commands: Commands, settings: Mapping[str, str]) -> Rights:
     """Our own admin level. SlurmUser and root may do everything; without slurmdbd nobody else may.
 
-    A slurmdbd that does not answer counts as no rights beyond a user's.
+    slurmctld's own copy of the accounts is asked, which serves while slurmdbd is down; slurmdbd is asked
+    where that does not name us. No answer from either counts as no rights beyond a user's.
     """
     user = own_name()
     slurm_user = settings.get("SlurmUser", "").partition("(")[0]
@@ -54,11 +55,21 @@ def read_rights(commands: Commands, settings: Mapping[str, str]) -> Rights:
         return Rights.ADMINISTRATOR
     if "slurmdbd" not in settings.get("AccountingStorageType", ""):
         return Rights.USER
+    level = _ask(commands, "scontrol", "show", "assoc_mgr", "flags=users", f"users={user}")
+    found = re.search(rf"^UserName={re.escape(user)}\(.*\bAdminLevel=(\w+)", level, re.MULTILINE)
+    if found is None:
+        found = re.match(
+            r"(\w+)", _ask(commands, "sacctmgr", "-nP", "show", "user", f"name={user}", "format=adminlevel")
+        )
+    return _RIGHTS.get(found[1].lower(), Rights.USER) if found else Rights.USER
+
+
+def _ask(commands: Commands, program: str, *arguments: str) -> str:
+    """What the command prints; nothing when it fails."""
     try:
-        answer = commands.run("sacctmgr", "-nP", "show", "user", f"name={user}", "format=adminlevel")
+        return commands.run(program, *arguments)
     except SlurmError:
-        return Rights.USER
-    return _RIGHTS.get(answer.strip().lower(), Rights.USER)
+        return ""
 
 
 @dataclass(frozen=True, slots=True)

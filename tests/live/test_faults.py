@@ -71,7 +71,7 @@ def test_slurmdbd_down__cycle_works_all_the_same(site, waiting):
     run("labctl", "stop", "slurmdbd")
     done = site("plan", "--json", check=False)
     assert done.rc == 0, done.err
-    assert done.json()["actions"]
+    assert done.json()["changes"]
     run("labctl", "start", "slurmdbd")
     works(site)
 

@@ -24,8 +24,8 @@ def file_of(program: str, arguments: tuple[str, ...], stdin: str = "") -> str:
         if "ArrayJobID" in words:
             return "expanded.txt"
         return "unfolded.txt" if "--array" in words else "squeue.txt"
-    if program != "scontrol":
-        return f"{program}.txt"
+    if program != "scontrol" or "assoc_mgr" in words:
+        return f"{program if program != 'scontrol' else 'users'}.txt"
     if stdin:
         return "details.txt"
     return {"node": "nodes.txt", "partition": "partitions.txt", "config": "config.txt", "job": "details.txt"}[
@@ -77,7 +77,8 @@ class Playback:
         name = file_of(program, arguments, stdin)
         if name in self.instead:
             return Answer(self.instead[name])
-        return Answer((self.folder / name).read_bytes().decode())
+        path = self.folder / name
+        return Answer(path.read_bytes().decode()) if path.exists() else Answer("", 1, f"{name} was not recorded")
 
     def run(self, program: str, *arguments: str, stdin: str = "") -> str:
         return self.start(program, *arguments, stdin=stdin).out

@@ -59,6 +59,7 @@ def test_requeues__nobody_for_a_less_urgent_or_a_gang_that_cannot_fit() -> None:
         {"cron": True},
         {"run_s": 299.0},
         {"het_job_id": 2},
+        {"comment": "slurmsched: preempt=no"},
         {"state": "SUSPENDED"},
     ],
 )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slurmsched.errors import UnreadableError
+from slurmsched.slurm.queue_table import queue_columns
 from slurmsched.slurm.queue_text import (
     GROUPS,
     IDS,
@@ -22,6 +25,7 @@ from slurmsched.slurm.queue_text import (
     split_arrays,
     split_rows,
 )
+from tests.recorded.playback import HERE
 
 MARK = fresh_mark()
 KIND_VALUES = ["alice", "physics", "gpu", "normal", "PENDING", "None", "(null)", "1:00:00", "1", "1", "1", "*"]
@@ -89,6 +93,18 @@ def test_split_arrays__finds_hidden_records():
     """A pending record that squeue folded into its array's row is missed by its id."""
     rows = split_rows(printed([row(18, "18_[1-4]"), row(5), row(30, "30_[0-1]")]), MARK)
     assert split_arrays("18_18\n18_18\n18_22\n5_5\n30_30\n", rows) == [18]
+
+
+def test_queue_columns__keep_published_reasons_whole():
+    """Reasons with commas, brackets and nested parentheses (21 to 23); broken lines of the source are skipped."""
+    lines = (HERE / "public" / "squeue-custom-format-reasons.txt").read_text().splitlines()
+    reasons = [match[1] for line in lines if (match := re.search(r'"r":  "\((.*)\)"\}', line))]
+    rows = [row(i + 1) for i in range(len(reasons))]
+    for groups, reason in zip(rows, reasons, strict=True):
+        groups[1] = UNIT.join([*KIND_VALUES[:5], reason, *KIND_VALUES[6:]])
+    warnings: list[str] = []
+    columns = queue_columns(parse_queue(split_rows(printed(rows), MARK)), 0.0, warnings)
+    assert (len(lines), len(reasons), list(columns["reason"]), warnings) == (9, 4, reasons, [])
 
 
 def test_merge_rows__puts_records_in_place_of_folded_rows():

@@ -52,7 +52,16 @@ def plain_user(monkeypatch):
 )  # fmt: skip
 def test_read_rights__asks_slurmdbd(plain_user, answer, expected):
     """The admin level of our own user; one slurmdbd does not know or that cannot be asked is a plain user."""
-    assert read_rights(Answers(sacctmgr=answer), BY_DBD) == expected
+    assert read_rights(Answers(scontrol=SlurmError("no such thing"), sacctmgr=answer), BY_DBD) == expected
+
+
+def test_read_rights__slurmctld_knows_while_slurmdbd_is_down(plain_user):
+    """slurmctld keeps a copy of the accounts; only the line of our own user counts."""
+    users = (
+        "UserName=slurm(2) AdminLevel=None\nUserName=slurmsched(1005) DefAccount=root DefWckey= AdminLevel=Operator\n"
+    )
+    answers = Answers(scontrol=users, sacctmgr=SlurmError("slurmdbd is away"))
+    assert read_rights(answers, BY_DBD) == Rights.OPERATOR
 
 
 def test_read_rights__without_slurmdbd(plain_user):

@@ -1,0 +1,144 @@
+"""Both readers on one real Slurm: they must tell the same, field by field, of jobs of every kind.
+
+Run as root inside a lab whose queue is empty. Where pyslurm is not installed the test says so by
+failing only if the lab's image claims to have it; the command reader is compared with JSON there.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import time
+from dataclasses import fields
+
+import numpy as np
+import orjson
+import pytest
+
+from slurmsched.model import Labels, Snapshot
+from slurmsched.model.table import Table
+from slurmsched.slurm.cli_reader import CliReader
+from slurmsched.slurm.commands import Commands
+from slurmsched.slurm.jsonform import read_jobs
+from slurmsched.slurm.pyslurm_reader import Child, PyslurmReader
+from slurmsched.slurm.sacct import earlier_runs
+from slurmsched.slurm.site import read_load
+from tests.recorded.scenario import CASES, NICE_OF_TASK, SITE_FACTOR, submit_all
+
+pytestmark = pytest.mark.live
+HAS_PYSLURM = importlib.util.find_spec("pyslurm") is not None
+MOVING = {"run_s", "base_priority", "priority"}  # differ from one read to the next
+
+
+@pytest.fixture(scope="module")
+def ids():
+    """The jobs of the scenario, by name."""
+    subprocess.run(["labctl", "reset"], check=True, capture_output=True)
+    time.sleep(2)
+    return submit_all()
+
+
+@pytest.fixture(scope="module")
+def snapshot(ids) -> Snapshot:
+    return CliReader(Commands()).read()
+
+
+def differences(ours: Table, theirs: Table, leave: set[str] = MOVING) -> dict[str, list]:
+    """Rows in which a column differs, by column."""
+    found = {}
+    for spec in fields(ours):
+        a, b = getattr(ours, spec.name), getattr(theirs, spec.name)
+        pairs = zip(map(str, a), map(str, b), strict=True)
+        if spec.name not in leave and (rows := [(i, *pair) for i, pair in enumerate(pairs) if pair[0] != pair[1]]):
+            found[spec.name] = rows
+    return found
+
+
+def test_cli_reader__reads_the_scenario(ids, snapshot):
+    """Requests, held GPUs, levers and totals of jobs of every kind."""
+    jobs = snapshot.jobs
+    row = {int(job): i for i, job in enumerate(jobs.job_id)}
+    read = {case.name: (int(jobs.gpus[row[ids[case.name]]]), jobs.gpu_request[row[ids[case.name]]]) for case in CASES}
+    assert read == {case.name: (case.gpus, case.request) for case in CASES}
+    assert int(jobs.site_factor[row[ids["p-site"]]]) == SITE_FACTOR
+    assert NICE_OF_TASK in jobs.nice[jobs.array_job_id == ids["p-array"]].tolist()
+    assert snapshot.warnings == ()
+    totals = snapshot.nodes.gpu_totals()
+    assert totals["idle"] + totals["allocated"] + totals["draining"] + totals["down"] == totals["all"] == 320
+
+
+def test_cli_reader__agrees_with_json(snapshot):
+    """squeue's own JSON tells the same, but for what JSON does not know and what the two print differently."""
+    body = orjson.loads(Commands().run("squeue", "--json"))
+    jobs, held, _ = read_jobs(body, snapshot.now_s)
+    ours = snapshot.jobs.take(np.isin(snapshot.jobs.job_id, jobs.job_id))  # JSON leaves out ended jobs
+    assert len(ours) == len(jobs) >= len(CASES)
+    unknown = {"site_factor", "pinned", "base_priority", "name", "reason"}
+    assert differences(ours, jobs, MOVING | unknown) == {}
+    assert differences(snapshot.allocations, held) == {}
+
+
+@pytest.mark.skipif(not HAS_PYSLURM, reason="this suite has no pyslurm that builds against its Slurm")
+def test_readers__give_equal_snapshots(ids):
+    """pyslurm with the commands and the commands alone: the same jobs, nodes, partitions and held GPUs."""
+    reader = PyslurmReader(Commands())
+    try:
+        theirs, ours = reader.read(), CliReader(Commands()).read()
+        assert reader._child is not None  # it was pyslurm that answered
+    finally:
+        reader.close()
+    for name in ("jobs", "nodes", "partitions", "allocations"):
+        assert differences(getattr(ours, name), getattr(theirs, name)) == {}, name
+    assert np.abs(ours.jobs.run_s - theirs.jobs.run_s).max() <= 3
+    assert ours.site == theirs.site
+
+
+@pytest.mark.skipif(not HAS_PYSLURM, reason="this suite has no pyslurm that builds against its Slurm")
+def test_pyslurm_reader__outlives_its_child(ids):
+    """A killed child costs nothing but a warning: the read goes by the commands."""
+    children: list[Child] = []
+
+    def open_child(commands: Commands) -> Child:
+        children.append(Child(commands))
+        return children[-1]
+
+    reader = PyslurmReader(Commands(), open_child)
+    try:
+        before = reader.read()
+        children[0]._process.kill()
+        after = reader.read()
+    finally:
+        reader.close()
+    assert differences(before.jobs, after.jobs) == {}
+
+
+def test_read__as_a_user_who_sees_all(ids):
+    """The operator account reads the same jobs as root, and knows its rights."""
+    script = (
+        "from slurmsched.slurm.cli_reader import CliReader; from slurmsched.slurm.commands import Commands;"
+        "s = CliReader(Commands()).read(); print(len(s.jobs), s.site.rights.name, s.site.user)"
+    )
+    argv = ["runuser", "-u", "slurmsched", "--", "env", "PYTHONPATH=/src", "/opt/venv/bin/python", "-c", script]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, cwd="/tmp")
+    count, rights, user = done.stdout.split()
+    assert int(count) == len(CliReader(Commands()).read().jobs)
+    assert (rights, user) == ("OPERATOR", "slurmsched")
+
+
+def test_earlier_runs__shows_the_requeued_run(ids):
+    """The closed run and the waiting one, with the GPUs that the first held."""
+    runs = [run for run in earlier_runs(Commands(), [ids["requeued"]]) if run.job_id == ids["requeued"]]
+    assert [(run.state, run.gpus, run.restart) for run in runs] == [("REQUEUED", 1, 0), ("PENDING", 0, 1)]
+
+
+def test_read_load__answers(ids):
+    """sdiag of this version."""
+    assert read_load(Commands()).threads >= 1
+
+
+def test_labels__hold_all_texts(snapshot):
+    """No text column has a name that no row holds, so that equal columns are equal tables."""
+    for spec in fields(snapshot.jobs):
+        column = getattr(snapshot.jobs, spec.name)
+        if isinstance(column, Labels):
+            assert set(column.names) == set(column), spec.name

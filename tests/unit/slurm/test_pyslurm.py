@@ -1,0 +1,230 @@
+"""The pyslurm reader and its child process, with a stand-in for pyslurm."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import fields
+
+import numpy as np
+import pytest
+from structlog.testing import capture_logs
+
+from slurmsched.config import Slurm
+from slurmsched.slurm import cli_reader, pyslurm_reader
+from slurmsched.slurm.commands import Commands
+from slurmsched.slurm.pyslurm_child import answer, load_columns
+from slurmsched.slurm.pyslurm_reader import FIRST_REST_S, Child, ChildError, PyslurmReader
+from slurmsched.slurm.queue_text import GROUPS, KIND, REQUESTS, RUN, UNIT, split_rows
+from slurmsched.slurm.reader import open_reader
+from tests.recorded.playback import HERE, MARK, Answer, Playback, recorded_versions
+
+STAND_IN = """
+import os, signal, time
+__version__ = "25.11.2"
+class Job:
+    def __init__(self, **values): self.__dict__.update(values)
+class Jobs:
+    @staticmethod
+    def load():
+        print("noise of a client library")
+        {body}
+"""
+JOB = {
+    "user_name": "alice", "account": "physics", "partition": "gpu", "qos": "normal", "name": "x|y", "comment": None,
+    "state_reason": "None", "reservation": None, "allocated_nodes": None, "state": "PENDING",
+    "array_tasks_waiting": "1-4", "id": 7, "nice": 5, "priority": 1, "num_nodes": 1, "cpus": 1,
+    "memory": 1000, "requeue_count": 0, "array_id": 7, "heterogeneous_id": None, "heterogeneous_offset": None,
+    "is_requeueable": True, "is_batch_job": True, "is_cronjob": False, "submit_time": 100, "eligible_time": None,
+    "start_time": None, "end_time": None, "run_time": 0,
+}  # fmt: skip
+GOOD = f"return {{7: Job(**{JOB!r})}}"
+
+
+@pytest.fixture
+def child(tmp_path, monkeypatch):
+    """Starts a real child whose pyslurm does what `body` says."""
+    opened: list[Child] = []
+
+    def start(body: str, timeout_s: float = 20.0) -> Child:
+        (tmp_path / "pyslurm.py").write_text(STAND_IN.replace("{body}", body))
+        opened.append(Child(Commands(timeout_s=timeout_s)))
+        return opened[-1]
+
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    yield start
+    for each in opened:
+        each.close()
+
+
+def test_child__ships_columns(child):
+    """Numbers and texts as columns, several times from one process, whatever the library prints."""
+    it = child(GOOD)
+    assert it.version == "25.11.2"
+    for _ in range(2):
+        it.ask()
+        columns = it.columns()
+        assert (columns["job_id"].tolist(), columns["name"][1], columns["comment"][1]) == ([7], ["x|y"], [""])
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("os.kill(os.getpid(), signal.SIGSEGV)", "signal 11"),
+        ("os._exit(3)", "status 3"),
+        ("raise RuntimeError('no answer')", "RuntimeError: no answer"),
+        ("time.sleep(60)", "no answer within"),
+    ],
+)
+def test_child__dies_alone(child, body, words):
+    """A crash, an exit, an error or a hang of the library is an error here, in the time that is set."""
+    it = child(body, timeout_s=2.0)
+    it.ask()
+    with pytest.raises(ChildError, match=words):
+        it.columns()
+
+
+def test_child__tells_that_pyslurm_is_missing(tmp_path, monkeypatch):
+    """Without pyslurm the reason is the import's own."""
+    (tmp_path / "pyslurm.py").write_text("raise ImportError('libslurmfull.so: cannot open shared object file')")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    with pytest.raises(ChildError, match="libslurmfull"):
+        Child(Commands(timeout_s=20))
+
+
+class Row:
+    """A job as pyslurm shows it."""
+
+    def __init__(self, **values):
+        self.__dict__.update(JOB | values)
+
+
+def test_load_columns__has_a_row_a_job():
+    """None is 0 for a number, NaN for a time and "" for a text."""
+    columns = load_columns(lambda: {7: Row(), 8: Row(id=8, array_id=None, submit_time=300, comment="c")})
+    assert (columns["job_id"].tolist(), columns["array_job_id"].tolist()) == ([7, 8], [7, 0])
+    assert columns["submit_s"].tolist() == [100.0, 300.0] and np.isnan(columns["eligible_s"]).all()
+    codes, names = columns["comment"]
+    assert [names[code] for code in codes] == ["", "c"]
+
+
+def test_answer__turns_any_error_into_words():
+    """Whatever the library raises is said, not thrown."""
+
+    def load():
+        raise ValueError("bad slurm.conf")
+
+    assert answer(load) == ("error", "ValueError: bad slurm.conf")
+
+
+class Replayed:
+    """A child that answers with the columns of a recorded queue."""
+
+    def __init__(self, columns, fails=False):
+        self._columns, self.fails, self.asked = columns, fails, 0
+
+    def ask(self):
+        self.asked += 1
+
+    def columns(self):
+        if self.fails:
+            raise ChildError("pyslurm's process ended with signal 11")
+        return dict(self._columns)
+
+    def close(self):
+        """Nothing runs."""
+
+
+class WithRequests(Playback):
+    """A recording that also answers the small squeue of the pyslurm reader, from its full one."""
+
+    def start(self, program, *arguments, stdin=""):
+        if program != "squeue" or "--array" in arguments or f"JobID:0{MARK}" not in arguments[-1]:
+            return super().start(program, *arguments, stdin=stdin)
+        flat = split_rows((self.folder / "squeue.txt").read_bytes().decode(), MARK)
+        rows = []
+        for i in range(0, len(flat), len(GROUPS)):
+            ids, kind, run = (group.split(UNIT) for group in flat[i : i + 3])
+            found = dict(zip((*KIND, *RUN), (*kind, *run), strict=True))
+            rows.append(f"{ids[0].strip()}{MARK}{UNIT.join(found[name] for name in REQUESTS)}{MARK}\n")
+        return Answer("".join(rows))
+
+
+@pytest.fixture(params=recorded_versions())
+def recording(request, monkeypatch):
+    monkeypatch.setattr(cli_reader, "fresh_mark", lambda: MARK)
+    monkeypatch.setattr(pyslurm_reader, "fresh_mark", lambda: MARK)
+    folder = HERE / request.param
+    return WithRequests(folder), json.loads((folder / "facts.json").read_text())["now_s"]
+
+
+def child_columns(jobs) -> dict:
+    """The columns a child would send for these jobs."""
+    numbers = ("job_id", "nice", "priority", "nodes", "cpus", "memory_mib", "restarts", "array_job_id", "het_job_id",
+               "het_offset", "requeueable", "batch", "cron")  # fmt: skip
+    columns = {name: np.asarray(getattr(jobs, name)).astype(np.int64) for name in numbers}
+    columns |= {name: getattr(jobs, name) for name in ("submit_s", "eligible_s", "start_s", "end_s", "run_s")}
+    for name in ("user", "account", "partition", "qos", "name", "comment", "reason", "reservation", "node_list"):
+        texts = getattr(jobs, name)
+        columns[name] = texts.codes, list(texts.names)
+    words = ["SUSPENDED" if state == 4 else "RUNNING" if state == 2 else "PENDING" for state in jobs.state.tolist()]
+    tasks = [f"1-{count}" if count > 1 else "" for count in jobs.array_tasks.tolist()]
+    for name, texts in (("state", words), ("array_tasks", tasks)):
+        columns[name] = np.arange(len(texts)), texts
+    return columns
+
+
+def test_read__equals_the_command_reader(recording):
+    """What pyslurm tells, joined with the commands' part, is the same snapshot, field by field."""
+    commands, now_s = recording
+    expected = cli_reader.CliReader(commands, clock=lambda: now_s).read()
+    reader = PyslurmReader(commands, lambda _: Replayed(child_columns(expected.jobs)))
+    found = reader.read()
+    for spec in fields(found.jobs):
+        np.testing.assert_array_equal(list(getattr(found.jobs, spec.name)), list(getattr(expected.jobs, spec.name)))
+    assert found.allocations.gpu_mask.tolist() == expected.allocations.gpu_mask.tolist()
+
+
+def test_read__falls_back_when_the_child_dies(recording):
+    """This read and those of the next while go by the commands; one warning says so; then a new child is tried."""
+    commands, now_s = recording
+    expected = cli_reader.CliReader(commands, clock=lambda: now_s).read()
+    now = [0.0]
+    made: list[Replayed] = []
+
+    def open_child(_):
+        made.append(Replayed(child_columns(expected.jobs), fails=not made))
+        return made[-1]
+
+    reader = PyslurmReader(commands, open_child, clock=lambda: now[0])
+    with capture_logs() as logs:
+        assert len(reader.read().jobs) == len(expected.jobs)
+        now[0] = FIRST_REST_S / 2
+        reader.read()
+        assert (len(made), made[0].asked) == (1, 1)
+        now[0] = FIRST_REST_S + 1
+        assert len(reader.read().jobs) == len(expected.jobs)
+    assert (len(made), made[1].asked) == (2, 1)
+    assert [(entry["event"], entry["instead"]) for entry in logs] == [("pyslurm.failed", "cli")]
+
+
+def test_read__rests_longer_after_each_failure(recording):
+    """A child that never works is tried ever less often."""
+    commands, _ = recording
+    now = [0.0]
+    tries = []
+
+    def open_child(_):
+        tries.append(now[0])
+        raise ChildError("no pyslurm")
+
+    reader = PyslurmReader(commands, open_child, clock=lambda: now[0])
+    with capture_logs():
+        for now[0] in range(0, 3000, 10):
+            reader.begin()
+    assert tries == [0, 60, 180, 420, 900, 1860]
+
+
+def test_open_reader__takes_the_configured_adapter():
+    """auto and cli are the commands, pyslurm is pyslurm."""
+    assert [open_reader(Slurm(adapter=name)).name for name in ("auto", "cli", "pyslurm")] == ["cli", "cli", "pyslurm"]
