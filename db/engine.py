@@ -47,6 +47,14 @@ def open_engine(url: str, *, read_only: bool = False) -> Engine:
     return engine
 
 
+def see_writable(engine: Engine) -> None:
+    """See that a write would begin: SQLite's one writer may be somebody else. Nothing is written. Raises LedgerError."""
+    if engine.dialect.name == "sqlite":
+        with translated(engine), engine.connect() as connection:
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+            connection.rollback()
+
+
 def memory_engine() -> Engine:
     """An empty ledger in memory, for a look at the queue where there is none on disk."""
     engine = sa.create_engine("sqlite://", poolclass=sa.StaticPool)

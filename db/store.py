@@ -73,8 +73,13 @@ class LedgerStore:
         self._sacct_after_s = -inf
 
     def recall(self, snapshot: Snapshot) -> Snapshot:
-        """The snapshot with what is remembered. Nothing is written yet: the same call gives the same answer."""
+        """The snapshot with what is remembered. Nothing is written yet: the same call gives the same answer.
+
+        A ledger that could not be written afterwards is an error now, while no job has been touched.
+        """
         begun_s = time.monotonic()
+        if not self._read_only:
+            engines.see_writable(self._engine)
         with engines.translated(self._engine):
             known = self._recorded()
             look = self._looked(known, snapshot, begun_s)

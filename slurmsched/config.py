@@ -92,7 +92,7 @@ class Cycle(Section):
 class Slurm(Section):
     """How to speak to Slurm."""
 
-    adapter: Literal["auto", "pyslurm", "cli"] = Field("auto", description="auto: pyslurm where it works, else cli")
+    adapter: Literal["auto", "pyslurm", "cli"] = Field("auto", description="auto = pyslurm if it fits, else cli")
     bin_dir: str = Field("", description="folder of squeue, scontrol ...; empty = PATH")
     conf: str = Field("", description="slurm.conf; empty = SLURM_CONF or Slurm's own default")
     timeout_s: Positive = Field(60, description="longest wait for one answer of Slurm [s]")

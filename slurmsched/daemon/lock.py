@@ -27,7 +27,10 @@ def exclusive(path: Path) -> Iterator[None]:
         raise LedgerError(f"{path}: the lock cannot be opened: {error.strerror}; see ledger.lock") from error
     try:
         _take(fd, path)
-        _sign(fd)
+        try:
+            _sign(fd)
+        except OSError as error:
+            raise LedgerError(f"{path}: the lock cannot be signed: {error.strerror}") from error
         yield
         os.ftruncate(fd, 0)
     finally:

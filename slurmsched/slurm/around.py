@@ -56,6 +56,7 @@ class Around:
     ) -> Snapshot:
         """The snapshot of these job columns and of what the started commands say. Raises SlurmError."""
         site = self._site(started["config"].text())
+        warnings += _hidden(site)
         _join_priorities(columns, self._priorities(started.get("sprio"), site))
         holds = _holds_gpus(columns)
         details = self._held.read(columns, holds)
@@ -94,6 +95,14 @@ def abandon(started: Mapping[str, Started]) -> None:
     """End those commands that nobody collected."""
     for command in started.values():
         command.abandon()
+
+
+def _hidden(site: Site) -> list[str]:
+    """A warning where Slurm leaves other users' jobs out of its answers, which it does without an error."""
+    private = site.settings.get("PrivateData", "").split(",")
+    if "jobs" not in private or site.rights >= Rights.OPERATOR:
+        return []
+    return [f"PrivateData=jobs hides other users' jobs from {site.user}, which needs the Operator right"]
 
 
 def _join_priorities(columns: dict[str, Any], priorities: Priorities) -> None:

@@ -98,7 +98,7 @@ def _job(job: Body, now_s: float, warnings: list[str]) -> dict[str, Any]:
     bad: set[str] = set()
     request = read_request(_forms(job), bad)
     tasks = job.get("array_task_string") or ""
-    row = {
+    row: dict[str, Any] = {
         "job_id": int(job["job_id"]), "array_job_id": int(number(job.get("array_job_id"), 0)),
         "array_tasks": count_tasks(tasks), "het_job_id": int(number(job.get("het_job_id"), 0)),
         "het_offset": int(number(job.get("het_job_offset"), 0)),
@@ -122,10 +122,16 @@ def _job(job: Body, now_s: float, warnings: list[str]) -> dict[str, Any]:
 
 
 def _forms(job: Body) -> Forms:
-    texts = [job.get(f"tres_per_{name}") or "" for name in ("job", "task", "socket", "node")]
-    tres = job.get("tres_alloc_str") or job.get("tres_req_str") or ""
-    sizes = (int(number(job.get(name), 1)) for name in ("node_count", "tasks", "sockets_per_node"))
-    return Forms(*texts, tres, *sizes)
+    return Forms(
+        per_job=job.get("tres_per_job") or "",
+        per_task=job.get("tres_per_task") or "",
+        per_socket=job.get("tres_per_socket") or "",
+        per_node=job.get("tres_per_node") or "",
+        tres=job.get("tres_alloc_str") or job.get("tres_req_str") or "",
+        nodes=int(number(job.get("node_count"), 1)),
+        tasks=int(number(job.get("tasks"), 1)),
+        sockets=int(number(job.get("sockets_per_node"), 1)),
+    )
 
 
 def _reason(job: Body) -> str:

@@ -1,8 +1,8 @@
 """Reads jobs by pyslurm in a child process, and what pyslurm does not tell by Slurm's commands.
 
-pyslurm 25.11 gives no tres_per_job and no tres_per_socket, does not tell an endless time limit from none,
-and knows no site factor and no GPU indices; squeue, sprio and scontrol do. When the child dies or hangs, this read and those of the next
-while go through the commands alone.
+pyslurm 25.11 gives no tres_per_job and no tres_per_socket, does not tell an endless time limit from
+none, and knows no site factor and no GPU indices; squeue, sprio and scontrol do. When the child dies or
+hangs, this read and those of the next while go through the commands alone.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ def queue_columns(queue: Queue, now_s: float, warnings: list[str]) -> dict[str, 
         "start_s": run.numbers("StartTime", time_s, np.float64),
         "end_s": run.numbers("EndTime", time_s, np.float64),
         "node_list": run.labels("NodeList", plain), "dependency": run.labels("Dependency", plain),
-        "name": Labels.of(queue.name), "comment": Labels.of([plain(text) for text in queue.comment]),
+        "name": Labels.of(queue.name), "comment": _plain_texts(queue.comment),
         "time_limit_s": kind.numbers("TimeLimit", duration_s, np.float64),
         "nodes": kind.numbers("NumNodes", int, np.int32), "cpus": kind.numbers("NumCPUs", int, np.int32),
         "memory_mib": kind.numbers("tres-alloc", tres_memory_mib, np.float64),
@@ -42,6 +42,11 @@ def queue_columns(queue: Queue, now_s: float, warnings: list[str]) -> dict[str, 
     columns |= _array_columns(queue)
     columns["state"] = state_columns(kind.labels("State"), columns["run_s"], warnings)
     return columns
+
+
+def _plain_texts(texts: list[str]) -> Labels:
+    known = {text: plain(text) for text in set(texts)}
+    return Labels.of([known[text] for text in texts])
 
 
 def _run_s(texts: list[str], run: Grouped, start_s: Floats, now_s: float) -> Floats:
@@ -96,9 +101,8 @@ def _array_columns(queue: Queue) -> dict[str, Any]:
     rows = len(queue)
     array, tasks, het, offset = (np.zeros(rows, np.int64) for _ in range(4))
     tasks += 1
-    for row, text in enumerate(queue.array_id):
-        if text.isdigit():
-            continue
+    for row in [row for row, text in enumerate(queue.array_id) if not text.isdigit()]:
+        text = queue.array_id[row]
         leader, plus, component = text.partition("+")
         if plus:
             het[row], offset[row] = int(leader), int(component)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from importlib.metadata import PackageNotFoundError, version
 from typing import Protocol
 
 from slurmsched.config import Slurm
@@ -35,9 +37,22 @@ def open_commands(settings: Slurm) -> Commands:
 
 
 def open_reader(settings: Slurm) -> Reader:
-    """The reader as configured.
-
-    auto takes the commands: they tell more than pyslurm, at less cost on every queue measured (docs/reading.md).
-    """
+    """The reader as configured. auto: pyslurm where it is installed and of the cluster's release, else the commands."""
     commands = open_commands(settings)
-    return PyslurmReader(commands) if settings.adapter == "pyslurm" else CliReader(commands)
+    if settings.adapter == "pyslurm" or (settings.adapter == "auto" and pyslurm_fits(commands)):
+        return PyslurmReader(commands)
+    return CliReader(commands)
+
+
+def pyslurm_fits(commands: Commands) -> bool:
+    """Whether pyslurm is installed and of the same major and minor release as Slurm. pyslurm is not imported."""
+    try:
+        ours = version("pyslurm")
+    except PackageNotFoundError:
+        return False
+    return _release(ours) == _release(commands.run("squeue", "--version").rpartition(" ")[2])
+
+
+def _release(text: str) -> list[int]:
+    """Major and minor: "26.05.5" and "26.5.0" are of one release."""
+    return [int(part) for part in re.findall(r"\d+", text)[:2]]

@@ -12,6 +12,10 @@ from slurmsched.slurm.text import duration_s, time_s
 
 CHUNK = 500  # job ids a call: keeps the command line and slurmdbd's answer small
 _FIELDS = ("JobIDRaw", "Submit", "Start", "End", "Suspended", "State", "AllocTRES")
+_ARGUMENTS = (
+    *("--allocations", "--duplicates", "--allusers", "--parsable2", "--noconvert", "--starttime=1970-01-02"),
+    f"--format={','.join(_FIELDS)}",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,24 +37,18 @@ class Run:
     restart: int
 
 
-def earlier_runs(commands: Commands, job_ids: Sequence[int], *, since_s: float | None = None) -> list[Run]:
+def earlier_runs(commands: Commands, job_ids: Sequence[int]) -> list[Run]:
     """All runs that accounting has of these jobs, by job and submit time, the present one too.
 
-    since_s: how far back to look; None = as far as there are records. Ids come back after MaxJobId: tell runs
-    of another job by their submit times. Raises SlurmUnreachableError when slurmdbd is away.
+    Ids come back after MaxJobId: runs of another job are told by their submit times.
+    Raises SlurmUnreachableError when slurmdbd is away.
     """
-    start = "1970-01-02" if since_s is None else str(int(since_s))
     runs: list[Run] = []
     for i in range(0, len(job_ids), CHUNK):
         chosen = frozenset(job_ids[i : i + CHUNK])
-        answer = commands.run("sacct", *_arguments(start), f"--jobs={','.join(map(str, sorted(chosen)))}")
+        answer = commands.run("sacct", *_ARGUMENTS, f"--jobs={','.join(map(str, sorted(chosen)))}")
         runs += [run for run in parse_runs(answer) if run.job_id in chosen]  # an array's id brings its tasks too
     return sorted(runs, key=lambda run: (run.job_id, run.submit_s, run.restart))
-
-
-def _arguments(start: str) -> tuple[str, ...]:
-    return ("--allocations", "--duplicates", "--allusers", "--parsable2", "--noconvert", f"--starttime={start}",
-            f"--format={','.join(_FIELDS)}")  # fmt: skip
 
 
 def parse_runs(text: str) -> list[Run]:

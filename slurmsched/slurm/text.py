@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from datetime import datetime
+from functools import lru_cache
 
 from slurmsched.errors import UnreadableError
 
@@ -67,6 +68,7 @@ def memory_mib(text: str) -> float:
         raise UnreadableError("not a memory size", text=text) from None
 
 
+@lru_cache(maxsize=1 << 14)
 def count_tasks(text: str) -> int:
     """Tasks of a pending array record: "1-10,15%4" -> 11, "0-8:4" -> 3; 1 for a single task or no array.
 

@@ -72,3 +72,9 @@ def test_exclusive__folder_that_cannot_be_made_raises(tmp_path):
     path = tmp_path / "file" / "lock"
     with pytest.raises(LedgerError, match=r"file/lock: the lock cannot be opened"), exclusive(path):
         pass
+
+
+def test_exclusive__that_cannot_be_signed_is_a_ledger_error():
+    """A full disk is told as such; nobody works without a signed lock."""
+    with pytest.raises(LedgerError, match="/dev/full: the lock cannot be signed"), exclusive(Path("/dev/full")):
+        pytest.fail("not reached")

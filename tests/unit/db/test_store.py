@@ -12,6 +12,7 @@ from slurmsched.db import engine as engines
 from slurmsched.db.journal import Journal
 from slurmsched.db.store import open_store
 from slurmsched.errors import LedgerError
+from slurmsched.model import Plan, Receipt
 from slurmsched.testing import snapshot
 from tests.unit.db.ledger_suite import LedgerSuite, cycle, nice, pending, running
 
@@ -45,12 +46,15 @@ def test_append__a_locked_database_fails_clearly_and_loses_nothing(
     monkeypatch.setattr(engines, "BUSY_S", 0)
     store = open_store(config)
     cycle(store, 1100.0, pending(nice=5))
+    recalled = store.recall(snapshot([pending(nice=5), running(2, start_s=1150.0, now_s=1200.0)], now_s=1200.0))
     other = sqlite3.connect(tmp_path / "made" / "ledger.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     write = nice(5, -300, 5)
     Journal(config.ledger.journal).intend("c1", [write.action])
     with pytest.raises(LedgerError, match=r"locked; another process holds it"):
-        cycle(store, 1200.0, pending(nice=5), running(2, start_s=1150.0, now_s=1200.0), outcomes=[write])
+        store.append(recalled, Plan((write.action,)), Receipt((write,), planned=1))
+    with pytest.raises(LedgerError, match=r"locked; another process holds it"):  # told before a job is touched
+        store.recall(recalled)
     other.execute("ROLLBACK")
     other.close()
     jobs = cycle(store, 1300.0, pending(nice=-300), running(2, start_s=1150.0, now_s=1300.0)).jobs

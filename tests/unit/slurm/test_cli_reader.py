@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -261,6 +262,16 @@ def test_read__sees_rights(recording, monkeypatch):
     """Root is an administrator whatever slurmdbd says."""
     monkeypatch.setattr("os.geteuid", lambda: 0)
     assert _read(recording.commands).site.rights == Rights.ADMINISTRATOR
+
+
+@pytest.mark.parametrize(("uid", "warned"), [(0, False), (12_345, True)])
+def test_read__warns_of_hidden_jobs(recording, monkeypatch, uid, warned):
+    """With PrivateData=jobs Slurm shows a plain user a short list and no error."""
+    monkeypatch.setattr("os.geteuid", lambda: uid)
+    config = (recording.commands.folder / "config.txt").read_text()
+    config = re.sub(r"PrivateData .*", "PrivateData = accounts,jobs", config)
+    snapshot = _read(Playback(recording.commands.folder, {"config.txt": config}))
+    assert any("PrivateData=jobs" in warning for warning in snapshot.warnings) == warned
 
 
 def test_begin__ends_what_it_started_when_a_command_is_missing(recording, monkeypatch):

@@ -1,0 +1,42 @@
+"""Which adapter a configuration gives."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError
+
+import pytest
+
+from slurmsched.config import Slurm
+from slurmsched.slurm import reader
+from slurmsched.slurm.commands import Commands
+
+
+@pytest.fixture
+def slurm_2605(monkeypatch):
+    """Commands of Slurm 26.05.5."""
+    monkeypatch.setattr(Commands, "run", lambda *_: "slurm 26.05.5\n")
+
+
+def with_pyslurm(monkeypatch: pytest.MonkeyPatch, installed: str) -> None:
+    def version(_: str) -> str:
+        if not installed:
+            raise PackageNotFoundError("pyslurm")
+        return installed
+
+    monkeypatch.setattr(reader, "version", version)
+
+
+@pytest.mark.parametrize(
+    ("adapter", "installed", "expected"),
+    [
+        ("auto", "26.5.1", "pyslurm"),
+        ("auto", "25.11.2", "cli"),
+        ("auto", "", "cli"),
+        ("pyslurm", "25.11.2", "pyslurm"),
+        ("cli", "26.5.1", "cli"),
+    ],
+)
+def test_open_reader__auto_is_pyslurm_of_the_clusters_release(slurm_2605, monkeypatch, adapter, installed, expected):
+    """pyslurm of another release may crash or read wrong: then, and without pyslurm, the commands serve."""
+    with_pyslurm(monkeypatch, installed)
+    assert reader.open_reader(Slurm(adapter=adapter)).name == expected
