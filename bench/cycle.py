@@ -1,103 +1,175 @@
-"""The cost of a cycle against plain `squeue` of the same queue, in the same run. Runs inside the lab as root.
+"""The cost of a cycle beside plain `squeue -h` of the same queue. Run it in the lab as root; bench/run.py does.
 
-    python3 tests/lab/lab.py exec --name forky -- /opt/venv/bin/python bench/cycle.py 10000 100000
+    python bench/cycle.py [--rounds 9] [10000 100000]
 
-Prints rows of bench/RESULTS.md. Jobs wait in partition `phantom`, whose nodes are down. Needs pyslurm to fill
-the queue in reasonable time.
+Prints a Markdown table a queue size. Jobs of four users wait in partition `phantom`, whose nodes are down. Each
+round runs `squeue -h` and then what is measured, so that both meet the same machine; the ratio is that of medians.
 """
 
 from __future__ import annotations
 
+import argparse
+import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from slurmsched.config import Config, Ledger, Scope, Slurm
+from slurmsched import logs
+from slurmsched.config import Config, Ledger, PolicyPlugin, Scope, Slurm
+from slurmsched.cycle import run_cycle
 from slurmsched.daemon.assemble import assembled
 
-REPEATS = 7
+COLD_JOBS = 10_000  # cron's tick is promised for a queue of this size; it is measured for others too
+USERS = ("alice", "bob", "carol", "dave")
+QUIET_S = 300.0  # longest wait for slurmctld and slurmdbd to finish with the submissions
 SUBMIT = """
 import random, sys
 import pyslurm
-draw = random.Random(1)
+draw = random.Random(sys.argv[2])
 for i in range(int(sys.argv[1])):
-    gpus = draw.choice([1, 1, 1, 2, 2, 4, 8])
     pyslurm.JobSubmitDescription(
-        name=f"train-{i % 97}", partition="phantom", time_limit=draw.choice([60, 240, 1440]),
-        gres_per_node={"gpu": gpus}, script="#!/bin/sh\\nsleep 60\\n", environment={"PATH": "/bin:/usr/bin"},
-        working_directory="/tmp", standard_output="/dev/null", memory_per_node="4G",
+        name=f"train-{i % 97}", partitions="phantom", time_limit=draw.choice([60, 240, 1440]),
+        gres_per_node={"gpu": draw.choice([1, 1, 1, 2, 2, 4, 8])}, memory_per_node="4G",
+        comment=draw.choice(["", "", "slurmsched: dur=2h preempt=yes"]), environment={"PATH": "/bin:/usr/bin"},
+        script="#!/bin/sh\\nsleep 60\\n", working_directory="/tmp", standard_output="/dev/null",
     ).submit()
-"""  # fmt: skip
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Seconds: wall time, CPU time of this process and those it started, CPU time of slurmctld."""
+
+    wall_s: float
+    cpu_s: float
+    slurmctld_s: float
+
+
+def run(*command: str, user: str | None = None) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True, cwd="/", user=user).stdout
 
 
 def waiting() -> int:
     return len(run("squeue", "-h", "-t", "PD", "-o", "%A").splitlines())
 
 
-def run(*command: str) -> str:
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
-
-
 def fill(jobs: int) -> None:
-    """Submit until so many wait."""
-    missing = jobs - waiting()
-    if missing > 0:
-        subprocess.run([sys.executable, "-c", SUBMIT, str(missing)], check=True)
+    """Submit until so many wait, then until Slurm's daemons have caught up."""
+    share, rest = divmod(max(jobs - waiting(), 0), len(USERS))
+    started = []
+    for i, user in enumerate(USERS):
+        command = [sys.executable, "-c", SUBMIT, str(share + (i < rest)), user]
+        started.append(subprocess.Popen(command, user=user, group=user, extra_groups=[], cwd="/"))
+    if any(process.wait() for process in started):
+        raise SystemExit("jobs cannot be submitted; is pyslurm installed?")
+    until_s = time.monotonic() + QUIET_S
+    while time.monotonic() < until_s and "DBD Agent queue size: 0" not in run("sdiag"):
+        time.sleep(1)
+    time.sleep(5)
 
 
-def median_s(work: Callable[[], object], repeats: int = REPEATS) -> float:
-    """Median wall time, the first (warming) run left out."""
-    taken = []
-    for _ in range(repeats + 1):
-        start = time.perf_counter()
-        work()
-        taken.append(time.perf_counter() - start)
-    return statistics.median(taken[1:])
+def slurmctld_s() -> float:
+    """CPU time that slurmctld has used."""
+    pid = Path("/run/slurm/slurmctld.pid").read_text().strip()
+    used = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return sum(map(int, used)) / os.sysconf("SC_CLK_TCK")
 
 
-def config(folder: Path, adapter: str) -> Config:
+def cost(work: Callable[[], object]) -> Cost:
+    begun, slurmctld, begun_s = os.times(), slurmctld_s(), time.perf_counter()
+    work()
+    wall_s, ended = time.perf_counter() - begun_s, os.times()
+    return Cost(wall_s, sum(ended[:4]) - sum(begun[:4]), slurmctld_s() - slurmctld)
+
+
+def median(costs: list[Cost]) -> Cost:
+    return Cost(*(statistics.median(column) for column in zip(*((c.wall_s, c.cpu_s, c.slurmctld_s) for c in costs))))
+
+
+def compared(work: Callable[[], object], rounds: int) -> tuple[Cost, Cost]:
+    """Medians of `squeue -h` and of the work, in turns; a first, warming turn is left out."""
+    turns = [(cost(partial(run, "squeue", "-h")), cost(work)) for _ in range(rounds + 1)][1:]
+    return median([squeue for squeue, _ in turns]), median([own for _, own in turns])
+
+
+def config(folder: Path, adapter: str, policy: str = "discretized-las") -> Config:
     """Everything of the cycle in a folder of its own, managing the whole queue."""
     ledger = Ledger(url=f"sqlite:///{folder}/ledger.db", journal=folder / "journal", lock=folder / "lock")
-    return Config(ledger=ledger, scope=Scope(partitions=("*",)), slurm=Slurm(adapter=adapter))
+    return Config(ledger=ledger, scope=Scope(partitions=("*",)), slurm=Slurm(adapter=adapter),
+                  policy=PolicyPlugin(name=policy))  # fmt: skip
 
 
-def cold_tick_s(folder: Path) -> float:
-    """The whole process, as cron starts it."""
-    file = folder / "slurmsched.toml"
-    file.write_text(
-        f'scope.partitions = ["*"]\nledger.url = "sqlite:///{folder}/ledger.db"\n'
-        f'ledger.journal = "{folder}/journal"\nledger.lock = "{folder}/lock"\n'
-    )
-    return median_s(lambda: run("/opt/venv/bin/slurmsched", "--config", str(file), "tick", "--dry-run"))
+@contextmanager
+def own_folder(user: str) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as name:
+        subprocess.run(["chown", user, name], check=True)
+        yield Path(name)
 
 
-def rows(jobs: int, folder: Path) -> list[tuple[str, float]]:
-    """Named medians [s] for a queue of so many pending jobs."""
-    fill(jobs)
-    made = [("squeue -h", median_s(lambda: run("squeue", "-h")))]
-    made.append(("tick --dry-run, whole process", cold_tick_s(folder)))
+def cold_tick(rounds: int) -> tuple[Cost, Cost]:
+    """The whole process as cron starts it, by the user slurmsched. Bytecode is in a cache, as once installed."""
+    with own_folder("slurmsched") as folder:
+        file = folder / "slurmsched.toml"
+        file.write_text(
+            f'scope.partitions = ["*"]\nledger.url = "sqlite:///{folder}/ledger.db"\n'
+            f'ledger.journal = "{folder}/journal"\nledger.lock = "{folder}/lock"\n'
+        )
+        kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        env = kept | {"PYTHONPYCACHEPREFIX": str(folder / "bytecode")}
+        command = ["slurmsched", "--config", str(file), "tick", "--dry-run"]
+        return compared(lambda: subprocess.run(command, env=env, cwd="/", user="slurmsched", check=True), rounds)
+
+
+def row(name: str, costs: tuple[Cost, Cost], target: float | None = None) -> str:
+    """A row of the table."""
+    squeue, own = costs
+    ratio = own.wall_s / squeue.wall_s
+    verdict = "" if target is None else f"{target:g}, {'met' if ratio <= target else '**missed**'}"
+    cells = (f"{own.wall_s:.3f}", f"{squeue.wall_s:.3f}", f"{ratio:.2f}", verdict, f"{own.cpu_s:.3f}",
+             f"{squeue.cpu_s:.3f}", f"{own.slurmctld_s:.2f}", f"{squeue.slurmctld_s:.2f}")  # fmt: skip
+    return f"| {name} | {' | '.join(cells)} |"
+
+
+def rows(jobs: int, rounds: int) -> Iterator[str]:
+    """Rows of the table for a queue of so many pending jobs."""
+    yield row("`slurmsched tick --dry-run`, whole process", cold_tick(rounds), 10.0 if jobs == COLD_JOBS else None)
     for adapter in ("cli", "pyslurm"):
-        tree = config(folder, adapter)
-        with assembled(tree, apply=False) as parts:
-            made.append((f"read by {adapter} adapter", median_s(parts.cluster.read)))
-            made.append((f"read, decide, plan ({adapter})", median_s(parts.look)))
-            snapshot = parts.store.recall(parts.cluster.read())
-            made.append((f"decide, plan ({adapter})", median_s(partial(parts.planner.plan, snapshot))))
-    return made
+        with own_folder("root") as folder, assembled(config(folder, adapter), apply=False) as parts:
+            run_cycle(parts.cluster, parts.planner, parts.store)  # as in a daemon: the ledger knows the jobs
+            yield row(f"read, {adapter}", compared(parts.cluster.read, rounds))
+            yield row(f"read, recall, decide, plan, {adapter}", compared(parts.look, rounds), 3.0)
+            cycle = partial(run_cycle, parts.cluster, parts.planner, parts.store)
+            yield row(f"whole cycle, dry-run, {adapter}", compared(cycle, rounds))
+            snapshot = parts.look()[0]
+            if adapter == "cli":
+                yield row("decide, plan", compared(partial(parts.planner.plan, snapshot), rounds), 0.25)
+                planner = type(parts.planner).from_config(config(folder, adapter, "srsf"))
+                plan = planner.plan(snapshot)
+                name = f"decide, plan by srsf: {len(plan.actions) + plan.deferred:,} jobs to move"
+                yield row(name, compared(partial(planner.plan, snapshot), rounds))
 
 
 def main() -> None:
-    print("| pending jobs | what | median s | ratio to squeue -h |\n| --- | --- | --- | --- |")
-    for jobs in map(int, sys.argv[1:] or ["10000"]):
-        with tempfile.TemporaryDirectory() as folder:
-            made = rows(jobs, Path(folder))
-        for name, taken_s in made:
-            print(f"| {waiting():,} | {name} | {taken_s:.3f} | {taken_s / made[0][1]:.2f} |", flush=True)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("jobs", nargs="*", type=int, default=[COLD_JOBS], help="pending jobs, ascending")
+    parser.add_argument("--rounds", type=int, default=9, help="of each measurement")
+    options = parser.parse_args()
+    logs.configure("warning")
+    for jobs in options.jobs:
+        fill(jobs)
+        print(f"### {waiting():,} pending jobs, medians of {options.rounds} rounds\n")
+        print("| what | wall s | squeue -h s | ratio | target | CPU s | squeue CPU s | slurmctld s | for squeue s |")
+        print("| --- | ---: | ---: | ---: | --- | ---: | ---: | ---: | ---: |", flush=True)
+        for line in rows(jobs, options.rounds):
+            print(line, flush=True)
+        print()
 
 
 if __name__ == "__main__":

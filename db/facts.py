@@ -30,7 +30,7 @@ class EarlierRun(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """One job as one snapshot shows it. leaving: requeued, but its nodes are not free yet."""
+    """One job as one snapshot shows it."""
 
     job_id: int
     submit_s: float
@@ -43,7 +43,6 @@ class Sight:
     paused: bool
     finished: bool
     completed: bool
-    leaving: bool
 
     @property
     def ran(self) -> bool:

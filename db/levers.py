@@ -107,8 +107,8 @@ def value(jobs: Jobs, kind: str) -> Int64s:
 
 def check(levers: Levers, jobs: Jobs, now_s: float, config: LeverConfig) -> Check:
     """The levers after this look at the queue: changes behind our back are noted and respected."""
-    at, known = match(levers, jobs)
     now = value(jobs, config.kind)
+    at, known = match(levers, jobs, now)
     ours = np.ones(len(jobs), np.bool_)
     if len(levers):
         unsure = ~levers.sure[at] & (now == levers.old[at])
@@ -119,20 +119,27 @@ def check(levers: Levers, jobs: Jobs, now_s: float, config: LeverConfig) -> Chec
         changed.append(lever)
         changes.append(change)
     levers = levers.merged(changed)
-    at, known = match(levers, jobs)
-    suspects = ~known & jobs.pending & (np.abs(now) >= config.floor)
+    at, known = match(levers, jobs, now)
+    suspects = ~known & jobs.pending & _like_ours(now, config)
     columns = _columns(levers, at, known, now, now_s, config.kind)
     columns["backoff"] |= suspects
     return Check(levers, columns, changed, changes, np.flatnonzero(suspects))
 
 
-def match(levers: Levers, jobs: Jobs) -> tuple[Int64s, Bools]:
-    """For each row of jobs the row of levers about the same job, and whether there is one (ids wrap around)."""
+def match(levers: Levers, jobs: Jobs, now: Int64s) -> tuple[Int64s, Bools]:
+    """For each row of jobs the row of levers that tells of it, and whether there is one (ids wrap around).
+
+    now: (N,) int64, lever values. Slurm writes an array's record and a het job's leader through to their tasks and
+    components, and a task that starts takes its array's value along: one that holds it is told of by its leader's row.
+    """
     at, known = levers.find(jobs.job_id)
-    if len(levers):
-        newer = (jobs.restarts < levers.restarts[at]) | ((jobs.restarts == 0) & (jobs.submit_s > levers.submit_s[at]))
-        known = known & ~newer
-    return at, known
+    if not len(levers):
+        return at, known
+    newer = (jobs.restarts < levers.restarts[at]) | ((jobs.restarts == 0) & (jobs.submit_s > levers.submit_s[at]))
+    lead, led = levers.find(jobs.leader)
+    led &= (jobs.leader != jobs.job_id) & (now == levers.new[lead])
+    led &= (jobs.restarts > 0) | (jobs.submit_s <= levers.submit_s[lead])
+    return np.where(led, lead, at), led | (known & ~newer)
 
 
 def adopt(levers: Levers, jobs: Jobs, records: Iterable[LeverRecord], kind: str) -> list[Lever]:
@@ -140,26 +147,27 @@ def adopt(levers: Levers, jobs: Jobs, records: Iterable[LeverRecord], kind: str)
 
     After a crash between writing to Slurm and remembering it, the journal is ahead of the ledger.
     """
-    at, known = match(levers, jobs)
-    row_of = {int(job_id): row for row, job_id in enumerate(jobs.job_id)}
+    known_of = {record.job_id: record for record in records if record.kind == kind}
+    if not known_of:
+        return []
     now = value(jobs, kind)
+    at, known = match(levers, jobs, now)
+    told = list(known_of)
     adopted = []
-    for record in records:
-        row = row_of.get(record.job_id)
-        if row is None or record.kind != kind or not _same_submit(jobs, row, record.submit_s):
-            continue
-        found = int(now[row])
+    for row in np.flatnonzero(np.isin(jobs.job_id, told) | np.isin(jobs.leader, told)).tolist():
+        job_id, found = int(jobs.job_id[row]), int(now[row])
         held = known[row] and found in (levers.new[at[row]], levers.base[at[row]])
-        if not held and found != record.base and found in record.values:
+        record = known_of.get(job_id) or known_of[int(jobs.leader[row])]
+        if not held and found != record.base and found in record.values and _same_submit(jobs, row, record.submit_s):
             submit_s, restarts = float(jobs.submit_s[row]), int(jobs.restarts[row])
-            adopted.append(Lever(record.job_id, submit_s, restarts, record.base, found, found))
+            adopted.append(Lever(job_id, submit_s, restarts, record.base, found, found))
     return adopted
 
 
 def remember(levers: Levers, jobs: Jobs, outcomes: Iterable[Outcome], kind: str) -> list[Lever]:
     """Levers of the jobs that were written to, or may have been."""
     made: dict[int, Lever] = {}
-    at, known = match(levers, jobs)
+    at, known = match(levers, jobs, value(jobs, kind))
     for outcome in outcomes:
         action = outcome.action
         if not isinstance(action, SetNice | SetSiteFactor) or action.kind != kind or outcome.status == "refused":
@@ -183,8 +191,8 @@ def remember(levers: Levers, jobs: Jobs, outcomes: Iterable[Outcome], kind: str)
 
 
 def gone(levers: Levers, jobs: Jobs) -> list[int]:
-    """Ids of levers whose job is no longer in the queue."""
-    return levers.job_id[~np.isin(levers.job_id, jobs.job_id)].tolist()
+    """Ids of levers whose job has left the queue, and with it every task and component that may hold their value."""
+    return levers.job_id[~np.isin(levers.job_id, np.concatenate([jobs.job_id, jobs.leader]))].tolist()
 
 
 def warning(jobs: Jobs, suspects: Int64s, kind: str) -> str:
@@ -198,6 +206,11 @@ def warning(jobs: Jobs, suspects: Int64s, kind: str) -> str:
         f"are left alone (jobs {named}). If their users did not choose it, set it back with "
         f"`scontrol update jobid=ID {'nice' if kind == 'nice' else 'sitefactor'}=0`"
     )
+
+
+def _like_ours(now: Int64s, config: LeverConfig) -> Bools:
+    """Values that only an operator can have given. A user's own nice is 0 or more, however large. (N,) bool."""
+    return (-now if config.kind == "nice" else np.abs(now)) >= config.floor
 
 
 def _same_submit(jobs: Jobs, row: int, submit_s: float) -> bool:

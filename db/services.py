@@ -121,7 +121,7 @@ def columns(services: Services, jobs: Jobs, now_s: float) -> dict[str, Any]:
     is_open = of("run", -1) >= 0
     by_clock = np.where(of("paused", False), 0.0, now_s - of("run_start_s", now_s) - of("suspended_s", 0.0))
     marked_s = of("mark_executed_s", 0.0)
-    run_s = np.where(is_open & views.leaving, np.maximum(by_clock, marked_s), jobs.run_s)
+    run_s = np.where(is_open & views.leaving & (jobs.run_s == 0), np.maximum(by_clock, marked_s), jobs.run_s)
     counts = is_open | (~known & ~jobs.pending & ~views.leaving)
     gpus = np.where(is_open, of("run_gpus", 0), jobs.gpus)
     run_s = np.where(counts, run_s, 0.0)
@@ -148,7 +148,8 @@ class _Views:
         self.jobs = jobs
         self.paused = jobs.is_state(JobState.SUSPENDED) & ~jobs.finished
         self.active = (jobs.running | self.paused) & ~jobs.finished
-        self.leaving = jobs.is_state(JobState.PENDING) & jobs.is_state(JobState.COMPLETING)
+        # Of a job that ends squeue says COMPLETING alone: how it ended shows when its nodes are free.
+        self.leaving = jobs.is_state(JobState.COMPLETING) & ~jobs.finished & ~jobs.running
         self.completed = jobs.is_state(JobState.COMPLETED)
         self.ran = jobs.finished & np.isfinite(jobs.start_s) & ((jobs.run_s > 0) | self.completed)
 
@@ -157,7 +158,7 @@ class _Views:
         return Sight(
             int(jobs.job_id[row]), float(jobs.submit_s[row]), int(jobs.restarts[row]), float(jobs.start_s[row]),
             float(jobs.end_s[row]), float(jobs.run_s[row]), int(jobs.gpus[row]), bool(self.active[row]),
-            bool(self.paused[row]), bool(jobs.finished[row]), bool(self.completed[row]), bool(self.leaving[row]),
+            bool(self.paused[row]), bool(jobs.finished[row]), bool(self.completed[row]),
         )  # fmt: skip
 
 

@@ -36,17 +36,20 @@ class Labels:
     codes: Int32s
     names: tuple[str, ...]
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "codes", frozen(self.codes, np.int32))
+
     @classmethod
     def of(cls, texts: Sequence[str]) -> Labels:
         """The column that holds these texts, row by row."""
         names = sorted(set(texts))
         code = {name: i for i, name in enumerate(names)}
-        return cls(frozen(np.fromiter(map(code.__getitem__, texts), np.int32, len(texts)), np.int32), tuple(names))
+        return cls(np.fromiter(map(code.__getitem__, texts), np.int32, len(texts)), tuple(names))
 
     @classmethod
     def constant(cls, text: str, rows: int) -> Labels:
         """The same text in every row."""
-        return cls(frozen(np.zeros(rows, np.int32), np.int32), (text,) if rows else ())
+        return cls(np.zeros(rows, np.int32), (text,) if rows else ())
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -61,7 +64,7 @@ class Labels:
         """The column of the given rows (indices or a mask), names no row holds dropped."""
         codes = self.codes[rows]
         used, inverse = np.unique(codes, return_inverse=True)
-        return Labels(frozen(inverse, np.int32), tuple(self.names[c] for c in used))
+        return Labels(inverse, tuple(self.names[c] for c in used))
 
     def map(self, function: Callable[[str], Any], dtype: Any) -> NDArray[Any]:
         """function of each row's text, computed once a name. (N,) of dtype."""

@@ -88,6 +88,11 @@ class Jobs(Table):
         return self.is_state(FINISHED)
 
     @property
+    def leader(self) -> Int64s:
+        """Id of the record through which Slurm writes a task or component too, 0: none. (N,) int64."""
+        return np.where(self.array_job_id > 0, self.array_job_id, self.het_job_id)
+
+    @property
     def held(self) -> Bools:
         """Held by user or admin: priority 0 and a pending state."""
         return self.pending & (self.priority == 0)

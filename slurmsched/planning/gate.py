@@ -12,16 +12,18 @@ from slurmsched.config import Scope
 from slurmsched.model import Jobs, JobState, Snapshot
 from slurmsched.model.columns import Bools
 from slurmsched.model.plan import Refusal
+from slurmsched.planning.levers import LEVERS
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One reason to leave a job alone. in_scope: whether people are told of each such job."""
+    """One reason to leave a job alone. in_scope: whether people are told of each such job. lever: "" = any."""
 
     name: str
     reason: str
     catches: Callable[[Jobs, Scope], Bools]
     in_scope: bool = True
+    lever: str = ""
 
 
 def _other_partition(jobs: Jobs, scope: Scope) -> Bools:
@@ -47,6 +49,10 @@ def _revoked(jobs: Jobs, _: Scope) -> Bools:
     return jobs.is_state(JobState.REVOKED)
 
 
+def _hidden(jobs: Jobs, _: Scope) -> Bools:
+    return LEVERS["site_factor"].hidden(jobs)
+
+
 def _het_component(jobs: Jobs, _: Scope) -> Bools:
     return (jobs.het_job_id > 0) & (jobs.het_offset > 0)
 
@@ -67,6 +73,7 @@ RULES = (
     Rule("revoked", "it belongs to another cluster of the federation", _revoked),
     Rule("pinned", "an operator set its priority, so no lever acts on it", lambda jobs, _: jobs.pinned),
     Rule("backoff", "its nice or site factor was changed behind our back lately", lambda jobs, _: jobs.backoff),
+    Rule("hidden", "Slurm shows no site factor of a job that is not eligible yet", _hidden, lever="site_factor"),
     Rule("het", "a het component follows its leader", _het_component, in_scope=False),
     Rule("array", "an array task follows its array", _array_task, in_scope=False),
 )  # fmt: skip
@@ -84,12 +91,13 @@ def follows_array(jobs: Jobs) -> Bools:
     return (jobs.array_job_id > 0) & ~meta & np.isin(jobs.array_job_id, jobs.job_id[meta])
 
 
-def verdicts(snapshot: Snapshot, scope: Scope) -> NDArray[np.int8]:
-    """The rule that leaves each job alone: index into RULES, -1 for a job that may be moved. (N,) int8."""
+def verdicts(snapshot: Snapshot, scope: Scope, lever: str) -> NDArray[np.int8]:
+    """The rule that leaves each job alone: index into RULES, -1 for a job that may be moved by that lever. (N,) int8."""
     jobs = snapshot.jobs
     verdict = np.full(len(jobs), -1, np.int8)
     for index, rule in enumerate(RULES):
-        verdict[(verdict < 0) & rule.catches(jobs, scope)] = index
+        if rule.lever in ("", lever):
+            verdict[(verdict < 0) & rule.catches(jobs, scope)] = index
     return verdict
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from slurmsched.model import Jobs, SetNice, SetSiteFactor
-from slurmsched.model.columns import Floats, Int64s
+from slurmsched.model.columns import Bools, Floats, Int64s
 
 _LIMIT = 2_147_483_645  # slurm/slurm.h, NICE_OFFSET - 3
 
@@ -20,6 +20,10 @@ class NiceLever:
 
     def now(self, jobs: Jobs) -> Int64s:
         return jobs.nice
+
+    def hidden(self, jobs: Jobs) -> Bools:
+        """Jobs whose value Slurm does not show. (N,) bool."""
+        return np.zeros(len(jobs), np.bool_)
 
     def boost(self, jobs: Jobs) -> Int64s:
         """What slurmsched adds to each priority now. (N,) int64."""
@@ -45,6 +49,9 @@ class SiteFactorLever:
 
     def now(self, jobs: Jobs) -> Int64s:
         return jobs.site_factor
+
+    def hidden(self, jobs: Jobs) -> Bools:
+        return np.isnan(jobs.base_priority) & (jobs.site_factor == 0)  # sprio lists eligible jobs only
 
     def boost(self, jobs: Jobs) -> Int64s:
         return jobs.site_factor

@@ -9,6 +9,7 @@ import numpy as np
 
 from slurmsched import registry
 from slurmsched.config import Config, Lever, Pace, Scope
+from slurmsched.errors import ConfigError
 from slurmsched.model import Jobs, Plan, Ranking, Requeue, Rights, SetNice, SetSiteFactor, Snapshot, frozen
 from slurmsched.model.columns import Bools, Int64s
 from slurmsched.model.hints import hint_warnings
@@ -47,11 +48,12 @@ class Planner:
     def plan(self, snapshot: Snapshot) -> Plan:
         """What this cycle would change. The same snapshot gives the same plan."""
         ranking = self.policy.rank(snapshot)
-        verdict = gate.verdicts(snapshot, self.scope)
+        verdict = gate.verdicts(snapshot, self.scope, self.lever.kind)
         managed = verdict < 0
         lever = LEVERS[self.lever.kind]
         wanted = self._values(snapshot, ranking, managed, lever)
-        changed = np.flatnonzero((wanted != lever.now(snapshot.jobs))[ranking.order])  # places, most urgent first
+        due = _due(snapshot.jobs, wanted != lever.now(snapshot.jobs))
+        changed = np.flatnonzero(due[ranking.order])  # places, most urgent first
         places = changed[: self.pace.writes_per_cycle].tolist()
         return Plan(
             actions=(
@@ -83,7 +85,15 @@ class Planner:
         return _with_followers(jobs, managed, lever.value(jobs, boost))
 
     def _bounds(self, snapshot: Snapshot, rows: int) -> dict[str, int]:
-        """Gap, floor and ceiling: a fiftieth of what factors can move a job by, so that ageing seldom reorders."""
+        """Gap, floor and ceiling: a fiftieth of what factors can move a job by, so that ageing seldom reorders.
+
+        Raises ConfigError if the band is too narrow for the jobs.
+        """
+        if self.lever.ceiling - self.lever.floor < rows:
+            raise ConfigError(
+                f"{self.lever.ceiling} leaves no room for {rows} jobs above lever.floor = {self.lever.floor}",
+                key="lever.ceiling",
+            )
         room = (self.lever.ceiling - self.lever.floor) // (2 * rows)
         gap = self.lever.gap or max(_LEAST_GAP, int(snapshot.site.priority_weights) // 50)
         return {"gap": max(1, min(gap, room)), "floor": self.lever.floor, "ceiling": self.lever.ceiling}
@@ -105,10 +115,23 @@ class Planner:
         return f"{self.name}: rank {place + 1} of {len(ranking.order)}" + (f", {criteria}" if criteria else "")
 
 
+def _due(jobs: Jobs, changed: Bools) -> Bools:
+    """Changed rows without the array tasks that the write of their array reaches. (N,) bool."""
+    rows, leader = _followers(jobs)
+    due = changed.copy()
+    due[rows[changed[leader]]] = False
+    return due
+
+
+def _followers(jobs: Jobs) -> tuple[Int64s, Int64s]:
+    """Rows of pending tasks that follow their array, and the row of the array of each."""
+    rows = np.flatnonzero(gate.follows_array(jobs) & jobs.pending)
+    return rows, np.searchsorted(jobs.job_id, jobs.array_job_id[rows])
+
+
 def _with_followers(jobs: Jobs, managed: Bools, wanted: Int64s) -> Int64s:
     """Array tasks follow their array: Slurm writes them together. (N,) int64."""
-    rows = np.flatnonzero(gate.follows_array(jobs) & jobs.pending)
-    leader = np.searchsorted(jobs.job_id, jobs.array_job_id[rows])
+    rows, leader = _followers(jobs)
     rows, leader = rows[managed[leader]], leader[managed[leader]]
     wanted[rows] = wanted[leader]
     return wanted
