@@ -102,7 +102,9 @@ class Planner:
         self, snapshot: Snapshot, ranking: Ranking, place: int, wanted: Int64s, lever: AnyLever
     ) -> SetNice | SetSiteFactor:
         row = int(ranking.order[place])
-        return lever.action(snapshot.jobs, row, int(wanted[row]), self._reason(ranking, place, row))
+        return lever.action(
+            snapshot.jobs, row, int(wanted[row]), self._reason(ranking, snapshot.jobs.pending, place, row)
+        )
 
     def _requeues(self, snapshot: Snapshot, ranking: Ranking, managed: Bools) -> tuple[Requeue, ...]:
         if self.preemption is None or self.placement is None:
@@ -110,9 +112,10 @@ class Planner:
         movable = managed | (snapshot.jobs.running & gate.scoped(snapshot.jobs, self.scope))
         return self.preemption.requeues(snapshot, ranking, self.placement, movable)
 
-    def _reason(self, ranking: Ranking, place: int, row: int) -> str:
+    def _reason(self, ranking: Ranking, pending: Bools, place: int, row: int) -> str:
         criteria = ", ".join(f"{key} {_shown(values[row])}" for key, values in ranking.why.items())
-        return f"{self.name}: rank {place + 1} of {len(ranking.order)}" + (f", {criteria}" if criteria else "")
+        rank = int(pending[ranking.order[: place + 1]].sum())  # as `slurmsched queue` counts
+        return f"{self.name}: rank {rank} of {int(pending.sum())}" + (f", {criteria}" if criteria else "")
 
 
 def _due(jobs: Jobs, changed: Bools) -> Bools:
@@ -153,6 +156,9 @@ def _notes(snapshot: Snapshot, lever: Lever, scope: Scope) -> tuple[str, ...]:
         found.append('PriorityType is priority/basic, which ignores SiteFactor: set lever.kind = "nice"')
     if not scope.partitions:
         found.append('scope.partitions is empty: no job is managed; name partitions, or "*" for all')
+    unknown = sorted({*scope.partitions} - {"*", *snapshot.partitions.name})
+    if unknown and len(snapshot.partitions):
+        found.append(f"scope.partitions names what Slurm does not know: {', '.join(unknown)}")
     return tuple(found)
 
 
