@@ -7,11 +7,10 @@ from typing import Any
 import click
 
 from slurmsched.cli import output
-from slurmsched.cli.output import Output, clock, gpu_hours
+from slurmsched.cli.output import Output, gpu_hours
 from slurmsched.cli.settings import config
 
 COLUMNS = ("rank>", "job>", "user", "partition", "gpus>", "GPU h>", "queue>", "now>", "wanted>", "why")
-TIMES = ("since_s", "started_s", "submit_s")  # criteria that are Unix times
 
 
 @output.command("queue")
@@ -46,20 +45,9 @@ def command(out: Output, user: str | None, partition: str | None, managed: bool)
 
 
 def _cells(row: dict[str, Any]) -> tuple[Any, ...]:
-    told = ((name, _shown(name, value)) for name, value in row["why"].items() if name != "queue" and value is not False)
-    why = ", ".join(f"{name} {text}" for name, text in told if text) or "-"
+    from slurmsched.planning.reasons import criteria
+
+    why = criteria({name: value for name, value in row["why"].items() if name != "queue"}) or "-"
     return (row["rank"], row["job_id"], row["user"], row["partition"], row["gpus"], gpu_hours(row["attained_gpu_s"]),
             row["queue"], row["lever_now"], row["lever_wanted"],
             f"left alone: {row['reason']}" if row["left_alone"] else why)  # fmt: skip
-
-
-def _shown(name: str, value: Any) -> str:
-    """A criterion for people: Unix times as local time; a duration or service keeps its unit in its name.
-
-    Nothing for one that says nothing: not known, or endless.
-    """
-    if not isinstance(value, float):
-        return str(value)
-    if value != value or abs(value) == float("inf"):
-        return ""
-    return clock(value) if name in TIMES else f"{value:.6g}"

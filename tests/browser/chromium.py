@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -31,6 +32,7 @@ def rendered(page: Path, profile: Path) -> Rendered:
     if program is None:
         pytest.fail("the browser tests need Chromium: apt-get install chromium", pytrace=False)
     command = [program, *FLAGS, f"--user-data-dir={profile}", "--dump-dom", page.as_uri()]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, encoding="utf-8", timeout=180)
+    done = subprocess.run(command, check=True, capture_output=True, text=True, encoding="utf-8", timeout=180,
+                          env={**os.environ, "HOME": str(profile)})  # fmt: skip
     html = re.sub(r"<(script|style)\b.*?</\1>", "", done.stdout, flags=re.DOTALL)
     return Rendered(html, tuple(re.findall(r":CONSOLE[:(].*", done.stderr)))

@@ -180,7 +180,7 @@ def test_planner__leaves_jobs_alone_whose_site_factor_slurm_hides():
     plan = planned(hidden, lever=Lever(kind="site_factor"))
     assert plan.actions == ()
     assert [refusal.rule for refusal in plan.refused] == ["hidden"]
-    assert planned(hidden).actions != ()  # every nice is shown
+    assert planned(hidden).refused == ()  # every nice is shown
 
 
 def test_planner__a_band_too_narrow_names_the_setting():
@@ -220,3 +220,32 @@ def test_planner__clamped_priority_without_factors_converges():
         now = Snapshot(0.0, jobs, *_tables(now), site=now.site)
     heights = now.jobs.priority + np.array([0, 200, 0])
     assert heights[2] > heights[1] > heights[0]
+
+
+def test_planner__an_operators_site_factor_counts_on_top():
+    """It is neither cancelled by our nice nor does it lift the others."""
+    (without,) = planned(queue("BA")).actions
+    (with_it,) = planned(queue("BA", site_factor=[0, 1_000_000])).actions
+    assert with_it.new == without.new
+    assert planned(queue("AB", site_factor=[0, 1_000_000])).actions == ()
+
+
+@pytest.mark.parametrize("drift", [5, 60])
+def test_planner__drifting_factors_do_not_cause_endless_writes(drift):
+    """Four users whose fair share drifts: after the first cycles nothing is written while nothing else changes."""
+    draw = np.random.default_rng(7)
+    names = draw.permutation([f"{i:03d}" for i in range(104)]).tolist()
+    user, share = np.arange(104) % 4, np.array([50_000.0, 20_000.0, 70_000.0, 51_000.0])
+    now = queue(names, base_priority=share[user])
+    weights = {"PriorityWeightAge": "100000", "PriorityWeightFairShare": "100000"}
+    site = Site(rights=Rights.OPERATOR, settings=weights)
+    written = []
+    for _ in range(12):
+        share += draw.integers(-drift, drift + 1, 4)
+        jobs = now.jobs.with_columns(base_priority=share[user])
+        now = Snapshot(now.now_s, jobs, *_tables(now), site=site)
+        plan = planned(now)
+        written.append(len(plan.actions))
+        now = after(now, plan)
+    assert written[0] > 0
+    assert sum(written[2:]) == 0
