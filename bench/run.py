@@ -31,8 +31,8 @@ print(f"Slurm {slurm}, CPython {platform.python_version()}, " + ", ".join(
     f"{name} {of(name)}" for name in ("pyslurm", "numpy", "numba", "sqlalchemy", "pydantic")))
 """
 INTENT = """\
-Ratios are to plain `squeue -h` of the same queue, run in turns with what is measured. Targets are those of issue 2.
-The machine is shared with other work: trust ratios and CPU time more than wall time.
+Ratios are to plain `squeue -h` of the same queue, run in turns with what is measured. Targets are those of issue 2;
+the cycle's counts for the better adapter. Where the machine is shared, trust ratios and CPU time more than wall time.
 
 slurmctld is otherwise quiet: no job runs, the jobs wait in a partition whose nodes are down, slurmdbd has caught up,
 scheduling is at Slurm's defaults (`SchedulerParameters=bf_continue`, `PriorityCalcPeriod=300`). `slurmctld s` is the
