@@ -50,7 +50,7 @@ def main() -> None:
     jobs = [str(count) for count in options.jobs]
     parts = [
         "# What slurmsched costs",
-        f"`{shlex.join(['python', 'bench/run.py', *sys.argv[1:]])}`, {datetime.date.today()}, {machine()}.",
+        f"`{shlex.join(['python', 'bench/run.py', *sys.argv[1:]])}`, {datetime.date.today()}, {commit()}, {machine()}.",
         INTENT,
         f"## A cycle against squeue\n\nIn the lab: {run(*inside, 'python', '-c', VERSIONS)}",
         run(*inside, "python", "bench/cycle.py", "--rounds", str(options.rounds), *jobs),
@@ -72,6 +72,12 @@ def run(*command: str) -> str:
     if process.returncode:
         raise SystemExit(f"{shlex.join(command)}: exit status {process.returncode}")
     return "".join(lines)
+
+
+def commit() -> str:
+    """What was measured."""
+    git = ("git", "-C", str(BENCH), "describe", "--always", "--dirty")
+    return "commit " + subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def machine() -> str:

@@ -23,9 +23,7 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 
 @output.command("plan")
 @click.option("--limit", type=click.IntRange(min=0), default=50, show_default=True, help="Most changes shown; 0: all.")
-@click.option(
-    "--jobs", type=FILE, help="Read `squeue --json` from this file, of any Slurm from 21.08 on; ask no Slurm."
-)
+@click.option("--jobs", type=FILE, help="A file of `squeue --json`, Slurm 21.08 or newer, in place of a Slurm.")
 @click.option("--nodes", type=FILE, help="With --jobs: `scontrol show node --json` (before 23.02 `sinfo --json`).")
 def command(out: Output, limit: int, jobs: Path | None, nodes: Path | None) -> None:
     """Show what a cycle would write and why. Reads only; any user may run it.

@@ -23,10 +23,11 @@ def read_dump(jobs: Path, nodes: Path | None = None) -> Snapshot:
     cannot be read or is something else.
     """
     body = _body(jobs)
-    now_s = number(body.get("last_update")) or 0.0
-    now_s = now_s if now_s > 0 else jobs.stat().st_mtime
+    told_s = _read(jobs, lambda: number(body.get("last_update"), 0.0))
+    now_s = told_s if told_s > 0 else jobs.stat().st_mtime
     queue, held, warnings = _read(jobs, lambda: read_jobs(body, now_s))
-    fleet, more = Nodes.build(0, {}), ()
+    fleet = Nodes.build(0, {})
+    more: tuple[str, ...] = ()
     if nodes is not None:
         listed = _body(nodes)
         fleet, more = _read(nodes, lambda: read_nodes(listed))
@@ -53,9 +54,8 @@ def _read(path: Path, reader: Callable[[], T]) -> T:
     except UnreadableError as error:
         raise InputError(str(error), source=str(path)) from error
     except KeyError as error:
-        raise InputError(
-            f"is another answer of Slurm than was asked for: {error} is missing", source=str(path)
-        ) from error
+        message = f"is another of Slurm's answers than was asked for: no {error}"
+        raise InputError(message, source=str(path)) from error
     except (TypeError, ValueError, AttributeError) as error:
         raise InputError(f"does not have the form of Slurm's answers: {error}", source=str(path)) from error
 
