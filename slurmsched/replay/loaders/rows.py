@@ -18,7 +18,7 @@ from slurmsched.replay.loaders.source import Head, Source
 
 NAN = math.nan
 MOST_GPUS = 1 << 24  # of one job: more is a misread column
-LARGEST_ID = 1 << 62
+LARGEST_ID, UNNUMBERED = 1 << 62, -(1 << 62)
 BATCH = 4_096  # jobs turned into columns at once
 Columns = dict[str, Any]
 
@@ -30,13 +30,13 @@ class Dropped(Exception):
 class Job(NamedTuple):
     """One job of a trace; NaN or "" where the source does not tell. Columns and units as in Trace.
 
-    job_id below 0: number it in file order.
+    job_id UNNUMBERED: number it in file order.
     """
 
     submit_s: float
     duration_s: float
     gpus: int
-    job_id: int = -1
+    job_id: int = UNNUMBERED
     time_limit_s: float = NAN
     start_s: float = NAN
     gpu_share: float = 1.0
@@ -67,7 +67,7 @@ class Builder:
     def add(self, job: Job) -> None:
         """Append one job. Raises ValueError if it could not be one."""
         _check(job)
-        self._batch.append(job if job.job_id >= 0 else job._replace(job_id=len(self)))
+        self._batch.append(job._replace(job_id=len(self)) if job.job_id == UNNUMBERED else job)
         if len(self._batch) == BATCH:
             self._flush()
 
@@ -96,7 +96,11 @@ def _check(job: Job) -> None:
         raise ValueError(f"a submit time cannot be {job.submit_s:g} s")
     if job.time_limit_s <= 0:
         raise ValueError(f"a time limit cannot be {job.time_limit_s:g} s")
-    if job.job_id >= LARGEST_ID or not 0 <= job.requeues < LARGEST_ID or not 0 < job.gpu_share <= 1:
+    if (
+        not (0 <= job.job_id < LARGEST_ID or job.job_id == UNNUMBERED)
+        or not 0 <= job.requeues < LARGEST_ID
+        or not 0 < job.gpu_share <= 1
+    ):
         raise ValueError("job id, requeues or share of a GPU out of range")
 
 
@@ -166,6 +170,9 @@ def number(row: Mapping[str, Any], name: str) -> float:
 
 def whole(row: Mapping[str, Any], name: str) -> int:
     """A field as a whole number ("4" or "4.0"). Raises ValueError naming field and text."""
+    text = row.get(name)
+    if isinstance(text, str) and text.isdecimal():
+        return int(text)
     value = number(row, name)
     if not value.is_integer():
         raise ValueError(f"{name} is {row[name]!r}, not a whole number")
