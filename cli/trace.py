@@ -111,16 +111,12 @@ def anonymise(
 @click.option("--limits", is_flag=True, help="Make up time limits as users set them.")
 def generate(out: Output, target: Path, jobs: int, seed: int, like: Path | None, limits: bool, **laws: Any) -> None:
     """Write a made-up trace as TARGET, by laws given here or fitted to a trace."""
-    from dataclasses import replace
-
     from slurmsched.replay.generate import fitted, parametric
     from slurmsched.replay.generate import generate as made
     from slurmsched.replay.trace_files import save
 
     workload = fitted(read(like, "", (), False)) if like else parametric(**laws)
-    recorded = made(workload, jobs, seed)
-    if limits:
-        recorded = replace(recorded, trace=recorded.trace.with_user_limits(seed))
+    recorded = made(workload, jobs, seed, limits=limits)
     save(target, recorded)
     written(out, target, recorded)
 

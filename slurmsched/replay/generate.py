@@ -20,7 +20,6 @@ from slurmsched.replay.traces import Trace
 WEEK_H = 168
 MONDAY_S = (7 - EPOCH_WEEKDAY) * 86_400.0  # Unix time of a Monday midnight
 FEWEST = 5  # jobs of a size from which its own run times are fitted
-QUANTILES = 1_001  # most points of fitted run times
 # Office hours of a mixed GPU site, ours: half as many submissions at night, a third fewer at the weekend.
 NIGHT, WEEKEND = 0.5, 0.67
 
@@ -50,14 +49,14 @@ class Law:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Observed:
-    """Run times as seen: quantiles_s at even shares from 0 to 1, drawn between by straight lines. (Q,)."""
+    """Run times as seen, drawn by inversion with straight lines between them. run_s: ascending [s]. (R,)."""
 
-    quantiles_s: Floats
+    run_s: Floats
 
     def draw(self, chance: np.random.Generator, jobs: int) -> Floats:
         """Run times, whole seconds, at least 1. (jobs,)."""
-        shares = np.linspace(0.0, 1.0, len(self.quantiles_s))
-        return np.maximum(np.round(np.interp(chance.random(jobs), shares, self.quantiles_s)), 1.0)
+        shares = (np.arange(len(self.run_s)) + 0.5) / len(self.run_s)  # each value has the same weight, the ends too
+        return np.maximum(np.round(np.interp(chance.random(jobs), shares, self.run_s)), 1.0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,8 +116,11 @@ def parametric(
     return Workload(jobs_per_day, hourly, weights, law, users=zipf(users))
 
 
-def generate(workload: Workload, jobs: int, seed: int = 0) -> Recorded:
-    """A trace of so many jobs; the same arguments give the same trace. Begins on a Monday at 0 h."""
+def generate(workload: Workload, jobs: int, seed: int = 0, *, limits: bool = False) -> Recorded:
+    """A trace of so many jobs; the same arguments give the same trace. Begins on a Monday at 0 h.
+
+    limits: make up time limits too, as Trace.with_user_limits.
+    """
     chance = np.random.default_rng(seed)
     submit_s = _arrivals(workload, jobs, chance)
     gpus = _drawn(chance, list(workload.sizes), np.array(list(workload.sizes.values()), np.float64), jobs)
@@ -129,11 +131,11 @@ def generate(workload: Workload, jobs: int, seed: int = 0) -> Recorded:
     width = len(str(len(workload.users)))
     names = [f"user{rank:0{width}d}" for rank in range(1, len(workload.users) + 1)]
     user = _drawn(chance, list(range(len(names))), workload.users, jobs)
-    columns = {
-        "user": Labels(user.astype(np.int32), tuple(names)).take(np.arange(jobs)),
-        "state": Labels.constant("COMPLETED", jobs),
-    }
-    trace = Trace.of(np.arange(1, jobs + 1), gpus, submit_s, run_s, **columns)
+    users = Labels(user.astype(np.int32), tuple(names)).take(np.arange(jobs))
+    state = Labels.constant("COMPLETED", jobs)
+    trace = Trace.of(np.arange(1, jobs + 1), gpus, submit_s, run_s, user=users, state=state)
+    if limits:
+        trace = trace.with_user_limits(seed).with_columns(limit_known=np.ones(jobs, np.bool_))
     return Recorded(trace, "generated", MONDAY_S)
 
 
@@ -148,21 +150,16 @@ def fitted(recorded: Recorded) -> Workload:
     if span_s == 0:
         raise InputError("cannot be fitted: all jobs are submitted at one time")
     sizes, counts = np.unique(trace.gpus, return_counts=True)
-    laws = {int(size): _fit(trace.duration_s[trace.gpus == size]) for size in sizes[counts >= FEWEST]}
+    laws = {int(size): Observed(np.sort(trace.duration_s[trace.gpus == size])) for size in sizes[counts >= FEWEST]}
     users = np.sort(np.bincount(trace.user.codes))[::-1].astype(np.float64) if has(trace.user) else zipf(1)
     return Workload(
         jobs_per_day=len(trace) / (span_s / 86_400),
         hourly=np.ones(WEEK_H) if math.isnan(recorded.origin_s) else _hourly(recorded),
         sizes={int(size): float(count) for size, count in zip(sizes, counts, strict=True)},
-        law=_fit(trace.duration_s),
+        law=Observed(np.sort(trace.duration_s)),
         laws=laws,
         users=users,
     )
-
-
-def _fit(run_s: Floats) -> Observed:
-    """The run times' own quantiles."""
-    return Observed(np.quantile(run_s, np.linspace(0.0, 1.0, min(len(run_s), QUANTILES))))
 
 
 def _hourly(recorded: Recorded) -> Floats:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,21 +19,27 @@ def grouped(columns: Columns, join: Callable[[Columns, Groups], dict[str, Any]])
 
     join: the values of the joined row by column name, and as "row" the row that the other columns are taken from.
     """
-    order = np.argsort(columns["job_id"], kind="stable")
+    single, several = by_id(columns, np.argsort(columns["job_id"], kind="stable"))
+    return with_joined(columns, single, [join(columns, rows) for rows in several])
+
+
+def by_id(columns: Columns, order: Groups) -> tuple[Groups, list[Groups]]:
+    """Rows whose id comes once, and the rows of each other id in the given order, which must have ids ascending."""
     _, first, counts = np.unique(columns["job_id"][order], return_index=True, return_counts=True)
-    kept = order[first]
-    joined = [(place, join(columns, order[first[place] : first[place] + counts[place]]))
-              for place in np.flatnonzero(counts > 1).tolist()]  # fmt: skip
-    for place, values in joined:
-        kept[place] = values["row"]
-    made = {name: cut(values, kept) for name, values in columns.items()}
-    for place, values in joined:
-        for name, value in values.items():
-            if name != "row":
-                made[name][place] = value
+    several = [order[at : at + count] for at, count in zip(first, counts, strict=True) if count > 1]
+    return order[first[counts == 1]], several
+
+
+def with_joined(columns: Columns, single: Groups, joined: Sequence[dict[str, Any]]) -> Columns:
+    """The single rows, then one row for each mapping: its values, the rest as in its "row"."""
+    kept = np.concatenate([single, np.array([values["row"] for values in joined], np.int64)])
+    made = {name: _cut(values, kept) for name, values in columns.items()}
+    for place, values in enumerate(joined, len(single)):
+        for name in values.keys() - {"row"}:
+            made[name][place] = values[name]
     return made
 
 
-def cut(values: Any, rows: Any) -> Any:
+def _cut(values: Any, rows: Any) -> Any:
     """The chosen rows of a column, writable if it is numeric."""
     return values.take(rows) if isinstance(values, Labels) else values[rows].copy()

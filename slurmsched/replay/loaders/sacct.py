@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from slurmsched.replay.loaders.joining import Groups, cut
+from slurmsched.replay.loaders.joining import Groups, by_id, with_joined
 from slurmsched.replay.loaders.rows import NAN, Columns, Dropped, Job, RowLoader, wall_s
 from slurmsched.replay.loaders.sacct_gpus import first_type, gpus_of
 from slurmsched.replay.loaders.source import Head, Source
@@ -21,6 +21,7 @@ FREE_TEXT = ("JobName", "SubmitLine", "Comment", "WorkDir", "Extra", "AdminComme
 ENDED_BY_SLURM = frozenset(
     {"REQUEUED", "PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "RESIZING", "REQUEUE_HOLD", "SPECIAL_EXIT"}
 )
+TO_BE_CONTINUED = frozenset({"REQUEUED", "REQUEUE_HOLD", "RESIZING", "SPECIAL_EXIT"})
 UNENDED = frozenset({"PENDING", "RUNNING", "SUSPENDED", "CONFIGURING", "COMPLETING", "STOPPED", "SIGNALING"})
 _ID = re.compile(r"(\d+)(?:_(\d+|\[[^\]]*\])|\+(\d+))?")
 
@@ -58,7 +59,7 @@ class Sacct(RowLoader):
         return job_of(fields, _job_id(fields, numbers))
 
     def finish(self, columns: Columns, source: Source) -> Columns:
-        return joined(columns)
+        return joined(columns, source)
 
 
 def job_of(fields: Mapping[str, str], job_id: int) -> Job:
@@ -90,30 +91,24 @@ def job_of(fields: Mapping[str, str], job_id: int) -> Job:
     )
 
 
-def joined(columns: Columns) -> Columns:
+def joined(columns: Columns, source: Source) -> Columns:
     """The columns with the runs of each job joined: a run that Slurm itself ended goes on in the job's next run.
 
-    An id that comes back later (after MaxJobId) is another job and gets a number of its own.
+    An id that comes back later (after MaxJobId) is another job and gets a number of its own. A job whose last run
+    here was requeued had not ended, and is left out.
     """
     order = np.lexsort((columns["start_s"], columns["submit_s"], columns["job_id"]))
-    ids, first, counts = np.unique(columns["job_id"][order], return_index=True, return_counts=True)
-    kept, changes = order[first].tolist(), list[tuple[int, dict[str, Any]]]()
-    unused = int(ids.max(initial=0)) + 1
-    for place in np.flatnonzero(counts > 1).tolist():
-        runs = order[first[place] : first[place] + counts[place]]
-        for number, chain in enumerate(_chains(columns, runs)):
-            values = _chain(columns, chain)
-            if number:
-                values["job_id"], unused = unused, unused + 1
-                kept.append(0)
-            at = len(kept) - 1 if number else place
-            kept[at] = int(chain[-1])
-            changes.append((at, values))
-    made = {name: cut(values, np.array(kept, np.int64)) for name, values in columns.items()}
-    for at, values in changes:
-        for name, value in values.items():
-            made[name][at] = value
-    return made
+    single, several = by_id(columns, order)
+    unused, made = int(columns["job_id"].max(initial=0)) + 1, list[dict[str, Any]]()
+    for runs in several:
+        first, *later = _chains(columns, runs)
+        made.append(_chain(columns, first))
+        made += [_chain(columns, chain) | {"job_id": unused + n} for n, chain in enumerate(later)]
+        unused += len(later)
+    found = with_joined(columns, single, made)
+    going_on = found["state"].isin(TO_BE_CONTINUED)
+    source.dropped["had not ended"] += int(going_on.sum())
+    return with_joined(found, np.flatnonzero(~going_on), ())
 
 
 def _chains(columns: Columns, runs: Groups) -> list[Groups]:
@@ -131,6 +126,7 @@ def _chain(columns: Columns, runs: Groups) -> dict[str, Any]:
     np.maximum.at(longest, place, columns["duration_s"][runs])
     gpus = np.bincount(place, columns["gpus"][runs]).astype(np.int64)
     return {
+        "row": int(runs[-1]),
         "submit_s": columns["submit_s"][runs].min(),
         "start_s": starts[0],
         "duration_s": longest.sum(),

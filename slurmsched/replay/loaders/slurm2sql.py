@@ -49,7 +49,7 @@ class Slurm2Sql(RowLoader):
         return job_of(fields, int(record["JobIDRaw"]))
 
     def finish(self, columns: Columns, source: Source) -> Columns:
-        return joined(columns)
+        return joined(columns, source)
 
 
 def _rows(database: sqlite3.Connection, source: Source) -> Iterator[dict[str, Any]]:

@@ -116,7 +116,7 @@ class Source:
 
     def warnings(self) -> tuple[str, ...]:
         """What was left out, for people."""
-        texts = [f"{jobs:,} jobs left out: {reason}" for reason, jobs in sorted(self.dropped.items())]
+        texts = [f"{jobs:,} jobs left out: {reason}" for reason, jobs in sorted(self.dropped.items()) if jobs]
         if self.rejected:
             texts.insert(0, f"{self.rejected:,} rows cannot be read, the first in {self.first_rejected}")
         return tuple(f"{self.path}: {text}" for text in texts)

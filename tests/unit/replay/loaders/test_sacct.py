@@ -54,6 +54,14 @@ def test_sacct__joins_the_runs_of_a_requeued_job(tmp_path: Path) -> None:
     ) == ([0.0, 50.0], [10.0, 10.0], ["COMPLETED", "COMPLETED"])  # fmt: skip
 
 
+def test_sacct__a_requeued_job_that_has_not_ended_is_left_out(tmp_path: Path) -> None:
+    """Its earlier run alone would be a job that never was."""
+    rows = row("7", "REQUEUED", "100 110 190"), row("7", "RUNNING", "195 300 Unknown"), row("8", "FAILED", "5 6 9")
+    recorded = history(tmp_path, *rows)
+    assert (recorded.trace.job_id.tolist(), len(recorded.warnings)) == ([8], 1)
+    assert recorded.warnings[0].endswith("2 jobs left out: had not ended")
+
+
 def test_sacct__an_id_used_again_is_another_job(tmp_path: Path) -> None:
     """The first run ended for good, so the second is not its requeue."""
     trace = history(tmp_path, row("7", "COMPLETED", "100 110 190"), row("7", "FAILED", "9000 9010 9020")).trace
