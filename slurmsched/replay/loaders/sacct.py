@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -181,6 +182,7 @@ def _time_s(text: str) -> float:
     return float(text) or NAN if text.isdigit() else wall_s(text)
 
 
+@lru_cache(maxsize=1 << 12)
 def _seconds(text: str, otherwise: float) -> float:
     value = duration_s(text)
     return otherwise if math.isnan(value) else value

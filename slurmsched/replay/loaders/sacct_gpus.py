@@ -32,22 +32,27 @@ def gpus_of(fields: Mapping[str, str]) -> GpuRequest:
         text = fields.get(name, "")
         if text in UNSET or ("gpu" not in text and "-G" not in text):
             continue
-        if name == "SubmitLine":
-            found = _from_command(text, nodes, tasks)
-        else:
-            found = asked(Forms(tres=text)) if name.endswith("TRES") else asked(Forms(per_node=text, nodes=nodes))
+        found = _asked(name, text, nodes, tasks)
         if found.gpus or found.mig_devices or found.shards:
             return found
     count = fields.get("GPUs", "")
     return GpuRequest(gpus=_count(count)) if count else NO_REQUEST
 
 
+@lru_cache(maxsize=1 << 12)
 def first_type(text: str) -> str:
     """The GPU type of a request's normal form: "gpu:a100:2" -> "a100"."""
     return next((entry.type for entry in parse_gres(text) if entry.kind == "gpu" and entry.type), "")
 
 
-@lru_cache(maxsize=1 << 12)
+@lru_cache(maxsize=1 << 14)
+def _asked(name: str, text: str, nodes: int, tasks: int) -> GpuRequest:
+    """The request of one field's text. Raises UnreadableError."""
+    if name == "SubmitLine":
+        return _from_command(text, nodes, tasks)
+    return asked(Forms(tres=text)) if name.endswith("TRES") else asked(Forms(per_node=text, nodes=nodes))
+
+
 def _from_command(line: str, nodes: int, tasks: int) -> GpuRequest:
     """The request in the options of an sbatch, salloc or srun command line; those after the script are its own."""
     try:
@@ -82,6 +87,7 @@ def _gres(name: str, value: str) -> str:
     return ",".join(f"gpu:{part}" for part in value.split(",") if part)
 
 
+@lru_cache(maxsize=1 << 12)
 def _count(text: str) -> int:
     """A count as Slurm prints it, at least 1: "4", "2-4" (least first), "" -> 1."""
     found = re.match(r"\d+", text)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import csv
 import gzip
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from slurmsched import registry
 from slurmsched.errors import InputError
 from slurmsched.replay.trace_files import Recorded, load
 from slurmsched.replay.traces import read_trace
@@ -163,6 +165,14 @@ def test_swf__counts_processors_as_gpus() -> None:
     ) == ([4, 8], [100.0, 50.0], [200.0, 50.0])  # fmt: skip
     assert (trace.limit_known.tolist(), recorded.origin_s) == ([True, False], 1_577_836_800.0)
     assert load(DATA / "small.swf", "swf", {"processors_per_gpu": 3}).trace.gpus.tolist() == [2, 3]
+
+
+def test_document__lists_every_kind() -> None:
+    """docs/traces.md has a row for each loader and for no other."""
+    text = (Path(__file__).parents[4] / "docs" / "traces.md").read_text(encoding="utf-8")
+    kinds = text.partition("## The common form")[0]
+    cells = re.findall(r"^\| (`[^|]*) \|", kinds, re.MULTILINE)
+    assert sorted(name for cell in cells for name in re.findall(r"`([^`]+)`", cell)) == list(registry.names("traces"))
 
 
 def zst(text: bytes) -> bytes:
