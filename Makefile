@@ -8,25 +8,29 @@ LAB    := $(PYTHON) tests/lab/lab.py
 SUITES ?= forky trixie
 SUITE  ?= forky
 PYTEST_ARGS ?=
+BENCH_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-nojit test-live lab-up lab-down lab-shell bench lint types man clean
+.PHONY: help demo test test-fast test-nojit test-browser test-live lab-up lab-down lab-shell bench lint types man clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## Install into .venv and run the main job on the embedded cluster; no Slurm needed
 	@begun=$$SECONDS; $(MAKE) --no-print-directory $(STAMP) && $(BIN)/slurmsched demo \
 		&& echo "make demo took $$((SECONDS - begun)) s"
 
-test: lint types test-fast test-nojit test-live ## Everything: lint, types, tests compiled and plain, a real Slurm of both suites
+test: lint types test-fast test-nojit test-browser test-live ## Everything: lint, types, tests compiled and plain, a browser, a real Slurm
 
-test-fast: $(STAMP) ## Tests that need no Slurm
+test-fast: $(STAMP) ## Tests that need neither Slurm nor browser
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 test-nojit: $(STAMP) ## Tests of deciding code once more, kernels as plain Python, with coverage
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m coverage run -m pytest tests/unit tests/property $(PYTEST_ARGS)
 	$(BIN)/python -m coverage report --skip-covered --show-missing | tail -n 40
+
+test-browser: $(STAMP) ## The demo's page in headless Chromium (Debian's package)
+	$(BIN)/python -m pytest -m browser tests/browser $(PYTEST_ARGS)
 
 test-live: $(SUITES:%=test-live-%) ## Live tests in a lab of each suite (root, debootstrap); SUITES="forky trixie"
 
@@ -44,10 +48,10 @@ lab-down: ## End it; nothing is left behind
 lab-shell: ## A shell in it
 	$(LAB) shell --name $(SUITE)
 
-bench: ## Measure against squeue in a lab of its own; rows for bench/RESULTS.md
+bench: $(STAMP) ## Measure against squeue in a lab of its own; writes bench/RESULTS.md
 	@trap '$(LAB) down --name bench 2>/dev/null || true' EXIT; trap 'exit 130' INT TERM; \
-		$(LAB) up $(SUITE) --name bench && $(LAB) exec --name bench -- python bench/cycle.py 10000 100000 \
-		&& $(LAB) exec --name bench -- python bench/ledger.py
+		$(LAB) up $(SUITE) --name bench --set PriorityCalcPeriod=300 --set SchedulerParameters=bf_continue \
+		&& $(BIN)/python bench/run.py --lab bench $(BENCH_ARGS)
 
 lint: $(STAMP) ## ruff, and the import contracts of pyproject.toml
 	$(BIN)/ruff check .

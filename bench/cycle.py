@@ -17,9 +17,9 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from slurmsched import logs
 from slurmsched.config import Config, Ledger, PolicyPlugin, Scope, Slurm
@@ -43,8 +43,7 @@ for i in range(int(sys.argv[1])):
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
+class Cost(NamedTuple):
     """Seconds: wall time, CPU time of this process and those it started, CPU time of slurmctld."""
 
     wall_s: float
@@ -90,7 +89,7 @@ def cost(work: Callable[[], object]) -> Cost:
 
 
 def median(costs: list[Cost]) -> Cost:
-    return Cost(*(statistics.median(column) for column in zip(*((c.wall_s, c.cpu_s, c.slurmctld_s) for c in costs))))
+    return Cost(*map(statistics.median, zip(*costs, strict=True)))
 
 
 def compared(work: Callable[[], object], rounds: int) -> tuple[Cost, Cost]:

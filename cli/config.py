@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+import shutil
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -39,7 +41,7 @@ def show(out: Output) -> None:
     from slurmsched.config_text import flat, toml_value
 
     found = settings()
-    rows = [(key, value, found.source(key)) for key, value in flat(found.config)]
+    rows = [(key, _masked(key, value), found.source(key)) for key, value in flat(found.config)]
     if out.as_json:
         out.json([{"key": key, "value": value, "source": source} for key, value, source in rows])
     else:
@@ -58,14 +60,33 @@ def defaults(out: Output) -> None:
         click.echo(default_toml(), nl=False)
 
 
+def _masked(key: str, value: Any) -> Any:
+    """The value without a database's password."""
+    return re.sub(r"(://[^:/@]*):[^@]*@", r"\1:***@", value) if key == "ledger.url" else value
+
+
 def judged(config: Config) -> list[str]:
     """What is allowed but will surprise. Raises ConfigError for a policy or estimator that cannot be made."""
     from slurmsched.planning.planner import Planner
 
     Planner.from_config(config)
+    _check_ledger(config.ledger.url)
     warnings = []
+    if config.slurm.bin_dir and not shutil.which("squeue", path=config.slurm.bin_dir):
+        warnings.append(f"slurm.bin_dir: no squeue in {config.slurm.bin_dir}")
     if not config.scope.partitions:
         warnings.append('scope.partitions is empty: no job is managed; name partitions, or ["*"] for all')
     if config.mode == "dry-run":
         warnings.append('mode is "dry-run": nothing is written to Slurm; mode = "apply" turns writing on')
     return warnings
+
+
+def _check_ledger(url: str) -> None:
+    """See that the URL can be used, its driver included; nothing is opened. Raises ConfigError."""
+    from slurmsched.db.engine import open_engine
+    from slurmsched.errors import ConfigError, LedgerError
+
+    try:
+        open_engine(url, read_only=True).dispose()
+    except LedgerError as error:
+        raise ConfigError(str(error).removeprefix("ledger.url").lstrip(": "), key="ledger.url") from error

@@ -5,12 +5,14 @@ from __future__ import annotations
 import functools
 import os
 import sys
+import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import click
 
 STYLES = {"ok": "green", "warn": "yellow", "warning": "yellow", "fail": "red", "failed": "red"}
+CUT = ("user", "partition", "reason", "why")
 
 
 class Output:
@@ -32,17 +34,26 @@ class Output:
         click.echo(click.style(text, fg=STYLES[style]) if style and self.color else text)
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str = "") -> None:
-        """Rows under column names; a name that ends in ">" is right-aligned. Piped output is never cut or wrapped."""
+        """Rows under column names; a name that ends in ">" is right-aligned. Piped output is never cut or wrapped.
+
+        On a terminal a row keeps to one line at the cost of the columns in CUT; others fold.
+        """
         from rich.console import Console
         from rich.table import Table
         from rich.text import Text
 
+        terminal = sys.stdout.isatty()
         table = Table(title=title or None, title_justify="left", box=None, pad_edge=False, header_style="bold")
         for name in columns:
-            table.add_column(name.rstrip(">"), justify="right" if name.endswith(">") else "left", overflow="fold")
+            number = name.endswith(">")
+            table.add_column(name.rstrip(">"), justify="right" if number else "left", no_wrap=number, overflow="fold",
+                             max_width=16 if terminal and name == "user" else None)  # fmt: skip
         for row in rows:
-            table.add_row(*(Text(_cell(value), style=STYLES.get(str(value), "")) for value in row))
-        width = None if sys.stdout.isatty() else 10_000
+            cells = [Text(_cell(value), style=STYLES.get(str(value), ""), overflow="fold") for value in row]
+            for cell in (cell for name, cell in zip(columns, cells, strict=True) if name in CUT):
+                cell.no_wrap, cell.overflow = True, "ellipsis"
+            table.add_row(*cells)
+        width = None if terminal else 10_000
         console = Console(no_color=not self.color, highlight=False, width=width, soft_wrap=False)
         with console.capture() as capture:
             console.print(table)
@@ -82,6 +93,16 @@ def seconds(value: float) -> str:
         if count or (unit == "s" and not parts):
             parts.append(f"{count}{unit}")
     return ("-" if value < 0 else "") + " ".join(parts[:2])
+
+
+def clock(time_s: float) -> str:
+    """A Unix time as local time: "2026-03-01T14:05:09"."""
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(time_s))
+
+
+def counted(number: int, noun: str) -> str:
+    """ "1 job", "2 jobs"."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def gpu_hours(gpu_s: float) -> str:

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from slurmsched.cli import output
-from slurmsched.cli.output import Output, gpu_hours
+from slurmsched.cli.output import Output, counted, gpu_hours
 from slurmsched.cli.settings import config
 
 if TYPE_CHECKING:
     from slurmsched.model import Plan, Snapshot
 
-COLUMNS = ("job>", "user", "gpus>", "attained GPU h>", "queue>", "now>", "wanted>", "reason")
+COLUMNS = ("job>", "user", "gpus>", "GPU h>", "queue>", "now>", "wanted>", "reason")
+SHOWN = 5  # job ids a reason
 
 
 @output.command("plan")
 @click.option("--limit", type=click.IntRange(min=0), default=50, show_default=True, help="Most changes shown; 0: all.")
 def command(out: Output, limit: int) -> None:
-    """Show what a cycle would write and why. Reads only; any user may run it."""
+    """Show what a cycle would write and why. Reads only; any user may run it.
+
+    GPU h is the attained service.
+    """
     from slurmsched.daemon.assemble import assembled
 
     tree = config()
@@ -66,12 +69,24 @@ def _print(out: Output, snapshot: Snapshot, plan: Plan, lever: str, limit: int) 
         f"{len(plan.actions)} of {int(plan.managed.sum())} managed jobs would get another {lever}"
         + (f"; {plan.deferred} more wait for the next cycle (pace.writes_per_cycle)" if plan.deferred else "")
     )
-    for (rule, reason), count in Counter((r.rule, r.reason) for r in plan.refused).most_common():
-        out.line(f"left alone: {count} jobs ({rule}): {reason}")
+    for line in left_alone(plan):
+        out.line(line)
     for note in plan.notes:
         out.line(f"note: {note}", "warning")
     for warning in snapshot.warnings:
         out.line(f"warning: {warning}", "warning")
+
+
+def left_alone(plan: Plan) -> list[str]:
+    """A line for each reason to leave jobs of the scope alone: how many, why, and the first of them."""
+    found: dict[tuple[str, str], list[int]] = {}
+    for refusal in plan.refused:
+        found.setdefault((refusal.rule, refusal.reason), []).append(refusal.job_id)
+    return [
+        f"left alone: {counted(len(ids), 'job')} ({rule}): {reason}: {', '.join(map(str, ids[:SHOWN]))}"
+        + (", ..." if len(ids) > SHOWN else "")
+        for (rule, reason), ids in sorted(found.items(), key=lambda item: -len(item[1]))
+    ]
 
 
 def _cells(row: dict[str, Any]) -> tuple[Any, ...]:

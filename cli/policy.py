@@ -11,10 +11,12 @@ import click
 from slurmsched.cli import output
 from slurmsched.cli.output import Output
 
+ONE = {"policies": "policy", "placements": "placement", "estimators": "estimator"}
+
 
 @click.group("policy")
 def command() -> None:
-    """Policies, placements and estimators that the configuration may name."""
+    """Which policies, placements and estimators there are, and their parameters."""
 
 
 @output.with_command(command, "list")
@@ -26,7 +28,7 @@ def list_all(out: Output) -> None:
     if out.as_json:
         out.json([{"kind": kind, "name": name, "summary": summary} for kind, name, summary in found])
     else:
-        out.table(("kind", "name", "summary"), found)
+        out.table(("kind", "name", "summary"), [(ONE[kind], name, summary) for kind, name, summary in found])
 
 
 @output.with_command(command, "show")
@@ -45,7 +47,7 @@ def show(out: Output, name: str) -> None:
     if out.as_json:
         out.json({"kind": kinds[0], "name": name, "text": inspect.getdoc(plugin), "parameters": dict(parameters)})
         return
-    out.line(f"{name} ({kinds[0]})")
+    out.line(f"{name} ({ONE[kinds[0]]})")
     out.line()
     out.line(inspect.getdoc(plugin) or "")
     if parameters:

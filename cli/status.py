@@ -33,13 +33,21 @@ def command(out: Output) -> None:
 
 def remembered(tree: Config) -> dict[str, Any]:
     """The ledger's last cycles, and the last writes that failed, newest first; nothing where it cannot be read."""
-    from slurmsched.db.reports import last_cycles, last_failures
+    from slurmsched.db.reports import last_cycles
     from slurmsched.errors import LedgerError
 
     try:
-        return {"cycles": last_cycles(tree.ledger.url, SHOWN), "failures": last_failures(tree.ledger.url, SHOWN)}
+        return {"cycles": last_cycles(tree.ledger.url, SHOWN), "failures": _failures(tree.ledger.url)}
     except LedgerError:
         return {"cycles": [], "failures": []}  # the snapshot's warnings say why
+
+
+def _failures(url: str) -> list[dict[str, Any]]:
+    """Without jobs that just started or ended before their write: that happens all the time."""
+    from slurmsched.cli.tick import CHANGED
+    from slurmsched.db.reports import last_failures
+
+    return [row for row in last_failures(url, 10 * SHOWN) if not row["message"].startswith(CHANGED)][:SHOWN]
 
 
 def gathered(tree: Config, snapshot: Snapshot, plan: Plan) -> dict[str, Any]:
@@ -113,14 +121,18 @@ def _print(out: Output, facts: dict[str, Any]) -> None:
         out.line(f"note: {text}", "warning")
 
 
+def _took(duration_s: float) -> str:
+    return f"{duration_s:.1f}s" if 0 <= duration_s < 10 else seconds(duration_s)
+
+
 def _print_cycles(out: Output, facts: dict[str, Any]) -> None:
     if not facts["cycles"]:
         out.line("cycles   none on record")
         return
     columns = ("cycle", "took", "jobs>", "planned>", "written>", "refused>", "ended early")
     rows = [
-        (f"{seconds(facts['now_s'] - c['recorded_s'])} ago", seconds(c["duration_s"]), c["jobs"], c["planned"],
-         "dry-run" if c["dry_run"] else c["written"], c["refused"], c["stopped"])
+        (f"{seconds(facts['now_s'] - c['recorded_s'])} ago", _took(c["duration_s"]), c["jobs"], c["planned"],
+         "dry-run" if c["dry_run"] else c["written"], c["refused"], c["stopped"].partition(":")[0])
         for c in facts["cycles"]
     ]  # fmt: skip
     out.table(columns, rows)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import closing
 from typing import TYPE_CHECKING
 
 import click
 
 from slurmsched.cli import output
-from slurmsched.cli.output import Output
+from slurmsched.cli.output import Output, counted
 from slurmsched.cli.settings import config
 
 if TYPE_CHECKING:
@@ -22,20 +23,24 @@ if TYPE_CHECKING:
 def command(out: Output, apply: bool, yes: bool) -> int:
     """Give every job its own nice and site factor back.
 
-    Works from the journal file alone, also with the database lost. Stop the daemon or timer first:
-    the next cycle would write again.
+    Works from the journal file alone, also with the database lost, and while the stop file is there.
+    Stop the daemon first: it holds the lock, and its next cycle would write again.
     """
     from slurmsched.daemon.lock import exclusive
+    from slurmsched.logs import configure
     from slurmsched.slurm.open import open_live
 
     tree = config()
-    with exclusive(tree.ledger.lock), closing(open_live(tree, apply=apply)) as cluster:
+    configure("error", "text")  # _report tells what went wrong
+    if apply and not yes and not sys.stdin.isatty():
+        raise click.UsageError("nobody here to ask: add --yes")
+    with exclusive(tree.ledger.lock), closing(open_live(tree, apply=apply, heed_stop=False)) as cluster:
         plan = restoring(tree, cluster.read())
         receipt = None
         if not out.as_json:
-            _print(out, plan)
+            _print(out, plan, applies=apply)
         if apply and plan.actions:
-            yes or click.confirm(f"Restore {len(plan.actions)} jobs?", abort=True)
+            yes or click.confirm(f"Restore {counted(len(plan.actions), 'lever')}?", abort=True)
             receipt = cluster.apply(plan)
     return _report(out, plan, receipt)
 
@@ -49,12 +54,15 @@ def restoring(tree: Config, snapshot: Snapshot) -> Plan:
     return undo_plan(snapshot, sorted(records, key=lambda record: record.submit_s))
 
 
-def _print(out: Output, plan: Plan) -> None:
+def _print(out: Output, plan: Plan, *, applies: bool) -> None:
     if plan.actions:
         out.table(("job>", "lever", "now>", "base>"), [(a.job_id, a.kind, a.old, a.new) for a in plan.actions])  # type: ignore[attr-defined]
     for refusal in plan.refused:
         out.line(f"job {refusal.job_id} left alone: {refusal.reason}", "warning")
-    out.line(f"{len(plan.actions)} jobs to restore")
+    out.line(
+        f"{counted(len(plan.actions), 'lever')} to restore"
+        + ("" if applies or not plan.actions else "; --apply does it")
+    )
 
 
 def _report(out: Output, plan: Plan, receipt: Receipt | None) -> int:
@@ -67,8 +75,10 @@ def _report(out: Output, plan: Plan, receipt: Receipt | None) -> int:
     if receipt is None:
         return 0
     if not out.as_json:
-        out.line(f"{len(receipt.written)} restored")
+        out.line(f"{len(receipt.written)} of {len(plan.actions)} restored")
     for outcome in receipt.refused:
         click.echo(f"slurmsched: job {outcome.action.job_id}: {outcome.status}: {outcome.message}", err=True)
+    if receipt.stopped:
+        click.echo(f"slurmsched: writing ended early: {receipt.stopped}", err=True)
     failed = len(receipt.written) < len(plan.actions)
     return SlurmRefusedError.exit_code if failed else 0

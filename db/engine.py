@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from io import StringIO
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection, Engine, make_url
@@ -48,7 +48,7 @@ def open_engine(url: str, *, read_only: bool = False) -> Engine:
 
 
 def see_writable(engine: Engine) -> None:
-    """See that a write would begin: SQLite's one writer may be somebody else. Nothing is written. Raises LedgerError."""
+    """See that a write would begin: SQLite has one writer. Nothing is written. Raises LedgerError."""
     if engine.dialect.name == "sqlite":
         with translated(engine), engine.connect() as connection:
             connection.exec_driver_sql("BEGIN IMMEDIATE")
@@ -130,7 +130,10 @@ def translated(engine: Engine) -> Iterator[None]:
 
 def shown(url: str | URL) -> str:
     """The URL for people: without password."""
-    return make_url(url).render_as_string(hide_password=True)
+    parsed = make_url(url)
+    if (parsed.database or "").startswith("file:"):  # as open_engine opens it to read only
+        parsed = parsed.set(database=unquote((parsed.database or "")[5:]), query={})
+    return parsed.render_as_string(hide_password=True)
 
 
 def _parsed(url: str) -> URL:

@@ -12,34 +12,15 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import orjson
 
 from slurmsched.errors import LedgerError
 from slurmsched.logs import get_logger
-from slurmsched.model.plan import Outcome, SetNice, SetSiteFactor
+from slurmsched.model.plan import Outcome, SetLever
 
 log = get_logger()
-
-
-class LeverAction(Protocol):
-    """An action that gives one job a value: SetNice or SetSiteFactor."""
-
-    @property
-    def kind(self) -> str: ...
-    @property
-    def job_id(self) -> int: ...
-    @property
-    def submit_s(self) -> float: ...
-    @property
-    def reason(self) -> str: ...
-    @property
-    def old(self) -> int: ...
-    @property
-    def new(self) -> int: ...
-    @property
-    def base(self) -> int: ...
 
 
 class LeverKey(NamedTuple):
@@ -84,7 +65,7 @@ class Journal:
         except OSError:
             return 0
 
-    def intend(self, cycle: str, actions: Sequence[SetNice | SetSiteFactor]) -> None:
+    def intend(self, cycle: str, actions: Sequence[SetLever]) -> None:
         """Put the actions on disk, synced. Raises LedgerError; then none of them may be sent."""
         now_s = self._clock()
         self._append((_intention(now_s, cycle, action) for action in actions), sync=True)
@@ -188,7 +169,7 @@ def _joined(before: LeverRecord | None, key: LeverKey, line: Mapping[str, Any]) 
     return LeverRecord(key.job_id, key.submit_s, key.kind, line["base"], values, line["new"])
 
 
-def _intention(now_s: float, cycle: str, action: LeverAction) -> bytes:
+def _intention(now_s: float, cycle: str, action: SetLever) -> bytes:
     line = {"event": "intend", "time_s": now_s, "cycle": cycle, "kind": action.kind, "job_id": action.job_id}
     line |= {"submit_s": action.submit_s, "old": action.old, "new": action.new, "base": action.base}
     return _text(line | {"reason": action.reason})

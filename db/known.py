@@ -10,9 +10,10 @@ from sqlalchemy.engine import Engine
 
 from slurmsched.config import Config
 from slurmsched.db import records, retention
-from slurmsched.db.levers import LeverRecord, Levers
+from slurmsched.db.levers import Levers
 from slurmsched.db.services import Services
 from slurmsched.model.columns import Floats
+from slurmsched.protocols import LeverRecord
 
 
 @dataclass(slots=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -15,8 +15,9 @@ from slurmsched.config import Lever as LeverConfig
 from slurmsched.db.memory import Memory
 from slurmsched.model.columns import Bools, Floats, Int32s, Int64s
 from slurmsched.model.jobs import NAN, Jobs
-from slurmsched.model.plan import Outcome, SetNice, SetSiteFactor
+from slurmsched.model.plan import Outcome, SetLever
 from slurmsched.model.table import column
+from slurmsched.protocols import LeverRecord
 
 LONGEST_BACKOFF_S = 86_400.0  # however often a job is changed behind our back, it is tried again after a day
 NAMED = 5  # jobs named in a warning
@@ -71,21 +72,6 @@ class LeverChange:
     seen_s: float
     backoff_until_s: float
     cause: str
-
-
-class LeverRecord(Protocol):
-    """What the journal knows of one job's lever."""
-
-    @property
-    def job_id(self) -> int: ...
-    @property
-    def submit_s(self) -> float: ...
-    @property
-    def kind(self) -> str: ...
-    @property
-    def base(self) -> int: ...
-    @property
-    def values(self) -> frozenset[int]: ...
 
 
 @dataclass(slots=True)
@@ -170,11 +156,11 @@ def remember(levers: Levers, jobs: Jobs, outcomes: Iterable[Outcome], kind: str)
     at, known = match(levers, jobs, value(jobs, kind))
     for outcome in outcomes:
         action = outcome.action
-        if not isinstance(action, SetNice | SetSiteFactor) or action.kind != kind or outcome.status == "refused":
-            continue
         row = int(np.searchsorted(jobs.job_id, action.job_id))
-        if row == len(jobs) or jobs.job_id[row] != action.job_id:
+        if not isinstance(action, SetLever) or action.kind != kind or row == len(jobs):
             continue
+        if jobs.job_id[row] != action.job_id or (outcome.status == "refused" and not jobs.array_job_id[row]):
+            continue  # of an array Slurm may refuse one task and take the rest
         before = Lever(**levers.values(at[row])) if known[row] else None
         made[action.job_id] = Lever(
             action.job_id,

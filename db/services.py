@@ -121,8 +121,8 @@ def columns(services: Services, jobs: Jobs, now_s: float) -> dict[str, Any]:
     is_open = of("run", -1) >= 0
     by_clock = np.where(of("paused", False), 0.0, now_s - of("run_start_s", now_s) - of("suspended_s", 0.0))
     marked_s = of("mark_executed_s", 0.0)
-    run_s = np.where(is_open & views.leaving & (jobs.run_s == 0), np.maximum(by_clock, marked_s), jobs.run_s)
-    counts = is_open | (~known & ~jobs.pending & ~views.leaving)
+    run_s = np.where(is_open & views.between & (jobs.run_s == 0), np.maximum(by_clock, marked_s), jobs.run_s)
+    counts = is_open | (~known & ~jobs.pending & ~views.between)
     gpus = np.where(is_open, of("run_gpus", 0), jobs.gpus)
     run_s = np.where(counts, run_s, 0.0)
     run_gpu_s = np.where(counts, of("mark_gpu_s", 0.0) + (run_s - marked_s) * gpus, 0.0)
@@ -148,8 +148,9 @@ class _Views:
         self.jobs = jobs
         self.paused = jobs.is_state(JobState.SUSPENDED) & ~jobs.finished
         self.active = (jobs.running | self.paused) & ~jobs.finished
-        # Of a job that ends squeue says COMPLETING alone: how it ended shows when its nodes are free.
-        self.leaving = jobs.is_state(JobState.COMPLETING) & ~jobs.finished & ~jobs.running
+        # Requeued or ended, its nodes not free yet (squeue says COMPLETING alone), or in a state nobody knows: it
+        # shows later what became of the run. Closed now, a run that goes on would count twice.
+        self.between = ~self.active & ~jobs.finished & ~jobs.pending
         self.completed = jobs.is_state(JobState.COMPLETED)
         self.ran = jobs.finished & np.isfinite(jobs.start_s) & ((jobs.run_s > 0) | self.completed)
 
@@ -172,7 +173,7 @@ def _restless(
 ) -> list[tuple[int, int]]:
     """(row of jobs, row of services or -1) of each job that the rules must see: few, in a quiet queue."""
     at, known = services.find(jobs.job_id)
-    strange = ~known & watched & (views.active | views.ran | (jobs.restarts > 0)) & ~views.leaving
+    strange = ~known & watched & (views.active | views.ran | (jobs.restarts > 0)) & ~views.between
     rest = np.zeros(len(jobs), np.bool_)
     if len(services):
         rest = known & ~_quiet(services.take(at), jobs, views, now_s, asking)
@@ -193,7 +194,7 @@ def _quiet(known: Services, jobs: Jobs, views: _Views, now_s: float, asking: boo
     idle = (known.run < 0) & (~views.ran | (known.runs > jobs.restarts))
     settled = (known.missing == 0) | (known.asks >= ASKS) | (not asking)
     back = np.isfinite(known.gone_s)
-    return views.leaving | (same & settled & ~back & np.where(views.active, going_on, idle))
+    return views.between | (same & settled & ~back & np.where(views.active, going_on, idle))
 
 
 def _present(services: Services, jobs: Jobs) -> Bools:

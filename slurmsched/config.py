@@ -20,7 +20,7 @@ from slurmsched.errors import ConfigError
 
 PREFIX = "SLURMSCHED_"
 SYSTEM_FILE = Path("/etc/slurmsched/slurmsched.toml")
-Positive = Annotated[float, Field(gt=0)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0)]
 
 
@@ -206,10 +206,14 @@ def _environment() -> tuple[dict[str, Any], dict[str, str]]:
     paths = {name: path for name, path in paths.items() if len(path) > 1 or path[0] in Config.model_fields}
     if not paths:
         return {}, {}
-    from pydantic_settings import EnvSettingsSource
+    from pydantic_settings import EnvSettingsSource, SettingsError
 
     settings_cls: Any = Config
-    tree = EnvSettingsSource(settings_cls, env_prefix=PREFIX, env_nested_delimiter="__")()
+    try:
+        tree = EnvSettingsSource(settings_cls, env_prefix=PREFIX, env_nested_delimiter="__")()
+    except SettingsError as error:
+        named = [name for name, path in paths.items() if f'"{path[0]}"' in str(error)]
+        raise ConfigError("""a list or a table is written as JSON: '["gpu"]'""", source=", ".join(named)) from error
     for name, path in paths.items():
         _complete(tree, path, os.environ[name])
     return tree, {".".join(path): name for name, path in paths.items()}

@@ -47,6 +47,34 @@ class Planner(Protocol):
     def plan(self, snapshot: Snapshot) -> Plan: ...
 
 
+class LeverRecord(Protocol):
+    """What is on record of one lever of one job."""
+
+    @property
+    def job_id(self) -> int: ...
+    @property
+    def submit_s(self) -> float: ...
+    @property
+    def kind(self) -> str:
+        """ "nice" or "site_factor"."""
+        ...
+
+    @property
+    def base(self) -> int:
+        """What undo gives back."""
+        ...
+
+    @property
+    def values(self) -> frozenset[int]:
+        """Every value ever sent, or about to be."""
+        ...
+
+    @property
+    def last(self) -> int:
+        """The latest of them."""
+        ...
+
+
 class Store(Protocol):
     """Memory between cycles: the ledger, or plain objects in a replay."""
 

@@ -13,6 +13,7 @@ from slurmsched.model.plan import (
     Receipt,
     Refusal,
     Requeue,
+    SetLever,
     SetNice,
     SetSiteFactor,
 )
@@ -21,6 +22,6 @@ from slurmsched.model.states import FINISHED, JobState, NodeState, job_state, no
 
 __all__ = [
     "FINISHED", "Action", "Allocations", "Assignments", "Estimates", "JobState", "Jobs", "Labels", "NodeState",
-    "Nodes", "Outcome", "Partitions", "Plan", "Ranking", "Receipt", "Refusal", "Requeue", "Rights", "SetNice",
-    "SetSiteFactor", "Site", "Snapshot", "frozen", "job_state", "node_state",
+    "Nodes", "Outcome", "Partitions", "Plan", "Ranking", "Receipt", "Refusal", "Requeue", "Rights", "SetLever",
+    "SetNice", "SetSiteFactor", "Site", "Snapshot", "frozen", "job_state", "node_state",
 ]  # fmt: skip

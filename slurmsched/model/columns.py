@@ -64,7 +64,7 @@ class Labels:
         """The column of the given rows (indices or a mask), names no row holds dropped."""
         codes = self.codes[rows]
         used, inverse = np.unique(codes, return_inverse=True)
-        return Labels(inverse, tuple(self.names[c] for c in used))
+        return Labels(inverse.astype(np.int32), tuple(self.names[c] for c in used))
 
     def map(self, function: Callable[[str], Any], dtype: Any) -> NDArray[Any]:
         """function of each row's text, computed once a name. (N,) of dtype."""

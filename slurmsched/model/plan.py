@@ -70,23 +70,26 @@ class Action:
 
 
 @dataclass(frozen=True, slots=True)
-class SetNice(Action):
-    """Give a pending job the nice `new`; it has `old`. `base` is the user's own part of it."""
+class SetLever(Action):
+    """Give a pending job's lever the value `new`; it has `old`. `base` is what undo gives back."""
 
-    kind: ClassVar[str] = "nice"
     old: int = 0
     new: int = 0
     base: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class SetSiteFactor(Action):
-    """Give a pending job the site factor `new`; it has `old`."""
+class SetNice(SetLever):
+    """`base` is the user's own part of the nice."""
+
+    kind: ClassVar[str] = "nice"
+
+
+@dataclass(frozen=True, slots=True)
+class SetSiteFactor(SetLever):
+    """Users have no part in the site factor: `base` is 0."""
 
     kind: ClassVar[str] = "site_factor"
-    old: int = 0
-    new: int = 0
-    base: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,7 +64,7 @@ def _array_task(jobs: Jobs, _: Scope) -> Bools:
 # The first rule that catches a job is its reason.
 RULES = (
     Rule("not-pending", "it is not pending", lambda jobs, _: ~jobs.pending, in_scope=False),
-    Rule("partition", "its partition is not in scope.partitions", _other_partition, in_scope=False),
+    Rule("partition", "not all its partitions are in scope.partitions", _other_partition, in_scope=False),
     Rule("account", "its account is not in scope.accounts", _outside("account", "accounts"), in_scope=False),
     Rule("qos", "its QOS is not in scope.qos", _outside("qos", "qos"), in_scope=False),
     Rule("no-gpu", "it asks for no GPU", _no_gpu, in_scope=False),
@@ -92,7 +92,7 @@ def follows_array(jobs: Jobs) -> Bools:
 
 
 def verdicts(snapshot: Snapshot, scope: Scope, lever: str) -> NDArray[np.int8]:
-    """The rule that leaves each job alone: index into RULES, -1 for a job that may be moved by that lever. (N,) int8."""
+    """The rule that leaves each job alone: index into RULES, -1 for one that the lever may move. (N,) int8."""
     jobs = snapshot.jobs
     verdict = np.full(len(jobs), -1, np.int8)
     for index, rule in enumerate(RULES):
@@ -105,6 +105,5 @@ def refusals(snapshot: Snapshot, verdict: NDArray[np.int8]) -> tuple[Refusal, ..
     """One refusal for every job in scope that is left alone."""
     told = np.array([rule.in_scope for rule in RULES] + [False])
     rows = np.flatnonzero(told[verdict])
-    return tuple(
-        Refusal(int(snapshot.jobs.job_id[row]), RULES[verdict[row]].name, RULES[verdict[row]].reason) for row in rows
-    )
+    pairs = zip(snapshot.jobs.job_id[rows].tolist(), verdict[rows].tolist(), strict=True)
+    return tuple(Refusal(job_id, RULES[index].name, RULES[index].reason) for job_id, index in pairs)

@@ -14,7 +14,10 @@ _LIMIT = 2_147_483_645  # slurm/slurm.h, NICE_OFFSET - 3
 
 @dataclass(frozen=True, slots=True)
 class NiceLever:
-    """Lower nice, sooner start. What the user chose stays in: value = base nice - boost."""
+    """Lower nice, sooner start. What the user chose stays in: value = base nice - boost.
+
+    A site factor that an operator gave a job moves it on top of that, as the user's own nice does.
+    """
 
     name: str = "nice"
 
@@ -30,8 +33,8 @@ class NiceLever:
         return jobs.base_nice - jobs.nice
 
     def factors(self, jobs: Jobs) -> Floats:
-        """Priority without user's nice and our boost. (N,) float64."""
-        return _factors(jobs) + jobs.site_factor
+        """Priority without user's nice, site factor and our boost. (N,) float64."""
+        return _factors(jobs)
 
     def value(self, jobs: Jobs, boost: Int64s) -> Int64s:
         """The nice that gives each job this boost. (N,) int64."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +17,7 @@ from slurmsched.model.hints import hint_warnings
 from slurmsched.planning import gate
 from slurmsched.planning.groups import competing
 from slurmsched.planning.levers import LEVERS, AnyLever
+from slurmsched.planning.reasons import criteria
 from slurmsched.planning.spacing import spaced
 from slurmsched.planning.targets import Preemption
 from slurmsched.protocols import Placement, Policy
@@ -54,10 +56,10 @@ class Planner:
         wanted = self._values(snapshot, ranking, managed, lever)
         due = _due(snapshot.jobs, wanted != lever.now(snapshot.jobs))
         changed = np.flatnonzero(due[ranking.order])  # places, most urgent first
-        places = changed[: self.pace.writes_per_cycle].tolist()
+        places = changed[: self.pace.writes_per_cycle]
         return Plan(
             actions=(
-                *(self._action(snapshot, ranking, place, wanted, lever) for place in places),
+                *self._actions(snapshot, ranking, places, wanted, lever),
                 *self._requeues(snapshot, ranking, managed),  # after: the freed GPUs go to whom they are meant for
             ),
             refused=gate.refusals(snapshot, verdict),
@@ -80,39 +82,42 @@ class Planner:
         for number in np.unique(group):
             rows = order[group == number]
             height = np.maximum((factors + boost)[rows], 1)  # Slurm never goes below 1
-            made, kept = spaced(height, tie[rows], start=int(factors[rows].max()), **self._bounds(snapshot, len(rows)))
+            made, kept = spaced(height, tie[rows], **self._band(snapshot, factors[rows]))
             boost[rows[~kept]] = (made - factors[rows])[~kept]
         return _with_followers(jobs, managed, lever.value(jobs, boost))
 
-    def _bounds(self, snapshot: Snapshot, rows: int) -> dict[str, int]:
-        """Gap, floor and ceiling: a fiftieth of what factors can move a job by, so that ageing seldom reorders.
+    def _band(self, snapshot: Snapshot, factors: Int64s) -> dict[str, int]:
+        """Distances and bounds for the jobs of these factors, wide enough that ageing and fair share seldom reorder.
 
         Raises ConfigError if the band is too narrow for the jobs.
         """
-        if self.lever.ceiling - self.lever.floor < rows:
+        lever, weights = self.lever, int(snapshot.site.priority_weights)
+        if lever.ceiling - lever.floor < len(factors):
             raise ConfigError(
-                f"{self.lever.ceiling} leaves no room for {rows} jobs above lever.floor = {self.lever.floor}",
+                f"{lever.ceiling} leaves no room for {len(factors)} jobs above lever.floor = {lever.floor}",
                 key="lever.ceiling",
             )
-        room = (self.lever.ceiling - self.lever.floor) // (2 * rows)
-        gap = self.lever.gap or max(_LEAST_GAP, int(snapshot.site.priority_weights) // 50)
-        return {"gap": max(1, min(gap, room)), "floor": self.lever.floor, "ceiling": self.lever.ceiling}
+        room = (lever.ceiling - lever.floor) // (2 * len(factors))
+        gap = max(1, min(lever.gap or max(_LEAST_GAP, weights // 5), room))
+        bounds = {"floor": lever.floor, "ceiling": lever.ceiling, "start": int(factors.max())}
+        return {"gap": gap, "margin": gap // 8 if weights else 0, **bounds}
 
-    def _action(
-        self, snapshot: Snapshot, ranking: Ranking, place: int, wanted: Int64s, lever: AnyLever
-    ) -> SetNice | SetSiteFactor:
-        row = int(ranking.order[place])
-        return lever.action(snapshot.jobs, row, int(wanted[row]), self._reason(ranking, place, row))
+    def _actions(
+        self, snapshot: Snapshot, ranking: Ranking, places: Int64s, wanted: Int64s, lever: AnyLever
+    ) -> Iterator[SetNice | SetSiteFactor]:
+        """The writes at these places of the ranking, each with its reason. Ranks count waiting jobs only."""
+        waits = np.cumsum(snapshot.jobs.pending[ranking.order])
+        for place in places.tolist():
+            row = int(ranking.order[place])
+            why = criteria({name: values[row].item() for name, values in ranking.why.items()})
+            reason = f"{self.name}: rank {waits[place]} of {waits[-1]}" + (f", {why}" if why else "")
+            yield lever.action(snapshot.jobs, row, int(wanted[row]), reason)
 
     def _requeues(self, snapshot: Snapshot, ranking: Ranking, managed: Bools) -> tuple[Requeue, ...]:
         if self.preemption is None or self.placement is None:
             return ()
         movable = managed | (snapshot.jobs.running & gate.scoped(snapshot.jobs, self.scope))
         return self.preemption.requeues(snapshot, ranking, self.placement, movable)
-
-    def _reason(self, ranking: Ranking, place: int, row: int) -> str:
-        criteria = ", ".join(f"{key} {_shown(values[row])}" for key, values in ranking.why.items())
-        return f"{self.name}: rank {place + 1} of {len(ranking.order)}" + (f", {criteria}" if criteria else "")
 
 
 def _due(jobs: Jobs, changed: Bools) -> Bools:
@@ -137,10 +142,6 @@ def _with_followers(jobs: Jobs, managed: Bools, wanted: Int64s) -> Int64s:
     return wanted
 
 
-def _shown(value: Any) -> str:
-    return f"{value:.6g}" if isinstance(value, float | np.floating) else str(value)
-
-
 def _notes(snapshot: Snapshot, lever: Lever, scope: Scope) -> tuple[str, ...]:
     """What keeps the plan from working at this site, in words."""
     site, found = snapshot.site, []
@@ -153,6 +154,9 @@ def _notes(snapshot: Snapshot, lever: Lever, scope: Scope) -> tuple[str, ...]:
         found.append('PriorityType is priority/basic, which ignores SiteFactor: set lever.kind = "nice"')
     if not scope.partitions:
         found.append('scope.partitions is empty: no job is managed; name partitions, or "*" for all')
+    unknown = sorted({*scope.partitions} - {"*", *snapshot.partitions.name})
+    if unknown and len(snapshot.partitions):
+        found.append(f"scope.partitions names what Slurm does not know: {', '.join(unknown)}")
     return tuple(found)
 
 

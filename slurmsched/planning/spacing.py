@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import numpy as np
 
+from slurmsched.kernels.room import with_room
 from slurmsched.kernels.subsequence import longest_non_increasing
 from slurmsched.model.columns import Bools, Int64s
 
 
-def spaced(height: Int64s, tie: Int64s, *, gap: int, floor: int, ceiling: int, start: int) -> tuple[Int64s, Bools]:
+def spaced(
+    height: Int64s, tie: Int64s, *, gap: int, margin: int, floor: int, ceiling: int, start: int
+) -> tuple[Int64s, Bools]:
     """New heights that put the jobs into the given order, and which jobs keep theirs.
 
     height: (N,) int64, now, in the wanted order (most urgent first). tie: (N,) int64, place of each in
     Slurm's own order among equal priorities. gap: distance left to neighbours where there is room.
-    floor, ceiling: bounds of what is written; a kept job may lie under the floor if all after it are kept.
-    start: height of the lowest job when none is kept. Returns (N,) int64 and (N,) bool; the number kept
-    is the largest possible. Source: ours.
+    margin: least distance of a written job to its neighbours; where kept ones leave less, the nearest of them
+    are written too, so that factors which drift do not undo the order at once. 0: the number kept is the largest
+    possible. floor, ceiling: bounds of what is written; a kept job may lie under the floor if all after it are
+    kept. start: height of the lowest job when none is kept. Returns (N,) int64 and (N,) bool. Source: ours.
     Raises ValueError if ceiling - floor has no room for the jobs.
     """
     n = len(height)
@@ -35,6 +39,8 @@ def spaced(height: Int64s, tie: Int64s, *, gap: int, floor: int, ceiling: int, s
     if tail:
         allowed = (level >= floor + steps[tail - 1]) & (level <= ceiling) & (height >= floor)
         kept[:tail] = longest_non_increasing(level[:tail], allowed[:tail])
+    if margin:
+        kept = with_room(height, kept, margin, floor, ceiling)
     fill = _Fill(height, steps, kept, gap, floor, ceiling, start)
     return fill.all(), kept
 

@@ -9,7 +9,7 @@ import numpy as np
 from slurmsched.model import Ranking, Requeue, Snapshot
 from slurmsched.model.columns import Bools, Int64s
 from slurmsched.model.hints import parse_hints
-from slurmsched.placements.candidates import holding
+from slurmsched.placements.candidates import Held, holding
 from slurmsched.protocols import Placement
 
 
@@ -52,11 +52,14 @@ class Preemption:
         )
 
     def reclaimable(self, snapshot: Snapshot) -> Bools:
-        """Running jobs that had their least run and that neither Slurm nor `preempt=no` keeps. (N,) bool."""
-        jobs = snapshot.jobs
+        """Running jobs that had their least run and that neither Slurm nor `preempt=no` keeps. (N,) bool.
+
+        Of a job whose GPUs Slurm does not place nobody can tell what a requeue would free: it stays.
+        """
+        jobs, placed = snapshot.jobs, Held.of(snapshot).count > 0
         plain = jobs.batch & jobs.requeueable & ~jobs.cron & (jobs.het_job_id == 0)
         plain &= jobs.comment.map(lambda comment: parse_hints(comment).preempt is not False, np.bool_)
-        return jobs.running & holding(jobs) & plain & (jobs.gpus > 0) & (jobs.run_s >= self.least_run_s)
+        return jobs.running & holding(jobs) & plain & placed & (jobs.gpus > 0) & (jobs.run_s >= self.least_run_s)
 
 
 def _firm_first(order: Int64s, firm: Bools, ranked: Bools) -> Int64s:

@@ -4,41 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Protocol
+from typing import NamedTuple
 
 import numpy as np
 
 from slurmsched.model import Jobs, Plan, Refusal, Snapshot
 from slurmsched.model.plan import Action
 from slurmsched.planning.levers import LEVERS
-
-
-class LeverRecord(Protocol):
-    """What journal or ledger know of one lever of one job."""
-
-    @property
-    def job_id(self) -> int: ...
-    @property
-    def submit_s(self) -> float: ...
-    @property
-    def kind(self) -> str:
-        """ "nice" or "site_factor"."""
-        ...
-
-    @property
-    def base(self) -> int:
-        """The user's own part."""
-        ...
-
-    @property
-    def values(self) -> frozenset[int]:
-        """Every value ever sent, or about to be."""
-        ...
-
-    @property
-    def last(self) -> int:
-        """The latest of them."""
-        ...
+from slurmsched.protocols import LeverRecord
 
 
 def undo_plan(snapshot: Snapshot, records: Iterable[LeverRecord]) -> Plan:
@@ -54,7 +27,7 @@ def undo_plan(snapshot: Snapshot, records: Iterable[LeverRecord]) -> Plan:
     for row, kind, base, values, last in _known(jobs, records):
         lever = LEVERS[kind]
         now = int(lever.now(jobs)[row])
-        ours = last != base if hidden[kind][row] else now in values and now != base
+        ours = (last if hidden[kind][row] else now) in values - {base}
         if ours:
             if (int(jobs.leader[row]), kind) not in written:
                 action = lever.action(jobs, row, base, "undo: back to the base value")
@@ -66,8 +39,18 @@ def undo_plan(snapshot: Snapshot, records: Iterable[LeverRecord]) -> Plan:
     return Plan(actions=tuple(actions), refused=tuple(refused))
 
 
-def _known(jobs: Jobs, records: Iterable[LeverRecord]) -> list[tuple[int, str, int, frozenset[int], int]]:
-    """Row, lever kind, base, values and last value of each job on record; arrays and het leaders before their tasks.
+class _Told(NamedTuple):
+    """What the records tell of one lever of the job in a row."""
+
+    row: int
+    kind: str
+    base: int
+    values: frozenset[int]
+    last: int
+
+
+def _known(jobs: Jobs, records: Iterable[LeverRecord]) -> list[_Told]:
+    """Levers on record of the jobs in the queue; arrays and het leaders before their tasks.
 
     A job without a record of its own goes by its leader's. A requeue moves the submit time; an id used again has no
     restarts.
@@ -77,12 +60,13 @@ def _known(jobs: Jobs, records: Iterable[LeverRecord]) -> list[tuple[int, str, i
         of_id.setdefault((record.job_id, record.kind), []).append(record)
     told = [job_id for job_id, _ in of_id]
     live = ~jobs.finished & (np.isin(jobs.job_id, told) | np.isin(jobs.leader, told))
-    found = []
+    found: list[_Told] = []
     for row in np.flatnonzero(live).tolist():
         for kind in LEVERS:
             own = of_id.get((int(jobs.job_id[row]), kind)) or of_id.get((int(jobs.leader[row]), kind), [])
             same = [each for each in own if jobs.restarts[row] > 0 or jobs.submit_s[row] == each.submit_s]
             if same:
                 values = frozenset[int]().union(*(each.values for each in same))
-                found.append((row, kind, same[-1].base, values, same[-1].last))
-    return sorted(found, key=lambda each: (jobs.leader[each[0]] not in (0, jobs.job_id[each[0]]), each[0], each[1]))
+                found.append(_Told(row, kind, same[-1].base, values, same[-1].last))
+    follows = (jobs.leader > 0) & (jobs.leader != jobs.job_id)
+    return sorted(found, key=lambda told: (bool(follows[told.row]), told.row, told.kind))

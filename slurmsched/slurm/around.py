@@ -86,7 +86,7 @@ class Around:
     def _site(self, config: str) -> Site:
         settings = parse_settings(config)
         now_s = time.monotonic()
-        if self._rights is None or now_s - self._rights[0] > RIGHTS_S:
+        if self._rights is None or self._rights[1] < Rights.OPERATOR or now_s - self._rights[0] > RIGHTS_S:
             self._rights = now_s, read_rights(self.commands, settings)
         return make_site(settings, self._rights[1])
 

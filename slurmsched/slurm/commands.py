@@ -158,7 +158,8 @@ def failure(program: str, status: int, message: str) -> SlurmError:
     said = "; ".join(lines[-3:]) or f"exit status {status}"
     away = any(words in message.lower() for words in _AWAY)
     if away:
-        return SlurmUnreachableError(f"{program}: {said}; is slurmctld up, and does slurm.conf name its host?")
+        daemon = "slurmdbd" if program.startswith("sacct") else "slurmctld"
+        return SlurmUnreachableError(f"{program}: {said}; is {daemon} up, and does slurm.conf name its host?")
     return SlurmError(f"{program}: {said}")
 
 

@@ -36,7 +36,8 @@ class LiveCluster:
     """The cluster contract over a Slurm.
 
     apply: False = dry-run, nothing is touched. recheck: reads the jobs of some actions again.
-    stop_file: while it exists nothing is sent. earlier_runs: runs that slurmdbd has of some jobs, for the ledger.
+    stop_file: while it exists nothing is sent; None: nobody looks for one.
+    earlier_runs: runs that slurmdbd has of some jobs, for the ledger.
     clock: Unix seconds, for the names of cycles in the journal.
     """
 
@@ -49,7 +50,7 @@ class LiveCluster:
         *,
         apply: bool,
         recheck: Callable[[Sequence[LeverAction]], Mapping[int, Seen]],
-        stop_file: Path,
+        stop_file: Path | None,
         earlier_runs: Callable[[Sequence[int]], Sequence[Run]],
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -106,7 +107,7 @@ class LiveCluster:
 
     def _hindrance(self) -> str:
         """Why nothing may be sent now; "" if it may."""
-        if self._stop_file.exists():
+        if self._stop_file is not None and self._stop_file.exists():
             return f"paused: {self._stop_file} exists; remove it to go on"
         return self._pace.throttled or self._pace.busy()
 

@@ -15,8 +15,10 @@ from slurmsched.slurm.site import read_load
 from slurmsched.slurm.writer import CommandWriter
 
 
-def open_live(config: Config, *, apply: bool) -> LiveCluster:
+def open_live(config: Config, *, apply: bool, heed_stop: bool = True) -> LiveCluster:
     """The Slurm of the configuration, its first read under way. apply: whether it may be written to, lock held.
+
+    heed_stop: False for `undo`, which a stop file must not keep from giving values back.
 
     Raises SlurmUnreachableError when Slurm's commands are not found.
     """
@@ -31,5 +33,5 @@ def open_live(config: Config, *, apply: bool) -> LiveCluster:
         apply=apply,
         recheck=Recheck(commands),
         earlier_runs=partial(earlier_runs, commands),
-        stop_file=config.cycle.stop_file,
+        stop_file=config.cycle.stop_file if heed_stop else None,
     )

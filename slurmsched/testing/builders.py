@@ -21,8 +21,8 @@ PARTITION = "gpu"
 def jobs(rows: Sequence[Row] = ()) -> Jobs:
     """Jobs from dicts of columns, in ascending job id whatever the order given.
 
-    Not given: job_id counts from 1, submit_s is 0, gpus 1, the partition "gpu", first_submit_s as submit_s,
-    attained_gpu_s as executed_s times GPUs. state may be a word of Slurm's: "RUNNING", "PD".
+    Not given: job_id counts from 1, submit_s is 0, gpus 1, priority 1 (0 is held), the partition "gpu",
+    first_submit_s as submit_s, attained_gpu_s as executed_s times GPUs. state may be a word of Slurm's: "PD".
     Raises ValueError for an unknown column.
     """
     made = [_job(row, number) for number, row in enumerate(rows, start=1)]
@@ -90,7 +90,7 @@ def mixed_snapshot(count: int, seed: int = 0) -> Snapshot:
 
 
 def _job(row: Row, number: int) -> dict[str, Any]:
-    job = {"job_id": number, "submit_s": 0.0, "gpus": 1, "partition": PARTITION, **row}
+    job = {"job_id": number, "submit_s": 0.0, "gpus": 1, "partition": PARTITION, "priority": 1, **row}
     job.setdefault("first_submit_s", job["submit_s"])
     job.setdefault("attained_gpu_s", job.get("executed_s", 0.0) * job["gpus"])
     if isinstance(job.get("state"), str):

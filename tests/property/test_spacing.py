@@ -8,8 +8,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from slurmsched.kernels.room import with_room
 from slurmsched.kernels.subsequence import longest_non_increasing
 from slurmsched.planning.spacing import spaced
+from tests.reference import room as room_reference
 from tests.reference import subsequence as reference
 
 FLOOR, CEILING = 5, 20
@@ -48,7 +50,7 @@ def can_keep(keep: tuple[int, ...], height: np.ndarray, tie: np.ndarray) -> bool
 def test_spaced__keeps_as_many_as_brute_force(queue):
     """No larger set of jobs could have kept its value."""
     height, tie = queue
-    _, kept = spaced(height, tie, gap=3, floor=FLOOR, ceiling=CEILING, start=FLOOR)
+    _, kept = spaced(height, tie, gap=3, margin=0, floor=FLOOR, ceiling=CEILING, start=FLOOR)
     n = len(height)
     best = max(k for k in range(n + 1) for keep in combinations(range(n), k) if can_keep(keep, height, tie))
     assert int(kept.sum()) == best
@@ -59,7 +61,7 @@ def test_spaced__keeps_as_many_as_brute_force(queue):
 def test_spaced__slurm_takes_the_jobs_in_the_wanted_order(queue, gap, start):
     """After the writes, priority order (ties by Slurm's rule) is the wanted order; kept values are untouched."""
     height, tie = queue
-    made, kept = spaced(height, tie, gap=gap, floor=FLOOR, ceiling=CEILING, start=start)
+    made, kept = spaced(height, tie, gap=gap, margin=0, floor=FLOOR, ceiling=CEILING, start=start)
     assert starts_in_order(made, tie)
     assert list(made[kept]) == list(height[kept])
     assert all(FLOOR <= value <= CEILING for value in made[~kept])
@@ -70,8 +72,8 @@ def test_spaced__slurm_takes_the_jobs_in_the_wanted_order(queue, gap, start):
 def test_spaced__a_second_time_writes_nothing(queue, gap):
     """The heights it gives are kept whole by the next cycle."""
     height, tie = queue
-    made, _ = spaced(height, tie, gap=gap, floor=FLOOR, ceiling=CEILING, start=FLOOR)
-    again, kept = spaced(made, tie, gap=gap, floor=FLOOR, ceiling=CEILING, start=FLOOR)
+    made, _ = spaced(height, tie, gap=gap, margin=0, floor=FLOOR, ceiling=CEILING, start=FLOOR)
+    again, kept = spaced(made, tie, gap=gap, margin=0, floor=FLOOR, ceiling=CEILING, start=FLOOR)
     assert kept.all() and list(again) == list(made)
 
 
@@ -85,3 +87,28 @@ def test_longest_non_increasing__agrees_with_reference(rows):
     taken = values[member]
     assert not member[~allowed].any() and (np.diff(taken) <= 0).all()
     assert int(member.sum()) == reference.longest_non_increasing(values, allowed)
+
+
+@given(queues(), st.integers(1, 4))
+@settings(deadline=None, max_examples=400)
+def test_spaced__written_jobs_keep_the_margin_to_everybody_where_there_is_room(queue, margin):
+    """Drifting factors do not undo at once what was written: the wanted order, each written job apart by the margin."""
+    height, tie = queue
+    high = 5 + (len(height) + 2) * margin * 2
+    made, kept = spaced(height, tie, gap=2 * margin, margin=margin, floor=5, ceiling=high, start=5)
+    assert starts_in_order(made, tie)
+    assert list(made[kept]) == list(height[kept])
+    apart = made[:-1] - made[1:]
+    touched = ~kept[:-1] | ~kept[1:]
+    assert (apart[touched] >= margin).all()
+
+
+@given(queues(), st.integers(1, 4))
+@settings(deadline=None)
+def test_with_room__agrees_with_reference(queue, margin):
+    """Kernel and naive twin drop the same neighbours."""
+    height, tie = queue
+    height = -np.sort(-height)
+    kept = tie % 2 == 0
+    expected = room_reference.with_room(height, kept, margin, FLOOR, CEILING)
+    assert list(with_room(height, kept, margin, FLOOR, CEILING)) == expected

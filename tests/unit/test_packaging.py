@@ -26,6 +26,18 @@ def test_packages__of_pyproject_are_those_on_disk():
     assert set(PROJECT["tool"]["setuptools"]["packages"]) == _packages_on_disk()
 
 
+def test_package_data__names_every_file_that_is_no_module():
+    """A template or trace that no pattern of pyproject.toml matches would be missing from the wheel."""
+    setup = PROJECT["tool"]["setuptools"]
+    named = set()
+    for package, patterns in setup["package-data"].items():
+        folder = ROOT / package.replace(".", "/")  # through the links of cli and db
+        named |= {path.resolve() for pattern in patterns for path in folder.glob(pattern)}
+    tops = (ROOT / "slurmsched", *(ROOT / folder for folder in setup["package-dir"].values()))
+    files = [path for top in tops for path in top.rglob("*") if path.is_file() and path.parent.name != "__pycache__"]
+    assert named == {path for path in files if path.suffix != ".py"}
+
+
 @pytest.mark.parametrize("name", ["cli", "db"])
 def test_links__lead_editors_to_cli_and_db(name):
     """slurmsched/cli and slurmsched/db are links for mypy and editors."""

@@ -37,11 +37,12 @@ class Answer:
 
 @dataclass
 class FakeCluster:
-    """A cluster that stands still. sent: what was applied."""
+    """A cluster that stands still. sent: what was applied. words: what it says to refused jobs."""
 
     snapshot: Snapshot
     applies: bool = False
     refuses: frozenset[int] = frozenset()
+    words: str = ""
     sent: list[Any] = field(default_factory=list)
     closed: bool = False
 
@@ -52,7 +53,8 @@ class FakeCluster:
         if not self.applies:
             return Receipt(planned=len(plan.actions), dry_run=True)
         self.sent += plan.actions
-        outcomes = [Outcome(a, "refused" if a.job_id in self.refuses else "written", "") for a in plan.actions]
+        said = {True: ("refused", self.words), False: ("written", "")}
+        outcomes = [Outcome(a, *said[a.job_id in self.refuses]) for a in plan.actions]
         return Receipt(tuple(outcomes), len(plan.actions))
 
     def earlier_runs(self, *_: Any) -> Any:

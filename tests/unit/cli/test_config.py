@@ -46,6 +46,36 @@ def test_show__tells_value_and_source(run, site, monkeypatch):
     assert rows["pace.writes_per_s"] == (100.0, "default")
 
 
+def test_show__hides_the_password(run, site, monkeypatch):
+    """What is shown gets pasted into tickets."""
+    monkeypatch.setenv("SLURMSCHED_LEDGER__URL", "mysql://me:secret@host/ledger")
+    told = run("config", "show").out + run("config", "show", "--json").out
+    assert "secret" not in told
+    assert "mysql://me:***@host/ledger" in told
+
+
+def test_check__refuses_a_ledger_that_cannot_be(run, site, monkeypatch):
+    """A URL of no known database is a wrong setting, before the first cycle finds out."""
+    monkeypatch.setenv("SLURMSCHED_LEDGER__URL", "oracle://host/ledger")
+    answer = run("config", "check")
+    assert answer.code == 2
+    assert "ledger.url: oracle is not offered" in answer.err
+
+
+def test_check__warns_of_a_folder_without_slurm(run, site, monkeypatch):
+    """slurm.bin_dir must hold squeue."""
+    monkeypatch.setenv("SLURMSCHED_SLURM__BIN_DIR", "/nowhere")
+    assert "slurm.bin_dir: no squeue in /nowhere" in run("config", "check").out
+
+
+def test_check__names_a_variable_that_is_no_json(run, site, monkeypatch):
+    """Lists come as JSON; a bare word is told so."""
+    monkeypatch.setenv("SLURMSCHED_SCOPE__PARTITIONS", "gpu")
+    answer = run("config", "check")
+    assert answer.code == 2
+    assert "SLURMSCHED_SCOPE__PARTITIONS: a list or a table is written as JSON" in answer.err
+
+
 def test_defaults__print_a_file_that_loads(run, tmp_path):
     """The printed file can be put in place as it is."""
     printed = run("config", "defaults").out

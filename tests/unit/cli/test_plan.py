@@ -50,6 +50,34 @@ def test_plan__prints_notes_and_warnings(run, fakes):
     assert "warning: gres text odd" in told
 
 
+def test_plan__names_jobs_left_alone(run, fakes):
+    """Each reason with how many jobs, and which."""
+    cluster, _ = fakes
+    cluster.snapshot = replace(cluster.snapshot, jobs=cluster.snapshot.jobs.with_columns(priority=[0, 1000, 500]))
+    assert "left alone: 1 job (held): it is held; it gets its place when it is released: 11" in run("plan").out
+
+
+def test_plan__names_partitions_that_slurm_does_not_know(run, fakes, site):
+    """A misspelt partition would manage nothing without a word."""
+    site.write_text(site.read_text().replace('["*"]', '["gpu", "gpuu"]'))
+    assert "note: scope.partitions names what Slurm does not know: gpuu" in run("plan").out
+
+
+def test_plan_and_queue__count_ranks_alike(run, fakes):
+    """The rank in a reason is the one that `queue` shows."""
+    (change,) = json.loads(run("plan", "--json").out)["changes"]
+    assert f"rank {change['rank']} of 2," in change["reason"]
+
+
+def test_queue__prints_warnings_and_criteria_for_people(run, fakes):
+    """Times are times; what says nothing is left out; the queue has a column of its own."""
+    fakes[0].snapshot = replace(fakes[0].snapshot, warnings=("gres text odd",))
+    told = run("queue").out
+    assert "warning: gres text odd" in told
+    assert "since_s 1970-01-1" in told
+    assert "e+" not in told and "promoted" not in told and "inf" not in told
+
+
 def test_queue__is_in_the_wanted_order(run, fakes):
     """Least attained service first, running jobs left out."""
     rows = json.loads(run("queue", "--json").out)["jobs"]

@@ -54,6 +54,14 @@ def test_tick__tells_refused_jobs_on_stderr(run, fakes):
     assert ": refused" in answer.err
 
 
+def test_tick__is_silent_about_jobs_that_changed_meanwhile(run, fakes):
+    """Jobs start between read and write all the time: cron need not mail it; -v tells."""
+    fakes[0].refuses, fakes[0].words = frozenset({11, 12}), "changed since the snapshot: it is RUNNING"
+    quiet, told = run("tick", "--apply"), run("tick", "--apply", "-v")
+    assert quiet.err == ""
+    assert "it is RUNNING" in told.err
+
+
 def test_tick__locked_is_exit_code_5(run, fakes, site):
     """A second slurmsched leaves at once and names the holder."""
     with exclusive(site.parent / "lock"):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -25,7 +26,8 @@ def written(site, fakes, monkeypatch):
     )
     Journal(site.parent / "journal.jsonl").intend("1", actions)
 
-    def open_live(config, *, apply):
+    def open_live(config, *, apply, heed_stop):
+        assert not heed_stop
         cluster.applies = apply
         return cluster
 
@@ -37,7 +39,7 @@ def test_undo__shows_only_unless_applied(run, written):
     """Without --apply the table is all that happens."""
     answer = run("undo")
     assert answer.code == 0
-    assert "2 jobs to restore" in answer.out
+    assert "2 levers to restore; --apply does it" in answer.out
     assert "job 12 left alone" in answer.out
     assert written.sent == []
 
@@ -51,9 +53,18 @@ def test_undo__restores_every_lever_to_its_base(run, written):
 
 def test_undo__asks_first(run, written, monkeypatch):
     """A no at the question leaves everything as it is."""
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
     monkeypatch.setattr("click.termui.visible_prompt_func", lambda _: "n")
     assert run("undo", "--apply").code == 130
     assert written.sent == []
+
+
+def test_undo__without_a_terminal_wants_yes(run, written, monkeypatch):
+    """From a script there is nobody to ask: the option is named, nothing is written."""
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: False))
+    answer = run("undo", "--apply")
+    assert (answer.code, written.sent) == (2, [])
+    assert "--yes" in answer.err
 
 
 def test_undo__needs_no_ledger(run, written, site):

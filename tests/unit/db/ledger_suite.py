@@ -266,6 +266,22 @@ class LedgerSuite:
         cycle(store, 1100.0, pending())
         assert cycle(store, 1200.0, completed(start_s=1110.0, end_s=1160.0)).history_gpu_s.tolist() == [200.0]
 
+    def test_recall__a_job_seen_while_its_nodes_are_cleaned_up_completes(self, store: LedgerStore) -> None:
+        """squeue says COMPLETING then, and how the job ended only afterwards: the run is closed once it does."""
+        cycle(store, 1200.0, running(start_s=1100.0, now_s=1200.0))
+        cleaning = cycle(store, 1300.0, completed(start_s=1100.0, end_s=1250.0, state="COMPLETING"))
+        done = cycle(store, 1400.0, completed(start_s=1100.0, end_s=1250.0))
+        assert [float(s.jobs.attained_gpu_s[0]) for s in (cleaning, done)] == [600.0, 600.0]
+        assert done.history_gpu_s.tolist() == [600.0]
+        assert [row["source"] for row in rows_of(store, schema.run_ends)] == ["record"]
+
+    def test_recall__a_run_in_a_state_nobody_knows_goes_on(self, store: LedgerStore) -> None:
+        """A newer Slurm shows a word we cannot read for a while: the run still counts once."""
+        cycle(store, 1200.0, running(start_s=1100.0, now_s=1200.0))
+        strange = cycle(store, 1300.0, running(start_s=1100.0, now_s=1300.0, state=0, run_s=0.0))
+        again = cycle(store, 1400.0, running(start_s=1100.0, now_s=1400.0))
+        assert [float(s.jobs.attained_gpu_s[0]) for s in (strange, again)] == [800.0, 1200.0]
+
     def test_recall__a_job_cancelled_in_the_queue_has_no_run(self, store: LedgerStore) -> None:
         """Slurm gives it a start time equal to its end."""
         row = completed(start_s=1150.0, end_s=1150.0, state="CANCELLED")

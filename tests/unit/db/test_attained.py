@@ -115,8 +115,7 @@ def test_observe__looks_close_together_need_no_sacct(life: Life) -> None:
 
 def sight(**changes: object) -> Sight:
     values = {"job_id": 1, "submit_s": 1000.0, "restarts": 0, "start_s": 1100.0, "end_s": float("nan"), "run_s": 100.0,
-              "gpus": 4, "active": True, "paused": False, "finished": False, "completed": False,
-              "leaving": False}  # fmt: skip
+              "gpus": 4, "active": True, "paused": False, "finished": False, "completed": False}  # fmt: skip
     return Sight(**values | changes)
 
 

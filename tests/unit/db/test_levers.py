@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 
 from slurmsched.config import Lever as LeverConfig
 from slurmsched.db import levers
 from slurmsched.db.levers import Lever, Levers
-from slurmsched.model import Outcome, SetNice
+from slurmsched.model import Jobs, Outcome, SetNice
 from slurmsched.testing import jobs
 
 CONFIG = LeverConfig(backoff_s=1800)
@@ -24,6 +25,7 @@ class Record:
     base: int
     values: frozenset[int]
     kind: str = "nice"
+    last: int = -800
 
 
 def written(job_id: int = 1, base: int = 5, new: int = -800, **changes: object) -> Lever:
@@ -75,8 +77,74 @@ def test_remember__keeps_the_count_of_conflicts() -> None:
     assert levers.remember(held, jobs([{"submit_s": 1000.0}]), [outcome], "nice")[0].backoffs == 3
 
 
+def test_remember__an_array_that_slurm_refused_in_part() -> None:
+    """One task says no, the record took the value: both may be there, and neither is the user's wish."""
+    queue = jobs([{"job_id": 1, "array_job_id": 1, "submit_s": 1000.0}])
+    refused = Outcome(SetNice(1, 1000.0, "", 5, -600, 5), "refused", "1_4: Requested operation is presently disabled")
+    held = Levers.of(levers.remember(Levers.build(0, {}), queue, [refused], "nice"))
+    for found in (5, -600):
+        check = levers.check(held, queue.with_columns(nice=[found]), 2000.0, CONFIG)
+        assert (check.columns["base_nice"].tolist(), check.changes) == ([5], [])
+
+
 def test_warning__names_a_few_jobs_only() -> None:
     """A lost ledger means thousands of them."""
     queue = jobs([{"job_id": i, "nice": -5000} for i in range(1, 3000)])
     text = levers.warning(queue, levers.check(Levers.build(0, {}), queue, 0.0, CONFIG).suspects, "nice")
     assert text.startswith("2999 jobs have a nice") and "(jobs 1, 2, 3, 4, 5, ...)" in text
+
+
+def array(**task: object) -> Jobs:
+    """An array's record 1 that holds -800, and its task 2."""
+    return jobs(
+        [
+            {"job_id": 1, "array_job_id": 1, "submit_s": 1000.0, "nice": -800},
+            {"job_id": 2, "array_job_id": 1, "submit_s": 1000.0, "nice": -800, **task},
+        ]
+    )
+
+
+@pytest.mark.parametrize("task", [{}, {"submit_s": 1500.0, "restarts": 1}, {"array_job_id": 0, "het_job_id": 1}])
+def test_check__what_an_array_got_its_tasks_have(task: dict[str, object]) -> None:
+    """Slurm writes it through, and a task that starts takes it along: its base is the array's, not our value."""
+    check = levers.check(Levers.of([written()]), array(**task), 2000.0, replace_floor(500))
+    assert check.columns["base_nice"].tolist() == [5, 5]
+    assert (check.suspects.tolist(), check.changes) == ([], [])
+
+
+def test_check__an_id_used_again_has_no_part_in_an_earlier_array() -> None:
+    """Submitted after the write: another array, whose users chose what it has."""
+    later = jobs([{"job_id": 2, "array_job_id": 1, "submit_s": 1500.0, "nice": -800}])
+    assert levers.check(Levers.of([written()]), later, 2000.0, CONFIG).columns["base_nice"].tolist() == [-800]
+
+
+def test_check__a_later_write_of_the_array_is_no_change_behind_our_back() -> None:
+    """A task written by itself before, and with its array since."""
+    held = Levers.of([written(new=-900), written(2, new=-700)])
+    both = array(nice=-900).with_columns(nice=[-900, -900])
+    assert levers.check(held, both, 2000.0, CONFIG).changes == []
+
+
+def test_gone__an_array_is_remembered_while_a_task_is_left() -> None:
+    """Its record leaves the queue first; the task still holds its value."""
+    held = Levers.of([written(), written(9)])
+    assert levers.gone(held, array().take(np.array([1]))) == [9]
+
+
+def test_adopt__a_task_by_the_record_of_its_array() -> None:
+    """The journal knows arrays by their id, tasks not at all."""
+    record = Record(1, 1000.0, 5, frozenset({-800}))
+    found = levers.adopt(Levers.build(0, {}), array(submit_s=1500.0, restarts=1), [record], "nice")
+    assert [(lever.job_id, lever.base, lever.new) for lever in found] == [(1, 5, -800), (2, 5, -800)]
+
+
+def test_check__a_users_own_nice_is_none_of_ours_however_large() -> None:
+    """Only an operator's is below 0."""
+    queue = jobs([{"nice": 10_000}, {"nice": -10_000}])
+    check = levers.check(Levers.build(0, {}), queue, 0.0, CONFIG)
+    assert check.columns["backoff"].tolist() == [False, True]
+    assert check.columns["base_nice"][0] == 10_000
+
+
+def replace_floor(floor: int) -> LeverConfig:
+    return CONFIG.model_copy(update={"floor": floor})

@@ -34,6 +34,12 @@ def test_labels__equal_columns_have_equal_codes() -> None:
     assert (column.names, column.codes.tolist(), list(column)) == (("a", "b"), [1, 0, 1], ["b", "a", "b"])
 
 
+def test_labels__cannot_be_written() -> None:
+    """Codes that a reader made with numpy are frozen like every other column."""
+    with pytest.raises(ValueError, match="read-only"):
+        Labels(np.zeros(2, np.int32), ("a",)).codes[0] = 1
+
+
 def test_labels__take_drops_names_no_row_holds() -> None:
     """The cut column is equal to one made from the same texts."""
     cut = Labels.of(["b", "a", "c"]).take(np.array([2, 0]))

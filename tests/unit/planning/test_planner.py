@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from slurmsched.config import Lever, Pace, Scope
+from slurmsched.errors import ConfigError
 from slurmsched.model import Allocations, Jobs, JobState, Nodes, Partitions, Plan, Ranking, Rights, Site, Snapshot
 from slurmsched.planning.planner import Planner
 
@@ -160,12 +161,32 @@ def test_planner__cap_defers_the_least_urgent():
 
 
 def test_planner__array_tasks_follow_their_array():
-    """Slurm writes an array's record and its split tasks together: all get one value."""
+    """Slurm writes an array's record and its split tasks together: one action, one value for all."""
     before = queue("CAB", job_id=[5, 10, 11], array_job_id=[0, 10, 10], array_tasks=[1, 4, 1])
     plan = planned(before)
-    written = {action.job_id: action.new for action in plan.actions}
-    assert written[10] == written[11]
-    assert 5 not in written
+    assert [action.job_id for action in plan.actions] == [10]
+    assert plan.lever_wanted[1] == plan.lever_wanted[2]
+
+
+def test_planner__a_task_that_left_its_array_is_brought_back():
+    """The array stands where it should: only the task is written."""
+    before = queue("AB", job_id=[10, 11], array_job_id=[10, 10], nice=[-5000, -70], base_priority=np.zeros(2))
+    assert [(a.job_id, a.new) for a in planned(before).actions] == [(11, -5000)]
+
+
+def test_planner__leaves_jobs_alone_whose_site_factor_slurm_hides():
+    """What sprio does not list cannot be told from 0: every cycle would write another value."""
+    hidden = queue("BA", priority=[2_000_000, 1_000_100], base_priority=[100.0, np.nan], site_factor=[1_999_900, 0])
+    plan = planned(hidden, lever=Lever(kind="site_factor"))
+    assert plan.actions == ()
+    assert [refusal.rule for refusal in plan.refused] == ["hidden"]
+    assert planned(hidden).refused == ()  # every nice is shown
+
+
+def test_planner__a_band_too_narrow_names_the_setting():
+    """An error that says what to change, not one of arithmetic."""
+    with pytest.raises(ConfigError, match=r"lever.ceiling: 1002 leaves no room for 3 jobs"):
+        planned(queue("CBA"), lever=Lever(floor=1000, ceiling=1002))
 
 
 def test_planner__het_components_follow_their_leader():
@@ -199,3 +220,32 @@ def test_planner__clamped_priority_without_factors_converges():
         now = Snapshot(0.0, jobs, *_tables(now), site=now.site)
     heights = now.jobs.priority + np.array([0, 200, 0])
     assert heights[2] > heights[1] > heights[0]
+
+
+def test_planner__an_operators_site_factor_counts_on_top():
+    """It is neither cancelled by our nice nor does it lift the others."""
+    (without,) = planned(queue("BA")).actions
+    (with_it,) = planned(queue("BA", site_factor=[0, 1_000_000])).actions
+    assert with_it.new == without.new
+    assert planned(queue("AB", site_factor=[0, 1_000_000])).actions == ()
+
+
+@pytest.mark.parametrize("drift", [5, 60])
+def test_planner__drifting_factors_do_not_cause_endless_writes(drift):
+    """Four users whose fair share drifts: after the first cycles nothing is written while nothing else changes."""
+    draw = np.random.default_rng(7)
+    names = draw.permutation([f"{i:03d}" for i in range(104)]).tolist()
+    user, share = np.arange(104) % 4, np.array([50_000.0, 20_000.0, 70_000.0, 51_000.0])
+    now = queue(names, base_priority=share[user])
+    weights = {"PriorityWeightAge": "100000", "PriorityWeightFairShare": "100000"}
+    site = Site(rights=Rights.OPERATOR, settings=weights)
+    written = []
+    for _ in range(12):
+        share += draw.integers(-drift, drift + 1, 4)
+        jobs = now.jobs.with_columns(base_priority=share[user])
+        now = Snapshot(now.now_s, jobs, *_tables(now), site=site)
+        plan = planned(now)
+        written.append(len(plan.actions))
+        now = after(now, plan)
+    assert written[0] > 0
+    assert sum(written[2:]) == 0

@@ -80,3 +80,9 @@ def test_requeues__say_who_and_why() -> None:
         cluster(4), Ranking(np.array([3, 0, 2, 1])), Consolidated(), np.ones(4, np.bool_)
     )  # fmt: skip
     assert (action.job_id, action.submit_s, action.reason) == (2, 0.0, "more urgent jobs get its GPUs; rank 4")
+
+
+def test_requeues__spares_a_job_whose_gpus_nobody_can_place() -> None:
+    """Its details could not be read, and a more urgent job finds idle GPUs: it would be requeued for nothing."""
+    run = {"job_id": 1, "state": "RUNNING", "run_s": 400.0, "requeueable": True, "gpus": 4}
+    assert victims(snapshot([run, {"job_id": 9, "eligible_s": 0.0}], "1x8", now_s=NOW_S), [9, 1]) == []

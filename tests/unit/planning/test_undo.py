@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from slurmsched.model import Allocations, Jobs, JobState, Nodes, Partitions, Snapshot
@@ -16,6 +16,7 @@ class Record:
     kind: str = "nice"
     base: int = 50
     values: frozenset[int] = frozenset({-900, -950})
+    last: int = -950
 
 
 def one_job(**columns: Any) -> Snapshot:
@@ -64,3 +65,23 @@ def test_undo__both_levers_of_one_job():
     """A site that changed lever.kind gets both back."""
     site = Record(kind="site_factor", base=0, values=frozenset({77}))
     assert changes(one_job(site_factor=[77]), Record(), site) == [("nice", -950, 50), ("site_factor", 77, 0)]
+
+
+def test_undo__a_site_factor_that_slurm_does_not_show_goes_back_too():
+    """sprio leaves out jobs that wait for a dependency or a time: what was sent last counts."""
+    site = Record(kind="site_factor", base=0, values=frozenset({77, 0}), last=77)
+    assert changes(one_job(nice=[0]), site) == [("site_factor", 0, 0)]
+    assert changes(one_job(nice=[0]), replace(site, last=0)) == []
+
+
+def test_undo__a_task_that_took_its_arrays_value_along():
+    """The array is gone from the queue; its task ran and was requeued with the nice it had."""
+    task = one_job(job_id=[8], array_job_id=[7], restarts=[1], submit_s=[99.0])
+    assert changes(task, Record()) == [("nice", -950, 50)]
+
+
+def test_undo__an_array_is_written_with_all_its_tasks():
+    """One write of the record reaches them; a second one would find them changed."""
+    columns = {"job_id": [7, 8], "array_job_id": [7, 7], "submit_s": [10.0, 10.0], "nice": [-950, -950]}
+    snapshot = replace(one_job(), jobs=Jobs.build(2, columns))
+    assert [action.job_id for action in undo_plan(snapshot, [Record()]).actions] == [7]

@@ -143,6 +143,15 @@ def test_apply__stop_file_stops_all(tmp_path):
     assert receipt.stopped == f"paused: {tmp_path / 'stop'} exists; remove it to go on"
 
 
+def test_apply__without_a_stop_file_nobody_looks(tmp_path):
+    """`undo` gives values back while the stop file keeps cycles from writing."""
+    slurm = FakeSlurm({1: 0})
+    (tmp_path / "stop").touch()
+    cluster = opened(slurm, tmp_path)
+    cluster._stop_file = None
+    assert statuses(cluster.apply(plan((1, -5)))) == {1: "written"}
+
+
 @pytest.mark.parametrize(
     ("load", "words"), [(Load(threads=999), "slurmctld is busy"), (SlurmUnreachableError("sdiag: no answer"), "sdiag")]
 )

@@ -58,3 +58,8 @@ def test_mixed_snapshot__is_repeatable() -> None:
     """The same seed gives the same snapshot, another seed another."""
     digests = [mixed_snapshot(30, seed=seed).digest for seed in (1, 1, 2)]
     assert (digests[0] == digests[1], digests[0] == digests[2], len(mixed_snapshot(30).jobs)) == (True, False, 30)
+
+
+def test_jobs__are_not_held_unless_said_so() -> None:
+    """Priority 0 means held to Slurm, and no policy's example wants that."""
+    assert jobs([{}, {"priority": 0}]).held.tolist() == [False, True]

@@ -1,0 +1,38 @@
+"""A page as headless Chromium makes it: the document after its scripts ran, and what they told the console."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+FLAGS = (
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+    *("--host-resolver-rules=MAP * ~NOTFOUND", "--enable-logging=stderr", "--window-size=1280,1900"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """html: the document without scripts and styles. console: one line a message."""
+
+    html: str
+    console: tuple[str, ...]
+
+
+def rendered(page: Path, profile: Path) -> Rendered:
+    """The page in a Chromium of its own. profile: folder for what it writes. Fails the test if there is none."""
+    program = shutil.which("chromium")
+    if program is None:
+        pytest.fail("the browser tests need Chromium: apt-get install chromium", pytrace=False)
+    command = [program, *FLAGS, f"--user-data-dir={profile}", "--dump-dom", page.as_uri()]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, encoding="utf-8", timeout=180,
+                          env={**os.environ, "HOME": str(profile)})  # fmt: skip
+    html = re.sub(r"<(script|style)\b.*?</\1>", "", done.stdout, flags=re.DOTALL)
+    return Rendered(html, tuple(re.findall(r":CONSOLE[:(].*", done.stderr)))
