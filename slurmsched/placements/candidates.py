@@ -14,9 +14,11 @@ from slurmsched.model.columns import Bools, Int64s
 def eligible(snapshot: Snapshot) -> Bools:
     """Jobs that could start now: pending, not held, not delayed, no open dependency or reservation. (N,) bool."""
     jobs = snapshot.jobs
-    due = np.isnan(jobs.eligible_s) | (jobs.eligible_s <= snapshot.now_s)
-    bound = ~jobs.dependency.isin([""]) | ~jobs.reservation.isin([""])
-    return jobs.pending & ~jobs.held & due & ~bound
+    able = jobs.pending & (jobs.priority != 0) & ~(jobs.eligible_s > snapshot.now_s)
+    for column in (jobs.dependency, jobs.reservation):
+        if column.names not in ((), ("",)):
+            able &= column.isin([""])
+    return able
 
 
 def holding(jobs: Jobs) -> Bools:
@@ -35,27 +37,52 @@ class Held:
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> Held:
-        jobs, nodes, allocations = snapshot.jobs, snapshot.nodes, snapshot.allocations
-        row = np.searchsorted(jobs.job_id, allocations.job_id)
-        node_row = {name: n for n, name in enumerate(nodes.name)}
-        node = allocations.node.map(lambda name: node_row.get(name, -1), np.int64)
-        known = (row < len(jobs)) & (node >= 0)
-        known[known] = (jobs.job_id[row[known]] == allocations.job_id[known]) & holding(jobs)[row[known]]
-        count = np.bincount(row[known], minlength=len(jobs)).astype(np.int64)
-        gpus = allocations.gpus[known].astype(np.int64)
-        return cls(np.cumsum(count) - count, count, np.asarray(node[known]), gpus)
+        row, node = _holder_rows(snapshot), _node_rows(snapshot)
+        known = (row >= 0) & (node >= 0)
+        count = np.bincount(row[known], minlength=len(snapshot.jobs)).astype(np.int64)
+        gpus = snapshot.allocations.gpus[known].astype(np.int64)
+        return cls(np.cumsum(count) - count, count, node[known], gpus)
+
+    def table(self, rows: Int64s, capacity: Int64s) -> Int64s:
+        """GPUs that each of these rows holds on each node. (R, N) int64."""
+        made = np.zeros((len(self.count), len(capacity)), np.int64)
+        np.add.at(made, (np.repeat(np.arange(len(self.count)), self.count), self.node), self.gpus)
+        return made[rows]
+
+
+def held_gpus(snapshot: Snapshot) -> Int64s:
+    """GPUs that each holding job holds on nodes of the snapshot. (J,) int64, 0 for the others."""
+    row, node = _holder_rows(snapshot), _node_rows(snapshot)
+    known = (row >= 0) & (node >= 0)
+    return np.bincount(row[known], snapshot.allocations.gpus[known], len(snapshot.jobs)).astype(np.int64)
 
 
 def to_give(snapshot: Snapshot) -> Int64s:
     """GPUs of each node that jobs of the snapshot hold or may get: without those of unseen holders and the free
     ones of closed nodes, with those of completing jobs. (N,) int64."""
-    nodes, allocations = snapshot.nodes, snapshot.allocations
-    seen = dict.fromkeys(nodes.name, 0)
-    for name, gpus in zip(allocations.node, allocations.gpus.tolist(), strict=True):
-        seen[name] = seen.get(name, 0) + gpus
-    visible = np.array([seen[name] for name in nodes.name], np.int64)
+    nodes, node = snapshot.nodes, _node_rows(snapshot)
+    known = node >= 0
+    visible = np.bincount(node[known], snapshot.allocations.gpus[known], len(nodes)).astype(np.int64)
     foreign = np.maximum(nodes.gpus_used - visible, 0)
     return np.where(nodes.down | nodes.draining, visible, nodes.gpus - foreign).astype(np.int64)
+
+
+def _holder_rows(snapshot: Snapshot) -> Int64s:
+    """Row of the holding job of each allocation, -1 if it is none of the snapshot's. (A,) int64."""
+    jobs, ids = snapshot.jobs, snapshot.allocations.job_id
+    if not len(jobs):
+        return np.full(len(ids), -1, np.int64)
+    row = np.minimum(np.searchsorted(jobs.job_id, ids), len(jobs) - 1)
+    return np.where((jobs.job_id[row] == ids) & holding(jobs)[row], row, -1)
+
+
+def _node_rows(snapshot: Snapshot) -> Int64s:
+    """Row of the node of each allocation, -1 if it is none of the snapshot's. (A,) int64."""
+    node, name = snapshot.allocations.node, snapshot.nodes.name
+    if node.names is name.names:  # one text column made from the other: rows are codes
+        return node.codes.astype(np.int64)
+    row_of = {text: row for row, text in enumerate(name)}
+    return node.map(lambda text: row_of.get(text, -1), np.int64)
 
 
 def pools(snapshot: Snapshot) -> tuple[Int64s, Bools]:
@@ -90,6 +117,11 @@ def assign(snapshot: Snapshot, order: Int64s, capacity: Int64s, held: Held, pool
     rows = order[((held.count > 0) | eligible(snapshot))[order]]
     gpus, nodes = jobs.gpus.astype(np.int64), jobs.nodes.astype(np.int64)
     given = walk(rows, gpus, nodes, held.first, held.count, held.node, held.gpus, pool, usable, capacity)
+    return assignments(rows, given)
+
+
+def assignments(rows: Int64s, given: Int64s) -> Assignments:
+    """The rows that were given GPUs, with their places. rows: (R,). given: (R, N) GPUs of each node."""
     served = np.flatnonzero(given.any(axis=1))
     rank, node = np.nonzero(given[served])
     count = np.bincount(rank, minlength=len(served)).astype(np.int64)

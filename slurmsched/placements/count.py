@@ -6,8 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from slurmsched.model import Assignments, Ranking, Snapshot
-from slurmsched.placements.candidates import Held, assign, to_give
+from slurmsched.kernels.pile import backfill_pile, fill_pile
+from slurmsched.model import Assignments, Ranking, Snapshot, frozen
+from slurmsched.model.columns import Bools, Int64s
+from slurmsched.placements.candidates import eligible, held_gpus, to_give
+from slurmsched.placements.outlook import ahead_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +23,24 @@ class Count:
 
     def place(self, snapshot: Snapshot, ranking: Ranking) -> Assignments:
         """Which jobs of the ranking should hold GPUs now, by their number alone."""
-        held, rows = Held.of(snapshot), len(snapshot.jobs)
-        pile = Held(held.first, held.count, np.zeros_like(held.node), held.gpus)
-        total = np.array([to_give(snapshot).sum()], np.int64)
-        return assign(snapshot, ranking.order, total, pile, np.zeros(rows, np.int64), np.ones((1, 1), np.bool_))
+        held, order = held_gpus(snapshot), ranking.order
+        rows = order[((held > 0) | eligible(snapshot))[order]]
+        gpus = np.where(held > 0, held, snapshot.jobs.gpus)[rows]
+        return _piled(rows, gpus, fill_pile(gpus, to_give(snapshot).sum()))
+
+    def backfill(self, snapshot: Snapshot, ranking: Ranking) -> Assignments:
+        """Running jobs, and those of the ranking that start without delaying the first that must wait."""
+        held, order = held_gpus(snapshot), ranking.order
+        running = (held > 0)[order]
+        rows = np.concatenate([order[running], order[eligible(snapshot)[order] & ~running]])
+        gpus = np.where(held > 0, held, snapshot.jobs.gpus)[rows]
+        started = backfill_pile(gpus, ahead_s(snapshot)[rows], np.count_nonzero(running), to_give(snapshot).sum())
+        return _piled(rows, gpus, started)
+
+
+def _piled(rows: Int64s, gpus: Int64s, served: Bools) -> Assignments:
+    """The served rows, all on node row 0."""
+    count = np.count_nonzero(served)
+    ones, zeros = np.ones(count, np.int64), np.zeros(count, np.int64)
+    columns = (rows[served], np.arange(count), ones, zeros, gpus[served])
+    return Assignments(*(frozen(column, np.int64) for column in columns))
