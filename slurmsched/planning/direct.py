@@ -66,7 +66,7 @@ class DirectPlanner:
         jobs = snapshot.jobs
         running = np.zeros(len(jobs), np.bool_)
         running[target.rows] = True
-        waiting = eligible(snapshot) & ~running
+        waiting = (eligible(snapshot) | holding(jobs)) & ~running  # who is preempted waits too
         if not waiting.any():
             return Wake()
         at_s = math.inf

@@ -128,7 +128,7 @@ class DiscretizedLas:
             return {"started_s": stay["started_s"]}
         if self.fifo_by == "arrival":
             turn = _turn(snapshot, stay)
-            place = np.where(np.isnan(past["place"]), np.inf, past["place"])
+            place = np.where(np.isnan(past["place"]) | stay["moved"], np.inf, past["place"])
             return {"turn": turn, "place": np.where(turn < WAITS, place, np.inf), "since_s": stay["since_s"]}
         return {}
 
@@ -159,6 +159,7 @@ def _stay(snapshot: Snapshot, past: Mapping[str, Floats], moves: _Moves) -> Colu
     return {
         "started_s": np.where(np.isnan(past["started_s"]), first_s, past["started_s"]),
         "since_s": since_s,
+        "moved": moves.moved,
         "arrived": arrived,
         "ran_here": ~arrived & (jobs.running | moves.moved | (past["ran_here"] == 1)),
     }
