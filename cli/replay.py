@@ -42,7 +42,7 @@ SHOWN = (
 @click.option("--restart-cost", "restart_cost_s", type=click.FloatRange(min=0), default=0.0, metavar="SECONDS",
               help="ideal: run time without progress after a preemption.")  # fmt: skip
 @click.option("--history", default="", metavar="FILE",
-              help="GPU seconds that completed jobs needed, a CSV column, for gittins; default: Tiresias's.")  # fmt: skip
+              help="GPU seconds that completed jobs needed, a CSV column; for gittins; or Tiresias's.")  # fmt: skip
 @click.option("--seed", type=int, default=0, show_default=True, help="Of everything that is left to chance.")
 def command(
     out: Output, trace: Path, model: Literal["ideal", "slurm"], backfill: str | None, seed: int, **words: Any

@@ -9,19 +9,22 @@ from slurmsched.model.columns import Bools, Floats, Int64s
 
 
 @kernel(plain_below=512)
-def fill_pile(gpus: Int64s, capacity: int) -> Bools:
-    """Which gangs get GPUs when each that fits takes what it asks for, in order. (R,) bool.
+def fill_pile(order: Int64s, gpus: Int64s, capacity: int) -> Int64s:
+    """Rows that get GPUs when each gang that fits takes what it asks for, in order. (S,) int64, in that order.
 
-    gpus: (R,) int64 asked or held, most urgent first; one that asks for none gets none. capacity: GPUs to give.
-    Source: ours; first fit.
+    order: (R,) rows, most urgent first. gpus: (J,) asked or held by row; a row that asks for none gets none.
+    capacity: GPUs to give. Source: ours; first fit.
     """
-    served = np.zeros(gpus.size, np.bool_)
-    free = capacity
-    for i in range(gpus.size):
-        if 0 < gpus[i] <= free:
-            served[i] = True
-            free -= gpus[i]
-    return served
+    served = np.empty(order.size, np.int64)
+    free, count = capacity, 0
+    for row in order:
+        if 0 < gpus[row] <= free:
+            served[count] = row
+            count += 1
+            free -= gpus[row]
+            if free == 0:
+                break
+    return served[:count]
 
 
 @kernel(plain_below=512)

@@ -6,19 +6,31 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from slurmsched.kernels.stock import givable, held_by, standing_of
 from slurmsched.kernels.walk import walk
 from slurmsched.model import Assignments, Jobs, JobState, Snapshot, frozen
 from slurmsched.model.columns import Bools, Int64s
 
 
-def eligible(snapshot: Snapshot) -> Bools:
-    """Jobs that could start now: pending, not held, not delayed, no open dependency or reservation. (N,) bool."""
+_HOLDING = int(JobState.RUNNING | JobState.SUSPENDED)
+MAY_START, HOLDS = 1, 2
+
+
+def standing(snapshot: Snapshot) -> Int64s:
+    """HOLDS for a job that holds GPUs by itself (running or suspended, not completing), MAY_START for one that could
+    start now (pending, not held, not delayed, no open dependency or reservation), 0 for the others. (N,) int64."""
     jobs = snapshot.jobs
-    able = jobs.pending & (jobs.priority != 0) & ~(jobs.eligible_s > snapshot.now_s)
+    flags = (int(JobState.PENDING), _HOLDING, int(JobState.COMPLETING))
+    found: Int64s = standing_of(jobs.state, jobs.priority, jobs.eligible_s, snapshot.now_s, *flags)
     for column in (jobs.dependency, jobs.reservation):
         if column.names not in ((), ("",)):
-            able &= column.isin([""])
-    return able
+            found[(found == MAY_START) & ~column.isin([""])] = 0
+    return found
+
+
+def eligible(snapshot: Snapshot) -> Bools:
+    """Jobs that could start now (see standing). (N,) bool."""
+    return standing(snapshot) == MAY_START
 
 
 def holding(jobs: Jobs) -> Bools:
@@ -50,21 +62,20 @@ class Held:
         return made[rows]
 
 
-def held_gpus(snapshot: Snapshot) -> Int64s:
-    """GPUs that each holding job holds on nodes of the snapshot. (J,) int64, 0 for the others."""
-    row, node = _holder_rows(snapshot), _node_rows(snapshot)
-    known = (row >= 0) & (node >= 0)
-    return np.bincount(row[known], snapshot.allocations.gpus[known], len(snapshot.jobs)).astype(np.int64)
+def held_gpus(snapshot: Snapshot, stands: Int64s) -> Int64s:
+    """GPUs that each holding job holds, wherever. (J,) int64, 0 for the others. stands: as `standing` gives it."""
+    allocations = snapshot.allocations
+    held: Int64s = held_by(snapshot.jobs.job_id, stands, allocations.job_id, allocations.gpus)
+    return held
 
 
 def to_give(snapshot: Snapshot) -> Int64s:
     """GPUs of each node that jobs of the snapshot hold or may get: without those of unseen holders and the free
     ones of closed nodes, with those of completing jobs. (N,) int64."""
-    nodes, node = snapshot.nodes, _node_rows(snapshot)
-    known = node >= 0
-    visible = np.bincount(node[known], snapshot.allocations.gpus[known], len(nodes)).astype(np.int64)
-    foreign = np.maximum(nodes.gpus_used - visible, 0)
-    return np.where(nodes.down | nodes.draining, visible, nodes.gpus - foreign).astype(np.int64)
+    nodes = snapshot.nodes
+    closed, node = nodes.down | nodes.draining, _node_rows(snapshot)
+    found: Int64s = givable(closed, nodes.gpus, nodes.gpus_used, node, snapshot.allocations.gpus)
+    return found
 
 
 def _holder_rows(snapshot: Snapshot) -> Int64s:

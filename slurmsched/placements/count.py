@@ -8,8 +8,8 @@ import numpy as np
 
 from slurmsched.kernels.pile import backfill_pile, fill_pile
 from slurmsched.model import Assignments, Ranking, Snapshot, frozen
-from slurmsched.model.columns import Bools, Int64s
-from slurmsched.placements.candidates import eligible, held_gpus, to_give
+from slurmsched.model.columns import Int64s
+from slurmsched.placements.candidates import HOLDS, MAY_START, held_gpus, standing, to_give
 from slurmsched.placements.outlook import ahead_s
 
 
@@ -23,24 +23,26 @@ class Count:
 
     def place(self, snapshot: Snapshot, ranking: Ranking) -> Assignments:
         """Which jobs of the ranking should hold GPUs now, by their number alone."""
-        held, order = held_gpus(snapshot), ranking.order
-        rows = order[((held > 0) | eligible(snapshot))[order]]
-        gpus = np.where(held > 0, held, snapshot.jobs.gpus)[rows]
-        return _piled(rows, gpus, fill_pile(gpus, to_give(snapshot).sum()))
+        gpus = _wanted(snapshot, standing(snapshot))
+        return _piled(fill_pile(ranking.order, gpus, to_give(snapshot).sum()), gpus)
 
     def backfill(self, snapshot: Snapshot, ranking: Ranking) -> Assignments:
         """Running jobs, and those of the ranking that start without delaying the first that must wait."""
-        held, order = held_gpus(snapshot), ranking.order
-        running = (held > 0)[order]
-        rows = np.concatenate([order[running], order[eligible(snapshot)[order] & ~running]])
-        gpus = np.where(held > 0, held, snapshot.jobs.gpus)[rows]
-        started = backfill_pile(gpus, ahead_s(snapshot)[rows], np.count_nonzero(running), to_give(snapshot).sum())
-        return _piled(rows, gpus, started)
+        stands, order = standing(snapshot), ranking.order
+        rows = np.concatenate([order[stands[order] == HOLDS], order[stands[order] == MAY_START]])
+        gpus = _wanted(snapshot, stands)
+        running = int(np.count_nonzero(stands == HOLDS))
+        served = backfill_pile(gpus[rows], ahead_s(snapshot)[rows], running, to_give(snapshot).sum())
+        return _piled(rows[served], gpus)
 
 
-def _piled(rows: Int64s, gpus: Int64s, served: Bools) -> Assignments:
-    """The served rows, all on node row 0."""
-    count = np.count_nonzero(served)
-    ones, zeros = np.ones(count, np.int64), np.zeros(count, np.int64)
-    columns = (rows[served], np.arange(count), ones, zeros, gpus[served])
+def _wanted(snapshot: Snapshot, stands: Int64s) -> Int64s:
+    """GPUs each job holds, or asks for if it may start; 0 for the others. (J,) int64."""
+    return held_gpus(snapshot, stands) + np.where(stands == MAY_START, snapshot.jobs.gpus, 0)
+
+
+def _piled(rows: Int64s, gpus: Int64s) -> Assignments:
+    """These rows with their GPUs, all on node row 0."""
+    ones, zeros = np.ones(len(rows), np.int64), np.zeros(len(rows), np.int64)
+    columns = (rows, np.arange(len(rows)), ones, zeros, gpus[rows])
     return Assignments(*(frozen(column, np.int64) for column in columns))

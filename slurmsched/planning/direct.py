@@ -11,8 +11,8 @@ import numpy as np
 from slurmsched.errors import ConfigError
 from slurmsched.model import Assignments, Plan, Ranking, Snapshot, Wake
 from slurmsched.model.columns import Int64s
-from slurmsched.placements.candidates import eligible, holding
-from slurmsched.protocols import BackfillingPlacement, ChangingPolicy, Placement, Policy
+from slurmsched.placements.candidates import HOLDS, MAY_START, standing
+from slurmsched.protocols import BackfillingPlacement, Placement, Policy
 
 Filling = Literal["skip", "block", "easy"]
 FILLINGS: tuple[Filling, ...] = ("skip", "block", "easy")
@@ -54,9 +54,9 @@ class DirectPlanner:
     def _target(self, snapshot: Snapshot, ranking: Ranking) -> Assignments:
         if self.preemptive:
             return self.placement.place(snapshot, ranking)
-        if self.filling == "easy" and isinstance(self.placement, BackfillingPlacement):
-            return self.placement.backfill(snapshot, ranking)
-        keeps = holding(snapshot.jobs)[ranking.order]
+        if self.filling == "easy":
+            return self.placement.backfill(snapshot, ranking)  # type: ignore[attr-defined]  # checked when made
+        keeps = standing(snapshot)[ranking.order] == HOLDS
         order = np.concatenate([ranking.order[keeps], ranking.order[~keeps]])
         target = self.placement.place(snapshot, Ranking(order))
         return target if self.filling == "skip" else _blocked(snapshot, order, target)
@@ -66,12 +66,12 @@ class DirectPlanner:
         jobs = snapshot.jobs
         running = np.zeros(len(jobs), np.bool_)
         running[target.rows] = True
-        waiting = (eligible(snapshot) | holding(jobs)) & ~running  # who is preempted waits too
+        waiting = (standing(snapshot) > 0) & ~running  # who is preempted waits too
         if not waiting.any():
             return Wake()
         at_s = math.inf
-        if isinstance(self.policy, ChangingPolicy):
-            at_s = self.policy.next_change_s(snapshot, ranking, running)
+        if (next_change_s := getattr(self.policy, "next_change_s", None)) is not None:  # see ChangingPolicy
+            at_s = next_change_s(snapshot, ranking, running)
         if self.preemptive:
             return Wake(at_s)
         if self.filling != "block":
@@ -84,7 +84,7 @@ def _blocked(snapshot: Snapshot, order: Int64s, target: Assignments) -> Assignme
     """The target without what is placed after the first waiting job that does not fit."""
     served = np.zeros(len(order), np.bool_)
     served[target.rows] = True
-    left = np.flatnonzero((eligible(snapshot) & ~served)[order])
+    left = np.flatnonzero(((standing(snapshot) == MAY_START) & ~served)[order])
     if not len(left):
         return target
     place = np.empty(len(order), np.int64)
