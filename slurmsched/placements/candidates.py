@@ -12,7 +12,7 @@ from slurmsched.model import Assignments, Jobs, JobState, Snapshot, frozen
 from slurmsched.model.columns import Bools, Int64s
 
 
-_HOLDING = int(JobState.RUNNING | JobState.SUSPENDED)
+_FLAGS = (int(JobState.PENDING), int(JobState.RUNNING | JobState.SUSPENDED), int(JobState.COMPLETING))
 MAY_START, HOLDS = 1, 2
 
 
@@ -20,8 +20,7 @@ def standing(snapshot: Snapshot) -> Int64s:
     """HOLDS for a job that holds GPUs by itself (running or suspended, not completing), MAY_START for one that could
     start now (pending, not held, not delayed, no open dependency or reservation), 0 for the others. (N,) int64."""
     jobs = snapshot.jobs
-    flags = (int(JobState.PENDING), _HOLDING, int(JobState.COMPLETING))
-    found: Int64s = standing_of(jobs.state, jobs.priority, jobs.eligible_s, snapshot.now_s, *flags)
+    found: Int64s = standing_of(jobs.state, jobs.priority, jobs.eligible_s, snapshot.now_s, *_FLAGS)
     for column in (jobs.dependency, jobs.reservation):
         if column.names not in ((), ("",)):
             found[(found == MAY_START) & ~column.isin([""])] = 0
@@ -72,9 +71,8 @@ def held_gpus(snapshot: Snapshot, stands: Int64s) -> Int64s:
 def to_give(snapshot: Snapshot) -> Int64s:
     """GPUs of each node that jobs of the snapshot hold or may get: without those of unseen holders and the free
     ones of closed nodes, with those of completing jobs. (N,) int64."""
-    nodes = snapshot.nodes
-    closed, node = nodes.down | nodes.draining, _node_rows(snapshot)
-    found: Int64s = givable(closed, nodes.gpus, nodes.gpus_used, node, snapshot.allocations.gpus)
+    nodes, allocations = snapshot.nodes, snapshot.allocations
+    found: Int64s = givable(nodes.closed, nodes.gpus, nodes.gpus_used, _node_rows(snapshot), allocations.gpus)
     return found
 
 
@@ -113,7 +111,7 @@ def pools(snapshot: Snapshot) -> tuple[Int64s, Bools]:
         for n in range(len(nodes)):
             serves = not wanted.isdisjoint(nodes.partitions[n].split(","))
             table[row, n] = serves and types <= _types(nodes.gpu_types[n])
-    table[:, nodes.down | nodes.draining] = False
+    table[:, nodes.closed] = False
     return pool.astype(np.int64), table
 
 

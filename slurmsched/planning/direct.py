@@ -11,6 +11,7 @@ import numpy as np
 from slurmsched.errors import ConfigError
 from slurmsched.model import Assignments, Plan, Ranking, Snapshot, Wake
 from slurmsched.model.columns import Int64s
+from slurmsched.model.plan import ANY_EVENT
 from slurmsched.placements.candidates import HOLDS, MAY_START, standing
 from slurmsched.protocols import BackfillingPlacement, Placement, Policy
 
@@ -46,51 +47,50 @@ class DirectPlanner:
 
     def plan(self, snapshot: Snapshot) -> Plan:
         """Who should hold GPUs now. The same snapshot gives the same plan."""
-        ranking = self.policy.rank(snapshot)
-        target = self._target(snapshot, ranking)
-        wake = self._wake(snapshot, ranking, target)
+        ranking, stands = self.policy.rank(snapshot), standing(snapshot)
+        target = self._target(snapshot, ranking, stands)
+        wake = self._wake(snapshot, ranking, stands, target)
         return Plan(notes=ranking.notes, ranking=ranking, target=target, wake=wake)
 
-    def _target(self, snapshot: Snapshot, ranking: Ranking) -> Assignments:
+    def _target(self, snapshot: Snapshot, ranking: Ranking, stands: Int64s) -> Assignments:
         if self.preemptive:
             return self.placement.place(snapshot, ranking)
         if self.filling == "easy":
             return self.placement.backfill(snapshot, ranking)  # type: ignore[attr-defined]  # checked when made
-        keeps = standing(snapshot)[ranking.order] == HOLDS
-        order = np.concatenate([ranking.order[keeps], ranking.order[~keeps]])
+        in_order = stands[ranking.order]
+        order = np.concatenate([ranking.order[in_order == HOLDS], ranking.order[in_order == MAY_START]])
         target = self.placement.place(snapshot, Ranking(order))
-        return target if self.filling == "skip" else _blocked(snapshot, order, target)
+        return target if self.filling == "skip" else _blocked(order, stands, target)
 
-    def _wake(self, snapshot: Snapshot, ranking: Ranking, target: Assignments) -> Wake:
+    def _wake(self, snapshot: Snapshot, ranking: Ranking, stands: Int64s, target: Assignments) -> Wake:
         """When the next plan can differ; nothing is looked for while no job waits."""
-        jobs = snapshot.jobs
-        running = np.zeros(len(jobs), np.bool_)
+        running = np.zeros(len(stands), np.bool_)
         running[target.rows] = True
-        waiting = (standing(snapshot) > 0) & ~running  # who is preempted waits too
+        waiting = (stands > 0) & ~running  # who is preempted waits too
         if not waiting.any():
-            return Wake()
+            return ANY_EVENT
         at_s = math.inf
         if (next_change_s := getattr(self.policy, "next_change_s", None)) is not None:  # see ChangingPolicy
             at_s = next_change_s(snapshot, ranking, running)
         if self.preemptive:
             return Wake(at_s)
         if self.filling != "block":
-            return Wake(at_s, int(jobs.gpus[waiting].min()))
-        head = ranking.order[waiting[ranking.order]][0]
-        return Wake(at_s, int(jobs.gpus[head]), arrivals=not getattr(self.policy, "arrivals_last", False))
+            return Wake(at_s, int(snapshot.jobs.gpus[waiting].min()))
+        head = ranking.order[waiting[ranking.order].argmax()]
+        return Wake(at_s, int(snapshot.jobs.gpus[head]), arrivals=not getattr(self.policy, "arrivals_last", False))
 
 
-def _blocked(snapshot: Snapshot, order: Int64s, target: Assignments) -> Assignments:
-    """The target without what is placed after the first waiting job that does not fit."""
-    served = np.zeros(len(order), np.bool_)
-    served[target.rows] = True
-    left = np.flatnonzero(((standing(snapshot) == MAY_START) & ~served)[order])
-    if not len(left):
+def _blocked(order: Int64s, stands: Int64s, target: Assignments) -> Assignments:
+    """The target without what is placed after the first waiting job that does not fit.
+
+    order: rows that hold or may start, as placed. stands: as `standing` gives it.
+    """
+    unserved = stands == MAY_START
+    unserved[target.rows] = False
+    if not unserved.any():
         return target
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
-    kept = int(np.count_nonzero(place[target.rows] < left[0]))
+    ahead = order[: unserved[order].argmax()]
+    kept = int(np.count_nonzero(np.isin(target.rows, ahead, assume_unique=True)))
     last = int(target.count[:kept].sum())
-    return Assignments(
-        target.rows[:kept], target.first[:kept], target.count[:kept], target.node[:last], target.gpus[:last]
-    )
+    of_job, of_place = (target.rows, target.first, target.count), (target.node, target.gpus)
+    return Assignments(*(column[:kept] for column in of_job), *(column[:last] for column in of_place))

@@ -68,7 +68,7 @@ class DiscretizedLas:
         jobs = snapshot.jobs
         past = recall(jobs, snapshot.carry, _REMEMBERED)
         promoted = self._starving(snapshot, past)
-        forgiven_gpu_s = np.where(promoted, jobs.attained_gpu_s, np.nan_to_num(past["forgiven_gpu_s"]))
+        forgiven_gpu_s = np.where(promoted, jobs.attained_gpu_s, _or_zero(past["forgiven_gpu_s"]))
         service_gpu_s = np.maximum(jobs.attained_gpu_s - forgiven_gpu_s, 0.0)
         queue = queue_of(service_gpu_s, self.thresholds_gpu_s)
         stay = _stay(snapshot, past, self._moves(snapshot, past, queue, service_gpu_s, promoted))
@@ -77,9 +77,9 @@ class DiscretizedLas:
         now = {
             **stay,
             "queue": queue,
-            "place": np.argsort(order),
+            "place": _places(order),
             "forgiven_gpu_s": forgiven_gpu_s,
-            "forgiven_s": np.where(promoted, jobs.executed_s, np.nan_to_num(past["forgiven_s"])),
+            "forgiven_s": np.where(promoted, jobs.executed_s, _or_zero(past["forgiven_s"])),
         }
         why = {"queue": queue, "service_gpu_s": service_gpu_s, **inside, "promoted": promoted}
         ran = np.isfinite(stay["started_s"]) & ~jobs.finished
@@ -96,8 +96,8 @@ class DiscretizedLas:
         if math.isinf(self.promote_knob):
             return math.inf
         since = recall(jobs, ranking.carry, ("forgiven_s",))["forgiven_s"]
-        ran_s = jobs.executed_s - np.nan_to_num(since)
-        low = waits & jobs.pending & (ranking.why["queue"] > 0) & (ran_s > 0)
+        ran_s = jobs.executed_s - _or_zero(since)
+        low = waits & ~jobs.finished & (ranking.why["queue"] > 0) & (ran_s > 0)
         left_s = self.promote_knob * ran_s[low] - jobs.waiting_s[low]
         return snapshot.now_s + float(np.min(left_s, initial=math.inf))
 
@@ -106,8 +106,8 @@ class DiscretizedLas:
         jobs = snapshot.jobs
         if math.isinf(self.promote_knob):
             return np.zeros(len(jobs), np.bool_)
-        ran_s = jobs.executed_s - np.nan_to_num(past["forgiven_s"])
-        service_gpu_s = jobs.attained_gpu_s - np.nan_to_num(past["forgiven_gpu_s"])
+        ran_s = jobs.executed_s - _or_zero(past["forgiven_s"])
+        service_gpu_s = jobs.attained_gpu_s - _or_zero(past["forgiven_gpu_s"])
         low = queue_of(service_gpu_s, self.thresholds_gpu_s) > 0
         return jobs.pending & low & (ran_s > 0) & (jobs.waiting_s >= self.promote_knob * ran_s)
 
@@ -154,8 +154,8 @@ def _stay(snapshot: Snapshot, past: Mapping[str, Floats], moves: _Moves) -> Colu
     first_s = np.where(jobs.running, seen_s, np.where(jobs.executed_s > 0, arrival_s(jobs), np.inf))
     waits_s = np.where(unknown, arrival_s(jobs), past["since_s"])
     since_s = np.where(moves.moved, moves.moved_s, waits_s)
-    crowded = np.isin(moves.queue, moves.queue[jobs.pending & ~moves.moved])
-    arrived = moves.moved & (crowded | (since_s >= snapshot.now_s))
+    waiters = np.bincount(moves.queue[jobs.pending & ~moves.moved], minlength=int(moves.queue.max(initial=0)) + 1)
+    arrived = moves.moved & ((waiters[moves.queue] > 0) | (since_s >= snapshot.now_s))
     return {
         "started_s": np.where(np.isnan(past["started_s"]), first_s, past["started_s"]),
         "since_s": since_s,
@@ -163,6 +163,18 @@ def _stay(snapshot: Snapshot, past: Mapping[str, Floats], moves: _Moves) -> Colu
         "arrived": arrived,
         "ran_here": ~arrived & (jobs.running | moves.moved | (past["ran_here"] == 1)),
     }
+
+
+def _or_zero(remembered: Floats) -> Floats:
+    """What is remembered, 0 where nothing is. (N,)."""
+    return np.where(np.isnan(remembered), 0.0, remembered)
+
+
+def _places(order: Int64s) -> Int64s:
+    """Place of each row in the order. (N,) int64."""
+    places = np.empty(len(order), np.int64)
+    places[order] = np.arange(len(order))
+    return places
 
 
 def _turn(snapshot: Snapshot, stay: Columns) -> Int64s:

@@ -123,7 +123,8 @@ class IdealCluster:
         """The cluster now."""
         rows = self._seen = self._active[: self._present].copy()
         here = self.running[rows]
-        held = tuple(column[self.running[self._shares[0]]] for column in self._shares)
+        still = self.running[self._shares[0]]
+        held = self._shares if still.all() else tuple(column[still] for column in self._shares)
         state = (self.start_s[rows], self.executed_s[rows], self.stopped_s[rows], self.restarts[rows])
         return View(self._now_s, self.cast, self.stage, rows, here, *state, *held).snapshot(self.seed)
 
@@ -180,8 +181,7 @@ class IdealCluster:
         self.start_s[row], self.running[row] = self._now_s, True
         self.free -= self._gpus[row]
         self._held += 1
-        end_s = self.model.end_s(self._now_s + float(left_s))
-        heapq.heappush(self._ends, End(end_s, row, int(self.restarts[row])))
+        heapq.heappush(self._ends, End(self._now_s + float(left_s), row, int(self.restarts[row])))
 
     def _stop(self, row: int) -> None:
         run_s = self._leave(row)
@@ -219,8 +219,10 @@ class IdealCluster:
 
     def _hold(self, target: Assignments) -> None:
         """Remember who holds what from now on, ascending row and node."""
-        row = np.repeat(self._seen[target.rows], target.count)
-        order = np.lexsort((target.node, row))
+        row = self._seen[target.rows]
+        if len(target.node) > len(row):
+            row = np.repeat(row, target.count)
+        order = np.argsort(row, kind="stable")  # the nodes of a job ascend already
         self._shares = (row[order], target.node[order], target.gpus[order])
 
     def _await(self, wake: Wake) -> None:

@@ -20,9 +20,9 @@ def recorded_speed(gpus: int, nodes: int) -> float:
 class IdealModel:
     """A cluster that does what the plan says at once, or at the end of a round. Times in seconds.
 
-    round_s: decisions fall at multiples of it; 0 = whenever something happens. ends_in_rounds: a job that ends within
-    a round holds its GPUs to the round's end, as in simulators that step (Pollux's). clock_s: a change of order that
-    comes with time is acted on at the next multiple of it; 0 = to the instant.
+    round_s: decisions fall at multiples of it, and GPUs of a job that ends in between idle until then; 0 = whenever
+    something happens. clock_s: a change of order that comes with time is acted on at the next multiple of it; 0 = to
+    the instant.
     start_cost_s, restart_cost_s: run time without progress at the first and at every later start.
     checkpoint_s: progress of a run survives preemption in steps of this; 0 = all of it.
     speed: share of the recorded speed by GPUs and nodes of a placement.
@@ -30,7 +30,6 @@ class IdealModel:
     """
 
     round_s: float = 0.0
-    ends_in_rounds: bool = False
     clock_s: float = 1.0
     start_cost_s: float = 0.0
     restart_cost_s: float = 0.0
@@ -42,12 +41,6 @@ class IdealModel:
             value = getattr(self, name)
             if not 0 <= value < math.inf:
                 raise ConfigError(f"must be a time of at least 0 s, got {value}", key=f"model.{name}")
-        if self.ends_in_rounds and not self.round_s:
-            raise ConfigError("needs round_s above 0", key="model.ends_in_rounds")
-
-    def end_s(self, time_s: float) -> float:
-        """When a job that would end at time_s gives its GPUs back."""
-        return math.ceil(time_s / self.round_s) * self.round_s if self.ends_in_rounds else time_s
 
     def wake_s(self, at_s: float, now_s: float) -> float:
         """When a change of order at at_s is acted on, always later than now_s."""
