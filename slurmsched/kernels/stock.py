@@ -29,19 +29,23 @@ def standing_of(
 
 
 @kernel(plain_below=512)
-def held_by(job_id: Int64s, standing: Int64s, holder: Int64s, gpus: Int32s) -> Int64s:
-    """GPUs that each holding job holds. (N,) int64.
+def wanted_of(job_id: Int64s, standing: Int64s, asked: Int32s, holder: Int64s, gpus: Int32s) -> Int64s:
+    """GPUs each job holds, or asks for if it may start; 0 for the others. (N,) int64.
 
-    job_id: (N,), holder: (A,) job id of each allocation, both ascending. gpus: (A,). standing: as standing_of.
+    job_id: (N,), holder: (A,) job id of each allocation, both ascending. asked: (N,). gpus: (A,) held.
+    standing: as standing_of.
     """
-    held = np.zeros(job_id.size, np.int64)
+    wanted = np.zeros(job_id.size, np.int64)
+    for j in range(job_id.size):
+        if standing[j] == 1:
+            wanted[j] = asked[j]
     j = 0
     for a in range(holder.size):
         while j < job_id.size and job_id[j] < holder[a]:
             j += 1
         if j < job_id.size and job_id[j] == holder[a] and standing[j] == 2:
-            held[j] += gpus[a]
-    return held
+            wanted[j] += gpus[a]
+    return wanted
 
 
 @kernel(plain_below=512)

@@ -129,7 +129,9 @@ class Plan:
 
     actions: in the order to send them. refused: what was left out. deferred: actions wanted beyond this
     cycle's cap, left to the next. notes: for people. target: who should hold GPUs now, and where, for a cluster
-    that can be told so; None if the planner has no placement.
+    that can be told so; None if the planner has no placement. queue: rows of waiting jobs in the order in which they
+    take GPUs that come free, each when it fits, if no newer plan says otherwise; jobs that come later go behind. None:
+    only the next plan tells.
     """
 
     actions: tuple[Action, ...] = ()
@@ -142,6 +144,7 @@ class Plan:
     verdict: NDArray[np.int8] = field(default_factory=lambda: frozen([], np.int8))  # index into gate.RULES, -1: managed
     target: Assignments | None = None
     wake: Wake = ANY_EVENT
+    queue: Int64s | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from slurmsched.kernels.stock import givable, held_by, standing_of
+from slurmsched.kernels.stock import givable, standing_of, wanted_of
 from slurmsched.kernels.walk import walk
 from slurmsched.model import Assignments, Jobs, JobState, Snapshot, frozen
 from slurmsched.model.columns import Bools, Int64s
-
 
 _FLAGS = (int(JobState.PENDING), int(JobState.RUNNING | JobState.SUSPENDED), int(JobState.COMPLETING))
 MAY_START, HOLDS = 1, 2
@@ -61,11 +60,11 @@ class Held:
         return made[rows]
 
 
-def held_gpus(snapshot: Snapshot, stands: Int64s) -> Int64s:
-    """GPUs that each holding job holds, wherever. (J,) int64, 0 for the others. stands: as `standing` gives it."""
-    allocations = snapshot.allocations
-    held: Int64s = held_by(snapshot.jobs.job_id, stands, allocations.job_id, allocations.gpus)
-    return held
+def wanted_gpus(snapshot: Snapshot, stands: Int64s) -> Int64s:
+    """GPUs each job holds, or asks for if it may start; 0 for the others. (J,) int64. stands: of `standing`."""
+    jobs, held = snapshot.jobs, snapshot.allocations
+    found: Int64s = wanted_of(jobs.job_id, stands, jobs.gpus, held.job_id, held.gpus)
+    return found
 
 
 def to_give(snapshot: Snapshot) -> Int64s:

@@ -9,7 +9,7 @@ import numpy as np
 from slurmsched.kernels.pile import backfill_pile, fill_pile
 from slurmsched.model import Assignments, Ranking, Snapshot, frozen
 from slurmsched.model.columns import Int64s
-from slurmsched.placements.candidates import HOLDS, MAY_START, held_gpus, standing, to_give
+from slurmsched.placements.candidates import HOLDS, MAY_START, standing, to_give, wanted_gpus
 from slurmsched.placements.outlook import ahead_s
 
 
@@ -23,22 +23,17 @@ class Count:
 
     def place(self, snapshot: Snapshot, ranking: Ranking) -> Assignments:
         """Which jobs of the ranking should hold GPUs now, by their number alone."""
-        gpus = _wanted(snapshot, standing(snapshot))
+        gpus = wanted_gpus(snapshot, standing(snapshot))
         return _piled(fill_pile(ranking.order, gpus, to_give(snapshot).sum()), gpus)
 
     def backfill(self, snapshot: Snapshot, ranking: Ranking) -> Assignments:
         """Running jobs, and those of the ranking that start without delaying the first that must wait."""
         stands, order = standing(snapshot), ranking.order
         rows = np.concatenate([order[stands[order] == HOLDS], order[stands[order] == MAY_START]])
-        gpus = _wanted(snapshot, stands)
+        gpus = wanted_gpus(snapshot, stands)
         running = int(np.count_nonzero(stands == HOLDS))
         served = backfill_pile(gpus[rows], ahead_s(snapshot)[rows], running, to_give(snapshot).sum())
         return _piled(rows[served], gpus)
-
-
-def _wanted(snapshot: Snapshot, stands: Int64s) -> Int64s:
-    """GPUs each job holds, or asks for if it may start; 0 for the others. (J,) int64."""
-    return held_gpus(snapshot, stands) + np.where(stands == MAY_START, snapshot.jobs.gpus, 0)
 
 
 def _piled(rows: Int64s, gpus: Int64s) -> Assignments:

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from slurmsched.errors import ConfigError
-from slurmsched.model import Assignments, Plan, Ranking, Snapshot, Wake
+from slurmsched.model import Assignments, Plan, Ranking, Snapshot, Wake, frozen
 from slurmsched.model.columns import Int64s
 from slurmsched.model.plan import ANY_EVENT
 from slurmsched.placements.candidates import HOLDS, MAY_START, standing
@@ -50,7 +50,8 @@ class DirectPlanner:
         ranking, stands = self.policy.rank(snapshot), standing(snapshot)
         target = self._target(snapshot, ranking, stands)
         wake = self._wake(snapshot, ranking, stands, target)
-        return Plan(notes=ranking.notes, ranking=ranking, target=target, wake=wake)
+        queue = self._queue(ranking, stands, target)
+        return Plan(notes=ranking.notes, ranking=ranking, target=target, wake=wake, queue=queue)
 
     def _target(self, snapshot: Snapshot, ranking: Ranking, stands: Int64s) -> Assignments:
         if self.preemptive:
@@ -79,18 +80,26 @@ class DirectPlanner:
         head = ranking.order[waiting[ranking.order].argmax()]
         return Wake(at_s, int(snapshot.jobs.gpus[head]), arrivals=not getattr(self.policy, "arrivals_last", False))
 
+    def _queue(self, ranking: Ranking, stands: Int64s, target: Assignments) -> Int64s | None:
+        """Who goes next, where neither time nor jobs that come can change that."""
+        if self.filling != "block" or not getattr(self.policy, "arrivals_last", False):
+            return None
+        waits = stands == MAY_START
+        waits[target.rows] = False
+        return frozen(ranking.order[waits[ranking.order]], np.int64)
+
 
 def _blocked(order: Int64s, stands: Int64s, target: Assignments) -> Assignments:
     """The target without what is placed after the first waiting job that does not fit.
 
     order: rows that hold or may start, as placed. stands: as `standing` gives it.
     """
-    unserved = stands == MAY_START
-    unserved[target.rows] = False
-    if not unserved.any():
+    served = np.zeros(len(stands), np.bool_)
+    served[target.rows] = True
+    blocked = ~served[order] & (stands[order] == MAY_START)
+    if not blocked.any():
         return target
-    ahead = order[: unserved[order].argmax()]
-    kept = int(np.count_nonzero(np.isin(target.rows, ahead, assume_unique=True)))
+    kept = int(np.count_nonzero(served[order[: blocked.argmax()]]))
     last = int(target.count[:kept].sum())
     of_job, of_place = (target.rows, target.first, target.count), (target.node, target.gpus)
     return Assignments(*(column[:kept] for column in of_job), *(column[:last] for column in of_place))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections import deque
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ import numpy as np
 from slurmsched.errors import ConfigError, InputError
 from slurmsched.kernels.gang import pick_gang
 from slurmsched.model import Plan, Receipt, Snapshot, Wake, frozen
+from slurmsched.model.columns import Int64s
 from slurmsched.model.plan import Assignments
 from slurmsched.replay.ideal_model import IdealModel, recorded_speed
 from slurmsched.replay.ideal_view import Cast, Stage, View
@@ -47,9 +49,10 @@ class IdealCluster:
         self.history = History(self.free)
         jobs = len(trace)
         self.running = np.zeros(jobs, np.bool_)
-        self.start_s, self.first_start_s, self.end_s = (np.full(jobs, NAN) for _ in range(3))
-        self.stopped_s = self.cast.submit_s.copy()
-        self.executed_s, self.progress_s, self.rate = np.zeros(jobs), np.zeros(jobs), np.ones(jobs)
+        self._shown = np.array([np.full(jobs, NAN), np.zeros(jobs), self.cast.submit_s])
+        self.start_s, self.executed_s, self.stopped_s = self._shown  # of this run; of all runs; last run or arrival
+        self.first_start_s, self.end_s = np.full(jobs, NAN), np.full(jobs, NAN)
+        self.progress_s, self.rate = np.zeros(jobs), np.ones(jobs)
         self.restarts = np.zeros(jobs, np.int64)
         self._active, self._present, self._held = np.zeros(jobs, np.int64), 0, 0  # rows that wait or run, ascending
         self._seen = _NONE  # rows of the last snapshot
@@ -58,6 +61,8 @@ class IdealCluster:
         self._ends: list[End] = []
         self._now_s, self._left = 0.0, jobs
         self._wake, self._wake_s = Wake(), math.inf
+        self._pile = len(self.capacity) == 1  # then who goes where is no question, and a queue can be followed
+        self._queue: deque[int] | None = None
         self._woke = self._came = self._gave = False
         self._bound = 0  # GPUs that must be free for the next plan to differ
         self._submit_s = self.cast.submit_s.tolist()
@@ -95,6 +100,8 @@ class IdealCluster:
     @property
     def undecided(self) -> bool:
         """Whether a plan made now can differ from the last one (see Plan.wake)."""
+        if self._queue is not None and not self._woke:
+            return False
         happened = self._came or self._gave
         return self.waiting > 0 and (self._woke or (happened and self.free >= self._bound))
 
@@ -112,6 +119,8 @@ class IdealCluster:
             if self._wake_s <= time_s:
                 self._woke, self._wake_s = True, math.inf
                 happened += 1
+            if self._queue is not None:
+                self._follow(self._queue)
             self.history.note(time_s, self.history.gpus - self.free, self.waiting)
         if until_s < math.inf:
             self._now_s = max(self._now_s, until_s)
@@ -123,10 +132,10 @@ class IdealCluster:
         """The cluster now."""
         rows = self._seen = self._active[: self._present].copy()
         here = self.running[rows]
-        still = self.running[self._shares[0]]
-        held = self._shares if still.all() else tuple(column[still] for column in self._shares)
-        state = (self.start_s[rows], self.executed_s[rows], self.stopped_s[rows], self.restarts[rows])
-        return View(self._now_s, self.cast, self.stage, rows, here, *state, *held).snapshot(self.seed)
+        state = (*self._shown[:, rows], self.restarts[rows])
+        return View(self._now_s, self.cast, self.stage, rows, here, *state, *self._holders(rows[here])).snapshot(
+            self.seed
+        )
 
     def apply(self, plan: Plan) -> Receipt:
         """Stop who is not in the target, start who is. Raises ConfigError for a plan without one."""
@@ -139,9 +148,11 @@ class IdealCluster:
         for row in seen[differs[~wanted[differs]]].tolist():
             self._stop(row)
         for place in differs[wanted[differs]].tolist():
-            self._start(int(seen[place]), target, place)
-        self._hold(target)
+            self._start(int(seen[place]), self._spread(target, place))
+        if not self._pile:
+            self._hold(target)
         self._await(plan.wake)
+        self._queue = None if plan.queue is None or not self._pile else deque(seen[plan.queue].tolist())
         self.history.note(self._now_s, self.history.gpus - self.free, self.waiting)
         return Receipt(planned=len(differs))
 
@@ -158,6 +169,14 @@ class IdealCluster:
         cut = {name: frozen(column[done], column.dtype) for name, column in columns.items()}
         return Outcomes(**cut, cluster_gpus=self.history.gpus)
 
+    def _holders(self, running: Int64s) -> tuple[Int64s, Int64s, Int64s]:
+        """GPUs held: row, node row, GPUs; ascending. running: rows, ascending."""
+        if self._pile:
+            return running, np.zeros(len(running), np.int64), self.cast.gpus[running]
+        row, node, gpus = self._shares
+        still = self.running[row]
+        return row[still], node[still], gpus[still]
+
     # -- what happens to a job
 
     def _arrive(self, row: int) -> None:
@@ -166,16 +185,25 @@ class IdealCluster:
         active[place + 1 : present + 1] = active[place:present]
         active[place] = row
         self._present += 1
-        if self._wake.arrivals:
+        if self._queue is not None:
+            self._queue.append(row)
+        elif self._wake.arrivals:
             self._came, self._bound = True, min(self._bound, self._gpus[row])
 
-    def _start(self, row: int, target: Assignments, place: int) -> None:
+    def _spread(self, target: Assignments, place: int) -> int:
+        """Number of nodes that row `place` of the target gets; not looked up where it changes nothing."""
+        return 1 if self.model.speed is recorded_speed else int(target.count[target.rows == place][0])
+
+    def _follow(self, queue: deque[int]) -> None:
+        """Start who is next in the plan's queue, as long as it fits."""
+        while queue and self._gpus[queue[0]] <= self.free:
+            self._start(queue.popleft(), 1)
+
+    def _start(self, row: int, nodes: int) -> None:
         first = math.isnan(self.first_start_s[row])
         if first:
             self.first_start_s[row] = self._now_s
-        if self.model.speed is not recorded_speed:
-            nodes = int(target.count[target.rows == place][0])
-            self.rate[row] = self.model.speed(self._gpus[row], nodes)
+        self.rate[row] = self.model.speed(self._gpus[row], nodes)
         cost_s = self.model.start_cost_s if first else self.model.restart_cost_s
         left_s = cost_s + (self.cast.duration_s[row] - self.progress_s[row]) / self.rate[row]
         self.start_s[row], self.running[row] = self._now_s, True

@@ -15,6 +15,7 @@ from slurmsched.replay.late import LateAllocations, LateJobs, LateNodes
 from slurmsched.replay.traces import Trace
 
 PARTITION = "gpu"
+_NODE_STATES = np.array([int(NodeState.IDLE), int(NodeState.MIXED), int(NodeState.ALLOCATED)], np.int64)
 _STATES = np.array([int(JobState.PENDING), int(JobState.RUNNING)], np.int64)
 _TABLES: tuple[type[Any], ...] = (Jobs, Allocations)
 _DEFAULTS = {kind: {spec.name: spec.metadata for spec in fields(kind)} for kind in _TABLES}
@@ -131,9 +132,8 @@ def _sealed(column: Any) -> Any:
 
 
 def _node_state(view: View) -> Int64s:
-    used, gpus = view.used, view.stage.nodes.gpus
-    partly = np.where(used == 0, int(NodeState.IDLE), int(NodeState.MIXED))
-    return np.where((used > 0) & (used == gpus), int(NodeState.ALLOCATED), partly)
+    used = view.used
+    return _NODE_STATES[(used > 0).view(np.int8) + (used >= view.stage.nodes.gpus)]
 
 
 Makers = dict[str, Callable[[View], Any]]

@@ -48,10 +48,12 @@ def test_standing_of__agrees_with_reference(rows: int, data: st.DataObject) -> N
 @settings(deadline=None)
 @given(jobs=st.integers(0, 6), held=st.integers(0, 8), nodes=st.integers(1, 4), data=st.data())
 def test_stock__agrees_with_reference(jobs: int, held: int, nodes: int, data: st.DataObject) -> None:
-    """Held by job and givable by node, with holders and nodes that the snapshot does not know."""
+    """Wanted by job and givable by node, with holders and nodes that the snapshot does not know."""
     ids, stands = np.arange(jobs) * 2, data.draw(ints(0, 2, jobs))
     holder, gpus = np.sort(data.draw(ints(0, 12, held))), data.draw(ints(0, 8, held, np.int32))
-    assert stock.held_by(ids, stands, holder, gpus).tolist() == reference.held_by(ids, stands, holder, gpus)
+    asked = data.draw(ints(0, 8, jobs, np.int32))
+    given_ = (ids, stands, asked, holder, gpus)
+    assert stock.wanted_of(*given_).tolist() == reference.wanted_of(*given_)
     node, closed = data.draw(ints(-1, nodes - 1, held)), data.draw(ints(0, 1, nodes, np.bool_))
     capacity, used = data.draw(ints(0, 8, nodes, np.int32)), data.draw(ints(0, 8, nodes, np.int32))
     assert stock.givable(closed, capacity, used, node, gpus).tolist() == reference.givable(

@@ -41,8 +41,9 @@ def standing_of(state, priority, eligible_s, now_s, pending, holding, completing
     return np.where(holds, 2, np.where(may, 1, 0))
 
 
-def held_by(job_id, standing, holder, gpus):
-    return [sum(gpus[holder == job]) if stands == 2 else 0 for job, stands in zip(job_id, standing, strict=True)]
+def wanted_of(job_id, standing, asked, holder, gpus):
+    held = [sum(gpus[holder == job]) for job in job_id]
+    return [(0, ask, holds)[stands] for stands, ask, holds in zip(standing, asked, held, strict=True)]
 
 
 def givable(closed, capacity, used, node, gpus):
