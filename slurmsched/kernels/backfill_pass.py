@@ -40,8 +40,8 @@ def backfill_pass(
     clock: now, end of the window, resolution of reservations [s]. most: (2,) jobs started, reservations of one array.
     free: (3, N) int64 and room: (L,) are changed. Running jobs by expected end: run_end (R,), and rows
     run_first .. + run_count of held_node (H,) and held (H, 3). block: (B, 2) begin and end of times in which
-    the nodes of blocked (B, N) bool start nothing. Jobs in the order they are tested: pool, usable, nodes, need, last,
-    array, limit and amount as in main_pass; limit_s: (J,) time limits.
+    the nodes of blocked (B, N) bool start nothing. Jobs in the order they are tested: pool, usable, nodes, need,
+    last, array, limit and amount as in main_pass; limit_s: (J,) time limits.
     A job is tried at the present, then where reservations end. Each try takes running jobs away in windows of time, and
     gives the end of the last one taken as its start. Source: Slurm's sched/backfill and select/cons_tres (will-run).
     """

@@ -35,11 +35,12 @@ def main_pass(
 
     Jobs come in the order they are tested. free: (3, N) int64, open_nodes: (N,) bool and room: (L,) float64 are
     changed. usable: (P, N) bool, nodes of each pool; pool: (J,) row of it. members: (Q, N) bool nodes of partitions;
-    part: (J,). nodes: (J,); need, last: (J, 3). pinned: (J,) bool, bound to the nodes of its pool. array: (J,) id of
-    the array it is a task of, 0 = none. limit, amount: (J, K). depth: records tested at most. limit_s: (J,) time limits
-    [s]; a job may not run into a block: (B, 2) begin and end [s] of times in which nodes of blocked (B, N) are closed.
-    The first job of a partition that does not fit blocks it, and its nodes for all that follow; one bound to nodes
-    blocks those only; one that a limit stops blocks nobody. Source: Slurm's src/slurmctld/job_scheduler.c.
+    part: (J,). nodes: (J,); need, last: (J, 3). pinned: (J,) bool, bound to the nodes of its pool.
+    array: (J,) id of the array it is a task of, 0 = none. limit, amount: (J, K). depth: records tested at most.
+    limit_s: (J,) time limits [s]; a job may not run into a block: (B, 2) begin and end [s] of times in which nodes of
+    blocked (B, N) are closed. The first job of a partition that does not fit blocks it, and its nodes for all that
+    follow; one bound to nodes blocks those only; one that a limit stops blocks nobody. Source: Slurm's
+    src/slurmctld/job_scheduler.c.
     """
     taken = np.zeros((nodes.size, open_nodes.size), np.int64)
     failed, mask = np.zeros(members.shape[0], np.bool_), np.empty(open_nodes.size, np.bool_)

@@ -18,60 +18,51 @@ def pick_nodes(free: Int64s, usable: Bools, nodes: int, need: Int64s, last: Int6
 
     free: (3, N) int64 GPUs, CPUs, MiB. usable: (N,) bool, nodes it may use. nodes: how many it asks for.
     need, last: (3,) int64, what each node and what the last one gives. taken: (N,) int64, overwritten.
-    Runs of neighbouring nodes that fit are weighed by their free CPUs: the tightest one that is enough, else the
-    largest. Of it the lowest nodes are taken, and as the only or last one that with the fewest free CPUs.
-    Source: Slurm's select/cons_tres without a topology, of nodes of equal weight.
+    A single node is the lowest that fits. Several come from the run of neighbouring nodes that fit with the fewest
+    free CPUs among those long enough, from its lowest node on; where none is long enough, from the largest first.
+    Source: Slurm's select/cons_tres without a topology, nodes of equal weight; single nodes as 24.11 and 26.05 do.
     """
     taken[:] = 0
     differs = last[0] != need[0] or last[1] != need[1] or last[2] != need[2]
-    whole = nodes - 1 if differs else nodes
-    left = whole
+    left = nodes - 1 if differs else nodes
+    alone = left == 1
     while left > 0:
-        first, end = best_run(free, usable, left, need, taken)
-        if first < 0:
-            return False
-        if left == 1:
-            first = tightest(free, usable, need, first, end, taken)
-        for n in range(first, end):
-            if left > 0 and usable[n] and taken[n] == 0 and holds(free, need, n):
+        n, end = 0, usable.size
+        if not alone:
+            n, end = best_run(free, usable, left, need, taken)
+        before = left
+        while n < end and left > 0:
+            if usable[n] and taken[n] == 0 and holds(free, need, n):
                 taken[n] = 1
                 left -= 1
-    if differs:
-        first, end = best_run(free, usable, 1, last, taken)
-        if first < 0:
+            n += 1
+        if left == before:
             return False
-        taken[tightest(free, usable, last, first, end, taken)] = 2
-    return True
+    if not differs:
+        return True
+    for n in range(usable.size):
+        if usable[n] and taken[n] == 0 and holds(free, last, n):
+            taken[n] = 2
+            return True
+    return False
 
 
 @kernel
 def best_run(free: Int64s, usable: Bools, left: int, need: Int64s, taken: Int64s) -> tuple[int, int]:
-    """The run [first, end) of neighbouring nodes to take nodes from; (-1, -1) if no node fits."""
-    best, best_end, best_cpus, best_enough = -1, -1, 0, False
+    """The run [first, end) of neighbouring nodes to take nodes from; (0, 0) if no node fits."""
+    best, best_end, best_cpus, best_enough = 0, 0, 0, False
     n, width = 0, usable.size
     while n < width:
-        begin, cpus, count = n, 0, 0
+        begin, cpus = n, 0
         while n < width and usable[n] and taken[n] == 0 and holds(free, need, n):
             cpus += free[1, n]
-            count += 1
             n += 1
-        enough = count >= left
+        enough = n - begin >= left
         better = enough and (not best_enough or cpus < best_cpus)
-        if count > 0 and (best < 0 or better or (not enough and cpus > best_cpus)):
+        if n > begin and (best == best_end or better or (not enough and cpus > best_cpus)):
             best, best_end, best_cpus, best_enough = begin, n, cpus, enough
         n += 1
     return best, best_end
-
-
-@kernel
-def tightest(free: Int64s, usable: Bools, need: Int64s, first: int, end: int, taken: Int64s) -> int:
-    """The node of [first, end) that fits with the fewest free CPUs, the lowest of equals; -1 if none does."""
-    best = -1
-    for n in range(first, end):
-        fits = usable[n] and taken[n] == 0 and holds(free, need, n)
-        if fits and (best < 0 or free[1, n] < free[1, best]):
-            best = n
-    return best
 
 
 @kernel

@@ -17,7 +17,8 @@ from slurmsched.replay.traces import Trace
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Demand:
-    """nodes: (J,). need, last: (J, 3) GPUs, CPUs, MiB of each node and of the last one. part, pool: (J,) rows of
+    """nodes: (J,). need, last: (J, 3) GPUs, CPUs, MiB of each node and of the last one.
+    part, pool: (J,) rows of
     members (Q, N) and usable (P, N). pinned: (J,) bound to the nodes of its pool. factors: (J,) priority points."""
 
     nodes: Int64s
@@ -43,9 +44,8 @@ class Demand:
         nodes, need, last = _shares(trace.gpus, requests, layout)
         count = np.array([len(names) for names in pins], np.int64)[pin.codes] if len(trace) else nodes
         factors = _factors(trace.gpus, requests, layout, model, part, nodes)
-        made = cls(
-            nodes, need, last, part, members, pool.astype(np.int64), usable, (count > 0) & (count >= nodes), factors
-        )
+        pinned = (count > 0) & (count >= nodes)
+        made = cls(nodes, need, last, part, members, pool.astype(np.int64), usable, pinned, factors)
         made._refuse_impossible(trace, layout)
         return made
 

@@ -52,8 +52,10 @@ class JobTable:
         self.nice = requests.nice.copy()
         self.ended_as = np.full(rows, int(JobState.COMPLETED), np.int64)
         self.factors = np.zeros(rows) if factors is None else factors
-        array = requests.array_id
-        self.record_id: Int64s = np.where(array > 0, array, trace.job_id).astype(np.int64)
+        array, ids = requests.array_id, trace.job_id
+        self.record_id: Int64s = np.where(array > 0, array, ids).astype(np.int64)
+        # Tasks get new ids as they start; the last one is left with the array's own.
+        self._turn = np.where(ids == self.record_id, np.iinfo(np.int64).max, ids)
         self._first = 0  # rows before it are done
 
     def window(self, now_s: float) -> slice:
@@ -88,7 +90,7 @@ class JobTable:
         tier: (J,) PriorityTier of each row's partition, None if all are equal.
         """
         rows = self.startable(now_s)
-        keys = [self.trace.job_id[rows], self.record_id[rows], self.submit_s[rows], -self.priority(rows, now_s)]
+        keys = [self._turn[rows], self.record_id[rows], self.submit_s[rows], -self.priority(rows, now_s)]
         return rows[np.lexsort(keys if tier is None else [*keys, -tier[rows]])]
 
     def start(self, row: int, now_s: float) -> float:

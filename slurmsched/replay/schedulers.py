@@ -29,9 +29,10 @@ def main_starts(cluster: EmbeddedCluster, full: bool) -> list[Start]:
     depth = NO_LIMIT if full else cluster.model.queue_depth
     taken = main_pass(
         cluster.left.copy(), cluster.open_nodes.copy(), demand.usable, demand.pool[rows], demand.members,
-        demand.part[rows], demand.nodes[rows], demand.need[rows], demand.last[rows], demand.pinned[rows],
-        cluster.job.requests.array_id[rows], limits.of_job[rows], limits.amount[rows], limits.room.copy(), depth,
-        cluster.now_s, cluster.trace.time_limit_s[rows], block, blocked,
+        demand.part[rows], demand.nodes[rows], demand.need[rows], demand.last[rows],
+        demand.pinned[rows],
+        cluster.job.requests.array_id[rows], limits.of_job[rows], limits.amount[rows], limits.room.copy(),
+        depth, cluster.now_s, cluster.trace.time_limit_s[rows], block, blocked,
     )  # fmt: skip
     return _started(rows, taken)
 
@@ -50,7 +51,8 @@ def backfill_starts(cluster: EmbeddedCluster) -> list[Start]:
     taken = backfill_pass(
         clock, most, cluster.left.copy(), running.end_s, running.first, running.count, running.node, running.held,
         block, blocked, demand.usable & cluster.open_nodes, demand.pool[rows], demand.nodes[rows], demand.need[rows],
-        demand.last[rows], cluster.trace.time_limit_s[rows], cluster.job.requests.array_id[rows], limits.of_job[rows],
+        demand.last[rows], cluster.trace.time_limit_s[rows],
+        cluster.job.requests.array_id[rows], limits.of_job[rows],
         limits.amount[rows], limits.room.copy(),
     )  # fmt: skip
     return _started(rows, taken)
