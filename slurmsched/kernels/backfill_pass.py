@@ -105,7 +105,7 @@ def backfill_pass(
                 for n in range(width):
                     mask[n] = chosen[n] > 0
                 slots = reserve(begin, end, open_nodes, slots, slot, slot_end, mask)
-                in_array += 1
+                in_array += 1 if array[j] > 0 else 0
                 rejected = array[j] if in_array >= most[1] else 0
             break
         if started >= most[0]:

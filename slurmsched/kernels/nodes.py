@@ -18,8 +18,9 @@ def pick_nodes(free: Int64s, usable: Bools, nodes: int, need: Int64s, last: Int6
 
     free: (3, N) int64 GPUs, CPUs, MiB. usable: (N,) bool, nodes it may use. nodes: how many it asks for.
     need, last: (3,) int64, what each node and what the last one gives. taken: (N,) int64, overwritten.
-    A single node is the lowest that fits. Several come from the run of neighbouring nodes that fit with the fewest
-    free CPUs among those long enough, from its lowest node on; where none is long enough, from the largest first.
+    A single node is the lowest that fits. Several come from one run of neighbouring nodes that fit, from its lowest on,
+    then from further runs. Run by run, the best so far gives way to one that is long enough and has fewer free CPUs (or
+    is the first long enough), and to one too short that has more.
     Source: Slurm's select/cons_tres without a topology, nodes of equal weight; single nodes as 24.11 and 26.05 do.
     """
     taken[:] = 0

@@ -211,6 +211,8 @@ class EmbeddedCluster:
         else:
             self._events.push(self.job.resubmit(event.row, self._now_s), Kind.ELIGIBLE, event.row, event.run)
         self._poke()
+        if self.model.has_epilog and not self.model.defer:
+            self._push(Kind.SCHEDULE, self._now_s)
         return True
 
     def _eligible(self, event: Event) -> bool:
@@ -251,8 +253,9 @@ class EmbeddedCluster:
     def _schedule(self, event: Event) -> bool:
         if event.time_s != self._due[Kind.SCHEDULE]:
             return False
-        self._due[Kind.SCHEDULE], self._last[Kind.SCHEDULE] = math.inf, self._now_s
-        interval_s = self.model.sched_interval_s
+        self._due[Kind.SCHEDULE], interval_s = math.inf, self.model.sched_interval_s
+        if self._now_s == _next(self._now_s, self.model.tick_s, self.model.tick_phase_s):
+            self._last[Kind.SCHEDULE] = self._now_s
         full = self._now_s == _next(self._now_s, interval_s, self.model.tick_phase_s)
         if not full and self.waiting > self.model.queue_depth:
             self._poke_full()

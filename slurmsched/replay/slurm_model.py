@@ -17,9 +17,9 @@ class SlurmModel:
 
     tick_s: slurmctld looks every so often whether a pass is asked for: for the main scheduler at tick_phase_s,
     tick_phase_s + tick_s, ..., for backfill at bf_phase_s, bf_phase_s + tick_s, ...
-    batch_sched_delay_s: least time between two main passes that submissions or updates asked for; ends of jobs ask
-    for one at once, unless `defer`. sched_interval_s: between two passes over the whole queue; the others look at
-    the first queue_depth records.
+    batch_sched_delay_s: least time between two main passes that were asked for. has_epilog: with an Epilog the end of
+    a job starts a pass of its own at once, unless `defer` is set; without one it asks for the next.
+    sched_interval_s: between two passes over the whole queue; the others look at the first queue_depth records.
     backfill: "slurm" as slurmctld does, "easy" reserves for the first job only, "none" leaves the main scheduler alone.
     bf_interval_s: from a backfill pass to the next; bf_window_s: how far ahead reservations go; bf_resolution_s:
     slots of reservations are rounded to it; bf_max_job_test: jobs looked at; bf_max_job_array_resv: tasks of an array
@@ -42,6 +42,7 @@ class SlurmModel:
     batch_sched_delay_s: float = 3.0
     sched_interval_s: float = 60.0
     queue_depth: int = 100
+    has_epilog: bool = False
     defer: bool = False
     backfill: Literal["slurm", "easy", "none"] = "slurm"
     bf_interval_s: float = 30.0

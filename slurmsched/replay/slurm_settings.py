@@ -25,6 +25,7 @@ _WEIGHTS = {
 }  # fmt: skip
 _TRES = ("gres/gpu", "cpu", "mem")
 _CLOCK = re.compile(r"(?:(\d+)-)?(\d+):(\d+):(\d+)", re.ASCII)
+_EPILOG = re.compile(r"Epilog(\[\d+\])?")
 _SECONDS = re.compile(r"(\d+)(?: sec)?", re.ASCII)
 
 
@@ -39,6 +40,7 @@ def scheduler(settings: Mapping[str, str]) -> dict[str, Any]:
     values["defer"] = not {"defer", "defer_batch"}.isdisjoint(given)
     if not settings.get("SchedulerType", "sched/backfill").endswith("backfill"):
         values["backfill"] = "none"
+    values["has_epilog"] = any(_EPILOG.fullmatch(key) and text != "(null)" for key, text in settings.items())
     expire = re.search(r"cred_expire=(\d+)", settings.get("AuthInfo", ""))
     if expire and "requeue_delay_s" not in values:
         values["requeue_delay_s"] = float(expire[1])

@@ -29,14 +29,12 @@ LAYOUT = Layout(
 )
 MIB = 1024.0
 CPUS_PER_GPU = 4
-EPILOG_S = 0.05  # from the end of a job in slurmctld's log to its nodes' answer
-
 _STAMP = r"\[(\S+?)\] "
 _JOB = r"JobId=(?:\d+_\d+\()?(\d+)\)?"
 _SUBMITTED = re.compile(_STAMP + r"_slurm_rpc_submit_batch_job: " + _JOB, re.MULTILINE)
 _STARTED = re.compile(_STAMP + r"sched: Allocate " + _JOB, re.MULTILINE)
-_LAUNCHED = re.compile(_STAMP + r"debug: +slurm_cred_create: creating credential for " + _JOB, re.MULTILINE)
-_ENDED = re.compile(_STAMP + r"_job_complete: " + _JOB + r" done", re.MULTILINE)
+_LAUNCHED = re.compile(_STAMP + r"debug2: +acct_policy_job_begin: after adding " + _JOB, re.MULTILINE)
+_FREED = re.compile(_STAMP + r"debug2: +_slurm_rpc_epilog_complete: " + _JOB, re.MULTILINE)
 _BACKFILL = re.compile(_STAMP + r"sched/backfill: _attempt_backfill: beginning", re.MULTILINE)
 
 
@@ -101,7 +99,10 @@ def workload(jobs: int, seed: int, over_s: float) -> list[Submission]:
 
 @dataclass(frozen=True)
 class Ran:
-    """One job as Slurm ran it; times are Unix seconds, NaN where it never came to that."""
+    """One job as Slurm ran it; times are Unix seconds, NaN where it never came to that.
+
+    end_s: its nodes are free again.
+    """
 
     job_id: int
     array_id: int
@@ -149,7 +150,7 @@ class Recorder:
         submit = {int(m[2]): stamp(m[1]) for m in _SUBMITTED.finditer(log)}
         start = {int(m[2]): stamp(m[1]) for m in reversed(list(_LAUNCHED.finditer(log)))}
         by_main = {int(m[2]) for m in _STARTED.finditer(log)}
-        end = {int(m[2]): stamp(m[1]) for m in _ENDED.finditer(log)}
+        end = {int(m[2]): stamp(m[1]) for m in _FREED.finditer(log)}
         place = {job: at for at, job in enumerate(self.ids)}
         made = []
         for job, array, begun, ended, nodes in accounted(self.ids):
@@ -190,7 +191,7 @@ def twin(ran: Sequence[Ran], origin_s: float, **others: float) -> EmbeddedCluste
     """The model of this very Slurm with the same jobs; its time 0 is origin_s. others: fields of SlurmModel."""
     settings = parse_settings(run("scontrol", "show", "config").out)
     phase = {"tick_phase_s": -origin_s % 1, "bf_phase_s": (backfill_phase_s(origin_s) - origin_s) % 1}
-    model = SlurmModel.from_settings(settings, epilog_s=EPILOG_S, **phase, **others)
+    model = SlurmModel.from_settings(settings, **phase, **others)
     started = [np.isfinite(each.start_s) for each in ran]
     lasted = [max(each.end_s - each.start_s, 0.01) if ok else 1.0 for each, ok in zip(ran, started, strict=True)]
     ids = [each.job_id for each in ran]
