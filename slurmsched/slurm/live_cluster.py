@@ -22,6 +22,7 @@ from slurmsched.errors import (
 from slurmsched.logs import get_logger
 from slurmsched.model.plan import Action, Outcome, Plan, Receipt, SetNice, SetSiteFactor
 from slurmsched.model.snapshot import Rights, Snapshot
+from slurmsched.slurm.finding import operator_line
 from slurmsched.slurm.pace import Pace
 from slurmsched.slurm.recheck import LeverAction, Seen, changed
 from slurmsched.slurm.sacct import Run
@@ -108,7 +109,7 @@ class LiveCluster:
         if site and site.rights < Rights.OPERATOR:
             raise RightsError(
                 f"{site.user} is {site.rights.name.capitalize()} (slurmdbd away?), writing needs Operator: "
-                f"sacctmgr modify user {site.user} set adminlevel=Operator"
+                f"{operator_line(site.user)}"
             )
 
     def _send_all(self, actions: Sequence[Action], outcomes: list[Outcome]) -> None:

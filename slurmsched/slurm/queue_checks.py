@@ -61,7 +61,8 @@ def _levers(config: Config, snapshot: Snapshot) -> Finding:
     name = f"others' {lever.kind}"
     if not len(rows):
         return Finding(name, "ok", f"{int(large.sum())} large values, all on record", why)
-    detail = f"{len(rows)} jobs have {lever.floor} or more, or as far below 0, and no record: "
+    waiting = int(jobs.pending.sum())
+    detail = f"{len(rows)} of {waiting} waiting jobs have {lever.floor} or more, up or down, and no record: "
     detail += ", ".join(map(str, jobs.job_id[rows[:NAMED]].tolist())) + (", ..." if len(rows) > NAMED else "")
     if any(warning.startswith(NOT_KNOWN) for warning in snapshot.warnings):
         return Finding(name, "warn", detail, why, "see it as somebody who may read the ledger")

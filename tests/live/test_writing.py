@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from slurmsched.db.journal import Journal
-from tests.live.lab import Done, column, nices, run, submit, until
+from tests.live.lab import Done, column, nices, partition, run, submit, until
 
 pytestmark = pytest.mark.live
 
@@ -105,16 +105,28 @@ def test_apply__lever_is_written_zeroed_and_read_back(folder, kind):
     assert {key.job_id: set(lever.values) for key, lever in record.items()} == {j: {v, 0} for j, v in values.items()}
 
 
+def tasks(array: int, *states: str) -> dict[int, int]:
+    """Nice of each task of an array in these states, split off or not, by its index."""
+    listed = run("squeue", "-h", "-a", "-r", "-j", str(array), "-t", ",".join(states), "-o", "%K|%y").out
+    return {int(index): int(nice) for index, _, nice in (line.partition("|") for line in listed.splitlines())}
+
+
 def test_apply__whole_array_by_its_record(folder):
-    """The record of an array stands for all its pending tasks; a task that is over is no refusal."""
-    array = submit("alice", 1, "--array=0-3", script="sleep 600")
-    until(lambda: len(column("%T", "RUNNING")) == 4, "the array runs")
-    pending = submit("alice", 8, "--array=0-5%1")
-    until(lambda: pending in nices(), "the second array waits")
-    run("scancel", f"{pending}_5")
-    assert statuses(apply(folder, {pending: -40})) == {pending: "written"}
-    assert nices()[pending] == -40
-    assert array not in nices()
+    """One write reaches the pending tasks, those that were split off by a run and a requeue too; ended ones refuse
+    nothing."""
+    array = submit("alice", 8, "--array=0-5%3", script="sleep 600")
+    until(lambda: set(tasks(array, "RUNNING")) == {0, 1, 2}, "three tasks run")
+    partition("DOWN")
+    run("scontrol", "requeue", "incomplete", f"{array}_0")
+    run("scancel", f"{array}_1", f"{array}_5")
+    until(lambda: set(tasks(array, "PENDING")) == {0, 3, 4}, "the first task waits again")
+    until(lambda: 1 in tasks(array, "CANCELLED"), "another one is over")
+    assert statuses(apply(folder, {array: -40})) == {array: "written"}
+    assert tasks(array, "PENDING") == {0: -40, 3: -40, 4: -40}
+    assert tasks(array, "CANCELLED")[1] == 0
+    assert {key.job_id for key in Journal(folder / "journal.jsonl").levers()} == {array}
+    assert statuses(apply(folder, {array: 0})) == {array: "written"}
+    assert tasks(array, "PENDING", "RUNNING") == {0: 0, 2: 0, 3: 0, 4: 0}
 
 
 @LEVERS

@@ -63,7 +63,8 @@ def test_queue_findings__names_a_few_jobs_and_a_ledger_that_was_not_read() -> No
     """Then everything of ours looks foreign, and the remedy says so."""
     rows = [{"job_id": i, "nice": -5000} for i in range(1, 9)]
     found = judged(config("*"), *rows, warnings=("without memory of earlier cycles: x",))[1]
-    assert found.detail.startswith("8 jobs have 1000 or more") and found.detail.endswith(": 1, 2, 3, 4, 5, ...")
+    assert found.detail.startswith("8 of 8 waiting jobs have 1000 or more")
+    assert found.detail.endswith(": 1, 2, 3, 4, 5, ...")
     assert "read the ledger" in found.remedy
 
 
