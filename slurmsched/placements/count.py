@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from slurmsched.kernels.pile import backfill_pile, fill_pile
-from slurmsched.model import Assignments, Ranking, Snapshot, frozen
-from slurmsched.model.columns import Int64s
+from slurmsched.model import Assignments, Ranking, Snapshot
+from slurmsched.model.columns import Int64s, sealed
 from slurmsched.placements.candidates import HOLDS, MAY_START, standing, to_give, wanted_gpus
 from slurmsched.placements.outlook import ahead_s
 
@@ -39,5 +39,4 @@ class Count:
 def _piled(rows: Int64s, gpus: Int64s) -> Assignments:
     """These rows with their GPUs, all on node row 0."""
     ones, zeros = np.ones(len(rows), np.int64), np.zeros(len(rows), np.int64)
-    columns = (rows, np.arange(len(rows)), ones, zeros, gpus[rows])
-    return Assignments(*(frozen(column, np.int64) for column in columns))
+    return Assignments(*map(sealed, (rows, np.arange(len(rows)), ones, zeros, gpus[rows])))

@@ -133,9 +133,8 @@ class IdealCluster:
         rows = self._seen = self._active[: self._present].copy()
         here = self.running[rows]
         state = (*self._shown[:, rows], self.restarts[rows])
-        return View(self._now_s, self.cast, self.stage, rows, here, *state, *self._holders(rows[here])).snapshot(
-            self.seed
-        )
+        held = self._holders(rows[here])
+        return View(self._now_s, self.cast, self.stage, rows, here, *state, *held).snapshot(self.seed)
 
     def apply(self, plan: Plan) -> Receipt:
         """Stop who is not in the target, start who is. Raises ConfigError for a plan without one."""
@@ -152,7 +151,8 @@ class IdealCluster:
         if not self._pile:
             self._hold(target)
         self._await(plan.wake)
-        self._queue = None if plan.queue is None or not self._pile else deque(seen[plan.queue].tolist())
+        followed = self._pile and not self.model.round_s and plan.queue is not None
+        self._queue = deque(seen[plan.queue].tolist()) if followed else None
         self.history.note(self._now_s, self.history.gpus - self.free, self.waiting)
         return Receipt(planned=len(differs))
 
@@ -169,13 +169,15 @@ class IdealCluster:
         cut = {name: frozen(column[done], column.dtype) for name, column in columns.items()}
         return Outcomes(**cut, cluster_gpus=self.history.gpus)
 
-    def _holders(self, running: Int64s) -> tuple[Int64s, Int64s, Int64s]:
-        """GPUs held: row, node row, GPUs; ascending. running: rows, ascending."""
+    def _holders(self, running: Int64s) -> tuple[Int64s, Int64s, Int64s, Int64s]:
+        """GPUs held: row, node row, GPUs; ascending; and GPUs used by node. running: rows, ascending."""
         if self._pile:
-            return running, np.zeros(len(running), np.int64), self.cast.gpus[running]
+            used = self.capacity - self.free
+            return running, np.zeros(len(running), np.int64), self.cast.gpus[running], used
         row, node, gpus = self._shares
         still = self.running[row]
-        return row[still], node[still], gpus[still]
+        used = np.bincount(node[still], gpus[still], len(self.capacity)).astype(np.int64)
+        return row[still], node[still], gpus[still], used
 
     # -- what happens to a job
 

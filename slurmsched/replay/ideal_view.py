@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 
-from slurmsched.model import Allocations, Jobs, JobState, Labels, Nodes, NodeState, Partitions, Site, Snapshot, frozen
-from slurmsched.model.columns import Bools, Floats, Int32s, Int64s
+from slurmsched.model import Allocations, Jobs, JobState, Labels, Nodes, NodeState, Partitions, Site, Snapshot
+from slurmsched.model.columns import Bools, Floats, Int32s, Int64s, sealed
 from slurmsched.replay.late import LateAllocations, LateJobs, LateNodes
 from slurmsched.replay.traces import Trace
 
@@ -18,16 +18,15 @@ PARTITION = "gpu"
 _NODE_STATES = np.array([int(NodeState.IDLE), int(NodeState.MIXED), int(NodeState.ALLOCATED)], np.int64)
 _STATES = np.array([int(JobState.PENDING), int(JobState.RUNNING)], np.int64)
 _TABLES: tuple[type[Any], ...] = (Jobs, Allocations)
-_DEFAULTS = {kind: {spec.name: spec.metadata for spec in fields(kind)} for kind in _TABLES}
+_EVERY = {"user": "trace", "account": "trace", "partition": PARTITION, "priority": 1, "requeueable": True}
+_SPECS = {kind: {spec.name: spec.metadata for spec in fields(kind)} for kind in _TABLES}
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=16_384)
 def _constant(kind: type[Any], name: str, rows: int) -> Any:
-    """A column that holds its default in every row; many tables share it."""
-    spec = _DEFAULTS[kind][name]
-    if spec["dtype"] is Labels:
-        return Labels.constant(spec["default"], rows)
-    return frozen(np.full(rows, spec["default"], spec["dtype"]), spec["dtype"])
+    """A column that holds the same in every row; many tables share it."""
+    dtype, value = _SPECS[kind][name]["dtype"], _EVERY.get(name, _SPECS[kind][name]["default"])
+    return Labels.constant(value, rows) if dtype is Labels else sealed(np.full(rows, value, dtype))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,13 +74,13 @@ class Stage:
         return cls(nodes, partitions, Site(cluster="ideal", user="slurmsched"))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)  # no slots: what several columns share is made once
 class View:
     """The cluster at one time; nothing in it changes later.
 
     rows: (N,) rows of the cast that wait or run, ascending. running: (N,) bool. start_s: (N,) of this run, NaN if
     waiting. before_s: (N,) run time of earlier runs. stopped_s: (N,) when it last ran or came. restarts: (N,).
-    held_row, held_node, held_gpus: (A,) GPUs held, by row of the cast, node row; ascending.
+    held_row, held_node, held_gpus: (A,) GPUs held, by row of the cast, node row; ascending. used: (N,) GPUs by node.
     """
 
     now_s: float
@@ -96,6 +95,7 @@ class View:
     held_row: Int64s
     held_node: Int64s
     held_gpus: Int64s
+    used: Int64s
 
     def snapshot(self, seed: int) -> Snapshot:
         jobs = LateJobs(len(self.rows), self._job_column)
@@ -105,30 +105,35 @@ class View:
 
     def _job_column(self, name: str) -> Any:
         maker = _JOBS.get(name)
-        return _sealed(maker(self)) if maker else _constant(Jobs, name, len(self.rows))
+        return _read_only(maker(self)) if maker else _constant(Jobs, name, len(self.rows))
 
     def _held_column(self, name: str) -> Any:
         maker = _HELD.get(name)
-        return _sealed(maker(self)) if maker else _constant(Allocations, name, len(self.held_row))
+        return _read_only(maker(self)) if maker else _constant(Allocations, name, len(self.held_row))
 
     def _node_column(self, name: str) -> Any:
         maker = _NODES.get(name)
-        return _sealed(maker(self)) if maker else getattr(self.stage.nodes, name)
+        return _read_only(maker(self)) if maker else getattr(self.stage.nodes, name)
 
-    @property
+    @cached_property
+    def submit_s(self) -> Floats:
+        return self.cast.submit_s[self.rows]
+
+    @cached_property
+    def limit_s(self) -> Floats:
+        return self.cast.time_limit_s[self.rows]
+
+    @cached_property
     def run_s(self) -> Floats:
         return np.where(self.running, self.now_s - self.start_s, 0.0)
 
-    @property
-    def used(self) -> Int64s:
-        """GPUs held on each node. (N,) int64."""
-        return np.bincount(self.held_node, self.held_gpus, len(self.stage.nodes)).astype(np.int64)
+    @cached_property
+    def executed_s(self) -> Floats:
+        return self.before_s + self.run_s
 
 
-def _sealed(column: Any) -> Any:
-    if isinstance(column, np.ndarray):
-        column.flags.writeable = False
-    return column
+def _read_only(column: Any) -> Any:
+    return column if isinstance(column, Labels) else sealed(column)
 
 
 def _node_state(view: View) -> Int64s:
@@ -139,25 +144,20 @@ def _node_state(view: View) -> Int64s:
 Makers = dict[str, Callable[[View], Any]]
 _JOBS: Makers = {
     "job_id": lambda v: v.cast.job_id[v.rows],
-    "user": lambda v: Labels.constant("trace", len(v.rows)),
-    "account": lambda v: Labels.constant("trace", len(v.rows)),
-    "partition": lambda v: Labels.constant(PARTITION, len(v.rows)),
     "state": lambda v: _STATES[v.running.view(np.int8)],
-    "submit_s": lambda v: v.cast.submit_s[v.rows],
-    "eligible_s": lambda v: v.cast.submit_s[v.rows],
-    "start_s": lambda v: v.start_s.copy(),
-    "end_s": lambda v: v.start_s + v.cast.time_limit_s[v.rows],
-    "time_limit_s": lambda v: v.cast.time_limit_s[v.rows],
+    "submit_s": lambda v: v.submit_s,
+    "eligible_s": lambda v: v.submit_s,
+    "start_s": lambda v: v.start_s,
+    "end_s": lambda v: v.start_s + v.limit_s,
+    "time_limit_s": lambda v: v.limit_s,
     "run_s": lambda v: v.run_s,
     "nodes": lambda v: v.cast.nodes[v.rows],
     "gpus": lambda v: v.cast.gpus32[v.rows],
     "gpu_request": lambda v: v.cast.gpu_request.take(v.rows),
-    "priority": lambda v: np.ones(len(v.rows), np.int64),  # 0 would mean held
     "restarts": lambda v: v.restarts.astype(np.int32),
-    "requeueable": lambda v: np.ones(len(v.rows), np.bool_),
-    "first_submit_s": lambda v: v.cast.submit_s[v.rows],
-    "executed_s": lambda v: v.before_s + v.run_s,
-    "attained_gpu_s": lambda v: (v.before_s + v.run_s) * v.cast.gpus[v.rows],
+    "first_submit_s": lambda v: v.submit_s,
+    "executed_s": lambda v: v.executed_s,
+    "attained_gpu_s": lambda v: v.executed_s * v.cast.gpus[v.rows],
     "waiting_s": lambda v: np.where(v.running, 0.0, v.now_s - v.stopped_s),
 }
 _HELD: Makers = {

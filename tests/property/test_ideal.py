@@ -135,7 +135,7 @@ def test_ideal__keeps_its_laws_under_any_plan(
     np.testing.assert_allclose((np.diff(times) * busy[:-1]).sum(), (trace.gpus * done.executed_s).sum())
     lost_s = done.executed_s - done.useful_s
     most_s = model.start_cost_s + done.preemptions * (model.checkpoint_s + model.restart_cost_s)
-    assert (lost_s >= model.start_cost_s - 1e-6).all()
+    assert (lost_s[done.preemptions == 0] >= model.start_cost_s - 1e-6).all()  # who is preempted may pay but a part
     assert (lost_s <= most_s + 1e-6).all()
 
 
