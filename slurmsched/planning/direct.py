@@ -45,6 +45,11 @@ class DirectPlanner:
     def preemptive(self) -> bool:
         return bool(getattr(self.policy, "preemptive", False))
 
+    @property
+    def settled(self) -> bool:
+        """Whether the order of waiting jobs never changes, so that a plan can leave a queue."""
+        return self.filling == "block" and bool(getattr(self.policy, "arrivals_last", False))
+
     def plan(self, snapshot: Snapshot) -> Plan:
         """Who should hold GPUs now. The same snapshot gives the same plan."""
         ranking, stands = self.policy.rank(snapshot), standing(snapshot)
@@ -78,11 +83,11 @@ class DirectPlanner:
         if self.filling != "block":
             return Wake(at_s, int(snapshot.jobs.gpus[waiting].min()))
         head = ranking.order[waiting[ranking.order].argmax()]
-        return Wake(at_s, int(snapshot.jobs.gpus[head]), arrivals=not getattr(self.policy, "arrivals_last", False))
+        return Wake(at_s, int(snapshot.jobs.gpus[head]), arrivals=not self.settled)
 
     def _queue(self, ranking: Ranking, stands: Int64s, target: Assignments) -> Int64s | None:
         """Who goes next, where neither time nor jobs that come can change that."""
-        if self.filling != "block" or not getattr(self.policy, "arrivals_last", False):
+        if not self.settled:
             return None
         waits = stands == MAY_START
         waits[target.rows] = False

@@ -20,6 +20,7 @@ import numpy as np
 from slurmsched import __version__, registry
 from slurmsched.config import Scope
 from slurmsched.errors import ConfigError, InputError
+from slurmsched.kernels import _jit
 from slurmsched.model.columns import Floats
 from slurmsched.placements.count import Count
 from slurmsched.planning.direct import FILLINGS, DirectPlanner, Filling
@@ -38,6 +39,7 @@ from slurmsched.replay.traces import Trace
 SAMPLES = "tiresias_samples.csv.gz"
 AUTO_NODE_GPUS, AUTO_LOAD = 8, 0.8
 SLURM_INTERVAL_S = 60.0
+COMPILE_FROM_JOBS = 1_000  # below, loading the compiler takes longer than it saves
 # name on the command line -> policy, its parameters, who gets GPUs that the first waiting job cannot use
 DISCIPLINES: Mapping[str, tuple[str, Mapping[str, Any], Filling | None]] = {
     "easy": ("fifo", {}, "easy"),
@@ -123,6 +125,9 @@ class Session:
 
     def run(self, on_progress: Callable[[int], None] | None = None) -> Replayed:
         """Play to the end. on_progress: told now and then how many jobs ended. KeyboardInterrupt goes through."""
+        settled = isinstance(self._planner, DirectPlanner) and self._planner.settled
+        if len(self.trace) >= COMPILE_FROM_JOBS and not settled:  # a settled order takes a handful of cycles
+            _jit.load()
         began = time.perf_counter()
         tell = None if on_progress is None else _now_and_then(on_progress)
         try:
