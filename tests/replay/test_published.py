@@ -96,6 +96,18 @@ def played(trace: str, policy: Policy, filling: Filling = "skip", placement: Pla
     return cluster.outcomes()
 
 
+def in_rounds(workload: int) -> float:
+    """Mean JCT [s] of a Pollux workload under Tiresias as Pollux's artifact runs it."""
+    with (TRACES / "pollux_w1-8_fixed.csv").open() as file:
+        rows = [row for row in csv.DictReader(file) if row["workload"] == str(workload)]
+    names = ("job_id", "num_gpus", "submit_s", "duration_s")
+    trace = Trace.of(*([float(row[name]) for row in rows] for name in names))
+    cluster = IdealCluster(trace, [64], IdealModel(round_s=60.0, start_cost_s=30.0, restart_cost_s=30.0))
+    planner = DirectPlanner(DiscretizedLas((57_600.0,), fifo_by="submit"), Count())
+    replay(cluster, planner, CarryStore(), interval_s=cluster.model.round_s)
+    return float(cluster.outcomes().jct_s.mean())
+
+
 def figures(done: Outcomes) -> tuple[float, float]:
     return round(float(done.jct_s.mean()), 1), done.makespan_s
 
@@ -158,14 +170,7 @@ def test_gittins__is_within_five_percent_of_the_release(trace: str, jct_s: float
 @pytest.mark.parametrize("workload", range(1, 9))
 def test_tiresias_in_rounds__equals_pollux_policy_code(workload: int) -> None:
     """Deterministic, so to the last digit that was published; submission order inside a queue, as there."""
-    with (TRACES / "pollux_w1-8_fixed.csv").open() as file:
-        rows = [row for row in csv.DictReader(file) if row["workload"] == str(workload)]
-    names = ("job_id", "num_gpus", "submit_s", "duration_s")
-    trace = Trace.of(*([float(row[name]) for row in rows] for name in names))
-    cluster = IdealCluster(trace, [64], IdealModel(round_s=60.0, start_cost_s=30.0, restart_cost_s=30.0))
-    planner = DirectPlanner(DiscretizedLas((57_600.0,), fifo_by="submit"), Count())
-    replay(cluster, planner, CarryStore(), interval_s=cluster.model.round_s)
-    assert round(float(cluster.outcomes().jct_s.mean()), 1) == POLLUX_S[workload - 1]
+    assert round(in_rounds(workload), 1) == POLLUX_S[workload - 1]
 
 
 @pytest.mark.parametrize(("trace", "nodes", "low_s", "high_s"), CONSOLIDATED)
