@@ -27,14 +27,14 @@ deterministic. Inputs: `tests/replay/traces`. GPUs are counted but for the conso
 | discipline | trace | GPUs | theirs | ours | difference | preemptions (theirs) | whose |
 | --- | --- | ---: | ---: | ---: | ---: | ---: | --- |"""
 TAIL = """
-Under FIFO every single job ends at the second at which an independent loop (`tests/reference/schedules.py`) ends it, and
-under EASY on all traces but philly_10k, where two programs differ in the order of simultaneous events: 42,874.3 s (CQSim)
-and 42,883.2 s (that loop); the test allows 0.1 %.
+Under FIFO every single job ends at the second at which an independent loop (`tests/reference/schedules.py`) ends it;
+under EASY too, on all traces but philly_10k, where two programs differ in the order of simultaneous events: 42,874.3 s
+(CQSim) and 42,883.2 s (that loop). The test there allows 0.1 %.
 
-Tiresias's own 2D-LAS wakes for a demotion after (limit - seconds run) / GPUs instead of (limit - GPU seconds) / GPUs, so
-jobs of several GPUs drop late. The figures to compare with are those of the same program with that one line set right;
-what it prints as released stands beside them. 2D-Gittins uses the samples and the index of the release without its
-integer division, which moves the mean by 1.5 % on pollux_w6. It is worse than plain 2D-LAS on three of the traces here."""
+Tiresias's own 2D-LAS wakes for a demotion after (limit - seconds run) / GPUs instead of (limit - GPU seconds) / GPUs,
+so jobs of several GPUs drop late. The figures to compare with are those of the same program with that one line set
+right; what it prints as released stands beside them. 2D-Gittins uses the samples and the index of the release without
+its integer division, which moves the mean by 1.5 % on pollux_w6. It is worse than plain 2D-LAS on four traces here."""
 
 
 def main() -> None:

@@ -132,9 +132,10 @@ class IdealCluster:
         """The cluster now."""
         rows = self._seen = self._active[: self._present].copy()
         here = self.running[rows]
-        state = (*self._shown[:, rows], self.restarts[rows])
-        held = self._holders(rows[here])
-        return View(self._now_s, self.cast, self.stage, rows, here, *state, *held).snapshot(self.seed)
+        start_s, executed_s, stopped_s = self._shown[:, rows]
+        times = (start_s, executed_s, stopped_s, self.restarts[rows])
+        view = View(self._now_s, self.cast, self.stage, rows, here, *times, *self._holders(rows[here]))
+        return view.snapshot(self.seed)
 
     def apply(self, plan: Plan) -> Receipt:
         """Stop who is not in the target, start who is. Raises ConfigError for a plan without one."""
