@@ -18,7 +18,13 @@ PARTITION = "gpu"
 _NODE_STATES = np.array([int(NodeState.IDLE), int(NodeState.MIXED), int(NodeState.ALLOCATED)], np.int64)
 _STATES = np.array([int(JobState.PENDING), int(JobState.RUNNING)], np.int64)
 _TABLES: tuple[type[Any], ...] = (Jobs, Allocations)
-_EVERY: dict[str, Any] = {"user": "trace", "account": "trace", "partition": PARTITION, "priority": 1, "requeueable": True}
+_EVERY: dict[str, Any] = {
+    "user": "trace",
+    "account": "trace",
+    "partition": PARTITION,
+    "priority": 1,
+    "requeueable": True,
+}
 _SPECS = {kind: {spec.name: spec.metadata for spec in fields(kind)} for kind in _TABLES}
 
 
