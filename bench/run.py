@@ -31,8 +31,8 @@ print(f"Slurm {slurm}, CPython {platform.python_version()}, " + ", ".join(
     f"{name} {of(name)}" for name in ("pyslurm", "numpy", "numba", "sqlalchemy", "pydantic")))
 """
 INTENT = """\
-Ratios are to plain `squeue -h` of the same queue, run in turns with what is measured. Targets are those of issue 2.
-The machine is shared with other work: trust ratios and CPU time more than wall time.
+Ratios are to plain `squeue -h` of the same queue, run in turns with what is measured. Targets are those of issue 2;
+the cycle's counts for the better adapter. Where the machine is shared, trust ratios and CPU time more than wall time.
 
 slurmctld is otherwise quiet: no job runs, the jobs wait in a partition whose nodes are down, slurmdbd has caught up,
 scheduling is at Slurm's defaults (`SchedulerParameters=bf_continue`, `PriorityCalcPeriod=300`). `slurmctld s` is the
@@ -50,7 +50,7 @@ def main() -> None:
     jobs = [str(count) for count in options.jobs]
     parts = [
         "# What slurmsched costs",
-        f"`{shlex.join(['python', 'bench/run.py', *sys.argv[1:]])}`, {datetime.date.today()}, {machine()}.",
+        f"`{shlex.join(['python', 'bench/run.py', *sys.argv[1:]])}`, {datetime.date.today()}, {commit()}, {machine()}.",
         INTENT,
         f"## A cycle against squeue\n\nIn the lab: {run(*inside, 'python', '-c', VERSIONS)}",
         run(*inside, "python", "bench/cycle.py", "--rounds", str(options.rounds), *jobs),
@@ -72,6 +72,12 @@ def run(*command: str) -> str:
     if process.returncode:
         raise SystemExit(f"{shlex.join(command)}: exit status {process.returncode}")
     return "".join(lines)
+
+
+def commit() -> str:
+    """What was measured."""
+    git = ("git", "-C", str(BENCH), "describe", "--always", "--dirty")
+    return "commit " + subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def machine() -> str:

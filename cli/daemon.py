@@ -22,5 +22,5 @@ def command(apply: bool, dry_run: bool) -> None:
     forced = "dry-run" if dry_run else "apply" if apply else None
     with exclusive(config().ledger.lock):
         loop = Loop(config, Notifier(), forced)
-        loop.listen()
+        loop.signals.listen()
         loop.run()

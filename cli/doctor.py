@@ -1,4 +1,4 @@
-"""`doctor`: is this Slurm set up so that the levers work?"""
+"""`doctor`: are this Slurm and this machine set up so that the levers work?"""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import click
 
 from slurmsched.cli import output
 from slurmsched.cli.output import Output
-from slurmsched.cli.settings import config
+from slurmsched.cli.settings import settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,13 +20,14 @@ if TYPE_CHECKING:
 @click.option("--probe", is_flag=True, help="Also try the levers on a held job of slurmsched's own, then cancel it.")
 @click.option("--all", "everything", is_flag=True, help="Show what is well too.")
 def command(out: Output, probe: bool, everything: bool) -> int:
-    """Check the site's Slurm, each setting with a verdict and the line to change.
+    """Check the site's Slurm, queue and slurmsched's files, each with a verdict and the line to change.
 
     Exit code 3 if something keeps slurmsched from working, else 0.
     """
     from slurmsched.slurm.doctor import findings
 
-    found = findings(config(), probe=probe)
+    told = settings()
+    found = findings(told.config, probe=probe, path=told.path)
     if out.as_json:
         out.json(found)
     else:

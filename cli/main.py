@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from slurmsched import __version__
-from slurmsched.errors import SlurmschedError
+from slurmsched.errors import ConfigError, SlurmschedError
 
 # name -> module under slurmsched.cli; each holds one click command named `command`
 COMMANDS = {
@@ -31,6 +31,16 @@ class Late(click.Group):
             return None
         found: click.Command = importlib.import_module(f"slurmsched.cli.{COMMANDS[cmd_name]}").command
         return found
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except ConfigError as error:
+            if error.source or not error.key:
+                raise
+            from slurmsched.cli.settings import settings
+
+            raise ConfigError(error.message, key=error.key, source=settings().source(error.key)) from error
 
 
 @click.command(cls=Late, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

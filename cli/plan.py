@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,28 +13,49 @@ from slurmsched.cli.output import Output, counted, gpu_hours
 from slurmsched.cli.settings import config
 
 if TYPE_CHECKING:
+    from slurmsched.config import Config
     from slurmsched.model import Plan, Snapshot
 
 COLUMNS = ("job>", "user", "gpus>", "GPU h>", "queue>", "now>", "wanted>", "reason")
 SHOWN = 5  # job ids a reason
+FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 @output.command("plan")
 @click.option("--limit", type=click.IntRange(min=0), default=50, show_default=True, help="Most changes shown; 0: all.")
-def command(out: Output, limit: int) -> None:
+@click.option("--jobs", type=FILE, help="A file of `squeue --json`, Slurm 21.08 or newer, in place of a Slurm.")
+@click.option("--nodes", type=FILE, help="With --jobs: `scontrol show node --json` (before 23.02 `sinfo --json`).")
+def command(out: Output, limit: int, jobs: Path | None, nodes: Path | None) -> None:
     """Show what a cycle would write and why. Reads only; any user may run it.
 
     GPU h is the attained service.
     """
-    from slurmsched.daemon.assemble import assembled
-
+    if nodes and not jobs:
+        raise click.UsageError("--nodes goes with --jobs")
     tree = config()
-    with assembled(tree, apply=False, read_only=True) as parts:
-        snapshot, plan = parts.look()
+    snapshot, plan = _of_files(tree, jobs, nodes) if jobs else _of_slurm(tree)
     if out.as_json:
         out.json(_tree(snapshot, plan, tree.lever.kind, limit))
     else:
         _print(out, snapshot, plan, tree.lever.kind, limit)
+
+
+def _of_slurm(tree: Config) -> tuple[Snapshot, Plan]:
+    from slurmsched.daemon.assemble import assembled
+
+    with assembled(tree, apply=False, read_only=True) as parts:
+        return parts.look()
+
+
+def _of_files(tree: Config, jobs: Path, nodes: Path | None) -> tuple[Snapshot, Plan]:
+    from slurmsched.db.store import open_store
+    from slurmsched.planning.planner import Planner
+    from slurmsched.slurm.dump import read_dump
+
+    read = read_dump(jobs, nodes)
+    with closing(open_store(tree, read_only=True)) as store:
+        snapshot = store.recall(read)
+    return snapshot, Planner.from_config(tree).plan(snapshot)
 
 
 def _changes(snapshot: Snapshot, plan: Plan, lever: str, limit: int) -> list[dict[str, Any]]:

@@ -54,10 +54,12 @@ def gathered(tree: Config, snapshot: Snapshot, plan: Plan) -> dict[str, Any]:
     """What the cluster and the configuration tell, as plain values."""
     from slurmsched.daemon.assemble import paused
 
+    working = _holder(tree)
     return {
         "mode": tree.mode,
         "paused": paused(tree),
-        "working": _holder(tree),
+        "working": working,
+        "writing": writes(working, tree.mode),
         "policy": tree.policy.name,
         "lever": tree.lever.kind,
         "cluster": snapshot.site.cluster,
@@ -100,13 +102,21 @@ def _holder(tree: Config) -> str:
         return f"not known: {error}"
 
 
+def writes(holder: str, mode: str) -> bool:
+    """Whether the holder of the lock writes to Slurm: by the options on its signed command line, else by mode."""
+    words = holder.split()
+    if not words or "--dry-run" in words:
+        return False
+    return "--apply" in words or (mode == "apply" and "undo" not in words)
+
+
 def _print(out: Output, facts: dict[str, Any]) -> None:
-    mode = facts["mode"] + (", paused by the stop file" if facts["paused"] else "")
+    mode = _mode(facts) + (", paused by the stop file" if facts["paused"] else "")
     gpus = ", ".join(f"{count} {name}" for name, count in facts["gpus"].items() if name != "all")
     jobs = ", ".join(f"{count} {name}" for name, count in facts["jobs"].items())
     lines = {
         "mode": f"{mode}; policy {facts['policy']}, lever {facts['lever']}",
-        "at work": facts["working"] or "nobody now",
+        "at work": _at_work(facts),
         "slurm": f"{facts['cluster']}, {facts['slurm']}; {facts['user']} is {facts['rights']}",
         "GPUs": f"{facts['gpus']['all']}: {gpus}",
         "jobs": f"{jobs}; {facts['managed']} managed, {facts['planned']} would change",
@@ -119,6 +129,19 @@ def _print(out: Output, facts: dict[str, Any]) -> None:
         out.line(f"{ago} ago job {failure['job_id']}: {failure['outcome']}: {failure['message']}", "warning")
     for text in (*facts["notes"], *facts["warnings"]):
         out.line(f"note: {text}", "warning")
+
+
+def _mode(facts: dict[str, Any]) -> str:
+    at_work = "apply" if facts["writing"] else "dry-run"
+    if not facts["working"] or at_work == facts["mode"]:
+        return str(facts["mode"])
+    return f"{facts['mode']} in the configuration, {at_work} at work"
+
+
+def _at_work(facts: dict[str, Any]) -> str:
+    if not facts["working"]:
+        return "nobody now"
+    return f"{facts['working']} ({'writes' if facts['writing'] else 'writes nothing'})"
 
 
 def _took(duration_s: float) -> str:

@@ -10,12 +10,13 @@ import click
 from slurmsched.cli import output
 from slurmsched.cli.output import Output
 from slurmsched.cli.settings import config
-from slurmsched.errors import PausedError
+from slurmsched.errors import LockedError, PausedError
 
 if TYPE_CHECKING:
+    from slurmsched.config import Config
     from slurmsched.model import Receipt
 
-
+OVERLAP_S = 600.0  # a lock held for less is a slow cycle, or a daemon just started: nothing that cron should mail
 CHANGED = "changed since the snapshot"  # jobs start and end all the time: nothing that cron should mail
 
 
@@ -26,8 +27,7 @@ CHANGED = "changed since the snapshot"  # jobs start and end all the time: nothi
 def command(out: Output, apply: bool, dry_run: bool, verbose: bool) -> int:
     """Run one cycle: read, decide, write, remember. Quiet unless something is wrong."""
     gc.disable()  # one short process: looking for garbage while importing is a tenth of its time
-    from slurmsched.daemon.assemble import assembled, paused
-    from slurmsched.daemon.lock import exclusive
+    from slurmsched.daemon.assemble import paused
     from slurmsched.logs import configure
 
     tree = config()
@@ -37,12 +37,26 @@ def command(out: Output, apply: bool, dry_run: bool, verbose: bool) -> int:
         if verbose:
             click.echo(f"slurmsched: paused by {tree.cycle.stop_file}", err=True)
         return PausedError.exit_code
-    with exclusive(tree.ledger.lock), assembled(tree, apply=wanted) as parts:
-        from slurmsched.cycle import run_cycle
-
-        receipt = run_cycle(parts.cluster, parts.planner, parts.store)
+    try:
+        receipt = _cycle(tree, apply=wanted, verbose=verbose)
+    except LockedError as error:
+        if verbose or error.held_s >= OVERLAP_S:
+            raise
+        return error.exit_code
     gc.freeze()  # nor at exit, where that would be another tenth
     return _report(out, receipt, verbose)
+
+
+def _cycle(tree: Config, *, apply: bool, verbose: bool) -> Receipt:
+    """One cycle under the lock. verbose: what the log has once in a daemon is logged too."""
+    from slurmsched.daemon.assemble import assembled
+    from slurmsched.daemon.lock import exclusive
+
+    with exclusive(tree.ledger.lock), assembled(tree, apply=apply) as parts:
+        from slurmsched.cycle import run_cycle
+        from slurmsched.daemon.told import Told
+
+        return run_cycle(parts.cluster, parts.planner, parts.store, Told() if verbose else None)
 
 
 def _report(out: Output, receipt: Receipt, verbose: bool) -> int:
@@ -52,9 +66,11 @@ def _report(out: Output, receipt: Receipt, verbose: bool) -> int:
         verb = "would be written" if receipt.dry_run else "written"
         out.line(f"{receipt.planned if receipt.dry_run else len(receipt.written)} of {receipt.planned} changes {verb}")
     for outcome in receipt.refused:
-        if verbose or not outcome.message.startswith(CHANGED):
+        if outcome.status == "refused" and (verbose or not outcome.message.startswith(CHANGED)):
             click.echo(f"slurmsched: job {outcome.action.job_id}: {outcome.status}: {outcome.message}", err=True)
-    return 0  # why writing ended early is in the log
+    if receipt.stopped:  # by a write without an answer, too
+        click.echo(f"slurmsched: writing ended early: {receipt.stopped}", err=True)
+    return receipt.exit_code
 
 
 def summary(receipt: Receipt) -> dict[str, object]:
@@ -65,4 +81,5 @@ def summary(receipt: Receipt) -> dict[str, object]:
         "written": len(receipt.written),
         "refused": [{"job_id": o.action.job_id, "status": o.status, "message": o.message} for o in receipt.refused],
         "stopped": receipt.stopped,
+        "exit_code": receipt.exit_code,
     }

@@ -81,4 +81,4 @@ def _report(out: Output, plan: Plan, receipt: Receipt | None) -> int:
     if receipt.stopped:
         click.echo(f"slurmsched: writing ended early: {receipt.stopped}", err=True)
     failed = len(receipt.written) < len(plan.actions)
-    return SlurmRefusedError.exit_code if failed else 0
+    return receipt.exit_code or (SlurmRefusedError.exit_code if failed else 0)

@@ -84,6 +84,19 @@ def check(engine: Engine) -> None:
         raise LedgerError(_wrong_schema(engine, found))
 
 
+def look(url: str) -> str:
+    """What is there, in words; an empty one gets its schema at first use. Raises LedgerError if it cannot serve."""
+    engine = open_engine(url, read_only=True)
+    try:
+        with translated(engine), engine.connect() as connection:
+            empty = not sa.inspect(connection).get_table_names()
+        if not empty:
+            check(engine)
+        return f"{shown(url)}: " + ("empty" if empty else f"schema {schema.HEAD}")
+    finally:
+        engine.dispose()
+
+
 def upgrade(url: str) -> str:
     """Bring the database at url to the newest schema; its revision. Raises LedgerError."""
     engine = open_engine(url)

@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -66,8 +67,14 @@ class Journal:
             return 0
 
     def intend(self, cycle: str, actions: Sequence[SetLever]) -> None:
-        """Put the actions on disk, synced. Raises LedgerError; then none of them may be sent."""
+        """Put the actions on disk, synced. Raises LedgerError; then none of them may be sent.
+
+        A job without a submit time could not be told from another under its id: nobody should plan for it.
+        """
         now_s = self._clock()
+        unknown = [action.job_id for action in actions if not isfinite(action.submit_s)]
+        if unknown:
+            raise LedgerError(f"{self.path}: job {unknown[0]} has no submit time to be known by; nothing was sent")
         self._append((_intention(now_s, cycle, action) for action in actions), sync=True)
 
     def outcome(self, cycle: str, outcomes: Iterable[Outcome]) -> None:
@@ -84,21 +91,25 @@ class Journal:
                 records[key] = _joined(records.get(key), key, line)
         return records
 
-    def compact(self, live_job_ids: Collection[int]) -> int:
-        """Drop the lines of jobs that left the queue; how many. The file is replaced as a whole or not at all.
+    def compact(self, live_job_ids: Collection[int] | None = None) -> int:
+        """Drop the lines of jobs that left the queue (None: of no job); how many. The file is replaced as a whole or
+        not at all.
 
-        Raises LedgerError, also for a line that cannot be read: nothing is thrown away unread.
+        Lines that cannot be read are moved to `<name>.bad` beside it, with one warning. Raises LedgerError.
         """
-        live = frozenset(live_job_ids)
-        dropped = 0
+        live = None if live_job_ids is None else frozenset(live_job_ids)
+        dropped, bad = 0, list[bytes]()
 
         def kept() -> Iterator[bytes]:
             nonlocal dropped
-            for line in self.lines():
-                if line["job_id"] in live:
-                    yield _text(line)
+            for _, raw, line in self._read():
+                if line is None:
+                    bad.append(raw)
+                elif live is None or line["job_id"] in live:
+                    yield raw.rstrip(b"\n") + b"\n"
                 else:
                     dropped += 1
+            self._set_aside(bad)  # before the new file takes the place of the one that has them
 
         try:
             if self.path.exists():
@@ -107,25 +118,39 @@ class Journal:
             raise self._failed("rewritten", error) from error
         return dropped
 
+    def _set_aside(self, bad: Sequence[bytes]) -> None:
+        if not bad:
+            return
+        path = self.path.with_name(f"{self.path.name}.bad")
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640), "wb") as file:
+            _own_like(file.fileno(), self.path.stat())
+            file.writelines(bad)
+            file.flush()
+            os.fsync(file.fileno())
+        log.warning("journal.lines_set_aside", path=str(path), lines=len(bad))
+
     def lines(self, *, lenient: bool = False) -> Iterator[dict[str, Any]]:
         """The objects of the file, oldest first; a torn last line is left out. Raises as `levers`."""
+        for number, _, line in self._read():
+            if line is not None:
+                yield line
+            elif lenient:
+                log.warning("journal.line_skipped", path=str(self.path), line=number)
+            else:
+                raise LedgerError(f"{self.path}:{number}: not a line of the journal; repair or remove that line")
+
+    def _read(self) -> Iterator[tuple[int, bytes, dict[str, Any] | None]]:
+        """Number, text and object of each line; None for one that cannot be read."""
         try:
             with self.path.open("rb") as file:
                 for number, raw in enumerate(file, 1):
                     line = _parsed(raw)
-                    if line is not None:
-                        yield line
-                    elif raw.endswith(b"\n"):  # else: the end of a write that a crash cut, never sent
-                        self._bad(number, lenient)
+                    if line is not None or raw.endswith(b"\n"):  # else: the end of a write that a crash cut, never sent
+                        yield number, raw, line
         except FileNotFoundError:
             return
         except OSError as error:
             raise self._failed("read", error) from error
-
-    def _bad(self, number: int, lenient: bool) -> None:
-        if not lenient:
-            raise LedgerError(f"{self.path}:{number}: not a line of the journal; repair or remove that line")
-        log.warning("journal.line_skipped", path=str(self.path), line=number)
 
     def _append(self, texts: Iterable[bytes], *, sync: bool) -> None:
         blob = b"".join(texts)
@@ -236,9 +261,7 @@ def _replace(path: Path, texts: Iterable[bytes]) -> None:
     new = Path(name)
     try:
         with os.fdopen(fd, "wb") as file:
-            os.fchmod(fd, stat.st_mode & 0o7777)
-            if os.geteuid() == 0:
-                os.fchown(fd, stat.st_uid, stat.st_gid)
+            _own_like(fd, stat)
             file.writelines(texts)
             file.flush()
             os.fsync(fd)
@@ -247,6 +270,13 @@ def _replace(path: Path, texts: Iterable[bytes]) -> None:
         new.unlink(missing_ok=True)
         raise
     _sync_folder(path.parent)
+
+
+def _own_like(fd: int, stat: os.stat_result) -> None:
+    """Give a file the mode of another and, where that is allowed, its owner."""
+    os.fchmod(fd, stat.st_mode & 0o7777)
+    if os.geteuid() == 0:
+        os.fchown(fd, stat.st_uid, stat.st_gid)
 
 
 def _sync_folder(folder: Path) -> None:

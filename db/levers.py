@@ -17,6 +17,7 @@ from slurmsched.model.columns import Bools, Floats, Int32s, Int64s
 from slurmsched.model.jobs import NAN, Jobs
 from slurmsched.model.plan import Outcome, SetLever
 from slurmsched.model.table import column
+from slurmsched.planning.levers import LEVERS
 from slurmsched.protocols import LeverRecord
 
 LONGEST_BACKOFF_S = 86_400.0  # however often a job is changed behind our back, it is tried again after a day
@@ -61,7 +62,7 @@ class Lever:
 
 @dataclass(frozen=True, slots=True)
 class LeverChange:
-    """The fact that a lever holds a value that neither we wrote nor the user had chosen before."""
+    """The fact that a lever holds another value than the one we wrote, or its user had chosen, last."""
 
     job_id: int
     first_submit_s: float
@@ -88,17 +89,14 @@ class Check:
 
 def value(jobs: Jobs, kind: str) -> Int64s:
     """The lever's value now, of each job. (N,) int64."""
-    return jobs.nice if kind == "nice" else jobs.site_factor
+    return LEVERS[kind].now(jobs)
 
 
 def check(levers: Levers, jobs: Jobs, now_s: float, config: LeverConfig) -> Check:
     """The levers after this look at the queue: changes behind our back are noted and respected."""
     now = value(jobs, config.kind)
     at, known = match(levers, jobs, now)
-    ours = np.ones(len(jobs), np.bool_)
-    if len(levers):
-        unsure = ~levers.sure[at] & (now == levers.old[at])
-        ours = (now == levers.new[at]) | (now == levers.base[at]) | unsure
+    ours = _ours(levers, at, now) | LEVERS[config.kind].hidden(jobs)
     changed, changes = [], []
     for row in np.flatnonzero(known & jobs.pending & ~ours):
         lever, change = _changed(Lever(**levers.values(at[row])), jobs, int(row), now_s, config)
@@ -128,10 +126,19 @@ def match(levers: Levers, jobs: Jobs, now: Int64s) -> tuple[Int64s, Bools]:
     return np.where(led, lead, at), led | (known & ~newer)
 
 
+def _ours(levers: Levers, at: Int64s, now: Int64s) -> Bools:
+    """Whether the value is the one we wrote or, after a write without an answer, what was there before. (N,) bool."""
+    if not len(levers):
+        return np.ones(len(now), np.bool_)
+    unsure = ~levers.sure[at] & ((now == levers.old[at]) | (now == levers.base[at]))
+    return (now == levers.new[at]) | unsure
+
+
 def adopt(levers: Levers, jobs: Jobs, records: Iterable[LeverRecord], kind: str) -> list[Lever]:
     """Levers of jobs that hold a value that the journal knows and the ledger does not.
 
-    After a crash between writing to Slurm and remembering it, the journal is ahead of the ledger.
+    After a crash between writing to Slurm and remembering it, and after `undo`, the journal is ahead of the ledger.
+    The base counts as ours if it is the last value sent: else its user chose it again.
     """
     known_of = {record.job_id: record for record in records if record.kind == kind}
     if not known_of:
@@ -139,14 +146,19 @@ def adopt(levers: Levers, jobs: Jobs, records: Iterable[LeverRecord], kind: str)
     now = value(jobs, kind)
     at, known = match(levers, jobs, now)
     told = list(known_of)
-    adopted = []
+    adopted: list[Lever] = []
     for row in np.flatnonzero(np.isin(jobs.job_id, told) | np.isin(jobs.leader, told)).tolist():
         job_id, found = int(jobs.job_id[row]), int(now[row])
-        held = known[row] and found in (levers.new[at[row]], levers.base[at[row]])
+        before = Lever(**levers.values(at[row])) if known[row] else None
         record = known_of.get(job_id) or known_of[int(jobs.leader[row])]
-        if not held and found != record.base and found in record.values and _same_submit(jobs, row, record.submit_s):
+        told_of = found in record.values and _same_submit(jobs, row, record.submit_s)
+        undone = found == record.base and found == record.last and before is not None
+        if told_of and (undone or found != record.base) and (before is None or found != before.new):
             submit_s, restarts = float(jobs.submit_s[row]), int(jobs.restarts[row])
-            adopted.append(Lever(job_id, submit_s, restarts, record.base, found, found))
+            adopted.append(
+                Lever(job_id, submit_s, restarts, record.base, found, found, written=not undone,
+                      backoffs=before.backoffs if before else 0)
+            )  # fmt: skip
     return adopted
 
 
@@ -219,11 +231,8 @@ def _changed(lever: Lever, jobs: Jobs, row: int, now_s: float, config: LeverConf
 def _columns(levers: Levers, at: Int64s, known: Bools, now: Int64s, now_s: float, kind: str) -> dict[str, Any]:
     base = now.copy() if kind == "nice" else np.zeros(len(now), np.int64)
     written, backoff = np.zeros(len(now), np.bool_), np.zeros(len(now), np.bool_)
-    last = np.zeros(len(now), np.int64)
     if len(levers):
         base = np.where(known, levers.base[at], base)
         written = known & levers.written[at]
-        old_stands = ~levers.sure[at] & (now == levers.old[at])
-        last = np.where(written, np.where(old_stands, levers.old[at], levers.new[at]), 0)
         backoff = known & (levers.backoff_until_s[at] > now_s)
-    return {"base_nice": base, "written": written, "lever_written": last, "backoff": backoff}
+    return {"base_nice": base, "written": written, "backoff": backoff}

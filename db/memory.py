@@ -1,4 +1,4 @@
-"""Memory of the jobs in the queue as columns: found by job id, cut and merged without a loop over all rows."""
+"""Memory as columns, of the jobs in the queue mostly: found by job id, cut and merged without a loop over all rows."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 from slurmsched.model.columns import Bools, Int64s
 from slurmsched.model.table import Table
 
+HISTORY_JOBS = 10_000  # completed jobs that policies learn from, the latest ones
 T = TypeVar("T", bound="Memory")
 
 

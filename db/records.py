@@ -15,14 +15,13 @@ from sqlalchemy.engine import Connection
 from slurmsched.db import schema
 from slurmsched.db.facts import Completion, Fact, RunEnd, RunMark, RunStart
 from slurmsched.db.levers import Lever, LeverChange, Levers
-from slurmsched.db.memory import Memory
+from slurmsched.db.memory import HISTORY_JOBS, Memory
 from slurmsched.db.services import Services
 from slurmsched.errors import LedgerError
 from slurmsched.model.columns import Floats
 from slurmsched.model.plan import Outcome
 
 T = TypeVar("T", bound=Memory)
-HISTORY_JOBS = 10_000  # completed jobs that policies learn from, the latest ones
 CARRIES_KEPT = 2
 _CHUNK = 500  # ids in one IN (...), well below every database's limit
 _PAIRS = "__pairs__"  # JSON has no mapping with keys other than texts

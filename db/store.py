@@ -16,10 +16,10 @@ from slurmsched.config import Config
 from slurmsched.db import engine as engines
 from slurmsched.db import levers, records, retention, services
 from slurmsched.db.facts import Completion, EarlierRun, RunEnd
-from slurmsched.db.journal import Journal, by_job
+from slurmsched.db.journal import Journal, LeverKey, LeverRecord, by_job
 from slurmsched.db.known import Known, load
 from slurmsched.db.levers import Check, Lever
-from slurmsched.db.records import HISTORY_JOBS
+from slurmsched.db.memory import HISTORY_JOBS
 from slurmsched.db.services import Observation, Past
 from slurmsched.errors import LedgerError
 from slurmsched.model.columns import Floats, frozen
@@ -142,14 +142,15 @@ class LedgerStore:
 
     def _checked(self, known: Known, jobs: Jobs, now_s: float) -> tuple[list[Lever], Check]:
         """The levers after this look. The journal is asked about them when it is ahead of the ledger (a cycle was cut
-        between writing and remembering, or the ledger is new), or when a lever that nobody knows looks like ours."""
+        between writing and remembering, or the ledger is new), when a lever that nobody knows looks like ours, and
+        before a value counts as somebody else's."""
         lever = self._config.lever
         if self._journal_is_ahead(known):
             self._read_journal(known)
         adopted = levers.adopt(known.levers, jobs, known.journal or (), lever.kind)
         check = levers.check(known.levers.merged(adopted), jobs, now_s, lever)
         suspects = frozenset(jobs.job_id[check.suspects].tolist())
-        if suspects - known.doubted and self._read_journal(known):
+        if (check.changes or suspects - known.doubted) and self._read_journal(known):
             adopted = levers.adopt(known.levers, jobs, known.journal or (), lever.kind)
             check = levers.check(known.levers.merged(adopted), jobs, now_s, lever)
         known.doubted |= suspects
@@ -160,13 +161,23 @@ class LedgerStore:
         if self._journal is None or known.journal is not None:
             return False
         try:
-            known.journal = list(by_job(self._journal.levers(lenient=True), self._config.lever.kind).values())
+            known.journal = list(by_job(self._journalled(self._journal), self._config.lever.kind).values())
         except LedgerError as error:
             if not self._read_only:
                 raise
             known.journal = []
             self._warnings += (f"levers written by a cycle that did not end are not known: {error}",)
         return True
+
+    def _journalled(self, journal: Journal) -> dict[LeverKey, LeverRecord]:
+        """What the journal knows. A line that cannot be read is set aside, so that it is told of once only."""
+        try:
+            return journal.levers()
+        except LedgerError:
+            if self._read_only:
+                return journal.levers(lenient=True)
+            journal.compact()
+            return journal.levers()
 
     def _journal_is_ahead(self, known: Known) -> bool:
         try:
@@ -205,9 +216,9 @@ class LedgerStore:
         )
 
     def _retain(self, known: Known, now_s: float) -> None:
-        if retention.due(now_s, known.retained_s):
+        keep_days, kind = self._config.ledger.keep_days, self._config.lever.kind
+        if retention.due(now_s, known.retained_s) and retention.drop_old(self._engine, now_s, keep_days, kind=kind):
             known.retained_s = now_s
-            retention.drop_old(self._engine, now_s, self._config.ledger.keep_days, kind=self._config.lever.kind)
 
 
 def open_store(config: Config, earlier_runs: EarlierRuns | None = None, *, read_only: bool = False) -> LedgerStore:

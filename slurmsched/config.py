@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from slurmsched.errors import ConfigError
 
 PREFIX = "SLURMSCHED_"
+OTHERS = ("SLURMSCHED_CONFIG", "SLURMSCHED_LAB")  # variables (the latter a family) that are no settings
 SYSTEM_FILE = Path("/etc/slurmsched/slurmsched.toml")
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0)]
@@ -147,13 +148,15 @@ class Settings:
     variables: Mapping[str, str] = field(default_factory=dict)
 
     def source(self, key: str) -> str:
-        """Where a dotted key's value comes from: a variable's name, the file's path or "default"."""
+        """Where the value of a dotted key or section comes from: a variable, the file's path or "default"."""
         for known in (key, key.partition(".")[0]):
             if known in self.variables:
                 return self.variables[known]
             if known in self.file:
                 return str(self.path)
-        return "default"
+        parts = (name for known, name in self.variables.items() if known.startswith(f"{key}."))
+        in_file = any(known.startswith(f"{key}.") for known in self.file)
+        return next(parts, str(self.path) if in_file else "default")
 
 
 def config_path(given: str | None = None) -> Path | None:
@@ -176,6 +179,7 @@ def load_settings(path: Path | None) -> Settings:
     """As load_config, with the source of each value."""
     tree = {} if path is None else _read(path)
     environment, variables = _environment()
+    tree = _without_replaced(tree, environment)
     config = parse_config(_merged(tree, environment), source=str(path or ""), variables=variables)
     return Settings(config, path, frozenset(_keys(tree)), variables)
 
@@ -202,10 +206,13 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _environment() -> tuple[dict[str, Any], dict[str, str]]:
     """The tree that variables give, and dotted key -> variable. pydantic-settings is loaded only where one is set."""
-    paths = {name: name.removeprefix(PREFIX).lower().split("__") for name in os.environ if name.startswith(PREFIX)}
-    paths = {name: path for name, path in paths.items() if len(path) > 1 or path[0] in Config.model_fields}
+    ours = [name for name in os.environ if name.startswith(PREFIX) and not name.startswith(OTHERS)]
+    paths = {name: name.removeprefix(PREFIX).lower().split("__") for name in ours}
     if not paths:
         return {}, {}
+    for name, path in paths.items():
+        if len(path) == 1 and path[0] not in Config.model_fields:
+            raise ConfigError(f"unknown variable{_near(name, _variables())}", source=name)
     from pydantic_settings import EnvSettingsSource, SettingsError
 
     settings_cls: Any = Config
@@ -232,6 +239,29 @@ def _complete(tree: dict[str, Any], path: list[str], text: str) -> None:
             tree[path[-1]] = text
 
 
+def _variables() -> list[str]:
+    """Every variable that sets something, parameters of plug-ins left out."""
+    names = []
+    for name, field_of in Config.model_fields.items():
+        section: Any = field_of.annotation
+        keys = section.model_fields if isinstance(section, type) and issubclass(section, Section) else ()
+        names += [f"{PREFIX}{name}__{key}".upper() for key in keys] or [f"{PREFIX}{name}".upper()]
+    return names
+
+
+def _without_replaced(tree: dict[str, Any], environment: Mapping[str, Any]) -> dict[str, Any]:
+    """The file's tree without the parameters of a plug-in in whose place a variable names another one."""
+    kept = dict(tree)
+    for section in ("policy", "estimator"):
+        above, below = environment.get(section), tree.get(section)
+        if not (isinstance(above, Mapping) and isinstance(below, Mapping) and "name" in above):
+            continue
+        default = Config.model_fields[section].default
+        if above["name"] != below.get("name", default.name if default else None):
+            del kept[section]
+    return kept
+
+
 def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     both = {key: _merged(below[key], value) for key, value in above.items()
             if isinstance(value, Mapping) and isinstance(below.get(key), Mapping)}  # fmt: skip
@@ -245,10 +275,36 @@ def _keys(tree: Mapping[str, Any], before: str = "") -> list[str]:
     return keys
 
 
+_WORDS = {
+    "tuple_type": "must be a list in brackets",
+    "list_type": "must be a list in brackets",
+    "string_type": "must be a text in quotes",
+    "int_type": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_type": "must be a number",
+    "float_parsing": "must be a number",
+    "finite_number": "must be a finite number",
+    "bool_type": "must be true or false",
+    "bool_parsing": "must be true or false",
+    "path_type": "must be a path in quotes",
+    "model_type": "must be a table of keys",
+    "model_attributes_type": "must be a table of keys",
+    "literal_error": "must be {expected}",
+    "missing": "must be given",
+    "greater_than": "must be greater than {gt:.15g}",
+    "greater_than_equal": "must be at least {ge:.15g}",
+    "less_than_equal": "must be at most {le:.15g}",
+}
+
+
 def _message(error: Any) -> str:
+    """What is wrong, in the words of a person who edits a TOML file."""
     if error["type"] == "extra_forbidden":
         return f"unknown key{_nearest(error['loc'])}"
     text = error["msg"].removeprefix("Value error, ")
+    if error["type"] in _WORDS:
+        text = _WORDS[error["type"]].format(**error.get("ctx", {}))
     return text if isinstance(error["input"], Mapping) else f"{text}, got {error['input']!r}"
 
 
@@ -256,5 +312,9 @@ def _nearest(loc: tuple[int | str, ...]) -> str:
     section: Any = Config
     for part in loc[:-1]:
         section = section.model_fields[str(part)].annotation
-    near = difflib.get_close_matches(str(loc[-1]), list(section.model_fields), n=1)
+    return _near(str(loc[-1]), list(section.model_fields))
+
+
+def _near(name: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
     return f" (did you mean {near[0]!r}?)" if near else ""

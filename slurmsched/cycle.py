@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from slurmsched.logs import get_logger
-from slurmsched.model.plan import Receipt
+from slurmsched.model.plan import Plan, Receipt
+from slurmsched.model.snapshot import Snapshot
 from slurmsched.protocols import Cluster, Planner, Store
 
 log = get_logger()
 
 
-def run_cycle(cluster: Cluster, planner: Planner, store: Store) -> Receipt:
-    """One quantum. Raises what reading or the store raises; then nothing was sent to Slurm."""
+def run_cycle(
+    cluster: Cluster, planner: Planner, store: Store, tell: Callable[[Snapshot, Plan, Receipt], None] | None = None
+) -> Receipt:
+    """One quantum. tell: is given what was read, planned and done, once it is remembered.
+
+    Raises what reading or planning raises, or the store before anything was sent to Slurm; and what
+    Store.append raises.
+    """
     snapshot = store.recall(cluster.read())
     plan = planner.plan(snapshot)  # pure: the same snapshot gives the same plan
     receipt = cluster.apply(plan)
     store.append(snapshot, plan, receipt)
+    if tell is not None:
+        tell(snapshot, plan, receipt)
     log.info(
         "cycle.done",
         jobs=len(snapshot.jobs),
         planned=len(plan.actions),
+        deferred=plan.deferred,
         written=len(receipt.written),
         refused=len(receipt.refused),
+        stopped=bool(receipt.stopped),
+        warnings=len(snapshot.warnings),
+        notes=len(plan.notes),
     )
     return receipt

@@ -64,13 +64,13 @@ class LedgerError(SlurmschedError):
 
 
 class LockedError(SlurmschedError):
-    """Another slurmsched works on this cluster now. `holder` says which."""
+    """Another slurmsched works on this cluster now. `holder` says which, `held_s` for how long it has [s]."""
 
     exit_code = 5
 
-    def __init__(self, message: str, *, holder: str = "") -> None:
+    def __init__(self, message: str, *, holder: str = "", held_s: float = float("inf")) -> None:
         super().__init__(message)
-        self.holder = holder
+        self.holder, self.held_s = holder, held_s
 
 
 class RightsError(SlurmschedError):
@@ -83,3 +83,9 @@ class PausedError(SlurmschedError):
     """The administrator's stop file is there: nothing is written until it is gone."""
 
     exit_code = 75  # EX_TEMPFAIL of sysexits.h: try again later
+
+
+class BusyError(SlurmschedError):
+    """slurmctld has much to do or answers slowly: what is left is for the next cycle."""
+
+    exit_code = 75

@@ -10,7 +10,7 @@ from typing import Any
 
 from slurmsched.errors import ConfigError
 
-KINDS = ("policies", "placements", "estimators")
+KINDS = {"policies": "policy", "placements": "placement", "estimators": "estimator"}  # group -> one of it
 
 
 def names(kind: str) -> tuple[str, ...]:
@@ -57,11 +57,11 @@ def load(kind: str, name: str, *, key: str = "policy") -> Any:
     found = _found(kind)
     if name not in found:
         near, known = _nearest(name, found), ", ".join(sorted(found))
-        raise ConfigError(f"no {kind} plug-in {name!r}{near}; known: {known}", key=key)
+        raise ConfigError(f"no {KINDS[kind]} {name!r}{near}; known: {known}", key=key)
     try:
         return found[name].load()
     except Exception as error:
-        what = f"{kind} plug-in {name!r} ({found[name].value})"
+        what = f"{KINDS[kind]} {name!r} ({found[name].value})"
         raise ConfigError(f"{what} cannot be loaded: {error}", key=key) from error
 
 

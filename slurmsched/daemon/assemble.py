@@ -30,16 +30,18 @@ class Parts:
 
 
 @contextmanager
-def assembled(config: Config, *, apply: bool, read_only: bool = False) -> Iterator[Parts]:
+def assembled(config: Config, *, apply: bool, read_only: bool = False, indices: bool = False) -> Iterator[Parts]:
     """The parts for the body. apply: actions are sent. read_only: the ledger is not written, and not needed.
 
+    indices: whether Slurm is asked which GPUs each run holds. That takes requests for every run this process has
+    not seen: nothing for one that ends after a cycle.
     Raises ConfigError, SlurmError or LedgerError; what was open by then is closed.
     """
     # First: it starts Slurm's commands, which run while Python imports the rest.
     from slurmsched.slurm.open import open_live
 
     with ExitStack() as stack:
-        cluster = open_live(config, apply=apply)
+        cluster = open_live(config, apply=apply, indices=indices)
         stack.callback(cluster.close)
         from slurmsched.db.store import open_store
         from slurmsched.planning import planner

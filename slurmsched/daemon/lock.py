@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from slurmsched.errors import LedgerError, LockedError
+from slurmsched.paths import owner, standing_folder
 
 
 @contextmanager
@@ -24,7 +25,7 @@ def exclusive(path: Path) -> Iterator[None]:
         path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
-        raise LedgerError(f"{path}: the lock cannot be opened: {error.strerror}; see ledger.lock") from error
+        raise LedgerError(f"{path}: the lock cannot be opened: {error.strerror}; {_advice(path, error)}") from error
     try:
         _take(fd, path)
         try:
@@ -62,8 +63,8 @@ def _take(fd: int, path: Path) -> None:
             return
         except BlockingIOError:
             time.sleep(pause_s)
-    who = _signed(fd)
-    raise LockedError(f"{path}: held by {who}; let it end, or stop it first", holder=who)
+    who, held_s = _signed(fd), time.time() - os.fstat(fd).st_mtime  # who takes it signs it
+    raise LockedError(f"{path}: held by {who}; let it end, or stop it first", holder=who, held_s=held_s)
 
 
 def _sign(fd: int) -> None:
@@ -74,3 +75,10 @@ def _sign(fd: int) -> None:
 
 def _signed(fd: int) -> str:
     return os.pread(fd, 1000, 0).decode(errors="replace").strip() or "a process that has not signed yet"
+
+
+def _advice(path: Path, error: OSError) -> str:
+    if not isinstance(error, PermissionError):
+        return "see ledger.lock"
+    folder = standing_folder(path)
+    return f"run it as {owner(folder)}, who owns {folder}, or see ledger.lock"

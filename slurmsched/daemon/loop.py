@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from types import FrameType
 
 from slurmsched.config import Config
 from slurmsched.cycle import run_cycle
 from slurmsched.daemon.assemble import Parts, assembled, paused
 from slurmsched.daemon.notify import Notifier
-from slurmsched.errors import SlurmschedError
+from slurmsched.daemon.signals import Signals
+from slurmsched.daemon.told import Told
+from slurmsched.errors import ConfigError, SlurmschedError
 from slurmsched.logs import configure, get_logger
 
 LONGEST_BACKOFF_S = 600.0
+LEAST_REST = 0.1  # of a cycle's length, before the next: slurmctld and users come first
+FIXED = ("url", "journal", "lock")  # of the ledger: what a running daemon holds
 
 log = get_logger()
 
@@ -29,8 +30,8 @@ class Loop:
 
     def __init__(self, load: Callable[[], Config], notifier: Notifier, forced: str | None = None) -> None:
         self._load, self._notifier, self._forced = load, notifier, forced
-        self._wake = threading.Event()
-        self._stop = self._reload = False
+        self.signals = Signals()
+        self._told = Told()
         self._failures = 0
         self._config = load()
         self._stack, self._parts = self._open(self._config)
@@ -39,21 +40,21 @@ class Loop:
         """Cycles until SIGTERM or SIGINT; the one under way is finished first."""
         self._notifier.ready("waiting for the first cycle")
         log.info("daemon.started", mode=self._mode(self._config), interval_s=self._config.cycle.interval_s)
-        while not self._stop:
-            if self._reload:
+        while not self.signals.stop:
+            if self.signals.reload:
                 self._reread()
             begun_s = time.monotonic()
             self._cycle()
-            self._wait_until(begun_s + self.pause_s())
+            self._wait_until(self.next_s(begun_s, time.monotonic()))
         self._notifier.stopping()
         self._stack.close()
+        self.signals.close()
         log.info("daemon.stopped")
 
-    def listen(self) -> None:
-        """Take over SIGTERM, SIGINT and SIGHUP. Only in the main thread."""
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._on_stop)
-        signal.signal(signal.SIGHUP, self._on_reload)
+    def next_s(self, begun_s: float, ended_s: float) -> float:
+        """When the next cycle begins, by the clock of begun_s and ended_s. A cycle longer than the interval is
+        followed by a rest all the same."""
+        return max(begun_s + self.pause_s(), ended_s + LEAST_REST * (ended_s - begun_s))
 
     def pause_s(self) -> float:
         """From the begin of a cycle to the next [s]: the interval, doubled for each failure in a row up to a limit."""
@@ -68,7 +69,7 @@ class Loop:
             self._notifier.watchdog()
             return
         try:
-            receipt = run_cycle(self._parts.cluster, self._parts.planner, self._parts.store)
+            receipt = run_cycle(self._parts.cluster, self._parts.planner, self._parts.store, self._told)
         except Exception as error:
             self._failures += 1
             expected = isinstance(error, SlurmschedError)
@@ -83,21 +84,24 @@ class Loop:
     def _wait_until(self, then_s: float) -> None:
         """Sleep, telling the watchdog twice in its time, until then or until a signal asks for something."""
         step_s = self._notifier.watchdog_s / 2 or float("inf")
-        while not (self._stop or self._reload) and (left_s := then_s - time.monotonic()) > 0:
-            self._wake.wait(min(left_s, step_s))
-            self._wake.clear()
+        signals = self.signals
+        while not (signals.stop or signals.reload) and (left_s := then_s - time.monotonic()) > 0:
+            signals.sleep(min(left_s, step_s))
             self._notifier.watchdog()
 
     def _reread(self) -> None:
         """The new configuration in place of the old one; the old one stays if the new one does not open."""
-        self._reload = False
+        self.signals.reload = False
         self._notifier.reloading()
         try:
             config = self._load()
+            _see_same_ledger(self._config, config)
             stack, parts = self._open(config)
-        except SlurmschedError as error:
+        except Exception as error:
             configure(self._config.log.level, self._config.log.format)
-            log.error("config.refused", error=str(error), kept="the configuration before")
+            expected = isinstance(error, SlurmschedError)
+            log.error("config.refused", error=str(error), kind=type(error).__name__, kept="the configuration before",
+                      exc_info=not expected)  # fmt: skip
         else:
             self._stack.close()
             self._config, self._stack, self._parts = config, stack, parts
@@ -107,15 +111,14 @@ class Loop:
     def _open(self, config: Config) -> tuple[ExitStack, Parts]:
         configure(config.log.level, config.log.format)
         stack = ExitStack()
-        return stack, stack.enter_context(assembled(config, apply=self._mode(config) == "apply"))
+        return stack, stack.enter_context(assembled(config, apply=self._mode(config) == "apply", indices=True))
 
     def _mode(self, config: Config) -> str:
         return self._forced or config.mode
 
-    def _on_stop(self, number: int, frame: FrameType | None) -> None:
-        self._stop = True
-        self._wake.set()
 
-    def _on_reload(self, number: int, frame: FrameType | None) -> None:
-        self._reload = True
-        self._wake.set()
+def _see_same_ledger(old: Config, new: Config) -> None:
+    """Raises ConfigError naming what cannot change under a running daemon: it holds the lock of the old ledger."""
+    for name in FIXED:
+        if getattr(old.ledger, name) != getattr(new.ledger, name):
+            raise ConfigError("changed, which a reload cannot do: restart the daemon", key=f"ledger.{name}")

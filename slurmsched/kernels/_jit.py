@@ -48,4 +48,7 @@ def _compile(function: Callable[..., Any]) -> Callable[..., Any]:
     if called:
         bound = types.FunctionType(function.__code__, known | called, function.__name__, function.__defaults__)
         function = functools.update_wrapper(bound, function)
-    return numba.njit(cache=True, nogil=True)(function)
+    try:
+        return numba.njit(cache=True, nogil=True)(function)
+    except RuntimeError:  # neither NUMBA_CACHE_DIR nor the package nor the home can be written: compiled each time
+        return numba.njit(nogil=True)(function)

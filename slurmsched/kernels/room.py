@@ -48,7 +48,7 @@ def with_room(height: Int64s, kept: Bools, margin: int, floor: int, ceiling: int
     return stays
 
 
-@kernel
+@kernel(plain_below=20_000)  # as with_room: a short queue must not load numba for its sake
 def _roomy(height: Int64s, above: int, below: int, margin: int, floor: int, ceiling: int) -> bool:
     """Whether the rows between `above` and `below` (-1 and N: open ends) can lie `margin` apart and from both."""
     high = ceiling + 1 if above < 0 else height[above]

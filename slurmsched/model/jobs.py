@@ -67,8 +67,7 @@ class Jobs(Table):
     waiting_s: Floats = column(np.float64, 0.0)  # pending since it last ran (or was submitted)
     base_nice: Int64s = column(np.int64, 0)  # what user or admin chose
     written: Bools = column(np.bool_, False)  # a lever value of ours is on record
-    lever_written: Int64s = column(np.int64, 0)  # that value as Slurm takes it; 0 if none
-    backoff: Bools = column(np.bool_, False)  # changed behind our back lately: leave alone
+    backoff: Bools = column(np.bool_, False)  # somebody else set the lever lately: leave alone
 
     def is_state(self, state: JobState) -> Bools:
         """Whether any of these flags is set. (N,) bool."""

@@ -137,12 +137,16 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What apply did. dry_run: nothing was sent, `outcomes` is empty and `planned` counts."""
+    """What apply did. dry_run: nothing was sent, `outcomes` is empty and `planned` counts.
+
+    stopped: why sending ended early, in words. exit_code: the same as a number of docs/exit-codes.md, 0 if it did not.
+    """
 
     outcomes: tuple[Outcome, ...] = ()
     planned: int = 0
     dry_run: bool = False
-    stopped: str = ""  # why sending ended early, if it did
+    stopped: str = ""
+    exit_code: int = 0
 
     @property
     def written(self) -> tuple[Outcome, ...]:

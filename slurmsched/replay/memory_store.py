@@ -15,12 +15,11 @@ import numpy as np
 from slurmsched.config import Lever as LeverConfig
 from slurmsched.db import levers
 from slurmsched.db.levers import Levers
+from slurmsched.db.memory import HISTORY_JOBS
 from slurmsched.model.columns import Floats, frozen
 from slurmsched.model.plan import Plan, Receipt
 from slurmsched.model.snapshot import Snapshot
 from slurmsched.model.states import JobState
-
-HISTORY_JOBS = 10_000  # completed jobs that policies learn from, the latest ones
 
 
 class MemoryStore:

@@ -11,8 +11,9 @@ from slurmsched.model.columns import Bools
 from slurmsched.model.snapshot import Rights, Site, Snapshot
 from slurmsched.model.states import JobState
 from slurmsched.slurm.commands import Commands, Started, failure
-from slurmsched.slurm.details import Held
-from slurmsched.slurm.job_table import HOLDING, build_allocations, finish_jobs, priority_columns, put_held
+from slurmsched.slurm.details import MOST_SINGLY, Held
+from slurmsched.slurm.held import told
+from slurmsched.slurm.job_table import HOLDING, Details, build_allocations, finish_jobs, priority_columns, put_held
 from slurmsched.slurm.node_text import parse_nodes, parse_partitions
 from slurmsched.slurm.queue_text import PRIORITIES, Priorities, parse_priorities
 from slurmsched.slurm.site import make_site, parse_settings, read_rights
@@ -31,11 +32,15 @@ class Around:
 
     Between reads it remembers which GPUs a run holds (they do not change while it goes on), our rights,
     and whether priorities have factors.
+
+    indices: whether each run is asked for the GPUs it holds, by index. Without, allocations come from the counts that
+    squeue tells (see held.told): requests to slurmctld do not grow with the number of running jobs then.
     """
 
-    def __init__(self, commands: Commands) -> None:
+    def __init__(self, commands: Commands, *, indices: bool = True) -> None:
         self.commands = commands
-        self._held = Held(commands)
+        self._indices = indices
+        self._held = Held(commands, MOST_SINGLY if indices else 1)
         self._multifactor = True
         self._rights: tuple[float, Rights] | None = None
 
@@ -59,7 +64,8 @@ class Around:
         warnings += _hidden(site)
         _join_priorities(columns, self._priorities(started.get("sprio"), site))
         holds = _holds_gpus(columns)
-        details = self._held.read(columns, holds)
+        tres = columns.pop("tres")
+        details: Details = self._held.read(columns, holds) if self._indices else told(columns, tres, holds)
         put_held(columns, details, holds)
         if "cron" not in columns:
             columns["cron"] = self._held.cron_jobs(columns, site)

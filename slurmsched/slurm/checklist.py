@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from slurmsched.model.snapshot import Rights, Site
 from slurmsched.slurm.facts import Facts, seconds
-from slurmsched.slurm.finding import Finding
+from slurmsched.slurm.finding import Finding, operator_line
 
 OLDEST = (21, 8)  # the oldest release that the readers are tested with
 Verdict = tuple[str, str, str]  # verdict, what was found, the line to change
@@ -54,8 +54,8 @@ def _version(facts: Facts) -> Verdict:
 
 def _rights(facts: Facts) -> Verdict:
     user, rights = facts.site.user, facts.site.rights
-    remedy = f"sacctmgr modify user {user} set adminlevel=Operator"
-    return "ok" if rights >= Rights.OPERATOR else "fail", f"{user} is {rights.name.capitalize()}", remedy
+    verdict = "ok" if rights >= Rights.OPERATOR else "fail"
+    return verdict, f"{user} is {rights.name.capitalize()}", operator_line(user)
 
 
 def _private_data(facts: Facts) -> Verdict:

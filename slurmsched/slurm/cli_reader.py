@@ -34,14 +34,14 @@ class _Begun:
 class CliReader:
     """Snapshots by squeue, sprio and scontrol. Between reads it remembers whether arrays wait.
 
-    clock: Unix seconds.
+    clock: Unix seconds. indices: as around.Around.
     """
 
     name = "cli"
 
-    def __init__(self, commands: Commands, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, commands: Commands, clock: Callable[[], float] = time.time, *, indices: bool = True) -> None:
         self.commands = commands
-        self._around = Around(commands)
+        self._around = Around(commands, indices=indices)
         self._clock = clock
         self._arrays = False
         self._begun: _Begun | None = None

@@ -24,6 +24,7 @@ _AWAY = (
     "unable to contact slurm controller",
     "unable to contact",
     "connection refused",
+    "connection reset by peer",
     "connection timed out",
     "communication connection failure",
     "communication shutdown failure",

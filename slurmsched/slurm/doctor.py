@@ -1,21 +1,42 @@
-"""Everything `slurmsched doctor` looks at, of the Slurm that a configuration names."""
+"""Everything `slurmsched doctor` looks at: the Slurm that a configuration names, its queue, and our own files."""
 
 from __future__ import annotations
 
+import time
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
 from slurmsched.config import Config
+from slurmsched.db.store import open_store
+from slurmsched.errors import LedgerError, SlurmError
 from slurmsched.slurm.checklist import checklist
+from slurmsched.slurm.commands import Commands
 from slurmsched.slurm.finding import Finding
+from slurmsched.slurm.own_files import file_findings, service_user
 from slurmsched.slurm.probe import probe_job, probe_rights, read_gres_conf, read_qos_thresholds
-from slurmsched.slurm.reader import open_commands
-from slurmsched.slurm.site import read_site
+from slurmsched.slurm.queue_checks import clock_finding, queue_findings
+from slurmsched.slurm.reader import open_commands, open_reader
+from slurmsched.slurm.site import own_name, read_site
+
+NEEDS_OPERATOR = ("admin level", "PrivateData", "write levers")
 
 
-def findings(config: Config, *, probe: bool = False) -> tuple[Finding, ...]:
-    """The checklist, then what reading and writing need. probe: also submit a held job and cancel it.
+def findings(config: Config, *, probe: bool = False, path: Path | None = None) -> tuple[Finding, ...]:
+    """The checklist, then what reading and writing need, the queue, and our files.
 
-    Raises SlurmError when slurmctld does not answer.
+    probe: also submit a held job and cancel it. path: of the configuration file, None for built-in defaults. Somebody
+    who is not the service user only looks: no rights are asked for. Raises SlurmError when slurmctld does not answer.
     """
     commands = open_commands(config.slurm)
+    user = service_user(config)
+    found = (*_of_slurm(config, commands), *_of_queue(config), clock_finding(commands, time.time()))
+    if own_name() not in ("root", user):
+        found = tuple(_to_onlooker(finding, user) for finding in found)
+    return (*found, *file_findings(config, path), *(probe_job(commands) if probe else ()))
+
+
+def _of_slurm(config: Config, commands: Commands) -> tuple[Finding, ...]:
     site = read_site(commands)
     settings = checklist(
         site,
@@ -24,4 +45,21 @@ def findings(config: Config, *, probe: bool = False) -> tuple[Finding, ...]:
         gres_conf=read_gres_conf(site),
         qos_thresholds=read_qos_thresholds(commands, site),
     )
-    return (*settings, *probe_rights(commands, site), *(probe_job(commands) if probe else ()))
+    return (*settings, *probe_rights(commands, site))
+
+
+def _of_queue(config: Config) -> tuple[Finding, ...]:
+    try:
+        with closing(open_reader(config.slurm, indices=False)) as reader:
+            snapshot = reader.read()
+        with closing(open_store(config, read_only=True)) as store:
+            return queue_findings(config, store.recall(snapshot))
+    except (SlurmError, LedgerError) as error:
+        why = "A cycle reads the queue whole, with what is remembered of it, or does nothing."
+        return (Finding("whole snapshot", "fail", str(error), why, "see the message"),)
+
+
+def _to_onlooker(finding: Finding, user: str) -> Finding:
+    if finding.verdict != "fail" or finding.name not in NEEDS_OPERATOR:
+        return finding
+    return replace(finding, verdict="warn", remedy=f"nothing for those who only look; run doctor as {user}")

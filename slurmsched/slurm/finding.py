@@ -22,3 +22,11 @@ class Finding:
     @property
     def ok(self) -> bool:
         return self.verdict == "ok"
+
+
+def operator_line(user: str) -> str:
+    """How a user gets the Operator right: `modify` does nothing for one without association, `add` for one with."""
+    return (
+        f"sacctmgr add user {user} account=root adminlevel=Operator "
+        f"(if it has an association: sacctmgr modify user {user} set adminlevel=Operator)"
+    )

@@ -8,8 +8,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
+import numpy as np
+
 from slurmsched.db.journal import Journal
-from slurmsched.errors import LedgerError, RightsError, SlurmError
+from slurmsched.errors import (
+    BusyError,
+    LedgerError,
+    PausedError,
+    RightsError,
+    SlurmschedError,
+    SlurmUnreachableError,
+)
 from slurmsched.logs import get_logger
 from slurmsched.model.plan import Action, Outcome, Plan, Receipt, SetNice, SetSiteFactor
 from slurmsched.model.snapshot import Rights, Snapshot
@@ -20,7 +29,8 @@ from slurmsched.slurm.writer import Writer
 
 log = get_logger()
 
-CHUNK = 200  # actions between two looks at slurmctld's load, the stop file and the jobs themselves
+CHUNK = 200  # most actions between two looks at slurmctld's load and the stop file
+FRESH_S = 10.0  # no job is written later after the last look at it; one look costs slurmctld a listing of its queue
 COMPACT_BYTES = 16 << 20  # a journal longer than this is cut down to the jobs in the queue
 
 
@@ -35,10 +45,10 @@ class Reader(Protocol):
 class LiveCluster:
     """The cluster contract over a Slurm.
 
-    apply: False = dry-run, nothing is touched. recheck: reads the jobs of some actions again.
+    apply: False = dry-run, nothing is touched. recheck: reads the jobs of all actions that are left again.
     stop_file: while it exists nothing is sent; None: nobody looks for one.
     earlier_runs: runs that slurmdbd has of some jobs, for the ledger.
-    clock: Unix seconds, for the names of cycles in the journal.
+    clock: Unix seconds, for the names of cycles in the journal. monotonic: seconds, for the age of a look.
     """
 
     def __init__(
@@ -53,10 +63,14 @@ class LiveCluster:
         stop_file: Path | None,
         earlier_runs: Callable[[Sequence[int]], Sequence[Run]],
         clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._reader, self._writer, self._journal, self._pace = reader, writer, journal, pace
-        self._apply, self._recheck, self._stop_file, self._clock = apply, recheck, stop_file, clock
+        self._apply, self._recheck, self._stop_file = apply, recheck, stop_file
+        self._clock, self._monotonic = clock, monotonic
         self.earlier_runs = earlier_runs
+        self._seen: Mapping[int, Seen] = {}
+        self._seen_s = float("-inf")
         self._compact_bytes = COMPACT_BYTES
         self._snapshot: Snapshot | None = None
 
@@ -70,28 +84,20 @@ class LiveCluster:
         return self._snapshot
 
     def apply(self, plan: Plan) -> Receipt:
-        """Send the plan's actions in their order. Receipt.stopped says why sending ended early.
+        """Send the plan's actions in their order. Receipt.stopped says why sending ended early, or never began.
 
-        Raises RightsError when the user may not write, and LedgerError when the journal takes nothing; then
-        nothing was sent.
+        Such an end is no error here: what was read, and written so far, must still reach the ledger.
         """
         if not self._apply:
             return Receipt(planned=len(plan.actions), dry_run=True)
-        self._need_rights()
-        self._compact()
-        self._pace.begin()
-        cycle = f"{self._clock():.0f}-{os.getpid()}"
         outcomes: list[Outcome] = []
-        stopped = ""
-        for first in range(0, len(plan.actions), CHUNK):
-            try:
-                stopped = self._hindrance() or self._send(cycle, plan.actions[first : first + CHUNK], outcomes)
-            except SlurmError as error:
-                stopped = str(error)
-            if stopped:
-                log.warning("apply.stopped", reason=stopped, answered=len(outcomes), planned=len(plan.actions))
-                break
-        return Receipt(tuple(outcomes), len(plan.actions), stopped=stopped)
+        try:
+            self._need_rights()
+            self._compact()
+            self._send_all(plan.actions, outcomes)
+        except SlurmschedError as error:
+            return Receipt(tuple(outcomes), len(plan.actions), stopped=str(error), exit_code=error.exit_code)
+        return Receipt(tuple(outcomes), len(plan.actions))
 
     def close(self) -> None:
         """Let the reader go."""
@@ -105,38 +111,51 @@ class LiveCluster:
                 f"sacctmgr modify user {site.user} set adminlevel=Operator"
             )
 
-    def _hindrance(self) -> str:
-        """Why nothing may be sent now; "" if it may."""
-        if self._stop_file is not None and self._stop_file.exists():
-            return f"paused: {self._stop_file} exists; remove it to go on"
-        return self._pace.throttled or self._pace.busy()
+    def _send_all(self, actions: Sequence[Action], outcomes: list[Outcome]) -> None:
+        """Send in chunks, adding to outcomes. Raises the SlurmschedError that ends it early."""
+        self._pace.begin()
+        self._seen_s = float("-inf")
+        cycle = f"{self._clock():.0f}-{os.getpid()}"
+        at = 0
+        while at < len(actions):
+            self._see_no_hindrance()
+            chunk = actions[at : at + self._chunk()]
+            due, dropped = self._due(chunk, actions[at:])
+            outcomes += dropped
+            self._send(cycle, due, outcomes)
+            at += len(chunk)
 
-    def _send(self, cycle: str, actions: Sequence[Action], outcomes: list[Outcome]) -> str:
-        """Send one chunk, adding to outcomes; why it ended early, or ""."""
-        due, dropped = self._due(actions)
-        outcomes += dropped
+    def _chunk(self) -> int:
+        """Actions that can be sent at the present pace while a look at their jobs is fresh."""
+        return max(1, min(CHUNK, int(self._pace.rate_per_s * FRESH_S / 2)))
+
+    def _see_no_hindrance(self) -> None:
+        """Raises what keeps everything from being sent now."""
+        if self._stop_file is not None and self._stop_file.exists():
+            raise PausedError(f"paused: {self._stop_file} exists; remove it to go on")
+        if reason := self._pace.throttled or self._pace.busy():
+            raise BusyError(reason)
+
+    def _send(self, cycle: str, due: Sequence[LeverAction], outcomes: list[Outcome]) -> None:
+        """Send one chunk, adding to outcomes; on record first."""
         if not due:
-            return ""
-        try:
-            self._journal.intend(cycle, due)
-        except LedgerError as error:
-            if any(outcome.status == "written" for outcome in outcomes):
-                return str(error)  # what went before must still reach the ledger
-            raise
+            return
+        self._journal.intend(cycle, due)
         sent: list[Outcome] = []
         try:
-            return self._answers(due, sent)
+            self._answers(due, sent)
         finally:
             outcomes += sent
             self._note(cycle, sent)
 
-    def _answers(self, due: Sequence[LeverAction], sent: list[Outcome]) -> str:
+    def _answers(self, due: Sequence[LeverAction], sent: list[Outcome]) -> None:
         for outcome in self._writer.send(self._paced(due)):
             self._pace.answered()
             sent.append(outcome)
             if outcome.status == "unknown":
-                return f"no answer to the write of job {outcome.action.job_id}: {outcome.message}"
-        return self._pace.throttled if len(sent) < len(due) else ""
+                raise SlurmUnreachableError(f"no answer to the write of job {outcome.action.job_id}: {outcome.message}")
+        if len(sent) < len(due):
+            raise BusyError(self._pace.throttled)
 
     def _paced(self, actions: Sequence[LeverAction]) -> Iterator[LeverAction]:
         for action in actions:
@@ -145,19 +164,25 @@ class LiveCluster:
             self._pace.wait()
             yield action
 
-    def _due(self, actions: Sequence[Action]) -> tuple[list[LeverAction], list[Outcome]]:
-        """The actions that still fit their jobs, and the others as refused."""
-        levers = [action for action in actions if isinstance(action, SetNice | SetSiteFactor)]
-        dropped = [_not_offered(action) for action in actions if not isinstance(action, SetNice | SetSiteFactor)]
-        seen = self._recheck(levers) if levers else {}
-        due = []
-        for action in levers:
-            reason = changed(action, seen)
-            if reason:
+    def _due(self, chunk: Sequence[Action], left: Sequence[Action]) -> tuple[list[LeverAction], list[Outcome]]:
+        """The chunk's actions that still fit their jobs, and the others as refused. left: all that are not sent yet."""
+        self._look(left)
+        due, dropped = [], []
+        for action in chunk:
+            if not isinstance(action, SetNice | SetSiteFactor):
+                dropped.append(_not_offered(action))
+            elif reason := changed(action, self._seen):
                 dropped.append(Outcome(action, "refused", reason))
             else:
                 due.append(action)
         return due, dropped
+
+    def _look(self, left: Sequence[Action]) -> None:
+        """Read the jobs of these actions anew, unless the last look will still be fresh when a chunk is sent."""
+        levers = [action for action in left if isinstance(action, SetNice | SetSiteFactor)]
+        now_s = self._monotonic()
+        if levers and now_s - self._seen_s > FRESH_S / 2:
+            self._seen, self._seen_s = self._recheck(levers), now_s
 
     def _note(self, cycle: str, outcomes: Sequence[Outcome]) -> None:
         try:
@@ -169,7 +194,8 @@ class LiveCluster:
         if self._snapshot is None or self._journal.size <= self._compact_bytes:
             return
         jobs = self._snapshot.jobs
-        dropped = self._journal.compact(jobs.job_id[~jobs.finished].tolist())
+        live = ~jobs.finished  # a task or component is written through its leader, which may be gone
+        dropped = self._journal.compact(np.union1d(jobs.job_id[live], jobs.leader[live]).tolist())
         self._compact_bytes = max(COMPACT_BYTES, 2 * self._journal.size)
         log.info("journal.compacted", dropped=dropped, size=self._journal.size)
 

@@ -15,15 +15,16 @@ from slurmsched.slurm.site import read_load
 from slurmsched.slurm.writer import CommandWriter
 
 
-def open_live(config: Config, *, apply: bool, heed_stop: bool = True) -> LiveCluster:
+def open_live(config: Config, *, apply: bool, heed_stop: bool = True, indices: bool = False) -> LiveCluster:
     """The Slurm of the configuration, its first read under way. apply: whether it may be written to, lock held.
 
     heed_stop: False for `undo`, which a stop file must not keep from giving values back.
+    indices: as open_reader.
 
     Raises SlurmUnreachableError when Slurm's commands are not found.
     """
     commands = open_commands(config.slurm)
-    reader = open_reader(config.slurm)
+    reader = open_reader(config.slurm, indices=indices)
     reader.begin()
     return LiveCluster(
         reader,

@@ -9,7 +9,7 @@ from pathlib import Path
 from slurmsched.errors import SlurmError, UnreadableError
 from slurmsched.model.snapshot import Rights, Site
 from slurmsched.slurm.commands import Commands
-from slurmsched.slurm.finding import Finding
+from slurmsched.slurm.finding import Finding, operator_line
 
 READS = (
     ("jobs", ("squeue", "-h", "-t", "running", "-o", "%A"), "Without the queue there is nothing to order."),
@@ -23,8 +23,10 @@ TINY = ("--parsable", "-H", "-J", "slurmsched-probe", "-N", "1", "-n", "1", "-t"
 
 def probe_rights(commands: Commands, site: Site) -> tuple[Finding, ...]:
     """Whether everything can be read, and whether the user may write. Submits and changes nothing."""
-    reads = [*READS, RECORDS] if _accounted(site) else READS
-    findings = [_attempt(f"read {name}", why, partial(commands.run, *command)) for name, command, why in reads]
+    findings = [_attempt(f"read {name}", why, partial(commands.run, *command)) for name, command, why in READS]
+    if _accounted(site):
+        name, command, why = RECORDS  # without an answer cycles go on, and ask again
+        findings.append(_attempt(f"read {name}", why, partial(commands.run, *command), otherwise="warn"))
     return (*findings, _may_write(site))
 
 
@@ -97,7 +99,7 @@ def _same(found: str, wanted: str) -> str:
 
 
 def _may_write(site: Site) -> Finding:
-    remedy = f"sacctmgr modify user {site.user} set adminlevel=Operator"
+    remedy = operator_line(site.user)
     if not _accounted(site):
         remedy = "without slurmdbd only SlurmUser and root may write; run as SlurmUser, or add slurmdbd"
     detail = f"{site.user} is {site.rights.name.capitalize()}"
@@ -106,11 +108,11 @@ def _may_write(site: Site) -> Finding:
     return Finding("write levers", "ok" if ok else "fail", detail, why, "" if ok else remedy)
 
 
-def _attempt(name: str, why: str, action: Callable[[], str]) -> Finding:
+def _attempt(name: str, why: str, action: Callable[[], str], otherwise: str = "fail") -> Finding:
     try:
         action()
     except SlurmError as error:
-        return Finding(name, "fail", str(error), why, "see the message: rights, a plug-in, or a daemon that is away")
+        return Finding(name, otherwise, str(error), why, "see the message: rights, a plug-in, or a daemon that is away")
     return Finding(name, "ok", "works", why)
 
 

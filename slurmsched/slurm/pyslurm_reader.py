@@ -32,6 +32,7 @@ from slurmsched.slurm.text import count_tasks, duration_s, plain
 
 log = get_logger()
 FIRST_REST_S, LONGEST_REST_S = 60.0, 3600.0
+END_S = 5.0  # a process that closed its output has this long to end
 
 
 class ChildError(SlurmError):
@@ -92,13 +93,17 @@ class Child:
         return b"".join(parts)
 
     def _end(self) -> str:
-        status = self._process.wait(5)
+        try:
+            status = self._process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            self.close()
+            return f"pyslurm's process closed its output and did not end within {END_S:g} s"
         self.close()
         return f"pyslurm's process ended with {'signal ' + str(-status) if status < 0 else 'status ' + str(status)}"
 
 
 class PyslurmReader:
-    """Snapshots by pyslurm and Slurm's commands. open_child, clock: replaced in tests."""
+    """Snapshots by pyslurm and Slurm's commands. open_child, clock: replaced in tests. indices: as around.Around."""
 
     name = "pyslurm"
 
@@ -107,10 +112,12 @@ class PyslurmReader:
         commands: Commands,
         open_child: Callable[[Commands], Child] = Child,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        indices: bool = True,
     ) -> None:
         self.commands = commands
-        self._around = Around(commands)
-        self._fallback = CliReader(commands)
+        self._around = Around(commands, indices=indices)
+        self._fallback = CliReader(commands, indices=indices)
         self._open_child, self._clock = open_child, clock
         self._child: Child | None = None
         self._rest_until_s, self._rest_s = -float("inf"), FIRST_REST_S
@@ -125,9 +132,7 @@ class PyslurmReader:
 
     def close(self) -> None:
         """End the child."""
-        if self._child is not None:
-            self._child.close()
-            self._child = None
+        self._end_child()
         self._fallback.close()
 
     def read(self) -> Snapshot:
@@ -142,6 +147,11 @@ class PyslurmReader:
                 self._failed(error)
         return self._fallback.read()
 
+    def _end_child(self) -> None:
+        if self._child is not None:
+            self._child.close()
+            self._child = None
+
     def _failed(self, error: SlurmError) -> None:
         self._child = None
         self._rest_until_s = self._clock() + self._rest_s
@@ -152,15 +162,26 @@ class PyslurmReader:
         warnings: list[str] = []
         mark = fresh_mark()
         now_s = time.time()
-        child.ask()
-        started = self._around.start({"squeue": ("squeue", *request_arguments(mark))})
+        answer, started = self._ask(child, mark)
         try:
-            columns = _named(child.columns())
-            columns = _with_requests(columns, started["squeue"], mark, warnings)
+            columns = _with_requests(_named(answer), started["squeue"], mark, warnings)
             columns["state"] = state_columns(columns.pop("state_word"), columns["run_s"], warnings)
             return self._around.snapshot(now_s, columns, started, warnings)
         finally:
             abandon(started)
+
+    def _ask(self, child: Child, mark: str) -> tuple[dict[str, Any], dict[str, Started]]:
+        """The child's answer, and the commands that run meanwhile. A child whose answer nobody took is ended: the
+        next read would take it for its own."""
+        started: dict[str, Started] = {}
+        try:
+            child.ask()
+            started = self._around.start({"squeue": ("squeue", *request_arguments(mark))})
+            return child.columns(), started
+        except BaseException:
+            abandon(started)
+            self._end_child()
+            raise
 
 
 def _named(found: Mapping[str, Any]) -> dict[str, Any]:

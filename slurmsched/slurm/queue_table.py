@@ -67,7 +67,10 @@ def state_columns(words: Labels, run_s: Floats, warnings: list[str]) -> Any:
 
 
 def request_columns(kind: Grouped, warnings: list[str]) -> dict[str, Any]:
-    """gpus, mig_devices, shards, gpu_request; a job whose request cannot be read is pinned, with a warning."""
+    """gpus, mig_devices, shards, gpu_request; a job whose request cannot be read is pinned, with a warning.
+
+    tres: what it holds or asks as TRES text, "" where that names no GPUs (it may not be read).
+    """
     bad: set[str] = set()
     names = ("tres-per-job", "tres-per-task", "tres-per-socket", "tres-per-node", "tres-alloc")
     sizes = ("NumNodes", "NumTasks", "Sockets")
@@ -82,7 +85,12 @@ def request_columns(kind: Grouped, warnings: list[str]) -> dict[str, Any]:
         "shards": kind.expand([request.shards for request in requests], np.int32),
         "gpu_request": kind.expand_labels([request.text for request in requests]),
         "pinned": unread[kind.codes],
+        "tres": kind.labels("tres-alloc", _gpus_only),
     }
+
+
+def _gpus_only(tres: str) -> str:
+    return ",".join(part for part in tres.split(",") if part.startswith(("gres/gpu", "gres/shard")))
 
 
 def _request(row: tuple[str, ...], bad: set[str]) -> GpuRequest:

@@ -16,7 +16,6 @@ import numpy as np
 from slurmsched.errors import UnreadableError
 from slurmsched.model.columns import Floats, Int64s
 from slurmsched.slurm.columns import Grouped, integers, split_columns, times
-from slurmsched.slurm.gres import parse_gres
 from slurmsched.slurm.text import time_s
 
 UNIT = "\x1f"
@@ -183,8 +182,11 @@ def parse_priorities(text: str) -> Priorities:
 
 
 def _sum_factors(text: str) -> float:
-    """Sum of blank-separated factors, of which the last is a TRES list ("cpu=10,gres/gpu=5") or absent."""
-    total = 0.0
-    for word in text.split():
-        total += float(word) if "=" not in word else sum(entry.count for entry in parse_gres(word))
-    return total
+    """Sum of blank-separated factors, of which the last is a TRES list ("cpu=10,gres/gpu=5") or absent.
+
+    Each TRES adds to the priority, a typed one and the untyped one of its kind alike. Raises UnreadableError.
+    """
+    try:
+        return sum(float(part.rpartition("=")[2]) for word in text.split() for part in word.split(","))
+    except ValueError:
+        raise UnreadableError("sprio printed something else than priority factors", text=text) from None

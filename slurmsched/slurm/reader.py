@@ -36,12 +36,15 @@ def open_commands(settings: Slurm) -> Commands:
     return Commands(settings.bin_dir, settings.conf, settings.timeout_s)
 
 
-def open_reader(settings: Slurm) -> Reader:
-    """The reader as configured. auto: pyslurm where it is installed and of the cluster's release, else the commands."""
+def open_reader(settings: Slurm, *, indices: bool = True) -> Reader:
+    """The reader as configured. auto: pyslurm where it is installed and of the cluster's release, else the commands.
+
+    indices: False asks for no GPU indices of running jobs (see around.Around).
+    """
     commands = open_commands(settings)
     if settings.adapter == "pyslurm" or (settings.adapter == "auto" and pyslurm_fits(commands)):
-        return PyslurmReader(commands)
-    return CliReader(commands)
+        return PyslurmReader(commands, indices=indices)
+    return CliReader(commands, indices=indices)
 
 
 def pyslurm_fits(commands: Commands) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 
 from slurmsched.errors import SlurmError, SlurmUnreachableError, UnreadableError
 from slurmsched.model.plan import SetNice, SetSiteFactor
@@ -69,6 +70,8 @@ def changed(action: LeverAction, seen: Mapping[int, Seen]) -> str:
     job = seen.get(action.job_id)
     if job is None:
         return "changed since the snapshot: it left the queue"
+    if not isfinite(action.submit_s):
+        return "its submit time is not known, so that its id could not be told from one used again"
     if abs(job.submit_s - action.submit_s) >= 1:
         return "changed since the snapshot: it was requeued, or its id is used again"
     if job.state & FINISHED or (action.new != action.base and not _pending(job)):

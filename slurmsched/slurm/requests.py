@@ -80,8 +80,3 @@ def _times(text: str, factor: int, kind: str) -> list[Gres]:
         for entry in parse_gres(text)
         if entry.kind == kind and entry.count > 0
     ]
-
-
-def held(details: Iterable[str]) -> GpuRequest:
-    """What a running job holds. details: gres text of each of its nodes, as "gpu:a100:2(IDX:0-1)"."""
-    return GpuRequest.of(entry for text in details for entry in parse_gres(text))

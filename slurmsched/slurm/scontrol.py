@@ -52,8 +52,9 @@ class Session:
         self._process.wait()
 
     def _until(self, mark: bytes) -> str:
+        """What was said before the line that names the mark; that line has been heard to its end."""
         late_s = time.monotonic() + self._timeout_s
-        while mark not in self._heard:
+        while b"\n" not in self._heard.partition(mark)[2]:
             self._hear(late_s)
         before, _, after = self._heard.partition(mark)
         self._heard = after.partition(b"\n")[2]

@@ -49,6 +49,7 @@ def test_daemon__orders_new_jobs_and_ends_on_sigterm(site, daemon):
     until((site.folder / "ledger.db").exists, "the first cycle")
     jobs = wrong_order()
     until(lambda: in_order(jobs), "the daemon orders them")
+    assert site("status").out.startswith("mode     dry-run in the configuration, apply at work;")
     events = [line["event"] for line in ended(daemon)]
     assert (events[0], events[-1]) == ("daemon.started", "daemon.stopped")
     alone = submit("bob", 1, script="sleep 1")
@@ -61,7 +62,7 @@ def test_daemon__outlives_slurmctld(site, daemon):
     jobs = wrong_order()
     until(lambda: in_order(jobs), "the daemon orders them")
     run("labctl", "stop", "slurmctld")
-    time.sleep(3)  # some cycles
+    time.sleep(15)  # Slurm's commands try for ten seconds
     run("labctl", "start", "slurmctld")
     run("labctl", "wait-ready")
     late = submit("carol", 1, "--partition=phantom", "--time=1")

@@ -56,9 +56,11 @@ def test_slurmctld_dies_while_writing__unknown_is_settled_later(site, waiting):
     writing = site.start("tick", "--apply")
     until(lambda: any(nices().values()), "the first write is there")
     run("labctl", "stop", "slurmctld")
-    writing.communicate(timeout=120)
+    _, said = writing.communicate(timeout=120)
+    assert said.count("writing ended early") == len(said.splitlines()) == 1
     run("labctl", "start", "slurmctld")
     run("labctl", "wait-ready")
+    assert writing.returncode == 3
     known = site.journalled()
     assert all(nice == 0 or nice in known[job] for job, nice in nices().items())
     site.configure(pace__writes_per_s="100.0")
@@ -158,7 +160,9 @@ def test_plain_user__reads_and_is_told_why_not_more(site, waiting):
     site.configure(
         ledger__url='"sqlite:////tmp/alice/l.db"', ledger__journal='"/tmp/alice/j"', ledger__lock='"/tmp/alice/k"'
     )
+    run("rm", "-rf", "/tmp/alice")
     failed(site("tick", "--apply", user="alice", check=False), 6, "Operator")
+    assert len(site("status", "--json", user="alice").json()["cycles"]) == 1, "what was observed is remembered"
     assert not any(nices().values())
 
 
@@ -172,11 +176,13 @@ def test_stop_file__nothing_is_written_while_it_is_there(site, waiting):
 
 
 def test_two_at_once__the_second_is_told_who_works(site, waiting):
-    """Cron and daemon share one lock: exit code 5."""
-    site.configure(pace__writes_per_s="2.0")
+    """Cron and daemon share one lock: exit code 5, and no mail while the first one is not late."""
+    site.configure(pace__writes_per_s="0.5")
     first = site.start("tick", "--apply")
     until(lambda: any(nices().values()), "the first one writes")
-    failed(site("tick", "--apply", check=False), 5, str(first.pid))
+    failed(site("tick", "--apply", "-v", check=False), 5, str(first.pid))
+    quiet = site("tick", "--apply", check=False)
+    assert (quiet.rc, quiet.err) == (5, "")
     assert first.wait(timeout=60) == 0
 
 

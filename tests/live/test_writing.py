@@ -157,9 +157,9 @@ def test_apply__slurmctld_killed_half_way(folder):
 def test_apply__user_without_rights_sends_nothing(folder):
     """A plain user is told what is missing; no job is touched."""
     (job,) = waiting(1)
-    done = apply(folder, {job: 50}, user="bob", check=False)
-    assert done.rc != 0
-    assert "adminlevel=Operator" in done.err
+    done = apply(folder, {job: 50}, user="bob")
+    assert "adminlevel=Operator" in done.json()["stopped"]
+    assert done.json()["outcomes"] == []
     assert nices()[job] == 0
 
 
@@ -181,8 +181,11 @@ def test_apply__rate_limiter_stops_the_apply_and_loses_nothing(folder):
 
 def test_probe__tries_both_levers_and_leaves_nothing(fresh):
     """doctor --probe as the Operator: every probe is ok, and its job is gone."""
-    code = "from slurmsched.config import Config; from slurmsched.slurm.doctor import findings; "
-    code += "print(*(f'{f.verdict}|{f.name}|{f.detail}' for f in findings(Config(), probe=True)), sep='\\n')"
+    own = {"url": "sqlite:////tmp/probe/ledger.db", "journal": "/tmp/probe/journal", "lock": "/tmp/probe/lock"}
+    run("mkdir", "-p", "/tmp/probe", user="slurmsched")
+    code = "from slurmsched.config import parse_config; from slurmsched.slurm.doctor import findings; "
+    code += f"config = parse_config({{'ledger': {own}, 'scope': {{'partitions': ['gpu']}}}}); "
+    code += "print(*(f'{f.verdict}|{f.name}|{f.detail}' for f in findings(config, probe=True)), sep='\\n')"
     lines = run(PYTHON, "-c", code, user="slurmsched").out.splitlines()
     probes = [line for line in lines if "|probe: " in line or "|read " in line or "|write " in line]
     assert len(probes) == 12

@@ -36,8 +36,18 @@ def test_load_config__without_file_is_all_defaults():
         ("modus = 'apply'", "modus: unknown key (did you mean 'mode'?)"),
         ("[scope]\npartition = ['a']", "scope.partition: unknown key (did you mean 'partitions'?)"),
         ("[scope]\nzzz = 1", "scope.zzz: unknown key"),
-        ("mode = 'aply'", "mode: Input should be 'dry-run' or 'apply', got 'aply'"),
-        ("[cycle]\ninterval_s = 0", "cycle.interval_s: Input should be greater than 0, got 0"),
+        ("mode = 'aply'", "mode: must be 'dry-run' or 'apply', got 'aply'"),
+        ("[cycle]\ninterval_s = 0", "cycle.interval_s: must be greater than 0, got 0"),
+        ("policy = 'las'", "policy: must be a table of keys, got 'las'"),
+        ("scope = 3", "scope: must be a table of keys, got 3"),
+        ("[scope]\npartitions = 'gpu'", "scope.partitions: must be a list in brackets, got 'gpu'"),
+        ("[scope]\npartitions = [1]", "scope.partitions.0: must be a text in quotes, got 1"),
+        ("[scope]\ngpu_jobs_only = 'perhaps'", "scope.gpu_jobs_only: must be true or false, got 'perhaps'"),
+        ("[lever]\ngap = -1", "lever.gap: must be at least 0, got -1"),
+        ("[lever]\nfloor = 'low'", "lever.floor: must be a whole number, got 'low'"),
+        ("[lever]\nceiling = 3000000000", "lever.ceiling: must be at most 2147000000, got 3000000000"),
+        ("[ledger]\nlock = 3", "ledger.lock: must be a path in quotes, got 3"),
+        ("[estimator]\nweight = 2", "estimator.name: must be given"),
         ("[lever]\nfloor = 100\nceiling = 50", "lever: floor must be below ceiling, which is 50"),
     ],
 )
@@ -80,8 +90,11 @@ def test_variable__sets_parameters_of_the_policy(monkeypatch):
     [
         ("SLURMSCHED_CYCLE__SED", "1", "SLURMSCHED_CYCLE__SED: cycle.sed: unknown key (did you mean 'seed'?)"),
         ("SLURMSCHED_CYCEL__SEED", "1", "SLURMSCHED_CYCEL__SEED: cycel: unknown key (did you mean 'cycle'?)"),
-        ("SLURMSCHED_CYCLE__INTERVAL_S", "-1", "SLURMSCHED_CYCLE__INTERVAL_S: cycle.interval_s: Input should be "
-         "greater than 0, got -1"),
+        ("SLURMSCHED_CYCLE__INTERVAL_S", "-1", "SLURMSCHED_CYCLE__INTERVAL_S: cycle.interval_s: must be greater "
+         "than 0, got -1"),
+        ("SLURMSCHED_MODEE", "apply", "SLURMSCHED_MODEE: unknown variable (did you mean 'SLURMSCHED_MODE'?)"),
+        ("SLURMSCHED_PARTITIONS", "gpu", "SLURMSCHED_PARTITIONS: unknown variable (did you mean "
+         "'SLURMSCHED_SCOPE__PARTITIONS'?)"),
     ],
 )  # fmt: skip
 def test_variable__errors_name_the_variable(monkeypatch, variable, value, message):
@@ -90,6 +103,31 @@ def test_variable__errors_name_the_variable(monkeypatch, variable, value, messag
     with pytest.raises(ConfigError) as caught:
         load_config(None)
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("section", ["policy", "estimator"])
+def test_variable__another_plugin_comes_without_the_files_parameters(tmp_path, monkeypatch, section):
+    """They are those of the one it replaces."""
+    path = _file(tmp_path, f'[{section}]\nname = "one"\nweight = 3\n')
+    monkeypatch.setenv(f"SLURMSCHED_{section.upper()}__NAME", "two")
+    settings = load_settings(path)
+    found = getattr(settings.config, section)
+    assert (found.name, found.parameters) == ("two", {})
+    assert settings.source(section) == f"SLURMSCHED_{section.upper()}__NAME"
+
+
+def test_variable__the_same_plugin_keeps_the_files_parameters(tmp_path, monkeypatch):
+    """Named or not: the default policy is one too."""
+    path = _file(tmp_path, "[policy]\nthresholds_gpu_s = [60.0]\n")
+    monkeypatch.setenv("SLURMSCHED_POLICY__NAME", "discretized-las")
+    assert load_config(path).policy.parameters == {"thresholds_gpu_s": [60.0]}
+
+
+def test_variable__of_the_lab_is_no_setting(monkeypatch):
+    """Nor is the one that names the file."""
+    monkeypatch.setenv("SLURMSCHED_LAB_CACHE", "/tmp")
+    monkeypatch.setenv("SLURMSCHED_CONFIG", "/tmp/none")
+    assert load_config(None) == Config()
 
 
 def test_source__tells_where_each_value_comes_from(tmp_path, monkeypatch):

@@ -70,7 +70,7 @@ def test_daemon_unit__is_told_and_watched():
 def test_tick_unit__takes_a_pause_as_success():
     """The stop file is no failure of the unit."""
     settings = dict(_unit(FOLDER / "slurmsched-tick.service")["Service"])
-    assert (settings["Type"], settings["SuccessExitStatus"]) == ("oneshot", "75")
+    assert (settings["Type"], settings["SuccessExitStatus"]) == ("oneshot", "5 75")
 
 
 def test_readme__names_every_file():

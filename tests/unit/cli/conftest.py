@@ -37,12 +37,17 @@ class Answer:
 
 @dataclass
 class FakeCluster:
-    """A cluster that stands still. sent: what was applied. words: what it says to refused jobs."""
+    """A cluster that stands still. sent: what was applied. status, words: what becomes of the jobs in `refuses`.
+
+    stopped: why it ends early, and the exit code of that.
+    """
 
     snapshot: Snapshot
     applies: bool = False
     refuses: frozenset[int] = frozenset()
     words: str = ""
+    status: str = "refused"
+    stopped: tuple[str, int] = ("", 0)
     sent: list[Any] = field(default_factory=list)
     closed: bool = False
 
@@ -53,9 +58,9 @@ class FakeCluster:
         if not self.applies:
             return Receipt(planned=len(plan.actions), dry_run=True)
         self.sent += plan.actions
-        said = {True: ("refused", self.words), False: ("written", "")}
+        said = {True: (self.status, self.words), False: ("written", "")}
         outcomes = [Outcome(a, *said[a.job_id in self.refuses]) for a in plan.actions]
-        return Receipt(tuple(outcomes), len(plan.actions))
+        return Receipt(tuple(outcomes), len(plan.actions), False, *self.stopped)
 
     def earlier_runs(self, *_: Any) -> Any:
         return ()
@@ -123,7 +128,7 @@ def fakes(monkeypatch: pytest.MonkeyPatch) -> tuple[FakeCluster, FakeStore]:
     cluster, store = FakeCluster(make_snapshot()), FakeStore()
 
     @contextmanager
-    def assembled(config: Any, *, apply: bool, read_only: bool = False) -> Iterator[Any]:
+    def assembled(config: Any, *, apply: bool, read_only: bool = False, indices: bool = False) -> Iterator[Any]:
         cluster.applies = apply
         yield assemble.Parts(cluster, Planner.from_config(config), store)  # type: ignore[arg-type]
 

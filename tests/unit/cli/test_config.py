@@ -25,7 +25,7 @@ def test_check__refuses_a_bad_policy_parameter(run, site):
     site.write_text(site.read_text().replace("[3600.0]", "[3600.0, 60.0]"))
     answer = run("config", "check")
     assert answer.code == 2
-    assert "policy.thresholds_gpu_s" in answer.err
+    assert answer.err.startswith(f"slurmsched: {site}: policy.thresholds_gpu_s: ")
 
 
 def test_check__names_the_nearest_parameter_and_policy(run, site):
@@ -34,7 +34,16 @@ def test_check__names_the_nearest_parameter_and_policy(run, site):
     site.write_text(good.replace("thresholds_gpu_s", "threshold_gpu_s"))
     assert "did you mean 'thresholds_gpu_s'?" in run("config", "check").err
     site.write_text(good.replace("discretized-las", "discretised-las"))
-    assert "did you mean 'discretized-las'?" in run("config", "check").err
+    told = f"slurmsched: {site}: policy: no policy 'discretised-las' (did you mean 'discretized-las'?)"
+    assert run("config", "check").err.startswith(told)
+
+
+def test_check__errors_of_a_policy_by_variable_name_the_variable(run, site, monkeypatch):
+    """Another policy is tried without the file's parameters; a wrong one is the variable's fault."""
+    monkeypatch.setenv("SLURMSCHED_POLICY__NAME", "sjf")
+    assert run("config", "check").code == 0
+    monkeypatch.setenv("SLURMSCHED_POLICY__NAME", "sjff")
+    assert run("config", "check").err.startswith("slurmsched: SLURMSCHED_POLICY__NAME: policy: no policy 'sjff'")
 
 
 def test_show__tells_value_and_source(run, site, monkeypatch):

@@ -4,7 +4,10 @@ import json
 from dataclasses import replace
 
 from slurmsched.model import Rights
+from tests.recorded.playback import HERE
 from tests.unit.cli.conftest import with_site
+
+PUBLIC = HERE / "public"
 
 
 def test_plan__tells_each_change_and_its_reason(run, fakes):
@@ -98,3 +101,24 @@ def test_queue__tells_why_a_job_is_left_alone(run, fakes):
     cluster.snapshot = replace(cluster.snapshot, jobs=cluster.snapshot.jobs.with_columns(priority=[0, 1000, 500]))
     assert "left alone: it is held" in run("queue").out
     assert [row["job_id"] for row in json.loads(run("queue", "--json", "--managed").out)["jobs"]] == [12]
+
+
+def test_plan__of_a_dump_needs_no_slurm(run):
+    """Jobs of another cluster's file, judged by this configuration and policy."""
+    told = json.loads(run("plan", "--json", "--jobs", str(PUBLIC / "jobs-json-24.11-v0.0.42.json")).out)
+    assert (told["cluster"], told["jobs"], told["managed"]) == ("hpc", 3, 1)
+    assert any(warning.startswith("read from a file: rights") for warning in told["warnings"])
+    assert not any("Operator" in note for note in told["notes"])
+
+
+def test_plan__of_a_dump_that_is_something_else(run, tmp_path):
+    """Exit code 2, with the file's name."""
+    (tmp_path / "notes.txt").write_text("hello")
+    answer = run("plan", "--jobs", str(tmp_path / "notes.txt"))
+    assert (answer.code, answer.err.startswith(f"slurmsched: {tmp_path}/notes.txt:1: is not JSON")) == (2, True)
+
+
+def test_plan__nodes_alone_are_no_queue(run, tmp_path):
+    """The other option is named."""
+    answer = run("plan", "--nodes", str(tmp_path / "x"))
+    assert (answer.code, "--nodes goes with --jobs" in answer.err) == (2, True)

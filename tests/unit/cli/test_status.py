@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from slurmsched.cli.status import states
 from slurmsched.daemon.lock import exclusive
@@ -34,6 +36,27 @@ def test_status__names_the_holder_and_the_stop_file(run, fakes, site):
         told = run("status").out
     assert "paused by the stop file" in told
     assert "at work  pid " in told
+
+
+@pytest.mark.parametrize(
+    ("command", "mode", "writing", "line"),
+    [
+        ("daemon --apply", "dry-run", True, "dry-run in the configuration, apply at work"),
+        ("daemon", "dry-run", False, "dry-run"),
+        ("daemon", "apply", True, "apply"),
+        ("tick --dry-run --apply", "apply", False, "apply in the configuration, dry-run at work"),
+        ("undo", "apply", False, "apply in the configuration, dry-run at work"),
+    ],
+)
+def test_status__tells_what_the_holder_does(run, fakes, site, monkeypatch, command, mode, writing, line):
+    """Its command line counts, which it signed the lock with; without an option the configured mode."""
+    site.write_text(site.read_text().replace('mode = "dry-run"', f'mode = "{mode}"'))
+    monkeypatch.setattr(sys, "argv", ["slurmsched", *command.split()])
+    with exclusive(site.parent / "lock"):
+        told, text = json.loads(run("status", "--json").out), run("status").out
+    assert (told["mode"], told["writing"]) == (mode, writing)
+    assert text.splitlines()[0] == f"mode     {line}; policy discretized-las, lever nice"
+    assert ("(writes)" in text, "(writes nothing)" in text) == (writing, not writing)
 
 
 def test_status__shows_cycles_and_failed_writes_of_the_ledger(run, fakes, site):

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -42,7 +45,7 @@ def test_tick__verbose_tells_what_was_done(run, fakes):
 def test_tick__json_is_the_receipt(run, fakes):
     """--json prints the receipt as numbers."""
     assert json.loads(run("tick", "--json", "--apply").out) == {
-        "dry_run": False, "planned": 1, "written": 1, "refused": [], "stopped": ""
+        "dry_run": False, "planned": 1, "written": 1, "refused": [], "stopped": "", "exit_code": 0
     }  # fmt: skip
 
 
@@ -62,12 +65,35 @@ def test_tick__is_silent_about_jobs_that_changed_meanwhile(run, fakes):
     assert "it is RUNNING" in told.err
 
 
-def test_tick__locked_is_exit_code_5(run, fakes, site):
-    """A second slurmsched leaves at once and names the holder."""
-    with exclusive(site.parent / "lock"):
-        answer = run("tick")
+@pytest.mark.parametrize(("age_s", "options", "told"), [(0, [], False), (0, ["-v"], True), (700, [], True)])
+def test_tick__locked_is_exit_code_5(run, fakes, site, age_s, options, told):
+    """A second slurmsched leaves at once. Cron hears of it when the lock is held for long: a slow cycle is nothing."""
+    lock = site.parent / "lock"
+    with exclusive(lock):
+        os.utime(lock, (time.time() - age_s,) * 2)
+        answer = run("tick", *options)
     assert answer.code == 5
-    assert "held by pid" in answer.err
+    assert ("held by pid" in answer.err) == told
+
+
+@pytest.mark.parametrize("code", [3, 4, 6, 75])
+def test_tick__that_ended_early_says_why_once_and_ends_with_its_code(run, fakes, code):
+    """Slurm away, journal full, no rights, stop file: one line on stderr, and what was done is remembered."""
+    cluster, store = fakes
+    cluster.refuses, cluster.status = frozenset({12}), "unknown"
+    cluster.stopped = ("no answer to the write of job 12", code)
+    answer = run("tick", "--apply")
+    assert (answer.code, answer.err) == (
+        code, "slurmsched: writing ended early: no answer to the write of job 12\n"
+    )  # fmt: skip
+    assert [receipt.stopped for receipt in store.kept] == ["no answer to the write of job 12"]
+
+
+def test_tick__tells_warnings_only_when_verbose(run, fakes):
+    """What the daemon logs once would be mailed every minute."""
+    fakes[0].snapshot = replace(fakes[0].snapshot, warnings=("gres text odd",))
+    quiet, told = run("tick"), run("tick", "-v")
+    assert (quiet.err, "gres text odd" in told.err) == ("", True)
 
 
 def test_tick__stop_file_pauses_writing(run, fakes, site: Path):
@@ -92,7 +118,7 @@ COLD = """if True:
     import sys
     from slurmsched.slurm import open as opening
     from tests.unit.cli.conftest import FakeCluster, make_snapshot
-    opening.open_live = lambda config, *, apply: FakeCluster(make_snapshot())
+    opening.open_live = lambda config, *, apply, indices: FakeCluster(make_snapshot())
     from slurmsched.cli.main import main
     assert main(["--config", sys.argv[1], "tick", "--dry-run"]) == 0
     print(*sys.modules)"""

@@ -30,18 +30,22 @@ def told(monkeypatch):
         told.append(f"read_only {read_only}, sacct {earlier_runs is not None}")
         return _Part(told, "store")
 
-    monkeypatch.setattr(opening, "open_live", lambda config, *, apply: _Part(told, f"cluster, apply {apply}"))
+    monkeypatch.setattr(
+        opening,
+        "open_live",
+        lambda config, *, apply, indices: _Part(told, f"cluster, apply {apply}, indices {indices}"),
+    )
     monkeypatch.setattr(stores, "open_store", open_store)
     return told
 
 
 def test_assembled__opens_the_cluster_first_and_closes_it_last(told):
     """Slurm's commands run while the rest is imported and opened."""
-    with assembled(parse_config({}), apply=True) as parts:
+    with assembled(parse_config({}), apply=True, indices=True) as parts:
         assert parts.planner.name == "discretized-las"
     assert told == [
-        "open cluster, apply True", "read_only False, sacct True", "open store", "close store",
-        "close cluster, apply True",
+        "open cluster, apply True, indices True", "read_only False, sacct True", "open store", "close store",
+        "close cluster, apply True, indices True",
     ]  # fmt: skip
 
 
@@ -64,7 +68,7 @@ def test_assembled__closes_what_was_open_when_a_part_fails(told, monkeypatch, se
         monkeypatch.setattr(stores, "open_store", broken)
     with pytest.raises(error), assembled(parse_config(settings), apply=False):
         pass
-    assert told[-1] == "close cluster, apply False"
+    assert told[-1] == "close cluster, apply False, indices False"
 
 
 def test_paused__looks_for_the_stop_file(tmp_path):

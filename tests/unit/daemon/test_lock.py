@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 
 from slurmsched.daemon.lock import exclusive, holder
 from slurmsched.errors import LedgerError, LockedError
+from slurmsched.paths import owner
 
 HOLD = "import sys, time, pathlib; from slurmsched.daemon.lock import exclusive\n"
 HOLD += "with exclusive(pathlib.Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
@@ -72,6 +74,18 @@ def test_exclusive__folder_that_cannot_be_made_raises(tmp_path):
     path = tmp_path / "file" / "lock"
     with pytest.raises(LedgerError, match=r"file/lock: the lock cannot be opened"), exclusive(path):
         pass
+
+
+def test_exclusive__without_permission_names_whom_to_run_it_as(tmp_path, monkeypatch):
+    """Run as root or as oneself, the commands that write are the service user's."""
+
+    def denied(*_: object) -> int:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(os, "open", denied)
+    advice = f"Permission denied; run it as {owner(tmp_path)}, who owns {tmp_path}, or see ledger.lock"
+    with pytest.raises(LedgerError, match=advice), exclusive(tmp_path / "lock"):
+        pytest.fail("not reached")
 
 
 def test_exclusive__that_cannot_be_signed_is_a_ledger_error():

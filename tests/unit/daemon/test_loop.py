@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import signal
 from contextlib import contextmanager
@@ -31,7 +32,7 @@ class World:
         return self.config
 
     @contextmanager
-    def assembled(self, config, *, apply, read_only=False):
+    def assembled(self, config, *, apply, read_only=False, indices=False):
         self.told.append(f"open {'apply' if apply else 'dry-run'} {config.cycle.interval_s:g}")
         yield loop_module.Parts(None, None, None)
         self.told.append(f"close {config.cycle.interval_s:g}")
@@ -40,7 +41,7 @@ class World:
         self.told.append("cycle")
         step = self.script.pop(0)
         if not self.script:
-            self.loop._on_stop(signal.SIGTERM, None)
+            self.loop.signals.on_stop(signal.SIGTERM, None)
         if isinstance(step, Exception):
             raise step
         if step:
@@ -124,7 +125,7 @@ def test_reload__opens_the_new_parts_and_then_closes_the_old(world, tmp_path):
 
     def reload():
         made.config = _config(tmp_path, interval_s=0.02)
-        made.loop._on_reload(signal.SIGHUP, None)
+        made.loop.signals.on_reload(signal.SIGHUP, None)
 
     made.script = [reload, None]
     made.loop.run()
@@ -134,19 +135,45 @@ def test_reload__opens_the_new_parts_and_then_closes_the_old(world, tmp_path):
     ]  # fmt: skip
 
 
-def test_reload__of_a_bad_configuration_keeps_the_old_one(world):
-    """A mistake in the file is logged; the daemon goes on as before."""
+@pytest.mark.parametrize("error", [ConfigError("unknown key", key="scop"), RecursionError("a bug in a plug-in")])
+def test_reload__of_a_bad_configuration_keeps_the_old_one(world, error):
+    """A mistake in the file, or whatever else goes wrong, is logged; the daemon goes on as before."""
     made = world(None, None)
 
     def reload():
-        made.config = ConfigError("unknown key", key="scop")
-        made.loop._on_reload(signal.SIGHUP, None)
+        made.config = error
+        made.loop.signals.on_reload(signal.SIGHUP, None)
 
     made.script = [reload, None]
     made.loop.run()
     assert made.told == [
         "open dry-run 0.01", "ready", "cycle", "reloading", "ready", "cycle", "stopping", "close 0.01"
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["url", "journal", "lock"])
+def test_reload__of_another_ledger_is_refused(world, tmp_path, capsys, name):
+    """The daemon holds the old one's lock: only a restart may change where ledger, journal and lock are."""
+    made = world(None, None)
+
+    def reload():
+        ledger = {name: f"sqlite:///{tmp_path}/other" if name == "url" else str(tmp_path / "other")}
+        made.config = parse_config({"cycle": {"interval_s": 0.02}, "ledger": ledger})
+        made.loop.signals.on_reload(signal.SIGHUP, None)
+
+    made.script = [reload, None]
+    made.loop.run()
+    logs = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert "open dry-run 0.02" not in made.told
+    assert [entry["error"] for entry in logs if entry["event"] == "config.refused"] == [
+        f"ledger.{name}: changed, which a reload cannot do: restart the daemon"
+    ]
+
+
+@pytest.mark.parametrize(("took_s", "expected"), [(0.001, 0.01), (0.0095, 0.01045), (5.0, 5.5)])
+def test_next_s__leaves_a_rest_after_a_long_cycle(world, took_s, expected):
+    """At least a tenth of the cycle's length, else the interval from begin to begin."""
+    assert world(None).loop.next_s(100.0, 100.0 + took_s) == pytest.approx(100.0 + expected, abs=1e-9)
 
 
 @pytest.mark.parametrize(("forced", "cycles"), [("apply", 0), ("dry-run", 1)])
@@ -163,7 +190,7 @@ def test_signals__reach_the_loop(world):
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
     made = world(lambda: os.kill(os.getpid(), signal.SIGTERM), None)
     try:
-        made.loop.listen()
+        made.loop.signals.listen()
         made.loop.run()
     finally:
         for number, handler in before.items():

@@ -342,8 +342,7 @@ class LedgerSuite:
         jobs = cycle(reopen(), 1200.0, pending(nice=-800)).jobs
         requeued = cycle(reopen(), 1300.0, pending(nice=-800, submit_s=1250.0, restarts=1)).jobs
         for each in (jobs, requeued):
-            got = (each.base_nice[0], each.written[0], each.lever_written[0], each.backoff[0])
-            assert got == (5, True, -800, False)
+            assert (each.base_nice[0], each.written[0], each.backoff[0]) == (5, True, False)
 
     def test_recall__a_change_behind_our_back_is_the_new_base_and_left_alone(self, store: LedgerStore) -> None:
         """Half an hour at first, twice as long at each repeat."""
@@ -357,18 +356,53 @@ class LedgerSuite:
         assert [int(j.base_nice[0]) for j in (ended, again, late, free)] == [40, 41, 41, 41]
         assert [(row["found"], row["base"]) for row in rows_of(store, schema.lever_changes)] == [(40, 40), (41, 41)]
 
-    def test_recall__a_lever_set_back_to_its_base_is_no_conflict(self, store: LedgerStore) -> None:
-        """`scontrol release` and `undo` do that."""
+    def test_recall__a_lever_set_back_to_its_base_is_a_change_too(self, store: LedgerStore) -> None:
+        """Users do so, and Slurm at `scontrol release`: respected, at a repeat twice as long."""
         cycle(store, 1100.0, pending(nice=5), outcomes=[nice(5, -800, 5)])
-        jobs = cycle(store, 1200.0, pending(nice=5)).jobs
-        assert (jobs.base_nice[0], jobs.backoff[0]) == (5, False)
+        back = cycle(store, 1200.0, pending(nice=5)).jobs
+        ended = cycle(store, 3001.0, pending(nice=5), outcomes=[nice(5, -700, 5)]).jobs
+        again = cycle(store, 3100.0, pending(nice=5)).jobs
+        late = cycle(store, 3100.0 + 3599.0, pending(nice=5)).jobs
+        assert [bool(j.backoff[0]) for j in (back, ended, again, late)] == [True, False, True, True]
+        assert [int(j.base_nice[0]) for j in (back, ended, again, late)] == [5, 5, 5, 5]
+        assert [(row["expected"], row["found"]) for row in rows_of(store, schema.lever_changes)] == [
+            (-800, 5),
+            (-700, 5),
+        ]
+
+    def test_recall__undo_is_no_change_behind_our_back(self, reopen, store: LedgerStore, config: Config) -> None:
+        """The journal's last value for the job is its base: the next cycle may write it again, the one after too."""
+        cycle(store, 1100.0, pending(nice=5), outcomes=[nice(5, -800, 5)])
+        Journal(config.ledger.journal).intend("undo", [SetNice(1, 1000.0, "undo", -800, 5, 5)])
+        for now_s in (1200.0, 1300.0):
+            jobs = cycle(reopen(), now_s, pending(nice=5)).jobs
+            assert (jobs.base_nice[0], jobs.written[0], jobs.backoff[0]) == (5, False, False)
+        assert rows_of(store, schema.lever_changes) == []
+
+    def test_recall__a_reset_after_undo_and_a_new_write_is_the_users(self, store: LedgerStore, config: Config) -> None:
+        """An undo of long ago excuses nothing."""
+        journal = Journal(config.ledger.journal)
+        journal.intend("undo", [SetNice(1, 1000.0, "undo", -800, 5, 5)])
+        journal.intend("c2", [SetNice(1, 1000.0, "to place 1", 5, -900, 5)])
+        cycle(store, 1100.0, pending(nice=5), outcomes=[nice(5, -900, 5)])
+        assert cycle(store, 1200.0, pending(nice=5)).jobs.backoff.tolist() == [True]
+
+    def test_recall__an_older_value_of_ours_is_nobodys_base(self, store: LedgerStore, config: Config) -> None:
+        """slurmctld was killed before it saved our last write: the journal knows the value that came back."""
+        journal = Journal(config.ledger.journal)
+        for now_s, old, new in ((1100.0, 5, -800), (1200.0, -800, -900)):
+            write = nice(old, new, 5)
+            journal.intend("c", [write.action])
+            cycle(store, now_s, pending(nice=old), outcomes=[write])
+        jobs = cycle(store, 1300.0, pending(nice=-800)).jobs
+        assert (jobs.base_nice[0], jobs.written[0], jobs.backoff[0]) == (5, True, False)
 
     @pytest.mark.parametrize("found", [5, -800])
     def test_recall__after_no_answer_both_values_are_ours(self, store: LedgerStore, found: int) -> None:
         """slurmctld went away in the middle: the write may have come through or not."""
         cycle(store, 1100.0, pending(nice=5), outcomes=[nice(5, -800, 5, status="unknown")])
         jobs = cycle(store, 1200.0, pending(nice=found)).jobs
-        assert (jobs.base_nice[0], jobs.backoff[0], jobs.lever_written[0]) == (5, False, found)
+        assert (jobs.base_nice[0], jobs.backoff[0]) == (5, False)
 
     def test_append__a_refused_action_is_on_record_and_not_ours(self, store: LedgerStore) -> None:
         """The job keeps what it had."""
@@ -409,7 +443,7 @@ class LedgerSuite:
         cycle(store, 1100.0, pending(nice=9), outcomes=[write])
         ours = cycle(store, 1200.0, pending(nice=9, site_factor=900)).jobs
         foreign = cycle(store, 1300.0, pending(nice=9, site_factor=77)).jobs
-        assert (ours.base_nice[0], ours.lever_written[0], ours.backoff[0]) == (0, 900, False)
+        assert (ours.base_nice[0], ours.written[0], ours.backoff[0]) == (0, True, False)
         assert (foreign.base_nice[0], foreign.written[0], foreign.backoff[0]) == (0, False, True)
 
     # Cycles, carry, texts, retention
@@ -457,10 +491,29 @@ class LedgerSuite:
                 "completions", "actions", "cycles")}  # fmt: skip
         assert left == {"run_starts": 1, "run_ends": 0, "completions": 0, "actions": 0, "cycles": 1}
 
-    def test_retention__runs_once_a_day(self, store: LedgerStore) -> None:
-        """The first cycle of a day does it."""
+    def test_retention__runs_once_an_hour(self, store: LedgerStore) -> None:
+        """The first cycle of an hour does it."""
         done_s = []
-        for now_s in (1200.0, 1300.0, 1200.0 + DAY_S):
+        for now_s in (1200.0, 1300.0, 1200.0 + 3600.0):
             cycle(store, now_s)
             done_s += [row["done_s"] for row in rows_of(store, schema.chores)]
-        assert done_s == [1200.0, 1200.0, 1200.0 + DAY_S]
+        assert done_s == [1200.0, 1200.0, 4800.0]
+
+    def test_retention__goes_on_in_the_next_cycle_when_its_time_is_up(
+        self, reopen, store: LedgerStore, config: Config, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """One batch at least, then no more in this cycle; the hour begins when all is done."""
+        monkeypatch.setattr(retention, "BATCH_ROWS", 2)
+        cycle(
+            store,
+            1200.0,
+            *(pending(job_id) for job_id in range(1, 6)),
+            outcomes=[nice(0, 9, 0, j) for j in range(1, 6)],
+        )
+        now_s, left = 1200.0 + (config.ledger.keep_days + 1) * DAY_S, []
+        monkeypatch.setattr(retention.drop_old, "__kwdefaults__", {"budget_s": -1.0})
+        for later_s in range(4):
+            cycle(store, now_s + later_s)
+            left.append(len(rows_of(store, schema.actions)))
+        assert left == [3, 1, 0, 0]
+        assert [row["done_s"] for row in rows_of(store, schema.chores)] == [now_s + 2]

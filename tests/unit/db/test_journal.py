@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from slurmsched.db.journal import Journal, LeverKey, LeverRecord, by_job
 from slurmsched.errors import LedgerError
+from slurmsched.logs import Log
 from slurmsched.model import Outcome, SetNice, SetSiteFactor
 
 
@@ -166,15 +167,53 @@ def test_compact__failure_leaves_the_old_file(journal, monkeypatch):
     assert os.listdir(journal.path.parent) == [journal.path.name]  # noqa: PTH208
 
 
-def test_compact__bad_line_is_not_thrown_away_unread(journal):
-    """A line that cannot be read stops compaction."""
+def broken_between(journal: Journal) -> None:
+    """Two levers with a line between them that nobody can read."""
     journal.intend("a", [nice(7, -500)])
     with journal.path.open("ab") as file:
         file.write(b"broken\n")
+    journal.intend("b", [nice(8, -200)])
+
+
+def test_compact__bad_line_is_kept_beside_the_journal(journal, monkeypatch):
+    """It stops nothing, is told once, and is not thrown away."""
+    told: list[str] = []
+    monkeypatch.setattr(Log, "warning", lambda _, event, **values: told.append(event))
+    broken_between(journal)
+    assert (journal.compact([8]), journal.compact([8])) == (1, 0)
+    assert [key.job_id for key in journal.levers()] == [8]
+    bad = journal.path.with_name("journal.jsonl.bad")
+    assert (bad.read_bytes(), bad.stat().st_mode & 0o777) == (b"broken\n", 0o640)
+    assert told == ["journal.lines_set_aside"]
+
+
+def test_compact__of_no_job_only_sets_bad_lines_aside(journal):
+    """A second one is added to the first."""
+    broken_between(journal)
+    journal.compact()
+    with journal.path.open("ab") as file:
+        file.write(b"{}\n")
+    journal.compact()
+    assert [key.job_id for key in journal.levers()] == [7, 8]
+    assert journal.path.with_name("journal.jsonl.bad").read_bytes() == b"broken\n{}\n"
+
+
+def test_compact__bad_line_that_cannot_be_kept_stays(journal):
+    """Nothing is thrown away unread."""
+    broken_between(journal)
+    journal.path.with_name("journal.jsonl.bad").mkdir()
     before = journal.path.read_bytes()
-    with pytest.raises(LedgerError):
+    with pytest.raises(LedgerError, match="rewritten"):
         journal.compact([])
     assert journal.path.read_bytes() == before
+
+
+@pytest.mark.parametrize("submit_s", [float("nan"), float("inf")])
+def test_intend__refuses_a_job_without_submit_time(journal, submit_s):
+    """Its line could not be read again; nothing of the call is put on disk."""
+    with pytest.raises(LedgerError, match="job 8 has no submit time"):
+        journal.intend("a", [nice(7, -500), nice(8, -200, submit_s=submit_s)])
+    assert journal.levers() == {}
 
 
 def test_by_job__joins_the_submit_times_of_a_requeued_job(journal):

@@ -28,8 +28,8 @@ class Record:
     last: int = -800
 
 
-def written(job_id: int = 1, base: int = 5, new: int = -800, **changes: object) -> Lever:
-    return Lever(job_id, 1000.0, 0, base, base, new, **changes)
+def written(job_id: int = 1, base: int = 5, new: int = -800, old: int | None = None, **changes: object) -> Lever:
+    return Lever(job_id, 1000.0, 0, base, base if old is None else old, new, **changes)
 
 
 @pytest.mark.parametrize(("times", "wait_s"), [(1, 1800.0), (2, 3600.0), (5, 28800.0), (7, 86400.0), (2000, 86400.0)])
@@ -45,6 +45,22 @@ def test_check__a_running_jobs_lever_is_nobodys_business() -> None:
     held = Levers.of([written()])
     check = levers.check(held, jobs([{"submit_s": 1000.0, "nice": 77, "state": "RUNNING"}]), 2000.0, CONFIG)
     assert check.changes == []
+
+
+@pytest.mark.parametrize(("sure", "conflicts"), [(True, 1), (False, 0)])
+def test_check__back_at_the_base_is_a_conflict_unless_no_answer_came(sure: bool, conflicts: int) -> None:
+    """A write without an answer may have been lost; one that Slurm took was taken back by somebody."""
+    held = Levers.of([written(sure=sure, old=-700)])
+    assert len(levers.check(held, jobs([{"submit_s": 1000.0, "nice": 5}]), 2000.0, CONFIG).changes) == conflicts
+
+
+@pytest.mark.parametrize(("listed", "backoff"), [(500.0, True), (float("nan"), False)])
+def test_check__a_site_factor_that_slurm_does_not_show_was_not_reset(listed: float, backoff: bool) -> None:
+    """sprio lists eligible jobs only; a requeued one waits for its begin time first."""
+    config = CONFIG.model_copy(update={"kind": "site_factor"})
+    queue = jobs([{"submit_s": 1000.0, "site_factor": 0, "base_priority": listed}])
+    check = levers.check(Levers.of([written(base=0, new=900)]), queue, 2000.0, config)
+    assert check.columns["backoff"].tolist() == [backoff]
 
 
 def test_check__a_change_without_a_write_of_ours_in_between_does_not_double() -> None:

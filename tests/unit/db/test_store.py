@@ -9,9 +9,11 @@ import pytest
 
 from slurmsched.config import Config, parse_config
 from slurmsched.db import engine as engines
+from slurmsched.db import retention
 from slurmsched.db.journal import Journal
 from slurmsched.db.store import open_store
 from slurmsched.errors import LedgerError
+from slurmsched.logs import Log
 from slurmsched.model import Plan, Receipt
 from slurmsched.testing import snapshot
 from tests.unit.db.ledger_suite import LedgerSuite, cycle, nice, pending, running
@@ -122,3 +124,42 @@ def test_open_store__a_url_that_cannot_work_says_why(url: str, text: str) -> Non
     """What, where, what to do; never the password."""
     with pytest.raises(LedgerError, match=text):
         open_store(parse_config({"ledger": {"url": url}}))
+
+
+def test_recall__a_bad_line_of_the_journal_is_told_of_once(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    """cron would mail it every minute."""
+    told: list[str] = []
+    monkeypatch.setattr(Log, "warning", lambda _, event, **values: told.append(event))
+    config.ledger.journal.write_bytes(b"broken\n")
+    for now_s in (1100.0, 1200.0):
+        store = open_store(config)
+        cycle(store, now_s, pending(nice=-5000))  # looks like ours: the journal is asked
+        store.close()
+    assert told == ["journal.lines_set_aside"]
+
+
+MINUTE = (
+    """INSERT INTO cycles VALUES (NULL, :now, :now, 0.1, '0123456789abcdef', 'las', 10000, 500, 500, 0, 0, 0, '')"""
+)
+WRITES = """WITH RECURSIVE series(value) AS (SELECT 1 UNION ALL SELECT value + 1 FROM series WHERE value < 500)
+ INSERT INTO actions SELECT NULL, (SELECT max(id) FROM cycles), :now + value, :now, 'nice', 0, -4000, 0,
+ 'las: rank 77 of 10000, attained 0', 'written', '' FROM series"""
+
+
+def test_retention__keeps_up_with_500_writes_a_minute(config: Config) -> None:
+    """Half a day of the fastest pace there is, an hour of it kept: no more ever stays, at a second a cycle."""
+    engine = engines.open_engine(config.ledger.url)
+    engines.prepare(engine)
+    kept, cycles = [], []
+    for hour in range(1, 13):
+        with engine.begin() as connection:
+            for minute in range(60):
+                now = {"now": hour * 3600 + minute * 60}
+                connection.exec_driver_sql(MINUTE, now)
+                connection.exec_driver_sql(WRITES, now)
+        tries = iter(range(60))  # an hour has no more cycles
+        cycles.append(1 + next(n for n in tries if retention.drop_old(engine, hour * 3600 + 3540, 1 / 24, kind="nice")))
+        with engine.connect() as connection:
+            kept.append(connection.exec_driver_sql("SELECT count(*) FROM actions").scalar())
+    engine.dispose()
+    assert (max(kept), max(cycles) <= 60) == (60 * 500 + 500, True)

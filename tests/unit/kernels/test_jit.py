@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+from typing import Any
 
+import numba
 import numpy as np
 import pytest
 
@@ -31,3 +35,31 @@ def test_kernel__runs_plain_when_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(os.environ, "NUMBA_DISABLE_JIT", "1")
     sizes = kernel(lambda values: {"rows": len(values)})
     assert sizes(np.arange(3)) == {"rows": 3}
+
+
+def test_kernel__is_compiled_where_no_cache_can_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cron job without a home must not fail for want of a folder; it compiles each time."""
+    njit = numba.njit
+
+    def without_cache(*, cache: bool = False, **settings: bool) -> Any:
+        if cache:
+            raise RuntimeError("cannot cache function 'thrice': no locator available")
+        return njit(**settings)
+
+    monkeypatch.setattr(numba, "njit", without_cache)
+    monkeypatch.setitem(os.environ, "NUMBA_DISABLE_JIT", "0")
+    thrice = kernel(lambda values: 3 * values)
+    assert thrice(np.arange(3.0)).tolist() == [0.0, 3.0, 6.0]
+
+
+def test_kernel__of_a_short_queue_does_not_load_numba() -> None:
+    """Spacing a few jobs anew runs plain, down to the kernels that kernels call."""
+    script = """
+import sys
+import numpy as np
+from slurmsched.kernels.room import with_room
+stays = with_room(np.array([9_000, 1, 5_000, 4_999]), np.array([True, False, True, True]), 10, 1, 10_000)
+assert "numba" not in sys.modules
+"""
+    environment = {name: value for name, value in os.environ.items() if name != "NUMBA_DISABLE_JIT"}
+    subprocess.run([sys.executable, "-c", script], check=True, env=environment)

@@ -74,11 +74,19 @@ def test_site__sums_priority_weights() -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"now_s": 1.0}, {"seed": 1}, {"jobs": jobs([{"job_id": 4}])}, {"nodes": fleet("1x4")}],
-    ids=["clock", "seed", "jobs", "nodes"],
+    [
+        {"now_s": 1.0},
+        {"seed": 1},
+        {"nodes": fleet("1x4")},
+        *(
+            {"jobs": jobs([{"job_id": 3, **row}])}
+            for row in ({"job_id": 4}, {"state": "RUNNING"}, {"nice": -5}, {"site_factor": 5}, {"gpus": 3})
+        ),
+    ],
+    ids=["clock", "seed", "nodes", "id", "state", "nice", "site factor", "GPUs"],
 )
-def test_digest__differs_when_anything_does(change: dict[str, object]) -> None:
-    """Equal snapshots have equal digests; a row, the clock or the seed changes it."""
+def test_digest__differs_when_what_it_covers_does(change: dict[str, object]) -> None:
+    """Equal snapshots have equal digests; what a cycle decides by and writes changes it."""
     given = snapshot([{"job_id": 3}])
     other: Snapshot = replace(given, **change)
     assert (given.digest == snapshot([{"job_id": 3}]).digest, given.digest == other.digest) == (True, False)

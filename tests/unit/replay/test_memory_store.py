@@ -16,7 +16,7 @@ def test_recall__what_was_written_is_not_the_base() -> None:
     write = SetNice(1, 10.0, "", 5, -800, 5)
     store.append(first, Plan((write,)), Receipt((Outcome(write, "written"),)))
     jobs = store.recall(snapshot([{"nice": -800, "submit_s": 10.0}], now_s=30.0)).jobs
-    assert (jobs.base_nice[0], jobs.written[0], jobs.lever_written[0], jobs.backoff[0]) == (5, True, -800, False)
+    assert (jobs.base_nice[0], jobs.written[0], jobs.backoff[0]) == (5, True, False)
 
 
 def test_recall__keeps_what_the_cluster_filled_in() -> None:

@@ -62,15 +62,18 @@ def test_checklist__everything_but_ok_names_a_change():
     assert all(finding.remedy for finding in checklist(bad) if not finding.ok)
 
 
+OPERATOR = (
+    "sacctmgr add user slurmsched account=root adminlevel=Operator "
+    "(if it has an association: sacctmgr modify user slurmsched set adminlevel=Operator)"
+)
 CASES = [
     ("Slurm version", {"version": "20.11.9"}, "fail", "Slurm 21.08 or newer"),
     ("Slurm version", {"version": "21.08.8"}, "ok", ""),
     ("Slurm version", {"version": ""}, "warn", "scontrol version"),
-    ("admin level", {"rights": Rights.USER}, "fail", "sacctmgr modify user slurmsched set adminlevel=Operator"),
+    ("admin level", {"rights": Rights.USER}, "fail", OPERATOR),
     ("admin level", {"rights": Rights.ADMINISTRATOR}, "ok", ""),
     ("PrivateData", {"PrivateData": "jobs,usage"}, "ok", ""),
-    ("PrivateData", {"PrivateData": "jobs,usage", "rights": Rights.USER}, "fail",
-     "sacctmgr modify user slurmsched set adminlevel=Operator"),
+    ("PrivateData", {"PrivateData": "jobs,usage", "rights": Rights.USER}, "fail", OPERATOR),
     ("PriorityType", {"PriorityType": "priority/basic"}, "warn", "PriorityType=priority/multifactor"),
     ("PriorityType", {"PriorityType": "priority/basic", "lever": "site_factor"}, "fail",
      "PriorityType=priority/multifactor"),

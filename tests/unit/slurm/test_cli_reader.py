@@ -289,3 +289,17 @@ def test_begin__ends_what_it_started_when_a_command_is_missing(recording, monkey
     with pytest.raises(SlurmError, match="no scontrol"):
         CliReader(recording.commands).begin()
     assert len(ended) == 3
+
+
+def test_read__without_indices_asks_for_no_job_and_counts_the_same(recording):
+    """A process of one cycle takes squeue's counts: no question about single jobs, the same GPUs by job and node."""
+    commands = Playback(recording.commands.folder)
+    found = CliReader(commands, clock=lambda: recording.snapshot.now_s, indices=False).read()
+    expected = recording.snapshot
+    assert [asked for asked in commands.asked if "job" in asked or asked[-1]] == []
+    for name in ("gpus", "mig_devices", "shards", "gpu_request"):
+        assert list(getattr(found.jobs, name)) == list(getattr(expected.jobs, name)), name
+    for name in ("job_id", "node", "gpu_type", "gpus"):
+        assert list(getattr(found.allocations, name)) == list(getattr(expected.allocations, name)), name
+    assert not found.allocations.gpu_mask.any()
+    assert found.warnings == ()

@@ -68,6 +68,14 @@ def test_read__prints_everything_when_most_is_new():
     assert scontrol.asked == ["all"]
 
 
+def test_read__prints_everything_when_many_are_new():
+    """Each single question is two requests to slurmctld: beyond 20 one listing of all is asked for instead."""
+    scontrol = Scontrol(*range(1, 22))
+    assert len(Held(scontrol).read(*columns(*range(1, 21), rows=1000))) == 20
+    assert len(Held(scontrol).read(*columns(*range(1, 22), rows=1000))) == 21
+    assert [asked[:3] for asked in scontrol.asked] == ["sho", "all"]
+
+
 def test_read__goes_without_jobs_that_are_gone():
     """A job that ended between two commands has no details, and is asked for again while it is listed."""
     scontrol = Scontrol(3)

@@ -10,7 +10,7 @@ import pytest
 
 from slurmsched import config
 from slurmsched.db.journal import Journal
-from slurmsched.errors import LedgerError, RightsError, SlurmUnreachableError
+from slurmsched.errors import LedgerError, SlurmUnreachableError
 from slurmsched.model import Action, JobState, Outcome, Plan, Requeue, Rights, SetNice, Site, Snapshot
 from slurmsched.slurm import live_cluster
 from slurmsched.slurm.live_cluster import LiveCluster
@@ -130,7 +130,7 @@ def test_apply__no_answer_stops_and_leaves_the_rest(tmp_path):
     slurm.answers[2] = "unknown"
     receipt = opened(slurm, tmp_path).apply(plan((1, -5), (2, -6), (3, -7)))
     assert statuses(receipt) == {1: "written", 2: "unknown"}
-    assert receipt.stopped == "no answer to the write of job 2: as scripted"
+    assert (receipt.stopped, receipt.exit_code) == ("no answer to the write of job 2: as scripted", 3)
     assert {key.job_id for key in slurm.journal.levers()} == {1, 2, 3}
 
 
@@ -140,7 +140,7 @@ def test_apply__stop_file_stops_all(tmp_path):
     (tmp_path / "stop").touch()
     receipt = opened(slurm, tmp_path).apply(plan((1, -5)))
     assert receipt.outcomes == ()
-    assert receipt.stopped == f"paused: {tmp_path / 'stop'} exists; remove it to go on"
+    assert (receipt.stopped, receipt.exit_code) == (f"paused: {tmp_path / 'stop'} exists; remove it to go on", 75)
 
 
 def test_apply__without_a_stop_file_nobody_looks(tmp_path):
@@ -153,15 +153,17 @@ def test_apply__without_a_stop_file_nobody_looks(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("load", "words"), [(Load(threads=999), "slurmctld is busy"), (SlurmUnreachableError("sdiag: no answer"), "sdiag")]
+    ("load", "words", "code"),
+    [(Load(threads=999), "slurmctld is busy", 75), (SlurmUnreachableError("sdiag: no answer"), "sdiag", 3)],
 )
-def test_apply__busy_or_silent_slurmctld_is_left_alone(tmp_path, load, words):
+def test_apply__busy_or_silent_slurmctld_is_left_alone(tmp_path, load, words, code):
     """Load is looked at before the first write."""
     slurm = FakeSlurm({1: 0})
     slurm.load = load
     receipt = opened(slurm, tmp_path).apply(plan((1, -5)))
     assert receipt.outcomes == ()
     assert words in receipt.stopped
+    assert receipt.exit_code == code
 
 
 def test_apply__looks_at_the_load_between_chunks(tmp_path, monkeypatch):
@@ -186,13 +188,13 @@ def test_apply__slow_answers_leave_the_rest_to_the_next_cycle(tmp_path):
 
 
 def test_apply__journal_that_takes_nothing_means_nothing_is_sent(tmp_path):
-    """LedgerError, and Slurm is as it was."""
+    """Slurm is as it was, and the receipt says so: what was observed can still reach the ledger."""
     slurm = FakeSlurm({1: 0})
     cluster = opened(slurm, tmp_path)
     (tmp_path / "journal.jsonl").mkdir()
-    with pytest.raises(LedgerError):
-        cluster.apply(plan((1, -5)))
-    assert slurm.seen[1].nice == 0
+    receipt = cluster.apply(plan((1, -5)))
+    assert (receipt.outcomes, receipt.exit_code, slurm.seen[1].nice) == ((), 4, 0)
+    assert "journal.jsonl" in receipt.stopped
 
 
 def test_apply__journal_that_fails_later_keeps_the_receipt(tmp_path, monkeypatch):
@@ -210,7 +212,7 @@ def test_apply__journal_that_fails_later_keeps_the_receipt(tmp_path, monkeypatch
     monkeypatch.setattr(slurm.journal, "intend", full_at_the_second)
     receipt = cluster.apply(plan((1, -5), (2, -6)))
     assert statuses(receipt) == {1: "written"}
-    assert receipt.stopped == "disk full"
+    assert (receipt.stopped, receipt.exit_code) == ("disk full", 4)
 
 
 def test_apply__lost_outcome_lines_lose_no_receipt(tmp_path, monkeypatch):
@@ -231,13 +233,14 @@ def test_apply__requeue_is_not_offered(tmp_path):
     assert [(o.status, o.message) for o in receipt.outcomes] == [("refused", "preemption is not offered yet")]
 
 
-def test_apply__without_operator_rights_raises(tmp_path):
-    """Said once for all, with the command that gives them; nothing was sent."""
+def test_apply__without_operator_rights_sends_nothing(tmp_path):
+    """The receipt has the command that gives them; it is no error, so that the cycle is remembered."""
     slurm = FakeSlurm({1: 0}, rights=Rights.USER)
     cluster = opened(slurm, tmp_path)
     cluster.read()
-    with pytest.raises(RightsError, match="adminlevel=Operator"):
-        cluster.apply(plan((1, -5)))
+    receipt = cluster.apply(plan((1, -5)))
+    assert (receipt.outcomes, receipt.planned, receipt.exit_code) == ((), 1, 6)
+    assert "adminlevel=Operator" in receipt.stopped
     assert not (tmp_path / "journal.jsonl").exists()
 
 
@@ -250,6 +253,49 @@ def test_apply__long_journal_is_cut_to_the_queue(tmp_path, monkeypatch):
     cluster.read()
     cluster.apply(plan((2, -5)))
     assert {key.job_id for key in slurm.journal.levers()} == {1, 2}
+
+
+def test_apply__journal_keeps_the_array_of_a_task_that_lives(tmp_path, monkeypatch):
+    """A task that was split off is on record under its array, whose own record is gone: undo still needs the line."""
+    monkeypatch.setattr(live_cluster, "COMPACT_BYTES", 10)
+    slurm = FakeSlurm({})
+    tasks = [{"job_id": 12, "array_job_id": 7}, {"job_id": 31, "het_job_id": 30, "het_offset": 1}]
+    slurm.read = lambda: snapshot(tasks, site=Site("lab", "26.05.5", Rights.OPERATOR, "slurmsched"))
+    cluster = opened(slurm, tmp_path)
+    slurm.journal.intend("old", plan((7, -3), (30, -2), (77, -4)).actions)
+    cluster.read()
+    cluster.apply(Plan())
+    assert {key.job_id for key in slurm.journal.levers()} == {7, 30}
+
+
+@pytest.mark.parametrize(("writes_per_s", "looks"), [(100.0, 1), (10.0, 5)])
+def test_apply__looks_at_all_jobs_at_once_and_again_when_that_is_old(tmp_path, writes_per_s, looks):
+    """One listing of the queue serves 500 writes at the usual pace; no write is later than FRESH_S after its look."""
+    now_s = [0.0]
+    seen_s: list[float] = []
+    ages: list[float] = []
+    slurm = FakeSlurm(dict.fromkeys(range(1, 501), 0))
+    cluster = opened(slurm, tmp_path)
+    limits = config.Pace(writes_per_s=writes_per_s)
+    cluster._monotonic = lambda: now_s[0]
+    cluster._pace = Pace(
+        limits, slurm.read_load, clock=lambda: now_s[0], sleep=lambda s: now_s.__setitem__(0, now_s[0] + s)
+    )
+    recheck, send = slurm.recheck, slurm.send
+
+    def looked(actions):
+        seen_s.append(now_s[0])
+        return recheck(actions)
+
+    def sent(actions):
+        for outcome in send(actions):
+            ages.append(now_s[0] - seen_s[-1])
+            yield outcome
+
+    cluster._recheck, slurm.send = looked, sent
+    receipt = cluster.apply(plan(*((job_id, -1) for job_id in range(1, 501))))
+    assert (len(receipt.written), len(seen_s)) == (500, looks)
+    assert max(ages) <= live_cluster.FRESH_S
 
 
 def test_close__lets_the_reader_go(tmp_path):

@@ -53,7 +53,12 @@ def test_probe_rights__names_what_cannot_be_read_or_written():
     assert verdicts(findings)["read slurmctld's load"] == "fail"
     assert findings[-1].verdict == "fail"
     assert findings[-1].detail == "slurmsched is User"
-    assert findings[-1].remedy == "sacctmgr modify user slurmsched set adminlevel=Operator"
+    assert findings[-1].remedy.startswith("sacctmgr add user slurmsched account=root adminlevel=Operator")
+
+
+def test_probe_rights__without_an_answer_of_sacct_slurmsched_goes_on():
+    """slurmdbd away is worse, not the end: earlier runs are asked for again later."""
+    assert verdicts(probe_rights(Slurm("sacct"), site()))["read earlier runs"] == "warn"
 
 
 def test_probe_rights__without_slurmdbd():

@@ -11,6 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from slurmsched.config import Slurm
+from slurmsched.errors import SlurmUnreachableError
 from slurmsched.slurm import cli_reader, pyslurm_reader
 from slurmsched.slurm.commands import Commands
 from slurmsched.slurm.pyslurm_child import answer, load_columns
@@ -92,6 +93,16 @@ def test_child__tells_that_pyslurm_is_missing(tmp_path, monkeypatch):
         Child(Commands(timeout_s=20))
 
 
+def test_child__that_closes_its_output_and_lives_on_is_ended(child, monkeypatch):
+    """It has a while to end; then it is killed, and that too is an error of the child."""
+    monkeypatch.setattr(pyslurm_reader, "END_S", 0.2)
+    it = child("os.closerange(3, 20); os.close(1); time.sleep(60)")
+    it.ask()
+    with pytest.raises(ChildError, match=r"did not end within 0\.2 s"):
+        it.columns()
+    assert it._process.poll() is not None
+
+
 class Row:
     """A job as pyslurm shows it."""
 
@@ -121,7 +132,7 @@ class Replayed:
     """A child that answers with the columns of a recorded queue."""
 
     def __init__(self, columns, fails=False):
-        self._columns, self.fails, self.asked = columns, fails, 0
+        self._columns, self.fails, self.asked, self.closed = columns, fails, 0, False
 
     def ask(self):
         self.asked += 1
@@ -132,7 +143,7 @@ class Replayed:
         return dict(self._columns)
 
     def close(self):
-        """Nothing runs."""
+        self.closed = True
 
 
 class WithRequests(Playback):
@@ -206,6 +217,30 @@ def test_read__falls_back_when_the_child_dies(recording):
         assert len(reader.read().jobs) == len(expected.jobs)
     assert (len(made), made[1].asked) == (2, 1)
     assert [(entry["event"], entry["instead"]) for entry in logs] == [("pyslurm.failed", "cli")]
+
+
+def test_read__ends_a_child_whose_answer_was_not_taken(recording, monkeypatch):
+    """slurmctld away between the two: the next read must not take the answer to this one's question for its own."""
+    commands, now_s = recording
+    made: list[Replayed] = []
+
+    def open_child(_):
+        made.append(Replayed(child_columns(cli_reader.CliReader(commands, clock=lambda: now_s).read().jobs)))
+        return made[-1]
+
+    reader = PyslurmReader(commands, open_child)
+    start = commands.start
+
+    def no_slurmctld(*_, **__):
+        raise SlurmUnreachableError("away")
+
+    reader.begin()
+    monkeypatch.setattr(commands, "start", no_slurmctld)
+    with pytest.raises(SlurmUnreachableError):
+        reader.read()
+    monkeypatch.setattr(commands, "start", start)
+    reader.read()
+    assert [(each.asked, each.closed) for each in made] == [(1, True), (1, False)]
 
 
 def test_read__rests_longer_after_each_failure(recording):

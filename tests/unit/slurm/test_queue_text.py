@@ -131,6 +131,18 @@ def test_parse_priorities__sums_factors():
     assert table.pinned.tolist() == [False, False]
 
 
+def test_parse_priorities__adds_typed_and_untyped_tres_weights():
+    """Both count for the priority, other than in a request, where the typed one is part of the untyped."""
+    table = parse_priorities(priorities((7, 900, 0, 0, "100 0 0 gres/gpu=500,gres/gpu:a100=300")))
+    assert table.factors.tolist() == [900.0]
+
+
+def test_parse_priorities__of_no_number_is_an_error():
+    """Nothing is planned on a priority that cannot be read."""
+    with pytest.raises(UnreadableError, match="priority factors"):
+        parse_priorities(priorities((7, 900, 0, 0, "100 0 0 cpu=many")))
+
+
 @pytest.mark.parametrize(
     ("priority", "site", "nice", "pinned"),
     [(1, 0, 0, False), (123, 123, 0, False), (500, 0, -500, False), (1, 0, 500, False), (54_321, 0, 0, True)],

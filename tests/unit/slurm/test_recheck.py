@@ -48,6 +48,12 @@ def test_changed__says_what_no_longer_fits(seen, word):
     assert bool(found) == bool(word)
 
 
+def test_changed__job_without_a_known_submit_time_is_left_alone():
+    """Its id may have been used again; and the journal could not name it."""
+    action = SetNice(7, float("nan"), "", 5, -10, 0)
+    assert "submit time is not known" in changed(action, {7: PENDING})
+
+
 def test_changed__site_factor_is_compared_where_sprio_shows_the_job():
     """A held job has no row in sprio: its site factor cannot be compared."""
     action = SetSiteFactor(7, 100.0, "", 0, 900, 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from slurmsched.errors import UnreadableError
-from slurmsched.slurm.requests import NO_REQUEST, Forms, GpuRequest, asked, held
+from slurmsched.slurm.requests import NO_REQUEST, Forms, GpuRequest, asked
 
 FORMS = [
     (Forms(per_node="gres/gpu:4"), GpuRequest(4, 0, 0, "gpu:4")),
@@ -42,9 +42,3 @@ def test_asked__refuses_what_it_cannot_read():
     """A request outside the grammar is an error, not zero GPUs."""
     with pytest.raises(UnreadableError):
         asked(Forms(per_node="gres/gpu:4:4:"))
-
-
-def test_held__sums_nodes_and_types():
-    """Two nodes with two types each: all GPUs count, by type."""
-    node = "gpu:h100:2(IDX:0-1),gpu:h200:4(IDX:2-5)"
-    assert held([node, node]) == GpuRequest(12, 0, 0, "gpu:h100:4,gpu:h200:8")

@@ -80,6 +80,7 @@ def test_command__what_slurm_would_ignore_is_not_said(action):
             "6_1: Job has already finished; 6_4-5: Access/permission denied",
         ),
         ("Unexpected message received for job 7", "unknown", "Unexpected message received for job 7"),
+        ("Connection reset by peer for job 7", "unknown", "Connection reset by peer for job 7"),
         (
             "Unable to contact slurm controller (connect failure) for job 7",
             "unknown",
@@ -155,3 +156,21 @@ def test_session__says_why_scontrol_ended(commands):
     """The last words of a scontrol that ends are in the error."""
     with session(commands) as scontrol, pytest.raises(SlurmUnreachableError, match="fatal: gone"):
         scontrol.tell("update JobId=4 Nice=1")
+
+
+TORN = r"""#!/bin/sh
+while read -r line; do
+    case $line in
+    slurmsched-*) printf 'invalid keyword: %s' "$line" >&2; sleep 0.1; printf ' (not known)\n' >&2 ;;
+    esac
+done
+"""
+
+
+def test_session__hears_the_line_of_a_mark_to_its_end(tmp_path):
+    """What comes late of it is no answer to the next command."""
+    program = tmp_path / "scontrol"
+    program.write_text(TORN)
+    program.chmod(0o755)
+    with session(Commands(str(tmp_path), timeout_s=5.0)) as scontrol:
+        assert [scontrol.tell(f"update JobId={job}") for job in (1, 2, 3)] == ["", "", ""]

@@ -1,0 +1,36 @@
+"""What a cycle could not do, in the log: each text once, not every minute."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from slurmsched.logs import get_logger
+from slurmsched.model.plan import Plan, Receipt
+from slurmsched.model.snapshot import Snapshot
+
+MOST = 20  # new texts of a kind in one cycle; of more (a bad hint in every job) only the number is told
+
+log = get_logger()
+
+
+class Told:
+    """Logs warnings, notes and the reason to stop that the cycle before did not have."""
+
+    def __init__(self) -> None:
+        self._before: dict[str, frozenset[str]] = {}
+
+    def __call__(self, snapshot: Snapshot, plan: Plan, receipt: Receipt) -> None:
+        """Log what is new of one cycle."""
+        self._tell("snapshot.warned", log.warning, snapshot.warnings)
+        self._tell("plan.noted", log.info, plan.notes)
+        self._tell("apply.stopped", log.warning, [receipt.stopped] if receipt.stopped else [])
+
+    def _tell(self, event: str, say: Callable[..., None], texts: Iterable[str]) -> None:
+        distinct = dict.fromkeys(texts)
+        before = self._before.get(event, frozenset())
+        new = [text for text in distinct if text not in before]
+        for text in new[:MOST]:
+            say(event, text=text)
+        if len(new) > MOST:
+            say(event, text=f"and {len(new) - MOST} more; `slurmsched plan` shows all")
+        self._before[event] = frozenset(distinct)

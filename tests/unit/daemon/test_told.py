@@ -1,0 +1,36 @@
+"""Each warning and note once in the log of a daemon."""
+
+from __future__ import annotations
+
+from structlog.testing import capture_logs
+
+from slurmsched.daemon.told import MOST, Told
+from slurmsched.model import Plan, Receipt
+from slurmsched.testing.builders import snapshot
+
+
+def logged(told: Told, warnings: tuple[str, ...] = (), notes: tuple[str, ...] = (), stopped: str = "") -> list[str]:
+    """What one cycle adds to the log."""
+    with capture_logs() as logs:
+        told(snapshot([], warnings=warnings), Plan(notes=notes), Receipt(stopped=stopped))
+    return [f"{entry['log_level']} {entry['event']} {entry['text']}" for entry in logs]
+
+
+def test_told__logs_each_text_when_it_is_new():
+    """Again only after a cycle without it."""
+    told = Told()
+    first = logged(told, ("odd gres",), ("scope is empty",), "no Operator right")
+    assert first == [
+        "warning snapshot.warned odd gres", "info plan.noted scope is empty", "warning apply.stopped no Operator right",
+    ]  # fmt: skip
+    assert logged(told, ("odd gres",), ("scope is empty",), "no Operator right") == []
+    assert logged(told, ("odd gres", "odd state")) == ["warning snapshot.warned odd state"]
+    assert logged(told, stopped="no Operator right") == ["warning apply.stopped no Operator right"]
+
+
+def test_told__counts_a_flood():
+    """A bad hint in each of thousands of jobs does not fill the log."""
+    lines = logged(Told(), tuple(f"job {i}" for i in range(MOST + 5)))
+    assert (len(lines), lines[-1]) == (
+        MOST + 1, "warning snapshot.warned and 5 more; `slurmsched plan` shows all"
+    )  # fmt: skip

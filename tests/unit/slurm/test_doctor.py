@@ -1,0 +1,54 @@
+"""The doctor as a whole: who asks decides what is a failure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from slurmsched.config import Config, parse_config
+from slurmsched.errors import SlurmUnreachableError
+from slurmsched.slurm import doctor
+from slurmsched.slurm.finding import Finding
+
+RIGHTS = Finding("admin level", "fail", "x is User", "", "sacctmgr add user x account=root adminlevel=Operator")
+BROKEN = Finding("bf_continue", "fail", "no parameters", "", "SchedulerParameters=bf_continue")
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
+    monkeypatch.setattr(doctor, "_of_slurm", lambda *_: (RIGHTS, BROKEN))
+    monkeypatch.setattr(doctor, "clock_finding", lambda *_: Finding("clock", "ok", "+0 s"))
+    ledger = {"url": f"sqlite:///{tmp_path}/l.db", "journal": f"{tmp_path}/j", "lock": f"{tmp_path}/lock"}
+    return parse_config({"ledger": ledger, "slurm": {"bin_dir": str(tmp_path)}})
+
+
+@pytest.mark.parametrize(
+    ("me", "expected"),
+    [
+        ("slurmsched", RIGHTS),
+        ("alice", Finding("admin level", "warn", "x is User", "",
+                          "nothing for those who only look; run doctor as slurmsched")),
+    ],
+)  # fmt: skip
+def test_findings__rights_are_asked_of_the_service_user_only(
+    config: Config, monkeypatch: pytest.MonkeyPatch, me: str, expected: Finding
+) -> None:
+    """Nobody becomes Operator for having looked; the site's own failures stay."""
+    monkeypatch.setattr(doctor, "own_name", lambda: me)
+    monkeypatch.setattr(doctor, "service_user", lambda _: "slurmsched")
+    assert doctor.findings(config)[:2] == (expected, BROKEN)
+
+
+def test_findings__queue_that_cannot_be_read_is_one_failure(config: Config) -> None:
+    """The others are told all the same."""
+    found = {finding.name: finding for finding in doctor.findings(config)}
+    assert found["whole snapshot"].verdict == "fail"
+    assert {"bf_continue", "clock", "ledger", "journal", "lock", "stop file", "configuration file"} <= set(found)
+
+
+def test_findings__slurm_that_does_not_answer_ends_it(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is nothing to judge."""
+    monkeypatch.undo()
+    with pytest.raises(SlurmUnreachableError):
+        doctor.findings(config)

@@ -1,0 +1,94 @@
+"""What the queue tells of the setup."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from slurmsched.config import Config, parse_config
+from slurmsched.errors import SlurmError
+from slurmsched.model import Partitions, Snapshot
+from slurmsched.slurm.finding import Finding
+from slurmsched.slurm.queue_checks import clock_finding, queue_findings
+from slurmsched.testing import snapshot
+
+PARTITIONS = Partitions.build(2, {"name": ["empty", "gpu"], "nodes": [0, 4]})
+
+
+def config(*partitions: str, kind: str = "nice") -> Config:
+    return parse_config({"scope": {"partitions": partitions}, "lever": {"kind": kind}})
+
+
+def judged(config: Config, *rows: dict[str, object], **changes: object) -> tuple[Finding, Finding]:
+    seen: Snapshot = replace(snapshot(rows), partitions=PARTITIONS, **changes)  # type: ignore[arg-type]
+    scope, levers = queue_findings(config, seen)
+    return scope, levers
+
+
+@pytest.mark.parametrize(
+    ("partitions", "verdict", "detail"),
+    [
+        (("gpu",), "ok", "gpu"),
+        (("*",), "ok", "*"),
+        ((), "warn", "empty: no job is managed"),
+        (("gpu", "gpuu"), "fail", "Slurm knows no gpuu"),
+        (("gpu", "empty"), "warn", "empty: no nodes"),
+    ],
+)
+def test_queue_findings__of_the_scope(partitions: tuple[str, ...], verdict: str, detail: str) -> None:
+    """Each partition is one of Slurm's and has nodes; none at all manages nothing."""
+    found, _ = judged(config(*partitions))
+    assert (found.verdict, found.detail, bool(found.remedy)) == (verdict, detail, verdict != "ok")
+
+
+@pytest.mark.parametrize(
+    ("row", "kind", "verdict"),
+    [
+        ({"nice": 999}, "nice", "ok"),
+        ({"nice": -1000}, "nice", "warn"),
+        ({"nice": 1000}, "nice", "warn"),
+        ({"nice": -1000, "written": True}, "nice", "ok"),
+        ({"nice": -1000, "state": "RUNNING"}, "nice", "ok"),
+        ({"nice": -1000}, "site_factor", "ok"),
+        ({"site_factor": 1000}, "site_factor", "warn"),
+    ],
+)
+def test_queue_findings__of_levers_without_record(row: dict[str, object], kind: str, verdict: str) -> None:
+    """Another tool may write them; waiting jobs and the configured lever count."""
+    assert judged(config("*", kind=kind), row)[1].verdict == verdict
+
+
+def test_queue_findings__names_a_few_jobs_and_a_ledger_that_was_not_read() -> None:
+    """Then everything of ours looks foreign, and the remedy says so."""
+    rows = [{"job_id": i, "nice": -5000} for i in range(1, 9)]
+    found = judged(config("*"), *rows, warnings=("without memory of earlier cycles: x",))[1]
+    assert found.detail.startswith("8 jobs have 1000 or more") and found.detail.endswith(": 1, 2, 3, 4, 5, ...")
+    assert "read the ledger" in found.remedy
+
+
+class Sdiag:
+    """Commands that print this, or fail."""
+
+    def __init__(self, text: str | SlurmError) -> None:
+        self.text = text
+
+    def run(self, *_: str) -> str:
+        if isinstance(self.text, SlurmError):
+            raise self.text
+        return self.text
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict", "detail"),
+    [
+        ("****\nsdiag output at Sat Nov 28 03:17:07 2026 (1000)\n", "ok", "+2 s from slurmctld's"),
+        ("sdiag output at Sat Nov 28 03:17:07 2026 (1090)\n", "warn", "-88 s from slurmctld's"),
+        ("Server thread count: 1\n", "warn", "sdiag does not tell slurmctld's time"),
+        (SlurmError("sdiag: no answer"), "warn", "sdiag: no answer"),
+    ],
+)
+def test_clock_finding__compares_with_slurmctld(text: str | SlurmError, verdict: str, detail: str) -> None:
+    """Run times are our clock minus its times."""
+    found = clock_finding(Sdiag(text), 1002.0)  # type: ignore[arg-type]
+    assert (found.verdict, found.detail, bool(found.remedy)) == (verdict, detail, verdict != "ok")
