@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
 
+from slurmsched.model.columns import Bools
 from slurmsched.model.plan import Assignments, Estimates, Plan, Ranking, Receipt
 from slurmsched.model.snapshot import Snapshot
 
@@ -16,10 +17,32 @@ class Policy(Protocol):
 
 
 @runtime_checkable
+class ChangingPolicy(Policy, Protocol):
+    """Optional: a policy whose order can change though no job comes or ends says when. Without it: never."""
+
+    def next_change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
+        """The earliest time after snapshot.now_s at which `rank` would give another order [Unix s], or infinity.
+
+        ranking: what `rank` gave for this snapshot. running: (N,) bool, who holds GPUs from now on. Too early costs a
+        cycle for nothing; too late would miss the change.
+        """
+        ...
+
+
+@runtime_checkable
 class Placement(Protocol):
     """On which GPUs."""
 
     def place(self, snapshot: Snapshot, ranking: Ranking) -> Assignments: ...
+
+
+@runtime_checkable
+class BackfillingPlacement(Placement, Protocol):
+    """Optional: a placement that can also look ahead, so that EASY backfill works on it."""
+
+    def backfill(self, snapshot: Snapshot, ranking: Ranking) -> Assignments:
+        """Running jobs, and those of the ranking that start without delaying the first that must wait."""
+        ...
 
 
 @runtime_checkable

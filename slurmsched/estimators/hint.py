@@ -16,8 +16,10 @@ class Hint:
     """The hint `dur=`; for a job without one its time limit; without that none. Source: ours."""
 
     def estimate(self, snapshot: Snapshot) -> Estimates:
-        hinted_s = hint_column(snapshot.jobs, "dur_s")
         limit = TimeLimit().estimate(snapshot)
+        if snapshot.jobs.comment.names in ((), ("",)):
+            return Estimates(limit.total_s, (limit.source + 1).astype(np.int8), sources=("hint", *limit.sources))
+        hinted_s = hint_column(snapshot.jobs, "dur_s")
         hinted = ~np.isnan(hinted_s)
         source = np.where(hinted, 0, limit.source + 1).astype(np.int8)
         return Estimates(np.where(hinted, hinted_s, limit.total_s), source, sources=("hint", *limit.sources))

@@ -8,6 +8,7 @@ Both give the same result: CI runs the tests both ways.
 from __future__ import annotations
 
 import functools
+import importlib
 import os
 import sys
 import types
@@ -37,6 +38,12 @@ def kernel(function: F | None = None, *, plain_below: int = 0) -> Any:
 
     call.plain = function  # type: ignore[attr-defined]
     return call
+
+
+def load() -> None:
+    """Load numba now, so that kernels run compiled whatever their size: for a process with thousands of calls ahead."""
+    if os.environ.get("NUMBA_DISABLE_JIT") != "1":
+        importlib.import_module("numba")
 
 
 def _compile(function: Callable[..., Any]) -> Callable[..., Any]:

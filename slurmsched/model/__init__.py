@@ -16,6 +16,7 @@ from slurmsched.model.plan import (
     SetLever,
     SetNice,
     SetSiteFactor,
+    Wake,
 )
 from slurmsched.model.snapshot import Rights, Site, Snapshot
 from slurmsched.model.states import FINISHED, JobState, NodeState, job_state, node_state
@@ -23,5 +24,5 @@ from slurmsched.model.states import FINISHED, JobState, NodeState, job_state, no
 __all__ = [
     "FINISHED", "Action", "Allocations", "Assignments", "Estimates", "JobState", "Jobs", "Labels", "NodeState",
     "Nodes", "Outcome", "Partitions", "Plan", "Ranking", "Receipt", "Refusal", "Requeue", "Rights", "SetLever",
-    "SetNice", "SetSiteFactor", "Site", "Snapshot", "frozen", "job_state", "node_state",
+    "SetNice", "SetSiteFactor", "Site", "Snapshot", "Wake", "frozen", "job_state", "node_state",
 ]  # fmt: skip

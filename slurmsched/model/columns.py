@@ -25,6 +25,12 @@ def frozen(values: Any, dtype: Any) -> NDArray[Any]:
     return array
 
 
+def sealed(fresh: NDArray[Any]) -> NDArray[Any]:
+    """An array that nothing else refers to, made read-only as it is."""
+    fresh.flags.writeable = False
+    return fresh
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Labels:
     """A text column: row i holds names[codes[i]]. Equal texts share one name.

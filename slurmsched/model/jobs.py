@@ -11,6 +11,8 @@ from slurmsched.model.states import FINISHED, JobState
 from slurmsched.model.table import Table, column, text
 
 NAN = float("nan")
+_PENDING = int(JobState.PENDING)
+_PENDING_OR_COMPLETING = int(JobState.PENDING | JobState.COMPLETING)
 INF = float("inf")
 
 
@@ -76,7 +78,7 @@ class Jobs(Table):
     @property
     def pending(self) -> Bools:
         """Waiting, and not still completing an earlier run."""
-        return self.is_state(JobState.PENDING) & ~self.is_state(JobState.COMPLETING)
+        return (self.state & _PENDING_OR_COMPLETING) == _PENDING
 
     @property
     def running(self) -> Bools:

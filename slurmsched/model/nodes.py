@@ -13,6 +13,8 @@ from slurmsched.model.table import Table, column, text
 _GONE = NodeState.DOWN | NodeState.ERROR | NodeState.FUTURE | NodeState.UNKNOWN | NodeState.POWERED_DOWN
 _CLOSED = NodeState.DRAIN | NodeState.FAIL | NodeState.MAINTENANCE | NodeState.INVALID_REG
 
+_NO_NEW_JOB = int(_GONE | NodeState.NOT_RESPONDING | _CLOSED)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Nodes(Table):
@@ -39,6 +41,11 @@ class Nodes(Table):
     @property
     def down(self) -> Bools:
         return self.is_state(_GONE | NodeState.NOT_RESPONDING)
+
+    @property
+    def closed(self) -> Bools:
+        """Takes no new job: down or draining."""
+        return (self.state & _NO_NEW_JOB) != 0
 
     @property
     def draining(self) -> Bools:

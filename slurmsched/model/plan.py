@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -108,12 +109,32 @@ class Refusal:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class Wake:
+    """When the next plan can differ from this one, so that a cycle in between would be for nothing.
+
+    at_s: the order may change by itself at this time [Unix s]. free_gpus: before that, nothing changes while
+    fewer GPUs are free. arrivals: except by a job that comes and asks for fewer; False: not even then.
+    The default rules nothing out but a change with time.
+    """
+
+    at_s: float = math.inf
+    free_gpus: int = 0
+    arrivals: bool = True
+
+
+ANY_EVENT = Wake()
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
     """What this cycle would change, and why; only what differs from now.
 
     actions: in the order to send them. refused: what was left out. deferred: actions wanted beyond this
-    cycle's cap, left to the next. notes: for people.
+    cycle's cap, left to the next. notes: for people. target: who should hold GPUs now, and where, for a cluster
+    that can be told so; None if the planner has no placement. queue: rows of waiting jobs in the order in which they
+    take GPUs that come free, each when it fits, if no newer plan says otherwise; jobs that come later go behind. None:
+    only the next plan tells.
     """
 
     actions: tuple[Action, ...] = ()
@@ -124,6 +145,9 @@ class Plan:
     lever_wanted: Int64s = field(default_factory=lambda: frozen([], np.int64))  # (N,) value by row; old where unmanaged
     managed: NDArray[np.bool_] = field(default_factory=lambda: frozen([], np.bool_))
     verdict: NDArray[np.int8] = field(default_factory=lambda: frozen([], np.int8))  # index into gate.RULES, -1: managed
+    target: Assignments | None = None
+    wake: Wake = ANY_EVENT
+    queue: Int64s | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,18 +50,23 @@ class Table:
             raise ValueError(f"{cls.__name__} has no column {', '.join(sorted(unknown))}")
         return cls(**made)
 
+    @classmethod
+    def _kind(cls: type[T]) -> type[T]:
+        """The class of tables made from this one."""
+        return cls
+
     def take(self: T, rows: Any) -> T:
         """The table of the given rows (indices or a mask)."""
         cut = {}
         for spec in fields(self):  # type: ignore[arg-type]
             values = getattr(self, spec.name)
             cut[spec.name] = values.take(rows) if isinstance(values, Labels) else frozen(values[rows], values.dtype)
-        return type(self)(**cut)
+        return self._kind()(**cut)
 
     def with_columns(self: T, **columns: Any) -> T:
         """This table with some columns replaced."""
         now = {spec.name: getattr(self, spec.name) for spec in fields(self)}  # type: ignore[arg-type]
-        return type(self).build(len(self), now | columns)
+        return self._kind().build(len(self), now | columns)
 
     def __len__(self) -> int:
         return len(getattr(self, self.__slots__[0]))  # type: ignore[misc]

@@ -6,17 +6,29 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from slurmsched.kernels.stock import givable, standing_of, wanted_of
 from slurmsched.kernels.walk import walk
 from slurmsched.model import Assignments, Jobs, JobState, Snapshot, frozen
 from slurmsched.model.columns import Bools, Int64s
 
+_FLAGS = (int(JobState.PENDING), int(JobState.RUNNING | JobState.SUSPENDED), int(JobState.COMPLETING))
+MAY_START, HOLDS = 1, 2
+
+
+def standing(snapshot: Snapshot) -> Int64s:
+    """HOLDS for a job that holds GPUs by itself (running or suspended, not completing), MAY_START for one that could
+    start now (pending, not held, not delayed, no open dependency or reservation), 0 for the others. (N,) int64."""
+    jobs = snapshot.jobs
+    found: Int64s = standing_of(jobs.state, jobs.priority, jobs.eligible_s, snapshot.now_s, *_FLAGS)
+    for column in (jobs.dependency, jobs.reservation):
+        if column.names not in ((), ("",)):
+            found[(found == MAY_START) & ~column.isin([""])] = 0
+    return found
+
 
 def eligible(snapshot: Snapshot) -> Bools:
-    """Jobs that could start now: pending, not held, not delayed, no open dependency or reservation. (N,) bool."""
-    jobs = snapshot.jobs
-    due = np.isnan(jobs.eligible_s) | (jobs.eligible_s <= snapshot.now_s)
-    bound = ~jobs.dependency.isin([""]) | ~jobs.reservation.isin([""])
-    return jobs.pending & ~jobs.held & due & ~bound
+    """Jobs that could start now (see standing). (N,) bool."""
+    return standing(snapshot) == MAY_START
 
 
 def holding(jobs: Jobs) -> Bools:
@@ -35,27 +47,50 @@ class Held:
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> Held:
-        jobs, nodes, allocations = snapshot.jobs, snapshot.nodes, snapshot.allocations
-        row = np.searchsorted(jobs.job_id, allocations.job_id)
-        node_row = {name: n for n, name in enumerate(nodes.name)}
-        node = allocations.node.map(lambda name: node_row.get(name, -1), np.int64)
-        known = (row < len(jobs)) & (node >= 0)
-        known[known] = (jobs.job_id[row[known]] == allocations.job_id[known]) & holding(jobs)[row[known]]
-        count = np.bincount(row[known], minlength=len(jobs)).astype(np.int64)
-        gpus = allocations.gpus[known].astype(np.int64)
-        return cls(np.cumsum(count) - count, count, np.asarray(node[known]), gpus)
+        row, node = _holder_rows(snapshot), _node_rows(snapshot)
+        known = (row >= 0) & (node >= 0)
+        count = np.bincount(row[known], minlength=len(snapshot.jobs)).astype(np.int64)
+        gpus = snapshot.allocations.gpus[known].astype(np.int64)
+        return cls(np.cumsum(count) - count, count, node[known], gpus)
+
+    def table(self, rows: Int64s, capacity: Int64s) -> Int64s:
+        """GPUs that each of these rows holds on each node. (R, N) int64."""
+        made = np.zeros((len(self.count), len(capacity)), np.int64)
+        np.add.at(made, (np.repeat(np.arange(len(self.count)), self.count), self.node), self.gpus)
+        return made[rows]
+
+
+def wanted_gpus(snapshot: Snapshot, stands: Int64s) -> Int64s:
+    """GPUs each job holds, or asks for if it may start; 0 for the others. (J,) int64. stands: of `standing`."""
+    jobs, held = snapshot.jobs, snapshot.allocations
+    found: Int64s = wanted_of(jobs.job_id, stands, jobs.gpus, held.job_id, held.gpus)
+    return found
 
 
 def to_give(snapshot: Snapshot) -> Int64s:
     """GPUs of each node that jobs of the snapshot hold or may get: without those of unseen holders and the free
     ones of closed nodes, with those of completing jobs. (N,) int64."""
     nodes, allocations = snapshot.nodes, snapshot.allocations
-    seen = dict.fromkeys(nodes.name, 0)
-    for name, gpus in zip(allocations.node, allocations.gpus.tolist(), strict=True):
-        seen[name] = seen.get(name, 0) + gpus
-    visible = np.array([seen[name] for name in nodes.name], np.int64)
-    foreign = np.maximum(nodes.gpus_used - visible, 0)
-    return np.where(nodes.down | nodes.draining, visible, nodes.gpus - foreign).astype(np.int64)
+    found: Int64s = givable(nodes.closed, nodes.gpus, nodes.gpus_used, _node_rows(snapshot), allocations.gpus)
+    return found
+
+
+def _holder_rows(snapshot: Snapshot) -> Int64s:
+    """Row of the holding job of each allocation, -1 if it is none of the snapshot's. (A,) int64."""
+    jobs, ids = snapshot.jobs, snapshot.allocations.job_id
+    if not len(jobs):
+        return np.full(len(ids), -1, np.int64)
+    row = np.minimum(np.searchsorted(jobs.job_id, ids), len(jobs) - 1)
+    return np.where((jobs.job_id[row] == ids) & holding(jobs)[row], row, -1)
+
+
+def _node_rows(snapshot: Snapshot) -> Int64s:
+    """Row of the node of each allocation, -1 if it is none of the snapshot's. (A,) int64."""
+    node, name = snapshot.allocations.node, snapshot.nodes.name
+    if node.names is name.names:  # one text column made from the other: rows are codes
+        return node.codes.astype(np.int64)
+    row_of = {text: row for row, text in enumerate(name)}
+    return node.map(lambda text: row_of.get(text, -1), np.int64)
 
 
 def pools(snapshot: Snapshot) -> tuple[Int64s, Bools]:
@@ -75,7 +110,7 @@ def pools(snapshot: Snapshot) -> tuple[Int64s, Bools]:
         for n in range(len(nodes)):
             serves = not wanted.isdisjoint(nodes.partitions[n].split(","))
             table[row, n] = serves and types <= _types(nodes.gpu_types[n])
-    table[:, nodes.down | nodes.draining] = False
+    table[:, nodes.closed] = False
     return pool.astype(np.int64), table
 
 
@@ -90,6 +125,11 @@ def assign(snapshot: Snapshot, order: Int64s, capacity: Int64s, held: Held, pool
     rows = order[((held.count > 0) | eligible(snapshot))[order]]
     gpus, nodes = jobs.gpus.astype(np.int64), jobs.nodes.astype(np.int64)
     given = walk(rows, gpus, nodes, held.first, held.count, held.node, held.gpus, pool, usable, capacity)
+    return assignments(rows, given)
+
+
+def assignments(rows: Int64s, given: Int64s) -> Assignments:
+    """The rows that were given GPUs, with their places. rows: (R,). given: (R, N) GPUs of each node."""
     served = np.flatnonzero(given.any(axis=1))
     rank, node = np.nonzero(given[served])
     count = np.bincount(rank, minlength=len(served)).astype(np.int64)

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
+from slurmsched.kernels.backfill import backfill
 from slurmsched.model import Assignments, Ranking, Snapshot
-from slurmsched.placements.candidates import Held, assign, pools, to_give
+from slurmsched.placements.candidates import Held, assign, assignments, eligible, pools, to_give
+from slurmsched.placements.outlook import free_ahead
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,3 +24,17 @@ class Consolidated:
         """Which jobs of the ranking should hold GPUs now, and where; every gang whole."""
         pool, usable = pools(snapshot)
         return assign(snapshot, ranking.order, to_give(snapshot), Held.of(snapshot), pool, usable)
+
+    def backfill(self, snapshot: Snapshot, ranking: Ranking) -> Assignments:
+        """Running jobs, and those of the ranking that start without delaying the first that must wait.
+
+        Partitions and GPU types are not looked at.
+        """
+        jobs, held, capacity, order = snapshot.jobs, Held.of(snapshot), to_give(snapshot), ranking.order
+        times, free = free_ahead(snapshot, held, capacity)
+        waiting = order[(eligible(snapshot) & (jobs.gpus > 0))[order]]
+        size = max(int(capacity.max(initial=0)), 1)
+        gpus, nodes = jobs.gpus[waiting].astype(np.int64), jobs.nodes[waiting].astype(np.int64)
+        started = backfill(times, free, gpus, nodes, jobs.time_limit_s[waiting], size, 1, False)
+        running = order[(held.count > 0)[order]]
+        return assignments(np.concatenate([running, waiting]), np.concatenate([held.table(running, capacity), started]))

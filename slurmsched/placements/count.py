@@ -6,8 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from slurmsched.kernels.pile import backfill_pile, fill_pile
 from slurmsched.model import Assignments, Ranking, Snapshot
-from slurmsched.placements.candidates import Held, assign, to_give
+from slurmsched.model.columns import Int64s, sealed
+from slurmsched.placements.candidates import HOLDS, MAY_START, standing, to_give, wanted_gpus
+from slurmsched.placements.outlook import ahead_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +23,20 @@ class Count:
 
     def place(self, snapshot: Snapshot, ranking: Ranking) -> Assignments:
         """Which jobs of the ranking should hold GPUs now, by their number alone."""
-        held, rows = Held.of(snapshot), len(snapshot.jobs)
-        pile = Held(held.first, held.count, np.zeros_like(held.node), held.gpus)
-        total = np.array([to_give(snapshot).sum()], np.int64)
-        return assign(snapshot, ranking.order, total, pile, np.zeros(rows, np.int64), np.ones((1, 1), np.bool_))
+        gpus = wanted_gpus(snapshot, standing(snapshot))
+        return _piled(fill_pile(ranking.order, gpus, to_give(snapshot).sum()), gpus)
+
+    def backfill(self, snapshot: Snapshot, ranking: Ranking) -> Assignments:
+        """Running jobs, and those of the ranking that start without delaying the first that must wait."""
+        stands, order = standing(snapshot), ranking.order
+        rows = np.concatenate([order[stands[order] == HOLDS], order[stands[order] == MAY_START]])
+        gpus = wanted_gpus(snapshot, stands)
+        running = int(np.count_nonzero(stands == HOLDS))
+        served = backfill_pile(gpus[rows], ahead_s(snapshot)[rows], running, to_give(snapshot).sum())
+        return _piled(rows[served], gpus)
+
+
+def _piled(rows: Int64s, gpus: Int64s) -> Assignments:
+    """These rows with their GPUs, all on node row 0."""
+    ones, zeros = np.ones(len(rows), np.int64), np.zeros(len(rows), np.int64)
+    return Assignments(*map(sealed, (rows, np.arange(len(rows)), ones, zeros, gpus[rows])))

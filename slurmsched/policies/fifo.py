@@ -18,6 +18,7 @@ class Fifo:
     """
 
     preemptive: ClassVar[bool] = False
+    arrivals_last: ClassVar[bool] = True  # a job that comes goes behind all that wait, and nothing else moves them
     paper: ClassVar[str] = "none: the common baseline"
 
     def rank(self, snapshot: Snapshot) -> Ranking:

@@ -8,9 +8,9 @@ from typing import ClassVar
 import numpy as np
 
 from slurmsched.model import Ranking, Snapshot
-from slurmsched.model.columns import Floats
+from slurmsched.model.columns import Bools, Floats
 from slurmsched.policies.checks import check_ascending, check_choice, check_number
-from slurmsched.policies.discretized_las import queue_of
+from slurmsched.policies.discretized_las import next_drop_s, queue_of
 from slurmsched.policies.order import ordered
 
 
@@ -88,3 +88,11 @@ class Gittins:
         else:
             notes = (f"{known} completed jobs known, {self.least_samples} needed: ordered as discretized-las",)
         return Ranking(ordered(jobs, queue, -index), why={"queue": queue, "index_per_gpu_s": index}, notes=notes)
+
+    def next_change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
+        """The next threshold that a running job reaches [Unix s].
+
+        The index itself moves all the time; as in the released simulator it is looked at again when jobs come, end or
+        change queues.
+        """
+        return next_drop_s(snapshot, snapshot.jobs.attained_gpu_s, running, self.thresholds_gpu_s)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from slurmsched.model import Ranking, Snapshot
+from slurmsched.model.columns import Bools
 from slurmsched.policies.checks import check_choice, check_number
 from slurmsched.policies.order import ordered
 
@@ -40,3 +42,13 @@ class Las:
         )
         counted = np.floor(service / self.quantum_gpu_s) * self.quantum_gpu_s if self.quantum_gpu_s else service
         return Ranking(ordered(jobs, counted), why={name: service, "counted": counted})
+
+    def next_change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
+        """When a running job's service next reaches a multiple of the quantum [Unix s]; the next instant if exact."""
+        jobs = snapshot.jobs
+        if not self.quantum_gpu_s:
+            return snapshot.now_s if running.any() else math.inf
+        service = (jobs.attained_gpu_s if self.dimension == "2d" else jobs.executed_s)[running]
+        left = self.quantum_gpu_s - np.mod(service, self.quantum_gpu_s)
+        gpus = jobs.gpus[running] if self.dimension == "2d" else 1
+        return snapshot.now_s + float(np.min(left / gpus, initial=math.inf))

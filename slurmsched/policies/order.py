@@ -13,7 +13,9 @@ from slurmsched.model.jobs import Jobs
 
 def arrival_s(jobs: Jobs) -> Floats:
     """First submission of each job [Unix s]: a requeue does not move it as it moves Slurm's. (N,)."""
-    return np.where(np.isnan(jobs.first_submit_s), jobs.submit_s, jobs.first_submit_s)
+    first_s = jobs.first_submit_s
+    unknown = np.isnan(first_s)
+    return np.where(unknown, jobs.submit_s, first_s) if unknown.any() else first_s
 
 
 def ordered(jobs: Jobs, *keys: NDArray[Any]) -> Int64s:
@@ -21,4 +23,11 @@ def ordered(jobs: Jobs, *keys: NDArray[Any]) -> Int64s:
 
     keys: (N,) each, least goes first, NaN goes last. (N,) int64.
     """
-    return np.lexsort((jobs.job_id, arrival_s(jobs), *reversed(keys)))
+    arrived_s = arrival_s(jobs)
+    if _ascending(arrived_s) and _ascending(jobs.job_id):  # rows are in that order already, and sorting is stable
+        return np.lexsort(keys[::-1]) if keys else np.arange(len(jobs))
+    return np.lexsort((jobs.job_id, arrived_s, *reversed(keys)))
+
+
+def _ascending(values: NDArray[Any]) -> bool:
+    return bool((values[1:] >= values[:-1]).all())

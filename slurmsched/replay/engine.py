@@ -108,6 +108,40 @@ def replay(
     return cycles
 
 
+class EventCluster(SimulatedCluster, Protocol):
+    """A simulated cluster that also knows whether deciding anew can matter, so that cycles follow events."""
+
+    @property
+    def undecided(self) -> bool:
+        """Whether a plan made now can differ from the last one."""
+        ...
+
+
+def replay_events(
+    cluster: EventCluster,
+    planner: Planner,
+    store: Store,
+    *,
+    on_progress: Callable[[EventCluster], None] | None = None,
+) -> int:
+    """Run the cluster to its end, with a cycle whenever something happened that matters; returns their number.
+
+    Raises RuntimeError if jobs wait though nothing will happen any more.
+    """
+    cycles = 0
+    while not cluster.finished:
+        next_s = cluster.next_event_s
+        if next_s == FOREVER:
+            raise RuntimeError("the cluster model stands still before all jobs ended")
+        cluster.advance(next_s)
+        if cluster.undecided:
+            run_cycle(cluster, planner, store)
+            cycles += 1
+        if on_progress is not None:
+            on_progress(cluster)
+    return cycles
+
+
 def _next_tick(cluster: SimulatedCluster, interval_s: float, news: bool) -> float:
     """The daemon's next look at the cluster; ticks at which nothing can have changed are skipped."""
     tick = (math.floor(cluster.now_s / interval_s) + 1) * interval_s

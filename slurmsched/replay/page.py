@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
-from jinja2 import Environment, PackageLoader
+from jinja2 import Environment, PackageLoader, Template
 from plotly.offline import get_plotlyjs
 
 from slurmsched import __version__
@@ -30,9 +30,14 @@ LAYOUT = {
 
 def write_page(path: Path, demo: Demo, runs: Sequence[Run]) -> None:
     """Write the page whole or not at all. Raises InputError if the file cannot be written."""
+    write_whole(path, page(demo, runs))
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a text file whole or not at all. Raises InputError if it cannot be written."""
     draft = path.with_name(f".{path.name}.new")
     try:
-        draft.write_text(page(demo, runs), encoding="utf-8")
+        draft.write_text(text, encoding="utf-8")
         draft.replace(path)
     except OSError as error:
         draft.unlink(missing_ok=True)
@@ -41,8 +46,6 @@ def write_page(path: Path, demo: Demo, runs: Sequence[Run]) -> None:
 
 def page(demo: Demo, runs: Sequence[Run]) -> str:
     """The page as text."""
-    loader = PackageLoader("slurmsched.replay", "templates")
-    template = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
     columns, rows = table(runs)
     plots = (
         ("Job completion time", "Share of jobs that end within a time of their submission.", completion(runs)),
@@ -50,12 +53,18 @@ def page(demo: Demo, runs: Sequence[Run]) -> str:
         ("GPUs in use", "Share of all GPUs that are held, averaged over equal spans of time.", usage(runs)),
         ("Jobs waiting", "Jobs that could start if there were GPUs, averaged likewise.", queue(runs)),
     )
-    return template.get_template("page.html.j2").render(
+    return template("page.html.j2").render(
         version=__version__, demo=demo, runs=runs, columns=columns, rows=rows, gpus=sum(demo.nodes),
         gpu_hours=float((demo.trace.gpus * demo.trace.duration_s).sum()) / 3600,
         same=_same(runs), plotly=get_plotlyjs(),
-        plots=[(title, text, _html(figure, number)) for number, (title, text, figure) in enumerate(plots)],
+        plots=[(title, text, html(figure, number)) for number, (title, text, figure) in enumerate(plots)],
     )  # fmt: skip
+
+
+def template(name: str) -> Template:
+    """A template of this package, markup in its values escaped."""
+    loader = PackageLoader("slurmsched.replay", "templates")
+    return Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True).get_template(name)
 
 
 def completion(runs: Sequence[Run]) -> go.Figure:
@@ -66,7 +75,7 @@ def completion(runs: Sequence[Run]) -> go.Figure:
         share = 100 * np.arange(1, len(jct_h) + 1) / max(len(jct_h), 1)
         _line(figure, run, jct_h.round(5), share.round(2), style)
     figure.update_xaxes(type="log", title="job completion time [h]", dtick=1)
-    return _finished(figure, "jobs [%]")
+    return finished(figure, "jobs [%]")
 
 
 def delays(runs: Sequence[Run]) -> go.Figure:
@@ -82,7 +91,7 @@ def delays(runs: Sequence[Run]) -> go.Figure:
         figure.add_bar(x=names, y=means, name=run.contender.title, marker_color=colour)
     figure.update_layout(barmode="group")
     figure.update_xaxes(title="GPUs asked for")
-    return _finished(figure, "mean queueing delay [h]")
+    return finished(figure, "mean queueing delay [h]")
 
 
 def usage(runs: Sequence[Run]) -> go.Figure:
@@ -94,7 +103,7 @@ def usage(runs: Sequence[Run]) -> go.Figure:
         _line(figure, run, at, mean, style)
     figure.update_xaxes(title="days")
     figure.update_yaxes(range=[0, 103])
-    return _finished(figure, "GPUs held [%]")
+    return finished(figure, "GPUs held [%]")
 
 
 def queue(runs: Sequence[Run]) -> go.Figure:
@@ -105,7 +114,7 @@ def queue(runs: Sequence[Run]) -> go.Figure:
         at, mean = averaged(times, waiting.astype(np.float64), run.outcomes.end_s.max())
         _line(figure, run, at, mean, style)
     figure.update_xaxes(title="days")
-    return _finished(figure, "jobs waiting")
+    return finished(figure, "jobs waiting")
 
 
 def averaged(times_s: Floats, values: Floats, end_s: float, points: int = POINTS) -> tuple[Floats, Floats]:
@@ -129,13 +138,15 @@ def _styles() -> list[tuple[str, str]]:
     return list(zip(COLOURS, DASHES, strict=True))
 
 
-def _finished(figure: go.Figure, y_title: str) -> go.Figure:
+def finished(figure: go.Figure, y_title: str) -> go.Figure:
+    """The figure in the pages' common look."""
     figure.update_layout(**LAYOUT)
     figure.update_yaxes(title=y_title, rangemode="tozero")
     return figure
 
 
-def _html(figure: go.Figure, number: int) -> str:
+def html(figure: go.Figure, number: int) -> str:
+    """The figure as a piece of a page that holds plotly."""
     config = {"displayModeBar": False, "responsive": True}
     html: Any = figure.to_html(full_html=False, include_plotlyjs=False, div_id=f"plot-{number}", config=config)
     return str(html)

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
-import io
-from dataclasses import dataclass
-from importlib.resources import files
+from dataclasses import dataclass, fields
+from importlib.resources import as_file, files
 from importlib.resources.abc import Traversable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from slurmsched.errors import InputError
-from slurmsched.model.columns import Floats, Int64s, frozen
+from slurmsched.model.columns import Bools, Floats, Int64s, Labels, frozen
+from slurmsched.model.table import Table, column, text
 
-COLUMNS = ("job_id", "num_gpus", "submit_s", "duration_s")
 SAMPLE = "philly_sample.csv.gz"
 # Limits people type: minutes, half days, whole days.
 COMMON_LIMITS_S = np.array(
@@ -25,31 +23,46 @@ LONGEST_OVERESTIMATE = 4.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Trace:
+class Trace(Table):
     """One row a job, in ascending (submit, job id), whatever the order of the source. All columns are (J,).
 
-    duration_s: run time alone on its GPUs. time_limit_s: what its user asked for.
+    duration_s: run time alone on its GPUs. time_limit_s: what its user asked for; the run time where limit_known is
+    False. start_s: first start as recorded, on the clock of submit_s, NaN if the source does not tell. gpu_share:
+    part of each GPU asked for. requeues: runs after the first. account: also a virtual cluster or group.
+    state: how it ended, in Slurm's words, "" if the source does not tell.
     """
 
-    job_id: Int64s
-    gpus: Int64s
-    submit_s: Floats
-    duration_s: Floats
-    time_limit_s: Floats
+    job_id: Int64s = column(np.int64, 0)
+    gpus: Int64s = column(np.int64, 1)
+    submit_s: Floats = column(np.float64, 0.0)
+    duration_s: Floats = column(np.float64, 1.0)
+    time_limit_s: Floats = column(np.float64, np.nan)
+    limit_known: Bools = column(np.bool_, False)
+    start_s: Floats = column(np.float64, np.nan)
+    gpu_share: Floats = column(np.float64, 1.0)
+    requeues: Int64s = column(np.int64, 0)
+    user: Labels = text()
+    account: Labels = text()
+    name: Labels = text()
+    model: Labels = text()
+    gpu_type: Labels = text()
+    state: Labels = text()
 
     @classmethod
-    def of(
-        cls, job_id: object, gpus: object, submit_s: object, duration_s: object, time_limit_s: object = None
-    ) -> Trace:
-        """The trace of these columns; time limits not given are the run times.
+    def of(cls, job_id: Any, gpus: Any, submit_s: Any, duration_s: Any, time_limit_s: Any = None, **more: Any) -> Trace:
+        """The trace of these columns and any others by name; time limits not given, or NaN, are the run times.
 
         Raises InputError for a job without GPUs, a negative time or an id used twice.
         """
-        limit = duration_s if time_limit_s is None else time_limit_s
-        columns = [frozen(job_id, np.int64), frozen(gpus, np.int64)]
-        columns += [frozen(values, np.float64) for values in (submit_s, duration_s, limit)]
-        order = np.lexsort((columns[0], columns[2]))
-        trace = cls(*(frozen(column[order], column.dtype) for column in columns))
+        given = {"job_id": job_id, "gpus": gpus, "submit_s": submit_s, "duration_s": duration_s}
+        columns = {name: frozen(values, np.float64) for name, values in given.items() if name.endswith("_s")}
+        columns |= {name: frozen(given[name], np.int64) for name in ("job_id", "gpus")}
+        rows = len(columns["job_id"])
+        limit_s = np.full(rows, np.nan) if time_limit_s is None else np.asarray(time_limit_s, np.float64)
+        columns["limit_known"] = ~np.isnan(limit_s)
+        columns["time_limit_s"] = np.where(columns["limit_known"], limit_s, columns["duration_s"])
+        trace = cls.build(rows, columns | more)
+        trace = trace.take(np.lexsort((trace.job_id, trace.submit_s)))
         trace._check()
         return trace
 
@@ -61,17 +74,28 @@ class Trace:
         if (uses > 1).any():
             raise InputError(f"job id {ids[uses > 1][0]} is used twice; give every job its own")
 
-    def __len__(self) -> int:
-        return len(self.job_id)
+    @property
+    def gpu_s(self) -> Floats:
+        """GPU time of each job [GPU s], parts of GPUs counted as parts. (J,)."""
+        return self.gpus * self.gpu_share * self.duration_s
+
+    @property
+    def wait_s(self) -> Floats:
+        """Recorded time from submission to first start, NaN where the source does not tell. (J,)."""
+        return self.start_s - self.submit_s
+
+    def columns(self) -> dict[str, Any]:
+        """Column name -> values, in their order."""
+        return {spec.name: getattr(self, spec.name) for spec in fields(self)}
 
     def first(self, jobs: int) -> Trace:
         """The trace of the jobs submitted first."""
-        return Trace(*(getattr(self, name)[:jobs] for name in self.__slots__))
+        return self.take(slice(None, jobs))
 
     def with_user_limits(self, seed: int = 0) -> Trace:
-        """Time limits as users set them: the run time times 1 to 4 (uniform), rounded up to a common limit.
+        """Time limits as users set them, where none is known: the run time times 1 to 4 (uniform), rounded up to a
+        common limit; never below the run time. Each job's factor depends on seed and place alone.
 
-        Traces without limits only; never below the run time. Each job's factor depends on seed and place alone.
         Ours: Philly records no limits; published logs of HPC sites show over-estimates of this size, heaped on
         round values (Tsafrir, Etsion and Feitelson, JSSPP 2005).
         """
@@ -79,32 +103,17 @@ class Trace:
         wanted = self.duration_s * factor
         place = np.searchsorted(COMMON_LIMITS_S, wanted)
         common = COMMON_LIMITS_S[np.minimum(place, len(COMMON_LIMITS_S) - 1)]
-        return Trace.of(self.job_id, self.gpus, self.submit_s, self.duration_s, np.maximum(common, self.duration_s))
+        made_up = np.maximum(common, self.duration_s)
+        return self.with_columns(time_limit_s=np.where(self.limit_known, self.time_limit_s, made_up))
 
 
 def read_trace(path: Path | Traversable) -> Trace:
-    """The trace of a CSV file (or its gzip) with columns job_id, num_gpus, submit_s, duration_s and, if any,
-    time_limit_s. Raises InputError naming file and line."""
-    source = str(path)
-    try:
-        raw = path.read_bytes()
-        text = (gzip.decompress(raw) if source.endswith(".gz") else raw).decode("utf-8")
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot be read as a trace: {error}", source=source) from error
-    rows = csv.DictReader(io.StringIO(text))
-    missing = set(COLUMNS) - set(rows.fieldnames or ())
-    if missing:
-        found = f"has no column {', '.join(sorted(missing))}; a trace has {', '.join(COLUMNS)}"
-        raise InputError(found, source=source, line=1)
-    names = [*COLUMNS, *(["time_limit_s"] if "time_limit_s" in (rows.fieldnames or ()) else [])]
-    columns: dict[str, list[float]] = {name: [] for name in names}
-    for line, row in enumerate(rows, start=2):
-        for name in names:
-            try:
-                columns[name].append(float(row[name]))
-            except (TypeError, ValueError):
-                raise InputError(f"{name} is {row[name]!r}, not a number", source=source, line=line) from None
-    return Trace.of(*columns.values())
+    """The trace of a file of any kind that trace_files.load knows, such as CSV with columns job_id, num_gpus,
+    submit_s, duration_s. Raises InputError naming file and line of the first row that cannot be read."""
+    from slurmsched.replay.trace_files import load
+
+    with as_file(path) as file:
+        return load(file, strict=True).trace
 
 
 def sample_trace() -> Trace:

@@ -1,0 +1,110 @@
+"""Plans for a cluster that can be told who holds which GPUs: no levers, the target is the plan."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from slurmsched.errors import ConfigError
+from slurmsched.model import Assignments, Plan, Ranking, Snapshot, Wake, frozen
+from slurmsched.model.columns import Int64s
+from slurmsched.model.plan import ANY_EVENT
+from slurmsched.placements.candidates import HOLDS, MAY_START, standing
+from slurmsched.protocols import BackfillingPlacement, Placement, Policy
+
+Filling = Literal["skip", "block", "easy"]
+FILLINGS: tuple[Filling, ...] = ("skip", "block", "easy")
+
+
+@dataclass(frozen=True, slots=True)
+class DirectPlanner:
+    """Rank, place, and name the target. A `Planner`; what it plans is enacted, not steered by priorities.
+
+    filling: who gets GPUs that the first waiting job cannot use. "skip": every later job that fits. "block": nobody.
+    "easy": later jobs that do not delay it (EASY backfill; the placement must offer `backfill`).
+    A preemptive policy orders running and waiting jobs alike; under any other one running jobs keep their GPUs.
+    Raises ConfigError for another filling, and for one that policy or placement cannot do.
+    """
+
+    policy: Policy
+    placement: Placement
+    filling: Filling = "skip"
+
+    def __post_init__(self) -> None:
+        if self.filling not in FILLINGS:
+            raise ConfigError(f"must be one of {', '.join(FILLINGS)}, got {self.filling!r}", key="filling")
+        if self.filling == "easy" and not isinstance(self.placement, BackfillingPlacement):
+            raise ConfigError(f"{type(self.placement).__name__} cannot backfill; choose skip or block", key="filling")
+        if self.filling != "skip" and self.preemptive:
+            raise ConfigError(f"{type(self.policy).__name__} preempts, which needs skip", key="filling")
+
+    @property
+    def preemptive(self) -> bool:
+        return bool(getattr(self.policy, "preemptive", False))
+
+    @property
+    def settled(self) -> bool:
+        """Whether the order of waiting jobs never changes, so that a plan can leave a queue."""
+        return self.filling == "block" and bool(getattr(self.policy, "arrivals_last", False))
+
+    def plan(self, snapshot: Snapshot) -> Plan:
+        """Who should hold GPUs now. The same snapshot gives the same plan."""
+        ranking, stands = self.policy.rank(snapshot), standing(snapshot)
+        target = self._target(snapshot, ranking, stands)
+        wake = self._wake(snapshot, ranking, stands, target)
+        queue = self._queue(ranking, stands, target)
+        return Plan(notes=ranking.notes, ranking=ranking, target=target, wake=wake, queue=queue)
+
+    def _target(self, snapshot: Snapshot, ranking: Ranking, stands: Int64s) -> Assignments:
+        if self.preemptive:
+            return self.placement.place(snapshot, ranking)
+        if self.filling == "easy":
+            return self.placement.backfill(snapshot, ranking)  # type: ignore[attr-defined]  # checked when made
+        in_order = stands[ranking.order]
+        order = np.concatenate([ranking.order[in_order == HOLDS], ranking.order[in_order == MAY_START]])
+        target = self.placement.place(snapshot, Ranking(order))
+        return target if self.filling == "skip" else _blocked(order, stands, target)
+
+    def _wake(self, snapshot: Snapshot, ranking: Ranking, stands: Int64s, target: Assignments) -> Wake:
+        """When the next plan can differ; nothing is looked for while no job waits."""
+        running = np.zeros(len(stands), np.bool_)
+        running[target.rows] = True
+        waiting = (stands > 0) & ~running  # who is preempted waits too
+        if not waiting.any():
+            return ANY_EVENT
+        at_s = math.inf
+        if (next_change_s := getattr(self.policy, "next_change_s", None)) is not None:  # see ChangingPolicy
+            at_s = next_change_s(snapshot, ranking, running)
+        if self.preemptive:
+            return Wake(at_s)
+        if self.filling != "block":
+            return Wake(at_s, int(snapshot.jobs.gpus[waiting].min()))
+        head = ranking.order[waiting[ranking.order].argmax()]
+        return Wake(at_s, int(snapshot.jobs.gpus[head]), arrivals=not self.settled)
+
+    def _queue(self, ranking: Ranking, stands: Int64s, target: Assignments) -> Int64s | None:
+        """Who goes next, where neither time nor jobs that come can change that."""
+        if not self.settled:
+            return None
+        waits = stands == MAY_START
+        waits[target.rows] = False
+        return frozen(ranking.order[waits[ranking.order]], np.int64)
+
+
+def _blocked(order: Int64s, stands: Int64s, target: Assignments) -> Assignments:
+    """The target without what is placed after the first waiting job that does not fit.
+
+    order: rows that hold or may start, as placed. stands: as `standing` gives it.
+    """
+    served = np.zeros(len(stands), np.bool_)
+    served[target.rows] = True
+    blocked = ~served[order] & (stands[order] == MAY_START)
+    if not blocked.any():
+        return target
+    kept = int(np.count_nonzero(served[order[: blocked.argmax()]]))
+    last = int(target.count[:kept].sum())
+    of_job, of_place = (target.rows, target.first, target.count), (target.node, target.gpus)
+    return Assignments(*(column[:kept] for column in of_job), *(column[:last] for column in of_place))

@@ -1,0 +1,272 @@
+"""The ideal cluster: enacts the plan's target at once or at round ends, as papers' simulators do."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from slurmsched.errors import ConfigError, InputError
+from slurmsched.kernels.gang import pick_gang
+from slurmsched.model import Plan, Receipt, Snapshot, Wake, frozen
+from slurmsched.model.columns import Int64s
+from slurmsched.model.plan import Assignments
+from slurmsched.replay.ideal_model import IdealModel, recorded_speed
+from slurmsched.replay.ideal_view import Cast, Stage, View
+from slurmsched.replay.metrics import History, Outcomes
+from slurmsched.replay.traces import Trace
+
+NAN = float("nan")
+_NONE = np.zeros(0, np.int64)
+
+
+class End(NamedTuple):
+    """A run that will end by itself; void once the job was preempted."""
+
+    time_s: float
+    row: int
+    run: int
+
+
+class IdealCluster:
+    """A trace on nodes of GPUs that do as they are told; a `Cluster` for run_cycle, an `EventCluster` for replay.
+
+    nodes: GPUs of each node. One node that holds all GPUs is the pile that the `count` placement assumes.
+    Raises InputError for a job that could never start. Not modelled: time limits (the recorded run time counts),
+    partitions, CPUs and memory; a node never fails.
+    """
+
+    def __init__(self, trace: Trace, nodes: Sequence[int], model: IdealModel | None = None, *, seed: int = 0) -> None:
+        self.trace, self.model, self.seed = trace, model or IdealModel(), seed
+        self.capacity = np.array(nodes, np.int64)
+        self.cast = Cast.of(trace, int(self.capacity.max(initial=0)))
+        self.stage = Stage.of(self.capacity)
+        self.free = int(self.capacity.sum())
+        self.history = History(self.free)
+        jobs = len(trace)
+        self.running = np.zeros(jobs, np.bool_)
+        self._shown = np.array([np.full(jobs, NAN), np.zeros(jobs), self.cast.submit_s])
+        self.start_s, self.executed_s, self.stopped_s = self._shown  # of this run; of all runs; last run or arrival
+        self.first_start_s, self.end_s = np.full(jobs, NAN), np.full(jobs, NAN)
+        self.progress_s, self.rate = np.zeros(jobs), np.ones(jobs)
+        self.restarts = np.zeros(jobs, np.int64)
+        self._active, self._present, self._held = np.zeros(jobs, np.int64), 0, 0  # rows that wait or run, ascending
+        self._seen = _NONE  # rows of the last snapshot
+        self._shares = (_NONE, _NONE, _NONE)  # GPUs held since the last plan: row, node row, GPUs
+        self._arrivals = np.lexsort((self.cast.job_id, self.cast.submit_s)).tolist()[::-1]
+        self._ends: list[End] = []
+        self._now_s, self._left = 0.0, jobs
+        self._wake, self._wake_s = Wake(), math.inf
+        self._pile = len(self.capacity) == 1  # then who goes where is no question, and a queue can be followed
+        self._queue: deque[int] | None = None
+        self._woke = self._came = self._gave = False
+        self._bound = 0  # GPUs that must be free for the next plan to differ
+        self._submit_s = self.cast.submit_s.tolist()
+        self._gpus = self.cast.gpus.tolist()
+        self._refuse_impossible()
+
+    # -- time
+
+    @property
+    def now_s(self) -> float:
+        return self._now_s
+
+    @property
+    def next_event_s(self) -> float:
+        """Next arrival, end or change of order; infinite when there is none."""
+        while self._ends and self._void(self._ends[0]):
+            heapq.heappop(self._ends)
+        end_s = self._ends[0].time_s if self._ends else math.inf
+        submit_s = self._submit_s[self._arrivals[-1]] if self._arrivals else math.inf
+        return min(end_s, submit_s, self._wake_s)
+
+    @property
+    def waiting(self) -> int:
+        return self._present - self._held
+
+    @property
+    def finished(self) -> bool:
+        return self._left == 0
+
+    @property
+    def ended(self) -> int:
+        """Jobs that ended so far."""
+        return len(self.trace) - self._left
+
+    @property
+    def undecided(self) -> bool:
+        """Whether a plan made now can differ from the last one (see Plan.wake)."""
+        if self._queue is not None and not self._woke:
+            return False
+        happened = self._came or self._gave
+        return self.waiting > 0 and (self._woke or (happened and self.free >= self._bound))
+
+    def advance(self, until_s: float) -> int:
+        """Let time pass up to and with until_s: at each time jobs end, then come."""
+        happened = 0
+        while (time_s := self.next_event_s) <= until_s:
+            self._now_s = time_s
+            while self._ends and self._ends[0].time_s <= time_s:
+                self._end(heapq.heappop(self._ends))
+                happened += 1
+            while self._arrivals and self._submit_s[self._arrivals[-1]] <= time_s:
+                self._arrive(self._arrivals.pop())
+                happened += 1
+            if self._wake_s <= time_s:
+                self._woke, self._wake_s = True, math.inf
+                happened += 1
+            if self._queue is not None:
+                self._follow(self._queue)
+            self.history.note(time_s, self.history.gpus - self.free, self.waiting)
+        if until_s < math.inf:
+            self._now_s = max(self._now_s, until_s)
+        return happened
+
+    # -- the Cluster contract
+
+    def read(self) -> Snapshot:
+        """The cluster now."""
+        rows = self._seen = self._active[: self._present].copy()
+        here = self.running[rows]
+        start_s, executed_s, stopped_s = self._shown[:, rows]
+        times = (start_s, executed_s, stopped_s, self.restarts[rows])
+        view = View(self._now_s, self.cast, self.stage, rows, here, *times, *self._holders(rows[here]))
+        return view.snapshot(self.seed)
+
+    def apply(self, plan: Plan) -> Receipt:
+        """Stop who is not in the target, start who is. Raises ConfigError for a plan without one."""
+        if plan.target is None:
+            raise ConfigError("an ideal cluster needs a planner that names who holds which GPUs", key="placement")
+        seen, target = self._seen, plan.target
+        wanted = np.zeros(len(seen), np.bool_)
+        wanted[target.rows] = True
+        differs = np.flatnonzero(wanted != self.running[seen])
+        for row in seen[differs[~wanted[differs]]].tolist():
+            self._stop(row)
+        for place in differs[wanted[differs]].tolist():
+            self._start(int(seen[place]), self._spread(target, place))
+        if not self._pile:
+            self._hold(target)
+        self._await(plan.wake)
+        followed = self._pile and not self.model.round_s and plan.queue is not None
+        self._queue = deque(seen[plan.queue].tolist()) if followed else None
+        self.history.note(self._now_s, self.history.gpus - self.free, self.waiting)
+        return Receipt(planned=len(differs))
+
+    def outcomes(self) -> Outcomes:
+        """What became of the jobs that ended so far, in the trace's order."""
+        order = np.searchsorted(self.cast.job_id, self.trace.job_id)
+        done = order[np.isfinite(self.end_s[order])]
+        useful_s = np.where(np.isfinite(self.end_s), self.cast.duration_s, self.progress_s)
+        columns: dict[str, Any] = {
+            "job_id": self.cast.job_id, "gpus": self.cast.gpus, "submit_s": self.cast.submit_s,
+            "first_start_s": self.first_start_s, "end_s": self.end_s, "executed_s": self.executed_s,
+            "useful_s": useful_s, "preemptions": self.restarts,
+        }  # fmt: skip
+        cut = {name: frozen(column[done], column.dtype) for name, column in columns.items()}
+        return Outcomes(**cut, cluster_gpus=self.history.gpus)
+
+    def _holders(self, running: Int64s) -> tuple[Int64s, Int64s, Int64s, Int64s]:
+        """GPUs held: row, node row, GPUs; ascending; and GPUs used by node. running: rows, ascending."""
+        if self._pile:
+            used = self.capacity - self.free
+            return running, np.zeros(len(running), np.int64), self.cast.gpus[running], used
+        row, node, gpus = self._shares
+        still = self.running[row]
+        used = np.bincount(node[still], gpus[still], len(self.capacity)).astype(np.int64)
+        return row[still], node[still], gpus[still], used
+
+    # -- what happens to a job
+
+    def _arrive(self, row: int) -> None:
+        active, present = self._active, self._present
+        place = int(active[:present].searchsorted(row))
+        active[place + 1 : present + 1] = active[place:present]
+        active[place] = row
+        self._present += 1
+        if self._queue is not None:
+            self._queue.append(row)
+        elif self._wake.arrivals:
+            self._came, self._bound = True, min(self._bound, self._gpus[row])
+
+    def _spread(self, target: Assignments, place: int) -> int:
+        """Number of nodes that row `place` of the target gets; not looked up where it changes nothing."""
+        return 1 if self.model.speed is recorded_speed else int(target.count[target.rows == place][0])
+
+    def _follow(self, queue: deque[int]) -> None:
+        """Start who is next in the plan's queue, as long as it fits."""
+        while queue and self._gpus[queue[0]] <= self.free:
+            self._start(queue.popleft(), 1)
+
+    def _start(self, row: int, nodes: int) -> None:
+        first = math.isnan(self.first_start_s[row])
+        if first:
+            self.first_start_s[row] = self._now_s
+        self.rate[row] = self.model.speed(self._gpus[row], nodes)
+        cost_s = self.model.start_cost_s if first else self.model.restart_cost_s
+        left_s = cost_s + (self.cast.duration_s[row] - self.progress_s[row]) / self.rate[row]
+        self.start_s[row], self.running[row] = self._now_s, True
+        self.free -= self._gpus[row]
+        self._held += 1
+        heapq.heappush(self._ends, End(self._now_s + float(left_s), row, int(self.restarts[row])))
+
+    def _stop(self, row: int) -> None:
+        run_s = self._leave(row)
+        cost_s = self.model.restart_cost_s if self.restarts[row] else self.model.start_cost_s
+        made_s, step_s = self.progress_s[row] + max(0.0, run_s - cost_s) * self.rate[row], self.model.checkpoint_s
+        self.progress_s[row] = max(self.progress_s[row], made_s // step_s * step_s) if step_s else made_s
+        self.restarts[row] += 1
+        self.stopped_s[row] = self._now_s
+
+    def _end(self, event: End) -> None:
+        if self._void(event):
+            return
+        self._leave(event.row)
+        self.end_s[event.row] = self._now_s
+        active, present = self._active, self._present
+        place = int(active[:present].searchsorted(event.row))
+        active[place : present - 1] = active[place + 1 : present]
+        self._present -= 1
+        self._left -= 1
+        self._gave = True
+
+    def _leave(self, row: int) -> float:
+        """GPUs back; returns how long this run took [s]."""
+        run_s = float(self._now_s - self.start_s[row])
+        self.executed_s[row] += run_s
+        self.start_s[row], self.running[row] = NAN, False
+        self.free += self._gpus[row]
+        self._held -= 1
+        return run_s
+
+    def _void(self, event: End) -> bool:
+        return event.run != self.restarts[event.row]
+
+    # -- what the plan said
+
+    def _hold(self, target: Assignments) -> None:
+        """Remember who holds what from now on, ascending row and node."""
+        row = self._seen[target.rows]
+        if len(target.node) > len(row):
+            row = np.repeat(row, target.count)
+        order = np.argsort(row, kind="stable")  # the nodes of a job ascend already
+        self._shares = (row[order], target.node[order], target.gpus[order])
+
+    def _await(self, wake: Wake) -> None:
+        self._wake, self._bound = wake, wake.free_gpus
+        self._wake_s = self.model.wake_s(wake.at_s, self._now_s)
+        self._woke = self._came = self._gave = False
+
+    def _refuse_impossible(self) -> None:
+        size, shares = int(self.capacity.max(initial=0)), np.zeros(len(self.capacity), np.int64)
+        for gpus in np.unique(self.cast.gpus).tolist():
+            least = -(-gpus // max(size, 1))
+            if not size or not pick_gang(self.capacity, np.zeros(len(shares)), gpus, least, size, shares):
+                job, whole = self.cast.job_id[self.cast.gpus == gpus][0], ", ".join(map(str, self.capacity.tolist()))
+                raise InputError(
+                    f"job {job} asks for {gpus} GPUs, more than nodes of {whole} GPUs ever hold; add nodes"
+                )

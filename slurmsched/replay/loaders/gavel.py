@@ -1,0 +1,99 @@
+"""Traces of Gavel and of Shockwave, which adds run times to Gavel's columns."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from slurmsched.errors import InputError
+from slurmsched.replay.loaders.rows import Job, RowLoader
+from slurmsched.replay.loaders.source import Head, Source
+
+TABLES = ("simulation_throughputs.json", "simulation_throughputs.json.gz")
+
+
+@dataclass(frozen=True, slots=True)
+class Gavel(RowLoader):
+    """Tab-separated, no header: job type ... total steps, GPUs, weight, SLO, arrival; or the older form with
+    job type, steps, arrival, GPUs. Run time is steps / throughput alone.
+
+    throughputs: the JSON table of steps per second, looked for beside the trace and in the folder above if not given.
+    worker: whose throughputs to take, such as "v100". Source: stanford-futuredata/gavel; Narayanan et al., OSDI '20.
+    """
+
+    throughputs: str = ""
+    worker: str = "v100"
+
+    def sniff(self, head: Head) -> bool:
+        return len(head.lines[0].split("\t")) in (4, 10) and "batch size" in head.lines[0]
+
+    def records(self, source: Source) -> Iterator[tuple[int, Any]]:
+        table = _throughputs(self.throughputs, source.path, self.worker)
+        for line, fields in _lines(source):
+            yield line, (table, fields)
+
+    def job(self, record: Any) -> Job:
+        table, fields = record
+        if len(fields) not in (4, 10):
+            raise ValueError(f"has {len(fields)} tab-separated fields, not 10 (or 4)")
+        kind, steps = fields[0], float(fields[1] if len(fields) == 4 else fields[5])
+        arrival_s, gpus = (fields[2], fields[3]) if len(fields) == 4 else (fields[9], fields[6])
+        alone = table.get(str((kind, int(gpus))), {}).get("null", 0.0)
+        if not alone > 0:
+            raise ValueError(f"no throughput of {kind!r} on {gpus} GPUs of this worker type")
+        return Job(gpus=int(gpus), submit_s=float(arrival_s), duration_s=steps / alone, model=kind)
+
+
+@dataclass(frozen=True, slots=True)
+class Shockwave(RowLoader):
+    """Tab-separated, no header: Gavel's columns with the batch-size mode and the run time without adaptation.
+
+    Source: uw-mad-dash/shockwave; Zheng et al., NSDI '23.
+    """
+
+    def sniff(self, head: Head) -> bool:
+        return len(head.lines[0].split("\t")) == 12 and "batch size" in head.lines[0]
+
+    def records(self, source: Source) -> Iterator[tuple[int, Any]]:
+        return _lines(source)
+
+    def job(self, fields: list[str]) -> Job:
+        if len(fields) != 12:
+            raise ValueError(f"has {len(fields)} tab-separated fields, not 12")
+        return Job(
+            gpus=int(fields[6]), submit_s=float(fields[11]), duration_s=float(fields[10]), model=fields[0],
+            name=fields[7],
+        )  # fmt: skip
+
+
+def _lines(source: Source) -> Iterator[tuple[int, list[str]]]:
+    with source.text() as file:
+        for line, text in enumerate(file, 1):
+            if text.strip():
+                yield line, text.rstrip("\r\n").split("\t")
+
+
+def _throughputs(given: str, trace: Path, worker: str) -> Mapping[str, Any]:
+    """Job type and GPUs -> other job or "null" -> steps per second. Raises InputError."""
+    beside = [folder / name for folder in (trace.parent, trace.parent.parent) for name in TABLES]
+    path = Path(given) if given else next((each for each in beside if each.exists()), None)
+    if path is None:
+        needs = "counts steps, not seconds: give Gavel's table with --set throughputs=simulation_throughputs.json"
+        raise InputError(needs, source=str(trace))
+    try:
+        raw = path.read_bytes()
+        table = json.loads(gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw)
+        found: Mapping[str, Any] = table[worker]
+        found.items()
+    except (OSError, EOFError, ValueError) as error:
+        raise InputError(f"cannot be read as throughputs: {error}", source=str(path)) from error
+    except (KeyError, TypeError, AttributeError):
+        known = ", ".join(sorted(table)) if isinstance(table, dict) else "none"
+        raise InputError(
+            f"has no worker type {worker!r}; it has {known} (--set worker=...)", source=str(path)
+        ) from None
+    return found

@@ -1,0 +1,194 @@
+"""Slurm's own history: `sacct -P` text of any version, best taken with -D -X -a."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from slurmsched.replay.loaders.joining import Groups, by_id, with_joined
+from slurmsched.replay.loaders.rows import NAN, Columns, Dropped, Job, RowLoader, wall_s
+from slurmsched.replay.loaders.sacct_gpus import first_type, gpus_of
+from slurmsched.replay.loaders.source import Head, Source
+from slurmsched.slurm.text import UNSET, duration_s
+
+NEEDED = ("State", "Submit", "Start", "End")
+FREE_TEXT = ("JobName", "SubmitLine", "Comment", "WorkDir", "Extra", "AdminComment", "SystemComment")
+ENDED_BY_SLURM = frozenset(
+    {"REQUEUED", "PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "RESIZING", "REQUEUE_HOLD", "SPECIAL_EXIT"}
+)
+TO_BE_CONTINUED = frozenset({"REQUEUED", "REQUEUE_HOLD", "RESIZING", "SPECIAL_EXIT"})
+UNENDED = frozenset({"PENDING", "RUNNING", "SUSPENDED", "CONFIGURING", "COMPLETING", "STOPPED", "SIGNALING"})
+_ID = re.compile(r"(\d+)(?:_(\d+|\[[^\]]*\])|\+(\d+))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Sacct(RowLoader):
+    """Fields by their header names, in any order and with any delimiter; steps are passed over.
+
+    Needs State, Submit, Start, End and JobIDRaw or JobID; uses ElapsedRaw, Suspended, TimelimitRaw, User, Account,
+    JobName, and for GPUs, in this order, AllocTRES, ReqTRES, SubmitLine, AllocGRES, ReqGRES. Runs of a requeued job
+    add up to its run time; het components are one gang. A record that had not ended is left out.
+    """
+
+    calendar = True
+
+    def sniff(self, head: Head) -> bool:
+        fields = set(re.split(r"[^A-Za-z]+", head.lines[0]))
+        return fields >= set(NEEDED) and bool(fields & {"JobID", "JobIDRaw"})
+
+    def records(self, source: Source) -> Iterator[tuple[int, Any]]:
+        numbers: dict[str, int] = {}
+        with source.text() as file:
+            header, delimiter = _header(source, file.readline())
+            for line, text in enumerate(file, 2):
+                if not text.strip():
+                    continue
+                fields = _fields(text.rstrip("\r\n"), header, delimiter)
+                if fields is None:
+                    source.reject(line, f"has not the header's {len(header)} fields")
+                elif "." not in fields.get("JobID", "") and "." not in fields.get("JobIDRaw", ""):
+                    yield line, (numbers, fields)
+
+    def job(self, record: Any) -> Job:
+        numbers, fields = record
+        return job_of(fields, _job_id(fields, numbers))
+
+    def finish(self, columns: Columns, source: Source) -> Columns:
+        return joined(columns, source)
+
+
+def job_of(fields: Mapping[str, str], job_id: int) -> Job:
+    """One run from sacct's fields by name. Raises Dropped, ValueError or UnreadableError."""
+    state = fields["State"].partition(" by ")[0].strip()
+    start_s, end_s = _time_s(fields["Start"]), _time_s(fields["End"])
+    if math.isnan(start_s):
+        raise Dropped("never started")
+    if state in UNENDED or math.isnan(end_s):
+        raise Dropped("had not ended")
+    request = gpus_of(fields)
+    if not request.gpus:
+        raise Dropped("parts of GPUs only (MIG, shard)" if request.mig_devices or request.shards else "without GPUs")
+    run_s = end_s - start_s - _seconds(fields.get("Suspended", ""), 0.0)
+    if run_s == 0:
+        raise Dropped("ran 0 s")
+    return Job(
+        job_id=job_id,
+        gpus=request.gpus,
+        submit_s=_time_s(fields["Submit"]),
+        start_s=start_s,
+        duration_s=run_s,
+        time_limit_s=_limit_s(fields),
+        user=fields.get("User", ""),
+        account=fields.get("Account", ""),
+        name=fields.get("JobName", ""),
+        gpu_type=first_type(request.text),
+        state=state,
+    )
+
+
+def joined(columns: Columns, source: Source) -> Columns:
+    """The columns with the runs of each job joined: a run that Slurm itself ended goes on in the job's next run.
+
+    An id that comes back later (after MaxJobId) is another job and gets a number of its own. A job whose last run
+    here was requeued had not ended, and is left out.
+    """
+    order = np.lexsort((columns["start_s"], columns["submit_s"], columns["job_id"]))
+    single, several = by_id(columns, order)
+    unused, made = int(columns["job_id"].max(initial=0)) + 1, list[dict[str, Any]]()
+    for runs in several:
+        first, *later = _chains(columns, runs)
+        made.append(_chain(columns, first))
+        made += [_chain(columns, chain) | {"job_id": unused + n} for n, chain in enumerate(later)]
+        unused += len(later)
+    found = with_joined(columns, single, made)
+    going_on = found["state"].isin(TO_BE_CONTINUED)
+    source.dropped["had not ended"] += int(going_on.sum())
+    return with_joined(found, np.flatnonzero(~going_on), ())
+
+
+def _chains(columns: Columns, runs: Groups) -> list[Groups]:
+    """Runs in order of time, cut where a job ended for good. Components of one het job have the same submit time."""
+    states, submits = columns["state"], columns["submit_s"]
+    cuts = [i for i in range(1, len(runs))
+            if states[runs[i - 1]] not in ENDED_BY_SLURM and submits[runs[i]] != submits[runs[i - 1]]]  # fmt: skip
+    return np.split(runs, cuts)
+
+
+def _chain(columns: Columns, runs: Groups) -> dict[str, Any]:
+    """The columns that differ from those of the last run. Rows of one start are components: their GPUs add up."""
+    starts, place = np.unique(columns["start_s"][runs], return_inverse=True)
+    longest = np.zeros(len(starts))
+    np.maximum.at(longest, place, columns["duration_s"][runs])
+    gpus = np.bincount(place, columns["gpus"][runs]).astype(np.int64)
+    return {
+        "row": int(runs[-1]),
+        "submit_s": columns["submit_s"][runs].min(),
+        "start_s": starts[0],
+        "duration_s": longest.sum(),
+        "gpus": gpus[-1],
+        "requeues": len(starts) - 1,
+    }
+
+
+def _header(source: Source, line: str) -> tuple[list[str], str]:
+    """Field names and the delimiter between them."""
+    line = line.rstrip("\r\n")
+    found = re.match(r"[A-Za-z]+([^A-Za-z]+)[A-Za-z]", line)
+    delimiter = found[1] if found else "|"
+    header = [name for name in line.split(delimiter) if name]
+    missing = [name for name in NEEDED if name not in header]
+    if missing or not {"JobID", "JobIDRaw"} & set(header):
+        said = f"has no field {', '.join(missing) or 'JobIDRaw'}; sacct needs --parsable2 and a header line (no -n)"
+        raise source.fail(said, line=1)
+    return header, delimiter
+
+
+def _fields(text: str, header: list[str], delimiter: str) -> dict[str, str] | None:
+    """A row by field name, None if it has too few or too many. One free-text field may hold the delimiter."""
+    values = text.split(delimiter)
+    surplus = len(values) - len(header)
+    if surplus == 1 and values[-1] == "":  # --parsable ends each line with the delimiter
+        values, surplus = values[:-1], 0
+    free = [i for i, name in enumerate(header) if name in FREE_TEXT]
+    if surplus > 0 and len(free) == 1:
+        at = free[0]
+        values[at : at + surplus + 1] = [delimiter.join(values[at : at + surplus + 1])]
+        surplus = 0
+    return dict(zip(header, values, strict=True)) if surplus == 0 else None
+
+
+def _job_id(fields: Mapping[str, str], numbers: dict[str, int]) -> int:
+    """JobIDRaw; a number in file order for array tasks where only JobID is there; the leader's for het components."""
+    text = fields.get("JobID") or fields["JobIDRaw"]
+    match = _ID.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is no job id")
+    if match[3] is not None:
+        return int(match[1])
+    if fields.get("JobIDRaw"):
+        return int(fields["JobIDRaw"])
+    return int(match[1]) if match[2] is None else numbers.setdefault(text, (1 << 40) + len(numbers))
+
+
+def _time_s(text: str) -> float:
+    if text in UNSET:
+        return NAN
+    return float(text) or NAN if text.isdigit() else wall_s(text)
+
+
+@lru_cache(maxsize=1 << 12)
+def _seconds(text: str, otherwise: float) -> float:
+    value = duration_s(text)
+    return otherwise if math.isnan(value) else value
+
+
+def _limit_s(fields: Mapping[str, str]) -> float:
+    raw = fields.get("TimelimitRaw", "")
+    value = float(raw) * 60 if raw.isdigit() else duration_s(fields.get("Timelimit", ""))
+    return value if 0 < value < math.inf else NAN

@@ -1,0 +1,136 @@
+"""The file a loader reads: opened whatever its compression, with an account of what was left out."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import math
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import IO, Any, cast
+
+from slurmsched.errors import InputError
+
+HEAD_BYTES = 1 << 16
+GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+
+
+def open_bytes(path: Path) -> IO[bytes]:
+    """The file's bytes; gzip and zstd, told by their first bytes, are unpacked on the way.
+
+    Raises InputError if the file cannot be opened, or is zstd and the package for it is missing.
+    """
+    try:
+        with path.open("rb") as file:
+            magic = file.read(4)
+        if magic.startswith(GZIP):
+            return cast(IO[bytes], gzip.open(path, "rb"))
+        return _open_zstd(path) if magic == ZSTD else path.open("rb")
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror or error}", source=str(path)) from error
+
+
+def _open_zstd(path: Path) -> IO[bytes]:
+    try:
+        import zstandard
+    except ImportError:
+        needs = "is zstd-compressed and needs the package zstandard: pip install 'slurmsched[traces]'"
+        raise InputError(needs, source=str(path)) from None
+    return io.BufferedReader(zstandard.open(path, "rb"), 1 << 20)
+
+
+@dataclass(frozen=True)
+class Head:
+    """What a loader may look at to tell its kind: name and first bytes, unpacked."""
+
+    path: Path
+    start: bytes
+
+    @cached_property
+    def lines(self) -> list[str]:
+        """The first lines; the last may be cut."""
+        return self.start.decode("utf-8-sig", "replace").splitlines() or [""]
+
+    def columns(self, delimiter: str = ",") -> frozenset[str]:
+        """Names in the first line, as a header's."""
+        return frozenset(name.strip() for name in self.lines[0].split(delimiter))
+
+
+@dataclass
+class Source:
+    """One file while it is read.
+
+    strict: the first row that cannot be read raises InputError; else such rows are counted.
+    origin_s: Unix time of submit_s = 0, NaN while the loader has not told one. utc_offset_s: what to add for the
+    wall clock of the site. rejected: rows that cannot be read. dropped: reason -> jobs left out, though well formed.
+    """
+
+    path: Path
+    strict: bool = False
+    origin_s: float = math.nan
+    utc_offset_s: float = 0.0
+    rejected: int = 0
+    first_rejected: str = ""
+    dropped: Counter[str] = field(default_factory=Counter)
+
+    @cached_property
+    def head(self) -> Head:
+        """The first bytes. Raises InputError if the file cannot be read."""
+        with self.guarded(), open_bytes(self.path) as file:
+            return Head(self.path, file.read(HEAD_BYTES))
+
+    @contextmanager
+    def text(self) -> Iterator[IO[str]]:
+        """The file as text; bytes that are not UTF-8 become U+FFFD. Raises InputError where it is broken."""
+        with self.guarded(), open_bytes(self.path) as file:
+            yield io.TextIOWrapper(file, "utf-8-sig", "replace", newline="")
+
+    @contextmanager
+    def guarded(self) -> Iterator[None]:
+        """Turns what reading a broken file raises into InputError."""
+        try:
+            yield
+        except (OSError, EOFError, zlib.error, csv.Error) as error:
+            raise InputError(f"cannot be read: {error}", source=str(self.path)) from error
+        except Exception as error:
+            if type(error).__name__ == "ZstdError":
+                raise InputError(f"cannot be read: {error}", source=str(self.path)) from error
+            raise
+
+    def reject(self, line: int, reason: str) -> None:
+        """Count a row that cannot be read. Raises InputError if strict."""
+        if self.strict:
+            raise InputError(reason, source=str(self.path), line=line)
+        self.first_rejected = self.first_rejected or f"line {line}: {reason}"
+        self.rejected += 1
+
+    def fail(self, reason: str, line: int = 0) -> InputError:
+        """The error that stops reading."""
+        return InputError(reason, source=str(self.path), line=line)
+
+    def warnings(self) -> tuple[str, ...]:
+        """What was left out, for people."""
+        texts = [f"{jobs:,} jobs left out: {reason}" for reason, jobs in sorted(self.dropped.items()) if jobs]
+        if self.rejected:
+            texts.insert(0, f"{self.rejected:,} rows cannot be read, the first in {self.first_rejected}")
+        return tuple(f"{self.path}: {text}" for text in texts)
+
+
+def csv_records(source: Source, columns: tuple[str, ...], delimiter: str = ",") -> Iterator[tuple[int, dict[str, Any]]]:
+    """Line number and row by column name of a CSV file with a header.
+
+    Raises InputError if the header lacks one of `columns`.
+    """
+    with source.text() as file:
+        rows = csv.DictReader(file, delimiter=delimiter)
+        missing = [name for name in columns if name not in (rows.fieldnames or ())]
+        if missing:
+            raise source.fail(f"has no column {', '.join(missing)}; needed are {', '.join(columns)}", line=1)
+        for row in rows:
+            yield rows.line_num, row

@@ -1,0 +1,95 @@
+"""A site's history as a trace: pulled from accounting day by day, kept so that a later pull goes on."""
+
+from __future__ import annotations
+
+import gzip
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+
+from slurmsched.errors import InputError
+from slurmsched.replay.trace_files import Recorded, load
+from slurmsched.slurm.commands import Commands
+from slurmsched.slurm.history import DELIMITER, ended_runs, fields
+
+DAY_S = 86_400.0
+FIELDS_FILE, SUFFIX = "fields", ".rows.gz"
+
+
+@dataclass(frozen=True, slots=True)
+class Pull:
+    """One pull. folder: where each day's rows are kept, a file a day, so that nothing is asked twice.
+
+    since, until: days in UTC, until left out. pause_s: shortest wait between two calls; it is never shorter than the
+    last call took, so that accounting is idle at least half of the time.
+    """
+
+    commands: Commands
+    folder: Path
+    since: date
+    until: date
+    pause_s: float = 1.0
+    sleep: Callable[[float], None] = time.sleep
+
+    def __post_init__(self) -> None:
+        if self.since >= self.until:
+            raise InputError(f"no whole day from {self.since} to {self.until}; --since must be earlier")
+
+    @property
+    def days(self) -> list[date]:
+        """All days of the pull."""
+        return [self.since + timedelta(days=n) for n in range((self.until - self.since).days)]
+
+    def run(self) -> Iterator[date]:
+        """Pull what is not there yet, and yield each day when its rows are kept.
+
+        Raises SlurmUnreachableError and SlurmError of sacct, InputError where the folder cannot be written; the days
+        yielded before stay.
+        """
+        names, waited_s = self._names(), 0.0
+        for day in self.days:
+            path = self._path(day)
+            if not path.exists():
+                self.sleep(waited_s)
+                began = time.monotonic()
+                start_s = datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp()
+                rows = ended_runs(self.commands, names, start_s, start_s + DAY_S)
+                waited_s = max(self.pause_s, time.monotonic() - began)
+                self._keep(path, gzip.compress("".join(f"{row}\n" for row in rows).encode(), mtime=0))
+            yield day
+
+    def trace(self, *, strict: bool = False) -> Recorded:
+        """The trace of the days pulled. Raises InputError."""
+        whole = self.folder / "all.sacct.gz"
+        header = DELIMITER.join(self._names()) + "\n"
+        try:
+            with whole.open("wb") as file:
+                file.write(gzip.compress(header.encode(), mtime=0))
+                for day in self.days:
+                    file.write(self._path(day).read_bytes())
+            return load(whole, "sacct", strict=strict)
+        except OSError as error:
+            raise InputError(f"cannot be read or written: {error.strerror}", source=str(self.folder)) from error
+        finally:
+            whole.unlink(missing_ok=True)
+
+    def _names(self) -> tuple[str, ...]:
+        """The fields of all days of this folder: those of its first pull."""
+        path = self.folder / FIELDS_FILE
+        if not path.exists():
+            self._keep(path, ",".join(fields(self.commands)).encode())
+        return tuple(path.read_text(encoding="utf-8").strip().split(","))
+
+    def _path(self, day: date) -> Path:
+        return self.folder / f"{day.isoformat()}{SUFFIX}"
+
+    def _keep(self, path: Path, content: bytes) -> None:
+        draft = path.with_name(f".{path.name}.new")
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            draft.write_bytes(content)
+            draft.replace(path)
+        except OSError as error:
+            raise InputError(f"cannot be written: {error.strerror}", source=str(path)) from error

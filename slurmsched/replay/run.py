@@ -1,0 +1,264 @@
+"""One replay from words: trace, cluster, discipline, model; and what came of it."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import itertools
+import math
+import re
+import time
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from slurmsched import __version__, registry
+from slurmsched.config import Scope
+from slurmsched.errors import ConfigError, InputError
+from slurmsched.kernels import _jit
+from slurmsched.model.columns import Floats
+from slurmsched.placements.count import Count
+from slurmsched.planning.direct import FILLINGS, DirectPlanner, Filling
+from slurmsched.planning.planner import Planner
+from slurmsched.planning.targets import Preemption
+from slurmsched.replay.carry_store import CarryStore
+from slurmsched.replay.embedded import EmbeddedCluster
+from slurmsched.replay.engine import replay, replay_events
+from slurmsched.replay.ideal import IdealCluster
+from slurmsched.replay.ideal_model import IdealModel
+from slurmsched.replay.memory_store import MemoryStore
+from slurmsched.replay.metrics import Outcomes
+from slurmsched.replay.slurm_model import SlurmModel
+from slurmsched.replay.traces import Trace
+
+SAMPLES = "tiresias_samples.csv.gz"
+AUTO_NODE_GPUS, AUTO_LOAD = 8, 0.8
+SLURM_INTERVAL_S = 60.0
+COMPILE_FROM_JOBS = 1_000  # below, loading the compiler takes longer than it saves
+# name on the command line -> policy, its parameters, who gets GPUs that the first waiting job cannot use
+DISCIPLINES: Mapping[str, tuple[str, Mapping[str, Any], Filling | None]] = {
+    "easy": ("fifo", {}, "easy"),
+    "fjf": ("fifo", {}, "skip"),
+    "gittins": ("gittins", {"index": "released"}, None),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to replay, in words. cluster: "20x8", "auto" or a TOML file. policy: NAME[:PARAMETER=VALUE,...].
+
+    backfill: "" = as the policy's name says. history: a CSV column of GPU s that completed jobs needed; "" = the
+    samples of the Tiresias release. round_s, restart_cost_s: of the ideal model [s].
+    """
+
+    cluster: str = "auto"
+    policy: str = "fifo"
+    model: Literal["ideal", "slurm"] = "ideal"
+    placement: str = "count"
+    backfill: str = ""
+    history: str = ""
+    round_s: float = 0.0
+    restart_cost_s: float = 0.0
+    seed: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Replayed:
+    """A replay, whole or cut short. figures: the JSON of the command."""
+
+    cluster: IdealCluster | EmbeddedCluster
+    config: dict[str, Any]
+    wall_s: float = 0.0
+    cycles: int = 0
+    complete: bool = False
+    trace_digest: str = ""
+
+    @property
+    def outcomes(self) -> Outcomes:
+        """Of the jobs that ended."""
+        return self.cluster.outcomes() if isinstance(self.cluster, IdealCluster) else ended(self.cluster)
+
+    @property
+    def figures(self) -> dict[str, Any]:
+        done = self.outcomes
+        spread = np.percentile(done.jct_s, (50, 95, 99)) if len(done.job_id) else np.full(3, math.nan)
+        mean = (float(values.mean()) if len(values) else math.nan for values in (done.jct_s, done.delay_s))
+        names = ("p50_jct_s", "p95_jct_s", "p99_jct_s")
+        made = {"jobs": len(done.job_id), "avg_jct_s": next(mean)} | dict(zip(names, spread.tolist(), strict=True))
+        made |= {"avg_wait_s": next(mean), "makespan_s": done.makespan_s, "preemptions": int(done.preemptions.sum())}
+        made |= {"gpu_utilisation": done.utilisation, "wall_s": self.wall_s, "version": __version__}
+        made |= {"trace_digest": self.trace_digest, "seed": self.cluster.seed, "config": self.config}
+        return made if self.complete else made | {"complete": False, "jobs_of_trace": len(self.cluster.trace)}
+
+
+def ended(cluster: EmbeddedCluster) -> Outcomes:
+    """What became of the jobs of an embedded cluster that ended so far."""
+    done = Outcomes.of(cluster)
+    kept = np.isfinite(done.end_s)
+    names = [name for name in Outcomes.__slots__ if name != "cluster_gpus"]
+    return replace(done, **{name: getattr(done, name)[kept] for name in names})
+
+
+@dataclass(slots=True, eq=False)
+class Session:
+    """A replay made ready: `run` plays it; after an interruption `replayed` holds what is there so far."""
+
+    trace: Trace
+    request: Request
+    nodes: tuple[int, ...] = ()
+    replayed: Replayed = field(init=False)
+    _planner: DirectPlanner | Planner | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        """Raises ConfigError or InputError for words that name nothing, and for a job that can never start."""
+        self.nodes = nodes_of(self.request.cluster, self.trace)
+        name, parameters = parse_policy(self.request.policy)
+        policy, preset, filling = DISCIPLINES.get(name, (name, {}, None))
+        made = {} if name == "slurm" else {"parameters": {**preset, **parameters}}
+        self.replayed = self._ideal(policy, filling, made) if self.request.model == "ideal" else self._slurm(name, made)
+        self.replayed.trace_digest = trace_digest(self.trace)
+
+    def run(self, on_progress: Callable[[int], None] | None = None) -> Replayed:
+        """Play to the end. on_progress: told now and then how many jobs ended. KeyboardInterrupt goes through."""
+        settled = isinstance(self._planner, DirectPlanner) and self._planner.settled
+        if len(self.trace) >= COMPILE_FROM_JOBS and not settled:  # a settled order takes a handful of cycles
+            _jit.load()
+        began = time.perf_counter()
+        tell = None if on_progress is None else _now_and_then(on_progress)
+        try:
+            self.replayed.cycles = self._play(tell)
+            self.replayed.complete = True
+        finally:
+            self.replayed.wall_s = time.perf_counter() - began
+        return self.replayed
+
+    def _play(self, tell: Callable[[Any], None] | None) -> int:
+        cluster, request = self.replayed.cluster, self.request
+        if isinstance(cluster, EmbeddedCluster):
+            return replay(cluster, self._planner, MemoryStore(), interval_s=SLURM_INTERVAL_S, on_progress=tell)
+        assert self._planner is not None
+        store = CarryStore(history_of(request.history))
+        if request.round_s:
+            return replay(cluster, self._planner, store, interval_s=request.round_s, on_progress=tell)
+        return replay_events(cluster, self._planner, store, on_progress=tell)
+
+    def _ideal(self, policy_name: str, filling: Filling | None, made: dict[str, Any]) -> Replayed:
+        request = self.request
+        if policy_name == "slurm":
+            raise ConfigError("slurm alone has no policy to enact; use fifo or easy, or --model slurm", key="policy")
+        policy = registry.make("policies", policy_name, made["parameters"])
+        placement = registry.make("placements", request.placement, key="placement")
+        chosen = _filling(request.backfill) or filling or ("skip" if getattr(policy, "preemptive", False) else "block")
+        self._planner = DirectPlanner(policy, placement, chosen)
+        pile = isinstance(placement, Count)
+        model = IdealModel(round_s=request.round_s, restart_cost_s=request.restart_cost_s)
+        nodes = (sum(self.nodes),) if pile else self.nodes
+        config = {"model": "ideal", "nodes": list(self.nodes), "policy": policy_name, **made,
+                  "placement": request.placement, "backfill": chosen, "round_s": request.round_s,
+                  "restart_cost_s": request.restart_cost_s, "history": request.history or SAMPLES}  # fmt: skip
+        return Replayed(IdealCluster(self.trace, nodes, model, seed=request.seed), config)
+
+    def _slurm(self, name: str, made: dict[str, Any]) -> Replayed:
+        request = self.request
+        if request.backfill == "skip" or name == "fjf":
+            raise ConfigError("slurmctld has no first fit without reservations; use --model ideal", key="backfill")
+        backfill: Any = request.backfill or ("easy" if name == "easy" else "slurm")
+        model = SlurmModel(backfill=backfill)
+        if made and name != "easy":
+            policy = registry.make("policies", name, made["parameters"])
+            preemption = Preemption() if getattr(policy, "preemptive", False) else None
+            placement = registry.make("placements", request.placement, key="placement")
+            self._planner = Planner(policy, name, Scope(partitions=("*",)), preemption=preemption, placement=placement)
+        config = {"model": "slurm", "nodes": list(self.nodes), "policy": name, **made, "backfill": backfill,
+                  "placement": request.placement, "interval_s": SLURM_INTERVAL_S}  # fmt: skip
+        return Replayed(EmbeddedCluster(self.trace, self.nodes, model, seed=request.seed), config)
+
+
+def _now_and_then(on_progress: Callable[[int], None], events: int = 256) -> Callable[[Any], None]:
+    """Tells at every so many events only: a progress bar costs more than a cycle."""
+    count = itertools.count()
+
+    def tell(cluster: Any) -> None:
+        if next(count) % events == 0 or cluster.finished:
+            on_progress(cluster.ended)
+
+    return tell
+
+
+def nodes_of(text: str, trace: Trace) -> tuple[int, ...]:
+    """GPUs of each node: of "20x8", of a TOML file of [[nodes]] tables with count and gpus, or for "auto".
+
+    auto: nodes of 8 GPUs, as many as the trace keeps 80 % busy while jobs come, and enough for its largest job.
+    Raises InputError for anything else.
+    """
+    if match := re.fullmatch(r"([1-9]\d{0,5})x([1-9]\d{0,3})", text):
+        return (int(match[2]),) * int(match[1])
+    if text != "auto":
+        return _nodes_of_file(Path(text))
+    span_s = max(float(np.ptp(trace.submit_s)), float(trace.duration_s.max(initial=1.0)))
+    busy = float((trace.gpus * trace.duration_s).sum()) / span_s / AUTO_LOAD
+    return (AUTO_NODE_GPUS,) * math.ceil(max(busy, int(trace.gpus.max(initial=1))) / AUTO_NODE_GPUS)
+
+
+def _nodes_of_file(path: Path) -> tuple[int, ...]:
+    form = "write NODESxGPUS (20x8), auto, or name a TOML file with [[nodes]] tables of count and gpus"
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))["nodes"]
+        nodes = tuple(int(table["gpus"]) for table in tables for _ in range(int(table.get("count", 1))))
+    except OSError as error:
+        raise InputError(f"is no cluster and no file ({error.strerror}); {form}", source=str(path)) from error
+    except (tomllib.TOMLDecodeError, KeyError, TypeError, ValueError) as error:
+        raise InputError(f"describes no cluster ({error!r}); {form}", source=str(path)) from error
+    if not nodes or min(nodes) < 1:
+        raise InputError(f"needs nodes with at least one GPU; {form}", source=str(path))
+    return nodes
+
+
+def parse_policy(text: str) -> tuple[str, dict[str, Any]]:
+    """Name and parameters of NAME[:PARAMETER=VALUE,...]; values as in the configuration file, lists in brackets.
+
+    Raises ConfigError for a part that is not PARAMETER=VALUE.
+    """
+    name, *parts = re.split(r"[:,](?![^\[]*\])", text)
+    parameters: dict[str, Any] = {}
+    for part in parts:
+        key, equals, value = part.partition("=")
+        if not equals or not key:
+            raise ConfigError(f"{part!r} is not PARAMETER=VALUE, for example {name}:PARAMETER=VALUE", key="policy")
+        try:
+            parameters[key.strip()] = tomllib.loads(f"value = {value}")["value"]
+        except tomllib.TOMLDecodeError:
+            parameters[key.strip()] = value
+    return name, parameters
+
+
+def history_of(path: str) -> Floats:
+    """Service that completed jobs needed [GPU s], from a CSV file with one column and a heading; "" = our samples."""
+    source = files("slurmsched.replay") / "traces" / SAMPLES if not path else Path(path)
+    try:
+        raw = source.read_bytes()
+        lines = (gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw).decode().split()
+        return np.array(lines[1:], np.float64)
+    except (OSError, ValueError) as error:
+        raise InputError(f"is no column of numbers: {error}", source=str(source)) from error
+
+
+def trace_digest(trace: Trace) -> str:
+    """16 hex digits that differ when any job differs."""
+    hasher = hashlib.blake2b(digest_size=8)
+    for name in ("job_id", "gpus", "submit_s", "duration_s", "time_limit_s"):
+        hasher.update(np.ascontiguousarray(getattr(trace, name)).tobytes())
+    return hasher.hexdigest()
+
+
+def _filling(backfill: str) -> Filling | None:
+    """The filling that --backfill names."""
+    named: Filling | None = {"": None, "none": "block", "easy": "easy", "skip": "skip"}.get(backfill)  # type: ignore[assignment]
+    if backfill and named not in FILLINGS:
+        raise ConfigError(f"must be none, easy or skip, got {backfill!r}", key="backfill")
+    return named

@@ -1,0 +1,57 @@
+"""The site's own history from accounting, a span of time a call, read only."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from slurmsched.errors import SlurmError, UnreadableError
+from slurmsched.slurm.commands import Commands
+from slurmsched.slurm.text import time_s
+
+DELIMITER = "\x1f"  # no job name holds it
+WANTED = (
+    "JobID", "JobIDRaw", "User", "Account", "Partition", "QOS", "State", "Submit", "Start", "End", "ElapsedRaw",
+    "Suspended", "TimelimitRaw", "NNodes", "AllocTRES", "ReqTRES", "AllocGRES", "ReqGRES", "JobName", "SubmitLine",
+)  # fmt: skip
+
+
+def fields(commands: Commands) -> tuple[str, ...]:
+    """Of the fields wanted, those that this sacct knows (AllocGRES went in 21.08, SubmitLine came in 21.08)."""
+    known = {name.lower() for name in commands.run("sacct", "--helpformat").split()}
+    found = tuple(name for name in WANTED if name.lower() in known)
+    if "State" not in found:
+        raise SlurmError("sacct --helpformat lists no field State; is this Slurm's sacct?")
+    return found
+
+
+def ended_runs(commands: Commands, names: Sequence[str], start_s: float, end_s: float) -> list[str]:
+    """Rows of all runs that ended within [start_s, end_s), earlier runs of requeued jobs too; steps left out.
+
+    A run ends once, so that spans side by side give each run once. Rows that cannot be split are kept, to be counted
+    by whoever reads them. Raises SlurmUnreachableError when slurmdbd is away, SlurmError for what sacct complains of.
+    """
+    answer = commands.run(
+        "sacct", "--allocations", "--duplicates", "--allusers", "--parsable2", "--noheader", "--noconvert",
+        f"--delimiter={DELIMITER}", f"--starttime={_clock(start_s)}", f"--endtime={_clock(end_s)}",
+        f"--format={','.join(names)}",
+    )  # fmt: skip
+    end_at = list(names).index("End")
+    return [line for line in answer.split("\n") if line.strip() and _within(line, end_at, start_s, end_s)]
+
+
+def _clock(unix_s: float) -> str:
+    """A time as sacct reads it; Commands runs everything in UTC."""
+    return datetime.fromtimestamp(unix_s, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+
+
+def _within(line: str, end_at: int, start_s: float, end_s: float) -> bool:
+    values = line.split(DELIMITER)
+    if len(values) <= end_at:
+        return True
+    try:
+        ended_s = time_s(values[end_at])
+    except UnreadableError:
+        return True
+    return not math.isnan(ended_s) and start_s <= ended_s < end_s

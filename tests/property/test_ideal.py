@@ -1,0 +1,176 @@
+"""Laws of the ideal cluster, whatever a planner tells it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slurmsched.model import Plan, Ranking, Snapshot, Wake
+from slurmsched.placements.consolidated import Consolidated
+from slurmsched.placements.count import Count
+from slurmsched.planning.direct import DirectPlanner
+from slurmsched.policies.discretized_las import DiscretizedLas
+from slurmsched.policies.fifo import Fifo
+from slurmsched.policies.gittins import Gittins
+from slurmsched.policies.las import Las
+from slurmsched.policies.sjf import Sjf
+from slurmsched.policies.srsf import Srsf
+from slurmsched.policies.srtf import Srtf
+from slurmsched.protocols import Placement, Planner
+from slurmsched.replay.carry_store import CarryStore
+from slurmsched.replay.engine import replay, replay_events
+from slurmsched.replay.ideal import IdealCluster
+from slurmsched.replay.ideal_model import IdealModel
+from slurmsched.replay.traces import Trace
+
+NODES = (4, 4, 2)
+GPUS = sum(NODES)
+PLANNERS = [
+    DirectPlanner(Fifo(), Count(), "block"), DirectPlanner(Fifo(), Count(), "skip"),
+    DirectPlanner(Fifo(), Count(), "easy"), DirectPlanner(Sjf(), Count(), "block"),
+    DirectPlanner(Srtf(), Count()), DirectPlanner(Srsf(), Count()),
+    *(DirectPlanner(DiscretizedLas((100.0, 400.0), fifo_by=by), Count()) for by in ("arrival", "start", "submit")),
+    DirectPlanner(Gittins((100.0,), 50.0, least_samples=1), Count()),
+]  # fmt: skip
+
+
+class Chaos:
+    """A planner that ranks at random anew each time, places truly, and checks every snapshot it is given."""
+
+    def __init__(self, placement: Placement, seed: int) -> None:
+        self.placement, self.chance, self.last_s, self.cycles = placement, np.random.default_rng(seed), -1.0, 0
+
+    def plan(self, snapshot: Snapshot) -> Plan:
+        self._check(snapshot)
+        self.cycles += 1
+        order = self.chance.permutation(len(snapshot.jobs))
+        if self.cycles > 200:  # chaos ends, so that jobs do
+            order = np.argsort(~snapshot.jobs.running, kind="stable")
+        target = self.placement.place(snapshot, Ranking(order))
+        return Plan(target=target, wake=Wake(snapshot.now_s + float(self.chance.integers(1, 90))))
+
+    def _check(self, snapshot: Snapshot) -> None:
+        held, jobs, nodes = snapshot.allocations, snapshot.jobs, snapshot.nodes
+        by_node = dict.fromkeys(nodes.name, 0)
+        for name, gpus in zip(held.node, held.gpus.tolist(), strict=True):
+            by_node[name] += gpus
+        assert list(by_node.values()) == nodes.gpus_used.tolist()
+        assert (nodes.gpus_used <= nodes.gpus).all()
+        of_job = {int(job): int(held.gpus[held.job_id == job].sum()) for job in jobs.job_id}
+        assert list(of_job.values()) == np.where(jobs.running, jobs.gpus, 0).tolist()
+        assert snapshot.now_s > self.last_s
+        self.last_s = snapshot.now_s
+
+
+@dataclass
+class Everything:
+    """The same planner, asked at every event and told of every change: nothing is left out."""
+
+    planner: DirectPlanner
+    plans: list[Plan] = field(default_factory=list)
+
+    def plan(self, snapshot: Snapshot) -> Plan:
+        plan = self.planner.plan(snapshot)
+        assert plan.target is not None and plan.ranking is not None
+        running = np.zeros(len(snapshot.jobs), np.bool_)
+        running[plan.target.rows] = True
+        changes = getattr(self.planner.policy, "next_change_s", None)
+        at_s = changes(snapshot, plan.ranking, running) if changes else float("inf")
+        return Plan(ranking=plan.ranking, target=plan.target, wake=Wake(at_s))
+
+
+class Eager(IdealCluster):
+    """An ideal cluster that wants a plan at every event."""
+
+    @property
+    def undecided(self) -> bool:
+        return True
+
+
+@st.composite
+def traces(draw: st.DrawFn, *, most_gpus: int = GPUS, most: int = 12) -> Trace:
+    rows = draw(st.integers(1, most))
+
+    def column(values: st.SearchStrategy[Any]) -> list[Any]:
+        return draw(st.lists(values, min_size=rows, max_size=rows))
+
+    ids = draw(st.permutations(range(1, rows + 1)))
+    gpus, submit_s = column(st.integers(1, most_gpus)), column(st.integers(0, 300))
+    return Trace.of(ids, gpus, submit_s, column(st.integers(1, 300)))
+
+
+MODELS = st.builds(
+    IdealModel, start_cost_s=st.sampled_from([0.0, 7.0]), restart_cost_s=st.sampled_from([0.0, 7.0]),
+    checkpoint_s=st.sampled_from([0.0, 20.0]), clock_s=st.sampled_from([0.0, 1.0]),
+)  # fmt: skip
+
+
+def played(trace: Trace, planner: Planner, model: IdealModel | None = None, nodes: Any = (GPUS,)) -> IdealCluster:
+    cluster = IdealCluster(trace, nodes, model)
+    replay_events(cluster, planner, CarryStore(np.array([30.0, 80.0, 300.0, 900.0])))
+    return cluster
+
+
+@settings(deadline=None, max_examples=60)
+@given(trace=traces(), model=MODELS, seed=st.integers(0, 99), pile=st.booleans(), round_s=st.sampled_from([0.0, 25.0]))
+def test_ideal__keeps_its_laws_under_any_plan(
+    trace: Trace, model: IdealModel, seed: int, pile: bool, round_s: float
+) -> None:
+    """No GPU is held twice, gangs are whole, time goes on (Chaos checks); all jobs end, and service adds up."""
+    cluster = IdealCluster(trace, [GPUS] if pile else NODES, model)
+    planner: Planner = Chaos(Count() if pile else Consolidated(), seed)
+    if round_s:
+        replay(cluster, planner, CarryStore(), interval_s=round_s)
+    else:
+        replay_events(cluster, planner, CarryStore())
+    done = cluster.outcomes()
+    assert done.job_id.tolist() == trace.job_id.tolist()
+    assert (done.first_start_s >= trace.submit_s).all()
+    times, busy, _ = cluster.history.steps()
+    np.testing.assert_allclose((np.diff(times) * busy[:-1]).sum(), (trace.gpus * done.executed_s).sum())
+    lost_s = done.executed_s - done.useful_s
+    most_s = model.start_cost_s + done.preemptions * (model.checkpoint_s + model.restart_cost_s)
+    assert (lost_s[done.preemptions == 0] >= model.start_cost_s - 1e-6).all()  # who is preempted may pay but a part
+    assert (lost_s <= most_s + 1e-6).all()
+
+
+@pytest.mark.parametrize("planner", PLANNERS, ids=lambda p: f"{type(p.policy).__name__}-{p.filling}")
+@settings(deadline=None, max_examples=40)
+@given(trace=traces())
+def test_ideal__misses_nothing_by_leaving_cycles_out(planner: DirectPlanner, trace: Trace) -> None:
+    """The same ends, preemptions and makespan as with a cycle at every event (see Plan.wake)."""
+    eager = Eager(trace, [GPUS])
+    replay_events(eager, Everything(planner), CarryStore(np.array([30.0, 80.0, 300.0, 900.0])))
+    assert played(trace, planner).outcomes().digest == eager.outcomes().digest
+
+
+@settings(deadline=None, max_examples=40)
+@given(trace=traces(), random=st.randoms(use_true_random=False), number=st.integers(0, len(PLANNERS) - 1))
+def test_ideal__is_blind_to_row_order_and_repeatable(trace: Trace, random: Any, number: int) -> None:
+    """Byte-equal outcomes, with the rows of the trace in any order."""
+    order = list(range(len(trace)))
+    random.shuffle(order)
+    shuffled = Trace.of(*(getattr(trace, name)[order] for name in ("job_id", "gpus", "submit_s", "duration_s")))
+    assert len({played(each, PLANNERS[number]).outcomes().digest for each in (trace, shuffled, trace)}) == 1
+
+
+@settings(deadline=None, max_examples=60)
+@given(trace=traces(most_gpus=1, most=20))
+def test_fifo_without_gangs__never_idles_a_gpu_that_a_job_waits_for(trace: Trace) -> None:
+    """Work conservation: jobs wait only while all GPUs are busy."""
+    times, busy, waiting = played(trace, PLANNERS[0], nodes=[3]).history.steps()
+    lasting = np.diff(times, append=np.inf) > 0
+    assert (busy[lasting & (waiting > 0)] == 3).all()
+
+
+@settings(deadline=None, max_examples=40)
+@given(trace=traces(), quantum=st.sampled_from([30.0, 100.0]))
+def test_las__keeps_to_its_quantum(trace: Trace, quantum: float) -> None:
+    """Continuous LAS with a quantum ends all jobs and loses no service to preemption."""
+    done = played(trace, DirectPlanner(Las(quantum_gpu_s=quantum), Count())).outcomes()
+    np.testing.assert_allclose(done.executed_s, trace.duration_s)

@@ -1,0 +1,58 @@
+"""`slurmsched replay`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from slurmsched.cli.main import main
+from slurmsched.replay import run
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> str:
+    path = tmp_path / "six.csv"
+    rows = ("1,2,0,6", "2,4,1,4", "3,1,2,3", "4,2,3,5", "5,1,4,9", "6,3,5,2")
+    path.write_text("job_id,num_gpus,submit_s,duration_s\n" + "\n".join(rows) + "\n")
+    return str(path)
+
+
+def test_replay__prints_one_json_value(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """stdout holds the figures and nothing else; the bar goes to stderr."""
+    assert main(["replay", trace, "--cluster", "1x4", "--policy", "easy", "--json"]) == 0
+    shown = capsys.readouterr()
+    made = json.loads(shown.out)
+    assert (made["jobs"], made["makespan_s"], made["avg_jct_s"]) == (6, 19.0, pytest.approx(57 / 6))
+    assert "6/6" in shown.err
+
+
+def test_replay__prints_a_table(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """One line a figure."""
+    assert main(["replay", trace, "--cluster", "1x4"]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["JCT", "mean", "[s]", "10.8"] in lines
+    assert ["preemptions", "0"] in lines
+
+
+def test_replay__interrupted_prints_what_it_has(
+    trace: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit code 130, valid JSON of the jobs that ended, and a word on stderr."""
+
+    def stopped(*arguments: object, **settings: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run, "replay_events", stopped)
+    assert main(["replay", trace, "--cluster", "1x4", "--json"]) == 130
+    shown = capsys.readouterr()
+    assert (json.loads(shown.out)["jobs"], json.loads(shown.out)["complete"]) == (0, False)
+    assert "interrupted" in shown.err
+
+
+@pytest.mark.parametrize("words", [["--policy", "fifoo"], ["--cluster", "9y9"], ["--cluster", "1x2"]])
+def test_replay__refuses_before_it_plays(trace: str, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit code 2 and one line: an unknown policy, no cluster, a job that never fits."""
+    assert main(["replay", trace, "--cluster", "1x4", *words]) == 2
+    assert len(capsys.readouterr().err.strip().splitlines()) == 1

@@ -1,0 +1,236 @@
+"""Every public kind, on excerpts of the real files (data/README.md)."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from slurmsched import registry
+from slurmsched.errors import InputError
+from slurmsched.replay.trace_files import Recorded, load
+from slurmsched.replay.traces import read_trace
+
+DATA = Path(__file__).parent / "data"
+COMMON = Path(__file__).parents[3] / "replay" / "traces"
+FILES = {
+    "tiresias_60.csv": ("tiresias", 60), "muri.csv": ("muri", 25), "philly_list.csv": ("philly-list", 25),
+    "philly.json": ("philly", 1), "pollux/workload.csv": ("pollux", 17), "gavel.trace": ("gavel", 20),
+    "shockwave.trace": ("shockwave", 15), "helios.csv": ("helios", 3), "lucid.csv": ("lucid", 2),
+    "openb.csv": ("openb-2023", 3), "pai_task_table.csv": ("pai-2020", 3), "pai_list.csv": ("pai-list", 2),
+    "small.swf": ("swf", 2),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_load__tells_the_kind_by_content(name: str) -> None:
+    """No kind is named, and no row of an excerpt is unreadable."""
+    recorded = load(DATA / name, strict=True)
+    assert FILES[name] == (recorded.kind, len(recorded.trace))
+
+
+def test_tiresias__equals_its_common_form() -> None:
+    """The same 60 jobs in the plain form."""
+    ours, plain = load(DATA / "tiresias_60.csv").trace, read_trace(COMMON / "tiresias_60.csv")
+    for name in ("job_id", "gpus", "submit_s", "duration_s"):
+        assert getattr(plain, name).tolist() == getattr(ours, name).tolist()
+    assert ours.model[0] == "vgg19"
+
+
+def test_muri__takes_milliseconds_and_runs_iterations() -> None:
+    """Run time is iterations times iteration_time; 25 rows of the plain form agree."""
+    plain = read_trace(COMMON / "muri_trace3.csv.gz")
+    run_s = dict(zip(plain.job_id.tolist(), zip(plain.submit_s, plain.duration_s, strict=True), strict=True))
+    ours = load(DATA / "muri.csv").trace
+    assert [run_s[job] for job in ours.job_id.tolist()] == list(zip(ours.submit_s, ours.duration_s, strict=True))
+
+
+def test_pollux__run_times_are_those_of_its_simulator() -> None:
+    """Jobs alone on 16 nodes of 4 GPUs, to the second: gradient accumulation (bert), a cap of the local batch
+    (yolov3) and one GPU with a batch of two passes (ncf) among them."""
+    plain = read_trace(COMMON / "pollux_w6_fixed.csv")
+    expected = dict(zip(zip(plain.submit_s, plain.gpus, strict=True), plain.duration_s, strict=True))
+    ours = load(DATA / "pollux" / "workload.csv").trace
+    jobs = list(zip(ours.submit_s, ours.gpus, strict=True))
+    assert [expected[job] for job in jobs] == ours.duration_s.tolist()
+
+
+def test_pollux__says_what_was_not_profiled(tmp_path: Path) -> None:
+    """A batch beyond the profiles is a bad row, not a guess."""
+    (tmp_path / "w.csv").write_text("name,time,application,num_replicas,batch_size\na-0,0,bert,6,100000\n")
+    with pytest.raises(InputError, match=r"w\.csv:2: bert was not profiled"):
+        load(tmp_path / "w.csv", parameters={"profiles": str(DATA / "pollux" / "profiles")}, strict=True)
+
+
+def test_pollux__needs_profiles(tmp_path: Path) -> None:
+    """The error names the option that gives them."""
+    (tmp_path / "w.csv").write_text("name,time,application,num_replicas,batch_size\na-0,0,bert,6,384\n")
+    with pytest.raises(InputError, match="--set profiles=FOLDER"):
+        load(tmp_path / "w.csv")
+
+
+@pytest.mark.parametrize(("worker", "run_s"), [("v100", [13237.7, 4402.9]), ("k80", [132629.9, 26748.0])])
+def test_gavel__divides_steps_by_throughput(worker: str, run_s: list[float]) -> None:
+    """The first two jobs, by worker type."""
+    trace = load(DATA / "gavel.trace", "gavel", {"worker": worker}).trace
+    assert run_s == [round(float(run), 1) for run in trace.duration_s[:2]]
+    assert (trace.gpus[:2].tolist(), trace.model[0]) == ([4, 2], "ResNet-18 (batch size 128)")
+
+
+def test_gavel__reads_the_older_form(tmp_path: Path) -> None:
+    """Four columns: job type, steps, arrival, GPUs."""
+    (tmp_path / "old.tsv").write_text("Transformer (batch size 128)\t44334\t6.0\t2\n")
+    (tmp_path / "simulation_throughputs.json").write_bytes((DATA / "simulation_throughputs.json").read_bytes())
+    trace = load(tmp_path / "old.tsv").trace
+    assert (trace.gpus.tolist(), trace.submit_s.tolist(), round(float(trace.duration_s[0]), 1)) == ([2], [6.0], 4402.9)
+
+
+def test_gavel__needs_throughputs(tmp_path: Path) -> None:
+    """Without a table beside it the error names the option; an unknown worker type lists the known."""
+    (tmp_path / "t.trace").write_bytes((DATA / "gavel.trace").read_bytes())
+    with pytest.raises(InputError, match="--set throughputs="):
+        load(tmp_path / "t.trace")
+    with pytest.raises(InputError, match="has k80, p100, v100"):
+        load(DATA / "gavel.trace", "gavel", {"worker": "h100"})
+
+
+def test_shockwave__takes_the_run_time_without_adaptation() -> None:
+    """Second row: 143450 steps, 3338 s, arrives at 55."""
+    trace = load(DATA / "shockwave.trace").trace
+    assert (trace.submit_s[1], trace.duration_s[1], trace.name[1]) == (55.0, 3338.0, "accordion")
+
+
+def test_philly__adds_up_attempts() -> None:
+    """Two attempts of 8 GPUs: 74 s and 193,182 s; one requeue; the first start 30 s after submission."""
+    recorded = load(DATA / "philly.json")
+    trace = recorded.trace
+    assert (trace.gpus.tolist(), trace.duration_s.tolist(), trace.requeues.tolist()) == ([8], [74.0 + 193_182.0], [1])
+    assert (
+        trace.wait_s[0], trace.state[0], trace.user[0], trace.account[0],
+    ) == (30.0, "COMPLETED", "ce2f4c", "ee9e8c")  # fmt: skip
+
+
+def test_philly__names_the_line_of_a_broken_array(tmp_path: Path) -> None:
+    """The array is cut short in the middle of its second element."""
+    text = (DATA / "philly.json").read_text().rstrip().removesuffix("]")
+    (tmp_path / "cut.json").write_text(text + ',\n{"status": "Pa')
+    with pytest.raises(InputError, match=rf"cut\.json:{text.count(chr(10)) + 2}: is no JSON array"):
+        load(tmp_path / "cut.json")
+
+
+def test_helios__starts_at_zero_and_keeps_the_calendar() -> None:
+    """2020-06-09 18:41:01 is the origin; waits of nothing."""
+    recorded = load(DATA / "helios.csv")
+    assert (recorded.origin_s, recorded.trace.submit_s.tolist()) == (1_591_728_061.0, [0.0, 26.0, 27.0])
+    assert recorded.trace.wait_s.tolist() == [0.0, 0.0, 0.0]
+
+
+def test_pai__joins_the_tasks_of_a_job() -> None:
+    """job-a: 2 half GPUs, its CPU task left out; job-b: 2 x 2 + 1 GPUs from the first start to the last end; job-c
+    had not ended. Submit times and users from the job table."""
+    recorded = load(DATA / "pai_task_table.csv")
+    trace = recorded.trace
+    assert trace.gpus.tolist() == [2, 5, 1]
+    assert (trace.gpu_share.tolist(), trace.duration_s.tolist()) == ([0.5, 1.0, 1.0], [480.0, 650.0, 60.0])
+    assert (trace.submit_s.tolist(), trace.wait_s.tolist()) == ([0.0, 150.0, 380.0], [30.0, 50.0, 20.0])
+    assert list(trace.user) == ["alice", "bob", "alice"]
+
+
+def test_pai_list__multiplies_instances() -> None:
+    """Half a GPU is one GPU with share 0.5; 2 GPUs on 4 instances are 8."""
+    trace = load(DATA / "pai_list.csv").trace
+    assert (trace.gpus.tolist(), trace.gpu_share.tolist()) == ([1, 8], [0.5, 1.0])
+
+
+def test_openb__leaves_out_pods_without_gpus_or_start() -> None:
+    """Run time is scheduled to deleted; a quarter of a GPU has share 0.25."""
+    recorded = load(DATA / "openb.csv")
+    assert (
+        recorded.trace.job_id.tolist(), recorded.trace.duration_s.tolist(),
+    ) == ([1, 2, 5], [3940.0, 3600.0, 200.0])  # fmt: skip
+    assert recorded.trace.gpu_share[0] == 0.25
+    assert sorted(text.rpartition(": ")[2] for text in recorded.warnings) == ["never started", "without GPUs"]
+
+
+def test_swf__counts_processors_as_gpus() -> None:
+    """Job 2 has its request only; 3 never ran, 4 is part of another; UnixStartTime is the origin."""
+    recorded = load(DATA / "small.swf")
+    trace = recorded.trace
+    assert (
+        trace.gpus.tolist(), trace.duration_s.tolist(), trace.time_limit_s.tolist(),
+    ) == ([4, 8], [100.0, 50.0], [200.0, 50.0])  # fmt: skip
+    assert (trace.limit_known.tolist(), recorded.origin_s) == ([True, False], 1_577_836_800.0)
+    assert load(DATA / "small.swf", "swf", {"processors_per_gpu": 3}).trace.gpus.tolist() == [2, 3]
+
+
+def test_document__lists_every_kind() -> None:
+    """docs/traces.md has a row for each loader and for no other."""
+    text = (Path(__file__).parents[4] / "docs" / "traces.md").read_text(encoding="utf-8")
+    kinds = text.partition("## The common form")[0]
+    cells = re.findall(r"^\| (`[^|]*) \|", kinds, re.MULTILINE)
+    assert sorted(name for cell in cells for name in re.findall(r"`([^`]+)`", cell)) == list(registry.names("traces"))
+
+
+def zst(text: bytes) -> bytes:
+    import zstandard
+
+    return zstandard.compress(text)
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, zst])
+def test_load__unpacks_whatever_the_name(tmp_path: Path, pack: object) -> None:
+    """gzip and zstd are told by their first bytes."""
+    path = tmp_path / "trace"
+    path.write_bytes(pack((DATA / "muri.csv").read_bytes()))  # type: ignore[operator]
+    assert same(load(DATA / "muri.csv"), load(path))
+
+
+def test_load__says_which_extra_zstd_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A site without the package is told how to get it."""
+    monkeypatch.setitem(__import__("sys").modules, "zstandard", None)
+    (tmp_path / "t.zst").write_bytes(b"\x28\xb5\x2f\xfd rest")
+    with pytest.raises(InputError, match=r"slurmsched\[traces\]"):
+        load(tmp_path / "t.zst")
+
+
+def test_load__counts_bad_rows_and_strict_stops(tmp_path: Path) -> None:
+    """Two of eight rows are bad: six jobs and one warning with the first line; strict names it and stops."""
+    path = tmp_path / "t.csv"
+    rows = [f"{n},1,{n},10" for n in range(6)] + ["x,1,0,10", "7,1,0,-3"]
+    path.write_text("job_id,num_gpus,submit_s,duration_s\n" + "\n".join(rows) + "\n")
+    recorded = load(path)
+    assert len(recorded.trace) == 6
+    assert (f"{path}: 2 rows cannot be read, the first in line 8: job_id is 'x', not a number",) == recorded.warnings
+    with pytest.raises(InputError, match=r"t\.csv:8: job_id is 'x'"):
+        load(path, strict=True)
+
+
+def test_load__refuses_a_file_whose_rows_are_mostly_bad(tmp_path: Path) -> None:
+    """Better no answer than one from the few rows that look right by chance."""
+    path = tmp_path / "t.csv"
+    path.write_text("job_id,num_gpus,submit_s,duration_s\n1,1,0,10\nx,1,0,1\ny,1,0,1\n")
+    with pytest.raises(InputError, match="hardly a trace of kind csv"):
+        load(path)
+
+
+def test_load__refuses_a_trace_without_jobs(tmp_path: Path) -> None:
+    """What was left out is said."""
+    path = tmp_path / "t.csv"
+    with (DATA / "openb.csv").open() as file:
+        rows = [row for row in csv.reader(file) if row[3] in ("num_gpu", "0")]
+    path.write_text("\n".join(",".join(row) for row in rows) + "\n")
+    with pytest.raises(InputError, match=r"no GPU job that ran; .*1 jobs left out: without GPUs"):
+        load(path)
+
+
+def same(one: Recorded, other: Recorded) -> bool:
+    """Whether two traces are equal, column by column."""
+    pairs = [(values, other.trace.columns()[name]) for name, values in one.trace.columns().items()]
+    return all(
+        list(a) == list(b) if hasattr(a, "names") else np.array_equal(a, b, equal_nan=a.dtype == np.float64)
+        for a, b in pairs
+    )

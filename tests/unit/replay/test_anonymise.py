@@ -1,0 +1,69 @@
+"""Traces to share."""
+
+from __future__ import annotations
+
+import math
+import stat
+from pathlib import Path
+
+import pytest
+
+from slurmsched.errors import InputError
+from slurmsched.replay.anonymise import Anonymiser, read_key
+from slurmsched.replay.trace_files import Recorded
+from slurmsched.replay.traces import Trace
+
+KEY = b"0123456789abcdef"
+FRIDAY = 1_758_873_600.0  # 2025-09-26 08:00 UTC
+
+
+def recorded() -> Recorded:
+    trace = Trace.of(
+        [70, 50, 60], [1, 2, 4], [0, 10, 20], [5, 6, 7], user=["ann", "bob", "ann"], account=["ann", "", "x"],
+        name=["secret", "", "secret"], model=["bert", "bert", "vgg"], gpu_type=["a100"] * 3, state=["FAILED"] * 3,
+    )  # fmt: skip
+    return Recorded(trace, "sacct", FRIDAY, 0.0, ("/home/ann/file: 3 jobs left out",))
+
+
+def test_apply__hides_names_alike() -> None:
+    """The same name the same hash, another column another hash; no name stays no name; warnings may hold paths."""
+    hidden = Anonymiser(KEY).apply(recorded())
+    trace = hidden.trace
+    assert (trace.user[0] == trace.user[2] != trace.user[1], trace.account[0] != trace.user[0]) == (True, True)
+    assert (trace.account[1], trace.name[1], hidden.warnings) == ("", "", ())
+    names = {*trace.user, *trace.account, *trace.name}
+    assert not names & {"ann", "bob", "secret", "x"}
+    assert trace.user.names == Anonymiser(KEY).apply(recorded()).trace.user.names
+    assert trace.user.names != Anonymiser(KEY[::-1]).apply(recorded()).trace.user.names
+
+
+def test_apply__keeps_what_the_trace_is_for() -> None:
+    """Sizes, times, states, GPU types and models; ids are places."""
+    before, trace = recorded().trace, Anonymiser(KEY).apply(recorded()).trace
+    for name in ("gpus", "submit_s", "duration_s"):
+        assert getattr(trace, name).tolist() == getattr(before, name).tolist()
+    assert (trace.job_id.tolist(), list(trace.state), list(trace.model)) == ([1, 2, 3], ["FAILED"] * 3, [*before.model])
+    assert "bert" not in Anonymiser(KEY, models=True).apply(recorded()).trace.model.names
+
+
+def test_apply__moves_the_calendar_by_whole_weeks() -> None:
+    """Hour and weekday stay; a shift is added; without a calendar there is no origin."""
+    origin_s = Anonymiser(KEY).apply(recorded()).origin_s
+    assert (origin_s < 7 * 86_400, (FRIDAY - origin_s) % (7 * 86_400)) == (True, 0)
+    assert Anonymiser(KEY, shift_s=60.0).apply(recorded()).origin_s == origin_s + 60
+    assert math.isnan(Anonymiser(KEY, calendar=False).apply(recorded()).origin_s)
+
+
+def test_read_key__makes_one_for_its_owner_alone(tmp_path: Path) -> None:
+    """A second reading gives the same key."""
+    key = read_key(tmp_path / "key")
+    assert (read_key(tmp_path / "key"), len(key)) == (key, 32)
+    assert stat.S_IMODE((tmp_path / "key").stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("text", ["not hex", "abcd"])
+def test_read_key__refuses_a_bad_key(tmp_path: Path, text: str) -> None:
+    """Not hexadecimal, or too short to keep a secret."""
+    (tmp_path / "key").write_text(text)
+    with pytest.raises(InputError, match="key"):
+        read_key(tmp_path / "key")

@@ -1,0 +1,134 @@
+"""A replay from words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slurmsched import __version__
+from slurmsched.errors import ConfigError, InputError
+from slurmsched.replay.run import Request, Session, history_of, nodes_of, parse_policy, trace_digest
+from slurmsched.replay.traces import Trace
+
+SIX = Trace.of([1, 2, 3, 4, 5, 6], [2, 4, 1, 2, 1, 3], [0, 1, 2, 3, 4, 5], [6, 4, 3, 5, 9, 2])
+
+
+def figures(**words: Any) -> dict[str, Any]:
+    return Session(SIX, Request(**{"cluster": "1x4", **words})).run().figures
+
+
+@pytest.mark.parametrize(
+    ("text", "parsed"),
+    [
+        ("fifo", ("fifo", {})),
+        ("las:quantum_gpu_s=30", ("las", {"quantum_gpu_s": 30})),
+        ("discretized-las:thresholds_gpu_s=[10, 20.5],fifo_by=start",
+         ("discretized-las", {"thresholds_gpu_s": [10, 20.5], "fifo_by": "start"})),
+        ("gittins:index=paper:least_samples=5", ("gittins", {"index": "paper", "least_samples": 5})),
+    ],
+)  # fmt: skip
+def test_parse_policy__takes_name_and_parameters(text: str, parsed: tuple[str, dict[str, Any]]) -> None:
+    """Values as in the configuration file; a bare word is a text."""
+    assert parse_policy(text) == parsed
+
+
+def test_parse_policy__refuses_a_part_without_value() -> None:
+    """The part is named, and how it should look."""
+    with pytest.raises(ConfigError, match="'index' is not PARAMETER=VALUE"):
+        parse_policy("gittins:index")
+
+
+def test_nodes__of_text_file_and_trace(tmp_path: Path) -> None:
+    """NxG, a TOML file of groups, or so many nodes of 8 that the trace keeps 80 % of them busy."""
+    path = tmp_path / "site.toml"
+    path.write_text("[[nodes]]\ncount = 2\ngpus = 8\n[[nodes]]\ngpus = 4\n")
+    busy = Trace.of([1, 2], [16, 16], [0, 100], [100, 100])
+    assert (nodes_of("3x4", busy), nodes_of(str(path), busy), nodes_of("auto", busy)) == (
+        (4, 4, 4), (8, 8, 4), (8,) * 5,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ["20x", "0x8", "nowhere.toml", "x"])
+def test_nodes__refuses_what_is_no_cluster(text: str) -> None:
+    """The text is named with the forms there are."""
+    with pytest.raises(InputError, match="write NODESxGPUS"):
+        nodes_of(text, SIX)
+
+
+def test_nodes__refuses_a_file_that_describes_none(tmp_path: Path) -> None:
+    """A file of another kind, or without GPUs."""
+    path = tmp_path / "site.toml"
+    for text in ("gpus = 8\n", "[[nodes]]\ngpus = 0\n", "[[nodes]\n"):
+        path.write_text(text)
+        with pytest.raises(InputError, match=r"site\.toml"):
+            nodes_of(str(path), SIX)
+
+
+@pytest.mark.parametrize(
+    ("words", "jct_s"),
+    [
+        ({"policy": "fifo"}, [6, 10, 13, 15, 19, 17]), ({"policy": "easy"}, [6, 10, 5, 15, 19, 17]),
+        ({"policy": "fjf"}, [6, 17, 5, 11, 13, 13]), ({"policy": "fifo", "backfill": "skip"}, [6, 17, 5, 11, 13, 13]),
+        ({"policy": "sjf"}, [6, 12, 5, 17, 21, 8]), ({"policy": "srtf"}, [12, 5, 8, 13, 20, 7]),
+        ({"policy": "fifo", "placement": "consolidated"}, [6, 10, 13, 15, 19, 17]),
+        ({"policy": "easy", "placement": "consolidated"}, [6, 10, 5, 15, 19, 17]),
+    ],
+)  # fmt: skip
+def test_session__plays_the_named_discipline(words: dict[str, str], jct_s: list[int]) -> None:
+    """Ends of the six jobs drawn in docs/replay.md."""
+    assert figures(**words)["avg_jct_s"] == pytest.approx((sum(jct_s) - 15) / 6)
+
+
+def test_session__figures_name_what_they_are_of() -> None:
+    """The keys of the command's JSON, and all that is needed to get the same again."""
+    made = figures(policy="discretized-las:thresholds_gpu_s=[4]", seed=3)
+    keys = ("jobs avg_jct_s p50_jct_s p95_jct_s p99_jct_s avg_wait_s makespan_s preemptions gpu_utilisation wall_s "
+            "version trace_digest seed config")  # fmt: skip
+    assert list(made) == keys.split()
+    assert (made["version"], made["trace_digest"], made["seed"]) == (__version__, trace_digest(SIX), 3)
+    assert made["config"]["parameters"] == {"thresholds_gpu_s": [4]}
+    assert made["config"]["nodes"] == [4]
+
+
+def test_session__slurm_model_steers_by_levers() -> None:
+    """All jobs end under slurmctld's rules too, later than on the ideal cluster."""
+    made = figures(policy="srtf", model="slurm", placement="consolidated")
+    assert made["jobs"] == 6
+    assert made["avg_jct_s"] > figures(policy="srtf")["avg_jct_s"]
+    assert figures(policy="slurm", model="slurm")["config"]["policy"] == "slurm"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [{"policy": "fifoo"}, {"policy": "slurm"}, {"policy": "fjf", "model": "slurm"}, {"placement": "nowhere"},
+     {"backfill": "all"}],
+)  # fmt: skip
+def test_session__refuses_words_that_name_nothing(words: dict[str, str]) -> None:
+    """Before anything is played."""
+    with pytest.raises(ConfigError):
+        Session(SIX, Request(**{"cluster": "1x4", **words}))  # type: ignore[arg-type]
+
+
+def test_session__interrupted_keeps_what_ended() -> None:
+    """Ctrl-C goes through; the figures are of the jobs that ended, and say so."""
+    session = Session(SIX, Request(cluster="1x4", policy="srtf"))
+
+    def stop(ended: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        session.run(stop)
+    made = session.replayed.figures
+    assert (made["jobs"], made["complete"], made["jobs_of_trace"]) == (0, False, 6)
+
+
+def test_history__is_shipped_and_read_from_files(tmp_path: Path) -> None:
+    """1,001 samples of Tiresias; a CSV column of one's own; anything else is refused by name."""
+    path = tmp_path / "needed.csv"
+    path.write_text("gpu_s\n5\n3.5\n")
+    assert (len(history_of("")), history_of(str(path)).tolist()) == (1_001, [5.0, 3.5])
+    path.write_text("gpu_s\nmany\n")
+    with pytest.raises(InputError, match=r"needed\.csv"):
+        history_of(str(path))
