@@ -20,9 +20,11 @@ from slurmsched.model.plan import (
 )
 from slurmsched.model.snapshot import Rights, Site, Snapshot
 from slurmsched.model.states import FINISHED, JobState, NodeState, job_state, node_state
+from slurmsched.model.topology import Fabric, GpuTopology, LinkKind, SiteTopology
 
 __all__ = [
-    "FINISHED", "Action", "Allocations", "Assignments", "Estimates", "JobState", "Jobs", "Labels", "NodeState",
-    "Nodes", "Outcome", "Partitions", "Plan", "Ranking", "Receipt", "Refusal", "Requeue", "Rights", "SetLever",
-    "SetNice", "SetSiteFactor", "Site", "Snapshot", "Wake", "frozen", "job_state", "node_state",
+    "FINISHED", "Action", "Allocations", "Assignments", "Estimates", "Fabric", "GpuTopology", "JobState", "Jobs",
+    "Labels", "LinkKind", "NodeState", "Nodes", "Outcome", "Partitions", "Plan", "Ranking", "Receipt", "Refusal",
+    "Requeue", "Rights", "SetLever", "SetNice", "SetSiteFactor", "Site", "SiteTopology", "Snapshot", "Wake", "frozen",
+    "job_state", "node_state",
 ]  # fmt: skip

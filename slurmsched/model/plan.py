@@ -50,6 +50,7 @@ class Assignments:
 
     rows: (R,) int64 rows of snapshot.jobs, in ranking order. first, count and node: row i of `rows` holds
     gpus[k] GPUs on nodes row node[k] for k in first[i] .. first[i]+count[i]. All int64.
+    gpu_mask: which ones, bit i for GPU index i; empty where only counts were decided.
     """
 
     rows: Int64s
@@ -57,6 +58,7 @@ class Assignments:
     count: Int64s
     node: Int64s
     gpus: Int64s
+    gpu_mask: Int64s = field(default_factory=lambda: frozen([], np.int64))
 
 
 @dataclass(frozen=True, slots=True)

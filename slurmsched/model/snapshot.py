@@ -13,6 +13,7 @@ import numpy as np
 from slurmsched.model.columns import Floats, frozen
 from slurmsched.model.jobs import Allocations, Jobs
 from slurmsched.model.nodes import Nodes, Partitions
+from slurmsched.model.topology import SiteTopology
 
 
 class Rights(IntEnum):
@@ -65,6 +66,7 @@ class Snapshot:
     history_gpu_s: Floats = field(default_factory=lambda: frozen([], np.float64))
     carry: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()  # what could not be read or understood
+    topology: SiteTopology = field(default_factory=SiteTopology)  # empty where nothing is known
 
     @property
     def digest(self) -> str:
