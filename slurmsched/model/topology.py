@@ -76,7 +76,7 @@ class GpuTopology:
             "pcie_group": ((gpus,), np.int32, -1), "on_fabric": ((gpus,), np.bool_, True),
             "mig": ((gpus,), np.bool_, False),
         }  # fmt: skip
-        made = {}
+        made: dict[str, Any] = {}
         for column, (shape, dtype, default) in shapes.items():
             values = frozen(columns.pop(column, np.full(shape, default, dtype)), dtype)
             if values.shape != shape or (values.ndim == 2 and not np.array_equal(values, values.T)):
