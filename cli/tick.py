@@ -33,18 +33,17 @@ def command(out: Output, apply: bool, dry_run: bool, verbose: bool) -> int:
     tree = config()
     configure("info" if verbose else "warning", tree.log.format)
     wanted = (apply or tree.mode == "apply") and not dry_run
-    if wanted and paused(tree):
-        if verbose:
-            click.echo(f"slurmsched: paused by {tree.cycle.stop_file}", err=True)
-        return PausedError.exit_code
+    held = wanted and paused(tree)
+    if held and verbose:
+        click.echo(f"slurmsched: paused by {tree.cycle.stop_file}; nothing is written", err=True)
     try:
-        receipt = _cycle(tree, apply=wanted, verbose=verbose)
+        receipt = _cycle(tree, apply=wanted and not held, verbose=verbose)
     except LockedError as error:
         if verbose or error.held_s >= OVERLAP_S:
             raise
         return error.exit_code
     gc.freeze()  # nor at exit, where that would be another tenth
-    return _report(out, receipt, verbose)
+    return PausedError.exit_code if _report(out, receipt, verbose) == 0 and held else receipt.exit_code
 
 
 def _cycle(tree: Config, *, apply: bool, verbose: bool) -> Receipt:

@@ -63,11 +63,6 @@ class Loop:
         return float(min(interval_s * 2 ** min(self._failures, 30), longest_s))
 
     def _cycle(self) -> None:
-        if self._mode(self._config) == "apply" and paused(self._config):
-            log.info("cycle.paused", stop_file=str(self._config.cycle.stop_file))
-            self._notifier.status(f"paused by {self._config.cycle.stop_file}")
-            self._notifier.watchdog()
-            return
         try:
             receipt = run_cycle(self._parts.cluster, self._parts.planner, self._parts.store, self._told)
         except Exception as error:
@@ -78,7 +73,9 @@ class Loop:
             self._notifier.status(f"failing: {error}")
         else:
             self._failures = 0
-            self._notifier.status(f"last cycle: {receipt.planned} planned, {len(receipt.written)} written")
+            said = f"last cycle: {receipt.planned} planned, {len(receipt.written)} written"
+            held = self._mode(self._config) == "apply" and paused(self._config)  # it goes on watching
+            self._notifier.status(f"{said}; paused by {self._config.cycle.stop_file}" if held else said)
         self._notifier.watchdog()
 
     def _wait_until(self, then_s: float) -> None:

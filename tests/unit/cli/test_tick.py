@@ -97,11 +97,12 @@ def test_tick__tells_warnings_only_when_verbose(run, fakes):
 
 
 def test_tick__stop_file_pauses_writing(run, fakes, site: Path):
-    """With the stop file nothing is sent: exit code 75, silent for cron, told with -v. Dry-run still runs."""
+    """With the stop file it reads but sends nothing: exit code 75, silent for cron, told with -v. So does dry-run."""
     (site.parent / "stop").touch()
     quiet, told = run("tick", "--apply"), run("tick", "--apply", "-v")
     assert (quiet.code, quiet.err, told.code) == (75, "", 75)
     assert "paused by" in told.err
+    assert (fakes[0].sent, len(fakes[1].kept)) == ([], 2)
     assert (run("tick", "--dry-run").code, fakes[0].sent) == (0, [])
 
 

@@ -25,6 +25,7 @@ class World:
     told: list[str] = field(default_factory=list)
     loop: Any = None
     watchdog_s: float = 0.0
+    said: str = ""
 
     def load(self) -> Any:
         if isinstance(self.config, Exception):
@@ -61,7 +62,7 @@ class World:
         pass
 
     def status(self, status):
-        pass
+        self.said = status
 
 
 def _config(tmp_path, **cycle):
@@ -176,13 +177,14 @@ def test_next_s__leaves_a_rest_after_a_long_cycle(world, took_s, expected):
     assert world(None).loop.next_s(100.0, 100.0 + took_s) == pytest.approx(100.0 + expected, abs=1e-9)
 
 
-@pytest.mark.parametrize(("forced", "cycles"), [("apply", 0), ("dry-run", 1)])
-def test_stop_file__skips_cycles_that_would_write(world, tmp_path, forced, cycles):
-    """While the file is there a daemon that applies does nothing; one in dry-run goes on."""
+@pytest.mark.parametrize(("forced", "held"), [("apply", True), ("dry-run", False)])
+def test_stop_file__is_told_and_cycles_go_on(world, tmp_path, forced, held):
+    """While the file is there a daemon goes on reading and remembering; one that would write says that it may not."""
     made = world(None, forced=forced)
     (tmp_path / "stop").touch()
     made.loop._cycle()
-    assert made.told.count("cycle") == cycles
+    assert made.told.count("cycle") == 1
+    assert ("paused by" in made.said) == held
 
 
 def test_signals__reach_the_loop(world):
