@@ -39,6 +39,7 @@ class GpuTopology:
     on_fabric: (G,) bool, False for a GPU that has fallen off the NVLink or XGMI fabric its peers are on.
     mig: (G,) bool, cut into MIG devices, which no NVLink set can use.
     nics: for each GPU the names of the nearest NICs, () = none is near. warnings: what could not be read.
+    nic_kinds: for each GPU what lies between it and each of its nics, where that is told.
     """
 
     name: str
@@ -52,6 +53,7 @@ class GpuTopology:
     nics: tuple[tuple[str, ...], ...] = ()
     gpu_type: str = ""
     warnings: tuple[str, ...] = ()
+    nic_kinds: tuple[tuple[LinkKind, ...], ...] = ()
 
     @property
     def gpus(self) -> int:

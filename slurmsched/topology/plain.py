@@ -1,0 +1,94 @@
+"""The small things every reader of topology text needs: clean lines, numbers in lists, hostlists, joined groups."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+_ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+_COMMA = re.compile(r",(?![^\[]*\])")
+_SPAN = re.compile(r"(\d{1,6})(?:-(\d{1,6}))?")
+MOST_NUMBERS = 1 << 16  # a longer list of CPUs or devices is a typing error
+
+
+def clean(text: str) -> str:
+    """The text without terminal escape codes, carriage returns and a byte order mark."""
+    return _ESCAPE.sub("", text).replace("\r\n", "\n").replace("\r", "\n").lstrip("\ufeff")
+
+
+def numbers(text: str) -> tuple[int, ...] | None:
+    """The whole numbers of a list such as "0-3,8", in its order; None if it is none."""
+    found: list[int] = []
+    for part in text.split(","):
+        match = _SPAN.fullmatch(part.strip())
+        if match is None:
+            return None
+        low, high = int(match[1]), int(match[2] or match[1])
+        if not 0 <= high - low < MOST_NUMBERS:
+            return None
+        found += range(low, high + 1)
+    return tuple(found)
+
+
+def parts(text: str) -> list[str]:
+    """The comma list's parts; a comma in brackets separates nothing: "a[1,2],b" -> ["a[1,2]", "b"]."""
+    return [part.strip() for part in _COMMA.split(text) if part.strip()]
+
+
+def hosts(text: str) -> tuple[str, ...] | None:
+    """The names of a hostlist, in its order; None if it is none. Brackets may stand in names of files too."""
+    if "[" not in text:
+        return tuple(parts(text))
+    from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
+
+    try:
+        return tuple(name for part in parts(text) for name in NodeSet(part, resolver=RESOLVER_NOGROUP))
+    except Exception:
+        return None
+
+
+def fold(names: Iterable[str]) -> str:
+    """The names as one hostlist: ("n1", "n2", "n3") -> "n[1-3]"."""
+    from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
+
+    try:
+        return str(NodeSet.fromlist(list(names), resolver=RESOLVER_NOGROUP))
+    except Exception:
+        return ",".join(names)
+
+
+def joined(size: int, pairs: Iterable[Sequence[int]]) -> list[int]:
+    """For each of so many things the lowest number of those it is joined with, over any chain of pairs."""
+    root = list(range(size))
+
+    def find(i: int) -> int:
+        while root[i] != i:
+            root[i] = root[root[i]]
+            i = root[i]
+        return i
+
+    for i, j in pairs:
+        low, high = sorted((find(i), find(j)))
+        root[high] = low
+    return [find(i) for i in range(size)]
+
+
+def numbered(keys: Sequence[int], least: int = 2) -> list[int]:
+    """Equal keys as equal numbers 0, 1, ... in order of appearance; -1 for a key held by fewer than `least`."""
+    number: dict[int, int] = {}
+    for key in keys:
+        if keys.count(key) >= least:
+            number.setdefault(key, len(number))
+    return [number.get(key, -1) for key in keys]
+
+
+def apart(lists: Sequence[Sequence[int] | None]) -> list[int]:
+    """The number of each list among the distinct ones, ascending by their first member.
+
+    [] where a list is empty or unknown, or two lists overlap without being equal: then they tell nothing apart.
+    """
+    sets = [frozenset(members or ()) for members in lists]
+    distinct = sorted(set(sets), key=lambda members: min(members, default=-1))
+    if frozenset() in distinct or sum(map(len, distinct)) != len(frozenset().union(*distinct)):
+        return []
+    return [distinct.index(members) for members in sets]
