@@ -82,7 +82,7 @@ def _by_cpus(lists: Sequence[tuple[int, ...] | None], kind: Int8s) -> list[int]:
 
 
 def _by_links(kind: Int8s, common: Sequence[tuple[int, int]]) -> list[int]:
-    """Groups of two or more GPUs with a socket's link between groups; [] if the links do not say so, or of a GPU alone."""
+    """Groups of GPUs with a socket's link between them; [] if the links do not say so, or leave a GPU alone."""
     host = (kind >= LinkKind.NODE) & (kind <= LinkKind.PIX)
     numa = numbered(joined(len(kind), [*np.argwhere(host).tolist(), *common]))
     if max(numa, default=0) < 1 or -1 in numa or not _fits(numa, kind):

@@ -10,7 +10,7 @@ from itertools import chain
 from slurmsched.model.topology import GpuTopology, LinkKind
 from slurmsched.slurm.gres import is_mig
 from slurmsched.topology.bandwidth import is_amd
-from slurmsched.topology.links import Link, agreed, class_of, few_enough
+from slurmsched.topology.links import Link, agreed, class_of, fallen, few_enough
 from slurmsched.topology.plain import apart, fold
 
 
@@ -50,6 +50,7 @@ def class_of_devices(name: str, devices: Mapping[int, Device], warnings: tuple[s
     size = max(chain((index + 1 for index in devices), (len(device.links) for device in devices.values())), default=0)
     gpus, cut = few_enough(size)
     said, broken = _said(devices, gpus)
+    unwired = [pair for pair, link in said.items() if link[0] == LinkKind.UNKNOWN]
     kind, lanes, unlike = agreed(gpus, said)
     types = {device.type for device in devices.values()}
     numa = apart([devices[i].cores if i in devices else () for i in range(gpus)])
@@ -57,7 +58,9 @@ def class_of_devices(name: str, devices: Mapping[int, Device], warnings: tuple[s
     lost = (f"no row of {fold(missing)}",) if missing else ()
     return class_of(
         name, kind, lanes, gpu_type=types.pop() if len(types) == 1 else "", numa=numa or [-1] * gpus,
-        mig=[i in devices and devices[i].mig for i in range(gpus)], warnings=(*warnings, *cut, *lost, *broken, *unlike),
+        on_fabric=~fallen(kind, unwired),
+        mig=[i in devices and devices[i].mig for i in range(gpus)],
+        warnings=(*warnings, *cut, *lost, *broken, *unlike),
     )  # fmt: skip
 
 

@@ -61,12 +61,18 @@ def switch_groups(kind: Int8s, gpus: int | None = None) -> list[int]:
     return numbered(joined(len(kind), ends)[:gpus])
 
 
-def fallen(kind: Int8s) -> Any:
-    """(G,) bool: GPUs without any NVLink or XGMI, all their links known, where at least three others are joined."""
+def fallen(kind: Int8s, unwired: Collection[tuple[int, int]] = ()) -> Any:
+    """(G,) bool: GPUs without any NVLink or XGMI, all their links known, where at least three others are joined.
+
+    unwired: pairs of UNKNOWN kind of which it is told that neither joins them.
+    """
     wired = kind >= LinkKind.XGMI
     keys = joined(len(kind), np.argwhere(wired).tolist())
     largest = max((keys.count(key) for key in keys), default=0)
-    known = (kind != LinkKind.UNKNOWN).sum(1) == len(kind) - 1
+    told = kind != LinkKind.UNKNOWN
+    for i, j in unwired:
+        told[i, j] = told[j, i] = True
+    known = told.sum(1) == len(kind) - 1
     return ~wired.any(1) & known & (largest >= FABRIC_GPUS)
 
 

@@ -1,0 +1,131 @@
+"""One file of any known kind: told by its content, read into classes of node and fabrics."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from slurmsched.model.topology import GpuTopology
+from slurmsched.topology.cells import NamedFabric
+from slurmsched.topology.conf_lines import Include
+from slurmsched.topology.devices import Device
+from slurmsched.topology.gres_conf import read_gres_conf
+from slurmsched.topology.ibnetdiscover import read_ibnetdiscover
+from slurmsched.topology.nvidia_smi import nic_names, read_topo
+from slurmsched.topology.plain import clean, fold
+from slurmsched.topology.rocm_smi import read_showtopo
+from slurmsched.topology.slurm_conf import read_slurm_conf
+from slurmsched.topology.slurm_topology import read_topology
+from slurmsched.topology.slurmd_log import read_slurmd_log
+from slurmsched.topology.topology_yaml import read_topology_yaml
+
+
+@dataclass(frozen=True, slots=True)
+class NodeClass:
+    """Nodes of one class. nodes: () = the file does not say which. devices: as Slurm numbers them, where it tells."""
+
+    topology: GpuTopology
+    nodes: tuple[str, ...] = ()
+    devices: tuple[Device, ...] = ()
+    autodetect: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What one file says. kind: of KINDS, "" = none of them.
+
+    gpus: node -> number of GPUs, of files that tell no more. warnings: what is damaged or left out. notes: what is
+    worth knowing, though nothing is wrong. nic_names: label in the matrix -> device.
+    """
+
+    kind: str
+    classes: tuple[NodeClass, ...] = ()
+    fabrics: tuple[NamedFabric, ...] = ()
+    gpus: Mapping[str, int] = field(default_factory=dict)
+    nic_names: Mapping[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+_MARKS = {
+    "ibnetdiscover": r'^\s*(?:switchguid=|caguid=|# Topology file: generated)|^\s*(?:Switch|Ca)\s+\d+\s+"[SH]-',
+    "rocm-smi": r"ROCm System Management|Link Type between two GPUs|\(Topology\) Numa|between two GPUs =",
+    "slurmd-log": r"GRES\[gpu\]\s+Type:|Gres Name=gpu\s",
+    "scontrol": r"^\s*(?:SwitchName=\S+\s+Level=|BlockName=\S+\s+BlockIndex=|AggregatedBlock=)",
+    "topology.conf": r"^\s*(?:SwitchName|BlockName|BlockSizes|BlockLevels)\s*=",
+    "topology.yaml": r"^\s*-\s+topology:",
+    "slurm.conf": r"^\s*(?:ClusterName|SlurmctldHost|ControlMachine|PartitionName|SelectType|GresTypes)\s*=",
+    "nvidia-smi": r"^[ \t]*GPU\d+(?:\s*GPU\d+|\s*CPU Affinity|\s+(?:X|NV\d+|PIX|PXB|PHB|NODE|SYS|SOC)\s)",
+    "gres.conf": r"^\s*(?:AutoDetect\s*=|(?:NodeName\s*=\s*\S+\s+)?(?:Name|AutoDetect)\s*=)",
+}  # fmt: skip
+KINDS = tuple(_MARKS)
+_LIST = r"^[ \t]*GPU \d+: .*\(UUID"  # `nvidia-smi -L` alone
+
+
+def recognised(text: str) -> str:
+    """The kind of a text; "" when it is none of KINDS."""
+    text = clean(text)
+    found = (kind for kind, mark in _MARKS.items() if re.search(mark, text, re.MULTILINE | re.IGNORECASE))
+    return next(found, "nvidia-smi" if re.search(_LIST, text, re.MULTILINE) else "")
+
+
+def read_any(text: str, kind: str = "", name: str = "", gpu_type: str = "", include: Include | None = None) -> Reading:
+    """The text read as of this kind, or of the one its content tells.
+
+    name: of the class of node, where the text names none. gpu_type: as for the readers. include: as for gres.conf.
+    """
+    kind = kind or recognised(text)
+    if kind in _WIRED:
+        return _wired(kind, text, name, gpu_type)
+    if kind in _OF_SLURM:
+        return _OF_SLURM[kind](text, include)
+    return Reading("", warnings=(f"none of the kinds that can be read: {', '.join(KINDS)}",))
+
+
+def _wired(kind: str, text: str, name: str, gpu_type: str) -> Reading:
+    node = _WIRED[kind](text, name, gpu_type)
+    names = nic_names(text) if kind == "nvidia-smi" else {}
+    return Reading(kind, (NodeClass(node),), nic_names=names, warnings=node.warnings)
+
+
+def _gres(text: str, include: Include | None) -> Reading:
+    conf = read_gres_conf(text, include)
+    classes = [NodeClass(one.topology, one.nodes, one.devices, one.autodetect) for one in conf.classes()]
+    warnings = [f"{one.topology.name}: {text}" for one in conf.classes() for text in one.topology.warnings]
+    notes = [f"{one.topology.name}: {text}" for one in conf.classes() for text in one.notes]
+    return Reading("gres.conf", tuple(classes), warnings=(*conf.warnings, *warnings), notes=tuple(notes))
+
+
+def _fabric(kind: str) -> Callable[[str, Include | None], Reading]:
+    def read(text: str, include: Include | None) -> Reading:
+        found = read_topology(text, include)
+        return Reading(kind, fabrics=(found,), warnings=found.warnings)
+
+    return read
+
+
+def _yaml(text: str, include: Include | None) -> Reading:
+    found, warnings = read_topology_yaml(text)
+    return Reading("topology.yaml", fabrics=found, warnings=(*warnings, *(w for one in found for w in one.warnings)))
+
+
+def _infiniband(text: str, include: Include | None) -> Reading:
+    found = read_ibnetdiscover(text)
+    rails = {leaf: nodes for leaf, nodes in found.leaves.items() if leaf not in found.fabric.cell.names}
+    notes = (f"{fold(rails)}: one cell, since nodes are on several of them by their rails",) if rails else ()
+    return Reading("ibnetdiscover", fabrics=(found,), warnings=found.warnings, notes=notes)
+
+
+def _slurm(text: str, include: Include | None) -> Reading:
+    found = read_slurm_conf(text, include)
+    return Reading("slurm.conf", gpus=found.gpus, warnings=found.warnings, notes=found.notes)
+
+
+_WIRED: Mapping[str, Callable[[str, str, str], GpuTopology]] = {
+    "nvidia-smi": read_topo, "rocm-smi": read_showtopo, "slurmd-log": read_slurmd_log,
+}  # fmt: skip
+_OF_SLURM: Mapping[str, Callable[[str, Include | None], Reading]] = {
+    "gres.conf": _gres, "topology.conf": _fabric("topology.conf"), "scontrol": _fabric("scontrol"),
+    "topology.yaml": _yaml, "ibnetdiscover": _infiniband, "slurm.conf": _slurm,
+}  # fmt: skip

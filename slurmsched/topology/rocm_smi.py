@@ -1,0 +1,117 @@
+"""`rocm-smi --showtopo`: tables of weights, hops and link types, and NUMA nodes; any of them may be missing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from slurmsched.model.topology import GpuTopology, LinkKind
+from slurmsched.topology.grid import Grid, best_grid, gpu_number
+from slurmsched.topology.links import Link, agreed, class_of, few_enough
+from slurmsched.topology.plain import clean
+
+_TITLE = re.compile(r"[ \t]*={3,}[ \t]*(.*?)[ \t]*={3,}[ \t]*$", re.MULTILINE)
+_ROW = re.compile(r"[ \t]*(GPU\d+)[ \t]+(\S.*?)[ \t]*")
+_NUMA = re.compile(r"GPU\[(\d+)\]\s*:\s*\(Topology\) Numa (Node|Affinity): *(-?\d+)")
+_SERIES = re.compile(r"GPU\[\d+\]\s*:\s*Card (?:series|model): *(\S.*?)\s*$", re.IGNORECASE | re.MULTILINE)
+DIRECT = 15  # KFD's weight of one XGMI link; two in a row weigh 30 (ROCm/rocm-systems issue 5763: hops do not tell)
+ONE_NUMA_HOPS = 2  # GPU to CPU to GPU; three cross to another CPU
+TABLES = {"weight": "weight", "hops": "hops", "link type": "type"}
+
+
+def read_showtopo(text: str, name: str = "", gpu_type: str = "") -> GpuTopology:
+    """The class of node that the tables show. Whatever is missing or cannot be read is unknown, with a warning.
+
+    lanes: 1 = a direct XGMI link (by weight), 0 = XGMI over another GPU, or not told. PCIe within a NUMA node
+    (two hops) counts as NODE, else as SYS, since nothing tells switches apart.
+    gpu_type: a model's name, for the bandwidth; "" = as the text tells.
+    """
+    text = clean(text)
+    grids = {kind: _grid(body) for kind, body in _tables(text).items()}
+    numa = _numa(text)
+    gpus, cut = few_enough(max([grid.gpus for grid in grids.values()] + [gpu + 1 for gpu in numa], default=0))
+    kind, lanes, unlike = agreed(gpus, _said(grids, numa, gpus))
+    series = set(_SERIES.findall(text))
+    model = gpu_type or (series.pop() if len(series) == 1 else "")
+    return class_of(
+        name, kind, lanes, gpu_type=model, numa=[numa.get(i, -1) for i in range(gpus)],
+        warnings=(*cut, *_lacks(grids), *unlike),
+    )  # fmt: skip
+
+
+def _tables(text: str) -> dict[str, str]:
+    """The body of each table between two titles, by "weight", "hops" and "type"; of two of a kind the first."""
+    titles = list(_TITLE.finditer(text))
+    found: dict[str, str] = {}
+    for title, after in zip(titles, [*titles[1:], None], strict=True):
+        body = text[title.end() : after.start() if after else len(text)]
+        for word, kind in TABLES.items():
+            if title[1].lower().startswith(word):
+                found.setdefault(kind, body)
+    return found
+
+
+def _grid(body: str) -> Grid:
+    rows: dict[str, list[str]] = {}
+    head: list[str] = []
+    for line in body.splitlines():
+        words = line.split()
+        if words and all(gpu_number(word) is not None for word in words) and not head:
+            head = words
+        elif match := _ROW.fullmatch(line):
+            rows.setdefault(match[1], match[2].split())
+    return best_grid([head, list(rows)], rows, "0")
+
+
+def _cells(grid: Grid | None) -> dict[tuple[int, int], str]:
+    """Row and column -> cell, of pairs of different GPUs."""
+    found = {}
+    for row, column, cell in grid.cells() if grid and not grid.shifted else ():
+        i, j = gpu_number(row), gpu_number(column)
+        if i is not None and j is not None and i != j:
+            found[i, j] = cell
+    return found
+
+
+def _said(grids: Mapping[str, Grid], numa: Mapping[int, int], gpus: int) -> dict[tuple[int, int], Link]:
+    weights, hops = _cells(grids.get("weight")), _cells(grids.get("hops"))
+    said: dict[tuple[int, int], Link] = {}
+    for (i, j), cell in _cells(grids.get("type")).items():
+        if max(i, j) >= gpus:
+            continue
+        if cell == "XGMI":
+            said[i, j] = (LinkKind.XGMI, int(weights.get((i, j)) == str(DIRECT)))
+        elif cell == "PCIE":
+            said[i, j] = (_hosted(hops.get((i, j), ""), numa.get(i, -1), numa.get(j, -1)), 0)
+    return said
+
+
+def _hosted(hops: str, numa: int, other: int) -> LinkKind:
+    """What two GPUs talk through when it is PCIe: by hops, else by NUMA nodes, else unknown."""
+    if hops.isdecimal() and int(hops) > 0:
+        return LinkKind.NODE if int(hops) <= ONE_NUMA_HOPS else LinkKind.SYS
+    if min(numa, other) < 0:
+        return LinkKind.UNKNOWN
+    return LinkKind.NODE if numa == other else LinkKind.SYS
+
+
+def _numa(text: str) -> dict[int, int]:
+    """GPU -> NUMA node; its affinity where no node is told."""
+    found: dict[int, int] = {}
+    for gpu, _, node in sorted(_NUMA.findall(text), key=lambda row: row[1] == "Node"):
+        if len(gpu) < 5 and int(node) >= 0:
+            found[int(gpu)] = min(int(node), 1 << 20)
+    return found
+
+
+def _lacks(grids: Mapping[str, Grid]) -> tuple[str, ...]:
+    if "type" not in grids:
+        return ("no table of link types: links are unknown",)
+    return tuple(warning for kind, grid in grids.items() for warning in _damage(kind, grid))
+
+
+def _damage(kind: str, grid: Grid) -> list[str]:
+    bad = [*grid.others, *grid.missing()]
+    if not grid.columns:
+        return [f"the table of {kind} cannot be read"]
+    return [f"table of {kind}: rows cut, damaged or missing: {', '.join(bad)}"] if bad else []

@@ -1,0 +1,84 @@
+"""topology.conf (tree and block), and `scontrol show topology`, which prints the same words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from slurmsched.topology.blocks import aggregates, block_cells
+from slurmsched.topology.cells import Cell, NamedFabric, fabric_of
+from slurmsched.topology.conf_lines import ConfLine, Include, Lines
+from slurmsched.topology.plain import hosts, numbers
+
+
+def read_topology(text: str, include: Include | None = None) -> NamedFabric:
+    """The fabric of a topology.conf, or of what `scontrol show topology` says of the default topology.
+
+    A line that cannot be read is left out with a warning. include: as for gres.conf.
+    Source: topology.conf manual page, 22.05 to 26.05.
+    """
+    lines = Lines(include)
+    read = list(lines.read(text))
+    switches = [_switch(line, lines.warnings) for line in read if line.get("switchname")]
+    blocks = [_block(line, lines.warnings) for line in read if line.get("blockname")]
+    if switches and blocks:
+        lines.warnings.append("switches and blocks in one file; the blocks are left out")
+    if not switches and not blocks and not any(line.get("blocksizes") for line in read):
+        lines.warnings.append("neither switches nor blocks found")
+    sizes = _sizes(read, lines.warnings)
+    cells = switches or _blocks(blocks, read, sizes, lines.warnings)
+    kind = "tree" if switches else "block" if blocks else ""
+    fabric, more = fabric_of(kind, cells)
+    sizes = () if switches else sizes
+    told = (*lines.warnings, *more)
+    return NamedFabric(fabric, kind, block_sizes=sizes, domains=_domains(read), warnings=told)
+
+
+def _names(line: ConfLine, key: str, warnings: list[str]) -> tuple[str, ...]:
+    found = hosts(line.get(key))
+    if found is None:
+        warnings.append(f"{line.where}: {key.title()}={line.get(key)} is not a hostlist; taken as empty")
+    return found or ()
+
+
+def _switch(line: ConfLine, warnings: list[str]) -> Cell:
+    """A switch; what scontrol says of nodes far below a switch of switches is not its own."""
+    children = _names(line, "switches", warnings)
+    return Cell(line.get("switchname"), () if children else _names(line, "nodes", warnings), children)
+
+
+def _block(line: ConfLine, warnings: list[str]) -> Cell:
+    return Cell(line.get("blockname"), _names(line, "nodes", warnings))
+
+
+def _blocks(blocks: Sequence[Cell], read: Sequence[ConfLine], sizes: Sequence[int], warnings: list[str]) -> list[Cell]:
+    """Blocks with their aggregates: those that scontrol names, else those that follow from the sizes."""
+    named = [_names(line, "aggregatedblock", warnings) for line in read if line.get("aggregatedblock")]
+    if not named and sizes:
+        named, more = aggregates([block.name for block in blocks], sizes)
+        warnings += more
+    return block_cells(blocks, named)
+
+
+def _sizes(read: Sequence[ConfLine], warnings: list[str]) -> tuple[int, ...]:
+    """Nodes of a block at each level, ascending. BlockLevels (23.11) counts powers of two of the largest block."""
+    found: set[int] = set()
+    for line in read:
+        text = line.get("blocksizes", "blocksize")
+        sizes = numbers(text) if text else ()
+        if sizes is None:
+            warnings.append(f"{line.where}: BlockSizes={text} is no list of numbers; left out")
+        found.update(sizes or ())
+        if levels := numbers(line.get("blocklevels")):
+            base = max((len(hosts(other.get("nodes")) or ()) for other in read), default=0)
+            found.update(base << level for level in (0, *levels) if level < 24)
+    return tuple(sorted(found - {0}))
+
+
+def _domains(read: Sequence[ConfLine]) -> dict[str, str]:
+    found = {}
+    for line in read:
+        cell = line.get("blockname", "switchname")
+        name, _, domain = line.comment.rpartition("\n")[2].partition("=")
+        if cell and domain and name.strip() == cell:
+            found[cell] = domain.strip()
+    return found

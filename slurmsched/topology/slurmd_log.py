@@ -1,0 +1,74 @@
+"""What slurmd says of a node's GPUs, in its log or by `slurmd -G`, in all its spellings.
+
+GRES[gpu] Type:a100 Count:1 Cores(256):0-63 Links:-1,0 Flags:HAS_FILE File:/dev/nvidia0 UniqueId:(null)
+slurmd: Gres Name=gpu Type=a100 Count=1 Index=0 ID=7696487 File=/dev/nvidia0 Cores=0-31 CoreCnt=64 Links=-1,4
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+from slurmsched.model.topology import GpuTopology
+from slurmsched.topology.devices import Device, class_of_devices
+from slurmsched.topology.plain import clean, hosts, numbers, parts
+
+_LINE = re.compile(r"(?:GRES\[gpu\]|Gres Name=gpu)(?=\s)(.*)")
+_FIELD = re.compile(r"(\w+)(?:\(\d+\))?[:=](\S*)")
+_PLACE = re.compile(r"(-?\d{1,9},)*-?\d{1,9}")
+MOST_DEVICES = 1024
+
+
+def read_slurmd_log(text: str, name: str = "", gpu_type: str = "") -> GpuTopology:
+    """The class of node whose slurmd wrote this. A device told again (slurmd was restarted) counts once, as told last.
+
+    A device's index is told, or it is the place of -1 in its Links, or else the order of the lines.
+    gpu_type: a model's name, for the bandwidth; "" = Slurm's Type.
+    """
+    rows: dict[tuple[str, ...], tuple[int, Device]] = {}
+    for at, match in enumerate(_LINE.finditer(clean(text))):
+        fields = {key.lower(): "" if value == "(null)" else value for key, value in _FIELD.findall(match[1])}
+        for index, device in _devices(fields):
+            key = (*device.files, device.unique_id) if device.files or device.unique_id else (str(at), str(index))
+            rows[key] = (index, device)
+    devices, warnings = _by_index(rows)
+    made = class_of_devices(name, devices, warnings)
+    return replace(made, gpu_type=gpu_type) if gpu_type and not made.gpu_type else made
+
+
+def _devices(fields: Mapping[str, str]) -> list[tuple[int, Device]]:
+    """The devices of one line with their indices, -1 = not told. A line of several files is as many devices."""
+    files = hosts(fields.get("file", "")) or ()
+    links = tuple(map(int, fields["links"].split(","))) if _PLACE.fullmatch(fields.get("links", "")) else ()
+    device = Device(
+        fields.get("type", ""), files, numbers(fields.get("cores", "")) or (), links,
+        tuple(flag.lower() for flag in parts(fields.get("flags", ""))), fields.get("uniqueid", ""),
+    )  # fmt: skip
+    told = fields.get("index", "")
+    index = int(told) if told.isdecimal() and len(told) < 5 else links.index(-1) if links.count(-1) == 1 else -1
+    count = fields.get("count", "1")
+    count_of = min(int(count), MOST_DEVICES) if count.isdecimal() and len(count) < 6 else 1
+    if count_of == 1 or device.mig:
+        return [(index, device)]
+    each = [(file,) for file in files] if len(files) == count_of else [()] * count_of
+    return [
+        (index + at if index >= 0 else -1, replace(device, files=of_one, links=())) for at, of_one in enumerate(each)
+    ]
+
+
+def _by_index(rows: Mapping[tuple[str, ...], tuple[int, Device]]) -> tuple[dict[int, Device], tuple[str, ...]]:
+    """Devices by index; those without one in the order of their lines, behind the others."""
+    if not rows:
+        return {}, ("no line of slurmd about GPUs found",)
+    devices: dict[int, Device] = {}
+    warnings = []
+    for index, device in rows.values():
+        if index >= 0 and index in devices:
+            warnings.append(f"index {index} is told of two devices; the first counts")
+        elif index >= 0:
+            devices[index] = device
+    for index, device in rows.values():
+        if index < 0:
+            devices[max(devices, default=-1) + 1] = device
+    return devices, tuple(warnings)
