@@ -12,7 +12,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -82,6 +82,29 @@ class Pace(Section):
     busy_dbd_queue: int = Field(5000, ge=1, description="slurmdbd messages waiting (sdiag): likewise")
 
 
+class TopologyClass(Section):
+    """One kind of node."""
+
+    name: str = Field(description="what it is called")
+    nodes: str = Field(description='its nodes, a hostlist such as "dgx[01-20]"')
+    file: Path = Field(
+        description="what `nvidia-smi topo -m`, `rocm-smi --showtopo` or slurmd's log says of one of them"
+    )
+    gpu_type: str = Field(
+        "", description='GPU model, for link bandwidth, such as "a100"; empty = as file or Slurm tells'
+    )
+
+
+class Topology(Section):
+    """How GPUs and nodes are wired."""
+
+    gres_conf: str = Field("", description="gres.conf; empty = beside slurm.conf, if it can be read from here")
+    fabric: str = Field("", description="topology.conf, topology.yaml or ibnetdiscover file; empty = as Slurm says")
+    classes: tuple[TopologyClass, ...] = Field(
+        (), description="kinds of node by name, nodes and file; before gres.conf"
+    )
+
+
 class Cycle(Section):
     """When the daemon works."""
 
@@ -131,6 +154,7 @@ class Config(Section):
     pace: Pace = Pace()
     cycle: Cycle = Cycle()
     slurm: Slurm = Slurm()
+    topology: Topology = Topology()
     ledger: Ledger = Ledger()
     log: Log = Log()
 
@@ -311,7 +335,7 @@ def _message(error: Any) -> str:
 def _nearest(loc: tuple[int | str, ...]) -> str:
     section: Any = Config
     for part in loc[:-1]:
-        section = section.model_fields[str(part)].annotation
+        section = get_args(section)[0] if isinstance(part, int) else section.model_fields[part].annotation
     return _near(str(loc[-1]), list(section.model_fields))
 
 

@@ -49,6 +49,7 @@ class LiveCluster:
     apply: False = dry-run, nothing is touched. recheck: reads the jobs of all actions that are left again.
     stop_file: while it exists nothing is sent; None: nobody looks for one.
     earlier_runs: runs that slurmdbd has of some jobs, for the ledger.
+    wiring: the snapshot with what is known of its topology.
     clock: Unix seconds, for the names of cycles in the journal. monotonic: seconds, for the age of a look.
     """
 
@@ -65,11 +66,13 @@ class LiveCluster:
         earlier_runs: Callable[[Sequence[int]], Sequence[Run]],
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
+        wiring: Callable[[Snapshot], Snapshot] = lambda snapshot: snapshot,
     ) -> None:
         self._reader, self._writer, self._journal, self._pace = reader, writer, journal, pace
         self._apply, self._recheck, self._stop_file = apply, recheck, stop_file
         self._clock, self._monotonic = clock, monotonic
         self.earlier_runs = earlier_runs
+        self._wiring = wiring
         self._seen: Mapping[int, Seen] = {}
         self._seen_s = float("-inf")
         self._compact_bytes = COMPACT_BYTES
@@ -81,7 +84,7 @@ class LiveCluster:
 
     def read(self) -> Snapshot:
         """The cluster now. Raises SlurmError when it cannot be read whole."""
-        self._snapshot = self._reader.read()
+        self._snapshot = self._wiring(self._reader.read())
         return self._snapshot
 
     def apply(self, plan: Plan) -> Receipt:

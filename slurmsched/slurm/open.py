@@ -12,6 +12,7 @@ from slurmsched.slurm.reader import open_commands, open_reader
 from slurmsched.slurm.recheck import Recheck
 from slurmsched.slurm.sacct import earlier_runs
 from slurmsched.slurm.site import read_load
+from slurmsched.slurm.wiring import Wiring
 from slurmsched.slurm.writer import CommandWriter
 
 
@@ -35,4 +36,5 @@ def open_live(config: Config, *, apply: bool, heed_stop: bool = True, indices: b
         recheck=Recheck(commands),
         earlier_runs=partial(earlier_runs, commands),
         stop_file=config.cycle.stop_file if heed_stop else None,
+        wiring=Wiring(config.topology, commands),
     )

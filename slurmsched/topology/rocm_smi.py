@@ -43,7 +43,7 @@ def _tables(text: str) -> dict[str, str]:
     """The body of each table between two titles, by "weight", "hops" and "type"; of two of a kind the first."""
     titles = list(_TITLE.finditer(text))
     found: dict[str, str] = {}
-    for title, after in zip(titles, [*titles[1:], None], strict=True):
+    for title, after in zip(titles, [*titles[1:], None], strict=False):
         body = text[title.end() : after.start() if after else len(text)]
         for word, kind in TABLES.items():
             if title[1].lower().startswith(word):

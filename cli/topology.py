@@ -1,0 +1,121 @@
+"""`topology`: how GPUs and nodes are wired, from files and from Slurm."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from slurmsched.cli import output
+from slurmsched.cli.output import Output, counted
+from slurmsched.cli.settings import config
+
+if TYPE_CHECKING:
+    from slurmsched.topology.cells import NamedFabric
+    from slurmsched.topology.reading import NodeClass, Reading
+
+FILE = click.Path(dir_okay=False, path_type=Path)
+DIFFERS = 3  # exit code of `diff`
+
+
+@click.group("topology")
+def command() -> None:
+    """How GPUs and nodes are wired: show it, read it from files, hold it against Slurm."""
+
+
+@output.with_command(command, "show")
+@click.argument("node", required=False)
+@click.option("--file", type=FILE, help="Show what this file says, of a node it names or of its only class; no Slurm.")
+@click.option("--svg", type=FILE, help="Also draw the node's GPUs and links, as an SVG picture.")
+def show(out: Output, node: str | None, file: Path | None, svg: Path | None) -> None:
+    """Show the classes of nodes and the fabric or, of NODE, the matrix of its links, its groups and where it is."""
+    from slurmsched.cli.topology_show import class_of, print_class, print_site
+    from slurmsched.topology.picture import svg as drawn
+    from slurmsched.topology.record import class_record, fabric_record
+
+    classes, fabric, warnings = _of_file(file) if file else _of_slurm()
+    for warning in warnings:
+        click.echo(f"slurmsched: {warning}", err=True)
+    if node is None and svg is None and not (file and len(classes) == 1):
+        if out.as_json:
+            out.json({"classes": [class_record(one) for one in classes], "fabric": fabric_record(fabric)})
+        else:
+            print_site(out, classes, fabric)
+        return
+    one = class_of(node, classes)
+    if svg:
+        svg.write_text(drawn(one.topology), encoding="utf-8")
+    if out.as_json:
+        out.json(class_record(one))
+    else:
+        print_class(out, node or "", one, fabric)
+
+
+@output.with_command(command, "import")
+@click.argument("files", nargs=-1, required=True, type=FILE)
+@click.option("--kind", default="", metavar="KIND", help="Of all files; default: told by their content.")
+@click.option("--gpu-type", default="", metavar="MODEL", help="GPU model, such as a100, for link bandwidth.")
+@click.option("--strict", is_flag=True, help="End with 2 if anything was damaged or left out.")
+def import_files(out: Output, files: tuple[Path, ...], kind: str, gpu_type: str, strict: bool) -> int:
+    """Read FILES: `nvidia-smi topo -m`, `rocm-smi --showtopo`, slurmd's log, gres.conf, ibnetdiscover and more.
+
+    Damaged files give what can still be read, with warnings. Exit code 2 for a file of no known kind.
+    """
+    from slurmsched.cli.topology_show import print_reading
+    from slurmsched.errors import InputError
+    from slurmsched.slurm.wiring import read_file
+    from slurmsched.topology.reading import KINDS
+    from slurmsched.topology.record import record
+
+    if kind and kind not in KINDS:
+        raise InputError(f"--kind {kind!r} is none of {', '.join(KINDS)}")
+    readings = [(path, read_file(path, kind, path.stem, gpu_type)) for path in files]
+    if out.as_json:
+        out.json([{"file": str(path), **record(reading)} for path, reading in readings])
+    for path, reading in readings:
+        if not out.as_json:
+            print_reading(out, path, reading)
+        for warning in reading.warnings:
+            click.echo(f"slurmsched: {path}: {warning}", err=True)
+    failed = any(not reading.kind or (strict and reading.warnings) for _, reading in readings)
+    return InputError.exit_code if failed else 0
+
+
+@output.with_command(command, "diff")
+@click.option("--fabric", type=FILE, help="topology.conf, topology.yaml or ibnetdiscover; default: as configured, else "
+              "the file beside slurm.conf.")  # fmt: skip
+def diff(out: Output, fabric: Path | None) -> int:
+    """Hold what files and configuration say against what Slurm says now: missing, extra, moved nodes, GPU counts.
+
+    Exit code 3 if anything differs.
+    """
+    from slurmsched.slurm.reader import open_commands
+    from slurmsched.slurm.wiring_diff import differences
+
+    found, warnings = differences(config().topology, open_commands(config().slurm), fabric)
+    for warning in warnings:
+        click.echo(f"slurmsched: {warning}", err=True)
+    if out.as_json:
+        out.json(found)
+    elif found:
+        rows = [(one.kind, one.node, one.told or "-", one.slurm or "-") for one in found]
+        out.table(("what", "node", "files", "slurm"), rows)
+    if not out.as_json:
+        out.line(f"{counted(len(found), 'difference')}", "warn" if found else "ok")
+    return DIFFERS if found else 0
+
+
+def _of_file(path: Path) -> tuple[tuple[NodeClass, ...], NamedFabric, tuple[str, ...]]:
+    from slurmsched.slurm.wiring import default_fabric, read_file
+
+    reading: Reading = read_file(path, name=path.stem)
+    return reading.classes, default_fabric(reading), reading.warnings
+
+
+def _of_slurm() -> tuple[tuple[NodeClass, ...], NamedFabric, tuple[str, ...]]:
+    """The classes of nodes that Slurm has, each with its nodes."""
+    from slurmsched.slurm.reader import open_commands
+    from slurmsched.slurm.wiring_diff import known_classes
+
+    return known_classes(config().topology, open_commands(config().slurm))

@@ -1,0 +1,89 @@
+"""What `topology` prints."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from slurmsched.cli.output import Output, counted
+from slurmsched.errors import InputError
+from slurmsched.model.topology import Fabric
+from slurmsched.topology.cells import NamedFabric, nodes_under
+from slurmsched.topology.links import links_of, told
+from slurmsched.topology.picture import groups, matrix
+from slurmsched.topology.plain import fold
+from slurmsched.topology.reading import NodeClass, Reading
+
+
+def class_of(node: str | None, classes: Sequence[NodeClass]) -> NodeClass:
+    """The class of a node, or the only class. Raises InputError when that is none or not one."""
+    if node is None and len(classes) == 1:
+        return classes[0]
+    if node is None:
+        raise InputError(f"which node? {', '.join(one.topology.name for one in classes) or 'no class is known'}")
+    for one in classes:
+        if node in one.nodes or node == one.topology.name:
+            return one
+    hint = "configure topology.classes, or import its `nvidia-smi topo -m`"
+    anywhere = [one for one in classes if not one.nodes]
+    if len(anywhere) == 1:
+        return anywhere[0]
+    raise InputError(f"nothing is known of the GPUs of node {node}; {hint}")
+
+
+def print_site(out: Output, classes: Sequence[NodeClass], fabric: NamedFabric) -> None:
+    """One line a class, one line a cell."""
+    rows = [(one.topology.name, fold(one.nodes) or "-", one.topology.gpus, one.topology.gpu_type or "-", links(one))
+            for one in classes]  # fmt: skip
+    if rows:
+        out.table(("class", "nodes", "GPUs>", "type", "links"), rows)
+    else:
+        out.line("no class of node is known: configure topology.classes, or see docs/topology.md")
+    if len(fabric.fabric.cell):
+        out.line()
+        print_fabric(out, fabric)
+
+
+def print_fabric(out: Output, one: NamedFabric) -> None:
+    """The cells, highest level first."""
+    fabric, under = one.fabric, nodes_under(one.fabric)
+    names = list(fabric.cell)
+    rows = [(level, name, names[above] if above >= 0 else "-", len(under[name]), fold(under[name]))
+            for name, level, above in zip(names, fabric.level.tolist(), fabric.parent.tolist(), strict=True)]  # fmt: skip
+    out.line(f"{one.kind or 'no fabric'} {one.name}".strip() + (" (default)" if one.name and one.default else ""))
+    if rows:
+        out.table(("level>", "cell", "in", "nodes>", "names"), rows[::-1])
+
+
+def print_class(out: Output, node: str, one: NodeClass, fabric: NamedFabric) -> None:
+    """Matrix, groups, and the cells that the node is in."""
+    topology = one.topology
+    head = f"{node or topology.name}: {counted(topology.gpus, 'GPU')} {topology.gpu_type}".rstrip()
+    out.line(f"{head}, class {topology.name}" if node and node != topology.name else head)
+    out.table(*matrix(topology))
+    for line in groups(topology):
+        out.line(line)
+    if cells := [name for name, nodes in nodes_under(fabric.fabric).items() if node in nodes]:
+        out.line("in " + ", in ".join(cells))
+
+
+def print_reading(out: Output, path: Path, reading: Reading) -> None:
+    """What one file says."""
+    out.line(f"{path}: {reading.kind or 'of no known kind'}")
+    for one in reading.classes:
+        print_class(out, "", one, NamedFabric(Fabric()))
+    for fabric in reading.fabrics:
+        print_fabric(out, fabric)
+    if reading.gpus:
+        out.table(("GPUs>", "nodes"), [(gpus, fold(node for node, has in reading.gpus.items() if has == gpus))
+                                       for gpus in sorted(set(reading.gpus.values()))])  # fmt: skip
+    for note in reading.notes:
+        out.line(f"note: {note}")
+    out.line()
+
+
+def links(one: NodeClass) -> str:
+    """The links of a class in a few words: "28 NV12", "4 NV4, 24 SYS"; "unknown"."""
+    count = Counter(told((kind, lanes)) for _, _, kind, lanes in links_of(one.topology))
+    return ", ".join(f"{number} {link}" for link, number in count.items()) or "unknown"

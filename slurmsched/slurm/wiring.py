@@ -1,0 +1,165 @@
+"""What a site's own files and slurmctld say of its topology, read once and given to every snapshot."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+
+from slurmsched.config import Topology
+from slurmsched.errors import InputError, SlurmError
+from slurmsched.model.nodes import Nodes
+from slurmsched.model.snapshot import Site, Snapshot
+from slurmsched.model.topology import Fabric, SiteTopology
+from slurmsched.slurm.commands import Commands
+from slurmsched.topology.cells import NamedFabric
+from slurmsched.topology.plain import hosts
+from slurmsched.topology.reading import NodeClass, Reading, read_any
+from slurmsched.topology.site import Sources, site_topology
+
+T = TypeVar("T")
+RELOAD_S = 3600.0  # files and Slurm's topology are read again after this long
+LARGEST_BYTES = 32 << 20
+
+
+class Wiring:
+    """Gives snapshots their topology. Sources are read at the first snapshot and again every hour.
+
+    Where one cannot be read any more, what it said last is kept. A reload of the daemon begins anew.
+    """
+
+    def __init__(self, settings: Topology, commands: Commands, clock: Callable[[], float] = time.monotonic) -> None:
+        self._settings, self._commands, self._clock = settings, commands, clock
+        self._read_s = float("-inf")
+        self._sources = Sources()
+        self._nodes: Nodes | None = None
+        self._made: tuple[SiteTopology, tuple[str, ...]] = (SiteTopology(), ())
+
+    def __call__(self, snapshot: Snapshot) -> Snapshot:
+        """The snapshot with its topology; what could not be read is told among its warnings."""
+        if self._clock() - self._read_s > RELOAD_S:
+            self._sources = read_sources(self._settings, self._commands, snapshot.site, self._sources)
+            self._read_s, self._nodes = self._clock(), None
+        if self._nodes is None or not _alike(self._nodes, snapshot.nodes):
+            self._made = site_topology(snapshot.nodes, self._sources)
+            self._nodes = snapshot.nodes
+        topology, warnings = self._made
+        told = tuple(f"topology: {text}" for text in (*self._sources.warnings, *warnings))
+        return replace(snapshot, topology=topology, warnings=(*snapshot.warnings, *told))
+
+
+def read_sources(settings: Topology, commands: Commands, site: Site, last: Sources | None = None) -> Sources:
+    """Classes by configuration, then by gres.conf; the fabric by its file or by Slurm. Never raises.
+
+    last: what was read before, kept in the place of what cannot be read now.
+    """
+    last = last or Sources()
+    warnings: list[str] = []
+    classes = read_classes(settings, site, warnings, last.classes)
+    fabric = _attempt(partial(read_fabric, settings, commands, site), warnings) or last.fabric
+    return Sources(classes, fabric, tuple(warnings))
+
+
+def read_classes(
+    settings: Topology, site: Site, warnings: list[str], last: Sequence[NodeClass] = ()
+) -> tuple[NodeClass, ...]:
+    """Classes by configuration, then by gres.conf; those of `last` that cannot be read now. Adds to warnings."""
+    configured = tuple(_configured(settings, warnings))
+    gres = _attempt(partial(read_gres, settings, site), warnings)
+    classes = (*configured, *(gres.classes if gres else ()))
+    if not warnings:
+        return classes
+    known = {one.topology.name for one in classes}
+    return (*classes, *(one for one in last if one.topology.name not in known))
+
+
+def read_gres(settings: Topology, site: Site) -> Reading:
+    """gres.conf, as configured or beside slurm.conf. Empty where none is configured and none can be read from here.
+
+    Raises InputError for a configured file that cannot be read.
+    """
+    conf = site.settings.get("SLURM_CONF", "")
+    path = Path(settings.gres_conf) if settings.gres_conf else Path(conf).parent / "gres.conf"
+    if not settings.gres_conf and (not conf or not path.is_file()):
+        return Reading("gres.conf")
+    return read_file(path, "gres.conf")
+
+
+def read_fabric(settings: Topology, commands: Commands, site: Site) -> NamedFabric:
+    """The fabric of the configured file, else Slurm's. Raises InputError or SlurmError."""
+    if settings.fabric:
+        return default_fabric(read_file(Path(settings.fabric)))
+    return slurm_fabric(commands, site)
+
+
+def slurm_fabric(commands: Commands, site: Site) -> NamedFabric:
+    """What slurmctld's `scontrol show topology` says; it is not asked where it has no switches or blocks.
+
+    Those come by its plugin or, from 25.05 on whatever the plugin, by topology.yaml. Raises SlurmError.
+    """
+    plugin = site.settings.get("TopologyPlugin", "").rpartition("/")[2].lower()
+    yaml = Path(site.settings.get("SLURM_CONF", "")).parent / "topology.yaml"
+    if plugin not in ("tree", "block") and not yaml.is_file():
+        return NamedFabric(Fabric())
+    text = commands.run("scontrol", "show", "topology")
+    return default_fabric(read_any(text, "scontrol")) if text.strip() else NamedFabric(Fabric())
+
+
+def default_fabric(reading: Reading) -> NamedFabric:
+    """The cluster's default of a file's topologies, else the first; an empty one if there is none."""
+    return next((one for one in reading.fabrics if one.default), next(iter(reading.fabrics), NamedFabric(Fabric())))
+
+
+def read_file(path: Path, kind: str = "", name: str = "", gpu_type: str = "") -> Reading:
+    """As reading.read_any, of a file; files that it includes are looked for beside it. Raises InputError."""
+    return read_any(read_text(path), kind, name, gpu_type, lambda other: _text_or_none(path.parent / other))
+
+
+def read_text(path: Path) -> str:
+    """The file's text; bytes that are not UTF-8 become U+FFFD. Raises InputError."""
+    try:
+        if path.stat().st_size > LARGEST_BYTES:
+            raise InputError(f"is larger than {LARGEST_BYTES >> 20} MiB: no topology file", source=str(path))
+        return path.read_bytes().decode("utf-8", "replace")
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", source=str(path)) from error
+
+
+def _text_or_none(path: Path) -> str | None:
+    try:
+        return read_text(path)
+    except InputError:
+        return None
+
+
+def _configured(settings: Topology, warnings: list[str]) -> Iterator[NodeClass]:
+    for one in settings.classes:
+        nodes = hosts(one.nodes)
+        if not nodes:
+            warnings.append(f"topology.classes: {one.name}: nodes = {one.nodes!r} is no hostlist")
+            continue
+        found = _attempt(partial(read_file, one.file, "", one.name, one.gpu_type), warnings)
+        if found and len(found.classes) == 1:
+            yield replace(found.classes[0], nodes=nodes)
+        elif found:
+            warnings.append(f"{one.file}: shows {len(found.classes)} kinds of node, a class needs one")
+
+
+def _attempt(read: Callable[[], T], warnings: list[str]) -> T | None:
+    try:
+        return read()
+    except (InputError, SlurmError) as error:
+        warnings.append(str(error))
+        return None
+
+
+def _alike(nodes: Nodes, others: Nodes) -> bool:
+    """Whether rows, names, GPUs and types are the same, which is all that the tables are made from."""
+    labels = ((nodes.name, others.name), (nodes.gpu_types, others.gpu_types))
+    same = all(a.names == b.names and np.array_equal(a.codes, b.codes) for a, b in labels)
+    return same and np.array_equal(nodes.gpus, others.gpus)
