@@ -90,6 +90,7 @@ def diff(out: Output, fabric: Path | None) -> int:
 
     Exit code 3 if anything differs.
     """
+    from slurmsched.cli.topology_show import grouped
     from slurmsched.slurm.reader import open_commands
     from slurmsched.slurm.wiring_diff import differences
 
@@ -99,8 +100,7 @@ def diff(out: Output, fabric: Path | None) -> int:
     if out.as_json:
         out.json(found)
     elif found:
-        rows = [(one.kind, one.node, one.told or "-", one.slurm or "-") for one in found]
-        out.table(("what", "node", "files", "slurm"), rows)
+        out.table(("what", "nodes", "files", "slurm"), grouped(found))
     if not out.as_json:
         out.line(f"{counted(len(found), 'difference')}", "warn" if found else "ok")
     return DIFFERS if found else 0

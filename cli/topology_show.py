@@ -14,6 +14,7 @@ from slurmsched.topology.links import links_of, told
 from slurmsched.topology.picture import groups, matrix
 from slurmsched.topology.plain import fold
 from slurmsched.topology.reading import NodeClass, Reading
+from slurmsched.topology.site import Difference
 
 
 def class_of(node: str | None, classes: Sequence[NodeClass]) -> NodeClass:
@@ -49,8 +50,9 @@ def print_fabric(out: Output, one: NamedFabric) -> None:
     """The cells, highest level first."""
     fabric, under = one.fabric, nodes_under(one.fabric)
     names = list(fabric.cell)
+    places = zip(names, fabric.level.tolist(), fabric.parent.tolist(), strict=True)
     rows = [(level, name, names[above] if above >= 0 else "-", len(under[name]), fold(under[name]))
-            for name, level, above in zip(names, fabric.level.tolist(), fabric.parent.tolist(), strict=True)]  # fmt: skip
+            for name, level, above in places]  # fmt: skip
     out.line(f"{one.kind or 'no fabric'} {one.name}".strip() + (" (default)" if one.name and one.default else ""))
     if rows:
         out.table(("level>", "cell", "in", "nodes>", "names"), rows[::-1])
@@ -81,6 +83,14 @@ def print_reading(out: Output, path: Path, reading: Reading) -> None:
     for note in reading.notes:
         out.line(f"note: {note}")
     out.line()
+
+
+def grouped(differences: Sequence[Difference]) -> list[tuple[str, str, str, str]]:
+    """What, nodes, what files and what Slurm say: nodes of one kind of difference as one row."""
+    nodes: dict[tuple[str, str, str], list[str]] = {}
+    for one in differences:
+        nodes.setdefault((one.kind, one.told, one.slurm), []).append(one.node)
+    return [(kind, fold(of), told or "-", slurm or "-") for (kind, told, slurm), of in nodes.items()]
 
 
 def links(one: NodeClass) -> str:

@@ -43,7 +43,9 @@ def differences(
     """
     site, nodes, warnings = _now(commands)
     classes = read_classes(settings, site, warnings)
-    found = list(gpu_differences(nodes, classes))
+    found = list(gpu_differences(nodes, classes)) if classes else []
+    if not classes:
+        warnings.append("no class of node is known, so no number of GPUs is compared")
     if path := fabric or _fabric_file(settings, site):
         told = default_fabric(read_file(path))
         warnings += [f"{path}: {text}" for text in told.warnings]

@@ -32,7 +32,8 @@ class Model:
 MODELS = (
     Model("p100", 20.0, 3, "NVIDIA Tesla P100 whitepaper: NVLink 1, 4 lanes, 160 GB/s"),
     Model("v100", 25.0, 3, "NVIDIA Tesla V100 whitepaper: NVLink 2, 6 lanes, 300 GB/s"),
-    Model("(?:quadro )?rtx [68]000", 25.0, 3, "NVIDIA Turing whitepaper: NVLink 2, 2 lanes, 100 GB/s"),
+    Model("rtx ?6000 ada", 0.0, 4, "NVIDIA RTX 6000 Ada datasheet: PCIe 4 x16, no NVLink"),
+    Model("rtx ?[68]000", 25.0, 3, "NVIDIA Turing whitepaper: NVLink 2, 2 lanes, 100 GB/s"),
     Model("(?:a100|a800)", 25.0, 4, "NVIDIA A100 whitepaper: NVLink 3, 12 lanes, 600 GB/s (A800: 8 lanes)"),
     Model("a30", 25.0, 4, "NVIDIA A30 datasheet: NVLink 3, 4 lanes, 200 GB/s"),
     Model("(?:a40|a4500|a5000|a5500|a6000|3090)", 14.0625, 4, "NVIDIA RTX A6000, A40 datasheets: 4 lanes, 112.5 GB/s"),

@@ -1,0 +1,83 @@
+"""`slurmsched topology`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+SAMPLES = Path(__file__).parents[1] / "topology" / "samples"
+
+
+def test_import__json_of_several_files(run):
+    """One record a file, with the keys the manual names."""
+    files = [str(SAMPLES / name) for name in ("013-a6000x8-bridge-pairs.txt", "061-topology-block.conf")]
+    said = run("topology", "import", *files, "--json", "--strict")
+    wired, fabric = json.loads(said.out)
+    assert (said.code, said.err) == (0, "")
+    assert {"kind", "gpus", "links", "numa", "pcie_groups", "nics", "warnings"} <= set(wired) & set(fabric)
+    assert [link for link in wired["links"] if link[3] and link[1] < 4] == [[0, 1, "NVLINK", 4], [2, 3, "NVLINK", 4]]
+    assert (len(fabric["fabrics"][0]["cells"]), fabric["fabrics"][0]["block_sizes"]) == (15, [4, 8, 16, 32, 64])
+
+
+@pytest.mark.parametrize(("options", "code"), [((), 0), (("--strict",), 2)])
+def test_import__a_damaged_file(run, options, code):
+    """What can be read is printed, the rest told on stderr; --strict ends with 2."""
+    said = run("topology", "import", str(SAMPLES / "034-a800x8-nic-interleaved-cut.txt"), *options)
+    assert code == said.code
+    assert "NV8: every pair" in said.out
+    assert "left out: GPU7" in said.err
+
+
+def test_import__no_known_kind(run, tmp_path):
+    """Text of another kind ends with 2, and so does a kind that is none, or a file that is not there."""
+    (tmp_path / "x").write_text("hello\n")
+    said = run("topology", "import", str(tmp_path / "x"))
+    assert (said.code, "none of the kinds" in said.err) == (2, True)
+    assert run("topology", "import", str(tmp_path / "x"), "--kind", "nosuch").code == 2
+    assert run("topology", "import", str(tmp_path / "nosuch")).code == 2
+
+
+def test_show__a_file(run, tmp_path):
+    """Matrix, groups and picture of a file's only class; of several the one of a node."""
+    drawn = tmp_path / "a.svg"
+    said = run("topology", "show", "--file", str(SAMPLES / "028-pcie-x6-uneven-split.txt"), "--svg", str(drawn))
+    assert said.code == 0
+    assert "switch 2: GPU4 GPU5" in said.out
+    assert drawn.read_text().count("<circle") == 6
+    gres = str(SAMPLES / "066-gres-nodename-ranges.conf")
+    assert "tux3: 3 GPUs" in run("topology", "show", "tux3", "--file", gres).out
+    assert "tux[0-2,4-15]" in run("topology", "show", "--file", gres).out
+    unknown = run("topology", "show", "nosuch", "--file", gres)
+    assert (unknown.code, "nothing is known of the GPUs of node nosuch" in unknown.err) == (2, True)
+
+
+def test_show__a_node_of_the_site(run, monkeypatch):
+    """With a Slurm: the classes of its nodes, and where a node is in the fabric."""
+    from slurmsched.slurm import wiring_diff
+    from slurmsched.topology.reading import read_any
+    from slurmsched.topology.slurm_topology import read_topology
+
+    classes = read_any((SAMPLES / "066-gres-nodename-ranges.conf").read_text()).classes
+    fabric = read_topology("SwitchName=a Nodes=tux[0-15]\nSwitchName=b Switches=a")
+    monkeypatch.setattr(wiring_diff, "known_classes", lambda *_: (classes, fabric, ("gres.conf: odd",)))
+    said = run("topology", "show", "tux3")
+    assert "in a, in b" in said.out
+    assert "slurmsched: gres.conf: odd" in said.err
+    assert json.loads(run("topology", "show", "tux3", "--json").out)["gpus"] == 3
+    assert len(json.loads(run("topology", "show", "--json").out)["classes"]) == 2
+
+
+def test_diff__differs_ends_with_3(run, monkeypatch):
+    """Nodes of one difference are one row; no difference ends with 0."""
+    from slurmsched.slurm import wiring_diff
+    from slurmsched.topology.site import Difference
+
+    found = tuple(Difference("moved", f"n{i}", "a", "b") for i in (1, 2, 3))
+    monkeypatch.setattr(wiring_diff, "differences", lambda *_: (found, ()))
+    said = run("topology", "diff")
+    assert (said.code, "n[1-3]" in said.out, "3 differences" in said.out) == (3, True, True)
+    assert len(json.loads(run("topology", "diff", "--json").out)) == 3
+    monkeypatch.setattr(wiring_diff, "differences", lambda *_: ((), ()))
+    assert run("topology", "diff").code == 0

@@ -1,0 +1,142 @@
+"""The wiring: sources read once, given to every snapshot, the last good kept."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from slurmsched.config import Topology, parse_config
+from slurmsched.errors import InputError, SlurmError
+from slurmsched.model import Nodes, Site
+from slurmsched.slurm.wiring import RELOAD_S, Wiring, read_text, slurm_fabric
+from slurmsched.slurm.wiring_diff import differences, known_classes
+from tests.unit.cli.conftest import make_snapshot
+
+PAIR = "\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\nGPU0\t X \tNV4\t0-7\t0\nGPU1\tNV4\t X \t8-15\t1\n"
+TREE = "SwitchName=a Level=0 LinkSpeed=1 Nodes=n[1-2]\nSwitchName=b Level=0 LinkSpeed=1 Nodes=n3\n"
+NODES = (
+    "NodeName=n1 State=IDLE Gres=gpu:a6000:2\nNodeName=n2 State=IDLE Gres=gpu:a6000:2\nNodeName=n4 State=IDLE Gres=\n"
+)
+
+
+class Asked:
+    """Commands that answer from texts. away: slurmctld is."""
+
+    def __init__(self, conf: Path, plugin: str = "topology/tree") -> None:
+        config = f"SLURM_VERSION = 26.05.5\nSLURM_CONF = {conf}\nTopologyPlugin = {plugin}\n"
+        self.answers = {"topology": TREE, "node": NODES, "config": config}
+        self.asked: list[str] = []
+        self.away = False
+
+    def run(self, program: str, *arguments: str) -> str:
+        if self.away:
+            raise SlurmError("slurmctld is away")
+        self.asked.append(arguments[-1])
+        return self.answers[arguments[-1]]
+
+
+def settings(folder: Path, text: str = PAIR) -> Topology:
+    """One class, of n1 and n2."""
+    (folder / "pair.txt").write_text(text)
+    one = {"name": "pair", "nodes": "n[1-2]", "file": folder / "pair.txt", "gpu_type": "a6000"}
+    return parse_config({"topology": {"classes": [one]}}).topology
+
+
+def snapshot(conf: Path, gpus: int = 2):
+    site = Site(settings={"SLURM_CONF": str(conf), "TopologyPlugin": "topology/tree"})
+    return replace(
+        make_snapshot(), nodes=Nodes.build(3, {"name": ["n1", "n2", "n4"], "gpus": [gpus, gpus, 0]}), site=site
+    )
+
+
+def test_wiring__is_built_once_and_shared(tmp_path):
+    """The same nodes get the same tables, and Slurm is asked once."""
+    commands = Asked(tmp_path / "slurm.conf")
+    wiring = Wiring(settings(tmp_path), commands, lambda: 0.0)
+    first, second = wiring(snapshot(tmp_path / "slurm.conf")), wiring(snapshot(tmp_path / "slurm.conf"))
+    assert first.topology is second.topology
+    assert commands.asked == ["topology"]
+    assert (first.topology.node_class.tolist(), first.topology.cell.tolist()) == ([0, 0, -1], [0, 0, -1])
+    assert first.warnings == make_snapshot().warnings
+    changed = wiring(snapshot(tmp_path / "slurm.conf", gpus=1))
+    assert changed.topology.node_class.tolist() == [-1, -1, -1]
+    assert "topology: 2 nodes like n1 have 1 GPUs" in changed.warnings[-1]
+
+
+def test_wiring__keeps_the_last_good(tmp_path):
+    """A file that is gone, and a Slurm that is away, change nothing but the warnings."""
+    commands, now = Asked(tmp_path / "slurm.conf"), [0.0]
+    wiring = Wiring(settings(tmp_path), commands, lambda: now[0])
+    first = wiring(snapshot(tmp_path / "slurm.conf"))
+    (tmp_path / "pair.txt").unlink()
+    commands.away, now[0] = True, RELOAD_S + 1
+    later = wiring(snapshot(tmp_path / "slurm.conf"))
+    assert first.topology.node_class.tolist() == later.topology.node_class.tolist()
+    assert first.topology.cell.tolist() == later.topology.cell.tolist()
+    assert ["pair.txt: cannot be read" in later.warnings[0], "is away" in later.warnings[1]] == [True, True]
+
+
+def test_wiring__gres_conf_beside_slurm_conf(tmp_path):
+    """What Slurm itself reads is used where it can be read from here; a class of the configuration comes first."""
+    (tmp_path / "gres.conf").write_text("Include more.conf\nNodeName=n[1-2] Name=gpu Count=2\n")
+    (tmp_path / "more.conf").write_text("NodeName=n4 Name=gpu Count=1\n")
+    found = Wiring(settings(tmp_path), Asked(tmp_path / "slurm.conf"))(snapshot(tmp_path / "slurm.conf"))
+    assert [one.name for one in found.topology.classes] == ["pair"]
+    plain = Wiring(Topology(), Asked(tmp_path / "slurm.conf"))(snapshot(tmp_path / "slurm.conf"))
+    assert [one.name for one in plain.topology.classes] == ["n[1-2]"]
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"gres_conf": "/nowhere/gres.conf"}, "/nowhere/gres.conf: cannot be read"),
+        ({"fabric": "/nowhere/topology.conf"}, "/nowhere/topology.conf: cannot be read"),
+        ({"classes": [{"name": "x", "nodes": "n[1-", "file": "/nowhere/x"}]}, "is no hostlist"),
+        ({"classes": [{"name": "x", "nodes": "n1", "file": "/nowhere/x"}]}, "/nowhere/x: cannot be read"),
+    ],
+)
+def test_wiring__what_cannot_be_read_is_a_warning(tmp_path, values, words):
+    """A cycle goes on without topology; the snapshot says why."""
+    tree = parse_config({"topology": values}).topology
+    found = Wiring(tree, Asked(tmp_path / "slurm.conf"))(snapshot(tmp_path / "slurm.conf"))
+    assert any(words in text for text in found.warnings)
+    assert found.topology.node_class.tolist() == [-1, -1, -1]
+
+
+@pytest.mark.parametrize(("plugin", "yaml", "asks"), [("topology/flat", False, 0), ("(null)", False, 0),
+                         ("topology/block", False, 1), ("topology/flat", True, 1)])  # fmt: skip
+def test_slurm_fabric__asks_only_where_there_is_one(tmp_path, plugin, yaml, asks):
+    """A cycle on a cluster without switches costs slurmctld no more than before."""
+    if yaml:
+        (tmp_path / "topology.yaml").write_text("")
+    commands = Asked(tmp_path / "slurm.conf")
+    site = Site(settings={"SLURM_CONF": str(tmp_path / "slurm.conf"), "TopologyPlugin": plugin})
+    assert 2 * asks == len(slurm_fabric(commands, site).fabric.cell)
+    assert asks == len(commands.asked)
+
+
+def test_differences__of_files_against_slurm(tmp_path):
+    """GPU counts by class, and the cells of topology.conf beside slurm.conf."""
+    (tmp_path / "topology.conf").write_text("SwitchName=a Nodes=n1\nSwitchName=b Nodes=n[2-3]\n")
+    commands = Asked(tmp_path / "slurm.conf")
+    found, warnings = differences(settings(tmp_path), commands)
+    assert [(one.kind, one.node, one.told, one.slurm) for one in found] == [("moved", "n2", "b", "a")]
+    assert warnings == ()
+    commands.answers["node"] = NODES.replace("gpu:a6000:2", "gpu:a6000:1", 1)
+    found, _ = differences(settings(tmp_path), commands)
+    assert [(one.kind, one.node) for one in found] == [("gpus", "n1"), ("moved", "n2")]
+
+
+def test_known_classes__with_the_nodes_that_slurm_has(tmp_path):
+    """A class shows the nodes of Slurm that it holds for."""
+    classes, fabric, warnings = known_classes(settings(tmp_path), Asked(tmp_path / "slurm.conf"))
+    assert [(one.topology.name, one.nodes) for one in classes] == [("pair", ("n1", "n2"))]
+    assert (len(fabric.fabric.cell), warnings) == (2, ())
+
+
+def test_read_text__a_folder_is_no_file(tmp_path):
+    """The path and the reason are told."""
+    with pytest.raises(InputError, match="cannot be read: Is a directory"):
+        read_text(tmp_path)

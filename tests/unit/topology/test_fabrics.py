@@ -1,0 +1,143 @@
+"""Fabrics: trees, blocks, topology.yaml and InfiniBand, and how they differ."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from slurmsched.topology.blocks import aggregates
+from slurmsched.topology.cells import NamedFabric, nodes_under
+from slurmsched.topology.ibnetdiscover import node_name, read_ibnetdiscover
+from slurmsched.topology.plain import fold
+from slurmsched.topology.reading import read_any
+from slurmsched.topology.site import Difference, fabric_differences
+from slurmsched.topology.slurm_topology import read_topology
+from slurmsched.topology.topology_yaml import read_topology_yaml
+
+RECORDED = Path(__file__).parent / "recorded"
+TREE = """
+SwitchName=root Switches=grp[10,11]
+SwitchName=grp10 Switches=leaf[1-2]
+SwitchName=grp11 Switches=leaf[3-4]
+SwitchName=leaf1 Nodes=n[1-4],p[1-4]
+SwitchName=leaf2 Nodes=p[5-14]
+SwitchName=leaf3 Nodes=p[15-20]
+SwitchName=leaf4 Nodes=p[21-30]
+"""
+BLOCKS = "BlockName=b1 Nodes=n[1-4]\n" + "".join(
+    f"BlockName=b{i} Nodes=p[{4 * i - 7}-{4 * i - 4}]\n" for i in range(2, 7)
+)
+
+
+def cells(one: NamedFabric) -> dict[str, tuple[int, str, str]]:
+    """Cell -> level, the cell above, nodes."""
+    names, under = list(one.fabric.cell), nodes_under(one.fabric)
+    return {name: (level, names[above] if above >= 0 else "", fold(under[name])) for name, level, above in
+            zip(names, one.fabric.level.tolist(), one.fabric.parent.tolist(), strict=True)}  # fmt: skip
+
+
+@pytest.mark.parametrize("version", ["24.11.5", "26.05.5"])
+@pytest.mark.parametrize(("file", "text"), [("tree", TREE), ("block", BLOCKS + "BlockSizes=4,8,16,32\n")])
+def test_read_topology__the_file_gives_what_slurm_makes_of_it(version, file, text):
+    """Cells, levels and nodes of the file are those that `scontrol show topology` prints for it."""
+    said = read_any((RECORDED / f"{version}-{file}.txt").read_text())
+    assert said.kind == "scontrol"
+    assert cells(read_topology(text)) == cells(said.fabrics[0])
+    assert said.warnings == ()
+
+
+def test_read_topology__block_levels_of_23_11():
+    """BlockLevels counts powers of two."""
+    old, new = (read_topology(BLOCKS + line) for line in ("BlockLevels=1,2\n", "BlockSizes=4,8,16\n"))
+    assert cells(new) == cells(old)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "neither switches nor blocks"),
+        ("SwitchName=a Nodes=n1\nSwitchName=a Nodes=n2", "a is given twice"),
+        ("SwitchName=a Switches=b", "a holds b, which is nowhere given"),
+        ("SwitchName=a Switches=b\nSwitchName=b Switches=a", "hold each other"),
+        ("SwitchName=a Nodes=n1\nSwitchName=b Nodes=n[1-2]", "1 nodes are in a and in b"),
+        ("SwitchName=a Nodes=n1\nSwitchName=b Switches=a\nSwitchName=c Switches=a", "a is held by b and c"),
+        ("SwitchName=a Nodes=n1\nBlockName=b Nodes=n2", "the blocks are left out"),
+        ("SwitchName=a Nodes=n[1-", "is not a hostlist"),
+        (BLOCKS + "BlockSizes=4,12", "12 is not 4 times a power of two"),
+        (BLOCKS + "BlockSizes=many", "BlockSizes=many is no list"),
+    ],
+)
+def test_read_topology__says_what_is_wrong(text, words):
+    """What cannot be is left out and named."""
+    assert any(words in warning for warning in read_topology(text).warnings)
+
+
+def test_aggregates__powers_of_two_and_what_is_left_over():
+    """Six blocks in pairs, fours and all; a pair left over at one level joins the next."""
+    found, warnings = aggregates(["a", "b", "c", "d", "e", "f"], (4, 8, 16, 32, 64))
+    assert [("a", "b"), ("c", "d"), ("e", "f"), ("a", "b", "c", "d"), tuple("abcdef")] == found
+    assert warnings == ()
+
+
+YAML = "- topology: one\n  cluster_default: true\n  tree:\n    switches:\n      - switch: s1\n        nodes: n[1-2]\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (YAML + "- topology: two\n  tree: [\n", "not YAML at line"),
+        (YAML.replace("true", "false"), "0 topologies have cluster_default"),
+        ("just: this", "a list of entries"),
+        ("- topology: x\n  cluster_default: true\n  hypercube: {}\n", "none of tree, block"),
+        ("- topology: x\n  cluster_default: true\n  tree: {}\n", "none of tree, block"),
+        ("- topology: x\n  cluster_default: true\n  block: {blocks: 3}\n", "a block without members"),
+        (YAML.replace("n[1-2]", "n[1-"), "is not a hostlist"),
+    ],
+)
+def test_read_topology_yaml__says_what_is_wrong(text, words):
+    """A damaged file is read up to where it stops being YAML; nothing is guessed."""
+    found, warnings = read_topology_yaml(text)
+    assert any(words in warning for one in (warnings, *(one.warnings for one in found)) for warning in one)
+
+
+@pytest.mark.parametrize(
+    ("text", "node"),
+    [
+        ("node001 mlx5_5", "node001"), ("node006 HCA-6", "node006"), ("'gpu-3 mlx5_0'", "gpu-3"),
+        ("n1.site hfi1_0", "n1"),
+        ("Mellanox Technologies Aggregation Node", ""), ("MT4129 ConnectX7   Mellanox Technologies", ""),
+        ("MT4129 ConnectX7", ""), ("Quantum Mellanox", ""), ("", ""),
+    ],
+)  # fmt: skip
+def test_node_name__of_adapters(text, node):
+    """The first word before an adapter's name; chips and switches' own adapters are no nodes."""
+    assert node == node_name(text)
+
+
+def test_read_ibnetdiscover__chips_of_one_chassis_keep_apart():
+    """Two switches of one name are told apart by their chip."""
+    text = "".join(
+        f'Switch 36 "S-{i}"\t# "MF0;big:CS7500/L{i}/U1" enhanced port 0\n[1]\t"H-{i}0"[1]({i}0)\t# "n{i} mlx5_0"\n\n'
+        for i in (1, 2)
+    )
+    assert read_ibnetdiscover(text).leaves == {"big/L1/U1": ("n1",), "big/L2/U1": ("n2",)}
+
+
+def test_fabric_differences__missing_extra_moved():
+    """Against Slurm: a node it lacks, one only it has, one in another cell."""
+    now = read_topology(
+        TREE.replace("p[5-14]", "p[6-14]").replace("p[1-4]", "p[1-5]").replace("p[21-30]", "p[21-29],q1")
+    )
+    assert [
+        Difference("missing", "p30", "leaf4", ""),
+        Difference("moved", "p5", "leaf2", "leaf1"),
+        Difference("extra", "q1", "", "leaf4"),
+    ] == list(fabric_differences(read_topology(TREE).fabric, now.fabric))
+    assert list(fabric_differences(now.fabric, now.fabric)) == []
+
+
+def test_fabric_differences__other_names_for_the_same_cells():
+    """A fabric found by InfiniBand has names of its own: a cell is the one that holds most of its nodes."""
+    renamed = read_topology(TREE.replace("leaf", "sw"))
+    assert list(fabric_differences(renamed.fabric, read_topology(TREE).fabric)) == []
