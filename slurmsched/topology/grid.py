@@ -13,8 +13,8 @@ GPU = re.compile(r"GPU(\d{1,4})")
 class Grid:
     """columns: labels. rows: label -> as many cells, only rows that can be trusted. others: rows that cannot.
 
-    shifted: whether a row of full length has its own mark in the wrong place, so that columns may not be what their
-    labels say.
+    shifted: whether columns may not be what their labels say: a row of full length has its own mark in the wrong place,
+    or most rows do not fit.
     """
 
     columns: tuple[str, ...]
@@ -61,4 +61,4 @@ def _grid(columns: tuple[str, ...], rows: Mapping[str, Sequence[str]], mark: str
         else:
             others.append(label)
             shifted |= len(cells) == len(columns)
-    return Grid(columns, sound, tuple(others), shifted)
+    return Grid(columns, sound, tuple(others), shifted or len(others) > len(sound))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,11 +15,17 @@ from slurmsched.topology.reading import read_any, recognised
 
 SAMPLES = {path.name: path.read_text() for path in sorted((Path(__file__).parent / "samples").glob("0*"))}
 WIRED = [name for name in SAMPLES if name < "050" or name.startswith("067")]
+Damage = Callable[[str, int, int], str]
 PLAIN = settings(deadline=None, max_examples=150)
 
 
 def links(node: GpuTopology) -> set[tuple[int, int, LinkKind, int]]:
     return set(links_of(node))
+
+
+def possible(node: GpuTopology) -> set[tuple[int, int, LinkKind, int]]:
+    """The links, and XGMI of which no longer is told whether it is direct."""
+    return links(node) | {(i, j, kind, 0) for i, j, kind, _ in links_of(node) if kind == LinkKind.XGMI}
 
 
 def cut(text: str, at: int, _: int) -> str:
@@ -78,21 +85,31 @@ def broken(text: str, at: int, more: int) -> str:
     return text[:place] + ("\r\n" if more % 2 else "\n") + text[place:]
 
 
-DAMAGE = (cut, narrow, without_column, without_word, without_line, without_cell, escaped, spaced, broken)
-WAYS = st.lists(
-    st.tuples(st.sampled_from(DAMAGE), st.integers(0, 5_000), st.integers(0, 5_000)), min_size=1, max_size=3
-)
+WAY = st.tuples(st.integers(0, 5_000), st.integers(0, 5_000))
+RECODED = st.tuples(st.sampled_from((escaped, spaced)), WAY)
+LOSSES = st.tuples(st.sampled_from((cut, narrow, without_line, without_cell, broken, escaped, spaced)), WAY)
+# A column that header and rows lose in different places shows by the rows' X; if those rows are cut off too, nothing
+# in the file tells. So a lost column comes with no other loss, and to no sample that is cut already.
+COLUMNS = st.tuples(st.sampled_from((without_column, without_word)), WAY)
+LOST = st.lists(LOSSES, min_size=1, max_size=3)
+NARROWER = st.tuples(COLUMNS, RECODED) | st.tuples(RECODED, COLUMNS)
+WHOLE = [name for name in WIRED if "-cut" not in name or "cpu-lists" in name]
+
+
+def damaged(text: str, ways: Sequence[tuple[Damage, tuple[int, int]]]) -> str:
+    for damage, (at, more) in ways:
+        text = damage(text, at, more)
+    return text
 
 
 @PLAIN
-@given(name=st.sampled_from(WIRED), ways=WAYS)
-def test_read_any__damage_never_makes_a_link(name, ways):
+@given(case=st.tuples(st.sampled_from(WIRED), LOST) | st.tuples(st.sampled_from(WHOLE), NARROWER))
+def test_read_any__damage_never_makes_a_link(case):
     """Whatever is lost is unknown: each link that is still read is one of the whole file's."""
-    whole, text = read_any(SAMPLES[name]), SAMPLES[name]
-    for damage, at, more in ways:
-        text = damage(text, at, more)
-    found = read_any(text, whole.kind)
-    assert links(found.classes[0].topology) <= links(whole.classes[0].topology)
+    name, ways = case
+    whole = read_any(SAMPLES[name])
+    found = read_any(damaged(SAMPLES[name], ways), whole.kind)
+    assert links(found.classes[0].topology) <= possible(whole.classes[0].topology)
 
 
 @pytest.mark.parametrize("name", WIRED)
@@ -105,12 +122,10 @@ def test_read_any__links_survive_what_loses_nothing(name, damage):
 
 
 @PLAIN
-@given(name=st.sampled_from(sorted(SAMPLES)), ways=WAYS, junk=st.text(max_size=30), at=st.integers(0, 5_000))
+@given(name=st.sampled_from(sorted(SAMPLES)), ways=LOST | NARROWER, junk=st.text(max_size=30), at=st.integers(0, 5_000))
 def test_read_any__never_fails(name, ways, junk, at):
     """Damage and junk of any kind give a reading, by the content's kind and by the original's."""
-    text, kind = SAMPLES[name], recognised(SAMPLES[name])
-    for damage, place, more in ways:
-        text = damage(text, place, more)
+    text, kind = damaged(SAMPLES[name], ways), recognised(SAMPLES[name])
     text = text[: at % (len(text) + 1)] + junk + text[at % (len(text) + 1) :]
     assert read_any(text, kind).kind == kind
     assert read_any(text).kind in ("", *{recognised(sample) for sample in SAMPLES.values()}, "scontrol")
