@@ -91,9 +91,10 @@ def _wired(kind: str, text: str, name: str, gpu_type: str) -> Reading:
 
 def _gres(text: str, include: Include | None) -> Reading:
     conf = read_gres_conf(text, include)
-    classes = [NodeClass(one.topology, one.nodes, one.devices, one.autodetect) for one in conf.classes()]
-    warnings = [f"{one.topology.name}: {text}" for one in conf.classes() for text in one.topology.warnings]
-    notes = [f"{one.topology.name}: {text}" for one in conf.classes() for text in one.notes]
+    found = conf.classes()
+    classes = [NodeClass(one.topology, one.nodes, one.devices, one.autodetect) for one in found]
+    warnings = [f"{one.topology.name}: {text}" for one in found for text in one.topology.warnings]
+    notes = [f"{one.topology.name}: {text}" for one in found for text in one.notes]
     return Reading("gres.conf", tuple(classes), warnings=(*conf.warnings, *warnings), notes=tuple(notes))
 
 

@@ -34,6 +34,10 @@ def test_load_config__without_file_is_all_defaults():
     ("text", "message"),
     [
         ("modus = 'apply'", "modus: unknown key (did you mean 'mode'?)"),
+        (
+            "[[topology.classes]]\nname = 'a'\nnodes = 'n1'\nfile = 'f'\nfil = 'x'",
+            "topology.classes.0.fil: unknown key (did you mean 'file'?)",
+        ),
         ("[scope]\npartition = ['a']", "scope.partition: unknown key (did you mean 'partitions'?)"),
         ("[scope]\nzzz = 1", "scope.zzz: unknown key"),
         ("mode = 'aply'", "mode: must be 'dry-run' or 'apply', got 'aply'"),
