@@ -90,6 +90,15 @@ class Cycle(Section):
     stop_file: Path = Field(Path("/etc/slurmsched/stop"), description="while this file exists nothing is written")
 
 
+class Acts(Section):
+    """Preemptions and promises under way: how long each may take."""
+
+    start_timeout_s: Positive = Field(600, description="a job that does not start so long after its nodes were to be "
+                                      "free gives them back [s]")  # fmt: skip
+    slack_s: Positive = Field(600, description="a reservation lasts this much longer than its job may run [s]")
+    look_s: Positive = Field(5, description="the daemon looks at a preemption under way so often [s]")
+
+
 class Slurm(Section):
     """How to speak to Slurm."""
 
@@ -130,6 +139,7 @@ class Config(Section):
     lever: Lever = Lever()
     pace: Pace = Pace()
     cycle: Cycle = Cycle()
+    acts: Acts = Acts()
     slurm: Slurm = Slurm()
     ledger: Ledger = Ledger()
     log: Log = Log()
