@@ -50,7 +50,7 @@ class Victim:
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """One job gets nodes of its own, now (preempt) or at promised_s (promise).
+    """One job gets nodes of its own, now (preempt) or at promised_s (promise) [Unix s].
 
     nodes: hostlist. time_limit_s: of the job, which the reservation must outlast. stage_s: since when it is in its
     stage [Unix s]. note: why it was given up, for people. sure: False for one whose steps were being sent when the
@@ -66,9 +66,9 @@ class Act:
     time_limit_s: float
     begun_s: float
     victims: tuple[Victim, ...] = ()
-    promised_s: float = NAN
+    promised_s: float = 0.0
     stage: Stage = Stage.BEGUN
-    stage_s: float = NAN
+    stage_s: float = 0.0
     note: str = ""
     sure: bool = True
 

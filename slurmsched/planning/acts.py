@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import inf, isfinite
+from math import inf
 
 import numpy as np
 
@@ -107,7 +107,7 @@ def _given_up(facts: Facts, limits: Limits) -> str:
         return "slurmsched was cut off while it asked for checkpoints, so that nobody knows who has heard it"
     if act.stage != Stage.BEGUN and act.sure and not (facts.reserved and facts.named >= 0):
         return "its reservation was taken away by somebody else"
-    ready_s = max(act.stage_s, act.promised_s if isfinite(act.promised_s) else act.stage_s)
+    ready_s = max(act.stage_s, act.promised_s)
     if act.stage == Stage.REQUEUED and now_s - ready_s > limits.start_timeout_s:
         return f"its job did not start within {limits.start_timeout_s:g} s"
     return ""
