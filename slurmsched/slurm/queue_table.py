@@ -68,7 +68,9 @@ def state_columns(words: Labels, run_s: Floats, warnings: list[str]) -> Any:
 
 
 def request_columns(kind: Grouped, warnings: list[str]) -> dict[str, Any]:
-    """What a job asks for: GPUs, and the nodes it is bound to; a job whose request cannot be read is pinned, with a warning.
+    """What jobs ask for: GPUs, and the nodes they are bound to.
+
+    A job whose request cannot be read is pinned, with a warning.
 
     tres: what it holds or asks as TRES text, "" where that names no GPUs (it may not be read).
     """
