@@ -152,7 +152,7 @@ def _for_job(snapshot: Snapshot, row: int, running: Running, stock: Stock, limit
     """The act for one job; a refusal that says why there is none; None for a job that starts without."""
     job_id, need = int(snapshot.jobs.job_id[row]), Need.of(snapshot, row)
     try:
-        allowed = np.flatnonzero(allowed_nodes(snapshot, row))
+        allowed = np.flatnonzero(allowed_nodes(snapshot, row) & _large_enough(snapshot, need))
     except UnknownForm as error:
         return Refusal(job_id, "constraint", f"nobody gives it GPUs: {error}")
     free = allowed[_fits(stock, allowed, need)]
@@ -166,6 +166,12 @@ def _for_job(snapshot: Snapshot, row: int, running: Running, stock: Stock, limit
         return Refusal(job_id, "victims", "no jobs that may lose their GPUs free enough of any nodes it could have")
     nodes, rows = chosen
     return _act(snapshot, row, nodes, rows, running, limits)
+
+
+def _large_enough(snapshot: Snapshot, need: Need) -> Bools:
+    """Nodes that could hold the job's share if they were empty. (N,) bool."""
+    nodes = snapshot.nodes
+    return (nodes.gpus >= need.gpus) & (nodes.cpus >= need.cpus) & (nodes.memory_mib >= need.memory_mib)
 
 
 def _fits(stock: Stock, nodes: Int64s, need: Need) -> Bools:
