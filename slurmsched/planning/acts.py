@@ -52,9 +52,13 @@ class Facts:
 
     @cached_property
     def named(self) -> int:
-        """Row of the job under the beneficiary's id, whatever run of it, that names the reservation; -1: none does."""
-        row = _row(self.snapshot, self.act.job_id)
-        return row if row >= 0 and self.snapshot.jobs.reservation[row] == self.act.reservation else -1
+        """Row of the job under the beneficiary's id, whatever run of it, that names the reservation; -1: none does.
+
+        One that is over does not count: it keeps the reservation from nothing, and takes no update any more.
+        """
+        row, jobs = _row(self.snapshot, self.act.job_id), self.snapshot.jobs
+        named = row >= 0 and not jobs.finished[row] and jobs.reservation[row] == self.act.reservation
+        return row if named else -1
 
     @cached_property
     def reserved(self) -> bool:
@@ -99,7 +103,7 @@ def advance(act: Act, snapshot: Snapshot, limits: Limits) -> Advance:
 def _given_up(facts: Facts, limits: Limits) -> str:
     """Why an act on its way is taken back; "" if it goes on."""
     act, now_s = facts.act, facts.snapshot.now_s
-    if facts.beneficiary < 0:
+    if facts.beneficiary < 0 or facts.snapshot.jobs.finished[facts.beneficiary]:
         return "its job left the queue"
     if not facts.waits:
         return "its job is held"
