@@ -113,6 +113,33 @@ class Cycle(Section):
     stop_file: Path = Field(Path("/etc/slurmsched/stop"), description="while this file exists nothing is written")
 
 
+class Preemption(Section):
+    """Taking GPUs from running jobs. Nothing is taken unless `enabled`."""
+
+    enabled: bool = Field(False, description="let more urgent jobs have GPUs of running ones")
+    partitions: tuple[str, ...] = Field((), description="jobs there may lose their GPUs without a preempt hint")
+    accounts: tuple[str, ...] = Field((), description="likewise for jobs of these accounts")
+    qos: tuple[str, ...] = Field((), description="likewise for jobs of these QOS")
+    without_checkpoint: bool = Field(False, description="also requeue jobs that give no ckpt hint")
+    quantum_s: Positive = Field(1800, description="a run keeps its GPUs at least this long [s]")
+    most_per_job: int = Field(3, ge=0, description="a job that was requeued so often is left alone")
+    restart_cost_s: float = Field(120, ge=0, description="what a move costs a job without a restart hint [s]")
+    least_factor: float = Field(0.5, ge=0, le=1, description="least share of its age a moved job must have worked")
+    grace_s: Positive = Field(600, description="longest time for a checkpoint, whatever the hint asks [s]")
+    candidates: int = Field(100, ge=1, description="most waiting jobs looked at in a cycle, most urgent first")
+    acts: int = Field(4, ge=1, description="most preemptions under way at a time")
+    acts_per_user: int = Field(2, ge=1, description="most preemptions under way for one user")
+
+
+class Acts(Section):
+    """Preemptions and promises under way: how long each may take."""
+
+    start_timeout_s: Positive = Field(600, description="a job that does not start so long after its nodes were to be "
+                                      "free gives them back [s]")  # fmt: skip
+    slack_s: Positive = Field(600, description="a reservation lasts this much longer than its job may run [s]")
+    look_s: Positive = Field(5, description="the daemon looks at a preemption under way so often [s]")
+
+
 class Slurm(Section):
     """How to speak to Slurm."""
 
@@ -153,6 +180,8 @@ class Config(Section):
     lever: Lever = Lever()
     pace: Pace = Pace()
     cycle: Cycle = Cycle()
+    preemption: Preemption = Preemption()
+    acts: Acts = Acts()
     slurm: Slurm = Slurm()
     topology: Topology = Topology()
     ledger: Ledger = Ledger()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from math import inf
 
 from slurmsched.config import Config
 from slurmsched.cycle import run_cycle
@@ -14,8 +15,11 @@ from slurmsched.daemon.signals import Signals
 from slurmsched.daemon.told import Told
 from slurmsched.errors import ConfigError, SlurmschedError
 from slurmsched.logs import configure, get_logger
+from slurmsched.model.plan import Plan, Receipt
+from slurmsched.model.snapshot import Snapshot
 
 LONGEST_BACKOFF_S = 600.0
+LEAST_LOOK_S = 1.0  # between two cycles, however soon a plan wants to look again
 LEAST_REST = 0.1  # of a cycle's length, before the next: slurmctld and users come first
 FIXED = ("url", "journal", "lock")  # of the ledger: what a running daemon holds
 
@@ -33,6 +37,7 @@ class Loop:
         self.signals = Signals()
         self._told = Told()
         self._failures = 0
+        self._look_s = inf  # so soon after its begin the last cycle wants another
         self._config = load()
         self._stack, self._parts = self._open(self._config)
 
@@ -52,9 +57,10 @@ class Loop:
         log.info("daemon.stopped")
 
     def next_s(self, begun_s: float, ended_s: float) -> float:
-        """When the next cycle begins, by the clock of begun_s and ended_s. A cycle longer than the interval is
-        followed by a rest all the same."""
-        return max(begun_s + self.pause_s(), ended_s + LEAST_REST * (ended_s - begun_s))
+        """When the next cycle begins, by the clock of begun_s and ended_s: after the interval, or sooner where a
+        preemption under way needs it. A cycle longer than the interval is followed by a rest all the same."""
+        wait_s = self.pause_s() if self._failures else min(self.pause_s(), max(self._look_s, LEAST_LOOK_S))
+        return max(begun_s + wait_s, ended_s + LEAST_REST * (ended_s - begun_s))
 
     def pause_s(self) -> float:
         """From the begin of a cycle to the next [s]: the interval, doubled for each failure in a row up to a limit."""
@@ -63,8 +69,9 @@ class Loop:
         return float(min(interval_s * 2 ** min(self._failures, 30), longest_s))
 
     def _cycle(self) -> None:
+        self._look_s = inf
         try:
-            receipt = run_cycle(self._parts.cluster, self._parts.planner, self._parts.store, self._told)
+            receipt = run_cycle(self._parts.cluster, self._parts.planner, self._parts.store, self._tell)
         except Exception as error:
             self._failures += 1
             expected = isinstance(error, SlurmschedError)
@@ -77,6 +84,11 @@ class Loop:
             held = self._mode(self._config) == "apply" and paused(self._config)  # it goes on watching
             self._notifier.status(f"{said}; paused by {self._config.cycle.stop_file}" if held else said)
         self._notifier.watchdog()
+
+    def _tell(self, snapshot: Snapshot, plan: Plan, receipt: Receipt) -> None:
+        self._told(snapshot, plan, receipt)
+        if plan.acts and not receipt.dry_run and not receipt.stopped:
+            self._look_s = plan.wake.at_s - snapshot.now_s
 
     def _wait_until(self, then_s: float) -> None:
         """Sleep, telling the watchdog twice in its time, until then or until a signal asks for something."""

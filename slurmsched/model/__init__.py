@@ -1,21 +1,28 @@
 """The nouns: frozen tables of jobs, nodes and partitions, the snapshot, the plan."""
 
+from slurmsched.model.acts import Act, Purpose, Reservations, Stage, Victim
 from slurmsched.model.columns import Labels, frozen
 from slurmsched.model.jobs import Allocations, Jobs
 from slurmsched.model.nodes import Nodes, Partitions
 from slurmsched.model.plan import (
     Action,
     Assignments,
+    Delay,
     Estimates,
+    Join,
     Outcome,
     Plan,
     Ranking,
     Receipt,
     Refusal,
     Requeue,
+    Reserve,
     SetLever,
     SetNice,
     SetSiteFactor,
+    Signal,
+    Step,
+    Unreserve,
     Wake,
 )
 from slurmsched.model.snapshot import Rights, Site, Snapshot
@@ -23,8 +30,9 @@ from slurmsched.model.states import FINISHED, JobState, NodeState, job_state, no
 from slurmsched.model.topology import Fabric, GpuTopology, LinkKind, SiteTopology
 
 __all__ = [
-    "FINISHED", "Action", "Allocations", "Assignments", "Estimates", "Fabric", "GpuTopology", "JobState", "Jobs",
-    "Labels", "LinkKind", "NodeState", "Nodes", "Outcome", "Partitions", "Plan", "Ranking", "Receipt", "Refusal",
-    "Requeue", "Rights", "SetLever", "SetNice", "SetSiteFactor", "Site", "SiteTopology", "Snapshot", "Wake", "frozen",
-    "job_state", "node_state",
+    "Act", "Action", "Allocations", "Assignments", "Delay", "Estimates", "FINISHED", "Fabric", "GpuTopology",
+    "JobState", "Jobs", "Join", "Labels", "LinkKind", "NodeState", "Nodes", "Outcome", "Partitions", "Plan",
+    "Purpose", "Ranking", "Receipt", "Refusal", "Requeue", "Reservations", "Reserve", "Rights", "SetLever",
+    "SetNice", "SetSiteFactor", "Signal", "Site", "SiteTopology", "Snapshot", "Stage", "Step", "Unreserve",
+    "Victim", "Wake", "frozen", "job_state", "node_state",
 ]  # fmt: skip

@@ -39,6 +39,9 @@ class Jobs(Table):
     dependency: Labels = text()
     reservation: Labels = text()
     node_list: Labels = text()  # nodes held, hostlist text
+    features_asked: Labels = text()  # constraint of the nodes, as submitted, e.g. "a100&nvlink"
+    nodes_asked: Labels = text()  # hostlist text: must be among its nodes
+    nodes_excluded: Labels = text()  # hostlist text
     state: Int64s = column(np.int64, int(JobState.PENDING))
     submit_s: Floats = column(np.float64, NAN)  # Slurm's; moves to the requeue time at a requeue
     eligible_s: Floats = column(np.float64, NAN)

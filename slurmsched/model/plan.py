@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from slurmsched.model.acts import Act
 from slurmsched.model.columns import Floats, Int64s, frozen
 
 
@@ -96,10 +97,69 @@ class SetSiteFactor(SetLever):
 
 
 @dataclass(frozen=True, slots=True)
-class Requeue(Action):
-    """Take its GPUs from a running job; it waits again with what it attained."""
+class Step(Action):
+    """A step of an act (see acts.Act); sent only when the steps of that act before it were written. act: its id."""
+
+    act: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Requeue(Step):
+    """Take its GPUs from a running job; it waits again with what it attained. restarts: of the run that is meant."""
 
     kind: ClassVar[str] = "requeue"
+
+    restarts: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Reserve(Step):
+    """Keep these nodes (hostlist) for the job's user under this name, though others may still run there."""
+
+    kind: ClassVar[str] = "reserve"
+
+    name: str = ""
+    nodes: str = ""
+    user: str = ""
+    start_s: float = math.nan
+    end_s: float = math.nan
+
+
+@dataclass(frozen=True, slots=True)
+class Join(Step):
+    """Let a pending job run in the reservation `name` only; "" = in none, which a running job may be told too."""
+
+    kind: ClassVar[str] = "join"
+
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Signal(Step):
+    """Send the batch step of a running job this signal, for which it has asked."""
+
+    kind: ClassVar[str] = "signal"
+
+    signal: str = ""
+    restarts: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Delay(Step):
+    """Let a pending job start at start_s at the earliest."""
+
+    kind: ClassVar[str] = "delay"
+
+    start_s: float = math.nan
+
+
+@dataclass(frozen=True, slots=True)
+class Unreserve(Step):
+    """Delete the reservation `name`; the job is the one it was for."""
+
+    kind: ClassVar[str] = "unreserve"
+
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +194,8 @@ class Plan:
 
     actions: in the order to send them. refused: what was left out. deferred: actions wanted beyond this
     cycle's cap, left to the next. notes: for people. target: who should hold GPUs now, and where, for a cluster
-    that can be told so; None if the planner has no placement. queue: rows of waiting jobs in the order in which they
+    that can be told so; None if the planner has no placement. acts: those that this plan begins or moves on, as they
+    are from now on. queue: rows of waiting jobs in the order in which they
     take GPUs that come free, each when it fits, if no newer plan says otherwise; jobs that come later go behind. None:
     only the next plan tells.
     """
@@ -150,6 +211,7 @@ class Plan:
     target: Assignments | None = None
     wake: Wake = ANY_EVENT
     queue: Int64s | None = None
+    acts: tuple[Act, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

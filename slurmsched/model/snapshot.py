@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from slurmsched.model.acts import Act, Reservations
 from slurmsched.model.columns import Floats, frozen
 from slurmsched.model.jobs import Allocations, Jobs
 from slurmsched.model.nodes import Nodes, Partitions
@@ -66,6 +67,8 @@ class Snapshot:
     history_gpu_s: Floats = field(default_factory=lambda: frozen([], np.float64))
     carry: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()  # what could not be read or understood
+    acts: tuple[Act, ...] = ()  # open ones, from the journal
+    reservations: Reservations = field(default_factory=lambda: Reservations.build(0, {}))  # read where acts may be open
     topology: SiteTopology = field(default_factory=SiteTopology)  # empty where nothing is known
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,16 +10,31 @@ from typing import Any
 import numpy as np
 
 from slurmsched import registry
-from slurmsched.config import Config, Lever, Pace, Scope
+from slurmsched.config import Acts, Config, Lever, Pace, Scope
+from slurmsched.config import Preemption as Taking
 from slurmsched.errors import ConfigError
-from slurmsched.model import Jobs, Plan, Ranking, Requeue, Rights, SetNice, SetSiteFactor, Snapshot, frozen
+from slurmsched.model import (
+    Jobs,
+    Plan,
+    Ranking,
+    Refusal,
+    Requeue,
+    Rights,
+    SetNice,
+    SetSiteFactor,
+    Snapshot,
+    Wake,
+    frozen,
+)
 from slurmsched.model.columns import Bools, Int64s
 from slurmsched.model.hints import hint_warnings
 from slurmsched.planning import gate
+from slurmsched.planning.acts import Advance, advance
 from slurmsched.planning.groups import competing
 from slurmsched.planning.levers import LEVERS, AnyLever
 from slurmsched.planning.reasons import criteria
 from slurmsched.planning.spacing import spaced
+from slurmsched.planning.taking import Begun, begin
 from slurmsched.planning.targets import Preemption
 from slurmsched.protocols import Placement, Policy
 
@@ -36,6 +52,8 @@ class Planner:
     pace: Pace = field(default_factory=Pace)
     preemption: Preemption | None = None
     placement: Placement | None = None
+    taking: Taking = field(default_factory=Taking)
+    limits: Acts = field(default_factory=Acts)
 
     @classmethod
     def from_config(cls, config: Config) -> Planner:
@@ -45,7 +63,10 @@ class Planner:
             estimator = registry.make("estimators", config.estimator.name, config.estimator.parameters, key="estimator")
             parameters |= _estimator_field(config.policy.name, estimator)
         policy = registry.make("policies", config.policy.name, parameters)
-        return cls(policy, config.policy.name, config.scope, config.lever, config.pace)
+        return cls(
+            policy, config.policy.name, config.scope, config.lever, config.pace,
+            taking=config.preemption, limits=config.acts,
+        )  # fmt: skip
 
     def plan(self, snapshot: Snapshot) -> Plan:
         """What this cycle would change. The same snapshot gives the same plan."""
@@ -57,18 +78,22 @@ class Planner:
         due = _due(snapshot.jobs, wanted != lever.now(snapshot.jobs))
         changed = np.flatnonzero(due[ranking.order])  # places, most urgent first
         places = changed[: self.pace.writes_per_cycle]
+        moves, unfit = self._acts(snapshot, ranking, managed)
         return Plan(
             actions=(
                 *self._actions(snapshot, ranking, places, wanted, lever),
                 *self._requeues(snapshot, ranking, managed),  # after: the freed GPUs go to whom they are meant for
+                *(step for move in moves for step in move.steps),
             ),
-            refused=gate.refusals(snapshot, verdict),
+            refused=(*gate.refusals(snapshot, verdict), *unfit),
             deferred=len(changed) - len(places),
             notes=(*ranking.notes, *hint_warnings(snapshot.jobs), *_notes(snapshot, self.lever, self.scope)),
             ranking=ranking,
             lever_wanted=frozen(wanted, np.int64),
             managed=frozen(managed, np.bool_),
             verdict=frozen(verdict, np.int8),
+            acts=tuple(move.act for move in moves),
+            wake=Wake(min([move.wake_s for move in moves], default=math.inf)),
         )
 
     def _values(self, snapshot: Snapshot, ranking: Ranking, managed: Bools, lever: AnyLever) -> Int64s:
@@ -112,6 +137,13 @@ class Planner:
             why = criteria({name: values[row].item() for name, values in ranking.why.items()})
             reason = f"{self.name}: rank {waits[place]} of {waits[-1]}" + (f", {why}" if why else "")
             yield lever.action(snapshot.jobs, row, int(wanted[row]), reason)
+
+    def _acts(self, snapshot: Snapshot, ranking: Ranking, managed: Bools) -> tuple[list[Advance], tuple[Refusal, ...]]:
+        """Open acts a step further, whether or not new ones may begin; then new ones."""
+        begun = Begun()
+        if self.taking.enabled and snapshot.site.rights >= Rights.OPERATOR:
+            begun = begin(snapshot, ranking, managed, self.taking, self.scope)
+        return [advance(act, snapshot, self.limits) for act in (*snapshot.acts, *begun.acts)], begun.refused
 
     def _requeues(self, snapshot: Snapshot, ranking: Ranking, managed: Bools) -> tuple[Requeue, ...]:
         if self.preemption is None or self.placement is None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from slurmsched.errors import UnreadableError
 from slurmsched.model.columns import Int64s, Labels
+from slurmsched.model.hostlist import expand
 from slurmsched.model.jobs import Allocations, Jobs
 from slurmsched.model.states import JobState
 from slurmsched.slurm.gres import Gres, parse_gres
@@ -128,14 +129,10 @@ def _entries(parts: Iterable[tuple[str, str]]) -> Iterable[tuple[str, Gres]]:
 
 def expand_hosts(text: str) -> tuple[str, ...]:
     """Node names of a hostlist, in its order. Raises UnreadableError."""
-    if "[" not in text:
-        return tuple(text.split(",")) if text else ()
-    from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet  # late: most clusters' texts need it rarely
-
     try:
-        return tuple(NodeSet(text, resolver=RESOLVER_NOGROUP))
-    except Exception as error:
-        raise UnreadableError(f"not a hostlist ({error})", text=text) from error
+        return expand(text)
+    except ValueError as error:
+        raise UnreadableError(str(error), text=text) from error
 
 
 def held_counts(details: Details, job_id: Int64s) -> dict[int, GpuRequest]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
@@ -20,11 +21,13 @@ from slurmsched.errors import (
     SlurmUnreachableError,
 )
 from slurmsched.logs import get_logger
-from slurmsched.model.plan import Action, Outcome, Plan, Receipt, SetNice, SetSiteFactor
+from slurmsched.model.acts import Reservations
+from slurmsched.model.plan import Action, Outcome, Plan, Receipt, SetLever
 from slurmsched.model.snapshot import Rights, Snapshot
+from slurmsched.slurm.acting import Acting
 from slurmsched.slurm.finding import operator_line
 from slurmsched.slurm.pace import Pace
-from slurmsched.slurm.recheck import LeverAction, Seen, changed
+from slurmsched.slurm.recheck import Seen, changed
 from slurmsched.slurm.sacct import Run
 from slurmsched.slurm.writer import Writer
 
@@ -47,6 +50,7 @@ class LiveCluster:
     """The cluster contract over a Slurm.
 
     apply: False = dry-run, nothing is touched. recheck: reads the jobs of all actions that are left again.
+    acting: the acts under way. reservations: reads those of Slurm.
     stop_file: while it exists nothing is sent; None: nobody looks for one.
     earlier_runs: runs that slurmdbd has of some jobs, for the ledger.
     wiring: the snapshot with what is known of its topology.
@@ -61,7 +65,9 @@ class LiveCluster:
         pace: Pace,
         *,
         apply: bool,
-        recheck: Callable[[Sequence[LeverAction]], Mapping[int, Seen]],
+        recheck: Callable[[Sequence[Action]], Mapping[int, Seen]],
+        acting: Acting,
+        reservations: Callable[[], Reservations],
         stop_file: Path | None,
         earlier_runs: Callable[[Sequence[int]], Sequence[Run]],
         clock: Callable[[], float] = time.time,
@@ -70,6 +76,7 @@ class LiveCluster:
     ) -> None:
         self._reader, self._writer, self._journal, self._pace = reader, writer, journal, pace
         self._apply, self._recheck, self._stop_file = apply, recheck, stop_file
+        self._acting, self._reservations = acting, reservations
         self._clock, self._monotonic = clock, monotonic
         self.earlier_runs = earlier_runs
         self._wiring = wiring
@@ -84,8 +91,11 @@ class LiveCluster:
 
     def read(self) -> Snapshot:
         """The cluster now. Raises SlurmError when it cannot be read whole."""
-        self._snapshot = self._wiring(self._reader.read())
-        return self._snapshot
+        snapshot = self._wiring(self._reader.read())
+        if acts := self._acting.open:
+            snapshot = replace(snapshot, acts=acts, reservations=self._reservations())
+        self._snapshot = snapshot
+        return snapshot
 
     def apply(self, plan: Plan) -> Receipt:
         """Send the plan's actions in their order. Receipt.stopped says why sending ended early, or never began.
@@ -98,7 +108,11 @@ class LiveCluster:
         try:
             self._need_rights()
             self._compact()
-            self._send_all(plan.actions, outcomes)
+            self._acting.begin(plan)
+            try:
+                self._send_all(plan.actions, outcomes)
+            finally:
+                self._acting.end()
         except SlurmschedError as error:
             return Receipt(tuple(outcomes), len(plan.actions), stopped=str(error), exit_code=error.exit_code)
         return Receipt(tuple(outcomes), len(plan.actions))
@@ -140,53 +154,61 @@ class LiveCluster:
         if reason := self._pace.throttled or self._pace.busy():
             raise BusyError(reason)
 
-    def _send(self, cycle: str, due: Sequence[LeverAction], outcomes: list[Outcome]) -> None:
+    def _send(self, cycle: str, due: Sequence[Action], outcomes: list[Outcome]) -> None:
         """Send one chunk, adding to outcomes; on record first."""
         if not due:
             return
-        self._journal.intend(cycle, due)
+        self._journal.intend(cycle, [action for action in due if isinstance(action, SetLever)])
         sent: list[Outcome] = []
         try:
             self._answers(due, sent)
         finally:
             outcomes += sent
-            self._note(cycle, sent)
+            self._note(cycle, [outcome for outcome in sent if isinstance(outcome.action, SetLever)])
 
-    def _answers(self, due: Sequence[LeverAction], sent: list[Outcome]) -> None:
-        for outcome in self._writer.send(self._paced(due)):
+    def _answers(self, due: Sequence[Action], sent: list[Outcome]) -> None:
+        for outcome in self._writer.send(self._paced(due, sent)):
             self._pace.answered()
+            self._acting.answered(outcome)
             sent.append(outcome)
             if outcome.status == "unknown":
                 raise SlurmUnreachableError(f"no answer to the write of job {outcome.action.job_id}: {outcome.message}")
         if len(sent) < len(due):
             raise BusyError(self._pace.throttled)
 
-    def _paced(self, actions: Sequence[LeverAction]) -> Iterator[LeverAction]:
+    def _paced(self, actions: Sequence[Action], sent: list[Outcome]) -> Iterator[Action]:
         for action in actions:
             if self._pace.throttled:
                 return
+            if reason := self._acting.unfit(action):
+                sent.append(self._dropped(action, reason))
+                continue
             self._pace.wait()
+            self._acting.goes(action)
             yield action
 
-    def _due(self, chunk: Sequence[Action], left: Sequence[Action]) -> tuple[list[LeverAction], list[Outcome]]:
+    def _dropped(self, action: Action, reason: str) -> Outcome:
+        outcome = Outcome(action, "refused", reason)
+        self._acting.answered(outcome)
+        return outcome
+
+    def _due(self, chunk: Sequence[Action], left: Sequence[Action]) -> tuple[list[Action], list[Outcome]]:
         """The chunk's actions that still fit their jobs, and the others as refused. left: all that are not sent yet."""
         self._look(left)
         due, dropped = [], []
         for action in chunk:
-            if not isinstance(action, SetNice | SetSiteFactor):
-                dropped.append(_not_offered(action))
-            elif reason := changed(action, self._seen):
-                dropped.append(Outcome(action, "refused", reason))
+            reason = self._acting.unfit(action) or changed(action, self._seen)
+            if reason:
+                dropped.append(self._dropped(action, reason))
             else:
                 due.append(action)
         return due, dropped
 
     def _look(self, left: Sequence[Action]) -> None:
         """Read the jobs of these actions anew, unless the last look will still be fresh when a chunk is sent."""
-        levers = [action for action in left if isinstance(action, SetNice | SetSiteFactor)]
         now_s = self._monotonic()
-        if levers and now_s - self._seen_s > FRESH_S / 2:
-            self._seen, self._seen_s = self._recheck(levers), now_s
+        if now_s - self._seen_s > FRESH_S / 2:
+            self._seen, self._seen_s = self._recheck(left), now_s
 
     def _note(self, cycle: str, outcomes: Sequence[Outcome]) -> None:
         try:
@@ -202,9 +224,3 @@ class LiveCluster:
         dropped = self._journal.compact(np.union1d(jobs.job_id[live], jobs.leader[live]).tolist())
         self._compact_bytes = max(COMPACT_BYTES, 2 * self._journal.size)
         log.info("journal.compacted", dropped=dropped, size=self._journal.size)
-
-
-def _not_offered(action: Action) -> Outcome:
-    if action.kind == "requeue":
-        return Outcome(action, "refused", "preemption is not offered yet")
-    return Outcome(action, "refused", f"{action.kind} is not offered")

@@ -5,11 +5,14 @@ from __future__ import annotations
 from functools import partial
 
 from slurmsched.config import Config
+from slurmsched.db.acts import ActLog
 from slurmsched.db.journal import Journal
+from slurmsched.slurm.acting import Acting
 from slurmsched.slurm.live_cluster import LiveCluster
 from slurmsched.slurm.pace import Pace
 from slurmsched.slurm.reader import open_commands, open_reader
 from slurmsched.slurm.recheck import Recheck
+from slurmsched.slurm.reservations import read_reservations
 from slurmsched.slurm.sacct import earlier_runs
 from slurmsched.slurm.site import read_load
 from slurmsched.slurm.wiring import Wiring
@@ -34,6 +37,8 @@ def open_live(config: Config, *, apply: bool, heed_stop: bool = True, indices: b
         Pace(config.pace, partial(read_load, commands)),
         apply=apply,
         recheck=Recheck(commands),
+        reservations=partial(read_reservations, commands),
+        acting=Acting(ActLog(config.ledger.journal)),
         earlier_runs=partial(earlier_runs, commands),
         stop_file=config.cycle.stop_file if heed_stop else None,
         wiring=Wiring(config.topology, commands),

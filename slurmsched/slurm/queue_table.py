@@ -17,6 +17,7 @@ from slurmsched.slurm.text import count_tasks, duration_s, plain, time_s
 
 _TEXTS = {"user": "UserName", "account": "Account", "partition": "Partition", "qos": "QOS", "reason": "Reason",
           "reservation": "Reservation"}  # fmt: skip
+BOUNDS = {"features_asked": "Feature", "nodes_asked": "ReqNodes", "nodes_excluded": "ExcNodes"}
 
 
 def queue_columns(queue: Queue, now_s: float, warnings: list[str]) -> dict[str, Any]:
@@ -67,7 +68,9 @@ def state_columns(words: Labels, run_s: Floats, warnings: list[str]) -> Any:
 
 
 def request_columns(kind: Grouped, warnings: list[str]) -> dict[str, Any]:
-    """gpus, mig_devices, shards, gpu_request; a job whose request cannot be read is pinned, with a warning.
+    """What jobs ask for: GPUs, and the nodes they are bound to.
+
+    A job whose request cannot be read is pinned, with a warning.
 
     tres: what it holds or asks as TRES text, "" where that names no GPUs (it may not be read).
     """
@@ -84,6 +87,7 @@ def request_columns(kind: Grouped, warnings: list[str]) -> dict[str, Any]:
         "mig_devices": kind.expand([request.mig_devices for request in requests], np.int32),
         "shards": kind.expand([request.shards for request in requests], np.int32),
         "gpu_request": kind.expand_labels([request.text for request in requests]),
+        **{name: kind.labels(source, plain) for name, source in BOUNDS.items()},
         "pinned": unread[kind.codes],
         "tres": kind.labels("tres-alloc", _gpus_only),
     }

@@ -24,12 +24,12 @@ IDS = ("JobID", "Nice", "PriorityLong", "SubmitTime", "EligibleTime")
 KIND = (
     "UserName", "Account", "Partition", "QOS", "State", "Reason", "Reservation", "TimeLimit", "NumNodes", "NumCPUs",
     "NumTasks", "Sockets", "tres-per-job", "tres-per-task", "tres-per-socket", "tres-per-node", "tres-alloc",
-    "RestartCnt", "Requeue", "BatchFlag",
+    "RestartCnt", "Requeue", "BatchFlag", "Feature", "ReqNodes", "ExcNodes",
 )  # fmt: skip
 RUN = ("StartTime", "EndTime", "TimeUsed", "NodeList", "Dependency")
 # What pyslurm does not tell.
 REQUESTS = ("tres-per-job", "tres-per-task", "tres-per-socket", "tres-per-node", "tres-alloc", "NumNodes", "NumTasks",
-            "Sockets", "TimeLimit", "Dependency")  # fmt: skip
+            "Sockets", "TimeLimit", "Dependency", "Feature", "ReqNodes", "ExcNodes")  # fmt: skip
 GROUPS = (IDS, KIND, RUN, ("JobArrayID",), ("Name",), ("Comment",))
 _EVERY = ("--noheader", "--all", "--local", "--sort=i")
 EXPANDED = (*_EVERY, "--states=PENDING", "--array", "--Format=ArrayJobID:0_,JobID:0")

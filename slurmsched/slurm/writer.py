@@ -4,14 +4,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from math import isfinite
 from typing import Protocol
 
-from slurmsched.errors import SlurmUnreachableError
-from slurmsched.model.plan import Action, Outcome, SetNice, SetSiteFactor
+from slurmsched.errors import SlurmError, SlurmUnreachableError
+from slurmsched.model.plan import (
+    Action,
+    Delay,
+    Join,
+    Outcome,
+    Requeue,
+    Reserve,
+    SetNice,
+    SetSiteFactor,
+    Signal,
+    Unreserve,
+)
 from slurmsched.slurm.commands import Commands, failure
 from slurmsched.slurm.scontrol import session
 
 FIELDS = {SetNice.kind: "Nice", SetSiteFactor.kind: "SiteFactor"}
+FLAGS = "IGNORE_JOBS,NO_HOLD_JOBS_AFTER"  # others may still run there, and its end holds nobody
+_WORD = re.compile(r"[\w.,@+\[\]-]{1,60000}")  # what goes into a command: no blank, no quote, no control character
 LIMIT = 2_147_483_645  # the largest nice and site factor, either sign, that Slurm's tools take
 _OF_JOB = re.compile(r"^(?P<text>.*) for job \S+$")
 _OF_TASK = re.compile(r"^(?P<task>\d+(?:_\S+)?): (?P<text>.*)$")
@@ -39,19 +53,60 @@ class CommandWriter:
     def send(self, actions: Iterable[Action]) -> Iterator[Outcome]:
         with session(self._commands) as scontrol:
             for action in actions:
-                outcome = _sent(scontrol.tell, action)
+                outcome = self._signalled(action) if isinstance(action, Signal) else _sent(scontrol.tell, action)
                 yield outcome
                 if outcome.status == "unknown":
                     return
 
+    def _signalled(self, action: Signal) -> Outcome:
+        """scontrol has no signals. --batch: the script's own shell, where a trap waits for it."""
+        try:
+            self._commands.run("scancel", "--batch", "-s", _word(action.signal), str(action.job_id))
+        except ValueError as error:
+            return Outcome(action, "refused", str(error))
+        except SlurmUnreachableError as error:
+            return Outcome(action, "unknown", str(error))
+        except SlurmError as error:
+            return Outcome(action, "refused", str(error))
+        return Outcome(action, "written")
+
 
 def command(action: Action) -> str:
-    """The words scontrol takes for an action. Raises ValueError for one it has none for, or a value out of range."""
-    if not isinstance(action, SetNice | SetSiteFactor):
-        raise ValueError(f"{action.kind} is not written by scontrol update")
-    if abs(action.new) > LIMIT:
-        raise ValueError(f"{action.kind} {action.new} is beyond {LIMIT}, the most that Slurm takes")
-    return f"update JobId={action.job_id} {FIELDS[action.kind]}={action.new}"
+    """The words scontrol takes for an action.
+
+    Raises ValueError for one it has none for, a value out of range, or a text that is more than one word.
+    """
+    match action:
+        case SetNice() | SetSiteFactor():
+            if abs(action.new) > LIMIT:
+                raise ValueError(f"{action.kind} {action.new} is beyond {LIMIT}, the most that Slurm takes")
+            return f"update JobId={action.job_id} {FIELDS[action.kind]}={action.new}"
+        case Requeue():
+            return f"requeue incomplete {action.job_id}"  # incomplete: a job that has just ended is not run again
+        case Join():
+            return f"update JobId={action.job_id} ReservationName={_word(action.name) if action.name else ''}"
+        case Delay():
+            return f"update JobId={action.job_id} StartTime={_time(action.start_s)}"
+        case Reserve():
+            words = f"ReservationName={_word(action.name)} Nodes={_word(action.nodes)} Users={_word(action.user)}"
+            return f"create {words} StartTime={_time(action.start_s)} EndTime={_time(action.end_s)} Flags={FLAGS}"
+        case Unreserve():
+            return f"delete ReservationName={_word(action.name)}"
+    raise ValueError(f"{action.kind} is not written by scontrol")
+
+
+def _word(text: str) -> str:
+    """The text, if it is one harmless word. Names come from users and from Slurm: they are data."""
+    if not _WORD.fullmatch(text):
+        raise ValueError(f"{text[:80]!r} is not a word that may go into a command")
+    return text
+
+
+def _time(at_s: float) -> str:
+    """A time as Slurm reads it whatever its time zone: seconds since 1970."""
+    if not isfinite(at_s):
+        raise ValueError("the time is not known")
+    return f"uts{round(at_s)}"
 
 
 def answered(action: Action, said: str) -> Outcome:

@@ -50,6 +50,9 @@ CASES = (
     Case("p-later", "dave", ("-p", "phantom,gpu", "--gpus=8", "--begin=now+1hour"), 8, "gpu:8"),
     Case("p-array", "alice", ("-p", "phantom", "--array=1-9:2%3", "--gpus=1"), 1, "gpu:1"),
     Case("p-het", "alice", ("-p", "phantom", "--gres=gpu:1", ":", "-p", "phantom", "--gres=gpu:2"), 1, "gpu:1"),
+    Case(
+        "p-bound", "dave", ("-H", "--gres=gpu:8", "-N2", "-w", "n4", "-x", "n1,n3", "-C", "a100&nvlink"), 16, "gpu:16"
+    ),
     Case("p-dependent", "dave", ("-p", "phantom", "--gres=gpu:1", "--dependency=afterany:{gres}"), 1, "gpu:1"),
 )
 NICE_OF_TASK, SITE_FACTOR, PRIORITY = 33, 12_345, 54_321

@@ -123,6 +123,18 @@ def test_read__shows_levers(recording):
     assert not np.isnan(jobs.base_priority[recording.row("p-gres")])
 
 
+def test_read__tells_what_nodes_a_job_is_bound_to(recording):
+    """Constraint, asked and excluded nodes as submitted; nothing for the others, a run on a named node apart."""
+    jobs, row = recording.snapshot.jobs, recording.row("p-bound")
+    assert (jobs.features_asked[row], jobs.nodes_asked[row], jobs.nodes_excluded[row]) == (
+        "a100&nvlink",
+        "n4",
+        "n[1,3]",
+    )
+    bound = {recording.row(name) for name in ("p-bound", "requeued")}
+    assert {i for i, asked in enumerate(jobs.nodes_asked) if asked} == bound
+
+
 def test_read__says_nothing_of_factors_it_cannot_see(recording):
     """sprio leaves out held and not yet eligible jobs: their base priority is NaN."""
     jobs = recording.snapshot.jobs

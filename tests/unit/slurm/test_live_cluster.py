@@ -9,13 +9,32 @@ from pathlib import Path
 import pytest
 
 from slurmsched import config
+from slurmsched.db.acts import ActLog
 from slurmsched.db.journal import Journal
 from slurmsched.errors import LedgerError, SlurmUnreachableError
-from slurmsched.model import Action, JobState, Outcome, Plan, Requeue, Rights, SetNice, Site, Snapshot
+from slurmsched.model import (
+    Act,
+    Action,
+    JobState,
+    Join,
+    Outcome,
+    Plan,
+    Purpose,
+    Requeue,
+    Reservations,
+    Reserve,
+    Rights,
+    SetNice,
+    Site,
+    Snapshot,
+    Stage,
+    Victim,
+)  # fmt: skip
 from slurmsched.slurm import live_cluster
+from slurmsched.slurm.acting import Acting
 from slurmsched.slurm.live_cluster import LiveCluster
 from slurmsched.slurm.pace import Pace
-from slurmsched.slurm.recheck import LeverAction, Seen
+from slurmsched.slurm.recheck import Seen
 from slurmsched.slurm.site import Load
 from slurmsched.testing.builders import snapshot
 
@@ -31,6 +50,7 @@ class FakeSlurm:
         self.journal: Journal | None = None
         self.load: Load | Exception = Load()
         self.closed = False
+        self.told: list[str] = []  # kinds of actions
 
     def begin(self) -> None: ...
 
@@ -42,16 +62,16 @@ class FakeSlurm:
     def close(self) -> None:
         self.closed = True
 
-    def recheck(self, actions: Sequence[LeverAction]) -> dict[int, Seen]:
+    def recheck(self, actions: Sequence[Action]) -> dict[int, Seen]:
         return {action.job_id: self.seen[action.job_id] for action in actions if action.job_id in self.seen}
 
     def send(self, actions: Iterable[Action]) -> Iterator[Outcome]:
         for action in actions:
-            assert isinstance(action, SetNice)
             assert self.journal is not None
+            self.told.append(action.kind)
             self.journalled.append({key.job_id for key in self.journal.levers()})
             status = self.answers.get(action.job_id, "written")
-            if status == "written":
+            if status == "written" and isinstance(action, SetNice):
                 self.seen[action.job_id] = replace(self.seen[action.job_id], nice=action.new)
             yield Outcome(action, status, "as scripted")
             if status == "unknown":
@@ -74,6 +94,8 @@ def opened(slurm: FakeSlurm, folder: Path, *, apply: bool = True, clock: Iterato
         pace,
         apply=apply,
         recheck=slurm.recheck,
+        reservations=lambda: Reservations.build(0, {}),
+        acting=Acting(ActLog(folder / "journal.jsonl")),
         stop_file=folder / "stop",
         earlier_runs=lambda _: [],
     )
@@ -227,10 +249,70 @@ def test_apply__lost_outcome_lines_lose_no_receipt(tmp_path, monkeypatch):
     assert statuses(cluster.apply(plan((1, -5)))) == {1: "written"}
 
 
-def test_apply__requeue_is_not_offered(tmp_path):
-    """Nothing running is touched."""
-    receipt = opened(FakeSlurm({1: 0}), tmp_path).apply(Plan(actions=(Requeue(1, 100.0, "queue 1"),)))
-    assert [(o.status, o.message) for o in receipt.outcomes] == [("refused", "preemption is not offered yet")]
+STEPS = (
+    Reserve(1, 100.0, "nodes", "1-7", "slurmsched-1-7", "n1", "alice", 0.0, 3_600.0),
+    Join(1, 100.0, "nodes", "1-7", "slurmsched-1-7"),
+    Requeue(2, 100.0, "job 1 gets its GPUs", "1-7", 0),
+)
+ACT = Act(
+    "1-7", Purpose.PREEMPT, 1, 100.0, "alice", "n1", 3_000.0, 0.0, (Victim(2, 100.0, 0, 8),), stage=Stage.REQUEUED
+)
+
+
+def acting_slurm() -> FakeSlurm:
+    slurm = FakeSlurm({1: 0, 2: 0})
+    slurm.seen[2] = Seen(100.0, JobState.RUNNING, 0)
+    return slurm
+
+
+def test_apply__steps_of_an_act_go_in_their_order_and_it_is_open_from_then_on(tmp_path):
+    """It comes back with the next snapshot, of this process and of one that starts anew."""
+    slurm = acting_slurm()
+    cluster = opened(slurm, tmp_path)
+    receipt = cluster.apply(Plan(actions=STEPS, acts=(ACT,)))
+    assert [(o.action.kind, o.status) for o in receipt.outcomes] == [
+        ("reserve", "written"), ("join", "written"), ("requeue", "written"),
+    ]  # fmt: skip
+    assert cluster.read().acts == opened(slurm, tmp_path).read().acts == (ACT,)
+
+
+def test_apply__after_a_refused_step_the_act_is_taken_back(tmp_path):
+    """Its later steps are not sent: nobody loses GPUs for nothing. Other acts and levers go on."""
+    slurm = acting_slurm()
+    slurm.answers[1] = "refused"
+    cluster = opened(slurm, tmp_path)
+    receipt = cluster.apply(Plan(actions=STEPS, acts=(ACT,)))
+    assert [o.status for o in receipt.outcomes] == ["refused"] * 3
+    assert slurm.told == ["reserve"]
+    assert cluster.read().acts == (replace(ACT, stage=Stage.REVERSING, note="as scripted"),)
+
+
+def test_apply__job_that_changed_breaks_its_act(tmp_path):
+    """The victim ended between reading and writing: it is not requeued, which would run it again."""
+    slurm = acting_slurm()
+    slurm.seen[2] = Seen(100.0, JobState.COMPLETED, 0)
+    cluster = opened(slurm, tmp_path)
+    cluster.apply(Plan(actions=STEPS, acts=(ACT,)))
+    assert "requeue" not in slurm.told
+    assert [act.stage for act in cluster.read().acts] == [Stage.REVERSING]
+
+
+def test_apply__act_whose_answer_is_unknown_is_not_sure(tmp_path):
+    """Slurm did not answer in the middle: the next look at Slurm tells what is there."""
+    slurm = acting_slurm()
+    slurm.answers[2] = "unknown"
+    cluster = opened(slurm, tmp_path)
+    assert cluster.apply(Plan(actions=STEPS, acts=(ACT,))).exit_code == 3
+    assert cluster.read().acts == opened(slurm, tmp_path).read().acts == (replace(ACT, sure=False),)
+
+
+def test_apply__act_of_which_nothing_was_sent_is_as_before(tmp_path):
+    """The stop file came: a new act does not exist, an old one stays where it was."""
+    slurm = acting_slurm()
+    cluster = opened(slurm, tmp_path)
+    (tmp_path / "stop").touch()
+    cluster.apply(Plan(actions=STEPS, acts=(ACT,)))
+    assert (cluster.read().acts, slurm.told) == ((), [])
 
 
 def test_apply__without_operator_rights_sends_nothing(tmp_path):

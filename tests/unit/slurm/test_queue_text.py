@@ -29,7 +29,7 @@ from tests.recorded.playback import HERE
 
 MARK = fresh_mark()
 KIND_VALUES = ["alice", "physics", "gpu", "normal", "PENDING", "None", "(null)", "1:00:00", "1", "1", "1", "*"]
-KIND_VALUES += ["N/A", "N/A", "N/A", "gres/gpu:1", "cpu=1", "0", "1", "1"]
+KIND_VALUES += ["N/A", "N/A", "N/A", "gres/gpu:1", "cpu=1", "0", "1", "1", "(null)", "", ""]
 
 
 def row(job: int, array_id: str = "", name: str = "n", comment: str = "c", nice: int = 0) -> list[str]:

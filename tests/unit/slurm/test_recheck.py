@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from slurmsched.errors import SlurmError, SlurmUnreachableError, UnreadableError
-from slurmsched.model import JobState, SetNice, SetSiteFactor
+from slurmsched.model import Delay, JobState, Join, Requeue, Reserve, SetNice, SetSiteFactor, Signal, Unreserve
 from slurmsched.slurm.recheck import Recheck, Seen, changed
 
 PENDING = Seen(100.0, JobState.PENDING, 5, 0)
@@ -72,15 +72,15 @@ def test_changed__base_may_go_back_to_a_job_that_started():
 
 def test_recheck__reads_only_the_jobs_of_the_actions():
     """One squeue for them all, no sprio for nice; tasks of the same array that were not asked for are left out."""
-    slurm = Answers(squeue="7|100|5|PENDING\n7|100|5|PENDING\n8|90|-3|RUNNING\n")
-    assert Recheck(slurm)([nice(7), nice(9)]) == {7: Seen(100.0, JobState.PENDING, 5)}
+    slurm = Answers(squeue="7|100|5|PENDING|night\n7|100|5|PENDING|night\n8|90|-3|RUNNING|(null)\n")
+    assert Recheck(slurm)([nice(7), nice(9)]) == {7: Seen(100.0, JobState.PENDING, 5, None, "night")}
     assert [call[0] for call in slurm.calls] == ["squeue"]
     assert "7,9" in slurm.calls[0]
 
 
 def test_recheck__asks_sprio_for_site_factors():
     """squeue does not show them. A job in several partitions has several rows."""
-    slurm = Answers(squeue="7|100|5|PENDING\n", sprio="7|-12\n7|-12\n8|3\n")
+    slurm = Answers(squeue="7|100|5|PENDING|(null)\n", sprio="7|-12\n7|-12\n8|3\n")
     found = Recheck(slurm)([SetSiteFactor(7, 100.0, "", -12, 0, 0)])
     assert found == {7: Seen(100.0, JobState.PENDING, 5, -12)}
 
@@ -99,9 +99,35 @@ def test_recheck__other_errors_are_raised(error):
 
 
 @pytest.mark.parametrize(
-    "texts", [{"squeue": "7|100|5\n", "sprio": ""}, {"squeue": "7|100|5|PENDING\n", "sprio": "7|x\n"}]
+    "texts", [{"squeue": "7|100|5\n", "sprio": ""}, {"squeue": "7|100|5|PENDING|(null)\n", "sprio": "7|x\n"}]
 )
 def test_recheck__unreadable_text_is_an_error(texts):
     """Nothing is written on a guess."""
     with pytest.raises(UnreadableError):
         Recheck(Answers(**texts))([SetSiteFactor(7, 100.0, "", 0, 1, 0)])
+
+
+OURS, NIGHT = "slurmsched-7-1", "night"
+
+
+@pytest.mark.parametrize(
+    ("action", "seen", "word"),
+    [
+        (Join(7, 100.0, "", "a", OURS), Seen(100.0, JobState.PENDING, 0), ""),
+        (Join(7, 100.0, "", "a", OURS), Seen(100.0, JobState.RUNNING, 0), "RUNNING"),
+        (Join(7, 100.0, "", "a", OURS), Seen(100.0, JobState.PENDING, 0, None, NIGHT), "its reservation is night"),
+        (Join(7, 100.0, "", "a"), Seen(100.0, JobState.RUNNING, 0, None, OURS), ""),
+        (Join(7, 100.0, "", "a"), Seen(100.0, JobState.RUNNING, 0, None, NIGHT), "its reservation is night"),
+        (Requeue(7, 100.0, "", "a"), Seen(100.0, JobState.RUNNING, 0), ""),
+        (Requeue(7, 100.0, "", "a"), Seen(100.0, JobState.COMPLETED, 0), "COMPLETED"),
+        (Requeue(7, 100.0, "", "a"), Seen(160.0, JobState.RUNNING, 0), "requeued"),
+        (Signal(7, 100.0, "", "a", "USR1"), Seen(100.0, JobState.PENDING, 0), "PENDING"),
+        (Delay(7, 100.0, "", "a", 0.0), Seen(100.0, JobState.RUNNING, 0), "RUNNING"),
+        (Reserve(7, 100.0, "", "a"), Seen(100.0, JobState.RUNNING, 0), "RUNNING"),
+        (Unreserve(7, 100.0, "", "a", OURS), None, ""),
+    ],
+)
+def test_changed__steps_need_the_job_as_it_was(action, seen, word):
+    """What takes from a job needs it running, what gives to it needs it waiting; names of others are left alone."""
+    found = changed(action, {7: seen} if seen else {})
+    assert (word in found, bool(found)) == (True, bool(word))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from slurmsched.errors import SlurmUnreachableError
-from slurmsched.model import Outcome, Requeue, SetNice, SetSiteFactor
+from slurmsched.model import Delay, Join, Outcome, Requeue, Reserve, SetNice, SetSiteFactor, Unreserve
 from slurmsched.slurm.commands import Commands
 from slurmsched.slurm.scontrol import session
 from slurmsched.slurm.writer import LIMIT, CommandWriter, answered, command
@@ -54,13 +54,39 @@ def test_command__names_the_lever_and_its_signed_value(action, expected):
     assert command(action) == expected
 
 
-@pytest.mark.parametrize(
-    "action", [Requeue(7, 1.0, ""), SetNice(7, 1.0, "", 0, -LIMIT - 1, 0), SetSiteFactor(7, 1.0, "", 0, LIMIT + 1, 0)]
-)
+@pytest.mark.parametrize("action", [SetNice(7, 1.0, "", 0, -LIMIT - 1, 0), SetSiteFactor(7, 1.0, "", 0, LIMIT + 1, 0)])
 def test_command__what_slurm_would_ignore_is_not_said(action):
     """scontrol ignores a value out of range and reports success, so it must never see one."""
     with pytest.raises(ValueError, match=action.kind):
         command(action)
+
+
+@pytest.mark.parametrize(
+    ("action", "expected"),
+    [
+        (Requeue(7, 1.0, "", "a", 0), "requeue incomplete 7"),
+        (Join(7, 1.0, "", "a", "slurmsched-7-1"), "update JobId=7 ReservationName=slurmsched-7-1"),
+        (Join(7, 1.0, "", "a"), "update JobId=7 ReservationName="),
+        (Delay(7, 1.0, "", "a", 1_795_848_424.4), "update JobId=7 StartTime=uts1795848424"),
+        (Unreserve(7, 1.0, "", "a", "slurmsched-7-1"), "delete ReservationName=slurmsched-7-1"),
+        (
+            Reserve(7, 1.0, "", "a", "slurmsched-7-1", "n[1-2,4]", "alice@lab", 10.0, 20.0),
+            "create ReservationName=slurmsched-7-1 Nodes=n[1-2,4] Users=alice@lab StartTime=uts10 EndTime=uts20 "
+            "Flags=IGNORE_JOBS,NO_HOLD_JOBS_AFTER",
+        ),
+    ],
+    ids=lambda value: value.kind if hasattr(value, "kind") else "",
+)
+def test_command__steps_of_acts(action, expected):
+    """Each step is one command of scontrol."""
+    assert command(action) == expected
+
+
+@pytest.mark.parametrize("text", ["", "al ice", "alice\nshutdown", "a;b", "$(id)", "'a'", "n1 Flags=MAINT"])
+def test_command__what_others_named_is_never_more_than_a_word(text):
+    """Names of users and nodes cannot bring a second command or option in."""
+    with pytest.raises(ValueError, match="not a word"):
+        command(Reserve(7, 1.0, "", "a", "slurmsched-7-1", "n1", text, 10.0, 20.0))
 
 
 @pytest.mark.parametrize(
@@ -96,7 +122,7 @@ def test_answered__words_of_24_11_and_26_05(said, status, message):
 
 def test_send__tells_each_answer_apart(commands):
     """One process, one outcome an action, in their order; a refused one does not stop the others."""
-    actions = [nice(1), nice(2), nice(10, 0), Requeue(11, 1.0, "")]
+    actions = [nice(1), nice(2), nice(10, 0), nice(11, LIMIT + 1)]
     outcomes = list(CommandWriter(commands).send(actions))
     assert [(o.action.job_id, o.status) for o in outcomes] == [
         (1, "written"),

@@ -1,0 +1,68 @@
+"""The acts under way, on disk before Slurm hears of them: what a daemon that starts must finish or take back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from slurmsched.db.lines import Lines, as_line
+from slurmsched.errors import LedgerError
+from slurmsched.model.acts import Act, Purpose, Stage, Victim
+
+COMPACT_BYTES = 1 << 20
+_TEXTS, _NUMBERS = ("id", "user", "nodes"), ("job_id", "submit_s", "time_limit_s", "begun_s")
+
+
+class ActLog(Lines):
+    """Append-only file beside the journal: one line whenever an act is about to move on, one when that was sent."""
+
+    def __init__(self, journal: Path, clock: Callable[[], float] = time.time) -> None:
+        super().__init__(journal.with_name(f"{journal.stem}.acts.jsonl"), _sound)
+        self._clock = clock
+
+    def begin(self, acts: Sequence[Act]) -> None:
+        """Put on disk, synced, how these acts are from now on. Raises LedgerError; then none of their steps may go."""
+        self.append((self._line(act, sent=False) for act in acts), sync=True)
+
+    def sent(self, acts: Sequence[Act]) -> None:
+        """Note that all steps of these acts were answered; the acts as they are after that. Raises LedgerError."""
+        self.append((self._line(act, sent=True) for act in acts), sync=True)
+        if self.size > COMPACT_BYTES:
+            self.compact()
+
+    def open(self) -> tuple[Act, ...]:
+        """The acts that are not closed, oldest first; one whose last steps may or may not have been sent is not sure.
+
+        Raises LedgerError for a line that cannot be read: no act may be begun or ended on doubt.
+        """
+        latest: dict[str, Act] = {}
+        for number, _, line in self.read():
+            if line is None:
+                raise LedgerError(f"{self.path}:{number}: not a line of the acts; repair or remove that line")
+            act = _act(line["act"], sure=line["sent"])
+            latest[act.id] = act
+        return tuple(act for act in latest.values() if act.stage != Stage.CLOSED)
+
+    def compact(self) -> None:
+        """Drop what is closed. Raises LedgerError."""
+        self.replace([self._line(act, sent=act.sure) for act in self.open()])
+
+    def _line(self, act: Act, *, sent: bool) -> bytes:
+        return as_line({"event": "act", "time_s": self._clock(), "sent": sent, "act": asdict(replace(act, sure=True))})
+
+
+def _sound(line: Mapping[str, Any]) -> bool:
+    act = line.get("act")
+    if not isinstance(act, dict) or not isinstance(line.get("sent"), bool):
+        return False
+    typed = all(isinstance(act.get(name), str) for name in _TEXTS) and isinstance(act.get("victims"), list)
+    known = all(isinstance(act.get(name), int | float) for name in _NUMBERS)
+    return typed and known and act.get("stage") in {*Stage} and act.get("purpose") in {*Purpose}
+
+
+def _act(values: Mapping[str, Any], *, sure: bool) -> Act:
+    plain = {**values, "stage": Stage(values["stage"]), "purpose": Purpose(values["purpose"]), "sure": sure}
+    return Act(**plain | {"victims": tuple(Victim(**victim) for victim in values["victims"])})

@@ -1,0 +1,164 @@
+"""Files of JSON objects, a line each: appended whole or not at all, replaced whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from slurmsched.errors import LedgerError
+from slurmsched.logs import get_logger
+
+log = get_logger()
+
+
+class Lines:
+    """One such file. One writer at a time: hold the lock.
+
+    path: made with its folder at the first append. sound: whether an object is one of this file's.
+    """
+
+    def __init__(self, path: Path, sound: Callable[[dict[str, Any]], bool]) -> None:
+        self.path = path
+        self._sound = sound
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file, 0 if there is none."""
+        try:
+            return self.path.stat().st_size
+        except OSError:
+            return 0
+
+    def read(self) -> Iterator[tuple[int, bytes, dict[str, Any] | None]]:
+        """Number, text and object of each line; None for one that cannot be read."""
+        try:
+            with self.path.open("rb") as file:
+                for number, raw in enumerate(file, 1):
+                    line = self._parsed(raw)
+                    if line is not None or raw.endswith(b"\n"):  # else: the end of a write that a crash cut, never sent
+                        yield number, raw, line
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise self.failed("read", error) from error
+
+    def append(self, texts: Iterable[bytes], *, sync: bool) -> None:
+        """Add lines. sync: they are on disk when this returns. Raises LedgerError; then none was added."""
+        blob = b"".join(texts)
+        if not blob:
+            return
+        try:
+            new = not self.path.exists()
+            self.path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
+            fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
+            try:
+                _append_whole(fd, blob, sync=sync)
+            finally:
+                os.close(fd)
+            if new:
+                _sync_folder(self.path.parent)
+        except OSError as error:
+            raise self.failed("written", error) from error
+
+    def replace(self, texts: Iterable[bytes]) -> None:
+        """Give the file this content in one step, with the owner and mode it had. Raises LedgerError."""
+        try:
+            if self.path.exists():
+                _replace(self.path, texts)
+        except OSError as error:
+            raise self.failed("rewritten", error) from error
+
+    def set_aside(self, bad: Sequence[bytes]) -> None:
+        """Move lines that cannot be read to `<name>.bad` beside it, with one warning. Raises OSError."""
+        if not bad:
+            return
+        path = self.path.with_name(f"{self.path.name}.bad")
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640), "wb") as file:
+            _own_like(file.fileno(), self.path.stat())
+            file.writelines(bad)
+            file.flush()
+            os.fsync(file.fileno())
+        log.warning("journal.lines_set_aside", path=str(path), lines=len(bad))
+
+    def failed(self, verb: str, error: OSError) -> LedgerError:
+        """The error that tells people what the system said."""
+        return LedgerError(
+            f"{self.path}: the journal cannot be {verb}: {error.strerror}; nothing more is sent to Slurm until it can"
+        )
+
+    def _parsed(self, raw: bytes) -> dict[str, Any] | None:
+        try:
+            line = orjson.loads(raw)
+        except orjson.JSONDecodeError:
+            return None
+        return line if isinstance(line, dict) and self._sound(line) else None
+
+
+def as_line(values: dict[str, Any]) -> bytes:
+    """One object as a line of such a file."""
+    return orjson.dumps(values, option=orjson.OPT_APPEND_NEWLINE)
+
+
+def _append_whole(fd: int, blob: bytes, *, sync: bool) -> None:
+    """Append all of blob or nothing: a torn end of an earlier crash goes first, our own at an error."""
+    size = _whole_size(fd)
+    os.ftruncate(fd, size)
+    try:
+        view = memoryview(blob)
+        while view:
+            view = view[os.write(fd, view) :]
+        if sync:
+            os.fsync(fd)
+    except OSError:
+        os.ftruncate(fd, size)
+        raise
+
+
+def _whole_size(fd: int, step: int = 65_536) -> int:
+    """Bytes up to and with the last newline."""
+    end = os.fstat(fd).st_size
+    while end > 0:
+        start = max(0, end - step)
+        newline = os.pread(fd, end - start, start).rfind(b"\n")
+        if newline >= 0:
+            return start + newline + 1
+        end = start
+    return 0
+
+
+def _replace(path: Path, texts: Iterable[bytes]) -> None:
+    """Give path this content in one step, with the owner and mode it had."""
+    stat = path.stat()
+    fd, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    new = Path(name)
+    try:
+        with os.fdopen(fd, "wb") as file:
+            _own_like(fd, stat)
+            file.writelines(texts)
+            file.flush()
+            os.fsync(fd)
+        new.replace(path)
+    except BaseException:
+        new.unlink(missing_ok=True)
+        raise
+    _sync_folder(path.parent)
+
+
+def _own_like(fd: int, stat: os.stat_result) -> None:
+    """Give a file the mode of another and, where that is allowed, its owner."""
+    os.fchmod(fd, stat.st_mode & 0o7777)
+    if os.geteuid() == 0:
+        os.fchown(fd, stat.st_uid, stat.st_gid)
+
+
+def _sync_folder(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,90 @@
+"""Acts: what takes several cycles, from the reservation for one job to the clean end. Live in the journal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from slurmsched.model.columns import Floats, Labels
+from slurmsched.model.jobs import NAN
+from slurmsched.model.table import Table, column, text
+
+RESERVATION_PREFIX = "slurmsched-"  # of every reservation that is ours to delete
+
+
+class Stage(StrEnum):
+    """How far an act has come. What is really there is read from Slurm each time; the stage says what was meant."""
+
+    BEGUN = "begun"  # nodes are being reserved; victims have heard nothing
+    WARNED = "warned"  # checkpoint signals are sent, their grace runs
+    REQUEUED = "requeued"  # the victims were told to go; the beneficiary starts when the last has left
+    CLEANING = "cleaning"  # it runs, or needs nothing any more: names off, reservation deleted
+    REVERSING = "reversing"  # given up: as cleaning, and the beneficiary waits as before
+    CLOSED = "closed"
+
+
+class Purpose(StrEnum):
+    """preempt: victims give their GPUs. promise: nodes are kept for a gang until running jobs end."""
+
+    PREEMPT = "preempt"
+    PROMISE = "promise"
+
+
+@dataclass(frozen=True, slots=True)
+class Victim:
+    """A run that gives its GPUs back; another run of the same job is not meant.
+
+    signal: "" = none is sent. grace_s: from the signal to the requeue [s]. lost_gpu_s: work that is lost, as estimated.
+    """
+
+    job_id: int
+    submit_s: float
+    restarts: int
+    gpus: int
+    signal: str = ""
+    grace_s: float = 0.0
+    lost_gpu_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """One job gets nodes of its own, now (preempt) or at promised_s (promise) [Unix s].
+
+    nodes: hostlist. time_limit_s: of the job, which the reservation must outlast. stage_s: since when it is in its
+    stage [Unix s]. note: why it was given up, for people. sure: False for one whose steps were being sent when the
+    process ended, so that nobody knows which of them Slurm has heard.
+    """
+
+    id: str
+    purpose: Purpose
+    job_id: int
+    submit_s: float
+    user: str
+    nodes: str
+    time_limit_s: float
+    begun_s: float
+    victims: tuple[Victim, ...] = ()
+    promised_s: float = 0.0
+    stage: Stage = Stage.BEGUN
+    stage_s: float = 0.0
+    note: str = ""
+    sure: bool = True
+
+    @property
+    def reservation(self) -> str:
+        """Name of its reservation, unlike that of any other act."""
+        return RESERVATION_PREFIX + self.id
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reservations(Table):
+    """One row a reservation of Slurm, in ascending name. All columns are (R,)."""
+
+    name: Labels = text()
+    node_list: Labels = text()  # hostlist text
+    users: Labels = text()
+    flags: Labels = text()
+    start_s: Floats = column(np.float64, NAN)
+    end_s: Floats = column(np.float64, NAN)

@@ -1,0 +1,183 @@
+"""What an open act needs next, from what Slurm shows: safe to repeat, and with a way back from everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import inf
+
+import numpy as np
+
+from slurmsched.config import Acts as Limits
+from slurmsched.model.acts import Act, Purpose, Stage, Victim
+from slurmsched.model.plan import Delay, Join, Requeue, Reserve, Signal, Step, Unreserve
+from slurmsched.model.snapshot import Snapshot
+from slurmsched.model.states import JobState
+
+_RUNS = int(JobState.RUNNING | JobState.SUSPENDED)
+_ENDING = (Stage.CLEANING, Stage.REVERSING)
+
+
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """act: as it is from now on. steps: to send for that, in this order. wake_s: when to look again [Unix s]."""
+
+    act: Act
+    steps: tuple[Step, ...] = ()
+    wake_s: float = inf
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a snapshot shows of an act. Nothing here remembers what was sent."""
+
+    act: Act
+    snapshot: Snapshot
+
+    @cached_property
+    def beneficiary(self) -> int:
+        """Row of the job it is for, -1 when that is gone: left the queue, or was requeued itself."""
+        return _row(self.snapshot, self.act.job_id, self.act.submit_s)
+
+    @cached_property
+    def runs(self) -> bool:
+        return self.beneficiary >= 0 and bool(self.snapshot.jobs.state[self.beneficiary] & _RUNS)
+
+    @cached_property
+    def waits(self) -> bool:
+        """It is pending, and neither user nor admin holds it."""
+        jobs, row = self.snapshot.jobs, self.beneficiary
+        return row >= 0 and bool(jobs.pending[row]) and not bool(jobs.held[row])
+
+    @cached_property
+    def named(self) -> int:
+        """Row of the job under the beneficiary's id, whatever run of it, that names the reservation; -1: none does.
+
+        One that is over does not count: it keeps the reservation from nothing, and takes no update any more.
+        """
+        row, jobs = _row(self.snapshot, self.act.job_id), self.snapshot.jobs
+        named = row >= 0 and not jobs.finished[row] and jobs.reservation[row] == self.act.reservation
+        return row if named else -1
+
+    @cached_property
+    def reserved(self) -> bool:
+        return bool(self.snapshot.reservations.name.isin((self.act.reservation,)).any())
+
+    @cached_property
+    def left(self) -> tuple[Victim, ...]:
+        """Victims whose chosen run still has its GPUs and has not been told to go."""
+        return tuple(victim for victim in self.act.victims if self._goes_on(victim))
+
+    @cached_property
+    def put_off(self) -> tuple[Victim, ...]:
+        """Victims that wait for nothing but the time Slurm lets pass after a requeue."""
+        return tuple(victim for victim in self.act.victims if self._waits_for_begin(victim))
+
+    def _goes_on(self, victim: Victim) -> bool:
+        jobs, row = self.snapshot.jobs, _row(self.snapshot, victim.job_id, victim.submit_s)
+        return row >= 0 and bool(jobs.state[row] & _RUNS) and int(jobs.restarts[row]) == victim.restarts
+
+    def _waits_for_begin(self, victim: Victim) -> bool:
+        jobs, row = self.snapshot.jobs, _row(self.snapshot, victim.job_id)
+        if row < 0 or not jobs.pending[row] or int(jobs.restarts[row]) != victim.restarts + 1:
+            return False
+        return bool(jobs.reason[row] == "BeginTime")
+
+
+def advance(act: Act, snapshot: Snapshot, limits: Limits) -> Advance:
+    """The next steps of an open act; none if it only has to wait.
+
+    They follow from the act and the snapshot alone: asked again after a crash, the answer is the same.
+    """
+    facts = Facts(act, snapshot)
+    if act.stage in _ENDING:
+        return _ended(facts, act)
+    if facts.runs:
+        return _ended(facts, _at(act, Stage.CLEANING, snapshot.now_s))
+    if reason := _given_up(facts, limits):
+        return _ended(facts, _at(replace(act, note=reason), Stage.REVERSING, snapshot.now_s))
+    return _forward(facts, limits)
+
+
+def _given_up(facts: Facts, limits: Limits) -> str:
+    """Why an act on its way is taken back; "" if it goes on."""
+    act, now_s = facts.act, facts.snapshot.now_s
+    if facts.beneficiary < 0 or facts.snapshot.jobs.finished[facts.beneficiary]:
+        return "its job left the queue"
+    if not facts.waits:
+        return "its job is held"
+    if act.stage == Stage.WARNED and not act.sure:
+        return "slurmsched was cut off while it asked for checkpoints, so that nobody knows who has heard it"
+    if act.stage != Stage.BEGUN and act.sure and not (facts.reserved and facts.named >= 0):
+        return "its reservation was taken away by somebody else"
+    ready_s = max(act.stage_s, act.promised_s)
+    if act.stage == Stage.REQUEUED and now_s - ready_s > limits.start_timeout_s:
+        return f"its job did not start within {limits.start_timeout_s:g} s"
+    return ""
+
+
+def _forward(facts: Facts, limits: Limits) -> Advance:
+    """Towards the start of the job: nodes, name, signals, requeues; then it is Slurm's turn."""
+    act, now_s = facts.act, facts.snapshot.now_s
+    steps: list[Step] = list(_nodes(facts, limits))
+    grace_s = max((victim.grace_s for victim in facts.left if victim.signal), default=0.0)
+    if act.stage == Stage.BEGUN and grace_s > 0:
+        act = _at(act, Stage.WARNED, now_s)
+        steps += [_signal(act, victim) for victim in facts.left if victim.signal]
+    elif act.stage != Stage.WARNED or now_s - act.stage_s >= grace_s:
+        act = _at(act, Stage.REQUEUED, now_s)
+        steps += [_requeue(act, victim) for victim in facts.left]
+    wake_s = act.stage_s + grace_s if act.stage == Stage.WARNED else now_s + limits.look_s
+    return Advance(replace(act, sure=True), tuple(steps), wake_s)
+
+
+def _nodes(facts: Facts, limits: Limits) -> Iterator[Step]:
+    act, now_s = facts.act, facts.snapshot.now_s
+    key = (act.job_id, act.submit_s)
+    if not facts.reserved:
+        start_s = act.promised_s if act.purpose == Purpose.PROMISE else now_s
+        end_s = start_s + act.time_limit_s + limits.slack_s
+        yield Reserve(*key, f"nodes for job {act.job_id}", act.id, act.reservation, act.nodes, act.user, start_s, end_s)
+    if facts.named < 0:
+        yield Join(*key, "it gets nodes of its own", act.id, act.reservation)
+
+
+def _ended(facts: Facts, act: Act) -> Advance:
+    """Names off first, since a named reservation cannot be deleted and its end would kill the job."""
+    now_s, jobs = facts.snapshot.now_s, facts.snapshot.jobs
+    why = act.note or "its job runs"
+    steps: list[Step] = []
+    if facts.named >= 0:
+        steps.append(Join(act.job_id, float(jobs.submit_s[facts.named]), why, act.id))
+    if facts.reserved:
+        steps.append(Unreserve(act.job_id, act.submit_s, why, act.id, act.reservation))
+    for victim in facts.put_off:
+        submit_s = float(jobs.submit_s[_row(facts.snapshot, victim.job_id)])
+        steps.append(Delay(victim.job_id, submit_s, "the nodes are given, it may start elsewhere", act.id, now_s))
+    if not steps:
+        return Advance(_at(act, Stage.CLOSED, now_s))
+    return Advance(act, tuple(steps), now_s)
+
+
+def _signal(act: Act, victim: Victim) -> Signal:
+    why = f"job {act.job_id} gets its GPUs in {victim.grace_s:g} s"
+    return Signal(victim.job_id, victim.submit_s, why, act.id, victim.signal, victim.restarts)
+
+
+def _requeue(act: Act, victim: Victim) -> Requeue:
+    return Requeue(victim.job_id, victim.submit_s, f"job {act.job_id} gets its GPUs", act.id, victim.restarts)
+
+
+def _at(act: Act, stage: Stage, now_s: float) -> Act:
+    return act if act.stage == stage else replace(act, stage=stage, stage_s=now_s)
+
+
+def _row(snapshot: Snapshot, job_id: int, submit_s: float | None = None) -> int:
+    """Row of a job, -1 if there is none, or none of this submission."""
+    ids = snapshot.jobs.job_id
+    row = int(np.searchsorted(ids, job_id))
+    if row == len(ids) or ids[row] != job_id:
+        return -1
+    same = submit_s is None or abs(float(snapshot.jobs.submit_s[row]) - submit_s) < 1
+    return row if same else -1

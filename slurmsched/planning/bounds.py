@@ -1,0 +1,58 @@
+"""Which nodes a pending job may have at all, whoever holds them now."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+import numpy as np
+
+from slurmsched.model import Snapshot
+from slurmsched.model.columns import Bools
+from slurmsched.model.hostlist import expand
+from slurmsched.placements.candidates import pools
+
+_FEATURE = re.compile(r"[\w.:-]+")
+
+
+class UnknownForm(ValueError):
+    """A constraint is written in a form that is not understood here; no node is sure to meet it."""
+
+
+def allowed_nodes(snapshot: Snapshot, row: int) -> Bools:
+    """Open nodes that serve the job's partitions and GPU types and meet what it asks of nodes. (N,) bool.
+
+    Raises UnknownForm for a constraint with counts, brackets or other forms than & and |, and for a broken hostlist.
+    """
+    jobs, nodes = snapshot.jobs, snapshot.nodes
+    pool, usable = pools(snapshot)
+    allowed: Bools = usable[pool[row]].copy()
+    if ":" in jobs.gpu_request[row].partition(":")[2]:  # of a certain type: which are free is told for all types only
+        allowed &= nodes.gpu_types.map(lambda has: "," not in has, np.bool_)
+    if asked := jobs.features_asked[row]:
+        allowed &= nodes.features.map(lambda has: meets(asked, frozenset(has.split(","))), np.bool_)
+    try:
+        wanted, excluded = expand(jobs.nodes_asked[row]), expand(jobs.nodes_excluded[row])
+    except ValueError as error:
+        raise UnknownForm(str(error)) from error
+    if wanted:
+        if len(wanted) < int(jobs.nodes[row]):
+            raise UnknownForm("it names some of its nodes and leaves others free")
+        allowed &= nodes.name.isin(wanted)
+    return allowed & ~nodes.name.isin(excluded)
+
+
+@lru_cache(maxsize=1 << 12)
+def meets(asked: str, has: frozenset[str]) -> bool:
+    """Whether a node with these features meets a constraint of names, & and |, read from left to right as Slurm does.
+
+    Raises UnknownForm for any other form.
+    """
+    words = re.split(r"([&|,])", asked)
+    names, signs = words[::2], words[1::2]
+    if not all(_FEATURE.fullmatch(name) for name in names):
+        raise UnknownForm(f"its constraint {asked!r} is of a form that is not understood")
+    met = names[0] in has
+    for sign, name in zip(signs, names[1:], strict=True):
+        met = (met or name in has) if sign == "|" else (met and name in has)
+    return met

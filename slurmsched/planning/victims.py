@@ -1,0 +1,118 @@
+"""Which running jobs may give their GPUs to others, and the one reason why not for each other one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slurmsched.config import Preemption, Scope
+from slurmsched.model import Jobs, Snapshot
+from slurmsched.model.columns import Bools, Floats
+from slurmsched.model.hints import Hints, parse_hints
+from slurmsched.placements.candidates import Held, holding
+from slurmsched.planning import gate
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What the rules look at. hints: of each distinct comment, by its code."""
+
+    snapshot: Snapshot
+    limits: Preemption
+    scope: Scope
+    hints: tuple[Hints, ...]
+
+    @property
+    def jobs(self) -> Jobs:
+        return self.snapshot.jobs
+
+    def hinted(self, value: Callable[[Hints], float]) -> Floats:
+        """value of each job's hints. (N,) float64."""
+        table = np.array([value(hints) for hints in self.hints] or [0.0], np.float64)
+        return table[self.jobs.comment.codes]
+
+
+@dataclass(frozen=True, slots=True)
+class VictimRule:
+    """One reason to leave a running job its GPUs."""
+
+    name: str
+    reason: str
+    catches: Callable[[Case], Bools]
+
+
+def cost_s(case: Case) -> Floats:
+    """Time that moving each job costs, run time without progress [s]: its hint, else the site's default. (N,)."""
+    return case.hinted(lambda hints: case.limits.restart_cost_s if hints.restart_s is None else hints.restart_s)
+
+
+def realloc_factor(case: Case) -> Floats:
+    """Share of a job's age that was progress if it is moved once more: (T - R d) / (T + d), at least 0. (N,) float64.
+
+    T: age since first submitted [s]. R: moves so far. d: cost of one [s].
+    Source: Qiao et al. (Pollux), OSDI '21, section 4.2.1.
+    """
+    jobs, cost = case.jobs, cost_s(case)
+    first_s = np.where(np.isfinite(jobs.first_submit_s), jobs.first_submit_s, jobs.submit_s)
+    age_s = np.maximum(np.nan_to_num(case.snapshot.now_s - first_s), 0.0)
+    return np.maximum((age_s - jobs.restarts * cost) / np.maximum(age_s + cost, 1e-9), 0.0)
+
+
+def _willing(case: Case) -> Bools:
+    """By its own hint, or by partition, account or QOS where the job does not say no. (N,) bool."""
+    jobs, limits = case.jobs, case.limits
+    said = case.hinted(lambda hints: {True: 1.0, False: -1.0}.get(hints.preempt, 0.0))  # type: ignore[arg-type]
+    named = jobs.qos.isin(limits.qos) | jobs.account.isin(limits.accounts)
+    named |= jobs.partition.map(lambda listed: not set(listed.split(",")).isdisjoint(limits.partitions), np.bool_)
+    return (said > 0) | (named & (said == 0))
+
+
+def _would_lose_all(case: Case) -> Bools:
+    asks = case.hinted(lambda hints: 0.0 if hints.ckpt is None else 1.0) > 0
+    return ~asks & (not case.limits.without_checkpoint)
+
+
+def _ends_soon(case: Case) -> Bools:
+    left_s = np.nan_to_num(case.jobs.end_s - case.snapshot.now_s, nan=np.inf)
+    grace_s = case.hinted(lambda hints: 0.0 if hints.ckpt is None else hints.ckpt.lead_s)
+    return left_s <= cost_s(case) + grace_s
+
+
+def _in_act(case: Case) -> Bools:
+    busy = {victim.job_id for act in case.snapshot.acts for victim in act.victims}
+    busy |= {act.job_id for act in case.snapshot.acts}
+    return np.isin(case.jobs.job_id, sorted(busy))
+
+
+# The first rule that catches a job is its reason.
+VICTIM_RULES = (
+    VictimRule("not-running", "it does not run", lambda case: ~holding(case.jobs)),
+    VictimRule("scope", "it is not in scope", lambda case: ~gate.scoped(case.jobs, case.scope)),
+    VictimRule("no-gpu", "it holds no GPU that Slurm tells of", lambda case: Held.of(case.snapshot).count == 0),
+    VictimRule("batch", "only batch jobs can be requeued", lambda case: ~case.jobs.batch),
+    VictimRule("cron", "a scrontab job is not requeued", lambda case: case.jobs.cron),
+    VictimRule("het", "a het job goes as a whole or not at all", lambda case: case.jobs.het_job_id > 0),
+    VictimRule("no-requeue", "it was submitted with --no-requeue", lambda case: ~case.jobs.requeueable),
+    VictimRule("act", "another preemption with it is under way", _in_act),
+    VictimRule("unwilling", "neither its hint (preempt=yes) nor the site lets it be preempted", lambda c: ~_willing(c)),
+    VictimRule("checkpoint", "it has no ckpt hint, and the site requeues none without", _would_lose_all),
+    VictimRule("quantum", "it has not had its quantum yet", lambda case: case.jobs.run_s < case.limits.quantum_s),
+    VictimRule("times", "it was moved often enough", lambda case: case.jobs.restarts >= case.limits.most_per_job),
+    VictimRule("ends", "it ends before moving it would pay", _ends_soon),
+    VictimRule("factor", "moving it costs too much of its age", lambda c: realloc_factor(c) < c.limits.least_factor),
+)  # fmt: skip
+
+
+def case_of(snapshot: Snapshot, limits: Preemption, scope: Scope) -> Case:
+    return Case(snapshot, limits, scope, tuple(parse_hints(name) for name in snapshot.jobs.comment.names))
+
+
+def verdicts(case: Case) -> NDArray[np.int8]:
+    """The rule that leaves each job its GPUs: index into VICTIM_RULES, -1 for a job that may lose them. (N,) int8."""
+    verdict = np.full(len(case.jobs), -1, np.int8)
+    for index, rule in enumerate(VICTIM_RULES):
+        verdict[(verdict < 0) & rule.catches(case)] = index
+    return verdict

@@ -1,0 +1,25 @@
+"""The reservations of a cluster, as `scontrol show reservation` prints them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from slurmsched.model.acts import Reservations
+from slurmsched.slurm.commands import Commands
+from slurmsched.slurm.text import fields, plain, records, time_s
+
+_TEXTS = {"name": "ReservationName", "node_list": "Nodes", "users": "Users", "flags": "Flags"}
+_TIMES = {"start_s": "StartTime", "end_s": "EndTime"}
+
+
+def read_reservations(commands: Commands) -> Reservations:
+    """All of them. Raises SlurmError."""
+    return parse_reservations(commands.run("scontrol", "-o", "show", "reservation"))
+
+
+def parse_reservations(text: str) -> Reservations:
+    """The table, ascending name; "No reservations in the system" is an empty one. Raises UnreadableError."""
+    rows = sorted((fields(record) for record in records(text, "ReservationName")), key=lambda row: row[_TEXTS["name"]])
+    columns: dict[str, Any] = {name: [plain(row.get(key, "")) for row in rows] for name, key in _TEXTS.items()}
+    columns |= {name: [time_s(row.get(key, "")) for row in rows] for name, key in _TIMES.items()}
+    return Reservations.build(len(rows), columns)

@@ -1,0 +1,150 @@
+"""An act under every kind of trouble: it ends, and nothing of it is left in Slurm."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slurmsched.config import Acts
+from slurmsched.model import Act, Purpose, Reservations, Snapshot, Stage, Step, Victim
+from slurmsched.planning.acts import advance
+from slurmsched.testing import snapshot
+
+LIMITS = Acts()
+KILL_WAIT_S, BEGIN_S = 30.0, 121.0
+PENDING, RUNNING, LEAVING, GONE = "PENDING", "RUNNING", "PENDING,COMPLETING", "COMPLETED"
+
+
+@dataclass
+class World:
+    """Slurm as far as an act sees it. 1 waits, the victims run; what happens to whom is the test's choice."""
+
+    act: Act
+    now_s: float = 1_000.0
+    state: dict[int, str] = field(default_factory=dict)
+    restarts: dict[int, int] = field(default_factory=dict)
+    left_s: dict[int, float] = field(default_factory=dict)
+    begin_s: dict[int, float] = field(default_factory=dict)
+    name: str = ""
+    reserved: bool = False
+    held: bool = False
+    signals: dict[int, int] = field(default_factory=dict)
+    requeues: dict[int, int] = field(default_factory=dict)
+
+    def seen(self) -> Snapshot:
+        rows = [
+            {
+                "job_id": job, "state": state, "restarts": self.restarts.get(job, 0),
+                "reservation": self.name if job == 1 else "", "priority": 0 if job == 1 and self.held else 1,
+                "reason": "BeginTime" if self.begin_s.get(job, 0.0) > self.now_s else "Resources",
+            }
+            for job, state in self.state.items() if state
+        ]  # fmt: skip
+        one = {"name": [self.act.reservation]} if self.reserved else {}
+        return snapshot(rows, now_s=self.now_s, reservations=Reservations.build(len(one), one))
+
+    def send(self, step: Step) -> bool:
+        """Whether Slurm takes it."""
+        job, kind = step.job_id, step.kind
+        if kind == "reserve":
+            self.reserved = True
+        elif kind == "unreserve":
+            if self.name:
+                return False
+            self.reserved = False
+        elif kind == "join":
+            if not self.state[job] or (step.name and not self.reserved):
+                return False
+            self.name = step.name
+        elif kind == "signal":
+            self.signals[job] = self.signals.get(job, 0) + 1
+        elif kind == "requeue":
+            if self.state[job] != RUNNING:
+                return False
+            self.requeues[job] = self.requeues.get(job, 0) + 1
+            self.restarts[job] = self.restarts.get(job, 0) + 1
+            self.state[job], self.left_s[job] = LEAVING, self.now_s + KILL_WAIT_S
+        elif kind == "delay":
+            self.begin_s[job] = step.start_s
+        return True
+
+    def passes(self, seconds: float) -> None:
+        """Time goes by: nodes come free, the beneficiary starts on them."""
+        self.now_s += seconds
+        for job, left_s in list(self.left_s.items()):
+            if self.state[job] == LEAVING and left_s <= self.now_s:
+                self.state[job], self.begin_s[job] = PENDING, left_s + BEGIN_S
+        busy = any(self.state[victim.job_id] in (RUNNING, LEAVING) for victim in self.act.victims)
+        if self.state[1] == PENDING and not busy and not self.held and (self.reserved or not self.name):
+            self.state[1] = RUNNING
+
+
+def cycle(world: World, act: Act, cut: int | None) -> Act:
+    """One cycle; cut: the process dies before this step was sent, after the act was put on record."""
+    step = advance(act, world.seen(), LIMITS)
+    for at, each in enumerate(step.steps):
+        if at == cut:
+            return replace(step.act, sure=False)
+        if not world.send(each) and step.act.stage not in (Stage.CLEANING, Stage.REVERSING):
+            return replace(step.act, stage=Stage.REVERSING, note="refused")
+    return step.act
+
+
+def begun(grace_s: float, victims: int) -> tuple[World, Act]:
+    signal = "USR2" if grace_s else ""
+    chosen = tuple(Victim(job, 0.0, 0, 8, signal, grace_s) for job in range(2, 2 + victims))
+    act = Act("1-7", Purpose.PREEMPT, 1, 0.0, "alice", "n1", 3_600.0, 1_000.0, chosen)
+    return World(act, state={1: PENDING, **{victim.job_id: RUNNING for victim in chosen}}), act
+
+
+EVENTS = st.sampled_from(["nothing", "nothing", "victim ends", "cancelled", "held", "reservation deleted"])
+
+
+@settings(deadline=None, max_examples=400)
+@given(
+    grace_s=st.sampled_from([0.0, 120.0]),
+    victims=st.integers(1, 3),
+    happens=st.lists(st.tuples(EVENTS, st.integers(0, 6), st.sampled_from([1.0, 20.0, 130.0])), max_size=8),
+)
+def test_act__ends_clean_whatever_happens(grace_s, victims, happens):
+    """No reservation, no name is left; no run is requeued twice or signalled twice, none without its grace."""
+    world, act = begun(grace_s, victims)
+    warned_s: dict[int, float] = {}
+    for event, cut, seconds in [*happens, *[("nothing", 99, 60.0)] * 30]:
+        if act.stage == Stage.CLOSED:
+            break
+        if event == "victim ends" and world.state[2] == RUNNING:
+            world.state[2] = GONE
+        elif event == "cancelled":
+            world.state[1], world.name = "", ""
+        elif event == "held":
+            world.held = world.state[1] == PENDING
+        elif event == "reservation deleted":
+            world.reserved, world.name = False, ""
+        before = dict(world.requeues)
+        act = cycle(world, act, cut)
+        for job in world.signals:
+            warned_s.setdefault(job, world.now_s)
+        told = [job for job, count in world.requeues.items() if count > before.get(job, 0)]
+        assert all(job in warned_s and world.now_s - warned_s[job] >= grace_s for job in told if grace_s)
+        world.passes(seconds)
+    assert act.stage == Stage.CLOSED
+    assert (world.reserved, world.name) == (False, "")
+    assert max([0, *world.requeues.values(), *world.signals.values()]) <= 1
+
+
+@given(grace_s=st.sampled_from([0.0, 120.0]), victims=st.integers(1, 3))
+def test_act__undisturbed_gives_the_job_its_nodes(grace_s, victims):
+    """Each victim is signalled once if it asked for that, requeued once, and may start again at once afterwards."""
+    world, act = begun(grace_s, victims)
+    for _ in range(20):
+        act = cycle(world, act, None)
+        world.passes(20.0)
+    assert (world.state[1], act.stage, act.note) == (RUNNING, Stage.CLOSED, "")
+    assert set(world.requeues.values()) == {1}
+    assert set(world.signals.values()) == ({1} if grace_s else set())
+    assert max(world.begin_s.values()) <= world.now_s
+    assert np.isfinite(world.now_s)

@@ -1,0 +1,191 @@
+"""Whose GPUs a more urgent job gets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from slurmsched.config import Preemption, Scope
+from slurmsched.model import Nodes, Ranking, Snapshot
+from slurmsched.planning import taking
+from slurmsched.planning.bounds import UnknownForm, meets
+from slurmsched.planning.taking import Begun, begin
+from slurmsched.planning.victims import VICTIM_RULES, case_of, verdicts
+from slurmsched.testing import fleet, snapshot
+
+NOW_S = 100_000.0
+LIMITS = Preemption(enabled=True)
+SCOPE = Scope(partitions=("*",))
+WILLING = "slurmsched: preempt=yes ckpt=USR2@120"
+
+
+def run(job_id: int, gpus: int = 8, **columns: Any) -> dict[str, Any]:
+    """A job that has run for ten hours and lets itself be preempted."""
+    long_ago = {"submit_s": NOW_S - 40_000, "start_s": NOW_S - 36_000, "run_s": 36_000.0, "executed_s": 36_000.0}
+    kind = {"state": "RUNNING", "requeueable": True, "comment": WILLING, "end_s": NOW_S + 50_000, "cpus": gpus}
+    return {"job_id": job_id, "gpus": gpus, **long_ago, **kind, **columns}
+
+
+def wait(job_id: int, gpus: int = 8, **columns: Any) -> dict[str, Any]:
+    return {"job_id": job_id, "gpus": gpus, "submit_s": NOW_S - 600, "user": "alice", "time_limit_s": 3_600.0,
+            "cpus": gpus, **columns}  # fmt: skip
+
+
+def cluster(
+    jobs: list[dict[str, Any]], held: dict[int, dict[str, int]], nodes: Nodes | str = "4x8", **more: Any
+) -> Snapshot:
+    """held: job id -> GPUs by node."""
+    rows = [{"job_id": job, "node": node, "gpus": gpus} for job, on in held.items() for node, gpus in on.items()]
+    return snapshot(jobs, nodes, now_s=NOW_S, allocations=rows, **more)
+
+
+def begun(at: Snapshot, urgent: list[int], limits: Preemption = LIMITS) -> Begun:
+    """Acts when these jobs are the most urgent, in this order, and the others follow by id."""
+    ids = at.jobs.job_id.tolist()
+    order = [ids.index(job) for job in urgent] + [row for row, job in enumerate(ids) if job not in urgent]
+    return begin(at, Ranking(np.array(order)), at.jobs.pending, limits, SCOPE)
+
+
+def moves(found: Begun) -> list[tuple[int, str, list[int]]]:
+    return [(act.job_id, act.nodes, [victim.job_id for victim in act.victims]) for act in found.acts]
+
+
+def full(count: int = 4, **columns: Any) -> tuple[list[dict[str, Any]], dict[int, dict[str, int]]]:
+    """One 8-GPU job on each of the nodes n1, n2, ..."""
+    return [run(i, **columns) for i in range(1, count + 1)], {i: {f"n{i}": 8} for i in range(1, count + 1)}
+
+
+def test_begin__takes_the_cheapest_victim_on_exact_nodes():
+    """Work since the last start counts for those that cannot save it; one victim is enough for one node."""
+    jobs, held = full()
+    jobs[2]["comment"] += " restart=10s"
+    found = begun(cluster([*jobs, wait(9)], held), [9])
+    assert moves(found) == [(9, "n3", [3])]
+    (victim,) = found.acts[0].victims
+    assert (victim.signal, victim.grace_s, victim.lost_gpu_s) == ("USR2", 120.0, 80.0)
+
+
+def test_begin__never_more_victims_than_needed():
+    """Two of four 2-GPU jobs leave for a 4-GPU job, those that lose least."""
+    jobs = [run(i, 2, comment=f"{WILLING} restart={60 * i}s") for i in (1, 2, 3, 4)]
+    found = begun(cluster([*jobs, wait(9, 4)], {i: {"n1": 2} for i in (1, 2, 3, 4)}, "1x8"), [9])
+    assert moves(found) == [(9, "n1", [1, 2])]
+
+
+def test_begin__gang_gets_all_its_nodes_or_none():
+    """A gang of two nodes takes two jobs; one that could only get one node takes nobody."""
+    jobs, held = full()
+    assert moves(begun(cluster([*jobs, wait(9, 16, nodes=2)], held), [9])) == [(9, "n[1-2]", [1, 2])]
+    for job in jobs[1:]:
+        job["comment"] = "slurmsched: preempt=no"
+    found = begun(cluster([*jobs, wait(9, 16, nodes=2)], held), [9])
+    assert (moves(found), [refusal.rule for refusal in found.refused]) == ([], ["victims"])
+
+
+def test_begin__job_that_fits_into_what_is_free_takes_nobody():
+    """And what it will take counts as gone for the next one."""
+    jobs, held = full(3)
+    found = begun(cluster([*jobs, wait(8), wait(9)], held), [8, 9])
+    assert moves(found) == [(9, "n1", [1])]
+
+
+def test_begin__what_is_completing_counts_as_free():
+    """Nobody need leave for a job that gets the nodes of one that is leaving already."""
+    jobs, held = full()
+    jobs[0]["state"] = "PENDING,COMPLETING"
+    assert moves(begun(cluster([*jobs, wait(9)], held), [9])) == []
+
+
+@pytest.mark.parametrize(
+    ("asks", "rule"),
+    [
+        ({"features_asked": "h100"}, "nodes"), ({"features_asked": "[a|b]"}, "constraint"), ({"cpus": 65}, "nodes"),
+        ({"nodes_asked": "n9"}, "nodes"), ({"nodes_excluded": "n[1-4]"}, "nodes"),
+        ({"gpu_request": "gpu:h100:8"}, "nodes"),
+    ],
+)  # fmt: skip
+def test_begin__no_victim_for_what_no_node_can_serve(asks, rule):
+    """A constraint that no victim's node meets: nobody loses anything, and one reason is given."""
+    jobs, held = full()
+    found = begun(cluster([*jobs, wait(9, **asks)], held), [9])
+    assert (moves(found), [refusal.rule for refusal in found.refused]) == ([], [rule])
+
+
+def test_begin__only_nodes_that_meet_the_constraint_are_cleared():
+    """Eleven one-node jobs, one of them on the only node with the feature: that one leaves."""
+    jobs, held = full(11)
+    names = {i: f"n{i:02}" for i in range(1, 12)}
+    nodes = fleet("11x8").with_columns(features=["fast" if i == 6 else "slow" for i in range(11)])
+    held = {i: {names[i]: 8} for i in held}
+    found = begun(cluster([*jobs, wait(20, features_asked="fast")], held, nodes), [20])
+    assert moves(found) == [(20, "n07", [7])]
+
+
+def test_begin__nobody_loses_gpus_to_a_less_urgent_job():
+    """The order of the policy holds for running jobs too."""
+    jobs, held = full()
+    assert moves(begun(cluster([*jobs, wait(9)], held), [1, 2, 3, 4, 9])) == []
+
+
+def test_begin__open_acts_count_against_the_caps():
+    """A job with an act under way gets no second one; nor do more acts begin than may be open."""
+    jobs, held = full()
+    at = cluster([*jobs, wait(8), wait(9)], held)
+    first = begun(at, [8, 9], Preemption(enabled=True, acts=1))
+    assert moves(first) == [(8, "n1", [1])]
+    later = cluster([*jobs, wait(8), wait(9)], held, acts=first.acts)
+    assert moves(begun(later, [8, 9], Preemption(enabled=True, acts=2))) == [(9, "n2", [2])]
+    assert moves(begun(later, [8, 9], Preemption(enabled=True, acts=2, acts_per_user=1))) == []
+
+
+@pytest.mark.parametrize(
+    ("columns", "rule"),
+    [
+        ({}, ""), ({"state": "PENDING"}, "not-running"), ({"gpus": 0}, "scope"), ({"batch": False}, "batch"),
+        ({"cron": True}, "cron"), ({"het_job_id": 1}, "het"), ({"requeueable": False}, "no-requeue"),
+        ({"comment": ""}, "unwilling"), ({"comment": "slurmsched: preempt=no"}, "unwilling"),
+        ({"comment": "slurmsched: preempt=yes"}, "checkpoint"), ({"run_s": 600.0}, "quantum"),
+        ({"restarts": 3}, "times"), ({"end_s": NOW_S + 200}, "ends"), ({"comment": f"{WILLING} restart=12h"}, "factor"),
+    ],
+)  # fmt: skip
+def test_victim_rules__one_reason_a_job(columns, rule):
+    """Who may not lose its GPUs is told why, by the first rule that holds."""
+    at = cluster([run(1, **columns)], {1: {"n1": 8}})
+    verdict = int(verdicts(case_of(at, LIMITS, SCOPE))[0])
+    assert (VICTIM_RULES[verdict].name if verdict >= 0 else "") == rule
+
+
+def test_victim_rules__the_site_may_name_who_needs_no_hint():
+    """A job in a named QOS may be preempted without saying so; preempt=no still counts."""
+    limits = Preemption(enabled=True, qos=("scavenger",), without_checkpoint=True)
+    jobs = [
+        run(1, qos="scavenger", comment=""),
+        run(2, qos="scavenger", comment="slurmsched: preempt=no"),
+        run(3, comment=""),
+    ]
+    at = cluster(jobs, {i: {f"n{i}": 8} for i in (1, 2, 3)})
+    assert (verdicts(case_of(at, limits, SCOPE)) < 0).tolist() == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("asked", "has", "expected"),
+    [("a", "a,b", True), ("a&b", "a,b", True), ("a&c", "a,b", False), ("c|b", "a,b", True), ("c|d", "a,b", False)],
+)
+def test_meets__names_joined_by_and_or(asked, has, expected):
+    """The forms most constraints are written in."""
+    assert meets(asked, frozenset(has.split(","))) is expected
+
+
+@pytest.mark.parametrize("asked", ["[a|b]", "a*2", "(a&b)|c", "!a", ""])
+def test_meets__refuses_what_it_does_not_know(asked):
+    """No node is cleared on a guess."""
+    with pytest.raises(UnknownForm):
+        meets(asked, frozenset({"a"}))
+
+
+def test_sets__many_victims_are_tried_from_the_cheapest():
+    """Beyond ten jobs on a node not every set is tried."""
+    lost = np.arange(12, 0, -1).astype(float)
+    assert list(taking._sets(list(range(12)), lost))[:2] == [[11], [10, 11]]
