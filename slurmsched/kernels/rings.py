@@ -10,7 +10,7 @@ from slurmsched.model.columns import Int64s
 
 @kernel
 def ring_paths(weight: Int64s, floor: int, paths: Int64s) -> None:
-    """Fill paths[s, j]: the largest sum of links on a path from the lowest GPU of set s through all of s to j, -1 = none.
+    """Fill paths[s, j]: largest sum of links on a path from the lowest GPU of set s through all of s to j, -1 = none.
 
     weight: (G, G) int64, symmetric. floor: lighter links are not used. paths: (2**G, G) int64, overwritten.
     Source: Held and Karp, SIAM J. 10(1), 1962, for a path of greatest weight.

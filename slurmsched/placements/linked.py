@@ -1,0 +1,139 @@
+"""Linked: the GPUs that talk fastest, in the tightest cell of the fabric."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slurmsched.errors import ConfigError
+from slurmsched.kernels.linked_gang import best_node, tightest_cell
+from slurmsched.model import Assignments, Ranking, Snapshot
+from slurmsched.model.columns import Int64s, frozen
+from slurmsched.model.topology import GpuTopology, SiteTopology
+from slurmsched.placements.fabric_cells import Cells, cells_of
+from slurmsched.placements.gang_walk import Ask, Gang, Offer, lowest, place_gangs
+from slurmsched.placements.gpu_sets import TABLE_GPUS, Objective, large_set, set_table
+from slurmsched.placements.gpu_stock import GpuStock, bit_counts
+
+
+@dataclass(frozen=True, slots=True)
+class Linked:
+    """The best set of free GPUs for each job, on the node and in the cell where it fits most tightly.
+
+    On one node: no GPU off the fabric, the heaviest smallest link of the ring, the largest sum of links, then the
+    node left fullest, then the cell, then the least harm to what stays free. A gang of several nodes: the lowest
+    cell of the fabric that holds it, the fullest such cell, and the same choice of nodes in it. Jobs of one GPU fill
+    nodes and cells that are in use, so that whole ones stay free. Nodes of unknown wiring count as without links.
+    objective: "smallest" link of the ring first, or the "sum" of its links alone, as MAPA counts.
+    Raises ConfigError for another objective. Source: ours; best sets are proven by tests against all sets and rings.
+    """
+
+    objective: Objective = "smallest"
+
+    def __post_init__(self) -> None:
+        if self.objective not in ("smallest", "sum"):
+            raise ConfigError(f"must be smallest or sum, got {self.objective!r}", key="placement.objective")
+
+    def place(self, snapshot: Snapshot, ranking: Ranking) -> Assignments:
+        """Which jobs of the ranking should hold which GPUs now; every gang whole."""
+        stock = GpuStock.of(snapshot)
+        tables = Tables.of(snapshot.topology, self.objective)
+        chooser = _Chooser(tables, cells_of(snapshot.topology, len(snapshot.nodes)), stock.node_class)
+        return place_gangs(snapshot, ranking, chooser.choose, stock)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tables:
+    """The set tables of all classes of a site, end to end (see kernels.linked_gang.best_node)."""
+
+    classes: tuple[GpuTopology, ...]
+    tabled: NDArray[np.bool_]  # (K,) classes that have a table
+    best_at: Int64s
+    width: Int64s
+    best: NDArray[Any]
+    set_at: Int64s
+    quality: Int64s
+    worth: Int64s
+
+    @classmethod
+    def of(cls, topology: SiteTopology, objective: Objective) -> Tables:
+        return _tables(topology.classes, objective)
+
+    def take(self, node_class: int, free: int, gpus: int) -> int:
+        """The best `gpus` of a free set as a mask; the lowest ones where nothing is known."""
+        if node_class < 0:
+            return lowest(free, gpus)
+        if not self.tabled[node_class]:
+            return large_set(self.classes[node_class], free, gpus)
+        return int(self.best[self.best_at[node_class] + free * self.width[node_class] + gpus])
+
+
+@lru_cache(maxsize=16)
+def _tables(classes: tuple[GpuTopology, ...], objective: Objective) -> Tables:
+    tabled = np.array([one.known and one.gpus <= TABLE_GPUS for one in classes], np.bool_)
+    made = [set_table(one, objective) for one, has in zip(classes, tabled, strict=True) if has]
+    widths = np.array([one.gpus + 1 for one in classes], np.int64)
+    sets = np.array([1 << one.gpus if has else 0 for one, has in zip(classes, tabled, strict=True)], np.int64)
+    set_at, best_at = np.cumsum(sets) - sets, np.cumsum(sets * widths) - sets * widths
+    best = np.concatenate([t.best.ravel() for t in made] or [np.zeros(0, np.uint16)])
+    quality = np.concatenate([t.quality for t in made] or [np.zeros((0, 3), np.int64)])
+    worth = np.concatenate([t.worth for t in made] or [np.zeros(0, np.int64)])
+    ints = (frozen(column, np.int64) for column in (best_at, widths))
+    return Tables(classes, tabled, *ints, frozen(best, np.uint16), frozen(set_at, np.int64), quality, worth)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Chooser:
+    tables: Tables
+    cells: Cells
+    node_class: Int64s  # (N,)
+
+    def choose(self, ask: Ask, offer: Offer) -> Gang | None:
+        cells, last = self.cells, len(self.cells.low) - 1
+        if ask.gpus > int(offer.room.sum()):
+            return None
+        several = ask.parts + (ask.rest > 0) > 1
+        cell = last
+        if several:
+            shape = (ask.part, ask.parts, ask.rest)
+            cell = tightest_cell(offer.room, cells.order, cells.low, cells.high, cells.level, *shape)
+        return self._in_cell(ask, offer, int(cell)) if cell >= 0 else None
+
+    def _in_cell(self, ask: Ask, offer: Offer, cell: int) -> Gang | None:
+        cells, room = self.cells, offer.room.copy()
+        idle = self._idle(offer)
+        tabled = self._tabled()
+        nodes: list[int] = []
+        for gpus in ask.takes:
+            node = int(best_node(
+                offer.free, room, cells.order, int(cells.low[cell]), int(cells.high[cell]), cells.lowest, idle, tabled,
+                gpus, *self._columns(),
+            ))  # fmt: skip
+            if node < 0:
+                return None
+            nodes.append(node)
+            room[node] = 0
+        taken = sorted(zip(nodes, ask.takes, strict=True))
+        masks = [self.tables.take(int(self.node_class[n]), int(offer.free[n]), gpus) for n, gpus in taken]
+        return np.array([n for n, _ in taken], np.int64), np.array(masks, np.int64)
+
+    def _idle(self, offer: Offer) -> Int64s:
+        """Free GPUs of each lowest cell. (C + 1,) int64."""
+        inside = self.cells.lowest >= 0
+        counts = bit_counts(offer.free[inside])
+        return np.bincount(self.cells.lowest[inside], counts, len(self.cells.low)).astype(np.int64)
+
+    def _tabled(self) -> Int64s:
+        """node_class, -1 also for classes without a table."""
+        if not len(self.tables.tabled):
+            return self.node_class
+        known = (self.node_class >= 0) & self.tables.tabled[self.node_class]
+        return np.where(known, self.node_class, -1)
+
+    def _columns(self) -> tuple[Any, ...]:
+        t = self.tables
+        return t.best_at, t.width, t.best, t.set_at, t.quality, t.worth
