@@ -44,7 +44,7 @@ def best_sets(size: Int64s, key: Int64s, value: Int64s) -> tuple[Uint16s, Int64s
 
 
 @kernel
-def grown_set(weight: Int64s, on_fabric: NDArray[Any], free: int, k: int) -> int:
+def grown_set(weight: Int64s, on_fabric: NDArray[Any], free: int, k: int) -> Any:
     """k of the free GPUs of a node too large for a table, as a mask: 0 if it has fewer. k >= 1.
 
     weight: (G, G) int64. on_fabric: (G,) bool. free: bits of GPUs. Grown from each free GPU in turn by the one whose
@@ -52,12 +52,13 @@ def grown_set(weight: Int64s, on_fabric: NDArray[Any], free: int, k: int) -> int
     heaviest lightest link, then the sum. Not proven best. Source: ours, after Prim.
     """
     gpus = weight.shape[0]
-    best, best_off, best_low, best_sum = np.int64(0), gpus + 1, np.int64(-1), np.int64(-1)
+    best, best_off, best_low, best_sum = np.int64(0), np.int64(gpus + 1), np.int64(-1), np.int64(-1)
     lightest, total = np.empty(gpus, np.int64), np.empty(gpus, np.int64)
     for first in range(gpus):
         if not free >> first & 1:
             continue
-        made, low, summed, off = np.int64(1) << first, np.iinfo(np.int64).max, np.int64(0), int(not on_fabric[first])
+        made, low = np.int64(1 << first), np.int64(weight.max())
+        summed, off = np.int64(0), np.int64(not on_fabric[first])
         lightest[:], total[:] = weight[first], weight[first]
         for _ in range(k - 1):
             pick = -1
@@ -67,9 +68,9 @@ def grown_set(weight: Int64s, on_fabric: NDArray[Any], free: int, k: int) -> int
                 if pick < 0 or (on_fabric[g], lightest[g], total[g]) > (on_fabric[pick], lightest[pick], total[pick]):
                     pick = g
             if pick < 0:
-                return 0
-            made |= np.int64(1) << pick
-            low, summed, off = min(low, lightest[pick]), summed + total[pick], off + int(not on_fabric[pick])
+                return np.int64(0)
+            made |= np.int64(1 << pick)
+            low, summed, off = min(low, lightest[pick]), summed + total[pick], off + np.int64(not on_fabric[pick])
             for g in range(gpus):
                 lightest[g], total[g] = min(lightest[g], weight[pick, g]), total[g] + weight[pick, g]
         if (-off, low, summed) > (-best_off, best_low, best_sum):

@@ -41,9 +41,7 @@ class CellPlacement:
                 level, _, _ = name.partition(":")
                 known = level in ("switch", "socket", "node") or (level[:4] == "cell" and level[4:].isdigit())
                 if not known or level == "cell0" or cells < 0:
-                    text = (
-                        f"{account}: {name} = {cells} must be a level (switch, socket, node, cell1, ...) and a number"
-                    )
+                    text = f"{account}: {name} = {cells} is no level (switch, socket, node, cell1, ...) and a number"
                     raise ConfigError(text, key="placement.virtual_clusters")
 
     def place(self, snapshot: Snapshot, ranking: Ranking) -> Assignments:
@@ -132,8 +130,10 @@ class _Chooser:
     ) -> Gang | None:
         taken: dict[int, int] = {}
         for gpus in ask.takes:
-            mine = [c for c in bound[account] if c.level <= NODE or len(ask.takes) == 1]
-            for cell in (*sorted(mine, key=lambda c: (c.level, c.nodes, c.mask)), *self._new(account, offer, bound, 0)):
+            for cell in (
+                *sorted(bound[account], key=lambda c: (c.level, c.nodes, c.mask)),
+                *self._new(account, offer, bound, 0),
+            ):
                 open_to = {n: m for n, m in self._open_to(account, offer, bound, cell).items() if n in region}
                 gang = self._in([gpus], offer, {n: m for n, m in open_to.items() if n not in taken})
                 if gang is not None:
@@ -222,7 +222,7 @@ class _Chooser:
         return [cell for n in sorted(nodes) for cell in self.tree.inside(n, level)]
 
     def _bound(self, shares: list[_Share], uses: list[_Use]) -> list[Cell]:
-        """Cells of the share that running jobs are in, from the largest gangs down; what exceeds it counts as itself."""
+        """Cells of the share that running jobs are in, largest gangs first; what exceeds it counts as itself."""
         bound: list[Cell] = []
         jobs: dict[int, list[_Use]] = {}
         for use in uses:

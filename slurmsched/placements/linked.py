@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from slurmsched.errors import ConfigError
 from slurmsched.kernels.linked_gang import best_node, tightest_cell
 from slurmsched.model import Assignments, Ranking, Snapshot
-from slurmsched.model.columns import Int64s, frozen
+from slurmsched.model.columns import Int64s
 from slurmsched.model.topology import GpuTopology, SiteTopology
 from slurmsched.placements.fabric_cells import Cells, cells_of
 from slurmsched.placements.gang_walk import Ask, Gang, Offer, lowest, place_gangs
@@ -82,8 +82,7 @@ def _tables(classes: tuple[GpuTopology, ...], objective: Objective) -> Tables:
     best = np.concatenate([t.best.ravel() for t in made] or [np.zeros(0, np.uint16)])
     quality = np.concatenate([t.quality for t in made] or [np.zeros((0, 3), np.int64)])
     worth = np.concatenate([t.worth for t in made] or [np.zeros(0, np.int64)])
-    ints = (frozen(column, np.int64) for column in (best_at, widths))
-    return Tables(classes, tabled, *ints, frozen(best, np.uint16), frozen(set_at, np.int64), quality, worth)
+    return Tables(classes, tabled, best_at, widths, best, set_at, quality, worth)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

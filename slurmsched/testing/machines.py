@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -15,7 +15,7 @@ _CUBE_SINGLE: Pairs = ((0, 1), (0, 2), (1, 3), (2, 6), (3, 7), (4, 5), (4, 6), (
 
 
 def machine(
-    name: str, numa: Sequence[int], lanes: dict[int, Pairs], *, lane_gb_per_s: float, pcie_group: Sequence[int] = ()
+    name: str, numa: Sequence[int], lanes: Mapping[int, Pairs], *, lane_gb_per_s: float, pcie_group: Sequence[int] = ()
 ) -> GpuTopology:
     """A class from its NVLink pairs by number of lanes; GPUs not so linked meet in a switch, a NUMA node or beyond.
 
@@ -47,19 +47,21 @@ def machines() -> dict[str, GpuTopology]:
     quads = [*all_pairs(range(4)), *all_pairs(range(4, 8)), (0, 4), (1, 5), (2, 6), (3, 7)]
     triangles = [*all_pairs(range(3)), *all_pairs(range(3, 6))]
     bridges = ((0, 1), (2, 3), (4, 5), (6, 7))
+    uneven = {1: ((0, 3), (1, 2), (2, 3)), 2: ((0, 1), (0, 2), (1, 3))}
+    pairs = tuple(g // 2 for g in range(16))
     made = (
-        machine("dgx-1v", halves, {2: _CUBE_DOUBLE, 1: _CUBE_SINGLE}, lane_gb_per_s=25, pcie_group=(0, 0, 1, 1, 2, 2, 3, 3)),
-        machine("dgx-1p", halves, {1: quads}, lane_gb_per_s=20, pcie_group=(0, 0, 1, 1, 2, 2, 3, 3)),
+        machine("dgx-1v", halves, {2: _CUBE_DOUBLE, 1: _CUBE_SINGLE}, lane_gb_per_s=25, pcie_group=pairs[:8]),
+        machine("dgx-1p", halves, {1: quads}, lane_gb_per_s=20, pcie_group=pairs[:8]),
         machine("summit", (0, 0, 0, 1, 1, 1), {2: triangles}, lane_gb_per_s=25),
         machine("dgx-a100", (3, 3, 1, 1, 7, 7, 5, 5), {12: all_pairs(range(8))}, lane_gb_per_s=25),
         machine("hgx-a100-4", four, {4: all_pairs(range(4))}, lane_gb_per_s=25),
         machine("bridged-pairs", halves, {4: bridges}, lane_gb_per_s=14),
         machine("one-bridge", four, {12: ((0, 1),)}, lane_gb_per_s=25),
         machine("pairs-across-numa", (0, 1, 2, 3), {12: ((0, 1), (2, 3))}, lane_gb_per_s=25),
-        machine("uneven-v100", (0, 0, 0, 0), {1: ((0, 3), (1, 2), (2, 3)), 2: ((0, 1), (0, 2), (1, 3))}, lane_gb_per_s=25),
-        machine("pcie-two-sockets", halves, {}, lane_gb_per_s=0, pcie_group=(0, 0, 1, 1, 2, 2, 3, 3)),
+        machine("uneven-v100", (0, 0, 0, 0), uneven, lane_gb_per_s=25),
+        machine("pcie-two-sockets", halves, {}, lane_gb_per_s=0, pcie_group=pairs[:8]),
         machine("pcie-no-switches", halves, {}, lane_gb_per_s=0),
-        machine("pcie-uneven", (0, 0, 0, 0, 1, 1), {}, lane_gb_per_s=0, pcie_group=(0, 0, 1, 1, 2, 2)),
-        machine("dgx-2", (0,) * 8 + (1,) * 8, {6: all_pairs(range(16))}, lane_gb_per_s=25, pcie_group=tuple(g // 2 for g in range(16))),
-    )  # fmt: skip
+        machine("pcie-uneven", (0, 0, 0, 0, 1, 1), {}, lane_gb_per_s=0, pcie_group=pairs[:6]),
+        machine("dgx-2", (0,) * 8 + (1,) * 8, {6: all_pairs(range(16))}, lane_gb_per_s=25, pcie_group=pairs),
+    )
     return {topology.name: topology for topology in made}
