@@ -27,7 +27,8 @@ class CellPlacement:
     guaranteed and stay within the share: first in cells that the tenant has in use, then in a new one, for which the
     most broken-up larger cell is broken up further, and none that others' shares need. Jobs of other accounts, and of
     the qos named in `opportunistic`, use what is idle, away from guaranteed ones, and make way for them.
-    Nodes that take no jobs are no cells. Raises ConfigError for an unknown level or a negative number.
+    A running job whose share a more urgent one of its tenant took goes on while nobody needs its GPUs. Nodes that take
+    no jobs are no cells. Raises ConfigError for an unknown level or a negative number.
     Source: Zhao et al. (HiveD), OSDI '20, sections 3 and 4. Not modelled: pinned cells (a partition and an account
     of their own do that) and gangs of unequal pods.
     """
@@ -84,6 +85,9 @@ class _Chooser:
             for row, node, mask in zip(held.row, held.node, held.mask, strict=True)
             if guaranteed[row]
         ]
+        self.guests = np.zeros(len(snapshot.nodes), np.int64)  # masks of opportunistic jobs
+        mine = guaranteed[held.row]
+        np.bitwise_or.at(self.guests, held.node[~mine], held.mask[~mine])
         self.open = set(np.flatnonzero(~snapshot.nodes.closed).tolist())
 
     def served(self, row: int, gang: Gang) -> None:
@@ -108,7 +112,7 @@ class _Chooser:
         if len(ask.takes) < 2:
             return None
         mine = [cell for cell in bound[account] if cell.level > NODE]
-        for cell in (*mine, *self._new(account, offer, bound, NODE + 1)):
+        for cell in (*mine, *self._new(account, bound, NODE + 1)):
             gang = self._in(ask.takes, offer, self._open_to(account, offer, bound, cell))
             if gang is not None:
                 return gang
@@ -132,7 +136,7 @@ class _Chooser:
         for gpus in ask.takes:
             for cell in (
                 *sorted(bound[account], key=lambda c: (c.level, c.nodes, c.mask)),
-                *self._new(account, offer, bound, 0),
+                *self._new(account, bound, 0),
             ):
                 open_to = {n: m for n, m in self._open_to(account, offer, bound, cell).items() if n in region}
                 gang = self._in([gpus], offer, {n: m for n, m in open_to.items() if n not in taken})
@@ -170,7 +174,7 @@ class _Chooser:
                     found[n] &= ~other.mask if other.level <= NODE else 0
         return {n: mask for n, mask in found.items() if mask}
 
-    def _new(self, account: str, offer: Offer, bound: dict[str, list[Cell]], lowest: int) -> Iterable[Cell]:
+    def _new(self, account: str, bound: dict[str, list[Cell]], lowest: int) -> Iterable[Cell]:
         """Unused cells of the tenant's share, those first whose taking breaks up least; none that others need."""
         taken = [cell for cells in bound.values() for cell in cells]
         for level, nodes, cells in sorted(self.shares[account], key=lambda share: share.level):
@@ -178,7 +182,9 @@ class _Chooser:
             if level < lowest or mine >= cells:
                 continue
             free = [c for c in self._cells(level, nodes) if self._unused(c, taken)]
-            order = sorted(free, key=lambda c: (self._others_on(c, offer), *self._breaks(c, taken), c.nodes, c.mask))
+            order = sorted(
+                free, key=lambda c: (self._others_on(c), len(c.nodes), *self._breaks(c, taken), c.nodes, c.mask)
+            )
             yield from (c for c in order if self._safe(c, account, bound, taken))
 
     def _safe(self, cell: Cell, account: str, bound: dict[str, list[Cell]], taken: list[Cell]) -> bool:
@@ -206,10 +212,10 @@ class _Chooser:
         for level in range(max(cell.level, NODE) + 1, NODE + 1 + int(self.tree.fabric.level.max(initial=0))):
             yield from (c for c in self.tree.above(level) if set(cell.nodes) <= set(c.nodes))
 
-    def _others_on(self, cell: Cell, offer: Offer) -> int:
-        """GPUs of the cell that opportunistic jobs hold or lose."""
-        idle = self.snapshot.nodes.gpus[list(cell.nodes)] - self.snapshot.nodes.gpus_used[list(cell.nodes)]
-        return int((bit_counts(self.tree.whole[list(cell.nodes)]) - idle).sum())
+    def _others_on(self, cell: Cell) -> int:
+        """GPUs of the cell that opportunistic jobs hold."""
+        inside = cell.mask if cell.level <= NODE else -1
+        return sum((int(self.guests[n]) & inside).bit_count() for n in cell.nodes)
 
     def _unused(self, cell: Cell, taken: list[Cell]) -> bool:
         if not set(cell.nodes) <= self.open:
