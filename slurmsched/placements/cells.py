@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -85,9 +85,8 @@ class _Chooser:
             for row, node, mask in zip(held.row, held.node, held.mask, strict=True)
             if guaranteed[row]
         ]
-        self.guests = np.zeros(len(snapshot.nodes), np.int64)  # masks of opportunistic jobs
-        mine = guaranteed[held.row]
-        np.bitwise_or.at(self.guests, held.node[~mine], held.mask[~mine])
+        self.busy = np.zeros(len(snapshot.nodes), np.int64)  # masks that running jobs hold
+        np.bitwise_or.at(self.busy, held.node, held.mask)
         self.open = set(np.flatnonzero(~snapshot.nodes.closed).tolist())
 
     def served(self, row: int, gang: Gang) -> None:
@@ -182,9 +181,7 @@ class _Chooser:
             if level < lowest or mine >= cells:
                 continue
             free = [c for c in self._cells(level, nodes) if self._unused(c, taken)]
-            order = sorted(
-                free, key=lambda c: (self._others_on(c), len(c.nodes), *self._breaks(c, taken), c.nodes, c.mask)
-            )
+            order = sorted(free, key=lambda c: self._cost(c, taken))
             yield from (c for c in order if self._safe(c, account, bound, taken))
 
     def _safe(self, cell: Cell, account: str, bound: dict[str, list[Cell]], taken: list[Cell]) -> bool:
@@ -200,6 +197,10 @@ class _Chooser:
                     return False
         return True
 
+    def _cost(self, cell: Cell, taken: list[Cell]) -> tuple[Any, ...]:
+        """What binding an unused cell does: who must go, how large it is, what it breaks up; then its place."""
+        return (self._displaced(cell), len(cell.nodes), *self._breaks(cell, taken), cell.nodes, cell.mask)
+
     def _breaks(self, cell: Cell, taken: list[Cell]) -> tuple[int, int]:
         """Highest level of the unused cells that this one is part of, and how many GPUs the lowest of them has."""
         around = [c for c in self._around(cell) if self._unused(c, taken)]
@@ -212,10 +213,10 @@ class _Chooser:
         for level in range(max(cell.level, NODE) + 1, NODE + 1 + int(self.tree.fabric.level.max(initial=0))):
             yield from (c for c in self.tree.above(level) if set(cell.nodes) <= set(c.nodes))
 
-    def _others_on(self, cell: Cell) -> int:
-        """GPUs of the cell that opportunistic jobs hold."""
+    def _displaced(self, cell: Cell) -> int:
+        """GPUs of the cell that running jobs hold: those of an unused cell are opportunistic or must go."""
         inside = cell.mask if cell.level <= NODE else -1
-        return sum((int(self.guests[n]) & inside).bit_count() for n in cell.nodes)
+        return sum((int(self.busy[n]) & inside).bit_count() for n in cell.nodes)
 
     def _unused(self, cell: Cell, taken: list[Cell]) -> bool:
         if not set(cell.nodes) <= self.open:
