@@ -41,52 +41,63 @@ def tightest_cell(
 
 
 @kernel
-def best_node(
+def best_nodes(
     free: Int64s,
     room: Int64s,
     order: Int64s,
     begin: int,
     end: int,
     cell: Int64s,
-    idle: Int64s,
+    cells: int,
     node_class: Int64s,
     gpus: int,
+    nodes: int,
     best_at: Int64s,
     width: Int64s,
     best: NDArray[Any],
     set_at: Int64s,
-    quality: Int64s,
+    rank: Int64s,
     worth: Int64s,
-) -> int:
-    """Row of the node of order[begin:end] for `gpus` GPUs, -1 if none has room.
+) -> Int64s:
+    """Rows of the `nodes` best nodes of order[begin:end] for `gpus` GPUs each, fewer if no more have room. (M,) int64.
 
-    free: (N,) masks. room: (N,) GPUs it can have. cell: (N,) row of the node's lowest cell, -1 = none; idle: (C,)
-    free GPUs of each cell. node_class: (N,), -1 = unknown. Tables of all classes end to end: class c has
-    best[best_at[c] + mask * width[c] + k], quality[set_at[c] + mask] (3 columns) and worth[set_at[c] + mask], see
-    SetTable. First what the set gives: no GPU off the fabric, smallest link, sum of links; then the node that is
-    left fullest, then the cell, then the least worth taken from what stays free, then the lowest place in order.
+    free: (N,) masks. room: (N,) GPUs it can have. cell: (N,) row of the node's lowest cell, -1 = none; cells: their
+    number. node_class: (N,), -1 = unknown. Tables of all classes end to end: class c has the set
+    best[best_at[c] + mask * width[c] + k], and its rank[set_at[c] + set] and worth[set_at[c] + set] (see SetTable).
+    First the set of the highest rank; then the node that is left fullest, then the cell with the fewest GPUs free,
+    then the least worth taken from what stays free, then the lowest place in order. Source: ours.
     """
-    chosen = -1
-    top = np.zeros(6, np.int64)
-    now = np.zeros(6, np.int64)
+    key, rows, open_ = np.empty((end - begin, 3), np.int64), np.empty(end - begin, np.int64), 0
+    idle = np.zeros(cells + 1, np.int64)  # the last: of nodes in no cell
     for i in range(begin, end):
         n = order[i]
+        count = bit_count(free[n])
+        idle[cell[n]] += count
         if room[n] < gpus:
             continue
-        c = node_class[n]
-        now[:] = 0
+        c, value, harm = node_class[n], np.int64(0), np.int64(0)
         if c >= 0:
             taken = np.int64(best[best_at[c] + free[n] * width[c] + gpus])
-            now[:3] = quality[set_at[c] + taken]
-            now[5] = worth[set_at[c] + (free[n] & ~taken)] - worth[set_at[c] + free[n]]
-        now[3] = -bit_count(free[n])
-        now[4] = -idle[cell[n]] if cell[n] >= 0 else 0
-        better = chosen < 0
-        for k in range(6):
-            if better or now[k] < top[k]:
-                break
-            better = now[k] > top[k]
-        if better:
-            chosen = n
-            top[:] = now
+            value = rank[set_at[c] + taken]
+            harm = worth[set_at[c] + free[n]] - worth[set_at[c] + (free[n] & ~taken)]
+        key[open_, 0], key[open_, 1], key[open_, 2] = value * 64 - count, cell[n], -harm
+        rows[open_], open_ = n, open_ + 1
+    idle[cells] = 0
+    for row in range(open_):
+        key[row, 1] = -idle[key[row, 1]]
+    made = min(nodes, open_)
+    chosen = np.empty(made, np.int64)
+    for place in range(made):
+        top = -1
+        for row in range(open_):
+            if rows[row] < 0:
+                continue
+            better = top < 0 or key[row, 0] > key[top, 0]
+            if not better and key[row, 0] == key[top, 0]:
+                level = key[row, 1] == key[top, 1]
+                better = key[row, 1] > key[top, 1] or (level and key[row, 2] > key[top, 2])
+            if better:
+                top = row
+        chosen[place] = rows[top]
+        rows[top] = -1
     return chosen

@@ -11,7 +11,7 @@ from slurmsched.kernels.headroom import headroom
 from slurmsched.model import Assignments, Ranking, Snapshot
 from slurmsched.model.columns import Bools, Floats, Int64s, sealed
 from slurmsched.placements.candidates import eligible, pools
-from slurmsched.placements.gpu_stock import GpuStock
+from slurmsched.placements.gpu_stock import GpuStock, bit_counts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,7 +88,10 @@ def place_gangs(
     stock = GpuStock.of(snapshot) if stock is None else stock
     rows = ranking.order[((stock.held.count > 0) | eligible(snapshot))[ranking.order]]
     walk = _Walk(snapshot, stock, rows, choose, served)
-    return _assignments(stock, [(int(row), gang) for row in rows if (gang := walk.serve(int(row))) is not None])
+    kept = int(np.argmin(np.append(stock.held.count[rows] > 0, False)))  # before any waiting job: they all stay
+    walk.keep_all(rows[:kept])
+    gangs = [(int(row), gang) for row in rows[kept:].tolist() if (gang := walk.serve(row)) is not None]
+    return _assignments(stock, rows[:kept], gangs)
 
 
 class _Walk:
@@ -103,9 +106,14 @@ class _Walk:
         self.stock, self.choose, self.served = stock, choose, served
         self.asks = _Asks(snapshot)
         self.left = _Left(stock.capacity.copy(), stock.cpus.copy(), stock.memory_mib.copy())
-        self.later = [row for row in rows.tolist() if stock.held.count[row]]  # running, not come to; least urgent last
+        self.later = rows[stock.held.count[rows] > 0].tolist()[::-1]  # running, not come to; least urgent first
         self.idle: _Left | None = None  # `left` without what those hold; None: to be worked out
         self.displaced = False
+
+    def keep_all(self, rows: Int64s) -> None:
+        """The most urgent jobs of the order all run: they stay."""
+        self.left = self.left.without(self.stock, self.stock.held.entries(rows))
+        del self.later[len(self.later) - len(rows) :]
 
     def serve(self, row: int) -> Gang | None:
         """The GPUs that this job holds or gets, taken from what is left; None if it waits."""
@@ -119,7 +127,7 @@ class _Walk:
             return None
         self.served(row, gang)
         node, mask = gang
-        share = np.array(_counts(mask), np.float64)
+        share = bit_counts(mask).astype(np.float64)
         beside = (ask.cpus_per_gpu * share, ask.mib_per_gpu * share)
         self.left.take(node, mask, *beside)
         if not self.later:
@@ -132,7 +140,7 @@ class _Walk:
         held = self.stock.held
         entries = np.arange(held.first[row], held.first[row] + held.count[row])
         node, mask = held.node[entries], held.mask[entries]
-        self.later.remove(row)
+        self.later.pop()  # it is the most urgent of them
         self.idle = None
         if (mask & ~self.left.gpus[node]).any() or (self.displaced and self._short(entries)):
             return None
@@ -155,12 +163,8 @@ class _Walk:
 
     def _offered(self, displaced: int) -> _Left:
         """What is left without what running jobs hold that the walk has not come to, but for the last `displaced`."""
-        staying = self.later[: len(self.later) - displaced]
-        held = self.stock.held
-        if not staying:
-            return self.left
-        entries = np.concatenate([np.arange(held.first[row], held.first[row] + held.count[row]) for row in staying])
-        return self.left.without(self.stock, entries)
+        staying = self.later[displaced:]
+        return self.left.without(self.stock, self.stock.held.entries(np.array(staying))) if staying else self.left
 
     def _displacing(self, ask: Ask) -> Gang | None:
         """With the GPUs of the fewest least urgent running jobs that make it fit."""
@@ -201,17 +205,15 @@ class _Asks:
         return Ask(row, int(jobs.job_id[row]), gpus, *shape, *beside, self.usable[pool])
 
 
-def _counts(masks: Int64s) -> list[int]:
-    return [int(mask).bit_count() for mask in masks]
-
-
-def _assignments(stock: GpuStock, served: list[tuple[int, Gang]]) -> Assignments:
-    count = np.array([len(node) for _, (node, _) in served], np.int64)
-    node, mask = (np.concatenate([gang[i] for _, gang in served] or [np.zeros(0, np.int64)]) for i in (0, 1))
-    gpus = np.array(_counts(mask), np.int64)
+def _assignments(stock: GpuStock, kept: Int64s, gangs: list[tuple[int, Gang]]) -> Assignments:
+    """Running jobs that stay as they are, then jobs with their gangs."""
+    held, entries = stock.held, stock.held.entries(kept)
+    count = np.concatenate([held.count[kept], np.array([len(node) for _, (node, _) in gangs], np.int64)])
+    node = np.concatenate([held.node[entries], *(node for _, (node, _) in gangs)])
+    mask = np.concatenate([held.mask[entries], *(mask for _, (_, mask) in gangs)])
+    rows = np.concatenate([kept, np.array([row for row, _ in gangs], np.int64)])
     shown = np.where(stock.blind[node], 0, mask)
-    rows = np.array([row for row, _ in served], np.int64)
-    return Assignments(*map(sealed, (rows, np.cumsum(count) - count, count, node, gpus, shown)))
+    return Assignments(*map(sealed, (rows, np.cumsum(count) - count, count, node, bit_counts(mask), shown)))
 
 
 def lowest(free: int, gpus: int) -> int:

@@ -31,6 +31,12 @@ class HeldSets:
     first: Int64s
     count: Int64s
 
+    def entries(self, rows: Int64s) -> Int64s:
+        """The entries of these jobs, one job after another. (E,) int64."""
+        count = self.count[rows]
+        shift = np.repeat(self.first[rows] - (np.cumsum(count) - count), count)
+        return np.arange(int(count.sum())) + shift
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GpuStock:

@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slurmsched.errors import ConfigError
-from slurmsched.kernels.linked_gang import best_node, tightest_cell
+from slurmsched.kernels.linked_gang import best_nodes, tightest_cell
 from slurmsched.model import Assignments, Ranking, Snapshot
 from slurmsched.model.columns import Int64s
 from slurmsched.model.topology import GpuTopology, SiteTopology
 from slurmsched.placements.fabric_cells import Cells, cells_of
 from slurmsched.placements.gang_walk import Ask, Gang, Offer, lowest, place_gangs
 from slurmsched.placements.gpu_sets import TABLE_GPUS, Objective, large_set, set_table
-from slurmsched.placements.gpu_stock import GpuStock, bit_counts
+from slurmsched.placements.gpu_stock import GpuStock
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +42,13 @@ class Linked:
         """Which jobs of the ranking should hold which GPUs now; every gang whole."""
         stock = GpuStock.of(snapshot)
         tables = Tables.of(snapshot.topology, self.objective)
-        chooser = _Chooser(tables, cells_of(snapshot.topology, len(snapshot.nodes)), stock.node_class)
+        chooser = _Chooser.of(tables, cells_of(snapshot.topology, len(snapshot.nodes)), stock.node_class)
         return place_gangs(snapshot, ranking, chooser.choose, stock)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tables:
-    """The set tables of all classes of a site, end to end (see kernels.linked_gang.best_node)."""
+    """The set tables of all classes of a site, end to end (see kernels.linked_gang.best_nodes)."""
 
     classes: tuple[GpuTopology, ...]
     tabled: NDArray[np.bool_]  # (K,) classes that have a table
@@ -56,7 +56,7 @@ class Tables:
     width: Int64s
     best: NDArray[Any]
     set_at: Int64s
-    quality: Int64s
+    rank: Int64s  # of sets of all classes by quality, equal where that is
     worth: Int64s
 
     @classmethod
@@ -82,7 +82,8 @@ def _tables(classes: tuple[GpuTopology, ...], objective: Objective) -> Tables:
     best = np.concatenate([t.best.ravel() for t in made] or [np.zeros(0, np.uint16)])
     quality = np.concatenate([t.quality for t in made] or [np.zeros((0, 3), np.int64)])
     worth = np.concatenate([t.worth for t in made] or [np.zeros(0, np.int64)])
-    return Tables(classes, tabled, best_at, widths, best, set_at, quality, worth)
+    rank = np.unique(quality, axis=0, return_inverse=True)[1].astype(np.int64).reshape(-1)
+    return Tables(classes, tabled, best_at, widths, best, set_at, rank, worth)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,49 +91,44 @@ class _Chooser:
     tables: Tables
     cells: Cells
     node_class: Int64s  # (N,)
+    tabled: Int64s  # (N,) node_class, -1 also for classes without a table
+
+    @classmethod
+    def of(cls, tables: Tables, cells: Cells, node_class: Int64s) -> _Chooser:
+        has = np.append(tables.tabled, False)  # -1 is the last
+        return cls(tables, cells, node_class, np.where(has[node_class], node_class, -1))
 
     def choose(self, ask: Ask, offer: Offer) -> Gang | None:
-        cells, last = self.cells, len(self.cells.low) - 1
+        cells, cell = self.cells, len(self.cells.low) - 1
         if ask.gpus > int(offer.room.sum()):
             return None
-        several = ask.parts + (ask.rest > 0) > 1
-        cell = last
-        if several:
+        if ask.parts + (ask.rest > 0) > 1:
             shape = (ask.part, ask.parts, ask.rest)
-            cell = tightest_cell(offer.room, cells.order, cells.low, cells.high, cells.level, *shape)
-        return self._in_cell(ask, offer, int(cell)) if cell >= 0 else None
+            cell = int(tightest_cell(offer.room, cells.order, cells.low, cells.high, cells.level, *shape))
+        return self._in_cell(ask, offer, cell) if cell >= 0 else None
 
     def _in_cell(self, ask: Ask, offer: Offer, cell: int) -> Gang | None:
-        cells, room = self.cells, offer.room.copy()
-        idle = self._idle(offer)
-        tabled = self._tabled()
-        nodes: list[int] = []
-        for gpus in ask.takes:
-            node = int(best_node(
-                offer.free, room, cells.order, int(cells.low[cell]), int(cells.high[cell]), cells.lowest, idle, tabled,
-                gpus, *self._columns(),
-            ))  # fmt: skip
-            if node < 0:
+        nodes = self._nodes(offer, offer.room, cell, ask.part, ask.parts)
+        if len(nodes) < ask.parts:
+            return None
+        sizes = [ask.part] * ask.parts
+        if ask.rest:
+            room = offer.room.copy()
+            room[nodes] = 0
+            last = self._nodes(offer, room, cell, ask.rest, 1)
+            if not len(last):
                 return None
-            nodes.append(node)
-            room[node] = 0
-        taken = sorted(zip(nodes, ask.takes, strict=True))
-        masks = [self.tables.take(int(self.node_class[n]), int(offer.free[n]), gpus) for n, gpus in taken]
-        return np.array([n for n, _ in taken], np.int64), np.array(masks, np.int64)
+            nodes, sizes = np.append(nodes, last), [*sizes, ask.rest]
+        masks = [
+            self.tables.take(int(self.node_class[n]), int(offer.free[n]), gpus)
+            for n, gpus in zip(nodes.tolist(), sizes, strict=True)
+        ]
+        turn = np.argsort(nodes)
+        return nodes[turn], np.array(masks, np.int64)[turn]
 
-    def _idle(self, offer: Offer) -> Int64s:
-        """Free GPUs of each lowest cell. (C + 1,) int64."""
-        inside = self.cells.lowest >= 0
-        counts = bit_counts(offer.free[inside])
-        return np.bincount(self.cells.lowest[inside], counts, len(self.cells.low)).astype(np.int64)
-
-    def _tabled(self) -> Int64s:
-        """node_class, -1 also for classes without a table."""
-        if not len(self.tables.tabled):
-            return self.node_class
-        known = (self.node_class >= 0) & self.tables.tabled[self.node_class]
-        return np.where(known, self.node_class, -1)
-
-    def _columns(self) -> tuple[Any, ...]:
-        t = self.tables
-        return t.best_at, t.width, t.best, t.set_at, t.quality, t.worth
+    def _nodes(self, offer: Offer, room: Int64s, cell: int, gpus: int, count: int) -> Int64s:
+        c, t = self.cells, self.tables
+        span = (c.order, int(c.low[cell]), int(c.high[cell]), c.lowest, len(c.low))
+        columns = (t.best_at, t.width, t.best, t.set_at, t.rank, t.worth)
+        found: Int64s = best_nodes(offer.free, room, *span, self.tabled, gpus, count, *columns)
+        return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -101,7 +102,8 @@ def checked_run(function: Callable[[Snapshot], R], given: Snapshot, kind: type[R
 def _watched() -> Iterator[list[str]]:
     """Collects calls of clocks and of the system's chance made in the body. C functions only are seen."""
     calls: list[str] = []
-    outer = sys.getprofile()
+    outer, collects = sys.getprofile(), gc.isenabled()
+    gc.disable()  # lest a callback of somebody else's, run at a collection, be taken for the plug-in's call
 
     def note(_frame: Any, event: str, function: Any) -> None:
         if event == "c_call" and (name := _impure(function)):
@@ -112,6 +114,8 @@ def _watched() -> Iterator[list[str]]:
         yield calls
     finally:
         sys.setprofile(outer)
+        if collects:
+            gc.enable()
 
 
 def _impure(function: Any) -> str:

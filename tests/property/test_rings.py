@@ -7,11 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slurmsched.kernels.best_sets import best_sets, grown_set
-from slurmsched.kernels.headroom import headroom
-from slurmsched.kernels.linked_gang import tightest_cell
+from slurmsched.kernels.headroom import bit_count, headroom
+from slurmsched.kernels.linked_gang import best_nodes, tightest_cell
 from slurmsched.kernels.rings import ring_order, rings
-from slurmsched.placements.gpu_sets import floors
+from slurmsched.model.topology import SiteTopology
+from slurmsched.placements.gpu_sets import floors, set_table
 from slurmsched.placements.gpu_stock import bit_counts, low_bits
+from slurmsched.placements.linked import Tables
+from slurmsched.testing.machines import machines
 from tests.reference import linked
 from tests.reference import rings as reference
 
@@ -106,6 +109,27 @@ def test_tightest_cell__agrees_with_reference(
 @given(st.lists(st.integers(0, 2**63 - 1), max_size=9))
 def test_bit_counts__count(masks: list[int]) -> None:
     """As Python counts; low_bits is its inverse."""
+    assert [mask.bit_count() for mask in masks] == [bit_count(mask) for mask in masks]
     counts = bit_counts(np.array(masks, np.int64))
     assert [mask.bit_count() for mask in masks] == counts.tolist()
     assert counts.tolist() == bit_counts(low_bits(counts)).tolist()
+
+
+@QUICK
+@given(st.lists(st.tuples(st.integers(0, 255), st.integers(0, 8), st.integers(-1, 2), st.integers(-1, 1)), min_size=1,
+                max_size=8), st.integers(1, 8), st.integers(1, 4), st.data())  # fmt: skip
+def test_best_nodes__agrees_with_reference(
+    rows: list[tuple[int, int, int, int]], gpus: int, nodes: int, data: st.DataObject
+) -> None:
+    """The best nodes of a cell one after another: set, fullest node, fullest cell, least harm, place."""
+    classes = (machines()["dgx-1v"], machines()["bridged-pairs"])
+    tables, made = Tables.of(SiteTopology(classes), "smallest"), [set_table(one) for one in classes]
+    free, most, cell, kind = np.array(rows, np.int64).T.copy()
+    room = np.minimum(most, bit_counts(free))
+    order = np.array(data.draw(st.permutations(range(len(rows)))), np.int64)
+    begin = data.draw(st.integers(0, len(rows)))
+    end = data.draw(st.integers(begin, len(rows)))
+    columns = (tables.best_at, tables.width, tables.best, tables.set_at, tables.rank, tables.worth)
+    got = best_nodes(free, room, order, begin, end, cell, 3, kind, gpus, nodes, *columns)
+    by_node = [made[k] if k >= 0 else None for k in kind.tolist()]
+    assert linked.best_nodes(free, room, order[begin:end], cell, by_node, gpus, nodes) == got.tolist()

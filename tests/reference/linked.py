@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from typing import Any
+
 import numpy as np
 
 
@@ -31,19 +34,23 @@ def tightest_cell(
     return min(fits)[2] if fits else -1
 
 
-def best_node(free, room, members, lowest_cell, idle, table, gpus):
-    """The node whose set is best by the table, then the fullest, and so on. table: of its class or None, by node."""
+def best_nodes(
+    free: np.ndarray, room: np.ndarray, members: np.ndarray, cell: np.ndarray, table: list[Any], gpus: int, nodes: int
+) -> list[int]:
+    """By sorting the nodes of a cell. table: of the class of each node, None = unknown."""
+    idle = Counter()
+    for n in members.tolist():
+        idle[int(cell[n])] += int(free[n]).bit_count()
+    idle[-1] = 0
 
-    def order(item):
-        place, n = item
-        if table[n] is None:
-            found = (0, 0, 0, 0)
-        else:
+    def order(place: int) -> tuple[int, ...]:
+        n = int(members[place])
+        quality, harm = (0, 0, 0), 0
+        if table[n] is not None:
             taken = int(table[n].best[free[n], gpus])
-            lost = int(table[n].worth[free[n]] - table[n].worth[int(free[n]) & ~taken])
-            found = (*(-table[n].quality[taken]).tolist(), lost)
-        cell = int(idle[lowest_cell[n]]) if lowest_cell[n] >= 0 else 0
-        return (*found[:3], int(free[n]).bit_count(), cell, found[3], place)
+            quality = tuple((-table[n].quality[taken]).tolist())
+            harm = int(table[n].worth[free[n]] - table[n].worth[int(free[n]) & ~taken])
+        return (*quality, int(free[n]).bit_count(), idle[int(cell[n])], harm, place)
 
-    fits = [(place, int(n)) for place, n in enumerate(members) if room[n] >= gpus]
-    return min(fits, key=order)[1] if fits else -1
+    fits = [place for place in range(len(members)) if room[members[place]] >= gpus]
+    return [int(members[place]) for place in sorted(fits, key=order)[:nodes]]
