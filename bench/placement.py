@@ -3,8 +3,8 @@
     python bench/placement.py [--nodes 10000] [--gangs 1000] [--rounds 5]
 
 Prints Markdown tables of CPU time of this process (it has one thread). The cluster has nodes of 8 GPUs wired as DGX-1V
-under three levels of switches (25 nodes a leaf, 10 leaves a spine, 4 spines a pod), half of its GPUs held. Gangs ask for
-1 to 512 GPUs. A cycle is one `place` call: the snapshot is made before; 0 gangs is what every cycle pays first.
+under three levels of switches (25 nodes a leaf, 10 leaves a spine, 4 spines a pod), half of its GPUs held. Gangs ask
+for 1 to 512 GPUs. A cycle is one `place` call: the snapshot is made before; 0 gangs is what every cycle pays first.
 """
 
 from __future__ import annotations
