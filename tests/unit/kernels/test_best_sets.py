@@ -53,7 +53,10 @@ def test_ring__is_best_of_all_orders(topology: GpuTopology) -> None:
         assert reference.ring_value(weight, members) == (min(links), sum(links))
 
 
-@pytest.mark.skipif(os.environ.get("NUMBA_DISABLE_JIT") == "1", reason="65,536 sets take minutes uncompiled")
+compiled = pytest.mark.skipif(os.environ.get("NUMBA_DISABLE_JIT") == "1", reason="65,536 sets take minutes uncompiled")
+
+
+@compiled
 def test_set_table__of_sixteen_gpus() -> None:
     """All alike on the switch: what tells sets apart is the NUMA domains, so a quad of 0-7 is kept whole."""
     table, free = gpu_sets.set_table(LARGE), 0b1111_1110_0001_0001
@@ -64,6 +67,7 @@ def test_set_table__of_sixteen_gpus() -> None:
         assert len({int(LARGE.numa[g]) for g in got}) == 1, k
 
 
+@compiled
 def test_ring__goes_through_a_torus_of_sixteen_gpus_without_a_slow_link() -> None:
     """A 4x4 torus has a ring over neighbours only; the order found is one."""
     at = [(r, c) for r in range(4) for c in range(4)]
