@@ -17,12 +17,14 @@ from numpy.typing import NDArray
 from slurmsched.kernels.best_sets import best_sets, grown_set
 from slurmsched.kernels.rings import ring_order, rings
 from slurmsched.model.columns import Int64s, frozen
-from slurmsched.model.topology import GpuTopology
+from slurmsched.model.topology import GpuTopology, LinkKind
 
 Objective = Literal["smallest", "sum"]
 TABLE_GPUS = 16  # classes of more GPUs have no table: it would have 3**G entries to look at
 _FORM = 1  # of the files; another number when what they hold changes meaning
 _KINDS = 16  # link kinds fit below this: they decide between links of equal bandwidth
+_LANE_GB_PER_S = 20.0  # of an NVLink lane of its first generation, one direction: the least one can be
+_GB_PER_S = np.array([0.0, 8.0, 9.0, 10.0, 11.0, 12.0, 0.0, 0.0])  # by LinkKind, PCIe 3 of 16 lanes: only their order
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,9 +42,16 @@ class SetTable:
 
 
 def link_weights(topology: GpuTopology) -> Int64s:
-    """Links as whole numbers, so that equal sums are equal: bandwidth in MB/s times 16, plus the link kind. (G, G)."""
-    bandwidth = np.rint(topology.bandwidth_gb_per_s * 1_000.0).astype(np.int64)
-    weight = bandwidth * _KINDS + topology.kind
+    """Links as whole numbers, so that equal sums are equal: bandwidth in MB/s times 16, plus the link kind. (G, G).
+
+    A bandwidth that is unknown is taken from kind and lanes. If that of any NVLink or XGMI link is, all are, lest a
+    known PCIe link look faster than a link of unknown speed.
+    """
+    direct = topology.kind >= LinkKind.XGMI
+    told = topology.bandwidth_gb_per_s
+    nominal = np.where(direct, np.maximum(topology.lanes, 1) * _LANE_GB_PER_S, _GB_PER_S[topology.kind])
+    gb_per_s = np.where((told > 0) & ~(direct & (told <= 0)).any(), told, nominal)
+    weight = np.rint(gb_per_s * 1_000.0).astype(np.int64) * _KINDS + topology.kind
     np.fill_diagonal(weight, 0)
     return weight
 

@@ -14,7 +14,7 @@ from slurmsched.errors import ConfigError
 from slurmsched.model import Assignments, Ranking, Snapshot
 from slurmsched.model.topology import GpuTopology, LinkKind
 from slurmsched.placements.gang_walk import Ask, Gang, Offer, by_node, lowest, place_gangs
-from slurmsched.placements.gpu_sets import TABLE_GPUS, set_table
+from slurmsched.placements.gpu_sets import TABLE_GPUS, link_weights, set_table
 from slurmsched.placements.gpu_stock import GpuStock, bit_counts
 from slurmsched.placements.sensitivity import sensitive
 
@@ -95,7 +95,7 @@ def preserving_set(topology: GpuTopology, free: int, gpus: int) -> int:
     """The set that leaves most NVLink bandwidth between the GPUs that stay free, then has most predicted bandwidth."""
     if topology.gpus > TABLE_GPUS:
         return lowest(free, gpus)
-    return max(_sets(free, gpus), key=lambda s: (_nvlink_gb_per_s(topology, free & ~s), predicted_of(topology, s), -s))
+    return max(_sets(free, gpus), key=lambda s: (_nvlinks(topology, free & ~s), predicted_of(topology, s), -s))
 
 
 @lru_cache(maxsize=200_000)
@@ -118,11 +118,10 @@ def _links(topology: GpuTopology, order: tuple[int, ...]) -> tuple[int, int, int
 
 
 @lru_cache(maxsize=200_000)
-def _nvlink_gb_per_s(topology: GpuTopology, free: int) -> float:
-    """NVLink bandwidth between all pairs of a set."""
-    gpus, speed = _bits(free), topology.bandwidth_gb_per_s
-    linked = (pair for pair in combinations(gpus, 2) if topology.kind[pair] >= LinkKind.XGMI)
-    return float(sum(speed[pair] for pair in linked))
+def _nvlinks(topology: GpuTopology, free: int) -> int:
+    """Sum of the NVLink weights between all pairs of a set (see link_weights)."""
+    gpus, weight = _bits(free), link_weights(topology)
+    return sum(int(weight[pair]) for pair in combinations(gpus, 2) if topology.kind[pair] >= LinkKind.XGMI)
 
 
 @lru_cache(maxsize=4_096)

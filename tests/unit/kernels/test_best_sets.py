@@ -84,6 +84,24 @@ def _neighbours(a: tuple[int, int], b: tuple[int, int]) -> bool:
     return steps == [0, 1]
 
 
+@pytest.mark.parametrize("topology", SMALL, ids=lambda one: one.name)
+def test_set_table__of_unknown_bandwidths_goes_by_kind_and_lanes(topology: GpuTopology) -> None:
+    """Where only a matrix was read and no GPU type, the best pair is the same as with bandwidths; as it is where the
+    PCIe links alone are known."""
+    full, pcie = (1 << topology.gpus) - 1, np.where(topology.lanes > 0, 0.0, topology.bandwidth_gb_per_s * 4)
+    told = gpu_sets.set_table(topology).best[full, 2]
+    for speed in (np.zeros_like(pcie), pcie):
+        bare = GpuTopology.build(
+            "bare",
+            topology.gpus,
+            kind=topology.kind,
+            lanes=topology.lanes,
+            numa=topology.numa,
+            bandwidth_gb_per_s=speed,
+        )
+        assert gpu_sets.set_table(bare).best[full, 2] == told
+
+
 def test_set_table__leaves_gpus_off_the_fabric_to_jobs_of_one_gpu() -> None:
     """GPU 0 is off: a pair avoids it, a single job takes it, since what stays free is then worth most."""
     whole = machines()["dgx-a100"]
