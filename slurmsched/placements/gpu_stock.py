@@ -43,7 +43,7 @@ class GpuStock:
     """The cluster as placements of GPU sets see it. Masks: bit i is GPU index i.
 
     capacity: (N,) int64 masks of GPUs that jobs of the snapshot hold or may get. blind: (N,) bool, Slurm shows how
-    many GPUs of the node are held but not which: bits there only count. node_class: (N,) int64 row of the site's
+    many GPUs of the node are held but not which, or indices that are none of the node's: bits there only count. node_class: (N,) int64 row of the site's
     classes, -1 = unknown or blind. cpus, memory_mib: (N,) to give beside the GPUs, infinity = not counted.
     """
 
@@ -62,9 +62,9 @@ class GpuStock:
         visible = np.zeros(len(snapshot.nodes), np.int64)
         known = entry_node >= 0
         np.bitwise_or.at(visible, entry_node[known], snapshot.allocations.gpu_mask[known])
-        blind = _blind(snapshot, entry_node)
+        seen, whole = snapshot.nodes.gpu_mask_used | visible, _whole(snapshot)
+        blind = _blind(snapshot, entry_node) | (seen & ~whole != 0)
         node_class = np.where(blind, -1, _classes(snapshot))
-        whole = _whole(snapshot, node_class)
         counted = low_bits(to_give(snapshot))
         unseen = snapshot.nodes.gpu_mask_used & ~visible
         exact = np.where(snapshot.nodes.closed, visible, whole & ~unseen)
@@ -124,9 +124,9 @@ def _classes(snapshot: Snapshot) -> Int64s:
     return np.where((given >= 0) & (whole[given] == nodes.gpus), given, -1)
 
 
-def _whole(snapshot: Snapshot, node_class: Int64s) -> Int64s:
-    """All GPUs of each node that are not cut into MIG devices, as masks. (N,)."""
-    classes = snapshot.topology.classes
+def _whole(snapshot: Snapshot) -> Int64s:
+    """All GPUs of each node that are not cut into MIG devices, as masks: the lowest ones where no class tells. (N,)."""
+    classes, node_class = snapshot.topology.classes, _classes(snapshot)
     masks = [sum(1 << int(g) for g in np.flatnonzero(~one.mig)) for one in classes]
     table = np.array([*masks, 0], np.int64)
     return np.where(node_class >= 0, table[node_class], low_bits(snapshot.nodes.gpus.astype(np.int64)))

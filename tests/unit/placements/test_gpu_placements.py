@@ -153,6 +153,19 @@ def test_walk__gives_no_masks_where_slurm_shows_counts_only() -> None:
     assert (made.node.tolist(), made.gpus.tolist(), made.gpu_mask.tolist()) == ([0, 1], [4, 8], [0, 255])
 
 
+def test_walk__counts_where_indices_have_gaps() -> None:
+    """GPU 2 of 0 to 3 is out of service and no class says so: index 3 in use shows that the lowest three are not it."""
+    nodes = [{"name": "n1", "gpus": 3, "gpu_types": "gpu:v100:3"}]
+    run, held = holds(1, "n1", 0b1000)
+    given = snapshot([run, asks(2, 2), asks(3, 1)], nodes, allocations=[held])
+    made = BestFit().place(given, Ranking(np.arange(3)))
+    assert (made.rows.tolist(), made.gpus.tolist(), made.gpu_mask.tolist()) == ([0, 1], [1, 2], [0, 0])
+    gap = GpuTopology.build("gap", 4, kind=1 - np.eye(4, dtype=np.int64), mig=np.arange(4) == 2)
+    wired = SiteTopology((gap,), frozen([0], np.int64))
+    known = snapshot([run, asks(2, 2)], nodes, allocations=[held], topology=wired)
+    assert placed(BestFit(), known) == {1: {"n1": 0b1000}, 2: {"n1": 0b11}}
+
+
 def test_walk__leaves_out_mig_devices_and_doubtful_classes() -> None:
     """GPU 0 is cut into MIG devices: 7 whole GPUs are there. A class of another size than the node is not believed."""
     mig = GpuTopology.build("mig", 8, kind=MESH.kind, bandwidth_gb_per_s=MESH.bandwidth_gb_per_s, mig=np.arange(8) == 0)
