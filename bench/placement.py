@@ -81,7 +81,7 @@ def order_of(given: Snapshot, waiting: int) -> Ranking:
 
 def in_cluster(nodes: int, gangs: int, rounds: int) -> None:
     given, placement = cluster(nodes, gangs), registry.make("placements", "linked", key="placement")
-    counts = sorted({0, 1, gangs // 10, gangs})
+    counts = sorted({0, gangs // 10, gangs})
     took = {n: least_s(lambda n=n: placement.place(given, order_of(given, n)), rounds) for n in counts}
     served = len(placement.place(given, order_of(given, gangs)).rows) - int((~given.jobs.pending).sum())
     print(f"`linked`, {nodes} nodes, {8 * nodes} GPUs, three fabric levels; {served} of {gangs} gangs fit\n")

@@ -2,8 +2,7 @@
 
     python bench/run.py [--lab NAME] [--rounds 9] [10000 100000]
 
-On the host, with the lab up; its queue should be empty. cycle.py and ledger.py run in the lab, replay.py and placement.py
-here.
+On the host, with the lab up; its queue should be empty. cycle.py and ledger.py run in the lab, the others here.
 """
 
 from __future__ import annotations

@@ -43,8 +43,9 @@ class GpuStock:
     """The cluster as placements of GPU sets see it. Masks: bit i is GPU index i.
 
     capacity: (N,) int64 masks of GPUs that jobs of the snapshot hold or may get. blind: (N,) bool, Slurm shows how
-    many GPUs of the node are held but not which, or indices that are none of the node's: bits there only count. node_class: (N,) int64 row of the site's
-    classes, -1 = unknown or blind. cpus, memory_mib: (N,) to give beside the GPUs, infinity = not counted.
+    many GPUs of the node are held but not which, or indices that are none of the node's: bits there only count.
+    node_class: (N,) int64 row of the site's classes, -1 = unknown or blind. cpus, memory_mib: (N,) to give beside the
+    GPUs, infinity = not counted.
     """
 
     capacity: Int64s
