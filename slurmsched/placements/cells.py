@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
 
 import numpy as np
 
 from slurmsched.errors import ConfigError
 from slurmsched.model import Assignments, Ranking, Snapshot
 from slurmsched.model.columns import Bools, Int64s
-from slurmsched.placements.cell_tree import NODE, Cell, CellTree
+from slurmsched.placements.cell_shares import Bound, CellShares, Use
+from slurmsched.placements.cell_tree import NODE, Cell
 from slurmsched.placements.gang_walk import Ask, Gang, Offer, place_gangs
-from slurmsched.placements.gpu_stock import GpuStock, bit_counts
+from slurmsched.placements.gpu_stock import GpuStock
 
 Shares = Mapping[str, Mapping[str, int]]
 
@@ -58,36 +58,16 @@ class CellPlacement:
         return jobs.account.isin(self.virtual_clusters) & ~jobs.qos.isin(self.opportunistic)
 
 
-class _Use(NamedTuple):
-    """GPUs of one guaranteed job on one node."""
-
-    job_id: int
-    account: str
-    node: int
-    mask: int
-
-
-class _Share(NamedTuple):
-    """Cells of one kind in a tenant's share. nodes: rows of the nodes that count."""
-
-    level: int
-    nodes: frozenset[int]
-    cells: int
-
-
 class _Chooser:
     def __init__(self, snapshot: Snapshot, stock: GpuStock, guaranteed: Bools, shares: Shares) -> None:
-        self.snapshot, self.guaranteed, self.tree = snapshot, guaranteed, CellTree.of(snapshot, stock)
-        self.shares = {account: self._share(share) for account, share in shares.items()}
-        held = stock.held
+        self.snapshot, self.guaranteed = snapshot, guaranteed
+        self.book = CellShares(snapshot, stock, shares)
+        self.tree, held = self.book.tree, stock.held
         self.uses = [
             self._use(int(row), int(node), int(mask))
             for row, node, mask in zip(held.row, held.node, held.mask, strict=True)
             if guaranteed[row]
         ]
-        self.busy = np.zeros(len(snapshot.nodes), np.int64)  # masks that running jobs hold
-        np.bitwise_or.at(self.busy, held.node, held.mask)
-        self.open = set(np.flatnonzero(~snapshot.nodes.closed).tolist())
 
     def served(self, row: int, gang: Gang) -> None:
         """A waiting job got these GPUs."""
@@ -98,26 +78,23 @@ class _Chooser:
         uses = [use for use in self.uses if use.mask & ~int(offer.free[use.node])]  # those not given back
         if not self.guaranteed[ask.row]:
             return self._opportunistic(ask, offer, uses)
-        account = self.snapshot.jobs.account[ask.row]
-        bound = {
-            name: self._bound(share, [u for u in uses if u.account == name]) for name, share in self.shares.items()
-        }
+        account, bound = self.snapshot.jobs.account[ask.row], self.book.bound(uses)
         return self._whole(ask, offer, account, bound) or self._parts(ask, offer, account, bound)
 
     # -- guaranteed jobs
 
-    def _whole(self, ask: Ask, offer: Offer, account: str, bound: dict[str, list[Cell]]) -> Gang | None:
+    def _whole(self, ask: Ask, offer: Offer, account: str, bound: Bound) -> Gang | None:
         """A gang of several nodes in one cell of the fabric that is in the tenant's share."""
         if len(ask.takes) < 2:
             return None
         mine = [cell for cell in bound[account] if cell.level > NODE]
-        for cell in (*mine, *self._new(account, bound, NODE + 1)):
+        for cell in (*mine, *self.book.new(account, bound, NODE + 1)):
             gang = self._in(ask.takes, offer, self._open_to(account, offer, bound, cell))
             if gang is not None:
                 return gang
         return None
 
-    def _parts(self, ask: Ask, offer: Offer, account: str, bound: dict[str, list[Cell]]) -> Gang | None:
+    def _parts(self, ask: Ask, offer: Offer, account: str, bound: Bound) -> Gang | None:
         """Each node of the gang in a cell of its own; those of several nodes as near each other as can be."""
         best: tuple[tuple[int, int], Gang] | None = None
         for level, region in self._regions(len(ask.takes) > 1):
@@ -128,14 +105,12 @@ class _Chooser:
                 break
         return best[1] if best else None
 
-    def _one_by_one(
-        self, ask: Ask, offer: Offer, account: str, bound: dict[str, list[Cell]], region: frozenset[int]
-    ) -> Gang | None:
+    def _one_by_one(self, ask: Ask, offer: Offer, account: str, bound: Bound, region: frozenset[int]) -> Gang | None:
         taken: dict[int, int] = {}
         for gpus in ask.takes:
             for cell in (
                 *sorted(bound[account], key=lambda c: (c.level, c.nodes, c.mask)),
-                *self._new(account, bound, 0),
+                *self.book.new(account, bound, 0),
             ):
                 open_to = {n: m for n, m in self._open_to(account, offer, bound, cell).items() if n in region}
                 gang = self._in([gpus], offer, {n: m for n, m in open_to.items() if n not in taken})
@@ -144,7 +119,7 @@ class _Chooser:
             else:
                 return None
             taken[int(gang[0][0])] = int(gang[1][0])
-            bound[account].append(cell)
+            bound[account] += [cell] if cell not in bound[account] else []
         nodes = sorted(taken)
         return np.array(nodes, np.int64), np.array([taken[n] for n in nodes], np.int64)
 
@@ -164,7 +139,7 @@ class _Chooser:
         nodes = sorted(taken)
         return np.array(nodes, np.int64), np.array([taken[n] for n in nodes], np.int64)
 
-    def _open_to(self, account: str, offer: Offer, bound: dict[str, list[Cell]], cell: Cell) -> dict[int, int]:
+    def _open_to(self, account: str, offer: Offer, bound: Bound, cell: Cell) -> dict[int, int]:
         """Free GPUs of a cell by node, without those of other tenants' cells."""
         found = {n: int(offer.free[n]) & (cell.mask if cell.level <= NODE else -1) for n in cell.nodes if offer.room[n]}
         for name, cells in bound.items():
@@ -173,94 +148,9 @@ class _Chooser:
                     found[n] &= ~other.mask if other.level <= NODE else 0
         return {n: mask for n, mask in found.items() if mask}
 
-    def _new(self, account: str, bound: dict[str, list[Cell]], lowest: int) -> Iterable[Cell]:
-        """Unused cells of the tenant's share, those first whose taking breaks up least; none that others need."""
-        taken = [cell for cells in bound.values() for cell in cells]
-        for level, nodes, cells in sorted(self.shares[account], key=lambda share: share.level):
-            mine = sum(c.level == level and set(c.nodes) <= nodes for c in bound[account])
-            if level < lowest or mine >= cells:
-                continue
-            free = [c for c in self._cells(level, nodes) if self._unused(c, taken)]
-            order = sorted(free, key=lambda c: self._cost(c, taken))
-            yield from (c for c in order if self._safe(c, account, bound, taken))
-
-    def _safe(self, cell: Cell, account: str, bound: dict[str, list[Cell]], taken: list[Cell]) -> bool:
-        """Whether all shares that are not in use can still be had once this cell is taken."""
-        for name, shares in self.shares.items():
-            for level, nodes, cells in shares:
-                wanted = cells - sum(c.level == level and set(c.nodes) <= nodes for c in bound[name])
-                if level <= cell.level or wanted <= 0:
-                    continue
-                free = [c for c in self._cells(level, nodes) if self._unused(c, taken)]
-                whole = [c for c in free if not set(c.nodes) & set(cell.nodes)]
-                if len(whole) < min(wanted, len(free)):
-                    return False
-        return True
-
-    def _cost(self, cell: Cell, taken: list[Cell]) -> tuple[Any, ...]:
-        """What binding an unused cell does: who must go, how large it is, what it breaks up; then its place."""
-        return (self._displaced(cell), len(cell.nodes), *self._breaks(cell, taken), cell.nodes, cell.mask)
-
-    def _breaks(self, cell: Cell, taken: list[Cell]) -> tuple[int, int]:
-        """Highest level of the unused cells that this one is part of, and how many GPUs the lowest of them has."""
-        around = [c for c in self._around(cell) if self._unused(c, taken)]
-        gpus = min((int(bit_counts(self.tree.whole[list(c.nodes)]).sum()) for c in around), default=0)
-        return max((c.level for c in around), default=0), gpus
-
-    def _around(self, cell: Cell) -> Iterable[Cell]:
-        for level in range(cell.level + 1, NODE + 1):
-            yield from (c for c in self.tree.inside(cell.nodes[0], level) if not cell.mask & ~c.mask)
-        for level in range(max(cell.level, NODE) + 1, NODE + 1 + int(self.tree.fabric.level.max(initial=0))):
-            yield from (c for c in self.tree.above(level) if set(cell.nodes) <= set(c.nodes))
-
-    def _displaced(self, cell: Cell) -> int:
-        """GPUs of the cell that running jobs hold: those of an unused cell are opportunistic or must go."""
-        inside = cell.mask if cell.level <= NODE else -1
-        return sum((int(self.busy[n]) & inside).bit_count() for n in cell.nodes)
-
-    def _unused(self, cell: Cell, taken: list[Cell]) -> bool:
-        if not set(cell.nodes) <= self.open:
-            return False
-        return not any(_overlap(cell, other) for other in taken)
-
-    def _cells(self, level: int, nodes: frozenset[int]) -> list[Cell]:
-        if level > NODE:
-            return [cell for cell in self.tree.above(level) if cell.nodes and set(cell.nodes) <= nodes]
-        return [cell for n in sorted(nodes) for cell in self.tree.inside(n, level)]
-
-    def _bound(self, shares: list[_Share], uses: list[_Use]) -> list[Cell]:
-        """Cells of the share that running jobs are in, largest gangs first; what exceeds it counts as itself."""
-        bound: list[Cell] = []
-        jobs: dict[int, list[_Use]] = {}
-        for use in uses:
-            jobs.setdefault(use.job_id, []).append(use)
-        for _, parts in sorted(jobs.items(), key=lambda item: (-len(item[1]), item[0])):
-            loose = [use for use in parts if not any(cell.holds(use.node, use.mask) for cell in bound)]
-            groups = [loose] if len(loose) > 1 else []
-            for group in (*groups, *([use] for use in loose)):
-                if not all(any(cell.holds(u.node, u.mask) for cell in bound) for u in group):
-                    bound += self._binding(shares, bound, group)
-            bound += [
-                Cell(NODE, (use.node,), use.mask)
-                for use in loose
-                if not any(cell.holds(use.node, use.mask) for cell in bound)
-            ]
-        return bound
-
-    def _binding(self, shares: list[_Share], bound: list[Cell], group: list[_Use]) -> list[Cell]:
-        """The smallest cell of the share that holds these GPUs; none if there is none left."""
-        for level, nodes, cells in sorted(shares, key=lambda share: share.level):
-            if sum(c.level == level and set(c.nodes) <= nodes for c in bound) >= cells:
-                continue
-            near = self.tree.above(level) if level > NODE else self.tree.inside(group[0].node, level)
-            for cell in near:
-                if set(cell.nodes) <= nodes and all(cell.holds(use.node, use.mask) for use in group):
-                    return [cell]
-        return []
-
     # -- opportunistic jobs
 
-    def _opportunistic(self, ask: Ask, offer: Offer, uses: list[_Use]) -> Gang | None:
+    def _opportunistic(self, ask: Ask, offer: Offer, uses: list[Use]) -> Gang | None:
         """On nodes with the fewest GPUs of guaranteed jobs, in the tightest cell that holds the gang."""
         near = np.bincount([use.node for use in uses], [use.mask.bit_count() for use in uses], len(offer.free))
         best: tuple[tuple[float, int, int], Gang] | None = None
@@ -277,7 +167,7 @@ class _Chooser:
             fits = [n for n in region if n not in taken and offer.room[n] >= gpus]
             if not fits:
                 return None
-            node = min(fits, key=lambda n: (near[n], self._breaks(Cell(0, (n,), 1), []), offer.room[n], n))
+            node = min(fits, key=lambda n: (near[n], self.book.breaks(Cell(0, (n,), 1), []), offer.room[n], n))
             taken[node] = self.tree.tightest(node, int(offer.free[node]), gpus)
         nodes = sorted(taken)
         return np.array(nodes, np.int64), np.array([taken[n] for n in nodes], np.int64)
@@ -292,25 +182,9 @@ class _Chooser:
     def _left(self, region: frozenset[int], offer: Offer) -> int:
         return int(offer.room[list(region)].sum())
 
-    def _share(self, share: Mapping[str, int]) -> list[_Share]:
-        kinds = []
-        for name, cells in share.items():
-            level, _, gpu_type = name.partition(":")
-            nodes = frozenset(
-                n for n, text in enumerate(self.snapshot.nodes.gpu_types) if not gpu_type or f":{gpu_type}:" in text
-            )
-            kinds.append(_Share(self.tree.level(level), nodes, cells))
-        return kinds
-
-    def _use(self, row: int, node: int, mask: int) -> _Use:
+    def _use(self, row: int, node: int, mask: int) -> Use:
         jobs = self.snapshot.jobs
-        return _Use(int(jobs.job_id[row]), jobs.account[row], node, mask)
-
-
-def _overlap(one: Cell, other: Cell) -> bool:
-    shared = set(one.nodes) & set(other.nodes)
-    within = one.level <= NODE and other.level <= NODE
-    return bool(shared) and (not within or bool(one.mask & other.mask))
+        return Use(int(jobs.job_id[row]), jobs.account[row], node, mask)
 
 
 def _reordered(made: Assignments, order: Int64s) -> Assignments:
