@@ -2,7 +2,7 @@
 
     python bench/run.py [--lab NAME] [--rounds 9] [10000 100000]
 
-On the host, with the lab up; its queue should be empty. cycle.py and ledger.py run in the lab, replay.py here.
+On the host, with the lab up; its queue should be empty. cycle.py and ledger.py run in the lab, the others here.
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ def main() -> None:
         f"{run(sys.executable, '-m', 'bench.replay')}",
         f"The contenders of `slurmsched demo` on the model of slurmctld:\n\n"
         f"{run(sys.executable, '-m', 'bench.replay', '--demo', '--repeat', '1')}",
+        f"## Placement\n\nNo Slurm.\n\n{run(sys.executable, 'bench/placement.py')}",
     ]
     (BENCH / "RESULTS.md").write_text("\n\n".join(part.strip() for part in parts) + "\n", encoding="utf-8")
 

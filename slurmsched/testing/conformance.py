@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,11 +13,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from slurmsched.errors import SlurmschedError
-from slurmsched.model import Estimates, Ranking, Snapshot
+from slurmsched.model import Assignments, Estimates, Ranking, Snapshot
 from slurmsched.protocols import Estimator, Policy
 from slurmsched.testing.builders import mixed_snapshot, snapshot
 
-R = TypeVar("R", Ranking, Estimates)
+R = TypeVar("R", Ranking, Estimates, Assignments)
 
 
 class NonconformingError(SlurmschedError, AssertionError):
@@ -44,11 +45,11 @@ def check_policy(policy: Policy, snapshots: Sequence[Snapshot] = ()) -> None:
     snapshot gives the same bytes. total order: every row once. finite: `why` has a number by row and no NaN.
     row order: the same jobs in other rows give the same order. carry: plain values, taken back at the next quantum.
     """
-    _check_frozen(policy)
+    frozen_or_raise(policy)
     if not isinstance(getattr(policy, "preemptive", False), bool):
         raise NonconformingError("preemptive", "must be True or False")
     for given in (*snapshots, *examples()):
-        ranking = _checked_run(policy.rank, given, Ranking)
+        ranking = checked_run(policy.rank, given, Ranking)
         _check_ranking(ranking, given)
         _check_row_order(policy, given, ranking)
         _check_carry(policy, given, ranking)
@@ -60,23 +61,23 @@ def check_estimator(estimator: Estimator, snapshots: Sequence[Snapshot] = ()) ->
     frozen, pure, repeatable and row order as check_policy has them. finite: each estimate is a finite time of at
     least 0 or NaN (none). source: an index into sources by row.
     """
-    _check_frozen(estimator)
+    frozen_or_raise(estimator)
     for given in (*snapshots, *examples()):
-        estimates = _checked_run(estimator.estimate, given, Estimates)
+        estimates = checked_run(estimator.estimate, given, Estimates)
         _check_estimates(estimates, len(given.jobs))
-        turned = _turned(given)
-        other = estimator.estimate(turned).total_s[np.argsort(turned.jobs.job_id)]
+        other_way = turned(given)
+        other = estimator.estimate(other_way).total_s[np.argsort(other_way.jobs.job_id)]
         if not np.array_equal(estimates.total_s, other, equal_nan=True):
             raise NonconformingError("row order", "the estimate of a job depends on its row")
 
 
-def _check_frozen(plugin: object) -> None:
+def frozen_or_raise(plugin: object) -> None:
     parameters = getattr(plugin, "__dataclass_params__", None)
     if not is_dataclass(plugin) or not parameters.frozen:  # type: ignore[union-attr]
         raise NonconformingError("frozen", f"{type(plugin).__name__} must be a frozen dataclass")
 
 
-def _checked_run(function: Callable[[Snapshot], R], given: Snapshot, kind: type[R]) -> R:
+def checked_run(function: Callable[[Snapshot], R], given: Snapshot, kind: type[R]) -> R:
     """The result, after three runs (one of another snapshot between) that must agree and leave no trace."""
     before = _bytes(given)
     try:
@@ -101,7 +102,8 @@ def _checked_run(function: Callable[[Snapshot], R], given: Snapshot, kind: type[
 def _watched() -> Iterator[list[str]]:
     """Collects calls of clocks and of the system's chance made in the body. C functions only are seen."""
     calls: list[str] = []
-    outer = sys.getprofile()
+    outer, collects = sys.getprofile(), gc.isenabled()
+    gc.disable()  # lest a callback of somebody else's, run at a collection, be taken for the plug-in's call
 
     def note(_frame: Any, event: str, function: Any) -> None:
         if event == "c_call" and (name := _impure(function)):
@@ -112,6 +114,8 @@ def _watched() -> Iterator[list[str]]:
         yield calls
     finally:
         sys.setprofile(outer)
+        if collects:
+            gc.enable()
 
 
 def _impure(function: Any) -> str:
@@ -135,8 +139,8 @@ def _check_ranking(ranking: Ranking, given: Snapshot) -> None:
 
 
 def _check_row_order(policy: Policy, given: Snapshot, ranking: Ranking) -> None:
-    turned = _turned(given)
-    ids, others = given.jobs.job_id[ranking.order], turned.jobs.job_id[policy.rank(turned).order]
+    other_way = turned(given)
+    ids, others = given.jobs.job_id[ranking.order], other_way.jobs.job_id[policy.rank(other_way).order]
     if not np.array_equal(ids, others):
         raise NonconformingError("row order", "ties are broken by row; end the keys with submission and job id")
 
@@ -149,7 +153,7 @@ def _check_carry(policy: Policy, given: Snapshot, ranking: Ranking) -> None:
     if plain != ranking.carry:
         raise NonconformingError("carry", "changes when written as JSON; use lists for tuples and texts for keys")
     for later in (replace(given, carry=plain), replace(given, carry={"left by": ["another policy"]})):
-        _check_ranking(_checked_run(policy.rank, later, Ranking), later)
+        _check_ranking(checked_run(policy.rank, later, Ranking), later)
 
 
 def _check_estimates(estimates: Estimates, rows: int) -> None:
@@ -162,7 +166,7 @@ def _check_estimates(estimates: Estimates, rows: int) -> None:
         raise NonconformingError("source", "must be an index into sources by row")
 
 
-def _turned(given: Snapshot) -> Snapshot:
+def turned(given: Snapshot) -> Snapshot:
     """The same snapshot with the rows of its jobs the other way round."""
     return replace(given, jobs=given.jobs.take(np.arange(len(given.jobs))[::-1]))
 

@@ -1,0 +1,68 @@
+"""The fabric as ranges: nodes ordered so that every cell is a run of neighbours."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from slurmsched.model.columns import Int64s, frozen
+from slurmsched.model.topology import SiteTopology
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cells:
+    """order: (N,) node rows; cell c holds order[low[c]:high[c]]. level, low, high: (C + 1,) int64, lowest level first.
+
+    The last cell is the whole cluster, above all others. lowest: (N,) row of the lowest cell of each node, -1 = none.
+    row: (C + 1,) row of each cell in the fabric, -1 of the last.
+    """
+
+    order: Int64s
+    low: Int64s
+    high: Int64s
+    level: Int64s
+    lowest: Int64s
+    row: Int64s
+
+
+def cells_of(topology: SiteTopology, nodes: int) -> Cells:
+    """The cells of a site with so many nodes. A site without a fabric has one cell: the cluster."""
+    return _cells(topology, nodes)
+
+
+@lru_cache(maxsize=8)  # a site's topology is one object for as long as it holds
+def _cells(topology: SiteTopology, nodes: int) -> Cells:
+    fabric = topology.fabric
+    count = len(fabric.parent)
+    cell = topology.cell if len(topology.cell) == nodes else np.full(nodes, -1, np.int64)
+    begin = _depth_first(fabric.parent)
+    order = np.lexsort((np.arange(nodes), np.where(cell >= 0, begin[cell] if count else 0, np.inf)))
+    low, high = np.full(count + 1, nodes, np.int64), np.zeros(count + 1, np.int64)
+    low[count], high[count] = 0, nodes
+    for place, at in enumerate(cell[order].tolist()):
+        while at >= 0:
+            low[at], high[at] = min(low[at], place), max(high[at], place + 1)
+            at = int(fabric.parent[at])
+    low = np.minimum(low, high)  # a cell without nodes
+    level = np.append(fabric.level.astype(np.int64), int(fabric.level.max(initial=0)) + 1)
+    by_level = np.lexsort((np.arange(count + 1), level))
+    new_row = np.empty(count + 1, np.int64)
+    new_row[by_level] = np.arange(count + 1)
+    lowest = np.where(cell >= 0, new_row[cell], -1) if count else cell
+    row = np.where(by_level < count, by_level, -1)
+    return Cells(*(frozen(c, np.int64) for c in (order, low[by_level], high[by_level], level[by_level], lowest, row)))
+
+
+def _depth_first(parent: Int64s | np.ndarray) -> Int64s:
+    """Place of each cell when every cell comes before those in it and they before the next. (C,) int64."""
+    children: dict[int, list[int]] = {}
+    for row, above in enumerate(parent.tolist()):
+        children.setdefault(above, []).append(row)
+    begin, waiting, place = np.zeros(len(parent), np.int64), children.get(-1, [])[::-1], 0
+    while waiting:
+        row = waiting.pop()
+        begin[row], place = place, place + 1
+        waiting.extend(children.get(row, [])[::-1])
+    return begin

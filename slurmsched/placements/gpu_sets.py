@@ -1,0 +1,154 @@
+"""Tables of best GPU sets: one a class of node, made once, kept on disk, looked up by free set and number."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import platformdirs
+from numpy.typing import NDArray
+
+from slurmsched.kernels.best_sets import best_sets, grown_set
+from slurmsched.kernels.rings import ring_order, rings
+from slurmsched.model.columns import Int64s, frozen
+from slurmsched.model.topology import GpuTopology, LinkKind
+
+Objective = Literal["smallest", "sum"]
+TABLE_GPUS = 16  # classes of more GPUs have no table: it would have 3**G entries to look at
+_FORM = 1  # of the files; another number when what they hold changes meaning
+_KINDS = 16  # link kinds fit below this: they decide between links of equal bandwidth
+_LANE_GB_PER_S = 20.0  # of an NVLink lane of its first generation, one direction: the least one can be
+_GB_PER_S = np.array([0.0, 8.0, 9.0, 10.0, 11.0, 12.0, 0.0, 0.0])  # by LinkKind, PCIe 3 of 16 lanes: only their order
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SetTable:
+    """What is known of the sets of GPUs of one class of G <= 16 GPUs. Sets are bit masks, bit i for GPU index i.
+
+    best: (2**G, G + 1) uint16, the k GPUs to take of a free set, 0 if it has fewer. worth: (2**G,) int64, what a free
+    set is good for (see kernels.best_sets). quality: (2**G, 3) int64 of a set as a job's: minus its GPUs off the
+    fabric, smallest link and sum of links of its best ring in MB/s times 16.
+    """
+
+    best: NDArray[np.uint16]
+    worth: Int64s
+    quality: Int64s
+
+
+def link_weights(topology: GpuTopology) -> Int64s:
+    """Links as whole numbers, so that equal sums are equal: bandwidth in MB/s times 16, plus the link kind. (G, G).
+
+    A bandwidth that is unknown is taken from kind and lanes. If that of any NVLink or XGMI link is, all are, lest a
+    known PCIe link look faster than a link of unknown speed.
+    """
+    direct = topology.kind >= LinkKind.XGMI
+    told = topology.bandwidth_gb_per_s
+    nominal = np.where(direct, np.maximum(topology.lanes, 1) * _LANE_GB_PER_S, _GB_PER_S[topology.kind])
+    gb_per_s = np.where((told > 0) & ~(direct & (told <= 0)).any(), told, nominal)
+    weight = np.rint(gb_per_s * 1_000.0).astype(np.int64) * _KINDS + topology.kind
+    np.fill_diagonal(weight, 0)
+    return weight
+
+
+def floors(weight: Int64s, objective: Objective = "smallest") -> Int64s:
+    """Distinct link weights, descending; the lightest alone where only sums count. (L,) int64."""
+    links = np.unique(weight[~np.eye(len(weight), dtype=np.bool_)])[::-1]
+    return np.ascontiguousarray(links if objective == "smallest" else links[-1:])
+
+
+def ring(topology: GpuTopology, gpus: tuple[int, ...]) -> tuple[int, ...]:
+    """These GPUs in the order of the best ring: heaviest smallest link, then sum. At most 16 at once, else as given."""
+    if len(gpus) > TABLE_GPUS:
+        return gpus
+    weight = np.ascontiguousarray(link_weights(topology)[np.ix_(gpus, gpus)])
+    return tuple(gpus[i] for i in ring_order(weight, floors(weight)).tolist())
+
+
+def large_set(topology: GpuTopology, free: int, gpus: int) -> int:
+    """A good, not a proven best, set of a class of more than 16 GPUs, as a mask; 0 if too few are free."""
+    return int(grown_set(link_weights(topology), topology.on_fabric, free, gpus))
+
+
+def set_table(topology: GpuTopology, objective: Objective = "smallest") -> SetTable:
+    """The table of a class of at most 16 GPUs; from memory, from the user's cache folder, or made now (seconds).
+
+    objective: "smallest" link of the ring first, then the sum; or the "sum" alone, as MAPA's Greedy counts.
+    """
+    return _table(_Source.of(topology, objective))
+
+
+def cache_folder() -> Path:
+    """Where tables are kept between runs. They can be deleted at any time."""
+    return platformdirs.user_cache_path("slurmsched") / "gpu-sets"
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """All that a table depends on; equal sources share one table."""
+
+    digest: str
+    gpus: int
+    bytes_: bytes
+    objective: Objective
+
+    @classmethod
+    def of(cls, topology: GpuTopology, objective: Objective) -> _Source:
+        columns = (link_weights(topology), topology.numa.astype(np.int64), topology.on_fabric.astype(np.int64))
+        held = b"".join(column.tobytes() for column in columns)
+        mark = repr((_FORM, topology.gpus, objective)).encode()
+        return cls(hashlib.blake2b(mark + held, digest_size=12).hexdigest(), topology.gpus, held, objective)
+
+    def columns(self) -> tuple[Int64s, Int64s, Int64s]:
+        """Link weights, NUMA nodes, on the fabric."""
+        values, gpus = np.frombuffer(self.bytes_, np.int64), self.gpus
+        links = gpus * gpus
+        return values[:links].reshape(gpus, gpus), values[links : links + gpus], values[links + gpus :]
+
+
+@lru_cache(maxsize=256)
+def _table(source: _Source) -> SetTable:
+    folder = cache_folder()
+    paths = {name: folder / f"{source.digest}.{name}.npy" for name in SetTable.__slots__}
+    with suppress(OSError, ValueError):
+        return SetTable(**{name: np.load(path, mmap_mode="r") for name, path in paths.items()})
+    made = _made(source)
+    with suppress(OSError):  # a cache that cannot be written costs time at the next start, no more
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, path in paths.items():
+            _keep(path, getattr(made, name))
+    return made
+
+
+def _keep(path: Path, column: NDArray[Any]) -> None:
+    """Whole or not at all, whoever else writes it."""
+    fresh = path.with_suffix(f".{os.getpid()}.tmp")
+    with fresh.open("wb") as file:
+        np.save(file, column)
+    fresh.replace(path)
+
+
+def _made(source: _Source) -> SetTable:
+    weight, numa, on_fabric = source.columns()
+    smallest, total = rings(weight, floors(weight, source.objective)) if source.gpus > 1 else _alone(source.gpus)
+    sets = np.arange(1 << source.gpus)
+    member = (sets[:, None] >> np.arange(source.gpus) & 1).astype(np.int64)
+    size = member.sum(axis=1)
+    off = np.where(size > 1, member @ (1 - on_fabric), 0)
+    spans = np.zeros(len(sets), np.int64)
+    for node in np.unique(numa[numa >= 0]):
+        spans += member[:, numa == node].any(axis=1)
+    first = smallest if source.objective == "smallest" else np.zeros_like(smallest)
+    key = np.stack([-off, first, total, -spans], axis=1)
+    best, worth = best_sets(size, key, total)
+    quality = np.stack([-off, smallest, total], axis=1)
+    return SetTable(*(frozen(column, column.dtype) for column in (best, worth, quality)))
+
+
+def _alone(gpus: int) -> tuple[Int64s, Int64s]:
+    return np.zeros(1 << gpus, np.int64), np.zeros(1 << gpus, np.int64)

@@ -1,0 +1,134 @@
+"""Linked: the GPUs that talk fastest, in the tightest cell of the fabric."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slurmsched.errors import ConfigError
+from slurmsched.kernels.linked_gang import best_nodes, tightest_cell
+from slurmsched.model import Assignments, Ranking, Snapshot
+from slurmsched.model.columns import Int64s
+from slurmsched.model.topology import GpuTopology, SiteTopology
+from slurmsched.placements.fabric_cells import Cells, cells_of
+from slurmsched.placements.gang_walk import Ask, Gang, Offer, lowest, place_gangs
+from slurmsched.placements.gpu_sets import TABLE_GPUS, Objective, large_set, set_table
+from slurmsched.placements.gpu_stock import GpuStock
+
+
+@dataclass(frozen=True, slots=True)
+class Linked:
+    """The best set of free GPUs for each job, on the node and in the cell where it fits most tightly.
+
+    On one node: no GPU off the fabric, the heaviest smallest link of the ring, the largest sum of links, then the
+    node left fullest, then the cell, then the least harm to what stays free. A gang of several nodes: the lowest
+    cell of the fabric that holds it, the fullest such cell, and the same choice of nodes in it. Jobs of one GPU fill
+    nodes and cells that are in use, so that whole ones stay free. Nodes of unknown wiring count as without links.
+    objective: "smallest" link of the ring first, or the "sum" of its links alone, as MAPA counts.
+    Raises ConfigError for another objective. Source: ours; best sets are proven by tests against all sets and rings.
+    """
+
+    objective: Objective = "smallest"
+
+    def __post_init__(self) -> None:
+        if self.objective not in ("smallest", "sum"):
+            raise ConfigError(f"must be smallest or sum, got {self.objective!r}", key="placement.objective")
+
+    def place(self, snapshot: Snapshot, ranking: Ranking) -> Assignments:
+        """Which jobs of the ranking should hold which GPUs now; every gang whole."""
+        stock = GpuStock.of(snapshot)
+        tables = Tables.of(snapshot.topology, self.objective)
+        chooser = _Chooser.of(tables, cells_of(snapshot.topology, len(snapshot.nodes)), stock.node_class)
+        return place_gangs(snapshot, ranking, chooser.choose, stock)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tables:
+    """The set tables of all classes of a site, end to end (see kernels.linked_gang.best_nodes)."""
+
+    classes: tuple[GpuTopology, ...]
+    tabled: NDArray[np.bool_]  # (K,) classes that have a table
+    best_at: Int64s
+    width: Int64s
+    best: NDArray[Any]
+    set_at: Int64s
+    rank: Int64s  # of sets of all classes by quality, equal where that is
+    worth: Int64s
+
+    @classmethod
+    def of(cls, topology: SiteTopology, objective: Objective) -> Tables:
+        return _tables(topology.classes, objective)
+
+    def take(self, node_class: int, free: int, gpus: int) -> int:
+        """The best `gpus` of a free set as a mask; the lowest ones where nothing is known."""
+        if node_class < 0:
+            return lowest(free, gpus)
+        if not self.tabled[node_class]:
+            return large_set(self.classes[node_class], free, gpus)
+        return int(self.best[self.best_at[node_class] + free * self.width[node_class] + gpus])
+
+
+@lru_cache(maxsize=16)
+def _tables(classes: tuple[GpuTopology, ...], objective: Objective) -> Tables:
+    tabled = np.array([one.known and one.gpus <= TABLE_GPUS for one in classes], np.bool_)
+    made = [set_table(one, objective) for one, has in zip(classes, tabled, strict=True) if has]
+    widths = np.array([one.gpus + 1 for one in classes], np.int64)
+    sets = np.array([1 << one.gpus if has else 0 for one, has in zip(classes, tabled, strict=True)], np.int64)
+    set_at, best_at = np.cumsum(sets) - sets, np.cumsum(sets * widths) - sets * widths
+    best = np.concatenate([t.best.ravel() for t in made] or [np.zeros(0, np.uint16)])
+    quality = np.concatenate([t.quality for t in made] or [np.zeros((0, 3), np.int64)])
+    worth = np.concatenate([t.worth for t in made] or [np.zeros(0, np.int64)])
+    rank = np.unique(quality, axis=0, return_inverse=True)[1].astype(np.int64).reshape(-1)
+    return Tables(classes, tabled, best_at, widths, best, set_at, rank, worth)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Chooser:
+    tables: Tables
+    cells: Cells
+    node_class: Int64s  # (N,)
+    tabled: Int64s  # (N,) node_class, -1 also for classes without a table
+
+    @classmethod
+    def of(cls, tables: Tables, cells: Cells, node_class: Int64s) -> _Chooser:
+        has = np.append(tables.tabled, False)  # -1 is the last
+        return cls(tables, cells, node_class, np.where(has[node_class], node_class, -1))
+
+    def choose(self, ask: Ask, offer: Offer) -> Gang | None:
+        cells, cell = self.cells, len(self.cells.low) - 1
+        if ask.gpus > int(offer.room.sum()):
+            return None
+        if ask.parts + (ask.rest > 0) > 1:
+            shape = (ask.part, ask.parts, ask.rest)
+            cell = int(tightest_cell(offer.room, cells.order, cells.low, cells.high, cells.level, *shape))
+        return self._in_cell(ask, offer, cell) if cell >= 0 else None
+
+    def _in_cell(self, ask: Ask, offer: Offer, cell: int) -> Gang | None:
+        nodes = self._nodes(offer, offer.room, cell, ask.part, ask.parts)
+        if len(nodes) < ask.parts:
+            return None
+        sizes = [ask.part] * ask.parts
+        if ask.rest:
+            room = offer.room.copy()
+            room[nodes] = 0
+            last = self._nodes(offer, room, cell, ask.rest, 1)
+            if not len(last):
+                return None
+            nodes, sizes = np.append(nodes, last), [*sizes, ask.rest]
+        masks = [
+            self.tables.take(int(self.node_class[n]), int(offer.free[n]), gpus)
+            for n, gpus in zip(nodes.tolist(), sizes, strict=True)
+        ]
+        turn = np.argsort(nodes)
+        return nodes[turn], np.array(masks, np.int64)[turn]
+
+    def _nodes(self, offer: Offer, room: Int64s, cell: int, gpus: int, count: int) -> Int64s:
+        c, t = self.cells, self.tables
+        span = (c.order, int(c.low[cell]), int(c.high[cell]), c.lowest, len(c.low))
+        columns = (t.best_at, t.width, t.best, t.set_at, t.rank, t.worth)
+        found: Int64s = best_nodes(offer.free, room, *span, self.tabled, gpus, count, *columns)
+        return found

@@ -1,0 +1,52 @@
+"""SCHED2: near GPUs for jobs that need them, fragments for the others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from slurmsched.model import Assignments, Ranking, Snapshot
+from slurmsched.placements.gang_walk import Ask, Gang, Offer, by_node, lowest, place_gangs
+from slurmsched.placements.gpu_stock import bit_counts
+from slurmsched.placements.sensitivity import sensitive
+
+
+@dataclass(frozen=True, slots=True)
+class Sched2:
+    """The degree of locality by what a job gains from it: sensitive jobs consolidated, the others on fragments.
+
+    A sensitive job gets the fewest nodes, fullest first, and waits while they are not to be had. Another one is
+    gathered from the smallest free rests of nodes, over as many nodes as that takes, and so leaves whole nodes to the
+    first kind. insensitive: partitions whose jobs are not sensitive; a `topo` hint says so for one job.
+    Not reproduced: which job goes first and which degree of locality it gets is learned in the paper (deep
+    reinforcement learning, no public code or weights); here the ranking decides the one and the hint the other.
+    Source: Luan et al. (SCHED2), GLOBECOM '19.
+    """
+
+    insensitive: tuple[str, ...] = ()
+
+    def place(self, snapshot: Snapshot, ranking: Ranking) -> Assignments:
+        """Which jobs of the ranking should hold which GPUs now; every gang whole."""
+
+        def by_need(ask: Ask, offer: Offer) -> Gang | None:
+            if not sensitive(snapshot, ask.row, self.insensitive):
+                return gathered(ask, offer)
+            order = np.argsort(bit_counts(offer.free), kind="stable")
+            return by_node(ask, offer, order, lambda _, free, gpus: lowest(free, gpus))
+
+        return place_gangs(snapshot, ranking, by_need)
+
+
+def gathered(ask: Ask, offer: Offer) -> Gang | None:
+    """The gang from the nodes with the fewest GPUs it can have, whatever their number; None if all are too few."""
+    left, taken = ask.gpus, []
+    for node in np.lexsort((np.arange(len(offer.room)), offer.room)).tolist():
+        gpus = min(left, int(offer.room[node]))
+        if gpus > 0:
+            taken.append((node, lowest(int(offer.free[node]), gpus)))
+            left -= gpus
+    if left or not taken:
+        return None
+    taken.sort()
+    return np.array([node for node, _ in taken], np.int64), np.array([mask for _, mask in taken], np.int64)

@@ -1,0 +1,44 @@
+"""Cells of a fabric as ranges of nodes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from slurmsched.model import Labels, frozen
+from slurmsched.model.topology import Fabric, SiteTopology
+from slurmsched.placements.fabric_cells import Cells, cells_of
+
+
+def members(cells: Cells) -> list[tuple[int, list[int]]]:
+    """Level and nodes of each cell."""
+    return [
+        (level, sorted(cells.order[low:high].tolist()))
+        for level, low, high in zip(cells.level.tolist(), cells.low.tolist(), cells.high.tolist(), strict=True)
+    ]
+
+
+def site(parent: list[int], level: list[int], cell: list[int]) -> SiteTopology:
+    labels = Labels.of([f"c{i}" for i in range(len(parent))])
+    fabric = Fabric("tree", labels, frozen(level, np.int8), frozen(parent, np.int32))
+    return SiteTopology((), frozen([-1] * len(cell), np.int64), fabric, frozen(cell, np.int64))
+
+
+def test_cells__are_ranges_lowest_level_first_and_the_cluster_last() -> None:
+    """Two spines (rows 0, 1) over three leaves whose nodes are mixed up; node 5 is in no leaf."""
+    topology = site([-1, -1, 0, 1, 0], [2, 2, 1, 1, 1], [4, 3, 2, 4, 3, -1])
+    cells = cells_of(topology, 6)
+    expected = [(1, [2]), (1, [1, 4]), (1, [0, 3]), (2, [0, 2, 3]), (2, [1, 4]), (3, [0, 1, 2, 3, 4, 5])]
+    assert members(cells) == expected
+    assert cells.lowest.tolist() == [2, 1, 0, 2, 1, -1]
+    assert cells.row.tolist() == [2, 3, 4, 0, 1, -1]
+
+
+def test_cells__without_a_fabric_are_the_cluster() -> None:
+    """One cell with every node, also for a topology of another number of nodes."""
+    assert members(cells_of(SiteTopology(), 3)) == [(1, [0, 1, 2])]
+    assert members(cells_of(site([-1], [1], [0, 0]), 3)) == [(1, []), (2, [0, 1, 2])]
+
+
+def test_cells__of_a_switch_without_nodes_are_empty() -> None:
+    """Leaf 1 has none."""
+    assert members(cells_of(site([-1, -1], [1, 1], [0, 0]), 2)) == [(1, [0, 1]), (1, []), (2, [0, 1])]
