@@ -9,6 +9,7 @@ import click
 
 from slurmsched.cli import output
 from slurmsched.cli.output import Output
+from slurmsched.cli.trace_files import FILE, read_whole, reading
 
 if TYPE_CHECKING:
     from slurmsched.replay.run import Replayed, Session
@@ -23,7 +24,8 @@ SHOWN = (
 
 
 @output.command("replay")
-@click.argument("trace", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("trace", type=FILE)
+@reading
 @click.option("--cluster", default="auto", show_default=True, metavar="NxG|FILE|auto",
               help="20x8 is 20 nodes of 8 GPUs; FILE holds [[nodes]] tables with count and gpus (TOML); auto: nodes of "
                    "8 GPUs, 80 % of them busy while jobs come.")  # fmt: skip
@@ -45,20 +47,20 @@ SHOWN = (
               help="GPU seconds that completed jobs needed, a CSV column; for gittins; or Tiresias's.")  # fmt: skip
 @click.option("--seed", type=int, default=0, show_default=True, help="Of everything that is left to chance.")
 def command(
-    out: Output, trace: Path, model: Literal["ideal", "slurm"], backfill: str | None, seed: int, **words: Any
-) -> int:
+    out: Output, trace: Path, kind: str, pairs: tuple[str, ...], strict: bool, model: Literal["ideal", "slurm"],
+    backfill: str | None, seed: int, **words: Any,
+) -> int:  # fmt: skip
     """Replay TRACE with the daemon's own cycle on a cluster that is only simulated.
 
-    TRACE: CSV with the columns job_id, num_gpus, submit_s and duration_s, or its gzip. After Ctrl-C the figures are of
-    the jobs that ended until then.
+    TRACE: a file of any kind that docs/traces.md lists (sacct's output, CSV, SWF, ...). After Ctrl-C the figures are
+    of the jobs that ended until then.
     """
     from slurmsched.logs import configure
     from slurmsched.replay.run import Request, Session
-    from slurmsched.replay.traces import read_trace
 
     configure("warning")
     request = Request(model=model, backfill=backfill or "", seed=seed, **words)
-    session = Session(read_trace(trace), request)
+    session = Session(read_whole(trace, kind, pairs, strict).trace, request)
     whole = _played(session)
     _show(out, session.replayed)
     if not whole:
