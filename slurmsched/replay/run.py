@@ -31,7 +31,7 @@ from slurmsched.replay.engine import replay, replay_events
 from slurmsched.replay.ideal import IdealCluster
 from slurmsched.replay.ideal_model import IdealModel
 from slurmsched.replay.memory_store import MemoryStore
-from slurmsched.replay.metrics import Outcomes
+from slurmsched.replay.metrics import Outcomes, Ran
 from slurmsched.replay.slurm_model import SlurmModel
 from slurmsched.replay.traces import Trace, trace_digest
 
@@ -81,6 +81,13 @@ class Replayed:
     def outcomes(self) -> Outcomes:
         """Of the jobs that ended."""
         return self.cluster.outcomes() if isinstance(self.cluster, IdealCluster) else ended(self.cluster)
+
+    @property
+    def runs(self) -> Ran:
+        """Every run that ended."""
+        if isinstance(self.cluster, IdealCluster):
+            return self.cluster.runs.of(self.cluster.cast.job_id, self.cluster.cast.gpus)
+        return self.cluster.job.runs.of(self.cluster.trace.job_id, self.cluster.trace.gpus)
 
     @property
     def figures(self) -> dict[str, Any]:
