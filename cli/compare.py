@@ -55,7 +55,7 @@ def command(
     every = cases(len(traces), requests)
     recorded = [read_whole(trace, kind, pairs, strict) for trace in traces]
     for trace, each in zip(traces, recorded, strict=True):
-        check(each, str(trace), requests)
+        check(each, str(trace), requests, by)
     played = _played(recorded, every, jobs or len(os.sched_getaffinity(0)))
     whole = len(played) == len(every) and all(each.complete for each in played)
     _show(out, _compared(traces, recorded, played, by, top), seed, page, whole=whole)

@@ -57,11 +57,12 @@ def cases(traces: int, requests: Sequence[Request]) -> list[Case]:
     return [Case(trace, request) for trace in range(traces) for request in requests]
 
 
-def check(recorded: Recorded, source: str, requests: Sequence[Request]) -> None:
+def check(recorded: Recorded, source: str, requests: Sequence[Request], by: str = "auto") -> None:
     """Find out before the first replay whether each would begin, by the trace's largest job.
 
-    Raises InputError naming trace and policy.
+    Raises InputError naming trace and policy, or the trace if it does not tell whose jobs they are (by).
     """
+    Tenants.find(recorded.trace, by, source)
     largest = recorded.trace.take([int(np.argmax(recorded.trace.gpus))])
     for request in requests:
         try:

@@ -23,6 +23,7 @@ from slurmsched.replay.compare_table import (
     WAITS,
     Measure,
     change_rows,
+    times_text,
     unit_of,
 )  # fmt: skip
 from slurmsched.replay.page import template
@@ -82,7 +83,7 @@ def compare_page(comparisons: Sequence[Comparison], seed: int, *, complete: bool
 def _part(each: Comparison, number: Iterator[int]) -> dict[str, Any]:
     """What the template shows of one trace."""
     gpus, runs = each.played[0].outcomes.cluster_gpus, each.runs
-    gpu_hours = float(each.trace.gpu_s.sum()) / 3600
+    gpu_hours, end_s = float(each.trace.gpu_s.sum()) / 3600, max(run.runs.end_s.max(initial=0) for run in each.played)
     return {
         "source": each.source,
         "digest": each.described()["trace_digest"],
@@ -93,8 +94,8 @@ def _part(each: Comparison, number: Iterator[int]) -> dict[str, Any]:
         "changes": [sheet for run in runs[1:] for sheet in _changes(each, run)],
         "gantt_caption": gantt_plot.CAPTION,
         "gantts": [
-            Plot(played.title, gantt_plot.caption(played), f"Who holds which GPU over time under {played.title}",
-                 html(gantt_plot.figure(played), next(number)), wide=True) for played in each.played[:MOST_GANTTS]
+            Plot(run.title, gantt_plot.caption(run), f"Who holds which GPU over time under {run.title}",
+                 html(gantt_plot.figure(run, end_s), next(number)), wide=True) for run in each.played[:MOST_GANTTS]
         ],
         "configs": [(run["policy"], orjson.dumps(run["config"]).decode()) for run in runs],
     }  # fmt: skip
@@ -118,7 +119,7 @@ def _sheet(caption: str, measures: Sequence[Measure], runs: Sequence[Mapping[str
 
 def _cell(measure: Measure, run: Mapping[str, Any], unit: Unit, first: bool) -> Cell:
     value, ratio = measure.value(run), None if first else measure.ratio(run)
-    return Cell(measure.text(run, unit), "" if value is None else value, "" if ratio is None else f"{ratio:.3g}x")
+    return Cell(measure.text(run, unit), "" if value is None else value, "" if ratio is None else times_text(ratio))
 
 
 def _changes(each: Comparison, run: Mapping[str, Any]) -> list[Sheet]:
@@ -170,7 +171,7 @@ def _fairness(each: Comparison, unit: Unit) -> tuple[str, str, str, go.Figure]:
         told, of = _told("Jain's index of slowdown", FAIR[0], each, unit), "job"
     figure = distributions(each.played, [values[values == values] for values in every], f"{of}s [%]")
     figure.add_vline(x=1, line={"color": "#555", "width": 1})
-    figure.update_xaxes(title=name, type="log")
+    figure.update_xaxes(title=name, type="log", dtick=1)
     return "Fairness", caption, told, figure
 
 

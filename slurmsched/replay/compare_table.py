@@ -80,7 +80,12 @@ def rows(runs: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
 
 def _beside(measure: Measure, run: Mapping[str, Any], unit: Unit) -> str:
     text, ratio = measure.text(run, unit), measure.ratio(run)
-    return text if ratio is None else f"{text} ({ratio:.3g}x)"
+    return text if ratio is None else f"{text} ({times_text(ratio)})"
+
+
+def times_text(ratio: float) -> str:
+    """A ratio for people: "0.52x", "0.0040x"."""
+    return f"{ratio:.2f}x" if ratio >= 0.1 else f"{ratio:.2g}x"
 
 
 CHANGE_COLUMNS = ("jobs", "GPU hours", "wait before [{unit}]", "wait after [{unit}]", "change [{unit}]")

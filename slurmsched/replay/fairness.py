@@ -15,7 +15,6 @@ from slurmsched.replay.metrics import Outcomes
 from slurmsched.replay.trace_stats import has
 from slurmsched.replay.traces import Trace
 
-BY = ("auto", "user", "account")
 # Bounded slowdown: below it a run time says more of the cluster than of the job. Feitelson et al., JSSPP 1997.
 SLOWDOWN_FLOOR_S = 10.0
 LEAST_CHANGE_S = 1e-3  # of a mean wait; less is rounding
@@ -30,7 +29,7 @@ class Tenants:
     names: tuple[str, ...]
 
     @classmethod
-    def find(cls, trace: Trace, by: str = "auto") -> Tenants:
+    def find(cls, trace: Trace, by: str = "auto", source: str = "") -> Tenants:
         """Tenants by user, else by account, else each job for itself. Raises InputError if `by` is not recorded."""
         wanted = ("user", "account") if by == "auto" else (by,)
         for name in wanted:
@@ -38,7 +37,7 @@ class Tenants:
             if has(labels):
                 return cls(name, labels.codes, labels.names)
         if by != "auto":
-            raise InputError(f"the trace does not tell the {by} of its jobs; leave out --by")
+            raise InputError(f"does not tell the {by} of its jobs; leave out --by", source=source)
         return cls("job", np.arange(len(trace), dtype=np.int32), ())
 
     def mean(self, values: Floats, chosen: Bools) -> Floats:

@@ -22,14 +22,16 @@ class Grid:
     run: Int64s
 
 
-def grid(gpus: Int64s, start_s: Floats, end_s: Floats, total: int, lines: int = LINES, columns: int = COLUMNS) -> Grid:
-    """The grid of these runs on `total` GPUs, from 0 to the last end.
+def grid(
+    gpus: Int64s, start_s: Floats, end_s: Floats, total: int, until_s: float, lines: int = LINES, columns: int = COLUMNS
+) -> Grid:
+    """The grid of these runs on `total` GPUs, from 0 to until_s.
 
     gpus, start_s, end_s: (R,), what each run held and when. At most `lines` GPUs, evenly spread, at the middle of
     `columns` equal spans: a share of cells is, but for chance, the share of GPU time.
     """
     looked = np.unique(np.linspace(0, total - 1, min(total, lines)).round().astype(np.int64))
-    step_s = float(end_s.max(initial=0.0)) / columns or 1.0
+    step_s = until_s / columns
     at_s: Floats = (np.arange(columns, dtype=np.float64) + 0.5) * step_s
     line = np.full(total, -1, np.int64)
     line[looked] = np.arange(len(looked))

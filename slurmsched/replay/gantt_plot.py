@@ -29,16 +29,15 @@ def caption(played: Played) -> str:
     return f"{len(played.runs.job_id):,} runs on {gpus:,} GPUs{drawn}."
 
 
-def figure(played: Played) -> go.Figure:
-    """Samples of who holds which GPU when; the legend names the size classes that are there."""
-    job_id, gpus, start_s, end_s = played.runs
-    drawn = grid(gpus, start_s, end_s, played.outcomes.cluster_gpus)
-    unit = of_span(float(end_s.max(initial=0.0)))
+def figure(played: Played, end_s: float) -> go.Figure:
+    """Samples of who holds which GPU when, up to end_s; the legend names the size classes that are there."""
+    (job_id, gpus, start_s, _), unit = played.runs, of_span(end_s)
+    drawn = grid(*played.runs[1:], played.outcomes.cluster_gpus, end_s)
     colour = np.append(_colours(gpus, start_s), 0)[drawn.run]
     chart = go.Figure()
     chart.add_heatmap(
         x=(drawn.at_s / unit.seconds).round(4), y=drawn.gpu, z=colour.astype(np.int8), zmin=-0.5,
-        zmax=2 * len(SHADES) + 0.5, customdata=np.append(job_id, 0)[drawn.run].astype(np.float64),
+        zmax=2 * len(SHADES) + 0.5, customdata=np.append(job_id, 0)[drawn.run].astype(_small(job_id)),
         colorscale=_scale(), showscale=False,
         hovertemplate="GPU %{y}, %{x:.3~f} " + unit.name + "<br>job %{customdata:.0f}<extra></extra>",
     )  # fmt: skip
@@ -57,6 +56,11 @@ def _colours(gpus: Int64s, start_s: Floats) -> Int64s:
     size = sum(place * of_size(gpus, least, most) for place, (_, least, most) in enumerate(SIZE_CLASSES))
     turn = np.argsort(np.argsort(start_s, kind="stable"), kind="stable") % 2
     return np.asarray(1 + 2 * size + turn, np.int64)
+
+
+def _small(job_id: Int64s) -> type[np.generic]:
+    """A type for the ids that a page knows, the smaller one where they fit."""
+    return np.int32 if job_id.max(initial=0) < 2**31 else np.float64
 
 
 def _scale() -> list[tuple[float, str]]:

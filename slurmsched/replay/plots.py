@@ -14,7 +14,7 @@ from slurmsched.replay.units import DAYS, HOURS, Unit, of_span
 
 # Okabe and Ito's colours, told apart by colour-blind readers too; dashes tell them apart in grey print.
 COLOURS = ("#000000", "#56B4E9", "#D55E00", "#009E73", "#CC79A7", "#0072B2")
-DASHES = ("solid", "dot", "solid", "dash", "dashdot", "longdash")
+DASHES = ("solid", "dot", "longdashdot", "dash", "dashdot", "longdash")
 POINTS = 400  # of a line: more than a page has room for adds weight only
 LEAST_S = 1.0  # a logarithmic axis has no 0
 LAYOUT = {
