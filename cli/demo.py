@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from slurmsched import __version__
 from slurmsched.cli import output
 from slurmsched.cli.output import Output
 
@@ -32,7 +33,7 @@ def command(out: Output, jobs: int | None, path: Path) -> None:
     from slurmsched.logs import configure
     from slurmsched.replay.demo import Demo, table
     from slurmsched.replay.page import write_page
-    from slurmsched.replay.traces import sample_trace
+    from slurmsched.replay.traces import sample_trace, trace_digest
 
     if not path.resolve().parent.is_dir():
         raise InputError("has no such folder; make it first or choose another --out", source=str(path))
@@ -43,6 +44,7 @@ def command(out: Output, jobs: int | None, path: Path) -> None:
     write_page(path, demo, runs)
     if out.as_json:
         out.json({"jobs": len(demo.trace), "nodes": list(demo.nodes), "interval_s": demo.interval_s,
+                  "version": __version__, "trace_digest": trace_digest(demo.trace), "seed": 0,
                   "runs": [run.figures for run in runs], "page": str(path.resolve())})  # fmt: skip
         return
     columns, rows = table(runs)

@@ -16,7 +16,7 @@ from slurmsched.errors import ConfigError, SlurmschedError
 COMMANDS = {
     "plan": "plan", "queue": "queue", "status": "status", "tick": "tick", "daemon": "daemon", "undo": "undo",
     "doctor": "doctor", "config": "config", "hints": "hints", "policy": "policy", "db": "db", "demo": "demo",
-    "replay": "replay", "trace": "trace", "topology": "topology", "completion": "completion",
+    "replay": "replay", "compare": "compare", "trace": "trace", "topology": "topology", "completion": "completion",
 }  # fmt: skip
 
 

@@ -46,8 +46,8 @@ class Output:
         table = Table(title=title or None, title_justify="left", box=None, pad_edge=False, header_style="bold")
         for name in columns:
             number = name.endswith(">")
-            table.add_column(name.rstrip(">"), justify="right" if number else "left", no_wrap=number, overflow="fold",
-                             max_width=16 if terminal and name == "user" else None)  # fmt: skip
+            table.add_column(Text(name.rstrip(">")), justify="right" if number else "left", no_wrap=number,
+                             overflow="fold", max_width=16 if terminal and name == "user" else None)  # fmt: skip
         for row in rows:
             cells = [Text(_cell(value), style=STYLES.get(str(value), ""), overflow="fold") for value in row]
             for cell in (cell for name, cell in zip(columns, cells, strict=True) if name in CUT):

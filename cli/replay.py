@@ -9,6 +9,8 @@ import click
 
 from slurmsched.cli import output
 from slurmsched.cli.output import Output
+from slurmsched.cli.replay_options import replaying
+from slurmsched.cli.trace_files import FILE, read_whole, reading
 
 if TYPE_CHECKING:
     from slurmsched.replay.run import Replayed, Session
@@ -23,42 +25,27 @@ SHOWN = (
 
 
 @output.command("replay")
-@click.argument("trace", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--cluster", default="auto", show_default=True, metavar="NxG|FILE|auto",
-              help="20x8 is 20 nodes of 8 GPUs; FILE holds [[nodes]] tables with count and gpus (TOML); auto: nodes of "
-                   "8 GPUs, 80 % of them busy while jobs come.")  # fmt: skip
+@click.argument("trace", type=FILE)
+@reading
+@replaying
 @click.option("--policy", default="fifo", show_default=True, metavar="NAME[:PARAMETER=VALUE,...]",
               help="Any policy (slurmsched policy list), fifo, easy = fifo with EASY backfill, fjf = fifo, first fit; "
                    "with --model slurm also slurm = Slurm alone.")  # fmt: skip
-@click.option("--model", type=click.Choice(["ideal", "slurm"]), default="ideal", show_default=True,
-              help="ideal: the plan is enacted at every event, at no cost; slurm: as slurmctld would.")  # fmt: skip
-@click.option("--placement", default="count", show_default=True, metavar="NAME",
-              help="count: nodes do not matter; consolidated: a gang on the fewest nodes.")  # fmt: skip
-@click.option("--backfill", type=click.Choice(["none", "easy", "skip"]), default=None,
-              help="Who gets GPUs that the first waiting job cannot use: nobody, jobs that do not delay it, any that "
-                   "fits. Default: as the policy's name says.")  # fmt: skip
-@click.option("--round", "round_s", type=click.FloatRange(min=0), default=0.0, metavar="SECONDS",
-              help="ideal: decide at multiples of it; 0: whenever something happens.")  # fmt: skip
-@click.option("--restart-cost", "restart_cost_s", type=click.FloatRange(min=0), default=0.0, metavar="SECONDS",
-              help="ideal: run time without progress after a preemption.")  # fmt: skip
-@click.option("--history", default="", metavar="FILE",
-              help="GPU seconds that completed jobs needed, a CSV column; for gittins; or Tiresias's.")  # fmt: skip
-@click.option("--seed", type=int, default=0, show_default=True, help="Of everything that is left to chance.")
 def command(
-    out: Output, trace: Path, model: Literal["ideal", "slurm"], backfill: str | None, seed: int, **words: Any
-) -> int:
+    out: Output, trace: Path, kind: str, pairs: tuple[str, ...], strict: bool, model: Literal["ideal", "slurm"],
+    backfill: str | None, seed: int, **words: Any,
+) -> int:  # fmt: skip
     """Replay TRACE with the daemon's own cycle on a cluster that is only simulated.
 
-    TRACE: CSV with the columns job_id, num_gpus, submit_s and duration_s, or its gzip. After Ctrl-C the figures are of
-    the jobs that ended until then.
+    TRACE: a file of any kind that docs/traces.md lists (sacct's output, CSV, SWF, ...). After Ctrl-C the figures are
+    of the jobs that ended until then.
     """
     from slurmsched.logs import configure
     from slurmsched.replay.run import Request, Session
-    from slurmsched.replay.traces import read_trace
 
     configure("warning")
     request = Request(model=model, backfill=backfill or "", seed=seed, **words)
-    session = Session(read_trace(trace), request)
+    session = Session(read_whole(trace, kind, pairs, strict).trace, request)
     whole = _played(session)
     _show(out, session.replayed)
     if not whole:

@@ -9,9 +9,7 @@ import click
 
 from slurmsched.cli import output
 from slurmsched.cli.output import Output
-from slurmsched.cli.trace_files import read, reading, show, warn, written
-
-FILE = click.Path(dir_okay=False, path_type=Path)
+from slurmsched.cli.trace_files import FILE, read, reading, show, warn, written
 
 
 @click.group("trace")
@@ -48,6 +46,7 @@ def describe(
 
     from slurmsched.replay import published
     from slurmsched.replay.describe import describe, figures
+    from slurmsched.replay.traces import trace_digest
 
     recorded = read(source, kind, pairs, strict)
     if utc_offset is not None:
@@ -61,7 +60,8 @@ def describe(
 
         write_whole(page, trace_page(source.name, recorded, sections))
     if out.as_json:
-        out.json({section.name: section.records() for section in sections} | {"warnings": recorded.warnings})
+        told = {"trace_digest": trace_digest(recorded.trace), "warnings": recorded.warnings}
+        out.json({section.name: section.records() for section in sections} | told)
         return
     for section in sections:
         show(out, section)

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from slurmsched.replay.describe import Section
     from slurmsched.replay.trace_files import Recorded
 
+FILE = click.Path(dir_okay=False, path_type=Path)
+
 
 def reading(function: Any) -> Any:
     """The options of commands that read a trace."""
@@ -28,6 +30,15 @@ def read(source: Path, kind: str, pairs: tuple[str, ...], strict: bool) -> Recor
 
     recorded = load(source, kind, dict(parameter(pair) for pair in pairs), strict=strict)
     warn(recorded)
+    return recorded
+
+
+def read_whole(source: Path, kind: str, pairs: tuple[str, ...], strict: bool) -> Recorded:
+    """As read, for a replay, where a job holds whole GPUs: one that asked for parts of GPUs is warned about."""
+    recorded = read(source, kind, pairs, strict)
+    parts = int((recorded.trace.gpu_share < 1).sum())
+    if parts:
+        click.echo(f"slurmsched: {source}: jobs that asked for a part of a GPU get it whole: {parts:,}", err=True)
     return recorded
 
 
@@ -49,9 +60,12 @@ def warn(recorded: Recorded) -> None:
 
 def written(out: Output, target: Path, recorded: Recorded) -> None:
     """Say what was written."""
+    from slurmsched.replay.traces import trace_digest
+
     trace = recorded.trace
     told = {"file": str(target.resolve()), "kind": recorded.kind, "jobs": len(trace),
-            "gpu_hours": float(trace.gpu_s.sum()) / 3600, "warnings": recorded.warnings}  # fmt: skip
+            "trace_digest": trace_digest(trace), "gpu_hours": float(trace.gpu_s.sum()) / 3600,
+            "warnings": recorded.warnings}  # fmt: skip
     if out.as_json:
         out.json(told)
     else:

@@ -10,7 +10,12 @@ from typing import Any
 
 from slurmsched.errors import ConfigError
 
-KINDS = {"policies": "policy", "placements": "placement", "estimators": "estimator"}  # group -> one of it
+KINDS = {
+    "policies": "policy",
+    "placements": "placement",
+    "estimators": "estimator",
+    "traces": "trace kind",
+}  # group -> one of it
 
 
 def names(kind: str) -> tuple[str, ...]:

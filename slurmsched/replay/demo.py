@@ -45,6 +45,10 @@ class Run:
     wall_s: float
 
     @property
+    def title(self) -> str:
+        return self.contender.title
+
+    @property
     def figures(self) -> dict[str, object]:
         """Name, figures of metrics.summary, number of cycles."""
         return {

@@ -17,7 +17,7 @@ from slurmsched.model.columns import Int64s
 from slurmsched.model.plan import Assignments
 from slurmsched.replay.ideal_model import IdealModel, recorded_speed
 from slurmsched.replay.ideal_view import Cast, Stage, View
-from slurmsched.replay.metrics import History, Outcomes
+from slurmsched.replay.metrics import History, Outcomes, Runs
 from slurmsched.replay.traces import Trace
 
 NAN = float("nan")
@@ -46,7 +46,7 @@ class IdealCluster:
         self.cast = Cast.of(trace, int(self.capacity.max(initial=0)))
         self.stage = Stage.of(self.capacity)
         self.free = int(self.capacity.sum())
-        self.history = History(self.free)
+        self.history, self.runs = History(self.free), Runs()
         jobs = len(trace)
         self.running = np.zeros(jobs, np.bool_)
         self._shown = np.array([np.full(jobs, NAN), np.zeros(jobs), self.cast.submit_s])
@@ -237,6 +237,7 @@ class IdealCluster:
     def _leave(self, row: int) -> float:
         """GPUs back; returns how long this run took [s]."""
         run_s = float(self._now_s - self.start_s[row])
+        self.runs.note(row, float(self.start_s[row]), self._now_s)
         self.executed_s[row] += run_s
         self.start_s[row], self.running[row] = NAN, False
         self.free += self._gpus[row]

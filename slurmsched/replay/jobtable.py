@@ -7,6 +7,7 @@ from enum import IntEnum
 import numpy as np
 
 from slurmsched.model.columns import Int64s
+from slurmsched.replay.metrics import Runs
 from slurmsched.replay.slurm_model import SlurmModel
 from slurmsched.replay.traces import Trace
 
@@ -33,7 +34,7 @@ class JobTable:
 
     def __init__(self, trace: Trace, model: SlurmModel) -> None:
         rows = len(trace)
-        self.trace, self.model = trace, model
+        self.trace, self.model, self.runs = trace, model, Runs()
         self.phase = np.zeros(rows, np.int8)
         self.submit_s = trace.submit_s.copy()
         self.eligible_s = trace.submit_s.copy()
@@ -89,6 +90,7 @@ class JobTable:
 
     def _leave(self, row: int, now_s: float) -> None:
         run_s = now_s - self.start_s[row]
+        self.runs.note(row, float(self.start_s[row]), now_s)
         total = self.kept_s[row] + max(0.0, run_s - self._restart_cost_s(row))
         whole = total >= self.trace.duration_s[row]
         step = self.model.checkpoint_s

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from array import array
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -33,6 +34,33 @@ class History:
         """Times [s], GPUs held, jobs waiting. All (T,), times ascending."""
         table = np.array(self._steps, np.float64).reshape(-1, 3)
         return table[:, 0], table[:, 1].astype(np.int64), table[:, 2].astype(np.int64)
+
+
+class Ran(NamedTuple):
+    """Every run that ended, by itself or not, in order of the ends: whose, on how many GPUs, when [s]. All (R,)."""
+
+    job_id: Int64s
+    gpus: Int64s
+    start_s: Floats
+    end_s: Floats
+
+
+class Runs:
+    """The runs that ended so far, 24 bytes each."""
+
+    def __init__(self) -> None:
+        self._row, self._start_s, self._end_s = array("q"), array("d"), array("d")
+
+    def note(self, row: int, start_s: float, end_s: float) -> None:
+        """The job of this row ran from start_s to end_s."""
+        self._row.append(row)
+        self._start_s.append(start_s)
+        self._end_s.append(end_s)
+
+    def of(self, job_id: Int64s, gpus: Int64s) -> Ran:
+        """The runs of the jobs in these columns."""
+        row = np.array(self._row, np.int64)
+        return Ran(job_id[row], gpus[row], np.array(self._start_s, np.float64), np.array(self._end_s, np.float64))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -113,14 +141,17 @@ def summary(outcomes: Outcomes) -> dict[str, Any]:
         "jobs": len(jct),
         "jct_s": _spread(jct, (50, 95, 99)),
         "queueing_delay_s": _spread(delay, (95,)),
-        "queueing_delay_by_gpus_s": {
-            name: _spread(delay[of_size(outcomes.gpus, least, most)], (95,)) for name, least, most in SIZE_CLASSES
-        },
+        "queueing_delay_by_gpus_s": by_size(delay, outcomes.gpus),
         "makespan_s": outcomes.makespan_s,
         "preemptions": int(outcomes.preemptions.sum()),
         "gpu_utilisation": outcomes.utilisation,
         "digest": outcomes.digest,
     }
+
+
+def by_size(values: Floats, gpus: Int64s) -> dict[str, dict[str, float] | None]:
+    """Mean and p95 of each size class, None of one without jobs."""
+    return {name: _spread(values[of_size(gpus, least, most)], (95,)) for name, least, most in SIZE_CLASSES}
 
 
 def _spread(values: Floats, percentiles: tuple[int, ...]) -> dict[str, float] | None:

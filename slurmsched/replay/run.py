@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import itertools
 import math
 import re
@@ -32,9 +31,9 @@ from slurmsched.replay.engine import replay, replay_events
 from slurmsched.replay.ideal import IdealCluster
 from slurmsched.replay.ideal_model import IdealModel
 from slurmsched.replay.memory_store import MemoryStore
-from slurmsched.replay.metrics import Outcomes
+from slurmsched.replay.metrics import Outcomes, Ran
 from slurmsched.replay.slurm_model import SlurmModel
-from slurmsched.replay.traces import Trace
+from slurmsched.replay.traces import Trace, trace_digest
 
 SAMPLES = "tiresias_samples.csv.gz"
 AUTO_NODE_GPUS, AUTO_LOAD = 8, 0.8
@@ -82,6 +81,13 @@ class Replayed:
     def outcomes(self) -> Outcomes:
         """Of the jobs that ended."""
         return self.cluster.outcomes() if isinstance(self.cluster, IdealCluster) else ended(self.cluster)
+
+    @property
+    def runs(self) -> Ran:
+        """Every run that ended."""
+        if isinstance(self.cluster, IdealCluster):
+            return self.cluster.runs.of(self.cluster.cast.job_id, self.cluster.cast.gpus)
+        return self.cluster.job.runs.of(self.cluster.trace.job_id, self.cluster.trace.gpus)
 
     @property
     def figures(self) -> dict[str, Any]:
@@ -246,14 +252,6 @@ def history_of(path: str) -> Floats:
         return np.array(lines[1:], np.float64)
     except (OSError, ValueError) as error:
         raise InputError(f"is no column of numbers: {error}", source=str(source)) from error
-
-
-def trace_digest(trace: Trace) -> str:
-    """16 hex digits that differ when any job differs."""
-    hasher = hashlib.blake2b(digest_size=8)
-    for name in ("job_id", "gpus", "submit_s", "duration_s", "time_limit_s"):
-        hasher.update(np.ascontiguousarray(getattr(trace, name)).tobytes())
-    return hasher.hexdigest()
 
 
 def _filling(backfill: str) -> Filling | None:

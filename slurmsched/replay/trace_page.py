@@ -13,7 +13,8 @@ from slurmsched import __version__
 from slurmsched.model.columns import Floats
 from slurmsched.replay.describe import Section, hours
 from slurmsched.replay.metrics import SIZE_CLASSES, of_size
-from slurmsched.replay.page import COLOURS, DASHES, POINTS, averaged, finished, html, template
+from slurmsched.replay.page import template
+from slurmsched.replay.plots import COLOURS, DASHES, POINTS, averaged, finished, html
 from slurmsched.replay.trace_files import Recorded
 from slurmsched.replay.trace_stats import has, has_waits, in_use, percent
 from slurmsched.replay.traces import Trace

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, fields
 from importlib.resources import as_file, files
 from importlib.resources.abc import Traversable
@@ -105,6 +106,14 @@ class Trace(Table):
         common = COMMON_LIMITS_S[np.minimum(place, len(COMMON_LIMITS_S) - 1)]
         made_up = np.maximum(common, self.duration_s)
         return self.with_columns(time_limit_s=np.where(self.limit_known, self.time_limit_s, made_up))
+
+
+def trace_digest(trace: Trace) -> str:
+    """16 hex digits that differ when any job differs: in id, GPUs, submission, run time or time limit."""
+    hasher = hashlib.blake2b(digest_size=8)
+    for name in ("job_id", "gpus", "submit_s", "duration_s", "time_limit_s"):
+        hasher.update(np.ascontiguousarray(getattr(trace, name)).tobytes())
+    return hasher.hexdigest()
 
 
 def read_trace(path: Path | Traversable) -> Trace:

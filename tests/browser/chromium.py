@@ -14,7 +14,7 @@ import pytest
 FLAGS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-    *("--host-resolver-rules=MAP * ~NOTFOUND", "--enable-logging=stderr", "--window-size=1280,1900"),
+    *("--host-resolver-rules=MAP * ~NOTFOUND", "--enable-logging=stderr"),
 )
 
 
@@ -26,12 +26,16 @@ class Rendered:
     console: tuple[str, ...]
 
 
-def rendered(page: Path, profile: Path) -> Rendered:
-    """The page in a Chromium of its own. profile: folder for what it writes. Fails the test if there is none."""
+def rendered(page: Path, profile: Path, width: int = 1280) -> Rendered:
+    """The page in a Chromium of its own. profile: folder for what it writes. width: of the window [px], 500 at least.
+
+    Fails the test if there is no Chromium.
+    """
     program = shutil.which("chromium")
     if program is None:
         pytest.fail("the browser tests need Chromium: apt-get install chromium", pytrace=False)
-    command = [program, *FLAGS, f"--user-data-dir={profile}", "--dump-dom", page.as_uri()]
+    own = (f"--user-data-dir={profile}", f"--window-size={width},1900")
+    command = [program, *FLAGS, *own, "--dump-dom", page.as_uri()]
     done = subprocess.run(command, check=True, capture_output=True, text=True, encoding="utf-8", timeout=180,
                           env={**os.environ, "HOME": str(profile)})  # fmt: skip
     html = re.sub(r"<(script|style)\b.*?</\1>", "", done.stdout, flags=re.DOTALL)

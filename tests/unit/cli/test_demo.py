@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from slurmsched import __version__
 from slurmsched.cli.main import main
 from slurmsched.replay import demo
+from slurmsched.replay.traces import sample_trace, trace_digest
 
 
 def test_demo__prints_json_and_writes_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -18,6 +20,7 @@ def test_demo__prints_json_and_writes_the_page(tmp_path: Path, capsys: pytest.Ca
     made = json.loads(capsys.readouterr().out)
     assert [run["name"] for run in made["runs"]] == ["slurm", "las-nice", "las-requeue", "srsf-nice"]
     assert {run["jobs"] for run in made["runs"]} == {6}
+    assert (made["version"], made["trace_digest"]) == (__version__, trace_digest(sample_trace().first(6)))
     assert Path(made["page"]).read_text(encoding="utf-8").startswith("<!doctype html>")
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from slurmsched.cli.main import main
 from slurmsched.replay import run
+from tests.unit.replay.loaders.test_public_kinds import DATA
 
 
 @pytest.fixture
@@ -56,3 +57,34 @@ def test_replay__refuses_before_it_plays(trace: str, words: list[str], capsys: p
     """Exit code 2 and one line: an unknown policy, no cluster, a job that never fits."""
     assert main(["replay", trace, "--cluster", "1x4", *words]) == 2
     assert len(capsys.readouterr().err.strip().splitlines()) == 1
+
+
+def test_replay__reads_any_kind_of_trace(capsys: pytest.CaptureFixture[str]) -> None:
+    """The kind is told by the content, or named."""
+    for words in ([], ["--kind", "swf"]):
+        assert main(["replay", str(DATA / "small.swf"), "--json", *words]) == 0
+        assert json.loads(capsys.readouterr().out)["jobs"] > 0
+
+
+def test_replay__names_the_line_of_a_bad_row(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The row is warned about and left out; --strict stops there. An unknown kind is an error."""
+    path = Path(trace)
+    path.write_text(path.read_text() + "7,many,6,1\n")
+    assert main(["replay", trace, "--cluster", "1x4", "--json"]) == 0
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)["jobs"] == 6
+    assert "1 rows cannot be read, the first in line 8: num_gpus is 'many'" in shown.err
+    assert main(["replay", trace, "--cluster", "1x4", "--strict"]) == 2
+    assert f"{trace}:8: num_gpus is 'many'" in capsys.readouterr().err
+    assert main(["replay", trace, "--kind", "cvs"]) == 2
+    assert "no trace kind 'cvs' (did you mean 'csv'?)" in capsys.readouterr().err
+
+
+def test_replay__says_that_parts_of_gpus_become_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A replay knows whole GPUs only."""
+    path = tmp_path / "parts.csv"
+    path.write_text("job_id,num_gpus,submit_s,duration_s,gpu_share\n1,1,0,5,0.5\n2,1,0,5,1\n")
+    assert main(["replay", str(path), "--cluster", "1x1", "--json"]) == 0
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)["makespan_s"] == 10.0
+    assert "jobs that asked for a part of a GPU get it whole: 1" in shown.err

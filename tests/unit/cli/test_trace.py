@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from slurmsched.replay.trace_files import load
+from slurmsched.replay.traces import trace_digest
 from tests.unit.replay.loaders.test_public_kinds import DATA, same
 
 
@@ -58,6 +59,7 @@ def test_describe__prints_tables_json_and_a_page(run: Callable[..., Any], tmp_pa
     assert (said.code, made["overview"][0]) == (0, {"measure": "jobs", "value": 17.0})
     assert made["published"][0]["verdict"] == "not reproduced: differs"
     assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert made["trace_digest"] == trace_digest(load(Path(source)).trace)
     table = run("trace", "describe", source).out
     assert ("Overview (pollux)" in table, "By run time" in table) == (True, True)
 

@@ -10,7 +10,8 @@ import pytest
 
 from slurmsched.errors import InputError
 from slurmsched.replay.demo import Demo, Run, contenders, table
-from slurmsched.replay.page import averaged, page, write_page
+from slurmsched.replay.page import page, write_page
+from slurmsched.replay.plots import averaged
 from slurmsched.replay.traces import sample_trace
 
 

@@ -1,0 +1,34 @@
+"""The options that every command has that replays: which cluster, and what it is like."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+_OPTIONS = (
+    click.option("--cluster", default="auto", show_default=True, metavar="NxG|FILE|auto",
+                 help="20x8 is 20 nodes of 8 GPUs; FILE holds [[nodes]] tables with count and gpus (TOML); auto: nodes "
+                      "of 8 GPUs, 80 % of them busy while jobs come."),
+    click.option("--model", type=click.Choice(["ideal", "slurm"]), default="ideal", show_default=True,
+                 help="ideal: the plan is enacted at every event, at no cost; slurm: as slurmctld would."),
+    click.option("--placement", default="count", show_default=True, metavar="NAME",
+                 help="count: nodes do not matter; consolidated: a gang on the fewest nodes."),
+    click.option("--backfill", type=click.Choice(["none", "easy", "skip"]), default=None,
+                 help="Who gets GPUs that the first waiting job cannot use: nobody, jobs that do not delay it, any "
+                      "that fits. Default: as the policy's name says."),
+    click.option("--round", "round_s", type=click.FloatRange(min=0), default=0.0, metavar="SECONDS",
+                 help="ideal: decide at multiples of it; 0: whenever something happens."),
+    click.option("--restart-cost", "restart_cost_s", type=click.FloatRange(min=0), default=0.0, metavar="SECONDS",
+                 help="ideal: run time without progress after a preemption."),
+    click.option("--history", default="", metavar="FILE",
+                 help="GPU seconds that completed jobs needed, a CSV column; for gittins; or Tiresias's."),
+    click.option("--seed", type=int, default=0, show_default=True, help="Of everything that is left to chance."),
+)  # fmt: skip
+
+
+def replaying(function: Any) -> Any:
+    """The fields of replay.run.Request but the policy, as options; `backfill` may be None."""
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function

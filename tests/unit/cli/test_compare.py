@@ -1,0 +1,102 @@
+"""`slurmsched compare`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from slurmsched.cli.main import main
+from slurmsched.replay import parallel
+from tests.recorded.playback import HERE
+
+SACCT = HERE / "public" / "sacct-P-gpu-mixed-states.txt"
+ROWS = ("1,2,0,6,ann", "2,4,1,4,bob", "3,1,2,3,ann", "4,2,3,5,cy", "5,1,4,9,bob", "6,3,5,2,cy")
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> str:
+    path = tmp_path / "six.csv"
+    path.write_text("job_id,num_gpus,submit_s,duration_s,user\n" + "\n".join(ROWS) + "\n")
+    return str(path)
+
+
+def test_compare__prints_one_json_value(trace: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A run for each policy, in their order; progress over all of them on stderr; the page beside."""
+    page = tmp_path / "page.html"
+    words = ["--cluster", "1x4", "--policy", "fifo", "--policy", "srtf", "--jobs", "1", "-o", str(page), "--json"]
+    assert main(["compare", trace, *words]) == 0
+    shown = capsys.readouterr()
+    made = json.loads(shown.out)
+    assert [(run["policy"], run["makespan_s"]) for run in made["runs"]] == [("fifo", 19.0), ("srtf", 20.0)]
+    assert (made["complete"], made["page"], "12/12" in shown.err) == (True, str(page), True)
+    assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+def test_compare__prints_a_table_and_who_gains(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A column a policy, ratios to the first, then users."""
+    assert main(["compare", trace, "--cluster", "1x4", "--policy", "fifo", "--policy", "srtf", "--jobs", "1"]) == 0
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert lines[:3] == [f"{trace}: 6 jobs on 4 GPUs", "fifo srtf", "JCT mean [s] 10.83 8.33 (0.77x)"]
+    assert "srtf against fifo: 2 gain, 1 lose" in lines
+    at = lines.index("user jobs GPU hours wait before [s] wait after [s] change [s]")
+    assert [line.split()[0] for line in lines[at + 1 : at + 4]] == ["cy", "bob", "ann"]
+
+
+def test_compare__reads_sacct_beside_other_traces(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Traces of several kinds in one comparison; users come from sacct; several processes."""
+    words = ["--cluster", "4x8", "--policy", "fifo", "--policy", "discretized-las", "--jobs", "2", "--json"]
+    assert main(["compare", str(SACCT), trace, *words]) == 0
+    made = json.loads(capsys.readouterr().out)
+    assert [(each["kind"], each["jobs"]) for each in made["traces"]] == [("sacct", 10), ("csv", 6)]
+    assert [(run["trace"], run["jobs"], run["fairness"]["of"]) for run in made["runs"]] == [
+        (str(SACCT), 10, "user"), (str(SACCT), 10, "user"), (trace, 6, "user"), (trace, 6, "user"),
+    ]  # fmt: skip
+
+
+def test_compare__of_the_model_of_slurmctld(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Slurm alone against the daemon."""
+    words = ["--model", "slurm", "--cluster", "1x4", "--policy", "slurm", "--policy", "srsf", "--jobs", "1", "--json"]
+    assert main(["compare", trace, *words]) == 0
+    made = json.loads(capsys.readouterr().out)
+    assert [(run["jobs"], run["config"]["model"]) for run in made["runs"]] == [(6, "slurm"), (6, "slurm")]
+
+
+def test_compare__interrupted_prints_what_it_has(
+    trace: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit code 130, valid JSON of what was played until then, and a word on stderr."""
+    play = parallel.play
+
+    def stopped(*arguments: object) -> object:
+        monkeypatch.setattr(parallel, "play", interrupt)
+        return play(*arguments)  # type: ignore[arg-type]
+
+    def interrupt(*arguments: object) -> object:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(parallel, "play", stopped)
+    words = ["--cluster", "1x4", "--policy", "fifo", "--policy", "srtf", "--jobs", "1", "--json"]
+    assert main(["compare", trace, *words]) == 130
+    shown = capsys.readouterr()
+    made = json.loads(shown.out)
+    assert ([run["policy"] for run in made["runs"]], made["complete"]) == (["fifo"], False)
+    assert "interrupted" in shown.err
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (["--policy", "fifo", "--policy", "fifoo"], "six.csv under fifoo: policy: no policy 'fifoo' (did you mean"),
+    (["--policy", "fifo", "--policy", "fifo"], "'fifo' is named twice"),
+    (["--policy", "fifo", "--by", "account"], "does not tell the account of its jobs"),
+    (["--policy", "fifo", "-o", "/nowhere/page.html"], "has no such folder"),
+    (["--policy", "fifo", "--cluster", "1x2"], "job 2 asks for 4 GPUs"),
+])  # fmt: skip
+def test_compare__refuses_before_it_plays(
+    trace: str, words: list[str], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit code 2 and one line; nothing was replayed."""
+    monkeypatch.delattr(parallel, "play_all")
+    assert main(["compare", trace, "--cluster", "1x4", *words]) == 2
+    err = capsys.readouterr().err
+    assert (said in err, len(err.strip().splitlines())) == (True, 1)

@@ -1,0 +1,169 @@
+"""Policies side by side."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from slurmsched.errors import ConfigError, InputError, SlurmschedError
+from slurmsched.replay import parallel
+from slurmsched.replay.compare import Case, Comparison, Played, cases, check, play, ratios, report
+from slurmsched.replay.parallel import play_all
+from slurmsched.replay.run import Request, Session
+from slurmsched.replay.trace_files import Recorded
+from slurmsched.replay.traces import Trace, sample_trace, trace_digest
+
+SIX = Trace.of(
+    [1, 2, 3, 4, 5, 6], [2, 4, 1, 2, 1, 3], [0, 1, 2, 3, 4, 5], [6, 4, 3, 5, 9, 2],
+    user=["ann", "bob", "ann", "cy", "bob", "cy"],
+)  # fmt: skip
+
+
+def ignore(ended: int) -> None:
+    pass
+
+
+def played(policy: str, tell: Callable[[int], None] = ignore, trace: Trace = SIX, cluster: str = "1x4") -> Played:
+    return play(trace, Case(0, Request(cluster=cluster, policy=policy)), tell)
+
+
+def stopped_after(jobs: int) -> Callable[[int], None]:
+    def tell(ended: int) -> None:
+        if ended >= jobs:
+            raise KeyboardInterrupt
+
+    return tell
+
+
+def six(*policies: str, **settings: Any) -> Comparison:
+    return Comparison("six.csv", Recorded(SIX, "csv"), [played(policy) for policy in policies], **settings)
+
+
+def test_cases__are_every_trace_under_every_policy() -> None:
+    """Trace by trace; a policy twice is an error, the same policy with other parameters is not."""
+    requests = [Request(policy="fifo"), Request(policy="las"), Request(policy="las:quantum_gpu_s=9")]
+    assert [(case.trace, case.request) for case in cases(2, requests)] == [(t, r) for t in (0, 1) for r in requests]
+    with pytest.raises(ConfigError, match="'fifo' is named twice"):
+        cases(1, [requests[0], requests[0]])
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    ({"policy": "fifoo"}, "six.csv under fifoo: policy: no policy 'fifoo'"),
+    ({"cluster": "1x2"}, "six.csv under fifo: job 2 asks for 4 GPUs"),
+])  # fmt: skip
+def test_check__finds_what_cannot_begin(words: dict[str, Any], said: str) -> None:
+    """Trace and policy are named."""
+    with pytest.raises(InputError, match=said):
+        check(Recorded(SIX), "six.csv", [Request(**{"cluster": "1x4", **words})])
+
+
+def test_play__gives_what_replay_gives() -> None:
+    """The same figures but the time it took, and every run: SRTF preempts two jobs."""
+    ours, alone = played("srtf"), Session(SIX, Request(cluster="1x4", policy="srtf")).run()
+    assert {**ours.figures, "wall_s": 0.0} == {**alone.figures, "wall_s": 0.0}
+    assert (ours.complete, len(ours.runs.job_id)) == (True, 6 + 2)
+
+
+@pytest.mark.parametrize("model", ["ideal", "slurm"])
+def test_runs__add_up_to_the_time_of_each_job(model: Any) -> None:
+    """Both cluster models note every run; requeued ones too."""
+    trace = sample_trace().first(60)
+    made = Session(trace, Request(cluster="2x8", policy="discretized-las", model=model)).run()
+    total = {int(job): 0.0 for job in trace.job_id}
+    for job, start_s, end_s in zip(made.runs.job_id, made.runs.start_s, made.runs.end_s, strict=True):
+        total[int(job)] += end_s - start_s
+    assert list(total.values()) == pytest.approx(made.outcomes.executed_s.tolist())
+    assert len(made.runs.job_id) == len(trace) + made.outcomes.preemptions.sum()
+
+
+def test_ratios__are_over_the_first_policy() -> None:
+    """SRTF over FIFO on six jobs: 50/6 over 65/6 s, and 20 over 19 s."""
+    found = ratios(played("srtf"), played("fifo"))
+    assert (found["avg_jct_s"], found["makespan_s"]) == (pytest.approx(50 / 65), pytest.approx(20 / 19))
+
+
+def test_ratios__of_a_replay_cut_short_count_jobs_that_ended_in_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Means over other jobs would say nothing; the makespan is not told."""
+    monkeypatch.setattr("slurmsched.replay.run._now_and_then", lambda tell: lambda cluster: tell(cluster.ended))
+    cut, whole = played("fifo", stopped_after(2)), played("fifo")
+    found = ratios(cut, whole)
+    assert (cut.complete, len(cut.outcomes.job_id)) == (False, 2)
+    assert (found["avg_jct_s"], found["avg_wait_s"], found["makespan_s"]) == (1.0, 1.0, None)
+
+
+def test_ratios__of_nothing_are_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No job ended in both."""
+    monkeypatch.setattr("slurmsched.replay.run._now_and_then", lambda tell: lambda cluster: tell(cluster.ended))
+    assert set(ratios(played("fifo", stopped_after(0)), played("fifo")).values()) == {None}
+
+
+def test_report__names_version_trace_seed_and_config() -> None:
+    """What is needed to get the same again is in every run."""
+    made = report([six("fifo", "srtf")], 0, complete=True)
+    assert [trace["trace_digest"] for trace in made["traces"]] == [trace_digest(SIX)]
+    for run in made["runs"]:
+        assert (run["version"], run["trace_digest"], run["seed"]) == (made["version"], trace_digest(SIX), 0)
+        assert run["config"]["policy"] == run["policy"]
+
+
+def test_report__says_who_gains_and_who_loses() -> None:
+    """SRTF against FIFO: cy and bob wait 6 s and 2 s less, ann half a second more; top names the first of each."""
+    fifo, srtf = report([six("fifo", "srtf", top=1)], 0, complete=True)["runs"]
+    assert (fifo["gaining"], fifo["losing"], fifo["ratio"]["avg_jct_s"]) == (0, 0, 1.0)
+    assert (srtf["gaining"], srtf["losing"]) == (2, 1)
+    assert [(each["tenant"], each["change_s"]) for each in (*srtf["gain"], *srtf["lose"])] == [
+        ("cy", -6.0), ("ann", 0.5),
+    ]  # fmt: skip
+
+
+def test_report__waits_by_size() -> None:
+    """By GPUs asked for; a class without jobs is unknown."""
+    (run,) = report([six("fifo")], 0, complete=True)["runs"]
+    assert (run["wait_by_gpus_s"]["1"]["mean"], run["wait_by_gpus_s"][">8"]) == (7.0, None)
+
+
+def test_play_all__in_processes_equals_one_after_the_other() -> None:
+    """Same outcomes in the order of the cases, whoever was ready first; progress ends with all jobs."""
+    requests = [Request(cluster="1x4", policy=policy) for policy in ("srtf", "fifo", "las")]
+    told: list[int] = []
+    both = [play_all([SIX], cases(1, requests), workers, told.append) for workers in (1, 2)]
+    digests = [[(each.title, each.outcomes.digest) for each in made] for made in both]
+    assert digests[0] == digests[1]
+    assert (told[-1], [title for title, _ in digests[0]]) == (18, ["srtf", "fifo", "las"])
+
+
+def test_play_all__interrupted_keeps_what_has_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One after the other: the first whole, the second cut short, the third not begun."""
+    monkeypatch.setattr("slurmsched.replay.run._now_and_then", lambda tell: lambda cluster: tell(cluster.ended))
+    requests = [Request(cluster="1x4", policy=policy) for policy in ("srtf", "fifo", "las")]
+    made = play_all([SIX], cases(1, requests), 1, stopped_after(6 + 3))
+    assert [(each.title, each.complete, len(each.outcomes.job_id)) for each in made] == [
+        ("srtf", True, 6), ("fifo", False, 3),
+    ]  # fmt: skip
+
+
+def test_play_all__interrupted_processes_hand_in_what_they_have() -> None:
+    """Ctrl-C at the first sign of progress: each case is cut short or never begun."""
+    trace = sample_trace()
+    requests = [Request(cluster="4x8", policy=policy) for policy in ("discretized-las", "srtf", "srsf", "las")]
+    made = play_all([trace], cases(1, requests), 2, stopped_after(1))
+    assert 1 <= len(made) <= 2
+    assert 1 <= sum(len(each.outcomes.job_id) for each in made) < 2 * len(trace)
+    assert {each.complete for each in made} == {False}
+
+
+def test_play_all__hands_on_the_error_of_a_process() -> None:
+    """As if it had been raised here."""
+    requests = [Request(cluster="1x4", policy=policy, history="nowhere") for policy in ("gittins", "fifo")]
+    with pytest.raises(InputError, match="nowhere: is no column of numbers"):
+        play_all([SIX], cases(1, requests), 2, ignore)
+
+
+def test_play_all__says_when_a_process_was_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when memory runs out: one line with what to do."""
+    monkeypatch.setattr(parallel, "_sit_down", operator.index)  # fails at the start of every process
+    with pytest.raises(SlurmschedError, match="a process was ended from outside; if memory is short, try --jobs 1"):
+        play_all([SIX], cases(1, [Request(policy="fifo"), Request(policy="las")]), 2, ignore)
