@@ -28,9 +28,10 @@ from slurmsched.planning.planner import Planner
 from slurmsched.planning.targets import Preemption
 from slurmsched.replay.carry_store import CarryStore
 from slurmsched.replay.embedded import EmbeddedCluster
-from slurmsched.replay.engine import replay, replay_events
+from slurmsched.replay.engine import replay, replay_events, replay_following
 from slurmsched.replay.ideal import IdealCluster
 from slurmsched.replay.ideal_model import IdealModel
+from slurmsched.replay.ideal_quirks import ideal_cluster
 from slurmsched.replay.memory_store import MemoryStore
 from slurmsched.replay.metrics import Outcomes
 from slurmsched.replay.slurm_model import SlurmModel
@@ -53,7 +54,8 @@ class Request:
     """What to replay, in words. cluster: "20x8", "auto" or a TOML file. policy: NAME[:PARAMETER=VALUE,...].
 
     backfill: "" = as the policy's name says. history: a CSV column of GPU s that completed jobs needed; "" = the
-    samples of the Tiresias release. round_s, restart_cost_s: of the ideal model [s].
+    samples of the Tiresias release. round_s, restart_cost_s: of the ideal model [s]. settings: any other field of
+    IdealModel, by name.
     """
 
     cluster: str = "auto"
@@ -65,6 +67,7 @@ class Request:
     round_s: float = 0.0
     restart_cost_s: float = 0.0
     seed: int = 0
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)
@@ -143,8 +146,11 @@ class Session:
             return replay(cluster, self._planner, MemoryStore(), interval_s=SLURM_INTERVAL_S, on_progress=tell)
         assert self._planner is not None
         store = CarryStore(history_of(request.history))
-        if request.round_s:
-            return replay(cluster, self._planner, store, interval_s=request.round_s, on_progress=tell)
+        if cluster.model.rounds_follow:
+            round_s = cluster.model.round_s
+            return replay_following(cluster, self._planner, store, round_s=round_s, on_progress=tell)
+        if cluster.model.round_s:
+            return replay(cluster, self._planner, store, interval_s=cluster.model.round_s, on_progress=tell)
         return replay_events(cluster, self._planner, store, on_progress=tell)
 
     def _ideal(self, policy_name: str, filling: Filling | None, made: dict[str, Any]) -> Replayed:
@@ -156,12 +162,13 @@ class Session:
         chosen = _filling(request.backfill) or filling or ("skip" if getattr(policy, "preemptive", False) else "block")
         self._planner = DirectPlanner(policy, placement, chosen)
         pile = isinstance(placement, Count)
-        model = IdealModel(round_s=request.round_s, restart_cost_s=request.restart_cost_s)
+        settings = {"round_s": request.round_s, "restart_cost_s": request.restart_cost_s, **request.settings}
         nodes = (sum(self.nodes),) if pile else self.nodes
         config = {"model": "ideal", "nodes": list(self.nodes), "policy": policy_name, **made,
-                  "placement": request.placement, "backfill": chosen, "round_s": request.round_s,
-                  "restart_cost_s": request.restart_cost_s, "history": request.history or SAMPLES}  # fmt: skip
-        return Replayed(IdealCluster(self.trace, nodes, model, seed=request.seed), config)
+                  "placement": request.placement, "backfill": chosen, **settings,
+                  "history": request.history or SAMPLES}  # fmt: skip
+        cluster = ideal_cluster(self.trace, nodes, IdealModel(**settings), seed=request.seed)
+        return Replayed(cluster, config)
 
     def _slurm(self, name: str, made: dict[str, Any]) -> Replayed:
         request = self.request
