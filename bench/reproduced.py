@@ -12,17 +12,17 @@ from slurmsched.replay.reproduce_text import COLUMNS, cells, heading
 
 HEAD = """# Published figures, ours beside theirs
 
-Made by `python -m bench.reproduced`, asserted by `tests/replay/test_published.py`; `slurmsched reproduce NAME` prints any
-of these tables anew, `--json` with every figure. Ideal cluster, deterministic; the figure is the mean JCT in seconds. Where
-percentiles, makespan or preemptions were published too, the one furthest from theirs is named. Traces, with sources and
-licences: `slurmsched/replay/traces/README.md`; the tables themselves: `slurmsched/replay/reproduced`. How a setting works:
-[replay.md](replay.md), "What single simulators do besides".
+Made by `python -m bench.reproduced`, asserted by `tests/replay/test_published.py`; `slurmsched reproduce NAME` prints
+any of these tables anew, with `--json` every figure. Ideal cluster, deterministic; the figure is the mean JCT in
+seconds. Where percentiles, makespan or preemptions were published too, the one furthest from theirs is named. Traces,
+with sources and licences: `slurmsched/replay/traces/README.md`; the tables: `slurmsched/replay/reproduced`. What a
+setting does: [replay.md](replay.md), "The ideal cluster".
 
-`equal`: all published figures to their last digit. `within`: all within the table's tolerance. `differs`: some are not, and
-why. `not reproduced`: not replayed at all, and why.
+`equal`: all published figures to their last digit. `within`: all within the table's tolerance. `differs`: some are not,
+and why. `not reproduced`: not replayed at all, and why.
 
-Under FIFO and EASY every single job ends at the second at which an independent loop (`tests/reference/schedules.py`) ends
-it; EASY on philly_10k excepted, where two programs differ in the order of simultaneous events."""
+Under FIFO and EASY every single job ends at the second at which an independent loop (`tests/reference/schedules.py`)
+ends it; EASY on philly_10k excepted, where two programs differ in the order of simultaneous events."""
 
 
 def main() -> None:

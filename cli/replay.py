@@ -34,13 +34,16 @@ SHOWN = (
               help="ideal: the plan is enacted at every event, at no cost; slurm: as slurmctld would.")  # fmt: skip
 @click.option("--placement", default="count", show_default=True, metavar="NAME",
               help="count: nodes do not matter; consolidated: a gang on the fewest nodes.")  # fmt: skip
-@click.option("--backfill", type=click.Choice(["none", "easy", "skip"]), default=None,
-              help="Who gets GPUs that the first waiting job cannot use: nobody, jobs that do not delay it, any that "
-                   "fits. Default: as the policy's name says.")  # fmt: skip
+@click.option("--backfill", type=click.Choice(["none", "easy", "conservative", "skip"]), default=None,
+              help="Who gets GPUs that the first waiting job cannot use: nobody, jobs that do not delay it, jobs "
+                   "that delay none before them, any that fits. Default: as the policy's name says.")  # fmt: skip
 @click.option("--round", "round_s", type=click.FloatRange(min=0), default=0.0, metavar="SECONDS",
               help="ideal: decide at multiples of it; 0: whenever something happens.")  # fmt: skip
 @click.option("--restart-cost", "restart_cost_s", type=click.FloatRange(min=0), default=0.0, metavar="SECONDS",
               help="ideal: run time without progress after a preemption.")  # fmt: skip
+@click.option("--setting", "settings", multiple=True, metavar="NAME=VALUE",
+              callback=lambda _context, _option, pairs: _settings(pairs),
+              help="ideal: any other setting of the cluster (docs/replay.md), such as node_gpus=8.")  # fmt: skip
 @click.option("--history", default="", metavar="FILE",
               help="GPU seconds that completed jobs needed, a CSV column; for gittins; or Tiresias's.")  # fmt: skip
 @click.option("--seed", type=int, default=0, show_default=True, help="Of everything that is left to chance.")
@@ -64,6 +67,19 @@ def command(
     if not whole:
         click.echo("slurmsched: interrupted; the figures are of the jobs that ended", err=True)
     return 0 if whole else INTERRUPTED
+
+
+def _settings(pairs: tuple[str, ...]) -> dict[str, Any]:
+    """Settings by name. Raises UsageError for a text that is not NAME=VALUE."""
+    from slurmsched.replay.run import value_of
+
+    found = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise click.UsageError(f"--setting {pair!r} is not NAME=VALUE")
+        found[name.replace("-", "_")] = value_of(value)
+    return found
 
 
 def _played(session: Session) -> bool:

@@ -125,22 +125,27 @@ def replay_following(
     store: Store,
     *,
     round_s: float,
+    hold_s: float = 0.0,
     on_progress: Callable[[RoundCluster], None] | None = None,
 ) -> int:
-    """Run the cluster to its end with a cycle after each round, and return their number.
+    """Run the cluster to its end with a cycle after each round in which something happened; returns their number.
 
     A round begins where the one before ended, and ends after round_s or when all its jobs have ended; while nothing
-    runs, time goes on to the next arrival. Source: the simulator of Gavel (Narayanan et al., OSDI '20).
+    runs, time goes on to the next arrival. A plan made after time 0 stands for hold_s at least, unless nothing would
+    ever happen again. Source: the simulator of Gavel (Narayanan et al., OSDI '20).
     """
-    cycles = 0
+    cycles, news, planned_s = 0, 0, 0.0
     while not cluster.finished:
         quiet_s = cluster.quiet_s
-        end_s = cluster.next_event_s if quiet_s == FOREVER else min(cluster.now_s + round_s, quiet_s)
-        if end_s == FOREVER:
-            raise RuntimeError("the cluster model stands still before all jobs ended")
-        cluster.advance(end_s)
-        run_cycle(cluster, planner, store)
-        cycles += 1
+        stuck = quiet_s == cluster.next_event_s == FOREVER
+        if not stuck:
+            end_s = cluster.next_event_s if quiet_s == FOREVER else min(cluster.now_s + round_s, quiet_s)
+            news += cluster.advance(end_s)
+        if stuck or (news and (planned_s == 0 or cluster.now_s - planned_s >= hold_s)):
+            if stuck and not news:
+                raise RuntimeError("the cluster model stands still before all jobs ended")
+            run_cycle(cluster, planner, store)
+            cycles, news, planned_s = cycles + 1, 0, cluster.now_s
         if on_progress is not None:
             on_progress(cluster)
     return cycles

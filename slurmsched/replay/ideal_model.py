@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
 
 import numpy as np
 
@@ -48,6 +48,7 @@ class IdealModel:
     refusal_blocks: a start that fails there holds back those behind it in the plan.
     rounds_follow: a round begins when the one before is over, which is when round_s is over or all its jobs have
     ended, and not at a multiple of round_s.
+    hold_s: there, a plan stands for so long at least.
     Raises ConfigError for a negative or infinite time, or steps that do not ascend.
     """
 
@@ -65,9 +66,10 @@ class IdealModel:
     refusal_blocks: bool = False
     slowdown: float = 1.0
     rounds_follow: bool = False
+    hold_s: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("round_s", "clock_s", "start_cost_s", "restart_cost_s", "checkpoint_s"):
+        for name in ("round_s", "clock_s", "start_cost_s", "restart_cost_s", "checkpoint_s", "hold_s"):
             _check_time(name, getattr(self, name))
         if not 0 < self.slowdown < math.inf:
             raise ConfigError(f"must be a number above 0, got {self.slowdown}", key="model.slowdown")
@@ -79,6 +81,14 @@ class IdealModel:
         _check_steps("restart_cost_by_gpus", self.restart_cost_by_gpus)
         for steps in self.event_cost_s.values():
             _check_steps("event_cost_s", steps)
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> IdealModel:
+        """The model with these fields. Raises ConfigError for a name that is none of them."""
+        known = [spec.name for spec in fields(cls) if spec.name != "speed"]
+        if unknown := sorted(settings.keys() - set(known)):
+            raise ConfigError(f"is no setting of the ideal cluster; there are {', '.join(known)}", key=unknown[0])
+        return cls(**settings)
 
     @property
     def quirky(self) -> bool:
@@ -112,7 +122,7 @@ def _at(gpus: Int64s, steps: Steps, below: float) -> Floats:
 
 
 def _check_time(name: str, value: float) -> None:
-    if not 0 <= value < math.inf:
+    if not isinstance(value, int | float) or not 0 <= value < math.inf:
         raise ConfigError(f"must be a time of at least 0 s, got {value}", key=f"model.{name}")
 
 

@@ -64,7 +64,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of one discipline or simulator. mean_tolerance_pct: allowed difference of the rows' mean JCT; 0 = unasked."""
+    """Rows of one discipline or simulator. mean_tolerance_pct: of the rows' mean JCT; 0 = not asked."""
 
     name: str
     title: str

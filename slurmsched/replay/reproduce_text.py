@@ -30,14 +30,18 @@ def cells(result: Result) -> tuple[str, ...]:
     """Trace, digest, cluster, theirs, ours, difference, furthest other figure, verdict."""
     row, first = result.row, next((each for each in result.comparisons if each.figure == MEAN), None)
     verdict = f"{result.verdict} ({row.beside})" if row.beside else result.verdict
+    told = _range(row.figures.get(MEAN, first.theirs if first else None))
+    name = f"{row.trace}, {row.source}" if row.absent else row.trace
     if first is None:
-        return (row.trace, "", row.cluster, "", "", "", "", verdict)
-    return (row.trace, result.trace_digest, row.cluster, _theirs(first), f"{first.ours:,.2f}", _percent(first),
+        return (name, "", row.cluster, told, "", "", "", verdict)
+    return (name, result.trace_digest, row.cluster, told, f"{first.ours:,.2f}", _percent(first),
             _furthest(each for each in result.comparisons if each is not first), verdict)  # fmt: skip
 
 
-def _theirs(figure: Comparison) -> str:
-    low, high = figure.theirs
+def _range(published: tuple[float, float] | None) -> str:
+    if published is None:
+        return ""
+    low, high = published
     return f"{low:,.2f}" if low == high else f"{low:,.2f} to {high:,.2f}"
 
 

@@ -44,6 +44,7 @@ COMPILE_FROM_JOBS = 1_000  # below, loading the compiler takes longer than it sa
 # name on the command line -> policy, its parameters, who gets GPUs that the first waiting job cannot use
 DISCIPLINES: Mapping[str, tuple[str, Mapping[str, Any], Filling | None]] = {
     "easy": ("fifo", {}, "easy"),
+    "conservative": ("fifo", {}, "conservative"),
     "fjf": ("fifo", {}, "skip"),
     "gittins": ("gittins", {"index": "released"}, None),
 }
@@ -146,11 +147,12 @@ class Session:
             return replay(cluster, self._planner, MemoryStore(), interval_s=SLURM_INTERVAL_S, on_progress=tell)
         assert self._planner is not None
         store = CarryStore(history_of(request.history))
-        if cluster.model.rounds_follow:
-            round_s = cluster.model.round_s
-            return replay_following(cluster, self._planner, store, round_s=round_s, on_progress=tell)
-        if cluster.model.round_s:
-            return replay(cluster, self._planner, store, interval_s=cluster.model.round_s, on_progress=tell)
+        model = cluster.model
+        if model.rounds_follow:
+            times = {"round_s": model.round_s, "hold_s": model.hold_s}
+            return replay_following(cluster, self._planner, store, **times, on_progress=tell)
+        if model.round_s:
+            return replay(cluster, self._planner, store, interval_s=model.round_s, on_progress=tell)
         return replay_events(cluster, self._planner, store, on_progress=tell)
 
     def _ideal(self, policy_name: str, filling: Filling | None, made: dict[str, Any]) -> Replayed:
@@ -167,13 +169,13 @@ class Session:
         config = {"model": "ideal", "nodes": list(self.nodes), "policy": policy_name, **made,
                   "placement": request.placement, "backfill": chosen, **settings,
                   "history": request.history or SAMPLES}  # fmt: skip
-        cluster = ideal_cluster(self.trace, nodes, IdealModel(**settings), seed=request.seed)
+        cluster = ideal_cluster(self.trace, nodes, IdealModel.of(settings), seed=request.seed)
         return Replayed(cluster, config)
 
     def _slurm(self, name: str, made: dict[str, Any]) -> Replayed:
         request = self.request
-        if request.backfill == "skip" or name == "fjf":
-            raise ConfigError("slurmctld has no first fit without reservations; use --model ideal", key="backfill")
+        if {request.backfill, name} & {"skip", "fjf", "conservative"}:
+            raise ConfigError("slurmctld has no such backfill; use --model ideal", key="backfill")
         backfill: Any = request.backfill or ("easy" if name == "easy" else "slurm")
         model = SlurmModel(backfill=backfill)
         if made and name != "easy":
@@ -237,11 +239,16 @@ def parse_policy(text: str) -> tuple[str, dict[str, Any]]:
         key, equals, value = part.partition("=")
         if not equals or not key:
             raise ConfigError(f"{part!r} is not PARAMETER=VALUE, for example {name}:PARAMETER=VALUE", key="policy")
-        try:
-            parameters[key.strip()] = tomllib.loads(f"value = {value}")["value"]
-        except tomllib.TOMLDecodeError:
-            parameters[key.strip()] = value
+        parameters[key.strip()] = value_of(value)
     return name, parameters
+
+
+def value_of(text: str) -> Any:
+    """The value that a text stands for in a configuration file: a number, a list in brackets, ...; else the text."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
 
 
 def history_of(path: str) -> Floats:
@@ -265,7 +272,9 @@ def trace_digest(trace: Trace) -> str:
 
 def _filling(backfill: str) -> Filling | None:
     """The filling that --backfill names."""
-    named: Filling | None = {"": None, "none": "block", "easy": "easy", "skip": "skip"}.get(backfill)  # type: ignore[assignment]
-    if backfill and named not in FILLINGS:
-        raise ConfigError(f"must be none, easy or skip, got {backfill!r}", key="backfill")
-    return named
+    if backfill in ("", "none"):
+        return "block" if backfill else None
+    found: Filling | None = next((name for name in FILLINGS if name == backfill != "block"), None)
+    if found is None:
+        raise ConfigError(f"must be none, easy, conservative or skip, got {backfill!r}", key="backfill")
+    return found

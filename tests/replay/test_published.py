@@ -47,7 +47,9 @@ def independent(trace: str, *, easy: bool) -> list[float]:
     return [ends[number] for number in jobs.job_id.tolist()]
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.table}-{row.policy.split(':')[0]}-{row.trace}-{row.cluster}")
+@pytest.mark.parametrize(
+    "row", ROWS, ids=lambda row: f"{row.table}-{row.policy.split(':')[0]}-{row.trace}-{row.cluster}"
+)
 def test_published__holds(row: Row) -> None:
     """Every published figure within its table's tolerance, but where the row tells why ours differs."""
     made = result(row)
