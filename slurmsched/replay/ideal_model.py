@@ -71,13 +71,17 @@ class IdealModel:
     def __post_init__(self) -> None:
         for name in ("round_s", "clock_s", "start_cost_s", "restart_cost_s", "checkpoint_s", "hold_s"):
             _check_time(name, getattr(self, name))
-        if not 0 < self.slowdown < math.inf:
+        if not isinstance(self.slowdown, int | float) or not 0 < self.slowdown < math.inf:
             raise ConfigError(f"must be a number above 0, got {self.slowdown}", key="model.slowdown")
         if self.node_choice not in NODE_CHOICES:
             words = ", ".join(NODE_CHOICES)
             raise ConfigError(f"must be one of {words}, got {self.node_choice!r}", key="model.node_choice")
-        if not 0 <= self.node_gpus == int(self.node_gpus):
+        if not isinstance(self.node_gpus, int) or self.node_gpus < 0:
             raise ConfigError(f"must be a number of GPUs, or 0, got {self.node_gpus}", key="model.node_gpus")
+        if self.rounds_follow and not self.round_s:
+            raise ConfigError("needs round_s, the longest that a round takes", key="model.rounds_follow")
+        if not isinstance(self.event_cost_s, Mapping):
+            raise ConfigError(f"must be a table of steps by model, got {self.event_cost_s!r}", key="model.event_cost_s")
         _check_steps("restart_cost_by_gpus", self.restart_cost_by_gpus)
         for steps in self.event_cost_s.values():
             _check_steps("event_cost_s", steps)
@@ -127,6 +131,8 @@ def _check_time(name: str, value: float) -> None:
 
 
 def _check_steps(name: str, steps: Steps) -> None:
+    if isinstance(steps, str) or not all(isinstance(step, list | tuple) and len(step) == 2 for step in steps):
+        raise ConfigError(f"must be steps of GPUs and seconds, [[1, 5], [9, 60]], got {steps!r}", key=f"model.{name}")
     gpus = [step[0] for step in steps]
     if gpus != sorted(set(gpus)):
         raise ConfigError(f"GPUs must ascend, got {gpus}", key=f"model.{name}")

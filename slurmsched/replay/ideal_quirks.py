@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from slurmsched.errors import ConfigError
 from slurmsched.model import Plan, Receipt
 from slurmsched.replay.ideal import End, IdealCluster
 from slurmsched.replay.ideal_model import IdealModel
@@ -40,6 +41,14 @@ class QuirkyCluster(IdealCluster):
         self._rooms = Rooms(int(self.capacity.sum()), model.node_gpus, model.node_choice)
         self._asked: set[int] | None = None  # rows to start, while a plan is applied
         self._tell(slice(None), model.start_cost_s)
+        self._check_nodes()
+
+    def _check_nodes(self) -> None:
+        """Whole nodes make up the pile: then there is room for any gang once the cluster is empty."""
+        size, gpus = self.model.node_gpus, int(self.capacity.sum())
+        if size and (not self._pile or gpus % size):
+            raise ConfigError(f"needs a plan that only counts GPUs (--placement count), and nodes of {size} GPUs that "
+                              f"make up the {gpus}", key="model.node_gpus")  # fmt: skip
 
     def advance(self, until_s: float) -> int:
         """As the ideal cluster, with what each event costs."""

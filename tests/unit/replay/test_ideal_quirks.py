@@ -104,13 +104,22 @@ def test_refusal_blocks__holds_back_those_behind(blocks: bool, end_s: float) -> 
     [
         ({"node_gpus": -1}, "number of GPUs"), ({"node_choice": "any"}, "one of fullest"), ({"slowdown": 0}, "above 0"),
         ({"restart_cost_by_gpus": [(4, 1.0), (2, 1.0)]}, "must ascend"), ({"hold_s": "x"}, "must be a time"),
-        ({"event_cost_s": {"a": [(1, -1.0)]}}, "must be a time"), ({"nodes": 4}, "is no setting of the ideal cluster"),
+        ({"rounds_follow": True}, "needs round_s"), ({"event_cost_s": 4}, "table of steps"),
+        ({"restart_cost_by_gpus": "x"}, "steps of GPUs"), ({"event_cost_s": {"a": [(1, -1.0)]}}, "must be a time"),
+        ({"nodes": 4}, "is no setting of the ideal cluster"),
     ],
 )  # fmt: skip
 def test_settings__are_checked(settings: dict[str, Any], match: str) -> None:
     """The setting is named, and what it must be."""
     with pytest.raises(ConfigError, match=match):
         IdealModel.of(settings)
+
+
+@pytest.mark.parametrize(("nodes", "match"), [([4, 4], "--placement count"), ([9], "make up the 9")])
+def test_node_gpus__must_make_up_one_pile(nodes: list[int], match: str) -> None:
+    """Nodes of two GPUs are cut from a pile of GPUs, and leave none over."""
+    with pytest.raises(ConfigError, match=match):
+        ideal_cluster(Trace.of([1], [1], [0], [5]), nodes, IdealModel(node_gpus=2))
 
 
 def following(trace: Trace, hold_s: float = 0.0) -> IdealCluster:
