@@ -23,7 +23,7 @@ from slurmsched.replay.run import Replayed, Request, Session
 from slurmsched.replay.traces import Trace, read_trace, sample_trace
 from tests.reference.schedules import job_ends
 
-TRACE = Path("tests/replay/traces/philly_10k.csv.gz")
+TRACE = Path("slurmsched/replay/traces/philly_10k.csv.gz")
 GPUS = 400
 # discipline -> fastest peer on this trace and its wall time [s]
 PEERS = {

@@ -14,13 +14,16 @@ _OPTIONS = (
                  help="ideal: the plan is enacted at every event, at no cost; slurm: as slurmctld would."),
     click.option("--placement", default="count", show_default=True, metavar="NAME",
                  help="count: nodes do not matter; consolidated: a gang on the fewest nodes."),
-    click.option("--backfill", type=click.Choice(["none", "easy", "skip"]), default=None,
-                 help="Who gets GPUs that the first waiting job cannot use: nobody, jobs that do not delay it, any "
-                      "that fits. Default: as the policy's name says."),
+    click.option("--backfill", type=click.Choice(["none", "easy", "conservative", "skip"]), default=None,
+                 help="Who gets GPUs that the first waiting job cannot use: nobody, jobs that do not delay it, jobs "
+                      "that delay none before them, any that fits. Default: as the policy's name says."),
     click.option("--round", "round_s", type=click.FloatRange(min=0), default=0.0, metavar="SECONDS",
                  help="ideal: decide at multiples of it; 0: whenever something happens."),
     click.option("--restart-cost", "restart_cost_s", type=click.FloatRange(min=0), default=0.0, metavar="SECONDS",
                  help="ideal: run time without progress after a preemption."),
+    click.option("--setting", "settings", multiple=True, metavar="NAME=VALUE",
+                 callback=lambda _context, _option, pairs: _settings(pairs),
+                 help="ideal: any other setting of the cluster (docs/replay.md), such as node_gpus=8."),
     click.option("--history", default="", metavar="FILE",
                  help="GPU seconds that completed jobs needed, a CSV column; for gittins; or Tiresias's."),
     click.option("--seed", type=int, default=0, show_default=True, help="Of everything that is left to chance."),
@@ -32,3 +35,16 @@ def replaying(function: Any) -> Any:
     for option in reversed(_OPTIONS):
         function = option(function)
     return function
+
+
+def _settings(pairs: tuple[str, ...]) -> dict[str, Any]:
+    """Settings by name. Raises UsageError for a text that is not NAME=VALUE."""
+    from slurmsched.replay.run import value_of
+
+    found = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise click.UsageError(f"--setting {pair!r} is not NAME=VALUE")
+        found[name.replace("-", "_")] = value_of(value)
+    return found

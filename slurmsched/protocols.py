@@ -46,6 +46,15 @@ class BackfillingPlacement(Placement, Protocol):
 
 
 @runtime_checkable
+class ReservingPlacement(Protocol):
+    """Optional: a placement that can reserve for all waiting jobs, so that conservative backfill works on it."""
+
+    def reserve(self, snapshot: Snapshot, ranking: Ranking) -> Assignments:
+        """Running jobs, and those of the ranking that start without delaying any before them. Pure."""
+        ...
+
+
+@runtime_checkable
 class Estimator(Protocol):
     """How long."""
 

@@ -30,11 +30,20 @@ class Consolidated:
 
         Partitions and GPU types are not looked at.
         """
-        jobs, held, capacity, order = snapshot.jobs, Held.of(snapshot), to_give(snapshot), ranking.order
-        times, free = free_ahead(snapshot, held, capacity)
-        waiting = order[(eligible(snapshot) & (jobs.gpus > 0))[order]]
-        size = max(int(capacity.max(initial=0)), 1)
-        gpus, nodes = jobs.gpus[waiting].astype(np.int64), jobs.nodes[waiting].astype(np.int64)
-        started = backfill(times, free, gpus, nodes, jobs.time_limit_s[waiting], size, 1, False)
-        running = order[(held.count > 0)[order]]
-        return assignments(np.concatenate([running, waiting]), np.concatenate([held.table(running, capacity), started]))
+        return _backfilled(snapshot, ranking, 1)
+
+    def reserve(self, snapshot: Snapshot, ranking: Ranking) -> Assignments:
+        """Running jobs, and those of the ranking that start without delaying any before them; as backfill."""
+        return _backfilled(snapshot, ranking, len(ranking.order))
+
+
+def _backfilled(snapshot: Snapshot, ranking: Ranking, most: int) -> Assignments:
+    """Running jobs, and those that start before no reservation. most: reservations made for jobs that must wait."""
+    jobs, held, capacity, order = snapshot.jobs, Held.of(snapshot), to_give(snapshot), ranking.order
+    times, free = free_ahead(snapshot, held, capacity)
+    waiting = order[(eligible(snapshot) & (jobs.gpus > 0))[order]]
+    size = max(int(capacity.max(initial=0)), 1)
+    gpus, nodes = jobs.gpus[waiting].astype(np.int64), jobs.nodes[waiting].astype(np.int64)
+    started = backfill(times, free, gpus, nodes, jobs.time_limit_s[waiting], size, most, False)
+    running = order[(held.count > 0)[order]]
+    return assignments(np.concatenate([running, waiting]), np.concatenate([held.table(running, capacity), started]))

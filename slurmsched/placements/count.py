@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from slurmsched.kernels.backfill import backfill
 from slurmsched.kernels.pile import backfill_pile, fill_pile
 from slurmsched.model import Assignments, Ranking, Snapshot
 from slurmsched.model.columns import Int64s, sealed
-from slurmsched.placements.candidates import HOLDS, MAY_START, standing, to_give, wanted_gpus
-from slurmsched.placements.outlook import ahead_s
+from slurmsched.placements.candidates import HOLDS, MAY_START, Held, standing, to_give, wanted_gpus
+from slurmsched.placements.outlook import ahead_s, free_ahead
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,16 @@ class Count:
         running = int(np.count_nonzero(stands == HOLDS))
         served = backfill_pile(gpus[rows], ahead_s(snapshot)[rows], running, to_give(snapshot).sum())
         return _piled(rows[served], gpus)
+
+    def reserve(self, snapshot: Snapshot, ranking: Ranking) -> Assignments:
+        """Running jobs, and those of the ranking that start without delaying any before them."""
+        stands, order, jobs = standing(snapshot), ranking.order, snapshot.jobs
+        gpus, pile = wanted_gpus(snapshot, stands), to_give(snapshot).sum(keepdims=True)
+        waiting = order[(stands[order] == MAY_START) & (gpus[order] > 0)]
+        times, free = free_ahead(snapshot, Held.of(snapshot), pile)
+        limits_s, ones = jobs.time_limit_s[waiting], np.ones(len(waiting), np.int64)
+        started = backfill(times, free, gpus[waiting], ones, limits_s, int(pile[0]), len(waiting), False)
+        return _piled(np.concatenate([order[stands[order] == HOLDS], waiting[started[:, 0] > 0]]), gpus)
 
 
 def _piled(rows: Int64s, gpus: Int64s) -> Assignments:

@@ -13,10 +13,10 @@ from slurmsched.model import Assignments, Plan, Ranking, Snapshot, Wake, frozen
 from slurmsched.model.columns import Int64s
 from slurmsched.model.plan import ANY_EVENT
 from slurmsched.placements.candidates import HOLDS, MAY_START, standing
-from slurmsched.protocols import BackfillingPlacement, Placement, Policy
+from slurmsched.protocols import BackfillingPlacement, Placement, Policy, ReservingPlacement
 
-Filling = Literal["skip", "block", "easy"]
-FILLINGS: tuple[Filling, ...] = ("skip", "block", "easy")
+Filling = Literal["skip", "block", "easy", "conservative"]
+FILLINGS: tuple[Filling, ...] = ("skip", "block", "easy", "conservative")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,8 @@ class DirectPlanner:
     """Rank, place, and name the target. A `Planner`; what it plans is enacted, not steered by priorities.
 
     filling: who gets GPUs that the first waiting job cannot use. "skip": every later job that fits. "block": nobody.
-    "easy": later jobs that do not delay it (EASY backfill; the placement must offer `backfill`).
+    "easy": later jobs that do not delay it (EASY backfill; the placement must offer `backfill`). "conservative": those
+    that delay none before them (it must offer `reserve`).
     A preemptive policy orders running and waiting jobs alike; under any other one running jobs keep their GPUs.
     Raises ConfigError for another filling, and for one that policy or placement cannot do.
     """
@@ -36,7 +37,8 @@ class DirectPlanner:
     def __post_init__(self) -> None:
         if self.filling not in FILLINGS:
             raise ConfigError(f"must be one of {', '.join(FILLINGS)}, got {self.filling!r}", key="filling")
-        if self.filling == "easy" and not isinstance(self.placement, BackfillingPlacement):
+        needed = {"easy": BackfillingPlacement, "conservative": ReservingPlacement}.get(self.filling)
+        if needed and not isinstance(self.placement, needed):
             raise ConfigError(f"{type(self.placement).__name__} cannot backfill; choose skip or block", key="filling")
         if self.filling != "skip" and self.preemptive:
             raise ConfigError(f"{type(self.policy).__name__} preempts, which needs skip", key="filling")
@@ -63,6 +65,8 @@ class DirectPlanner:
             return self.placement.place(snapshot, ranking)
         if self.filling == "easy":
             return self.placement.backfill(snapshot, ranking)  # type: ignore[attr-defined]  # checked when made
+        if self.filling == "conservative":
+            return self.placement.reserve(snapshot, ranking)  # type: ignore[attr-defined]
         in_order = stands[ranking.order]
         order = np.concatenate([ranking.order[in_order == HOLDS], ranking.order[in_order == MAY_START]])
         target = self.placement.place(snapshot, Ranking(order))

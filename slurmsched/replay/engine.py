@@ -90,7 +90,8 @@ def replay(
     """Run the cluster to its end, with a cycle every interval_s, and return the number of cycles.
 
     Without a planner Slurm is alone. A cycle is left out only if no job waits and nothing has happened since
-    the last one: it could write nothing and see nothing new.
+    the last one, or if the cluster knows that it would plan the same (see EventCluster): it could write nothing and
+    see nothing new.
     """
     cycles, news = 0, 0
     while not cluster.finished:
@@ -100,9 +101,51 @@ def replay(
             cluster.advance(_stop_after(cluster, interval_s))
         else:
             news += cluster.advance(_next_tick(cluster, interval_s, bool(news)))
-            if news or cluster.waiting:
+            if _undecided(cluster, bool(news)):
                 run_cycle(cluster, planner, store)
-                cycles, news = cycles + 1, 0
+                cycles += 1
+            news = 0
+        if on_progress is not None:
+            on_progress(cluster)
+    return cycles
+
+
+class RoundCluster(SimulatedCluster, Protocol):
+    """A simulated cluster that also knows when it falls quiet, so that a round can end early."""
+
+    @property
+    def quiet_s(self) -> float:
+        """When all jobs that run now will have ended; infinite when none runs."""
+        ...
+
+
+def replay_following(
+    cluster: RoundCluster,
+    planner: Planner,
+    store: Store,
+    *,
+    round_s: float,
+    hold_s: float = 0.0,
+    on_progress: Callable[[RoundCluster], None] | None = None,
+) -> int:
+    """Run the cluster to its end with a cycle after each round in which something happened; returns their number.
+
+    A round begins where the one before ended, and ends after round_s or when all its jobs have ended; while nothing
+    runs, time goes on to the next arrival. A plan made after time 0 stands for hold_s at least, unless nothing would
+    ever happen again. Source: the simulator of Gavel (Narayanan et al., OSDI '20).
+    """
+    cycles, news, planned_s = 0, 0, 0.0
+    while not cluster.finished:
+        quiet_s = cluster.quiet_s
+        stuck = quiet_s == cluster.next_event_s == FOREVER
+        if not stuck:
+            end_s = cluster.next_event_s if quiet_s == FOREVER else min(cluster.now_s + round_s, quiet_s)
+            news += cluster.advance(end_s)
+        if stuck or (news and (planned_s == 0 or cluster.now_s - planned_s >= hold_s)):
+            if stuck and not news:
+                raise RuntimeError("the cluster model stands still before all jobs ended")
+            run_cycle(cluster, planner, store)
+            cycles, news, planned_s = cycles + 1, 0, cluster.now_s
         if on_progress is not None:
             on_progress(cluster)
     return cycles
@@ -142,10 +185,16 @@ def replay_events(
     return cycles
 
 
+def _undecided(cluster: SimulatedCluster, news: bool) -> bool:
+    """Whether a cycle now can matter. news: something has happened since the last one."""
+    undecided: bool = getattr(cluster, "undecided", news or cluster.waiting > 0)
+    return undecided
+
+
 def _next_tick(cluster: SimulatedCluster, interval_s: float, news: bool) -> float:
     """The daemon's next look at the cluster; ticks at which nothing can have changed are skipped."""
     tick = (math.floor(cluster.now_s / interval_s) + 1) * interval_s
-    if news or cluster.waiting or cluster.next_event_s <= tick:
+    if _undecided(cluster, news) or cluster.next_event_s <= tick:
         return tick
     return math.ceil(cluster.next_event_s / interval_s) * interval_s
 

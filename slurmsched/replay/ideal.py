@@ -85,6 +85,11 @@ class IdealCluster:
         return min(end_s, submit_s, self._wake_s)
 
     @property
+    def quiet_s(self) -> float:
+        """When all jobs that run now will have ended; infinite when none runs."""
+        return max((end.time_s for end in self._ends if not self._void(end)), default=math.inf)
+
+    @property
     def waiting(self) -> int:
         return self._present - self._held
 
@@ -207,16 +212,23 @@ class IdealCluster:
         if first:
             self.first_start_s[row] = self._now_s
         self.rate[row] = self.model.speed(self._gpus[row], nodes)
-        cost_s = self.model.start_cost_s if first else self.model.restart_cost_s
-        left_s = cost_s + (self.cast.duration_s[row] - self.progress_s[row]) / self.rate[row]
+        left_s = self._cost_s(row, first) + (self.cast.duration_s[row] - self.progress_s[row]) / self.rate[row]
         self.start_s[row], self.running[row] = self._now_s, True
         self.free -= self._gpus[row]
         self._held += 1
-        heapq.heappush(self._ends, End(self._now_s + float(left_s), row, int(self.restarts[row])))
+        self._until(row, self._now_s + float(left_s))
+
+    def _cost_s(self, row: int, first: bool) -> float:
+        """Run time without progress of the first run, or of a later one."""
+        return self.model.start_cost_s if first else self.model.restart_cost_s
+
+    def _until(self, row: int, end_s: float) -> None:
+        """This run ends by itself then."""
+        heapq.heappush(self._ends, End(end_s, row, int(self.restarts[row])))
 
     def _stop(self, row: int) -> None:
         run_s = self._leave(row)
-        cost_s = self.model.restart_cost_s if self.restarts[row] else self.model.start_cost_s
+        cost_s = self._cost_s(row, not self.restarts[row])
         made_s, step_s = self.progress_s[row] + max(0.0, run_s - cost_s) * self.rate[row], self.model.checkpoint_s
         self.progress_s[row] = max(self.progress_s[row], made_s // step_s * step_s) if step_s else made_s
         self.restarts[row] += 1

@@ -27,9 +27,10 @@ from slurmsched.planning.planner import Planner
 from slurmsched.planning.targets import Preemption
 from slurmsched.replay.carry_store import CarryStore
 from slurmsched.replay.embedded import EmbeddedCluster
-from slurmsched.replay.engine import replay, replay_events
+from slurmsched.replay.engine import replay, replay_events, replay_following
 from slurmsched.replay.ideal import IdealCluster
 from slurmsched.replay.ideal_model import IdealModel
+from slurmsched.replay.ideal_quirks import ideal_cluster
 from slurmsched.replay.memory_store import MemoryStore
 from slurmsched.replay.metrics import Outcomes, Ran
 from slurmsched.replay.slurm_model import SlurmModel
@@ -42,6 +43,7 @@ COMPILE_FROM_JOBS = 1_000  # below, loading the compiler takes longer than it sa
 # name on the command line -> policy, its parameters, who gets GPUs that the first waiting job cannot use
 DISCIPLINES: Mapping[str, tuple[str, Mapping[str, Any], Filling | None]] = {
     "easy": ("fifo", {}, "easy"),
+    "conservative": ("fifo", {}, "conservative"),
     "fjf": ("fifo", {}, "skip"),
     "gittins": ("gittins", {"index": "released"}, None),
 }
@@ -52,7 +54,8 @@ class Request:
     """What to replay, in words. cluster: "20x8", "auto" or a TOML file. policy: NAME[:PARAMETER=VALUE,...].
 
     backfill: "" = as the policy's name says. history: a CSV column of GPU s that completed jobs needed; "" = the
-    samples of the Tiresias release. round_s, restart_cost_s: of the ideal model [s].
+    samples of the Tiresias release. round_s, restart_cost_s: of the ideal model [s]. settings: any other field of
+    IdealModel, by name.
     """
 
     cluster: str = "auto"
@@ -64,6 +67,7 @@ class Request:
     round_s: float = 0.0
     restart_cost_s: float = 0.0
     seed: int = 0
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)
@@ -149,8 +153,12 @@ class Session:
             return replay(cluster, self._planner, MemoryStore(), interval_s=SLURM_INTERVAL_S, on_progress=tell)
         assert self._planner is not None
         store = CarryStore(history_of(request.history))
-        if request.round_s:
-            return replay(cluster, self._planner, store, interval_s=request.round_s, on_progress=tell)
+        model = cluster.model
+        if model.rounds_follow:
+            times = {"round_s": model.round_s, "hold_s": model.hold_s}
+            return replay_following(cluster, self._planner, store, **times, on_progress=tell)
+        if model.round_s:
+            return replay(cluster, self._planner, store, interval_s=model.round_s, on_progress=tell)
         return replay_events(cluster, self._planner, store, on_progress=tell)
 
     def _ideal(self, policy_name: str, filling: Filling | None, made: dict[str, Any]) -> Replayed:
@@ -162,17 +170,18 @@ class Session:
         chosen = _filling(request.backfill) or filling or ("skip" if getattr(policy, "preemptive", False) else "block")
         self._planner = DirectPlanner(policy, placement, chosen)
         pile = isinstance(placement, Count)
-        model = IdealModel(round_s=request.round_s, restart_cost_s=request.restart_cost_s)
+        settings = {"round_s": request.round_s, "restart_cost_s": request.restart_cost_s, **request.settings}
         nodes = (sum(self.nodes),) if pile else self.nodes
         config = {"model": "ideal", "nodes": list(self.nodes), "policy": policy_name, **made,
-                  "placement": request.placement, "backfill": chosen, "round_s": request.round_s,
-                  "restart_cost_s": request.restart_cost_s, "history": request.history or SAMPLES}  # fmt: skip
-        return Replayed(IdealCluster(self.trace, nodes, model, seed=request.seed), config)
+                  "placement": request.placement, "backfill": chosen, **settings,
+                  "history": request.history or SAMPLES}  # fmt: skip
+        cluster = ideal_cluster(self.trace, nodes, IdealModel.of(settings), seed=request.seed)
+        return Replayed(cluster, config)
 
     def _slurm(self, name: str, made: dict[str, Any]) -> Replayed:
         request = self.request
-        if request.backfill == "skip" or name == "fjf":
-            raise ConfigError("slurmctld has no first fit without reservations; use --model ideal", key="backfill")
+        if {request.backfill, name} & {"skip", "fjf", "conservative"}:
+            raise ConfigError("slurmctld has no such backfill; use --model ideal", key="backfill")
         backfill: Any = request.backfill or ("easy" if name == "easy" else "slurm")
         model = SlurmModel(backfill=backfill)
         if made and name != "easy":
@@ -236,11 +245,16 @@ def parse_policy(text: str) -> tuple[str, dict[str, Any]]:
         key, equals, value = part.partition("=")
         if not equals or not key:
             raise ConfigError(f"{part!r} is not PARAMETER=VALUE, for example {name}:PARAMETER=VALUE", key="policy")
-        try:
-            parameters[key.strip()] = tomllib.loads(f"value = {value}")["value"]
-        except tomllib.TOMLDecodeError:
-            parameters[key.strip()] = value
+        parameters[key.strip()] = value_of(value)
     return name, parameters
+
+
+def value_of(text: str) -> Any:
+    """The value that a text stands for in a configuration file: a number, a list in brackets, ...; else the text."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
 
 
 def history_of(path: str) -> Floats:
@@ -256,7 +270,9 @@ def history_of(path: str) -> Floats:
 
 def _filling(backfill: str) -> Filling | None:
     """The filling that --backfill names."""
-    named: Filling | None = {"": None, "none": "block", "easy": "easy", "skip": "skip"}.get(backfill)  # type: ignore[assignment]
-    if backfill and named not in FILLINGS:
-        raise ConfigError(f"must be none, easy or skip, got {backfill!r}", key="backfill")
-    return named
+    if backfill in ("", "none"):
+        return "block" if backfill else None
+    found: Filling | None = next((name for name in FILLINGS if name == backfill != "block"), None)
+    if found is None:
+        raise ConfigError(f"must be none, easy, conservative or skip, got {backfill!r}", key="backfill")
+    return found

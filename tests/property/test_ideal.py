@@ -27,12 +27,14 @@ from slurmsched.replay.engine import replay, replay_events
 from slurmsched.replay.ideal import IdealCluster
 from slurmsched.replay.ideal_model import IdealModel
 from slurmsched.replay.traces import Trace
+from tests.reference.schedules import conservative_ends
 
 NODES = (4, 4, 2)
 GPUS = sum(NODES)
 PLANNERS = [
     DirectPlanner(Fifo(), Count(), "block"), DirectPlanner(Fifo(), Count(), "skip"),
-    DirectPlanner(Fifo(), Count(), "easy"), DirectPlanner(Sjf(), Count(), "block"),
+    DirectPlanner(Fifo(), Count(), "easy"), DirectPlanner(Fifo(), Count(), "conservative"),
+    DirectPlanner(Sjf(), Count(), "block"),
     DirectPlanner(Srtf(), Count()), DirectPlanner(Srsf(), Count()),
     *(DirectPlanner(DiscretizedLas((100.0, 400.0), fifo_by=by), Count()) for by in ("arrival", "start", "submit")),
     DirectPlanner(Gittins((100.0,), 50.0, least_samples=1), Count()),
@@ -147,6 +149,30 @@ def test_ideal__misses_nothing_by_leaving_cycles_out(planner: DirectPlanner, tra
     eager = Eager(trace, [GPUS])
     replay_events(eager, Everything(planner), CarryStore(np.array([30.0, 80.0, 300.0, 900.0])))
     assert played(trace, planner).outcomes().digest == eager.outcomes().digest
+
+
+@settings(deadline=None, max_examples=60)
+@given(trace=traces())
+@pytest.mark.parametrize("placement", [Count(), Consolidated()], ids=["count", "consolidated"])
+def test_conservative__ends_every_job_as_the_naive_loop_does(placement: Placement, trace: Trace) -> None:
+    """Each job at the earliest time that delays none before it; on one node, so that placement is no question."""
+    rows = zip(*(getattr(trace, name).tolist() for name in ("submit_s", "job_id", "gpus", "duration_s")), strict=True)
+    ends_s = conservative_ends(list(rows), GPUS)
+    done = played(trace, DirectPlanner(Fifo(), placement, "conservative")).outcomes()
+    assert [ends_s[number] for number in trace.job_id.tolist()] == done.end_s.tolist()
+
+
+@pytest.mark.parametrize("planner", PLANNERS[:-1], ids=lambda p: f"{type(p.policy).__name__}-{p.filling}")
+@settings(deadline=None, max_examples=20)
+@given(trace=traces())
+def test_rounds__miss_nothing_by_leaving_cycles_out(planner: DirectPlanner, trace: Trace) -> None:
+    """A round at whose end a plan would be the same needs none. Gittins says itself that it looks only at events."""
+    digests = set()
+    for kind in (IdealCluster, Eager):
+        cluster = kind(trace, [GPUS], IdealModel(round_s=25.0, restart_cost_s=7.0))
+        replay(cluster, planner, CarryStore(np.array([30.0, 80.0, 300.0, 900.0])), interval_s=25.0)
+        digests.add(cluster.outcomes().digest)
+    assert len(digests) == 1
 
 
 @settings(deadline=None, max_examples=40)

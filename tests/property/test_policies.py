@@ -17,13 +17,15 @@ from slurmsched.policies.fifo import Fifo
 from slurmsched.policies.gittins import Gittins, gittins_index
 from slurmsched.policies.las import Las
 from slurmsched.policies.sjf import Sjf
+from slurmsched.policies.smallest import Smallest
 from slurmsched.policies.srsf import Srsf
 from slurmsched.policies.srtf import Srtf
 from slurmsched.protocols import Policy
 from slurmsched.testing.strategies import snapshots
 
 POLICIES = [
-    Fifo(), Sjf(), Srtf(), Srsf(), Las(), Las("1d", 0.0), Gittins(least_samples=1), Gittins(index="released"),
+    Fifo(), Sjf(), Smallest(), Srtf(), Srsf(), Las(), Las("1d", 0.0), Gittins(least_samples=1),
+    Gittins(index="released"),
     *(DiscretizedLas(promote_knob=knob, fifo_by=by) for knob in (0.5, np.inf) for by in ("start", "arrival", "submit")),
 ]  # fmt: skip
 

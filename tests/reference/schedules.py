@@ -1,4 +1,4 @@
-"""FIFO and EASY on a pile of GPUs, written apart from the engine: one loop, plain Python."""
+"""FIFO, EASY and conservative backfill on a pile of GPUs, written apart from the engine: one loop, plain Python."""
 
 from __future__ import annotations
 
@@ -53,3 +53,21 @@ def passing(queue: list[Job], running: list[tuple[float, int]], free: int, now: 
         free -= gpus
         chosen.append(job)
     return chosen
+
+
+def conservative_ends(jobs: Sequence[Job], capacity: int) -> dict[int, float]:
+    """End [s] of every job by id if each, in order of submission, gets the earliest span that delays none before it."""
+    runs: list[tuple[float, float, int]] = []  # start, end, GPUs
+    ends: dict[int, float] = {}
+    for submit, number, gpus, run in sorted(jobs):
+        starts = sorted({submit, *(end for _, end, _ in runs if end > submit)})
+        begin = next(at for at in starts if most_held(runs, at, at + run) + gpus <= capacity)
+        ends[number] = begin + run
+        runs.append((begin, begin + run, gpus))
+    return ends
+
+
+def most_held(runs: Sequence[tuple[float, float, int]], begin: float, end: float) -> int:
+    """Most GPUs held at any time of a span."""
+    times = [begin, *(start for start, _, _ in runs if begin < start < end)]
+    return max(sum(gpus for start, stop, gpus in runs if start <= at < stop) for at in times)

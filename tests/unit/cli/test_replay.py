@@ -88,3 +88,31 @@ def test_replay__says_that_parts_of_gpus_become_whole(tmp_path: Path, capsys: py
     shown = capsys.readouterr()
     assert json.loads(shown.out)["makespan_s"] == 10.0
     assert "jobs that asked for a part of a GPU get it whole: 1" in shown.err
+
+
+def test_replay__takes_settings_of_the_ideal_cluster(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Values as in a configuration file; the JSON tells them."""
+    settings = ["--setting", "slowdown=2.0", "--setting", "restart-cost-by-gpus=[[2, 5]]"]
+    assert main(["replay", trace, "--cluster", "1x4", "--json", *settings]) == 0
+    made = json.loads(capsys.readouterr().out)
+    assert (made["makespan_s"], made["config"]["restart_cost_by_gpus"]) == (38.0, [[2, 5]])
+
+
+@pytest.mark.parametrize(
+    ("setting", "told"),
+    [("slowdown", "is not NAME=VALUE"), ("speed=2", "is no setting of the ideal cluster"), ("slowdown=x", "above 0")],
+)
+def test_replay__refuses_what_is_no_setting(
+    trace: str, setting: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit code 2, and what is wrong with it."""
+    assert main(["replay", trace, "--cluster", "1x4", "--setting", setting]) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_replay__conservative_backfill_needs_the_ideal_cluster(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """By hand: 3 passes 2, which starts at 6 s all the same; slurmctld has no such backfill."""
+    assert main(["replay", trace, "--cluster", "1x4", "--policy", "conservative", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["avg_jct_s"] == pytest.approx(57 / 6)
+    assert main(["replay", trace, "--cluster", "1x4", "--policy", "conservative", "--model", "slurm"]) == 2
+    assert "slurmctld has no such backfill" in capsys.readouterr().err

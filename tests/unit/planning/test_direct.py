@@ -90,6 +90,7 @@ class NoOutlook:
     [
         ((Fifo(), Count(), "some"), "must be one of skip, block, easy"),
         ((Fifo(), NoOutlook(), "easy"), "NoOutlook cannot backfill"),
+        ((Fifo(), NoOutlook(), "conservative"), "NoOutlook cannot backfill"),
         ((Srtf(), Count(), "easy"), "Srtf preempts"),
     ],
 )

@@ -12,7 +12,7 @@ from slurmsched.errors import ConfigError
 from slurmsched.estimators.hint import Hint
 from slurmsched.estimators.time_limit import TimeLimit
 
-OURS = ("discretized-las", "fifo", "gittins", "las", "sjf", "srsf", "srtf")
+OURS = ("discretized-las", "fifo", "gittins", "las", "sjf", "smallest", "srsf", "srtf")
 PAGES = Path(__file__).parents[3] / "docs" / "policies"
 PREEMPTIVE = {name: name not in ("fifo", "sjf") for name in OURS}
 

@@ -1,4 +1,4 @@
-"""fifo, sjf, srtf and srsf: the orders of the field's baselines."""
+"""fifo, smallest, sjf, srtf and srsf: the orders of the field's baselines."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from slurmsched.estimators.hint import Hint
 from slurmsched.estimators.time_limit import TimeLimit
 from slurmsched.policies.fifo import Fifo
 from slurmsched.policies.sjf import Sjf
+from slurmsched.policies.smallest import Smallest
 from slurmsched.policies.srsf import Srsf
 from slurmsched.policies.srtf import Srtf
 from slurmsched.protocols import Policy
@@ -22,6 +23,11 @@ def test_fifo__first_submission_counts() -> None:
     rows = [{"job_id": 1, "first_submit_s": 5.0, "submit_s": 90.0}, {"job_id": 2, "submit_s": 9.0},
             {"job_id": 3, "submit_s": 9.0}, {"job_id": 4, "first_submit_s": float("nan"), "submit_s": 1.0}]  # fmt: skip
     assert Fifo().rank(snapshot(rows)).order.tolist() == [3, 0, 1, 2]
+
+
+def test_smallest__fewest_gpus_count() -> None:
+    """One GPU before two, then by submission; what ran or will run changes nothing."""
+    assert Smallest().rank(THREE).order.tolist() == [1, 0, 2]
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import re
+from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from slurmsched.replay.trace_files import Recorded, load
 from slurmsched.replay.traces import read_trace
 
 DATA = Path(__file__).parent / "data"
-COMMON = Path(__file__).parents[3] / "replay" / "traces"
+COMMON = files("slurmsched.replay") / "traces"
 FILES = {
     "tiresias_60.csv": ("tiresias", 60), "muri.csv": ("muri", 25), "philly_list.csv": ("philly-list", 25),
     "philly.json": ("philly", 1), "pollux/workload.csv": ("pollux", 17), "gavel.trace": ("gavel", 20),
@@ -35,7 +36,7 @@ def test_load__tells_the_kind_by_content(name: str) -> None:
 
 def test_tiresias__equals_its_common_form() -> None:
     """The same 60 jobs in the plain form."""
-    ours, plain = load(DATA / "tiresias_60.csv").trace, read_trace(COMMON / "tiresias_60.csv")
+    ours, plain = load(DATA / "tiresias_60.csv").trace, read_trace(COMMON / "tiresias_60.csv.gz")
     for name in ("job_id", "gpus", "submit_s", "duration_s"):
         assert getattr(plain, name).tolist() == getattr(ours, name).tolist()
     assert ours.model[0] == "vgg19"
@@ -52,7 +53,7 @@ def test_muri__takes_milliseconds_and_runs_iterations() -> None:
 def test_pollux__run_times_are_those_of_its_simulator() -> None:
     """Jobs alone on 16 nodes of 4 GPUs, to the second: gradient accumulation (bert), a cap of the local batch
     (yolov3) and one GPU with a batch of two passes (ncf) among them."""
-    plain = read_trace(COMMON / "pollux_w6_fixed.csv")
+    plain = read_trace(COMMON / "pollux_w6_fixed.csv.gz")
     expected = dict(zip(zip(plain.submit_s, plain.gpus, strict=True), plain.duration_s, strict=True))
     ours = load(DATA / "pollux" / "workload.csv").trace
     jobs = list(zip(ours.submit_s, ours.gpus, strict=True))

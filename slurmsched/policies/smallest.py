@@ -1,0 +1,25 @@
+"""Smallest job first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from slurmsched.model import Ranking, Snapshot
+from slurmsched.policies.order import ordered
+
+
+@dataclass(frozen=True, slots=True)
+class Smallest:
+    """Fewest GPUs first, whatever the job has run or will run; running jobs included.
+
+    Source: the preemptive smallest number of processes first of Majumdar, Eager and Bunt, SIGMETRICS 1988; "sjf" of the
+    Tiresias simulator.
+    """
+
+    preemptive: ClassVar[bool] = True
+    paper: ClassVar[str] = "Majumdar, Eager, Bunt: Scheduling in multiprogrammed parallel systems, SIGMETRICS 1988"
+
+    def rank(self, snapshot: Snapshot) -> Ranking:
+        gpus = snapshot.jobs.gpus
+        return Ranking(ordered(snapshot.jobs, gpus), why={"gpus": gpus})

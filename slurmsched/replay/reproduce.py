@@ -1,0 +1,117 @@
+"""Published tables of other simulators' figures: what they say, of which input, and under which settings of ours."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any
+
+from slurmsched.errors import InputError
+from slurmsched.replay.run import Request
+from slurmsched.replay.traces import Trace, read_trace
+
+_FOLDER = files("slurmsched.replay") / "reproduced"
+# half of the last digit that the sources print
+PRECISION = {
+    "avg_jct_s": 0.005, "p50_jct_s": 0.05, "p95_jct_s": 0.05, "p99_jct_s": 0.05, "makespan_s": 0.5, "preemptions": 0.0,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One published replay. What it leaves open its table says.
+
+    trace: of those shipped. cluster, policy, placement, backfill: as `slurmsched replay` takes them. settings: fields
+    of IdealModel. tolerance_pct: allowed difference of any figure, those in loose_pct excepted [%]. differs: why ours
+    may lie outside; then the row need not hold. absent: why it is not replayed at all. beside: what else to know.
+    Figures are named as in the JSON of `slurmsched replay`; a range of two peers is a pair.
+    """
+
+    table: str
+    source: str
+    trace: str = ""
+    cluster: str = ""
+    policy: str = ""
+    placement: str = "count"
+    backfill: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    tolerance_pct: float = 0.0
+    loose_pct: Mapping[str, float] = field(default_factory=dict)
+    differs: str = ""
+    absent: str = ""
+    beside: str = ""
+    figures: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+
+    @property
+    def request(self) -> Request:
+        """What to replay."""
+        return Request(cluster=self.cluster, policy=self.policy, placement=self.placement, backfill=self.backfill,
+                       settings=self.settings)  # fmt: skip
+
+    @property
+    def words(self) -> dict[str, Any]:
+        """The settings that are not the default ones, by name."""
+        words = {"policy": self.policy, "placement": self.placement, "backfill": self.backfill} | dict(self.settings)
+        return {name: value for name, value in words.items() if value not in ("", "count")}
+
+    def tolerance_of(self, figure: str) -> float:
+        """Allowed difference of a figure [%]."""
+        return self.loose_pct.get(figure, self.tolerance_pct)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of one discipline or simulator. mean_tolerance_pct: of the rows' mean JCT; 0 = not asked."""
+
+    name: str
+    title: str
+    source: str
+    rows: tuple[Row, ...]
+    mean_tolerance_pct: float = 0.0
+    note: str = ""
+
+
+def names() -> list[str]:
+    """Names of all tables, ascending."""
+    return sorted(file.name.removesuffix(".toml") for file in _FOLDER.iterdir() if file.name.endswith(".toml"))
+
+
+def table(name: str) -> Table:
+    """A table by name. Raises InputError for an unknown one, naming those there are."""
+    if name not in names():
+        raise InputError(f"no published table called {name!r}; there are {', '.join(names())}")
+    return _parsed(name, tomllib.loads((_FOLDER / f"{name}.toml").read_text(encoding="utf-8")))
+
+
+def tables(wanted: Sequence[str] = ()) -> Iterator[Table]:
+    """The tables of these names, all without any."""
+    yield from map(table, wanted or names())
+
+
+@lru_cache(maxsize=8)
+def shipped_trace(name: str) -> Trace:
+    """A trace that came with slurmsched; sources and licences are in traces/README.md."""
+    return read_trace(files("slurmsched.replay") / "traces" / f"{name}.csv.gz")
+
+
+def _parsed(name: str, found: dict[str, Any]) -> Table:
+    of_table = {key: found.pop(key) for key in ("title", "mean_tolerance_pct", "note") if key in found}
+    rows = tuple(_row(name, {**found, **row}) for row in found.pop("rows"))
+    return Table(name=name, source=found["source"], rows=rows, **of_table)
+
+
+def _row(name: str, found: dict[str, Any]) -> Row:
+    known = {spec.name for spec in fields(Row)}
+    figures = {key: _pair(value) for key, value in found.items() if key in PRECISION}
+    unknown = found.keys() - known - figures.keys()
+    if unknown:
+        raise InputError(f"table {name}: row of {found.get('trace')}: unknown key {min(unknown)!r}")
+    return Row(table=name, figures=figures, **{key: value for key, value in found.items() if key in known})
+
+
+def _pair(value: Any) -> tuple[float, float]:
+    low, high = value if isinstance(value, list) else (value, value)
+    return float(low), float(high)

@@ -1,0 +1,63 @@
+"""Published tables in words, for the terminal and for docs/reproduced.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from slurmsched.replay.reproduce import Table
+from slurmsched.replay.reproduce_run import EQUAL, Comparison, Result
+
+MEAN = "avg_jct_s"
+COLUMNS = ("trace", "digest", "cluster", "theirs [s]>", "ours [s]>", "difference>", "other figures>", "verdict")
+
+
+def heading(table: Table) -> Iterator[str]:
+    """Title, source and what all rows share."""
+    yield f"{table.name}: {table.title}"
+    yield f"Theirs: {table.source}."
+    for words in dict.fromkeys(settings(result.words) for result in table.rows if not result.absent):
+        yield f"Settings: {words}."
+    if table.note:
+        yield table.note
+
+
+def settings(words: dict[str, object]) -> str:
+    """Settings as NAME=VALUE, in one line; a table of numbers by its name alone."""
+    return ", ".join(f"{name}={_short(value)}" for name, value in words.items())
+
+
+def cells(result: Result) -> tuple[str, ...]:
+    """Trace, digest, cluster, theirs, ours, difference, furthest other figure, verdict."""
+    row, first = result.row, next((each for each in result.comparisons if each.figure == MEAN), None)
+    verdict = f"{result.verdict} ({row.beside})" if row.beside else result.verdict
+    told = _range(row.figures.get(MEAN, first.theirs if first else None))
+    name = f"{row.trace}, {row.source}" if row.absent else row.trace
+    if first is None:
+        return (name, "", row.cluster, told, "", "", "", verdict)
+    return (name, result.trace_digest, row.cluster, told, f"{first.ours:,.2f}", _percent(first),
+            _furthest(each for each in result.comparisons if each is not first), verdict)  # fmt: skip
+
+
+def _range(published: tuple[float, float] | None) -> str:
+    if published is None:
+        return ""
+    low, high = published
+    return f"{low:,.2f}" if low == high else f"{low:,.2f} to {high:,.2f}"
+
+
+def _percent(figure: Comparison) -> str:
+    return f"{round(figure.difference_pct, 2) + 0.0:+.2f} %"
+
+
+def _furthest(others: Iterable[Comparison]) -> str:
+    """The figure that is furthest from theirs, "equal" if none is off by more than its last digit."""
+    found = list(others)
+    off = [each for each in found if each.verdict != EQUAL]
+    if not off:
+        return EQUAL if found else ""
+    worst = max(off, key=lambda each: abs(each.difference_pct))
+    return f"{worst.figure} {_percent(worst)}"
+
+
+def _short(value: object) -> str:
+    return "a table by model" if isinstance(value, dict) else str(value)

@@ -1,0 +1,116 @@
+"""Published tables: what they may say, and the verdicts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from slurmsched.errors import InputError
+from slurmsched.replay import reproduce
+from slurmsched.replay.reproduce import PRECISION, Row, Table, names, shipped_trace, table, tables
+from slurmsched.replay.reproduce_run import Comparison, Result, result, results
+from slurmsched.replay.reproduce_text import cells, heading
+
+
+def row(**more: Any) -> Row:
+    given = {"trace": "tiresias_60", "cluster": "2x4", "policy": "fifo", "figures": {"makespan_s": (5_747.0, 5_747.0)}}
+    return Row("made-up", "here", **given | more)
+
+
+def test_tables__hold_figures_sources_and_traces() -> None:
+    """Each row names its source and figures that a replay gives; one that is replayed names a trace that is shipped."""
+    for each in (row for found in tables() for row in found.rows):
+        assert each.source and set(each.figures) <= set(PRECISION)
+        assert each.absent or (len(shipped_trace(each.trace)) > 0 and each.figures)
+
+
+def test_tables__are_those_the_issue_of_exactness_asks_for() -> None:
+    """By discipline and by simulator."""
+    asked = {"fifo", "easy", "conservative", "fjf", "sjf", "srtf", "srsf", "2d-las", "gittins", "consolidated-fifo",
+             "tiresias-rounds", "lucid-fifo", "lucid-sjf", "lucid-srtf", "lucid-tiresias", "muri",
+             "gavel-fifo"}  # fmt: skip
+    assert asked <= set(names())
+
+
+def test_table__refuses_an_unknown_name() -> None:
+    """Those there are are named."""
+    with pytest.raises(InputError, match=r"no published table called 'las'; there are 2d-las, .*, srtf"):
+        table("las")
+
+
+def test_table__refuses_an_unknown_key() -> None:
+    """A misspelt tolerance must not pass for none."""
+    found = {"title": "t", "source": "s", "tolerance": 1.0, "rows": [{"trace": "x"}]}
+    with pytest.raises(InputError, match="table t: row of x: unknown key 'tolerance'"):
+        reproduce._parsed("t", found)
+
+
+def test_row__takes_what_it_leaves_open_from_its_table() -> None:
+    """And overrides the rest."""
+    found = {"title": "t", "source": "s", "policy": "fifo", "rows": [{"policy": "easy", "avg_jct_s": [1, 2]}, {}]}
+    first, second = reproduce._parsed("t", found).rows
+    assert (first.policy, first.figures, second.policy) == ("easy", {"avg_jct_s": (1.0, 2.0)}, "fifo")
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "verdict", "difference"),
+    [
+        ((100.0, 100.0), 100.004, "equal", 0.004), ((100.0, 100.0), 100.9, "within", 0.9),
+        ((100.0, 100.0), 98.0, "differs", -2.0), ((100.0, 110.0), 105.0, "within", 0.0),
+        ((100.0, 110.0), 112.2, "differs", 2.0),
+    ],
+)  # fmt: skip
+def test_comparison__says_how_far(theirs: tuple[float, float], ours: float, verdict: str, difference: float) -> None:
+    """Equal to the last printed digit; within the tolerance of 1 % of the nearest published value."""
+    made = Comparison("avg_jct_s", theirs, ours, 1.0)
+    assert (made.verdict, made.difference_pct) == (verdict, pytest.approx(difference))
+
+
+def test_result__of_a_row_that_holds() -> None:
+    """Ours beside theirs, with what is needed to get the same again."""
+    made = result(row())
+    record = made.record
+    assert (made.verdict, made.holds, record["trace_digest"]) == ("equal", True, "ce9b95be7e22b092")
+    assert record["figures"]["makespan_s"] == {
+        "theirs": 5_747.0, "ours": 5_747.0, "difference_pct": 0.0, "tolerance_pct": 0.0, "verdict": "equal"
+    }  # fmt: skip
+
+
+def test_result__of_a_row_that_does_not_hold() -> None:
+    """Without a reason it must hold; with one it tells it."""
+    off = {"figures": {"makespan_s": (5_000.0, 5_000.0)}}
+    plain, told = result(row(**off)), result(row(**off, differs="other rounding"))
+    assert (plain.verdict, plain.holds) == ("differs", False)
+    assert (told.verdict, told.holds) == ("differs: other rounding", True)
+
+
+def test_result__of_a_row_that_is_not_replayed() -> None:
+    """Only its reason and the published figure are shown."""
+    made = result(row(absent="no public input", figures={"avg_jct_s": (1_000.0, 1_000.0)}))
+    assert (made.verdict, made.holds, made.comparisons) == ("not reproduced: no public input", True, ())
+    assert cells(made) == ("tiresias_60, here", "", "2x4", "1,000.00", "", "", "", made.verdict)
+
+
+def test_results__end_with_the_mean_where_asked() -> None:
+    """The mean over the rows is held to a tolerance of its own."""
+    rows = tuple(row(figures={"avg_jct_s": (jct_s, jct_s)}, tolerance_pct=50.0) for jct_s in (1_400.0, 1_700.0))
+    *_, mean = results(Table("made-up", "", "here", rows, mean_tolerance_pct=1.0))
+    assert (mean.row.trace, mean.comparisons[0].theirs[0], mean.verdict) == ("mean of all", 1_550.0, "within")
+
+
+def test_cells__name_the_figure_that_is_furthest_off() -> None:
+    """The mean JCT has columns of its own."""
+    compared = [Comparison("avg_jct_s", (10.0, 10.0), 10.0, 5.0), Comparison("p95_jct_s", (10.0, 10.0), 10.1, 5.0),
+                Comparison("makespan_s", (10.0, 10.0), 9.0, 5.0)]  # fmt: skip
+    made = Result(row(beside="as released: 9 s"), "abc", tuple(compared))
+    assert cells(made) == (
+        "tiresias_60", "abc", "2x4", "10.00", "10.00", "+0.00 %", "makespan_s -10.00 %", "differs (as released: 9 s)",
+    )  # fmt: skip
+
+
+def test_heading__tells_source_and_settings() -> None:
+    """Settings that are the default ones are left out."""
+    rows = (row(settings={"round_s": 60}), row(settings={"round_s": 60}))
+    lines = list(heading(Table("made-up", "What it is", "here", rows, note="By the way.")))
+    assert lines == ["made-up: What it is", "Theirs: here.", "Settings: policy=fifo, round_s=60.", "By the way."]
