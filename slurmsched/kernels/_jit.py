@@ -18,11 +18,14 @@ from typing import Any, TypeVar
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def kernel(function: F | None = None, *, plain_below: int = 0) -> Any:
+def kernel(
+    function: F | None = None, *, plain_below: int = 0, cold: Callable[..., Any] | None = None
+) -> Any:
     """Compile `function` at its first call. plain_below: rows of the first argument under which a process
-    that has not loaded numba yet runs it as plain Python."""
+    that has not loaded numba yet runs it as plain Python. cold: what such a process runs instead whatever the rows, a
+    call of numpy that does the same."""
     if function is None:
-        return functools.partial(kernel, plain_below=plain_below)
+        return functools.partial(kernel, plain_below=plain_below, cold=cold)
     compiled: list[Callable[..., Any]] = []
 
     @functools.wraps(function)
@@ -30,6 +33,8 @@ def kernel(function: F | None = None, *, plain_below: int = 0) -> Any:
         if not compiled:
             if os.environ.get("NUMBA_DISABLE_JIT") == "1":
                 compiled.append(function)
+            elif "numba" not in sys.modules and cold is not None:
+                return cold(*arguments)
             elif "numba" not in sys.modules and len(arguments[0]) < plain_below:
                 return function(*arguments)
             else:

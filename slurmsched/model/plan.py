@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from slurmsched.model.columns import Floats, Int64s, frozen
 
+_NO_INTS, _NO_BOOLS, _NO_BYTES = frozen([], np.int64), frozen([], np.bool_), frozen([], np.int8)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ranking:
@@ -58,7 +60,7 @@ class Assignments:
     count: Int64s
     node: Int64s
     gpus: Int64s
-    gpu_mask: Int64s = field(default_factory=lambda: frozen([], np.int64))
+    gpu_mask: Int64s = field(default_factory=lambda: _NO_INTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +146,9 @@ class Plan:
     deferred: int = 0
     notes: tuple[str, ...] = ()
     ranking: Ranking | None = None
-    lever_wanted: Int64s = field(default_factory=lambda: frozen([], np.int64))  # (N,) value by row; old where unmanaged
-    managed: NDArray[np.bool_] = field(default_factory=lambda: frozen([], np.bool_))
-    verdict: NDArray[np.int8] = field(default_factory=lambda: frozen([], np.int8))  # index into gate.RULES, -1: managed
+    lever_wanted: Int64s = field(default_factory=lambda: _NO_INTS)  # (N,) value by row; old where unmanaged
+    managed: NDArray[np.bool_] = field(default_factory=lambda: _NO_BOOLS)
+    verdict: NDArray[np.int8] = field(default_factory=lambda: _NO_BYTES)  # index into gate.RULES, -1: managed
     target: Assignments | None = None
     wake: Wake = ANY_EVENT
     queue: Int64s | None = None

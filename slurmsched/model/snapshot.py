@@ -68,6 +68,15 @@ class Snapshot:
     warnings: tuple[str, ...] = ()  # what could not be read or understood
     topology: SiteTopology = field(default_factory=SiteTopology)  # empty where nothing is known
 
+    def remembering(self, history_gpu_s: Floats, carry: Mapping[str, Any]) -> Snapshot:
+        """This snapshot with history and carry; the same as dataclasses.replace, which costs a replay's cycle more."""
+        made = object.__new__(Snapshot)
+        for name in Snapshot.__slots__:
+            object.__setattr__(made, name, getattr(self, name))
+        object.__setattr__(made, "history_gpu_s", history_gpu_s)
+        object.__setattr__(made, "carry", carry)
+        return made
+
     @property
     def digest(self) -> str:
         """16 hex digits: the name of this snapshot in ledger and logs.

@@ -12,16 +12,19 @@ import numpy as np
 
 from slurmsched.errors import ConfigError, InputError
 from slurmsched.kernels.gang import pick_gang
+from slurmsched.kernels.show import changes
 from slurmsched.model import Plan, Receipt, Snapshot, Wake, frozen
 from slurmsched.model.columns import Int64s
 from slurmsched.model.plan import Assignments
 from slurmsched.replay.ideal_model import IdealModel, recorded_speed
-from slurmsched.replay.ideal_view import Cast, Stage, View
+from slurmsched.replay.ideal_view import Cast, Shares, Stage, snapshot
 from slurmsched.replay.metrics import History, Outcomes
 from slurmsched.replay.traces import Trace
 
 NAN = float("nan")
 _NONE = np.zeros(0, np.int64)
+_START, _RAN, _STOPPED, _SUBMIT = range(4)  # columns of Cast.times
+_GPUS, _RESTARTS = 1, 3  # columns of Cast.counts
 
 
 class End(NamedTuple):
@@ -47,17 +50,16 @@ class IdealCluster:
         self.stage = Stage.of(self.capacity)
         self.free = int(self.capacity.sum())
         self.history = History(self.free)
-        jobs = len(trace)
-        self.running = np.zeros(jobs, np.bool_)
-        self._shown = np.array([np.full(jobs, NAN), np.zeros(jobs), self.cast.submit_s])
-        self.start_s, self.executed_s, self.stopped_s = self._shown  # of this run; of all runs; last run or arrival
+        jobs, times, counts = len(trace), self.cast.times, self.cast.counts
+        self.start_s, self.executed_s, self.stopped_s, submit_s = times.T[:4]  # see Cast
         self.first_start_s, self.end_s = np.full(jobs, NAN), np.full(jobs, NAN)
         self.progress_s, self.rate = np.zeros(jobs), np.ones(jobs)
-        self.restarts = np.zeros(jobs, np.int64)
+        self.job_id, self.gpus, self.restarts = counts[:, 0], counts[:, 1], counts[:, 3]
+        self._times, self._counts = memoryview(times), memoryview(counts)  # a number of them is read faster so
         self._active, self._present, self._held = np.zeros(jobs, np.int64), 0, 0  # rows that wait or run, ascending
         self._seen = _NONE  # rows of the last snapshot
         self._shares = (_NONE, _NONE, _NONE)  # GPUs held since the last plan: row, node row, GPUs
-        self._arrivals = np.lexsort((self.cast.job_id, self.cast.submit_s)).tolist()[::-1]
+        self._arrivals, self._arrived = memoryview(np.lexsort((self.job_id, submit_s))), 0
         self._ends: list[End] = []
         self._now_s, self._left = 0.0, jobs
         self._wake, self._wake_s = Wake(), math.inf
@@ -65,8 +67,6 @@ class IdealCluster:
         self._queue: deque[int] | None = None
         self._woke = self._came = self._gave = False
         self._bound = 0  # GPUs that must be free for the next plan to differ
-        self._submit_s = self.cast.submit_s.tolist()
-        self._gpus = self.cast.gpus.tolist()
         self._refuse_impossible()
 
     # -- time
@@ -81,8 +81,14 @@ class IdealCluster:
         while self._ends and self._void(self._ends[0]):
             heapq.heappop(self._ends)
         end_s = self._ends[0].time_s if self._ends else math.inf
-        submit_s = self._submit_s[self._arrivals[-1]] if self._arrivals else math.inf
-        return min(end_s, submit_s, self._wake_s)
+        return min(end_s, self._next_arrival_s, self._wake_s)
+
+    @property
+    def _next_arrival_s(self) -> float:
+        if self._arrived == len(self._arrivals):
+            return math.inf
+        submit_s: float = self._times[self._arrivals[self._arrived], _SUBMIT]
+        return submit_s
 
     @property
     def waiting(self) -> int:
@@ -113,8 +119,8 @@ class IdealCluster:
             while self._ends and self._ends[0].time_s <= time_s:
                 self._end(heapq.heappop(self._ends))
                 happened += 1
-            while self._arrivals and self._submit_s[self._arrivals[-1]] <= time_s:
-                self._arrive(self._arrivals.pop())
+            while self._next_arrival_s <= time_s:
+                self._arrive(self._arrivals[self._arrived])
                 happened += 1
             if self._wake_s <= time_s:
                 self._woke, self._wake_s = True, math.inf
@@ -131,23 +137,18 @@ class IdealCluster:
     def read(self) -> Snapshot:
         """The cluster now."""
         rows = self._seen = self._active[: self._present].copy()
-        here = self.running[rows]
-        start_s, executed_s, stopped_s = self._shown[:, rows]
-        times = (start_s, executed_s, stopped_s, self.restarts[rows])
-        view = View(self._now_s, self.cast, self.stage, rows, here, *times, *self._holders(rows[here]))
-        return view.snapshot(self.seed)
+        used, shares = self._holders()
+        return snapshot(self._now_s, rows, self.cast, self.stage, used, shares, self.seed)
 
     def apply(self, plan: Plan) -> Receipt:
         """Stop who is not in the target, start who is. Raises ConfigError for a plan without one."""
         if plan.target is None:
             raise ConfigError("an ideal cluster needs a planner that names who holds which GPUs", key="placement")
         seen, target = self._seen, plan.target
-        wanted = np.zeros(len(seen), np.bool_)
-        wanted[target.rows] = True
-        differs = np.flatnonzero(wanted != self.running[seen])
-        for row in seen[differs[~wanted[differs]]].tolist():
+        stops, starts = changes(seen, self.cast.times, target.rows)
+        for row in seen[stops].tolist():
             self._stop(row)
-        for place in differs[wanted[differs]].tolist():
+        for place in starts.tolist():
             self._start(int(seen[place]), self._spread(target, place))
         if not self._pile:
             self._hold(target)
@@ -155,30 +156,30 @@ class IdealCluster:
         followed = self._pile and not self.model.round_s and plan.queue is not None
         self._queue = deque(seen[plan.queue].tolist()) if followed else None
         self.history.note(self._now_s, self.history.gpus - self.free, self.waiting)
-        return Receipt(planned=len(differs))
+        return Receipt(planned=len(stops) + len(starts))
 
     def outcomes(self) -> Outcomes:
         """What became of the jobs that ended so far, in the trace's order."""
-        order = np.searchsorted(self.cast.job_id, self.trace.job_id)
+        order = np.searchsorted(self.job_id, self.trace.job_id)
         done = order[np.isfinite(self.end_s[order])]
         useful_s = np.where(np.isfinite(self.end_s), self.cast.duration_s, self.progress_s)
         columns: dict[str, Any] = {
-            "job_id": self.cast.job_id, "gpus": self.cast.gpus, "submit_s": self.cast.submit_s,
+            "job_id": self.job_id, "gpus": self.gpus, "submit_s": self.cast.times[:, _SUBMIT],
             "first_start_s": self.first_start_s, "end_s": self.end_s, "executed_s": self.executed_s,
             "useful_s": useful_s, "preemptions": self.restarts,
         }  # fmt: skip
         cut = {name: frozen(column[done], column.dtype) for name, column in columns.items()}
         return Outcomes(**cut, cluster_gpus=self.history.gpus)
 
-    def _holders(self, running: Int64s) -> tuple[Int64s, Int64s, Int64s, Int64s]:
-        """GPUs held: row, node row, GPUs; ascending; and GPUs used by node. running: rows, ascending."""
+    def _holders(self) -> tuple[Int64s, Shares | None]:
+        """GPUs held by node, and who holds them where that is a question."""
         if self._pile:
-            used = self.capacity - self.free
-            return running, np.zeros(len(running), np.int64), self.cast.gpus[running], used
+            return self.capacity - self.free, None
         row, node, gpus = self._shares
-        still = self.running[row]
-        used = np.bincount(node[still], gpus[still], len(self.capacity)).astype(np.int64)
-        return row[still], node[still], gpus[still], used
+        still = ~np.isnan(self.start_s[row])
+        row, node, gpus = row[still], node[still], gpus[still]
+        used = np.bincount(node, gpus, len(self.capacity)).astype(np.int64)
+        return used, Shares(self.job_id[row], node.astype(np.int32), gpus.astype(np.int32))
 
     # -- what happens to a job
 
@@ -188,10 +189,11 @@ class IdealCluster:
         active[place + 1 : present + 1] = active[place:present]
         active[place] = row
         self._present += 1
+        self._arrived += 1
         if self._queue is not None:
             self._queue.append(row)
         elif self._wake.arrivals:
-            self._came, self._bound = True, min(self._bound, self._gpus[row])
+            self._came, self._bound = True, min(self._bound, self._counts[row, _GPUS])
 
     def _spread(self, target: Assignments, place: int) -> int:
         """Number of nodes that row `place` of the target gets; not looked up where it changes nothing."""
@@ -199,20 +201,21 @@ class IdealCluster:
 
     def _follow(self, queue: deque[int]) -> None:
         """Start who is next in the plan's queue, as long as it fits."""
-        while queue and self._gpus[queue[0]] <= self.free:
+        while queue and self._counts[queue[0], _GPUS] <= self.free:
             self._start(queue.popleft(), 1)
 
     def _start(self, row: int, nodes: int) -> None:
+        gpus: int = self._counts[row, _GPUS]
         first = math.isnan(self.first_start_s[row])
         if first:
             self.first_start_s[row] = self._now_s
-        self.rate[row] = self.model.speed(self._gpus[row], nodes)
+        rate = self.rate[row] = self.model.speed(gpus, nodes)
         cost_s = self.model.start_cost_s if first else self.model.restart_cost_s
-        left_s = cost_s + (self.cast.duration_s[row] - self.progress_s[row]) / self.rate[row]
-        self.start_s[row], self.running[row] = self._now_s, True
-        self.free -= self._gpus[row]
+        left_s = cost_s + (self.cast.duration_s[row] - self.progress_s[row]) / rate
+        self._times[row, _START] = self._now_s
+        self.free -= gpus
         self._held += 1
-        heapq.heappush(self._ends, End(self._now_s + float(left_s), row, int(self.restarts[row])))
+        heapq.heappush(self._ends, End(self._now_s + float(left_s), row, self._counts[row, _RESTARTS]))
 
     def _stop(self, row: int) -> None:
         run_s = self._leave(row)
@@ -236,15 +239,15 @@ class IdealCluster:
 
     def _leave(self, row: int) -> float:
         """GPUs back; returns how long this run took [s]."""
-        run_s = float(self._now_s - self.start_s[row])
-        self.executed_s[row] += run_s
-        self.start_s[row], self.running[row] = NAN, False
-        self.free += self._gpus[row]
+        run_s: float = self._now_s - self._times[row, _START]
+        self._times[row, _RAN] += run_s
+        self._times[row, _START] = NAN
+        self.free += self._counts[row, _GPUS]
         self._held -= 1
         return run_s
 
     def _void(self, event: End) -> bool:
-        return event.run != self.restarts[event.row]
+        return bool(event.run != self._counts[event.row, _RESTARTS])
 
     # -- what the plan said
 
@@ -263,10 +266,10 @@ class IdealCluster:
 
     def _refuse_impossible(self) -> None:
         size, shares = int(self.capacity.max(initial=0)), np.zeros(len(self.capacity), np.int64)
-        for gpus in np.unique(self.cast.gpus).tolist():
+        for gpus in np.unique(self.gpus).tolist():
             least = -(-gpus // max(size, 1))
             if not size or not pick_gang(self.capacity, np.zeros(len(shares)), gpus, least, size, shares):
-                job, whole = self.cast.job_id[self.cast.gpus == gpus][0], ", ".join(map(str, self.capacity.tolist()))
+                job, whole = self.job_id[self.gpus == gpus][0], ", ".join(map(str, self.capacity.tolist()))
                 raise InputError(
                     f"job {job} asks for {gpus} GPUs, more than nodes of {whole} GPUs ever hold; add nodes"
                 )
