@@ -18,14 +18,11 @@ from typing import Any, TypeVar
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def kernel(
-    function: F | None = None, *, plain_below: int = 0, cold: Callable[..., Any] | None = None
-) -> Any:
+def kernel(function: F | None = None, *, plain_below: int = 0) -> Any:
     """Compile `function` at its first call. plain_below: rows of the first argument under which a process
-    that has not loaded numba yet runs it as plain Python. cold: what such a process runs instead whatever the rows, a
-    call of numpy that does the same."""
+    that has not loaded numba yet runs it as plain Python."""
     if function is None:
-        return functools.partial(kernel, plain_below=plain_below, cold=cold)
+        return functools.partial(kernel, plain_below=plain_below)
     compiled: list[Callable[..., Any]] = []
 
     @functools.wraps(function)
@@ -33,8 +30,6 @@ def kernel(
         if not compiled:
             if os.environ.get("NUMBA_DISABLE_JIT") == "1":
                 compiled.append(function)
-            elif "numba" not in sys.modules and cold is not None:
-                return cold(*arguments)
             elif "numba" not in sys.modules and len(arguments[0]) < plain_below:
                 return function(*arguments)
             else:

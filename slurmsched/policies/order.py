@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from slurmsched.kernels.order import order_by
-from slurmsched.model.columns import Floats, Int64s, sealed
+from slurmsched.model.columns import Floats, Int64s
 from slurmsched.model.jobs import Jobs
 
 
@@ -22,7 +21,13 @@ def arrival_s(jobs: Jobs) -> Floats:
 def ordered(jobs: Jobs, *keys: NDArray[Any]) -> Int64s:
     """Rows by the first key, ties by the next one, in the end by submission and job id.
 
-    keys: (N,) each, exact as float64, least goes first, NaN goes last. (N,) int64.
+    keys: (N,) each, least goes first, NaN goes last. (N,) int64.
     """
-    table = np.array(keys, np.float64) if keys else np.empty((0, len(jobs)))
-    return sealed(order_by(jobs.job_id, arrival_s(jobs), table))
+    arrived_s = arrival_s(jobs)
+    if _ascending(arrived_s) and _ascending(jobs.job_id):  # rows are in that order already, and sorting is stable
+        return np.lexsort(keys[::-1]) if keys else np.arange(len(jobs))
+    return np.lexsort((jobs.job_id, arrived_s, *reversed(keys)))
+
+
+def _ascending(values: NDArray[Any]) -> bool:
+    return bool((values[1:] >= values[:-1]).all())

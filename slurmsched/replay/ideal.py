@@ -14,7 +14,6 @@ from slurmsched.errors import ConfigError, InputError
 from slurmsched.kernels.gang import pick_gang
 from slurmsched.kernels.show import changes
 from slurmsched.model import Plan, Receipt, Snapshot, Wake, frozen
-from slurmsched.model.columns import Int64s
 from slurmsched.model.plan import Assignments
 from slurmsched.replay.ideal_model import IdealModel, recorded_speed
 from slurmsched.replay.ideal_view import Cast, Shares, Stage, snapshot
@@ -145,10 +144,11 @@ class IdealCluster:
         if plan.target is None:
             raise ConfigError("an ideal cluster needs a planner that names who holds which GPUs", key="placement")
         seen, target = self._seen, plan.target
-        stops, starts = changes(seen, self.cast.times, target.rows)
-        for row in seen[stops].tolist():
+        differ = np.empty(len(seen), np.int64)
+        stops, changed = changes(seen, self.cast.times, target.rows, differ)
+        for row in seen[differ[:stops]].tolist():
             self._stop(row)
-        for place in starts.tolist():
+        for place in differ[stops:changed].tolist():
             self._start(int(seen[place]), self._spread(target, place))
         if not self._pile:
             self._hold(target)
@@ -156,7 +156,7 @@ class IdealCluster:
         followed = self._pile and not self.model.round_s and plan.queue is not None
         self._queue = deque(seen[plan.queue].tolist()) if followed else None
         self.history.note(self._now_s, self.history.gpus - self.free, self.waiting)
-        return Receipt(planned=len(stops) + len(starts))
+        return Receipt(planned=changed)
 
     def outcomes(self) -> Outcomes:
         """What became of the jobs that ended so far, in the trace's order."""
@@ -171,15 +171,15 @@ class IdealCluster:
         cut = {name: frozen(column[done], column.dtype) for name, column in columns.items()}
         return Outcomes(**cut, cluster_gpus=self.history.gpus)
 
-    def _holders(self) -> tuple[Int64s, Shares | None]:
+    def _holders(self) -> tuple[Sequence[int], Shares | None]:
         """GPUs held by node, and who holds them where that is a question."""
         if self._pile:
-            return self.capacity - self.free, None
+            return (self.history.gpus - self.free,), None
         row, node, gpus = self._shares
         still = ~np.isnan(self.start_s[row])
         row, node, gpus = row[still], node[still], gpus[still]
         used = np.bincount(node, gpus, len(self.capacity)).astype(np.int64)
-        return used, Shares(self.job_id[row], node.astype(np.int32), gpus.astype(np.int32))
+        return used.tolist(), Shares(self.job_id[row], node.astype(np.int32), gpus.astype(np.int32))
 
     # -- what happens to a job
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 from slurmsched.kernels.show import held_on_pile, job_columns
 from slurmsched.model import Allocations, Jobs, JobState, Labels, Nodes, NodeState, Partitions, Site, Snapshot
 from slurmsched.model.columns import Floats, Int32s, Int64s, sealed
-from slurmsched.replay.late import LateAllocations, LateJobs, LateNodes, setters
+from slurmsched.replay.late import LateAllocations, LateJobs, setters
 from slurmsched.replay.traces import Trace
 
 NAN = float("nan")
@@ -31,8 +32,9 @@ _FLOATS = setters(Jobs, "submit_s", "start_s", "end_s", "time_limit_s", "run_s",
                   "waiting_s")  # fmt: skip
 _INTS, _SMALL = setters(Jobs, "job_id", "state"), setters(Jobs, "nodes", "gpus", "restarts")
 _SUBMITTED = setters(Jobs, "eligible_s", "first_submit_s")
+_ALIKE = ("priority", "dependency", "reservation")  # that placements look at
+_CONSTANT = setters(Jobs, *_ALIKE)
 _HELD = setters(Allocations, "job_id", "node", "gpus")
-_USED = setters(Nodes, "gpus_used", "state")
 
 
 @lru_cache(maxsize=16_384)
@@ -40,6 +42,12 @@ def _constant(kind: type[Any], name: str, rows: int) -> Any:
     """A column that holds the same in every row; many tables share it."""
     dtype, value = _SPECS[kind][name]["dtype"], _EVERY.get(name, _SPECS[kind][name]["default"])
     return Labels.constant(value, rows) if dtype is Labels else sealed(np.full(rows, value, dtype))
+
+
+@lru_cache(maxsize=16_384)
+def _alike(rows: int) -> tuple[Any, ...]:
+    """The columns _ALIKE of this many jobs."""
+    return tuple(_constant(Jobs, name, rows) for name in _ALIKE)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,31 +113,42 @@ class Shares:
     gpus: Int32s
 
 
-def snapshot(now_s: float, rows: Int64s, cast: Cast, stage: Stage, used: Int64s, shares: Shares | None,
-             seed: int) -> Snapshot:  # fmt: skip
+def snapshot(
+    now_s: float, rows: Int64s, cast: Cast, stage: Stage, used: Sequence[int], shares: Shares | None, seed: int
+) -> Snapshot:
     """The cluster at one time; nothing in it changes later.
 
-    rows: (N,) rows of the cast that wait or run, ascending. used: (M,) GPUs of each node that are held. shares: None
-    where a single node holds all GPUs.
+    rows: (N,) rows of the cast that wait or run, ascending. used: GPUs of each node that are held. shares: None where
+    a single node holds all GPUs.
     """
-    floats, ints, small = job_columns(rows, cast.times, cast.counts, now_s, PENDING, RUNNING)
+    here = len(rows)
+    floats, ints, small = np.empty((8, here)), np.empty((2, here), np.int64), np.empty((3, here), np.int32)
+    job_columns(rows, cast.times, cast.counts, now_s, (PENDING, RUNNING), floats, ints, small)
     for block in (floats, ints, small):
         sealed(block)
     submit_s = floats[0]
 
     def job_column(name: str) -> Any:
-        return cast.gpu_request.take(rows) if name == "gpu_request" else _constant(Jobs, name, len(rows))
+        return cast.gpu_request.take(rows) if name == "gpu_request" else _constant(Jobs, name, here)
 
     ready = ((_FLOATS, floats), (_INTS, ints), (_SMALL, small), (_SUBMITTED, (submit_s, submit_s)))
-    jobs = LateJobs(len(rows), job_column, *ready)
-    held = _held(shares or _on_pile(jobs), stage)
-    return Snapshot(now_s, jobs, _nodes(used, stage), stage.partitions, held, stage.site, seed)
+    jobs = LateJobs(here, job_column, *ready, (_CONSTANT, _alike(here)))
+    held = _on_pile(jobs, stage) if shares is None else _held(shares, stage)
+    return Snapshot(now_s, jobs, _nodes(tuple(used), stage), stage.partitions, held, stage.site, seed)
 
 
-def _on_pile(jobs: Jobs) -> Shares:
-    """Shares of the running jobs where a single node holds all GPUs."""
-    job_id, held = held_on_pile(jobs.job_id, jobs.state, jobs.gpus, RUNNING)
-    return Shares(job_id, *held)
+def _on_pile(jobs: Jobs, stage: Stage) -> Allocations:
+    """GPUs of the running jobs where a single node holds all."""
+    job_id, gpus = np.empty(len(jobs), np.int64), np.empty(len(jobs), np.int32)
+    holders = held_on_pile(jobs.job_id, jobs.state, jobs.gpus, RUNNING, job_id, gpus)
+    columns = (sealed(job_id)[:holders], _on_first(holders, stage), sealed(gpus)[:holders])
+    return LateAllocations(holders, lambda name: _constant(Allocations, name, holders), (_HELD, columns))
+
+
+@lru_cache(maxsize=16_384)
+def _on_first(holders: int, stage: Stage) -> Labels:
+    """A column of nodes for so many holders, all on the first."""
+    return Labels(sealed(np.zeros(holders, np.int32)), stage.nodes.name.names)
 
 
 def _held(shares: Shares, stage: Stage) -> Allocations:
@@ -138,7 +157,9 @@ def _held(shares: Shares, stage: Stage) -> Allocations:
     return LateAllocations(holders, lambda name: _constant(Allocations, name, holders), (_HELD, columns))
 
 
-def _nodes(used: Int64s, stage: Stage) -> Nodes:
-    state = _NODE_STATES[(used > 0).view(np.int8) + (used >= stage.nodes.gpus)]
-    columns = (sealed(used.astype(np.int32)), sealed(state))
-    return LateNodes(len(stage.nodes), lambda name: getattr(stage.nodes, name), (_USED, columns))
+@lru_cache(maxsize=1_024)
+def _nodes(used: tuple[int, ...], stage: Stage) -> Nodes:
+    """The nodes when so many GPUs of each are held."""
+    held = np.array(used, np.int64)
+    state = _NODE_STATES[(held > 0).view(np.int8) + (held >= stage.nodes.gpus)]
+    return stage.nodes.with_columns(gpus_used=held.astype(np.int32), state=state)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from slurmsched.model import Allocations, Jobs, Nodes
+from slurmsched.model import Allocations, Jobs
 
 Maker = Callable[[str], Any]
 
@@ -50,17 +50,6 @@ class LateJobs(Jobs):
     @classmethod
     def _kind(cls) -> type[Jobs]:  # type: ignore[override]
         return Jobs
-
-
-class LateNodes(Nodes):
-    """As LateJobs."""
-
-    __slots__ = ("_maker", "_rows")
-    __init__, __getattr__, __len__ = _init, _made, _len  # type: ignore[assignment]
-
-    @classmethod
-    def _kind(cls) -> type[Nodes]:  # type: ignore[override]
-        return Nodes
 
 
 class LateAllocations(Allocations):
