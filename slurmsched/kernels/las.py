@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from slurmsched.kernels._jit import kernel
+from slurmsched.kernels.order import sort_rows
 from slurmsched.model.columns import Bools, Floats, Int32s, Int64s
 
 # A cold tick runs these plain up to a queue for which loading numba pays.
@@ -23,21 +24,24 @@ def las_keys(
     thresholds_gpu_s: Floats,
     promote_knob: float,
     now_s: float,
-) -> tuple[Floats, Int64s, Bools]:
-    """What each job is ordered by: (7, N) float64, (2, N) int64, (2, N) bool.
+    floats: Floats,
+    ints: Int64s,
+    bools: Bools,
+) -> int:
+    """What each job is ordered by, written to floats (8, N), ints (2, N) and bools (2, N); how many are to remember.
 
     job_id, arrived_s: (N,) the key of a job. state: (N,); flags: of the states pending, running, completing, finished.
     times: (N,) each, start of this run (NaN: none), run time over all runs, attained service [GPU s], waiting since it
-    last ran. past: (9, K) what las_memory gave at the last quantum, ascending job ids. now_s: the time.
+    last ran. past: (9, K) what las_order gave at the last quantum, ascending job ids. now_s: the time.
     Floats: first start, arrival at its queue, place at the last quantum if that counts (infinity: not), service since
-    the last promotion [GPU s], service and run time forgiven then, whether it ran in this queue (0, 1).
+    the last promotion [GPU s], service and run time forgiven then, whether it ran in this queue (0, 1), place at the
+    last quantum in any case.
     Int64: queue, turn (0 runs, 1 was preempted here, 2 waits, 3 arrived since the last quantum). Bool: promoted now;
     to be remembered. Source: ours; the rules are those of DiscretizedLas.
     """
     start_s, executed_s, attained_gpu_s, waiting_s = times
     waits, runs, completes, finished = flags
     rows = job_id.size
-    floats, ints, bools = np.empty((7, rows)), np.empty((2, rows), np.int64), np.empty((2, rows), np.bool_)
     moved, waiters = np.empty(rows, np.bool_), np.zeros(thresholds_gpu_s.size + 1, np.int64)
     k = 0
     for i in range(rows):
@@ -65,14 +69,17 @@ def las_keys(
         if state[i] & runs != 0:
             started_s = now_s if np.isnan(start_s[i]) else start_s[i]
         floats[0, i], floats[1, i] = past[2, k] if known else started_s, since_s
-        floats[2, i] = past[6, k] if known and not moved[i] else np.inf
+        floats[7, i] = past[6, k] if known else np.inf
+        floats[2, i] = np.inf if moved[i] else floats[7, i]
         floats[3, i], floats[4, i], floats[5, i] = service_gpu_s, forgiven_gpu_s, forgiven_s
         floats[6, i] = known and past[5, k] == 1.0
         ints[0, i], bools[0, i] = queue, promoted
     _turns(state, runs, moved, waiters, now_s, floats, ints)
+    kept = 0
     for i in range(rows):
         bools[1, i] = np.isfinite(floats[0, i]) and state[i] & finished == 0 and not np.isnan(arrived_s[i])
-    return floats, ints, bools
+        kept += bools[1, i]
+    return kept
 
 
 @kernel(plain_below=_PLAIN_BELOW)
@@ -109,24 +116,54 @@ def _queue(service_gpu_s: float, thresholds_gpu_s: Floats) -> int:
 
 
 @kernel(plain_below=_PLAIN_BELOW)
-def las_memory(job_id: Int64s, arrived_s: Floats, order: Int64s, floats: Floats, ints: Int64s, bools: Bools) -> Floats:
-    """What is remembered of the jobs marked so: (9, K) float64, by row of the jobs.
+def las_order(
+    job_id: Int64s, arrived_s: Floats, floats: Floats, ints: Int64s, bools: Bools, by: int, order: Int64s, past: Floats
+) -> None:
+    """The order, written to order (N,): rows, most urgent first; and what is remembered of the jobs marked so, to past.
 
-    order: (N,) rows, most urgent first. floats, ints, bools: of las_keys. Rows: job id, arrival, first start, queue,
-    arrival at it, whether it ran there, place in the order, service and run time forgiven.
+    floats, ints, bools: of las_keys. by: what goes after the queue, 0 first start, 1 turn, place and arrival at the
+    queue, 2 nothing; in the end arrival, then job id. past: (9, K), by row of the jobs: job id, arrival, first start,
+    queue, arrival at it, whether it ran there, place in the order, service and run time forgiven.
     """
-    place, count = np.empty(order.size, np.int64), 0
+    keys = np.zeros((job_id.size, 6), np.float64)
+    for i in range(job_id.size):
+        keys[i, 0], keys[i, 5] = ints[0, i], job_id[i]
+        keys[i, 4] = np.inf if np.isnan(arrived_s[i]) else arrived_s[i]
+        if by == 0:
+            keys[i, 1] = floats[0, i]
+        elif by == 1:
+            keys[i, 1], keys[i, 2] = ints[1, i], floats[2, i]
+            keys[i, 3] = np.inf if np.isnan(floats[1, i]) else floats[1, i]
+    _last_order(floats[7], order)
+    sort_rows(keys, order)
+    place, k = np.empty(order.size, np.int64), 0
     for at in range(order.size):
         place[order[at]] = at
-        count += bools[1, at]
-    made, k = np.empty((9, count), np.float64), 0
     for i in range(order.size):
         if bools[1, i]:
-            made[0, k], made[1, k], made[2, k], made[3, k] = job_id[i], arrived_s[i], floats[0, i], ints[0, i]
-            made[4, k], made[5, k], made[6, k] = floats[1, i], floats[6, i], place[i]
-            made[7, k], made[8, k] = floats[4, i], floats[5, i]
+            past[0, k], past[1, k], past[2, k], past[3, k] = job_id[i], arrived_s[i], floats[0, i], ints[0, i]
+            past[4, k], past[5, k], past[6, k] = floats[1, i], floats[6, i], place[i]
+            past[7, k], past[8, k] = floats[4, i], floats[5, i]
             k += 1
-    return made
+
+
+@kernel(plain_below=_PLAIN_BELOW)
+def _last_order(place: Floats, order: Int64s) -> None:
+    """Rows by their place at the last quantum, then those without one (infinity), written to order; nearly so if places
+    are odd: it is but where sorting begins. place, order: (N,)."""
+    seats = np.full(4 * place.size + 64, -1, np.int64)
+    for i in range(place.size):
+        if 0 <= place[i] < seats.size:
+            seats[int(place[i])] = i
+    at = 0
+    for row in seats:
+        if row >= 0:
+            order[at] = row
+            at += 1
+    for i in range(place.size):
+        if not (0 <= place[i] < seats.size and seats[int(place[i])] == i):
+            order[at] = i
+            at += 1
 
 
 @kernel(plain_below=_PLAIN_BELOW)

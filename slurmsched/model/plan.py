@@ -119,12 +119,14 @@ class Wake:
 
     at_s: the order may change by itself at this time [Unix s]. free_gpus: before that, nothing changes while
     fewer GPUs are free. arrivals: except by a job that comes and asks for fewer; False: not even then.
-    The default rules nothing out but a change with time.
+    fits: no job waits, and whoever comes gets GPUs while there are enough: nothing is to be decided until a job comes
+    that finds too few. The default rules nothing out but a change with time.
     """
 
     at_s: float = math.inf
     free_gpus: int = 0
     arrivals: bool = True
+    fits: bool = False
 
 
 ANY_EVENT = Wake()

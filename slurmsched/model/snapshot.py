@@ -15,6 +15,8 @@ from slurmsched.model.jobs import Allocations, Jobs
 from slurmsched.model.nodes import Nodes, Partitions
 from slurmsched.model.topology import SiteTopology
 
+_NO_TOPOLOGY, _NO_HISTORY = SiteTopology(), frozen([], np.float64)
+
 
 class Rights(IntEnum):
     """What Slurm lets the user of slurmsched do."""
@@ -63,10 +65,10 @@ class Snapshot:
     allocations: Allocations
     site: Site = field(default_factory=Site)
     seed: int = 0
-    history_gpu_s: Floats = field(default_factory=lambda: frozen([], np.float64))
+    history_gpu_s: Floats = field(default_factory=lambda: _NO_HISTORY)
     carry: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()  # what could not be read or understood
-    topology: SiteTopology = field(default_factory=SiteTopology)  # empty where nothing is known
+    topology: SiteTopology = field(default_factory=lambda: _NO_TOPOLOGY)  # empty where nothing is known
 
     def remembering(self, history_gpu_s: Floats, carry: Mapping[str, Any]) -> Snapshot:
         """This snapshot with history and carry; the same as dataclasses.replace, which costs a replay's cycle more."""

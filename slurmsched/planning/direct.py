@@ -12,11 +12,11 @@ from slurmsched.errors import ConfigError
 from slurmsched.kernels.show import who_waits
 from slurmsched.model import Assignments, Plan, Ranking, Snapshot, Wake, frozen
 from slurmsched.model.columns import Int64s
-from slurmsched.model.plan import ANY_EVENT
 from slurmsched.placements.candidates import HOLDS, MAY_START, standing
 from slurmsched.protocols import BackfillingPlacement, Placement, Policy
 
 Filling = Literal["skip", "block", "easy"]
+ROOM_FOR_ALL = Wake(fits=True)
 FILLINGS: tuple[Filling, ...] = ("skip", "block", "easy")
 
 
@@ -73,7 +73,7 @@ class DirectPlanner:
         """When the next plan can differ; nothing is looked for while no job waits."""
         running, least, head = who_waits(ranking.order, stands, target.rows, snapshot.jobs.gpus)  # preempted jobs wait
         if head < 0:
-            return ANY_EVENT
+            return ROOM_FOR_ALL
         at_s = math.inf
         if (next_change_s := getattr(self.policy, "next_change_s", None)) is not None:  # see ChangingPolicy
             at_s = next_change_s(snapshot, ranking, running)

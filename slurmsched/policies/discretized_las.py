@@ -9,13 +9,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from slurmsched.kernels.las import las_keys, las_memory, next_drop
+from slurmsched.kernels.las import las_keys, las_order, next_drop
 from slurmsched.model import JobState, Ranking, Snapshot
-from slurmsched.model.columns import Bools, Floats, Int64s
+from slurmsched.model.columns import Bools, Floats, Int64s, sealed
 from slurmsched.model.states import FINISHED
 from slurmsched.policies.checks import check_ascending, check_choice, check_number
 from slurmsched.policies.memory import Memory, recall, table_of
-from slurmsched.policies.order import arrival_s, ordered
+from slurmsched.policies.order import arrival_s
 
 Columns = dict[str, NDArray[Any]]
 Thresholds = tuple[float, ...]
@@ -67,15 +67,16 @@ class DiscretizedLas:
         jobs, arrived_s = snapshot.jobs, arrival_s(snapshot.jobs)
         thresholds, past = np.array(self.thresholds_gpu_s, np.float64), table_of(snapshot.carry, _REMEMBERED)
         times = (jobs.start_s, jobs.executed_s, jobs.attained_gpu_s, jobs.waiting_s)
-        floats, ints, bools = las_keys(
+        rows = len(jobs)
+        floats, ints, bools = np.empty((8, rows)), np.empty((2, rows), np.int64), np.empty((2, rows), np.bool_)
+        kept = las_keys(
             jobs.job_id, arrived_s, jobs.state, _FLAGS, jobs.gpus, times, past, thresholds, self.promote_knob,
-            snapshot.now_s,
+            snapshot.now_s, floats, ints, bools,
         )  # fmt: skip
-        queue, inside = ints[0], self._inside(floats, ints)
-        order = ordered(jobs, queue, *inside.values())
-        why = {"queue": queue, "service_gpu_s": floats[3], **inside, "promoted": bools[0]}
-        kept = las_memory(jobs.job_id, arrived_s, order, floats, ints, bools)
-        return Ranking(order, why=why, carry=Memory(_REMEMBERED, kept))
+        order, table = np.empty(rows, np.int64), np.empty((len(_REMEMBERED) + 2, kept))
+        las_order(jobs.job_id, arrived_s, floats, ints, bools, FIFO_BY.index(self.fifo_by), order, table)
+        why = {"queue": ints[0], "service_gpu_s": floats[3], **self._inside(floats, ints), "promoted": bools[0]}
+        return Ranking(sealed(order), why=why, carry=Memory(_REMEMBERED, table))
 
     def _inside(self, floats: Floats, ints: Int64s) -> Columns:
         """The keys inside a queue, by name; none for plain submission order. floats, ints: of las_keys."""

@@ -64,6 +64,7 @@ class IdealCluster:
         self._wake, self._wake_s = Wake(), math.inf
         self._pile = len(self.capacity) == 1  # then who goes where is no question, and a queue can be followed
         self._queue: deque[int] | None = None
+        self._open = False  # whoever comes starts while there is room
         self._woke = self._came = self._gave = False
         self._bound = 0  # GPUs that must be free for the next plan to differ
         self._refuse_impossible()
@@ -118,9 +119,7 @@ class IdealCluster:
             while self._ends and self._ends[0].time_s <= time_s:
                 self._end(heapq.heappop(self._ends))
                 happened += 1
-            while self._next_arrival_s <= time_s:
-                self._arrive(self._arrivals[self._arrived])
-                happened += 1
+            happened += self._receive(time_s)
             if self._wake_s <= time_s:
                 self._woke, self._wake_s = True, math.inf
                 happened += 1
@@ -153,8 +152,9 @@ class IdealCluster:
         if not self._pile:
             self._hold(target)
         self._await(plan.wake)
-        followed = self._pile and not self.model.round_s and plan.queue is not None
-        self._queue = deque(seen[plan.queue].tolist()) if followed else None
+        followed = self._pile and not self.model.round_s
+        self._queue = deque(seen[plan.queue].tolist()) if followed and plan.queue is not None else None
+        self._open = followed and plan.wake.fits and self._queue is None
         self.history.note(self._now_s, self.history.gpus - self.free, self.waiting)
         return Receipt(planned=changed)
 
@@ -182,6 +182,19 @@ class IdealCluster:
         return used.tolist(), Shares(self.job_id[row], node.astype(np.int32), gpus.astype(np.int32))
 
     # -- what happens to a job
+
+    def _receive(self, time_s: float) -> int:
+        """Jobs that come until time_s; they start if the plan lets all in and there is room. Returns their number."""
+        first = self._arrived
+        while self._next_arrival_s <= time_s:
+            self._arrive(self._arrivals[self._arrived])
+        came = self._arrived - first
+        if came and self._open and self.waiting == came:
+            rows = self._arrivals[first : self._arrived].tolist()
+            if sum(self._counts[row, _GPUS] for row in rows) <= self.free:
+                for row in rows:
+                    self._start(row, 1)
+        return came
 
     def _arrive(self, row: int) -> None:
         active, present = self._active, self._present
