@@ -82,7 +82,7 @@ def las_keys(
     return kept
 
 
-@kernel(plain_below=_PLAIN_BELOW)
+@kernel
 def _turns(state: Int64s, runs: int, moved: Bools, waiters: Int64s, now_s: float, floats: Floats, ints: Int64s) -> None:
     """Fill in turn and ran_here, and forget the places of those whose place does not count. As las_keys."""
     for i in range(state.size):
@@ -95,7 +95,7 @@ def _turns(state: Int64s, runs: int, moved: Bools, waiters: Int64s, now_s: float
             floats[2, i] = np.inf
 
 
-@kernel(plain_below=_PLAIN_BELOW)
+@kernel
 def _find(job_id: int, arrived_s: float, past: Floats, near: int) -> int:
     """The first column of `past` whose job id is not below job_id, sought from `near`."""
     k = near
@@ -106,7 +106,7 @@ def _find(job_id: int, arrived_s: float, past: Floats, near: int) -> int:
     return k
 
 
-@kernel(plain_below=_PLAIN_BELOW)
+@kernel
 def _queue(service_gpu_s: float, thresholds_gpu_s: Floats) -> int:
     """How many thresholds are reached."""
     queue = 0
@@ -147,7 +147,7 @@ def las_order(
             k += 1
 
 
-@kernel(plain_below=_PLAIN_BELOW)
+@kernel
 def _last_order(place: Floats, order: Int64s) -> None:
     """Rows by their place at the last quantum, then those without one (infinity), written to order; nearly so if places
     are odd: it is but where sorting begins. place, order: (N,)."""

@@ -35,7 +35,7 @@ def sort_rows(keys: Floats, order: Int64s) -> None:
         runs = kept
 
 
-@kernel(plain_below=20_000)
+@kernel
 def _merge(keys: Floats, order: Int64s, low: int, middle: int, high: int, merged: Int64s) -> None:
     """Merge the sorted rows order[low:middle] and order[middle:high] in place. merged: room, overwritten."""
     left, right = low, middle
@@ -57,7 +57,7 @@ def _merge(keys: Floats, order: Int64s, low: int, middle: int, high: int, merged
         order[i] = merged[i]
 
 
-@kernel(plain_below=20_000)
+@kernel
 def _precedes(keys: Floats, a: int, b: int) -> bool:
     """Whether row a goes strictly before row b."""
     for k in range(keys.shape[1]):
