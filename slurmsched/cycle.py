@@ -26,6 +26,12 @@ def run_cycle(
     store.append(snapshot, plan, receipt)
     if tell is not None:
         tell(snapshot, plan, receipt)
+    if log.hears("info"):
+        _log(snapshot, plan, receipt)
+    return receipt
+
+
+def _log(snapshot: Snapshot, plan: Plan, receipt: Receipt) -> None:
     log.info(
         "cycle.done",
         jobs=len(snapshot.jobs),
@@ -37,4 +43,3 @@ def run_cycle(
         warnings=len(snapshot.warnings),
         notes=len(plan.notes),
     )
-    return receipt

@@ -18,6 +18,10 @@ def get_logger() -> Log:
 class Log:
     """Events `noun.past` with values as keys: log.info("cycle.done", jobs=5)."""
 
+    def hears(self, level: str) -> bool:
+        """Whether events of this level go anywhere: for values that cost something to find."""
+        return LEVELS[level] >= _chosen["least"]
+
     def debug(self, event: str, **values: Any) -> None:
         _emit("debug", event, values)
 

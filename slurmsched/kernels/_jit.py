@@ -29,9 +29,9 @@ def kernel(function: F | None = None, *, plain_below: int = 0) -> Any:
     def call(*arguments: Any) -> Any:
         if not compiled:
             if os.environ.get("NUMBA_DISABLE_JIT") == "1":
-                compiled.append(function)
+                compiled.append(_plain(function))
             elif "numba" not in sys.modules and len(arguments[0]) < plain_below:
-                return function(*arguments)
+                return _plain(function)(*arguments)
             else:
                 compiled.append(_compile(function))
         return compiled[0](*arguments)
@@ -50,12 +50,24 @@ def _compile(function: Callable[..., Any]) -> Callable[..., Any]:
     """The compiled function; kernels that it calls are compiled with it."""
     import numba
 
-    names, known = function.__code__.co_names, function.__globals__
-    called = {name: _compile(known[name].plain) for name in names if hasattr(known.get(name), "plain")}
-    if called:
-        bound = types.FunctionType(function.__code__, known | called, function.__name__, function.__defaults__)
-        function = functools.update_wrapper(bound, function)
+    function = _calling(function, _compile)
     try:
         return numba.njit(cache=True, nogil=True)(function)
     except RuntimeError:  # neither NUMBA_CACHE_DIR nor the package nor the home can be written: compiled each time
         return numba.njit(nogil=True)(function)
+
+
+@functools.cache
+def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function as Python, and so are the kernels that it calls."""
+    return _calling(function, _plain)
+
+
+def _calling(function: Callable[..., Any], made: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Any:
+    """The function with what `made` makes of them in place of the kernels that it calls."""
+    names, known = function.__code__.co_names, function.__globals__
+    called = {name: made(known[name].plain) for name in names if hasattr(known.get(name), "plain")}
+    if not called:
+        return function
+    bound = types.FunctionType(function.__code__, known | called, function.__name__, function.__defaults__)
+    return functools.update_wrapper(bound, function)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from slurmsched.kernels._jit import kernel
-from slurmsched.model.columns import Bools, Floats, Int64s
+from slurmsched.kernels.stock import givable, wanted_of
+from slurmsched.model.columns import Bools, Floats, Int32s, Int64s
 
 
 @kernel(plain_below=512)
@@ -25,6 +26,29 @@ def fill_pile(order: Int64s, gpus: Int64s, capacity: int) -> Int64s:
             if free == 0:
                 break
     return served[:count]
+
+
+@kernel(plain_below=512)
+def place_on_pile(
+    order: Int64s,
+    standing: Int64s,
+    jobs: tuple[Int64s, Int32s],
+    held: tuple[Int64s, Int64s, Int32s],
+    nodes: tuple[Bools, Int32s, Int32s],
+    placed: Int64s,
+) -> int:
+    """How many jobs get GPUs when each gang that fits takes what it asks for, in order.
+
+    order: (R,) rows of jobs, most urgent first. standing: (N,) of standing_of. jobs: ids and GPUs asked for, (N,) each.
+    held: (A,) each, job id, row of the node, GPUs. nodes: (M,) each, closed, GPUs, GPUs used. placed: (5, R) int64,
+    overwritten, the columns of Assignments by served job, all on node row 0. Source: ours; first fit.
+    """
+    wanted = wanted_of(jobs[0], standing, jobs[1], held[0], held[2])
+    served = fill_pile(order, wanted, givable(nodes[0], nodes[1], nodes[2], held[1], held[2]).sum())
+    for i in range(served.size):
+        placed[0, i], placed[1, i], placed[2, i], placed[3, i] = served[i], i, 1, 0
+        placed[4, i] = wanted[served[i]]
+    return served.size
 
 
 @kernel(plain_below=512)

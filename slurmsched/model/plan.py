@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from slurmsched.model.acts import Act
 from slurmsched.model.columns import Floats, Int64s, frozen
 
+_NO_INTS, _NO_BOOLS, _NO_BYTES = frozen([], np.int64), frozen([], np.bool_), frozen([], np.int8)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ranking:
@@ -59,7 +61,7 @@ class Assignments:
     count: Int64s
     node: Int64s
     gpus: Int64s
-    gpu_mask: Int64s = field(default_factory=lambda: frozen([], np.int64))
+    gpu_mask: Int64s = field(default_factory=lambda: _NO_INTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,12 +179,14 @@ class Wake:
 
     at_s: the order may change by itself at this time [Unix s]. free_gpus: before that, nothing changes while
     fewer GPUs are free. arrivals: except by a job that comes and asks for fewer; False: not even then.
-    The default rules nothing out but a change with time.
+    fits: no job waits, and whoever comes gets GPUs while there are enough: nothing is to be decided until a job comes
+    that finds too few. The default rules nothing out but a change with time.
     """
 
     at_s: float = math.inf
     free_gpus: int = 0
     arrivals: bool = True
+    fits: bool = False
 
 
 ANY_EVENT = Wake()
@@ -205,9 +209,9 @@ class Plan:
     deferred: int = 0
     notes: tuple[str, ...] = ()
     ranking: Ranking | None = None
-    lever_wanted: Int64s = field(default_factory=lambda: frozen([], np.int64))  # (N,) value by row; old where unmanaged
-    managed: NDArray[np.bool_] = field(default_factory=lambda: frozen([], np.bool_))
-    verdict: NDArray[np.int8] = field(default_factory=lambda: frozen([], np.int8))  # index into gate.RULES, -1: managed
+    lever_wanted: Int64s = field(default_factory=lambda: _NO_INTS)  # (N,) value by row; old where unmanaged
+    managed: NDArray[np.bool_] = field(default_factory=lambda: _NO_BOOLS)
+    verdict: NDArray[np.int8] = field(default_factory=lambda: _NO_BYTES)  # index into gate.RULES, -1: managed
     target: Assignments | None = None
     wake: Wake = ANY_EVENT
     queue: Int64s | None = None

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
 from slurmsched.kernels.stock import givable, standing_of, wanted_of
 from slurmsched.kernels.walk import walk
 from slurmsched.model import Assignments, Jobs, JobState, Snapshot, frozen
-from slurmsched.model.columns import Bools, Int64s
+from slurmsched.model.columns import Bools, Int64s, sealed
 
 _FLAGS = (int(JobState.PENDING), int(JobState.RUNNING | JobState.SUSPENDED), int(JobState.COMPLETING))
 MAY_START, HOLDS = 1, 2
 
 
+@lru_cache(maxsize=1)  # planner and placement of one cycle both ask
 def standing(snapshot: Snapshot) -> Int64s:
     """HOLDS for a job that holds GPUs by itself (running or suspended, not completing), MAY_START for one that could
     start now (pending, not held, not delayed, no open dependency or reservation), 0 for the others. (N,) int64."""
@@ -23,7 +25,7 @@ def standing(snapshot: Snapshot) -> Int64s:
     for column in (jobs.dependency, jobs.reservation):
         if column.names not in ((), ("",)):
             found[(found == MAY_START) & ~column.isin([""])] = 0
-    return found
+    return sealed(found)
 
 
 def eligible(snapshot: Snapshot) -> Bools:
@@ -47,7 +49,7 @@ class Held:
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> Held:
-        row, node = _holder_rows(snapshot), _node_rows(snapshot)
+        row, node = _holder_rows(snapshot), node_rows(snapshot)
         known = (row >= 0) & (node >= 0)
         count = np.bincount(row[known], minlength=len(snapshot.jobs)).astype(np.int64)
         gpus = snapshot.allocations.gpus[known].astype(np.int64)
@@ -71,7 +73,7 @@ def to_give(snapshot: Snapshot) -> Int64s:
     """GPUs of each node that jobs of the snapshot hold or may get: without those of unseen holders and the free
     ones of closed nodes, with those of completing jobs. (N,) int64."""
     nodes, allocations = snapshot.nodes, snapshot.allocations
-    found: Int64s = givable(nodes.closed, nodes.gpus, nodes.gpus_used, _node_rows(snapshot), allocations.gpus)
+    found: Int64s = givable(nodes.closed, nodes.gpus, nodes.gpus_used, node_rows(snapshot), allocations.gpus)
     return found
 
 
@@ -84,7 +86,7 @@ def _holder_rows(snapshot: Snapshot) -> Int64s:
     return np.where((jobs.job_id[row] == ids) & holding(jobs)[row], row, -1)
 
 
-def _node_rows(snapshot: Snapshot) -> Int64s:
+def node_rows(snapshot: Snapshot) -> Int64s:
     """Row of the node of each allocation, -1 if it is none of the snapshot's. (A,) int64."""
     node, name = snapshot.allocations.node, snapshot.nodes.name
     if node.names is name.names:  # one text column made from the other: rows are codes

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from slurmsched.kernels.backfill import backfill
-from slurmsched.kernels.pile import backfill_pile, fill_pile
+from slurmsched.kernels.pile import backfill_pile, place_on_pile
 from slurmsched.model import Assignments, Ranking, Snapshot
 from slurmsched.model.columns import Int64s, sealed
-from slurmsched.placements.candidates import HOLDS, MAY_START, Held, standing, to_give, wanted_gpus
+from slurmsched.placements.candidates import HOLDS, MAY_START, Held, node_rows, standing, to_give, wanted_gpus
 from slurmsched.placements.outlook import ahead_s, free_ahead
 
 
@@ -24,8 +24,13 @@ class Count:
 
     def place(self, snapshot: Snapshot, ranking: Ranking) -> Assignments:
         """Which jobs of the ranking should hold GPUs now, by their number alone."""
-        gpus = wanted_gpus(snapshot, standing(snapshot))
-        return _piled(fill_pile(ranking.order, gpus, to_give(snapshot).sum()), gpus)
+        jobs, held, nodes, order = snapshot.jobs, snapshot.allocations, snapshot.nodes, ranking.order
+        placed = np.empty((5, len(order)), np.int64)
+        served = place_on_pile(
+            order, standing(snapshot), (jobs.job_id, jobs.gpus), (held.job_id, node_rows(snapshot), held.gpus),
+            (nodes.closed, nodes.gpus, nodes.gpus_used), placed,
+        )  # fmt: skip
+        return Assignments(*sealed(placed)[:, :served])
 
     def backfill(self, snapshot: Snapshot, ranking: Ranking) -> Assignments:
         """Running jobs, and those of the ranking that start without delaying the first that must wait."""

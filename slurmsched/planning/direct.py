@@ -9,14 +9,15 @@ from typing import Literal
 import numpy as np
 
 from slurmsched.errors import ConfigError
+from slurmsched.kernels.show import who_waits
 from slurmsched.model import Assignments, Plan, Ranking, Snapshot, Wake, frozen
 from slurmsched.model.columns import Int64s
-from slurmsched.model.plan import ANY_EVENT
 from slurmsched.placements.candidates import HOLDS, MAY_START, standing
 from slurmsched.protocols import BackfillingPlacement, Placement, Policy, ReservingPlacement
 
 Filling = Literal["skip", "block", "easy", "conservative"]
 FILLINGS: tuple[Filling, ...] = ("skip", "block", "easy", "conservative")
+ROOM_FOR_ALL = Wake(fits=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,19 +75,16 @@ class DirectPlanner:
 
     def _wake(self, snapshot: Snapshot, ranking: Ranking, stands: Int64s, target: Assignments) -> Wake:
         """When the next plan can differ; nothing is looked for while no job waits."""
-        running = np.zeros(len(stands), np.bool_)
-        running[target.rows] = True
-        waiting = (stands > 0) & ~running  # who is preempted waits too
-        if not waiting.any():
-            return ANY_EVENT
+        running, least, head = who_waits(ranking.order, stands, target.rows, snapshot.jobs.gpus)  # preempted jobs wait
+        if head < 0:
+            return ROOM_FOR_ALL
         at_s = math.inf
         if (next_change_s := getattr(self.policy, "next_change_s", None)) is not None:  # see ChangingPolicy
             at_s = next_change_s(snapshot, ranking, running)
         if self.preemptive:
             return Wake(at_s)
         if self.filling != "block":
-            return Wake(at_s, int(snapshot.jobs.gpus[waiting].min()))
-        head = ranking.order[waiting[ranking.order].argmax()]
+            return Wake(at_s, least)
         return Wake(at_s, int(snapshot.jobs.gpus[head]), arrivals=not self.settled)
 
     def _queue(self, ranking: Ranking, stands: Int64s, target: Assignments) -> Int64s | None:

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from slurmsched.model import Ranking, Snapshot
-from slurmsched.model.columns import Bools, Floats, Int64s
+from slurmsched.kernels.las import las_keys, las_order, next_drop
+from slurmsched.model import JobState, Ranking, Snapshot
+from slurmsched.model.columns import Bools, Floats, Int64s, sealed
+from slurmsched.model.states import FINISHED
 from slurmsched.policies.checks import check_ascending, check_choice, check_number
-from slurmsched.policies.memory import recall, remember
-from slurmsched.policies.order import arrival_s, ordered
+from slurmsched.policies.memory import Memory, recall, table_of
+from slurmsched.policies.order import arrival_s
 
 Columns = dict[str, NDArray[Any]]
 Thresholds = tuple[float, ...]
-RUNS, PREEMPTED, WAITS, ARRIVED = range(4)
 FIFO_BY = ("start", "arrival", "submit")
+_FLAGS = (int(JobState.PENDING), int(JobState.RUNNING), int(JobState.COMPLETING), int(FINISHED))
 _REMEMBERED = ("started_s", "queue", "since_s", "ran_here", "place", "forgiven_gpu_s", "forgiven_s")
 
 
@@ -32,10 +33,8 @@ def next_drop_s(
     snapshot: Snapshot, service_gpu_s: Floats, running: Bools, thresholds_gpu_s: tuple[float, ...]
 ) -> float:
     """When the next of the running jobs reaches a threshold [Unix s], infinity if none will."""
-    limits = np.array([*thresholds_gpu_s, math.inf])
-    service, gpus = service_gpu_s[running], snapshot.jobs.gpus[running]
-    left_gpu_s = limits[np.searchsorted(limits, service, side="right")] - service
-    return snapshot.now_s + float(np.min(left_gpu_s / np.maximum(gpus, 1), initial=math.inf))
+    limits = np.array(thresholds_gpu_s, np.float64)
+    return snapshot.now_s + float(next_drop(service_gpu_s, snapshot.jobs.gpus, running, limits))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,26 +64,27 @@ class DiscretizedLas:
         check_choice("fifo_by", self.fifo_by, FIFO_BY)
 
     def rank(self, snapshot: Snapshot) -> Ranking:
-        jobs = snapshot.jobs
-        past = recall(jobs, snapshot.carry, _REMEMBERED)
-        promoted = self._starving(snapshot, past)
-        forgiven_gpu_s = np.where(promoted, jobs.attained_gpu_s, _or_zero(past["forgiven_gpu_s"]))
-        service_gpu_s = np.maximum(jobs.attained_gpu_s - forgiven_gpu_s, 0.0)
-        queue = queue_of(service_gpu_s, self.thresholds_gpu_s)
-        stay = _stay(snapshot, past, self._moves(snapshot, past, queue, service_gpu_s, promoted))
-        inside = self._inside(snapshot, past, stay)
-        order = ordered(jobs, queue, *inside.values())
-        now = {
-            **stay,
-            "queue": queue,
-            "place": _places(order),
-            "forgiven_gpu_s": forgiven_gpu_s,
-            "forgiven_s": np.where(promoted, jobs.executed_s, _or_zero(past["forgiven_s"])),
-        }
-        why = {"queue": queue, "service_gpu_s": service_gpu_s, **inside, "promoted": promoted}
-        ran = np.isfinite(stay["started_s"]) & ~jobs.finished
-        kept = {name: now[name] for name in _REMEMBERED}
-        return Ranking(order, why=why, carry=remember(jobs, ran, kept))
+        jobs, arrived_s = snapshot.jobs, arrival_s(snapshot.jobs)
+        thresholds, past = np.array(self.thresholds_gpu_s, np.float64), table_of(snapshot.carry, _REMEMBERED)
+        times = (jobs.start_s, jobs.executed_s, jobs.attained_gpu_s, jobs.waiting_s)
+        rows = len(jobs)
+        floats, ints, bools = np.empty((8, rows)), np.empty((2, rows), np.int64), np.empty((2, rows), np.bool_)
+        kept = las_keys(
+            jobs.job_id, arrived_s, jobs.state, _FLAGS, jobs.gpus, times, past, thresholds, self.promote_knob,
+            snapshot.now_s, floats, ints, bools,
+        )  # fmt: skip
+        order, table = np.empty(rows, np.int64), np.empty((len(_REMEMBERED) + 2, kept))
+        las_order(jobs.job_id, arrived_s, floats, ints, bools, FIFO_BY.index(self.fifo_by), order, table)
+        why = {"queue": ints[0], "service_gpu_s": floats[3], **self._inside(floats, ints), "promoted": bools[0]}
+        return Ranking(sealed(order), why=why, carry=Memory(_REMEMBERED, table))
+
+    def _inside(self, floats: Floats, ints: Int64s) -> Columns:
+        """The keys inside a queue, by name; none for plain submission order. floats, ints: of las_keys."""
+        if self.fifo_by == "start":
+            return {"started_s": floats[0]}
+        if self.fifo_by == "arrival":
+            return {"turn": ints[1], "place": floats[2], "since_s": floats[1]}
+        return {}
 
     def next_change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
         """The next threshold that a running job reaches, or the next promotion of a waiting one [Unix s]."""
@@ -101,83 +101,7 @@ class DiscretizedLas:
         left_s = self.promote_knob * ran_s[low] - jobs.waiting_s[low]
         return snapshot.now_s + float(np.min(left_s, initial=math.inf))
 
-    def _starving(self, snapshot: Snapshot, past: Mapping[str, Floats]) -> Bools:
-        """Waiting jobs below queue 0 that waited promote_knob times as long as they ran. (N,) bool."""
-        jobs = snapshot.jobs
-        if math.isinf(self.promote_knob):
-            return np.zeros(len(jobs), np.bool_)
-        ran_s = jobs.executed_s - _or_zero(past["forgiven_s"])
-        service_gpu_s = jobs.attained_gpu_s - _or_zero(past["forgiven_gpu_s"])
-        low = queue_of(service_gpu_s, self.thresholds_gpu_s) > 0
-        return jobs.pending & low & (ran_s > 0) & (jobs.waiting_s >= self.promote_knob * ran_s)
-
-    def _moves(
-        self, snapshot: Snapshot, past: Mapping[str, Floats], queue: Int64s, service_gpu_s: Floats, promoted: Bools
-    ) -> _Moves:
-        """Who changed queues since the last quantum, and when: a drop is dated back to the threshold."""
-        jobs, unknown = snapshot.jobs, np.isnan(past["queue"])
-        moved = promoted | np.where(unknown, queue > 0, past["queue"] != queue)
-        reached = np.array([0.0, *self.thresholds_gpu_s])[queue]
-        over_s = jobs.waiting_s + (service_gpu_s - reached) / np.maximum(jobs.gpus, 1)
-        dropped_s = np.ceil(snapshot.now_s - over_s - 1e-6)  # in whole seconds, as all of Slurm's times
-        return _Moves(queue, moved, np.where(promoted | (queue == 0), snapshot.now_s, dropped_s))
-
-    def _inside(self, snapshot: Snapshot, past: Mapping[str, Floats], stay: Columns) -> Columns:
-        """The keys inside a queue, by name; none for plain submission order."""
-        if self.fifo_by == "start":
-            return {"started_s": stay["started_s"]}
-        if self.fifo_by == "arrival":
-            turn = _turn(snapshot, stay)
-            place = np.where(np.isnan(past["place"]) | stay["moved"], np.inf, past["place"])
-            return {"turn": turn, "place": np.where(turn < WAITS, place, np.inf), "since_s": stay["since_s"]}
-        return {}
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Moves:
-    """queue: where each job is now. moved: whether it came there since the last quantum. moved_s: when [Unix s]."""
-
-    queue: Int64s
-    moved: Bools
-    moved_s: Floats
-
-
-def _stay(snapshot: Snapshot, past: Mapping[str, Floats], moves: _Moves) -> Columns:
-    """How long and how each job is where it is: started_s, since_s, arrived, ran_here. (N,) each.
-
-    started_s: first start [Unix s], infinity if none; of a job that ran before anything was remembered its submission.
-    since_s: arrival at its queue [Unix s], at queue 0 the submission. arrived: since the last quantum, behind jobs
-    that wait there. ran_here: since its arrival.
-    """
-    jobs, unknown = snapshot.jobs, np.isnan(past["queue"])
-    seen_s = np.where(np.isnan(jobs.start_s), snapshot.now_s, jobs.start_s)
-    first_s = np.where(jobs.running, seen_s, np.where(jobs.executed_s > 0, arrival_s(jobs), np.inf))
-    waits_s = np.where(unknown, arrival_s(jobs), past["since_s"])
-    since_s = np.where(moves.moved, moves.moved_s, waits_s)
-    waiters = np.bincount(moves.queue[jobs.pending & ~moves.moved], minlength=int(moves.queue.max(initial=0)) + 1)
-    arrived = moves.moved & ((waiters[moves.queue] > 0) | (since_s >= snapshot.now_s))
-    return {
-        "started_s": np.where(np.isnan(past["started_s"]), first_s, past["started_s"]),
-        "since_s": since_s,
-        "moved": moves.moved,
-        "arrived": arrived,
-        "ran_here": ~arrived & (jobs.running | moves.moved | (past["ran_here"] == 1)),
-    }
-
 
 def _or_zero(remembered: Floats) -> Floats:
     """What is remembered, 0 where nothing is. (N,)."""
     return np.where(np.isnan(remembered), 0.0, remembered)
-
-
-def _places(order: Int64s) -> Int64s:
-    """Place of each row in the order. (N,) int64."""
-    places = np.empty(len(order), np.int64)
-    places[order] = np.arange(len(order))
-    return places
-
-
-def _turn(snapshot: Snapshot, stay: Columns) -> Int64s:
-    """Where in its queue each job stands: RUNS, PREEMPTED here, WAITS since it came, ARRIVED just now. (N,) int64."""
-    waits = np.where(stay["ran_here"], PREEMPTED, WAITS)
-    return np.where(stay["arrived"], ARRIVED, np.where(snapshot.jobs.running, RUNS, waits))

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from slurmsched.model.columns import Floats
 from slurmsched.model.jobs import Jobs
@@ -18,7 +17,7 @@ from slurmsched.policies.order import arrival_s
 
 
 class Memory(Mapping[str, list[float]]):
-    """Columns that read as plain lists; kept as one table so that `recall` need not build it anew.
+    """Columns that read as plain lists; kept as one table so that `table_of` need not build it anew.
 
     table: (C, K) float64, job ids and first submissions first, then the columns named.
     """
@@ -32,6 +31,14 @@ class Memory(Mapping[str, list[float]]):
         column = self.table[self.names.index(name)]
         return (column.astype(np.int64) if name == "job_id" else column).tolist()
 
+    def rows(self, names: Sequence[str]) -> Floats:
+        """The table of the named columns, without rows if it lacks one."""
+        if self.names == names:
+            return self.table
+        if not set(names) <= set(self.names):
+            return np.empty((len(names), 0))
+        return self.table[[self.names.index(name) for name in names]]
+
     def __iter__(self) -> Iterator[str]:
         return iter(self.names)
 
@@ -44,32 +51,25 @@ def recall(jobs: Jobs, carry: Mapping[str, Any], names: Sequence[str]) -> dict[s
 
     A carry that another policy left is as good as none.
     """
-    table = _table(carry, names)
-    if table is None or not table.shape[1] or not len(jobs):
+    table = table_of(carry, names)
+    if not table.shape[1] or not len(jobs):
         return {name: np.full(len(jobs), np.nan) for name in names}
-    known = table[0]
-    if not (known[1:] >= known[:-1]).all():
-        table = table[:, np.argsort(known, kind="stable")]
-        known = table[0]
-    place = np.minimum(np.searchsorted(known, jobs.job_id), len(known) - 1)
+    place = np.minimum(np.searchsorted(table[0], jobs.job_id), table.shape[1] - 1)
     found = table[:, place]
     found[:, (found[0] != jobs.job_id) | (found[1] != arrival_s(jobs))] = np.nan
     return dict(zip(names, found[2:], strict=True))
 
 
-def remember(jobs: Jobs, rows: NDArray[np.bool_], columns: Mapping[str, NDArray[Any]]) -> Memory:
-    """The carry that `recall` reads: the given columns of the rows that are marked."""
-    arrived_s = arrival_s(jobs)
-    kept = np.flatnonzero(rows & ~np.isnan(arrived_s))
-    table = np.array([column[kept] for column in (jobs.job_id, arrived_s, *columns.values())], np.float64)
-    return Memory(tuple(columns), table)
-
-
-def _table(carry: Mapping[str, Any], names: Sequence[str]) -> Floats | None:
-    """The named columns of a carry, under job ids and first submissions; None if it lacks one."""
+def table_of(carry: Mapping[str, Any], names: Sequence[str]) -> Floats:
+    """Job ids, ascending, first submissions and the named columns of a carry. (2 + C, K) float64; K = 0: none."""
     wanted = ("job_id", "arrival_s", *names)
-    if isinstance(carry, Memory) and carry.names == wanted:
-        return carry.table
-    if any(name not in carry for name in wanted):
-        return None
-    return np.array([np.asarray(carry[name], np.float64) for name in wanted])
+    if isinstance(carry, Memory):
+        table = carry.rows(wanted)
+    elif all(name in carry for name in wanted):
+        table = np.array([np.asarray(carry[name], np.float64) for name in wanted])
+    else:
+        table = np.empty((len(wanted), 0))
+    known = table[0]
+    if (known[1:] >= known[:-1]).all():
+        return table
+    return np.ascontiguousarray(table[:, np.argsort(known, kind="stable")])

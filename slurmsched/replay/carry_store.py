@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,7 @@ class CarryStore:
 
     def recall(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot with history and carry."""
-        return replace(snapshot, history_gpu_s=self._history, carry=self._carry)
+        return snapshot.remembering(self._history, self._carry)
 
     def append(self, snapshot: Snapshot, plan: Plan, receipt: Receipt) -> None:
         """Remember what the policy carries."""

@@ -12,16 +12,18 @@ import numpy as np
 
 from slurmsched.errors import ConfigError, InputError
 from slurmsched.kernels.gang import pick_gang
+from slurmsched.kernels.show import changes
 from slurmsched.model import Plan, Receipt, Snapshot, Wake, frozen
-from slurmsched.model.columns import Int64s
 from slurmsched.model.plan import Assignments
 from slurmsched.replay.ideal_model import IdealModel, recorded_speed
-from slurmsched.replay.ideal_view import Cast, Stage, View
+from slurmsched.replay.ideal_view import Cast, Shares, Stage, snapshot
 from slurmsched.replay.metrics import History, Outcomes, Runs
 from slurmsched.replay.traces import Trace
 
 NAN = float("nan")
 _NONE = np.zeros(0, np.int64)
+_START, _RAN, _STOPPED, _SUBMIT = range(4)  # columns of Cast.times
+_GPUS, _RESTARTS = 1, 3  # columns of Cast.counts
 
 
 class End(NamedTuple):
@@ -47,26 +49,25 @@ class IdealCluster:
         self.stage = Stage.of(self.capacity)
         self.free = int(self.capacity.sum())
         self.history, self.runs = History(self.free), Runs()
-        jobs = len(trace)
-        self.running = np.zeros(jobs, np.bool_)
-        self._shown = np.array([np.full(jobs, NAN), np.zeros(jobs), self.cast.submit_s])
-        self.start_s, self.executed_s, self.stopped_s = self._shown  # of this run; of all runs; last run or arrival
+        jobs, times, counts = len(trace), self.cast.times, self.cast.counts
+        self.start_s, self.executed_s, self.stopped_s, submit_s = times.T[:4]  # see Cast
         self.first_start_s, self.end_s = np.full(jobs, NAN), np.full(jobs, NAN)
         self.progress_s, self.rate = np.zeros(jobs), np.ones(jobs)
-        self.restarts = np.zeros(jobs, np.int64)
+        self.job_id, self.gpus, self.restarts = counts[:, 0], counts[:, 1], counts[:, 3]
+        viewed: Any = memoryview  # a number is read faster so
+        self._times, self._counts = viewed(times), viewed(counts)
         self._active, self._present, self._held = np.zeros(jobs, np.int64), 0, 0  # rows that wait or run, ascending
         self._seen = _NONE  # rows of the last snapshot
         self._shares = (_NONE, _NONE, _NONE)  # GPUs held since the last plan: row, node row, GPUs
-        self._arrivals = np.lexsort((self.cast.job_id, self.cast.submit_s)).tolist()[::-1]
+        self._arrivals, self._arrived = viewed(np.lexsort((self.job_id, submit_s))), 0
         self._ends: list[End] = []
         self._now_s, self._left = 0.0, jobs
         self._wake, self._wake_s = Wake(), math.inf
         self._pile = len(self.capacity) == 1  # then who goes where is no question, and a queue can be followed
         self._queue: deque[int] | None = None
+        self._open = False  # whoever comes starts while there is room
         self._woke = self._came = self._gave = False
         self._bound = 0  # GPUs that must be free for the next plan to differ
-        self._submit_s = self.cast.submit_s.tolist()
-        self._gpus = self.cast.gpus.tolist()
         self._refuse_impossible()
 
     # -- time
@@ -81,8 +82,14 @@ class IdealCluster:
         while self._ends and self._void(self._ends[0]):
             heapq.heappop(self._ends)
         end_s = self._ends[0].time_s if self._ends else math.inf
-        submit_s = self._submit_s[self._arrivals[-1]] if self._arrivals else math.inf
-        return min(end_s, submit_s, self._wake_s)
+        return min(end_s, self._next_arrival_s, self._wake_s)
+
+    @property
+    def _next_arrival_s(self) -> float:
+        if self._arrived == len(self._arrivals):
+            return math.inf
+        submit_s: float = self._times[self._arrivals[self._arrived], _SUBMIT]
+        return submit_s
 
     @property
     def quiet_s(self) -> float:
@@ -118,9 +125,7 @@ class IdealCluster:
             while self._ends and self._ends[0].time_s <= time_s:
                 self._end(heapq.heappop(self._ends))
                 happened += 1
-            while self._arrivals and self._submit_s[self._arrivals[-1]] <= time_s:
-                self._arrive(self._arrivals.pop())
-                happened += 1
+            happened += self._receive(time_s)
             if self._wake_s <= time_s:
                 self._woke, self._wake_s = True, math.inf
                 happened += 1
@@ -136,56 +141,66 @@ class IdealCluster:
     def read(self) -> Snapshot:
         """The cluster now."""
         rows = self._seen = self._active[: self._present].copy()
-        here = self.running[rows]
-        start_s, executed_s, stopped_s = self._shown[:, rows]
-        times = (start_s, executed_s, stopped_s, self.restarts[rows])
-        view = View(self._now_s, self.cast, self.stage, rows, here, *times, *self._holders(rows[here]))
-        return view.snapshot(self.seed)
+        used, shares = self._holders()
+        return snapshot(self._now_s, rows, self.cast, self.stage, used, shares, self.seed)
 
     def apply(self, plan: Plan) -> Receipt:
         """Stop who is not in the target, start who is. Raises ConfigError for a plan without one."""
         if plan.target is None:
             raise ConfigError("an ideal cluster needs a planner that names who holds which GPUs", key="placement")
         seen, target = self._seen, plan.target
-        wanted = np.zeros(len(seen), np.bool_)
-        wanted[target.rows] = True
-        differs = np.flatnonzero(wanted != self.running[seen])
-        for row in seen[differs[~wanted[differs]]].tolist():
+        differ = np.empty(len(seen), np.int64)
+        stops, changed = changes(seen, self.cast.times, target.rows, differ)
+        for row in seen[differ[:stops]].tolist():
             self._stop(row)
-        for place in differs[wanted[differs]].tolist():
+        for place in differ[stops:changed].tolist():
             self._start(int(seen[place]), self._spread(target, place))
         if not self._pile:
             self._hold(target)
         self._await(plan.wake)
-        followed = self._pile and not self.model.round_s and plan.queue is not None
-        self._queue = deque(seen[plan.queue].tolist()) if followed else None
+        followed = self._pile and not self.model.round_s
+        self._queue = deque(seen[plan.queue].tolist()) if followed and plan.queue is not None else None
+        self._open = followed and plan.wake.fits and self._queue is None
         self.history.note(self._now_s, self.history.gpus - self.free, self.waiting)
-        return Receipt(planned=len(differs))
+        return Receipt(planned=changed)
 
     def outcomes(self) -> Outcomes:
         """What became of the jobs that ended so far, in the trace's order."""
-        order = np.searchsorted(self.cast.job_id, self.trace.job_id)
+        order = np.searchsorted(self.job_id, self.trace.job_id)
         done = order[np.isfinite(self.end_s[order])]
         useful_s = np.where(np.isfinite(self.end_s), self.cast.duration_s, self.progress_s)
         columns: dict[str, Any] = {
-            "job_id": self.cast.job_id, "gpus": self.cast.gpus, "submit_s": self.cast.submit_s,
+            "job_id": self.job_id, "gpus": self.gpus, "submit_s": self.cast.times[:, _SUBMIT],
             "first_start_s": self.first_start_s, "end_s": self.end_s, "executed_s": self.executed_s,
             "useful_s": useful_s, "preemptions": self.restarts,
         }  # fmt: skip
         cut = {name: frozen(column[done], column.dtype) for name, column in columns.items()}
         return Outcomes(**cut, cluster_gpus=self.history.gpus)
 
-    def _holders(self, running: Int64s) -> tuple[Int64s, Int64s, Int64s, Int64s]:
-        """GPUs held: row, node row, GPUs; ascending; and GPUs used by node. running: rows, ascending."""
+    def _holders(self) -> tuple[Sequence[int], Shares | None]:
+        """GPUs held by node, and who holds them where that is a question."""
         if self._pile:
-            used = self.capacity - self.free
-            return running, np.zeros(len(running), np.int64), self.cast.gpus[running], used
+            return (self.history.gpus - self.free,), None
         row, node, gpus = self._shares
-        still = self.running[row]
-        used = np.bincount(node[still], gpus[still], len(self.capacity)).astype(np.int64)
-        return row[still], node[still], gpus[still], used
+        still = ~np.isnan(self.start_s[row])
+        row, node, gpus = row[still], node[still], gpus[still]
+        used = np.bincount(node, gpus, len(self.capacity)).astype(np.int64)
+        return used.tolist(), Shares(self.job_id[row], node.astype(np.int32), gpus.astype(np.int32))
 
     # -- what happens to a job
+
+    def _receive(self, time_s: float) -> int:
+        """Jobs that come until time_s; they start if the plan lets all in and there is room. Returns their number."""
+        first = self._arrived
+        while self._next_arrival_s <= time_s:
+            self._arrive(self._arrivals[self._arrived])
+        came = self._arrived - first
+        if came and self._open and self.waiting == came:
+            rows = self._arrivals[first : self._arrived].tolist()
+            if sum(self._counts[row, _GPUS] for row in rows) <= self.free:
+                for row in rows:
+                    self._start(row, 1)
+        return came
 
     def _arrive(self, row: int) -> None:
         active, present = self._active, self._present
@@ -193,10 +208,11 @@ class IdealCluster:
         active[place + 1 : present + 1] = active[place:present]
         active[place] = row
         self._present += 1
+        self._arrived += 1
         if self._queue is not None:
             self._queue.append(row)
         elif self._wake.arrivals:
-            self._came, self._bound = True, min(self._bound, self._gpus[row])
+            self._came, self._bound = True, min(self._bound, self._counts[row, _GPUS])
 
     def _spread(self, target: Assignments, place: int) -> int:
         """Number of nodes that row `place` of the target gets; not looked up where it changes nothing."""
@@ -204,17 +220,18 @@ class IdealCluster:
 
     def _follow(self, queue: deque[int]) -> None:
         """Start who is next in the plan's queue, as long as it fits."""
-        while queue and self._gpus[queue[0]] <= self.free:
+        while queue and self._counts[queue[0], _GPUS] <= self.free:
             self._start(queue.popleft(), 1)
 
     def _start(self, row: int, nodes: int) -> None:
+        gpus: int = self._counts[row, _GPUS]
         first = math.isnan(self.first_start_s[row])
         if first:
             self.first_start_s[row] = self._now_s
-        self.rate[row] = self.model.speed(self._gpus[row], nodes)
+        self.rate[row] = self.model.speed(gpus, nodes)
         left_s = self._cost_s(row, first) + (self.cast.duration_s[row] - self.progress_s[row]) / self.rate[row]
-        self.start_s[row], self.running[row] = self._now_s, True
-        self.free -= self._gpus[row]
+        self._times[row, _START] = self._now_s
+        self.free -= gpus
         self._held += 1
         self._until(row, self._now_s + float(left_s))
 
@@ -224,7 +241,7 @@ class IdealCluster:
 
     def _until(self, row: int, end_s: float) -> None:
         """This run ends by itself then."""
-        heapq.heappush(self._ends, End(end_s, row, int(self.restarts[row])))
+        heapq.heappush(self._ends, End(end_s, row, self._counts[row, _RESTARTS]))
 
     def _stop(self, row: int) -> None:
         run_s = self._leave(row)
@@ -248,16 +265,17 @@ class IdealCluster:
 
     def _leave(self, row: int) -> float:
         """GPUs back; returns how long this run took [s]."""
-        run_s = float(self._now_s - self.start_s[row])
-        self.runs.note(row, float(self.start_s[row]), self._now_s)
-        self.executed_s[row] += run_s
-        self.start_s[row], self.running[row] = NAN, False
-        self.free += self._gpus[row]
+        start_s: float = self._times[row, _START]
+        run_s = self._now_s - start_s
+        self.runs.note(row, start_s, self._now_s)
+        self._times[row, _RAN] += run_s
+        self._times[row, _START] = NAN
+        self.free += self._counts[row, _GPUS]
         self._held -= 1
         return run_s
 
     def _void(self, event: End) -> bool:
-        return event.run != self.restarts[event.row]
+        return bool(event.run != self._counts[event.row, _RESTARTS])
 
     # -- what the plan said
 
@@ -276,10 +294,10 @@ class IdealCluster:
 
     def _refuse_impossible(self) -> None:
         size, shares = int(self.capacity.max(initial=0)), np.zeros(len(self.capacity), np.int64)
-        for gpus in np.unique(self.cast.gpus).tolist():
+        for gpus in np.unique(self.gpus).tolist():
             least = -(-gpus // max(size, 1))
             if not size or not pick_gang(self.capacity, np.zeros(len(shares)), gpus, least, size, shares):
-                job, whole = self.cast.job_id[self.cast.gpus == gpus][0], ", ".join(map(str, self.capacity.tolist()))
+                job, whole = self.job_id[self.gpus == gpus][0], ", ".join(map(str, self.capacity.tolist()))
                 raise InputError(
                     f"job {job} asks for {gpus} GPUs, more than nodes of {whole} GPUs ever hold; add nodes"
                 )

@@ -11,6 +11,7 @@ from slurmsched.errors import ConfigError
 from slurmsched.model import Plan, Receipt
 from slurmsched.replay.ideal import End, IdealCluster
 from slurmsched.replay.ideal_model import IdealModel
+from slurmsched.replay.ideal_view import TIME_LIMIT
 from slurmsched.replay.rooms import Rooms
 from slurmsched.replay.traces import Trace
 
@@ -67,6 +68,7 @@ class QuirkyCluster(IdealCluster):
         self._asked = set()
         receipt = super().apply(plan)
         asked, self._asked, self._queue = self._asked, None, None
+        self._open = False  # who comes has to find a place too
         assert plan.target is not None
         for row in self._seen[plan.target.rows].tolist():
             if row not in asked:
@@ -125,4 +127,4 @@ class QuirkyCluster(IdealCluster):
     def _tell(self, rows: Any, more_s: float) -> None:
         """Let policies know that a job takes so much longer."""
         if self.model.costs_known:
-            self.cast.time_limit_s[rows] += more_s
+            self.cast.times[rows, TIME_LIMIT] += more_s

@@ -1,22 +1,25 @@
-"""The snapshot of an ideal cluster: columns of the jobs there are now, made when a policy asks for them."""
+"""The snapshot of an ideal cluster: columns of the jobs there are now, those that policies read in one pass."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from slurmsched.kernels.show import held_on_pile, job_columns
 from slurmsched.model import Allocations, Jobs, JobState, Labels, Nodes, NodeState, Partitions, Site, Snapshot
-from slurmsched.model.columns import Bools, Floats, Int32s, Int64s, sealed
-from slurmsched.replay.late import LateAllocations, LateJobs, LateNodes
+from slurmsched.model.columns import Floats, Int32s, Int64s, sealed
+from slurmsched.replay.late import LateAllocations, LateJobs, setters
 from slurmsched.replay.traces import Trace
 
+NAN = float("nan")
 PARTITION = "gpu"
+TIME_LIMIT = 4  # its column in Cast.times
+PENDING, RUNNING = int(JobState.PENDING), int(JobState.RUNNING)
 _NODE_STATES = np.array([int(NodeState.IDLE), int(NodeState.MIXED), int(NodeState.ALLOCATED)], np.int64)
-_STATES = np.array([int(JobState.PENDING), int(JobState.RUNNING)], np.int64)
 _TABLES: tuple[type[Any], ...] = (Jobs, Allocations)
 _EVERY: dict[str, Any] = {
     "user": "trace",
@@ -26,6 +29,13 @@ _EVERY: dict[str, Any] = {
     "requeueable": True,
 }
 _SPECS = {kind: {spec.name: spec.metadata for spec in fields(kind)} for kind in _TABLES}
+_FLOATS = setters(Jobs, "submit_s", "start_s", "end_s", "time_limit_s", "run_s", "executed_s", "attained_gpu_s",
+                  "waiting_s")  # fmt: skip
+_INTS, _SMALL = setters(Jobs, "job_id", "state"), setters(Jobs, "nodes", "gpus", "restarts")
+_SUBMITTED = setters(Jobs, "eligible_s", "first_submit_s")
+_ALIKE = ("priority", "dependency", "reservation")  # that placements look at
+_CONSTANT = setters(Jobs, *_ALIKE)
+_HELD = setters(Allocations, "job_id", "node", "gpus")
 
 
 @lru_cache(maxsize=16_384)
@@ -35,28 +45,43 @@ def _constant(kind: type[Any], name: str, rows: int) -> Any:
     return Labels.constant(value, rows) if dtype is Labels else sealed(np.full(rows, value, dtype))
 
 
+@lru_cache(maxsize=16_384)
+def _alike(rows: int) -> tuple[Any, ...]:
+    """The columns _ALIKE of this many jobs."""
+    return tuple(_constant(Jobs, name, rows) for name in _ALIKE)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Cast:
-    """What never changes of the jobs of a trace: one row a job, in ascending job id. All columns (J,)."""
+    """The jobs of a trace, one row a job, in ascending job id, as flat tables.
 
-    job_id: Int64s
-    gpus: Int64s
-    gpus32: Int32s
-    nodes: Int32s
-    submit_s: Floats
+    times: (J, 5) start of this run (NaN = waits), run time of earlier runs, when it last ran or came, submission, time
+    limit [s]; counts: (J, 4) job id, GPUs, nodes, restarts. The cluster writes the first three and the restarts.
+    duration_s: (J,). gpu_request: (J,).
+    """
+
+    times: Floats
+    counts: Int64s
     duration_s: Floats
-    time_limit_s: Floats
     gpu_request: Labels
 
     @classmethod
     def of(cls, trace: Trace, size: int) -> Cast:
-        """The cast of a trace on nodes of at most `size` GPUs."""
+        """The cast of a trace on nodes of at most `size` GPUs, of which nobody runs yet."""
         order = np.argsort(trace.job_id, kind="stable")
-        gpus = trace.gpus[order]
-        requests = Labels.of([f"gpu:{count}" for count in gpus.tolist()])
-        times = (trace.submit_s[order], trace.duration_s[order], trace.time_limit_s[order])
-        nodes = (-(-gpus // max(size, 1))).astype(np.int32)
-        return cls(trace.job_id[order], gpus, gpus.astype(np.int32), nodes, *times, requests)
+        jobs, gpus, submit_s = len(order), trace.gpus[order], trace.submit_s[order]
+        start_s, ran_s = np.full(jobs, NAN), np.zeros(jobs)
+        times = np.stack([start_s, ran_s, submit_s, submit_s, trace.time_limit_s[order]], axis=1)
+        nodes, restarts = -(-gpus // max(size, 1)), np.zeros(jobs, np.int64)
+        counts = np.stack([trace.job_id[order], gpus, nodes, restarts], axis=1)
+        return cls(times, counts, trace.duration_s[order], _requests(gpus))
+
+
+def _requests(gpus: Int64s) -> Labels:
+    """What each job asks for in normal form, "gpu:4"."""
+    counts, place = np.unique(gpus, return_inverse=True)
+    texts = Labels.of([f"gpu:{count}" for count in counts.tolist()])
+    return Labels(texts.codes[place], texts.names)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,95 +105,62 @@ class Stage:
         return cls(nodes, partitions, Site(cluster="ideal", user="slurmsched"))
 
 
-@dataclass(frozen=True, eq=False)  # no slots: what several columns share is made once
-class View:
+@dataclass(frozen=True, slots=True, eq=False)
+class Shares:
+    """GPUs held, ascending by job and node. job_id: (A,) int64. node, gpus: (A,) int32 node row and GPUs."""
+
+    job_id: Int64s
+    node: Int32s
+    gpus: Int32s
+
+
+def snapshot(
+    now_s: float, rows: Int64s, cast: Cast, stage: Stage, used: Sequence[int], shares: Shares | None, seed: int
+) -> Snapshot:
     """The cluster at one time; nothing in it changes later.
 
-    rows: (N,) rows of the cast that wait or run, ascending. running: (N,) bool. start_s: (N,) of this run, NaN if
-    waiting. before_s: (N,) run time of earlier runs. stopped_s: (N,) when it last ran or came. restarts: (N,).
-    held_row, held_node, held_gpus: (A,) GPUs held, by row of the cast, node row; ascending. used: (N,) GPUs by node.
+    rows: (N,) rows of the cast that wait or run, ascending. used: GPUs of each node that are held. shares: None where
+    a single node holds all GPUs.
     """
+    here = len(rows)
+    floats, ints, small = np.empty((8, here)), np.empty((2, here), np.int64), np.empty((3, here), np.int32)
+    job_columns(rows, cast.times, cast.counts, now_s, (PENDING, RUNNING), floats, ints, small)
+    for block in (floats, ints, small):
+        sealed(block)
+    submit_s = floats[0]
 
-    now_s: float
-    cast: Cast
-    stage: Stage
-    rows: Int64s
-    running: Bools
-    start_s: Floats
-    before_s: Floats
-    stopped_s: Floats
-    restarts: Int64s
-    held_row: Int64s
-    held_node: Int64s
-    held_gpus: Int64s
-    used: Int64s
+    def job_column(name: str) -> Any:
+        return cast.gpu_request.take(rows) if name == "gpu_request" else _constant(Jobs, name, here)
 
-    def snapshot(self, seed: int) -> Snapshot:
-        jobs = LateJobs(len(self.rows), self._job_column)
-        nodes = LateNodes(len(self.stage.nodes), self._node_column)
-        held = LateAllocations(len(self.held_row), self._held_column)
-        return Snapshot(self.now_s, jobs, nodes, self.stage.partitions, held, self.stage.site, seed)
-
-    def _job_column(self, name: str) -> Any:
-        maker = _JOBS.get(name)
-        return _read_only(maker(self)) if maker else _constant(Jobs, name, len(self.rows))
-
-    def _held_column(self, name: str) -> Any:
-        maker = _HELD.get(name)
-        return _read_only(maker(self)) if maker else _constant(Allocations, name, len(self.held_row))
-
-    def _node_column(self, name: str) -> Any:
-        maker = _NODES.get(name)
-        return _read_only(maker(self)) if maker else getattr(self.stage.nodes, name)
-
-    @cached_property
-    def submit_s(self) -> Floats:
-        return self.cast.submit_s[self.rows]
-
-    @cached_property
-    def limit_s(self) -> Floats:
-        return self.cast.time_limit_s[self.rows]
-
-    @cached_property
-    def run_s(self) -> Floats:
-        return np.where(self.running, self.now_s - self.start_s, 0.0)
-
-    @cached_property
-    def executed_s(self) -> Floats:
-        return self.before_s + self.run_s
+    ready = ((_FLOATS, floats), (_INTS, ints), (_SMALL, small), (_SUBMITTED, (submit_s, submit_s)))
+    jobs = LateJobs(here, job_column, *ready, (_CONSTANT, _alike(here)))
+    held = _on_pile(jobs, stage) if shares is None else _held(shares, stage)
+    return Snapshot(now_s, jobs, _nodes(tuple(used), stage), stage.partitions, held, stage.site, seed)
 
 
-def _read_only(column: Any) -> Any:
-    return column if isinstance(column, Labels) else sealed(column)
+def _on_pile(jobs: Jobs, stage: Stage) -> Allocations:
+    """GPUs of the running jobs where a single node holds all."""
+    job_id, gpus = np.empty(len(jobs), np.int64), np.empty(len(jobs), np.int32)
+    holders = held_on_pile(jobs.job_id, jobs.state, jobs.gpus, RUNNING, job_id, gpus)
+    columns = (sealed(job_id)[:holders], _on_first(holders, stage), sealed(gpus)[:holders])
+    return LateAllocations(holders, lambda name: _constant(Allocations, name, holders), (_HELD, columns))
 
 
-def _node_state(view: View) -> Int64s:
-    used = view.used
-    return _NODE_STATES[(used > 0).view(np.int8) + (used >= view.stage.nodes.gpus)]
+@lru_cache(maxsize=16_384)
+def _on_first(holders: int, stage: Stage) -> Labels:
+    """A column of nodes for so many holders, all on the first."""
+    return Labels(sealed(np.zeros(holders, np.int32)), stage.nodes.name.names)
 
 
-Makers = dict[str, Callable[[View], Any]]
-_JOBS: Makers = {
-    "job_id": lambda v: v.cast.job_id[v.rows],
-    "state": lambda v: _STATES[v.running.view(np.int8)],
-    "submit_s": lambda v: v.submit_s,
-    "eligible_s": lambda v: v.submit_s,
-    "start_s": lambda v: v.start_s,
-    "end_s": lambda v: v.start_s + v.limit_s,
-    "time_limit_s": lambda v: v.limit_s,
-    "run_s": lambda v: v.run_s,
-    "nodes": lambda v: v.cast.nodes[v.rows],
-    "gpus": lambda v: v.cast.gpus32[v.rows],
-    "gpu_request": lambda v: v.cast.gpu_request.take(v.rows),
-    "restarts": lambda v: v.restarts.astype(np.int32),
-    "first_submit_s": lambda v: v.submit_s,
-    "executed_s": lambda v: v.executed_s,
-    "attained_gpu_s": lambda v: v.executed_s * v.cast.gpus[v.rows],
-    "waiting_s": lambda v: np.where(v.running, 0.0, v.now_s - v.stopped_s),
-}
-_HELD: Makers = {
-    "job_id": lambda v: v.cast.job_id[v.held_row],
-    "node": lambda v: Labels(v.held_node.astype(np.int32), v.stage.nodes.name.names),
-    "gpus": lambda v: v.held_gpus.astype(np.int32),
-}
-_NODES: Makers = {"gpus_used": lambda v: v.used.astype(np.int32), "state": _node_state}
+def _held(shares: Shares, stage: Stage) -> Allocations:
+    holders = len(shares.job_id)
+    columns = (sealed(shares.job_id), Labels(sealed(shares.node), stage.nodes.name.names), sealed(shares.gpus))
+    return LateAllocations(holders, lambda name: _constant(Allocations, name, holders), (_HELD, columns))
+
+
+@lru_cache(maxsize=1_024)
+def _nodes(used: tuple[int, ...], stage: Stage) -> Nodes:
+    """The nodes when so many GPUs of each are held."""
+    held = np.array(used, np.int64)
+    state = _NODE_STATES[(held > 0).view(np.int8) + (held >= stage.nodes.gpus)]
+    return stage.nodes.with_columns(gpus_used=held.astype(np.int32), state=state)

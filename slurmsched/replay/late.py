@@ -1,18 +1,29 @@
-"""Tables whose columns are made when first looked at: a cycle pays for what its policy reads, no more."""
+"""Tables some of whose columns are made when first looked at: a cycle pays for what its policy reads, no more."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from slurmsched.model import Allocations, Jobs, Nodes
+from slurmsched.model import Allocations, Jobs
 
 Maker = Callable[[str], Any]
 
 
-def _init(table: Any, rows: int, maker: Maker) -> None:
+Setter = Callable[[Any, Any], None]
+
+
+def setters(kind: type[Any], *names: str) -> tuple[Setter, ...]:
+    """What sets these columns of a new table of this kind, which is frozen to all others."""
+    return tuple(getattr(kind, name).__set__ for name in names)
+
+
+def _init(table: Any, rows: int, maker: Maker, *ready: tuple[Iterable[Setter], Iterable[Any]]) -> None:
     object.__setattr__(table, "_maker", maker)
     object.__setattr__(table, "_rows", rows)
+    for put, columns in ready:
+        for setter, column in zip(put, columns, strict=True):
+            setter(table, column)
 
 
 def _made(table: Any, name: str) -> Any:
@@ -30,7 +41,8 @@ def _len(table: Any) -> int:
 
 
 class LateJobs(Jobs):
-    """rows: how many. maker: column name -> column, which must be the same whenever it is asked for."""
+    """rows: how many. maker: column name -> column, which must be the same whenever it is asked for. ready: columns
+    that are there already: what sets them (see setters), and they."""
 
     __slots__ = ("_maker", "_rows")
     __init__, __getattr__, __len__ = _init, _made, _len  # type: ignore[assignment]
@@ -38,17 +50,6 @@ class LateJobs(Jobs):
     @classmethod
     def _kind(cls) -> type[Jobs]:  # type: ignore[override]
         return Jobs
-
-
-class LateNodes(Nodes):
-    """As LateJobs."""
-
-    __slots__ = ("_maker", "_rows")
-    __init__, __getattr__, __len__ = _init, _made, _len  # type: ignore[assignment]
-
-    @classmethod
-    def _kind(cls) -> type[Nodes]:  # type: ignore[override]
-        return Nodes
 
 
 class LateAllocations(Allocations):

@@ -22,18 +22,20 @@ class History:
 
     def __init__(self, gpus: int) -> None:
         self.gpus = gpus
-        self._steps: list[tuple[float, int, int]] = [(0.0, 0, 0)]
+        self._times_s, self._counts = array("d", [0.0]), array("q", [0, 0])
 
     def note(self, now_s: float, busy: int, waiting: int) -> None:
         """From now_s on busy GPUs are held and `waiting` jobs could start. Of one time the last note counts."""
-        if self._steps[-1][0] == now_s:
-            self._steps.pop()
-        self._steps.append((now_s, busy, waiting))
+        if self._times_s[-1] != now_s:
+            self._times_s.append(now_s)
+            self._counts.extend((busy, waiting))
+        else:
+            self._counts[-2], self._counts[-1] = busy, waiting
 
     def steps(self) -> tuple[Floats, Int64s, Int64s]:
         """Times [s], GPUs held, jobs waiting. All (T,), times ascending."""
-        table = np.array(self._steps, np.float64).reshape(-1, 3)
-        return table[:, 0], table[:, 1].astype(np.int64), table[:, 2].astype(np.int64)
+        counts = np.array(self._counts, np.int64).reshape(-1, 2)
+        return np.array(self._times_s), counts[:, 0], counts[:, 1]
 
 
 class Ran(NamedTuple):

@@ -90,7 +90,7 @@ class Replayed:
     def runs(self) -> Ran:
         """Every run that ended."""
         if isinstance(self.cluster, IdealCluster):
-            return self.cluster.runs.of(self.cluster.cast.job_id, self.cluster.cast.gpus)
+            return self.cluster.runs.of(self.cluster.job_id, self.cluster.gpus)
         return self.cluster.job.runs.of(self.cluster.trace.job_id, self.cluster.trace.gpus)
 
     @property

@@ -65,9 +65,9 @@ def test_direct__says_when_the_next_plan_can_differ(planner: DirectPlanner, wake
 
 
 def test_direct__nothing_is_awaited_while_no_job_waits() -> None:
-    """The default: whatever happens next."""
+    """Whoever comes starts, as long as there is room."""
     idle = snapshot([{"job_id": 1, "priority": 9}], "1x8")
-    assert DirectPlanner(DiscretizedLas(), Count()).plan(idle).wake == Wake()
+    assert DirectPlanner(DiscretizedLas(), Count()).plan(idle).wake == Wake(fits=True)
 
 
 def test_direct__a_queue_is_left_where_nothing_reorders_it() -> None:

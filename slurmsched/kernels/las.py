@@ -1,0 +1,181 @@
+"""Discretized LAS in one pass over the jobs: what DiscretizedLas ranks by, and what it remembers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from slurmsched.kernels._jit import kernel
+from slurmsched.kernels.order import sort_rows
+from slurmsched.model.columns import Bools, Floats, Int32s, Int64s
+
+# A cold tick runs these plain up to a queue for which loading numba pays.
+_PLAIN_BELOW = 20_000
+
+
+@kernel(plain_below=_PLAIN_BELOW)
+def las_keys(
+    job_id: Int64s,
+    arrived_s: Floats,
+    state: Int64s,
+    flags: tuple[int, int, int, int],
+    gpus: Int32s,
+    times: tuple[Floats, Floats, Floats, Floats],
+    past: Floats,
+    thresholds_gpu_s: Floats,
+    promote_knob: float,
+    now_s: float,
+    floats: Floats,
+    ints: Int64s,
+    bools: Bools,
+) -> int:
+    """What each job is ordered by, written to floats (8, N), ints (2, N) and bools (2, N); how many are to remember.
+
+    job_id, arrived_s: (N,) the key of a job. state: (N,); flags: of the states pending, running, completing, finished.
+    times: (N,) each, start of this run (NaN: none), run time over all runs, attained service [GPU s], waiting since it
+    last ran. past: (9, K) what las_order gave at the last quantum, ascending job ids. now_s: the time.
+    Floats: first start, arrival at its queue, place at the last quantum if that counts (infinity: not), service since
+    the last promotion [GPU s], service and run time forgiven then, whether it ran in this queue (0, 1), place at the
+    last quantum in any case.
+    Int64: queue, turn (0 runs, 1 was preempted here, 2 waits, 3 arrived since the last quantum). Bool: promoted now;
+    to be remembered. Source: ours; the rules are those of DiscretizedLas.
+    """
+    start_s, executed_s, attained_gpu_s, waiting_s = times
+    waits, runs, completes, finished = flags
+    rows = job_id.size
+    moved, waiters = np.empty(rows, np.bool_), np.zeros(thresholds_gpu_s.size + 1, np.int64)
+    k = 0
+    for i in range(rows):
+        k = _find(job_id[i], arrived_s[i], past, k)
+        known = k < past.shape[1] and past[0, k] == job_id[i] and past[1, k] == arrived_s[i]
+        forgiven_gpu_s, forgiven_s = (past[7, k], past[8, k]) if known else (0.0, 0.0)
+        pending = state[i] & waits != 0 and state[i] & completes == 0
+        ran_s = executed_s[i] - forgiven_s
+        low = _queue(attained_gpu_s[i] - forgiven_gpu_s, thresholds_gpu_s) > 0
+        promoted = pending and low and ran_s > 0 and waiting_s[i] >= promote_knob * ran_s
+        if promoted:
+            forgiven_gpu_s, forgiven_s = attained_gpu_s[i], executed_s[i]
+        service_gpu_s = max(attained_gpu_s[i] - forgiven_gpu_s, 0.0)
+        queue = _queue(service_gpu_s, thresholds_gpu_s)
+        moved[i] = promoted or (past[3, k] != queue if known else queue > 0)
+        since_s = past[4, k] if known else arrived_s[i]
+        if moved[i]:
+            since_s = now_s
+            if queue > 0:  # a drop is dated back to the threshold, in whole seconds as all of Slurm's times
+                over_s = waiting_s[i] + (service_gpu_s - thresholds_gpu_s[queue - 1]) / max(gpus[i], 1)
+                since_s = np.ceil(now_s - over_s - 1e-6)
+        elif pending:
+            waiters[queue] += 1
+        started_s = arrived_s[i] if executed_s[i] > 0 else np.inf
+        if state[i] & runs != 0:
+            started_s = now_s if np.isnan(start_s[i]) else start_s[i]
+        floats[0, i], floats[1, i] = past[2, k] if known else started_s, since_s
+        floats[7, i] = past[6, k] if known else np.inf
+        floats[2, i] = np.inf if moved[i] else floats[7, i]
+        floats[3, i], floats[4, i], floats[5, i] = service_gpu_s, forgiven_gpu_s, forgiven_s
+        floats[6, i] = known and past[5, k] == 1.0
+        ints[0, i], bools[0, i] = queue, promoted
+    _turns(state, runs, moved, waiters, now_s, floats, ints)
+    kept = 0
+    for i in range(rows):
+        bools[1, i] = np.isfinite(floats[0, i]) and state[i] & finished == 0 and not np.isnan(arrived_s[i])
+        kept += bools[1, i]
+    return kept
+
+
+@kernel
+def _turns(state: Int64s, runs: int, moved: Bools, waiters: Int64s, now_s: float, floats: Floats, ints: Int64s) -> None:
+    """Fill in turn and ran_here, and forget the places of those whose place does not count. As las_keys."""
+    for i in range(state.size):
+        running = state[i] & runs != 0
+        arrived = moved[i] and (waiters[ints[0, i]] > 0 or floats[1, i] >= now_s)
+        ran_here = not arrived and (running or moved[i] or floats[6, i] == 1.0)
+        floats[6, i] = ran_here
+        ints[1, i] = 3 if arrived else (0 if running else (1 if ran_here else 2))
+        if ints[1, i] >= 2:
+            floats[2, i] = np.inf
+
+
+@kernel
+def _find(job_id: int, arrived_s: float, past: Floats, near: int) -> int:
+    """The first column of `past` whose job id is not below job_id, sought from `near`."""
+    k = near
+    if k > 0 and past[0, k - 1] >= job_id:
+        k = 0
+    while k < past.shape[1] and past[0, k] < job_id:
+        k += 1
+    return k
+
+
+@kernel
+def _queue(service_gpu_s: float, thresholds_gpu_s: Floats) -> int:
+    """How many thresholds are reached."""
+    queue = 0
+    while queue < thresholds_gpu_s.size and thresholds_gpu_s[queue] <= service_gpu_s:
+        queue += 1
+    return queue
+
+
+@kernel(plain_below=_PLAIN_BELOW)
+def las_order(
+    job_id: Int64s, arrived_s: Floats, floats: Floats, ints: Int64s, bools: Bools, by: int, order: Int64s, past: Floats
+) -> None:
+    """The order, written to order (N,): rows, most urgent first; and what is remembered of the jobs marked so, to past.
+
+    floats, ints, bools: of las_keys. by: what goes after the queue, 0 first start, 1 turn, place and arrival at the
+    queue, 2 nothing; in the end arrival, then job id. past: (9, K), by row of the jobs: job id, arrival, first start,
+    queue, arrival at it, whether it ran there, place in the order, service and run time forgiven.
+    """
+    keys = np.zeros((job_id.size, 6), np.float64)
+    for i in range(job_id.size):
+        keys[i, 0], keys[i, 5] = ints[0, i], job_id[i]
+        keys[i, 4] = np.inf if np.isnan(arrived_s[i]) else arrived_s[i]
+        if by == 0:
+            keys[i, 1] = floats[0, i]
+        elif by == 1:
+            keys[i, 1], keys[i, 2] = ints[1, i], floats[2, i]
+            keys[i, 3] = np.inf if np.isnan(floats[1, i]) else floats[1, i]
+    _last_order(floats[7], order)
+    sort_rows(keys, order)
+    place, k = np.empty(order.size, np.int64), 0
+    for at in range(order.size):
+        place[order[at]] = at
+    for i in range(order.size):
+        if bools[1, i]:
+            past[0, k], past[1, k], past[2, k], past[3, k] = job_id[i], arrived_s[i], floats[0, i], ints[0, i]
+            past[4, k], past[5, k], past[6, k] = floats[1, i], floats[6, i], place[i]
+            past[7, k], past[8, k] = floats[4, i], floats[5, i]
+            k += 1
+
+
+@kernel
+def _last_order(place: Floats, order: Int64s) -> None:
+    """Rows by their place at the last quantum, then those without one (infinity), written to order; nearly so if places
+    are odd: it is but where sorting begins. place, order: (N,)."""
+    seats = np.full(4 * place.size + 64, -1, np.int64)
+    for i in range(place.size):
+        if 0 <= place[i] < seats.size:
+            seats[int(place[i])] = i
+    at = 0
+    for row in seats:
+        if row >= 0:
+            order[at] = row
+            at += 1
+    for i in range(place.size):
+        if not (0 <= place[i] < seats.size and seats[int(place[i])] == i):
+            order[at] = i
+            at += 1
+
+
+@kernel(plain_below=_PLAIN_BELOW)
+def next_drop(service_gpu_s: Floats, gpus: Int32s, running: Bools, thresholds_gpu_s: Floats) -> float:
+    """How soon the next of the running jobs reaches a threshold [s], infinity if none will.
+
+    service_gpu_s, gpus, running: (N,).
+    """
+    soon_s = np.inf
+    for i in range(running.size):
+        if running[i]:
+            queue = _queue(service_gpu_s[i], thresholds_gpu_s)
+            if queue < thresholds_gpu_s.size:
+                soon_s = min(soon_s, (thresholds_gpu_s[queue] - service_gpu_s[i]) / max(gpus[i], 1))
+    return soon_s

@@ -1,0 +1,92 @@
+"""What a simulated cluster shows: the columns of the jobs there are now, in one pass; and what a plan changes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from slurmsched.kernels._jit import kernel
+from slurmsched.model.columns import Bools, Floats, Int32s, Int64s
+
+
+@kernel(plain_below=512)
+def job_columns(
+    rows: Int64s,
+    times: Floats,
+    counts: Int64s,
+    now_s: float,
+    flags: tuple[int, int],
+    floats: Floats,
+    ints: Int64s,
+    small: Int32s,
+) -> None:
+    """Columns of these jobs, written to floats (8, N), ints (2, N) and small (3, N) int32.
+
+    rows: (N,). times: (J, 5) start of this run (NaN = waits), run time of earlier runs, when it last ran or came,
+    submission, time limit [s]. counts: (J, 4) job id, GPUs, nodes, restarts. flags: of pending and running.
+    floats: submit, start, latest end, limit, run time of this run, of all runs [s], attained service [GPU s], waiting
+    since it last ran [s]. ints: job id, state. small: nodes, GPUs, restarts.
+    """
+    for i in range(rows.size):
+        row = rows[i]
+        start_s, limit_s = times[row, 0], times[row, 4]
+        waits = np.isnan(start_s)
+        run_s = 0.0 if waits else now_s - start_s
+        executed_s = times[row, 1] + run_s
+        floats[0, i], floats[1, i], floats[2, i], floats[3, i] = times[row, 3], start_s, start_s + limit_s, limit_s
+        floats[4, i], floats[5, i], floats[6, i] = run_s, executed_s, executed_s * counts[row, 1]
+        floats[7, i] = now_s - times[row, 2] if waits else 0.0
+        ints[0, i], ints[1, i] = counts[row, 0], flags[0] if waits else flags[1]
+        small[0, i], small[1, i], small[2, i] = counts[row, 2], counts[row, 1], counts[row, 3]
+
+
+@kernel(plain_below=512)
+def held_on_pile(job_id: Int64s, state: Int64s, gpus: Int32s, running: int, holder: Int64s, held: Int32s) -> int:
+    """How many hold GPUs of a single node; their ids and GPUs are written to holder and held, in the order given.
+
+    job_id, state, gpus: (N,). running: the flag of those that hold. holder, held: (N,) or longer.
+    """
+    holders = 0
+    for i in range(state.size):
+        if state[i] == running:
+            holder[holders], held[holders] = job_id[i], gpus[i]
+            holders += 1
+    return holders
+
+
+@kernel(plain_below=512)
+def changes(rows: Int64s, times: Floats, target: Int64s, differ: Int64s) -> tuple[int, int]:
+    """How many must stop, and how many stop or start, so that just the target runs.
+
+    rows: (N,) rows of times, of which column 0 is NaN for a job that waits. target: (R,) places in rows. differ: (N,),
+    the places of those that stop, then of those that start, are written to it, both ascending.
+    """
+    wanted = np.zeros(rows.size, np.bool_)
+    wanted[target] = True
+    stops = 0
+    for i in range(rows.size):
+        if not (wanted[i] or np.isnan(times[rows[i], 0])):
+            differ[stops] = i
+            stops += 1
+    changed = stops
+    for i in range(rows.size):
+        if wanted[i] and np.isnan(times[rows[i], 0]):
+            differ[changed] = i
+            changed += 1
+    return stops, changed
+
+
+@kernel(plain_below=512)
+def who_waits(order: Int64s, stands: Int64s, served: Int64s, gpus: Int32s) -> tuple[Bools, int, int]:
+    """Who holds GPUs once those served do, (N,) bool; fewest GPUs a waiting job asks for; row of the first of them.
+
+    order: (N,) rows, most urgent first. stands: (N,) 0 = neither holds GPUs nor waits for them. served: (R,) rows.
+    gpus: (N,). Both numbers are -1 if no job waits.
+    """
+    running = np.zeros(stands.size, np.bool_)
+    running[served] = True
+    least, head = -1, -1
+    for row in order:
+        if stands[row] > 0 and not running[row]:
+            head = row if head < 0 else head
+            least = gpus[row] if least < 0 else min(least, gpus[row])
+    return running, least, head
