@@ -163,9 +163,7 @@ def _fairness(each: Comparison, unit: Unit) -> tuple[str, str, str, go.Figure]:
     """rho of the tenants, or slowdowns where each job is its own."""
     if each.tenants.names:
         name, of, every = "rho", each.tenants.of, [fair.rho for fair in each.fairness]
-        caption = (
-            f"Share of {of}s whose rho is no larger; right of the line a {of} would be better off with its own share."
-        )
+        caption = f"Share of {of}s whose rho is no larger; right of the line a share of its own would be better."
         told = _told("Largest rho", FAIR[2], each, unit)
     else:
         name, every = "slowdown", [fair.slowdown for fair in each.fairness]
