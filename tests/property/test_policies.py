@@ -21,6 +21,7 @@ from slurmsched.policies.srsf import Srsf
 from slurmsched.policies.srtf import Srtf
 from slurmsched.protocols import Policy
 from slurmsched.testing.strategies import snapshots
+from tests.reference import las as reference
 
 POLICIES = [
     Fifo(), Sjf(), Srtf(), Srsf(), Las(), Las("1d", 0.0), Gittins(least_samples=1), Gittins(index="released"),
@@ -61,6 +62,21 @@ def test_discretized_las__unchanged_cluster_keeps_its_order(cluster: Snapshot) -
         orders.append([int(row) for row in ranking.order if cluster.jobs.pending[row]])
         cluster = replace(cluster, carry=ranking.carry, now_s=cluster.now_s + 60.0)
     assert orders[1:] == orders[:-1]
+
+
+@pytest.mark.parametrize("fifo_by", ["start", "arrival", "submit"])
+@settings(deadline=None, max_examples=60)
+@given(clusters=st.lists(snapshots(), min_size=1, max_size=4), knob=st.sampled_from([0.3, 2.0, np.inf]))
+def test_discretized_las__agrees_with_reference(fifo_by: str, clusters: list[Snapshot], knob: float) -> None:
+    """The same order and the same memory quantum after quantum, whatever becomes of the jobs."""
+    policy, carry, past = DiscretizedLas((2_000.0, 20_000.0), knob, fifo_by), {}, {}
+    for cluster in clusters:
+        ranking = policy.rank(replace(cluster, carry=carry))
+        order, past = reference.rank(policy, cluster, past)
+        assert ranking.order.tolist() == order
+        kept = {name: [each[name] for _, each in sorted(past.items())] for name in next(iter(past.values()), ())}
+        assert {name: ranking.carry[name] for name in kept} == kept
+        carry = ranking.carry
 
 
 @settings(deadline=None, max_examples=60)
