@@ -38,14 +38,20 @@ _CONSTANT = setters(Jobs, *_ALIKE)
 _HELD = setters(Allocations, "job_id", "node", "gpus")
 
 
-@lru_cache(maxsize=16_384)
-def _constant(kind: type[Any], name: str, rows: int) -> Any:
-    """A column that holds the same in every row; many tables share it."""
+@lru_cache(maxsize=1_024)
+def _same(kind: type[Any], name: str, rows: int) -> Any:
+    """A column that holds the same in every row."""
     dtype, value = _SPECS[kind][name]["dtype"], _EVERY.get(name, _SPECS[kind][name]["default"])
     return Labels.constant(value, rows) if dtype is Labels else sealed(np.full(rows, value, dtype))
 
 
-@lru_cache(maxsize=16_384)
+def _constant(kind: type[Any], name: str, rows: int) -> Any:
+    """A column that holds the same in every row, cut from a longer one that many tables share."""
+    column = _same(kind, name, 1 << rows.bit_length())
+    return Labels(column.codes[:rows], column.names if rows else ()) if isinstance(column, Labels) else column[:rows]
+
+
+@lru_cache(maxsize=1_024)
 def _alike(rows: int) -> tuple[Any, ...]:
     """The columns _ALIKE of this many jobs."""
     return tuple(_constant(Jobs, name, rows) for name in _ALIKE)
@@ -146,10 +152,10 @@ def _on_pile(jobs: Jobs, stage: Stage) -> Allocations:
     return LateAllocations(holders, lambda name: _constant(Allocations, name, holders), (_HELD, columns))
 
 
-@lru_cache(maxsize=16_384)
 def _on_first(holders: int, stage: Stage) -> Labels:
     """A column of nodes for so many holders, all on the first."""
-    return Labels(sealed(np.zeros(holders, np.int32)), stage.nodes.name.names)
+    zeros = _same(Allocations, "node", 1 << holders.bit_length()).codes
+    return Labels(zeros[:holders], stage.nodes.name.names)
 
 
 def _held(shares: Shares, stage: Stage) -> Allocations:

@@ -12,29 +12,28 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from slurmsched import __version__, registry
-from slurmsched.config import Scope
 from slurmsched.errors import ConfigError, InputError
 from slurmsched.kernels import _jit
 from slurmsched.model.columns import Floats
 from slurmsched.placements.count import Count
 from slurmsched.planning.direct import FILLINGS, DirectPlanner, Filling
-from slurmsched.planning.planner import Planner
-from slurmsched.planning.targets import Preemption
 from slurmsched.replay.carry_store import CarryStore
 from slurmsched.replay.embedded import EmbeddedCluster
 from slurmsched.replay.engine import replay, replay_events, replay_following
 from slurmsched.replay.ideal import IdealCluster
 from slurmsched.replay.ideal_model import IdealModel
 from slurmsched.replay.ideal_quirks import ideal_cluster
-from slurmsched.replay.memory_store import MemoryStore
 from slurmsched.replay.metrics import Outcomes, Ran
 from slurmsched.replay.slurm_model import SlurmModel
 from slurmsched.replay.traces import Trace, trace_digest
+
+if TYPE_CHECKING:
+    from slurmsched.planning.planner import Planner
 
 SAMPLES = "tiresias_samples.csv.gz"
 AUTO_NODE_GPUS, AUTO_LOAD = 8, 0.8
@@ -150,6 +149,8 @@ class Session:
     def _play(self, tell: Callable[[Any], None] | None) -> int:
         cluster, request = self.replayed.cluster, self.request
         if isinstance(cluster, EmbeddedCluster):
+            from slurmsched.replay.memory_store import MemoryStore
+
             return replay(cluster, self._planner, MemoryStore(), interval_s=SLURM_INTERVAL_S, on_progress=tell)
         assert self._planner is not None
         store = CarryStore(history_of(request.history))
@@ -179,6 +180,10 @@ class Session:
         return Replayed(cluster, config)
 
     def _slurm(self, name: str, made: dict[str, Any]) -> Replayed:
+        from slurmsched.config import Scope  # late, with pydantic: the ideal cluster does without
+        from slurmsched.planning.planner import Planner
+        from slurmsched.planning.targets import Preemption
+
         request = self.request
         if {request.backfill, name} & {"skip", "fjf", "conservative"}:
             raise ConfigError("slurmctld has no such backfill; use --model ideal", key="backfill")

@@ -24,6 +24,23 @@ def test_fill_pile__agrees_with_reference(rows: int, capacity: int, data: st.Dat
     assert pile.fill_pile(order, gpus, capacity).tolist() == reference.fill_pile(order, gpus, capacity)
 
 
+@settings(deadline=None)
+@given(rows=st.integers(0, 8), used=st.integers(0, 16), data=st.data())
+def test_place_on_pile__agrees_with_its_parts(rows: int, used: int, data: st.DataObject) -> None:
+    """First fit of what each job holds or asks for, in what the nodes have to give; all on node row 0."""
+    ids, stands = np.arange(rows), data.draw(ints(0, 2, rows))
+    asked, order = data.draw(ints(1, 8, rows, np.int32)), np.array(data.draw(st.permutations(range(rows))), np.int64)
+    held = (ids[stands == 2], np.zeros((stands == 2).sum(), np.int64), asked[stands == 2])
+    nodes = (np.array([False]), np.array([16], np.int32), np.array([used], np.int32))
+    placed = np.empty((5, rows), np.int64)
+    served = pile.place_on_pile(order, stands, (ids, asked), held, nodes, placed)
+    wanted = np.array(reference.wanted_of(ids, stands, asked, held[0], held[2]), np.int64)
+    free = sum(reference.givable(nodes[0], nodes[1], nodes[2], held[1], held[2]))
+    rows_served = reference.fill_pile(order, wanted, free)
+    expected = [rows_served, list(range(served)), [1] * served, [0] * served, wanted[rows_served].tolist()]
+    assert placed[:, :served].tolist() == expected
+
+
 @settings(deadline=None, max_examples=300)
 @given(rows=st.integers(0, 10), running=st.integers(0, 4), data=st.data())
 def test_backfill_pile__delays_the_head_no_more_than_reference(rows: int, running: int, data: st.DataObject) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slurmsched.model import Snapshot
+from slurmsched.model import JobState, Ranking, Snapshot
 from slurmsched.model.hints import Hints, parse_hints
 from slurmsched.policies.discretized_las import DiscretizedLas, queue_of
 from slurmsched.policies.fifo import Fifo
@@ -22,6 +22,7 @@ from slurmsched.policies.srsf import Srsf
 from slurmsched.policies.srtf import Srtf
 from slurmsched.protocols import Policy
 from slurmsched.testing.strategies import snapshots
+from tests.reference import las as reference
 
 POLICIES = [
     Fifo(), Sjf(), Smallest(), Srtf(), Srsf(), Las(), Las("1d", 0.0), Gittins(least_samples=1),
@@ -63,6 +64,37 @@ def test_discretized_las__unchanged_cluster_keeps_its_order(cluster: Snapshot) -
         orders.append([int(row) for row in ranking.order if cluster.jobs.pending[row]])
         cluster = replace(cluster, carry=ranking.carry, now_s=cluster.now_s + 60.0)
     assert orders[1:] == orders[:-1]
+
+
+@pytest.mark.parametrize("fifo_by", ["start", "arrival", "submit"])
+@settings(deadline=None, max_examples=60)
+@given(first=snapshots(), seeds=st.lists(st.integers(0, 999), max_size=4), knob=st.sampled_from([0.3, 2.0, np.inf]))
+def test_discretized_las__agrees_with_reference(fifo_by: str, first: Snapshot, seeds: list[int], knob: float) -> None:
+    """The same order and the same memory quantum after quantum, whatever becomes of the jobs."""
+    policy, past = DiscretizedLas((2_000.0, 20_000.0), knob, fifo_by), {}
+    ranking, cluster = Ranking(np.arange(0)), first
+    for seed in [None, *seeds]:
+        cluster = cluster if seed is None else later(cluster, seed)
+        ranking = policy.rank(replace(cluster, carry=ranking.carry))
+        order, past = reference.rank(policy, cluster, past)
+        assert ranking.order.tolist() == order
+        kept = {name: [each[name] for _, each in sorted(past.items())] for name in next(iter(past.values()), ())}
+        assert {name: ranking.carry[name] for name in kept} == kept
+
+
+def later(cluster: Snapshot, seed: int) -> Snapshot:
+    """The cluster a while later: some jobs are gone, others ran, started or were preempted."""
+    chance = np.random.default_rng(seed)
+    jobs = cluster.jobs.take(chance.random(len(cluster.jobs)) < 0.9)
+    rows = len(jobs)
+    executed_s = jobs.executed_s + chance.choice([0.0, 0.0, 700.0, 9_000.0], rows)
+    state = np.where(chance.random(rows) < 0.5, int(JobState.RUNNING), int(JobState.PENDING))
+    changed = jobs.with_columns(
+        state=state, executed_s=executed_s, attained_gpu_s=executed_s * jobs.gpus,
+        start_s=np.where(state == int(JobState.RUNNING), cluster.now_s, np.nan),
+        waiting_s=chance.choice([0.0, 400.0, 5_000.0], rows),
+    )  # fmt: skip
+    return replace(cluster, jobs=changed, now_s=cluster.now_s + float(chance.choice([60.0, 3_600.0])))
 
 
 @settings(deadline=None, max_examples=60)

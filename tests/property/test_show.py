@@ -1,0 +1,81 @@
+"""The kernels of the ideal cluster's cycle agree with their plain twins."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slurmsched.kernels import show
+from slurmsched.kernels.order import sort_rows
+from tests.reference import show as reference
+
+FLAGS = (1, 2)
+
+
+def tables(jobs: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Tables of a cast as the cluster keeps them, with small whole numbers."""
+    chance = np.random.default_rng(seed)
+    times = chance.integers(0, 9, (jobs, 5)).astype(np.float64)
+    times[chance.random(jobs) < 0.5, 0] = np.nan
+    return times, chance.integers(1, 9, (jobs, 4))
+
+
+@settings(deadline=None)
+@given(jobs=st.integers(0, 9), seed=st.integers(0, 999), data=st.data())
+def test_job_columns__agrees_with_reference(jobs: int, seed: int, data: st.DataObject) -> None:
+    """Times, service, states and counts of the jobs there are."""
+    times, counts = tables(jobs, seed)
+    rows = np.array(sorted(data.draw(st.sets(st.integers(0, jobs - 1)))) if jobs else [], np.int64)
+    floats, ints = np.empty((8, len(rows))), np.empty((2, len(rows)), np.int64)
+    small = np.empty((3, len(rows)), np.int32)
+    show.job_columns(rows, times, counts, 10.0, FLAGS, floats, ints, small)
+    expected = reference.job_columns(rows, times, counts, 10.0, FLAGS)
+    for row, blocks in enumerate(expected):
+        for block, values in zip((floats, ints, small), blocks, strict=True):
+            np.testing.assert_array_equal(block[:, row], values)
+
+
+@settings(deadline=None)
+@given(states=st.lists(st.sampled_from(FLAGS), max_size=9))
+def test_held_on_pile__lists_who_runs(states: list[int]) -> None:
+    """Ids and GPUs of running jobs, in the order of rows."""
+    state, job_id = np.array(states, np.int64), 7 * np.arange(len(states))
+    gpus, ids, held = np.arange(len(states), dtype=np.int32) + 1, np.empty(9, np.int64), np.empty(9, np.int32)
+    holders = show.held_on_pile(job_id, state, gpus, 2, ids, held)
+    runs = state == 2
+    assert ids[:holders].tolist() == job_id[runs].tolist()
+    assert held[:holders].tolist() == gpus[runs].tolist()
+
+
+@settings(deadline=None)
+@given(running=st.lists(st.booleans(), max_size=9), data=st.data())
+def test_changes__agrees_with_reference(running: list[bool], data: st.DataObject) -> None:
+    """Who runs and is not in the target stops, the other way round starts."""
+    target = sorted(data.draw(st.sets(st.integers(0, len(running) - 1)))) if running else []
+    times = np.where(np.array(running, np.bool_), 1.0, np.nan).reshape(-1, 1)
+    differ = np.empty(len(running), np.int64)
+    stops, changed = show.changes(np.arange(len(running)), times, np.array(target, np.int64), differ)
+    expected = reference.changes(running, target)
+    assert (differ[:stops].tolist(), differ[stops:changed].tolist()) == expected
+
+
+@settings(deadline=None)
+@given(stands=st.lists(st.integers(0, 2), max_size=9), seed=st.integers(0, 99), data=st.data())
+def test_who_waits__agrees_with_reference(stands: list[int], seed: int, data: st.DataObject) -> None:
+    """Fewest GPUs asked for and the first in the order, of those that are not served."""
+    chance, rows = np.random.default_rng(seed), len(stands)
+    order, gpus = chance.permutation(rows), chance.integers(1, 9, rows).astype(np.int32)
+    served = np.array(sorted(data.draw(st.sets(st.integers(0, rows - 1)))) if rows else [], np.int64)
+    running, least, head = show.who_waits(order, np.array(stands, np.int64), served, gpus)
+    assert np.flatnonzero(running).tolist() == served.tolist()
+    assert (least, head) == reference.who_waits(order, stands, served, gpus)
+
+
+@settings(deadline=None, max_examples=300)
+@given(keys=st.lists(st.tuples(*[st.sampled_from([0.0, 1.0, 2.0, np.inf])] * 2), max_size=20), data=st.data())
+def test_sort_rows__gives_one_order_wherever_it_begins(keys: list[tuple[float, float]], data: st.DataObject) -> None:
+    """Sorted by keys, ties by row, from any order."""
+    order = np.array(data.draw(st.permutations(range(len(keys)))), np.int64)
+    sort_rows(np.array(keys, np.float64).reshape(-1, 2), order)
+    assert order.tolist() == reference.sort_rows(keys)

@@ -1,0 +1,34 @@
+"""Plain twins of kernels/show.py and kernels/order.py."""
+
+from __future__ import annotations
+
+import math
+
+
+def job_columns(rows, times, counts, now_s, flags):
+    """Per job: eight times, id and state, and nodes, GPUs, restarts."""
+    shown = []
+    for start_s, ran_s, stopped_s, submit_s, limit_s, job_id, gpus, nodes, restarts in (
+        (*times[row], *counts[row]) for row in rows
+    ):
+        runs = not math.isnan(start_s)
+        executed_s = ran_s + (now_s - start_s if runs else 0)
+        floats = [submit_s, start_s, start_s + limit_s, limit_s, now_s - start_s if runs else 0, executed_s]
+        floats += [executed_s * gpus, 0 if runs else now_s - stopped_s]
+        shown.append((floats, [job_id, flags[runs]], [nodes, gpus, restarts]))
+    return shown
+
+
+def changes(running, target):
+    """Places that stop, places that start."""
+    stops = [place for place, runs in enumerate(running) if runs and place not in target]
+    return stops, [place for place, runs in enumerate(running) if not runs and place in target]
+
+
+def who_waits(order, stands, served, gpus):
+    waits = [row for row in order if stands[row] > 0 and row not in served]
+    return min((gpus[row] for row in waits), default=-1), next(iter(waits), -1)
+
+
+def sort_rows(keys):
+    return sorted(range(len(keys)), key=lambda row: (*keys[row], row))
