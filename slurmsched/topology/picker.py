@@ -7,10 +7,18 @@ from collections.abc import Sequence
 import numpy as np
 
 from slurmsched.kernels.slurm_pick import pick_per_job, pick_per_node, pick_per_socket, pick_per_task
+from slurmsched.kernels.slurm_pick_old import (
+    old_pick_per_job,
+    old_pick_per_node,
+    old_pick_per_socket,
+    old_pick_per_task,
+)
 from slurmsched.model.columns import Bools, Int32s
 from slurmsched.topology.slurm_cores import cores_for, fullest_sockets
 from slurmsched.topology.slurm_node import Form, GpuRequest, SlurmNode
 
+NEW = (pick_per_node, pick_per_socket, pick_per_task, pick_per_job)
+OLD = (old_pick_per_node, old_pick_per_socket, old_pick_per_task, old_pick_per_job)
 UNKNOWN = -1  # no mask of GPUs
 Version = tuple[int, int]  # Slurm's year and month: (24, 11)
 REVERSED_LINKS: Version = (24, 5)  # from here on the least linked GPUs are taken first
@@ -26,6 +34,8 @@ def pick(
     free: mask of the GPUs no job holds. free_cores: free cores of each socket.
     """
     unheld = bools(free, node.gpus)
+    if request.tasks and version < REVERSED_LINKS:
+        return UNKNOWN  # how many tasks fit was reckoned otherwise then
     if request.crowded(node.sockets) and FEW_SOCKETS_UNTIL < version < ALL_SOCKETS_SINCE:
         return UNKNOWN
     if request.crowded(node.sockets) and version <= FEW_SOCKETS_UNTIL:
@@ -38,6 +48,7 @@ def pick_near(node: SlurmNode, request: GpuRequest, free: int, cores: Int32s, ve
     """As `pick`, for a job whose cores are known. cores: (S,) int32, the job's cores on each socket."""
     unheld, shape = bools(free, node.gpus), (node.socket, node.links, node.linked)
     form, count, bound = request.form, request.count, request.bound
+    by_node, by_socket, by_task, by_job = OLD if version < REVERSED_LINKS else NEW
     if form is Form.PER_SOCKET and 0 < request.sockets < (cores > 0).sum():
         cores = np.where([(unheld & (node.socket == s)).any() for s in range(node.sockets)], cores, 0).astype(np.int32)
     used = int((cores > 0).sum())
@@ -47,12 +58,11 @@ def pick_near(node: SlurmNode, request: GpuRequest, free: int, cores: Int32s, ve
         if version > FEW_SOCKETS_UNTIL and straddles(cores, request, node.cpus_per_core):
             return UNKNOWN
         tasks = tasks_on(cores, request, node.cpus_per_core)
-        need, given = count * int(tasks.sum()), pick_per_task(unheld, *shape, tasks, count, bound)
+        need, given = count * int(tasks.sum()), by_task(unheld, *shape, tasks, count, bound)
     elif form is Form.PER_SOCKET:
-        need, given = count * used, pick_per_socket(unheld, *shape, cores, count, bound)
+        need, given = count * used, by_socket(unheld, *shape, cores, count, bound)
     else:
-        by_form = pick_per_job if form is Form.PER_JOB else pick_per_node
-        need, given = count, by_form(unheld, *shape, cores, count, bound)
+        need, given = count, (by_job if form is Form.PER_JOB else by_node)(unheld, *shape, cores, count, bound)
     return mask_of(given) if given.sum() == need else 0
 
 
