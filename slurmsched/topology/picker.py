@@ -91,3 +91,8 @@ def bools(mask: int, gpus: int) -> Bools:
 def mask_of(given: Bools) -> int:
     """The mask of a (G,) bool."""
     return sum(1 << int(g) for g in np.flatnonzero(given))
+
+
+def members(mask: int) -> list[int]:
+    """The GPUs of a mask, ascending."""
+    return [g for g in range(mask.bit_length()) if mask >> g & 1]

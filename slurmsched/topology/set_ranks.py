@@ -29,11 +29,7 @@ class SetRanks:
 
 def set_ranks(topology: GpuTopology) -> SetRanks:
     """The ranks of all sets. Raises InputError for more than 8 GPUs, or where no link has a bandwidth."""
-    gpus, speed = topology.gpus, topology.bandwidth_gb_per_s
-    if not 2 <= gpus <= MOST_GPUS:
-        raise InputError(f"{topology.name} has {gpus} GPUs; this works for 2 to {MOST_GPUS}")
-    if not speed.any():
-        raise InputError(f"no link of {topology.name} has a known bandwidth; name the model with --gpu-type")
+    gpus, speed = topology.gpus, _speed(topology)
     ring, total, spread = np.zeros(1 << gpus), np.zeros(1 << gpus), np.zeros(1 << gpus)
     for size in range(2, gpus + 1):
         for members in combinations(range(gpus), size):
@@ -51,3 +47,35 @@ def widest_ring(members: tuple[int, ...], speed: Floats) -> float:
     first, *others = members
     rings = ((first, *path, first) for path in permutations(others) if path[0] <= path[-1])
     return max(min(float(speed[a, b]) for a, b in pairwise(ring)) for ring in rings)
+
+
+def best_ring(members: tuple[int, ...], speed: Floats) -> tuple[int, ...]:
+    """These GPUs along the best ring: the widest smallest link, then the most bandwidth, then ascending numbers."""
+    first, *others = members
+    rings = ((first, *path) for path in permutations(others) if not path or path[0] <= path[-1])
+
+    def worth(ring: tuple[int, ...]) -> tuple[float, float]:
+        links = [float(speed[a, b]) for a, b in pairwise((*ring, ring[0]))]
+        return min(links), sum(links)
+
+    return max(rings, key=worth)  # the first of equals
+
+
+def ring_table(topology: GpuTopology) -> dict[tuple[int, ...], tuple[int, ...]]:
+    """Sets of GPUs whose best ring is not in the order of their numbers, with that ring. Raises as `set_ranks`."""
+    speed, found = _speed(topology), {}
+    for size in range(4, topology.gpus + 1):  # through three GPUs there is but one ring
+        for members in combinations(range(topology.gpus), size):
+            ring = best_ring(members, speed)
+            if ring != members:
+                found[members] = ring
+    return found
+
+
+def _speed(topology: GpuTopology) -> Floats:
+    gpus, speed = topology.gpus, topology.bandwidth_gb_per_s
+    if not 2 <= gpus <= MOST_GPUS:
+        raise InputError(f"{topology.name} has {gpus} GPUs; this works for 2 to {MOST_GPUS}")
+    if not speed.any():
+        raise InputError(f"no link of {topology.name} has a known bandwidth; name the model with --gpu-type")
+    return speed

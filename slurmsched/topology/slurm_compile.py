@@ -10,7 +10,7 @@ from itertools import product
 import numpy as np
 
 from slurmsched.kernels.slurm_pick import ANY
-from slurmsched.kernels.slurm_search import most_good_seeds
+from slurmsched.kernels.slurm_search import most_good_seeds, seeds_met
 from slurmsched.model.columns import Int32s, Int64s
 from slurmsched.model.topology import GpuTopology
 from slurmsched.topology.picker import REVERSED_LINKS, Version
@@ -26,12 +26,13 @@ MOST_KINDS = 4  # of link; more are tried pair by pair only
 class Compiled:
     """What was found. order: (G,) int32, the GPU at each line. node: Links by GPU, not yet in that order.
 
-    best_states: states in which the pick is the best set. bound: states that no file of this kind can exceed.
+    states: all of them. best_states: those in which the pick is the best set. bound: what no such file can exceed.
     tried: files that were scored.
     """
 
     node: SlurmNode
     order: Int32s
+    states: int
     best_states: int
     bound: int
     tried: int
@@ -51,6 +52,7 @@ class _Search:
     version: Version
     bound: int
     most: int
+    reorder: bool
     tried: int = 0
     score: int = -1
     links: Int32s | None = None
@@ -73,13 +75,16 @@ class _Search:
 
 def compile_links(
     node: SlurmNode, topology: GpuTopology, ranks: SetRanks, states: States, form: Form, version: Version,
-    most: int = 6000,
+    reorder: bool = False, most: int = 6000,
 ) -> Compiled:  # fmt: skip
-    """Search: a Links value for each kind of link, then single pairs and lines changed as long as nothing gets worse.
+    """Search: a Links value for each kind of link, then single pairs (and lines) changed while nothing gets worse.
 
-    At most `most` files are scored; it ends at once at the bound. The same input gives the same file.
+    reorder: lines may change places. Only for sites with ConstrainDevices: without it Slurm gives a job the number of
+    the line as CUDA_VISIBLE_DEVICES, not that of the device. At most `most` files are scored; it ends at once at the
+    bound. The same input gives the same file.
     """
-    search = _Search(node, ranks, states, form, version, bound_of(node, ranks, states, form, version), most)
+    bound = bound_of(node, ranks, states, form, version, reorder)
+    search = _Search(node, ranks, states, form, version, bound, most, reorder)
     own = np.arange(node.gpus, dtype=np.int32)
     search.trial(node.links if node.linked else None, own)
     for links in (None, *by_kind(topology)):
@@ -88,7 +93,7 @@ def compile_links(
         search.trial(links, own)
     _climb(search, random.Random(1))
     assert search.order is not None
-    return Compiled(_with(node, search.links), search.order, search.score, search.bound, search.tried)
+    return Compiled(_with(node, search.links), search.order, len(states), search.score, search.bound, search.tried)
 
 
 def by_kind(topology: GpuTopology) -> Iterator[Int32s]:
@@ -112,7 +117,7 @@ def _climb(search: _Search, draw: random.Random) -> None:
         assert search.order is not None
         order, links = search.order.copy(), search.links
         a, b = draw.sample(range(gpus), 2)
-        if draw.random() < 0.4:
+        if search.reorder and draw.random() < 0.4:
             order[a], order[b] = order[b], order[a]
         else:
             links = _ruled(np.zeros((gpus, gpus), np.int32) if links is None else links)
@@ -120,12 +125,14 @@ def _climb(search: _Search, draw: random.Random) -> None:
         search.trial(links, order, level=True)
 
 
-def bound_of(node: SlurmNode, ranks: SetRanks, states: States, form: Form, version: Version) -> int:
-    """States that no Links and no order of lines can exceed.
+def bound_of(
+    node: SlurmNode, ranks: SetRanks, states: States, form: Form, version: Version, reorder: bool = False
+) -> int:  # fmt: skip
+    """States that no Links can exceed, nor with `reorder` any order of lines.
 
     Slurm fills the sockets of the job's cores before others, whatever Links say; and but for --gpus=N the first GPU
     it takes there is the one with the lowest index. So a state counts if a best set keeps to those sockets and holds
-    a good first GPU; all orders of up to eight lines are tried.
+    a good first GPU; with `reorder` all orders of up to eight lines are tried.
     """
     starts, good = np.zeros(len(states), np.int64), np.zeros(len(states), np.int64)
     masks = {s: sum(1 << g for g in range(node.gpus) if node.socket[g] == s) for s in range(ANY, node.sockets)}
@@ -135,11 +142,12 @@ def bound_of(node: SlurmNode, ranks: SetRanks, states: States, form: Form, versi
         near = free & (masks[ANY] | sum(masks[s] for s in used))
         starts[t] = next((free & masks[s] for s in (*used, ANY) if free & masks[s]), free)
         good[t] = _good(ranks, free, near, int(states.need[t]), int(states.best[t])) & starts[t]
-    if form is Form.PER_JOB:
+    several = bool(((states.cores > 0).sum(axis=1) > 1).any())
+    if form is Form.PER_JOB or (several and version < REVERSED_LINKS):
         return int((good > 0).sum())
-    if len(used) > 1 and version < REVERSED_LINKS:
-        starts, good = np.where(good > 0, 1, 0), np.where(good > 0, 1, 0)
-    return int(most_good_seeds(starts, good, node.gpus))
+    if reorder:
+        return int(most_good_seeds(starts, good, node.gpus))
+    return int(seeds_met(np.arange(node.gpus), starts, good))
 
 
 def _good(ranks: SetRanks, free: int, near: int, need: int, best: int) -> int:

@@ -66,6 +66,11 @@ MACHINES = {"mesh": Gpus(HALVES, MESH), "nvswitch": Gpus(HALVES, SWITCH), "bridg
 def install(nodes: Mapping[str, Gpus]) -> None:
     """Give these nodes of the lab those GPUs and wait until they run jobs again."""
     GRES_CONF.write_text("".join(gpus.conf(name) for name, gpus in nodes.items()))
+    restart()
+
+
+def restart() -> None:
+    """Have slurmctld and the nodes read gres.conf again."""
     for command in (("restart", "slurmctld"), ("restart", "slurmd"), ("wait-ready",)):
         run("labctl", *command, timeout_s=180)
 
@@ -144,3 +149,10 @@ def requests(counts: Iterable[int] = range(1, 9)) -> list[GpuRequest]:
     for each, sockets, bound in itertools.product((1, 2, 3, 4), (1, 2), (False, True)):
         made.append(GpuRequest(Form.PER_SOCKET, each, sockets=sockets, bound=bound))
     return made
+
+
+def leave_free(holding: Holding, free: int) -> None:
+    """Hold every GPU of an empty node but these, one job a GPU."""
+    while holding.free:
+        assert holding.ask(GpuRequest(Form.PER_NODE, 1))
+    end([holding], [job for job, gpus in holding.gpus.items() if gpus & free])
