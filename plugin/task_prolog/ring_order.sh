@@ -1,8 +1,8 @@
 #!/bin/sh
 # TaskProlog of slurm.conf: puts the GPUs of CUDA_VISIBLE_DEVICES in ring order, which is the order NCCL ranks want.
 # The orders come from a table that `slurmsched topology rings` writes. Whatever is missing or not as expected: the
-# task runs as it would have. $SLURMSCHED_RINGS: another table, for tests; Slurm gives a TaskProlog the job's variables.
-table=${SLURMSCHED_RINGS:-/etc/slurm/slurmsched-rings}
+# task runs as it would have. $RING_TABLE: another table, for tests; Slurm gives a TaskProlog the job's variables.
+table=${RING_TABLE:-/etc/slurm/slurmsched-rings}
 held=${SLURM_STEP_GPUS:-$SLURM_JOB_GPUS}
 [ -n "$CUDA_VISIBLE_DEVICES" ] && [ -n "$held" ] && [ -r "$table" ] || exit 0
 awk -v node="$SLURMD_NODENAME" -v seen="$CUDA_VISIBLE_DEVICES" -v held="$held" '

@@ -1,6 +1,6 @@
 """The model of Slurm's choice of GPUs against a real Slurm: what is predicted is what `scontrol show job -d` tells.
 
-SLURMSCHED_PICKS: requests for each set of nodes, instead of the few that a common run has time for.
+LAB_PICKS: requests for each set of nodes, instead of the few that a common run has time for.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.live.gpu_nodes import BRIDGES, MACHINES, MESH, Gpus, Holding, end, in
 from tests.live.lab import run
 
 pytestmark = pytest.mark.live
-PICKS = int(os.environ.get("SLURMSCHED_PICKS", "280"))
+PICKS = int(os.environ.get("LAB_PICKS", "280"))
 DRAW = random.Random(7)
 ODD = {
     "reversed": Gpus((1, 1, 1, 1, 0, 0, 0, 0), MESH),
