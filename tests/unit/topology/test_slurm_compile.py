@@ -7,6 +7,7 @@ from itertools import permutations
 from pathlib import Path
 
 import numpy as np
+import orjson
 import pytest
 
 from slurmsched.cli.main import main
@@ -58,8 +59,8 @@ def test_check__true_links_are_best_before_24_05_and_worst_after():
     ranks = set_ranks(PAIRS)
     states = states_of(node(), ranks, Form.PER_NODE, 1)
     old, new = (check(node(), ranks, Form.PER_NODE, version, states) for version in (OLD, NEW))
-    assert 11 == old.states == new.states
-    assert (old.best_states, new.best_states) == (9, 4)
+    assert 17 == old.states == new.states
+    assert (old.best_states, new.best_states) == (15, 12)
     assert pytest.approx(new.worst[0].lost) == 0.9
 
 
@@ -120,7 +121,8 @@ def test_ranges__folds_runs():
 @pytest.mark.parametrize(("held", "seen", "expected"), [
     ("0,1,2,5", "0,1,2,5", "export CUDA_VISIBLE_DEVICES=0,2,1,5\n"),
     ("0,1,2,5", "0,1,2,3", "export CUDA_VISIBLE_DEVICES=0,2,1,3\n"),
-    ("0,1,2,5", "0,1", ""), ("0,1,2,3", "0,1,2,3", ""), ("0,1,2,5,6", "0,1,2,5", "export CUDA_VISIBLE_DEVICES=0,2,1,5\n"),
+    ("0,1,2,5", "0,1", ""), ("0,1,2,3", "0,1,2,3", ""),
+    ("0,1,2,5,6", "0,1,2,5", "export CUDA_VISIBLE_DEVICES=0,2,1,5\n"),
 ])  # fmt: skip
 def test_ring_order__what_the_task_prolog_prints(tmp_path, held, seen, expected):
     """The ring of the GPUs a task sees, in the job's own numbers where it sees those; else nothing."""
@@ -145,13 +147,16 @@ def test_commands__check_and_compile_without_slurm(tmp_path, capsys):
     """`check` tells the share, `compile` writes lines that `check` reads and finds better; Cores stay."""
     more = ["--slurm", "26.05", "--hardware", "1x32x1"]
     assert main(["topology", "check", *conf(tmp_path), *more]) == 0
-    assert "36.4%" in capsys.readouterr().out
+    assert "70.6%" in capsys.readouterr().out
     assert main(["topology", "compile", *conf(tmp_path), *more, "--most", "200"]) == 0
     written = capsys.readouterr().out
     assert written.count("Cores=0-31") == 4
+    true = (tmp_path / "gres.conf").rename(tmp_path / "true.conf")
     (tmp_path / "gres.conf").write_text(written)
-    assert main(["topology", "check", "--gres-conf", str(tmp_path / "gres.conf"), *more, "--links",
-                      str(tmp_path / "gres.conf")]) == 0  # fmt: skip
+    files = ["--gres-conf", str(tmp_path / "gres.conf"), "--links", str(true)]
+    assert main(["topology", "check", *files, *more, "--json"]) == 0
+    forms = orjson.loads(capsys.readouterr().out)[0]["forms"]
+    assert forms[0]["best_states"] > 12
 
 
 def test_commands__rings_and_wrong_input(tmp_path, capsys):
