@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
@@ -91,7 +90,7 @@ def compile_links(
         if search.over:
             break
         search.trial(links, own)
-    _climb(search, random.Random(1))
+    _climb(search, np.random.default_rng(1))
     assert search.order is not None
     return Compiled(_with(node, search.links), search.order, len(states), search.score, search.bound, search.tried)
 
@@ -110,18 +109,18 @@ def by_kind(topology: GpuTopology) -> Iterator[Int32s]:
         yield _ruled(value[kind])
 
 
-def _climb(search: _Search, draw: random.Random) -> None:
+def _climb(search: _Search, draw: np.random.Generator) -> None:
     """Change one pair's Links, or the places of two lines, and keep what is not worse."""
     gpus = search.node.gpus
     while not search.over:
         assert search.order is not None
         order, links = search.order.copy(), search.links
-        a, b = draw.sample(range(gpus), 2)
+        a, b = draw.choice(gpus, 2, replace=False)
         if search.reorder and draw.random() < 0.4:
             order[a], order[b] = order[b], order[a]
         else:
             links = _ruled(np.zeros((gpus, gpus), np.int32) if links is None else links)
-            links[a, b] = links[b, a] = draw.choice(VALUES)
+            links[a, b] = links[b, a] = int(draw.choice(VALUES))
         search.trial(links, order, level=True)
 
 
