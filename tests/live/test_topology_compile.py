@@ -18,7 +18,7 @@ from tests.live.lab import BINARY, run
 from tests.live.test_picker import slurm_version
 
 pytestmark = pytest.mark.live
-EACH = 8  # fragmentations of a node for each size of job
+EACH = 6  # fragmentations of a node for each size of job
 
 
 def compiled(name: str, most: int) -> str:
@@ -31,7 +31,7 @@ def test_compile__slurm_gives_the_best_pairs_and_quads(fresh, machine, tmp_path)
     """After the compiled file is installed, jobs of 2 and 4 get the best free set, however the node is fragmented."""
     install({f"n{i}": MACHINES[machine] for i in range(1, 5)})
     ranks = set_ranks(read_file(GRES_CONF, "gres.conf").classes[0].topology)
-    text = compiled("n1", 600)
+    text = compiled("n1", 200)
     GRES_CONF.write_text(text)
     restart()
     given = [(free, need, pick_live(free, need)) for free, need in fragmentations(GRES_CONF, ranks)]
