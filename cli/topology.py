@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from slurmsched.cli import output
+from slurmsched.cli import output, topology_check
 from slurmsched.cli.output import Output, counted
 from slurmsched.cli.settings import config
 
@@ -119,3 +119,6 @@ def _of_slurm() -> tuple[tuple[NodeClass, ...], NamedFabric, tuple[str, ...]]:
     from slurmsched.slurm.wiring_diff import known_classes
 
     return known_classes(config().topology, open_commands(config().slurm))
+
+
+topology_check.register(command)

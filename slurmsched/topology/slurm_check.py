@@ -1,0 +1,122 @@
+"""How often the GPUs that Slurm picks are the best ones: over all sets of free GPUs of a node and all job sizes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from slurmsched.kernels.slurm_pick import ANY
+from slurmsched.kernels.slurm_search import picked
+from slurmsched.model.columns import Int32s, Int64s
+from slurmsched.topology.picker import REVERSED_LINKS, Version, bools
+from slurmsched.topology.set_ranks import SetRanks
+from slurmsched.topology.slurm_cores import cores_for
+from slurmsched.topology.slurm_node import Form, GpuRequest, SlurmNode
+
+CHECKED = (Form.PER_NODE, Form.PER_JOB)  # of the others the user has fixed what goes where
+EXAMPLES = 3
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class States:
+    """Everything that can be free, and every size of at least two that fits.
+
+    free: (T,) int64 masks. need: (T,) int64 GPUs. cores: (T, S) int32, what the job gets of each socket.
+    best: (T,) int64, the highest rank among sets of so many free GPUs.
+    """
+
+    free: Int64s
+    need: Int64s
+    cores: Int32s
+    best: Int64s
+
+    def __len__(self) -> int:
+        return len(self.free)
+
+
+@dataclass(frozen=True, slots=True)
+class Miss:
+    """A state in which Slurm's pick is not the best. Masks; lost: share of the ring's smallest link, or of the sum."""
+
+    free: int
+    picked: int
+    best: int
+    lost: float
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """One form of request. best_share: of the states. lost_share: mean bandwidth lost over all states, 0 to 1."""
+
+    form: Form
+    states: int
+    best_states: int
+    lost_share: float
+    worst: tuple[Miss, ...]
+
+    @property
+    def best_share(self) -> float:
+        return self.best_states / self.states
+
+
+def states_of(node: SlurmNode, ranks: SetRanks, form: Form, cores_per_gpu: int) -> States:
+    """The states, of one-task jobs of `cores_per_gpu` CPUs a GPU, where each GPU that is held holds as many cores."""
+    rows: list[tuple[int, int, Int32s, int]] = []
+    by_size = [[m for m in range(1 << node.gpus) if m.bit_count() == k] for k in range(node.gpus + 1)]
+    known: dict[tuple[object, ...], Int32s | None] = {}
+    for free in range(1 << node.gpus):
+        unheld, left = bools(free, node.gpus), _free_cores(node, free, cores_per_gpu)
+        counts = tuple(int((unheld & (node.socket == s)).sum()) for s in range(ANY, node.sockets))
+        for need in range(2, free.bit_count() + 1):
+            key = (counts, tuple(left), need)
+            if key not in known:
+                request = GpuRequest(form, need, cpus_per_task=max(1, need * cores_per_gpu * node.cpus_per_core))
+                known[key] = cores_for(node, request, unheld, left)
+            cores = known[key]
+            if cores is not None:
+                best = max(int(ranks.rank[m]) for m in by_size[need] if m & ~free == 0)
+                rows.append((free, need, cores, best))
+    free_, need_, cores_, best_ = zip(*rows, strict=True)
+    return States(np.array(free_), np.array(need_), np.array(cores_, np.int32), np.array(best_))
+
+
+def _free_cores(node: SlurmNode, free: int, cores_per_gpu: int) -> list[int]:
+    """Free cores of each socket when every held GPU holds as many near it (of the emptiest socket if near all)."""
+    left = [node.cores_per_socket] * node.sockets
+    for g in range(node.gpus):
+        if not free >> g & 1:
+            s = int(node.socket[g])
+            s = s if s >= 0 else max(range(node.sockets), key=left.__getitem__)
+            left[s] = max(0, left[s] - cores_per_gpu)
+    return left
+
+
+def picks_in(node: SlurmNode, states: States, form: Form, version: Version, order: Int32s | None = None) -> Int64s:
+    """(T,) int64: the mask of GPUs picked in each state. order: the GPU at each index, None = as they are numbered."""
+    order = np.arange(node.gpus, dtype=np.int32) if order is None else order
+    old, per_job = version < REVERSED_LINKS, form is Form.PER_JOB
+    found: Int64s = picked(
+        states.free, states.need, states.cores, node.socket, node.links, node.linked, order, per_job, old
+    )
+    return found
+
+
+def check(node: SlurmNode, ranks: SetRanks, form: Form, version: Version, states: States,
+          order: Int32s | None = None) -> Checked:  # fmt: skip
+    """How good Slurm's picks are in these states."""
+    given = picks_in(node, states, form, version, order)
+    missed = np.flatnonzero(ranks.rank[given] != states.best)
+    misses = [_miss(ranks, int(states.free[t]), int(given[t]), int(states.best[t])) for t in missed]
+    worst = sorted(misses, key=lambda miss: (-miss.lost, miss.free.bit_count(), miss.free, miss.picked))
+    lost = sum(miss.lost for miss in misses) / len(states)
+    return Checked(form, len(states), len(states) - len(missed), lost, tuple(worst[:EXAMPLES]))
+
+
+def _miss(ranks: SetRanks, free: int, given: int, best_rank: int) -> Miss:
+    size = given.bit_count()
+    best = next(int(m) for m in np.flatnonzero(ranks.rank == best_rank)
+                if m.bit_count() == size and int(m) & ~free == 0)  # fmt: skip
+    ring, total = ranks.ring_gb_per_s, ranks.total_gb_per_s
+    speed = ring if ring[given] < ring[best] else total
+    return Miss(free, given, best, float(1 - speed[given] / speed[best]) if speed[best] else 0.0)

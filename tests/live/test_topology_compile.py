@@ -1,0 +1,72 @@
+"""`topology compile` on a real Slurm: under the file it writes, Slurm itself hands out the best sets."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from slurmsched.slurm.wiring import read_file
+from slurmsched.topology.picker import Form, GpuRequest, members
+from slurmsched.topology.set_ranks import SetRanks, set_ranks
+from slurmsched.topology.slurm_check import picks_in, states_of
+from slurmsched.topology.slurm_site import slurm_node
+from tests.live.gpu_nodes import CORES, GRES_CONF, MACHINES, SOCKETS, Holding, end, install, leave_free, restart
+from tests.live.lab import BINARY, run
+from tests.live.test_picker import slurm_version
+
+pytestmark = pytest.mark.live
+EACH = 6  # fragmentations of a node for each size of job
+
+
+def compiled(name: str, most: int) -> str:
+    """The file of this node's class for this lab's Slurm."""
+    return run(BINARY, "topology", "compile", "--node", name, f"--most={most}", timeout_s=300).out
+
+
+@pytest.mark.parametrize("machine", ["mesh", "bridges"])
+def test_compile__slurm_gives_the_best_pairs_and_quads(fresh, machine, tmp_path):
+    """After the compiled file is installed, jobs of 2 and 4 get the best free set, however the node is fragmented."""
+    install({f"n{i}": MACHINES[machine] for i in range(1, 5)})
+    ranks = set_ranks(read_file(GRES_CONF, "gres.conf").classes[0].topology)
+    text = compiled("n1", 200)
+    GRES_CONF.write_text(text)
+    restart()
+    given = [(free, need, pick_live(free, need)) for free, need in fragmentations(GRES_CONF, ranks)]
+    missed = [f"free {members(free)}: {members(got)}" for free, need, got in given if not is_best(ranks, free, got)]
+    assert not missed, "\n".join([*missed, text])
+
+
+def fragmentations(path: Path, ranks: SetRanks) -> list[tuple[int, int]]:
+    """Sets of free GPUs, and sizes of jobs, drawn from those the file promises to serve with the best set.
+
+    Those are at least three of four, so that a file that promises little fails.
+    """
+    node = slurm_node(read_file(path, "gres.conf").classes[0], (SOCKETS, CORES, 1))
+    states = states_of(node, ranks, Form.PER_NODE, 1)
+    promised = ranks.rank[picks_in(node, states, Form.PER_NODE, slurm_version())] == states.best
+    found, draw = [], random.Random(3)
+    for need in (2, 4):
+        rows = np.flatnonzero(promised & (states.need == need))
+        assert len(rows) >= 0.75 * (states.need == need).sum()
+        found += [(int(states.free[row]), need) for row in draw.sample(rows.tolist(), EACH)]
+    return found
+
+
+def pick_live(free: int, need: int) -> int:
+    """The GPUs a job of so many gets on a node on which only these are free."""
+    holding = Holding("n1")
+    leave_free(holding, free)
+    job = holding.ask(GpuRequest(Form.PER_NODE, need, cpus_per_task=need))
+    assert job, f"{need} GPUs out of {members(free)} were refused"
+    got = holding.gpus[job]
+    end([holding], list(holding.gpus))
+    return got
+
+
+def is_best(ranks: SetRanks, free: int, got: int) -> bool:
+    size = got.bit_count()
+    best = max(int(ranks.rank[m]) for m in range(256) if m & ~free == 0 and m.bit_count() == size)
+    return int(ranks.rank[got]) == best

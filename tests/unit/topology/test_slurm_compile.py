@@ -1,0 +1,169 @@
+"""Checking and compiling a gres.conf, ring order, and the commands that do it."""
+
+from __future__ import annotations
+
+import subprocess
+from itertools import permutations
+from pathlib import Path
+
+import numpy as np
+import orjson
+import pytest
+
+from slurmsched.cli.main import main
+from slurmsched.errors import InputError
+from slurmsched.model.topology import GpuTopology
+from slurmsched.topology.set_ranks import best_ring, ring_table, set_ranks
+from slurmsched.topology.slurm_check import Form, check, states_of
+from slurmsched.topology.slurm_compile import bound_of, by_kind, compile_links
+from slurmsched.topology.slurm_node import SlurmNode
+from slurmsched.topology.slurm_site import ranges
+
+SCRIPT = Path(__file__).parents[3] / "plugin/task_prolog/ring_order.sh"
+NEW, OLD = (26, 5), (23, 11)
+
+
+def wired(pairs: dict[tuple[int, int], float], gpus: int = 4) -> GpuTopology:
+    """GPUs on one NUMA node whose other links have 10 GB/s."""
+    speed = np.full((gpus, gpus), 10.0)
+    for (a, b), value in pairs.items():
+        speed[a, b] = speed[b, a] = value
+    np.fill_diagonal(speed, 0)
+    return GpuTopology.build("node", gpus, bandwidth_gb_per_s=speed, numa=np.zeros(gpus, np.int32))
+
+
+PAIRS = wired({(0, 1): 100.0, (2, 3): 100.0})
+TRUE = [[-1, 4, 0, 0], [4, -1, 0, 0], [0, 0, -1, 4], [0, 0, 4, -1]]
+
+
+def node(links=TRUE, gpus: int = 4) -> SlurmNode:
+    return SlurmNode.build([range(4)] * gpus, links, sockets=1, cores_per_socket=32)
+
+
+def test_set_ranks__widest_ring_first():
+    """A linked pair ranks above any other; a ring through four needs two slow links."""
+    ranks = set_ranks(PAIRS)
+    assert ranks.rank[0b0011] == ranks.rank[0b1100] > ranks.rank[0b0101]
+    assert [ranks.ring_gb_per_s[0b0011], ranks.ring_gb_per_s[0b1111]] == [100.0, 10.0]
+
+
+def test_set_ranks__refuses_what_it_cannot_rank():
+    """No bandwidth, or more GPUs than it can try."""
+    for bad in (GpuTopology.build("n", 4), GpuTopology.build("n", 9)):
+        with pytest.raises(InputError):
+            set_ranks(bad)
+
+
+def test_check__true_links_are_best_before_24_05_and_worst_after():
+    """With pairs told as they are, the pick for two of four is a pair in the old version, none in the new."""
+    ranks = set_ranks(PAIRS)
+    states = states_of(node(), ranks, Form.PER_NODE, 1)
+    old, new = (check(node(), ranks, Form.PER_NODE, version, states) for version in (OLD, NEW))
+    assert 17 == old.states == new.states
+    assert (old.best_states, new.best_states) == (15, 12)
+    assert pytest.approx(new.worst[0].lost) == 0.9
+
+
+def test_compile__reaches_its_bound_and_beats_every_file_of_a_small_class():
+    """On four GPUs no file with Links of 0, 1 or 2 is better than the compiled one, whatever the order of lines."""
+    ranks, version = set_ranks(PAIRS), NEW
+    states = states_of(node(), ranks, Form.PER_NODE, 1)
+    best = compile_links(node(), PAIRS, ranks, states, Form.PER_NODE, version, reorder=True, most=800)
+    upper = np.triu_indices(4, 1)
+    found = 0
+    for code in range(3**6):
+        links = np.zeros((4, 4), np.int32)
+        links[upper] = [code // 3**i % 3 for i in range(6)]
+        links = links + links.T
+        np.fill_diagonal(links, -1)
+        for order in ((0, 1, 2, 3), (0, 2, 1, 3), (0, 2, 3, 1)):  # the pairs tell no more apart
+            got = check(node(links.tolist()), ranks, Form.PER_NODE, version, states, np.array(order, np.int32))
+            found = max(found, got.best_states)
+    assert best.best_states >= found
+    assert best.best_states <= best.bound
+
+
+def test_compile__is_never_worse_than_the_file_and_repeatable():
+    """The own file is tried first; the same input gives the same file."""
+    ranks = set_ranks(PAIRS)
+    for version in (OLD, NEW):
+        states = states_of(node(), ranks, Form.PER_JOB, 1)
+        before = check(node(), ranks, Form.PER_JOB, version, states).best_states
+        runs = [compile_links(node(), PAIRS, ranks, states, Form.PER_JOB, version, most=60) for _ in range(2)]
+        assert before <= runs[0].best_states
+        assert runs[0].node.links.tolist() == runs[1].node.links.tolist()
+
+
+def test_bound__no_order_exceeds_it():
+    """All orders of four lines, with Links by kind: none is over the bound; without reorder it is not higher."""
+    ranks = set_ranks(PAIRS)
+    states = states_of(node(), ranks, Form.PER_NODE, 1)
+    bound = bound_of(node(), ranks, states, Form.PER_NODE, NEW, reorder=True)
+    assert bound >= bound_of(node(), ranks, states, Form.PER_NODE, NEW)
+    for links in by_kind(PAIRS):
+        for order in permutations(range(4)):
+            got = check(node(links.tolist()), ranks, Form.PER_NODE, NEW, states, np.array(order, np.int32))
+            assert got.best_states <= bound
+
+
+def test_best_ring__goes_along_the_links():
+    """0-2-1-3-0 is linked, 0-1-2-3-0 is not."""
+    square = wired({(0, 2): 50.0, (1, 2): 50.0, (1, 3): 50.0, (0, 3): 50.0})
+    assert best_ring((0, 1, 2, 3), square.bandwidth_gb_per_s) == (0, 2, 1, 3)
+    assert ring_table(square) == {(0, 1, 2, 3): (0, 2, 1, 3)}
+
+
+def test_ranges__folds_runs():
+    """Cores as gres.conf writes them."""
+    assert [ranges((0, 1, 2, 8)), ranges(()), ranges((5,))] == ["0-2,8", "", "5"]
+
+
+@pytest.mark.parametrize(("held", "seen", "expected"), [
+    ("0,1,2,5", "0,1,2,5", "export CUDA_VISIBLE_DEVICES=0,2,1,5\n"),
+    ("0,1,2,5", "0,1,2,3", "export CUDA_VISIBLE_DEVICES=0,2,1,3\n"),
+    ("0,1,2,5", "0,1", ""), ("0,1,2,3", "0,1,2,3", ""),
+    ("0,1,2,5,6", "0,1,2,5", "export CUDA_VISIBLE_DEVICES=0,2,1,5\n"),
+])  # fmt: skip
+def test_ring_order__what_the_task_prolog_prints(tmp_path, held, seen, expected):
+    """The ring of the GPUs a task sees, in the job's own numbers where it sees those; else nothing."""
+    table = tmp_path / "rings"
+    table.write_text("nodes other\nring 0,1,2,3 0,3,1,2\nnodes n1 n2\nring 0,1,2,5 0,2,1,5\n")
+    env = {"PATH": "/usr/bin:/bin", "RING_TABLE": str(table), "SLURMD_NODENAME": "n1", "SLURM_JOB_GPUS": held,
+           "CUDA_VISIBLE_DEVICES": seen}  # fmt: skip
+    done = subprocess.run([str(SCRIPT)], env=env, capture_output=True, text=True, check=True)
+    assert expected == done.stdout
+
+
+def conf(tmp_path: Path) -> list[str]:
+    """Options that need no Slurm: four GPUs in pairs."""
+    path = tmp_path / "gres.conf"
+    lines = [f"NodeName=n1 Name=gpu Type=a100 File=/dev/nvidia{g} Cores=0-31 Links={','.join(map(str, row))}\n"
+             for g, row in enumerate(TRUE)]  # fmt: skip
+    path.write_text("".join(lines))
+    return ["--gres-conf", str(path)]
+
+
+def test_commands__check_and_compile_without_slurm(tmp_path, capsys):
+    """`check` tells the share, `compile` writes lines that `check` reads and finds better; Cores stay."""
+    more = ["--slurm", "26.05", "--hardware", "1x32x1"]
+    assert main(["topology", "check", *conf(tmp_path), *more]) == 0
+    assert "70.6%" in capsys.readouterr().out
+    assert main(["topology", "compile", *conf(tmp_path), *more, "--most", "200"]) == 0
+    written = capsys.readouterr().out
+    assert written.count("Cores=0-31") == 4
+    true = (tmp_path / "gres.conf").rename(tmp_path / "true.conf")
+    (tmp_path / "gres.conf").write_text(written)
+    files = ["--gres-conf", str(tmp_path / "gres.conf"), "--links", str(true)]
+    assert main(["topology", "check", *files, *more, "--json"]) == 0
+    forms = orjson.loads(capsys.readouterr().out)[0]["forms"]
+    assert forms[0]["best_states"] > 12
+
+
+def test_commands__rings_and_wrong_input(tmp_path, capsys):
+    """`rings` names the nodes; a version or a hardware that is not one ends with 2 and says what to do."""
+    assert main(["topology", "rings", *conf(tmp_path)]) == 0
+    assert capsys.readouterr().out.startswith("nodes n1\n")
+    assert main(["topology", "check", *conf(tmp_path), "--slurm", "20.02", "--hardware", "1x32x1"]) == 2
+    assert "--slurm" in capsys.readouterr().err
+    assert main(["topology", "check", *conf(tmp_path), "--slurm", "26.05", "--hardware", "many"]) == 2
+    assert "--hardware" in capsys.readouterr().err
