@@ -53,7 +53,8 @@ class Request:
     """What to replay, in words. cluster: "20x8", "auto" or a TOML file. policy: NAME[:PARAMETER=VALUE,...].
 
     backfill: "" = as the policy's name says. history: a CSV column of GPU s that completed jobs needed; "" = the
-    samples of the Tiresias release. round_s, restart_cost_s: of the ideal model [s].
+    samples of the Tiresias release. round_s, restart_cost_s: of the ideal model [s]. parameters: of the policy, over
+    those of its text.
     """
 
     cluster: str = "auto"
@@ -65,6 +66,7 @@ class Request:
     round_s: float = 0.0
     restart_cost_s: float = 0.0
     seed: int = 0
+    parameters: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)
@@ -119,7 +121,7 @@ class Session:
         self.nodes = nodes_of(self.request.cluster, self.trace)
         name, parameters = parse_policy(self.request.policy)
         policy, preset, filling = DISCIPLINES.get(name, (name, {}, None))
-        made = {} if name == "slurm" else {"parameters": {**preset, **parameters}}
+        made = {} if name == "slurm" else {"parameters": {**preset, **parameters, **self.request.parameters}}
         self.replayed = self._ideal(policy, filling, made) if self.request.model == "ideal" else self._slurm(name, made)
         self.replayed.trace_digest = trace_digest(self.trace)
 
@@ -230,11 +232,16 @@ def parse_policy(text: str) -> tuple[str, dict[str, Any]]:
         key, equals, value = part.partition("=")
         if not equals or not key:
             raise ConfigError(f"{part!r} is not PARAMETER=VALUE, for example {name}:PARAMETER=VALUE", key="policy")
-        try:
-            parameters[key.strip()] = tomllib.loads(f"value = {value}")["value"]
-        except tomllib.TOMLDecodeError:
-            parameters[key.strip()] = value
+        parameters[key.strip()] = value_of(value)
     return name, parameters
+
+
+def value_of(text: str) -> Any:
+    """The value that a text stands for in a configuration file: a number, a list in brackets, ...; else the text."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
 
 
 def history_of(path: str) -> Floats:
