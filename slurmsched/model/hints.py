@@ -166,16 +166,24 @@ def hint_column(jobs: Jobs, field: str) -> Floats:
 
 
 def hint_warnings(jobs: Jobs, *, most: int = 20) -> tuple[str, ...]:
-    """What is wrong with the hints of these jobs, in words: one text a comment, at most `most` and a count of the rest.
+    """What is wrong with the hints of these jobs, in words: each fault once, at most `most` and a count of the rest.
 
-    Each names the first job that has the comment.
+    Each names the first job that has it, and how many others do.
     """
-    codes, names = jobs.comment.codes, jobs.comment.names
-    hinted = [(code, name) for code, name in enumerate(names) if MARK in name.lower()]  # few among 100,000 comments
-    warned = [(code, found) for code, name in hinted if (found := parse_hints(name).warnings)]
-    texts = [f"job {jobs.job_id[np.argmax(codes == code)]}: {'; '.join(found)}" for code, found in warned[:most]]
-    rest = len(warned) - len(texts)
-    return (*texts, f"{rest} more comments have hints that are not understood") if rest else tuple(texts)
+    faults: dict[str, list[int]] = {}
+    for code, name in enumerate(jobs.comment.names):
+        if MARK in name.lower() and (found := parse_hints(name).warnings):  # few among 100,000 comments
+            faults.setdefault("; ".join(found), []).append(code)
+    texts = [f"{_first_of(jobs, codes)}: {fault}" for fault, codes in list(faults.items())[:most]]
+    rest = len(faults) - len(texts)
+    return (*texts, f"{rest} more faults in hints of other jobs") if rest else tuple(texts)
+
+
+def _first_of(jobs: Jobs, codes: list[int]) -> str:
+    """The first job with one of these comments, and how many more there are."""
+    having = np.flatnonzero(np.isin(jobs.comment.codes, codes))
+    more = f" and {len(having) - 1:,} more" if len(having) > 1 else ""
+    return f"job {jobs.job_id[having[0]]}{more}"
 
 
 def reference() -> str:

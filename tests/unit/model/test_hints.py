@@ -144,15 +144,15 @@ def test_hint_column__refuses_texts() -> None:
         hint_column(jobs([{"comment": "slurmsched: topo=any"}]), "topo")
 
 
-def test_hint_warnings__one_text_a_comment() -> None:
-    """Jobs of one comment are told of once, by the first of them; beyond `most` the rest is counted."""
-    rows = [{"job_id": i, "comment": f"slurmsched: k{i // 2}=1 dur=2h"} for i in range(4, 10)]
+def test_hint_warnings__one_text_a_fault() -> None:
+    """Jobs whose hints have one fault are told of once, by the first of them; beyond `most` the rest is counted."""
+    rows = [{"job_id": i, "comment": f"slurmsched: k{i // 2}=1 dur={i}h"} for i in range(4, 10)]
     first, second, rest = hint_warnings(jobs([{"job_id": 1, "comment": "slurmsched: dur=2h"}, *rows]), most=2)
     assert [text.partition(";")[0] for text in (first, second)] == [
-        "job 4: unknown hint 'k2'",
-        "job 6: unknown hint 'k3'",
+        "job 4 and 1 more: unknown hint 'k2'",
+        "job 6 and 1 more: unknown hint 'k3'",
     ]
-    assert rest == "1 more comments have hints that are not understood"
+    assert rest == "1 more faults in hints of other jobs"
 
 
 @pytest.mark.parametrize("key", hints.KEYS, ids=lambda key: key.name)
