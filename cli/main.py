@@ -16,7 +16,7 @@ from slurmsched.errors import ConfigError, SlurmschedError
 COMMANDS = {
     "plan": "plan", "queue": "queue", "status": "status", "tick": "tick", "daemon": "daemon", "undo": "undo",
     "doctor": "doctor", "config": "config", "hints": "hints", "policy": "policy", "db": "db", "demo": "demo",
-    "replay": "replay", "sweep": "sweep", "trace": "trace", "completion": "completion",
+    "replay": "replay", "sweep": "sweep", "snapshot": "snapshot", "trace": "trace", "completion": "completion",
 }  # fmt: skip
 
 
