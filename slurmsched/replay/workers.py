@@ -17,7 +17,7 @@ from slurmsched.errors import InputError
 from slurmsched.replay.traces import Trace
 from slurmsched.slurm.commands import Commands
 
-CONNECT_S = 30.0
+CONNECT_S = 10.0
 # What a worker's job asks for where the site's Dask configuration (jobqueue.slurm) says nothing of its own.
 JOB = {"cores": 1, "processes": 1, "memory": "4 GiB", "name": "slurmsched-sweep", "walltime": "1-00:00:00"}
 DASKS_OWN = {"name": "dask-worker", "walltime": "00:30:00"}
