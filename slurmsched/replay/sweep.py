@@ -66,6 +66,13 @@ class Sweep:
 
         Raises InputError when the file cannot be written. KeyboardInterrupt goes through; what was done stays.
         """
+        for left in reversed(range(workers.attempts)):
+            self._round(workers, on_done, keep_lost=left == 0)
+            if not self.todo:
+                return
+
+    def _round(self, workers: Workers, on_done: Callable[[], None], *, keep_lost: bool) -> None:
+        """Give out all that is to do once. keep_lost: points that were lost with a worker have failed now."""
         shared = {name: workers.share(trace) for name, trace in self.traces.items()}
         running: dict[Future[dict[str, Any]], str] = {
             workers.executor.submit(play, shared[point.trace], point.request): key
@@ -73,8 +80,10 @@ class Sweep:
         }
         for future in as_completed(running):
             key = running.pop(future)
-            self._keep(key, _answer(future))
-            on_done()
+            figures, lost = _answer(future)
+            if keep_lost or not lost:
+                self._keep(key, figures)
+                on_done()
 
     def _keep(self, key: str, figures: dict[str, Any]) -> None:
         point, *_ = self.todo.pop(key)
@@ -95,16 +104,15 @@ def play(trace: Trace, request: Request) -> dict[str, Any]:
         return {ERROR: f"unexpected {type(error).__name__}: {error}"}
 
 
-def _answer(future: Future[dict[str, Any]]) -> dict[str, Any]:
-    """The figures, or why there are none: a worker that died, or is of another version."""
+def _answer(future: Future[dict[str, Any]]) -> tuple[dict[str, Any], bool]:
+    """The figures, or why there are none, and whether it was lost with its worker."""
     try:
         figures = future.result()
     except Exception as error:
-        return {ERROR: f"the worker failed: {type(error).__name__}: {error}"}
+        return {ERROR: f"the worker failed: {type(error).__name__}: {error}"}, True
     theirs = figures.get("version", __version__)
-    return (
-        figures if theirs == __version__ else {ERROR: f"the worker has slurmsched {theirs}, here it is {__version__}"}
-    )
+    other = {ERROR: f"the worker has slurmsched {theirs}, here it is {__version__}"}
+    return (figures if theirs == __version__ else other), False
 
 
 def point_key(request: Request, trace: Trace, digest: str) -> str:

@@ -6,29 +6,37 @@ import importlib
 import multiprocessing
 import os
 import signal
+import ssl
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from multiprocessing import connection
 from pathlib import Path
 from typing import Any
 
-from slurmsched.errors import InputError
+from slurmsched.errors import InputError, SlurmschedError
 from slurmsched.replay.traces import Trace
 from slurmsched.slurm.commands import Commands
 
 CONNECT_S = 10.0
+ATTEMPTS = 3
 # What a worker's job asks for where the site's Dask configuration (jobqueue.slurm) says nothing of its own.
 JOB = {"cores": 1, "processes": 1, "memory": "4 GiB", "name": "slurmsched-sweep", "walltime": "1-00:00:00"}
+# With OpenSSL 3.5 and 3.6 Dask's TLS connections break at times (a read gives EPIPE), with TLS 1.3 more often.
+TLS = "export DASK_DISTRIBUTED__COMM__TLS__MAX_VERSION=1.2"
 DASKS_OWN = {"name": "dask-worker", "walltime": "00:30:00"}
 
 
 @dataclass(frozen=True, slots=True)
 class Workers:
-    """executor: takes the replays. share: a trace as the executor's tasks are to be given it."""
+    """executor: takes the replays. share: a trace as the executor's tasks are to be given it. attempts: how often a
+    point is given out that is lost with a worker, or with the trace that only this worker held."""
 
     executor: Executor
     share: Callable[[Trace], Any] = lambda trace: trace
+    attempts: int = 1
 
 
 def cores() -> int:
@@ -38,9 +46,10 @@ def cores() -> int:
 
 @contextmanager
 def processes(count: int) -> Iterator[Workers]:
-    """So many processes of this machine, one thread each. When the body fails they end at once."""
+    """So many processes of this machine, a replay at a time each. When the body fails, or this process is killed, they
+    end at once."""
     context = multiprocessing.get_context("spawn")  # a fork would copy the locks of other threads as they are
-    executor = ProcessPoolExecutor(count, context, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN))
+    executor = ProcessPoolExecutor(count, context, initializer=_begin)
     try:
         yield Workers(executor)
     except BaseException:
@@ -49,6 +58,19 @@ def processes(count: int) -> Iterator[Workers]:
         raise
     finally:
         executor.shutdown(cancel_futures=True)
+
+
+def _begin() -> None:
+    """In a worker: Ctrl-C is for its parent to act on, and it does not outlive its parent."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
+
+
+def _end_with(sentinel: int) -> None:
+    connection.wait([sentinel])
+    os._exit(1)
 
 
 @contextmanager
@@ -74,7 +96,9 @@ def slurm_jobs(count: int, folder: Path) -> Iterator[Workers]:
     distributed, jobqueue = _dask("distributed"), _dask("dask_jobqueue")
     try:
         folder.mkdir(exist_ok=True)
-        cluster = jobqueue.SLURMCluster(**job_settings(_dask("dask").config.get("jobqueue.slurm", {}), folder))
+        asked = job_settings(_dask("dask").config.get("jobqueue.slurm", {}), folder)
+        key = distributed.Security.temporary(tls_max_version=ssl.TLSVersion.TLSv1_2)
+        cluster = jobqueue.SLURMCluster(security=key, protocol="tls://", **asked)
     except (ImportError, OSError, RuntimeError, TypeError, ValueError) as error:
         raise InputError(f"dask-jobqueue cannot describe a worker's job: {error}") from error
     with cluster, distributed.Client(cluster) as client:
@@ -87,15 +111,27 @@ def job_settings(site: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """Arguments of SLURMCluster. site: the configuration jobqueue.slurm, which comes first where it says something."""
     places = {"log-directory": str(folder), "shared-temp-directory": str(folder)}
     asked = {name: value for name, value in {**JOB, **places}.items() if site.get(name) in (None, DASKS_OWN.get(name))}
+    prologue = [*(site.get("job-script-prologue") or ()), TLS]
     options = {"dashboard_address": "127.0.0.1:0", **(site.get("scheduler-options") or {})}
     made = {name.replace("-", "_"): value for name, value in asked.items()}
     job_name = {"job_name": made.pop("name")} if "name" in made else {}
-    return {**made, **job_name, "security": True, "protocol": "tls://", "scheduler_options": options}
+    return {**made, **job_name, "job_script_prologue": prologue, "scheduler_options": options}
 
 
 def _workers(client: Any) -> Workers:
-    """The client's executor; a trace is sent once to each worker, not with each task."""
-    return Workers(client.get_executor(pure=False), client.scatter)
+    """The client's executor. A trace is sent once to each worker, not with each task."""
+
+    def share(trace: Trace) -> Any:
+        for left in reversed(range(ATTEMPTS)):
+            try:
+                client.wait_for_workers(1)  # however long Slurm's queue is; scatter would give up
+                return client.scatter(trace)
+            except OSError as error:  # Dask connects anew
+                if not left:
+                    raise SlurmschedError(f"the connection to Dask broke {ATTEMPTS} times: {error}") from error
+        return None
+
+    return Workers(client.get_executor(pure=False), share, ATTEMPTS)
 
 
 def _dask(module: str) -> Any:

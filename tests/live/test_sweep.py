@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import orjson
 import pytest
 
-from tests.live.lab import BINARY, Done, column, run, until
+from tests.live.lab import BINARY, Done, becoming, column, run, until
 
 pytestmark = pytest.mark.live
 ROWS = ("1,2,0,6", "2,4,1,4", "3,1,2,3", "4,2,3,5", "5,1,4,9", "6,3,5,2")
@@ -75,6 +76,35 @@ def test_sweep__in_slurm_jobs_plays_only_what_is_missing(folder: Path) -> None:
     again = sweep(folder, "r", "--workers", "1", "--dask", "slurm", "--set", "cluster=1x4", "--set", "cluster=2x4")
     assert (again.rc, again.json()["played"], again.json()["missing"]) == (0, 2, 0), again.err
     assert rows(folder, "r") == whole
+
+
+def test_sweep__a_lost_job_is_replaced(folder: Path) -> None:
+    """The only worker's job is cancelled on the way: another one does the rest, and no point fails."""
+    trace = "/src/tests/replay/traces/philly_ee9e8c_2w.csv"
+    axes = ("--set", "cluster=30x8", "--set", "policy=srtf", *(f"--set=seed={seed}" for seed in range(4)))
+    command = [
+        "env",
+        "-C",
+        str(folder),
+        LO,
+        BINARY,
+        "sweep",
+        trace,
+        *axes,
+        "--results",
+        "r",
+        "--json",
+        "--dask",
+        "slurm",
+    ]
+    with subprocess.Popen([*becoming("alice"), *command, "--workers", "1"], stdout=subprocess.PIPE) as process:
+        until(lambda: (folder / "r").exists() and (folder / "r").stat().st_size, "one point is done", 180)
+        (job,) = column("%T", "RUNNING")
+        run("scancel", str(job))
+        told = orjson.loads(process.communicate(timeout=180)[0])
+    assert (process.returncode, told["played"], told["failed"]) == (0, 4, [])
+    listed = run("sacct", "-X", "-n", "-P", "-u", "alice", "--name=slurmsched-sweep", "-o", "JobIDRaw").out.split()
+    assert max(map(int, listed)) > job
 
 
 def test_sweep__says_why_slurm_takes_no_such_job(folder: Path) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from dataclasses import replace
@@ -89,6 +92,15 @@ def test_sweep__a_lost_worker_costs_its_point_only(tmp_path: Path) -> None:
     assert (len(here.calls), len(made.rows), made.failures) == (1, 4, [])
 
 
+def test_sweep__gives_a_lost_point_out_again_where_workers_are_replaced(tmp_path: Path) -> None:
+    """With the trace shared anew, which may have been lost with it; the others are not played again."""
+    here, shared = Here(stop=2), list[Trace]()
+    with open_results(tmp_path / "r") as results:
+        made = Sweep(points(), {"six": SIX}, results)
+        made.run(Workers(here, lambda trace: shared.append(trace) or trace, 3))  # type: ignore[func-returns-value]
+    assert (len(made.rows), made.failures, len(here.calls), len(shared)) == (4, [], 5, 2)
+
+
 def test_sweep__refuses_workers_of_another_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Their figures would be kept under our name."""
     monkeypatch.setattr(run, "__version__", "0.0")
@@ -153,9 +165,26 @@ def test_processes__end_at_once_when_the_body_fails() -> None:
 
 
 def _forever() -> None:
-    import time
-
     time.sleep(600)
+
+
+def test_processes__do_not_outlive_their_parent(tmp_path: Path) -> None:
+    """Though it was killed outright and could tell them nothing."""
+    script = tmp_path / "parent.py"
+    script.write_text(
+        "import os, time\nfrom slurmsched.replay.workers import processes\nif __name__ == '__main__':\n"
+        "    with processes(1) as workers:\n        print(workers.executor.submit(os.getpid).result(), flush=True)\n"
+        "        time.sleep(600)\n"
+    )
+    with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        worker = Path("/proc", parent.stdout.readline().strip(), "stat")
+        alive = worker.exists()
+        parent.kill()
+    late = time.monotonic() + 30
+    while worker.exists() and ") Z " not in worker.read_text() and time.monotonic() < late:
+        time.sleep(0.05)
+    assert (alive, time.monotonic() < late) == (True, True)
 
 
 def test_cores__are_those_of_this_process() -> None:
@@ -166,8 +195,8 @@ def test_cores__are_those_of_this_process() -> None:
 def test_job_settings__the_sites_configuration_comes_first(tmp_path: Path) -> None:
     """What it leaves at Dask's default is ours, but for a walltime that Dask would set to half an hour."""
     ours = job_settings({"cores": None, "walltime": "00:30:00", "name": "dask-worker", "queue": None}, tmp_path)
-    assert {name: ours[name] for name in ("cores", "memory", "walltime", "job_name", "security", "log_directory")} == {
-        "cores": 1, "memory": "4 GiB", "walltime": "1-00:00:00", "job_name": "slurmsched-sweep", "security": True,
+    assert {name: ours[name] for name in ("cores", "memory", "walltime", "job_name", "log_directory")} == {
+        "cores": 1, "memory": "4 GiB", "walltime": "1-00:00:00", "job_name": "slurmsched-sweep",
         "log_directory": str(tmp_path),
     }  # fmt: skip
     theirs = job_settings(
@@ -178,6 +207,6 @@ def test_job_settings__the_sites_configuration_comes_first(tmp_path: Path) -> No
 
 def test_slurm_jobs__name_the_extra_where_dask_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An input error, not a traceback."""
-    monkeypatch.setitem(__import__("sys").modules, "distributed", None)
+    monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(InputError, match="pip install 'slurmsched\\[sweep\\]'"), slurm_jobs(1, tmp_path):
         pass
