@@ -55,8 +55,10 @@ def main() -> None:
         f"## A cycle against squeue\n\nIn the lab: {run(*inside, 'python', '-c', VERSIONS)}",
         run(*inside, "python", "bench/cycle.py", "--rounds", str(options.rounds), *jobs),
         f"## The ledger\n\nSQLite; beside the pending jobs 1,000 run.\n\n{run(*inside, 'python', 'bench/ledger.py')}",
-        "## A replay\n\nThe demo's trace on the embedded cluster, no Slurm. numpy "
-        f"{version('numpy')}, numba {version('numba')}, {run(sys.executable, str(BENCH / 'replay.py'))}",
+        f"## Replays\n\nNo Slurm. numpy {version('numpy')}, numba {version('numba')}, "
+        f"{run(sys.executable, '-m', 'bench.replay')}",
+        f"The contenders of `slurmsched demo` on the model of slurmctld:\n\n"
+        f"{run(sys.executable, '-m', 'bench.replay', '--demo', '--repeat', '1')}",
     ]
     (BENCH / "RESULTS.md").write_text("\n\n".join(part.strip() for part in parts) + "\n", encoding="utf-8")
 
@@ -64,7 +66,7 @@ def main() -> None:
 def run(*command: str) -> str:
     """What the command prints, also shown as it comes."""
     lines = []
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=BENCH.parent) as process:
         assert process.stdout is not None
         for line in process.stdout:
             print(line, end="", flush=True)
