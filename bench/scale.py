@@ -1,6 +1,6 @@
 """What a replay costs from 10^3 to 10^6 jobs: made-up traces on 10,000 GPUs under discretized-las, ideal cluster.
 
-    python -m bench.scale [JOBS ...]    measures these sizes (1000 to 1000000) into bench/scale.csv, draws docs/scale.svg
+    python -m bench.scale [JOBS ...]    measures these sizes (10^3 to 10^6) into bench/scale.csv, draws docs/scale.svg
     python -m bench.scale --draw        draws again what was measured
 
 From the repository root. Jobs come by day more than by night, at a rate that would keep 90 % of the GPUs busy, so that

@@ -16,8 +16,8 @@ from slurmsched.errors import ConfigError, SlurmschedError
 COMMANDS = {
     "plan": "plan", "queue": "queue", "status": "status", "tick": "tick", "daemon": "daemon", "undo": "undo",
     "doctor": "doctor", "config": "config", "hints": "hints", "policy": "policy", "db": "db", "demo": "demo",
-    "replay": "replay", "compare": "compare", "reproduce": "reproduce", "trace": "trace", "topology": "topology",
-    "completion": "completion",
+    "replay": "replay", "compare": "compare", "sweep": "sweep", "reproduce": "reproduce", "snapshot": "snapshot",
+    "trace": "trace", "topology": "topology", "completion": "completion",
 }  # fmt: skip
 
 

@@ -35,9 +35,9 @@ def command(out: Output, limit: int, jobs: Path | None, nodes: Path | None) -> N
     tree = config()
     snapshot, plan = _of_files(tree, jobs, nodes) if jobs else _of_slurm(tree)
     if out.as_json:
-        out.json(_tree(snapshot, plan, tree.lever.kind, limit))
+        out.json(plan_tree(snapshot, plan, tree.lever.kind, limit))
     else:
-        _print(out, snapshot, plan, tree.lever.kind, limit)
+        print_plan(out, snapshot, plan, tree.lever.kind, limit)
 
 
 def _of_slurm(tree: Config) -> tuple[Snapshot, Plan]:
@@ -66,7 +66,8 @@ def _changes(snapshot: Snapshot, plan: Plan, lever: str, limit: int) -> list[dic
     return rows[:limit] if limit else rows
 
 
-def _tree(snapshot: Snapshot, plan: Plan, lever: str, limit: int) -> dict[str, Any]:
+def plan_tree(snapshot: Snapshot, plan: Plan, lever: str, limit: int) -> dict[str, Any]:
+    """The plan as JSON has it."""
     return {
         "cluster": snapshot.site.cluster,
         "now_s": snapshot.now_s,
@@ -82,7 +83,8 @@ def _tree(snapshot: Snapshot, plan: Plan, lever: str, limit: int) -> dict[str, A
     }
 
 
-def _print(out: Output, snapshot: Snapshot, plan: Plan, lever: str, limit: int) -> None:
+def print_plan(out: Output, snapshot: Snapshot, plan: Plan, lever: str, limit: int) -> None:
+    """The plan for people."""
     changes = _changes(snapshot, plan, lever, limit)
     if changes:
         out.table(COLUMNS, [_cells(row) for row in changes])

@@ -150,6 +150,20 @@ def understood(hints: Hints) -> tuple[tuple[Key, Any], ...]:
     return tuple((key, value) for key in KEYS if (value := getattr(hints, key.field)) is not None)
 
 
+def hints_alone(comment: str) -> str:
+    """A comment of the hints that are understood, as written, and nothing else of this one; "" if there are none."""
+    words = [f"{name}={value}" for name, value in _words(comment, []) if _reads(name, value)]
+    return f"{MARK} {' '.join(words)}" if words else ""
+
+
+def _reads(name: str, value: str) -> bool:
+    """Whether there is such a key, and its value is understood."""
+    try:
+        return name in _BY_NAME and _BY_NAME[name].parse(value) is not None
+    except (ValueError, OverflowError, OSError):
+        return False
+
+
 def hint_column(jobs: Jobs, field: str) -> Floats:
     """A number or yes/no of Hints by job, e.g. "dur_s". (N,) float64, yes 1 and no 0, NaN where not given.
 

@@ -36,17 +36,18 @@ class Anonymiser:
         """The trace without names. Sizes, times between events, GPU types and states stay: they are its use."""
         trace = recorded.trace
         columns = HIDDEN | ({"model": "m"} if self.models else {})
-        hidden = {name: self._hidden(getattr(trace, name), letter) for name, letter in columns.items()}
+        hidden = {name: self.hide(getattr(trace, name), letter) for name, letter in columns.items()}
         ids = np.arange(1, len(trace) + 1)
         origin_s = recorded.origin_s % WEEK_S + self.shift_s if self.calendar else math.nan
         return replace(recorded, trace=trace.with_columns(job_id=ids, **hidden), origin_s=origin_s, warnings=())
 
-    def _hidden(self, labels: Labels, letter: str) -> Labels:
+    def hide(self, labels: Labels, letter: str) -> Labels:
         """The column with each name as letter and hash; the same name of another column gets another."""
-        made = Labels.of([self._name(name, letter) for name in labels.names])
+        made = Labels.of([self.name(name, letter) for name in labels.names])
         return made.take(labels.codes) if len(labels) else labels
 
-    def _name(self, name: str, letter: str) -> str:
+    def name(self, name: str, letter: str) -> str:
+        """What a name becomes; "" stays."""
         if not name:
             return ""
         digest = hashlib.blake2b(

@@ -43,7 +43,8 @@ class Pull:
         return [self.since + timedelta(days=n) for n in range((self.until - self.since).days)]
 
     def run(self) -> Iterator[date]:
-        """Pull what is not there yet, and yield each day when its rows are kept.
+        """Pull what is not there yet, and yield each day when its rows are kept. A day that was not over when it was
+        pulled is pulled again.
 
         Raises SlurmUnreachableError and SlurmError of sacct, InputError where the folder cannot be written; the days
         yielded before stay.
@@ -51,10 +52,10 @@ class Pull:
         names, waited_s = self._names(), 0.0
         for day in self.days:
             path = self._path(day)
-            if not path.exists():
+            start_s = datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp()
+            if not _whole(path, start_s + DAY_S):
                 self.sleep(waited_s)
                 began = time.monotonic()
-                start_s = datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp()
                 rows = ended_runs(self.commands, names, start_s, start_s + DAY_S)
                 waited_s = max(self.pause_s, time.monotonic() - began)
                 self._keep(path, gzip.compress("".join(f"{row}\n" for row in rows).encode(), mtime=0))
@@ -93,3 +94,8 @@ class Pull:
             draft.replace(path)
         except OSError as error:
             raise InputError(f"cannot be written: {error.strerror}", source=str(path)) from error
+
+
+def _whole(path: Path, day_end_s: float) -> bool:
+    """Whether the rows were asked for when their day was over."""
+    return path.exists() and path.stat().st_mtime >= day_end_s

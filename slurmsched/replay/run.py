@@ -54,7 +54,7 @@ class Request:
 
     backfill: "" = as the policy's name says. history: a CSV column of GPU s that completed jobs needed; "" = the
     samples of the Tiresias release. round_s, restart_cost_s: of the ideal model [s]. settings: any other field of
-    IdealModel, by name.
+    IdealModel, by name. parameters: of the policy, over those of its text.
     """
 
     cluster: str = "auto"
@@ -67,6 +67,7 @@ class Request:
     restart_cost_s: float = 0.0
     seed: int = 0
     settings: Mapping[str, Any] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)
@@ -128,7 +129,7 @@ class Session:
         self.nodes = nodes_of(self.request.cluster, self.trace)
         name, parameters = parse_policy(self.request.policy)
         policy, preset, filling = DISCIPLINES.get(name, (name, {}, None))
-        made = {} if name == "slurm" else {"parameters": {**preset, **parameters}}
+        made = {} if name == "slurm" else {"parameters": {**preset, **parameters, **self.request.parameters}}
         self.replayed = self._ideal(policy, filling, made) if self.request.model == "ideal" else self._slurm(name, made)
         self.replayed.trace_digest = trace_digest(self.trace)
 

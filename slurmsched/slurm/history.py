@@ -10,6 +10,7 @@ from slurmsched.errors import SlurmError, UnreadableError
 from slurmsched.slurm.commands import Commands
 from slurmsched.slurm.text import time_s
 
+DISABLED = "accounting storage is disabled"  # what sacct says then
 DELIMITER = "\x1f"  # no job name holds it
 WANTED = (
     "JobID", "JobIDRaw", "User", "Account", "Partition", "QOS", "State", "Submit", "Start", "End", "ElapsedRaw",
@@ -19,7 +20,7 @@ WANTED = (
 
 def fields(commands: Commands) -> tuple[str, ...]:
     """Of the fields wanted, those that this sacct knows (AllocGRES went in 21.08, SubmitLine came in 21.08)."""
-    known = {name.lower() for name in commands.run("sacct", "--helpformat").split()}
+    known = {name.lower() for name in _asked(commands, "--helpformat").split()}
     found = tuple(name for name in WANTED if name.lower() in known)
     if "State" not in found:
         raise SlurmError("sacct --helpformat lists no field State; is this Slurm's sacct?")
@@ -30,15 +31,28 @@ def ended_runs(commands: Commands, names: Sequence[str], start_s: float, end_s: 
     """Rows of all runs that ended within [start_s, end_s), earlier runs of requeued jobs too; steps left out.
 
     A run ends once, so that spans side by side give each run once. Rows that cannot be split are kept, to be counted
-    by whoever reads them. Raises SlurmUnreachableError when slurmdbd is away, SlurmError for what sacct complains of.
+    by whoever reads them. Raises SlurmUnreachableError when slurmdbd is away, SlurmError for what sacct complains of,
+    and where Slurm keeps no history.
     """
-    answer = commands.run(
-        "sacct", "--allocations", "--duplicates", "--allusers", "--parsable2", "--noheader", "--noconvert",
+    answer = _asked(
+        commands,
+        "--allocations", "--duplicates", "--allusers", "--parsable2", "--noheader", "--noconvert",
         f"--delimiter={DELIMITER}", f"--starttime={_clock(start_s)}", f"--endtime={_clock(end_s)}",
         f"--format={','.join(names)}",
     )  # fmt: skip
     end_at = list(names).index("End")
     return [line for line in answer.split("\n") if line.strip() and _within(line, end_at, start_s, end_s)]
+
+
+def _asked(commands: Commands, *options: str) -> str:
+    """What sacct answers; of some versions every call fails where there is no slurmdbd."""
+    try:
+        return commands.run("sacct", *options)
+    except SlurmError as error:
+        if DISABLED not in str(error):
+            raise
+        kept = "only with slurmdbd (AccountingStorageType=accounting_storage/slurmdbd)"
+        raise SlurmError(f"this Slurm has no history to read, which it keeps {kept}: {error}") from error
 
 
 def _clock(unix_s: float) -> str:

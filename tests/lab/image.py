@@ -31,7 +31,7 @@ PACKAGES = (
 # Two addresses: getaddrinfo's AI_ADDRCONFIG, which Slurm's daemons listen by, overlooks 127.0.0.1.
 LOOPBACK = "ip link set lo up && ip address add 127.0.0.2/32 dev lo && "
 TIDY = ("PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8", "HOME=/root")
-EXTRAS = ("test", "mysql", "postgres")
+EXTRAS = ("test", "mysql", "postgres", "sweep")
 KEPT = 2  # layers of one kind and suite: two branches with other dependencies do not evict each other
 
 

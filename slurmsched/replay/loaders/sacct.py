@@ -37,6 +37,7 @@ class Sacct(RowLoader):
     """
 
     calendar = True
+    runs = True
 
     def sniff(self, head: Head) -> bool:
         fields = set(re.split(r"[^A-Za-z]+", head.lines[0]))
@@ -74,15 +75,12 @@ def job_of(fields: Mapping[str, str], job_id: int) -> Job:
     request = gpus_of(fields)
     if not request.gpus:
         raise Dropped("parts of GPUs only (MIG, shard)" if request.mig_devices or request.shards else "without GPUs")
-    run_s = end_s - start_s - _seconds(fields.get("Suspended", ""), 0.0)
-    if run_s == 0:
-        raise Dropped("ran 0 s")
     return Job(
         job_id=job_id,
         gpus=request.gpus,
         submit_s=_time_s(fields["Submit"]),
         start_s=start_s,
-        duration_s=run_s,
+        duration_s=end_s - start_s - _seconds(fields.get("Suspended", ""), 0.0),
         time_limit_s=_limit_s(fields),
         user=fields.get("User", ""),
         account=fields.get("Account", ""),
@@ -96,7 +94,7 @@ def joined(columns: Columns, source: Source) -> Columns:
     """The columns with the runs of each job joined: a run that Slurm itself ended goes on in the job's next run.
 
     An id that comes back later (after MaxJobId) is another job and gets a number of its own. A job whose last run
-    here was requeued had not ended, and is left out.
+    here was requeued had not ended, and is left out; so is one whose runs together took 0 s.
     """
     order = np.lexsort((columns["start_s"], columns["submit_s"], columns["job_id"]))
     single, several = by_id(columns, order)
@@ -108,8 +106,10 @@ def joined(columns: Columns, source: Source) -> Columns:
         unused += len(later)
     found = with_joined(columns, single, made)
     going_on = found["state"].isin(TO_BE_CONTINUED)
+    instant = ~going_on & (found["duration_s"] == 0)
     source.dropped["had not ended"] += int(going_on.sum())
-    return with_joined(found, np.flatnonzero(~going_on), ())
+    source.dropped["ran 0 s"] += int(instant.sum())
+    return with_joined(found, np.flatnonzero(~going_on & ~instant), ())
 
 
 def _chains(columns: Columns, runs: Groups) -> list[Groups]:

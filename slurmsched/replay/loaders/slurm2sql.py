@@ -31,6 +31,7 @@ class Slurm2Sql(RowLoader):
     """
 
     calendar = True
+    runs = True
 
     def sniff(self, head: Head) -> bool:
         return head.start.startswith(MAGIC)

@@ -14,6 +14,7 @@ import sys
 
 from slurmsched.cli.main import main
 
-sys.exit(main())
+if __name__ == "__main__":  # a worker process imports this file anew
+    sys.exit(main())
 SCRIPT
 chmod 755 /opt/venv/bin/slurmsched

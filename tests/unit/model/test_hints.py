@@ -12,7 +12,7 @@ import pytest
 from slurmsched.model import hints
 from slurmsched.model.durations import duration_s
 from slurmsched.model.hint_values import Checkpoint, Deadline
-from slurmsched.model.hints import Hints, hint_column, hint_warnings, parse_hints, understood
+from slurmsched.model.hints import Hints, hint_column, hint_warnings, hints_alone, parse_hints, understood
 from slurmsched.testing import jobs
 
 PAGE = Path(__file__).parents[3] / "docs" / "hints.md"
@@ -166,3 +166,17 @@ def test_keys__example_is_understood(key: Any) -> None:
 def test_docs_hints__is_the_grammar() -> None:
     """docs/hints.md is what `python -m slurmsched.model.hints` prints."""
     assert PAGE.read_text(encoding="utf-8") == hints.reference()
+
+
+@pytest.mark.parametrize(
+    ("comment", "kept"),
+    [
+        ("", ""),
+        ("run 17 of ann", ""),
+        ("run 17 slurmsched: dur=2h preempt=yes of ann", "slurmsched: dur=2h preempt=yes"),
+        ("slurmsched: who=ann dur=soon topo=numa", "slurmsched: topo=numa"),
+    ],
+)
+def test_hints_alone__drops_all_other_text(comment: str, kept: str) -> None:
+    """Unknown keys and values that are not understood may say anything."""
+    assert hints_alone(comment) == kept

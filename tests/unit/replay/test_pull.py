@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import date
 from pathlib import Path
 
@@ -68,6 +69,17 @@ def test_pull__goes_on_where_it_was_and_pauses(site: Path) -> None:
     assert [wait >= 0.25 for wait in waits[2:]] == [False, True] == [wait > 0 for wait in waits[2:]]
 
 
+def test_pull__asks_again_for_a_day_that_was_not_over(site: Path) -> None:
+    """Its later runs would be missing for good."""
+    list(pull(site, date(2025, 9, 28)).run())
+    noon = MIDNIGHT + 86_400 + 43_200
+    os.utime(site / "days" / "2025-09-27.rows.gz", (noon, noon))
+    list(pull(site, date(2025, 9, 28)).run())
+    calls = (site / "calls").read_text().splitlines()
+    asked = [call.partition("--starttime=")[2][:10] for call in calls]
+    assert asked == ["2025-09-26", "2025-09-27", "2025-09-27"]
+
+
 def test_pull__asks_for_what_this_sacct_knows(site: Path) -> None:
     """Read only, all users, every run, no steps; fields an older sacct lacks are left out."""
     list(pull(site).run())
@@ -84,6 +96,14 @@ def test_pull__keeps_the_days_before_an_error(site: Path) -> None:
     with pytest.raises(SlurmError, match="no"):
         next(steps)
     assert sorted(path.name for path in (site / "days").iterdir()) == ["2025-09-26.rows.gz", "fields"]
+
+
+def test_pull__says_that_slurm_keeps_no_history(site: Path) -> None:
+    """And which setting would."""
+    (site / "sacct").write_text("#!/bin/sh\ncase $1 in --h*) echo State End;; *) echo 'Slurm accounting storage is "
+                                "disabled' >&2; exit 1;; esac\n")  # fmt: skip
+    with pytest.raises(SlurmError, match=r"no history to read.*AccountingStorageType=accounting_storage/slurmdbd"):
+        list(pull(site).run())
 
 
 def test_pull__refuses_an_empty_span(site: Path) -> None:

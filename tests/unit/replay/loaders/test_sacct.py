@@ -62,6 +62,20 @@ def test_sacct__a_requeued_job_that_has_not_ended_is_left_out(tmp_path: Path) ->
     assert recorded.warnings[0].endswith("2 jobs left out: had not ended")
 
 
+def test_sacct__runs_of_0_s_count_for_their_job(tmp_path: Path) -> None:
+    """Requeued, or ended, in the second of its start: submission, requeues and end are told; a job of 0 s is none."""
+    recorded = history(
+        tmp_path,
+        row("7", "REQUEUED", "100 101 101"), row("7", "COMPLETED", "101 300 400"),
+        row("8", "REQUEUED", "100 101 131"), row("8", "FAILED", "131 200 200"),
+        row("9", "COMPLETED", "100 101 101"),
+    )  # fmt: skip
+    trace = recorded.trace
+    assert (trace.job_id.tolist(), trace.submit_s.tolist(), trace.requeues.tolist()) == ([7, 8], [0, 0], [1, 1])
+    assert (trace.duration_s.tolist(), list(trace.state)) == ([100.0, 30.0], ["COMPLETED", "FAILED"])
+    assert [warning.endswith("1 jobs left out: ran 0 s") for warning in recorded.warnings] == [True]
+
+
 def test_sacct__an_id_used_again_is_another_job(tmp_path: Path) -> None:
     """The first run ended for good, so the second is not its requeue."""
     trace = history(tmp_path, row("7", "COMPLETED", "100 110 190"), row("7", "FAILED", "9000 9010 9020")).trace

@@ -1,0 +1,63 @@
+"""A snapshot that can be shown to others: names as keyed hashes, as in an anonymised trace, and the same plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from slurmsched.model import Jobs, Labels, Nodes, Site
+from slurmsched.model.hints import hints_alone
+from slurmsched.replay.anonymise import HIDDEN, Anonymiser
+from slurmsched.replay.snapshot_file import Saved
+
+LETTERS = HIDDEN | {"reservation": "r"}  # columns of jobs -> first letter of their new names
+
+
+def hidden(held: Saved, anonymiser: Anonymiser) -> Saved:
+    """The same without names of users, accounts, jobs, reservations and the cluster.
+
+    Of comments the hints stay, of reasons of nodes nothing. Job ids, times, sizes, and names of partitions, QOS and
+    nodes stay.
+    """
+    snapshot = held.snapshot
+    names = {name: anonymiser.name(name, LETTERS[column])
+             for column in ("account", "user") for name in getattr(snapshot.jobs, column).names if name}  # fmt: skip
+    warnings = (f"{len(snapshot.warnings)} warnings were left out",) if snapshot.warnings else ()
+    made = replace(
+        snapshot, jobs=_jobs(snapshot.jobs, anonymiser), nodes=_nodes(snapshot.nodes), warnings=warnings,
+        site=_site(snapshot.site, anonymiser), carry=_renamed(snapshot.carry, names),
+    )  # fmt: skip
+    return replace(held, snapshot=made, settings=_settings(held.settings, anonymiser), anonymised=True)
+
+
+def _jobs(jobs: Jobs, anonymiser: Anonymiser) -> Jobs:
+    columns = {name: anonymiser.hide(getattr(jobs, name), letter) for name, letter in LETTERS.items()}
+    return jobs.with_columns(**columns, comment=Labels.of([hints_alone(text) for text in jobs.comment]))
+
+
+def _nodes(nodes: Nodes) -> Nodes:
+    return nodes.with_columns(reason=Labels.constant("", len(nodes)))
+
+
+def _site(site: Site, anonymiser: Anonymiser) -> Site:
+    settings = {name: value for name, value in site.settings.items() if name != "ClusterName"}
+    user, cluster = anonymiser.name(site.user, LETTERS["user"]), anonymiser.name(site.cluster, "c")
+    return replace(site, user=user, cluster=cluster, settings=settings)
+
+
+def _settings(settings: Mapping[str, Any], anonymiser: Anonymiser) -> dict[str, Any]:
+    scope = dict(settings.get("scope", {}))
+    scope["accounts"] = [anonymiser.name(name, LETTERS["account"]) for name in scope.get("accounts", ())]
+    return {**settings, "scope": scope}
+
+
+def _renamed(value: Any, names: Mapping[str, str]) -> Any:
+    """A policy's memory with each text that is a name replaced, keys of mappings too."""
+    if isinstance(value, str):
+        return names.get(value, value)
+    if isinstance(value, Mapping):
+        return {_renamed(key, names): _renamed(part, names) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_renamed(part, names) for part in value)
+    return value

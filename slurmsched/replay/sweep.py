@@ -1,0 +1,138 @@
+"""Many replays: every point of a grid once, those that are on file left out, one's error no harm to the others."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, as_completed
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from slurmsched import __version__
+from slurmsched.errors import InputError, SlurmschedError
+from slurmsched.logs import configure
+from slurmsched.replay.grid import Point
+from slurmsched.replay.results import KEY, Results, Row
+from slurmsched.replay.run import Request, Session, history_of, nodes_of, parse_policy, trace_digest
+from slurmsched.replay.traces import Trace
+from slurmsched.replay.workers import Workers
+
+ERROR = "error"
+
+
+@dataclass(slots=True, eq=False)
+class Sweep:
+    """The points of a grid over their traces, and the file of what is done.
+
+    todo: key -> points that are not on file. A point that is wrong is an entry of `failures`, no error.
+    """
+
+    points: Sequence[Point]
+    traces: Mapping[str, Trace]
+    results: Results
+    todo: dict[str, list[Point]] = field(init=False, default_factory=dict)
+    _keys: list[str] = field(init=False, default_factory=list)  # of each point
+    _errors: dict[str, str] = field(init=False, default_factory=dict)  # by key, or by repr of a point without one
+
+    def __post_init__(self) -> None:
+        digests = {name: trace_digest(trace) for name, trace in self.traces.items()}
+        for point in self.points:
+            try:
+                key = point_key(point.request, self.traces[point.trace], digests[point.trace])
+            except SlurmschedError as error:
+                key = repr(point)
+                self._errors[key] = str(error)
+            self._keys.append(key)
+            if key not in self.results.rows and key not in self._errors:
+                self.todo.setdefault(key, []).append(point)
+
+    @property
+    def rows(self) -> list[Row]:
+        """What is on file of this grid, in the grid's order and words."""
+        known = self.results.rows
+        found = zip(self._keys, self.points, strict=True)
+        return [{**known[key], **point.words} for key, point in found if key in known]
+
+    @property
+    def failures(self) -> list[tuple[Point, str]]:
+        """Points that failed in this run, in the grid's order, and why."""
+        found = zip(self._keys, self.points, strict=True)
+        return [(point, self._errors[key]) for key, point in found if key in self._errors]
+
+    def run(self, workers: Workers, on_done: Callable[[], None] = lambda: None) -> None:
+        """Play what is to do, and keep each point when it is finished. on_done: told after each.
+
+        Raises InputError when the file cannot be written. KeyboardInterrupt goes through; what was done stays.
+        """
+        for left in reversed(range(workers.attempts)):
+            self._round(workers, on_done, keep_lost=left == 0)
+            if not self.todo:
+                return
+
+    def _round(self, workers: Workers, on_done: Callable[[], None], *, keep_lost: bool) -> None:
+        """Give out all that is to do once. keep_lost: points that were lost with a worker have failed now."""
+        shared = {name: workers.share(trace) for name, trace in self.traces.items()}
+        running: dict[Future[dict[str, Any]], str] = {
+            workers.executor.submit(play, shared[point.trace], point.request): key
+            for key, (point, *_) in self.todo.items()
+        }
+        for future in as_completed(running):
+            key = running.pop(future)
+            figures, lost = _answer(future)
+            if keep_lost or not lost:
+                self._keep(key, figures)
+                on_done()
+
+    def _keep(self, key: str, figures: dict[str, Any]) -> None:
+        point, *_ = self.todo.pop(key)
+        if ERROR in figures:
+            self._errors[key] = figures[ERROR]
+        else:
+            self.results.add({KEY: key, **point.words, **figures})
+
+
+def play(trace: Trace, request: Request) -> dict[str, Any]:
+    """The figures of one replay, or its error as a text: exceptions of plug-ins may not travel between processes."""
+    configure("warning")
+    try:
+        return Session(trace, request).run().figures
+    except SlurmschedError as error:
+        return {ERROR: str(error)}
+    except Exception as error:
+        return {ERROR: f"unexpected {type(error).__name__}: {error}"}
+
+
+def _answer(future: Future[dict[str, Any]]) -> tuple[dict[str, Any], bool]:
+    """The figures, or why there are none, and whether it was lost with its worker."""
+    try:
+        figures = future.result()
+    except Exception as error:
+        return {ERROR: f"the worker failed: {type(error).__name__}: {error}"}, True
+    theirs = figures.get("version", __version__)
+    other = {ERROR: f"the worker has slurmsched {theirs}, here it is {__version__}"}
+    return (figures if theirs == __version__ else other), False
+
+
+def point_key(request: Request, trace: Trace, digest: str) -> str:
+    """32 hex digits that differ when anything differs that the figures depend on: version, trace, words, and what the
+    cluster and history files hold. digest: of the trace. Raises ConfigError or InputError as those files do."""
+    name, parameters = parse_policy(request.policy)
+    told = {
+        "version": __version__, "trace": digest, "policy": name, "parameters": {**parameters, **request.parameters},
+        "nodes": nodes_of(request.cluster, trace), "history": history_of(request.history).tolist(),
+        "model": request.model, "placement": request.placement, "backfill": request.backfill,
+        "round_s": request.round_s, "restart_cost_s": request.restart_cost_s, "seed": request.seed,
+    }  # fmt: skip
+    text = orjson.dumps(told, option=orjson.OPT_SORT_KEYS, default=str)
+    return hashlib.blake2b(text, digest_size=16).hexdigest()
+
+
+def read_traces(points: Iterable[Point], read: Callable[[str], Trace]) -> dict[str, Trace]:
+    """Each trace of the points once, by name. Raises InputError as `read` does, and for a trace without jobs."""
+    found = {name: read(name) for name in dict.fromkeys(point.trace for point in points)}
+    for name, trace in found.items():
+        if not len(trace):
+            raise InputError("holds no job", source=name)
+    return found

@@ -1,0 +1,131 @@
+"""A sweep in Slurm jobs: Dask's workers are submitted to this Slurm, and find what one machine finds."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import orjson
+import pytest
+
+from tests.live.lab import BINARY, Done, becoming, column, run, until
+
+pytestmark = pytest.mark.live
+ROWS = ("1,2,0,6", "2,4,1,4", "3,1,2,3", "4,2,3,5", "5,1,4,9", "6,3,5,2")
+GRID = """
+cluster = ["1x4", "2x4", "1x2"]
+seed = [0, 1]
+[[policy]]
+name = ["fifo", "srtf"]
+[[policy]]
+name = "discretized-las"
+thresholds_gpu_s = [[4.0], [8.0]]
+"""
+POINTS, WRONG = 3 * 2 * 4, 2 * 4  # no job of 3 GPUs fits a cluster of 2
+LO = "DASK_JOBQUEUE__SLURM__INTERFACE=lo"
+
+
+@pytest.fixture
+def folder(fresh: None) -> Iterator[Path]:
+    """A folder of alice's with a trace and a grid."""
+    path = Path("/home/alice/sweep")
+    shutil.rmtree(path, ignore_errors=True)
+    path.mkdir()
+    (path / "six.csv").write_text("job_id,num_gpus,submit_s,duration_s\n" + "\n".join(ROWS) + "\n")
+    (path / "grid.toml").write_text(GRID)
+    run("chown", "-R", "alice:", str(path))
+    yield path
+    shutil.rmtree(path)
+
+
+def sweep(folder: Path, results: str, *options: str, env: tuple[str, ...] = (LO,), check: bool = False) -> Done:
+    """As alice, in her folder."""
+    command = ["env", "-C", str(folder), *env, BINARY, "sweep", "six.csv", "--grid", "grid.toml", "--json"]
+    return run(*command, "--results", results, *options, user="alice", check=check)
+
+
+def rows(folder: Path, results: str) -> dict[str, dict]:
+    """The kept rows by key, without the time they took."""
+    lines = (folder / results).read_bytes().splitlines()
+    return {row["key"]: row for row in (orjson.loads(line) | {"wall_s": 0} for line in lines)}
+
+
+def test_sweep__in_slurm_jobs_gives_the_rows_of_one_machine(folder: Path) -> None:
+    """Two jobs of alice's do the work and are gone after it; points that are wrong are listed alike."""
+    local, spread = sweep(folder, "local", "--workers", "2"), sweep(folder, "dask", "--workers", "2", "--dask", "slurm")
+    assert [(done.rc, done.json()["played"], len(done.json()["failed"])) for done in (local, spread)] == [
+        (2, POINTS - WRONG, WRONG)
+    ] * 2, spread.err
+    assert rows(folder, "local") == rows(folder, "dask")
+    assert spread.json()["best"] == local.json()["best"]
+    listed = run("sacct", "-X", "-n", "-P", "-u", "alice", "--name=slurmsched-sweep", "-o", "JobID,AllocTRES").out
+    assert len(listed.splitlines()) >= 1
+    until(lambda: not column("%T", "PENDING", "RUNNING"), "the workers' jobs are gone")
+    keys = [path.name for path in (folder / "dask.workers").iterdir() if "key" in path.name]
+    assert keys == []  # the key of their connection went with them
+
+
+def test_sweep__in_slurm_jobs_plays_only_what_is_missing(folder: Path) -> None:
+    """Also after a line was torn: two points are played, by one job that was submitted for them."""
+    sweep(folder, "r", "--workers", "2")
+    whole = rows(folder, "r")
+    lines = (folder / "r").read_bytes().splitlines(keepends=True)
+    (folder / "r").write_bytes(b"".join(lines[:-2]) + lines[-2][:40])
+    again = sweep(folder, "r", "--workers", "1", "--dask", "slurm", "--set", "cluster=1x4", "--set", "cluster=2x4")
+    assert (again.rc, again.json()["played"], again.json()["missing"]) == (0, 2, 0), again.err
+    assert rows(folder, "r") == whole
+
+
+def test_sweep__a_lost_job_is_replaced(folder: Path) -> None:
+    """The only worker's job is cancelled on the way: another one does the rest, and no point fails."""
+    trace = "/src/tests/replay/traces/philly_ee9e8c_2w.csv"
+    axes = ("--set", "cluster=30x8", "--set", "policy=srtf", *(f"--set=seed={seed}" for seed in range(4)))
+    command = [
+        "env",
+        "-C",
+        str(folder),
+        LO,
+        BINARY,
+        "sweep",
+        trace,
+        *axes,
+        "--results",
+        "r",
+        "--json",
+        "--dask",
+        "slurm",
+    ]
+    with subprocess.Popen([*becoming("alice"), *command, "--workers", "1"], stdout=subprocess.PIPE) as process:
+        until(lambda: (folder / "r").exists() and (folder / "r").stat().st_size, "one point is done", 180)
+        (job,) = column("%T", "RUNNING")
+        run("scancel", str(job))
+        told = orjson.loads(process.communicate(timeout=180)[0])
+    assert (process.returncode, told["played"], told["failed"]) == (0, 4, [])
+    listed = run("sacct", "-X", "-n", "-P", "-u", "alice", "--name=slurmsched-sweep", "-o", "JobIDRaw").out.split()
+    assert max(map(int, listed)) > job
+
+
+def test_sweep__says_why_slurm_takes_no_such_job(folder: Path) -> None:
+    """A partition that is none, told by Slurm's own words; nothing stays in the queue."""
+    refused = sweep(folder, "r", "--dask", "slurm", env=(LO, "DASK_JOBQUEUE__SLURM__QUEUE=nowhere"))
+    assert (refused.rc, "invalid partition" in refused.err) == (3, True), refused.err
+    assert column("%T", "PENDING", "RUNNING") == {}
+
+
+def test_sweep__on_a_scheduler_that_runs_already(folder: Path) -> None:
+    """Its workers are used; an address where none is gives an error."""
+    script = (
+        "from distributed import LocalCluster; import time\n"
+        "with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None, scheduler_port=8799):\n"
+        "    time.sleep(600)"
+    )
+    command = f"--wrap=/opt/venv/bin/python -c '{script}'"
+    job = run("sbatch", "--parsable", "--output=/dev/null", "--mem=1G", "--time=10", command, user="alice").out.strip()
+    until(lambda: not run("sh", "-c", "ss -ltn | grep -q :8799", check=False).rc, "the scheduler listens")
+    used = sweep(folder, "r", "--scheduler", "tcp://127.0.0.1:8799")
+    assert (used.rc, used.json()["played"]) == (2, POINTS - WRONG), used.err
+    run("scancel", job)
+    none = sweep(folder, "s", "--scheduler", "tcp://127.0.0.1:8798")
+    assert (none.rc, "no Dask scheduler answers" in none.err) == (2, True), none.err

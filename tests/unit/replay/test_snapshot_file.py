@@ -1,0 +1,173 @@
+"""Snapshot files: the same plan elsewhere, no secrets, clear errors."""
+
+from __future__ import annotations
+
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import orjson
+import pytest
+
+from slurmsched.config import Config, parse_config
+from slurmsched.errors import InputError
+from slurmsched.model import Plan, Rights, SetNice, Site, Snapshot
+from slurmsched.planning.planner import Planner
+from slurmsched.replay.anonymise import Anonymiser
+from slurmsched.replay.snapshot_file import plan_digest, read_snapshot, saved, write_snapshot
+from slurmsched.replay.snapshot_hide import hidden
+from slurmsched.testing.builders import mixed_snapshot, snapshot
+
+POLICIES = ("discretized-las", "las", "gittins", "sjf", "srtf", "srsf")
+SETTINGS = {
+    "PriorityType": "priority/multifactor", "PriorityWeightAge": "1000", "SLURM_VERSION": "24.11.5",
+    "ClusterName": "hpc", "JobCompPass": "hunter2", "JobCompLoc": "https://u:p@es:9200", "SlurmdbdPass": "hunter2",
+    "AccountingStorageType": "accounting_storage/slurmdbd", "SlurmctldHost[0]": "ctl1",
+    "AuthAltParameters": "jwt_key=/k",
+}  # fmt: skip
+SITE = Site("hpc", "24.11.5", Rights.OPERATOR, "root", SETTINGS)
+NAMED = [
+    {"user": "zoe", "account": "physics", "name": "secret", "comment": "of zoe slurmsched: dur=2h x=zoe", "gpus": 2},
+    {"user": "bob", "account": "biology", "reservation": "bob_1", "gpus": 4},
+    {"user": "zoe", "account": "biology", "gpus": 1, "comment": "call bob"},
+]  # fmt: skip
+
+
+def config(policy: str = "fifo", **more: object) -> Config:
+    return parse_config({"policy": {"name": policy}, "scope": {"partitions": ["*"]}, **more})
+
+
+def planned(held: Snapshot, tree: Config) -> Plan:
+    return Planner.from_config(tree).plan(held)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_file__gives_the_same_plan(tmp_path: Path, policy: str) -> None:
+    """From the file alone, anonymised too: every policy that reorders, with what it remembers of the cycle before."""
+    first = replace(mixed_snapshot(120, seed=3), site=SITE)
+    ranking = planned(first, config(policy)).ranking
+    assert ranking is not None
+    now = replace(first, now_s=first.now_s + 60, carry=ranking.carry)
+    tree = config(policy)
+    held = saved(now, planned(now, tree), tree)
+    for number, kept in enumerate((held, hidden(held, Anonymiser(b"k" * 32)))):
+        write_snapshot(tmp_path / f"{number}", kept)
+        read = read_snapshot(tmp_path / f"{number}")
+        again = planned(read.snapshot, read.config)
+        assert (plan_digest(again), len(again.actions)) == (held.plan, held.planned)
+        assert held.planned > 0
+
+
+def test_file__holds_what_decides_and_no_secrets(tmp_path: Path) -> None:
+    """Of slurm.conf what scheduling depends on, of the configuration no URL, no path."""
+    tree = config(ledger={"url": "mysql://u:hunter2@db/x"})
+    given = snapshot(NAMED, site=SITE)
+    write_snapshot(tmp_path / "s", saved(given, planned(given, tree), tree))
+    with zipfile.ZipFile(tmp_path / "s") as file:
+        content = b"".join(file.read(name) for name in file.namelist())
+    assert [word in content for word in (b"hunter2", b"es:9200", b"ctl1", b"jwt", b"mysql")] == [False] * 5
+    kept = read_snapshot(tmp_path / "s")
+    assert kept.snapshot.site.priority_weights == 1000
+    assert sorted(kept.settings) == ["lever", "pace", "policy", "scope"]
+
+
+def test_file__is_equal_for_equal_snapshots(tmp_path: Path) -> None:
+    """To the byte, whenever it is written."""
+    given, tree = mixed_snapshot(30), config()
+    for name in "ab":
+        write_snapshot(tmp_path / name, saved(given, planned(given, tree), tree))
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_hidden__leaves_no_name_and_keeps_hints(tmp_path: Path) -> None:
+    """Users, accounts, jobs, reservations, comments, the cluster, and names in a policy's memory."""
+    given = snapshot(NAMED, [{"name": "n1", "gpus": 8, "reason": "ask zoe"}], site=replace(SITE, user="zoe"),
+                     carry={"bob": [1.0], "who": ["zoe", "xyz"]}, warnings=("comment of zoe",))  # fmt: skip
+    tree = config(scope={"partitions": ["*"], "accounts": ["physics"]})
+    held = hidden(saved(given, planned(given, tree), tree), Anonymiser(b"k" * 32))
+    write_snapshot(tmp_path / "s", held)
+    with zipfile.ZipFile(tmp_path / "s") as file:
+        content = b"".join(file.read(name) for name in file.namelist())
+    words = (b"zoe", b"bob", b"physics", b"biology", b"secret", b"hpc", b"call")
+    assert [word for word in words if word in content] == []
+    made = read_snapshot(tmp_path / "s")
+    assert made.anonymised
+    assert list(made.snapshot.jobs.comment) == ["slurmsched: dur=2h", "", ""]
+    assert made.config.scope.accounts == (made.snapshot.jobs.account[0],)
+    assert set(made.snapshot.carry) == {made.snapshot.jobs.user[1], "who"}
+    assert made.snapshot.carry["who"] == [made.snapshot.jobs.user[0], "xyz"]
+
+
+def test_hidden__uses_the_names_of_anonymised_traces() -> None:
+    """The same key gives the same name in both."""
+    given, tree, key = snapshot(NAMED, site=SITE), config(), Anonymiser(b"k" * 32)
+    made = hidden(saved(given, planned(given, tree), tree), key).snapshot
+    assert made.jobs.user[0] == key.name("zoe", "u") == made.jobs.user[2] != made.jobs.user[1]
+
+
+def test_plan_digest__differs_with_any_action() -> None:
+    """Job, value, order and what was deferred."""
+    one, two = SetNice(1, 0.0, "a", 0, 5, 0), SetNice(2, 0.0, "b", 0, 5, 0)
+    plans = [
+        Plan(),
+        Plan((one,)),
+        Plan((one, two)),
+        Plan((two, one)),
+        Plan((replace(one, new=6),)),
+        Plan((one,), deferred=1),
+    ]
+    assert len(set(map(plan_digest, plans))) == len(plans)
+    assert plan_digest(Plan((replace(one, reason="other words"),))) == plan_digest(Plan((one,)))
+
+
+def damaged(path: Path, change: object) -> None:
+    """The file with a changed head."""
+    with zipfile.ZipFile(path) as file:
+        members = {name: file.read(name) for name in file.namelist()}
+    members["snapshot.json"] = orjson.dumps({**orjson.loads(members["snapshot.json"]), **change})  # type: ignore[dict-item]
+    with zipfile.ZipFile(path, "w") as file:
+        for name, content in members.items():
+            file.writestr(name, content)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"format": "other"}, "its format is 'other'"),
+        ({"format_version": 2, "made_by": "9.9"}, "is of format 2, made by slurmsched 9.9"),
+        ({"digest": "0" * 16}, "damaged: its digest differs"),
+        ({"snapshot": {"kind": "Site", "fields": {}}}, "damaged"),
+        ({"snapshot": {"kind": "os", "fields": {}}}, "damaged"),
+    ],
+)
+def test_read__refuses_what_it_cannot_trust(tmp_path: Path, change: object, said: str) -> None:
+    """Another format, a newer one, another content than was written."""
+    given, tree = mixed_snapshot(5), config()
+    write_snapshot(tmp_path / "s", saved(given, planned(given, tree), tree))
+    damaged(tmp_path / "s", change)
+    with pytest.raises(InputError, match=said):
+        read_snapshot(tmp_path / "s")
+
+
+@pytest.mark.parametrize("keep", [0, 0.5, 0.99])
+def test_read__refuses_a_file_that_was_cut(tmp_path: Path, keep: float) -> None:
+    """As mail does at times."""
+    given, tree = mixed_snapshot(5), config()
+    write_snapshot(tmp_path / "s", saved(given, planned(given, tree), tree))
+    whole = (tmp_path / "s").read_bytes()
+    (tmp_path / "s").write_bytes(whole[: int(len(whole) * keep)])
+    with pytest.raises(InputError, match="is no snapshot file, or damaged"):
+        read_snapshot(tmp_path / "s")
+
+
+def test_read_and_write__name_the_file(tmp_path: Path) -> None:
+    """Not there; a folder that is not there; a memory that has no form, of which nothing is left behind."""
+    given, tree = mixed_snapshot(5), config()
+    held = saved(given, planned(given, tree), tree)
+    with pytest.raises(InputError, match="no: cannot be read: No such file"):
+        read_snapshot(tmp_path / "no")
+    with pytest.raises(InputError, match="no/s: cannot be written: No such file"):
+        write_snapshot(tmp_path / "no" / "s", held)
+    with pytest.raises(InputError, match="cannot be written: carry/0 is a set"):
+        write_snapshot(tmp_path / "s", replace(held, snapshot=replace(given, carry={"a": {1}})))
+    assert list(tmp_path.iterdir()) == []
