@@ -1,0 +1,143 @@
+"""slurmctld's two schedulers over the state of an embedded cluster: rows that start, and on which nodes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from slurmsched.kernels.backfill import backfill
+from slurmsched.kernels.backfill_pass import backfill_pass
+from slurmsched.kernels.main_pass import main_pass
+from slurmsched.model.columns import Bools, Floats, Int64s
+from slurmsched.replay.jobtable import Phase
+
+if TYPE_CHECKING:
+    from slurmsched.replay.embedded import EmbeddedCluster
+
+NO_LIMIT = 10**9
+Start = tuple[int, Int64s]  # row, and (N,) int64: 1 for nodes that give `need`, 2 for the one that gives `last`
+
+
+def main_starts(cluster: EmbeddedCluster, full: bool) -> list[Start]:
+    """Jobs that a main pass starts now, in its order. full: the whole queue, else its first queue_depth records."""
+    rows = cluster.job.queue(cluster.now_s, cluster.tier)
+    if not len(rows):
+        return []
+    demand, limits, (block, blocked) = cluster.demand, cluster.limits, cluster.planned()
+    depth = NO_LIMIT if full else cluster.model.queue_depth
+    taken = main_pass(
+        cluster.left.copy(), cluster.open_nodes & (cluster.completing == 0), demand.usable, demand.pool[rows],
+        demand.members, demand.part[rows], demand.nodes[rows], demand.need[rows], demand.last[rows],
+        demand.pinned[rows],
+        cluster.job.requests.array_id[rows], limits.of_job[rows], limits.amount[rows], limits.room.copy(),
+        depth, cluster.now_s, cluster.trace.time_limit_s[rows], block, blocked,
+    )  # fmt: skip
+    return _started(rows, taken)
+
+
+def backfill_starts(cluster: EmbeddedCluster) -> list[Start]:
+    """Jobs that a backfill pass starts now, in its order."""
+    rows = _tested(cluster, cluster.job.queue(cluster.now_s, cluster.tier))
+    if not len(rows):
+        return []
+    if cluster.model.backfill == "easy":
+        return _easy_starts(cluster, rows)
+    model, demand, limits, running = cluster.model, cluster.demand, cluster.limits, Running.of(cluster)
+    block, blocked = cluster.planned()
+    clock = np.array([cluster.now_s, cluster.now_s + model.bf_window_s, model.bf_resolution_s])
+    most = np.array([model.bf_max_job_start or NO_LIMIT, model.bf_max_job_array_resv])
+    taken = backfill_pass(
+        clock, most, cluster.left.copy(), running.end_s, running.first, running.count, running.node, running.held,
+        block, blocked, cluster.completing > 0, demand.usable & cluster.open_nodes, demand.pool[rows],
+        demand.nodes[rows], demand.need[rows],
+        demand.last[rows], cluster.trace.time_limit_s[rows],
+        cluster.job.requests.array_id[rows], limits.of_job[rows],
+        limits.amount[rows], limits.room.copy(),
+    )  # fmt: skip
+    return _started(rows, taken)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Running:
+    """What is held, by expected end: end_s (R,) ascending; rows first .. + count of node (H,) and held (H, 3)."""
+
+    end_s: Floats
+    first: Int64s
+    count: Int64s
+    node: Int64s
+    held: Int64s
+
+    @classmethod
+    def of(cls, cluster: EmbeddedCluster, *, completing: bool = False) -> Running:
+        """Running jobs end at their time limits. completing: those that end now and requeued ones too."""
+        rows = np.array(sorted(cluster.holdings), np.int64)
+        if not completing:
+            rows = rows[cluster.job.phase[rows] == Phase.RUNNING]
+        limit = cluster.job.start_s[rows] + cluster.trace.time_limit_s[rows]
+        gone = np.where(cluster.job.phase[rows] == Phase.ENDING, cluster.now_s, cluster.job.stopped_s[rows])
+        end = np.where(cluster.job.phase[rows] == Phase.RUNNING, limit, gone + cluster.model.kill_wait_s)
+        order = np.argsort(end, kind="stable")
+        parts = [cluster.holdings[row] for row in rows[order].tolist()]
+        count = np.array([len(node) for node, _ in parts], np.int64)
+        node = np.concatenate([node for node, _ in parts]) if parts else np.zeros(0, np.int64)
+        held = np.concatenate([held for _, held in parts]) if parts else np.zeros((0, 3), np.int64)
+        return cls(end[order], np.cumsum(count) - count, count, node, held)
+
+
+def _tested(cluster: EmbeddedCluster, rows: Int64s) -> Int64s:
+    """The rows that a backfill pass looks at: the first of each user, partition, and both, and the first of all."""
+    model, part = cluster.model, cluster.demand.part
+    user = cluster.job.requests.user.codes.astype(np.int64)
+    for most, group in (
+        (model.bf_max_job_user, user),
+        (model.bf_max_job_part, part),
+        (model.bf_max_job_user_part, user * (int(part.max(initial=0)) + 1) + part),
+    ):
+        rows = rows[_place_in_group(group[rows]) < most] if most else rows
+    return rows[: model.bf_max_job_test]
+
+
+def _place_in_group(group: Int64s) -> Int64s:
+    """How many of the same group come before each. (N,)."""
+    order = np.argsort(group, kind="stable")
+    sorted_group = group[order]
+    first = np.searchsorted(sorted_group, sorted_group)
+    place = np.empty(len(group), np.int64)
+    place[order] = np.arange(len(group)) - first
+    return place
+
+
+def _started(rows: Int64s, taken: Int64s) -> list[Start]:
+    return [(int(rows[place]), taken[place]) for place in np.flatnonzero(taken.any(axis=1)).tolist()]
+
+
+def _easy_starts(cluster: EmbeddedCluster, rows: Int64s) -> list[Start]:
+    """EASY counts GPUs only and reserves for the head alone."""
+    gpus, demand = cluster.trace.gpus[rows], cluster.demand
+    if gpus.min() > cluster.free.sum():
+        return []
+    times, free = _outlook(cluster)
+    limit_s = cluster.trace.time_limit_s[rows]
+    given = backfill(times, free, gpus, demand.nodes[rows], limit_s, cluster.size, 1, False)
+    return _started(rows, _as_taken(given, demand.need[rows, 0]))
+
+
+def _as_taken(given: Int64s, need: Int64s) -> Int64s:
+    return np.where(given > 0, np.where(given == need[:, None], 1, 2), 0).astype(np.int64)
+
+
+def _outlook(cluster: EmbeddedCluster) -> tuple[Floats, Int64s]:
+    """Free GPUs from now on, if every job runs to its time limit. times (K,), free (K, N)."""
+    running, now_s, step = Running.of(cluster, completing=True), cluster.now_s, cluster.model.bf_resolution_s
+    ahead = np.maximum(running.end_s - now_s, 0.0)
+    ahead = np.ceil(ahead / step) * step if step else ahead
+    near: Bools = ahead <= cluster.model.bf_window_s
+    times, slot = np.unique(np.concatenate([[0.0], ahead[near]]), return_inverse=True)
+    back = np.zeros((len(times), len(cluster.capacity)), np.int64)
+    for run, place in zip(np.flatnonzero(near).tolist(), slot[1:].tolist(), strict=True):
+        parts = slice(running.first[run], running.first[run] + running.count[run])
+        np.add.at(back[place], running.node[parts], running.held[parts, 0])
+    back[0] += cluster.free
+    return now_s + times, np.cumsum(back, axis=0)
