@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from slurmsched.kernels._jit import kernel
-from slurmsched.kernels.nodes import pick_nodes, take_nodes, use_limits, within_limits
+from slurmsched.kernels.nodes import give_nodes, pick_nodes, take_nodes, use_limits, within_limits
+from slurmsched.kernels.slots import BITS, overlaps, pack, reserve, unpack, unreserved
 from slurmsched.model.columns import Bools, Floats, Int64s
 
 FIRST_WINDOW_S = 30.0  # within which running jobs are taken away together; doubles at each step
@@ -36,7 +37,7 @@ def backfill_pass(
     amount: Floats,
     room: Floats,
 ) -> Int64s:
-    """Which jobs start now, and where. (J, N) int64: as pick_nodes marks nodes, zeros for one that waits.
+    """Which jobs start now, and where. (K, 3) int64: job, node, kind, as take_nodes gives them, in order of start.
 
     clock: now, end of the window, resolution of reservations [s]. most: (2,) jobs started, reservations of one array.
     free: (3, N) int64 and room: (L,) are changed. Running jobs by expected end: run_end (R,), and rows
@@ -49,16 +50,24 @@ def backfill_pass(
     """
     now, window_end, step = clock[0], clock[1], clock[2]
     jobs, width, runs = nodes.size, usable.shape[1], run_end.size
-    taken = np.zeros((jobs, width), np.int64)
     order_end, order_run = np.empty(runs + jobs, np.float64), np.empty(runs + jobs, np.int64)
     order_end[:runs], order_run[:runs] = run_end, np.arange(runs)  # run >= runs: the job started in this pass
-    slots = 1
+    first = np.zeros(jobs, np.int64)  # row of `given` from which on a job that started has its nodes
+    given, used, slots = np.empty((64, 3), np.int64), 0, 1
+    words = (width + BITS - 1) // BITS
     begin, end = np.empty(2 * (jobs + block.shape[0]) + 2), np.empty(2 * (jobs + block.shape[0]) + 2)
-    open_nodes = np.ones((begin.size, width), np.bool_)
+    opened = np.zeros((begin.size, words), np.int64)
+    mask, chosen, work = np.ones(width, np.bool_), np.zeros(width, np.int64), free.copy()
+    pools, left, bits = (
+        np.zeros((usable.shape[0], words), np.int64), np.zeros(words, np.int64), np.zeros(words, np.int64)
+    )  # fmt: skip
+    for p in range(usable.shape[0]):
+        pack(usable[p], pools[p])
+    pack(mask, opened[0])
     begin[0], end[0] = now, window_end
     for b in range(block.shape[0]):
-        slots = reserve(begin, end, open_nodes, slots, block[b, 0], block[b, 1], blocked[b])
-    mask, chosen, work = np.empty(width, np.bool_), np.zeros(width, np.int64), free.copy()
+        pack(blocked[b], bits)
+        slots = reserve(begin, end, opened, slots, block[b, 0], block[b, 1], bits)
     rejected, in_array, current, started = 0, 0, 0, 0
     for j in range(jobs):
         if array[j] > 0:
@@ -74,12 +83,12 @@ def backfill_pass(
             from_s, until = later, later + limit_s[j]
             if from_s > window_end:
                 break
-            later = unreserved(begin, end, open_nodes, slots, from_s, until, usable[pool[j]], mask)
+            later = unreserved(begin, end, opened, slots, from_s, until, pools[pool[j]], left)
             start = np.inf
-            if mask.sum() >= nodes[j]:
+            if unpack(left, mask) >= nodes[j]:
                 start = future_start(
                     now, free, work, order_end, order_run, runs, run_first, run_count, held_node, held,
-                    taken, mask, nodes[j], need, last, j, chosen,
+                    first, given, mask, nodes, need, last, j, chosen,
                 )  # fmt: skip
             if start == np.inf:
                 if later < 0:
@@ -92,14 +101,17 @@ def backfill_pass(
             slot, slot_end = start, start + limit_s[j]
             if step > 0:
                 slot, slot_end = np.floor(slot / step) * step, np.ceil(slot_end / step) * step
-            if start > now and not held_up and overlaps(begin, end, open_nodes, slots, slot, slot_end, chosen):
+            pack(chosen > 0, bits)
+            if start > now and not held_up and overlaps(begin, end, opened, slots, slot, slot_end, bits):
                 later = start + (step if step > 0 else 1.0) if start == from_s else start
                 continue
             if start <= now:
-                taken[j] = chosen
-                take_nodes(free, need[j], last[j], chosen)
+                if used + nodes[j] > given.shape[0]:
+                    given = np.concatenate((given, np.empty((used + nodes[j], 3), np.int64)))
+                first[j] = used
+                used = take_nodes(free, need[j], last[j], chosen, j, given, used)
                 use_limits(room, limit[j], amount[j])
-                insert(order_end, order_run, runs, now + limit_s[j], runs_of(run_first.size, j))
+                insert(order_end, order_run, runs, now + limit_s[j], run_first.size + j)
                 runs += 1
                 started += 1
                 rejected = 0
@@ -107,21 +119,13 @@ def backfill_pass(
             if later >= 0 and start > later:
                 continue
             if start <= window_end:
-                for n in range(width):
-                    mask[n] = chosen[n] > 0
-                slots = reserve(begin, end, open_nodes, slots, slot, slot_end, mask)
+                slots = reserve(begin, end, opened, slots, slot, slot_end, bits)
                 in_array += 1 if array[j] > 0 else 0
                 rejected = array[j] if in_array >= most[1] else 0
             break
         if started >= most[0]:
             break
-    return taken
-
-
-@kernel
-def runs_of(running: int, job: int) -> int:
-    """Number under which a job that starts in this pass is kept among the running ones."""
-    return running + job
+    return given[:used].copy()
 
 
 @kernel
@@ -135,66 +139,6 @@ def insert(order_end: Floats, order_run: Int64s, runs: int, end: float, run: int
 
 
 @kernel
-def unreserved(
-    begin: Floats, end: Floats, open_nodes: Bools, slots: int, from_s: float, until: float, usable: Bools, mask: Bools
-) -> float:
-    """The usable nodes that no reservation holds in [from_s, until], in mask; returns when to try again, -1 = never.
-
-    That is the end of the first slot after which nodes are free that are not before it.
-    """
-    later = -1.0
-    mask[:] = usable
-    for k in range(slots):
-        if end[k] > from_s and k + 1 < slots and later < 0:
-            for n in range(mask.size):
-                if usable[n] and open_nodes[k + 1, n] and not (mask[n] and open_nodes[k, n]):
-                    later = end[k]
-                    break
-        if end[k] <= from_s:
-            continue
-        if begin[k] > until:
-            if later < 0 and k + 2 < slots:
-                later = end[k + 1]
-            break
-        mask &= open_nodes[k]
-    return later
-
-
-@kernel
-def overlaps(
-    begin: Floats, end: Floats, open_nodes: Bools, slots: int, slot: float, slot_end: float, chosen: Int64s
-) -> bool:
-    """Whether a reservation holds one of the chosen nodes in [slot, slot_end)."""
-    for k in range(slots):
-        if end[k] <= slot or begin[k] >= slot_end:
-            continue
-        for n in range(chosen.size):
-            if chosen[n] > 0 and not open_nodes[k, n]:
-                return True
-    return False
-
-
-@kernel
-def reserve(
-    begin: Floats, end: Floats, open_nodes: Bools, slots: int, slot: float, slot_end: float, nodes: Bools
-) -> int:
-    """Close the nodes in [slot, slot_end); returns the number of slots, split where the reservation begins and ends."""
-    for edge in (slot, slot_end):
-        for k in range(slots):
-            if begin[k] < edge < end[k]:
-                for row in range(slots, k + 1, -1):
-                    begin[row], end[row], open_nodes[row] = begin[row - 1], end[row - 1], open_nodes[row - 1]
-                begin[k + 1], end[k + 1], open_nodes[k + 1] = edge, end[k], open_nodes[k]
-                end[k] = edge
-                slots += 1
-                break
-    for k in range(slots):
-        if begin[k] >= slot and end[k] <= slot_end:
-            open_nodes[k] &= ~nodes
-    return slots
-
-
-@kernel
 def give_back(
     work: Int64s,
     run: int,
@@ -202,26 +146,24 @@ def give_back(
     run_count: Int64s,
     held_node: Int64s,
     held: Int64s,
-    taken: Int64s,
+    first: Int64s,
+    given: Int64s,
+    nodes: Int64s,
     need: Int64s,
     last: Int64s,
     mask: Bools,
-    apply: bool,
 ) -> bool:
-    """Whether the run holds one of the nodes of mask; with apply, what it holds is added to work."""
-    touches = False
-    if run < run_first.size:
-        for k in range(run_first[run], run_first[run] + run_count[run]):
-            touches = touches or mask[held_node[k]]
-            if apply:
-                work[:, held_node[k]] += held[k]
-        return touches
+    """Whether the run holds one of the nodes of mask; then what it holds is added to work."""
     job = run - run_first.size
-    for n in range(mask.size):
-        if taken[job, n] > 0:
-            touches = touches or mask[n]
-            if apply:
-                work[:, n] += need[job] if taken[job, n] == 1 else last[job]
+    if job >= 0:
+        return give_nodes(work, need[job], last[job], given[first[job] : first[job] + nodes[job]], mask)
+    touches, begin = False, run_first[run]
+    for k in range(begin, begin + run_count[run]):
+        touches = touches or mask[held_node[k]]
+    if touches:
+        for k in range(begin, begin + run_count[run]):
+            for r in range(3):
+                work[r, held_node[k]] += held[k, r]
     return touches
 
 
@@ -237,16 +179,17 @@ def future_start(
     run_count: Int64s,
     held_node: Int64s,
     held: Int64s,
-    taken: Int64s,
+    first: Int64s,
+    given: Int64s,
     mask: Bools,
-    nodes: int,
+    nodes: Int64s,
     need: Int64s,
     last: Int64s,
     j: int,
     chosen: Int64s,
 ) -> float:
     """When job j could start on the nodes of mask, as slurmctld guesses it; infinite if never. chosen: its nodes."""
-    if pick_nodes(free, mask, nodes, need[j], last[j], chosen):
+    if pick_nodes(free, mask, nodes[j], need[j], last[j], chosen):
         return now
     work[:] = free
     window, edge, i = FIRST_WINDOW_S, -1.0, 0
@@ -254,13 +197,12 @@ def future_start(
         gone, latest, following = 0, -1.0, np.inf
         while i < runs:
             run = order_run[i]
-            if not give_back(work, run, run_first, run_count, held_node, held, taken, need, last, mask, False):
+            if not give_back(work, run, run_first, run_count, held_node, held, first, given, nodes, need, last, mask):
                 i += 1
                 continue
             if edge < 0:
                 edge = order_end[i] + (window - order_end[i] % window) if order_end[i] < np.inf else np.inf
             latest = order_end[i]
-            give_back(work, run, run_first, run_count, held_node, held, taken, need, last, mask, True)
             gone += 1
             i += 1
             following = order_end[i] if i < runs else np.inf
@@ -268,7 +210,7 @@ def future_start(
                 break
         if latest < 0:
             break
-        if gone <= MOST_REMOVED and pick_nodes(work, mask, nodes, need[j], last[j], chosen):
+        if gone <= MOST_REMOVED and pick_nodes(work, mask, nodes[j], need[j], last[j], chosen):
             return max(latest, now + 1.0)
         if i < runs and gone <= MOST_REMOVED:
             window *= 2.0

@@ -31,7 +31,7 @@ def main_pass(
     block: Floats,
     blocked: Bools,
 ) -> Int64s:
-    """Which jobs start, and where. (J, N) int64: as pick_nodes marks nodes, zeros for one that waits.
+    """Which jobs start, and where. (K, 3) int64: job, node, kind, as take_nodes gives them, in order of start.
 
     Jobs come in the order they are tested. free: (3, N) int64, open_nodes: (N,) bool and room: (L,) float64 are
     changed. usable: (P, N) bool, nodes of each pool; pool: (J,) row of it. members: (Q, N) bool nodes of partitions;
@@ -42,7 +42,7 @@ def main_pass(
     follow; one bound to nodes blocks those only; one that a limit stops blocks nobody. Source: Slurm's
     src/slurmctld/job_scheduler.c.
     """
-    taken = np.zeros((nodes.size, open_nodes.size), np.int64)
+    taken, given, used = np.zeros(open_nodes.size, np.int64), np.empty((64, 3), np.int64), 0
     failed, mask = np.zeros(members.shape[0], np.bool_), np.empty(open_nodes.size, np.bool_)
     rejected, tested = 0, 0
     for j in range(nodes.size):
@@ -61,15 +61,16 @@ def main_pass(
                 mask &= ~blocked[b]
         if mask.sum() < nodes[j]:
             continue
-        if pick_nodes(free, mask, nodes[j], need[j], last[j], taken[j]):
-            take_nodes(free, need[j], last[j], taken[j])
+        if pick_nodes(free, mask, nodes[j], need[j], last[j], taken):
+            if used + nodes[j] > given.shape[0]:
+                given = np.concatenate((given, np.empty((used + nodes[j], 3), np.int64)))
+            used = take_nodes(free, need[j], last[j], taken, j, given, used)
             use_limits(room, limit[j], amount[j])
             rejected = 0
             continue
-        taken[j] = 0
         if pinned[j]:
             open_nodes &= ~usable[pool[j]]
         else:
             failed[part[j]] = True
             open_nodes &= ~members[part[j]]
-    return taken
+    return given[:used].copy()

@@ -67,14 +67,33 @@ def best_run(free: Int64s, usable: Bools, left: int, need: Int64s, taken: Int64s
 
 
 @kernel
-def take_nodes(free: Int64s, need: Int64s, last: Int64s, taken: Int64s) -> None:
-    """Subtract from free, in place, what the nodes of `taken` give."""
+def take_nodes(free: Int64s, need: Int64s, last: Int64s, taken: Int64s, job: int, given: Int64s, used: int) -> int:
+    """Subtract from free, in place, what the nodes of `taken` give, and note them in given from row `used` on.
+
+    given: (G, 3) int64 rows of job, node, and 1 for a node that gives `need`, 2 for the one that gives `last`. Returns
+    how many rows are used then.
+    """
     for n in range(taken.size):
+        if taken[n] == 0:
+            continue
         for r in range(3):
-            if taken[n] == 1:
-                free[r, n] -= need[r]
-            elif taken[n] == 2:
-                free[r, n] -= last[r]
+            free[r, n] -= need[r] if taken[n] == 1 else last[r]
+        given[used, 0], given[used, 1], given[used, 2] = job, n, taken[n]
+        used += 1
+    return used
+
+
+@kernel
+def give_nodes(free: Int64s, need: Int64s, last: Int64s, given: Int64s, mask: Bools) -> bool:
+    """Whether one of the nodes given (K, 3) is in mask (N,) bool; then what they give is added to free, in place."""
+    touches = False
+    for k in range(given.shape[0]):
+        touches = touches or mask[given[k, 1]]
+    if touches:
+        for k in range(given.shape[0]):
+            for r in range(3):
+                free[r, given[k, 1]] += need[r] if given[k, 2] == 1 else last[r]
+    return touches
 
 
 @kernel

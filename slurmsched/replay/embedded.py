@@ -14,6 +14,7 @@ from slurmsched.replay import schedulers, view
 from slurmsched.replay.demand import Demand
 from slurmsched.replay.dependencies import Dependencies
 from slurmsched.replay.engine import Event, EventHeap, Kind
+from slurmsched.replay.holdings import Holdings
 from slurmsched.replay.jobtable import JobTable, Phase
 from slurmsched.replay.layout import Layout
 from slurmsched.replay.limits import LimitTable
@@ -21,8 +22,6 @@ from slurmsched.replay.metrics import History
 from slurmsched.replay.requests import Requests
 from slurmsched.replay.slurm_model import SlurmModel
 from slurmsched.replay.traces import Trace
-
-Holding = tuple[Int64s, Int64s]  # (K,) rows of nodes, and (K, 3) GPUs, CPUs, MiB held on each
 
 
 class EmbeddedCluster:
@@ -56,13 +55,11 @@ class EmbeddedCluster:
         tiers = np.array([partition.tier for partition in self.layout.partitions], np.int64)
         self.tier = tiers[self.demand.part] if len(np.unique(tiers)) > 1 else None
         self.open_nodes: Bools = np.ones(len(self.capacity), np.bool_)
-        self.completing, self._held = (
-            np.zeros(len(self.capacity), np.int64) for _ in range(2)
-        )  # jobs, GPUs of them too
+        self.completing, self._held = (np.zeros(len(self.capacity), np.int64) for _ in range(2))  # jobs; their GPUs too
         self.scene = view.Scene.of(self.layout, self.model)
-        self.holdings: dict[int, Holding] = {}  # by row
+        self.holdings = Holdings(len(trace))
         self.history = History(int(self.capacity.sum()))
-        self._now_s, self._left = 0.0, len(trace)
+        self._now_s, self._left, self._busy = 0.0, len(trace), 0  # GPUs held
         self._rows: dict[int, list[int]] = {}
         for row, (job, record) in enumerate(zip(trace.job_id.tolist(), self.job.record_id.tolist(), strict=True)):
             for key in {job, record}:
@@ -129,7 +126,7 @@ class EmbeddedCluster:
             self._now_s = event.time_s
             if self._handlers[event.kind](event):
                 happened += 1
-                self.history.note(self._now_s, int((self.capacity - self.free).sum()), self.waiting)
+                self.history.note(self._now_s, self._busy, self.waiting)
         if until_s < math.inf:
             self._now_s = max(self._now_s, until_s)
         return happened
@@ -208,11 +205,12 @@ class EmbeddedCluster:
     def _release(self, event: Event) -> bool:
         if self._stale(event):
             return False
-        node, held = self.holdings.pop(event.row)
+        node, held = self.holdings.of(event.row)
+        self.holdings.drop(event.row)
         self.completing[node] -= 1
-        self._held[node] -= held[:, 0]
+        self._hold(node, -held[:, 0])
         if self.job.phase[event.row] == Phase.ENDING:
-            self.job.phase[event.row] = Phase.DONE
+            self.job.settle(event.row)
             ok = bool(self.job.ended_as[event.row] == int(JobState.COMPLETED))
             self._settle(event.row, ok)
         else:
@@ -304,19 +302,23 @@ class EmbeddedCluster:
             self._events.push(time_s, kind)
 
     def _started(self, starts: list[schedulers.Start]) -> bool:
-        for row, taken in starts:
-            self._start(row, taken)
+        for row, node, kind in starts:
+            self._start(row, node, kind)
         return bool(starts)
 
-    def _start(self, row: int, taken: Int64s) -> None:
-        node = np.flatnonzero(taken)
-        held = np.where((taken[node] == 1)[:, None], self.demand.need[row], self.demand.last[row])
+    def _start(self, row: int, node: Int64s, kind: Int64s) -> None:
+        held = np.where((kind == 1)[:, None], self.demand.need[row], self.demand.last[row])
         self.left[:, node] -= held.T
-        self._held[node] += held[:, 0]
-        self.holdings[row] = node, held
+        self._hold(node, held[:, 0])
+        self.holdings.take(row, node, held)
         self.limits.use(row)
         self._events.push(self.job.start(row, self._now_s), Kind.END, row, int(self.job.restarts[row]))
         self._freed(self.dependencies.started(row))
+
+    def _hold(self, node: Int64s, gpus: Int64s) -> None:
+        """A job holds so many GPUs more on these nodes."""
+        self._held[node] += gpus
+        self._busy += int(gpus.sum())
 
     def _requeue(self, row: int, wait_s: float) -> None:
         self.job.stop(row, self._now_s)
@@ -328,7 +330,7 @@ class EmbeddedCluster:
 
     def _complete(self, row: int, wait_s: float) -> None:
         """The run is over, and its nodes are completing for wait_s."""
-        node, held = self.holdings[row]
+        node, held = self.holdings.of(row)
         self.left[:, node] += held.T
         self.completing[node] += 1
         self.limits.use(row, -1)
@@ -336,13 +338,13 @@ class EmbeddedCluster:
 
     def _fail(self, nodes: Bools) -> None:
         """Nodes go down: their jobs are requeued at once."""
-        for row in [row for row, (held_on, _) in self.holdings.items() if nodes[held_on].any()]:
-            if self.job.phase[row] == Phase.RUNNING:
+        for row in self.holdings.rows.tolist():
+            if self.job.phase[row] == Phase.RUNNING and nodes[self.holdings.of(row)[0]].any():
                 self._requeue(row, 0.0)
 
     def _never_runs(self, row: int) -> None:
         """A waiting job is cancelled, and with it all that could only start after its success."""
-        self.job.end(row, self._now_s, JobState.CANCELLED)
+        self.job.give_up(row, self._now_s, JobState.CANCELLED)
         self._left -= 1
         self._settle(row, ok=False)
         self._poke()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from enum import IntEnum
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from slurmsched.model.columns import Floats, Int64s
 from slurmsched.model.states import JobState
 from slurmsched.replay.requests import Requests
+from slurmsched.replay.rowset import RowSet
 from slurmsched.replay.slurm_model import SlurmModel
 from slurmsched.replay.traces import Trace
 
@@ -24,9 +26,6 @@ class Phase(IntEnum):
     COMPLETING = 3  # requeued, what it held is not back yet
     ENDING = 4  # ended, what it held is not back yet
     DONE = 5
-
-
-_PENDING, _DONE = int(Phase.PENDING), int(Phase.DONE)  # looked up for every event
 
 
 class JobTable:
@@ -59,24 +58,26 @@ class JobTable:
         self.record_id: Int64s = np.where(array > 0, array, ids).astype(np.int64)
         # Tasks get new ids as they start; the last one is left with the array's own.
         self._turn = np.where(ids == self.record_id, np.iinfo(np.int64).max, ids)
-        self._first, self._stop = 0, 0  # rows before the one are done, from the other on to come
+        self._pending, self._alive, self._recent = RowSet(), RowSet(), deque[int]()  # alive: came, not done yet
         self._ready: Int64s = np.zeros(0, np.int64)
         self._ready_until_s = -np.inf  # startable rows stay the same until then, if nothing happens
 
-    def window(self) -> slice:
-        """Rows from the first that is not done to the last that came: all that matter now."""
-        while self._first < self._stop and self.phase[self._first] == _DONE:
-            self._first += 1
-        return slice(self._first, self._stop)
+    def shown(self, now_s: float) -> Int64s:
+        """Rows that slurmctld knows: came and not done yet, or ended less than min_job_age_s ago. Ascending."""
+        gone_s = now_s - self.model.min_job_age_s
+        while self._recent and self.end_s[self._recent[0]] <= gone_s:
+            self._recent.popleft()
+        recent = np.array(self._recent, np.int64)
+        return np.union1d(self._alive.rows, recent[self.end_s[recent] > gone_s])
 
     def startable(self, now_s: float) -> Int64s:
         """Rows that may start, ascending."""
         if now_s >= self._ready_until_s:
-            near = self.window()
-            eligible_s = self.eligible_s[near]
-            waits, due = self.phase[near] == _PENDING, eligible_s <= now_s
-            self._ready = np.flatnonzero(waits & due) + near.start
-            self._ready_until_s = float(eligible_s[waits & ~due].min(initial=np.inf))
+            rows = self._pending.rows
+            eligible_s = self.eligible_s[rows]
+            due = eligible_s <= now_s
+            self._ready = rows[due]
+            self._ready_until_s = float(eligible_s[~due].min(initial=np.inf))
         return self._ready
 
     def changed(self) -> None:
@@ -85,7 +86,9 @@ class JobTable:
 
     def submit(self, row: int) -> None:
         """The job comes."""
-        self.phase[row], self._stop = _PENDING, max(self._stop, row + 1)
+        self.phase[row] = Phase.PENDING
+        self._pending.add(row)
+        self._alive.add(row)
         self.changed()
 
     def base_priority(self, rows: Int64s, now_s: float) -> Int64s:
@@ -113,6 +116,7 @@ class JobTable:
     def start(self, row: int, now_s: float) -> float:
         """The job runs from now on; returns when this run ends by itself or at the time limit [s]."""
         self.phase[row], self.start_s[row] = Phase.RUNNING, now_s
+        self._pending.discard(row)
         self.changed()
         if np.isnan(self.first_start_s[row]):
             self.first_start_s[row] = now_s
@@ -126,14 +130,26 @@ class JobTable:
         return float(self.run_until_s[row])
 
     def finish(self, row: int, now_s: float, state: JobState | None = None) -> None:
-        """The run ended by itself or at its time limit, or in this state."""
+        """The run ended by itself or at its time limit, or in this state; what it held is not back yet."""
         self._leave(row, now_s)
-        self.end(row, now_s, state, Phase.ENDING)
+        self.phase[row] = Phase.ENDING
+        self._ended(row, now_s, state)
 
-    def end(self, row: int, now_s: float, state: JobState | None = None, phase: Phase = Phase.DONE) -> None:
-        """The job is over."""
-        self.phase[row], self.end_s[row] = phase, now_s
+    def give_up(self, row: int, now_s: float, state: JobState) -> None:
+        """The waiting job is over."""
+        self._ended(row, now_s, state)
+        self.settle(row)
+
+    def settle(self, row: int) -> None:
+        """The job is over, and holds nothing any more."""
+        self.phase[row] = Phase.DONE
+        self._pending.discard(row)
+        self._alive.discard(row)
+        self._recent.append(row)
         self.changed()
+
+    def _ended(self, row: int, now_s: float, state: JobState | None) -> None:
+        self.end_s[row] = now_s
         if state is not None:
             self.ended_as[row] = int(state)
 
@@ -141,13 +157,13 @@ class JobTable:
         """The run is requeued; progress since the last checkpoint is lost."""
         self._leave(row, now_s)
         self.phase[row] = Phase.COMPLETING
-        self.changed()
         self.ended_as[row] = int(JobState.COMPLETED)
         self.restarts[row] += 1
 
     def resubmit(self, row: int, now_s: float) -> float:
         """What it held is back: it waits again; returns when it may start [s]."""
         self.phase[row], self.submit_s[row] = Phase.PENDING, now_s
+        self._pending.add(row)
         self.changed()
         self.eligible_s[row] = now_s + self.model.requeue_delay_s
         return float(self.eligible_s[row])

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from slurmsched.replay.embedded import EmbeddedCluster
 
 NO_LIMIT = 10**9
-Start = tuple[int, Int64s]  # row, and (N,) int64: 1 for nodes that give `need`, 2 for the one that gives `last`
+Start = tuple[int, Int64s, Int64s]  # row, its nodes (K,), and of each 1 if it gives `need`, 2 if it gives `last` (K,)
 
 
 def main_starts(cluster: EmbeddedCluster, full: bool) -> list[Start]:
@@ -27,14 +27,14 @@ def main_starts(cluster: EmbeddedCluster, full: bool) -> list[Start]:
         return []
     demand, limits, (block, blocked) = cluster.demand, cluster.limits, cluster.planned()
     depth = NO_LIMIT if full else cluster.model.queue_depth
-    taken = main_pass(
+    given = main_pass(
         cluster.left.copy(), cluster.open_nodes & (cluster.completing == 0), demand.usable, demand.pool[rows],
         demand.members, demand.part[rows], demand.nodes[rows], demand.need[rows], demand.last[rows],
         demand.pinned[rows],
         cluster.job.requests.array_id[rows], limits.of_job[rows], limits.amount[rows], limits.room.copy(),
         depth, cluster.now_s, cluster.trace.time_limit_s[rows], block, blocked,
     )  # fmt: skip
-    return _started(rows, taken)
+    return _started(rows, given)
 
 
 def backfill_starts(cluster: EmbeddedCluster) -> list[Start]:
@@ -48,7 +48,7 @@ def backfill_starts(cluster: EmbeddedCluster) -> list[Start]:
     block, blocked = cluster.planned()
     clock = np.array([cluster.now_s, cluster.now_s + model.bf_window_s, model.bf_resolution_s])
     most = np.array([model.bf_max_job_start or NO_LIMIT, model.bf_max_job_array_resv])
-    taken = backfill_pass(
+    given = backfill_pass(
         clock, most, cluster.left.copy(), running.end_s, running.first, running.count, running.node, running.held,
         block, blocked, cluster.completing > 0, demand.usable & cluster.open_nodes, demand.pool[rows],
         demand.nodes[rows], demand.need[rows],
@@ -56,7 +56,7 @@ def backfill_starts(cluster: EmbeddedCluster) -> list[Start]:
         cluster.job.requests.array_id[rows], limits.of_job[rows],
         limits.amount[rows], limits.room.copy(),
     )  # fmt: skip
-    return _started(rows, taken)
+    return _started(rows, given)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,30 +72,33 @@ class Running:
     @classmethod
     def of(cls, cluster: EmbeddedCluster, *, completing: bool = False) -> Running:
         """Running jobs end at their time limits. completing: those that end now and requeued ones too."""
-        rows = np.array(sorted(cluster.holdings), np.int64)
+        rows = cluster.holdings.rows
         if not completing:
             rows = rows[cluster.job.phase[rows] == Phase.RUNNING]
         limit = cluster.job.start_s[rows] + cluster.trace.time_limit_s[rows]
         gone = np.where(cluster.job.phase[rows] == Phase.ENDING, cluster.now_s, cluster.job.stopped_s[rows])
         end = np.where(cluster.job.phase[rows] == Phase.RUNNING, limit, gone + cluster.model.kill_wait_s)
         order = np.argsort(end, kind="stable")
-        parts = [cluster.holdings[row] for row in rows[order].tolist()]
-        count = np.array([len(node) for node, _ in parts], np.int64)
-        node = np.concatenate([node for node, _ in parts]) if parts else np.zeros(0, np.int64)
-        held = np.concatenate([held for _, held in parts]) if parts else np.zeros((0, 3), np.int64)
+        count, node, held = cluster.holdings.parts(rows[order])
         return cls(end[order], np.cumsum(count) - count, count, node, held)
 
 
 def _tested(cluster: EmbeddedCluster, rows: Int64s) -> Int64s:
     """The rows that a backfill pass looks at: the first of each user, partition, and both, and the first of all."""
-    model, part = cluster.model, cluster.demand.part
-    user = cluster.job.requests.user.codes.astype(np.int64)
-    for most, group in (
-        (model.bf_max_job_user, user),
-        (model.bf_max_job_part, part),
-        (model.bf_max_job_user_part, user * (int(part.max(initial=0)) + 1) + part),
-    ):
-        rows = rows[_place_in_group(group[rows]) < most] if most else rows
+    model, parts = cluster.model, len(cluster.layout.partitions)
+
+    def user(rows: Int64s) -> Int64s:
+        return cluster.job.requests.user.codes[rows].astype(np.int64)
+
+    def part(rows: Int64s) -> Int64s:
+        return cluster.demand.part[rows]
+
+    if model.bf_max_job_user:
+        rows = rows[_place_in_group(user(rows)) < model.bf_max_job_user]
+    if model.bf_max_job_part:
+        rows = rows[_place_in_group(part(rows)) < model.bf_max_job_part]
+    if model.bf_max_job_user_part:
+        rows = rows[_place_in_group(user(rows) * parts + part(rows)) < model.bf_max_job_user_part]
     return rows[: model.bf_max_job_test]
 
 
@@ -109,8 +112,13 @@ def _place_in_group(group: Int64s) -> Int64s:
     return place
 
 
-def _started(rows: Int64s, taken: Int64s) -> list[Start]:
-    return [(int(rows[place]), taken[place]) for place in np.flatnonzero(taken.any(axis=1)).tolist()]
+def _started(rows: Int64s, given: Int64s) -> list[Start]:
+    """given: (K, 3) place among the rows, node, kind; those of a job stand together."""
+    if not len(given):
+        return []
+    begin = np.flatnonzero(np.diff(given[:, 0], prepend=-1))
+    parts = np.split(given, begin[1:])
+    return [(int(rows[part[0, 0]]), part[:, 1], part[:, 2]) for part in parts]
 
 
 def _easy_starts(cluster: EmbeddedCluster, rows: Int64s) -> list[Start]:
@@ -121,11 +129,9 @@ def _easy_starts(cluster: EmbeddedCluster, rows: Int64s) -> list[Start]:
     times, free = _outlook(cluster)
     limit_s = cluster.trace.time_limit_s[rows]
     given = backfill(times, free, gpus, demand.nodes[rows], limit_s, cluster.size, 1, False)
-    return _started(rows, _as_taken(given, demand.need[rows, 0]))
-
-
-def _as_taken(given: Int64s, need: Int64s) -> Int64s:
-    return np.where(given > 0, np.where(given == need[:, None], 1, 2), 0).astype(np.int64)
+    place, node = np.nonzero(given)
+    kind = np.where(given[place, node] == demand.need[rows[place], 0], 1, 2)
+    return _started(rows, np.column_stack([place, node, kind]))
 
 
 def _outlook(cluster: EmbeddedCluster) -> tuple[Floats, Int64s]:

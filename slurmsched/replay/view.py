@@ -90,11 +90,7 @@ def _records(cluster: EmbeddedCluster) -> tuple[Int64s, Int64s, Int64s]:
     The waiting tasks of an array are one record under the array's id, with its first task's columns.
     """
     job, ids, now_s = cluster.job, cluster.trace.job_id, cluster.now_s
-    known = job.window()
-    seen = np.arange(len(ids))[: known.stop]
-    phase = job.phase[: known.stop]
-    recent = (phase == Phase.DONE) & (job.end_s[: known.stop] > now_s - cluster.model.min_job_age_s)
-    rows = seen[((phase > Phase.FUTURE) & (phase < Phase.DONE)) | recent]
+    rows = job.shown(now_s)
     untouched = (job.phase[rows] == Phase.PENDING) & (job.restarts[rows] == 0)
     shown = np.where(untouched, job.record_id[rows], ids[rows])
     order = np.lexsort((ids[rows], ~untouched, shown))
@@ -171,15 +167,12 @@ def _nodes(cluster: EmbeddedCluster) -> Nodes:
 def _allocations(cluster: EmbeddedCluster) -> Allocations:
     ids, scene = cluster.trace.job_id, cluster.scene
     place = np.argsort(scene.order)  # row of the table for each row of the layout
-    rows = sorted(cluster.holdings, key=ids.__getitem__)
-    held = [cluster.holdings[row] for row in rows]
-    count = [len(node) for node, _ in held]
-    node = place[np.concatenate([node for node, _ in held])] if held else np.zeros(0, np.int64)
-    gpus = np.concatenate([share[:, 0] for _, share in held]) if held else np.zeros(0, np.int64)
-    job_id = np.repeat(ids[np.array(rows, np.int64)], count)
+    rows = cluster.holdings.rows[np.argsort(ids[cluster.holdings.rows])]
+    count, node, held = cluster.holdings.parts(rows)
+    job_id, node = np.repeat(ids[rows], count), place[node]
     order = np.lexsort((node, job_id))
     return Allocations.build(len(node), {
         "job_id": job_id[order],
         "node": Labels(frozen(node[order], np.int32), scene.nodes.name.names).take(np.arange(len(node))),
-        "gpus": gpus[order],
+        "gpus": held[order, 0],
     })  # fmt: skip

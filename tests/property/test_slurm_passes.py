@@ -90,8 +90,12 @@ def columns(scene: Scene) -> dict[str, Any]:
     }
 
 
-def chosen(taken: np.ndarray) -> list[dict[int, int]]:
-    return [{n: int(kind) for n, kind in enumerate(row) if kind} for row in taken.tolist()]
+def chosen(given: np.ndarray, jobs: int) -> list[dict[int, int]]:
+    """Node -> kind for every job, as the naive twin gives them."""
+    made: list[dict[int, int]] = [{} for _ in range(jobs)]
+    for job, node, kind in given.tolist():
+        made[job][node] = kind
+    return made
 
 
 @given(scenes())
@@ -101,7 +105,9 @@ def test_pick_nodes__agrees_with_reference(scene: Scene) -> None:
     c, taken = columns(scene), np.zeros(len(scene["free"]), np.int64)
     for j, job in enumerate(scene["jobs"]):
         fits = pick_nodes(c["free"], c["usable"][j], job["nodes"], c["need"][j], c["last"][j], taken)
-        assert (chosen(taken[None])[0] if fits else None) == naive.pick(scene["free"], job["pool"], job)
+        assert ({n: int(k) for n, k in enumerate(taken) if k} if fits else None) == naive.pick(
+            scene["free"], job["pool"], job
+        )
 
 
 @given(scenes(), st.integers(0, 5))
@@ -117,7 +123,7 @@ def test_main_pass__agrees_with_reference(scene: Scene, depth: int) -> None:
     expected = naive.main_pass(
         scene["free"], scene["jobs"], scene["members"], scene["room"], depth, NOW, scene["blocks"]
     )
-    assert chosen(taken) == expected
+    assert chosen(taken, len(scene["jobs"])) == expected
 
 
 @given(scenes(), st.sampled_from([0.0, 60.0]), st.integers(1, 7), st.integers(1, 3))
@@ -135,4 +141,4 @@ def test_backfill_pass__agrees_with_reference(scene: Scene, step: float, most: i
         c["array"], c["limit"], c["amount"], c["room"],
     )  # fmt: skip
     twin = naive.Backfill(NOW, NOW + 500.0, step, scene["free"], scene["runs"], scene["blocks"], scene["completing"])
-    assert chosen(taken) == twin.starts(scene["jobs"], scene["room"], most, most_of_array)
+    assert chosen(taken, len(scene["jobs"])) == twin.starts(scene["jobs"], scene["room"], most, most_of_array)
