@@ -20,6 +20,7 @@ _JOB = r"JobId=(?:\d+_\d+\()?(\d+)\)?"
 _SUBMITTED = re.compile(_STAMP + r"_slurm_rpc_submit_batch_job: " + _JOB, re.MULTILINE)
 _LAUNCHED = re.compile(_STAMP + r"debug2: +acct_policy_job_begin: after adding " + _JOB, re.MULTILINE)
 _ENDED = re.compile(_STAMP + r"_job_complete: " + _JOB + r" done", re.MULTILINE)
+_CANCELLED = re.compile(_STAMP + r"_slurm_rpc_kill_job: REQUEST_KILL_JOB " + _JOB, re.MULTILINE)
 _FREED = re.compile(_STAMP + r"debug2: +_slurm_rpc_epilog_complete: " + _JOB, re.MULTILINE)
 _BACKFILL = re.compile(
     _STAMP + r"(?:(?:debug: +)?sched/backfill: _attempt_backfill: beginning|Running as primary controller)",
@@ -33,7 +34,6 @@ class Recorder:
 
     submissions: Sequence[Submission]
     ids: list[int] = field(default_factory=list)
-    cancelled_s: dict[int, float] = field(default_factory=dict)
 
     def play(self) -> None:
         """Submit and cancel at the planned times; return when the queue is empty."""
@@ -43,7 +43,6 @@ class Recorder:
             time.sleep(max(0.0, begun_s + at_s - time.monotonic()))
             if cancel:
                 run("scancel", "-Q", str(self.ids[place]), check=False)
-                self.cancelled_s[self.ids[place]] = time.time()
             else:
                 one = self.submissions[place]
                 self.ids.append(int(run(*one.command(self.ids), user=one.user).out.split(";")[0]))
@@ -59,18 +58,18 @@ class Recorder:
     def recording(self, **of_daemon: float) -> Recording:
         """Every job, by id. Times come from slurmctld's log (milliseconds), else from sacct (seconds)."""
         log = LOG.read_text(errors="replace")
-        submit, end, freed = (_last(pattern, log) for pattern in (_SUBMITTED, _ENDED, _FREED))
+        submit, cancel, end, freed = (_last(each, log) for each in (_SUBMITTED, _CANCELLED, _ENDED, _FREED))
         start = {int(m[2]): stamp(m[1]) for m in reversed(list(_LAUNCHED.finditer(log)))}
         place = {job: at for at, job in enumerate(self.ids)}
         made = []
         for job, array, begun_s, ended_s in accounted(self.ids):
             record = array or job
-            one = self.submissions[place[record]]
+            one, cancel_s = self.submissions[place[record]], cancel.get(record)
+            ends = [at for at in (end.get(job), cancel_s) if at is not None]  # a job that is cancelled logs no end
             made.append(Ran(
                 job, array, f"afterany:{self.ids[one.after]}" if one.after >= 0 else "", one.user, one.gpus, one.nodes,
                 one.limit_min, one.partition, one.qos or "normal", submit[record],
-                begun_s and start.get(job, begun_s), end.get(job, ended_s), freed.get(job, ended_s),
-                self.cancelled_s.get(record),
+                begun_s and start.get(job, begun_s), min(ends, default=ended_s), freed.get(job, ended_s), cancel_s,
             ))  # fmt: skip
         settings = parse_settings(run("scontrol", "show", "config").out)
         backfill_s = _last_backfill_s(log, min(each.submit_s for each in made))

@@ -61,9 +61,7 @@ class Ran:
         """How long it would have run without its cancellation [s]."""
         if self.start_s is None or self.end_s is None:
             return 1.0
-        run_s = max(self.end_s - self.start_s, 0.01)
-        cut_short = self.cancel_s is not None and self.cancel_s <= self.end_s + 1
-        return max(run_s, UNLIMITED_S) if cut_short else run_s
+        return UNLIMITED_S if self.end_s == self.cancel_s else max(self.end_s - self.start_s, 0.01)
 
 
 @dataclass(frozen=True)
