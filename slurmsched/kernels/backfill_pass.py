@@ -39,7 +39,8 @@ def backfill_pass(
 ) -> Int64s:
     """Which jobs start now, and where. (K, 3) int64: job, node, kind, as take_nodes gives them, in order of start.
 
-    clock: now, end of the window, resolution of reservations [s]. most: (2,) jobs started, reservations of one array.
+    clock: now, end of the window, resolution of reservations, Unix time of 0 [s]. most: (2,) jobs
+    started, reservations of one array.
     free: (3, N) int64 and room: (L,) are changed. Running jobs by expected end: run_end (R,), and rows
     run_first .. + run_count of held_node (H,) and held (H, 3). block: (B, 2) begin and end of times in which
     the nodes of blocked (B, N) bool start nothing. completing: (N,) bool, nodes that start nothing now; a job that
@@ -48,7 +49,7 @@ def backfill_pass(
     A job is tried at the present, then where reservations end. Each try takes running jobs away in windows of time, and
     gives the end of the last one taken as its start. Source: Slurm's sched/backfill and select/cons_tres (will-run).
     """
-    now, window_end, step = clock[0], clock[1], clock[2]
+    now, window_end, step, epoch = clock[0], clock[1], clock[2], clock[3]
     jobs, width, runs = nodes.size, usable.shape[1], run_end.size
     order_end, order_run = np.empty(runs + jobs, np.float64), np.empty(runs + jobs, np.int64)
     order_end[:runs], order_run[:runs] = run_end, np.arange(runs)  # run >= runs: the job started in this pass
@@ -87,7 +88,7 @@ def backfill_pass(
             start = np.inf
             if unpack(left, mask) >= nodes[j]:
                 start = future_start(
-                    now, free, work, order_end, order_run, runs, run_first, run_count, held_node, held,
+                    now, epoch, free, work, order_end, order_run, runs, run_first, run_count, held_node, held,
                     first, given, mask, nodes, need, last, j, chosen,
                 )  # fmt: skip
             if start == np.inf:
@@ -100,7 +101,8 @@ def backfill_pass(
                 start, later = now + 1.0, -1.0
             slot, slot_end = start, start + limit_s[j]
             if step > 0:
-                slot, slot_end = np.floor(slot / step) * step, np.ceil(slot_end / step) * step
+                slot = np.floor((slot + epoch) / step) * step - epoch
+                slot_end = np.ceil((slot_end + epoch) / step) * step - epoch
             pack(chosen > 0, bits)
             if start > now and not held_up and overlaps(begin, end, opened, slots, slot, slot_end, bits):
                 later = start + (step if step > 0 else 1.0) if start == from_s else start
@@ -170,6 +172,7 @@ def give_back(
 @kernel
 def future_start(
     now: float,
+    epoch: float,
     free: Int64s,
     work: Int64s,
     order_end: Floats,
@@ -201,7 +204,7 @@ def future_start(
                 i += 1
                 continue
             if edge < 0:
-                edge = order_end[i] + (window - order_end[i] % window) if order_end[i] < np.inf else np.inf
+                edge = order_end[i] + (window - (order_end[i] + epoch) % window) if order_end[i] < np.inf else np.inf
             latest = order_end[i]
             gone += 1
             i += 1

@@ -27,6 +27,8 @@ def pick_nodes(free: Int64s, usable: Bools, nodes: int, need: Int64s, last: Int6
     differs = last[0] != need[0] or last[1] != need[1] or last[2] != need[2]
     left = nodes - 1 if differs else nodes
     alone = left == 1
+    if not alone and not enough_nodes(free, usable, left, need):
+        return False
     while left > 0:
         n, end = 0, usable.size
         if not alone:
@@ -46,6 +48,17 @@ def pick_nodes(free: Int64s, usable: Bools, nodes: int, need: Int64s, last: Int6
             taken[n] = 2
             return True
     return False
+
+
+@kernel
+def enough_nodes(free: Int64s, usable: Bools, nodes: int, need: Int64s) -> bool:
+    """Whether as many usable nodes hold what the job needs."""
+    for n in range(usable.size):
+        if usable[n] and holds(free, need, n):
+            nodes -= 1
+            if nodes <= 0:
+                return True
+    return nodes <= 0
 
 
 @kernel

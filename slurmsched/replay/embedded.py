@@ -258,10 +258,10 @@ class EmbeddedCluster:
     def _schedule(self, event: Event) -> bool:
         if event.time_s != self._due[Kind.SCHEDULE]:
             return False
-        self._due[Kind.SCHEDULE], interval_s = math.inf, self.model.sched_interval_s
-        if self._now_s == _next(self._now_s, self.model.tick_s, self.model.tick_phase_s):
+        self._due[Kind.SCHEDULE] = math.inf
+        if self._now_s == self._tick_from(self._now_s):
             self._last[Kind.SCHEDULE] = self._now_s
-        full = self._now_s == _next(self._now_s, interval_s, self.model.tick_phase_s)
+        full = self._now_s == self._full_pass_from(self._now_s)
         if not full and self.waiting > self.model.queue_depth:
             self._poke_full()
         return self._started(schedulers.main_starts(self, full)) if self.left[0].any() else False
@@ -283,12 +283,19 @@ class EmbeddedCluster:
         """Something changed: both schedulers look again at their next time. Without a change they would find
         what they found last: ages grow alike, so the order stands and reservations only come nearer."""
         wish_s = max(self._now_s, self._last[Kind.SCHEDULE] + self.model.batch_sched_delay_s)
-        self._push(Kind.SCHEDULE, _next(wish_s, self.model.tick_s, self.model.tick_phase_s))
+        self._push(Kind.SCHEDULE, self._tick_from(wish_s))
         self._poke_backfill()
 
     def _poke_full(self) -> None:
         """slurmctld is not told: the pass over the whole queue will see it."""
-        self._push(Kind.SCHEDULE, _next(self._now_s, self.model.sched_interval_s, self.model.tick_phase_s))
+        self._push(Kind.SCHEDULE, self._full_pass_from(self._now_s))
+
+    def _tick_from(self, wish_s: float) -> float:
+        tick_s = self.model.tick_s
+        return _next(wish_s, tick_s, -self.model.epoch_s % tick_s if tick_s else 0.0)
+
+    def _full_pass_from(self, wish_s: float) -> float:
+        return _next(wish_s, self.model.sched_interval_s, self._tick_from(self.model.sched_phase_s))
 
     def _poke_backfill(self) -> None:
         if self.model.backfill != "none":

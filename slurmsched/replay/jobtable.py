@@ -93,8 +93,7 @@ class JobTable:
 
     def base_priority(self, rows: Int64s, now_s: float) -> Int64s:
         """The sum of factors, without nice and site factor. Age counts from when the job could start."""
-        period = self.model.calc_period_s
-        told_s = now_s // period * period if period else now_s
+        told_s = self.model.floor(now_s, self.model.calc_period_s)
         age = np.clip(told_s - self.eligible_s[rows], 0.0, self.model.max_age_s) / self.model.max_age_s
         return (self.model.base_priority + self.factors[rows] + self.model.weight_age * age).astype(np.int64)
 

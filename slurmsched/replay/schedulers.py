@@ -46,7 +46,8 @@ def backfill_starts(cluster: EmbeddedCluster) -> list[Start]:
         return _easy_starts(cluster, rows)
     model, demand, limits, running = cluster.model, cluster.demand, cluster.limits, Running.of(cluster)
     block, blocked = cluster.planned()
-    clock = np.array([cluster.now_s, cluster.now_s + model.bf_window_s, model.bf_resolution_s])
+    now_s = float(model.told(cluster.now_s))
+    clock = np.array([now_s, now_s + model.bf_window_s, model.bf_resolution_s, model.epoch_s])
     most = np.array([model.bf_max_job_start or NO_LIMIT, model.bf_max_job_array_resv])
     given = backfill_pass(
         clock, most, cluster.left.copy(), running.end_s, running.first, running.count, running.node, running.held,
@@ -75,7 +76,7 @@ class Running:
         rows = cluster.holdings.rows
         if not completing:
             rows = rows[cluster.job.phase[rows] == Phase.RUNNING]
-        limit = cluster.job.start_s[rows] + cluster.trace.time_limit_s[rows]
+        limit = cluster.model.told(cluster.job.start_s[rows]) + cluster.trace.time_limit_s[rows]
         gone = np.where(cluster.job.phase[rows] == Phase.ENDING, cluster.now_s, cluster.job.stopped_s[rows])
         end = np.where(cluster.job.phase[rows] == Phase.RUNNING, limit, gone + cluster.model.kill_wait_s)
         order = np.argsort(end, kind="stable")

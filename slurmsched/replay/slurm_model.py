@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
+
+import numpy as np
 
 from slurmsched.errors import ConfigError
 from slurmsched.replay import slurm_settings
@@ -15,11 +17,13 @@ from slurmsched.replay import slurm_settings
 class SlurmModel:
     """slurmctld's delays, limits and weights; defaults are Slurm's own, but for the priority ones. Times in seconds.
 
-    tick_s: slurmctld looks every so often whether a pass is asked for: for the main scheduler at tick_phase_s,
-    tick_phase_s + tick_s, ..., for backfill at bf_phase_s, bf_phase_s + tick_s, ..., never before.
+    epoch_s: Unix time of the model's 0. tick_s: slurmctld's clock counts in these, and as often it looks whether a pass
+    is asked for: for the main scheduler at whole multiples of it, for backfill at bf_phase_s, bf_phase_s + tick_s, ...,
+    never before.
     batch_sched_delay_s: least time between two main passes that were asked for. has_epilog: with an Epilog the end of
     a job starts a pass of its own at once, unless `defer` is set; without one it asks for the next.
-    sched_interval_s: between two passes over the whole queue; the others look at the first queue_depth records.
+    sched_interval_s: between two passes over the whole queue, of which one is at sched_phase_s; the others look at the
+    first queue_depth records.
     backfill: "slurm" as slurmctld does, "easy" reserves for the first job only, "none" leaves the main scheduler alone.
     bf_interval_s: from a backfill pass to the next; bf_window_s: how far ahead reservations go; bf_resolution_s:
     slots of reservations are rounded to it; bf_max_job_test: jobs looked at; bf_max_job_array_resv: tasks of an array
@@ -36,11 +40,12 @@ class SlurmModel:
     in steps of this; 0 = all that was made until the requeue.
     """
 
+    epoch_s: float = 0.0
     tick_s: float = 1.0
-    tick_phase_s: float = 0.0
     bf_phase_s: float = 0.0
     batch_sched_delay_s: float = 3.0
     sched_interval_s: float = 60.0
+    sched_phase_s: float = 0.0
     queue_depth: int = 100
     has_epilog: bool = False
     defer: bool = False
@@ -80,6 +85,17 @@ class SlurmModel:
                 raise ConfigError(f"must not be negative, got {value}", key=f"model.{name}")
         if self.backfill not in ("slurm", "easy", "none"):
             raise ConfigError(f'must be "slurm", "easy" or "none", got {self.backfill!r}', key="model.backfill")
+
+    def told(self, time_s: Any) -> Any:
+        """The time as slurmctld's clock has it: whole ticks of Unix time, rounded down. A number or an array."""
+        return self.floor(time_s, self.tick_s)
+
+    def floor(self, time_s: Any, step_s: float) -> Any:
+        """The time rounded down to a multiple of step_s in Unix time; unchanged if step_s is 0."""
+        if not step_s:
+            return time_s
+        phase_s = -self.epoch_s % step_s
+        return np.floor((time_s - phase_s) / step_s + 1e-9) * step_s + phase_s
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, str], **others: float) -> SlurmModel:

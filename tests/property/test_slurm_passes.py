@@ -135,7 +135,7 @@ def test_backfill_pass__agrees_with_reference(scene: Scene, step: float, most: i
     node = np.array([n for _, held in runs for n in held], np.int64)
     held = np.array([share for _, held in runs for share in held.values()], np.int64).reshape(-1, 3)
     taken = backfill_pass(
-        np.array([NOW, NOW + 500.0, step]), np.array([most, most_of_array]), c["free"],
+        np.array([NOW, NOW + 500.0, step, 0.0]), np.array([most, most_of_array]), c["free"],
         np.array([end for end, _ in runs], np.float64), np.cumsum(count) - count, count, node, held, c["block"],
         c["blocked"], c["completing"], c["usable"], c["pool"], c["nodes"], c["need"], c["last"], c["limit_s"],
         c["array"], c["limit"], c["amount"], c["room"],

@@ -22,10 +22,11 @@ _LAUNCHED = re.compile(_STAMP + r"debug2: +acct_policy_job_begin: after adding "
 _ENDED = re.compile(_STAMP + r"_job_complete: " + _JOB + r" done", re.MULTILINE)
 _CANCELLED = re.compile(_STAMP + r"_slurm_rpc_kill_job: REQUEST_KILL_JOB " + _JOB, re.MULTILINE)
 _FREED = re.compile(_STAMP + r"debug2: +_slurm_rpc_epilog_complete: " + _JOB, re.MULTILINE)
+_BEGUN = "Running as primary controller"  # slurmctld counts from then on
 _BACKFILL = re.compile(
-    _STAMP + r"(?:(?:debug: +)?sched/backfill: _attempt_backfill: beginning|Running as primary controller)",
-    re.MULTILINE,
+    _STAMP + rf"(?:(?:debug: +)?sched/backfill: _attempt_backfill: beginning|{_BEGUN})", re.MULTILINE
 )
+_FULL_PASS = re.compile(_STAMP + rf"(?:debug: +sched: Running job scheduler for full queue|{_BEGUN})", re.MULTILINE)
 
 
 @dataclass
@@ -72,8 +73,9 @@ class Recorder:
                 begun_s and start.get(job, begun_s), min(ends, default=ended_s), freed.get(job, ended_s), cancel_s,
             ))  # fmt: skip
         settings = parse_settings(run("scontrol", "show", "config").out)
-        backfill_s = _last_backfill_s(log, min(each.submit_s for each in made))
-        return Recording(tuple(made), settings, backfill_s, **of_daemon)
+        first_s = min(each.submit_s for each in made)
+        passes_s = (_last_before(pattern, log, first_s) for pattern in (_BACKFILL, _FULL_PASS))
+        return Recording(tuple(made), settings, *passes_s, **of_daemon)
 
 
 def warm_up() -> None:
@@ -104,7 +106,6 @@ def _last(pattern: re.Pattern[str], log: str) -> dict[int, float]:
     return {int(match[2]): stamp(match[1]) for match in pattern.finditer(log)}
 
 
-def _last_backfill_s(log: str, before_s: float) -> float:
-    """When slurmctld's last backfill pass before then began, or slurmctld itself."""
-    seen = [stamp(match[1]) for match in _BACKFILL.finditer(log)]
-    return max((at for at in seen if at < before_s), default=0.0)
+def _last_before(pattern: re.Pattern[str], log: str, before_s: float) -> float:
+    """Time of the last line of this kind before then, 0 if there is none."""
+    return max((at for match in pattern.finditer(log) if (at := stamp(match[1])) < before_s), default=0.0)

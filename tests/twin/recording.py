@@ -66,7 +66,8 @@ class Ran:
 
 @dataclass(frozen=True)
 class Recording:
-    """settings: of `scontrol show config`. backfill_s: when the last backfill pass before the first job began.
+    """settings: of `scontrol show config`. backfill_s, full_pass_s: when the last backfill pass, and the last pass over
+    the whole queue, before the first job began.
 
     first_cycle_s, interval_s, lateness_s: of the daemon's cycles, the last from the begin of a cycle to its last
     write; interval_s 0 = no daemon.
@@ -75,6 +76,7 @@ class Recording:
     ran: tuple[Ran, ...]
     settings: Mapping[str, str]
     backfill_s: float
+    full_pass_s: float
     first_cycle_s: float = 0.0
     interval_s: float = 0.0
     lateness_s: float = 0.0
@@ -114,7 +116,10 @@ def replayed(recording: Recording) -> EmbeddedCluster:
 def twin(recording: Recording) -> EmbeddedCluster:
     """The model of this very Slurm with the same jobs, nothing run yet."""
     origin_s, ran = recording.origin_s, recording.ran
-    model = SlurmModel.from_settings(recording.settings, tick_phase_s=-origin_s % 1, rpc_latency_s=recording.lateness_s)
+    model = SlurmModel.from_settings(
+        recording.settings, epoch_s=origin_s, rpc_latency_s=recording.lateness_s,
+        sched_phase_s=recording.full_pass_s - origin_s,
+    )  # fmt: skip
     model = replace(model, bf_phase_s=recording.backfill_s - origin_s + model.bf_interval_s)
     ids = [each.job_id for each in ran]
     limit_s = [60.0 * each.limit_min for each in ran]
