@@ -3,51 +3,89 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from slurmsched.errors import InputError
-from slurmsched.kernels.backfill import backfill
-from slurmsched.kernels.gang import pick_gang
-from slurmsched.model import Outcome, Plan, Receipt, Requeue, SetNice, SetSiteFactor, Snapshot
-from slurmsched.model.columns import Floats, Int64s
+from slurmsched.model import JobState, Outcome, Plan, Receipt, Requeue, SetNice, SetSiteFactor, Snapshot
+from slurmsched.model.columns import Bools, Floats, Int64s
 from slurmsched.model.plan import Action
-from slurmsched.replay import view
+from slurmsched.replay import schedulers, view
+from slurmsched.replay.demand import Demand
+from slurmsched.replay.dependencies import Dependencies
 from slurmsched.replay.engine import Event, EventHeap, Kind
+from slurmsched.replay.holdings import Holdings
 from slurmsched.replay.jobtable import JobTable, Phase
+from slurmsched.replay.layout import Layout
+from slurmsched.replay.limits import LimitTable
 from slurmsched.replay.metrics import History
+from slurmsched.replay.requests import Requests
 from slurmsched.replay.slurm_model import SlurmModel
 from slurmsched.replay.traces import Trace
 
 
 class EmbeddedCluster:
-    """A trace on nodes of GPUs under slurmctld's rules; a `Cluster` for run_cycle, a `SimulatedCluster` for replay.
+    """A trace on nodes under slurmctld's rules; a `Cluster` for run_cycle, a `SimulatedCluster` for replay.
 
-    nodes: GPUs of each node. One node that holds all GPUs is the "count" model, where nodes do not matter.
-    Raises InputError for a job that could never start. Not modelled: several partitions, CPU and memory,
-    fair share, slurmctld's own running time; a node never fails.
+    nodes: GPUs of each node, or the whole layout. One node that holds all GPUs is the "count" model, where nodes do not
+    matter. requests: what the jobs ask for beyond GPUs and time. docs/replay.md lists what is left out.
+    Raises InputError for a job that could never start and for names that are not in the layout.
     """
 
-    def __init__(self, trace: Trace, nodes: Sequence[int], model: SlurmModel | None = None, *, seed: int = 0) -> None:
+    def __init__(
+        self,
+        trace: Trace,
+        nodes: Sequence[int] | Layout,
+        model: SlurmModel | None = None,
+        *,
+        seed: int = 0,
+        requests: Requests | None = None,
+    ) -> None:
         self.trace, self.model, self.seed = trace, model or SlurmModel(), seed
-        self.capacity = np.array(nodes, np.int64)
-        self.size = int(self.capacity.max()) if len(nodes) else 0
-        self.free = self.capacity.copy()
-        self.scene = view.Scene.of(self.capacity, self.model)
-        self.job = JobTable(trace, self.model)
-        self.shares: dict[int, Int64s] = {}  # row -> GPUs held on each node
+        self.layout = nodes if isinstance(nodes, Layout) else Layout.of_gpus(nodes)
+        requests = requests or Requests.plain(len(trace))
+        self.demand = Demand.of(trace, requests, self.layout, self.model)
+        self.limits = LimitTable(self.layout, requests, trace.gpus)
+        self.dependencies = Dependencies(trace, requests)
+        self.job = JobTable(trace, self.model, requests, self.demand.factors)
+        self.capacity = self.layout.column("gpus")
+        self.size = int(self.capacity.max(initial=0))
+        self.left = np.stack([self.layout.column(name) for name in ("gpus", "cpus", "memory_mib")])
+        self.left[2] = np.where(self.left[2] > 0, self.left[2], np.iinfo(np.int64).max // 2)
+        tiers = np.array([partition.tier for partition in self.layout.partitions], np.int64)
+        self.tier = tiers[self.demand.part] if len(np.unique(tiers)) > 1 else None
+        self.open_nodes: Bools = np.ones(len(self.capacity), np.bool_)
+        self.completing, self._held = (np.zeros(len(self.capacity), np.int64) for _ in range(2))  # jobs; their GPUs too
+        self.scene = view.Scene.of(self.layout, self.model)
+        self.holdings = Holdings(len(trace))
         self.history = History(int(self.capacity.sum()))
-        self._now_s = 0.0
-        self._row = {int(job): row for row, job in enumerate(trace.job_id.tolist())}
-        self._events = EventHeap()
-        self._price = np.zeros(len(nodes))
-        self._buffer = np.zeros(len(nodes), np.int64)
-        self._last_pass_s, self._due = -math.inf, {Kind.SCHEDULE: False, Kind.BACKFILL: False}
-        self._left = len(trace)
-        self._refuse_impossible()
-        for row, submit_s in enumerate(trace.submit_s.tolist()):
+        self._now_s, self._left, self._busy = 0.0, len(trace), 0  # GPUs held
+        self._rows: dict[int, list[int]] = {}
+        for row, (job, record) in enumerate(zip(trace.job_id.tolist(), self.job.record_id.tolist(), strict=True)):
+            for key in {job, record}:
+                self._rows.setdefault(key, []).append(row)
+        self._events, self._writes = EventHeap(), list[Action]()
+        self._last = {Kind.SCHEDULE: -math.inf, Kind.BACKFILL: self.model.bf_phase_s - self.model.bf_interval_s}
+        self._due = {Kind.SCHEDULE: math.inf, Kind.BACKFILL: math.inf}
+        self._handlers: dict[Kind, Callable[[Event], bool]] = {
+            Kind.END: self._end, Kind.RELEASE: self._release, Kind.SUBMIT: self._submit, Kind.ELIGIBLE: self._eligible,
+            Kind.CANCEL: self._cancel, Kind.NODES: self._nodes_change, Kind.WRITE: self._write_arrives,
+            Kind.SCHEDULE: self._schedule, Kind.BACKFILL: self._backfill,
+        }  # fmt: skip
+        self._foresee()
+
+    def _foresee(self) -> None:
+        """Events known from the start."""
+        for row, submit_s in enumerate(self.trace.submit_s.tolist()):
             self._events.push(submit_s, Kind.SUBMIT, row)
+        for row in np.flatnonzero(np.isfinite(self.job.requests.cancel_s)).tolist():
+            self._events.push(float(self.job.requests.cancel_s[row]), Kind.CANCEL, row)
+        for closure in self.layout.closures:
+            self._events.push(closure.from_s, Kind.NODES)
+            if closure.until_s < math.inf:
+                self._events.push(closure.until_s, Kind.NODES)
+        waits = self.dependencies.open > 0
+        self.job.eligible_s[waits] = math.inf
 
     # -- the SimulatedCluster contract
 
@@ -72,14 +110,23 @@ class EmbeddedCluster:
         """Jobs that ended so far."""
         return len(self.trace) - self._left
 
+    @property
+    def free(self) -> Int64s:
+        """GPUs of each node that no job holds, one that is completing included. (N,) int64.
+
+        slurmctld itself counts what a job gave back as free when it ends, but starts nothing on its nodes until all
+        their epilogs are done: `left`, and `completing`, the number of such jobs on each node.
+        """
+        return self.capacity - self._held
+
     def advance(self, until_s: float) -> int:
         happened = 0
         while self._events.next_s <= until_s:
             event = self._events.pop()
             self._now_s = event.time_s
-            if self._handle(event):
+            if self._handlers[event.kind](event):
                 happened += 1
-                self.history.note(self._now_s, int((self.capacity - self.free).sum()), self.waiting)
+                self.history.note(self._now_s, self._busy, self.waiting)
         if until_s < math.inf:
             self._now_s = max(self._now_s, until_s)
         return happened
@@ -91,127 +138,249 @@ class EmbeddedCluster:
         return view.snapshot(self)
 
     def apply(self, plan: Plan) -> Receipt:
-        """Do as slurmctld does with each action; one that it would refuse stops no other."""
-        outcomes = tuple(self._apply(action) for action in plan.actions)
-        if any(outcome.status == "written" for outcome in outcomes):
-            self._poke()
+        """Do as slurmctld does with each action; one that it would refuse stops no other.
+
+        With a latency or a pace in the model an action counts as written if it would be accepted now.
+        """
+        outcomes = tuple(self._apply(action, at) for at, action in enumerate(plan.actions))
         return Receipt(outcomes, len(outcomes))
 
-    def _apply(self, action: Action) -> Outcome:
-        row = self._row.get(action.job_id, -1)
-        if row < 0 or self.job.submit_s[row] != action.submit_s:
-            return Outcome(action, "refused", "Invalid job id specified")
-        phase = self.job.phase[row]
-        if isinstance(action, Requeue):
-            if phase != Phase.RUNNING:
-                return Outcome(action, "refused", "Job is not running")
-            self.job.stop(row, self._now_s)
-            self._events.push(self._now_s + self.model.kill_wait_s, Kind.RELEASE, row, int(self.job.restarts[row]))
-            return Outcome(action, "written")
-        if phase not in (Phase.PENDING, Phase.COMPLETING):
-            return Outcome(action, "refused", "Job is no longer pending execution")
-        if isinstance(action, SetNice):
-            self.job.nice[row] = action.new
-        elif isinstance(action, SetSiteFactor):
-            self.job.site[row] = action.new
+    def _apply(self, action: Action, place: int) -> Outcome:
+        if reason := self._refusal(action):
+            return Outcome(action, "refused", reason)
+        pause_s = place / self.model.writes_per_s if self.model.writes_per_s else 0.0
+        if self.model.rpc_latency_s + pause_s == 0:
+            self._do(action)
         else:
-            return Outcome(action, "refused", f"no such action here: {action.kind}")
+            self._writes.append(action)
+            arrives_s = self._now_s + self.model.rpc_latency_s + pause_s
+            self._events.push(arrives_s, Kind.WRITE, run=len(self._writes) - 1)
         return Outcome(action, "written")
 
-    # -- events
+    def _refusal(self, action: Action) -> str:
+        """Why slurmctld would refuse the action, "" if it would not."""
+        rows = [row for row in self._rows.get(action.job_id, ()) if self.job.submit_s[row] == action.submit_s]
+        phases = {Phase(self.job.phase[row]) for row in rows}
+        if not rows:
+            return "Invalid job id specified"
+        if isinstance(action, Requeue):
+            return "" if Phase.RUNNING in phases else "Job is not running"
+        if not isinstance(action, SetNice | SetSiteFactor):
+            return f"no such action here: {action.kind}"
+        return "" if phases & {Phase.PENDING, Phase.COMPLETING} else "Job is no longer pending execution"
 
-    def _handle(self, event: Event) -> bool:
-        """Whether the event changed anything."""
-        row, kind, now_s = event.row, event.kind, self._now_s
-        if row >= 0 and event.run != self.job.restarts[row]:
+    def _do(self, action: Action) -> None:
+        """Carry out an action that would be accepted now: on a job, or on what is left of an array."""
+        for row in self._rows[action.job_id]:
+            running = self.job.phase[row] == Phase.RUNNING and self.trace.job_id[row] == action.job_id
+            if isinstance(action, Requeue) and running:
+                self._requeue(row, self.model.kill_wait_s)
+            elif self.job.phase[row] in (Phase.PENDING, Phase.COMPLETING):
+                if isinstance(action, SetNice):
+                    self.job.nice[row] = action.new
+                elif isinstance(action, SetSiteFactor):
+                    self.job.site[row] = action.new
+        self._poke()
+
+    # -- events; each tells whether it changed anything
+
+    def _submit(self, event: Event) -> bool:
+        if self.job.phase[event.row] != Phase.FUTURE:
             return False
-        if kind == Kind.SCHEDULE:
-            return self._schedule()
-        if kind == Kind.BACKFILL:
-            return self._backfill()
-        if kind == Kind.END:
-            self.free += self.shares.pop(row)
-            self.job.finish(row, now_s)
-            self._left -= 1
-        elif kind == Kind.RELEASE:
-            self.free += self.shares.pop(row)
-            self._events.push(self.job.resubmit(row, now_s), Kind.ELIGIBLE, row, event.run)
-        elif kind == Kind.SUBMIT:
-            self.job.phase[row] = Phase.PENDING
+        self.job.submit(event.row)
+        begin_s = float(self.job.eligible_s[event.row])
+        if self._now_s < begin_s < math.inf:
+            self._events.push(begin_s, Kind.ELIGIBLE, event.row)
         self._poke()
         return True
+
+    def _end(self, event: Event) -> bool:
+        if self._stale(event):
+            return False
+        self.job.finish(event.row, self._now_s)
+        self._left -= 1
+        self._complete(event.row, self._epilog_s(event.row))
+        return True
+
+    def _release(self, event: Event) -> bool:
+        if self._stale(event):
+            return False
+        node, held = self.holdings.of(event.row)
+        self.holdings.drop(event.row)
+        self.completing[node] -= 1
+        self._hold(node, -held[:, 0])
+        if self.job.phase[event.row] == Phase.ENDING:
+            self.job.settle(event.row)
+            ok = bool(self.job.ended_as[event.row] == int(JobState.COMPLETED))
+            self._settle(event.row, ok)
+        else:
+            self._events.push(self.job.resubmit(event.row, self._now_s), Kind.ELIGIBLE, event.row, event.run)
+        self._poke()
+        if self.model.has_epilog and not self.model.defer:
+            self._push(Kind.SCHEDULE, self._now_s)
+        return True
+
+    def _eligible(self, event: Event) -> bool:
+        if self._stale(event):
+            return False
+        self._poke_full()
+        self._poke_backfill()
+        return True
+
+    def _cancel(self, event: Event) -> bool:
+        row, phase = event.row, self.job.phase[event.row]
+        if phase == Phase.RUNNING:
+            self.job.finish(row, self._now_s, JobState.CANCELLED)
+            self.job.run_until_s[row] = -math.inf
+            self._left -= 1
+            self._complete(row, self._epilog_s(row))
+        elif phase in (Phase.FUTURE, Phase.PENDING):
+            self._never_runs(row)
+        return phase != Phase.DONE
+
+    def _nodes_change(self, event: Event) -> bool:
+        now = [each for each in self.layout.closures if each.from_s <= self._now_s < each.until_s]
+        self.open_nodes = np.ones(len(self.capacity), np.bool_)
+        for closure in now:
+            self.open_nodes &= ~self.layout.mask(closure.nodes)
+            if closure.down and closure.from_s == self._now_s:
+                self._fail(self.layout.mask(closure.nodes))
+        self._poke()
+        return True
+
+    def _write_arrives(self, event: Event) -> bool:
+        action = self._writes[event.run]
+        if self._refusal(action):
+            return False
+        self._do(action)
+        return True
+
+    def _schedule(self, event: Event) -> bool:
+        if event.time_s != self._due[Kind.SCHEDULE]:
+            return False
+        self._due[Kind.SCHEDULE] = math.inf
+        if self._now_s == self._tick_from(self._now_s):
+            self._last[Kind.SCHEDULE] = self._now_s
+        full = self._now_s == self._full_pass_from(self._now_s)
+        if not full and self.waiting > self.model.queue_depth:
+            self._poke_full()
+        return self._started(schedulers.main_starts(self, full)) if self.left[0].any() else False
+
+    def _backfill(self, event: Event) -> bool:
+        if event.time_s != self._due[Kind.BACKFILL]:
+            return False
+        self._due[Kind.BACKFILL], self._last[Kind.BACKFILL] = math.inf, self._now_s
+        return self._started(schedulers.backfill_starts(self))
+
+    def _stale(self, event: Event) -> bool:
+        """Whether the event was made in an earlier run of the job, or the job was cancelled since."""
+        cancelled = event.kind == Kind.END and self.job.run_until_s[event.row] != event.time_s
+        return cancelled or event.run != self.job.restarts[event.row]
+
+    # -- what follows from events
 
     def _poke(self) -> None:
         """Something changed: both schedulers look again at their next time. Without a change they would find
         what they found last: ages grow alike, so the order stands and reservations only come nearer."""
-        if not self._due[Kind.SCHEDULE]:
-            self._due[Kind.SCHEDULE] = True
-            self._events.push(max(self._now_s, self._last_pass_s + self.model.batch_sched_delay_s), Kind.SCHEDULE)
-        if self.model.backfill != "none" and not self._due[Kind.BACKFILL]:
-            self._due[Kind.BACKFILL] = True
-            step = self.model.bf_interval_s
-            self._events.push((self._now_s // step + 1) * step if step else self._now_s, Kind.BACKFILL)
+        wish_s = max(self._now_s, self._last[Kind.SCHEDULE] + self.model.batch_sched_delay_s)
+        self._push(Kind.SCHEDULE, self._tick_from(wish_s))
+        self._poke_backfill()
 
-    # -- scheduling
+    def _poke_full(self) -> None:
+        """slurmctld is not told: the pass over the whole queue will see it."""
+        self._push(Kind.SCHEDULE, self._full_pass_from(self._now_s))
 
-    def _schedule(self) -> bool:
-        """The main scheduler: jobs in priority order, until the first that does not fit."""
-        self._due[Kind.SCHEDULE], self._last_pass_s = False, self._now_s
-        started = False
-        if not self.free.any():
-            return False
-        for row in self.job.queue(self._now_s).tolist():
-            if not self._fits(self.free, int(self.trace.gpus[row])):
-                break
-            self._start(row, self._buffer.copy())
-            started = True
-        return started
+    def _tick_from(self, wish_s: float) -> float:
+        tick_s = self.model.tick_s
+        return _next(wish_s, tick_s, -self.model.epoch_s % tick_s if tick_s else 0.0)
 
-    def _backfill(self) -> bool:
-        """The backfill scheduler: jobs in priority order, where they delay no reservation."""
-        self._due[Kind.BACKFILL] = False
-        rows = self.job.queue(self._now_s)[: self.model.bf_max_job_test]
-        gpus = self.trace.gpus[rows]
-        if not len(rows) or gpus.min() > self.free.sum():
-            return False
-        times, free = self._outlook()
-        nodes, limit_s = -(-gpus // self.size), self.trace.time_limit_s[rows]
-        whole = self.model.backfill == "slurm"
-        started = backfill(times, free, gpus, nodes, limit_s, self.size, self.model.reservations, whole)
-        for place in np.flatnonzero(started.any(axis=1)).tolist():
-            self._start(int(rows[place]), started[place])
-        return bool(started.any())
+    def _full_pass_from(self, wish_s: float) -> float:
+        return _next(wish_s, self.model.sched_interval_s, self._tick_from(self.model.sched_phase_s))
 
-    def _outlook(self) -> tuple[Floats, Int64s]:
-        """Free GPUs from now on, if every job runs to its time limit. times (K,), free (K, N)."""
-        rows = np.array(sorted(self.shares), np.int64)
-        released = self.job.stopped_s[rows] + self.model.kill_wait_s
-        limit = self.job.start_s[rows] + self.trace.time_limit_s[rows]
-        ahead = np.where(self.job.phase[rows] == Phase.RUNNING, limit, released) - self._now_s
-        step = self.model.bf_resolution_s
-        ahead = np.ceil(ahead / step) * step if step else ahead
-        near = ahead <= self.model.bf_window_s
-        times, place = np.unique(np.concatenate([[0.0], ahead[near]]), return_inverse=True)
-        back = np.zeros((len(times), len(self.capacity)), np.int64)
-        for row, slot in zip(rows[near].tolist(), place[1:].tolist(), strict=True):
-            back[slot] += self.shares[row]
-        back[0] += self.free
-        return self._now_s + times, np.cumsum(back, axis=0)
+    def _poke_backfill(self) -> None:
+        if self.model.backfill != "none":
+            wish_s = max(self._now_s, self._last[Kind.BACKFILL] + self.model.bf_interval_s)
+            self._push(Kind.BACKFILL, _next(wish_s, self.model.tick_s, self.model.bf_phase_s))
 
-    def _start(self, row: int, shares: Int64s) -> None:
-        self.free -= shares
-        self.shares[row] = shares
+    def _push(self, kind: Kind, time_s: float) -> None:
+        """One pass is due at a time: the earliest asked for."""
+        if time_s < self._due[kind]:
+            self._due[kind] = time_s
+            self._events.push(time_s, kind)
+
+    def _started(self, starts: list[schedulers.Start]) -> bool:
+        for row, node, kind in starts:
+            self._start(row, node, kind)
+        return bool(starts)
+
+    def _start(self, row: int, node: Int64s, kind: Int64s) -> None:
+        held = np.where((kind == 1)[:, None], self.demand.need[row], self.demand.last[row])
+        self.left[:, node] -= held.T
+        self._hold(node, held[:, 0])
+        self.holdings.take(row, node, held)
+        self.limits.use(row)
         self._events.push(self.job.start(row, self._now_s), Kind.END, row, int(self.job.restarts[row]))
+        self._freed(self.dependencies.started(row))
 
-    def _refuse_impossible(self) -> None:
-        for gpus in np.unique(self.trace.gpus).tolist():
-            if not self.size or not self._fits(self.capacity, gpus):
-                job = self.trace.job_id[self.trace.gpus == gpus][0]
-                nodes = ", ".join(map(str, self.capacity.tolist()))
-                raise InputError(
-                    f"job {job} asks for {gpus} GPUs, more than nodes of {nodes} GPUs ever hold; add nodes"
-                )
+    def _hold(self, node: Int64s, gpus: Int64s) -> None:
+        """A job holds so many GPUs more on these nodes."""
+        self._held[node] += gpus
+        self._busy += int(gpus.sum())
 
-    def _fits(self, free: Int64s, gpus: int) -> bool:
-        """Whether a gang fits into the free GPUs; its shares are then in the buffer."""
-        return bool(pick_gang(free, self._price, gpus, -(-gpus // self.size), self.size, self._buffer))
+    def _requeue(self, row: int, wait_s: float) -> None:
+        self.job.stop(row, self._now_s)
+        self._complete(row, wait_s)
+
+    def _epilog_s(self, row: int) -> float:
+        told_s = float(self.job.requests.epilog_s[row])
+        return self.model.epilog_s if math.isnan(told_s) else told_s
+
+    def _complete(self, row: int, wait_s: float) -> None:
+        """The run is over, and its nodes are completing for wait_s."""
+        node, held = self.holdings.of(row)
+        self.left[:, node] += held.T
+        self.completing[node] += 1
+        self.limits.use(row, -1)
+        self._events.push(self._now_s + wait_s, Kind.RELEASE, row, int(self.job.restarts[row]))
+
+    def _fail(self, nodes: Bools) -> None:
+        """Nodes go down: their jobs are requeued at once."""
+        for row in self.holdings.rows.tolist():
+            if self.job.phase[row] == Phase.RUNNING and nodes[self.holdings.of(row)[0]].any():
+                self._requeue(row, 0.0)
+
+    def _never_runs(self, row: int) -> None:
+        """A waiting job is cancelled, and with it all that could only start after its success."""
+        self.job.give_up(row, self._now_s, JobState.CANCELLED)
+        self._left -= 1
+        self._settle(row, ok=False)
+        self._poke()
+
+    def _settle(self, row: int, ok: bool) -> None:
+        """Tell the jobs that wait for this one."""
+        free, dead = self.dependencies.ended(row, ok)
+        self._freed(free)
+        for waiter in dead:
+            if self.job.phase[waiter] in (Phase.FUTURE, Phase.PENDING):
+                self._never_runs(waiter)
+
+    def _freed(self, rows: list[int]) -> None:
+        """Rows whose last dependency is satisfied may start, and begin to age."""
+        for row in rows:
+            self.job.eligible_s[row] = max(self._now_s, self.job.submit_s[row], self.job.requests.begin_s[row])
+            self.job.changed()
+            if self.job.eligible_s[row] > self._now_s and self.job.phase[row] == Phase.PENDING:
+                self._events.push(float(self.job.eligible_s[row]), Kind.ELIGIBLE, row)
+
+    def planned(self) -> tuple[Floats, Bools]:
+        """Closures known beforehand that are not over: begin and end (B, 2) [s], and their nodes (B, N)."""
+        ahead = [each for each in self.layout.closures if each.planned and each.until_s > self._now_s]
+        times = np.array([(each.from_s, each.until_s) for each in ahead], np.float64).reshape(-1, 2)
+        return times, np.array([self.layout.mask(each.nodes) for each in ahead], np.bool_).reshape(
+            -1, len(self.capacity)
+        )
+
+
+def _next(wish_s: float, step_s: float, phase_s: float) -> float:
+    """The first of phase_s, phase_s + step_s, ... that is not before wish_s; wish_s itself without a step."""
+    return round(math.ceil((wish_s - phase_s) / step_s - 1e-9) * step_s + phase_s, 9) if step_s else wish_s

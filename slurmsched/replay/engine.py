@@ -15,14 +15,17 @@ FOREVER = math.inf
 
 
 class Kind(IntEnum):
-    """What happens; at one time in this order: GPUs come back, jobs come, then Slurm schedules."""
+    """What happens; at one time in this order: GPUs come back, jobs come, writes arrive, then Slurm schedules."""
 
     END = 0
     RELEASE = 1
     SUBMIT = 2
     ELIGIBLE = 3
-    SCHEDULE = 4
-    BACKFILL = 5
+    CANCEL = 4
+    NODES = 5
+    WRITE = 6
+    SCHEDULE = 7
+    BACKFILL = 8
 
 
 class Event(NamedTuple):

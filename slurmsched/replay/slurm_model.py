@@ -3,38 +3,77 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
+
+import numpy as np
 
 from slurmsched.errors import ConfigError
+from slurmsched.replay import slurm_settings
 
 
 @dataclass(frozen=True, slots=True)
 class SlurmModel:
-    """slurmctld's delays and limits; defaults are Slurm's own. Times in seconds.
+    """slurmctld's delays, limits and weights; defaults are Slurm's own, but for the priority ones. Times in seconds.
 
-    batch_sched_delay_s: least time between two main scheduling passes.
-    backfill: "slurm" gives every tested job a reservation of whole nodes, "easy" the first one only, "none"
-    leaves the main scheduler alone. bf_interval_s: between two backfill passes; bf_window_s: how far ahead
-    reservations go; bf_resolution_s: ends of jobs are rounded up to it; bf_max_job_test: jobs looked at.
-    weight_age, max_age_s: PriorityWeightAge and PriorityMaxAge. base_priority: the other factors, equal for all.
-    kill_wait_s: from a requeue to the return of the GPUs. requeue_delay_s: from then until the job may start again
-    (cred_expire, requeue_delay from 25.11 on). min_job_age_s: how long an ended job is shown.
+    epoch_s: Unix time of the model's 0. tick_s: slurmctld's clock counts in these, and as often it looks whether a pass
+    is asked for: for the main scheduler at whole multiples of it, for backfill at bf_phase_s, bf_phase_s + tick_s, ...,
+    never before.
+    batch_sched_delay_s: least time between two main passes that were asked for. has_epilog: with an Epilog the end of
+    a job starts a pass of its own at once, unless `defer` is set; without one it asks for the next.
+    sched_interval_s: between two passes over the whole queue, of which one is at sched_phase_s; the others look at the
+    first queue_depth records.
+    backfill: "slurm" as slurmctld does, "easy" reserves for the first job only, "none" leaves the main scheduler alone.
+    bf_interval_s: from a backfill pass to the next; bf_window_s: how far ahead reservations go; bf_resolution_s:
+    slots of reservations are rounded to it; bf_max_job_test: jobs looked at; bf_max_job_array_resv: tasks of an array
+    that get a reservation; bf_max_job_user, _part, _user_part, _start: per pass, 0 = no limit.
+    weight_*: PriorityWeight*; max_age_s: PriorityMaxAge; favor_small: PriorityFavorSmall; calc_period_s: ages are
+    brought up to date this often. base_priority: what the other factors add, equal for all.
+    epilog_s: from the end of a job to the return of what it held. kill_wait_s: from a requeue to that.
+    requeue_delay_s: from then until the job may start again (cred_expire; requeue_delay from 25.11 on).
+    time_limit_check_s: a job is found over its limit at most this much late; a longer run ends half of it late.
+    rpc_latency_s, writes_per_s: each write of ours takes effect so long after it was planned, and so many a second;
+    0 writes a second = all at once.
+    min_job_age_s: how long an ended job is shown.
     restart_cost_s: run time without progress after every restart. checkpoint_s: progress made in a run survives
     in steps of this; 0 = all that was made until the requeue.
     """
 
+    epoch_s: float = 0.0
+    tick_s: float = 1.0
+    bf_phase_s: float = 0.0
     batch_sched_delay_s: float = 3.0
+    sched_interval_s: float = 60.0
+    sched_phase_s: float = 0.0
+    queue_depth: int = 100
+    has_epilog: bool = False
+    defer: bool = False
     backfill: Literal["slurm", "easy", "none"] = "slurm"
     bf_interval_s: float = 30.0
     bf_window_s: float = 86_400.0
     bf_resolution_s: float = 60.0
     bf_max_job_test: int = 500
+    bf_max_job_array_resv: int = 20
+    bf_max_job_user: int = 0
+    bf_max_job_part: int = 0
+    bf_max_job_user_part: int = 0
+    bf_max_job_start: int = 0
     weight_age: int = 1_000
+    weight_job_size: int = 0
+    weight_partition: int = 0
+    weight_qos: int = 0
+    weight_tres: tuple[float, float, float] = (0.0, 0.0, 0.0)  # of GPUs, CPUs and memory
     max_age_s: float = 7 * 86_400.0
+    favor_small: bool = False
+    calc_period_s: float = 300.0
     base_priority: int = 10_000
+    epilog_s: float = 0.0
     kill_wait_s: float = 30.0
     requeue_delay_s: float = 120.0
+    time_limit_check_s: float = 30.0
+    rpc_latency_s: float = 0.0
+    writes_per_s: float = 0.0
     min_job_age_s: float = 300.0
     restart_cost_s: float = 30.0
     checkpoint_s: float = 0.0
@@ -42,20 +81,37 @@ class SlurmModel:
     def __post_init__(self) -> None:
         for name in self.__slots__:
             value = getattr(self, name)
-            if not isinstance(value, str) and not value >= 0:
+            if not isinstance(value, str | tuple) and "phase" not in name and not value >= 0:
                 raise ConfigError(f"must not be negative, got {value}", key=f"model.{name}")
         if self.backfill not in ("slurm", "easy", "none"):
             raise ConfigError(f'must be "slurm", "easy" or "none", got {self.backfill!r}', key="model.backfill")
 
-    @property
-    def reservations(self) -> int:
-        """Most reservations of one backfill pass."""
-        return 1 if self.backfill == "easy" else self.bf_max_job_test
+    def told(self, time_s: Any) -> Any:
+        """The time as slurmctld's clock has it: whole ticks of Unix time, rounded down. A number or an array."""
+        return self.floor(time_s, self.tick_s)
+
+    def floor(self, time_s: Any, step_s: float) -> Any:
+        """The time rounded down to a multiple of step_s in Unix time; unchanged if step_s is 0."""
+        if not step_s:
+            return time_s
+        phase_s = -self.epoch_s % step_s
+        return np.floor((time_s - phase_s) / step_s + 1e-9) * step_s + phase_s
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, str], **others: float) -> SlurmModel:
+        """The model of a site: `scontrol show config` as slurm.site.parse_settings gives it.
+
+        others: fields that slurm.conf does not tell (epilog_s, rpc_latency_s, restart_cost_s, ...).
+        Raises ConfigError for a value that is not Slurm's, naming its key.
+        """
+        values = slurm_settings.scheduler(settings) | slurm_settings.priority(settings)
+        return cls(**(values | slurm_settings.times(settings) | others))
 
 
 def ideal(backfill: Literal["easy", "none"] = "none") -> SlurmModel:
     """The cluster of papers' simulators: every event is acted on at once, nothing costs time, order is by submit."""
     return SlurmModel(
-        batch_sched_delay_s=0.0, backfill=backfill, bf_interval_s=0.0, bf_window_s=math.inf, bf_resolution_s=0.0,
-        bf_max_job_test=10**9, weight_age=0, kill_wait_s=0.0, requeue_delay_s=0.0, restart_cost_s=0.0,
+        tick_s=0.0, batch_sched_delay_s=0.0, sched_interval_s=0.0, queue_depth=10**9, backfill=backfill,
+        bf_interval_s=0.0, bf_window_s=math.inf, bf_resolution_s=0.0, bf_max_job_test=10**9, weight_age=0,
+        kill_wait_s=0.0, requeue_delay_s=0.0, time_limit_check_s=0.0, restart_cost_s=0.0,
     )  # fmt: skip

@@ -20,38 +20,54 @@ from slurmsched.model import (
     Snapshot,
     frozen,
 )
-from slurmsched.model.columns import Int64s
+from slurmsched.model.columns import Bools, Int64s
 from slurmsched.replay.jobtable import Phase
+from slurmsched.replay.layout import Layout
 from slurmsched.replay.slurm_model import SlurmModel
 
 if TYPE_CHECKING:
     from slurmsched.replay.embedded import EmbeddedCluster
 
-PARTITION = "gpu"
 _REQUEUED = JobState.PENDING | JobState.COMPLETING | JobState.REQUEUED
-_STATES = np.array([0, JobState.PENDING, JobState.RUNNING, _REQUEUED, JobState.COMPLETED], np.int64)  # by Phase
+_STATES = np.array([0, JobState.PENDING, JobState.RUNNING, _REQUEUED, 0, 0], np.int64)  # by Phase
+_REASONS = ("", "BeginTime", "Dependency")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scene:
-    """What never changes: made once, shared by all snapshots."""
+    """What never changes: made once, shared by all snapshots. order: rows of the layout by ascending name."""
 
     nodes: Nodes
     partitions: Partitions
     site: Site
+    order: Int64s
 
     @classmethod
-    def of(cls, capacity: Int64s, model: SlurmModel) -> Scene:
-        width = len(str(len(capacity)))
-        nodes = Nodes.build(len(capacity), {
-            "name": [f"node{n:0{width}d}" for n in range(1, len(capacity) + 1)],
-            "partitions": Labels.constant(PARTITION, len(capacity)),
-            "gpu_types": [f"gpu:{gpus}" for gpus in capacity.tolist()],
-            "gpus": capacity,
+    def of(cls, layout: Layout, model: SlurmModel) -> Scene:
+        names = [node.name for node in layout.nodes]
+        order = np.array(sorted(range(len(names)), key=names.__getitem__), np.int64)
+        listed = sorted(layout.partitions, key=lambda partition: partition.name)
+        masks = {partition.name: layout.mask(partition.nodes) for partition in listed}
+        nodes = Nodes.build(len(names), {
+            "name": [names[n] for n in order],
+            "partitions": [",".join(name for name, mask in masks.items() if mask[n]) for n in order],
+            "gpu_types": [f"gpu:{layout.nodes[n].gpus}" if layout.nodes[n].gpus else "" for n in order],
+            "gpus": layout.column("gpus")[order],
+            "cpus": layout.column("cpus")[order],
+            "memory_mib": layout.column("memory_mib")[order],
         })  # fmt: skip
-        settings = {"PriorityType": "priority/multifactor", "PriorityWeightAge": str(model.weight_age)}
+        weights = {"Age": model.weight_age, "JobSize": model.weight_job_size, "Partition": model.weight_partition,
+                   "QOS": model.weight_qos}  # fmt: skip
+        settings = {f"PriorityWeight{name}": str(weight) for name, weight in weights.items()}
+        settings |= {"PriorityType": "priority/multifactor"}
         site = Site(cluster="embedded", rights=Rights.OPERATOR, user="slurmsched", settings=settings)
-        return cls(nodes, Partitions.build(1, {"name": [PARTITION], "default": [True], "nodes": [len(capacity)]}), site)
+        partitions = Partitions.build(len(listed), {
+            "name": [partition.name for partition in listed],
+            "default": [partition == layout.partitions[0] for partition in listed],
+            "priority_tier": [partition.tier for partition in listed],
+            "nodes": [int(masks[partition.name].sum()) for partition in listed],
+        })  # fmt: skip
+        return cls(nodes, partitions, site, order)
 
 
 def snapshot(cluster: EmbeddedCluster) -> Snapshot:
@@ -68,38 +84,61 @@ def snapshot(cluster: EmbeddedCluster) -> Snapshot:
     )
 
 
+def _records(cluster: EmbeddedCluster) -> tuple[Int64s, Int64s, Int64s]:
+    """Rows shown by ascending id, that id, and how many tasks each stands for. All (R,).
+
+    The waiting tasks of an array are one record under the array's id, with its first task's columns.
+    """
+    job, ids, now_s = cluster.job, cluster.trace.job_id, cluster.now_s
+    rows = job.shown(now_s)
+    untouched = (job.phase[rows] == Phase.PENDING) & (job.restarts[rows] == 0)
+    shown = np.where(untouched, job.record_id[rows], ids[rows])
+    order = np.lexsort((ids[rows], ~untouched, shown))
+    rows, shown = rows[order], shown[order]
+    shown, first, tasks = np.unique(shown, return_index=True, return_counts=True)
+    return rows[first], shown, tasks
+
+
 def _jobs(cluster: EmbeddedCluster) -> Jobs:
-    job, trace, now_s = cluster.job, cluster.trace, cluster.now_s
-    recent = (job.phase == Phase.DONE) & (job.end_s > now_s - cluster.model.min_job_age_s)
-    rows = np.flatnonzero(((job.phase > Phase.FUTURE) & (job.phase < Phase.DONE)) | recent)
-    rows = rows[np.argsort(trace.job_id[rows], kind="stable")]
+    job, trace, asked, now_s = cluster.job, cluster.trace, cluster.job.requests, cluster.now_s
+    rows, shown, tasks = _records(cluster)
     phase, gpus = job.phase[rows], trace.gpus[rows]
     pending, running = phase == Phase.PENDING, phase == Phase.RUNNING
     run_s = np.where(running, now_s - job.start_s[rows], 0.0)
     executed_s = job.executed_s[rows] + run_s
-    limit_s = trace.time_limit_s[rows]
-    delayed = pending & (job.eligible_s[rows] > now_s)
+    limit_s, eligible_s = trace.time_limit_s[rows], job.eligible_s[rows]
+    waits = pending & (cluster.dependencies.open[rows] > 0)
+    reason = np.where(waits, 2, np.where(pending & (eligible_s > now_s), 1, 0))
+    ended = np.where(phase == Phase.ENDING, int(JobState.COMPLETING), 0) | job.ended_as[rows]
+    default = cluster.layout.partitions[0].name
     return Jobs.build(len(rows), {
-        "job_id": trace.job_id[rows],
-        "user": Labels.constant("trace", len(rows)),
-        "account": Labels.constant("trace", len(rows)),
-        "partition": Labels.constant(PARTITION, len(rows)),
-        "qos": Labels.constant("normal", len(rows)),
-        "reason": Labels(frozen(delayed, np.int32), ("", "BeginTime")).take(np.arange(len(rows))),
-        "state": np.where(job.timed_out[rows] & (phase == Phase.DONE), int(JobState.TIMEOUT), _STATES[phase]),
+        "job_id": shown,
+        "array_job_id": asked.array_id[rows],
+        "array_tasks": tasks,
+        "user": asked.user.take(rows),
+        "account": asked.account.take(rows),
+        "partition": Labels.of([name or default for name in asked.partition.take(rows)]),
+        "qos": asked.qos.take(rows),
+        "name": asked.name.take(rows),
+        "reason": Labels(frozen(reason, np.int32), _REASONS).take(np.arange(len(rows))),
+        "dependency": _open_dependencies(asked.dependency.take(rows), waits),
+        "state": np.where(phase >= Phase.ENDING, ended, _STATES[phase]),
         "submit_s": job.submit_s[rows],
-        "eligible_s": job.eligible_s[rows],
+        "eligible_s": np.where(np.isinf(eligible_s), np.nan, eligible_s),
         "start_s": job.start_s[rows],
         "end_s": np.where(running, job.start_s[rows] + limit_s, job.end_s[rows]),
         "time_limit_s": limit_s,
         "run_s": run_s,
-        "nodes": -(-gpus // cluster.size),
+        "nodes": cluster.demand.nodes[rows],
+        "cpus": asked.cpus[rows],
+        "memory_mib": asked.memory_mib[rows],
         "gpus": gpus,
         "gpu_request": Labels.of([f"gpu:{count}" for count in gpus.tolist()]),
         "nice": job.nice[rows],
         "site_factor": job.site[rows],
         "priority": job.priority(rows, now_s),
         "base_priority": job.base_priority(rows, now_s),
+        "pinned": asked.fixed_priority[rows] > 0,
         "restarts": job.restarts[rows],
         "requeueable": np.ones(len(rows), np.bool_),
         "first_submit_s": trace.submit_s[rows],
@@ -109,20 +148,31 @@ def _jobs(cluster: EmbeddedCluster) -> Jobs:
     })  # fmt: skip
 
 
+def _open_dependencies(texts: Labels, waits: Bools) -> Labels:
+    """The text of dependencies that are not satisfied yet, as Slurm shows them."""
+    if not waits.any():
+        return Labels.constant("", len(texts))
+    return Labels.of([text if waiting else "" for text, waiting in zip(texts, waits.tolist(), strict=True)])
+
+
 def _nodes(cluster: EmbeddedCluster) -> Nodes:
     used = cluster.capacity - cluster.free
     partly = np.where(used == 0, int(NodeState.IDLE), int(NodeState.MIXED))
     state = np.where((used > 0) & (cluster.free == 0), int(NodeState.ALLOCATED), partly)
-    return cluster.scene.nodes.with_columns(state=state, gpus_used=used)
+    state = np.where(cluster.open_nodes, state, state | int(NodeState.DRAIN))
+    order = cluster.scene.order
+    return cluster.scene.nodes.with_columns(state=state[order], gpus_used=used[order])
 
 
 def _allocations(cluster: EmbeddedCluster) -> Allocations:
-    ids, names = cluster.trace.job_id, cluster.scene.nodes.name.names
-    rows = sorted(cluster.shares, key=ids.__getitem__)
-    held = np.array([cluster.shares[row] for row in rows], np.int64).reshape(len(rows), len(names))
-    place, node = np.nonzero(held)
-    return Allocations.build(len(place), {
-        "job_id": ids[np.array(rows, np.int64)][place],
-        "node": Labels(frozen(node, np.int32), names).take(np.arange(len(node))),
-        "gpus": held[place, node],
+    ids, scene = cluster.trace.job_id, cluster.scene
+    place = np.argsort(scene.order)  # row of the table for each row of the layout
+    rows = cluster.holdings.rows[np.argsort(ids[cluster.holdings.rows])]
+    count, node, held = cluster.holdings.parts(rows)
+    job_id, node = np.repeat(ids[rows], count), place[node]
+    order = np.lexsort((node, job_id))
+    return Allocations.build(len(node), {
+        "job_id": job_id[order],
+        "node": Labels(frozen(node[order], np.int32), scene.nodes.name.names).take(np.arange(len(node))),
+        "gpus": held[order, 0],
     })  # fmt: skip

@@ -86,12 +86,12 @@ def test_requeue__loses_what_was_done_since_the_checkpoint() -> None:
 
 
 def test_time_limit__ends_a_job() -> None:
-    """A job past its limit ends there, as TIMEOUT, and is shown for min_job_age_s."""
+    """A job past its limit is found there half a check late, ends as TIMEOUT, and is shown for min_job_age_s."""
     cluster = EmbeddedCluster(Trace.of(**LONE | {"time_limit_s": [400]}), [1], SlurmModel())
     cluster.advance(500)
     jobs = cluster.read().jobs
-    assert (cluster.job.end_s[0], jobs.state[0]) == (400, JobState.TIMEOUT)
-    cluster.advance(701)
+    assert (cluster.job.end_s[0], jobs.state[0]) == (415, JobState.TIMEOUT)
+    cluster.advance(716)
     assert len(cluster.read().jobs) == 0
 
 

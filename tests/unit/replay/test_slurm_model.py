@@ -16,12 +16,6 @@ def test_model__refuses_negative_times_and_unknown_backfill() -> None:
         SlurmModel(backfill="fast")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("backfill", "expected"), [("slurm", 500), ("easy", 1)])
-def test_reservations__are_one_for_easy(backfill: str, expected: int) -> None:
-    """EASY reserves for the head alone, Slurm for every tested job."""
-    assert SlurmModel(backfill=backfill).reservations == expected  # type: ignore[arg-type]
-
-
 def test_ideal__costs_nothing() -> None:
     """No delay, no restart cost, order by submit."""
     model = ideal()

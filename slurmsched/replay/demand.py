@@ -1,0 +1,98 @@
+"""What each job takes from each of its nodes, where it may run, and the part of its priority that never changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from slurmsched.errors import InputError
+from slurmsched.kernels.nodes import pick_nodes
+from slurmsched.model.columns import Bools, Floats, Int64s
+from slurmsched.replay.layout import Layout
+from slurmsched.replay.requests import Requests
+from slurmsched.replay.slurm_model import SlurmModel
+from slurmsched.replay.traces import Trace
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Demand:
+    """nodes: (J,). need, last: (J, 3) GPUs, CPUs, MiB of each node and of the last one.
+    part, pool: (J,) rows of
+    members (Q, N) and usable (P, N). pinned: (J,) bound to the nodes of its pool. factors: (J,) priority points."""
+
+    nodes: Int64s
+    need: Int64s
+    last: Int64s
+    part: Int64s
+    members: Bools
+    pool: Int64s
+    usable: Bools
+    pinned: Bools
+    factors: Floats
+
+    @classmethod
+    def of(cls, trace: Trace, requests: Requests, layout: Layout, model: SlurmModel) -> Demand:
+        """Raises InputError for a partition or node that is not there, and for a job that could never start."""
+        part = layout.partition_rows(requests.partition)
+        members = np.array([layout.mask(partition.nodes) for partition in layout.partitions])
+        pin = requests.pin
+        pair, pool = np.unique(part * max(len(pin.names), 1) + pin.codes, return_inverse=True)
+        places = [divmod(code, max(len(pin.names), 1)) for code in pair.tolist()]
+        pins = [tuple(filter(None, text.split(","))) for text in pin.names]
+        usable = np.array([members[row] & layout.mask(pins[text]) for row, text in places]).reshape(len(places), -1)
+        nodes, need, last = _shares(trace.gpus, requests, layout)
+        count = np.array([len(names) for names in pins], np.int64)[pin.codes] if len(trace) else nodes
+        factors = _factors(trace.gpus, requests, layout, model, part, nodes)
+        pinned = (count > 0) & (count >= nodes)
+        made = cls(nodes, need, last, part, members, pool.astype(np.int64), usable, pinned, factors)
+        made._refuse_impossible(trace, layout)
+        return made
+
+    def _refuse_impossible(self, trace: Trace, layout: Layout) -> None:
+        have = np.stack([layout.column(name) for name in ("gpus", "cpus", "memory_mib")])
+        have[2] = np.where(have[2] > 0, have[2], np.iinfo(np.int64).max)
+        wants = np.column_stack([self.pool, self.nodes, self.need, self.last])
+        _, rows = np.unique(wants, axis=0, return_index=True)
+        taken = np.zeros(have.shape[1], np.int64)
+        for row in rows.tolist():
+            fits = pick_nodes(have, self.usable[self.pool[row]], self.nodes[row], self.need[row], self.last[row], taken)
+            if not fits:
+                gpus = ", ".join(map(str, have[0].tolist()[:20]))
+                raise InputError(
+                    f"job {trace.job_id[row]} asks for {trace.gpus[row]} GPUs, more than nodes of {gpus} GPUs ever "
+                    "hold; add nodes, or give it fewer nodes, CPUs or memory"
+                )
+
+
+def _shares(gpus: Int64s, requests: Requests, layout: Layout) -> tuple[Int64s, Int64s, Int64s]:
+    """Nodes, and what each and the last one give: whole nodes and a remainder, or equal parts if more are asked for."""
+    size = int(layout.column("gpus").max(initial=1))
+    cpus_per_gpu = max(int(layout.column("cpus").max(initial=1)) // max(size, 1), 1)
+    least = np.maximum(-(-gpus // max(size, 1)), 1)
+    nodes = np.where(requests.nodes > 0, requests.nodes, least)
+    part = np.where(nodes <= least, np.minimum(gpus, size), -(-gpus // nodes))
+    rest = gpus - part * (nodes - 1)
+    memory = np.ceil(requests.memory_mib / nodes)
+
+    def share(of_gpus: Int64s) -> Int64s:
+        cpus = np.where(requests.cpus > 0, -(-requests.cpus // nodes), of_gpus * cpus_per_gpu)
+        return np.column_stack([of_gpus, cpus, memory]).astype(np.int64)
+
+    return nodes.astype(np.int64), share(part), share(np.maximum(rest, 0))
+
+
+def _factors(
+    gpus: Int64s, requests: Requests, layout: Layout, model: SlurmModel, part: Int64s, nodes: Int64s
+) -> Floats:
+    """Job size, partition, QOS and TRES factors of priority/multifactor, weighted. (J,)."""
+    total = {name: max(float(layout.column(name).sum()), 1.0) for name in ("gpus", "cpus", "memory_mib")}
+    size = (nodes / max(len(layout.nodes), 1) + requests.cpus / total["cpus"]) / 2
+    tiers = np.array([partition.factor for partition in layout.partitions], np.float64)
+    ranks = {limits.name: limits.priority for limits in layout.qos}
+    qos = requests.qos.map(lambda name: ranks.get(name, 0), np.float64)
+    tres = np.stack([gpus / total["gpus"], requests.cpus / total["cpus"], requests.memory_mib / total["memory_mib"]])
+    points: Floats = model.weight_job_size * (1 - size if model.favor_small else size)
+    points = points + model.weight_partition * tiers[part] / max(tiers.max(initial=0), 1)
+    points = points + model.weight_qos * qos / max(*ranks.values(), 1, 1)
+    return points + np.array(model.weight_tres) @ tres

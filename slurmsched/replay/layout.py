@@ -1,0 +1,101 @@
+"""The cluster that the slurmctld model schedules on: nodes, partitions, QOS, accounts, and what happens to nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from slurmsched.errors import InputError
+from slurmsched.model.columns import Bools, Int64s, Labels
+
+DEFAULT_PARTITION = "gpu"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """What a node has. memory_mib 0 = not counted."""
+
+    name: str
+    gpus: int
+    cpus: int
+    memory_mib: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """nodes: their names, empty = all. tier: PriorityTier. factor: PriorityJobFactor."""
+
+    name: str
+    nodes: tuple[str, ...] = ()
+    tier: int = 1
+    factor: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Of a QOS or an account; 0 = none. max_jobs_per_user: MaxJobsPU. max_gpus_per_user: MaxTRESPU of gres/gpu.
+    group_gpus, group_jobs: GrpTRES of gres/gpu, GrpJobs. priority: of a QOS, for its factor."""
+
+    name: str
+    max_jobs_per_user: int = 0
+    max_gpus_per_user: int = 0
+    group_gpus: int = 0
+    group_jobs: int = 0
+    priority: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Closure:
+    """A time in which nodes start nothing: from_s to until_s. down: they fail then, and their jobs are requeued;
+    planned: known beforehand, so that no job is started into it (a maintenance reservation)."""
+
+    nodes: tuple[str, ...]
+    from_s: float
+    until_s: float
+    down: bool = False
+    planned: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """All that does not change: nodes in the order Slurm lists them, the first partition is the default one."""
+
+    nodes: tuple[Node, ...]
+    partitions: tuple[Partition, ...] = (Partition(DEFAULT_PARTITION),)
+    qos: tuple[Limits, ...] = ()
+    accounts: tuple[Limits, ...] = ()
+    closures: tuple[Closure, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        named = {name for partition in self.partitions for name in partition.nodes}
+        named |= {name for closure in self.closures for name in closure.nodes}
+        if unknown := sorted(named - {node.name for node in self.nodes}):
+            raise InputError(f"no node {unknown[0]!r} in this cluster; it has {len(self.nodes)} nodes")
+
+    @classmethod
+    def of_gpus(cls, gpus: Sequence[int]) -> Layout:
+        """Nodes that have only GPUs, one CPU for each, in one partition."""
+        width = len(str(len(gpus)))
+        return cls(tuple(Node(f"node{n:0{width}d}", int(count), int(count)) for n, count in enumerate(gpus, start=1)))
+
+    def column(self, name: str) -> Int64s:
+        """gpus, cpus or memory_mib of every node. (N,) int64."""
+        return np.array([getattr(node, name) for node in self.nodes], np.int64)
+
+    def mask(self, names: Sequence[str]) -> Bools:
+        """Which nodes have these names; no names = all. (N,) bool."""
+        wanted = frozenset(names)
+        return np.array([not wanted or node.name in wanted for node in self.nodes], np.bool_)
+
+    def partition_rows(self, asked: Labels) -> Int64s:
+        """Row of the partition of each job; "" is the default one, of a comma list the first counts. (J,) int64.
+
+        Raises InputError for a partition that is not there.
+        """
+        rows = {partition.name: row for row, partition in enumerate(self.partitions)} | {"": 0}
+        for listed in asked.names:
+            if listed.partition(",")[0] not in rows:
+                raise InputError(f"no partition {listed!r} in this cluster; it has {', '.join(filter(None, rows))}")
+        return asked.map(lambda listed: rows[listed.partition(",")[0]], np.int64)

@@ -1,0 +1,63 @@
+"""What jobs of a trace ask for beyond GPUs and time, for the slurmctld model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from slurmsched.errors import InputError
+from slurmsched.model.columns import Bools, Floats, Int64s, Labels
+from slurmsched.model.table import Table, column, text
+from slurmsched.replay.traces import Trace
+
+INF = float("inf")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Requests(Table):
+    """One row a job of a trace, in its order. All columns are (J,). Zero or empty = not told.
+
+    nodes: 0 = as few as hold the GPUs. cpus, memory_mib: of the whole job; 0 CPUs = as many parts of a node's CPUs as
+    of its GPUs. array_id: job id of the array that a task belongs to, 0 for other jobs; tasks of one array are one
+    record until they start. dependency: Slurm's text, "afterok:12:13,afterany:14" or "singleton". pin: comma list of
+    nodes the job must run on. fixed_priority: set by an operator, 0 = by factors. begin_s: not before. cancel_s: ended
+    by its user then. fails: ends with an error, so that afterok is not satisfied. epilog_s: from its end to the return
+    of its nodes, NaN = as the model says.
+    """
+
+    nodes: Int64s = column(np.int64, 0)
+    cpus: Int64s = column(np.int64, 0)
+    memory_mib: Floats = column(np.float64, 0.0)
+    partition: Labels = text()
+    user: Labels = text("trace")
+    account: Labels = text("trace")
+    qos: Labels = text("normal")
+    name: Labels = text()
+    nice: Int64s = column(np.int64, 0)
+    fixed_priority: Int64s = column(np.int64, 0)
+    array_id: Int64s = column(np.int64, 0)
+    dependency: Labels = text()
+    pin: Labels = text()
+    begin_s: Floats = column(np.float64, 0.0)
+    cancel_s: Floats = column(np.float64, INF)
+    fails: Bools = column(np.bool_, False)
+    epilog_s: Floats = column(np.float64, float("nan"))
+
+    @classmethod
+    def plain(cls, rows: int) -> Requests:
+        """Jobs that ask for GPUs and time only."""
+        return cls.build(rows, {})
+
+    @classmethod
+    def of(cls, trace: Trace, job_id: Sequence[int], columns: dict[str, Any]) -> Requests:
+        """Columns given in the order of job_id, as rows of the trace. Raises InputError where the ids differ."""
+        place = {int(job): row for row, job in enumerate(job_id)}
+        missing = [job for job in trace.job_id.tolist() if job not in place]
+        if missing or len(place) != len(trace):
+            which = missing[0] if missing else next(iter(set(place) - set(trace.job_id.tolist())))
+            raise InputError(f"job {which} is not in both the trace and its requests; give each job in both")
+        order = np.array([place[job] for job in trace.job_id.tolist()], np.int64)
+        return cls.build(len(trace), columns).take(order)

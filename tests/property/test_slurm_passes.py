@@ -1,0 +1,144 @@
+"""The kernels of slurmctld's passes agree with their naive twins."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slurmsched.kernels.backfill_pass import backfill_pass
+from slurmsched.kernels.main_pass import main_pass
+from slurmsched.kernels.nodes import pick_nodes
+from tests.reference import slurm_passes as naive
+
+NOW = 100.0
+LIMITS = ("a", "b")
+Scene = dict[str, Any]
+
+
+@st.composite
+def scenes(draw: st.DrawFn) -> Scene:
+    """A few nodes, running jobs on them, closed times, and a queue."""
+    width = draw(st.integers(1, 6))
+    number = st.integers
+
+    def some_nodes() -> set[int]:
+        return set(draw(st.lists(number(0, width - 1), min_size=1, unique=True)))
+
+    free = [[draw(number(0, 4)), draw(number(0, 8)), draw(number(0, 9))] for _ in range(width)]
+    runs = [
+        (draw(st.sampled_from([90.0, 110.0, 130.0, 175.0, 400.0, np.inf])),
+         {n: [draw(number(0, 4)), draw(number(0, 8)), draw(number(0, 9))] for n in sorted(some_nodes())})
+        for _ in range(draw(number(0, 4)))
+    ]  # fmt: skip
+    blocks = [
+        (begin, begin + 60.0, some_nodes()) for begin in draw(st.lists(st.sampled_from([80.0, 150.0]), max_size=2))
+    ]
+    members = [some_nodes() for _ in range(2)]
+    jobs = []
+    for _ in range(draw(number(1, 7))):
+        part, need = draw(number(0, 1)), [draw(number(0, 4)), draw(number(0, 8)), draw(number(0, 9))]
+        nodes, pinned = draw(number(1, 3)), draw(st.booleans())
+        last = [need[0] // 2, *need[1:]] if draw(st.booleans()) else need
+        jobs.append({
+            "part": part, "nodes": nodes, "need": need, "last": last, "pinned": pinned,
+            "pool": members[part] & some_nodes() if pinned else members[part],
+            "limit_s": draw(st.sampled_from([20.0, 45.0, 60.0, 300.0, np.inf])),
+            "array": draw(st.sampled_from([0, 0, 7])),
+            "limits": {name: 1.0 for name in LIMITS if draw(st.booleans())},
+        })  # fmt: skip
+    room = {name: float(draw(number(0, 3))) for name in LIMITS}
+    completing = some_nodes() if draw(st.booleans()) else set()
+    return {
+        "free": free,
+        "completing": completing,
+        "runs": runs,
+        "blocks": blocks,
+        "members": members,
+        "jobs": jobs,
+        "room": room,
+    }
+
+
+def columns(scene: Scene) -> dict[str, Any]:
+    """The scene as the kernels take it."""
+    jobs, width = scene["jobs"], len(scene["free"])
+
+    def masks(sets: list[set[int]]) -> np.ndarray:
+        return np.array([[n in chosen for n in range(width)] for chosen in sets], np.bool_).reshape(-1, width)
+
+    return {
+        "free": np.array(scene["free"], np.int64).T.copy(),
+        "usable": masks([job["pool"] for job in jobs]),
+        "pool": np.arange(len(jobs)),
+        "members": masks(scene["members"]),
+        "part": np.array([job["part"] for job in jobs]),
+        "nodes": np.array([job["nodes"] for job in jobs]),
+        "need": np.array([job["need"] for job in jobs]),
+        "last": np.array([job["last"] for job in jobs]),
+        "pinned": np.array([job["pinned"] for job in jobs]),
+        "limit_s": np.array([job["limit_s"] for job in jobs]),
+        "array": np.array([job["array"] for job in jobs]),
+        "limit": np.array([[k if name in job["limits"] else -1 for k, name in enumerate(LIMITS)] for job in jobs]),
+        "amount": np.ones((len(jobs), len(LIMITS))),
+        "room": np.array([scene["room"][name] for name in LIMITS]),
+        "block": np.array([block[:2] for block in scene["blocks"]], np.float64).reshape(-1, 2),
+        "completing": masks([scene["completing"]])[0],
+        "blocked": masks([block[2] for block in scene["blocks"]]),
+    }
+
+
+def chosen(given: np.ndarray, jobs: int) -> list[dict[int, int]]:
+    """Node -> kind for every job, as the naive twin gives them."""
+    made: list[dict[int, int]] = [{} for _ in range(jobs)]
+    for job, node, kind in given.tolist():
+        made[job][node] = kind
+    return made
+
+
+@given(scenes())
+@settings(deadline=None, max_examples=300)
+def test_pick_nodes__agrees_with_reference(scene: Scene) -> None:
+    """The same nodes, or none."""
+    c, taken = columns(scene), np.zeros(len(scene["free"]), np.int64)
+    for j, job in enumerate(scene["jobs"]):
+        fits = pick_nodes(c["free"], c["usable"][j], job["nodes"], c["need"][j], c["last"][j], taken)
+        assert ({n: int(k) for n, k in enumerate(taken) if k} if fits else None) == naive.pick(
+            scene["free"], job["pool"], job
+        )
+
+
+@given(scenes(), st.integers(0, 5))
+@settings(deadline=None, max_examples=300)
+def test_main_pass__agrees_with_reference(scene: Scene, depth: int) -> None:
+    """The same jobs start on the same nodes."""
+    c = columns(scene)
+    taken = main_pass(
+        c["free"], np.ones(len(scene["free"]), np.bool_), c["usable"], c["pool"], c["members"], c["part"], c["nodes"],
+        c["need"], c["last"], c["pinned"], c["array"], c["limit"], c["amount"], c["room"], depth, NOW, c["limit_s"],
+        c["block"], c["blocked"],
+    )  # fmt: skip
+    expected = naive.main_pass(
+        scene["free"], scene["jobs"], scene["members"], scene["room"], depth, NOW, scene["blocks"]
+    )
+    assert chosen(taken, len(scene["jobs"])) == expected
+
+
+@given(scenes(), st.sampled_from([0.0, 60.0]), st.integers(1, 7), st.integers(1, 3))
+@settings(deadline=None, max_examples=500)
+def test_backfill_pass__agrees_with_reference(scene: Scene, step: float, most: int, most_of_array: int) -> None:
+    """The same jobs start on the same nodes."""
+    c, runs = columns(scene), sorted(scene["runs"], key=lambda run: run[0])
+    count = np.array([len(held) for _, held in runs], np.int64)
+    node = np.array([n for _, held in runs for n in held], np.int64)
+    held = np.array([share for _, held in runs for share in held.values()], np.int64).reshape(-1, 3)
+    taken = backfill_pass(
+        np.array([NOW, NOW + 500.0, step, 0.0]), np.array([most, most_of_array]), c["free"],
+        np.array([end for end, _ in runs], np.float64), np.cumsum(count) - count, count, node, held, c["block"],
+        c["blocked"], c["completing"], c["usable"], c["pool"], c["nodes"], c["need"], c["last"], c["limit_s"],
+        c["array"], c["limit"], c["amount"], c["room"],
+    )  # fmt: skip
+    twin = naive.Backfill(NOW, NOW + 500.0, step, scene["free"], scene["runs"], scene["blocks"], scene["completing"])
+    assert chosen(taken, len(scene["jobs"])) == twin.starts(scene["jobs"], scene["room"], most, most_of_array)

@@ -1,0 +1,232 @@
+"""Naive twins of kernels.nodes, kernels.main_pass and kernels.backfill_pass: sets of nodes, jobs as dicts.
+
+A job has pool (a set of nodes), nodes, need and last (GPUs, CPUs, MiB), limit_s, array, limits ({name: amount}), and
+for the main pass part and pinned. free is a list of [GPUs, CPUs, MiB], one a node.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from itertools import groupby, pairwise
+from typing import Any
+
+Job = dict[str, Any]
+Free = list[list[int]]
+Chosen = dict[int, int]  # node -> 1: gives need, 2: gives last
+
+
+def pick(free: Free, usable: Iterable[int], job: Job) -> Chosen | None:
+    """The job's nodes, None if it does not fit."""
+    chosen: Chosen = {}
+    differs = job["need"] != job["last"]
+    whole = job["nodes"] - differs
+    while len(chosen) < whole:
+        able = _able(free, usable, job["need"], chosen)
+        if not able:
+            return None
+        run = able if whole == 1 else _best_run(free, able, whole - len(chosen))
+        chosen |= dict.fromkeys(run[: whole - len(chosen)], 1)
+    if differs:
+        able = _able(free, usable, job["last"], chosen)
+        if not able:
+            return None
+        chosen[able[0]] = 2
+    return chosen
+
+
+def _able(free: Free, usable: Iterable[int], what: Sequence[int], chosen: Chosen) -> list[int]:
+    fits = (n for n in sorted(usable) if n not in chosen)
+    return [n for n in fits if all(have >= wanted for have, wanted in zip(free[n], what, strict=True))]
+
+
+def _best_run(free: Free, able: list[int], left: int) -> list[int]:
+    runs = [[n for _, n in run] for _, run in groupby(enumerate(able), key=lambda pair: pair[1] - pair[0])]
+    best = runs[0]
+    for run in runs[1:]:
+        cpus, best_cpus = (sum(free[n][1] for n in each) for each in (run, best))
+        enough, best_enough = len(run) >= left, len(best) >= left
+        if (enough and (not best_enough or cpus < best_cpus)) or (not enough and cpus > best_cpus):
+            best = run
+    return best
+
+
+def _give(free: Free, job: Job, chosen: Chosen, sign: int) -> None:
+    for n, kind in chosen.items():
+        free[n] = [have + sign * part for have, part in zip(free[n], job["need" if kind == 1 else "last"], strict=True)]
+
+
+def _within(room: dict[str, float], job: Job) -> bool:
+    return all(room[name] >= amount for name, amount in job["limits"].items())
+
+
+def _use(room: dict[str, float], job: Job) -> None:
+    for name, amount in job["limits"].items():
+        room[name] -= amount
+
+
+def main_pass(
+    free: Free, jobs: Sequence[Job], members: Sequence[set[int]], room: dict[str, float], depth: int, now: float,
+    blocks: Sequence[tuple[float, float, set[int]]],
+) -> list[Chosen]:  # fmt: skip
+    """What a main pass starts: one entry a job, empty for one that waits."""
+    closed: set[int] = set()
+    failed: set[int] = set()
+    started: list[Chosen] = []
+    tested, rejected = 0, 0
+    for job in jobs:
+        started.append({})
+        if job["array"] and job["array"] == rejected:
+            continue
+        rejected = job["array"] or rejected
+        tested += 1
+        if tested > depth + 1:
+            break
+        shut = set().union(*(nodes for begin, end, nodes in blocks if begin < now + job["limit_s"] and end > now))
+        usable = job["pool"] - closed - shut
+        if job["part"] in failed or not _within(room, job) or len(usable) < job["nodes"]:
+            continue
+        chosen = pick(free, usable, job)
+        if chosen is not None:
+            _give(free, job, chosen, -1)
+            _use(room, job)
+            started[-1], rejected = chosen, 0
+        elif job["pinned"]:
+            closed |= job["pool"]
+        else:
+            failed.add(job["part"])
+            closed |= members[job["part"]]
+    return started + [{}] * (len(jobs) - len(started))
+
+
+class Backfill:
+    """One backfill pass.
+
+    runs: (end, {node: [GPUs, CPUs, MiB]}) of running jobs; blocks as above. completing: nodes that start nothing.
+    """
+
+    def __init__(
+        self, now: float, window_end: float, step: float, free: Free,
+        runs: Sequence[tuple[float, dict[int, list[int]]]], blocks: Sequence[tuple[float, float, set[int]]],
+        completing: set[int],
+    ) -> None:  # fmt: skip
+        self.now, self.window_end, self.step, self.free = now, window_end, step, free
+        self.runs = sorted(runs, key=lambda run: run[0])
+        self.taken, self.completing = list(blocks), completing
+
+    def starts(self, jobs: Sequence[Job], room: dict[str, float], most: int, most_of_array: int) -> list[Chosen]:
+        started: list[Chosen] = [{} for _ in jobs]
+        reserved: dict[int, int] = {}
+        rejected = 0
+        for place, job in enumerate(jobs):
+            array = job["array"]
+            if (array and array == rejected) or not _within(room, job):
+                rejected = array or rejected
+                continue
+            rejected = array or rejected
+            start, chosen = self._place(job)
+            if start == self.now:
+                started[place], rejected = chosen, 0
+                _use(room, job)
+                if sum(map(bool, started)) >= most:
+                    break
+            elif start <= self.window_end:
+                reserved[array] = reserved.get(array, 0) + 1
+                rejected = array if reserved[array] >= most_of_array else 0
+        return started
+
+    def _place(self, job: Job) -> tuple[float, Chosen]:
+        """Start and nodes of a job that starts or gets a reservation; infinite where it gets neither."""
+        later = self.now
+        while later <= self.window_end:
+            begin = later
+            usable, following = self._unreserved(begin, begin + job["limit_s"], job["pool"])
+            start, chosen = self._future(job, usable) if len(usable) >= job["nodes"] else (math.inf, {})
+            if start == math.inf:
+                if following is None:
+                    break
+                later = following
+                continue
+            start = max(start, begin)
+            held_up = start == self.now and not self.completing.isdisjoint(chosen)
+            if held_up:
+                start, following = self.now + 1.0, None
+            slot, end = self._rounded(start, start + job["limit_s"])
+            if start > self.now and not held_up and self._overlaps(slot, end, set(chosen)):
+                later = start + (self.step or 1.0) if start == begin else start
+            elif start == self.now:
+                _give(self.free, job, chosen, -1)
+                shares = {n: list(job["need" if kind == 1 else "last"]) for n, kind in chosen.items()}
+                self.runs = sorted([*self.runs, (start + job["limit_s"], shares)], key=lambda run: run[0])
+                return start, chosen
+            elif following is not None and start > following:
+                later = following
+            else:
+                if start <= self.window_end:
+                    self.taken.append((slot, end, set(chosen)))
+                return start, chosen
+        return math.inf, {}
+
+    def _rounded(self, start: float, end: float) -> tuple[float, float]:
+        if not self.step:
+            return start, end
+        whole = math.ceil(end / self.step) * self.step if end < math.inf else end
+        return math.floor(start / self.step) * self.step, whole
+
+    def _slots(self) -> list[tuple[float, float, set[int]]]:
+        """Begin, end and open nodes of each slot of the window."""
+        edges = {edge for begin, end, _ in self.taken for edge in (begin, end) if self.now < edge < self.window_end}
+        times = [self.now, *sorted(edges), self.window_end]
+        slots = []
+        for begin, end in pairwise(times):
+            held = set().union(*(nodes for b, e, nodes in self.taken if b <= begin and end <= e))
+            slots.append((begin, end, set(range(len(self.free))) - held))
+        return slots
+
+    def _unreserved(self, begin: float, until: float, pool: set[int]) -> tuple[set[int], float | None]:
+        usable, following, slots = set(pool), None, self._slots()
+        for k, (slot_begin, slot_end, nodes) in enumerate(slots):
+            after = slots[k + 1][2] & pool if k + 1 < len(slots) else set()
+            if slot_end > begin and following is None and not after <= usable & nodes:
+                following = slot_end
+            if slot_end <= begin:
+                continue
+            if slot_begin > until:
+                if following is None and k + 2 < len(slots):
+                    following = slots[k + 1][1]
+                break
+            usable &= nodes
+        return usable, following
+
+    def _overlaps(self, slot: float, end: float, nodes: set[int]) -> bool:
+        return any(b < end and e > slot and not nodes <= open_ for b, e, open_ in self._slots())
+
+    def _future(self, job: Job, usable: set[int]) -> tuple[float, Chosen]:
+        chosen = pick(self.free, usable, job)
+        if chosen is not None:
+            return self.now, chosen
+        work = [list(row) for row in self.free]
+        window, edge, latest, i = 30.0, None, None, 0
+        while i < len(self.runs):
+            latest = None
+            while i < len(self.runs):
+                end, shares = self.runs[i]
+                i += 1
+                if usable.isdisjoint(shares):
+                    continue
+                if edge is None:
+                    edge = end + (window - end % window) if end < math.inf else math.inf
+                latest = end
+                for n, share in shares.items():
+                    work[n] = [have + part for have, part in zip(work[n], share, strict=True)]
+                if i == len(self.runs) or self.runs[i][0] > edge + window:
+                    break
+            if latest is None:
+                break
+            chosen = pick(work, usable, job)
+            if chosen is not None:
+                return max(latest, self.now + 1.0), chosen
+            window *= 2.0
+            while i < len(self.runs) and edge is not None and edge + window < self.runs[i][0] and window < math.inf:
+                window *= 2.0
+        return math.inf, {}

@@ -1,0 +1,66 @@
+"""How far the model's start times are from Slurm's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from slurmsched.replay.embedded import EmbeddedCluster
+from tests.twin.recording import Recording
+
+
+@dataclass(frozen=True)
+class Fidelity:
+    """Of the jobs that started in both. docs/fidelity.md defines each figure."""
+
+    jobs: int
+    pairs: int
+    same_order: float
+    in_order: float
+    error_s: tuple[float, float, float]  # median, 95th percentile, largest
+    same_second: float
+    mean_wait_s: tuple[float, float]  # Slurm, model
+
+    @property
+    def wait_error(self) -> float:
+        """Model's mean wait over Slurm's, less one."""
+        return self.mean_wait_s[1] / self.mean_wait_s[0] - 1
+
+    @property
+    def row(self) -> str:
+        """Columns of docs/fidelity.md."""
+        mid, high, most = self.error_s
+        real, made = self.mean_wait_s
+        return (
+            f"{self.jobs} | {self.in_order:.1%} | {self.same_order:.2%} of {self.pairs} | "
+            f"{mid:.2f} / {high:.2f} / {most:.1f} | {self.same_second:.1%} | "
+            f"{real:.2f} / {made:.2f} | {self.wait_error:+.2%} |"
+        )
+
+
+def compare(recording: Recording, cluster: EmbeddedCluster) -> Fidelity:
+    """Slurm's starts beside the model's."""
+    model = dict(zip(cluster.trace.job_id.tolist(), cluster.job.first_start_s.tolist(), strict=True))
+    rows = [(e.start_s, model[e.job_id] + recording.origin_s, e.submit_s) for e in recording.ran if e.start_s]
+    real, made, submit = np.array([row for row in rows if np.isfinite(row[1])]).T
+    first, second = np.triu_indices(len(real), 1)
+    apart = np.abs(real[first] - real[second]) >= 1.0
+    agree = (real[first] - real[second]) * (made[first] - made[second]) > 0
+    error = np.abs(made - real)
+    return Fidelity(
+        len(real), int(apart.sum()), float(agree[apart].mean()), longest_common(real, made) / len(real),
+        (float(np.median(error)), float(np.percentile(error, 95)), float(error.max())),
+        float((error < 1.0).mean()), (float((real - submit).mean()), float((made - submit).mean())),
+    )  # fmt: skip
+
+
+def longest_common(real: np.ndarray, made: np.ndarray) -> int:
+    """Jobs in the longest subsequence that both orders have; jobs that Slurm started in one second may stand in any
+    order."""
+    order = np.lexsort((made, np.floor(real)))
+    lengths = np.ones(len(order), np.int64)
+    for j in range(len(order)):
+        fits = made[order[:j]] <= made[order[j]]
+        lengths[j] += lengths[:j][fits].max(initial=0)
+    return int(lengths.max(initial=0))

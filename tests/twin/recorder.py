@@ -1,0 +1,111 @@
+"""Plays a workload on the Slurm of a lab, and reads from its log and accounting what became of it."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from slurmsched.slurm.site import parse_settings
+from tests.live.lab import run, until
+from tests.twin.recording import Ran, Recording
+from tests.twin.workload import Submission
+
+LOG = Path("/var/log/slurm/slurmctld.log")
+_STAMP = r"\[(\S+?)\] "
+_JOB = r"JobId=(?:\d+_\d+\()?(\d+)\)?"
+_SUBMITTED = re.compile(_STAMP + r"_slurm_rpc_submit_batch_job: " + _JOB, re.MULTILINE)
+_LAUNCHED = re.compile(_STAMP + r"debug2: +acct_policy_job_begin: after adding " + _JOB, re.MULTILINE)
+_ENDED = re.compile(_STAMP + r"_job_complete: " + _JOB + r" done", re.MULTILINE)
+_CANCELLED = re.compile(_STAMP + r"_slurm_rpc_kill_job: REQUEST_KILL_JOB " + _JOB, re.MULTILINE)
+_FREED = re.compile(_STAMP + r"debug2: +_slurm_rpc_epilog_complete: " + _JOB, re.MULTILINE)
+_BEGUN = "Running as primary controller"  # slurmctld counts from then on
+_BACKFILL = re.compile(
+    _STAMP + rf"(?:(?:debug: +)?sched/backfill: _attempt_backfill: beginning|{_BEGUN})", re.MULTILINE
+)
+_FULL_PASS = re.compile(_STAMP + rf"(?:debug: +sched: Running job scheduler for full queue|{_BEGUN})", re.MULTILINE)
+
+
+@dataclass
+class Recorder:
+    """Submits, waits, and reads what became of it."""
+
+    submissions: Sequence[Submission]
+    ids: list[int] = field(default_factory=list)
+
+    def play(self) -> None:
+        """Submit and cancel at the planned times; return when the queue is empty."""
+        warm_up()
+        begun_s = time.monotonic()
+        for at_s, place, cancel in self._plan():
+            time.sleep(max(0.0, begun_s + at_s - time.monotonic()))
+            if cancel:
+                run("scancel", "-Q", str(self.ids[place]), check=False)
+            else:
+                one = self.submissions[place]
+                self.ids.append(int(run(*one.command(self.ids), user=one.user).out.split(";")[0]))
+        while run("squeue", "-h", "-a").out:
+            time.sleep(1)
+        time.sleep(2)  # slurmdbd's last records
+
+    def _plan(self) -> list[tuple[float, int, bool]]:
+        submits = [(one.at_s, place, False) for place, one in enumerate(self.submissions)]
+        cancels = [(one.at_s + one.cancel_s + 1, p, True) for p, one in enumerate(self.submissions) if one.cancel_s]
+        return sorted([*submits, *cancels])
+
+    def recording(self, **of_daemon: float) -> Recording:
+        """Every job, by id. Times come from slurmctld's log (milliseconds), else from sacct (seconds)."""
+        log = LOG.read_text(errors="replace")
+        submit, cancel, end, freed = (_last(each, log) for each in (_SUBMITTED, _CANCELLED, _ENDED, _FREED))
+        start = {int(m[2]): stamp(m[1]) for m in reversed(list(_LAUNCHED.finditer(log)))}
+        place = {job: at for at, job in enumerate(self.ids)}
+        made = []
+        for job, array, begun_s, ended_s in accounted(self.ids):
+            record = array or job
+            one, cancel_s = self.submissions[place[record]], cancel.get(record)
+            ends = [at for at in (end.get(job), cancel_s) if at is not None]  # a job that is cancelled logs no end
+            made.append(Ran(
+                job, array, f"afterany:{self.ids[one.after]}" if one.after >= 0 else "", one.user, one.gpus, one.nodes,
+                one.limit_min, one.partition, one.qos or "normal", submit[record],
+                begun_s and start.get(job, begun_s), min(ends, default=ended_s), freed.get(job, ended_s), cancel_s,
+            ))  # fmt: skip
+        settings = parse_settings(run("scontrol", "show", "config").out)
+        first_s = min(each.submit_s for each in made)
+        passes_s = (_last_before(pattern, log, first_s) for pattern in (_BACKFILL, _FULL_PASS))
+        return Recording(tuple(made), settings, *passes_s, **of_daemon)
+
+
+def warm_up() -> None:
+    """Wait for a job to come and go: slurmctld makes no pass in its first seconds."""
+    job = run("sbatch", "--parsable", "--output=/dev/null", "--wrap=true", user="alice").out.strip()
+    until(lambda: not run("squeue", "-h", "-j", job, check=False).out, "the first job ended")
+
+
+def accounted(ids: Sequence[int]) -> Iterator[tuple[int, int, float | None, float | None]]:
+    """Job id, id of its array or 0, start and end of each job, as sacct has them."""
+    listed, fields = ",".join(map(str, ids)), "JobIDRaw,JobID,Start,End"
+    rows = run("env", "SLURM_TIME_FORMAT=%s", "sacct", "-X", "-n", "-P", "-a", "-j", listed, "-o", fields).out
+    for line in rows.splitlines():
+        raw, shown, start, end = line.split("|")
+        yield int(raw), int(shown.partition("_")[0]) if "_" in shown else 0, _number(start), _number(end)
+
+
+def stamp(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()
+
+
+def _number(text: str) -> float | None:
+    return float(text) if text.isdigit() else None
+
+
+def _last(pattern: re.Pattern[str], log: str) -> dict[int, float]:
+    """Job id -> time of the last line of this kind."""
+    return {int(match[2]): stamp(match[1]) for match in pattern.finditer(log)}
+
+
+def _last_before(pattern: re.Pattern[str], log: str, before_s: float) -> float:
+    """Time of the last line of this kind before then, 0 if there is none."""
+    return max((at for match in pattern.finditer(log) if (at := stamp(match[1])) < before_s), default=0.0)

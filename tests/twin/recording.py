@@ -1,0 +1,143 @@
+"""What a workload came to on a real Slurm, as a file, and the same jobs in the model."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import orjson
+
+from slurmsched.config import Scope
+from slurmsched.planning.planner import Planner
+from slurmsched.policies.srsf import Srsf
+from slurmsched.replay.embedded import EmbeddedCluster
+from slurmsched.replay.engine import replay
+from slurmsched.replay.memory_store import MemoryStore
+from slurmsched.replay.requests import Requests
+from slurmsched.replay.slurm_model import SlurmModel
+from slurmsched.replay.traces import Trace
+from tests.twin.workload import CPUS_PER_GPU, LAYOUT, MIB_PER_NODE
+
+KEPT = (
+    "AuthInfo",
+    "Epilog",
+    "KillWait",
+    "MinJobAge",
+    "Priority",
+    "SchedulerParameters",
+    "SchedulerType",
+    "SLURM_VERSION",
+)
+UNLIMITED_S = 3600.0  # run time of a job whose user ended it: longer than anybody waited
+
+
+@dataclass(frozen=True)
+class Ran:
+    """One job as Slurm ran it; times are Unix seconds, None where it never came to that.
+
+    array_id: 0 = no array. end_s: its nodes begin to complete. freed_s: they are done with that.
+    """
+
+    job_id: int
+    array_id: int
+    dependency: str
+    user: str
+    gpus: int
+    nodes: int
+    limit_min: int
+    partition: str
+    qos: str
+    submit_s: float
+    start_s: float | None
+    end_s: float | None
+    freed_s: float | None
+    cancel_s: float | None
+
+    @property
+    def run_s(self) -> float:
+        """How long it would have run without its cancellation [s]."""
+        if self.start_s is None or self.end_s is None:
+            return 1.0
+        return UNLIMITED_S if self.end_s == self.cancel_s else max(self.end_s - self.start_s, 0.01)
+
+
+@dataclass(frozen=True)
+class Recording:
+    """settings: of `scontrol show config`. backfill_s, full_pass_s: when the last backfill pass, and the last pass over
+    the whole queue, before the first job began.
+
+    first_cycle_s, interval_s, lateness_s: of the daemon's cycles, the last from the begin of a cycle to its last
+    write; interval_s 0 = no daemon.
+    """
+
+    ran: tuple[Ran, ...]
+    settings: Mapping[str, str]
+    backfill_s: float
+    full_pass_s: float
+    first_cycle_s: float = 0.0
+    interval_s: float = 0.0
+    lateness_s: float = 0.0
+
+    @property
+    def version(self) -> str:
+        return self.settings["SLURM_VERSION"]
+
+    @property
+    def origin_s(self) -> float:
+        """Unix time of the model's 0: a whole second, or with a daemon the begin of a cycle."""
+        first_s = min(each.submit_s for each in self.ran)
+        step_s = self.interval_s or 1.0
+        return float(self.first_cycle_s + step_s * np.floor((first_s - self.first_cycle_s) / step_s))
+
+    def write(self, path: Path) -> None:
+        kept = {key: value for key, value in self.settings.items() if key.startswith(KEPT)}
+        path.write_bytes(gzip.compress(orjson.dumps(asdict(replace(self, settings=kept))), mtime=0))
+
+    @classmethod
+    def read(cls, path: Path) -> Recording:
+        made = orjson.loads(gzip.decompress(path.read_bytes()))
+        return cls(**made | {"ran": tuple(Ran(**each) for each in made["ran"])})
+
+
+def replayed(recording: Recording) -> EmbeddedCluster:
+    """The model after the same jobs, alone or under srsf."""
+    cluster = twin(recording)
+    if recording.interval_s:
+        planner = Planner(Srsf(), "srsf", Scope(partitions=("*",)))
+        replay(cluster, planner, MemoryStore(), interval_s=recording.interval_s)
+    else:
+        replay(cluster)
+    return cluster
+
+
+def twin(recording: Recording) -> EmbeddedCluster:
+    """The model of this very Slurm with the same jobs, nothing run yet."""
+    origin_s, ran = recording.origin_s, recording.ran
+    model = SlurmModel.from_settings(
+        recording.settings, epoch_s=origin_s, rpc_latency_s=recording.lateness_s,
+        sched_phase_s=recording.full_pass_s - origin_s,
+    )  # fmt: skip
+    model = replace(model, bf_phase_s=recording.backfill_s - origin_s + model.bf_interval_s)
+    ids = [each.job_id for each in ran]
+    limit_s = [60.0 * each.limit_min for each in ran]
+    submit_s = [each.submit_s - origin_s for each in ran]
+    trace = Trace.of(ids, [each.gpus for each in ran], submit_s, [each.run_s for each in ran], limit_s)
+    return EmbeddedCluster(trace, LAYOUT, model, requests=_requests(trace, ran, origin_s))
+
+
+def _requests(trace: Trace, ran: Sequence[Ran], origin_s: float) -> Requests:
+    return Requests.of(trace, [each.job_id for each in ran], {
+        "nodes": [each.nodes for each in ran],
+        "cpus": [each.gpus * CPUS_PER_GPU for each in ran],
+        "memory_mib": [each.nodes * MIB_PER_NODE for each in ran],
+        "partition": [each.partition for each in ran],
+        "user": [each.user for each in ran],
+        "qos": [each.qos for each in ran],
+        "array_id": [each.array_id for each in ran],
+        "dependency": [each.dependency for each in ran],
+        "epilog_s": [max((each.freed_s or 0.0) - (each.end_s or 0.0), 0.0) for each in ran],
+        "cancel_s": [np.inf if each.cancel_s is None else each.cancel_s - origin_s for each in ran],
+    })  # fmt: skip

@@ -1,0 +1,76 @@
+"""Layout, requests and what they make of jobs."""
+
+from __future__ import annotations
+
+import pytest
+
+from slurmsched.errors import InputError
+from slurmsched.model.columns import Labels
+from slurmsched.replay.demand import Demand
+from slurmsched.replay.layout import Closure, Layout, Limits, Node, Partition
+from slurmsched.replay.requests import Requests
+from slurmsched.replay.slurm_model import SlurmModel
+from slurmsched.replay.traces import Trace
+
+TWO = Layout(
+    (Node("n1", 8, 64, 1000.0), Node("n2", 8, 64, 1000.0)),
+    (Partition("gpu", factor=2), Partition("short", ("n2",), factor=1)),
+    qos=(Limits("high", priority=10),),
+)
+
+
+def demand(layout: Layout, trace: Trace, model: SlurmModel | None = None, **columns: object) -> Demand:
+    return Demand.of(trace, Requests.build(len(trace), columns), layout, model or SlurmModel())
+
+
+def test_partition_rows__default_first_named_and_unknown() -> None:
+    """No name is the first partition, of a list the first counts, and an unknown one is an error that lists all."""
+    assert TWO.partition_rows(Labels.of(["", "short", "short,gpu"])).tolist() == [0, 1, 1]
+    with pytest.raises(InputError, match="no partition 'long' in this cluster; it has gpu, short"):
+        TWO.partition_rows(Labels.of(["long"]))
+
+
+def test_layout__names_a_node_that_is_not_there() -> None:
+    """In partitions and closures alike."""
+    with pytest.raises(InputError, match="no node 'n9'"):
+        Layout(TWO.nodes, closures=(Closure(("n9",), 0.0, 1.0),))
+
+
+def test_demand__whole_nodes_and_a_remainder_or_equal_parts() -> None:
+    """12 GPUs on nodes of 8 are 8 + 4 on the fewest nodes, 4 + 4 + 4 where 3 nodes are asked for; CPUs go with them."""
+    wide = Layout((*TWO.nodes, Node("n3", 8, 64)))
+    made = demand(wide, Trace.of([1, 2], [12, 12], [0, 0], [1, 1]), nodes=[0, 3])
+    assert (made.nodes.tolist(), made.need.tolist(), made.last.tolist()) == (
+        [2, 3], [[8, 64, 0], [4, 32, 0]], [[4, 32, 0], [4, 32, 0]],
+    )  # fmt: skip
+
+
+def test_demand__a_job_pinned_to_all_its_nodes() -> None:
+    """Its pool is those nodes; a pool of one node is no pin for a job of two."""
+    made = demand(TWO, Trace.of([1, 2], [4, 16], [0, 0], [1, 1]), pin=["n2", ""])
+    assert (made.usable[made.pool].tolist(), made.pinned.tolist()) == ([[False, True], [True, True]], [True, False])
+
+
+@pytest.mark.parametrize("columns", [{"cpus": [200]}, {"memory_mib": [5000.0]}, {"partition": ["short"], "nodes": [2]}])
+def test_demand__refuses_what_never_fits(columns: dict[str, list[object]]) -> None:
+    """CPUs, memory and the nodes of the partition count as GPUs do."""
+    with pytest.raises(InputError, match="job 1 asks for 2 GPUs, more than nodes of 8, 8 GPUs ever hold"):
+        demand(TWO, Trace.of([1], [2], [0], [1]), **columns)
+
+
+def test_factors__are_slurms_sums() -> None:
+    """Size is the mean of the shares of nodes and CPUs; partition and QOS count against the largest of their kind."""
+    model = SlurmModel(weight_job_size=1000, weight_partition=100, weight_qos=10, weight_tres=(1000.0, 0.0, 0.0))
+    trace = Trace.of([1, 2], [8, 8], [0, 0], [1, 1])
+    made = demand(TWO, trace, model, cpus=[64, 64], partition=["gpu", "short"], qos=["high", "normal"])
+    assert made.factors.tolist() == [500 + 100 + 10 + 500, 500 + 50 + 0 + 500]
+    small = demand(TWO, trace, SlurmModel(weight_job_size=1000, favor_small=True), cpus=[64, 0])
+    assert small.factors.tolist() == [500, 750]
+
+
+def test_requests__follow_the_trace_by_job_id() -> None:
+    """The trace sorts its rows by submit time; a job that only one of the two has is an error."""
+    trace = Trace.of([5, 3], [1, 1], [10, 0], [1, 1])
+    assert list(Requests.of(trace, [5, 3], {"user": ["a", "b"]}).user) == ["b", "a"]
+    with pytest.raises(InputError, match="job 3 is not in both"):
+        Requests.of(trace, [5], {})

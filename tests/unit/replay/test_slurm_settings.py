@@ -1,0 +1,62 @@
+"""A site's `scontrol show config` as the numbers of the model."""
+
+from __future__ import annotations
+
+import pytest
+
+from slurmsched.errors import ConfigError
+from slurmsched.replay.slurm_model import SlurmModel
+from slurmsched.slurm.site import parse_settings
+
+CONFIG = """
+AuthInfo                = cred_expire=60
+Epilog[0]               = /etc/slurm/epilog.sh
+EpilogMsgTime           = 2000 usec
+KillWait                = 45 sec
+MinJobAge               = 600 sec
+PriorityCalcPeriod      = 00:02:00
+PriorityFavorSmall      = Yes
+PriorityMaxAge          = 14-00:00:00
+PriorityWeightAge       = 2000
+PriorityWeightQOS       = 300
+PriorityWeightTRES      = CPU=10,GRES/gpu=5000
+SchedulerParameters     = bf_continue,bf_interval=45,bf_window=2880,bf_resolution=300,batch_sched_delay=5,defer
+SchedulerType           = sched/backfill
+"""
+
+
+def test_from_settings__takes_the_sites_values() -> None:
+    """bf_window is in minutes; an Epilog is told from its other settings; what is not named stays Slurm's default."""
+    model = SlurmModel.from_settings(parse_settings(CONFIG), epilog_s=2.0)
+    expected = SlurmModel(
+        batch_sched_delay_s=5, defer=True, has_epilog=True, bf_interval_s=45, bf_window_s=172_800, bf_resolution_s=300,
+        weight_age=2000, weight_qos=300, weight_tres=(5000.0, 10.0, 0.0), max_age_s=14 * 86_400, favor_small=True,
+        calc_period_s=120, base_priority=0, epilog_s=2.0, kill_wait_s=45, requeue_delay_s=60, min_job_age_s=600,
+    )  # fmt: skip
+    assert model == expected
+
+
+def test_from_settings__defaults_are_slurms_own() -> None:
+    """A slurm.conf that says nothing."""
+    quiet = {"Epilog": "(null)", "SchedulerParameters": "(null)", "PriorityWeightTRES": "(null)"}
+    assert SlurmModel.from_settings(quiet) == SlurmModel(weight_age=0, base_priority=0)
+    assert SlurmModel.from_settings({"SchedulerType": "sched/builtin"}).backfill == "none"
+
+
+def test_from_settings__requeue_delay_comes_before_cred_expire() -> None:
+    """From 25.11 on it has a parameter of its own."""
+    settings = {"AuthInfo": "cred_expire=60", "SchedulerParameters": "requeue_delay=7"}
+    assert SlurmModel.from_settings(settings).requeue_delay_s == 7
+
+
+@pytest.mark.parametrize(
+    ("settings", "key"),
+    [
+        ({"SchedulerParameters": "bf_interval=soon"}, "SchedulerParameters.bf_interval"),
+        ({"KillWait": "ages"}, "KillWait"),
+    ],
+)
+def test_from_settings__names_a_value_it_cannot_read(settings: dict[str, str], key: str) -> None:
+    """Key and value."""
+    with pytest.raises(ConfigError, match=key):
+        SlurmModel.from_settings(settings)

@@ -1,0 +1,198 @@
+"""Rules of slurmctld on schedules worked out by hand. Nodes of 8 GPUs and 64 CPUs, passes at whole seconds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from slurmsched.model import JobState, Plan, SetNice
+from slurmsched.replay.embedded import EmbeddedCluster
+from slurmsched.replay.engine import replay
+from slurmsched.replay.layout import Closure, Layout, Limits, Node, Partition
+from slurmsched.replay.requests import Requests
+from slurmsched.replay.slurm_model import SlurmModel
+from slurmsched.replay.traces import Trace
+
+NODES = tuple(Node(f"n{n}", 8, 64, 512_000.0) for n in (1, 2))
+PLAIN = SlurmModel(backfill="none", batch_sched_delay_s=0.0)
+Row = dict[str, Any]
+
+
+def cluster(rows: list[Row], model: SlurmModel = PLAIN, layout: Layout | None = None) -> EmbeddedCluster:
+    """Jobs 1, 2, ... of rows: gpus, submit_s, duration_s, limit_s and columns of Requests."""
+    base = {"gpus": 8, "submit_s": 0.0, "duration_s": 10.0, "limit_s": 60.0}
+    full = [base | row for row in rows]
+    columns = [[row[name] for row in full] for name in base]
+    ids = list(range(1, len(rows) + 1))
+    trace = Trace.of(ids, *columns)
+    named = {name for row in rows for name in row if name not in base}
+    default = Requests.plain(1)
+    asked = {name: [row.get(name, getattr(default, name)[0]) for row in rows] for name in named}
+    return EmbeddedCluster(trace, layout or Layout(NODES), model, requests=Requests.of(trace, ids, asked))
+
+
+def starts(*arguments: Any) -> list[float]:
+    made = cluster(*arguments)
+    replay(made)
+    first = dict(zip(made.trace.job_id.tolist(), made.job.first_start_s.tolist(), strict=True))
+    return [first[job] for job in sorted(first)]
+
+
+def test_partitions__one_blocked_keeps_its_nodes_from_the_other() -> None:
+    """Job 2 waits for both nodes, so job 3 of the other partition gets none though one is free; n3 is not shared."""
+    layout = Layout(
+        (*NODES, Node("n3", 8, 64)), (Partition("gpu", ("n1", "n2")), Partition("all"), Partition("own", ("n3",)))
+    )
+    rows = [{}, {"gpus": 16}, {"partition": "all", "gpus": 16}, {"partition": "own"}]
+    assert starts(rows, PLAIN, layout) == [0, 10, 20, 0]
+
+
+def test_partitions__higher_tier_goes_first() -> None:
+    """Whatever the priority."""
+    layout = Layout(NODES[:1], (Partition("gpu"), Partition("urgent", tier=2)))
+    assert starts([{"nice": -500}, {"partition": "urgent"}], PLAIN, layout) == [10, 0]
+
+
+def test_pinned__blocks_only_its_nodes() -> None:
+    """Job 2 waits for n1; job 3 takes n2."""
+    assert starts([{"pin": "n1"}, {"pin": "n1"}, {}]) == [0, 10, 0]
+
+
+@pytest.mark.parametrize("column", [{"cpus": 40}, {"memory_mib": 300_000.0}])
+def test_cpus_and_memory__count_beside_gpus(column: Row) -> None:
+    """Two jobs of one GPU each do not fit on a node that has too few CPUs or too little memory for both."""
+    assert starts([{"gpus": 1, **column}, {"gpus": 1, **column}], PLAIN, Layout(NODES[:1])) == [0, 10]
+
+
+def test_array__tasks_start_one_by_one_and_show_as_one_record() -> None:
+    """Three tasks of 8 GPUs on two nodes: the last, with the array's own id, waits; nice on the array reaches it."""
+    made = cluster([{"array_id": 1}] * 3 + [{}])
+    made.advance(5.0)
+    jobs = made.read().jobs
+    assert (jobs.job_id.tolist(), jobs.pending.tolist()) == ([1, 2, 3, 4], [True, False, False, True])
+    status = made.apply(Plan((SetNice(1, 0.0, "test", new=50),))).outcomes[0].status
+    replay(made)
+    assert (status, made.job.first_start_s.tolist()) == ("written", [10, 0, 0, 10])
+    waiting = cluster([{"gpus": 16}, *[{"array_id": 2}] * 3])
+    waiting.advance(5.0)
+    jobs = waiting.read().jobs
+    assert (jobs.job_id.tolist(), jobs.array_tasks.tolist(), jobs.array_job_id.tolist()) == ([1, 2], [1, 3], [0, 2])
+
+
+def test_dependency__starts_after_the_end_and_ages_from_then() -> None:
+    """Job 2 may start once job 1 is done; an afterok on a failed job is never satisfied and ends it."""
+    rows = [{"duration_s": 30.0, "fails": True}, {"dependency": "afterany:1"}, {"dependency": "afterok:1"}]
+    made = cluster(rows)
+    made.advance(5.0)
+    shown = made.read().jobs
+    assert (shown.reason[1], shown.dependency[1]) == ("Dependency", "afterany:1")
+    replay(made)
+    assert (made.job.first_start_s[1], made.job.eligible_s[1], made.job.ended_as[2]) == (30, 30, JobState.CANCELLED)
+
+
+def test_cancel__ends_waiting_and_running_jobs() -> None:
+    """Job 1 stops at 4 and job 2 starts; job 3 never does."""
+    made = cluster([{"cancel_s": 4.0}, {}, {"cancel_s": 2.0}], PLAIN, Layout(NODES[:1]))
+    replay(made)
+    ended = (made.job.end_s.tolist(), made.job.ended_as.tolist())
+    assert ended == ([4, 14, 2], [JobState.CANCELLED, JobState.COMPLETED, JobState.CANCELLED])
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        Limits("q", max_jobs_per_user=1),
+        Limits("q", max_gpus_per_user=2),
+        Limits("q", group_gpus=2),
+        Limits("q", group_jobs=1),
+    ],
+)
+def test_limits__hold_a_job_back_without_blocking(limits: Limits) -> None:
+    """The second job of the QOS waits for the first; the third, of none, does not."""
+    rows = [{"gpus": 2, "qos": "q"}, {"gpus": 2, "qos": "q"}, {"gpus": 2}]
+    assert starts(rows, PLAIN, Layout(NODES, qos=(limits,))) == [0, 10, 0]
+
+
+def test_limits__per_user_are_of_each_user() -> None:
+    """MaxJobsPU of an account."""
+    layout = Layout(NODES, accounts=(Limits("a", max_jobs_per_user=1),))
+    rows = [{"gpus": 1, "account": "a", "user": user} for user in ("x", "x", "y")]
+    assert starts(rows, PLAIN, layout) == [0, 10, 0]
+
+
+def test_closure__planned_is_not_run_into() -> None:
+    """n1 closes at 50 for 100 s: a job limited to 60 s would run into it, so both nodes serve the short one only."""
+    layout = Layout(NODES[:1], closures=(Closure(("n1",), 50.0, 150.0, planned=True),))
+    assert starts([{"limit_s": 60.0}, {"limit_s": 20.0, "submit_s": 1.0}], PLAIN, layout) == [150, 1]
+
+
+def test_closure__down_requeues_what_runs_there() -> None:
+    """Node down at 4 for 100 s: the job waits for it, since the requeue delay is over by then."""
+    layout = Layout(NODES[:1], closures=(Closure(("n1",), 4.0, 104.0, down=True),))
+    made = cluster([{}], replace(PLAIN, requeue_delay_s=20.0, restart_cost_s=0.0), layout)
+    replay(made)
+    assert (made.job.restarts[0], made.job.start_s[0], made.job.end_s[0]) == (
+        1,
+        pytest.approx(float("nan"), nan_ok=True),
+        110,
+    )
+
+
+def test_eligible_later__waits_for_the_pass_over_the_whole_queue() -> None:
+    """No request is made when a begin time comes: the next full pass sees it."""
+    assert starts([{"begin_s": 7.0}]) == [60]
+
+
+def test_epilog__makes_ends_start_a_pass() -> None:
+    """Without one job 2 waits for the next whole second; with one it starts when the nodes are back."""
+    rows = [{"duration_s": 9.3, "gpus": 16}, {"gpus": 16}]
+    slow = replace(PLAIN, epilog_s=0.1)
+    assert starts(rows, slow) == [0, 10]
+    assert starts(rows, replace(slow, has_epilog=True)) == [0, pytest.approx(9.4)]
+    assert starts(rows, replace(slow, has_epilog=True, defer=True)) == [0, 10]
+
+
+def test_queue_depth__leaves_the_rest_to_the_full_pass() -> None:
+    """Two records are held back by a limit; the third is past the depth of 1, so it waits for the pass at 60."""
+    layout = Layout(NODES, qos=(Limits("q", group_jobs=1),))
+    rows = [{"gpus": 1, "qos": "q", "duration_s": 100.0}, *[{"gpus": 1, "qos": "q", "submit_s": 1.0}] * 2,
+            {"gpus": 1, "submit_s": 2.0}]  # fmt: skip
+    assert starts(rows, replace(PLAIN, queue_depth=1), layout)[3] == 60
+
+
+def test_backfill__keeps_the_nodes_of_a_reservation_free() -> None:
+    """Job 2 gets both nodes when job 1 reaches its limit, 120; job 3 of 60 s ends before, job 4 of 300 s does not."""
+    model = SlurmModel(bf_phase_s=5.0)
+    rows = [{"limit_s": 120.0, "duration_s": 100.0}, {"gpus": 16, "submit_s": 1.0},
+            {"submit_s": 2.0, "gpus": 4, "limit_s": 300.0}, {"submit_s": 3.0, "gpus": 4}]  # fmt: skip
+    assert starts(rows, model) == [0, 100, 110, 5]
+
+
+@pytest.mark.parametrize("limit", ["bf_max_job_test", "bf_max_job_user", "bf_max_job_part", "bf_max_job_user_part"])
+def test_backfill__looks_at_so_many_jobs(limit: str) -> None:
+    """With 1 only the blocked head is tested."""
+    rows = [{"duration_s": 50.0}, {"gpus": 16, "submit_s": 1.0}, {"submit_s": 2.0, "duration_s": 4.0, "limit_s": 5.0}]
+    assert starts(rows, SlurmModel(bf_phase_s=5.0, **{limit: 2}))[2] == 5
+    assert starts(rows, SlurmModel(bf_phase_s=5.0, **{limit: 1}))[2] == 60
+
+
+def test_writes__arrive_late_and_paced() -> None:
+    """2 s latency, one a second: the second write takes effect at 8."""
+    made = cluster([{"gpus": 16, "duration_s": 50.0}, {}, {}], replace(PLAIN, rpc_latency_s=2.0, writes_per_s=1.0))
+    made.advance(5.0)
+    made.apply(Plan(tuple(SetNice(job, 0.0, "test", new=7) for job in (2, 3))))
+    seen = []
+    for now_s in (6.9, 7.0, 7.9, 8.0):
+        made.advance(now_s)
+        seen.append(made.job.nice.tolist()[1:])
+    assert seen == [[0, 0], [7, 0], [7, 0], [7, 7]]
+
+
+def test_fixed_priority__is_what_an_operator_set() -> None:
+    """Factors and nice act on nothing, and the snapshot says pinned."""
+    made = cluster([{"fixed_priority": 77, "nice": 5}])
+    made.advance(0.0)
+    jobs = made.read().jobs
+    assert (jobs.priority.tolist(), jobs.pinned.tolist()) == ([77], [True])
