@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from slurmsched.model import GpuTopology, Labels, LinkKind, Rights, Site, SiteTopology, Snapshot
-from slurmsched.policies.memory import remember
+from slurmsched.policies.memory import Memory
 from slurmsched.replay.snapshot_form import KINDS, packed, unpacked
 from slurmsched.testing.builders import mixed_snapshot, snapshot
 
@@ -71,7 +71,7 @@ def test_form__gives_each_kind_of_value_back(value: Any) -> None:
 def test_form__gives_a_policys_memory_back() -> None:
     """A mapping of columns becomes a mapping of lists, which policies read alike; NaN stays."""
     jobs = mixed_snapshot(20).jobs
-    memory = remember(jobs, np.ones(20, np.bool_), {"since_s": np.full(20, np.nan)})
+    memory = Memory(("since_s",), np.array([jobs.job_id, jobs.first_submit_s, np.full(20, np.nan)]))
     made = there_and_back({"memory": memory})["memory"]
     assert (list(made), made["job_id"]) == (list(memory), memory["job_id"])
     assert all(math.isnan(value) for value in made["since_s"])
