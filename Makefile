@@ -32,7 +32,8 @@ test-nojit: $(STAMP) ## Tests of deciding code once more, kernels as plain Pytho
 test-browser: $(STAMP) ## The demo's page in headless Chromium (Debian's package)
 	$(BIN)/python -m pytest -m browser tests/browser $(PYTEST_ARGS)
 
-test-live: $(SUITES:%=test-live-%) ## Live tests in a lab of each suite (root, debootstrap); SUITES="forky trixie"
+test-live: ## Live tests in a lab of each suite, side by side (root, debootstrap); SUITES="forky trixie"
+	@$(MAKE) --no-print-directory --keep-going --jobs=$(words $(SUITES)) $(SUITES:%=test-live-%)
 
 test-live-%:
 	@trap '$(LAB) down --name test-$* 2>/dev/null || true' EXIT; trap 'exit 130' INT TERM; \

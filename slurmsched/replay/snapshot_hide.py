@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from slurmsched.model import Jobs, Labels, Nodes, Site
+from slurmsched.model import Jobs, Labels, Nodes, Reservations, Site
+from slurmsched.model.acts import RESERVATION_PREFIX
 from slurmsched.model.hints import hints_alone
 from slurmsched.replay.anonymise import HIDDEN, Anonymiser
 from slurmsched.replay.snapshot_file import Saved
@@ -27,6 +28,8 @@ def hidden(held: Saved, anonymiser: Anonymiser) -> Saved:
     made = replace(
         snapshot, jobs=_jobs(snapshot.jobs, anonymiser), nodes=_nodes(snapshot.nodes), warnings=warnings,
         site=_site(snapshot.site, anonymiser), carry=_renamed(snapshot.carry, names),
+        acts=tuple(replace(act, user=anonymiser.name(act.user, LETTERS["user"])) for act in snapshot.acts),
+        reservations=_reservations(snapshot.reservations, anonymiser),
     )  # fmt: skip
     return replace(held, snapshot=made, settings=_settings(held.settings, anonymiser), anonymised=True)
 
@@ -40,6 +43,14 @@ def _nodes(nodes: Nodes) -> Nodes:
     return nodes.with_columns(reason=Labels.constant("", len(nodes)))
 
 
+def _reservations(reservations: Reservations, anonymiser: Anonymiser) -> Reservations:
+    """Ours are named after a job's id, which stays."""
+    ours = [name.startswith(RESERVATION_PREFIX) for name in reservations.name]
+    hidden_names = anonymiser.hide(reservations.name, LETTERS["reservation"])
+    names = [old if own else new for old, new, own in zip(reservations.name, hidden_names, ours, strict=True)]
+    return reservations.with_columns(name=names, users=anonymiser.hide(reservations.users, LETTERS["user"]))
+
+
 def _site(site: Site, anonymiser: Anonymiser) -> Site:
     settings = {name: value for name, value in site.settings.items() if name != "ClusterName"}
     user, cluster = anonymiser.name(site.user, LETTERS["user"]), anonymiser.name(site.cluster, "c")
@@ -47,9 +58,12 @@ def _site(site: Site, anonymiser: Anonymiser) -> Site:
 
 
 def _settings(settings: Mapping[str, Any], anonymiser: Anonymiser) -> dict[str, Any]:
-    scope = dict(settings.get("scope", {}))
-    scope["accounts"] = [anonymiser.name(name, LETTERS["account"]) for name in scope.get("accounts", ())]
-    return {**settings, "scope": scope}
+    made = dict(settings)
+    for section in ("scope", "preemption"):
+        part = dict(settings.get(section, {}))
+        part["accounts"] = [anonymiser.name(name, LETTERS["account"]) for name in part.get("accounts", ())]
+        made[section] = part
+    return made
 
 
 def _renamed(value: Any, names: Mapping[str, str]) -> Any:
