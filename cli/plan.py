@@ -11,6 +11,7 @@ import click
 from slurmsched.cli import output
 from slurmsched.cli.output import Output, counted, gpu_hours
 from slurmsched.cli.settings import config
+from slurmsched.cli.steps import parted, print_steps, step_rows
 
 if TYPE_CHECKING:
     from slurmsched.config import Config
@@ -61,7 +62,7 @@ def _of_files(tree: Config, jobs: Path, nodes: Path | None) -> tuple[Snapshot, P
 def _changes(snapshot: Snapshot, plan: Plan, lever: str, limit: int) -> list[dict[str, Any]]:
     from slurmsched.cli.rows import queue_rows
 
-    planned = {action.job_id for action in plan.actions}
+    planned = {action.job_id for action in parted(plan.actions)[0]}
     rows = [row for row in queue_rows(snapshot, plan, lever) if row["job_id"] in planned]
     return rows[:limit] if limit else rows
 
@@ -77,6 +78,7 @@ def plan_tree(snapshot: Snapshot, plan: Plan, lever: str, limit: int) -> dict[st
         "planned": len(plan.actions),
         "deferred": plan.deferred,
         "changes": _changes(snapshot, plan, lever, limit),
+        "steps": step_rows(parted(plan.actions)[1]),
         "refused": [{"job_id": r.job_id, "rule": r.rule, "reason": r.reason} for r in plan.refused],
         "notes": plan.notes,
         "warnings": snapshot.warnings,
@@ -86,12 +88,14 @@ def plan_tree(snapshot: Snapshot, plan: Plan, lever: str, limit: int) -> dict[st
 def print_plan(out: Output, snapshot: Snapshot, plan: Plan, lever: str, limit: int) -> None:
     """The plan for people."""
     changes = _changes(snapshot, plan, lever, limit)
+    levers, steps = parted(plan.actions)
     if changes:
         out.table(COLUMNS, [_cells(row) for row in changes])
-    if len(changes) < len(plan.actions):
-        out.line(f"... and {len(plan.actions) - len(changes)} more (--limit 0 shows all)")
+    if len(changes) < len(levers):
+        out.line(f"... and {len(levers) - len(changes)} more (--limit 0 shows all)")
+    print_steps(out, steps)
     out.line(
-        f"{len(plan.actions)} of {int(plan.managed.sum())} managed jobs would get another {lever}"
+        f"{len(levers)} of {int(plan.managed.sum())} managed jobs would get another {lever}"
         + (f"; {plan.deferred} more wait for the next cycle (pace.writes_per_cycle)" if plan.deferred else "")
     )
     for line in left_alone(plan):

@@ -11,6 +11,7 @@ import click
 from slurmsched.cli import output
 from slurmsched.cli.output import Output, counted
 from slurmsched.cli.settings import config
+from slurmsched.cli.steps import parted, print_steps, step_rows
 
 if TYPE_CHECKING:
     from slurmsched.config import Config
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 @click.option("--apply", "apply", is_flag=True, help="Write; without it the changes are only shown.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def command(out: Output, apply: bool, yes: bool) -> int:
-    """Give every job its own nice and site factor back.
+    """Give every job its own nice and site factor back, and end preemptions that are under way.
 
     Works from the journal file alone, also with the database lost, and while the stop file is there.
     Stop the daemon first: it holds the lock, and its next cycle would write again.
@@ -40,27 +41,45 @@ def command(out: Output, apply: bool, yes: bool) -> int:
         if not out.as_json:
             _print(out, plan, applies=apply)
         if apply and plan.actions:
-            yes or click.confirm(f"Restore {counted(len(plan.actions), 'lever')}?", abort=True)
+            yes or click.confirm(f"{_told(plan)}?", abort=True)
             receipt = cluster.apply(plan)
     return _report(out, plan, receipt)
 
 
 def restoring(tree: Config, snapshot: Snapshot) -> Plan:
-    """The plan that restores every lever the journal knows. Raises LedgerError if it cannot be read."""
+    """The plan that restores every lever the journal knows and takes every open act back.
+
+    Raises LedgerError if the journal cannot be read.
+    """
+    from dataclasses import replace
+
     from slurmsched.db.journal import Journal
+    from slurmsched.planning.acts import taken_back
     from slurmsched.planning.undo import undo_plan
 
     records = Journal(tree.ledger.journal).levers(lenient=True).values()
-    return undo_plan(snapshot, sorted(records, key=lambda record: record.submit_s))
+    plan = undo_plan(snapshot, sorted(records, key=lambda record: record.submit_s))
+    moves = [taken_back(act, snapshot) for act in snapshot.acts]
+    steps = tuple(step for move in moves for step in move.steps)
+    return replace(plan, actions=(*plan.actions, *steps), acts=tuple(move.act for move in moves))
+
+
+def _told(plan: Plan) -> str:
+    levers, _ = parted(plan.actions)
+    ends = f", end {counted(len(plan.acts), 'preemption')}" if plan.acts else ""
+    return f"Restore {counted(len(levers), 'lever')}{ends}"
 
 
 def _print(out: Output, plan: Plan, *, applies: bool) -> None:
-    if plan.actions:
-        out.table(("job>", "lever", "now>", "base>"), [(a.job_id, a.kind, a.old, a.new) for a in plan.actions])  # type: ignore[attr-defined]
+    levers, steps = parted(plan.actions)
+    if levers:
+        out.table(("job>", "lever", "now>", "base>"), [(a.job_id, a.kind, a.old, a.new) for a in levers])
+    print_steps(out, steps)
     for refusal in plan.refused:
         out.line(f"job {refusal.job_id} left alone: {refusal.reason}", "warning")
     out.line(
-        f"{counted(len(plan.actions), 'lever')} to restore"
+        f"{counted(len(levers), 'lever')} to restore"
+        + (f", {counted(len(plan.acts), 'preemption')} to end" if plan.acts else "")
         + ("" if applies or not plan.actions else "; --apply does it")
     )
 
@@ -70,12 +89,20 @@ def _report(out: Output, plan: Plan, receipt: Receipt | None) -> int:
     from slurmsched.errors import SlurmRefusedError
 
     if out.as_json:
-        jobs = [{"job_id": a.job_id, "lever": a.kind, "now": a.old, "base": a.new} for a in plan.actions]  # type: ignore[attr-defined]
-        out.json({"restore": jobs, "left_alone": plan.refused, "receipt": receipt and summary(receipt)})
+        levers, steps = parted(plan.actions)
+        jobs = [{"job_id": a.job_id, "lever": a.kind, "now": a.old, "base": a.new} for a in levers]
+        out.json(
+            {
+                "restore": jobs,
+                "steps": step_rows(steps),
+                "left_alone": plan.refused,
+                "receipt": receipt and summary(receipt),
+            }
+        )
     if receipt is None:
         return 0
     if not out.as_json:
-        out.line(f"{len(receipt.written)} of {len(plan.actions)} restored")
+        out.line(f"{len(receipt.written)} of {len(plan.actions)} written")
     for outcome in receipt.refused:
         click.echo(f"slurmsched: job {outcome.action.job_id}: {outcome.status}: {outcome.message}", err=True)
     if receipt.stopped:

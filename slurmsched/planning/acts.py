@@ -100,6 +100,12 @@ def advance(act: Act, snapshot: Snapshot, limits: Limits) -> Advance:
     return _forward(facts, limits)
 
 
+def taken_back(act: Act, snapshot: Snapshot) -> Advance:
+    """The steps that end an open act whatever its stage, as `undo` does: its job waits or runs without it."""
+    ended = _at(replace(act, note=act.note or "taken back by undo"), Stage.REVERSING, snapshot.now_s)
+    return _ended(Facts(ended, snapshot), ended)
+
+
 def _given_up(facts: Facts, limits: Limits) -> str:
     """Why an act on its way is taken back; "" if it goes on."""
     act, now_s = facts.act, facts.snapshot.now_s

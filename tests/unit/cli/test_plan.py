@@ -3,7 +3,9 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from slurmsched.model import Rights
+import numpy as np
+
+from slurmsched.model import Allocations, Rights
 from tests.recorded.playback import HERE
 from tests.unit.cli.conftest import with_site
 
@@ -122,3 +124,23 @@ def test_plan__nodes_alone_are_no_queue(run, tmp_path):
     """The other option is named."""
     answer = run("plan", "--nodes", str(tmp_path / "x"))
     assert (answer.code, "--nodes goes with --jobs" in answer.err) == (2, True)
+
+
+def test_plan__shows_the_steps_of_a_preemption(run, fakes, site):
+    """Who would get which nodes, and who would give them; nothing of it where preemption is off."""
+    cluster, _ = fakes
+    snapshot = cluster.snapshot
+    jobs = snapshot.jobs.with_columns(
+        gpus=[16, 1, 16], nodes=[2, 1, 2], eligible_s=snapshot.jobs.submit_s, requeueable=[True] * 3,
+        run_s=[0.0, 0.0, 7_200.0], submit_s=snapshot.now_s - np.array([900.0, 600.0, 9_000.0]),
+        comment=["", "", "slurmsched: preempt=yes ckpt=USR1@60"], attained_gpu_s=[0.0, 0.0, 115_200.0],
+        end_s=[np.nan, np.nan, snapshot.now_s + 9_000],
+    )  # fmt: skip
+    held = Allocations.build(2, {"job_id": [13, 13], "node": ["n1", "n2"], "gpus": [8, 8]})
+    nodes = snapshot.nodes.with_columns(gpus_used=[8, 8], partitions=["gpu", "gpu"])
+    cluster.snapshot = replace(snapshot, jobs=jobs, nodes=nodes, allocations=held)
+    assert json.loads(run("plan", "--json").out)["steps"] == []
+    site.write_text(site.read_text() + "[preemption]\nenabled = true\n")
+    steps = json.loads(run("plan", "--json").out)["steps"]
+    assert [(step["job_id"], step["step"]) for step in steps] == [(11, "reserve"), (11, "join"), (13, "signal")]
+    assert "job 11 gets its GPUs in 60 s" in run("plan").out

@@ -80,3 +80,23 @@ def test_undo__not_all_restored_is_exit_code_3(run, written):
     answer = run("undo", "--apply", "--yes")
     assert answer.code == 3
     assert "job 11: refused" in answer.err
+
+
+def test_undo__takes_preemptions_under_way_back(run, written):
+    """The job's name comes off its reservation, which is deleted; both are shown before, and in the JSON."""
+    from dataclasses import replace
+
+    from slurmsched.model import Act, Purpose, Reservations
+
+    snapshot = written.snapshot
+    act = Act("11-7", Purpose.PREEMPT, 11, float(snapshot.jobs.submit_s[0]), "ann", "n1", 3_600.0, snapshot.now_s)
+    jobs = snapshot.jobs.with_columns(reservation=[act.reservation, "", ""])
+    kept = Reservations.build(1, {"name": [act.reservation]})
+    written.snapshot = replace(snapshot, jobs=jobs, acts=(act,), reservations=kept)
+    assert "1 preemption to end" in run("undo").out
+    steps = json.loads(run("undo", "--json").out)["steps"]
+    assert [(step["job_id"], step["step"], step["name"]) for step in steps] == [
+        (11, "join", ""), (11, "unreserve", act.reservation),
+    ]  # fmt: skip
+    assert run("undo", "--apply", "--yes").code == 0
+    assert [action.kind for action in written.sent][-2:] == ["join", "unreserve"]
