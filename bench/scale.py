@@ -1,6 +1,6 @@
 """What a replay costs from 10^3 to 10^6 jobs: made-up traces on 10,000 GPUs under discretized-las, ideal cluster.
 
-    python -m bench.scale [JOBS ...]    measures these sizes (10^3 to 10^6) into bench/scale.csv, draws docs/scale.svg
+    python -m bench.scale [JOBS ...]    measures these sizes (all by default) into bench/scale.csv, draws docs/scale.svg
     python -m bench.scale --draw        draws again what was measured
 
 From the repository root. Jobs come by day more than by night, at a rate that would keep 90 % of the GPUs busy, so that
@@ -111,9 +111,10 @@ def main() -> None:
             keep(measure(jobs))
         else:
             subprocess.run([sys.executable, "-m", "bench.scale", "--here", str(jobs)], check=True)
-    PLOT.write_text(draw(rows()), encoding="utf-8")
     if not options.here:
         print(TABLE.read_text(), end="")
+        if len(table := rows()) > 1:
+            PLOT.write_text(draw(table), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ def _same(kind: type[Any], name: str, rows: int) -> Any:
 
 def _constant(kind: type[Any], name: str, rows: int) -> Any:
     """A column that holds the same in every row, cut from a longer one that many tables share."""
-    column = _same(kind, name, 1 << rows.bit_length())  # type: ignore[arg-type]  # a class is hashable
+    column: Any = _same(kind, name, 1 << rows.bit_length())  # type: ignore[arg-type]  # types can be hashed
     return Labels(column.codes[:rows], column.names if rows else ()) if isinstance(column, Labels) else column[:rows]
 
 
