@@ -8,6 +8,7 @@ LAB    := $(PYTHON) tests/lab/lab.py
 SUITES ?= forky trixie
 SUITE  ?= forky
 PYTEST_ARGS ?=
+DECIDING := estimators kernels model placements planning policies replay testing topology
 BENCH_ARGS ?=
 
 .DEFAULT_GOAL := help
@@ -26,7 +27,7 @@ test-fast: $(STAMP) ## Tests that need neither Slurm nor browser
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 test-nojit: $(STAMP) ## Tests of deciding code once more, kernels as plain Python, with coverage
-	NUMBA_DISABLE_JIT=1 $(BIN)/python -m coverage run -m pytest tests/unit tests/property $(PYTEST_ARGS)
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m coverage run -m pytest $(DECIDING:%=tests/unit/%) tests/property $(PYTEST_ARGS)
 	$(BIN)/python -m coverage report --skip-covered --show-missing | tail -n 40
 
 test-browser: $(STAMP) ## The demo's page in headless Chromium (Debian's package)
