@@ -115,6 +115,8 @@ def migrate(engine: Engine) -> None:
     config = migrations()
     try:
         with translated(engine), engine.begin() as connection:
+            if engine.dialect.name == "sqlite":  # its driver begins no transaction for a CREATE TABLE
+                connection.exec_driver_sql("BEGIN IMMEDIATE")
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
     except CommandError as error:

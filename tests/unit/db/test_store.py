@@ -6,6 +6,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
 from slurmsched.config import Config, parse_config
 from slurmsched.db import engine as engines
@@ -163,3 +164,22 @@ def test_retention__keeps_up_with_500_writes_a_minute(config: Config) -> None:
             kept.append(connection.exec_driver_sql("SELECT count(*) FROM actions").scalar())
     engine.dispose()
     assert (max(kept), max(cycles) <= 60) == (60 * 500 + 500, True)
+
+
+def test_prepare__cut_off_in_the_middle_leaves_no_half_schema(tmp_path):
+    """All tables are made in one transaction: the next process finds an empty database and makes them all."""
+    engine = engines.open_engine(f"sqlite:///{tmp_path}/ledger.db")
+    made = []
+
+    def cut(_connection, _cursor, statement, *_):
+        made.extend([statement] if statement.lstrip().startswith("CREATE TABLE") else [])
+        if len(made) == 5:
+            raise KeyboardInterrupt
+
+    sa.event.listen(engine, "before_cursor_execute", cut)
+    with pytest.raises(KeyboardInterrupt):
+        engines.prepare(engine)
+    sa.event.remove(engine, "before_cursor_execute", cut)
+    assert sa.inspect(engine).get_table_names() == []
+    engines.prepare(engine)
+    engines.check(engine)
