@@ -18,11 +18,19 @@ from typing import Any, TypeVar
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def kernel(function: F | None = None, *, plain_below: int = 0) -> Any:
+def kernel(
+    function: F | None = None,
+    *,
+    plain_below: int = 0,
+    views: bool = False,
+    cold: Callable[..., Any] | None = None,
+) -> Any:
     """Compile `function` at its first call. plain_below: rows of the first argument under which a process
-    that has not loaded numba yet runs it as plain Python."""
+    that has not loaded numba yet runs it as plain Python. views: it does so on memoryviews, whose numbers Python reads
+    several times faster than those of arrays: for a function that indexes its arrays, takes their len and shape and
+    does nothing else with them. cold: what such a process runs instead, numpy that does the same."""
     if function is None:
-        return functools.partial(kernel, plain_below=plain_below)
+        return functools.partial(kernel, plain_below=plain_below, views=views, cold=cold)
     compiled: list[Callable[..., Any]] = []
 
     @functools.wraps(function)
@@ -31,7 +39,7 @@ def kernel(function: F | None = None, *, plain_below: int = 0) -> Any:
             if os.environ.get("NUMBA_DISABLE_JIT") == "1":
                 compiled.append(_plain(function))
             elif "numba" not in sys.modules and len(arguments[0]) < plain_below:
-                return _plain(function)(*arguments)
+                return (cold or _plain(function))(*(map(_viewed, arguments) if views else arguments))
             else:
                 compiled.append(_compile(function))
         return compiled[0](*arguments)
@@ -71,3 +79,10 @@ def _calling(function: Callable[..., Any], made: Callable[[Callable[..., Any]], 
         return function
     bound = types.FunctionType(function.__code__, known | called, function.__name__, function.__defaults__)
     return functools.update_wrapper(bound, function)
+
+
+def _viewed(argument: Any) -> Any:
+    """Memoryviews of the arrays in it."""
+    if isinstance(argument, tuple):
+        return tuple(map(_viewed, argument))
+    return memoryview(argument) if hasattr(argument, "dtype") and argument.ndim else argument

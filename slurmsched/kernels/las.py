@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
+from numpy.typing import NDArray
 
 from slurmsched.kernels._jit import kernel
-from slurmsched.kernels.order import sort_rows
 from slurmsched.model.columns import Bools, Floats, Int32s, Int64s
 
 # A cold tick runs these plain up to a queue for which loading numba pays.
 _PLAIN_BELOW = 20_000
 
 
-@kernel(plain_below=_PLAIN_BELOW)
+@kernel(plain_below=_PLAIN_BELOW, views=True)
 def las_keys(
     job_id: Int64s,
     arrived_s: Floats,
@@ -32,7 +34,7 @@ def las_keys(
 
     job_id, arrived_s: (N,) the key of a job. state: (N,); flags: of the states pending, running, completing, finished.
     times: (N,) each, start of this run (NaN: none), run time over all runs, attained service [GPU s], waiting since it
-    last ran. past: (9, K) what las_order gave at the last quantum, ascending job ids. now_s: the time.
+    last ran. past: (9, K) what las_memory gave at the last quantum, ascending job ids. now_s: the time.
     Floats: first start, arrival at its queue, place at the last quantum if that counts (infinity: not), service since
     the last promotion [GPU s], service and run time forgiven then, whether it ran in this queue (0, 1), place at the
     last quantum in any case.
@@ -41,8 +43,8 @@ def las_keys(
     """
     start_s, executed_s, attained_gpu_s, waiting_s = times
     waits, runs, completes, finished = flags
-    rows = job_id.size
-    moved, waiters = np.empty(rows, np.bool_), np.zeros(thresholds_gpu_s.size + 1, np.int64)
+    rows = len(job_id)
+    moved, waiters = np.zeros(rows, np.int8), np.zeros(len(thresholds_gpu_s) + 1, np.int64)
     k = 0
     for i in range(rows):
         k = _find(job_id[i], arrived_s[i], past, k)
@@ -62,12 +64,12 @@ def las_keys(
             since_s = now_s
             if queue > 0:  # a drop is dated back to the threshold, in whole seconds as all of Slurm's times
                 over_s = waiting_s[i] + (service_gpu_s - thresholds_gpu_s[queue - 1]) / max(gpus[i], 1)
-                since_s = np.ceil(now_s - over_s - 1e-6)
+                since_s = float(math.ceil(now_s - over_s - 1e-6))
         elif pending:
             waiters[queue] += 1
         started_s = arrived_s[i] if executed_s[i] > 0 else np.inf
         if state[i] & runs != 0:
-            started_s = now_s if np.isnan(start_s[i]) else start_s[i]
+            started_s = now_s if start_s[i] != start_s[i] else start_s[i]
         floats[0, i], floats[1, i] = past[2, k] if known else started_s, since_s
         floats[7, i] = past[6, k] if known else np.inf
         floats[2, i] = np.inf if moved[i] else floats[7, i]
@@ -77,15 +79,17 @@ def las_keys(
     _turns(state, runs, moved, waiters, now_s, floats, ints)
     kept = 0
     for i in range(rows):
-        bools[1, i] = np.isfinite(floats[0, i]) and state[i] & finished == 0 and not np.isnan(arrived_s[i])
+        bools[1, i] = floats[0, i] < np.inf and state[i] & finished == 0 and arrived_s[i] == arrived_s[i]
         kept += bools[1, i]
     return kept
 
 
 @kernel
-def _turns(state: Int64s, runs: int, moved: Bools, waiters: Int64s, now_s: float, floats: Floats, ints: Int64s) -> None:
+def _turns(
+    state: Int64s, runs: int, moved: NDArray[np.int8], waiters: Int64s, now_s: float, floats: Floats, ints: Int64s
+) -> None:
     """Fill in turn and ran_here, and forget the places of those whose place does not count. As las_keys."""
-    for i in range(state.size):
+    for i in range(len(state)):
         running = state[i] & runs != 0
         arrived = moved[i] and (waiters[ints[0, i]] > 0 or floats[1, i] >= now_s)
         ran_here = not arrived and (running or moved[i] or floats[6, i] == 1.0)
@@ -110,36 +114,44 @@ def _find(job_id: int, arrived_s: float, past: Floats, near: int) -> int:
 def _queue(service_gpu_s: float, thresholds_gpu_s: Floats) -> int:
     """How many thresholds are reached."""
     queue = 0
-    while queue < thresholds_gpu_s.size and thresholds_gpu_s[queue] <= service_gpu_s:
+    while queue < len(thresholds_gpu_s) and thresholds_gpu_s[queue] <= service_gpu_s:
         queue += 1
     return queue
 
 
-@kernel(plain_below=_PLAIN_BELOW)
-def las_order(
-    job_id: Int64s, arrived_s: Floats, floats: Floats, ints: Int64s, bools: Bools, by: int, order: Int64s, past: Floats
+@kernel(plain_below=_PLAIN_BELOW, views=True)
+def las_sort_keys(
+    job_id: Int64s, arrived_s: Floats, floats: Floats, ints: Int64s, by: int, keys: Floats, order: Int64s
 ) -> None:
-    """The order, written to order (N,): rows, most urgent first; and what is remembered of the jobs marked so, to past.
+    """What to sort rows by, written to keys (N, 6), and the order to begin with, to order (N,).
 
-    floats, ints, bools: of las_keys. by: what goes after the queue, 0 first start, 1 turn, place and arrival at the
-    queue, 2 nothing; in the end arrival, then job id. past: (9, K), by row of the jobs: job id, arrival, first start,
-    queue, arrival at it, whether it ran there, place in the order, service and run time forgiven.
+    floats, ints: of las_keys. by: what goes after the queue, 0 first start, 1 turn, place and arrival at the queue,
+    2 nothing; in the end arrival, then job id.
     """
-    keys = np.zeros((job_id.size, 6), np.float64)
-    for i in range(job_id.size):
-        keys[i, 0], keys[i, 5] = ints[0, i], job_id[i]
-        keys[i, 4] = np.inf if np.isnan(arrived_s[i]) else arrived_s[i]
+    for i in range(len(job_id)):
+        keys[i, 0], keys[i, 1], keys[i, 2], keys[i, 3] = ints[0, i], 0.0, 0.0, 0.0
+        keys[i, 4], keys[i, 5] = np.inf if arrived_s[i] != arrived_s[i] else arrived_s[i], job_id[i]
         if by == 0:
             keys[i, 1] = floats[0, i]
         elif by == 1:
             keys[i, 1], keys[i, 2] = ints[1, i], floats[2, i]
-            keys[i, 3] = np.inf if np.isnan(floats[1, i]) else floats[1, i]
-    _last_order(floats[7], order)
-    sort_rows(keys, order)
-    place, k = np.empty(order.size, np.int64), 0
-    for at in range(order.size):
+            keys[i, 3] = np.inf if floats[1, i] != floats[1, i] else floats[1, i]
+    _last_order(floats, order)
+
+
+@kernel(plain_below=_PLAIN_BELOW, views=True)
+def las_memory(
+    job_id: Int64s, arrived_s: Floats, floats: Floats, ints: Int64s, bools: Bools, order: Int64s, past: Floats
+) -> None:
+    """What is remembered of the jobs marked so, written to past (9, K), by row of the jobs.
+
+    floats, ints, bools: of las_keys. order: (N,) rows, most urgent first. Rows of past: job id, arrival, first start,
+    queue, arrival at it, whether it ran there, place in the order, service and run time forgiven.
+    """
+    place, k = np.empty(len(order), np.int64), 0
+    for at in range(len(order)):
         place[order[at]] = at
-    for i in range(order.size):
+    for i in range(len(order)):
         if bools[1, i]:
             past[0, k], past[1, k], past[2, k], past[3, k] = job_id[i], arrived_s[i], floats[0, i], ints[0, i]
             past[4, k], past[5, k], past[6, k] = floats[1, i], floats[6, i], place[i]
@@ -148,34 +160,34 @@ def las_order(
 
 
 @kernel
-def _last_order(place: Floats, order: Int64s) -> None:
+def _last_order(floats: Floats, order: Int64s) -> None:
     """Rows by their place at the last quantum, then those without one (infinity), written to order; nearly so if places
-    are odd: it is but where sorting begins. place, order: (N,)."""
-    seats = np.full(4 * place.size + 64, -1, np.int64)
-    for i in range(place.size):
-        if 0 <= place[i] < seats.size:
-            seats[int(place[i])] = i
+    are odd: it is but where sorting begins. floats: of las_keys. order: (N,)."""
+    seats = np.full(4 * len(order) + 64, -1, np.int64)
+    for i in range(len(order)):
+        if 0 <= floats[7, i] < len(seats):
+            seats[int(floats[7, i])] = i
     at = 0
     for row in seats:
         if row >= 0:
             order[at] = row
             at += 1
-    for i in range(place.size):
-        if not (0 <= place[i] < seats.size and seats[int(place[i])] == i):
+    for i in range(len(order)):
+        if not (0 <= floats[7, i] < len(seats) and seats[int(floats[7, i])] == i):
             order[at] = i
             at += 1
 
 
-@kernel(plain_below=_PLAIN_BELOW)
+@kernel(plain_below=_PLAIN_BELOW, views=True)
 def next_drop(service_gpu_s: Floats, gpus: Int32s, running: Bools, thresholds_gpu_s: Floats) -> float:
     """How soon the next of the running jobs reaches a threshold [s], infinity if none will.
 
     service_gpu_s, gpus, running: (N,).
     """
     soon_s = np.inf
-    for i in range(running.size):
+    for i in range(len(running)):
         if running[i]:
             queue = _queue(service_gpu_s[i], thresholds_gpu_s)
-            if queue < thresholds_gpu_s.size:
+            if queue < len(thresholds_gpu_s):
                 soon_s = min(soon_s, (thresholds_gpu_s[queue] - service_gpu_s[i]) / max(gpus[i], 1))
     return soon_s

@@ -8,14 +8,18 @@ from slurmsched.kernels._jit import kernel
 from slurmsched.model.columns import Floats, Int64s
 
 
-@kernel(plain_below=20_000)
+def _lexsort(keys: Floats, order: Int64s) -> None:
+    order[:] = np.lexsort(keys.T[::-1])
+
+
+@kernel(plain_below=20_000, cold=_lexsort)
 def sort_rows(keys: Floats, order: Int64s) -> None:
     """Sort order, (N,) rows of keys, in place: least first key first, ties by the next one, at last by row.
 
     keys: (N, K) without NaN. Merges the runs it finds, so that an order in which few rows must move costs a few passes.
     Source: ours; the natural merge sort of Knuth, The Art of Computer Programming 3 (1973), section 5.2.4.
     """
-    rows = order.size
+    rows = len(order)
     ends, runs = np.empty(rows + 1, np.int64), 0
     for i in range(1, rows + 1):
         if i == rows or _precedes(keys, order[i], order[i - 1]):

@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from slurmsched.kernels.las import las_keys, las_order, next_drop
+from slurmsched.kernels.las import las_keys, las_memory, las_sort_keys, next_drop
+from slurmsched.kernels.order import sort_rows
 from slurmsched.model import JobState, Ranking, Snapshot
 from slurmsched.model.columns import Bools, Floats, Int64s, sealed
 from slurmsched.model.states import FINISHED
@@ -73,8 +74,11 @@ class DiscretizedLas:
             jobs.job_id, arrived_s, jobs.state, _FLAGS, jobs.gpus, times, past, thresholds, self.promote_knob,
             snapshot.now_s, floats, ints, bools,
         )  # fmt: skip
-        order, table = np.empty(rows, np.int64), np.empty((len(_REMEMBERED) + 2, kept))
-        las_order(jobs.job_id, arrived_s, floats, ints, bools, FIFO_BY.index(self.fifo_by), order, table)
+        keys, order = np.empty((rows, 6)), np.empty(rows, np.int64)
+        las_sort_keys(jobs.job_id, arrived_s, floats, ints, FIFO_BY.index(self.fifo_by), keys, order)
+        sort_rows(keys, order)
+        table = np.empty((len(_REMEMBERED) + 2, kept))
+        las_memory(jobs.job_id, arrived_s, floats, ints, bools, order, table)
         why = {"queue": ints[0], "service_gpu_s": floats[3], **self._inside(floats, ints), "promoted": bools[0]}
         return Ranking(sealed(order), why=why, carry=Memory(_REMEMBERED, table))
 

@@ -58,3 +58,12 @@ def test_log__as_text_is_for_people():
     assert "cycle.done" in told
     assert "jobs=3" in told
     assert "\x1b" not in told
+
+
+def test_log__says_whether_a_level_is_heard():
+    """Values that cost something to find are found only for those who listen."""
+    code = """if True:
+        from slurmsched.logs import configure, get_logger
+        configure("warning")
+        print(get_logger().hears("info"), get_logger().hears("warning"))"""
+    assert _run(code).stdout == "False True\\n"

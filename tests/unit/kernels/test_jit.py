@@ -63,3 +63,22 @@ assert "numba" not in sys.modules
 """
     environment = {name: value for name, value in os.environ.items() if name != "NUMBA_DISABLE_JIT"}
     subprocess.run([sys.executable, "-c", script], check=True, env=environment)
+
+
+def test_kernel__of_a_cold_process_orders_as_a_compiled_one() -> None:
+    """2D-LAS without numba (memoryviews, and numpy's sort) gives the order and the memory it gives with it."""
+    script = """
+import sys
+from slurmsched.kernels import _jit
+from slurmsched.policies.discretized_las import DiscretizedLas
+from slurmsched.testing.builders import mixed_snapshot
+given, policy = mixed_snapshot(60, seed=1), DiscretizedLas()
+cold = policy.rank(given)
+assert "numba" not in sys.modules
+_jit.load()
+warm = policy.rank(given)
+assert cold.order.tolist() == warm.order.tolist()
+assert dict(cold.carry) == dict(warm.carry)
+"""
+    environment = {name: value for name, value in os.environ.items() if name != "NUMBA_DISABLE_JIT"}
+    subprocess.run([sys.executable, "-c", script], check=True, env=environment)
