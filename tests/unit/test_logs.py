@@ -66,4 +66,4 @@ def test_log__says_whether_a_level_is_heard():
         from slurmsched.logs import configure, get_logger
         configure("warning")
         print(get_logger().hears("info"), get_logger().hears("warning"))"""
-    assert _run(code).stdout == "False True\\n"
+    assert _run(code).stdout == "False True\n"
