@@ -80,7 +80,7 @@ def test_sweep__in_slurm_jobs_plays_only_what_is_missing(folder: Path) -> None:
 
 def test_sweep__a_lost_job_is_replaced(folder: Path) -> None:
     """The only worker's job is cancelled on the way: another one does the rest, and no point fails."""
-    trace = "/src/tests/replay/traces/philly_ee9e8c_2w.csv"
+    trace = "/src/slurmsched/replay/traces/philly_ee9e8c_2w.csv.gz"
     axes = ("--set", "cluster=30x8", "--set", "policy=srtf", *(f"--set=seed={seed}" for seed in range(4)))
     command = [
         "env",
