@@ -45,8 +45,9 @@ def command(
     After Ctrl-C or a power failure the same command plays only what is missing. A point that fails is listed, and
     does not stop the others.
     """
+    from slurmsched.config import read_toml
     from slurmsched.replay.best import ranked
-    from slurmsched.replay.grid import points_of, read_grid
+    from slurmsched.replay.grid import points_of
     from slurmsched.replay.results import open_results
     from slurmsched.replay.sweep import Sweep, read_traces
     from slurmsched.replay.traces import read_trace
@@ -54,7 +55,7 @@ def command(
     if dask and scheduler:
         raise click.UsageError("--dask starts a scheduler of its own: leave out --scheduler")
     ranked((), by)
-    points = points_of(read_grid(grid) if grid else {}, pairs, traces, source=str(grid or "--set"))
+    points = points_of(read_toml(grid) if grid else {}, pairs, traces, source=str(grid or "--set"))
     known = read_traces(points, lambda name: read_trace(Path(name)))
     with open_results(results) as file:
         sweep = Sweep(points, known, file)

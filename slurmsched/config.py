@@ -230,7 +230,7 @@ def load_config(path: Path | None) -> Config:
 
 def load_settings(path: Path | None) -> Settings:
     """As load_config, with the source of each value."""
-    tree = {} if path is None else _read(path)
+    tree = {} if path is None else read_toml(path)
     environment, variables = _environment()
     tree = _without_replaced(tree, environment)
     config = parse_config(_merged(tree, environment), source=str(path or ""), variables=variables)
@@ -248,7 +248,8 @@ def parse_config(tree: Mapping[str, Any], *, source: str = "", variables: Mappin
         raise ConfigError(_message(first), key=key, source=next(setters, source)) from None
 
 
-def _read(path: Path) -> dict[str, Any]:
+def read_toml(path: Path) -> dict[str, Any]:
+    """The tree of a TOML file. Raises ConfigError for a file that cannot be read or is no TOML."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Slurm's hostlists, "n[1-3,7]", to names and back."""
+"""Slurm's hostlists, "n[1-3,7]", to names and back. What ClusterShell raises, whatever it is, is a ValueError here."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ def expand(text: str) -> tuple[str, ...]:
 
 
 def fold(names: Iterable[str]) -> str:
-    """The hostlist of these names."""
+    """The names as one hostlist: ("n1", "n2", "n3") -> "n[1-3]". Raises ValueError for what are no names of hosts."""
     from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
 
-    return str(NodeSet.fromlist(list(names), resolver=RESOLVER_NOGROUP))
+    try:
+        return str(NodeSet.fromlist(list(names), resolver=RESOLVER_NOGROUP))
+    except Exception as error:
+        raise ValueError(f"not names of hosts ({error})") from error

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import difflib
 import itertools
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -33,16 +31,6 @@ class Point:
     def words(self) -> dict[str, Any]:
         """Axis -> value, and the policy's parameters, as plain values."""
         return {"trace": self.trace} | {spec.name: getattr(self.request, spec.name) for spec in fields(Request)}
-
-
-def read_grid(path: Path) -> Tree:
-    """The axes of a TOML file. Raises ConfigError for a file that cannot be read or is no TOML."""
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}", source=str(path)) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"is not TOML: {error}", source=str(path)) from error
 
 
 def points_of(tree: Tree, pairs: Iterable[str] = (), traces: Sequence[str] = (), source: str = "") -> list[Point]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from slurmsched.model import hostlist
+
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _COMMA = re.compile(r",(?![^\[]*\])")
 _SPAN = re.compile(r"(\d{1,6})(?:-(\d{1,6}))?")
@@ -37,24 +39,19 @@ def parts(text: str) -> list[str]:
 
 def hosts(text: str) -> tuple[str, ...] | None:
     """The names of a hostlist, in its order; None if it is none. Brackets may stand in names of files too."""
-    if "[" not in text:
-        return tuple(parts(text))
-    from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
-
     try:
-        return tuple(name for part in parts(text) for name in NodeSet(part, resolver=RESOLVER_NOGROUP))
-    except Exception:
+        return tuple(name for part in parts(text) for name in hostlist.expand(part))
+    except ValueError:
         return None
 
 
 def fold(names: Iterable[str]) -> str:
-    """The names as one hostlist: ("n1", "n2", "n3") -> "n[1-3]"."""
-    from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
-
+    """The names as one hostlist, as hostlist.fold does it; a comma list of what are no names of hosts."""
+    listed = list(names)
     try:
-        return str(NodeSet.fromlist(list(names), resolver=RESOLVER_NOGROUP))
-    except Exception:
-        return ",".join(names)
+        return hostlist.fold(listed)
+    except ValueError:
+        return ",".join(listed)
 
 
 def joined(size: int, pairs: Iterable[Sequence[int]]) -> list[int]:

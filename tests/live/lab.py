@@ -35,12 +35,8 @@ def becoming(user: str) -> list[str]:
 
 def run(*command: str, user: str = "root", check: bool = True, timeout_s: float = 120) -> Done:
     """The command's result as this user. check: a failure fails the test with what was printed."""
-    whom = (
-        []
-        if user == "root"
-        else ["setpriv", "--reuid", user, "--regid", user, "--init-groups", "env", f"HOME=/home/{user}"]
-    )
-    done = subprocess.run([*whom, *command], capture_output=True, text=True, timeout=timeout_s, cwd="/tmp", check=False)
+    argv = [*becoming(user), *command]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=timeout_s, cwd="/tmp", check=False)
     assert not check or done.returncode == 0, f"{command}: exit {done.returncode}\n{done.stdout}{done.stderr}"
     return Done(done.returncode, done.stdout, done.stderr)
 

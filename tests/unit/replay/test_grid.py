@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from slurmsched.config import read_toml
 from slurmsched.errors import ConfigError
-from slurmsched.replay.grid import points_of, read_grid
+from slurmsched.replay.grid import points_of
 from slurmsched.replay.run import Request
 
 GRID = """
@@ -26,7 +27,7 @@ thresholds_gpu_s = [[4.0], [8.0, 9.0]]
 def test_points_of__spans_traces_clusters_seeds_and_policies(tmp_path: Path) -> None:
     """Traces of the command come first; a list of lists holds lists; a table's parameters are its own."""
     (tmp_path / "g.toml").write_text(GRID)
-    points = points_of(read_grid(tmp_path / "g.toml"), traces=["a.csv"])
+    points = points_of(read_toml(tmp_path / "g.toml"), traces=["a.csv"])
     assert len(points) == 2 * 2 * 2 * 4
     assert [point.trace for point in points] == ["a.csv"] * 16 + ["b.csv"] * 16
     assert [(p.request.policy, p.request.parameters) for p in points[:4]] == [
@@ -80,9 +81,9 @@ def test_points_of__needs_a_trace() -> None:
 
 
 @pytest.mark.parametrize("content", [None, b"seed = ", b"\xff"])
-def test_read_grid__names_a_file_that_is_none(tmp_path: Path, content: bytes | None) -> None:
+def test_read_toml__names_a_file_that_is_none(tmp_path: Path, content: bytes | None) -> None:
     """Not there, no TOML, no text."""
     if content is not None:
         (tmp_path / "g.toml").write_bytes(content)
     with pytest.raises(ConfigError, match=r"g\.toml: (cannot be read|is not TOML)"):
-        read_grid(tmp_path / "g.toml")
+        read_toml(tmp_path / "g.toml")
