@@ -10,8 +10,7 @@ import click
 
 from slurmsched.cli import output
 from slurmsched.cli.output import Output
-
-ONE = {"policies": "policy", "placements": "placement", "estimators": "estimator"}
+from slurmsched.cli.settings import config
 
 
 @click.group("policy")
@@ -24,17 +23,19 @@ def list_all(out: Output) -> None:
     """List every plug-in, a site's own included."""
     from slurmsched import registry
 
-    found = [(kind, name, _summary(kind, name)) for kind in registry.KINDS for name in registry.names(kind)]
+    found = [_line(kind, name) for kind in registry.KINDS for name in registry.names(kind)]
     if out.as_json:
-        out.json([{"kind": kind, "name": name, "summary": summary} for kind, name, summary in found])
+        out.json(found)
     else:
-        out.table(("kind", "name", "summary"), [(ONE[kind], name, summary) for kind, name, summary in found])
+        names = ("kind", "name", "family", "summary")
+        out.table(names, [(registry.KINDS[row["kind"]], *(row[name] for name in names[1:])) for row in found])
 
 
 @output.with_command(command, "show")
 @click.argument("name")
-def show(out: Output, name: str) -> None:
-    """Show what NAME does and its parameters with their defaults."""
+@click.option("--site", is_flag=True, help="Ask Slurm, and say what this site lacks for it.")
+def show(out: Output, name: str, site: bool) -> None:
+    """Show what NAME does, what it needs and uses, and its parameters with their defaults."""
     from slurmsched import registry
     from slurmsched.errors import ConfigError
 
@@ -43,27 +44,68 @@ def show(out: Output, name: str) -> None:
         known = ", ".join(each for kind in registry.KINDS for each in registry.names(kind))
         raise ConfigError(f"no plug-in {name!r}; known: {known}")
     plugin = registry.load(kinds[0], name)
+    card = _card(plugin)
+    if site and card is not None:
+        card["lacking"] = _lacking(plugin)
     parameters = [(spec.name, _default(spec)) for spec in dataclasses.fields(plugin)]
     if out.as_json:
-        out.json({"kind": kinds[0], "name": name, "text": inspect.getdoc(plugin), "parameters": dict(parameters)})
+        told = {"kind": kinds[0], "name": name, "text": inspect.getdoc(plugin), "parameters": dict(parameters)}
+        out.json(told if card is None else {**told, "card": card})
         return
-    out.line(f"{name} ({ONE[kinds[0]]})")
+    out.line(f"{name} ({registry.KINDS[kinds[0]]})")
     out.line()
     out.line(inspect.getdoc(plugin) or "")
+    for heading, texts in _headings(card or {}):
+        out.line()
+        out.line(heading)
+        for text in texts:
+            out.line(f"  {text}")
     if parameters:
         out.line()
         out.table(("parameter", "default"), parameters)
 
 
-def _summary(kind: str, name: str) -> str:
+def _headings(card: dict[str, Any]) -> list[tuple[str, list[str]]]:
+    """The parts of a card as people read them, empty ones left out."""
+    titles = {"paper": "paper", "needs": "needs", "uses": "levers of Slurm", "on_slurm": "on Slurm",
+              "lacking": "this site lacks"}  # fmt: skip
+    parts = [(title, [card[key]] if isinstance(card.get(key), str) else list(card.get(key, ())))
+             for key, title in titles.items()]  # fmt: skip
+    if card.get("lacking") == []:
+        parts[-1] = (titles["lacking"], ["nothing"])
+    return [part for part in parts if part[1]]
+
+
+def _card(plugin: Any) -> dict[str, Any] | None:
+    """The card of a policy as plain values, None for a plug-in without one."""
+    card = getattr(plugin, "card", None)
+    if card is None:
+        return None
+    return {"family": str(card.family), "paper": card.paper, "needs": [str(need) for need in card.needs],
+            "uses": [str(use) for use in card.uses], "on_slurm": list(card.on_slurm)}  # fmt: skip
+
+
+def _lacking(plugin: Any) -> list[str]:
+    """What the live cluster does not give of what the policy needs."""
+    from slurmsched.daemon.assemble import assembled
+    from slurmsched.planning.inputs import lacking
+
+    with assembled(config(), apply=False, read_only=True) as parts:
+        snapshot, _ = parts.look()
+    return list(lacking(snapshot, plugin.card.needs))
+
+
+def _line(kind: str, name: str) -> dict[str, str]:
     """The plug-in's first line; one that cannot be loaded says why and hides no other."""
     from slurmsched import registry
     from slurmsched.errors import ConfigError
 
     try:
-        return (inspect.getdoc(registry.load(kind, name)) or "").partition("\n")[0]
+        plugin = registry.load(kind, name)
     except ConfigError as error:
-        return f"broken: {error.message}"
+        return {"kind": kind, "name": name, "family": "", "summary": f"broken: {error.message}"}
+    card, summary = getattr(plugin, "card", None), (inspect.getdoc(plugin) or "").partition("\n")[0]
+    return {"kind": kind, "name": name, "family": str(card.family) if card else "", "summary": summary}
 
 
 def _default(spec: dataclasses.Field[Any]) -> Any:

@@ -26,6 +26,8 @@ _OPTIONS = (
                  help="ideal: any other setting of the cluster (docs/replay.md), such as node_gpus=8."),
     click.option("--history", default="", metavar="FILE",
                  help="GPU seconds that completed jobs needed, a CSV column; for gittins; or Tiresias's."),
+    click.option("--past", default="", metavar="FILE",
+                 help="A trace of jobs that ended before this one begins, for estimators that learn."),
     click.option("--seed", type=int, default=0, show_default=True, help="Of everything that is left to chance."),
 )  # fmt: skip
 

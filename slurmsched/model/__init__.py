@@ -1,9 +1,11 @@
 """The nouns: frozen tables of jobs, nodes and partitions, the snapshot, the plan."""
 
 from slurmsched.model.acts import Act, Purpose, Reservations, Stage, Victim
+from slurmsched.model.card import Card, Family, Input, Use
 from slurmsched.model.columns import Labels, frozen
 from slurmsched.model.jobs import Allocations, Jobs
 from slurmsched.model.nodes import Nodes, Partitions
+from slurmsched.model.past import Past
 from slurmsched.model.plan import (
     Action,
     Assignments,
@@ -28,11 +30,12 @@ from slurmsched.model.plan import (
 from slurmsched.model.snapshot import Rights, Site, Snapshot
 from slurmsched.model.states import FINISHED, JobState, NodeState, job_state, node_state
 from slurmsched.model.topology import Fabric, GpuTopology, LinkKind, SiteTopology
+from slurmsched.model.wants import Wants
 
 __all__ = [
-    "Act", "Action", "Allocations", "Assignments", "Delay", "Estimates", "FINISHED", "Fabric", "GpuTopology",
-    "JobState", "Jobs", "Join", "Labels", "LinkKind", "NodeState", "Nodes", "Outcome", "Partitions", "Plan",
-    "Purpose", "Ranking", "Receipt", "Refusal", "Requeue", "Reservations", "Reserve", "Rights", "SetLever",
-    "SetNice", "SetSiteFactor", "Signal", "Site", "SiteTopology", "Snapshot", "Stage", "Step", "Unreserve",
-    "Victim", "Wake", "frozen", "job_state", "node_state",
+    "Act", "Action", "Allocations", "Assignments", "Card", "Delay", "Estimates", "FINISHED", "Fabric", "Family",
+    "GpuTopology", "Input", "JobState", "Jobs", "Join", "Labels", "LinkKind", "NodeState", "Nodes", "Outcome",
+    "Partitions", "Past", "Plan", "Purpose", "Ranking", "Receipt", "Refusal", "Requeue", "Reservations", "Reserve",
+    "Rights", "SetLever", "SetNice", "SetSiteFactor", "Signal", "Site", "SiteTopology", "Snapshot", "Stage", "Step",
+    "Unreserve", "Use", "Victim", "Wake", "Wants", "frozen", "job_state", "node_state",
 ]  # fmt: skip

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from slurmsched.model.acts import Act
 from slurmsched.model.columns import Floats, Int64s, frozen
+from slurmsched.model.wants import Wants
 
 _NO_INTS, _NO_BOOLS, _NO_BYTES = frozen([], np.int64), frozen([], np.bool_), frozen([], np.int8)
 
@@ -24,12 +25,14 @@ class Ranking:
     why: name -> (N,) array by row, the criteria behind the order, for `queue` and `explain`.
     carry: comes back as snapshot.carry at the next quantum. Plain numbers, texts, lists, mappings.
     notes: what the policy could not honour, in words.
+    wants: size, GPU type and earliest start of jobs, for a policy that decides those too.
     """
 
     order: Int64s
     why: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     carry: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    wants: Wants | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "order", frozen(self.order, np.int64))

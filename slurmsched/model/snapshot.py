@@ -14,6 +14,7 @@ from slurmsched.model.acts import Act, Reservations
 from slurmsched.model.columns import Floats, frozen
 from slurmsched.model.jobs import Allocations, Jobs
 from slurmsched.model.nodes import Nodes, Partitions
+from slurmsched.model.past import NO_PAST, Past
 from slurmsched.model.topology import SiteTopology
 
 _NO_TOPOLOGY, _NO_HISTORY = SiteTopology(), frozen([], np.float64)
@@ -57,6 +58,8 @@ class Snapshot:
     """The cluster at now_s, whole. Pure code takes everything from here: clock, chance and memory too.
 
     history_gpu_s: (H,) ascending attained service [GPU s] of jobs that completed, from the ledger.
+    past: jobs that ended, for plug-ins that learn from them (`learns = True`); else empty.
+    shares: what each account is entitled to, in Slurm's own shares; an account not named has 1.
     carry: what the policy returned as Ranking.carry last time.
     """
 
@@ -73,6 +76,8 @@ class Snapshot:
     acts: tuple[Act, ...] = ()  # open ones, from the journal
     reservations: Reservations = field(default_factory=lambda: _NO_RESERVATIONS)  # read where acts may be open
     topology: SiteTopology = field(default_factory=lambda: _NO_TOPOLOGY)  # empty where nothing is known
+    past: Past = NO_PAST
+    shares: Mapping[str, float] = field(default_factory=dict)
 
     def remembering(self, history_gpu_s: Floats, carry: Mapping[str, Any]) -> Snapshot:
         """This snapshot with history and carry; the same as dataclasses.replace, which costs a replay's cycle more."""

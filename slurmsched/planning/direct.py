@@ -11,8 +11,9 @@ import numpy as np
 from slurmsched.errors import ConfigError
 from slurmsched.kernels.show import who_waits
 from slurmsched.model import Assignments, Plan, Ranking, Snapshot, Wake, frozen
-from slurmsched.model.columns import Int64s
+from slurmsched.model.columns import Bools, Int64s
 from slurmsched.placements.candidates import HOLDS, MAY_START, standing
+from slurmsched.planning.wants import as_wanted
 from slurmsched.protocols import BackfillingPlacement, Placement, Policy, ReservingPlacement
 
 Filling = Literal["skip", "block", "easy", "conservative"]
@@ -55,9 +56,15 @@ class DirectPlanner:
 
     def plan(self, snapshot: Snapshot) -> Plan:
         """Who should hold GPUs now. The same snapshot gives the same plan."""
-        ranking, stands = self.policy.rank(snapshot), standing(snapshot)
-        target = self._target(snapshot, ranking, stands)
-        wake = self._wake(snapshot, ranking, stands, target)
+        ranking = self.policy.rank(snapshot)
+        wanted = as_wanted(snapshot, ranking.wants)
+        stands = standing(wanted)
+        target = self._target(wanted, ranking, stands)
+        running, least, head = who_waits(ranking.order, stands, target.rows, wanted.jobs.gpus)  # preempted jobs wait
+        at_s = self._change_s(snapshot, ranking, running) if head >= 0 else math.inf
+        wake = self._wake(at_s, least, int(wanted.jobs.gpus[head])) if head >= 0 else ROOM_FOR_ALL
+        if ranking.wants is not None:  # whoever comes is to be looked at, and whoever is held back to be let go
+            wake = Wake(min(at_s, _begin_s(wanted, ranking)))
         queue = self._queue(ranking, stands, target)
         return Plan(notes=ranking.notes, ranking=ranking, target=target, wake=wake, queue=queue)
 
@@ -73,19 +80,18 @@ class DirectPlanner:
         target = self.placement.place(snapshot, Ranking(order))
         return target if self.filling == "skip" else _blocked(order, stands, target)
 
-    def _wake(self, snapshot: Snapshot, ranking: Ranking, stands: Int64s, target: Assignments) -> Wake:
-        """When the next plan can differ; nothing is looked for while no job waits."""
-        running, least, head = who_waits(ranking.order, stands, target.rows, snapshot.jobs.gpus)  # preempted jobs wait
-        if head < 0:
-            return ROOM_FOR_ALL
-        at_s = math.inf
-        if (next_change_s := getattr(self.policy, "next_change_s", None)) is not None:  # see ChangingPolicy
-            at_s = next_change_s(snapshot, ranking, running)
+    def _change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
+        """When the order changes though nothing happens [Unix s], infinity if never; see ChangingPolicy."""
+        next_change_s = getattr(self.policy, "next_change_s", None)
+        return math.inf if next_change_s is None else float(next_change_s(snapshot, ranking, running))
+
+    def _wake(self, at_s: float, least: int, head_gpus: int) -> Wake:
+        """When the next plan can differ. least, head_gpus: GPUs of the smallest and of the first job that waits."""
         if self.preemptive:
             return Wake(at_s)
         if self.filling != "block":
             return Wake(at_s, least)
-        return Wake(at_s, int(snapshot.jobs.gpus[head]), arrivals=not self.settled)
+        return Wake(at_s, head_gpus, arrivals=not self.settled)
 
     def _queue(self, ranking: Ranking, stands: Int64s, target: Assignments) -> Int64s | None:
         """Who goes next, where neither time nor jobs that come can change that."""
@@ -94,6 +100,14 @@ class DirectPlanner:
         waits = stands == MAY_START
         waits[target.rows] = False
         return frozen(ranking.order[waits[ranking.order]], np.int64)
+
+
+def _begin_s(wanted: Snapshot, ranking: Ranking) -> float:
+    """When the next job that the policy holds back may start [Unix s], infinity if it holds none."""
+    if ranking.wants is None or ranking.wants.start_s is None:
+        return math.inf
+    begin_s = wanted.jobs.eligible_s[wanted.jobs.pending]
+    return float(np.min(begin_s, initial=math.inf, where=begin_s > wanted.now_s))
 
 
 def _blocked(order: Int64s, stands: Int64s, target: Assignments) -> Assignments:

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from slurmsched.kernels.las import las_keys, las_memory, las_sort_keys, next_drop
 from slurmsched.kernels.order import sort_rows
-from slurmsched.model import JobState, Ranking, Snapshot
+from slurmsched.model import Card, Family, Input, JobState, Ranking, Snapshot, Use
 from slurmsched.model.columns import Bools, Floats, Int64s, sealed
 from slurmsched.model.states import FINISHED
+from slurmsched.policies.cards import PREEMPTS
 from slurmsched.policies.checks import check_ascending, check_choice, check_number
 from slurmsched.policies.memory import Memory, recall, table_of
 from slurmsched.policies.order import arrival_s
@@ -53,7 +54,13 @@ class DiscretizedLas:
     """
 
     preemptive: ClassVar[bool] = True
-    paper: ClassVar[str] = "Gu et al.: Tiresias, NSDI 2019"
+    card: ClassVar[Card] = Card(
+        Family.SERVICE,
+        "Gu et al.: Tiresias, NSDI 2019",
+        needs=(Input.SERVICE,),
+        uses=(Use.ORDER, Use.REQUEUE),
+        on_slurm=(PREEMPTS,),
+    )
 
     thresholds_gpu_s: tuple[float, ...] = (3_250.0, 7_200.0)
     promote_knob: float = math.inf

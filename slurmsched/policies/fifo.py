@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from slurmsched.model import Ranking, Snapshot
+from slurmsched.model import Card, Family, Ranking, Snapshot
 from slurmsched.policies.order import arrival_s, ordered
 
 
@@ -19,7 +19,11 @@ class Fifo:
 
     preemptive: ClassVar[bool] = False
     arrivals_last: ClassVar[bool] = True  # a job that comes goes behind all that wait, and nothing else moves them
-    paper: ClassVar[str] = "none: the common baseline"
+    card: ClassVar[Card] = Card(
+        Family.BASELINE,
+        "none: the common baseline",
+        on_slurm=("Slurm's backfill still lets small jobs pass, so this is FIFO with backfill.",),
+    )
 
     def rank(self, snapshot: Snapshot) -> Ranking:
         return Ranking(ordered(snapshot.jobs), why={"submit_s": arrival_s(snapshot.jobs)})

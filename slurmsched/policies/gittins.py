@@ -7,8 +7,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from slurmsched.model import Ranking, Snapshot
+from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use
 from slurmsched.model.columns import Bools, Floats
+from slurmsched.policies.cards import PREEMPTS
 from slurmsched.policies.checks import check_ascending, check_choice, check_number
 from slurmsched.policies.discretized_las import next_drop_s, queue_of
 from slurmsched.policies.order import ordered
@@ -65,7 +66,13 @@ class Gittins:
     """
 
     preemptive: ClassVar[bool] = True
-    paper: ClassVar[str] = "Gu et al.: Tiresias, NSDI 2019"
+    card: ClassVar[Card] = Card(
+        Family.SERVICE,
+        "Gu et al.: Tiresias, NSDI 2019",
+        needs=(Input.SERVICE, Input.PAST),
+        uses=(Use.ORDER, Use.REQUEUE),
+        on_slurm=(PREEMPTS,),
+    )
 
     thresholds_gpu_s: tuple[float, ...] = (3_250.0, 7_200.0)
     delta_gpu_s: float = 3_250.0

@@ -8,8 +8,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from slurmsched.model import Ranking, Snapshot
+from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use
 from slurmsched.model.columns import Bools
+from slurmsched.policies.cards import PREEMPTS
 from slurmsched.policies.checks import check_choice, check_number
 from slurmsched.policies.order import ordered
 
@@ -26,7 +27,13 @@ class Las:
     """
 
     preemptive: ClassVar[bool] = True
-    paper: ClassVar[str] = "Gu et al.: Tiresias, NSDI 2019"
+    card: ClassVar[Card] = Card(
+        Family.SERVICE,
+        "Gu et al.: Tiresias, NSDI 2019",
+        needs=(Input.SERVICE,),
+        uses=(Use.ORDER, Use.REQUEUE),
+        on_slurm=(PREEMPTS,),
+    )
 
     dimension: str = "2d"
     quantum_gpu_s: float = 60.0

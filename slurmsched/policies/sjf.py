@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from slurmsched.estimators.hint import Hint
-from slurmsched.model import Ranking, Snapshot
+from slurmsched.model import Card, Family, Input, Ranking, Snapshot
 from slurmsched.policies.expected import known_or_last
 from slurmsched.policies.order import ordered
 from slurmsched.protocols import Estimator
@@ -22,7 +22,11 @@ class Sjf:
     """
 
     preemptive: ClassVar[bool] = False
-    paper: ClassVar[str] = "Conway, Maxwell, Miller: Theory of Scheduling, 1967"
+    card: ClassVar[Card] = Card(
+        Family.BASELINE,
+        "Conway, Maxwell, Miller: Theory of Scheduling, 1967",
+        needs=(Input.DURATION,),
+    )
 
     estimator: Estimator = field(default_factory=Hint)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from slurmsched.model import Ranking, Snapshot
+from slurmsched.model import Card, Family, Ranking, Snapshot, Use
+from slurmsched.policies.cards import PREEMPTS
 from slurmsched.policies.order import ordered
 
 
@@ -18,7 +19,12 @@ class Smallest:
     """
 
     preemptive: ClassVar[bool] = True
-    paper: ClassVar[str] = "Majumdar, Eager, Bunt: Scheduling in multiprogrammed parallel systems, SIGMETRICS 1988"
+    card: ClassVar[Card] = Card(
+        Family.BASELINE,
+        "Majumdar, Eager, Bunt: Scheduling in multiprogrammed parallel systems, SIGMETRICS 1988",
+        uses=(Use.ORDER, Use.REQUEUE),
+        on_slurm=(PREEMPTS,),
+    )
 
     def rank(self, snapshot: Snapshot) -> Ranking:
         gpus = snapshot.jobs.gpus

@@ -8,7 +8,8 @@ from typing import ClassVar
 import numpy as np
 
 from slurmsched.estimators.hint import Hint
-from slurmsched.model import Ranking, Snapshot
+from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use
+from slurmsched.policies.cards import PREEMPTS
 from slurmsched.policies.expected import remaining_s
 from slurmsched.policies.order import ordered
 from slurmsched.protocols import Estimator
@@ -23,7 +24,13 @@ class Srsf:
     """
 
     preemptive: ClassVar[bool] = True
-    paper: ClassVar[str] = "Gu et al.: Tiresias, NSDI 2019"
+    card: ClassVar[Card] = Card(
+        Family.SERVICE,
+        "Gu et al.: Tiresias, NSDI 2019",
+        needs=(Input.DURATION, Input.SERVICE),
+        uses=(Use.ORDER, Use.REQUEUE),
+        on_slurm=(PREEMPTS,),
+    )
 
     estimator: Estimator = field(default_factory=Hint)
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from slurmsched.estimators.hint import Hint
-from slurmsched.model import Ranking, Snapshot
+from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use
+from slurmsched.policies.cards import PREEMPTS
 from slurmsched.policies.expected import remaining_s
 from slurmsched.policies.order import ordered
 from slurmsched.protocols import Estimator
@@ -21,7 +22,13 @@ class Srtf:
     """
 
     preemptive: ClassVar[bool] = True
-    paper: ClassVar[str] = "Schrage: shortest remaining processing time, Operations Research, 1968"
+    card: ClassVar[Card] = Card(
+        Family.BASELINE,
+        "Schrage: shortest remaining processing time, Operations Research, 1968",
+        needs=(Input.DURATION,),
+        uses=(Use.ORDER, Use.REQUEUE),
+        on_slurm=(PREEMPTS,),
+    )
 
     estimator: Estimator = field(default_factory=Hint)
 

@@ -110,6 +110,10 @@ class EmbeddedCluster:
         """Jobs that ended so far."""
         return len(self.trace) - self._left
 
+    def endings(self) -> tuple[Floats, Floats]:
+        """End [s], NaN while it has not, and executed time [s] of each job, in the trace's order. (J,), (J,)."""
+        return self.job.end_s, self.job.executed_s
+
     @property
     def free(self) -> Int64s:
         """GPUs of each node that no job holds, one that is completing included. (N,) int64.

@@ -14,6 +14,7 @@ from slurmsched.errors import ConfigError, InputError
 from slurmsched.kernels.gang import pick_gang
 from slurmsched.kernels.show import changes
 from slurmsched.model import Plan, Receipt, Snapshot, Wake, frozen
+from slurmsched.model.columns import Floats
 from slurmsched.model.plan import Assignments
 from slurmsched.replay.ideal_model import IdealModel, recorded_speed
 from slurmsched.replay.ideal_view import Cast, Shares, Stage, snapshot
@@ -180,6 +181,11 @@ class IdealCluster:
         }  # fmt: skip
         cut = {name: frozen(column[done], column.dtype) for name, column in columns.items()}
         return Outcomes(**cut, cluster_gpus=self.history.gpus)
+
+    def endings(self) -> tuple[Floats, Floats]:
+        """End [s], NaN while it has not, and executed time [s] of each job, in the trace's order. (J,), (J,)."""
+        order = np.searchsorted(self.job_id, self.trace.job_id)
+        return self.end_s[order], self.executed_s[order]
 
     def _holders(self) -> tuple[Sequence[int], Shares | None]:
         """GPUs held by node, and who holds them where that is a question."""

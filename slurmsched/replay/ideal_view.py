@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any
@@ -12,6 +12,7 @@ import numpy as np
 from slurmsched.kernels.show import held_on_pile, job_columns
 from slurmsched.model import Allocations, Jobs, JobState, Labels, Nodes, NodeState, Partitions, Site, Snapshot
 from slurmsched.model.columns import Floats, Int32s, Int64s, sealed
+from slurmsched.model.hints import MARK
 from slurmsched.replay.late import LateAllocations, LateJobs, setters
 from slurmsched.replay.traces import Trace
 
@@ -63,13 +64,14 @@ class Cast:
 
     times: (J, 5) start of this run (NaN = waits), run time of earlier runs, when it last ran or came, submission, time
     limit [s]; counts: (J, 4) job id, GPUs, nodes, restarts. The cluster writes the first three and the restarts.
-    duration_s: (J,). gpu_request: (J,).
+    duration_s: (J,). gpu_request: (J,). texts: user, account, name and comment, (J,) each.
     """
 
     times: Floats
     counts: Int64s
     duration_s: Floats
     gpu_request: Labels
+    texts: Mapping[str, Labels]
 
     @classmethod
     def of(cls, trace: Trace, size: int) -> Cast:
@@ -80,7 +82,14 @@ class Cast:
         times = np.stack([start_s, ran_s, submit_s, submit_s, trace.time_limit_s[order]], axis=1)
         nodes, restarts = -(-gpus // max(size, 1)), np.zeros(jobs, np.int64)
         counts = np.stack([trace.job_id[order], gpus, nodes, restarts], axis=1)
-        return cls(times, counts, trace.duration_s[order], _requests(gpus))
+        return cls(times, counts, trace.duration_s[order], _requests(gpus), _texts(trace.take(order)))
+
+
+def _texts(trace: Trace) -> dict[str, Labels]:
+    """Texts of the jobs that the trace tells; a model is told as its user would, by a hint."""
+    told = {name: getattr(trace, name) for name in ("user", "account", "name")}
+    told["comment"] = Labels.of([f"{MARK} model={model}" if model else "" for model in trace.model])
+    return {name: column for name, column in told.items() if column.names not in ((), ("",))}
 
 
 def _requests(gpus: Int64s) -> Labels:
@@ -136,6 +145,8 @@ def snapshot(
     submit_s = floats[0]
 
     def job_column(name: str) -> Any:
+        if name in cast.texts:
+            return cast.texts[name].take(rows)
         return cast.gpu_request.take(rows) if name == "gpu_request" else _constant(Jobs, name, here)
 
     ready = ((_FLOATS, floats), (_INTS, ints), (_SMALL, small), (_SUBMITTED, (submit_s, submit_s)))

@@ -22,14 +22,17 @@ from slurmsched.kernels import _jit
 from slurmsched.model.columns import Floats
 from slurmsched.placements.count import Count
 from slurmsched.planning.direct import FILLINGS, DirectPlanner, Filling
+from slurmsched.protocols import Store
 from slurmsched.replay.carry_store import CarryStore
 from slurmsched.replay.embedded import EmbeddedCluster
 from slurmsched.replay.engine import replay, replay_events, replay_following
 from slurmsched.replay.ideal import IdealCluster
 from slurmsched.replay.ideal_model import IdealModel
 from slurmsched.replay.ideal_quirks import ideal_cluster
+from slurmsched.replay.learning_store import LearningStore, learns
 from slurmsched.replay.metrics import Outcomes, Ran
 from slurmsched.replay.slurm_model import SlurmModel
+from slurmsched.replay.trace_files import load as load_trace
 from slurmsched.replay.traces import Trace, trace_digest
 
 if TYPE_CHECKING:
@@ -63,6 +66,7 @@ class Request:
     placement: str = "count"
     backfill: str = ""
     history: str = ""
+    past: str = ""
     round_s: float = 0.0
     restart_cost_s: float = 0.0
     seed: int = 0
@@ -152,9 +156,10 @@ class Session:
         if isinstance(cluster, EmbeddedCluster):
             from slurmsched.replay.memory_store import MemoryStore
 
-            return replay(cluster, self._planner, MemoryStore(), interval_s=SLURM_INTERVAL_S, on_progress=tell)
+            store = self._learning(MemoryStore())
+            return replay(cluster, self._planner, store, interval_s=SLURM_INTERVAL_S, on_progress=tell)
         assert self._planner is not None
-        store = CarryStore(history_of(request.history))
+        store = self._learning(CarryStore(history_of(request.history)))
         model = cluster.model
         if model.rounds_follow:
             times = {"round_s": model.round_s, "hold_s": model.hold_s}
@@ -162,6 +167,14 @@ class Session:
         if model.round_s:
             return replay(cluster, self._planner, store, interval_s=model.round_s, on_progress=tell)
         return replay_events(cluster, self._planner, store, on_progress=tell)
+
+    def _learning(self, store: Store) -> Store:
+        """The store that also keeps the past, where policy or placement learns from it."""
+        planner = self._planner
+        if planner is None or not (learns(planner.policy) or learns(planner.placement)):
+            return store
+        before = load_trace(Path(self.request.past)).trace if self.request.past else None
+        return LearningStore(store, self.replayed.cluster, before)
 
     def _ideal(self, policy_name: str, filling: Filling | None, made: dict[str, Any]) -> Replayed:
         request = self.request

@@ -43,7 +43,8 @@ def check_policy(policy: Policy, snapshots: Sequence[Snapshot] = ()) -> None:
 
     frozen: a frozen dataclass. pure: no clock, no chance, nothing written, nothing kept. repeatable: the same
     snapshot gives the same bytes. total order: every row once. finite: `why` has a number by row and no NaN.
-    row order: the same jobs in other rows give the same order. carry: plain values, taken back at the next quantum.
+    row order: the same jobs in other rows give the same order. wants: a value by row.
+    carry: plain values, taken back at the next quantum.
     """
     frozen_or_raise(policy)
     if not isinstance(getattr(policy, "preemptive", False), bool):
@@ -136,6 +137,9 @@ def _check_ranking(ranking: Ranking, given: Snapshot) -> None:
             raise NonconformingError("finite", f"why[{name!r}] has shape {np.shape(column)}, not ({rows},)")
         if np.asarray(column).dtype.kind == "f" and np.isnan(column).any():
             raise NonconformingError("finite", f"why[{name!r}] has NaN; say infinity for a job that comes last")
+    for name, values in ({} if ranking.wants is None else ranking.wants.columns).items():
+        if len(values) != rows:
+            raise NonconformingError("wants", f"wants.{name} has {len(values)} rows, not {rows}")
 
 
 def _check_row_order(policy: Policy, given: Snapshot, ranking: Ranking) -> None:

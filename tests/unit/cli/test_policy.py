@@ -40,3 +40,17 @@ def test_show__of_an_unknown_name_lists_the_known(run, name):
     answer = run("policy", "show", name)
     assert answer.code == 2
     assert "discretized-las" in answer.err
+
+
+def test_list__as_text_names_the_family(run):
+    """Every kind of plug-in has a line; a policy's tells what it is after."""
+    answer = run("policy", "list")
+    assert answer.code == 0
+    assert "service" in answer.out
+
+
+def test_show__prints_the_card(run):
+    """Inputs, levers and what Slurm cannot do, with the paper."""
+    answer = run("policy", "show", "gittins")
+    for text in ("Tiresias, NSDI 2019", "jobs that ended", "requeue of running jobs", "An order stops no running job"):
+        assert text in answer.out

@@ -3,30 +3,47 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
 
+import slurmsched.policies
 from slurmsched import registry
 from slurmsched.errors import ConfigError
 from slurmsched.estimators.hint import Hint
 from slurmsched.estimators.time_limit import TimeLimit
+from slurmsched.model import Card, Use
+from slurmsched.testing import check_policy
 
-OURS = ("discretized-las", "fifo", "gittins", "las", "sjf", "smallest", "srsf", "srtf")
+OURS = tuple(
+    point.name for point in entry_points(group="slurmsched.policies") if point.value.startswith("slurmsched.policies.")
+)
 PAGES = Path(__file__).parents[3] / "docs" / "policies"
-PREEMPTIVE = {name: name not in ("fifo", "sjf") for name in OURS}
+MODULES = tuple(Path(slurmsched.policies.__file__).parent.glob("*.py"))
 
 
 def test_registry__knows_our_policies() -> None:
-    """Every policy of ours is an entry point."""
-    assert set(OURS) <= set(registry.names("policies"))
+    """Every module of a policy class is reached by an entry point."""
+    modules = {point.module for point in entry_points(group="slurmsched.policies")}
+    written = {f"slurmsched.policies.{path.stem}" for path in MODULES if "    def rank(self" in path.read_text()}
+    assert written - modules == set()
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_policy__says_whether_it_preempts_and_its_paper(name: str) -> None:
-    """preemptive: whether the order is meant to take GPUs from running jobs. paper: where it is from."""
+def test_policy__card_says_what_it_needs_and_uses(name: str) -> None:
+    """A card: family, paper, inputs and levers; a policy that preempts uses requeues and says what Slurm cannot do."""
     policy = registry.make("policies", name)
-    assert (policy.preemptive, bool(policy.paper)) == (PREEMPTIVE[name], True)
+    card = policy.card
+    assert (isinstance(card, Card), bool(card.paper), Use.ORDER in card.uses) == (True, True, True)
+    assert (Use.REQUEUE in card.uses) == policy.preemptive
+    assert bool(card.on_slurm) or not policy.preemptive
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_policy__conforms(name: str) -> None:
+    """Every rule that all policies keep."""
+    check_policy(registry.make("policies", name))
 
 
 @pytest.mark.parametrize("name", OURS)

@@ -1,0 +1,57 @@
+"""What people should know of a policy before they choose it: printed by `slurmsched policy`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Family(StrEnum):
+    """What a policy is mainly after."""
+
+    SERVICE = "service"
+    DURATION = "duration"
+    FAIRNESS = "fairness"
+    DEADLINE = "deadline"
+    HETEROGENEITY = "heterogeneity"
+    BASELINE = "baseline"
+
+
+class Input(StrEnum):
+    """What a policy looks at beyond what every queue shows."""
+
+    SERVICE = "attained service"
+    PAST = "jobs that ended"
+    DURATION = "expected run times"
+    PROGRESS = "progress hints"
+    DEADLINE = "deadline hints"
+    SPEED = "speed by GPU type and size"
+    SHARES = "shares of accounts"
+    SIZES = "least and most GPUs of elastic jobs"
+    PROFILE = "GPU use and memory of jobs"
+
+
+class Use(StrEnum):
+    """Levers of Slurm that a policy needs to have its whole effect."""
+
+    ORDER = "order of pending jobs (nice or site factor)"
+    REQUEUE = "requeue of running jobs"
+    START = "earliest start of pending jobs (StartTime)"
+    GPU_TYPE = "GPU type of pending jobs"
+    SIZE = "number of GPUs of pending jobs"
+    NODES = "nodes of pending jobs"
+    POWER = "power of idle nodes"
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """One policy. paper: authors, system, venue, year. needs: without one it degrades, and says so in its notes.
+    uses: in the order of their weight. on_slurm: what Slurm cannot do as the paper has it, and what is done instead;
+    one sentence each.
+    """
+
+    family: Family
+    paper: str
+    needs: tuple[Input, ...] = ()
+    uses: tuple[Use, ...] = (Use.ORDER,)
+    on_slurm: tuple[str, ...] = ()

@@ -1,0 +1,120 @@
+"""The store of a replay whose policy or estimator learns from jobs that ended."""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from slurmsched.model import Labels, Past, Plan, Receipt, Snapshot
+from slurmsched.model.columns import Floats
+from slurmsched.model.past import NO_PAST
+from slurmsched.protocols import Store
+from slurmsched.replay.traces import Trace
+
+
+class Ending(Protocol):
+    """What a simulated cluster tells of jobs that ended: by row of its trace."""
+
+    trace: Trace
+
+    @property
+    def ended(self) -> int: ...
+
+    def endings(self) -> tuple[Floats, Floats]:
+        """End [s], NaN while it has not, and executed time [s] of each job, in the trace's order. (J,), (J,)."""
+        ...
+
+
+def learns(plugin: Any) -> bool:
+    """Whether a plug-in, or an estimator it was given, looks at Snapshot.past."""
+    if getattr(plugin, "learns", False):
+        return True
+    inner = (getattr(plugin, spec.name) for spec in fields(plugin)) if is_dataclass(plugin) else ()
+    return any(is_dataclass(each) and learns(each) for each in inner)
+
+
+class LearningStore:
+    """Another store, and the past: jobs of the replay that ended so far behind those of an earlier trace.
+
+    before: an earlier trace, as recorded; None: nothing is known at the start.
+    """
+
+    def __init__(self, inner: Store, cluster: Ending, before: Trace | None = None) -> None:
+        self._inner, self._cluster = inner, cluster
+        first = NO_PAST if before is None else as_past(before)
+        first = first.take(np.argsort(first.end_s, kind="stable"))
+        self._table = _Growing(first, cluster.trace)
+
+    def recall(self, snapshot: Snapshot) -> Snapshot:
+        """The snapshot with the past up to now."""
+        if self._cluster.ended > self._table.noted:
+            self._table.note(*self._cluster.endings())
+        return replace(self._inner.recall(snapshot), past=self._table.past)
+
+    def append(self, snapshot: Snapshot, plan: Plan, receipt: Receipt) -> None:
+        """As the inner store."""
+        self._inner.append(snapshot, plan, receipt)
+
+
+class _Growing:
+    """A past that grows behind its last row: what was given out is never written again.
+
+    Columns are kept as arrays of their full length; of text columns the codes.
+    """
+
+    def __init__(self, first: Past, trace: Trace) -> None:
+        whole = _joined(first, as_past(trace))
+        self._source = {spec.name: _numbers(getattr(whole, spec.name)) for spec in fields(Past)}
+        self._names = {spec.name: column.names for spec in fields(Past)
+                       if isinstance(column := getattr(whole, spec.name), Labels)}  # fmt: skip
+        self._columns = {name: values.copy() for name, values in self._source.items()}
+        self._first, self._written = len(first), np.zeros(len(trace), np.bool_)
+        self._order_id, self._gpus = trace.job_id, trace.gpus
+        self.noted, self.past = 0, first
+
+    def note(self, end_s: Floats, executed_s: Floats) -> None:
+        """Write down who ended since the last time, in the order of their ends. end_s, executed_s: (J,)."""
+        rows = np.flatnonzero(np.isfinite(end_s) & ~self._written)
+        rows = rows[np.lexsort((self._order_id[rows], end_s[rows]))]
+        start = self._first + self.noted
+        place = slice(start, start + len(rows))
+        attained_gpu_s = executed_s[rows] * self._gpus[rows]
+        seen = {"end_s": end_s[rows], "executed_s": executed_s[rows], "attained_gpu_s": attained_gpu_s}
+        for name, column in self._columns.items():
+            column[place] = seen[name] if name in seen else self._source[name][self._first + rows]
+        self._written[rows] = True
+        self.noted += len(rows)
+        self.past = Past(**{name: self._view(name, place.stop) for name in self._columns})
+
+    def _view(self, name: str, stop: int) -> Any:
+        view = self._columns[name][:stop]
+        view.flags.writeable = False
+        return Labels(view, self._names[name]) if name in self._names else view
+
+
+def as_past(trace: Trace) -> Past:
+    """The jobs of a trace as if each had run alone from its start, or from its submission where none is recorded."""
+    begin_s = np.where(np.isnan(trace.start_s), trace.submit_s, trace.start_s)
+    columns: dict[str, Any] = {
+        "job_id": trace.job_id, "user": trace.user, "account": trace.account, "name": trace.name, "model": trace.model,
+        "gpu_type": trace.gpu_type, "gpus": trace.gpus.astype(np.int32), "submit_s": trace.submit_s,
+        "end_s": begin_s + trace.duration_s, "executed_s": trace.duration_s,
+        "attained_gpu_s": trace.duration_s * trace.gpus, "completed": trace.state.isin(("", "COMPLETED")),
+    }  # fmt: skip
+    return Past.build(len(trace), columns)
+
+
+def _joined(first: Past, second: Past) -> Past:
+    """One table behind the other."""
+    columns: dict[str, Any] = {}
+    for spec in fields(Past):
+        one, other = getattr(first, spec.name), getattr(second, spec.name)
+        texts = isinstance(one, Labels)
+        columns[spec.name] = Labels.of([*one, *other]) if texts else np.concatenate([one, other])
+    return Past.build(len(first) + len(second), columns)
+
+
+def _numbers(column: Any) -> Any:
+    return column.codes if isinstance(column, Labels) else column

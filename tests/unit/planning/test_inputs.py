@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+from slurmsched.model import Input
+from slurmsched.planning.inputs import lacking
+from slurmsched.testing import snapshot
+
+JOBS = (
+    {"comment": "slurmsched: dur=2h deadline=+3h"},
+    {"comment": "slurmsched: dur=1h"},
+    {"state": "COMPLETED"},
+)
+
+
+def test_lacking__counts_jobs_without_the_hint() -> None:
+    """Waiting and running jobs without the hint are counted; what all of them give is not lacking."""
+    told = lacking(snapshot(JOBS), (Input.DURATION, Input.DEADLINE))
+    assert told == ("deadline hints: 1 of 2 jobs give no deadline= hint",)
+
+
+def test_lacking__says_that_nothing_is_known_yet() -> None:
+    """No job that ended, and no shares."""
+    told = lacking(snapshot(JOBS), (Input.PAST, Input.SHARES, Input.SERVICE))
+    assert told == (
+        "jobs that ended: no job that ended is on record",
+        "shares of accounts: Slurm tells no shares of accounts; every account counts alike",
+    )
+    assert lacking(snapshot(JOBS, history_gpu_s=[1.0], shares={"a": 1.0}), (Input.PAST, Input.SHARES)) == ()
