@@ -12,7 +12,7 @@ DECIDING := estimators kernels model placements planning policies replay testing
 BENCH_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-nojit test-browser test-live lab-up lab-down lab-shell bench lint types man clean
+.PHONY: help demo test test-fast test-nojit test-browser test-live lab-up lab-down lab-shell bench lint types docs man clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -21,7 +21,7 @@ demo: ## Install into .venv and run the main job on the embedded cluster; no Slu
 	@begun=$$SECONDS; $(MAKE) --no-print-directory $(STAMP) && $(BIN)/slurmsched demo \
 		&& echo "make demo took $$((SECONDS - begun)) s"
 
-test: lint types test-fast test-nojit test-browser test-live ## Everything: lint, types, tests compiled and plain, a browser, a real Slurm
+test: lint types docs test-fast test-nojit test-browser test-live ## Everything: lint, types, pages, tests compiled and plain, a browser, a real Slurm
 
 test-fast: $(STAMP) ## Tests that need neither Slurm nor browser
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
@@ -63,6 +63,9 @@ lint: $(STAMP) ## ruff, and the import contracts of pyproject.toml
 types: $(STAMP) ## mypy
 	$(BIN)/mypy
 
+docs: $(STAMP) ## Build the pages as a site in build/site; a broken link fails
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --config-file .ci/mkdocs.yml
+
 man: $(STAMP) ## Write docs/man from the commands
 	$(BIN)/python -m slurmsched.cli.man docs/man
 
@@ -75,5 +78,5 @@ $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 		echo "Python 3.11 or newer is needed; this is $$($(PYTHON) --version). make PYTHON=python3.12 ..."; exit 2; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[test,lint,mysql,postgres]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[test,lint,docs,mysql,postgres]'
 	@touch $@
