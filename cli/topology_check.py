@@ -18,7 +18,7 @@ from slurmsched.cli.settings import config
 if TYPE_CHECKING:
     from slurmsched.model.topology import GpuTopology
     from slurmsched.topology.reading import NodeClass
-    from slurmsched.topology.set_ranks import SetRanks
+    from slurmsched.placements.set_ranks import SetRanks
     from slurmsched.topology.slurm_check import Checked
     from slurmsched.topology.slurm_compile import Compiled
     from slurmsched.topology.slurm_node import Form, SlurmNode
@@ -120,7 +120,7 @@ def register(group: click.Group) -> None:
     @click.option("--gpu-type", default="", metavar="MODEL", help="GPU model of --links, such as v100.")
     def rings(out: Output, gres_conf: Path, links: Path | None, gpu_type: str) -> None:
         """Write the table of best rings that plugin/task_prolog reads: for each set of GPUs its order on the ring."""
-        from slurmsched.topology.set_ranks import ring_table
+        from slurmsched.placements.set_ranks import ring_table
 
         tables = [(one.nodes, ring_table(wiring)) for one, wiring in wired_classes(gres_conf, "", links, gpu_type)]
         if out.as_json:
@@ -147,7 +147,7 @@ def version_of(text: str) -> tuple[int, int]:
 def cases(path: Path, node: str, links: Path | None, gpu_type: str, hardware: str, version: tuple[int, int],
           cores_per_gpu: int) -> Iterator[Case]:  # fmt: skip
     """The classes of gres.conf, or that of `node`."""
-    from slurmsched.topology.set_ranks import set_ranks
+    from slurmsched.placements.set_ranks import set_ranks
     from slurmsched.topology.slurm_site import slurm_node
 
     for one, wiring in wired_classes(path, node, links, gpu_type):

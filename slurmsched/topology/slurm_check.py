@@ -10,7 +10,7 @@ from slurmsched.kernels.slurm_pick import ANY
 from slurmsched.kernels.slurm_search import picked
 from slurmsched.model.columns import Int32s, Int64s
 from slurmsched.topology.picker import REVERSED_LINKS, Version, bools
-from slurmsched.topology.set_ranks import SetRanks
+from slurmsched.placements.set_ranks import SetRanks
 from slurmsched.topology.slurm_cores import cores_for
 from slurmsched.topology.slurm_node import Form, GpuRequest, SlurmNode
 
@@ -63,7 +63,6 @@ class Checked:
 def states_of(node: SlurmNode, ranks: SetRanks, form: Form, cores_per_gpu: int) -> States:
     """The states, of one-task jobs of `cores_per_gpu` CPUs a GPU, where each GPU that is held holds as many cores."""
     rows: list[tuple[int, int, Int32s, int]] = []
-    by_size = [[m for m in range(1 << node.gpus) if m.bit_count() == k] for k in range(node.gpus + 1)]
     known: dict[tuple[object, ...], Int32s | None] = {}
     for free in range(1 << node.gpus):
         unheld, left = bools(free, node.gpus), _free_cores(node, free, cores_per_gpu)
@@ -75,8 +74,7 @@ def states_of(node: SlurmNode, ranks: SetRanks, form: Form, cores_per_gpu: int) 
                 known[key] = cores_for(node, request, unheld, left)
             cores = known[key]
             if cores is not None:
-                best = max(int(ranks.rank[m]) for m in by_size[need] if m & ~free == 0)
-                rows.append((free, need, cores, best))
+                rows.append((free, need, cores, int(ranks.rank[ranks.best[free, need]])))
     free_, need_, cores_, best_ = zip(*rows, strict=True)
     return States(np.array(free_), np.array(need_), np.array(cores_, np.int32), np.array(best_))
 
@@ -107,16 +105,14 @@ def check(node: SlurmNode, ranks: SetRanks, form: Form, version: Version, states
     """How good Slurm's picks are in these states."""
     given = picks_in(node, states, form, version, order)
     missed = np.flatnonzero(ranks.rank[given] != states.best)
-    misses = [_miss(ranks, int(states.free[t]), int(given[t]), int(states.best[t])) for t in missed]
+    misses = [_miss(ranks, int(states.free[t]), int(given[t])) for t in missed]
     worst = sorted(misses, key=lambda miss: (-miss.lost, miss.free.bit_count(), miss.free, miss.picked))
     lost = sum(miss.lost for miss in misses) / len(states)
     return Checked(form, len(states), len(states) - len(missed), lost, tuple(worst[:EXAMPLES]))
 
 
-def _miss(ranks: SetRanks, free: int, given: int, best_rank: int) -> Miss:
-    size = given.bit_count()
-    best = next(int(m) for m in np.flatnonzero(ranks.rank == best_rank)
-                if m.bit_count() == size and int(m) & ~free == 0)  # fmt: skip
+def _miss(ranks: SetRanks, free: int, given: int) -> Miss:
+    best = int(ranks.best[free, given.bit_count()])
     ring, total = ranks.ring_gb_per_s, ranks.total_gb_per_s
     speed = ring if ring[given] < ring[best] else total
     return Miss(free, given, best, float(1 - speed[given] / speed[best]) if speed[best] else 0.0)
