@@ -17,8 +17,8 @@ from slurmsched.cli.settings import config
 
 if TYPE_CHECKING:
     from slurmsched.model.topology import GpuTopology
-    from slurmsched.topology.reading import NodeClass
     from slurmsched.placements.set_ranks import SetRanks
+    from slurmsched.topology.reading import NodeClass
     from slurmsched.topology.slurm_check import Checked
     from slurmsched.topology.slurm_compile import Compiled
     from slurmsched.topology.slurm_node import Form, SlurmNode

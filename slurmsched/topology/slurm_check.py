@@ -9,8 +9,8 @@ import numpy as np
 from slurmsched.kernels.slurm_pick import ANY
 from slurmsched.kernels.slurm_search import picked
 from slurmsched.model.columns import Int32s, Int64s
-from slurmsched.topology.picker import REVERSED_LINKS, Version, bools
 from slurmsched.placements.set_ranks import SetRanks
+from slurmsched.topology.picker import REVERSED_LINKS, Version, bools
 from slurmsched.topology.slurm_cores import cores_for
 from slurmsched.topology.slurm_node import Form, GpuRequest, SlurmNode
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from slurmsched.placements.set_ranks import SetRanks, set_ranks
 from slurmsched.slurm.wiring import read_file
 from slurmsched.topology.picker import Form, GpuRequest, members
-from slurmsched.placements.set_ranks import SetRanks, set_ranks
 from slurmsched.topology.slurm_check import picks_in, states_of
 from slurmsched.topology.slurm_site import slurm_node
 from tests.live.gpu_nodes import CORES, GRES_CONF, MACHINES, SOCKETS, Holding, end, install, leave_free, restart
