@@ -61,6 +61,11 @@ def gb_per_s(weights: Any) -> Floats:
     return np.floor(np.asarray(weights) / _KINDS) / 1_000.0
 
 
+def link_kind(weight: int) -> LinkKind:
+    """The kind of a link of this weight."""
+    return LinkKind(weight % _KINDS)
+
+
 def floors(weight: Int64s, objective: Objective = "smallest") -> Int64s:
     """Distinct link weights, descending; the lightest alone where only sums count. (L,) int64."""
     links = np.unique(weight[~np.eye(len(weight), dtype=np.bool_)])[::-1]
