@@ -29,7 +29,9 @@ WAITS = 3  # exit code of a request that does not start now
 @click.option("--mem-per-gpu", metavar="SIZE", default="")
 @click.option("--mem-per-cpu", metavar="SIZE", default="")
 @click.option("--constraint", "-C", metavar="FEATURES", default="", help="Names joined by & and |.")
-@click.option("--time", "-t", "time_", metavar="TIME", default="", help="2h, 90m, 1-12:00:00; default: the partition's.")
+@click.option(
+    "--time", "-t", "time_", metavar="TIME", default="", help="2h, 90m, 1-12:00:00; default: the partition's."
+)
 @click.option("--nodelist", "-w", metavar="HOSTLIST", default="")
 @click.option("--exclude", "-x", metavar="HOSTLIST", default="")
 @click.option("--exclusive", is_flag=True)

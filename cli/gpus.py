@@ -132,17 +132,18 @@ def _print_mig(out: Output, mig: tuple[tuple[str, Mig], ...]) -> None:
     of: dict[str, list[tuple[str, Mig]]] = {}
     for node, one in mig:
         of.setdefault(one.gpu_type, []).append((node, one))
-    if of:
+    rows = [(name, sum(one.devices for _, one in some), sum(one.free for _, one in some),
+             fold(node for node, _ in some)) for name, some in of.items()]  # fmt: skip
+    if rows:
         out.line()
-        out.table(("MIG type", "devices>", "free>", "nodes"), [
-            (name, sum(one.devices for _, one in some), sum(one.free for _, one in some), fold(node for node, _ in some))
-            for name, some in of.items()])  # fmt: skip
+        out.table(("MIG type", "devices>", "free>", "nodes"), rows)
 
 
 def _print_stranded(out: Output, one: Stranded) -> None:
+    taken = f"{one.cause} is taken" if one.cause == "memory" else f"{one.cause} are taken"
+    hidden = "" if one.holders else " by jobs that are not shown"
     out.line()
-    out.line(f"stranded: {counted(one.gpus, 'free GPU')} of {one.node}, whose {one.cause} are taken"
-             .replace("memory are", "memory is") + ("" if one.holders else " by jobs that are not shown"), "warn")  # fmt: skip
+    out.line(f"stranded: {counted(one.gpus, 'free GPU')} of {one.node}, whose {taken}{hidden}", "warn")
     for job in one.holders[:SHOWN]:
         out.line(f"  job {job.job_id} of {job.user}: {job.cpus:g} CPUs, {job.memory_mib / 1024:.1f} GiB, "
                  f"{counted(job.gpus, 'GPU')}")  # fmt: skip

@@ -89,7 +89,7 @@ def _node(name: str, classes: Sequence[NodeClass], shape: Shape | None) -> Slurm
 
 
 def _free(commands: Commands, snapshot: Snapshot, nodes: Mapping[str, SlurmNode]) -> dict[str, list[int]]:
-    """Free cores of each socket, of nodes where the CPUs that jobs show are as many as Slurm counts. Raises SlurmError."""
+    """Free cores of each socket, of nodes where jobs show as many CPUs as Slurm counts. Raises SlurmError."""
     used = dict(zip(snapshot.nodes.name, snapshot.nodes.cpus_used.tolist(), strict=True))
     busy = any(used[name] for name in nodes)
     held = held_cpus(commands.run("scontrol", "-o", "-d", "show", "job")) if busy else {}

@@ -59,9 +59,11 @@ class Defaults:
 
 
 def defaults(snapshot: Snapshot, partition: str) -> Defaults:
-    """Those of the partition; what it does not set is the whole site's. Of memory the narrowest setting alone counts."""
+    """Those of the partition; what it does not set is the site's. Of memory the narrowest setting alone counts."""
     settings, partitions = snapshot.site.settings, snapshot.partitions
-    told = next((text for name, text in zip(partitions.name, partitions.defaults, strict=True) if name == partition), "")
+    told = next(
+        (text for name, text in zip(partitions.name, partitions.defaults, strict=True) if name == partition), ""
+    )
     site = ",".join(f"{key}={settings.get(key, '')}" for key in ("DefMemPerNode", "DefMemPerCPU"))
     ours, theirs = _pairs(told), _pairs(f"{site},{settings.get('JobDefaults', '')}")
     memory = ("DefMemPerGPU", "DefMemPerCPU", "DefMemPerNode")

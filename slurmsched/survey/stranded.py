@@ -71,7 +71,9 @@ def _holders(snapshot: Snapshot, row: int, jobs: Sequence[int]) -> Iterator[Hold
     for job in jobs:
         share = max(int(table.nodes[job]), 1)
         gpus = int(held.gpus[here & (held.job_id == table.job_id[job])].sum())
-        yield Holder(int(table.job_id[job]), table.user[job], table.cpus[job] / share, table.memory_mib[job] / share, gpus)
+        yield Holder(
+            int(table.job_id[job]), table.user[job], table.cpus[job] / share, table.memory_mib[job] / share, gpus
+        )
 
 
 def _jobs_on(snapshot: Snapshot, names: Collection[str]) -> dict[str, list[int]]:

@@ -15,8 +15,8 @@ from tests.live.lab import BINARY, run, until
 pytestmark = pytest.mark.live
 STARTS = ("--gpus-per-node=2 -N1", "--gpus-per-node=4 -N1 -c4", "--gpus=3 -N1", "--gpus-per-node=a100:2 -N2 --mem=4G",
           "--gpus=8", "--gpus-per-node=1 -C nvlink --mem-per-gpu=2G --cpus-per-gpu=3")  # fmt: skip
-WAITS = ("--gpus-per-node=8 -N4", "--gpus-per-node=8 -w n1", "--gpus-per-node=1 -w n2", "--gpus-per-node=1 -w n3 --mem=1G",
-         "--gpus-per-node=2 --mem=0 -w n1", "--gpus=30")  # fmt: skip
+WAITS = ("--gpus-per-node=8 -N4", "--gpus-per-node=8 -w n1", "--gpus-per-node=1 -w n2",
+         "--gpus-per-node=1 -w n3 --mem=1G", "--gpus-per-node=2 --mem=0 -w n1", "--gpus=30")  # fmt: skip
 
 
 @pytest.fixture
@@ -51,23 +51,26 @@ def shown(job: int) -> tuple[str, list[str], dict[str, list[int]]]:
     return state[1], list(expand(hosts[1])), gpus
 
 
-@pytest.mark.parametrize("options", STARTS)
-def test_fit__what_it_says_starts(busy, options):
+def starts_as_told(options: str) -> None:
     """It starts at once on nodes that were named; where the picker knows, on the very GPUs."""
     answer = asked(options, 0)
     places = {node: place for place in answer["places"] for node in expand(place["nodes"])}
     job = submit(options)
     until(lambda: shown(job)[0] == "RUNNING", f"{options} starts", 20)
     _, nodes, gpus = shown(job)
-    assert set(nodes) <= set(places)
+    assert set(nodes) <= set(places), options
     told = {node: places[node]["picked"]["gpus"] for node in nodes if places[node]["picked"]}
-    assert told == {node: gpus[node] for node in told}
+    assert told == {node: gpus[node] for node in told}, options
     assert told or "-N1" not in options, "the picker knows one-node jobs"
+    run("scancel", str(job))
+    until(lambda: not run("squeue", "-h", "-j", str(job), "-t", "R,CG", check=False).out, "it ends")
 
 
-def test_fit__what_it_says_waits(busy):
-    """None of them has started when a job submitted after them, which `fit` says starts, runs."""
+def test_fit__what_it_says_starts_and_what_it_says_waits(busy):
+    """Each of STARTS runs where it was told; of WAITS none has started when a short job submitted after them runs."""
+    for options in STARTS:
+        starts_as_told(options)
     jobs = {options: submit(options) for options in WAITS if asked(options, 3)}
-    last = submit("--gpus-per-node=1 -w n4")
+    last = submit("--gpus-per-node=1 -w n4 --time=1")
     until(lambda: shown(last)[0] == "RUNNING", "a later job runs", 30)
     assert {options: shown(job)[0] for options, job in jobs.items()} == dict.fromkeys(WAITS, "PENDING")
