@@ -215,7 +215,8 @@ def _job_shrink(facts: Facts) -> Verdict:
 def _memory_given(facts: Facts) -> Verdict:
     text = facts.text("SelectTypeParameters")
     kinds = [word.strip() for word in text.split(",") if word.strip()]
-    line = f"SelectTypeParameters={','.join(k + '_Memory' if k.upper().startswith('CR_') else k for k in kinds)}"
+    kinds = [f"{kind}_Memory" if kind.upper() in ("CR_CORE", "CR_CPU", "CR_SOCKET") else kind for kind in kinds]
+    line = f"SelectTypeParameters={','.join(kinds)}"
     return "ok" if not text or "MEMORY" in text.upper() else "warn", text or "not told", line
 
 
