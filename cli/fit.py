@@ -160,7 +160,9 @@ def _print(out: Output, answer: Fit, unknown: str) -> None:
             out.line(f"  {nodes}: {why}")
         if answer.nearest:
             out.line("starts now instead:")
-            out.table(("", "change", ""), [("", one.change, one.meaning) for one in answer.nearest])
+            width = max(len(one.change) for one in answer.nearest)
+            for one in answer.nearest:
+                out.line(f"  {one.change:{width}}  {one.meaning}")
         return
     where = f"{answer.needs} of these nodes" if answer.needs else "one or more of these nodes"
     out.line(f"{answer.request}: starts now on {where}; Slurm chooses", "ok")
