@@ -34,15 +34,14 @@ def command(out: Output, user: str, job: int | None) -> None:
     from slurmsched.survey.advice import RULES, advice
 
     tree = config()
-    case, findings, warnings = _read(tree)
+    case, findings, warnings = _read(tree, whole=not user and job is None)
     found = [one for one in advice(case) if user in ("", one.user) and job in (None, *_ids(case, one))]
     if out.as_json:
         rules = [{"rule": one.name, "wrong": one.wrong, "why": one.why, "stake": one.stake} for one in RULES]
         out.json({"jobs": found, "rules": rules, "site": findings, "warnings": warnings})
         return
     _print_jobs(out, found)
-    if not user and job is None:
-        _print_site(out, findings)
+    _print_site(out, findings)
     for warning in warnings:
         out.line(f"warning: {warning}", "warning")
 
@@ -54,20 +53,28 @@ def _ids(case: Case, one: Advice) -> tuple[int, int]:
     return one.job_id, int(jobs.array_job_id[row])
 
 
-def _read(tree: Config) -> tuple[Case, Sequence[Finding], Sequence[str]]:
+def _read(tree: Config, *, whole: bool) -> tuple[Case, Sequence[Finding], Sequence[str]]:
+    """The case, what of the site costs GPU time (only of a whole look), and warnings.
+
+    Slurm's choice of GPUs is judged only where something depends on it: that may take seconds.
+    """
+    from dataclasses import replace
+
     from slurmsched.slurm.asked import read_asked
     from slurmsched.slurm.look import look
     from slurmsched.slurm.reader import open_commands
     from slurmsched.slurm.shares import pick_findings, read_checks
     from slurmsched.survey.case import Case
+    from slurmsched.survey.judges import by_job
 
     snapshot = look(tree)
     asked = read_asked(open_commands(tree.slurm), snapshot.site)
-    checks = read_checks(tree, snapshot)
-    shares = {name: (forms[0].best_share, forms[1].best_share) for name, forms in checks.items()}
     usual, warnings = _usual(tree, snapshot)
-    case = Case(snapshot, asked, usual, shares, _preempted(tree, snapshot))
-    return case, (*_findings(snapshot), *pick_findings(checks)), (*snapshot.warnings, *warnings)
+    case = Case(snapshot, asked, usual, preempted=_preempted(tree, snapshot))
+    checks = read_checks(tree, snapshot) if whole or list(by_job(case)) else {}
+    shares = {name: (forms[0].best_share, forms[1].best_share) for name, forms in checks.items()}
+    findings = (*_findings(snapshot), *pick_findings(checks)) if whole else ()
+    return replace(case, shares=shares), findings, (*snapshot.warnings, *warnings)
 
 
 def _usual(tree: Config, snapshot: Snapshot) -> tuple[Any, tuple[str, ...]]:

@@ -111,15 +111,21 @@ def limits(case: Case) -> Iterator[Caught]:
             yield row, case.gpus(row) * kept, f"--time={hours}:00:00"
 
 
-def form(case: Case) -> Iterator[Caught]:
+def by_job(case: Case) -> Iterator[int]:
+    """Rows of jobs that ask for some of the GPUs of one node of known wiring by --gpus."""
     for row in case.rows:
         at, one = case.how(row), case.topology(row)
-        if at < 0 or one is None or one.name not in case.shares or case.nodes(row) > 1:
-            continue
-        gpus = case.gpus(row)
-        per_node, per_job = case.shares[one.name]
-        if "gpu" in case.asked.per_job[at] and 1 < gpus < one.gpus and per_node > per_job:
-            yield row, gpus * case.hours(row), f"--nodes=1 --gpus-per-node={gpus}"
+        asks = at >= 0 and "gpu" in case.asked.per_job[at] and case.nodes(row) == 1
+        if asks and one is not None and 1 < case.gpus(row) < one.gpus:
+            yield row
+
+
+def form(case: Case) -> Iterator[Caught]:
+    for row in by_job(case):
+        one = case.topology(row)
+        per_node, per_job = case.shares.get(one.name if one else "", (0.0, 0.0))
+        if per_node > per_job:
+            yield row, case.gpus(row) * case.hours(row), f"--nodes=1 --gpus-per-node={case.gpus(row)}"
 
 
 def checkpoint(case: Case) -> Iterator[Caught]:
