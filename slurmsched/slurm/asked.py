@@ -19,6 +19,7 @@ _TEXTS = {"per_job": "tres-per-job", "per_node": "tres-per-node", "per_task": "t
 _FIELDS = ("JobID", *_TEXTS.values(), "NumTasks", "MinMemory")
 EXCLUSIVE_SINCE = (26, 5)  # squeue has a field of that name; before 25.11 OverSubscribe=NO told it
 OVERSUBSCRIBE_UNTIL = (25, 5)
+NOT_SET = 0xFFFF_FFFE  # slurm.h NO_VAL, which squeue prints as a number where -n was not given
 
 
 def read_asked(commands: Commands, site: Site) -> Asked:
@@ -52,10 +53,15 @@ def parse_asked(text: str, mark: str, extra: str) -> Asked:
         raise UnreadableError("squeue printed broken rows", text=text[-200:])
     at = {name: place for place, name in enumerate(_FIELDS)}
     columns = {name: Labels.of([plain(rows[job][at[field]]) for job in order]) for name, field in _TEXTS.items()}
-    tasks = [rows[job][at["NumTasks"]] for job in order]
+    tasks = [_tasks(rows[job][at["NumTasks"]]) for job in order]
     alone = {"Exclusive": "NODE", "OverSubscribe": "NO"}.get(extra)
     return Asked.build(len(order), {
-        **columns, "job_id": order, "tasks": [int(told) if told.isdigit() else 1 for told in tasks],
+        **columns, "job_id": order, "tasks": tasks,
         "whole_memory": np.array([rows[job][at["MinMemory"]] == "0" for job in order], np.bool_),
         "exclusive": np.array([bool(extra) and rows[job][-1] == alone for job in order], np.bool_),
     })  # fmt: skip
+
+
+def _tasks(told: str) -> int:
+    """-n; 1 where it was not given."""
+    return int(told) if told.isdigit() and int(told) < NOT_SET else 1

@@ -37,6 +37,13 @@ def test_exclusive__is_read_where_it_is_sure(version, field):
         assert found.exclusive.tolist() == [False, True]
 
 
+def test_parse_asked__tasks_that_are_not_set():
+    """squeue prints NO_VAL, or a word, where there is no -n: one task."""
+    rows = [(*ROWS[1][:5], told, *ROWS[1][6:]) for told in ("4294967294", "N/A", "4")]
+    found = [parse_asked(text([row]), "\x1e", "Exclusive").tasks.tolist() for row in rows]
+    assert found == [[1], [1], [4]]
+
+
 def test_parse_asked__torn_answers_are_refused():
     """Half a row is none."""
     for torn in (text(ROWS)[:-9], text([ROWS[0][:-2]])):
