@@ -68,10 +68,12 @@ def _picker(snapshot: Any, request: Request, answer: Fit) -> tuple[Picker | None
     """What tells Slurm's choice on the nodes that can take it, and why it is not known."""
     from slurmsched.model.hostlist import expand
     from slurmsched.slurm.picks import read_picks
+    from slurmsched.survey.request import needs
+    from slurmsched.survey.room import with_partition
     from slurmsched.topology.slurm_node import Form, GpuRequest
 
-    if request.cpus_per_gpu or request.exclusive:
-        return None, "not known with --cpus-per-gpu and --exclusive"
+    if request.exclusive or needs(snapshot, with_partition(snapshot, request)).cpus_per_gpu:
+        return None, "not known with --exclusive, and with CPUs by GPU (--cpus-per-gpu, DefCpuPerGPU)"
     names = [name for place in answer.places for name in expand(place.nodes)]
     picks = read_picks(config(), snapshot, names)
     form = Form.PER_NODE if request.gpus_per_node else Form.PER_JOB
