@@ -15,7 +15,6 @@ from slurmsched.model.hostlist import expand
 from slurmsched.model.topology import GpuTopology
 from slurmsched.placements.gpu_stock import class_of, class_rows
 from slurmsched.slurm.gres import parse_gres
-from slurmsched.survey.request import defaults
 from slurmsched.survey.stranded import gives_memory
 
 ENDLESS_S = 86_400.0  # what a job without a time limit counts as
@@ -111,11 +110,6 @@ class Case:
         """Whether it gets all memory of its nodes, by --mem=0 or for want of any setting."""
         at = self.how(row)
         return at >= 0 and bool(self.asked.whole_memory[at]) and gives_memory(self.snapshot)
-
-    def memory_default(self, row: int) -> bool:
-        """Whether jobs of its partition that name no memory get a part of the node's."""
-        default = defaults(self.snapshot, self.partition(row))
-        return (default.memory_mib, default.memory_per_cpu_mib, default.memory_per_gpu_mib) != (None, None, None)
 
     def exclusive(self, row: int) -> bool:
         at = self.how(row)
