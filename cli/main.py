@@ -17,7 +17,8 @@ COMMANDS = {
     "plan": "plan", "queue": "queue", "status": "status", "tick": "tick", "daemon": "daemon", "undo": "undo",
     "doctor": "doctor", "config": "config", "hints": "hints", "policy": "policy", "db": "db", "demo": "demo",
     "replay": "replay", "compare": "compare", "sweep": "sweep", "reproduce": "reproduce", "snapshot": "snapshot",
-    "trace": "trace", "topology": "topology", "completion": "completion",
+    "trace": "trace", "topology": "topology", "gpus": "gpus", "fit": "fit", "advise": "advise",
+    "completion": "completion",
 }  # fmt: skip
 
 

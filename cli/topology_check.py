@@ -17,19 +17,13 @@ from slurmsched.cli.settings import config
 
 if TYPE_CHECKING:
     from slurmsched.model.topology import GpuTopology
+    from slurmsched.placements.set_ranks import SetRanks
     from slurmsched.topology.reading import NodeClass
-    from slurmsched.topology.set_ranks import SetRanks
     from slurmsched.topology.slurm_check import Checked
     from slurmsched.topology.slurm_compile import Compiled
     from slurmsched.topology.slurm_node import Form, SlurmNode
 
 FILE = click.Path(dir_okay=False, path_type=Path)
-OTHER_MEANS = """\
-Where this is not enough there are two other means:
-- one GRES Type per island of well linked GPUs; users ask for gpu:N, and the daemon writes TresPerNode of the
-  pending job to the Type it has chosen;
-- job_submit.lua turning --gpus=N of a one-node job into --gpus-per-node=N, so that one form is all there is.
-"""
 
 
 @dataclass(frozen=True)
@@ -75,15 +69,16 @@ def register(group: click.Group) -> None:
         """Tell how often the GPUs that Slurm picks are the best free ones.
 
         For every set of free GPUs of a node and every job of two or more, by form of request: the share in which
-        the pick is the best set, the mean bandwidth lost, and the three worst cases.
+        the pick is the best set, the mean bandwidth lost, and the three worst cases. For --gpus-per-task and
+        --gpus-per-socket, one GPU a task and whole sockets; states in which Slurm's choice is not known are counted.
         """
         found = [(case, checked(case)) for case in cases]
         if out.as_json:
             out.json([{"class": case.one.topology.name, "slurm": version, "forms": forms} for case, forms in found])
             return
-        rows = [(case.one.topology.name, str(one.form), one.states, f"{one.best_share:.1%}", f"{one.lost_share:.1%}")
+        rows = [(case.one.topology.name, str(one.form), one.states, *told(one), one.unknown or "")
                 for case, forms in found for one in forms]  # fmt: skip
-        out.table(("nodes", "form", "states>", "best>", "bandwidth lost>"), rows)
+        out.table(("nodes", "form", "states>", "best>", "bandwidth lost>", "unknown>"), rows)
         for case, forms in found:
             for one in forms:
                 print_worst(out, case.one.topology.name, one)
@@ -100,7 +95,8 @@ def register(group: click.Group) -> None:
         """Write a gres.conf under which Slurm's own pick is the best set as often as can be.
 
         Links (and with --reorder the order of lines) are chosen for the site's Slurm version: try it again after an
-        upgrade. Cores stay as they are. Goes to stdout; what it reaches is told in its comments.
+        upgrade. Cores stay as they are. Goes to stdout; what it reaches is told in its comments. Where that is not
+        every state, two other means go to stderr: a GRES Type for each island, and one form of request for all.
         """
         from slurmsched.topology.slurm_node import Form
 
@@ -111,8 +107,9 @@ def register(group: click.Group) -> None:
         for case, best in made:
             for line in text_of(case, best, Form(form)):
                 out.line(line)
-        if any(best.best_states < best.states for _, best in made):
-            click.echo(OTHER_MEANS, err=True, nl=False)
+        if short := [case for case, best in made if best.best_states < best.states]:
+            for line in other_means(short):
+                click.echo(line, err=True)
 
     @output.with_command(group, "rings")
     @click.option("--gres-conf", type=FILE, default="/etc/slurm/gres.conf", show_default=True)
@@ -120,7 +117,7 @@ def register(group: click.Group) -> None:
     @click.option("--gpu-type", default="", metavar="MODEL", help="GPU model of --links, such as v100.")
     def rings(out: Output, gres_conf: Path, links: Path | None, gpu_type: str) -> None:
         """Write the table of best rings that plugin/task_prolog reads: for each set of GPUs its order on the ring."""
-        from slurmsched.topology.set_ranks import ring_table
+        from slurmsched.placements.set_ranks import ring_table
 
         tables = [(one.nodes, ring_table(wiring)) for one, wiring in wired_classes(gres_conf, "", links, gpu_type)]
         if out.as_json:
@@ -147,7 +144,7 @@ def version_of(text: str) -> tuple[int, int]:
 def cases(path: Path, node: str, links: Path | None, gpu_type: str, hardware: str, version: tuple[int, int],
           cores_per_gpu: int) -> Iterator[Case]:  # fmt: skip
     """The classes of gres.conf, or that of `node`."""
-    from slurmsched.topology.set_ranks import set_ranks
+    from slurmsched.placements.set_ranks import set_ranks
     from slurmsched.topology.slurm_site import slurm_node
 
     for one, wiring in wired_classes(path, node, links, gpu_type):
@@ -189,11 +186,12 @@ def commands_run(*command: str) -> str:
 
 def checked(case: Case, node: SlurmNode | None = None, order: Any = None) -> list[Checked]:
     """Each form of request, by the file as it is or with other Links and order."""
-    from slurmsched.topology.slurm_check import CHECKED, check, states_of
+    from slurmsched.topology.slurm_check import CHECKED, SHAPED, check, check_shaped, states_of
 
-    node = node or case.node
-    return [check(node, case.ranks, form, case.version, states_of(node, case.ranks, form, case.cores_per_gpu), order)
+    node, each = node or case.node, case.cores_per_gpu
+    free = [check(node, case.ranks, form, case.version, states_of(node, case.ranks, form, each), order)
             for form in CHECKED]  # fmt: skip
+    return free + [check_shaped(node, case.ranks, form, case.version, each, order) for form in SHAPED]
 
 
 def compiled(case: Case, form: Form, reorder: bool, most: int) -> Compiled:
@@ -212,10 +210,25 @@ def text_of(case: Case, best: Compiled, form: Form) -> Iterator[str]:
     yield f"# {case.one.topology.name}: for Slurm {version} and --{form}, by slurmsched topology compile"
     before, after = checked(case), checked(case, best.node, best.order)
     for old, new in zip(before, after, strict=True):
-        yield f"# --{new.form}: best set in {new.best_share:.1%} of states, before {old.best_share:.1%}"
+        if new.states:
+            yield f"# --{new.form}: best set in {new.best_share:.1%} of states, before {old.best_share:.1%}"
     reach = "no file can do better" if best.proven else f"no file can exceed {best.bound / best.states:.1%}"
     yield f"# {reach}; {best.tried} tried"
     yield from conf_lines(case.one, best.node, best.order)
+
+
+def other_means(short: Sequence[Case]) -> Iterator[str]:
+    """What is left where the compiled file is not the best in every state, with the lines to write."""
+    from slurmsched.topology.other_means import JOB_SUBMIT, islands, typed_lines
+
+    typed = [(case, groups) for case in short if (groups := islands(case.wiring))]
+    if typed:
+        yield "# Another means: a GRES Type for each island; jobs that ask for gpu:N take any. gres.conf then:"
+    for case, groups in typed:
+        yield from typed_lines(case.one, case.node, groups)
+    yield "# Another means: one form of request; --gpus=N of a one-node job becomes --gpus-per-node=N."
+    yield "# slurm.conf: JobSubmitPlugins=lua, and job_submit.lua beside it:"
+    yield JOB_SUBMIT.rstrip()
 
 
 def record(case: Case, best: Compiled) -> dict[str, Any]:
@@ -226,6 +239,11 @@ def record(case: Case, best: Compiled) -> dict[str, Any]:
             "bound": best.bound, "tried": best.tried, "proven": best.proven,
             "before": checked(case), "after": checked(case, best.node, best.order),
             "lines": conf_lines(case.one, best.node, best.order)}  # fmt: skip
+
+
+def told(one: Checked) -> tuple[str, str]:
+    """Share of best picks, and of bandwidth lost; "-" where no state is known."""
+    return (f"{one.best_share:.1%}", f"{one.lost_share:.1%}") if one.states else ("-", "-")
 
 
 def print_worst(out: Output, name: str, one: Checked) -> None:

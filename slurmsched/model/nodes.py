@@ -52,21 +52,26 @@ class Nodes(Table):
         """Takes no new job (drain, maintenance, failing), but is not down."""
         return self.is_state(_CLOSED) & ~self.down
 
-    def gpu_totals(self) -> dict[str, int]:
-        """GPUs by what they are for now: idle + allocated + draining + down = all.
+    def gpu_use(self) -> dict[str, Int64s]:
+        """GPUs of each node by what they are for now: idle + allocated + draining + down = all. Each (N,) int64.
 
         Allocated GPUs of draining nodes count as allocated, free ones as draining; every GPU of
         a node that is down counts as down.
         """
-        used = np.where(self.down, 0, np.minimum(self.gpus_used, self.gpus))
-        free = np.where(self.down, 0, self.gpus - used)
+        every = self.gpus.astype(np.int64)
+        used = np.where(self.down, 0, np.minimum(self.gpus_used, every))
+        free = np.where(self.down, 0, every - used)
         return {
-            "idle": int(free[~self.draining].sum()),
-            "allocated": int(used.sum()),
-            "draining": int(free[self.draining].sum()),
-            "down": int(self.gpus[self.down].sum()),
-            "all": int(self.gpus.sum()),
+            "idle": np.where(self.draining, 0, free),
+            "allocated": used,
+            "draining": np.where(self.draining, free, 0),
+            "down": np.where(self.down, every, 0),
+            "all": every,
         }
+
+    def gpu_totals(self) -> dict[str, int]:
+        """The sums of gpu_use."""
+        return {name: int(gpus.sum()) for name, gpus in self.gpu_use().items()}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,3 +86,4 @@ class Partitions(Table):
     priority_tier: Int32s = column(np.int32, 1)
     node_list: Labels = text()  # hostlist text
     nodes: Int32s = column(np.int32, 0)
+    defaults: Labels = text()  # of jobs that do not say, e.g. "DefMemPerCPU=1000,DefCpuPerGPU=8"

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from slurmsched.kernels.best_sets import best_sets, grown_set
 from slurmsched.kernels.rings import ring_order, rings
-from slurmsched.model.columns import Int64s, frozen
+from slurmsched.model.columns import Floats, Int64s, frozen
 from slurmsched.model.topology import GpuTopology, LinkKind
 
 Objective = Literal["smallest", "sum"]
@@ -56,6 +56,16 @@ def link_weights(topology: GpuTopology) -> Int64s:
     return weight
 
 
+def gb_per_s(weights: Any) -> Floats:
+    """Link weights, or sums of them, as bandwidth [GB/s], the link kinds left out up to 0.01 GB/s a link."""
+    return np.floor(np.asarray(weights) / _KINDS) / 1_000.0
+
+
+def link_kind(weight: int) -> LinkKind:
+    """The kind of a link of this weight."""
+    return LinkKind(weight % _KINDS)
+
+
 def floors(weight: Int64s, objective: Objective = "smallest") -> Int64s:
     """Distinct link weights, descending; the lightest alone where only sums count. (L,) int64."""
     links = np.unique(weight[~np.eye(len(weight), dtype=np.bool_)])[::-1]
@@ -81,6 +91,19 @@ def set_table(topology: GpuTopology, objective: Objective = "smallest") -> SetTa
     objective: "smallest" link of the ring first, then the sum; or the "sum" alone, as MAPA's Greedy counts.
     """
     return _table(_Source.of(topology, objective))
+
+
+def members_of(gpus: int) -> Int64s:
+    """(2**G, G) int64: 1 where the set holds the GPU."""
+    return (np.arange(1 << gpus)[:, None] >> np.arange(gpus) & 1).astype(np.int64)
+
+
+def domains(numa: NDArray[Any], member: Int64s) -> Int64s:
+    """NUMA nodes that each set touches; GPUs of unknown NUMA node count for none. (2**G,) int64."""
+    spans = np.zeros(len(member), np.int64)
+    for node in np.unique(numa[numa >= 0]):
+        spans += member[:, numa == node].any(axis=1)
+    return spans
 
 
 def cache_folder() -> Path:
@@ -136,13 +159,10 @@ def _keep(path: Path, column: NDArray[Any]) -> None:
 def _made(source: _Source) -> SetTable:
     weight, numa, on_fabric = source.columns()
     smallest, total = rings(weight, floors(weight, source.objective)) if source.gpus > 1 else _alone(source.gpus)
-    sets = np.arange(1 << source.gpus)
-    member = (sets[:, None] >> np.arange(source.gpus) & 1).astype(np.int64)
+    member = members_of(source.gpus)
     size = member.sum(axis=1)
     off = np.where(size > 1, member @ (1 - on_fabric), 0)
-    spans = np.zeros(len(sets), np.int64)
-    for node in np.unique(numa[numa >= 0]):
-        spans += member[:, numa == node].any(axis=1)
+    spans = domains(numa, member)
     first = smallest if source.objective == "smallest" else np.zeros_like(smallest)
     key = np.stack([-off, first, total, -spans], axis=1)
     best, worth = best_sets(size, key, total)

@@ -63,9 +63,9 @@ class GpuStock:
         visible = np.zeros(len(snapshot.nodes), np.int64)
         known = entry_node >= 0
         np.bitwise_or.at(visible, entry_node[known], snapshot.allocations.gpu_mask[known])
-        seen, whole = snapshot.nodes.gpu_mask_used | visible, _whole(snapshot)
+        seen, whole = snapshot.nodes.gpu_mask_used | visible, whole_gpus(snapshot)
         blind = _blind(snapshot, entry_node) | (seen & ~whole != 0)
-        node_class = np.where(blind, -1, _classes(snapshot))
+        node_class = np.where(blind, -1, class_rows(snapshot))
         counted = low_bits(to_give(snapshot))
         unseen = snapshot.nodes.gpu_mask_used & ~visible
         exact = np.where(snapshot.nodes.closed, visible, whole & ~unseen)
@@ -117,7 +117,7 @@ def _blind(snapshot: Snapshot, entry_node: Int64s) -> Bools:
     return blind
 
 
-def _classes(snapshot: Snapshot) -> Int64s:
+def class_rows(snapshot: Snapshot) -> Int64s:
     """Row of the class of each node, -1 where none is known or it has another number of whole GPUs. (N,)."""
     topology, nodes = snapshot.topology, snapshot.nodes
     given = topology.node_class if len(topology.node_class) == len(nodes) else np.full(len(nodes), -1, np.int64)
@@ -125,9 +125,9 @@ def _classes(snapshot: Snapshot) -> Int64s:
     return np.where((given >= 0) & (whole[given] == nodes.gpus), given, -1)
 
 
-def _whole(snapshot: Snapshot) -> Int64s:
+def whole_gpus(snapshot: Snapshot) -> Int64s:
     """All GPUs of each node that are not cut into MIG devices, as masks: the lowest ones where no class tells. (N,)."""
-    classes, node_class = snapshot.topology.classes, _classes(snapshot)
+    classes, node_class = snapshot.topology.classes, class_rows(snapshot)
     masks = [sum(1 << int(g) for g in np.flatnonzero(~one.mig)) for one in classes]
     table = np.array([*masks, 0], np.int64)
     return np.where(node_class >= 0, table[node_class], low_bits(snapshot.nodes.gpus.astype(np.int64)))

@@ -212,6 +212,14 @@ def _job_shrink(facts: Facts) -> Verdict:
     return "ok" if off or not facts.preemption else "warn", "off" if off else "allowed", line
 
 
+def _memory_given(facts: Facts) -> Verdict:
+    text = facts.text("SelectTypeParameters")
+    kinds = [word.strip() for word in text.split(",") if word.strip()]
+    kinds = [f"{kind}_Memory" if kind.upper() in ("CR_CORE", "CR_CPU", "CR_SOCKET") else kind for kind in kinds]
+    line = f"SelectTypeParameters={','.join(kinds)}"
+    return "ok" if not text or "MEMORY" in text.upper() else "warn", text or "not told", line
+
+
 def _links(facts: Facts) -> Verdict:
     if facts.release < (24, 5):
         return "ok", "best linked GPUs first", ""
@@ -260,6 +268,7 @@ CHECKS = (
     Check(
         "disable_job_shrink", "A node list on a started job kills its other nodes (with preemption only).", _job_shrink
     ),
+    Check("SelectTypeParameters", "Without memory in it jobs of one node can use up each other's.", _memory_given),
     Check("Links", "From 24.05 on --gres and --gpus-per-node take the least linked GPUs first.", _links),
     Check("GPU files", "Without File= Slurm does not tell which GPUs a job holds.", _gpu_files),
 )

@@ -103,16 +103,27 @@ def parse_partitions(text: str) -> Partitions:
             "priority_tier": int(each.get("PriorityTier", 1)),
             "node_list": plain(each.get("Nodes", "")),
             "nodes": int(each.get("TotalNodes", 0)),
+            "defaults": ",".join(_defaults(each)),
         }
         for each in found
     )
+
+
+def _defaults(found: Mapping[str, str]) -> Iterator[str]:
+    """What jobs of a partition get that do not say: memory by node or CPU, CPUs and memory by GPU."""
+    for key in ("DefMemPerNode", "DefMemPerCPU"):
+        if found.get(key, "UNLIMITED") != "UNLIMITED":
+            yield f"{key}={found[key]}"
+    if told := plain(found.get("JobDefaults", "")):
+        yield told
 
 
 def build_partitions(rows: Iterable[Mapping[str, Any]]) -> Partitions:
     """The table of partitions, ascending name, from rows that hold its columns."""
     ordered = sorted(rows, key=lambda row: str(row["name"]))
     names = ("name", "up", "default", "max_time_s", "default_time_s", "priority_tier", "node_list", "nodes")
-    return Partitions.build(len(ordered), {name: [row[name] for row in ordered] for name in names})
+    columns = {name: [row[name] for row in ordered] for name in names}
+    return Partitions.build(len(ordered), columns | {"defaults": [row.get("defaults", "") for row in ordered]})
 
 
 def parse_details(text: str, names: Mapping[int, str]) -> dict[int, Parts]:

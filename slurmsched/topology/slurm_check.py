@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from slurmsched.kernels.slurm_pick import ANY
 from slurmsched.kernels.slurm_search import picked
 from slurmsched.model.columns import Int32s, Int64s
-from slurmsched.topology.picker import REVERSED_LINKS, Version, bools
-from slurmsched.topology.set_ranks import SetRanks
+from slurmsched.placements.set_ranks import SetRanks
+from slurmsched.topology.picker import REVERSED_LINKS, UNKNOWN, Version, bools, pick
 from slurmsched.topology.slurm_cores import cores_for
 from slurmsched.topology.slurm_node import Form, GpuRequest, SlurmNode
 
-CHECKED = (Form.PER_NODE, Form.PER_JOB)  # of the others the user has fixed what goes where
+CHECKED = (Form.PER_NODE, Form.PER_JOB)  # whose every state the kernel scores
+SHAPED = (Form.PER_TASK, Form.PER_SOCKET)  # the user fixes what goes where; asked of the picker state by state
 EXAMPLES = 3
 
 
@@ -47,23 +49,26 @@ class Miss:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """One form of request. best_share: of the states. lost_share: mean bandwidth lost over all states, 0 to 1."""
+    """One form of request. best_share: of the states. lost_share: mean bandwidth lost over all states, 0 to 1.
+
+    unknown: further states, in which Slurm's choice is not known.
+    """
 
     form: Form
     states: int
     best_states: int
     lost_share: float
     worst: tuple[Miss, ...]
+    unknown: int = 0
 
     @property
     def best_share(self) -> float:
-        return self.best_states / self.states
+        return self.best_states / self.states if self.states else 0.0
 
 
 def states_of(node: SlurmNode, ranks: SetRanks, form: Form, cores_per_gpu: int) -> States:
     """The states, of one-task jobs of `cores_per_gpu` CPUs a GPU, where each GPU that is held holds as many cores."""
     rows: list[tuple[int, int, Int32s, int]] = []
-    by_size = [[m for m in range(1 << node.gpus) if m.bit_count() == k] for k in range(node.gpus + 1)]
     known: dict[tuple[object, ...], Int32s | None] = {}
     for free in range(1 << node.gpus):
         unheld, left = bools(free, node.gpus), _free_cores(node, free, cores_per_gpu)
@@ -75,8 +80,7 @@ def states_of(node: SlurmNode, ranks: SetRanks, form: Form, cores_per_gpu: int) 
                 known[key] = cores_for(node, request, unheld, left)
             cores = known[key]
             if cores is not None:
-                best = max(int(ranks.rank[m]) for m in by_size[need] if m & ~free == 0)
-                rows.append((free, need, cores, best))
+                rows.append((free, need, cores, int(ranks.rank[ranks.best[free, need]])))
     free_, need_, cores_, best_ = zip(*rows, strict=True)
     return States(np.array(free_), np.array(need_), np.array(cores_, np.int32), np.array(best_))
 
@@ -106,17 +110,53 @@ def check(node: SlurmNode, ranks: SetRanks, form: Form, version: Version, states
           order: Int32s | None = None) -> Checked:  # fmt: skip
     """How good Slurm's picks are in these states."""
     given = picks_in(node, states, form, version, order)
-    missed = np.flatnonzero(ranks.rank[given] != states.best)
-    misses = [_miss(ranks, int(states.free[t]), int(given[t]), int(states.best[t])) for t in missed]
+    return _judged(ranks, form, states.free.tolist(), given.tolist())
+
+
+def check_shaped(node: SlurmNode, ranks: SetRanks, form: Form, version: Version, cores_per_gpu: int,
+                 order: Int32s | None = None) -> Checked:  # fmt: skip
+    """How good the picks are for --gpus-per-task=1 with 2, 3, ... tasks, or for --gpus-per-socket on 1, 2, ... sockets.
+
+    Held against the best free set of as many GPUs, whatever the form. States as those of `states_of`.
+    """
+    order = np.arange(node.gpus, dtype=np.int32) if order is None else order
+    lined = replace(node, socket=node.socket[order], links=node.links[np.ix_(order, order)])
+    free, given, unknown = list[int](), list[int](), 0
+    for unheld in range(1 << node.gpus):
+        cores = _free_cores(node, unheld, cores_per_gpu)
+        by_line = sum(1 << i for i, g in enumerate(order.tolist()) if unheld >> g & 1)
+        for request in _shapes(form, unheld.bit_count(), node, cores_per_gpu):
+            mask = pick(lined, request, by_line, cores, version)
+            unknown += mask == UNKNOWN
+            if mask > 0:
+                free.append(unheld)
+                given.append(sum(1 << int(g) for i, g in enumerate(order) if mask >> i & 1))
+    return replace(_judged(ranks, form, free, given), unknown=unknown)
+
+
+def _shapes(form: Form, most: int, node: SlurmNode, cores_per_gpu: int) -> Iterator[GpuRequest]:
+    """Requests of that form for at least two and at most so many GPUs."""
+    cpus = max(1, cores_per_gpu * node.cpus_per_core)
+    if form is Form.PER_TASK:
+        yield from (GpuRequest(form, 1, tasks, cpus) for tasks in range(2, most + 1))
+        return
+    for sockets in range(1, node.sockets + 1):
+        for count in range(1, most // sockets + 1):
+            if count * sockets > 1:
+                yield GpuRequest(form, count, cpus_per_task=cpus * count, sockets=sockets)
+
+
+def _judged(ranks: SetRanks, form: Form, free: Sequence[int], given: Sequence[int]) -> Checked:
+    """Picks, given out of these free GPUs, against the best sets."""
+    pairs = zip(free, given, strict=True)
+    misses = [_miss(ranks, f, g) for f, g in pairs if ranks.rank[g] != ranks.rank[ranks.best[f, g.bit_count()]]]
     worst = sorted(misses, key=lambda miss: (-miss.lost, miss.free.bit_count(), miss.free, miss.picked))
-    lost = sum(miss.lost for miss in misses) / len(states)
-    return Checked(form, len(states), len(states) - len(missed), lost, tuple(worst[:EXAMPLES]))
+    lost = sum(miss.lost for miss in misses) / len(free) if free else 0.0
+    return Checked(form, len(free), len(free) - len(misses), lost, tuple(worst[:EXAMPLES]))
 
 
-def _miss(ranks: SetRanks, free: int, given: int, best_rank: int) -> Miss:
-    size = given.bit_count()
-    best = next(int(m) for m in np.flatnonzero(ranks.rank == best_rank)
-                if m.bit_count() == size and int(m) & ~free == 0)  # fmt: skip
+def _miss(ranks: SetRanks, free: int, given: int) -> Miss:
+    best = int(ranks.best[free, given.bit_count()])
     ring, total = ranks.ring_gb_per_s, ranks.total_gb_per_s
     speed = ring if ring[given] < ring[best] else total
     return Miss(free, given, best, float(1 - speed[given] / speed[best]) if speed[best] else 0.0)

@@ -12,8 +12,8 @@ from slurmsched.kernels.slurm_pick import ANY
 from slurmsched.kernels.slurm_search import most_good_seeds, seeds_met
 from slurmsched.model.columns import Int32s, Int64s
 from slurmsched.model.topology import GpuTopology
+from slurmsched.placements.set_ranks import SetRanks
 from slurmsched.topology.picker import REVERSED_LINKS, Version
-from slurmsched.topology.set_ranks import SetRanks
 from slurmsched.topology.slurm_check import States, picks_in
 from slurmsched.topology.slurm_node import Form, SlurmNode
 

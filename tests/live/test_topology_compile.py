@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from slurmsched.placements.set_ranks import SetRanks, set_ranks
 from slurmsched.slurm.wiring import read_file
 from slurmsched.topology.picker import Form, GpuRequest, members
-from slurmsched.topology.set_ranks import SetRanks, set_ranks
 from slurmsched.topology.slurm_check import picks_in, states_of
 from slurmsched.topology.slurm_site import slurm_node
 from tests.live.gpu_nodes import CORES, GRES_CONF, MACHINES, SOCKETS, Holding, end, install, leave_free, restart
@@ -67,6 +67,4 @@ def pick_live(free: int, need: int) -> int:
 
 
 def is_best(ranks: SetRanks, free: int, got: int) -> bool:
-    size = got.bit_count()
-    best = max(int(ranks.rank[m]) for m in range(256) if m & ~free == 0 and m.bit_count() == size)
-    return int(ranks.rank[got]) == best
+    return int(ranks.rank[got]) == int(ranks.rank[ranks.best[free, got.bit_count()]])

@@ -14,10 +14,20 @@ from slurmsched.kernels.rings import ring_order, rings
 from slurmsched.model.topology import GpuTopology, LinkKind
 from slurmsched.placements import gpu_sets
 from slurmsched.testing.machines import machine, machines
+from slurmsched.topology.reading import read_any
 from tests.reference import rings as reference
 
 SMALL = [one for one in machines().values() if one.gpus <= 8]
 LARGE = machines()["dgx-2"]
+SAMPLES = Path(__file__).parents[1] / "topology" / "samples"
+
+
+def read_classes() -> list[GpuTopology]:
+    """Every class of 2 to 8 GPUs that the sample files tell links of, those alike once."""
+    readings = (read_any(path.read_text(), name=path.stem) for path in sorted(SAMPLES.glob("0*")))
+    classes = [one.topology for reading in readings for one in reading.classes]
+    wired = [one for one in classes if one.known and 2 <= one.gpus <= 8]
+    return list({gpu_sets._Source.of(one, "smallest"): one for one in wired}.values())
 
 
 def keys(topology: GpuTopology, objective: str) -> tuple[dict[int, tuple[int, ...]], dict[int, int]]:
@@ -38,6 +48,15 @@ def test_set_table__is_best_of_all_sets_and_rings(topology: GpuTopology, objecti
     """Every free set and number of GPUs of every machine: the same set and worth as by trying all."""
     expected, worth = reference.best_sets(*keys(topology, objective), topology.gpus)
     table = gpu_sets.set_table(topology, objective)
+    assert np.array_equal(expected, table.best)
+    assert np.array_equal(worth, table.worth)
+
+
+@pytest.mark.parametrize("topology", read_classes(), ids=lambda one: one.name)
+def test_set_table__is_best_for_every_class_of_the_samples(topology: GpuTopology) -> None:
+    """What real machines print: the table holds the sets that trying all sets and rings finds."""
+    expected, worth = reference.best_sets(*keys(topology, "smallest"), topology.gpus)
+    table = gpu_sets.set_table(topology)
     assert np.array_equal(expected, table.best)
     assert np.array_equal(worth, table.worth)
 

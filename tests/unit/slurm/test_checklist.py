@@ -124,6 +124,8 @@ CASES = [
     ("requeue delay", {"preemption": True, "version": "24.11.5", "AuthInfo": "cred_expire=30"}, "ok", ""),
     ("disable_job_shrink", {"preemption": True}, "warn",
      "SchedulerParameters=bf_continue,bf_interval=30,disable_job_shrink"),
+    ("SelectTypeParameters", {"SelectTypeParameters": "CR_CORE"}, "warn", "SelectTypeParameters=CR_CORE_Memory"),
+    ("SelectTypeParameters", {"SelectTypeParameters": "CR_Core_Memory,CR_ONE_TASK_PER_CORE"}, "ok", ""),
     ("Links", {"version": "23.11.4", "gres_conf": "Name=gpu File=/dev/nvidia0 Links=-1,4"}, "ok", ""),
     ("Links", {"version": "24.05.0", "gres_conf": "Name=gpu File=/dev/nvidia0 Links=-1,4"}, "warn",
      "gres.conf: drop Links=, or one Type= per NVLink island"),

@@ -13,8 +13,10 @@ import pytest
 from slurmsched.cli.main import main
 from slurmsched.errors import InputError
 from slurmsched.model.topology import GpuTopology
-from slurmsched.topology.set_ranks import best_ring, ring_table, set_ranks
-from slurmsched.topology.slurm_check import Form, check, states_of
+from slurmsched.placements.set_ranks import ring_table, set_ranks
+from slurmsched.testing.machines import machines
+from slurmsched.topology.other_means import JOB_SUBMIT, islands
+from slurmsched.topology.slurm_check import SHAPED, Form, check, check_shaped, states_of
 from slurmsched.topology.slurm_compile import bound_of, by_kind, compile_links
 from slurmsched.topology.slurm_node import SlurmNode
 from slurmsched.topology.slurm_site import ranges
@@ -106,11 +108,12 @@ def test_bound__no_order_exceeds_it():
             assert got.best_states <= bound
 
 
-def test_best_ring__goes_along_the_links():
-    """0-2-1-3-0 is linked, 0-1-2-3-0 is not."""
+def test_ring_table__holds_rings_that_are_not_in_the_order_of_numbers():
+    """0-2-1-3-0 is linked, 0-1-2-3-0 is not, whichever way round; where all are alike nothing need be told."""
     square = wired({(0, 2): 50.0, (1, 2): 50.0, (1, 3): 50.0, (0, 3): 50.0})
-    assert best_ring((0, 1, 2, 3), square.bandwidth_gb_per_s) == (0, 2, 1, 3)
-    assert ring_table(square) == {(0, 1, 2, 3): (0, 2, 1, 3)}
+    table = ring_table(square)
+    assert [set(table), table[0, 1, 2, 3][2]] == [{(0, 1, 2, 3)}, 1]
+    assert ring_table(wired({})) == {}
 
 
 def test_ranges__folds_runs():
@@ -167,3 +170,35 @@ def test_commands__rings_and_wrong_input(tmp_path, capsys):
     assert "--slurm" in capsys.readouterr().err
     assert main(["topology", "check", *conf(tmp_path), "--slurm", "26.05", "--hardware", "many"]) == 2
     assert "--hardware" in capsys.readouterr().err
+
+
+def test_check_shaped__by_task_and_by_socket():
+    """One GPU a task picks as --gpus-per-node does on one socket; order of lines and version count."""
+    ranks = set_ranks(PAIRS)
+    states = states_of(node(), ranks, Form.PER_NODE, 1)
+    for order in (None, np.array((0, 2, 1, 3), np.int32)):
+        plain = check(node(), ranks, Form.PER_NODE, NEW, states, order)
+        for form in SHAPED:
+            got = check_shaped(node(), ranks, form, NEW, 1, order)
+            assert (got.states, got.best_states, got.unknown) == (plain.states, plain.best_states, 0)
+    old = check_shaped(node(), ranks, Form.PER_TASK, OLD, 1)
+    assert (old.states, old.unknown, old.best_share) == (0, 17, 0.0)
+
+
+def test_islands__by_links_else_by_numa():
+    """Bridged pairs are islands; a mesh that links all is cut by NUMA node; where all are alike there is none."""
+    found = {name: islands(one) for name, one in machines().items()}
+    assert found["bridged-pairs"] == ((0, 1), (2, 3), (4, 5), (6, 7))
+    assert found["dgx-1v"] == ((0, 1, 2, 3), (4, 5, 6, 7))
+    assert found["uneven-v100"] == ()
+    assert islands(GpuTopology.build("unknown", 4)) == ()
+
+
+def test_compile__prints_the_other_means_with_their_lines(tmp_path, capsys):
+    """Where a file cannot be the best in every state: typed lines, the Gres of slurm.conf, and job_submit.lua."""
+    more = ["--slurm", "26.05", "--hardware", "1x32x1", "--most", "5"]
+    assert main(["topology", "compile", *conf(tmp_path), *more]) == 0
+    said = capsys.readouterr().err
+    assert "NodeName=n1 Name=gpu Type=a100_i1 File=/dev/nvidia2 Cores=0-31\n" in said
+    assert "Gres=gpu:a100_i0:2,gpu:a100_i1:2\n" in said
+    assert JOB_SUBMIT in said

@@ -1,0 +1,186 @@
+"""`fit`: the largest request that starts now, or whether and where a given one does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from slurmsched.cli import output
+from slurmsched.cli.output import Output, counted
+from slurmsched.cli.settings import config
+
+if TYPE_CHECKING:
+    from slurmsched.survey.fit import Fit, Given, Largest, Picker
+    from slurmsched.survey.request import Request
+
+COUNT = click.IntRange(1)
+WAITS = 3  # exit code of a request that does not start now
+
+
+@output.command("fit")
+@click.option("--gpus-per-node", metavar="[TYPE:]N", default="", help="As sbatch; --gres=gpu:N means the same.")
+@click.option("--gpus", "-G", metavar="[TYPE:]N", default="", help="GPUs of the whole job, as sbatch.")
+@click.option("--nodes", "-N", type=COUNT, help="Default: as many as it takes.")
+@click.option("--partition", "-p", metavar="NAME", default="", help="Default: Slurm's default partition.")
+@click.option("--cpus-per-task", "-c", type=COUNT, default=1, show_default=True)
+@click.option("--cpus-per-gpu", type=COUNT, help="Default: the partition's.")
+@click.option("--mem", metavar="SIZE", default="", help="Of each node, such as 64G; 0 = all. Default: the partition's.")
+@click.option("--mem-per-gpu", metavar="SIZE", default="")
+@click.option("--mem-per-cpu", metavar="SIZE", default="")
+@click.option("--constraint", "-C", metavar="FEATURES", default="", help="Names joined by & and |.")
+@click.option(
+    "--time", "-t", "time_", metavar="TIME", default="", help="2h, 90m, 1-12:00:00; default: the partition's."
+)
+@click.option("--nodelist", "-w", metavar="HOSTLIST", default="")
+@click.option("--exclude", "-x", metavar="HOSTLIST", default="")
+@click.option("--exclusive", is_flag=True)
+def command(out: Output, **options: Any) -> int:
+    """Show the largest request that starts now, by GPU type; or, with --gpus-per-node or --gpus, tell of that one
+    where it would start and on which GPUs, or why it would wait and what near it would not.
+
+    Exit code 3 for a request that does not start now. Who goes first among pending jobs, and limits of accounts and
+    QOS, are not looked at. Needs no rights beyond those of squeue and sinfo; reads only.
+    """
+    from slurmsched.slurm.look import look
+    from slurmsched.survey.fit import fit, largest
+
+    request = _request(options)
+    snapshot = look(config(), reservations=True)
+    for warning in snapshot.warnings:
+        click.echo(f"slurmsched: {warning}", err=True)
+    if not request.gpus and not request.gpus_per_node:
+        _print_largest(out, largest(snapshot, request))
+        return 0
+    answer = fit(snapshot, request)
+    unknown = ""
+    if answer.starts and answer.needs == 1:
+        pick, unknown = _picker(snapshot, request, answer)
+        answer = fit(snapshot, request, pick)
+    if out.as_json:
+        out.json({"fit": answer, "pick_unknown": unknown})
+    else:
+        _print(out, answer, unknown)
+    return 0 if answer.starts else WAITS
+
+
+def _picker(snapshot: Any, request: Request, answer: Fit) -> tuple[Picker | None, str]:
+    """What tells Slurm's choice on the nodes that can take it, and why it is not known."""
+    from slurmsched.model.hostlist import expand
+    from slurmsched.slurm.picks import read_picks
+    from slurmsched.survey.request import needs
+    from slurmsched.survey.room import with_partition
+    from slurmsched.topology.slurm_node import Form, GpuRequest
+
+    if request.exclusive or needs(snapshot, with_partition(snapshot, request)).cpus_per_gpu:
+        return None, "not known with --exclusive, and with CPUs by GPU (--cpus-per-gpu, DefCpuPerGPU)"
+    names = [name for place in answer.places for name in expand(place.nodes)]
+    picks = read_picks(config(), snapshot, names)
+    form = Form.PER_NODE if request.gpus_per_node else Form.PER_JOB
+    return picks(GpuRequest(form, 1, cpus_per_task=request.cpus_per_task)), picks.why
+
+
+def _request(options: dict[str, Any]) -> Request:
+    """The request of the options. Raises InputError for a value that is none, or for two ways to ask for GPUs."""
+    from slurmsched.errors import InputError
+    from slurmsched.survey.request import Request
+
+    if options["gpus"] and options["gpus_per_node"]:
+        raise InputError("--gpus and --gpus-per-node: give one of them")
+    kind, count = _gpus(options["gpus"] or options["gpus_per_node"])
+    return Request(
+        nodes=options["nodes"] or 0,
+        gpus_per_node=count if options["gpus_per_node"] else 0,
+        gpus=count if options["gpus"] else 0,
+        gpu_type=kind,
+        partition=options["partition"],
+        cpus_per_task=options["cpus_per_task"],
+        cpus_per_gpu=options["cpus_per_gpu"],
+        memory_mib=_size("--mem", options["mem"]),
+        memory_per_gpu_mib=_size("--mem-per-gpu", options["mem_per_gpu"]),
+        memory_per_cpu_mib=_size("--mem-per-cpu", options["mem_per_cpu"]),
+        time_s=_time(options["time_"]),
+        constraint=options["constraint"],
+        node_list=_hosts("--nodelist", options["nodelist"]),
+        excluded=_hosts("--exclude", options["exclude"]),
+        exclusive=options["exclusive"],
+    )
+
+
+def _gpus(text: str) -> tuple[str, int]:
+    from slurmsched.errors import InputError
+
+    kind, _, count = text.rpartition(":")
+    if text and (not count.isdigit() or not int(count)):
+        raise InputError(f"GPUs {text!r}: write N or TYPE:N, such as a100:4")
+    return kind.removeprefix("gpu:").removeprefix("gpu"), int(count or 0)
+
+
+def _size(option: str, text: str) -> float | None:
+    from slurmsched.errors import InputError, UnreadableError
+    from slurmsched.slurm.text import memory_mib
+
+    try:
+        return memory_mib(text) if text else None
+    except UnreadableError as error:
+        raise InputError(f"{option} {text!r}: write a size such as 64G or 800M") from error
+
+
+def _time(text: str) -> float | None:
+    from slurmsched.errors import InputError
+    from slurmsched.model.durations import duration_s
+
+    try:
+        return 60.0 * int(text) if text.isdigit() else duration_s(text) if text else None
+    except ValueError as error:
+        raise InputError(f"--time {text!r} {error}") from error
+
+
+def _hosts(option: str, text: str) -> tuple[str, ...]:
+    from slurmsched.errors import InputError
+    from slurmsched.model.hostlist import expand
+
+    try:
+        return expand(text)
+    except ValueError as error:
+        raise InputError(f"{option} {text!r}: {error}; write one such as n[1-4]") from error
+
+
+def _print_largest(out: Output, found: tuple[Largest, ...]) -> None:
+    if out.as_json:
+        out.json(found)
+        return
+    rows = [(one.gpu_type or "-", one.one_node, "?" if one.linked is None else one.linked,
+             ", ".join(f"{nodes}x{gpus}" for gpus, nodes in one.shapes.items()) or "-") for one in found]  # fmt: skip
+    out.table(("type", "on one node>", "linked>", "nodes x GPUs"), rows)
+
+
+def _print(out: Output, answer: Fit, unknown: str) -> None:
+    if not answer.starts:
+        out.line(f"{answer.request}: waits; {answer.why}", "warn")
+        for why, nodes in answer.lacking.items():
+            out.line(f"  {nodes}: {why}")
+        if answer.nearest:
+            out.line("starts now instead:")
+            width = max(len(one.change) for one in answer.nearest)
+            for one in answer.nearest:
+                out.line(f"  {one.change:{width}}  {one.meaning}")
+        return
+    where = f"{answer.needs} of these nodes" if answer.needs else "one or more of these nodes"
+    out.line(f"{answer.request}: starts now on {where}; Slurm chooses", "ok")
+    columns = ("nodes", "GPUs>", "Slurm picks", "GB/s>", "best free", "GB/s>", "if empty GB/s>")
+    out.table(columns, [(place.nodes, place.gpus, *_cells(place.picked), *_cells(place.best),
+                         _cells(place.ideal)[1]) for place in answer.places])  # fmt: skip
+    if unknown:
+        out.line(f"what Slurm picks: {unknown}")
+    if answer.ahead:
+        out.line(f"{counted(answer.ahead, 'job')} of the partition wait; those ahead of it go first")
+
+
+def _cells(given: Given | None) -> tuple[str, str]:
+    from slurmsched.topology.slurm_site import ranges
+
+    if given is None:
+        return "?", "?"
+    speed = f"{given.gb_per_s:g}" if given.gb_per_s else "-" if len(given.gpus) < 2 else "?"
+    return ranges(given.gpus) or "-", speed

@@ -1,0 +1,126 @@
+"""What Slurm's own choice of GPUs depends on, read for the nodes of interest: sockets, cores in use, gres.conf."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from slurmsched.config import Config
+from slurmsched.errors import SlurmError, SlurmschedError
+from slurmsched.model.hostlist import expand, fold
+from slurmsched.model.snapshot import Site, Snapshot
+from slurmsched.slurm.commands import Commands
+from slurmsched.slurm.gres import index_mask
+from slurmsched.slurm.node_text import job_records
+from slurmsched.slurm.reader import open_commands
+from slurmsched.slurm.wiring import read_gres
+from slurmsched.topology.picker import UNKNOWN, Version, pick
+from slurmsched.topology.reading import NodeClass
+from slurmsched.topology.slurm_node import GpuRequest, SlurmNode
+from slurmsched.topology.slurm_site import Shape, slurm_node
+
+_HELD = re.compile(r"(?<!\S)Nodes=(\S+) CPU_IDs=(\S+) Mem=\d+ GRES=")
+FIRST, LAST = (21, 8), (26, 5)  # releases whose choice is known
+
+
+@dataclass(frozen=True, slots=True)
+class Picks:
+    """Slurm's choice on the nodes it is known for. why: what keeps it from being known, "" = nothing does."""
+
+    version: Version
+    nodes: Mapping[str, SlurmNode]
+    free_cores: Mapping[str, Sequence[int]]
+    why: str = ""
+
+    def __call__(self, request: GpuRequest) -> Callable[[str, int, int], int]:
+        """The picker of one request: node, mask of free GPUs, GPUs -> mask or UNKNOWN."""
+
+        def of(name: str, free: int, gpus: int) -> int:
+            node, cores = self.nodes.get(name), self.free_cores.get(name)
+            if node is None or cores is None:
+                return UNKNOWN
+            return pick(node, replace(request, count=gpus), free, cores, self.version)
+
+        return of
+
+
+def read_picks(config: Config, snapshot: Snapshot, names: Sequence[str]) -> Picks:
+    """What is known of these nodes; never raises: where something cannot be read, Slurm's choice is not known."""
+    version, why = known_version(snapshot.site)
+    if why or not names:
+        return Picks(version, {}, {}, why)
+    try:
+        commands = open_commands(config.slurm)
+        shapes = read_shapes(commands, names)
+        classes = read_gres(config.topology, snapshot.site).classes
+        nodes = {name: node for name in names if (node := _node(name, classes, shapes.get(name))) is not None}
+        return Picks(version, nodes, _free(commands, snapshot, nodes), "" if nodes else NO_FILE)
+    except SlurmschedError as error:
+        return Picks(version, {}, {}, str(error))
+
+
+NO_FILE = "no gres.conf with a File line for each GPU can be read here"
+
+
+def known_version(site: Site) -> tuple[Version, str]:
+    """Slurm's year and month, and why its choice of GPUs is not known; "" if it is."""
+    found = re.match(r"(\d+)\.(\d+)", site.version)
+    version = (int(found[1]), int(found[2])) if found else (0, 0)
+    if not FIRST <= version <= LAST:
+        return version, f"how Slurm {site.version} picks GPUs is not known"
+    chosen = site.settings.get("SelectTypeParameters", "CR_CORE").upper()
+    return version, "" if "CR_CORE" in chosen else f"not known with SelectTypeParameters={chosen}"
+
+
+def read_shapes(commands: Commands, names: Sequence[str]) -> dict[str, Shape]:
+    """Sockets, cores of each and threads of each core, by node. Raises SlurmError."""
+    text = commands.run("sinfo", "-h", "-N", "-n", fold(names), "-o", "%N %X %Y %Z")
+    rows = (line.split() for line in text.splitlines())
+    return {name: (int(sockets), int(cores), int(threads)) for name, sockets, cores, threads in rows}
+
+
+def _node(name: str, classes: Sequence[NodeClass], shape: Shape | None) -> SlurmNode | None:
+    one = next((one for one in classes if not one.nodes or name in one.nodes), None)
+    try:
+        return None if one is None or shape is None else slurm_node(one, shape)
+    except SlurmschedError:
+        return None  # it detects its GPUs, or has several types: another rule picks
+
+
+def _free(commands: Commands, snapshot: Snapshot, nodes: Mapping[str, SlurmNode]) -> dict[str, list[int]]:
+    """Free cores of each socket, of nodes where jobs show as many CPUs as Slurm counts. Raises SlurmError."""
+    used = dict(zip(snapshot.nodes.name, snapshot.nodes.cpus_used.tolist(), strict=True))
+    busy = any(used[name] for name in nodes)
+    held = held_cpus(commands.run("scontrol", "-o", "-d", "show", "job")) if busy else {}
+    found = {}
+    for name, node in nodes.items():
+        cpus = held.get(name, 0)
+        if cpus.bit_count() == used[name]:
+            found[name] = free_cores(node, cpus)
+    return found
+
+
+def held_cpus(text: str) -> dict[str, int]:
+    """By node the CPUs that running jobs hold, as a mask, from `scontrol -o -d show job`.
+
+    What a user writes into a name or a comment can only add CPUs; then they are more than Slurm counts.
+    """
+    found: dict[str, int] = {}
+    for _, record in job_records(text):
+        if not re.search(r" JobState=(?:RUNNING|SUSPENDED|COMPLETING)\b", record):
+            continue
+        for hosts, cpus in _HELD.findall(record):
+            try:
+                for name in expand(hosts):
+                    found[name] = found.get(name, 0) | index_mask(cpus)
+            except (ValueError, SlurmError):
+                continue
+    return found
+
+
+def free_cores(node: SlurmNode, held: int) -> list[int]:
+    """Cores of each socket of which no CPU is held. held: mask of CPUs, numbered core by core."""
+    threads, each = node.cpus_per_core, node.cores_per_socket
+    taken = [bool(held >> core * threads & (1 << threads) - 1) for core in range(node.sockets * each)]
+    return [each - sum(taken[s * each : (s + 1) * each]) for s in range(node.sockets)]

@@ -1,0 +1,33 @@
+"""How long the jobs of some users really ran, by accounting."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from slurmsched.slurm.commands import Commands
+
+DAYS = 30
+Usual = Mapping[tuple[str, str], tuple[float, ...]]  # user, partition -> run times, ascending [s]
+
+
+def read_usual(commands: Commands, users: Collection[str]) -> Usual:
+    """Run times of GPU jobs of these users that completed in the last 30 days.
+
+    Raises SlurmError where there is no accounting or it does not answer.
+    """
+    if not users:
+        return {}
+    return parse_usual(commands.run(
+        "sacct", "--allocations", "--noheader", "--parsable2", f"--user={','.join(sorted(users))}", "--state=COMPLETED",
+        f"--starttime=now-{DAYS}days", "--endtime=now", "--format=User,Partition,ElapsedRaw,AllocTRES",
+    ))  # fmt: skip
+
+
+def parse_usual(text: str) -> Usual:
+    """The run times; rows that are not as asked, or of jobs without GPUs, are left out."""
+    found: dict[tuple[str, str], list[float]] = {}
+    for line in text.splitlines():
+        row = line.split("|", 3)
+        if len(row) == 4 and row[2].isdigit() and "gres/gpu" in row[3]:
+            found.setdefault((row[0], row[1]), []).append(float(row[2]))
+    return {key: tuple(sorted(times)) for key, times in found.items()}

@@ -1,0 +1,131 @@
+"""GPUs of each node now: what is free, which they are, and how many of them are linked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from slurmsched.model import Snapshot
+from slurmsched.model.columns import Bools, Int64s
+from slurmsched.placements.candidates import node_rows
+from slurmsched.placements.gpu_stock import bit_counts, class_of, class_rows, whole_gpus
+from slurmsched.slurm.gres import parse_gres
+from slurmsched.survey.sets import largest_linked
+
+OPEN, DRAINED, DOWN = "open", "drained", "down"
+COUNTS_ONLY = "Slurm shows counts only"
+NO_WIRING = "wiring unknown"
+SEVERAL = "several types"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The whole GPUs of one type on one node. node: row of snapshot.nodes. standing: OPEN, DRAINED or DOWN.
+
+    used: held by jobs; of a node that is down none counts. mask: which are free, None = not known.
+    linked: the most free GPUs that are linked, None = not known; why: then why.
+    """
+
+    node: int
+    gpu_type: str
+    gpus: int
+    used: int
+    standing: str
+    mask: int | None
+    linked: int | None
+    why: str = ""
+
+    @property
+    def left(self) -> int:
+        """GPUs that no job holds, whether or not a job could have them."""
+        return self.gpus - self.used
+
+    @property
+    def free(self) -> int:
+        """GPUs that a job could have."""
+        return self.left if self.standing == OPEN else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Mig:
+    """The MIG devices of one type on one node; free: of nodes that take jobs."""
+
+    node: int
+    gpu_type: str
+    devices: int
+    free: int
+
+
+def free_masks(snapshot: Snapshot) -> tuple[Int64s, Bools]:
+    """Whole GPUs of each node that no job holds, as masks, and where that is known. Both (N,).
+
+    It is not where Slurm tells how many GPUs are held but not which.
+    """
+    nodes = snapshot.nodes
+    known = (bit_counts(nodes.gpu_mask_used) == nodes.gpus_used) & (nodes.gpus < 64)
+    whole = whole_gpus(snapshot)
+    return np.where(known, whole & ~nodes.gpu_mask_used, 0), known & (nodes.gpu_mask_used & ~whole == 0)
+
+
+def parts(snapshot: Snapshot) -> Iterator[Part]:
+    """Every node that has whole GPUs, by type, in the order of nodes."""
+    nodes, used = snapshot.nodes, snapshot.nodes.gpu_use()["allocated"].tolist()
+    masks, known = free_masks(snapshot)
+    classes, held = class_rows(snapshot), _held(snapshot)
+    for row in np.flatnonzero(nodes.gpus > 0).tolist():
+        standing = _standing(snapshot, row)
+        kinds = whole_types(nodes.gpu_types[row]) or {"": int(nodes.gpus[row])}
+        for gpu_type, gpus in kinds.items():
+            if len(kinds) > 1:
+                taken = 0 if standing == DOWN else min(gpus, held.get((row, gpu_type), 0))
+                yield Part(row, gpu_type, gpus, taken, standing, None, None, SEVERAL)
+                continue
+            mask = int(masks[row]) if known[row] else None
+            some = standing == OPEN and gpus > used[row]
+            linked, why = _linked(snapshot, int(classes[row]), mask) if some else (0, "")
+            yield Part(row, gpu_type, gpus, used[row], standing, mask, linked, why)
+
+
+def _standing(snapshot: Snapshot, row: int) -> str:
+    nodes = snapshot.nodes
+    if nodes.down[row]:
+        return DOWN
+    return DRAINED if nodes.draining[row] else OPEN
+
+
+def migs(snapshot: Snapshot) -> Iterator[Mig]:
+    """Every node that has MIG devices, by type."""
+    held, closed = _held(snapshot), snapshot.nodes.closed
+    for row, text in enumerate(snapshot.nodes.gpu_types):
+        for entry in parse_gres(text):
+            if entry.mig:
+                left = 0 if closed[row] else max(0, entry.count - held.get((row, entry.type), 0))
+                yield Mig(row, entry.type, entry.count, left)
+
+
+@lru_cache(maxsize=1 << 10)
+def whole_types(text: str) -> dict[str, int]:
+    """Whole GPUs by type of a gres text in normal form; "" = of no type."""
+    found: dict[str, int] = {}
+    for entry in parse_gres(text):
+        if entry.kind == "gpu" and not entry.mig:
+            found[entry.type] = found.get(entry.type, 0) + entry.count
+    return found
+
+
+def _linked(snapshot: Snapshot, row: int, mask: int | None) -> tuple[int | None, str]:
+    one = class_of(snapshot.topology, row)
+    if one is None or not one.known:
+        return None, NO_WIRING
+    return (None, COUNTS_ONLY) if mask is None else (largest_linked(one, mask), "")
+
+
+def _held(snapshot: Snapshot) -> dict[tuple[int, str], int]:
+    """GPUs and MIG devices held, by row of the node and type."""
+    held, found = snapshot.allocations, dict[tuple[int, str], int]()
+    for row, gpu_type, gpus in zip(node_rows(snapshot).tolist(), held.gpu_type, held.gpus.tolist(), strict=True):
+        found[row, gpu_type] = found.get((row, gpu_type), 0) + gpus
+    return found

@@ -1,0 +1,74 @@
+"""`gpus`, `fit` and `advise` as they are typed."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from slurmsched.model.asked import Asked
+from tests.unit.survey.site import node, site
+
+NODES = (node("n1", mask=0b11, cpus_used=2), node("n2", mask=0b1, cpus_used=64), node("n3", state="DOWN", reason="fan"))
+JOBS = ({"job_id": 5, "user": "ann", "state": "R", "node_list": "n2", "cpus": 64, "gpus": 1, "time_limit_s": 7200.0},)
+
+
+@pytest.fixture
+def cluster(monkeypatch):
+    """A small site in the place of Slurm, whose choice of GPUs is not known."""
+    from slurmsched.slurm import asked, look, probe, shares, usual
+
+    found = site(NODES, JOBS, defaults="DefMemPerCPU=1000", settings={"AccountingStorageTRES": "gres/gpu"})
+    monkeypatch.setattr(look, "look", lambda *_, **__: found)
+    monkeypatch.setattr(asked, "read_asked", lambda *_: Asked.build(1, {"job_id": [5], "per_job": ["gres/gpu:1"]}))
+    monkeypatch.setattr(usual, "read_usual", lambda *_: {})
+    monkeypatch.setattr(shares, "read_checks", lambda *_: {})
+    monkeypatch.setattr(probe, "read_gres_conf", lambda *_: "Name=gpu Count=8")
+    return found
+
+
+def test_gpus__fits_80_columns(run, cluster):
+    """Types, nodes with their reason, and stranded GPUs with the job that holds the CPUs."""
+    said = run("gpus")
+    assert max(map(len, said.out.splitlines())) <= 80
+    assert "v100    24    13         7     3        0     8  1x6" in said.out
+    assert "stranded: 7 free GPUs of n2, whose CPUs are taken\n  job 5 of ann: 64 CPUs" in said.out
+    assert "2-7" in run("gpus", "--node", "n[1-2]").out
+
+
+def test_gpus__json_and_filters(run, cluster):
+    """The same in figures; a node or a partition that is not there ends with 2."""
+    told = json.loads(run("gpus", "--json", "--node", "n1").out)
+    assert [told["types"][0]["free"], told["nodes"][0]["free_gpus"], told["fabric"][0]["name"]] == [
+        6, [2, 3, 4, 5, 6, 7], "spine"]  # fmt: skip
+    for wrong in (("--node", "n9"), ("--node", "n["), ("--partition", "nosuch")):
+        assert run("gpus", *wrong).code == 2
+
+
+def test_fit__starts_waits_and_wrong_options(run, cluster):
+    """Exit code 0, 3 and 2; each with what to do."""
+    starts, waits = run("fit", "--gpus-per-node=v100:4"), run("fit", "-N2", "--gpus-per-node=4")
+    assert (starts.code, waits.code) == (0, 3)
+    assert "starts now on 1 of these nodes" in starts.out
+    assert "n3: down" in waits.out
+    assert "--nodes=1" in waits.out
+    for wrong in (("--gpus=x",), ("--gpus=1", "--gpus-per-node=1"), ("--gpus=1", "--mem=much"),
+                  ("--gpus=1", "-t", "long"), ("--gpus=1", "-w", "n["), ("--gpus=1", "-p", "nosuch")):  # fmt: skip
+        assert run("fit", *wrong).code == 2
+
+
+def test_fit__largest_by_type(run, cluster):
+    """Without a request: what is the most that starts."""
+    assert run("fit").out.splitlines()[1].split() == ["v100", "6", "6", "1x6,", "1x4,", "1x2,", "1x1"]
+    assert json.loads(run("fit", "--json").out)[0]["one_node"] == 6
+
+
+def test_advise__jobs_and_site(run, cluster):
+    """The job that takes all CPUs, then what doctor says of GPUs; filters leave others out."""
+    said = run("advise")
+    assert max(map(len, said.out.splitlines())) <= 80
+    assert said.out.splitlines()[1].split() == ["14", "cpus", "ann", "5", "--cpus-per-gpu=8"]
+    assert "site: GPU files" in said.out
+    assert "no job asks for what costs GPU time" in run("advise", "--user", "bob").out
+    told = json.loads(run("advise", "--job", "5", "--json").out)
+    assert [(one["rule"], one["gpu_h"]) for one in told["jobs"]] == [("cpus", 14.0)]

@@ -1,0 +1,69 @@
+"""What Slurm's choice of GPUs depends on, read from its answers."""
+
+from __future__ import annotations
+
+import pytest
+
+from slurmsched.model import Site
+from slurmsched.slurm.picks import NO_FILE, Picks, free_cores, held_cpus, known_version, read_picks, read_shapes
+from slurmsched.topology.picker import UNKNOWN
+from slurmsched.topology.slurm_node import Form, GpuRequest, SlurmNode
+
+NODE = SlurmNode.build([range(4)] * 2 + [range(4, 8)] * 2, (), sockets=2, cores_per_socket=4, cpus_per_core=2)
+JOBS = """\
+JobId=1 JobName=a UserId=u(1) JobState=RUNNING Reason=None Nodes=n1 CPU_IDs=0-3 Mem=1 GRES=gpu:2(IDX:0-1) MinCPUsNode=1
+JobId=2 JobName=b UserId=u(1) JobState=RUNNING Reason=None Nodes=n[1-2] CPU_IDs=8,9 Mem=1 GRES= MinCPUsNode=1
+JobId=3 JobName=c UserId=u(1) JobState=PENDING Reason=None Nodes=n1 CPU_IDs=10-15 Mem=1 GRES= MinCPUsNode=1
+"""
+
+
+class Answers:
+    """Commands that print what is given for each program."""
+
+    def __init__(self, **texts: str) -> None:
+        self.texts = texts
+
+    def run(self, program: str, *_: str) -> str:
+        return self.texts[program]
+
+
+def test_held_cpus__of_jobs_that_run():
+    """Each node of a hostlist holds the CPUs; a pending job holds none."""
+    assert held_cpus(JOBS) == {"n1": 0b11_0000_1111, "n2": 0b11_0000_0000}
+
+
+def test_free_cores__a_core_with_a_held_thread_is_not_free():
+    """CPUs are numbered core by core: 0-3 are two cores of socket 0, 8-9 the first of socket 1."""
+    assert free_cores(NODE, 0b11_0000_0111) == [2, 3]
+
+
+def test_read_shapes__by_node():
+    """sinfo's answer, a node a line."""
+    assert read_shapes(Answers(sinfo="n1 2 32 1\nn2 1 8 2\n"), ["n1", "n2"]) == {"n1": (2, 32, 1), "n2": (1, 8, 2)}
+
+
+@pytest.mark.parametrize(("version", "chosen", "known"), [
+    ("26.05.5", "CR_CORE_MEMORY", True), ("24.11.5", "CR_Core", True), ("20.11.9", "CR_CORE", False),
+    ("26.11.0", "CR_CORE", False), ("26.05.5", "CR_SOCKET_MEMORY", False), ("", "CR_CORE", False)])  # fmt: skip
+def test_known_version__releases_and_settings_that_were_tried(version, chosen, known):
+    """Elsewhere the choice is not known, and it is said why."""
+    why = known_version(Site("c", version, settings={"SelectTypeParameters": chosen}))[1]
+    assert (why == "") == known
+
+
+def test_picks__a_node_that_is_not_known_is_unknown():
+    """No guess for other nodes, nor where the cores in use are not known."""
+    ask = Picks((26, 5), {"n1": NODE, "n2": NODE}, {"n1": [4, 4]})(GpuRequest(Form.PER_NODE, 1))
+    assert [ask(name, 0b1100, 2) for name in ("n1", "n2", "n3")] == [0b1100, UNKNOWN, UNKNOWN]
+
+
+def test_read_picks__without_a_gres_conf(monkeypatch):
+    """Nothing can be told; nothing is raised."""
+    from slurmsched.config import Config
+    from slurmsched.slurm import picks
+    from slurmsched.testing.builders import snapshot
+
+    site = Site("c", "26.05.5", settings={"SelectTypeParameters": "CR_CORE"})
+    monkeypatch.setattr(picks, "open_commands", lambda _: Answers(sinfo="n1 2 4 2\n"))
+    found = read_picks(Config(), snapshot(site=site), ["n1"])
+    assert (found.nodes, found.why) == ({}, NO_FILE)

@@ -1,0 +1,101 @@
+"""`fit`: what starts now, where, and what near it would."""
+
+from __future__ import annotations
+
+import pytest
+
+from slurmsched.errors import InputError
+from slurmsched.survey.fit import fit, largest
+from slurmsched.survey.request import WHOLE, Request, defaults, needs
+from slurmsched.testing.builders import snapshot
+
+from .site import node, site
+
+CPU_MEMORY = "DefMemPerCPU=1000"
+NODES = (node("n1", mask=0b0001_0011, cpus_used=6, memory_used_mib=6e3),
+         node("n2", mask=0b1, cpus_used=1, memory_used_mib=512_000.0), node("n3", features="big"))  # fmt: skip
+SITE = site(NODES, defaults=CPU_MEMORY)
+
+
+def test_fit__where_it_starts_and_what_it_would_get():
+    """Nodes that can take it, with the best free set and that of an empty node; the rest with the reason."""
+    found = fit(SITE, Request(gpus_per_node=4))
+    assert (found.starts, found.needs, found.lacking) == (True, 1, {"memory is held": "n2"})
+    assert [(one.nodes, one.best.gpus, one.best.gb_per_s, one.ideal.gb_per_s) for one in found.places] == [
+        ("n1", (2, 3, 6, 7), 25.0, 25.0), ("n3", (0, 1, 2, 3), 9.0, 9.0)]  # fmt: skip
+
+
+def test_fit__slurm_s_choice_by_the_picker():
+    """The mask that the picker tells is shown with its link; one that it cannot tell is not."""
+    told = {"n1": 0b1100, "n3": -1}
+    found = fit(SITE, Request(gpus_per_node=2), lambda name, free, gpus: told[name])
+    assert [one.picked.gpus if one.picked else None for one in found.places] == [(2, 3), None]
+    assert found.places[0].picked.gb_per_s == 50.0
+
+
+@pytest.mark.parametrize(("request_", "why"), [
+    (Request(gpus_per_node=8, nodes=2), "1 of 2 nodes can give 8 GPUs"),
+    (Request(gpus_per_node=6, node_list=("n1",)), "0 of 1 nodes can give 6 GPUs"),
+    (Request(gpus=14), "13 of 14 GPUs can be given"),
+    (Request(gpus=9, nodes=1), "8 of 9 GPUs can be given on 1 nodes"),
+    (Request(gpus_per_node=1, cpus_per_gpu=65), "0 of 1 nodes can give 1 GPUs"),
+    (Request(gpus_per_node=8, memory_per_gpu_mib=100_000), "0 of 1 nodes can give 8 GPUs"),
+    (Request(gpus_per_node=1, constraint="big&fast"), "0 of 1 nodes can give 1 GPUs"),
+    (Request(gpus_per_node=1, exclusive=True, excluded=("n3",)), "0 of 1 nodes can give 1 GPUs"),
+    (Request(gpus_per_node=1, time_s=1e6), "--time is above the partition's limit of 48 h"),
+    (Request(gpus_per_node=1, gpu_type="a100"), "no node of gpu has such GPUs"),
+])  # fmt: skip
+def test_fit__why_it_waits(request_, why):
+    """GPUs, CPUs, memory, features, other jobs, limits: the first that keeps it."""
+    found = fit(SITE, request_)
+    assert (found.starts, found.why, found.places) == (False, why, ())
+
+
+def test_fit__nearest_that_starts():
+    """Fewer GPUs, more nodes, fewer nodes: each is said to start, and does."""
+    found = fit(SITE, Request(gpus_per_node=8, nodes=2))
+    assert [one.change for one in found.nearest] == ["--nodes=2 --gpus-per-node=5", "--nodes=1"]
+    assert fit(SITE, Request(gpus_per_node=5, nodes=2)).starts
+    spread = fit(site((NODES[0], node("n2")), defaults=CPU_MEMORY), Request(gpus_per_node=8, excluded=("n2",)))
+    assert [one.change for one in spread.nearest] == ["--gpus-per-node=5", "no --nodelist, --exclude"]
+
+
+def test_fit__a_reservation_keeps_nodes_from_jobs_that_reach_into_it():
+    """One that begins in 30 minutes stops a job of an hour, not one of ten minutes."""
+    from slurmsched.model import Reservations
+
+    kept = Reservations.build(1, {"name": ["x"], "node_list": ["n[1-3]"], "start_s": [1800.0], "end_s": [9e9]})
+    held = site(NODES, defaults=CPU_MEMORY, reservations=kept)
+    assert [fit(held, Request(gpus_per_node=1, time_s=time_s)).starts for time_s in (None, 600.0)] == [False, True]
+
+
+def test_needs__defaults_of_partition_and_site():
+    """The partition's come first; with nothing set or --mem=0 a job gets all memory; an option beats each."""
+    plain, ours = site(NODES), site(NODES, defaults="DefMemPerGPU=100,DefCpuPerGPU=4", settings={"DefMemPerNode": "7"})
+    assert needs(plain, Request(partition="gpu")).memory_for(2) == WHOLE
+    assert needs(site(NODES, settings={"DefMemPerNode": "7"}), Request(partition="gpu")).memory_for(2) == 7.0
+    both = needs(ours, Request(partition="gpu"))
+    assert (both.cpus_for(2), both.memory_for(2)) == (8, 200.0)
+    assert needs(ours, Request(partition="gpu", cpus_per_gpu=1, memory_mib=0)).memory_for(2) == WHOLE
+    assert defaults(plain, "gpu").memory_mib is None
+
+
+def test_fit__no_memory_setting_needs_an_empty_node():
+    """Where a job gets the whole node's memory, a node of which any is held waits."""
+    found = fit(site(NODES), Request(gpus_per_node=1))
+    assert [(one.nodes) for one in found.places] == ["n3"]
+
+
+def test_fit__names_that_are_not_there():
+    """A partition that is none, no default, a constraint with counts."""
+    for request_ in (Request(gpus=1, partition="nosuch"), Request(gpus=1, constraint="[a*2]")):
+        with pytest.raises(InputError):
+            fit(SITE, request_)
+    with pytest.raises(InputError):
+        fit(snapshot(partitions=[{"name": "gpu"}]), Request(gpus=1))
+
+
+def test_largest__by_type():
+    """Most on one node, most linked, and how many nodes can give how many."""
+    (one,) = largest(SITE, Request())
+    assert (one.gpu_type, one.one_node, one.linked, one.shapes) == ("v100", 8, 5, {8: 1, 4: 2, 2: 2, 1: 2})
