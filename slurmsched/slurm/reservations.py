@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ from slurmsched.model.acts import RESERVATION_PREFIX, Act, Reservations
 from slurmsched.slurm.commands import Commands
 from slurmsched.slurm.text import fields, plain, records, time_s
 
+_OURS = re.compile(rf"{RESERVATION_PREFIX}\d+-\d+")
 _TEXTS = {"name": "ReservationName", "node_list": "Nodes", "users": "Users", "flags": "Flags"}
 _TIMES = {"start_s": "StartTime", "end_s": "EndTime"}
 
@@ -19,15 +21,15 @@ def read_reservations(commands: Commands) -> Reservations:
 
 
 def orphan_names(reservations: Reservations, acts: Sequence[Act]) -> list[str]:
-    """Reservations with our prefix that belong to none of these acts."""
+    """Reservations with a name of our form that belong to none of these acts."""
     known = {act.reservation for act in acts}
-    return [name for name in reservations.name if name.startswith(RESERVATION_PREFIX) and name not in known]
+    return [name for name in reservations.name if _OURS.fullmatch(name) and name not in known]
 
 
 def ending(name: str) -> str:
     """The commands that end a reservation of ours by hand: names off first, since Slurm deletes none that is named."""
-    jobs = f"squeue -h -a -R {name} -o %A"
-    return f"for j in $({jobs}); do scontrol update jobid=$j ReservationName=; done; scontrol delete ReservationName={name}"
+    off = "scontrol update jobid=$j ReservationName="
+    return f"for j in $(squeue -h -a -R {name} -o %A); do {off}; done; scontrol delete ReservationName={name}"
 
 
 def parse_reservations(text: str) -> Reservations:
