@@ -48,8 +48,8 @@ def remembered(tree: Config) -> dict[str, Any]:
 
 def _failures(url: str) -> list[dict[str, Any]]:
     """Without jobs that just started or ended before their write: that happens all the time."""
-    from slurmsched.cli.tick import CHANGED
     from slurmsched.db.reports import last_failures
+    from slurmsched.planning.send_rules import CHANGED
 
     return [row for row in last_failures(url, 10 * SHOWN) if not row["message"].startswith(CHANGED)][:SHOWN]
 

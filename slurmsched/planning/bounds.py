@@ -23,11 +23,15 @@ class UnknownForm(ValueError):
 def allowed_nodes(snapshot: Snapshot, row: int) -> Bools:
     """Open nodes that serve the job's partitions and GPU types and meet what it asks of nodes. (N,) bool.
 
+    Nodes of a gang that names several partitions serve all of these: Slurm takes them from one.
+
     Raises UnknownForm for a constraint with counts, brackets or other forms than & and |, and for a broken hostlist.
     """
     jobs, nodes = snapshot.jobs, snapshot.nodes
     pool, usable = pools(snapshot)
     allowed: Bools = usable[pool[row]].copy()
+    if (listed := frozenset(jobs.partition[row].split(","))) and int(jobs.nodes[row]) > 1:  # it runs in one of them
+        allowed &= nodes.partitions.map(lambda serves: listed.issubset(serves.split(",")), np.bool_)
     if ":" in jobs.gpu_request[row].partition(":")[2]:  # of a certain type: which are free is told for all types only
         allowed &= nodes.gpu_types.map(lambda has: "," not in has, np.bool_)
     if asked := jobs.features_asked[row]:

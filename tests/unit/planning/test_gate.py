@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -153,3 +154,9 @@ def test_first_refusal__is_that_of_the_first_action_that_may_not_pass():
     assert found is not None
     assert (found.job_id, found.rule) == (8, "victim")
     assert first_refusal((reserve(),), view, When.PLAN) is None
+
+
+def test_rules__every_one_is_in_the_docs():
+    """docs/gate.md is the list for administrators."""
+    page = (Path(__file__).parents[3] / "docs" / "gate.md").read_text()
+    assert [rule.name for rule in RULES if f"`{rule.name}`" not in page] == []

@@ -226,3 +226,12 @@ def test_renewed__nodes_stay_once_the_reservation_has_begun():
     jobs, held = full(400, 800, 5, 6)
     now = renewed(cluster([*jobs, gang()], held), act)
     assert (now.nodes, now.opens_s, now.promised_s) == (act.nodes, act.opens_s, NOW_S + 830)
+
+
+def test_begin__gang_of_several_partitions_gets_nodes_of_all_of_them():
+    """It would not start on some of one and some of another."""
+    jobs, held = full(100, 200, 300, 400)
+    nodes = fleet("4x8").with_columns(partitions=["gpu", "gpu,big", "big", "gpu,big"])
+    up = [{"name": name} for name in ("gpu", "big")]
+    (act,) = begun(cluster([*jobs, gang(partition="gpu,big")], held, nodes, partitions=up)).acts
+    assert act.nodes == "n[2,4]"
