@@ -11,7 +11,7 @@ import click
 from slurmsched.cli import output
 from slurmsched.cli.output import Output, counted, gpu_hours
 from slurmsched.cli.settings import config
-from slurmsched.cli.steps import parted, print_steps, step_rows
+from slurmsched.cli.steps import act_rows, parted, print_acts, print_steps, step_rows
 
 if TYPE_CHECKING:
     from slurmsched.config import Config
@@ -79,6 +79,7 @@ def plan_tree(snapshot: Snapshot, plan: Plan, lever: str, limit: int) -> dict[st
         "deferred": plan.deferred,
         "changes": _changes(snapshot, plan, lever, limit),
         "steps": step_rows(parted(plan.actions)[1]),
+        "acts": act_rows(plan.acts),
         "refused": [{"job_id": r.job_id, "rule": r.rule, "reason": r.reason} for r in plan.refused],
         "notes": plan.notes,
         "warnings": snapshot.warnings,
@@ -93,6 +94,7 @@ def print_plan(out: Output, snapshot: Snapshot, plan: Plan, lever: str, limit: i
         out.table(COLUMNS, [_cells(row) for row in changes])
     if len(changes) < len(levers):
         out.line(f"... and {len(levers) - len(changes)} more (--limit 0 shows all)")
+    print_acts(out, plan.acts, snapshot.now_s)
     print_steps(out, steps)
     out.line(
         f"{len(levers)} of {int(plan.managed.sum())} managed jobs would get another {lever}"

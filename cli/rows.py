@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from slurmsched.model import Plan, Snapshot
-from slurmsched.planning.gate import RULES
 from slurmsched.planning.levers import LEVERS
+from slurmsched.planning.managed import JOB_RULES
 
 
 def queue_rows(snapshot: Snapshot, plan: Plan, lever: str, *, managed_only: bool = False) -> list[dict[str, Any]]:
@@ -38,6 +38,6 @@ def _row(snapshot: Snapshot, plan: Plan, row: int, place: int, now: int, reasons
         "why": {name: values[row].item() for name, values in criteria.items()},
         "lever_now": now,
         "lever_wanted": int(plan.lever_wanted[row]),
-        "left_alone": RULES[verdict].name if verdict >= 0 else None,
-        "reason": reasons.get(job_id) or (RULES[verdict].reason if verdict >= 0 else "it is where it should be"),
+        "left_alone": JOB_RULES[verdict].name if verdict >= 0 else None,
+        "reason": reasons.get(job_id) or (JOB_RULES[verdict].reason if verdict >= 0 else "it is where it should be"),
     }

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from slurmsched.cli import output
 from slurmsched.cli.output import Output, seconds
 from slurmsched.cli.settings import config
+from slurmsched.cli.steps import act_rows, print_acts
 
 if TYPE_CHECKING:
     from slurmsched.config import Config
@@ -29,6 +31,8 @@ def command(out: Output) -> None:
         out.json(facts)
     else:
         _print(out, facts)
+        print_acts(out, snapshot.acts, snapshot.now_s)
+        _print_orphans(out, facts["orphans"])
 
 
 def remembered(tree: Config) -> dict[str, Any]:
@@ -44,8 +48,8 @@ def remembered(tree: Config) -> dict[str, Any]:
 
 def _failures(url: str) -> list[dict[str, Any]]:
     """Without jobs that just started or ended before their write: that happens all the time."""
-    from slurmsched.cli.tick import CHANGED
     from slurmsched.db.reports import last_failures
+    from slurmsched.planning.send_rules import CHANGED
 
     return [row for row in last_failures(url, 10 * SHOWN) if not row["message"].startswith(CHANGED)][:SHOWN]
 
@@ -53,6 +57,7 @@ def _failures(url: str) -> list[dict[str, Any]]:
 def gathered(tree: Config, snapshot: Snapshot, plan: Plan) -> dict[str, Any]:
     """What the cluster and the configuration tell, as plain values."""
     from slurmsched.daemon.assemble import paused
+    from slurmsched.slurm.reservations import orphan_names
 
     working = _holder(tree)
     return {
@@ -70,6 +75,8 @@ def gathered(tree: Config, snapshot: Snapshot, plan: Plan) -> dict[str, Any]:
         "jobs": dict(states(snapshot.jobs)),
         "managed": int(plan.managed.sum()),
         "planned": len(plan.actions) + plan.deferred,
+        "acts": act_rows(snapshot.acts),
+        "orphans": orphan_names(snapshot.reservations, snapshot.acts),
         "now_s": snapshot.now_s,
         "notes": plan.notes,
         "warnings": snapshot.warnings,
@@ -129,6 +136,13 @@ def _print(out: Output, facts: dict[str, Any]) -> None:
         out.line(f"{ago} ago job {failure['job_id']}: {failure['outcome']}: {failure['message']}", "warning")
     for text in (*facts["notes"], *facts["warnings"]):
         out.line(f"note: {text}", "warning")
+
+
+def _print_orphans(out: Output, names: Sequence[str]) -> None:
+    from slurmsched.slurm.reservations import ending
+
+    for name in names:
+        out.line(f"reservation {name} belongs to no act on record; to end it: {ending(name)}", "warning")
 
 
 def _mode(facts: dict[str, Any]) -> str:

@@ -1,13 +1,15 @@
-"""Steps of preemptions, as `plan` and `undo` show them."""
+"""Acts (preemptions, promises) and their steps, as `plan`, `status`, `acts` and `undo` show them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from slurmsched.cli.output import Output
+from slurmsched.cli.output import Output, clock, counted, seconds
 
 if TYPE_CHECKING:
+    from slurmsched.model import Act, Wait
     from slurmsched.model.plan import Action, SetLever, Step
 
 
@@ -21,7 +23,7 @@ def parted(actions: Sequence[Action]) -> tuple[list[SetLever], list[Step]]:
 
 def step_rows(steps: Sequence[Step]) -> list[dict[str, Any]]:
     """The steps as plain values, those that Slurm is told."""
-    names = ("name", "nodes", "user", "signal", "start_s", "end_s")
+    names = ("name", "nodes", "user", "signal", "start_s", "end_s", "whole")
     return [
         {"job_id": step.job_id, "step": step.kind, "act": step.act, "reason": step.reason}
         | {name: getattr(step, name) for name in names if hasattr(step, name)}
@@ -29,8 +31,40 @@ def step_rows(steps: Sequence[Step]) -> list[dict[str, Any]]:
     ]
 
 
+def act_rows(acts: Sequence[Act]) -> list[dict[str, Any]]:
+    """Acts as plain values: for whom, which nodes, how far, and what each node that is kept waits for."""
+    return [
+        {"act": act.id, "purpose": str(act.purpose), "job_id": act.job_id, "user": act.user, "nodes": act.nodes,
+         "stage": str(act.stage), "note": act.note, "promised_s": act.promised_s or None,
+         "victims": [{"job_id": victim.job_id, "lost_gpu_s": victim.lost_gpu_s} for victim in act.victims],
+         "waits": [{"node": wait.node, "job_id": wait.job_id or None, "until_s": wait.until_s} for wait in act.waits],
+         "idle_gpu_s": act.idle_gpu_s}
+        for act in acts
+    ]  # fmt: skip
+
+
+def print_acts(out: Output, acts: Sequence[Act], now_s: float) -> None:
+    """A line for each, and one for each job that kept nodes wait for; none where there are none."""
+    for act in acts:
+        takes = f", {counted(len(act.victims), 'victim')}" if act.victims else ""
+        when = f", by {clock(act.promised_s)} (in {seconds(act.promised_s - now_s)})" if act.promised_s > now_s else ""
+        note = f": {act.note}" if act.note else ""
+        out.line(
+            f"{act.purpose} {act.id}: job {act.job_id} of {act.user} on {act.nodes}, {act.stage}{takes}{when}{note}"
+        )
+        for job_id, waits in groupby(sorted(act.waits, key=lambda wait: wait.job_id), key=lambda wait: wait.job_id):
+            out.line(f"  {_waiting(job_id, list(waits))}")
+
+
+def _waiting(job_id: int, waits: Sequence[Wait]) -> str:
+    from slurmsched.model.hostlist import fold
+
+    nodes = fold(wait.node for wait in waits)
+    return f"{nodes} until job {job_id} has left, {clock(waits[0].until_s)}" if job_id else f"{nodes} ready"
+
+
 def print_steps(out: Output, steps: Sequence[Step]) -> None:
     """A table of them, none where there are none."""
     if steps:
         rows = [(step.act, step.kind, step.job_id, step.reason) for step in steps]
-        out.table(("preemption", "step", "job>", "reason"), rows)
+        out.table(("act", "step", "job>", "reason"), rows)

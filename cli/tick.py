@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from slurmsched.model import Receipt
 
 OVERLAP_S = 600.0  # a lock held for less is a slow cycle, or a daemon just started: nothing that cron should mail
-CHANGED = "changed since the snapshot"  # jobs start and end all the time: nothing that cron should mail
 
 
 @output.command("tick")
@@ -59,6 +58,9 @@ def _cycle(tree: Config, *, apply: bool, verbose: bool) -> Receipt:
 
 
 def _report(out: Output, receipt: Receipt, verbose: bool) -> int:
+    """Jobs start and end all the time: that one changed before its write is nothing that cron should mail."""
+    from slurmsched.planning.send_rules import CHANGED
+
     if out.as_json:
         out.json(summary(receipt))
     elif verbose:

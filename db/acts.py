@@ -10,18 +10,21 @@ from typing import Any
 
 from slurmsched.db.lines import Lines, as_line
 from slurmsched.errors import LedgerError
-from slurmsched.model.acts import Act, Purpose, Stage, Victim
+from slurmsched.model.acts import Act, Purpose, Stage, Victim, Wait
 
 COMPACT_BYTES = 1 << 20
+HOUR_S = 3_600.0
 _TEXTS, _NUMBERS = ("id", "user", "nodes"), ("job_id", "submit_s", "time_limit_s", "begun_s")
 
 
 class ActLog(Lines):
     """Append-only file beside the journal: one line whenever an act is about to move on, one when that was sent."""
 
-    def __init__(self, journal: Path, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, journal: Path, clock: Callable[[], float] = time.time, keep_s: float = HOUR_S) -> None:
+        """keep_s: closed acts begun so lately are remembered, since caps and leases count them."""
         super().__init__(journal.with_name(f"{journal.stem}.acts.jsonl"), _sound)
         self._clock = clock
+        self.keep_s = keep_s
 
     def begin(self, acts: Sequence[Act]) -> None:
         """Put on disk, synced, how these acts are from now on. Raises LedgerError; then none of their steps may go."""
@@ -34,7 +37,12 @@ class ActLog(Lines):
             self.compact()
 
     def open(self) -> tuple[Act, ...]:
-        """The acts that are not closed, oldest first; one whose last steps may or may not have been sent is not sure.
+        """The acts that are not closed, oldest first. Raises LedgerError as `known` does."""
+        return tuple(act for act in self.known() if act.stage != Stage.CLOSED)
+
+    def known(self) -> tuple[Act, ...]:
+        """All that are open or were begun lately, oldest first; one whose last steps may or may not have been sent is
+        not sure.
 
         Raises LedgerError for a line that cannot be read: no act may be begun or ended on doubt.
         """
@@ -44,11 +52,12 @@ class ActLog(Lines):
                 raise LedgerError(f"{self.path}:{number}: not a line of the acts; repair or remove that line")
             act = _act(line["act"], sure=line["sent"])
             latest[act.id] = act
-        return tuple(act for act in latest.values() if act.stage != Stage.CLOSED)
+        since_s = self._clock() - self.keep_s
+        return tuple(act for act in latest.values() if act.stage != Stage.CLOSED or act.begun_s > since_s)
 
     def compact(self) -> None:
-        """Drop what is closed. Raises LedgerError."""
-        self.replace([self._line(act, sent=act.sure) for act in self.open()])
+        """Drop what is closed and no longer remembered. Raises LedgerError."""
+        self.replace([self._line(act, sent=act.sure) for act in self.known()])
 
     def _line(self, act: Act, *, sent: bool) -> bytes:
         return as_line({"event": "act", "time_s": self._clock(), "sent": sent, "act": asdict(replace(act, sure=True))})
@@ -65,4 +74,6 @@ def _sound(line: Mapping[str, Any]) -> bool:
 
 def _act(values: Mapping[str, Any], *, sure: bool) -> Act:
     plain = {**values, "stage": Stage(values["stage"]), "purpose": Purpose(values["purpose"]), "sure": sure}
-    return Act(**plain | {"victims": tuple(Victim(**victim) for victim in values["victims"])})
+    plain["victims"] = tuple(Victim(**victim) for victim in values["victims"])
+    plain["waits"] = tuple(Wait(**wait) for wait in values.get("waits", ()))
+    return Act(**plain)

@@ -95,6 +95,10 @@ def add_actions(
     _insert(connection, schema.actions, rows)
 
 
+def add_acts(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
+    _insert(connection, schema.acts, rows)
+
+
 def add_carry(connection: Connection, cycle_id: int, policy: str, carry: Mapping[str, Any]) -> None:
     """Append the policy's carry; the last two are kept."""
     table = schema.carries

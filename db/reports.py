@@ -32,6 +32,22 @@ def last_failures(url: str, limit: int) -> list[dict[str, Any]]:
     return _rows(engine, query)
 
 
+def acts_since(url: str, since_s: float) -> list[dict[str, Any]]:
+    """One row an act that was at work since then, oldest first: its begin, its last stage, sums over its rows.
+
+    Raises LedgerError.
+    """
+    table = schema.acts
+    query = sa.select(table).where(table.c.seen_s >= since_s).order_by(table.c.id)
+    found: dict[tuple[str, bool], dict[str, Any]] = {}
+    for row in _rows(engines.open_engine(url, read_only=True), query):
+        first = found.setdefault((row["act"], row["dry_run"]), row | {"begun_s": row["seen_s"], "lost_gpu_s": 0.0})
+        lost_gpu_s = first["lost_gpu_s"] + row["lost_gpu_s"]
+        first |= {name: row[name] for name in ("seen_s", "stage", "nodes", "idle_gpu_s")}
+        first |= {"lost_gpu_s": lost_gpu_s, "note": row["note"] or first["note"]}
+    return list(found.values())
+
+
 def _rows(engine: sa.Engine, query: sa.Select[Any]) -> list[dict[str, Any]]:
     try:
         with engines.translated(engine), engine.connect() as connection:

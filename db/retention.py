@@ -69,6 +69,7 @@ def _deletes() -> list[Delete]:
         schema.run_ends: schema.run_ends.c.end_s,
         schema.completions: schema.completions.c.end_s,
         schema.lever_changes: schema.lever_changes.c.seen_s,
+        schema.acts: schema.acts.c.seen_s,
     }
     facts = [_of_table(table, age) for table, age in ages.items()]
     return [_old_actions, *facts, _old_cycles]

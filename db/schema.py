@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-HEAD = "0001"  # revision of the newest migration
+HEAD = "0002"  # revision of the newest migration
 
 Key = sa.BigInteger().with_variant(sa.Integer(), "sqlite")  # SQLite counts up only INTEGER keys
 LongText = sa.Text().with_variant(sa.Text(4_294_967_295), "mysql", "mariadb")  # LONGTEXT; loads no dialect
@@ -175,6 +175,23 @@ carries = _table(
     sa.Column("cycle_id", Key, primary_key=True, autoincrement=False),
     _word("policy", 100),
     sa.Column("carry", LongText, nullable=False),
+)
+acts = _table(  # preemptions and promises: a row whenever one begins, moves on or takes GPUs
+    "acts",
+    _count(),
+    _time("seen_s"),
+    _word("act", 64),
+    _word("purpose"),
+    *_job(),  # that it is for
+    _word("user", 100),
+    _whole("gpus"),
+    sa.Column("nodes", LongText, nullable=False),
+    _word("stage"),
+    _word("note", REASON_CHARACTERS),
+    _whole("victims"),
+    _real("lost_gpu_s"),  # work lost by the requeues of this row
+    _real("idle_gpu_s"),  # idle on its nodes up to this row
+    _flag("dry_run"),  # it would have begun
 )
 chores = _table(  # what is done now and then, and when it was last
     "chores",

@@ -13,8 +13,8 @@ import numpy as np
 from sqlalchemy.engine import Engine
 
 from slurmsched.config import Config
+from slurmsched.db import act_facts, levers, records, retention, services
 from slurmsched.db import engine as engines
-from slurmsched.db import levers, records, retention, services
 from slurmsched.db.facts import Completion, EarlierRun, RunEnd
 from slurmsched.db.journal import Journal, LeverKey, LeverRecord, by_job
 from slurmsched.db.known import Known, load
@@ -199,6 +199,8 @@ class LedgerStore:
             records.add_facts(connection, [*look.seen.facts, *look.check.changes])
             outcomes = [*map(_found_again(kind), look.adopted), *receipt.outcomes]
             records.add_actions(connection, cycle_id, outcomes, _first_submits(snapshot, outcomes))
+            acts = act_facts.act_rows(snapshot, plan, receipt)
+            records.add_acts(connection, act_facts.new_rows(connection, acts))
             records.save_services(connection, look.seen.changed, look.seen.dropped)
             records.save_levers(connection, list(saved.values()), gone, kind)
             if plan.ranking is not None and (carry or known.carry):

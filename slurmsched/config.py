@@ -131,8 +131,31 @@ class Preemption(Section):
     acts_per_user: int = Field(2, ge=1, description="most preemptions under way for one user")
 
 
+class Gangs(Section):
+    """Nodes kept for gangs, from running jobs' ends on. Nothing is kept unless `reserve` says so."""
+
+    reserve: bool = Field(False, description="keep nodes for the most urgent gang that cannot start")
+    least_gpus: int = Field(8, ge=1, description="a job of so many GPUs or more is a gang")
+    promises_per_partition: int = Field(1, ge=1, description="most promises open in a partition at a time")
+    ends: Literal["limit", "estimate"] = Field("limit", description="when running jobs are taken to end")
+    error: float = Field(0.5, ge=0, description="an estimate counts as longer by this share, up to the time limit")
+    least_gain_s: Positive = Field(60, description="a promise moves for so much earlier a start, or later [s]")
+    farthest_s: Positive = Field(604_800, description="no nodes are kept for a start farther away [s]")
+
+
+class Starvation(Section):
+    """Jobs that have waited too long, whatever the policy says."""
+
+    age_cap_s: float = Field(0, ge=0, description="a job that could start and waited longer goes first [s]; 0 = never")
+
+
 class Acts(Section):
-    """Preemptions and promises under way: how long each may take."""
+    """Preemptions and promises under way: how many, and how long each may take."""
+
+    per_cycle: int = Field(4, ge=1, description="most of them begun in a cycle")
+    per_hour: int = Field(60, ge=1, description="most of them begun in an hour")
+    per_user_per_hour: int = Field(20, ge=1, description="most of them begun in an hour for one user")
+    lease_s: float = Field(1800, ge=0, description="so long two jobs do not take GPUs of each other in turn [s]")
 
     start_timeout_s: Positive = Field(600, description="a job that does not start so long after its nodes were to be "
                                       "free gives them back [s]")  # fmt: skip
@@ -181,6 +204,8 @@ class Config(Section):
     pace: Pace = Pace()
     cycle: Cycle = Cycle()
     preemption: Preemption = Preemption()
+    gangs: Gangs = Gangs()
+    starvation: Starvation = Starvation()
     acts: Acts = Acts()
     slurm: Slurm = Slurm()
     topology: Topology = Topology()

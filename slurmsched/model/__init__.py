@@ -1,6 +1,6 @@
 """The nouns: frozen tables of jobs, nodes and partitions, the snapshot, the plan."""
 
-from slurmsched.model.acts import Act, Purpose, Reservations, Stage, Victim
+from slurmsched.model.acts import Act, Purpose, Reservations, Stage, Victim, Wait
 from slurmsched.model.card import Card, Family, Input, Use
 from slurmsched.model.columns import Labels, frozen
 from slurmsched.model.jobs import Allocations, Jobs
@@ -12,6 +12,7 @@ from slurmsched.model.plan import (
     Delay,
     Estimates,
     Join,
+    Move,
     Outcome,
     Plan,
     Ranking,
@@ -34,8 +35,8 @@ from slurmsched.model.wants import Wants
 
 __all__ = [
     "Act", "Action", "Allocations", "Assignments", "Card", "Delay", "Estimates", "FINISHED", "Fabric", "Family",
-    "GpuTopology", "Input", "JobState", "Jobs", "Join", "Labels", "LinkKind", "NodeState", "Nodes", "Outcome",
+    "GpuTopology", "Input", "JobState", "Jobs", "Join", "Labels", "LinkKind", "Move", "NodeState", "Nodes", "Outcome",
     "Partitions", "Past", "Plan", "Purpose", "Ranking", "Receipt", "Refusal", "Requeue", "Reservations", "Reserve",
     "Rights", "SetLever", "SetNice", "SetSiteFactor", "Signal", "Site", "SiteTopology", "Snapshot", "Stage", "Step",
-    "Unreserve", "Use", "Victim", "Wake", "Wants", "frozen", "job_state", "node_state",
+    "Unreserve", "Use", "Victim", "Wait", "Wake", "Wants", "frozen", "job_state", "node_state",
 ]  # fmt: skip

@@ -18,8 +18,9 @@ class Stage(StrEnum):
     """How far an act has come. What is really there is read from Slurm each time; the stage says what was meant."""
 
     BEGUN = "begun"  # nodes are being reserved; victims have heard nothing
+    PROMISED = "promised"  # nodes are reserved from a time to come on; until then the beneficiary may start elsewhere
     WARNED = "warned"  # checkpoint signals are sent, their grace runs
-    REQUEUED = "requeued"  # the victims were told to go; the beneficiary starts when the last has left
+    REQUEUED = "requeued"  # victims, if any, were told to go; the beneficiary starts when the last job has left
     CLEANING = "cleaning"  # it runs, or needs nothing any more: names off, reservation deleted
     REVERSING = "reversing"  # given up: as cleaning, and the beneficiary waits as before
     CLOSED = "closed"
@@ -49,12 +50,23 @@ class Victim:
 
 
 @dataclass(frozen=True, slots=True)
+class Wait:
+    """What a node that is kept waits for: the last job that must leave it, 0 = none, it is ready. until_s [Unix s]."""
+
+    node: str
+    job_id: int
+    until_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Act:
     """One job gets nodes of its own, now (preempt) or at promised_s (promise) [Unix s].
 
-    nodes: hostlist. time_limit_s: of the job, which the reservation must outlast. stage_s: since when it is in its
-    stage [Unix s]. note: why it was given up, for people. sure: False for one whose steps were being sent when the
-    process ended, so that nobody knows which of them Slurm has heard.
+    nodes: hostlist. time_limit_s: of the job, which the reservation must outlast. opens_s: when the reservation of a
+    promise begins [Unix s], the kill wait before promised_s, by when the last job must have left. waits: what its
+    nodes wait for, as last seen. stage_s: since when it is in its stage [Unix s]. idle_gpu_s: GPU seconds that were
+    free on its nodes while it kept them, up to seen_s. note: why it was given up, for people. sure: False for one whose
+    steps were being sent when the process ended, so that nobody knows which of them Slurm has heard.
     """
 
     id: str
@@ -67,9 +79,13 @@ class Act:
     begun_s: float
     victims: tuple[Victim, ...] = ()
     promised_s: float = 0.0
+    opens_s: float = 0.0
+    waits: tuple[Wait, ...] = ()
     stage: Stage = Stage.BEGUN
     stage_s: float = 0.0
     note: str = ""
+    idle_gpu_s: float = 0.0
+    seen_s: float = 0.0
     sure: bool = True
 
     @property

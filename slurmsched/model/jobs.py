@@ -65,6 +65,7 @@ class Jobs(Table):
     requeueable: Bools = column(np.bool_, False)
     batch: Bools = column(np.bool_, True)
     cron: Bools = column(np.bool_, False)
+    exclusive: Bools = column(np.bool_, False)  # asks for whole nodes; read where acts are on
     # Filled by the store from the ledger; a reader leaves the defaults.
     first_submit_s: Floats = column(np.float64, NAN)  # with job_id the key of a job for good
     attained_gpu_s: Floats = column(np.float64, 0.0)  # over all runs

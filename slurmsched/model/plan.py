@@ -119,13 +119,29 @@ class Requeue(Step):
 
 @dataclass(frozen=True, slots=True)
 class Reserve(Step):
-    """Keep these nodes (hostlist) for the job's user under this name, though others may still run there."""
+    """Keep these nodes (hostlist) for the job's user under this name, though others may still run there.
+
+    whole: the job needs them whole, and was planned so.
+    """
 
     kind: ClassVar[str] = "reserve"
 
     name: str = ""
     nodes: str = ""
     user: str = ""
+    start_s: float = math.nan
+    end_s: float = math.nan
+    whole: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Move(Step):
+    """Let the reservation `name` begin and end then, on these nodes. nodes "": it has begun, only its end changes."""
+
+    kind: ClassVar[str] = "move"
+
+    name: str = ""
+    nodes: str = ""
     start_s: float = math.nan
     end_s: float = math.nan
 
@@ -214,7 +230,7 @@ class Plan:
     ranking: Ranking | None = None
     lever_wanted: Int64s = field(default_factory=lambda: _NO_INTS)  # (N,) value by row; old where unmanaged
     managed: NDArray[np.bool_] = field(default_factory=lambda: _NO_BOOLS)
-    verdict: NDArray[np.int8] = field(default_factory=lambda: _NO_BYTES)  # index into gate.RULES, -1: managed
+    verdict: NDArray[np.int8] = field(default_factory=lambda: _NO_BYTES)  # index into managed.JOB_RULES, -1: managed
     target: Assignments | None = None
     wake: Wake = ANY_EVENT
     queue: Int64s | None = None

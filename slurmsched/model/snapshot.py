@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -46,11 +47,27 @@ class Site:
         return self.settings.get("PriorityType", "priority/multifactor").endswith("multifactor")
 
     @property
+    def kill_wait_s(self) -> float:
+        """From a job's time limit to its end by force [s]."""
+        return _number(self.settings.get("KillWait", ""), 30.0)
+
+    @property
+    def over_time_s(self) -> float:
+        """How long jobs may exceed their time limit [s], infinity where nothing ends them."""
+        return 60 * _number(self.settings.get("OverTimeLimit", ""), 0.0)
+
+    @property
     def priority_weights(self) -> float:
         """Sum of all priority weights: the span that factors alone can move a job by."""
         plain = sum(float(v) for k, v in self.settings.items() if k.startswith("PriorityWeight") and v.isdigit())
         tres = self.settings.get("PriorityWeightTRES", "")
         return plain + sum(float(v) for _, _, v in (p.partition("=") for p in tres.split(",")) if v.isdigit())
+
+
+def _number(text: str, default: float) -> float:
+    """The number that a setting such as "30 sec" begins with; infinity for UNLIMITED."""
+    word = text.partition(" ")[0]
+    return inf if word == "UNLIMITED" else float(word) if word.isdigit() else default
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,6 +91,7 @@ class Snapshot:
     carry: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()  # what could not be read or understood
     acts: tuple[Act, ...] = ()  # open ones, from the journal
+    past_acts: tuple[Act, ...] = ()  # closed ones that caps and leases still count
     reservations: Reservations = field(default_factory=lambda: _NO_RESERVATIONS)  # read where acts may be open
     topology: SiteTopology = field(default_factory=lambda: _NO_TOPOLOGY)  # empty where nothing is known
     past: Past = NO_PAST

@@ -11,7 +11,8 @@ import numpy as np
 
 from slurmsched.config import Acts as Limits
 from slurmsched.model.acts import Act, Purpose, Stage, Victim
-from slurmsched.model.plan import Delay, Join, Requeue, Reserve, Signal, Step, Unreserve
+from slurmsched.model.hostlist import expand
+from slurmsched.model.plan import Delay, Join, Move, Requeue, Reserve, Signal, Step, Unreserve
 from slurmsched.model.snapshot import Snapshot
 from slurmsched.model.states import JobState
 
@@ -61,8 +62,23 @@ class Facts:
         return row if named else -1
 
     @cached_property
+    def kept(self) -> int:
+        """Row of its reservation, -1: there is none."""
+        rows = np.flatnonzero(self.snapshot.reservations.name.isin((self.act.reservation,)))
+        return int(rows[0]) if len(rows) else -1
+
+    @property
     def reserved(self) -> bool:
-        return bool(self.snapshot.reservations.name.isin((self.act.reservation,)).any())
+        return self.kept >= 0
+
+    @property
+    def idle_gpus(self) -> int:
+        """GPUs that are free on the nodes of its reservation, while its job does not run there."""
+        if not self.reserved or self.runs:
+            return 0
+        nodes = self.snapshot.nodes
+        here = nodes.name.isin(expand(self.act.nodes)) & ~nodes.down
+        return int(np.maximum(nodes.gpus - nodes.gpus_used, 0)[here].sum())
 
     @cached_property
     def left(self) -> tuple[Victim, ...]:
@@ -90,7 +106,7 @@ def advance(act: Act, snapshot: Snapshot, limits: Limits) -> Advance:
 
     They follow from the act and the snapshot alone: asked again after a crash, the answer is the same.
     """
-    facts = Facts(act, snapshot)
+    facts = Facts(act := _counted(act, snapshot), snapshot)
     if act.stage in _ENDING:
         return _ended(facts, act)
     if facts.runs:
@@ -115,7 +131,8 @@ def _given_up(facts: Facts, limits: Limits) -> str:
         return "its job is held"
     if act.stage == Stage.WARNED and not act.sure:
         return "slurmsched was cut off while it asked for checkpoints, so that nobody knows who has heard it"
-    if act.stage != Stage.BEGUN and act.sure and not (facts.reserved and facts.named >= 0):
+    stands = facts.reserved and (facts.named >= 0 or act.stage == Stage.PROMISED)
+    if act.stage != Stage.BEGUN and act.sure and not stands:
         return "its reservation was taken away by somebody else"
     ready_s = max(act.stage_s, act.promised_s)
     if act.stage == Stage.REQUEUED and now_s - ready_s > limits.start_timeout_s:
@@ -127,6 +144,8 @@ def _forward(facts: Facts, limits: Limits) -> Advance:
     """Towards the start of the job: nodes, name, signals, requeues; then it is Slurm's turn."""
     act, now_s = facts.act, facts.snapshot.now_s
     steps: list[Step] = list(_nodes(facts, limits))
+    if act.opens_s > now_s:
+        return Advance(replace(_at(act, Stage.PROMISED, now_s), sure=True), tuple(steps), act.opens_s)
     grace_s = max((victim.grace_s for victim in facts.left if victim.signal), default=0.0)
     if act.stage == Stage.BEGUN and grace_s > 0:
         act = _at(act, Stage.WARNED, now_s)
@@ -139,14 +158,31 @@ def _forward(facts: Facts, limits: Limits) -> Advance:
 
 
 def _nodes(facts: Facts, limits: Limits) -> Iterator[Step]:
+    """A reservation as the act wants it, and the name of it for the job once it has begun: a job that names one waits
+    for nothing else."""
     act, now_s = facts.act, facts.snapshot.now_s
     key = (act.job_id, act.submit_s)
+    start_s = max(act.opens_s, now_s)
+    end_s = max(act.promised_s, now_s) + act.time_limit_s + limits.slack_s
     if not facts.reserved:
-        start_s = act.promised_s if act.purpose == Purpose.PROMISE else now_s
-        end_s = start_s + act.time_limit_s + limits.slack_s
-        yield Reserve(*key, f"nodes for job {act.job_id}", act.id, act.reservation, act.nodes, act.user, start_s, end_s)
-    if facts.named < 0:
+        whole = bool(facts.snapshot.jobs.exclusive[facts.beneficiary])
+        why = f"nodes for job {act.job_id}"
+        yield Reserve(*key, why, act.id, act.reservation, act.nodes, act.user, start_s, end_s, whole)
+    elif act.purpose == Purpose.PROMISE:
+        yield from _moved(facts, start_s, end_s)
+    if facts.named < 0 and start_s <= now_s:
         yield Join(*key, "it gets nodes of its own", act.id, act.reservation)
+
+
+def _moved(facts: Facts, start_s: float, end_s: float) -> Iterator[Step]:
+    """The change that a reservation needs to be as the act wants it. Slurm moves only the end of one that has begun."""
+    act, kept = facts.act, facts.snapshot.reservations
+    key, row = (act.job_id, act.submit_s), facts.kept
+    if kept.start_s[row] <= facts.snapshot.now_s:
+        if kept.end_s[row] < act.promised_s + act.time_limit_s:
+            yield Move(*key, "its nodes come free later", act.id, act.reservation, end_s=end_s)
+    elif abs(kept.start_s[row] - start_s) >= 1 or set(expand(kept.node_list[row])) != set(expand(act.nodes)):
+        yield Move(*key, "its nodes come free at another time", act.id, act.reservation, act.nodes, start_s, end_s)
 
 
 def _ended(facts: Facts, act: Act) -> Advance:
@@ -164,6 +200,13 @@ def _ended(facts: Facts, act: Act) -> Advance:
     if not steps:
         return Advance(_at(act, Stage.CLOSED, now_s))
     return Advance(act, tuple(steps), now_s)
+
+
+def _counted(act: Act, snapshot: Snapshot) -> Act:
+    """The act with what was idle on its nodes since it was last seen: as many GPUs as now, all that time."""
+    since_s = max(snapshot.now_s - max(act.seen_s, act.begun_s), 0.0)
+    idle_gpu_s = act.idle_gpu_s + Facts(act, snapshot).idle_gpus * since_s
+    return replace(act, idle_gpu_s=idle_gpu_s, seen_s=snapshot.now_s)
 
 
 def _signal(act: Act, victim: Victim) -> Signal:

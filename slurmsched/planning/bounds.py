@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from math import inf
 
 import numpy as np
 
-from slurmsched.model import Snapshot
-from slurmsched.model.columns import Bools
+from slurmsched.model import Act, Snapshot
+from slurmsched.model.columns import Bools, Floats
 from slurmsched.model.hostlist import expand
 from slurmsched.placements.candidates import pools
 
@@ -22,11 +23,15 @@ class UnknownForm(ValueError):
 def allowed_nodes(snapshot: Snapshot, row: int) -> Bools:
     """Open nodes that serve the job's partitions and GPU types and meet what it asks of nodes. (N,) bool.
 
+    Nodes of a gang that names several partitions serve all of these: Slurm takes them from one.
+
     Raises UnknownForm for a constraint with counts, brackets or other forms than & and |, and for a broken hostlist.
     """
     jobs, nodes = snapshot.jobs, snapshot.nodes
     pool, usable = pools(snapshot)
     allowed: Bools = usable[pool[row]].copy()
+    if (listed := frozenset(jobs.partition[row].split(","))) and int(jobs.nodes[row]) > 1:  # it runs in one of them
+        allowed &= nodes.partitions.map(lambda serves: listed.issubset(serves.split(",")), np.bool_)
     if ":" in jobs.gpu_request[row].partition(":")[2]:  # of a certain type: which are free is told for all types only
         allowed &= nodes.gpu_types.map(lambda has: "," not in has, np.bool_)
     if asked := jobs.features_asked[row]:
@@ -40,6 +45,22 @@ def allowed_nodes(snapshot: Snapshot, row: int) -> Bools:
             raise UnknownForm("it names some of its nodes and leaves others free")
         allowed &= nodes.name.isin(wanted)
     return allowed & ~nodes.name.isin(excluded)
+
+
+def blocked_from_s(snapshot: Snapshot, act: Act | None = None) -> Floats:
+    """When another reservation than that of the act begins on each node [Unix s]; infinity if none does. (N,).
+
+    Slurm lets no two reservations overlap. Raises UnknownForm for a hostlist that cannot be read.
+    """
+    found, name = np.full(len(snapshot.nodes), inf), snapshot.nodes.name
+    own, kept = act.reservation if act else "", snapshot.reservations
+    for row in np.flatnonzero(~(kept.end_s <= snapshot.now_s) & ~kept.name.isin([own])).tolist():
+        try:
+            there = name.isin(expand(kept.node_list[row]))
+        except ValueError as error:
+            raise UnknownForm(str(error)) from error
+        found[there] = np.fmin(found[there], kept.start_s[row])
+    return found
 
 
 @lru_cache(maxsize=1 << 12)

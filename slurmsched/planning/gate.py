@@ -1,109 +1,75 @@
-"""Which jobs slurmsched may move, and the one reason why not for each other one."""
+"""The gate: every action of a plan passes here, when it is planned and again right before it is sent.
+
+One table of rules; the first that catches an action is its reason. Rules of SEND look at the job as it is then, those
+of APPLY at what keeps everything from being sent.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from enum import StrEnum
 
-import numpy as np
-from numpy.typing import NDArray
+from slurmsched.model import Refusal, Rights
+from slurmsched.model.plan import Action
+from slurmsched.planning import plan_rules, send_rules
+from slurmsched.planning.view import View
 
-from slurmsched.config import Scope
-from slurmsched.model import Jobs, JobState, Snapshot
-from slurmsched.model.columns import Bools
-from slurmsched.model.plan import Refusal
-from slurmsched.planning.levers import LEVERS
+
+class When(StrEnum):
+    """When a rule is asked."""
+
+    PLAN = "plan"
+    APPLY = "apply"  # before anything is sent, and between chunks; no action yet
+    SEND = "send"  # right before the action is sent
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One reason to leave a job alone. in_scope: whether people are told of each such job. lever: "" = any."""
+    """One reason to leave an action out. says: the reason in words, "" = it may pass. about: what it guards."""
 
     name: str
-    reason: str
-    catches: Callable[[Jobs, Scope], Bools]
-    in_scope: bool = True
-    lever: str = ""
+    when: When
+    about: str
+    says: Callable[[Action | None, View], str]
 
 
-def _other_partition(jobs: Jobs, scope: Scope) -> Bools:
-    if "*" in scope.partitions:
-        return np.zeros(len(jobs), np.bool_)
-    known = frozenset(scope.partitions)
-    return jobs.partition.map(lambda listed: not known.issuperset(listed.split(",")), np.bool_)
+def refusal(action: Action | None, view: View, when: When) -> Refusal | None:
+    """Why an action must not be planned or sent; None if it may be. action: None at APPLY, when all are meant."""
+    for rule in RULES:
+        if rule.when == when and (reason := rule.says(action, view)):
+            return Refusal(action.job_id if action else 0, rule.name, reason)
+    return None
 
 
-def _outside(column: str, setting: str) -> Callable[[Jobs, Scope], Bools]:
-    def catches(jobs: Jobs, scope: Scope) -> Bools:
-        named = getattr(scope, setting)
-        return ~getattr(jobs, column).isin(named) if named else np.zeros(len(jobs), np.bool_)
-
-    return catches
+def first_refusal(actions: Iterable[Action], view: View, when: When) -> Refusal | None:
+    """The refusal of the first of these that may not pass; None if all may."""
+    return next((found for action in actions if (found := refusal(action, view, when))), None)
 
 
-def _no_gpu(jobs: Jobs, scope: Scope) -> Bools:
-    return (jobs.gpus + jobs.mig_devices + jobs.shards == 0) & scope.gpu_jobs_only
+def _rights(_: Action | None, view: View) -> str:
+    site = view.site
+    if site is None or site.rights >= Rights.OPERATOR:
+        return ""
+    return f"{site.user} is {site.rights.name.capitalize()} (slurmdbd away?), writing needs Operator"
 
 
-def _revoked(jobs: Jobs, _: Scope) -> Bools:
-    return jobs.is_state(JobState.REVOKED)
-
-
-def _hidden(jobs: Jobs, _: Scope) -> Bools:
-    return LEVERS["site_factor"].hidden(jobs)
-
-
-def _het_component(jobs: Jobs, _: Scope) -> Bools:
-    return (jobs.het_job_id > 0) & (jobs.het_offset > 0)
-
-
-def _array_task(jobs: Jobs, _: Scope) -> Bools:
-    return follows_array(jobs)
-
-
-# The first rule that catches a job is its reason.
 RULES = (
-    Rule("not-pending", "it is not pending", lambda jobs, _: ~jobs.pending, in_scope=False),
-    Rule("partition", "not all its partitions are in scope.partitions", _other_partition, in_scope=False),
-    Rule("account", "its account is not in scope.accounts", _outside("account", "accounts"), in_scope=False),
-    Rule("qos", "its QOS is not in scope.qos", _outside("qos", "qos"), in_scope=False),
-    Rule("no-gpu", "it asks for no GPU", _no_gpu, in_scope=False),
-    Rule("cron", "Slurm refuses every change of a scrontab job", lambda jobs, _: jobs.cron),
-    Rule("held", "it is held; it gets its place when it is released", lambda jobs, _: jobs.held),
-    Rule("revoked", "it belongs to another cluster of the federation", _revoked),
-    Rule("pinned", "an operator set its priority, so no lever acts on it", lambda jobs, _: jobs.pinned),
-    Rule("backoff", "its nice or site factor was changed behind our back lately", lambda jobs, _: jobs.backoff),
-    Rule("hidden", "Slurm shows no site factor of a job that is not eligible yet", _hidden, lever="site_factor"),
-    Rule("het", "a het component follows its leader", _het_component, in_scope=False),
-    Rule("array", "an array task follows its array", _array_task, in_scope=False),
-)  # fmt: skip
-
-
-def scoped(jobs: Jobs, scope: Scope) -> Bools:
-    """Whether partition, account, QOS and GPUs of each job are in scope, whatever its state. (N,) bool."""
-    named = {"partition", "account", "qos", "no-gpu"}
-    return ~np.any([rule.catches(jobs, scope) for rule in RULES if rule.name in named], axis=0)
-
-
-def follows_array(jobs: Jobs) -> Bools:
-    """Pending tasks whose array still has its own pending record: writing that one writes them too. (N,) bool."""
-    meta = jobs.pending & (jobs.array_job_id == jobs.job_id) & (jobs.job_id > 0)
-    return (jobs.array_job_id > 0) & ~meta & np.isin(jobs.array_job_id, jobs.job_id[meta])
-
-
-def verdicts(snapshot: Snapshot, scope: Scope, lever: str) -> NDArray[np.int8]:
-    """The rule that leaves each job alone: index into RULES, -1 for one that the lever may move. (N,) int8."""
-    jobs = snapshot.jobs
-    verdict = np.full(len(jobs), -1, np.int8)
-    for index, rule in enumerate(RULES):
-        if rule.lever in ("", lever):
-            verdict[(verdict < 0) & rule.catches(jobs, scope)] = index
-    return verdict
-
-
-def refusals(snapshot: Snapshot, verdict: NDArray[np.int8]) -> tuple[Refusal, ...]:
-    """One refusal for every job in scope that is left alone."""
-    told = np.array([rule.in_scope for rule in RULES] + [False])
-    rows = np.flatnonzero(told[verdict])
-    pairs = zip(snapshot.jobs.job_id[rows].tolist(), verdict[rows].tolist(), strict=True)
-    return tuple(Refusal(job_id, RULES[index].name, RULES[index].reason) for job_id, index in pairs)
+    Rule("rights", When.APPLY, "writing needs the Operator right", _rights),
+    Rule("stop-file", When.APPLY, "the administrator's stop file", lambda _, view: view.stopped),
+    Rule("load", When.APPLY, "slurmctld's load, and how fast it answers", lambda _, view: view.busy),
+    Rule("managed", When.PLAN, "the job is in scope, and its priority is ours to move", plan_rules.unmanaged),
+    Rule("victim", When.PLAN, "the job can be requeued, and nobody said that it must not", plan_rules.unwilling),
+    Rule("bounds", When.PLAN, "values that Slurm takes", plan_rules.out_of_bounds),
+    Rule("per-cycle", When.PLAN, "acts begun in a cycle", plan_rules.cycle_full),
+    Rule("per-hour", When.PLAN, "acts begun in an hour", plan_rules.hour_full),
+    Rule("per-user-per-hour", When.PLAN, "acts begun in an hour for one user", plan_rules.user_full),
+    Rule("lease", When.PLAN, "no two jobs take GPUs of each other in turn", plan_rules.swaps_back),
+    Rule("gone", When.SEND, "the job is in the queue", send_rules.gone),
+    Rule("submit-time", When.SEND, "the job is known for good", send_rules.nameless),
+    Rule("other-run", When.SEND, "it is the same run", send_rules.other_run),
+    Rule("state", When.SEND, "it waits, or runs, as the action needs", send_rules.other_state),
+    Rule("value", When.SEND, "nobody else changed the lever", send_rules.other_value),
+    Rule("reservation", When.SEND, "nobody else gave it a reservation", send_rules.other_reservation),
+    Rule("exclusive", When.SEND, "it asks for no more of its nodes", send_rules.other_extent),
+)

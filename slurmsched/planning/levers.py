@@ -9,7 +9,7 @@ import numpy as np
 from slurmsched.model import Jobs, SetNice, SetSiteFactor
 from slurmsched.model.columns import Bools, Floats, Int64s
 
-_LIMIT = 2_147_483_645  # slurm/slurm.h, NICE_OFFSET - 3
+LIMIT = 2_147_483_645  # slurm/slurm.h, NICE_OFFSET - 3: the most that Slurm's tools take, either sign
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class NiceLever:
 
     def value(self, jobs: Jobs, boost: Int64s) -> Int64s:
         """The nice that gives each job this boost. (N,) int64."""
-        return np.clip(jobs.base_nice - boost, -_LIMIT, _LIMIT)
+        return np.clip(jobs.base_nice - boost, -LIMIT, LIMIT)
 
     def action(self, jobs: Jobs, row: int, new: int, reason: str) -> SetNice:
         return SetNice(*_whom(jobs, row), reason, int(jobs.nice[row]), new, int(jobs.base_nice[row]))
@@ -63,7 +63,7 @@ class SiteFactorLever:
         return _factors(jobs)
 
     def value(self, jobs: Jobs, boost: Int64s) -> Int64s:
-        return np.clip(boost, -_LIMIT, _LIMIT)
+        return np.clip(boost, -LIMIT, LIMIT)
 
     def action(self, jobs: Jobs, row: int, new: int, reason: str) -> SetSiteFactor:
         return SetSiteFactor(*_whom(jobs, row), reason, int(jobs.site_factor[row]), new, 0)

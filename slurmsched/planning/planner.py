@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 import numpy as np
 
 from slurmsched import registry
-from slurmsched.config import Acts, Config, Lever, Pace, Scope
+from slurmsched.config import Acts, Config, Gangs, Lever, Pace, Scope, Starvation
 from slurmsched.config import Preemption as Taking
 from slurmsched.errors import ConfigError
+from slurmsched.estimators.hint import Hint
 from slurmsched.model import (
+    Act,
+    Action,
     Jobs,
     Plan,
+    Purpose,
     Ranking,
     Refusal,
     Requeue,
@@ -28,16 +32,21 @@ from slurmsched.model import (
 )
 from slurmsched.model.columns import Bools, Int64s
 from slurmsched.model.hints import hint_warnings
-from slurmsched.planning import gate
-from slurmsched.planning.acts import Advance, advance
+from slurmsched.planning import managed
+from slurmsched.planning.acts import Advance, advance, taken_back
+from slurmsched.planning.gate import When, first_refusal, refusal
 from slurmsched.planning.groups import competing
 from slurmsched.planning.levers import LEVERS, AnyLever
+from slurmsched.planning.promises import Promises
 from slurmsched.planning.reasons import criteria
 from slurmsched.planning.spacing import spaced
+from slurmsched.planning.starvation import aged_first
 from slurmsched.planning.taking import Begun, begin
 from slurmsched.planning.targets import Preemption
-from slurmsched.protocols import Placement, Policy
+from slurmsched.planning.view import View
+from slurmsched.protocols import Estimator, Placement, Policy
 
+A = TypeVar("A", bound=Action)
 _LEAST_GAP = 1000  # priority points: room for ten insertions by halving between two neighbours
 
 
@@ -53,44 +62,51 @@ class Planner:
     preemption: Preemption | None = None
     placement: Placement | None = None
     taking: Taking = field(default_factory=Taking)
+    gangs: Gangs = field(default_factory=Gangs)
     limits: Acts = field(default_factory=Acts)
+    starvation: Starvation = field(default_factory=Starvation)
+    estimator: Estimator = field(default_factory=Hint)
 
     @classmethod
     def from_config(cls, config: Config) -> Planner:
         """The planner a configuration describes. Raises ConfigError for an unknown plug-in or a bad parameter."""
-        parameters = dict(config.policy.parameters)
-        if config.estimator is not None and "estimator" not in parameters:
+        parameters, estimator = dict(config.policy.parameters), None
+        if config.estimator is not None:
             estimator = registry.make("estimators", config.estimator.name, config.estimator.parameters, key="estimator")
-            parameters |= _estimator_field(config.policy.name, estimator)
+            if "estimator" not in parameters:
+                parameters |= _estimator_field(config.policy.name, estimator)
         policy = registry.make("policies", config.policy.name, parameters)
         return cls(
-            policy, config.policy.name, config.scope, config.lever, config.pace,
-            taking=config.preemption, limits=config.acts,
+            policy, config.policy.name, config.scope, config.lever, config.pace, starvation=config.starvation,
+            taking=config.preemption, gangs=config.gangs, limits=config.acts, estimator=estimator or Hint(),
         )  # fmt: skip
 
     def plan(self, snapshot: Snapshot) -> Plan:
         """What this cycle would change. The same snapshot gives the same plan."""
-        ranking = self.policy.rank(snapshot)
-        verdict = gate.verdicts(snapshot, self.scope, self.lever.kind)
-        managed = verdict < 0
+        verdict = managed.verdicts(snapshot, self.scope, self.lever.kind)
+        ours = verdict < 0
+        ranking = aged_first(self.policy.rank(snapshot), snapshot, ours, self.starvation.age_cap_s)
         lever = LEVERS[self.lever.kind]
-        wanted = self._values(snapshot, ranking, managed, lever)
+        wanted = self._values(snapshot, ranking, ours, lever)
         due = _due(snapshot.jobs, wanted != lever.now(snapshot.jobs))
         changed = np.flatnonzero(due[ranking.order])  # places, most urgent first
         places = changed[: self.pace.writes_per_cycle]
-        moves, unfit = self._acts(snapshot, ranking, managed)
+        view = View(snapshot, self.scope, self.taking, self.limits, verdict)
+        levers, unfit = _passed(self._actions(snapshot, ranking, places, wanted, lever), view)
+        requeues, kept = _passed(self._requeues(snapshot, ranking, ours), view)
+        moves, without = self._acts(snapshot, ranking, ours, view)
         return Plan(
             actions=(
-                *self._actions(snapshot, ranking, places, wanted, lever),
-                *self._requeues(snapshot, ranking, managed),  # after: the freed GPUs go to whom they are meant for
+                *levers,
+                *requeues,  # after: the freed GPUs go to whom they are meant for
                 *(step for move in moves for step in move.steps),
             ),
-            refused=(*gate.refusals(snapshot, verdict), *unfit),
+            refused=(*managed.refusals(snapshot, verdict), *unfit, *kept, *without),
             deferred=len(changed) - len(places),
             notes=(*ranking.notes, *hint_warnings(snapshot.jobs), *_notes(snapshot, self.lever, self.scope)),
             ranking=ranking,
             lever_wanted=frozen(wanted, np.int64),
-            managed=frozen(managed, np.bool_),
+            managed=frozen(ours, np.bool_),
             verdict=frozen(verdict, np.int8),
             acts=tuple(move.act for move in moves),
             wake=Wake(min([move.wake_s for move in moves], default=math.inf)),
@@ -138,18 +154,61 @@ class Planner:
             reason = f"{self.name}: rank {waits[place]} of {waits[-1]}" + (f", {why}" if why else "")
             yield lever.action(snapshot.jobs, row, int(wanted[row]), reason)
 
-    def _acts(self, snapshot: Snapshot, ranking: Ranking, managed: Bools) -> tuple[list[Advance], tuple[Refusal, ...]]:
-        """Open acts a step further, whether or not new ones may begin; then new ones."""
-        begun = Begun()
-        if self.taking.enabled and snapshot.site.rights >= Rights.OPERATOR:
-            begun = begin(snapshot, ranking, managed, self.taking, self.scope)
-        return [advance(act, snapshot, self.limits) for act in (*snapshot.acts, *begun.acts)], begun.refused
+    def _acts(
+        self, snapshot: Snapshot, ranking: Ranking, ours: Bools, view: View
+    ) -> tuple[list[Advance], list[Refusal]]:
+        """Open acts a step further, whether or not new ones may begin; then new ones, as far as the gate lets them."""
+        begun = self._begun(snapshot, ranking, ours)
+        renewed = self._renewed(snapshot)
+        moves, refused = list[Advance](), list(begun.refused)
+        for act in (*renewed, *begun.acts):
+            move = advance(act, snapshot, self.limits)
+            view = replace(view, acts={act.id: act})
+            found = first_refusal(move.steps, view, When.PLAN)
+            refused += [found] if found else []
+            if found is None:
+                moves.append(move)
+                view = replace(view, begun=(*view.begun, act)) if act in begun.acts else view
+            elif act not in begun.acts:
+                moves.append(taken_back(replace(act, note=found.reason), snapshot))
+        return moves, refused
 
-    def _requeues(self, snapshot: Snapshot, ranking: Ranking, managed: Bools) -> tuple[Requeue, ...]:
+    def _begun(self, snapshot: Snapshot, ranking: Ranking, ours: Bools) -> Begun:
+        """Acts to begin: preemptions, then promises to gangs for which nobody leaves."""
+        begun = Begun()
+        if snapshot.site.rights < Rights.OPERATOR:
+            return begun
+        if self.taking.enabled:
+            begun = begin(snapshot, ranking, ours, self.taking, self.scope, self.limits.lease_s)
+        if self.gangs.reserve:
+            begun += self._promises(snapshot).begin(ranking, ours, begun.acts)
+        return begun
+
+    def _renewed(self, snapshot: Snapshot) -> tuple[Act, ...]:
+        """The open acts, promises by what is known now."""
+        if not any(act.purpose == Purpose.PROMISE for act in snapshot.acts):
+            return snapshot.acts
+        promises = self._promises(snapshot)
+        return tuple(promises.renewed(act) if act.purpose == Purpose.PROMISE else act for act in snapshot.acts)
+
+    def _promises(self, snapshot: Snapshot) -> Promises:
+        return Promises.of(snapshot, self.gangs, self.limits, self.estimator)
+
+    def _requeues(self, snapshot: Snapshot, ranking: Ranking, ours: Bools) -> tuple[Requeue, ...]:
         if self.preemption is None or self.placement is None:
             return ()
-        movable = managed | (snapshot.jobs.running & gate.scoped(snapshot.jobs, self.scope))
+        movable = ours | (snapshot.jobs.running & managed.scoped(snapshot.jobs, self.scope))
         return self.preemption.requeues(snapshot, ranking, self.placement, movable)
+
+
+def _passed(actions: Iterable[A], view: View) -> tuple[list[A], list[Refusal]]:
+    """The actions that the gate lets pass, and why not the others."""
+    passed, refused = list[A](), list[Refusal]()
+    for action in actions:
+        found = refusal(action, view, When.PLAN)
+        passed += [] if found else [action]
+        refused += [found] if found else []
+    return passed, refused
 
 
 def _due(jobs: Jobs, changed: Bools) -> Bools:
@@ -162,7 +221,7 @@ def _due(jobs: Jobs, changed: Bools) -> Bools:
 
 def _followers(jobs: Jobs) -> tuple[Int64s, Int64s]:
     """Rows of pending tasks that follow their array, and the row of the array of each."""
-    rows = np.flatnonzero(gate.follows_array(jobs) & jobs.pending)
+    rows = np.flatnonzero(managed.follows_array(jobs) & jobs.pending)
     return rows, np.searchsorted(jobs.job_id, jobs.array_job_id[rows])
 
 

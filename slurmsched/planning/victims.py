@@ -13,7 +13,7 @@ from slurmsched.model import Jobs, Snapshot
 from slurmsched.model.columns import Bools, Floats
 from slurmsched.model.hints import Hints, parse_hints
 from slurmsched.placements.candidates import Held, holding
-from slurmsched.planning import gate
+from slurmsched.planning import managed
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +37,12 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class VictimRule:
-    """One reason to leave a running job its GPUs."""
+    """One reason to leave a running job its GPUs. hard: it counts after the job was chosen, too."""
 
     name: str
     reason: str
     catches: Callable[[Case], Bools]
+    hard: bool = False
 
 
 def cost_s(case: Case) -> Floats:
@@ -90,14 +91,15 @@ def _in_act(case: Case) -> Bools:
 # The first rule that catches a job is its reason.
 VICTIM_RULES = (
     VictimRule("not-running", "it does not run", lambda case: ~holding(case.jobs)),
-    VictimRule("scope", "it is not in scope", lambda case: ~gate.scoped(case.jobs, case.scope)),
+    VictimRule("scope", "it is not in scope", lambda case: ~managed.scoped(case.jobs, case.scope), hard=True),
     VictimRule("no-gpu", "it holds no GPU that Slurm tells of", lambda case: Held.of(case.snapshot).count == 0),
-    VictimRule("batch", "only batch jobs can be requeued", lambda case: ~case.jobs.batch),
-    VictimRule("cron", "a scrontab job is not requeued", lambda case: case.jobs.cron),
-    VictimRule("het", "a het job goes as a whole or not at all", lambda case: case.jobs.het_job_id > 0),
-    VictimRule("no-requeue", "it was submitted with --no-requeue", lambda case: ~case.jobs.requeueable),
+    VictimRule("batch", "only batch jobs can be requeued", lambda case: ~case.jobs.batch, hard=True),
+    VictimRule("cron", "a scrontab job is not requeued", lambda case: case.jobs.cron, hard=True),
+    VictimRule("het", "a het job goes as a whole or not at all", lambda case: case.jobs.het_job_id > 0, hard=True),
+    VictimRule("no-requeue", "it was submitted with --no-requeue", lambda case: ~case.jobs.requeueable, hard=True),
     VictimRule("act", "another preemption with it is under way", _in_act),
-    VictimRule("unwilling", "neither its hint (preempt=yes) nor the site lets it be preempted", lambda c: ~_willing(c)),
+    VictimRule("unwilling", "neither its hint (preempt=yes) nor the site lets it be preempted", lambda c: ~_willing(c),
+               hard=True),
     VictimRule("checkpoint", "it has no ckpt hint, and the site requeues none without", _would_lose_all),
     VictimRule("quantum", "it has not had its quantum yet", lambda case: case.jobs.run_s < case.limits.quantum_s),
     VictimRule("times", "it was moved often enough", lambda case: case.jobs.restarts >= case.limits.most_per_job),
@@ -108,6 +110,18 @@ VICTIM_RULES = (
 
 def case_of(snapshot: Snapshot, limits: Preemption, scope: Scope) -> Case:
     return Case(snapshot, limits, scope, tuple(parse_hints(name) for name in snapshot.jobs.comment.names))
+
+
+def never(case: Case) -> str:
+    """The hard reason to leave the case's first job its GPUs, in words; "" if there is none."""
+    return next((rule.reason for rule in VICTIM_RULES if rule.hard and rule.catches(case)[0]), "")
+
+
+def leased(snapshot: Snapshot, job_id: int, lease_s: float) -> frozenset[int]:
+    """Jobs that got GPUs of this job so lately that it must not take theirs."""
+    since_s = snapshot.now_s - lease_s
+    acts = (act for act in (*snapshot.past_acts, *snapshot.acts) if act.begun_s > since_s)
+    return frozenset(act.job_id for act in acts if any(victim.job_id == job_id for victim in act.victims))
 
 
 def verdicts(case: Case) -> NDArray[np.int8]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from slurmsched.model import Jobs, Labels, Nodes, Reservations, Site
+from slurmsched.model import Act, Jobs, Labels, Nodes, Reservations, Site
 from slurmsched.model.acts import RESERVATION_PREFIX
 from slurmsched.model.hints import hints_alone
 from slurmsched.replay.anonymise import HIDDEN, Anonymiser
@@ -28,7 +28,7 @@ def hidden(held: Saved, anonymiser: Anonymiser) -> Saved:
     made = replace(
         snapshot, jobs=_jobs(snapshot.jobs, anonymiser), nodes=_nodes(snapshot.nodes), warnings=warnings,
         site=_site(snapshot.site, anonymiser), carry=_renamed(snapshot.carry, names),
-        acts=tuple(replace(act, user=anonymiser.name(act.user, LETTERS["user"])) for act in snapshot.acts),
+        acts=_acts(snapshot.acts, anonymiser), past_acts=_acts(snapshot.past_acts, anonymiser),
         reservations=_reservations(snapshot.reservations, anonymiser),
     )  # fmt: skip
     return replace(held, snapshot=made, settings=_settings(held.settings, anonymiser), anonymised=True)
@@ -37,6 +37,10 @@ def hidden(held: Saved, anonymiser: Anonymiser) -> Saved:
 def _jobs(jobs: Jobs, anonymiser: Anonymiser) -> Jobs:
     columns = {name: anonymiser.hide(getattr(jobs, name), letter) for name, letter in LETTERS.items()}
     return jobs.with_columns(**columns, comment=Labels.of([hints_alone(text) for text in jobs.comment]))
+
+
+def _acts(acts: tuple[Act, ...], anonymiser: Anonymiser) -> tuple[Act, ...]:
+    return tuple(replace(act, user=anonymiser.name(act.user, LETTERS["user"])) for act in acts)
 
 
 def _nodes(nodes: Nodes) -> Nodes:

@@ -17,6 +17,7 @@ class Acting:
     def __init__(self, log: ActLog) -> None:
         self._log = log
         self._open: dict[str, Act] | None = None
+        self._closed: dict[str, Act] = {}
         self._before: dict[str, Act] = {}
         self._planned: dict[str, Act] = {}
         self._unanswered: dict[str, int] = {}
@@ -27,8 +28,16 @@ class Acting:
     def open(self) -> tuple[Act, ...]:
         """The acts that are not closed, read from the record once."""
         if self._open is None:
-            self._open = {act.id: act for act in self._log.open()}
+            known = {act.id: act for act in self._log.known()}
+            self._open = {act.id: act for act in known.values() if act.stage != Stage.CLOSED}
+            self._closed = {act.id: act for act in known.values() if act.stage == Stage.CLOSED}
         return tuple(self._open.values())
+
+    def past(self, now_s: float) -> tuple[Act, ...]:
+        """The closed ones that are remembered."""
+        _ = self.open
+        self._closed = {act.id: act for act in self._closed.values() if act.begun_s > now_s - self._log.keep_s}
+        return tuple(self._closed.values())
 
     def begin(self, plan: Plan) -> None:
         """Before anything of the plan is sent: its acts are on record as they will be."""
@@ -70,6 +79,7 @@ class Acting:
         self._log.sent(settled)
         now = self._before | {act.id: act for act in (*settled, *unsure)}
         self._open = {act.id: act for act in now.values() if act.stage != Stage.CLOSED}
+        self._closed |= {act.id: act for act in now.values() if act.stage == Stage.CLOSED}
         self._planned = {}
 
     def _settled(self, act: Act, before: Act | None) -> Act:

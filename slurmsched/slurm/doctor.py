@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from slurmsched.config import Config
+from slurmsched.db.acts import ActLog
 from slurmsched.db.store import open_store
 from slurmsched.errors import LedgerError, SlurmError
 from slurmsched.slurm.checklist import checklist
@@ -17,6 +18,7 @@ from slurmsched.slurm.own_files import file_findings, service_user
 from slurmsched.slurm.probe import probe_job, probe_rights, read_gres_conf, read_qos_thresholds
 from slurmsched.slurm.queue_checks import clock_finding, queue_findings
 from slurmsched.slurm.reader import open_commands, open_reader
+from slurmsched.slurm.reservations import ending, orphan_names, read_reservations
 from slurmsched.slurm.site import own_name, read_site
 
 NEEDS_OPERATOR = ("admin level", "PrivateData", "write levers")
@@ -31,6 +33,7 @@ def findings(config: Config, *, probe: bool = False, path: Path | None = None) -
     commands = open_commands(config.slurm)
     user = service_user(config)
     found = (*_of_slurm(config, commands), *_of_queue(config), clock_finding(commands, time.time()))
+    found = (*found, _acts(config, commands))
     if own_name() not in ("root", user):
         found = tuple(_to_onlooker(finding, user) for finding in found)
     return (*found, *file_findings(config, path), *(probe_job(commands) if probe else ()))
@@ -46,6 +49,19 @@ def _of_slurm(config: Config, commands: Commands) -> tuple[Finding, ...]:
         qos_thresholds=read_qos_thresholds(commands, site),
     )
     return (*settings, *probe_rights(commands, site))
+
+
+def _acts(config: Config, commands: Commands) -> Finding:
+    """Acts under way, and reservations of ours that nobody has on record: they keep nodes for nothing."""
+    why = "A reservation that no act on record knows keeps others off its nodes until its end."
+    try:
+        acts = ActLog(config.ledger.journal).open()
+        left = orphan_names(read_reservations(commands), acts)
+    except (SlurmError, LedgerError) as error:
+        return Finding("acts", "warn", str(error), why, "see the message")
+    if left:
+        return Finding("acts", "warn", f"orphans: {', '.join(left)}", why, ending(left[0]))
+    return Finding("acts", "ok", f"{len(acts)} under way, no orphans", why)
 
 
 def _of_queue(config: Config) -> tuple[Finding, ...]:

@@ -22,12 +22,13 @@ from slurmsched.errors import (
 )
 from slurmsched.logs import get_logger
 from slurmsched.model.acts import Reservations
-from slurmsched.model.plan import Action, Outcome, Plan, Receipt, SetLever
-from slurmsched.model.snapshot import Rights, Snapshot
+from slurmsched.model.plan import Action, Outcome, Plan, Receipt, Reserve, SetLever
+from slurmsched.model.snapshot import Snapshot
+from slurmsched.planning.gate import When, refusal
+from slurmsched.planning.view import Seen, View
 from slurmsched.slurm.acting import Acting
 from slurmsched.slurm.finding import operator_line
 from slurmsched.slurm.pace import Pace
-from slurmsched.slurm.recheck import Seen, changed
 from slurmsched.slurm.sacct import Run
 from slurmsched.slurm.writer import Writer
 
@@ -35,6 +36,7 @@ log = get_logger()
 
 CHUNK = 200  # most actions between two looks at slurmctld's load and the stop file
 FRESH_S = 10.0  # no job is written later after the last look at it; one look costs slurmctld a listing of its queue
+_HINDRANCES = {"rights": RightsError, "stop-file": PausedError, "load": BusyError}
 COMPACT_BYTES = 16 << 20  # a journal longer than this is cut down to the jobs in the queue
 
 
@@ -50,7 +52,8 @@ class LiveCluster:
     """The cluster contract over a Slurm.
 
     apply: False = dry-run, nothing is touched. recheck: reads the jobs of all actions that are left again.
-    acting: the acts under way. reservations: reads those of Slurm.
+    acting: the acts under way. acts_on: whether new ones may begin. reservations: reads those of Slurm. exclusive:
+    reads which pending jobs ask for whole nodes.
     stop_file: while it exists nothing is sent; None: nobody looks for one.
     earlier_runs: runs that slurmdbd has of some jobs, for the ledger.
     wiring: the snapshot with what is known of its topology.
@@ -68,6 +71,8 @@ class LiveCluster:
         recheck: Callable[[Sequence[Action]], Mapping[int, Seen]],
         acting: Acting,
         reservations: Callable[[], Reservations],
+        acts_on: bool = False,
+        exclusive: Callable[[], frozenset[int]] = frozenset,
         stop_file: Path | None,
         earlier_runs: Callable[[Sequence[int]], Sequence[Run]],
         clock: Callable[[], float] = time.time,
@@ -77,6 +82,7 @@ class LiveCluster:
         self._reader, self._writer, self._journal, self._pace = reader, writer, journal, pace
         self._apply, self._recheck, self._stop_file = apply, recheck, stop_file
         self._acting, self._reservations = acting, reservations
+        self._acts_on, self._exclusive = acts_on, exclusive
         self._clock, self._monotonic = clock, monotonic
         self.earlier_runs = earlier_runs
         self._wiring = wiring
@@ -92,10 +98,21 @@ class LiveCluster:
     def read(self) -> Snapshot:
         """The cluster now. Raises SlurmError when it cannot be read whole."""
         snapshot = self._wiring(self._reader.read())
-        if acts := self._acting.open:
-            snapshot = replace(snapshot, acts=acts, reservations=self._reservations())
+        if self._acting.open or self._acts_on:
+            snapshot = self._with_acts(snapshot)
         self._snapshot = snapshot
         return snapshot
+
+    def _with_acts(self, snapshot: Snapshot) -> Snapshot:
+        """What only acts need to know, at two more requests."""
+        exclusive = np.isin(snapshot.jobs.job_id, sorted(self._exclusive()))
+        return replace(
+            snapshot,
+            jobs=snapshot.jobs.with_columns(exclusive=exclusive),
+            acts=self._acting.open,
+            past_acts=self._acting.past(snapshot.now_s),
+            reservations=self._reservations(),
+        )
 
     def apply(self, plan: Plan) -> Receipt:
         """Send the plan's actions in their order. Receipt.stopped says why sending ended early, or never began.
@@ -106,7 +123,7 @@ class LiveCluster:
             return Receipt(planned=len(plan.actions), dry_run=True)
         outcomes: list[Outcome] = []
         try:
-            self._need_rights()
+            self._see_no_hindrance(View(site=self._snapshot.site if self._snapshot else None))
             self._compact()
             self._acting.begin(plan)
             try:
@@ -121,14 +138,6 @@ class LiveCluster:
         """Let the reader go."""
         self._reader.close()
 
-    def _need_rights(self) -> None:
-        site = self._snapshot.site if self._snapshot else None
-        if site and site.rights < Rights.OPERATOR:
-            raise RightsError(
-                f"{site.user} is {site.rights.name.capitalize()} (slurmdbd away?), writing needs Operator: "
-                f"{operator_line(site.user)}"
-            )
-
     def _send_all(self, actions: Sequence[Action], outcomes: list[Outcome]) -> None:
         """Send in chunks, adding to outcomes. Raises the SlurmschedError that ends it early."""
         self._pace.begin()
@@ -136,7 +145,9 @@ class LiveCluster:
         cycle = f"{self._clock():.0f}-{os.getpid()}"
         at = 0
         while at < len(actions):
-            self._see_no_hindrance()
+            stopped = self._stopped()
+            busy = "" if stopped else self._pace.throttled or self._pace.busy()
+            self._see_no_hindrance(View(stopped=stopped, busy=busy))
             chunk = actions[at : at + self._chunk()]
             due, dropped = self._due(chunk, actions[at:])
             outcomes += dropped
@@ -147,12 +158,15 @@ class LiveCluster:
         """Actions that can be sent at the present pace while a look at their jobs is fresh."""
         return max(1, min(CHUNK, int(self._pace.rate_per_s * FRESH_S / 2)))
 
-    def _see_no_hindrance(self) -> None:
+    def _see_no_hindrance(self, view: View) -> None:
         """Raises what keeps everything from being sent now."""
-        if self._stop_file is not None and self._stop_file.exists():
-            raise PausedError(f"paused: {self._stop_file} exists; remove it to go on")
-        if reason := self._pace.throttled or self._pace.busy():
-            raise BusyError(reason)
+        if found := refusal(None, view, When.APPLY):
+            remedy = f": {operator_line(view.site.user)}" if view.site and found.rule == "rights" else ""
+            raise _HINDRANCES[found.rule](found.reason + remedy)
+
+    def _stopped(self) -> str:
+        there = self._stop_file is not None and self._stop_file.exists()
+        return f"paused: {self._stop_file} exists; remove it to go on" if there else ""
 
     def _send(self, cycle: str, due: Sequence[Action], outcomes: list[Outcome]) -> None:
         """Send one chunk, adding to outcomes; on record first."""
@@ -197,8 +211,8 @@ class LiveCluster:
         self._look(left)
         due, dropped = [], []
         for action in chunk:
-            reason = self._acting.unfit(action) or changed(action, self._seen)
-            if reason:
+            found = refusal(action, View(seen=self._seen), When.SEND)
+            if reason := self._acting.unfit(action) or (found.reason if found else ""):
                 dropped.append(self._dropped(action, reason))
             else:
                 due.append(action)
@@ -209,6 +223,9 @@ class LiveCluster:
         now_s = self._monotonic()
         if now_s - self._seen_s > FRESH_S / 2:
             self._seen, self._seen_s = self._recheck(left), now_s
+            if any(isinstance(action, Reserve) for action in left):
+                whole = self._exclusive()
+                self._seen = {job: replace(seen, exclusive=job in whole) for job, seen in self._seen.items()}
 
     def _note(self, cycle: str, outcomes: Sequence[Outcome]) -> None:
         try:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from functools import partial
 
 from slurmsched.config import Config
-from slurmsched.db.acts import ActLog
+from slurmsched.db.acts import HOUR_S, ActLog
 from slurmsched.db.journal import Journal
 from slurmsched.slurm.acting import Acting
+from slurmsched.slurm.exclusive import Exclusive
 from slurmsched.slurm.live_cluster import LiveCluster
 from slurmsched.slurm.pace import Pace
 from slurmsched.slurm.reader import open_commands, open_reader
@@ -38,7 +39,9 @@ def open_live(config: Config, *, apply: bool, heed_stop: bool = True, indices: b
         apply=apply,
         recheck=Recheck(commands),
         reservations=partial(read_reservations, commands),
-        acting=Acting(ActLog(config.ledger.journal)),
+        acts_on=config.preemption.enabled or config.gangs.reserve,
+        exclusive=Exclusive(commands),
+        acting=Acting(ActLog(config.ledger.journal, keep_s=max(HOUR_S, config.acts.lease_s))),
         earlier_runs=partial(earlier_runs, commands),
         stop_file=config.cycle.stop_file if heed_stop else None,
         wiring=Wiring(config.topology, commands),

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import Any
 
-from slurmsched.model.acts import Reservations
+from slurmsched.model.acts import RESERVATION_PREFIX, Act, Reservations
 from slurmsched.slurm.commands import Commands
 from slurmsched.slurm.text import fields, plain, records, time_s
 
+_OURS = re.compile(rf"{RESERVATION_PREFIX}\d+-\d+")
 _TEXTS = {"name": "ReservationName", "node_list": "Nodes", "users": "Users", "flags": "Flags"}
 _TIMES = {"start_s": "StartTime", "end_s": "EndTime"}
 
@@ -15,6 +18,18 @@ _TIMES = {"start_s": "StartTime", "end_s": "EndTime"}
 def read_reservations(commands: Commands) -> Reservations:
     """All of them. Raises SlurmError."""
     return parse_reservations(commands.run("scontrol", "-o", "show", "reservation"))
+
+
+def orphan_names(reservations: Reservations, acts: Sequence[Act]) -> list[str]:
+    """Reservations with a name of our form that belong to none of these acts."""
+    known = {act.reservation for act in acts}
+    return [name for name in reservations.name if _OURS.fullmatch(name) and name not in known]
+
+
+def ending(name: str) -> str:
+    """The commands that end a reservation of ours by hand: names off first, since Slurm deletes none that is named."""
+    off = "scontrol update jobid=$j ReservationName="
+    return f"for j in $(squeue -h -a -R {name} -o %A); do {off}; done; scontrol delete ReservationName={name}"
 
 
 def parse_reservations(text: str) -> Reservations:

@@ -12,6 +12,7 @@ from slurmsched.model.plan import (
     Action,
     Delay,
     Join,
+    Move,
     Outcome,
     Requeue,
     Reserve,
@@ -20,13 +21,13 @@ from slurmsched.model.plan import (
     Signal,
     Unreserve,
 )
+from slurmsched.planning.levers import LIMIT
 from slurmsched.slurm.commands import Commands, failure
 from slurmsched.slurm.scontrol import session
 
 FIELDS = {SetNice.kind: "Nice", SetSiteFactor.kind: "SiteFactor"}
 FLAGS = "IGNORE_JOBS,NO_HOLD_JOBS_AFTER"  # others may still run there, and its end holds nobody
 _WORD = re.compile(r"[\w.,@+\[\]-]{1,60000}")  # what goes into a command: no blank, no quote, no control character
-LIMIT = 2_147_483_645  # the largest nice and site factor, either sign, that Slurm's tools take
 _OF_JOB = re.compile(r"^(?P<text>.*) for job \S+$")
 _OF_TASK = re.compile(r"^(?P<task>\d+(?:_\S+)?): (?P<text>.*)$")
 _ENDED = ("already finished", "already completing or completed")  # what tasks of an array that are over answer
@@ -90,6 +91,10 @@ def command(action: Action) -> str:
         case Reserve():
             words = f"ReservationName={_word(action.name)} Nodes={_word(action.nodes)} Users={_word(action.user)}"
             return f"create {words} StartTime={_time(action.start_s)} EndTime={_time(action.end_s)} Flags={FLAGS}"
+        case Move():
+            words = f"update ReservationName={_word(action.name)} EndTime={_time(action.end_s)}"
+            begins = f" Nodes={_word(action.nodes)} StartTime={_time(action.start_s)}" if action.nodes else ""
+            return words + begins
         case Unreserve():
             return f"delete ReservationName={_word(action.name)}"
     raise ValueError(f"{action.kind} is not written by scontrol")

@@ -30,6 +30,7 @@ class World:
     begin_s: dict[int, float] = field(default_factory=dict)
     name: str = ""
     reserved: bool = False
+    span_s: tuple[float, float] = (0.0, 0.0)
     held: bool = False
     signals: dict[int, int] = field(default_factory=dict)
     requeues: dict[int, int] = field(default_factory=dict)
@@ -43,14 +44,20 @@ class World:
             }
             for job, state in self.state.items() if state
         ]  # fmt: skip
-        one = {"name": [self.act.reservation]} if self.reserved else {}
-        return snapshot(rows, now_s=self.now_s, reservations=Reservations.build(len(one), one))
+        span = {"start_s": [self.span_s[0]], "end_s": [self.span_s[1]]}
+        one = {"name": [self.act.reservation], "node_list": ["n1"], **span} if self.reserved else {}
+        return snapshot(rows, now_s=self.now_s, reservations=Reservations.build(int(self.reserved), one))
 
     def send(self, step: Step) -> bool:
         """Whether Slurm takes it."""
         job, kind = step.job_id, step.kind
         if kind == "reserve":
-            self.reserved = True
+            self.reserved, self.span_s = True, (step.start_s, step.end_s)
+        elif kind == "move":
+            begun = self.span_s[0] <= self.now_s
+            if begun and step.nodes:
+                return False
+            self.span_s = (self.span_s[0] if begun else step.start_s, step.end_s)
         elif kind == "unreserve":
             if self.name:
                 return False
@@ -58,6 +65,7 @@ class World:
         elif kind == "join":
             if not self.state[job] or (step.name and not self.reserved):
                 return False
+            assert not step.name or self.span_s[0] <= self.now_s, "it would wait for that alone"
             self.name = step.name
         elif kind == "signal":
             self.signals[job] = self.signals.get(job, 0) + 1
@@ -78,7 +86,8 @@ class World:
             if self.state[job] == LEAVING and left_s <= self.now_s:
                 self.state[job], self.begin_s[job] = PENDING, left_s + BEGIN_S
         busy = any(self.state[victim.job_id] in (RUNNING, LEAVING) for victim in self.act.victims)
-        if self.state[1] == PENDING and not busy and not self.held and (self.reserved or not self.name):
+        open_ = self.reserved and self.span_s[0] <= self.now_s if self.name else self.act.purpose == Purpose.PREEMPT
+        if self.state[1] == PENDING and not busy and not self.held and open_:
             self.state[1] = RUNNING
 
 
@@ -148,3 +157,29 @@ def test_act__undisturbed_gives_the_job_its_nodes(grace_s, victims):
     assert set(world.signals.values()) == ({1} if grace_s else set())
     assert max(world.begin_s.values()) <= world.now_s
     assert np.isfinite(world.now_s)
+
+
+PROMISE_EVENTS = st.sampled_from(["nothing", "nothing", "earlier", "cancelled", "held", "reservation deleted"])
+
+
+@settings(deadline=None, max_examples=200)
+@given(happens=st.lists(st.tuples(PROMISE_EVENTS, st.integers(0, 3), st.sampled_from([1.0, 40.0, 300.0])), max_size=8))
+def test_promise__ends_clean_whatever_happens(happens):
+    """The gang joins only when the reservation has begun; what has begun is not moved; nothing is left."""
+    act = Act("1-7", Purpose.PROMISE, 1, 0.0, "alice", "n1", 3_600.0, 1_000.0, promised_s=1_530.0, opens_s=1_500.0)
+    world = World(act, state={1: PENDING})
+    for event, cut, seconds in [*happens, *[("nothing", 99, 60.0)] * 40]:
+        if act.stage == Stage.CLOSED:
+            break
+        if event == "earlier" and world.now_s < act.opens_s:
+            act = replace(act, opens_s=world.now_s + 20, promised_s=world.now_s + 50)
+        elif event == "cancelled":
+            world.state[1], world.name = "", ""
+        elif event == "held":
+            world.held = world.state[1] == PENDING
+        elif event == "reservation deleted":
+            world.reserved, world.name = False, ""
+        act = cycle(world, act, cut)
+        world.passes(seconds)
+    assert act.stage == Stage.CLOSED
+    assert (world.reserved, world.name) == (False, "")

@@ -144,3 +144,24 @@ def test_plan__shows_the_steps_of_a_preemption(run, fakes, site):
     steps = json.loads(run("plan", "--json").out)["steps"]
     assert [(step["job_id"], step["step"]) for step in steps] == [(11, "reserve"), (11, "join"), (13, "signal")]
     assert "job 11 gets its GPUs in 60 s" in run("plan").out
+
+
+def test_plan__shows_a_promise_and_what_its_nodes_wait_for(run, fakes, site):
+    """When the gang would start, and which job must have left by then."""
+    cluster, _ = fakes
+    snapshot = cluster.snapshot
+    jobs = snapshot.jobs.with_columns(
+        gpus=[16, 1, 8], nodes=[2, 1, 1], eligible_s=snapshot.jobs.submit_s, time_limit_s=[3_600.0] * 3,
+        end_s=[np.nan, np.nan, snapshot.now_s + 9_000],
+    )  # fmt: skip
+    held = Allocations.build(1, {"job_id": [13], "node": ["n1"], "gpus": [8]})
+    nodes = snapshot.nodes.with_columns(partitions=["gpu", "gpu"])
+    cluster.snapshot = replace(snapshot, jobs=jobs, nodes=nodes, allocations=held)
+    assert json.loads(run("plan", "--json").out)["acts"] == []
+    site.write_text(site.read_text() + "[gangs]\nreserve = true\n")
+    (act,) = json.loads(run("plan", "--json").out)["acts"]
+    assert (act["purpose"], act["job_id"], act["nodes"]) == ("promise", 11, "n[1-2]")
+    assert [(wait["node"], wait["job_id"]) for wait in act["waits"]] == [("n1", 13), ("n2", None)]
+    text = run("plan").out
+    assert "n1 until job 13 has left" in text
+    assert "(in 2h 30m)" in text

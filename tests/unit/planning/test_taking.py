@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from slurmsched.config import Preemption, Scope
-from slurmsched.model import Nodes, Ranking, Snapshot
+from slurmsched.model import Act, Nodes, Purpose, Ranking, Reservations, Snapshot, Stage, Victim
 from slurmsched.planning import taking
 from slurmsched.planning.bounds import UnknownForm, meets
 from slurmsched.planning.taking import Begun, begin
@@ -41,11 +41,11 @@ def cluster(
     return snapshot(jobs, nodes, now_s=NOW_S, allocations=rows, **more)
 
 
-def begun(at: Snapshot, urgent: list[int], limits: Preemption = LIMITS) -> Begun:
+def begun(at: Snapshot, urgent: list[int], limits: Preemption = LIMITS, lease_s: float = 0.0) -> Begun:
     """Acts when these jobs are the most urgent, in this order, and the others follow by id."""
     ids = at.jobs.job_id.tolist()
     order = [ids.index(job) for job in urgent] + [row for row, job in enumerate(ids) if job not in urgent]
-    return begin(at, Ranking(np.array(order)), at.jobs.pending, limits, SCOPE)
+    return begin(at, Ranking(np.array(order)), at.jobs.pending, limits, SCOPE, lease_s)
 
 
 def moves(found: Begun) -> list[tuple[int, str, list[int]]]:
@@ -138,6 +138,42 @@ def test_begin__open_acts_count_against_the_caps():
     later = cluster([*jobs, wait(8), wait(9)], held, acts=first.acts)
     assert moves(begun(later, [8, 9], Preemption(enabled=True, acts=2))) == [(9, "n2", [2])]
     assert moves(begun(later, [8, 9], Preemption(enabled=True, acts=2, acts_per_user=1))) == []
+
+
+def test_begin__promises_under_way_do_not_count_as_preemptions():
+    """Each has its own cap; the nodes of a promise are nobody else's."""
+    jobs, held = full()
+    promise = Act("7-1", Purpose.PROMISE, 7, 0.0, "alice", "n1", 60.0, NOW_S - 60)
+    at = cluster([*jobs, wait(9)], held, acts=(promise,))
+    assert moves(begun(at, [9], Preemption(enabled=True, acts=1, acts_per_user=1))) == [(9, "n2", [2])]
+
+
+def test_begin__no_two_jobs_take_gpus_of_each_other_in_turn():
+    """Within the lease the job that gave its GPUs takes none of the one that got them; of another it may."""
+    jobs, held = full(2)
+    back = Act(
+        "1-1", Purpose.PREEMPT, 1, 0.0, "eve", "n1", 60.0, NOW_S - 600, (Victim(9, 0.0, 0, 8),), stage=Stage.CLOSED
+    )
+    at = cluster([*jobs, wait(9)], held, "2x8", past_acts=(back,))
+    assert moves(begun(at, [9], lease_s=1_800)) == [(9, "n2", [2])]
+    assert moves(begun(at, [9], lease_s=300)) == [(9, "n1", [1])]
+
+
+def test_begin__nodes_of_other_reservations_are_left_alone():
+    """Slurm lets no two overlap: nobody leaves a node that a maintenance has before the job is done."""
+    jobs, held = full(2)
+    soon = Reservations.build(
+        1, {"name": ["maint"], "node_list": ["n1"], "start_s": [NOW_S + 60], "end_s": [NOW_S + 9e3]}
+    )
+    assert moves(begun(cluster([*jobs, wait(9)], held, "2x8", reservations=soon), [9])) == [(9, "n2", [2])]
+
+
+def test_begin__exclusive_job_clears_whole_nodes():
+    """It asks for two GPUs; nobody may be left on its node."""
+    jobs = [run(i, 2, comment=f"{WILLING} restart={60 * i}s") for i in (1, 2)]
+    asks = wait(9, 2, exclusive=True)
+    nodes = fleet("1x8").with_columns(cpus_used=[4])
+    assert moves(begun(cluster([*jobs, asks], {1: {"n1": 2}, 2: {"n1": 2}}, nodes), [9])) == [(9, "n1", [1, 2])]
 
 
 @pytest.mark.parametrize(

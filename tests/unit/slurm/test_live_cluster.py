@@ -30,11 +30,11 @@ from slurmsched.model import (
     Stage,
     Victim,
 )  # fmt: skip
+from slurmsched.planning.view import Seen
 from slurmsched.slurm import live_cluster
 from slurmsched.slurm.acting import Acting
 from slurmsched.slurm.live_cluster import LiveCluster
 from slurmsched.slurm.pace import Pace
-from slurmsched.slurm.recheck import Seen
 from slurmsched.slurm.site import Load
 from slurmsched.testing.builders import snapshot
 

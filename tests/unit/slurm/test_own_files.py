@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from slurmsched.config import Config, parse_config
+from slurmsched.db import schema
 from slurmsched.db.store import open_store
 from slurmsched.slurm import own_files
 from slurmsched.slurm.finding import Finding
@@ -47,7 +48,7 @@ def test_file_findings__of_a_fresh_folder_are_all_ok(folder: Path) -> None:
 def test_file_findings__of_a_ledger_in_use(folder: Path) -> None:
     """The schema is looked at too."""
     open_store(configured(folder)).close()
-    assert judged(configured(folder))["ledger"].detail.endswith("ledger.db: schema 0001")
+    assert judged(configured(folder))["ledger"].detail.endswith(f"ledger.db: schema {schema.HEAD}")
     (folder / "ledger.db").write_bytes(b"this is no database, by far" * 100)
     assert judged(configured(folder))["ledger"].verdict == "fail"
 

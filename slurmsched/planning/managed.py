@@ -1,0 +1,109 @@
+"""Which jobs slurmsched may move, and the one reason why not for each other one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slurmsched.config import Scope
+from slurmsched.model import Jobs, JobState, Snapshot
+from slurmsched.model.columns import Bools
+from slurmsched.model.plan import Refusal
+from slurmsched.planning.levers import LEVERS
+
+
+@dataclass(frozen=True, slots=True)
+class JobRule:
+    """One reason to leave a job alone. in_scope: whether people are told of each such job. lever: "" = any."""
+
+    name: str
+    reason: str
+    catches: Callable[[Jobs, Scope], Bools]
+    in_scope: bool = True
+    lever: str = ""
+
+
+def _other_partition(jobs: Jobs, scope: Scope) -> Bools:
+    if "*" in scope.partitions:
+        return np.zeros(len(jobs), np.bool_)
+    known = frozenset(scope.partitions)
+    return jobs.partition.map(lambda listed: not known.issuperset(listed.split(",")), np.bool_)
+
+
+def _outside(column: str, setting: str) -> Callable[[Jobs, Scope], Bools]:
+    def catches(jobs: Jobs, scope: Scope) -> Bools:
+        named = getattr(scope, setting)
+        return ~getattr(jobs, column).isin(named) if named else np.zeros(len(jobs), np.bool_)
+
+    return catches
+
+
+def _no_gpu(jobs: Jobs, scope: Scope) -> Bools:
+    return (jobs.gpus + jobs.mig_devices + jobs.shards == 0) & scope.gpu_jobs_only
+
+
+def _revoked(jobs: Jobs, _: Scope) -> Bools:
+    return jobs.is_state(JobState.REVOKED)
+
+
+def _hidden(jobs: Jobs, _: Scope) -> Bools:
+    return LEVERS["site_factor"].hidden(jobs)
+
+
+def _het_component(jobs: Jobs, _: Scope) -> Bools:
+    return (jobs.het_job_id > 0) & (jobs.het_offset > 0)
+
+
+def _array_task(jobs: Jobs, _: Scope) -> Bools:
+    return follows_array(jobs)
+
+
+# The first rule that catches a job is its reason.
+JOB_RULES = (
+    JobRule("not-pending", "it is not pending", lambda jobs, _: ~jobs.pending, in_scope=False),
+    JobRule("partition", "not all its partitions are in scope.partitions", _other_partition, in_scope=False),
+    JobRule("account", "its account is not in scope.accounts", _outside("account", "accounts"), in_scope=False),
+    JobRule("qos", "its QOS is not in scope.qos", _outside("qos", "qos"), in_scope=False),
+    JobRule("no-gpu", "it asks for no GPU", _no_gpu, in_scope=False),
+    JobRule("cron", "Slurm refuses every change of a scrontab job", lambda jobs, _: jobs.cron),
+    JobRule("held", "it is held; it gets its place when it is released", lambda jobs, _: jobs.held),
+    JobRule("revoked", "it belongs to another cluster of the federation", _revoked),
+    JobRule("pinned", "an operator set its priority, so no lever acts on it", lambda jobs, _: jobs.pinned),
+    JobRule("backoff", "its nice or site factor was changed behind our back lately", lambda jobs, _: jobs.backoff),
+    JobRule("hidden", "Slurm shows no site factor of a job that is not eligible yet", _hidden, lever="site_factor"),
+    JobRule("het", "a het component follows its leader", _het_component, in_scope=False),
+    JobRule("array", "an array task follows its array", _array_task, in_scope=False),
+)  # fmt: skip
+
+
+def scoped(jobs: Jobs, scope: Scope) -> Bools:
+    """Whether partition, account, QOS and GPUs of each job are in scope, whatever its state. (N,) bool."""
+    named = {"partition", "account", "qos", "no-gpu"}
+    return ~np.any([rule.catches(jobs, scope) for rule in JOB_RULES if rule.name in named], axis=0)
+
+
+def follows_array(jobs: Jobs) -> Bools:
+    """Pending tasks whose array still has its own pending record: writing that one writes them too. (N,) bool."""
+    meta = jobs.pending & (jobs.array_job_id == jobs.job_id) & (jobs.job_id > 0)
+    return (jobs.array_job_id > 0) & ~meta & np.isin(jobs.array_job_id, jobs.job_id[meta])
+
+
+def verdicts(snapshot: Snapshot, scope: Scope, lever: str) -> NDArray[np.int8]:
+    """The rule that leaves each job alone: index into JOB_RULES, -1 for one that the lever may move. (N,) int8."""
+    jobs = snapshot.jobs
+    verdict = np.full(len(jobs), -1, np.int8)
+    for index, rule in enumerate(JOB_RULES):
+        if rule.lever in ("", lever):
+            verdict[(verdict < 0) & rule.catches(jobs, scope)] = index
+    return verdict
+
+
+def refusals(snapshot: Snapshot, verdict: NDArray[np.int8]) -> tuple[Refusal, ...]:
+    """One refusal for every job in scope that is left alone."""
+    told = np.array([rule.in_scope for rule in JOB_RULES] + [False])
+    rows = np.flatnonzero(told[verdict])
+    pairs = zip(snapshot.jobs.job_id[rows].tolist(), verdict[rows].tolist(), strict=True)
+    return tuple(Refusal(job_id, JOB_RULES[index].name, JOB_RULES[index].reason) for job_id, index in pairs)

@@ -1,0 +1,118 @@
+"""What nodes have free, what a job needs of each, and when running jobs give theirs back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from slurmsched.model import JobState, Snapshot
+from slurmsched.model.columns import Bools, Floats, Int64s
+from slurmsched.model.hostlist import expand
+from slurmsched.placements.candidates import Held, holding
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Need:
+    """What a job needs on each of its nodes, by the node it may be. nodes: how many. gpus, cpus, memory_mib: (N,)."""
+
+    nodes: int
+    gpus: Int64s
+    cpus: Int64s
+    memory_mib: Floats
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, row: int) -> Need:
+        """An equal share of all; one that is exclusive needs every GPU and CPU, so that nobody else is there."""
+        jobs, fleet, nodes = snapshot.jobs, snapshot.nodes, max(int(snapshot.jobs.nodes[row]), 1)
+        gpus, cpus = (np.full(len(fleet), -(-int(column[row]) // nodes), np.int64) for column in (jobs.gpus, jobs.cpus))
+        if jobs.exclusive[row]:
+            gpus, cpus = np.maximum(gpus, fleet.gpus), np.maximum(cpus, fleet.cpus)
+        return cls(nodes, gpus, cpus, np.full(len(fleet), float(jobs.memory_mib[row]) / nodes))
+
+    def fits_empty(self, snapshot: Snapshot) -> Bools:
+        """Nodes that could hold its share if they were empty. (N,) bool."""
+        nodes = snapshot.nodes
+        return (nodes.gpus >= self.gpus) & (nodes.cpus >= self.cpus) & (nodes.memory_mib >= self.memory_mib)
+
+
+@dataclass(slots=True, eq=False)
+class Stock:
+    """What each node has free, as the cycle goes on and gives it away. gpus, cpus: (N,) int64. memory_mib: (N,)."""
+
+    gpus: Int64s
+    cpus: Int64s
+    memory_mib: Floats
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> Stock:
+        """What is free, and what jobs that are completing give back within moments: nobody need leave for that."""
+        nodes, jobs = snapshot.nodes, snapshot.jobs
+        stock = cls(
+            (nodes.gpus - nodes.gpus_used).astype(np.int64),
+            (nodes.cpus - nodes.cpus_used).astype(np.int64),
+            nodes.memory_mib - nodes.memory_used_mib,
+        )
+        leaving = jobs.job_id[jobs.is_state(JobState.COMPLETING)]
+        held = snapshot.allocations.take(np.isin(snapshot.allocations.job_id, leaving))
+        row_of = {name: row for row, name in enumerate(nodes.name)}
+        for job_id, name, gpus in zip(held.job_id, held.node, held.gpus, strict=True):
+            row, on = int(np.searchsorted(jobs.job_id, job_id)), int((held.job_id == job_id).sum())
+            if (node := row_of.get(name, -1)) >= 0:
+                stock.gpus[node] += gpus
+                stock.cpus[node] += int(jobs.cpus[row]) // on
+                stock.memory_mib[node] += float(jobs.memory_mib[row]) / on
+        return stock
+
+    def fits(self, need: Need) -> Bools:
+        """Nodes that have a share free. (N,) bool."""
+        roomy = (self.cpus >= need.cpus) & (self.memory_mib >= need.memory_mib)
+        return (self.gpus >= need.gpus) & roomy
+
+    def take(self, nodes: Int64s, need: Need) -> None:
+        self.gpus[nodes] -= need.gpus[nodes]
+        self.cpus[nodes] -= need.cpus[nodes]
+        self.memory_mib[nodes] -= need.memory_mib[nodes]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Leaving:
+    """What running jobs give back: one row a job and node, ascending (node, end). All (E,).
+
+    job: its row. end_s: when it is gone [Unix s]. CPUs and memory count as spread evenly over its nodes.
+    """
+
+    node: Int64s
+    job: Int64s
+    end_s: Floats
+    gpus: Int64s
+    cpus: Floats
+    memory_mib: Floats
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, end_s: Floats) -> Leaving:
+        """end_s: (J,) when each job would be gone [Unix s]. Jobs without GPUs are there too: they hold CPUs."""
+        jobs, held = snapshot.jobs, Held.of(snapshot)
+        bare = np.flatnonzero(holding(jobs) & (held.count == 0))
+        placed = _by_node_list(snapshot, bare)
+        job = np.concatenate([np.repeat(np.arange(len(jobs)), held.count), placed[0]])
+        node = np.concatenate([held.node, placed[1]])
+        gpus = np.concatenate([held.gpus, np.zeros(len(placed[0]), np.int64)])
+        on = np.bincount(job, minlength=len(jobs))[job]
+        order = np.lexsort((job, end_s[job], node))
+        columns = (node, job, end_s[job], gpus, jobs.cpus[job] / on, jobs.memory_mib[job] / on)
+        return cls(*(column[order] for column in columns))
+
+    def on(self, node: int) -> slice:
+        """The rows of a node."""
+        return slice(*np.searchsorted(self.node, (node, node + 1)).tolist())
+
+
+def _by_node_list(snapshot: Snapshot, rows: Int64s) -> tuple[Int64s, Int64s]:
+    """Job and node rows of what these jobs hold, from the hostlist that Slurm shows. Nodes not known are left out."""
+    row_of = {name: row for row, name in enumerate(snapshot.nodes.name)}
+    pairs = [
+        (row, row_of[name]) for row in rows.tolist() for name in expand(snapshot.jobs.node_list[row]) if name in row_of
+    ]
+    made = np.array(pairs, np.int64).reshape(-1, 2)
+    return made[:, 0], made[:, 1]

@@ -1,0 +1,99 @@
+"""Nodes kept for a gang on a real Slurm: it starts in time, others use the nodes until then, and nothing is left."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.live.lab import Installed, column, run, submit, until
+
+pytestmark = pytest.mark.live
+
+LIMIT_S, KILL_WAIT_S = 120.0, 5.0
+KEPT = ("n1", "n2")
+
+
+@pytest.fixture
+def site(site: Installed) -> Installed:
+    """Promises to jobs of two nodes; small times, small gains."""
+    keys = {"reserve": "true", "least_gpus": "16", "least_gain_s": "5"}
+    site.configure(**{f"gangs__{key}": value for key, value in keys.items()})
+    return site
+
+
+def small(node: str, minutes: int, runs_s: int, gpus: int = 1, user: str = "alice") -> int:
+    where = (f"-w{node}",) if node else ()
+    return submit(user, gpus, *where, f"--time={minutes}", script=f"sleep {runs_s}")
+
+
+@pytest.fixture
+def busy(site: Installed) -> list[int]:
+    """n1 and n2 full of jobs of two minutes that really end within 35 s, n3 and n4 taken for ten."""
+    far = [small(node, 10, 500, gpus=8) for node in ("n3", "n4")]
+    near = [small(node, 2, 5 + 10 * part, gpus=2) for node in KEPT for part in range(4)]
+    until(lambda: {*far, *near} <= set(column("%A", "RUNNING")), "all run")
+    return near
+
+
+def reservations() -> list[str]:
+    listed = run("scontrol", "-o", "show", "reservation").out
+    return [line for line in listed.splitlines() if line.startswith("ReservationName=slurmsched-")]
+
+
+def clean() -> bool:
+    named = column("%v", "PENDING", "RUNNING", "COMPLETING").values()
+    return not reservations() and all(name in ("", "(null)", "N/A") for name in named)
+
+
+def test_promise__gang_before_endless_small_jobs(site, busy):
+    """The published case, small: it starts within the longest remaining time and a cycle, short jobs run on its nodes
+    until then, and those that would still run keep off."""
+    begun_s = time.monotonic()
+    gang = submit("bob", 16, "--time=5", script="sleep 20")
+    until(lambda: column("%r", "PENDING").get(gang) not in (None, "None"), "Slurm has looked at it")
+    site.tick()
+    assert [line.partition("Nodes=")[2].partition(" ")[0] for line in reservations()] == ["n[1-2]"]
+    assert column("%v", "PENDING")[gang] in ("", "(null)", "N/A")  # it may still start elsewhere
+    told = site("plan", "--json").json()["acts"]
+    assert [(act["purpose"], act["job_id"], len(act["waits"])) for act in told] == [("promise", gang, 2)]
+    long, short = set[int](), set[int]()
+    while gang not in column("%A", "RUNNING"):
+        assert time.monotonic() - begun_s < LIMIT_S + KILL_WAIT_S + 10, "the gang did not start in time"
+        short.add(small("", 1, 3))
+        long.add(small("", 10, 500))
+        site.tick()
+    places = column("%N", "RUNNING", "COMPLETED")
+    assert places[gang] == "n[1-2]"
+    assert [job for job in short if places.get(job) in KEPT]
+    assert not [job for job in long if places.get(job) in KEPT]
+    until(lambda: site.tick() and clean(), "nothing is left")
+    assert gang in column("%A", "RUNNING")  # it lives on without its reservation
+
+
+def test_promise__gang_held_or_cancelled_gives_the_nodes_back(site):
+    """The reservation goes with the next cycle; released, the gang gets another."""
+    jobs = [small(node, 10, 500) for node in ("n1", "n2", "n3", "n4")]
+    until(lambda: set(jobs) <= set(column("%A", "RUNNING")), "all run")
+    gang = submit("bob", 16, "--time=5")
+    until(lambda: column("%r", "PENDING").get(gang) not in (None, "None"), "Slurm has looked at it")
+    site.tick()
+    assert len(reservations()) == 1
+    run("scontrol", "hold", str(gang))
+    until(lambda: site.tick() and clean(), "the held gang keeps nothing")
+    run("scontrol", "release", str(gang))
+    until(lambda: site.tick() and reservations(), "the released gang gets its promise")
+    run("scancel", str(gang))
+    until(lambda: site.tick() and clean(), "the cancelled gang keeps nothing")
+
+
+def test_promise__whole_nodes_are_told_on_both_versions(site):
+    """--exclusive: two GPUs a node would do, but the gang waits for whole nodes."""
+    for node in ("n1", "n2", "n3", "n4"):
+        small(node, 10, 500)
+    until(lambda: len(column("%A", "RUNNING")) == 4, "all run")
+    site.configure(gangs__least_gpus="2")
+    gang = submit("bob", 16, "--time=5", "--exclusive", "--gpus-per-node=1")
+    until(lambda: column("%r", "PENDING").get(gang) not in (None, "None"), "Slurm has looked at it")
+    steps = site("plan", "--json").json()["steps"]
+    assert [(step["step"], step["job_id"], step["whole"]) for step in steps] == [("reserve", gang, True)]

@@ -1,0 +1,237 @@
+"""Nodes kept for a gang: which, from when on, and how the promise moves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from slurmsched.config import Acts, Gangs
+from slurmsched.estimators.hint import Hint
+from slurmsched.model import Act, NodeState, Purpose, Ranking, Reservations, Site, Snapshot, Stage, Wait
+from slurmsched.planning.promises import Promises, end_times
+from slurmsched.planning.taking import Begun
+from slurmsched.testing import fleet, snapshot
+
+NOW_S = 100_000.0
+SITE = Site(settings={"KillWait": "30 sec"})
+GANGS = Gangs(reserve=True)
+DOWN, IDLE = int(NodeState.DOWN), int(NodeState.IDLE)
+
+
+def run(job_id: int, end_s: float, gpus: int = 8, **columns: Any) -> dict[str, Any]:
+    return {"job_id": job_id, "gpus": gpus, "cpus": gpus, "state": "RUNNING", "start_s": NOW_S - 3_600,
+            "end_s": NOW_S + end_s, "time_limit_s": 3_600 + end_s, **columns}  # fmt: skip
+
+
+def gang(job_id: int = 90, nodes: int = 2, **columns: Any) -> dict[str, Any]:
+    return {"job_id": job_id, "gpus": 8 * nodes, "cpus": 8 * nodes, "nodes": nodes, "user": "bob",
+            "time_limit_s": 3_600.0, **columns}  # fmt: skip
+
+
+def cluster(jobs: list[dict[str, Any]], held: dict[int, str], nodes: Any = "4x8", **more: Any) -> Snapshot:
+    """held: job id -> its only node; a job holds there what it asks for, CPUs as well."""
+    gpus, cpus = ({job["job_id"]: job[name] for job in jobs} for name in ("gpus", "cpus"))
+    rows = [{"job_id": job, "node": node, "gpus": gpus[job]} for job, node in held.items()]
+    machines = fleet(nodes) if isinstance(nodes, str) else nodes
+    used = [sum(cpus[job] for job, node in held.items() if node == name) for name in machines.name]
+    return snapshot(jobs, machines.with_columns(cpus_used=used), now_s=NOW_S, allocations=rows,
+                    **{"site": SITE, **more})  # fmt: skip
+
+
+def promises(at: Snapshot, gangs: Gangs = GANGS) -> Promises:
+    return Promises.of(at, gangs, Acts(), Hint())
+
+
+def begun(at: Snapshot, gangs: Gangs = GANGS) -> Begun:
+    """With the waiting jobs in ascending id."""
+    return promises(at, gangs).begin(Ranking(np.arange(len(at.jobs))), at.jobs.pending)
+
+
+def full(*ends_s: float) -> tuple[list[dict[str, Any]], dict[int, str]]:
+    """A job on each node n1, n2, ..., which ends then."""
+    return [run(i, end_s) for i, end_s in enumerate(ends_s, 1)], {i: f"n{i}" for i in range(1, len(ends_s) + 1)}
+
+
+def test_begin__earliest_start_then_the_nodes_that_are_idle_least():
+    """Two of four nodes: the start is when the second one is free; that node, and the other one it has."""
+    jobs, held = full(400, 100, 900, 300)
+    (act,) = begun(cluster([*jobs, gang()], held)).acts
+    assert (act.purpose, act.nodes, act.promised_s, act.opens_s) == (
+        Purpose.PROMISE, "n[2,4]", NOW_S + 330, NOW_S + 300
+    )  # fmt: skip
+    assert act.waits == (Wait("n2", 2, NOW_S + 130), Wait("n4", 4, NOW_S + 330))
+
+
+def test_begin__keeps_what_comes_free_last_of_what_is_in_time():
+    """Three nodes are free by then: the one that would stand idle longest is left to others."""
+    jobs, held = full(100, 300, 300, 900)
+    (act,) = begun(cluster([*jobs, gang()], held)).acts
+    assert act.nodes == "n[2-3]"
+
+
+def test_begin__a_node_waits_for_the_last_job_that_it_needs_gone():
+    """Six of its eight GPUs are enough: the two-GPU job may stay."""
+    jobs = [run(1, 500, 2), run(2, 100, 4), run(3, 200, 2)]
+    (act,) = begun(cluster([*jobs, gang(nodes=1, gpus=6, cpus=6)], {1: "n1", 2: "n1", 3: "n1"}, "1x8"),
+                   Gangs(reserve=True, least_gpus=6)).acts  # fmt: skip
+    assert act.waits == (Wait("n1", 3, NOW_S + 230),)
+
+
+def test_begin__nothing_for_a_gang_that_starts_without_or_is_none():
+    """What fits now is Slurm's to start; a job below least_gpus is no gang."""
+    jobs, held = full(100, 200)
+    assert begun(cluster([*jobs, gang()], held)).acts == ()
+    assert begun(cluster([*jobs, gang(nodes=1)], held, "2x8"), Gangs(reserve=True, least_gpus=9)).acts == ()
+
+
+def test_begin__one_promise_a_partition():
+    """The most urgent gang has it; open ones count; a gang of another partition has one of its own."""
+    jobs, held = full(100, 200, 300, 400)
+    nodes = fleet("4x8").with_columns(partitions=["gpu", "gpu", "gpu,big", "big"])
+    both = [*jobs, gang(90), gang(91), gang(92, nodes=1, partition="big")]
+    up = [{"name": name} for name in ("gpu", "big")]
+    found = begun(cluster(both, held, nodes, partitions=up)).acts
+    assert [(act.job_id, act.nodes) for act in found] == [(90, "n[1-2]"), (92, "n3")]
+    again = cluster(both, held, nodes, partitions=up, acts=found)
+    assert begun(again).acts == ()
+    more = begun(again, Gangs(reserve=True, promises_per_partition=2)).acts
+    assert more == ()  # n3 is promised, so that gpu has too few nodes left
+
+
+@pytest.mark.parametrize(
+    ("asks", "gangs", "rule"),
+    [({"features_asked": "[a|b]"}, GANGS, "constraint"), ({"nodes": 5, "gpus": 40}, GANGS, "ends"),
+     ({}, Gangs(reserve=True, farthest_s=100), "far")],
+)  # fmt: skip
+def test_begin__says_why_there_is_none(asks, gangs, rule):
+    """Nothing is kept on a guess, for ever, or too long."""
+    jobs, held = full(400, 500, 600, 700)
+    found = begun(cluster([*jobs, gang(**asks)], held), gangs)
+    assert (found.acts, [refusal.rule for refusal in found.refused]) == ((), [rule])
+
+
+def test_begin__job_without_an_end_is_not_waited_for():
+    """No time limit: its node is never promised."""
+    jobs, held = full(400, 500, 600, 700)
+    jobs[0]["end_s"] = np.nan
+    (act,) = begun(cluster([*jobs, gang()], held)).acts
+    assert act.nodes == "n[2-3]"
+
+
+def test_begin__other_reservations_are_left_alone():
+    """Slurm lets none overlap: a node with a maintenance before the gang would be done is not promised."""
+    jobs, held = full(100, 200, 300, 400)
+    kept = Reservations.build(
+        1, {"name": ["maint"], "node_list": ["n1"], "start_s": [NOW_S + 3_000], "end_s": [NOW_S + 9e3]}
+    )
+    (act,) = begun(cluster([*jobs, gang()], held, reservations=kept)).acts
+    assert act.nodes == "n[2-3]"
+    later = kept.with_columns(start_s=[NOW_S + 9_000], end_s=[NOW_S + 9_900])
+    (act,) = begun(cluster([*jobs, gang()], held, reservations=later)).acts
+    assert act.nodes == "n[1-2]"
+
+
+def test_begin__exclusive_gang_needs_whole_nodes():
+    """Two GPUs a node would do, but nobody else may be there, without GPUs either."""
+    jobs = [run(1, 300, 2), run(2, 200, 0, cpus=4, node_list="n2")]
+    asks = gang(gpus=8, cpus=8, exclusive=True)
+    (act,) = begun(cluster([*jobs, asks], {1: "n1", 2: "n2"}, "2x8")).acts
+    assert act.waits == (Wait("n1", 1, NOW_S + 330), Wait("n2", 2, NOW_S + 230))
+    assert begun(cluster([*jobs, {**asks, "exclusive": False}], {1: "n1", 2: "n2"}, "2x8")).acts == ()
+
+
+@pytest.mark.parametrize(
+    ("hint", "expected_s"),
+    [("slurmsched: dur=80m", 3_630), ("slurmsched: dur=50m", 930), ("slurmsched: dur=20m", 5_030), ("", 5_030)],
+)  # fmt: skip
+def test_end_times__estimates_with_their_error_up_to_the_limit(hint, expected_s):
+    """Half as long again as estimated; of a job that has outlived that only the limit is known."""
+    at = cluster([run(1, 5_000, comment=hint)], {1: "n1"})
+    assert end_times(at, Gangs(ends="estimate"), Hint())[0] == NOW_S + expected_s
+    assert end_times(at, Gangs(), Hint())[0] == NOW_S + 5_030
+
+
+def test_end_times__over_time_counts():
+    """Where jobs may exceed their limit they are taken to."""
+    site = Site(settings={"KillWait": "5 sec", "OverTimeLimit": "2 min"})
+    at = cluster([run(1, 100), run(2, -50)], {1: "n1", 2: "n2"}, site=site)
+    assert end_times(at, Gangs(), Hint()).tolist() == [NOW_S + 225, NOW_S + 75]
+
+
+def test_end_times__job_that_should_have_ended_ends_now():
+    """Slurm looks at limits every half minute only."""
+    assert end_times(cluster([run(1, -10)], {1: "n1"}), Gangs(), Hint()).tolist() == [NOW_S + 30]
+
+
+def promised(*ends_s: float, **changes: Any) -> tuple[Snapshot, Act]:
+    """A cluster with nodes busy that long, and the promise that stands there."""
+    jobs, held = full(*ends_s)
+    at = cluster([*jobs, gang()], held)
+    (act,) = begun(at).acts
+    return at, replace(act, stage=Stage.PROMISED, **changes)
+
+
+def renewed(at: Snapshot, act: Act) -> Act:
+    return promises(replace(at, acts=(act,))).renewed(act)
+
+
+def test_renewed__moves_to_nodes_that_are_free_earlier():
+    """A job ended early: the gang gets that node, and the earlier start."""
+    _, act = promised(400, 800, 900, 1_000)
+    jobs, held = full(400, 800, 100, 1_000)
+    now = renewed(cluster([*jobs, gang()], held), act)
+    assert (now.nodes, now.promised_s) == ("n[1,3]", NOW_S + 430)
+
+
+def test_renewed__opens_at_once_when_its_nodes_are_free():
+    """Nothing is left to wait for."""
+    _, act = promised(400, 800, 900, 1_000)
+    jobs, _ = full(900, 1_000)
+    now = renewed(cluster([*jobs, gang()], {1: "n3", 2: "n4"}), act)
+    assert (now.nodes, now.promised_s, now.opens_s) == ("n[1-2]", NOW_S, NOW_S)
+    assert [wait.job_id for wait in now.waits] == [0, 0]
+
+
+def test_renewed__stays_for_a_small_gain():
+    """Each move costs slurmctld a backfill pass."""
+    at, act = promised(400, 800, 900, 1_000)
+    jobs, held = full(400, 770, 900, 1_000)
+    now = renewed(cluster([*jobs, gang()], held), act)
+    assert (now.nodes, now.promised_s) == (act.nodes, act.promised_s)
+    assert renewed(at, act) == act
+
+
+def test_renewed__leaves_a_node_that_went_down():
+    """Later, but on nodes that are there."""
+    at, act = promised(400, 800, 900, 1_000)
+    down = at.nodes.with_columns(state=[DOWN, IDLE, IDLE, IDLE])
+    now = renewed(replace(at, nodes=down), act)
+    assert (now.nodes, now.promised_s) == ("n[2-3]", NOW_S + 930)
+
+
+def test_renewed__given_up_when_nothing_can_be_kept():
+    """Its node is gone, and no other one can be had."""
+    at, act = promised(400, 800, 900, 1_000)
+    down = at.nodes.with_columns(state=[DOWN, IDLE, DOWN, DOWN])
+    now = renewed(replace(at, nodes=down), act)
+    assert (now.stage, "cannot be kept" in now.note) == (Stage.REVERSING, True)
+
+
+def test_renewed__nodes_stay_once_the_reservation_has_begun():
+    """Slurm moves none that has; what its last node waits for is still told."""
+    _, act = promised(400, 800, 900, 1_000, opens_s=NOW_S - 10, promised_s=NOW_S + 20)
+    jobs, held = full(400, 800, 5, 6)
+    now = renewed(cluster([*jobs, gang()], held), act)
+    assert (now.nodes, now.opens_s, now.promised_s) == (act.nodes, act.opens_s, NOW_S + 830)
+
+
+def test_begin__gang_of_several_partitions_gets_nodes_of_all_of_them():
+    """It would not start on some of one and some of another."""
+    jobs, held = full(100, 200, 300, 400)
+    nodes = fleet("4x8").with_columns(partitions=["gpu", "gpu,big", "big", "gpu,big"])
+    up = [{"name": name} for name in ("gpu", "big")]
+    (act,) = begun(cluster([*jobs, gang(partition="gpu,big")], held, nodes, partitions=up)).acts
+    assert act.nodes == "n[2,4]"
