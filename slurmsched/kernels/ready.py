@@ -68,7 +68,7 @@ def runs_to_go(ready: Int64s, by_ready: Int64s, able: int, mask: Bools, nodes: i
 def touches(run: int, run_first: Int64s, run_count: Int64s, held_node: Int64s, mask: Bools) -> bool:
     """Whether the run holds a node of mask."""
     first = run_first[run]
-    for k in range(first, first + run_count[run]):
+    for k in range(first, first + run_count[run]):  # noqa: SIM110 (no generators in kernels)
         if mask[held_node[k]]:
             return True
     return False

@@ -110,6 +110,16 @@ class SlurmModel:
         return cls(**(values | slurm_settings.times(settings) | others))
 
 
+def checked(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of SlurmModel by name, as given. Raises ConfigError for one that is not there."""
+    for name in given:
+        if name not in SlurmModel.__slots__:
+            raise ConfigError(
+                f"is no setting of the model; there are {', '.join(SlurmModel.__slots__)}", key=f"model.{name}"
+            )
+    return dict(given)
+
+
 def ideal(backfill: Literal["easy", "none"] = "none") -> SlurmModel:
     """The cluster of papers' simulators: every event is acted on at once, nothing costs time, order is by submit."""
     return SlurmModel(

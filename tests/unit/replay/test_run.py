@@ -9,7 +9,7 @@ import pytest
 
 from slurmsched import __version__
 from slurmsched.errors import ConfigError, InputError
-from slurmsched.replay.run import Request, Session, history_of, nodes_of, parse_policy, trace_digest
+from slurmsched.replay.run import Request, Session, history_of, parse_policy, trace_digest
 from slurmsched.replay.traces import Trace
 
 SIX = Trace.of([1, 2, 3, 4, 5, 6], [2, 4, 1, 2, 1, 3], [0, 1, 2, 3, 4, 5], [6, 4, 3, 5, 9, 2])
@@ -38,32 +38,6 @@ def test_parse_policy__refuses_a_part_without_value() -> None:
     """The part is named, and how it should look."""
     with pytest.raises(ConfigError, match="'index' is not PARAMETER=VALUE"):
         parse_policy("gittins:index")
-
-
-def test_nodes__of_text_file_and_trace(tmp_path: Path) -> None:
-    """NxG, a TOML file of groups, or so many nodes of 8 that the trace keeps 80 % of them busy."""
-    path = tmp_path / "site.toml"
-    path.write_text("[[nodes]]\ncount = 2\ngpus = 8\n[[nodes]]\ngpus = 4\n")
-    busy = Trace.of([1, 2], [16, 16], [0, 100], [100, 100])
-    assert (nodes_of("3x4", busy), nodes_of(str(path), busy), nodes_of("auto", busy)) == (
-        (4, 4, 4), (8, 8, 4), (8,) * 5,
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize("text", ["20x", "0x8", "nowhere.toml", "x"])
-def test_nodes__refuses_what_is_no_cluster(text: str) -> None:
-    """The text is named with the forms there are."""
-    with pytest.raises(InputError, match="write NODESxGPUS"):
-        nodes_of(text, SIX)
-
-
-def test_nodes__refuses_a_file_that_describes_none(tmp_path: Path) -> None:
-    """A file of another kind, or without GPUs."""
-    path = tmp_path / "site.toml"
-    for text in ("gpus = 8\n", "[[nodes]]\ngpus = 0\n", "[[nodes]\n"):
-        path.write_text(text)
-        with pytest.raises(InputError, match=r"site\.toml"):
-            nodes_of(str(path), SIX)
 
 
 @pytest.mark.parametrize(
