@@ -69,7 +69,8 @@ def read_cluster_toml(path: Path) -> Described:
                            for each in tree.partitions)  # fmt: skip
         qos, accounts = (tuple(Limits(**each.model_dump()) for each in group) for group in (tree.qos, tree.accounts))
         layout = Layout(nodes, partitions or (Partition(DEFAULT_PARTITION),), qos, accounts)
-        return Described(layout, settings_of(tree.slurm), checked(tree.model))
+        told = any(group.cpus for group in tree.nodes)
+        return Described(layout, settings_of(tree.slurm), checked(tree.model), cpus_known=told)
     except ValidationError as error:
         first = error.errors()[0]
         raise ConfigError(_said(first), key=".".join(map(str, first["loc"])), source=str(path)) from None

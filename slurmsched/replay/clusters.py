@@ -24,11 +24,13 @@ FORM = "write NODESxGPUS (20x8), auto, or name a TOML file, a slurm.conf, a fold
 @dataclass(frozen=True, slots=True)
 class Described:
     """A cluster as it was described. settings: of slurm.conf, as `scontrol show config` names them; none = Slurm's
-    defaults. model: fields of SlurmModel that slurm.conf does not tell. warnings: what was left out."""
+    defaults. model: fields of SlurmModel that slurm.conf does not tell. cpus_known: whether the nodes' CPUs were told.
+    warnings: what was left out."""
 
     layout: Layout
     settings: Mapping[str, str] = field(default_factory=dict)
     model: Mapping[str, Any] = field(default_factory=dict)
+    cpus_known: bool = False
     warnings: tuple[str, ...] = ()
 
     @property
@@ -94,4 +96,4 @@ def _of_snapshot(path: Path) -> Described:
         if (members := tuple(name for name, of in zip(nodes.name, nodes.partitions, strict=True)
                              if listed.name[row] in of.split(",")))
     )  # fmt: skip
-    return Described(Layout(made, partitions) if partitions else Layout(made), held.site.settings)
+    return Described(Layout(made, partitions) if partitions else Layout(made), held.site.settings, cpus_known=True)

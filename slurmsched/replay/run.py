@@ -58,7 +58,7 @@ class Request:
 
     backfill: "" = as the policy's name says. history: a CSV column of GPU s that completed jobs needed; "" = the
     samples of the Tiresias release. round_s, restart_cost_s: of the ideal model [s]. settings: any other field of
-    IdealModel or SlurmModel, by name. parameters: of the policy, over those of its text.
+    IdealModel or SlurmModel, by name. requeue: of the slurm model, a preemptive policy may requeue; else nice only. parameters: of the policy, over those of its text.
     """
 
     cluster: str = "auto"
@@ -70,6 +70,7 @@ class Request:
     past: str = ""
     round_s: float = 0.0
     restart_cost_s: float = 0.0
+    requeue: bool = True
     seed: int = 0
     settings: Mapping[str, Any] = field(default_factory=dict)
     parameters: Mapping[str, Any] = field(default_factory=dict)
@@ -209,13 +210,13 @@ class Session:
         model = replace(described.slurm_model, **settings)
         if made and name != "easy":
             policy = registry.make("policies", name, made["parameters"])
-            preemption = Preemption() if getattr(policy, "preemptive", False) else None
+            preemption = Preemption() if request.requeue and getattr(policy, "preemptive", False) else None
             placement = registry.make("placements", request.placement, key="placement")
             self._planner = Planner(policy, name, Scope(partitions=("*",)), preemption=preemption, placement=placement)
         config = {"model": "slurm", "nodes": list(described.gpus), "policy": name, **made, "backfill": model.backfill,
-                  "placement": request.placement, "interval_s": SLURM_INTERVAL_S,
+                  "placement": request.placement, "requeue": request.requeue, "interval_s": SLURM_INTERVAL_S,
                   "slurm": {**described.settings, **described.model, **settings}}  # fmt: skip
-        requests = Requests.of_trace(self.trace, described.layout)
+        requests = Requests.of_trace(self.trace, described.layout, cpus_known=described.cpus_known)
         cluster = EmbeddedCluster(self.trace, described.layout, model, seed=request.seed, requests=requests)
         return Replayed(cluster, config)
 

@@ -39,7 +39,8 @@ def read_slurm_site(path: Path) -> Described:
         made.take(line)
     layout = Layout(made.all_nodes(), made.all_partitions(), _limits(folder / QOS_FILE, _QOS),
                     _limits(folder / ACCOUNTS_FILE, _ACCOUNT))  # fmt: skip
-    return Described(layout, settings_of(made.settings), warnings=(*lines.warnings, *made.warnings))
+    warnings = (*lines.warnings, *made.warnings)
+    return Described(layout, settings_of(made.settings), cpus_known=True, warnings=warnings)
 
 
 def settings_of(given: Mapping[str, object]) -> dict[str, str]:

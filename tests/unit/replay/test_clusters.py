@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from slurmsched.config import Config
 from slurmsched.errors import ConfigError, InputError
+from slurmsched.model import Nodes, Partitions, Plan, Site
 from slurmsched.replay.clusters import cluster_of
 from slurmsched.replay.layout import Limits, Node, Partition
+from slurmsched.replay.snapshot_file import saved, write_snapshot
 from slurmsched.replay.traces import Trace
+from slurmsched.testing.builders import snapshot
 
+EXAMPLE = Path(__file__).parents[3] / "site-configs" / "clusters" / "mixed.toml"
 BUSY = Trace.of([1, 2], [16, 16], [0, 100], [100, 100])
 TOML = """
 [[nodes]]
@@ -90,6 +96,12 @@ def test_cluster_of__toml(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
+def test_cluster_of__shipped_example() -> None:
+    """The file that the docs point to: 16 nodes of 8 GPUs and 4 of 4."""
+    made = cluster_of(str(EXAMPLE), BUSY)
+    assert (sum(made.gpus), [each.name for each in made.layout.partitions]) == (144, ["gpu", "interactive"])
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -132,6 +144,21 @@ def test_cluster_of__slurm_conf(site: Path) -> None:
     assert [text.rpartition(": ")[2] for text in made.warnings] == [
         "gone1 left out, State=FUTURE", "partition empty has no nodes here, left out",
     ]  # fmt: skip
+
+
+def test_cluster_of__saved_snapshot(tmp_path: Path) -> None:
+    """Nodes, partitions and settings as the live cycle saw them."""
+    nodes = Nodes.build(2, {"name": ["n1", "n2"], "gpus": [8, 4], "cpus": [64, 32], "partitions": ["gpu", "gpu,short"]})
+    listed = Partitions.build(2, {"name": ["gpu", "short"], "default": [False, True], "priority_tier": [1, 2]})
+    site = Site(settings={"PriorityWeightAge": "70"})
+    held = replace(snapshot(jobs=()), nodes=nodes, partitions=listed, site=site)
+    path = tmp_path / "saved"
+    write_snapshot(path, saved(held, Plan(()), Config()))
+    made = cluster_of(str(path), BUSY)
+    assert (made.gpus, made.layout.partitions) == (
+        (8, 4), (Partition("short", ("n2",), 2), Partition("gpu", ("n1", "n2"))),
+    )  # fmt: skip
+    assert (made.slurm_model.weight_age, made.cpus_known) == (70, True)
 
 
 def test_cluster_of__folder_with_limits(site: Path) -> None:
