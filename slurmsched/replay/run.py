@@ -58,7 +58,8 @@ class Request:
 
     backfill: "" = as the policy's name says. history: a CSV column of GPU s that completed jobs needed; "" = the
     samples of the Tiresias release. round_s, restart_cost_s: of the ideal model [s]. settings: any other field of
-    IdealModel or SlurmModel, by name. requeue: of the slurm model, a preemptive policy may requeue; else nice only. parameters: of the policy, over those of its text.
+    IdealModel or SlurmModel, by name. requeue: of the slurm model, a preemptive policy may requeue; else nice only.
+    parameters: of the policy, over those of its text.
     """
 
     cluster: str = "auto"

@@ -124,7 +124,8 @@ def point_key(request: Request, trace: Trace, digest: str) -> str:
         "version": __version__, "trace": digest, "policy": name, "parameters": {**parameters, **request.parameters},
         "cluster": repr(cluster_of(request.cluster, trace)), "history": history_of(request.history).tolist(),
         "model": request.model, "placement": request.placement, "backfill": request.backfill,
-        "round_s": request.round_s, "requeue": request.requeue, "restart_cost_s": request.restart_cost_s, "seed": request.seed,
+        "round_s": request.round_s, "restart_cost_s": request.restart_cost_s, "seed": request.seed,
+        "requeue": request.requeue,
     }  # fmt: skip
     text = orjson.dumps(told, option=orjson.OPT_SORT_KEYS, default=str)
     return hashlib.blake2b(text, digest_size=16).hexdigest()
