@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 import numpy as np
@@ -111,12 +111,13 @@ class SlurmModel:
 
 
 def checked(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of SlurmModel by name, as given. Raises ConfigError for one that is not there."""
-    for name in given:
-        if name not in SlurmModel.__slots__:
-            raise ConfigError(
-                f"is no setting of the model; there are {', '.join(SlurmModel.__slots__)}", key=f"model.{name}"
-            )
+    """Fields of SlurmModel by name, as given. Raises ConfigError for one that is not there, and for no number."""
+    known = {spec.name: spec.default for spec in fields(SlurmModel)}
+    for name, value in given.items():
+        if name not in known:
+            raise ConfigError(f"is no setting of the model; there are {', '.join(known)}", key=f"model.{name}")
+        if isinstance(known[name], int | float) and not isinstance(value, int | float):
+            raise ConfigError(f"must be a number, got {value!r}", key=f"model.{name}")
     return dict(given)
 
 

@@ -112,6 +112,7 @@ def test_cluster_of__shipped_example() -> None:
         ('[[nodes]]\nnames = "a[1-"\ngpus = 8\n', r"site\.toml: nodes\.0\.names"),
         ('[[nodes]]\nnames = "a,a"\ngpus = 8\n', "a is named 2 times"),
         ("[[nodes]]\ngpus = 8\n[model]\nspeed = 3\n", r"model\.speed: is no setting"),
+        ('[[nodes]]\ngpus = 8\n[model]\nepilog_s = "x"\n', r"model\.epilog_s: must be a number"),
         ('[[nodes]]\ngpus = 8\n[slurm]\nPriorityMaxAge = "soon"\n', "PriorityMaxAge: is 'soon', not a time"),
         ("[[nodes]]\ngpus = 0\n", "at least one GPU"),
     ],
