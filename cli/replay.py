@@ -46,6 +46,8 @@ def command(
     configure("warning")
     request = Request(model=model, backfill=backfill or "", seed=seed, **words)
     session = Session(read_whole(trace, kind, pairs, strict).trace, request)
+    for warning in session.described.warnings:
+        click.echo(f"slurmsched: {warning}", err=True)
     whole = _played(session)
     _show(out, session.replayed)
     if not whole:

@@ -8,8 +8,8 @@ import click
 
 _OPTIONS = (
     click.option("--cluster", default="auto", show_default=True, metavar="NxG|FILE|auto",
-                 help="20x8 is 20 nodes of 8 GPUs; FILE holds [[nodes]] tables with count and gpus (TOML); auto: nodes "
-                      "of 8 GPUs, 80 % of them busy while jobs come."),
+                 help="20x8 is 20 nodes of 8 GPUs; FILE: TOML with [[nodes]] tables, a slurm.conf, a folder with "
+                      "one, or a saved snapshot; auto: nodes of 8 GPUs, 80 % of them busy while jobs come."),
     click.option("--model", type=click.Choice(["ideal", "slurm"]), default="ideal", show_default=True,
                  help="ideal: the plan is enacted at every event, at no cost; slurm: as slurmctld would."),
     click.option("--placement", default="count", show_default=True, metavar="NAME",
@@ -21,9 +21,11 @@ _OPTIONS = (
                  help="ideal: decide at multiples of it; 0: whenever something happens."),
     click.option("--restart-cost", "restart_cost_s", type=click.FloatRange(min=0), default=0.0, metavar="SECONDS",
                  help="ideal: run time without progress after a preemption."),
+    click.option("--requeue/--no-requeue", default=True, show_default=True,
+                 help="slurm: whether a preemptive policy may requeue running jobs, or only order those that wait."),
     click.option("--setting", "settings", multiple=True, metavar="NAME=VALUE",
                  callback=lambda _context, _option, pairs: _settings(pairs),
-                 help="ideal: any other setting of the cluster (docs/replay.md), such as node_gpus=8."),
+                 help="Any other setting of the cluster (docs/replay.md), such as node_gpus=8 or rpc_latency_s=0.02."),
     click.option("--history", default="", metavar="FILE",
                  help="GPU seconds that completed jobs needed, a CSV column; for gittins; or Tiresias's."),
     click.option("--past", default="", metavar="FILE",

@@ -5,12 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from slurmsched.kernels._jit import kernel
-from slurmsched.kernels.nodes import give_nodes, pick_nodes, take_nodes, use_limits, within_limits
+from slurmsched.kernels.nodes import pick_nodes, take_nodes, use_limits, within_limits
+from slurmsched.kernels.ready import pick_later, ready_nodes, runs_to_go, tested_after
 from slurmsched.kernels.slots import BITS, overlaps, pack, reserve, unpack, unreserved
 from slurmsched.model.columns import Bools, Floats, Int64s
-
-FIRST_WINDOW_S = 30.0  # within which running jobs are taken away together; doubles at each step
-MOST_REMOVED = 200  # running jobs taken away between two tests
 
 
 @kernel
@@ -39,8 +37,8 @@ def backfill_pass(
 ) -> Int64s:
     """Which jobs start now, and where. (K, 3) int64: job, node, kind, as take_nodes gives them, in order of start.
 
-    clock: now, end of the window, resolution of reservations, Unix time of 0 [s]. most: (2,) jobs
-    started, reservations of one array.
+    clock: now, end of the window, resolution of reservations, Unix time of 0 [s]. most: (3,) jobs started,
+    reservations of one array, records of the table of reservations, at which the pass ends.
     free: (3, N) int64 and room: (L,) are changed. Running jobs by expected end: run_end (R,), and rows
     run_first .. + run_count of held_node (H,) and held (H, 3). block: (B, 2) begin and end of times in which
     the nodes of blocked (B, N) bool start nothing. completing: (N,) bool, nodes that start nothing now; a job that
@@ -51,14 +49,17 @@ def backfill_pass(
     """
     now, window_end, step, epoch = clock[0], clock[1], clock[2], clock[3]
     jobs, width, runs = nodes.size, usable.shape[1], run_end.size
-    order_end, order_run = np.empty(runs + jobs, np.float64), np.empty(runs + jobs, np.int64)
-    order_end[:runs], order_run[:runs] = run_end, np.arange(runs)  # run >= runs: the job started in this pass
-    first = np.zeros(jobs, np.int64)  # row of `given` from which on a job that started has its nodes
-    given, used, slots = np.empty((64, 3), np.int64), 0, 1
+    order_end, order = np.empty(runs + jobs, np.float64), np.empty(runs + jobs, np.int64)
+    order_end[:runs], order[:runs] = run_end, np.arange(runs)  # jobs that start in this pass come in between
+    first, count = np.concatenate((run_first, np.zeros(jobs, np.int64))), np.concatenate((run_count, nodes))
+    shapes, needs, lasts = shapes_of(need, last)
+    ready, by_ready = np.empty((shapes.shape[0], width), np.int64), np.empty((shapes.shape[0], width), np.int64)
+    able = np.full(shapes.shape[0], -1, np.int64)  # -1: not known now
+    given, used, slots, made = np.empty((64, 3), np.int64), 0, 1, 1
     words = (width + BITS - 1) // BITS
     begin, end = np.empty(2 * (jobs + block.shape[0]) + 2), np.empty(2 * (jobs + block.shape[0]) + 2)
     opened = np.zeros((begin.size, words), np.int64)
-    mask, chosen, work = np.ones(width, np.bool_), np.zeros(width, np.int64), free.copy()
+    mask, chosen = np.ones(width, np.bool_), np.zeros(width, np.int64)
     pools, left, bits = (
         np.zeros((usable.shape[0], words), np.int64), np.zeros(words, np.int64), np.zeros(words, np.int64)
     )  # fmt: skip
@@ -87,9 +88,15 @@ def backfill_pass(
             later = unreserved(begin, end, opened, slots, from_s, until, pools[pool[j]], left)
             start = np.inf
             if unpack(left, mask) >= nodes[j]:
+                for shape in (needs[j], lasts[j]):
+                    if able[shape] < 0:
+                        able[shape] = ready_nodes(
+                            free, shapes[shape], order, runs, first, count, held_node, held, ready[shape],
+                            by_ready[shape],
+                        )  # fmt: skip
                 start = future_start(
-                    now, epoch, free, work, order_end, order_run, runs, run_first, run_count, held_node, held,
-                    first, given, mask, nodes, need, last, j, chosen,
+                    now, epoch, free, order_end, order, runs, first, count, held_node, held, ready, by_ready, able,
+                    needs[j], lasts[j], mask, nodes[j], need[j], last[j], chosen,
                 )  # fmt: skip
             if start == np.inf:
                 if later < 0:
@@ -110,18 +117,23 @@ def backfill_pass(
             if start <= now:
                 if used + nodes[j] > given.shape[0]:
                     given = np.concatenate((given, np.empty((used + nodes[j], 3), np.int64)))
-                first[j] = used
+                first[run_first.size + j] = held_node.size
+                held_node, held = with_held(held_node, held, chosen, need[j], last[j])
                 used = take_nodes(free, need[j], last[j], chosen, j, given, used)
                 use_limits(room, limit[j], amount[j])
-                insert(order_end, order_run, runs, now + limit_s[j], run_first.size + j)
+                insert(order_end, order, runs, now + limit_s[j], run_first.size + j)
                 runs += 1
+                able[:] = -1
                 started += 1
                 rejected = 0
                 break
             if later >= 0 and start > later:
                 continue
             if start <= window_end:
-                slots = reserve(begin, end, opened, slots, slot, slot_end, bits)
+                if made >= most[2]:
+                    return given[:used].copy()
+                before, slots = slots, reserve(begin, end, opened, slots, slot, slot_end, bits)
+                made += slots - before
                 in_array += 1 if array[j] > 0 else 0
                 rejected = array[j] if in_array >= most[1] else 0
             break
@@ -131,42 +143,40 @@ def backfill_pass(
 
 
 @kernel
-def insert(order_end: Floats, order_run: Int64s, runs: int, end: float, run: int) -> None:
-    """Put a run into the lists by ascending end, behind equal ones."""
-    place = runs
-    while place > 0 and order_end[place - 1] > end:
-        order_end[place], order_run[place] = order_end[place - 1], order_run[place - 1]
-        place -= 1
-    order_end[place], order_run[place] = end, run
+def shapes_of(need: Int64s, last: Int64s) -> tuple[Int64s, Int64s, Int64s]:
+    """The distinct rows of need and last (J, 3), and which of them is the need and the last of each job (J,)."""
+    jobs = need.shape[0]
+    shapes, places, known = np.empty((2 * jobs, 3), np.int64), np.empty((2, jobs), np.int64), 0
+    for j in range(jobs):
+        for side in range(2):
+            row = need[j] if side == 0 else last[j]
+            place = 0
+            while place < known and (shapes[place] != row).any():
+                place += 1
+            shapes[place] = row
+            places[side, j] = place
+            known = max(known, place + 1)
+    return shapes[:known].copy(), places[0], places[1]
 
 
 @kernel
-def give_back(
-    work: Int64s,
-    run: int,
-    run_first: Int64s,
-    run_count: Int64s,
-    held_node: Int64s,
-    held: Int64s,
-    first: Int64s,
-    given: Int64s,
-    nodes: Int64s,
-    need: Int64s,
-    last: Int64s,
-    mask: Bools,
-) -> bool:
-    """Whether the run holds one of the nodes of mask; then what it holds is added to work."""
-    job = run - run_first.size
-    if job >= 0:
-        return give_nodes(work, need[job], last[job], given[first[job] : first[job] + nodes[job]], mask)
-    touches, begin = False, run_first[run]
-    for k in range(begin, begin + run_count[run]):
-        touches = touches or mask[held_node[k]]
-    if touches:
-        for k in range(begin, begin + run_count[run]):
-            for r in range(3):
-                work[r, held_node[k]] += held[k, r]
-    return touches
+def with_held(held_node: Int64s, held: Int64s, chosen: Int64s, need: Int64s, last: Int64s) -> tuple[Int64s, Int64s]:
+    """held_node (H,) and held (H, 3) with what a job that starts on the nodes of chosen (N,) holds behind."""
+    rows = np.flatnonzero(chosen)
+    more = np.empty((rows.size, 3), np.int64)
+    for k in range(rows.size):
+        more[k] = need if chosen[rows[k]] == 1 else last
+    return np.concatenate((held_node, rows)), np.concatenate((held, more))
+
+
+@kernel
+def insert(order_end: Floats, order: Int64s, runs: int, end: float, run: int) -> None:
+    """Put a run into the lists by ascending end, behind equal ones."""
+    place = runs
+    while place > 0 and order_end[place - 1] > end:
+        order_end[place], order[place] = order_end[place - 1], order[place - 1]
+        place -= 1
+    order_end[place], order[place] = end, run
 
 
 @kernel
@@ -174,49 +184,43 @@ def future_start(
     now: float,
     epoch: float,
     free: Int64s,
-    work: Int64s,
     order_end: Floats,
-    order_run: Int64s,
+    order: Int64s,
     runs: int,
     run_first: Int64s,
     run_count: Int64s,
     held_node: Int64s,
     held: Int64s,
-    first: Int64s,
-    given: Int64s,
+    ready: Int64s,
+    by_ready: Int64s,
+    able: Int64s,
+    of_need: int,
+    of_last: int,
     mask: Bools,
-    nodes: Int64s,
+    nodes: int,
     need: Int64s,
     last: Int64s,
-    j: int,
     chosen: Int64s,
 ) -> float:
-    """When job j could start on the nodes of mask, as slurmctld guesses it; infinite if never. chosen: its nodes."""
-    if pick_nodes(free, mask, nodes[j], need[j], last[j], chosen):
+    """When a job could start on the nodes of mask, as slurmctld guesses it; infinite if never. chosen: its nodes.
+
+    ready, by_ready (C, N) and able (C,): of each row of shapes_of, as ready_nodes gives them; of_need, of_last: the
+    rows of the job. `last` is nowhere more than `need`, so that it fits as soon as enough nodes hold each.
+    """
+    whole = nodes if of_need == of_last else nodes - 1
+    to_go = runs_to_go(ready[of_need], by_ready[of_need], able[of_need], mask, whole)
+    if to_go >= 0 and of_need != of_last:
+        rest = runs_to_go(ready[of_last], by_ready[of_last], able[of_last], mask, nodes)
+        to_go = max(to_go, rest) if rest >= 0 else -1
+    if to_go < 0:
+        return np.inf
+    if to_go == 0:
+        pick_nodes(free, mask, nodes, need, last, chosen)
         return now
-    work[:] = free
-    window, edge, i = FIRST_WINDOW_S, -1.0, 0
-    while i < runs:
-        gone, latest, following = 0, -1.0, np.inf
-        while i < runs:
-            run = order_run[i]
-            if not give_back(work, run, run_first, run_count, held_node, held, first, given, nodes, need, last, mask):
-                i += 1
-                continue
-            if edge < 0:
-                edge = order_end[i] + (window - (order_end[i] + epoch) % window) if order_end[i] < np.inf else np.inf
-            latest = order_end[i]
-            gone += 1
-            i += 1
-            following = order_end[i] if i < runs else np.inf
-            if following > edge + window or gone > MOST_REMOVED:
-                break
-        if latest < 0:
-            break
-        if gone <= MOST_REMOVED and pick_nodes(work, mask, nodes[j], need[j], last[j], chosen):
-            return max(latest, now + 1.0)
-        if i < runs and gone <= MOST_REMOVED:
-            window *= 2.0
-            while following > edge + window and window < np.inf:
-                window *= 2.0
-    return np.inf
+    gone, latest = tested_after(to_go, epoch, order_end, order, runs, run_first, run_count, held_node, mask)
+    if latest < np.inf:
+        pick_later(
+            gone, free, order, run_first, run_count, held_node, held, ready[of_last if nodes == 1 else of_need], mask,
+            nodes, need, last, chosen,
+        )  # fmt: skip
+    return max(latest, now + 1.0)

@@ -14,7 +14,13 @@ from slurmsched.errors import InputError
 from slurmsched.model.columns import Labels
 from slurmsched.replay.trace_files import Recorded
 
-HIDDEN = {"user": "u", "account": "a", "name": "n"}  # column -> first letter of its new names
+HIDDEN = {
+    "user": "u",
+    "account": "a",
+    "name": "n",
+    "partition": "p",
+    "qos": "q",
+}  # column -> first letter of its new names
 WEEK_S = 604_800.0
 DIGEST_BYTES = 6  # 48 bits: two of a million names meet with a chance of 0.2 %
 

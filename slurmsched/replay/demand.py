@@ -41,7 +41,7 @@ class Demand:
         places = [divmod(code, max(len(pin.names), 1)) for code in pair.tolist()]
         pins = [tuple(filter(None, text.split(","))) for text in pin.names]
         usable = np.array([members[row] & layout.mask(pins[text]) for row, text in places]).reshape(len(places), -1)
-        nodes, need, last = _shares(trace.gpus, requests, layout)
+        nodes, need, last = _shares(trace.gpus, requests, layout, part)
         count = np.array([len(names) for names in pins], np.int64)[pin.codes] if len(trace) else nodes
         factors = _factors(trace.gpus, requests, layout, model, part, nodes)
         pinned = (count > 0) & (count >= nodes)
@@ -65,11 +65,18 @@ class Demand:
                 )
 
 
-def _shares(gpus: Int64s, requests: Requests, layout: Layout) -> tuple[Int64s, Int64s, Int64s]:
-    """Nodes, and what each and the last one give: whole nodes and a remainder, or equal parts if more are asked for."""
-    size = int(layout.column("gpus").max(initial=1))
-    cpus_per_gpu = max(int(layout.column("cpus").max(initial=1)) // max(size, 1), 1)
-    least = np.maximum(-(-gpus // max(size, 1)), 1)
+def _shares(gpus: Int64s, requests: Requests, layout: Layout, part: Int64s) -> tuple[Int64s, Int64s, Int64s]:
+    """Nodes, and what each and the last one give: whole nodes and a remainder, or equal parts if more are asked for.
+
+    The size of a node is that of the largest of the job's partition.
+    """
+    members = [layout.mask(partition.nodes) for partition in layout.partitions]
+    sizes = {
+        name: np.array([layout.column(name)[mask].max(initial=1) for mask in members]) for name in ("gpus", "cpus")
+    }
+    size = np.maximum(sizes["gpus"], 1)[part]
+    cpus_per_gpu = np.maximum(sizes["cpus"][part] // size, 1)
+    least = np.maximum(-(-gpus // size), 1)
     nodes = np.where(requests.nodes > 0, requests.nodes, least)
     part = np.where(nodes <= least, np.minimum(gpus, size), -(-gpus // nodes))
     rest = gpus - part * (nodes - 1)

@@ -15,12 +15,13 @@ DEFAULT_PARTITION = "gpu"
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """What a node has. memory_mib 0 = not counted."""
+    """What a node has. memory_mib 0 = not counted. gpu_types: normal form of its GPUs, "" = of no type."""
 
     name: str
     gpus: int
     cpus: int
     memory_mib: float = 0.0
+    gpu_types: str = ""
 
 
 @dataclass(frozen=True, slots=True)

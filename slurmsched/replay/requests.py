@@ -11,6 +11,7 @@ import numpy as np
 from slurmsched.errors import InputError
 from slurmsched.model.columns import Bools, Floats, Int64s, Labels
 from slurmsched.model.table import Table, column, text
+from slurmsched.replay.layout import DEFAULT_PARTITION, Layout
 from slurmsched.replay.traces import Trace
 
 INF = float("inf")
@@ -50,6 +51,19 @@ class Requests(Table):
     def plain(cls, rows: int) -> Requests:
         """Jobs that ask for GPUs and time only."""
         return cls.build(rows, {})
+
+    @classmethod
+    def of_trace(cls, trace: Trace, layout: Layout, *, cpus_known: bool = False) -> Requests:
+        """What the trace itself tells. Its partitions count only where the cluster has some of its own, its nodes and
+        CPUs where cpus_known says that the CPUs of the cluster are real; without a user or QOS a job is of one for
+        all."""
+        known = ("memory_mib", "name", *(("nodes", "cpus") if cpus_known else ()))
+        columns: dict[str, Any] = {name: getattr(trace, name) for name in known}
+        if layout.partitions[0].name != DEFAULT_PARTITION or len(layout.partitions) > 1:
+            columns["partition"] = trace.partition
+        for name, otherwise in (("user", "trace"), ("account", "trace"), ("qos", "normal")):
+            columns[name] = Labels.of([told or otherwise for told in getattr(trace, name)])
+        return cls.build(len(trace), columns)
 
     @classmethod
     def of(cls, trace: Trace, job_id: Sequence[int], columns: dict[str, Any]) -> Requests:

@@ -24,6 +24,7 @@ from slurmsched.placements.count import Count
 from slurmsched.planning.direct import FILLINGS, DirectPlanner, Filling
 from slurmsched.protocols import Store
 from slurmsched.replay.carry_store import CarryStore
+from slurmsched.replay.clusters import Described, cluster_of
 from slurmsched.replay.embedded import EmbeddedCluster
 from slurmsched.replay.engine import replay, replay_events, replay_following
 from slurmsched.replay.ideal import IdealCluster
@@ -31,7 +32,8 @@ from slurmsched.replay.ideal_model import IdealModel
 from slurmsched.replay.ideal_quirks import ideal_cluster
 from slurmsched.replay.learning_store import LearningStore, learns
 from slurmsched.replay.metrics import Outcomes, Ran
-from slurmsched.replay.slurm_model import SlurmModel
+from slurmsched.replay.requests import Requests
+from slurmsched.replay.slurm_model import checked
 from slurmsched.replay.trace_files import load as load_trace
 from slurmsched.replay.traces import Trace, trace_digest
 
@@ -39,7 +41,6 @@ if TYPE_CHECKING:
     from slurmsched.planning.planner import Planner
 
 SAMPLES = "tiresias_samples.csv.gz"
-AUTO_NODE_GPUS, AUTO_LOAD = 8, 0.8
 SLURM_INTERVAL_S = 60.0
 COMPILE_FROM_JOBS = 1_000  # below, loading the compiler takes longer than it saves
 # name on the command line -> policy, its parameters, who gets GPUs that the first waiting job cannot use
@@ -53,11 +54,12 @@ DISCIPLINES: Mapping[str, tuple[str, Mapping[str, Any], Filling | None]] = {
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to replay, in words. cluster: "20x8", "auto" or a TOML file. policy: NAME[:PARAMETER=VALUE,...].
+    """What to replay, in words. cluster: as clusters.cluster_of takes it. policy: NAME[:PARAMETER=VALUE,...].
 
     backfill: "" = as the policy's name says. history: a CSV column of GPU s that completed jobs needed; "" = the
     samples of the Tiresias release. round_s, restart_cost_s: of the ideal model [s]. settings: any other field of
-    IdealModel, by name. parameters: of the policy, over those of its text.
+    IdealModel or SlurmModel, by name. requeue: of the slurm model, a preemptive policy may requeue; else nice only.
+    parameters: of the policy, over those of its text.
     """
 
     cluster: str = "auto"
@@ -69,6 +71,7 @@ class Request:
     past: str = ""
     round_s: float = 0.0
     restart_cost_s: float = 0.0
+    requeue: bool = True
     seed: int = 0
     settings: Mapping[str, Any] = field(default_factory=dict)
     parameters: Mapping[str, Any] = field(default_factory=dict)
@@ -124,13 +127,13 @@ class Session:
 
     trace: Trace
     request: Request
-    nodes: tuple[int, ...] = ()
+    described: Described = field(init=False)
     replayed: Replayed = field(init=False)
     _planner: DirectPlanner | Planner | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         """Raises ConfigError or InputError for words that name nothing, and for a job that can never start."""
-        self.nodes = nodes_of(self.request.cluster, self.trace)
+        self.described = cluster_of(self.request.cluster, self.trace)
         name, parameters = parse_policy(self.request.policy)
         policy, preset, filling = DISCIPLINES.get(name, (name, {}, None))
         made = {} if name == "slurm" else {"parameters": {**preset, **parameters, **self.request.parameters}}
@@ -186,8 +189,9 @@ class Session:
         self._planner = DirectPlanner(policy, placement, chosen)
         pile = isinstance(placement, Count)
         settings = {"round_s": request.round_s, "restart_cost_s": request.restart_cost_s, **request.settings}
-        nodes = (sum(self.nodes),) if pile else self.nodes
-        config = {"model": "ideal", "nodes": list(self.nodes), "policy": policy_name, **made,
+        gpus = self.described.gpus
+        nodes = (sum(gpus),) if pile else gpus
+        config = {"model": "ideal", "nodes": list(gpus), "policy": policy_name, **made,
                   "placement": request.placement, "backfill": chosen, **settings,
                   "history": request.history or SAMPLES}  # fmt: skip
         cluster = ideal_cluster(self.trace, nodes, IdealModel.of(settings), seed=request.seed)
@@ -201,16 +205,21 @@ class Session:
         request = self.request
         if {request.backfill, name} & {"skip", "fjf", "conservative"}:
             raise ConfigError("slurmctld has no such backfill; use --model ideal", key="backfill")
-        backfill: Any = request.backfill or ("easy" if name == "easy" else "slurm")
-        model = SlurmModel(backfill=backfill)
+        described = self.described
+        chosen = request.backfill or ("easy" if name == "easy" else "")
+        settings = checked(request.settings) | ({"backfill": chosen} if chosen else {})
+        model = replace(described.slurm_model, **settings)
         if made and name != "easy":
             policy = registry.make("policies", name, made["parameters"])
-            preemption = Preemption() if getattr(policy, "preemptive", False) else None
+            preemption = Preemption() if request.requeue and getattr(policy, "preemptive", False) else None
             placement = registry.make("placements", request.placement, key="placement")
             self._planner = Planner(policy, name, Scope(partitions=("*",)), preemption=preemption, placement=placement)
-        config = {"model": "slurm", "nodes": list(self.nodes), "policy": name, **made, "backfill": backfill,
-                  "placement": request.placement, "interval_s": SLURM_INTERVAL_S}  # fmt: skip
-        return Replayed(EmbeddedCluster(self.trace, self.nodes, model, seed=request.seed), config)
+        config = {"model": "slurm", "nodes": list(described.gpus), "policy": name, **made, "backfill": model.backfill,
+                  "placement": request.placement, "requeue": request.requeue, "interval_s": SLURM_INTERVAL_S,
+                  "slurm": {**described.settings, **described.model, **settings}}  # fmt: skip
+        requests = Requests.of_trace(self.trace, described.layout, cpus_known=described.cpus_known)
+        cluster = EmbeddedCluster(self.trace, described.layout, model, seed=request.seed, requests=requests)
+        return Replayed(cluster, config)
 
 
 def _now_and_then(on_progress: Callable[[int], None], events: int = 256) -> Callable[[Any], None]:
@@ -222,35 +231,6 @@ def _now_and_then(on_progress: Callable[[int], None], events: int = 256) -> Call
             on_progress(cluster.ended)
 
     return tell
-
-
-def nodes_of(text: str, trace: Trace) -> tuple[int, ...]:
-    """GPUs of each node: of "20x8", of a TOML file of [[nodes]] tables with count and gpus, or for "auto".
-
-    auto: nodes of 8 GPUs, as many as the trace keeps 80 % busy while jobs come, and enough for its largest job.
-    Raises InputError for anything else.
-    """
-    if match := re.fullmatch(r"([1-9]\d{0,5})x([1-9]\d{0,3})", text):
-        return (int(match[2]),) * int(match[1])
-    if text != "auto":
-        return _nodes_of_file(Path(text))
-    span_s = max(float(np.ptp(trace.submit_s)), float(trace.duration_s.max(initial=1.0)))
-    busy = float((trace.gpus * trace.duration_s).sum()) / span_s / AUTO_LOAD
-    return (AUTO_NODE_GPUS,) * math.ceil(max(busy, int(trace.gpus.max(initial=1))) / AUTO_NODE_GPUS)
-
-
-def _nodes_of_file(path: Path) -> tuple[int, ...]:
-    form = "write NODESxGPUS (20x8), auto, or name a TOML file with [[nodes]] tables of count and gpus"
-    try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))["nodes"]
-        nodes = tuple(int(table["gpus"]) for table in tables for _ in range(int(table.get("count", 1))))
-    except OSError as error:
-        raise InputError(f"is no cluster and no file ({error.strerror}); {form}", source=str(path)) from error
-    except (tomllib.TOMLDecodeError, KeyError, TypeError, ValueError) as error:
-        raise InputError(f"describes no cluster ({error!r}); {form}", source=str(path)) from error
-    if not nodes or min(nodes) < 1:
-        raise InputError(f"needs nodes with at least one GPU; {form}", source=str(path))
-    return nodes
 
 
 def parse_policy(text: str) -> tuple[str, dict[str, Any]]:

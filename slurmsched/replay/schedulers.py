@@ -48,7 +48,8 @@ def backfill_starts(cluster: EmbeddedCluster) -> list[Start]:
     block, blocked = cluster.planned()
     now_s = float(model.told(cluster.now_s))
     clock = np.array([now_s, now_s + model.bf_window_s, model.bf_resolution_s, model.epoch_s])
-    most = np.array([model.bf_max_job_start or NO_LIMIT, model.bf_max_job_array_resv])
+    most = np.array([model.bf_max_job_start or NO_LIMIT, model.bf_max_job_array_resv,
+                     model.bf_node_space_size or model.bf_max_job_test])  # fmt: skip
     given = backfill_pass(
         clock, most, cluster.left.copy(), running.end_s, running.first, running.count, running.node, running.held,
         block, blocked, cluster.completing > 0, demand.usable & cluster.open_nodes, demand.pool[rows],

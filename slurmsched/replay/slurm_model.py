@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 import numpy as np
@@ -27,7 +27,8 @@ class SlurmModel:
     backfill: "slurm" as slurmctld does, "easy" reserves for the first job only, "none" leaves the main scheduler alone.
     bf_interval_s: from a backfill pass to the next; bf_window_s: how far ahead reservations go; bf_resolution_s:
     slots of reservations are rounded to it; bf_max_job_test: jobs looked at; bf_max_job_array_resv: tasks of an array
-    that get a reservation; bf_max_job_user, _part, _user_part, _start: per pass, 0 = no limit.
+    that get a reservation; bf_node_space_size: records of reservations, at which a pass ends, 0 = bf_max_job_test;
+    bf_max_job_user, _part, _user_part, _start: per pass, 0 = no limit.
     weight_*: PriorityWeight*; max_age_s: PriorityMaxAge; favor_small: PriorityFavorSmall; calc_period_s: ages are
     brought up to date this often. base_priority: what the other factors add, equal for all.
     epilog_s: from the end of a job to the return of what it held. kill_wait_s: from a requeue to that.
@@ -55,6 +56,7 @@ class SlurmModel:
     bf_resolution_s: float = 60.0
     bf_max_job_test: int = 500
     bf_max_job_array_resv: int = 20
+    bf_node_space_size: int = 0
     bf_max_job_user: int = 0
     bf_max_job_part: int = 0
     bf_max_job_user_part: int = 0
@@ -106,6 +108,17 @@ class SlurmModel:
         """
         values = slurm_settings.scheduler(settings) | slurm_settings.priority(settings)
         return cls(**(values | slurm_settings.times(settings) | others))
+
+
+def checked(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of SlurmModel by name, as given. Raises ConfigError for one that is not there, and for no number."""
+    known = {spec.name: spec.default for spec in fields(SlurmModel)}
+    for name, value in given.items():
+        if name not in known:
+            raise ConfigError(f"is no setting of the model; there are {', '.join(known)}", key=f"model.{name}")
+        if isinstance(known[name], int | float) and not isinstance(value, int | float):
+            raise ConfigError(f"must be a number, got {value!r}", key=f"model.{name}")
+    return dict(given)
 
 
 def ideal(backfill: Literal["easy", "none"] = "none") -> SlurmModel:

@@ -15,7 +15,8 @@ _PARAMETERS: dict[str, tuple[str, float]] = {
     "default_queue_depth": ("queue_depth", 0), "bf_interval": ("bf_interval_s", 1),
     "bf_window": ("bf_window_s", MINUTE_S), "bf_resolution": ("bf_resolution_s", 1),
     "bf_max_job_test": ("bf_max_job_test", 0), "bf_max_job_array_resv": ("bf_max_job_array_resv", 0),
-    "bf_max_job_user": ("bf_max_job_user", 0), "bf_max_job_part": ("bf_max_job_part", 0),
+    "bf_node_space_size": ("bf_node_space_size", 0), "bf_max_job_user": ("bf_max_job_user", 0),
+    "bf_max_job_part": ("bf_max_job_part", 0),
     "bf_max_job_user_part": ("bf_max_job_user_part", 0), "bf_max_job_start": ("bf_max_job_start", 0),
     "requeue_delay": ("requeue_delay_s", 1),
 }  # fmt: skip

@@ -13,9 +13,10 @@ import orjson
 from slurmsched import __version__
 from slurmsched.errors import InputError, SlurmschedError
 from slurmsched.logs import configure
+from slurmsched.replay.clusters import cluster_of
 from slurmsched.replay.grid import Point
 from slurmsched.replay.results import KEY, Results, Row
-from slurmsched.replay.run import Request, Session, history_of, nodes_of, parse_policy, trace_digest
+from slurmsched.replay.run import Request, Session, history_of, parse_policy, trace_digest
 from slurmsched.replay.traces import Trace
 from slurmsched.replay.workers import Workers
 
@@ -121,9 +122,10 @@ def point_key(request: Request, trace: Trace, digest: str) -> str:
     name, parameters = parse_policy(request.policy)
     told = {
         "version": __version__, "trace": digest, "policy": name, "parameters": {**parameters, **request.parameters},
-        "nodes": nodes_of(request.cluster, trace), "history": history_of(request.history).tolist(),
+        "cluster": repr(cluster_of(request.cluster, trace)), "history": history_of(request.history).tolist(),
         "model": request.model, "placement": request.placement, "backfill": request.backfill,
         "round_s": request.round_s, "restart_cost_s": request.restart_cost_s, "seed": request.seed,
+        "requeue": request.requeue,
     }  # fmt: skip
     text = orjson.dumps(told, option=orjson.OPT_SORT_KEYS, default=str)
     return hashlib.blake2b(text, digest_size=16).hexdigest()

@@ -139,7 +139,7 @@ def _says(trace: Trace, name: str, values: Any) -> bool:
         return name == "time_limit_s" and bool(trace.limit_known.any())
     if isinstance(values, Labels):
         return values.names not in ((), ("",))
-    default = {"gpu_share": 1.0, "requeues": 0}.get(name, math.nan)
+    default = {"gpu_share": 1.0, "requeues": 0, "nodes": 0, "cpus": 0, "memory_mib": 0.0}.get(name, math.nan)
     return not np.array_equal(values, np.full(len(values), default), equal_nan=True)
 
 

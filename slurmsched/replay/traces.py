@@ -29,7 +29,8 @@ class Trace(Table):
 
     duration_s: run time alone on its GPUs. time_limit_s: what its user asked for; the run time where limit_known is
     False. start_s: first start as recorded, on the clock of submit_s, NaN if the source does not tell. gpu_share:
-    part of each GPU asked for. requeues: runs after the first. account: also a virtual cluster or group.
+    part of each GPU asked for. requeues: runs after the first. account: also a virtual cluster or group. nodes, cpus,
+    memory_mib: of the whole job, 0 if the source does not tell. partition, qos: "" likewise.
     state: how it ended, in Slurm's words, "" if the source does not tell.
     """
 
@@ -42,8 +43,13 @@ class Trace(Table):
     start_s: Floats = column(np.float64, np.nan)
     gpu_share: Floats = column(np.float64, 1.0)
     requeues: Int64s = column(np.int64, 0)
+    nodes: Int64s = column(np.int64, 0)
+    cpus: Int64s = column(np.int64, 0)
+    memory_mib: Floats = column(np.float64, 0.0)
     user: Labels = text()
     account: Labels = text()
+    partition: Labels = text()
+    qos: Labels = text()
     name: Labels = text()
     model: Labels = text()
     gpu_type: Labels = text()

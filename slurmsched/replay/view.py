@@ -22,7 +22,7 @@ from slurmsched.model import (
 )
 from slurmsched.model.columns import Bools, Int64s
 from slurmsched.replay.jobtable import Phase
-from slurmsched.replay.layout import Layout
+from slurmsched.replay.layout import Layout, Node
 from slurmsched.replay.slurm_model import SlurmModel
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Scene:
         nodes = Nodes.build(len(names), {
             "name": [names[n] for n in order],
             "partitions": [",".join(name for name, mask in masks.items() if mask[n]) for n in order],
-            "gpu_types": [f"gpu:{layout.nodes[n].gpus}" if layout.nodes[n].gpus else "" for n in order],
+            "gpu_types": [_gpu_types(layout.nodes[n]) for n in order],
             "gpus": layout.column("gpus")[order],
             "cpus": layout.column("cpus")[order],
             "memory_mib": layout.column("memory_mib")[order],
@@ -68,6 +68,10 @@ class Scene:
             "nodes": [int(masks[partition.name].sum()) for partition in listed],
         })  # fmt: skip
         return cls(nodes, partitions, site, order)
+
+
+def _gpu_types(node: Node) -> str:
+    return node.gpu_types or (f"gpu:{node.gpus}" if node.gpus else "")
 
 
 def snapshot(cluster: EmbeddedCluster) -> Snapshot:

@@ -126,19 +126,23 @@ def test_main_pass__agrees_with_reference(scene: Scene, depth: int) -> None:
     assert chosen(taken, len(scene["jobs"])) == expected
 
 
-@given(scenes(), st.sampled_from([0.0, 60.0]), st.integers(1, 7), st.integers(1, 3))
+@given(scenes(), st.sampled_from([0.0, 60.0]), st.integers(1, 7), st.integers(1, 3), st.integers(1, 9))
 @settings(deadline=None, max_examples=500)
-def test_backfill_pass__agrees_with_reference(scene: Scene, step: float, most: int, most_of_array: int) -> None:
+def test_backfill_pass__agrees_with_reference(
+    scene: Scene, step: float, most: int, most_of_array: int, most_records: int
+) -> None:
     """The same jobs start on the same nodes."""
     c, runs = columns(scene), sorted(scene["runs"], key=lambda run: run[0])
     count = np.array([len(held) for _, held in runs], np.int64)
     node = np.array([n for _, held in runs for n in held], np.int64)
     held = np.array([share for _, held in runs for share in held.values()], np.int64).reshape(-1, 3)
     taken = backfill_pass(
-        np.array([NOW, NOW + 500.0, step, 0.0]), np.array([most, most_of_array]), c["free"],
+        np.array([NOW, NOW + 500.0, step, 0.0]), np.array([most, most_of_array, most_records]), c["free"],
         np.array([end for end, _ in runs], np.float64), np.cumsum(count) - count, count, node, held, c["block"],
         c["blocked"], c["completing"], c["usable"], c["pool"], c["nodes"], c["need"], c["last"], c["limit_s"],
         c["array"], c["limit"], c["amount"], c["room"],
     )  # fmt: skip
     twin = naive.Backfill(NOW, NOW + 500.0, step, scene["free"], scene["runs"], scene["blocks"], scene["completing"])
-    assert chosen(taken, len(scene["jobs"])) == twin.starts(scene["jobs"], scene["room"], most, most_of_array)
+    assert chosen(taken, len(scene["jobs"])) == twin.starts(
+        scene["jobs"], scene["room"], most, most_of_array, most_records
+    )

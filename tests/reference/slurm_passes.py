@@ -113,8 +113,11 @@ class Backfill:
         self.now, self.window_end, self.step, self.free = now, window_end, step, free
         self.runs = sorted(runs, key=lambda run: run[0])
         self.taken, self.completing = list(blocks), completing
+        self.records = 1  # of the table of reservations, ever made
 
-    def starts(self, jobs: Sequence[Job], room: dict[str, float], most: int, most_of_array: int) -> list[Chosen]:
+    def starts(
+        self, jobs: Sequence[Job], room: dict[str, float], most: int, most_of_array: int, most_records: int = 10**9
+    ) -> list[Chosen]:
         started: list[Chosen] = [{} for _ in jobs]
         reserved: dict[int, int] = {}
         rejected = 0
@@ -131,6 +134,11 @@ class Backfill:
                 if sum(map(bool, started)) >= most:
                     break
             elif start <= self.window_end:
+                if self.records >= most_records:
+                    break
+                before = len(self._slots())
+                self.taken.append((*self._rounded(start, start + job["limit_s"]), set(chosen)))
+                self.records += len(self._slots()) - before
                 reserved[array] = reserved.get(array, 0) + 1
                 rejected = array if reserved[array] >= most_of_array else 0
         return started
@@ -162,8 +170,6 @@ class Backfill:
             elif following is not None and start > following:
                 later = following
             else:
-                if start <= self.window_end:
-                    self.taken.append((slot, end, set(chosen)))
                 return start, chosen
         return math.inf, {}
 

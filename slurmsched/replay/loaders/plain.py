@@ -10,7 +10,7 @@ from slurmsched.replay.loaders.rows import NAN, Job, RowLoader, number, whole
 from slurmsched.replay.loaders.source import Head, Source, csv_records
 
 COLUMNS = ("job_id", "num_gpus", "submit_s", "duration_s")
-TEXTS = ("user", "account", "name", "model", "gpu_type", "state")
+TEXTS = ("user", "account", "partition", "qos", "name", "model", "gpu_type", "state")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,9 @@ class Plain(RowLoader):
             start_s=_maybe(row, "start_s", NAN),
             gpu_share=_maybe(row, "gpu_share", 1.0),
             requeues=int(_maybe(row, "requeues", 0)),
+            nodes=int(_maybe(row, "nodes", 0)),
+            cpus=int(_maybe(row, "cpus", 0)),
+            memory_mib=_maybe(row, "memory_mib", 0.0),
             **{name: row[name] for name in TEXTS if row.get(name)},
         )
 

@@ -41,8 +41,13 @@ class Job(NamedTuple):
     start_s: float = NAN
     gpu_share: float = 1.0
     requeues: int = 0
+    nodes: int = 0
+    cpus: int = 0
+    memory_mib: float = 0.0
     user: str = ""
     account: str = ""
+    partition: str = ""
+    qos: str = ""
     name: str = ""
     model: str = ""
     gpu_type: str = ""
@@ -104,8 +109,9 @@ def _check(job: Job, *, runs: bool) -> None:
         not (0 <= job.job_id < LARGEST_ID or job.job_id == UNNUMBERED)
         or not 0 <= job.requeues < LARGEST_ID
         or not 0 < job.gpu_share <= 1
+        or not (0 <= job.nodes <= MOST_GPUS and 0 <= job.cpus <= LARGEST_ID and 0 <= job.memory_mib < math.inf)
     ):
-        raise ValueError("job id, requeues or share of a GPU out of range")
+        raise ValueError("job id, requeues, share of a GPU, nodes, CPUs or memory out of range")
 
 
 def _labels(codes: Any, names: list[str]) -> Labels:

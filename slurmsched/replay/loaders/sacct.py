@@ -15,7 +15,7 @@ from slurmsched.replay.loaders.joining import Groups, by_id, with_joined
 from slurmsched.replay.loaders.rows import NAN, Columns, Dropped, Job, RowLoader, wall_s
 from slurmsched.replay.loaders.sacct_gpus import first_type, gpus_of
 from slurmsched.replay.loaders.source import Head, Source
-from slurmsched.slurm.text import UNSET, duration_s
+from slurmsched.slurm.text import UNSET, duration_s, memory_mib
 
 NEEDED = ("State", "Submit", "Start", "End")
 FREE_TEXT = ("JobName", "SubmitLine", "Comment", "WorkDir", "Extra", "AdminComment", "SystemComment")
@@ -32,7 +32,8 @@ class Sacct(RowLoader):
     """Fields by their header names, in any order and with any delimiter; steps are passed over.
 
     Needs State, Submit, Start, End and JobIDRaw or JobID; uses ElapsedRaw, Suspended, TimelimitRaw, User, Account,
-    JobName, and for GPUs, in this order, AllocTRES, ReqTRES, SubmitLine, AllocGRES, ReqGRES. Runs of a requeued job
+    JobName, Partition, QOS, NNodes, and for GPUs, in this order, AllocTRES, ReqTRES, SubmitLine, AllocGRES, ReqGRES.
+    CPUs and memory are those of ReqTRES, else of AllocTRES. Runs of a requeued job
     add up to its run time; het components are one gang. A record that had not ended is left out.
     """
 
@@ -83,7 +84,11 @@ def job_of(fields: Mapping[str, str], job_id: int) -> Job:
         duration_s=end_s - start_s - _seconds(fields.get("Suspended", ""), 0.0),
         time_limit_s=_limit_s(fields),
         user=fields.get("User", ""),
+        nodes=_count(fields.get("NNodes", "")),
+        **_shares(fields),
         account=fields.get("Account", ""),
+        partition=fields.get("Partition", ""),
+        qos=fields.get("QOS", ""),
         name=fields.get("JobName", ""),
         gpu_type=first_type(request.text),
         state=state,
@@ -125,13 +130,13 @@ def _chain(columns: Columns, runs: Groups) -> dict[str, Any]:
     starts, place = np.unique(columns["start_s"][runs], return_inverse=True)
     longest = np.zeros(len(starts))
     np.maximum.at(longest, place, columns["duration_s"][runs])
-    gpus = np.bincount(place, columns["gpus"][runs]).astype(np.int64)
+    summed = {name: np.bincount(place, columns[name][runs])[-1] for name in ("gpus", "nodes", "cpus", "memory_mib")}
     return {
         "row": int(runs[-1]),
         "submit_s": columns["submit_s"][runs].min(),
         "start_s": starts[0],
         "duration_s": longest.sum(),
-        "gpus": gpus[-1],
+        **{name: columns[name].dtype.type(total) for name, total in summed.items()},
         "requeues": len(starts) - 1,
     }
 
@@ -186,6 +191,17 @@ def _time_s(text: str) -> float:
 def _seconds(text: str, otherwise: float) -> float:
     value = duration_s(text)
     return otherwise if math.isnan(value) else value
+
+
+def _shares(fields: Mapping[str, str]) -> dict[str, Any]:
+    """CPUs and memory [MiB] of the whole job, 0 where no field tells."""
+    text = next((text for name in ("ReqTRES", "AllocTRES") if (text := fields.get(name, "")) not in UNSET), "")
+    told = dict(part.partition("=")[::2] for part in text.split(","))
+    return {"cpus": _count(told.get("cpu", "")), "memory_mib": memory_mib(told.get("mem", ""))}
+
+
+def _count(text: str) -> int:
+    return int(text) if text.isdigit() else 0
 
 
 def _limit_s(fields: Mapping[str, str]) -> float:

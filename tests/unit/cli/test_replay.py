@@ -116,3 +116,15 @@ def test_replay__conservative_backfill_needs_the_ideal_cluster(trace: str, capsy
     assert json.loads(capsys.readouterr().out)["avg_jct_s"] == pytest.approx(57 / 6)
     assert main(["replay", trace, "--cluster", "1x4", "--policy", "conservative", "--model", "slurm"]) == 2
     assert "slurmctld has no such backfill" in capsys.readouterr().err
+
+
+def test_replay__tells_what_a_slurm_conf_left_out(
+    trace: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On stderr, by line; the figures stay clean."""
+    conf = tmp_path / "slurm.conf"
+    conf.write_text("NodeName=n1 CPUs=8 Gres=gpu:4\nNodeName=n2 State=FUTURE\nPartitionName=p Nodes=n[1-2]\n")
+    assert main(["replay", trace, "--cluster", str(conf), "--model", "slurm", "--policy", "slurm", "--json"]) == 0
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)["jobs"] == 6
+    assert "slurmsched: line 2: n2 left out, State=FUTURE" in shown.err

@@ -9,7 +9,7 @@ import pytest
 
 from slurmsched import __version__
 from slurmsched.errors import ConfigError, InputError
-from slurmsched.replay.run import Request, Session, history_of, nodes_of, parse_policy, trace_digest
+from slurmsched.replay.run import Request, Session, history_of, parse_policy, trace_digest
 from slurmsched.replay.traces import Trace
 
 SIX = Trace.of([1, 2, 3, 4, 5, 6], [2, 4, 1, 2, 1, 3], [0, 1, 2, 3, 4, 5], [6, 4, 3, 5, 9, 2])
@@ -38,32 +38,6 @@ def test_parse_policy__refuses_a_part_without_value() -> None:
     """The part is named, and how it should look."""
     with pytest.raises(ConfigError, match="'index' is not PARAMETER=VALUE"):
         parse_policy("gittins:index")
-
-
-def test_nodes__of_text_file_and_trace(tmp_path: Path) -> None:
-    """NxG, a TOML file of groups, or so many nodes of 8 that the trace keeps 80 % of them busy."""
-    path = tmp_path / "site.toml"
-    path.write_text("[[nodes]]\ncount = 2\ngpus = 8\n[[nodes]]\ngpus = 4\n")
-    busy = Trace.of([1, 2], [16, 16], [0, 100], [100, 100])
-    assert (nodes_of("3x4", busy), nodes_of(str(path), busy), nodes_of("auto", busy)) == (
-        (4, 4, 4), (8, 8, 4), (8,) * 5,
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize("text", ["20x", "0x8", "nowhere.toml", "x"])
-def test_nodes__refuses_what_is_no_cluster(text: str) -> None:
-    """The text is named with the forms there are."""
-    with pytest.raises(InputError, match="write NODESxGPUS"):
-        nodes_of(text, SIX)
-
-
-def test_nodes__refuses_a_file_that_describes_none(tmp_path: Path) -> None:
-    """A file of another kind, or without GPUs."""
-    path = tmp_path / "site.toml"
-    for text in ("gpus = 8\n", "[[nodes]]\ngpus = 0\n", "[[nodes]\n"):
-        path.write_text(text)
-        with pytest.raises(InputError, match=r"site\.toml"):
-            nodes_of(str(path), SIX)
 
 
 @pytest.mark.parametrize(
@@ -132,3 +106,52 @@ def test_history__is_shipped_and_read_from_files(tmp_path: Path) -> None:
     path.write_text("gpu_s\nmany\n")
     with pytest.raises(InputError, match=r"needed\.csv"):
         history_of(str(path))
+
+
+THREE = Trace.of([1, 2, 3], [1, 1, 1], [0, 0, 0], [600, 600, 600], user=["ann", "ann", "bob"], qos=["few"] * 3)
+FEW = """
+[[nodes]]
+gpus = 4
+[[qos]]
+name = "few"
+max_jobs_per_user = 1
+"""
+
+
+def test_slurm_model__limits_act_on_the_users_of_the_trace(tmp_path: Path) -> None:
+    """Of ann's two jobs the second waits for the first, bob's does not."""
+    path = tmp_path / "site.toml"
+    path.write_text(FEW)
+    session = Session(THREE, Request(cluster=str(path), model="slurm", policy="slurm"))
+    session.run()
+    starts_s = session.replayed.outcomes.first_start_s.tolist()
+    assert starts_s[0] < 60 <= 600 <= starts_s[1]
+    assert starts_s[2] < 60
+
+
+def test_slurm_model__takes_settings_by_name() -> None:
+    """Latency of our own writes and the like; an unknown one is named."""
+    run = figures(cluster="1x4", model="slurm", policy="srsf", settings={"rpc_latency_s": 0.5})
+    assert (run["jobs"], run["config"]["slurm"]) == (6, {"rpc_latency_s": 0.5})
+    with pytest.raises(ConfigError, match=r"model\.speed: is no setting"):
+        figures(model="slurm", policy="srsf", settings={"speed": 2})
+
+
+# One GPU, a long job, and short ones behind it that come when it has had much.
+LONG = Trace.of([1, 2, 3], [1, 1, 1], [0, 7_300, 7_400], [40_000, 600, 600], [80_000, 3_600, 3_600])
+
+
+@pytest.mark.parametrize("policy", ["slurm", "discretized-las", "srsf"])
+def test_slurm_model__nice_alone_stops_no_running_job(policy: str) -> None:
+    """Whatever the order of those that wait, they wait for the end of the job that runs."""
+    run = Session(LONG, Request(cluster="1x1", model="slurm", policy=policy, requeue=False)).run()
+    assert run.figures["preemptions"] == 0
+    assert run.outcomes.first_start_s[1:].min() >= 40_000
+
+
+@pytest.mark.parametrize("policy", ["discretized-las", "srsf"])
+def test_slurm_model__a_requeue_frees_what_nice_cannot(policy: str) -> None:
+    """The short jobs run as soon as KillWait is over; the long one goes on after them."""
+    run = Session(LONG, Request(cluster="1x1", model="slurm", policy=policy)).run()
+    assert run.outcomes.preemptions.tolist() == [1, 0, 0]
+    assert run.outcomes.first_start_s[1:].max() < 9_000

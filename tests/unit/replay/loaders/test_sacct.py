@@ -211,3 +211,20 @@ def test_slurm2sql__refuses_another_database(tmp_path: Path) -> None:
     database.close()
     with pytest.raises(InputError, match="is it slurm2sql's"):
         load(path)
+
+
+def test_sacct__tells_partition_qos_and_shares(tmp_path: Path) -> None:
+    """Nodes, and CPUs and memory as asked for; the components of a het job add up."""
+    header = "JobID|JobIDRaw|State|Submit|Start|End|NNodes|Partition|QOS|ReqTRES|AllocTRES"
+    alloc = "cpu=99,mem=9G,gres/gpu=4"
+    trace = history(
+        tmp_path,
+        f"7|7|COMPLETED|100|110|190|2|short|high|cpu=8,mem=1536M,gres/gpu=4|{alloc}",
+        f"8+0|8|COMPLETED|200|210|290|1|gpu|normal||{alloc}",
+        f"8+1|9|COMPLETED|200|210|290|1|gpu|normal||{alloc}",
+        header=header,
+    ).trace
+    assert (list(trace.partition), list(trace.qos)) == (["short", "gpu"], ["high", "normal"])
+    assert (trace.nodes.tolist(), trace.cpus.tolist(), trace.memory_mib.tolist()) == (
+        [2, 2], [8, 198], [1536.0, 2 * 9216.0],
+    )  # fmt: skip

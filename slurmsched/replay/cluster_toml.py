@@ -1,0 +1,109 @@
+"""A cluster as a TOML file: nodes, partitions, limits, slurm.conf values, and what slurm.conf does not tell."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, ValidationError
+
+from slurmsched.config import Count, Section, read_toml
+from slurmsched.errors import ConfigError
+from slurmsched.model import hostlist
+from slurmsched.replay.clusters import Described
+from slurmsched.replay.layout import DEFAULT_PARTITION, Layout, Limits, Node, Partition
+from slurmsched.replay.slurm_conf import settings_of
+from slurmsched.replay.slurm_model import checked
+
+
+class NodeGroup(Section):
+    """Nodes that are alike: by names, a hostlist, or only so many."""
+
+    names: str = ""
+    count: int = Field(1, ge=1)
+    gpus: Count
+    gpu_type: str = ""
+    cpus: Count = 0  # 0 = one for each GPU
+    memory_mib: float = Field(0.0, ge=0)  # 0 = not counted
+
+
+class PartitionTable(Section):
+    """A partition; the first is the default one. nodes: a hostlist, empty = all."""
+
+    name: str
+    nodes: str = ""
+    tier: Count = 1
+    factor: Count = 1
+
+
+class LimitsTable(Section):
+    """Of a QOS or an account; 0 = none."""
+
+    name: str
+    max_jobs_per_user: Count = 0
+    max_gpus_per_user: Count = 0
+    group_gpus: Count = 0
+    group_jobs: Count = 0
+    priority: Count = 0
+
+
+class ClusterTree(Section):
+    """The whole file. slurm: keys and values of slurm.conf. model: fields of SlurmModel."""
+
+    nodes: tuple[NodeGroup, ...]
+    partitions: tuple[PartitionTable, ...] = ()
+    qos: tuple[LimitsTable, ...] = ()
+    accounts: tuple[LimitsTable, ...] = ()
+    slurm: dict[str, str | int | float] = Field(default_factory=dict)
+    model: dict[str, str | int | float | bool] = Field(default_factory=dict)
+
+
+def read_cluster_toml(path: Path) -> Described:
+    """The cluster of the file. Raises ConfigError naming file and key."""
+    try:
+        tree = ClusterTree.model_validate(read_toml(path))
+        nodes = _nodes(tree.nodes)
+        partitions = tuple(Partition(each.name, _hosts(each.nodes, f"partitions.{each.name}"), each.tier, each.factor)
+                           for each in tree.partitions)  # fmt: skip
+        qos, accounts = (tuple(Limits(**each.model_dump()) for each in group) for group in (tree.qos, tree.accounts))
+        layout = Layout(nodes, partitions or (Partition(DEFAULT_PARTITION),), qos, accounts)
+        told = any(group.cpus for group in tree.nodes)
+        return Described(layout, settings_of(tree.slurm), checked(tree.model), cpus_known=told)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ConfigError(_said(first), key=".".join(map(str, first["loc"])), source=str(path)) from None
+    except ConfigError as error:
+        raise ConfigError(error.message, key=error.key, source=error.source or str(path)) from error
+
+
+def _said(error: Any) -> str:
+    if error["type"] == "extra_forbidden":
+        return "is no key of a cluster file; docs/replay.md lists them"
+    return f"{error['msg']}, got {error['input']!r}" if error["type"] != "missing" else "is missing; docs/replay.md"
+
+
+def _nodes(groups: Sequence[NodeGroup]) -> tuple[Node, ...]:
+    """The nodes of all groups; those without names are numbered. Raises ConfigError for a name used twice."""
+    total, made = sum(group.count for group in groups if not group.names), list[Node]()
+    width, unnamed = len(str(total)), 0
+    for place, group in enumerate(groups):
+        names = _hosts(group.names, f"nodes.{place}.names")
+        if not names:
+            names = tuple(f"node{n:0{width}d}" for n in range(unnamed + 1, unnamed + group.count + 1))
+            unnamed += group.count
+        cpus = group.cpus or max(group.gpus, 1)
+        kind = f"gpu:{group.gpu_type}:{group.gpus}" if group.gpu_type and group.gpus else ""
+        made += [Node(name, group.gpus, cpus, group.memory_mib, kind) for name in names]
+    for name, uses in Counter(node.name for node in made).items():
+        if uses > 1:
+            raise ConfigError(f"{name} is named {uses} times", key="nodes")
+    return tuple(made)
+
+
+def _hosts(text: str, key: str) -> tuple[str, ...]:
+    try:
+        return hostlist.expand(text)
+    except ValueError as error:
+        raise ConfigError(f"{text!r} is {error}", key=key) from error

@@ -1,0 +1,99 @@
+"""The cluster of a replay, from words: NODESxGPUS, auto, or a file that describes one."""
+
+from __future__ import annotations
+
+import math
+import re
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from slurmsched.errors import InputError
+from slurmsched.replay.layout import Layout, Node, Partition
+from slurmsched.replay.slurm_model import SlurmModel
+from slurmsched.replay.traces import Trace
+
+AUTO_NODE_GPUS, AUTO_LOAD = 8, 0.8
+FORM = "write NODESxGPUS (20x8), auto, or name a TOML file, a slurm.conf, a folder with one, or a saved snapshot"
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A cluster as it was described. settings: of slurm.conf, as `scontrol show config` names them; none = Slurm's
+    defaults. model: fields of SlurmModel that slurm.conf does not tell. cpus_known: whether the nodes' CPUs were told.
+    warnings: what was left out."""
+
+    layout: Layout
+    settings: Mapping[str, str] = field(default_factory=dict)
+    model: Mapping[str, Any] = field(default_factory=dict)
+    cpus_known: bool = False
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def gpus(self) -> tuple[int, ...]:
+        """GPUs of each node that has some."""
+        return tuple(node.gpus for node in self.layout.nodes if node.gpus)
+
+    @property
+    def slurm_model(self) -> SlurmModel:
+        """The model of this slurmctld. Raises ConfigError for a setting that is not Slurm's."""
+        if self.settings:
+            return replace(SlurmModel.from_settings(self.settings), **self.model)
+        return SlurmModel(**self.model)
+
+
+def cluster_of(text: str, trace: Trace) -> Described:
+    """The cluster of "20x8", of a file or folder, or for "auto".
+
+    auto: nodes of 8 GPUs, as many as the trace keeps 80 % busy while jobs come, and enough for its largest job.
+    Raises InputError for anything else, InputError or ConfigError for a file that describes none.
+    """
+    if match := re.fullmatch(r"([1-9]\d{0,5})x([1-9]\d{0,3})", text):
+        return Described(Layout.of_gpus((int(match[2]),) * int(match[1])))
+    if text == "auto":
+        return Described(Layout.of_gpus(_auto(trace)))
+    made = _of_file(Path(text))
+    if not made.gpus:
+        raise InputError(f"needs nodes with at least one GPU; {FORM}", source=text)
+    return made
+
+
+def _auto(trace: Trace) -> tuple[int, ...]:
+    span_s = max(float(np.ptp(trace.submit_s)), float(trace.duration_s.max(initial=1.0)))
+    busy = float((trace.gpus * trace.duration_s).sum()) / span_s / AUTO_LOAD
+    return (AUTO_NODE_GPUS,) * math.ceil(max(busy, int(trace.gpus.max(initial=1))) / AUTO_NODE_GPUS)
+
+
+def _of_file(path: Path) -> Described:
+    from slurmsched.replay.cluster_toml import read_cluster_toml  # late, with pydantic and Slurm's grammars
+    from slurmsched.replay.slurm_conf import read_slurm_site
+
+    if not path.exists():
+        raise InputError(f"is no cluster and no file; {FORM}", source=str(path))
+    if path.is_dir() or path.suffix == ".conf":
+        return read_slurm_site(path)
+    if zipfile.is_zipfile(path):
+        return _of_snapshot(path)
+    return read_cluster_toml(path)
+
+
+def _of_snapshot(path: Path) -> Described:
+    """The cluster of `snapshot save`: nodes as they were, closed ones too. Raises InputError."""
+    from slurmsched.replay.snapshot_file import read_snapshot
+
+    held = read_snapshot(path).snapshot
+    nodes, listed = held.nodes, held.partitions
+    columns = (nodes.name, nodes.gpus.tolist(), nodes.cpus.tolist(), nodes.memory_mib.tolist(), nodes.gpu_types)
+    made = tuple(Node(name, gpus, cpus, memory, kind) for name, gpus, cpus, memory, kind in zip(*columns, strict=True))
+    order = sorted(range(len(listed)), key=lambda row: not listed.default[row])
+    partitions = tuple(
+        Partition(listed.name[row], members, int(listed.priority_tier[row]))
+        for row in order
+        if (members := tuple(name for name, of in zip(nodes.name, nodes.partitions, strict=True)
+                             if listed.name[row] in of.split(",")))
+    )  # fmt: skip
+    return Described(Layout(made, partitions) if partitions else Layout(made), held.site.settings, cpus_known=True)
