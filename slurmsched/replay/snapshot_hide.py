@@ -12,7 +12,8 @@ from slurmsched.model.hints import hints_alone
 from slurmsched.replay.anonymise import HIDDEN, Anonymiser
 from slurmsched.replay.snapshot_file import Saved
 
-LETTERS = HIDDEN | {"reservation": "r"}  # columns of jobs -> first letter of their new names
+# columns of jobs -> first letter of their new names
+LETTERS = {name: HIDDEN[name] for name in ("user", "account", "name")} | {"reservation": "r"}
 
 
 def hidden(held: Saved, anonymiser: Anonymiser) -> Saved:
