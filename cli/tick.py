@@ -54,6 +54,7 @@ def _cycle(tree: Config, *, apply: bool, verbose: bool) -> Receipt:
         from slurmsched.cycle import run_cycle
         from slurmsched.daemon.told import Told
 
+        parts.need_lease()
         return run_cycle(parts.cluster, parts.planner, parts.store, Told() if verbose else None)
 
 

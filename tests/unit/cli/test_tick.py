@@ -119,7 +119,7 @@ COLD = """if True:
     import sys
     from slurmsched.slurm import open as opening
     from tests.unit.cli.conftest import FakeCluster, make_snapshot
-    opening.open_live = lambda config, *, apply, indices: FakeCluster(make_snapshot())
+    opening.open_live = lambda config, *, apply, indices, lead: FakeCluster(make_snapshot())
     from slurmsched.cli.main import main
     assert main(["--config", sys.argv[1], "tick", "--dry-run"]) == 0
     print(*sys.modules)"""
