@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from slurmsched.cli import output
-from slurmsched.cli.output import Output, counted
+from slurmsched.cli.output import Output, complain, counted
 from slurmsched.cli.settings import config
 from slurmsched.cli.steps import parted, print_steps, step_rows
 
@@ -72,8 +72,7 @@ def _held(lead: Lead, *, apply: bool) -> Lead | None:
             raise lead.lease.lost()
         lead.lease.leader()
     except LedgerError as error:
-        text = f"slurmsched: what other hosts wrote is not known, see that none of them works: {error}"
-        click.echo(text, err=True)
+        complain(f"what other hosts wrote is not known, see that none of them works: {error}")
         return None
     return lead
 
@@ -136,8 +135,8 @@ def _report(out: Output, plan: Plan, receipt: Receipt | None) -> int:
     if not out.as_json:
         out.line(f"{len(receipt.written)} of {len(plan.actions)} written")
     for outcome in receipt.refused:
-        click.echo(f"slurmsched: job {outcome.action.job_id}: {outcome.status}: {outcome.message}", err=True)
+        complain(f"job {outcome.action.job_id}: {outcome.status}: {outcome.message}")
     if receipt.stopped:
-        click.echo(f"slurmsched: writing ended early: {receipt.stopped}", err=True)
+        complain(f"writing ended early: {receipt.stopped}")
     failed = len(receipt.written) < len(plan.actions)
     return receipt.exit_code or (SlurmRefusedError.exit_code if failed else 0)

@@ -19,7 +19,7 @@ def orphans(jobs: Jobs, reservations: Reservations, known: Sequence[Act]) -> tup
     A reservation whose name is not of our form is somebody else's, whatever it begins with.
     """
     names = {act.reservation for act in known}
-    rows = zip(reservations.name.tolist(), reservations.node_list.tolist(), reservations.users.tolist(), strict=True)
+    rows = zip(reservations.name, reservations.node_list, reservations.users, strict=True)
     return tuple(
         _ending(jobs, found["id"], int(found["job"]), nodes, user)
         for name, nodes, user in rows
