@@ -88,7 +88,7 @@ def restoring(tree: Config, snapshot: Snapshot, lead: Lead | None = None) -> Pla
     from slurmsched.planning.acts import taken_back
     from slurmsched.planning.undo import undo_plan
 
-    records = Journal(tree.ledger.journal, shared=lead and lead.journal).levers(lenient=True).values()
+    records = Journal(tree.ledger.journal, shared=lead.journal if lead else None).levers(lenient=True).values()
     plan = undo_plan(snapshot, sorted(records, key=lambda record: record.submit_s))
     moves = [taken_back(act, snapshot) for act in snapshot.acts]
     steps = tuple(step for move in moves for step in move.steps)

@@ -59,7 +59,7 @@ class Lease:
     def __init__(self, engine: Engine, name: str, lease_s: float, clock: Callable[[], float] = awake_s) -> None:
         self._engine, self._clock = engine, clock
         self.name, self.lease_s = name, lease_s
-        self._now = sa.literal_column(_CLOCKS[engine.dialect.name], sa.Double())
+        self._now: sa.ColumnElement[float] = sa.literal_column(_CLOCKS[engine.dialect.name], sa.Double())
         self._term = 0
         self._until_s = float("-inf")
 

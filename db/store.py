@@ -241,11 +241,11 @@ def open_store(
     """
     url, path = config.ledger.url, config.ledger.journal
     readable = not read_only or os.access(path, os.R_OK)  # who only looks need not be able to read it
-    journal = Journal(path, shared=lead and lead.journal) if readable else None
+    journal = Journal(path, shared=lead.journal if lead else None) if readable else None
     if not read_only:
         engine = engines.open_engine(url, still_s=config.leader.lease_s if lead else None)
         engines.prepare(engine)
-        lease = lead and lead.lease
+        lease = lead.lease if lead else None
         return LedgerStore(engine, config=config, earlier_runs=earlier_runs, journal=journal, lease=lease)
     try:
         engine = engines.open_engine(url, read_only=True)
