@@ -174,7 +174,8 @@ class Churn:
         ours = {name: (nodes, start_s, end_s) for name, nodes, start_s, end_s
                 in zip(table.name, table.node_list, table.start_s, table.end_s, strict=True)
                 if name.startswith("slurmsched-")}  # fmt: skip
-        seen = [fields(record) for record in records(jobs.out, "JobId")]
+        everyone = (fields(record) for record in records(jobs.out, "JobId"))
+        seen = [job for job in everyone if int(job["JobId"]) in self.chosen]
         self._read_acts()
         return [*self._twice_promised(ours), *self._alone(ours), *self._moved_too_often(seen), *self._unknown(seen)]
 
@@ -211,7 +212,7 @@ class Churn:
         known = self.site.journalled()
         for job in seen:
             job_id, nice = int(job["JobId"]), int(job.get("Nice", 0))
-            if job_id in self.chosen and nice != self.chosen[job_id] and nice not in known.get(job_id, ()):
+            if nice != self.chosen[job_id] and nice not in known.get(job_id, ()):
                 yield f"job {job_id} has nice {nice}, which nobody has on record"
 
     def lost(self) -> list[str]:
