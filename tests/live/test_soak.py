@@ -24,11 +24,12 @@ PAUSE_S = 0.7  # on average between two events
 
 @pytest.fixture
 def churn(site: Installed) -> Iterator[Churn]:
-    """A daemon at work on 16 nodes, a cycle every two seconds, preemption on, everything allowed soon."""
-    keys = {"enabled": "true", "quantum_s": "5", "restart_cost_s": "0", "least_factor": "0", "acts": "6"}
+    """A daemon at work on 16 nodes, a cycle every two seconds, preemption and promises on, everything allowed soon."""
+    keys = {"preemption__enabled": "true", "preemption__quantum_s": "5", "preemption__restart_cost_s": "0",
+            "preemption__least_factor": "0", "acts__lease_s": "10", "acts__per_hour": "1000",
+            "acts__per_user_per_hour": "500", "gangs__reserve": "true", "gangs__least_gpus": "16"}  # fmt: skip
     site.configure(policy='{ name = "discretized-las", thresholds_gpu_s = [60.0, 600.0] }', cycle__interval_s="2.0",
-                   scope__partitions='["soak", "phantom"]', log__format='"json"',
-                   **{f"preemption__{key}": value for key, value in keys.items()})  # fmt: skip
+                   scope__partitions='["soak", "phantom"]', log__format='"json"', **keys)  # fmt: skip
     with sixteen_nodes():
         made = Churn(site, SEED)
         made.start_daemon()
