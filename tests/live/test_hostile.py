@@ -1,4 +1,4 @@
-"""What users write is data: no name, comment or array of theirs steers a terminal, fails a cycle or writes a command."""
+"""What users write is data: none of it steers a terminal, fails a cycle or becomes part of a command."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from tests.live.lab import USERS, Installed, column, nices, run, submit
 pytestmark = pytest.mark.live
 
 NASTY = (
-    "\x1b[2J\x1b]0;owned\x07", "\x9b31m\r", "\u202egpj.exe\u2066", "a\nJobId=1 Nice=0\n", "a|b|c|1|2|3", "%A %n {0} $(id)",
-    "`reboot`;rm -rf /tmp/x&'\"\\", "\u6f22\u5b57 \U0001f600 \u00e4\u0301", "slurmsched: dur=\x1b[31m", "JobId=9 UserId=root(0)",
+    "\x1b[2J\x1b]0;owned\x07", "\x9b31m\r", "\u202egpj.exe\u2066", "a\nJobId=1 Nice=0\n", "a|b|c|1|2|3",
+    "%A %n {0} $(id)", "`reboot`;rm -rf /tmp/x&'\"\\", "\u6f22\u5b57 \U0001f600 \u00e4\u0301",
+    "slurmsched: dur=\x1b[31m", "JobId=9 UserId=root(0)",
 )  # fmt: skip
-LONG = 32_768
 HIDDEN = "nobody-must-see-this-made"
 COMMANDS = (("plan",), ("queue",), ("status",), ("tick", "--dry-run", "-v"), ("undo",))
 
@@ -26,10 +26,21 @@ def hostile(site: Installed) -> list[int]:
     for i, text in enumerate(NASTY):
         options = (f"--comment={text}", "--partition=phantom", f"--time={90 - i}")
         jobs.append(submit(USERS[i % 4], 1, *options, name=text.replace("\n", " ")))
-    jobs.append(submit("bob", 1, f"--comment={'slurmsched: dur=1h ' + 'x' * LONG}", "--partition=phantom", "--time=5"))
+    jobs.append(longest())
     array = ("--array=0-99999", f"--comment=$(touch /tmp/{HIDDEN})")
     jobs.append(submit("alice", 1, *array, "--partition=phantom", "--time=4"))
     return jobs
+
+
+def longest() -> int:
+    """A job whose comment is as long as this Slurm takes it, from 32 KB down."""
+    request = ("sbatch", "--parsable", "--output=/dev/null", "--partition=phantom", "--gpus=1", "--mem=1G", "--time=5")
+    for length in (32_768, 16_384, 8_192, 4_096, 1_024, 1_000):
+        text = "slurmsched: dur=1h ".ljust(length, "x")
+        answer = run(*request, f"--comment={text}", "--wrap=sleep 600", user="bob", check=False)
+        if not answer.rc:
+            return int(answer.out)
+    raise AssertionError(answer.err)
 
 
 def steering(text: str) -> list[str]:
