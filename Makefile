@@ -8,11 +8,13 @@ LAB    := $(PYTHON) tests/lab/lab.py
 SUITES ?= forky trixie
 SUITE  ?= forky
 PYTEST_ARGS ?=
+MINUTES ?= 30
+SEED ?= 1
 DECIDING := estimators kernels model placements planning policies replay testing topology
 BENCH_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-nojit test-browser test-live lab-up lab-down lab-shell bench lint types docs man clean
+.PHONY: help demo test test-fast test-nojit test-browser test-live soak lab-up lab-down lab-shell bench lint types docs man clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,6 +42,11 @@ test-live-%:
 	@trap '$(LAB) down --name test-$* 2>/dev/null || true' EXIT; trap 'exit 130' INT TERM; \
 		$(LAB) up $* --name test-$* \
 		&& $(LAB) exec --name test-$* -- python -m pytest -m live tests/live $(PYTEST_ARGS)
+
+soak: ## Random churn on 16 nodes, invariants checked after each event: make soak MINUTES=30 SEED=1
+	@trap '$(LAB) down --name soak 2>/dev/null || true' EXIT; trap 'exit 130' INT TERM; \
+		$(LAB) up $(SUITE) --name soak && $(LAB) exec --name soak -- env SOAK_MINUTES=$(MINUTES) SOAK_SEED=$(SEED) \
+		python -m pytest -m live tests/live/test_soak.py -s $(PYTEST_ARGS)
 
 lab-up: ## Start a real Slurm with fake GPUs: make lab-up SUITE=trixie
 	$(LAB) up $(SUITE)

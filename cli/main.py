@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from slurmsched import __version__
+from slurmsched.cli.output import complain
 from slurmsched.errors import ConfigError, SlurmschedError
 
 # name -> module under slurmsched.cli; each holds one click command named `command`
@@ -68,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         error.show()
         return 2
     except (click.Abort, KeyboardInterrupt):
-        click.echo("slurmsched: interrupted", err=True)
+        complain("interrupted")
         return 130
     except BrokenPipeError:
         sys.stdout = None  # type: ignore[assignment]  # the reader left; Python must not flush at exit
@@ -84,10 +85,10 @@ def _failed(error: Exception, *, debug: bool) -> int:
 
         traceback.print_exc()
     if isinstance(error, SlurmschedError):
-        click.echo(f"slurmsched: {error}", err=True)
+        complain(str(error))
         return error.exit_code
     hint = "" if debug else "; run it again with --debug before the command for the traceback"
-    click.echo(f"slurmsched: unexpected {type(error).__name__}: {error}{hint}", err=True)
+    complain(f"unexpected {type(error).__name__}: {error}{hint}")
     return 1
 
 

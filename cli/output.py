@@ -1,4 +1,7 @@
-"""How commands print: tables by rich, or JSON; and the options every command has."""
+"""How commands print: tables by rich, or JSON; and the options every command has.
+
+Whatever is printed goes through slurmsched.terminal: names, comments and messages are data of users.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import click
+
+from slurmsched.terminal import harmless, harmless_json, harmless_lines, paired
 
 STYLES = {"ok": "green", "warn": "yellow", "warning": "yellow", "fail": "red", "failed": "red"}
 CUT = ("user", "partition", "reason", "why")
@@ -27,10 +32,11 @@ class Output:
         import orjson
 
         options = orjson.OPT_INDENT_2 | orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS | orjson.OPT_APPEND_NEWLINE
-        click.echo(orjson.dumps(value, option=options, default=_plain), nl=False)
+        click.echo(harmless_json(_dumped(value, options)), nl=False)
 
     def line(self, text: str = "", style: str = "") -> None:
         """One line of text in a colour of STYLES."""
+        text = harmless_lines(text)
         click.echo(click.style(text, fg=STYLES[style]) if style and self.color else text)
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str = "") -> None:
@@ -83,6 +89,11 @@ def with_output(function: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
+def complain(text: str) -> None:
+    """One line on stderr, about what went wrong."""
+    click.echo(f"slurmsched: {harmless(text)}", err=True)
+
+
 def seconds(value: float) -> str:
     """A duration for people, in its two largest units: "3d 4h", "1h 5m", "42s"; "-" when unknown."""
     if value != value or abs(value) == float("inf"):
@@ -111,7 +122,16 @@ def gpu_hours(gpu_s: float) -> str:
 
 
 def _cell(value: Any) -> str:
-    return "" if value is None else str(value)
+    return "" if value is None else harmless(str(value))
+
+
+def _dumped(value: Any, options: int) -> str:
+    import orjson
+
+    try:
+        return orjson.dumps(value, option=options, default=_plain).decode()
+    except TypeError:  # half a character, which only names of files can have
+        return orjson.dumps(paired(value), option=options, default=_plain).decode()
 
 
 def _plain(value: Any) -> Any:

@@ -13,6 +13,7 @@ from slurmsched.cli.steps import act_rows, print_acts
 
 if TYPE_CHECKING:
     from slurmsched.config import Config
+    from slurmsched.daemon.assemble import Parts
     from slurmsched.model import Jobs, Plan, Snapshot
 
 SHOWN = 5  # cycles and failures
@@ -26,13 +27,27 @@ def command(out: Output) -> None:
     tree = config()
     with assembled(tree, apply=False, read_only=True) as parts:
         snapshot, plan = parts.look()
-    facts = gathered(tree, snapshot, plan) | remembered(tree)
+        facts = gathered(tree, snapshot, plan) | {"leader": led(parts)} | remembered(tree)
     if out.as_json:
         out.json(facts)
     else:
         _print(out, facts)
         print_acts(out, snapshot.acts, snapshot.now_s)
         _print_orphans(out, facts["orphans"])
+
+
+def led(parts: Parts) -> dict[str, Any] | None:
+    """Who leads of the hosts that share the ledger; None where there is one host only, or nobody can say."""
+    from slurmsched.errors import LedgerError
+
+    if parts.lead is None:
+        return None
+    lease = parts.lead.lease
+    try:
+        leader = lease.leader()
+    except LedgerError:
+        return None  # the snapshot's warnings say why
+    return {"name": leader.name, "term": leader.term, "left_s": leader.left_s, "us": lease.name, "text": str(leader)}
 
 
 def remembered(tree: Config) -> dict[str, Any]:
@@ -128,6 +143,8 @@ def _print(out: Output, facts: dict[str, Any]) -> None:
         "GPUs": f"{facts['gpus']['all']}: {gpus}",
         "jobs": f"{jobs}; {facts['managed']} managed, {facts['planned']} would change",
     }
+    if leader := facts["leader"]:
+        lines["leader"] = leader["text"] + _standing(leader)
     for name, text in lines.items():
         out.line(f"{name:8} {text}")
     _print_cycles(out, facts)
@@ -156,6 +173,12 @@ def _at_work(facts: dict[str, Any]) -> str:
     if not facts["working"]:
         return "nobody now"
     return f"{facts['working']} ({'writes' if facts['writing'] else 'writes nothing'})"
+
+
+def _standing(leader: dict[str, Any]) -> str:
+    if leader["left_s"] <= 0:
+        return ""
+    return " (this host)" if leader["name"] == leader["us"] else f"; this host, {leader['us']}, stands by"
 
 
 def _took(duration_s: float) -> str:

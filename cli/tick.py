@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from slurmsched.cli import output
-from slurmsched.cli.output import Output
+from slurmsched.cli.output import Output, complain
 from slurmsched.cli.settings import config
 from slurmsched.errors import LockedError, PausedError
 
@@ -34,7 +34,7 @@ def command(out: Output, apply: bool, dry_run: bool, verbose: bool) -> int:
     wanted = (apply or tree.mode == "apply") and not dry_run
     held = wanted and paused(tree)
     if held and verbose:
-        click.echo(f"slurmsched: paused by {tree.cycle.stop_file}; nothing is written", err=True)
+        complain(f"paused by {tree.cycle.stop_file}; nothing is written")
     try:
         receipt = _cycle(tree, apply=wanted and not held, verbose=verbose)
     except LockedError as error:
@@ -54,6 +54,7 @@ def _cycle(tree: Config, *, apply: bool, verbose: bool) -> Receipt:
         from slurmsched.cycle import run_cycle
         from slurmsched.daemon.told import Told
 
+        parts.need_lease()
         return run_cycle(parts.cluster, parts.planner, parts.store, Told() if verbose else None)
 
 
@@ -68,9 +69,9 @@ def _report(out: Output, receipt: Receipt, verbose: bool) -> int:
         out.line(f"{receipt.planned if receipt.dry_run else len(receipt.written)} of {receipt.planned} changes {verb}")
     for outcome in receipt.refused:
         if outcome.status == "refused" and (verbose or not outcome.message.startswith(CHANGED)):
-            click.echo(f"slurmsched: job {outcome.action.job_id}: {outcome.status}: {outcome.message}", err=True)
+            complain(f"job {outcome.action.job_id}: {outcome.status}: {outcome.message}")
     if receipt.stopped:  # by a write without an answer, too
-        click.echo(f"slurmsched: writing ended early: {receipt.stopped}", err=True)
+        complain(f"writing ended early: {receipt.stopped}")
     return receipt.exit_code
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from slurmsched.cli import output, topology_check
-from slurmsched.cli.output import Output, counted
+from slurmsched.cli.output import Output, complain, counted
 from slurmsched.cli.settings import config
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def show(out: Output, node: str | None, file: Path | None, svg: Path | None) -> 
 
     classes, fabric, warnings = _of_file(file) if file else _of_slurm()
     for warning in warnings:
-        click.echo(f"slurmsched: {warning}", err=True)
+        complain(warning)
     if node is None and svg is None and not (file and len(classes) == 1):
         if out.as_json:
             out.json({"classes": [class_record(one) for one in classes], "fabric": fabric_record(fabric)})
@@ -77,7 +77,7 @@ def import_files(out: Output, files: tuple[Path, ...], kind: str, gpu_type: str,
         if not out.as_json:
             print_reading(out, path, reading)
         for warning in reading.warnings:
-            click.echo(f"slurmsched: {path}: {warning}", err=True)
+            complain(f"{path}: {warning}")
     failed = any(not reading.kind or (strict and reading.warnings) for _, reading in readings)
     return InputError.exit_code if failed else 0
 
@@ -96,7 +96,7 @@ def diff(out: Output, fabric: Path | None) -> int:
 
     found, warnings = differences(config().topology, open_commands(config().slurm), fabric)
     for warning in warnings:
-        click.echo(f"slurmsched: {warning}", err=True)
+        complain(warning)
     if out.as_json:
         out.json(found)
     elif found:

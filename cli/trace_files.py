@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from slurmsched.cli.output import Output
+from slurmsched.cli.output import Output, complain
 
 if TYPE_CHECKING:
     from slurmsched.replay.describe import Section
@@ -38,7 +38,7 @@ def read_whole(source: Path, kind: str, pairs: tuple[str, ...], strict: bool) ->
     recorded = read(source, kind, pairs, strict)
     parts = int((recorded.trace.gpu_share < 1).sum())
     if parts:
-        click.echo(f"slurmsched: {source}: jobs that asked for a part of a GPU get it whole: {parts:,}", err=True)
+        complain(f"{source}: jobs that asked for a part of a GPU get it whole: {parts:,}")
     return recorded
 
 
@@ -55,7 +55,7 @@ def parameter(pair: str) -> tuple[str, Any]:
 def warn(recorded: Recorded) -> None:
     """Each warning as a line on stderr."""
     for warning in recorded.warnings:
-        click.echo(f"slurmsched: {warning}", err=True)
+        complain(warning)
 
 
 def written(out: Output, target: Path, recorded: Recorded) -> None:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import sys
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 import click
 
 from slurmsched.cli import output
-from slurmsched.cli.output import Output, counted
+from slurmsched.cli.output import Output, complain, counted
 from slurmsched.cli.settings import config
 from slurmsched.cli.steps import parted, print_steps, step_rows
 
 if TYPE_CHECKING:
     from slurmsched.config import Config
+    from slurmsched.db.lead import Lead
     from slurmsched.model import Plan, Receipt, Snapshot
+    from slurmsched.slurm.live_cluster import LiveCluster
 
 
 @output.command("undo")
@@ -29,14 +32,13 @@ def command(out: Output, apply: bool, yes: bool) -> int:
     """
     from slurmsched.daemon.lock import exclusive
     from slurmsched.logs import configure
-    from slurmsched.slurm.open import open_live
 
     tree = config()
     configure("error", "text")  # _report tells what went wrong
     if apply and not yes and not sys.stdin.isatty():
         raise click.UsageError("nobody here to ask: add --yes")
-    with exclusive(tree.ledger.lock), closing(open_live(tree, apply=apply, heed_stop=False)) as cluster:
-        plan = restoring(tree, cluster.read())
+    with exclusive(tree.ledger.lock), _opened(tree, apply=apply) as (cluster, lead):
+        plan = restoring(tree, cluster.read(), lead)
         receipt = None
         if not out.as_json:
             _print(out, plan, applies=apply)
@@ -46,7 +48,36 @@ def command(out: Output, apply: bool, yes: bool) -> int:
     return _report(out, plan, receipt)
 
 
-def restoring(tree: Config, snapshot: Snapshot) -> Plan:
+@contextmanager
+def _opened(tree: Config, *, apply: bool) -> Iterator[tuple[LiveCluster, Lead | None]]:
+    """The cluster, and what other hosts have on record if they may write too."""
+    from slurmsched.daemon.assemble import opened_lead
+    from slurmsched.slurm.open import open_live
+
+    with opened_lead(tree) as offered:
+        lead = offered and _held(offered, apply=apply)
+        with closing(open_live(tree, apply=apply, heed_stop=False, lead=lead)) as cluster:
+            yield cluster, lead
+
+
+def _held(lead: Lead, *, apply: bool) -> Lead | None:
+    """The lease, taken if it is needed; None, with a warning, where the database is lost: then our own journal counts.
+
+    Raises NotLeadingError while another host leads.
+    """
+    from slurmsched.errors import LedgerError
+
+    try:
+        if apply and not lead.lease.take():
+            raise lead.lease.lost()
+        lead.lease.leader()
+    except LedgerError as error:
+        complain(f"what other hosts wrote is not known, see that none of them works: {error}")
+        return None
+    return lead
+
+
+def restoring(tree: Config, snapshot: Snapshot, lead: Lead | None = None) -> Plan:
     """The plan that restores every lever the journal knows and takes every open act back.
 
     Raises LedgerError if the journal cannot be read.
@@ -57,7 +88,7 @@ def restoring(tree: Config, snapshot: Snapshot) -> Plan:
     from slurmsched.planning.acts import taken_back
     from slurmsched.planning.undo import undo_plan
 
-    records = Journal(tree.ledger.journal).levers(lenient=True).values()
+    records = Journal(tree.ledger.journal, shared=lead.journal if lead else None).levers(lenient=True).values()
     plan = undo_plan(snapshot, sorted(records, key=lambda record: record.submit_s))
     moves = [taken_back(act, snapshot) for act in snapshot.acts]
     steps = tuple(step for move in moves for step in move.steps)
@@ -104,8 +135,8 @@ def _report(out: Output, plan: Plan, receipt: Receipt | None) -> int:
     if not out.as_json:
         out.line(f"{len(receipt.written)} of {len(plan.actions)} written")
     for outcome in receipt.refused:
-        click.echo(f"slurmsched: job {outcome.action.job_id}: {outcome.status}: {outcome.message}", err=True)
+        complain(f"job {outcome.action.job_id}: {outcome.status}: {outcome.message}")
     if receipt.stopped:
-        click.echo(f"slurmsched: writing ended early: {receipt.stopped}", err=True)
+        complain(f"writing ended early: {receipt.stopped}")
     failed = len(receipt.written) < len(plan.actions)
     return receipt.exit_code or (SlurmRefusedError.exit_code if failed else 0)

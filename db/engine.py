@@ -15,6 +15,8 @@ from sqlalchemy.engine import URL, Connection, Engine, make_url
 from slurmsched.db import schema
 from slurmsched.errors import LedgerError
 
+ANSWER_S = 60.0  # a server that says nothing for so long is given up [s]
+STILL_S = 60.0  # likewise a transaction in which nothing happens, by the server [s]
 BUSY_S = 5  # a database locked by another process is waited for this long [s]
 _DRIVERS = {
     "sqlite": ("sqlite", ""),
@@ -24,15 +26,20 @@ _DRIVERS = {
 }
 
 
-def open_engine(url: str, *, read_only: bool = False) -> Engine:
+def open_engine(
+    url: str, *, read_only: bool = False, patience_s: float | None = None, still_s: float | None = None
+) -> Engine:
     """An engine for the URL; nothing is connected yet, but the folder of a SQLite file is made unless read_only.
 
+    patience_s: how long an answer of a server is waited for [s]. still_s: how long it lets a transaction stand still
+    before it ends it [s], so that whoever was stopped in one keeps nobody out. None: ANSWER_S, STILL_S.
     Raises LedgerError for a URL that cannot be used.
     """
     parsed = _parsed(url)
     options: dict[str, Any] = {"connect_args": {"timeout": BUSY_S}}
     if parsed.get_backend_name() != "sqlite":
-        options = {"pool_pre_ping": True, "connect_args": {"connect_timeout": BUSY_S}}
+        arguments = _of_server(parsed.get_backend_name(), patience_s or ANSWER_S, still_s or STILL_S)
+        options = {"pool_pre_ping": True, "connect_args": arguments}
     elif read_only:
         parsed = parsed.set(database=f"file:{quote(parsed.database or '')}", query={"mode": "ro", "uri": "true"})
     else:
@@ -171,6 +178,20 @@ def _make_folder(url: URL) -> None:
         folder.mkdir(mode=0o750, parents=True, exist_ok=True)
     except OSError as error:
         raise LedgerError(f"ledger {shown(url)}: folder {folder} cannot be made: {error.strerror}") from error
+
+
+def _of_server(backend: str, patience_s: float, still_s: float) -> dict[str, Any]:
+    """Connect arguments of pymysql or psycopg."""
+    connect_s = max(1, min(BUSY_S, round(patience_s)))
+    if backend == "postgresql":
+        limits = {"idle_in_transaction_session_timeout": still_s, "lock_timeout": patience_s}
+        settings = " ".join(f"-c {name}={limit_s * 1000:.0f}" for name, limit_s in limits.items())
+        ages = {"keepalives_idle": connect_s, "keepalives_interval": connect_s, "keepalives_count": 3}
+        return {"connect_timeout": connect_s, "options": settings, "tcp_user_timeout": round(patience_s * 1000), **ages}
+    # MySQL, which has no such setting, reads the part in /*M! */ as a comment.
+    still = f"SET SESSION wait_timeout = @@wait_timeout /*M! , SESSION idle_transaction_timeout = {still_s:.0f} */"
+    waits = {"read_timeout": patience_s, "write_timeout": patience_s}
+    return {"connect_timeout": connect_s, "init_command": still, **waits}
 
 
 def _set_pragmas(connection: Any, _: Any) -> None:

@@ -2,6 +2,7 @@
 
 One JSON object a line. An "intend" line is synced to disk before its action is sent; an "outcome" line
 follows the answer. With the database lost, `undo` still knows every job that was touched, and its base.
+With a leader lease each line is in the database too, for the hosts that have not written it.
 """
 
 from __future__ import annotations
@@ -9,11 +10,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import isfinite
+from math import inf, isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from slurmsched.db.lines import Lines, as_line
+from slurmsched.db.shared import SharedLines
 from slurmsched.errors import LedgerError
 from slurmsched.logs import get_logger
 from slurmsched.model.plan import Outcome, SetLever
@@ -46,11 +48,38 @@ class LeverRecord:
 
 
 class Journal(Lines):
-    """Append-only file of intentions and outcomes. clock: Unix seconds."""
+    """Append-only file of intentions and outcomes. clock: Unix seconds. shared: where other hosts see them."""
 
-    def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, path: Path, clock: Callable[[], float] = time.time, *, shared: SharedLines | None = None
+    ) -> None:
         super().__init__(path, _sound)
-        self._clock = clock
+        self._clock, self._shared = clock, shared
+        self._last = self._settled = (0, 0.0)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file or of the shared lines, whichever are more."""
+        return max(super().size, self._shared.size if self._shared else 0)
+
+    @property
+    def written_s(self) -> float:
+        """When something was written to it last [Unix s]; -inf if never. Raises LedgerError.
+
+        inf where the last line is another leader's, whose clock is not ours, and was not settled yet.
+        """
+        if self._shared is not None:
+            self._last = self._shared.last()
+            if self._last not in ((0, 0.0), self._settled) and self._last[0] != self._shared.term:
+                return inf
+        try:
+            return self.path.stat().st_mtime
+        except OSError:
+            return -inf
+
+    def settle(self) -> None:
+        """What written_s told of is in the ledger now."""
+        self._settled = self._last
 
     def intend(self, cycle: str, actions: Sequence[SetLever]) -> None:
         """Put the actions on disk, synced. Raises LedgerError; then none of them may be sent.
@@ -61,7 +90,11 @@ class Journal(Lines):
         unknown = [action.job_id for action in actions if not isfinite(action.submit_s)]
         if unknown:
             raise LedgerError(f"{self.path}: job {unknown[0]} has no submit time to be known by; nothing was sent")
-        self.append((_intention(now_s, cycle, action) for action in actions), sync=True)
+        term = self._shared.term if self._shared else None
+        lines = [_intention(now_s, cycle, action, term) for action in actions]
+        if self._shared is not None:
+            self._shared.append(lines)
+        self.append(lines, sync=True)
 
     def outcome(self, cycle: str, outcomes: Iterable[Outcome]) -> None:
         """Note what became of actions. Not synced: an intention without outcome counts as sent. Raises LedgerError."""
@@ -98,10 +131,17 @@ class Journal(Lines):
             self.set_aside(bad)  # before the new file takes the place of the one that has them
 
         self.replace(kept())
+        if self._shared is not None:
+            parsed = [(raw, self._parsed(raw)) for raw in self._shared.read()]
+            kept_of = (raw for raw, line in parsed if line and (live is None or line["job_id"] in live))
+            self._shared.replace(raw + b"\n" for raw in kept_of)
         return dropped
 
     def lines(self, *, lenient: bool = False) -> Iterator[dict[str, Any]]:
-        """The objects of the file, oldest first; a torn last line is left out. Raises as `levers`."""
+        """The objects of the file, oldest first, then those that all hosts share; a torn last line is left out.
+
+        Raises as `levers`; lenient: shared lines that cannot be had are left out with a warning.
+        """
         for number, _, line in self.read():
             if line is not None:
                 yield line
@@ -109,6 +149,16 @@ class Journal(Lines):
                 log.warning("journal.line_skipped", path=str(self.path), line=number)
             else:
                 raise LedgerError(f"{self.path}:{number}: not a line of the journal; repair or remove that line")
+        yield from filter(None, map(self._parsed, self._of_others(lenient=lenient)))
+
+    def _of_others(self, *, lenient: bool) -> list[bytes]:
+        try:
+            return list(self._shared.read()) if self._shared else []
+        except LedgerError as error:
+            if not lenient:
+                raise
+            log.warning("journal.others_unknown", error=str(error))
+            return []
 
 
 def by_job(levers: Mapping[LeverKey, LeverRecord], kind: str) -> dict[int, LeverRecord]:
@@ -130,10 +180,10 @@ def _joined(before: LeverRecord | None, key: LeverKey, line: Mapping[str, Any]) 
     return LeverRecord(key.job_id, key.submit_s, key.kind, line["base"], values, line["new"])
 
 
-def _intention(now_s: float, cycle: str, action: SetLever) -> bytes:
+def _intention(now_s: float, cycle: str, action: SetLever, term: int | None) -> bytes:
     line = {"event": "intend", "time_s": now_s, "cycle": cycle, "kind": action.kind, "job_id": action.job_id}
     line |= {"submit_s": action.submit_s, "old": action.old, "new": action.new, "base": action.base}
-    return as_line(line | {"reason": action.reason})
+    return as_line(line | {"reason": action.reason} | ({} if term is None else {"term": term}))
 
 
 def _outcome(now_s: float, cycle: str, outcome: Outcome) -> bytes:

@@ -12,6 +12,7 @@ import orjson
 
 from slurmsched.errors import LedgerError
 from slurmsched.logs import get_logger
+from slurmsched.terminal import paired
 
 log = get_logger()
 
@@ -101,7 +102,10 @@ class Lines:
 
 def as_line(values: dict[str, Any]) -> bytes:
     """One object as a line of such a file."""
-    return orjson.dumps(values, option=orjson.OPT_APPEND_NEWLINE)
+    try:
+        return orjson.dumps(values, option=orjson.OPT_APPEND_NEWLINE)
+    except TypeError:  # half a character
+        return orjson.dumps(paired(values), option=orjson.OPT_APPEND_NEWLINE)
 
 
 def _append_whole(fd: int, blob: bytes, *, sync: bool) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-HEAD = "0002"  # revision of the newest migration
+HEAD = "0003"  # revision of the newest migration
 
 Key = sa.BigInteger().with_variant(sa.Integer(), "sqlite")  # SQLite counts up only INTEGER keys
 LongText = sa.Text().with_variant(sa.Text(4_294_967_295), "mysql", "mariadb")  # LONGTEXT; loads no dialect
@@ -197,4 +197,19 @@ chores = _table(  # what is done now and then, and when it was last
     "chores",
     sa.Column("name", sa.String(32), primary_key=True),
     _real("done_s"),
+)
+leader = _table(  # one row: who may write, see lease.Lease
+    "leader",
+    sa.Column("name", sa.String(32), primary_key=True),
+    _word("holder", 200),
+    _whole("term"),
+    _real("ends_s"),  # by this database's clock
+)
+shared_lines = _table(  # the journal and the acts, for all hosts that may lead: what was put on record in one go
+    "shared_lines",
+    _count(),
+    sa.Column("file", sa.String(32), nullable=False, index=True),
+    _whole("term"),
+    _real("time_s"),  # clock of the host that wrote it
+    sa.Column("text", LongText, nullable=False),
 )

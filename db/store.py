@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from math import inf, isfinite, isnan
 from typing import Any
 
 import numpy as np
-from sqlalchemy.engine import Engine
+from sqlalchemy.engine import Connection, Engine
 
 from slurmsched.config import Config
 from slurmsched.db import act_facts, levers, records, retention, services
@@ -18,6 +19,8 @@ from slurmsched.db import engine as engines
 from slurmsched.db.facts import Completion, EarlierRun, RunEnd
 from slurmsched.db.journal import Journal, LeverKey, LeverRecord, by_job
 from slurmsched.db.known import Known, load
+from slurmsched.db.lead import Lead
+from slurmsched.db.lease import Lease
 from slurmsched.db.levers import Check, Lever
 from slurmsched.db.memory import HISTORY_JOBS
 from slurmsched.db.services import Observation, Past
@@ -49,7 +52,8 @@ class LedgerStore:
     """A Store (see protocols) on a database.
 
     earlier_runs: asks sacct for all runs of some jobs; None if it is not to be asked. journal: what to compare with
-    after a crash. One process at a time writes: hold the lock. All methods raise LedgerError.
+    after a crash. lease: without it nothing is remembered; None: this host is the only one. One process at a time
+    writes: hold the lock. All methods raise LedgerError.
     """
 
     def __init__(
@@ -61,6 +65,7 @@ class LedgerStore:
         journal: Journal | None = None,
         warnings: Sequence[str] = (),
         read_only: bool = False,
+        lease: Lease | None = None,
     ) -> None:
         self._engine = engine
         self._config = config
@@ -68,6 +73,7 @@ class LedgerStore:
         self._journal = journal
         self._warnings = tuple(warnings)
         self._read_only = read_only
+        self._lease = lease
         self._known: Known | None = None
         self._look: _Look | None = None
         self._sacct_after_s = -inf
@@ -100,6 +106,8 @@ class LedgerStore:
         with engines.translated(self._engine):
             self._known = self._appended(known, look, plan, receipt)
             self._retain(self._known, snapshot.now_s)
+        if self._journal is not None:
+            self._journal.settle()
 
     def close(self) -> None:
         """Give the connections back."""
@@ -180,11 +188,8 @@ class LedgerStore:
             return journal.levers()
 
     def _journal_is_ahead(self, known: Known) -> bool:
-        try:
-            written_s = self._journal.path.stat().st_mtime if self._journal else -inf
-        except OSError:
-            return False
-        return isnan(known.recorded_s) or written_s > known.recorded_s
+        written_s = self._journal.written_s if self._journal else -inf
+        return written_s > -inf and (isnan(known.recorded_s) or written_s > known.recorded_s)
 
     def _appended(self, known: Known, look: _Look, plan: Plan, receipt: Receipt) -> Known:
         snapshot, kind, policy = look.snapshot, self._config.lever.kind, self._config.policy.name
@@ -194,7 +199,7 @@ class LedgerStore:
         gone = levers.gone(look.check.levers, jobs)
         carry = known.carry if plan.ranking is None else plan.ranking.carry
         recorded_s = time.time()
-        with self._engine.begin() as connection:
+        with self._transaction() as connection:
             cycle_id = records.add_cycle(connection, _cycle_row(look, plan, receipt, policy, recorded_s))
             records.add_facts(connection, [*look.seen.facts, *look.check.changes])
             outcomes = [*map(_found_again(kind), look.adopted), *receipt.outcomes]
@@ -217,25 +222,31 @@ class LedgerStore:
             journal=None,
         )
 
+    def _transaction(self) -> AbstractContextManager[Connection]:
+        return self._lease.fenced(self._engine) if self._lease else self._engine.begin()
+
     def _retain(self, known: Known, now_s: float) -> None:
         keep_days, kind = self._config.ledger.keep_days, self._config.lever.kind
         if retention.due(now_s, known.retained_s) and retention.drop_old(self._engine, now_s, keep_days, kind=kind):
             known.retained_s = now_s
 
 
-def open_store(config: Config, earlier_runs: EarlierRuns | None = None, *, read_only: bool = False) -> LedgerStore:
-    """The ledger that the configuration names; it is made if it is not there.
+def open_store(
+    config: Config, earlier_runs: EarlierRuns | None = None, *, read_only: bool = False, lead: Lead | None = None
+) -> LedgerStore:
+    """The ledger that the configuration names; it is made if it is not there. lead: where several hosts may write.
 
     read_only: nothing is made or changed, and where there is no ledger that can be read an empty one serves, with a
     warning in each snapshot. Raises LedgerError.
     """
     url, path = config.ledger.url, config.ledger.journal
     readable = not read_only or os.access(path, os.R_OK)  # who only looks need not be able to read it
-    journal = Journal(path) if readable else None
+    journal = Journal(path, shared=lead.journal if lead else None) if readable else None
     if not read_only:
-        engine = engines.open_engine(url)
+        engine = engines.open_engine(url, still_s=config.leader.lease_s if lead else None)
         engines.prepare(engine)
-        return LedgerStore(engine, config=config, earlier_runs=earlier_runs, journal=journal)
+        lease = lead.lease if lead else None
+        return LedgerStore(engine, config=config, earlier_runs=earlier_runs, journal=journal, lease=lease)
     try:
         engine = engines.open_engine(url, read_only=True)
         engines.check(engine)

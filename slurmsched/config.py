@@ -184,6 +184,14 @@ class Ledger(Section):
     sacct: bool = Field(True, description="ask sacct for earlier runs of jobs seen for the first time")
 
 
+class Leader(Section):
+    """Several hosts with slurmsched beside one Slurm, of which one writes. Needs MariaDB or PostgreSQL as ledger."""
+
+    enabled: bool = Field(False, description="write only while holding the lease that the ledger's database gives")
+    lease_s: float = Field(30, ge=2, le=3600, description="a leader not heard of for so long is replaced [s]")
+    name: str = Field("", max_length=200, description="what this host is called; empty = its host name")
+
+
 class Log(Section):
     """What is logged."""
 
@@ -210,7 +218,14 @@ class Config(Section):
     slurm: Slurm = Slurm()
     topology: Topology = Topology()
     ledger: Ledger = Ledger()
+    leader: Leader = Leader()
     log: Log = Log()
+
+    @model_validator(mode="after")
+    def _shareable(self) -> Config:
+        if self.leader.enabled and self.ledger.url.startswith("sqlite"):
+            raise ValueError("leader.enabled needs a ledger.url that all hosts share: mysql:// or postgresql://")
+        return self
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,6 +73,13 @@ class LockedError(SlurmschedError):
         self.holder, self.held_s = holder, held_s
 
 
+class NotLeadingError(LockedError):
+    """Another host holds the leader lease, or this one could not renew its own. `holder` names it."""
+
+    def __init__(self, message: str, *, holder: str = "") -> None:
+        super().__init__(message, holder=holder, held_s=0.0)
+
+
 class RightsError(SlurmschedError):
     """The user slurmsched runs as may not do this."""
 

@@ -50,6 +50,13 @@ def _emit(level: str, event: str, values: dict[str, Any]) -> None:
     getattr(structlog.get_logger(), level)(event, **values)
 
 
+def _harmless(_: Any, __: str, values: dict[str, Any]) -> dict[str, Any]:
+    """For a terminal: no value, whoever it came from, steers it. JSON lines are escaped by JSON."""
+    from slurmsched.terminal import harmless
+
+    return {key: harmless(value) if isinstance(value, str) else value for key, value in values.items()}
+
+
 def _start(stream: TextIO) -> None:
     import structlog
 
@@ -60,7 +67,7 @@ def _start(stream: TextIO) -> None:
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            *([] if text else [structlog.processors.format_exc_info]),
+            *([_harmless] if text else [structlog.processors.format_exc_info]),
             render,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(_chosen["least"]),

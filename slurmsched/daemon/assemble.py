@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ from slurmsched.config import Config
 from slurmsched.protocols import Planner, Store
 
 if TYPE_CHECKING:
+    from slurmsched.db.lead import Lead
     from slurmsched.model import Plan, Snapshot
     from slurmsched.slurm.open import LiveCluster
 
@@ -22,11 +23,17 @@ class Parts:
     cluster: LiveCluster
     planner: Planner
     store: Store
+    lead: Lead | None = None
 
     def look(self) -> tuple[Snapshot, Plan]:
         """The cluster now, and what a cycle would change. Nothing is written, nothing remembered."""
         snapshot = self.store.recall(self.cluster.read())
         return snapshot, self.planner.plan(snapshot)
+
+    def need_lease(self) -> None:
+        """See that we may write and remember. Raises NotLeadingError, naming who may; LedgerError."""
+        if self.lead is not None and not self.lead.lease.take():
+            raise self.lead.lease.lost()
 
 
 @contextmanager
@@ -41,14 +48,28 @@ def assembled(config: Config, *, apply: bool, read_only: bool = False, indices: 
     from slurmsched.slurm.open import open_live
 
     with ExitStack() as stack:
-        cluster = open_live(config, apply=apply, indices=indices)
+        lead = stack.enter_context(opened_lead(config))
+        cluster = open_live(config, apply=apply, indices=indices, lead=lead)
         stack.callback(cluster.close)
         from slurmsched.db.store import open_store
         from slurmsched.planning import planner
 
-        store = open_store(config, cluster.earlier_runs if config.ledger.sacct else None, read_only=read_only)
+        earlier_runs = cluster.earlier_runs if config.ledger.sacct else None
+        store = open_store(config, earlier_runs, read_only=read_only, lead=lead)
         stack.callback(store.close)
-        yield Parts(cluster, planner.Planner.from_config(config), store)
+        yield Parts(cluster, planner.Planner.from_config(config), store, lead)
+
+
+@contextmanager
+def opened_lead(config: Config) -> Iterator[Lead | None]:
+    """The leader lease, not taken yet, and given back after the body; None where there is one host only."""
+    if not config.leader.enabled:
+        yield None
+        return
+    from slurmsched.db.lead import open_lead
+
+    with closing(open_lead(config)) as lead:
+        yield lead
 
 
 def paused(config: Config) -> bool:

@@ -10,10 +10,11 @@ from math import inf
 from slurmsched.config import Config
 from slurmsched.cycle import run_cycle
 from slurmsched.daemon.assemble import Parts, assembled, paused
+from slurmsched.daemon.leading import Leading
 from slurmsched.daemon.notify import Notifier
 from slurmsched.daemon.signals import Signals
 from slurmsched.daemon.told import Told
-from slurmsched.errors import ConfigError, SlurmschedError
+from slurmsched.errors import ConfigError, NotLeadingError, SlurmschedError
 from slurmsched.logs import configure, get_logger
 from slurmsched.model.plan import Plan, Receipt
 from slurmsched.model.snapshot import Snapshot
@@ -40,6 +41,7 @@ class Loop:
         self._look_s = inf  # so soon after its begin the last cycle wants another
         self._config = load()
         self._stack, self._parts = self._open(self._config)
+        self._leading = Leading(self._parts.lead)
 
     def run(self) -> None:
         """Cycles until SIGTERM or SIGINT; the one under way is finished first."""
@@ -71,7 +73,13 @@ class Loop:
     def _cycle(self) -> None:
         self._look_s = inf
         try:
+            if not self._leading():
+                self._stand_by()
+                return
             receipt = run_cycle(self._parts.cluster, self._parts.planner, self._parts.store, self._tell)
+        except NotLeadingError as error:
+            log.warning("cycle.dropped", error=str(error))
+            self._look_s = LEAST_LOOK_S
         except Exception as error:
             self._failures += 1
             expected = isinstance(error, SlurmschedError)
@@ -85,6 +93,14 @@ class Loop:
             self._notifier.status(f"{said}; paused by {self._config.cycle.stop_file}" if held else said)
         self._notifier.watchdog()
 
+    def _stand_by(self) -> None:
+        """Another host leads: look, so that taking over is known to work, and neither write nor remember."""
+        self._parts.look()
+        self._failures = 0
+        self._look_s = self._leading.look_s()
+        self._notifier.status(f"stands by: {self._leading.standby}")
+        self._notifier.watchdog()
+
     def _tell(self, snapshot: Snapshot, plan: Plan, receipt: Receipt) -> None:
         self._told(snapshot, plan, receipt)
         if plan.acts and not receipt.dry_run and not receipt.stopped:
@@ -92,11 +108,12 @@ class Loop:
 
     def _wait_until(self, then_s: float) -> None:
         """Sleep, telling the watchdog twice in its time, until then or until a signal asks for something."""
-        step_s = self._notifier.watchdog_s / 2 or float("inf")
+        step_s = min(self._notifier.watchdog_s / 2 or inf, self._leading.step_s)
         signals = self.signals
         while not (signals.stop or signals.reload) and (left_s := then_s - time.monotonic()) > 0:
             signals.sleep(min(left_s, step_s))
             self._notifier.watchdog()
+            self._leading.keep()
 
     def _reread(self) -> None:
         """The new configuration in place of the old one; the old one stays if the new one does not open."""
@@ -114,6 +131,7 @@ class Loop:
         else:
             self._stack.close()
             self._config, self._stack, self._parts = config, stack, parts
+            self._leading = Leading(parts.lead)
             log.info("config.reloaded", mode=self._mode(config))
         self._notifier.ready("reloaded")
 
@@ -128,6 +146,8 @@ class Loop:
 
 def _see_same_ledger(old: Config, new: Config) -> None:
     """Raises ConfigError naming what cannot change under a running daemon: it holds the lock of the old ledger."""
+    if old.leader != new.leader:
+        raise ConfigError("changed, which a reload cannot do: restart the daemon", key="leader")
     for name in FIXED:
         if getattr(old.ledger, name) != getattr(new.ledger, name):
             raise ConfigError("changed, which a reload cannot do: restart the daemon", key=f"ledger.{name}")

@@ -39,6 +39,10 @@ class Acting:
         self._closed = {act.id: act for act in self._closed.values() if act.begun_s > now_s - self._log.keep_s}
         return tuple(self._closed.values())
 
+    def forget(self) -> None:
+        """Read the record anew: another host may have written it."""
+        self._open = None
+
     def begin(self, plan: Plan) -> None:
         """Before anything of the plan is sent: its acts are on record as they will be."""
         self._before = {act.id: act for act in self.open}

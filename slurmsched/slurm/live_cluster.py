@@ -12,6 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from slurmsched.db.journal import Journal
+from slurmsched.db.lease import Lease
 from slurmsched.errors import (
     BusyError,
     LedgerError,
@@ -28,6 +29,7 @@ from slurmsched.planning.gate import When, refusal
 from slurmsched.planning.view import Seen, View
 from slurmsched.slurm.acting import Acting
 from slurmsched.slurm.finding import operator_line
+from slurmsched.slurm.orphans import orphans
 from slurmsched.slurm.pace import Pace
 from slurmsched.slurm.sacct import Run
 from slurmsched.slurm.writer import Writer
@@ -52,8 +54,9 @@ class LiveCluster:
     """The cluster contract over a Slurm.
 
     apply: False = dry-run, nothing is touched. recheck: reads the jobs of all actions that are left again.
-    acting: the acts under way. acts_on: whether new ones may begin. reservations: reads those of Slurm. exclusive:
-    reads which pending jobs ask for whole nodes.
+    acting: the acts under way. acts_on: whether new ones may begin, and reservations with our name that belong to no
+    act on record are taken back. reservations: reads those of Slurm. exclusive: reads which pending jobs ask for whole
+    nodes. lease: without it nothing is sent; None: this host is the only one.
     stop_file: while it exists nothing is sent; None: nobody looks for one.
     earlier_runs: runs that slurmdbd has of some jobs, for the ledger.
     wiring: the snapshot with what is known of its topology.
@@ -74,6 +77,7 @@ class LiveCluster:
         acts_on: bool = False,
         exclusive: Callable[[], frozenset[int]] = frozenset,
         stop_file: Path | None,
+        lease: Lease | None = None,
         earlier_runs: Callable[[Sequence[int]], Sequence[Run]],
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
@@ -86,6 +90,7 @@ class LiveCluster:
         self._clock, self._monotonic = clock, monotonic
         self.earlier_runs = earlier_runs
         self._wiring = wiring
+        self._lease = lease
         self._seen: Mapping[int, Seen] = {}
         self._seen_s = float("-inf")
         self._compact_bytes = COMPACT_BYTES
@@ -97,21 +102,30 @@ class LiveCluster:
 
     def read(self) -> Snapshot:
         """The cluster now. Raises SlurmError when it cannot be read whole."""
+        if self._lease is not None:
+            self._acting.forget()
         snapshot = self._wiring(self._reader.read())
-        if self._acting.open or self._acts_on:
-            snapshot = self._with_acts(snapshot)
+        try:
+            if self._acting.open or self._acts_on:
+                snapshot = self._with_acts(snapshot)
+        except LedgerError as error:
+            if self._apply:
+                raise
+            snapshot = replace(snapshot, warnings=(*snapshot.warnings, f"what is under way is not known: {error}"))
         self._snapshot = snapshot
         return snapshot
 
     def _with_acts(self, snapshot: Snapshot) -> Snapshot:
-        """What only acts need to know, at two more requests."""
+        """What only acts need to know, at two more requests; with them what is left of acts that nobody knows."""
+        reservations, acts = self._reservations(), self._acting.open
+        left = orphans(snapshot.jobs, reservations, acts) if self._acts_on else ()
         exclusive = np.isin(snapshot.jobs.job_id, sorted(self._exclusive()))
         return replace(
             snapshot,
             jobs=snapshot.jobs.with_columns(exclusive=exclusive),
-            acts=self._acting.open,
+            acts=(*acts, *left),
             past_acts=self._acting.past(snapshot.now_s),
-            reservations=self._reservations(),
+            reservations=reservations,
         )
 
     def apply(self, plan: Plan) -> Receipt:
@@ -160,6 +174,8 @@ class LiveCluster:
 
     def _see_no_hindrance(self, view: View) -> None:
         """Raises what keeps everything from being sent now."""
+        if self._lease is not None:
+            self._lease.fence()
         if found := refusal(None, view, When.APPLY):
             remedy = f": {operator_line(view.site.user)}" if view.site and found.rule == "rights" else ""
             raise _HINDRANCES[found.rule](found.reason + remedy)
@@ -198,6 +214,8 @@ class LiveCluster:
                 sent.append(self._dropped(action, reason))
                 continue
             self._pace.wait()
+            if self._lease is not None:
+                self._lease.keep()
             self._acting.goes(action)
             yield action
 

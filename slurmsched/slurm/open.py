@@ -7,6 +7,7 @@ from functools import partial
 from slurmsched.config import Config
 from slurmsched.db.acts import HOUR_S, ActLog
 from slurmsched.db.journal import Journal
+from slurmsched.db.lead import Lead
 from slurmsched.slurm.acting import Acting
 from slurmsched.slurm.exclusive import Exclusive
 from slurmsched.slurm.live_cluster import LiveCluster
@@ -20,28 +21,32 @@ from slurmsched.slurm.wiring import Wiring
 from slurmsched.slurm.writer import CommandWriter
 
 
-def open_live(config: Config, *, apply: bool, heed_stop: bool = True, indices: bool = False) -> LiveCluster:
+def open_live(
+    config: Config, *, apply: bool, heed_stop: bool = True, indices: bool = False, lead: Lead | None = None
+) -> LiveCluster:
     """The Slurm of the configuration, its first read under way. apply: whether it may be written to, lock held.
 
     heed_stop: False for `undo`, which a stop file must not keep from giving values back.
-    indices: as open_reader.
+    indices: as open_reader. lead: where several hosts may write.
 
     Raises SlurmUnreachableError when Slurm's commands are not found.
     """
     commands = open_commands(config.slurm)
     reader = open_reader(config.slurm, indices=indices)
     reader.begin()
+    keep_s = max(HOUR_S, config.acts.lease_s)
     return LiveCluster(
         reader,
         CommandWriter(commands),
-        Journal(config.ledger.journal),
+        Journal(config.ledger.journal, shared=lead.journal if lead else None),
         Pace(config.pace, partial(read_load, commands)),
         apply=apply,
         recheck=Recheck(commands),
         reservations=partial(read_reservations, commands),
-        acts_on=config.preemption.enabled or config.gangs.reserve,
+        acts_on=config.preemption.enabled or config.gangs.reserve or not heed_stop,
         exclusive=Exclusive(commands),
-        acting=Acting(ActLog(config.ledger.journal, keep_s=max(HOUR_S, config.acts.lease_s))),
+        acting=Acting(ActLog(config.ledger.journal, keep_s=keep_s, shared=lead.acts if lead else None)),
+        lease=lead.lease if lead else None,
         earlier_runs=partial(earlier_runs, commands),
         stop_file=config.cycle.stop_file if heed_stop else None,
         wiring=Wiring(config.topology, commands),

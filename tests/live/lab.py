@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,6 +12,7 @@ import orjson
 
 USERS = ("alice", "bob", "carol", "dave")
 BINARY = "/opt/venv/bin/slurmsched"
+PYTHON = "/opt/venv/bin/python"
 
 
 @dataclass(frozen=True)
@@ -131,6 +132,12 @@ class Installed:
         return subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd="/tmp", start_new_session=True
         )
+
+    def begin(self, *arguments: str, log: str, enter: Sequence[str] = ()) -> subprocess.Popen[bytes]:
+        """As start, for long: what it says is added to a file in its folder. enter: put before the command."""
+        command = [*enter, *becoming(self.user), BINARY, "--config", str(self.file), *arguments]
+        with (self.folder / log).open("ab") as out:
+            return subprocess.Popen(command, stdout=out, stderr=out, cwd="/tmp", start_new_session=True)
 
     def tick(self, *options: str) -> dict:
         """One applied cycle; its receipt."""

@@ -1,4 +1,4 @@
-"""The ledger's whole suite on the lab's MariaDB and PostgreSQL."""
+"""The whole suites of ledger and leader lease on the lab's MariaDB and PostgreSQL."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 
 from slurmsched.db import engine as engines
 from tests.live.lab import run
+from tests.unit.db.lease_suite import LeaseSuite
 from tests.unit.db.ledger_suite import LedgerSuite, emptied
 
 pytestmark = pytest.mark.live
@@ -23,7 +24,7 @@ def postgresql(lab: None) -> Iterator[str]:
     run("labctl", "stop", "postgres")
 
 
-class TestMariaDb(LedgerSuite):
+class TestMariaDb(LedgerSuite, LeaseSuite):
     """Every rule of the suite, on the server that slurmdbd uses too."""
 
     @pytest.fixture
@@ -45,7 +46,7 @@ class TestMariaDb(LedgerSuite):
         assert found == ["utf8mb4"]
 
 
-class TestPostgreSql(LedgerSuite):
+class TestPostgreSql(LedgerSuite, LeaseSuite):
     """Every rule of the suite."""
 
     @pytest.fixture

@@ -3,34 +3,37 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
 import pytest
 
-from tests.live.lab import Installed, becoming, column, run, submit, until
+from tests.live.acts import clean, four_running, reservations, restarts, signalled, switched_on, ticks
+from tests.live.lab import PYTHON, Installed, becoming, column, run, submit, until
 
 pytestmark = pytest.mark.live
 
-PYTHON = "/opt/venv/bin/python"
-MARKS = Path("/tmp/slurmsched-marks")
-# Notes the signal and goes on; ends at once when Slurm asks it to.
-SAVES = f"trap 'echo $SLURM_JOB_ID >> {MARKS}/signalled' USR2; trap 'exit 0' TERM; while true; do sleep 0.2; done"
-WILLING = "--comment=slurmsched: preempt=yes ckpt=USR2@3"
-# Runs `slurmsched tick` and dies as by kill -9 right before, or right after, the k-th write of that cycle.
+KINDS = ("reserve", "join", "signal", "requeue", "leave", "unreserve", "delay")  # of writes, in their order
+POINTS = [(kind, when) for kind in KINDS for when in ("before", "after")]
+# Runs `slurmsched tick` and dies as by kill -9 right before, or right after, the first write of a kind; at each point
+# of the file once.
 CUT = """
 import os, sys
+from pathlib import Path
 from slurmsched.slurm import writer
-step, after = int(sys.argv.pop(1)), sys.argv.pop(1) == "after"
+left = Path(sys.argv.pop(1))
 true_send = writer.CommandWriter.send
+def die(action, when):
+    kind = "leave" if action.kind == "join" and not action.name else action.kind
+    points = left.read_text().splitlines()
+    if f"{kind} {when}" in points:
+        left.write_text("".join(f"{point}\\n" for point in points if point != f"{kind} {when}"))
+        os._exit(9)
 def send(self, actions):
     def counted():
-        for at, action in enumerate(actions):
-            if at == step and not after:
-                os._exit(9)
+        for action in actions:
+            die(action, "before")
             yield action
-    for at, outcome in enumerate(true_send(self, counted())):
-        if at == step and after:
-            os._exit(9)
+    for outcome in true_send(self, counted()):
+        die(outcome.action, "after")
         yield outcome
 writer.CommandWriter.send = send
 from slurmsched.cli.main import main
@@ -42,52 +45,17 @@ main()
 @pytest.fixture
 def site(site: Installed) -> Installed:
     """The LAS policy with small thresholds, preemption on, and no quantum to wait for."""
-    run("mkdir", "-p", "-m", "1777", str(MARKS))
-    run("sh", "-c", f"rm -f {MARKS}/*")
-    keys = {"enabled": "true", "quantum_s": "1", "restart_cost_s": "0", "least_factor": "0"}
-    site.configure(policy='{ name = "discretized-las", thresholds_gpu_s = [8.0] }',
-                   **{f"preemption__{key}": value for key, value in keys.items()})  # fmt: skip
+    switched_on(site)
+    site.configure(policy='{ name = "discretized-las", thresholds_gpu_s = [8.0] }')
     return site
 
 
 @pytest.fixture
 def running(site: Installed) -> list[int]:
     """A job on each of the four nodes, all beyond the threshold, all willing to leave."""
-    jobs = [submit("alice", 8, WILLING, f"-w n{node}", "--requeue", "--time=60", script=SAVES) for node in (1, 2, 3, 4)]
-    until(lambda: set(jobs) <= set(column("%A", "RUNNING")), "all four run")
+    jobs = four_running()
     time.sleep(2)  # eight GPUs for two seconds: twice the threshold
     return jobs
-
-
-def restarts(job: int) -> int:
-    words = run("scontrol", "show", "job", str(job)).out.split()
-    return int(next(word for word in words if word.startswith("Restarts=")).partition("=")[2])
-
-
-def signalled() -> list[int]:
-    path = MARKS / "signalled"
-    return [int(line) for line in path.read_text().split()] if path.exists() else []
-
-
-def reservations() -> list[str]:
-    listed = run("scontrol", "-o", "show", "reservation").out
-    return [line for line in listed.splitlines() if line.startswith("ReservationName=slurmsched-")]
-
-
-def clean(*jobs: int) -> bool:
-    """No reservation of ours, no job that names one."""
-    named = column("%v", "PENDING", "RUNNING", "COMPLETING").values()
-    return not reservations() and all(name in ("", "(null)", "N/A") for name in named)
-
-
-def ticks(site: Installed, true: object, what: str, limit_s: float = 60) -> None:
-    """Cycles until it is true."""
-
-    def cycle() -> bool:
-        site.tick()
-        return bool(true())  # type: ignore[operator]
-
-    until(cycle, what, limit_s)
 
 
 def test_preempt__one_victim_saves_itself_leaves_and_comes_back(site, running):
@@ -145,21 +113,52 @@ def test_preempt__beneficiary_cancelled_in_the_grace(site, running):
     assert [restarts(job) for job in running] == [0, 0, 0, 0]
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("step", [0, 1, 2])
-def test_preempt__killed_at_every_step_ends_clean(site, running, step, when):
+def cut_tick(site: Installed, points: list[tuple[str, str]]) -> bool:
+    """A cycle that dies at the first of these points it comes to, which is taken out of the list; whether it died."""
+    left = site.folder / "points"
+    left.write_text("".join(f"{kind} {when}\n" for kind, when in points))
+    site.owned()
+    tree = ("--config", str(site.file), "tick", "--apply")
+    ended = run(*becoming(site.user), PYTHON, "-c", CUT, str(left), *tree, check=False)
+    points[:] = [(kind, when) for kind, _, when in (line.partition(" ") for line in left.read_text().splitlines())]
+    assert ended.rc in (0, 9), ended.err
+    return ended.rc == 9
+
+
+@pytest.mark.parametrize("point", POINTS[:6], ids=" ".join)
+def test_preempt__killed_where_it_begins_ends_clean(site, running, point):
     """kill -9 right before or after each write: no orphan reservation, no job bound to one, nobody requeued twice."""
     urgent = submit("bob", 8, "--time=10", script="sleep 20")
     until(lambda: column("%r", "PENDING").get(urgent) not in (None, "None"), "Slurm has looked at it")
-    site.configure(pace__writes_per_cycle="1")
-    tree = ("--config", str(site.file), "tick", "--apply")
-    killed = run(*becoming(site.user), PYTHON, "-c", CUT, str(step), when, *tree, check=False)
-    assert killed.rc == 9, killed.err
+    assert cut_tick(site, [point])
     ticks(site, lambda: urgent in column("%A", "RUNNING"), "the urgent job runs all the same", limit_s=90)
     ticks(site, clean, "nothing is left")
     assert max(restarts(job) for job in running) == 1
     # Cut off after a signal nobody knows whether it was heard: that act is taken back, and another one asks again.
-    assert len(signalled()) == (2 if (step, when) == (2, "after") else 1)
+    assert len(signalled()) == (2 if point == ("signal", "after") else 1)
+
+
+def test_preempt__killed_at_every_later_step_in_turn(site, running):
+    """One act, killed right before and right after each write from the requeue to the very last: it ends as any other.
+
+    The victim is kept from starting for long, so that there is something to be put right for it.
+    """
+    urgent = submit("bob", 8, "--time=10", script="sleep 90")
+    ticks(site, signalled, "a victim is warned")
+    (victim,) = signalled()
+    points = POINTS[6:]
+
+    def cycle() -> bool:
+        cut_tick(site, points)
+        waits = victim in column("%A", "PENDING") and victim not in column("%A", "COMPLETING")
+        if waits and ("delay", "before") in points and restarts(victim) == 1:
+            run("scontrol", "update", f"jobid={victim}", "starttime=now+300")
+        return not points and clean()
+
+    until(cycle, "it died everywhere, and nothing is left", limit_s=120)
+    assert urgent in column("%A", "RUNNING")
+    assert ([restarts(job) for job in sorted(running)].count(1), signalled()) == (1, [victim])
+    until(lambda: column("%r", "PENDING").get(victim) != "BeginTime", "the victim may start again")
 
 
 def test_preempt__slurmctld_restarts_in_the_middle(site, running):

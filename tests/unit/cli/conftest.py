@@ -39,7 +39,7 @@ class Answer:
 class FakeCluster:
     """A cluster that stands still. sent: what was applied. status, words: what becomes of the jobs in `refuses`.
 
-    stopped: why it ends early, and the exit code of that.
+    stopped: why it ends early, and the exit code of that. lead: what hosts share that may lead.
     """
 
     snapshot: Snapshot
@@ -49,6 +49,7 @@ class FakeCluster:
     status: str = "refused"
     stopped: tuple[str, int] = ("", 0)
     sent: list[Any] = field(default_factory=list)
+    lead: Any = None
     closed: bool = False
 
     def read(self) -> Snapshot:
@@ -130,7 +131,7 @@ def fakes(monkeypatch: pytest.MonkeyPatch) -> tuple[FakeCluster, FakeStore]:
     @contextmanager
     def assembled(config: Any, *, apply: bool, read_only: bool = False, indices: bool = False) -> Iterator[Any]:
         cluster.applies = apply
-        yield assemble.Parts(cluster, Planner.from_config(config), store)  # type: ignore[arg-type]
+        yield assemble.Parts(cluster, Planner.from_config(config), store, cluster.lead)  # type: ignore[arg-type]
 
     monkeypatch.setattr(assemble, "assembled", assembled)
     return cluster, store

@@ -3,12 +3,14 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from slurmsched.cli.status import states
 from slurmsched.daemon.lock import exclusive
+from slurmsched.db.lease import Leader
 from slurmsched.db.store import open_store
 from slurmsched.model import Jobs, JobState, Outcome, Plan, Receipt, SetNice
 
@@ -85,3 +87,24 @@ def test_status__prints_warnings(run, fakes):
     """What could not be read is said."""
     fakes[0].snapshot = replace(fakes[0].snapshot, warnings=("gres text odd",))
     assert "note: gres text odd" in run("status").out
+
+
+ENDS = "its lease ends in 20 s unless renewed"
+
+
+@pytest.mark.parametrize(
+    ("leader", "expected"),
+    [
+        (
+            Leader("a", 3, 20.0),
+            "leader   a leads, term 3; its lease ends in 20 s unless renewed; this host, b, stands by",
+        ),
+        (Leader("b", 4, 20.0), f"leader   b leads, term 4; {ENDS} (this host)"),
+        (Leader("a", 3, -5.0), "leader   nobody leads now"),
+    ],
+)
+def test_status__says_who_leads(leader, expected, run, fakes):
+    """Of hosts that share a ledger; a host alone has no such line."""
+    assert "leader" not in run("status").out
+    fakes[0].lead = SimpleNamespace(lease=SimpleNamespace(name="b", leader=lambda: leader))
+    assert expected in run("status").out.splitlines()

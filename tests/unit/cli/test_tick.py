@@ -7,12 +7,14 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from slurmsched.config import load_config
 from slurmsched.daemon.lock import exclusive
 from slurmsched.db.store import open_store
+from slurmsched.errors import NotLeadingError
 
 ROOT = Path(__file__).parents[3]
 
@@ -119,7 +121,7 @@ COLD = """if True:
     import sys
     from slurmsched.slurm import open as opening
     from tests.unit.cli.conftest import FakeCluster, make_snapshot
-    opening.open_live = lambda config, *, apply, indices: FakeCluster(make_snapshot())
+    opening.open_live = lambda config, *, apply, indices, lead: FakeCluster(make_snapshot())
     from slurmsched.cli.main import main
     assert main(["--config", sys.argv[1], "tick", "--dry-run"]) == 0
     print(*sys.modules)"""
@@ -131,3 +133,14 @@ def test_tick__cold_loads_only_what_it_needs(site):
     done = subprocess.run([sys.executable, "-c", COLD, str(site)], capture_output=True, text=True, check=True, cwd=ROOT)
     unwanted = {"numba", "plotly", "jinja2", "rich", "structlog", "alembic", "pydantic_settings", "sqlalchemy.orm"}
     assert (unwanted & set(done.stdout.split()), done.stderr) == (set(), "")
+
+
+def test_tick__stands_by_while_another_host_leads(run, fakes):
+    """Nothing is read for it, nothing written, and cron has nothing to mail; -v says who leads."""
+    error = NotLeadingError("b may not write: a leads, term 3", holder="a")
+
+    fakes[0].lead = SimpleNamespace(lease=SimpleNamespace(take=lambda: False, lost=lambda: error))
+    quiet, told = run("tick", "--apply"), run("tick", "--apply", "-v")
+    assert (quiet.code, quiet.err, told.code) == (5, "", 5)
+    assert "a leads, term 3" in told.err
+    assert (fakes[0].sent, fakes[1].kept) == ([], [])

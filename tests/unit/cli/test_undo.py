@@ -26,7 +26,7 @@ def written(site, fakes, monkeypatch):
     )
     Journal(site.parent / "journal.jsonl").intend("1", actions)
 
-    def open_live(config, *, apply, heed_stop):
+    def open_live(config, *, apply, heed_stop, lead):
         assert not heed_stop
         cluster.applies = apply
         return cluster

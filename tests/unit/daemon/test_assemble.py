@@ -26,14 +26,14 @@ def told(monkeypatch):
     """What was opened and closed, in order."""
     told: list[str] = []
 
-    def open_store(config, earlier_runs, *, read_only):
+    def open_store(config, earlier_runs, *, read_only, lead):
         told.append(f"read_only {read_only}, sacct {earlier_runs is not None}")
         return _Part(told, "store")
 
     monkeypatch.setattr(
         opening,
         "open_live",
-        lambda config, *, apply, indices: _Part(told, f"cluster, apply {apply}, indices {indices}"),
+        lambda config, *, apply, indices, lead: _Part(told, f"cluster, apply {apply}, indices {indices}"),
     )
     monkeypatch.setattr(stores, "open_store", open_store)
     return told
@@ -62,7 +62,7 @@ def test_assembled__closes_what_was_open_when_a_part_fails(told, monkeypatch, se
     """A bad policy or ledger leaves no command of Slurm running."""
     if error is LedgerError:
 
-        def broken(config, earlier_runs, *, read_only):
+        def broken(config, earlier_runs, *, read_only, lead):
             raise LedgerError("disk full")
 
         monkeypatch.setattr(stores, "open_store", broken)

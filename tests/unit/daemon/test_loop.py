@@ -5,6 +5,7 @@ import os
 import signal
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from slurmsched.config import parse_config
 from slurmsched.daemon import loop as loop_module
 from slurmsched.daemon.loop import LONGEST_BACKOFF_S, Loop
-from slurmsched.errors import ConfigError, SlurmUnreachableError
+from slurmsched.errors import ConfigError, NotLeadingError, SlurmUnreachableError
 from slurmsched.model import Receipt
 
 
@@ -198,3 +199,42 @@ def test_signals__reach_the_loop(world):
         for number, handler in before.items():
             signal.signal(number, handler)
     assert made.told == ["open dry-run 0.01", "ready", "cycle", "stopping", "close 0.01"]
+
+
+class Follower:
+    """Stands by for b."""
+
+    standby = "b leads, term 2"
+
+    def __call__(self) -> bool:
+        return False
+
+    def look_s(self) -> float:
+        return 7.0
+
+
+def test_cycle__stands_by_while_another_leads(world, monkeypatch):
+    """It reads and plans, so that taking over is known to work, and runs no cycle; it says so."""
+    made = world(None)
+    looked: list[str] = []
+    monkeypatch.setattr(made.loop, "_parts", SimpleNamespace(look=lambda: looked.append("look")))
+    monkeypatch.setattr(made.loop, "_leading", Follower())
+    made.loop._cycle()
+    assert (looked, made.said, made.told.count("cycle")) == (["look"], "stands by: b leads, term 2", 0)
+    assert made.loop._look_s == 7.0
+
+
+def test_cycle__lost_in_the_middle_is_no_failure(world):
+    """Another took over: nothing to back off for."""
+    made = world(NotLeadingError("a may not write: b leads"), None)
+    made.loop._cycle()
+    assert (made.loop._failures, made.loop._look_s) == (0, loop_module.LEAST_LOOK_S)
+
+
+def test_reload__cannot_change_the_lease(world, tmp_path):
+    """Who leads is settled at the start."""
+    made = world(None)
+    old = made.loop._config
+    new = old.model_copy(update={"leader": old.leader.model_copy(update={"lease_s": 99.0})})
+    with pytest.raises(ConfigError, match="restart the daemon"):
+        loop_module._see_same_ledger(old, new)

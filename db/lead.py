@@ -1,0 +1,45 @@
+"""What a host needs where several may lead: the lease, and what they share."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass
+
+from slurmsched.config import Config
+from slurmsched.db import engine as engines
+from slurmsched.db.lease import Lease
+from slurmsched.db.shared import SharedLines
+from slurmsched.errors import LedgerError
+from slurmsched.logs import get_logger
+
+log = get_logger()
+
+PATIENCE = 4  # an answer of the database that takes longer than this part of the lease does not come in time
+
+
+@dataclass(frozen=True, slots=True)
+class Lead:
+    """lease: who may write. journal, acts: the lines that all hosts share."""
+
+    lease: Lease
+    journal: SharedLines
+    acts: SharedLines
+
+    def close(self) -> None:
+        """Let another lead, and give the connections back. A lease that cannot be given back runs out by itself."""
+        try:
+            if self.lease.left_s:
+                self.lease.release()
+        except LedgerError as error:
+            log.warning("leader.not_released", error=str(error))
+        finally:
+            self.lease.close()
+
+
+def open_lead(config: Config) -> Lead:
+    """As [leader] says. Nothing is connected yet. Raises LedgerError."""
+    leader = config.leader
+    patience_s = max(leader.lease_s / PATIENCE, 1.0)
+    engine = engines.open_engine(config.ledger.url, patience_s=patience_s, still_s=leader.lease_s)
+    lease = Lease(engine, leader.name or socket.gethostname(), leader.lease_s)
+    return Lead(lease, SharedLines(engine, lease, "journal"), SharedLines(engine, lease, "acts"))

@@ -1,0 +1,59 @@
+"""Preemptions as the live tests see them: jobs that note their signals, and what is left of an act in Slurm."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.live.lab import Installed, column, run, submit, until
+
+MARKS = Path("/tmp/slurmsched-marks")
+# Notes the signal and goes on; ends at once when Slurm asks it to.
+SAVES = f"trap 'echo $SLURM_JOB_ID >> {MARKS}/signalled' USR2; trap 'exit 0' TERM; while true; do sleep 0.2; done"
+WILLING = "slurmsched: preempt=yes ckpt=USR2@3"
+
+
+def switched_on(site: Installed) -> None:
+    """Preemption, without a quantum to wait for."""
+    run("mkdir", "-p", "-m", "1777", str(MARKS))
+    run("sh", "-c", f"rm -f {MARKS}/*")
+    keys = {"enabled": "true", "quantum_s": "1", "restart_cost_s": "0", "least_factor": "0"}
+    site.configure(**{f"preemption__{key}": value for key, value in keys.items()})
+
+
+def four_running(comment: str = WILLING) -> list[int]:
+    """A long job on each of the four nodes, all willing to leave."""
+    options = (f"--comment={comment}", "--requeue", "--time=60")
+    jobs = [submit("alice", 8, *options, f"-w n{node}", script=SAVES) for node in (1, 2, 3, 4)]
+    until(lambda: set(jobs) <= set(column("%A", "RUNNING")), "all four run")
+    return jobs
+
+
+def restarts(job: int) -> int:
+    words = run("scontrol", "show", "job", str(job)).out.split()
+    return int(next(word for word in words if word.startswith("Restarts=")).partition("=")[2])
+
+
+def signalled() -> list[int]:
+    path = MARKS / "signalled"
+    return [int(line) for line in path.read_text().split()] if path.exists() else []
+
+
+def reservations() -> list[str]:
+    listed = run("scontrol", "-o", "show", "reservation").out
+    return [line for line in listed.splitlines() if line.startswith("ReservationName=slurmsched-")]
+
+
+def clean(*jobs: int) -> bool:
+    """No reservation of ours, no job that names one."""
+    named = column("%v", "PENDING", "RUNNING", "COMPLETING").values()
+    return not reservations() and all(name in ("", "(null)", "N/A") for name in named)
+
+
+def ticks(site: Installed, true: object, what: str, limit_s: float = 60) -> None:
+    """Cycles until it is true."""
+
+    def cycle() -> bool:
+        site.tick()
+        return bool(true())  # type: ignore[operator]
+
+    until(cycle, what, limit_s)

@@ -1,0 +1,229 @@
+"""Random churn on a lab of 16 nodes, and what must hold all the while. One seed gives one order of events."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import combinations
+from pathlib import Path
+
+import orjson
+from ClusterShell.NodeSet import NodeSet
+
+from slurmsched.slurm.reservations import parse_reservations
+from slurmsched.slurm.text import fields, records
+from tests.live.lab import USERS, Installed, column, run
+
+MORE = range(5, 17)  # nodes beside the lab's own n[1-4]
+NODES = [f"n{number}" for number in range(1, 17)]
+LATE_S = 25.0  # so long after its act, or after the daemon came back, a reservation may be there that no open act has
+# Notes nothing, saves nothing: goes on at the signal and ends well when Slurm asks it to.
+SCRIPT = "trap '' USR2; trap 'exit 0' TERM; until [ $SECONDS -ge {s} ]; do sleep 0.5; done"
+WILLING = ("slurmsched: preempt=yes ckpt=USR2@1", "slurmsched: preempt=yes ckpt=USR2@3", "slurmsched: preempt=no", "")
+
+
+@contextmanager
+def sixteen_nodes() -> Iterator[None]:
+    """Twelve more nodes and a partition of all sixteen; `labctl reset` takes them out of the configuration again."""
+    conf, gres = Path("/etc/slurm/slurm.conf"), Path("/etc/slurm/gres.conf")
+    gres.write_text(gres.read_text().replace("n[1-4]", "n[1-16]"))
+    lines = ("NodeName=n[5-16] NodeHostname=localhost NodeAddr=127.0.0.1 Port=[17005-17016] State=UNKNOWN",
+             "PartitionName=soak Nodes=n[1-16] MaxTime=1:00:00")  # fmt: skip
+    conf.write_text(conf.read_text() + "\n".join(lines) + "\n")
+    for number in MORE:
+        Path(f"/var/spool/slurmd/n{number}").mkdir(exist_ok=True)
+    run("labctl", "restart", "slurmctld")
+    for number in MORE:
+        run("slurmd", "-N", f"n{number}")
+    run("scontrol", "reconfigure")
+    run("labctl", "wait-ready")
+    try:
+        yield
+    finally:
+        for number in MORE:
+            os.kill(int(Path(f"/run/slurm/slurmd-n{number}.pid").read_text()), signal.SIGTERM)
+
+
+@dataclass
+class Churn:
+    """What happens, and what is known of it. chosen: nice of each job as its user gave it."""
+
+    site: Installed
+    seed: int
+    chosen: dict[int, int] = field(default_factory=dict)
+    cancelled: set[int] = field(default_factory=set)
+    failed: Counter[int] = field(default_factory=Counter)  # runs that a node's end took, by job
+    named: Counter[int] = field(default_factory=Counter)  # acts that name a job as a victim
+    acts: dict[str, dict] = field(default_factory=dict)
+    closed: set[str] = field(default_factory=set)
+    counts: Counter[str] = field(default_factory=Counter)
+    down: set[str] = field(default_factory=set)
+    alone_s: dict[str, float] = field(default_factory=dict)  # reservation -> since when no open act has it
+    daemon: subprocess.Popen[bytes] | None = None
+    begun_s: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
+        self.chance = random.Random(self.seed)
+        self.log = (self.site.folder / "churn.jsonl").open("ab")
+
+    def note(self, event: str, **values: object) -> None:
+        self.counts[event] += 1
+        line = {"s": round(time.monotonic() - self.begun_s, 1), "event": event, **values}
+        self.log.write(orjson.dumps(line) + b"\n")
+        self.log.flush()
+
+    # What happens
+
+    def event(self) -> None:
+        """One event, by chance."""
+        choices: dict[Callable[[], None], int] = {
+            self.submit: 60, self.cancel: 8, self.node_down: 5, self.node_up: 8, self.drain: 3, self.reconfigure: 2,
+            self.kill_daemon: 5, self.restart_slurmctld: 1,
+        }  # fmt: skip
+        self.chance.choices(list(choices), list(choices.values()))[0]()
+
+    def submit(self) -> None:
+        chance = self.chance
+        if len(column("%A", "PENDING")) > 60:
+            return self.cancel()
+        user, nodes = chance.choice(USERS), chance.choice((1, 1, 1, 1, 2))
+        gpus = 8 if nodes > 1 else chance.choice((1, 2, 4, 8, 8))
+        script, nice = SCRIPT.format(s=chance.choice((5, 20, 60, 120))), chance.choice((0, 0, 5, 70))
+        options = [f"--nodes={nodes}", f"--gpus-per-node={gpus}", "--mem=1G", f"--nice={nice}", "--time=10",
+                   f"--comment={chance.choice(WILLING)}", chance.choice(("--requeue", "--requeue", "--no-requeue")),
+                   f"--partition={chance.choice(('soak',) * 9 + ('phantom',))}"]  # fmt: skip
+        answer = run("sbatch", "--parsable", "--output=/dev/null", *options, f"--wrap={script}", user=user, check=False)
+        if not answer.rc:  # slurmctld may be away
+            self.chosen[int(answer.out)] = nice
+            self.note("submit", job=int(answer.out), user=user, gpus=gpus * nodes)
+        return None
+
+    def cancel(self) -> None:
+        waiting = sorted(column("%A", "PENDING", "RUNNING"))
+        if waiting:
+            job = self.chance.choice(waiting)
+            self.cancelled.add(job)
+            self.note("cancel", job=job)
+            run("scancel", str(job), check=False)
+
+    def node_down(self) -> None:
+        up = [node for node in NODES if node not in self.down]
+        if len(self.down) < 4:
+            node = self.chance.choice(up)
+            before = self._on(node)
+            run("scontrol", "update", f"nodename={node}", "state=down", "reason=soak", check=False)
+            self.down.add(node)
+            hit = sorted({*before, *self._on(node)})
+            self.failed.update(hit)
+            self.note("node_down", node=node, jobs=hit)
+
+    def drain(self) -> None:
+        up = [node for node in NODES if node not in self.down]
+        if len(self.down) < 4:
+            node = self.chance.choice(up)
+            self.down.add(node)
+            self.note("drain", node=node)
+            run("scontrol", "update", f"nodename={node}", "state=drain", "reason=soak", check=False)
+
+    def node_up(self) -> None:
+        if self.down:
+            node = self.chance.choice(sorted(self.down))
+            self.down.discard(node)
+            self.note("node_up", node=node)
+            run("scontrol", "update", f"nodename={node}", "state=resume", check=False)
+
+    def reconfigure(self) -> None:
+        self.note("reconfigure")
+        run("scontrol", "reconfigure", check=False)
+
+    def restart_slurmctld(self) -> None:
+        self.note("restart_slurmctld")
+        run("labctl", "restart", "slurmctld")
+        self.alone_s.clear()
+
+    def kill_daemon(self) -> None:
+        assert self.daemon is not None
+        self.note("kill_daemon")
+        os.killpg(self.daemon.pid, signal.SIGKILL)
+        self.daemon.wait()
+        self.start_daemon()
+
+    def start_daemon(self) -> None:
+        self.daemon = self.site.begin("daemon", "--apply", log="daemon.log")
+        self.alone_s.clear()
+
+    def _on(self, node: str) -> list[int]:
+        return [int(job) for job in run("squeue", "-h", "-w", node, "-o", "%A", check=False).out.split()]
+
+    # What must hold. Slurm is read first: whatever is seen there must be on record already.
+
+    def broken(self) -> list[str]:
+        """What does not hold now, in words."""
+        shown = run("scontrol", "-o", "show", "reservation", check=False)
+        jobs = run("scontrol", "-o", "show", "job", check=False)
+        if shown.rc or jobs.rc:
+            return []  # slurmctld is being restarted
+        table = parse_reservations(shown.out)
+        ours = {name: (nodes, start_s, end_s) for name, nodes, start_s, end_s
+                in zip(table.name, table.node_list, table.start_s, table.end_s, strict=True)
+                if name.startswith("slurmsched-")}  # fmt: skip
+        everyone = (fields(record) for record in records(jobs.out, "JobId"))
+        seen = [job for job in everyone if int(job["JobId"]) in self.chosen]
+        self._read_acts()
+        return [*self._twice_promised(ours), *self._alone(ours), *self._moved_too_often(seen), *self._unknown(seen)]
+
+    def _read_acts(self) -> None:
+        path = self.site.journal.with_name("journal.acts.jsonl")
+        for line in path.read_bytes().splitlines() if path.exists() else ():
+            act = orjson.loads(line)["act"]
+            if act["id"] not in self.acts:
+                self.named.update(victim["job_id"] for victim in act["victims"])
+            self.acts[act["id"]] = act
+            (self.closed.add if act["stage"] == "closed" else self.closed.discard)(act["id"])
+
+    def _twice_promised(self, ours: dict[str, tuple[str, float, float]]) -> Iterator[str]:
+        for (one, a), (other, b) in combinations(sorted(ours.items()), 2):
+            if a[1] < b[2] and b[1] < a[2] and (both := NodeSet(a[0]) & NodeSet(b[0])):
+                yield f"{both} is promised to {one} and to {other}"
+
+    def _alone(self, ours: dict[str, tuple[str, float, float]]) -> Iterator[str]:
+        now_s = time.monotonic()
+        alone = {f"slurmsched-{act}" for act in self.closed} | {name for name in ours if name[11:] not in self.acts}
+        self.alone_s = {name: self.alone_s.get(name, now_s) for name in alone & ours.keys()}
+        for name, since_s in self.alone_s.items():
+            if now_s - since_s > LATE_S:
+                yield f"{name} is there {now_s - since_s:.0f} s after its act"
+
+    def _moved_too_often(self, seen: list[dict[str, str]]) -> Iterator[str]:
+        for job in seen:
+            job_id, restarts = int(job["JobId"]), int(job.get("Restarts", 0))
+            acts, nodes = self.named[job_id], self.failed[job_id]
+            if restarts > acts + nodes:
+                yield f"job {job_id} was requeued {restarts} times: {acts} acts named it, {nodes} nodes failed"
+
+    def _unknown(self, seen: list[dict[str, str]]) -> Iterator[str]:
+        known = self.site.journalled()
+        for job in seen:
+            job_id, nice = int(job["JobId"]), int(job.get("Nice", 0))
+            if nice != self.chosen[job_id] and nice not in known.get(job_id, ()):
+                yield f"job {job_id} has nice {nice}, which nobody has on record"
+
+    def lost(self) -> list[str]:
+        """Jobs that ended otherwise than well, by their user, or with their node; sacct knows them all."""
+        ids = ",".join(map(str, sorted(self.chosen)))
+        rows = run("sacct", "-X", "-n", "-P", "-j", ids, "-o", "JobIDRaw,State").out.split("\n")
+        state_of = {int(job): state.split()[0] for job, _, state in (row.partition("|") for row in rows) if job}
+        missing = [f"job {job} is unknown to sacct" for job in self.chosen if job not in state_of]
+        well = {"COMPLETED", "PENDING", "RUNNING", "REQUEUED", "COMPLETING"}
+        return missing + [
+            f"job {job} is {state}"
+            for job, state in state_of.items()
+            if state not in well and job not in self.cancelled and not self.failed[job]
+        ]

@@ -1,0 +1,167 @@
+"""Trouble of every kind while a preemption is under way: nobody is moved twice, and nothing is left of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.live.acts import clean, four_running, reservations, restarts, signalled, switched_on, ticks
+from tests.live.lab import PYTHON, Installed, becoming, column, run, submit, until
+
+pytestmark = pytest.mark.live
+
+# Runs `slurmsched tick` with a wall clock that is so many seconds off, from the edge of the process on.
+OFF = """
+import sys, time
+off_s = float(sys.argv.pop(1))
+true_time = time.time
+time.time = lambda: true_time() + off_s
+from slurmsched.cli.main import main
+sys.argv[0] = "slurmsched"
+sys.exit(main())
+"""
+LONG = "slurmsched: preempt=yes ckpt=USR2@8"
+
+
+@pytest.fixture
+def site(site: Installed) -> Installed:
+    """The shortest first, preemption on."""
+    switched_on(site)
+    site.configure(policy='{ name = "srsf" }')
+    return site
+
+
+@pytest.fixture
+def warned(site: Installed) -> tuple[int, int]:
+    """A victim that has its grace, and the job that will get its node."""
+    four_running(LONG)
+    urgent = submit("bob", 8, "--time=10", script="sleep 60")
+    ticks(site, signalled, "a victim is warned")
+    return signalled()[0], urgent
+
+
+def runs(job: int) -> bool:
+    return job in column("%A", "RUNNING")
+
+
+def node_of(job: int) -> str:
+    return column("%N", "RUNNING")[job]
+
+
+def ends_well(site: Installed, victim: int, urgent: int) -> None:
+    """The urgent job runs, its victim was moved once, and nothing is left."""
+    ticks(site, lambda: runs(urgent), "the urgent job runs", limit_s=90)
+    ticks(site, clean, "nothing is left")
+    assert restarts(victim) == 1
+
+
+def reconfigured(_: Installed, __: int) -> None:
+    run("scontrol", "reconfigure")
+    run("labctl", "wait-ready")
+
+
+def without_slurmdbd(_: Installed, __: int) -> None:
+    run("labctl", "stop", "slurmdbd")
+
+
+def killed_slurmctld(_: Installed, __: int) -> None:
+    """As after a crash: it comes back with the state it saved last."""
+    run("sh", "-c", "kill -9 $(cat /run/slurm/slurmctld.pid)")
+    run("labctl", "start", "slurmctld")
+    run("labctl", "wait-ready")
+
+
+def back_in_time(site: Installed, _: int) -> None:
+    """A cycle that believes it is an hour ago sends nobody away; the next one goes on."""
+    at(site, -3600.0)
+
+
+def draining(_: Installed, victim: int) -> None:
+    """The node takes no new job: undone before the end of the grace, it costs nothing."""
+    node = node_of(victim)
+    run("scontrol", "update", f"nodename={node}", "state=drain", "reason=test")
+    run("scontrol", "update", f"nodename={node}", "state=resume")
+
+
+@pytest.mark.parametrize(
+    "trouble", [reconfigured, without_slurmdbd, killed_slurmctld, back_in_time, draining], ids=lambda f: f.__name__
+)
+def test_trouble__passes_and_the_act_goes_on(site, warned, trouble: Callable):
+    """What comes and goes in the middle changes nothing of the outcome."""
+    trouble(site, warned[0])
+    try:
+        ends_well(site, *warned)
+    finally:
+        run("labctl", "start", "slurmdbd")
+
+
+def at(site: Installed, off_s: float) -> None:
+    """A cycle by a clock that is so far off."""
+    tree = ("--config", str(site.file), "tick", "--apply")
+    run(*becoming(site.user), PYTHON, "-c", OFF, str(off_s), *tree)
+
+
+def test_clock__ahead__ends_the_grace_early_at_most(site, warned):
+    """By a clock an hour ahead the grace is over and the job has not started in time: no worse than that."""
+    _, urgent = warned
+    at(site, 3600.0)
+    at(site, 3600.0)
+    ticks(site, lambda: runs(urgent) and clean(), "all ends", limit_s=120)
+    assert sum(restarts(job) for job in column("%A", "RUNNING", "PENDING")) <= 1
+
+
+def test_victim__cancelled_in_its_grace(site, warned):
+    """Its node is free, so nobody else leaves."""
+    victim, urgent = warned
+    run("scancel", str(victim))
+    ticks(site, lambda: runs(urgent), "the urgent job runs", limit_s=90)
+    ticks(site, clean, "nothing is left")
+    assert (len(signalled()), max(map(restarts, column("%A", "RUNNING")))) == (1, 0)
+
+
+def test_victim__ends_by_itself_in_its_grace(site, warned):
+    """A job that ends well is not run again."""
+    victim, urgent = warned
+    run("scancel", "--batch", "-s", "TERM", str(victim))  # its script ends with exit 0
+    ticks(site, lambda: runs(urgent), "the urgent job runs", limit_s=90)
+    ticks(site, clean, "nothing is left")
+    assert column("%T", "all")[victim] == "COMPLETED"
+    assert restarts(victim) == 0
+
+
+def test_node__goes_down_in_the_grace(site, warned):
+    """The urgent job cannot have it: the act ends, and it gets another node or waits without one."""
+    victim, urgent = warned
+    node = node_of(victim)
+    run("scontrol", "update", f"nodename={node}", "state=down", "reason=test")
+    site.configure(acts__start_timeout_s="3")
+    ticks(site, lambda: clean() and (runs(urgent) or len(signalled()) == 1), "nothing is left", limit_s=90)
+    run("scontrol", "update", f"nodename={node}", "state=resume", check=False)  # its slurmd may have done so
+    ticks(site, lambda: runs(urgent), "the urgent job runs", limit_s=120)
+    ticks(site, clean, "nothing is left")
+    assert max(restarts(job) for job in column("%A", "RUNNING", "PENDING")) <= 2  # its node and an act, one each
+
+
+@pytest.mark.parametrize("end", ["undo", "tick"])
+def test_acts_file_lost__what_is_ours_is_found_by_its_name(site, warned, end):
+    """No job stays bound and no reservation stays, though nobody knows the act any more; the victim stays as it is."""
+    victim, urgent = warned
+    site.journal.with_name("journal.acts.jsonl").unlink()
+    assert len(reservations()) == 1
+    if end == "undo":
+        site("undo", "--apply", "--yes")
+        assert clean()
+    else:
+        until(lambda: (site.tick(), clean())[1] or len(signalled()) > 1, "the orphan is taken back")
+        ticks(site, lambda: runs(urgent) and clean(), "a new act ends well", limit_s=90)
+    assert restarts(victim) <= 1
+
+
+def test_foreign_reservation__is_left_alone(site):
+    """A name that only looks like ours belongs to an admin."""
+    run("scontrol", "create", "reservationname=slurmsched-maint", "nodes=n4", "users=root", "starttime=now+3600",
+        "duration=60")  # fmt: skip
+    site.tick()
+    site("undo", "--apply", "--yes")
+    assert "slurmsched-maint" in run("scontrol", "show", "reservation").out

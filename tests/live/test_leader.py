@@ -1,0 +1,144 @@
+"""Two daemons, one Slurm: the leader is killed, stopped or cut off in the middle of an act, and the other goes on."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+
+import orjson
+import pytest
+import sqlalchemy as sa
+
+from slurmsched.db import engine as engines
+from slurmsched.db import schema
+from tests.live.acts import clean, four_running, restarts, signalled, switched_on
+from tests.live.hosts import HERE, Host, cabled, hosts
+from tests.live.lab import USERS, column, nices, run, submit, until
+from tests.live.test_ledger_backends import MARIADB, POSTGRESQL
+from tests.unit.db.ledger_suite import emptied
+
+pytestmark = pytest.mark.live
+
+LEASE_S, INTERVAL_S = 4.0, 1.0
+TAKES_OVER_S = LEASE_S + 2 * INTERVAL_S + 6  # 6: the cycles themselves, on a machine that is shared
+PORTS = {MARIADB: 3306, POSTGRESQL: 5432}
+
+
+@contextmanager
+def killed(host: Host) -> Iterator[None]:
+    """As by kill -9; it is started again at the end."""
+    host.signal(signal.SIGKILL)
+    yield
+    host.run()
+
+
+@contextmanager
+def stopped(host: Host) -> Iterator[None]:
+    """It stands still, and goes on at the end as if no time had passed."""
+    host.signal(signal.SIGSTOP)
+    yield
+    host.signal(signal.SIGCONT)
+
+
+@pytest.fixture(params=[MARIADB, POSTGRESQL], ids=["mariadb", "postgresql"])
+def url(request: pytest.FixtureRequest, fresh: None) -> Iterator[str]:
+    """An empty database of a real server."""
+    if request.param == POSTGRESQL:
+        run("labctl", "start", "postgres")
+    with emptied(request.param):
+        yield request.param
+    if request.param == POSTGRESQL:
+        run("labctl", "stop", "postgres")
+
+
+def preempting(*both: Host) -> None:
+    """The shortest first, preemption on, slow writes."""
+    for host in both:
+        switched_on(host)
+        host.configure(policy='{ name = "srsf" }', pace__writes_per_s="4.0")
+
+
+def shared(url: str) -> list[dict]:
+    """The lines that both hosts wrote, oldest first."""
+    engine = engines.open_engine(url)
+    table = schema.shared_lines
+    with engine.connect() as connection:
+        texts = connection.scalars(sa.select(table.c.text).order_by(table.c.id)).all()
+    engine.dispose()
+    return [orjson.loads(line) for text in texts for line in text.splitlines()]
+
+
+@contextmanager
+def partitioned(stack: ExitStack, url: str) -> Iterator[tuple[Host, Host, Callable[[Host], object]]]:
+    """Host a reaches the database by a cable that can be cut, and Slurm all the time: the worst case."""
+    cable = stack.enter_context(cabled(PORTS[url]))
+    far = url.replace("127.0.0.1", HERE)
+
+    @contextmanager
+    def cut(_: Host) -> Iterator[None]:
+        cable.cut()
+        yield
+        cable.mend()
+
+    with hosts(url, LEASE_S, cable.enter, far) as (a, b):
+        yield a, b, cut
+
+
+@contextmanager
+def pair(fault: str, url: str) -> Iterator[tuple[Host, Host, Callable]]:
+    """Hosts a and b, and what happens to a."""
+    with ExitStack() as stack:
+        if fault == "partitioned":
+            yield stack.enter_context(partitioned(stack, url))
+        else:
+            a, b = stack.enter_context(hosts(url, LEASE_S))
+            yield a, b, {"killed": killed, "stopped": stopped}[fault]
+
+
+@pytest.mark.parametrize("fault", ["killed", "stopped", "partitioned"])
+def test_failover__the_other_finishes_what_the_leader_began(url, fault):
+    """It takes over within two cycles of the lease's end, ends the act once, and the first one writes nothing more
+    until it leads again; every value is on record and undo gives it back."""
+    with pair(fault, url) as (a, b, happens):
+        preempting(a, b)
+        running, own = four_running(), wrong_order()
+        a.run()
+        until(lambda: a.told("leader.taken"), "a leads")
+        b.run()
+        until(lambda: b.told("leader.standby"), "b stands by")
+        assert "a leads, term 1" in (status := b("status").out)
+        assert "this host, b, stands by" in status
+        urgent = submit("bob", 8, "--time=10", script="sleep 30")
+        until(signalled, "a victim is warned")
+        assert (bool(a.sent_s()), b.sent_s()) == (True, [])
+        begun_s = time.monotonic()
+        with happens(a):
+            until(lambda: b.told("leader.taken"), "b leads", limit_s=TAKES_OVER_S)
+            assert time.monotonic() - begun_s <= TAKES_OVER_S
+            until(lambda: urgent in column("%A", "RUNNING"), "the urgent job runs")
+            until(clean, "nothing of the act is left")
+            resumed_s = time.time()
+        until(lambda: a.told("leader.lost") or len(a.told("leader.standby")) or a.told("cycle.dropped"),
+              "a knows that it leads no more")  # fmt: skip
+        until(lambda: b.told("cycle.done")[-1]["planned"] == 0, "the order is as the policy wants it")
+        assert any(nices()[job] != nice for job, nice in own.items())
+        assert [time_s for time_s in a.sent_s() if time_s > resumed_s] == []
+        assert (signalled(), sum(restarts(job) for job in running)) == (signalled()[:1], 1)
+        terms = [line["term"] for line in shared(url)]
+        assert (terms, set(terms)) == (sorted(terms), {1, 2})
+        for host in (a, b):
+            host.end()
+        undone(b, own)
+
+
+def wrong_order() -> dict[int, int]:
+    """Twelve waiting jobs, the longest first; the nice that their users chose."""
+    return {submit(USERS[i % 4], 1, "--partition=phantom", f"--time={50 - i}", f"--nice={i}"): i for i in range(12)}
+
+
+def undone(host: Host, own: dict[int, int]) -> None:
+    """undo on a host that wrote a part of them gives all back; it waits until the lease of a dead one ends."""
+    until(lambda: host("undo", "--apply", "--yes", check=False).rc == 0, "undo has the lease", limit_s=3 * LEASE_S)
+    assert {job: nices()[job] for job in own} == own

@@ -1,0 +1,75 @@
+"""Churn for minutes on end: no invariant is ever broken, and nothing of ours is left. `make soak MINUTES=30`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+
+import orjson
+import pytest
+
+from tests.live.acts import clean
+from tests.live.churn import Churn, sixteen_nodes
+from tests.live.lab import Installed, nices
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(0)]
+
+MINUTES = float(os.environ.get("SOAK_MINUTES", "3"))
+SEED = int(os.environ.get("SOAK_SEED", "1"))
+FIRST = 30  # jobs to begin with: more than there is room for
+PAUSE_S = 0.7  # on average between two events
+
+
+@pytest.fixture
+def churn(site: Installed) -> Iterator[Churn]:
+    """A daemon at work on 16 nodes, a cycle every two seconds, preemption and promises on, everything allowed soon."""
+    keys = {"preemption__enabled": "true", "preemption__quantum_s": "5", "preemption__restart_cost_s": "0",
+            "preemption__least_factor": "0", "acts__lease_s": "10", "acts__per_hour": "1000",
+            "acts__per_user_per_hour": "500", "gangs__reserve": "true", "gangs__least_gpus": "16"}  # fmt: skip
+    site.configure(policy='{ name = "discretized-las", thresholds_gpu_s = [60.0, 600.0] }', cycle__interval_s="2.0",
+                   scope__partitions='["soak", "phantom"]', log__format='"json"', **keys)  # fmt: skip
+    with sixteen_nodes():
+        made = Churn(site, SEED)
+        made.start_daemon()
+        yield made
+        if made.daemon is not None and made.daemon.poll() is None:
+            os.killpg(made.daemon.pid, signal.SIGKILL)
+            made.daemon.wait()
+
+
+def test_soak__nothing_breaks_and_nothing_is_left(churn, site):
+    """Events by chance, invariants looked at after each; then all ends, and undo gives every lever back."""
+    for _ in range(FIRST):
+        churn.submit()
+    end = churn.begun_s + 60 * MINUTES
+    while time.monotonic() < end:
+        churn.event()
+        broken = churn.broken()
+        assert broken == [], _told(churn)
+        assert churn.daemon.poll() is None, "the daemon ended by itself"
+        time.sleep(churn.chance.expovariate(1 / PAUSE_S))
+    churn.daemon.send_signal(signal.SIGTERM)
+    assert churn.daemon.wait(timeout=60) == 0
+    while not (clean() and _restored(churn)):
+        answer = site("undo", "--apply", "--yes", check=False)
+        assert time.monotonic() < end + 120, answer.out + answer.err + _told(churn)
+        time.sleep(1)
+    assert churn.broken() == [], _told(churn)
+    assert churn.lost() == [], _told(churn)
+    print(_told(churn))
+
+
+def _restored(churn: Churn) -> bool:
+    now = nices()
+    return all(now[job] == nice for job, nice in churn.chosen.items() if job in now)
+
+
+def _told(churn: Churn) -> str:
+    """What the run was, for the person who reads of it."""
+    facts = {"seed": churn.seed, "minutes": round((time.monotonic() - churn.begun_s) / 60, 1)}
+    facts |= {"acts": len(churn.acts), "acts_open": len(churn.acts) - len(churn.closed), "events": dict(churn.counts)}
+    cycles = sum(b'"cycle.done"' in line for line in (churn.site.folder / "daemon.log").read_bytes().splitlines())
+    last = (churn.site.folder / "churn.jsonl").read_text().splitlines()[-15:]
+    return "\n".join(["", orjson.dumps(facts | {"cycles": cycles}).decode(), *last])

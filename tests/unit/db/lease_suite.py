@@ -1,0 +1,187 @@
+"""What the leader lease must do on every database. A test class per database gives `ledger_url` (an empty one)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from slurmsched.db import engine as engines
+from slurmsched.db import schema
+from slurmsched.db.acts import ActLog
+from slurmsched.db.journal import Journal
+from slurmsched.db.lease import Lease
+from slurmsched.db.shared import SharedLines
+from slurmsched.errors import NotLeadingError
+from slurmsched.model import Act, Purpose, SetNice, Stage
+
+LEASE_S = 2.0
+
+
+class Host:
+    """One of the hosts. ahead_s: what its own clock shows more than it should, as if it had been stopped so long."""
+
+    def __init__(self, url: str, name: str, folder: Path) -> None:
+        self.engine = engines.open_engine(url, patience_s=1.0, still_s=2.0)
+        self.ahead_s = 0.0
+        self.lease = Lease(self.engine, name, LEASE_S, clock=lambda: time.monotonic() + self.ahead_s)
+        self.shared = SharedLines(self.engine, self.lease, "journal", clock=lambda: 50.0)
+        self.journal = Journal(folder / name / "journal.jsonl", shared=self.shared)
+        self.acts = ActLog(folder / name / "journal.jsonl", shared=SharedLines(self.engine, self.lease, "acts"))
+
+
+def act(stage: Stage = Stage.BEGUN) -> Act:
+    return Act("7-1", Purpose.PREEMPT, 7, 100.0, "bob", "n1", 600.0, 1_000.0, stage=stage)
+
+
+def write(job_id: int, new: int) -> list[SetNice]:
+    return [SetNice(job_id, 100.0, "queue 0", 0, new, 0)]
+
+
+class LeaseSuite:
+    """See the module."""
+
+    @pytest.fixture
+    def host(self, ledger_url: str, tmp_path: Path) -> Iterator[Callable[[str], Host]]:
+        engines.upgrade(ledger_url)
+        made: list[Host] = []
+
+        def start(name: str) -> Host:
+            made.append(Host(ledger_url, name, tmp_path))
+            return made[-1]
+
+        yield start
+        for one in made:
+            one.lease.close()
+
+    def end(self, host: Host) -> None:
+        """Let the lease of whoever leads run out, without waiting for it."""
+        with host.engine.begin() as connection:
+            connection.execute(sa.update(schema.leader).values(ends_s=1.0))
+
+    def test_take__one_of_two(self, host) -> None:
+        """The first has it, the second is told who, and the term counts takings."""
+        a, b = host("a"), host("b")
+        assert (a.lease.take(), b.lease.take(), a.lease.take()) == (True, False, True)
+        leader = b.lease.leader()
+        assert (leader.name, leader.term, a.lease.term, b.lease.term) == ("a", 1, 1, 0)
+        assert 0 < leader.left_s <= LEASE_S
+
+    def test_take__the_end_is_by_the_clock_of_the_database(self, host) -> None:
+        """A lease that nobody renews is another's after lease_s, not before."""
+        a, b = host("a"), host("b")
+        begun_s = time.monotonic()
+        assert a.lease.take()
+        while not b.lease.take():
+            time.sleep(0.05)
+        assert time.monotonic() - begun_s >= LEASE_S
+        assert b.lease.term == 2
+
+    def test_release__another_leads_at_once(self, host) -> None:
+        """Nobody waits for the end of a lease that was given back."""
+        a, b = host("a"), host("b")
+        a.lease.take()
+        a.lease.release()
+        assert (a.lease.left_s, str(b.lease.leader()), b.lease.take()) == (0.0, "nobody leads now", True)
+
+    def test_release__not_the_lease_of_another(self, host) -> None:
+        """Who lost it gives back nothing."""
+        a, b = host("a"), host("b")
+        a.lease.take()
+        self.end(a)
+        b.lease.take()
+        a.lease.release()
+        assert b.lease.leader().name == "b"
+
+    def test_fence__fails_after_another_took_over(self, host) -> None:
+        """A leader that was stopped longer than its lease may write nothing, and knows who leads."""
+        a, b = host("a"), host("b")
+        a.lease.take()
+        self.end(a)
+        assert b.lease.take()
+        with pytest.raises(NotLeadingError, match=r"a may not write: b leads, term 2"):
+            a.lease.fence()
+        assert a.lease.left_s == 0
+
+    def test_keep__stops_before_the_lease_ends(self, host) -> None:
+        """By its own clock, though the database knows nobody else yet: then it asks first."""
+        a, b = host("a"), host("b")
+        a.lease.take()
+        assert 0 < a.lease.left_s < LEASE_S
+        a.ahead_s = LEASE_S
+        assert a.lease.left_s == 0
+        self.end(a)
+        b.lease.take()
+        with pytest.raises(NotLeadingError):
+            a.lease.keep()
+
+    def test_keep__asks_only_when_it_is_due(self, host) -> None:
+        """A fresh lease needs no answer of the database; one half used up is renewed."""
+        a = host("a")
+        a.lease.take()
+        self.end(a)
+        a.lease.keep()
+        assert a.lease.leader().left_s < 0
+        a.ahead_s = 0.6 * LEASE_S
+        a.lease.keep()
+        assert a.lease.leader().left_s > 0
+
+    def test_fenced__nothing_of_an_old_term_is_committed(self, host) -> None:
+        """What a transaction has done is undone where another has taken over before its end."""
+        a, b = host("a"), host("b")
+        a.lease.take()
+        self.end(a)
+        b.lease.take()
+        with pytest.raises(NotLeadingError):
+            a.journal.intend("c1", write(1, -5))
+        assert list(b.shared.read()) == []
+        assert not a.journal.path.exists()
+
+    def test_fenced__a_transaction_that_stands_still_keeps_nobody_out(self, host) -> None:
+        """The row is locked for the last statement only."""
+        a, b = host("a"), host("b")
+        a.lease.take()
+        with pytest.raises(NotLeadingError), a.lease.fenced():
+            self.end(b)
+            assert b.lease.take()
+
+    def test_journal__another_host_knows_what_was_meant(self, host) -> None:
+        """Whoever takes over reads it, each line with its term; what it settles is not read again."""
+        a, b = host("a"), host("b")
+        a.lease.take()
+        a.journal.intend("c1", write(1, -5))
+        a.lease.release()
+        b.lease.take()
+        assert b.journal.written_s == float("inf")
+        (record,) = b.journal.levers().values()
+        assert (record.job_id, record.values) == (1, frozenset({-5}))
+        b.journal.settle()
+        assert b.journal.written_s == float("-inf")
+        b.journal.intend("c2", write(1, -9))
+        assert [line["term"] for line in a.journal.lines()] == [1, 1, 2]  # its own file, then what all share
+
+    def test_journal__is_compacted_for_all(self, host) -> None:
+        """Lines of jobs that left the queue go from the shared lines too."""
+        a = host("a")
+        a.lease.take()
+        for job_id in (1, 2):
+            a.journal.intend("c1", write(job_id, -5))
+        a.journal.compact([2])
+        assert {line["job_id"] for line in a.journal.lines()} == {2}
+        assert len(list(a.shared.read())) == 1
+
+    def test_acts__another_host_knows_what_is_under_way(self, host) -> None:
+        """On record before it is sent, not sure until it was; closed acts are forgotten."""
+        a, b = host("a"), host("b")
+        a.lease.take()
+        a.acts.begin([act()])
+        assert [(one.id, one.sure) for one in b.acts.open()] == [("7-1", False)]
+        a.acts.sent([act(Stage.REQUEUED)])
+        assert [(one.stage, one.sure) for one in b.acts.open()] == [(Stage.REQUEUED, True)]
+        a.acts.sent([act(Stage.CLOSED)])
+        a.acts.compact()
+        assert b.acts.open() == ()
+        assert not a.acts.path.exists()
