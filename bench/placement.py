@@ -22,7 +22,7 @@ from slurmsched.model import Labels, Ranking, Snapshot, frozen
 from slurmsched.model.topology import Fabric, SiteTopology
 from slurmsched.placements import gpu_sets
 from slurmsched.testing import snapshot
-from slurmsched.testing.machines import machines
+from slurmsched.topology.machines import machines
 
 SIZES, SHARES = (1, 2, 3, 4, 8, 16, 32, 64, 128, 512), (30, 15, 5, 15, 15, 8, 5, 4, 2, 1)
 LEAF, SPINE, POD = 25, 10, 4  # nodes a leaf, leaves a spine, spines a pod

@@ -34,14 +34,16 @@ def list_all(out: Output) -> None:
 @output.with_command(command, "show")
 @click.argument("name")
 @click.option("--site", is_flag=True, help="Ask Slurm, and say what this site lacks for it.")
-def show(out: Output, name: str, site: bool) -> None:
+@click.option("--kind", default="", metavar="KIND", help="Of this kind, such as physics, where several share a name.")
+def show(out: Output, name: str, site: bool, kind: str) -> None:
     """Show what NAME does, what it needs and uses, and its parameters with their defaults."""
     from slurmsched import registry
     from slurmsched.errors import ConfigError
 
-    kinds = [kind for kind in registry.KINDS if name in registry.names(kind)]
+    chosen = [each for each, one in registry.KINDS.items() if kind in ("", each, one)]
+    kinds = [each for each in chosen if name in registry.names(each)]
     if not kinds:
-        known = ", ".join(each for kind in registry.KINDS for each in registry.names(kind))
+        known = ", ".join(each for one in chosen for each in registry.names(one)) or ", ".join(registry.KINDS)
         raise ConfigError(f"no plug-in {name!r}; known: {known}")
     plugin = registry.load(kinds[0], name)
     card = _card(plugin)

@@ -20,7 +20,8 @@ SHOWN = (
     ("jobs", "jobs", "d"), ("avg_jct_s", "JCT mean [s]", ".1f"), ("p50_jct_s", "JCT p50 [s]", ".1f"),
     ("p95_jct_s", "JCT p95 [s]", ".1f"), ("p99_jct_s", "JCT p99 [s]", ".1f"),
     ("avg_wait_s", "queueing delay mean [s]", ".1f"), ("makespan_s", "makespan [s]", ".0f"),
-    ("preemptions", "preemptions", "d"), ("gpu_utilisation", "GPU utilisation", ".4f"), ("wall_s", "took [s]", ".2f"),
+    ("preemptions", "preemptions", "d"), ("gpu_utilisation", "GPU utilisation", ".4f"),
+    ("mean_slowdown", "slowdown mean", ".4f"), ("wall_s", "took [s]", ".2f"),
 )  # fmt: skip
 
 
@@ -75,4 +76,4 @@ def _show(out: Output, replayed: Replayed) -> None:
     if out.as_json:
         out.json(figures)
         return
-    out.table(("", "value>"), [(title, format(figures[key], form)) for key, title, form in SHOWN])
+    out.table(("", "value>"), [(title, format(figures[key], form)) for key, title, form in SHOWN if key in figures])

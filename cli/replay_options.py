@@ -8,12 +8,19 @@ import click
 
 _OPTIONS = (
     click.option("--cluster", default="auto", show_default=True, metavar="NxG|FILE|auto",
-                 help="20x8 is 20 nodes of 8 GPUs; FILE: TOML with [[nodes]] tables, a slurm.conf, a folder with "
-                      "one, or a saved snapshot; auto: nodes of 8 GPUs, 80 % of them busy while jobs come."),
+                 help="20x8 is 20 nodes of 8 GPUs, 2x4:v100+4x4:p100 nodes of two types; FILE: TOML with [[nodes]] "
+                      "tables, a slurm.conf, a folder with one, or a saved snapshot; auto: nodes of 8 GPUs, 80 % of "
+                      "them busy while jobs come."),
     click.option("--model", type=click.Choice(["ideal", "slurm"]), default="ideal", show_default=True,
                  help="ideal: the plan is enacted at every event, at no cost; slurm: as slurmctld would."),
-    click.option("--placement", default="count", show_default=True, metavar="NAME",
-                 help="count: nodes do not matter; consolidated: a gang on the fewest nodes."),
+    click.option("--placement", default="count", show_default=True, metavar="NAME[:PARAMETER=VALUE,...]",
+                 help="count: nodes do not matter; consolidated: a gang on the fewest nodes; docs/placements."),
+    click.option("--topology", default="", metavar="MACHINE|FILE",
+                 help="ideal: how the GPUs of nodes are wired: a machine known by name such as dgx-1v, or a TOML file "
+                      "with [topology] as in the configuration."),
+    click.option("--physics", default="recorded", show_default=True, metavar="NAME[:PARAMETER=VALUE,...]",
+                 help="ideal: how fast a job runs on what it holds (docs/physics.md): recorded, spread, "
+                      "topology-aware, mapa, gpu-types."),
     click.option("--backfill", type=click.Choice(["none", "easy", "conservative", "skip"]), default=None,
                  help="Who gets GPUs that the first waiting job cannot use: nobody, jobs that do not delay it, jobs "
                       "that delay none before them, any that fits. Default: as the policy's name says."),

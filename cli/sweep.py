@@ -26,8 +26,8 @@ FIGURES = [row for row in SHOWN if row[0] not in ("jobs", "wall_s")]
 @click.argument("traces", nargs=-1, metavar="[TRACE]...")
 @click.option("--grid", type=FILE, help="TOML: an axis = a value or a list of values; [[policy]] tables.")
 @click.option("--set", "pairs", multiple=True, metavar="AXIS=VALUE",
-              help="One value of an axis (cluster, policy, model, placement, backfill, history, round_s, "
-                   "restart_cost_s, seed, trace) or of policy.PARAMETER; give it again for more.")  # fmt: skip
+              help="One value of an axis (cluster, policy, model, placement, topology, physics, backfill, history, "
+                   "round_s, restart_cost_s, seed, trace) or of policy.PARAMETER; give it again for more.")  # fmt: skip
 @click.option("--results", type=FILE, default=Path("sweep.jsonl"), show_default=True,
               help="Finished points, added one by one; what is there is not played again.")  # fmt: skip
 @click.option("--by", default="avg_jct_s", show_default=True, metavar="FIGURE", help="What is best.")
@@ -136,8 +136,11 @@ def _table(out: Output, best: list[dict[str, Any]], top: int) -> None:
     axes = [name for name in _flat(best[0]) if len({str(_flat(row).get(name)) for row in best}) > 1 or name == "policy"]
     parameters = dict.fromkeys(name for row in best for name in _flat(row) if name.startswith("policy."))
     axes += [name for name in parameters if name not in axes]
-    titles = [f"{title}>" for _, title, _ in FIGURES]
-    rows = [[*(_flat(row).get(name, "") for name in axes), *(_figure(row[key], form) for key, _, form in FIGURES),
+    figures = [
+        row for row in FIGURES if row[0] != "mean_slowdown" or any(each[row[0]] == each[row[0]] for each in best)
+    ]
+    titles = [f"{title}>" for _, title, _ in figures]
+    rows = [[*(_flat(row).get(name, "") for name in axes), *(_figure(row[key], form) for key, _, form in figures),
              "*" if row["pareto"] else ""] for row in (best[:top] if top else best)]  # fmt: skip
     out.table([*axes, *titles, "Pareto"], rows)
     if top < len(best) and top:

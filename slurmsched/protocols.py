@@ -1,10 +1,11 @@
-"""The seams: what a policy, a placement, an estimator, a cluster, a planner and a store must offer."""
+"""The seams: what a policy, a placement, an estimator, physics, a cluster, a planner and a store must offer."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol, runtime_checkable
 
-from slurmsched.model.columns import Bools
+from slurmsched.model.columns import Bools, Floats
 from slurmsched.model.plan import Assignments, Estimates, Plan, Ranking, Receipt
 from slurmsched.model.snapshot import Snapshot
 
@@ -59,6 +60,40 @@ class Estimator(Protocol):
     """How long."""
 
     def estimate(self, snapshot: Snapshot) -> Estimates: ...
+
+
+@runtime_checkable
+class Physics(Protocol):
+    """How fast jobs of a replay run on what they hold, and what a change of it costs. Pure.
+
+    restart_cost_s, resize_cost_s: run time without progress at a start after a preemption, and when a running job gets
+    other GPUs [s]. shared: whether the speed of a job depends on what others hold; then `held` names everything that
+    is held, else it may name only jobs that start or change.
+    """
+
+    @property
+    def restart_cost_s(self) -> float: ...
+    @property
+    def resize_cost_s(self) -> float: ...
+    @property
+    def shared(self) -> bool: ...
+
+    def speed(self, snapshot: Snapshot, held: Assignments) -> Floats:
+        """Progress of each job of held.rows in a second, in seconds of the recorded run time. (R,) float64, above 0.
+
+        1 is the recorded speed. held: what they hold from now on, with gpu_mask. Of the snapshot count nodes, topology
+        and what jobs ask for (their name is the model of the trace); who runs and who waits may be older.
+        """
+        ...
+
+
+@runtime_checkable
+class TypedPhysics(Physics, Protocol):
+    """Optional: physics that knows on which GPU types a job runs at all. Without it: on every one."""
+
+    def runs_on(self, model: str, gpus: int, types: Iterable[str]) -> frozenset[str]:
+        """Those of the types. model: the trace's."""
+        ...
 
 
 class Cluster(Protocol):

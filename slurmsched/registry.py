@@ -15,6 +15,7 @@ KINDS = {
     "placements": "placement",
     "estimators": "estimator",
     "traces": "trace kind",
+    "physics": "physics",
 }  # group -> one of it
 
 

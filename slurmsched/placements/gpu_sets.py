@@ -106,6 +106,11 @@ def domains(numa: NDArray[Any], member: Int64s) -> Int64s:
     return spans
 
 
+def slowest_link(table: SetTable, members: int) -> LinkKind:
+    """The kind of the smallest link of the best ring through a set of at least two GPUs."""
+    return LinkKind(int(table.quality[members, 1]) % _KINDS)
+
+
 def cache_folder() -> Path:
     """Where tables are kept between runs. They can be deleted at any time."""
     return platformdirs.user_cache_path("slurmsched") / "gpu-sets"

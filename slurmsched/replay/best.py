@@ -12,7 +12,7 @@ from slurmsched.replay.grid import AXES
 # figure -> whether more of it is better
 FIGURES: Mapping[str, bool] = {
     "avg_jct_s": False, "p50_jct_s": False, "p95_jct_s": False, "p99_jct_s": False, "avg_wait_s": False,
-    "makespan_s": False, "preemptions": False, "gpu_utilisation": True,
+    "makespan_s": False, "preemptions": False, "gpu_utilisation": True, "mean_slowdown": False,
 }  # fmt: skip
 WORDS = tuple(name for name in (*AXES, "parameters") if name != "seed")
 Row = Mapping[str, Any]
@@ -42,7 +42,7 @@ def _grouped(rows: Iterable[Any], names: Iterable[str]) -> list[list[Any]]:
 
 
 def _mean(points: list[Row]) -> dict[str, Any]:
-    figures = {name: [_number(point[name]) for point in points] for name in ("jobs", *FIGURES)}
+    figures = {name: [_number(point.get(name)) for point in points] for name in ("jobs", *FIGURES)}
     means = {name: math.fsum(values) / len(values) for name, values in figures.items()}
     return {name: points[0][name] for name in WORDS} | {"seeds": len(points)} | means | {"pareto": False}
 

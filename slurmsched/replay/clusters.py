@@ -18,7 +18,9 @@ from slurmsched.replay.slurm_model import SlurmModel
 from slurmsched.replay.traces import Trace
 
 AUTO_NODE_GPUS, AUTO_LOAD = 8, 0.8
-FORM = "write NODESxGPUS (20x8), auto, or name a TOML file, a slurm.conf, a folder with one, or a saved snapshot"
+_GROUP = re.compile(r"([1-9]\d{0,5})x([1-9]\d{0,3})(?::([A-Za-z0-9_.-]+))?")
+FORM = ("write NODESxGPUS (20x8, 2x4:v100+4x4:p100), auto, or name a TOML file, a slurm.conf, a folder with one, "
+        "or a saved snapshot")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +49,14 @@ class Described:
 
 
 def cluster_of(text: str, trace: Trace) -> Described:
-    """The cluster of "20x8", of a file or folder, or for "auto".
+    """The cluster of "20x8" or "2x4:v100+4x4:p100", of a file or folder, or for "auto".
 
     auto: nodes of 8 GPUs, as many as the trace keeps 80 % busy while jobs come, and enough for its largest job.
     Raises InputError for anything else, InputError or ConfigError for a file that describes none.
     """
-    if match := re.fullmatch(r"([1-9]\d{0,5})x([1-9]\d{0,3})", text):
-        return Described(Layout.of_gpus((int(match[2]),) * int(match[1])))
+    if all(groups := [_GROUP.fullmatch(part) for part in text.split("+")]):
+        rows = [(int(m[2]), m[3] or "") for m in groups if m for _ in range(int(m[1]))]
+        return Described(Layout.of_gpus([gpus for gpus, _ in rows], [kind for _, kind in rows]))
     if text == "auto":
         return Described(Layout.of_gpus(_auto(trace)))
     made = _of_file(Path(text))

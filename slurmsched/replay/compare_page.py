@@ -25,6 +25,7 @@ from slurmsched.replay.compare_table import (
     change_rows,
     times_text,
     unit_of,
+    use,
 )  # fmt: skip
 from slurmsched.replay.page import template
 from slurmsched.replay.plots import delays, distributions, html, queue, times, usage
@@ -105,7 +106,7 @@ def _tables(each: Comparison) -> list[Sheet]:
     """Completion times and use of the GPUs; waits by size, fairness and cost."""
     unit = unit_of(each.runs)
     return [
-        _sheet("Job completion time, wait and use of the GPUs", (*TIMES, *USE), each.runs, unit),
+        _sheet("Job completion time, wait and use of the GPUs", (*TIMES, *use(each.runs)), each.runs, unit),
         _sheet(f"Wait by GPUs asked for, and fairness by {each.tenants.of}", (*WAITS, *FAIR, *TOOK), each.runs, unit),
     ]
 

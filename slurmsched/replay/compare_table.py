@@ -65,14 +65,24 @@ FAIR = (
     Measure("rho mean", ("fairness", "mean_rho"), ".2f"), Measure("rho max", ("fairness", "max_rho"), ".2f"),
 )  # fmt: skip
 TOOK = (Measure("jobs ended", ("jobs",), ",.0f"), Measure("replay took [s]", ("wall_s",), ".1f"))
-MEASURES = (*TIMES, *WAITS, *USE, *FAIR, *TOOK)
+SLOWDOWN = Measure("slowdown mean", ("mean_slowdown",), ".3f")  # where there is physics
+
+
+def use(runs: Sequence[Mapping[str, Any]]) -> tuple[Measure, ...]:
+    """The figures of USE, and slowdown where all these runs have it."""
+    return (*USE, SLOWDOWN) if all("mean_slowdown" in run for run in runs) else USE
+
+
+def measures(runs: Sequence[Mapping[str, Any]]) -> tuple[Measure, ...]:
+    """The figures that a table of these runs has."""
+    return (*TIMES, *WAITS, *use(runs), *FAIR, *TOOK)
 
 
 def rows(runs: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
     """A row a measure, a cell a policy; behind a figure of another than the first policy its ratio to that one."""
     unit = unit_of(runs)
     made = []
-    for measure in MEASURES:
+    for measure in measures(runs):
         cells = [measure.text(runs[0], unit), *(_beside(measure, run, unit) for run in runs[1:])]
         made.append((measure.title.format(unit=unit.name), *cells))
     return made

@@ -254,12 +254,16 @@ class IdealCluster:
         heapq.heappush(self._ends, End(end_s, row, self._counts[row, _RESTARTS]))
 
     def _stop(self, row: int) -> None:
-        run_s = self._leave(row)
-        cost_s = self._cost_s(row, not self.restarts[row])
-        made_s, step_s = self.progress_s[row] + max(0.0, run_s - cost_s) * self.rate[row], self.model.checkpoint_s
+        made_s, step_s = self._made_s(row, self._leave(row)), self.model.checkpoint_s
         self.progress_s[row] = max(self.progress_s[row], made_s // step_s * step_s) if step_s else made_s
         self.restarts[row] += 1
         self.stopped_s[row] = self._now_s
+
+    def _made_s(self, row: int, run_s: float) -> float:
+        """Progress of a job after a run that is over now and took run_s."""
+        cost_s = self._cost_s(row, not self.restarts[row])
+        made_s: float = self.progress_s[row] + max(0.0, run_s - cost_s) * self.rate[row]
+        return made_s
 
     def _end(self, event: End) -> None:
         if self._void(event):

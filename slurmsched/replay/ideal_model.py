@@ -31,7 +31,8 @@ class IdealModel:
     round_s: decisions fall at multiples of it, and GPUs of a job that ends in between idle until then; 0 = whenever
     something happens. clock_s: a change of order that comes with time is acted on at the next multiple of it; 0 = to
     the instant.
-    start_cost_s, restart_cost_s: run time without progress at the first and at every later start.
+    start_cost_s, restart_cost_s: run time without progress at the first and at every later start. resize_cost_s: the
+    same when a running job gets other GPUs.
     checkpoint_s: progress of a run survives preemption in steps of this; 0 = all of it.
     speed: share of the recorded speed by GPUs and nodes of a placement.
 
@@ -56,6 +57,7 @@ class IdealModel:
     clock_s: float = 1.0
     start_cost_s: float = 0.0
     restart_cost_s: float = 0.0
+    resize_cost_s: float = 0.0
     checkpoint_s: float = 0.0
     speed: Speed = recorded_speed
     restart_cost_by_gpus: Steps = ()
@@ -69,7 +71,7 @@ class IdealModel:
     hold_s: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("round_s", "clock_s", "start_cost_s", "restart_cost_s", "checkpoint_s", "hold_s"):
+        for name in ("round_s", "clock_s", "start_cost_s", "restart_cost_s", "resize_cost_s", "checkpoint_s", "hold_s"):
             _check_time(name, getattr(self, name))
         if not isinstance(self.slowdown, int | float) or not 0 < self.slowdown < math.inf:
             raise ConfigError(f"must be a number above 0, got {self.slowdown}", key="model.slowdown")

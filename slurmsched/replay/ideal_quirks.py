@@ -18,13 +18,17 @@ from slurmsched.replay.traces import Trace
 
 def ideal_cluster(trace: Trace, nodes: Sequence[int], model: IdealModel, *, seed: int = 0) -> IdealCluster:
     """The cluster that these settings ask for. Raises as IdealCluster."""
-    if model.slowdown != 1.0:
-        slower_s = trace.duration_s * model.slowdown
-        trace = trace.with_columns(
-            duration_s=slower_s, time_limit_s=np.where(trace.limit_known, trace.time_limit_s, slower_s)
-        )
     made = QuirkyCluster if model.quirky else IdealCluster
-    return made(trace, nodes, model, seed=seed)
+    return made(slowed(trace, model), nodes, model, seed=seed)
+
+
+def slowed(trace: Trace, model: IdealModel) -> Trace:
+    """The trace with the run times that IdealModel.slowdown makes of its own."""
+    if model.slowdown == 1.0:
+        return trace
+    slower_s = trace.duration_s * model.slowdown
+    limit_s = np.where(trace.limit_known, trace.time_limit_s, slower_s)
+    return trace.with_columns(duration_s=slower_s, time_limit_s=limit_s)
 
 
 class QuirkyCluster(IdealCluster):

@@ -76,10 +76,14 @@ class Layout:
             raise InputError(f"no node {unknown[0]!r} in this cluster; it has {len(self.nodes)} nodes")
 
     @classmethod
-    def of_gpus(cls, gpus: Sequence[int]) -> Layout:
-        """Nodes that have only GPUs, one CPU for each, in one partition."""
-        width = len(str(len(gpus)))
-        return cls(tuple(Node(f"node{n:0{width}d}", int(count), int(count)) for n, count in enumerate(gpus, start=1)))
+    def of_gpus(cls, gpus: Sequence[int], types: Sequence[str] = ()) -> Layout:
+        """Nodes that have only GPUs, one CPU for each, in one partition. types: of their GPUs, "" = not told."""
+        width, names = len(str(len(gpus))), types or [""] * len(gpus)
+        rows = enumerate(zip(map(int, gpus), names, strict=True), start=1)
+        return cls(tuple(
+            Node(f"node{n:0{width}d}", count, count, gpu_types=f"gpu:{name}:{count}" if name else "")
+            for n, (count, name) in rows
+        ))  # fmt: skip
 
     def column(self, name: str) -> Int64s:
         """gpus, cpus or memory_mib of every node. (N,) int64."""

@@ -109,6 +109,11 @@ class Outcomes:
         return self.jct_s - self.executed_s
 
     @property
+    def slowdown(self) -> Floats:
+        """Run time over all runs, costs and lost work included, over the recorded one. Of jobs that ended."""
+        return self.executed_s / self.useful_s
+
+    @property
     def makespan_s(self) -> float:
         """Last end - first submission."""
         return float(self.end_s.max() - self.submit_s.min()) if len(self.job_id) else 0.0

@@ -22,14 +22,15 @@ from slurmsched.kernels import _jit
 from slurmsched.model.columns import Floats
 from slurmsched.placements.count import Count
 from slurmsched.planning.direct import FILLINGS, DirectPlanner, Filling
-from slurmsched.protocols import Store
+from slurmsched.protocols import Physics, Placement, Store
 from slurmsched.replay.carry_store import CarryStore
 from slurmsched.replay.clusters import Described, cluster_of
 from slurmsched.replay.embedded import EmbeddedCluster
 from slurmsched.replay.engine import replay, replay_events, replay_following
 from slurmsched.replay.ideal import IdealCluster
 from slurmsched.replay.ideal_model import IdealModel
-from slurmsched.replay.ideal_quirks import ideal_cluster
+from slurmsched.replay.ideal_physics import PhysicsCluster
+from slurmsched.replay.ideal_quirks import ideal_cluster, slowed
 from slurmsched.replay.learning_store import LearningStore, learns
 from slurmsched.replay.metrics import Outcomes, Ran
 from slurmsched.replay.requests import Requests
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 SAMPLES = "tiresias_samples.csv.gz"
 SLURM_INTERVAL_S = 60.0
+RECORDED = "recorded"  # the physics without any
 COMPILE_FROM_JOBS = 1_000  # below, loading the compiler takes longer than it saves
 # name on the command line -> policy, its parameters, who gets GPUs that the first waiting job cannot use
 DISCIPLINES: Mapping[str, tuple[str, Mapping[str, Any], Filling | None]] = {
@@ -54,7 +56,8 @@ DISCIPLINES: Mapping[str, tuple[str, Mapping[str, Any], Filling | None]] = {
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to replay, in words. cluster: as clusters.cluster_of takes it. policy: NAME[:PARAMETER=VALUE,...].
+    """What to replay, in words. cluster: as clusters.cluster_of takes it. policy, placement, physics:
+    NAME[:PARAMETER=VALUE,...]. topology: how GPUs are wired, see hardware.topology_of; "" = unknown.
 
     backfill: "" = as the policy's name says. history: a CSV column of GPU s that completed jobs needed; "" = the
     samples of the Tiresias release. round_s, restart_cost_s: of the ideal model [s]. settings: any other field of
@@ -75,6 +78,8 @@ class Request:
     seed: int = 0
     settings: Mapping[str, Any] = field(default_factory=dict)
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    physics: str = RECORDED
+    topology: str = ""
 
 
 @dataclass(slots=True, eq=False)
@@ -109,6 +114,8 @@ class Replayed:
         made = {"jobs": len(done.job_id), "avg_jct_s": next(mean)} | dict(zip(names, spread.tolist(), strict=True))
         made |= {"avg_wait_s": next(mean), "makespan_s": done.makespan_s, "preemptions": int(done.preemptions.sum())}
         made |= {"gpu_utilisation": done.utilisation, "wall_s": self.wall_s, "version": __version__}
+        if isinstance(self.cluster, PhysicsCluster):
+            made["mean_slowdown"] = float(done.slowdown.mean()) if len(done.job_id) else math.nan
         made |= {"trace_digest": self.trace_digest, "seed": self.cluster.seed, "config": self.config}
         return made if self.complete else made | {"complete": False, "jobs_of_trace": len(self.cluster.trace)}
 
@@ -184,18 +191,33 @@ class Session:
         if policy_name == "slurm":
             raise ConfigError("slurm alone has no policy to enact; use fifo or easy, or --model slurm", key="policy")
         policy = registry.make("policies", policy_name, made["parameters"])
-        placement = registry.make("placements", request.placement, key="placement")
+        placement = _placement(request)
         chosen = _filling(request.backfill) or filling or ("skip" if getattr(policy, "preemptive", False) else "block")
         self._planner = DirectPlanner(policy, placement, chosen)
-        pile = isinstance(placement, Count)
-        settings = {"round_s": request.round_s, "restart_cost_s": request.restart_cost_s, **request.settings}
-        gpus = self.described.gpus
-        nodes = (sum(gpus),) if pile else gpus
+        physics = registry.make("physics", *parse_policy(request.physics, "physics"), key="physics")
+        settings, gpus = _settings(request, physics), self.described.gpus
         config = {"model": "ideal", "nodes": list(gpus), "policy": policy_name, **made,
                   "placement": request.placement, "backfill": chosen, **settings,
                   "history": request.history or SAMPLES}  # fmt: skip
-        cluster = ideal_cluster(self.trace, nodes, IdealModel.of(settings), seed=request.seed)
-        return Replayed(cluster, config)
+        model = IdealModel.of(settings)
+        if request.topology or request.physics != RECORDED:
+            return self._with_physics(placement, physics, model, config)
+        nodes = (sum(gpus),) if isinstance(placement, Count) else gpus
+        return Replayed(ideal_cluster(self.trace, nodes, model, seed=request.seed), config)
+
+    def _with_physics(
+        self, placement: Placement, physics: Physics, model: IdealModel, config: dict[str, Any]
+    ) -> Replayed:
+        from slurmsched.replay.hardware import Hardware  # late: reading of topology files
+
+        request = self.request
+        if isinstance(placement, Count):
+            raise ConfigError("count does not tell who is where, which physics and topology need; choose another",
+                              key="placement")  # fmt: skip
+        hardware = Hardware.of(self.described.layout.nodes, request.topology)
+        config |= {"nodes": hardware.nodes.gpus.tolist(), "gpu_types": list(hardware.nodes.gpu_types),
+                   "physics": request.physics, "topology": request.topology}  # fmt: skip
+        return Replayed(PhysicsCluster(slowed(self.trace, model), hardware, physics, model, seed=request.seed), config)
 
     def _slurm(self, name: str, made: dict[str, Any]) -> Replayed:
         from slurmsched.config import Scope  # late, with pydantic: the ideal cluster does without
@@ -205,6 +227,8 @@ class Session:
         request = self.request
         if {request.backfill, name} & {"skip", "fjf", "conservative"}:
             raise ConfigError("slurmctld has no such backfill; use --model ideal", key="backfill")
+        if request.topology or request.physics != RECORDED:
+            raise ConfigError("only --model ideal has physics and topology", key="physics")
         described = self.described
         chosen = request.backfill or ("easy" if name == "easy" else "")
         settings = checked(request.settings) | ({"backfill": chosen} if chosen else {})
@@ -212,7 +236,7 @@ class Session:
         if made and name != "easy":
             policy = registry.make("policies", name, made["parameters"])
             preemption = Preemption() if request.requeue and getattr(policy, "preemptive", False) else None
-            placement = registry.make("placements", request.placement, key="placement")
+            placement = _placement(request)
             self._planner = Planner(policy, name, Scope(partitions=("*",)), preemption=preemption, placement=placement)
         config = {"model": "slurm", "nodes": list(described.gpus), "policy": name, **made, "backfill": model.backfill,
                   "placement": request.placement, "requeue": request.requeue, "interval_s": SLURM_INTERVAL_S,
@@ -233,18 +257,34 @@ def _now_and_then(on_progress: Callable[[int], None], events: int = 256) -> Call
     return tell
 
 
-def parse_policy(text: str) -> tuple[str, dict[str, Any]]:
+def _placement(request: Request) -> Placement:
+    made: Placement = registry.make("placements", *parse_policy(request.placement, "placement"), key="placement")
+    return made
+
+
+def _settings(request: Request, physics: Physics) -> dict[str, Any]:
+    """The fields of IdealModel that are asked for. Raises ConfigError for a cost that is told twice."""
+    settings = {"round_s": request.round_s, "restart_cost_s": request.restart_cost_s, **request.settings}
+    for name in ("restart_cost_s", "resize_cost_s"):
+        cost_s = getattr(physics, name)
+        if cost_s and settings.get(name, 0.0) not in (0.0, cost_s):
+            raise ConfigError(f"is {cost_s} by the physics and {settings[name]} beside it; give one", key=name)
+        settings |= {name: cost_s} if cost_s else {}
+    return settings
+
+
+def parse_policy(text: str, key: str = "policy") -> tuple[str, dict[str, Any]]:
     """Name and parameters of NAME[:PARAMETER=VALUE,...]; values as in the configuration file, lists in brackets.
 
-    Raises ConfigError for a part that is not PARAMETER=VALUE.
+    key: what it is, for errors. Raises ConfigError for a part that is not PARAMETER=VALUE.
     """
     name, *parts = re.split(r"[:,](?![^\[]*\])", text)
     parameters: dict[str, Any] = {}
     for part in parts:
-        key, equals, value = part.partition("=")
-        if not equals or not key:
-            raise ConfigError(f"{part!r} is not PARAMETER=VALUE, for example {name}:PARAMETER=VALUE", key="policy")
-        parameters[key.strip()] = value_of(value)
+        parameter, equals, value = part.partition("=")
+        if not equals or not parameter:
+            raise ConfigError(f"{part!r} is not PARAMETER=VALUE, for example {name}:PARAMETER=VALUE", key=key)
+        parameters[parameter.strip()] = value_of(value)
     return name, parameters
 
 

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, as_completed
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -16,7 +17,7 @@ from slurmsched.logs import configure
 from slurmsched.replay.clusters import cluster_of
 from slurmsched.replay.grid import Point
 from slurmsched.replay.results import KEY, Results, Row
-from slurmsched.replay.run import Request, Session, history_of, parse_policy, trace_digest
+from slurmsched.replay.run import RECORDED, Request, Session, history_of, parse_policy, trace_digest
 from slurmsched.replay.traces import Trace
 from slurmsched.replay.workers import Workers
 
@@ -127,8 +128,17 @@ def point_key(request: Request, trace: Trace, digest: str) -> str:
         "round_s": request.round_s, "restart_cost_s": request.restart_cost_s, "seed": request.seed,
         "requeue": request.requeue,
     }  # fmt: skip
+    if request.topology or request.physics != RECORDED:
+        told |= {name: _with_files(getattr(request, name)) for name in ("physics", "topology")}
     text = orjson.dumps(told, option=orjson.OPT_SORT_KEYS, default=str)
     return hashlib.blake2b(text, digest_size=16).hexdigest()
+
+
+def _with_files(text: str) -> list[str]:
+    """The words of a setting, and a digest of each file among them."""
+    words = [text, *map(str, parse_policy(text)[1].values())] if text else []
+    files = [Path(word) for word in words if Path(word).is_file()]
+    return words + [hashlib.blake2b(file.read_bytes(), digest_size=16).hexdigest() for file in files]
 
 
 def read_traces(points: Iterable[Point], read: Callable[[str], Trace]) -> dict[str, Trace]:

@@ -5,9 +5,10 @@
 
 from slurmsched.testing.builders import fleet, jobs, mixed_snapshot, snapshot
 from slurmsched.testing.conformance import NonconformingError, check_estimator, check_policy
+from slurmsched.testing.physics import check_physics
 from slurmsched.testing.placements import check_placement
 
 __all__ = [
-    "NonconformingError", "check_estimator", "check_placement", "check_policy", "fleet", "jobs", "mixed_snapshot",
-    "snapshot",
+    "NonconformingError", "check_estimator", "check_physics", "check_placement", "check_policy", "fleet", "jobs",
+    "mixed_snapshot", "snapshot",
 ]  # fmt: skip

@@ -11,13 +11,14 @@ from dataclasses import is_dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from slurmsched.errors import SlurmschedError
 from slurmsched.model import Assignments, Estimates, Ranking, Snapshot
 from slurmsched.protocols import Estimator, Policy
 from slurmsched.testing.builders import mixed_snapshot, snapshot
 
-R = TypeVar("R", Ranking, Estimates, Assignments)
+R = TypeVar("R", Ranking, Estimates, Assignments, NDArray[Any])
 
 
 class NonconformingError(SlurmschedError, AssertionError):

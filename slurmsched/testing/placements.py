@@ -15,7 +15,7 @@ from slurmsched.placements.candidates import eligible, holding, to_give
 from slurmsched.protocols import Placement
 from slurmsched.testing.builders import mixed_snapshot, snapshot
 from slurmsched.testing.conformance import NonconformingError, checked_run, frozen_or_raise, turned
-from slurmsched.testing.machines import machines
+from slurmsched.topology.machines import machines
 
 
 def placement_examples() -> tuple[Snapshot, ...]:

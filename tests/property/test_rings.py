@@ -14,7 +14,7 @@ from slurmsched.model.topology import SiteTopology
 from slurmsched.placements.gpu_sets import floors, set_table
 from slurmsched.placements.gpu_stock import bit_counts, low_bits
 from slurmsched.placements.linked import Tables
-from slurmsched.testing.machines import machines
+from slurmsched.topology.machines import machines
 from tests.reference import linked
 from tests.reference import rings as reference
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from slurmsched import registry
+
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
@@ -50,7 +52,7 @@ def test_scripts_and_plugins__can_be_imported():
     """Every entry point names something that exists."""
     from importlib.metadata import entry_points
 
-    groups = ["console_scripts", *(f"slurmsched.{kind}" for kind in ("policies", "placements", "estimators", "traces"))]
+    groups = ["console_scripts", *(f"slurmsched.{kind}" for kind in registry.KINDS)]
     points = [p for group in groups for p in entry_points(group=group) if p.value.startswith("slurmsched.")]
     named = [value for table in PROJECT["project"]["entry-points"].values() for value in table.values()]
     assert len(points) >= len(named) + 1

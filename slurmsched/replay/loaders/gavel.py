@@ -13,6 +13,7 @@ from slurmsched.errors import InputError
 from slurmsched.replay.loaders.rows import Job, RowLoader
 from slurmsched.replay.loaders.source import Head, Source
 
+ALONE = "null"
 TABLES = ("simulation_throughputs.json", "simulation_throughputs.json.gz")
 
 
@@ -42,7 +43,7 @@ class Gavel(RowLoader):
             raise ValueError(f"has {len(fields)} tab-separated fields, not 10 (or 4)")
         kind, steps = fields[0], float(fields[1] if len(fields) == 4 else fields[5])
         arrival_s, gpus = (fields[2], fields[3]) if len(fields) == 4 else (fields[9], fields[6])
-        alone = table.get(str((kind, int(gpus))), {}).get("null", 0.0)
+        alone = throughput(table, kind, int(gpus))
         if not alone > 0:
             raise ValueError(f"no throughput of {kind!r} on {gpus} GPUs of this worker type")
         return Job(gpus=int(gpus), submit_s=float(arrival_s), duration_s=steps / alone, model=kind)
@@ -78,22 +79,35 @@ def _lines(source: Source) -> Iterator[tuple[int, list[str]]]:
 
 
 def _throughputs(given: str, trace: Path, worker: str) -> Mapping[str, Any]:
-    """Job type and GPUs -> other job or "null" -> steps per second. Raises InputError."""
+    """The table of one worker type (see throughput). Raises InputError."""
     beside = [folder / name for folder in (trace.parent, trace.parent.parent) for name in TABLES]
     path = Path(given) if given else next((each for each in beside if each.exists()), None)
     if path is None:
         needs = "counts steps, not seconds: give Gavel's table with --set throughputs=simulation_throughputs.json"
         raise InputError(needs, source=str(trace))
+    table = read_throughputs(path)
+    if worker not in table:
+        known = ", ".join(sorted(table)) or "none"
+        raise InputError(f"has no worker type {worker!r}; it has {known} (--set worker=...)", source=str(path))
+    found: Mapping[str, Any] = table[worker]
+    return found
+
+
+def read_throughputs(path: Path) -> dict[str, Mapping[str, Any]]:
+    """Worker type -> its table (see throughput) of Gavel's JSON file, gzip or not. Raises InputError."""
     try:
         raw = path.read_bytes()
         table = json.loads(gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw)
-        found: Mapping[str, Any] = table[worker]
-        found.items()
     except (OSError, EOFError, ValueError) as error:
         raise InputError(f"cannot be read as throughputs: {error}", source=str(path)) from error
-    except (KeyError, TypeError, AttributeError):
-        known = ", ".join(sorted(table)) if isinstance(table, dict) else "none"
-        raise InputError(
-            f"has no worker type {worker!r}; it has {known} (--set worker=...)", source=str(path)
-        ) from None
-    return found
+    if not isinstance(table, dict) or not all(isinstance(each, dict) for each in table.values()):
+        raise InputError("cannot be read as throughputs: needs worker types with tables", source=str(path))
+    return table
+
+
+def throughput(table: Mapping[str, Any], kind: str, gpus: int) -> float:
+    """Steps per second of a job type alone on so many GPUs, 0 where the table has none.
+
+    table: of one worker type: job type and GPUs -> other job or "null" -> steps per second.
+    """
+    return float(table.get(str((kind, gpus)), {}).get(ALONE) or 0.0)

@@ -54,3 +54,15 @@ def test_show__prints_the_card(run):
     answer = run("policy", "show", "gittins")
     for text in ("Tiresias, NSDI 2019", "jobs that ended", "requeue of running jobs", "An order stops no running job"):
         assert text in answer.out
+
+
+def test_list__as_a_table_has_every_kind(run):
+    """A word for each kind there is."""
+    answer = run("policy", "list")
+    assert (answer.code, [word for word in registry.KINDS.values() if word not in answer.out]) == (0, [])
+
+
+def test_show__of_a_kind(run):
+    """Physics of the same name as a placement."""
+    assert "Amaral et al., SC '17, sections 3 and 4" in run("policy", "show", "topology-aware", "--kind", "physics").out
+    assert run("policy", "show", "linked", "--kind", "physics").code == 2

@@ -128,3 +128,12 @@ def test_replay__tells_what_a_slurm_conf_left_out(
     shown = capsys.readouterr()
     assert json.loads(shown.out)["jobs"] == 6
     assert "slurmsched: line 2: n2 left out, State=FUTURE" in shown.err
+
+
+def test_replay__with_physics_shows_slowdown(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """In the table and in the JSON."""
+    words = ["--cluster", "1x8", "--placement", "random", "--topology", "dgx-1v", "--physics", "mapa"]
+    assert main(["replay", trace, *words]) == 0
+    assert "slowdown mean" in capsys.readouterr().out
+    assert main(["replay", trace, *words, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["mean_slowdown"] >= 1.0

@@ -13,7 +13,7 @@ from slurmsched.kernels.best_sets import grown_set
 from slurmsched.kernels.rings import ring_order, rings
 from slurmsched.model.topology import GpuTopology, LinkKind
 from slurmsched.placements import gpu_sets
-from slurmsched.testing.machines import machine, machines
+from slurmsched.topology.machines import machine, machines
 from slurmsched.topology.reading import read_any
 from tests.reference import rings as reference
 

@@ -14,7 +14,7 @@ from slurmsched.model import Labels, Ranking, Snapshot, frozen
 from slurmsched.model.topology import Fabric, GpuTopology, SiteTopology
 from slurmsched.placements.cells import CellPlacement
 from slurmsched.testing import snapshot
-from slurmsched.testing.machines import machines
+from slurmsched.topology.machines import machines
 
 HIVED = json.loads(
     (Path(__file__).parents[2] / "recorded" / "peers" / "hived" / "expected_placements.json").read_text()

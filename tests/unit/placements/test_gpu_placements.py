@@ -24,7 +24,7 @@ from slurmsched.planning.direct import DirectPlanner
 from slurmsched.policies.fifo import Fifo
 from slurmsched.protocols import Placement
 from slurmsched.testing import check_placement, snapshot
-from slurmsched.testing.machines import machines
+from slurmsched.topology.machines import machines
 
 MESH, PAIRS = machines()["dgx-1v"], machines()["bridged-pairs"]
 SHARES = {"team0": {"node": 3}, "team1": {"node": 2, "socket": 2}}

@@ -189,3 +189,11 @@ def test_cluster_of__slurm_conf_names_the_line(site: Path, line: str, said: str)
         file.write(line + "\n")
     with pytest.raises((InputError, ConfigError), match=said):
         cluster_of(str(site), BUSY)
+
+
+def test_cluster__of_groups_with_types() -> None:
+    """Nodes of each group after those of the one before; a group without a type has none."""
+    nodes = cluster_of("2x4:v100+1x8", BUSY).layout.nodes
+    assert [(node.name, node.gpus, node.gpu_types) for node in nodes] == [
+        ("node1", 4, "gpu:v100:4"), ("node2", 4, "gpu:v100:4"), ("node3", 8, ""),
+    ]  # fmt: skip

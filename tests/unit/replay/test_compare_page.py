@@ -8,10 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from slurmsched.replay.compare import Comparison
+from slurmsched.replay.compare import Case, Comparison, play
 from slurmsched.replay.compare_page import MOST_GANTTS, compare_page
-from slurmsched.replay.compare_table import MEASURES, rows, times_text
+from slurmsched.replay.compare_table import measures, rows, times_text
 from slurmsched.replay.plots import styles
+from slurmsched.replay.run import Request
 from slurmsched.replay.trace_files import Recorded
 from slurmsched.replay.units import DAYS, HOURS, SECONDS, of_jobs, of_span
 from tests.unit.replay.test_compare import SIX, played, six
@@ -35,8 +36,16 @@ def test_page__shows_every_figure_of_the_table() -> None:
     cells = re.findall(r"<td data-value=\"[^\"]*\">([^<]*?)(?: <small>(.*?)</small>)?</td>", page)
     found = {f"{text} ({ratio})" if ratio else text for text, ratio in cells}
     assert [cell for _, *line in rows(six("fifo", "srtf").runs) for cell in line if cell not in found] == []
-    assert len(rows(six("fifo").runs)) == len(MEASURES)
+    assert len(rows(six("fifo").runs)) == len(measures(six("fifo").runs))
     assert page.count('class="plotly-graph-div"') == 6 + 2
+
+
+def test_page__shows_slowdown_where_there_is_physics() -> None:
+    """A row of the table and a column of the page; none without physics."""
+    request = Request(cluster="1x4", placement="linked", physics="spread")
+    slowed = Comparison("six.csv", Recorded(SIX), [play(SIX, Case(0, request), lambda ended: None)])
+    assert ("slowdown mean", "1.000") in rows(slowed.runs)
+    assert (">slowdown mean<" in text_of(slowed), ">slowdown mean<" in text_of(six("fifo"))) == (True, False)
 
 
 def test_page__is_told_to_who_cannot_see_it() -> None:

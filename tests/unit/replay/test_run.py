@@ -66,6 +66,38 @@ def test_session__figures_name_what_they_are_of() -> None:
     assert made["config"]["nodes"] == [4]
 
 
+def test_session__physics_adds_slowdown() -> None:
+    """Beside the other keys; without physics there is none."""
+    words = {"cluster": "2x8", "placement": "linked", "topology": "dgx-1v"}
+    made = figures(physics="spread:node=0.9", **words)
+    assert made["mean_slowdown"] == 1.0
+    assert made["config"]["physics"] == "spread:node=0.9"
+    assert "mean_slowdown" not in figures(cluster="2x8", placement="linked")
+
+
+def test_session__recorded_physics_is_the_plain_cluster() -> None:
+    """The same figures with its words and without."""
+    plain, told = figures(placement="consolidated"), figures(placement="consolidated", physics="recorded")
+    assert {**plain, "wall_s": 0} == {**told, "wall_s": 0}
+
+
+def test_session__placement_takes_parameters() -> None:
+    """As a policy does; a wrong one is named as the placement's."""
+    assert figures(placement="linked:objective=sum")["jobs"] == 6
+    with pytest.raises(ConfigError, match="placement: linked has no parameter 'objektive'"):
+        figures(placement="linked:objektive=sum")
+
+
+def test_session__costs_of_physics_are_the_model_s() -> None:
+    """A restart cost told by the physics is that of --restart-cost; two different ones are refused."""
+    words = {"policy": "srtf", "placement": "consolidated"}
+    by_physics = figures(physics="spread:restart_cost_s=5", **words)
+    assert by_physics["config"]["restart_cost_s"] == 5
+    assert by_physics["avg_jct_s"] == figures(restart_cost_s=5.0, **words)["avg_jct_s"]
+    with pytest.raises(ConfigError, match=r"restart_cost_s: is 5 by the physics and 4.0 beside it"):
+        figures(physics="spread:restart_cost_s=5", restart_cost_s=4.0, **words)
+
+
 def test_session__slurm_model_steers_by_levers() -> None:
     """All jobs end under slurmctld's rules too, later than on the ideal cluster."""
     made = figures(policy="srtf", model="slurm", placement="consolidated")
@@ -77,7 +109,10 @@ def test_session__slurm_model_steers_by_levers() -> None:
 @pytest.mark.parametrize(
     "words",
     [{"policy": "fifoo"}, {"policy": "slurm"}, {"policy": "fjf", "model": "slurm"}, {"placement": "nowhere"},
-     {"backfill": "all"}],
+     {"backfill": "all"}, {"physics": "spread"}, {"physics": "magic", "placement": "linked"},
+     {"topology": "dgx-1v"}, {"topology": "nowhere", "placement": "linked"},
+     {"physics": "spread:across=2", "placement": "linked"}, {"physics": "gpu-types", "placement": "linked"},
+     {"physics": "spread", "model": "slurm"}, {"physics": "spread:restart_cost_s=-1", "placement": "linked"}],
 )  # fmt: skip
 def test_session__refuses_words_that_name_nothing(words: dict[str, str]) -> None:
     """Before anything is played."""

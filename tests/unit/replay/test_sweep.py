@@ -137,6 +137,19 @@ def test_point_key__differs_with_all_that_counts(tmp_path: Path, monkeypatch: py
     assert len({here, *others}) == 1 + len(others)
 
 
+def test_point_key__differs_with_physics_and_its_files(tmp_path: Path) -> None:
+    """By words, and by what the files hold that they name; `recorded` is no physics."""
+    table = tmp_path / "table.json"
+    keys = []
+    for content in ('{"v100": {}}', '{"k80": {}}'):
+        table.write_text(content)
+        keys.append(point_key(Request(cluster="2x4", physics=f"gpu-types:throughputs={table}"), SIX, "d"))
+    keys += [point_key(Request(cluster="2x4", **words), SIX, "d") for words in (
+        {}, {"physics": "spread"}, {"physics": "mapa"}, {"topology": "dgx-1v"})]  # fmt: skip
+    assert len(set(keys)) == 6
+    assert point_key(Request(cluster="2x4", physics="recorded"), SIX, "d") == keys[2]
+
+
 def test_read_traces__reads_each_once() -> None:
     """And refuses one that holds no job."""
     asked: list[str] = []

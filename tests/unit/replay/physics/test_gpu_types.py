@@ -1,0 +1,96 @@
+"""Speed by GPU type, from a table in Gavel's form."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slurmsched.errors import ConfigError, InputError
+from slurmsched.replay.physics.gpu_types import GpuTypes
+from slurmsched.testing import check_physics
+from tests.unit.replay.physics.places import Place, holding
+
+TABLE = {
+    "v100": {"('A', 2)": {"null": 40.0, "('B', 1)": [1.0, 2.0]}, "('A', 4)": {"null": 60.0}, "('B', 2)": {"null": 8.0}},
+    "v100_unconsolidated": {"('A', 2)": {"null": 20.0}, "('A', 4)": {"null": 15.0}},
+    "k80": {"('A', 2)": {"null": 10.0}, "('A', 4)": {"null": 12.0}, "('B', 2)": {"null": 0.0}},
+    "k80_unconsolidated": {"('A', 2)": {"null": 5.0}, "('A', 4)": {"null": 3.0}},
+}
+NODES = [{"name": f"n{i}", "gpus": 4, "gpu_types": f"gpu:{type_}4"} for i, type_ in enumerate(["v100:", "k80:", ""])]
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> str:
+    path = tmp_path / "throughputs.json.gz"
+    path.write_bytes(gzip.compress(json.dumps(TABLE).encode()))
+    return str(path)
+
+
+def test_gpu_types__conforms(tmp_path: Path) -> None:
+    """The rules of all physics, on nodes of A100."""
+    sizes = {str(("A", gpus)): {"null": 1.0 + gpus} for gpus in range(1, 17)}
+    path = tmp_path / "table.json"
+    path.write_text(json.dumps({"a100": sizes, "a100_unconsolidated": sizes}))
+    check_physics(GpuTypes(str(path), "a100"), ("A",))
+
+
+@pytest.mark.parametrize(
+    ("place", "speed"),
+    [
+        ({0: 0b11}, 1.0), ({1: 0b11}, 0.25), ({2: 0b11}, 1.0),  # a node of no type has the reference's
+        ({0: 1, 2: 1}, 0.5), ({0: 1, 1: 1}, 0.125), ({0: 0xF}, 1.0), ({1: 0xF}, 0.2),
+    ],
+)  # fmt: skip
+def test_gpu_types__speed_over_that_of_the_reference_type(table: str, place: Place, speed: float) -> None:
+    """By type, GPUs, and whether on one node; on two types the slower counts."""
+    assert GpuTypes(table).speed(*holding([place], NODES, "", name="A")).tolist() == [speed]
+
+
+@pytest.mark.parametrize(
+    ("model", "gpus", "types"), [("A", 2, {"v100", "k80", ""}), ("A", 1, set()), ("B", 1, set()), ("C", 2, set())]
+)
+def test_gpu_types__runs_on(table: str, model: str, gpus: int, types: set[str]) -> None:
+    """Types on which the table has a throughput on one node and on several; "" is the reference type."""
+    assert GpuTypes(table).runs_on(model, gpus, ["v100", "k80", "h100", ""]) == types
+
+
+def test_gpu_types__another_reference(table: str) -> None:
+    """Run times are those on K80: a V100 is four times as fast."""
+    assert GpuTypes(table, "k80").speed(*holding([{0: 0b11}], NODES, "", name="A")).tolist() == [4.0]
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "message"),
+    [
+        ("", {0: 0b11}, "job 1: model '' on 2 GPUs has no throughput on 'v100'"),
+        ("A", {0: 1}, "job 1: model 'A' on 1 GPUs has no throughput on 'v100'"),
+        ("B", {1: 0b11}, "job 1: model 'B' on 2 GPUs has no throughput on 'k80'"),
+    ],
+)  # fmt: skip
+def test_gpu_types__refuses_what_the_table_lacks(table: str, name: str, place: Place, message: str) -> None:
+    """The job, its model, and the type are named."""
+    with pytest.raises(InputError, match=message):
+        GpuTypes(table).speed(*holding([place], NODES, "", name=name))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [({}, "needs a table"), ({"reference": "h100"}, "has no type 'h100'; it has k80, k80_unconsolidated, v100")],
+)
+def test_gpu_types__refuses_a_missing_table_or_reference(table: str, words: dict[str, Any], message: str) -> None:
+    """What there is is named."""
+    with pytest.raises(ConfigError, match=message):
+        GpuTypes(**({"throughputs": table} | words if words else {}))
+
+
+@pytest.mark.parametrize("content", [b"[]", b'{"v100": 3}', b"no json"])
+def test_gpu_types__refuses_a_file_that_is_no_table(tmp_path: Path, content: bytes) -> None:
+    """The file is named."""
+    path = tmp_path / "throughputs.json"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=str(path)):
+        GpuTypes(str(path))
