@@ -124,7 +124,7 @@ def test_astraea__starving_job_goes_first() -> None:
     rows = [
         {"gpus": 4, "account": account, "waiting_s": 14_400.0 * (job == 4)} for job, account in enumerate("aaaab", 1)
     ]
-    assert ids(Astraea(), snapshot(rows, "1x8"))[0] == 3
+    assert ids(Astraea(), snapshot(rows, "1x8"))[0] == 4
 
 
 def test_end_within__is_the_share_of_those_that_ran_as_long() -> None:
