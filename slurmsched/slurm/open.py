@@ -11,6 +11,7 @@ from slurmsched.db.acts import HOUR_S, ActLog
 from slurmsched.db.journal import Journal
 from slurmsched.db.lead import Lead
 from slurmsched.model import Input, Snapshot
+from slurmsched.slurm.account_shares import Shares
 from slurmsched.slurm.acting import Acting
 from slurmsched.slurm.commands import Commands
 from slurmsched.slurm.exclusive import Exclusive
@@ -20,7 +21,6 @@ from slurmsched.slurm.reader import open_commands, open_reader
 from slurmsched.slurm.recheck import Recheck
 from slurmsched.slurm.reservations import read_reservations
 from slurmsched.slurm.sacct import earlier_runs
-from slurmsched.slurm.shares import Shares
 from slurmsched.slurm.site import read_load
 from slurmsched.slurm.wiring import Wiring
 from slurmsched.slurm.writer import CommandWriter

@@ -1,73 +1,59 @@
-"""What each account is entitled to: the shares of Slurm's associations, read from slurmdbd once an hour."""
+"""How good Slurm's own choice of GPUs is on the nodes of a site: `topology check`, for those that are in use."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
-from slurmsched.errors import SlurmError
-from slurmsched.model.snapshot import Site, Snapshot
-from slurmsched.slurm.commands import Commands
-
-RELOAD_S = 3600.0
-ROOT = "root"
-_ASKED = ("sacctmgr", "-nP", "show", "assoc", "format=cluster,account,parentname,user,share")
-
-
-class Shares:
-    """Gives snapshots the shares of accounts. Read at the first snapshot and again every hour.
-
-    slurmdbd is asked, so slurmctld has no work with it, and no rights are needed (but PrivateData=accounts hides
-    other users' accounts). Without slurmdbd there are none. What cannot be read stays as it was, and is told.
-    """
-
-    def __init__(self, commands: Commands, clock: Callable[[], float] = time.monotonic) -> None:
-        self._commands, self._clock = commands, clock
-        self._read_s = float("-inf")
-        self._shares: Mapping[str, float] = {}
-        self._warnings: tuple[str, ...] = ()
-
-    def __call__(self, snapshot: Snapshot) -> Snapshot:
-        """The snapshot with the shares of its accounts."""
-        if self._clock() - self._read_s > RELOAD_S:
-            self._read(snapshot.site)
-            self._read_s = self._clock()
-        return replace(snapshot, shares=self._shares, warnings=(*snapshot.warnings, *self._warnings))
-
-    def _read(self, site: Site) -> None:
-        if not site.settings.get("AccountingStorageType", "").endswith("slurmdbd"):
-            return
-        try:
-            self._shares, self._warnings = parse_shares(self._commands.run(*_ASKED), site.cluster), ()
-        except SlurmError as error:
-            self._warnings = (f"shares of accounts: {error}",)
+from slurmsched.config import Config
+from slurmsched.errors import SlurmschedError
+from slurmsched.model.snapshot import Snapshot
+from slurmsched.model.topology import GpuTopology
+from slurmsched.placements.set_ranks import set_ranks
+from slurmsched.slurm.finding import Finding
+from slurmsched.slurm.picks import known_version, read_shapes
+from slurmsched.slurm.reader import open_commands
+from slurmsched.slurm.wiring import read_gres
+from slurmsched.topology.picker import Version
+from slurmsched.topology.reading import NodeClass
+from slurmsched.topology.slurm_check import CHECKED, Checked, check, states_of
+from slurmsched.topology.slurm_site import Shape, slurm_node
 
 
-def parse_shares(text: str, cluster: str) -> dict[str, float]:
-    """Shares by account, from rows of cluster, account, parent, user and share; users' own rows do not count.
-
-    Top accounts have their shares as they are; what is below another account divides that one's by shares. "parent"
-    in the place of a number counts as 1. Rows of other clusters and of another form are left out.
-    """
-    rows = [line.split("|") for line in text.splitlines()]
-    mine = [
-        row for row in rows if len(row) == 5 and row[0].lower() == cluster.lower() and not row[3] and row[1] != ROOT
-    ]
-    raw = {account: _number(share) for _, account, _, _, share in mine}
-    parents = {account: parent for _, account, parent, _, _ in mine}
-    totals: dict[str, float] = {}
-    for account, parent in parents.items():
-        totals[parent] = totals.get(parent, 0.0) + raw[account]
-
-    def whole(account: str, above: frozenset[str]) -> float:
-        parent = parents[account]
-        if parent not in raw or parent in above:
-            return raw[account]
-        return whole(parent, above | {account}) * raw[account] / (totals[parent] or 1.0)
-
-    return {account: whole(account, frozenset()) for account in sorted(raw)}
+def read_checks(config: Config, snapshot: Snapshot) -> Mapping[str, tuple[Checked, ...]]:
+    """Class of node -> how its picks are, by form of request; classes of which that cannot be told are left out."""
+    version, why = known_version(snapshot.site)
+    found: dict[str, tuple[Checked, ...]] = {}
+    rows = {name: row for row, name in enumerate(snapshot.nodes.name)}
+    try:
+        classes = () if why else read_gres(config.topology, snapshot.site).classes
+        for one in classes:
+            names = [name for name in one.nodes or rows if name in rows]
+            number = int(snapshot.topology.node_class[rows[names[0]]]) if names else -1
+            if number < 0 or (wiring := snapshot.topology.classes[number]).name in found:
+                continue
+            shape = read_shapes(open_commands(config.slurm), names[:1])[names[0]]
+            found.update(_checked(wiring, replace(one, nodes=tuple(names)), shape, version))
+    except SlurmschedError:
+        pass  # what could be told is told
+    return found
 
 
-def _number(share: str) -> float:
-    return float(share) if share.isdigit() else 1.0
+def _checked(wiring: GpuTopology, one: NodeClass, shape: Shape, version: Version) -> dict[str, tuple[Checked, ...]]:
+    """The class's name and checks; nothing where they cannot be made."""
+    try:
+        node, ranks = slurm_node(one, shape), set_ranks(wiring)
+    except SlurmschedError:
+        return {}
+    return {wiring.name: tuple(check(node, ranks, form, version, states_of(node, ranks, form, 1)) for form in CHECKED)}
+
+
+def pick_findings(checks: Mapping[str, tuple[Checked, ...]]) -> tuple[Finding, ...]:
+    """One line for each class whose picks are not the best."""
+    why = "Slurm picks GPUs by its own rule; linked ones that are free may not be the ones it takes."
+    return tuple(
+        Finding("GPU picks", "warn", f"{name}: " + ", ".join(
+            f"--{one.form} gets the best set in {one.best_share:.0%} of states and loses {one.lost_share:.0%} of the "
+            "bandwidth" for one in forms), why, "slurmsched topology compile > gres.conf.new")
+        for name, forms in checks.items() if any(one.best_states < one.states for one in forms)
+    )  # fmt: skip

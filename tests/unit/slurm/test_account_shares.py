@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from slurmsched.errors import SlurmError
 from slurmsched.model.snapshot import Site
-from slurmsched.slurm.shares import RELOAD_S, Shares, parse_shares
+from slurmsched.slurm.account_shares import RELOAD_S, Shares, parse_shares
 from slurmsched.testing import snapshot
 
 # sacctmgr -nP show assoc format=cluster,account,parentname,user,share, Slurm 26.05.5, with other shares
