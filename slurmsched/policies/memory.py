@@ -46,6 +46,14 @@ class Memory(Mapping[str, list[float]]):
         return len(self.names)
 
 
+def remembered(jobs: Jobs, columns: Mapping[str, Floats]) -> Memory:
+    """Columns by row as a carry, of the jobs that are not over. columns: (N,) each, without NaN."""
+    rows = np.flatnonzero(~jobs.finished)
+    rows = rows[np.argsort(jobs.job_id[rows], kind="stable")]
+    table = np.vstack([jobs.job_id, arrival_s(jobs), *columns.values()])
+    return Memory(tuple(columns), table[:, rows])
+
+
 def recall(jobs: Jobs, carry: Mapping[str, Any], names: Sequence[str]) -> dict[str, Floats]:
     """The remembered columns by row of jobs. (N,) float64 each, NaN for a job not remembered.
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
+from slurmsched import registry
 from slurmsched.config import Config
 from slurmsched.db.acts import HOUR_S, ActLog
 from slurmsched.db.journal import Journal
 from slurmsched.db.lead import Lead
+from slurmsched.model import Input, Snapshot
+from slurmsched.slurm.account_shares import Shares
 from slurmsched.slurm.acting import Acting
+from slurmsched.slurm.commands import Commands
 from slurmsched.slurm.exclusive import Exclusive
 from slurmsched.slurm.live_cluster import LiveCluster
 from slurmsched.slurm.pace import Pace
@@ -49,5 +54,15 @@ def open_live(
         lease=lead.lease if lead else None,
         earlier_runs=partial(earlier_runs, commands),
         stop_file=config.cycle.stop_file if heed_stop else None,
-        wiring=Wiring(config.topology, commands),
+        wiring=_tables(config, commands),
     )
+
+
+def _tables(config: Config, commands: Commands) -> Callable[[Snapshot], Snapshot]:
+    """What gives snapshots their topology and, where the policy looks at them, the shares of accounts."""
+    wiring = Wiring(config.topology, commands)
+    card = getattr(registry.load("policies", config.policy.name), "card", None)
+    if card is None or Input.SHARES not in card.needs:
+        return wiring
+    shares = Shares(commands)
+    return lambda snapshot: shares(wiring(snapshot))
