@@ -109,7 +109,7 @@ def _taught(past: Past) -> Floats:
     """Features of past jobs, each mean over the jobs before it. (P, 5)."""
     logs = np.log1p(past.executed_s)
     earlier = [_means_before(groups(past, NOBODY, columns), logs) for columns in _WHO]
-    return _known([past.gpus, *_when(past.submit_s), *earlier])
+    return _known([past.gpus.astype(np.float64), *_when(past.submit_s), *earlier])
 
 
 def _asked(past: Past, jobs: Jobs) -> Floats:
@@ -119,11 +119,11 @@ def _asked(past: Past, jobs: Jobs) -> Floats:
     for columns in _WHO:
         at = groups(past, jobs, columns)
         known.append(at.of_jobs(np.bincount(at.past, logs, at.count) / np.bincount(at.past, minlength=at.count)))
-    return _known([jobs.gpus, *_when(arrival_s(jobs)), *known])
+    return _known([jobs.gpus.astype(np.float64), *_when(arrival_s(jobs)), *known])
 
 
 def _known(columns: list[Floats]) -> Floats:
-    """The columns side by side, -1 for unknown: no feature is below 0, and scikit-learn takes no column of NaN alone."""
+    """The columns side by side, -1 for unknown: scikit-learn takes no column of NaN alone."""
     table = np.column_stack(columns).astype(np.float64)
     return np.where(np.isnan(table), -1.0, table)
 
