@@ -56,7 +56,9 @@ class Trees:
         if not rows or len(past) < self.least_samples or not available():
             return Estimates(last.total_s, (np.asarray(last.source) + 1).astype(np.int8), ("trees", *last.sources))
         model = _fitted(_Lesson(_digest(past), past), self.rounds, self.leaves)
-        total_s = np.expm1(np.clip(model.predict(_asked(past, snapshot.jobs)), 0.0, 30.0))
+        with _one_thread():
+            logs = model.predict(_asked(past, snapshot.jobs))
+        total_s = np.expm1(np.clip(logs, 0.0, 30.0))
         return Estimates(total_s, np.zeros(rows, np.int8), ("trees", *last.sources))
 
     def _lesson(self, snapshot: Snapshot) -> Past:
@@ -102,7 +104,15 @@ def _fitted(lesson: _Lesson, rounds: int, leaves: int) -> Any:
     trees = HistGradientBoostingRegressor(
         max_iter=rounds, max_leaf_nodes=leaves, early_stopping=False, random_state=0
     )  # fmt: skip
-    return trees.fit(_taught(past), np.log1p(past.executed_s))
+    with _one_thread():
+        return trees.fit(_taught(past), np.log1p(past.executed_s))
+
+
+def _one_thread() -> Any:
+    """Keeps scikit-learn to one thread: several that wait for each other slow a busy machine down."""
+    from threadpoolctl import threadpool_limits
+
+    return threadpool_limits(1, user_api="openmp")
 
 
 def _taught(past: Past) -> Floats:

@@ -54,9 +54,9 @@ def test_qssf__trees_share_mixes_both_estimates() -> None:
 
 
 def test_lucid__shows_source_and_sharing_score() -> None:
-    """share=yes scores 0, anything else 2; source 3 is "user" and 5 "all" of history."""
+    """share=yes scores 0, anything else 2; source 1 is "user, name" and 5 "all" of history."""
     given = six()
-    assert Lucid().rank(given).why["estimate_source"].tolist() == [3, 3, 3, 3, 5, 5]
+    assert Lucid().rank(given).why["estimate_source"].tolist() == [1, 1, 1, 1, 5, 5]
     told = snapshot([{"comment": "slurmsched: share=yes"}, {"comment": "slurmsched: share=no"}, {}])
     assert Lucid().rank(told).why["sharing_score"].tolist() == [0.0, 2.0, 2.0]
 
