@@ -30,7 +30,7 @@ class GroupHash:
     least_samples: past jobs that a group must have to count.
     estimator: for jobs while nothing has ended.
     Raises ConfigError for a value out of range.
-    Source: Weng et al. (MLaaS in the wild), NSDI '22, section 5: recurring tasks predicted by user, group and GPUs
+    Source: Weng et al. (MLaaS in the wild), NSDI '22: recurring tasks predicted by user, group and GPUs
     (SJU, SJG and SJGG of its simulator). Their group is a hash of a job's meta-information, which is not public; name
     and model hint stand for it.
     """

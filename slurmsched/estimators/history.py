@@ -29,7 +29,7 @@ class History:
     least_samples: past jobs that a group must have to count.
     estimator: for jobs of which the past tells nothing.
     Raises ConfigError for a value out of range.
-    Source: Hu et al. (Helios), SC '21, section 4.2.2, for the idea: a rolling mean by user and similar name, which
+    Source: Hu et al. (Helios), SC '21, for the idea: a rolling mean by user and similar name, which
     falls back to wider groups. Names are alike here if they differ in case and numbers only; the half-life is ours.
     """
 

@@ -33,7 +33,7 @@ class Trees:
     rounds: trees. leaves: of each.
     estimator: for jobs while nothing is learnt, or where scikit-learn (extra `trees`) is not installed.
     Raises ConfigError for a value out of range.
-    Source: Hu et al. (Helios), SC '21, section 4.2.2, which boosts trees on attributes of jobs; features are ours.
+    Source: Hu et al. (Helios), SC '21, which boosts trees on attributes of jobs; features are ours.
     """
 
     learns: ClassVar[bool] = True

@@ -33,7 +33,7 @@ class Mlfs:
     estimator: where expected run times come from.
     The learning part is 1 less the progress that a job tells (`progress=`): without the hint it is 1 for all and
     decides nothing. A job without a deadline has no term of it. Raises ConfigError for a value out of range.
-    Source: Wang, Liu and Shen (MLFS), CoNEXT '20, section 3.3: the composite, and the terms of the cluster part. Slurm
+    Source: Wang, Liu and Shen (MLFS), CoNEXT '20: the composite, and the terms of the cluster part. Slurm
     tells no losses, iterations nor partitions of a model, so the learning part, hours as unit and weights are ours; its
     learnt policy and its load control are left out.
     """

@@ -33,8 +33,8 @@ class Qssf:
     trees_share: weight of the estimate of `trees`, the rest is the estimator's; one that knows a job alone counts.
     estimator: the other estimate.
     Jobs without an estimate come last, in FIFO order. Raises ConfigError for a share outside 0 to 1.
-    Source: Hu et al. (Helios), SC '21, section 4.2: priority, and the weighted mix of a rolling and a tree estimate.
-    The weight is not published: 0.5 is ours.
+    Source: Hu et al. (Helios), SC '21: priority, and the weighted mix of a rolling and a tree estimate.
+    Its weight was not verified: 0.5 is ours.
     """
 
     preemptive: ClassVar[bool] = False
