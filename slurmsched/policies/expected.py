@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from slurmsched.model import Snapshot
+from slurmsched.model import Jobs, Snapshot
 from slurmsched.model.columns import Floats
 from slurmsched.protocols import Estimator
 
@@ -12,6 +12,12 @@ from slurmsched.protocols import Estimator
 def known_or_last(values: Floats) -> Floats:
     """values with infinity where there is none (NaN), so that such jobs come last. (N,)."""
     return np.where(np.isnan(values), np.inf, values)
+
+
+def service(run_s: Floats, jobs: Jobs) -> Floats:
+    """Run time [s] times GPUs [GPU s]; infinity stays infinity, without GPUs too. (N,)."""
+    known = np.where(np.isinf(run_s), 0.0, run_s)
+    return np.where(np.isinf(run_s), np.inf, known * jobs.gpus)
 
 
 def remaining_s(estimator: Estimator, snapshot: Snapshot) -> Floats:

@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-import numpy as np
-
 from slurmsched.estimators.hint import Hint
 from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use
 from slurmsched.policies.cards import PREEMPTS
-from slurmsched.policies.expected import remaining_s
+from slurmsched.policies.expected import remaining_s, service
 from slurmsched.policies.order import ordered
 from slurmsched.protocols import Estimator
 
@@ -37,5 +35,5 @@ class Srsf:
     def rank(self, snapshot: Snapshot) -> Ranking:
         jobs = snapshot.jobs
         left_s = remaining_s(self.estimator, snapshot)
-        left_gpu_s = np.where(np.isinf(left_s), np.inf, np.where(np.isinf(left_s), 0.0, left_s) * jobs.gpus)
+        left_gpu_s = service(left_s, jobs)
         return Ranking(ordered(jobs, left_gpu_s), why={"remaining_gpu_s": left_gpu_s, "remaining_s": left_s})

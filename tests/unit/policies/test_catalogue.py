@@ -12,6 +12,7 @@ import slurmsched.policies
 from slurmsched import registry
 from slurmsched.errors import ConfigError
 from slurmsched.estimators.hint import Hint
+from slurmsched.estimators.history import History
 from slurmsched.estimators.time_limit import TimeLimit
 from slurmsched.model import Card, Use
 from slurmsched.testing import check_policy
@@ -80,4 +81,6 @@ def _written(value: object) -> str:
         return f"[{', '.join(f'{number:g}' for number in value)}]"
     if isinstance(value, Hint):
         return '"hint"'
+    if isinstance(value, History):
+        return '"history"'
     return f'"{value}"' if isinstance(value, str) else f"{value:g}"

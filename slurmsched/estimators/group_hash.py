@@ -1,0 +1,51 @@
+"""Expected run time from the group of recurring jobs: PAI's estimate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from slurmsched.estimators.groups import Level, by_levels, means
+from slurmsched.estimators.hint import Hint
+from slurmsched.model import Estimates, Snapshot
+from slurmsched.policies.checks import check_choice, check_number
+from slurmsched.protocols import Estimator
+
+ALL: Level = ("all", ())
+BY: Mapping[str, tuple[Level, ...]] = {
+    "user": (("user", ("account", "user")), ALL),
+    "group": (("group", ("account", "user", "name", "model")), ALL),
+    "group-gpus": (("group and GPUs", ("account", "user", "name", "model", "gpus")), ALL),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class GroupHash:
+    """Mean executed time of the jobs that ended of one group: equal in user, name, model and size; else of all.
+
+    by: "group-gpus", "group" (any size) or "user".
+    least_samples: past jobs that a group must have to count.
+    estimator: for jobs while nothing has ended.
+    Raises ConfigError for a value out of range.
+    Source: Weng et al. (MLaaS in the wild), NSDI '22: recurring tasks predicted by user, group and GPUs
+    (SJU, SJG and SJGG of its simulator). Their group is a hash of a job's meta-information, which is not public; name
+    and model hint stand for it.
+    """
+
+    learns: ClassVar[bool] = True
+
+    by: str = "group-gpus"
+    least_samples: int = 1
+    estimator: Estimator = field(default_factory=Hint)
+
+    def __post_init__(self) -> None:
+        check_choice("by", self.by, tuple(BY))
+        check_number("least_samples", self.least_samples, least=1)
+
+    def estimate(self, snapshot: Snapshot) -> Estimates:
+        past = snapshot.past
+        mean = means(past.executed_s, np.ones(len(past)))
+        return by_levels(snapshot, BY[self.by], mean, self.least_samples, self.estimator)

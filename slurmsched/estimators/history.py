@@ -1,0 +1,49 @@
+"""Expected run time from what like jobs took lately: Helios's rolling estimate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from slurmsched.estimators.groups import Level, by_levels, decay, means
+from slurmsched.estimators.hint import Hint
+from slurmsched.model import Estimates, Snapshot
+from slurmsched.policies.checks import check_number
+from slurmsched.protocols import Estimator
+
+LEVELS: tuple[Level, ...] = (
+    ("user, name, GPUs", ("account", "user", "alike", "gpus")),
+    ("user, name", ("account", "user", "alike")),
+    ("user, GPUs", ("account", "user", "gpus")),
+    ("user", ("account", "user")),
+    ("GPUs", ("gpus",)),
+    ("all", ()),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Mean executed time of jobs that ended: same user, like name and as many GPUs; else the next wider group.
+
+    half_life_s: a job that ended so long [s] before the last one weighs half; inf: all alike.
+    least_samples: past jobs that a group must have to count.
+    estimator: for jobs of which the past tells nothing.
+    Raises ConfigError for a value out of range.
+    Source: Hu et al. (Helios), SC '21, for the idea: a rolling mean by user and similar name, which
+    falls back to wider groups. Names are alike here if they differ in case and numbers only; the half-life is ours.
+    """
+
+    learns: ClassVar[bool] = True
+
+    half_life_s: float = 7 * 86_400.0
+    least_samples: int = 1
+    estimator: Estimator = field(default_factory=Hint)
+
+    def __post_init__(self) -> None:
+        check_number("half_life_s", self.half_life_s, above=0.0)
+        check_number("least_samples", self.least_samples, least=1)
+
+    def estimate(self, snapshot: Snapshot) -> Estimates:
+        past = snapshot.past
+        mean = means(past.executed_s, decay(past, self.half_life_s))
+        return by_levels(snapshot, LEVELS, mean, self.least_samples, self.estimator)

@@ -1,0 +1,106 @@
+"""One priority from what a job would learn and how it is pressed: MLFS's heuristic."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from slurmsched.errors import ConfigError
+from slurmsched.estimators.history import History
+from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use
+from slurmsched.model.columns import Bools, Floats
+from slurmsched.model.hints import hint_column, parse_hints
+from slurmsched.model.jobs import Jobs
+from slurmsched.policies.cards import PREEMPTS
+from slurmsched.policies.checks import check_number
+from slurmsched.policies.expected import remaining_s
+from slurmsched.policies.order import arrival_s, ordered
+from slurmsched.protocols import Estimator
+
+LEAST_H = 1.0 / 60.0  # a remaining time or slack below a minute counts as one, lest a priority be infinite
+
+
+@dataclass(frozen=True, slots=True)
+class Mlfs:
+    """Highest composite priority first: what is still to be learnt, and deadline, remaining time and waiting.
+
+    alpha: weight of the learning part, 0 to 1; the rest is that of the cluster part.
+    deadline_weight, remaining_weight, waiting_weight: of 1 / hours to the deadline, 1 / hours remaining, hours waited.
+    round_s: the order is looked at again after so long [s].
+    estimator: where expected run times come from.
+    The learning part is 1 less the progress that a job tells (`progress=`): without the hint it is 1 for all and
+    decides nothing. A job without a deadline has no term of it. Raises ConfigError for a value out of range.
+    Source: Wang, Liu and Shen (MLFS), CoNEXT '20: the composite, and the terms of the cluster part. Slurm
+    tells no losses, iterations nor partitions of a model, so the learning part, hours as unit and weights are ours; its
+    learnt policy and its load control are left out.
+    """
+
+    preemptive: ClassVar[bool] = True
+    learns: ClassVar[bool] = True
+    card: ClassVar[Card] = Card(
+        Family.DURATION,
+        "Wang, Liu, Shen: MLFS, CoNEXT 2020",
+        needs=(Input.PROGRESS, Input.DEADLINE, Input.PAST, Input.DURATION),
+        uses=(Use.ORDER, Use.REQUEUE),
+        on_slurm=(
+            PREEMPTS,
+            "Priorities are of tasks in the paper and of whole jobs here: Slurm starts and stops a gang as one.",
+            "Losses and model partitions are not told to Slurm: the learning part is the share not yet done.",
+        ),
+    )
+
+    alpha: float = 0.3
+    deadline_weight: float = 1.0
+    remaining_weight: float = 1.0
+    waiting_weight: float = 0.1
+    round_s: float = 60.0
+    estimator: Estimator = field(default_factory=History)
+
+    def __post_init__(self) -> None:
+        for name in ("alpha", "deadline_weight", "remaining_weight", "waiting_weight"):
+            check_number(name, getattr(self, name))
+        if self.alpha > 1:
+            raise ConfigError(f"must be a number of at most 1, got {self.alpha!r}", key="policy.alpha")
+        check_number("round_s", self.round_s, above=0.0)
+
+    def rank(self, snapshot: Snapshot) -> Ranking:
+        jobs = snapshot.jobs
+        progress = hint_column(jobs, "progress")
+        learning = 1.0 - np.where(np.isnan(progress), 0.0, progress)
+        pressed = self._pressed(snapshot)
+        priority = self.alpha * learning + (1.0 - self.alpha) * pressed
+        why = {"priority": priority, "learning": learning, "pressed": pressed}
+        return Ranking(ordered(jobs, -priority), why=why, notes=_notes(progress))
+
+    def _pressed(self, snapshot: Snapshot) -> Floats:
+        """The cluster part: deadline, remaining time and waiting. (N,), finite."""
+        jobs = snapshot.jobs
+        slack_h = (_deadline_s(jobs) - snapshot.now_s) / 3_600.0
+        left_h = remaining_s(self.estimator, snapshot) / 3_600.0
+        return (
+            self.deadline_weight / np.maximum(slack_h, LEAST_H)
+            + self.remaining_weight / np.maximum(left_h, LEAST_H)
+            + self.waiting_weight * jobs.waiting_s / 3_600.0
+        )
+
+    def next_change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
+        """The end of the round, where anybody waits [Unix s]: priorities move with every second."""
+        waits = ~running & ~snapshot.jobs.finished
+        return snapshot.now_s + self.round_s if waits.any() else math.inf
+
+
+def _deadline_s(jobs: Jobs) -> Floats:
+    """When each must have ended [Unix s], infinity without a deadline. (N,)."""
+    told = [parse_hints(comment).deadline for comment in jobs.comment]
+    pairs = zip(told, arrival_s(jobs).tolist(), strict=True)
+    return np.array([math.inf if due is None else due.due_s(came_s) for due, came_s in pairs], np.float64)
+
+
+def _notes(progress: Floats) -> tuple[str, ...]:
+    silent = int(np.isnan(progress).sum())
+    if not silent:
+        return ()
+    return (f"{silent} of {len(progress)} jobs tell no progress: ordered by deadline, remaining time and waiting",)

@@ -1,0 +1,133 @@
+"""A plan of starts from a relaxed programme, rounded by lot: SPIN."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from slurmsched.estimators.history import History
+from slurmsched.model import Card, Family, Input, Ranking, Snapshot
+from slurmsched.model.columns import Bools, Floats, Int64s
+from slurmsched.placements.candidates import eligible
+from slurmsched.policies.checks import check_number
+from slurmsched.policies.memory import recall
+from slurmsched.policies.order import arrival_s, ordered
+from slurmsched.policies.solve import Programme, solve
+from slurmsched.protocols import Estimator
+
+AT = "round_at_s"  # in the carry: when the round began
+
+
+@dataclass(frozen=True, slots=True)
+class Spin:
+    """Jobs in the order of the starts of a plan: a programme over job and time, relaxed and rounded by lot.
+
+    round_s: a plan stands for so long [s]; jobs that come meanwhile wait behind it, in FIFO order.
+    most_jobs: jobs in a plan, those submitted first. slots: steps that a plan looks ahead.
+    estimator: where expected run times come from; a job without one counts as the longest of the plan.
+    Raises ConfigError for a value out of range.
+    Source: Han et al. (SPIN), INFOCOM '20: the relaxed programme, and the rounding. Its programme also chooses among
+    placements of different speed, which is left to the placement here; equal slots and the sum of ends are ours.
+    """
+
+    preemptive: ClassVar[bool] = False
+    learns: ClassVar[bool] = True
+    card: ClassVar[Card] = Card(
+        Family.DURATION,
+        "Han et al.: SPIN, INFOCOM 2020",
+        needs=(Input.PAST, Input.DURATION),
+        on_slurm=(
+            "The paper starts each job at the time and with the placement of its plan; here the plan gives the order, "
+            "and Slurm starts jobs as GPUs come free.",
+        ),
+    )
+
+    round_s: float = 600.0
+    most_jobs: int = 100
+    slots: int = 16
+    estimator: Estimator = field(default_factory=History)
+
+    def __post_init__(self) -> None:
+        check_number("round_s", self.round_s, above=0.0)
+        check_number("most_jobs", self.most_jobs, least=1)
+        check_number("slots", self.slots, least=2)
+
+    def rank(self, snapshot: Snapshot) -> Ranking:
+        jobs, at_s = snapshot.jobs, snapshot.carry.get(AT)
+        begun = isinstance(at_s, float) and at_s <= snapshot.now_s < at_s + self.round_s
+        start = recall(jobs, snapshot.carry, ("slot",))["slot"] if begun else self._planned(snapshot)
+        start = np.where(np.isnan(start), np.inf, start)
+        kept = np.flatnonzero(np.isfinite(start))
+        kept = kept[np.argsort(jobs.job_id[kept], kind="stable")]
+        carry = {AT: at_s if begun else snapshot.now_s, "job_id": jobs.job_id[kept].tolist(),
+                 "arrival_s": arrival_s(jobs)[kept].tolist(), "slot": start[kept].tolist()}  # fmt: skip
+        return Ranking(ordered(jobs, start), why={"slot": start}, carry=carry)
+
+    def _planned(self, snapshot: Snapshot) -> Floats:
+        """Slot in which each job starts, NaN for one outside the plan. (N,)."""
+        jobs = snapshot.jobs
+        slot = np.full(len(jobs), np.nan)
+        waits = eligible(snapshot) & (jobs.gpus > 0)
+        gpus = int(snapshot.nodes.gpus[~snapshot.nodes.down].sum())
+        first = ordered(jobs)
+        rows = first[(waits & (jobs.gpus <= gpus))[first]][: int(self.most_jobs)]
+        if not len(rows):
+            return slot
+        run_s = self.estimator.estimate(snapshot).total_s[rows]
+        longest_s = np.max(run_s, initial=1.0, where=~np.isnan(run_s))
+        run_s = np.maximum(np.where(np.isnan(run_s), longest_s, run_s), 1.0)
+        share = self._relaxed(jobs.gpus[rows].astype(np.float64), run_s, gpus)
+        lots = np.array([np.random.default_rng((snapshot.seed, int(job))).random() for job in jobs.job_id[rows]])
+        slot[rows] = drawn(share, lots)
+        return slot
+
+    def _relaxed(self, gpus: Floats, run_s: Floats, capacity: int) -> Floats:
+        """Share of each job that starts in each slot: the relaxed programme's answer. (J, T)."""
+        slots = int(self.slots)
+        step_s = max(float((run_s * gpus).sum()) / capacity, float(run_s.max())) / slots
+        length = np.maximum(np.ceil(run_s / step_s), 1.0).astype(np.int64)
+        found = solve(_programme(np.arange(slots) * step_s + run_s[:, None], length, gpus, capacity))
+        if found.x is None:  # only where HiGHS gives up: then in FIFO order
+            return np.broadcast_to(np.eye(1, slots), (len(gpus), slots))
+        return found.x[: len(gpus) * slots].reshape(len(gpus), slots)
+
+    def next_change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
+        """The end of the round, where anybody waits [Unix s]."""
+        waits = ~running & ~snapshot.jobs.finished
+        return float(ranking.carry[AT]) + self.round_s if waits.any() else math.inf
+
+
+def drawn(share: Floats, lots: Floats) -> Floats:
+    """The slot that each job's lot falls on, with the share as chance of each. share: (J, T). lots: (J,) in [0, 1)."""
+    summed = np.cumsum(np.maximum(share, 0.0), axis=1)
+    return (summed < lots[:, None] * summed[:, -1:]).sum(axis=1).astype(np.float64)
+
+
+def _programme(cost: Floats, length: Int64s, gpus: Floats, capacity: int) -> Programme:
+    """Least sum of ends: each job starts once, and no slot holds more GPUs than there are.
+
+    cost: (J, T) end by slot of start [s]. length: (J,) slots held. A run that would outlast the last slot holds GPUs to
+    its end. One more variable a slot lets it hold more, at a price that no plan pays unless it must.
+    """
+    from scipy.sparse import coo_array
+
+    (jobs, slots), starts = cost.shape, cost.size
+    job, begin = (axis.ravel() for axis in np.indices(cost.shape))
+    held = np.minimum(length[job], slots - begin)
+    column = np.repeat(np.arange(starts), held)
+    slot, over = np.repeat(begin, held) + _counted(held), np.arange(slots)
+    uses = np.concatenate([gpus[job][column], np.full(slots, -1.0)])
+    place = (np.concatenate([slot, over]), np.concatenate([column, starts + over]))
+    room = coo_array((uses, place), shape=(slots, starts + slots)).tocsr()
+    once = coo_array((np.ones(starts), (job, np.arange(starts))), shape=(jobs, starts + slots)).tocsr()
+    price = np.concatenate([cost.ravel(), np.full(slots, 100.0 * cost.max())])
+    high = np.concatenate([np.ones(starts), np.full(slots, np.inf)])
+    return Programme(price, np.zeros(starts + slots), high, room, np.full(slots, float(capacity)), once, np.ones(jobs))
+
+
+def _counted(held: Int64s) -> Int64s:
+    """0, 1, ... below each number in turn: (2, 3) gives 0 1 0 1 2."""
+    return np.arange(int(held.sum())) - np.repeat(np.cumsum(held) - held, held)

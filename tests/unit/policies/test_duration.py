@@ -1,0 +1,119 @@
+"""qssf, lucid, spin and mlfs: orders by expected run time, six jobs each by hand as on their pages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from slurmsched.errors import ConfigError
+from slurmsched.estimators.hint import Hint
+from slurmsched.estimators.history import History
+from slurmsched.model import Past, Snapshot
+from slurmsched.policies.lucid import Lucid
+from slurmsched.policies.mlfs import Mlfs
+from slurmsched.policies.qssf import Qssf
+from slurmsched.policies.spin import Spin, drawn
+from slurmsched.testing import snapshot
+
+# (user, GPUs) of six jobs; what ended says that ann's take 100 s, bob's 30 s, others the mean of both, 65 s
+SIX = (("ann", 1), ("ann", 4), ("bob", 8), ("bob", 2), ("eve", 1), ("eve", 8))
+
+
+def six() -> Snapshot:
+    """The six jobs, after one job of ann and one of bob that had 16 GPUs."""
+    ended = Past.build(2, {"user": ["ann", "bob"], "gpus": [16, 16], "executed_s": [100.0, 30.0], "end_s": [1.0, 2.0]})
+    return snapshot([{"user": user, "gpus": gpus} for user, gpus in SIX], now_s=9.0, past=ended)
+
+
+@pytest.mark.parametrize("policy", [Qssf(estimator=History(np.inf)), Lucid(History(np.inf))])
+def test_expected_service__six_jobs_by_hand(policy: Any) -> None:
+    """100, 400, 240, 60, 65 and 520 GPU s: least first."""
+    ranking = policy.rank(six())
+    assert ranking.why["expected_gpu_s"].tolist() == [100.0, 400.0, 240.0, 60.0, 65.0, 520.0]
+    assert ranking.order.tolist() == [3, 4, 0, 2, 1, 5]
+
+
+@pytest.mark.parametrize(("policy", "name"), [(Qssf(), "qssf"), (Lucid(), "lucid")])
+def test_expected_service__says_that_nothing_has_ended(policy: Any, name: str) -> None:
+    """Without a past the time limits count, and the plan says so."""
+    given = snapshot([{"time_limit_s": 50.0}, {"time_limit_s": 10.0}])
+    ranking = policy.rank(given)
+    assert (ranking.order.tolist(), len(ranking.notes), name in ranking.notes[0]) == ([1, 0], 1, True)
+
+
+def test_qssf__trees_share_mixes_both_estimates() -> None:
+    """Two estimates of the same job: a share of 0.25 lies a quarter of the way from the rolling one to the trees'."""
+    rows = 400
+    ended = Past.build(rows, {"user": ["ann"] * rows, "gpus": [1] * rows, "end_s": np.arange(rows) + 1.0,
+                              "executed_s": np.where(np.arange(rows) < 300, 1_000.0, 10.0)})  # fmt: skip
+    given = snapshot([{"user": "ann"}], now_s=90_000.0, past=ended)
+    rolling, mixed, trees = (Qssf(share).rank(given).why["run_s"][0] for share in (0.0, 0.25, 1.0))
+    assert (mixed == pytest.approx(0.75 * rolling + 0.25 * trees), rolling != trees) == (True, True)
+
+
+def test_lucid__shows_source_and_sharing_score() -> None:
+    """share=yes scores 0, anything else 2; source 1 is "user, name" and 5 "all" of history."""
+    given = six()
+    assert Lucid().rank(given).why["estimate_source"].tolist() == [1, 1, 1, 1, 5, 5]
+    told = snapshot([{"comment": "slurmsched: share=yes"}, {"comment": "slurmsched: share=no"}, {}])
+    assert Lucid().rank(told).why["sharing_score"].tolist() == [0.0, 2.0, 2.0]
+
+
+def test_mlfs__six_jobs_by_hand() -> None:
+    """alpha 0.5, weights 1, 1 and 0.5 over hours; at time 0 by (left, progress, deadline, waited):
+    (1, 0, -, 0) 0.5 + 0.5 = 1; (1, 50 %, -, 0) 0.25 + 0.5 = 0.75; (2, 0, -, 0) 0.5 + 0.25 = 0.75;
+    (2, 0, 1, 0) 0.5 + 0.75 = 1.25; (2, 0, -, 4) 0.5 + 1.25 = 1.75; (4, 0, -, 0) 0.5 + 0.125 = 0.625."""
+    told = (("dur=1h", 0.0), ("dur=1h progress=1/2", 0.0), ("dur=2h", 0.0), ("dur=2h deadline=+1h", 0.0),
+            ("dur=2h", 4.0), ("dur=4h", 0.0))  # fmt: skip
+    rows = [{"comment": f"slurmsched: {hint}", "waiting_s": 3_600.0 * waited} for hint, waited in told]
+    ranking = Mlfs(alpha=0.5, waiting_weight=0.5, estimator=Hint()).rank(snapshot(rows))
+    assert ranking.why["priority"].tolist() == [1.0, 0.75, 0.75, 1.25, 1.75, 0.625]
+    assert ranking.order.tolist() == [4, 3, 0, 1, 2, 5]
+    assert ranking.notes == ("5 of 6 jobs tell no progress: ordered by deadline, remaining time and waiting",)
+
+
+@pytest.mark.parametrize(("lot", "slot"), [(0.0, 0.0), (0.24, 0.0), (0.26, 2.0), (0.99, 2.0)])
+def test_drawn__a_slot_by_its_share(lot: float, slot: float) -> None:
+    """A quarter of the lots falls on slot 0, the rest on slot 2, none on slot 1."""
+    assert drawn(np.array([[0.25, 0.0, 0.75]]), np.array([lot])).tolist() == [slot]
+
+
+SPIN_SIX = [{"gpus": 8, "comment": f"slurmsched: dur={minutes}m"} for minutes in (60, 50, 40, 30, 20, 10)]
+
+
+def test_spin__six_jobs_one_after_the_other() -> None:
+    """Six jobs that each fill the cluster for 60 to 10 min: the sum of ends is least in the order of length."""
+    ranking = Spin(slots=21, estimator=Hint()).rank(snapshot(SPIN_SIX, "1x8"))
+    assert ranking.why["slot"].tolist() == [15.0, 10.0, 6.0, 3.0, 1.0, 0.0]
+    assert ranking.order.tolist() == [5, 4, 3, 2, 1, 0]
+
+
+def test_spin__a_plan_stands_for_its_round() -> None:
+    """A job that comes within the round goes behind the plan; in the next round it is part of it."""
+    policy = Spin(slots=21, estimator=Hint(), round_s=600.0)
+    carry = policy.rank(snapshot(SPIN_SIX[:2], "1x8")).carry
+    three = [*SPIN_SIX[:2], {"gpus": 8, "comment": "slurmsched: dur=1m"}]
+    within, later = (policy.rank(snapshot(three, "1x8", now_s=now_s, carry=carry)) for now_s in (599.0, 600.0))
+    assert (within.order.tolist(), later.order.tolist()) == ([1, 0, 2], [2, 1, 0])
+
+
+def test_spin__the_same_seed_draws_the_same_plan() -> None:
+    """Chance comes from the seed alone; most_jobs bounds the plan, the others wait behind it."""
+    rows = [{"gpus": 1 + i % 4, "time_limit_s": 60.0 * (1 + i * 7 % 11)} for i in range(40)]
+    one, other = (Spin(most_jobs=30).rank(snapshot(rows, "2x8", seed=4)) for _ in range(2))
+    assert one.order.tolist() == other.order.tolist()
+    assert int(np.isfinite(one.why["slot"]).sum()) == 30
+
+
+@pytest.mark.parametrize(
+    ("kind", "parameters"),
+    [(Qssf, {"trees_share": 1.5}), (Mlfs, {"alpha": 2.0}), (Mlfs, {"round_s": 0.0}), (Spin, {"slots": 1}),
+     (Spin, {"most_jobs": 0})],
+)  # fmt: skip
+def test_duration__refuses_bad_parameters(kind: Any, parameters: dict[str, Any]) -> None:
+    """A parameter out of range is a ConfigError that names it."""
+    with pytest.raises(ConfigError) as caught:
+        kind(**parameters)
+    assert caught.value.key == f"policy.{next(iter(parameters))}"
