@@ -76,9 +76,8 @@ def _runs_and_acts(url: str, job_id: int) -> Iterator[dict[str, Any]]:
     for row in query_rows(url, sa.select(starts).where(starts.c.job_id == job_id)):
         yield _row(row["start_s"], "Slurm", f"run {row['run']} began on {row['gpus']} GPUs")
     for row in query_rows(url, sa.select(ends).where(ends.c.job_id == job_id)):
-        yield _row(
-            row["end_s"], "Slurm", f"run {row['run']} ended after {row['executed_s']:.0f} s", outcome=row["source"]
-        )
+        what = f"run {row['run']} ended after {row['executed_s']:.0f} s"
+        yield _row(row["end_s"], "Slurm", what, outcome=row["source"])
     for row in query_rows(url, sa.select(acts).where(acts.c.job_id == job_id)):
         by = "slurmsched (dry-run)" if row["dry_run"] else "slurmsched"
         yield _row(row["seen_s"], by, f"{row['purpose']} {row['act']} on {row['nodes']}: {row['stage']}", row["note"])
@@ -99,5 +98,5 @@ def _open_acts(journal: Path, job_id: int) -> Iterator[dict[str, Any]]:
     """Acts under way that take from this job; those for it are in the ledger."""
     for act in ActLog(journal).known():
         if any(victim.job_id == job_id for victim in act.victims):
-            yield _row(act.begun_s, "slurmsched", f"{act.purpose} {act.id} takes its GPUs for job {act.job_id}", act.note,
-                       str(act.stage))  # fmt: skip
+            what = f"{act.purpose} {act.id} takes its GPUs for job {act.job_id}"
+            yield _row(act.begun_s, "slurmsched", what, act.note, str(act.stage))

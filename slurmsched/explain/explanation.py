@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import isfinite
+from typing import Any
 
 from slurmsched.explain.ahead import Ahead, ahead
 from slurmsched.explain.because import Case, said
@@ -66,7 +67,7 @@ def explain(snapshot: Snapshot, plan: Plan | None, row: int, facts: Facts) -> Ex
 def job_needs(snapshot: Snapshot, row: int) -> dict[str, float]:
     """What the job adds to the use of limits, by TRES and "jobs"; memory in MiB."""
     jobs = snapshot.jobs
-    counts = {"cpu": jobs.cpus, "mem": jobs.memory_mib, "node": jobs.nodes, "gres/gpu": jobs.gpus}
+    counts: dict[str, Any] = {"cpu": jobs.cpus, "mem": jobs.memory_mib, "node": jobs.nodes, "gres/gpu": jobs.gpus}
     return {name: float(column[row]) for name, column in counts.items()} | {"jobs": 1.0}
 
 

@@ -126,7 +126,7 @@ def _values(limit: Limit, record: str, needs: dict[str, float]) -> Iterator[Limi
 
 
 def _owner(record: str) -> str:
-    told = {key: value for key, value in re.findall(r"\b(QOS|Account|UserName)=([^\s(]*)", record)}
+    told = dict(re.findall(r"\b(QOS|Account|UserName)=([^\s(]*)", record))
     if record.startswith("QOS="):
         return f"QOS {told.get('QOS', '?')}"
     account = f"account {told.get('Account', '?')}"

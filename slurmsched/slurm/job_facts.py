@@ -20,7 +20,7 @@ _NO_RESERVATIONS = Reservations.build(0, {})
 
 
 def find_row(commands: Commands, snapshot: Snapshot, name: str) -> int:
-    """Row of the job named as people do: "7", a task "7_3", a component "7+1". Raises InputError where there is none."""
+    """Row of a job: "7", a task "7_3", a component "7+1". Raises InputError where there is none."""
     jobs = snapshot.jobs
     whole = int(name) if name.isdecimal() else _record_id(commands, name)
     by_id = {int(job_id): row for row, job_id in enumerate(jobs.job_id.tolist())}
@@ -30,8 +30,8 @@ def find_row(commands: Commands, snapshot: Snapshot, name: str) -> int:
         if whole and whole in (int(jobs.array_job_id[row]), int(jobs.het_job_id[row])):
             return row
     raise InputError(
-        f"Slurm has no job {name} in its queue: it ended a while ago (`sacct -j {name}`), was never there, or is hidden "
-        "from you"
+        f"Slurm has no job {name} in its queue: it ended a while ago (`sacct -j {name}`), was never there, "
+        "or is hidden from you"
     )
 
 
@@ -46,7 +46,7 @@ def _record_id(commands: Commands, name: str) -> int:
 
 
 def read_facts(commands: Commands, snapshot: Snapshot, row: int, *, as_user: bool = False) -> Facts:
-    """What Slurm tells of the job. as_user: accounting limits are not asked for. Only what its reason needs is asked."""
+    """What Slurm tells of the job; only what its reason needs is asked. as_user: no accounting limits."""
     jobs, unread = snapshot.jobs, list[str]()
 
     def attempt(what: str, ask: Callable[[], T], otherwise: T) -> T:
@@ -57,8 +57,10 @@ def read_facts(commands: Commands, snapshot: Snapshot, row: int, *, as_user: boo
             return otherwise
 
     reason = read_reason(jobs.reason[row])
-    record = attempt("the job's record", lambda: _record(commands, snapshot, row), {})
-    partitions = attempt("its partition", lambda: _partitions(commands, jobs.partition[row]), {})
+    nothing: Mapping[str, str] = {}
+    none: Mapping[str, Mapping[str, str]] = {}
+    record = attempt("the job's record", lambda: _record(commands, snapshot, row), nothing)
+    partitions = attempt("its partition", lambda: _partitions(commands, jobs.partition[row]), none)
     limits, pools = "", tuple[Pool, ...]()
     if reason.limit is not None and as_user:
         unread.append("limits of accounts and QOS: not asked with --as-user")
@@ -84,7 +86,7 @@ def _record(commands: Commands, snapshot: Snapshot, row: int) -> Mapping[str, st
     return fields(rest)
 
 
-def _partitions(commands: Commands, listed: str) -> dict[str, Mapping[str, str]]:
+def _partitions(commands: Commands, listed: str) -> Mapping[str, Mapping[str, str]]:
     asked = {name: commands.run("scontrol", "-o", "show", "partition", name) for name in listed.split(",") if name}
     return {name: fields(next(records(text, "PartitionName"), "")) for name, text in asked.items()}
 
