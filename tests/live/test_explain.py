@@ -50,7 +50,7 @@ def test_explain__names_the_blocker_and_its_values(site, limits):
         "later": (submit("dave", 1, "--begin=now+1hour"), "BeginTime", "begin-time"),
         "held": (submit("dave", 1, "--hold"), "JobHeldUser", "held-by-user"),
         "node": (submit("dave", 1, "-w", "n4"), "ReqNodeNotAvail", "nodes"),
-        "long": (submit("dave", 1, "-p", "short", "--hold"), "PartitionTimeLimit", "partition-limit"),
+        "long": (submit("dave", 1, "-p", "short", "--time=2:00:00"), "PartitionTimeLimit", "partition-limit"),
         "tasks": (submit("dave", 1, "--array=1-3%1"), "JobArrayTaskLimit", "array-limit"),
         "admin": (submit("dave", 1, "--begin=now+1hour"), "JobHeldAdmin", "held-by-admin"),
         "never": (submit("dave", 1, "--begin=now+1hour"), "DependencyNeverSatisfied", "dependency-never"),
@@ -60,8 +60,6 @@ def test_explain__names_the_blocker_and_its_values(site, limits):
     job = {name: job for name, (job, _, _) in made.items()}
     run("scontrol", "update", f"jobid={job['never']}", "starttime=now", f"dependency=afterok:{ended}")
     run("scontrol", "hold", str(job["admin"]))
-    run("scontrol", "update", f"jobid={job['long']}", "timelimit=120")
-    run("scontrol", "release", str(job["long"]))
     for number, reason, _ in made.values():
         waits(number, reason)
     told = {name: explained(site, number) for name, (number, _, _) in made.items()}
