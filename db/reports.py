@@ -48,6 +48,11 @@ def acts_since(url: str, since_s: float) -> list[dict[str, Any]]:
     return list(found.values())
 
 
+def query_rows(url: str, query: sa.Select[Any]) -> list[dict[str, Any]]:
+    """The answer to a query, read only. Raises LedgerError."""
+    return _rows(engines.open_engine(url, read_only=True), query)
+
+
 def _rows(engine: sa.Engine, query: sa.Select[Any]) -> list[dict[str, Any]]:
     try:
         with engines.translated(engine), engine.connect() as connection:

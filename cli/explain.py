@@ -1,0 +1,122 @@
+"""`explain`: why a job waits, who is ahead, what would change it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from slurmsched.cli import output
+from slurmsched.cli.output import Output, clock, seconds
+from slurmsched.cli.settings import config
+
+if TYPE_CHECKING:
+    from slurmsched.config import Config
+    from slurmsched.explain.ahead import Ahead
+    from slurmsched.explain.estimate import Estimate
+    from slurmsched.explain.explanation import Explanation
+    from slurmsched.explain.facts import Facts
+    from slurmsched.model import Plan, Snapshot
+
+
+@output.command("explain")
+@click.argument("job")
+@click.option("--as-user", is_flag=True, help="Ask for no more than squeue shows: no ledger, no accounting limits.")
+@click.option("--why-not", "node", metavar="NODE", help="Also the first thing that keeps the job off this node.")
+def command(out: Output, job: str, as_user: bool, node: str | None) -> None:
+    """Show why a job waits, who goes before it and why, what would change it, and when it may start. Reads only.
+
+    JOB is an id, an array task such as 7_3, or a component such as 7+1. What could not be read is said.
+    """
+    from slurmsched.explain.explanation import explain
+    from slurmsched.explain.why_not import why_not
+    from slurmsched.slurm.job_facts import find_row, read_facts
+    from slurmsched.slurm.reader import open_commands
+
+    tree = config()
+    commands = open_commands(tree.slurm)
+    snapshot, plan = _looked(tree, as_user)
+    row = find_row(commands, snapshot, job)
+    facts = read_facts(commands, snapshot, row, as_user=as_user)
+    facts = _without_ledger(facts) if as_user else _remembered(tree, snapshot, row, facts)
+    told = explain(snapshot, plan, row, facts)
+    off = None if node is None else why_not(snapshot, row, node, facts.reservations)
+    if out.as_json:
+        out.json({"explanation": told, "why_not": off, "warnings": snapshot.warnings})
+    else:
+        _print(out, told, snapshot.now_s)
+        if off is not None:
+            out.line(f"on {node}    {off or 'nothing that is known keeps it off this node'}")
+
+
+def _looked(tree: Config, as_user: bool) -> tuple[Snapshot, Plan | None]:
+    if as_user:
+        from slurmsched.slurm.look import look
+
+        return look(tree), None
+    from slurmsched.daemon.assemble import assembled
+
+    with assembled(tree, apply=False, read_only=True) as parts:
+        return parts.look()
+
+
+def _without_ledger(facts: Facts) -> Facts:
+    return replace(facts, unread=(*facts.unread, "what slurmsched did and past waits: not asked with --as-user"))
+
+
+def _remembered(tree: Config, snapshot: Snapshot, row: int, facts: Facts) -> Facts:
+    """With what the ledger knows of the job and of jobs of its size."""
+    from slurmsched.db.job_history import first_waits, history, in_words
+    from slurmsched.errors import LedgerError
+
+    job_id, waits_s = int(snapshot.jobs.job_id[row]), tuple[float, ...]()
+    rows, unread = history(tree.ledger.url, tree.ledger.journal, job_id)
+    try:
+        waits_s = first_waits(tree.ledger.url, int(snapshot.jobs.gpus[row]))
+    except LedgerError as error:
+        unread.append(f"past waits: {error}")
+    ours = [one for one in rows if one["by"].startswith("slurmsched")]
+    requeued = any(one["what"] == "requeue" and one["outcome"] == "written" for one in ours)
+    return replace(facts, ours=tuple(map(in_words, ours)), waits_s=waits_s, requeued=requeued,
+                   unread=(*facts.unread, *unread))  # fmt: skip
+
+
+def _print(out: Output, told: Explanation, now_s: float) -> None:
+    from slurmsched.explain.text import shown
+
+    out.line(f"job {told.job_id} of {shown(told.user)}: {told.state}, {told.blocker} (Slurm says: "
+             f"{shown(told.slurm_reason) or 'nothing'})")  # fmt: skip
+    out.line(f"why        {told.because}")
+    lists = {"change": told.changes, "slurmsched": told.ours, "hint": told.hints, "not read": told.unread}
+    if told.ahead is not None:
+        out.line(f"ahead      {_ahead(told.ahead)}")
+    if told.estimate is not None:
+        out.line(f"start      {_estimate(told.estimate, now_s)}")
+    for name, lines in lists.items():
+        for line in lines:
+            out.line(f"{name:<10} {shown(line)}", "warning" if name == "not read" else "")
+
+
+def _ahead(one: Ahead) -> str:
+    from slurmsched.explain.text import shown
+
+    others = "; ".join(f"job {o.job_id} of {shown(o.user)} ({o.gpus} GPUs, {_criteria(o.why)})" for o in one.first)
+    order = "the policy's order" if one.by == "policy" else "Slurm's priority"
+    own = _criteria(one.why)
+    before = f"; before it {others}" if others else ""
+    return f"rank {one.rank} of {one.of} by {order} ({own}), {one.gpus} GPUs asked for before it{before}"
+
+
+def _criteria(why: Any) -> str:
+    from slurmsched.planning.reasons import criteria
+
+    return criteria(why) or "no criteria"
+
+
+def _estimate(one: Estimate, now_s: float) -> str:
+    slurm = f"; Slurm expects {clock(one.slurm_s)}" if one.slurm_s == one.slurm_s else "; Slurm expects nothing yet"
+    if one.source == "none":
+        return f"no estimate: {one.why}{slurm}"
+    soon, late = seconds(one.earliest_s - now_s), seconds(one.latest_s - now_s)
+    return f"in {soon} to {late}, {clock(one.latest_s)} at the latest, by {one.source}: {one.why}{slurm}"

@@ -1,0 +1,204 @@
+"""What each blocker means for one job, with the values at hand, and what would change it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from math import isfinite
+
+from slurmsched.explain.facts import Facts
+from slurmsched.explain.limits import LimitValue
+from slurmsched.explain.reasons import Blocker, Reason
+from slurmsched.explain.text import clock, minutes, shown
+from slurmsched.model.hostlist import expand
+from slurmsched.model.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One job. limits: those of the kind that blocks."""
+
+    snapshot: Snapshot
+    row: int
+    reason: Reason
+    facts: Facts
+    limits: tuple[LimitValue, ...] = ()
+
+    @property
+    def job_id(self) -> int:
+        return int(self.snapshot.jobs.job_id[self.row])
+
+
+Said = tuple[str, tuple[str, ...]]  # because, and what would change it
+
+
+def said(case: Case) -> Said:
+    """The sentence on the blocker, and what would change it; () where only time does."""
+    tell = _TELLS.get(case.reason.blocker)
+    if tell:
+        return tell(case)
+    because, *changes = _PLAIN[case.reason.blocker]
+    more = f" ({shown(case.reason.more)})" if case.reason.more else ""
+    return because.format(code=shown(case.reason.code)) + more, tuple(line.format(job=case.job_id) for line in changes)
+
+
+_PLAIN: dict[Blocker, tuple[str, ...]] = {
+    Blocker.PRIORITY: ("Others in its partition go first.", "fewer GPUs or a shorter time limit may start earlier: "
+                       "slurmsched fit"),
+    Blocker.RESOURCES: ("It is next, and the nodes, GPUs, CPUs or memory it asks for are not free yet.",
+                        "a smaller request may start now: slurmsched fit"),
+    Blocker.DEPENDENCY_NEVER: ("The job it depends on ended in another way than it asks for: it will never start.",
+                               "drop the dependency: scontrol update jobid={job} dependency=", "scancel {job}"),
+    Blocker.HELD_BY_USER: ("Its owner holds it.", "scontrol release {job}"),
+    Blocker.HELD_BY_ADMIN: ("An administrator holds it; its owner cannot release it.", "ask the administrators"),
+    Blocker.HELD_AFTER_FAILURE: ("It could not be started or ended badly, and Slurm holds it: {code}.",
+                                 "look at the cause, then: scontrol release {job}"),
+    Blocker.NOT_ALLOWED: ("Its account or QOS may not be used for it: {code}.",
+                          "another account or QOS: scontrol update jobid={job} account=NAME qos=NAME"),
+    Blocker.CONSTRAINTS: ("No node can ever meet what it asks for: {code}.", "change its constraint or nodes"),
+    Blocker.DATA: ("It waits for its burst buffer: {code}.",),
+    Blocker.POWER: ("It waits for power or for nodes that may be switched on: {code}.",),
+    Blocker.LAUNCHING: ("It is being started, or cleaned up after: {code}.",),
+    Blocker.FEDERATION: ("Another cluster of the federation looks at it.",),
+    Blocker.NOT_TRIED: ("Slurm has not looked at it yet.",),
+    Blocker.ENDED: ("It has ended.",),
+    Blocker.RUNNING: ("It runs.",),
+    Blocker.UNKNOWN: ("Slurm says {code}, which this release of slurmsched does not know.",),
+}  # fmt: skip
+
+
+def _limit(case: Case) -> Said:
+    code, limit = case.reason.code, case.reason.limit
+    values = [value for value in case.limits if value.blocks] or list(case.limits)
+    if not values:
+        return f"A limit is reached: {code}; its value could not be read.", ()
+    told = "; ".join(map(_value, values))
+    per_job = limit is not None and limit.per in ("job", "node")
+    change = "ask for less: waiting does not help" if per_job else "it goes on when jobs that count there end"
+    return f"A limit is reached, {code}: {told}.", (change, "or another account or QOS, where you have one")
+
+
+def _value(value: LimitValue) -> str:
+    used = "" if value.used is None else f", {value.used:g} in use"
+    needs = "" if value.needs is None else f", the job needs {value.needs:g}"
+    return f"{shown(value.owner)} may have {value.value:g} {value.what} ({value.field}{used}{needs})"
+
+
+def _dependency(case: Case) -> Said:
+    told = shown(case.snapshot.jobs.dependency[case.row])
+    return f"It waits for other jobs: {told or 'not told which'}.", (
+        f"drop the dependency: scontrol update jobid={case.job_id} dependency=",)  # fmt: skip
+
+
+def _begin(case: Case) -> Said:
+    eligible_s = float(case.snapshot.jobs.eligible_s[case.row])
+    when = f" at {clock(eligible_s)}" if isfinite(eligible_s) else ", which is not told"
+    change = f"scontrol update jobid={case.job_id} starttime=now"
+    if case.reason.blocker is Blocker.REQUEUED:
+        return f"slurmsched took its GPUs back for another job; Slurm lets it start again{when}.", (change,)
+    return f"It may not start before its begin time{when}.", (change,)
+
+
+def _nodes(case: Case) -> Said:
+    snapshot, asked = case.snapshot, _names(case.snapshot.jobs.nodes_asked[case.row])
+    nodes = snapshot.nodes
+    held = [
+        f"{nodes.name[at]} ({shown(nodes.reason[at]) or 'no reason given'})"
+        for at in range(len(nodes))
+        if nodes.closed[at] and (nodes.name[at] in asked if asked else _serves(snapshot, case.row, at))
+    ]
+    what = f": {', '.join(held[:5])}" if held else f": {shown(case.reason.more) or 'not told which'}"
+    change = (f"other nodes: scontrol update jobid={case.job_id} nodelist=",) if asked else ()
+    return f"Nodes it needs take no job now{what}.", change
+
+
+def _maintenance(case: Case) -> Said:
+    fits = [(start_s - case.snapshot.now_s, name) for start_s, name in _kept(case)]
+    if not fits:
+        return "A maintenance is planned on the nodes it needs.", ()
+    fit_s, name = min(fits)
+    begun = f"Reservation {shown(name)} keeps nodes it needs from {clock(case.snapshot.now_s + fit_s)} on."
+    if fit_s < 60:
+        return begun, ()
+    limit = minutes(fit_s)
+    change = f"a time limit of up to {limit} still fits: scontrol update jobid={case.job_id} timelimit={limit}"
+    return f"Its time limit runs into a maintenance. {begun}", (change,)
+
+
+def _kept(case: Case) -> Iterator[tuple[float, str]]:
+    """Start and name of reservations for others, on nodes it may use, that overlap its time."""
+    table, jobs, snapshot = case.facts.reservations, case.snapshot.jobs, case.snapshot
+    may = {snapshot.nodes.name[at] for at in range(len(snapshot.nodes)) if _serves(snapshot, case.row, at)}
+    for at in range(len(table)):
+        overlaps = table.start_s[at] < snapshot.now_s + jobs.time_limit_s[case.row] and table.end_s[at] > snapshot.now_s
+        if overlaps and table.name[at] not in jobs.reservation[case.row].split(",") and (
+            "ALL_NODES" in table.flags[at] or may & _names(table.node_list[at])):  # fmt: skip
+            yield float(table.start_s[at]), table.name[at]
+
+
+def _reservation(case: Case) -> Said:
+    name, table = case.snapshot.jobs.reservation[case.row], case.facts.reservations
+    for at in range(len(table)):
+        if table.name[at] in name.split(","):
+            when = f"from {clock(float(table.start_s[at]))} to {clock(float(table.end_s[at]))}"
+            return f"It waits for reservation {shown(name)}, {when}, or for nodes in it.", ()
+    what = f"Reservation {shown(name)} is not there" if name else "Its nodes are reserved for others"
+    return f"{what} ({case.reason.code}).", (f"leave it: scontrol update jobid={case.job_id} reservationname=",)
+
+
+def _array(case: Case) -> Said:
+    most = case.facts.record.get("ArrayTaskThrottle", "")
+    told = f"{most} tasks" if most.isdigit() else "so many tasks as its array allows"
+    array = int(case.snapshot.jobs.array_job_id[case.row]) or case.job_id
+    change = f"scontrol update jobid={array} arraytaskthrottle=N"
+    return f"Its array lets {told} run at a time (the % of --array).", (change,)
+
+
+_PARTITION_KEYS = {"PartitionTimeLimit": ("MaxTime",), "PartitionNodeLimit": ("MinNodes", "MaxNodes", "TotalNodes"),
+                   "MaxMemPerLimit": ("MaxMemPerNode", "MaxMemPerCPU")}  # fmt: skip
+
+
+def _partition(case: Case) -> Said:
+    jobs, row = case.snapshot.jobs, case.row
+    keys = _PARTITION_KEYS.get(case.reason.code, ("MaxTime", "MaxNodes", "AllowAccounts", "AllowQos"))
+    told = [
+        f"{name}: " + ", ".join(f"{key}={shown(fields[key])}" for key in keys if key in fields)
+        for name, fields in case.facts.partitions.items()
+    ]
+    asks = f"it asks for {int(jobs.nodes[row])} nodes and {minutes(float(jobs.time_limit_s[row]))}"
+    limits = "; ".join(told) or "the limits could not be read"
+    return f"Its request is outside what its partition allows ({case.reason.code}): {asks}; {limits}.", (
+        f"scontrol update jobid={case.job_id} timelimit=TIME, or numnodes=N, or partition=NAME",)  # fmt: skip
+
+
+def _closed(case: Case) -> Said:
+    told = [f"{name} is {shown(fields.get('State', '?'))}" for name, fields in case.facts.partitions.items()]
+    where = ", ".join(told) or shown(case.snapshot.jobs.partition[case.row])
+    return f"Its partition starts no jobs now: {where}.", (
+        f"another partition: scontrol update jobid={case.job_id} partition=NAME",)  # fmt: skip
+
+
+def _licenses(case: Case) -> Said:
+    asked = case.facts.record.get("Licenses", "")
+    wanted = {part.partition(":")[0].partition("@")[0] for part in asked.replace("|", ",").split(",")}
+    told = [f"{pool.name}: {pool.used} of {pool.total} in use" for pool in case.facts.pools if pool.name in wanted]
+    return f"It waits for licences {shown(asked)}: {'; '.join(told) or 'their use could not be read'}.", ()
+
+
+def _serves(snapshot: Snapshot, row: int, at: int) -> bool:
+    return bool(set(snapshot.jobs.partition[row].split(",")) & set(snapshot.nodes.partitions[at].split(",")))
+
+
+def _names(text: str) -> frozenset[str]:
+    try:
+        return frozenset(expand(text))
+    except ValueError:
+        return frozenset()
+
+
+_TELLS: dict[Blocker, Callable[[Case], Said]] = {
+    Blocker.LIMIT: _limit, Blocker.DEPENDENCY: _dependency, Blocker.BEGIN_TIME: _begin, Blocker.REQUEUED: _begin,
+    Blocker.NODES: _nodes, Blocker.MAINTENANCE: _maintenance, Blocker.RESERVATION: _reservation,
+    Blocker.ARRAY_LIMIT: _array, Blocker.PARTITION_LIMIT: _partition, Blocker.PARTITION_CLOSED: _closed,
+    Blocker.LICENSES: _licenses,
+}  # fmt: skip

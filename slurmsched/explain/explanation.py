@@ -1,0 +1,87 @@
+"""One job explained: blocker, limits, who is ahead, what would change it, what slurmsched did, hints, estimate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import isfinite
+from typing import Any
+
+from slurmsched.explain.ahead import Ahead, ahead
+from slurmsched.explain.because import Case, said
+from slurmsched.explain.estimate import Estimate, estimate
+from slurmsched.explain.facts import Facts
+from slurmsched.explain.limits import LimitValue, limit_values
+from slurmsched.explain.reasons import Blocker, Reason, read_reason
+from slurmsched.model.hints import parse_hints, understood
+from slurmsched.model.plan import Plan
+from slurmsched.model.snapshot import Snapshot
+from slurmsched.model.states import JobState
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What `explain` shows. slurm_reason: as Slurm names it. changes: what would change it. ours: what slurmsched did,
+    oldest first. hints: as understood. ahead, estimate: None for a job that does not wait."""
+
+    job_id: int
+    user: str
+    state: str
+    slurm_reason: str
+    blocker: Blocker
+    because: str
+    changes: tuple[str, ...] = ()
+    limits: tuple[LimitValue, ...] = ()
+    ahead: Ahead | None = None
+    estimate: Estimate | None = None
+    ours: tuple[str, ...] = ()
+    hints: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
+
+
+def explain(snapshot: Snapshot, plan: Plan | None, row: int, facts: Facts) -> Explanation:
+    """The job in this row. plan: None where the policy's order is not known; then Slurm's priority counts. Pure."""
+    jobs = snapshot.jobs
+    reason = _blocker(snapshot, row, facts)
+    limits = limit_values(reason.limit, facts.limits, job_needs(snapshot, row)) if reason.limit else ()
+    because, changes = said(Case(snapshot, row, reason, facts, limits))
+    waits = bool(jobs.pending[row])
+    hints = parse_hints(jobs.comment[row])
+    return Explanation(
+        job_id=int(jobs.job_id[row]),
+        user=jobs.user[row],
+        state=(JobState(int(jobs.state[row])).name or "?").replace("|", "+"),
+        slurm_reason=jobs.reason[row],
+        blocker=reason.blocker,
+        because=because,
+        changes=changes,
+        limits=limits,
+        ahead=ahead(snapshot, plan, row) if waits else None,
+        estimate=estimate(snapshot, row, reason.blocker, snapshot.acts, facts.waits_s, facts.start_s)
+        if waits else None,
+        ours=facts.ours,
+        hints=(*(f"{key.name}={value}" for key, value in understood(hints)), *hints.warnings),
+        unread=facts.unread,
+    )  # fmt: skip
+
+
+def job_needs(snapshot: Snapshot, row: int) -> dict[str, float]:
+    """What the job adds to the use of limits, by TRES and "jobs"; memory in MiB."""
+    jobs = snapshot.jobs
+    counts: dict[str, Any] = {"cpu": jobs.cpus, "mem": jobs.memory_mib, "node": jobs.nodes, "gres/gpu": jobs.gpus}
+    return {name: float(column[row]) for name, column in counts.items()} | {"jobs": 1.0}
+
+
+def _blocker(snapshot: Snapshot, row: int, facts: Facts) -> Reason:
+    """Slurm's reason, made more exact by what else is known."""
+    jobs = snapshot.jobs
+    reason = read_reason(jobs.reason[row])
+    if not jobs.pending[row]:
+        return replace(reason, blocker=Blocker.ENDED if jobs.finished[row] else Blocker.RUNNING, more="", limit=None)
+    if reason.blocker is Blocker.BEGIN_TIME and facts.requeued:
+        return replace(reason, blocker=Blocker.REQUEUED)
+    if reason.blocker is Blocker.NOT_TRIED and jobs.held[row]:
+        return replace(reason, blocker=Blocker.HELD_BY_ADMIN)
+    late = float(jobs.eligible_s[row])
+    if reason.blocker is Blocker.NOT_TRIED and isfinite(late) and late > snapshot.now_s:
+        return replace(reason, blocker=Blocker.BEGIN_TIME)
+    return reason

@@ -1,0 +1,107 @@
+"""The reasons Slurm gives for a job that waits, as one of a closed list of blockers.
+
+Names: job_state_reason.c of Slurm's source, 21.08 to 26.05, and what the library of 24.11.5 and 26.05.5 prints.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+from slurmsched.explain.limits import Limit, limit_named
+
+
+class Blocker(StrEnum):
+    """What keeps a job from starting. The values are what `explain --json` prints."""
+
+    PRIORITY = "others-first"
+    RESOURCES = "resources"
+    LIMIT = "limit"
+    DEPENDENCY = "dependency"
+    DEPENDENCY_NEVER = "dependency-never"
+    BEGIN_TIME = "begin-time"
+    REQUEUED = "requeued"
+    NODES = "nodes"
+    MAINTENANCE = "maintenance"
+    RESERVATION = "reservation"
+    HELD_BY_USER = "held-by-user"
+    HELD_BY_ADMIN = "held-by-admin"
+    HELD_AFTER_FAILURE = "held-after-failure"
+    ARRAY_LIMIT = "array-limit"
+    PARTITION_LIMIT = "partition-limit"
+    PARTITION_CLOSED = "partition-closed"
+    LICENSES = "licenses"
+    NOT_ALLOWED = "not-allowed"
+    CONSTRAINTS = "constraints"
+    DATA = "burst-buffer"
+    POWER = "power"
+    LAUNCHING = "launching"
+    FEDERATION = "federation"
+    NOT_TRIED = "not-tried"
+    ENDED = "ended"
+    RUNNING = "running"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """code: Slurm's name. more: what Slurm says after it. limit: the one that blocks, for Blocker.LIMIT, if it is told
+    by the name."""
+
+    code: str
+    blocker: Blocker
+    more: str = ""
+    limit: Limit | None = None
+
+
+_OF = {
+    Blocker.PRIORITY: "Priority",
+    Blocker.RESOURCES: "Resources NvidiaImexChannels MpiPortsBusy",
+    Blocker.LIMIT: "AssociationJobLimit AssociationResourceLimit AssociationTimeLimit QOSJobLimit QOSResourceLimit "
+                   "QOSTimeLimit QOSUsageThreshold AccountingPolicy",
+    Blocker.DEPENDENCY: "Dependency",
+    Blocker.DEPENDENCY_NEVER: "DependencyNeverSatisfied",
+    Blocker.BEGIN_TIME: "BeginTime",
+    Blocker.NODES: "ReqNodeNotAvail NodeDown FrontEndDown",
+    Blocker.RESERVATION: "Reservation ReservationDeleted ReservationInvalid",
+    Blocker.HELD_BY_USER: "JobHeldUser",
+    Blocker.HELD_BY_ADMIN: "JobHeldAdmin",
+    Blocker.HELD_AFTER_FAILURE: "JobHoldMaxRequeue JobLaunchFailure SystemFailure NonZeroExitCode RaisedSignal "
+                                "OutOfMemory InactiveLimit TimeLimit",
+    Blocker.ARRAY_LIMIT: "JobArrayTaskLimit",
+    Blocker.PARTITION_LIMIT: "PartitionNodeLimit PartitionTimeLimit PartitionConfig MaxMemPerLimit",
+    Blocker.PARTITION_CLOSED: "PartitionDown PartitionInactive",
+    Blocker.LICENSES: "Licenses",
+    Blocker.NOT_ALLOWED: "InvalidAccount InvalidQOS QOSNotAllowed AccountNotAllowed",
+    Blocker.CONSTRAINTS: "BadConstraints Constraints DeadLine",
+    Blocker.DATA: "BurstBufferResources BurstBufferStageIn BurstBufferOperation",
+    Blocker.POWER: "PowerNotAvail PowerReserved MaxPoweredUpNodes",
+    Blocker.LAUNCHING: "Prolog Cleaning",
+    Blocker.FEDERATION: "FedJobLock",
+    Blocker.NOT_TRIED: "None SchedDefer InvalidReason InvaildReason",
+}  # fmt: skip
+CODES = {code.lower(): (code, blocker) for blocker, codes in _OF.items() for code in codes.split()}
+_CODE = re.compile(r"\(?(\w+)\)?[,:;]?\s*(.*)", re.DOTALL)
+_MAINTENANCE = ("maintenance",)
+_LAUNCH_FAILED = "launch failed requeued held"
+
+
+def read_reason(text: str) -> Reason:
+    """The reason in a text of squeue or scontrol: "Priority", "ReqNodeNotAvail, UnavailableNodes:n4".
+
+    A name that no release has is Blocker.UNKNOWN; it is shown as it is.
+    """
+    told = text.strip()
+    if not told or told == "(null)":
+        return Reason("None", Blocker.NOT_TRIED)
+    if told.replace("_", " ").strip("()").startswith(_LAUNCH_FAILED):
+        return Reason("JobLaunchFailure", Blocker.HELD_AFTER_FAILURE, told)
+    found = _CODE.match(told)
+    name, more = (found[1], found[2].strip()) if found else (told, "")
+    code, blocker = CODES.get(name.lower(), (name, Blocker.UNKNOWN))
+    if blocker is Blocker.UNKNOWN and (limit := limit_named(name)):
+        return Reason(name, Blocker.LIMIT, more, limit)
+    if blocker is Blocker.NODES and any(word in more.lower() for word in _MAINTENANCE):
+        blocker = Blocker.MAINTENANCE
+    return Reason(code, blocker, more)

@@ -1,0 +1,117 @@
+"""The commonest reasons to wait, each made on a real Slurm and explained right, to the Operator and to users."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.live.lab import Installed, column, partition, run, submit, until
+
+pytestmark = pytest.mark.live
+
+
+@pytest.fixture
+def limits(site: Installed) -> Iterator[None]:
+    """QOS small: two GPUs a user; physics: ten GPUs; one licence."""
+    run("sacctmgr", "-i", "add", "qos", "small", check=False)
+    run("sacctmgr", "-i", "modify", "qos", "small", "set", "maxtresperuser=gres/gpu=2")
+    run("sacctmgr", "-i", "modify", "user", "carol", "set", "qos+=small", check=False)
+    run("sacctmgr", "-i", "modify", "account", "physics", "set", "grptres=gres/gpu=10")
+    with Path("/etc/slurm/slurm.conf").open("a") as conf:
+        conf.write("Licenses=sim:1\n")
+    run("labctl", "restart", "slurmctld")
+    yield
+    run("sacctmgr", "-i", "modify", "account", "physics", "set", "grptres=gres/gpu=-1")
+    run("scontrol", "update", "nodename=n4", "state=resume", check=False)
+
+
+def waits(job: int, reason: str) -> None:
+    until(lambda: column("%r", "PENDING").get(job, "").startswith(reason), f"job {job} waits for {reason}", 30)
+
+
+def explained(site: Installed, job: int | str, *options: str, user: str = "") -> dict:
+    return site("explain", str(job), "--json", *options, user=user).json()["explanation"]
+
+
+def test_explain__names_the_blocker_and_its_values(site, limits):
+    """Limits with value and use, dependencies, holds, times, arrays, licences, nodes, partition limits."""
+    submit("carol", 2, "--qos=small")
+    submit("alice", 8, "--licenses=sim:1")
+    until(lambda: len(column("%T", "RUNNING")) == 2, "two run")
+    run("scontrol", "update", "nodename=n4", "state=drain", "reason=bad fan")
+    first = submit("dave", 1)
+    made = {
+        "qos": (submit("carol", 1, "--qos=small"), "QOSMaxGRESPerUser", "limit"),
+        "account": (submit("alice", 4), "AssocGrpGRES", "limit"),
+        "licence": (submit("dave", 1, "--licenses=sim:1"), "Licenses", "licenses"),
+        "after": (submit("dave", 1, f"--dependency=afterany:{first}"), "Dependency", "dependency"),
+        "later": (submit("dave", 1, "--begin=now+1hour"), "BeginTime", "begin-time"),
+        "held": (submit("dave", 1, "--hold"), "JobHeldUser", "held-by-user"),
+        "node": (submit("dave", 1, "-w", "n4"), "ReqNodeNotAvail", "nodes"),
+        "long": (submit("dave", 1, "-p", "short", "--time=2:00:00"), "PartitionTimeLimit", "partition-limit"),
+        "tasks": (submit("dave", 1, "--array=1-3%1"), "JobArrayTaskLimit", "array-limit"),
+        "admin": (submit("dave", 1, "--begin=now+1hour"), "JobHeldAdmin", "held-by-admin"),
+        "never": (submit("dave", 1, "--begin=now+1hour"), "DependencyNeverSatisfied", "dependency-never"),
+    }
+    ended = submit("dave", 1, script="false")
+    until(lambda: column("%T").get(ended) == "FAILED", "one failed")
+    job = {name: job for name, (job, _, _) in made.items()}
+    run("scontrol", "update", f"jobid={job['never']}", "starttime=now", f"dependency=afterok:{ended}")
+    run("scontrol", "hold", str(job["admin"]))
+    for number, reason, _ in made.values():
+        waits(number, reason)
+    told = {name: explained(site, number) for name, (number, _, _) in made.items()}
+    assert {name: one["blocker"] for name, one in told.items()} == {name: how for name, (_, _, how) in made.items()}
+    assert told["qos"]["limits"] == [{"owner": "QOS small", "field": "MaxTRESPU", "what": "gres/gpu", "value": 2.0,
+                                      "used": 2.0, "needs": 1.0}]  # fmt: skip
+    assert ("account physics", 10.0, 8.0, 4.0) in {
+        (one["owner"], one["value"], one["used"], one["needs"]) for one in told["account"]["limits"]
+    }
+    assert "sim: 1 of 1 in use" in told["licence"]["because"]
+    assert "n4 (bad fan" in told["node"]["because"]
+    assert "MaxTime=01:00:00" in told["long"]["because"]
+    assert str(first) in told["after"]["because"]
+    asked = explained(site, job["qos"], "--as-user", user="carol")
+    assert (asked["blocker"], asked["limits"], asked["ahead"]["by"]) == ("limit", [], "priority")
+    off = site("explain", str(job["after"]), "--why-not", "n4", "--json").json()["why_not"]
+    assert "takes no new job" in off
+    assert site("explain", "999999", check=False).rc == 2
+
+
+def test_explain__who_is_ahead_and_maintenance(site):
+    """Priority and Resources with rank; a time limit that still fits before a maintenance."""
+    full = [submit("alice", 8) for _ in range(4)]
+    until(lambda: set(full) == set(column("%T", "RUNNING")), "all nodes are full")
+    first, second = submit("bob", 8, "--nice=0"), submit("carol", 8, "--nice=100")
+    waits(first, "Resources")
+    waits(second, "Priority")
+    assert [explained(site, job)["blocker"] for job in (first, second)] == ["resources", "others-first"]
+    told = explained(site, second)["ahead"]
+    assert (told["rank"], told["of"], [one["job_id"] for one in told["first"]]) == (2, 2, [first])
+    run("scancel", *map(str, [*full, first, second]))
+    until(lambda: not column("%T", "RUNNING", "COMPLETING"), "they left")
+    run("scontrol", "create", "reservation", "reservationname=fans", "starttime=now+20minutes", "duration=60",
+        "nodes=n[1-4]", "flags=maint", "users=root")  # fmt: skip
+    late = submit("alice", 1, "--time=2:00:00")
+    waits(late, "ReqNodeNotAvail")
+    one = explained(site, late)
+    assert one["blocker"] == "maintenance"
+    assert "still fits" in one["changes"][0]
+
+
+def test_history__tells_writes_with_reason(site):
+    """Newest last; by the ledger, and by the journal where the ledger is lost."""
+    partition("DOWN")
+    jobs = [submit("alice", 1, f"--time={limit}") for limit in (50, 10)]
+    site.configure(policy='{ name = "srsf" }')
+    site.tick()
+    written = next(job for job in jobs if job in site.journalled())
+    waits(written, "PartitionDown")
+    assert explained(site, written)["blocker"] == "partition-closed"
+    last = site("history", str(written), "--json").json()["history"][-1]
+    assert (last["by"], last["outcome"], "rank" in last["reason"]) == ("slurmsched (srsf)", "written", True)
+    (site.folder / "ledger.db").unlink()
+    last = site("history", str(written), "--json").json()["history"][-1]
+    assert last["by"] == "slurmsched (journal)"

@@ -1,0 +1,164 @@
+"""Reasons, limits, who is ahead, estimates and one node's obstacle."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slurmsched.errors import InputError
+from slurmsched.explain.ahead import ahead
+from slurmsched.explain.because import _PLAIN, _TELLS
+from slurmsched.explain.estimate import LEAST, estimate
+from slurmsched.explain.explanation import explain
+from slurmsched.explain.facts import Facts, Pool
+from slurmsched.explain.limits import limit_named, limit_values, parents
+from slurmsched.explain.reasons import Blocker, read_reason
+from slurmsched.explain.text import minutes, shown
+from slurmsched.explain.why_not import why_not
+from slurmsched.model import Act, Purpose, Reservations
+from slurmsched.testing import snapshot
+
+HERE = Path(__file__).parent
+REASONS = (HERE / "reasons.txt").read_text().split()
+LIMITS = (HERE / "assoc_mgr.txt").read_text()
+NONE = Reservations.build(0, {})
+
+
+@pytest.mark.parametrize("name", REASONS)
+def test_read_reason__knows_every_name_of_slurm(name):
+    """None is unknown; those of QOS and associations are read by the grammar, but for seven old ones."""
+    assert read_reason(name).blocker is not Blocker.UNKNOWN
+
+
+def test_read_reason__tells_a_new_name_from_the_known():
+    """It is shown as it is."""
+    assert (read_reason("SolarFlare").code, read_reason("SolarFlare").blocker) == ("SolarFlare", Blocker.UNKNOWN)
+
+
+@pytest.mark.parametrize(
+    ("text", "blocker", "more"),
+    [("ReqNodeNotAvail, UnavailableNodes:n4", Blocker.NODES, "UnavailableNodes:n4"),
+     ("ReqNodeNotAvail, Reserved for maintenance", Blocker.MAINTENANCE, "Reserved for maintenance"),
+     ("launch failed requeued held", Blocker.HELD_AFTER_FAILURE, "launch failed requeued held"),
+     ("", Blocker.NOT_TRIED, ""), ("(Priority)", Blocker.PRIORITY, "")],
+)  # fmt: skip
+def test_read_reason__reads_what_follows_the_name(text, blocker, more):
+    """As squeue prints it."""
+    assert (read_reason(text).blocker, read_reason(text).more) == (blocker, more)
+
+
+def test_blockers__all_have_words():
+    """The list is closed, and each has a sentence."""
+    assert set(_PLAIN) | set(_TELLS) == set(Blocker)
+
+
+@pytest.mark.parametrize(
+    ("name", "field"),
+    [("QOSMaxGRESPerUser", "MaxTRESPU"), ("AssocGrpCPUMinutesLimit", "GrpTRESMins"), ("MaxJobsPerAccount", "MaxJobsPA"),
+     ("AssocMaxWallDurationPerJobLimit", "MaxWallPJ"), ("QOSMinCpuNotSatisfied", "MinTRESPJ"),
+     ("QOSMaxSubmitJobPerUserLimit", "MaxSubmitJobsPU"), ("MaxGRESRunMinsPerUser", "MaxTRESRunMinsPU")],
+)  # fmt: skip
+def test_limit_named__gives_the_field_of_assoc_mgr(name, field):
+    """By the grammar."""
+    assert limit_named(name).field == field
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [("QOSMaxGRESPerUser", [("QOS small", "gres/gpu", 2.0, 2.0, True)]),
+     ("AssocGrpGRES", [("account physics", "gres/gpu", 10.0, 8.0, True)]),
+     ("QOSGrpGRES", [("QOS small", "gres/gpu", 12.0, 2.0, False)]),
+     ("QOSMaxGRESPerJob", [("QOS small", "gres/gpu", 4.0, None, False)]),
+     ("AssocMaxJobsLimit", [("user alice in account physics", "jobs", 1.0, 1.0, True)]),
+     ("QOSGrpLicense", [])],
+)  # fmt: skip
+def test_limit_values__value_use_and_whether_it_blocks(name, told):
+    """Only limits that are set, of the kind that is named."""
+    found = limit_values(limit_named(name), LIMITS, {"gres/gpu": 4.0, "jobs": 1.0})
+    assert [(one.owner, one.what, one.value, one.used, one.blocks) for one in found] == told
+
+
+@given(st.text())
+def test_limit_values__any_text_is_read(text):
+    """Forms differ by release: what cannot be read is left out."""
+    assert isinstance(limit_values(limit_named("AssocGrpGRES"), text, {}), tuple)
+
+
+def test_parents__are_the_accounts_above():
+    """By lineage and parent; users and root are none."""
+    assert parents(LIMITS) == ("physics", "science")
+
+
+def test_ahead__leaves_out_held_jobs_and_other_nodes():
+    """By Slurm's priority where there is no plan."""
+    rows = [{"priority": 9, "gpus": 4}, {"priority": 0}, {"priority": 5}, {"priority": 99, "partition": "other"}]
+    one = ahead(snapshot(rows, "2x8"), None, 2)
+    assert (one.by, one.rank, one.of, one.gpus, [other.job_id for other in one.first]) == ("priority", 2, 2, 4, [1])
+
+
+def test_estimate__promise_then_waits_then_none():
+    """With the reason where there is none."""
+    site = snapshot([{"submit_s": 0.0}], "1x8", now_s=100.0)
+    kept = Act("1-1", Purpose.PROMISE, 1, 0.0, "ann", "n1", 60.0, 0.0, promised_s=500.0)
+    assert estimate(site, 0, Blocker.PRIORITY, [kept], (), math.nan).latest_s == 500.0
+    waits_s = [50.0] * 90 + [100.0 + 10 * i for i in range(1, 12)]
+    by_past = estimate(site, 0, Blocker.PRIORITY, (), waits_s, math.nan)
+    assert (by_past.source, by_past.earliest_s, by_past.latest_s) == ("history", 120.0, 200.0)
+    few = estimate(site, 0, Blocker.PRIORITY, (), waits_s[: 90 + LEAST - 1], math.nan)
+    assert (few.source, "9 jobs" in few.why) == ("none", True)
+    assert estimate(site, 0, Blocker.HELD_BY_USER, (), waits_s, math.nan).why == "it is held"
+
+
+@pytest.mark.parametrize(
+    ("job", "word"),
+    [({"gpus": 9}, "has 8 GPUs"), ({"partition": "x"}, "not in partition"), ({"nodes_excluded": "n1"}, "excludes it"),
+     ({"features_asked": "h100"}, "not h100"), ({"gpu_request": "gpu:h100:1"}, "no h100"), ({"cpus": 9}, "CPUs")],
+)  # fmt: skip
+def test_why_not__is_the_first_obstacle(job, word):
+    """State, what the job says, reservations, then GPUs, CPUs and memory."""
+    node = {"name": "n1", "gpus": 8, "cpus": 8, "gpu_types": "gpu:a100:8", "features": "a100"}
+    assert word in why_not(snapshot([job], [node]), 0, "n1", NONE)
+    assert why_not(snapshot([{}], [node]), 0, "n1", NONE) == ""
+    drained = {**node, "state": "IDLE+DRAIN", "reason": "bad\x1b[31m fan"}
+    assert "bad\\x1b[31m fan" in why_not(snapshot([job], [drained]), 0, "n1", NONE)
+    with pytest.raises(InputError, match="no node n9"):
+        why_not(snapshot([job], [node]), 0, "n9", NONE)
+
+
+def test_explain__maintenance_tells_the_limit_that_fits():
+    """Rounded down to whole minutes."""
+    job = {"reason": "ReqNodeNotAvail, Reserved for maintenance", "time_limit_s": 7_200.0}
+    kept = Reservations.build(1, {"name": ["fans"], "node_list": ["n1"], "start_s": [1_859.0], "end_s": [9e9]})
+    nodes = [{"name": "n1", "gpus": 8}]
+    told = explain(snapshot([job], nodes, now_s=0.0), None, 0, Facts(reservations=kept))
+    assert (told.blocker, "timelimit=00:30:00" in told.changes[0]) == (Blocker.MAINTENANCE, True)
+
+
+@pytest.mark.parametrize(
+    ("job", "facts", "blocker", "word"),
+    [({"reason": "Licenses"}, Facts(record={"Licenses": "sim:1"}, pools=(Pool("sim", 1, 1),)), "licenses", "1 of 1"),
+     ({"reason": "BeginTime", "eligible_s": 60.0}, Facts(requeued=True), "requeued", "took its GPUs back"),
+     ({"reason": "Dependency", "dependency": "afterok:3"}, Facts(), "dependency", "afterok:3"),
+     ({"state": "R"}, Facts(), "running", "runs"), ({"state": "F"}, Facts(), "ended", "ended"),
+     ({"reason": "None", "priority": 0}, Facts(), "held-by-admin", "holds it")],
+)  # fmt: skip
+def test_explain__says_what_the_reason_means(job, facts, blocker, word):
+    """With the values at hand."""
+    told = explain(snapshot([job], "1x8"), None, 0, facts)
+    assert (str(told.blocker), word in told.because) == (blocker, True)
+
+
+@given(st.text())
+def test_shown__is_safe_to_print(text):
+    """No control character, escape or mark of direction is left."""
+    assert shown(text).isprintable()
+
+
+@pytest.mark.parametrize(("time_s", "text"), [(1_859.0, "00:30:00"), (90_000.0, "1-01:00:00"), (math.inf, "UNLIMITED")])
+def test_minutes__as_sbatch_takes_them(time_s, text):
+    """Rounded down."""
+    assert minutes(time_s) == text
