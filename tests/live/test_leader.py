@@ -97,6 +97,7 @@ def pair(fault: str, url: str) -> Iterator[tuple[Host, Host, Callable]]:
             yield a, b, {"killed": killed, "stopped": stopped}[fault]
 
 
+@pytest.mark.newest
 @pytest.mark.parametrize("fault", ["killed", "stopped", "partitioned"])
 def test_failover__the_other_finishes_what_the_leader_began(url, fault):
     """It takes over within two cycles of the lease's end, ends the act once, and the first one writes nothing more

@@ -14,7 +14,7 @@ from tests.live.acts import clean
 from tests.live.churn import Churn, sixteen_nodes
 from tests.live.lab import Installed, nices
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(0)]
+pytestmark = [pytest.mark.live, pytest.mark.newest, pytest.mark.timeout(0)]
 
 MINUTES = float(os.environ.get("SOAK_MINUTES", "3"))
 SEED = int(os.environ.get("SOAK_SEED", "1"))
