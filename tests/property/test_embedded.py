@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from slurmsched.planning.targets import Preemption
 
 from slurmsched.config import Scope
 from slurmsched.model import Plan, Requeue, SetNice, Snapshot
 from slurmsched.placements.consolidated import Consolidated
 from slurmsched.planning.planner import Planner
-from slurmsched.planning.targets import Preemption
 from slurmsched.policies.discretized_las import DiscretizedLas
 from slurmsched.replay.embedded import EmbeddedCluster
 from slurmsched.replay.engine import replay

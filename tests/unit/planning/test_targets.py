@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from slurmsched.planning.targets import Preemption
 
 from slurmsched.model import Ranking, Snapshot
 from slurmsched.placements.consolidated import Consolidated
-from slurmsched.planning.targets import Preemption
 from slurmsched.testing import snapshot
 
 NOW_S = 1000.0
