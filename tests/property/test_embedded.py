@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from slurmsched.planning.targets import Preemption
 
 from slurmsched.config import Acts, Preemption, Scope
 from slurmsched.model import JobState, Labels, Plan, Requeue, SetNice, Snapshot
