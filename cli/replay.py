@@ -20,8 +20,9 @@ SHOWN = (
     ("jobs", "jobs", "d"), ("avg_jct_s", "JCT mean [s]", ".1f"), ("p50_jct_s", "JCT p50 [s]", ".1f"),
     ("p95_jct_s", "JCT p95 [s]", ".1f"), ("p99_jct_s", "JCT p99 [s]", ".1f"),
     ("avg_wait_s", "queueing delay mean [s]", ".1f"), ("makespan_s", "makespan [s]", ".0f"),
-    ("preemptions", "preemptions", "d"), ("gpu_utilisation", "GPU utilisation", ".4f"),
-    ("mean_slowdown", "slowdown mean", ".4f"), ("wall_s", "took [s]", ".2f"),
+    ("preemptions", "preemptions", "d"), ("lost_gpu_h", "work lost [GPU h]", ".1f"),
+    ("gpu_utilisation", "GPU utilisation", ".4f"), ("mean_slowdown", "slowdown mean", ".4f"),
+    ("wall_s", "took [s]", ".2f"),
 )  # fmt: skip
 
 
@@ -32,9 +33,18 @@ SHOWN = (
 @click.option("--policy", default="fifo", show_default=True, metavar="NAME[:PARAMETER=VALUE,...]",
               help="Any policy (slurmsched policy list), fifo, easy = fifo with EASY backfill, fjf = fifo, first fit; "
                    "with --model slurm also slurm = Slurm alone.")  # fmt: skip
+@click.option("--preempt", is_flag=True,
+              help="slurm: take GPUs from running jobs as the daemon does, by [preemption], [acts] and [gangs] of the "
+                   "configuration; without it a policy that preempts requeues whom it likes.")  # fmt: skip
+@click.option(
+    "--hints",
+    default="",
+    metavar="COMMENT",
+    help="With --preempt: comment of every job, such as 'slurmsched: preempt=yes ckpt=USR2@120'.",
+)
 def command(
     out: Output, trace: Path, kind: str, pairs: tuple[str, ...], strict: bool, model: Literal["ideal", "slurm"],
-    backfill: str | None, seed: int, **words: Any,
+    backfill: str | None, seed: int, preempt: bool, hints: str, **words: Any,
 ) -> int:  # fmt: skip
     """Replay TRACE with the daemon's own cycle on a cluster that is only simulated.
 
@@ -45,7 +55,10 @@ def command(
     from slurmsched.replay.run import Request, Session
 
     configure("warning")
-    request = Request(model=model, backfill=backfill or "", seed=seed, **words)
+    if hints and not preempt:
+        raise click.UsageError("--hints goes with --preempt")
+    sections = _sections() if preempt else None
+    request = Request(model=model, backfill=backfill or "", seed=seed, preempt=sections, hints=hints, **words)
     session = Session(read_whole(trace, kind, pairs, strict).trace, request)
     for warning in session.described.warnings:
         click.echo(f"slurmsched: {warning}", err=True)
@@ -54,6 +67,15 @@ def command(
     if not whole:
         click.echo("slurmsched: interrupted; the figures are of the jobs that ended", err=True)
     return 0 if whole else INTERRUPTED
+
+
+def _sections() -> dict[str, Any]:
+    """What of the configuration rules preemption."""
+    from slurmsched.cli.settings import config
+    from slurmsched.replay.preempting import SECTIONS
+
+    tree = config()
+    return {section: getattr(tree, section).model_dump() for section in SECTIONS}
 
 
 def _played(session: Session) -> bool:

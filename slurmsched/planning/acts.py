@@ -215,7 +215,9 @@ def _signal(act: Act, victim: Victim) -> Signal:
 
 
 def _requeue(act: Act, victim: Victim) -> Requeue:
-    return Requeue(victim.job_id, victim.submit_s, f"job {act.job_id} gets its GPUs", act.id, victim.restarts)
+    lost_s = victim.lost_gpu_s / max(victim.gpus, 1)
+    why = f"job {act.job_id} gets its GPUs; it loses about {lost_s:.0f} s of work on {victim.gpus} GPUs"
+    return Requeue(victim.job_id, victim.submit_s, why, act.id, victim.restarts)
 
 
 def _at(act: Act, stage: Stage, now_s: float) -> Act:

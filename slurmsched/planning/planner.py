@@ -22,7 +22,6 @@ from slurmsched.model import (
     Purpose,
     Ranking,
     Refusal,
-    Requeue,
     Rights,
     SetNice,
     SetSiteFactor,
@@ -42,9 +41,8 @@ from slurmsched.planning.reasons import criteria
 from slurmsched.planning.spacing import spaced
 from slurmsched.planning.starvation import aged_first
 from slurmsched.planning.taking import Begun, begin
-from slurmsched.planning.targets import Preemption
 from slurmsched.planning.view import View
-from slurmsched.protocols import Estimator, Placement, Policy
+from slurmsched.protocols import Estimator, Policy
 
 A = TypeVar("A", bound=Action)
 _LEAST_GAP = 1000  # priority points: room for ten insertions by halving between two neighbours
@@ -59,8 +57,6 @@ class Planner:
     scope: Scope = field(default_factory=Scope)
     lever: Lever = field(default_factory=Lever)
     pace: Pace = field(default_factory=Pace)
-    preemption: Preemption | None = None
-    placement: Placement | None = None
     taking: Taking = field(default_factory=Taking)
     gangs: Gangs = field(default_factory=Gangs)
     limits: Acts = field(default_factory=Acts)
@@ -93,15 +89,13 @@ class Planner:
         places = changed[: self.pace.writes_per_cycle]
         view = View(snapshot, self.scope, self.taking, self.limits, verdict)
         levers, unfit = _passed(self._actions(snapshot, ranking, places, wanted, lever), view)
-        requeues, kept = _passed(self._requeues(snapshot, ranking, ours), view)
         moves, without = self._acts(snapshot, ranking, ours, view)
         return Plan(
             actions=(
                 *levers,
-                *requeues,  # after: the freed GPUs go to whom they are meant for
                 *(step for move in moves for step in move.steps),
             ),
-            refused=(*managed.refusals(snapshot, verdict), *unfit, *kept, *without),
+            refused=(*managed.refusals(snapshot, verdict), *unfit, *without),
             deferred=len(changed) - len(places),
             notes=(*ranking.notes, *hint_warnings(snapshot.jobs), *_notes(snapshot, self.lever, self.scope)),
             ranking=ranking,
@@ -193,12 +187,6 @@ class Planner:
 
     def _promises(self, snapshot: Snapshot) -> Promises:
         return Promises.of(snapshot, self.gangs, self.limits, self.estimator)
-
-    def _requeues(self, snapshot: Snapshot, ranking: Ranking, ours: Bools) -> tuple[Requeue, ...]:
-        if self.preemption is None or self.placement is None:
-            return ()
-        movable = ours | (snapshot.jobs.running & managed.scoped(snapshot.jobs, self.scope))
-        return self.preemption.requeues(snapshot, ranking, self.placement, movable)
 
 
 def _passed(actions: Iterable[A], view: View) -> tuple[list[A], list[Refusal]]:

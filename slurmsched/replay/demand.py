@@ -31,6 +31,12 @@ class Demand:
     pinned: Bools
     factors: Floats
 
+    @property
+    def cpus(self) -> Int64s:
+        """CPUs of each job on all its nodes. (J,)."""
+        found: Int64s = self.need[:, 1] * (self.nodes - 1) + self.last[:, 1]
+        return found
+
     @classmethod
     def of(cls, trace: Trace, requests: Requests, layout: Layout, model: SlurmModel) -> Demand:
         """Raises InputError for a partition or node that is not there, and for a job that could never start."""

@@ -10,9 +10,9 @@ from slurmsched.config import Scope
 from slurmsched.estimators.time_limit import TimeLimit
 from slurmsched.placements.consolidated import Consolidated
 from slurmsched.planning.planner import Planner
-from slurmsched.planning.targets import Preemption
 from slurmsched.policies.discretized_las import DiscretizedLas
 from slurmsched.policies.srsf import Srsf
+from slurmsched.replay.bare_requeue import BareRequeue
 from slurmsched.replay.embedded import EmbeddedCluster
 from slurmsched.replay.engine import replay
 from slurmsched.replay.memory_store import MemoryStore
@@ -31,7 +31,7 @@ class Contender:
 
     name: str
     title: str
-    planner: Planner | None
+    planner: Planner | BareRequeue | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,11 +62,11 @@ class Run:
 def contenders() -> tuple[Contender, ...]:
     """Slurm alone, what the daemon does by nice alone, and what preemption adds."""
     las, srsf = DiscretizedLas(), Srsf(TimeLimit())
-    preempting = Planner(las, "discretized-las", ALL, preemption=Preemption(), placement=Consolidated())
+    by_nice = Planner(las, "discretized-las", ALL)
     return (
         Contender("slurm", "Slurm: FIFO + backfill", None),
-        Contender("las-nice", "2D-LAS, nice only", Planner(las, "discretized-las", ALL)),
-        Contender("las-requeue", "2D-LAS, nice + requeue", preempting),
+        Contender("las-nice", "2D-LAS, nice only", by_nice),
+        Contender("las-requeue", "2D-LAS, nice + requeue", BareRequeue(by_nice, Consolidated())),
         Contender("srsf-nice", "SRSF by time limit, nice only", Planner(srsf, "srsf", ALL)),
     )
 

@@ -7,10 +7,24 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from slurmsched.model import JobState, Outcome, Plan, Receipt, Requeue, SetNice, SetSiteFactor, Snapshot
+from slurmsched.model import (
+    Act,
+    JobState,
+    Move,
+    Outcome,
+    Plan,
+    Receipt,
+    Reserve,
+    SetNice,
+    SetSiteFactor,
+    Snapshot,
+    Step,
+)
 from slurmsched.model.columns import Bools, Floats, Int64s
 from slurmsched.model.plan import Action
-from slurmsched.replay import schedulers, view
+from slurmsched.replay import act_steps, schedulers, view
+from slurmsched.replay.act_memory import ActMemory
+from slurmsched.replay.bookings import Bookings
 from slurmsched.replay.demand import Demand
 from slurmsched.replay.dependencies import Dependencies
 from slurmsched.replay.engine import Event, EventHeap, Kind
@@ -22,6 +36,9 @@ from slurmsched.replay.metrics import History
 from slurmsched.replay.requests import Requests
 from slurmsched.replay.slurm_model import SlurmModel
 from slurmsched.replay.traces import Trace
+from slurmsched.slurm.acting import Acting
+
+LEAST_LOOK_S = 1.0  # as the daemon's: between two cycles, however soon a plan wants to look again
 
 
 class EmbeddedCluster:
@@ -57,7 +74,8 @@ class EmbeddedCluster:
         self.open_nodes: Bools = np.ones(len(self.capacity), np.bool_)
         self.completing, self._held = (np.zeros(len(self.capacity), np.int64) for _ in range(2))  # jobs; their GPUs too
         self.scene = view.Scene.of(self.layout, self.model)
-        self.holdings = Holdings(len(trace))
+        self.holdings, self.bookings = Holdings(len(trace)), Bookings(self.layout)
+        self._acting, self.wake_s = Acting(ActMemory()), math.inf  # when the last plan's acts want a look
         self.history = History(int(self.capacity.sum()))
         self._now_s, self._left, self._busy = 0.0, len(trace), 0  # GPUs held
         self._rows: dict[int, list[int]] = {}
@@ -70,6 +88,7 @@ class EmbeddedCluster:
         self._handlers: dict[Kind, Callable[[Event], bool]] = {
             Kind.END: self._end, Kind.RELEASE: self._release, Kind.SUBMIT: self._submit, Kind.ELIGIBLE: self._eligible,
             Kind.CANCEL: self._cancel, Kind.NODES: self._nodes_change, Kind.WRITE: self._write_arrives,
+            Kind.BOOKING: self._bookings_change, Kind.SAVED: self._saved,
             Kind.SCHEDULE: self._schedule, Kind.BACKFILL: self._backfill,
         }  # fmt: skip
         self._foresee()
@@ -142,18 +161,41 @@ class EmbeddedCluster:
         return view.snapshot(self)
 
     def apply(self, plan: Plan) -> Receipt:
-        """Do as slurmctld does with each action; one that it would refuse stops no other.
-
-        With a latency or a pace in the model an action counts as written if it would be accepted now.
+        """Do as slurmctld does with each action; one that it would refuse stops no other, but the later steps of its
+        act. With a latency or a pace in the model a lever counts as written if it would be accepted now.
         """
-        outcomes = tuple(self._apply(action, at) for at, action in enumerate(plan.actions))
+        self._acting.begin(plan)
+        outcomes = tuple(self._answered(action, at) for at, action in enumerate(plan.actions))
+        self._acting.end()
+        self.wake_s = max(plan.wake.at_s, self._now_s + LEAST_LOOK_S) if plan.acts else math.inf
         return Receipt(outcomes, len(outcomes))
+
+    @property
+    def acts(self) -> tuple[Act, ...]:
+        """Those under way, as the daemon's journal has them."""
+        return self._acting.open
+
+    @property
+    def past_acts(self) -> tuple[Act, ...]:
+        """Closed ones that caps and leases still count."""
+        return self._acting.past(self._now_s)
+
+    def _answered(self, action: Action, place: int) -> Outcome:
+        if not (isinstance(action, Step) and action.act):
+            return self._apply(action, place)
+        if reason := self._acting.unfit(action):
+            outcome = Outcome(action, "refused", reason)
+        else:
+            self._acting.goes(action)
+            outcome = self._apply(action, place)
+        self._acting.answered(outcome)
+        return outcome
 
     def _apply(self, action: Action, place: int) -> Outcome:
         if reason := self._refusal(action):
             return Outcome(action, "refused", reason)
         pause_s = place / self.model.writes_per_s if self.model.writes_per_s else 0.0
-        if self.model.rpc_latency_s + pause_s == 0:
+        if isinstance(action, Step) or self.model.rpc_latency_s + pause_s == 0:
             self._do(action)
         else:
             self._writes.append(action)
@@ -163,28 +205,62 @@ class EmbeddedCluster:
 
     def _refusal(self, action: Action) -> str:
         """Why slurmctld would refuse the action, "" if it would not."""
-        rows = [row for row in self._rows.get(action.job_id, ()) if self.job.submit_s[row] == action.submit_s]
-        phases = {Phase(self.job.phase[row]) for row in rows}
-        if not rows:
+        if isinstance(action, Step):
+            return act_steps.refusal(self, action)
+        phases = {Phase(self.job.phase[row]) for row in self.rows_of(action.job_id)
+                  if self.job.submit_s[row] == action.submit_s}  # fmt: skip
+        if not phases:
             return "Invalid job id specified"
-        if isinstance(action, Requeue):
-            return "" if Phase.RUNNING in phases else "Job is not running"
         if not isinstance(action, SetNice | SetSiteFactor):
             return f"no such action here: {action.kind}"
         return "" if phases & {Phase.PENDING, Phase.COMPLETING} else "Job is no longer pending execution"
 
     def _do(self, action: Action) -> None:
         """Carry out an action that would be accepted now: on a job, or on what is left of an array."""
-        for row in self._rows[action.job_id]:
-            running = self.job.phase[row] == Phase.RUNNING and self.trace.job_id[row] == action.job_id
-            if isinstance(action, Requeue) and running:
-                self._requeue(row, self.model.kill_wait_s)
-            elif self.job.phase[row] in (Phase.PENDING, Phase.COMPLETING):
+        if isinstance(action, Step):
+            act_steps.do(self, action)
+        for row in () if isinstance(action, Step) else self.rows_of(action.job_id):
+            if self.job.phase[row] in (Phase.PENDING, Phase.COMPLETING):
                 if isinstance(action, SetNice):
                     self.job.nice[row] = action.new
                 elif isinstance(action, SetSiteFactor):
                     self.job.site[row] = action.new
         self._poke()
+
+    def rows_of(self, job_id: int) -> Sequence[int]:
+        """Rows of the job, or of the tasks of the array, with this id."""
+        return self._rows.get(job_id, ())
+
+    # -- what steps do
+
+    def book(self, step: Reserve | Move) -> None:
+        """Keep nodes from others, or keep other ones, or at another time."""
+        booking = self.bookings.put(step)
+        for time_s in (booking.start_s, booking.end_s):
+            if time_s > self._now_s:
+                self._events.push(time_s, Kind.BOOKING)
+
+    def save(self, row: int) -> None:
+        """A running job hears the signal on which it saves its work."""
+        self._events.push(self.job.save(row, self._now_s), Kind.SAVED, row, int(self.job.restarts[row]))
+
+    def requeue(self, row: int, wait_s: float) -> None:
+        """A running job is stopped; what it holds comes back wait_s later [s]."""
+        self.job.stop(row, self._now_s)
+        self._complete(row, wait_s)
+
+    def end_early(self, row: int, state: JobState) -> None:
+        """A running job is over, before its time."""
+        self.job.finish(row, self._now_s, state)
+        self.job.run_until_s[row] = -math.inf
+        self._left -= 1
+        self._complete(row, self._epilog_s(row))
+
+    def delay(self, row: int, start_s: float) -> None:
+        """A waiting job may start at start_s, not before."""
+        self.job.eligible_s[row] = max(start_s, self._now_s)
+        self.job.changed()
+        self._events.push(float(self.job.eligible_s[row]), Kind.ELIGIBLE, row, int(self.job.restarts[row]))
 
     # -- events; each tells whether it changed anything
 
@@ -234,10 +310,7 @@ class EmbeddedCluster:
     def _cancel(self, event: Event) -> bool:
         row, phase = event.row, self.job.phase[event.row]
         if phase == Phase.RUNNING:
-            self.job.finish(row, self._now_s, JobState.CANCELLED)
-            self.job.run_until_s[row] = -math.inf
-            self._left -= 1
-            self._complete(row, self._epilog_s(row))
+            self.end_early(row, JobState.CANCELLED)
         elif phase in (Phase.FUTURE, Phase.PENDING):
             self._never_runs(row)
         return phase != Phase.DONE
@@ -251,6 +324,23 @@ class EmbeddedCluster:
                 self._fail(self.layout.mask(closure.nodes))
         self._poke()
         return True
+
+    def _bookings_change(self, event: Event) -> bool:
+        """A reservation begins or ends; who still runs in it then is over its time, who waits for it is free again."""
+        for name in self.bookings.over(self._now_s):
+            rows = [row for row, named in self.bookings.named.items() if named == name]
+            self.bookings.drop(name)
+            for row in rows:
+                if self.job.phase[row] == Phase.RUNNING:
+                    self.end_early(row, JobState.TIMEOUT)
+        self._poke()
+        return True
+
+    def _saved(self, event: Event) -> bool:
+        leaves = self.model.leaves_saved and not self._stale(event) and self.job.phase[event.row] == Phase.RUNNING
+        if leaves:
+            self.requeue(event.row, self._epilog_s(event.row))
+        return leaves
 
     def _write_arrives(self, event: Event) -> bool:
         action = self._writes[event.run]
@@ -268,13 +358,22 @@ class EmbeddedCluster:
         full = self._now_s == self._full_pass_from(self._now_s)
         if not full and self.waiting > self.model.queue_depth:
             self._poke_full()
-        return self._started(schedulers.main_starts(self, full)) if self.left[0].any() else False
+        booked = self._booked()
+        return (self._started(schedulers.main_starts(self, full)) if self.left[0].any() else False) or booked
 
     def _backfill(self, event: Event) -> bool:
         if event.time_s != self._due[Kind.BACKFILL]:
             return False
         self._due[Kind.BACKFILL], self._last[Kind.BACKFILL] = math.inf, self._now_s
-        return self._started(schedulers.backfill_starts(self))
+        booked = self._booked()
+        return self._started(schedulers.backfill_starts(self)) or booked
+
+    def _booked(self) -> bool:
+        """Start who waits for a reservation and can have it: Slurm tests those first. Whether anybody started."""
+        if not (named := self.bookings.named):
+            return False
+        waiting = [row for row in self.job.startable(self._now_s).tolist() if row in named]
+        return sum(self._started(schedulers.booked_starts(self, row)) for row in waiting) > 0
 
     def _stale(self, event: Event) -> bool:
         """Whether the event was made in an earlier run of the job, or the job was cancelled since."""
@@ -331,10 +430,6 @@ class EmbeddedCluster:
         self._held[node] += gpus
         self._busy += int(gpus.sum())
 
-    def _requeue(self, row: int, wait_s: float) -> None:
-        self.job.stop(row, self._now_s)
-        self._complete(row, wait_s)
-
     def _epilog_s(self, row: int) -> float:
         told_s = float(self.job.requests.epilog_s[row])
         return self.model.epilog_s if math.isnan(told_s) else told_s
@@ -351,7 +446,7 @@ class EmbeddedCluster:
         """Nodes go down: their jobs are requeued at once."""
         for row in self.holdings.rows.tolist():
             if self.job.phase[row] == Phase.RUNNING and nodes[self.holdings.of(row)[0]].any():
-                self._requeue(row, 0.0)
+                self.requeue(row, 0.0)
 
     def _never_runs(self, row: int) -> None:
         """A waiting job is cancelled, and with it all that could only start after its success."""
@@ -376,13 +471,16 @@ class EmbeddedCluster:
             if self.job.eligible_s[row] > self._now_s and self.job.phase[row] == Phase.PENDING:
                 self._events.push(float(self.job.eligible_s[row]), Kind.ELIGIBLE, row)
 
-    def planned(self) -> tuple[Floats, Bools]:
-        """Closures known beforehand that are not over: begin and end (B, 2) [s], and their nodes (B, N)."""
+    def planned(self, besides: str = "") -> tuple[Floats, Bools]:
+        """Times known beforehand in which nodes start nothing: begin and end (B, 2) [s], and their nodes (B, N).
+
+        Closures, and reservations as those see them who do not name them. besides: the one that a job names.
+        """
         ahead = [each for each in self.layout.closures if each.planned and each.until_s > self._now_s]
         times = np.array([(each.from_s, each.until_s) for each in ahead], np.float64).reshape(-1, 2)
-        return times, np.array([self.layout.mask(each.nodes) for each in ahead], np.bool_).reshape(
-            -1, len(self.capacity)
-        )
+        nodes = np.array([self.layout.mask(each.nodes) for each in ahead], np.bool_).reshape(-1, len(self.capacity))
+        kept_s, kept = self.bookings.ahead(besides)
+        return np.concatenate([times, kept_s]), np.concatenate([nodes, kept])
 
 
 def _next(wish_s: float, step_s: float, phase_s: float) -> float:

@@ -23,9 +23,11 @@ class Kind(IntEnum):
     ELIGIBLE = 3
     CANCEL = 4
     NODES = 5
-    WRITE = 6
-    SCHEDULE = 7
-    BACKFILL = 8
+    BOOKING = 6
+    SAVED = 7
+    WRITE = 8
+    SCHEDULE = 9
+    BACKFILL = 10
 
 
 class Event(NamedTuple):
@@ -191,15 +193,22 @@ def replay_events(
 def _undecided(cluster: SimulatedCluster, news: bool) -> bool:
     """Whether a cycle now can matter. news: something has happened since the last one."""
     undecided: bool = getattr(cluster, "undecided", news or cluster.waiting > 0)
-    return undecided
+    return undecided or _wake_s(cluster) <= cluster.now_s
+
+
+def _wake_s(cluster: SimulatedCluster) -> float:
+    """When the last plan wants to be looked at again, infinite if it does not care (see EmbeddedCluster)."""
+    wake_s: float = getattr(cluster, "wake_s", FOREVER)
+    return wake_s
 
 
 def _next_tick(cluster: SimulatedCluster, interval_s: float, news: bool) -> float:
     """The daemon's next look at the cluster; ticks at which nothing can have changed are skipped."""
     tick = (math.floor(cluster.now_s / interval_s) + 1) * interval_s
+    wake_s = _wake_s(cluster)
     if _undecided(cluster, news) or cluster.next_event_s <= tick:
-        return tick
-    return math.ceil(cluster.next_event_s / interval_s) * interval_s
+        return min(tick, wake_s)
+    return min(math.ceil(cluster.next_event_s / interval_s) * interval_s, wake_s)
 
 
 def _stop_after(cluster: SimulatedCluster, interval_s: float) -> float:

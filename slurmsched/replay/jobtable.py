@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from enum import IntEnum
 
@@ -35,7 +36,9 @@ class JobTable:
     submit_s: Slurm's, moves at a requeue. eligible_s: when begin time, requeue delay and dependencies let it start.
     start_s: of this run. stopped_s: when it last ran or came. run_until_s: when this run ends by itself.
     kept_s: progress that survived all requeues. executed_s, wasted_s: run time over all runs, and the part of it
-    that made no lasting progress (restarts, work since the last checkpoint). ended_as: state in the end.
+    that made no lasting progress (restarts, work since the last checkpoint). saved_s, safe_s: progress that the job
+    saves when it is signalled, and since when that is on disk; NaN = not signalled in this run. ended_as: state in the
+    end.
     factors: priority points that never change.
     """
 
@@ -51,6 +54,7 @@ class JobTable:
         self.stopped_s = trace.submit_s.copy()
         self.start_s, self.end_s, self.first_start_s, self.run_until_s = (np.full(rows, NAN) for _ in range(4))
         self.kept_s, self.executed_s, self.wasted_s = (np.zeros(rows) for _ in range(3))
+        self.saved_s, self.safe_s = (np.full(rows, NAN) for _ in range(2))
         self.restarts, self.site = (np.zeros(rows, np.int64) for _ in range(2))
         self.nice = requests.nice.copy()
         self.ended_as = np.full(rows, int(JobState.COMPLETED), np.int64)
@@ -129,6 +133,11 @@ class JobTable:
         self.run_until_s[row] = now_s + (needed if needed <= limit_s + late_s else limit_s + late_s / 2)
         return float(self.run_until_s[row])
 
+    def save(self, row: int, now_s: float) -> float:
+        """The running job begins to save what it has done; returns when that is safe [s]."""
+        self.saved_s[row], self.safe_s[row] = self._progress_s(row, now_s), now_s + self.model.save_s
+        return float(self.safe_s[row])
+
     def finish(self, row: int, now_s: float, state: JobState | None = None) -> None:
         """The run ended by itself or at its time limit, or in this state; what it held is not back yet."""
         self._leave(row, now_s)
@@ -171,13 +180,24 @@ class JobTable:
     def _leave(self, row: int, now_s: float) -> None:
         run_s = now_s - self.start_s[row]
         self.runs.note(row, float(self.start_s[row]), now_s)
-        total = self.kept_s[row] + max(0.0, run_s - self._restart_cost_s(row))
-        whole = total >= self.trace.duration_s[row]
-        step = self.model.checkpoint_s
-        kept = total if step == 0 or whole else max(self.kept_s[row], total // step * step)
+        kept = self._survives_s(row, now_s)
         self.executed_s[row] += run_s
         self.wasted_s[row] += run_s - (kept - self.kept_s[row])
         self.kept_s[row], self.stopped_s[row], self.start_s[row] = kept, now_s, NAN
+        self.saved_s[row] = self.safe_s[row] = NAN
+
+    def _progress_s(self, row: int, now_s: float) -> float:
+        """Work of all runs, this one included, as far as it is not lost yet [s]."""
+        run_s = now_s - self.start_s[row]
+        return float(self.kept_s[row] + max(0.0, run_s - self._restart_cost_s(row)))
+
+    def _survives_s(self, row: int, now_s: float) -> float:
+        """What of that is left if the run ends now [s]."""
+        total, step = self._progress_s(row, now_s), self.model.checkpoint_s
+        if step == 0 or total >= self.trace.duration_s[row]:
+            return total
+        kept = float(self.saved_s[row]) if self.safe_s[row] <= now_s else 0.0
+        return max(float(self.kept_s[row]), kept, total // step * step if step < math.inf else 0.0)
 
     def _restart_cost_s(self, row: int) -> float:
         return self.model.restart_cost_s if self.restarts[row] else 0.0

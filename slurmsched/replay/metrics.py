@@ -125,6 +125,11 @@ class Outcomes:
         return float((self.gpus * self.useful_s).sum() / offered) if offered else 0.0
 
     @property
+    def lost_gpu_s(self) -> float:
+        """GPU-seconds of run that made no lasting progress: restarts, and work done again."""
+        return float((self.gpus * (self.executed_s - self.useful_s)).sum())
+
+    @property
     def digest(self) -> str:
         """Equal for byte-equal outcomes."""
         hasher = hashlib.blake2b(digest_size=8)

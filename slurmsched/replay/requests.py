@@ -26,7 +26,7 @@ class Requests(Table):
     record until they start. dependency: Slurm's text, "afterok:12:13,afterany:14" or "singleton". pin: comma list of
     nodes the job must run on. fixed_priority: set by an operator, 0 = by factors. begin_s: not before. cancel_s: ended
     by its user then. fails: ends with an error, so that afterok is not satisfied. epilog_s: from its end to the return
-    of its nodes, NaN = as the model says.
+    of its nodes, NaN = as the model says. comment: hints (docs/hints.md) are read from it.
     """
 
     nodes: Int64s = column(np.int64, 0)
@@ -37,6 +37,7 @@ class Requests(Table):
     account: Labels = text("trace")
     qos: Labels = text("normal")
     name: Labels = text()
+    comment: Labels = text()
     nice: Int64s = column(np.int64, 0)
     fixed_priority: Int64s = column(np.int64, 0)
     array_id: Int64s = column(np.int64, 0)

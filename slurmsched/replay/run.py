@@ -12,17 +12,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from slurmsched import __version__, registry
 from slurmsched.errors import ConfigError, InputError
 from slurmsched.kernels import _jit
-from slurmsched.model.columns import Floats
+from slurmsched.model.columns import Floats, Labels
 from slurmsched.placements.count import Count
 from slurmsched.planning.direct import FILLINGS, DirectPlanner, Filling
-from slurmsched.protocols import Physics, Placement, Store
+from slurmsched.protocols import Physics, Placement, Planner, Policy, Store
 from slurmsched.replay.carry_store import CarryStore
 from slurmsched.replay.clusters import Described, cluster_of
 from slurmsched.replay.embedded import EmbeddedCluster
@@ -37,9 +37,6 @@ from slurmsched.replay.requests import Requests
 from slurmsched.replay.slurm_model import checked
 from slurmsched.replay.trace_files import load as load_trace
 from slurmsched.replay.traces import Trace, trace_digest
-
-if TYPE_CHECKING:
-    from slurmsched.planning.planner import Planner
 
 SAMPLES = "tiresias_samples.csv.gz"
 SLURM_INTERVAL_S = 60.0
@@ -62,7 +59,9 @@ class Request:
     backfill: "" = as the policy's name says. history: a CSV column of GPU s that completed jobs needed; "" = the
     samples of the Tiresias release. round_s, restart_cost_s: of the ideal model [s]. settings: any other field of
     IdealModel or SlurmModel, by name. requeue: of the slurm model, a preemptive policy may requeue; else nice only.
-    parameters: of the policy, over those of its text.
+    parameters: of the policy, over those of its text. preempt: of the slurm model, the sections `preemption`, `acts`
+    and `gangs` of a configuration, by which the daemon's own preemption works; None: it does not, and a policy that
+    preempts does so by requeue alone (bare_requeue). hints: comment of every job (docs/hints.md).
     """
 
     cluster: str = "auto"
@@ -80,6 +79,8 @@ class Request:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     physics: str = RECORDED
     topology: str = ""
+    preempt: Mapping[str, Any] | None = None
+    hints: str = ""
 
 
 @dataclass(slots=True, eq=False)
@@ -113,7 +114,8 @@ class Replayed:
         names = ("p50_jct_s", "p95_jct_s", "p99_jct_s")
         made = {"jobs": len(done.job_id), "avg_jct_s": next(mean)} | dict(zip(names, spread.tolist(), strict=True))
         made |= {"avg_wait_s": next(mean), "makespan_s": done.makespan_s, "preemptions": int(done.preemptions.sum())}
-        made |= {"gpu_utilisation": done.utilisation, "wall_s": self.wall_s, "version": __version__}
+        made |= {"lost_gpu_h": done.lost_gpu_s / 3_600, "gpu_utilisation": done.utilisation}
+        made |= {"wall_s": self.wall_s, "version": __version__}
         if isinstance(self.cluster, PhysicsCluster):
             made["mean_slowdown"] = float(done.slowdown.mean()) if len(done.job_id) else math.nan
         made |= {"trace_digest": self.trace_digest, "seed": self.cluster.seed, "config": self.config}
@@ -136,7 +138,8 @@ class Session:
     request: Request
     described: Described = field(init=False)
     replayed: Replayed = field(init=False)
-    _planner: DirectPlanner | Planner | None = field(init=False, default=None)
+    _planner: Planner | None = field(init=False, default=None)
+    _plugins: tuple[Any, ...] = field(init=False, default=())  # policy and placement of the planner
 
     def __post_init__(self) -> None:
         """Raises ConfigError or InputError for words that name nothing, and for a job that can never start."""
@@ -180,20 +183,21 @@ class Session:
 
     def _learning(self, store: Store) -> Store:
         """The store that also keeps the past, where policy or placement learns from it."""
-        planner = self._planner
-        if planner is None or not (learns(planner.policy) or learns(planner.placement)):
+        if not any(learns(plugin) for plugin in self._plugins):
             return store
         before = load_trace(Path(self.request.past)).trace if self.request.past else None
         return LearningStore(store, self.replayed.cluster, before)
 
     def _ideal(self, policy_name: str, filling: Filling | None, made: dict[str, Any]) -> Replayed:
         request = self.request
+        if request.preempt is not None:
+            raise ConfigError("the ideal cluster preempts by itself, at once; use --model slurm", key="preempt")
         if policy_name == "slurm":
             raise ConfigError("slurm alone has no policy to enact; use fifo or easy, or --model slurm", key="policy")
         policy = registry.make("policies", policy_name, made["parameters"])
         placement = _placement(request)
         chosen = _filling(request.backfill) or filling or ("skip" if getattr(policy, "preemptive", False) else "block")
-        self._planner = DirectPlanner(policy, placement, chosen)
+        self._planner, self._plugins = DirectPlanner(policy, placement, chosen), (policy, placement)
         physics = registry.make("physics", *parse_policy(request.physics, "physics"), key="physics")
         settings, gpus = _settings(request, physics), self.described.gpus
         config = {"model": "ideal", "nodes": list(gpus), "policy": policy_name, **made,
@@ -220,30 +224,52 @@ class Session:
         return Replayed(PhysicsCluster(slowed(self.trace, model), hardware, physics, model, seed=request.seed), config)
 
     def _slurm(self, name: str, made: dict[str, Any]) -> Replayed:
-        from slurmsched.config import Scope  # late, with pydantic: the ideal cluster does without
-        from slurmsched.planning.planner import Planner
-        from slurmsched.planning.targets import Preemption
-
-        request = self.request
+        request, described = self.request, self.described
         if {request.backfill, name} & {"skip", "fjf", "conservative"}:
             raise ConfigError("slurmctld has no such backfill; use --model ideal", key="backfill")
         if request.topology or request.physics != RECORDED:
             raise ConfigError("only --model ideal has physics and topology", key="physics")
-        described = self.described
+        told = self._steering(name, made)
         chosen = request.backfill or ("easy" if name == "easy" else "")
         settings = checked(request.settings) | ({"backfill": chosen} if chosen else {})
-        model = replace(described.slurm_model, **settings)
-        if made and name != "easy":
-            policy = registry.make("policies", name, made["parameters"])
-            preemption = Preemption() if request.requeue and getattr(policy, "preemptive", False) else None
-            placement = _placement(request)
-            self._planner = Planner(policy, name, Scope(partitions=("*",)), preemption=preemption, placement=placement)
+        model = replace(described.slurm_model, **{**told.pop("model", {}), **described.model, **settings})
         config = {"model": "slurm", "nodes": list(described.gpus), "policy": name, **made, "backfill": model.backfill,
                   "placement": request.placement, "requeue": request.requeue, "interval_s": SLURM_INTERVAL_S,
-                  "slurm": {**described.settings, **described.model, **settings}}  # fmt: skip
+                  "slurm": {**described.settings, **described.model, **settings}, **told}  # fmt: skip
         requests = Requests.of_trace(self.trace, described.layout, cpus_known=described.cpus_known)
+        if request.hints:
+            requests = requests.with_columns(comment=Labels.constant(request.hints, len(requests)))
         cluster = EmbeddedCluster(self.trace, described.layout, model, seed=request.seed, requests=requests)
         return Replayed(cluster, config)
+
+    def _steering(self, name: str, made: dict[str, Any]) -> dict[str, Any]:
+        """Set the planner, if one steers Slurm. What the JSON tells of that, and `model`: what it sets of the model."""
+        from slurmsched.config import Scope  # late, with pydantic: the ideal cluster does without
+        from slurmsched.planning.planner import Planner
+        from slurmsched.replay.bare_requeue import BareRequeue
+
+        request = self.request
+        ordered = bool(made) and name != "easy"
+        policy = registry.make("policies", name, made["parameters"]) if ordered else None
+        if request.preempt is not None:
+            return self._preempting(policy, name, request.preempt)
+        if policy is not None:
+            placement = _placement(request)
+            planner = Planner(policy, name, Scope(partitions=("*",)))
+            preempts = request.requeue and getattr(policy, "preemptive", False)
+            self._planner = BareRequeue(planner, placement) if preempts else planner
+            self._plugins = (policy, placement)
+        return {}
+
+    def _preempting(self, policy: Policy | None, name: str, preempt: Mapping[str, Any]) -> dict[str, Any]:
+        from slurmsched.replay.preempting import SECTIONS, Preempting
+
+        if policy is None:
+            raise ConfigError(f"{name} ranks no jobs, so that nobody can lose GPUs to another one", key="preempt")
+        sections = Preempting.of(preempt)
+        self._planner, self._plugins = sections.planner(policy, name), (policy,)
+        told = {section: getattr(sections, section).model_dump() for section in SECTIONS}
+        return told | {"hints": self.request.hints, "model": sections.model}
 
 
 def _now_and_then(on_progress: Callable[[int], None], events: int = 256) -> Callable[[Any], None]:

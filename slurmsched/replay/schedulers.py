@@ -22,13 +22,36 @@ Start = tuple[int, Int64s, Int64s]  # row, its nodes (K,), and of each 1 if it g
 
 def main_starts(cluster: EmbeddedCluster, full: bool) -> list[Start]:
     """Jobs that a main pass starts now, in its order. full: the whole queue, else its first queue_depth records."""
-    rows = cluster.job.queue(cluster.now_s, cluster.tier)
+    rows = _unbooked(cluster)
     if not len(rows):
         return []
-    demand, limits, (block, blocked) = cluster.demand, cluster.limits, cluster.planned()
     depth = NO_LIMIT if full else cluster.model.queue_depth
+    return _main(cluster, rows, depth, cluster.demand.usable, cluster.demand.pool[rows], cluster.planned())
+
+
+def booked_starts(cluster: EmbeddedCluster, row: int) -> list[Start]:
+    """The start of a waiting job that names a reservation, if it can start there now and end before it does."""
+    booking = cluster.bookings[cluster.bookings.named[row]]
+    end_s = cluster.now_s + float(cluster.trace.time_limit_s[row])
+    if not booking.start_s <= cluster.now_s < end_s <= booking.end_s:
+        return []
+    usable = (cluster.demand.usable[cluster.demand.pool[row]] & booking.nodes)[None, :]
+    rows, pool = np.array([row]), np.zeros(1, np.int64)
+    return _main(cluster, rows, 1, usable, pool, cluster.planned(booking.name))
+
+
+def _unbooked(cluster: EmbeddedCluster) -> Int64s:
+    """Rows that may start outside of reservations, in the order slurmctld tests them."""
+    rows, named = cluster.job.queue(cluster.now_s, cluster.tier), cluster.bookings.named
+    return rows[~np.isin(rows, list(named))] if named else rows
+
+
+def _main(
+    cluster: EmbeddedCluster, rows: Int64s, depth: int, usable: Bools, pool: Int64s, planned: tuple[Floats, Bools]
+) -> list[Start]:
+    demand, limits, (block, blocked) = cluster.demand, cluster.limits, planned
     given = main_pass(
-        cluster.left.copy(), cluster.open_nodes & (cluster.completing == 0), demand.usable, demand.pool[rows],
+        cluster.left.copy(), cluster.open_nodes & (cluster.completing == 0), usable, pool,
         demand.members, demand.part[rows], demand.nodes[rows], demand.need[rows], demand.last[rows],
         demand.pinned[rows],
         cluster.job.requests.array_id[rows], limits.of_job[rows], limits.amount[rows], limits.room.copy(),
@@ -39,7 +62,7 @@ def main_starts(cluster: EmbeddedCluster, full: bool) -> list[Start]:
 
 def backfill_starts(cluster: EmbeddedCluster) -> list[Start]:
     """Jobs that a backfill pass starts now, in its order."""
-    rows = _tested(cluster, cluster.job.queue(cluster.now_s, cluster.tier))
+    rows = _tested(cluster, _unbooked(cluster))
     if not len(rows):
         return []
     if cluster.model.backfill == "easy":

@@ -34,11 +34,13 @@ class SlurmModel:
     epilog_s: from the end of a job to the return of what it held. kill_wait_s: from a requeue to that.
     requeue_delay_s: from then until the job may start again (cred_expire; requeue_delay from 25.11 on).
     time_limit_check_s: a job is found over its limit at most this much late; a longer run ends half of it late.
-    rpc_latency_s, writes_per_s: each write of ours takes effect so long after it was planned, and so many a second;
-    0 writes a second = all at once.
+    rpc_latency_s, writes_per_s: each lever we write takes effect so long after it was planned, and so many a second;
+    0 writes a second = all at once. Steps of preemptions take effect at once: each waits for the answer before it.
     min_job_age_s: how long an ended job is shown.
     restart_cost_s: run time without progress after every restart. checkpoint_s: progress made in a run survives
-    in steps of this; 0 = all that was made until the requeue.
+    in steps of this; 0 = all that was made until the requeue, infinite = nothing but what a signal saved.
+    save_s: from the signal that a job's ckpt hint asks for until the work it had done by then is safe; it works on
+    meanwhile. leaves_saved: it requeues itself then; else it works until it is told to go.
     """
 
     epoch_s: float = 0.0
@@ -79,6 +81,8 @@ class SlurmModel:
     min_job_age_s: float = 300.0
     restart_cost_s: float = 30.0
     checkpoint_s: float = 0.0
+    save_s: float = 10.0
+    leaves_saved: bool = False
 
     def __post_init__(self) -> None:
         for name in self.__slots__:

@@ -59,7 +59,7 @@ class Scene:
         weights = {"Age": model.weight_age, "JobSize": model.weight_job_size, "Partition": model.weight_partition,
                    "QOS": model.weight_qos}  # fmt: skip
         settings = {f"PriorityWeight{name}": str(weight) for name, weight in weights.items()}
-        settings |= {"PriorityType": "priority/multifactor"}
+        settings |= {"PriorityType": "priority/multifactor", "KillWait": f"{model.kill_wait_s:.0f} sec"}
         site = Site(cluster="embedded", rights=Rights.OPERATOR, user="slurmsched", settings=settings)
         partitions = Partitions.build(len(listed), {
             "name": [partition.name for partition in listed],
@@ -85,6 +85,9 @@ def snapshot(cluster: EmbeddedCluster) -> Snapshot:
         allocations=_allocations(cluster),
         site=scene.site,
         seed=cluster.seed,
+        acts=cluster.acts,
+        past_acts=cluster.past_acts,
+        reservations=cluster.bookings.table(),
     )
 
 
@@ -124,6 +127,9 @@ def _jobs(cluster: EmbeddedCluster) -> Jobs:
         "partition": Labels.of([name or default for name in asked.partition.take(rows)]),
         "qos": asked.qos.take(rows),
         "name": asked.name.take(rows),
+        "comment": asked.comment.take(rows),
+        "nodes_asked": asked.pin.take(rows),
+        "reservation": _named(cluster, rows),
         "reason": Labels(frozen(reason, np.int32), _REASONS).take(np.arange(len(rows))),
         "dependency": _open_dependencies(asked.dependency.take(rows), waits),
         "state": np.where(phase >= Phase.ENDING, ended, _STATES[phase]),
@@ -134,7 +140,7 @@ def _jobs(cluster: EmbeddedCluster) -> Jobs:
         "time_limit_s": limit_s,
         "run_s": run_s,
         "nodes": cluster.demand.nodes[rows],
-        "cpus": asked.cpus[rows],
+        "cpus": cluster.demand.cpus[rows],
         "memory_mib": asked.memory_mib[rows],
         "gpus": gpus,
         "gpu_request": Labels.of([f"gpu:{count}" for count in gpus.tolist()]),
@@ -152,6 +158,12 @@ def _jobs(cluster: EmbeddedCluster) -> Jobs:
     })  # fmt: skip
 
 
+def _named(cluster: EmbeddedCluster, rows: Int64s) -> Labels:
+    """The reservation that each row names."""
+    named = cluster.bookings.named
+    return Labels.of([named.get(row, "") for row in rows.tolist()]) if named else Labels.constant("", len(rows))
+
+
 def _open_dependencies(texts: Labels, waits: Bools) -> Labels:
     """The text of dependencies that are not satisfied yet, as Slurm shows them."""
     if not waits.any():
@@ -165,7 +177,11 @@ def _nodes(cluster: EmbeddedCluster) -> Nodes:
     state = np.where((used > 0) & (cluster.free == 0), int(NodeState.ALLOCATED), partly)
     state = np.where(cluster.open_nodes, state, state | int(NodeState.DRAIN))
     order = cluster.scene.order
-    return cluster.scene.nodes.with_columns(state=state[order], gpus_used=used[order])
+    _, node, held = cluster.holdings.parts(cluster.holdings.rows)
+    cpus, memory = (np.bincount(node, held[:, kind], len(used))[order] for kind in (1, 2))
+    return cluster.scene.nodes.with_columns(
+        state=state[order], gpus_used=used[order], cpus_used=cpus.astype(np.int32), memory_used_mib=memory
+    )
 
 
 def _allocations(cluster: EmbeddedCluster) -> Allocations:

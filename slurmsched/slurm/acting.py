@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Protocol
 
-from slurmsched.db.acts import ActLog
 from slurmsched.model.acts import Act, Stage
 from slurmsched.model.plan import Action, Outcome, Plan, Step
 
 _ENDING = (Stage.CLEANING, Stage.REVERSING)
 
 
+class ActRecord(Protocol):
+    """Where acts are kept: a file on disk (db.acts), or the memory of a replay."""
+
+    keep_s: float  # closed acts begun so lately are remembered [s]
+
+    def begin(self, acts: Sequence[Act]) -> None: ...
+    def sent(self, acts: Sequence[Act]) -> None: ...
+    def known(self) -> tuple[Act, ...]: ...
+
+
 class Acting:
     """What is under way, between cycles too. All methods raise LedgerError when the record cannot be kept."""
 
-    def __init__(self, log: ActLog) -> None:
+    def __init__(self, log: ActRecord) -> None:
         self._log = log
         self._open: dict[str, Act] | None = None
         self._closed: dict[str, Act] = {}

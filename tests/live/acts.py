@@ -9,6 +9,9 @@ from tests.live.lab import Installed, column, run, submit, until
 MARKS = Path("/tmp/slurmsched-marks")
 # Notes the signal and goes on; ends at once when Slurm asks it to.
 SAVES = f"trap 'echo $SLURM_JOB_ID >> {MARKS}/signalled' USR2; trap 'exit 0' TERM; while true; do sleep 0.2; done"
+# Saves itself and goes back to the queue by itself, long before its time is over.
+LEAVES = SAVES.replace("' USR2", "; scontrol requeue $SLURM_JOB_ID' USR2")
+STAYS = SAVES.replace("exit 0", ":")  # ends only when Slurm kills it, KillWait after the requeue
 WILLING = "slurmsched: preempt=yes ckpt=USR2@3"
 
 
@@ -20,10 +23,10 @@ def switched_on(site: Installed) -> None:
     site.configure(**{f"preemption__{key}": value for key, value in keys.items()})
 
 
-def four_running(comment: str = WILLING) -> list[int]:
+def four_running(comment: str = WILLING, script: str = SAVES) -> list[int]:
     """A long job on each of the four nodes, all willing to leave."""
     options = (f"--comment={comment}", "--requeue", "--time=60")
-    jobs = [submit("alice", 8, *options, f"-w n{node}", script=SAVES) for node in (1, 2, 3, 4)]
+    jobs = [submit("alice", 8, *options, f"-w n{node}", script=script) for node in (1, 2, 3, 4)]
     until(lambda: set(jobs) <= set(column("%A", "RUNNING")), "all four run")
     return jobs
 

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import time
 
 import pytest
 
-from tests.live.acts import clean, four_running, reservations, restarts, signalled, switched_on, ticks
+from tests.live.acts import (
+    LEAVES,
+    SAVES,
+    STAYS,
+    WILLING,
+    clean,
+    four_running,
+    reservations,
+    restarts,
+    signalled,
+    switched_on,
+    ticks,
+)
 from tests.live.lab import PYTHON, Installed, becoming, column, run, submit, until
 
 pytestmark = pytest.mark.live
@@ -50,12 +63,23 @@ def site(site: Installed) -> Installed:
     return site
 
 
-@pytest.fixture
-def running(site: Installed) -> list[int]:
-    """A job on each of the four nodes, all beyond the threshold, all willing to leave."""
-    jobs = four_running()
+def full(script: str = SAVES, comment: str = WILLING) -> list[int]:
+    """A job on each of the four nodes, all beyond the threshold."""
+    jobs = four_running(comment, script)
     time.sleep(2)  # eight GPUs for two seconds: twice the threshold
     return jobs
+
+
+@pytest.fixture
+def running(site: Installed) -> list[int]:
+    """Four jobs that are willing to leave."""
+    return full()
+
+
+def acts(site: Installed) -> list[dict]:
+    """The lines of the journal of acts, oldest first."""
+    path = site.folder / "journal.acts.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 def test_preempt__one_victim_saves_itself_leaves_and_comes_back(site, running):
@@ -64,41 +88,73 @@ def test_preempt__one_victim_saves_itself_leaves_and_comes_back(site, running):
     ticks(site, lambda: urgent in column("%A", "RUNNING"), "the urgent job runs")
     (victim,) = [job for job in running if restarts(job)]
     assert (signalled(), restarts(victim)) == ([victim], 1)
+    begun_s = {line["act"]["stage"]: line["act"]["stage_s"] for line in acts(site)}
+    assert begun_s["requeued"] - begun_s["warned"] >= 3  # what its hint asks for
     ticks(site, clean, "no reservation is left")
     ticks(site, lambda: victim in column("%A", "RUNNING"), "the victim runs again")
     assert [restarts(job) for job in sorted(running)].count(1) == 1
 
 
-def test_preempt__second_cycle_takes_nobody_else(site, running):
-    """While the first victim has its grace, leaves and completes, no other one is asked to."""
-    urgent = submit("bob", 8, "--time=10")
+def test_preempt__victim_that_leaves_by_itself_is_not_waited_for(site):
+    """Its hint asks for two minutes: it is signalled once, and the other job starts when it has saved itself."""
+    jobs = full(LEAVES, "slurmsched: preempt=yes ckpt=USR2@120")
+    urgent = submit("bob", 8, "--time=10", script="sleep 15")
     ticks(site, lambda: urgent in column("%A", "RUNNING"), "the urgent job runs")
+    ticks(site, clean, "no reservation is left")
+    assert (len(signalled()), sorted(restarts(job) for job in jobs)) == (1, [0, 0, 0, 1])
+
+
+def test_preempt__second_cycle_takes_nobody_else(site):
+    """While the first victim has its grace, leaves and completes, no other one is asked to."""
+    jobs = full(STAYS)
+    urgent = submit("bob", 8, "--time=10")
+    completing = set()
+
+    def started() -> bool:
+        completing.update(column("%A", "COMPLETING"))
+        return urgent in column("%A", "RUNNING")
+
+    ticks(site, started, "the urgent job runs")
     for _ in range(3):
         site.tick()
-    assert (len(signalled()), sum(restarts(job) for job in running)) == (1, 1)
+    assert (len(signalled()), sum(restarts(job) for job in jobs)) == (1, 1)
+    assert [restarts(job) for job in completing] == [1]
 
 
-def test_preempt__nobody_leaves_for_a_job_that_gains_nothing(site, running):
-    """Where only an unwilling job could make room, twenty cycles touch no one and give one reason."""
-    run("scontrol", "update", f"jobid={running[3]}", "comment=slurmsched: preempt=no")
+def test_preempt__nobody_leaves_for_a_job_that_gains_nothing(site):
+    """Eleven jobs are willing, and the one on the only node that the urgent job may have is not: twenty cycles touch no
+    one and give one reason."""
+    nodes = ["n1"] * 4 + ["n2"] * 4 + ["n3"] * 3
+    jobs = [
+        submit("alice", 2, f"--comment={WILLING}", f"-w {node}", "--requeue", "--time=60", script=SAVES)
+        for node in nodes
+    ]
+    jobs.append(submit("alice", 8, "--comment=slurmsched: preempt=no", "-w n4", "--requeue", "--time=60"))
+    until(lambda: set(jobs) <= set(column("%A", "RUNNING")), "all twelve run")
+    time.sleep(5)  # two GPUs for five seconds: beyond the threshold
     urgent = submit("bob", 8, "--time=10", "-x", "n[1-3]")
     until(lambda: column("%r", "PENDING").get(urgent) not in (None, "None"), "Slurm has looked at it")
     for _ in range(20):
         assert site.tick()["written"] == 0
-    assert (signalled(), [restarts(job) for job in running], reservations()) == ([], [0, 0, 0, 0], [])
+    assert (signalled(), [restarts(job) for job in jobs], reservations()) == ([], [0] * 12, [])
     told = [row for row in site("plan", "--json").json()["refused"] if row["job_id"] == urgent]
     assert [row["rule"] for row in told] == ["victims"]
 
 
-def test_preempt__job_without_hint_is_left_alone(site):
-    """Nobody loses work who did not say that it may."""
-    jobs = [submit("alice", 8, "--requeue", "--time=60") for _ in range(4)]
-    until(lambda: set(jobs) <= set(column("%A", "RUNNING")), "all four run")
-    submit("bob", 8, "--time=10")
+def test_preempt__job_without_hint_is_left_alone_unless_the_site_allows_it(site):
+    """Nobody loses work who did not say that it may; where the site says so one is requeued with no signal, and the
+    journal tells what it loses: its whole run."""
+    jobs = full("sleep 600", "no hint")
+    urgent = submit("bob", 8, "--time=10", script="sleep 15")
     for _ in range(5):
         site.tick()
-    assert [restarts(job) for job in jobs] == [0, 0, 0, 0]
-    assert not reservations()
+    assert ([restarts(job) for job in jobs], reservations()) == ([0, 0, 0, 0], [])
+    site.configure(preemption__partitions='["gpu"]', preemption__without_checkpoint="true")
+    ticks(site, lambda: urgent in column("%A", "RUNNING"), "the urgent job runs")
+    assert (signalled(), sorted(restarts(job) for job in jobs)) == ([], [0, 0, 0, 1])
+    (victim,) = acts(site)[-1]["act"]["victims"]
+    assert victim["lost_gpu_s"] >= 8 * 2
+    ticks(site, clean, "nothing is left")
 
 
 def test_preempt__beneficiary_cancelled_in_the_grace(site, running):

@@ -9,28 +9,23 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slurmsched.config import Scope
-from slurmsched.model import Plan, Requeue, SetNice, Snapshot
+from slurmsched.config import Acts, Preemption, Scope
+from slurmsched.model import JobState, Labels, Plan, Requeue, SetNice, Snapshot
 from slurmsched.placements.consolidated import Consolidated
 from slurmsched.planning.planner import Planner
-from slurmsched.planning.targets import Preemption
 from slurmsched.policies.discretized_las import DiscretizedLas
+from slurmsched.replay.bare_requeue import BareRequeue
 from slurmsched.replay.embedded import EmbeddedCluster
 from slurmsched.replay.engine import replay
 from slurmsched.replay.memory_store import MemoryStore
 from slurmsched.replay.metrics import Outcomes
+from slurmsched.replay.requests import Requests
 from slurmsched.replay.slurm_model import SlurmModel, ideal
 from slurmsched.replay.traces import Trace
 
 NODES = (4, 4, 2)
 GPUS = sum(NODES)
-LAS = Planner(
-    DiscretizedLas((100.0, 400.0)),
-    "las",
-    Scope(partitions=("*",)),
-    preemption=Preemption(20.0),
-    placement=Consolidated(),
-)
+LAS = BareRequeue(Planner(DiscretizedLas((100.0, 400.0)), "las", Scope(partitions=("*",))), Consolidated(), 20.0)
 
 
 class Chaos:
@@ -126,3 +121,28 @@ def test_embedded__las_by_requeue_wastes_only_restarts(trace: Trace) -> None:
     cluster = played(trace, SlurmModel(), LAS)
     assert cluster.finished
     assert (cluster.job.wasted_s <= cluster.job.restarts * cluster.model.restart_cost_s + 1e-6).all()
+
+
+HINTS = st.sampled_from(["", "slurmsched: preempt=yes", "slurmsched: preempt=yes ckpt=USR2@20"])
+
+
+@given(traces(), st.lists(HINTS, min_size=10, max_size=10), st.booleans(), st.booleans())
+@settings(deadline=None, max_examples=20)
+def test_embedded__las_by_acts_moves_only_who_is_willing(
+    trace: Trace, hints: list[str], plain: bool, leaves: bool
+) -> None:
+    """By the daemon's own preemption all jobs end, none without a hint is moved, none oftener than allowed, and no act
+    leaves a job in its reservation when it is over."""
+    limits = Preemption(enabled=True, quantum_s=20.0, restart_cost_s=5.0, most_per_job=2, without_checkpoint=plain)
+    planner = Planner(DiscretizedLas((100.0, 400.0)), "las", Scope(partitions=("*",)), taking=limits, limits=Acts())
+    given_hints = hints[: len(trace)]
+    requests = Requests.build(len(trace), {"comment": Labels.of(given_hints)})
+    model = SlurmModel(restart_cost_s=5.0, checkpoint_s=np.inf, leaves_saved=leaves, kill_wait_s=5.0)
+    cluster = EmbeddedCluster(trace, NODES, model, requests=requests)
+    replay(cluster, planner, MemoryStore(), interval_s=25.0)
+    willing = np.array([("ckpt" in hint) or (plain and bool(hint)) for hint in given_hints])
+    assert (cluster.job.restarts[~willing] == 0).all()
+    assert (cluster.job.restarts <= 2).all()
+    over_their_limit = cluster.job.ended_as != int(JobState.COMPLETED)
+    np.testing.assert_allclose(Outcomes.of(cluster).useful_s[~over_their_limit], trace.duration_s[~over_their_limit])
+    assert {act.reservation for act in cluster.acts} >= set(cluster.read().reservations.name)

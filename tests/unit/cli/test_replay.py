@@ -137,3 +137,51 @@ def test_replay__with_physics_shows_slowdown(trace: str, capsys: pytest.CaptureF
     assert "slowdown mean" in capsys.readouterr().out
     assert main(["replay", trace, *words, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["mean_slowdown"] >= 1.0
+
+
+PREEMPTING = ("--policy", "discretized-las:thresholds_gpu_s=[600]", "--model", "slurm", "--preempt")
+
+
+@pytest.fixture
+def short_and_long(tmp_path: Path) -> str:
+    """A ten-hour job holds the one node when a short one comes."""
+    path = tmp_path / "two.csv"
+    path.write_text("job_id,num_gpus,submit_s,duration_s,time_limit_s\n1,8,0,36000,90000\n2,8,7200,60,600\n")
+    return str(path)
+
+
+def test_replay__preempts_as_the_daemon_does(short_and_long: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """With a hint the long job loses what it did while it had time to save itself, and its restart."""
+    hints = ("--hints", "slurmsched: preempt=yes ckpt=USR2@120")
+    assert main(["replay", short_and_long, "--cluster", "1x8", "--json", *PREEMPTING, *hints]) == 0
+    made = json.loads(capsys.readouterr().out)
+    assert (made["preemptions"], made["lost_gpu_h"]) == (1, pytest.approx(8 * 240 / 3_600))
+    assert (made["config"]["preemption"]["quantum_s"], made["config"]["hints"]) == (1_800, hints[1])
+
+
+def test_replay__preempts_by_the_configuration(
+    short_and_long: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """[preemption] says who may lose GPUs; without hint or leave nobody does."""
+    assert main(["replay", short_and_long, "--cluster", "1x8", "--json", *PREEMPTING]) == 0
+    assert json.loads(capsys.readouterr().out)["preemptions"] == 0
+    site = tmp_path / "site.toml"
+    site.write_text('preemption = { partitions = ["gpu"], without_checkpoint = true, restart_cost_s = 0 }\n')
+    assert main(["--config", str(site), "replay", short_and_long, "--cluster", "1x8", "--json", *PREEMPTING]) == 0
+    made = json.loads(capsys.readouterr().out)
+    assert (made["preemptions"], made["lost_gpu_h"]) == (1, pytest.approx(8 * 7_200 / 3_600, rel=0.02))
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--preempt",), "the ideal cluster preempts by itself"), (("--hints", "x"), "--hints goes with --preempt"),
+        (("--preempt", "--model", "slurm", "--policy", "slurm"), "slurm ranks no jobs"),
+    ],
+)  # fmt: skip
+def test_replay__refuses_to_preempt_where_it_means_nothing(
+    trace: str, words: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit code 2, and why."""
+    assert main(["replay", trace, "--cluster", "1x4", *words]) == 2
+    assert told in capsys.readouterr().err

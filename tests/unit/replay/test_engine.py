@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slurmsched.model import Plan, Snapshot
+from slurmsched.model import Act, Plan, Purpose, Snapshot, Wake
 from slurmsched.replay.embedded import EmbeddedCluster
 from slurmsched.replay.engine import EventHeap, Kind, replay
 from slurmsched.replay.memory_store import MemoryStore
@@ -38,6 +38,22 @@ def test_replay__leaves_out_cycles_that_can_see_nothing_new() -> None:
     cycles = replay(cluster, watcher, MemoryStore(), interval_s=20)
     assert watcher.asked_s == [20, 600, 700, 720, 740, 760, 820]
     assert cycles == 7
+
+
+def test_replay__looks_sooner_where_an_act_asks_for_it() -> None:
+    """After 7 s, at least a second apart, and at the usual times too; without open acts only then."""
+
+    class Asking(Watcher):
+        def plan(self, snapshot: Snapshot) -> Plan:
+            super().plan(snapshot)
+            act = Act("1-0", Purpose.PROMISE, 1, 0.0, "trace", "node1", 60.0, 0.0)
+            wake_s = {20.0: 27.0, 27.0: 27.5}.get(snapshot.now_s, float("inf"))
+            return Plan(acts=(act,), wake=Wake(wake_s)) if wake_s < 30 else Plan(wake=Wake(29.0))
+
+    columns = {"job_id": [1, 2], "gpus": [1, 1], "submit_s": [0, 0], "duration_s": [65, 5]}
+    watcher = Asking()
+    replay(EmbeddedCluster(Trace.of(**columns), [1], SlurmModel()), watcher, MemoryStore(), interval_s=20)
+    assert watcher.asked_s == [20, 27, 28, 40, 60, 80]
 
 
 def test_replay__says_when_a_model_stands_still() -> None:

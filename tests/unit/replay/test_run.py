@@ -58,8 +58,8 @@ def test_session__plays_the_named_discipline(words: dict[str, str], jct_s: list[
 def test_session__figures_name_what_they_are_of() -> None:
     """The keys of the command's JSON, and all that is needed to get the same again."""
     made = figures(policy="discretized-las:thresholds_gpu_s=[4]", seed=3)
-    keys = ("jobs avg_jct_s p50_jct_s p95_jct_s p99_jct_s avg_wait_s makespan_s preemptions gpu_utilisation wall_s "
-            "version trace_digest seed config")  # fmt: skip
+    keys = ("jobs avg_jct_s p50_jct_s p95_jct_s p99_jct_s avg_wait_s makespan_s preemptions lost_gpu_h gpu_utilisation "
+            "wall_s version trace_digest seed config")  # fmt: skip
     assert list(made) == keys.split()
     assert (made["version"], made["trace_digest"], made["seed"]) == (__version__, trace_digest(SIX), 3)
     assert made["config"]["parameters"] == {"thresholds_gpu_s": [4]}

@@ -1,31 +1,44 @@
-"""Which running jobs give their GPUs back, so that more urgent ones can have them."""
+"""Preemption by requeue alone, for replays: nobody is asked, nothing is reserved. What a live Slurm gets is another."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from slurmsched.model import Ranking, Requeue, Snapshot
+from slurmsched.model import Plan, Ranking, Requeue, Snapshot
 from slurmsched.model.columns import Bools, Int64s
 from slurmsched.model.hints import parse_hints
 from slurmsched.placements.candidates import Held, holding
+from slurmsched.planning import managed
+from slurmsched.planning.planner import Planner
 from slurmsched.protocols import Placement
 
 
 @dataclass(frozen=True, slots=True)
-class Preemption:
-    """How freely GPUs are taken back.
+class BareRequeue:
+    """A planner that also requeues running jobs for more urgent ones, as simulators of papers let a policy preempt.
 
-    least_run_s: a job runs at least this long before it may be requeued [s], so that a requeue, which costs
-    Slurm's kill wait and the job's restart, is worth it.
+    Every job may lose its GPUs, at no other cost than Slurm's delays and its restart, and nothing keeps its nodes for
+    the job that they are meant for but the order of the queue. That shows what a policy could gain where all jobs can
+    be moved. The daemon never works like this: it asks for a hint, sends signals, reserves (planning.taking).
+
+    planner: orders the waiting jobs. placement: says who would hold which GPUs. least_run_s: a job runs at least this
+    long before it is requeued [s], so that a requeue, which costs Slurm's kill wait and a restart, is worth it.
     """
 
+    planner: Planner
+    placement: Placement
     least_run_s: float = 300.0
 
-    def requeues(
-        self, snapshot: Snapshot, ranking: Ranking, placement: Placement, movable: Bools
-    ) -> tuple[Requeue, ...]:
+    def plan(self, snapshot: Snapshot) -> Plan:
+        """The planner's plan, and the requeues behind it: the freed GPUs go to whom they are meant for."""
+        plan = self.planner.plan(snapshot)
+        assert plan.ranking is not None
+        movable = plan.managed | (snapshot.jobs.running & managed.scoped(snapshot.jobs, self.planner.scope))
+        return replace(plan, actions=(*plan.actions, *self.requeues(snapshot, plan.ranking, movable)))
+
+    def requeues(self, snapshot: Snapshot, ranking: Ranking, movable: Bools) -> tuple[Requeue, ...]:
         """One Requeue for each running job whose GPUs a more urgent eligible job gets, least urgent first.
 
         movable: (N,) bool, jobs that slurmsched may take part in ordering (pending) or requeue (running) at all.
@@ -35,7 +48,7 @@ class Preemption:
         jobs = snapshot.jobs
         reclaimable = self.reclaimable(snapshot) & movable
         order = _firm_first(ranking.order, holding(jobs) & ~reclaimable, movable & (jobs.pending | reclaimable))
-        assigned = placement.place(snapshot, Ranking(order))
+        assigned = self.placement.place(snapshot, Ranking(order))
         if not jobs.pending[assigned.rows].any():
             return ()
         served = np.zeros(len(jobs), np.bool_)

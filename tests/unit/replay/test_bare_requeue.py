@@ -9,10 +9,13 @@ import pytest
 
 from slurmsched.model import Ranking, Snapshot
 from slurmsched.placements.consolidated import Consolidated
-from slurmsched.planning.targets import Preemption
+from slurmsched.planning.planner import Planner
+from slurmsched.policies.fifo import Fifo
+from slurmsched.replay.bare_requeue import BareRequeue
 from slurmsched.testing import snapshot
 
 NOW_S = 1000.0
+BARE = BareRequeue(Planner(Fifo()), Consolidated())
 
 
 def victims(taken: Snapshot, order: list[int], movable: list[int] | None = None) -> list[int]:
@@ -20,7 +23,7 @@ def victims(taken: Snapshot, order: list[int], movable: list[int] | None = None)
     jobs = taken.jobs
     rows = np.searchsorted(jobs.job_id, order)
     may = np.ones(len(jobs), np.bool_) if movable is None else np.isin(jobs.job_id, movable)
-    return [action.job_id for action in Preemption().requeues(taken, Ranking(rows), Consolidated(), may)]
+    return [action.job_id for action in BARE.requeues(taken, Ranking(rows), may)]
 
 
 def cluster(waiting_gpus: int = 8, **victim: Any) -> Snapshot:
@@ -76,9 +79,7 @@ def test_requeues__spares_jobs_out_of_scope() -> None:
 
 def test_requeues__say_who_and_why() -> None:
     """The action carries the submission seen, so that an id used again is safe."""
-    (action,) = Preemption().requeues(
-        cluster(4), Ranking(np.array([3, 0, 2, 1])), Consolidated(), np.ones(4, np.bool_)
-    )  # fmt: skip
+    (action,) = BARE.requeues(cluster(4), Ranking(np.array([3, 0, 2, 1])), np.ones(4, np.bool_))
     assert (action.job_id, action.submit_s, action.reason) == (2, 0.0, "more urgent jobs get its GPUs; rank 4")
 
 
