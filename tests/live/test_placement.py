@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.live.lab import Installed, becoming, column, run, until
+from tests.live.lab import Installed, column, run, until
 from tests.live.pair_churn import PLACED, churn, compile_links, mesh, placing
 from tests.live.pair_churn import submit as submit_pair
-from tests.live.test_preemption import CUT, PYTHON
+from tests.live.test_preemption import cut_tick
 
 pytestmark = pytest.mark.live
 JOBS = int(os.environ.get("LAB_CHURN", "30"))
@@ -54,8 +54,7 @@ def lists(*jobs: int) -> list[str]:
 def cut_after_the_list(site: Installed) -> int:
     """A job whose list was written by a process that then died; it does not begin by itself yet."""
     job = submit_pair(HINTED)
-    arguments = ("0", "after", "--config", str(site.file), "tick", "--apply")
-    assert run(*becoming(site.user), PYTHON, "-c", CUT, *arguments, check=False).rc == 9
+    assert cut_tick(site, [("pin", "after")])
     assert lists(job)[0].startswith("n")
     return job
 
