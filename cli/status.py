@@ -56,9 +56,20 @@ def remembered(tree: Config) -> dict[str, Any]:
     from slurmsched.errors import LedgerError
 
     try:
-        return {"cycles": last_cycles(tree.ledger.url, SHOWN), "failures": _failures(tree.ledger.url)}
+        return {"cycles": last_cycles(tree.ledger.url, SHOWN), "failures": _failures(tree.ledger.url),
+                "placements": _placements(tree.ledger.url)}  # fmt: skip
     except LedgerError:
-        return {"cycles": [], "failures": []}  # the snapshot's warnings say why
+        return {"cycles": [], "failures": [], "placements": {}}  # the snapshot's warnings say why
+
+
+def _placements(url: str) -> dict[str, int]:
+    """Jobs of several GPUs that started in the last day, and those that missed better GPUs; empty if there is none."""
+    import time
+
+    from slurmsched.db.reports import placements
+
+    rows = placements(url, time.time() - 86_400)
+    return {"jobs": len(rows), "missed": sum(bool(row["note"]) for row in rows)} if rows else {}
 
 
 def _failures(url: str) -> list[dict[str, Any]]:
@@ -147,6 +158,9 @@ def _print(out: Output, facts: dict[str, Any]) -> None:
         lines["leader"] = leader["text"] + _standing(leader)
     for name, text in lines.items():
         out.line(f"{name:8} {text}")
+    if placed := facts["placements"]:
+        text = f"{placed['jobs']} jobs of several GPUs in a day, {placed['missed']} missed better ones"
+        out.line(f"{'links':8} {text} (`slurmsched topology quality`)", "warning" if placed["missed"] else "")
     _print_cycles(out, facts)
     for failure in facts["failures"]:
         ago = seconds(facts["now_s"] - failure["recorded_s"])

@@ -1,4 +1,4 @@
-"""Acts (preemptions, promises) and their steps, as `plan`, `status`, `acts` and `undo` show them."""
+"""Acts (preemptions, promises), node lists and their steps, as `plan`, `status`, `acts` and `undo` show them."""
 
 from __future__ import annotations
 
@@ -66,5 +66,13 @@ def _waiting(job_id: int, waits: Sequence[Wait]) -> str:
 def print_steps(out: Output, steps: Sequence[Step]) -> None:
     """A table of them, none where there are none."""
     if steps:
-        rows = [(step.act, step.kind, step.job_id, step.reason) for step in steps]
+        rows = [(step.act, _word(step), step.job_id, step.reason) for step in steps]
         out.table(("act", "step", "job>", "reason"), rows)
+
+
+def _word(step: Step) -> str:
+    """What is done, in a word or two."""
+    if step.kind != "pin":
+        return step.kind
+    nodes: str = step.nodes  # type: ignore[attr-defined]  # a PinNodes
+    return f"pin {nodes}" if nodes else "unpin"

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @click.option("--apply", "apply", is_flag=True, help="Write; without it the changes are only shown.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def command(out: Output, apply: bool, yes: bool) -> int:
-    """Give every job its own nice and site factor back, and end preemptions that are under way.
+    """Give every job its own nice, site factor and node list back, and end preemptions that are under way.
 
     Works from the journal file alone, also with the database lost, and while the stop file is there.
     Stop the daemon first: it holds the lock, and its next cycle would write again.
@@ -78,7 +78,7 @@ def _held(lead: Lead, *, apply: bool) -> Lead | None:
 
 
 def restoring(tree: Config, snapshot: Snapshot, lead: Lead | None = None) -> Plan:
-    """The plan that restores every lever the journal knows and takes every open act back.
+    """The plan that restores every lever and node list the journal knows and takes every open act back.
 
     Raises LedgerError if the journal cannot be read.
     """
@@ -86,19 +86,29 @@ def restoring(tree: Config, snapshot: Snapshot, lead: Lead | None = None) -> Pla
 
     from slurmsched.db.journal import Journal
     from slurmsched.planning.acts import taken_back
+    from slurmsched.planning.pins import given_back
     from slurmsched.planning.undo import undo_plan
 
     records = Journal(tree.ledger.journal, shared=lead.journal if lead else None).levers(lenient=True).values()
     plan = undo_plan(snapshot, sorted(records, key=lambda record: record.submit_s))
     moves = [taken_back(act, snapshot) for act in snapshot.acts]
     steps = tuple(step for move in moves for step in move.steps)
-    return replace(plan, actions=(*plan.actions, *steps), acts=tuple(move.act for move in moves))
+    lists = given_back(snapshot, "undo: its own node list")
+    actions = (*plan.actions, *lists.actions, *steps)
+    return replace(plan, actions=actions, acts=tuple(move.act for move in moves), pins=lists.pins)
 
 
 def _told(plan: Plan) -> str:
     levers, _ = parted(plan.actions)
-    ends = f", end {counted(len(plan.acts), 'preemption')}" if plan.acts else ""
-    return f"Restore {counted(len(levers), 'lever')}{ends}"
+    return f"Restore {counted(len(levers), 'lever')}{_also(plan, 'end ')}"
+
+
+def _also(plan: Plan, ends: str = "", after: str = "") -> str:
+    """Node lists and preemptions of the plan, in words."""
+    lists = sum(step.kind == "pin" for step in parted(plan.actions)[1])
+    told = [counted(lists, "node list")] if lists else []
+    told += [f"{ends}{counted(len(plan.acts), 'preemption')}{after}"] if plan.acts else []
+    return "".join(f", {text}" for text in told)
 
 
 def _print(out: Output, plan: Plan, *, applies: bool) -> None:
@@ -110,7 +120,7 @@ def _print(out: Output, plan: Plan, *, applies: bool) -> None:
         out.line(f"job {refusal.job_id} left alone: {refusal.reason}", "warning")
     out.line(
         f"{counted(len(levers), 'lever')} to restore"
-        + (f", {counted(len(plan.acts), 'preemption')} to end" if plan.acts else "")
+        + _also(plan, after=" to end")
         + ("" if applies or not plan.actions else "; --apply does it")
     )
 

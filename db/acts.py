@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from slurmsched.db.lines import Lines, as_line
+from slurmsched.db.either import Either
 from slurmsched.db.shared import SharedLines
-from slurmsched.errors import LedgerError
 from slurmsched.model.acts import Act, Purpose, Stage, Victim, Wait
 
 COMPACT_BYTES = 1 << 20
@@ -18,7 +17,7 @@ HOUR_S = 3_600.0
 _TEXTS, _NUMBERS = ("id", "user", "nodes"), ("job_id", "submit_s", "time_limit_s", "begun_s")
 
 
-class ActLog(Lines):
+class ActLog(Either):
     """One line whenever an act is about to move on, one when that was sent.
 
     An append-only file beside the journal; with a leader lease the database in its place (shared), so that whoever
@@ -33,18 +32,17 @@ class ActLog(Lines):
         *,
         shared: SharedLines | None = None,
     ) -> None:
-        super().__init__(journal.with_name(f"{journal.stem}.acts.jsonl"), _sound)
-        self._clock, self._shared = clock, shared
-        self.keep_s = keep_s
+        super().__init__(journal.with_name(f"{journal.stem}.acts.jsonl"), _sound, shared)
+        self._clock, self.keep_s = clock, keep_s
 
     def begin(self, acts: Sequence[Act]) -> None:
         """Put on disk, synced, how these acts are from now on. Raises LedgerError; then none of their steps may go."""
-        self._put(self._line(act, sent=False) for act in acts)
+        self.put(self._line(act, sent=False) for act in acts)
 
     def sent(self, acts: Sequence[Act]) -> None:
         """Note that all steps of these acts were answered; the acts as they are after that. Raises LedgerError."""
-        self._put(self._line(act, sent=True) for act in acts)
-        if acts and (self._shared or self).size > COMPACT_BYTES:
+        self.put(self._line(act, sent=True) for act in acts)
+        if acts and self.store.size > COMPACT_BYTES:
             self.compact()
 
     def open(self) -> tuple[Act, ...]:
@@ -58,10 +56,7 @@ class ActLog(Lines):
         Raises LedgerError for a line that cannot be read: no act may be begun or ended on doubt.
         """
         latest: dict[str, Act] = {}
-        for number, line in self._lines():
-            if line is None:
-                where = "shared_lines" if self._shared else self.path
-                raise LedgerError(f"{where}:{number}: not a line of the acts; repair or remove that line")
+        for line in self.objects("acts"):
             act = _act(line["act"], sure=line["sent"])
             latest[act.id] = act
         since_s = self._clock() - self.keep_s
@@ -69,22 +64,12 @@ class ActLog(Lines):
 
     def compact(self) -> None:
         """Drop what is closed and no longer remembered. Raises LedgerError."""
-        (self._shared or self).replace([self._line(act, sent=act.sure) for act in self.known()])
-
-    def _lines(self) -> Iterator[tuple[int, dict[str, Any] | None]]:
-        if self._shared is None:
-            return ((number, line) for number, _, line in self.read())
-        return enumerate(map(self._parsed, self._shared.read()), 1)
-
-    def _put(self, lines: Iterable[bytes]) -> None:
-        if self._shared is None:
-            self.append(lines, sync=True)
-        else:
-            self._shared.append(lines)
+        self.store.replace([self._line(act, sent=act.sure) for act in self.known()])
 
     def _line(self, act: Act, *, sent: bool) -> bytes:
-        line = {"event": "act", "time_s": self._clock(), "sent": sent, "act": asdict(replace(act, sure=True))}
-        return as_line(line | ({"term": self._shared.term} if self._shared else {}))
+        return self.line(
+            {"event": "act", "time_s": self._clock(), "sent": sent, "act": asdict(replace(act, sure=True))}
+        )
 
 
 def _sound(line: Mapping[str, Any]) -> bool:

@@ -19,11 +19,13 @@ from slurmsched.db.memory import HISTORY_JOBS, Memory
 from slurmsched.db.services import Services
 from slurmsched.errors import LedgerError
 from slurmsched.model.columns import Floats
-from slurmsched.model.plan import Outcome
+from slurmsched.model.pins import Placed
+from slurmsched.model.plan import Outcome, SetLever
 
 T = TypeVar("T", bound=Memory)
 CARRIES_KEPT = 2
 _CHUNK = 500  # ids in one IN (...), well below every database's limit
+_NUMBERS = ("old", "new", "base")  # of levers
 _PAIRS = "__pairs__"  # JSON has no mapping with keys other than texts
 
 _TABLE_OF: dict[type, sa.Table] = {
@@ -32,6 +34,7 @@ _TABLE_OF: dict[type, sa.Table] = {
     RunEnd: schema.run_ends,
     Completion: schema.completions,
     LeverChange: schema.lever_changes,
+    Placed: schema.placements,
 }
 
 
@@ -68,7 +71,7 @@ def _replace(connection: Connection, table: sa.Table, rows: list[dict[str, Any]]
     _insert(connection, table, rows)
 
 
-def add_facts(connection: Connection, facts: Iterable[Fact | LeverChange]) -> None:
+def add_facts(connection: Connection, facts: Iterable[Fact | LeverChange | Placed]) -> None:
     by_table: dict[sa.Table, list[dict[str, Any]]] = {}
     for fact in facts:
         by_table.setdefault(_TABLE_OF[type(fact)], []).append(_columns(fact))
@@ -88,7 +91,7 @@ def add_actions(
     rows = []
     for outcome in outcomes:
         action = outcome.action
-        numbers = {name: getattr(action, name, None) for name in ("old", "new", "base")}
+        numbers = {name: getattr(action, name) if isinstance(action, SetLever) else None for name in _NUMBERS}
         row = {"cycle_id": cycle_id, "job_id": action.job_id, "kind": action.kind, "reason": action.reason, **numbers}
         row["first_submit_s"] = first_submit_s.get(action.job_id, action.submit_s)
         rows.append(row | {"outcome": outcome.status, "message": outcome.message})

@@ -53,6 +53,12 @@ def query_rows(url: str, query: sa.Select[Any]) -> list[dict[str, Any]]:
     return _rows(engines.open_engine(url, read_only=True), query)
 
 
+def placements(url: str, since_s: float) -> list[dict[str, Any]]:
+    """What jobs that started since then got, newest first, with the columns of the table. Raises LedgerError."""
+    table = schema.placements
+    return query_rows(url, sa.select(table).where(table.c.start_s >= since_s).order_by(table.c.start_s.desc()))
+
+
 def _rows(engine: sa.Engine, query: sa.Select[Any]) -> list[dict[str, Any]]:
     try:
         with engines.translated(engine), engine.connect() as connection:

@@ -70,6 +70,7 @@ def _deletes() -> list[Delete]:
         schema.completions: schema.completions.c.end_s,
         schema.lever_changes: schema.lever_changes.c.seen_s,
         schema.acts: schema.acts.c.seen_s,
+        schema.placements: schema.placements.c.start_s,
     }
     facts = [_of_table(table, age) for table, age in ages.items()]
     return [_old_actions, *facts, _old_cycles]

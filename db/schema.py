@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-HEAD = "0003"  # revision of the newest migration
+HEAD = "0004"  # revision of the newest migration
 
 Key = sa.BigInteger().with_variant(sa.Integer(), "sqlite")  # SQLite counts up only INTEGER keys
 LongText = sa.Text().with_variant(sa.Text(4_294_967_295), "mysql", "mariadb")  # LONGTEXT; loads no dialect
@@ -134,6 +134,19 @@ lever_changes = _table(  # a lever was changed behind our back
     _time("seen_s"),
     _real("backoff_until_s"),
     _word("cause", REASON_CHARACTERS),
+)
+placements = _table(  # what a job of several GPUs got at its start, beside the best it could have had
+    "placements",
+    _count(),
+    *_job(),
+    _time("start_s"),
+    _word("nodes", REASON_CHARACTERS),
+    _whole("gpus"),
+    _real("got_gb_per_s", nullable=True),
+    _real("best_gb_per_s", nullable=True),
+    _real("ratio"),
+    _flag("pinned"),
+    _word("note", REASON_CHARACTERS),
 )
 services = _table(
     "services",

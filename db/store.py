@@ -29,6 +29,7 @@ from slurmsched.model.columns import Floats, frozen
 from slurmsched.model.jobs import Jobs
 from slurmsched.model.plan import Action, Outcome, Plan, Receipt, SetNice, SetSiteFactor
 from slurmsched.model.snapshot import Snapshot
+from slurmsched.planning.quality import placed
 
 EarlierRuns = Callable[[Sequence[int]], Iterable[EarlierRun]]
 SACCT_PAUSE_S = 600.0  # sacct that did not answer is left in peace this long
@@ -76,6 +77,7 @@ class LedgerStore:
         self._lease = lease
         self._known: Known | None = None
         self._look: _Look | None = None
+        self._before: Snapshot | None = None
         self._sacct_after_s = -inf
 
     def recall(self, snapshot: Snapshot) -> Snapshot:
@@ -105,6 +107,7 @@ class LedgerStore:
         assert known is not None
         with engines.translated(self._engine):
             self._known = self._appended(known, look, plan, receipt)
+            self._before = look.snapshot
             self._retain(self._known, snapshot.now_s)
         if self._journal is not None:
             self._journal.settle()
@@ -136,6 +139,8 @@ class LedgerStore:
             carry=known.carry,
             warnings=tuple(text for text in told if text),
         )
+        if self._before is not None:
+            recalled = replace(recalled, placed=placed(self._before, recalled))
         return _Look(recalled, begun_s, seen, check, adopted, history)
 
     def _past(self, now_s: float) -> Past:
@@ -201,7 +206,7 @@ class LedgerStore:
         recorded_s = time.time()
         with self._transaction() as connection:
             cycle_id = records.add_cycle(connection, _cycle_row(look, plan, receipt, policy, recorded_s))
-            records.add_facts(connection, [*look.seen.facts, *look.check.changes])
+            records.add_facts(connection, [*look.seen.facts, *look.check.changes, *snapshot.placed])
             outcomes = [*map(_found_again(kind), look.adopted), *receipt.outcomes]
             records.add_actions(connection, cycle_id, outcomes, _first_submits(snapshot, outcomes))
             acts = act_facts.act_rows(snapshot, plan, receipt)

@@ -48,6 +48,21 @@ class PolicyPlugin(Plugin):
     name: str = Field("discretized-las", description="name of the policy; `slurmsched policy list` shows all")
 
 
+class Placement(Section):
+    """Which nodes pending jobs of one node get. Nothing is chosen unless `pin` says for whom."""
+
+    name: str = Field("linked", description="name of the placement; `slurmsched policy list` shows all")
+    parameters: dict[str, Any] = Field({}, description="its parameters")
+    pin: Literal["off", "hints", "multi-gpu"] = Field(
+        "off", description="whose nodes are chosen: nobody's, jobs with a topo hint, all jobs of two or more GPUs"
+    )
+    wait_s: float = Field(0, ge=0, description="a job submitted to begin at most this much later waits only to be "
+                          "placed: it may begin as soon as it is [s]")  # fmt: skip
+    start_timeout_s: Positive = Field(120, description="a job that has not started on its node after this long is left "
+                                      "to Slurm [s]")  # fmt: skip
+    candidates: int = Field(100, ge=1, description="most waiting jobs looked at in a cycle, most urgent first")
+
+
 class Scope(Section):
     """Which jobs slurmsched may touch. A job must match every list that is not empty."""
 
@@ -208,6 +223,7 @@ class Config(Section):
     policy: PolicyPlugin = Field(PolicyPlugin(), description="who goes first")
     estimator: Plugin | None = Field(None, description="how long jobs run; default: the hint, else the time limit")
     scope: Scope = Scope()
+    placement: Placement = Placement()
     lever: Lever = Lever()
     pace: Pace = Pace()
     cycle: Cycle = Cycle()

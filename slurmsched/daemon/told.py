@@ -23,6 +23,10 @@ class Told:
         """Log what is new of one cycle."""
         self._tell("snapshot.warned", log.warning, snapshot.warnings)
         self._tell("plan.noted", log.info, plan.notes)
+        for each in snapshot.placed[:MOST]:
+            if each.missed:
+                log.warning("placement.missed", job_id=each.job_id, nodes=each.nodes, gpus=each.gpus,
+                            ratio=round(each.ratio, 3), pinned=each.pinned, better=each.note)  # fmt: skip
         self._tell("apply.stopped", log.warning, [receipt.stopped] if receipt.stopped else [])
 
     def _tell(self, event: str, say: Callable[..., None], texts: Iterable[str]) -> None:

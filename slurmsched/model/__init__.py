@@ -6,6 +6,7 @@ from slurmsched.model.columns import Labels, frozen
 from slurmsched.model.jobs import Allocations, Jobs
 from slurmsched.model.nodes import Nodes, Partitions
 from slurmsched.model.past import Past
+from slurmsched.model.pins import Picking, Pin, Placed, Wish
 from slurmsched.model.plan import (
     Action,
     Assignments,
@@ -14,6 +15,7 @@ from slurmsched.model.plan import (
     Join,
     Move,
     Outcome,
+    PinNodes,
     Plan,
     Ranking,
     Receipt,
@@ -36,7 +38,8 @@ from slurmsched.model.wants import Wants
 __all__ = [
     "Act", "Action", "Allocations", "Assignments", "Card", "Delay", "Estimates", "FINISHED", "Fabric", "Family",
     "GpuTopology", "Input", "JobState", "Jobs", "Join", "Labels", "LinkKind", "Move", "NodeState", "Nodes", "Outcome",
-    "Partitions", "Past", "Plan", "Purpose", "Ranking", "Receipt", "Refusal", "Requeue", "Reservations", "Reserve",
-    "Rights", "SetLever", "SetNice", "SetSiteFactor", "Signal", "Site", "SiteTopology", "Snapshot", "Stage", "Step",
-    "Unreserve", "Use", "Victim", "Wait", "Wake", "Wants", "frozen", "job_state", "node_state",
+    "Partitions", "Past", "Picking", "Pin", "PinNodes", "Placed", "Plan", "Purpose", "Ranking", "Receipt", "Refusal",
+    "Requeue", "Reservations", "Reserve", "Rights", "SetLever", "SetNice", "SetSiteFactor", "Signal", "Site",
+    "SiteTopology", "Snapshot", "Stage", "Step", "Unreserve", "Use", "Victim", "Wait", "Wake", "Wants", "Wish",
+    "frozen", "job_state", "node_state",
 ]  # fmt: skip

@@ -25,3 +25,11 @@ def fold(names: Iterable[str]) -> str:
         return str(NodeSet.fromlist(list(names), resolver=RESOLVER_NOGROUP))
     except Exception as error:
         raise ValueError(f"not names of hosts ({error})") from error
+
+
+def same_hosts(a: str, b: str) -> bool:
+    """Whether two hostlists name the same nodes, however they are written. One that is broken is like no other."""
+    try:
+        return a == b or set(expand(a)) == set(expand(b))
+    except ValueError:
+        return False

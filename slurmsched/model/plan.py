@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from slurmsched.model.acts import Act
 from slurmsched.model.columns import Floats, Int64s, frozen
+from slurmsched.model.pins import Pin
 from slurmsched.model.wants import Wants
 
 _NO_INTS, _NO_BOOLS, _NO_BYTES = frozen([], np.int64), frozen([], np.bool_), frozen([], np.int8)
@@ -175,6 +176,17 @@ class Delay(Step):
 
 
 @dataclass(frozen=True, slots=True)
+class PinNodes(Step):
+    """Give a pending job of one node the node list `nodes`; it has `was`. base: what its user asked for, "" = none."""
+
+    kind: ClassVar[str] = "pin"
+
+    nodes: str = ""
+    was: str = ""
+    base: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Unreserve(Step):
     """Delete the reservation `name`; the job is the one it was for."""
 
@@ -218,7 +230,7 @@ class Plan:
     actions: in the order to send them. refused: what was left out. deferred: actions wanted beyond this
     cycle's cap, left to the next. notes: for people. target: who should hold GPUs now, and where, for a cluster
     that can be told so; None if the planner has no placement. acts: those that this plan begins or moves on, as they
-    are from now on. queue: rows of waiting jobs in the order in which they
+    are from now on; pins likewise. queue: rows of waiting jobs in the order in which they
     take GPUs that come free, each when it fits, if no newer plan says otherwise; jobs that come later go behind. None:
     only the next plan tells.
     """
@@ -235,6 +247,7 @@ class Plan:
     wake: Wake = ANY_EVENT
     queue: Int64s | None = None
     acts: tuple[Act, ...] = ()
+    pins: tuple[Pin, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

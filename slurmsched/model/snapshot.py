@@ -16,6 +16,7 @@ from slurmsched.model.columns import Floats, frozen
 from slurmsched.model.jobs import Allocations, Jobs
 from slurmsched.model.nodes import Nodes, Partitions
 from slurmsched.model.past import NO_PAST, Past
+from slurmsched.model.pins import Picking, Pin, Placed
 from slurmsched.model.topology import SiteTopology
 
 _NO_TOPOLOGY, _NO_HISTORY = SiteTopology(), frozen([], np.float64)
@@ -96,6 +97,9 @@ class Snapshot:
     topology: SiteTopology = field(default_factory=lambda: _NO_TOPOLOGY)  # empty where nothing is known
     past: Past = NO_PAST
     shares: Mapping[str, float] = field(default_factory=dict)
+    pins: tuple[Pin, ...] = ()  # on record, of jobs that may hold one
+    picking: Picking | None = None  # read where jobs may be pinned
+    placed: tuple[Placed, ...] = ()  # started since the last snapshot of this process
 
     def remembering(self, history_gpu_s: Floats, carry: Mapping[str, Any]) -> Snapshot:
         """This snapshot with history and carry; the same as dataclasses.replace, which costs a replay's cycle more."""

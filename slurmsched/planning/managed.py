@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -78,6 +78,15 @@ JOB_RULES = (
     JobRule("array", "an array task follows its array", _array_task, in_scope=False),
 )  # fmt: skip
 
+# As JOB_RULES, of giving a job a node list. What its own request bars is told from it (planning/pin_walk.py).
+PIN_RULES = (
+    JobRule("pin-array", "Slurm takes no node list of an array back", lambda jobs, _: jobs.array_job_id > 0),
+    JobRule("pin-het", "the components of a het job are placed together", lambda jobs, _: jobs.het_job_id > 0),
+    JobRule("pin-several", "a node list that comes a moment too late shrinks a job of several nodes",
+            lambda jobs, _: jobs.nodes != 1),
+    JobRule("pin-own", "its user named its nodes", lambda jobs, _: ~jobs.nodes_asked.isin([""])),
+)  # fmt: skip
+
 
 def scoped(jobs: Jobs, scope: Scope) -> Bools:
     """Whether partition, account, QOS and GPUs of each job are in scope, whatever its state. (N,) bool."""
@@ -93,17 +102,27 @@ def follows_array(jobs: Jobs) -> Bools:
 
 def verdicts(snapshot: Snapshot, scope: Scope, lever: str) -> NDArray[np.int8]:
     """The rule that leaves each job alone: index into JOB_RULES, -1 for one that the lever may move. (N,) int8."""
-    jobs = snapshot.jobs
+    return _first(JOB_RULES, snapshot.jobs, scope, lever)
+
+
+def pin_verdicts(jobs: Jobs, scope: Scope) -> NDArray[np.int8]:
+    """The rule that keeps each job from a node list of ours: index into PIN_RULES, -1 for none. (N,) int8."""
+    return _first(PIN_RULES, jobs, scope, "")
+
+
+def _first(rules: Sequence[JobRule], jobs: Jobs, scope: Scope, lever: str) -> NDArray[np.int8]:
     verdict = np.full(len(jobs), -1, np.int8)
-    for index, rule in enumerate(JOB_RULES):
+    for index, rule in enumerate(rules):
         if rule.lever in ("", lever):
             verdict[(verdict < 0) & rule.catches(jobs, scope)] = index
     return verdict
 
 
-def refusals(snapshot: Snapshot, verdict: NDArray[np.int8]) -> tuple[Refusal, ...]:
+def refusals(
+    snapshot: Snapshot, verdict: NDArray[np.int8], rules: Sequence[JobRule] = JOB_RULES
+) -> tuple[Refusal, ...]:
     """One refusal for every job in scope that is left alone."""
-    told = np.array([rule.in_scope for rule in JOB_RULES] + [False])
+    told = np.array([rule.in_scope for rule in rules] + [False])
     rows = np.flatnonzero(told[verdict])
     pairs = zip(snapshot.jobs.job_id[rows].tolist(), verdict[rows].tolist(), strict=True)
-    return tuple(Refusal(job_id, JOB_RULES[index].name, JOB_RULES[index].reason) for job_id, index in pairs)
+    return tuple(Refusal(job_id, rules[index].name, rules[index].reason) for job_id, index in pairs)

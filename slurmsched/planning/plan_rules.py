@@ -8,7 +8,7 @@ from math import isfinite
 import numpy as np
 
 from slurmsched.model import Act
-from slurmsched.model.plan import Action, Join, Move, Requeue, Reserve, SetLever, Signal, Step
+from slurmsched.model.plan import Action, Join, Move, PinNodes, Requeue, Reserve, SetLever, Signal, Step
 from slurmsched.planning import managed, victims
 from slurmsched.planning.levers import LIMIT
 from slurmsched.planning.view import View, row_of
@@ -89,5 +89,7 @@ def swaps_back(action: Action | None, view: View) -> str:
 
 
 def _gives_back(action: Action) -> bool:
-    """Steps that end an act may always go, or an act could not be taken back."""
+    """Steps that end an act may always go, or an act could not be taken back; a job gets its own node list likewise."""
+    if isinstance(action, PinNodes):
+        return action.nodes == action.base
     return action.kind in ("delay", "unreserve") or (isinstance(action, Join) and not action.name)

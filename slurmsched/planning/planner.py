@@ -11,6 +11,7 @@ import numpy as np
 
 from slurmsched import registry
 from slurmsched.config import Acts, Config, Gangs, Lever, Pace, Scope, Starvation
+from slurmsched.config import Placement as Pinning
 from slurmsched.config import Preemption as Taking
 from slurmsched.errors import ConfigError
 from slurmsched.estimators.hint import Hint
@@ -36,13 +37,14 @@ from slurmsched.planning.acts import Advance, advance, taken_back
 from slurmsched.planning.gate import When, first_refusal, refusal
 from slurmsched.planning.groups import competing
 from slurmsched.planning.levers import LEVERS, AnyLever
+from slurmsched.planning.pins import Pinned, pins
 from slurmsched.planning.promises import Promises
 from slurmsched.planning.reasons import criteria
 from slurmsched.planning.spacing import spaced
 from slurmsched.planning.starvation import aged_first
 from slurmsched.planning.taking import Begun, begin
 from slurmsched.planning.view import View
-from slurmsched.protocols import Estimator, Policy
+from slurmsched.protocols import Estimator, Placement, Policy
 
 A = TypeVar("A", bound=Action)
 _LEAST_GAP = 1000  # priority points: room for ten insertions by halving between two neighbours
@@ -57,11 +59,13 @@ class Planner:
     scope: Scope = field(default_factory=Scope)
     lever: Lever = field(default_factory=Lever)
     pace: Pace = field(default_factory=Pace)
+    placement: Placement | None = None  # where jobs are pinned to
     taking: Taking = field(default_factory=Taking)
     gangs: Gangs = field(default_factory=Gangs)
     limits: Acts = field(default_factory=Acts)
     starvation: Starvation = field(default_factory=Starvation)
     estimator: Estimator = field(default_factory=Hint)
+    pinning: Pinning = field(default_factory=Pinning)
 
     @classmethod
     def from_config(cls, config: Config) -> Planner:
@@ -75,6 +79,8 @@ class Planner:
         return cls(
             policy, config.policy.name, config.scope, config.lever, config.pace, starvation=config.starvation,
             taking=config.preemption, gangs=config.gangs, limits=config.acts, estimator=estimator or Hint(),
+            placement=registry.make("placements", config.placement.name, config.placement.parameters, key="placement"),
+            pinning=config.placement,
         )  # fmt: skip
 
     def plan(self, snapshot: Snapshot) -> Plan:
@@ -86,16 +92,18 @@ class Planner:
         wanted = self._values(snapshot, ranking, ours, lever)
         due = _due(snapshot.jobs, wanted != lever.now(snapshot.jobs))
         changed = np.flatnonzero(due[ranking.order])  # places, most urgent first
-        places = changed[: self.pace.writes_per_cycle]
+        pinned = self._pins(snapshot, ranking, ours)
+        places = changed[: max(0, self.pace.writes_per_cycle - len(pinned.actions))]
         view = View(snapshot, self.scope, self.taking, self.limits, verdict)
         levers, unfit = _passed(self._actions(snapshot, ranking, places, wanted, lever), view)
         moves, without = self._acts(snapshot, ranking, ours, view)
         return Plan(
             actions=(
+                *pinned.actions,  # first: a look at their jobs is freshest then
                 *levers,
                 *(step for move in moves for step in move.steps),
             ),
-            refused=(*managed.refusals(snapshot, verdict), *unfit, *without),
+            refused=(*managed.refusals(snapshot, verdict), *pinned.refused, *unfit, *without),
             deferred=len(changed) - len(places),
             notes=(*ranking.notes, *hint_warnings(snapshot.jobs), *_notes(snapshot, self.lever, self.scope)),
             ranking=ranking,
@@ -103,6 +111,7 @@ class Planner:
             managed=frozen(ours, np.bool_),
             verdict=frozen(verdict, np.int8),
             acts=tuple(move.act for move in moves),
+            pins=pinned.pins,
             wake=Wake(min([move.wake_s for move in moves], default=math.inf)),
         )
 
@@ -147,6 +156,13 @@ class Planner:
             why = criteria({name: values[row].item() for name, values in ranking.why.items()})
             reason = f"{self.name}: rank {waits[place]} of {waits[-1]}" + (f", {why}" if why else "")
             yield lever.action(snapshot.jobs, row, int(wanted[row]), reason)
+
+    def _pins(self, snapshot: Snapshot, ranking: Ranking, ours: Bools) -> Pinned:
+        """Node lists to give and to take back; those on record go back also after pinning is turned off."""
+        if self.placement is None or not (snapshot.pins or self.pinning.pin != "off"):
+            return Pinned()
+        ready = ours & (snapshot.site.rights >= Rights.OPERATOR)
+        return pins(snapshot, ranking, ready, self.placement, self.pinning, self.scope, self.pace.writes_per_cycle)
 
     def _acts(
         self, snapshot: Snapshot, ranking: Ranking, ours: Bools, view: View

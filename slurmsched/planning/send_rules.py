@@ -5,7 +5,8 @@ from __future__ import annotations
 from math import isfinite
 
 from slurmsched.model.acts import RESERVATION_PREFIX
-from slurmsched.model.plan import Action, Join, Requeue, Reserve, SetLever, SetNice, Signal, Unreserve
+from slurmsched.model.hostlist import same_hosts
+from slurmsched.model.plan import Action, Join, PinNodes, Requeue, Reserve, SetLever, SetNice, Signal, Unreserve
 from slurmsched.model.states import FINISHED, JobState
 from slurmsched.planning.view import Seen, View
 
@@ -50,6 +51,12 @@ def other_value(action: Action | None, view: View) -> str:
         return ""
     now = seen.nice if isinstance(action, SetNice) else seen.site_factor
     return "" if now is None or now == action.old else f"{CHANGED}: its {action.kind} is {now}, not {action.old}"
+
+
+def other_list(action: Action | None, view: View) -> str:
+    if (seen := _seen(action, view)) is None or not isinstance(action, PinNodes) or same_hosts(seen.nodes, action.was):
+        return ""
+    return f"{CHANGED}: its node list is {seen.nodes or 'empty'}"
 
 
 def other_reservation(action: Action | None, view: View) -> str:

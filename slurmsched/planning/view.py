@@ -26,6 +26,7 @@ class Seen:
     site_factor: int | None = None
     reservation: str = ""
     exclusive: bool = False
+    nodes: str = ""  # that it asks for
 
     @property
     def pending(self) -> bool:

@@ -19,9 +19,11 @@ from numpy.typing import NDArray
 from slurmsched import model
 from slurmsched.model.columns import Labels, sealed
 from slurmsched.model.table import Table
+from slurmsched.topology.slurm_node import SlurmNode
 
 Arrays = MutableMapping[str, NDArray[Any]]
-KINDS: Mapping[str, Any] = {  # what a file may name: the tables, records and enums of the model, nothing else
+# What a file may name: the tables, records and enums of the model, and the nodes that Slurm picks on; nothing else.
+KINDS: Mapping[str, Any] = {"SlurmNode": SlurmNode} | {
     name: kind
     for name, kind in vars(model).items()
     if isinstance(kind, type) and (is_dataclass(kind) or issubclass(kind, IntEnum)) and kind is not Labels

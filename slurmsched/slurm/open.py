@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import partial, reduce
 
 from slurmsched import registry
 from slurmsched.config import Config
 from slurmsched.db.acts import HOUR_S, ActLog
 from slurmsched.db.journal import Journal
 from slurmsched.db.lead import Lead
+from slurmsched.db.pins import PinLog
 from slurmsched.model import Input, Snapshot
 from slurmsched.slurm.account_shares import Shares
 from slurmsched.slurm.acting import Acting
@@ -17,6 +18,8 @@ from slurmsched.slurm.commands import Commands
 from slurmsched.slurm.exclusive import Exclusive
 from slurmsched.slurm.live_cluster import LiveCluster
 from slurmsched.slurm.pace import Pace
+from slurmsched.slurm.picking import Pickers
+from slurmsched.slurm.pinning import Pinning
 from slurmsched.slurm.reader import open_commands, open_reader
 from slurmsched.slurm.recheck import Recheck
 from slurmsched.slurm.reservations import read_reservations
@@ -51,6 +54,7 @@ def open_live(
         acts_on=config.preemption.enabled or config.gangs.reserve or not heed_stop,
         exclusive=Exclusive(commands),
         acting=Acting(ActLog(config.ledger.journal, keep_s=keep_s, shared=lead.acts if lead else None)),
+        pinning=Pinning(PinLog(config.ledger.journal, shared=lead.pins if lead else None)),
         lease=lead.lease if lead else None,
         earlier_runs=partial(earlier_runs, commands),
         stop_file=config.cycle.stop_file if heed_stop else None,
@@ -59,10 +63,12 @@ def open_live(
 
 
 def _tables(config: Config, commands: Commands) -> Callable[[Snapshot], Snapshot]:
-    """What gives snapshots their topology and, where the policy looks at them, the shares of accounts."""
-    wiring = Wiring(config.topology, commands)
+    """What gives snapshots their topology and, where they are looked at, the shares of accounts and what Slurm picks
+    GPUs by."""
+    makers: list[Callable[[Snapshot], Snapshot]] = [Wiring(config.topology, commands)]
     card = getattr(registry.load("policies", config.policy.name), "card", None)
-    if card is None or Input.SHARES not in card.needs:
-        return wiring
-    shares = Shares(commands)
-    return lambda snapshot: shares(wiring(snapshot))
+    if card is not None and Input.SHARES in card.needs:
+        makers.append(Shares(commands))
+    if config.placement.pin != "off":
+        makers.append(Pickers(config.topology, commands))
+    return lambda snapshot: reduce(lambda made, maker: maker(made), makers, snapshot)

@@ -54,7 +54,7 @@ def read_picks(config: Config, snapshot: Snapshot, names: Sequence[str]) -> Pick
         commands = open_commands(config.slurm)
         shapes = read_shapes(commands, names)
         classes = read_gres(config.topology, snapshot.site).classes
-        nodes = {name: node for name in names if (node := _node(name, classes, shapes.get(name))) is not None}
+        nodes = {name: node for name in names if (node := node_of(name, classes, shapes.get(name))) is not None}
         return Picks(version, nodes, _free(commands, snapshot, nodes), "" if nodes else NO_FILE)
     except SlurmschedError as error:
         return Picks(version, {}, {}, str(error))
@@ -80,7 +80,8 @@ def read_shapes(commands: Commands, names: Sequence[str]) -> dict[str, Shape]:
     return {name: (int(sockets), int(cores), int(threads)) for name, sockets, cores, threads in rows}
 
 
-def _node(name: str, classes: Sequence[NodeClass], shape: Shape | None) -> SlurmNode | None:
+def node_of(name: str, classes: Sequence[NodeClass], shape: Shape | None) -> SlurmNode | None:
+    """The node as slurmctld has it, by the first class that names it; None where that is not known."""
     one = next((one for one in classes if not one.nodes or name in one.nodes), None)
     try:
         return None if one is None or shape is None else slurm_node(one, shape)

@@ -9,6 +9,7 @@ from slurmsched.model.plan import Action, SetSiteFactor
 from slurmsched.model.states import job_state
 from slurmsched.planning.view import Seen
 from slurmsched.slurm.commands import Commands
+from slurmsched.slurm.text import plain
 
 
 class Recheck:
@@ -32,7 +33,7 @@ class Recheck:
         # -r: without it split tasks of an array hide behind its record.
         ids = ",".join(map(str, sorted(job_ids)))
         try:
-            return self._commands.run("squeue", "-h", "-a", "-r", "-t", "all", "-j", ids, "-o", "%A|%V|%y|%T|%v")
+            return self._commands.run("squeue", "-h", "-a", "-r", "-t", "all", "-j", ids, "-o", "%A|%V|%y|%T|%v|%n")
         except SlurmUnreachableError:
             raise
         except SlurmError as error:
@@ -50,8 +51,8 @@ class Recheck:
 
 def _row(line: str, sites: Mapping[int, int]) -> tuple[int, Seen]:
     try:
-        job_id, submit_s, nice, state, reservation = line.split("|")
-        number, named = int(job_id), "" if reservation == "(null)" else reservation
-        return number, Seen(float(submit_s), job_state(state), int(nice), sites.get(number), named)
+        job_id, submit_s, nice, state, reservation, nodes = line.split("|")
+        number, named = int(job_id), plain(reservation)
+        return number, Seen(float(submit_s), job_state(state), int(nice), sites.get(number), named, nodes=plain(nodes))
     except ValueError:
         raise UnreadableError("squeue printed something else than was asked for", text=line) from None

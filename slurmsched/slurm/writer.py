@@ -14,6 +14,7 @@ from slurmsched.model.plan import (
     Join,
     Move,
     Outcome,
+    PinNodes,
     Requeue,
     Reserve,
     SetNice,
@@ -86,6 +87,8 @@ def command(action: Action) -> str:
             return f"requeue incomplete {action.job_id}"  # incomplete: a job that has just ended is not run again
         case Join():
             return f"update JobId={action.job_id} ReservationName={_word(action.name) if action.name else ''}"
+        case PinNodes():
+            return f"update JobId={action.job_id} NodeList={_word(action.nodes) if action.nodes else ''}"
         case Delay():
             return f"update JobId={action.job_id} StartTime={_time(action.start_s)}"
         case Reserve():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -81,3 +82,31 @@ def test_diff__differs_ends_with_3(run, monkeypatch):
     assert len(json.loads(run("topology", "diff", "--json").out)) == 3
     monkeypatch.setattr(wiring_diff, "differences", lambda *_: ((), ()))
     assert run("topology", "diff").code == 0
+
+
+def test_quality__sums_up_what_jobs_got(run, site):
+    """By number of GPUs and by pin: how many got the best; then those that missed it. Older starts are left out."""
+    import time
+
+    from slurmsched.config import load_config
+    from slurmsched.db.store import open_store
+    from slurmsched.model import Placed, Plan, Receipt
+    from tests.unit.cli.conftest import make_snapshot
+
+    now_s = time.time()
+    placed = (
+        Placed(1, 1.0, now_s - 60, "n1", 2, 50.0, 50.0, 1.0, True),
+        Placed(2, 1.0, now_s - 50, "n1", 2, 25.0, 50.0, 0.5, False, "n2 had GPUs 0,3"),
+        Placed(3, 1.0, now_s - 90_000, "n1", 2, 8.0, 50.0, 0.16, False, "long ago"),
+    )
+    store = open_store(load_config(site))
+    store.append(replace(store.recall(make_snapshot(now_s)), placed=placed), Plan(), Receipt())
+    store.close()
+    told = json.loads(run("topology", "quality", "--json").out)
+    shares = [(row["pinned"], row["jobs"], row["best_share"], row["worst_ratio"]) for row in told["jobs"]]
+    assert shares == [(False, 1, 0.0, 0.5), (True, 1, 1.0, 1.0)]
+    assert [row["job_id"] for row in told["missed"]] == [2]
+    said = run("topology", "quality", "--since", "2d", "--limit", "1").out
+    assert "n2 had GPUs 0,3" in said
+    assert "... and 1 more (--limit 0 shows all)" in said
+    assert run("topology", "quality", "--since", "soon").code == 2

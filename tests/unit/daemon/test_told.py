@@ -5,7 +5,7 @@ from __future__ import annotations
 from structlog.testing import capture_logs
 
 from slurmsched.daemon.told import MOST, Told
-from slurmsched.model import Plan, Receipt
+from slurmsched.model import Placed, Plan, Receipt
 from slurmsched.testing.builders import snapshot
 
 
@@ -34,3 +34,13 @@ def test_told__counts_a_flood():
     assert (len(lines), lines[-1]) == (
         MOST + 1, "warning snapshot.warned and 5 more; `slurmsched plan` shows all"
     )  # fmt: skip
+
+
+def test_told__warns_of_each_job_that_missed_better_gpus():
+    """By name, every time; those that got the best are no news."""
+    good = Placed(1, 1.0, 5.0, "n1", 2, 50.0, 50.0, 1.0, True)
+    bad = Placed(2, 1.0, 5.0, "n1", 2, 25.0, 50.0, 0.5, False, "n2 had GPUs 0,3")
+    with capture_logs() as logs:
+        Told()(snapshot([], placed=(good, bad)), Plan(), Receipt())
+    expected = {"event": "placement.missed", "log_level": "warning", "job_id": 2, "nodes": "n1", "gpus": 2}
+    assert logs == [expected | {"ratio": 0.5, "pinned": False, "better": "n2 had GPUs 0,3"}]

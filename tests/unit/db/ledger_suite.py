@@ -18,8 +18,9 @@ from slurmsched.db import retention, schema
 from slurmsched.db.journal import Journal
 from slurmsched.db.store import LedgerStore, open_store
 from slurmsched.errors import LedgerError, SlurmUnreachableError
-from slurmsched.model import Outcome, Plan, Ranking, Receipt, SetNice, SetSiteFactor, Snapshot
+from slurmsched.model import Outcome, PinNodes, Plan, Ranking, Receipt, SetNice, SetSiteFactor, Snapshot
 from slurmsched.testing import snapshot
+from tests.unit.planning.pin_cases import mesh_of
 
 DAY_S = 86_400.0
 RUNNING, PENDING, COMPLETED = "RUNNING", "PENDING", "COMPLETED"
@@ -128,6 +129,26 @@ class LedgerSuite:
     @pytest.fixture
     def store(self, reopen) -> LedgerStore:
         return reopen()
+
+    # Placements
+
+    def test_append__what_jobs_got_is_on_record(self, store: LedgerStore) -> None:
+        """A job that started between two cycles of this process, once; what an earlier process saw is not judged."""
+        got = {"allocations": [{"job_id": 1, "node": "n1", "gpus": 2, "gpu_mask": 0b11}], "topology": mesh_of(2)}
+        run = running(start_s=2000.0, now_s=2030.0, gpus=2)
+        for now_s, jobs, more in ((1990.0, [], {}), (2030.0, [run], got), (2060.0, [run], got)):
+            at = snapshot(jobs, "2x8", now_s=now_s, **more)
+            store.append(store.recall(at), Plan(), Receipt())
+        (row,) = rows_of(store, schema.placements)
+        assert (row["job_id"], row["first_submit_s"], row["ratio"], row["pinned"]) == (1, 1000.0, 0.5, False)
+        assert str(row["note"]).startswith("n1 had GPUs ")
+
+    def test_append__a_node_list_is_among_the_actions(self, store: LedgerStore) -> None:
+        """With its reason; numbers are for levers."""
+        step = PinNodes(1, 1000.0, "GPUs 0,3", "pin-1", "n2", "", "")
+        cycle(store, 2000.0, running(start_s=1990.0, now_s=2000.0), outcomes=(Outcome(step, "written"),))
+        (row,) = rows_of(store, schema.actions)
+        assert (row["kind"], row["reason"], row["old"], row["base"]) == ("pin", "GPUs 0,3", None, None)
 
     # The schema
 

@@ -16,6 +16,7 @@ from slurmsched.model import (
     JobState,
     Join,
     Move,
+    PinNodes,
     Purpose,
     Requeue,
     Reserve,
@@ -99,6 +100,8 @@ CASES: list[tuple[str, When, Action | None, View, str]] = [
     ("state", When.SEND, Move(7, 100.0, "", "a", OURS), sent(RUNS), "RUNNING"),
     ("value", When.SEND, nice(), sent(replace(WAITS, nice=6)), "its nice is 6, not 5"),
     ("value", When.SEND, SetSiteFactor(7, 100.0, "", 0, 900, 0), sent(replace(WAITS, site_factor=3)), "is 3, not 0"),
+    ("node-list", When.SEND, PinNodes(7, 100.0, "", "a", "n2"), sent(replace(WAITS, nodes="n4")), "list is n4"),
+    ("node-list", When.SEND, PinNodes(7, 100.0, "", "a", "", "n2"), sent(), "list is empty"),
     ("reservation", When.SEND, Join(7, 100.0, "", "a", OURS), sent(replace(WAITS, reservation=NIGHT)), "is night"),
     ("reservation", When.SEND, Join(7, 100.0, "", "a"), sent(replace(RUNS, reservation=NIGHT)), "is night"),
     ("exclusive", When.SEND, reserve(submit_s=100.0), sent(replace(WAITS, exclusive=True)), "whole nodes"),
@@ -118,6 +121,8 @@ PASS: list[tuple[When, Action | None, View]] = [
     (When.SEND, nice(old=-10, new=3, base=3), sent(replace(RUNS, nice=-10))),  # undo reaches running jobs
     (When.SEND, SetSiteFactor(7, 100.0, "", 0, 900, 0), sent(replace(WAITS, site_factor=None))),
     (When.SEND, Join(7, 100.0, "", "a", OURS), sent()),
+    (When.SEND, PinNodes(7, 100.0, "", "a", "", "n1,n2"), sent(replace(WAITS, nodes="n[1-2]"))),
+    (When.PLAN, PinNodes(7, 0.0, "", "pin-7", "", "n2"), planned(partition="cpu")),  # as ever, it gets its own back
     (When.SEND, Join(7, 100.0, "", "a"), sent(replace(RUNS, reservation=OURS))),
     (When.SEND, Requeue(7, 100.0, "", "a"), sent(RUNS)),
     (When.SEND, Unreserve(7, 100.0, "", "a", OURS), sent(None)),

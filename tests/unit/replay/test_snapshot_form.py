@@ -10,10 +10,11 @@ import numpy as np
 import orjson
 import pytest
 
-from slurmsched.model import GpuTopology, Labels, LinkKind, Rights, Site, SiteTopology, Snapshot
+from slurmsched.model import GpuTopology, Labels, LinkKind, Picking, Pin, Rights, Site, SiteTopology, Snapshot, Wish
 from slurmsched.policies.memory import Memory
 from slurmsched.replay.snapshot_form import KINDS, packed, unpacked
 from slurmsched.testing.builders import mixed_snapshot, snapshot
+from slurmsched.topology.slurm_node import SlurmNode
 
 
 def there_and_back(value: Any) -> Any:
@@ -46,10 +47,13 @@ def same(ours: Any, theirs: Any) -> bool:
 def test_form__gives_a_whole_snapshot_back() -> None:
     """Tables, texts, site, topology, history, warnings: all equal, and the digest with them."""
     wires = GpuTopology.build("n", 2, kind=[[0, LinkKind.NVLINK], [LinkKind.NVLINK, 0]], nics=(("mlx5_0",), ()))
+    node = SlurmNode.build(((), ()), (), sockets=1, cores_per_socket=4)
     given = snapshot(
         mixed_snapshot(50).jobs, "4x8", now_s=12.5, history_gpu_s=[3.0, 1.0], warnings=("odd",), seed=7,
         site=Site("c", "24.11.5", Rights.OPERATOR, "root", {"PriorityType": "priority/multifactor"}),
         topology=SiteTopology((wires,), np.zeros(4, np.int64)), allocations=[{"job_id": 1, "node": "n1", "gpus": 2}],
+        pins=(Pin(1, 2.0, "n1", "", 3.0, ("n1",)),),
+        picking=Picking((node,), np.zeros(4, np.int64), ((4,), (), (4,), (4,)), (26, 5), (Wish(1, 2.0, "gpus", 2),)),
     )  # fmt: skip
     made = there_and_back(given)
     assert same(given, made)

@@ -11,6 +11,7 @@ import pytest
 from slurmsched import config
 from slurmsched.db.acts import ActLog
 from slurmsched.db.journal import Journal
+from slurmsched.db.pins import PinLog
 from slurmsched.errors import LedgerError, SlurmUnreachableError
 from slurmsched.model import (
     Act,
@@ -35,6 +36,7 @@ from slurmsched.slurm import live_cluster
 from slurmsched.slurm.acting import Acting
 from slurmsched.slurm.live_cluster import LiveCluster
 from slurmsched.slurm.pace import Pace
+from slurmsched.slurm.pinning import Pinning
 from slurmsched.slurm.site import Load
 from slurmsched.testing.builders import snapshot
 
@@ -96,6 +98,7 @@ def opened(slurm: FakeSlurm, folder: Path, *, apply: bool = True, clock: Iterato
         recheck=slurm.recheck,
         reservations=lambda: Reservations.build(0, {}),
         acting=Acting(ActLog(folder / "journal.jsonl")),
+        pinning=Pinning(PinLog(folder / "journal.jsonl")),
         stop_file=folder / "stop",
         earlier_runs=lambda _: [],
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from slurmsched.errors import SlurmUnreachableError
-from slurmsched.model import Delay, Join, Outcome, Requeue, Reserve, SetNice, SetSiteFactor, Unreserve
+from slurmsched.model import Delay, Join, Outcome, PinNodes, Requeue, Reserve, SetNice, SetSiteFactor, Unreserve
 from slurmsched.slurm.commands import Commands
 from slurmsched.slurm.scontrol import session
 from slurmsched.slurm.writer import LIMIT, CommandWriter, answered, command
@@ -68,6 +68,8 @@ def test_command__what_slurm_would_ignore_is_not_said(action):
         (Join(7, 1.0, "", "a", "slurmsched-7-1"), "update JobId=7 ReservationName=slurmsched-7-1"),
         (Join(7, 1.0, "", "a"), "update JobId=7 ReservationName="),
         (Delay(7, 1.0, "", "a", 1_795_848_424.4), "update JobId=7 StartTime=uts1795848424"),
+        (PinNodes(7, 1.0, "", "a", "n2"), "update JobId=7 NodeList=n2"),
+        (PinNodes(7, 1.0, "", "a", "", "n2"), "update JobId=7 NodeList="),
         (Unreserve(7, 1.0, "", "a", "slurmsched-7-1"), "delete ReservationName=slurmsched-7-1"),
         (
             Reserve(7, 1.0, "", "a", "slurmsched-7-1", "n[1-2,4]", "alice@lab", 10.0, 20.0),

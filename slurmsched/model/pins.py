@@ -1,0 +1,92 @@
+"""Pins: node lists that we gave pending jobs, and what Slurm's own choice of GPUs depends on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from slurmsched.model.columns import Int64s
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """A node list that we gave a job, so that it starts where its GPUs are linked best. Lives in the journal.
+
+    nodes: hostlist it has by us; equal to base once it is given back. base: what its user asked for. values: every
+    list ever meant for it. since_s: since when it has this one [Unix s]. over: it did not start on it in time, or
+    somebody else changed the list: from then on it is left to Slurm. note: why, for people.
+    """
+
+    job_id: int
+    submit_s: float
+    nodes: str
+    base: str
+    since_s: float
+    values: tuple[str, ...] = ()
+    over: bool = False
+    note: str = ""
+
+    @property
+    def open(self) -> bool:
+        """Whether the job may hold a list of ours."""
+        return self.nodes != self.base
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """How a pending job asks for its GPUs, as far as Slurm's choice among those of a node depends on it.
+
+    form: "gpus-per-node", "gpus", "gpus-per-task" or "gpus-per-socket". count: GPUs by that form. tasks, sockets: 0 =
+    not given; 1 task may be given or not, which Slurm does not tell. bound: enforce-binding. bars: what else it asks
+    for that a node list might break, or that makes Slurm's choice unknown, in words.
+    """
+
+    job_id: int
+    submit_s: float
+    form: str
+    count: int
+    tasks: int = 0
+    cpus_per_task: int = 1
+    sockets: int = 0
+    bound: bool = False
+    bars: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Picking:
+    """What Slurm picks by. Row i of node_kind and free_cores belongs to row i of snapshot.nodes.
+
+    kinds: GPUs, sockets and Links as slurmctld has them. node_kind: (N,) int64 index into kinds, -1 = not known.
+    free_cores: of each socket, () = not known. version: Slurm's year and month.
+    """
+
+    kinds: tuple[Any, ...]  # topology.slurm_node.SlurmNode, which is made from what lies above the model
+    node_kind: Int64s
+    free_cores: tuple[tuple[int, ...], ...]
+    version: tuple[int, int]
+    wishes: tuple[Wish, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """What a job of several GPUs got at its start, and the best it could have had then.
+
+    got_gb_per_s, best_gb_per_s: smallest link of the best ring through the set, or where that is equal the sum of its
+    links [GB/s]; NaN for a job of several nodes. ratio: got over best, 0 to 1; of a job of several nodes one over the
+    cells of the fabric that it spans without need. pinned: it started on a node list of ours. note: what it missed.
+    """
+
+    job_id: int
+    first_submit_s: float
+    start_s: float
+    nodes: str
+    gpus: int
+    got_gb_per_s: float
+    best_gb_per_s: float
+    ratio: float
+    pinned: bool
+    note: str = ""
+
+    @property
+    def missed(self) -> bool:
+        return bool(self.note)

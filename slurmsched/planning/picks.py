@@ -1,0 +1,110 @@
+"""What Slurm would hand a job on each node, beside the best set that is free there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from slurmsched.errors import ConfigError
+from slurmsched.model import Picking, Snapshot, Wish
+from slurmsched.model.columns import Int64s
+from slurmsched.placements.gpu_stock import GpuStock
+from slurmsched.placements.linked import Tables
+from slurmsched.topology.picker import UNKNOWN, bools, pick
+from slurmsched.topology.slurm_cores import cores_for
+from slurmsched.topology.slurm_node import Form, GpuRequest, SlurmNode
+
+NO_RANK = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """One node. mask: GPUs that Slurm would give, 0 = none, or it cannot be told. rank: of that set, higher is better,
+    of all classes alike. best_rank: of the best free set there, -1 = too few are free. cores: taken of each socket."""
+
+    mask: int = 0
+    rank: int = NO_RANK
+    best_rank: int = NO_RANK
+    cores: tuple[int, ...] = ()
+
+
+@dataclass(slots=True, eq=False)
+class Picks:
+    """Free GPUs and cores as a cycle gives them away, and what Slurm picks of them.
+
+    free: (N,) int64 masks of GPUs that no job holds; 0 on nodes whose wiring or free cores are not known.
+    node_class: (N,) row of the site's classes that has a table of sets, -1 = none.
+    """
+
+    picking: Picking
+    tables: Tables
+    free: Int64s
+    node_class: Int64s
+    cores: list[tuple[int, ...]]
+    _known: dict[tuple[object, ...], Pick] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, picking: Picking) -> Picks:
+        """Of a snapshot whose picking is known."""
+        stock, tables = GpuStock.of(snapshot), Tables.of(snapshot.topology, "smallest")
+        has = np.append(tables.tabled, False)
+        node_class = np.where(has[stock.node_class], stock.node_class, -1)
+        told = np.array([bool(cores) for cores in picking.free_cores], np.bool_)
+        whole = (np.int64(1) << snapshot.nodes.gpus.astype(np.int64)) - 1
+        free = np.where(told & (node_class >= 0), whole & ~snapshot.nodes.gpu_mask_used, 0)
+        return cls(picking, tables, free, node_class, list(picking.free_cores))
+
+    def best_rank(self, node: int, gpus: int) -> int:
+        """Rank of the best free set of so many GPUs on a node, -1 if fewer are free."""
+        kind, tables = int(self.node_class[node]), self.tables
+        if kind < 0 or int(self.free[node]).bit_count() < gpus:
+            return NO_RANK
+        return int(tables.rank[tables.set_at[kind] + tables.take(kind, int(self.free[node]), gpus)])
+
+    def pick(self, node: int, wish: Wish, gpus: int) -> Pick:
+        """What Slurm would give on this node now. Nodes that are alike in all that counts are worked out once."""
+        kind = int(self.picking.node_kind[node])
+        if kind < 0 or int(self.free[node]).bit_count() < gpus:
+            return Pick()
+        like = replace(wish, job_id=0, submit_s=0.0)
+        key = (kind, int(self.node_class[node]), int(self.free[node]), self.cores[node], like, gpus)
+        if key not in self._known:
+            self._known[key] = self._pick(node, self.picking.kinds[kind], wish, gpus)
+        return self._known[key]
+
+    def take(self, node: int, pick: Pick) -> None:
+        """A job takes this pick."""
+        self.free[node] &= ~pick.mask
+        self.cores[node] = tuple(max(0, n - k) for n, k in zip(self.cores[node], pick.cores, strict=True))
+
+    def shut(self, node: int) -> None:
+        """What is free here cannot be told any more."""
+        self.free[node] = 0
+
+    def _pick(self, node: int, shape: SlurmNode, wish: Wish, gpus: int) -> Pick:
+        free, cores = int(self.free[node]), self.cores[node]
+        best = self.best_rank(node, gpus)
+        given = {_picked(shape, request, free, cores, self.picking.version) for request in _requests(wish)}
+        mask = given.pop() if len(given) == 1 else UNKNOWN
+        if mask <= 0 or mask.bit_count() != gpus:
+            return Pick(best_rank=best)
+        taken = cores_for(shape, _requests(wish)[0], bools(free, shape.gpus), cores)
+        at = self.tables.set_at[self.node_class[node]]
+        spent = tuple(map(int, taken)) if taken is not None else (0,) * len(cores)
+        return Pick(mask, int(self.tables.rank[at + mask]), best, spent)
+
+
+def _requests(wish: Wish) -> list[GpuRequest]:
+    """The requests that the wish may be: Slurm does not tell one task from none given."""
+    tasks: Iterable[int] = (wish.tasks,) if wish.tasks > 1 else (0, 1)
+    form = Form(wish.form)
+    return [GpuRequest(form, wish.count, n, wish.cpus_per_task, wish.sockets, wish.bound) for n in tasks]
+
+
+def _picked(node: SlurmNode, request: GpuRequest, free: int, cores: tuple[int, ...], version: tuple[int, int]) -> int:
+    try:
+        return pick(node, request, free, cores, version)
+    except ConfigError:
+        return UNKNOWN

@@ -1,0 +1,136 @@
+"""The walk over waiting jobs that finds the node whose GPUs Slurm would pick best for each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from slurmsched.model import NodeState, Pin, Ranking, Refusal, Snapshot, Wish
+from slurmsched.model.columns import Bools
+from slurmsched.model.hostlist import expand
+from slurmsched.placements.candidates import eligible, holding
+from slurmsched.planning.bounds import UnknownForm, allowed_nodes
+from slurmsched.planning.groups import competing
+from slurmsched.planning.picks import Pick, Picks
+from slurmsched.protocols import Placement
+from slurmsched.topology.picker import members
+
+_DRAIN = int(NodeState.DRAIN)
+
+
+@dataclass(slots=True, eq=False)
+class Walk:
+    """Waiting jobs in their order, each taking what it would start with.
+
+    mine: lists of ours that jobs have now, by row. chosen, why: the node of each job that gets one, and the reason.
+    """
+
+    snapshot: Snapshot
+    placement: Placement
+    picks: Picks
+    mine: dict[int, Pin]
+    chosen: dict[int, str] = field(default_factory=dict)
+    why: dict[int, str] = field(default_factory=dict)
+    refused: list[Refusal] = field(default_factory=list)
+
+    def go(self, ranking: Ranking, wanted: Bools, candidates: int) -> None:
+        """Look at so many waiting jobs, most urgent first. wanted: (N,) bool, those whose nodes are to be chosen."""
+        may_start, group = eligible(self.snapshot), competing(self.snapshot)
+        blocked: set[int] = set()
+        for row in ranking.order[may_start[ranking.order]][:candidates].tolist():
+            if int(group[row]) not in blocked and not self._served(row, bool(wanted[row])):
+                blocked.add(int(group[row]))
+
+    def _served(self, row: int, wanted: bool) -> bool:
+        """Whether the job fits into what is left; its share is taken."""
+        try:
+            allowed = allowed_nodes(self.snapshot, row)
+        except UnknownForm as error:
+            if wanted:
+                self._refuse(row, "pin-form", str(error))
+            return self._plain(row, np.ones(len(self.snapshot.nodes), np.bool_))
+        wish = self._wish(row) if wanted else None
+        if wish is not None and not wish.bars:
+            return self._best(row, wish, allowed)
+        if wanted:
+            barred = f"it asks for {' and '.join(wish.bars)}" if wish else "what it asks for was not read"
+            self._refuse(row, "pin-asks", f"{barred}: which GPUs Slurm gives it is not known, or it has a say in it")
+        return self._plain(row, allowed)
+
+    def _wish(self, row: int) -> Wish | None:
+        jobs, picking = self.snapshot.jobs, self.picks.picking
+        key = (int(jobs.job_id[row]), float(jobs.submit_s[row]))
+        return next((wish for wish in picking.wishes if (wish.job_id, wish.submit_s) == key), None)
+
+    def _best(self, row: int, wish: Wish, allowed: Bools) -> bool:
+        """Take the node with the best pick. Where none can be told, the job is Slurm's."""
+        gpus = int(self.snapshot.jobs.gpus[row])
+        allowed = allowed & ~self.snapshot.nodes.is_state(NodeState.RESERVED)  # for whom is not known
+        offers = {n: self.picks.pick(n, wish, gpus) for n in np.flatnonzero(allowed).tolist()}
+        top = max((pick.rank for pick in offers.values()), default=-1)
+        good = {n: pick for n, pick in offers.items() if pick.mask and pick.rank == top}
+        node = self._placed(row, np.isin(np.arange(len(allowed)), list(good))) if good else -1
+        if node < 0:
+            return self._plain(row, allowed)
+        best = max(pick.best_rank for pick in offers.values())
+        self._take(row, node, good[node], gpus)
+        self.chosen[row] = self.snapshot.nodes.name[node]
+        self.why[row] = _reason(good[node], best)
+        return True
+
+    def _placed(self, row: int, nodes: Bools) -> int:
+        """The node that the placement gives the job among these, -1 if it does not fit. A list of ours that is as good
+        stays."""
+        kept = self.mine.get(row)
+        own = nodes & self.snapshot.nodes.name.isin(expand(kept.nodes)) if kept else nodes
+        for among in (own, nodes) if kept else (nodes,):
+            if len(shares := self._shares(row, among)) == 1:
+                return shares[0][0]
+        return -1
+
+    def _plain(self, row: int, allowed: Bools) -> bool:
+        """A job whose nodes are Slurm's to choose: where the placement puts it stands for that, and nothing more is
+        known of the GPUs there."""
+        shares = self._shares(row, allowed)
+        for node, mask, gpus in shares:
+            self._take(row, node, Pick(mask, cores=(0,) * len(self.picks.cores[node])), gpus, len(shares))
+            self.picks.shut(node)
+        return bool(shares) or not self.snapshot.jobs.gpus[row]
+
+    def _shares(self, row: int, nodes: Bools) -> list[tuple[int, int, int]]:
+        """Node, mask and number of GPUs for each node that the placement gives the job of these; none if it does not
+        fit. The mask is 0 where Slurm shows counts only."""
+        table = self.snapshot.nodes
+        closed = np.where(nodes, table.state, table.state | _DRAIN)
+        view = replace(self.snapshot, nodes=table.with_columns(state=closed))
+        found = self.placement.place(view, Ranking(np.append(np.flatnonzero(holding(view.jobs)), row)))
+        at = np.flatnonzero(found.rows == row)
+        if not len(at):
+            return []
+        entries = slice(int(found.first[at[0]]), int(found.first[at[0]] + found.count[at[0]]))
+        gpus = found.gpus[entries]
+        masks = found.gpu_mask[entries] if len(found.gpu_mask) else np.zeros_like(gpus)
+        return list(zip(found.node[entries].tolist(), masks.tolist(), gpus.tolist(), strict=True))
+
+    def _take(self, row: int, node: int, pick: Pick, gpus: int, of: int = 1) -> None:
+        """The job's share, one of so many, is gone: from what Slurm picks of and from what the placement reads."""
+        self.picks.take(node, pick)
+        jobs, nodes = self.snapshot.jobs, self.snapshot.nodes
+        mask = nodes.gpu_mask_used.copy()
+        mask[node] |= pick.mask
+        more = {"gpus_used": gpus, "cpus_used": int(jobs.cpus[row]) // of,
+                "memory_used_mib": float(jobs.memory_mib[row]) / of}  # fmt: skip
+        made = {name: getattr(nodes, name).copy() for name in more}
+        for name, amount in more.items():
+            made[name][node] += amount
+        self.snapshot = replace(self.snapshot, nodes=nodes.with_columns(gpu_mask_used=mask, **made))
+
+    def _refuse(self, row: int, rule: str, reason: str) -> None:
+        self.refused.append(Refusal(int(self.snapshot.jobs.job_id[row]), rule, reason))
+
+
+def _reason(pick: Pick, best_rank: int) -> str:
+    gpus = ",".join(map(str, members(pick.mask)))
+    good = "the best set of all it may have" if pick.rank >= best_rank else "the best of Slurm's picks on its nodes"
+    return f"Slurm gives it GPUs {gpus} there, {good}"

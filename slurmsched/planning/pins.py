@@ -1,0 +1,167 @@
+"""On which node a pending job is to start, so that Slurm's own pick there is the best set of GPUs it could have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from slurmsched.config import Placement as Limits
+from slurmsched.config import Scope
+from slurmsched.model import Delay, Pin, PinNodes, Ranking, Refusal, Snapshot, Step
+from slurmsched.model.columns import Bools, Labels
+from slurmsched.model.hints import parse_hints
+from slurmsched.model.hostlist import same_hosts
+from slurmsched.model.jobs import Jobs
+from slurmsched.planning import managed as jobs_of
+from slurmsched.planning.picks import Picks
+from slurmsched.planning.pin_walk import Walk
+from slurmsched.protocols import Placement
+
+LINKED_HINTS = ("nvlink", "numa", "switch")  # of the values of topo=
+_MOVED = "its node is no longer free, or others start before it"
+
+
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """actions: to send, in this order. refused: why jobs that would be placed are not. pins: records as they are from
+    now on, of those that change."""
+
+    actions: tuple[Step, ...] = ()
+    refused: tuple[Refusal, ...] = ()
+    pins: tuple[Pin, ...] = ()
+
+
+def pins(
+    snapshot: Snapshot, ranking: Ranking, managed: Bools, placement: Placement, limits: Limits, scope: Scope,
+    most: int = 500,
+) -> Pinned:  # fmt: skip
+    """Node lists for the managed jobs that would start first, and those that have to be given back.
+
+    A job is pinned if its GPUs are free now, Slurm's pick there is known, and no node that it may have would give it
+    a better one. Of equals the placement chooses. Jobs after the first that does not fit among those it competes with
+    are not looked at: Slurm does not start them now either. managed: (N,) bool. most: writes of this cycle.
+    """
+    mine, changed = _on_record(snapshot)
+    jobs = own_lists(snapshot)
+    base = replace(snapshot, jobs=_soon(jobs, snapshot.now_s, limits.wait_s))
+    wanted = managed & _wanting(jobs, limits.pin) & ~_over(jobs, (*snapshot.pins, *changed))
+    verdict = np.where(wanted, jobs_of.pin_verdicts(jobs, scope), -1).astype(np.int8)
+    refused = jobs_of.refusals(snapshot, verdict, jobs_of.PIN_RULES)
+    if snapshot.picking is None or not wanted.any():
+        return _written(snapshot, limits, mine, changed, None, refused, most)
+    walk = Walk(base, placement, Picks.of(base, snapshot.picking), mine)
+    walk.go(ranking, wanted & (verdict < 0), limits.candidates)
+    return _written(snapshot, limits, mine, changed, walk, (*refused, *walk.refused), most)
+
+
+def given_back(snapshot: Snapshot, note: str) -> Pinned:
+    """Every job its own node list, as `undo` does. One that holds none of ours any more is left alone."""
+    mine, changed = _on_record(snapshot)
+    back = [_back(snapshot, row, pin, note, over=False) for row, pin in mine.items()]
+    return Pinned(tuple(action for action, _ in back), (), (*changed, *(pin for _, pin in back)))
+
+
+def _on_record(snapshot: Snapshot) -> tuple[dict[int, Pin], tuple[Pin, ...]]:
+    """Pending jobs that hold a list of ours, by row; and records that change by themselves: of jobs that wait again
+    after a requeue, which keeps the list, and of those whose list somebody else changed."""
+    jobs, mine, changed = snapshot.jobs, dict[int, Pin](), list[Pin]()
+    for pin in snapshot.pins:
+        row = int(np.searchsorted(jobs.job_id, pin.job_id))
+        if not pin.open or row == len(jobs) or jobs.job_id[row] != pin.job_id or not jobs.pending[row]:
+            continue
+        if not any(same_hosts(jobs.nodes_asked[row], ours) for ours in (pin.nodes, *pin.values)):
+            changed.append(replace(pin, nodes=pin.base, over=True, note="somebody else changed its node list"))
+            continue
+        if pin.submit_s != jobs.submit_s[row]:
+            pin = replace(pin, submit_s=float(jobs.submit_s[row]), since_s=snapshot.now_s)
+            changed.append(pin)
+        mine[row] = pin
+    return mine, tuple(changed)
+
+
+def own_lists(snapshot: Snapshot) -> Jobs:
+    """The jobs with the node lists that their users gave them, whatever state they are in."""
+    base = {pin.job_id: pin for pin in snapshot.pins if pin.open}
+    jobs = snapshot.jobs
+    rows = np.flatnonzero(np.isin(jobs.job_id, list(base))).tolist()
+    lists = list(jobs.nodes_asked) if rows else []
+    for row in rows:
+        pin = base[int(jobs.job_id[row])]
+        if any(same_hosts(lists[row], ours) for ours in (pin.nodes, *pin.values)):
+            lists[row] = pin.base
+    return jobs.with_columns(nodes_asked=Labels.of(lists)) if rows else jobs
+
+
+def _soon(jobs: Jobs, now_s: float, wait_s: float) -> Jobs:
+    """Jobs that were submitted to wait a moment for their place count as ready to start."""
+    waits = _waiting(jobs, now_s, wait_s)
+    return jobs.with_columns(eligible_s=np.where(waits, now_s, jobs.eligible_s)) if waits.any() else jobs
+
+
+def _waiting(jobs: Jobs, now_s: float, wait_s: float) -> Bools:
+    """Jobs that may begin no more than wait_s after their submission, and not yet. (N,) bool."""
+    return jobs.pending & (jobs.eligible_s > now_s) & (jobs.eligible_s - jobs.submit_s <= wait_s)
+
+
+def _wanting(jobs: Jobs, pin: str) -> Bools:
+    """Jobs whose nodes are to be chosen: by hint or, if so configured, all of two or more GPUs. (N,) bool."""
+    topo = jobs.comment.map(lambda comment: parse_hints(comment).topo, object)
+    hinted = np.array([value in LINKED_HINTS for value in topo], np.bool_)
+    if pin == "multi-gpu":
+        hinted |= np.array([value is None for value in topo], np.bool_)
+    return hinted & (jobs.gpus > 1) & (pin != "off")
+
+
+def _over(jobs: Jobs, pins: tuple[Pin, ...]) -> Bools:
+    """Jobs that are left to Slurm until they run. (N,) bool."""
+    over = {(pin.job_id, pin.submit_s) for pin in pins if pin.over}
+    keys = zip(jobs.job_id.tolist(), jobs.submit_s.tolist(), strict=True) if over else ()
+    return np.array([key in over for key in keys], np.bool_) if over else np.zeros(len(jobs), np.bool_)
+
+
+def _written(
+    snapshot: Snapshot, limits: Limits, mine: dict[int, Pin], changed: tuple[Pin, ...], walk: Walk | None,
+    refused: tuple[Refusal, ...], most: int,
+) -> Pinned:  # fmt: skip
+    """Lists that are new, moved or given back, most urgent first; then what else changes on record."""
+    moves: list[tuple[tuple[Step, ...], Pin | None]] = []
+    chosen = dict(walk.chosen) if walk else {}
+    for row, pin in mine.items():
+        late = snapshot.now_s - pin.since_s > limits.start_timeout_s
+        if late or row not in chosen:
+            chosen.pop(row, None)
+            note = f"it did not start within {limits.start_timeout_s:g} s" if late else _MOVED
+            action, record = _back(snapshot, row, pin, note, over=late)
+            moves.append(((action,), record))
+    waiting = _waiting(snapshot.jobs, snapshot.now_s, limits.wait_s)
+    for row, name in chosen.items():
+        moves.append(_given(snapshot, row, name, walk.why[row] if walk else "", mine.get(row), bool(waiting[row])))
+    fits = np.cumsum([len(steps) for steps, _ in moves]) <= most
+    kept = [move for move, fit in zip(moves, fits, strict=True) if fit]
+    actions = tuple(step for steps, _ in kept for step in steps)
+    return Pinned(actions, refused, (*changed, *(record for _, record in kept if record)))
+
+
+def _given(
+    snapshot: Snapshot, row: int, name: str, why: str, before: Pin | None, waits: bool
+) -> tuple[tuple[Step, ...], Pin | None]:
+    """What gives the job this node, and its record; less where it has it already."""
+    key, act = _key(snapshot, row), f"pin-{snapshot.jobs.job_id[row]}"
+    delay = (Delay(*key, "its node is chosen, it need not wait longer", act, snapshot.now_s),) if waits else ()
+    was = snapshot.jobs.nodes_asked[row]
+    if before is not None and same_hosts(was, name):
+        return delay, None
+    base, since_s, values = (before.base, before.since_s, before.values) if before else (was, snapshot.now_s, ())
+    action = PinNodes(*key, why, act, name, was, base)
+    return (action, *delay), Pin(*key, name, base, since_s, tuple(dict.fromkeys((*values, name))))
+
+
+def _back(snapshot: Snapshot, row: int, pin: Pin, note: str, *, over: bool) -> tuple[PinNodes, Pin]:
+    key = _key(snapshot, row)
+    action = PinNodes(*key, note, f"pin-{pin.job_id}", pin.base, snapshot.jobs.nodes_asked[row], pin.base)
+    return action, replace(pin, submit_s=key[1], nodes=pin.base, over=over, note=note)
+
+
+def _key(snapshot: Snapshot, row: int) -> tuple[int, float]:
+    return int(snapshot.jobs.job_id[row]), float(snapshot.jobs.submit_s[row])

@@ -1,0 +1,176 @@
+"""How good the GPUs that a job got are, beside the best it could have had at that moment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import ceil, nan
+
+import numpy as np
+
+from slurmsched.model.columns import Bools, Int64s
+from slurmsched.model.hostlist import expand
+from slurmsched.model.pins import Placed
+from slurmsched.model.snapshot import Snapshot
+from slurmsched.placements.candidates import holding, node_rows
+from slurmsched.placements.gpu_sets import gb_per_s, set_table
+from slurmsched.placements.gpu_stock import MOST_GPUS, GpuStock, bit_counts
+from slurmsched.placements.linked import Tables
+from slurmsched.planning.bounds import UnknownForm, allowed_nodes
+from slurmsched.planning.pins import own_lists
+
+METRIC = "slurmsched_placement_quality_ratio"  # bandwidth got over the best possible then, 0 to 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Start:
+    """One job that started since the snapshot before. node, mask: (K,) what it holds."""
+
+    row: int
+    start_s: float
+    node: Int64s
+    mask: Int64s
+
+
+def placed(before: Snapshot, now: Snapshot) -> tuple[Placed, ...]:
+    """The jobs of two and more GPUs that started between two snapshots, in the order of their starts.
+
+    What was free when a job started: what was free before, less what jobs took that started earlier, with what others
+    gave back until then. A job whose end Slurm does not tell is taken to have held its GPUs all the while, and a node
+    without room for the job's CPUs and memory now to have had none. Jobs on nodes of unknown wiring are left out.
+    """
+    topology, alike = now.topology, tuple(before.nodes.name) == tuple(now.nodes.name)
+    rows = _new(before, now)
+    if not (alike and len(rows) and topology.classes) or now.nodes.gpus.max(initial=0) > MOST_GPUS:
+        return ()
+    snapshot = replace(now, jobs=own_lists(now))
+    stock, tables = GpuStock.of(snapshot), Tables.of(topology, "smallest")
+    moment = _Moment(snapshot, tables, np.where(stock.blind, -1, stock.node_class), _free(before), _ends(before, now))
+    found: list[Placed] = []
+    for start in _starts(snapshot, rows, stock):
+        moment.pass_to(start.start_s)
+        found += moment.judged(start)
+        np.bitwise_and.at(moment.free, start.node, ~start.mask)
+    return tuple(found)
+
+
+def _new(before: Snapshot, now: Snapshot) -> Int64s:
+    """Rows of runs that the snapshot before did not have, by start and id."""
+    jobs, earlier = now.jobs, holding(before.jobs)
+    ran = dict(zip(before.jobs.job_id[earlier].tolist(), before.jobs.start_s[earlier].tolist(), strict=True))
+    rows = np.flatnonzero(holding(jobs) & (jobs.gpus > 0))
+    known = [ran.get(int(jobs.job_id[row])) == float(jobs.start_s[row]) for row in rows.tolist()]
+    new: Int64s = rows[~np.array(known, np.bool_)]
+    return new[np.lexsort((jobs.job_id[new], jobs.start_s[new]))]
+
+
+def _starts(now: Snapshot, rows: Int64s, stock: GpuStock) -> Iterator[_Start]:
+    held = stock.held
+    for row in rows[held.count[rows] > 0].tolist():
+        entries = held.entries(np.array([row]))
+        yield _Start(row, float(now.jobs.start_s[row]), held.node[entries], held.mask[entries])
+
+
+def _free(before: Snapshot) -> Int64s:
+    whole = (np.int64(1) << before.nodes.gpus.astype(np.int64)) - 1
+    return whole & ~before.nodes.gpu_mask_used
+
+
+def _ends(before: Snapshot, now: Snapshot) -> list[tuple[float, int, int]]:
+    """What was given back between the snapshots: when, node row and mask, by time."""
+    jobs = now.jobs
+    over = dict(zip(jobs.job_id[jobs.finished].tolist(), jobs.end_s[jobs.finished].tolist(), strict=True))
+    held = before.allocations
+    rows = zip(held.job_id.tolist(), node_rows(before).tolist(), held.gpu_mask.tolist(), strict=True)
+    return sorted((over[job], node, mask) for job, node, mask in rows if node >= 0 and job in over)
+
+
+@dataclass(slots=True, eq=False)
+class _Moment:
+    """The cluster as it was at one time between the snapshots. free: (N,) masks. ends: still to come."""
+
+    snapshot: Snapshot
+    tables: Tables
+    node_class: Int64s
+    free: Int64s
+    ends: list[tuple[float, int, int]]
+
+    def pass_to(self, at_s: float) -> None:
+        """Everything that ended by then is free."""
+        while self.ends and self.ends[0][0] <= at_s:
+            _, node, mask = self.ends.pop(0)
+            self.free[node] |= mask
+
+    def judged(self, start: _Start) -> Iterator[Placed]:
+        """What is to be told of one start; nothing of a job of one GPU or on unknown wiring."""
+        gpus = int(bit_counts(start.mask).sum())
+        try:
+            allowed = allowed_nodes(self.snapshot, start.row) | np.isin(np.arange(len(self.free)), start.node)
+        except UnknownForm:
+            return
+        if gpus > 1 and len(start.node) == 1:
+            yield from self._one_node(start, gpus, self._roomy(start, allowed))
+        elif len(start.node) > 1:
+            yield from self._gang(start, gpus, self._roomy(start, allowed))
+
+    def _roomy(self, start: _Start, allowed: Bools) -> Bools:
+        """Nodes with CPUs and memory for a share of the job now; its own have them."""
+        jobs, nodes = self.snapshot.jobs, self.snapshot.nodes
+        cpus, memory_mib = (float(column[start.row]) / len(start.node) for column in (jobs.cpus, jobs.memory_mib))
+        roomy = (nodes.cpus - nodes.cpus_used >= cpus) & (nodes.memory_mib - nodes.memory_used_mib >= memory_mib)
+        roomy[start.node] = True
+        return allowed & roomy
+
+    def _one_node(self, start: _Start, gpus: int, allowed: Bools) -> Iterator[Placed]:
+        node, mask = int(start.node[0]), int(start.mask[0])
+        if self.node_class[node] < 0 or not self.tables.tabled[self.node_class[node]]:
+            return
+        free = self.free.copy()
+        free[node] |= mask  # it had them
+        sets = [(n, self.tables.take(int(self.node_class[n]), int(free[n]), gpus))
+                for n in np.flatnonzero(allowed & (bit_counts(free) >= gpus)).tolist()
+                if self.node_class[n] >= 0 and self.tables.tabled[self.node_class[n]]]  # fmt: skip
+        best = max(sets, key=lambda each: self._rank(*each))
+        got_s, best_s = self._speed(node, mask), self._speed(*best)
+        if self._rank(node, mask) >= self._rank(*best):
+            yield self._told(start, gpus, got_s[0], got_s[0], 1.0)
+            return
+        of = 0 if got_s[0] < best_s[0] else 1  # the smallest link decides, then the sum
+        ratio = min(1.0, got_s[of] / best_s[of]) if best_s[of] else 1.0
+        where = self.snapshot.nodes.name[best[0]]
+        note = f"{where} had GPUs {','.join(str(g) for g in range(64) if best[1] >> g & 1)}"
+        yield self._told(start, gpus, got_s[of], best_s[of], ratio, note)
+
+    def _gang(self, start: _Start, gpus: int, allowed: Bools) -> Iterator[Placed]:
+        """A gang over several cells of the fabric, though one had room for it all."""
+        cell, nodes = self.snapshot.topology.cell, len(start.node)
+        if len(cell) != len(self.free) or (cell[start.node] < 0).any():
+            return
+        free = self.free.copy()
+        np.bitwise_or.at(free, start.node, start.mask)
+        room = allowed & (bit_counts(free) >= ceil(gpus / nodes)) & (cell >= 0)
+        has, count = np.unique(cell[room], return_counts=True)
+        spans, fits = len(np.unique(cell[start.node])), has[count >= nodes]
+        names = self.snapshot.topology.fabric.cell
+        split = spans > 1 and len(fits) > 0
+        note = f"it spans {spans} of the lowest cells, {names[int(fits[0])]} had room for it all" if split else ""
+        yield self._told(start, gpus, nan, nan, 1.0 / spans if split else 1.0, note)
+
+    def _rank(self, node: int, mask: int) -> int:
+        return int(self.tables.rank[self.tables.set_at[self.node_class[node]] + mask])
+
+    def _speed(self, node: int, mask: int) -> tuple[float, float]:
+        """Smallest link and sum of links of the set's best ring [GB/s]."""
+        quality = set_table(self.tables.classes[self.node_class[node]]).quality[mask]
+        return float(gb_per_s(quality[1])), float(gb_per_s(quality[2]))
+
+    def _told(
+        self, start: _Start, gpus: int, got: float, best: float, ratio: float, note: str = ""
+    ) -> Placed:  # fmt: skip
+        jobs, names = self.snapshot.jobs, self.snapshot.nodes.name
+        row = start.row
+        hosts = ",".join(names[n] for n in start.node.tolist())
+        first_s = float(jobs.first_submit_s[row])
+        pinned = any(pin.job_id == jobs.job_id[row] and set(expand(pin.nodes)) == set(hosts.split(","))
+                     for pin in self.snapshot.pins if pin.open)  # fmt: skip
+        return Placed(int(jobs.job_id[row]), first_s, start.start_s, hosts, gpus, got, best, ratio, pinned, note)

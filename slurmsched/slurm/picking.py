@@ -1,0 +1,147 @@
+"""What Slurm picks GPUs by, read where jobs are to be pinned: GPUs and sockets of nodes, free cores, requests."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from math import isnan
+
+import numpy as np
+
+from slurmsched.config import Topology
+from slurmsched.errors import InputError, UnreadableError
+from slurmsched.model.columns import Int64s, frozen
+from slurmsched.model.pins import Picking, Wish
+from slurmsched.model.snapshot import Site, Snapshot
+from slurmsched.slurm.commands import Commands
+from slurmsched.slurm.gres import Gres, parse_gres
+from slurmsched.slurm.node_text import job_records
+from slurmsched.slurm.picks import NO_FILE, free_cores, held_cpus, known_version, node_of, read_shapes
+from slurmsched.slurm.text import fields, plain, time_s
+from slurmsched.slurm.wiring import RELOAD_S, read_gres
+from slurmsched.topology.picker import Version
+from slurmsched.topology.site import class_rows
+from slurmsched.topology.slurm_node import Form, SlurmNode
+from slurmsched.topology.slurm_site import Shape
+
+Kinds = tuple[tuple[SlurmNode, ...], Int64s]  # see Picking
+FORMS = {"TresPerJob": Form.PER_JOB, "TresPerTask": Form.PER_TASK, "TresPerSocket": Form.PER_SOCKET,
+         "TresPerNode": Form.PER_NODE}  # fmt: skip
+_PLAIN = {"ReqB:S:C:T": ("0:0:*:*",), "NtasksPerN:B:S:C": ("0:0:*:*",), "CoreSpec": ("*",), "Contiguous": ("0",)}
+_BARS = {"Switches": "switches", "SegmentSize": "a segment", "SpreadJob": "spread nodes", "CpusPerTres": "CPUs by GPU",
+         "MemPerTres": "memory by GPU", "TresBind": "a binding of GPUs"}  # fmt: skip
+
+
+class Pickers:
+    """Gives snapshots their picking. gres.conf and the nodes' sockets are read at first and again every hour."""
+
+    def __init__(self, settings: Topology, commands: Commands, clock: Callable[[], float] = time.monotonic) -> None:
+        self._settings, self._commands, self._clock = settings, commands, clock
+        self._read_s = float("-inf")
+        self._names: tuple[str, ...] = ()
+        self._kinds: Kinds = ((), frozen([], np.int64))
+        self._warning = ""
+
+    def __call__(self, snapshot: Snapshot) -> Snapshot:
+        """The snapshot with its picking; without where no job could be pinned. Raises SlurmError."""
+        jobs, names = snapshot.jobs, tuple(snapshot.nodes.name)
+        if not (jobs.pending & (jobs.gpus > 1)).any():
+            return snapshot
+        version, why = known_version(snapshot.site)
+        if why:
+            return replace(snapshot, warnings=(*snapshot.warnings, f"placement: no job is pinned: {why}"))
+        if self._clock() - self._read_s > RELOAD_S or names != self._names:
+            self._kinds, self._warning = self._shapes(names, snapshot.site)
+            self._read_s, self._names = self._clock(), names
+        text = self._commands.run("scontrol", "-o", "-d", "show", "job")
+        told = (f"placement: no job is pinned: {self._warning}",) if self._warning else ()
+        picking = read_picking(text, snapshot, self._kinds, version)
+        return replace(snapshot, picking=picking, warnings=(*snapshot.warnings, *told))
+
+    def _shapes(self, names: tuple[str, ...], site: Site) -> tuple[Kinds, str]:
+        """The nodes as slurmctld has them; and why none is known, "" if one is."""
+        try:
+            classes = read_gres(self._settings, site).classes
+        except InputError as error:
+            return ((), frozen(np.full(len(names), -1), np.int64)), str(error)
+        shapes, rows = read_shapes(self._commands, names), class_rows(names, classes)
+        made: dict[tuple[int, Shape | None], SlurmNode | None] = {}
+        for name in names:
+            key = (rows.get(name, -1), shapes.get(name))
+            if key not in made:
+                made[key] = node_of(name, classes, key[1])
+        known = [key for key, node in made.items() if node is not None]
+        of = [(rows.get(name, -1), shapes.get(name)) for name in names]
+        kinds = tuple(node for node in made.values() if node is not None)
+        return (kinds, frozen([known.index(key) if key in known else -1 for key in of], np.int64)), (
+            "" if kinds else NO_FILE
+        )
+
+
+def read_picking(text: str, snapshot: Snapshot, kinds: Kinds, version: Version) -> Picking:
+    """What `scontrol -o -d show job` tells: cores that jobs hold, requests of those that wait.
+
+    Cores of a node on which jobs show other CPUs than Slurm counts are not known: a job came or went meanwhile.
+    """
+    jobs, held = snapshot.jobs, held_cpus(text)
+    rows = zip(snapshot.nodes.name, snapshot.nodes.cpus_used.tolist(), kinds[1].tolist(), strict=True)
+    cores = tuple(_cores(kinds[0][kind], held.get(name, 0), used) if kind >= 0 else () for name, used, kind in rows)
+    waits = jobs.pending & (jobs.gpus > 1)
+    names = dict(zip(jobs.job_id[waits].tolist(), jobs.name.take(waits), strict=True))
+    wishes = (read_wish(job_id, record, names[job_id]) for job_id, record in job_records(text) if job_id in names)
+    return Picking(*kinds, cores, version, tuple(wish for wish in wishes if wish))
+
+
+def _cores(node: SlurmNode, held: int, used: int) -> tuple[int, ...]:
+    return tuple(free_cores(node, held)) if held.bit_count() == used else ()
+
+
+def read_wish(job_id: int, record: str, name: str = "") -> Wish | None:
+    """A pending job's request; None where it cannot be read. name: of the job, which its user chose."""
+    asked = _asked(record, name)
+    found, rest = fields(asked), record.partition(asked)[2]
+    options = fields(rest[rest.rfind(" StdOut=") :])  # users name files and commands before
+    forms = [(form, entry) for key, form in FORMS.items() for entry in _gpus(options.get(key, ""))]
+    try:
+        wish = Wish(job_id, time_s(found["SubmitTime"]), "", 0, int(found["NumTasks"]), int(found["CPUs/Task"]),
+                    _number(found.get("Socks/Node", "")), options.get("GresEnforceBind") == "Yes")  # fmt: skip
+    except (KeyError, ValueError, UnreadableError):
+        return None
+    if not forms or isnan(wish.submit_s):
+        return None
+    bars = (*_bars(found, options, rest), *(["GPUs in several ways"] if len(forms) > 1 else []))
+    form, entry = forms[0]
+    return replace(wish, form=str(form), count=entry.count, bars=bars)
+
+
+def _asked(record: str, name: str) -> str:
+    """The part of a record between what its user wrote: the name before, features, comment and files after it."""
+    _, _, after = record.partition(f"JobName={name.replace(chr(10), chr(9))}")
+    return after.partition(" MinCPUsNode=")[0]
+
+
+def _bars(asked: Mapping[str, str], options: Mapping[str, str], rest: str) -> Iterator[str]:
+    yield from (word for key, word in _BARS.items() if key in options and not _own_binding(key, options))
+    head = fields(rest.partition(" Licenses=")[0])
+    if any({**asked, **head}.get(key, values[0]) not in values for key, values in _PLAIN.items()):
+        yield "a layout of its tasks"
+    exclusive = head.get("Exclusive")
+    if (head.get("OverSubscribe") in ("NO", "USER", "MCS", "TOPO")) if exclusive is None else exclusive != "NO":
+        yield "a node of its own"
+
+
+def _own_binding(key: str, options: Mapping[str, str]) -> bool:
+    """Whether a binding is what --gpus-per-task says by itself."""
+    return key == "TresBind" and "gpu" in options.get("TresPerTask", "")
+
+
+def _gpus(text: str) -> list[Gres]:
+    try:
+        return [entry for entry in parse_gres(plain(text)) if entry.kind == "gpu" and entry.count]
+    except UnreadableError:
+        return []
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isdigit() else 0

@@ -1,0 +1,216 @@
+"""On which node a pending job is to start, and when it gets its own node list back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slurmsched.config import Placement, Scope
+from slurmsched.model import Delay, Pin, PinNodes, Ranking, Snapshot
+from slurmsched.placements.linked import Linked
+from slurmsched.planning.picks import Picks
+from slurmsched.planning.pins import Pinned, given_back, pins
+from tests.unit.planning.pin_cases import HINT, NOW_S, cluster, wait, wish
+
+HINTS = Placement(pin="hints")
+DOUBLE, SINGLE, NONE = [0, 3], [0, 1], [0, 5]  # pairs of GPUs with two lanes, one, none
+
+
+def planned(at: Snapshot, limits: Placement = HINTS, most: int = 500) -> Pinned:
+    """With all pending jobs managed, by job id."""
+    ranking = Ranking(np.arange(len(at.jobs)))
+    return pins(at, ranking, at.jobs.pending, Linked(), limits, Scope(partitions=("*",)), most)
+
+
+def lists(found: Pinned) -> dict[int, str]:
+    return {action.job_id: action.nodes for action in found.actions if isinstance(action, PinNodes)}
+
+
+def rules(found: Pinned) -> dict[int, str]:
+    return {refusal.job_id: refusal.rule for refusal in found.refused}
+
+
+def holding(job_id: int, nodes: str, since_s: float = NOW_S - 10, **values) -> Pin:
+    return Pin(job_id, NOW_S - 60, nodes, "", since_s, (nodes,), **values)
+
+
+def test_pins__takes_the_node_where_slurms_pick_is_best():
+    """Of nodes with a pair each, the one with the most lanes; the record has the user's own list as base."""
+    found = planned(cluster([wait(1)], [SINGLE, DOUBLE, NONE]))
+    assert lists(found) == {1: "n2"}
+    assert found.pins == (Pin(1, NOW_S - 60, "n2", "", NOW_S, ("n2",)),)
+    assert found.actions[0].reason == "Slurm gives it GPUs 0,3 there, the best set of all it may have"
+
+
+def test_pins__a_bad_pick_makes_a_node_of_good_gpus_bad():
+    """Slurm 26.05 takes the least linked of all eight: a node with one single link is better than one all free."""
+    all_free = cluster([wait(1)], [list(range(8)), DOUBLE])
+    assert lists(planned(all_free)) == {1: "n2"}
+    told = planned(cluster([wait(1)], [list(range(8)), SINGLE])).actions[0]
+    assert told.reason.endswith("the best of Slurm's picks on its nodes")
+
+
+@pytest.mark.parametrize(
+    ("pin", "comment", "expected"),
+    [
+        ("off", HINT, {}),
+        ("hints", "", {}),
+        ("hints", HINT, {1: "n2"}),
+        ("hints", "slurmsched: topo=any", {}),
+        ("multi-gpu", "", {1: "n2"}),
+        ("multi-gpu", "slurmsched: topo=any", {}),
+    ],
+)
+def test_pins__only_whose_nodes_are_to_be_chosen(pin, comment, expected):
+    """By hint, or all jobs of several GPUs but those that say that any will do."""
+    at = cluster([wait(1, comment=comment)], [SINGLE, DOUBLE])
+    assert lists(planned(at, Placement(pin=pin))) == expected
+
+
+def test_pins__jobs_of_one_gpu_are_left_alone():
+    """One GPU has no links."""
+    assert planned(cluster([wait(1, gpus=1)], [SINGLE, DOUBLE])) == Pinned()
+
+
+@pytest.mark.parametrize(
+    ("columns", "rule"),
+    [
+        ({"nodes_asked": "n1"}, "pin-own"),
+        ({"array_job_id": 1, "array_tasks": 3}, "pin-array"),
+        ({"het_job_id": 1}, "pin-het"),
+        ({"nodes": 2, "gpus": 4}, "pin-several"),
+        ({"features_asked": "[a*2]"}, "pin-form"),
+    ],
+)
+def test_pins__what_slurm_could_not_take_back_or_the_user_has_chosen_is_left_alone(columns, rule):
+    """One reason each."""
+    found = planned(cluster([wait(1, **columns)], [SINGLE, DOUBLE]))
+    assert (lists(found), rules(found)) == ({}, {1: rule})
+
+
+def test_pins__what_the_picker_does_not_know_is_left_alone():
+    """A request for switches, and one that was not read."""
+    bars = (wish(1, bars=("switches",)),)
+    found = planned(cluster([wait(1), wait(2)], [SINGLE, DOUBLE], bars))
+    assert (lists(found), rules(found)) == ({}, {1: "pin-asks", 2: "pin-asks"})
+    assert found.refused[0].reason.startswith("it asks for switches:")
+
+
+def test_pins__excluded_nodes_and_features_are_obeyed():
+    """The best node is not for this job."""
+    assert lists(planned(cluster([wait(1, nodes_excluded="n2")], [SINGLE, DOUBLE]))) == {1: "n1"}
+    assert lists(planned(cluster([wait(1, features_asked="fast")], [SINGLE, DOUBLE]))) == {}
+
+
+def test_pins__a_job_sees_what_those_before_it_take():
+    """Two jobs, two good pairs: one each, though both would like the first."""
+    found = planned(cluster([wait(1), wait(2)], [DOUBLE, [0, 3, 5], SINGLE]))
+    assert set(lists(found).values()) == {"n1", "n2"}
+
+
+def test_pins__stops_at_the_first_job_that_does_not_fit():
+    """Slurm does not start what comes after it either."""
+    assert lists(planned(cluster([wait(1, gpus=8), wait(2)], [SINGLE, DOUBLE]))) == {}
+
+
+def test_pins__nodes_of_unknown_cores_are_left_out():
+    """A job came or went between two answers of Slurm: nobody knows what it would pick there."""
+    at = cluster([wait(1)], [SINGLE, DOUBLE])
+    assert at.picking is not None
+    moved = replace(at.picking, free_cores=(at.picking.free_cores[0], ()))
+    assert lists(planned(replace(at, picking=moved))) == {1: "n1"}
+
+
+def test_pins__a_list_that_is_still_right_stays():
+    """Nothing is sent twice."""
+    at = cluster([wait(1, nodes_asked="n2")], [SINGLE, DOUBLE], pins=(holding(1, "n2"),))
+    assert planned(at) == Pinned()
+
+
+def test_pins__a_list_moves_when_its_node_is_taken():
+    """Both lists count as ours from then on, and the time-out runs on."""
+    at = cluster([wait(1, nodes_asked="n2")], [SINGLE, []], pins=(holding(1, "n2"),))
+    (action,), (pin,) = planned(at).actions, planned(at).pins
+    assert (action.nodes, action.was, action.base) == ("n1", "n2", "")
+    assert (pin.values, pin.since_s) == (("n2", "n1"), NOW_S - 10)
+
+
+def test_pins__a_list_goes_back_when_nothing_is_free():
+    """The job waits as it would without us, and may be pinned again."""
+    found = planned(cluster([wait(1, nodes_asked="n2")], [[], []], pins=(holding(1, "n2"),)))
+    assert [(action.nodes, action.was) for action in found.actions] == [("", "n2")]
+    assert (found.pins[0].open, found.pins[0].over) == (False, False)
+
+
+def test_pins__a_job_that_did_not_start_in_time_is_slurms():
+    """Its list goes back, and it gets none again."""
+    late = holding(1, "n2", NOW_S - 500)
+    found = planned(cluster([wait(1, nodes_asked="n2")], [SINGLE, DOUBLE], pins=(late,)))
+    assert (lists(found), found.pins[0].over) == ({1: ""}, True)
+    assert found.actions[0].reason == "it did not start within 120 s"
+    assert planned(cluster([wait(1)], [SINGLE, DOUBLE], pins=found.pins)) == Pinned()
+
+
+@pytest.mark.parametrize("theirs", ["", "n1"])
+def test_pins__a_list_that_somebody_else_changed_is_theirs(theirs):
+    """Cleared or set to another: left alone for good."""
+    at = cluster([wait(1, nodes_asked=theirs)], [SINGLE, DOUBLE], pins=(holding(1, "n2"),))
+    found = planned(at)
+    assert (found.actions, [pin.over for pin in found.pins]) == ((), [True])
+    assert planned(replace(at, pins=found.pins)).actions == ()
+
+
+def test_pins__a_requeued_job_keeps_our_list_and_gets_it_back():
+    """Slurm keeps the list over a requeue: it counts as given anew, under the new submit time."""
+    old = Pin(1, 5.0, "n2", "", 5.0, ("n2",))
+    found = planned(cluster([wait(1, nodes_asked="n2", restarts=1)], [SINGLE, []], pins=(old,)))
+    assert lists(found) == {1: "n1"}
+    assert found.pins[0] == replace(old, submit_s=NOW_S - 60, since_s=NOW_S)
+
+
+def test_pins__lists_on_record_go_back_when_pinning_is_turned_off():
+    """No picking is read then."""
+    at = replace(cluster([wait(1, nodes_asked="n2")], [SINGLE, DOUBLE], pins=(holding(1, "n2"),)), picking=None)
+    assert lists(planned(at, Placement())) == {1: ""}
+
+
+def test_pins__a_job_that_waits_for_its_place_begins_once_it_has_one():
+    """Only if it was submitted to begin so soon: another begin time is the user's."""
+    at = cluster([wait(1, eligible_s=NOW_S + 5)], [SINGLE, DOUBLE])
+    assert planned(at).actions == ()
+    pin, delay = planned(at, Placement(pin="hints", wait_s=65)).actions
+    assert (pin.nodes, delay.act) == ("n2", pin.act)
+    assert isinstance(delay, Delay)
+    assert delay.start_s == NOW_S
+
+
+def test_pins__no_more_writes_than_there_is_room_for():
+    """What goes together goes together, and nothing is on record that is not sent."""
+    at = cluster([wait(1), wait(2)], [DOUBLE, DOUBLE, SINGLE])
+    found = planned(at, most=1)
+    assert [len(found.actions), len(found.pins)] == [1, 1]
+
+
+def test_given_back__every_job_gets_its_own_list():
+    """Undo; the list of a job that somebody else changed is not touched."""
+    at = cluster([wait(1, nodes_asked="n2"), wait(2, nodes_asked="n1")], [[], []],
+                 pins=(holding(1, "n2"), holding(2, "n2")))  # fmt: skip
+    assert lists(given_back(at, "undo")) == {1: ""}
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(st.sets(st.integers(0, 7)), min_size=1, max_size=4), st.integers(2, 4))
+def test_pins__no_other_node_would_give_a_better_pick(free, gpus):
+    """Whatever is free: the node chosen has the highest rank of all picks, and there is one if any pick is known."""
+    at = cluster([wait(1, gpus=gpus)], [sorted(one) for one in free])
+    assert at.picking is not None
+    picks = Picks.of(at, at.picking)
+    ranks = [picks.pick(n, wish(1, gpus), gpus).rank for n in range(len(free))]
+    best = [f"n{n + 1}" for n, rank in enumerate(ranks) if rank == max(ranks) and rank >= 0]
+    found = lists(planned(at))
+    assert set(found.values()) <= set(best)
+    assert bool(found) == bool(best)

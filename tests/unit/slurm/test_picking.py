@@ -1,0 +1,172 @@
+"""What Slurm picks GPUs by, from what scontrol prints: recorded lines of 24.11.5 and 26.05.5, shortened."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from slurmsched.config import Topology
+from slurmsched.model import Site
+from slurmsched.slurm.picking import Pickers, read_picking, read_wish
+from slurmsched.testing import snapshot
+from tests.unit.planning.pin_cases import slurm_node, wait
+
+ASKED = (
+    "JobId=7 JobName={name} UserId=root(0) GroupId=root(0) MCS_label=N/A Priority=0 Nice=0 Account=root QOS=normal "
+    "JobState=PENDING Reason=Priority Dependency=(null) Requeue=1 Restarts=0 BatchFlag=1 RunTime=00:00:00 "
+    "TimeLimit=01:00:00 TimeMin=N/A SubmitTime=940 EligibleTime=940 Partition=gpu ReqNodeList=(null) "
+    "ExcNodeList=(null) NodeList= NumNodes=1-1 NumCPUs=2 NumTasks={tasks} CPUs/Task={cpus} ReqB:S:C:T=0:0:{cores}:* "
+    "ReqTRES=cpu=2,mem=1G,node=1,billing=2,gres/gpu=2 AllocTRES=(null) Socks/Node={sockets} "
+    "NtasksPerN:B:S:C={layout} CoreSpec=* MinCPUsNode=1 MinMemoryNode=1G MinTmpDiskNode=0 Features=(null) "
+    "DelayBoot=00:00:00 {shared} Contiguous={contiguous} Licenses=(null) Network=(null) Command=(null) WorkDir=/src "
+    "StdErr=/dev/null StdIn=/dev/null StdOut=/dev/null {options}"
+)
+PLAIN = {"name": "wrap", "tasks": 1, "cpus": 2, "cores": "*", "sockets": "*", "layout": "0:0:*:*", "contiguous": 0,
+         "shared": "OverSubscribe=OK", "options": "TresPerNode=gres/gpu:2 TresPerTask=cpu=2"}  # fmt: skip
+RUNS = (
+    "JobId=8 JobName=wrap UserId=root(0) JobState=RUNNING Reason=None NodeList=n1 BatchHost=n1 NumNodes=1 NumCPUs=5 "
+    "JOB_GRES=gpu:a100:2 Nodes=n1 CPU_IDs=0-3,32 Mem=1024 GRES=gpu:a100:2(IDX:0,2) MinCPUsNode=5 Features=(null)"
+)
+
+
+def record(**values: object) -> str:
+    return ASKED.format(**{**PLAIN, **values})
+
+
+def bars(**values: object) -> tuple[str, ...]:
+    found = read_wish(7, record(**values), str(values.get("name", "wrap")))
+    assert found is not None
+    return found.bars
+
+
+@pytest.mark.parametrize(
+    ("options", "form", "count", "bound"),
+    [
+        ("TresPerNode=gres/gpu:2 TresPerTask=cpu=2", "gpus-per-node", 2, False),
+        ("TresPerJob=gres/gpu:a100:4", "gpus", 4, False),
+        ("TresBind=gres/gpu:per_task:1 TresPerTask=gres/gpu=1", "gpus-per-task", 1, False),
+        ("TresPerSocket=gres/gpu:1", "gpus-per-socket", 1, False),
+        ("GresEnforceBind=Yes TresPerNode=gres/gpu:2", "gpus-per-node", 2, True),
+    ],
+)
+def test_wish__every_form_of_request(options, form, count, bound):
+    """As scontrol prints it at the end of a record."""
+    found = read_wish(7, record(options=options), "wrap")
+    assert found is not None
+    assert (found.form, found.count, found.bound, found.bars) == (form, count, bound, ())
+    assert (found.submit_s, found.tasks, found.cpus_per_task, found.sockets) == (940.0, 1, 2, 0)
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({"options": "Switches=1@00:05:00 TresPerNode=gres/gpu:2"}, "switches"),
+        ({"options": "SegmentSize=1 TresPerNode=gres/gpu:2"}, "a segment"),
+        ({"options": "SpreadJob=Yes TresPerNode=gres/gpu:2"}, "spread nodes"),
+        ({"options": "CpusPerTres=gres/gpu:3 TresPerNode=gres/gpu:2"}, "CPUs by GPU"),
+        ({"options": "TresPerJob=gres/gpu:2 TresPerNode=gres/gpu:2"}, "GPUs in several ways"),
+        ({"cores": "2"}, "a layout of its tasks"),
+        ({"layout": "2:0:1:*"}, "a layout of its tasks"),
+        ({"contiguous": 1}, "a layout of its tasks"),
+        ({"shared": "OverSubscribe=NO"}, "a node of its own"),
+        ({"shared": "OverSubscribe=USER"}, "a node of its own"),
+        ({"shared": "OverSubscribe=NO Exclusive=NODE"}, "a node of its own"),
+    ],
+)
+def test_wish__tells_what_keeps_a_job_from_being_pinned(values, expected):
+    """Switches, segment, exclusive and the like; 26.05 has a field of its own for the latter."""
+    assert bars(**values) == (expected,)
+
+
+def test_wish__a_plain_job_has_no_bars():
+    """In 26.05 `OverSubscribe=NO` is what an ordinary job has."""
+    assert (bars(), bars(shared="OverSubscribe=NO Exclusive=NO")) == ((), ())
+
+
+def test_wish__names_of_users_decide_nothing():
+    """What looks like a field in the job's name or the path of its output is none."""
+    assert bars(name="x SegmentSize=4 MinCPUsNode=9 Contiguous=1") == ()
+    assert read_wish(7, record(options="").replace("StdOut=/dev/null", "StdOut=/a TresPerNode=gres/gpu:8 StdOut=b"),
+                     "wrap") is None  # fmt: skip
+
+
+@pytest.mark.parametrize("broken", [{"options": ""}, {"tasks": "many"}])
+def test_wish__what_cannot_be_read_is_none(broken):
+    """No GPUs by any form, or a number that is none."""
+    assert read_wish(7, record(**broken), "wrap") is None
+
+
+@pytest.mark.parametrize(("used", "free"), [(5, (28, 31)), (4, ())])
+def test_picking__cores_that_jobs_hold(used, free):
+    """By socket; not known where Slurm counts other CPUs on the node than jobs show."""
+    at = snapshot([wait(7), {"job_id": 8, "state": "RUNNING"}], [{"name": "n1", "gpus": 8, "cpus_used": used}])
+    found = read_picking(record() + "\n" + RUNS + "\n", at, ((slurm_node(),), np.zeros(1, np.int64)), (26, 5))
+    assert (found.free_cores, [wish.job_id for wish in found.wishes]) == ((free,), [7])
+
+
+class Commands:
+    """Prints what it is given; the calls are kept."""
+
+    def __init__(self, **texts: str) -> None:
+        self.texts, self.calls = texts, []
+
+    def run(self, *command: str) -> str:
+        self.calls.append(command)
+        return self.texts[command[-1]]
+
+
+NODE = {"%N %X %Y %Z": "n1 2 32 1\n"}  # what sinfo is asked for
+
+
+@pytest.fixture
+def gres_conf(tmp_path):
+    lines = [f"NodeName=n1 Name=gpu File=/dev/nvidia{g} Cores={g // 4 * 32}-{g // 4 * 32 + 31}\n" for g in range(8)]
+    path = tmp_path / "gres.conf"
+    path.write_text("".join(lines))
+    return Topology(gres_conf=str(path))
+
+
+SITE = Site("lab", "26.05.5", settings={"SelectTypeParameters": "CR_CORE_MEMORY"})
+
+
+def test_pickers__add_the_nodes_as_slurm_has_them(gres_conf):
+    """Sockets of the node, GPUs of gres.conf; both are read once."""
+    slurm = Commands(job=record() + "\n", **NODE)
+    pickers, at = Pickers(gres_conf, slurm), snapshot([wait(7)], "1x8", site=SITE)
+    for _ in range(2):
+        picking = pickers(at).picking
+    assert picking is not None
+    assert (picking.kinds[0].sockets, picking.kinds[0].socket.tolist()) == (2, [0, 0, 0, 0, 1, 1, 1, 1])
+    assert [call[-1] for call in slurm.calls] == ["%N %X %Y %Z", "job", "job"]
+
+
+def test_pickers__ask_nothing_while_nobody_could_be_pinned(gres_conf):
+    """No job of several GPUs waits."""
+    slurm = Commands()
+    assert Pickers(gres_conf, slurm)(snapshot([wait(7, gpus=1)], "1x8", site=SITE)).picking is None
+    assert slurm.calls == []
+
+
+@pytest.mark.parametrize(
+    ("site", "text"),
+    [
+        (replace(SITE, version="27.05.1"), "how Slurm 27.05.1 picks GPUs is not known"),
+        (replace(SITE, settings={"SelectTypeParameters": "CR_SOCKET"}), "SelectTypeParameters=CR_SOCKET"),
+    ],
+)
+def test_pickers__say_where_the_model_does_not_hold(gres_conf, site, text):
+    """Nobody is pinned on a guess."""
+    found = Pickers(gres_conf, Commands())(snapshot([wait(7)], "1x8", site=site))
+    assert found.picking is None
+    assert text in found.warnings[-1]
+
+
+def test_pickers__say_when_gres_conf_cannot_be_read(tmp_path):
+    """The nodes are unknown then, and the warning names the file."""
+    pickers = Pickers(Topology(gres_conf=str(tmp_path / "none")), Commands(job=record() + "\n"))
+    found = pickers(snapshot([wait(7)], "1x8", site=SITE))
+    assert found.picking is not None
+    assert found.picking.node_kind.tolist() == [-1]
+    assert "cannot be read" in found.warnings[-1]
