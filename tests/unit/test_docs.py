@@ -47,10 +47,10 @@ def test_page__shows_commands_that_exist(page: str, shown: str) -> None:
     parsed(cli, shlex.split(shown))
 
 
-def parsed(command: click.Command, words: list[str]) -> None:
+def parsed(command: click.Command, words: list[str], parent: click.Context | None = None) -> None:
     """Parse words as the command line would, all the way down; arguments may be left out, as in a sentence."""
     try:
-        context = command.make_context(command.name or "slurmsched", list(words), resilient_parsing=False)
+        context = command.make_context(command.name or "slurmsched", list(words), parent)
     except click.MissingParameter:
         return
     except click.BadParameter as error:
@@ -60,7 +60,7 @@ def parsed(command: click.Command, words: list[str]) -> None:
     if isinstance(command, click.Group) and (rest := [*context._protected_args, *context.args]):
         below = command.get_command(context, rest[0])
         assert below is not None, f"no command {rest[0]!r}"
-        parsed(below, rest[1:])
+        parsed(below, rest[1:], context)
 
 
 def test_pages__are_all_in_the_contents_of_the_site() -> None:
