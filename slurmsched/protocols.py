@@ -31,6 +31,24 @@ class ChangingPolicy(Policy, Protocol):
 
 
 @runtime_checkable
+class SteadyPolicy(Policy, Protocol):
+    """Optional: a preemptive policy says for how long nobody who waits passes one that holds GPUs.
+
+    Then no cycle runs for GPUs that come back if they are too few to change who runs, or if who is next takes them.
+    """
+
+    def next_swap_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
+        """The earliest time after snapshot.now_s at which a job that waits may pass one that holds GPUs [Unix s].
+
+        Infinity if only a job that comes can bring that about. ranking, running: as in ChangingPolicy. Any of those
+        that wait may start meanwhile: what may happen to them then counts too. Jobs that all hold GPUs may change
+        places, and one that holds GPUs may pass one that waits. A policy with a field `estimator` is only
+        asked if that says `constant = True`: its estimate of a job never changes.
+        """
+        ...
+
+
+@runtime_checkable
 class Placement(Protocol):
     """On which GPUs."""
 

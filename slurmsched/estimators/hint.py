@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -15,10 +16,12 @@ from slurmsched.model.hints import hint_column
 class Hint:
     """The hint `dur=`; for a job without one its time limit; without that none. Source: ours."""
 
+    constant: ClassVar[bool] = True
+
     def estimate(self, snapshot: Snapshot) -> Estimates:
         limit = TimeLimit().estimate(snapshot)
         if snapshot.jobs.comment.names in ((), ("",)):
-            return Estimates(limit.total_s, (limit.source + 1).astype(np.int8), sources=("hint", *limit.sources))
+            return Estimates(limit.total_s, limit.source + np.int8(1), sources=("hint", *limit.sources))
         hinted_s = hint_column(snapshot.jobs, "dur_s")
         hinted = ~np.isnan(hinted_s)
         source = np.where(hinted, 0, limit.source + 1).astype(np.int8)

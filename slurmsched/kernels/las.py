@@ -179,15 +179,15 @@ def _last_order(floats: Floats, order: Int64s) -> None:
 
 
 @kernel(plain_below=_PLAIN_BELOW, views=True)
-def next_drop(service_gpu_s: Floats, gpus: Int32s, running: Bools, thresholds_gpu_s: Floats) -> float:
-    """How soon the next of the running jobs reaches a threshold [s], infinity if none will.
+def next_drop(service_gpu_s: Floats, gpus: Int32s, counts: Bools, thresholds_gpu_s: Floats, least: int) -> float:
+    """How soon the next of the jobs that count drops to queue `least` or a lower one, if all of them run [s].
 
-    service_gpu_s, gpus, running: (N,).
+    service_gpu_s, gpus, counts: (N,). Infinity if none will.
     """
     soon_s = np.inf
-    for i in range(len(running)):
-        if running[i]:
-            queue = _queue(service_gpu_s[i], thresholds_gpu_s)
+    for i in range(len(counts)):
+        if counts[i]:
+            queue = max(_queue(service_gpu_s[i], thresholds_gpu_s), least - 1)
             if queue < len(thresholds_gpu_s):
                 soon_s = min(soon_s, (thresholds_gpu_s[queue] - service_gpu_s[i]) / max(gpus[i], 1))
     return soon_s

@@ -18,14 +18,18 @@ def job_columns(
     floats: Floats,
     ints: Int64s,
     small: Int32s,
-) -> None:
-    """Columns of these jobs, written to floats (8, N), ints (2, N) and small (3, N) int32.
+    holder: Int64s,
+    held: Int32s,
+) -> int:
+    """Columns of these jobs, written to floats (8, N), ints (2, N) and small (3, N) int32; how many of them run.
 
     rows: (N,). times: (J, 5) start of this run (NaN = waits), run time of earlier runs, when it last ran or came,
     submission, time limit [s]. counts: (J, 4) job id, GPUs, nodes, restarts. flags: of pending and running.
     floats: submit, start, latest end, limit, run time of this run, of all runs [s], attained service [GPU s], waiting
-    since it last ran [s]. ints: job id, state. small: nodes, GPUs, restarts.
+    since it last ran [s]. ints: job id, state. small: nodes, GPUs, restarts. holder, held: (N,) each, ids and GPUs of
+    those that run are written to their beginning, in the order of rows.
     """
+    holders = 0
     for i in range(rows.size):
         row = rows[i]
         start_s, limit_s = times[row, 0], times[row, 4]
@@ -37,18 +41,8 @@ def job_columns(
         floats[7, i] = now_s - times[row, 2] if waits else 0.0
         ints[0, i], ints[1, i] = counts[row, 0], flags[0] if waits else flags[1]
         small[0, i], small[1, i], small[2, i] = counts[row, 2], counts[row, 1], counts[row, 3]
-
-
-@kernel(plain_below=512)
-def held_on_pile(job_id: Int64s, state: Int64s, gpus: Int32s, running: int, holder: Int64s, held: Int32s) -> int:
-    """How many hold GPUs of a single node; their ids and GPUs are written to holder and held, in the order given.
-
-    job_id, state, gpus: (N,). running: the flag of those that hold. holder, held: (N,) or longer.
-    """
-    holders = 0
-    for i in range(state.size):
-        if state[i] == running:
-            holder[holders], held[holders] = job_id[i], gpus[i]
+        if not waits:
+            holder[holders], held[holders] = counts[row, 0], counts[row, 1]
             holders += 1
     return holders
 
@@ -76,17 +70,24 @@ def changes(rows: Int64s, times: Floats, target: Int64s, differ: Int64s) -> tupl
 
 
 @kernel(plain_below=512)
-def who_waits(order: Int64s, stands: Int64s, served: Int64s, gpus: Int32s) -> tuple[Bools, int, int]:
-    """Who holds GPUs once those served do, (N,) bool; fewest GPUs a waiting job asks for; row of the first of them.
+def who_waits(order: Int64s, stands: Int64s, served: Int64s, gpus: Int32s, queue: Int64s) -> tuple[Bools, int, int]:
+    """Who holds GPUs once those served do, (N,) bool; fewest GPUs a waiting job asks for; how many wait.
 
     order: (N,) rows, most urgent first. stands: (N,) 0 = neither holds GPUs nor waits for them. served: (R,) rows.
-    gpus: (N,). Both numbers are -1 if no job waits.
+    gpus: (N,). queue: (2, N), rows of those that wait, in order, are written to it, and what each asks for less what
+    jobs after it hold. The fewest are -1 if no job waits.
     """
     running = np.zeros(stands.size, np.bool_)
-    running[served] = True
-    least, head = -1, -1
+    behind = 0
+    for row in served:
+        running[row] = True
+        behind += gpus[row]
+    least, waiting = -1, 0
     for row in order:
-        if stands[row] > 0 and not running[row]:
-            head = row if head < 0 else head
+        if running[row]:
+            behind -= gpus[row]
+        elif stands[row] > 0:
+            queue[0, waiting], queue[1, waiting] = row, gpus[row] - behind
+            waiting += 1
             least = gpus[row] if least < 0 else min(least, gpus[row])
-    return running, least, head
+    return running, least, waiting

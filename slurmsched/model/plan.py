@@ -211,13 +211,15 @@ class Wake:
     at_s: the order may change by itself at this time [Unix s]. free_gpus: before that, nothing changes while
     fewer GPUs are free. arrivals: except by a job that comes and asks for fewer; False: not even then.
     fits: no job waits, and whoever comes gets GPUs while there are enough: nothing is to be decided until a job comes
-    that finds too few. The default rules nothing out but a change with time.
+    that finds too few. takes: whoever comes may take GPUs from others, so that each matters however few are free. The
+    default rules nothing out but a change with time.
     """
 
     at_s: float = math.inf
     free_gpus: int = 0
     arrivals: bool = True
     fits: bool = False
+    takes: bool = False
 
 
 ANY_EVENT = Wake()
@@ -232,7 +234,9 @@ class Plan:
     that can be told so; None if the planner has no placement. acts: those that this plan begins or moves on, as they
     are from now on; pins likewise. queue: rows of waiting jobs in the order in which they
     take GPUs that come free, each when it fits, if no newer plan says otherwise; jobs that come later go behind. None:
-    only the next plan tells.
+    only the next plan tells. queue_needs: (Q,) GPUs that must be free before each of the queue has its turn, whoever
+    waits before it: what it asks for, less what jobs after it hold. Where any do, the next plan tells. Empty: nobody
+    passes the first, and each needs what it asks for.
     """
 
     actions: tuple[Action, ...] = ()
@@ -246,6 +250,7 @@ class Plan:
     target: Assignments | None = None
     wake: Wake = ANY_EVENT
     queue: Int64s | None = None
+    queue_needs: Int64s = field(default_factory=lambda: _NO_INTS)
     acts: tuple[Act, ...] = ()
     pins: tuple[Pin, ...] = ()
 

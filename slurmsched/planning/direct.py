@@ -10,8 +10,8 @@ import numpy as np
 
 from slurmsched.errors import ConfigError
 from slurmsched.kernels.show import who_waits
-from slurmsched.model import Assignments, Plan, Ranking, Snapshot, Wake, frozen
-from slurmsched.model.columns import Bools, Int64s
+from slurmsched.model import Assignments, Plan, Ranking, Snapshot, Wake
+from slurmsched.model.columns import Bools, Int64s, sealed
 from slurmsched.placements.candidates import HOLDS, MAY_START, standing
 from slurmsched.planning.wants import as_wanted
 from slurmsched.protocols import BackfillingPlacement, Placement, Policy, ReservingPlacement
@@ -28,6 +28,8 @@ class DirectPlanner:
     filling: who gets GPUs that the first waiting job cannot use. "skip": every later job that fits. "block": nobody.
     "easy": later jobs that do not delay it (EASY backfill; the placement must offer `backfill`). "conservative": those
     that delay none before them (it must offer `reserve`).
+    each_order: wake at each change of the order and each event, whether or not GPUs change hands: where a new order
+    costs something, or jobs may go on to better GPUs.
     A preemptive policy orders running and waiting jobs alike; under any other one running jobs keep their GPUs.
     Raises ConfigError for another filling, and for one that policy or placement cannot do.
     """
@@ -35,6 +37,7 @@ class DirectPlanner:
     policy: Policy
     placement: Placement
     filling: Filling = "skip"
+    each_order: bool = False
 
     def __post_init__(self) -> None:
         if self.filling not in FILLINGS:
@@ -50,6 +53,14 @@ class DirectPlanner:
         return bool(getattr(self.policy, "preemptive", False))
 
     @property
+    def steady(self) -> bool:
+        """Whether a plan can say who takes GPUs that come back, though the policy preempts (see SteadyPolicy)."""
+        if not self.preemptive or self.each_order or not hasattr(self.policy, "next_swap_s"):
+            return False
+        estimator = getattr(self.policy, "estimator", None)
+        return estimator is None or bool(getattr(estimator, "constant", False))
+
+    @property
     def settled(self) -> bool:
         """Whether the order of waiting jobs never changes, so that a plan can leave a queue."""
         return self.filling == "block" and bool(getattr(self.policy, "arrivals_last", False))
@@ -59,14 +70,21 @@ class DirectPlanner:
         ranking = self.policy.rank(snapshot)
         wanted = as_wanted(snapshot, ranking.wants)
         stands = standing(wanted)
-        target = self._target(wanted, ranking, stands)
-        running, least, head = who_waits(ranking.order, stands, target.rows, wanted.jobs.gpus)  # preempted jobs wait
-        at_s = self._change_s(snapshot, ranking, running) if head >= 0 else math.inf
-        wake = self._wake(at_s, least, int(wanted.jobs.gpus[head])) if head >= 0 else ROOM_FOR_ALL
+        target, queue = self._target(wanted, ranking, stands), np.empty((2, len(stands)), np.int64)
+        running, least, waiting = who_waits(ranking.order, stands, target.rows, wanted.jobs.gpus, queue)
+        rows, needs = sealed(queue)[:, :waiting]  # preempted jobs wait too
+        steady = waiting > 0 and self.steady and ranking.wants is None
+        at_s = self._change_s(snapshot, ranking, running, steady) if waiting else math.inf
         if ranking.wants is not None:  # whoever comes is to be looked at, and whoever is held back to be let go
             wake = Wake(min(at_s, _begin_s(wanted, ranking)))
-        queue = self._queue(ranking, stands, target)
-        return Plan(notes=ranking.notes, ranking=ranking, target=target, wake=wake, queue=queue)
+        elif steady:
+            wake = Wake(at_s, max(int(needs.min()), 0), takes=True)
+        else:
+            wake = self._wake(at_s, least, int(wanted.jobs.gpus[rows[0]])) if waiting else ROOM_FOR_ALL
+        return Plan(
+            notes=ranking.notes, ranking=ranking, target=target, wake=wake,
+            queue=rows if steady or self.settled else None, queue_needs=needs if steady else needs[:0],
+        )  # fmt: skip
 
     def _target(self, snapshot: Snapshot, ranking: Ranking, stands: Int64s) -> Assignments:
         if self.preemptive:
@@ -80,26 +98,18 @@ class DirectPlanner:
         target = self.placement.place(snapshot, Ranking(order))
         return target if self.filling == "skip" else _blocked(order, stands, target)
 
-    def _change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
-        """When the order changes though nothing happens [Unix s], infinity if never; see ChangingPolicy."""
-        next_change_s = getattr(self.policy, "next_change_s", None)
-        return math.inf if next_change_s is None else float(next_change_s(snapshot, ranking, running))
+    def _change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools, steady: bool) -> float:
+        """When the order changes though nothing happens, if steady so that it matters [Unix s]; infinity if never."""
+        asked = getattr(self.policy, "next_swap_s" if steady else "next_change_s", None)
+        return math.inf if asked is None else float(asked(snapshot, ranking, running))
 
     def _wake(self, at_s: float, least: int, head_gpus: int) -> Wake:
         """When the next plan can differ. least, head_gpus: GPUs of the smallest and of the first job that waits."""
         if self.preemptive:
-            return Wake(at_s)
+            return Wake(at_s, takes=True)
         if self.filling != "block":
             return Wake(at_s, least)
         return Wake(at_s, head_gpus, arrivals=not self.settled)
-
-    def _queue(self, ranking: Ranking, stands: Int64s, target: Assignments) -> Int64s | None:
-        """Who goes next, where neither time nor jobs that come can change that."""
-        if not self.settled:
-            return None
-        waits = stands == MAY_START
-        waits[target.rows] = False
-        return frozen(ranking.order[waits[ranking.order]], np.int64)
 
 
 def _begin_s(wanted: Snapshot, ranking: Ranking) -> float:

@@ -32,11 +32,11 @@ def queue_of(service_gpu_s: Floats, thresholds_gpu_s: Thresholds) -> Int64s:
 
 
 def next_drop_s(
-    snapshot: Snapshot, service_gpu_s: Floats, running: Bools, thresholds_gpu_s: tuple[float, ...]
+    snapshot: Snapshot, service_gpu_s: Floats, counts: Bools, thresholds_gpu_s: Thresholds, least: int = 0
 ) -> float:
-    """When the next of the running jobs reaches a threshold [Unix s], infinity if none will."""
+    """When the next of the jobs that count drops to queue `least` or lower, if all run [Unix s]; infinity: none."""
     limits = np.array(thresholds_gpu_s, np.float64)
-    return snapshot.now_s + float(next_drop(service_gpu_s, snapshot.jobs.gpus, running, limits))
+    return snapshot.now_s + float(next_drop(service_gpu_s, snapshot.jobs.gpus, counts, limits, least))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +100,16 @@ class DiscretizedLas:
     def next_change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
         """The next threshold that a running job reaches, or the next promotion of a waiting one [Unix s]."""
         drop_s = next_drop_s(snapshot, ranking.why["service_gpu_s"], running, self.thresholds_gpu_s)
+        return min(drop_s, self._next_promotion_s(snapshot, ranking, ~running))
+
+    def next_swap_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
+        """The next drop to a queue in which, or above which, somebody waits; or the next promotion [Unix s].
+
+        A job that waits may start before: it drops so early at the earliest.
+        """
+        queue, here = ranking.why["queue"], ~snapshot.jobs.finished
+        least = int(queue.min(where=here & ~running, initial=len(self.thresholds_gpu_s)))
+        drop_s = next_drop_s(snapshot, ranking.why["service_gpu_s"], here, self.thresholds_gpu_s, least)
         return min(drop_s, self._next_promotion_s(snapshot, ranking, ~running))
 
     def _next_promotion_s(self, snapshot: Snapshot, ranking: Ranking, waits: Bools) -> float:

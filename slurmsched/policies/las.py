@@ -52,10 +52,19 @@ class Las:
 
     def next_change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
         """When a running job's service next reaches a multiple of the quantum [Unix s]; the next instant if exact."""
-        jobs = snapshot.jobs
+        return self._next_s(snapshot, ranking, running, -math.inf)
+
+    def next_swap_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
+        """As next_change_s, from where a job may fall behind one that waits; who waits may start at once."""
+        here = ~snapshot.jobs.finished
+        least = float(ranking.why["counted"].min(where=here & ~running, initial=math.inf))
+        return self._next_s(snapshot, ranking, here, least)
+
+    def _next_s(self, snapshot: Snapshot, ranking: Ranking, counts: Bools, least: float) -> float:
+        """When the next of the jobs that count reaches a multiple of the quantum not below `least` [Unix s]."""
+        jobs, counted = snapshot.jobs, ranking.why["counted"]
         if not self.quantum_gpu_s:
-            return snapshot.now_s if running.any() else math.inf
-        service = (jobs.attained_gpu_s if self.dimension == "2d" else jobs.executed_s)[running]
-        left = self.quantum_gpu_s - np.mod(service, self.quantum_gpu_s)
-        gpus = jobs.gpus[running] if self.dimension == "2d" else 1
-        return snapshot.now_s + float(np.min(left / gpus, initial=math.inf))
+            return snapshot.now_s if counts.any() else math.inf
+        service, pace = (jobs.attained_gpu_s, jobs.gpus) if self.dimension == "2d" else (jobs.executed_s, 1)
+        left = np.maximum(counted + self.quantum_gpu_s, least) - service
+        return snapshot.now_s + float(np.min(left / np.maximum(pace, 1), where=counts, initial=math.inf))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
 from slurmsched.model import Card, Family, Ranking, Snapshot, Use
+from slurmsched.model.columns import Bools
 from slurmsched.policies.cards import PREEMPTS
 from slurmsched.policies.order import ordered
 
@@ -29,3 +31,7 @@ class Smallest:
     def rank(self, snapshot: Snapshot) -> Ranking:
         gpus = snapshot.jobs.gpus
         return Ranking(ordered(snapshot.jobs, gpus), why={"gpus": gpus})
+
+    def next_swap_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
+        """Never: its GPUs do not change."""
+        return math.inf

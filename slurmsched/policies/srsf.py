@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 from slurmsched.estimators.hint import Hint
 from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use
+from slurmsched.model.columns import Bools
 from slurmsched.policies.cards import PREEMPTS
 from slurmsched.policies.expected import remaining_s, service
 from slurmsched.policies.order import ordered
@@ -37,3 +39,7 @@ class Srsf:
         left_s = remaining_s(self.estimator, snapshot)
         left_gpu_s = service(left_s, jobs)
         return Ranking(ordered(jobs, left_gpu_s), why={"remaining_gpu_s": left_gpu_s, "remaining_s": left_s})
+
+    def next_swap_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
+        """Never: what is left shrinks only where it runs."""
+        return math.inf

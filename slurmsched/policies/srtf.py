@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 from slurmsched.estimators.hint import Hint
 from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use
+from slurmsched.model.columns import Bools
 from slurmsched.policies.cards import PREEMPTS
 from slurmsched.policies.expected import remaining_s
 from slurmsched.policies.order import ordered
@@ -35,3 +37,7 @@ class Srtf:
     def rank(self, snapshot: Snapshot) -> Ranking:
         left_s = remaining_s(self.estimator, snapshot)
         return Ranking(ordered(snapshot.jobs, left_s), why={"remaining_s": left_s})
+
+    def next_swap_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
+        """Never: what is left shrinks only where it runs."""
+        return math.inf

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections import deque
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -17,6 +16,7 @@ from slurmsched.model import Plan, Receipt, Snapshot, Wake, frozen
 from slurmsched.model.columns import Floats
 from slurmsched.model.plan import Assignments
 from slurmsched.replay.ideal_model import IdealModel, recorded_speed
+from slurmsched.replay.ideal_queue import ASK, NOBODY, Queue, queue_of
 from slurmsched.replay.ideal_view import Cast, Shares, Stage, snapshot
 from slurmsched.replay.metrics import History, Outcomes, Runs
 from slurmsched.replay.traces import Trace
@@ -69,7 +69,7 @@ class IdealCluster:
         self._now_s, self._left = 0.0, jobs
         self._wake, self._wake_s = Wake(), math.inf
         self._pile = len(self.capacity) == 1  # then who goes where is no question, and a queue can be followed
-        self._queue: deque[int] | None = None
+        self._queue: Queue | None = None
         self._open = False  # whoever comes starts while there is room
         self._woke = self._came = self._gave = False
         self._bound = 0  # GPUs that must be free for the next plan to differ
@@ -117,10 +117,11 @@ class IdealCluster:
     @property
     def undecided(self) -> bool:
         """Whether a plan made now can differ from the last one (see Plan.wake)."""
-        if self._queue is not None and not self._woke:
+        if self._woke or (self._came and self._wake.takes):
+            return self.waiting > 0
+        if self._queue is not None:
             return False
-        happened = self._came or self._gave
-        return self.waiting > 0 and (self._woke or (happened and self.free >= self._bound))
+        return self.waiting > 0 and (self._came or self._gave) and self.free >= self._bound
 
     def advance(self, until_s: float) -> int:
         """Let time pass up to and with until_s: at each time jobs end, then come."""
@@ -134,7 +135,7 @@ class IdealCluster:
             if self._wake_s <= time_s:
                 self._woke, self._wake_s = True, math.inf
                 happened += 1
-            if self._queue is not None:
+            if self._queue is not None and not self.undecided:
                 self._follow(self._queue)
             self.history.note(time_s, self.history.gpus - self.free, self.waiting)
         if until_s < math.inf:
@@ -163,8 +164,8 @@ class IdealCluster:
         if not self._pile:
             self._hold(target)
         self._await(plan.wake)
+        self._queue = self._left_by(plan)
         followed = self._pile and not self.model.round_s
-        self._queue = deque(seen[plan.queue].tolist()) if followed and plan.queue is not None else None
         self._open = followed and plan.wake.fits and self._queue is None
         self.history.note(self._now_s, self.history.gpus - self.free, self.waiting)
         return Receipt(planned=changed)
@@ -220,18 +221,21 @@ class IdealCluster:
         self._present += 1
         self._arrived += 1
         if self._queue is not None:
-            self._queue.append(row)
-        elif self._wake.arrivals:
-            self._came, self._bound = True, min(self._bound, self._counts[row, _GPUS])
+            self._queue.append(row, self._counts[row, _GPUS])
+        if self._wake.arrivals:
+            self._came, self._bound = True, 0 if self._wake.takes else min(self._bound, self._counts[row, _GPUS])
 
     def _spread(self, target: Assignments, place: int) -> int:
         """Number of nodes that row `place` of the target gets; not looked up where it changes nothing."""
         return 1 if self.model.speed is recorded_speed else int(target.count[target.rows == place][0])
 
-    def _follow(self, queue: deque[int]) -> None:
-        """Start who is next in the plan's queue, as long as it fits."""
-        while queue and self._counts[queue[0], _GPUS] <= self.free:
-            self._start(queue.popleft(), 1)
+    def _follow(self, queue: Queue) -> None:
+        """Start who is next in the plan's queue, as long as it fits; where it cannot tell, the next plan does."""
+        while (row := queue.next(self.free)) != NOBODY:
+            if row == ASK:
+                self._woke = True
+                return
+            self._start(row, 1)
 
     def _start(self, row: int, nodes: int) -> None:
         gpus: int = self._counts[row, _GPUS]
@@ -301,8 +305,16 @@ class IdealCluster:
         order = np.argsort(row, kind="stable")  # the nodes of a job ascend already
         self._shares = (row[order], target.node[order], target.gpus[order])
 
+    def _left_by(self, plan: Plan) -> Queue | None:
+        """Who takes GPUs that come back before the next plan; None if only that one tells."""
+        if plan.queue is None or not self._pile or self.model.round_s:
+            return None
+        rows = self._seen[plan.queue]
+        return queue_of(rows, self.gpus[rows], plan.queue_needs)
+
     def _await(self, wake: Wake) -> None:
-        self._wake, self._bound = wake, wake.free_gpus
+        self._wake = wake
+        self._bound = 0 if wake.takes and not self._pile else wake.free_gpus  # running jobs may move to better GPUs
         self._wake_s = self.model.wake_s(wake.at_s, self._now_s)
         self._woke = self._came = self._gave = False
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from slurmsched.kernels.show import held_on_pile, job_columns
+from slurmsched.kernels.show import job_columns
 from slurmsched.model import Allocations, Jobs, JobState, Labels, Nodes, NodeState, Partitions, Site, Snapshot
 from slurmsched.model.columns import Floats, Int32s, Int64s, sealed
 from slurmsched.model.hints import MARK
@@ -139,8 +139,10 @@ def snapshot(
     """
     here = len(rows)
     floats, ints, small = np.empty((8, here)), np.empty((2, here), np.int64), np.empty((3, here), np.int32)
-    job_columns(rows, cast.times, cast.counts, now_s, (PENDING, RUNNING), floats, ints, small)
-    for block in (floats, ints, small):
+    holder, held = np.empty(here, np.int64), np.empty(here, np.int32)
+    flags = (PENDING, RUNNING)
+    holders = job_columns(rows, cast.times, cast.counts, now_s, flags, floats, ints, small, holder, held)
+    for block in (floats, ints, small, holder, held):
         sealed(block)
     submit_s = floats[0]
 
@@ -151,16 +153,12 @@ def snapshot(
 
     ready = ((_FLOATS, floats), (_INTS, ints), (_SMALL, small), (_SUBMITTED, (submit_s, submit_s)))
     jobs = LateJobs(here, job_column, *ready, (_CONSTANT, _alike(here)))
-    held = _on_pile(jobs, stage) if shares is None else _held(shares, stage)
-    return Snapshot(now_s, jobs, _nodes(tuple(used), stage), stage.partitions, held, stage.site, seed)
-
-
-def _on_pile(jobs: Jobs, stage: Stage) -> Allocations:
-    """GPUs of the running jobs where a single node holds all."""
-    job_id, gpus = np.empty(len(jobs), np.int64), np.empty(len(jobs), np.int32)
-    holders = held_on_pile(jobs.job_id, jobs.state, jobs.gpus, RUNNING, job_id, gpus)
-    columns = (sealed(job_id)[:holders], _on_first(holders, stage), sealed(gpus)[:holders])
-    return LateAllocations(holders, lambda name: _constant(Allocations, name, holders), (_HELD, columns))
+    if shares is None:
+        allocations = _allocations((holder[:holders], _on_first(holders, stage), held[:holders]))
+    else:
+        names = stage.nodes.name.names
+        allocations = _allocations((sealed(shares.job_id), Labels(sealed(shares.node), names), sealed(shares.gpus)))
+    return Snapshot(now_s, jobs, _nodes(tuple(used), stage), stage.partitions, allocations, stage.site, seed)
 
 
 def _on_first(holders: int, stage: Stage) -> Labels:
@@ -169,9 +167,9 @@ def _on_first(holders: int, stage: Stage) -> Labels:
     return Labels(zeros[:holders], stage.nodes.name.names)
 
 
-def _held(shares: Shares, stage: Stage) -> Allocations:
-    holders = len(shares.job_id)
-    columns = (sealed(shares.job_id), Labels(sealed(shares.node), stage.nodes.name.names), sealed(shares.gpus))
+def _allocations(columns: tuple[Int64s, Labels, Int32s]) -> Allocations:
+    """Who holds what: job id, node and GPUs."""
+    holders = len(columns[0])
     return LateAllocations(holders, lambda name: _constant(Allocations, name, holders), (_HELD, columns))
 
 

@@ -197,13 +197,15 @@ class Session:
         policy = registry.make("policies", policy_name, made["parameters"])
         placement = _placement(request)
         chosen = _filling(request.backfill) or filling or ("skip" if getattr(policy, "preemptive", False) else "block")
-        self._planner, self._plugins = DirectPlanner(policy, placement, chosen), (policy, placement)
         physics = registry.make("physics", *parse_policy(request.physics, "physics"), key="physics")
         settings, gpus = _settings(request, physics), self.described.gpus
         config = {"model": "ideal", "nodes": list(gpus), "policy": policy_name, **made,
                   "placement": request.placement, "backfill": chosen, **settings,
                   "history": request.history or SAMPLES}  # fmt: skip
         model = IdealModel.of(settings)
+        each_order = bool(model.event_cost_s or model.costs_known) or not isinstance(placement, Count)
+        self._planner = DirectPlanner(policy, placement, chosen, each_order)
+        self._plugins = (policy, placement)
         if request.topology or request.physics != RECORDED:
             return self._with_physics(placement, physics, model, config)
         nodes = (sum(gpus),) if isinstance(placement, Count) else gpus

@@ -19,6 +19,7 @@ from slurmsched.policies.fifo import Fifo
 from slurmsched.policies.gittins import Gittins
 from slurmsched.policies.las import Las
 from slurmsched.policies.sjf import Sjf
+from slurmsched.policies.smallest import Smallest
 from slurmsched.policies.srsf import Srsf
 from slurmsched.policies.srtf import Srtf
 from slurmsched.protocols import Placement, Planner
@@ -37,6 +38,7 @@ PLANNERS = [
     DirectPlanner(Sjf(), Count(), "block"),
     DirectPlanner(Srtf(), Count()), DirectPlanner(Srsf(), Count()),
     *(DirectPlanner(DiscretizedLas((100.0, 400.0), fifo_by=by), Count()) for by in ("arrival", "start", "submit")),
+    DirectPlanner(Smallest(), Count()), DirectPlanner(Las(quantum_gpu_s=30.0), Count()),
     DirectPlanner(Gittins((100.0,), 50.0, least_samples=1), Count()),
 ]  # fmt: skip
 

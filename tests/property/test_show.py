@@ -24,28 +24,19 @@ def tables(jobs: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 @settings(deadline=None)
 @given(jobs=st.integers(0, 9), seed=st.integers(0, 999), data=st.data())
 def test_job_columns__agrees_with_reference(jobs: int, seed: int, data: st.DataObject) -> None:
-    """Times, service, states and counts of the jobs there are."""
+    """Times, service, states and counts of the jobs there are; ids and GPUs of those that run."""
     times, counts = tables(jobs, seed)
     rows = np.array(sorted(data.draw(st.sets(st.integers(0, jobs - 1)))) if jobs else [], np.int64)
     floats, ints = np.empty((8, len(rows))), np.empty((2, len(rows)), np.int64)
     small = np.empty((3, len(rows)), np.int32)
-    show.job_columns(rows, times, counts, 10.0, FLAGS, floats, ints, small)
+    ids, held = np.empty(len(rows), np.int64), np.empty(len(rows), np.int32)
+    holders = show.job_columns(rows, times, counts, 10.0, FLAGS, floats, ints, small, ids, held)
     expected = reference.job_columns(rows, times, counts, 10.0, FLAGS)
     for row, blocks in enumerate(expected):
         for block, values in zip((floats, ints, small), blocks, strict=True):
             np.testing.assert_array_equal(block[:, row], values)
-
-
-@settings(deadline=None)
-@given(states=st.lists(st.sampled_from(FLAGS), max_size=9))
-def test_held_on_pile__lists_who_runs(states: list[int]) -> None:
-    """Ids and GPUs of running jobs, in the order of rows."""
-    state, job_id = np.array(states, np.int64), 7 * np.arange(len(states))
-    gpus, ids, held = np.arange(len(states), dtype=np.int32) + 1, np.empty(9, np.int64), np.empty(9, np.int32)
-    holders = show.held_on_pile(job_id, state, gpus, 2, ids, held)
-    runs = state == 2
-    assert ids[:holders].tolist() == job_id[runs].tolist()
-    assert held[:holders].tolist() == gpus[runs].tolist()
+    assert ids[:holders].tolist() == [ints[0] for _, ints, _ in expected if ints[1] == FLAGS[1]]
+    assert held[:holders].tolist() == [small[1] for (_, ints, small) in expected if ints[1] == FLAGS[1]]
 
 
 @settings(deadline=None)
@@ -63,13 +54,14 @@ def test_changes__agrees_with_reference(running: list[bool], data: st.DataObject
 @settings(deadline=None)
 @given(stands=st.lists(st.integers(0, 2), max_size=9), seed=st.integers(0, 99), data=st.data())
 def test_who_waits__agrees_with_reference(stands: list[int], seed: int, data: st.DataObject) -> None:
-    """Fewest GPUs asked for and the first in the order, of those that are not served."""
+    """Of those that are not served: fewest GPUs asked for, the rows in order, and what must come free for each."""
     chance, rows = np.random.default_rng(seed), len(stands)
     order, gpus = chance.permutation(rows), chance.integers(1, 9, rows).astype(np.int32)
     served = np.array(sorted(data.draw(st.sets(st.integers(0, rows - 1)))) if rows else [], np.int64)
-    running, least, head = show.who_waits(order, np.array(stands, np.int64), served, gpus)
+    queue = np.empty((2, rows), np.int64)
+    running, least, waiting = show.who_waits(order, np.array(stands, np.int64), served, gpus, queue)
     assert np.flatnonzero(running).tolist() == served.tolist()
-    assert (least, head) == reference.who_waits(order, stands, served, gpus)
+    assert (least, *queue[:, :waiting].tolist()) == reference.who_waits(order.tolist(), stands, served, gpus)
 
 
 @settings(deadline=None, max_examples=300)

@@ -26,8 +26,11 @@ def changes(running, target):
 
 
 def who_waits(order, stands, served, gpus):
+    """Fewest GPUs asked for; who waits; what each needs beside what those after it hold."""
     waits = [row for row in order if stands[row] > 0 and row not in served]
-    return min((gpus[row] for row in waits), default=-1), next(iter(waits), -1)
+    places = {row: place for place, row in enumerate(order)}
+    needs = [gpus[row] - sum(gpus[other] for other in served if places[other] > places[row]) for row in waits]
+    return min((gpus[row] for row in waits), default=-1), waits, needs
 
 
 def sort_rows(keys):

@@ -7,12 +7,15 @@ from typing import Any
 import pytest
 
 from slurmsched.errors import ConfigError
-from slurmsched.model import Assignments, Ranking, Snapshot, Wake
+from slurmsched.estimators.hint import Hint
+from slurmsched.model import Assignments, Estimates, Ranking, Snapshot, Wake
 from slurmsched.placements.count import Count
 from slurmsched.planning.direct import DirectPlanner, Filling
 from slurmsched.policies.discretized_las import DiscretizedLas
 from slurmsched.policies.fifo import Fifo
+from slurmsched.policies.gittins import Gittins
 from slurmsched.policies.sjf import Sjf
+from slurmsched.policies.smallest import Smallest
 from slurmsched.policies.srtf import Srtf
 from slurmsched.testing import snapshot
 
@@ -55,12 +58,16 @@ def test_direct__running_jobs_keep_their_gpus_unless_the_policy_preempts() -> No
         (DirectPlanner(Fifo(), Count(), "block"), Wake(free_gpus=4, arrivals=False)),
         (DirectPlanner(Sjf(), Count(), "block"), Wake(free_gpus=4)),
         (DirectPlanner(Fifo(), Count(), "skip"), Wake(free_gpus=3)),
-        (DirectPlanner(Srtf(), Count()), Wake()),
-        (DirectPlanner(DiscretizedLas((300.0,)), Count()), Wake(at_s=60.0)),
+        (DirectPlanner(Srtf(), Count()), Wake(free_gpus=2, takes=True)),
+        (DirectPlanner(DiscretizedLas((300.0,)), Count()), Wake(at_s=60.0, free_gpus=2, takes=True)),
+        (DirectPlanner(Gittins((300.0,)), Count()), Wake(at_s=60.0, takes=True)),
     ],
 )
 def test_direct__says_when_the_next_plan_can_differ(planner: DirectPlanner, wake: Wake) -> None:
-    """Blocked: when the head fits. First fit: when the least one does. LAS: job 1 reaches 300 GPU s at 60 s."""
+    """Blocked: when the head fits. First fit: when the least one does. LAS: job 1 reaches 300 GPU s at 60 s.
+
+    SRTF runs 4 and 1, with 2 and 3 behind them. LAS runs 1 and 3, 2 between them. Gittins orders anew at all events.
+    """
     assert planner.plan(BUSY).wake == wake
 
 
@@ -76,6 +83,44 @@ def test_direct__a_queue_is_left_where_nothing_reorders_it() -> None:
     assert queue is not None
     assert BUSY.jobs.job_id[queue].tolist() == [2, 3, 4]
     assert DirectPlanner(Sjf(), Count(), "block").plan(BUSY).queue is None
+
+
+def test_direct__a_steady_policy_leaves_a_queue_with_needs() -> None:
+    """By fewest GPUs 3 and 4 run; 2 takes 4 GPUs when 3 more are free, 1 gets its 5 after it. Gittins leaves none."""
+    plan = DirectPlanner(Smallest(), Count()).plan(BUSY)
+    assert plan.queue is not None
+    assert BUSY.jobs.job_id[plan.queue].tolist() == [2, 1]
+    assert plan.queue_needs.tolist() == [4, 5]
+    assert DirectPlanner(Gittins(), Count()).plan(BUSY).queue is None
+
+
+def test_direct__told_of_each_order_it_waits_for_every_change() -> None:
+    """2D-LAS with a threshold at 300 and at 400 GPU s: jobs wait in the first queue, and no queue is left."""
+    plan = DirectPlanner(DiscretizedLas((300.0, 400.0)), Count(), each_order=True).plan(BUSY)
+    assert plan.queue is None
+    assert plan.wake == Wake(at_s=60.0, takes=True)
+
+
+class Learned:
+    """An estimator that may change its mind."""
+
+    def estimate(self, snapshot: Snapshot) -> Estimates:
+        return Hint().estimate(snapshot)
+
+
+def test_direct__an_estimator_that_may_change_leaves_no_queue() -> None:
+    """Jobs may change places when one ends, which the policy cannot foresee."""
+    plan = DirectPlanner(Srtf(Learned()), Count()).plan(BUSY)
+    assert plan.queue is None
+    assert plan.wake == Wake(takes=True)
+
+
+def test_direct__who_could_take_gpus_from_jobs_after_it_needs_less() -> None:
+    """Service: 1 has had most. 2 runs before it on 4 of 8, 3 on 2; with 2 held by 4 behind it, 1 needs 5 - 2 = 3."""
+    rows = [{"job_id": i, "gpus": gpus, "time_limit_s": limit_s, "priority": 9}
+            for i, gpus, limit_s in ((1, 5, 30.0), (2, 4, 10.0), (3, 2, 20.0), (4, 2, 40.0))]  # fmt: skip
+    plan = DirectPlanner(Srtf(), Count()).plan(snapshot(rows, "1x8"))
+    assert plan.queue_needs.tolist() == [3]
 
 
 class NoOutlook:
