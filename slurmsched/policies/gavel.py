@@ -85,7 +85,8 @@ class Gavel:
         if rounds.over(book, snapshot.now_s, self.round_s):
             left_s, notes = self._left_s(snapshot, book.done_s)
             allocate = partial(self._allocation, snapshot, here, left_s)
-            rounds.begin(book, snapshot, here, self.round_s, allocate, strict=self.objective == "fifo")
+            queues = rounds.fastest_first(here) if self.heterogeneity else rounds.shuffled(here, snapshot)
+            rounds.begin(book, snapshot, here, self.round_s, allocate, queues, strict=self.objective == "fifo")
         return rounds.ranking(book, snapshot, here, self.fill, notes)
 
     def next_change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:

@@ -97,10 +97,22 @@ def over(book: Book, now_s: float, round_s: float) -> bool:
     return now_s >= book.begun_s + round_s - 1e-6 or not (book.on >= 0).any()
 
 
+def fastest_first(market: Market) -> Int64s:
+    """Columns by the mean speed of the active jobs there, highest first. (T,) int64."""
+    mean = np.where(market.active[:, None], market.speed, 0.0).sum(axis=0)
+    return np.lexsort((np.arange(len(mean)), -mean.round(9)))
+
+
+def shuffled(market: Market, snapshot: Snapshot) -> Int64s:
+    """Columns in an order of chance, another in each round. (T,) int64."""
+    return np.random.default_rng((snapshot.seed, int(snapshot.now_s * 1e3))).permutation(len(market.types))
+
+
 def begin(
-    book: Book, snapshot: Snapshot, market: Market, round_s: float, allocate: Callable[[], Floats], strict: bool = False
-) -> None:
-    """A new round: the allocation if it is due, then who runs on which type. strict: as in `chosen`."""
+    book: Book, snapshot: Snapshot, market: Market, round_s: float, allocate: Callable[[], Floats], queues: Int64s,
+    strict: bool = False,
+) -> None:  # fmt: skip
+    """A new round: the allocation if it is due, then who runs on which type. queues, strict: as in `chosen`."""
     now_s = snapshot.now_s
     if book.stale and now_s - book.reset_s >= BETWEEN_RESETS_S:
         _reset(book, now_s, round_s)
@@ -109,7 +121,7 @@ def begin(
         book.reset_s, book.stale = now_s, False
     book.begun_s = now_s
     place = np.argsort(ordered(snapshot.jobs))
-    book.on = chosen(np.nan_to_num(book.share), priorities(book), book.deficit_s, place, market, strict)
+    book.on = chosen(np.nan_to_num(book.share), priorities(book), book.deficit_s, place, market, queues, strict)
 
 
 def _reset(book: Book, now_s: float, round_s: float) -> None:
@@ -129,17 +141,19 @@ def priorities(book: Book) -> Floats:
 
 
 def chosen(
-    share: Floats, priority: Floats, deficit_s: Floats, place: Int64s, market: Market, strict: bool = False
-) -> Int64s:
+    share: Floats, priority: Floats, deficit_s: Floats, place: Int64s, market: Market, queues: Int64s,
+    strict: bool = False,
+) -> Int64s:  # fmt: skip
     """Column of the type that each job runs on in a round, -1 for none. (N,) int64.
 
-    All pairs of job and type by priority, deficit and share, highest first; each job once, and whoever does not fit is
-    passed over. place: (N,) of each job among equals. strict: pairs without a share never run; else they take what is left.
+    One type after the other, jobs by priority, deficit and share there, highest first; each job once, and whoever does
+    not fit is passed over. queues: (T,) columns in the order in which types are filled. place: (N,) of each job among
+    equals. strict: pairs without a share never run; else they take what is left.
     """
     runs = (market.speed > 0) & market.active[:, None]
     rows, columns = np.nonzero(runs & (priority > 0) if strict else runs)
     keys = (share, deficit_s, priority)
-    order = np.lexsort((columns, place[rows], *(-key[rows, columns] for key in keys)))
+    order = np.lexsort((place[rows], *(-key[rows, columns] for key in keys), np.argsort(queues)[columns]))
     found, left = np.full(len(share), -1, np.int64), market.capacity.tolist()
     gpus = market.gpus.tolist()
     for row, column in zip(rows[order].tolist(), columns[order].tolist(), strict=True):
