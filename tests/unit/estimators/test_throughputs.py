@@ -13,6 +13,7 @@ from slurmsched.estimators.completion import completed, rising
 from slurmsched.estimators.throughput_table import job_kind, model_and_batch
 from slurmsched.estimators.throughputs import Throughputs
 from slurmsched.testing import snapshot
+from slurmsched.testing.builders import Row
 
 CSV = """model,batch,gpus,gpu_type,steps_per_s
 A,64,1,v100,10
@@ -32,14 +33,16 @@ def table(tmp_path: Path) -> str:
 def test_speeds__over_the_reference_type_by_hints_and_size(table: str) -> None:
     """A with batch 64: half as fast on a K80, and not at all on two; B's missing entry is completed from A's."""
     hints = ["model=A batch=64", "model=A batch=64", "model=B"]
-    rows = [{"comment": f"slurmsched: {hint}", "gpus": gpus} for hint, gpus in zip(hints, (1, 2, 1), strict=True)]
+    rows: list[Row] = [
+        {"comment": f"slurmsched: {hint}", "gpus": gpus} for hint, gpus in zip(hints, (1, 2, 1), strict=True)
+    ]
     speeds = Throughputs(table).speeds(snapshot(rows), ["k80", "v100"])
     assert speeds == pytest.approx(np.array([[0.5, 1.0], [0.0, 1.0], [0.5, 1.0]]), rel=0.05)
 
 
 def test_speeds__unknown_size_and_model(table: str) -> None:
     """Eight GPUs take the speed of the nearest size, two; no model the mean of all on each type."""
-    rows = [{"comment": "slurmsched: model=A batch=64", "gpus": 8}, {"comment": ""}]
+    rows: list[Row] = [{"comment": "slurmsched: model=A batch=64", "gpus": 8}, {"comment": ""}]
     speeds = Throughputs(table).speeds(snapshot(rows), ["k80", "v100"])
     assert (speeds[0].tolist(), speeds[1].round(2).tolist()) == ([0.0, 1.0], [0.5, 1.0])
 
