@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Protocol, runtime_checkable
 
 from slurmsched.model.columns import Bools, Floats
@@ -78,6 +78,15 @@ class Estimator(Protocol):
     """How long."""
 
     def estimate(self, snapshot: Snapshot) -> Estimates: ...
+
+
+@runtime_checkable
+class SpeedEstimator(Protocol):
+    """How fast, by GPU type."""
+
+    def speeds(self, snapshot: Snapshot, types: Sequence[str]) -> Floats:
+        """Speed of each job on each type over that on its reference type; 0 = it cannot run there. (N, T)."""
+        ...
 
 
 @runtime_checkable

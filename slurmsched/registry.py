@@ -14,9 +14,11 @@ KINDS = {
     "policies": "policy",
     "placements": "placement",
     "estimators": "estimator",
+    "speeds": "speed estimator",
     "traces": "trace kind",
     "physics": "physics",
 }  # group -> one of it
+NESTED = {"estimator": "estimators", "speeds": "speeds"}  # parameter that is a plug-in itself -> its group
 
 
 def names(kind: str) -> tuple[str, ...]:
@@ -27,7 +29,8 @@ def names(kind: str) -> tuple[str, ...]:
 def make(kind: str, name: str, parameters: Mapping[str, Any] | None = None, *, key: str = "policy") -> Any:
     """The named plug-in with its parameters. key: dotted name of the setting, for errors.
 
-    A parameter called `estimator` may be a name, or a mapping of `name` and parameters: it becomes that estimator.
+    A parameter called `estimator` or `speeds` may be a name, or a mapping of `name` and parameters: it becomes that
+    estimator. `speeds` may also be a table of throughputs, a file or one that is shipped.
     Raises ConfigError for an unknown name or parameter (naming the nearest known), or a bad value.
     """
     plugin = load(kind, name, key=key)
@@ -49,12 +52,13 @@ def parameters(kind: str, name: str, *, key: str = "policy") -> tuple[str, ...]:
 
 
 def _value(parameter: str, value: Any, key: str) -> Any:
-    """A parameter as the plug-in takes it: lists as tuples, an estimator's name as the estimator."""
-    if parameter == "estimator" and isinstance(value, str):
-        return make("estimators", value, key=f"{key}.estimator")
-    if parameter == "estimator" and isinstance(value, Mapping):
+    """A parameter as the plug-in takes it: lists as tuples, a nested plug-in's name as the plug-in."""
+    if parameter in NESTED and isinstance(value, str):
+        table = parameter == "speeds" and value not in names("speeds")
+        value = {"name": "throughputs", "table": value} if table else {"name": value}
+    if parameter in NESTED and isinstance(value, Mapping):
         rest = {name: setting for name, setting in value.items() if name != "name"}
-        return make("estimators", str(value.get("name", "")), rest, key=f"{key}.estimator")
+        return make(NESTED[parameter], str(value.get("name", "")), rest, key=f"{key}.{parameter}")
     return tuple(value) if isinstance(value, list) else value
 
 

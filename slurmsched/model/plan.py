@@ -211,8 +211,8 @@ class Wake:
     at_s: the order may change by itself at this time [Unix s]. free_gpus: before that, nothing changes while
     fewer GPUs are free. arrivals: except by a job that comes and asks for fewer; False: not even then.
     fits: no job waits, and whoever comes gets GPUs while there are enough: nothing is to be decided until a job comes
-    that finds too few. takes: whoever comes may take GPUs from others, so that each matters however few are free. The
-    default rules nothing out but a change with time.
+    that finds too few. takes: whoever comes may take GPUs from others, so that each matters however few are free.
+    running: at at_s jobs may move though none waits. The default rules nothing out but a change with time.
     """
 
     at_s: float = math.inf
@@ -220,6 +220,7 @@ class Wake:
     arrivals: bool = True
     fits: bool = False
     takes: bool = False
+    running: bool = False
 
 
 ANY_EVENT = Wake()

@@ -74,9 +74,10 @@ class DirectPlanner:
         running, least, waiting = who_waits(ranking.order, stands, target.rows, wanted.jobs.gpus, queue)
         rows, needs = sealed(queue)[:, :waiting]  # preempted jobs wait too
         steady = waiting > 0 and self.steady and ranking.wants is None
-        at_s = self._change_s(snapshot, ranking, running, steady) if waiting else math.inf
-        if ranking.wants is not None:  # whoever comes is to be looked at, and whoever is held back to be let go
-            wake = Wake(min(at_s, _begin_s(wanted, ranking)))
+        may_move = ranking.wants is not None  # to another size or type, though nobody waits
+        at_s = self._change_s(snapshot, ranking, running, steady) if waiting or may_move else math.inf
+        if may_move:  # whoever comes is to be looked at, and whoever is held back to be let go
+            wake = Wake(min(at_s, _begin_s(wanted, ranking)), running=True)
         elif steady:
             wake = Wake(at_s, max(int(needs.min()), 0), takes=True)
         else:

@@ -118,7 +118,7 @@ class IdealCluster:
     def undecided(self) -> bool:
         """Whether a plan made now can differ from the last one (see Plan.wake)."""
         if self._woke or (self._came and self._wake.takes):
-            return self.waiting > 0
+            return self.waiting > 0 or self._wake.running
         if self._queue is not None:
             return False
         return self.waiting > 0 and (self._came or self._gave) and self.free >= self._bound

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from slurmsched.estimators.throughput_table import model_and_batch
 from slurmsched.kernels.show import job_columns
 from slurmsched.model import Allocations, Jobs, JobState, Labels, Nodes, NodeState, Partitions, Site, Snapshot
 from slurmsched.model.columns import Floats, Int32s, Int64s, sealed
@@ -88,8 +89,14 @@ class Cast:
 def _texts(trace: Trace) -> dict[str, Labels]:
     """Texts of the jobs that the trace tells; a model is told as its user would, by a hint."""
     told = {name: getattr(trace, name) for name in ("user", "account", "name")}
-    told["comment"] = Labels.of([f"{MARK} model={model}" if model else "" for model in trace.model])
+    told["comment"] = Labels.of([_hint(model) for model in trace.model])
     return {name: column for name, column in told.items() if column.names not in ((), ("",))}
+
+
+def _hint(kind: str) -> str:
+    """A job type of a trace as a comment of its user."""
+    model, batch = model_and_batch(kind)
+    return f"{MARK} model={model}" + (f" batch={batch}" if batch else "") if model else ""
 
 
 def _requests(gpus: Int64s) -> Labels:

@@ -10,7 +10,7 @@ from importlib.resources import files
 from typing import Any
 
 from slurmsched.errors import InputError
-from slurmsched.replay.run import Request
+from slurmsched.replay.run import RECORDED, Request
 from slurmsched.replay.traces import Trace, read_trace
 
 _FOLDER = files("slurmsched.replay") / "reproduced"
@@ -24,9 +24,10 @@ PRECISION = {
 class Row:
     """One published replay. What it leaves open its table says.
 
-    trace: of those shipped. cluster, policy, placement, backfill: as `slurmsched replay` takes them. settings: fields
-    of IdealModel. tolerance_pct: allowed difference of any figure, those in loose_pct excepted [%]. differs: why ours
-    may lie outside; then the row need not hold. absent: why it is not replayed at all. beside: what else to know.
+    trace: of those shipped. cluster, policy, placement, backfill, physics: as `slurmsched replay` takes them.
+    settings: fields of IdealModel. tolerance_pct: allowed difference of any figure, those in loose_pct excepted [%].
+    differs: why ours may lie outside; then the row need not hold. absent: why it is not replayed at all. beside: what
+    else to know.
     Figures are named as in the JSON of `slurmsched replay`; a range of two peers is a pair.
     """
 
@@ -37,6 +38,7 @@ class Row:
     policy: str = ""
     placement: str = "count"
     backfill: str = ""
+    physics: str = RECORDED
     settings: Mapping[str, Any] = field(default_factory=dict)
     tolerance_pct: float = 0.0
     loose_pct: Mapping[str, float] = field(default_factory=dict)
@@ -49,7 +51,7 @@ class Row:
     def request(self) -> Request:
         """What to replay."""
         return Request(cluster=self.cluster, policy=self.policy, placement=self.placement, backfill=self.backfill,
-                       settings=self.settings)  # fmt: skip
+                       settings=self.settings, physics=self.physics)  # fmt: skip
 
     @property
     def words(self) -> dict[str, Any]:

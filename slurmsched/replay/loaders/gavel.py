@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from slurmsched.errors import InputError
+from slurmsched.estimators.throughput_table import read_throughputs, throughput
 from slurmsched.replay.loaders.rows import Job, RowLoader
 from slurmsched.replay.loaders.source import Head, Source
 
-ALONE = "null"
 TABLES = ("simulation_throughputs.json", "simulation_throughputs.json.gz")
 
 
@@ -91,23 +89,3 @@ def _throughputs(given: str, trace: Path, worker: str) -> Mapping[str, Any]:
         raise InputError(f"has no worker type {worker!r}; it has {known} (--set worker=...)", source=str(path))
     found: Mapping[str, Any] = table[worker]
     return found
-
-
-def read_throughputs(path: Path) -> dict[str, Mapping[str, Any]]:
-    """Worker type -> its table (see throughput) of Gavel's JSON file, gzip or not. Raises InputError."""
-    try:
-        raw = path.read_bytes()
-        table = json.loads(gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw)
-    except (OSError, EOFError, ValueError) as error:
-        raise InputError(f"cannot be read as throughputs: {error}", source=str(path)) from error
-    if not isinstance(table, dict) or not all(isinstance(each, dict) for each in table.values()):
-        raise InputError("cannot be read as throughputs: needs worker types with tables", source=str(path))
-    return table
-
-
-def throughput(table: Mapping[str, Any], kind: str, gpus: int) -> float:
-    """Steps per second of a job type alone on so many GPUs, 0 where the table has none.
-
-    table: of one worker type: job type and GPUs -> other job or "null" -> steps per second.
-    """
-    return float(table.get(str((kind, gpus)), {}).get(ALONE) or 0.0)

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from slurmsched.errors import ConfigError, InputError
+from slurmsched.estimators.throughput_table import throughput, throughput_table
 from slurmsched.model import Assignments, Snapshot
 from slurmsched.model.columns import Floats
-from slurmsched.replay.loaders.gavel import read_throughputs, throughput
 from slurmsched.replay.physics.costs import Costs
 from slurmsched.replay.physics.levels import places
 from slurmsched.slurm.gres import parse_gres
@@ -25,7 +22,7 @@ APART = "_unconsolidated"  # workers on several nodes
 class GpuTypes(Costs):
     """Speed by model, GPU type, number of GPUs, and whether they are on one node.
 
-    throughputs: Gavel's or Shockwave's JSON file, gzip or not: type -> model and GPUs -> steps per second. reference:
+    throughputs: a file as estimators/throughput_table.py reads it, or "gavel", which is shipped. reference:
     the type on which the trace's run times are; what is left of a job is counted in its seconds. A node without a type
     has that one. A gang on several types goes at the pace of the slowest. Raises ConfigError without a file or for a
     reference that is not in it, InputError for a file that cannot be read, and for a job on GPUs that its model has no
@@ -40,8 +37,8 @@ class GpuTypes(Costs):
         if not self.throughputs:
             raise ConfigError("needs a table: gpu-types:throughputs=simulation_throughputs.json",
                               key="physics.throughputs")  # fmt: skip
-        if self.reference not in _table(self.throughputs):
-            known = ", ".join(sorted(_table(self.throughputs)))
+        if self.reference not in throughput_table(self.throughputs):
+            known = ", ".join(sorted(throughput_table(self.throughputs)))
             raise ConfigError(f"{self.throughputs} has no type {self.reference!r}; it has {known}",
                               key="physics.reference")  # fmt: skip
 
@@ -56,7 +53,7 @@ class GpuTypes(Costs):
 
     def runs_on(self, model: str, gpus: int, types: Iterable[str]) -> frozenset[str]:
         """Those of the types on which the table has this model on so many GPUs, on one node and on several."""
-        table, forms = _table(self.throughputs), ("", APART) if gpus > 1 else ("",)
+        table, forms = throughput_table(self.throughputs), ("", APART) if gpus > 1 else ("",)
         return frozenset(
             each for each in types
             if all(throughput(table.get((each or self.reference) + form, {}), model, gpus) > 0 for form in forms)
@@ -64,18 +61,13 @@ class GpuTypes(Costs):
 
     def _relative(self, snapshot: Snapshot, row: int, type_: str) -> float:
         model, gpus = snapshot.jobs.name[row], int(snapshot.jobs.gpus[row])
-        table, job = _table(self.throughputs), int(snapshot.jobs.job_id[row])
+        table, job = throughput_table(self.throughputs), int(snapshot.jobs.job_id[row])
         here, there = (throughput(table.get(name, {}), model, gpus) for name in (type_, self.reference))
         if here > 0 and there > 0:
             return here / there
         missing = type_ if there > 0 else self.reference
         raise InputError(f"job {job}: model {model!r} on {gpus} GPUs has no throughput on {missing!r}; "
                          "leave out such jobs or nodes, or add it", source=self.throughputs)  # fmt: skip
-
-
-@lru_cache(maxsize=8)
-def _table(path: str) -> Mapping[str, Any]:
-    return read_throughputs(Path(path))
 
 
 def _types(snapshot: Snapshot, nodes: list[int]) -> set[str]:

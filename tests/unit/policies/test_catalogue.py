@@ -11,6 +11,7 @@ import pytest
 import slurmsched.policies
 from slurmsched import registry
 from slurmsched.errors import ConfigError
+from slurmsched.estimators.alike import Alike
 from slurmsched.estimators.hint import Hint
 from slurmsched.estimators.history import History
 from slurmsched.estimators.time_limit import TimeLimit
@@ -79,8 +80,8 @@ def _written(value: object) -> str:
     """A default as the configuration file has it."""
     if isinstance(value, tuple):
         return f"[{', '.join(f'{number:g}' for number in value)}]"
-    if isinstance(value, Hint):
-        return '"hint"'
-    if isinstance(value, History):
-        return '"history"'
+    if isinstance(value, Hint | History | Alike):
+        return f'"{type(value).__name__.lower()}"'
+    if isinstance(value, bool):
+        return str(value).lower()
     return f'"{value}"' if isinstance(value, str) else f"{value:g}"

@@ -1,0 +1,77 @@
+"""Tables of throughputs: Gavel's and Shockwave's JSON, or a site's own CSV. The one place that looks into them."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from slurmsched.errors import InputError
+
+ALONE = "null"
+COLUMNS = ("model", "batch", "gpus", "gpu_type", "steps_per_s")
+SHIPPED = {"gavel": Path(__file__).parent / "tables" / "gavel.json.gz"}
+_BATCH = re.compile(r"(.*) \(batch size (\d+)\)")
+_KIND = re.compile(r"\('(.*)', (\d+)\)")
+
+
+@lru_cache(maxsize=8)
+def throughput_table(name: str) -> Mapping[str, Mapping[str, Any]]:
+    """The table of a file, or of a name of SHIPPED: GPU type -> its entries (see throughput). Raises InputError."""
+    return read_throughputs(SHIPPED.get(name, Path(name)))
+
+
+def read_throughputs(path: Path) -> dict[str, Mapping[str, Any]]:
+    """GPU type -> its table (see throughput) of a JSON or CSV file, gzip or not. Raises InputError."""
+    try:
+        raw = path.read_bytes()
+        text = (gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw).decode()
+        table: Any = _of_csv(text) if ".csv" in path.suffixes else json.loads(text)
+    except (OSError, EOFError, ValueError, KeyError) as error:
+        raise InputError(f"cannot be read as throughputs: {error}", source=str(path)) from error
+    if not isinstance(table, dict) or not all(isinstance(each, dict) for each in table.values()):
+        raise InputError("cannot be read as throughputs: needs worker types with tables", source=str(path))
+    return table
+
+
+def _of_csv(text: str) -> dict[str, dict[str, Any]]:
+    rows = csv.DictReader(io.StringIO(text))
+    if not set(COLUMNS) <= set(rows.fieldnames or ()):
+        raise ValueError(f"needs the columns {', '.join(COLUMNS)}")
+    table: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        kind = str((job_kind(row["model"], int(row["batch"] or 0)), int(row["gpus"])))
+        table.setdefault(row["gpu_type"], {})[kind] = {ALONE: float(row["steps_per_s"])}
+    return table
+
+
+def throughput(table: Mapping[str, Any], kind: str, gpus: int) -> float:
+    """Steps per second of a job type alone on so many GPUs, 0 where the table has none.
+
+    table: of one worker type: job type and GPUs -> other job or "null" -> steps per second.
+    """
+    return float(table.get(str((kind, gpus)), {}).get(ALONE) or 0.0)
+
+
+def job_kind(model: str, batch: int | None) -> str:
+    """A model and its batch size as tables name them: "ResNet-50 (batch size 64)"."""
+    return f"{model} (batch size {batch})" if batch else model
+
+
+def model_and_batch(kind: str) -> tuple[str, int | None]:
+    """The reverse of job_kind."""
+    found = _BATCH.fullmatch(kind)
+    return (found[1], int(found[2])) if found else (kind, None)
+
+
+def kinds(table: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, int]]:
+    """Every job type and number of GPUs that a table has on any type, ascending."""
+    texts = {text for entries in table.values() for text in entries}
+    found = (_KIND.fullmatch(text) for text in texts)
+    return sorted((match[1], int(match[2])) for match in found if match)

@@ -1,0 +1,95 @@
+"""Speed by model, batch size, number of GPUs and GPU type, from a table of throughputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from slurmsched.errors import ConfigError
+from slurmsched.estimators.completion import completed, rising
+from slurmsched.estimators.throughput_table import job_kind, kinds, throughput, throughput_table
+from slurmsched.model import Snapshot
+from slurmsched.model.columns import Floats
+from slurmsched.model.hints import parse_hints
+
+Rates = Mapping[tuple[str, int], Floats]
+
+
+@dataclass(frozen=True, slots=True)
+class Throughputs:
+    """Steps per second of a job on a type over those on the reference type, by its hints `model` and `batch`.
+
+    table: Gavel's or Shockwave's JSON, or a CSV of model, batch, gpus, gpu_type, steps_per_s; gzip or not; or "gavel",
+    which is shipped. reference: the type on which expected run times are. Entries that are missing are completed (see
+    estimators.completion) and do not fall with the number of GPUs; an entry of 0 says that the job cannot run there.
+    A job of another size takes the speed of the nearest size; one of no known model the geometric mean of all models.
+    A type that the table lacks is as fast as the mean of those it has.
+    Raises ConfigError without a table or for a reference that is not in it, InputError for a file that cannot be read.
+    Source: Narayanan et al. (Gavel), OSDI '20, sections 3 and 6; what is done without an entry is ours.
+    """
+
+    table: str = ""
+    reference: str = "v100"
+
+    def __post_init__(self) -> None:
+        if not self.table:
+            raise ConfigError('needs a table: speeds = { name = "throughputs", table = "FILE" }',
+                              key="policy.speeds.table")  # fmt: skip
+        if self.reference not in throughput_table(self.table):
+            known = ", ".join(sorted(throughput_table(self.table)))
+            raise ConfigError(f"{self.table} has no type {self.reference!r}; it has {known}",
+                              key="policy.speeds.reference")  # fmt: skip
+
+    def speeds(self, snapshot: Snapshot, types: Sequence[str]) -> Floats:
+        """See protocols.SpeedEstimator. (N, T)."""
+        rates, jobs = _rates(self.table, self.reference, tuple(types)), snapshot.jobs
+        anything = _mean(rates)
+        codes = jobs.comment.codes.astype(np.int64) * (int(jobs.gpus.max(initial=0)) + 1) + jobs.gpus
+        _, first, place = np.unique(codes, return_index=True, return_inverse=True)
+        found = [_speed(rates, _kind(jobs.comment[row]), int(jobs.gpus[row]), anything) for row in first.tolist()]
+        return np.array(found).reshape(len(first), len(types))[place]
+
+
+def _kind(comment: str) -> str:
+    hints = parse_hints(comment)
+    return job_kind(hints.model or "", hints.batch)
+
+
+def _speed(rates: Rates, kind: str, gpus: int, anything: Floats) -> Floats:
+    """Speed of such a job on each type. (T,)."""
+    if (kind, gpus) in rates:
+        return rates[kind, gpus]
+    near = min((size for model, size in rates if model == kind), key=lambda size: abs(size - gpus), default=0)
+    return rates[kind, near] if near else anything
+
+
+def _mean(rates: Rates) -> Floats:
+    """The geometric mean over all entries that can run, by type. (T,)."""
+    every = np.array(list(rates.values()))
+    logs = np.log(np.where(every > 0, every, 1.0))
+    return np.asarray(np.exp(logs.sum(axis=0) / np.maximum((every > 0).sum(axis=0), 1)))
+
+
+@lru_cache(maxsize=8)
+def _rates(name: str, reference: str, types: tuple[str, ...]) -> Rates:
+    """Model and GPUs -> speed on each of the types, "" being the reference, over that on the reference. (T,) each."""
+    table = throughput_table(name)
+    columns = (*(each or reference for each in types), reference)
+    known = kinds({type_: table.get(type_, {}) for type_ in columns})
+    absent = {type_: table.get(type_, {}) for type_ in columns}
+    raw = np.array([
+        [throughput(absent[type_], *kind) if str(kind) in absent[type_] else np.nan for type_ in columns]
+        for kind in known
+    ]).reshape(len(known), len(columns))  # fmt: skip
+    some = (raw > 0).any(axis=1)
+    known = [known[row] for row in np.flatnonzero(some).tolist()]
+    raw = raw[some]
+    filled = completed(raw)
+    for model in {model for model, _ in known}:
+        rows = [row for row, kind in enumerate(known) if kind[0] == model]
+        filled[rows] = rising(filled[rows], np.isnan(raw[rows]))
+    base = np.where(filled[:, -1] > 0, filled[:, -1], filled.max(axis=1))
+    return dict(zip(known, filled[:, :-1] / base[:, None], strict=True))

@@ -1,0 +1,177 @@
+"""Programmes over the share of time that each job spends on each GPU type.
+
+Source: Narayanan et al. (Gavel), OSDI '20, section 4, and its released code (c4fa400) for what the paper leaves open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from slurmsched.model.columns import Floats
+from slurmsched.policies.solve import Programme, least, solve
+
+SLACK = 1e-6  # that a second programme leaves the first, relative
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Problem:
+    """One row a job, one column a GPU type. capacity: (T,) GPUs. gpus: (N,). speed: (N, T), 0 = cannot run.
+
+    left_s: (N,) run time still to come on the reference type. elapsed_s: (N,) since submission. weight: (N,).
+    """
+
+    capacity: Floats
+    gpus: Floats
+    speed: Floats
+    left_s: Floats
+    elapsed_s: Floats
+    weight: Floats
+
+    def take(self, rows: Floats) -> Problem:
+        """The problem of these jobs (a mask or indices), with all GPUs."""
+        return Problem(self.capacity, self.gpus[rows], self.speed[rows], self.left_s[rows], self.elapsed_s[rows],
+                       self.weight[rows])  # fmt: skip
+
+
+def equal_split(problem: Problem) -> Floats:
+    """Every type split alike among the jobs, whatever they ask for, a job being given no more than all its time. (N, T)
+
+    Source: `proportional` of the released code.
+    """
+    return _whole(np.tile(problem.capacity / max(len(problem.gpus), 1), (len(problem.gpus), 1)))
+
+
+def isolated(problem: Problem) -> Floats:
+    """What each job would have on its own part of the cluster: an equal split of every type, in gangs. (N, T)."""
+    share = np.tile(problem.capacity / max(len(problem.gpus), 1), (len(problem.gpus), 1)) / problem.gpus[:, None]
+    return _whole(np.where(problem.speed > 0, share, 0.0))
+
+
+def _whole(share: Floats) -> Floats:
+    """Shares of which no row has more than 1 in all."""
+    return share / np.maximum(share.sum(axis=1, keepdims=True), 1.0)
+
+
+def max_min(problem: Problem) -> Floats:
+    """Max-min fairness: the least normalised throughput is as high as can be. (N, T). Source: section 4.1.
+
+    A job's throughput counts times its GPUs, over its weight and over what an equal split would give it.
+    """
+    fair = (equal_split(problem) * problem.speed).sum(axis=1)
+    gain = problem.speed * (problem.gpus / (problem.weight * np.where(fair > 0, fair, 1.0)))[:, None]
+    return _least_raised(problem, gain)
+
+
+def makespan(problem: Problem) -> Floats:
+    """All jobs end as early as can be: the rate at which the slowest ends is as high as can be. (N, T). Section 4.2."""
+    return _least_raised(problem, problem.speed / np.maximum(problem.left_s, 1.0)[:, None])
+
+
+def finish_time_fairness(problem: Problem) -> Floats:
+    """The largest rho, the time a job takes here over the time it would take isolated, is as low as can be. (N, T).
+
+    Bisection over rho, a linear programme each. The isolated time is that of the whole job as things are now. Source:
+    section 4.2, after Mahajan et al. (Themis), NSDI '20.
+    """
+    alone = np.maximum((isolated(problem) * problem.speed).sum(axis=1), 1e-12)
+    left_s = np.maximum(problem.left_s, 1.0)
+    isolated_s = problem.elapsed_s + left_s / alone
+    found = {}
+
+    def feasible(rho: float) -> bool:
+        spare_s = rho * isolated_s - problem.elapsed_s
+        if (spare_s <= 0).any():
+            return False
+        share, level = _raise_least(problem, problem.speed * (spare_s / left_s)[:, None])
+        found[rho] = share
+        return level >= 1 - 1e-9
+
+    high = 1.0
+    while not feasible(high) and high < 1e6:
+        high *= 2
+    return found[least(feasible, 0.0, high)]
+
+
+def sum_throughput(problem: Problem) -> Floats:
+    """The sum of all speeds is as high as can be; some jobs may get nothing. (N, T). Source: section 4.2."""
+    return _best(problem, problem.speed)
+
+
+def cost(problem: Problem, prices: Sequence[float]) -> Floats:
+    """The sum of speeds per price is as high as can be. (N, T).
+
+    prices: (T,) of a GPU in an hour. Ours: section 4.2 has the ratio of the sums, which one pair of job and type meets.
+    """
+    return _best(problem, problem.speed / (np.asarray(prices) * problem.gpus[:, None]))
+
+
+def first_come(problem: Problem) -> Floats:
+    """Jobs in their order, each for all time on the type with room on which it is fastest, and none past a job that
+    finds no room. (N, T). Source: the released code; section 4.2 has it as a linear programme.
+    """
+    share, left = np.zeros(problem.speed.shape), problem.capacity.copy()
+    for row in np.lexsort((np.arange(len(problem.gpus)), -problem.elapsed_s)).tolist():
+        speed = np.where(left >= problem.gpus[row], problem.speed[row], 0.0)
+        if not speed.any():
+            break
+        best = int(np.lexsort((-left, -speed))[0])
+        share[row, best] = 1.0
+        left[best] -= problem.gpus[row]
+    return share
+
+
+def _least_raised(problem: Problem, gain: Floats) -> Floats:
+    """The least of gain . share is as high as can be; with what is left over the sum of them too. (N, T).
+
+    The second step is ours: the first alone leaves the shares of jobs that are not the least undecided.
+    """
+    _, level = _raise_least(problem, gain)
+    return _best(problem, gain, level * (1 - SLACK))
+
+
+def _raise_least(problem: Problem, gain: Floats) -> tuple[Floats, float]:
+    """Shares (N, T) whose least gain . share is as high as can be, and that level."""
+    from scipy import sparse
+
+    jobs, types = gain.shape
+    fits, bound = _fits(problem)
+    of_job = sparse.csr_array((-gain.ravel(), (np.repeat(np.arange(jobs), types), np.arange(jobs * types))))
+    rows = sparse.vstack([
+        sparse.hstack([fits, sparse.csr_array((len(bound), 1))]),
+        sparse.hstack([of_job, sparse.csr_array(np.ones((jobs, 1)))]),
+    ]).tocsr()  # fmt: skip
+    aim = np.zeros(jobs * types + 1)
+    aim[-1] = -1.0
+    high = np.append((problem.speed > 0).ravel().astype(np.float64), np.inf)
+    solution = solve(Programme(aim, np.zeros(len(aim)), high, rows, np.append(bound, np.zeros(jobs))))
+    if solution.x is None:
+        return isolated(problem), 0.0
+    return np.clip(solution.x[:-1].reshape(gain.shape), 0.0, 1.0), float(solution.x[-1])
+
+
+def _best(problem: Problem, gain: Floats, floor: float = 0.0) -> Floats:
+    """Shares (N, T) of the highest sum of gain . share, of which none is below the floor."""
+    from scipy import sparse
+
+    jobs, types = gain.shape
+    rows, bound = _fits(problem)
+    if floor > 0:
+        of_job = sparse.csr_array((-gain.ravel(), (np.repeat(np.arange(jobs), types), np.arange(jobs * types))))
+        rows, bound = sparse.vstack([rows, of_job]).tocsr(), np.append(bound, np.full(jobs, -floor))
+    high = (problem.speed > 0).ravel().astype(np.float64)
+    solution = solve(Programme(-gain.ravel(), np.zeros(len(high)), high, rows, bound))
+    return isolated(problem) if solution.x is None else np.clip(solution.x.reshape(gain.shape), 0.0, 1.0)
+
+
+def _fits(problem: Problem) -> tuple[object, Floats]:
+    """Rows and bounds of what can be: no type gives more than it has, no job has more than all its time."""
+    from scipy import sparse
+
+    jobs, types = problem.speed.shape
+    cell = np.arange(jobs * types)
+    by_type = sparse.csr_array((np.repeat(problem.gpus, types), (np.tile(np.arange(types), jobs), cell)))
+    by_job = sparse.csr_array((np.ones(len(cell)), (np.repeat(np.arange(jobs), types), cell)))
+    return sparse.vstack([by_type, by_job]).tocsr(), np.append(problem.capacity, np.ones(jobs))

@@ -1,0 +1,141 @@
+"""Gavel: heterogeneity-aware allocation of GPU types, and the rounds that carry it out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import ClassVar
+
+import numpy as np
+
+from slurmsched.errors import ConfigError
+from slurmsched.estimators.alike import Alike
+from slurmsched.estimators.hint import Hint
+from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use
+from slurmsched.model.columns import Bools, Floats
+from slurmsched.model.hints import hint_column
+from slurmsched.policies import allocation, rounds
+from slurmsched.policies.allocation import Problem
+from slurmsched.policies.cards import PREEMPTS, ROUNDS
+from slurmsched.policies.checks import check_choice, check_number
+from slurmsched.policies.gpu_market import Market, market
+from slurmsched.policies.order import arrival_s, ordered
+from slurmsched.policies.partition import partitioned
+from slurmsched.protocols import Estimator, SpeedEstimator
+
+OBJECTIVES: Mapping[str, Callable[[Problem], Floats]] = {
+    "max-min": allocation.max_min,
+    "las": allocation.max_min,
+    "ftf": allocation.finish_time_fairness,
+    "makespan": allocation.makespan,
+    "sum-throughput": allocation.sum_throughput,
+    "fifo": allocation.first_come,
+    "isolated": allocation.isolated,
+}
+COST = "cost"
+UNKNOWN_S = 3_600.0  # of a job whose run time nobody knows
+
+
+@dataclass(frozen=True, slots=True)
+class Gavel:
+    """Each job's share of time on each GPU type is the solution of a programme; rounds make it come true.
+
+    objective: max-min (las is the same, under its name in the paper), ftf, makespan, sum-throughput, cost, fifo or
+    isolated. heterogeneity: whether speeds differ by type; false takes every type for equally fast. round_s: [s].
+    fill: whether GPUs that come free within a round go to other jobs; the paper leaves them idle. prices: for cost, of
+    a GPU in an hour, "TYPE=PRICE" each; a type not named costs 1. most_jobs: more are split at random into groups of
+    no more, each with its part of every type (POP). speeds, estimator: where speeds and run times come from.
+    Raises ConfigError for a parameter out of range.
+    Source: Narayanan et al. (Gavel), OSDI '20, sections 4 and 5; Narayanan et al. (POP), SOSP '21; fill is ours. Space
+    sharing (section 3.1) is left out: two jobs on one GPU need shards, which a policy cannot ask for.
+    """
+
+    preemptive: ClassVar[bool] = True
+    card: ClassVar[Card] = Card(
+        Family.HETEROGENEITY,
+        "Narayanan et al.: Gavel, OSDI 2020",
+        needs=(Input.SPEED, Input.DURATION),
+        uses=(Use.ORDER, Use.GPU_TYPE, Use.REQUEUE, Use.START),
+        on_slurm=(PREEMPTS, ROUNDS, "Two jobs on one GPU need shards, which a policy cannot ask for: none share."),
+    )
+
+    objective: str = "max-min"
+    heterogeneity: bool = True
+    round_s: float = 360.0
+    fill: bool = True
+    prices: tuple[str, ...] = ()
+    most_jobs: int = 1_024
+    speeds: SpeedEstimator = field(default_factory=Alike)
+    estimator: Estimator = field(default_factory=Hint)
+
+    def __post_init__(self) -> None:
+        check_choice("objective", self.objective, (*OBJECTIVES, COST))
+        check_choice("heterogeneity", self.heterogeneity, (True, False))  # type: ignore[arg-type]
+        check_choice("fill", self.fill, (True, False))  # type: ignore[arg-type]
+        check_number("round_s", self.round_s, above=0.0)
+        check_number("most_jobs", self.most_jobs, least=1)
+        _prices(self.prices)
+
+    def rank(self, snapshot: Snapshot) -> Ranking:
+        here = market(snapshot, self.speeds)
+        book = rounds.opened(snapshot, here, self.round_s)
+        notes: tuple[str, ...] = ()
+        if rounds.over(book, snapshot.now_s, self.round_s):
+            left_s, notes = self._left_s(snapshot, book.done_s)
+            allocate = partial(self._allocation, snapshot, here, left_s)
+            queues = rounds.fastest_first(here) if self.heterogeneity else rounds.shuffled(here, snapshot)
+            rounds.begin(book, snapshot, here, self.round_s, allocate, queues, strict=self.objective == "fifo")
+        return rounds.ranking(book, snapshot, here, self.fill, notes)
+
+    def next_change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
+        """The end of the round [Unix s], infinity without jobs."""
+        return rounds.round_end_s(ranking, running, self.round_s) if running.any() else math.inf
+
+    def _allocation(self, snapshot: Snapshot, here: Market, left_s: Floats) -> Floats:
+        """Share of each job on each type. (N, T), 0 for jobs that are not active."""
+        share = np.zeros(here.speed.shape)
+        order = ordered(snapshot.jobs)  # of several best solutions the one that a solver finds depends on the order
+        rows = order[here.active[order]]
+        if not len(rows):
+            return share
+        speed = here.speed if self.heterogeneity else (here.speed > 0).astype(np.float64)
+        elapsed_s = np.maximum(snapshot.now_s - arrival_s(snapshot.jobs), 0.0)
+        problem = Problem(here.capacity, here.gpus[rows], speed[rows], left_s[rows], elapsed_s[rows],
+                          np.ones(len(rows)))  # fmt: skip
+        share[rows] = self._solved(problem, here, snapshot.seed)
+        return share
+
+    def _solved(self, problem: Problem, here: Market, seed: int) -> Floats:
+        programme = OBJECTIVES.get(self.objective)
+        if programme is None:
+            known = _prices(self.prices)
+            programme = partial(allocation.cost, prices=[known.get(type_, 1.0) for type_ in here.types])
+        groups = 1 if self.objective == "fifo" else -(-len(problem.gpus) // self.most_jobs)
+        return partitioned(programme, problem, groups, seed)
+
+    def _left_s(self, snapshot: Snapshot, done_s: Floats) -> tuple[Floats, tuple[str, ...]]:
+        """Run time still to come on the reference type (N,), and what is said of jobs of which it is not known."""
+        total_s = self.estimator.estimate(snapshot).total_s
+        unknown = ~np.isfinite(total_s)
+        progress = hint_column(snapshot.jobs, "progress")
+        total_s = np.where(unknown, done_s + UNKNOWN_S, total_s)
+        left_s = np.where(np.isnan(progress), total_s - done_s, (1 - progress) * total_s)
+        told = self.objective in ("ftf", "makespan") and unknown.any()
+        note = f"{int(unknown.sum())} jobs without an expected run time count as {UNKNOWN_S:g} s from their end"
+        return np.maximum(left_s, 1.0), (note,) if told else ()
+
+
+def _prices(texts: tuple[str, ...]) -> dict[str, float]:
+    """Prices by type. Raises ConfigError for a text that is not TYPE=PRICE."""
+    found = {}
+    for text in texts:
+        name, _, price = str(text).partition("=")
+        try:
+            found[name] = float(price)
+        except ValueError:
+            found[name] = 0.0
+        if not 0 < found[name] < math.inf:
+            raise ConfigError(f"must be TYPE=PRICE with a price above 0, got {text!r}", key="policy.prices")
+    return found

@@ -1,0 +1,179 @@
+"""Gavel's round mechanism: who runs on which GPU type in each round, so that in the long run each has its share.
+
+Kept in the carry, by job and type: the share, the time received since the last reset, the deficit of earlier resets,
+and the type of this round. Source: Narayanan et al. (Gavel), OSDI '20, section 5, and its released code (c4fa400).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from slurmsched.model import Labels, Ranking, Snapshot, Wants
+from slurmsched.model.columns import Bools, Floats, Int64s
+from slurmsched.policies.gpu_market import Market
+from slurmsched.policies.memory import recall, table_of
+from slurmsched.policies.order import arrival_s, ordered
+
+FIRST = 1e9  # priority over share of a pair that has received nothing
+BETWEEN_RESETS_S = 1_000.0  # least time from one allocation to the next, as in the released code
+_BY_TYPE = ("share", "received_s", "deficit_s")
+_BY_JOB = ("on", "executed_s", "done_s")
+
+
+@dataclass(slots=True, eq=False)
+class Book:
+    """share, received_s, deficit_s: (N, T), NaN for jobs not known. on: (N,) column of the type of this round, -1 none.
+
+    executed_s: (N,) at the last look. done_s: (N,) run time made, in seconds of the reference type. worker_s: (T,) time
+    received by all jobs since the reset. begun_s, reset_s: of round and allocation [Unix s], -inf = never. stale: jobs
+    came or ended since the allocation.
+    """
+
+    share: Floats
+    received_s: Floats
+    deficit_s: Floats
+    on: Int64s
+    executed_s: Floats
+    done_s: Floats
+    worker_s: Floats
+    begun_s: float
+    reset_s: float
+    stale: bool
+
+    def carry(self, snapshot: Snapshot, market: Market) -> dict[str, Any]:
+        """The book of the active jobs, for `opened` to take back."""
+        rows = np.flatnonzero(market.active)
+        made: dict[str, Any] = {
+            "job_id": snapshot.jobs.job_id[rows].tolist(),
+            "arrival_s": arrival_s(snapshot.jobs)[rows].tolist(),
+            **{name: getattr(self, name)[rows].tolist() for name in _BY_JOB},
+        }
+        for name in _BY_TYPE:
+            for column, type_ in enumerate(market.types):
+                made[f"{name} {type_}"] = getattr(self, name)[rows, column].tolist()
+        worker = dict(zip(market.types, self.worker_s.tolist(), strict=True))
+        return made | {"round": {"begun_s": self.begun_s, "reset_s": self.reset_s, "stale": self.stale,
+                                 "worker_s": worker}}  # fmt: skip
+
+
+def opened(snapshot: Snapshot, market: Market, round_s: float) -> Book:
+    """The book as it stands now: what jobs have run since the last look is entered."""
+    jobs, carry = snapshot.jobs, snapshot.carry
+    by_type = [f"{name} {type_}" for name in _BY_TYPE for type_ in market.types]
+    kept = recall(jobs, carry, (*_BY_JOB, *by_type))
+    share, received_s, deficit_s = (
+        np.column_stack([kept[f"{name} {type_}"] for type_ in market.types]) for name in _BY_TYPE
+    )
+    last: dict[str, Any] = dict(carry.get("round", {}))
+    worker_s = np.array([last.get("worker_s", {}).get(type_, 0.0) for type_ in market.types])
+    known = ~np.isnan(kept["on"])
+    gone = table_of(carry, (*_BY_JOB, *by_type)).shape[1] > np.count_nonzero(known & market.active)
+    book = Book(
+        share, np.where(np.isnan(received_s), round_s / 2, received_s), np.nan_to_num(deficit_s),
+        np.where(known, kept["on"], -1).astype(np.int64), jobs.executed_s, np.nan_to_num(kept["done_s"]),
+        worker_s, float(last.get("begun_s", -np.inf)), float(last.get("reset_s", -np.inf)),
+        bool(last.get("stale", True)) or bool(gone) or bool((market.active & np.isnan(share).any(axis=1)).any()),
+    )  # fmt: skip
+    _enter(book, market, np.where(known, jobs.executed_s - np.nan_to_num(kept["executed_s"]), 0.0))
+    book.on[~market.active] = -1
+    return book
+
+
+def _enter(book: Book, market: Market, ran_s: Floats) -> None:
+    """Count run time of jobs on the type they had. ran_s: (N,) since the last look."""
+    rows = np.flatnonzero((book.on >= 0) & (ran_s > 0))
+    column = book.on[rows]
+    book.received_s[rows, column] += ran_s[rows]
+    book.done_s[rows] += ran_s[rows] * market.speed[rows, column]
+    book.worker_s += np.bincount(column, ran_s[rows], len(market.types))
+
+
+def over(book: Book, now_s: float, round_s: float) -> bool:
+    """Whether a new round begins: its time is up, or nobody of it is left."""
+    return now_s >= book.begun_s + round_s - 1e-6 or not (book.on >= 0).any()
+
+
+def fastest_first(market: Market) -> Int64s:
+    """Columns by the mean speed of the active jobs there, highest first. (T,) int64."""
+    mean = np.where(market.active[:, None], market.speed, 0.0).sum(axis=0)
+    return np.lexsort((np.arange(len(mean)), -mean.round(9)))
+
+
+def shuffled(market: Market, snapshot: Snapshot) -> Int64s:
+    """Columns in an order of chance, another in each round. (T,) int64."""
+    return np.random.default_rng((snapshot.seed, int(snapshot.now_s * 1e3))).permutation(len(market.types))
+
+
+def begin(
+    book: Book, snapshot: Snapshot, market: Market, round_s: float, allocate: Callable[[], Floats], queues: Int64s,
+    strict: bool = False,
+) -> None:  # fmt: skip
+    """A new round: the allocation if it is due, then who runs on which type. queues, strict: as in `chosen`."""
+    now_s = snapshot.now_s
+    if book.stale and now_s - book.reset_s >= BETWEEN_RESETS_S:
+        _reset(book, now_s, round_s)
+        book.share = allocate()
+        book.worker_s = book.received_s[market.active].sum(axis=0)
+        book.reset_s, book.stale = now_s, False
+    book.begun_s = now_s
+    place = np.argsort(ordered(snapshot.jobs))
+    book.on = chosen(np.nan_to_num(book.share), priorities(book), book.deficit_s, place, market, queues, strict)
+
+
+def _reset(book: Book, now_s: float, round_s: float) -> None:
+    """What each pair should have received since the last allocation and has not becomes its deficit."""
+    passed_s = now_s - book.reset_s
+    if np.isfinite(passed_s):
+        book.deficit_s = book.deficit_s + np.nan_to_num(book.share) * passed_s - (book.received_s - round_s / 2)
+    book.received_s = np.full(book.received_s.shape, round_s / 2)
+
+
+def priorities(book: Book) -> Floats:
+    """Share over the fraction of the type's time received since the last reset. (N, T)."""
+    share = np.nan_to_num(book.share)
+    fraction = np.divide(book.received_s, book.worker_s, out=np.zeros(share.shape),
+                         where=np.broadcast_to(book.worker_s > 0, share.shape))  # fmt: skip
+    return np.divide(share, fraction, out=share * FIRST, where=fraction > 0)
+
+
+def chosen(
+    share: Floats, priority: Floats, deficit_s: Floats, place: Int64s, market: Market, queues: Int64s,
+    strict: bool = False,
+) -> Int64s:  # fmt: skip
+    """Column of the type that each job runs on in a round, -1 for none. (N,) int64.
+
+    One type after the other, jobs by priority, deficit and share there, highest first; each job once, and whoever does
+    not fit is passed over. queues: (T,) columns in the order in which types are filled. place: (N,) of each job among
+    equals. strict: pairs without a share never run; else they take what is left.
+    """
+    runs = (market.speed > 0) & market.active[:, None]
+    rows, columns = np.nonzero(runs & (priority > 0) if strict else runs)
+    keys = (share, deficit_s, priority)
+    order = np.lexsort((place[rows], *(-key[rows, columns] for key in keys), np.argsort(queues)[columns]))
+    found, left = np.full(len(share), -1, np.int64), market.capacity.tolist()
+    gpus = market.gpus.tolist()
+    for row, column in zip(rows[order].tolist(), columns[order].tolist(), strict=True):
+        if found[row] < 0 and gpus[row] <= left[column]:
+            found[row] = column
+            left[column] -= gpus[row]
+    return found
+
+
+def ranking(book: Book, snapshot: Snapshot, market: Market, fill: bool, notes: tuple[str, ...] = ()) -> Ranking:
+    """Jobs of the round first, then the others by priority; without `fill` those wait for the next round."""
+    jobs, in_round = snapshot.jobs, book.on >= 0
+    best = priorities(book).max(axis=1, initial=0.0)
+    types = Labels.of([market.types[column] if column >= 0 else "" for column in book.on.tolist()])
+    start_s = None if fill else np.where(in_round | ~market.active, -np.inf, np.inf)
+    why = {"in_round": in_round.astype(np.int64), "priority": best, "done_s": book.done_s}
+    wants = Wants(gpu_type=types, start_s=start_s, share=np.clip(np.nan_to_num(book.share).sum(axis=1), 0.0, 1.0))
+    return Ranking(ordered(jobs, ~in_round, -best), why, book.carry(snapshot, market), notes, wants)
+
+
+def round_end_s(ranking: Ranking, running: Bools, round_s: float) -> float:
+    """When the round ends [Unix s], infinity if nobody runs in it."""
+    return float(ranking.carry["round"]["begun_s"]) + round_s

@@ -1,0 +1,90 @@
+"""Speeds from tables of throughputs, and the completion of what they lack."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from slurmsched import registry
+from slurmsched.errors import ConfigError, InputError
+from slurmsched.estimators.completion import completed, rising
+from slurmsched.estimators.throughput_table import job_kind, model_and_batch
+from slurmsched.estimators.throughputs import Throughputs
+from slurmsched.testing import snapshot
+from slurmsched.testing.builders import Row
+
+CSV = """model,batch,gpus,gpu_type,steps_per_s
+A,64,1,v100,10
+A,64,1,k80,5
+A,64,2,v100,20
+A,64,2,k80,0
+B,,1,v100,8
+"""
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> str:
+    (tmp_path / "site.csv").write_text(CSV)
+    return str(tmp_path / "site.csv")
+
+
+def test_speeds__over_the_reference_type_by_hints_and_size(table: str) -> None:
+    """A with batch 64: half as fast on a K80, and not at all on two; B's missing entry is completed from A's."""
+    hints = ["model=A batch=64", "model=A batch=64", "model=B"]
+    rows: list[Row] = [
+        {"comment": f"slurmsched: {hint}", "gpus": gpus} for hint, gpus in zip(hints, (1, 2, 1), strict=True)
+    ]
+    speeds = Throughputs(table).speeds(snapshot(rows), ["k80", "v100"])
+    assert speeds == pytest.approx(np.array([[0.5, 1.0], [0.0, 1.0], [0.5, 1.0]]), rel=0.05)
+
+
+def test_speeds__unknown_size_and_model(table: str) -> None:
+    """Eight GPUs take the speed of the nearest size, two; no model the mean of all on each type."""
+    rows: list[Row] = [{"comment": "slurmsched: model=A batch=64", "gpus": 8}, {"comment": ""}]
+    speeds = Throughputs(table).speeds(snapshot(rows), ["k80", "v100"])
+    assert (speeds[0].tolist(), speeds[1].round(2).tolist()) == ([0.0, 1.0], [0.5, 1.0])
+
+
+def test_completed__recovers_a_table_of_rank_one() -> None:
+    """Rates that are a product of row and type are found again where some are missing; what is known stays."""
+    rates = np.outer([1.0, 2.0, 4.0, 8.0], [1.0, 3.0, 6.0])
+    holes = rates.copy()
+    holes[0, 1] = holes[2, 0] = holes[3, 2] = np.nan
+    assert completed(holes) == pytest.approx(rates, rel=0.05)
+
+
+def test_completed__refuses_a_row_without_entries() -> None:
+    """Nothing is known of such a row."""
+    with pytest.raises(ValueError, match="without any rate"):
+        completed(np.array([[1.0, 2.0], [np.nan, np.nan]]))
+
+
+def test_rising__only_estimates_are_raised() -> None:
+    """An estimate below that of fewer GPUs is raised to it; a measured one stays."""
+    rates = np.array([[4.0, 4.0], [3.0, 3.0]])
+    assert rising(rates, np.array([[False, False], [True, False]])).tolist() == [[4.0, 4.0], [4.0, 3.0]]
+
+
+@pytest.mark.parametrize(("model", "batch"), [("ResNet-50", 64), ("A3C", None)])
+def test_job_kind__and_its_reverse(model: str, batch: int | None) -> None:
+    """A model and batch size come back out of the name that tables give them."""
+    assert model_and_batch(job_kind(model, batch)) == (model, batch)
+
+
+def test_registry__speeds_by_name_or_table(table: str) -> None:
+    """A policy's `speeds` may be a table: a file or one that is shipped."""
+    made = [registry.make("policies", "gavel", {"speeds": each}).speeds for each in (table, "gavel")]
+    assert made == [Throughputs(table), Throughputs("gavel")]
+
+
+def test_throughputs__says_what_is_wrong(table: str, tmp_path: Path) -> None:
+    """No table, an unknown reference type, a file that is none."""
+    with pytest.raises(ConfigError, match="needs a table"):
+        Throughputs()
+    with pytest.raises(ConfigError, match="no type 'h100'; it has k80, v100"):
+        Throughputs(table, "h100")
+    (tmp_path / "bad.csv").write_text("model,gpus\n")
+    with pytest.raises(InputError, match="needs the columns model, batch"):
+        Throughputs(str(tmp_path / "bad.csv"))

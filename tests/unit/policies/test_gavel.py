@@ -1,0 +1,111 @@
+"""Allocations over GPU types, the rounds that carry them out, and Gavel's parameters."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from slurmsched.errors import ConfigError
+from slurmsched.model import Snapshot
+from slurmsched.policies import allocation
+from slurmsched.policies.allocation import Problem
+from slurmsched.policies.gavel import Gavel
+from slurmsched.policies.partition import partitioned
+from slurmsched.testing import snapshot
+
+NODES = [{"name": "n1", "gpus": 1, "gpu_types": "gpu:k80:1"}, {"name": "n2", "gpus": 1, "gpu_types": "gpu:v100:1"}]
+PAGE = np.array([[0.25, 1.0]] * 3 + [[1.0, 1.0]] * 3)  # columns: k80, v100
+
+
+def problem(speed: np.ndarray, left_s: float | list[float] = 100.0, gpus: float = 1.0) -> Problem:
+    jobs = len(speed)
+    left = np.broadcast_to(np.asarray(left_s, np.float64), (jobs,))
+    return Problem(np.ones(2), np.full(jobs, gpus), speed, left, np.zeros(jobs), np.ones(jobs))
+
+
+def test_max_min__the_example_of_the_page() -> None:
+    """Three jobs that gain from the V100 and three that do not: everyone has 16/13 of an equal split."""
+    share = allocation.max_min(problem(PAGE))
+    split = (allocation.equal_split(problem(PAGE)) * PAGE).sum(axis=1)
+    assert (share * PAGE).sum(axis=1) / split == pytest.approx([16 / 13] * 6, rel=1e-4)
+
+
+def test_makespan__long_jobs_get_the_faster_type() -> None:
+    """200 s and 100 s of work, the V100 twice as fast: the long job has it, and both end after 100 s."""
+    speed = np.array([[1.0, 2.0], [1.0, 2.0]])
+    share = allocation.makespan(problem(speed, [200.0, 100.0]))
+    assert (share * speed).sum(axis=1) == pytest.approx([2.0, 1.0], rel=1e-4)
+
+
+def test_finish_time_fairness__equal_jobs_fare_alike() -> None:
+    """Two jobs and two GPUs that are alike: each has one all the time, as it would have isolated."""
+    share = allocation.finish_time_fairness(problem(np.ones((2, 2))))
+    assert share.sum(axis=1) == pytest.approx([1.0, 1.0], rel=2e-3)
+
+
+def test_sum_throughput__nobody_is_owed_anything() -> None:
+    """One V100: the job that is fastest there has it, the other one the K80."""
+    share = allocation.sum_throughput(problem(np.array([[0.5, 1.0], [0.2, 3.0]])))
+    assert share.round(6).tolist() == [[1.0, 0.0], [0.0, 1.0]]
+
+
+def test_cost__prices_decide() -> None:
+    """Twice as fast and three times as dear: the only job runs on the K80."""
+    share = allocation.cost(problem(np.array([[1.0, 2.0]])), [1.0, 3.0])
+    assert share.round(6).tolist() == [[1.0, 0.0]]
+
+
+def test_first_come__a_job_without_room_blocks_those_behind_it() -> None:
+    """The second job, of two GPUs, fits nowhere; the third one waits behind it."""
+    one = problem(np.ones((3, 2)))
+    asked = dataclasses.replace(one, gpus=np.array([1.0, 2.0, 1.0]), elapsed_s=np.array([30.0, 20.0, 10.0]))
+    assert allocation.first_come(asked).sum(axis=1).tolist() == [1.0, 0.0, 0.0]
+
+
+def test_partitioned__same_seed_same_groups_within_capacity() -> None:
+    """Two groups never take more than there is, and the same seed gives the same shares."""
+    given = [partitioned(allocation.max_min, problem(PAGE), 2, seed) for seed in (1, 1)]
+    assert np.array_equal(given[0], given[1])
+    assert (given[0].sum(axis=0) <= 1 + 1e-6).all()
+
+
+def after(policy: Gavel, given: Snapshot, passed_s: float) -> Snapshot:
+    """The snapshot so much later, when whoever is in the round has run."""
+    ranked = policy.rank(given)
+    ran_s = np.where(ranked.why["in_round"] > 0, passed_s, 0.0)
+    jobs = given.jobs.with_columns(executed_s=given.jobs.executed_s + ran_s)
+    return dataclasses.replace(given, now_s=given.now_s + passed_s, jobs=jobs, carry=ranked.carry)
+
+
+def test_gavel__a_round_stands_until_it_is_over() -> None:
+    """Within 360 s the choice stays; three equal jobs on two GPUs have each had two rounds of three after it."""
+    policy, now = Gavel(), snapshot([{"job_id": i} for i in (1, 2, 3)], NODES)
+    first = policy.rank(now).why["in_round"].tolist()
+    assert policy.rank(after(policy, now, 100.0)).why["in_round"].tolist() == first
+    for _ in range(3):
+        now = after(policy, now, 360.0)
+    assert now.jobs.executed_s.tolist() == [720.0, 720.0, 720.0]
+
+
+def test_gavel__without_fill_the_others_wait_for_the_next_round() -> None:
+    """Three jobs, two GPUs: the one out of the round is not to start, and with `fill` it may."""
+    given = snapshot([{"job_id": i} for i in (1, 2, 3)], NODES)
+    start_s = Gavel(fill=False).rank(given).wants.start_s  # type: ignore[union-attr]
+    assert np.isposinf(start_s).sum() == 1  # type: ignore[arg-type]
+    assert Gavel().rank(given).wants.start_s is None  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "key"),
+    [
+        ({"objective": "best"}, "policy.objective"), ({"round_s": 0.0}, "policy.round_s"),
+        ({"prices": ("v100",)}, "policy.prices"), ({"most_jobs": 0}, "policy.most_jobs"),
+    ],
+)  # fmt: skip
+def test_gavel__refuses_bad_parameters(parameters: dict[str, object], key: str) -> None:
+    """A parameter out of range is a ConfigError that names the setting."""
+    with pytest.raises(ConfigError) as caught:
+        Gavel(**parameters)  # type: ignore[arg-type]
+    assert caught.value.key == key
