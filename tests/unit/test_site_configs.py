@@ -76,5 +76,5 @@ def test_tick_unit__takes_a_pause_as_success():
 def test_readme__names_every_file():
     """No file without a line that says where it goes."""
     text = (FOLDER / "README.md").read_text(encoding="utf-8")
-    files = {path.name for path in FOLDER.iterdir()} - {"README.md"}
+    files = {path.relative_to(FOLDER).as_posix() for path in FOLDER.rglob("*") if path.is_file()} - {"README.md"}
     assert {name for name in files if f"`{name}`" not in text} == set()
