@@ -10,7 +10,7 @@ import numpy as np
 from slurmsched.errors import ConfigError
 from slurmsched.estimators.history import History
 from slurmsched.estimators.nothing import Nothing
-from slurmsched.estimators.trees import Trees
+from slurmsched.estimators.trees import Trees, available
 from slurmsched.model import Card, Family, Input, Ranking, Snapshot
 from slurmsched.model.columns import Floats
 from slurmsched.policies.checks import check_number
@@ -24,6 +24,9 @@ def learn_notes(snapshot: Snapshot, policy: str) -> tuple[str, ...]:
     if len(snapshot.past) or not len(snapshot.jobs):
         return ()
     return (f"nothing has ended yet that {policy} could learn from: expected run times are hints and time limits",)
+
+
+_NO_TREES = ("scikit-learn is not installed: qssf goes by its rolling estimate alone (pip install 'slurmsched[trees]')",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,8 @@ class Qssf:
         run_s = known_or_last(self._run_s(snapshot))
         gpu_s = service(run_s, snapshot.jobs)
         why = {"expected_gpu_s": gpu_s, "run_s": run_s}
-        return Ranking(ordered(snapshot.jobs, gpu_s), why=why, notes=learn_notes(snapshot, "qssf"))
+        notes = (*learn_notes(snapshot, "qssf"), *_NO_TREES[: bool(self.trees_share) and not available()])
+        return Ranking(ordered(snapshot.jobs, gpu_s), why=why, notes=notes)
 
     def _run_s(self, snapshot: Snapshot) -> Floats:
         """The weighted mix [s]. (N,), NaN where neither knows."""

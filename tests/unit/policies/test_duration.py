@@ -43,6 +43,13 @@ def test_expected_service__says_that_nothing_has_ended(policy: Any, name: str) -
     assert (ranking.order.tolist(), len(ranking.notes), name in ranking.notes[0]) == ([1, 0], 1, True)
 
 
+def test_qssf__says_that_the_trees_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without scikit-learn the rolling estimate alone counts; told only where the trees were to count."""
+    monkeypatch.setattr("slurmsched.policies.qssf.available", lambda: False)
+    told = [Qssf(trees_share=share).rank(six()).notes for share in (0.5, 0.0)]
+    assert [["scikit-learn is not installed" in note for note in notes] for notes in told] == [[True], []]
+
+
 def test_qssf__trees_share_mixes_both_estimates() -> None:
     """Two estimates of the same job: a share of 0.25 lies a quarter of the way from the rolling one to the trees'."""
     rows = 400
