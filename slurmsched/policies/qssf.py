@@ -26,7 +26,9 @@ def learn_notes(snapshot: Snapshot, policy: str) -> tuple[str, ...]:
     return (f"nothing has ended yet that {policy} could learn from: expected run times are hints and time limits",)
 
 
-_NO_TREES = ("scikit-learn is not installed: qssf goes by its rolling estimate alone (pip install 'slurmsched[trees]')",)
+_NO_TREES = (
+    "scikit-learn is not installed: qssf goes by its rolling estimate alone (pip install 'slurmsched[trees]')",
+)
 
 
 @dataclass(frozen=True, slots=True)
