@@ -74,4 +74,11 @@ def _best(topology: SiteTopology, sizes: bytes, gpus: int) -> float:
     classes = {class_at(topology, node) for node in large}
     if gpus < 2 or None in classes or not classes:
         return UNKNOWN
-    return max(_of_set(one, fastest_set(one, (1 << one.gpus) - 1, gpus)) for one in classes if one is not None)
+    return max(_best_set(one, gpus) for one in classes if one is not None)
+
+
+def _best_set(topology: GpuTopology, gpus: int) -> float:
+    """Bandwidth of the best set of so many GPUs [GB/s], UNKNOWN where there is no prediction."""
+    if topology.gpus > ALL_RINGS:
+        return UNKNOWN
+    return predicted_of(topology, fastest_set(topology, (1 << topology.gpus) - 1, gpus))
