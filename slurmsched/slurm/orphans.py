@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import numpy as np
 
 from slurmsched.model.acts import RESERVATION_PREFIX, Act, Purpose, Reservations, Stage
 from slurmsched.model.jobs import Jobs
-
-_OURS = re.compile(rf"{RESERVATION_PREFIX}(?P<id>(?P<job>\d{{1,10}})-\d+)")
+from slurmsched.slurm.reservations import orphan_names
 
 
 def orphans(jobs: Jobs, reservations: Reservations, known: Sequence[Act]) -> tuple[Act, ...]:
@@ -18,16 +16,14 @@ def orphans(jobs: Jobs, reservations: Reservations, known: Sequence[Act]) -> tup
 
     A reservation whose name is not of our form is somebody else's, whatever it begins with.
     """
-    names = {act.reservation for act in known}
+    left = set(orphan_names(reservations, known))
     rows = zip(reservations.name, reservations.node_list, reservations.users, strict=True)
-    return tuple(
-        _ending(jobs, found["id"], int(found["job"]), nodes, user)
-        for name, nodes, user in rows
-        if name not in names and (found := _OURS.fullmatch(name))
-    )
+    return tuple(_ending(jobs, name, nodes, user) for name, nodes, user in rows if name in left)
 
 
-def _ending(jobs: Jobs, act_id: str, job_id: int, nodes: str, user: str) -> Act:
+def _ending(jobs: Jobs, name: str, nodes: str, user: str) -> Act:
+    act_id = name.removeprefix(RESERVATION_PREFIX)
+    job_id = int(act_id.partition("-")[0])
     submitted_s = jobs.submit_s[np.flatnonzero(jobs.job_id == job_id)].tolist()
     submit_s = submitted_s[0] if submitted_s else 0.0
     return Act(act_id, Purpose.PREEMPT, job_id, submit_s, user, nodes, time_limit_s=0.0, begun_s=0.0,

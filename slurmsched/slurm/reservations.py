@@ -10,7 +10,7 @@ from slurmsched.model.acts import RESERVATION_PREFIX, Act, Reservations
 from slurmsched.slurm.commands import Commands
 from slurmsched.slurm.text import fields, plain, records, time_s
 
-_OURS = re.compile(rf"{RESERVATION_PREFIX}\d+-\d+")
+_OURS = re.compile(rf"{RESERVATION_PREFIX}\d{{1,10}}-\d+")
 _TEXTS = {"name": "ReservationName", "node_list": "Nodes", "users": "Users", "flags": "Flags"}
 _TIMES = {"start_s": "StartTime", "end_s": "EndTime"}
 
