@@ -101,10 +101,22 @@ def slurm_jobs(count: int, folder: Path) -> Iterator[Workers]:
         cluster = jobqueue.SLURMCluster(security=key, protocol="tls://", **asked)
     except (ImportError, OSError, RuntimeError, TypeError, ValueError) as error:
         raise InputError(f"dask-jobqueue cannot describe a worker's job: {error}") from error
-    with cluster, distributed.Client(cluster) as client:
+    with _forgotten(cluster), cluster, distributed.Client(cluster) as client:
         Commands().run("sbatch", "--test-only", stdin=cluster.job_script())  # Dask would try for ever, silently
         cluster.adapt(minimum_jobs=count, maximum_jobs=count)  # unlike scale, it replaces a job that has ended
         yield _workers(client)
+
+
+@contextmanager
+def _forgotten(cluster: Any) -> Iterator[None]:
+    """Remove the files with the key when the body ends: dask-jobqueue leaves that to the garbage collector, which does
+    not always come to them."""
+    try:
+        yield
+    finally:
+        for name in ("_job_key", "_job_cert", "_job_ca_file"):
+            if file := getattr(cluster, name, None):
+                file.close()
 
 
 def job_settings(site: Mapping[str, Any], folder: Path) -> dict[str, Any]:

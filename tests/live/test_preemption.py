@@ -199,7 +199,7 @@ def test_preempt__killed_at_every_later_step_in_turn(site, running):
 
     The victim is kept from starting for long, so that there is something to be put right for it.
     """
-    urgent = submit("bob", 8, "--time=10", script="sleep 90")
+    urgent = submit("bob", 8, "--time=10", script="sleep 500")
     ticks(site, signalled, "a victim is warned")
     (victim,) = signalled()
     points = POINTS[6:]
@@ -211,7 +211,7 @@ def test_preempt__killed_at_every_later_step_in_turn(site, running):
             run("scontrol", "update", f"jobid={victim}", "starttime=now+300")
         return not points and clean()
 
-    until(cycle, "it died everywhere, and nothing is left", limit_s=120)
+    until(cycle, "it died everywhere, and nothing is left", limit_s=400)
     assert urgent in column("%A", "RUNNING")
     assert ([restarts(job) for job in sorted(running)].count(1), signalled()) == (1, [victim])
     until(lambda: column("%r", "PENDING").get(victim) != "BeginTime", "the victim may start again")
