@@ -52,11 +52,11 @@ def clean(*jobs: int) -> bool:
     return not reservations() and all(name in ("", "(null)", "N/A") for name in named)
 
 
-def ticks(site: Installed, true: object, what: str, limit_s: float = 60) -> None:
+def ticks(site: Installed, true: object, what: str, limit_s: float = 120) -> None:
     """Cycles until it is true."""
 
     def cycle() -> bool:
         site.tick()
         return bool(true())  # type: ignore[operator]
 
-    until(cycle, what, limit_s)
+    until(cycle, what, limit_s, pause_s=0.7)  # a cycle is a process of its own, and another lab may share the cores

@@ -29,11 +29,16 @@ def lab() -> None:
         pytest.fail("live tests run inside the lab: make test-live, or make lab-shell", pytrace=False)
 
 
-@pytest.fixture
-def fresh(lab: None) -> Iterator[None]:
-    """An empty queue and the lab's own configuration, before and after."""
-    reset()
+@pytest.fixture(scope="session")
+def left_as_found(lab: None) -> Iterator[None]:
+    """The lab is reset once more when all tests have ended."""
     yield
+    reset()
+
+
+@pytest.fixture
+def fresh(left_as_found: None) -> None:
+    """An empty queue and the lab's own configuration."""
     reset()
 
 

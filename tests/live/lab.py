@@ -61,12 +61,12 @@ def nices() -> dict[int, int]:
     return {job: int(value) for job, value in column("%y", "PENDING").items()}
 
 
-def until(true: Callable[[], object], what: str, limit_s: float = 60) -> None:
-    """Wait until it is true; fail the test after limit_s."""
+def until(true: Callable[[], object], what: str, limit_s: float = 120, pause_s: float = 0.2) -> None:
+    """Wait until it is true, looking every pause_s; fail the test after limit_s."""
     end = time.monotonic() + limit_s
     while not true():
         assert time.monotonic() < end, f"not within {limit_s:.0f} s: {what}"
-        time.sleep(0.2)
+        time.sleep(pause_s)
 
 
 def partition(state: str, name: str = "gpu") -> None:
