@@ -3,7 +3,10 @@ SHELL  := /bin/bash
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+BASE   := $(VENV)/.base
 STAMP  := $(VENV)/.installed
+EDITABLE := $(BIN)/pip install --quiet --disable-pip-version-check --editable
+PARALLEL := --numprocesses auto --dist worksteal
 LAB    := $(PYTHON) tests/lab/lab.py
 SUITES ?= forky trixie
 NEWEST := forky
@@ -21,17 +24,17 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## Install into .venv and run the main job on the embedded cluster; no Slurm needed
-	@begun=$$SECONDS; $(MAKE) --no-print-directory $(STAMP) && $(BIN)/slurmsched demo \
+	@begun=$$SECONDS; $(MAKE) --no-print-directory $(BASE) && $(BIN)/slurmsched demo \
 		&& echo "make demo took $$((SECONDS - begun)) s"
 
 test: lint types docs test-fast test-nojit test-browser test-live ## Everything: lint, types, pages, tests compiled and plain, a browser, a real Slurm
 
 test-fast: $(STAMP) ## Tests that need neither Slurm nor browser
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest $(PARALLEL) $(PYTEST_ARGS)
 
 test-nojit: $(STAMP) ## Tests of deciding code once more, kernels as plain Python, with coverage
-	NUMBA_DISABLE_JIT=1 $(BIN)/python -m coverage run -m pytest $(DECIDING:%=tests/unit/%) tests/property $(PYTEST_ARGS)
-	$(BIN)/python -m coverage report --skip-covered --show-missing | tail -n 40
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest $(PARALLEL) --cov --cov-report=term-missing:skip-covered \
+		$(DECIDING:%=tests/unit/%) tests/property $(PYTEST_ARGS)
 
 test-browser: $(STAMP) ## The demo's page in headless Chromium (Debian's package)
 	$(BIN)/python -m pytest -m browser tests/browser $(PYTEST_ARGS)
@@ -80,11 +83,15 @@ man: $(STAMP) ## Write docs/man from the commands
 clean: ## Remove .venv and what tools left
 	rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .coverage .hypothesis
 
-$(STAMP): pyproject.toml
+$(BASE): pyproject.toml
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
 		echo "python3 has no venv module here: apt-get install python3-venv"; exit 2; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 		echo "Python 3.11 or newer is needed; this is $$($(PYTHON) --version). make PYTHON=python3.12 ..."; exit 2; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[test,lint,docs,mysql,postgres]'
+	$(EDITABLE) .
+	@touch $@
+
+$(STAMP): $(BASE)
+	$(EDITABLE) '.[test,lint,docs,mysql,postgres]'
 	@touch $@

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("busy", deadline=None)  # machines are noisy: a slow example is no fault
+settings.load_profile("busy")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
