@@ -9,7 +9,7 @@ import pytest
 from tests.live.acts import clean, four_running, reservations, restarts, signalled, switched_on, ticks
 from tests.live.lab import PYTHON, Installed, becoming, column, run, submit, until
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.newest]
 
 # Runs `slurmsched tick` with a wall clock that is so many seconds off, from the edge of the process on.
 OFF = """

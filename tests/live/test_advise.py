@@ -9,7 +9,7 @@ import pytest
 from slurmsched.topology.other_means import JOB_SUBMIT
 from tests.live.lab import BINARY, run, until
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.newest]
 FAULTS = {
     "gpus-per-task": "-N1 -n2 --gpus-per-task=2 --mem=1G", "whole-memory": "-N1 --gpus-per-node=4 --mem=0",
     "exclusive": "-N1 --gpus-per-node=2 --exclusive --mem=1G", "cpus": "-N1 --gpus=1 -c64 --mem=1G",

@@ -13,7 +13,7 @@ import pytest
 
 from tests.live.lab import Installed, column, nices, run, submit, until
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.newest]
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 
 from tests.live.lab import USERS, Done, Installed, nices, run, submit, until
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.newest]
 
 PHANTOM = ("--partition=phantom",)  # its nodes are down: jobs wait, also over a restart of slurmctld
 

@@ -12,7 +12,7 @@ from slurmsched.topology.picker import members
 from tests.live.gpu_nodes import MACHINES, install
 from tests.live.lab import BINARY, run, until
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.newest]
 STARTS = ("--gpus-per-node=2 -N1", "--gpus-per-node=4 -N1 -c4", "--gpus=3 -N1", "--gpus-per-node=a100:2 -N2 --mem=4G",
           "--gpus=8", "--gpus-per-node=1 -C nvlink --mem-per-gpu=2G --cpus-per-gpu=3")  # fmt: skip
 WAITS = ("--gpus-per-node=8 -N4", "--gpus-per-node=8 -w n1", "--gpus-per-node=1 -w n2",

@@ -7,7 +7,7 @@ import pytest
 from slurmsched.terminal import harmless
 from tests.live.lab import USERS, Installed, column, nices, run, submit
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.newest]
 
 NASTY = (
     "\x1b[2J\x1b]0;owned\x07", "\x9b31m\r", "\u202egpj.exe\u2066", "a\nJobId=1 Nice=0\n", "a|b|c|1|2|3",

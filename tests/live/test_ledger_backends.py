@@ -11,7 +11,7 @@ from tests.live.lab import run
 from tests.unit.db.lease_suite import LeaseSuite
 from tests.unit.db.ledger_suite import LedgerSuite, emptied
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.newest]
 MARIADB = "mysql+pymysql://slurmsched:slurmsched@127.0.0.1/slurmsched?charset=utf8mb4"
 POSTGRESQL = "postgresql+psycopg://slurmsched:slurmsched@127.0.0.1/slurmsched"
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.live.lab import BINARY, Done, Installed, nices, partition, run, submit, until
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.newest]
 
 
 def busy(site: Installed) -> list[int]:

@@ -12,7 +12,7 @@ import pytest
 
 from tests.live.lab import BINARY, Done, becoming, column, run, until
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.newest]
 ROWS = ("1,2,0,6", "2,4,1,4", "3,1,2,3", "4,2,3,5", "5,1,4,9", "6,3,5,2")
 GRID = """
 cluster = ["1x4", "2x4", "1x2"]
