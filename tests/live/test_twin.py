@@ -31,7 +31,7 @@ KEPT = Path("/var/tmp/twin")
 # the nodes that come back, and one such draw moves many waits.
 SAME_ORDER, WAIT_ERROR = 0.95, 0.15
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(600 * STRETCH * JOBS / 240)]
+pytestmark = [pytest.mark.live, pytest.mark.newest, pytest.mark.timeout(600 * STRETCH * JOBS / 240)]
 
 
 @pytest.fixture
