@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from slurmsched.kernels.las import las_keys, las_memory, las_sort_keys, next_drop
 from slurmsched.kernels.order import sort_rows
-from slurmsched.model import Card, Family, Input, JobState, Ranking, Snapshot, Use
-from slurmsched.model.columns import Bools, Floats, Int64s, sealed
+from slurmsched.model import Card, Family, Input, Jobs, JobState, Ranking, Snapshot, Use
+from slurmsched.model.columns import Bools, Floats, Int32s, Int64s, sealed
 from slurmsched.model.states import FINISHED
 from slurmsched.policies.cards import PREEMPTS
 from slurmsched.policies.checks import check_ascending, check_choice, check_number
@@ -31,12 +31,22 @@ def queue_of(service_gpu_s: Floats, thresholds_gpu_s: Thresholds) -> Int64s:
     return np.searchsorted(np.asarray(thresholds_gpu_s, np.float64), service_gpu_s, side="right").astype(np.int64)
 
 
+def paces(jobs: Jobs, dimension: str) -> tuple[Floats, Int32s]:
+    """Attained service of each job, [GPU s] in 2d and [s] in 1d, and how much of it a second of run time adds. (N,)."""
+    if dimension == "1d":
+        return jobs.executed_s, np.ones(len(jobs), np.int32)
+    return jobs.attained_gpu_s, jobs.gpus
+
+
 def next_drop_s(
-    snapshot: Snapshot, service_gpu_s: Floats, counts: Bools, thresholds_gpu_s: Thresholds, least: int = 0
+    snapshot: Snapshot, service: Floats, counts: Bools, thresholds: Thresholds, least: int = 0, dimension: str = "2d"
 ) -> float:
-    """When the next of the jobs that count drops to queue `least` or lower, if all run [Unix s]; infinity: none."""
-    limits = np.array(thresholds_gpu_s, np.float64)
-    return snapshot.now_s + float(next_drop(service_gpu_s, snapshot.jobs.gpus, counts, limits, least))
+    """When the next of the jobs that count drops to queue `least` or lower, if all run [Unix s]; infinity: none.
+
+    service, thresholds: [GPU s] in 2d, [s] in 1d.
+    """
+    limits, (_, pace) = np.array(thresholds, np.float64), paces(snapshot.jobs, dimension)
+    return snapshot.now_s + float(next_drop(service, pace, counts, limits, least))
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +59,7 @@ class DiscretizedLas:
     fifo_by: what FIFO goes by inside a queue. "start": first start, jobs never started last (the paper).
     "arrival": running jobs, then those preempted in this queue, then by arrival at it (the released simulator).
     "submit": submission (the simulators of Pollux and Lucid).
+    dimension: "2d" counts GPU seconds, "1d" seconds of run time; thresholds are in the unit of it.
     Raises ConfigError if thresholds do not ascend, or another value is out of range.
     Source: Gu et al. (Tiresias), NSDI '19, section 3.2.3; thresholds of its released simulator.
     """
@@ -65,20 +76,23 @@ class DiscretizedLas:
     thresholds_gpu_s: tuple[float, ...] = (3_250.0, 7_200.0)
     promote_knob: float = math.inf
     fifo_by: str = "arrival"
+    dimension: str = "2d"
 
     def __post_init__(self) -> None:
         check_ascending("thresholds_gpu_s", self.thresholds_gpu_s)
         check_number("promote_knob", self.promote_knob, above=0.0)
         check_choice("fifo_by", self.fifo_by, FIFO_BY)
+        check_choice("dimension", self.dimension, ("1d", "2d"))
 
     def rank(self, snapshot: Snapshot) -> Ranking:
         jobs, arrived_s = snapshot.jobs, arrival_s(snapshot.jobs)
         thresholds, past = np.array(self.thresholds_gpu_s, np.float64), table_of(snapshot.carry, _REMEMBERED)
-        times = (jobs.start_s, jobs.executed_s, jobs.attained_gpu_s, jobs.waiting_s)
+        service, pace = paces(jobs, self.dimension)
+        times = (jobs.start_s, jobs.executed_s, service, jobs.waiting_s)
         rows = len(jobs)
         floats, ints, bools = np.empty((8, rows)), np.empty((2, rows), np.int64), np.empty((2, rows), np.bool_)
         kept = las_keys(
-            jobs.job_id, arrived_s, jobs.state, _FLAGS, jobs.gpus, times, past, thresholds, self.promote_knob,
+            jobs.job_id, arrived_s, jobs.state, _FLAGS, pace, times, past, thresholds, self.promote_knob,
             snapshot.now_s, floats, ints, bools,
         )  # fmt: skip
         keys, order = np.empty((rows, 6)), np.empty(rows, np.int64)
@@ -86,8 +100,13 @@ class DiscretizedLas:
         sort_rows(keys, order)
         table = np.empty((len(_REMEMBERED) + 2, kept))
         las_memory(jobs.job_id, arrived_s, floats, ints, bools, order, table)
-        why = {"queue": ints[0], "service_gpu_s": floats[3], **self._inside(floats, ints), "promoted": bools[0]}
+        why = {"queue": ints[0], self._service: floats[3], **self._inside(floats, ints), "promoted": bools[0]}
         return Ranking(sealed(order), why=why, carry=Memory(_REMEMBERED, table))
+
+    @property
+    def _service(self) -> str:
+        """What attained service is called among the criteria."""
+        return "service_gpu_s" if self.dimension == "2d" else "service_s"
 
     def _inside(self, floats: Floats, ints: Int64s) -> Columns:
         """The keys inside a queue, by name; none for plain submission order. floats, ints: of las_keys."""
@@ -99,8 +118,8 @@ class DiscretizedLas:
 
     def next_change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
         """The next threshold that a running job reaches, or the next promotion of a waiting one [Unix s]."""
-        drop_s = next_drop_s(snapshot, ranking.why["service_gpu_s"], running, self.thresholds_gpu_s)
-        return min(drop_s, self._next_promotion_s(snapshot, ranking, ~running))
+        drop_s = self._next_drop_s(snapshot, ranking, running)
+        return min(drop_s, self.next_promotion_s(snapshot, ranking, ~running))
 
     def next_swap_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
         """The next drop to a queue in which, or above which, somebody waits; or the next promotion [Unix s].
@@ -109,10 +128,15 @@ class DiscretizedLas:
         """
         queue, here = ranking.why["queue"], ~snapshot.jobs.finished
         least = int(queue.min(where=here & ~running, initial=len(self.thresholds_gpu_s)))
-        drop_s = next_drop_s(snapshot, ranking.why["service_gpu_s"], here, self.thresholds_gpu_s, least)
-        return min(drop_s, self._next_promotion_s(snapshot, ranking, ~running))
+        drop_s = self._next_drop_s(snapshot, ranking, here, least)
+        return min(drop_s, self.next_promotion_s(snapshot, ranking, ~running))
 
-    def _next_promotion_s(self, snapshot: Snapshot, ranking: Ranking, waits: Bools) -> float:
+    def _next_drop_s(self, snapshot: Snapshot, ranking: Ranking, counts: Bools, least: int = 0) -> float:
+        service = ranking.why[self._service]
+        return next_drop_s(snapshot, service, counts, self.thresholds_gpu_s, least, self.dimension)
+
+    def next_promotion_s(self, snapshot: Snapshot, ranking: Ranking, waits: Bools) -> float:
+        """When the next of those that wait is promoted [Unix s], infinity if none is."""
         jobs = snapshot.jobs
         if math.isinf(self.promote_knob):
             return math.inf

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,7 +12,7 @@ from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use
 from slurmsched.model.columns import Bools, Floats
 from slurmsched.policies.cards import PREEMPTS
 from slurmsched.policies.checks import check_ascending, check_choice, check_number
-from slurmsched.policies.discretized_las import next_drop_s, queue_of
+from slurmsched.policies.discretized_las import DiscretizedLas, next_drop_s, queue_of
 from slurmsched.policies.order import ordered
 
 
@@ -60,6 +61,8 @@ class Gittins:
     index: "paper", or "released" as the released simulator tabulates it.
     least_samples: completed jobs the ledger must know; below that the index is 0, which leaves the order of
     discretized-las by submission.
+    promote_knob: a waiting job returns to queue 0, its service counted anew, once it has waited this many times as long
+    as it ran since its last promotion. inf: never.
     Raises ConfigError for a parameter out of range.
     Source: Gu et al. (Tiresias), NSDI '19, sections 3.2.2 and 3.2.3; defaults of its released simulator,
     least_samples is ours.
@@ -78,28 +81,47 @@ class Gittins:
     delta_gpu_s: float = 3_250.0
     index: str = "paper"
     least_samples: int = 100
+    promote_knob: float = math.inf
 
     def __post_init__(self) -> None:
         check_ascending("thresholds_gpu_s", self.thresholds_gpu_s)
         check_number("delta_gpu_s", self.delta_gpu_s, above=0.0)
         check_choice("index", self.index, tuple(INDICES))
         check_number("least_samples", self.least_samples, least=1)
+        check_number("promote_knob", self.promote_knob, above=0.0)
 
     def rank(self, snapshot: Snapshot) -> Ranking:
         jobs, known = snapshot.jobs, len(snapshot.history_gpu_s)
-        queue = queue_of(jobs.attained_gpu_s, self.thresholds_gpu_s)
+        queued = self._queued(snapshot)
+        queue, service_gpu_s = queued.why["queue"], queued.why["service_gpu_s"]
         index = np.zeros(len(jobs))
         notes: tuple[str, ...] = ()
         if known >= self.least_samples:
-            index = INDICES[self.index](snapshot.history_gpu_s, jobs.attained_gpu_s, self.delta_gpu_s)
+            index = INDICES[self.index](snapshot.history_gpu_s, service_gpu_s, self.delta_gpu_s)
         else:
             notes = (f"{known} completed jobs known, {self.least_samples} needed: ordered as discretized-las",)
-        return Ranking(ordered(jobs, queue, -index), why={"queue": queue, "index_per_gpu_s": index}, notes=notes)
+        why = {"queue": queue, "index_per_gpu_s": index}
+        return Ranking(ordered(jobs, queue, -index), why=why, carry=queued.carry, notes=notes)
+
+    def _queued(self, snapshot: Snapshot) -> Ranking:
+        """Queue and service of each job; what is remembered where jobs are promoted."""
+        if math.isfinite(self.promote_knob):
+            return self._las.rank(snapshot)
+        service_gpu_s = snapshot.jobs.attained_gpu_s
+        queue = queue_of(service_gpu_s, self.thresholds_gpu_s)
+        return Ranking(np.arange(len(queue)), why={"queue": queue, "service_gpu_s": service_gpu_s})
+
+    @property
+    def _las(self) -> DiscretizedLas:
+        """The queues, with promotion."""
+        return DiscretizedLas(self.thresholds_gpu_s, self.promote_knob, "submit")
 
     def next_change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
-        """The next threshold that a running job reaches [Unix s].
+        """The next threshold that a running job reaches, or the next promotion of a waiting one [Unix s].
 
         The index itself moves all the time; as in the released simulator it is looked at again when jobs come, end or
         change queues.
         """
+        if math.isfinite(self.promote_knob):
+            return self._las.next_change_s(snapshot, self._las.rank(snapshot), running)
         return next_drop_s(snapshot, snapshot.jobs.attained_gpu_s, running, self.thresholds_gpu_s)

@@ -12,12 +12,12 @@ from slurmsched.errors import ConfigError
 from slurmsched.estimators.history import History
 from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use
 from slurmsched.model.columns import Bools, Floats
-from slurmsched.model.hints import hint_column, parse_hints
-from slurmsched.model.jobs import Jobs
+from slurmsched.model.hints import hint_column
 from slurmsched.policies.cards import PREEMPTS
 from slurmsched.policies.checks import check_number
+from slurmsched.policies.deadlines import deadline_s
 from slurmsched.policies.expected import remaining_s
-from slurmsched.policies.order import arrival_s, ordered
+from slurmsched.policies.order import ordered
 from slurmsched.protocols import Estimator
 
 LEAST_H = 1.0 / 60.0  # a remaining time or slack below a minute counts as one, lest a priority be infinite
@@ -78,7 +78,7 @@ class Mlfs:
     def _pressed(self, snapshot: Snapshot) -> Floats:
         """The cluster part: deadline, remaining time and waiting. (N,), finite."""
         jobs = snapshot.jobs
-        slack_h = (_deadline_s(jobs) - snapshot.now_s) / 3_600.0
+        slack_h = (deadline_s(jobs) - snapshot.now_s) / 3_600.0
         left_h = remaining_s(self.estimator, snapshot) / 3_600.0
         return (
             self.deadline_weight / np.maximum(slack_h, LEAST_H)
@@ -90,13 +90,6 @@ class Mlfs:
         """The end of the round, where anybody waits [Unix s]: priorities move with every second."""
         waits = ~running & ~snapshot.jobs.finished
         return snapshot.now_s + self.round_s if waits.any() else math.inf
-
-
-def _deadline_s(jobs: Jobs) -> Floats:
-    """When each must have ended [Unix s], infinity without a deadline. (N,)."""
-    told = [parse_hints(comment).deadline for comment in jobs.comment]
-    pairs = zip(told, arrival_s(jobs).tolist(), strict=True)
-    return np.array([math.inf if due is None else due.due_s(came_s) for due, came_s in pairs], np.float64)
 
 
 def _notes(progress: Floats) -> tuple[str, ...]:

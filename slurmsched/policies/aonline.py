@@ -1,0 +1,187 @@
+"""Batches of jobs in windows that double, each with as much weight as can be: AOnline."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from slurmsched.errors import ConfigError
+from slurmsched.estimators.hint import Hint
+from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use, Wants
+from slurmsched.model.columns import Bools, Floats
+from slurmsched.placements.candidates import eligible, holding
+from slurmsched.policies.checks import check_number
+from slurmsched.policies.deadlines import active, cluster_gpus
+from slurmsched.policies.expected import remaining_s
+from slurmsched.policies.memory import recall, remembered
+from slurmsched.policies.order import ordered
+from slurmsched.policies.timetable import Sizes, sizes_of
+from slurmsched.protocols import Estimator
+
+_PLANNED = ("begin_s", "end_s", "batch_gpus")  # in a carry, by job: -1 for a job that no batch took
+_BATCH = "batch"  # in a carry: length and end of the window
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Window:
+    """A batch's window in slots of equal length. begin_s, slot_s [s]. used: (S,) GPUs. capacity: GPUs there are."""
+
+    begin_s: float
+    slot_s: float
+    used: Floats
+    capacity: int
+
+    def cheapest(self, sizes: Sizes, left_s: float, low: float, high: float) -> tuple[float, int, int, int]:
+        """Cost, first slot, slots and GPUs of the cheapest run without a break; infinite cost if none fits."""
+        price = low * (high / low) ** (self.used / max(self.capacity, 1))
+        before = np.concatenate([[0.0], np.cumsum(price)])
+        best = (math.inf, 0, 0, 0)
+        for gpus, speed in zip(sizes.gpus.tolist(), sizes.speed.tolist(), strict=True):
+            slots = max(math.ceil(left_s / speed / self.slot_s - 1e-9), 1)
+            if slots > len(price):
+                continue
+            crowded = np.concatenate([[0], np.cumsum(self.used + gpus > self.capacity)])
+            free = crowded[slots:] == crowded[:-slots]
+            cost = np.where(free, gpus * self.slot_s * (before[slots:] - before[:-slots]), math.inf)
+            first = int(np.argmin(cost))
+            best = min(best, (float(cost[first]), first, slots, gpus))
+        return best
+
+
+@dataclass(frozen=True, slots=True)
+class AOnline:
+    """Waiting jobs are planned in batches; a batch takes jobs that are worth more than their cheapest run costs.
+
+    window_s: length of the first batch's window [s]; each is twice as long as the one before while jobs are left over.
+    slots: of a window. serial: part of a job's work that more GPUs do not speed up (Amdahl's law).
+    most_jobs: jobs that a batch decides on, least remaining service first. fill: jobs may start before their time where
+    GPUs are idle, and those of no batch too; False: they wait.
+    estimator: where expected run times come from.
+    All jobs weigh alike, as nobody tells another weight. A job without an expected run time is in no batch: it comes
+    after those planned, by attained service.
+    Raises ConfigError for a parameter out of range.
+    Source: Zhou et al. (AOnline), IEEE TCC 2022, for batches of growing windows and the primal-dual choice within one.
+    Its order within a batch, one resource (GPUs), the scaling curve and filling are ours.
+    """
+
+    preemptive: ClassVar[bool] = False
+    card: ClassVar[Card] = Card(
+        Family.DEADLINE,
+        "Zhou et al.: AOnline, IEEE TCC 2022",
+        needs=(Input.DURATION, Input.SIZES),
+        uses=(Use.ORDER, Use.START, Use.SIZE),
+        on_slurm=(
+            "A job has its size from its start on: Slurm resizes no running job.",
+            "Parameter servers and workers are not told apart: a job is its GPUs.",
+        ),
+    )
+
+    window_s: float = 3_600.0
+    slots: int = 24
+    serial: float = 0.02
+    most_jobs: int = 300
+    fill: bool = True
+    estimator: Estimator = field(default_factory=Hint)
+
+    def __post_init__(self) -> None:
+        check_number("window_s", self.window_s, above=0.0)
+        check_number("slots", self.slots, least=1)
+        check_number("serial", self.serial)
+        if self.serial > 1:
+            raise ConfigError(f"must be a number of at most 1, got {self.serial!r}", key="policy.serial")
+        check_number("most_jobs", self.most_jobs, least=1)
+
+    def rank(self, snapshot: Snapshot) -> Ranking:
+        jobs, left_s = snapshot.jobs, remaining_s(self.estimator, snapshot)
+        known = recall(jobs, snapshot.carry, _PLANNED)
+        plan = {name: np.where(np.isnan(column), -1.0, column) for name, column in known.items()}
+        batch = _batch(snapshot.carry)
+        waits = eligible(snapshot) & (jobs.gpus > 0) & np.isfinite(left_s)
+        if self._over(snapshot, plan, waits, batch):
+            batch = self._new(snapshot, plan, waits, left_s, batch)
+        planned = plan["begin_s"] >= 0
+        order = ordered(jobs, ~planned, np.where(planned, plan["begin_s"], jobs.attained_gpu_s))
+        why = {"begin_s": np.where(planned, plan["begin_s"], np.inf), "batch_gpus": plan["batch_gpus"]}
+        carry = dict(remembered(jobs, plan)) | {_BATCH: batch}
+        return Ranking(order, why=why, carry=carry, notes=_notes(snapshot, left_s, waits & ~planned),
+                       wants=self._wants(snapshot, plan, planned))  # fmt: skip
+
+    def _over(self, snapshot: Snapshot, plan: dict[str, Floats], waits: Bools, batch: dict[str, float]) -> bool:
+        """Whether a new batch begins: somebody waits for one, and the window is over or all of the last batch began."""
+        left = waits & (plan["begin_s"] < 0)
+        return bool(left.any()) and (snapshot.now_s >= batch["until_s"] or not (waits & (plan["begin_s"] >= 0)).any())
+
+    def _new(
+        self, snapshot: Snapshot, plan: dict[str, Floats], waits: Bools, left_s: Floats, before: dict[str, float]
+    ) -> dict[str, float]:
+        """A new batch, entered into the plan; its window."""
+        length_s = self._length_s(snapshot, waits, left_s, before)
+        for column in plan.values():
+            column[waits] = -1.0
+        window = self._window(snapshot, plan, length_s)
+        jobs = snapshot.jobs
+        order = ordered(jobs, left_s * jobs.gpus)
+        rows = order[waits[order]][: int(self.most_jobs)]
+        service = np.maximum((left_s * jobs.gpus)[rows], 1.0)
+        low, high = float(1.0 / (4.0 * service.max(initial=1.0))), float(1.0 / service.min(initial=np.inf))
+        for row, sizes in zip(rows.tolist(), sizes_of(snapshot, rows.tolist(), self.serial), strict=True):
+            cost, first, slots, gpus = window.cheapest(sizes, float(left_s[row]), low, max(high, low))
+            if cost >= 1.0:
+                continue
+            window.used[first : first + slots] += gpus
+            plan["begin_s"][row] = window.begin_s + first * window.slot_s
+            plan["end_s"][row] = window.begin_s + (first + slots) * window.slot_s
+            plan["batch_gpus"][row] = gpus
+        left = bool((waits & (plan["begin_s"] < 0)).any())
+        return {"length_s": length_s, "until_s": snapshot.now_s + length_s, "left": float(left)}
+
+    def _length_s(self, snapshot: Snapshot, waits: Bools, left_s: Floats, before: dict[str, float]) -> float:
+        """Length of the next window: doubled while jobs are left over, and long enough for the shortest. [s]"""
+        length_s = 2 * before["length_s"] if before["left"] else self.window_s
+        least_s = float(left_s[waits].min())
+        return max(length_s, self.window_s * 2.0 ** math.ceil(math.log2(max(least_s / self.window_s, 1.0))))
+
+    def _window(self, snapshot: Snapshot, plan: dict[str, Floats], length_s: float) -> Window:
+        """The window, with the GPUs of those that run taken until they are expected to end."""
+        slots, capacity, now_s = int(self.slots), cluster_gpus(snapshot), snapshot.now_s
+        slot_s = length_s / slots
+        used = np.zeros(slots)
+        left_s = remaining_s(self.estimator, snapshot)
+        for row in np.flatnonzero(holding(snapshot.jobs)).tolist():
+            used[: math.ceil(min(max(float(left_s[row]), slot_s) / slot_s, slots))] += snapshot.jobs.gpus[row]
+        return Window(now_s, slot_s, used, capacity)
+
+    def _wants(self, snapshot: Snapshot, plan: dict[str, Floats], planned: Bools) -> Wants | None:
+        """Sizes of those that wait for their run, and their start if they may not start before."""
+        jobs, waits = snapshot.jobs, snapshot.jobs.pending & active(snapshot)
+        other = waits & planned & (plan["batch_gpus"] != jobs.gpus)
+        sizes = np.where(other, plan["batch_gpus"], 0).astype(np.int32)
+        held = waits & ~self.fill
+        start: Floats = np.where(held, np.where(planned, plan["begin_s"], np.inf), -np.inf)
+        if not other.any() and not held.any():
+            return None
+        return Wants(gpus=sizes if other.any() else None, start_s=start if held.any() else None)
+
+    def next_change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
+        """When the window is over, where somebody waits [Unix s]."""
+        waits = (~running & active(snapshot)).any()
+        until_s = _batch(ranking.carry)["until_s"]
+        return until_s if waits and until_s > snapshot.now_s else np.inf
+
+
+def _batch(carry: Any) -> dict[str, float]:
+    """The last window of a carry; one that is over if there is none."""
+    kept = carry.get(_BATCH)
+    if isinstance(kept, dict) and {"length_s", "until_s", "left"} <= set(kept):
+        return {name: float(kept[name]) for name in ("length_s", "until_s", "left")}
+    return {"length_s": 0.0, "until_s": -math.inf, "left": 0.0}
+
+
+def _notes(snapshot: Snapshot, left_s: Floats, left: Bools) -> tuple[str, ...]:
+    blind, out = int((active(snapshot) & np.isinf(left_s)).sum()), int(left.sum())
+    notes = [f"{blind} jobs have no expected run time: in no batch, by attained service"] if blind else []
+    notes += [f"{out} jobs wait for the next batch"] if out else []
+    return tuple(notes)

@@ -1,0 +1,169 @@
+"""Admission by online prices: OASiS."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from slurmsched.errors import ConfigError
+from slurmsched.estimators.hint import Hint
+from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use, Wants
+from slurmsched.model.columns import Bools, Floats, Int64s
+from slurmsched.policies.cards import PREEMPTS
+from slurmsched.policies.checks import check_number
+from slurmsched.policies.deadlines import active, cluster_gpus, deadline_s
+from slurmsched.policies.expected import remaining_s
+from slurmsched.policies.order import arrival_s, ordered
+from slurmsched.policies.slot_prices import Choice, choices, intervals_of, prices, promise, promised
+from slurmsched.policies.timetable import Timetable, sizes_of, timetable
+from slurmsched.protocols import Estimator
+
+_KEY = "oasis"  # in a carry: by job, the intervals promised; none for a job that was refused
+NOW, OVERRUN, LATER, OUT = range(4)
+
+
+@dataclass(frozen=True, slots=True)
+class Oasis:
+    """A job is admitted when it is worth more than the GPUs of its best plan cost; prices rise with what is promised.
+
+    least_price: of a GPU hour in a slot of which nothing is promised; where all is it costs 1, what a GPU hour in time
+    is worth. steepness: how fast worth falls around the deadline, against the time from submission to it.
+    serial: part of a job's work that more GPUs do not speed up (Amdahl's law). slot_s, slots: of the plan.
+    fill: jobs that are not due, and those refused, may have GPUs that are idle; False: they wait.
+    most_jobs: jobs that are decided on at a look. estimator: where expected run times come from.
+    A job without a deadline is worth half whenever it ends. One without an expected run time cannot be planned: it
+    comes last, by attained service, as those refused do.
+    Raises ConfigError for a parameter out of range.
+    Source: Bao et al. (OASiS), INFOCOM 2018, for prices, best plans and admission for good. GPUs as the only resource,
+    the scaling curve, filling, and worth in GPU hours are ours.
+    """
+
+    preemptive: ClassVar[bool] = True
+    card: ClassVar[Card] = Card(
+        Family.DEADLINE,
+        "Bao, Peng, Wu, Li: OASiS, INFOCOM 2018",
+        needs=(Input.DEADLINE, Input.DURATION, Input.SIZES),
+        uses=(Use.ORDER, Use.START, Use.SIZE, Use.REQUEUE),
+        on_slurm=(
+            PREEMPTS,
+            "Slurm does not resize a running job: it changes its size only by a requeue, from its last checkpoint.",
+            "A job that is refused is not turned away: it waits behind those admitted, and the plan says how many do.",
+            "Parameter servers and workers are not told apart: a job is its GPUs.",
+        ),
+    )
+
+    least_price: float = 0.01
+    steepness: float = 10.0
+    serial: float = 0.02
+    slot_s: float = 600.0
+    slots: int = 40
+    fill: bool = True
+    most_jobs: int = 200
+    estimator: Estimator = field(default_factory=Hint)
+
+    def __post_init__(self) -> None:
+        for name in ("least_price", "slot_s"):
+            check_number(name, getattr(self, name), above=0.0)
+        for name in ("least_price", "serial"):
+            check_number(name, getattr(self, name))
+            if getattr(self, name) > 1:
+                raise ConfigError(f"must be a number of at most 1, got {getattr(self, name)!r}", key=f"policy.{name}")
+        check_number("steepness", self.steepness)
+        check_number("slots", self.slots, least=1)
+        check_number("most_jobs", self.most_jobs, least=1)
+
+    def rank(self, snapshot: Snapshot) -> Ranking:
+        jobs, keys = snapshot.jobs, _keys(snapshot)
+        left_s, due_s = remaining_s(self.estimator, snapshot), deadline_s(snapshot.jobs)
+        plans, undecided = self._plans(snapshot, keys, left_s, due_s)
+        group, gpus, start_s = _standing(snapshot, keys, plans)
+        order = ordered(jobs, group, np.where(group == OUT, jobs.attained_gpu_s, start_s))
+        who = active(snapshot)
+        refused = int((who & (group == OUT) & np.isfinite(left_s)).sum()) - undecided
+        blind = int((who & np.isinf(left_s)).sum())
+        notes = [f"{refused} jobs are worth less than the GPUs of any plan cost: last"] if refused > 0 else []
+        notes += [f"{blind} jobs have no expected run time: last, by attained service"] if blind else []
+        why = {"standing": group, "planned_gpus": gpus, "start_s": start_s, "deadline_s": due_s}
+        carry = {_KEY: plans}
+        return Ranking(order, why=why, carry=carry, notes=tuple(notes), wants=self._wants(snapshot, group, gpus, start_s))
+
+    def _plans(
+        self, snapshot: Snapshot, keys: list[str], left_s: Floats, due_s: Floats
+    ) -> tuple[dict[str, list[list[float]]], int]:
+        """The promises of active jobs, new ones included, by job; and how many jobs are left to the next look."""
+        who = active(snapshot) & np.isfinite(left_s)
+        kept = promised(snapshot.carry, _KEY)
+        here = {keys[row] for row in np.flatnonzero(~snapshot.jobs.finished).tolist()}
+        plans = {job: plan for job, plan in kept.items() if job in here}
+        order = ordered(snapshot.jobs)
+        new = [row for row in order[who[order]].tolist() if keys[row] not in plans]
+        if not new:
+            return plans, 0
+        table = timetable(snapshot.now_s, self.slot_s, int(self.slots), cluster_gpus(snapshot))
+        for plan in plans.values():
+            promise(table, plan)
+        now = new[: int(self.most_jobs)]
+        for row, sizes in zip(now, sizes_of(snapshot, now, self.serial), strict=True):
+            price = prices(table, cluster_gpus(snapshot), self.least_price)
+            found = choices(sizes, max(float(left_s[row]), 1.0), table, price)
+            plans[keys[row]] = self._admitted(snapshot, row, found, table, float(left_s[row]), float(due_s[row]))
+        return plans, len(new) - len(now)
+
+    def _admitted(
+        self, snapshot: Snapshot, row: int, found: list[Choice], table: Timetable, left_s: float, due_s: float
+    ) -> list[list[float]]:
+        """The plan that is worth most above its cost, entered into the table; none if none is worth its cost."""
+        came_s = float(arrival_s(snapshot.jobs)[row])
+        gpu_h = max(left_s, 1.0) * float(snapshot.jobs.gpus[row]) / 3_600.0
+        gains = [gpu_h * self.worth(choice.end_s, came_s, due_s) - choice.cost for choice in found]
+        if not gains or max(gains) <= 0:
+            return []
+        best = found[int(np.argmax(gains))]
+        table.take(best.gpus)
+        return intervals_of(best.gpus, table)
+
+    def worth(self, end_s: float, came_s: float, due_s: float) -> float:
+        """Worth of a GPU hour of a job that ends then, 0 to 1: a sigmoid around the deadline. Times [Unix s]."""
+        if np.isinf(due_s):
+            return 0.5
+        late = (end_s - due_s) / max(due_s - came_s, 1.0)
+        return float(1.0 / (1.0 + np.exp(np.clip(self.steepness * late, -500.0, 500.0))))
+
+    def _wants(self, snapshot: Snapshot, group: Int64s, gpus: Int64s, start_s: Floats) -> Wants | None:
+        """Sizes that differ from what is asked for, and the start of who must wait."""
+        due = (group == NOW) & (gpus != snapshot.jobs.gpus)
+        sizes = np.where(due, gpus, 0).astype(np.int32)
+        waits = ~self.fill & np.isin(group, (LATER, OUT)) & active(snapshot)
+        start: Floats = np.where(waits, start_s, -np.inf)
+        if not due.any() and not waits.any():
+            return None
+        return Wants(gpus=sizes if due.any() else None, start_s=start if waits.any() else None)
+
+    def next_change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
+        """When the next promised interval begins or ends [Unix s], infinity if none does."""
+        times = [at_s for plan in promised(ranking.carry, _KEY).values() for part in plan for at_s in part[:2]]
+        return min((at_s for at_s in times if at_s > snapshot.now_s), default=np.inf)
+
+
+def _keys(snapshot: Snapshot) -> list[str]:
+    """A name for each job that its id used again does not have."""
+    pairs = zip(snapshot.jobs.job_id.tolist(), arrival_s(snapshot.jobs).tolist(), strict=True)
+    return [f"{job_id}@{came_s:.0f}" for job_id, came_s in pairs]
+
+
+def _standing(
+    snapshot: Snapshot, keys: list[str], plans: dict[str, list[list[float]]]
+) -> tuple[Int64s, Int64s, Floats]:
+    """By row: whether it is due now, overran its promise, is due later or is out; GPUs promised now; when it is due
+    next [Unix s], infinity if never. (N,) each."""
+    count, now_s = len(keys), snapshot.now_s
+    group, gpus, start_s = np.full(count, OUT, np.int64), np.zeros(count, np.int64), np.full(count, np.inf)
+    for row, key in enumerate(keys):
+        if not (plan := plans.get(key)):
+            continue
+        begin_s, end_s, held = next((part for part in plan if part[1] > now_s), (np.inf, np.inf, 0.0))
+        group[row] = OVERRUN if np.isinf(end_s) else (NOW if begin_s <= now_s else LATER)
+        start_s[row], gpus[row] = begin_s, int(held) if group[row] == NOW else 0
+    return group, gpus, start_s

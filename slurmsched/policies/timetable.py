@@ -1,0 +1,93 @@
+"""GPUs over time in slots, and the sizes that a job may have: what planning policies fill jobs into."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from slurmsched.model import Snapshot
+from slurmsched.model.columns import Floats, Int64s
+from slurmsched.model.hints import hint_column
+
+SINGLE = 12  # slots of the least length; each later one is longer by GROWTH
+GROWTH = 1.25
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sizes:
+    """The sizes one job may have. gpus: (K,) ascending. speed: (K,) over its speed at the size it asks for."""
+
+    gpus: Int64s
+    speed: Floats
+
+
+def amdahl(gpus: Floats | Int64s, serial: float) -> Floats:
+    """Speed at so many GPUs over that at one, if the part `serial` of the work is done by one alone. Amdahl's law."""
+    return np.asarray(1.0 / (serial + (1.0 - serial) / np.asarray(gpus, np.float64)))
+
+
+def sizes_of(snapshot: Snapshot, rows: Sequence[int], serial: float) -> list[Sizes]:
+    """The sizes of these jobs: doublings from min_gpus to max_gpus and what it asks for; the latter alone without
+    hints."""
+    asked = snapshot.jobs.gpus.tolist()
+    low, high = hint_column(snapshot.jobs, "min_gpus").tolist(), hint_column(snapshot.jobs, "max_gpus").tolist()
+    made: dict[tuple[int, float, float], Sizes] = {}
+    found = []
+    for row in rows:
+        key = (asked[row], low[row], high[row]) if low[row] <= high[row] else (asked[row], 0.0, 0.0)
+        if key not in made:
+            made[key] = _sizes(*key, serial)
+        found.append(made[key])
+    return found
+
+
+def _sizes(asked: int, low: float, high: float, serial: float) -> Sizes:
+    steps = {int(low) << step for step in range(24) if (int(low) << step) <= high} if low else {asked}
+    gpus = np.array(sorted(steps | ({asked} if not low or low <= asked <= high else set())), np.int64)
+    return Sizes(gpus, amdahl(gpus, serial) / amdahl(np.array([asked]), serial)[0])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Timetable:
+    """begin_s, end_s: (S,) of each slot [Unix s], one after the other. free: (S,) GPUs not promised."""
+
+    begin_s: Floats
+    end_s: Floats
+    free: Int64s
+
+    def until(self, due_s: float) -> Floats:
+        """Seconds of each slot before this time. (S,)."""
+        return np.clip(np.minimum(self.end_s, due_s) - self.begin_s, 0.0, None)
+
+    def take(self, gpus: Int64s) -> None:
+        """Promise so many GPUs in each slot. (S,)."""
+        self.free[:] -= gpus
+
+
+def timetable(now_s: float, slot_s: float, slots: int, gpus: int) -> Timetable:
+    """An empty timetable from now on. Slots end at multiples of slot_s [s]; later ones are longer."""
+    length = np.ceil(GROWTH ** np.maximum(np.arange(slots) - SINGLE + 1, 0)) * slot_s
+    end_s = math.floor(now_s / slot_s) * slot_s + np.cumsum(length)
+    begin_s = np.concatenate([[now_s], end_s[:-1]])
+    return Timetable(begin_s, end_s, np.full(slots, gpus, np.int64))
+
+
+def filled(sizes: Sizes, left_s: float, due_s: float, table: Timetable) -> Int64s | None:
+    """GPUs in each slot by the least share that ends the job in time, None if none does. (S,) int64.
+
+    A share is a size that the job has wherever there is room for it, and the largest that fits elsewhere; from the
+    slot on in which it ends it has none. left_s: run time to come at the size it asks for. Source: Gu et al.
+    (ElasticFlow), ASPLOS '23, progressive filling.
+    """
+    spare_s, fits = table.until(due_s), np.searchsorted(sizes.gpus, table.free, side="right") - 1
+    gpus, speed = np.append(sizes.gpus, 0), np.append(sizes.speed, 0.0)  # the last, at -1: nothing fits
+    for share in range(len(sizes.gpus)):
+        index = np.minimum(fits, share)
+        done_s = np.cumsum(speed[index] * spare_s)
+        if done_s[-1] >= left_s - 1e-6:
+            before_s = done_s - speed[index] * spare_s
+            return np.where(before_s < left_s - 1e-6, gpus[index], 0)
+    return None
