@@ -22,6 +22,7 @@ from slurmsched.policies.timetable import Sizes, sizes_of
 from slurmsched.protocols import Estimator
 
 _PLANNED = ("begin_s", "end_s", "batch_gpus")  # in a carry, by job: -1 for a job that no batch took
+MOST_SLOTS = 4_096  # of a window; beyond, slots are longer
 _BATCH = "batch"  # in a carry: length and end of the window
 
 
@@ -36,7 +37,7 @@ class Window:
 
     def cheapest(self, sizes: Sizes, left_s: float, low: float, high: float) -> tuple[float, int, int, int]:
         """Cost, first slot, slots and GPUs of the cheapest run without a break; infinite cost if none fits."""
-        price = low * (high / low) ** (self.used / max(self.capacity, 1))
+        price = (high / low) ** (self.used / max(self.capacity, 1))
         before = np.concatenate([[0.0], np.cumsum(price)])
         best = (math.inf, 0, 0, 0)
         for gpus, speed in zip(sizes.gpus.tolist(), sizes.speed.tolist(), strict=True):
@@ -45,9 +46,9 @@ class Window:
                 continue
             crowded = np.concatenate([[0], np.cumsum(self.used + gpus > self.capacity)])
             free = crowded[slots:] == crowded[:-slots]
-            cost = np.where(free, gpus * self.slot_s * (before[slots:] - before[:-slots]), math.inf)
+            cost = np.where(free, (before[slots:] - before[:-slots]).round(6), math.inf)  # equal ones: the earliest
             first = int(np.argmin(cost))
-            best = min(best, (float(cost[first]), first, slots, gpus))
+            best = min(best, (low * gpus * self.slot_s * float(cost[first]), first, slots, gpus))
         return best
 
 
@@ -56,7 +57,8 @@ class AOnline:
     """Waiting jobs are planned in batches; a batch takes jobs that are worth more than their cheapest run costs.
 
     window_s: length of the first batch's window [s]; each is twice as long as the one before while jobs are left over.
-    slots: of a window. serial: part of a job's work that more GPUs do not speed up (Amdahl's law).
+    slots: of that window; longer ones have more of the same length.
+    serial: part of a job's work that more GPUs do not speed up (Amdahl's law).
     most_jobs: jobs that a batch decides on, least remaining service first. fill: jobs may start before their time where
     GPUs are idle, and those of no batch too; False: they wait.
     estimator: where expected run times come from.
@@ -146,9 +148,9 @@ class AOnline:
 
     def _window(self, snapshot: Snapshot, plan: dict[str, Floats], length_s: float) -> Window:
         """The window, with the GPUs of those that run taken until they are expected to end."""
-        slots, capacity, now_s = int(self.slots), cluster_gpus(snapshot), snapshot.now_s
-        slot_s = length_s / slots
-        used = np.zeros(slots)
+        slot_s, capacity, now_s = self.window_s / int(self.slots), cluster_gpus(snapshot), snapshot.now_s
+        slots = min(round(length_s / slot_s), MOST_SLOTS)
+        slot_s, used = length_s / slots, np.zeros(slots)
         left_s = remaining_s(self.estimator, snapshot)
         for row in np.flatnonzero(holding(snapshot.jobs)).tolist():
             used[: math.ceil(min(max(float(left_s[row]), slot_s) / slot_s, slots))] += snapshot.jobs.gpus[row]

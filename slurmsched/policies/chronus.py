@@ -10,7 +10,7 @@ import numpy as np
 from slurmsched.estimators.hint import Hint
 from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use
 from slurmsched.model.columns import Bools, Floats
-from slurmsched.policies.cards import PREEMPTS, ROUNDS
+from slurmsched.policies.cards import PREEMPTS, PROMISED, ROUNDS
 from slurmsched.policies.checks import check_choice, check_number
 from slurmsched.policies.deadlines import active, cluster_gpus, deadline_s, missing
 from slurmsched.policies.expected import remaining_s, service
@@ -51,7 +51,7 @@ class Chronus:
         on_slurm=(
             PREEMPTS,
             ROUNDS,
-            "A job whose deadline cannot be promised is not turned away: it waits as best effort, and the plan says so.",
+            PROMISED,
         ),
     )
 
@@ -72,7 +72,7 @@ class Chronus:
         now, later = planned["due_now"] > 0, (planned["admitted"] > 0) & (planned["due_now"] == 0)
         group = np.where(now, 0, np.where(later, 2, 1))
         left_gpu_s = service(left_s, jobs)
-        key = np.where(group == 1, left_gpu_s, np.where(np.isfinite(due_s), due_s - left_s, np.inf))
+        key = np.where(group == 1, left_gpu_s, due_s - np.where(np.isfinite(left_s), left_s, 0.0))
         order = ordered(jobs, ~held.held, group, key, jobs.attained_gpu_s)
         renewed = held.renewed(chosen(snapshot, order, held.held | contenders(snapshot, held)))
         carry = dict(remembered(jobs, renewed | planned))

@@ -49,7 +49,9 @@ class ELas:
         jobs, progress = snapshot.jobs, hint_column(snapshot.jobs, "progress")
         left = 1.0 - np.where(np.isnan(progress), 0.0, progress)
         weighted = jobs.attained_gpu_s * left
-        counted = np.floor(weighted / self.quantum_gpu_s) * self.quantum_gpu_s if self.quantum_gpu_s else weighted
+        counted = (
+            np.floor(weighted / self.quantum_gpu_s + 1e-9) * self.quantum_gpu_s if self.quantum_gpu_s else weighted
+        )
         why = {"attained_gpu_s": jobs.attained_gpu_s, "epochs_left": left, "counted": counted}
         return Ranking(ordered(jobs, counted), why=why, notes=_notes(progress))
 

@@ -11,7 +11,7 @@ from slurmsched.errors import ConfigError
 from slurmsched.estimators.hint import Hint
 from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use, Wants
 from slurmsched.model.columns import Bools, Floats, Int64s
-from slurmsched.policies.cards import PREEMPTS
+from slurmsched.policies.cards import PREEMPTS, PROMISED, RESIZES
 from slurmsched.policies.checks import check_number
 from slurmsched.policies.deadlines import active, cluster_gpus, deadline_s, missing
 from slurmsched.policies.expected import remaining_s, service
@@ -49,8 +49,8 @@ class ElasticFlow:
         uses=(Use.ORDER, Use.SIZE, Use.REQUEUE),
         on_slurm=(
             PREEMPTS,
-            "Slurm does not resize a running job: it changes its size only by a requeue, from its last checkpoint.",
-            "A job whose deadline cannot be promised is not turned away: it waits as best effort, and the plan says so.",
+            RESIZES,
+            PROMISED,
             "Sub-trees of powers of two are left to the placement.",
         ),
     )

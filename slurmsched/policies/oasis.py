@@ -11,7 +11,7 @@ from slurmsched.errors import ConfigError
 from slurmsched.estimators.hint import Hint
 from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use, Wants
 from slurmsched.model.columns import Bools, Floats, Int64s
-from slurmsched.policies.cards import PREEMPTS
+from slurmsched.policies.cards import PREEMPTS, RESIZES
 from slurmsched.policies.checks import check_number
 from slurmsched.policies.deadlines import active, cluster_gpus, deadline_s
 from slurmsched.policies.expected import remaining_s
@@ -48,7 +48,7 @@ class Oasis:
         uses=(Use.ORDER, Use.START, Use.SIZE, Use.REQUEUE),
         on_slurm=(
             PREEMPTS,
-            "Slurm does not resize a running job: it changes its size only by a requeue, from its last checkpoint.",
+            RESIZES,
             "A job that is refused is not turned away: it waits behind those admitted, and the plan says how many do.",
             "Parameter servers and workers are not told apart: a job is its GPUs.",
         ),
@@ -87,7 +87,9 @@ class Oasis:
         notes += [f"{blind} jobs have no expected run time: last, by attained service"] if blind else []
         why = {"standing": group, "planned_gpus": gpus, "start_s": start_s, "deadline_s": due_s}
         carry = {_KEY: plans}
-        return Ranking(order, why=why, carry=carry, notes=tuple(notes), wants=self._wants(snapshot, group, gpus, start_s))
+        return Ranking(
+            order, why=why, carry=carry, notes=tuple(notes), wants=self._wants(snapshot, group, gpus, start_s)
+        )
 
     def _plans(
         self, snapshot: Snapshot, keys: list[str], left_s: Floats, due_s: Floats

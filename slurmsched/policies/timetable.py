@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -34,16 +35,12 @@ def sizes_of(snapshot: Snapshot, rows: Sequence[int], serial: float) -> list[Siz
     hints."""
     asked = snapshot.jobs.gpus.tolist()
     low, high = hint_column(snapshot.jobs, "min_gpus").tolist(), hint_column(snapshot.jobs, "max_gpus").tolist()
-    made: dict[tuple[int, float, float], Sizes] = {}
-    found = []
-    for row in rows:
-        key = (asked[row], low[row], high[row]) if low[row] <= high[row] else (asked[row], 0.0, 0.0)
-        if key not in made:
-            made[key] = _sizes(*key, serial)
-        found.append(made[key])
-    return found
+    elastic = [low[row] <= high[row] for row in rows]
+    return [_sizes(asked[row], low[row] if may else 0.0, high[row] if may else 0.0, serial)
+            for row, may in zip(rows, elastic, strict=True)]  # fmt: skip
 
 
+@lru_cache(maxsize=4_096)
 def _sizes(asked: int, low: float, high: float, serial: float) -> Sizes:
     steps = {int(low) << step for step in range(24) if (int(low) << step) <= high} if low else {asked}
     gpus = np.array(sorted(steps | ({asked} if not low or low <= asked <= high else set())), np.int64)

@@ -7,6 +7,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from slurmsched.errors import ConfigError
@@ -160,6 +161,7 @@ def test_discretized_las__carry_drops_jobs_that_are_gone() -> None:
         ({"promote_knob": 0.0}, "policy.promote_knob"),
         ({"promote_knob": math.nan}, "policy.promote_knob"),
         ({"fifo_by": "size"}, "policy.fifo_by"),
+        ({"dimension": "3d"}, "policy.dimension"),
     ],
 )
 def test_discretized_las__refuses_bad_parameters(parameters: dict[str, Any], key: str) -> None:
@@ -174,3 +176,18 @@ def test_discretized_las__refuses_bad_parameters(parameters: dict[str, Any], key
 def test_discretized_las__conforms(fifo_by: str, promote_knob: float) -> None:
     """Pure, repeatable, blind to row order, total: every rule of check_policy, with every parameter."""
     assert check_policy(DiscretizedLas(fifo_by=fifo_by, promote_knob=promote_knob)) is None
+
+
+def test_discretized_las__in_one_dimension_gpus_do_not_count() -> None:
+    """1D-LAS: 2,000 s on 8 GPUs are below a threshold of 3,250 s, on which 2D counts 16,000 GPU s."""
+    given = snapshot([{"executed_s": 2_000.0, "gpus": 8, "state": "RUNNING", "start_s": 0.0}], now_s=2_000.0)
+    one, two = DiscretizedLas(dimension="1d"), DiscretizedLas()
+    queues = [policy.rank(given).why["queue"].tolist() for policy in (one, two)]
+    assert queues == [[0], [2]]
+    assert one.rank(given).why["service_s"].tolist() == [2_000.0]
+    assert one.next_change_s(given, one.rank(given), np.array([True])) == 2_000.0 + 1_250.0
+
+
+def test_discretized_las__in_one_dimension_conforms() -> None:
+    """Every rule that all policies keep."""
+    check_policy(DiscretizedLas(dimension="1d", promote_knob=2.0))

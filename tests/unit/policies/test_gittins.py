@@ -85,3 +85,20 @@ def test_gittins__refuses_bad_parameters(parameters: dict[str, object], key: str
 def test_gittins__conforms(index: str) -> None:
     """Every rule of check_policy."""
     assert check_policy(Gittins(index=index)) is None
+
+
+def test_gittins__promotes_a_job_that_waited_as_long_as_it_ran() -> None:
+    """With knob 1 a job that ran 4,000 s is back in queue 0 after 4,000 s of waiting, with the index of a new one."""
+    rows = [{"job_id": 1, "executed_s": 4_000.0, "waiting_s": 4_000.0}, {"job_id": 2, "submit_s": 9.0}]
+    given = snapshot(rows, now_s=9_000.0, history_gpu_s=[100.0, 5_000.0, 9_000.0])
+    stays, returns = Gittins(least_samples=1).rank(given), Gittins(least_samples=1, promote_knob=1.0).rank(given)
+    assert [ranking.why["queue"].tolist() for ranking in (stays, returns)] == [[1, 0], [0, 0]]
+    assert returns.why["index_per_gpu_s"][0] == returns.why["index_per_gpu_s"][1]
+    assert (returns.order.tolist(), stays.order.tolist()) == ([0, 1], [1, 0])
+
+
+def test_gittins__looks_again_when_a_promotion_is_due() -> None:
+    """A job that ran 4,000 s and has waited 1,000 s is promoted 3,000 s from now."""
+    given = snapshot([{"executed_s": 4_000.0, "waiting_s": 1_000.0}], now_s=5_000.0)
+    policy = Gittins(promote_knob=1.0)
+    assert policy.next_change_s(given, policy.rank(given), np.array([False])) == 8_000.0

@@ -1,0 +1,281 @@
+"""genie, chronus, elasticflow, oasis and aonline: six jobs each by hand as on their pages, and what they keep to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from slurmsched.errors import ConfigError
+from slurmsched.estimators.throughputs import Throughputs
+from slurmsched.model import Snapshot
+from slurmsched.policies import lease_plan
+from slurmsched.policies.aonline import AOnline
+from slurmsched.policies.chronus import Chronus
+from slurmsched.policies.elasticflow import ElasticFlow
+from slurmsched.policies.genie import Genie
+from slurmsched.policies.lease_plan import Demand
+from slurmsched.policies.oasis import Oasis
+from slurmsched.policies.timetable import amdahl, filled, sizes_of, timetable
+from slurmsched.testing import check_policy, mixed_snapshot, snapshot
+
+HOUR = 3_600.0
+FAMILY = (Genie(), Chronus(), Chronus(packing="greedy"), ElasticFlow(), Oasis(), Oasis(fill=False), AOnline(),
+          AOnline(fill=False))  # fmt: skip
+
+
+def told(*jobs: tuple[int, str], nodes: str = "1x8", **others: Any) -> Snapshot:
+    """Jobs of (GPUs, hints), all submitted at 0."""
+    return snapshot([{"gpus": gpus, "comment": f"slurmsched: {hints}"} for gpus, hints in jobs], nodes, **others)
+
+
+def ids(policy: Any, given: Snapshot) -> list[int]:
+    return given.jobs.job_id[policy.rank(given).order].tolist()
+
+
+GENIE_SIX = ("dur=1h deadline=+4h", "dur=2h deadline=+3h", "dur=3h deadline=+2h", "dur=2h", "dur=30m deadline=+1h",
+             "dur=1h")  # fmt: skip
+
+
+def test_genie__six_jobs_by_hand() -> None:
+    """Allowances 3 h, 1 h, -1 h, none, 0.5 h, none: 5, 2, 1, then by attained service those that cannot be in time."""
+    given = snapshot([{"comment": f"slurmsched: {hints}", "executed_s": HOUR * (row == 3)}
+                      for row, hints in enumerate(GENIE_SIX)])  # fmt: skip
+    ranking = Genie().rank(given)
+    assert (ranking.why["allowance_s"] / HOUR).tolist() == [3.0, 1.0, -1.0, np.inf, 0.5, np.inf]
+    assert ids(Genie(), given) == [5, 2, 1, 3, 6, 4]
+    assert ranking.notes == ("2 of 6 jobs tell no deadline: best effort", "1 jobs cannot meet their deadline any more")
+
+
+def test_genie__looks_again_when_an_allowance_is_used_up() -> None:
+    """The job that waits with 0.5 h to spare loses its place a moment after that."""
+    given = told((1, GENIE_SIX[0]), (1, GENIE_SIX[4]))
+    assert Genie().next_change_s(given, Genie().rank(given), np.array([False, False])) == 1_801.0
+
+
+def test_genie__waits_for_the_type_on_which_it_is_faster() -> None:
+    """A model that a table knows to be faster on the V100 waits for that, with the allowance that it leaves."""
+    nodes = [{"name": "n1", "gpus": 1, "gpu_types": "gpu:k80:1"}, {"name": "n2", "gpus": 1, "gpu_types": "gpu:v100:1"}]
+    hints = "slurmsched: model=ResNet-50 batch=32 dur=2h deadline=+3h"
+    given = snapshot([{"comment": hints}], nodes)
+    policy = Genie(speeds=Throughputs(table="gavel", reference="k80"))
+    ranking = policy.rank(given)
+    assert ranking.wants is not None and list(ranking.wants.gpu_type or ()) == ["v100"]
+    assert ranking.why["allowance_s"][0] > HOUR
+
+
+CHRONUS_SIX = ((8, "dur=2h deadline=+6h"), (8, "dur=1h deadline=+1h"), (8, "dur=4h deadline=+5h"), (8, "dur=3h"),
+               (8, "dur=1h"), (8, "dur=3h deadline=+7h"))  # fmt: skip
+
+
+def test_chronus__six_jobs_by_hand() -> None:
+    """Leases of 1 h: 2 by 6, 1 by 1, 4 by 5 and 3 by 7 are ten in seven. At most three fit: jobs 1, 2 and 6."""
+    ranking = Chronus(lease_s=HOUR).rank(told(*CHRONUS_SIX))
+    assert ranking.why["group"].tolist() == [2, 0, 1, 1, 1, 2]
+    assert (ranking.order + 1).tolist() == [2, 5, 4, 3, 1, 6]
+    assert "1 of 4 deadlines cannot be promised: best effort" in ranking.notes
+
+
+def test_chronus__greedy_goes_by_slack() -> None:
+    """Slacks 4, 0, 1 and 4: jobs 2 and 3 are packed first and leave no room for the others."""
+    ranking = Chronus(lease_s=HOUR, packing="greedy").rank(told(*CHRONUS_SIX))
+    assert [1 + row for row, kept in enumerate(ranking.carry["admitted"]) if kept] == [2, 3]
+
+
+def test_chronus__a_promise_is_kept_against_newcomers() -> None:
+    """Two promised jobs fill four leases; two more that would fit in their place do not get it."""
+    policy = Chronus(lease_s=HOUR)
+    first = told((8, "dur=2h deadline=+4h"), (8, "dur=2h deadline=+4h"))
+    more = told((8, "dur=2h deadline=+4h"), (8, "dur=2h deadline=+4h"), (8, "dur=1h deadline=+4h"),
+                (8, "dur=1h deadline=+4h"), (8, "dur=1h deadline=+4h"), carry=policy.rank(first).carry)  # fmt: skip
+    assert policy.rank(more).carry["admitted"] == [1.0, 1.0, 0.0, 0.0, 0.0]
+
+
+def test_chronus__a_plan_stands_for_its_lease() -> None:
+    """Within a lease the plan is that of its begin; the next look is due at its end."""
+    policy, given = Chronus(lease_s=HOUR), told(*CHRONUS_SIX)
+    first = policy.rank(given)
+    later = policy.rank(replace(given, now_s=HOUR / 2, carry=first.carry))
+    assert later.carry["due_now"] == first.carry["due_now"]
+    assert policy.next_change_s(given, first, np.zeros(6, np.bool_)) == HOUR
+
+
+@pytest.mark.parametrize("pack", [lease_plan.best, lease_plan.greedy])
+def test_packing__far_leases_are_counted_in_blocks(pack: Any) -> None:
+    """20 leases in 40: blocks of 8 single ones, then 2 to 32; two such jobs fit into them, three not."""
+    assert lease_plan.blocks(40).tolist() == [1] * 8 + [2, 4, 8, 16, 32]
+    twenty, forty = np.full(3, 20), np.full(3, 40)
+    made = pack(Demand(np.full(3, 8), twenty, forty, np.zeros(3, np.bool_)), 8)
+    assert (int(made.admitted.sum()), int(made.now.sum())) == (2, 1)
+
+
+ELASTIC = "min_gpus=1 max_gpus=8"
+FLOW_SIX = ((2, f"dur=2h deadline=+4h {ELASTIC}"), (4, f"dur=2h deadline=+2h {ELASTIC}"), (4, "dur=1h deadline=+1h"),
+            (8, "dur=1h deadline=+2h"), (1, "dur=1h min_gpus=1 max_gpus=2"), (2, "dur=1h"))  # fmt: skip
+FLOW = ElasticFlow(serial=0.0, slot_s=HOUR)
+
+
+def test_elasticflow__six_jobs_by_hand() -> None:
+    """12 GPUs: 3 has 4, 2 has 4 (its least share), 4 has its 8 in the next hour, 1 has 2; the two GPUs left go to 5."""
+    ranking = FLOW.rank(told(*FLOW_SIX, nodes="1x12"))
+    assert ranking.why["given_gpus"].tolist() == [2, 4, 4, 0, 2, 0]
+    assert ranking.why["admitted"].tolist() == [True, True, True, True, False, False]
+    assert (ranking.order + 1).tolist() == [3, 2, 1, 5, 4, 6]
+    assert ranking.wants is not None and ranking.wants.gpus is not None
+    assert ranking.wants.gpus.tolist() == [0, 0, 0, 0, 2, 0]  # only what differs from what is asked for
+
+
+def test_elasticflow__refuses_what_would_break_a_promise() -> None:
+    """On 8 GPUs job 4 fits neither beside jobs 2 and 3 nor after them in time."""
+    ranking = FLOW.rank(told(*FLOW_SIX))
+    assert ranking.why["admitted"].tolist() == [True, True, True, False, False, False]
+    assert "1 of 4 deadlines cannot be promised: best effort" in ranking.notes
+
+
+def test_elasticflow__sizes_stand_until_the_next_slot() -> None:
+    """A best-effort job that comes in between gets none of the sizes already given."""
+    first = told(*FLOW_SIX, nodes="1x12")
+    later = told(*FLOW_SIX, (2, "dur=1m"), nodes="1x12", now_s=60.0, carry=FLOW.rank(first).carry)
+    assert FLOW.rank(later).why["given_gpus"].tolist() == [2, 4, 4, 0, 2, 0, 0]
+    assert FLOW.next_change_s(first, FLOW.rank(first), np.zeros(6, np.bool_)) == HOUR
+
+
+def test_filled__the_least_share_that_is_in_time() -> None:
+    """4 GPU hours by hour 2 take 2 GPUs; where 1 is free in the first hour they take 4 in the second."""
+    given = told((2, f"dur=2h deadline=+4h {ELASTIC}"))
+    sizes, table = sizes_of(given, [0], 0.0)[0], timetable(0.0, HOUR, 4, 8)
+    assert filled(sizes, 2 * HOUR, 2 * HOUR, table).tolist() == [2, 2, 0, 0]  # type: ignore[union-attr]
+    table.take(np.array([7, 0, 0, 0]))
+    assert filled(sizes, 2 * HOUR, 2 * HOUR, table).tolist() == [1, 4, 0, 0]  # type: ignore[union-attr]
+    assert filled(sizes, 9 * HOUR, 2 * HOUR, table) is None
+
+
+def test_sizes_of__doublings_between_the_hints_and_what_is_asked() -> None:
+    """1 to 8 with 3 asked: 1, 2, 3, 4, 8, at speeds over that of 3 GPUs; without hints 3 alone."""
+    given = told((3, ELASTIC), (3, "dur=1h"))
+    elastic, fixed = sizes_of(given, [0, 1], 0.1)
+    assert elastic.gpus.tolist() == [1, 2, 3, 4, 8] and fixed.gpus.tolist() == [3]
+    assert elastic.speed[2] == fixed.speed[0] == 1.0
+    assert elastic.speed[4] == pytest.approx((1 / (0.1 + 0.9 / 8)) * (0.1 + 0.9 / 3))
+    assert amdahl(np.array([1, 2]), 0.0).tolist() == [1.0, 2.0]
+
+
+def test_timetable__slots_end_at_multiples_and_grow() -> None:
+    """At 90 s into slots of 60 s the first one has 30 s left; the thirteenth is 2 slots long."""
+    table = timetable(90.0, 60.0, 14, 4)
+    assert (table.begin_s[0], table.end_s[0], table.end_s[1]) == (90.0, 120.0, 180.0)
+    assert table.end_s[12] - table.begin_s[12] == 120.0
+
+
+OASIS_SIX = ((8, "dur=1h"), (8, "dur=1h deadline=+2h"), (8, "dur=1h deadline=+1h"), (8, "dur=2h"),
+             (4, "dur=1h deadline=+10h"), (4, "dur=1h deadline=+10h"))  # fmt: skip
+OASIS = Oasis(serial=0.0, slot_s=HOUR)
+
+
+def test_oasis__six_jobs_by_hand() -> None:
+    """Hours 0, 1, none (it could end 2 h late only), 2 and 3, 4, and 5: GPUs beside job 5 cost ten times as much."""
+    ranking = OASIS.rank(told(*OASIS_SIX))
+    assert (ranking.why["start_s"] / HOUR).tolist() == [0.0, 1.0, np.inf, 2.0, 4.0, 5.0]
+    assert (ranking.order + 1).tolist() == [1, 2, 4, 5, 6, 3]
+    assert ranking.notes == ("1 jobs are worth less than the GPUs of any plan cost: last",)
+
+
+def test_oasis__decides_once() -> None:
+    """A promise and a refusal stand, whoever has left since; the order follows the clock."""
+    first = OASIS.rank(told(*OASIS_SIX))
+    later = OASIS.rank(told(*OASIS_SIX, now_s=HOUR, carry=first.carry))
+    assert later.carry == first.carry
+    assert (later.order + 1).tolist()[:2] == [2, 1]  # job 2 is due now, job 1 overran its hour
+    assert OASIS.next_change_s(told(*OASIS_SIX), first, np.zeros(6, np.bool_)) == HOUR
+
+
+def test_oasis__an_elastic_job_buys_the_size_that_is_cheapest() -> None:
+    """4 GPU hours by hour 1, alone on 8 GPUs: 4 GPUs for an hour, though it asks for 1."""
+    given = told((1, "dur=4h deadline=+1h min_gpus=1 max_gpus=8"))
+    ranking = Oasis(serial=0.0, slot_s=HOUR, steepness=50.0).rank(given)
+    assert ranking.wants is not None and ranking.wants.gpus is not None
+    assert ranking.wants.gpus.tolist() == [4]
+
+
+def test_oasis__without_fill_jobs_wait_for_their_slot() -> None:
+    """Who is due later is told when, who is refused not to start."""
+    wants = Oasis(serial=0.0, slot_s=HOUR, fill=False).rank(told(*OASIS_SIX)).wants
+    assert wants is not None and wants.start_s is not None
+    assert (wants.start_s / HOUR).tolist() == [-np.inf, 1.0, np.inf, 2.0, 4.0, 5.0]
+
+
+ONLINE_SIX = ((8, "dur=1h"), (4, "dur=2h"), (2, "dur=1h"), (8, "dur=4h"), (1, "dur=1h"), (4, "dur=1h"))
+ONLINE = AOnline(window_s=4 * HOUR, slots=4, serial=0.0)
+
+
+def test_aonline__six_jobs_by_hand() -> None:
+    """Least service first, each where it is cheapest: 5 in hour 0, 3 in 1, 6 in 2, 1 in 3, 2 in 0 and 1; 4 is left."""
+    ranking = ONLINE.rank(told(*ONLINE_SIX))
+    assert (ranking.why["begin_s"] / HOUR).tolist() == [3.0, 0.0, 1.0, np.inf, 0.0, 2.0]
+    assert (ranking.order + 1).tolist() == [2, 5, 3, 6, 1, 4]
+    assert ranking.notes == ("1 jobs wait for the next batch",)
+
+
+def test_aonline__the_next_window_is_twice_as_long() -> None:
+    """Job 4 is left over: the batch after the window has 8 h; one after which nobody is left has the first length."""
+    first = ONLINE.rank(told(*ONLINE_SIX))
+    left, new = ({"job_id": job, "gpus": 8, "comment": "slurmsched: dur=4h"} for job in (4, 7))
+    second = ONLINE.rank(snapshot([left], "1x8", now_s=4 * HOUR, carry=first.carry))
+    third = ONLINE.rank(snapshot([new], "1x8", now_s=12 * HOUR, carry=second.carry))
+    lengths = [ranking.carry["batch"]["length_s"] / HOUR for ranking in (first, second, third)]
+    assert lengths == [4.0, 8.0, 4.0]
+    assert (second.why["begin_s"].tolist(), second.notes) == ([4 * HOUR], ())
+
+
+def test_aonline__without_fill_jobs_wait_for_their_run() -> None:
+    """Planned jobs are told their time, the one left over not to start."""
+    wants = replace(ONLINE, fill=False).rank(told(*ONLINE_SIX)).wants
+    assert wants is not None and wants.start_s is not None
+    assert (wants.start_s / HOUR).tolist() == [3.0, 0.0, 1.0, np.inf, 0.0, 2.0]
+
+
+@pytest.mark.parametrize("policy", FAMILY, ids=repr)
+def test_deadline_family__conforms(policy: Any) -> None:
+    """Every rule that all policies keep, with deadlines and elastic sizes in the queue."""
+    hints = (
+        "dur=1h deadline=+5h",
+        "dur=3h",
+        "",
+        f"dur=2h deadline=+9h {ELASTIC}",
+        "deadline=+2h",
+        "dur=10m deadline=+1m",
+    )
+    rows = [{"gpus": 2 ** (row % 4), "submit_s": 60.0 * (row // 3), "comment": f"slurmsched: {hints[row % 6]}"}
+            for row in range(36)]  # fmt: skip
+    check_policy(policy, [snapshot(rows, "2x8", now_s=900.0)])
+
+
+@pytest.mark.parametrize("policy", FAMILY, ids=repr)
+def test_deadline_family__without_deadlines_and_run_times_goes_by_attained_service(policy: Any) -> None:
+    """Nothing told: least attained service first, and the plan says that something is missing."""
+    given = snapshot([{"executed_s": 900.0 * (7 * row % 5)} for row in range(5)])
+    ranking = policy.rank(given)
+    assert given.jobs.attained_gpu_s[ranking.order].tolist() == sorted(given.jobs.attained_gpu_s)
+    assert ranking.notes
+
+
+@pytest.mark.parametrize("policy", FAMILY, ids=repr)
+def test_deadline_family__a_busy_cluster_is_ranked(policy: Any) -> None:
+    """Jobs of every state and hundreds of ties: every row once."""
+    given = mixed_snapshot(200, seed=5)
+    assert sorted(policy.rank(given).order.tolist()) == list(range(len(given.jobs)))
+
+
+@pytest.mark.parametrize(
+    ("kind", "parameters"),
+    [(Chronus, {"lease_s": 0.0}), (Chronus, {"packing": "best"}), (ElasticFlow, {"serial": 1.5}),
+     (ElasticFlow, {"slot_s": 0.0}), (Oasis, {"least_price": 0.0}), (Oasis, {"slots": 0}), (AOnline, {"serial": 2.0}),
+     (AOnline, {"window_s": 0.0})],
+)  # fmt: skip
+def test_deadline_family__refuses_bad_parameters(kind: Any, parameters: dict[str, Any]) -> None:
+    """A parameter out of range is a ConfigError that names it."""
+    with pytest.raises(ConfigError) as caught:
+        kind(**parameters)
+    assert caught.value.key == f"policy.{next(iter(parameters))}"
