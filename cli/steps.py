@@ -72,6 +72,9 @@ def print_steps(out: Output, steps: Sequence[Step]) -> None:
 
 def _word(step: Step) -> str:
     """What is done, in a word or two."""
+    if step.kind == "defer":
+        at_s: float = step.start_s  # type: ignore[attr-defined]  # a Defer
+        return "start back" if step.back else f"start at {clock(at_s)}"  # type: ignore[attr-defined]
     if step.kind != "pin":
         return step.kind
     nodes: str = step.nodes  # type: ignore[attr-defined]  # a PinNodes

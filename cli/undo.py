@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @click.option("--apply", "apply", is_flag=True, help="Write; without it the changes are only shown.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def command(out: Output, apply: bool, yes: bool) -> int:
-    """Give every job its own nice, site factor and node list back, and end preemptions that are under way.
+    """Give every job its own nice, site factor, node list and start back, and end preemptions that are under way.
 
     Works from the journal file alone, also with the database lost, and while the stop file is there.
     Stop the daemon first: it holds the lock, and its next cycle would write again.
@@ -78,7 +78,7 @@ def _held(lead: Lead, *, apply: bool) -> Lead | None:
 
 
 def restoring(tree: Config, snapshot: Snapshot, lead: Lead | None = None) -> Plan:
-    """The plan that restores every lever and node list the journal knows and takes every open act back.
+    """The plan that restores every lever, node list and start the journal knows and takes every open act back.
 
     Raises LedgerError if the journal cannot be read.
     """
@@ -86,6 +86,7 @@ def restoring(tree: Config, snapshot: Snapshot, lead: Lead | None = None) -> Pla
 
     from slurmsched.db.journal import Journal
     from slurmsched.planning.acts import taken_back
+    from slurmsched.planning.deferrals import given_back as starts_back
     from slurmsched.planning.pins import given_back
     from slurmsched.planning.undo import undo_plan
 
@@ -94,8 +95,10 @@ def restoring(tree: Config, snapshot: Snapshot, lead: Lead | None = None) -> Pla
     moves = [taken_back(act, snapshot) for act in snapshot.acts]
     steps = tuple(step for move in moves for step in move.steps)
     lists = given_back(snapshot, "undo: its own node list")
-    actions = (*plan.actions, *lists.actions, *steps)
-    return replace(plan, actions=actions, acts=tuple(move.act for move in moves), pins=lists.pins)
+    starts = starts_back(snapshot, "undo: its own start")
+    actions = (*plan.actions, *lists.actions, *starts.actions, *steps)
+    acts = tuple(move.act for move in moves)
+    return replace(plan, actions=actions, acts=acts, pins=lists.pins, deferrals=starts.deferrals)
 
 
 def _told(plan: Plan) -> str:
@@ -104,9 +107,10 @@ def _told(plan: Plan) -> str:
 
 
 def _also(plan: Plan, ends: str = "", after: str = "") -> str:
-    """Node lists and preemptions of the plan, in words."""
-    lists = sum(step.kind == "pin" for step in parted(plan.actions)[1])
-    told = [counted(lists, "node list")] if lists else []
+    """Node lists, earliest starts and preemptions of the plan, in words."""
+    kinds = [step.kind for step in parted(plan.actions)[1]]
+    named = (("pin", "node list"), ("defer", "earliest start"))
+    told = [counted(kinds.count(kind), word) for kind, word in named if kind in kinds]
     told += [f"{ends}{counted(len(plan.acts), 'preemption')}{after}"] if plan.acts else []
     return "".join(f", {text}" for text in told)
 

@@ -19,12 +19,13 @@ PATIENCE = 4  # an answer of the database that takes longer than this part of th
 
 @dataclass(frozen=True, slots=True)
 class Lead:
-    """lease: who may write. journal, acts, pins: the lines that all hosts share."""
+    """lease: who may write. journal, acts, pins, deferrals: the lines that all hosts share."""
 
     lease: Lease
     journal: SharedLines
     acts: SharedLines
     pins: SharedLines
+    deferrals: SharedLines
 
     def close(self) -> None:
         """Let another lead, and give the connections back. A lease that cannot be given back runs out by itself."""
@@ -43,4 +44,4 @@ def open_lead(config: Config) -> Lead:
     patience_s = max(leader.lease_s / PATIENCE, 1.0)
     engine = engines.open_engine(config.ledger.url, patience_s=patience_s, still_s=leader.lease_s)
     lease = Lease(engine, leader.name or socket.gethostname(), leader.lease_s)
-    return Lead(lease, *(SharedLines(engine, lease, file) for file in ("journal", "acts", "pins")))
+    return Lead(lease, *(SharedLines(engine, lease, file) for file in ("journal", "acts", "pins", "deferrals")))

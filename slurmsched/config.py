@@ -80,6 +80,10 @@ class Lever(Section):
     floor: int = Field(1000, ge=2, description="lowest priority slurmsched gives a job")
     ceiling: int = Field(2_000_000_000, le=2_147_000_000, description="highest priority slurmsched gives a job")
     backoff_s: Positive = Field(1800, description="a job changed behind our back is left alone this long [s]")
+    start: bool = Field(False, description="also write when the policy wants pending jobs to start at the earliest "
+                        "(StartTime)")  # fmt: skip
+    start_most_s: Positive = Field(3600, description="such a start is at most this far away, and renewed; jobs may "
+                                   "start after it if slurmsched is gone [s]")  # fmt: skip
 
     @model_validator(mode="after")
     def _ordered(self) -> Lever:

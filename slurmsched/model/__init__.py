@@ -3,6 +3,7 @@
 from slurmsched.model.acts import Act, Purpose, Reservations, Stage, Victim, Wait
 from slurmsched.model.card import Card, Family, Input, Use
 from slurmsched.model.columns import Labels, frozen
+from slurmsched.model.deferrals import Deferral
 from slurmsched.model.jobs import Allocations, Jobs
 from slurmsched.model.nodes import Nodes, Partitions
 from slurmsched.model.past import Past
@@ -10,6 +11,7 @@ from slurmsched.model.pins import Picking, Pin, Placed, Wish
 from slurmsched.model.plan import (
     Action,
     Assignments,
+    Defer,
     Delay,
     Estimates,
     Join,
@@ -36,10 +38,10 @@ from slurmsched.model.topology import Fabric, GpuTopology, LinkKind, SiteTopolog
 from slurmsched.model.wants import Wants
 
 __all__ = [
-    "Act", "Action", "Allocations", "Assignments", "Card", "Delay", "Estimates", "FINISHED", "Fabric", "Family",
-    "GpuTopology", "Input", "JobState", "Jobs", "Join", "Labels", "LinkKind", "Move", "NodeState", "Nodes", "Outcome",
-    "Partitions", "Past", "Picking", "Pin", "PinNodes", "Placed", "Plan", "Purpose", "Ranking", "Receipt", "Refusal",
-    "Requeue", "Reservations", "Reserve", "Rights", "SetLever", "SetNice", "SetSiteFactor", "Signal", "Site",
-    "SiteTopology", "Snapshot", "Stage", "Step", "Unreserve", "Use", "Victim", "Wait", "Wake", "Wants", "Wish",
-    "frozen", "job_state", "node_state",
+    "Act", "Action", "Allocations", "Assignments", "Card", "Defer", "Deferral", "Delay", "Estimates", "FINISHED",
+    "Fabric", "Family", "GpuTopology", "Input", "JobState", "Jobs", "Join", "Labels", "LinkKind", "Move",
+    "NodeState", "Nodes", "Outcome", "Partitions", "Past", "Picking", "Pin", "PinNodes", "Placed", "Plan",
+    "Purpose", "Ranking", "Receipt", "Refusal", "Requeue", "Reservations", "Reserve", "Rights", "SetLever",
+    "SetNice", "SetSiteFactor", "Signal", "Site", "SiteTopology", "Snapshot", "Stage", "Step", "Unreserve", "Use",
+    "Victim", "Wait", "Wake", "Wants", "Wish", "frozen", "job_state", "node_state",
 ]  # fmt: skip

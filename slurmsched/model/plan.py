@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from slurmsched.model.acts import Act
 from slurmsched.model.columns import Floats, Int64s, frozen
+from slurmsched.model.deferrals import Deferral
 from slurmsched.model.pins import Pin
 from slurmsched.model.wants import Wants
 
@@ -176,6 +177,15 @@ class Delay(Step):
 
 
 @dataclass(frozen=True, slots=True)
+class Defer(Delay):
+    """As Delay, because the policy wants so; on record as a Deferral. back: it gives the job its own start back."""
+
+    kind: ClassVar[str] = "defer"
+
+    back: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class PinNodes(Step):
     """Give a pending job of one node the node list `nodes`; it has `was`. base: what its user asked for, "" = none."""
 
@@ -233,7 +243,7 @@ class Plan:
     actions: in the order to send them. refused: what was left out. deferred: actions wanted beyond this
     cycle's cap, left to the next. notes: for people. target: who should hold GPUs now, and where, for a cluster
     that can be told so; None if the planner has no placement. acts: those that this plan begins or moves on, as they
-    are from now on; pins likewise. queue: rows of waiting jobs in the order in which they
+    are from now on; pins and deferrals likewise. queue: rows of waiting jobs in the order in which they
     take GPUs that come free, each when it fits, if no newer plan says otherwise; jobs that come later go behind. None:
     only the next plan tells. queue_needs: (Q,) GPUs that must be free before each of the queue has its turn, whoever
     waits before it: what it asks for, less what jobs after it hold. Where any do, the next plan tells. Empty: nobody
@@ -254,6 +264,7 @@ class Plan:
     queue_needs: Int64s = field(default_factory=lambda: _NO_INTS)
     acts: tuple[Act, ...] = ()
     pins: tuple[Pin, ...] = ()
+    deferrals: tuple[Deferral, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ import numpy as np
 
 from slurmsched.model.acts import Act, Reservations
 from slurmsched.model.columns import Floats, frozen
+from slurmsched.model.deferrals import Deferral
 from slurmsched.model.jobs import Allocations, Jobs
 from slurmsched.model.nodes import Nodes, Partitions
 from slurmsched.model.past import NO_PAST, Past
@@ -98,6 +99,7 @@ class Snapshot:
     past: Past = NO_PAST
     shares: Mapping[str, float] = field(default_factory=dict)
     pins: tuple[Pin, ...] = ()  # on record, of jobs that may hold one
+    deferrals: tuple[Deferral, ...] = ()  # on record, of jobs that may have one
     picking: Picking | None = None  # read where jobs may be pinned
     placed: tuple[Placed, ...] = ()  # started since the last snapshot of this process
 

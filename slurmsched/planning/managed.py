@@ -87,6 +87,12 @@ PIN_RULES = (
     JobRule("pin-own", "its user named its nodes", lambda jobs, _: ~jobs.nodes_asked.isin([""])),
 )  # fmt: skip
 
+# As JOB_RULES, of giving a job an earliest start.
+START_RULES = (
+    JobRule("start-array", "the start of an array is that of all its tasks", lambda jobs, _: jobs.array_job_id > 0),
+    JobRule("start-het", "the components of a het job start together", lambda jobs, _: jobs.het_job_id > 0),
+)
+
 
 def scoped(jobs: Jobs, scope: Scope) -> Bools:
     """Whether partition, account, QOS and GPUs of each job are in scope, whatever its state. (N,) bool."""
@@ -108,6 +114,11 @@ def verdicts(snapshot: Snapshot, scope: Scope, lever: str) -> NDArray[np.int8]:
 def pin_verdicts(jobs: Jobs, scope: Scope) -> NDArray[np.int8]:
     """The rule that keeps each job from a node list of ours: index into PIN_RULES, -1 for none. (N,) int8."""
     return _first(PIN_RULES, jobs, scope, "")
+
+
+def start_verdicts(jobs: Jobs, scope: Scope) -> NDArray[np.int8]:
+    """The rule that keeps each job from an earliest start of ours: index into START_RULES, -1 for none. (N,) int8."""
+    return _first(START_RULES, jobs, scope, "")
 
 
 def _first(rules: Sequence[JobRule], jobs: Jobs, scope: Scope, lever: str) -> NDArray[np.int8]:

@@ -34,6 +34,7 @@ from slurmsched.model.columns import Bools, Int64s
 from slurmsched.model.hints import hint_warnings
 from slurmsched.planning import managed
 from slurmsched.planning.acts import Advance, advance, taken_back
+from slurmsched.planning.deferrals import Deferred, deferrals, own_starts
 from slurmsched.planning.gate import When, first_refusal, refusal
 from slurmsched.planning.groups import competing
 from slurmsched.planning.levers import LEVERS, AnyLever
@@ -87,15 +88,19 @@ class Planner:
         """What this cycle would change. The same snapshot gives the same plan."""
         verdict = managed.verdicts(snapshot, self.scope, self.lever.kind)
         ours = verdict < 0
-        ranking = aged_first(self.policy.rank(snapshot), snapshot, ours, self.starvation.age_cap_s)
+        seen = own_starts(snapshot)  # lest a start of ours be taken for its user's
+        ranking = aged_first(self.policy.rank(seen), seen, ours, self.starvation.age_cap_s)
         lever = LEVERS[self.lever.kind]
         wanted = self._values(snapshot, ranking, ours, lever)
         due = _due(snapshot.jobs, wanted != lever.now(snapshot.jobs))
         changed = np.flatnonzero(due[ranking.order])  # places, most urgent first
-        pinned = self._pins(snapshot, ranking, ours)
-        places = changed[: max(0, self.pace.writes_per_cycle - len(pinned.actions))]
         view = View(snapshot, self.scope, self.taking, self.limits, verdict)
-        levers, unfit = _passed(self._actions(snapshot, ranking, places, wanted, lever), view)
+        starts = self._starts(snapshot, ranking, ours)
+        later = np.isin(snapshot.jobs.job_id, [action.job_id for action in starts.actions])
+        pinned = self._pins(snapshot, ranking, ours & ~later)
+        places = changed[: max(0, self.pace.writes_per_cycle - len(pinned.actions) - len(starts.actions))]
+        values = self._actions(snapshot, ranking, places, wanted, lever)
+        levers, unfit = _passed((*starts.actions, *values), view)
         moves, without = self._acts(snapshot, ranking, ours, view)
         return Plan(
             actions=(
@@ -103,7 +108,7 @@ class Planner:
                 *levers,
                 *(step for move in moves for step in move.steps),
             ),
-            refused=(*managed.refusals(snapshot, verdict), *pinned.refused, *unfit, *without),
+            refused=(*managed.refusals(snapshot, verdict), *pinned.refused, *starts.refused, *unfit, *without),
             deferred=len(changed) - len(places),
             notes=(*ranking.notes, *hint_warnings(snapshot.jobs), *_notes(snapshot, self.lever, self.scope)),
             ranking=ranking,
@@ -112,6 +117,7 @@ class Planner:
             verdict=frozen(verdict, np.int8),
             acts=tuple(move.act for move in moves),
             pins=pinned.pins,
+            deferrals=starts.deferrals,
             wake=Wake(min([move.wake_s for move in moves], default=math.inf)),
         )
 
@@ -163,6 +169,12 @@ class Planner:
             return Pinned()
         ready = ours & (snapshot.site.rights >= Rights.OPERATOR)
         return pins(snapshot, ranking, ready, self.placement, self.pinning, self.scope, self.pace.writes_per_cycle)
+
+    def _starts(self, snapshot: Snapshot, ranking: Ranking, ours: Bools) -> Deferred:
+        """Earliest starts to give and to take back; those on record go back also after the lever is turned off."""
+        if snapshot.site.rights < Rights.OPERATOR or not (snapshot.deferrals or self.lever.start):
+            return Deferred()
+        return deferrals(snapshot, ranking, ours, self.lever, self.scope)
 
     def _acts(
         self, snapshot: Snapshot, ranking: Ranking, ours: Bools, view: View

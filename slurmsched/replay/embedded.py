@@ -21,6 +21,7 @@ from slurmsched.model import (
     Step,
 )
 from slurmsched.model.columns import Bools, Floats, Int64s
+from slurmsched.model.deferrals import Deferral
 from slurmsched.model.plan import Action
 from slurmsched.replay import act_steps, schedulers, view
 from slurmsched.replay.act_memory import ActMemory
@@ -76,6 +77,7 @@ class EmbeddedCluster:
         self.scene = view.Scene.of(self.layout, self.model)
         self.holdings, self.bookings = Holdings(len(trace)), Bookings(self.layout)
         self._acting, self.wake_s = Acting(ActMemory()), math.inf  # when the last plan's acts want a look
+        self._deferrals: dict[int, Deferral] = {}
         self.history = History(int(self.capacity.sum()))
         self._now_s, self._left, self._busy = 0.0, len(trace), 0  # GPUs held
         self._rows: dict[int, list[int]] = {}
@@ -167,6 +169,7 @@ class EmbeddedCluster:
         self._acting.begin(plan)
         outcomes = tuple(self._answered(action, at) for at, action in enumerate(plan.actions))
         self._acting.end()
+        self._deferrals |= {record.job_id: record for record in plan.deferrals}
         self.wake_s = max(plan.wake.at_s, self._now_s + LEAST_LOOK_S) if plan.acts else math.inf
         return Receipt(outcomes, len(outcomes))
 
@@ -174,6 +177,11 @@ class EmbeddedCluster:
     def acts(self) -> tuple[Act, ...]:
         """Those under way, as the daemon's journal has them."""
         return self._acting.open
+
+    @property
+    def deferrals(self) -> tuple[Deferral, ...]:
+        """Earliest starts that jobs may have by us."""
+        return tuple(record for record in self._deferrals.values() if record.open or record.over)
 
     @property
     def past_acts(self) -> tuple[Act, ...]:

@@ -87,6 +87,7 @@ def snapshot(cluster: EmbeddedCluster) -> Snapshot:
         seed=cluster.seed,
         acts=cluster.acts,
         past_acts=cluster.past_acts,
+        deferrals=cluster.deferrals,
         reservations=cluster.bookings.table(),
     )
 

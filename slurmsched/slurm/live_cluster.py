@@ -28,6 +28,7 @@ from slurmsched.model.snapshot import Snapshot
 from slurmsched.planning.gate import When, refusal
 from slurmsched.planning.view import Seen, View
 from slurmsched.slurm.acting import Acting
+from slurmsched.slurm.deferring import Deferring
 from slurmsched.slurm.finding import operator_line
 from slurmsched.slurm.orphans import orphans
 from slurmsched.slurm.pace import Pace
@@ -58,6 +59,7 @@ class LiveCluster:
     acting: the acts under way. acts_on: whether new ones may begin, and reservations with our name that belong to no
     act on record are taken back. reservations: reads those of Slurm. exclusive: reads which pending jobs ask for whole
     nodes. lease: without it nothing is sent; None: this host is the only one. pinning: the node lists given to jobs.
+    deferring: the earliest starts given to jobs.
     stop_file: while it exists nothing is sent; None: nobody looks for one.
     earlier_runs: runs that slurmdbd has of some jobs, for the ledger.
     wiring: the snapshot with what is known of its topology.
@@ -75,6 +77,7 @@ class LiveCluster:
         recheck: Callable[[Sequence[Action]], Mapping[int, Seen]],
         acting: Acting,
         pinning: Pinning,
+        deferring: Deferring,
         reservations: Callable[[], Reservations],
         acts_on: bool = False,
         exclusive: Callable[[], frozenset[int]] = frozenset,
@@ -88,6 +91,7 @@ class LiveCluster:
         self._reader, self._writer, self._journal, self._pace = reader, writer, journal, pace
         self._apply, self._recheck, self._stop_file = apply, recheck, stop_file
         self._acting, self._reservations, self._pinning = acting, reservations, pinning
+        self._deferring = deferring
         self._acts_on, self._exclusive = acts_on, exclusive
         self._clock, self._monotonic = clock, monotonic
         self.earlier_runs = earlier_runs
@@ -107,11 +111,14 @@ class LiveCluster:
         if self._lease is not None:
             self._acting.forget()
             self._pinning.forget()
+            self._deferring.forget()
         snapshot = self._wiring(self._reader.read())
         try:
             if self._acting.open or self._acts_on:
                 snapshot = self._with_acts(snapshot)
             snapshot = replace(snapshot, pins=self._pinning.known) if self._pinning.known else snapshot
+            known = self._deferring.known
+            snapshot = replace(snapshot, deferrals=known) if known else snapshot
         except LedgerError as error:
             if self._apply:
                 raise
@@ -144,12 +151,15 @@ class LiveCluster:
             self._see_no_hindrance(View(site=self._snapshot.site if self._snapshot else None))
             self._compact()
             self._acting.begin(plan)
-            self._pinning.begin(plan, self._snapshot.jobs.job_id if self._snapshot else None)
+            queue = self._snapshot.jobs.job_id if self._snapshot else None
+            self._pinning.begin(plan, queue)
+            self._deferring.begin(plan, queue)
             try:
                 self._send_all(plan.actions, outcomes)
             finally:
                 self._acting.end()
                 self._pinning.end(outcomes)
+                self._deferring.end(outcomes)
         except SlurmschedError as error:
             return Receipt(tuple(outcomes), len(plan.actions), stopped=str(error), exit_code=error.exit_code)
         return Receipt(tuple(outcomes), len(plan.actions))

@@ -8,6 +8,7 @@ from functools import partial, reduce
 from slurmsched import registry
 from slurmsched.config import Config
 from slurmsched.db.acts import HOUR_S, ActLog
+from slurmsched.db.deferrals import DeferralLog
 from slurmsched.db.journal import Journal
 from slurmsched.db.lead import Lead
 from slurmsched.db.pins import PinLog
@@ -15,6 +16,7 @@ from slurmsched.model import Input, Snapshot
 from slurmsched.slurm.account_shares import Shares
 from slurmsched.slurm.acting import Acting
 from slurmsched.slurm.commands import Commands
+from slurmsched.slurm.deferring import Deferring
 from slurmsched.slurm.exclusive import Exclusive
 from slurmsched.slurm.live_cluster import LiveCluster
 from slurmsched.slurm.pace import Pace
@@ -55,6 +57,7 @@ def open_live(
         exclusive=Exclusive(commands),
         acting=Acting(ActLog(config.ledger.journal, keep_s=keep_s, shared=lead.acts if lead else None)),
         pinning=Pinning(PinLog(config.ledger.journal, shared=lead.pins if lead else None)),
+        deferring=Deferring(DeferralLog(config.ledger.journal, shared=lead.deferrals if lead else None)),
         lease=lead.lease if lead else None,
         earlier_runs=partial(earlier_runs, commands),
         stop_file=config.cycle.stop_file if heed_stop else None,

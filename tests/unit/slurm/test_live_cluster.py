@@ -10,6 +10,7 @@ import pytest
 
 from slurmsched import config
 from slurmsched.db.acts import ActLog
+from slurmsched.db.deferrals import DeferralLog
 from slurmsched.db.journal import Journal
 from slurmsched.db.pins import PinLog
 from slurmsched.errors import LedgerError, SlurmUnreachableError
@@ -34,6 +35,7 @@ from slurmsched.model import (
 from slurmsched.planning.view import Seen
 from slurmsched.slurm import live_cluster
 from slurmsched.slurm.acting import Acting
+from slurmsched.slurm.deferring import Deferring
 from slurmsched.slurm.live_cluster import LiveCluster
 from slurmsched.slurm.pace import Pace
 from slurmsched.slurm.pinning import Pinning
@@ -99,6 +101,7 @@ def opened(slurm: FakeSlurm, folder: Path, *, apply: bool = True, clock: Iterato
         reservations=lambda: Reservations.build(0, {}),
         acting=Acting(ActLog(folder / "journal.jsonl")),
         pinning=Pinning(PinLog(folder / "journal.jsonl")),
+        deferring=Deferring(DeferralLog(folder / "journal.jsonl")),
         stop_file=folder / "stop",
         earlier_runs=lambda _: [],
     )

@@ -1,0 +1,163 @@
+"""Earliest starts written for the policy: given, moved, renewed, given back, and left alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from slurmsched.config import Lever, Scope, Starvation
+from slurmsched.model import Deferral, Ranking, Rights, Site, Snapshot, Wants
+from slurmsched.planning.deferrals import given_back, own_starts
+from slurmsched.planning.planner import Planner
+from slurmsched.policies.order import ordered
+from slurmsched.testing import snapshot
+
+NOW = 1_000.0
+INF = np.inf
+
+
+@dataclass(frozen=True)
+class Wanting:
+    """A policy that wants each job, by id, to start at a time. It notes whether it may start as its user says."""
+
+    preemptive: ClassVar[bool] = False
+    start_s: dict[int, float] = field(default_factory=dict)
+
+    def rank(self, given: Snapshot) -> Ranking:
+        jobs = given.jobs
+        start_s = np.array([self.start_s.get(int(job), -INF) for job in jobs.job_id])
+        may = np.nan_to_num(jobs.eligible_s) <= given.now_s
+        return Ranking(ordered(jobs), why={"may_start": may}, wants=Wants(start_s=start_s))
+
+
+def queue(*rows: dict[str, Any], **others: Any) -> Snapshot:
+    jobs = [{"job_id": number, "submit_s": 900.0, "eligible_s": 900.0, **row} for number, row in enumerate(rows, 1)]
+    return snapshot(jobs, "1x8", now_s=NOW, site=Site(rights=Rights.OPERATOR), **others)
+
+
+def planner(start_s: dict[int, float], **lever: Any) -> Planner:
+    return Planner(Wanting(start_s), scope=Scope(partitions=("gpu",)),
+                   lever=Lever(**{"start": True, "start_most_s": 600, **lever}))  # fmt: skip
+
+
+def starts(plan: Any) -> dict[int, tuple[float, bool]]:
+    """What is written: job -> start, and whether it gives it back."""
+    return {action.job_id: (action.start_s, action.back) for action in plan.actions if action.kind == "defer"}
+
+
+def held(until_s: float, job: int = 1, **others: Any) -> Deferral:
+    return Deferral(job, 900.0, until_s, **others)
+
+
+def test_deferrals__nothing_is_written_by_default() -> None:
+    """lever.start is off: the policy wants, and nobody tells Slurm."""
+    plan = Planner(Wanting({1: 1_300.0}), scope=Scope(partitions=("gpu",))).plan(queue({}))
+    assert (starts(plan), plan.deferrals) == ({}, ())
+
+
+def test_deferrals__a_start_is_given_in_whole_seconds_and_not_too_far_away() -> None:
+    """Job 1 in 300.5 s; job 2 in hours, job 3 nobody knows when: both for 600 s; job 4 at once."""
+    plan = planner({1: 1_300.5, 2: 9_000.0, 3: INF}).plan(queue({}, {}, {}, {}))
+    assert starts(plan) == {1: (1_301.0, False), 2: (1_600.0, False), 3: (1_600.0, False)}
+    assert plan.deferrals == (held(1_301.0), held(1_600.0, 2), held(1_600.0, 3))
+
+
+@pytest.mark.parametrize(
+    ("until_s", "want_s", "written"),
+    [
+        (1_300.0, 1_300.0, {}),  # it has it
+        (1_300.0, 1_400.0, {1: (1_400.0, False)}),  # the policy wants another one
+        (1_301.0, 1_300.0, {}),  # Slurm keeps whole seconds
+        (1_590.0, INF, {}),  # nobody knows when: more than half is left
+        (1_299.0, INF, {1: (1_600.0, False)}),  # less than half: renewed
+        (1_900.0, INF, {1: (1_600.0, False)}),  # the most was made less
+        (1_300.0, -INF, {1: (1_000.0, True)}),  # it may start now
+    ],
+)
+def test_deferrals__a_start_on_record_is_kept_moved_or_given_back(until_s: float, want_s: float, written: Any) -> None:
+    """Fewest writes: only what differs."""
+    given = queue({"eligible_s": until_s}, deferrals=(held(until_s),))
+    plan = planner({1: want_s}).plan(given)
+    assert starts(plan) == written
+    assert plan.deferrals == tuple(held(0.0 if back else at_s, note="it may start now" if back else "")
+                                   for at_s, back in written.values())  # fmt: skip
+
+
+def test_deferrals__a_policy_sees_jobs_without_starts_of_ours() -> None:
+    """Else it would take a job that it made wait for one that cannot start."""
+    given = queue({"eligible_s": 1_300.0}, {"eligible_s": 1_300.0}, deferrals=(held(1_300.0),))
+    assert own_starts(given).jobs.eligible_s.tolist() == [900.0, 1_300.0]
+    assert planner({1: 1_300.0}).plan(given).ranking.why["may_start"].tolist() == [True, False]  # type: ignore[union-attr]
+
+
+def test_deferrals__a_start_that_somebody_else_changed_is_left_alone() -> None:
+    """Here to now: the job is theirs, in this cycle and later ones."""
+    given = queue({}, deferrals=(held(1_300.0),))
+    plan = planner({1: 1_300.0}).plan(given)
+    over = held(0.0, over=True, note="somebody else changed its start")
+    assert (starts(plan), plan.deferrals) == ({}, (over,))
+    assert starts(planner({1: 1_300.0}).plan(replace(given, deferrals=(over,)))) == {}
+
+
+def test_deferrals__a_start_that_is_reached_may_be_given_anew() -> None:
+    """The lapse was reached between two cycles; the policy still wants the job to wait."""
+    given = queue({"eligible_s": 990.0}, deferrals=(held(990.0),))
+    assert starts(planner({1: INF}).plan(given)) == {1: (1_600.0, False)}
+
+
+@pytest.mark.parametrize(
+    "row",
+    [{"eligible_s": 5_000.0}, {"state": "RUNNING", "start_s": 950.0}, {"priority": 0}, {"partition": "cpu"},
+     {"dependency": "afterok:7(unfulfilled)"}],
+    ids=["begins later by itself", "running", "held", "not in scope", "dependent"],
+)  # fmt: skip
+def test_deferrals__only_managed_jobs_that_could_start_get_one(row: dict[str, Any]) -> None:
+    """All others wait, or run, without us."""
+    assert starts(planner({1: 1_300.0}).plan(queue(row))) == {}
+
+
+def test_deferrals__arrays_and_het_jobs_are_told_why_not() -> None:
+    """One start is that of all tasks, and components start together."""
+    given = queue({"array_job_id": 1, "array_tasks": 4}, {"het_job_id": 2})
+    plan = planner({1: 1_300.0, 2: 1_300.0}).plan(given)
+    assert starts(plan) == {}
+    assert {refusal.job_id: refusal.rule for refusal in plan.refused} == {1: "start-array", 2: "start-het"}
+
+
+def test_deferrals__turned_off_everything_goes_back() -> None:
+    """Also a job that has left the scope meanwhile."""
+    given = queue({"eligible_s": 1_300.0}, {"eligible_s": 1_300.0, "partition": "cpu"},
+                  deferrals=(held(1_300.0), held(1_300.0, 2)))  # fmt: skip
+    assert starts(planner({1: 1_300.0, 2: 1_300.0}, start=False).plan(given)) == {1: (NOW, True), 2: (NOW, True)}
+    assert starts(planner({1: 1_300.0, 2: 1_300.0}).plan(given)) == {2: (NOW, True)}
+
+
+def test_deferrals__who_waited_past_the_age_cap_may_start() -> None:
+    """The hard cap stands above what the policy wants."""
+    one = replace(planner({1: INF}), starvation=Starvation(age_cap_s=50))
+    given = queue({"eligible_s": 1_300.0, "waiting_s": 100.0}, deferrals=(held(1_300.0),))
+    assert starts(one.plan(given)) == {1: (NOW, True)}
+
+
+def test_deferrals__without_operator_rights_nothing_is_planned() -> None:
+    """StartTime of others' jobs needs Operator."""
+    given = replace(queue({}), site=Site(rights=Rights.NONE))
+    assert starts(planner({1: 1_300.0}).plan(given)) == {}
+
+
+def test_deferrals__count_against_the_writes_of_a_cycle() -> None:
+    """Two starts and two writes a cycle: nice values wait for the next one."""
+    one = planner({1: INF, 2: INF})
+    plan = replace(one, pace=one.pace.model_copy(update={"writes_per_cycle": 2})).plan(queue({}, {}, {}))
+    assert {action.kind for action in plan.actions} == {"defer"}
+
+
+def test_given_back__is_what_undo_sends() -> None:
+    """Every start on record of a job that still waits for it."""
+    given = queue({"eligible_s": 1_300.0}, {}, deferrals=(held(1_300.0), held(0.0, 2)))
+    back = given_back(given, "undo")
+    assert [(action.job_id, action.back) for action in back.actions] == [(1, True)]
+    assert back.deferrals == (held(0.0, note="undo"),)
