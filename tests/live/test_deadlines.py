@@ -1,0 +1,79 @@
+"""Deadlines on a real Slurm: who has one starts in time, and jobs whose time comes later are made to wait."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.live.lab import Installed, column, partition, run, submit, until
+
+pytestmark = [pytest.mark.live, pytest.mark.newest]
+WHOLE = 32  # GPUs of the partition
+
+
+def test_chronus__a_deadline_job_starts_before_earlier_ones(site: Installed) -> None:
+    """Three jobs of the whole partition came first; the one with a deadline comes last, and runs first."""
+    site.configure(policy='{ name = "chronus", lease_s = 600 }')
+    partition("DOWN")
+    for user in ("alice", "carol", "dave"):
+        submit(user, WHOLE)
+    urgent = submit("bob", WHOLE, "--comment=slurmsched: dur=10m deadline=+30m")
+    told = site("plan", "--json").json()
+    assert told["notes"] == ["3 of 4 jobs tell no deadline: best effort"]
+    assert site.tick()["written"] > 0
+    partition("UP")
+    until(lambda: column("%T", "RUNNING"), "the first job runs")
+    assert list(column("%T", "RUNNING")) == [urgent]
+
+
+@pytest.fixture
+def slots(site: Installed) -> Installed:
+    """Jobs are admitted into slots of ten minutes and wait for theirs."""
+    site.configure(policy='{ name = "oasis", fill = false }', lever__start="true")
+    return site
+
+
+def waits_s(job: int) -> float:
+    """In how many seconds Slurm may start the job."""
+    text = run("env", "SLURM_TIME_FORMAT=%s", "scontrol", "-o", "show", "job", str(job)).out
+    return int(text.partition(" EligibleTime=")[2].split()[0]) - time.time()
+
+
+def two_in_turn(site: Installed) -> tuple[int, int]:
+    """A job that runs and one whose slot comes after it, both of the whole partition."""
+    first, second = (submit(user, WHOLE, "--comment=slurmsched: dur=10m") for user in ("alice", "bob"))
+    until(lambda: column("%T").get(first) == "RUNNING", "the first job runs")
+    assert "start at" in site("plan").out
+    assert site.tick()["refused"] == []
+    return first, second
+
+
+def test_start__a_job_waits_for_its_slot_until_undo_lets_it_go(slots: Installed) -> None:
+    """Its GPUs are free, and it does not start; a second cycle writes nothing; undo gives its own start back."""
+    first, second = two_in_turn(slots)
+    assert 60 < waits_s(second) < 1_201
+    assert slots.tick()["planned"] == 0
+    run("scancel", str(first))
+    until(lambda: first not in column("%T", "RUNNING", "COMPLETING"), "the first job is gone")
+    assert column("%T")[second] == "PENDING"
+    assert "1 earliest start" in slots("undo", "--apply", "--yes").out
+    until(lambda: column("%T").get(second) == "RUNNING", "it runs after undo")
+    assert "0 levers" in slots("undo").out
+
+
+def test_start__somebody_elses_start_stands(slots: Installed) -> None:
+    """An operator lets the job start now: no later cycle makes it wait again."""
+    _, second = two_in_turn(slots)
+    run("scontrol", "update", f"jobid={second}", "StartTime=now")
+    assert slots.tick()["planned"] == 0
+    assert slots.tick()["planned"] == 0
+    assert waits_s(second) <= 1
+
+
+def test_start__lapses_when_slurmsched_does_not_come_back(slots: Installed) -> None:
+    """A start is two seconds away at most: after that Slurm may start the job, though its slot is far."""
+    slots.configure(lever__start_most_s="2")
+    first, second = two_in_turn(slots)
+    run("scancel", str(first))
+    until(lambda: column("%T").get(second) == "RUNNING", "it runs by itself")
