@@ -45,6 +45,7 @@ class Anonymiser:
         hidden = {name: self.hide(getattr(trace, name), letter) for name, letter in columns.items()}
         ids = np.arange(1, len(trace) + 1)
         origin_s = recorded.origin_s % WEEK_S + self.shift_s if self.calendar else math.nan
+        hidden["comment"] = Labels.constant("", len(trace))  # free text, which may tell anything
         return replace(recorded, trace=trace.with_columns(job_id=ids, **hidden), origin_s=origin_s, warnings=())
 
     def hide(self, labels: Labels, letter: str) -> Labels:

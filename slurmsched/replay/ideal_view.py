@@ -89,7 +89,8 @@ class Cast:
 def _texts(trace: Trace) -> dict[str, Labels]:
     """Texts of the jobs that the trace tells; a model is told as its user would, by a hint."""
     told = {name: getattr(trace, name) for name in ("user", "account", "name")}
-    told["comment"] = Labels.of([_hint(model) for model in trace.model])
+    hints = [_hint(model) for model in trace.model]
+    told["comment"] = Labels.of([" ".join(filter(None, pair)) for pair in zip(trace.comment, hints, strict=True)])
     return {name: column for name, column in told.items() if column.names not in ((), ("",))}
 
 

@@ -58,7 +58,7 @@ class Requests(Table):
         """What the trace itself tells. Its partitions count only where the cluster has some of its own, its nodes and
         CPUs where cpus_known says that the CPUs of the cluster are real; without a user or QOS a job is of one for
         all."""
-        known = ("memory_mib", "name", *(("nodes", "cpus") if cpus_known else ()))
+        known = ("memory_mib", "name", "comment", *(("nodes", "cpus") if cpus_known else ()))
         columns: dict[str, Any] = {name: getattr(trace, name) for name in known}
         if layout.partitions[0].name != DEFAULT_PARTITION or len(layout.partitions) > 1:
             columns["partition"] = trace.partition

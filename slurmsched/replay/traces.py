@@ -31,7 +31,7 @@ class Trace(Table):
     False. start_s: first start as recorded, on the clock of submit_s, NaN if the source does not tell. gpu_share:
     part of each GPU asked for. requeues: runs after the first. account: also a virtual cluster or group. nodes, cpus,
     memory_mib: of the whole job, 0 if the source does not tell. partition, qos: "" likewise.
-    state: how it ended, in Slurm's words, "" if the source does not tell.
+    state: how it ended, in Slurm's words, "" if the source does not tell. comment: its user's, with hints.
     """
 
     job_id: Int64s = column(np.int64, 0)
@@ -54,6 +54,7 @@ class Trace(Table):
     model: Labels = text()
     gpu_type: Labels = text()
     state: Labels = text()
+    comment: Labels = text()
 
     @classmethod
     def of(cls, job_id: Any, gpus: Any, submit_s: Any, duration_s: Any, time_limit_s: Any = None, **more: Any) -> Trace:

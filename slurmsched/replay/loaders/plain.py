@@ -10,7 +10,7 @@ from slurmsched.replay.loaders.rows import NAN, Job, RowLoader, number, whole
 from slurmsched.replay.loaders.source import Head, Source, csv_records
 
 COLUMNS = ("job_id", "num_gpus", "submit_s", "duration_s")
-TEXTS = ("user", "account", "partition", "qos", "name", "model", "gpu_type", "state")
+TEXTS = ("user", "account", "partition", "qos", "name", "model", "gpu_type", "state", "comment")
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,7 @@ class Job(NamedTuple):
     model: str = ""
     gpu_type: str = ""
     state: str = ""
+    comment: str = ""
 
 
 _TYPES = {int: "q", float: "d", str: "i"}
