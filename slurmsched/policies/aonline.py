@@ -15,7 +15,7 @@ from slurmsched.model.columns import Bools, Floats
 from slurmsched.placements.candidates import eligible, holding
 from slurmsched.policies.checks import check_number
 from slurmsched.policies.deadlines import active, cluster_gpus
-from slurmsched.policies.expected import remaining_s
+from slurmsched.policies.expected import remaining_s, service
 from slurmsched.policies.memory import recall, remembered
 from slurmsched.policies.order import ordered
 from slurmsched.policies.timetable import Sizes, sizes_of
@@ -125,10 +125,11 @@ class AOnline:
             column[waits] = -1.0
         window = self._window(snapshot, plan, length_s)
         jobs = snapshot.jobs
-        order = ordered(jobs, left_s * jobs.gpus)
+        left_gpu_s = service(left_s, jobs)
+        order = ordered(jobs, left_gpu_s)
         rows = order[waits[order]][: int(self.most_jobs)]
-        service = np.maximum((left_s * jobs.gpus)[rows], 1.0)
-        low, high = float(1.0 / (4.0 * service.max(initial=1.0))), float(1.0 / service.min(initial=np.inf))
+        work_gpu_s = np.maximum(left_gpu_s[rows], 1.0)
+        low, high = float(1.0 / (4.0 * work_gpu_s.max(initial=1.0))), float(1.0 / work_gpu_s.min(initial=np.inf))
         for row, sizes in zip(rows.tolist(), sizes_of(snapshot, rows.tolist(), self.serial), strict=True):
             cost, first, slots, gpus = window.cheapest(sizes, float(left_s[row]), low, max(high, low))
             if cost >= 1.0:

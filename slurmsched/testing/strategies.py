@@ -10,7 +10,15 @@ from slurmsched.model import Snapshot
 from slurmsched.testing.builders import snapshot
 
 _STATES = ("PENDING", "RUNNING", "SUSPENDED", "COMPLETED", "PENDING,COMPLETING", "PENDING,REQUEUED")
-_COMMENTS = ("", "no hint", "slurmsched: dur=1h", "slurmsched: dur=90m preempt=yes topo=nvlink", "slurmsched: dur=")
+_COMMENTS = (
+    "",
+    "no hint",
+    "slurmsched: dur=1h",
+    "slurmsched: dur=90m preempt=yes topo=nvlink",
+    "slurmsched: dur=",
+    "slurmsched: dur=2h deadline=+6h min_gpus=1 max_gpus=8",
+    "slurmsched: dur=1h deadline=+1h progress=1/3",
+)
 _SOME_S = st.sampled_from([0.0, 1.0, 60.0, 3_600.0, 3_600.0, 86_400.0])
 
 
