@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from slurmsched.config import Lever, Scope
-from slurmsched.model import Defer, Deferral, Ranking, Refusal, Snapshot
+from slurmsched.model import Defer, Deferral, Ranking, Refusal, Snapshot, Wants
 from slurmsched.model.columns import Bools, Floats
 from slurmsched.placements.candidates import eligible
 from slurmsched.planning import managed as jobs_of
@@ -63,6 +63,23 @@ def given_back(snapshot: Snapshot, note: str) -> Deferred:
     mine, changed = _on_record(snapshot)
     moves = [_back(snapshot, row, record, note) for row, record in mine.items()]
     return Deferred(tuple(action for action, _ in moves), (), (*changed, *(record for _, record in moves)))
+
+
+def untold(snapshot: Snapshot, ranking: Ranking, managed: Bools, lever: Lever) -> tuple[str, ...]:
+    """What the policy wants of pending jobs and Slurm is not told, in words. managed: (N,) bool."""
+    wants, jobs = ranking.wants or Wants(), snapshot.jobs
+    waits, found = managed & jobs.pending, list[tuple[int, str]]()
+    if wants.start_s is not None and not lever.start:
+        later = int((waits & (wants.start_s > snapshot.now_s + 1)).sum())
+        found.append((later, "to start later: lever.start = true tells Slurm"))
+    if wants.gpus is not None:
+        other = int((waits & (wants.gpus > 0) & (wants.gpus != jobs.gpus)).sum())
+        found.append((other, "to have another number of GPUs: Slurm is not told"))
+    if wants.gpu_type is not None:
+        pairs = zip(wants.gpu_type, jobs.gpu_request, strict=True)
+        typed = np.array([bool(name) and f":{name}:" not in asked for name, asked in pairs], np.bool_)
+        found.append((int((waits & typed).sum()), "to run on a certain GPU type: Slurm is not told"))
+    return tuple(f"the policy wants {count} jobs {what}" for count, what in found if count)
 
 
 def _on_record(snapshot: Snapshot) -> tuple[dict[int, Deferral], tuple[Deferral, ...]]:

@@ -34,7 +34,7 @@ from slurmsched.model.columns import Bools, Int64s
 from slurmsched.model.hints import hint_warnings
 from slurmsched.planning import managed
 from slurmsched.planning.acts import Advance, advance, taken_back
-from slurmsched.planning.deferrals import Deferred, deferrals, own_starts
+from slurmsched.planning.deferrals import Deferred, deferrals, own_starts, untold
 from slurmsched.planning.gate import When, first_refusal, refusal
 from slurmsched.planning.groups import competing
 from slurmsched.planning.levers import LEVERS, AnyLever
@@ -110,7 +110,12 @@ class Planner:
             ),
             refused=(*managed.refusals(snapshot, verdict), *pinned.refused, *starts.refused, *unfit, *without),
             deferred=len(changed) - len(places),
-            notes=(*ranking.notes, *hint_warnings(snapshot.jobs), *_notes(snapshot, self.lever, self.scope)),
+            notes=(
+                *ranking.notes,
+                *untold(snapshot, ranking, ours, self.lever),
+                *hint_warnings(snapshot.jobs),
+                *_notes(snapshot, self.lever, self.scope),
+            ),
             ranking=ranking,
             lever_wanted=frozen(wanted, np.int64),
             managed=frozen(ours, np.bool_),

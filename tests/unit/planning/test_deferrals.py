@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from slurmsched.config import Lever, Scope, Starvation
-from slurmsched.model import Deferral, Ranking, Rights, Site, Snapshot, Wants
-from slurmsched.planning.deferrals import given_back, own_starts
+from slurmsched.model import Deferral, Labels, Ranking, Rights, Site, Snapshot, Wants
+from slurmsched.planning.deferrals import given_back, own_starts, untold
 from slurmsched.planning.planner import Planner
 from slurmsched.policies.order import ordered
 from slurmsched.testing import snapshot
@@ -56,6 +56,16 @@ def test_deferrals__nothing_is_written_by_default() -> None:
     """lever.start is off: the policy wants, and nobody tells Slurm."""
     plan = Planner(Wanting({1: 1_300.0}), scope=Scope(partitions=("gpu",))).plan(queue({}))
     assert (starts(plan), plan.deferrals) == ({}, ())
+    assert plan.notes == ("the policy wants 1 jobs to start later: lever.start = true tells Slurm",)
+
+
+def test_untold__sizes_and_types_that_slurm_does_not_hear_of() -> None:
+    """One job of another size, one of a type that it does not ask for; what it asks for already is no news."""
+    given = queue({"gpus": 2}, {"gpus": 2}, {"gpu_request": "gpu:a100:1"}, {"gpu_request": "gpu:1"})
+    wants = Wants(gpus=np.array([4, 2, 0, 0], np.int32), gpu_type=Labels.of(["", "", "a100", "v100"]))
+    found = untold(given, Ranking(np.arange(4), wants=wants), np.ones(4, np.bool_), Lever())
+    assert found == ("the policy wants 1 jobs to have another number of GPUs: Slurm is not told",
+                     "the policy wants 1 jobs to run on a certain GPU type: Slurm is not told")  # fmt: skip
 
 
 def test_deferrals__a_start_is_given_in_whole_seconds_and_not_too_far_away() -> None:

@@ -12,6 +12,7 @@ from slurmsched.config import Acts, Preemption, Scope
 from slurmsched.model import (
     Act,
     Action,
+    Defer,
     Delay,
     JobState,
     Join,
@@ -95,6 +96,8 @@ CASES: list[tuple[str, When, Action | None, View, str]] = [
     ("state", When.SEND, Join(7, 100.0, "", "a", OURS), sent(RUNS), "RUNNING"),
     ("state", When.SEND, Requeue(7, 100.0, "", "a"), sent(replace(RUNS, state=JobState.COMPLETED)), "COMPLETED"),
     ("state", When.SEND, Signal(7, 100.0, "", "a", "USR1"), sent(), "PENDING"),
+    ("managed", When.PLAN, Defer(7, 0.0, "", "defer-7", 500.0), planned(partition="cpu"), "not in scope"),
+    ("state", When.SEND, Defer(7, 100.0, "", "defer-7", 500.0), sent(RUNS), "RUNNING"),
     ("state", When.SEND, Delay(7, 100.0, "", "a", 0.0), sent(RUNS), "RUNNING"),
     ("state", When.SEND, Reserve(7, 100.0, "", "a"), sent(RUNS), "RUNNING"),
     ("state", When.SEND, Move(7, 100.0, "", "a", OURS), sent(RUNS), "RUNNING"),
@@ -122,6 +125,8 @@ PASS: list[tuple[When, Action | None, View]] = [
     (When.SEND, SetSiteFactor(7, 100.0, "", 0, 900, 0), sent(replace(WAITS, site_factor=None))),
     (When.SEND, Join(7, 100.0, "", "a", OURS), sent()),
     (When.SEND, PinNodes(7, 100.0, "", "a", "", "n1,n2"), sent(replace(WAITS, nodes="n[1-2]"))),
+    (When.PLAN, Defer(7, 0.0, "", "defer-7", 500.0, back=True), planned(partition="cpu")),
+    (When.SEND, Defer(7, 100.0, "", "defer-7", 500.0), sent()),
     (When.PLAN, PinNodes(7, 0.0, "", "pin-7", "", "n2"), planned(partition="cpu")),  # as ever, it gets its own back
     (When.SEND, Join(7, 100.0, "", "a"), sent(replace(RUNS, reservation=OURS))),
     (When.SEND, Requeue(7, 100.0, "", "a"), sent(RUNS)),

@@ -21,6 +21,7 @@ def recorded() -> Recorded:
     trace = Trace.of(
         [70, 50, 60], [1, 2, 4], [0, 10, 20], [5, 6, 7], user=["ann", "bob", "ann"], account=["ann", "", "x"],
         name=["secret", "", "secret"], model=["bert", "bert", "vgg"], gpu_type=["a100"] * 3, state=["FAILED"] * 3,
+        comment=["ann says hello slurmsched: deadline=+1h"] * 3,
     )  # fmt: skip
     return Recorded(trace, "sacct", FRIDAY, 0.0, ("/home/ann/file: 3 jobs left out",))
 
@@ -31,6 +32,7 @@ def test_apply__hides_names_alike() -> None:
     trace = hidden.trace
     assert (trace.user[0] == trace.user[2] != trace.user[1], trace.account[0] != trace.user[0]) == (True, True)
     assert (trace.account[1], trace.name[1], hidden.warnings) == ("", "", ())
+    assert trace.comment.names == ("",)
     names = {*trace.user, *trace.account, *trace.name}
     assert not names & {"ann", "bob", "secret", "x"}
     assert trace.user.names == Anonymiser(KEY).apply(recorded()).trace.user.names

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from slurmsched.config import Lever, Scope
 from slurmsched.errors import InputError
 from slurmsched.model import JobState, Plan, Requeue, SetNice, SetSiteFactor
+from slurmsched.planning.planner import Planner
+from slurmsched.policies.oasis import Oasis
 from slurmsched.replay.embedded import EmbeddedCluster
 from slurmsched.replay.engine import replay
+from slurmsched.replay.memory_store import MemoryStore
 from slurmsched.replay.slurm_model import SlurmModel, ideal
 from slurmsched.replay.traces import Trace
 
@@ -137,3 +141,15 @@ def test_read__adds_up() -> None:
     snapshot = cluster.read()
     assert snapshot.nodes.gpu_totals() == {"idle": 2, "allocated": 6, "draining": 0, "down": 0, "all": 8}
     assert int(snapshot.jobs.gpus[snapshot.jobs.running].sum()) == int(snapshot.allocations.gpus.sum()) == 6
+
+
+def test_defer__a_job_waits_for_the_start_that_the_policy_wants() -> None:
+    """Slots of 600 s without filling, lever.start on: the second job waits for its slot though the GPUs are free from
+    100 on; a start that slurmsched does not renew lapses."""
+    columns = {"job_id": [1, 2], "gpus": [4, 4], "submit_s": [0, 0], "duration_s": [100] * 2, "time_limit_s": [600] * 2}
+    planner = Planner(Oasis(fill=False, serial=0.0), scope=Scope(partitions=("*",)), lever=Lever(start=True))
+    cluster = EmbeddedCluster(Trace.of(**columns), [4], ideal("easy"))
+    replay(cluster, planner, MemoryStore(), interval_s=30)
+    begun = cluster.job.first_start_s.tolist()
+    assert (begun[0], 600 <= begun[1] <= 631) == (0, True)
+    assert [record.open for record in cluster.deferrals] == [True]  # reached, not given back

@@ -7,6 +7,7 @@ import pytest
 
 from slurmsched.errors import ConfigError, InputError
 from slurmsched.model import Plan
+from slurmsched.model.hints import parse_hints
 from slurmsched.placements.consolidated import Consolidated
 from slurmsched.placements.count import Count
 from slurmsched.planning.direct import DirectPlanner, Filling
@@ -153,3 +154,12 @@ def test_ideal__says_when_nothing_will_happen_any_more() -> None:
     cluster = IdealCluster(SIX, [4])
     with pytest.raises(RuntimeError, match="stands still"):
         replay_events(cluster, Miser(Fifo(), Count()), CarryStore())
+
+
+def test_comments__reach_policies_beside_the_model() -> None:
+    """A trace that tells deadlines: the cast's comment has the user's hints and the model of the trace."""
+    trace = Trace.of([1, 2], [1, 1], [0, 0], [5, 5], comment=["slurmsched: deadline=+9s", ""], model=["resnet50", ""])
+    cluster = IdealCluster(trace, [4])
+    cluster.advance(0.0)
+    hints = [parse_hints(comment) for comment in cluster.read().jobs.comment]
+    assert [(told.model, told.deadline is not None) for told in hints] == [("resnet50", True), (None, False)]
