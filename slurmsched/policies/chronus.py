@@ -115,7 +115,7 @@ class Chronus:
 
     def _told(self, wants: Bools, admitted: Floats) -> tuple[str, ...]:
         out = int((wants & (admitted == 0)).sum())
-        return (f"{out} of {int(wants.sum())} deadlines cannot be promised: best effort",) if out else ()
+        return (f"{out} of {int(wants.sum())} deadlines are not promised: best effort",) if out else ()
 
     def next_change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
         """When the plan or the next lease of those that hold GPUs is over [Unix s]."""

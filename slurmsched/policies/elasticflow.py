@@ -145,7 +145,7 @@ def _wants(snapshot: Snapshot, given: Floats) -> Wants | None:
 
 def _notes(snapshot: Snapshot, wants: Bools, admitted: Bools, due_s: Floats, left_s: Floats) -> tuple[str, ...]:
     out = int((wants & ~admitted).sum())
-    told = (f"{out} of {int(wants.sum())} deadlines cannot be promised: best effort",) if out else ()
+    told = (f"{out} of {int(wants.sum())} deadlines are not promised: best effort",) if out else ()
     return (*missing(active(snapshot), due_s, left_s), *told)
 
 

@@ -19,7 +19,7 @@ from slurmsched.explain.limits import limit_named, limit_values, parents
 from slurmsched.explain.reasons import Blocker, read_reason
 from slurmsched.explain.text import minutes, shown
 from slurmsched.explain.why_not import why_not
-from slurmsched.model import Act, Purpose, Reservations
+from slurmsched.model import Act, Deferral, Purpose, Reservations
 from slurmsched.testing import snapshot
 
 HERE = Path(__file__).parent
@@ -150,6 +150,14 @@ def test_explain__says_what_the_reason_means(job, facts, blocker, word):
     """With the values at hand."""
     told = explain(snapshot([job], "1x8"), None, 0, facts)
     assert (str(told.blocker), word in told.because) == (blocker, True)
+
+
+def test_explain__says_that_the_policy_makes_a_job_wait():
+    """An earliest start of ours is none of the user's; once it is given back, the begin time is theirs."""
+    job = {"reason": "BeginTime", "eligible_s": 60.0}
+    told = [explain(snapshot([job], "1x8", deferrals=(Deferral(1, 0.0, until_s),)), None, 0, Facts()).because
+            for until_s in (60.0, 0.0)]  # fmt: skip
+    assert ["The policy wants it to start later" in because for because in told] == [True, False]
 
 
 @given(st.text())

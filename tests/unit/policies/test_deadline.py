@@ -75,7 +75,7 @@ def test_chronus__six_jobs_by_hand() -> None:
     ranking = Chronus(lease_s=HOUR).rank(told(*CHRONUS_SIX))
     assert ranking.why["group"].tolist() == [2, 0, 1, 1, 1, 2]
     assert (ranking.order + 1).tolist() == [2, 5, 4, 3, 1, 6]
-    assert "1 of 4 deadlines cannot be promised: best effort" in ranking.notes
+    assert "1 of 4 deadlines are not promised: best effort" in ranking.notes
 
 
 def test_chronus__greedy_goes_by_slack() -> None:
@@ -131,7 +131,7 @@ def test_elasticflow__refuses_what_would_break_a_promise() -> None:
     """On 8 GPUs job 4 fits neither beside jobs 2 and 3 nor after them in time."""
     ranking = FLOW.rank(told(*FLOW_SIX))
     assert ranking.why["admitted"].tolist() == [True, True, True, False, False, False]
-    assert "1 of 4 deadlines cannot be promised: best effort" in ranking.notes
+    assert "1 of 4 deadlines are not promised: best effort" in ranking.notes
 
 
 def test_elasticflow__sizes_stand_until_the_next_slot() -> None:
