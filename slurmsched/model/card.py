@@ -36,7 +36,7 @@ class Use(StrEnum):
 
     ORDER = "order of pending jobs (nice or site factor)"
     REQUEUE = "requeue of running jobs"
-    START = "earliest start of pending jobs (StartTime)"
+    START = "earliest start of pending jobs (StartTime; lever.start)"
     GPU_TYPE = "GPU type of pending jobs"
     SIZE = "number of GPUs of pending jobs"
     NODES = "nodes of pending jobs"
