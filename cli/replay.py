@@ -22,6 +22,7 @@ SHOWN = (
     ("avg_wait_s", "queueing delay mean [s]", ".1f"), ("makespan_s", "makespan [s]", ".0f"),
     ("preemptions", "preemptions", "d"), ("lost_gpu_h", "work lost [GPU h]", ".1f"),
     ("gpu_utilisation", "GPU utilisation", ".4f"), ("mean_slowdown", "slowdown mean", ".4f"),
+    ("deadlines_met", "deadlines met", ".4f"),
     ("wall_s", "took [s]", ".2f"),
 )  # fmt: skip
 

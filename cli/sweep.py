@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 FAILED = 2
 FILE = click.Path(dir_okay=False, path_type=Path)
 SLURM_JOBS = 4
+SOMETIMES = ("mean_slowdown", "deadlines_met")  # shown where they are known
 FIGURES = [row for row in SHOWN if row[0] not in ("jobs", "wall_s")]
 
 
@@ -136,9 +137,7 @@ def _table(out: Output, best: list[dict[str, Any]], top: int) -> None:
     axes = [name for name in _flat(best[0]) if len({str(_flat(row).get(name)) for row in best}) > 1 or name == "policy"]
     parameters = dict.fromkeys(name for row in best for name in _flat(row) if name.startswith("policy."))
     axes += [name for name in parameters if name not in axes]
-    figures = [
-        row for row in FIGURES if row[0] != "mean_slowdown" or any(each[row[0]] == each[row[0]] for each in best)
-    ]
+    figures = [row for row in FIGURES if row[0] not in SOMETIMES or any(each[row[0]] == each[row[0]] for each in best)]
     titles = [f"{title}>" for _, title, _ in figures]
     rows = [[*(_flat(row).get(name, "") for name in axes), *(_figure(row[key], form) for key, _, form in figures),
              "*" if row["pareto"] else ""] for row in (best[:top] if top else best)]  # fmt: skip

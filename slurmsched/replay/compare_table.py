@@ -66,11 +66,13 @@ FAIR = (
 )  # fmt: skip
 TOOK = (Measure("jobs ended", ("jobs",), ",.0f"), Measure("replay took [s]", ("wall_s",), ".1f"))
 SLOWDOWN = Measure("slowdown mean", ("mean_slowdown",), ".3f")  # where there is physics
+DEADLINES = Measure("deadlines met [%]", ("deadlines_met",), ".1f", 100.0)  # where the trace tells any
 
 
 def use(runs: Sequence[Mapping[str, Any]]) -> tuple[Measure, ...]:
-    """The figures of USE, and slowdown where all these runs have it."""
-    return (*USE, SLOWDOWN) if all("mean_slowdown" in run for run in runs) else USE
+    """The figures of USE, and slowdown and deadlines where all these runs have them."""
+    more = (SLOWDOWN, DEADLINES)
+    return (*USE, *(measure for measure in more if all(measure.path[0] in run for run in runs)))
 
 
 def measures(runs: Sequence[Mapping[str, Any]]) -> tuple[Measure, ...]:

@@ -25,6 +25,7 @@ from slurmsched.planning.direct import FILLINGS, DirectPlanner, Filling
 from slurmsched.protocols import Physics, Placement, Planner, Policy, Store
 from slurmsched.replay.carry_store import CarryStore
 from slurmsched.replay.clusters import Described, cluster_of
+from slurmsched.replay.deadlines import met
 from slurmsched.replay.embedded import EmbeddedCluster
 from slurmsched.replay.engine import replay, replay_events, replay_following
 from slurmsched.replay.ideal import IdealCluster
@@ -118,6 +119,7 @@ class Replayed:
         made |= {"wall_s": self.wall_s, "version": __version__}
         if isinstance(self.cluster, PhysicsCluster):
             made["mean_slowdown"] = float(done.slowdown.mean()) if len(done.job_id) else math.nan
+        made |= met(done, self.cluster.trace)
         made |= {"trace_digest": self.trace_digest, "seed": self.cluster.seed, "config": self.config}
         return made if self.complete else made | {"complete": False, "jobs_of_trace": len(self.cluster.trace)}
 

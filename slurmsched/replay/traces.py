@@ -116,10 +116,12 @@ class Trace(Table):
 
 
 def trace_digest(trace: Trace) -> str:
-    """16 hex digits that differ when any job differs: in id, GPUs, submission, run time or time limit."""
+    """16 hex digits that differ when any job differs: in id, GPUs, submission, run time, time limit or comment."""
     hasher = hashlib.blake2b(digest_size=8)
     for name in ("job_id", "gpus", "submit_s", "duration_s", "time_limit_s"):
         hasher.update(np.ascontiguousarray(getattr(trace, name)).tobytes())
+    if trace.comment.names not in ((), ("",)):
+        hasher.update("\n".join(trace.comment).encode("utf-8", "surrogatepass"))
     return hasher.hexdigest()
 
 

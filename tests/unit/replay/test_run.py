@@ -9,6 +9,7 @@ import pytest
 
 from slurmsched import __version__
 from slurmsched.errors import ConfigError, InputError
+from slurmsched.model import Labels
 from slurmsched.replay.run import Request, Session, history_of, parse_policy, trace_digest
 from slurmsched.replay.traces import Trace
 
@@ -190,3 +191,13 @@ def test_slurm_model__a_requeue_frees_what_nice_cannot(policy: str) -> None:
     run = Session(LONG, Request(cluster="1x1", model="slurm", policy=policy)).run()
     assert run.outcomes.preemptions.tolist() == [1, 0, 0]
     assert run.outcomes.first_start_s[1:].max() < 9_000
+
+
+def test_session__tells_the_deadlines_met() -> None:
+    """Two of four jobs tell deadlines, on one GPU: the first ends in time, the second not; without any no such key."""
+    comments = ["slurmsched: deadline=+9s", "slurmsched: deadline=+9s", "", "slurmsched: dur=5s"]
+    trace = Trace.of([1, 2, 3, 4], [1] * 4, [0] * 4, [5] * 4, comment=Labels.of(comments))
+    told = Session(trace, Request(cluster="1x1")).run().figures
+    assert told["trace_digest"] != trace_digest(trace.with_columns(comment=Labels.constant("", 4)))
+    assert (told["deadlines"], told["deadlines_met"]) == (2, 0.5)
+    assert "deadlines" not in figures()
