@@ -155,6 +155,8 @@ class IdealCluster:
         if plan.target is None:
             raise ConfigError("an ideal cluster needs a planner that names who holds which GPUs", key="placement")
         seen, target = self._seen, plan.target
+        if plan.ranking is not None and plan.ranking.wants is not None and plan.ranking.wants.gpus is not None:
+            self._check_sizes(target)
         differ = np.empty(len(seen), np.int64)
         stops, changed = changes(seen, self.cast.times, target.rows, differ)
         for row in seen[differ[:stops]].tolist():
@@ -169,6 +171,18 @@ class IdealCluster:
         self._open = followed and plan.wake.fits and self._queue is None
         self.history.note(self._now_s, self.history.gpus - self.free, self.waiting)
         return Receipt(planned=changed)
+
+    def _check_sizes(self, target: Assignments) -> None:
+        """Raises ConfigError where a job is given other than its GPUs: how fast it would run on them is not known."""
+        held = np.zeros(len(target.rows), np.int64)
+        np.add.at(held, np.repeat(np.arange(len(target.rows)), target.count), target.gpus)
+        rows = self._seen[target.rows]
+        if (wrong := held != self.gpus[rows]).any():
+            job, gpus, own = self.job_id[rows[wrong][0]], held[wrong][0], self.gpus[rows[wrong][0]]
+            raise ConfigError(
+                f"job {job} would have {gpus} GPUs in place of {own}, and how fast it runs on those is not known: leave "
+                "min_gpus and max_gpus out of the trace's comments", key="policy",
+            )  # fmt: skip
 
     def outcomes(self) -> Outcomes:
         """What became of the jobs that ended so far, in the trace's order."""

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from slurmsched.errors import ConfigError, InputError
-from slurmsched.model import Plan
+from slurmsched.model import Labels, Plan
 from slurmsched.model.hints import parse_hints
 from slurmsched.placements.consolidated import Consolidated
 from slurmsched.placements.count import Count
 from slurmsched.planning.direct import DirectPlanner, Filling
 from slurmsched.policies.discretized_las import DiscretizedLas
+from slurmsched.policies.dorm import Dorm
 from slurmsched.policies.fifo import Fifo
 from slurmsched.policies.sjf import Sjf
 from slurmsched.policies.srtf import Srtf
@@ -163,3 +164,12 @@ def test_comments__reach_policies_beside_the_model() -> None:
     cluster.advance(0.0)
     hints = [parse_hints(comment) for comment in cluster.read().jobs.comment]
     assert [(told.model, told.deadline is not None) for told in hints] == [("resnet50", True), (None, False)]
+
+
+def test_sizes__are_those_of_the_trace() -> None:
+    """A policy that wants a job on more GPUs than the trace has it on: refused, with what to do."""
+    trace = Trace.of([1], [1], [0], [5], comment=["slurmsched: min_gpus=1 max_gpus=4 dur=5s"])
+    with pytest.raises(ConfigError, match="job 1 would have 4 GPUs in place of 1") as caught:
+        played(trace, Dorm(theta1=0.0))
+    assert caught.value.key == "policy"
+    assert played(trace.with_columns(comment=Labels.constant("", 1)), Dorm()).finished
