@@ -180,8 +180,8 @@ class IdealCluster:
         if (wrong := held != self.gpus[rows]).any():
             job, gpus, own = self.job_id[rows[wrong][0]], held[wrong][0], self.gpus[rows[wrong][0]]
             raise ConfigError(
-                f"job {job} would have {gpus} GPUs in place of {own}, and how fast it runs on those is not known: leave "
-                "min_gpus and max_gpus out of the trace's comments", key="policy",
+                f"job {job} would have {gpus} GPUs in place of {own}, and how fast it runs on those is not known: "
+                "leave min_gpus and max_gpus out of the trace's comments", key="policy",
             )  # fmt: skip
 
     def outcomes(self) -> Outcomes:
