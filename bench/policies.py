@@ -1,4 +1,4 @@
-"""How long each policy takes to rank a queue: a first look, and one a minute later with what it carries.
+"""CPU time that each policy takes to rank a queue: a first look, and one a minute later with what it carries.
 
 python -m bench.policies [JOBS ...]       pending jobs on 512 GPUs, all with run times, half with deadlines and sizes
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from time import perf_counter
+from time import process_time
 
 import numpy as np
 
@@ -20,7 +20,7 @@ SIZES = (100, 1_000, 10_000)
 
 def main() -> None:
     sizes = tuple(map(int, sys.argv[1:])) or SIZES
-    heads = [f"{count:,}: first / next look [s]" for count in sizes]
+    heads = [f"{count:,}: first / next look [CPU s]" for count in sizes]
     print(f"| policy | {' | '.join(heads)} |\n|---|{'---|' * len(sizes)}")
     queues = [queue(count) for count in sizes]
     for name in registry.names("policies"):
@@ -29,14 +29,14 @@ def main() -> None:
 
 
 def looks(name: str, given: Snapshot) -> list[float]:
-    """Seconds of the first and of the next look."""
+    """CPU seconds of the first and of the next look."""
     policy = registry.make("policies", name)
     policy.rank(given)  # what is loaded at the first use is no part of it
-    begun_s = perf_counter()
+    begun_s = process_time()
     carry = policy.rank(given).carry
-    between_s = perf_counter()
+    between_s = process_time()
     policy.rank(replace(given, carry=carry, now_s=given.now_s + 60.0))
-    return [between_s - begun_s, perf_counter() - between_s]
+    return [between_s - begun_s, process_time() - between_s]
 
 
 def queue(count: int, seed: int = 1) -> Snapshot:
