@@ -61,10 +61,10 @@ def told(tree: Config, since_s: float) -> list[dict[str, Any]]:
 
     Raises LedgerError.
     """
-    from slurmsched.db.acts import ActLog
+    from slurmsched.db.acts import acts_on_record
     from slurmsched.db.reports import acts_since
 
-    idle_gpu_s = {act.id: act.idle_gpu_s for act in ActLog(tree.ledger.journal).open()}
+    idle_gpu_s = {act.id: act.idle_gpu_s for act in acts_on_record(tree)}
     rows = acts_since(tree.ledger.url, since_s)
     return [row | {"idle_gpu_s": max(row["idle_gpu_s"], idle_gpu_s.get(row["act"], 0.0))} for row in rows]
 

@@ -102,7 +102,7 @@ def gathered(tree: Config, snapshot: Snapshot, plan: Plan) -> dict[str, Any]:
         "managed": int(plan.managed.sum()),
         "planned": len(plan.actions) + plan.deferred,
         "acts": act_rows(snapshot.acts),
-        "orphans": orphan_names(snapshot.reservations, snapshot.acts),
+        "orphans": orphan_names(snapshot.reservations, snapshot.acts, snapshot.tag),
         "now_s": snapshot.now_s,
         "notes": plan.notes,
         "warnings": snapshot.warnings,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from slurmsched.config import Config
 from slurmsched.db.either import Either
 from slurmsched.db.shared import SharedLines
 from slurmsched.model.acts import Act, Purpose, Stage, Victim, Wait
@@ -70,6 +72,16 @@ class ActLog(Either):
         return self.line(
             {"event": "act", "time_s": self._clock(), "sent": sent, "act": asdict(replace(act, sure=True))}
         )
+
+
+def acts_on_record(config: Config) -> tuple[Act, ...]:
+    """The acts that are not closed, from the file or, where hosts take turns, the database. Raises LedgerError."""
+    if not config.leader.enabled:
+        return ActLog(config.ledger.journal).open()
+    from slurmsched.db.lead import open_lead
+
+    with closing(open_lead(config)) as lead:
+        return ActLog(config.ledger.journal, shared=lead.acts).open()
 
 
 def _sound(line: Mapping[str, Any]) -> bool:

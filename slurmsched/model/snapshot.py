@@ -102,6 +102,7 @@ class Snapshot:
     deferrals: tuple[Deferral, ...] = ()  # on record, of jobs that may have one
     picking: Picking | None = None  # read where jobs may be pinned
     placed: tuple[Placed, ...] = ()  # started since the last snapshot of this process
+    tag: str = ""  # which slurmsched this is, where several work beside one Slurm: in the ids of its acts
 
     def remembering(self, history_gpu_s: Floats, carry: Mapping[str, Any]) -> Snapshot:
         """This snapshot with history and carry; the same as dataclasses.replace, which costs a replay's cycle more."""

@@ -14,7 +14,7 @@ from slurmsched.model.columns import Bools, Floats, Int64s
 from slurmsched.model.hostlist import expand, fold
 from slurmsched.planning.bounds import UnknownForm, allowed_nodes, blocked_from_s
 from slurmsched.planning.stock import Leaving, Need, Stock
-from slurmsched.planning.taking import YEAR_S, Begun, candidates
+from slurmsched.planning.taking import YEAR_S, Begun, act_id, candidates
 from slurmsched.protocols import Estimator
 
 _LOOKED_AT = 100  # gangs in a cycle, most urgent first
@@ -162,7 +162,7 @@ class Promises:
             return Refusal(job_id, "ends", "no end is known of jobs on enough nodes that it could have")
         if best[1] > now_s + self.gangs.farthest_s:
             return Refusal(job_id, "far", "its nodes come free later than gangs.farthest_s")
-        key = (f"{job_id}-{int(now_s)}", Purpose.PROMISE, job_id, float(jobs.submit_s[row]), jobs.user[row])
+        key = (act_id(snapshot, job_id), Purpose.PROMISE, job_id, float(jobs.submit_s[row]), jobs.user[row])
         return self._on(Act(*key, "", limit_s, now_s), *best, outlook)
 
     def _may_promise(self, row: int, begun: Sequence[Act]) -> bool:

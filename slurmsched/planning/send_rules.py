@@ -60,10 +60,10 @@ def other_list(action: Action | None, view: View) -> str:
 
 
 def other_reservation(action: Action | None, view: View) -> str:
-    """Only a free job joins a reservation, and only a name of ours is taken off."""
+    """Only a free job joins a reservation, and only the name of its own act is taken off."""
     if (seen := _seen(action, view)) is None or not isinstance(action, Join):
         return ""
-    fits = not seen.reservation if action.name else seen.reservation.startswith(RESERVATION_PREFIX)
+    fits = not seen.reservation if action.name else seen.reservation == RESERVATION_PREFIX + action.act
     return "" if fits else f"{CHANGED}: its reservation is {seen.reservation or 'none'}"
 
 

@@ -100,6 +100,12 @@ def candidates(snapshot: Snapshot, ranking: Ranking, managed: Bools) -> Int64s:
     return ranking.order[waits[ranking.order]]
 
 
+def act_id(snapshot: Snapshot, job_id: int) -> str:
+    """Name of an act that begins now for this job, unlike that of any act of any slurmsched."""
+    name = f"{job_id}-{int(snapshot.now_s)}"
+    return f"{snapshot.tag}-{name}" if snapshot.tag else name
+
+
 def _users(snapshot: Snapshot, acts: list[Act], user: str) -> int:
     return sum(act.user == user for act in (*_preemptions(snapshot), *acts))
 
@@ -194,7 +200,7 @@ def _act(snapshot: Snapshot, row: int, nodes: list[int], rows: list[int], runnin
     limit_s = min(float(jobs.time_limit_s[row]), YEAR_S)
     chosen = tuple(_victim(snapshot, each, float(running.lost_gpu_s[each]), limits) for each in rows)
     hosts = fold(snapshot.nodes.name[node] for node in nodes)
-    key = (f"{job_id}-{int(now_s)}", Purpose.PREEMPT, job_id, float(jobs.submit_s[row]), jobs.user[row])
+    key = (act_id(snapshot, job_id), Purpose.PREEMPT, job_id, float(jobs.submit_s[row]), jobs.user[row])
     return Act(*key, hosts, limit_s, now_s, chosen)
 
 

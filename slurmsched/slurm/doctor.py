@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from slurmsched.config import Config
-from slurmsched.db.acts import ActLog
+from slurmsched.db.acts import acts_on_record
 from slurmsched.db.store import open_store
 from slurmsched.errors import LedgerError, SlurmError
 from slurmsched.slurm.checklist import checklist
@@ -18,8 +18,9 @@ from slurmsched.slurm.own_files import file_findings, service_user
 from slurmsched.slurm.probe import probe_job, probe_rights, read_gres_conf, read_qos_thresholds
 from slurmsched.slurm.queue_checks import clock_finding, queue_findings
 from slurmsched.slurm.reader import open_commands, open_reader
-from slurmsched.slurm.reservations import ending, orphan_names, read_reservations
+from slurmsched.slurm.reservations import ending, foreign_names, orphan_names, read_reservations
 from slurmsched.slurm.site import own_name, read_site
+from slurmsched.slurm.tag import tag_of
 
 NEEDS_OPERATOR = ("admin level", "PrivateData", "write levers")
 
@@ -55,13 +56,15 @@ def _acts(config: Config, commands: Commands) -> Finding:
     """Acts under way, and reservations of ours that nobody has on record: they keep nodes for nothing."""
     why = "A reservation that no act on record knows keeps others off its nodes until its end."
     try:
-        acts = ActLog(config.ledger.journal).open()
-        left = orphan_names(read_reservations(commands), acts)
+        acts = acts_on_record(config)
+        kept, tag = read_reservations(commands), tag_of(config)
     except (SlurmError, LedgerError) as error:
         return Finding("acts", "warn", str(error), why, "see the message")
-    if left:
+    if left := orphan_names(kept, acts, tag):
         return Finding("acts", "warn", f"orphans: {', '.join(left)}", why, ending(left[0]))
-    return Finding("acts", "ok", f"{len(acts)} under way, no orphans", why)
+    others = foreign_names(kept, acts, tag)
+    told = f"; not of this slurmsched, left alone: {', '.join(others)}" if others else ""
+    return Finding("acts", "ok", f"{len(acts)} under way, no orphans{told}", why)
 
 
 def _of_queue(config: Config) -> tuple[Finding, ...]:

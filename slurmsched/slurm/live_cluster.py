@@ -61,6 +61,7 @@ class LiveCluster:
     nodes. lease: without it nothing is sent; None: this host is the only one. pinning: the node lists given to jobs.
     deferring: the earliest starts given to jobs.
     stop_file: while it exists nothing is sent; None: nobody looks for one.
+    tag: which slurmsched this is; reservations of another are left alone.
     earlier_runs: runs that slurmdbd has of some jobs, for the ledger.
     wiring: the snapshot with what is known of its topology.
     clock: Unix seconds, for the names of cycles in the journal. monotonic: seconds, for the age of a look.
@@ -80,6 +81,7 @@ class LiveCluster:
         deferring: Deferring,
         reservations: Callable[[], Reservations],
         acts_on: bool = False,
+        tag: str = "",
         exclusive: Callable[[], frozenset[int]] = frozenset,
         stop_file: Path | None,
         lease: Lease | None = None,
@@ -92,7 +94,7 @@ class LiveCluster:
         self._apply, self._recheck, self._stop_file = apply, recheck, stop_file
         self._acting, self._reservations, self._pinning = acting, reservations, pinning
         self._deferring = deferring
-        self._acts_on, self._exclusive = acts_on, exclusive
+        self._acts_on, self._exclusive, self._tag = acts_on, exclusive, tag
         self._clock, self._monotonic = clock, monotonic
         self.earlier_runs = earlier_runs
         self._wiring = wiring
@@ -112,7 +114,7 @@ class LiveCluster:
             self._acting.forget()
             self._pinning.forget()
             self._deferring.forget()
-        snapshot = self._wiring(self._reader.read())
+        snapshot = replace(self._wiring(self._reader.read()), tag=self._tag)
         try:
             if self._acting.open or self._acts_on:
                 snapshot = self._with_acts(snapshot)
@@ -129,7 +131,7 @@ class LiveCluster:
     def _with_acts(self, snapshot: Snapshot) -> Snapshot:
         """What only acts need to know, at two more requests; with them what is left of acts that nobody knows."""
         reservations, acts = self._reservations(), self._acting.open
-        left = orphans(snapshot.jobs, reservations, acts) if self._acts_on else ()
+        left = orphans(snapshot.jobs, reservations, acts, self._tag) if self._acts_on else ()
         exclusive = np.isin(snapshot.jobs.job_id, sorted(self._exclusive()))
         return replace(
             snapshot,

@@ -27,6 +27,7 @@ from slurmsched.slurm.recheck import Recheck
 from slurmsched.slurm.reservations import read_reservations
 from slurmsched.slurm.sacct import earlier_runs
 from slurmsched.slurm.site import read_load
+from slurmsched.slurm.tag import tag_of
 from slurmsched.slurm.wiring import Wiring
 from slurmsched.slurm.writer import CommandWriter
 
@@ -53,6 +54,7 @@ def open_live(
         apply=apply,
         recheck=Recheck(commands),
         reservations=partial(read_reservations, commands),
+        tag=tag_of(config),
         acts_on=config.preemption.enabled or config.gangs.reserve or not heed_stop,
         exclusive=Exclusive(commands),
         acting=Acting(ActLog(config.ledger.journal, keep_s=keep_s, shared=lead.acts if lead else None)),

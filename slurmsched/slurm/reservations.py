@@ -10,7 +10,7 @@ from slurmsched.model.acts import RESERVATION_PREFIX, Act, Reservations
 from slurmsched.slurm.commands import Commands
 from slurmsched.slurm.text import fields, plain, records, time_s
 
-_OURS = re.compile(rf"{RESERVATION_PREFIX}\d{{1,10}}-\d+")
+_OF_ACT = re.compile(rf"{RESERVATION_PREFIX}(?:(?P<tag>[0-9a-f]{{6}})-)?\d{{1,10}}-\d+")
 _TEXTS = {"name": "ReservationName", "node_list": "Nodes", "users": "Users", "flags": "Flags"}
 _TIMES = {"start_s": "StartTime", "end_s": "EndTime"}
 
@@ -20,10 +20,22 @@ def read_reservations(commands: Commands) -> Reservations:
     return parse_reservations(commands.run("scontrol", "-o", "show", "reservation"))
 
 
-def orphan_names(reservations: Reservations, acts: Sequence[Act]) -> list[str]:
-    """Reservations with a name of our form that belong to none of these acts."""
+def orphan_names(reservations: Reservations, acts: Sequence[Act], tag: str) -> list[str]:
+    """Reservations with a name of our form and tag that belong to none of these acts."""
     known = {act.reservation for act in acts}
-    return [name for name in reservations.name if _OURS.fullmatch(name) and name not in known]
+    return [name for name in reservations.name if _tag(name) == tag and name not in known]
+
+
+def foreign_names(reservations: Reservations, acts: Sequence[Act], tag: str) -> list[str]:
+    """Those with a name of our form that another slurmsched gave them, or one of before names had a tag."""
+    known = {act.reservation for act in acts}
+    return [name for name in reservations.name if _tag(name) not in (None, tag) and name not in known]
+
+
+def _tag(name: str) -> str | None:
+    """Whose reservation it is, "" = from before names had a tag; None for a name that is not of our form."""
+    found = _OF_ACT.fullmatch(name)
+    return (found["tag"] or "") if found else None
 
 
 def ending(name: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.live.lab import Installed, column, run, submit, until
+from tests.live.lab import PYTHON, Installed, becoming, column, run, submit, until
 
 MARKS = Path("/tmp/slurmsched-marks")
 # Notes the signal and goes on; ends at once when Slurm asks it to.
@@ -13,6 +13,33 @@ SAVES = f"trap 'echo $SLURM_JOB_ID >> {MARKS}/signalled' USR2; trap 'exit 0' TER
 LEAVES = SAVES.replace("' USR2", "; scontrol requeue $SLURM_JOB_ID' USR2")
 STAYS = SAVES.replace("exit 0", ":")  # ends only when Slurm kills it, KillWait after the requeue
 WILLING = "slurmsched: preempt=yes ckpt=USR2@3"
+# Runs `slurmsched tick` and dies as by kill -9 right before, or right after, the first write of a kind; at each point
+# of the file once.
+CUT = """
+import os, sys
+from pathlib import Path
+from slurmsched.slurm import writer
+left = Path(sys.argv.pop(1))
+true_send = writer.CommandWriter.send
+def die(action, when):
+    kind = "leave" if action.kind == "join" and not action.name else action.kind
+    points = left.read_text().splitlines()
+    if f"{kind} {when}" in points:
+        left.write_text("".join(f"{point}\\n" for point in points if point != f"{kind} {when}"))
+        os._exit(9)
+def send(self, actions):
+    def counted():
+        for action in actions:
+            die(action, "before")
+            yield action
+    for outcome in true_send(self, counted()):
+        die(outcome.action, "after")
+        yield outcome
+writer.CommandWriter.send = send
+from slurmsched.cli.main import main
+sys.argv[0] = "slurmsched"
+main()
+"""
 
 
 def switched_on(site: Installed) -> None:
@@ -60,3 +87,20 @@ def ticks(site: Installed, true: object, what: str, limit_s: float = 120) -> Non
         return bool(true())  # type: ignore[operator]
 
     until(cycle, what, limit_s, pause_s=0.7)  # a cycle is a process of its own, and another lab may share the cores
+
+
+def around(*kinds: str) -> list[tuple[str, str]]:
+    """Right before and right after a write of each kind."""
+    return [(kind, when) for kind in kinds for when in ("before", "after")]
+
+
+def cut_tick(site: Installed, points: list[tuple[str, str]]) -> bool:
+    """A cycle that dies at the first of these points it comes to, which is taken out of the list; whether it died."""
+    left = site.folder / "points"
+    left.write_text("".join(f"{kind} {when}\n" for kind, when in points))
+    site.owned()
+    tree = ("--config", str(site.file), "tick", "--apply")
+    ended = run(*becoming(site.user), PYTHON, "-c", CUT, str(left), *tree, check=False)
+    points[:] = [(kind, when) for kind, _, when in (line.partition(" ") for line in left.read_text().splitlines())]
+    assert ended.rc in (0, 9), ended.err
+    return ended.rc == 9

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -156,6 +157,26 @@ def test_acts_file_lost__what_is_ours_is_found_by_its_name(site, warned, end):
         until(lambda: (site.tick(), clean())[1] or len(signalled()) > 1, "the orphan is taken back")
         ticks(site, lambda: runs(urgent) and clean(), "a new act ends well", limit_s=90)
     assert restarts(victim) <= 1
+
+
+@pytest.mark.newest
+def test_two_slurmsched__leave_each_other_alone(site):
+    """Another one on the same Slurm, with a record of its own: its cycle takes nothing back, nor does its undo."""
+    four_running("no hint")
+    gang = submit("bob", 16, "--time=10")
+    until(lambda: column("%r", "PENDING").get(gang) not in (None, "None"), "Slurm has looked at it")
+    site.configure(gangs__reserve="true", gangs__least_gpus="16")
+    site.tick()
+    (promise,) = reservations()
+    other = Installed(Path("/var/lib/slurmsched-other"), settings={"preemption.enabled": "true"})
+    try:
+        other.tick()
+        other("undo", "--apply", "--yes")
+        assert reservations() == [promise]
+    finally:
+        run("rm", "-rf", str(other.folder))
+    site("undo", "--apply", "--yes")
+    assert clean()
 
 
 def test_foreign_reservation__is_left_alone(site):

@@ -12,7 +12,9 @@ from tests.live.acts import (
     SAVES,
     STAYS,
     WILLING,
+    around,
     clean,
+    cut_tick,
     four_running,
     reservations,
     restarts,
@@ -20,39 +22,12 @@ from tests.live.acts import (
     switched_on,
     ticks,
 )
-from tests.live.lab import PYTHON, Installed, becoming, column, run, submit, until
+from tests.live.lab import Installed, column, run, submit, until
 
 pytestmark = pytest.mark.live
 
 KINDS = ("reserve", "join", "signal", "requeue", "leave", "unreserve", "delay")  # of writes, in their order
-POINTS = [(kind, when) for kind in KINDS for when in ("before", "after")]
-# Runs `slurmsched tick` and dies as by kill -9 right before, or right after, the first write of a kind; at each point
-# of the file once.
-CUT = """
-import os, sys
-from pathlib import Path
-from slurmsched.slurm import writer
-left = Path(sys.argv.pop(1))
-true_send = writer.CommandWriter.send
-def die(action, when):
-    kind = "leave" if action.kind == "join" and not action.name else action.kind
-    points = left.read_text().splitlines()
-    if f"{kind} {when}" in points:
-        left.write_text("".join(f"{point}\\n" for point in points if point != f"{kind} {when}"))
-        os._exit(9)
-def send(self, actions):
-    def counted():
-        for action in actions:
-            die(action, "before")
-            yield action
-    for outcome in true_send(self, counted()):
-        die(outcome.action, "after")
-        yield outcome
-writer.CommandWriter.send = send
-from slurmsched.cli.main import main
-sys.argv[0] = "slurmsched"
-main()
-"""
+POINTS = around(*KINDS)
 
 
 @pytest.fixture
@@ -167,18 +142,6 @@ def test_preempt__beneficiary_cancelled_in_the_grace(site, running):
     run("scancel", str(urgent))
     ticks(site, clean, "all is taken back")
     assert [restarts(job) for job in running] == [0, 0, 0, 0]
-
-
-def cut_tick(site: Installed, points: list[tuple[str, str]]) -> bool:
-    """A cycle that dies at the first of these points it comes to, which is taken out of the list; whether it died."""
-    left = site.folder / "points"
-    left.write_text("".join(f"{kind} {when}\n" for kind, when in points))
-    site.owned()
-    tree = ("--config", str(site.file), "tick", "--apply")
-    ended = run(*becoming(site.user), PYTHON, "-c", CUT, str(left), *tree, check=False)
-    points[:] = [(kind, when) for kind, _, when in (line.partition(" ") for line in left.read_text().splitlines())]
-    assert ended.rc in (0, 9), ended.err
-    return ended.rc == 9
 
 
 @pytest.mark.parametrize("point", POINTS[:6], ids=" ".join)

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from tests.live.acts import around, clean, cut_tick, reservations, ticks
 from tests.live.lab import Installed, column, run, submit, until
 
 pytestmark = pytest.mark.live
@@ -34,16 +35,6 @@ def busy(site: Installed) -> list[int]:
     near = [small(node, 2, 5 + 10 * part, gpus=2) for node in KEPT for part in range(4)]
     until(lambda: {*far, *near} <= set(column("%A", "RUNNING")), "all run")
     return near
-
-
-def reservations() -> list[str]:
-    listed = run("scontrol", "-o", "show", "reservation").out
-    return [line for line in listed.splitlines() if line.startswith("ReservationName=slurmsched-")]
-
-
-def clean() -> bool:
-    named = column("%v", "PENDING", "RUNNING", "COMPLETING").values()
-    return not reservations() and all(name in ("", "(null)", "N/A") for name in named)
 
 
 def test_promise__gang_before_endless_small_jobs(site, busy):
@@ -97,3 +88,37 @@ def test_promise__whole_nodes_are_told_on_both_versions(site):
     until(lambda: column("%r", "PENDING").get(gang) not in (None, "None"), "Slurm has looked at it")
     steps = site("plan", "--json").json()["steps"]
     assert [(step["step"], step["job_id"], step["whole"]) for step in steps] == [("reserve", gang, True)]
+
+
+@pytest.mark.newest
+def test_promise__killed_at_every_step_ends_clean(site):
+    """kill -9 right before and right after each write: the held gang's promise is taken back, the released one's is
+    kept (moved when a limit falls, joined when its nodes are free), and no reservation and no bound job is left."""
+    far = [small(node, 10, 500, gpus=8) for node in ("n3", "n4")]
+    near = [small(node, 4, 500, gpus=8) for node in KEPT]
+    until(lambda: {*far, *near} <= set(column("%A", "RUNNING")), "all run")
+    gang = submit("bob", 16, "--time=5", script="sleep 120")
+    until(lambda: column("%r", "PENDING").get(gang) not in (None, "None"), "Slurm has looked at it")
+
+    def dies(*kinds: str) -> None:
+        points = around(*kinds)
+        until(lambda: (cut_tick(site, points), not points)[1], f"it died around {kinds}")
+
+    dies("reserve")
+    run("scontrol", "hold", str(gang))
+    dies("unreserve")
+    ticks(site, clean, "the held gang keeps nothing")
+    assert column("%v", "PENDING")[gang] in ("", "(null)", "N/A")
+    run("scontrol", "release", str(gang))
+    dies("reserve")
+    assert len(reservations()) == 1
+    for job in near:
+        run("scontrol", "update", f"jobid={job}", "timelimit=2")
+    dies("move")
+    run("scancel", *map(str, near))
+    dies("move", "join")
+    ticks(site, lambda: gang in column("%A", "RUNNING"), "the promise is kept")
+    assert column("%N", "RUNNING")[gang] == "n[1-2]"
+    dies("leave", "unreserve")
+    ticks(site, clean, "nothing is left")
+    assert gang in column("%A", "RUNNING")

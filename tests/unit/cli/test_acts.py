@@ -14,6 +14,7 @@ from slurmsched.db.store import open_store
 from slurmsched.model import Act, Outcome, Plan, Purpose, Receipt, Requeue, Reservations, Stage, Victim, Wait
 from slurmsched.slurm import doctor
 from slurmsched.slurm.reservations import ending
+from slurmsched.slurm.tag import tag_of
 from slurmsched.testing import snapshot
 
 NOW_S = time.time()
@@ -84,12 +85,16 @@ def test_status__shows_open_acts_what_they_wait_for_and_orphans(run, fakes):
 
 
 def test_doctor__warns_of_orphans(run, site, monkeypatch):
-    """One that belongs to an open act is none."""
+    """One that belongs to an open act is none, nor is one that another slurmsched has, or left before the update."""
     config = load_config(site)
     ActLog(config.ledger.journal).begin([KEEPS])
-    names = [KEEPS.reservation, "slurmsched-5-6", "slurmsched-mine"]
-    monkeypatch.setattr(doctor, "read_reservations", lambda _: Reservations.build(3, {"name": names}))
+    lost = f"slurmsched-{tag_of(config)}-5-6"
+    names = [KEEPS.reservation, lost, "slurmsched-mine", "slurmsched-abcdef-5-6", "slurmsched-5-6"]
+    monkeypatch.setattr(doctor, "read_reservations", lambda _: Reservations.build(5, {"name": names}))
     found = doctor._acts(config, None)
-    assert (found.verdict, found.detail, found.remedy) == ("warn", "orphans: slurmsched-5-6", ending("slurmsched-5-6"))
+    assert (found.verdict, found.detail, found.remedy) == ("warn", f"orphans: {lost}", ending(lost))
     monkeypatch.setattr(doctor, "read_reservations", lambda _: Reservations.build(1, {"name": names[:1]}))
     assert doctor._acts(config, None).detail == "1 under way, no orphans"
+    monkeypatch.setattr(doctor, "read_reservations", lambda _: Reservations.build(2, {"name": names[3:]}))
+    left_alone = "not of this slurmsched, left alone: slurmsched-abcdef-5-6, slurmsched-5-6"
+    assert doctor._acts(config, None).detail == f"1 under way, no orphans; {left_alone}"

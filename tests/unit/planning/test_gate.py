@@ -107,6 +107,7 @@ CASES: list[tuple[str, When, Action | None, View, str]] = [
     ("node-list", When.SEND, PinNodes(7, 100.0, "", "a", "", "n2"), sent(), "list is empty"),
     ("reservation", When.SEND, Join(7, 100.0, "", "a", OURS), sent(replace(WAITS, reservation=NIGHT)), "is night"),
     ("reservation", When.SEND, Join(7, 100.0, "", "a"), sent(replace(RUNS, reservation=NIGHT)), "is night"),
+    ("reservation", When.SEND, Join(7, 100.0, "", "ffffff-7-1"), sent(replace(RUNS, reservation=OURS)), f"is {OURS}"),
     ("exclusive", When.SEND, reserve(submit_s=100.0), sent(replace(WAITS, exclusive=True)), "whole nodes"),
 ]  # fmt: skip
 PASS: list[tuple[When, Action | None, View]] = [
@@ -128,7 +129,7 @@ PASS: list[tuple[When, Action | None, View]] = [
     (When.PLAN, Defer(7, 0.0, "", "defer-7", 500.0, back=True), planned(partition="cpu")),
     (When.SEND, Defer(7, 100.0, "", "defer-7", 500.0), sent()),
     (When.PLAN, PinNodes(7, 0.0, "", "pin-7", "", "n2"), planned(partition="cpu")),  # as ever, it gets its own back
-    (When.SEND, Join(7, 100.0, "", "a"), sent(replace(RUNS, reservation=OURS))),
+    (When.SEND, Join(7, 100.0, "", "7-1"), sent(replace(RUNS, reservation=OURS))),
     (When.SEND, Requeue(7, 100.0, "", "a"), sent(RUNS)),
     (When.SEND, Unreserve(7, 100.0, "", "a", OURS), sent(None)),
     (When.SEND, reserve(submit_s=100.0, whole=True), sent(replace(WAITS, exclusive=True))),

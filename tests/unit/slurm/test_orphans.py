@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from slurmsched.config import Acts
+from slurmsched.config import Acts, Config, parse_config
 from slurmsched.model import Act, Purpose, Reservations, Stage
 from slurmsched.planning.acts import advance
+from slurmsched.planning.taking import act_id
 from slurmsched.slurm.orphans import orphans
+from slurmsched.slurm.reservations import foreign_names
+from slurmsched.slurm.tag import tag_of
 from slurmsched.testing import snapshot
 
-NAMES = ["maint", "slurmsched-7-1", "slurmsched-8-1", "slurmsched-test", "slurmsched-x-1"]
+OURS, OTHER = "0a1b2c", "ffffff"
+NAMES = ["maint", "slurmsched-7-1", "slurmsched-0a1b2c-7-1", "slurmsched-0a1b2c-8-1", "slurmsched-ffffff-7-1",
+         "slurmsched-test", "slurmsched-x-1", "slurmsched-0a1b2c-7-1-1"]  # fmt: skip
 
 
 def reserved(*names: str) -> Reservations:
@@ -16,17 +21,40 @@ def reserved(*names: str) -> Reservations:
 
 
 def test_orphans__only_names_of_our_form_that_no_act_has() -> None:
-    """A prefix alone is not ours; an open act keeps its reservation."""
-    known = Act("8-1", Purpose.PREEMPT, 8, 100.0, "bob", "n1", 600.0, 1_000.0)
-    found = orphans(snapshot([{"job_id": 7}]).jobs, reserved(*NAMES), [known])
-    assert [(act.id, act.job_id, act.stage) for act in found] == [("7-1", 7, Stage.REVERSING)]
+    """A prefix alone is not ours, nor is what another slurmsched made; an open act keeps its reservation."""
+    known = Act("0a1b2c-8-1", Purpose.PREEMPT, 8, 100.0, "bob", "n1", 600.0, 1_000.0)
+    found = orphans(snapshot([{"job_id": 7}]).jobs, reserved(*NAMES), [known], OURS)
+    assert [(act.id, act.job_id, act.stage) for act in found] == [("0a1b2c-7-1", 7, Stage.REVERSING)]
+    assert foreign_names(reserved(*NAMES), [known], OURS) == ["slurmsched-7-1", "slurmsched-ffffff-7-1"]
 
 
 def test_orphans__end_as_an_act_does() -> None:
     """The name goes off the job first, then the reservation; of a job that is gone the reservation alone."""
-    seen = snapshot([{"job_id": 7, "reservation": "slurmsched-7-1"}], reservations=reserved("slurmsched-7-1"))
-    (act,) = orphans(seen.jobs, seen.reservations, [])
+    seen = snapshot([{"job_id": 7, "reservation": NAMES[2]}], reservations=reserved(NAMES[2]))
+    (act,) = orphans(seen.jobs, seen.reservations, [], OURS)
     assert [step.kind for step in advance(act, seen, Acts()).steps] == ["join", "unreserve"]
-    empty = snapshot([], reservations=reserved("slurmsched-7-1"))
-    (act,) = orphans(empty.jobs, empty.reservations, [])
+    empty = snapshot([], reservations=reserved(NAMES[2]))
+    (act,) = orphans(empty.jobs, empty.reservations, [], OURS)
     assert [step.kind for step in advance(act, empty, Acts()).steps] == ["unreserve"]
+
+
+def configured(**sections: dict[str, object]) -> Config:
+    return parse_config(sections)
+
+
+def test_tag__is_that_of_the_record_of_acts() -> None:
+    """Another journal is another slurmsched; hosts that share a database are one, whatever password and journal."""
+    one, again = (
+        configured(ledger={"journal": "/a/j.jsonl"}),
+        configured(ledger={"journal": "/a/j.jsonl", "keep_days": 3}),
+    )
+    assert tag_of(one) == tag_of(again) != tag_of(configured(ledger={"journal": "/b/j.jsonl"}))
+    ledgers = [{"url": f"mysql://u:{name}@db/s", "journal": f"/{name}"} for name in ("a", "b")]
+    pair = [configured(leader={"enabled": True, "name": ledger["journal"]}, ledger=ledger) for ledger in ledgers]
+    assert tag_of(pair[0]) == tag_of(pair[1]) != tag_of(one)
+
+
+def test_act_id__bears_the_tag_of_the_snapshot() -> None:
+    """Two slurmsched that promise one job nodes in one second do not share a reservation."""
+    ids = [act_id(snapshot([], now_s=5.0, tag=tag), 7) for tag in ("", OURS, OTHER)]
+    assert ids == ["7-5", "0a1b2c-7-5", "ffffff-7-5"]
