@@ -11,7 +11,7 @@ import click
 
 from slurmsched.cli import output
 from slurmsched.cli.output import Output
-from slurmsched.cli.replay_options import replaying
+from slurmsched.cli.replay_options import preempting, replaying, sections
 from slurmsched.cli.trace_files import FILE, read_whole, reading
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ INTERRUPTED = 130
 @click.option("--policy", "policies", multiple=True, required=True, metavar="NAME[:PARAMETER=VALUE,...]",
               help="As of replay; once for each that is to be compared. The first is what the others are measured "
                    "against.")  # fmt: skip
+@preempting
 @click.option("--jobs", type=click.IntRange(min=1), default=None, metavar="N",
               help="Processes at once. Default: one for each core.")  # fmt: skip
 @click.option("--by", type=click.Choice(["auto", "user", "account"]), default="auto", show_default=True,
@@ -38,20 +39,24 @@ INTERRUPTED = 130
 def command(
     out: Output, traces: tuple[Path, ...], kind: str, pairs: tuple[str, ...], strict: bool, policies: tuple[str, ...],
     model: Literal["ideal", "slurm"], backfill: str | None, seed: int, jobs: int | None, by: str, top: int,
-    page: Path | None, **words: Any,
+    page: Path | None, preempt: bool, hints: str, **words: Any,
 ) -> int:  # fmt: skip
     """Replay each TRACE under every --policy and set the results side by side.
 
     TRACE: a file of any kind that docs/traces.md lists (sacct's output, CSV, SWF, ...). After Ctrl-C the figures are
-    of the jobs that ended until then.
+    of the jobs that ended until then. With --preempt each policy that ranks jobs is replayed twice, as it is and with
+    the daemon's own preemption.
     """
     from slurmsched.logs import configure
     from slurmsched.replay.compare import cases, check
+    from slurmsched.replay.compare import preempting as beside
     from slurmsched.replay.run import Request
 
     configure("warning")
     _refuse_missing_folder(page)
     requests = [Request(model=model, policy=name, backfill=backfill or "", seed=seed, **words) for name in policies]
+    if (taking := sections(preempt, hints)) is not None:
+        requests = beside(requests, taking, hints)
     every = cases(len(traces), requests)
     recorded = [read_whole(trace, kind, pairs, strict) for trace in traces]
     for trace, each in zip(traces, recorded, strict=True):

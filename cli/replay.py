@@ -9,7 +9,7 @@ import click
 
 from slurmsched.cli import output
 from slurmsched.cli.output import Output
-from slurmsched.cli.replay_options import replaying
+from slurmsched.cli.replay_options import preempting, replaying, sections
 from slurmsched.cli.trace_files import FILE, read_whole, reading
 
 if TYPE_CHECKING:
@@ -34,15 +34,7 @@ SHOWN = (
 @click.option("--policy", default="fifo", show_default=True, metavar="NAME[:PARAMETER=VALUE,...]",
               help="Any policy (slurmsched policy list), fifo, easy = fifo with EASY backfill, fjf = fifo, first fit; "
                    "with --model slurm also slurm = Slurm alone.")  # fmt: skip
-@click.option("--preempt", is_flag=True,
-              help="slurm: take GPUs from running jobs as the daemon does, by [preemption], [acts] and [gangs] of the "
-                   "configuration; without it a policy that preempts requeues whom it likes.")  # fmt: skip
-@click.option(
-    "--hints",
-    default="",
-    metavar="COMMENT",
-    help="With --preempt: comment of every job, such as 'slurmsched: preempt=yes ckpt=USR2@120'.",
-)
+@preempting
 def command(
     out: Output, trace: Path, kind: str, pairs: tuple[str, ...], strict: bool, model: Literal["ideal", "slurm"],
     backfill: str | None, seed: int, preempt: bool, hints: str, **words: Any,
@@ -56,10 +48,8 @@ def command(
     from slurmsched.replay.run import Request, Session
 
     configure("warning")
-    if hints and not preempt:
-        raise click.UsageError("--hints goes with --preempt")
-    sections = _sections() if preempt else None
-    request = Request(model=model, backfill=backfill or "", seed=seed, preempt=sections, hints=hints, **words)
+    taking = sections(preempt, hints)
+    request = Request(model=model, backfill=backfill or "", seed=seed, preempt=taking, hints=hints, **words)
     session = Session(read_whole(trace, kind, pairs, strict).trace, request)
     for warning in session.described.warnings:
         click.echo(f"slurmsched: {warning}", err=True)
@@ -68,15 +58,6 @@ def command(
     if not whole:
         click.echo("slurmsched: interrupted; the figures are of the jobs that ended", err=True)
     return 0 if whole else INTERRUPTED
-
-
-def _sections() -> dict[str, Any]:
-    """What of the configuration rules preemption."""
-    from slurmsched.cli.settings import config
-    from slurmsched.replay.preempting import SECTIONS
-
-    tree = config()
-    return {section: getattr(tree, section).model_dump() for section in SECTIONS}
 
 
 def _played(session: Session) -> bool:

@@ -48,6 +48,31 @@ def replaying(function: Any) -> Any:
     return function
 
 
+def preempting(function: Any) -> Any:
+    """The options `preempt` and `hints`."""
+    taking = click.option("--preempt", is_flag=True,
+                          help="slurm: take GPUs from running jobs as the daemon does, by [preemption], [acts] and "
+                               "[gangs] of the configuration; without it a policy that preempts requeues whom it "
+                               "likes.")  # fmt: skip
+    told = click.option("--hints", default="", metavar="COMMENT",
+                        help="With --preempt: comment of every job, such as 'slurmsched: preempt=yes "
+                             "ckpt=USR2@120'.")  # fmt: skip
+    return taking(told(function))
+
+
+def sections(preempt: bool, hints: str) -> dict[str, Any] | None:
+    """What of the configuration rules preemption; None without --preempt, which --hints needs."""
+    if not preempt:
+        if hints:
+            raise click.UsageError("--hints goes with --preempt")
+        return None
+    from slurmsched.cli.settings import config
+    from slurmsched.replay.preempting import SECTIONS
+
+    tree = config()
+    return {section: getattr(tree, section).model_dump() for section in SECTIONS}
+
+
 def _settings(pairs: tuple[str, ...]) -> dict[str, Any]:
     """Settings by name. Raises UsageError for a text that is not NAME=VALUE."""
     from slurmsched.replay.run import value_of

@@ -43,6 +43,13 @@ def act_rows(acts: Sequence[Act]) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
+def act_word(act: Act) -> str:
+    """What it is: a preemption, a promise, or a reservation of ours that nobody has on record."""
+    if not act.begun_s:
+        return "left-over reservation"
+    return {"preempt": "preemption", "promise": "promise"}[act.purpose]
+
+
 def print_acts(out: Output, acts: Sequence[Act], now_s: float) -> None:
     """A line for each, and one for each job that kept nodes wait for; none where there are none."""
     for act in acts:

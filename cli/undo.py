@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ import click
 from slurmsched.cli import output
 from slurmsched.cli.output import Output, complain, counted
 from slurmsched.cli.settings import config
-from slurmsched.cli.steps import parted, print_steps, step_rows
+from slurmsched.cli.steps import act_word, parted, print_steps, step_rows
 
 if TYPE_CHECKING:
     from slurmsched.config import Config
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 @click.option("--apply", "apply", is_flag=True, help="Write; without it the changes are only shown.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def command(out: Output, apply: bool, yes: bool) -> int:
-    """Give every job its own nice, site factor, node list and start back, and end preemptions that are under way.
+    """Give every job its own nice, site factor, node list and start back, and end preemptions and promises.
 
     Works from the journal file alone, also with the database lost, and while the stop file is there.
     Stop the daemon first: it holds the lock, and its next cycle would write again.
@@ -107,11 +108,12 @@ def _told(plan: Plan) -> str:
 
 
 def _also(plan: Plan, ends: str = "", after: str = "") -> str:
-    """Node lists, earliest starts and preemptions of the plan, in words."""
+    """Node lists, earliest starts, preemptions and promises of the plan, in words."""
     kinds = [step.kind for step in parted(plan.actions)[1]]
     named = (("pin", "node list"), ("defer", "earliest start"))
     told = [counted(kinds.count(kind), word) for kind, word in named if kind in kinds]
-    told += [f"{ends}{counted(len(plan.acts), 'preemption')}{after}"] if plan.acts else []
+    acts = Counter(act_word(act) for act in plan.acts)
+    told += [f"{ends}{counted(number, word)}{after}" for word, number in acts.items()]
     return "".join(f", {text}" for text in told)
 
 

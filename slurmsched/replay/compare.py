@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -40,17 +40,38 @@ class Played:
 
     @property
     def title(self) -> str:
-        """The policy as it was named."""
-        return self.case.request.policy
+        """The policy as it was named, marked where it takes GPUs from running jobs as the daemon does."""
+        return titled(self.case.request)
 
     @property
     def complete(self) -> bool:
         return bool(self.figures.get("complete", True))
 
 
+UNRANKED = ("slurm", "easy")  # policies that rank no jobs: nobody can lose GPUs to another one
+
+
+def titled(request: Request) -> str:
+    """What a request is called beside others."""
+    return request.policy if request.preempt is None else f"{request.policy} +preempt"
+
+
+def preempting(requests: Sequence[Request], sections: Mapping[str, Any], hints: str = "") -> list[Request]:
+    """Each request, and behind each whose policy ranks jobs the same with the daemon's own preemption.
+
+    sections: as Request.preempt. hints: comment of every job, in all of them.
+    """
+    made = []
+    for request in requests:
+        plain = replace(request, hints=hints)
+        taking = request.policy.partition(":")[0] not in UNRANKED
+        made += [plain, replace(plain, preempt=sections)] if taking else [plain]
+    return made
+
+
 def cases(traces: int, requests: Sequence[Request]) -> list[Case]:
     """Every trace under every request, trace by trace. Raises ConfigError for a policy named twice."""
-    named = [request.policy for request in requests]
+    named = [titled(request) for request in requests]
     for name in named:
         if named.count(name) > 1:
             raise ConfigError(f"{name!r} is named twice; each policy or setting once", key="policy")
@@ -68,7 +89,7 @@ def check(recorded: Recorded, source: str, requests: Sequence[Request], by: str 
         try:
             Session(largest, request)
         except SlurmschedError as error:
-            raise InputError(str(error), source=f"{source} under {request.policy}") from error
+            raise InputError(str(error), source=f"{source} under {titled(request)}") from error
 
 
 def play(trace: Trace, case: Case, on_progress: Callable[[int], None]) -> Played:

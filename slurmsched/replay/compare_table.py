@@ -58,6 +58,7 @@ WAITS = tuple(Measure(f"wait mean, {_sized(name)} [{{unit}}]", ("wait_by_gpus_s"
               for name, _, _ in SIZE_CLASSES)  # fmt: skip
 USE = (
     Measure("makespan [{unit}]", ("makespan_s",)), Measure("preemptions", ("preemptions",), ",.0f"),
+    Measure("work lost [GPU h]", ("lost_gpu_h",), ",.1f"),
     Measure("GPU utilisation [%]", ("gpu_utilisation",), ".1f", 100.0),
 )  # fmt: skip
 FAIR = (

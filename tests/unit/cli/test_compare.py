@@ -63,6 +63,45 @@ def test_compare__of_the_model_of_slurmctld(trace: str, capsys: pytest.CaptureFi
     assert [(run["jobs"], run["config"]["model"]) for run in made["runs"]] == [(6, "slurm"), (6, "slurm")]
 
 
+def test_compare__preempt_sets_both_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each policy that ranks jobs as it is, and with the daemon's own preemption; Slurm alone once. A long job
+    gives its GPUs to a short one, and what it loses is told."""
+    trace = tmp_path / "two.csv"
+    trace.write_text("job_id,num_gpus,submit_s,duration_s,user\n1,4,0,36000,ann\n2,4,7200,600,bob\n")
+    las = "discretized-las:thresholds_gpu_s=[60]"
+    words = [
+        "--model",
+        "slurm",
+        "--cluster",
+        "1x4",
+        "--no-requeue",
+        "--jobs",
+        "1",
+        "--policy",
+        "slurm",
+        "--policy",
+        las,
+    ]
+    taking = ["--preempt", "--hints", "slurmsched: preempt=yes ckpt=USR2@120"]
+    assert main(["compare", str(trace), *words, *taking, "--json"]) == 0
+    runs = json.loads(capsys.readouterr().out)["runs"]
+    assert [(run["policy"], run["preemptions"]) for run in runs] == [("slurm", 0), (las, 0), (f"{las} +preempt", 1)]
+    assert [bool(run["lost_gpu_h"]) for run in runs] == [False, False, True]
+    assert runs[2]["config"]["preemption"]["enabled"]
+    assert main(["compare", str(trace), *words, *taking]) == 0
+    assert "work lost [GPU h]" in capsys.readouterr().out
+
+
+def test_compare__hints_alone_and_the_ideal_cluster_are_refused(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Before any replay, with what to do."""
+    words = ["--cluster", "1x4", "--policy", "srsf"]
+    assert main(["compare", trace, *words, "--hints", "slurmsched: preempt=yes"]) == 2
+    assert main(["compare", trace, *words, "--preempt"]) == 2
+    said = capsys.readouterr().err
+    assert "--hints goes with --preempt" in said
+    assert "use --model slurm" in said
+
+
 def test_compare__interrupted_prints_what_it_has(
     trace: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -94,6 +94,10 @@ def test_undo__takes_preemptions_under_way_back(run, written):
     kept = Reservations.build(1, {"name": [act.reservation]})
     written.snapshot = replace(snapshot, jobs=jobs, acts=(act,), reservations=kept)
     assert "1 preemption to end" in run("undo").out
+    promise, lost = replace(act, id="12-7", purpose=Purpose.PROMISE), replace(act, id="13-7", begun_s=0.0)
+    written.snapshot = replace(written.snapshot, acts=(act, promise, lost))
+    assert "1 preemption to end, 1 promise to end, 1 left-over reservation to end" in run("undo").out
+    written.snapshot = replace(written.snapshot, acts=(act,))
     steps = json.loads(run("undo", "--json").out)["steps"]
     assert [(step["job_id"], step["step"], step["name"]) for step in steps] == [
         (11, "join", ""), (11, "unreserve", act.reservation),
