@@ -117,7 +117,7 @@ def test_promise__killed_at_every_step_ends_clean(site):
     dies("move")
     run("scancel", *map(str, near))
     dies("move", "join")
-    ticks(site, lambda: gang in column("%A", "RUNNING"), "the promise is kept")
+    until(lambda: gang in column("%A", "RUNNING"), "the promise is kept")
     assert column("%N", "RUNNING")[gang] == "n[1-2]"
     dies("leave", "unreserve")
     ticks(site, clean, "nothing is left")
