@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -157,6 +160,44 @@ def test_acts_file_lost__what_is_ours_is_found_by_its_name(site, warned, end):
         until(lambda: (site.tick(), clean())[1] or len(signalled()) > 1, "the orphan is taken back")
         ticks(site, lambda: runs(urgent) and clean(), "a new act ends well", limit_s=90)
     assert restarts(victim) <= 1
+
+
+@contextmanager
+def daemon(site: Installed) -> Iterator[None]:
+    """The daemon at work, a cycle a second."""
+    site.configure(cycle__interval_s="1.0")
+    process = site.begin("daemon", "--apply", log="daemon.log")
+    yield
+    os.killpg(process.pid, signal.SIGTERM)
+    assert process.wait(timeout=60) == 0
+
+
+def controllers() -> list[str]:
+    """Hosts whose slurmctld answers."""
+    lines = run("scontrol", "ping", check=False).out.splitlines()
+    return [line.split(" at ")[1].split()[0] for line in lines if line.endswith("is UP")]
+
+
+@pytest.mark.newest
+def test_backup_slurmctld__takes_over_and_gives_back_while_acts_are_open(site):
+    """The primary is killed while a victim has its grace, and comes back in the grace of the next one: the daemon goes
+    on against whoever controls; each act moves one victim once, and nothing is left."""
+    run("labctl", "start", "spare")
+    jobs = four_running(LONG)
+    with daemon(site):
+        first = submit("bob", 8, "--time=10", script="sleep 30")
+        until(signalled, "a victim is warned")
+        run("sh", "-c", "kill -9 $(cat /run/slurm/slurmctld.pid)")
+        until(lambda: controllers() == ["spare"], "the backup controls", limit_s=90)
+        until(lambda: runs(first) and clean(), "the first act ends well", limit_s=120)
+        assert sum(map(restarts, jobs)) == 1
+        told = len(signalled())
+        second = submit("carol", 8, "--time=5", script="sleep 30")
+        until(lambda: len(signalled()) > told, "another victim is warned", limit_s=90)
+        run("labctl", "start", "slurmctld")
+        until(lambda: "lab" in controllers(), "the primary controls again", limit_s=90)
+        until(lambda: runs(second) and clean(), "the second act ends well", limit_s=120)
+    assert sum(map(restarts, jobs)) == 2
 
 
 @pytest.mark.newest
