@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from slurmsched.config import Config
+from slurmsched.db.clock import Clock
 from slurmsched.db.either import Either
 from slurmsched.db.shared import SharedLines
 from slurmsched.model.acts import Act, Purpose, Stage, Victim, Wait
 
 COMPACT_BYTES = 1 << 20
 HOUR_S = 3_600.0
+_OWN_TIMES = ("begun_s", "stage_s", "seen_s", "promised_s")
 _TEXTS, _NUMBERS = ("id", "user", "nodes"), ("job_id", "submit_s", "time_limit_s", "begun_s")
 
 
@@ -29,13 +30,14 @@ class ActLog(Either):
     def __init__(
         self,
         journal: Path,
-        clock: Callable[[], float] = time.time,
+        clock: Clock = Clock(),  # noqa: B008  # frozen
         keep_s: float = HOUR_S,
         *,
         shared: SharedLines | None = None,
     ) -> None:
         super().__init__(journal.with_name(f"{journal.stem}.acts.jsonl"), _sound, shared)
         self._clock, self.keep_s = clock, keep_s
+        self._read: dict[str, Any] = {}
 
     def begin(self, acts: Sequence[Act]) -> None:
         """Put on disk, synced, how these acts are from now on. Raises LedgerError; then none of their steps may go."""
@@ -53,25 +55,28 @@ class ActLog(Either):
 
     def known(self) -> tuple[Act, ...]:
         """All that are open or were begun lately, oldest first; one whose last steps may or may not have been sent is
-        not sure.
+        not sure. Where the wall clock was set since a line was written, its times are told by the clock of now.
 
         Raises LedgerError for a line that cannot be read: no act may be begun or ended on doubt.
         """
         latest: dict[str, Act] = {}
+        self._read = self._clock.mark()
         for line in self.objects("acts"):
             act = _act(line["act"], sure=line["sent"])
-            latest[act.id] = act
-        since_s = self._clock() - self.keep_s
+            latest[act.id] = _at_step(act, line["time_s"], self._clock.step_s(line))
+        since_s = self._clock.wall() - self.keep_s
         return tuple(act for act in latest.values() if act.stage != Stage.CLOSED or act.begun_s > since_s)
+
+    def stepped(self) -> bool:
+        """Whether the wall clock was set since the record was read last: then it is to be read again."""
+        return bool(self._clock.step_s(self._read))
 
     def compact(self) -> None:
         """Drop what is closed and no longer remembered. Raises LedgerError."""
         self.store.replace([self._line(act, sent=act.sure) for act in self.known()])
 
     def _line(self, act: Act, *, sent: bool) -> bytes:
-        return self.line(
-            {"event": "act", "time_s": self._clock(), "sent": sent, "act": asdict(replace(act, sure=True))}
-        )
+        return self.line({"event": "act", **self._clock.mark(), "sent": sent, "act": asdict(replace(act, sure=True))})
 
 
 def acts_on_record(config: Config) -> tuple[Act, ...]:
@@ -91,6 +96,17 @@ def _sound(line: Mapping[str, Any]) -> bool:
     typed = all(isinstance(act.get(name), str) for name in _TEXTS) and isinstance(act.get("victims"), list)
     known = all(isinstance(act.get(name), int | float) for name in _NUMBERS)
     return typed and known and act.get("stage") in {*Stage} and act.get("purpose") in {*Purpose}
+
+
+def _at_step(act: Act, time_s: float, step_s: float) -> Act:
+    """The act by a wall clock that was set by so much since time_s: what was past or present then has its age still.
+
+    What was to come is Slurm's time, such as the begin of a reservation, and stays.
+    """
+    if not step_s:
+        return act
+    moved = {name: at_s + step_s for name in _OWN_TIMES if 0 < (at_s := getattr(act, name)) <= time_s}
+    return replace(act, **moved)
 
 
 def _act(values: Mapping[str, Any], *, sure: bool) -> Act:

@@ -18,6 +18,10 @@ class ActMemory:
     def sent(self, acts: Sequence[Act]) -> None:
         """These acts have moved on; who asks for them (slurm.acting) knows them."""
 
+    def stepped(self) -> bool:
+        """A replay's clock only goes on."""
+        return False
+
     def known(self) -> tuple[Act, ...]:
         """None from before the replay."""
         return ()

@@ -20,6 +20,7 @@ class ActRecord(Protocol):
     def begin(self, acts: Sequence[Act]) -> None: ...
     def sent(self, acts: Sequence[Act]) -> None: ...
     def known(self) -> tuple[Act, ...]: ...
+    def stepped(self) -> bool: ...
 
 
 class Acting:
@@ -37,8 +38,8 @@ class Acting:
 
     @property
     def open(self) -> tuple[Act, ...]:
-        """The acts that are not closed, read from the record once."""
-        if self._open is None:
+        """The acts that are not closed, read from the record once, and anew when the wall clock was set."""
+        if self._open is None or self._log.stepped():
             known = {act.id: act for act in self._log.known()}
             self._open = {act.id: act for act in known.values() if act.stage != Stage.CLOSED}
             self._closed = {act.id: act for act in known.values() if act.stage == Stage.CLOSED}

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from slurmsched.db.acts import ActLog
+from slurmsched.db.clock import Clock, boot_id, uptime
 from slurmsched.model import Act, Purpose, Stage, Victim, Wait
 from slurmsched.slurm.acting import Acting
 
@@ -13,8 +16,11 @@ ACT = Act("7-1", Purpose.PROMISE, 7, 0.0, "bob", "n1", 60.0, 1_000.0, (Victim(8,
           (Wait("n1", 8, 1_500.0),))  # fmt: skip
 
 
-def log(folder: Path, now_s: float) -> ActLog:
-    return ActLog(folder / "journal.jsonl", clock=lambda: now_s, keep_s=600.0)
+def log(folder: Path, now_s: float, step_s: float = 0.0, boot: str = "b") -> ActLog:
+    """step_s: by how much the wall clock was set before now."""
+    return ActLog(
+        folder / "journal.jsonl", clock=Clock(lambda: now_s + step_s, lambda: now_s, lambda: boot), keep_s=600.0
+    )
 
 
 def test_known__reads_back_what_was_put_on_record(tmp_path):
@@ -35,3 +41,33 @@ def test_known__closed_acts_are_remembered_for_a_while(tmp_path):
     late = log(tmp_path, 1_700.0)
     late.compact()
     assert late.size == 0
+
+
+@pytest.mark.parametrize("step_s", [3_600.0, -3_600.0])
+def test_known__an_act_keeps_its_age_when_the_clock_is_set(tmp_path, step_s):
+    """In its stage for 50 s then, and 150 s a hundred later, whatever the wall clock says. The times to come are
+    Slurm's; after a restart of the machine nothing can be told, and nothing is changed."""
+    act = replace(ACT, stage=Stage.PROMISED, stage_s=1_050.0, seen_s=1_100.0)
+    log(tmp_path, 1_100.0).sent([act])
+    (found,) = log(tmp_path, 1_200.0, step_s).open()
+    assert (1_200.0 + step_s - found.stage_s, 1_200.0 + step_s - found.seen_s) == (150.0, 100.0)
+    assert (found.promised_s, found.opens_s) == (act.promised_s, act.opens_s)
+    assert log(tmp_path, 1_200.0, step_s, boot="another").open() == (act,)
+    assert log(tmp_path, 1_200.0, 0.5).open() == (act,)
+
+
+def test_acting__reads_the_record_anew_when_the_clock_is_set(tmp_path):
+    """A daemon keeps the acts in memory: they are put right there too, once."""
+    off_s = [0.0]
+    kept = ActLog(tmp_path / "journal.jsonl", clock=Clock(lambda: 1_000.0 + off_s[0], lambda: 1_000.0, lambda: "b"))
+    kept.sent([replace(ACT, stage=Stage.WARNED, stage_s=990.0)])
+    acting = Acting(kept)
+    ages = []
+    for off_s[0] in (0.0, 3_600.0, 3_600.0, 0.0):
+        ages.append(1_000.0 + off_s[0] - acting.open[0].stage_s)
+    assert ages == [10.0] * 4
+
+
+def test_clock__uptime_goes_on_within_one_start():
+    """As the system tells it."""
+    assert (0 < uptime() <= uptime(), len(boot_id()) in (0, 36)) == (True, True)
