@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote
 import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection, Engine, make_url
 
-from slurmsched.db import schema
+from slurmsched.db import cut_short, schema
 from slurmsched.errors import LedgerError
 
 ANSWER_S = 60.0  # a server that says nothing for so long is given up [s]
@@ -72,7 +72,8 @@ def memory_engine() -> Engine:
 def prepare(engine: Engine) -> None:
     """Make the schema in an empty database; see that it is ours in another.
 
-    Raises LedgerError when the schema is older (says `slurmsched db upgrade`) or newer than this slurmsched.
+    Raises LedgerError when the schema is older or was cut short (says `slurmsched db upgrade`), or is newer than this
+    slurmsched.
     """
     with translated(engine), engine.connect() as connection:
         names = sa.inspect(connection).get_table_names()
@@ -115,7 +116,9 @@ def upgrade(url: str) -> str:
 
 
 def migrate(engine: Engine) -> None:
-    """Run the migrations that are missing, in one transaction where the database can. Raises LedgerError."""
+    """Run the migrations that are missing, in one transaction where the database can; elsewhere what one that was cut
+    short has left goes first. Raises LedgerError.
+    """
     from alembic import command
     from alembic.util import CommandError
 
@@ -124,10 +127,24 @@ def migrate(engine: Engine) -> None:
         with translated(engine), engine.begin() as connection:
             if engine.dialect.name == "sqlite":  # its driver begins no transaction for a CREATE TABLE
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
-            config.attributes["connection"] = connection
-            command.upgrade(config, "head")
+            with _undisturbed(engine, connection):
+                config.attributes["connection"] = connection
+                command.upgrade(config, "head")
     except CommandError as error:
         raise LedgerError(f"ledger {shown(engine.url)}: cannot be upgraded: {error}") from error
+
+
+@contextmanager
+def _undisturbed(engine: Engine, connection: Connection) -> Iterator[None]:
+    """The body has the database for itself, without what an earlier migration left half done."""
+    if engine.dialect.name not in cut_short.DATABASES:
+        yield
+        return
+    where = f"ledger {shown(engine.url)}: "
+    with cut_short.alone(connection, where):
+        has = sa.inspect(connection).has_table("alembic_version")
+        cut_short.clear(connection, _revision(connection) if has else None, migrations(), where)
+        yield
 
 
 def migrations() -> Any:
@@ -221,7 +238,7 @@ def _advice(cause: str) -> str:
     for sign, advice in (
         ("locked", "another process holds it; the next cycle tries again"),
         ("lock wait", "another process holds it; the next cycle tries again"),
-        ("full", "free some space; nothing is lost, the next cycle tries again"),
+        ("is full", "free some space; nothing is lost, the next cycle tries again"),
         ("unable to open", "see that the folder exists and that slurmsched may write there"),
         ("readonly", "see that slurmsched may write the file and its folder"),
         ("no such table", "run `slurmsched db upgrade`"),

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from slurmsched.db import engine as engines
+from slurmsched.db.store import LedgerStore
+from slurmsched.errors import LedgerError
 from tests.live.lab import run
 from tests.unit.db.lease_suite import LeaseSuite
-from tests.unit.db.ledger_suite import LedgerSuite, emptied
+from tests.unit.db.ledger_suite import LedgerSuite, cycle, emptied, missing_tables, pending
 
 pytestmark = [pytest.mark.live, pytest.mark.newest]
 MARIADB = "mysql+pymysql://slurmsched:slurmsched@127.0.0.1/slurmsched?charset=utf8mb4"
@@ -44,6 +46,17 @@ class TestMariaDb(LedgerSuite, LeaseSuite):
             found = sets.scalars().all()
         engine.dispose()
         assert found == ["utf8mb4"]
+
+    def test_upgrade__drops_no_table_with_rows(self, ledger_url: str, reopen: Callable[[], LedgerStore]) -> None:
+        """A ledger whose revision was lost: said which table has rows, and nothing is touched."""
+        cycle(reopen(), 1100.0, pending())
+        engine = engines.open_engine(ledger_url)
+        with engine.begin() as connection:
+            connection.exec_driver_sql("DELETE FROM alembic_version")
+        engine.dispose()
+        with pytest.raises(LedgerError, match=r"table chores has rows, .* restore the table alembic_version"):
+            engines.upgrade(ledger_url)
+        assert missing_tables(ledger_url) == set()
 
 
 class TestPostgreSql(LedgerSuite, LeaseSuite):

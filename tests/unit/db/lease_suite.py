@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,10 @@ from slurmsched.db import schema
 from slurmsched.db.acts import ActLog
 from slurmsched.db.journal import Journal
 from slurmsched.db.lease import Lease
+from slurmsched.db.pins import PinLog
 from slurmsched.db.shared import SharedLines
 from slurmsched.errors import NotLeadingError
-from slurmsched.model import Act, Purpose, SetNice, Stage
+from slurmsched.model import Act, Pin, Purpose, SetNice, Stage, Victim, Wait
 
 LEASE_S = 2.0
 
@@ -31,6 +33,7 @@ class Host:
         self.shared = SharedLines(self.engine, self.lease, "journal", clock=lambda: 50.0)
         self.journal = Journal(folder / name / "journal.jsonl", shared=self.shared)
         self.acts = ActLog(folder / name / "journal.jsonl", shared=SharedLines(self.engine, self.lease, "acts"))
+        self.pins = PinLog(folder / name / "journal.jsonl", shared=SharedLines(self.engine, self.lease, "pins"))
 
 
 def act(stage: Stage = Stage.BEGUN) -> Act:
@@ -185,3 +188,32 @@ class LeaseSuite:
         a.acts.compact()
         assert b.acts.open() == ()
         assert not a.acts.path.exists()
+
+    def test_acts__another_host_reads_them_as_they_were(self, host) -> None:
+        """A preemption with its victims and a promise with what its nodes wait for, in any script and length."""
+        a, b = host("a"), host("b")
+        a.lease.take()
+        takes = replace(act(Stage.WARNED), user="zoë\U0001f600", victims=(Victim(8, 90.0, 2, 4, "USR2", 30.0, 12.5),))
+        keeps = Act("9-1", Purpose.PROMISE, 9, 100.0, "bob", ",".join(f"n{i}x" for i in range(9_000)), 600.0, 1_000.0,
+                    (), 5_000.5, 4_970.5, (Wait("n2", 13, 5_000.5), Wait("n3", 0, 1_000.0)), Stage.PROMISED, 1_000.0,
+                    "x" * 20_000, 77.25, 1_060.0)  # fmt: skip
+        a.acts.sent([takes, keeps])
+        assert b.acts.open() == (takes, keeps)
+        a.acts.compact()
+        assert b.acts.open() == (takes, keeps)
+
+    def test_pins__another_host_knows_the_node_lists(self, host) -> None:
+        """Of several lines of a job the last counts; a host that leads no more writes none."""
+        a, b = host("a"), host("b")
+        a.lease.take()
+        pin = Pin(7, 100.0, "n2", "n[1-4]", 1_000.0, ("n2",))
+        back = replace(pin, nodes="n[1-4]", over=True, note="its node is no longer free")
+        a.pins.note([pin, replace(pin, job_id=8)])
+        a.lease.release()
+        b.lease.take()
+        assert b.pins.known() == {7: pin, 8: replace(pin, job_id=8)}
+        b.pins.note([back])
+        assert b.pins.known()[7] == back
+        with pytest.raises(NotLeadingError):
+            a.pins.note([pin])
+        assert not a.pins.path.exists()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +17,24 @@ from slurmsched.config import Config, parse_config
 from slurmsched.db import engine as engines
 from slurmsched.db import retention, schema
 from slurmsched.db.journal import Journal
+from slurmsched.db.reports import acts_since
 from slurmsched.db.store import LedgerStore, open_store
 from slurmsched.errors import LedgerError, SlurmUnreachableError
-from slurmsched.model import Outcome, PinNodes, Plan, Ranking, Receipt, SetNice, SetSiteFactor, Snapshot
+from slurmsched.model import (
+    Act,
+    Outcome,
+    PinNodes,
+    Plan,
+    Purpose,
+    Ranking,
+    Receipt,
+    Requeue,
+    SetNice,
+    SetSiteFactor,
+    Snapshot,
+    Stage,
+    Victim,
+)
 from slurmsched.testing import snapshot
 from tests.unit.planning.pin_cases import mesh_of
 
@@ -82,6 +98,16 @@ def cycle(
     return recalled
 
 
+def acts_of(
+    store: LedgerStore, now_s: float, before: Sequence[Act], acts: Sequence[Act], outcomes: Sequence[Outcome] = (),
+    *, dry_run: bool = False,
+) -> None:  # fmt: skip
+    """One quantum of jobs 1 and 3 that finds the acts `before` open and leaves `acts`."""
+    at = store.recall(snapshot([pending(1), pending(3)], now_s=now_s, acts=tuple(before)))
+    plan = Plan(tuple(outcome.action for outcome in outcomes), acts=tuple(acts))
+    store.append(at, plan, Receipt(tuple(outcomes), planned=len(outcomes), dry_run=dry_run))
+
+
 def rows_of(store: LedgerStore, table: sa.Table) -> list[dict[str, object]]:
     with store._engine.connect() as connection:
         return [dict(row) for row in connection.execute(sa.select(table)).mappings()]
@@ -100,6 +126,44 @@ def emptied(url: str) -> Iterator[None]:
     empty()
     yield
     empty()
+
+
+def migrated(url: str, revision: str) -> None:
+    """Bring an empty database to an older schema."""
+    engine, config = engines.open_engine(url), engines.migrations()
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, revision)
+    engine.dispose()
+
+
+def cut_after(url: str, statements: int) -> bool:
+    """Migrate, and die after so many statements that make something; whether there were no more."""
+    made = itertools.count()
+
+    class Killed(BaseException):
+        pass
+
+    def count(_connection: object, _cursor: object, statement: str, *_: object) -> None:
+        if statement.lstrip().startswith("CREATE") and next(made) == statements:
+            raise Killed
+
+    engine = engines.open_engine(url)
+    sa.event.listen(engine, "before_cursor_execute", count)
+    try:
+        engines.migrate(engine)
+    except Killed:
+        return False
+    finally:
+        engine.dispose()
+    return True
+
+
+def missing_tables(url: str) -> set[str]:
+    engine = engines.open_engine(url)
+    names = sa.inspect(engine).get_table_names()
+    engine.dispose()
+    return set(schema.metadata.tables) - set(names)
 
 
 class LedgerSuite:
@@ -150,6 +214,43 @@ class LedgerSuite:
         (row,) = rows_of(store, schema.actions)
         assert (row["kind"], row["reason"], row["old"], row["base"]) == ("pin", "GPUs 0,3", None, None)
 
+    # Preemptions and promises
+
+    def test_append__acts_are_on_record_as_they_move_on(self, store: LedgerStore, config: Config) -> None:
+        """A row whenever a preemption or promise begins or moves on, with what it takes; each told once, with sums."""
+        victim = Victim(2, 0.0, 0, 4, "USR2", 30.0, 480.0)
+        takes = Act("0a1b2c-1-1100", Purpose.PREEMPT, 1, 1000.0, "zoë", "n[1-900]", 600.0, 1100.0, (victim,))
+        keeps = Act("0a1b2c-3-1100", Purpose.PROMISE, 3, 1000.0, "bob", "n7", 600.0, 1100.0, promised_s=1500.0)
+        before: list[Act] = []
+        gone = Outcome(Requeue(2, 0.0, "", takes.id), "written")
+        for now_s, stages, outcomes in (
+            (1100.0, (Stage.BEGUN, Stage.PROMISED), ()),
+            (1160.0, (Stage.REQUEUED, Stage.PROMISED), (gone,)),
+            (1220.0, (Stage.CLOSED, Stage.REVERSING), ()),
+        ):
+            moved = [replace(act, stage=stage, idle_gpu_s=now_s - 1100.0)
+                     for act, stage in zip((takes, keeps), stages, strict=True)]  # fmt: skip
+            acts_of(store, now_s, before, moved, outcomes)
+            before = moved
+        told = acts_since(config.ledger.url, 1100.0)
+        names = ("act", "user", "nodes", "stage", "lost_gpu_s", "idle_gpu_s", "gpus")
+        assert [tuple(row[name] for name in names) for row in told] == [
+            (takes.id, "zoë", "n[1-900]", "closed", 480.0, 120.0, 4),
+            (keeps.id, "bob", "n7", "reversing", 0.0, 120.0, 4),
+        ]
+        assert [row["stage"] for row in rows_of(store, schema.acts)] == [
+            "begun", "promised", "requeued", "closed", "reversing",
+        ]  # fmt: skip
+
+    def test_append__a_dry_run_tells_each_act_once(self, store: LedgerStore, config: Config) -> None:
+        """What it would have taken, though every cycle would begin the same anew."""
+        victim = Victim(2, 0.0, 0, 4, "USR2", 30.0, 7_200.0)
+        for now_s in (1100.0, 1160.0):
+            act = Act(f"1-{now_s:.0f}", Purpose.PREEMPT, 1, 1000.0, "ann", "n1", 600.0, now_s, (victim,))
+            acts_of(store, now_s, [], [act], dry_run=True)
+        (told,) = acts_since(config.ledger.url, 0.0)
+        assert (told["dry_run"], told["lost_gpu_s"], told["victims"]) == (True, 7_200.0, 1)
+
     # The schema
 
     def test_migrations__make_the_schema_that_the_code_describes(self, ledger_url: str) -> None:
@@ -173,6 +274,25 @@ class LedgerSuite:
         left = sa.inspect(engine).get_table_names()
         engine.dispose()
         assert left == ["alembic_version"]
+
+    @pytest.mark.parametrize(("begins", "apart"), [("base", 9), ("0001", 4)])
+    def test_migrations__cut_anywhere_are_made_whole(self, ledger_url: str, reopen, begins: str, apart: int) -> None:
+        """Killed after any number of statements that make something: who starts then says what to run if anything is
+        left, and after `db upgrade` all tables are there and a cycle can be put on record."""
+        for made in itertools.count(1, apart):
+            with emptied(ledger_url):
+                if begins != "base":
+                    migrated(ledger_url, begins)
+                whole = cut_after(ledger_url, made)
+                if missing_tables(ledger_url) not in (set(), set(schema.metadata.tables)):
+                    with pytest.raises(LedgerError, match="run `slurmsched db upgrade`"):
+                        reopen()
+                engines.upgrade(ledger_url)
+                assert missing_tables(ledger_url) == set()
+                cycle(reopen(), 1100.0, pending())
+            if whole:
+                break
+        assert made > 2 * apart
 
     def test_open__an_older_schema_says_what_to_run(self, ledger_url: str, reopen) -> None:
         """Nobody's ledger is migrated behind his back."""
