@@ -167,3 +167,30 @@ def test_gang__starts_as_promised_while_short_jobs_use_its_nodes() -> None:
     shorter = {job for job, node in places if node in kept and job > 65}
     assert len(shorter) > 30
     assert (made.acts, restarts(made)) == ((), {})
+
+
+def test_gang__the_live_case_comes_out_as_on_slurm() -> None:
+    """The case of tests/live/test_promise.py with its nodes, limits and KillWait, a cycle every two seconds: the same
+    nodes are kept, the gang starts on them when the last job has left, two cycles later at most, one-minute jobs run
+    there until then, and no ten-minute job does."""
+    minute_s = 60.0
+    far = [{"duration_s": 500.0, "limit_s": 10 * minute_s, "pin": node} for node in ("n03", "n04")]
+    near = [{"gpus": 2, "duration_s": 5.0 + 10.0 * part, "limit_s": 2 * minute_s, "pin": node}
+            for node in ("n01", "n02") for part in range(4)]  # fmt: skip
+    gang = {"gpus": 16, "submit_s": 3.0, "duration_s": 20.0, "limit_s": 5 * minute_s}
+    short = [{"gpus": 1, "submit_s": 4.0 + 2.0 * n, "duration_s": 3.0, "limit_s": minute_s} for n in range(60)]
+    long = [{"gpus": 1, "submit_s": 4.5 + 2.0 * n, "duration_s": 500.0, "limit_s": 10 * minute_s} for n in range(60)]
+    made = cluster([*far, *near, gang, *short, *long], 4, SlurmModel(kill_wait_s=5.0))
+    watched = Watched(Preemption(), Gangs(reserve=True, least_gpus=16, least_gain_s=5.0))
+    replay(made, watched, MemoryStore(), interval_s=2.0)
+    started_s = float(made.job.first_start_s[made.trace.job_id == 11][0])
+    kept = {step.nodes for _, step in watched.steps(Reserve)}
+    left_s = float(made.job.end_s[made.trace.job_id == 10][0])
+    assert kept == {"n[01-02]"}
+    assert left_s <= started_s <= left_s + 2 * 2.0 + SlurmModel().batch_sched_delay_s
+    before = [seen.allocations for seen, _ in watched.plans if seen.now_s < started_s]
+    guests = {job for each in before for job, node in zip(each.job_id.tolist(), each.node, strict=True)
+              if node in ("n01", "n02") and job > 11}  # fmt: skip
+    assert guests
+    assert not [job for job in guests if job > 11 + len(short)]
+    assert (made.acts, restarts(made)) == ((), {})
