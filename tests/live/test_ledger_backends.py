@@ -11,7 +11,7 @@ from slurmsched.db.store import LedgerStore
 from slurmsched.errors import LedgerError
 from tests.live.lab import run
 from tests.unit.db.lease_suite import LeaseSuite
-from tests.unit.db.ledger_suite import LedgerSuite, cycle, emptied, missing_tables, pending
+from tests.unit.db.ledger_suite import CutSuite, LedgerSuite, cycle, emptied, missing_tables, pending
 
 pytestmark = [pytest.mark.live, pytest.mark.newest]
 MARIADB = "mysql+pymysql://slurmsched:slurmsched@127.0.0.1/slurmsched?charset=utf8mb4"
@@ -26,7 +26,7 @@ def postgresql(lab: None) -> Iterator[str]:
     run("labctl", "stop", "postgres")
 
 
-class TestMariaDb(LedgerSuite, LeaseSuite):
+class TestMariaDb(LedgerSuite, CutSuite, LeaseSuite):
     """Every rule of the suite, on the server that slurmdbd uses too."""
 
     @pytest.fixture

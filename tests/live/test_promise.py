@@ -94,10 +94,10 @@ def test_promise__whole_nodes_are_told_on_both_versions(site):
 def test_promise__killed_at_every_step_ends_clean(site):
     """kill -9 right before and right after each write: the held gang's promise is taken back, the released one's is
     kept (moved when a limit falls, joined when its nodes are free), and no reservation and no bound job is left."""
-    far = [small(node, 10, 500, gpus=8) for node in ("n3", "n4")]
-    near = [small(node, 4, 500, gpus=8) for node in KEPT]
+    far = [small(node, 40, 2_000, gpus=8) for node in ("n3", "n4")]
+    near = [small(node, 20, 1_000, gpus=8) for node in KEPT]
     until(lambda: {*far, *near} <= set(column("%A", "RUNNING")), "all run")
-    gang = submit("bob", 16, "--time=5", script="sleep 120")
+    gang = submit("bob", 16, "--time=10", script="sleep 500")
     until(lambda: column("%r", "PENDING").get(gang) not in (None, "None"), "Slurm has looked at it")
 
     def dies(*kinds: str) -> None:
@@ -113,7 +113,7 @@ def test_promise__killed_at_every_step_ends_clean(site):
     dies("reserve")
     assert len(reservations()) == 1
     for job in near:
-        run("scontrol", "update", f"jobid={job}", "timelimit=2")
+        run("scontrol", "update", f"jobid={job}", "timelimit=15")
     dies("move")
     run("scancel", *map(str, near))
     dies("move", "join")

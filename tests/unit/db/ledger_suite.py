@@ -166,6 +166,29 @@ def missing_tables(url: str) -> set[str]:
     return set(schema.metadata.tables) - set(names)
 
 
+class CutSuite:
+    """Beside the other suite, for databases where a migration may be cut short."""
+
+    @pytest.mark.parametrize(("begins", "apart"), [("base", 9), ("0001", 4)])
+    def test_migrations__cut_anywhere_are_made_whole(self, ledger_url: str, reopen, begins: str, apart: int) -> None:
+        """Killed after any number of statements that make something: who starts then says what to run if anything is
+        left, and after `db upgrade` all tables are there and a cycle can be put on record."""
+        for made in itertools.count(1, apart):
+            with emptied(ledger_url):
+                if begins != "base":
+                    migrated(ledger_url, begins)
+                whole = cut_after(ledger_url, made)
+                if missing_tables(ledger_url) not in (set(), set(schema.metadata.tables)):
+                    with pytest.raises(LedgerError, match="run `slurmsched db upgrade`"):
+                        reopen()
+                engines.upgrade(ledger_url)
+                assert missing_tables(ledger_url) == set()
+                cycle(reopen(), 1100.0, pending())
+            if whole:
+                break
+        assert made > 2 * apart
+
+
 class LedgerSuite:
     """See the module."""
 
@@ -274,25 +297,6 @@ class LedgerSuite:
         left = sa.inspect(engine).get_table_names()
         engine.dispose()
         assert left == ["alembic_version"]
-
-    @pytest.mark.parametrize(("begins", "apart"), [("base", 9), ("0001", 4)])
-    def test_migrations__cut_anywhere_are_made_whole(self, ledger_url: str, reopen, begins: str, apart: int) -> None:
-        """Killed after any number of statements that make something: who starts then says what to run if anything is
-        left, and after `db upgrade` all tables are there and a cycle can be put on record."""
-        for made in itertools.count(1, apart):
-            with emptied(ledger_url):
-                if begins != "base":
-                    migrated(ledger_url, begins)
-                whole = cut_after(ledger_url, made)
-                if missing_tables(ledger_url) not in (set(), set(schema.metadata.tables)):
-                    with pytest.raises(LedgerError, match="run `slurmsched db upgrade`"):
-                        reopen()
-                engines.upgrade(ledger_url)
-                assert missing_tables(ledger_url) == set()
-                cycle(reopen(), 1100.0, pending())
-            if whole:
-                break
-        assert made > 2 * apart
 
     def test_open__an_older_schema_says_what_to_run(self, ledger_url: str, reopen) -> None:
         """Nobody's ledger is migrated behind his back."""

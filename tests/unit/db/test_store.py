@@ -17,7 +17,7 @@ from slurmsched.errors import LedgerError
 from slurmsched.logs import Log
 from slurmsched.model import Plan, Receipt
 from slurmsched.testing import snapshot
-from tests.unit.db.ledger_suite import LedgerSuite, cycle, nice, pending, running
+from tests.unit.db.ledger_suite import CutSuite, LedgerSuite, cycle, nice, pending, running
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def ledger_url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path}/made/ledger.db"
 
 
-class TestSqlite(LedgerSuite):
+class TestSqlite(LedgerSuite, CutSuite):
     """Every rule of the suite."""
 
 
