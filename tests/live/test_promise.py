@@ -97,7 +97,7 @@ def test_promise__killed_at_every_step_ends_clean(site):
     far = [small(node, 40, 2_000, gpus=8) for node in ("n3", "n4")]
     near = [small(node, 20, 1_000, gpus=8) for node in KEPT]
     until(lambda: {*far, *near} <= set(column("%A", "RUNNING")), "all run")
-    gang = submit("bob", 16, "--time=10", script="sleep 500")
+    gang = submit("bob", 16, "--time=60", script="sleep 500")  # too long to run before its reservation
     until(lambda: column("%r", "PENDING").get(gang) not in (None, "None"), "Slurm has looked at it")
 
     def dies(*kinds: str) -> None:
