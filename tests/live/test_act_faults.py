@@ -102,6 +102,7 @@ def at(site: Installed, off_s: float) -> None:
     run(*becoming(site.user), PYTHON, "-c", OFF, str(off_s), *tree)
 
 
+@pytest.mark.newest
 @pytest.mark.parametrize("off_s", [3600.0, -3600.0], ids=["ahead", "back"])
 def test_clock__set_in_the_grace_ends_it_neither_early_nor_late(site, warned, off_s):
     """The wall clock is set by an hour while a victim saves itself, and set right again after it was requeued: it has
