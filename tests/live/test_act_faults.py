@@ -102,7 +102,6 @@ def at(site: Installed, off_s: float) -> None:
     run(*becoming(site.user), PYTHON, "-c", OFF, str(off_s), *tree)
 
 
-@pytest.mark.newest
 @pytest.mark.parametrize("off_s", [3600.0, -3600.0], ids=["ahead", "back"])
 def test_clock__set_in_the_grace_ends_it_neither_early_nor_late(site, warned, off_s):
     """The wall clock is set by an hour while a victim saves itself, and set right again after it was requeued: it has
@@ -182,7 +181,6 @@ def controllers() -> list[str]:
     return [line.split(" at ")[1].split()[0] for line in lines if line.endswith("is UP")]
 
 
-@pytest.mark.newest
 def test_backup_slurmctld__takes_over_and_gives_back_while_acts_are_open(site):
     """The primary is killed while a victim has its grace, and comes back in the grace of the next one: the daemon goes
     on against whoever controls; each act moves one victim once, and nothing is left."""
@@ -204,7 +202,6 @@ def test_backup_slurmctld__takes_over_and_gives_back_while_acts_are_open(site):
     assert sum(map(restarts, jobs)) == 2
 
 
-@pytest.mark.newest
 def test_two_slurmsched__leave_each_other_alone(site):
     """Another one on the same Slurm, with a record of its own: its cycle takes nothing back, nor does its undo."""
     four_running("no hint")
