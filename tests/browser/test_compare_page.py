@@ -54,7 +54,7 @@ def test_tables__equal_the_json(shown: Shown) -> None:
                for run in shown.made["runs"]]  # fmt: skip
     fair = [run["fairness"] for run in shown.made["runs"]]
     names = ("avg_jct_s", "p50_jct_s", "p95_jct_s", "p99_jct_s", "avg_wait_s", "makespan_s", "preemptions",
-             "gpu_utilisation")  # fmt: skip
+             "lost_gpu_h", "gpu_utilisation")  # fmt: skip
     assert times == [(run["policy"], [run[name] for name in names]) for run in shown.made["runs"]]
     assert sizes == [
         (run["policy"], [*waits.values(), each["jain_slowdown"], each["mean_rho"], each["max_rho"], run["jobs"],
