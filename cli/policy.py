@@ -48,7 +48,7 @@ def show(out: Output, name: str, site: bool, kind: str) -> None:
     plugin = registry.load(kinds[0], name)
     card = _card(plugin)
     if site and card is not None:
-        card["lacking"] = _lacking(plugin)
+        card["given"], card["lacking"] = _at_site(name, plugin)
     parameters = [(spec.name, _default(spec)) for spec in dataclasses.fields(plugin)]
     if out.as_json:
         told = {"kind": kinds[0], "name": name, "text": inspect.getdoc(plugin), "parameters": dict(parameters)}
@@ -70,7 +70,7 @@ def show(out: Output, name: str, site: bool, kind: str) -> None:
 def _headings(card: dict[str, Any]) -> list[tuple[str, list[str]]]:
     """The parts of a card as people read them, empty ones left out."""
     titles = {"paper": "paper", "needs": "needs", "uses": "levers of Slurm", "on_slurm": "on Slurm",
-              "lacking": "this site lacks"}  # fmt: skip
+              "given": "this site gives", "lacking": "this site lacks"}  # fmt: skip
     parts = [(title, [card[key]] if isinstance(card.get(key), str) else list(card.get(key, ())))
              for key, title in titles.items()]  # fmt: skip
     if card.get("lacking") == []:
@@ -87,14 +87,17 @@ def _card(plugin: Any) -> dict[str, Any] | None:
             "uses": [str(use) for use in card.uses], "on_slurm": list(card.on_slurm)}  # fmt: skip
 
 
-def _lacking(plugin: Any) -> list[str]:
-    """What the live cluster does not give of what the policy needs."""
+def _at_site(name: str, plugin: Any) -> tuple[list[str], list[str]]:
+    """Of what the policy needs: what the live cluster gives that is not there from the start, and what it does not."""
     from slurmsched.daemon.assemble import assembled
-    from slurmsched.planning.inputs import lacking
+    from slurmsched.planning.inputs import given, lacking
 
-    with assembled(config(), apply=False, read_only=True) as parts:
-        snapshot, _ = parts.look()
-    return list(lacking(snapshot, plugin.card.needs))
+    tree = config()
+    if tree.policy.name != name:
+        tree = tree.model_copy(update={"policy": type(tree.policy)(name=name)})
+    with assembled(tree, apply=False, read_only=True) as parts:
+        snapshot = parts.store.recall(parts.cluster.read())
+    return list(given(snapshot, plugin.card.needs)), list(lacking(snapshot, plugin.card.needs))
 
 
 def _line(kind: str, name: str) -> dict[str, str]:

@@ -203,6 +203,15 @@ class Ledger(Section):
     sacct: bool = Field(True, description="ask sacct for earlier runs of jobs seen for the first time")
 
 
+class Past(Section):
+    """What ended on this site, from accounting: only where policy, placement or estimator learns from it."""
+
+    days: int = Field(30, ge=0, le=3650, description="how far back [days]; 0 = accounting is not asked")
+    rows: int = Field(100_000, ge=1, description="most runs kept, the latest")
+    interval_s: Positive = Field(3600, description="what ended since is asked for so often [s]")
+    per_cycle_s: Positive = Field(5, description="earlier days are asked for until a cycle spent this long on it [s]")
+
+
 class Leader(Section):
     """Several hosts with slurmsched beside one Slurm, of which one writes. Needs MariaDB or PostgreSQL as ledger."""
 
@@ -238,6 +247,7 @@ class Config(Section):
     slurm: Slurm = Slurm()
     topology: Topology = Topology()
     ledger: Ledger = Ledger()
+    past: Past = Past()
     leader: Leader = Leader()
     log: Log = Log()
 

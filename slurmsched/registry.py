@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
@@ -49,6 +49,14 @@ def make(kind: str, name: str, parameters: Mapping[str, Any] | None = None, *, k
 def parameters(kind: str, name: str, *, key: str = "policy") -> tuple[str, ...]:
     """Names of the parameters of a plug-in. Raises ConfigError as make does."""
     return tuple(spec.name for spec in fields(load(kind, name, key=key)))
+
+
+def learns(plugin: Any) -> bool:
+    """Whether a plug-in, or an estimator it was given, looks at Snapshot.past."""
+    if getattr(plugin, "learns", False):
+        return True
+    inner = (getattr(plugin, spec.name) for spec in fields(plugin)) if is_dataclass(plugin) else ()
+    return any(is_dataclass(each) and learns(each) for each in inner)
 
 
 def _value(parameter: str, value: Any, key: str) -> Any:

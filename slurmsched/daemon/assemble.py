@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from slurmsched.config import Config
 from slurmsched.protocols import Planner, Store
+from slurmsched.registry import learns
 
 if TYPE_CHECKING:
     from slurmsched.db.lead import Lead
@@ -57,7 +58,12 @@ def assembled(config: Config, *, apply: bool, read_only: bool = False, indices: 
         earlier_runs = cluster.earlier_runs if config.ledger.sacct else None
         store = open_store(config, earlier_runs, read_only=read_only, lead=lead)
         stack.callback(store.close)
-        yield Parts(cluster, planner.Planner.from_config(config), store, lead)
+        plans = planner.Planner.from_config(config)
+        if config.past.days and config.ledger.sacct and learns(plans):
+            from slurmsched.daemon.past import open_past
+
+            cluster.learn(open_past(config, keep=not read_only))
+        yield Parts(cluster, plans, store, lead)
 
 
 @contextmanager

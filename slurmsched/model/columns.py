@@ -72,6 +72,15 @@ class Labels:
         used, inverse = np.unique(codes, return_inverse=True)
         return Labels(inverse.astype(np.int32), tuple(self.names[c] for c in used))
 
+    def followed_by(self, other: Labels) -> Labels:
+        """The rows of this column, then those of another."""
+        names = sorted({*self.names, *other.names})
+        place = {name: code for code, name in enumerate(names)}
+        codes = [
+            np.array([place[name] for name in each.names], np.int32)[each.codes] for each in (self, other) if len(each)
+        ]
+        return Labels(np.concatenate([np.zeros(0, np.int32), *codes]), tuple(names))
+
     def map(self, function: Callable[[str], Any], dtype: Any) -> NDArray[Any]:
         """function of each row's text, computed once a name. (N,) of dtype."""
         if not self.names:

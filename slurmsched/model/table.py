@@ -63,6 +63,14 @@ class Table:
             cut[spec.name] = values.take(rows) if isinstance(values, Labels) else frozen(values[rows], values.dtype)
         return self._kind()(**cut)
 
+    def followed_by(self: T, other: T) -> T:
+        """The rows of this table, then those of another one of its kind."""
+        both: dict[str, Any] = {}
+        for spec in fields(self):  # type: ignore[arg-type]
+            one, two = getattr(self, spec.name), getattr(other, spec.name)
+            both[spec.name] = one.followed_by(two) if isinstance(one, Labels) else np.concatenate([one, two])
+        return self._kind().build(len(self) + len(other), both)
+
     def with_columns(self: T, **columns: Any) -> T:
         """This table with some columns replaced."""
         now = {spec.name: getattr(self, spec.name) for spec in fields(self)}  # type: ignore[arg-type]

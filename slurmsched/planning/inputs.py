@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 
 import numpy as np
 
@@ -20,6 +21,15 @@ def lacking(snapshot: Snapshot, needs: Sequence[Input]) -> tuple[str, ...]:
     live = jobs.take((jobs.pending | jobs.running) & (jobs.gpus > 0))
     told = ((need, _RULES[need](snapshot, live)) for need in needs if need in _RULES)
     return tuple(f"{need.value}: {what}" for need, what in told if what)
+
+
+def given(snapshot: Snapshot, needs: Sequence[Input]) -> tuple[str, ...]:
+    """One sentence for each of `needs` that only time brings and that is there by now."""
+    past = snapshot.past
+    if Input.PAST not in needs or not len(past):
+        return ()
+    since = datetime.fromtimestamp(float(past.end_s[0]), UTC).date()
+    return (f"{Input.PAST.value}: {len(past):,} since {since}, of {len(past.user.names):,} users",)
 
 
 def _hinted(*fields: str) -> Callable[[Snapshot, Jobs], str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -25,14 +25,6 @@ class Ending(Protocol):
     def endings(self) -> tuple[Floats, Floats]:
         """End [s], NaN while it has not, and executed time [s] of each job, in the trace's order. (J,), (J,)."""
         ...
-
-
-def learns(plugin: Any) -> bool:
-    """Whether a plug-in, or an estimator it was given, looks at Snapshot.past."""
-    if getattr(plugin, "learns", False):
-        return True
-    inner = (getattr(plugin, spec.name) for spec in fields(plugin)) if is_dataclass(plugin) else ()
-    return any(is_dataclass(each) and learns(each) for each in inner)
 
 
 class LearningStore:
@@ -65,7 +57,7 @@ class _Growing:
     """
 
     def __init__(self, first: Past, trace: Trace) -> None:
-        whole = _joined(first, as_past(trace))
+        whole = first.followed_by(as_past(trace))
         self._source = {spec.name: _numbers(getattr(whole, spec.name)) for spec in fields(Past)}
         self._names = {spec.name: column.names for spec in fields(Past)
                        if isinstance(column := getattr(whole, spec.name), Labels)}  # fmt: skip
@@ -104,16 +96,6 @@ def as_past(trace: Trace) -> Past:
         "attained_gpu_s": trace.duration_s * trace.gpus, "completed": trace.state.isin(("", "COMPLETED")),
     }  # fmt: skip
     return Past.build(len(trace), columns)
-
-
-def _joined(first: Past, second: Past) -> Past:
-    """One table behind the other."""
-    columns: dict[str, Any] = {}
-    for spec in fields(Past):
-        one, other = getattr(first, spec.name), getattr(second, spec.name)
-        texts = isinstance(one, Labels)
-        columns[spec.name] = Labels.of([*one, *other]) if texts else np.concatenate([one, other])
-    return Past.build(len(first) + len(second), columns)
 
 
 def _numbers(column: Any) -> Any:

@@ -32,7 +32,7 @@ from slurmsched.replay.ideal import IdealCluster
 from slurmsched.replay.ideal_model import IdealModel
 from slurmsched.replay.ideal_physics import PhysicsCluster
 from slurmsched.replay.ideal_quirks import ideal_cluster, slowed
-from slurmsched.replay.learning_store import LearningStore, learns
+from slurmsched.replay.learning_store import LearningStore
 from slurmsched.replay.metrics import Outcomes, Ran
 from slurmsched.replay.requests import Requests
 from slurmsched.replay.slurm_model import checked
@@ -185,7 +185,7 @@ class Session:
 
     def _learning(self, store: Store) -> Store:
         """The store that also keeps the past, where policy or placement learns from it."""
-        if not any(learns(plugin) for plugin in self._plugins):
+        if not any(registry.learns(plugin) for plugin in self._plugins):
             return store
         before = load_trace(Path(self.request.past)).trace if self.request.past else None
         return LearningStore(store, self.replayed.cluster, before)

@@ -104,6 +104,11 @@ class LiveCluster:
         self._compact_bytes = COMPACT_BYTES
         self._snapshot: Snapshot | None = None
 
+    def learn(self, past: Callable[[Snapshot], Snapshot]) -> None:
+        """From now on snapshots have what `past` adds to them."""
+        known = self._wiring
+        self._wiring = lambda snapshot: past(known(snapshot))
+
     def begin(self) -> None:
         """Start Slurm's commands for the next read; other work may go on meanwhile."""
         self._reader.begin()

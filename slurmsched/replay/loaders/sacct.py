@@ -59,7 +59,7 @@ class Sacct(RowLoader):
 
     def job(self, record: Any) -> Job:
         numbers, fields = record
-        return job_of(fields, _job_id(fields, numbers))
+        return job_of(fields, job_id_of(fields, numbers))
 
     def finish(self, columns: Columns, source: Source) -> Columns:
         return joined(columns, source)
@@ -168,7 +168,7 @@ def _fields(text: str, header: list[str], delimiter: str) -> dict[str, str] | No
     return dict(zip(header, values, strict=True)) if surplus == 0 else None
 
 
-def _job_id(fields: Mapping[str, str], numbers: dict[str, int]) -> int:
+def job_id_of(fields: Mapping[str, str], numbers: dict[str, int]) -> int:
     """JobIDRaw; a number in file order for array tasks where only JobID is there; the leader's for het components."""
     text = fields.get("JobID") or fields["JobIDRaw"]
     match = _ID.fullmatch(text)

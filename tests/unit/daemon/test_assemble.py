@@ -17,6 +17,9 @@ class _Part:
     def earlier_runs(self, _):
         return ()
 
+    def learn(self, _):
+        self.told.append("learns")
+
     def close(self):
         self.told.append(f"close {self.name}")
 
@@ -47,6 +50,18 @@ def test_assembled__opens_the_cluster_first_and_closes_it_last(told):
         "open cluster, apply True, indices True", "read_only False, sacct True", "open store", "close store",
         "close cluster, apply True, indices True",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("settings", "learnt"),
+    [({}, 0), ({"policy": {"name": "qssf"}}, 1), ({"estimator": {"name": "history"}}, 1),
+     ({"policy": {"name": "qssf"}, "past": {"days": 0}}, 0),
+     ({"policy": {"name": "qssf"}, "ledger": {"sacct": False}}, 0)],
+)  # fmt: skip
+def test_assembled__reads_the_past_only_for_who_learns(told, settings, learnt):
+    """A policy or an estimator that learns; not where accounting is not to be asked."""
+    with assembled(parse_config(settings), apply=False):
+        assert told.count("learns") == learnt
 
 
 def test_assembled__asks_sacct_only_where_configured(told):

@@ -7,8 +7,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from slurmsched.model import Jobs, Site, Snapshot
+from slurmsched.model import Jobs, Past, Site, Snapshot
 from slurmsched.testing import fleet, jobs, snapshot
+
+
+def test_followed_by__is_one_table_behind_the_other() -> None:
+    """Texts of both, names ascending and each once; an empty table adds nothing."""
+    one = Past.build(2, {"job_id": [1, 2], "user": ["bob", "ann"]})
+    two = Past.build(2, {"job_id": [3, 4], "user": ["cid", "bob"]})
+    both = one.followed_by(two)
+    assert (both.job_id.tolist(), list(both.user), both.user.names) == (
+        [1, 2, 3, 4], ["bob", "ann", "cid", "bob"], ("ann", "bob", "cid"),
+    )  # fmt: skip
+    empty = Past.build(0, {})
+    assert [list(each.user) for each in (empty.followed_by(one), one.followed_by(empty))] == [["bob", "ann"]] * 2
 
 
 def test_build__missing_columns_hold_their_defaults() -> None:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from slurmsched.model import Input
-from slurmsched.planning.inputs import lacking
+from slurmsched.model import Input, Past
+from slurmsched.planning.inputs import given, lacking
 from slurmsched.testing import snapshot
 
 JOBS = (
@@ -25,3 +25,11 @@ def test_lacking__says_that_nothing_is_known_yet() -> None:
         "shares of accounts: Slurm tells no shares of accounts; every account counts alike",
     )
     assert lacking(snapshot(JOBS, history_gpu_s=[1.0], shares={"a": 1.0}), (Input.PAST, Input.SHARES)) == ()
+
+
+def test_given__says_how_far_the_past_goes() -> None:
+    """Who ended since when; nothing for a policy that does not look, or while nothing is known."""
+    past = Past.build(2, {"user": ["ann", "bob"], "end_s": [1_758_844_800.0, 1_758_900_000.0]})
+    here = snapshot(JOBS, past=past)
+    assert given(here, (Input.PAST,)) == ("jobs that ended: 2 since 2025-09-26, of 2 users",)
+    assert (given(here, (Input.SHARES,)), given(snapshot(JOBS), (Input.PAST,))) == ((), ())

@@ -7,9 +7,10 @@ import numpy as np
 
 from slurmsched.model import Past, Ranking, Snapshot
 from slurmsched.policies.order import ordered
+from slurmsched.registry import learns
 from slurmsched.replay.carry_store import CarryStore
 from slurmsched.replay.ideal import IdealCluster
-from slurmsched.replay.learning_store import LearningStore, as_past, learns
+from slurmsched.replay.learning_store import LearningStore, as_past
 from slurmsched.replay.traces import Trace
 
 
