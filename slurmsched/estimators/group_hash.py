@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-import numpy as np
-
-from slurmsched.estimators.groups import Level, by_levels, means
+from slurmsched.estimators.groups import Level
 from slurmsched.estimators.hint import Hint
+from slurmsched.estimators.rolling import by_rolling_levels
 from slurmsched.model import Estimates, Snapshot
 from slurmsched.policies.checks import check_choice, check_number
 from slurmsched.protocols import Estimator
@@ -46,6 +46,4 @@ class GroupHash:
         check_number("least_samples", self.least_samples, least=1)
 
     def estimate(self, snapshot: Snapshot) -> Estimates:
-        past = snapshot.past
-        mean = means(past.executed_s, np.ones(len(past)))
-        return by_levels(snapshot, BY[self.by], mean, self.least_samples, self.estimator)
+        return by_rolling_levels(snapshot, BY[self.by], math.inf, self.least_samples, self.estimator)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -14,12 +15,12 @@ from slurmsched.model.hints import parse_hints
 from slurmsched.model.jobs import Jobs
 from slurmsched.protocols import Estimator
 
-OLDEST_HALVINGS = 500.0  # beyond, all weigh alike: a weight never becomes 0
 _NUMBERS = re.compile(r"\d+")
 Level = tuple[str, tuple[str, ...]]  # name of the source, and the columns by which jobs are alike
 Statistic = Callable[[Int64s, int], Floats]  # groups of past jobs (P,), their number G -> a value by group (G,)
 
 
+@lru_cache(maxsize=1 << 16)
 def alike(name: str) -> str:
     """A job name without what tells runs of one script apart: case and numbers ("Train_7" = "train_12")."""
     return _NUMBERS.sub("#", name.lower())
@@ -79,16 +80,6 @@ def _texts(
     return numbered(past, of_past), numbered(jobs, of_job)
 
 
-def means(values: Floats, weights: Floats) -> Statistic:
-    """Weighted mean of each group. values, weights: (P,), weights above 0."""
-
-    def mean(group: Int64s, count: int) -> Floats:
-        total: Floats = np.bincount(group, weights * values, count) / np.bincount(group, weights, count)
-        return total
-
-    return mean
-
-
 def quantiles(values: Floats, share: float) -> Statistic:
     """Value of each group that `share` of its jobs do not exceed: the lowest such sample. values: (P,)."""
 
@@ -100,13 +91,6 @@ def quantiles(values: Floats, share: float) -> Statistic:
         return found
 
     return quantile
-
-
-def decay(past: Past, half_life_s: float) -> Floats:
-    """Weight of each past job, halved for every half_life_s that it ended before the last one. (P,), above 0."""
-    age_s = past.end_s.max(initial=-np.inf) - past.end_s
-    weights: Floats = np.exp2(-np.minimum(age_s / half_life_s, OLDEST_HALVINGS))
-    return weights
 
 
 def by_levels(

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from slurmsched.estimators.groups import Level, by_levels, decay, means
+from slurmsched.estimators.groups import Level
 from slurmsched.estimators.hint import Hint
+from slurmsched.estimators.rolling import by_rolling_levels
 from slurmsched.model import Estimates, Snapshot
 from slurmsched.policies.checks import check_number
 from slurmsched.protocols import Estimator
@@ -44,6 +45,4 @@ class History:
         check_number("least_samples", self.least_samples, least=1)
 
     def estimate(self, snapshot: Snapshot) -> Estimates:
-        past = snapshot.past
-        mean = means(past.executed_s, decay(past, self.half_life_s))
-        return by_levels(snapshot, LEVELS, mean, self.least_samples, self.estimator)
+        return by_rolling_levels(snapshot, LEVELS, self.half_life_s, self.least_samples, self.estimator)
