@@ -20,6 +20,7 @@ COMMANDS = {
     "doctor": "doctor", "config": "config", "hints": "hints", "policy": "policy", "db": "db", "demo": "demo",
     "replay": "replay", "compare": "compare", "sweep": "sweep", "reproduce": "reproduce", "snapshot": "snapshot",
     "trace": "trace", "topology": "topology", "gpus": "gpus", "fit": "fit", "advise": "advise",
+    "power": "power",
     "completion": "completion",
 }  # fmt: skip
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from slurmsched.config import Config
 from slurmsched.config import Past as Settings
-from slurmsched.daemon.past_runs import FIELDS, Kept, load, past_of, read_runs, save
+from slurmsched.daemon.past_runs import FIELDS, NO_RUNS, Kept, Runs, load, past_of, read_runs, save
 from slurmsched.errors import SlurmError
 from slurmsched.model import Snapshot
 from slurmsched.model.past import NO_PAST
@@ -54,6 +54,11 @@ class LivePast:
             self._past = past_of(kept.runs)
         self._kept = kept
         return replace(snapshot, past=self._past, warnings=(*snapshot.warnings, *warnings))
+
+    @property
+    def runs(self) -> Runs:
+        """The runs behind the past that was given last."""
+        return self._kept.runs if self._kept else NO_RUNS
 
     def _opened(self, now_s: float) -> Kept:
         found = load(self._file)

@@ -34,3 +34,5 @@ def test_past__orders_the_next_jobs_of_a_user(site):
     site.tick()
     assert nices()[evaluation] < nices()[train]
     assert (site.folder / "past.npz").exists()
+    power = site("power", "advise", "--json").json()
+    assert (power["nodes"], power["idle"] > 0, "days of the past" in power["why"]) == ([], True, True)
