@@ -26,9 +26,10 @@ _UNFIT = (
 class Power:
     """By what nodes are let go.
 
-    horizon_s: a node goes only if it is not expected to be needed for so long. hold_s: and if that was so for so long. quantile: share of the rises of demand
-    at this time of the day that must be covered. buffer: nodes that stay up beyond that. boot_s: how long a node takes
-    to come back. forecast: False lets every node go that is idle, whatever comes.
+    horizon_s: a node goes only if it is not expected to be needed for so long. hold_s: and if that was so for so long.
+    quantile: share of the rises of demand at this time of the day that must be covered. buffer: nodes that stay up
+    beyond that. boot_s: how long a node takes to come back. forecast: False lets every node go that is idle, whatever
+    comes.
     Raises InputError for a value out of range.
     Source: Hu et al. (Helios), SC '21, cluster energy saving: nodes go when a forecast of the hours ahead says that
     they are not needed, a buffer stays, jobs that find too few wake them. Theirs forecasts by boosted trees, ours by
@@ -43,8 +44,10 @@ class Power:
     forecast: bool = True
 
     def __post_init__(self) -> None:
-        ranges = {"horizon_s": (STEP_S, DAY_S - BESIDE_S), "hold_s": (0, DAY_S), "quantile": (0, 1), "buffer": (0, 1 << 20),
-                  "boot_s": (0, DAY_S)}  # fmt: skip
+        ranges = {
+            "horizon_s": (STEP_S, DAY_S - BESIDE_S), "hold_s": (0, DAY_S), "quantile": (0, 1),
+            "buffer": (0, 1 << 20), "boot_s": (0, DAY_S),
+        }  # fmt: skip
         for name, (low, high) in ranges.items():
             if not low <= getattr(self, name) <= high:
                 raise InputError(f"power: {name} must be between {low:g} and {high:g}, got {getattr(self, name)!r}")
