@@ -18,6 +18,9 @@ seconds. Where percentiles, makespan or preemptions were published too, the one 
 with sources and licences: `slurmsched/replay/traces/README.md`; the tables: `slurmsched/replay/reproduced`. What a
 setting does: [replay.md](replay.md), "The ideal cluster".
 
+Tables whose name begins with `claims` set ratios beside what a paper claims against another policy, such as "up to 1.3
+times". Where the paper's input is not public, a public trace stands in for it, and the row says why ours differs.
+
 `equal`: all published figures to their last digit. `within`: all within the table's tolerance. `differs`: some are not,
 and why. `not reproduced`: not replayed at all, and why.
 

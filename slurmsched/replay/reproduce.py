@@ -17,6 +17,7 @@ _FOLDER = files("slurmsched.replay") / "reproduced"
 # half of the last digit that the sources print
 PRECISION = {
     "avg_jct_s": 0.005, "p50_jct_s": 0.05, "p95_jct_s": 0.05, "p99_jct_s": 0.05, "makespan_s": 0.5, "preemptions": 0.0,
+    "jct_ratio": 0.005, "wait_ratio": 0.005, "makespan_ratio": 0.005, "fairness_ratio": 0.005,
 }  # fmt: skip
 
 
@@ -24,7 +25,10 @@ PRECISION = {
 class Row:
     """One published replay. What it leaves open its table says.
 
-    trace: of those shipped. cluster, policy, placement, backfill, physics: as `slurmsched replay` takes them.
+    trace: of those shipped; jobs: only so many that come first, 0 = all. cluster, policy, placement, backfill, physics:
+    as `slurmsched replay` takes them. against: the policy that a claim compares with; figures are then ratios, its
+    figure over that of `policy`: mean JCT, mean wait, makespan, and rho of the tenant who fares worst (the slowdown of
+    the job that does, where no tenants are known).
     settings: fields of IdealModel. tolerance_pct: allowed difference of any figure, those in loose_pct excepted [%].
     differs: why ours may lie outside; then the row need not hold. absent: why it is not replayed at all. beside: what
     else to know.
@@ -36,6 +40,8 @@ class Row:
     trace: str = ""
     cluster: str = ""
     policy: str = ""
+    against: str = ""
+    jobs: int = 0
     placement: str = "count"
     backfill: str = ""
     physics: str = RECORDED
@@ -56,8 +62,11 @@ class Row:
     @property
     def words(self) -> dict[str, Any]:
         """The settings that are not the default ones, by name."""
-        words = {"policy": self.policy, "placement": self.placement, "backfill": self.backfill} | dict(self.settings)
-        return {name: value for name, value in words.items() if value not in ("", "count")}
+        words = {"policy": self.policy, "against": self.against, "jobs": self.jobs, "placement": self.placement,
+                 "backfill": self.backfill} | dict(self.settings)  # fmt: skip
+        return {
+            name: value for name, value in words.items() if value not in ("", "count") and (value or name != "jobs")
+        }
 
     def tolerance_of(self, figure: str) -> float:
         """Allowed difference of a figure [%]."""

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
+import numpy as np
+
+from slurmsched.replay.fairness import Fairness, Tenants, jct_alone_s
 from slurmsched.replay.reproduce import PRECISION, Row, Table, shipped_trace
-from slurmsched.replay.run import Session
+from slurmsched.replay.run import Replayed, Session
+from slurmsched.replay.traces import Trace
 
 EQUAL, WITHIN, DIFFERS = "equal", "within", "differs"
 _RANK = (EQUAL, WITHIN, DIFFERS)
@@ -81,8 +85,30 @@ def result(row: Row) -> Result:
     """A row replayed, if it can be."""
     if row.absent:
         return Result(row)
-    replayed = Session(shipped_trace(row.trace), row.request).run()
-    return Result(row, replayed.trace_digest, _compared(row, replayed.figures))
+    trace = shipped_trace(row.trace).first(row.jobs) if row.jobs else shipped_trace(row.trace)
+    replayed = Session(trace, row.request).run()
+    ours: Mapping[str, float] = replayed.figures
+    if row.against:
+        other = Session(trace, replace(row.request, policy=row.against)).run()
+        ours = _ratios(row, trace, other, replayed)
+    return Result(row, replayed.trace_digest, _compared(row, ours))
+
+
+def _ratios(row: Row, trace: Trace, other: Replayed, ours: Replayed) -> dict[str, float]:
+    """What the other policy's figures are over ours."""
+    told = {"jct_ratio": "avg_jct_s", "wait_ratio": "avg_wait_s", "makespan_ratio": "makespan_s"}
+    made = {name: other.figures[of] / ours.figures[of] for name, of in told.items() if name in row.figures}
+    if "fairness_ratio" in row.figures:
+        made["fairness_ratio"] = _worst(trace, other) / _worst(trace, ours)
+    return made
+
+
+def _worst(trace: Trace, replayed: Replayed) -> float:
+    """rho of the tenant who fares worst, or the slowdown of the job that does, where no tenants are known."""
+    tenants = Tenants.find(trace)
+    alone_s = jct_alone_s(trace, tenants, sum(replayed.config["nodes"]))
+    fair = Fairness.of(trace, tenants, alone_s, replayed.outcomes)
+    return float(np.nanmax(fair.rho if len(fair.rho) else fair.slowdown))
 
 
 def results(table: Table) -> Iterator[Result]:

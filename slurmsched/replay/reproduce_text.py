@@ -29,6 +29,8 @@ def settings(words: dict[str, object]) -> str:
 def cells(result: Result) -> tuple[str, ...]:
     """Trace, digest, cluster, theirs, ours, difference, furthest other figure, verdict."""
     row, first = result.row, next((each for each in result.comparisons if each.figure == MEAN), None)
+    if row.against:
+        return _ratio_cells(result)
     verdict = f"{result.verdict} ({row.beside})" if row.beside else result.verdict
     told = _range(row.figures.get(MEAN, first.theirs if first else None))
     name = f"{row.trace}, {row.source}" if row.absent else row.trace
@@ -36,6 +38,16 @@ def cells(result: Result) -> tuple[str, ...]:
         return (name, "", row.cluster, told, "", "", "", verdict)
     return (name, result.trace_digest, row.cluster, told, f"{first.ours:,.2f}", _percent(first),
             _furthest(each for each in result.comparisons if each is not first), verdict)  # fmt: skip
+
+
+def _ratio_cells(result: Result) -> tuple[str, ...]:
+    """The same of a claim: each ratio with its name, in the place of seconds."""
+    row, names = result.row, {name: name.removesuffix("_ratio") for name in result.row.figures}
+    theirs = ", ".join(f"{names[name]} {low:.2f} x" for name, (low, _) in row.figures.items())
+    ours = ", ".join(f"{names[each.figure]} {each.ours:.2f} x" for each in result.comparisons)
+    off = ", ".join(_percent(each) for each in result.comparisons)
+    where = f"{row.trace}, {row.source}" if row.absent else row.trace
+    return (where, result.trace_digest, row.cluster, theirs, ours, off, "", result.verdict)
 
 
 def _range(published: tuple[float, float] | None) -> str:

@@ -11,6 +11,7 @@ from slurmsched.replay import reproduce
 from slurmsched.replay.reproduce import PRECISION, Row, Table, names, shipped_trace, table, tables
 from slurmsched.replay.reproduce_run import Comparison, Result, result, results
 from slurmsched.replay.reproduce_text import cells, heading
+from slurmsched.replay.run import Request, Session
 
 
 def row(**more: Any) -> Row:
@@ -114,3 +115,27 @@ def test_heading__tells_source_and_settings() -> None:
     rows = (row(settings={"round_s": 60}), row(settings={"round_s": 60}))
     lines = list(heading(Table("made-up", "What it is", "here", rows, note="By the way.")))
     assert lines == ["made-up: What it is", "Theirs: here.", "Settings: policy=fifo, round_s=60.", "By the way."]
+
+
+def test_result__of_a_claim_is_a_ratio_over_the_other_policy() -> None:
+    """FIFO's mean JCT and makespan over those of SRSF, on the first jobs of the trace only."""
+    figures = dict.fromkeys(("jct_ratio", "makespan_ratio", "fairness_ratio"), (2.0, 2.0))
+    made = result(row(policy="srsf", against="fifo", jobs=40, figures=figures, differs="another trace"))
+    fifo, srsf = (Session(shipped_trace("tiresias_60").first(40), Request(cluster="2x4", policy=policy)).run()
+                  for policy in ("fifo", "srsf"))  # fmt: skip
+    ours = {each.figure: each.ours for each in made.comparisons}
+    assert ours["jct_ratio"] == pytest.approx(fifo.figures["avg_jct_s"] / srsf.figures["avg_jct_s"])
+    assert ours["makespan_ratio"] == pytest.approx(fifo.figures["makespan_s"] / srsf.figures["makespan_s"])
+    slowdown = [max(run.outcomes.jct_s / shipped_trace("tiresias_60").first(40).duration_s) for run in (fifo, srsf)]
+    assert ours["fairness_ratio"] == pytest.approx(slowdown[0] / slowdown[1])
+    theirs, shown = cells(made)[3:5]
+    assert theirs == "jct 2.00 x, makespan 2.00 x, fairness 2.00 x"
+    assert shown.startswith(f"jct {ours['jct_ratio']:.2f} x, makespan")
+
+
+def test_result__of_a_claim_about_tenants_is_their_worst_rho() -> None:
+    """The trace that tells virtual clusters: least attained service treats the one who fares worst far better."""
+    claim = row(trace="philly_vcs_2k", cluster="20x8", policy="discretized-las", against="fifo", jobs=500,
+                figures={"fairness_ratio": (1.0, 1.0)})  # fmt: skip
+    (compared,) = result(claim).comparisons
+    assert compared.ours > 1.0
