@@ -12,11 +12,14 @@ from slurmsched.config import Config
 from slurmsched.config import Past as Settings
 from slurmsched.daemon.past_runs import FIELDS, NO_RUNS, Kept, Runs, load, past_of, read_runs, save
 from slurmsched.errors import SlurmError
+from slurmsched.logs import get_logger
 from slurmsched.model import Snapshot
 from slurmsched.model.past import NO_PAST
 from slurmsched.slurm.commands import Commands
 from slurmsched.slurm.history import ended_runs
 from slurmsched.slurm.reader import open_commands
+
+log = get_logger()
 
 DAY_S = 86_400.0
 LATE_S = 3_600.0  # slurmdbd may hear of an end this much later: so much is asked for again
@@ -84,6 +87,7 @@ class LivePast:
         if kept is not known:
             kept = kept.bounded(now_s - self._settings.days * DAY_S, self._settings.rows)
             warnings += self._saved(kept)
+            log.info("past.read", runs=len(kept.runs), since_s=kept.since_s, until_s=kept.until_s)
         return kept, tuple(warnings)
 
     def _saved(self, kept: Kept) -> list[str]:
