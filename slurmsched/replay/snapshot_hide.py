@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from slurmsched.model import Act, Jobs, Labels, Nodes, Reservations, Site
+from slurmsched.model import Act, Jobs, Labels, Nodes, Past, Reservations, Site
 from slurmsched.model.acts import RESERVATION_PREFIX
 from slurmsched.model.hints import hints_alone
 from slurmsched.replay.anonymise import HIDDEN, Anonymiser
@@ -30,7 +30,7 @@ def hidden(held: Saved, anonymiser: Anonymiser) -> Saved:
         snapshot, jobs=_jobs(snapshot.jobs, anonymiser), nodes=_nodes(snapshot.nodes), warnings=warnings,
         site=_site(snapshot.site, anonymiser), carry=_renamed(snapshot.carry, names),
         acts=_acts(snapshot.acts, anonymiser), past_acts=_acts(snapshot.past_acts, anonymiser),
-        reservations=_reservations(snapshot.reservations, anonymiser),
+        reservations=_reservations(snapshot.reservations, anonymiser), past=_past(snapshot.past, anonymiser),
     )  # fmt: skip
     return replace(held, snapshot=made, settings=_settings(held.settings, anonymiser), anonymised=True)
 
@@ -38,6 +38,11 @@ def hidden(held: Saved, anonymiser: Anonymiser) -> Saved:
 def _jobs(jobs: Jobs, anonymiser: Anonymiser) -> Jobs:
     columns = {name: anonymiser.hide(getattr(jobs, name), letter) for name, letter in LETTERS.items()}
     return jobs.with_columns(**columns, comment=Labels.of([hints_alone(text) for text in jobs.comment]))
+
+
+def _past(past: Past, anonymiser: Anonymiser) -> Past:
+    columns = {name: anonymiser.hide(getattr(past, name), LETTERS[name]) for name in ("user", "account", "name")}
+    return past.with_columns(**columns)
 
 
 def _acts(acts: tuple[Act, ...], anonymiser: Anonymiser) -> tuple[Act, ...]:

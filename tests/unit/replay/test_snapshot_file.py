@@ -11,7 +11,7 @@ import pytest
 
 from slurmsched.config import Config, parse_config
 from slurmsched.errors import InputError
-from slurmsched.model import Plan, Rights, SetNice, Site, Snapshot
+from slurmsched.model import Past, Plan, Rights, SetNice, Site, Snapshot
 from slurmsched.planning.planner import Planner
 from slurmsched.replay.anonymise import Anonymiser
 from slurmsched.replay.snapshot_file import plan_digest, read_snapshot, saved, write_snapshot
@@ -81,7 +81,8 @@ def test_file__is_equal_for_equal_snapshots(tmp_path: Path) -> None:
 
 def test_hidden__leaves_no_name_and_keeps_hints(tmp_path: Path) -> None:
     """Users, accounts, jobs, reservations, comments, the cluster, and names in a policy's memory."""
-    given = snapshot(NAMED, [{"name": "n1", "gpus": 8, "reason": "ask zoe"}], site=replace(SITE, user="zoe"),
+    past = Past.build(1, {"user": ["zoe"], "account": ["physics"], "name": ["secret"], "executed_s": [5.0]})
+    given = snapshot(NAMED, [{"name": "n1", "gpus": 8, "reason": "ask zoe"}], site=replace(SITE, user="zoe"), past=past,
                      carry={"bob": [1.0], "who": ["zoe", "xyz"]}, warnings=("comment of zoe",))  # fmt: skip
     tree = config(scope={"partitions": ["*"], "accounts": ["physics"]})
     held = hidden(saved(given, planned(given, tree), tree), Anonymiser(b"k" * 32))
@@ -96,6 +97,7 @@ def test_hidden__leaves_no_name_and_keeps_hints(tmp_path: Path) -> None:
     assert made.config.scope.accounts == (made.snapshot.jobs.account[0],)
     assert set(made.snapshot.carry) == {made.snapshot.jobs.user[1], "who"}
     assert made.snapshot.carry["who"] == [made.snapshot.jobs.user[0], "xyz"]
+    assert (made.snapshot.past.user[0], made.snapshot.past.executed_s[0]) == (made.snapshot.jobs.user[0], 5.0)
 
 
 def test_hidden__uses_the_names_of_anonymised_traces() -> None:
