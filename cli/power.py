@@ -15,6 +15,7 @@ from slurmsched.cli.settings import config
 from slurmsched.cli.trace_files import FILE, read_whole, reading
 
 if TYPE_CHECKING:
+    from slurmsched.config import Config
     from slurmsched.model import Snapshot
     from slurmsched.model.columns import Floats
     from slurmsched.survey.power import Power, Saved
@@ -56,8 +57,9 @@ def advise(out: Output, **settings: Any) -> None:
     from slurmsched.slurm.look import look
     from slurmsched.survey.power import Power, power_advice
 
-    power, snapshot = Power(**settings), look(config())
-    used, warnings = _used(snapshot)
+    power, tree = Power(**settings), config()
+    snapshot = look(tree)
+    used, warnings = _used(tree, snapshot)
     found = power_advice(snapshot, used, power)
     nodes = fold(found.nodes) if found.nodes else ""
     if out.as_json:
@@ -76,14 +78,13 @@ def advise(out: Output, **settings: Any) -> None:
         out.line(f"warning: {warning}", "warning")
 
 
-def _used(snapshot: Snapshot) -> tuple[Floats, tuple[str, ...]]:
+def _used(tree: Config, snapshot: Snapshot) -> tuple[Floats, tuple[str, ...]]:
     """GPUs in use by step of the last weeks, from accounting and the queue; and what could not be read."""
     import numpy as np
 
     from slurmsched.daemon.past import open_past
     from slurmsched.survey.power import demand
 
-    tree = config()
     past = open_past(tree.model_copy(update={"past": tree.past.model_copy(update={"per_cycle_s": HISTORY_S})}),
                      keep=False)  # fmt: skip
     told, runs, now_s = past(replace(snapshot, warnings=())), past.runs, snapshot.now_s

@@ -126,7 +126,8 @@ def save(path: Path, kept: Kept) -> None:
         columns[spec.name] = values
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with draft.open("wb") as file:
+        path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o640), "wb") as file:
             np.savez(file, **columns)
         draft.replace(path)
     finally:

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.unit.survey.site import node, site
+from tests.unit.survey.site import node
+from tests.unit.survey.site import site as small_site
+
+
+class Known:
+    """A past of these runs."""
+
+    def __init__(self, runs) -> None:
+        self.runs = runs
+
+    def __call__(self, snapshot):
+        return replace(snapshot, warnings=("slurmdbd is slow",))
 
 
 def test_power_advise__names_nodes_and_reads_only(run, monkeypatch) -> None:
@@ -16,17 +28,34 @@ def test_power_advise__names_nodes_and_reads_only(run, monkeypatch) -> None:
     from slurmsched.cli import power
     from slurmsched.slurm import look
 
-    found = site([node("n1"), node("n2"), node("n3")])
+    found = small_site([node("n1"), node("n2"), node("n3")])
     monkeypatch.setattr(look, "look", lambda *_, **__: found)
-    monkeypatch.setattr(power, "_used", lambda _: (np.zeros(600), ()))
+    monkeypatch.setattr(power, "_used", lambda *_: (np.zeros(600), ()))
     said = run("power", "advise", "--buffer", "1")
     assert (said.code, "2 of 3 idle nodes could be powered down: n[2-3]" in said.out) == (0, True)
     assert "nodename=n[2-3] state=power_down" in said.out
     told = json.loads(run("power", "advise", "--json").out)
     assert (told["hostlist"], told["idle"], told["why"]) == ("n3", 3, "")
-    monkeypatch.setattr(power, "_used", lambda _: (np.zeros(3), ("slurmdbd is away",)))
+    monkeypatch.setattr(power, "_used", lambda *_: (np.zeros(3), ("slurmdbd is away",)))
     said = run("power", "advise")
     assert "no node should be powered down: fewer than 2 days" in said.out and "slurmdbd is away" in said.out
+
+
+def test_power_advise__demand_is_that_of_ended_and_running_jobs(site, monkeypatch) -> None:
+    """A job of four GPUs that ended half an hour ago, and one of eight that has run for twenty minutes."""
+
+    from slurmsched.cli import power
+    from slurmsched.config import load_config
+    from slurmsched.daemon import past
+    from slurmsched.daemon.past_runs import Runs
+    from slurmsched.testing import snapshot
+
+    now_s = 1_000_000.0
+    runs = Runs.build(1, {"gpus": [4], "start_s": [now_s - 3_600], "end_s": [now_s - 1_800]})
+    monkeypatch.setattr(past, "open_past", lambda *_, **__: Known(runs))
+    here = snapshot([{"job_id": 5, "state": "R", "gpus": 8, "start_s": now_s - 1_200}], now_s=now_s)
+    used, warnings = power._used(load_config(None), replace(here, warnings=("not of accounting",)))
+    assert (used.tolist(), warnings) == ([0.0, 8.0, 8.0], ("slurmdbd is slow",))
 
 
 def test_power_replay__forecast_beside_all_that_are_idle(run, tmp_path: Path) -> None:

@@ -116,6 +116,7 @@ def test_past__is_kept_for_the_next_process(tmp_path: Path) -> None:
     sacct = Sacct(row(1, NOW - 30), row(2, NOW - 20, User="bob"))
     first = past(sacct, tmp_path)(at()).past
     calls = len(sacct.spans)
+    assert (tmp_path / "past.npz").stat().st_mode & 0o777 == 0o640  # as the journal: names of users are in it
     again = past(sacct, tmp_path)(at(NOW + 60)).past
     assert (len(sacct.spans), again.job_id.tolist(), list(again.user)) == (calls, [1, 2], list(first.user))
 
@@ -162,7 +163,8 @@ def test_past__a_file_that_cannot_be_read_is_made_anew(tmp_path: Path, content: 
 
 def test_past__a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     """The cycle goes on with what was read."""
-    told = past(Sacct(row(1, NOW - 30)), tmp_path / "absent")(at())
+    (tmp_path / "file").touch()
+    told = past(Sacct(row(1, NOW - 30)), tmp_path / "file")(at())
     assert (len(told.past), "cannot be kept" in told.warnings[0]) == (1, True)
 
 

@@ -391,3 +391,11 @@ def test_close__lets_the_reader_go(tmp_path):
     slurm = FakeSlurm({})
     opened(slurm, tmp_path).close()
     assert slurm.closed
+
+
+def test_learn__snapshots_have_what_is_added_to_them(tmp_path):
+    """From then on, behind what else is known of the cluster."""
+    slurm = FakeSlurm({1: 0})
+    cluster = opened(slurm, tmp_path)
+    cluster.learn(lambda snapshot: replace(snapshot, warnings=(*snapshot.warnings, "learnt")))
+    assert cluster.read().warnings[-1] == "learnt"
