@@ -15,12 +15,12 @@ from slurmsched.estimators.alike import Alike
 from slurmsched.estimators.hint import Hint
 from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use
 from slurmsched.model.columns import Bools, Floats
-from slurmsched.model.hints import hint_column
 from slurmsched.policies import allocation, rounds
 from slurmsched.policies.allocation import Problem
 from slurmsched.policies.cards import PREEMPTS, ROUNDS
 from slurmsched.policies.checks import check_choice, check_number
 from slurmsched.policies.gpu_market import Market, market
+from slurmsched.policies.left import left_s
 from slurmsched.policies.order import arrival_s, ordered
 from slurmsched.policies.partition import partitioned
 from slurmsched.protocols import Estimator, SpeedEstimator
@@ -33,9 +33,9 @@ OBJECTIVES: Mapping[str, Callable[[Problem], Floats]] = {
     "sum-throughput": allocation.sum_throughput,
     "fifo": allocation.first_come,
     "isolated": allocation.isolated,
+    "proportional": allocation.equal_split,
 }
 COST = "cost"
-UNKNOWN_S = 3_600.0  # of a job whose run time nobody knows
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +67,7 @@ class Gavel:
     fill: bool = True
     prices: tuple[str, ...] = ()
     most_jobs: int = 1_024
+    released: bool = False
     speeds: SpeedEstimator = field(default_factory=Alike)
     estimator: Estimator = field(default_factory=Hint)
 
@@ -82,18 +83,20 @@ class Gavel:
         here = market(snapshot, self.speeds)
         book = rounds.opened(snapshot, here, self.round_s)
         notes: tuple[str, ...] = ()
-        if rounds.over(book, snapshot.now_s, self.round_s):
-            left_s, notes = self._left_s(snapshot, book.done_s)
-            allocate = partial(self._allocation, snapshot, here, left_s)
+        if rounds.over(book, snapshot.now_s, self.round_s, self.released):
+            to_come_s, told = left_s(self.estimator, snapshot, book.done_s)
+            notes = told if self.objective in ("ftf", "makespan") else ()
+            allocate = partial(self._allocation, snapshot, here, to_come_s)
             queues = rounds.fastest_first(here) if self.heterogeneity else rounds.shuffled(here, snapshot)
-            rounds.begin(book, snapshot, here, self.round_s, allocate, queues, strict=self.objective == "fifo")
+            rounds.begin(book, snapshot, here, self.round_s, allocate, queues, strict=self.objective == "fifo",
+                         released=self.released)  # fmt: skip
         return rounds.ranking(book, snapshot, here, self.fill, notes)
 
     def next_change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
         """The end of the round [Unix s], infinity without jobs."""
         return rounds.round_end_s(ranking, running, self.round_s) if running.any() else math.inf
 
-    def _allocation(self, snapshot: Snapshot, here: Market, left_s: Floats) -> Floats:
+    def _allocation(self, snapshot: Snapshot, here: Market, to_come_s: Floats) -> Floats:
         """Share of each job on each type. (N, T), 0 for jobs that are not active."""
         share = np.zeros(here.speed.shape)
         order = ordered(snapshot.jobs)  # of several best solutions the one that a solver finds depends on the order
@@ -102,7 +105,7 @@ class Gavel:
             return share
         speed = here.speed if self.heterogeneity else (here.speed > 0).astype(np.float64)
         elapsed_s = np.maximum(snapshot.now_s - arrival_s(snapshot.jobs), 0.0)
-        problem = Problem(here.capacity, here.gpus[rows], speed[rows], left_s[rows], elapsed_s[rows],
+        problem = Problem(here.capacity, here.gpus[rows], speed[rows], to_come_s[rows], elapsed_s[rows],
                           np.ones(len(rows)))  # fmt: skip
         share[rows] = self._solved(problem, here, snapshot.seed)
         return share
@@ -114,17 +117,6 @@ class Gavel:
             programme = partial(allocation.cost, prices=[known.get(type_, 1.0) for type_ in here.types])
         groups = 1 if self.objective == "fifo" else -(-len(problem.gpus) // self.most_jobs)
         return partitioned(programme, problem, groups, seed)
-
-    def _left_s(self, snapshot: Snapshot, done_s: Floats) -> tuple[Floats, tuple[str, ...]]:
-        """Run time still to come on the reference type (N,), and what is said of jobs of which it is not known."""
-        total_s = self.estimator.estimate(snapshot).total_s
-        unknown = ~np.isfinite(total_s)
-        progress = hint_column(snapshot.jobs, "progress")
-        total_s = np.where(unknown, done_s + UNKNOWN_S, total_s)
-        left_s = np.where(np.isnan(progress), total_s - done_s, (1 - progress) * total_s)
-        told = self.objective in ("ftf", "makespan") and unknown.any()
-        note = f"{int(unknown.sum())} jobs without an expected run time count as {UNKNOWN_S:g} s from their end"
-        return np.maximum(left_s, 1.0), (note,) if told else ()
 
 
 def _prices(texts: tuple[str, ...]) -> dict[str, float]:
