@@ -85,7 +85,7 @@ def finish_time_fairness(problem: Problem) -> Floats:
         spare_s = rho * isolated_s - problem.elapsed_s
         if (spare_s <= 0).any():
             return False
-        share, level = _raise_least(problem, problem.speed * (spare_s / left_s)[:, None])
+        share, level = raise_least(problem, problem.speed * (spare_s / left_s)[:, None])
         found[rho] = share
         return level >= 1 - 1e-9
 
@@ -128,24 +128,28 @@ def _least_raised(problem: Problem, gain: Floats) -> Floats:
 
     The second step is ours: the first alone leaves the shares of jobs that are not the least undecided.
     """
-    _, level = _raise_least(problem, gain)
+    _, level = raise_least(problem, gain)
     return _best(problem, gain, level * (1 - SLACK))
 
 
-def _raise_least(problem: Problem, gain: Floats) -> tuple[Floats, float]:
-    """Shares (N, T) whose least gain . share is as high as can be, and that level."""
+def raise_least(problem: Problem, gain: Floats, everywhere: bool = False) -> tuple[Floats, float]:
+    """Shares (N, T) whose least gain . share is as high as can be, and that level.
+
+    everywhere: a job may have a share of a type on which it cannot run.
+    """
     from scipy import sparse
 
     jobs, types = gain.shape
-    fits, bound = _fits(problem)
+    possible, bound = fits(problem)
     of_job = sparse.csr_array((-gain.ravel(), (np.repeat(np.arange(jobs), types), np.arange(jobs * types))))
     rows = sparse.vstack([
-        sparse.hstack([fits, sparse.csr_array((len(bound), 1))]),
+        sparse.hstack([possible, sparse.csr_array((len(bound), 1))]),
         sparse.hstack([of_job, sparse.csr_array(np.ones((jobs, 1)))]),
     ]).tocsr()  # fmt: skip
     aim = np.zeros(jobs * types + 1)
     aim[-1] = -1.0
-    high = np.append((problem.speed > 0).ravel().astype(np.float64), np.inf)
+    may = np.ones(gain.shape) if everywhere else problem.speed > 0
+    high = np.append(may.ravel().astype(np.float64), np.inf)
     solution = solve(Programme(aim, np.zeros(len(aim)), high, rows, np.append(bound, np.zeros(jobs))))
     if solution.x is None:
         return isolated(problem), 0.0
@@ -157,7 +161,7 @@ def _best(problem: Problem, gain: Floats, floor: float = 0.0) -> Floats:
     from scipy import sparse
 
     jobs, types = gain.shape
-    rows, bound = _fits(problem)
+    rows, bound = fits(problem)
     if floor > 0:
         of_job = sparse.csr_array((-gain.ravel(), (np.repeat(np.arange(jobs), types), np.arange(jobs * types))))
         rows, bound = sparse.vstack([rows, of_job]).tocsr(), np.append(bound, np.full(jobs, -floor))
@@ -166,7 +170,7 @@ def _best(problem: Problem, gain: Floats, floor: float = 0.0) -> Floats:
     return isolated(problem) if solution.x is None else np.clip(solution.x.reshape(gain.shape), 0.0, 1.0)
 
 
-def _fits(problem: Problem) -> tuple[object, Floats]:
+def fits(problem: Problem) -> tuple[object, Floats]:
     """Rows and bounds of what can be: no type gives more than it has, no job has more than all its time."""
     from scipy import sparse
 

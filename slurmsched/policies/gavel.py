@@ -14,8 +14,8 @@ from slurmsched.errors import ConfigError
 from slurmsched.estimators.alike import Alike
 from slurmsched.estimators.hint import Hint
 from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use
-from slurmsched.model.columns import Bools, Floats
-from slurmsched.policies import allocation, rounds
+from slurmsched.model.columns import Bools, Floats, Int64s
+from slurmsched.policies import allocation, allocation_released, rounds
 from slurmsched.policies.allocation import Problem
 from slurmsched.policies.cards import PREEMPTS, ROUNDS
 from slurmsched.policies.checks import check_choice, check_number
@@ -23,6 +23,7 @@ from slurmsched.policies.gpu_market import Market, market
 from slurmsched.policies.left import left_s
 from slurmsched.policies.order import arrival_s, ordered
 from slurmsched.policies.partition import partitioned
+from slurmsched.policies.rounds import Book
 from slurmsched.protocols import Estimator, SpeedEstimator
 
 OBJECTIVES: Mapping[str, Callable[[Problem], Floats]] = {
@@ -34,6 +35,14 @@ OBJECTIVES: Mapping[str, Callable[[Problem], Floats]] = {
     "fifo": allocation.first_come,
     "isolated": allocation.isolated,
     "proportional": allocation.equal_split,
+}
+AS_RELEASED: Mapping[str, Callable[[Problem], Floats]] = {
+    "max-min": allocation_released.max_min,
+    "las": allocation_released.max_min,
+    "ftf": allocation_released.finish_time_fairness,
+    "makespan": allocation_released.makespan,
+    "sum-throughput": allocation_released.sum_throughput,
+    "isolated": allocation_released.isolated,
 }
 COST = "cost"
 
@@ -87,7 +96,7 @@ class Gavel:
             to_come_s, told = left_s(self.estimator, snapshot, book.done_s)
             notes = told if self.objective in ("ftf", "makespan") else ()
             allocate = partial(self._allocation, snapshot, here, to_come_s)
-            queues = rounds.fastest_first(here) if self.heterogeneity else rounds.shuffled(here, snapshot)
+            queues = self._queues(snapshot, here, book)
             rounds.begin(book, snapshot, here, self.round_s, allocate, queues, strict=self.objective == "fifo",
                          released=self.released)  # fmt: skip
         return rounds.ranking(book, snapshot, here, self.fill, notes)
@@ -96,6 +105,13 @@ class Gavel:
         """The end of the round [Unix s], infinity without jobs."""
         return rounds.round_end_s(ranking, running, self.round_s) if running.any() else math.inf
 
+    def _queues(self, snapshot: Snapshot, here: Market, book: Book) -> Int64s:
+        """The order in which types are filled. (T,) int64."""
+        if self.heterogeneity:
+            return rounds.fastest_first(here)
+        return (rounds.shuffled_as_released(here, snapshot, book.rounds) if self.released
+                else rounds.shuffled(here, snapshot))  # fmt: skip
+
     def _allocation(self, snapshot: Snapshot, here: Market, to_come_s: Floats) -> Floats:
         """Share of each job on each type. (N, T), 0 for jobs that are not active."""
         share = np.zeros(here.speed.shape)
@@ -103,7 +119,7 @@ class Gavel:
         rows = order[here.active[order]]
         if not len(rows):
             return share
-        speed = here.speed if self.heterogeneity else (here.speed > 0).astype(np.float64)
+        speed = here.speed if self.heterogeneity else (here.speed > 0 if not self.released else here.speed >= 0) * 1.0
         elapsed_s = np.maximum(snapshot.now_s - arrival_s(snapshot.jobs), 0.0)
         problem = Problem(here.capacity, here.gpus[rows], speed[rows], to_come_s[rows], elapsed_s[rows],
                           np.ones(len(rows)))  # fmt: skip
@@ -111,7 +127,8 @@ class Gavel:
         return share
 
     def _solved(self, problem: Problem, here: Market, seed: int) -> Floats:
-        programme = OBJECTIVES.get(self.objective)
+        programmes = {**OBJECTIVES, **(AS_RELEASED if self.released else {})}
+        programme = programmes.get(self.objective)
         if programme is None:
             known = _prices(self.prices)
             programme = partial(allocation.cost, prices=[known.get(type_, 1.0) for type_ in here.types])

@@ -19,7 +19,7 @@ from slurmsched.policies.memory import recall, table_of
 from slurmsched.policies.order import arrival_s, ordered
 
 FIRST = 1e9  # priority over share of a pair that has received nothing
-BETWEEN_RESETS_S = 1_000.0  # least time from one allocation to the next, as in the released code
+BETWEEN_RESETS_S = 1_920.0  # least time from one allocation to the next, as in the released code
 WHOLE_STEPS = 0.05  # of a round, less than the longest steps of the public traces
 _BY_TYPE = ("share", "received_s", "deficit_s")
 _BY_JOB = ("on", "executed_s", "done_s")
@@ -31,7 +31,7 @@ class Book:
 
     executed_s: (N,) at the last look. done_s: (N,) run time made, in seconds of the reference type. worker_s: (T,) time
     received by all jobs since the reset. begun_s, reset_s: of round and allocation [Unix s], -inf = never. stale: jobs
-    came or ended since the allocation.
+    came or ended since the allocation. rounds: begun so far.
     """
 
     share: Floats
@@ -44,6 +44,7 @@ class Book:
     begun_s: float
     reset_s: float
     stale: bool
+    rounds: int
 
     def carry(self, snapshot: Snapshot, market: Market) -> dict[str, Any]:
         """The book of the active jobs, for `opened` to take back."""
@@ -58,7 +59,7 @@ class Book:
                 made[f"{name} {type_}"] = getattr(self, name)[rows, column].tolist()
         worker = dict(zip(market.types, self.worker_s.tolist(), strict=True))
         return made | {"round": {"begun_s": self.begun_s, "reset_s": self.reset_s, "stale": self.stale,
-                                 "worker_s": worker}}  # fmt: skip
+                                 "worker_s": worker, "rounds": self.rounds}}  # fmt: skip
 
 
 def opened(snapshot: Snapshot, market: Market, round_s: float) -> Book:
@@ -78,6 +79,7 @@ def opened(snapshot: Snapshot, market: Market, round_s: float) -> Book:
         np.where(known, kept["on"], -1).astype(np.int64), jobs.executed_s, np.nan_to_num(kept["done_s"]),
         worker_s, float(last.get("begun_s", -np.inf)), float(last.get("reset_s", -np.inf)),
         bool(last.get("stale", True)) or bool(gone) or bool((market.active & np.isnan(share).any(axis=1)).any()),
+        int(last.get("rounds", 0)),
     )  # fmt: skip
     _enter(book, market, np.where(known, jobs.executed_s - np.nan_to_num(kept["executed_s"]), 0.0))
     book.on[~market.active] = -1
@@ -113,6 +115,24 @@ def shuffled(market: Market, snapshot: Snapshot) -> Int64s:
     return np.random.default_rng((snapshot.seed, int(snapshot.now_s * 1e3))).permutation(len(market.types))
 
 
+def shuffled_as_released(market: Market, snapshot: Snapshot, rounds: int) -> Int64s:
+    """Columns in the order of chance that the released simulators draw for this round, from 0. (T,) int64.
+
+    They shuffle the types, fastest first, with Python's own generator of seed + 5: its draws are made anew here.
+    """
+    fastest = fastest_first(market).tolist()
+    draws = np.random.RandomState([snapshot.seed + 5])
+    order = list(fastest)
+    for _ in range(rounds + 1):
+        order = list(fastest)
+        for last in range(len(order) - 1, 0, -1):
+            place, bits = last + 1, (last + 1).bit_length()
+            while place > last:
+                place = int(draws.randint(0, 1 << 32, dtype=np.uint32)) >> (32 - bits)
+            order[last], order[place] = order[place], order[last]
+    return np.array(order, np.int64)
+
+
 def begin(
     book: Book, snapshot: Snapshot, market: Market, round_s: float, allocate: Callable[[], Floats], queues: Int64s,
     strict: bool = False, released: bool = False,
@@ -128,7 +148,7 @@ def begin(
         book.share = allocate()
         book.worker_s = book.received_s[market.active].sum(axis=0)
         book.reset_s, book.stale = now_s, False
-    book.begun_s = now_s
+    book.begun_s, book.rounds = now_s, book.rounds + 1
     place = np.argsort(ordered(snapshot.jobs))
     book.on = chosen(np.nan_to_num(book.share), priorities(book), book.deficit_s, place, market, queues, strict)
     if released:
