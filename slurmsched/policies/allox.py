@@ -27,7 +27,8 @@ class Allox:
 
     alpha: part of the jobs without a GPU, the earliest, that a matching looks at, though at least as many as there are
     GPUs. most_jobs: and no more than these. round_s: [s]. fill: whether GPUs that come free within a round go to
-    other jobs. released: as the released simulators (see gavel). speeds, estimator: where speeds and run times come from.
+    other jobs. reset_s: least time from one matching to the next [s]. released: as the released simulators (see gavel).
+    speeds, estimator: where speeds and run times come from.
     Who is first on a GPU has it until it ends; a gang is matched as one job of one GPU and has 1 / GPUs of the time.
     Raises ConfigError for a parameter out of range.
     Source: Le et al. (AlloX), EuroSys '20, for the matching; rounds, and what a gang is given, as released with
@@ -47,6 +48,7 @@ class Allox:
     most_jobs: int = 500
     round_s: float = 360.0
     fill: bool = True
+    reset_s: float = rounds.RESET_S
     released: bool = False
     speeds: SpeedEstimator = field(default_factory=Alike)
     estimator: Estimator = field(default_factory=Hint)
@@ -56,17 +58,18 @@ class Allox:
         check_number("alpha", self.alpha)
         check_number("most_jobs", self.most_jobs, least=1)
         check_number("round_s", self.round_s, above=0.0)
+        check_number("reset_s", self.reset_s)
         check_choice("fill", self.fill, (True, False))  # type: ignore[arg-type]
 
     def rank(self, snapshot: Snapshot) -> Ranking:
         here = market(snapshot, self.speeds)
         book = rounds.opened(snapshot, here, self.round_s)
         notes: tuple[str, ...] = ()
-        if rounds.over(book, snapshot.now_s, self.round_s, self.released):
+        rules = rounds.Rules(self.round_s, self.reset_s, released=self.released)
+        if rounds.over(book, snapshot.now_s, rules):
             to_come_s, notes = left_s(self.estimator, snapshot, book.done_s)
             before, queues = np.nan_to_num(book.share), rounds.fastest_first(here)
-            rounds.begin(book, snapshot, here, self.round_s, lambda: self._shares(snapshot, here, to_come_s, before),
-                         queues, released=self.released)  # fmt: skip
+            rounds.begin(book, snapshot, here, rules, lambda: self._shares(snapshot, here, to_come_s, before), queues)
         return rounds.ranking(book, snapshot, here, self.fill, notes)
 
     def next_change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:

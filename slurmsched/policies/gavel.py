@@ -23,7 +23,7 @@ from slurmsched.policies.gpu_market import Market, market
 from slurmsched.policies.left import left_s
 from slurmsched.policies.order import arrival_s, ordered
 from slurmsched.policies.partition import partitioned
-from slurmsched.policies.rounds import Book
+from slurmsched.policies.rounds import RESET_S, Book, Rules
 from slurmsched.protocols import Estimator, SpeedEstimator
 
 OBJECTIVES: Mapping[str, Callable[[Problem], Floats]] = {
@@ -55,7 +55,8 @@ class Gavel:
     isolated. heterogeneity: whether speeds differ by type; false takes every type for equally fast. round_s: [s].
     fill: whether GPUs that come free within a round go to other jobs; the paper leaves them idle. prices: for cost, of
     a GPU in an hour, "TYPE=PRICE" each; a type not named costs 1. most_jobs: more are split at random into groups of
-    no more, each with its part of every type (POP). speeds, estimator: where speeds and run times come from.
+    no more, each with its part of every type (POP). reset_s: least time from one allocation to the next [s]. released:
+    as the released simulator, in what neither paper nor sense asks for (see docs/policies/gavel.md). speeds, estimator: where speeds and run times come from.
     Raises ConfigError for a parameter out of range.
     Source: Narayanan et al. (Gavel), OSDI '20, sections 4 and 5; Narayanan et al. (POP), SOSP '21; fill is ours. Space
     sharing (section 3.1) is left out: two jobs on one GPU need shards, which a policy cannot ask for.
@@ -76,6 +77,7 @@ class Gavel:
     fill: bool = True
     prices: tuple[str, ...] = ()
     most_jobs: int = 1_024
+    reset_s: float = RESET_S
     released: bool = False
     speeds: SpeedEstimator = field(default_factory=Alike)
     estimator: Estimator = field(default_factory=Hint)
@@ -86,19 +88,21 @@ class Gavel:
         check_choice("fill", self.fill, (True, False))  # type: ignore[arg-type]
         check_number("round_s", self.round_s, above=0.0)
         check_number("most_jobs", self.most_jobs, least=1)
+        check_number("reset_s", self.reset_s)
+        check_choice("released", self.released, (True, False))  # type: ignore[arg-type]
         _prices(self.prices)
 
     def rank(self, snapshot: Snapshot) -> Ranking:
         here = market(snapshot, self.speeds)
         book = rounds.opened(snapshot, here, self.round_s)
         notes: tuple[str, ...] = ()
-        if rounds.over(book, snapshot.now_s, self.round_s, self.released):
+        rules = Rules(self.round_s, self.reset_s, self.objective == "fifo", self.released)
+        if rounds.over(book, snapshot.now_s, rules):
             to_come_s, told = left_s(self.estimator, snapshot, book.done_s)
             notes = told if self.objective in ("ftf", "makespan") else ()
             allocate = partial(self._allocation, snapshot, here, to_come_s)
             queues = self._queues(snapshot, here, book)
-            rounds.begin(book, snapshot, here, self.round_s, allocate, queues, strict=self.objective == "fifo",
-                         released=self.released)  # fmt: skip
+            rounds.begin(book, snapshot, here, rules, allocate, queues)
         return rounds.ranking(book, snapshot, here, self.fill, notes)
 
     def next_change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:

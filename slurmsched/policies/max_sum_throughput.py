@@ -10,6 +10,7 @@ from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use
 from slurmsched.model.columns import Bools
 from slurmsched.policies.cards import PREEMPTS, ROUNDS
 from slurmsched.policies.gavel import Gavel
+from slurmsched.policies.rounds import RESET_S
 from slurmsched.protocols import SpeedEstimator
 
 
@@ -17,7 +18,7 @@ from slurmsched.protocols import SpeedEstimator
 class MaxSumThroughput:
     """The sum of all throughputs is as high as can be; what is left of a round goes to the others.
 
-    round_s, fill, most_jobs, released, speeds: as of gavel, whose rounds carry the shares out. With `unit = "steps"` in the
+    round_s, fill, most_jobs, reset_s, released, speeds: as of gavel, whose rounds carry the shares out. With `unit = "steps"` in the
     table of speeds, throughputs are steps a second as the public baselines have them: models of short steps go first.
     Raises ConfigError for a parameter out of range.
     Source: Narayanan et al. (Gavel), OSDI '20, `max_sum_throughput_perf` of its released code (c4fa400).
@@ -35,6 +36,7 @@ class MaxSumThroughput:
     round_s: float = 360.0
     fill: bool = True
     most_jobs: int = 1_024
+    reset_s: float = RESET_S
     released: bool = False
     speeds: SpeedEstimator = field(default_factory=Alike)
 
@@ -50,4 +52,4 @@ class MaxSumThroughput:
 
     def _gavel(self) -> Gavel:
         return Gavel("sum-throughput", round_s=self.round_s, fill=self.fill, most_jobs=self.most_jobs,
-                     released=self.released, speeds=self.speeds)  # fmt: skip
+                     reset_s=self.reset_s, released=self.released, speeds=self.speeds)  # fmt: skip

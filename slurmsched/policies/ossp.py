@@ -11,6 +11,7 @@ from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use
 from slurmsched.model.columns import Bools
 from slurmsched.policies.cards import PREEMPTS, ROUNDS
 from slurmsched.policies.gavel import Gavel
+from slurmsched.policies.rounds import RESET_S
 from slurmsched.protocols import Estimator, SpeedEstimator
 
 
@@ -18,7 +19,7 @@ from slurmsched.protocols import Estimator, SpeedEstimator
 class Ossp:
     """The least makespan: GPU types are the machines of an open shop in which a job may be interrupted at no cost.
 
-    round_s, fill, most_jobs, released, speeds, estimator: as of gavel, whose rounds carry the shares out.
+    round_s, fill, most_jobs, reset_s, released, speeds, estimator: as of gavel, whose rounds carry the shares out.
     Raises ConfigError for a parameter out of range.
     Source: Gonzalez and Sahni, JACM 1976, for preemptive open shops; as a baseline of Zheng et al. (Shockwave), NSDI
     '23, and `min_total_duration` of Gavel's released code (c4fa400), with one job on all its GPUs at a time.
@@ -36,6 +37,7 @@ class Ossp:
     round_s: float = 360.0
     fill: bool = True
     most_jobs: int = 1_024
+    reset_s: float = RESET_S
     released: bool = False
     speeds: SpeedEstimator = field(default_factory=Alike)
     estimator: Estimator = field(default_factory=Hint)
@@ -52,4 +54,4 @@ class Ossp:
 
     def _gavel(self) -> Gavel:
         return Gavel("makespan", round_s=self.round_s, fill=self.fill, most_jobs=self.most_jobs,
-                     released=self.released, speeds=self.speeds, estimator=self.estimator)  # fmt: skip
+                     reset_s=self.reset_s, released=self.released, speeds=self.speeds, estimator=self.estimator)  # fmt: skip

@@ -19,10 +19,24 @@ from slurmsched.policies.memory import recall, table_of
 from slurmsched.policies.order import arrival_s, ordered
 
 FIRST = 1e9  # priority over share of a pair that has received nothing
-BETWEEN_RESETS_S = 1_920.0  # least time from one allocation to the next, as in the released code
+RESET_S = 1_920.0  # least time from one allocation to the next in the released code
 WHOLE_STEPS = 0.05  # of a round, less than the longest steps of the public traces
 _BY_TYPE = ("share", "received_s", "deficit_s")
 _BY_JOB = ("on", "executed_s", "done_s")
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """round_s: length of a round [s]. reset_s: least time from one allocation to the next [s]. strict: as in `chosen`.
+
+    released: as in the released simulators, where jobs that came since the allocation wait for the next one, though
+    they keep GPUs from others, and where an allocation at time 0 does not hold off the next one.
+    """
+
+    round_s: float
+    reset_s: float = RESET_S
+    strict: bool = False
+    released: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -95,13 +109,13 @@ def _enter(book: Book, market: Market, ran_s: Floats) -> None:
     book.worker_s += np.bincount(column, ran_s[rows], len(market.types))
 
 
-def over(book: Book, now_s: float, round_s: float, released: bool = False) -> bool:
+def over(book: Book, now_s: float, rules: Rules) -> bool:
     """Whether a new round begins: its time is up, or nobody of it is left.
 
-    released: a round of the released simulators is over when all have done their last whole step in it.
+    A round of the released simulators is over when all have done their last whole step in it.
     """
-    early_s = WHOLE_STEPS * round_s if released else 1e-6
-    return now_s >= book.begun_s + round_s - early_s or not (book.on >= 0).any()
+    early_s = WHOLE_STEPS * rules.round_s if rules.released else 1e-6
+    return now_s >= book.begun_s + rules.round_s - early_s or not (book.on >= 0).any()
 
 
 def fastest_first(market: Market) -> Int64s:
@@ -134,24 +148,20 @@ def shuffled_as_released(market: Market, snapshot: Snapshot, rounds: int) -> Int
 
 
 def begin(
-    book: Book, snapshot: Snapshot, market: Market, round_s: float, allocate: Callable[[], Floats], queues: Int64s,
-    strict: bool = False, released: bool = False,
-) -> None:  # fmt: skip
-    """A new round: the allocation if it is due, then who runs on which type. queues, strict: as in `chosen`.
-
-    released: as in the released simulators, where jobs that came since the allocation wait for the next one, though
-    they keep GPUs from others, and where an allocation at time 0 does not hold off the next one.
-    """
+    book: Book, snapshot: Snapshot, market: Market, rules: Rules, allocate: Callable[[], Floats], queues: Int64s
+) -> None:
+    """A new round: the allocation if it is due, then who runs on which type. queues: as in `chosen`."""
     now_s = snapshot.now_s
-    if book.stale and (now_s - book.reset_s >= BETWEEN_RESETS_S or (released and book.reset_s == 0)):
-        _reset(book, now_s, round_s)
+    if book.stale and (now_s - book.reset_s >= rules.reset_s or (rules.released and book.reset_s == 0)):
+        _reset(book, now_s, rules.round_s)
         book.share = allocate()
         book.worker_s = book.received_s[market.active].sum(axis=0)
         book.reset_s, book.stale = now_s, False
     book.begun_s, book.rounds = now_s, book.rounds + 1
     place = np.argsort(ordered(snapshot.jobs))
-    book.on = chosen(np.nan_to_num(book.share), priorities(book), book.deficit_s, place, market, queues, strict)
-    if released:
+    book.on = chosen(np.nan_to_num(book.share), priorities(book), book.deficit_s, place, market, queues,
+                     rules.strict)  # fmt: skip
+    if rules.released:
         book.on[np.isnan(book.share).any(axis=1)] = -1
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from slurmsched.errors import ConfigError, InputError
 from slurmsched.estimators.throughput_table import job_kind, model_and_batch, throughput, throughput_table
 from slurmsched.model import Labels, Plan, Receipt, Snapshot
+from slurmsched.model.columns import Floats
 from slurmsched.model.hints import MARK
 from slurmsched.replay.batch_sizes import Adapting
 from slurmsched.replay.ideal import IdealCluster
@@ -21,7 +22,8 @@ from slurmsched.replay.traces import Trace
 
 WORKER = "v100"
 FINISHING_S = 5.0  # a slice shorter than a round by more is the last of its job, and free of the cost of a restart
-_RAN = 1  # column of Cast.times
+UNFAIR = 1.05  # rho above which a job is told to be treated unfairly, as in the scripts of Shockwave's release
+_RAN, _SUBMIT = 1, 3  # columns of Cast.times
 
 
 class Slice(NamedTuple):
@@ -104,16 +106,15 @@ class AdaptingCluster(IdealCluster):
         """When all jobs that run now have done what they do in this round."""
         return self._now_s + max((each.run_s for each in self._slices.values()), default=math.inf)
 
-    def rho(self) -> np.ndarray:  # type: ignore[type-arg]
-        """Of each job that ended, in ascending id: JCT over its run time alone times jobs over GPUs. (J,)."""
+    def rho(self) -> Floats:
+        """Of each job that ended, in ascending id: JCT over its time limit times jobs of the trace over GPUs. (J,).
+
+        The time limit of such a trace is the run time alone, batch sizes changing as profiled.
+        """
         done = np.isfinite(self.end_s)
         contention = max(1.0, len(done) / self.history.gpus)
-        jct_s = self.end_s - self._submitted_s
-        return (jct_s / (self._alone_s * contention))[done]
-
-    @property
-    def _submitted_s(self) -> np.ndarray:  # type: ignore[type-arg]
-        return self.cast.times[:, 3]
+        jct_s = self.end_s - self.cast.times[:, _SUBMIT]
+        return np.asarray((jct_s / (self._alone_s * contention))[done])
 
     def _until(self, row: int, end_s: float) -> None:
         """Ends are known when a round begins."""
@@ -154,10 +155,11 @@ class AdaptingCluster(IdealCluster):
 
     def _hints(self, row: int) -> str:
         sizes = ":".join(map(str, self._batches[row]))
-        return (f"{MARK} model={self._kind[row].model} batch={self._batch[row]} batches={sizes} "
+        batch = f" batch={self._batch[row]} batches={sizes}" if self._batch[row] else ""
+        return (f"{MARK} model={self._kind[row].model}{batch} "
                 f"progress={min(self._done[row], self._steps[row])}/{self._steps[row]}")  # fmt: skip
 
 
 def _adapting(kind: str, mode: str, gpus: int) -> Adapting:
     model, batch = model_and_batch(kind)
-    return Adapting(model, mode, batch or 1, gpus)
+    return Adapting(model, mode, batch or 0, gpus)

@@ -36,7 +36,7 @@ DOUBLES: Mapping[tuple[str, int, int], tuple[int, ...]] = {
 class Adapting:
     """A job that may change its batch size. mode: "gns", "accordion", or anything else for one that keeps it.
 
-    first: batch size at its start. gpus: that it runs on.
+    first: batch size at its start, 0 = not told. gpus: that it runs on.
     """
 
     model: str
@@ -46,7 +46,7 @@ class Adapting:
 
     def steps_an_epoch(self, batch: int) -> int:
         """Steps of an epoch with this batch size."""
-        return math.ceil(SAMPLES[self.model] / batch)
+        return math.ceil(SAMPLES.get(self.model, 1) / max(batch, 1))
 
     def epoch(self, steps: int, batch: int) -> int:
         """Epochs begun after so many steps, the last one counted whole."""

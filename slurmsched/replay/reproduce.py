@@ -17,6 +17,7 @@ _FOLDER = files("slurmsched.replay") / "reproduced"
 # half of the last digit that the sources print
 PRECISION = {
     "avg_jct_s": 0.005, "p50_jct_s": 0.05, "p95_jct_s": 0.05, "p99_jct_s": 0.05, "makespan_s": 0.5, "preemptions": 0.0,
+    "worst_rho": 0.0005, "unfair_pct": 0.005,
 }  # fmt: skip
 
 
@@ -25,7 +26,7 @@ class Row:
     """One published replay. What it leaves open its table says.
 
     trace: of those shipped. cluster, policy, placement, backfill, physics: as `slurmsched replay` takes them.
-    settings: fields of IdealModel. tolerance_pct: allowed difference of any figure, those in loose_pct excepted [%].
+    settings: fields of IdealModel. parameters: of the policy, besides those of its text. tolerance_pct: allowed difference of any figure, those in loose_pct excepted [%].
     differs: why ours may lie outside; then the row need not hold. absent: why it is not replayed at all. beside: what
     else to know.
     Figures are named as in the JSON of `slurmsched replay`; a range of two peers is a pair.
@@ -40,6 +41,7 @@ class Row:
     backfill: str = ""
     physics: str = RECORDED
     settings: Mapping[str, Any] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = field(default_factory=dict)
     tolerance_pct: float = 0.0
     loose_pct: Mapping[str, float] = field(default_factory=dict)
     differs: str = ""
@@ -51,7 +53,7 @@ class Row:
     def request(self) -> Request:
         """What to replay."""
         return Request(cluster=self.cluster, policy=self.policy, placement=self.placement, backfill=self.backfill,
-                       settings=self.settings, physics=self.physics)  # fmt: skip
+                       settings=self.settings, physics=self.physics, parameters=self.parameters)  # fmt: skip
 
     @property
     def words(self) -> dict[str, Any]:
