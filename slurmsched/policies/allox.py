@@ -54,12 +54,12 @@ class Allox:
     estimator: Estimator = field(default_factory=Hint)
 
     def __post_init__(self) -> None:
-        check_choice("released", self.released, (True, False))  # type: ignore[arg-type]
+        check_choice("released", self.released, (True, False))
         check_number("alpha", self.alpha)
         check_number("most_jobs", self.most_jobs, least=1)
         check_number("round_s", self.round_s, above=0.0)
         check_number("reset_s", self.reset_s)
-        check_choice("fill", self.fill, (True, False))  # type: ignore[arg-type]
+        check_choice("fill", self.fill, (True, False))
 
     def rank(self, snapshot: Snapshot) -> Ranking:
         here = market(snapshot, self.speeds)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from slurmsched.model.columns import Floats, Int64s
+from slurmsched.model.columns import Bools, Floats, Int64s
 from slurmsched.policies.solve import Programme, solve
 
 BASES = np.array([0.0, 0.2, 0.4, 0.6, 0.8, 1.0])  # where the logarithm is told exactly, as in the released settings
@@ -17,8 +17,10 @@ GAP, NODES = 1e-3, 2_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Offer:
-    """What is for sale: rounds, GPUs, round_s [s], and the time now_s [s]. k: price of the longest rest. power: by which
-    a job that is late weighs more. rho_max: how late a job may be by the plan."""
+    """What is for sale: rounds of round_s [s] on so many GPUs, from now_s on [Unix s].
+
+    k: price of the longest rest. power: by which a job that is late weighs more. rho_max: how late one may be.
+    """
 
     rounds: int
     gpus: float
@@ -60,7 +62,7 @@ def bought(buyers: Buyers, offer: Offer) -> tuple[Int64s, Floats]:
     return (np.zeros(len(weight), np.int64) if rounds is None else rounds), weight
 
 
-def timetable(rounds: Int64s, buyers: Buyers, offer: Offer, weight: Floats, held: Floats) -> list[list[int]]:
+def timetable(rounds: Int64s, buyers: Buyers, offer: Offer, weight: Floats, held: Bools) -> list[list[int]]:
     """Rows of the jobs of each round of the window.
 
     A job that must run in every round left comes first, then the weightier one, one that runs already (held), the one
@@ -68,7 +70,7 @@ def timetable(rounds: Int64s, buyers: Buyers, offer: Offer, weight: Floats, held
     alone, and the order of rounds as the solver finds them where no job is late.
     """
     left, made = rounds.copy(), []
-    runs = held.astype(np.bool_)
+    runs = held
     for at in range(offer.rounds):
         must = left >= offer.rounds - at
         order = np.lexsort((np.arange(len(left)), -buyers.left_s, ~runs, -weight, ~must, left <= 0))
@@ -90,7 +92,10 @@ def _spare_s(buyers: Buyers, offer: Offer, share: float) -> Floats:
 
 
 def _solved(buyers: Buyers, offer: Offer, weight: Floats, spare_s: Floats | None) -> Int64s | None:
-    """Rounds of each job, None if there is no solution. Variables: rounds, run time in them, BASES each, longest rest."""
+    """Rounds of each job, None if there is no solution.
+
+    Variables: rounds, run time in them, a part of each of BASES, and the longest rest.
+    """
     from scipy import sparse
 
     count, bases = len(buyers.gpus), len(BASES)

@@ -56,7 +56,8 @@ class Gavel:
     fill: whether GPUs that come free within a round go to other jobs; the paper leaves them idle. prices: for cost, of
     a GPU in an hour, "TYPE=PRICE" each; a type not named costs 1. most_jobs: more are split at random into groups of
     no more, each with its part of every type (POP). reset_s: least time from one allocation to the next [s]. released:
-    as the released simulator, in what neither paper nor sense asks for (see docs/policies/gavel.md). speeds, estimator: where speeds and run times come from.
+    as the released simulator, in what the paper leaves open (see docs/policies/gavel.md). speeds, estimator: where
+    speeds and run times come from.
     Raises ConfigError for a parameter out of range.
     Source: Narayanan et al. (Gavel), OSDI '20, sections 4 and 5; Narayanan et al. (POP), SOSP '21; fill is ours. Space
     sharing (section 3.1) is left out: two jobs on one GPU need shards, which a policy cannot ask for.
@@ -84,12 +85,12 @@ class Gavel:
 
     def __post_init__(self) -> None:
         check_choice("objective", self.objective, (*OBJECTIVES, COST))
-        check_choice("heterogeneity", self.heterogeneity, (True, False))  # type: ignore[arg-type]
-        check_choice("fill", self.fill, (True, False))  # type: ignore[arg-type]
+        check_choice("heterogeneity", self.heterogeneity, (True, False))
+        check_choice("fill", self.fill, (True, False))
         check_number("round_s", self.round_s, above=0.0)
         check_number("most_jobs", self.most_jobs, least=1)
         check_number("reset_s", self.reset_s)
-        check_choice("released", self.released, (True, False))  # type: ignore[arg-type]
+        check_choice("released", self.released, (True, False))
         _prices(self.prices)
 
     def rank(self, snapshot: Snapshot) -> Ranking:
@@ -123,7 +124,8 @@ class Gavel:
         rows = order[here.active[order]]
         if not len(rows):
             return share
-        speed = here.speed if self.heterogeneity else (here.speed > 0 if not self.released else here.speed >= 0) * 1.0
+        runs = here.speed >= 0 if self.released else here.speed > 0
+        speed = here.speed if self.heterogeneity else runs.astype(np.float64)
         elapsed_s = np.maximum(snapshot.now_s - arrival_s(snapshot.jobs), 0.0)
         problem = Problem(here.capacity, here.gpus[rows], speed[rows], to_come_s[rows], elapsed_s[rows],
                           np.ones(len(rows)))  # fmt: skip

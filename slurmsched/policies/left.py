@@ -13,7 +13,7 @@ UNKNOWN_S = 3_600.0  # of a job whose run time nobody knows
 
 
 def left_s(estimator: Estimator, snapshot: Snapshot, done_s: Floats) -> tuple[Floats, tuple[str, ...]]:
-    """Run time still to come on the reference type (N,), at least 1 s, and what is said of jobs that it is not known of.
+    """Run time still to come on the reference type (N,), at least 1 s, and what is said of jobs of unknown length.
 
     done_s: (N,) run time made, in seconds of the reference type. The hint `progress` counts before it.
     """

@@ -18,8 +18,9 @@ from slurmsched.protocols import SpeedEstimator
 class MaxSumThroughput:
     """The sum of all throughputs is as high as can be; what is left of a round goes to the others.
 
-    round_s, fill, most_jobs, reset_s, released, speeds: as of gavel, whose rounds carry the shares out. With `unit = "steps"` in the
-    table of speeds, throughputs are steps a second as the public baselines have them: models of short steps go first.
+    round_s, fill, most_jobs, reset_s, released, speeds: as of gavel, whose rounds carry the shares out. With `unit =
+    "steps"` in the table of speeds, throughputs are steps a second as the public baselines have them: models of short
+    steps go first.
     Raises ConfigError for a parameter out of range.
     Source: Narayanan et al. (Gavel), OSDI '20, `max_sum_throughput_perf` of its released code (c4fa400).
     """

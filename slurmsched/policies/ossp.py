@@ -53,5 +53,5 @@ class Ossp:
         return self._gavel().next_change_s(snapshot, ranking, running)
 
     def _gavel(self) -> Gavel:
-        return Gavel("makespan", round_s=self.round_s, fill=self.fill, most_jobs=self.most_jobs,
-                     reset_s=self.reset_s, released=self.released, speeds=self.speeds, estimator=self.estimator)  # fmt: skip
+        return Gavel("makespan", round_s=self.round_s, fill=self.fill, most_jobs=self.most_jobs, reset_s=self.reset_s,
+                     released=self.released, speeds=self.speeds, estimator=self.estimator)  # fmt: skip

@@ -53,7 +53,8 @@ def rest(snapshot: Snapshot, whole_s: Floats, table: str, reference: str) -> Res
         whole_by = _durations(hints, gpus, float(whole_s[row]), table, reference)
         columns[:, row] = done, *_expected(seen, whole_by, done)
         kept.append(seen)
-    return Rest(*columns, carry=_carry(snapshot, kept))
+    share, left_s, made_s, pace_s = columns
+    return Rest(share, left_s, made_s, pace_s, _carry(snapshot, kept))
 
 
 def _expected(seen: Seen, whole_by: dict[str, float], done: float) -> tuple[float, float, float]:

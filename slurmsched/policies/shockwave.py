@@ -66,7 +66,7 @@ class Shockwave:
         check_number("round_s", self.round_s, above=0.0)
         for name in ("k", "power", "rho_max"):
             check_number(name, getattr(self, name))
-        check_choice("fill", self.fill, (True, False))  # type: ignore[arg-type]
+        check_choice("fill", self.fill, (True, False))
 
     def rank(self, snapshot: Snapshot) -> Ranking:
         jobs = snapshot.jobs
@@ -86,7 +86,7 @@ class Shockwave:
         return float(ranking.carry[KEY]["begun_s"]) + self.round_s if running.any() else math.inf
 
     def _whole_s(self, snapshot: Snapshot) -> tuple[Floats, tuple[str, ...]]:
-        """Run time of each whole job at its present batch size (N,), and what is said of jobs that it is not known of."""
+        """Run time of each whole job at its present batch size (N,), and what is said of jobs of unknown length."""
         total_s = self.estimator.estimate(snapshot).total_s
         unknown = ~np.isfinite(total_s)
         note = f"{int(unknown.sum())} jobs without an expected run time count as {UNKNOWN_S:g} s from their end"
@@ -117,7 +117,7 @@ class Shockwave:
         buyers = Buyers(jobs.gpus[rows].astype(np.int64), left.done[rows], left.left_s[rows], left.pace_s[rows],
                         fair_s[rows])  # fmt: skip
         rounds, weight = bought(buyers, offer)
-        made = timetable(rounds, buyers, offer, weight, holding(jobs)[rows] * 1.0)
+        made = timetable(rounds, buyers, offer, weight, holding(jobs)[rows])
         return [jobs.job_id[rows[chosen]].tolist() for chosen in made]
 
 

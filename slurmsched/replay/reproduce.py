@@ -26,7 +26,8 @@ class Row:
     """One published replay. What it leaves open its table says.
 
     trace: of those shipped. cluster, policy, placement, backfill, physics: as `slurmsched replay` takes them.
-    settings: fields of IdealModel. parameters: of the policy, besides those of its text. tolerance_pct: allowed difference of any figure, those in loose_pct excepted [%].
+    settings: fields of IdealModel. parameters: of the policy, besides those of its text.
+    tolerance_pct: allowed difference of any figure, those in loose_pct excepted [%].
     differs: why ours may lie outside; then the row need not hold. absent: why it is not replayed at all. beside: what
     else to know.
     Figures are named as in the JSON of `slurmsched replay`; a range of two peers is a pair.

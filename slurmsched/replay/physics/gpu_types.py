@@ -24,9 +24,10 @@ class GpuTypes(Costs):
 
     throughputs: a file as estimators/throughput_table.py reads it, or "gavel", which is shipped. reference:
     the type on which the trace's run times are; what is left of a job is counted in its seconds. whole_steps_s: a job
-    does as many steps as fit whole into a round of this length [s]; 0 = no rounds. A node without a type has that one. A gang on several types goes at the pace of the slowest. Raises ConfigError without a file or for a
-    reference that is not in it, InputError for a file that cannot be read, and for a job on GPUs that its model has no
-    throughput on; the cluster offers it none (see runs_on).
+    does as many steps as fit whole into a round of this length [s]; 0 = no rounds. A node without a type has the
+    reference type. A gang on several types goes at the pace of the slowest.
+    Raises ConfigError without a file or for a reference that is not in it, InputError for a file that cannot be read,
+    and for a job on GPUs that its model has no throughput on; the cluster offers it none (see runs_on).
     Source: Narayanan et al. (Gavel), OSDI '20, section 3.
     """
 
