@@ -30,7 +30,7 @@ class Throughputs:
     cannot run there. A job of another size takes the speed of the nearest size; one of no known model the geometric mean of all models.
     A type that the table lacks is as fast as the mean of those it has.
     Raises ConfigError without a table or for a reference that is not in it, InputError for a file that cannot be read.
-    Source: Narayanan et al. (Gavel), OSDI '20, sections 3 and 6; what is done without an entry is ours.
+    Source: Narayanan et al. (Gavel), OSDI '20; what is done without an entry is ours.
     """
 
     table: str = ""

@@ -1,6 +1,6 @@
 """Programmes over the share of time that each job spends on each GPU type.
 
-Source: Narayanan et al. (Gavel), OSDI '20, section 4, and its released code (c4fa400) for what the paper leaves open.
+Source: Narayanan et al. (Gavel), OSDI '20, and its released code (c4fa400) for what the paper leaves open.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _whole(share: Floats) -> Floats:
 
 
 def max_min(problem: Problem) -> Floats:
-    """Max-min fairness: the least normalised throughput is as high as can be. (N, T). Source: section 4.1.
+    """Max-min fairness: the least normalised throughput is as high as can be. (N, T).
 
     A job's throughput counts times its GPUs, over its weight and over what an equal split would give it.
     """
@@ -66,7 +66,7 @@ def max_min(problem: Problem) -> Floats:
 
 
 def makespan(problem: Problem) -> Floats:
-    """All jobs end as early as can be: the rate at which the slowest ends is as high as can be. (N, T). Section 4.2."""
+    """All jobs end as early as can be: the rate at which the slowest ends is as high as can be. (N, T)."""
     return _least_raised(problem, problem.speed / np.maximum(problem.left_s, 1.0)[:, None])
 
 
@@ -74,7 +74,7 @@ def finish_time_fairness(problem: Problem) -> Floats:
     """The largest rho, the time a job takes here over the time it would take isolated, is as low as can be. (N, T).
 
     Bisection over rho, a linear programme each. The isolated time is that of the whole job as things are now. Source:
-    section 4.2, after Mahajan et al. (Themis), NSDI '20.
+    Gavel, after Mahajan et al. (Themis), NSDI '20.
     """
     alone = np.maximum((isolated(problem) * problem.speed).sum(axis=1), 1e-12)
     left_s = np.maximum(problem.left_s, 1.0)
@@ -96,21 +96,21 @@ def finish_time_fairness(problem: Problem) -> Floats:
 
 
 def sum_throughput(problem: Problem) -> Floats:
-    """The sum of all speeds is as high as can be; some jobs may get nothing. (N, T). Source: section 4.2."""
+    """The sum of all speeds is as high as can be; some jobs may get nothing. (N, T)."""
     return _best(problem, problem.speed)
 
 
 def cost(problem: Problem, prices: Sequence[float]) -> Floats:
     """The sum of speeds per price is as high as can be. (N, T).
 
-    prices: (T,) of a GPU in an hour. Ours: section 4.2 has the ratio of the sums, which one pair of job and type meets.
+    prices: (T,) of a GPU in an hour. Ours: the paper has the ratio of the sums, which one pair of job and type meets.
     """
     return _best(problem, problem.speed / (np.asarray(prices) * problem.gpus[:, None]))
 
 
 def first_come(problem: Problem) -> Floats:
     """Jobs in their order, each for all time on the type with room on which it is fastest, and none past a job that
-    finds no room. (N, T). Source: the released code; section 4.2 has it as a linear programme.
+    finds no room. (N, T). Source: the released code; the paper has it as a linear programme.
     """
     share, left = np.zeros(problem.speed.shape), problem.capacity.copy()
     for row in np.lexsort((np.arange(len(problem.gpus)), -problem.elapsed_s)).tolist():

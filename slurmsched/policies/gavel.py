@@ -59,8 +59,8 @@ class Gavel:
     as the released simulator, in what the paper leaves open (see docs/policies/gavel.md). speeds, estimator: where
     speeds and run times come from.
     Raises ConfigError for a parameter out of range.
-    Source: Narayanan et al. (Gavel), OSDI '20, sections 4 and 5; Narayanan et al. (POP), SOSP '21; fill is ours. Space
-    sharing (section 3.1) is left out: two jobs on one GPU need shards, which a policy cannot ask for.
+    Source: Narayanan et al. (Gavel), OSDI '20; Narayanan et al. (POP), SOSP '21; fill is ours. Space
+    sharing is left out: two jobs on one GPU need shards, which a policy cannot ask for.
     """
 
     preemptive: ClassVar[bool] = True

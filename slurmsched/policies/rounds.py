@@ -1,7 +1,7 @@
 """Gavel's round mechanism: who runs on which GPU type in each round, so that in the long run each has its share.
 
 Kept in the carry, by job and type: the share, the time received since the last reset, the deficit of earlier resets,
-and the type of this round. Source: Narayanan et al. (Gavel), OSDI '20, section 5, and its released code (c4fa400).
+and the type of this round. Source: Narayanan et al. (Gavel), OSDI '20, and its released code (c4fa400).
 """
 
 from __future__ import annotations

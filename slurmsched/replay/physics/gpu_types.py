@@ -28,7 +28,7 @@ class GpuTypes(Costs):
     reference type. A gang on several types goes at the pace of the slowest.
     Raises ConfigError without a file or for a reference that is not in it, InputError for a file that cannot be read,
     and for a job on GPUs that its model has no throughput on; the cluster offers it none (see runs_on).
-    Source: Narayanan et al. (Gavel), OSDI '20, section 3.
+    Source: Narayanan et al. (Gavel), OSDI '20.
     """
 
     throughputs: str = ""
