@@ -18,11 +18,8 @@ KINDS = {
     "traces": "trace kind",
     "physics": "physics",
 }  # group -> one of it
-NESTED = {
-    "estimator": "estimators",
-    "speeds": "speeds",
-    "of": "policies",
-}  # parameter that is a plug-in itself -> its group
+# parameter that is a plug-in itself -> its group
+NESTED = {"estimator": "estimators", "speeds": "speeds", "of": "policies"}
 
 
 def names(kind: str) -> tuple[str, ...]:

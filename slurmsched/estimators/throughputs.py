@@ -27,8 +27,8 @@ class Throughputs:
     which is shipped. reference: the type on which expected run times are. unit: "reference", or "steps" for the bare
     steps per second of the table, by which jobs are compared with each other then. Entries that are missing are
     completed (see estimators.completion) and do not fall with the number of GPUs; an entry of 0 says that the job
-    cannot run there. A job of another size takes the speed of the nearest size; one of no known model the geometric mean of all models.
-    A type that the table lacks is as fast as the mean of those it has.
+    cannot run there. A job of another size takes the speed of the nearest size; one of no known model the geometric
+    mean of all models. A type that the table lacks is as fast as the mean of those it has.
     Raises ConfigError without a table or for a reference that is not in it, InputError for a file that cannot be read.
     Source: Narayanan et al. (Gavel), OSDI '20; what is done without an entry is ours.
     """

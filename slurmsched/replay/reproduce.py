@@ -59,7 +59,8 @@ class Row:
     @property
     def words(self) -> dict[str, Any]:
         """The settings that are not the default ones, by name."""
-        words = {"policy": self.policy, "placement": self.placement, "backfill": self.backfill} | dict(self.settings)
+        words = {"policy": self.policy, "placement": self.placement, "backfill": self.backfill}
+        words |= {name: _told(value) for name, value in self.parameters.items()} | dict(self.settings)
         return {name: value for name, value in words.items() if value not in ("", "count")}
 
     def tolerance_of(self, figure: str) -> float:
@@ -115,6 +116,11 @@ def _row(name: str, found: dict[str, Any]) -> Row:
     if unknown:
         raise InputError(f"table {name}: row of {found.get('trace')}: unknown key {min(unknown)!r}")
     return Row(table=name, figures=figures, **{key: value for key, value in found.items() if key in known})
+
+
+def _told(value: Any) -> Any:
+    """A parameter in words: a plug-in by its name and parameters."""
+    return " ".join(f"{name}={each}" for name, each in value.items()) if isinstance(value, dict) else value
 
 
 def _pair(value: Any) -> tuple[float, float]:

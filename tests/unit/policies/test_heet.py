@@ -18,10 +18,8 @@ PAGE = np.array([[0.01, 0.02, 0.04]] * 2 + [[0.02] * 3] * 4)
 MAY = np.ones(PAGE.shape, np.bool_)
 
 
-def jobs(*progress: int, **others: float) -> list[dict[str, object]]:
-    return [
-        {"job_id": n, "comment": f"slurmsched: progress={done}/100", **others} for n, done in enumerate(progress, 1)
-    ]
+def jobs(*progress: int) -> list[dict[str, object]]:
+    return [{"job_id": n, "comment": f"slurmsched: progress={done}/100"} for n, done in enumerate(progress, 1)]
 
 
 def after(policy: Heet, given: Snapshot, *progress: int) -> Snapshot:
