@@ -21,6 +21,7 @@ class Problem:
     """One row a job, one column a GPU type. capacity: (T,) GPUs. gpus: (N,). speed: (N, T), 0 = cannot run.
 
     left_s: (N,) run time still to come on the reference type. elapsed_s: (N,) since submission. weight: (N,).
+    isolated_s: (N,) isolated time of what is done, None = as long as since submission.
     """
 
     capacity: Floats
@@ -29,11 +30,12 @@ class Problem:
     left_s: Floats
     elapsed_s: Floats
     weight: Floats
+    isolated_s: Floats | None = None
 
     def take(self, rows: Floats) -> Problem:
         """The problem of these jobs (a mask or indices), with all GPUs."""
         return Problem(self.capacity, self.gpus[rows], self.speed[rows], self.left_s[rows], self.elapsed_s[rows],
-                       self.weight[rows])  # fmt: skip
+                       self.weight[rows], None if self.isolated_s is None else self.isolated_s[rows])  # fmt: skip
 
 
 def equal_split(problem: Problem) -> Floats:
@@ -78,7 +80,8 @@ def finish_time_fairness(problem: Problem) -> Floats:
     """
     alone = np.maximum((isolated(problem) * problem.speed).sum(axis=1), 1e-12)
     left_s = np.maximum(problem.left_s, 1.0)
-    isolated_s = problem.elapsed_s + left_s / alone
+    before_s = problem.elapsed_s if problem.isolated_s is None else problem.isolated_s
+    isolated_s = before_s + left_s / alone
     found = {}
 
     def feasible(rho: float) -> bool:

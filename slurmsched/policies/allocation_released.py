@@ -56,7 +56,8 @@ def finish_time_fairness(problem: Problem) -> Floats:
     best = allocation.finish_time_fairness(problem)
     rate = np.maximum((best * problem.speed).sum(axis=1), 1e-12)
     alone = np.maximum((isolated(problem) * problem.speed).sum(axis=1), 1e-12)
-    isolated_s = problem.elapsed_s + problem.left_s / alone
+    before_s = problem.elapsed_s if problem.isolated_s is None else problem.isolated_s
+    isolated_s = before_s + problem.left_s / alone
     rho = float(np.max((problem.elapsed_s + problem.left_s / rate) / isolated_s))
     spare_s = np.maximum(rho * isolated_s - problem.elapsed_s, 1.0)
     found = _middle(problem, problem.speed, problem.left_s / spare_s * (1 - NEAR))

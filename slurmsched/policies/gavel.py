@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from slurmsched.policies.allocation import Problem
 from slurmsched.policies.cards import PREEMPTS, ROUNDS
 from slurmsched.policies.checks import check_choice, check_number
 from slurmsched.policies.gpu_market import Market, market
+from slurmsched.policies.isolated_so_far import KEY, isolated_so_far
 from slurmsched.policies.left import left_s
 from slurmsched.policies.order import arrival_s, ordered
 from slurmsched.policies.partition import partitioned
@@ -97,14 +98,16 @@ class Gavel:
         here = market(snapshot, self.speeds)
         book = rounds.opened(snapshot, here, self.round_s)
         notes: tuple[str, ...] = ()
+        kept = {KEY: snapshot.carry[KEY]} if KEY in snapshot.carry else {}
         rules = Rules(self.round_s, self.reset_s, self.objective == "fifo", self.released)
         if rounds.over(book, snapshot.now_s, rules):
             to_come_s, told = left_s(self.estimator, snapshot, book.done_s)
             notes = told if self.objective in ("ftf", "makespan") else ()
-            allocate = partial(self._allocation, snapshot, here, to_come_s)
+            allocate = partial(self._allocation, snapshot, here, to_come_s, kept)
             queues = self._queues(snapshot, here, book)
             rounds.begin(book, snapshot, here, rules, allocate, queues)
-        return rounds.ranking(book, snapshot, here, self.fill, notes)
+        made = rounds.ranking(book, snapshot, here, self.fill, notes)
+        return replace(made, carry={**made.carry, KEY: kept[KEY]}) if KEY in kept else made
 
     def next_change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
         """The end of the round [Unix s], infinity without jobs."""
@@ -117,7 +120,7 @@ class Gavel:
         return (rounds.shuffled_as_released(here, snapshot, book.rounds) if self.released
                 else rounds.shuffled(here, snapshot))  # fmt: skip
 
-    def _allocation(self, snapshot: Snapshot, here: Market, to_come_s: Floats) -> Floats:
+    def _allocation(self, snapshot: Snapshot, here: Market, to_come_s: Floats, kept: dict[str, Any]) -> Floats:
         """Share of each job on each type. (N, T), 0 for jobs that are not active."""
         share = np.zeros(here.speed.shape)
         order = ordered(snapshot.jobs)  # of several best solutions the one that a solver finds depends on the order
@@ -129,6 +132,11 @@ class Gavel:
         elapsed_s = np.maximum(snapshot.now_s - arrival_s(snapshot.jobs), 0.0)
         problem = Problem(here.capacity, here.gpus[rows], speed[rows], to_come_s[rows], elapsed_s[rows],
                           np.ones(len(rows)))  # fmt: skip
+        if self.released and self.objective == "ftf":
+            alone = np.ones(len(share))
+            alone[rows] = (allocation_released.isolated(problem) * problem.speed).sum(axis=1)
+            isolated_s, kept[KEY] = isolated_so_far(snapshot, to_come_s, alone)
+            problem = replace(problem, isolated_s=isolated_s[rows])
         share[rows] = self._solved(problem, here, snapshot.seed)
         return share
 

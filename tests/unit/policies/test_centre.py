@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from slurmsched.policies import allocation, allocation_released, rounds
 from slurmsched.policies.allocation import Problem
 from slurmsched.policies.centre import centre
 from slurmsched.policies.gpu_market import Market
+from slurmsched.policies.isolated_so_far import KEY, isolated_so_far
 from slurmsched.testing import snapshot
 
 
@@ -53,3 +55,12 @@ def test_shuffled_as_released__is_pythons_own_order() -> None:
         drawn.append(order)
     ours = [[here.types[c] for c in rounds.shuffled_as_released(here, snapshot(), n)] for n in range(6)]
     assert ours == drawn
+
+
+def test_isolated_so_far__adds_up_at_the_rate_of_each_allocation() -> None:
+    """100 s of work at half a second a second, then 50 s at a quarter: 200 s and 200 s."""
+    given, carry = snapshot([{}], "1x1"), {}
+    for left_s, rate, expected in ((500.0, 0.5, 0.0), (400.0, 0.25, 200.0), (350.0, 1.0, 400.0)):
+        found, kept = isolated_so_far(replace(given, carry=carry), np.array([left_s]), np.array([rate]))
+        carry = {KEY: kept}
+        assert found.tolist() == [expected]

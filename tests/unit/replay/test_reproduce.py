@@ -114,3 +114,11 @@ def test_heading__tells_source_and_settings() -> None:
     rows = (row(settings={"round_s": 60}), row(settings={"round_s": 60}))
     lines = list(heading(Table("made-up", "What it is", "here", rows, note="By the way.")))
     assert lines == ["made-up: What it is", "Theirs: here.", "Settings: policy=fifo, round_s=60.", "By the way."]
+
+
+def test_row__tells_the_parameters_of_its_policy() -> None:
+    """A plug-in among them in words; they reach the replay as they are."""
+    speeds = {"name": "throughputs", "table": "shockwave", "unit": "steps"}
+    row = Row("t", "s", policy="max-sum-throughput", parameters={"speeds": speeds})
+    assert row.words["speeds"] == "name=throughputs table=shockwave unit=steps"
+    assert row.request.parameters == {"speeds": speeds}
