@@ -15,6 +15,7 @@ SAMPLES: Mapping[str, int] = {
     "ResNet-18": 50_000, "ResNet-50": 100_000, "Transformer": 10_000, "LM": 59_675, "Recommendation": 117_907,
     "CycleGAN": 6_287, "A3C": 4,
 }  # fmt: skip
+LAST_CRITICAL = 260  # no epoch after this is another than those before were
 LARGEST: Mapping[str, int] = {"ResNet-18": 256, "ResNet-50": 128, "Transformer": 128, "LM": 80, "Recommendation": 8_192}
 # model, first batch size, GPUs -> epochs at which the batch size doubles
 DOUBLES: Mapping[tuple[str, int, int], tuple[int, ...]] = {
@@ -66,9 +67,11 @@ class Adapting:
     def batches(self, epochs: int) -> tuple[int, ...]:
         """The batch sizes that it has at one time or another in so many epochs, ascending."""
         if self.mode == "gns":
-            return tuple(sorted({self._by_noise(epoch) for epoch in range(epochs)}))
-        return tuple(sorted({self.first, *(self.wanted(epoch * self.steps_an_epoch(self.first), self.first)
-                                           for epoch in range(epochs))}))  # fmt: skip
+            doubles = DOUBLES.get((self.model, self.first, self.gpus), ())
+            return tuple(sorted({self._by_noise(epoch) for epoch in (0, *doubles) if epoch < epochs}))
+        each = self.steps_an_epoch(self.first)
+        known = min(epochs, LAST_CRITICAL + 1)
+        return tuple(sorted({self.first, *(self.wanted(epoch * each, self.first) for epoch in range(known))}))
 
     def _by_noise(self, epoch: int) -> int:
         passed = sum(epoch >= each for each in DOUBLES.get((self.model, self.first, self.gpus), ()))
