@@ -47,7 +47,7 @@ def main() -> None:
 def _lines(names: tuple[str, ...] | list[str], jobs: list[int]) -> Iterator[str]:
     yield f"{HEADING}\n"
     yield (
-        f"`python -m bench.policies`, CPU time of this process alone, median of {ROUNDS}; one of one where it takes longer "
+        f"`python -m bench.policies`, CPU time of this process alone, median of {ROUNDS}; one where it takes longer "
         f"than {LONG_S:g} s. Pending jobs only, half with deadlines and sizes, on 100 nodes of 8 GPUs of three types; "
         f"default parameters. numpy {version('numpy')}, scipy {version('scipy')}, CPython {platform.python_version()}. "
         "Growth: time of a first look against jobs over the last step, as a power; 1 = linear.\n"
