@@ -1,56 +1,143 @@
-"""CPU time that each policy takes to rank a queue: a first look, and one a minute later with what it carries.
+"""What a policy's look at the queue costs by pending jobs, and what POP saves and loses by its number of parts.
 
-python -m bench.policies [JOBS ...]       pending jobs on 512 GPUs, all with run times, half with deadlines and sizes
+python -m bench.policies                 prints the tables of every policy there is
+python -m bench.policies --write         puts them into bench/RESULTS.md, in the place of those there
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
+import platform
+import re
+import statistics
+import time
+from collections.abc import Iterator
 from dataclasses import replace
-from time import process_time
+from importlib.metadata import version
+from pathlib import Path
 
 import numpy as np
 
 from slurmsched import registry
-from slurmsched.model import Snapshot
+from slurmsched.model import Past, Snapshot
+from slurmsched.policies import allocation
+from slurmsched.policies.allocation import Problem
+from slurmsched.policies.partition import partitioned
 from slurmsched.testing import snapshot
 
-SIZES = (100, 1_000, 10_000)
+RESULTS = Path(__file__).parent / "RESULTS.md"
+HEADING = "## Policies"
+TYPES = ("k80", "p100", "v100")
+ROUNDS, LONG_S = 5, 3.0  # measurements of each; one alone where it takes longer
+POP_JOBS, POP_PARTS = 2_048, (1, 2, 4, 8)
 
 
 def main() -> None:
-    sizes = tuple(map(int, sys.argv[1:])) or SIZES
-    heads = [f"{count:,}: first / next look [CPU s]" for count in sizes]
-    print(f"| policy | {' | '.join(heads)} |\n|---|{'---|' * len(sizes)}")
-    queues = [queue(count) for count in sizes]
-    for name in registry.names("policies"):
-        cells = (" / ".join(f"{each:.3f}" for each in looks(name, given)) for given in queues)
-        print(f"| {name} | {' | '.join(cells)} |", flush=True)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", help="policies; all without any")
+    parser.add_argument("--jobs", type=int, nargs="*", default=[100, 1_000, 10_000], help="pending jobs")
+    parser.add_argument("--write", action="store_true", help="put the tables into bench/RESULTS.md")
+    options = parser.parse_args()
+    text = "\n".join(_lines(options.names or registry.names("policies"), options.jobs))
+    print(text)
+    if options.write:
+        RESULTS.write_text(_placed(RESULTS.read_text(encoding="utf-8"), text), encoding="utf-8")
 
 
-def looks(name: str, given: Snapshot) -> list[float]:
-    """CPU seconds of the first and of the next look."""
-    policy = registry.make("policies", name)
-    policy.rank(given)  # what is loaded at the first use is no part of it
-    begun_s = process_time()
-    carry = policy.rank(given).carry
-    between_s = process_time()
-    policy.rank(replace(given, carry=carry, now_s=given.now_s + 60.0))
-    return [between_s - begun_s, process_time() - between_s]
+def _lines(names: tuple[str, ...] | list[str], jobs: list[int]) -> Iterator[str]:
+    yield f"{HEADING}\n"
+    yield (
+        f"`python -m bench.policies`, CPU time of this process alone, median of {ROUNDS}; one where it takes longer "
+        f"than {LONG_S:g} s. Pending jobs only, half with deadlines and sizes, on 100 nodes of 8 GPUs of three types; "
+        f"default parameters. numpy {version('numpy')}, scipy {version('scipy')}, CPython {platform.python_version()}. "
+        "Growth: time of a first look against jobs over the last step, as a power; 1 = linear.\n"
+    )
+    yield "| policy | " + " | ".join(f"{count:,}: first / next look [ms]" for count in jobs) + " | growth |"
+    yield "| --- |" + " ---: |" * (len(jobs) + 1)
+    for name in names:
+        times_s = [measured(name, count) for count in jobs]
+        cells = " | ".join(f"{1e3 * first:,.1f} / {1e3 * after:,.1f}" for first, after in times_s)
+        yield f"| {name} | {cells} | {_growth(jobs, [first for first, _ in times_s])} |"
+    yield f"\nPOP on the programme of max-min fairness, {POP_JOBS:,} jobs on 800 GPUs of three types:\n"
+    yield "| parts | solve time [s] | least gain over the exact one | sum of gains over the exact one |"
+    yield "| ---: | ---: | ---: | ---: |"
+    yield from _pop()
 
 
-def queue(count: int, seed: int = 1) -> Snapshot:
-    """So many pending jobs."""
-    chance = np.random.default_rng(seed)
-    rows = []
-    for job in range(count):
-        hours = int(chance.integers(1, 20))
-        hints = f"slurmsched: dur={hours}h progress={chance.integers(0, 10)}/10"
-        if chance.random() < 0.5:
-            hints += f" deadline=+{int(hours * chance.uniform(1.2, 40))}h min_gpus=1 max_gpus=8"
-        rows.append({"gpus": int(2 ** chance.integers(0, 4)), "submit_s": float(job), "comment": hints,
-                     "account": f"a{job % 5}"})  # fmt: skip
-    return snapshot(rows, "64x8", now_s=float(count))
+def measured(name: str, jobs: int) -> tuple[float, float]:
+    """CPU time of a first look at a queue of this many jobs, and of the next one a minute later [s]."""
+    policy, given = registry.make("policies", name), queue(jobs)
+    policy.rank(queue(3))  # what is loaded or compiled once
+    first: list[float] = []
+    after: list[float] = []
+    while len(first) < ROUNDS and not (first and first[0] > LONG_S):
+        began_s = time.process_time()
+        carry = policy.rank(given).carry
+        between_s = time.process_time()
+        policy.rank(replace(given, carry=carry, now_s=given.now_s + 60.0))
+        first.append(between_s - began_s)
+        after.append(time.process_time() - between_s)
+    return statistics.median(first), statistics.median(after)
+
+
+def queue(jobs: int) -> Snapshot:
+    """A queue of pending jobs of all sizes and lengths; the same for the same number."""
+    chance = np.random.default_rng(jobs)
+    nodes = [{"name": f"n{n:03}", "gpus": 8, "gpu_types": f"gpu:{TYPES[n % 3]}:8"} for n in range(100)]
+    rows = [
+        {"job_id": n, "gpus": int(2 ** chance.integers(0, 4)), "submit_s": float(60 * n), "user": f"u{n % 50}",
+         "account": f"a{n % 20}", "name": f"job{n % 200}",
+         "comment": _hints(chance)}
+        for n in range(1, jobs + 1)
+    ]  # fmt: skip
+    ended = 1_000
+    past = Past.build(ended, {
+        "gpus": [1] * ended, "executed_s": chance.lognormal(7, 1, ended), "user": [f"u{n % 50}" for n in range(ended)],
+        "name": [f"job{n % 200}" for n in range(ended)], "end_s": np.arange(ended, dtype=np.float64),
+    })  # fmt: skip
+    history = np.sort(chance.lognormal(7, 2, ended))
+    return snapshot(rows, nodes, now_s=60.0 * jobs + 3_600.0, past=past, history_gpu_s=history)
+
+
+def _hints(chance: np.random.Generator) -> str:
+    """What a job tells: its run time and progress, half of them a deadline and sizes too."""
+    minutes = int(chance.integers(5, 600))
+    told = f"slurmsched: dur={minutes}m progress={chance.integers(0, 9)}/10"
+    if chance.random() < 0.5:
+        return told
+    return f"{told} deadline=+{int(minutes * chance.uniform(1.2, 40))}m min_gpus=1 max_gpus=8"
+
+
+def _growth(jobs: list[int], times_s: list[float]) -> str:
+    if len(jobs) < 2 or min(times_s[-2:]) <= 0:
+        return ""
+    return f"{np.log(times_s[-1] / times_s[-2]) / np.log(jobs[-1] / jobs[-2]):.2f}"
+
+
+def _pop() -> Iterator[str]:
+    """A row for each number of parts."""
+    chance = np.random.default_rng(7)
+    speed = np.column_stack([chance.uniform(0.1, 0.6, POP_JOBS), chance.uniform(0.4, 0.9, POP_JOBS), np.ones(POP_JOBS)])
+    gpus = 2.0 ** chance.integers(0, 4, POP_JOBS)
+    given = Problem(np.array([264.0, 272.0, 264.0]), gpus, speed, np.full(POP_JOBS, 3_600.0), np.zeros(POP_JOBS),
+                    np.ones(POP_JOBS))  # fmt: skip
+    fair = (allocation.equal_split(given) * speed).sum(axis=1)
+    exact: tuple[float, float] | None = None
+    for parts in POP_PARTS:
+        began = time.process_time()
+        share = partitioned(allocation.max_min, given, parts, seed=0)
+        took_s = time.process_time() - began
+        gain = (share * speed).sum(axis=1) * gpus / fair
+        found = float(gain.min()), float(gain.sum())
+        exact = exact or found
+        yield f"| {parts} | {took_s:.2f} | {found[0] / exact[0]:.4f} | {found[1] / exact[1]:.4f} |"
+
+
+def _placed(whole: str, text: str) -> str:
+    """The page with this section, in the place of the one there or at its end."""
+    parts = re.split(r"(?m)^(?=## )", whole)
+    kept = [part.rstrip() for part in parts if not part.startswith(HEADING)]
+    return "\n\n".join([*kept, text]) + "\n"
 
 
 if __name__ == "__main__":

@@ -59,8 +59,8 @@ def main() -> None:
         f"{run(sys.executable, '-m', 'bench.replay')}",
         f"The contenders of `slurmsched demo` on the model of slurmctld:\n\n"
         f"{run(sys.executable, '-m', 'bench.replay', '--demo', '--repeat', '1')}",
-        f"## Policies\n\nNo Slurm.\n\n{run(sys.executable, '-m', 'bench.policies')}",
         f"## Placement\n\nNo Slurm.\n\n{run(sys.executable, 'bench/placement.py')}",
+        run(sys.executable, "-m", "bench.policies"),
     ]
     (BENCH / "RESULTS.md").write_text("\n\n".join(part.strip() for part in parts) + "\n", encoding="utf-8")
 

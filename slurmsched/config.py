@@ -56,6 +56,8 @@ class Placement(Section):
     pin: Literal["off", "hints", "multi-gpu"] = Field(
         "off", description="whose nodes are chosen: nobody's, jobs with a topo hint, all jobs of two or more GPUs"
     )
+    types: bool = Field(False, description="a job of one node whose request names no GPU type is pinned to a node of "
+                        "the type that the policy wants for it, if there is room")  # fmt: skip
     wait_s: float = Field(0, ge=0, description="a job submitted to begin at most this much later waits only to be "
                           "placed: it may begin as soon as it is [s]")  # fmt: skip
     start_timeout_s: Positive = Field(120, description="a job that has not started on its node after this long is left "

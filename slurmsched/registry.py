@@ -18,7 +18,8 @@ KINDS = {
     "traces": "trace kind",
     "physics": "physics",
 }  # group -> one of it
-NESTED = {"estimator": "estimators", "speeds": "speeds"}  # parameter that is a plug-in itself -> its group
+# parameter that is a plug-in itself -> its group
+NESTED = {"estimator": "estimators", "speeds": "speeds", "of": "policies"}
 
 
 def names(kind: str) -> tuple[str, ...]:
@@ -29,8 +30,8 @@ def names(kind: str) -> tuple[str, ...]:
 def make(kind: str, name: str, parameters: Mapping[str, Any] | None = None, *, key: str = "policy") -> Any:
     """The named plug-in with its parameters. key: dotted name of the setting, for errors.
 
-    A parameter called `estimator` or `speeds` may be a name, or a mapping of `name` and parameters: it becomes that
-    estimator. `speeds` may also be a table of throughputs, a file or one that is shipped.
+    A parameter called `estimator`, `speeds` or `of` may be a name, or a mapping of `name` and parameters: it becomes
+    that estimator, or for `of` that policy. `speeds` may also be a table of throughputs, a file or one that is shipped.
     Raises ConfigError for an unknown name or parameter (naming the nearest known), or a bad value.
     """
     plugin = load(kind, name, key=key)

@@ -16,7 +16,8 @@ from slurmsched.errors import InputError
 
 ALONE = "null"
 COLUMNS = ("model", "batch", "gpus", "gpu_type", "steps_per_s")
-SHIPPED = {"gavel": Path(__file__).parent / "tables" / "gavel.json.gz"}
+_TABLES = Path(__file__).parent / "tables"
+SHIPPED = {"gavel": _TABLES / "gavel.json.gz", "shockwave": _TABLES / "shockwave.csv.gz"}
 _BATCH = re.compile(r"(.*) \(batch size (\d+)\)")
 _KIND = re.compile(r"\('(.*)', (\d+)\)")
 

@@ -16,6 +16,7 @@ from slurmsched.model.columns import Floats
 from slurmsched.model.hints import parse_hints
 
 Rates = Mapping[tuple[str, int], Floats]
+UNITS = ("reference", "steps")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,16 +24,18 @@ class Throughputs:
     """Steps per second of a job on a type over those on the reference type, by its hints `model` and `batch`.
 
     table: Gavel's or Shockwave's JSON, or a CSV of model, batch, gpus, gpu_type, steps_per_s; gzip or not; or "gavel",
-    which is shipped. reference: the type on which expected run times are. Entries that are missing are completed (see
-    estimators.completion) and do not fall with the number of GPUs; an entry of 0 says that the job cannot run there.
-    A job of another size takes the speed of the nearest size; one of no known model the geometric mean of all models.
-    A type that the table lacks is as fast as the mean of those it has.
+    which is shipped. reference: the type on which expected run times are. unit: "reference", or "steps" for the bare
+    steps per second of the table, by which jobs are compared with each other then. Entries that are missing are
+    completed (see estimators.completion) and do not fall with the number of GPUs; an entry of 0 says that the job
+    cannot run there. A job of another size takes the speed of the nearest size; one of no known model the geometric
+    mean of all models. A type that the table lacks is as fast as the mean of those it has.
     Raises ConfigError without a table or for a reference that is not in it, InputError for a file that cannot be read.
-    Source: Narayanan et al. (Gavel), OSDI '20, sections 3 and 6; what is done without an entry is ours.
+    Source: Narayanan et al. (Gavel), OSDI '20; what is done without an entry is ours.
     """
 
     table: str = ""
     reference: str = "v100"
+    unit: str = "reference"
 
     def __post_init__(self) -> None:
         if not self.table:
@@ -42,10 +45,12 @@ class Throughputs:
             known = ", ".join(sorted(throughput_table(self.table)))
             raise ConfigError(f"{self.table} has no type {self.reference!r}; it has {known}",
                               key="policy.speeds.reference")  # fmt: skip
+        if self.unit not in UNITS:
+            raise ConfigError(f"must be one of {', '.join(UNITS)}, got {self.unit!r}", key="policy.speeds.unit")
 
     def speeds(self, snapshot: Snapshot, types: Sequence[str]) -> Floats:
         """See protocols.SpeedEstimator. (N, T)."""
-        rates, jobs = _rates(self.table, self.reference, tuple(types)), snapshot.jobs
+        rates, jobs = _rates(self.table, self.reference, tuple(types), self.unit), snapshot.jobs
         anything = _mean(rates)
         codes = jobs.comment.codes.astype(np.int64) * (int(jobs.gpus.max(initial=0)) + 1) + jobs.gpus
         _, first, place = np.unique(codes, return_index=True, return_inverse=True)
@@ -74,8 +79,8 @@ def _mean(rates: Rates) -> Floats:
 
 
 @lru_cache(maxsize=8)
-def _rates(name: str, reference: str, types: tuple[str, ...]) -> Rates:
-    """Model and GPUs -> speed on each of the types, "" being the reference, over that on the reference. (T,) each."""
+def _rates(name: str, reference: str, types: tuple[str, ...], unit: str) -> Rates:
+    """Model and GPUs -> speed on each of the types, "" being the reference, in this unit. (T,) each."""
     table = throughput_table(name)
     columns = (*(each or reference for each in types), reference)
     known = kinds({type_: table.get(type_, {}) for type_ in columns})
@@ -92,4 +97,5 @@ def _rates(name: str, reference: str, types: tuple[str, ...]) -> Rates:
         rows = [row for row, kind in enumerate(known) if kind[0] == model]
         filled[rows] = rising(filled[rows], np.isnan(raw[rows]))
     base = np.where(filled[:, -1] > 0, filled[:, -1], filled.max(axis=1))
+    base = base if unit == "reference" else np.ones(len(base))
     return dict(zip(known, filled[:, :-1] / base[:, None], strict=True))

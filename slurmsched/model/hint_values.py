@@ -99,6 +99,10 @@ def count(text: str) -> int:
     return int(text)
 
 
+def counts(text: str) -> tuple[int, ...]:
+    return tuple(sorted({count(part) for part in text.split(":")}))
+
+
 def name(text: str) -> str:
     if not re.fullmatch(r"[\w.+/-]{1,64}", text, re.ASCII):
         raise ValueError("is no name of at most 64 letters, digits and . _ + / -")

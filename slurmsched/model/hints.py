@@ -39,6 +39,7 @@ class Hints:
     max_gpus: int | None = None
     model: str | None = None
     batch: int | None = None
+    batches: tuple[int, ...] | None = None
     warnings: tuple[str, ...] = ()
 
 
@@ -83,6 +84,8 @@ KEYS: tuple[Key, ...] = (
         "What is trained: jobs of one model are taken to speed up and to share alike.", "model=resnet50"),
     Key("batch", "batch", "whole number", values.count,
         "Global batch size, for estimators of throughput.", "batch=512"),
+    Key("batches", "batches", "whole numbers between colons", values.counts,
+        "Batch sizes that the job may change to while it runs; `batch` is the one it has now.", "batches=32:64:128"),
 )  # fmt: skip
 
 _BY_NAME = {key.name: key for key in KEYS}

@@ -16,6 +16,7 @@ from slurmsched.model.jobs import Jobs
 from slurmsched.planning import managed as jobs_of
 from slurmsched.planning.picks import Picks
 from slurmsched.planning.pin_walk import Walk
+from slurmsched.planning.type_walk import TypeWalk, typeless
 from slurmsched.protocols import Placement
 
 LINKED_HINTS = ("nvlink", "numa", "switch")  # of the values of topo=
@@ -32,27 +33,42 @@ class Pinned:
     pins: tuple[Pin, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The node of each job that is to have one, and the reason, by row."""
+
+    chosen: dict[int, str]
+    why: dict[int, str]
+
+
 def pins(
     snapshot: Snapshot, ranking: Ranking, managed: Bools, placement: Placement, limits: Limits, scope: Scope,
     most: int = 500,
 ) -> Pinned:  # fmt: skip
     """Node lists for the managed jobs that would start first, and those that have to be given back.
 
-    A job is pinned if its GPUs are free now, Slurm's pick there is known, and no node that it may have would give it
+    A job is pinned to a node of the GPU type that the policy wants for it, if so configured and there is room. Another
+    is pinned if its GPUs are free now, Slurm's pick there is known, and no node that it may have would give it
     a better one. Of equals the placement chooses. Jobs after the first that does not fit among those it competes with
     are not looked at: Slurm does not start them now either. managed: (N,) bool. most: writes of this cycle.
     """
     mine, changed = _on_record(snapshot)
     jobs = own_lists(snapshot)
-    base = replace(snapshot, jobs=_soon(jobs, snapshot.now_s, limits.wait_s))
-    wanted = managed & _wanting(jobs, limits.pin) & ~_over(jobs, (*snapshot.pins, *changed))
-    verdict = np.where(wanted, jobs_of.pin_verdicts(jobs, scope), -1).astype(np.int8)
+    base = soon(replace(snapshot, jobs=jobs), limits.wait_s)
+    open_ = managed & ~_over(jobs, (*snapshot.pins, *changed))
+    typed = open_ & typeless(base, ranking.wants) & limits.types
+    wanted = open_ & _wanting(jobs, limits.pin) & ~typed
+    verdict = np.where(wanted | typed, jobs_of.pin_verdicts(jobs, scope), -1).astype(np.int8)
     refused = jobs_of.refusals(snapshot, verdict, jobs_of.PIN_RULES)
+    by_type = TypeWalk(base, mine)
+    by_type.go(ranking, typed & (verdict < 0), limits.candidates)
+    found = Found(by_type.chosen, by_type.why)
     if snapshot.picking is None or not wanted.any():
-        return _written(snapshot, limits, mine, changed, None, refused, most)
+        return _written(snapshot, limits, mine, changed, found, refused, most)
     walk = Walk(base, placement, Picks.of(base, snapshot.picking), mine)
     walk.go(ranking, wanted & (verdict < 0), limits.candidates)
-    return _written(snapshot, limits, mine, changed, walk, (*refused, *walk.refused), most)
+    found = Found({**found.chosen, **walk.chosen}, {**found.why, **walk.why})
+    return _written(snapshot, limits, mine, changed, found, (*refused, *walk.refused), most)
 
 
 def given_back(snapshot: Snapshot, note: str) -> Pinned:
@@ -93,10 +109,13 @@ def own_lists(snapshot: Snapshot) -> Jobs:
     return jobs.with_columns(nodes_asked=Labels.of(lists)) if rows else jobs
 
 
-def _soon(jobs: Jobs, now_s: float, wait_s: float) -> Jobs:
-    """Jobs that were submitted to wait a moment for their place count as ready to start."""
+def soon(snapshot: Snapshot, wait_s: float) -> Snapshot:
+    """The snapshot in which jobs that were submitted to wait a moment for their place count as ready to start."""
+    jobs, now_s = snapshot.jobs, snapshot.now_s
     waits = _waiting(jobs, now_s, wait_s)
-    return jobs.with_columns(eligible_s=np.where(waits, now_s, jobs.eligible_s)) if waits.any() else jobs
+    if not waits.any():
+        return snapshot
+    return replace(snapshot, jobs=jobs.with_columns(eligible_s=np.where(waits, now_s, jobs.eligible_s)))
 
 
 def _waiting(jobs: Jobs, now_s: float, wait_s: float) -> Bools:
@@ -121,12 +140,12 @@ def _over(jobs: Jobs, pins: tuple[Pin, ...]) -> Bools:
 
 
 def _written(
-    snapshot: Snapshot, limits: Limits, mine: dict[int, Pin], changed: tuple[Pin, ...], walk: Walk | None,
+    snapshot: Snapshot, limits: Limits, mine: dict[int, Pin], changed: tuple[Pin, ...], found: Found,
     refused: tuple[Refusal, ...], most: int,
 ) -> Pinned:  # fmt: skip
     """Lists that are new, moved or given back, most urgent first; then what else changes on record."""
     moves: list[tuple[tuple[Step, ...], Pin | None]] = []
-    chosen = dict(walk.chosen) if walk else {}
+    chosen = dict(found.chosen)
     for row, pin in mine.items():
         late = snapshot.now_s - pin.since_s > limits.start_timeout_s
         if late or row not in chosen:
@@ -136,7 +155,7 @@ def _written(
             moves.append(((action,), record))
     waiting = _waiting(snapshot.jobs, snapshot.now_s, limits.wait_s)
     for row, name in chosen.items():
-        moves.append(_given(snapshot, row, name, walk.why[row] if walk else "", mine.get(row), bool(waiting[row])))
+        moves.append(_given(snapshot, row, name, found.why[row], mine.get(row), bool(waiting[row])))
     fits = np.cumsum([len(steps) for steps, _ in moves]) <= most
     kept = [move for move, fit in zip(moves, fits, strict=True) if fit]
     actions = tuple(step for steps, _ in kept for step in steps)

@@ -38,7 +38,7 @@ from slurmsched.planning.deferrals import Deferred, deferrals, own_starts, untol
 from slurmsched.planning.gate import When, first_refusal, refusal
 from slurmsched.planning.groups import competing
 from slurmsched.planning.levers import LEVERS, AnyLever
-from slurmsched.planning.pins import Pinned, pins
+from slurmsched.planning.pins import Pinned, pins, soon
 from slurmsched.planning.promises import Promises
 from slurmsched.planning.reasons import criteria
 from slurmsched.planning.spacing import spaced
@@ -89,6 +89,7 @@ class Planner:
         verdict = managed.verdicts(snapshot, self.scope, self.lever.kind)
         ours = verdict < 0
         seen = own_starts(snapshot)  # lest a start of ours be taken for its user's
+        seen = soon(seen, self.pinning.wait_s) if self.pinning.types else seen  # who waits for a type is ranked
         ranking = aged_first(self.policy.rank(seen), seen, ours, self.starvation.age_cap_s)
         lever = LEVERS[self.lever.kind]
         wanted = self._values(snapshot, ranking, ours, lever)
@@ -170,7 +171,7 @@ class Planner:
 
     def _pins(self, snapshot: Snapshot, ranking: Ranking, ours: Bools) -> Pinned:
         """Node lists to give and to take back; those on record go back also after pinning is turned off."""
-        if self.placement is None or not (snapshot.pins or self.pinning.pin != "off"):
+        if self.placement is None or not (snapshot.pins or self.pinning.pin != "off" or self.pinning.types):
             return Pinned()
         ready = ours & (snapshot.site.rights >= Rights.OPERATOR)
         return pins(snapshot, ranking, ready, self.placement, self.pinning, self.scope, self.pace.writes_per_cycle)

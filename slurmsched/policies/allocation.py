@@ -1,6 +1,6 @@
 """Programmes over the share of time that each job spends on each GPU type.
 
-Source: Narayanan et al. (Gavel), OSDI '20, section 4, and its released code (c4fa400) for what the paper leaves open.
+Source: Narayanan et al. (Gavel), OSDI '20, and its released code (c4fa400) for what the paper leaves open.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ class Problem:
     """One row a job, one column a GPU type. capacity: (T,) GPUs. gpus: (N,). speed: (N, T), 0 = cannot run.
 
     left_s: (N,) run time still to come on the reference type. elapsed_s: (N,) since submission. weight: (N,).
+    isolated_s: (N,) isolated time of what is done, None = as long as since submission.
     """
 
     capacity: Floats
@@ -29,11 +30,12 @@ class Problem:
     left_s: Floats
     elapsed_s: Floats
     weight: Floats
+    isolated_s: Floats | None = None
 
     def take(self, rows: Floats) -> Problem:
         """The problem of these jobs (a mask or indices), with all GPUs."""
         return Problem(self.capacity, self.gpus[rows], self.speed[rows], self.left_s[rows], self.elapsed_s[rows],
-                       self.weight[rows])  # fmt: skip
+                       self.weight[rows], None if self.isolated_s is None else self.isolated_s[rows])  # fmt: skip
 
 
 def equal_split(problem: Problem) -> Floats:
@@ -56,7 +58,7 @@ def _whole(share: Floats) -> Floats:
 
 
 def max_min(problem: Problem) -> Floats:
-    """Max-min fairness: the least normalised throughput is as high as can be. (N, T). Source: section 4.1.
+    """Max-min fairness: the least normalised throughput is as high as can be. (N, T).
 
     A job's throughput counts times its GPUs, over its weight and over what an equal split would give it.
     """
@@ -66,7 +68,7 @@ def max_min(problem: Problem) -> Floats:
 
 
 def makespan(problem: Problem) -> Floats:
-    """All jobs end as early as can be: the rate at which the slowest ends is as high as can be. (N, T). Section 4.2."""
+    """All jobs end as early as can be: the rate at which the slowest ends is as high as can be. (N, T)."""
     return _least_raised(problem, problem.speed / np.maximum(problem.left_s, 1.0)[:, None])
 
 
@@ -74,18 +76,19 @@ def finish_time_fairness(problem: Problem) -> Floats:
     """The largest rho, the time a job takes here over the time it would take isolated, is as low as can be. (N, T).
 
     Bisection over rho, a linear programme each. The isolated time is that of the whole job as things are now. Source:
-    section 4.2, after Mahajan et al. (Themis), NSDI '20.
+    Gavel, after Mahajan et al. (Themis), NSDI '20.
     """
     alone = np.maximum((isolated(problem) * problem.speed).sum(axis=1), 1e-12)
     left_s = np.maximum(problem.left_s, 1.0)
-    isolated_s = problem.elapsed_s + left_s / alone
+    before_s = problem.elapsed_s if problem.isolated_s is None else problem.isolated_s
+    isolated_s = before_s + left_s / alone
     found = {}
 
     def feasible(rho: float) -> bool:
         spare_s = rho * isolated_s - problem.elapsed_s
         if (spare_s <= 0).any():
             return False
-        share, level = _raise_least(problem, problem.speed * (spare_s / left_s)[:, None])
+        share, level = raise_least(problem, problem.speed * (spare_s / left_s)[:, None])
         found[rho] = share
         return level >= 1 - 1e-9
 
@@ -96,21 +99,21 @@ def finish_time_fairness(problem: Problem) -> Floats:
 
 
 def sum_throughput(problem: Problem) -> Floats:
-    """The sum of all speeds is as high as can be; some jobs may get nothing. (N, T). Source: section 4.2."""
+    """The sum of all speeds is as high as can be; some jobs may get nothing. (N, T)."""
     return _best(problem, problem.speed)
 
 
 def cost(problem: Problem, prices: Sequence[float]) -> Floats:
     """The sum of speeds per price is as high as can be. (N, T).
 
-    prices: (T,) of a GPU in an hour. Ours: section 4.2 has the ratio of the sums, which one pair of job and type meets.
+    prices: (T,) of a GPU in an hour. Ours: the paper has the ratio of the sums, which one pair of job and type meets.
     """
     return _best(problem, problem.speed / (np.asarray(prices) * problem.gpus[:, None]))
 
 
 def first_come(problem: Problem) -> Floats:
     """Jobs in their order, each for all time on the type with room on which it is fastest, and none past a job that
-    finds no room. (N, T). Source: the released code; section 4.2 has it as a linear programme.
+    finds no room. (N, T). Source: the released code; the paper has it as a linear programme.
     """
     share, left = np.zeros(problem.speed.shape), problem.capacity.copy()
     for row in np.lexsort((np.arange(len(problem.gpus)), -problem.elapsed_s)).tolist():
@@ -128,24 +131,28 @@ def _least_raised(problem: Problem, gain: Floats) -> Floats:
 
     The second step is ours: the first alone leaves the shares of jobs that are not the least undecided.
     """
-    _, level = _raise_least(problem, gain)
+    _, level = raise_least(problem, gain)
     return _best(problem, gain, level * (1 - SLACK))
 
 
-def _raise_least(problem: Problem, gain: Floats) -> tuple[Floats, float]:
-    """Shares (N, T) whose least gain . share is as high as can be, and that level."""
+def raise_least(problem: Problem, gain: Floats, everywhere: bool = False) -> tuple[Floats, float]:
+    """Shares (N, T) whose least gain . share is as high as can be, and that level.
+
+    everywhere: a job may have a share of a type on which it cannot run.
+    """
     from scipy import sparse
 
     jobs, types = gain.shape
-    fits, bound = _fits(problem)
+    possible, bound = fits(problem)
     of_job = sparse.csr_array((-gain.ravel(), (np.repeat(np.arange(jobs), types), np.arange(jobs * types))))
     rows = sparse.vstack([
-        sparse.hstack([fits, sparse.csr_array((len(bound), 1))]),
+        sparse.hstack([possible, sparse.csr_array((len(bound), 1))]),
         sparse.hstack([of_job, sparse.csr_array(np.ones((jobs, 1)))]),
     ]).tocsr()  # fmt: skip
     aim = np.zeros(jobs * types + 1)
     aim[-1] = -1.0
-    high = np.append((problem.speed > 0).ravel().astype(np.float64), np.inf)
+    may = np.ones(gain.shape) if everywhere else problem.speed > 0
+    high = np.append(may.ravel().astype(np.float64), np.inf)
     solution = solve(Programme(aim, np.zeros(len(aim)), high, rows, np.append(bound, np.zeros(jobs))))
     if solution.x is None:
         return isolated(problem), 0.0
@@ -157,7 +164,7 @@ def _best(problem: Problem, gain: Floats, floor: float = 0.0) -> Floats:
     from scipy import sparse
 
     jobs, types = gain.shape
-    rows, bound = _fits(problem)
+    rows, bound = fits(problem)
     if floor > 0:
         of_job = sparse.csr_array((-gain.ravel(), (np.repeat(np.arange(jobs), types), np.arange(jobs * types))))
         rows, bound = sparse.vstack([rows, of_job]).tocsr(), np.append(bound, np.full(jobs, -floor))
@@ -166,7 +173,7 @@ def _best(problem: Problem, gain: Floats, floor: float = 0.0) -> Floats:
     return isolated(problem) if solution.x is None else np.clip(solution.x.reshape(gain.shape), 0.0, 1.0)
 
 
-def _fits(problem: Problem) -> tuple[object, Floats]:
+def fits(problem: Problem) -> tuple[object, Floats]:
     """Rows and bounds of what can be: no type gives more than it has, no job has more than all its time."""
     from scipy import sparse
 

@@ -13,7 +13,7 @@ def auction(gains: Floats, gpus: Int64s, offered: int) -> tuple[Bools, Floats]:
     gains: (B,) above 0, by how much log(1 / rho) of a bidder grows if it wins. gpus: (B,) its gang, at least 1.
     The product of all 1 / rho is made largest, exactly, by dynamic programming over the GPUs offered. A winner keeps
     the product of the others' values with it over that without it, which is the hidden payment of the mechanism.
-    Source: Cole et al., EC '13, as used by Mahajan et al. (Themis), NSDI '20, section 4.2. Taking the payment from
+    Source: Cole et al., EC '13, as used by Mahajan et al. (Themis), NSDI '20. Taking the payment from
     the length of the lease, since a gang is whole, is ours.
     """
     below = _best(gains, gpus, offered)

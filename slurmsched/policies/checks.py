@@ -30,7 +30,7 @@ def check_number(name: str, value: Any, *, least: float = 0.0, above: float = -m
         raise ConfigError(f"must be a number {bound}, got {value!r}", key=f"policy.{name}")
 
 
-def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
+def check_choice(name: str, value: Any, choices: Sequence[Any]) -> None:
     """value: one of choices."""
     if value not in choices:
-        raise ConfigError(f"must be one of {', '.join(choices)}, got {value!r}", key=f"policy.{name}")
+        raise ConfigError(f"must be one of {', '.join(map(str, choices))}, got {value!r}", key=f"policy.{name}")

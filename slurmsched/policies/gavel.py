@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -14,15 +14,17 @@ from slurmsched.errors import ConfigError
 from slurmsched.estimators.alike import Alike
 from slurmsched.estimators.hint import Hint
 from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use
-from slurmsched.model.columns import Bools, Floats
-from slurmsched.model.hints import hint_column
-from slurmsched.policies import allocation, rounds
+from slurmsched.model.columns import Bools, Floats, Int64s
+from slurmsched.policies import allocation, allocation_released, rounds
 from slurmsched.policies.allocation import Problem
 from slurmsched.policies.cards import PREEMPTS, ROUNDS
 from slurmsched.policies.checks import check_choice, check_number
 from slurmsched.policies.gpu_market import Market, market
+from slurmsched.policies.isolated_so_far import KEY, isolated_so_far
+from slurmsched.policies.left import left_s
 from slurmsched.policies.order import arrival_s, ordered
 from slurmsched.policies.partition import partitioned
+from slurmsched.policies.rounds import RESET_S, Book, Rules
 from slurmsched.protocols import Estimator, SpeedEstimator
 
 OBJECTIVES: Mapping[str, Callable[[Problem], Floats]] = {
@@ -33,9 +35,17 @@ OBJECTIVES: Mapping[str, Callable[[Problem], Floats]] = {
     "sum-throughput": allocation.sum_throughput,
     "fifo": allocation.first_come,
     "isolated": allocation.isolated,
+    "proportional": allocation.equal_split,
+}
+AS_RELEASED: Mapping[str, Callable[[Problem], Floats]] = {
+    "max-min": allocation_released.max_min,
+    "las": allocation_released.max_min,
+    "ftf": allocation_released.finish_time_fairness,
+    "makespan": allocation_released.makespan,
+    "sum-throughput": allocation_released.sum_throughput,
+    "isolated": allocation_released.isolated,
 }
 COST = "cost"
-UNKNOWN_S = 3_600.0  # of a job whose run time nobody knows
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +56,12 @@ class Gavel:
     isolated. heterogeneity: whether speeds differ by type; false takes every type for equally fast. round_s: [s].
     fill: whether GPUs that come free within a round go to other jobs; the paper leaves them idle. prices: for cost, of
     a GPU in an hour, "TYPE=PRICE" each; a type not named costs 1. most_jobs: more are split at random into groups of
-    no more, each with its part of every type (POP). speeds, estimator: where speeds and run times come from.
+    no more, each with its part of every type (POP). reset_s: least time from one allocation to the next [s]. released:
+    as the released simulator, in what the paper leaves open (see docs/policies/gavel.md). speeds, estimator: where
+    speeds and run times come from.
     Raises ConfigError for a parameter out of range.
-    Source: Narayanan et al. (Gavel), OSDI '20, sections 4 and 5; Narayanan et al. (POP), SOSP '21; fill is ours. Space
-    sharing (section 3.1) is left out: two jobs on one GPU need shards, which a policy cannot ask for.
+    Source: Narayanan et al. (Gavel), OSDI '20; Narayanan et al. (POP), SOSP '21; fill is ours. Space
+    sharing is left out: two jobs on one GPU need shards, which a policy cannot ask for.
     """
 
     preemptive: ClassVar[bool] = True
@@ -67,64 +79,75 @@ class Gavel:
     fill: bool = True
     prices: tuple[str, ...] = ()
     most_jobs: int = 1_024
+    reset_s: float = RESET_S
+    released: bool = False
     speeds: SpeedEstimator = field(default_factory=Alike)
     estimator: Estimator = field(default_factory=Hint)
 
     def __post_init__(self) -> None:
         check_choice("objective", self.objective, (*OBJECTIVES, COST))
-        check_choice("heterogeneity", self.heterogeneity, (True, False))  # type: ignore[arg-type]
-        check_choice("fill", self.fill, (True, False))  # type: ignore[arg-type]
+        check_choice("heterogeneity", self.heterogeneity, (True, False))
+        check_choice("fill", self.fill, (True, False))
         check_number("round_s", self.round_s, above=0.0)
         check_number("most_jobs", self.most_jobs, least=1)
+        check_number("reset_s", self.reset_s)
+        check_choice("released", self.released, (True, False))
         _prices(self.prices)
 
     def rank(self, snapshot: Snapshot) -> Ranking:
         here = market(snapshot, self.speeds)
         book = rounds.opened(snapshot, here, self.round_s)
         notes: tuple[str, ...] = ()
-        if rounds.over(book, snapshot.now_s, self.round_s):
-            left_s, notes = self._left_s(snapshot, book.done_s)
-            allocate = partial(self._allocation, snapshot, here, left_s)
-            queues = rounds.fastest_first(here) if self.heterogeneity else rounds.shuffled(here, snapshot)
-            rounds.begin(book, snapshot, here, self.round_s, allocate, queues, strict=self.objective == "fifo")
-        return rounds.ranking(book, snapshot, here, self.fill, notes)
+        kept = {KEY: snapshot.carry[KEY]} if KEY in snapshot.carry else {}
+        rules = Rules(self.round_s, self.reset_s, self.objective == "fifo", self.released)
+        if rounds.over(book, snapshot.now_s, rules):
+            to_come_s, told = left_s(self.estimator, snapshot, book.done_s)
+            notes = told if self.objective in ("ftf", "makespan") else ()
+            allocate = partial(self._allocation, snapshot, here, to_come_s, kept)
+            queues = self._queues(snapshot, here, book)
+            rounds.begin(book, snapshot, here, rules, allocate, queues)
+        made = rounds.ranking(book, snapshot, here, self.fill, notes)
+        return replace(made, carry={**made.carry, KEY: kept[KEY]}) if KEY in kept else made
 
     def next_change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
         """The end of the round [Unix s], infinity without jobs."""
         return rounds.round_end_s(ranking, running, self.round_s) if running.any() else math.inf
 
-    def _allocation(self, snapshot: Snapshot, here: Market, left_s: Floats) -> Floats:
+    def _queues(self, snapshot: Snapshot, here: Market, book: Book) -> Int64s:
+        """The order in which types are filled. (T,) int64."""
+        if self.heterogeneity:
+            return rounds.fastest_first(here)
+        return (rounds.shuffled_as_released(here, snapshot, book.rounds) if self.released
+                else rounds.shuffled(here, snapshot))  # fmt: skip
+
+    def _allocation(self, snapshot: Snapshot, here: Market, to_come_s: Floats, kept: dict[str, Any]) -> Floats:
         """Share of each job on each type. (N, T), 0 for jobs that are not active."""
         share = np.zeros(here.speed.shape)
         order = ordered(snapshot.jobs)  # of several best solutions the one that a solver finds depends on the order
         rows = order[here.active[order]]
         if not len(rows):
             return share
-        speed = here.speed if self.heterogeneity else (here.speed > 0).astype(np.float64)
+        runs = here.speed >= 0 if self.released else here.speed > 0
+        speed = here.speed if self.heterogeneity else runs.astype(np.float64)
         elapsed_s = np.maximum(snapshot.now_s - arrival_s(snapshot.jobs), 0.0)
-        problem = Problem(here.capacity, here.gpus[rows], speed[rows], left_s[rows], elapsed_s[rows],
+        problem = Problem(here.capacity, here.gpus[rows], speed[rows], to_come_s[rows], elapsed_s[rows],
                           np.ones(len(rows)))  # fmt: skip
+        if self.released and self.objective == "ftf":
+            alone = np.ones(len(share))
+            alone[rows] = (allocation_released.isolated(problem) * problem.speed).sum(axis=1)
+            isolated_s, kept[KEY] = isolated_so_far(snapshot, to_come_s, alone)
+            problem = replace(problem, isolated_s=isolated_s[rows])
         share[rows] = self._solved(problem, here, snapshot.seed)
         return share
 
     def _solved(self, problem: Problem, here: Market, seed: int) -> Floats:
-        programme = OBJECTIVES.get(self.objective)
+        programmes = {**OBJECTIVES, **(AS_RELEASED if self.released else {})}
+        programme = programmes.get(self.objective)
         if programme is None:
             known = _prices(self.prices)
             programme = partial(allocation.cost, prices=[known.get(type_, 1.0) for type_ in here.types])
         groups = 1 if self.objective == "fifo" else -(-len(problem.gpus) // self.most_jobs)
         return partitioned(programme, problem, groups, seed)
-
-    def _left_s(self, snapshot: Snapshot, done_s: Floats) -> tuple[Floats, tuple[str, ...]]:
-        """Run time still to come on the reference type (N,), and what is said of jobs of which it is not known."""
-        total_s = self.estimator.estimate(snapshot).total_s
-        unknown = ~np.isfinite(total_s)
-        progress = hint_column(snapshot.jobs, "progress")
-        total_s = np.where(unknown, done_s + UNKNOWN_S, total_s)
-        left_s = np.where(np.isnan(progress), total_s - done_s, (1 - progress) * total_s)
-        told = self.objective in ("ftf", "makespan") and unknown.any()
-        note = f"{int(unknown.sum())} jobs without an expected run time count as {UNKNOWN_S:g} s from their end"
-        return np.maximum(left_s, 1.0), (note,) if told else ()
 
 
 def _prices(texts: tuple[str, ...]) -> dict[str, float]:

@@ -19,7 +19,7 @@ def stretch(snapshot: Snapshot) -> Floats:
     """How many times longer each job runs on 1/N of the GPUs, N jobs contending, than on all it asks for. (N,) >= 1.
 
     A gang larger than its part is taken to hold its GPUs for the part of the time that it pays for.
-    Source: Mahajan et al. (Themis), NSDI '20, section 2 for 1/N; Narayanan et al. (Gavel), OSDI '20, section 4 for
+    Source: Mahajan et al. (Themis), NSDI '20, for 1/N; Narayanan et al. (Gavel), OSDI '20, for
     gangs in turns.
     """
     gpus = float(snapshot.nodes.gpus[~snapshot.nodes.down].sum())

@@ -15,7 +15,7 @@ def partitioned(programme: Callable[[Problem], Floats], problem: Problem, groups
     """Shares (N, T) that the programme gives each of so many random groups of jobs with an equal part of all GPUs.
 
     A gang that is larger than its group's part is still given its share of time. The same seed gives the same groups.
-    Source: Narayanan et al. (POP), SOSP '21, section 4.
+    Source: Narayanan et al. (POP), SOSP '21.
     """
     jobs = len(problem.gpus)
     if groups <= 1:

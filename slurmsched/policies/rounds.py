@@ -1,7 +1,7 @@
 """Gavel's round mechanism: who runs on which GPU type in each round, so that in the long run each has its share.
 
 Kept in the carry, by job and type: the share, the time received since the last reset, the deficit of earlier resets,
-and the type of this round. Source: Narayanan et al. (Gavel), OSDI '20, section 5, and its released code (c4fa400).
+and the type of this round. Source: Narayanan et al. (Gavel), OSDI '20, and its released code (c4fa400).
 """
 
 from __future__ import annotations
@@ -19,9 +19,24 @@ from slurmsched.policies.memory import recall, table_of
 from slurmsched.policies.order import arrival_s, ordered
 
 FIRST = 1e9  # priority over share of a pair that has received nothing
-BETWEEN_RESETS_S = 1_000.0  # least time from one allocation to the next, as in the released code
+RESET_S = 1_920.0  # least time from one allocation to the next in the released code
+WHOLE_STEPS = 0.05  # of a round, less than the longest steps of the public traces
 _BY_TYPE = ("share", "received_s", "deficit_s")
 _BY_JOB = ("on", "executed_s", "done_s")
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """round_s: length of a round [s]. reset_s: least time from one allocation to the next [s]. strict: as in `chosen`.
+
+    released: as in the released simulators, where jobs that came since the allocation wait for the next one, though
+    they keep GPUs from others, and where an allocation at time 0 does not hold off the next one.
+    """
+
+    round_s: float
+    reset_s: float = RESET_S
+    strict: bool = False
+    released: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -30,7 +45,7 @@ class Book:
 
     executed_s: (N,) at the last look. done_s: (N,) run time made, in seconds of the reference type. worker_s: (T,) time
     received by all jobs since the reset. begun_s, reset_s: of round and allocation [Unix s], -inf = never. stale: jobs
-    came or ended since the allocation.
+    came or ended since the allocation. rounds: begun so far.
     """
 
     share: Floats
@@ -43,6 +58,7 @@ class Book:
     begun_s: float
     reset_s: float
     stale: bool
+    rounds: int
 
     def carry(self, snapshot: Snapshot, market: Market) -> dict[str, Any]:
         """The book of the active jobs, for `opened` to take back."""
@@ -57,7 +73,7 @@ class Book:
                 made[f"{name} {type_}"] = getattr(self, name)[rows, column].tolist()
         worker = dict(zip(market.types, self.worker_s.tolist(), strict=True))
         return made | {"round": {"begun_s": self.begun_s, "reset_s": self.reset_s, "stale": self.stale,
-                                 "worker_s": worker}}  # fmt: skip
+                                 "worker_s": worker, "rounds": self.rounds}}  # fmt: skip
 
 
 def opened(snapshot: Snapshot, market: Market, round_s: float) -> Book:
@@ -77,6 +93,7 @@ def opened(snapshot: Snapshot, market: Market, round_s: float) -> Book:
         np.where(known, kept["on"], -1).astype(np.int64), jobs.executed_s, np.nan_to_num(kept["done_s"]),
         worker_s, float(last.get("begun_s", -np.inf)), float(last.get("reset_s", -np.inf)),
         bool(last.get("stale", True)) or bool(gone) or bool((market.active & np.isnan(share).any(axis=1)).any()),
+        int(last.get("rounds", 0)),
     )  # fmt: skip
     _enter(book, market, np.where(known, jobs.executed_s - np.nan_to_num(kept["executed_s"]), 0.0))
     book.on[~market.active] = -1
@@ -92,9 +109,13 @@ def _enter(book: Book, market: Market, ran_s: Floats) -> None:
     book.worker_s += np.bincount(column, ran_s[rows], len(market.types))
 
 
-def over(book: Book, now_s: float, round_s: float) -> bool:
-    """Whether a new round begins: its time is up, or nobody of it is left."""
-    return now_s >= book.begun_s + round_s - 1e-6 or not (book.on >= 0).any()
+def over(book: Book, now_s: float, rules: Rules) -> bool:
+    """Whether a new round begins: its time is up, or nobody of it is left.
+
+    A round of the released simulators is over when all have done their last whole step in it.
+    """
+    early_s = WHOLE_STEPS * rules.round_s if rules.released else 1e-6
+    return now_s >= book.begun_s + rules.round_s - early_s or not (book.on >= 0).any()
 
 
 def fastest_first(market: Market) -> Int64s:
@@ -108,20 +129,40 @@ def shuffled(market: Market, snapshot: Snapshot) -> Int64s:
     return np.random.default_rng((snapshot.seed, int(snapshot.now_s * 1e3))).permutation(len(market.types))
 
 
+def shuffled_as_released(market: Market, snapshot: Snapshot, rounds: int) -> Int64s:
+    """Columns in the order of chance that the released simulators draw for this round, from 0. (T,) int64.
+
+    They shuffle the types, fastest first, with Python's own generator of seed + 5: its draws are made anew here.
+    """
+    fastest = fastest_first(market).tolist()
+    draws = np.random.RandomState([snapshot.seed + 5])
+    order = list(fastest)
+    for _ in range(rounds + 1):
+        order = list(fastest)
+        for last in range(len(order) - 1, 0, -1):
+            place, bits = last + 1, (last + 1).bit_length()
+            while place > last:
+                place = int(draws.randint(0, 1 << 32, dtype=np.uint32)) >> (32 - bits)
+            order[last], order[place] = order[place], order[last]
+    return np.array(order, np.int64)
+
+
 def begin(
-    book: Book, snapshot: Snapshot, market: Market, round_s: float, allocate: Callable[[], Floats], queues: Int64s,
-    strict: bool = False,
-) -> None:  # fmt: skip
-    """A new round: the allocation if it is due, then who runs on which type. queues, strict: as in `chosen`."""
+    book: Book, snapshot: Snapshot, market: Market, rules: Rules, allocate: Callable[[], Floats], queues: Int64s
+) -> None:
+    """A new round: the allocation if it is due, then who runs on which type. queues: as in `chosen`."""
     now_s = snapshot.now_s
-    if book.stale and now_s - book.reset_s >= BETWEEN_RESETS_S:
-        _reset(book, now_s, round_s)
+    if book.stale and (now_s - book.reset_s >= rules.reset_s or (rules.released and book.reset_s == 0)):
+        _reset(book, now_s, rules.round_s)
         book.share = allocate()
         book.worker_s = book.received_s[market.active].sum(axis=0)
         book.reset_s, book.stale = now_s, False
-    book.begun_s = now_s
+    book.begun_s, book.rounds = now_s, book.rounds + 1
     place = np.argsort(ordered(snapshot.jobs))
-    book.on = chosen(np.nan_to_num(book.share), priorities(book), book.deficit_s, place, market, queues, strict)
+    book.on = chosen(np.nan_to_num(book.share), priorities(book), book.deficit_s, place, market, queues,
+                     rules.strict)  # fmt: skip
+    if rules.released:
+        book.on[np.isnan(book.share).any(axis=1)] = -1
 
 
 def _reset(book: Book, now_s: float, round_s: float) -> None:

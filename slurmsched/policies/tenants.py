@@ -24,7 +24,7 @@ class Tenants:
 
     shares: part of the cluster that is each one's, 1 in all. demand_gpus: GPUs that its jobs hold or could start on
     now. held_gpus: GPUs that its jobs hold. received_gpu_s, deserved_gpu_s: since the book was begun, where a tenant
-    deserves what it demands up to its share of the GPUs. Source: Ye et al. (Astraea), TPDS 2021, section 3, for what
+    deserves what it demands up to its share of the GPUs. Source: Ye et al. (Astraea), TPDS 2021, for what
     is deserved.
     """
 

@@ -55,7 +55,7 @@ class Themis:
     Each job is an app of one gang, all or nothing. What the auction leaves goes to the others by rho.
     Raises ConfigError for a parameter out of range.
     Source: Mahajan et al. (Themis), NSDI '20, for rho, leases, filter and auction, defaults unverified; Narayanan et
-    al. (Gavel), OSDI '20, section 4.2, for "minmax". Leftovers by rho instead of at random are ours.
+    al. (Gavel), OSDI '20, for "minmax". Leftovers by rho instead of at random are ours.
     """
 
     preemptive: ClassVar[bool] = True

@@ -50,6 +50,8 @@ class IdealModel:
     rounds_follow: a round begins when the one before is over, which is when round_s is over or all its jobs have
     ended, and not at a multiple of round_s.
     hold_s: there, a plan stands for so long at least.
+    adapts: table of throughputs by whose steps jobs train, and change their batch size between such rounds (see
+    replay.adapting); "" = run times as recorded.
     Raises ConfigError for a negative or infinite time, or steps that do not ascend.
     """
 
@@ -69,6 +71,7 @@ class IdealModel:
     slowdown: float = 1.0
     rounds_follow: bool = False
     hold_s: float = 0.0
+    adapts: str = ""
 
     def __post_init__(self) -> None:
         for name in ("round_s", "clock_s", "start_cost_s", "restart_cost_s", "resize_cost_s", "checkpoint_s", "hold_s"):

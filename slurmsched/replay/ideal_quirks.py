@@ -9,6 +9,7 @@ import numpy as np
 
 from slurmsched.errors import ConfigError
 from slurmsched.model import Plan, Receipt
+from slurmsched.replay.adapting import AdaptingCluster
 from slurmsched.replay.ideal import End, IdealCluster
 from slurmsched.replay.ideal_model import IdealModel
 from slurmsched.replay.ideal_view import TIME_LIMIT
@@ -18,6 +19,8 @@ from slurmsched.replay.traces import Trace
 
 def ideal_cluster(trace: Trace, nodes: Sequence[int], model: IdealModel, *, seed: int = 0) -> IdealCluster:
     """The cluster that these settings ask for. Raises as IdealCluster."""
+    if model.adapts:
+        return AdaptingCluster(trace, nodes, model, seed=seed)
     made = QuirkyCluster if model.quirky else IdealCluster
     return made(slowed(trace, model), nodes, model, seed=seed)
 

@@ -18,6 +18,7 @@ _FOLDER = files("slurmsched.replay") / "reproduced"
 PRECISION = {
     "avg_jct_s": 0.005, "p50_jct_s": 0.05, "p95_jct_s": 0.05, "p99_jct_s": 0.05, "makespan_s": 0.5, "preemptions": 0.0,
     "jct_ratio": 0.005, "wait_ratio": 0.005, "makespan_ratio": 0.005, "fairness_ratio": 0.005,
+    "worst_rho": 0.0005, "unfair_pct": 0.005,
 }  # fmt: skip
 
 
@@ -29,7 +30,8 @@ class Row:
     as `slurmsched replay` takes them. against: the policy that a claim compares with; figures are then ratios, its
     figure over that of `policy`: mean JCT, mean wait, makespan, and rho of the tenant who fares worst (the slowdown of
     the job that does, where no tenants are known).
-    settings: fields of IdealModel. tolerance_pct: allowed difference of any figure, those in loose_pct excepted [%].
+    settings: fields of IdealModel. parameters: of the policy, besides those of its text.
+    tolerance_pct: allowed difference of any figure, those in loose_pct excepted [%].
     differs: why ours may lie outside; then the row need not hold. absent: why it is not replayed at all. beside: what
     else to know.
     Figures are named as in the JSON of `slurmsched replay`; a range of two peers is a pair.
@@ -46,6 +48,7 @@ class Row:
     backfill: str = ""
     physics: str = RECORDED
     settings: Mapping[str, Any] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = field(default_factory=dict)
     tolerance_pct: float = 0.0
     loose_pct: Mapping[str, float] = field(default_factory=dict)
     differs: str = ""
@@ -57,13 +60,14 @@ class Row:
     def request(self) -> Request:
         """What to replay."""
         return Request(cluster=self.cluster, policy=self.policy, placement=self.placement, backfill=self.backfill,
-                       settings=self.settings, physics=self.physics)  # fmt: skip
+                       settings=self.settings, physics=self.physics, parameters=self.parameters)  # fmt: skip
 
     @property
     def words(self) -> dict[str, Any]:
         """The settings that are not the default ones, by name."""
         words = {"policy": self.policy, "against": self.against, "jobs": self.jobs, "placement": self.placement,
-                 "backfill": self.backfill} | dict(self.settings)  # fmt: skip
+                 "backfill": self.backfill}  # fmt: skip
+        words |= {name: _told(value) for name, value in self.parameters.items()} | dict(self.settings)
         return {
             name: value for name, value in words.items() if value not in ("", "count") and (value or name != "jobs")
         }
@@ -121,6 +125,11 @@ def _row(name: str, found: dict[str, Any]) -> Row:
     if unknown:
         raise InputError(f"table {name}: row of {found.get('trace')}: unknown key {min(unknown)!r}")
     return Row(table=name, figures=figures, **{key: value for key, value in found.items() if key in known})
+
+
+def _told(value: Any) -> Any:
+    """A parameter in words: a plug-in by its name and parameters."""
+    return " ".join(f"{name}={each}" for name, each in value.items()) if isinstance(value, dict) else value
 
 
 def _pair(value: Any) -> tuple[float, float]:

@@ -23,6 +23,7 @@ from slurmsched.model.columns import Floats, Labels
 from slurmsched.placements.count import Count
 from slurmsched.planning.direct import FILLINGS, DirectPlanner, Filling
 from slurmsched.protocols import Physics, Placement, Planner, Policy, Store
+from slurmsched.replay.adapting import UNFAIR, AdaptingCluster
 from slurmsched.replay.carry_store import CarryStore
 from slurmsched.replay.clusters import Described, cluster_of
 from slurmsched.replay.deadlines import met
@@ -120,6 +121,9 @@ class Replayed:
         if isinstance(self.cluster, PhysicsCluster):
             made["mean_slowdown"] = float(done.slowdown.mean()) if len(done.job_id) else math.nan
         made |= met(done, self.cluster.trace)
+        if isinstance(self.cluster, AdaptingCluster):
+            rho = self.cluster.rho()
+            made |= {"worst_rho": float(rho.max(initial=0.0)), "unfair_pct": 100 * float((rho > UNFAIR).mean())}
         made |= {"trace_digest": self.trace_digest, "seed": self.cluster.seed, "config": self.config}
         return made if self.complete else made | {"complete": False, "jobs_of_trace": len(self.cluster.trace)}
 

@@ -23,15 +23,17 @@ class GpuTypes(Costs):
     """Speed by model, GPU type, number of GPUs, and whether they are on one node.
 
     throughputs: a file as estimators/throughput_table.py reads it, or "gavel", which is shipped. reference:
-    the type on which the trace's run times are; what is left of a job is counted in its seconds. A node without a type
-    has that one. A gang on several types goes at the pace of the slowest. Raises ConfigError without a file or for a
-    reference that is not in it, InputError for a file that cannot be read, and for a job on GPUs that its model has no
-    throughput on; the cluster offers it none (see runs_on).
-    Source: Narayanan et al. (Gavel), OSDI '20, section 3.
+    the type on which the trace's run times are; what is left of a job is counted in its seconds. whole_steps_s: a job
+    does as many steps as fit whole into a round of this length [s]; 0 = no rounds. A node without a type has the
+    reference type. A gang on several types goes at the pace of the slowest.
+    Raises ConfigError without a file or for a reference that is not in it, InputError for a file that cannot be read,
+    and for a job on GPUs that its model has no throughput on; the cluster offers it none (see runs_on).
+    Source: Narayanan et al. (Gavel), OSDI '20.
     """
 
     throughputs: str = ""
     reference: str = "v100"
+    whole_steps_s: float = 0.0
 
     def __post_init__(self) -> None:
         if not self.throughputs:
@@ -64,10 +66,15 @@ class GpuTypes(Costs):
         table, job = throughput_table(self.throughputs), int(snapshot.jobs.job_id[row])
         here, there = (throughput(table.get(name, {}), model, gpus) for name in (type_, self.reference))
         if here > 0 and there > 0:
-            return here / there
+            return self._whole(here) / there
         missing = type_ if there > 0 else self.reference
         raise InputError(f"job {job}: model {model!r} on {gpus} GPUs has no throughput on {missing!r}; "
                          "leave out such jobs or nodes, or add it", source=self.throughputs)  # fmt: skip
+
+    def _whole(self, rate: float) -> float:
+        """Steps per second that are left of this rate when a round ends with a whole one."""
+        steps = rate * self.whole_steps_s
+        return int(steps) / self.whole_steps_s if steps >= 1 else rate
 
 
 def _types(snapshot: Snapshot, nodes: list[int]) -> set[str]:

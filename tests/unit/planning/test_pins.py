@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slurmsched.config import Placement, Scope
-from slurmsched.model import Delay, Pin, PinNodes, Ranking, Snapshot
+from slurmsched.model import Delay, Labels, Pin, PinNodes, Ranking, Snapshot, Wants
 from slurmsched.placements.linked import Linked
 from slurmsched.planning.picks import Picks
 from slurmsched.planning.pins import Pinned, given_back, pins
+from slurmsched.testing import snapshot
 from tests.unit.planning.pin_cases import HINT, NOW_S, cluster, wait, wish
 
 HINTS = Placement(pin="hints")
@@ -214,3 +215,58 @@ def test_pins__no_other_node_would_give_a_better_pick(free, gpus):
     found = lists(planned(at))
     assert set(found.values()) <= set(best)
     assert bool(found) == bool(best)
+
+
+TYPES = Placement(types=True)
+
+
+def mixed(*jobs: dict[str, object], **others: object) -> Snapshot:
+    """Two nodes of K80 and one of V100, the last with one GPU free."""
+    nodes = [
+        {"name": f"n{n}", "gpus": 4, "gpu_types": f"gpu:{kind}:4", "gpus_used": used, "cpus": 64, "memory_mib": 9e5}
+        for n, kind, used in ((1, "k80", 0), (2, "k80", 2), (3, "v100", 3))
+    ]
+    rows = [{"submit_s": NOW_S - 60, "nodes": 1, "gpu_request": "gpu:1", **job} for job in jobs]
+    return snapshot(rows, nodes, now_s=NOW_S, **others)
+
+
+def typed(at: Snapshot, *types: str, limits: Placement = TYPES) -> Pinned:
+    ranking = Ranking(np.arange(len(at.jobs)), wants=Wants(gpu_type=Labels.of(types)))
+    return pins(at, ranking, at.jobs.pending, Linked(), limits, Scope(partitions=("*",)))
+
+
+def test_types__a_job_goes_to_a_node_of_the_type_that_the_policy_wants():
+    """The node left fullest with room; nobody is pinned where there is none, or no type is wanted."""
+    found = typed(mixed({}, {}, {}, {}), "v100", "v100", "k80", "")
+    assert lists(found) == {1: "n3", 3: "n2"}
+    assert found.actions[0].reason == "the policy wants it on v100, of which there is room on this node"
+
+
+def test_types__off_by_default():
+    """Without the setting no job is pinned for its type."""
+    assert lists(typed(mixed({}), "v100", limits=Placement())) == {}
+
+
+@pytest.mark.parametrize(
+    ("job", "expected"),
+    [
+        ({"gpu_request": "gpu:k80:1"}, {}), ({"nodes": 2, "gpus": 2}, {}), ({"nodes_asked": "n1"}, {}),
+        ({"nodes_excluded": "n3"}, {}), ({"features_asked": "[x*2]"}, {}), ({}, {1: "n3"}),
+    ],
+)  # fmt: skip
+def test_types__the_users_own_wishes_stand(job, expected):
+    """A type or node of their own, several nodes, nodes left out, a constraint that is not understood."""
+    assert lists(typed(mixed(job), "v100")) == expected
+
+
+def test_types__a_list_goes_back_when_another_type_is_wanted_and_moves():
+    """The next round wants it elsewhere: the list moves; without a type it is given back."""
+    held = mixed({"nodes_asked": "n3"}, pins=(holding(1, "n3"),))
+    assert (lists(typed(held, "k80")), lists(typed(held, ""))) == ({1: "n2"}, {1: ""})
+
+
+def test_types__who_waits_to_be_placed_starts_when_it_is():
+    """A job that was submitted to begin a little later is pinned and begins at once."""
+    at = mixed({"eligible_s": NOW_S + 100})
+    found = typed(at, "v100", limits=Placement(types=True, wait_s=600))
+    assert [type(action) for action in found.actions] == [PinNodes, Delay]

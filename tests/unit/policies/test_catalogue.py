@@ -16,6 +16,7 @@ from slurmsched.estimators.hint import Hint
 from slurmsched.estimators.history import History
 from slurmsched.estimators.time_limit import TimeLimit
 from slurmsched.model import Card, Use
+from slurmsched.policies.gavel import Gavel
 from slurmsched.testing import check_policy
 
 OURS = tuple(
@@ -80,7 +81,7 @@ def _written(value: object) -> str:
     """A default as the configuration file has it."""
     if isinstance(value, tuple):
         return f"[{', '.join(f'{number:g}' for number in value)}]"
-    if isinstance(value, Hint | History | Alike):
+    if isinstance(value, Hint | History | Alike | Gavel):
         return f'"{type(value).__name__.lower()}"'
     if isinstance(value, bool):
         return str(value).lower()

@@ -139,3 +139,11 @@ def test_result__of_a_claim_about_tenants_is_their_worst_rho() -> None:
                 figures={"fairness_ratio": (1.0, 1.0)})  # fmt: skip
     (compared,) = result(claim).comparisons
     assert compared.ours > 1.0
+
+
+def test_row__tells_the_parameters_of_its_policy() -> None:
+    """A plug-in among them in words; they reach the replay as they are."""
+    speeds = {"name": "throughputs", "table": "shockwave", "unit": "steps"}
+    row = Row("t", "s", policy="max-sum-throughput", parameters={"speeds": speeds})
+    assert row.words["speeds"] == "name=throughputs table=shockwave unit=steps"
+    assert row.request.parameters == {"speeds": speeds}

@@ -94,3 +94,10 @@ def test_gpu_types__refuses_a_file_that_is_no_table(tmp_path: Path, content: byt
     path.write_bytes(content)
     with pytest.raises(InputError, match=str(path)):
         GpuTypes(str(path))
+
+
+@pytest.mark.parametrize(("round_s", "speed"), [(0.0, 1.0), (0.11, 4 / 4.4), (0.01, 1.0)])
+def test_gpu_types__whole_steps_of_a_round(table: str, round_s: float, speed: float) -> None:
+    """40 steps a second are 4.4 in 0.11 s, of which 4 are whole; a round too short for one step cuts nothing."""
+    place = holding([{0: 0b11}], NODES, "", name="A")
+    assert GpuTypes(table, whole_steps_s=round_s).speed(*place).tolist() == pytest.approx([speed])

@@ -1,0 +1,171 @@
+"""POP: any policy on several small clusters, each with a part of the jobs and of every kind of GPU."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from slurmsched.model import Card, Family, Labels, Ranking, Snapshot, Use, Wants
+from slurmsched.model.columns import Bools, Floats, Int64s
+from slurmsched.placements.candidates import eligible, holding
+from slurmsched.policies.cards import PREEMPTS
+from slurmsched.policies.checks import check_number
+from slurmsched.policies.gavel import Gavel
+from slurmsched.policies.gpu_market import gpu_type
+from slurmsched.policies.order import ordered
+from slurmsched.protocols import Policy
+
+KEY = "parts"  # in a carry
+_MIX = np.uint64(0x9E3779B97F4A7C15)  # Knuth's multiplier, for lots drawn by job id
+
+
+@dataclass(frozen=True, slots=True)
+class Pop:
+    """Jobs are split at random into k parts, GPUs into k equal ones; the policy ranks each part for itself.
+
+    of: the policy, or its name. k: parts, a power of 2; fewer where the largest gang would not fit a part. most_jobs:
+    so many more parts that none has many more jobs than these; 0 = k as it is. A job stays in its part.
+    Raises ConfigError for a parameter out of range.
+    Source: Narayanan et al. (POP), SOSP '21; lots by job id, whole gangs in one part, and the merging of the orders by
+    GPUs counted out are ours.
+    """
+
+    card: ClassVar[Card] = Card(
+        Family.HETEROGENEITY,
+        "Narayanan et al.: POP, SOSP 2021",
+        uses=(Use.ORDER, Use.GPU_TYPE, Use.REQUEUE, Use.START),
+        on_slurm=(PREEMPTS, "Inputs and levers are those of the policy that is split: see its card."),
+    )
+
+    of: Policy = field(default_factory=Gavel)
+    k: int = 8
+    most_jobs: int = 0
+
+    def __post_init__(self) -> None:
+        check_number("k", self.k, least=1)
+        check_number("most_jobs", self.most_jobs)
+
+    @property
+    def preemptive(self) -> bool:
+        return bool(getattr(self.of, "preemptive", False))
+
+    @property
+    def learns(self) -> bool:
+        return bool(getattr(self.of, "learns", False))
+
+    def rank(self, snapshot: Snapshot) -> Ranking:
+        parts = self._parts(snapshot)
+        made = [self.of.rank(part) for _, part in parts]
+        if len(parts) == 1:
+            return replace(made[0], carry={KEY: {"0": dict(made[0].carry)}})
+        place = np.empty(len(snapshot.jobs))
+        for (rows, part), ranking in zip(parts, made, strict=True):
+            gpus = part.jobs.gpus[ranking.order].astype(np.float64)
+            place[rows[ranking.order]] = np.cumsum(gpus) - gpus
+        inner = np.empty(len(snapshot.jobs), np.int64)
+        for (rows, _), ranking in zip(parts, made, strict=True):
+            inner[rows[ranking.order]] = np.arange(len(rows))
+        carry = {KEY: {str(number): dict(ranking.carry) for number, ranking in enumerate(made)}}
+        notes = tuple(dict.fromkeys(note for ranking in made for note in ranking.notes))
+        rows_of = [rows for rows, _ in parts]
+        return Ranking(ordered(snapshot.jobs, place, inner), _why(rows_of, made), carry, notes, _wants(rows_of, made))
+
+    def next_change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
+        """When the first part's order changes by itself [Unix s]."""
+        asked = getattr(self.of, "next_change_s", None)
+        if asked is None:
+            return math.inf
+        carries: Mapping[str, Any] = ranking.carry[KEY]
+        found = math.inf
+        for number, (rows, part) in enumerate(self._parts(snapshot)):
+            carry = carries.get(str(number), {})
+            found = min(found, float(asked(part, Ranking(np.arange(len(rows)), carry=carry), running[rows])))
+        return found
+
+    def _parts(self, snapshot: Snapshot) -> list[tuple[Int64s, Snapshot]]:
+        """Rows and snapshot of each part, as many as there are to be."""
+        count = self._count(snapshot)
+        kept = snapshot.carry.get(KEY)
+        carries: Mapping[str, Any] = kept if isinstance(kept, Mapping) else {}
+        lot = _lots(snapshot, count)
+        dealt = _dealt(snapshot, count)
+        return [
+            (rows, _part(snapshot, rows, dealt[number], carries.get(str(number), {})))
+            for number, rows in enumerate(np.flatnonzero(lot == number) for number in range(count))
+        ]
+
+    def _count(self, snapshot: Snapshot) -> int:
+        """Number of parts, a power of 2."""
+        active = holding(snapshot.jobs) | eligible(snapshot)
+        wanted = self.k
+        if self.most_jobs:
+            wanted = max(wanted, math.ceil(int(active.sum()) / self.most_jobs))
+        largest = int(snapshot.jobs.gpus.max(initial=1, where=active))
+        total = int(snapshot.nodes.gpus[~snapshot.nodes.closed].sum())
+        most = max(total // max(largest, 1), 1)
+        parts = 1 << max(wanted - 1, 0).bit_length()
+        return min(parts, 1 << (most.bit_length() - 1))
+
+
+def _lots(snapshot: Snapshot, count: int) -> Int64s:
+    """The part of each job, drawn by seed and job id. (N,) int64."""
+    mixed = (snapshot.jobs.job_id.astype(np.uint64) + np.uint64(snapshot.seed)) * _MIX
+    return ((mixed >> np.uint64(33)) % np.uint64(count)).astype(np.int64)
+
+
+def _dealt(snapshot: Snapshot, count: int) -> Int64s:
+    """GPUs of each node in each part, one GPU type after the other in equal runs. (count, nodes) int64."""
+    nodes, dealt = snapshot.nodes, np.zeros((count, len(snapshot.nodes)), np.int64)
+    types = np.array([gpu_type(text) for text in nodes.gpu_types])
+    for each in sorted(set(types.tolist())):
+        rows = np.flatnonzero((types == each) & ~nodes.closed)
+        ends = np.cumsum(nodes.gpus[rows])
+        total = int(ends[-1]) if len(ends) else 0
+        for part in range(count):
+            low, high = part * total // count, (part + 1) * total // count
+            dealt[part, rows] = np.clip(np.minimum(ends, high) - np.maximum(ends - nodes.gpus[rows], low), 0, None)
+    return dealt
+
+
+def _part(snapshot: Snapshot, rows: Int64s, gpus: Int64s, carry: Mapping[str, Any]) -> Snapshot:
+    """The snapshot of these jobs, and of these GPUs of each node; nodes without any are left out."""
+    jobs, here = snapshot.jobs.take(rows), gpus > 0
+    nodes = snapshot.nodes.take(here)
+    nodes = nodes.with_columns(gpus=gpus[here].astype(np.int32),
+                               gpus_used=np.minimum(nodes.gpus_used, gpus[here]).astype(np.int32))  # fmt: skip
+    held = snapshot.allocations
+    return replace(snapshot, jobs=jobs, nodes=nodes, carry=carry,
+                   allocations=held.take(np.isin(held.job_id, jobs.job_id)))  # fmt: skip
+
+
+def _why(rows_of: Sequence[Int64s], made: Sequence[Ranking]) -> dict[str, Any]:
+    """The criteria of all parts by row of the whole, and the part of each job."""
+    count = sum(len(rows) for rows in rows_of)
+    found: dict[str, Any] = {"part": np.zeros(count, np.int64)}
+    for number, (rows, ranking) in enumerate(zip(rows_of, made, strict=True)):
+        found["part"][rows] = number
+        for name, values in ranking.why.items():
+            found.setdefault(name, np.zeros(count, np.asarray(values).dtype))[rows] = values
+    return found
+
+
+def _wants(rows_of: Sequence[Int64s], made: Sequence[Ranking]) -> Wants | None:
+    """What all parts want, by row of the whole; None if none wants anything."""
+    count = sum(len(rows) for rows in rows_of)
+    given: dict[str, Any] = {}
+    for rows, ranking in zip(rows_of, made, strict=True):
+        for name, values in ({} if ranking.wants is None else ranking.wants.columns).items():
+            if name == "gpu_type":
+                column = given.setdefault(name, [""] * count)
+                for row, text in zip(rows.tolist(), values, strict=True):
+                    column[row] = text
+                continue
+            default: Floats = np.full(count, -np.inf if name == "start_s" else 0.0)
+            given.setdefault(name, default.astype(np.asarray(values).dtype))[rows] = values
+    if "gpu_type" in given:
+        given["gpu_type"] = Labels.of(given["gpu_type"])
+    return Wants(**given) if given else None

@@ -1,0 +1,66 @@
+"""The middle of a polytope, and rounds as the released simulators draw them."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from slurmsched.policies import allocation, allocation_released, rounds
+from slurmsched.policies.allocation import Problem
+from slurmsched.policies.centre import centre
+from slurmsched.policies.gpu_market import Market
+from slurmsched.policies.isolated_so_far import KEY, isolated_so_far
+from slurmsched.testing import snapshot
+
+
+def test_centre__of_a_square_and_a_triangle() -> None:
+    """By symmetry the middle of each."""
+    square = np.array([[1.0, 0], [-1, 0], [0, 1], [0, -1]])
+    triangle = np.array([[-1.0, 0], [0, -1], [1, 1]])
+    assert centre(square, np.array([1.0, 0, 1, 0])) == pytest.approx([0.5, 0.5])
+    assert centre(triangle, np.array([0.0, 0, 1])) == pytest.approx([1 / 3, 1 / 3])
+
+
+def test_centre__without_an_inside_there_is_none() -> None:
+    """A single point has no middle."""
+    assert centre(np.array([[1.0], [-1.0]]), np.array([0.0, 0.0])) is None
+
+
+@pytest.mark.parametrize("name", ["max_min", "makespan", "sum_throughput", "finish_time_fairness"])
+def test_released__keeps_what_the_programme_asks_for(name: str) -> None:
+    """As good as the best shares to 6 %, within capacity; the makespan's bisection ends at 5 %."""
+    chance = np.random.default_rng(4)
+    speed = chance.uniform(0.2, 1.0, (6, 2))
+    given = Problem(np.array([2.0, 3.0]), np.ones(6), speed, chance.uniform(1e3, 9e3, 6), np.full(6, 50.0), np.ones(6))
+    best, found = getattr(allocation, name)(given), getattr(allocation_released, name)(given)
+    rates = [(share * speed).sum(axis=1) for share in (best, found)]
+    value = {"max_min": min, "makespan": lambda rate: min(rate / given.left_s), "sum_throughput": sum,
+             "finish_time_fairness": lambda rate: -max(50.0 + given.left_s / rate)}[name]  # fmt: skip
+    if name != "finish_time_fairness":
+        assert value(rates[1]) >= value(rates[0]) * (0.9 if name == "max_min" else 0.94)
+    assert (found.sum(axis=0) <= given.capacity + 1e-6).all()
+    assert (found.sum(axis=1) <= 1 + 1e-6).all()
+
+
+def test_shuffled_as_released__is_pythons_own_order() -> None:
+    """The order of each round is that of random.Random(seed + 5)."""
+    here = Market(("k80", "p100", "v100"), np.ones(3), np.ones(1), np.array([[1.0, 2.0, 3.0]]), np.ones(1, np.bool_))
+    theirs, drawn = random.Random(5), []
+    for _ in range(6):
+        order = ["v100", "p100", "k80"]
+        theirs.shuffle(order)
+        drawn.append(order)
+    ours = [[here.types[c] for c in rounds.shuffled_as_released(here, snapshot(), n)] for n in range(6)]
+    assert ours == drawn
+
+
+def test_isolated_so_far__adds_up_at_the_rate_of_each_allocation() -> None:
+    """100 s of work at half a second a second, then 50 s at a quarter: 200 s and 200 s."""
+    given, carry = snapshot([{}], "1x1"), {}
+    for left_s, rate, expected in ((500.0, 0.5, 0.0), (400.0, 0.25, 200.0), (350.0, 1.0, 400.0)):
+        found, kept = isolated_so_far(replace(given, carry=carry), np.array([left_s]), np.array([rate]))
+        carry = {KEY: kept}
+        assert found.tolist() == [expected]

@@ -1,0 +1,112 @@
+"""Heet: the example of its page, samples while jobs run, trials, and what is filled in."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from slurmsched.errors import ConfigError
+from slurmsched.model import Snapshot
+from slurmsched.policies.heet import Heet, matched, speeds
+from slurmsched.policies.samples import sampled
+from slurmsched.testing import check_policy, snapshot
+
+NODES = [{"name": "n1", "gpus": 1, "gpu_types": "gpu:k80:1"}, {"name": "n2", "gpus": 1, "gpu_types": "gpu:v100:1"}]
+PAGE = np.array([[0.01, 0.02, 0.04]] * 2 + [[0.02] * 3] * 4)
+MAY = np.ones(PAGE.shape, np.bool_)
+
+
+def jobs(*progress: int) -> list[dict[str, object]]:
+    return [{"job_id": n, "comment": f"slurmsched: progress={done}/100"} for n, done in enumerate(progress, 1)]
+
+
+def after(policy: Heet, given: Snapshot, *progress: int) -> Snapshot:
+    """A round later, when whoever was in it ran and made progress."""
+    ranked = policy.rank(given)
+    ran_s = given.jobs.executed_s + np.where(ranked.why["in_round"] > 0, 360.0, 0.0)
+    later = snapshot(jobs(*progress), NODES, now_s=given.now_s + 360.0, carry=ranked.carry)
+    return replace(later, jobs=later.jobs.with_columns(executed_s=ran_s))
+
+
+def test_matched__the_example_of_the_page() -> None:
+    """One of the first two has the V100, three of the others the rest: bids of 4 in all."""
+    speed = speeds(PAGE, MAY, probes=3)
+    assert speed[0].tolist() == pytest.approx([0.25, 0.5, 1.0])
+    on = matched(speed, np.ones(6), np.array([1.0, 2.0, 1.0]))
+    assert on.tolist() == [2, -1, *on[2:].tolist()]
+    assert sorted(on[2:].tolist()) == [-1, 0, 1, 1]
+
+
+def test_matched__gangs_are_whole() -> None:
+    """Three GPUs hold a gang of two and one of one, never a part of the other gang of two."""
+    assert matched(np.array([[2.0], [2.0], [1.0]]), np.array([2.0, 2.0, 1.0]), np.array([3.0])).tolist() == [0, -1, 0]
+
+
+def test_speeds__types_not_tried_yet_are_tried() -> None:
+    """Tried on one type of two: the other one counts as the fastest, until both are known."""
+    rate = np.array([[0.02, np.nan]])
+    assert speeds(rate, MAY[:1, :2], probes=2).argmax() == 1
+    assert speeds(np.array([[0.02, 0.01]]), MAY[:1, :2], probes=2).argmax() == 0
+
+
+def test_speeds__gaps_are_filled_in_from_other_jobs() -> None:
+    """Everybody else is four times as fast on the second type: so is a job that was tried on the first alone."""
+    rate = np.array([[0.01, 0.04]] * 4 + [[0.02, np.nan]])
+    assert speeds(rate, np.ones(rate.shape, np.bool_), probes=1)[-1, 0] == pytest.approx(0.25, rel=0.2)
+
+
+def test_speeds__never_where_a_job_may_not_run() -> None:
+    """A type that a job has no room on stays at 0."""
+    assert speeds(PAGE[:1], np.array([[False, True, True]]), probes=3)[0, 0] == 0.0
+
+
+def test_sampled__progress_counts_for_the_type_of_the_round() -> None:
+    """Ten hundredths in 360 s on the type that it was on, nothing for the other."""
+    policy, given = Heet(), snapshot(jobs(0), NODES)
+    first = policy.rank(given).wants.gpu_type[0]  # type: ignore[union-attr]
+    found = sampled(after(policy, given, 10), ("k80", "v100"))
+    assert found.rate[0, ("k80", "v100").index(first)] == pytest.approx(0.1 / 360)
+    assert found.tried.tolist() == [1]
+
+
+def test_heet__a_job_is_tried_on_both_types_then_goes_where_it_is_faster() -> None:
+    """Alone: first one type, then the other, then for good the one on which it made more progress."""
+    policy, now, total, seen = Heet(), snapshot(jobs(0), NODES), 0, list[str]()
+    for _ in range(4):
+        kind = policy.rank(now).wants.gpu_type[0]  # type: ignore[union-attr]
+        seen.append(kind)
+        total += {"k80": 2, "v100": 8}[kind]
+        now = after(policy, now, total)
+    assert set(seen[:2]) == {"k80", "v100"}
+    assert seen[2:] == ["v100", "v100"]
+
+
+def test_heet__who_waits_bids_more() -> None:
+    """Three jobs on two GPUs: nobody waits for two rounds."""
+    policy, now = Heet(), snapshot(jobs(0, 0, 0), NODES)
+    waited = []
+    for step in range(1, 5):
+        now = after(policy, now, step, step, step)
+        waited.append(policy.rank(now).why["rounds_waited"].max())
+    assert max(waited) <= 1.0
+
+
+def test_heet__says_what_it_does_not_know() -> None:
+    """Jobs without progress hints are counted in one note."""
+    assert Heet().rank(snapshot([{}], NODES)).notes == ("1 jobs without progress hints: as fast on every GPU type",)
+
+
+def test_heet__conforms_without_fill() -> None:
+    """Every rule of check_policy."""
+    assert check_policy(Heet(fill=False)) is None
+
+
+@pytest.mark.parametrize(("parameters", "key"), [({"probes": 0}, "policy.probes"), ({"round_s": 0.0}, "policy.round_s"),
+                                                 ({"most_jobs": 0}, "policy.most_jobs")])  # fmt: skip
+def test_heet__refuses_bad_parameters(parameters, key: str) -> None:
+    """A parameter out of range is a ConfigError that names the setting."""
+    with pytest.raises(ConfigError) as caught:
+        Heet(**parameters)
+    assert caught.value.key == key
