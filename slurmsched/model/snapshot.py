@@ -18,6 +18,7 @@ from slurmsched.model.jobs import Allocations, Jobs
 from slurmsched.model.nodes import Nodes, Partitions
 from slurmsched.model.past import NO_PAST, Past
 from slurmsched.model.pins import Picking, Pin, Placed
+from slurmsched.model.quick import quickly
 from slurmsched.model.topology import SiteTopology
 
 _NO_TOPOLOGY, _NO_HISTORY = SiteTopology(), frozen([], np.float64)
@@ -72,6 +73,7 @@ def _number(text: str, default: float) -> float:
     return inf if word == "UNLIMITED" else float(word) if word.isdigit() else default
 
 
+@quickly
 @dataclass(frozen=True, slots=True, eq=False)
 class Snapshot:
     """The cluster at now_s, whole. Pure code takes everything from here: clock, chance and memory too.
@@ -106,12 +108,11 @@ class Snapshot:
 
     def remembering(self, history_gpu_s: Floats, carry: Mapping[str, Any]) -> Snapshot:
         """This snapshot with history and carry; the same as dataclasses.replace, which costs a replay's cycle more."""
-        made = object.__new__(Snapshot)
-        for name in Snapshot.__slots__:
-            object.__setattr__(made, name, getattr(self, name))
-        object.__setattr__(made, "history_gpu_s", history_gpu_s)
-        object.__setattr__(made, "carry", carry)
-        return made
+        return Snapshot(
+            self.now_s, self.jobs, self.nodes, self.partitions, self.allocations, self.site, self.seed, history_gpu_s,
+            carry, self.warnings, self.acts, self.past_acts, self.reservations, self.topology, self.past, self.shares,
+            self.pins, self.picking, self.placed,
+        )  # fmt: skip
 
     @property
     def digest(self) -> str:

@@ -71,7 +71,8 @@ class DirectPlanner:
         wanted = as_wanted(snapshot, ranking.wants)
         stands = standing(wanted)
         target, queue = self._target(wanted, ranking, stands), np.empty((2, len(stands)), np.int64)
-        running, least, waiting = who_waits(ranking.order, stands, target.rows, wanted.jobs.gpus, queue)
+        running = np.empty(len(stands), np.bool_)
+        least, waiting, need = who_waits(ranking.order, stands, target.rows, wanted.jobs.gpus, running, queue)
         rows, needs = sealed(queue)[:, :waiting]  # preempted jobs wait too
         steady = waiting > 0 and self.steady and ranking.wants is None
         may_move = ranking.wants is not None  # to another size or type, though nobody waits
@@ -79,7 +80,7 @@ class DirectPlanner:
         if may_move:  # whoever comes is to be looked at, and whoever is held back to be let go
             wake = Wake(min(at_s, _begin_s(wanted, ranking)), running=True)
         elif steady:
-            wake = Wake(at_s, max(int(needs.min()), 0), takes=True)
+            wake = Wake(at_s, max(need, 0), takes=True)
         else:
             wake = self._wake(at_s, least, int(wanted.jobs.gpus[rows[0]])) if waiting else ROOM_FOR_ALL
         return Plan(

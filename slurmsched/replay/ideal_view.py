@@ -14,6 +14,7 @@ from slurmsched.kernels.show import job_columns
 from slurmsched.model import Allocations, Jobs, JobState, Labels, Nodes, NodeState, Partitions, Site, Snapshot
 from slurmsched.model.columns import Floats, Int32s, Int64s, sealed
 from slurmsched.model.hints import MARK
+from slurmsched.model.quick import quickly
 from slurmsched.replay.late import LateAllocations, LateJobs, setters
 from slurmsched.replay.traces import Trace
 
@@ -128,6 +129,7 @@ class Stage:
         return cls(nodes, partitions, Site(cluster="ideal", user="slurmsched"))
 
 
+@quickly
 @dataclass(frozen=True, slots=True, eq=False)
 class Shares:
     """GPUs held, ascending by job and node. job_id: (A,) int64. node, gpus: (A,) int32 node row and GPUs."""
