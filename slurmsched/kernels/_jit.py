@@ -38,7 +38,7 @@ def kernel(
         if not compiled:
             if os.environ.get("NUMBA_DISABLE_JIT") == "1":
                 compiled.append(_plain(function))
-            elif "numba" not in sys.modules and len(arguments[0]) < plain_below:
+            elif plain_below and "numba" not in sys.modules and len(arguments[0]) < plain_below:
                 return (cold or _plain(function))(*(map(_viewed, arguments) if views else arguments))
             else:
                 compiled.append(_compile(function))

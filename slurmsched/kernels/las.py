@@ -144,27 +144,31 @@ def las_sort_keys(
 @kernel(plain_below=_PLAIN_BELOW, views=True)
 def las_memory(
     job_id: Int64s, arrived_s: Floats, floats: Floats, ints: Int64s, bools: Bools, order: Int64s, past: Floats
-) -> None:
+) -> bool:
     """What is remembered of the jobs marked so, written to the first rows of past (N, 9), by row of the jobs.
+
+    Returns whether their ids ascend.
 
     floats, ints, bools: of las_keys. order: (N,) rows, most urgent first. Columns of past: job id, arrival, first
     start, queue, arrival at it, whether it ran there, place in the order, service and run time forgiven.
     """
-    place, k = np.empty(len(order), np.int64), 0
+    place, k, ascending = np.empty(len(order), np.int64), 0, True
     for at in range(len(order)):
         place[order[at]] = at
     for i in range(len(order)):
         if bools[1, i]:
+            ascending = ascending and (k == 0 or past[k - 1, 0] <= job_id[i])
             past[k, 0], past[k, 1], past[k, 2], past[k, 3] = job_id[i], arrived_s[i], floats[0, i], ints[0, i]
             past[k, 4], past[k, 5], past[k, 6] = floats[1, i], floats[6, i], place[i]
             past[k, 7], past[k, 8] = floats[4, i], floats[5, i]
             k += 1
+    return ascending
 
 
 def _las_rank(
     jobs: Any, flags: Any, gpus: Any, times: Any, past: Any, thresholds_gpu_s: Any, promote_knob: float, now_s: float,
     by: int, floats: Any, ints: Any, bools: Any, order: Any, memory: Any,
-) -> int:  # fmt: skip
+) -> tuple[int, bool]:  # fmt: skip
     """What las_rank does, by its parts, each as a cold process runs it best."""
     job_id, arrived_s, state = jobs
     args = (flags, gpus, times, past, thresholds_gpu_s, promote_knob, now_s, floats, ints, bools)
@@ -172,8 +176,7 @@ def _las_rank(
     keys = np.empty((len(order), 6))
     las_sort_keys(job_id, arrived_s, floats, ints, by, keys, order)
     sort_rows(keys, order)
-    las_memory(job_id, arrived_s, floats, ints, bools, order, memory)
-    return kept
+    return kept, las_memory(job_id, arrived_s, floats, ints, bools, order, memory)
 
 
 @kernel(plain_below=_PLAIN_BELOW, cold=_las_rank)
@@ -192,10 +195,11 @@ def las_rank(
     bools: Bools,
     order: Int64s,
     memory: Floats,
-) -> int:
+) -> tuple[int, bool]:
     """The order, written to order (N,), and what led to it: las_keys, las_sort_keys, sort_rows and las_memory at once.
 
-    jobs: job_id, arrived_s and state, (N,) each. memory: (N, 9), the first rows are written, as many as are returned.
+    jobs: job_id, arrived_s and state, (N,) each. memory: (N, 9), the first rows are written; returns how
+    many, and whether their ids ascend.
     """
     job_id, arrived_s, state = jobs
     kept = las_keys(
@@ -204,8 +208,7 @@ def las_rank(
     keys = np.empty((len(order), 6))
     las_sort_keys(job_id, arrived_s, floats, ints, by, keys, order)
     sort_rows(keys, order)
-    las_memory(job_id, arrived_s, floats, ints, bools, order, memory)
-    return kept
+    return kept, las_memory(job_id, arrived_s, floats, ints, bools, order, memory)
 
 
 @kernel

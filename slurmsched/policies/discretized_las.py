@@ -91,12 +91,12 @@ class DiscretizedLas:
         rows = len(jobs)
         floats, ints, bools = np.empty((8, rows)), np.empty((2, rows), np.int64), np.empty((2, rows), np.bool_)
         order, memory = np.empty(rows, np.int64), np.empty((rows, len(_REMEMBERED) + 2))
-        kept = las_rank(
+        kept, ascending = las_rank(
             (jobs.job_id, arrived_s, jobs.state), _FLAGS, pace, times, np.ascontiguousarray(past.T), thresholds,
             self.promote_knob, snapshot.now_s, FIFO_BY.index(self.fifo_by), floats, ints, bools, order, memory,
         )  # fmt: skip
         why = {"queue": ints[0], self._service: floats[3], **self._inside(floats, ints), "promoted": bools[0]}
-        return Ranking(sealed(order), why=why, carry=Memory(_REMEMBERED, memory[:kept].T))
+        return Ranking(sealed(order), why=why, carry=Memory(_REMEMBERED, memory[:kept].T, ascending=ascending))
 
     @property
     def _service(self) -> str:

@@ -54,7 +54,7 @@ class IdealCluster:
         self.cast = Cast.of(trace, int(self.capacity.max(initial=0)))
         self.stage = Stage.of(self.capacity)
         self.free = int(self.capacity.sum())
-        self.history, self.runs = History(self.free), Runs()
+        self._history, self._runs = History(self.free), Runs()
         jobs, times, counts = len(trace), self.cast.times, self.cast.counts
         self.start_s, self.executed_s, self.stopped_s, submit_s = times.T[:4]  # see Cast
         self.first_start_s, self.end_s = np.full(jobs, NAN), np.full(jobs, NAN)
@@ -74,6 +74,16 @@ class IdealCluster:
         self._woke = self._came = self._gave = False
         self._bound = 0  # GPUs that must be free for the next plan to differ
         self._refuse_impossible()
+
+    @property
+    def history(self) -> History:
+        """GPUs in use and jobs waiting over time."""
+        return self._history
+
+    @property
+    def runs(self) -> Runs:
+        """The runs that ended."""
+        return self._runs
 
     # -- time
 
@@ -137,10 +147,14 @@ class IdealCluster:
                 happened += 1
             if self._queue is not None and not self.undecided:
                 self._follow(self._queue)
-            self.history.note(time_s, self.history.gpus - self.free, self.waiting)
+            self._history.note(time_s, self._history.gpus - self.free, self.waiting)
         if until_s < math.inf:
             self._now_s = max(self._now_s, until_s)
         return happened
+
+    def proceed(self) -> None:
+        """Let time pass to the next event, or to a later one before which no plan can matter."""
+        self.advance(self.next_event_s)
 
     # -- the Cluster contract
 
@@ -169,7 +183,7 @@ class IdealCluster:
         self._queue = self._left_by(plan)
         followed = self._pile and not self.model.round_s
         self._open = followed and plan.wake.fits and self._queue is None
-        self.history.note(self._now_s, self.history.gpus - self.free, self.waiting)
+        self._history.note(self._now_s, self._history.gpus - self.free, self.waiting)
         return Receipt(planned=changed)
 
     def _check_sizes(self, target: Assignments) -> None:
@@ -195,7 +209,7 @@ class IdealCluster:
             "useful_s": useful_s, "preemptions": self.restarts,
         }  # fmt: skip
         cut = {name: frozen(column[done], column.dtype) for name, column in columns.items()}
-        return Outcomes(**cut, cluster_gpus=self.history.gpus)
+        return Outcomes(**cut, cluster_gpus=self._history.gpus)
 
     def endings(self) -> tuple[Floats, Floats]:
         """End [s], NaN while it has not, and executed time [s] of each job, in the trace's order. (J,), (J,)."""
@@ -205,7 +219,7 @@ class IdealCluster:
     def _holders(self) -> tuple[Sequence[int], Shares | None]:
         """GPUs held by node, and who holds them where that is a question."""
         if self._pile:
-            return (self.history.gpus - self.free,), None
+            return (self._history.gpus - self.free,), None
         row, node, gpus = self._shares
         still = ~np.isnan(self.start_s[row])
         row, node, gpus = row[still], node[still], gpus[still]
@@ -299,7 +313,7 @@ class IdealCluster:
         """GPUs back; returns how long this run took [s]."""
         start_s: float = self._times[row, _START]
         run_s = self._now_s - start_s
-        self.runs.note(row, start_s, self._now_s)
+        self._runs.note(row, start_s, self._now_s)
         self._times[row, _RAN] += run_s
         self._times[row, _START] = NAN
         self.free += self._counts[row, _GPUS]

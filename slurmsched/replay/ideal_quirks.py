@@ -11,14 +11,22 @@ from slurmsched.errors import ConfigError
 from slurmsched.model import Plan, Receipt
 from slurmsched.replay.ideal import End, IdealCluster
 from slurmsched.replay.ideal_model import IdealModel
+from slurmsched.replay.ideal_pile import PileCluster
 from slurmsched.replay.ideal_view import TIME_LIMIT
 from slurmsched.replay.rooms import Rooms
 from slurmsched.replay.traces import Trace
 
 
-def ideal_cluster(trace: Trace, nodes: Sequence[int], model: IdealModel, *, seed: int = 0) -> IdealCluster:
-    """The cluster that these settings ask for. Raises as IdealCluster."""
-    made = QuirkyCluster if model.quirky else IdealCluster
+def ideal_cluster(
+    trace: Trace, nodes: Sequence[int], model: IdealModel, *, seed: int = 0, compiled: bool = False
+) -> IdealCluster:
+    """The cluster that these settings ask for. compiled: kernels run compiled, so that one made of them is faster.
+
+    Raises as IdealCluster.
+    """
+    made: type[IdealCluster] = QuirkyCluster if model.quirky else IdealCluster
+    if compiled and PileCluster.suits(nodes, model):
+        made = PileCluster
     return made(slowed(trace, model), nodes, model, seed=seed)
 
 
@@ -83,7 +91,7 @@ class QuirkyCluster(IdealCluster):
             self._bound = 0  # whatever GPUs come back may make the place
             if self.model.refusal_blocks:
                 break
-        self.history.note(self._now_s, self.history.gpus - self.free, self.waiting)
+        self._history.note(self._now_s, self._history.gpus - self.free, self.waiting)
         return receipt
 
     def _start(self, row: int, nodes: int) -> None:

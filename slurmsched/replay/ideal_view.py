@@ -32,12 +32,11 @@ _EVERY: dict[str, Any] = {
     "requeueable": True,
 }
 _SPECS = {kind: {spec.name: spec.metadata for spec in fields(kind)} for kind in _TABLES}
-_FLOATS = setters(Jobs, "submit_s", "start_s", "end_s", "time_limit_s", "run_s", "executed_s", "attained_gpu_s",
-                  "waiting_s")  # fmt: skip
-_INTS, _SMALL = setters(Jobs, "job_id", "state"), setters(Jobs, "nodes", "gpus", "restarts")
-_SUBMITTED = setters(Jobs, "eligible_s", "first_submit_s")
+_LATE = {name: row for row, name in enumerate(("nodes", "gpus", "restarts")) if name != "gpus"}  # rows of small
 _ALIKE = ("priority", "dependency", "reservation")  # that placements look at
-_CONSTANT = setters(Jobs, *_ALIKE)
+# Two columns of one array are one object: plug-ins may tell by that, that no requeue has moved a submission.
+_READY = setters(Jobs, "submit_s", "eligible_s", "first_submit_s", "start_s", "end_s", "time_limit_s", "run_s",
+                 "executed_s", "attained_gpu_s", "waiting_s", "job_id", "state", "gpus", *_ALIKE)  # fmt: skip
 _HELD = setters(Allocations, "job_id", "node", "gpus")
 
 
@@ -154,15 +153,16 @@ def snapshot(
     holders = job_columns(rows, cast.times, cast.counts, now_s, flags, floats, ints, small, holder, held)
     for block in (floats, ints, small, holder, held):
         sealed(block)
-    submit_s = floats[0]
 
     def job_column(name: str) -> Any:
         if name in cast.texts:
             return cast.texts[name].take(rows)
+        if name in _LATE:
+            return small[_LATE[name]]
         return cast.gpu_request.take(rows) if name == "gpu_request" else _constant(Jobs, name, here)
 
-    ready = ((_FLOATS, floats), (_INTS, ints), (_SMALL, small), (_SUBMITTED, (submit_s, submit_s)))
-    jobs = LateJobs(here, job_column, *ready, (_CONSTANT, _alike(here)))
+    submit_s, *times_s = floats
+    jobs = LateJobs(here, job_column, _READY, (submit_s, submit_s, submit_s, *times_s, *ints, small[1], *_alike(here)))
     if shares is None:
         allocations = _allocations((holder[:holders], _on_first(holders, stage), held[:holders]))
     else:
@@ -180,7 +180,7 @@ def _on_first(holders: int, stage: Stage) -> Labels:
 def _allocations(columns: tuple[Int64s, Labels, Int32s]) -> Allocations:
     """Who holds what: job id, node and GPUs."""
     holders = len(columns[0])
-    return LateAllocations(holders, lambda name: _constant(Allocations, name, holders), (_HELD, columns))
+    return LateAllocations(holders, lambda name: _constant(Allocations, name, holders), _HELD, columns)
 
 
 @lru_cache(maxsize=1_024)
