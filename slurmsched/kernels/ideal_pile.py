@@ -1,9 +1,9 @@
 """What happens on an ideal cluster of one pile of GPUs, from one plan to the next: replay.ideal_pile keeps the tables.
 
-Of a job, by row: times and counts as Cast has them; life (6, J): run time needed, progress, share of the recorded
-speed, first start, end, end of this run. lists (6, J) int64: rows that wait or run, ascending; rows as they come; heap
-of those that run and the places there; the queue that the plan left and its needs. tally: int64 counts and flags, clock:
-[s], by the names below. notes, ran: see note and leave. Source: ours; it does what IdealCluster does event by event.
+Of a job, by row: times and counts as Cast has them; life (5, J): run time needed, progress, first start, end, end of
+this run. lists (6, J) int64: rows that wait or run, ascending; rows as they come; heap of those that run and the places
+there; the queue that the plan left and its needs. tally: int64 counts and flags, clock: [s], by the names below. notes,
+ran: see note_pile and _leave. Source: ours; it does what IdealCluster does event by event.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from slurmsched.model.columns import Floats, Int64s
 
 START, RAN, STOPPED, SUBMIT = range(4)  # columns of times
 GPUS, RESTARTS = 1, 3  # columns of counts
-NEEDED, PROGRESS, RATE, FIRST, END, UNTIL = range(6)  # rows of life
+NEEDED, PROGRESS, FIRST, END, UNTIL = range(5)  # rows of life
 ACTIVE, ARRIVALS, HEAP, SEAT, QUEUE, NEEDS = range(6)  # rows of lists
 TALLY = 19
-(PRESENT, HELD, FREE, LEFT, NOTED, LEAVES, DUE, ARRIVED, BOUND, WOKE, CAME, GAVE, OPEN, BY_ARRIVAL, TAKES, RUNNING, KIND,
- HEAD, TAIL) = range(TALLY)  # fmt: skip
+PRESENT, HELD, FREE, LEFT, NOTED, LEAVES, DUE, ARRIVED = range(8)
+BOUND, WOKE, CAME, GAVE, OPEN, BY_ARRIVAL, TAKES, RUNNING, KIND = range(8, 17)  # what a plan sets anew
+HEAD, TAIL = range(17, TALLY)
 CLOCK = 6
 NOW, WAKE, NEXT, START_COST, RESTART_COST, CHECKPOINT = range(CLOCK)
 NO_QUEUE, IN_TURN, WHOEVER = range(3)  # as ideal_queue
@@ -136,13 +137,11 @@ def enact_pile(
 
 
 @kernel
-def _start(
-    row: int, times: Floats, counts: Int64s, life: Floats, lists: Int64s, tally: Int64s, clock: Floats
-) -> None:
+def _start(row: int, times: Floats, counts: Int64s, life: Floats, lists: Int64s, tally: Int64s, clock: Floats) -> None:
     cost_s = clock[RESTART_COST]
     if np.isnan(life[FIRST, row]):
         life[FIRST, row], cost_s = clock[NOW], clock[START_COST]
-    left_s = cost_s + (life[NEEDED, row] - life[PROGRESS, row]) / life[RATE, row]
+    left_s = cost_s + (life[NEEDED, row] - life[PROGRESS, row])
     times[row, START], life[UNTIL, row] = clock[NOW], clock[NOW] + left_s
     tally[FREE] -= counts[row, GPUS]
     tally[HELD] = heap_push(row, life[UNTIL], lists[HEAP], lists[SEAT], tally[HELD])
@@ -170,7 +169,7 @@ def _stop(
 ) -> None:
     run_s = _leave(row, times, counts, life, lists, tally, clock, ran)
     cost_s = clock[RESTART_COST] if counts[row, RESTARTS] else clock[START_COST]
-    made_s, step_s = life[PROGRESS, row] + max(0.0, run_s - cost_s) * life[RATE, row], clock[CHECKPOINT]
+    made_s, step_s = life[PROGRESS, row] + max(0.0, run_s - cost_s), clock[CHECKPOINT]
     life[PROGRESS, row] = max(life[PROGRESS, row], made_s // step_s * step_s) if step_s else made_s
     counts[row, RESTARTS] += 1
     times[row, STOPPED] = clock[NOW]
@@ -191,9 +190,7 @@ def _end(
 
 
 @kernel
-def _receive(
-    times: Floats, counts: Int64s, life: Floats, lists: Int64s, tally: Int64s, clock: Floats
-) -> int:
+def _receive(times: Floats, counts: Int64s, life: Floats, lists: Int64s, tally: Int64s, clock: Floats) -> int:
     """Jobs that come until now; they start if the plan lets all in and there is room. Returns their number."""
     first, asked = tally[ARRIVED], 0
     while tally[ARRIVED] < len(times) and times[lists[ARRIVALS, tally[ARRIVED]], SUBMIT] <= clock[NOW]:

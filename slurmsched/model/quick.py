@@ -22,7 +22,7 @@ def quickly(cls: type[T]) -> type[T]:
     exec("\n".join([f"def __init__(self, {parameters}):", *lines]), known)
     made: Callable[..., None] = known["__init__"]
     made.__qualname__, made.__module__ = f"{cls.__qualname__}.__init__", cls.__module__
-    cls.__init__ = made  # type: ignore[misc]
+    cls.__init__ = made  # type: ignore[method-assign]
     return cls
 
 

@@ -15,7 +15,7 @@ from slurmsched.kernels.show import changes
 from slurmsched.model import Plan, Receipt, Snapshot, Wake, frozen
 from slurmsched.model.columns import Floats
 from slurmsched.model.plan import Assignments
-from slurmsched.replay.ideal_model import IdealModel, recorded_speed
+from slurmsched.replay.ideal_model import IdealModel
 from slurmsched.replay.ideal_queue import ASK, NOBODY, Queue, queue_of
 from slurmsched.replay.ideal_view import Cast, Shares, Stage, snapshot
 from slurmsched.replay.metrics import History, Outcomes, Runs
@@ -176,7 +176,7 @@ class IdealCluster:
         for row in seen[differ[:stops]].tolist():
             self._stop(row)
         for place in differ[stops:changed].tolist():
-            self._start(int(seen[place]), self._spread(target, place))
+            self._start(int(seen[place]))
         if not self._pile:
             self._hold(target)
         self._await(plan.wake)
@@ -238,7 +238,7 @@ class IdealCluster:
             rows = self._arrivals[first : self._arrived].tolist()
             if sum(self._counts[row, _GPUS] for row in rows) <= self.free:
                 for row in rows:
-                    self._start(row, 1)
+                    self._start(row)
         return came
 
     def _arrive(self, row: int) -> None:
@@ -253,24 +253,20 @@ class IdealCluster:
         if self._wake.arrivals:
             self._came, self._bound = True, 0 if self._wake.takes else min(self._bound, self._counts[row, _GPUS])
 
-    def _spread(self, target: Assignments, place: int) -> int:
-        """Number of nodes that row `place` of the target gets; not looked up where it changes nothing."""
-        return 1 if self.model.speed is recorded_speed else int(target.count[target.rows == place][0])
-
     def _follow(self, queue: Queue) -> None:
         """Start who is next in the plan's queue, as long as it fits; where it cannot tell, the next plan does."""
         while (row := queue.next(self.free)) != NOBODY:
             if row == ASK:
                 self._woke = True
                 return
-            self._start(row, 1)
+            self._start(row)
 
-    def _start(self, row: int, nodes: int) -> None:
+    def _start(self, row: int) -> None:
         gpus: int = self._counts[row, _GPUS]
         first = math.isnan(self.first_start_s[row])
         if first:
             self.first_start_s[row] = self._now_s
-        self.rate[row] = self.model.speed(gpus, nodes)
+        self.rate[row] = 1.0
         left_s = self._cost_s(row, first) + (self.cast.duration_s[row] - self.progress_s[row]) / self.rate[row]
         self._times[row, _START] = self._now_s
         self.free -= gpus

@@ -10,7 +10,7 @@ import numpy as np
 from slurmsched.errors import ConfigError
 from slurmsched.kernels import ideal_pile as pile
 from slurmsched.model import Plan, Receipt
-from slurmsched.model.columns import Floats, Int64s
+from slurmsched.model.columns import Int64s
 from slurmsched.replay.ideal import IdealCluster
 from slurmsched.replay.ideal_model import IdealModel
 from slurmsched.replay.metrics import History, Runs
@@ -31,11 +31,11 @@ class PileCluster(IdealCluster):
         if not self.suits(nodes, self.model):
             raise ConfigError("only counts GPUs; choose IdealCluster", key="model")
         jobs, gpus = len(trace), self.free
-        self._life, self._lists = np.full((6, jobs), math.nan), np.zeros((6, jobs), np.int64)
+        self._life, self._lists = np.full((5, jobs), math.nan), np.zeros((6, jobs), np.int64)
         life, lists = self._life, self._lists
-        life[pile.NEEDED], life[pile.PROGRESS], life[pile.RATE] = self.cast.duration_s, 0.0, self._rates()
+        life[pile.NEEDED], life[pile.PROGRESS] = self.cast.duration_s, 0.0
         lists[pile.ARRIVALS] = np.asarray(self._arrivals)
-        self.progress_s, self.rate, self.first_start_s, self.end_s = life[1:5]
+        self.progress_s, self.first_start_s, self.end_s = life[1:4]
         self._active = lists[pile.ACTIVE]
         self._tally, self._clock = np.zeros(pile.TALLY, np.int64), np.zeros(pile.CLOCK)
         self._tally[[pile.FREE, pile.LEFT, pile.BY_ARRIVAL]] = gpus, jobs, 1
@@ -52,12 +52,6 @@ class PileCluster(IdealCluster):
     def suits(nodes: Sequence[int], model: IdealModel) -> bool:
         """Whether this cluster can stand for the one of these nodes and settings."""
         return len(nodes) == 1 and not model.round_s and not model.quirky
-
-    def _rates(self) -> Floats:
-        """Share of the recorded speed of each job on one node. (J,)."""
-        sizes, place = np.unique(self.gpus, return_inverse=True)
-        rates: Floats = np.array([self.model.speed(size, 1) for size in sizes.tolist()], np.float64)[place]
-        return rates
 
     @property
     def next_event_s(self) -> float:

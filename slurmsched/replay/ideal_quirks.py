@@ -86,7 +86,7 @@ class QuirkyCluster(IdealCluster):
             if row not in asked:
                 continue
             if self._rooms.take(row, int(self._sizes[row])):
-                self._start(row, 1)
+                self._start(row)
                 continue
             self._bound = 0  # whatever GPUs come back may make the place
             if self.model.refusal_blocks:
@@ -94,12 +94,12 @@ class QuirkyCluster(IdealCluster):
         self._history.note(self._now_s, self._history.gpus - self.free, self.waiting)
         return receipt
 
-    def _start(self, row: int, nodes: int) -> None:
+    def _start(self, row: int) -> None:
         if self._asked is not None:
             self._asked.add(row)
             return
         self._lost_s[row] = 0.0
-        super()._start(row, nodes)
+        super()._start(row)
 
     def _stop(self, row: int) -> None:
         super()._stop(row)
