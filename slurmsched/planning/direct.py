@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -30,6 +30,7 @@ class DirectPlanner:
     that delay none before them (it must offer `reserve`).
     each_order: wake at each change of the order and each event, whether or not GPUs change hands: where a new order
     costs something, or jobs may go on to better GPUs.
+    steady: set by itself, see _steady.
     A preemptive policy orders running and waiting jobs alike; under any other one running jobs keep their GPUs.
     Raises ConfigError for another filling, and for one that policy or placement cannot do.
     """
@@ -38,6 +39,7 @@ class DirectPlanner:
     placement: Placement
     filling: Filling = "skip"
     each_order: bool = False
+    steady: bool = field(init=False, repr=False, compare=False, default=False)
 
     def __post_init__(self) -> None:
         if self.filling not in FILLINGS:
@@ -47,13 +49,13 @@ class DirectPlanner:
             raise ConfigError(f"{type(self.placement).__name__} cannot backfill; choose skip or block", key="filling")
         if self.filling != "skip" and self.preemptive:
             raise ConfigError(f"{type(self.policy).__name__} preempts, which needs skip", key="filling")
+        object.__setattr__(self, "steady", self._steady())
 
     @property
     def preemptive(self) -> bool:
         return bool(getattr(self.policy, "preemptive", False))
 
-    @property
-    def steady(self) -> bool:
+    def _steady(self) -> bool:
         """Whether a plan can say who takes GPUs that come back, though the policy preempts (see SteadyPolicy)."""
         if not self.preemptive or self.each_order or not hasattr(self.policy, "next_swap_s"):
             return False

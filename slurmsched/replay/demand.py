@@ -67,8 +67,8 @@ class Demand:
             if not fits:
                 gpus, kind = ", ".join(map(str, have[0].tolist()[:20])), f" of type {types[row]}" * bool(types[row])
                 raise InputError(
-                    f"job {trace.job_id[row]} asks for {trace.gpus[row]} GPUs{kind}, more than nodes of {gpus} GPUs ever "
-                    "hold; add nodes, or give it fewer nodes, CPUs or memory"
+                    f"job {trace.job_id[row]} asks for {trace.gpus[row]} GPUs{kind}, more than nodes of {gpus} GPUs "
+                    "ever hold; add nodes, or give it fewer nodes, CPUs or memory"
                 )
 
 
