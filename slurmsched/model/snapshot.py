@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import IntEnum
 from math import inf
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -108,11 +109,9 @@ class Snapshot:
 
     def remembering(self, history_gpu_s: Floats, carry: Mapping[str, Any]) -> Snapshot:
         """This snapshot with history and carry; the same as dataclasses.replace, which costs a replay's cycle more."""
-        return Snapshot(
-            self.now_s, self.jobs, self.nodes, self.partitions, self.allocations, self.site, self.seed, history_gpu_s,
-            carry, self.warnings, self.acts, self.past_acts, self.reservations, self.topology, self.past, self.shares,
-            self.pins, self.picking, self.placed,
-        )  # fmt: skip
+        values = list(_values(self))
+        values[_HISTORY], values[_CARRY] = history_gpu_s, carry
+        return Snapshot(*values)
 
     @property
     def digest(self) -> str:
@@ -128,5 +127,8 @@ class Snapshot:
         return hasher.hexdigest()
 
 
+_NAMES = [spec.name for spec in fields(Snapshot)]
+_values = attrgetter(*_NAMES)
+_HISTORY, _CARRY = _NAMES.index("history_gpu_s"), _NAMES.index("carry")
 _JOB_MARKS = ("job_id", "state", "nice", "site_factor", "gpus")
 _NODE_MARKS = ("state", "gpus", "gpus_used")
