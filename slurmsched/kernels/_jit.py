@@ -38,7 +38,7 @@ def kernel(
         if not compiled:
             if os.environ.get("NUMBA_DISABLE_JIT") == "1":
                 compiled.append(_plain(function))
-            elif "numba" not in sys.modules and len(arguments[0]) < plain_below:
+            elif plain_below and "numba" not in sys.modules and len(arguments[0]) < plain_below:
                 return (cold or _plain(function))(*(map(_viewed, arguments) if views else arguments))
             else:
                 compiled.append(_compile(function))
@@ -51,14 +51,27 @@ def kernel(
 def load() -> None:
     """Load numba now, so that kernels run compiled whatever their size: for a process with thousands of calls ahead."""
     if os.environ.get("NUMBA_DISABLE_JIT") != "1":
-        importlib.import_module("numba")
+        _numba()
+
+
+def _numba() -> Any:
+    """numba, without the scipy that it would import for matrix products: 17 MiB and a third of a second.
+
+    No kernel has any. Who imported scipy before has it anyway.
+    """
+    if "numba" in sys.modules or "scipy" in sys.modules:
+        return importlib.import_module("numba")
+    sys.modules["scipy"] = None  # type: ignore[assignment]  # as if it were not there
+    try:
+        importlib.import_module("numba.np.arraymath")  # the last that asks for it
+        return importlib.import_module("numba")
+    finally:
+        del sys.modules["scipy"]
 
 
 def _compile(function: Callable[..., Any]) -> Callable[..., Any]:
     """The compiled function; kernels that it calls are compiled with it."""
-    import numba
-
-    function = _calling(function, _compile)
+    numba, function = _numba(), _calling(function, _compile)
     try:
         return numba.njit(cache=True, nogil=True)(function)
     except RuntimeError:  # neither NUMBA_CACHE_DIR nor the package nor the home can be written: compiled each time

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from slurmsched.kernels._jit import kernel
+from slurmsched.kernels.order import sort_rows
 from slurmsched.model.columns import Bools, Floats, Int32s, Int64s
 
 # A cold tick runs these plain up to a queue for which loading numba pays.
@@ -34,7 +36,7 @@ def las_keys(
 
     job_id, arrived_s: (N,) the key of a job. state: (N,); flags: of the states pending, running, completing, finished.
     times: (N,) each, start of this run (NaN: none), run time over all runs, attained service [GPU s], waiting since it
-    last ran. past: (9, K) what las_memory gave at the last quantum, ascending job ids. now_s: the time.
+    last ran. past: (K, 9) what las_memory gave at the last quantum, ascending job ids. now_s: the time.
     Floats: first start, arrival at its queue, place at the last quantum if that counts (infinity: not), service since
     the last promotion [GPU s], service and run time forgiven then, whether it ran in this queue (0, 1), place at the
     last quantum in any case.
@@ -48,8 +50,8 @@ def las_keys(
     k = 0
     for i in range(rows):
         k = _find(job_id[i], arrived_s[i], past, k)
-        known = k < past.shape[1] and past[0, k] == job_id[i] and past[1, k] == arrived_s[i]
-        forgiven_gpu_s, forgiven_s = (past[7, k], past[8, k]) if known else (0.0, 0.0)
+        known = k < len(past) and past[k, 0] == job_id[i] and past[k, 1] == arrived_s[i]
+        forgiven_gpu_s, forgiven_s = (past[k, 7], past[k, 8]) if known else (0.0, 0.0)
         pending = state[i] & waits != 0 and state[i] & completes == 0
         ran_s = executed_s[i] - forgiven_s
         low = _queue(attained_gpu_s[i] - forgiven_gpu_s, thresholds_gpu_s) > 0
@@ -58,8 +60,8 @@ def las_keys(
             forgiven_gpu_s, forgiven_s = attained_gpu_s[i], executed_s[i]
         service_gpu_s = max(attained_gpu_s[i] - forgiven_gpu_s, 0.0)
         queue = _queue(service_gpu_s, thresholds_gpu_s)
-        moved[i] = promoted or (past[3, k] != queue if known else queue > 0)
-        since_s = past[4, k] if known else arrived_s[i]
+        moved[i] = promoted or (past[k, 3] != queue if known else queue > 0)
+        since_s = past[k, 4] if known else arrived_s[i]
         if moved[i]:
             since_s = now_s
             if queue > 0:  # a drop is dated back to the threshold, in whole seconds as all of Slurm's times
@@ -70,11 +72,11 @@ def las_keys(
         started_s = arrived_s[i] if executed_s[i] > 0 else np.inf
         if state[i] & runs != 0:
             started_s = now_s if start_s[i] != start_s[i] else start_s[i]
-        floats[0, i], floats[1, i] = past[2, k] if known else started_s, since_s
-        floats[7, i] = past[6, k] if known else np.inf
+        floats[0, i], floats[1, i] = past[k, 2] if known else started_s, since_s
+        floats[7, i] = past[k, 6] if known else np.inf
         floats[2, i] = np.inf if moved[i] else floats[7, i]
         floats[3, i], floats[4, i], floats[5, i] = service_gpu_s, forgiven_gpu_s, forgiven_s
-        floats[6, i] = known and past[5, k] == 1.0
+        floats[6, i] = known and past[k, 5] == 1.0
         ints[0, i], bools[0, i] = queue, promoted
     _turns(state, runs, moved, waiters, now_s, floats, ints)
     kept = 0
@@ -101,11 +103,11 @@ def _turns(
 
 @kernel
 def _find(job_id: int, arrived_s: float, past: Floats, near: int) -> int:
-    """The first column of `past` whose job id is not below job_id, sought from `near`."""
+    """The first row of `past` whose job id is not below job_id, sought from `near`."""
     k = near
-    if k > 0 and past[0, k - 1] >= job_id:
+    if k > 0 and past[k - 1, 0] >= job_id:
         k = 0
-    while k < past.shape[1] and past[0, k] < job_id:
+    while k < len(past) and past[k, 0] < job_id:
         k += 1
     return k
 
@@ -142,21 +144,71 @@ def las_sort_keys(
 @kernel(plain_below=_PLAIN_BELOW, views=True)
 def las_memory(
     job_id: Int64s, arrived_s: Floats, floats: Floats, ints: Int64s, bools: Bools, order: Int64s, past: Floats
-) -> None:
-    """What is remembered of the jobs marked so, written to past (9, K), by row of the jobs.
+) -> bool:
+    """What is remembered of the jobs marked so, written to the first rows of past (N, 9), by row of the jobs.
 
-    floats, ints, bools: of las_keys. order: (N,) rows, most urgent first. Rows of past: job id, arrival, first start,
-    queue, arrival at it, whether it ran there, place in the order, service and run time forgiven.
+    Returns whether their ids ascend.
+
+    floats, ints, bools: of las_keys. order: (N,) rows, most urgent first. Columns of past: job id, arrival, first
+    start, queue, arrival at it, whether it ran there, place in the order, service and run time forgiven.
     """
-    place, k = np.empty(len(order), np.int64), 0
+    place, k, ascending = np.empty(len(order), np.int64), 0, True
     for at in range(len(order)):
         place[order[at]] = at
     for i in range(len(order)):
         if bools[1, i]:
-            past[0, k], past[1, k], past[2, k], past[3, k] = job_id[i], arrived_s[i], floats[0, i], ints[0, i]
-            past[4, k], past[5, k], past[6, k] = floats[1, i], floats[6, i], place[i]
-            past[7, k], past[8, k] = floats[4, i], floats[5, i]
+            ascending = ascending and (k == 0 or past[k - 1, 0] <= job_id[i])
+            past[k, 0], past[k, 1], past[k, 2], past[k, 3] = job_id[i], arrived_s[i], floats[0, i], ints[0, i]
+            past[k, 4], past[k, 5], past[k, 6] = floats[1, i], floats[6, i], place[i]
+            past[k, 7], past[k, 8] = floats[4, i], floats[5, i]
             k += 1
+    return ascending
+
+
+def _las_rank(
+    jobs: Any, flags: Any, gpus: Any, times: Any, past: Any, thresholds_gpu_s: Any, promote_knob: float, now_s: float,
+    by: int, floats: Any, ints: Any, bools: Any, order: Any, memory: Any,
+) -> tuple[int, bool]:  # fmt: skip
+    """What las_rank does, by its parts, each as a cold process runs it best."""
+    job_id, arrived_s, state = jobs
+    args = (flags, gpus, times, past, thresholds_gpu_s, promote_knob, now_s, floats, ints, bools)
+    kept: int = las_keys(job_id, arrived_s, state, *args)
+    keys = np.empty((len(order), 6))
+    las_sort_keys(job_id, arrived_s, floats, ints, by, keys, order)
+    sort_rows(keys, order)
+    return kept, las_memory(job_id, arrived_s, floats, ints, bools, order, memory)
+
+
+@kernel(plain_below=_PLAIN_BELOW, cold=_las_rank)
+def las_rank(
+    jobs: tuple[Int64s, Floats, Int64s],
+    flags: tuple[int, int, int, int],
+    gpus: Int32s,
+    times: tuple[Floats, Floats, Floats, Floats],
+    past: Floats,
+    thresholds_gpu_s: Floats,
+    promote_knob: float,
+    now_s: float,
+    by: int,
+    floats: Floats,
+    ints: Int64s,
+    bools: Bools,
+    order: Int64s,
+    memory: Floats,
+) -> tuple[int, bool]:
+    """The order, written to order (N,), and what led to it: las_keys, las_sort_keys, sort_rows and las_memory at once.
+
+    jobs: job_id, arrived_s and state, (N,) each. memory: (N, 9), the first rows are written; returns how
+    many, and whether their ids ascend.
+    """
+    job_id, arrived_s, state = jobs
+    kept = las_keys(
+        job_id, arrived_s, state, flags, gpus, times, past, thresholds_gpu_s, promote_knob, now_s, floats, ints, bools
+    )
+    keys = np.empty((len(order), 6))
+    las_sort_keys(job_id, arrived_s, floats, ints, by, keys, order)
+    sort_rows(keys, order)
+    return kept, las_memory(job_id, arrived_s, floats, ints, bools, order, memory)
 
 
 @kernel
@@ -190,4 +242,30 @@ def next_drop(service_gpu_s: Floats, gpus: Int32s, counts: Bools, thresholds_gpu
             queue = max(_queue(service_gpu_s[i], thresholds_gpu_s), least - 1)
             if queue < len(thresholds_gpu_s):
                 soon_s = min(soon_s, (thresholds_gpu_s[queue] - service_gpu_s[i]) / max(gpus[i], 1))
+    return soon_s
+
+
+@kernel(plain_below=_PLAIN_BELOW, views=True)
+def next_swap(
+    service_gpu_s: Floats,
+    queue: Int64s,
+    gpus: Int32s,
+    state: Int64s,
+    finished: int,
+    running: Bools,
+    thresholds_gpu_s: Floats,
+) -> float:
+    """How soon the next job may drop to a queue in which, or above which, somebody waits, if all run [s].
+
+    All (N,). finished: flags of states in which a job does not count. Infinity if none will.
+    """
+    least = len(thresholds_gpu_s)
+    for i in range(len(queue)):
+        if state[i] & finished == 0 and not running[i]:
+            least = min(least, queue[i])
+    soon_s = np.inf
+    for i in range(len(queue)):
+        below = max(_queue(service_gpu_s[i], thresholds_gpu_s), least - 1)
+        if state[i] & finished == 0 and below < len(thresholds_gpu_s):
+            soon_s = min(soon_s, (thresholds_gpu_s[below] - service_gpu_s[i]) / max(gpus[i], 1))
     return soon_s

@@ -70,24 +70,27 @@ def changes(rows: Int64s, times: Floats, target: Int64s, differ: Int64s) -> tupl
 
 
 @kernel(plain_below=512)
-def who_waits(order: Int64s, stands: Int64s, served: Int64s, gpus: Int32s, queue: Int64s) -> tuple[Bools, int, int]:
-    """Who holds GPUs once those served do, (N,) bool; fewest GPUs a waiting job asks for; how many wait.
+def who_waits(
+    order: Int64s, stands: Int64s, served: Int64s, gpus: Int32s, running: Bools, queue: Int64s
+) -> tuple[int, int, int]:
+    """Fewest GPUs a waiting job asks for, how many wait, fewest GPUs that must be free for one of them.
 
     order: (N,) rows, most urgent first. stands: (N,) 0 = neither holds GPUs nor waits for them. served: (R,) rows.
-    gpus: (N,). queue: (2, N), rows of those that wait, in order, are written to it, and what each asks for less what
-    jobs after it hold. The fewest are -1 if no job waits.
+    gpus: (N,). running: (N,) is overwritten: who holds GPUs once those served do. queue: (2, N), rows of those that
+    wait, in order, are written to it, and what each asks for less what jobs after it hold. -1, 0, 0 if no job waits.
     """
-    running = np.zeros(stands.size, np.bool_)
+    running[:] = False
     behind = 0
     for row in served:
         running[row] = True
         behind += gpus[row]
-    least, waiting = -1, 0
+    least, waiting, need = -1, 0, 0
     for row in order:
         if running[row]:
             behind -= gpus[row]
         elif stands[row] > 0:
             queue[0, waiting], queue[1, waiting] = row, gpus[row] - behind
+            need = queue[1, waiting] if waiting == 0 else min(need, queue[1, waiting])
+            least = gpus[row] if waiting == 0 else min(least, gpus[row])
             waiting += 1
-            least = gpus[row] if least < 0 else min(least, gpus[row])
-    return running, least, waiting
+    return least, waiting, need

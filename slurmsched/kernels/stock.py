@@ -10,22 +10,27 @@ from slurmsched.model.columns import Bools, Floats, Int32s, Int64s
 
 @kernel(plain_below=512)
 def standing_of(
-    state: Int64s, priority: Int64s, eligible_s: Floats, now_s: float, pending: int, holding: int, completing: int
-) -> Int64s:
-    """2 for a job that holds GPUs, 1 for one that may start, 0 for the others. (N,) int64.
+    state: Int64s,
+    priority: Int64s,
+    eligible_s: Floats,
+    now_s: float,
+    flags: tuple[int, int, int],
+    standing: Int64s,
+) -> None:
+    """2 for a job that holds GPUs, 1 for one that may start, 0 for the others, written to standing (N,).
 
-    state: (N,) flags; pending, holding, completing: the flags of those states. priority: 0 = held by somebody.
+    state: (N,); flags: of the states pending, holding, completing. priority: 0 = held by somebody.
     eligible_s: when it may start, NaN = any time.
     """
-    standing = np.zeros(state.size, np.int64)
+    pending, holding, completing = flags
     for j in range(state.size):
+        standing[j] = 0
         if state[j] & completing:
             continue
         if state[j] & holding:
             standing[j] = 2
         elif state[j] & pending and priority[j] != 0 and not eligible_s[j] > now_s:
             standing[j] = 1
-    return standing
 
 
 @kernel(plain_below=512)

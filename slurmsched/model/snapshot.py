@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import IntEnum
 from math import inf
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from slurmsched.model.jobs import Allocations, Jobs
 from slurmsched.model.nodes import Nodes, Partitions
 from slurmsched.model.past import NO_PAST, Past
 from slurmsched.model.pins import Picking, Pin, Placed
+from slurmsched.model.quick import quickly
 from slurmsched.model.topology import SiteTopology
 
 _NO_TOPOLOGY, _NO_HISTORY = SiteTopology(), frozen([], np.float64)
@@ -72,6 +74,7 @@ def _number(text: str, default: float) -> float:
     return inf if word == "UNLIMITED" else float(word) if word.isdigit() else default
 
 
+@quickly
 @dataclass(frozen=True, slots=True, eq=False)
 class Snapshot:
     """The cluster at now_s, whole. Pure code takes everything from here: clock, chance and memory too.
@@ -106,12 +109,9 @@ class Snapshot:
 
     def remembering(self, history_gpu_s: Floats, carry: Mapping[str, Any]) -> Snapshot:
         """This snapshot with history and carry; the same as dataclasses.replace, which costs a replay's cycle more."""
-        made = object.__new__(Snapshot)
-        for name in Snapshot.__slots__:
-            object.__setattr__(made, name, getattr(self, name))
-        object.__setattr__(made, "history_gpu_s", history_gpu_s)
-        object.__setattr__(made, "carry", carry)
-        return made
+        values = list(_values(self))
+        values[_HISTORY], values[_CARRY] = history_gpu_s, carry
+        return Snapshot(*values)
 
     @property
     def digest(self) -> str:
@@ -127,5 +127,8 @@ class Snapshot:
         return hasher.hexdigest()
 
 
+_NAMES = [spec.name for spec in fields(Snapshot)]
+_values = attrgetter(*_NAMES)
+_HISTORY, _CARRY = _NAMES.index("history_gpu_s"), _NAMES.index("carry")
 _JOB_MARKS = ("job_id", "state", "nice", "site_factor", "gpus")
 _NODE_MARKS = ("state", "gpus", "gpus_used")

@@ -21,7 +21,8 @@ def standing(snapshot: Snapshot) -> Int64s:
     """HOLDS for a job that holds GPUs by itself (running or suspended, not completing), MAY_START for one that could
     start now (pending, not held, not delayed, no open dependency or reservation), 0 for the others. (N,) int64."""
     jobs = snapshot.jobs
-    found: Int64s = standing_of(jobs.state, jobs.priority, jobs.eligible_s, snapshot.now_s, *_FLAGS)
+    found = np.empty(len(jobs), np.int64)
+    standing_of(jobs.state, jobs.priority, jobs.eligible_s, snapshot.now_s, _FLAGS, found)
     for column in (jobs.dependency, jobs.reservation):
         if column.names not in ((), ("",)):
             found[(found == MAY_START) & ~column.isin([""])] = 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -30,6 +30,7 @@ class DirectPlanner:
     that delay none before them (it must offer `reserve`).
     each_order: wake at each change of the order and each event, whether or not GPUs change hands: where a new order
     costs something, or jobs may go on to better GPUs.
+    steady: set by itself, see _steady.
     A preemptive policy orders running and waiting jobs alike; under any other one running jobs keep their GPUs.
     Raises ConfigError for another filling, and for one that policy or placement cannot do.
     """
@@ -38,6 +39,7 @@ class DirectPlanner:
     placement: Placement
     filling: Filling = "skip"
     each_order: bool = False
+    steady: bool = field(init=False, repr=False, compare=False, default=False)
 
     def __post_init__(self) -> None:
         if self.filling not in FILLINGS:
@@ -47,13 +49,13 @@ class DirectPlanner:
             raise ConfigError(f"{type(self.placement).__name__} cannot backfill; choose skip or block", key="filling")
         if self.filling != "skip" and self.preemptive:
             raise ConfigError(f"{type(self.policy).__name__} preempts, which needs skip", key="filling")
+        object.__setattr__(self, "steady", self._steady())
 
     @property
     def preemptive(self) -> bool:
         return bool(getattr(self.policy, "preemptive", False))
 
-    @property
-    def steady(self) -> bool:
+    def _steady(self) -> bool:
         """Whether a plan can say who takes GPUs that come back, though the policy preempts (see SteadyPolicy)."""
         if not self.preemptive or self.each_order or not hasattr(self.policy, "next_swap_s"):
             return False
@@ -71,7 +73,8 @@ class DirectPlanner:
         wanted = as_wanted(snapshot, ranking.wants)
         stands = standing(wanted)
         target, queue = self._target(wanted, ranking, stands), np.empty((2, len(stands)), np.int64)
-        running, least, waiting = who_waits(ranking.order, stands, target.rows, wanted.jobs.gpus, queue)
+        running = np.empty(len(stands), np.bool_)
+        least, waiting, need = who_waits(ranking.order, stands, target.rows, wanted.jobs.gpus, running, queue)
         rows, needs = sealed(queue)[:, :waiting]  # preempted jobs wait too
         steady = waiting > 0 and self.steady and ranking.wants is None
         may_move = ranking.wants is not None  # to another size or type, though nobody waits
@@ -79,7 +82,7 @@ class DirectPlanner:
         if may_move:  # whoever comes is to be looked at, and whoever is held back to be let go
             wake = Wake(min(at_s, _begin_s(wanted, ranking)), running=True)
         elif steady:
-            wake = Wake(at_s, max(int(needs.min()), 0), takes=True)
+            wake = Wake(at_s, max(need, 0), takes=True)
         else:
             wake = self._wake(at_s, least, int(wanted.jobs.gpus[rows[0]])) if waiting else ROOM_FOR_ALL
         return Plan(

@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from slurmsched.kernels.las import las_keys, las_memory, las_sort_keys, next_drop
-from slurmsched.kernels.order import sort_rows
+from slurmsched.kernels.las import las_rank, next_drop, next_swap
 from slurmsched.model import Card, Family, Input, Jobs, JobState, Ranking, Snapshot, Use
 from slurmsched.model.columns import Bools, Floats, Int32s, Int64s, sealed
 from slurmsched.model.states import FINISHED
@@ -91,17 +90,13 @@ class DiscretizedLas:
         times = (jobs.start_s, jobs.executed_s, service, jobs.waiting_s)
         rows = len(jobs)
         floats, ints, bools = np.empty((8, rows)), np.empty((2, rows), np.int64), np.empty((2, rows), np.bool_)
-        kept = las_keys(
-            jobs.job_id, arrived_s, jobs.state, _FLAGS, pace, times, past, thresholds, self.promote_knob,
-            snapshot.now_s, floats, ints, bools,
+        order, memory = np.empty(rows, np.int64), np.empty((rows, len(_REMEMBERED) + 2))
+        kept, ascending = las_rank(
+            (jobs.job_id, arrived_s, jobs.state), _FLAGS, pace, times, np.ascontiguousarray(past.T), thresholds,
+            self.promote_knob, snapshot.now_s, FIFO_BY.index(self.fifo_by), floats, ints, bools, order, memory,
         )  # fmt: skip
-        keys, order = np.empty((rows, 6)), np.empty(rows, np.int64)
-        las_sort_keys(jobs.job_id, arrived_s, floats, ints, FIFO_BY.index(self.fifo_by), keys, order)
-        sort_rows(keys, order)
-        table = np.empty((len(_REMEMBERED) + 2, kept))
-        las_memory(jobs.job_id, arrived_s, floats, ints, bools, order, table)
         why = {"queue": ints[0], self._service: floats[3], **self._inside(floats, ints), "promoted": bools[0]}
-        return Ranking(sealed(order), why=why, carry=Memory(_REMEMBERED, table))
+        return Ranking(sealed(order), why=why, carry=Memory(_REMEMBERED, memory[:kept].T, ascending=ascending))
 
     @property
     def _service(self) -> str:
@@ -118,7 +113,8 @@ class DiscretizedLas:
 
     def next_change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
         """The next threshold that a running job reaches, or the next promotion of a waiting one [Unix s]."""
-        drop_s = self._next_drop_s(snapshot, ranking, running)
+        service = ranking.why[self._service]
+        drop_s = next_drop_s(snapshot, service, running, self.thresholds_gpu_s, dimension=self.dimension)
         return min(drop_s, self.next_promotion_s(snapshot, ranking, ~running))
 
     def next_swap_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
@@ -126,14 +122,10 @@ class DiscretizedLas:
 
         A job that waits may start before: it drops so early at the earliest.
         """
-        queue, here = ranking.why["queue"], ~snapshot.jobs.finished
-        least = int(queue.min(where=here & ~running, initial=len(self.thresholds_gpu_s)))
-        drop_s = self._next_drop_s(snapshot, ranking, here, least)
-        return min(drop_s, self.next_promotion_s(snapshot, ranking, ~running))
-
-    def _next_drop_s(self, snapshot: Snapshot, ranking: Ranking, counts: Bools, least: int = 0) -> float:
-        service = ranking.why[self._service]
-        return next_drop_s(snapshot, service, counts, self.thresholds_gpu_s, least, self.dimension)
+        jobs, why, limits = snapshot.jobs, ranking.why, np.array(self.thresholds_gpu_s, np.float64)
+        pace, finished = paces(jobs, self.dimension)[1], int(FINISHED)
+        soon_s = next_swap(why[self._service], why["queue"], pace, jobs.state, finished, running, limits)
+        return min(snapshot.now_s + float(soon_s), self.next_promotion_s(snapshot, ranking, ~running))
 
     def next_promotion_s(self, snapshot: Snapshot, ranking: Ranking, waits: Bools) -> float:
         """When the next of those that wait is promoted [Unix s], infinity if none is."""

@@ -19,11 +19,12 @@ from slurmsched.policies.order import arrival_s
 class Memory(Mapping[str, list[float]]):
     """Columns that read as plain lists; kept as one table so that `table_of` need not build it anew.
 
-    table: (C, K) float64, job ids and first submissions first, then the columns named.
+    table: (C, K) float64, job ids and first submissions first, then the columns named. ascending: job ids are known to
+    ascend.
     """
 
-    def __init__(self, names: Sequence[str], table: Floats) -> None:
-        self.names, self.table = ("job_id", "arrival_s", *names), table
+    def __init__(self, names: Sequence[str], table: Floats, *, ascending: bool = False) -> None:
+        self.names, self.table, self.ascending = ("job_id", "arrival_s", *names), table, ascending
 
     def __getitem__(self, name: str) -> list[Any]:
         if name not in self.names:
@@ -78,6 +79,6 @@ def table_of(carry: Mapping[str, Any], names: Sequence[str]) -> Floats:
     else:
         table = np.empty((len(wanted), 0))
     known = table[0]
-    if (known[1:] >= known[:-1]).all():
+    if getattr(carry, "ascending", False) or (known[1:] >= known[:-1]).all():
         return table
     return np.ascontiguousarray(table[:, np.argsort(known, kind="stable")])

@@ -14,6 +14,8 @@ from slurmsched.model.jobs import Jobs
 def arrival_s(jobs: Jobs) -> Floats:
     """First submission of each job [Unix s]: a requeue does not move it as it moves Slurm's. (N,)."""
     first_s = jobs.first_submit_s
+    if first_s is jobs.submit_s:  # no requeue has moved any
+        return first_s
     unknown = np.isnan(first_s)
     return np.where(unknown, jobs.submit_s, first_s) if unknown.any() else first_s
 

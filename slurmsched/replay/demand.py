@@ -8,7 +8,7 @@ import numpy as np
 
 from slurmsched.errors import InputError
 from slurmsched.kernels.nodes import pick_nodes
-from slurmsched.model.columns import Bools, Floats, Int64s
+from slurmsched.model.columns import Bools, Floats, Int64s, Labels
 from slurmsched.replay.layout import Layout
 from slurmsched.replay.requests import Requests
 from slurmsched.replay.slurm_model import SlurmModel
@@ -42,20 +42,21 @@ class Demand:
         """Raises InputError for a partition or node that is not there, and for a job that could never start."""
         part = layout.partition_rows(requests.partition)
         members = np.array([layout.mask(partition.nodes) for partition in layout.partitions])
+        kinds, kind = _kinds(requests, layout, part, members)
         pin = requests.pin
-        pair, pool = np.unique(part * max(len(pin.names), 1) + pin.codes, return_inverse=True)
+        pair, pool = np.unique(kind * max(len(pin.names), 1) + pin.codes, return_inverse=True)
         places = [divmod(code, max(len(pin.names), 1)) for code in pair.tolist()]
         pins = [tuple(filter(None, text.split(","))) for text in pin.names]
-        usable = np.array([members[row] & layout.mask(pins[text]) for row, text in places]).reshape(len(places), -1)
-        nodes, need, last = _shares(trace.gpus, requests, layout, part)
+        usable = np.array([kinds[row] & layout.mask(pins[text]) for row, text in places]).reshape(len(places), -1)
+        nodes, need, last = _shares(trace.gpus, requests, layout, kinds, kind)
         count = np.array([len(names) for names in pins], np.int64)[pin.codes] if len(trace) else nodes
         factors = _factors(trace.gpus, requests, layout, model, part, nodes)
         pinned = (count > 0) & (count >= nodes)
         made = cls(nodes, need, last, part, members, pool.astype(np.int64), usable, pinned, factors)
-        made._refuse_impossible(trace, layout)
+        made._refuse_impossible(trace, layout, requests.gpu_type)
         return made
 
-    def _refuse_impossible(self, trace: Trace, layout: Layout) -> None:
+    def _refuse_impossible(self, trace: Trace, layout: Layout, types: Labels) -> None:
         have = np.stack([layout.column(name) for name in ("gpus", "cpus", "memory_mib")])
         have[2] = np.where(have[2] > 0, have[2], np.iinfo(np.int64).max)
         wants = np.column_stack([self.pool, self.nodes, self.need, self.last])
@@ -64,24 +65,37 @@ class Demand:
         for row in rows.tolist():
             fits = pick_nodes(have, self.usable[self.pool[row]], self.nodes[row], self.need[row], self.last[row], taken)
             if not fits:
-                gpus = ", ".join(map(str, have[0].tolist()[:20]))
+                gpus, kind = ", ".join(map(str, have[0].tolist()[:20])), f" of type {types[row]}" * bool(types[row])
                 raise InputError(
-                    f"job {trace.job_id[row]} asks for {trace.gpus[row]} GPUs, more than nodes of {gpus} GPUs ever "
-                    "hold; add nodes, or give it fewer nodes, CPUs or memory"
+                    f"job {trace.job_id[row]} asks for {trace.gpus[row]} GPUs{kind}, more than nodes of {gpus} GPUs "
+                    "ever hold; add nodes, or give it fewer nodes, CPUs or memory"
                 )
 
 
-def _shares(gpus: Int64s, requests: Requests, layout: Layout, part: Int64s) -> tuple[Int64s, Int64s, Int64s]:
+def _kinds(requests: Requests, layout: Layout, part: Int64s, members: Bools) -> tuple[list[Bools], Int64s]:
+    """Which nodes serve each pair of partition and GPU type that jobs ask for, (N,) each; row of each job's. (J,).
+
+    How many GPUs of a type a node has is not looked at: it counts as having all of its own.
+    """
+    types = requests.gpu_type
+    pair, kind = np.unique(part * max(len(types.names), 1) + types.codes, return_inverse=True)
+    places = [divmod(code, max(len(types.names), 1)) for code in pair.tolist()]
+    return [members[row] & layout.with_type(types.names[text]) for row, text in places], kind.astype(np.int64)
+
+
+def _shares(
+    gpus: Int64s, requests: Requests, layout: Layout, kinds: list[Bools], kind: Int64s
+) -> tuple[Int64s, Int64s, Int64s]:
     """Nodes, and what each and the last one give: whole nodes and a remainder, or equal parts if more are asked for.
 
-    The size of a node is that of the largest of the job's partition.
+    kinds, kind: of _kinds. The size of a node is that of the largest that serves the job.
     """
-    members = [layout.mask(partition.nodes) for partition in layout.partitions]
     sizes = {
-        name: np.array([layout.column(name)[mask].max(initial=1) for mask in members]) for name in ("gpus", "cpus")
+        name: np.array([layout.column(name)[mask].max(initial=1) for mask in kinds], np.int64)
+        for name in ("gpus", "cpus")
     }
-    size = np.maximum(sizes["gpus"], 1)[part]
-    cpus_per_gpu = np.maximum(sizes["cpus"][part] // size, 1)
+    size = np.maximum(sizes["gpus"], 1)[kind]
+    cpus_per_gpu = np.maximum(sizes["cpus"][kind] // size, 1)
     least = np.maximum(-(-gpus // size), 1)
     nodes = np.where(requests.nodes > 0, requests.nodes, least)
     part = np.where(nodes <= least, np.minimum(gpus, size), -(-gpus // nodes))

@@ -34,6 +34,7 @@ from slurmsched.replay.jobtable import JobTable, Phase
 from slurmsched.replay.layout import Layout
 from slurmsched.replay.limits import LimitTable
 from slurmsched.replay.metrics import History
+from slurmsched.replay.pass_times import PassTimes
 from slurmsched.replay.requests import Requests
 from slurmsched.replay.slurm_model import SlurmModel
 from slurmsched.replay.traces import Trace
@@ -85,8 +86,7 @@ class EmbeddedCluster:
             for key in {job, record}:
                 self._rows.setdefault(key, []).append(row)
         self._events, self._writes = EventHeap(), list[Action]()
-        self._last = {Kind.SCHEDULE: -math.inf, Kind.BACKFILL: self.model.bf_phase_s - self.model.bf_interval_s}
-        self._due = {Kind.SCHEDULE: math.inf, Kind.BACKFILL: math.inf}
+        self._passes = PassTimes(self.model, self._events)
         self._handlers: dict[Kind, Callable[[Event], bool]] = {
             Kind.END: self._end, Kind.RELEASE: self._release, Kind.SUBMIT: self._submit, Kind.ELIGIBLE: self._eligible,
             Kind.CANCEL: self._cancel, Kind.NODES: self._nodes_change, Kind.WRITE: self._write_arrives,
@@ -305,14 +305,14 @@ class EmbeddedCluster:
             self._events.push(self.job.resubmit(event.row, self._now_s), Kind.ELIGIBLE, event.row, event.run)
         self._poke()
         if self.model.has_epilog and not self.model.defer:
-            self._push(Kind.SCHEDULE, self._now_s)
+            self._passes.push(Kind.SCHEDULE, self._now_s)
         return True
 
     def _eligible(self, event: Event) -> bool:
         if self._stale(event):
             return False
-        self._poke_full()
-        self._poke_backfill()
+        self._passes.ask_full(self._now_s)
+        self._passes.ask_backfill(self._now_s)
         return True
 
     def _cancel(self, event: Event) -> bool:
@@ -358,21 +358,17 @@ class EmbeddedCluster:
         return True
 
     def _schedule(self, event: Event) -> bool:
-        if event.time_s != self._due[Kind.SCHEDULE]:
+        if not self._passes.begins(event):
             return False
-        self._due[Kind.SCHEDULE] = math.inf
-        if self._now_s == self._tick_from(self._now_s):
-            self._last[Kind.SCHEDULE] = self._now_s
-        full = self._now_s == self._full_pass_from(self._now_s)
+        full = self._passes.is_full(self._now_s)
         if not full and self.waiting > self.model.queue_depth:
-            self._poke_full()
+            self._passes.ask_full(self._now_s)
         booked = self._booked()
         return (self._started(schedulers.main_starts(self, full)) if self.left[0].any() else False) or booked
 
     def _backfill(self, event: Event) -> bool:
-        if event.time_s != self._due[Kind.BACKFILL]:
+        if not self._passes.begins(event):
             return False
-        self._due[Kind.BACKFILL], self._last[Kind.BACKFILL] = math.inf, self._now_s
         booked = self._booked()
         return self._started(schedulers.backfill_starts(self)) or booked
 
@@ -391,33 +387,8 @@ class EmbeddedCluster:
     # -- what follows from events
 
     def _poke(self) -> None:
-        """Something changed: both schedulers look again at their next time. Without a change they would find
-        what they found last: ages grow alike, so the order stands and reservations only come nearer."""
-        wish_s = max(self._now_s, self._last[Kind.SCHEDULE] + self.model.batch_sched_delay_s)
-        self._push(Kind.SCHEDULE, self._tick_from(wish_s))
-        self._poke_backfill()
-
-    def _poke_full(self) -> None:
-        """slurmctld is not told: the pass over the whole queue will see it."""
-        self._push(Kind.SCHEDULE, self._full_pass_from(self._now_s))
-
-    def _tick_from(self, wish_s: float) -> float:
-        tick_s = self.model.tick_s
-        return _next(wish_s, tick_s, -self.model.epoch_s % tick_s if tick_s else 0.0)
-
-    def _full_pass_from(self, wish_s: float) -> float:
-        return _next(wish_s, self.model.sched_interval_s, self._tick_from(self.model.sched_phase_s))
-
-    def _poke_backfill(self) -> None:
-        if self.model.backfill != "none":
-            wish_s = max(self._now_s, self._last[Kind.BACKFILL] + self.model.bf_interval_s)
-            self._push(Kind.BACKFILL, _next(wish_s, self.model.tick_s, self.model.bf_phase_s))
-
-    def _push(self, kind: Kind, time_s: float) -> None:
-        """One pass is due at a time: the earliest asked for."""
-        if time_s < self._due[kind]:
-            self._due[kind] = time_s
-            self._events.push(time_s, kind)
+        """Something changed that makes both schedulers look again."""
+        self._passes.ask(self._now_s)
 
     def _started(self, starts: list[schedulers.Start]) -> bool:
         for row, node, kind in starts:
@@ -489,8 +460,3 @@ class EmbeddedCluster:
         nodes = np.array([self.layout.mask(each.nodes) for each in ahead], np.bool_).reshape(-1, len(self.capacity))
         kept_s, kept = self.bookings.ahead(besides)
         return np.concatenate([times, kept_s]), np.concatenate([nodes, kept])
-
-
-def _next(wish_s: float, step_s: float, phase_s: float) -> float:
-    """The first of phase_s, phase_s + step_s, ... that is not before wish_s; wish_s itself without a step."""
-    return round(math.ceil((wish_s - phase_s) / step_s - 1e-9) * step_s + phase_s, 9) if step_s else wish_s

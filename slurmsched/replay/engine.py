@@ -164,6 +164,10 @@ class EventCluster(SimulatedCluster, Protocol):
         """Whether a plan made now can differ from the last one."""
         ...
 
+    def proceed(self) -> None:
+        """Let time pass to the next event, or to a later one before which no plan can matter."""
+        ...
+
 
 def replay_events(
     cluster: EventCluster,
@@ -178,10 +182,9 @@ def replay_events(
     """
     cycles = 0
     while not cluster.finished:
-        next_s = cluster.next_event_s
-        if next_s == FOREVER:
+        if cluster.next_event_s == FOREVER:
             raise RuntimeError("the cluster model stands still before all jobs ended")
-        cluster.advance(next_s)
+        cluster.proceed()
         if cluster.undecided:
             run_cycle(cluster, planner, store)
             cycles += 1

@@ -15,7 +15,7 @@ from slurmsched.kernels.show import changes
 from slurmsched.model import Plan, Receipt, Snapshot, Wake, frozen
 from slurmsched.model.columns import Floats
 from slurmsched.model.plan import Assignments
-from slurmsched.replay.ideal_model import IdealModel, recorded_speed
+from slurmsched.replay.ideal_model import IdealModel
 from slurmsched.replay.ideal_queue import ASK, NOBODY, Queue, queue_of
 from slurmsched.replay.ideal_view import Cast, Shares, Stage, snapshot
 from slurmsched.replay.metrics import History, Outcomes, Runs
@@ -54,7 +54,7 @@ class IdealCluster:
         self.cast = Cast.of(trace, int(self.capacity.max(initial=0)))
         self.stage = Stage.of(self.capacity)
         self.free = int(self.capacity.sum())
-        self.history, self.runs = History(self.free), Runs()
+        self._history, self._runs = History(self.free), Runs()
         jobs, times, counts = len(trace), self.cast.times, self.cast.counts
         self.start_s, self.executed_s, self.stopped_s, submit_s = times.T[:4]  # see Cast
         self.first_start_s, self.end_s = np.full(jobs, NAN), np.full(jobs, NAN)
@@ -74,6 +74,16 @@ class IdealCluster:
         self._woke = self._came = self._gave = False
         self._bound = 0  # GPUs that must be free for the next plan to differ
         self._refuse_impossible()
+
+    @property
+    def history(self) -> History:
+        """GPUs in use and jobs waiting over time."""
+        return self._history
+
+    @property
+    def runs(self) -> Runs:
+        """The runs that ended."""
+        return self._runs
 
     # -- time
 
@@ -137,10 +147,14 @@ class IdealCluster:
                 happened += 1
             if self._queue is not None and not self.undecided:
                 self._follow(self._queue)
-            self.history.note(time_s, self.history.gpus - self.free, self.waiting)
+            self._history.note(time_s, self._history.gpus - self.free, self.waiting)
         if until_s < math.inf:
             self._now_s = max(self._now_s, until_s)
         return happened
+
+    def proceed(self) -> None:
+        """Let time pass to the next event, or to a later one before which no plan can matter."""
+        self.advance(self.next_event_s)
 
     # -- the Cluster contract
 
@@ -155,25 +169,26 @@ class IdealCluster:
         if plan.target is None:
             raise ConfigError("an ideal cluster needs a planner that names who holds which GPUs", key="placement")
         seen, target = self._seen, plan.target
-        if plan.ranking is not None and plan.ranking.wants is not None and plan.ranking.wants.gpus is not None:
-            self._check_sizes(target)
+        self._check_sizes(plan, target)
         differ = np.empty(len(seen), np.int64)
         stops, changed = changes(seen, self.cast.times, target.rows, differ)
         for row in seen[differ[:stops]].tolist():
             self._stop(row)
         for place in differ[stops:changed].tolist():
-            self._start(int(seen[place]), self._spread(target, place))
+            self._start(int(seen[place]))
         if not self._pile:
             self._hold(target)
         self._await(plan.wake)
         self._queue = self._left_by(plan)
         followed = self._pile and not self.model.round_s
         self._open = followed and plan.wake.fits and self._queue is None
-        self.history.note(self._now_s, self.history.gpus - self.free, self.waiting)
+        self._history.note(self._now_s, self._history.gpus - self.free, self.waiting)
         return Receipt(planned=changed)
 
-    def _check_sizes(self, target: Assignments) -> None:
+    def _check_sizes(self, plan: Plan, target: Assignments) -> None:
         """Raises ConfigError where a job is given other than its GPUs: how fast it would run on them is not known."""
+        if plan.ranking is None or plan.ranking.wants is None or plan.ranking.wants.gpus is None:
+            return
         held = np.zeros(len(target.rows), np.int64)
         np.add.at(held, np.repeat(np.arange(len(target.rows)), target.count), target.gpus)
         rows = self._seen[target.rows]
@@ -195,7 +210,7 @@ class IdealCluster:
             "useful_s": useful_s, "preemptions": self.restarts,
         }  # fmt: skip
         cut = {name: frozen(column[done], column.dtype) for name, column in columns.items()}
-        return Outcomes(**cut, cluster_gpus=self.history.gpus)
+        return Outcomes(**cut, cluster_gpus=self._history.gpus)
 
     def endings(self) -> tuple[Floats, Floats]:
         """End [s], NaN while it has not, and executed time [s] of each job, in the trace's order. (J,), (J,)."""
@@ -205,7 +220,7 @@ class IdealCluster:
     def _holders(self) -> tuple[Sequence[int], Shares | None]:
         """GPUs held by node, and who holds them where that is a question."""
         if self._pile:
-            return (self.history.gpus - self.free,), None
+            return (self._history.gpus - self.free,), None
         row, node, gpus = self._shares
         still = ~np.isnan(self.start_s[row])
         row, node, gpus = row[still], node[still], gpus[still]
@@ -224,7 +239,7 @@ class IdealCluster:
             rows = self._arrivals[first : self._arrived].tolist()
             if sum(self._counts[row, _GPUS] for row in rows) <= self.free:
                 for row in rows:
-                    self._start(row, 1)
+                    self._start(row)
         return came
 
     def _arrive(self, row: int) -> None:
@@ -239,24 +254,20 @@ class IdealCluster:
         if self._wake.arrivals:
             self._came, self._bound = True, 0 if self._wake.takes else min(self._bound, self._counts[row, _GPUS])
 
-    def _spread(self, target: Assignments, place: int) -> int:
-        """Number of nodes that row `place` of the target gets; not looked up where it changes nothing."""
-        return 1 if self.model.speed is recorded_speed else int(target.count[target.rows == place][0])
-
     def _follow(self, queue: Queue) -> None:
         """Start who is next in the plan's queue, as long as it fits; where it cannot tell, the next plan does."""
         while (row := queue.next(self.free)) != NOBODY:
             if row == ASK:
                 self._woke = True
                 return
-            self._start(row, 1)
+            self._start(row)
 
-    def _start(self, row: int, nodes: int) -> None:
+    def _start(self, row: int) -> None:
         gpus: int = self._counts[row, _GPUS]
         first = math.isnan(self.first_start_s[row])
         if first:
             self.first_start_s[row] = self._now_s
-        self.rate[row] = self.model.speed(gpus, nodes)
+        self.rate[row] = 1.0
         left_s = self._cost_s(row, first) + (self.cast.duration_s[row] - self.progress_s[row]) / self.rate[row]
         self._times[row, _START] = self._now_s
         self.free -= gpus
@@ -299,7 +310,7 @@ class IdealCluster:
         """GPUs back; returns how long this run took [s]."""
         start_s: float = self._times[row, _START]
         run_s = self._now_s - start_s
-        self.runs.note(row, start_s, self._now_s)
+        self._runs.note(row, start_s, self._now_s)
         self._times[row, _RAN] += run_s
         self._times[row, _START] = NAN
         self.free += self._counts[row, _GPUS]

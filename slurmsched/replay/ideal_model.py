@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
@@ -13,15 +13,9 @@ from slurmsched.errors import ConfigError
 from slurmsched.model import Labels
 from slurmsched.model.columns import Floats, Int64s
 
-Speed = Callable[[int, int], float]  # GPUs of a job, nodes they are on -> share of the recorded speed
 NodeChoice = Literal["fullest", "first", "rest-emptiest"]
 NODE_CHOICES: tuple[NodeChoice, ...] = ("fullest", "first", "rest-emptiest")
 Steps = Sequence[tuple[int, float]]  # from so many GPUs on, so many seconds; GPUs ascending
-
-
-def recorded_speed(gpus: int, nodes: int) -> float:
-    """Every job runs as long as recorded, wherever it is."""
-    return 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +28,6 @@ class IdealModel:
     start_cost_s, restart_cost_s: run time without progress at the first and at every later start. resize_cost_s: the
     same when a running job gets other GPUs.
     checkpoint_s: progress of a run survives preemption in steps of this; 0 = all of it.
-    speed: share of the recorded speed by GPUs and nodes of a placement.
 
     What single simulators do besides, all off by default (sources: docs/reproduced.md):
     slowdown: run time of every job over the recorded one; policies see the longer one.
@@ -61,7 +54,6 @@ class IdealModel:
     restart_cost_s: float = 0.0
     resize_cost_s: float = 0.0
     checkpoint_s: float = 0.0
-    speed: Speed = recorded_speed
     restart_cost_by_gpus: Steps = ()
     event_cost_s: Mapping[str, Steps] = field(default_factory=dict)
     costs_known: bool = False
@@ -94,7 +86,7 @@ class IdealModel:
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> IdealModel:
         """The model with these fields. Raises ConfigError for a name that is none of them."""
-        known = [spec.name for spec in fields(cls) if spec.name != "speed"]
+        known = [spec.name for spec in fields(cls)]
         if unknown := sorted(settings.keys() - set(known)):
             raise ConfigError(f"is no setting of the ideal cluster; there are {', '.join(known)}", key=unknown[0])
         return cls(**settings)

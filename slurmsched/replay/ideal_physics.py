@@ -101,11 +101,11 @@ class PhysicsCluster(IdealCluster):
             raise ConfigError(f"job {self.job_id[rows[wrong][0]]} is given {gpus[wrong][0]} GPUs, it has "
                               f"{self.gpus[rows[wrong][0]]} for good", key="placement")  # fmt: skip
 
-    def _start(self, row: int, nodes: int) -> None:
+    def _start(self, row: int) -> None:
         self._made[row] = self.progress_s[row]
         self._mark_s[row] = self._now_s + self._cost_s(row, math.isnan(self.first_start_s[row]))
         self._new.add(row)
-        super()._start(row, nodes)
+        super()._start(row)
 
     def _made_s(self, row: int, run_s: float) -> float:
         return float(self._made[row] + max(0.0, self._now_s - self._mark_s[row]) * self.rate[row])

@@ -12,16 +12,24 @@ from slurmsched.model import Plan, Receipt
 from slurmsched.replay.adapting import AdaptingCluster
 from slurmsched.replay.ideal import End, IdealCluster
 from slurmsched.replay.ideal_model import IdealModel
+from slurmsched.replay.ideal_pile import PileCluster
 from slurmsched.replay.ideal_view import TIME_LIMIT
 from slurmsched.replay.rooms import Rooms
 from slurmsched.replay.traces import Trace
 
 
-def ideal_cluster(trace: Trace, nodes: Sequence[int], model: IdealModel, *, seed: int = 0) -> IdealCluster:
-    """The cluster that these settings ask for. Raises as IdealCluster."""
+def ideal_cluster(
+    trace: Trace, nodes: Sequence[int], model: IdealModel, *, seed: int = 0, compiled: bool = False
+) -> IdealCluster:
+    """The cluster that these settings ask for. compiled: kernels run compiled, so that one made of them is faster.
+
+    Raises as IdealCluster.
+    """
     if model.adapts:
         return AdaptingCluster(trace, nodes, model, seed=seed)
-    made = QuirkyCluster if model.quirky else IdealCluster
+    made: type[IdealCluster] = QuirkyCluster if model.quirky else IdealCluster
+    if compiled and PileCluster.suits(nodes, model):
+        made = PileCluster
     return made(slowed(trace, model), nodes, model, seed=seed)
 
 
@@ -81,20 +89,20 @@ class QuirkyCluster(IdealCluster):
             if row not in asked:
                 continue
             if self._rooms.take(row, int(self._sizes[row])):
-                self._start(row, 1)
+                self._start(row)
                 continue
             self._bound = 0  # whatever GPUs come back may make the place
             if self.model.refusal_blocks:
                 break
-        self.history.note(self._now_s, self.history.gpus - self.free, self.waiting)
+        self._history.note(self._now_s, self._history.gpus - self.free, self.waiting)
         return receipt
 
-    def _start(self, row: int, nodes: int) -> None:
+    def _start(self, row: int) -> None:
         if self._asked is not None:
             self._asked.add(row)
             return
         self._lost_s[row] = 0.0
-        super()._start(row, nodes)
+        super()._start(row)
 
     def _stop(self, row: int) -> None:
         super()._stop(row)

@@ -14,6 +14,7 @@ from slurmsched.kernels.show import job_columns
 from slurmsched.model import Allocations, Jobs, JobState, Labels, Nodes, NodeState, Partitions, Site, Snapshot
 from slurmsched.model.columns import Floats, Int32s, Int64s, sealed
 from slurmsched.model.hints import MARK
+from slurmsched.model.quick import quickly
 from slurmsched.replay.late import LateAllocations, LateJobs, setters
 from slurmsched.replay.traces import Trace
 
@@ -31,12 +32,11 @@ _EVERY: dict[str, Any] = {
     "requeueable": True,
 }
 _SPECS = {kind: {spec.name: spec.metadata for spec in fields(kind)} for kind in _TABLES}
-_FLOATS = setters(Jobs, "submit_s", "start_s", "end_s", "time_limit_s", "run_s", "executed_s", "attained_gpu_s",
-                  "waiting_s")  # fmt: skip
-_INTS, _SMALL = setters(Jobs, "job_id", "state"), setters(Jobs, "nodes", "gpus", "restarts")
-_SUBMITTED = setters(Jobs, "eligible_s", "first_submit_s")
+_LATE = {name: row for row, name in enumerate(("nodes", "gpus", "restarts")) if name != "gpus"}  # rows of small
 _ALIKE = ("priority", "dependency", "reservation")  # that placements look at
-_CONSTANT = setters(Jobs, *_ALIKE)
+# Two columns of one array are one object: plug-ins may tell by that, that no requeue has moved a submission.
+_READY = setters(Jobs, "submit_s", "eligible_s", "first_submit_s", "start_s", "end_s", "time_limit_s", "run_s",
+                 "executed_s", "attained_gpu_s", "waiting_s", "job_id", "state", "gpus", *_ALIKE)  # fmt: skip
 _HELD = setters(Allocations, "job_id", "node", "gpus")
 
 
@@ -128,6 +128,7 @@ class Stage:
         return cls(nodes, partitions, Site(cluster="ideal", user="slurmsched"))
 
 
+@quickly
 @dataclass(frozen=True, slots=True, eq=False)
 class Shares:
     """GPUs held, ascending by job and node. job_id: (A,) int64. node, gpus: (A,) int32 node row and GPUs."""
@@ -152,15 +153,16 @@ def snapshot(
     holders = job_columns(rows, cast.times, cast.counts, now_s, flags, floats, ints, small, holder, held)
     for block in (floats, ints, small, holder, held):
         sealed(block)
-    submit_s = floats[0]
 
     def job_column(name: str) -> Any:
         if name in cast.texts:
             return cast.texts[name].take(rows)
+        if name in _LATE:
+            return small[_LATE[name]]
         return cast.gpu_request.take(rows) if name == "gpu_request" else _constant(Jobs, name, here)
 
-    ready = ((_FLOATS, floats), (_INTS, ints), (_SMALL, small), (_SUBMITTED, (submit_s, submit_s)))
-    jobs = LateJobs(here, job_column, *ready, (_CONSTANT, _alike(here)))
+    submit_s, *times_s = floats
+    jobs = LateJobs(here, job_column, _READY, (submit_s, submit_s, submit_s, *times_s, *ints, small[1], *_alike(here)))
     if shares is None:
         allocations = _allocations((holder[:holders], _on_first(holders, stage), held[:holders]))
     else:
@@ -178,7 +180,7 @@ def _on_first(holders: int, stage: Stage) -> Labels:
 def _allocations(columns: tuple[Int64s, Labels, Int32s]) -> Allocations:
     """Who holds what: job id, node and GPUs."""
     holders = len(columns[0])
-    return LateAllocations(holders, lambda name: _constant(Allocations, name, holders), (_HELD, columns))
+    return LateAllocations(holders, lambda name: _constant(Allocations, name, holders), _HELD, columns)
 
 
 @lru_cache(maxsize=1_024)

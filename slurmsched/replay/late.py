@@ -18,12 +18,11 @@ def setters(kind: type[Any], *names: str) -> tuple[Setter, ...]:
     return tuple(getattr(kind, name).__set__ for name in names)
 
 
-def _init(table: Any, rows: int, maker: Maker, *ready: tuple[Iterable[Setter], Iterable[Any]]) -> None:
+def _init(table: Any, rows: int, maker: Maker, put: Iterable[Setter] = (), ready: Iterable[Any] = ()) -> None:
     object.__setattr__(table, "_maker", maker)
     object.__setattr__(table, "_rows", rows)
-    for put, columns in ready:
-        for setter, column in zip(put, columns, strict=True):
-            setter(table, column)
+    for setter, column in zip(put, ready, strict=True):
+        setter(table, column)
 
 
 def _made(table: Any, name: str) -> Any:
@@ -41,8 +40,8 @@ def _len(table: Any) -> int:
 
 
 class LateJobs(Jobs):
-    """rows: how many. maker: column name -> column, which must be the same whenever it is asked for. ready: columns
-    that are there already: what sets them (see setters), and they."""
+    """rows: how many. maker: column name -> column, which must be the same whenever it is asked for. put,
+    ready: columns that are there already, and what sets them (see setters)."""
 
     __slots__ = ("_maker", "_rows")
     __init__, __getattr__, __len__ = _init, _made, _len  # type: ignore[assignment]

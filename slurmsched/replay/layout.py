@@ -23,6 +23,12 @@ class Node:
     memory_mib: float = 0.0
     gpu_types: str = ""
 
+    @property
+    def types(self) -> frozenset[str]:
+        """The types of its GPUs, none if it does not tell."""
+        parts = (entry.split(":") for entry in self.gpu_types.split(","))
+        return frozenset(entry[1] for entry in parts if len(entry) == 3)
+
 
 @dataclass(frozen=True, slots=True)
 class Partition:
@@ -93,6 +99,10 @@ class Layout:
         """Which nodes have these names; no names = all. (N,) bool."""
         wanted = frozenset(names)
         return np.array([not wanted or node.name in wanted for node in self.nodes], np.bool_)
+
+    def with_type(self, gpu_type: str) -> Bools:
+        """Which nodes have GPUs of this type; "" = all. (N,) bool."""
+        return np.array([not gpu_type or gpu_type in node.types for node in self.nodes], np.bool_)
 
     def partition_rows(self, asked: Labels) -> Int64s:
         """Row of the partition of each job; "" is the default one, of a comma list the first counts. (J,) int64.

@@ -32,6 +32,13 @@ class History:
         else:
             self._counts[-2], self._counts[-1] = busy, waiting
 
+    def extend(self, times_s: Floats, counts: Int64s) -> None:
+        """As a note at each of these times, which ascend strictly. times_s: (T,). counts: (T, 2) busy, waiting."""
+        if len(times_s) and self._times_s[-1] == times_s[0]:
+            del self._times_s[-1], self._counts[-2:]
+        self._times_s.frombytes(times_s.tobytes())
+        self._counts.frombytes(counts.astype(np.int64).tobytes())
+
     def steps(self) -> tuple[Floats, Int64s, Int64s]:
         """Times [s], GPUs held, jobs waiting. All (T,), times ascending."""
         counts = np.array(self._counts, np.int64).reshape(-1, 2)
@@ -58,6 +65,11 @@ class Runs:
         self._row.append(row)
         self._start_s.append(start_s)
         self._end_s.append(end_s)
+
+    def extend(self, row: Int64s, start_s: Floats, end_s: Floats) -> None:
+        """These runs, (R,) each, in order of their ends."""
+        for kept, more in ((self._row, row), (self._start_s, start_s), (self._end_s, end_s)):
+            kept.frombytes(more.tobytes())
 
     def of(self, job_id: Int64s, gpus: Int64s) -> Ran:
         """The runs of the jobs in these columns."""

@@ -38,6 +38,7 @@ class Requests(Table):
     qos: Labels = text("normal")
     name: Labels = text()
     comment: Labels = text()
+    gpu_type: Labels = text()  # "" = any
     nice: Int64s = column(np.int64, 0)
     fixed_priority: Int64s = column(np.int64, 0)
     array_id: Int64s = column(np.int64, 0)
@@ -62,6 +63,8 @@ class Requests(Table):
         columns: dict[str, Any] = {name: getattr(trace, name) for name in known}
         if layout.partitions[0].name != DEFAULT_PARTITION or len(layout.partitions) > 1:
             columns["partition"] = trace.partition
+        types = {kind for node in layout.nodes for kind in node.types}
+        columns["gpu_type"] = Labels.of([kind if kind in types else "" for kind in trace.gpu_type])
         for name, otherwise in (("user", "trace"), ("account", "trace"), ("qos", "normal")):
             columns[name] = Labels.of([told or otherwise for told in getattr(trace, name)])
         return cls.build(len(trace), columns)

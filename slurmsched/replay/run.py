@@ -158,8 +158,7 @@ class Session:
 
     def run(self, on_progress: Callable[[int], None] | None = None) -> Replayed:
         """Play to the end. on_progress: told now and then how many jobs ended. KeyboardInterrupt goes through."""
-        settled = isinstance(self._planner, DirectPlanner) and self._planner.settled
-        if len(self.trace) >= COMPILE_FROM_JOBS and not settled:  # a settled order takes a handful of cycles
+        if self._compiled:
             _jit.load()
         began = time.perf_counter()
         tell = None if on_progress is None else _now_and_then(on_progress)
@@ -169,6 +168,12 @@ class Session:
         finally:
             self.replayed.wall_s = time.perf_counter() - began
         return self.replayed
+
+    @property
+    def _compiled(self) -> bool:
+        """Whether loading the compiler pays: not for few jobs, nor for a settled order, which takes a few cycles."""
+        settled = isinstance(self._planner, DirectPlanner) and self._planner.settled
+        return len(self.trace) >= COMPILE_FROM_JOBS and not settled
 
     def _play(self, tell: Callable[[Any], None] | None) -> int:
         cluster, request = self.replayed.cluster, self.request
@@ -215,7 +220,8 @@ class Session:
         if request.topology or request.physics != RECORDED:
             return self._with_physics(placement, physics, model, config)
         nodes = (sum(gpus),) if isinstance(placement, Count) else gpus
-        return Replayed(ideal_cluster(self.trace, nodes, model, seed=request.seed), config)
+        cluster = ideal_cluster(self.trace, nodes, model, seed=request.seed, compiled=self._compiled)
+        return Replayed(cluster, config)
 
     def _with_physics(
         self, placement: Placement, physics: Physics, model: IdealModel, config: dict[str, Any]

@@ -144,7 +144,7 @@ def _jobs(cluster: EmbeddedCluster) -> Jobs:
         "cpus": cluster.demand.cpus[rows],
         "memory_mib": asked.memory_mib[rows],
         "gpus": gpus,
-        "gpu_request": Labels.of([f"gpu:{count}" for count in gpus.tolist()]),
+        "gpu_request": _requests(asked.gpu_type.take(rows), gpus),
         "nice": job.nice[rows],
         "site_factor": job.site[rows],
         "priority": job.priority(rows, now_s),
@@ -197,3 +197,9 @@ def _allocations(cluster: EmbeddedCluster) -> Allocations:
         "node": Labels(frozen(node[order], np.int32), scene.nodes.name.names).take(np.arange(len(node))),
         "gpus": held[order, 0],
     })  # fmt: skip
+
+
+def _requests(gpu_type: Labels, gpus: Int64s) -> Labels:
+    """What each job asks for in normal form, "gpu:4" or "gpu:a100:4". (R,)."""
+    pairs = zip(gpu_type, gpus.tolist(), strict=True)
+    return Labels.of([f"gpu:{kind}:{count}" if kind else f"gpu:{count}" for kind, count in pairs])

@@ -58,8 +58,9 @@ def test_standing_of__agrees_with_reference(rows: int, data: st.DataObject) -> N
     """Flags 1, 2 and 4 stand for pending, holding and completing."""
     state, priority = data.draw(ints(0, 7, rows)), data.draw(ints(0, 1, rows))
     times = data.draw(st.lists(st.sampled_from([0.0, 5.0, 9.0, np.nan]), min_size=rows, max_size=rows))
-    given_ = (state, priority, np.array(times, np.float64), 5.0, 1, 2, 4)
-    assert stock.standing_of(*given_).tolist() == reference.standing_of(*given_).tolist()
+    given_, got = (state, priority, np.array(times, np.float64), 5.0), np.empty(rows, np.int64)
+    stock.standing_of(*given_, (1, 2, 4), got)
+    assert got.tolist() == reference.standing_of(*given_, 1, 2, 4).tolist()
 
 
 @settings(deadline=None)

@@ -59,7 +59,9 @@ def test_who_waits__agrees_with_reference(stands: list[int], seed: int, data: st
     order, gpus = chance.permutation(rows), chance.integers(1, 9, rows).astype(np.int32)
     served = np.array(sorted(data.draw(st.sets(st.integers(0, rows - 1)))) if rows else [], np.int64)
     queue = np.empty((2, rows), np.int64)
-    running, least, waiting = show.who_waits(order, np.array(stands, np.int64), served, gpus, queue)
+    running = np.ones(rows, np.bool_)
+    least, waiting, need = show.who_waits(order, np.array(stands, np.int64), served, gpus, running, queue)
+    assert need == (queue[1, :waiting].min() if waiting else 0)
     assert np.flatnonzero(running).tolist() == served.tolist()
     assert (least, *queue[:, :waiting].tolist()) == reference.who_waits(order.tolist(), stands, served, gpus)
 

@@ -82,3 +82,18 @@ assert dict(cold.carry) == dict(warm.carry)
 """
     environment = {name: value for name, value in os.environ.items() if name != "NUMBA_DISABLE_JIT"}
     subprocess.run([sys.executable, "-c", script], check=True, env=environment)
+
+
+def test_kernel__does_without_scipy() -> None:
+    """A process that compiles kernels loads no scipy for that, and can load it later."""
+    script = """
+import sys
+import numpy as np
+from slurmsched.kernels.pile import fill_pile
+fill_pile(np.zeros(1000, np.int64), np.ones(1, np.int64), 4)
+print("numba" in sys.modules, "scipy" in sys.modules)
+import scipy.optimize
+print(scipy.optimize.linprog([1.0], bounds=(2.0, None)).x[0])
+"""
+    made = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert made.stdout.split() == ["True", "False", "2.0"]

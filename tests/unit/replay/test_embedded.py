@@ -11,7 +11,9 @@ from slurmsched.planning.planner import Planner
 from slurmsched.policies.oasis import Oasis
 from slurmsched.replay.embedded import EmbeddedCluster
 from slurmsched.replay.engine import replay
+from slurmsched.replay.layout import Layout
 from slurmsched.replay.memory_store import MemoryStore
+from slurmsched.replay.requests import Requests
 from slurmsched.replay.slurm_model import SlurmModel, ideal
 from slurmsched.replay.traces import Trace
 
@@ -36,6 +38,17 @@ def test_fifo__first_that_does_not_fit_blocks_all() -> None:
     """Job 4 would fit beside job 2, but job 3 waits before it; job 6 waits behind job 5."""
     cluster = EmbeddedCluster(Trace.of(**SIX), [4, 4], ideal("none"))
     assert starts(cluster) == {1: 0, 2: 0, 3: 50, 4: 90, 5: 110, 6: 120}
+
+
+def test_gpu_type__waits_for_its_own() -> None:
+    """Job 2 asks for v100 while both are held: the idle a100 of the other node are not for it. It holds back job 3 in
+    the main passes, as they are of one partition, and backfill starts that one. Policies see the type."""
+    trace = Trace.of([1, 2, 3], [2, 1, 1], [0, 1, 2], [100, 10, 10], gpu_type=["v100", "v100", "a100"])
+    layout = Layout.of_gpus([4, 2], ["a100", "v100"])
+    cluster = EmbeddedCluster(trace, layout, SlurmModel(), requests=Requests.of_trace(trace, layout))
+    cluster.advance(1.0)
+    assert list(cluster.read().jobs.gpu_request) == ["gpu:v100:2", "gpu:v100:1"]
+    assert starts(cluster) == {1: 0, 2: 100, 3: 30}
 
 
 def test_easy__fills_without_delaying_the_head() -> None:

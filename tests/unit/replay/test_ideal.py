@@ -72,14 +72,6 @@ def test_ideal__decides_at_round_ends_only() -> None:
     assert cluster.outcomes().end_s.tolist() == [15.0, 25.0]
 
 
-def test_ideal__speed_depends_on_the_spread() -> None:
-    """Six GPUs on two nodes run at half speed if the plug-in says so; four on one node at full speed."""
-    model = IdealModel(speed=lambda gpus, nodes: 1.0 / nodes)
-    cluster = IdealCluster(Trace.of([1, 2], [6, 4], [0, 0], [10, 10]), [4, 4, 4], model)
-    replay_events(cluster, DirectPlanner(Fifo(), Consolidated(), "block"), CarryStore())
-    assert cluster.outcomes().end_s.tolist() == [20.0, 10.0]
-
-
 def test_ideal__shows_what_a_reader_of_slurm_shows() -> None:
     """States, service, GPUs by job and node, with the run so far counted; read twice it is the same."""
     cluster = IdealCluster(Trace.of([7, 3], [6, 3], [0, 2], [50, 9]), [4, 4])

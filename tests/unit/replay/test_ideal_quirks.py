@@ -19,6 +19,7 @@ from slurmsched.replay.carry_store import CarryStore
 from slurmsched.replay.engine import replay_events, replay_following
 from slurmsched.replay.ideal import IdealCluster
 from slurmsched.replay.ideal_model import IdealModel
+from slurmsched.replay.ideal_pile import PileCluster
 from slurmsched.replay.ideal_quirks import QuirkyCluster, ideal_cluster
 from slurmsched.replay.traces import Trace
 
@@ -38,6 +39,11 @@ def test_ideal_cluster__is_the_plain_one_without_quirks() -> None:
     trace = Trace.of([1], [1], [0], [5])
     assert type(ideal_cluster(trace, [4], IdealModel(round_s=5.0))) is IdealCluster
     assert type(ideal_cluster(trace, [4], IdealModel(node_gpus=2))) is QuirkyCluster
+    made = [
+        type(ideal_cluster(trace, nodes, model, compiled=True))
+        for nodes, model in (([4], IdealModel()), ([4, 4], IdealModel()), ([4], IdealModel(round_s=5.0)))
+    ]
+    assert made == [PileCluster, IdealCluster, IdealCluster]
 
 
 def test_slowdown__makes_every_job_longer_and_policies_know() -> None:

@@ -74,3 +74,27 @@ def test_requests__follow_the_trace_by_job_id() -> None:
     assert list(Requests.of(trace, [5, 3], {"user": ["a", "b"]}).user) == ["b", "a"]
     with pytest.raises(InputError, match="job 3 is not in both"):
         Requests.of(trace, [5], {})
+
+
+TYPED = Layout((
+    Node("n1", 8, 64, gpu_types="gpu:a100:8"), Node("n2", 4, 16, gpu_types="gpu:v100:4"),
+    Node("n3", 8, 64, gpu_types="gpu:a100_i0:4,gpu:a100_i1:4"),
+))  # fmt: skip
+
+
+def test_demand__a_gpu_type_names_the_nodes() -> None:
+    """Slurm gives a typed request GPUs of that very type only; what a whole node is, its nodes tell."""
+    made = demand(TYPED, Trace.of([1, 2, 3, 4], [8, 4, 2, 8], [0] * 4, [1] * 4),
+                  gpu_type=["a100", "v100", "a100_i1", ""])  # fmt: skip
+    usable = [[True, False, False], [False, True, False], [False, False, True], [True, True, True]]
+    assert made.usable[made.pool].tolist() == usable
+    assert (made.nodes.tolist(), made.need[:, 1].tolist()) == ([1, 1, 1, 1], [64, 16, 16, 64])
+    with pytest.raises(InputError, match="job 1 asks for 8 GPUs of type v100, more"):
+        demand(TYPED, Trace.of([1], [8], [0], [1]), gpu_type=["v100"])
+
+
+def test_requests__types_count_that_the_cluster_has() -> None:
+    """A type of the trace that no node has, or nodes that tell none, leave the job untyped."""
+    trace = Trace.of([1, 2, 3], [1, 1, 1], [0, 0, 0], [1, 1, 1], gpu_type=["a100", "h100", ""])
+    assert list(Requests.of_trace(trace, TYPED).gpu_type) == ["a100", "", ""]
+    assert list(Requests.of_trace(trace, TWO).gpu_type) == ["", "", ""]

@@ -1,0 +1,69 @@
+"""When slurmctld's two schedulers look at the queue."""
+
+from __future__ import annotations
+
+import math
+
+from slurmsched.replay.engine import Event, EventHeap, Kind
+from slurmsched.replay.slurm_model import SlurmModel
+
+
+class PassTimes:
+    """The next main and the next backfill pass, as events; one of each kind is due at a time, the earliest asked for.
+
+    Without a change a pass would find what the last one found: ages grow alike, so the order stands and reservations
+    only come nearer. Hence passes are asked for.
+    """
+
+    def __init__(self, model: SlurmModel, events: EventHeap) -> None:
+        self._model, self._events = model, events
+        self._last = {Kind.SCHEDULE: -math.inf, Kind.BACKFILL: model.bf_phase_s - model.bf_interval_s}
+        self._due = {Kind.SCHEDULE: math.inf, Kind.BACKFILL: math.inf}
+
+    def ask(self, now_s: float) -> None:
+        """Something changed: both schedulers look again at their next time."""
+        wish_s = max(now_s, self._last[Kind.SCHEDULE] + self._model.batch_sched_delay_s)
+        self.push(Kind.SCHEDULE, self._tick_from(wish_s))
+        self.ask_backfill(now_s)
+
+    def ask_full(self, now_s: float) -> None:
+        """slurmctld is not told: the pass over the whole queue will see it."""
+        self.push(Kind.SCHEDULE, self._full_pass_from(now_s))
+
+    def ask_backfill(self, now_s: float) -> None:
+        """Backfill looks again at its next time, if there is any."""
+        if self._model.backfill != "none":
+            wish_s = max(now_s, self._last[Kind.BACKFILL] + self._model.bf_interval_s)
+            self.push(Kind.BACKFILL, _next(wish_s, self._model.tick_s, self._model.bf_phase_s))
+
+    def push(self, kind: Kind, time_s: float) -> None:
+        """A pass of this kind at this time, if none is due before."""
+        if time_s < self._due[kind]:
+            self._due[kind] = time_s
+            self._events.push(time_s, kind)
+
+    def begins(self, event: Event) -> bool:
+        """Whether the pass of this event is the one that is due; then it is under way, and none is due."""
+        kind, now_s = event.kind, event.time_s
+        if now_s != self._due[kind]:
+            return False
+        self._due[kind] = math.inf
+        if kind == Kind.BACKFILL or now_s == self._tick_from(now_s):  # an Epilog's own pass is beside the clock
+            self._last[kind] = now_s
+        return True
+
+    def is_full(self, now_s: float) -> bool:
+        """Whether a main pass now looks at the whole queue."""
+        return now_s == self._full_pass_from(now_s)
+
+    def _tick_from(self, wish_s: float) -> float:
+        tick_s = self._model.tick_s
+        return _next(wish_s, tick_s, -self._model.epoch_s % tick_s if tick_s else 0.0)
+
+    def _full_pass_from(self, wish_s: float) -> float:
+        return _next(wish_s, self._model.sched_interval_s, self._tick_from(self._model.sched_phase_s))
+
+
+def _next(wish_s: float, step_s: float, phase_s: float) -> float:
+    """The first of phase_s, phase_s + step_s, ... that is not before wish_s; wish_s itself without a step."""
+    return round(math.ceil((wish_s - phase_s) / step_s - 1e-9) * step_s + phase_s, 9) if step_s else wish_s

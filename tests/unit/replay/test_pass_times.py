@@ -1,0 +1,37 @@
+"""When slurmctld's schedulers look at the queue."""
+
+from __future__ import annotations
+
+import math
+
+from slurmsched.replay.engine import EventHeap, Kind
+from slurmsched.replay.pass_times import PassTimes
+from slurmsched.replay.slurm_model import SlurmModel
+
+
+def test_pass_times__the_earliest_that_is_asked_for_is_due() -> None:
+    """A later wish changes nothing; an earlier one makes the later event void; after it a pass is asked for anew."""
+    events = EventHeap()
+    times = PassTimes(SlurmModel(backfill="none"), events)
+    for at_s in (60.0, 90.0, 12.0):
+        times.push(Kind.SCHEDULE, at_s)
+    assert [times.begins(events.pop()) for _ in range(2)] == [True, False]
+    assert events.next_s == math.inf
+    times.push(Kind.SCHEDULE, 90.0)
+    assert times.begins(events.pop())
+
+
+def test_pass_times__keep_the_pace_of_slurm() -> None:
+    """Main passes at least batch_sched_delay apart (3 s), backfill passes bf_interval (30 s), both at whole seconds."""
+    events = EventHeap()
+    times = PassTimes(SlurmModel(), events)
+    begun = []
+    for now_s in (0.0, 0.5, 4.2, 31.0):
+        times.ask(now_s)
+        while events.next_s <= now_s + 30:
+            event = events.pop()
+            begun += [(event.kind, event.time_s)] if times.begins(event) else []
+    assert begun == [
+        (Kind.SCHEDULE, 0.0), (Kind.BACKFILL, 0.0), (Kind.SCHEDULE, 3.0), (Kind.BACKFILL, 30.0),
+        (Kind.SCHEDULE, 6.0), (Kind.SCHEDULE, 31.0), (Kind.BACKFILL, 60.0),
+    ]  # fmt: skip
