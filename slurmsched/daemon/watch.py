@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from slurmsched.config import Config
-from slurmsched.errors import InputError
+from slurmsched.errors import InputError, LedgerError
 from slurmsched.logs import get_logger
 from slurmsched.model.plan import Plan, Receipt
 from slurmsched.model.snapshot import Snapshot
@@ -14,6 +14,7 @@ from slurmsched.protocols import Cluster, Planner, Store
 
 if TYPE_CHECKING:
     from slurmsched.metrics.meters import Meters
+    from slurmsched.web.pages import Pages
     from slurmsched.web.server import Answer, Asked, Server, Site
 
 METRICS, WEB = "metrics", "web"
@@ -27,6 +28,7 @@ class Watch:
     def __init__(self, config: Config, *, apply: bool) -> None:
         self._config, self._apply = config, apply
         self._meters: Meters | None = None
+        self._pages: Pages | None = None
         self._families: tuple[Any, ...] = ()
         self._servers: dict[str, Server] = {}
         self._failed: dict[str, str] = {}
@@ -41,6 +43,10 @@ class Watch:
             need_client()
             self._meters = self._meters or self._taken_up(Meters(config), config)
             self._meters.config = config
+        if config.web.listen and self._pages is None:
+            from slurmsched.web.pages import Pages
+
+            self._pages = Pages()
         self._config, self._apply = config, apply
         self._open()
         self._publish()
@@ -59,11 +65,33 @@ class Watch:
         self._leads = True
         if self._meters is not None:
             self._guarded(lambda meters: meters.done(snapshot, plan, receipt))
+        self.looked(snapshot, plan)
         self._open()
         self._publish()
 
+    def looked(self, snapshot: Snapshot, plan: Plan) -> None:
+        """This is what pages show from now on; nothing is made of it until one is asked for."""
+        if self._pages is None:
+            return
+        from slurmsched.web.frame import Frame
+
+        mode = "apply" if self._apply else "dry-run"
+        tree = self._config
+        self._pages.show(Frame(snapshot, plan, tree.lever.kind, mode, tree.policy.name, waits_s=self._past_waits))
+
+    def _past_waits(self, gpus: int) -> tuple[float, ...]:
+        """What the ledger tells of jobs of that size; nothing where it does not answer."""
+        from slurmsched.db.job_history import first_waits
+
+        try:
+            return first_waits(self._config.ledger.url, gpus)
+        except LedgerError:
+            return ()
+
     def ended(self, outcome: str) -> None:
         """A cycle did not: failed, dropped or standby."""
+        if self._pages is not None and outcome == "failed":
+            self._pages.fail("The last cycle failed; the daemon's log says why. This is what the one before saw.")
         self._leads = outcome not in ("dropped", "standby") and self._leads
         self._guarded(lambda meters: meters.ended(outcome))
         self._open()
@@ -107,7 +135,7 @@ class Watch:
 
     def _open(self) -> None:
         """Serve what is wanted where it is wanted. An address that cannot be had is tried again after each cycle."""
-        wanted = {METRICS: self._config.metrics.listen}
+        wanted = {METRICS: self._config.metrics.listen, WEB: self._config.web.listen}
         for name, listen in wanted.items():
             if name in self._servers and self._servers[name].listen != listen:
                 self._servers.pop(name).close()
@@ -128,6 +156,8 @@ class Watch:
     def _site(self, name: str, listen: str) -> Site:
         from slurmsched.web.server import Site, allowed_hosts
 
+        if name == WEB and self._pages is not None:
+            return Site(self._pages.answer, allowed_hosts(listen, self._config.web.hosts))
         return Site(self._metrics, allowed_hosts(listen))
 
     def _metrics(self, asked: Asked) -> Answer | None:

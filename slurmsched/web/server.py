@@ -20,6 +20,7 @@ REQUEST_S = 10.0  # from a connection's begin to its end, whatever the other sid
 LOCAL = frozenset(("localhost", "127.0.0.1", "::1"))
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
+    "img-src data:; "
     "base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import socket
+import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -8,11 +9,12 @@ import pytest
 
 from slurmsched.config import parse_config
 from slurmsched.cycle import run_cycle
-from slurmsched.daemon.watch import METRICS, Watch
+from slurmsched.daemon.watch import METRICS, WEB, Watch
 from slurmsched.errors import ConfigError
 from slurmsched.metrics import meters as meters_module
 from slurmsched.model import Plan, Receipt
-from slurmsched.testing import snapshot
+from slurmsched.planning.planner import Planner
+from slurmsched.testing import mixed_snapshot, snapshot
 
 
 class World:
@@ -154,3 +156,39 @@ def test_config__says_what_is_wrong(table, message):
 def test_config__takes_loopback(listen):
     """In every form."""
     assert parse_config({"web": {"listen": listen}}).web.listen == listen
+
+
+def page(watch: Watch, path: str) -> str:
+    with urllib.request.urlopen(f"http://127.0.0.1:{watch.port(WEB)}{path}", timeout=10) as answer:
+        return answer.read().decode()
+
+
+def test_web__shows_the_last_cycle_and_that_one_failed_since(tmp_path):
+    """What a cycle, or a look while another host leads, saw; no Slurm is asked."""
+    tree, look = config(tmp_path, web={"listen": "127.0.0.1:0"}), mixed_snapshot(20)
+    watch, plan = Watch(tree, apply=False), Planner.from_config(tree).plan(look)
+    watch.done(look, plan, Receipt())
+    assert "pending jobs in the order the policy wants" in page(watch, "/")
+    assert '"mode":"dry-run"' in page(watch, "/queue.json")
+    watch.ended("failed")
+    assert "The last cycle failed" in page(watch, "/")
+    watch.looked(look, plan)
+    assert "The last cycle failed" not in page(watch, "/")
+    watch.close()
+
+
+def test_web__has_no_metrics_and_metrics_no_pages(tmp_path):
+    """Each address serves its own."""
+    watch = Watch(config(tmp_path, web={"listen": "127.0.0.1:0"}, metrics={"listen": "127.0.0.1:0"}), apply=False)
+    for port, path in ((watch.port(WEB), "/metrics"), (watch.port(METRICS), "/queue.json")):
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10)
+    watch.close()
+
+
+def test_web__tells_past_waits_of_the_ledger_or_none(tmp_path):
+    """A ledger that is not there is no fault of the page."""
+    tree = config(tmp_path, web={"listen": "127.0.0.1:0"}, ledger={"url": f"sqlite:///{tmp_path}/nosuch.db"})
+    watch = Watch(tree, apply=False)
+    assert watch._past_waits(4) == ()
+    watch.close()
