@@ -15,7 +15,8 @@ from slurmsched.errors import ConfigError, SlurmschedError
 
 # name -> module under slurmsched.cli; each holds one click command named `command`
 COMMANDS = {
-    "plan": "plan", "queue": "queue", "status": "status", "tick": "tick", "daemon": "daemon", "undo": "undo",
+    "plan": "plan", "queue": "queue", "status": "status", "top": "top",
+    "tick": "tick", "daemon": "daemon", "undo": "undo",
     "acts": "acts", "report": "report", "explain": "explain", "history": "history",
     "doctor": "doctor", "config": "config", "hints": "hints", "policy": "policy", "db": "db", "demo": "demo",
     "replay": "replay", "compare": "compare", "sweep": "sweep", "reproduce": "reproduce", "snapshot": "snapshot",
