@@ -12,26 +12,26 @@ from slurmsched.db.store import open_store
 from slurmsched.model import Plan, Receipt
 from slurmsched.testing import snapshot
 
-NOW_S = time.time()
 HOUR_S = 3_600.0
 
 
 @pytest.fixture
 def recorded(site, monkeypatch):
     """Two jobs: one waited an hour, ran two on 4 GPUs; the other still runs. Accounting cannot be asked."""
-    config = load_config(site)
+    config, now_s = load_config(site), time.time()
     store = open_store(config)
     monkeypatch.setenv("PATH", "/nonexistent")
-    waits = [{"job_id": job, "submit_s": NOW_S - 5 * HOUR_S, "gpus": 4} for job in (1, 2)]
-    runs = [one | {"state": "RUNNING", "start_s": NOW_S - 4 * HOUR_S} for one in waits]
+    waits = [{"job_id": job, "submit_s": now_s - 5 * HOUR_S, "gpus": 4} for job in (1, 2)]
+    runs = [one | {"state": "RUNNING", "start_s": now_s - 4 * HOUR_S} for one in waits]
     ended = [
-        runs[0] | {"state": "COMPLETED", "end_s": NOW_S - 2 * HOUR_S, "run_s": 2 * HOUR_S},
+        runs[0] | {"state": "COMPLETED", "end_s": now_s - 2 * HOUR_S, "run_s": 2 * HOUR_S},
         runs[1] | {"run_s": 3 * HOUR_S},
     ]
     for rows, at_s, dry_run in ((waits, 5, True), (runs, 4, False), (ended, 1, False)):
-        look = store.recall(snapshot(rows, now_s=NOW_S - at_s * HOUR_S))
+        look = store.recall(snapshot(rows, now_s=now_s - at_s * HOUR_S))
         store.append(look, Plan(), Receipt(dry_run=dry_run))
     store.close()
+    return now_s
 
 
 def test_report__is_made_of_the_ledger_where_accounting_is_away(run, fakes, recorded):
@@ -39,7 +39,7 @@ def test_report__is_made_of_the_ledger_where_accounting_is_away(run, fakes, reco
     made = json.loads(run("report", "--since", "8h", "--json").out)
     assert (made["source"], made["started"], made["waits"]["2-4"]["mean_s"]) == ("ledger", 2, pytest.approx(HOUR_S))
     assert made["gpu_hours"] == pytest.approx(4 * 2 + 4 * 4, abs=0.1)
-    assert made["switched_s"] == pytest.approx(NOW_S - 4 * HOUR_S)
+    assert made["switched_s"] == pytest.approx(recorded - 4 * HOUR_S)
     assert made["cycles"]["cycles"] == 3
     assert any(text.startswith("accounting: ") for text in made["unread"])
 

@@ -44,8 +44,11 @@ async def drawn(keys: Sequence[str]) -> str:
         while app.frame is None:
             await pilot.pause(0.02)
         await pilot.press(*keys)
-        await pilot.pause()
-        return re.sub(r"@font-face \{.*?\}\s*", "", app.export_screenshot(title="slurmsched top"), flags=re.DOTALL)
+        shown, before = app.export_screenshot(title="slurmsched top"), ""
+        while shown != before:  # until it is painted whole, however busy the machine is
+            await pilot.pause(0.2)
+            shown, before = app.export_screenshot(title="slurmsched top"), shown
+        return re.sub(r"@font-face \{.*?\}\s*", "", shown, flags=re.DOTALL)
 
 
 if __name__ == "__main__":
