@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import urllib.request
 
@@ -84,4 +83,4 @@ def _reported(site, runs: int) -> None:
     assert found["waits"]["2-4"]["jobs"] >= 1
     assert found["gpus"] > 0
     assert site("report", "--since", "1h", "-o", str(site.folder / "r.html")).rc == 0
-    assert os.path.getsize(site.folder / "r.html") > 1_000_000
+    assert (site.folder / "r.html").stat().st_size > 1_000_000
