@@ -27,6 +27,8 @@ from slurmsched.slurm.reservations import orphan_names
 from slurmsched.survey.stock import parts
 from slurmsched.survey.stranded import stranded
 
+_UP_TO = (1, 4, 8)  # GPUs of the first three of SIZES
+
 Values = dict[str, dict[tuple[str, ...], float]]  # name without prefix -> label values -> value
 
 
@@ -68,7 +70,7 @@ def single(plain: Mapping[str, float]) -> Values:
 
 def size_of(gpus: int) -> str:
     """Size class of a job."""
-    return SIZES[int(np.searchsorted((1, 4, 8), gpus))]
+    return SIZES[int(np.searchsorted(_UP_TO, gpus))]
 
 
 def _keyed(values: Mapping[str, float]) -> dict[tuple[str, ...], float]:
@@ -88,11 +90,10 @@ def _left_alone(plan: Plan) -> Counter[str]:
 
 
 def _longest_s(snapshot: Snapshot) -> dict[str, float]:
-    jobs, longest = snapshot.jobs, dict.fromkeys(SIZES, 0.0)
-    for row in np.flatnonzero(jobs.pending & ~jobs.held & (jobs.gpus > 0)).tolist():
-        size = size_of(int(jobs.gpus[row]))
-        longest[size] = max(longest[size], float(jobs.waiting_s[row]))
-    return longest
+    jobs = snapshot.jobs
+    rows = np.flatnonzero(jobs.pending & ~jobs.held & (jobs.gpus > 0))
+    size, wait_s = np.searchsorted(_UP_TO, jobs.gpus[rows]), jobs.waiting_s[rows]
+    return {name: float(wait_s[size == place].max(initial=0.0)) for place, name in enumerate(SIZES)}
 
 
 def _stranded(snapshot: Snapshot) -> Counter[str]:

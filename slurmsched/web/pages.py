@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
 from importlib.resources import files
@@ -32,20 +33,29 @@ PRIVATE = (
 NOTHING = "No cycle has been run yet."
 
 
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """kept: whole views of the frame, by name and whether as JSON; a large site's takes long to make."""
+
+    frame: Frame
+    kept: dict[tuple[str, bool], Answer] = field(default_factory=dict)
+
+
 class Pages:
     """Answers from the frame that it was shown last. Safe to ask from several threads."""
 
     def __init__(self) -> None:
-        self._frame: Frame | None = None
+        self._shown: _Shown | None = None
 
     def show(self, frame: Frame) -> None:
         """From now on answers are of this one."""
-        self._frame = frame
+        self._shown = _Shown(frame)
 
     def fail(self, note: str) -> None:
         """The last cycle did not work: answers stay as they are, and say so."""
-        if self._frame is not None:
-            self._frame.note = note
+        if self._shown is not None:
+            self._shown.frame.note = note
+            self._shown = _Shown(self._shown.frame)
 
     def answer(self, asked: Asked) -> Answer | None:
         """As web.server wants it."""
@@ -56,12 +66,20 @@ class Pages:
             name, as_json = name.removesuffix(".json"), True
         if name not in TITLES or asked.path.endswith(".json/"):
             return None
-        frame = self._frame
-        if frame is None:
+        shown = self._shown
+        if shown is None:
             return _told(name, as_json, None, NOTHING, 503)
+        frame = shown.frame
         if frame.private and name != "gpus":
             return _told(name, as_json, frame, PRIVATE, 403)
-        return _found(name, as_json, frame, _single(asked.query))
+        query, kept = _single(asked.query), shown.kept
+        if query or name == "job":
+            return _found(name, as_json, frame, query)
+        if (name, as_json) not in kept:
+            answer = _found(name, as_json, frame, query)
+            assert answer is not None
+            kept[name, as_json] = answer
+        return kept[name, as_json]
 
 
 def _found(name: str, as_json: bool, frame: Frame, query: dict[str, str]) -> Answer | None:
