@@ -106,7 +106,7 @@ def test_server__gives_its_address_back(served):
 
 def test_slow_client__is_cut_and_holds_nobody_up(monkeypatch):
     """One that sends a byte now and then is cut after REQUEST_S, however patient it is; others are answered."""
-    monkeypatch.setattr(module, "REQUEST_S", 1.0)
+    monkeypatch.setattr(module, "REQUEST_S", 4.0)
     server = Server("127.0.0.1:0", Site(_answer))
     begun_s = time.monotonic()
     with socket.create_connection(("127.0.0.1", server.port), timeout=30) as slow:
