@@ -40,7 +40,7 @@ def gauges(snapshot: Snapshot, plan: Plan) -> Values:
         "planned_writes": len(plan.actions),
         "deferred_writes": plan.deferred,
         "largest_linked_set_gpus": max((part.linked or 0 for part in parts(snapshot)), default=0),
-        "orphan_reservations": len(orphan_names(snapshot.reservations, snapshot.acts)),
+        "orphan_reservations": len(orphan_names(snapshot.reservations, snapshot.acts, snapshot.tag)),
     }
     return single(plain) | {
         "managed_jobs": _keyed(_queues(plan)),

@@ -13,7 +13,7 @@ from typing import Any
 from slurmsched.config import Config
 from slurmsched.daemon import assemble
 from slurmsched.db import reports
-from slurmsched.db.acts import ActLog
+from slurmsched.db.acts import acts_on_record
 from slurmsched.db.lived import cycle_sums, first_apply_s, lived_since
 from slurmsched.errors import InputError, LedgerError, SlurmError
 from slurmsched.model.snapshot import Snapshot
@@ -110,7 +110,7 @@ def _history(config: Config, since_s: float, until_s: float, unread: list[str]) 
 def _ledger(config: Config, since_s: float, unread: list[str]) -> dict[str, Any]:
     url = config.ledger.url
     try:
-        idle_gpu_s = {act.id: act.idle_gpu_s for act in ActLog(config.ledger.journal).open()}
+        idle_gpu_s = {act.id: act.idle_gpu_s for act in acts_on_record(config)}
         acts = [row | {"idle_gpu_s": max(row["idle_gpu_s"], idle_gpu_s.get(row["act"], 0.0))}
                 for row in reports.acts_since(url, since_s)]  # fmt: skip
         switched_s = first_apply_s(url)
