@@ -18,7 +18,7 @@ DECIDING := estimators kernels model placements planning policies replay testing
 BENCH_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-nojit test-browser test-live soak lab-up lab-down lab-shell bench lint types docs man clean
+.PHONY: help demo test test-fast test-nojit test-promtool test-browser test-live soak lab-up lab-down lab-shell bench lint types docs man clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,7 +27,7 @@ demo: ## Install into .venv and run the main job on the embedded cluster; no Slu
 	@begun=$$SECONDS; $(MAKE) --no-print-directory $(BASE) && $(BIN)/slurmsched demo \
 		&& echo "make demo took $$((SECONDS - begun)) s"
 
-test: lint types docs test-fast test-nojit test-browser test-live ## Everything: lint, types, pages, tests compiled and plain, a browser, a real Slurm
+test: lint types docs test-fast test-nojit test-promtool test-browser test-live ## Everything: lint, types, pages, tests compiled and plain, promtool, a browser, a real Slurm
 
 test-fast: $(STAMP) ## Tests that need neither Slurm nor browser
 	$(BIN)/python -m pytest $(PARALLEL) $(PYTEST_ARGS)
@@ -35,6 +35,9 @@ test-fast: $(STAMP) ## Tests that need neither Slurm nor browser
 test-nojit: $(STAMP) ## Tests of deciding code once more, kernels as plain Python, with coverage
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest $(PARALLEL) --cov --cov-report=term-missing:skip-covered \
 		$(DECIDING:%=tests/unit/%) tests/property $(PYTEST_ARGS)
+
+test-promtool: $(STAMP) ## Alert rules, dashboard and metrics by Prometheus's promtool (Debian's prometheus)
+	$(BIN)/python -m pytest -m promtool tests/promtool $(PYTEST_ARGS)
 
 test-browser: $(STAMP) ## The demo's page in headless Chromium (Debian's package)
 	$(BIN)/python -m pytest -m browser tests/browser $(PYTEST_ARGS)

@@ -53,7 +53,7 @@ def command(
     from slurmsched.replay.run import Request
 
     configure("warning")
-    _refuse_missing_folder(page)
+    refuse_missing_folder(page)
     requests = [Request(model=model, policy=name, backfill=backfill or "", seed=seed, **words) for name in policies]
     if (taking := sections(preempt, hints)) is not None:
         requests = beside(requests, taking, hints)
@@ -69,7 +69,7 @@ def command(
     return 0 if whole else INTERRUPTED
 
 
-def _refuse_missing_folder(page: Path | None) -> None:
+def refuse_missing_folder(page: Path | None) -> None:
     """Better now than after the replays."""
     from slurmsched.errors import InputError
 

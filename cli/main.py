@@ -15,8 +15,9 @@ from slurmsched.errors import ConfigError, SlurmschedError
 
 # name -> module under slurmsched.cli; each holds one click command named `command`
 COMMANDS = {
-    "plan": "plan", "queue": "queue", "status": "status", "tick": "tick", "daemon": "daemon", "undo": "undo",
-    "acts": "acts", "explain": "explain", "history": "history",
+    "plan": "plan", "queue": "queue", "status": "status", "top": "top",
+    "tick": "tick", "daemon": "daemon", "undo": "undo",
+    "acts": "acts", "report": "report", "explain": "explain", "history": "history",
     "doctor": "doctor", "config": "config", "hints": "hints", "policy": "policy", "db": "db", "demo": "demo",
     "replay": "replay", "compare": "compare", "sweep": "sweep", "reproduce": "reproduce", "snapshot": "snapshot",
     "trace": "trace", "topology": "topology", "gpus": "gpus", "fit": "fit", "advise": "advise",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
@@ -10,11 +12,12 @@ import click
 from slurmsched.cli import output
 from slurmsched.cli.output import Output, complain
 from slurmsched.cli.settings import config
-from slurmsched.errors import LockedError, PausedError
+from slurmsched.errors import LockedError, NotLeadingError, PausedError
 
 if TYPE_CHECKING:
     from slurmsched.config import Config
-    from slurmsched.model import Receipt
+    from slurmsched.daemon.watch import Watch
+    from slurmsched.model import Plan, Receipt, Snapshot
 
 OVERLAP_S = 600.0  # a lock held for less is a slow cycle, or a daemon just started: nothing that cron should mail
 
@@ -50,12 +53,41 @@ def _cycle(tree: Config, *, apply: bool, verbose: bool) -> Receipt:
     from slurmsched.daemon.assemble import assembled
     from slurmsched.daemon.lock import exclusive
 
-    with exclusive(tree.ledger.lock), assembled(tree, apply=apply) as parts:
+    with exclusive(tree.ledger.lock), _counted(tree, apply) as watch, assembled(tree, apply=apply) as parts:
         from slurmsched.cycle import run_cycle
         from slurmsched.daemon.told import Told
 
         parts.need_lease()
-        return run_cycle(parts.cluster, parts.planner, parts.store, Told() if verbose else None)
+        told = Told() if verbose else None
+        if watch is None:
+            return run_cycle(parts.cluster, parts.planner, parts.store, told)
+
+        def tell(snapshot: Snapshot, plan: Plan, receipt: Receipt) -> None:
+            watch.done(snapshot, plan, receipt)
+            if told:
+                told(snapshot, plan, receipt)
+
+        return run_cycle(*watch.parts(parts.cluster, parts.planner, parts.store), tell)
+
+
+@contextmanager
+def _counted(tree: Config, apply: bool) -> Iterator[Watch | None]:
+    """Counts the cycle of the body in metrics.textfile, where there is one; nothing is served."""
+    if not tree.metrics.textfile:
+        yield None
+        return
+    from slurmsched.daemon.watch import Watch
+
+    quiet = tree.metrics.model_copy(update={"listen": ""})
+    watch = Watch(tree.model_copy(update={"metrics": quiet, "web": type(tree.web)()}), apply=apply)
+    try:
+        yield watch
+    except NotLeadingError:
+        watch.ended("standby")
+        raise
+    except Exception:
+        watch.ended("failed")
+        raise
 
 
 def _report(out: Output, receipt: Receipt, verbose: bool) -> int:

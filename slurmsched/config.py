@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import json
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ OTHERS = ("SLURMSCHED_CONFIG", "SLURMSCHED_LAB")  # variables (the latter a fami
 SYSTEM_FILE = Path("/etc/slurmsched/slurmsched.toml")
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0)]
+Address = Annotated[str, Field(pattern=r"^$|^(\[[0-9A-Fa-f:.]+\]|[^:\s\[\]]+):\d{1,5}$")]
 
 
 class Section(BaseModel):
@@ -222,6 +224,47 @@ class Leader(Section):
     name: str = Field("", max_length=200, description="what this host is called; empty = its host name")
 
 
+class Metrics(Section):
+    """Figures for Prometheus (docs/metrics.md). Needs the extra `metrics`."""
+
+    listen: Address = Field(
+        "", description='where the daemon serves /metrics, such as "127.0.0.1:9810"; empty = nowhere'
+    )
+    textfile: str = Field("", description="file for node_exporter's textfile collector, named *.prom; empty = none")
+
+    @model_validator(mode="after")
+    def _named(self) -> Metrics:
+        if self.textfile and not self.textfile.endswith(".prom"):
+            raise ValueError("textfile must end in .prom, or node_exporter passes over it")
+        return self
+
+    @property
+    def wanted(self) -> bool:
+        return bool(self.listen or self.textfile)
+
+
+class Web(Section):
+    """Read-only pages of the daemon (docs/web.md). Whoever reaches them sees what is in the queue."""
+
+    listen: Address = Field(
+        "", description='where the daemon serves its pages, such as "127.0.0.1:9811"; empty = nowhere'
+    )
+    anywhere: bool = Field(False, description="allow an address that other hosts reach; without it only loopback")
+    hosts: tuple[str, ...] = Field((), description="further names that browsers may call the daemon by, as of a proxy")
+
+    @model_validator(mode="after")
+    def _near(self) -> Web:
+        if self.listen and not self.anywhere and not is_loopback(self.listen):
+            raise ValueError("listen is no loopback address; other hosts get in only with anywhere = true")
+        return self
+
+
+def is_loopback(listen: str) -> bool:
+    """Whether an address HOST:PORT is reached from this host only."""
+    host = listen.rpartition(":")[0].strip("[]")
+    return host in ("localhost", "::1") or bool(re.fullmatch(r"127(\.\d{1,3}){3}", host))
+
+
 class Log(Section):
     """What is logged."""
 
@@ -251,6 +294,8 @@ class Config(Section):
     ledger: Ledger = Ledger()
     past: Past = Past()
     leader: Leader = Leader()
+    metrics: Metrics = Metrics()
+    web: Web = Web()
     log: Log = Log()
 
     @model_validator(mode="after")
@@ -417,6 +462,7 @@ _WORDS = {
     "model_type": "must be a table of keys",
     "model_attributes_type": "must be a table of keys",
     "literal_error": "must be {expected}",
+    "string_pattern_mismatch": "must be HOST:PORT",
     "missing": "must be given",
     "greater_than": "must be greater than {gt:.15g}",
     "greater_than_equal": "must be at least {ge:.15g}",

@@ -14,6 +14,7 @@ from slurmsched.daemon.leading import Leading
 from slurmsched.daemon.notify import Notifier
 from slurmsched.daemon.signals import Signals
 from slurmsched.daemon.told import Told
+from slurmsched.daemon.watch import Watch
 from slurmsched.errors import ConfigError, NotLeadingError, SlurmschedError
 from slurmsched.logs import configure, get_logger
 from slurmsched.model.plan import Plan, Receipt
@@ -42,6 +43,7 @@ class Loop:
         self._config = load()
         self._stack, self._parts = self._open(self._config)
         self._leading = Leading(self._parts.lead)
+        self._watch = Watch(self._config, apply=self._mode(self._config) == "apply")
 
     def run(self) -> None:
         """Cycles until SIGTERM or SIGINT; the one under way is finished first."""
@@ -54,6 +56,7 @@ class Loop:
             self._cycle()
             self._wait_until(self.next_s(begun_s, time.monotonic()))
         self._notifier.stopping()
+        self._watch.close()
         self._stack.close()
         self.signals.close()
         log.info("daemon.stopped")
@@ -76,15 +79,18 @@ class Loop:
             if not self._leading():
                 self._stand_by()
                 return
-            receipt = run_cycle(self._parts.cluster, self._parts.planner, self._parts.store, self._tell)
+            parts = self._parts
+            receipt = run_cycle(*self._watch.parts(parts.cluster, parts.planner, parts.store), self._tell)
         except NotLeadingError as error:
             log.warning("cycle.dropped", error=str(error))
+            self._watch.ended("dropped")
             self._look_s = LEAST_LOOK_S
         except Exception as error:
             self._failures += 1
             expected = isinstance(error, SlurmschedError)
             log.error("cycle.failed", error=str(error), kind=type(error).__name__, in_a_row=self._failures,
                       next_s=self.pause_s(), exc_info=not expected)  # fmt: skip
+            self._watch.ended("failed")
             self._notifier.status(f"failing: {error}")
         else:
             self._failures = 0
@@ -95,14 +101,16 @@ class Loop:
 
     def _stand_by(self) -> None:
         """Another host leads: look, so that taking over is known to work, and neither write nor remember."""
-        self._parts.look()
+        self._watch.looked(*self._parts.look())
         self._failures = 0
         self._look_s = self._leading.look_s()
+        self._watch.ended("standby")
         self._notifier.status(f"stands by: {self._leading.standby}")
         self._notifier.watchdog()
 
     def _tell(self, snapshot: Snapshot, plan: Plan, receipt: Receipt) -> None:
         self._told(snapshot, plan, receipt)
+        self._watch.done(snapshot, plan, receipt)
         if plan.acts and not receipt.dry_run and not receipt.stopped:
             self._look_s = plan.wake.at_s - snapshot.now_s
 
@@ -123,6 +131,7 @@ class Loop:
             config = self._load()
             _see_same_ledger(self._config, config)
             stack, parts = self._open(config)
+            self._adopted(config, stack)
         except Exception as error:
             configure(self._config.log.level, self._config.log.format)
             expected = isinstance(error, SlurmschedError)
@@ -134,6 +143,14 @@ class Loop:
             self._leading = Leading(parts.lead)
             log.info("config.reloaded", mode=self._mode(config))
         self._notifier.ready("reloaded")
+
+    def _adopted(self, config: Config, stack: ExitStack) -> None:
+        """Metrics and pages by the new configuration; what was opened for it is closed again if that cannot be."""
+        try:
+            self._watch.adopt(config, apply=self._mode(config) == "apply")
+        except ConfigError:
+            stack.close()
+            raise
 
     def _open(self, config: Config) -> tuple[ExitStack, Parts]:
         configure(config.log.level, config.log.format)

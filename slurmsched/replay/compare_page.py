@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -29,44 +28,10 @@ from slurmsched.replay.compare_table import (
 )  # fmt: skip
 from slurmsched.replay.page import template
 from slurmsched.replay.plots import delays, distributions, html, queue, times, usage
+from slurmsched.replay.sheets import Cell, Plot, Row, Sheet
 from slurmsched.replay.units import Unit
 
 MOST_GANTTS = 8  # of a trace: more make a page slow, and nobody compares them
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """value: what a column is sorted by, "" if nothing is known. ratio: over the first policy, "" if not told."""
-
-    text: str
-    value: float | str
-    ratio: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    name: str
-    cells: tuple[Cell, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Sheet:
-    """A table to sort; the first column holds names."""
-
-    caption: str
-    columns: tuple[str, ...]
-    rows: tuple[Row, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Plot:
-    """alt: what it shows, for who cannot see it."""
-
-    title: str
-    caption: str
-    alt: str
-    html: str
-    wide: bool = False
 
 
 def compare_page(comparisons: Sequence[Comparison], seed: int, *, complete: bool) -> str:

@@ -14,7 +14,7 @@ import pytest
 FLAGS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-    *("--host-resolver-rules=MAP * ~NOTFOUND", "--enable-logging=stderr"),
+    *("--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--enable-logging=stderr"),
 )
 
 
@@ -26,16 +26,18 @@ class Rendered:
     console: tuple[str, ...]
 
 
-def rendered(page: Path, profile: Path, width: int = 1280) -> Rendered:
+def rendered(page: Path | str, profile: Path, width: int = 1280, wait_ms: int = 0) -> Rendered:
     """The page in a Chromium of its own. profile: folder for what it writes. width: of the window [px], 500 at least.
+    page: a file, or an address. wait_ms: of the page's own clock, for scripts that take their time.
 
     Fails the test if there is no Chromium.
     """
     program = shutil.which("chromium")
     if program is None:
         pytest.fail("the browser tests need Chromium: apt-get install chromium", pytrace=False)
-    own = (f"--user-data-dir={profile}", f"--window-size={width},1900")
-    command = [program, *FLAGS, *own, "--dump-dom", page.as_uri()]
+    own = [f"--user-data-dir={profile}", f"--window-size={width},1900"]
+    own += [f"--virtual-time-budget={wait_ms}"] if wait_ms else []
+    command = [program, *FLAGS, *own, "--dump-dom", page.as_uri() if isinstance(page, Path) else page]
     done = subprocess.run(command, check=True, capture_output=True, text=True, encoding="utf-8", timeout=180,
                           env={**os.environ, "HOME": str(profile)})  # fmt: skip
     html = re.sub(r"<(script|style)\b.*?</\1>", "", done.stdout, flags=re.DOTALL)

@@ -14,6 +14,7 @@ import pytest
 
 from slurmsched.replay.trace_files import Recorded, save
 from slurmsched.replay.traces import sample_trace
+from tests.browser.axe import findings
 from tests.browser.chromium import Rendered, rendered
 
 pytestmark = pytest.mark.browser
@@ -101,6 +102,11 @@ def test_heads__sort_their_table(shown: Shown, tmp_path: Path) -> None:
         by_jct = sorted(shown.made["runs"], key=lambda run: run["avg_jct_s"], reverse=clicks == 2)
         assert [name for name, _ in rows] == [run["policy"] for run in by_jct]
         assert re.findall(r'aria-sort="(.*?)"', found.html) == [direction]
+
+
+def test_page__is_accessible(shown: Shown, tmp_path: Path) -> None:
+    """axe finds nothing serious."""
+    assert findings(shown.path, tmp_path) == []
 
 
 @pytest.mark.parametrize("width", [1280, 500])

@@ -14,7 +14,7 @@ import pytest
 from slurmsched.config import load_config
 from slurmsched.daemon.lock import exclusive
 from slurmsched.db.store import open_store
-from slurmsched.errors import NotLeadingError
+from slurmsched.errors import NotLeadingError, SlurmUnreachableError
 
 ROOT = Path(__file__).parents[3]
 
@@ -144,3 +144,21 @@ def test_tick__stands_by_while_another_host_leads(run, fakes):
     assert (quiet.code, quiet.err, told.code) == (5, "", 5)
     assert "a leads, term 3" in told.err
     assert (fakes[0].sent, fakes[1].kept) == ([], [])
+
+
+def test_tick__counts_its_cycle_in_a_textfile(run, fakes, site, tmp_path, monkeypatch):
+    """One that works and one that fails, each in a process of its own; nothing is served, whatever listen says."""
+    path = tmp_path / "out.prom"
+    site.write_text(f'{site.read_text()}[metrics]\ntextfile = "{path}"\nlisten = "192.0.2.1:1"\n')
+    assert run("tick").code == 0
+    assert 'slurmsched_cycles_total{outcome="done"} 1.0' in path.read_text()
+    monkeypatch.setattr(fakes[0], "read", _away, raising=False)
+    assert run("tick").code == 3
+    told = path.read_text()
+    assert 'slurmsched_cycles_total{outcome="done"} 1.0' in told
+    assert 'slurmsched_cycles_total{outcome="failed"} 1.0' in told
+    assert "slurmsched_snapshot_timestamp_seconds 1e+06" in told  # still the one that worked
+
+
+def _away():
+    raise SlurmUnreachableError("away")

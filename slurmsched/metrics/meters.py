@@ -1,0 +1,120 @@
+"""All figures of this process: filled by cycles, read whole, so that every scrape is of one snapshot."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from math import nan
+from typing import Any
+
+import numpy as np
+
+from slurmsched import __version__
+from slurmsched.config import Config
+from slurmsched.errors import ConfigError
+from slurmsched.metrics.catalog import COUNTER, GAUGE, HISTOGRAM, METRICS, Metric
+from slurmsched.metrics.events import count_cycle, count_starts, in_first_run, since
+from slurmsched.metrics.gauges import Values, gauges, restored, single
+from slurmsched.metrics.tally import Tally
+from slurmsched.model.columns import Int64s
+from slurmsched.model.plan import Plan, Receipt
+from slurmsched.model.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How this process stands. apply: it sends. leads: it may write and remember. paused: the stop file is there."""
+
+    apply: bool
+    leads: bool = True
+    paused: bool = False
+
+
+class Meters:
+    """Counts cycles. clock: the wall's."""
+
+    def __init__(self, config: Config, clock: Callable[[], float] = time.time) -> None:
+        self.config = config
+        self._clock = clock
+        self._tally = Tally()
+        self._gauges: Values = {}
+        self._in_a_row = 0
+        self._ended_s = nan
+        self._started: Int64s | None = None
+        self._since_s = nan
+
+    def stage(self, name: str, took_s: float) -> None:
+        """A stage of a cycle took so long [s]."""
+        self._tally.observe("cycle_stage_seconds", took_s, name)
+
+    def done(self, snapshot: Snapshot, plan: Plan, receipt: Receipt) -> None:
+        """A cycle worked."""
+        count_cycle(self._tally, snapshot, plan, receipt)
+        count_starts(self._tally, snapshot, since(snapshot, self._started, self._since_s))
+        self._started = snapshot.jobs.job_id[np.flatnonzero(in_first_run(snapshot))]
+        self._gauges = gauges(snapshot, plan)
+        self._ended_s = self._clock()
+        self.ended("done")
+
+    def ended(self, outcome: str) -> None:
+        """A cycle went so: one of catalog.CYCLES."""
+        self._in_a_row = self._in_a_row + 1 if outcome == "failed" else 0
+        self._tally.add("cycles_total", outcome)
+
+    def restore(self, families: Iterable[Any]) -> None:
+        """Go on from what an earlier process exported."""
+        found = list(families)
+        self._tally.restore(found)
+        self._gauges = restored(found)
+
+        def value(name: str, default: float) -> float:
+            return self._gauges.get(name, {}).get((), default)
+
+        self._since_s = value("snapshot_timestamp_seconds", nan)
+        self._ended_s = value("cycle_timestamp_seconds", nan)
+        self._in_a_row = int(value("failed_cycles_in_a_row", 0))
+
+    def families(self, standing: Standing) -> tuple[Any, ...]:
+        """All metrics as prometheus_client has them. Gauges of a snapshot are left out until there is one."""
+        values = self._gauges | self._own(standing)
+        return tuple(made for metric in METRICS if (made := self._family(metric, values)) is not None)
+
+    def _own(self, standing: Standing) -> Values:
+        tree = self.config
+        plain = {
+            "cycle_interval_seconds": tree.cycle.interval_s, "failed_cycles_in_a_row": self._in_a_row,
+            "leader": standing.leads, "apply": standing.apply, "paused": standing.paused,
+        }  # fmt: skip
+        ended = {} if np.isnan(self._ended_s) else {"cycle_timestamp_seconds": self._ended_s}
+        info: Values = {"build_info": {(__version__, tree.policy.name, tree.lever.kind): 1.0}}
+        return single(plain | ended) | info
+
+    def _family(self, metric: Metric, values: Values) -> Any:
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+
+        names = list(metric.labels)
+        if metric.kind == COUNTER:
+            made: Any = CounterMetricFamily(metric.full_name, metric.help, labels=names)
+            for series, total in self._tally.counted(metric):
+                made.add_metric(series, total)
+        elif metric.kind == HISTOGRAM:
+            made = HistogramMetricFamily(metric.full_name, metric.help, labels=names)
+            for series, buckets, total in self._tally.distributed(metric):
+                made.add_metric(series, buckets, total)
+        elif metric.name not in values:
+            return None
+        else:
+            made = GaugeMetricFamily(metric.full_name, metric.help, labels=names)
+            zeros = dict.fromkeys(metric.series, 0.0) if metric.kind == GAUGE else {}
+            for series, value in (zeros | values[metric.name]).items():
+                made.add_metric(series, value)
+        return made
+
+
+def need_client() -> None:
+    """Raises ConfigError where prometheus_client is not installed."""
+    try:
+        import prometheus_client  # noqa: F401
+    except ImportError as error:
+        raise ConfigError("needs prometheus_client: pip install 'slurmsched[metrics]'", key="metrics") from error

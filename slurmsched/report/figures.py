@@ -1,0 +1,179 @@
+"""The figures of a report, ready for JSON; the page shows these and no others. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from math import isfinite
+from typing import Any
+
+import numpy as np
+
+from slurmsched.model.columns import Bools, Floats, Labels
+from slurmsched.replay.fairness import Fairness, Tenants, jct_alone_s
+from slurmsched.replay.metrics import SIZE_CLASSES, Outcomes, of_size
+from slurmsched.replay.traces import Trace
+from slurmsched.report.lived import Lived
+from slurmsched.report.material import Material
+from slurmsched.survey.overview import overview
+
+DAY_S = 86_400.0
+MOST_PERIODS = 14
+MOST_ROWS = 50  # of tenants, acts and missed placements
+UNKNOWN = "(unknown)"
+
+
+def figures(of: Material) -> dict[str, Any]:
+    """All of them. Times in seconds, shares from 0 to 1, None where nothing is known."""
+    jobs = of.jobs
+    started = jobs.started_in(of.since_s, of.until_s)
+    return {
+        "cluster": of.cluster, "policy": of.policy, "since_s": of.since_s, "until_s": of.until_s, "source": of.source,
+        "switched_s": of.switched_s if isfinite(of.switched_s) else None, "unread": list(of.unread),
+        "gpus": of.gpus or None, "started": int(started.sum()), "utilisation": utilisation(of, of.since_s, of.until_s),
+        "gpu_hours": float(jobs.gpu_s_in(of.since_s, of.until_s).sum()) / 3600,
+        "waits": by_size(jobs, started),
+        "periods": [_period(of, name, from_s, to_s) for name, from_s, to_s in periods(of)],
+        "accounts": tenants(of, jobs.account), "users": tenants(of, jobs.user), "fairness": fairness(of),
+        **_cluster(of), "acts": _acts(of), "placement": _placement(of), "cycles": of.cycles,
+    }  # fmt: skip
+
+
+def spread(values_s: Floats) -> dict[str, Any] | None:
+    """Mean, median, p90 and the longest, None without values. Percentiles interpolate linearly."""
+    if not len(values_s):
+        return None
+    p50, p90 = np.percentile(values_s, (50, 90))
+    return {"jobs": len(values_s), "mean_s": float(values_s.mean()), "p50_s": float(p50), "p90_s": float(p90),
+            "longest_s": float(values_s.max())}  # fmt: skip
+
+
+def by_size(jobs: Lived, chosen: Bools) -> dict[str, dict[str, Any] | None]:
+    """Waits of the chosen jobs by GPUs held, and of all."""
+    sizes = {name: of_size(jobs.gpus, least, most) for name, least, most in SIZE_CLASSES}
+    return {name: spread(jobs.wait_s[chosen & here]) for name, here in (sizes | {"all": np.True_}).items()}
+
+
+def periods(of: Material) -> list[tuple[str, float, float]]:
+    """Before and with slurmsched, where it began to write in the span; else days, or weeks of a longer span."""
+    if of.since_s < of.switched_s < of.until_s:
+        return [("before", of.since_s, of.switched_s), ("with slurmsched", of.switched_s, of.until_s)]
+    step_s = DAY_S if of.until_s - of.since_s <= MOST_PERIODS * DAY_S else 7 * DAY_S
+    ends = np.arange(of.until_s, of.since_s + 1.0, -step_s)[::-1]
+    return [(f"{datetime.fromtimestamp(max(end - step_s, of.since_s), UTC):%Y-%m-%d %H:%M}",
+             max(float(end) - step_s, of.since_s), float(end)) for end in ends]  # fmt: skip
+
+
+def utilisation(of: Material, from_s: float, to_s: float) -> float | None:
+    """Share of the GPUs there are now that jobs held in the span; None where their number is not known."""
+    offered = of.gpus * (to_s - from_s)
+    return float(of.jobs.gpu_s_in(from_s, to_s).sum()) / offered if offered > 0 else None
+
+
+def tenants(of: Material, names: Labels) -> list[dict[str, Any]]:
+    """One row a tenant, most GPU time first: jobs started, GPU hours, share, waits before and with slurmsched."""
+    jobs, total = of.jobs, 0.0
+    gpu_s = jobs.gpu_s_in(of.since_s, of.until_s)
+    started = jobs.started_in(of.since_s, of.until_s)
+    total = float(gpu_s.sum())
+    rows = [_tenant(of, name, names.codes == code, gpu_s, started, total) for code, name in enumerate(names.names)]
+    shown = [row for row in rows if row["jobs"] or row["gpu_hours"] > 0]
+    return sorted(shown, key=lambda row: (-row["gpu_hours"], row["name"]))[:MOST_ROWS]
+
+
+def _tenant(of: Material, name: str, mine: Bools, gpu_s: Floats, started: Bools, total: float) -> dict[str, Any]:
+    wait_s, begun = of.jobs.wait_s, mine & started
+    parts = {
+        key: _mean(wait_s[mine & of.jobs.started_in(from_s, to_s)])
+        for key, (label, from_s, to_s) in zip(("before_s", "after_s"), periods(of), strict=False)
+        if label in ("before", "with slurmsched")
+    }
+    held = float(gpu_s[mine].sum())
+    told = spread(wait_s[begun]) or {}
+    return {
+        "name": name or UNKNOWN, "jobs": int(begun.sum()), "gpu_hours": held / 3600,
+        "share": held / total if total else None, "mean_s": told.get("mean_s"), "p90_s": told.get("p90_s"),
+        "before_s": parts.get("before_s"), "after_s": parts.get("after_s"),
+    }  # fmt: skip
+
+
+def _mean(values: Floats) -> float | None:
+    return float(values.mean()) if len(values) else None
+
+
+def fairness(of: Material) -> dict[str, Any] | None:
+    """Of the jobs that began and ended in the span, by user or account; None of fewer than two tenants."""
+    jobs = of.jobs
+    whole = jobs.take(np.flatnonzero(jobs.started_in(of.since_s, of.until_s) & jobs.ended & (jobs.executed_s > 0)))
+    if not len(whole) or not of.gpus or max(len(set(whole.user)), len(set(whole.account))) < 2:
+        return None
+    trace = Trace.of(np.arange(len(whole)), whole.gpus, whole.submit_s, whole.executed_s, user=whole.user,
+                     account=whole.account)  # fmt: skip
+    rows = whole.take(np.lexsort((np.arange(len(whole)), whole.submit_s)))
+    who = Tenants.find(trace)
+    outcomes = Outcomes(trace.job_id, trace.gpus, trace.submit_s, rows.start_s, rows.end_s, rows.executed_s,
+                        rows.executed_s, np.zeros(len(rows), np.int64), of.gpus)  # fmt: skip
+    return Fairness.of(trace, who, jct_alone_s(trace, who, of.gpus), outcomes).figures() | {"jobs": len(whole)}
+
+
+def _period(of: Material, name: str, from_s: float, to_s: float) -> dict[str, Any]:
+    waits = by_size(of.jobs, of.jobs.started_in(from_s, to_s))
+    means = {size: told["mean_s"] if told else None for size, told in waits.items()}
+    every = waits["all"]
+    return {"name": name, "from_s": from_s, "to_s": to_s, "jobs": every["jobs"] if every else 0, "mean_s": means,
+            "p90_s": every["p90_s"] if every else None, "utilisation": utilisation(of, from_s, to_s)}  # fmt: skip
+
+
+def _cluster(of: Material) -> dict[str, Any]:
+    """GPUs now by type, and stranded ones with cause and owners."""
+    if of.snapshot is None:
+        return {"types": [], "stranded": []}
+    look = overview(of.snapshot)
+    types = [{"name": one.name, "gpus": one.gpus, "free": one.free, "stranded": one.stranded, "used": one.used,
+              "drained": one.drained, "down": one.down, "whole_nodes": one.whole,
+              "linked_sets": {str(gpus): nodes for gpus, nodes in one.sets.items()}, "unknown_sets": one.unknown}
+             for one in look.types]  # fmt: skip
+    stuck = [{"node": one.node, "gpus": one.gpus, "cause": one.cause,
+              "holders": [{"job_id": job.job_id, "user": job.user, "cpus": float(job.cpus),
+                           "memory_gib": float(job.memory_mib) / 1024, "gpus": job.gpus} for job in one.holders[:3]]}
+             for one in look.stranded]  # fmt: skip
+    return {"types": types, "stranded": stuck}
+
+
+def _acts(of: Material) -> dict[str, Any]:
+    """Preemptions and promises: what they cost, those of dry-runs apart; the latest first."""
+    names = ("begun_s", "purpose", "act", "job_id", "user", "gpus", "stage", "victims", "lost_gpu_s", "idle_gpu_s")
+    rows = [{name: row[name] for name in names} for row in reversed(of.acts) if not row["dry_run"]]
+    return {"done": _cost(of.acts, False), "would_have": _cost(of.acts, True), "rows": rows[:MOST_ROWS]}
+
+
+def _cost(rows: Sequence[dict[str, Any]], dry_run: bool) -> dict[str, Any]:
+    mine = [row for row in rows if bool(row["dry_run"]) == dry_run]
+    return {
+        "preemptions": sum(row["purpose"] == "preempt" for row in mine),
+        "promises": sum(row["purpose"] == "promise" for row in mine),
+        "lost_gpu_s": float(sum(row["lost_gpu_s"] for row in mine)),
+        "idle_gpu_s": float(sum(row["idle_gpu_s"] for row in mine)),
+    }
+
+
+def _placement(of: Material) -> dict[str, Any]:
+    """What jobs of several GPUs got over the best they could have had, by GPUs; those that missed most first."""
+    rows = of.placements
+    sizes = [_placed(name, [row for row in rows if least <= row["gpus"] <= (most or row["gpus"])])
+             for name, least, most in SIZE_CLASSES[1:]]  # fmt: skip
+    missed = sorted((row for row in rows if row["note"]), key=lambda row: (row["ratio"], row["job_id"]))
+    names = ("start_s", "job_id", "gpus", "nodes", "ratio", "note")
+    return {
+        "sizes": [one for one in sizes if one],
+        "missed": [{n: row[n] for n in names} for row in missed[:MOST_ROWS]],
+    }
+
+
+def _placed(name: str, rows: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+    if not rows:
+        return None
+    return {
+        "gpus": name, "jobs": len(rows), "mean_ratio": float(np.mean([row["ratio"] for row in rows])),
+        "missed": sum(bool(row["note"]) for row in rows), "pinned": sum(bool(row["pinned"]) for row in rows),
+    }  # fmt: skip

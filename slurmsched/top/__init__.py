@@ -1,0 +1,1 @@
+"""`slurmsched top`: the queue, the GPUs and what happens, on a terminal."""

@@ -1,0 +1,111 @@
+"""What the pages show of one cycle, as plain values: made when it is first asked for, then kept."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import Any
+
+from slurmsched.cli.rows import queue_rows
+from slurmsched.explain.explanation import explain
+from slurmsched.explain.facts import Facts
+from slurmsched.model.plan import Plan
+from slurmsched.model.snapshot import Snapshot
+from slurmsched.survey.gpu_map import HELD, gpu_map
+from slurmsched.survey.overview import overview
+
+MOST_JOBS = 500  # in an answer
+MOST_NODES = 1000
+NOT_ASKED = "limits of accounts and QOS, reservations, and what slurmsched did: see `slurmsched explain JOB`"
+
+
+@dataclass(eq=False)
+class Frame:
+    """One snapshot and its plan. lever: the lever's kind. note: what is wrong since, "" = nothing. waits_s: past waits
+    of jobs of so many GPUs [s]; asked once a size."""
+
+    snapshot: Snapshot
+    plan: Plan
+    lever: str
+    mode: str
+    policy: str
+    note: str = ""
+    waits_s: Callable[[int], tuple[float, ...]] = lambda gpus: ()
+    _known_s: dict[int, tuple[float, ...]] = field(default_factory=dict, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    @property
+    def private(self) -> bool:
+        """Whether Slurm shows users no jobs but their own: then neither do we."""
+        hidden = self.snapshot.site.settings.get("PrivateData", "").lower().split(",")
+        return any(name.strip() in ("jobs", "users", "all") for name in hidden)
+
+    @property
+    def head(self) -> dict[str, Any]:
+        """What every answer begins with."""
+        return {"cluster": self.snapshot.site.cluster, "now_s": self.snapshot.now_s, "mode": self.mode,
+                "policy": self.policy, "note": self.note}  # fmt: skip
+
+    @cached_property
+    def rows(self) -> list[dict[str, Any]]:
+        """All pending jobs in the policy's order."""
+        return queue_rows(self.snapshot, self.plan, self.lever)
+
+    def queue(self, user: str = "", partition: str = "") -> dict[str, Any]:
+        """The first jobs of the queue, or of a user's or partition's part of it. of: how many there are."""
+        with self._lock:
+            rows = self.rows
+        mine = [row for row in rows if user in ("", row["user"])
+                and (not partition or partition in row["partition"].split(","))]  # fmt: skip
+        return self.head | {"lever": self.lever, "of": len(mine), "jobs": mine[:MOST_JOBS],
+                            "notes": list(self.plan.notes), "acts": self.acts}  # fmt: skip
+
+    @cached_property
+    def acts(self) -> list[dict[str, Any]]:
+        """Preemptions and promises under way."""
+        return [{"act": act.id, "purpose": str(act.purpose), "stage": str(act.stage), "job_id": act.job_id,
+                 "user": act.user, "nodes": act.nodes, "victims": [victim.job_id for victim in act.victims]}
+                for act in self.snapshot.acts]  # fmt: skip
+
+    def gpus(self) -> dict[str, Any]:
+        """GPUs by type, and node by node. of: how many nodes there are."""
+        with self._lock:
+            return self._gpus
+
+    @cached_property
+    def _gpus(self) -> dict[str, Any]:
+        look = overview(self.snapshot)
+        nodes = gpu_map(self.snapshot, frozenset(one.node for one in look.stranded))
+        types = [{"name": one.name or "-", "gpus": one.gpus, "free": one.free, "stranded": one.stranded,
+                  "used": one.used, "drained": one.drained, "down": one.down,
+                  "sets": {str(gpus): count for gpus, count in one.sets.items()}} for one in look.types]  # fmt: skip
+        return self.head | {"types": types, "of": len(nodes), "nodes": [
+            {"name": node.name, "state": node.state, "types": node.gpu_types, "free": node.free, "exact": node.exact,
+             "gpus": [self._gpu(gpu) for gpu in node.gpus]} for node in nodes[:MOST_NODES]
+        ]}  # fmt: skip
+
+    def _gpu(self, gpu: Any) -> dict[str, Any]:
+        told = {"index": gpu.index, "what": gpu.what, "group": gpu.group}
+        if gpu.what != HELD or self.private:
+            return told
+        return told | {"job_id": gpu.job_id, "user": gpu.user}
+
+    def job(self, job_id: int) -> dict[str, Any] | None:
+        """Why a job waits, from this snapshot alone; None where it is not in it. An array's or het job's id will do."""
+        jobs = self.snapshot.jobs
+        columns: Sequence[Any] = (jobs.job_id, jobs.array_job_id, jobs.het_job_id)
+        row = next((int(rows[0]) for column in columns if len(rows := (column == job_id).nonzero()[0])), None)
+        if row is None or job_id <= 0:
+            return None
+        facts = Facts(waits_s=self._like(int(jobs.gpus[row])), unread=(NOT_ASKED,))
+        return self.head | asdict(explain(self.snapshot, self.plan, row, facts))
+
+    def _like(self, gpus: int) -> tuple[float, ...]:
+        """Past waits of jobs of the same power of two of GPUs, which is what the ledger tells apart."""
+        with self._lock:
+            size = gpus.bit_length()
+            if size not in self._known_s:
+                self._known_s[size] = self.waits_s(gpus)
+            return self._known_s[size]

@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+import socket
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from slurmsched.config import parse_config
+from slurmsched.cycle import run_cycle
+from slurmsched.daemon.watch import METRICS, WEB, Watch
+from slurmsched.errors import ConfigError
+from slurmsched.metrics import meters as meters_module
+from slurmsched.model import Plan, Receipt
+from slurmsched.planning.planner import Planner
+from slurmsched.testing import mixed_snapshot, snapshot
+
+
+class World:
+    """A cluster, planner and store of one snapshot."""
+
+    def __init__(self, look) -> None:
+        self.look = look
+
+    def read(self):
+        return self.look
+
+    def recall(self, look):
+        return look
+
+    def plan(self, look):
+        return Plan()
+
+    def apply(self, plan):
+        return Receipt()
+
+    def append(self, *_):
+        pass
+
+
+def config(tmp_path: Path, **tables):
+    return parse_config({"cycle": {"stop_file": str(tmp_path / "stop")}, **tables})
+
+
+def scrape(watch: Watch) -> str:
+    with urllib.request.urlopen(f"http://127.0.0.1:{watch.port(METRICS)}/metrics", timeout=10) as answer:
+        return answer.read().decode()
+
+
+@pytest.fixture
+def watch(tmp_path):
+    made = Watch(config(tmp_path, metrics={"listen": "127.0.0.1:0"}), apply=True)
+    yield made
+    made.close()
+
+
+def test_scrape__shows_the_last_cycle_with_its_stages(watch):
+    """Before a cycle there is no snapshot; after it gauges are of it and each stage was timed once."""
+    assert "slurmsched_snapshot_timestamp_seconds " not in scrape(watch)
+    world = World(snapshot(now_s=77.0))
+    run_cycle(*watch.parts(world, world, world), watch.done)
+    told = scrape(watch)
+    assert "slurmsched_snapshot_timestamp_seconds 77.0" in told
+    for stage in ("read", "recall", "plan", "apply"):
+        assert f'slurmsched_cycle_stage_seconds_count{{stage="{stage}"}} 1.0' in told
+
+
+def test_scrape__tells_failures_and_who_leads(watch):
+    """A cycle that failed, and one in which another host led."""
+    watch.ended("failed")
+    assert "slurmsched_failed_cycles_in_a_row 1.0" in scrape(watch)
+    watch.ended("standby")
+    assert "slurmsched_leader 0.0" in scrape(watch)
+    watch.done(snapshot(), Plan(), Receipt())
+    assert "slurmsched_leader 1.0" in scrape(watch)
+
+
+def test_off__by_default(tmp_path):
+    """No server, no file, and the parts are the cycle's own."""
+    quiet, world = Watch(config(tmp_path), apply=False), World(snapshot())
+    assert quiet.parts(world, world, world) == (world, world, world)
+    quiet.done(snapshot(), Plan(), Receipt())
+    assert quiet.port(METRICS) == 0
+
+
+def test_taken_address__is_told_once_and_tried_again(tmp_path, capsys):
+    """Cycles do not depend on it: somebody else's process on the port must not stop them."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        listen = f"127.0.0.1:{other.getsockname()[1]}"
+        held = Watch(config(tmp_path, metrics={"listen": listen}), apply=True)
+        held.ended("failed")
+        held.ended("failed")
+    assert capsys.readouterr().err.count("watch.failed") == 1
+    held.ended("failed")
+    assert "slurmsched_failed_cycles_in_a_row 3.0" in scrape(held)
+    held.close()
+
+
+def test_adopt__moves_the_server_and_keeps_the_figures(watch, tmp_path):
+    """A reload: the old address is given back, sums go on, and nothing is served where nothing is wanted."""
+    watch.ended("failed")
+    watch.adopt(config(tmp_path, metrics={"listen": "localhost:0"}), apply=False)
+    told = scrape(watch)
+    assert 'slurmsched_cycles_total{outcome="failed"} 1.0' in told
+    assert "slurmsched_apply 0.0" in told
+    watch.adopt(config(tmp_path), apply=False)
+    assert watch.port(METRICS) == 0
+
+
+def test_textfile__is_written_and_taken_up(tmp_path):
+    """By each cycle; a later process goes on from it."""
+    path = tmp_path / "out.prom"
+    tree = config(tmp_path, metrics={"textfile": str(path)})
+    Watch(tree, apply=True).ended("failed")
+    Watch(tree, apply=True).ended("failed")
+    assert 'slurmsched_cycles_total{outcome="failed"} 2.0' in path.read_text()
+
+
+def test_textfile__that_cannot_be_written_is_told_once(tmp_path, capsys):
+    """With the key that names it."""
+    tree = config(tmp_path, metrics={"textfile": str(tmp_path / "nosuch" / "out.prom")})
+    held = Watch(tree, apply=True)
+    held.ended("failed")
+    told = capsys.readouterr().err
+    assert (told.count("watch.failed"), "metrics.textfile" in told) == (1, True)
+
+
+def test_fault_of_a_figure__does_not_end_a_cycle(tmp_path, monkeypatch, capsys):
+    """It is logged with its traceback."""
+    watch = Watch(config(tmp_path, metrics={"textfile": str(tmp_path / "out.prom")}), apply=True)
+    monkeypatch.setattr(meters_module, "gauges", lambda *_: 1 / 0)
+    watch.done(snapshot(), Plan(), Receipt())
+    assert "metrics.failed" in capsys.readouterr().err
+
+
+def test_metrics__without_the_client_say_what_to_install(tmp_path, monkeypatch):
+    """A configuration that cannot be met is refused with the key."""
+    monkeypatch.setitem(__import__("sys").modules, "prometheus_client", None)
+    with pytest.raises(ConfigError, match=r"metrics: needs prometheus_client: pip install 'slurmsched\[metrics\]'"):
+        Watch(config(tmp_path, metrics={"listen": "127.0.0.1:0"}), apply=True)
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [({"metrics": {"listen": "9810"}}, "must be HOST:PORT"), ({"metrics": {"textfile": "/x/y.txt"}}, "end in .prom"),
+     ({"web": {"listen": "0.0.0.0:9811"}}, "anywhere = true"), ({"web": {"listen": "127.example:1"}}, "anywhere")],
+)  # fmt: skip
+def test_config__says_what_is_wrong(table, message):
+    """Addresses, names, and an address that other hosts reach."""
+    with pytest.raises(ConfigError, match=message):
+        parse_config(table)
+
+
+@pytest.mark.parametrize("listen", ["127.0.0.1:9811", "localhost:1", "[::1]:9811", "127.1.2.3:80"])
+def test_config__takes_loopback(listen):
+    """In every form."""
+    assert parse_config({"web": {"listen": listen}}).web.listen == listen
+
+
+def page(watch: Watch, path: str) -> str:
+    with urllib.request.urlopen(f"http://127.0.0.1:{watch.port(WEB)}{path}", timeout=10) as answer:
+        return answer.read().decode()
+
+
+def test_web__shows_the_last_cycle_and_that_one_failed_since(tmp_path):
+    """What a cycle, or a look while another host leads, saw; no Slurm is asked."""
+    tree, look = config(tmp_path, web={"listen": "127.0.0.1:0"}), mixed_snapshot(20)
+    watch, plan = Watch(tree, apply=False), Planner.from_config(tree).plan(look)
+    watch.done(look, plan, Receipt())
+    assert "pending jobs in the order the policy wants" in page(watch, "/")
+    assert '"mode":"dry-run"' in page(watch, "/queue.json")
+    watch.ended("failed")
+    assert "The last cycle failed" in page(watch, "/")
+    watch.looked(look, plan)
+    assert "The last cycle failed" not in page(watch, "/")
+    watch.close()
+
+
+def test_web__has_no_metrics_and_metrics_no_pages(tmp_path):
+    """Each address serves its own."""
+    watch = Watch(config(tmp_path, web={"listen": "127.0.0.1:0"}, metrics={"listen": "127.0.0.1:0"}), apply=False)
+    for port, path in ((watch.port(WEB), "/metrics"), (watch.port(METRICS), "/queue.json")):
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10)
+    watch.close()
+
+
+def test_web__tells_past_waits_of_the_ledger_or_none(tmp_path):
+    """A ledger that is not there is no fault of the page."""
+    tree = config(tmp_path, web={"listen": "127.0.0.1:0"}, ledger={"url": f"sqlite:///{tmp_path}/nosuch.db"})
+    watch = Watch(tree, apply=False)
+    assert watch._past_waits(4) == ()
+    watch.close()

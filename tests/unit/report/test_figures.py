@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import orjson
+import pytest
+
+from slurmsched.report.figures import figures, periods, utilisation
+from slurmsched.report.lived import both, lived, of_snapshot
+from slurmsched.report.material import Material
+from slurmsched.testing import snapshot
+from tests.unit.report.made_up import DAY_S, SINCE_S, material
+
+HOUR_S = 3_600.0
+
+
+def small(rows, **more) -> Material:
+    return Material(0.0, 10 * HOUR_S, lived(rows), snapshot=snapshot((), "1x8"), **more)
+
+
+def row(job_id, start_h, end_h, gpus=1, submit_h=0.0, **more):
+    return {"job_id": job_id, "gpus": gpus, "submit_s": submit_h * HOUR_S, "start_s": start_h * HOUR_S,
+            "held_s": start_h * HOUR_S, "end_s": end_h * HOUR_S,
+            "executed_s": (end_h - start_h) * HOUR_S, **more}  # fmt: skip
+
+
+def test_figures__are_plain_values():
+    """JSON takes them as they are."""
+    assert orjson.loads(orjson.dumps(figures(material())))["cluster"] == "lab"
+
+
+def test_waits__by_size_and_of_all():
+    """Of jobs whose first start is in the span: 2 h and 4 h of one GPU, none of others but one of 8."""
+    rows = [row(1, 2, 3), row(2, 4, 5), row(3, 6, 7, gpus=8), row(4, -1, 5, submit_h=-2)]
+    waits = figures(small(rows))["waits"]
+    assert waits["1"] == {"jobs": 2, "mean_s": 3 * HOUR_S, "p50_s": 3 * HOUR_S, "p90_s": pytest.approx(3.8 * HOUR_S),
+                          "longest_s": 4 * HOUR_S}  # fmt: skip
+    assert (waits["2-4"], waits["5-8"]["jobs"], waits["all"]["jobs"]) == (None, 1, 3)
+
+
+def test_utilisation__counts_what_is_within_the_span():
+    """8 GPUs for 10 h; one job of 4 from before the span to its middle, one of 8 that still runs, begun 1 h ago."""
+    rows = [row(1, -5, 5, gpus=4), row(2, 9, np.nan, gpus=8)]
+    assert utilisation(small(rows), 0.0, 10 * HOUR_S) == pytest.approx((4 * 5 + 8 * 1) / 80)
+    assert utilisation(replace(small(rows), snapshot=None), 0.0, 1.0) is None
+
+
+def test_tenants__have_shares_and_waits_before_and_after():
+    """Most GPU time first; the two spans are told apart by the first start."""
+    rows = [
+        row(1, 1, 2, account="a", gpus=2),
+        row(2, 8, 9, account="a", submit_h=7),
+        row(3, 8, 9, account="b", submit_h=2),
+    ]
+    found = figures(small(rows, switched_s=5 * HOUR_S))["accounts"]
+    assert [(one["name"], one["jobs"], one["gpu_hours"], one["share"]) for one in found] == [
+        ("a", 2, 3.0, 0.75),
+        ("b", 1, 1.0, 0.25),
+    ]
+    assert [(one["before_s"], one["after_s"]) for one in found] == [(HOUR_S, HOUR_S), (None, 6 * HOUR_S)]
+
+
+def test_periods__are_before_and_with_it_days_or_weeks():
+    """They cover the span without a gap."""
+    split = periods(material())
+    assert [name for name, *_ in split] == ["before", "with slurmsched"]
+    days = periods(material(switched_s=np.nan))
+    weeks = periods(replace(material(switched_s=np.nan), since_s=SINCE_S - 20 * DAY_S))
+    assert (len(days), len(weeks)) == (10, 5)
+    for made in (split, days, weeks):
+        assert all(a[2] == b[1] for a, b in pairwise(made))
+        assert made[-1][2] == material().until_s
+    assert (days[0][1], weeks[0][1]) == (SINCE_S, SINCE_S - 20 * DAY_S)
+
+
+def test_periods__sum_up_to_the_whole():
+    """Jobs and GPU time of the periods are those of the report."""
+    made = figures(material(switched_s=np.nan))
+    assert sum(one["jobs"] for one in made["periods"]) == made["started"]
+    held = sum(one["utilisation"] for one in made["periods"]) / len(made["periods"])
+    assert held == pytest.approx(made["utilisation"])
+
+
+def test_fairness__is_one_where_all_are_slowed_alike():
+    """Two users, each with the same job and wait; None where there is one user only."""
+    rows = [row(job, 1, 2, gpus=4, user=user, account="x") for job, user in ((1, "a"), (2, "b"))]
+    fair = figures(small(rows))["fairness"]
+    assert (fair["of"], fair["jobs"], fair["jain_slowdown"]) == ("user", 2, pytest.approx(1.0))
+    assert fair["mean_rho"] == pytest.approx(2.0)  # 2 h in place of 1 h on half of the GPUs
+    assert figures(small(rows[:1]))["fairness"] is None
+
+
+def test_cluster__tells_stranded_gpus_with_cause_and_owner():
+    """Six free GPUs beside a job that holds all CPUs."""
+    made = figures(material())
+    assert [(one["node"], one["gpus"], one["cause"]) for one in made["stranded"]] == [("n2", 6, "CPUs")]
+    assert made["stranded"][0]["holders"][0]["user"] == "<i>mallory"
+    assert (made["types"][0]["free"], made["types"][0]["stranded"]) == (126, 6)
+
+
+def test_acts__are_summed_dry_runs_apart():
+    """GPU seconds lost and idle."""
+    acts = figures(material())["acts"]
+    assert acts["done"] == {"preemptions": 1, "promises": 1, "lost_gpu_s": 9_000.0, "idle_gpu_s": 12_600.0}
+    assert acts["would_have"] == {"preemptions": 1, "promises": 0, "lost_gpu_s": 25_200.0, "idle_gpu_s": 0.0}
+    assert [one["act"] for one in acts["rows"]] == ["9-1", "7-1"]
+
+
+def test_placement__is_by_size_and_names_what_missed_most():
+    """Every fourth got half of the best."""
+    placed = figures(material())["placement"]
+    assert [(one["gpus"], one["jobs"], one["missed"]) for one in placed["sizes"]] == [("2-4", 13, 3), ("5-8", 7, 2)]
+    assert len(placed["missed"]) == 5
+
+
+def test_nothing_on_record__gives_no_figures_and_no_error():
+    """An empty ledger and no Slurm."""
+    made = figures(Material(0.0, 1.0, lived(()), unread=("x",)))
+    assert (made["started"], made["utilisation"], made["fairness"], made["unread"]) == (0, None, None, ["x"])
+
+
+def test_lived__of_a_snapshot_are_those_that_hold_gpus():
+    """A requeued one has no first start on record; a job that history has is not counted twice."""
+    rows = [{"job_id": 1, "state": "RUNNING", "start_s": 50.0},
+            {"job_id": 2, "state": "RUNNING", "start_s": 60.0, "restarts": 1},
+            {"job_id": 3}, {"job_id": 4, "state": "COMPLETED", "start_s": 1.0}]  # fmt: skip
+    here = of_snapshot(snapshot(rows))
+    assert (here.job_id.tolist(), here.held_s.tolist(), np.isnan(here.start_s).tolist()) == (
+        [1, 2],
+        [50.0, 60.0],
+        [False, True],
+    )
+    joined = both(lived([row(1, 1, 2, user="zoe")]), here)
+    assert (joined.job_id.tolist(), list(joined.user)) == ([1, 2], ["zoe", ""])

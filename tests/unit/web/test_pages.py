@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+import threading
+
+import orjson
+import pytest
+
+from slurmsched.web.frame import MOST_JOBS
+from slurmsched.web.pages import Pages
+from slurmsched.web.server import Answer, Asked
+from tests.unit.web.made_up import EVIL, frame, look
+
+
+@pytest.fixture
+def pages() -> Pages:
+    made = Pages()
+    made.show(frame())
+    return made
+
+
+def page(pages: Pages, path: str, query: str = "") -> str:
+    answer = pages.answer(Asked(path, query))
+    assert answer is not None
+    return answer.body.decode()
+
+
+def data(pages: Pages, path: str, query: str = "") -> dict:
+    return orjson.loads(page(pages, path, query))
+
+
+def test_queue__is_in_the_policys_order(pages):
+    """The page has the jobs of the JSON, in its order; a user's or partition's part on demand."""
+    told = data(pages, "/queue.json")
+    assert (told["of"], [row["rank"] for row in told["jobs"]]) == (15, list(range(1, 16)))
+    assert [row["attained_gpu_s"] for row in told["jobs"][:5]] == [0.0] * 4 + [3_600.0]
+    html = page(pages, "/")
+    places = [html.index(f'/job?id={row["job_id"]}"') for row in told["jobs"]]
+    assert places == sorted(places)
+    assert {row["user"] for row in data(pages, "/queue.json", "user=ann")["jobs"]} == {"ann"}
+    assert data(pages, "/queue.json", "partition=nosuch")["of"] == 0
+
+
+def test_queue__is_bounded(pages):
+    """However long it is; how long is told."""
+    snapshot = look()
+    pages.show(frame(snapshot))
+    many = frame()
+    many.rows = many.rows * 100  # type: ignore[misc]
+    pages.show(many)
+    told = data(pages, "/queue.json")
+    assert (told["of"], len(told["jobs"])) == (1_500, MOST_JOBS)
+    assert f"the first {MOST_JOBS} here" in page(pages, "/")
+
+
+@pytest.mark.parametrize(
+    ("path", "query"), [("/", ""), ("/gpus", ""), ("/job", "id=44"), ("/", f"user={EVIL}"), ("/job", f"id={EVIL}")]
+)
+def test_pages__escape_what_users_wrote(pages, path, query):
+    """Names, and what comes with the address: no markup of theirs, nothing that turns the reading direction."""
+    html = page(pages, path, query)
+    assert "<script>alert" not in html
+    assert "\u202e" not in html
+
+
+def test_gpus__show_every_gpu_with_its_holder(pages):
+    """By node; the link leads to the job."""
+    told = data(pages, "/gpus.json")
+    assert [len(node["gpus"]) for node in told["nodes"]] == [8, 8, 8]
+    assert [gpu.get("job_id") for gpu in told["nodes"][0]["gpus"]] == [21] * 4 + [None] * 4
+    html = page(pages, "/gpus")
+    assert html.count('class="gpu held"><span class="sr">') == 6
+    assert html.count('href="/job?id=21"') == 4
+
+
+def test_job__is_explained_from_the_snapshot(pages):
+    """Blocker, rank, who is ahead; and what was not looked at."""
+    told = data(pages, "/job.json", "id=33")
+    assert (told["job_id"], told["blocker"], told["ahead"]["rank"]) == (33, "others-first", 7)
+    assert "see `slurmsched explain JOB`" in told["unread"][0]
+    assert "rank 7 of 15" in page(pages, "/job", "id=33")
+
+
+def test_job__is_estimated_from_waits_asked_once_a_size():
+    """The ledger is asked for each power of two of GPUs once a frame, however many ask."""
+    asked = []
+    made = Pages()
+    made.show(frame(waits_s=lambda gpus: asked.append(gpus) or tuple(float(wait) for wait in range(0, 90_000, 100))))
+    for _ in range(3):
+        told = data(made, "/job.json", "id=33")
+    assert told["estimate"]["source"] == "history"
+    assert "between 2026-" in page(made, "/job", "id=33")
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize("query", ["id=99999", "id=0", "id=-1", "id=1e3", "id=" + "9" * 40, "id=²"])
+def test_job__that_is_not_there(pages, query):
+    """404 in words, as a page and as JSON."""
+    answer = pages.answer(Asked("/job", query))
+    assert (answer.status, b"Slurm has no job" in answer.body) == (404, True)
+    assert pages.answer(Asked("/job.json", query)).status == 404
+
+
+def test_job__without_an_id_asks_for_one(pages):
+    """No error."""
+    answer = pages.answer(Asked("/job"))
+    assert (answer.status, b"Which job?" in answer.body) == (200, True)
+
+
+@pytest.mark.parametrize("private", ["jobs", "accounts,users", "all", "JOBS"])
+def test_private_jobs__stay_private(private):
+    """Where Slurm hides jobs of others, queue and jobs are not shown, and the map names nobody."""
+    made = Pages()
+    made.show(frame(look(PrivateData=private)))
+    for path in ("/", "/queue.json", "/job"):
+        answer = made.answer(Asked(path, "id=33"))
+        assert (answer.status, b"carol" in answer.body, b"33" in answer.body and path == "/") == (403, False, False)
+    told = made.answer(Asked("/gpus.json"))
+    assert (told.status, b"carol" in told.body, b"job_id" in told.body) == (200, False, False)
+
+
+def test_before_the_first_cycle__it_says_so():
+    """503, in words."""
+    answer = Pages().answer(Asked("/"))
+    assert (answer.status, b"No cycle has been run yet" in answer.body) == (503, True)
+
+
+def test_failed_cycle__is_said_on_every_page(pages):
+    """The state before stays, with a warning; the next that works takes it off."""
+    pages.fail("The last cycle failed")
+    assert all("The last cycle failed" in page(pages, path) for path in ("/", "/gpus"))
+    assert data(pages, "/queue.json")["note"] == "The last cycle failed"
+    pages.show(frame())
+    assert data(pages, "/queue.json")["note"] == ""
+
+
+@pytest.mark.parametrize(
+    "path", ["/nosuch", "/queue.json/", "/../etc/passwd", "/static/page.js", "//", "/gpus.json.json"]
+)
+def test_other_paths__are_not_there(pages, path):
+    """Only what is listed."""
+    assert pages.answer(Asked(path)) is None or path == "//"
+
+
+def test_static__is_served_with_its_type(pages):
+    """Style and script of ours; pages have no script or style within, so that CSP forbids all such."""
+    assert pages.answer(Asked("/style.css")).content_type.startswith("text/css")
+    assert pages.answer(Asked("/page.js")).content_type.startswith("text/javascript")
+    for path in ("/", "/gpus", "/job"):
+        html = page(pages, path)
+        assert "<style" not in html
+        assert "<script>" not in html
+        assert " style=" not in html
+        assert " onclick" not in html
+
+
+def test_pages__may_be_asked_from_several_threads(pages):
+    """All get the same answer."""
+    found: list[Answer | None] = []
+    threads = [threading.Thread(target=lambda: found.append(pages.answer(Asked("/gpus")))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len({answer.etag for answer in found if answer}) == 1
+    assert len(found) == 8
+
+
+def test_json__takes_what_is_no_number_and_half_characters():
+    """NaN becomes null, half a character a question mark."""
+    from slurmsched.web.pages import dumped
+
+    assert orjson.loads(dumped({"a": float("nan"), "b": "\ud800", "c": ("x",)})) == {"a": None, "b": "?", "c": ["x"]}
