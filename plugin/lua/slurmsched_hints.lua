@@ -151,6 +151,12 @@ function M.shown(text)
     return "'" .. text:gsub("[^\32-\126]", function(c) return ("\\x%02x"):format(c:byte()) end) .. "'"
 end
 
+function M.names(keys)
+    local names = {}
+    for _, key in ipairs(keys) do names[#names + 1] = key.name end
+    return table.concat(names, ", ")
+end
+
 -- Words after each mark as {name, value}, faults of marks, and the text that belongs to no hint.
 local function words(comment)
     local found, faults, left, low, at = {}, {}, {}, comment:lower(), 1
@@ -195,7 +201,7 @@ function M.parse(comment, keys)
         local key = by_name[word.name]
         local text, why, number
         if not key then
-            warn("unknown hint " .. M.shown(word.name))
+            warn("unknown hint " .. M.shown(word.name) .. "; known are " .. M.names(keys))
         else
             if hints.values[word.name] then warn(word.name .. " is given more than once; the last one counts") end
             text, why, number = PARSERS[key.kind](word.value)
