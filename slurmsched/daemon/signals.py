@@ -46,7 +46,8 @@ class Signals:
         others: one of them that has something to read ends it too.
         """
         pipe = [self._pipe[0]] if self._pipe else []
-        if set(pipe) & set(select.select([*pipe, *others], [], [], at_most_s)[0]):
+        found = select.select([*pipe, *(other.fileno() for other in others)], [], [], at_most_s)[0]
+        if pipe and pipe[0] in found:
             os.read(pipe[0], 4096)
 
     def on_stop(self, number: int, frame: FrameType | None) -> None:

@@ -122,7 +122,8 @@ def _parse(comment: str) -> Hints:
 
 
 def _words(comment: str, warnings: list[str]) -> Iterator[tuple[str, str]]:
-    for mark in _MARK.finditer(comment):
+    at = 0
+    while mark := _MARK.search(comment, at):
         at = mark.end()
         if not _WORD.match(comment, at):
             warnings.append(f"no key=value follows {MARK}")

@@ -24,13 +24,15 @@ CASES = (
     "slurmsched: dur=2 bogus=1 topo=moon count",
     "slurmsched: and nothing",
     "slurmsched:slurmsched: dur=1h",
+    "slurmsched:preempt=yes,slurmsched: dur=1h",
     "xslurmsched: dur=1h -slurmsched: dur=2h _slurmsched: dur=3h .slurmsched: dur=4h",
     "one slurmsched: dur=1h two slurmsched: topo=any three",
     "é slurmsched: model=é",
     "éslurmsched: dur=1h",
     *(f"slurmsched: dur={text}" for text in (
         "30s", "90m", "1.5h", "1.h", ".5h", "1..5h", "2H30M", "1w", "1-02:03:04", "1-02", "1-02:30", "1-", "1-:30",
-        "1:2:3:4", "02:00:00", "30:00", "0s", "99999999w", "1e400h", "9" * 400 + "h", "", "2.5", "1h2x", "-2h", "+2h", "0:00")),
+        "1:2:3:4", "02:00:00", "30:00", "0s", "99999999w", "1e400h", "9" * 400 + "h", "", "2.5", "1h2x",
+        "-2h", "+2h", "0:00")),
     *(f"slurmsched: ckpt={text}" for text in (
         "sigusr1@2m", "10@60", "SIGSIGUSR1@1", "KILL@9", "19@9", "0@5", "35@5", "RTMIN@5", "CLD@5", "poll@5", "IOT@5",
         "USR1", "@5", "USR1@", "USR1@0", "USR1@1234567", "USR1@5@6", "usr2@0s", "٣@5")),
@@ -72,7 +74,8 @@ def test_parse__as_python_does(parse: Any, comment: str) -> None:
 
 
 WORDS = st.sampled_from([" ", "  ", ",", ";", "slurmsched:", "Slurmsched: ", "x", "=", "-", "_",
-                         *(k.example for k in KEYS), *(f" {k.name}=" for k in KEYS), "2h", "yes", "1:30", "USR1@", "9", "/", "+"])  # fmt: skip
+                         *(k.example for k in KEYS),
+                         *(f" {k.name}=" for k in KEYS), "2h", "yes", "1:30", "USR1@", "9", "/", "+"])  # fmt: skip
 
 
 @given(comment=st.lists(WORDS, max_size=14).map("".join))
