@@ -17,7 +17,8 @@ from slurmsched.errors import ConfigError, SlurmschedError
 COMMANDS = {
     "plan": "plan", "queue": "queue", "status": "status", "tick": "tick", "daemon": "daemon", "undo": "undo",
     "acts": "acts", "explain": "explain", "history": "history",
-    "doctor": "doctor", "config": "config", "hints": "hints", "policy": "policy", "db": "db", "demo": "demo",
+    "init": "init", "doctor": "doctor", "config": "config", "hints": "hints", "policy": "policy", "db": "db",
+    "demo": "demo",
     "replay": "replay", "compare": "compare", "sweep": "sweep", "reproduce": "reproduce", "snapshot": "snapshot",
     "trace": "trace", "topology": "topology", "gpus": "gpus", "fit": "fit", "advise": "advise",
     "power": "power",

@@ -78,7 +78,7 @@ def test_requeue__two_signals_are_two_for_the_command(world, tmp_path) -> None:
 def test_requeue__to_children_where_asked(world, tmp_path) -> None:
     """-g: a script that runs a program in its foreground."""
     inner = SAYS.format(code=75, signal="USR1")
-    process = begun(world, "-g", "bash", "-c", f'trap : USR1; bash -c "$0"; exit $?', inner)
+    process = begun(world, "-g", "bash", "-c", 'trap : USR1; bash -c "$0"; exit $?', inner)
     process.send_signal(signal.SIGUSR1)
     assert process.communicate(timeout=30)[0] == "got\n"
     assert (process.returncode, asked(tmp_path)) == (75, "requeue 17\n")
