@@ -58,7 +58,9 @@ def build(folder: Path) -> Path:
         put(root / "DEBIAN/conffiles", "".join(f"/{path.relative_to(root)}\n" for path in files))
         for name in SCRIPTS:
             put(root / "DEBIAN" / name, (HERE / "debian" / name).read_text(encoding="utf-8"), 0o755)
-        subprocess.run(["dpkg-deb", "--root-owner-group", "-Zxz", "--build", str(root), str(made)], check=True, stdout=2)
+        subprocess.run(
+            ["dpkg-deb", "--root-owner-group", "-Zxz", "--build", str(root), str(made)], check=True, stdout=2
+        )
     return made
 
 
