@@ -44,7 +44,7 @@ dpkg-query --show --showformat='${Version}\\n' slurmsched
 step remove
 quietly apt-get -qq remove -y slurmsched
 ls /etc/slurmsched /etc/default/slurmsched
-command -v slurmsched || echo gone
+test -e /usr/bin/slurmsched || echo gone
 step purge
 quietly apt-get -qq purge -y slurmsched
 find / -xdev -path '*slurmsched*' ! -path '/var/cache/slurmsched-numba*'
