@@ -13,8 +13,6 @@ import venv
 import zipfile
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 LEFT_OUT = shutil.ignore_patterns(
@@ -22,10 +20,16 @@ LEFT_OUT = shutil.ignore_patterns(
 )
 
 
-@pytest.fixture(scope="module")
-def dists(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def test_dists__are_whole_and_run(tmp_path: Path) -> None:
+    """One build, which takes a while, and three looks at it."""
+    built = dists(tmp_path)
+    sdist_has_what_a_package_is_made_from(built)
+    wheel_has_every_package_and_plugin(built)
+    wheel_installs_and_runs(built, tmp_path)
+
+
+def dists(folder: Path) -> Path:
     """A folder with the sdist and the wheel that was built from it."""
-    folder = tmp_path_factory.mktemp("dists")
     shutil.copytree(ROOT, folder / "source", symlinks=True, ignore=LEFT_OUT)  # builds leave files in the source
     argv = [sys.executable, "-m", "build", "--outdir", str(folder / "dist"), str(folder / "source")]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
@@ -38,7 +42,7 @@ def plugin_files() -> set[str]:
     return {path.relative_to(ROOT / "plugin").as_posix() for path in found if path.suffix != ".so"}
 
 
-def test_sdist__has_what_a_package_is_made_from(dists: Path) -> None:
+def sdist_has_what_a_package_is_made_from(dists: Path) -> None:
     """Pages, plug-ins, units and packaging besides the code."""
     (file,) = dists.glob("*.tar.gz")
     with tarfile.open(file) as tar:
@@ -48,7 +52,7 @@ def test_sdist__has_what_a_package_is_made_from(dists: Path) -> None:
     assert {f"plugin/{name}" for name in plugin_files()} <= names
 
 
-def test_wheel__has_every_package_and_plugin(dists: Path) -> None:
+def wheel_has_every_package_and_plugin(dists: Path) -> None:
     """And nothing at its top besides slurmsched."""
     (file,) = dists.glob("*.whl")
     names = zipfile.ZipFile(file).namelist()
@@ -60,7 +64,7 @@ def test_wheel__has_every_package_and_plugin(dists: Path) -> None:
     assert any(name.endswith("share/man/man1/slurmsched.1") for name in names)
 
 
-def test_wheel__installs_and_runs(dists: Path, tmp_path: Path) -> None:
+def wheel_installs_and_runs(dists: Path, tmp_path: Path) -> None:
     """In an environment of its own; what it depends on is lent by this one. Scripts of plug-ins can be run."""
     (file,) = dists.glob("*.whl")
     venv.create(tmp_path / "env", with_pip=False, symlinks=True)
