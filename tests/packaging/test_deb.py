@@ -47,7 +47,7 @@ ls /etc/slurmsched /etc/default/slurmsched
 test -e /usr/bin/slurmsched || echo gone
 step purge
 quietly apt-get -qq purge -y slurmsched
-find / -xdev -path '*slurmsched*' ! -path '/var/cache/slurmsched-numba*' ! -path '/var/lib/m*/slurmsched*'  # the lab's own
+find / -xdev -path '*slurmsched*' ! -path '/var/cache/slurmsched-numba*' ! -path '/var/lib/m*/slurmsched*'
 step end
 """
 

@@ -59,7 +59,7 @@ def test_history__is_in_the_order_of_time_with_who_and_why(ledger: str, tmp_path
 def test_history__says_what_cannot_be_read(tmp_path: Path) -> None:
     """Without a ledger the journal's acts are told all the same."""
     act = Act("9-1", Purpose.PREEMPT, 9, 0.0, "bob", "n1", 60.0, 90.0, (Victim(7, 0.0, 0, 8),), stage=Stage.WARNED)
-    ActLog(tmp_path / "journal.jsonl", clock=lambda: 100.0).sent([act])
+    ActLog(tmp_path / "journal.jsonl").sent([act])
     rows, unread = history(f"sqlite:///{tmp_path}/none.db", tmp_path / "journal.jsonl", 7)
     assert [row["what"] for row in rows] == ["preempt 9-1 takes its GPUs for job 9"]
     assert [text.partition(":")[0] for text in unread] == ["writes and changes by others", "runs and acts"]
