@@ -92,6 +92,11 @@ local function same(check) -- the text itself is what to write
     end
 end
 
+local function count(text)
+    if not text:match("^%d+$") or #text > 7 or tonumber(text) == 0 then return nil, "is no whole number above zero" end
+    return tonumber(text)
+end
+
 local PARSERS = {
     yes_no = function(text)
         local low = text:lower()
@@ -131,11 +136,13 @@ local PARSERS = {
         if low == "nvlink" or low == "numa" or low == "switch" or low == "any" then return low end
         return nil, "is none of nvlink, numa, switch, any"
     end,
-    count = same(function(text)
-        if not text:match("^%d+$") or #text > 7 or tonumber(text) == 0 then
-            return nil, "is no whole number above zero"
+    count = same(count),
+    counts = same(function(text)
+        for part in (text .. ":"):gmatch("([^:]*):") do
+            local number, wrong = count(part)
+            if not number then return nil, wrong end
         end
-        return tonumber(text)
+        return true
     end),
     name = same(function(text)
         if #text > 64 or not text:match("^[%w_.+/-]+$") then

@@ -12,4 +12,5 @@ return {
     { name = "max_gpus", kind = "count", example = "max_gpus=16", meaning = "Most GPUs an elastic job can make use of." },
     { name = "model", kind = "name", example = "model=resnet50", meaning = "What is trained: jobs of one model are taken to speed up and to share alike." },
     { name = "batch", kind = "count", example = "batch=512", meaning = "Global batch size, for estimators of throughput." },
+    { name = "batches", kind = "counts", example = "batches=32:64:128", meaning = "Batch sizes that the job may change to while it runs; `batch` is the one it has now." },
 }

@@ -28,7 +28,8 @@ SPANK_PLUGIN(slurmsched, 1);
 	X("min_gpus", "sched-min-gpus", "n", "fewest GPUs an elastic job can run on")               \
 	X("max_gpus", "sched-max-gpus", "n", "most GPUs an elastic job can make use of")            \
 	X("model", "sched-model", "name", "what is trained")                                        \
-	X("batch", "sched-batch", "n", "global batch size")
+	X("batch", "sched-batch", "n", "global batch size")                                         \
+	X("batches", "sched-batches", "n:n...", "batch sizes it may change to")
 
 #define KEY(key, option, value, help) key,
 static const char *const keys[] = { HINTS(KEY) };
