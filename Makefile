@@ -18,7 +18,7 @@ DECIDING := estimators kernels model placements planning policies replay testing
 BENCH_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-nojit test-promtool test-browser test-live soak lab-up lab-down lab-shell bench lint types docs man clean
+.PHONY: help demo test test-fast test-nojit test-promtool test-browser test-live test-packages deb soak lab-up lab-down lab-shell bench lint types docs man clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,6 +49,12 @@ test-live-%:
 	@trap '$(LAB) down --name test-$* 2>/dev/null || true' EXIT; trap 'exit 130' INT TERM; \
 		$(LAB) up $* --name test-$* \
 		&& $(LAB) exec --name test-$* -- python -m pytest -m 'live$(if $(filter $(NEWEST),$*),, and not newest)' tests/live $(PYTEST_ARGS)
+
+test-packages: $(STAMP) ## The Debian package in a clean root of each suite: install, upgrade, remove (root, debootstrap)
+	$(BIN)/python -m pytest -m packages tests/packaging $(PYTEST_ARGS)
+
+deb: $(STAMP) ## Build the Debian package in build/
+	$(BIN)/python packaging/deb.py build
 
 soak: ## Random churn on 16 nodes, invariants checked after each event: make soak MINUTES=30 SEED=1
 	@trap '$(LAB) down --name soak 2>/dev/null || true' EXIT; trap 'exit 130' INT TERM; \

@@ -31,11 +31,12 @@ def command(out: Output, probe: bool, everything: bool) -> int:
     if out.as_json:
         out.json(found)
     else:
-        _print(out, found, everything)
+        show(out, found, everything=everything)
     return 3 if any(finding.verdict == "fail" for finding in found) else 0
 
 
-def _print(out: Output, found: Sequence[Finding], everything: bool) -> None:
+def show(out: Output, found: Sequence[Finding], *, everything: bool) -> None:
+    """Findings as a table, with why for those that are not well, and how many there are of each."""
     shown = [finding for finding in found if everything or not finding.ok]
     if shown:
         rows = [(finding.verdict, finding.name, finding.detail, finding.remedy) for finding in shown]

@@ -77,9 +77,20 @@ def _remembered(tree: Config, snapshot: Snapshot, row: int, facts: Facts) -> Fac
     except LedgerError as error:
         unread.append(f"past waits: {error}")
     ours = [one for one in rows if one["by"].startswith("slurmsched")]
-    requeued = any(one["what"] == "requeue" and one["outcome"] == "written" for one in ours)
+    requeued = _requeued_last(rows)
     return replace(facts, ours=tuple(map(in_words, ours)), waits_s=waits_s, requeued=requeued,
                    unread=(*facts.unread, *unread))  # fmt: skip
+
+
+def _requeued_last(rows: list[dict[str, Any]]) -> bool:
+    """Whether we requeued the job, and it has not run since. rows: of its history, oldest first."""
+    requeued = False
+    for row in rows:
+        if row["what"] == "requeue" and row["outcome"] == "written":
+            requeued = True
+        elif row["by"] == "Slurm" and " began on " in row["what"]:
+            requeued = False
+    return requeued
 
 
 def _print(out: Output, told: Explanation, now_s: float) -> None:

@@ -136,6 +136,16 @@ class Cycle(Section):
     stop_file: Path = Field(Path("/etc/slurmsched/stop"), description="while this file exists nothing is written")
 
 
+class Daemon(Section):
+    """What wakes the daemon before its interval is over."""
+
+    socket: Path | None = Field(
+        None, description="unix socket to which plugin/event_hook tells of jobs' ends; none = no cycle in between"
+    )
+    users: tuple[str, ...] = Field(("slurm",), description="who may wake it, besides root and its own user: SlurmUser")
+    wake_s: float = Field(1, ge=1, description="least time from the begin of a cycle to one that was asked for [s]")
+
+
 class Preemption(Section):
     """Taking GPUs from running jobs. Nothing is taken unless `enabled`."""
 
@@ -285,6 +295,7 @@ class Config(Section):
     lever: Lever = Lever()
     pace: Pace = Pace()
     cycle: Cycle = Cycle()
+    daemon: Daemon = Daemon()
     preemption: Preemption = Preemption()
     gangs: Gangs = Gangs()
     starvation: Starvation = Starvation()

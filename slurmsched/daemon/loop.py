@@ -14,6 +14,7 @@ from slurmsched.daemon.leading import Leading
 from slurmsched.daemon.notify import Notifier
 from slurmsched.daemon.signals import Signals
 from slurmsched.daemon.told import Told
+from slurmsched.daemon.wakers import Wakers
 from slurmsched.daemon.watch import Watch
 from slurmsched.errors import ConfigError, NotLeadingError, SlurmschedError
 from slurmsched.logs import configure, get_logger
@@ -41,6 +42,7 @@ class Loop:
         self._failures = 0
         self._look_s = inf  # so soon after its begin the last cycle wants another
         self._config = load()
+        self._wakers = _wakers(self._config)
         self._stack, self._parts = self._open(self._config)
         self._leading = Leading(self._parts.lead)
         self._watch = Watch(self._config, apply=self._mode(self._config) == "apply")
@@ -54,10 +56,13 @@ class Loop:
                 self._reread()
             begun_s = time.monotonic()
             self._cycle()
-            self._wait_until(self.next_s(begun_s, time.monotonic()))
+            ended_s = time.monotonic()
+            self._wait_until(self.next_s(begun_s, ended_s), self.woken_s(begun_s, ended_s))
         self._notifier.stopping()
         self._watch.close()
         self._stack.close()
+        if self._wakers:
+            self._wakers.close()
         self.signals.close()
         log.info("daemon.stopped")
 
@@ -65,6 +70,11 @@ class Loop:
         """When the next cycle begins, by the clock of begun_s and ended_s: after the interval, or sooner where a
         preemption under way needs it. A cycle longer than the interval is followed by a rest all the same."""
         wait_s = self.pause_s() if self._failures else min(self.pause_s(), max(self._look_s, LEAST_LOOK_S))
+        return max(begun_s + wait_s, ended_s + LEAST_REST * (ended_s - begun_s))
+
+    def woken_s(self, begun_s: float, ended_s: float) -> float:
+        """When the next cycle begins if somebody calls (`daemon.socket`): not while cycles fail."""
+        wait_s = inf if self._failures else self._config.daemon.wake_s
         return max(begun_s + wait_s, ended_s + LEAST_REST * (ended_s - begun_s))
 
     def pause_s(self) -> float:
@@ -114,12 +124,17 @@ class Loop:
         if plan.acts and not receipt.dry_run and not receipt.stopped:
             self._look_s = plan.wake.at_s - snapshot.now_s
 
-    def _wait_until(self, then_s: float) -> None:
-        """Sleep, telling the watchdog twice in its time, until then or until a signal asks for something."""
+    def _wait_until(self, then_s: float, woken_s: float = inf) -> None:
+        """Sleep, telling the watchdog twice in its time, until then or until a signal asks for something.
+
+        woken_s: when to return once somebody has called; no call is lost, nor looked for again.
+        """
         step_s = min(self._notifier.watchdog_s / 2 or inf, self._leading.step_s)
-        signals = self.signals
+        signals, wakers = self.signals, [self._wakers] if self._wakers else []
         while not (signals.stop or signals.reload) and (left_s := then_s - time.monotonic()) > 0:
-            signals.sleep(min(left_s, step_s))
+            signals.sleep(min(left_s, step_s), *wakers)
+            if wakers and wakers[0].called():
+                then_s, wakers = min(then_s, woken_s), []
             self._notifier.watchdog()
             self._leading.keep()
 
@@ -129,7 +144,7 @@ class Loop:
         self._notifier.reloading()
         try:
             config = self._load()
-            _see_same_ledger(self._config, config)
+            _see_held(self._config, config)
             stack, parts = self._open(config)
             self._adopted(config, stack)
         except Exception as error:
@@ -161,8 +176,15 @@ class Loop:
         return self._forced or config.mode
 
 
-def _see_same_ledger(old: Config, new: Config) -> None:
-    """Raises ConfigError naming what cannot change under a running daemon: it holds the lock of the old ledger."""
+def _wakers(config: Config) -> Wakers | None:
+    """The socket of `daemon.socket`; None where there is none. Raises ConfigError."""
+    return Wakers(config.daemon.socket, config.daemon.users) if config.daemon.socket else None
+
+
+def _see_held(old: Config, new: Config) -> None:
+    """Raises ConfigError naming what cannot change under a running daemon: it holds the old lock and socket."""
+    if (old.daemon.socket, old.daemon.users) != (new.daemon.socket, new.daemon.users):
+        raise ConfigError("changed, which a reload cannot do: restart the daemon", key="daemon.socket")
     if old.leader != new.leader:
         raise ConfigError("changed, which a reload cannot do: restart the daemon", key="leader")
     for name in FIXED:

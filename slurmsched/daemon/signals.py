@@ -6,6 +6,11 @@ import os
 import select
 import signal
 from types import FrameType
+from typing import Protocol
+
+
+class _HasFileno(Protocol):
+    def fileno(self) -> int: ...
 
 
 class Signals:
@@ -35,10 +40,14 @@ class Signals:
                 os.close(descriptor)
             self._pipe = None
 
-    def sleep(self, at_most_s: float) -> None:
-        """Return after that many seconds, or at once when a signal has come since the last sleep."""
+    def sleep(self, at_most_s: float, *others: _HasFileno) -> None:
+        """Return after that many seconds, or at once when a signal has come since the last sleep.
+
+        others: one of them that has something to read ends it too.
+        """
         pipe = [self._pipe[0]] if self._pipe else []
-        if select.select(pipe, [], [], at_most_s)[0]:
+        found = select.select([*pipe, *(other.fileno() for other in others)], [], [], at_most_s)[0]
+        if pipe and pipe[0] in found:
             os.read(pipe[0], 4096)
 
     def on_stop(self, number: int, frame: FrameType | None) -> None:

@@ -44,6 +44,7 @@ def explain(snapshot: Snapshot, plan: Plan | None, row: int, facts: Facts) -> Ex
     reason = _blocker(snapshot, row, facts)
     limits = limit_values(reason.limit, facts.limits, job_needs(snapshot, row)) if reason.limit else ()
     because, changes = said(Case(snapshot, row, reason, facts, limits))
+    because += _component(snapshot, row)
     waits = bool(jobs.pending[row])
     hints = parse_hints(jobs.comment[row])
     return Explanation(
@@ -69,6 +70,17 @@ def job_needs(snapshot: Snapshot, row: int) -> dict[str, float]:
     jobs = snapshot.jobs
     counts: dict[str, Any] = {"cpu": jobs.cpus, "mem": jobs.memory_mib, "node": jobs.nodes, "gres/gpu": jobs.gpus}
     return {name: float(column[row]) for name, column in counts.items()} | {"jobs": 1.0}
+
+
+def _component(snapshot: Snapshot, row: int) -> str:
+    """What to add for a component of a heterogeneous job that waits."""
+    jobs = snapshot.jobs
+    leader = int(jobs.het_job_id[row])
+    if not leader or not jobs.pending[row]:
+        return ""
+    others = [int(jobs.job_id[at]) for at in range(len(jobs)) if jobs.het_job_id[at] == leader and at != row]
+    told = f": what keeps {', '.join(map(str, others))} keeps it too" if others else ""
+    return f" It is component {int(jobs.het_offset[row])} of job {leader}, whose components start together{told}."
 
 
 def _blocker(snapshot: Snapshot, row: int, facts: Facts) -> Reason:

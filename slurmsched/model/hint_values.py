@@ -14,6 +14,9 @@ from datetime import datetime
 from slurmsched.model.durations import duration_s
 
 TOPOLOGIES = ("nvlink", "numa", "switch", "any")
+_ISO = re.compile(
+    r"(?:19[7-9]\d|[2-9]\d{3})-\d\d-\d\d(?:T\d\d:\d\d(?::\d\d)?(?:Z|[+-]\d\d:\d\d)?)?", re.ASCII
+)  # of all that Python takes, which changes with its version and which Slurm's Lua could not tell
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +63,8 @@ def checkpoint(text: str) -> Checkpoint:
 
 def signal_name(name: str) -> str:
     try:
-        found = signal.Signals(int(name)) if name.isdecimal() else signal.Signals["SIG" + name.removeprefix("SIG")]
+        number = re.fullmatch(r"\d+", name, re.ASCII)
+        found = signal.Signals(int(name)) if number else signal.Signals["SIG" + name.removeprefix("SIG")]
     except (KeyError, ValueError):
         raise ValueError("names no signal") from None
     if found in (signal.SIGKILL, signal.SIGSTOP):
@@ -72,9 +76,11 @@ def deadline(text: str) -> Deadline:
     if text.startswith("+"):
         return Deadline(after_submit_s=duration_s(text[1:]))
     try:
-        return Deadline(at_s=datetime.fromisoformat(text).timestamp())
+        if _ISO.fullmatch(text):
+            return Deadline(at_s=datetime.fromisoformat(text).timestamp())
     except ValueError:
-        raise ValueError("is neither an ISO time nor +DURATION") from None
+        pass
+    raise ValueError("is neither an ISO time nor +DURATION")
 
 
 def progress(text: str) -> float:

@@ -66,8 +66,8 @@ KEYS: tuple[Key, ...] = (
     Key("dur", "dur_s", "duration", duration_s,
         "Expected run time of the whole job at the GPUs it asks for, without waiting. Not a limit.", "dur=2h"),
     Key("deadline", "deadline", "ISO time or `+` duration", values.deadline,
-        "When the job must have ended: a time (local to the cluster unless it names a zone), or so long after "
-        "submission.", "deadline=+12h"),
+        "When the job must have ended: a time as 2027-01-31T12:00 (local to the cluster unless a zone follows: Z or "
+        "+01:00), or so long after submission.", "deadline=+12h"),
     Key("progress", "progress", "`DONE/TOTAL`", values.progress,
         "How far the job is, in any unit: steps, epochs, samples. A job may update it while it runs "
         "(`scontrol update jobid=$SLURM_JOB_ID comment=...`).", "progress=30/90"),
@@ -89,7 +89,7 @@ KEYS: tuple[Key, ...] = (
 )  # fmt: skip
 
 _BY_NAME = {key.name: key for key in KEYS}
-_MARK = re.compile(rf"(?<![\w-]){MARK}", re.IGNORECASE)
+_MARK = re.compile(rf"(?<![\w-]){MARK}", re.IGNORECASE | re.ASCII)
 _WORD = re.compile(r"\s*([A-Za-z][\w-]*)=(\S*)", re.ASCII)
 _NONE = Hints()
 
@@ -122,7 +122,8 @@ def _parse(comment: str) -> Hints:
 
 
 def _words(comment: str, warnings: list[str]) -> Iterator[tuple[str, str]]:
-    for mark in _MARK.finditer(comment):
+    at = 0
+    while mark := _MARK.search(comment, at):
         at = mark.end()
         if not _WORD.match(comment, at):
             warnings.append(f"no key=value follows {MARK}")

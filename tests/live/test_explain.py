@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.live.acts import four_running, restarts, switched_on, ticks
 from tests.live.lab import Installed, column, partition, run, submit, until
 
 pytestmark = pytest.mark.live
@@ -99,6 +100,50 @@ def test_explain__who_is_ahead_and_maintenance(site):
     one = explained(site, late)
     assert one["blocker"] == "maintenance"
     assert "still fits" in one["changes"][0]
+
+
+def test_explain__accounts_and_qos_taken_away_and_het_jobs(site, limits):
+    """A QOS that the user had at submit, an association that slurmdbd dropped, components that start together."""
+    partition("DOWN")
+    lost = submit("carol", 1, "--qos=small")
+    run("sacctmgr", "-i", "modify", "user", "carol", "set", "qos-=small")
+    component = ("-N1", "--gpus-per-node=1", "-p", "phantom")
+    leader = int(run("sbatch", "--parsable", *component, ":", *component, "--wrap=true", user="alice").out)
+    run("labctl", "stop", "slurmdbd")  # it refuses to drop an association whose jobs it knows
+    orphan = submit("bob", 1, "-p", "phantom")
+    run("labctl", "stop", "slurmctld")
+    try:
+        run("labctl", "start", "slurmdbd")
+        run("sacctmgr", "-i", "delete", "user", "bob", "account=physics")
+        run("labctl", "start", "slurmctld")
+        partition("UP")
+        waits(lost, "InvalidQOS")
+        waits(orphan, "InvalidAccount")
+        told = {job: explained(site, job) for job in (lost, orphan, f"{leader}+1")}
+    finally:
+        run("sacctmgr", "-i", "add", "user", "bob", "account=physics", "cluster=lab")
+    assert [told[job]["blocker"] for job in (lost, orphan)] == ["not-allowed", "not-allowed"]
+    assert ["InvalidQOS" in told[lost]["because"], "InvalidAccount" in told[orphan]["because"]] == [True, True]
+    assert told[f"{leader}+1"]["job_id"] == leader + 1
+    assert f"component 1 of job {leader}" in told[f"{leader}+1"]["because"]
+
+
+@pytest.mark.newest
+def test_explain__requeued_by_slurmsched_until_it_runs_again(site):
+    """Slurm says BeginTime; explain says who did it."""
+    switched_on(site)
+    site.configure(policy='{ name = "discretized-las", thresholds_gpu_s = [8.0] }')
+    given = "bf_continue,bf_interval=5,batch_sched_delay=1,sched_interval=5,requeue_delay=300"
+    run("labctl", "conf", "SchedulerParameters", given)
+    run("labctl", "restart", "slurmctld")
+    jobs = four_running()
+    submit("bob", 8, "--time=10")
+    ticks(site, lambda: any(restarts(job) for job in jobs), "one is requeued", 120)
+    (victim,) = [job for job in jobs if restarts(job)]
+    waits(victim, "BeginTime")
+    told = explained(site, victim)
+    assert (told["blocker"], "took its GPUs back" in told["because"]) == ("requeued", True)
+    assert any("requeue" in line for line in told["ours"])
 
 
 def test_history__tells_writes_with_reason(site):

@@ -3,8 +3,11 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from math import inf
 from types import SimpleNamespace
 from typing import Any
 
@@ -74,8 +77,8 @@ def _config(tmp_path, **cycle):
 def world(tmp_path, monkeypatch):
     """Builds a loop on a scripted world."""
 
-    def build(*script, forced=None):
-        made = World(_config(tmp_path), list(script))
+    def build(*script, forced=None, config=None):
+        made = World(config or _config(tmp_path), list(script))
         monkeypatch.setattr(loop_module, "assembled", made.assembled)
         monkeypatch.setattr(loop_module, "run_cycle", made.run_cycle)
         made.loop = Loop(made.load, made, forced)
@@ -237,4 +240,47 @@ def test_reload__cannot_change_the_lease(world, tmp_path):
     old = made.loop._config
     new = old.model_copy(update={"leader": old.leader.model_copy(update={"lease_s": 99.0})})
     with pytest.raises(ConfigError, match="restart the daemon"):
-        loop_module._see_same_ledger(old, new)
+        loop_module._see_held(old, new)
+
+
+def _waking(tmp_path, interval_s=600):
+    return parse_config({"cycle": {"interval_s": interval_s, "stop_file": str(tmp_path / "stop")},
+                         "daemon": {"socket": str(tmp_path / "events"), "users": ["root"]}})  # fmt: skip
+
+
+def _call(path):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as link:
+        link.sendto(b"job ended", str(path))
+
+
+def test_call__brings_the_next_cycle_forward(world, tmp_path):
+    """Ten minutes between cycles, and one within seconds of the call; then the socket is gone."""
+    made = world(None, None, config=_waking(tmp_path))
+    made.script = [lambda: _call(tmp_path / "events"), None]
+    begun_s = time.monotonic()
+    made.loop.run()
+    assert made.told.count("cycle") == 2
+    assert made.loop._config.daemon.wake_s <= time.monotonic() - begun_s < 60
+    assert not (tmp_path / "events").exists()
+
+
+def test_call__does_not_hurry_cycles_that_fail(world, tmp_path):
+    """Back-off stays; a cycle that follows its own rest does too."""
+    made = world(None, config=_waking(tmp_path))
+    assert made.loop.woken_s(0.0, 0.5) == 1.0
+    assert made.loop.woken_s(0.0, 100.0) == 110.0
+    made.loop._failures = 1
+    assert made.loop.woken_s(0.0, 0.5) == inf
+
+
+def test_reload__does_not_move_the_socket(world, tmp_path):
+    """The old configuration stays."""
+    made = world(None, None, config=_waking(tmp_path, 0.01))
+
+    def reload():
+        made.config = _config(tmp_path)
+        made.loop.signals.on_reload(signal.SIGHUP, None)
+
+    made.script = [reload, None]
+    made.loop.run()
+    assert sum(line.startswith("open") for line in made.told) == 1

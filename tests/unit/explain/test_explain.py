@@ -160,6 +160,16 @@ def test_explain__says_that_the_policy_makes_a_job_wait():
     assert ["The policy wants it to start later" in because for because in told] == [True, False]
 
 
+def test_explain__component_names_the_others():
+    """What keeps one keeps all; a job of its own, or a component that runs, says nothing of it."""
+    rows = [{"job_id": 7, "het_job_id": 7}, {"job_id": 8, "het_job_id": 7, "het_offset": 1}, {"job_id": 9}]
+    told = [explain(snapshot(rows, "1x8"), None, row, Facts()).because for row in range(3)]
+    assert "component 1 of job 7, whose components start together: what keeps 7 keeps it too." in told[1]
+    assert ["component" in one for one in told] == [True, True, False]
+    running = [{**row, "state": "R"} for row in rows]
+    assert "component" not in explain(snapshot(running, "1x8"), None, 1, Facts()).because
+
+
 @given(st.text())
 def test_shown__is_safe_to_print(text):
     """No control character, escape or mark of direction is left."""

@@ -1,0 +1,100 @@
+"""The Debian package in a clean root of each suite: install, run, upgrade, remove, purge (make test-packages)."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "lab"))
+import image  # noqa: E402 - the lab's scripts are no package
+
+pytestmark = [pytest.mark.packages, pytest.mark.timeout(1800)]
+STEPS = """
+set -eu
+export DEBIAN_FRONTEND=noninteractive
+step() { echo "== $1"; }
+quietly() { "$@" >/tmp/log 2>&1 || { tail -n 30 /tmp/log; exit 1; }; }
+install() { quietly apt-get -qq install -y --no-install-recommends "$1"; }
+userdel -r slurmsched 2>/dev/null || true
+rm -rf /opt/venv /opt/slurmsched
+apt-get -qq update
+step install
+install /debs/first.deb
+slurmsched --version
+stat -c '%U %a' /var/lib/slurmsched
+ls /usr/share/slurmsched/plugin /usr/share/man/man1/slurmsched-init.1
+step run
+cd /tmp
+runuser -u slurmsched -- sh -c 'HOME=/var/lib/slurmsched slurmsched demo' | tail -n 3
+ls demo.html
+echo 'mode = "dry-run"' >/etc/slurmsched/slurmsched.toml
+echo '# mine' >>/etc/default/slurmsched
+step upgrade
+install /debs/second.deb
+tail -n 1 /etc/default/slurmsched
+cat /etc/slurmsched/slurmsched.toml
+stat -c '%U' /var/lib/slurmsched/ledger.db
+dpkg-query --show --showformat='${Version}\\n' slurmsched
+step remove
+quietly apt-get -qq remove -y slurmsched
+ls /etc/slurmsched /etc/default/slurmsched
+test -e /usr/bin/slurmsched || echo gone
+step purge
+quietly apt-get -qq purge -y slurmsched
+find / -xdev -path '*slurmsched*' ! -path '/var/cache/slurmsched-numba*' ! -path '/var/lib/m*/slurmsched*'
+step end
+"""
+
+
+@pytest.fixture(scope="module")
+def debs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """first.deb, and second.deb, which is the same of a later version."""
+    folder = tmp_path_factory.mktemp("debs")
+    run(sys.executable, str(ROOT / "packaging" / "deb.py"), str(folder))
+    (made,) = folder.glob("slurmsched_*_all.deb")
+    made.rename(folder / "first.deb")
+    run("dpkg-deb", "-R", str(folder / "first.deb"), str(folder / "tree"))
+    control = folder / "tree" / "DEBIAN" / "control"
+    lines = control.read_text().splitlines()
+    control.write_text("".join(f"{f'{line}.1' if line.startswith('Version:') else line}\n" for line in lines))
+    run("dpkg-deb", "--root-owner-group", "--build", str(folder / "tree"), str(folder / "second.deb"))
+    return folder
+
+
+def run(*argv: str) -> str:
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{argv}: exit {done.returncode}\n{done.stdout[-4000:]}{done.stderr[-4000:]}"
+    return done.stdout
+
+
+@pytest.fixture(params=image.SUITES)
+def steps(request: pytest.FixtureRequest, debs: Path) -> Iterator[dict[str, list[str]]]:
+    """What each step printed, in a throw-away copy of the lab's system of a suite."""
+    suite = request.param
+    layers = [image.image(suite).layers[-1]]
+    with tempfile.TemporaryDirectory(dir=image.cache()) as scratch:
+        merged, work = Path(scratch, "merged"), Path(scratch, "work")
+        merged.mkdir(), work.mkdir()
+        binds = [f"{debs}:/debs:ro", f"{image.folder('debs', suite)}:/var/cache/apt/archives:rw"]
+        argv = image.enter(merged, layers=layers, work=work, binds=binds, command=["sh", "-c", STEPS])
+        printed = run("env", "-i", *image.TIDY, *argv)
+        yield {head: lines for head, *lines in (part.splitlines() for part in printed.split("== ")[1:])}
+
+
+def test_deb__installs_runs_upgrades_and_leaves_nothing(steps: dict[str, list[str]]) -> None:
+    """Debian's own Python packages serve; what the admin wrote stays until the purge."""
+    version, folder, *listed = steps["install"]
+    assert version.startswith("slurmsched ")
+    assert folder == "slurmsched 750"
+    assert {"job_submit", "spank", "requeue", "event_hook"} <= set(listed)
+    assert steps["run"][-1] == "demo.html"
+    number = version.split()[1]
+    assert steps["upgrade"] == ["# mine", 'mode = "dry-run"', "slurmsched", f"{number}.1"]
+    assert steps["remove"] == ["/etc/default/slurmsched", "", "/etc/slurmsched:", "slurmsched.toml", "gone"]
+    assert steps["purge"] == []

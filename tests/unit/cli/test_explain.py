@@ -1,0 +1,87 @@
+"""`explain` on a cluster of three jobs: what it prints, for the Operator and for users, and how it fails."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from slurmsched.cli import explain as cli_explain
+from slurmsched.db import job_history
+from slurmsched.errors import SlurmError
+from slurmsched.explain.facts import Facts
+from slurmsched.slurm import job_facts, look, reader
+from slurmsched.slurm.commands import Commands
+from tests.unit.cli.conftest import make_snapshot
+
+WROTE = {"time_s": 1.0, "by": "slurmsched (las)", "what": "nice 0 -> 5", "reason": "rank 2", "outcome": "written"}
+REQUEUED = {"time_s": 2.0, "by": "slurmsched (las)", "what": "requeue", "reason": "", "outcome": "written"}
+RAN = {"time_s": 3.0, "by": "Slurm", "what": "run 1 began on 8 GPUs", "reason": "", "outcome": ""}
+
+
+@pytest.fixture
+def asked(fakes, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Slurm without commands: one fact is unread, one write is on record. Notes how facts were asked."""
+    calls: list[bool] = []
+
+    def facts(commands: object, snapshot: object, row: int, *, as_user: bool = False) -> Facts:
+        calls.append(as_user)
+        return Facts(unread=("licences: away",))
+
+    def nobody(self: Commands, *words: str, **options: str) -> str:
+        raise SlurmError("no such job")
+
+    monkeypatch.setattr(job_facts, "read_facts", facts)
+    monkeypatch.setattr(Commands, "run", nobody)
+    monkeypatch.setattr(look, "look", lambda tree: make_snapshot())
+    monkeypatch.setattr(job_history, "history", lambda *_: ([WROTE], []))
+    monkeypatch.setattr(job_history, "first_waits", lambda *_: ())
+    assert reader.open_commands
+    return calls
+
+
+def test_explain__prints_blocker_rank_and_what_was_done(run, asked) -> None:
+    """One line a fact, what is not known included."""
+    told = run("explain", "11")
+    assert told.code == 0
+    lines = dict(line.split(maxsplit=1) for line in told.out.splitlines())
+    assert lines["job"].startswith("11 of ann: PENDING, not-tried")
+    assert lines["ahead"].startswith("rank 2 of 2 by the policy's order")
+    assert "before it job 12 of bob" in lines["ahead"]
+    assert lines["start"].startswith("no estimate")
+    assert "nice 0 -> 5" in lines["slurmsched"]
+    assert lines["not"] == "read   licences: away"
+
+
+def test_explain__as_user_asks_less_and_says_so(run, asked) -> None:
+    """Slurm's priority makes the order; the ledger is not touched."""
+    told = json.loads(run("explain", "12", "--as-user", "--json").out)["explanation"]
+    assert asked == [True]
+    assert (told["ahead"]["by"], told["ahead"]["rank"], told["ours"]) == ("priority", 2, [])
+    assert any("--as-user" in line for line in told["unread"])
+
+
+def test_explain__why_not_tells_one_node(run, asked) -> None:
+    """Beside the explanation; a node that is not there is an error."""
+    assert "has 8 GPUs" not in run("explain", "11", "--why-not", "n2").out
+    assert run("explain", "11", "--why-not", "n2").out.splitlines()[-1].startswith("on n2")
+    assert (run("explain", "11", "--why-not", "n9").code, run("explain", "99").code) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [([WROTE], False), ([WROTE, REQUEUED], True), ([REQUEUED, RAN], False), ([RAN, REQUEUED], True),
+     ([{**REQUEUED, "outcome": "refused: gone"}], False)],
+)  # fmt: skip
+def test_requeued_last__until_it_runs_again(rows, expected) -> None:
+    """A begin time that its owner sets after the next run is the owner's."""
+    assert cli_explain._requeued_last(rows) is expected
+
+
+def test_explain__hostile_names_are_shown_as_escapes(run, asked, fakes) -> None:
+    """A user's comment and Slurm's reason are text of others."""
+    cluster, _ = fakes
+    jobs = cluster.snapshot.jobs
+    cluster.snapshot = replace(cluster.snapshot, jobs=jobs.with_columns(reason=["\x1b[31mRed", "", ""]))
+    assert "\x1b" not in run("explain", "11").out

@@ -1,0 +1,87 @@
+"""Who may wake the daemon, and that the script which does it never waits and never fails."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from slurmsched.daemon.wakers import AT_ONCE, Wakers
+from slurmsched.errors import ConfigError
+
+HOOK = Path(__file__).parents[3] / "plugin" / "event_hook" / "slurmsched-event"
+
+
+@pytest.fixture
+def wakers(tmp_path: Path) -> Iterator[Wakers]:
+    made = Wakers(tmp_path / "events", ["root"])
+    yield made
+    made.close()
+
+
+def send(path: Path, *texts: bytes) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as link:
+        for text in texts:
+            link.sendto(text, str(path))
+
+
+def hook(path: Path) -> subprocess.CompletedProcess[str]:
+    env = {"SLURMSCHED_SOCKET": str(path), "SLURM_JOB_ID": "7", "SLURM_SCRIPT_CONTEXT": "epilog_slurmctld"}
+    return subprocess.run([HOOK], env=env, capture_output=True, text=True, timeout=30, check=False)
+
+
+def test_called__once_for_all_that_came(wakers: Wakers, tmp_path: Path) -> None:
+    """Several jobs end: one cycle; then silence."""
+    assert not wakers.called()
+    send(tmp_path / "events", b"epilog 1", b"", b"x" * 10_000)
+    assert wakers.called()
+    assert not wakers.called()
+
+
+def test_called__not_for_anybody(wakers: Wakers, tmp_path: Path) -> None:
+    """The kernel tells who sent it; of a user who is not named it counts for nothing."""
+    wakers._uids = {os.geteuid() + 1}
+    send(tmp_path / "events", b"me")
+    assert not wakers.called()
+
+
+def test_wakers__take_the_place_of_a_dead_daemons_socket_only(tmp_path: Path) -> None:
+    """A socket left over is replaced; a file of another kind is not touched."""
+    first = Wakers(tmp_path / "events", [])
+    Wakers(tmp_path / "events", []).close()
+    first._socket.close()
+    assert not (tmp_path / "events").exists()
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(ConfigError, match=r"daemon\.socket"):
+        Wakers(tmp_path / "file", [])
+    assert (tmp_path / "file").read_text() == "mine"
+    with pytest.raises(ConfigError, match=r"no user 'nobody-of-that-name'"):
+        Wakers(tmp_path / "events", ["nobody-of-that-name"])
+
+
+def test_hook__wakes(wakers: Wakers, tmp_path: Path) -> None:
+    """Slurm's script sends one datagram."""
+    done = hook(tmp_path / "events")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert wakers.called()
+
+
+def test_hook__never_fails_nor_waits(wakers: Wakers, tmp_path: Path) -> None:
+    """No socket there, no socket at all, or one whose reader does not read."""
+    assert hook(tmp_path / "nothing").returncode == 0
+    (tmp_path / "file").touch()
+    assert hook(tmp_path / "file").returncode == 0
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as link:
+        link.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            for _ in range(AT_ONCE):
+                link.sendto(b"more", str(tmp_path / "events"))
+    begun_s = time.monotonic()
+    done = hook(tmp_path / "events")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert time.monotonic() - begun_s < 20

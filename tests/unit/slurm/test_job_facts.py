@@ -1,0 +1,98 @@
+"""What Slurm is asked about one job: no more than its reason needs; what fails is told, and the rest is read."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from slurmsched.errors import InputError, SlurmError
+from slurmsched.explain.facts import Pool
+from slurmsched.slurm.job_facts import find_row, read_facts
+from slurmsched.testing import snapshot
+
+JOBS = {
+    "7": "JobId=7 JobName=a StartTime=1700000000 Comment=x",
+    "8": "JobId=8 JobName=b JobId=1 StartTime=1 X StartTime=Unknown",
+    "20_3": "JobId=21 ArrayJobId=20 JobName=t",
+}
+PARTITION = "PartitionName=gpu QoS=part State=UP MaxTime=1:00:00"
+LICENSES = "LicenseName=sim Total=2 Used=1\nLicenseName=cad Total=5 Used=0"
+RESERVATION = "ReservationName=fans StartTime=1700000000 EndTime=1700003600 Nodes=n1 Users=root Flags=MAINT"
+
+
+class Asked:
+    """scontrol with fixed answers; asked: what was asked of it. broken: words that make it fail."""
+
+    def __init__(self, *broken: str) -> None:
+        self.broken, self.asked = broken, list[tuple[str, ...]]()
+
+    def run(self, program: str, *words: str) -> str:
+        self.asked.append(words)
+        if set(self.broken) & set(words):
+            raise SlurmError(f"scontrol: {words[2]} failed")
+        what = {"partition": PARTITION, "licenses": LICENSES, "reservation": RESERVATION,
+                "assoc_mgr": "ClusterName=c Account=physics"}  # fmt: skip
+        if words[2] == "job" and words[3] not in JOBS:
+            raise SlurmError("Invalid job id specified")
+        return JOBS[words[3]] if words[2] == "job" else what[words[2]]
+
+
+def queue(**job: object):
+    row = {"job_id": 7, "name": "a", "partition": "gpu", "user": "ann", "account": "physics", "qos": "normal", **job}
+    return snapshot([row, {"job_id": 21, "array_job_id": 20}, {"job_id": 31, "het_job_id": 30}], "1x8")
+
+
+@pytest.mark.parametrize(("name", "row"), [("7", 0), ("20", 1), ("20_3", 1), ("30", 2), ("31", 2)])
+def test_find_row__by_id_task_array_and_component(name: str, row: int) -> None:
+    """An array or a heterogeneous job stands for its first record."""
+    assert find_row(Asked(), queue(), name) == row  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["99", "99_1", "0", "x y"])
+def test_find_row__of_a_job_that_is_not_there(name: str) -> None:
+    """Says where to look."""
+    with pytest.raises(InputError, match="sacct -j"):
+        find_row(Asked(), queue(), name)  # type: ignore[arg-type]
+
+
+def test_read_facts__asks_what_the_reason_needs() -> None:
+    """Licences only where they block, accounts only for limits."""
+    asked = Asked()
+    facts = read_facts(asked, queue(reason="Licenses"), 0)  # type: ignore[arg-type]
+    assert facts.pools == (Pool("sim", 2, 1), Pool("cad", 5, 0))
+    assert (facts.partitions["gpu"]["MaxTime"], facts.start_s, facts.limits) == ("1:00:00", 1_700_000_000.0, "")
+    assert (facts.reservations.name[0], facts.unread) == ("fans", ())
+    assert sorted(words[2] for words in asked.asked) == ["job", "licenses", "partition", "reservation"]
+
+
+def test_read_facts__limits_of_user_account_and_every_qos() -> None:
+    """The partition's QOS too; with --as-user none are asked, and that is said."""
+    asked = Asked()
+    assert read_facts(asked, queue(reason="QOSMaxGRESPerUser"), 0).limits  # type: ignore[arg-type]
+    (words,) = [words for words in asked.asked if words[2] == "assoc_mgr"]
+    assert {"users=ann", "accounts=physics", "qos=normal,part"} <= set(words)
+    asked = Asked()
+    facts = read_facts(asked, queue(reason="QOSMaxGRESPerUser"), 0, as_user=True)  # type: ignore[arg-type]
+    assert (facts.limits, len(facts.unread)) == ("", 1)
+    assert not any("assoc_mgr" in words for words in asked.asked)
+
+
+@pytest.mark.parametrize("broken", ["job", "partition", "reservation", "licenses"])
+def test_read_facts__tells_what_could_not_be_read(broken: str) -> None:
+    """One failure takes nothing else away."""
+    facts = read_facts(Asked(broken), queue(reason="Licenses"), 0)  # type: ignore[arg-type]
+    assert [f"{broken} failed" in text for text in facts.unread] == [True]
+    known = {
+        "job": facts.record,
+        "partition": facts.partitions,
+        "licenses": facts.pools,
+        "reservation": facts.reservations,
+    }
+    assert {name for name, value in known.items() if not len(value)} == {broken}
+
+
+def test_read_facts__a_job_may_be_called_like_a_field() -> None:
+    """Its owner chose the name: what looks like a field there is none."""
+    facts = read_facts(Asked(), snapshot([{"job_id": 8, "name": "b JobId=1 StartTime=1 X", "partition": ""}], "1x8"), 0)  # type: ignore[arg-type]
+    assert ("JobId" in facts.record, math.isnan(facts.start_s)) == (False, True)
