@@ -197,6 +197,17 @@ class PinNodes(Step):
 
 
 @dataclass(frozen=True, slots=True)
+class Retype(Step):
+    """Let a pending job ask for GPUs of these Types (normal form, by node); it asks for `was`. base: its own."""
+
+    kind: ClassVar[str] = "retype"
+
+    gpus: str = ""
+    was: str = ""
+    base: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Unreserve(Step):
     """Delete the reservation `name`; the job is the one it was for."""
 

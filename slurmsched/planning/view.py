@@ -27,6 +27,7 @@ class Seen:
     reservation: str = ""
     exclusive: bool = False
     nodes: str = ""  # that it asks for
+    gpus: str = ""  # that it asks for by node, in normal form
 
     @property
     def pending(self) -> bool:

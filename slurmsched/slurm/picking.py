@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import isnan
 
@@ -15,17 +15,19 @@ from slurmsched.model.columns import Int64s, frozen
 from slurmsched.model.pins import Picking, Wish
 from slurmsched.model.snapshot import Site, Snapshot
 from slurmsched.slurm.commands import Commands
-from slurmsched.slurm.gres import Gres, parse_gres
+from slurmsched.slurm.gres import Gres, count_gpus, normal_form, parse_gres
 from slurmsched.slurm.node_text import job_records
 from slurmsched.slurm.picks import NO_FILE, free_cores, held_cpus, known_version, node_of, read_shapes
 from slurmsched.slurm.text import fields, plain, time_s
 from slurmsched.slurm.wiring import RELOAD_S, read_gres
+from slurmsched.topology.gpu_types import TypedNode, typed_node
 from slurmsched.topology.picker import Version
+from slurmsched.topology.reading import NodeClass
 from slurmsched.topology.site import class_rows
 from slurmsched.topology.slurm_node import Form, SlurmNode
 from slurmsched.topology.slurm_site import Shape
 
-Kinds = tuple[tuple[SlurmNode, ...], Int64s]  # see Picking
+Kinds = tuple[tuple[SlurmNode | TypedNode, ...], Int64s]  # see Picking
 FORMS = {"TresPerJob": Form.PER_JOB, "TresPerTask": Form.PER_TASK, "TresPerSocket": Form.PER_SOCKET,
          "TresPerNode": Form.PER_NODE}  # fmt: skip
 _PLAIN = {"ReqB:S:C:T": ("0:0:*:*",), "NtasksPerN:B:S:C": ("0:0:*:*",), "CoreSpec": ("*",), "Contiguous": ("0",)}
@@ -66,11 +68,11 @@ class Pickers:
         except InputError as error:
             return ((), frozen(np.full(len(names), -1), np.int64)), str(error)
         shapes, rows = read_shapes(self._commands, names), class_rows(names, classes)
-        made: dict[tuple[int, Shape | None], SlurmNode | None] = {}
+        made: dict[tuple[int, Shape | None], SlurmNode | TypedNode | None] = {}
         for name in names:
             key = (rows.get(name, -1), shapes.get(name))
             if key not in made:
-                made[key] = node_of(name, classes, key[1])
+                made[key] = node_of(name, classes, key[1]) or _typed(key[0], classes)
         known = [key for key, node in made.items() if node is not None]
         of = [(rows.get(name, -1), shapes.get(name)) for name in names]
         kinds = tuple(node for node in made.values() if node is not None)
@@ -93,7 +95,13 @@ def read_picking(text: str, snapshot: Snapshot, kinds: Kinds, version: Version) 
     return Picking(*kinds, cores, version, tuple(wish for wish in wishes if wish))
 
 
-def _cores(node: SlurmNode, held: int, used: int) -> tuple[int, ...]:
+def _typed(row: int, classes: Sequence[NodeClass]) -> TypedNode | None:
+    return typed_node(classes[row]) if row >= 0 else None
+
+
+def _cores(node: SlurmNode | TypedNode, held: int, used: int) -> tuple[int, ...]:
+    if isinstance(node, TypedNode):
+        return (0,)  # which GPUs a request by Type gets does not depend on them
     return tuple(free_cores(node, held)) if held.bit_count() == used else ()
 
 
@@ -102,7 +110,7 @@ def read_wish(job_id: int, record: str, name: str = "") -> Wish | None:
     asked = _asked(record, name)
     found, rest = fields(asked), record.partition(asked)[2]
     options = fields(rest[rest.rfind(" StdOut=") :])  # users name files and commands before
-    forms = [(form, entry) for key, form in FORMS.items() for entry in _gpus(options.get(key, ""))]
+    forms = [(form, entries) for key, form in FORMS.items() if (entries := _gpus(options.get(key, "")))]
     try:
         wish = Wish(job_id, time_s(found["SubmitTime"]), "", 0, int(found["NumTasks"]), int(found["CPUs/Task"]),
                     _number(found.get("Socks/Node", "")), options.get("GresEnforceBind") == "Yes")  # fmt: skip
@@ -111,8 +119,10 @@ def read_wish(job_id: int, record: str, name: str = "") -> Wish | None:
     if not forms or isnan(wish.submit_s):
         return None
     bars = (*_bars(found, options, rest), *(["GPUs in several ways"] if len(forms) > 1 else []))
-    form, entry = forms[0]
-    return replace(wish, form=str(form), count=entry.count, bars=bars)
+    form, entries = forms[0]
+    gpus = [entry for entry in entries if entry.kind == "gpu"]
+    return replace(wish, form=str(form), count=count_gpus(gpus), bars=bars, asks=normal_form(gpus),
+                   alone=len(gpus) == len(entries))  # fmt: skip
 
 
 def _asked(record: str, name: str) -> str:
@@ -137,10 +147,12 @@ def _own_binding(key: str, options: Mapping[str, str]) -> bool:
 
 
 def _gpus(text: str) -> list[Gres]:
+    """The entries of a request that has GPUs among them; none of any other."""
     try:
-        return [entry for entry in parse_gres(plain(text)) if entry.kind == "gpu" and entry.count]
+        entries = [entry for entry in parse_gres(plain(text)) if entry.count]
     except UnreadableError:
         return []
+    return entries if count_gpus(entries) else []
 
 
 def _number(text: str) -> int:

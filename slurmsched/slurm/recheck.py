@@ -9,6 +9,7 @@ from slurmsched.model.plan import Action, SetSiteFactor
 from slurmsched.model.states import job_state
 from slurmsched.planning.view import Seen
 from slurmsched.slurm.commands import Commands
+from slurmsched.slurm.gres import normal_form, parse_gres
 from slurmsched.slurm.text import plain
 
 
@@ -33,7 +34,7 @@ class Recheck:
         # -r: without it split tasks of an array hide behind its record.
         ids = ",".join(map(str, sorted(job_ids)))
         try:
-            return self._commands.run("squeue", "-h", "-a", "-r", "-t", "all", "-j", ids, "-o", "%A|%V|%y|%T|%v|%n")
+            return self._commands.run("squeue", "-h", "-a", "-r", "-t", "all", "-j", ids, "-o", "%A|%V|%y|%T|%v|%n|%b")
         except SlurmUnreachableError:
             raise
         except SlurmError as error:
@@ -49,10 +50,19 @@ class Recheck:
             raise UnreadableError("sprio printed no site factor", text=str(error)) from None
 
 
+def _asked(text: str) -> str:
+    """What a job asks for by node, in normal form; as it is where that cannot be read."""
+    try:
+        return normal_form(parse_gres(text))
+    except UnreadableError:
+        return text
+
+
 def _row(line: str, sites: Mapping[int, int]) -> tuple[int, Seen]:
     try:
-        job_id, submit_s, nice, state, reservation, nodes = line.split("|")
+        job_id, submit_s, nice, state, reservation, nodes, gpus = line.split("|")
         number, named = int(job_id), plain(reservation)
-        return number, Seen(float(submit_s), job_state(state), int(nice), sites.get(number), named, nodes=plain(nodes))
+        return number, Seen(float(submit_s), job_state(state), int(nice), sites.get(number), named, nodes=plain(nodes),
+                            gpus=_asked(plain(gpus)))  # fmt: skip
     except ValueError:
         raise UnreadableError("squeue printed something else than was asked for", text=line) from None

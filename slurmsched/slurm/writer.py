@@ -17,6 +17,7 @@ from slurmsched.model.plan import (
     PinNodes,
     Requeue,
     Reserve,
+    Retype,
     SetNice,
     SetSiteFactor,
     Signal,
@@ -29,6 +30,7 @@ from slurmsched.slurm.scontrol import session
 FIELDS = {SetNice.kind: "Nice", SetSiteFactor.kind: "SiteFactor"}
 FLAGS = "IGNORE_JOBS,NO_HOLD_JOBS_AFTER"  # others may still run there, and its end holds nobody
 _WORD = re.compile(r"[\w.,@+\[\]-]{1,60000}")  # what goes into a command: no blank, no quote, no control character
+_REQUEST = re.compile(r"gpu(?::[\w.@+-]{1,200})?:\d{1,3}(?:,gpu:[\w.@+-]{1,200}:\d{1,3}){0,63}")
 _OF_JOB = re.compile(r"^(?P<text>.*) for job \S+$")
 _OF_TASK = re.compile(r"^(?P<task>\d+(?:_\S+)?): (?P<text>.*)$")
 _ENDED = ("already finished", "already completing or completed")  # what tasks of an array that are over answer
@@ -89,6 +91,8 @@ def command(action: Action) -> str:
             return f"update JobId={action.job_id} ReservationName={_word(action.name) if action.name else ''}"
         case PinNodes():
             return f"update JobId={action.job_id} NodeList={_word(action.nodes) if action.nodes else ''}"
+        case Retype():  # Gres=: TresPerNode by the name that every version knows
+            return f"update JobId={action.job_id} Gres={_word(action.gpus, _REQUEST)}"
         case Delay():
             return f"update JobId={action.job_id} StartTime={_time(action.start_s)}"
         case Reserve():
@@ -103,9 +107,9 @@ def command(action: Action) -> str:
     raise ValueError(f"{action.kind} is not written by scontrol")
 
 
-def _word(text: str) -> str:
+def _word(text: str, form: re.Pattern[str] = _WORD) -> str:
     """The text, if it is one harmless word. Names come from users and from Slurm: they are data."""
-    if not _WORD.fullmatch(text):
+    if not form.fullmatch(text):
         raise ValueError(f"{text[:80]!r} is not a word that may go into a command")
     return text
 

@@ -30,17 +30,18 @@ def nice(job_id: int = 7, old: int = 5, new: int = -10, base: int = 0) -> SetNic
 
 def test_recheck__reads_only_the_jobs_of_the_actions():
     """One squeue for them all, no sprio for nice; tasks of the same array that were not asked for are left out."""
-    slurm = Answers(squeue="7|100|5|PENDING|night|n[1-2]\n7|100|5|PENDING|night|n[1-2]\n8|90|-3|RUNNING|(null)|\n")
-    assert Recheck(slurm)([nice(7), nice(9)]) == {7: Seen(100.0, JobState.PENDING, 5, None, "night", nodes="n[1-2]")}
+    slurm = Answers(squeue="7|100|5|PENDING|night|n[1-2]|gres:gpu:i1:1,gres:gpu:i0:1\n7|100|5|PENDING|night|n[1-2]|gres:gpu:i1:1,gres:gpu:i0:1\n8|90|-3|RUNNING|(null)||N/A\n")
+    assert Recheck(slurm)([nice(7), nice(9)]) == {7: Seen(100.0, JobState.PENDING, 5, None, "night", nodes="n[1-2]",
+                                            gpus="gpu:i0:1,gpu:i1:1")}  # fmt: skip
     assert [call[0] for call in slurm.calls] == ["squeue"]
     assert "7,9" in slurm.calls[0]
 
 
 def test_recheck__asks_sprio_for_site_factors():
     """squeue does not show them. A job in several partitions has several rows."""
-    slurm = Answers(squeue="7|100|5|PENDING|(null)|\n", sprio="7|-12\n7|-12\n8|3\n")
+    slurm = Answers(squeue="7|100|5|PENDING|(null)||gres/gpu:2\n", sprio="7|-12\n7|-12\n8|3\n")
     found = Recheck(slurm)([SetSiteFactor(7, 100.0, "", -12, 0, 0)])
-    assert found == {7: Seen(100.0, JobState.PENDING, 5, -12)}
+    assert found == {7: Seen(100.0, JobState.PENDING, 5, -12, gpus="gpu:2")}
 
 
 def test_recheck__job_that_is_gone_is_absent():
@@ -57,7 +58,7 @@ def test_recheck__other_errors_are_raised(error):
 
 
 @pytest.mark.parametrize(
-    "texts", [{"squeue": "7|100|5\n", "sprio": ""}, {"squeue": "7|100|5|PENDING|(null)|\n", "sprio": "7|x\n"}]
+    "texts", [{"squeue": "7|100|5\n", "sprio": ""}, {"squeue": "7|100|5|PENDING|(null)||gres/gpu:2\n", "sprio": "7|x\n"}]
 )
 def test_recheck__unreadable_text_is_an_error(texts):
     """Nothing is written on a guess."""
