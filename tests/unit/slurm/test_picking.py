@@ -11,6 +11,7 @@ from slurmsched.config import Topology
 from slurmsched.model import Site
 from slurmsched.slurm.picking import Pickers, read_picking, read_wish
 from slurmsched.testing import snapshot
+from slurmsched.topology.gpu_types import TypedNode
 from tests.unit.planning.pin_cases import slurm_node, wait
 
 ASKED = (
@@ -140,6 +141,29 @@ def test_pickers__add_the_nodes_as_slurm_has_them(gres_conf):
     assert picking is not None
     assert (picking.kinds[0].sockets, picking.kinds[0].socket.tolist()) == (2, [0, 0, 0, 0, 1, 1, 1, 1])
     assert [call[-1] for call in slurm.calls] == ["%N %X %Y %Z", "job", "job"]
+
+
+def test_pickers__know_nodes_by_their_types(tmp_path):
+    """GPUs of several Types are told apart by these, whatever cores are free."""
+    path, types = tmp_path / "gres.conf", ("i0", "i0", "i1", "i1")
+    lines = [f"NodeName=n1 Name=gpu Type={kind} File=/dev/nvidia{g}\n" for g, kind in enumerate(types)]
+    path.write_text("".join(lines))
+    at = snapshot([wait(7)], "1x4", site=SITE)
+    picking = Pickers(Topology(gres_conf=str(path)), Commands(job=record() + "\n", **NODE))(at).picking
+    assert picking is not None
+    assert (picking.kinds, picking.free_cores) == ((TypedNode(types),), ((0,),))
+
+
+@pytest.mark.parametrize(
+    ("request_", "asks", "alone"),
+    [("gres/gpu:2", "gpu:2", True), ("gres/gpu:i1:1,gres/gpu:i0:1", "gpu:i0:1,gpu:i1:1", True),
+     ("gres/gpu:2,gres/nic:1", "gpu:2", False)],
+)  # fmt: skip
+def test_wish__what_it_asks_for_by_node(request_, asks, alone):
+    """By Type, and beside GPUs."""
+    found = read_wish(7, record(options=f"TresPerNode={request_}"), "wrap")
+    assert found is not None
+    assert (found.asks, found.count, found.alone, found.bars) == (asks, 2, alone, ())
 
 
 def test_pickers__ask_nothing_while_nobody_could_be_pinned(gres_conf):
