@@ -1,4 +1,4 @@
-"""The node lists and requests given to jobs, on disk before Slurm hears of them: what a daemon that starts, or undo, must know."""
+"""Node lists and requests given to jobs, on disk before Slurm hears of them: what a daemon that starts must know."""
 
 from __future__ import annotations
 
@@ -61,4 +61,5 @@ def _sound(line: Mapping[str, Any]) -> bool:
 
 
 def _pin(line: Mapping[str, Any]) -> Pin:
-    return Pin(**{key: tuple(value) if isinstance(value, list) else value for key, value in line.items()})
+    made: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in line.items()}
+    return Pin(**made)

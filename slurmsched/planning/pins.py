@@ -1,4 +1,4 @@
-"""On which node a pending job is to start, and by which request, so that Slurm's own pick is the best set it could have."""
+"""On which node, and by which request, a pending job is to start so that Slurm's pick is the best set it could have."""
 
 from __future__ import annotations
 

@@ -38,12 +38,12 @@ def open_live(
     """The Slurm of the configuration, its first read under way. apply: whether it may be written to, lock held.
 
     heed_stop: False for `undo`, which a stop file must not keep from giving values back.
-    indices: as open_reader. lead: where several hosts may write.
+    indices: as open_reader; jobs are placed by them, so that they are read wherever that is on. lead: where several hosts may write.
 
     Raises SlurmUnreachableError when Slurm's commands are not found.
     """
     commands = open_commands(config.slurm)
-    reader = open_reader(config.slurm, indices=indices)
+    reader = open_reader(config.slurm, indices=indices or config.placement.pin != "off")
     reader.begin()
     keep_s = max(HOUR_S, config.acts.lease_s)
     return LiveCluster(

@@ -12,22 +12,24 @@ import numpy as np
 from slurmsched.config import Topology
 from slurmsched.errors import InputError, UnreadableError
 from slurmsched.model.columns import Int64s, frozen
+from slurmsched.model.hostlist import fold
 from slurmsched.model.pins import Picking, Wish
 from slurmsched.model.snapshot import Site, Snapshot
 from slurmsched.slurm.commands import Commands
 from slurmsched.slurm.gres import Gres, count_gpus, normal_form, parse_gres
-from slurmsched.slurm.node_text import job_records
-from slurmsched.slurm.picks import NO_FILE, free_cores, held_cpus, known_version, node_of, read_shapes
+from slurmsched.slurm.pick_records import PickRecords
+from slurmsched.slurm.picks import NO_FILE, free_cores, known_version, node_of, read_shapes
 from slurmsched.slurm.text import fields, plain, time_s
 from slurmsched.slurm.wiring import RELOAD_S, read_gres
-from slurmsched.topology.gpu_types import TypedNode, typed_node
-from slurmsched.topology.picker import Version
+from slurmsched.topology.gpu_types import TypedNode
 from slurmsched.topology.reading import NodeClass
 from slurmsched.topology.site import class_rows
 from slurmsched.topology.slurm_node import Form, SlurmNode
-from slurmsched.topology.slurm_site import Shape
+from slurmsched.topology.slurm_site import Shape, typed_node
 
 Kinds = tuple[tuple[SlurmNode | TypedNode, ...], Int64s]  # see Picking
+Counted = tuple[tuple[str, int], ...]  # GPU Types of a node, and how many
+_Key = tuple[int, Shape | None, Counted]  # row of its class, sockets, Types
 FORMS = {"TresPerJob": Form.PER_JOB, "TresPerTask": Form.PER_TASK, "TresPerSocket": Form.PER_SOCKET,
          "TresPerNode": Form.PER_NODE}  # fmt: skip
 _PLAIN = {"ReqB:S:C:T": ("0:0:*:*",), "NtasksPerN:B:S:C": ("0:0:*:*",), "CoreSpec": ("*",), "Contiguous": ("0",)}
@@ -40,6 +42,7 @@ class Pickers:
 
     def __init__(self, settings: Topology, commands: Commands, clock: Callable[[], float] = time.monotonic) -> None:
         self._settings, self._commands, self._clock = settings, commands, clock
+        self._records = PickRecords(commands, read_wish)
         self._read_s = float("-inf")
         self._names: tuple[str, ...] = ()
         self._kinds: Kinds = ((), frozen([], np.int64))
@@ -56,9 +59,9 @@ class Pickers:
         if self._clock() - self._read_s > RELOAD_S or names != self._names:
             self._kinds, self._warning = self._shapes(names, snapshot.site)
             self._read_s, self._names = self._clock(), names
-        text = self._commands.run("scontrol", "-o", "-d", "show", "job")
+        held, wishes = self._records.read(jobs, cores=any(isinstance(kind, SlurmNode) for kind in self._kinds[0]))
         told = (f"placement: no job is pinned: {self._warning}",) if self._warning else ()
-        picking = read_picking(text, snapshot, self._kinds, version)
+        picking = Picking(*self._kinds, _free_cores(snapshot, held, self._kinds), version, wishes)
         return replace(snapshot, picking=picking, warnings=(*snapshot.warnings, *told))
 
     def _shapes(self, names: tuple[str, ...], site: Site) -> tuple[Kinds, str]:
@@ -68,35 +71,36 @@ class Pickers:
         except InputError as error:
             return ((), frozen(np.full(len(names), -1), np.int64)), str(error)
         shapes, rows = read_shapes(self._commands, names), class_rows(names, classes)
-        made: dict[tuple[int, Shape | None], SlurmNode | TypedNode | None] = {}
-        for name in names:
-            key = (rows.get(name, -1), shapes.get(name))
+        several = any(len({device.type for device in one.devices}) > 1 for one in classes)
+        counted = read_types(self._commands, names) if several else {}
+        made: dict[_Key, SlurmNode | TypedNode | None] = {}
+        of = [(rows.get(name, -1), shapes.get(name), counted.get(name, ())) for name in names]
+        for name, key in zip(names, of, strict=True):
             if key not in made:
-                made[key] = node_of(name, classes, key[1]) or _typed(key[0], classes)
+                made[key] = node_of(name, classes, key[1]) or _typed(key, classes)
         known = [key for key, node in made.items() if node is not None]
-        of = [(rows.get(name, -1), shapes.get(name)) for name in names]
         kinds = tuple(node for node in made.values() if node is not None)
         return (kinds, frozen([known.index(key) if key in known else -1 for key in of], np.int64)), (
             "" if kinds else NO_FILE
         )
 
 
-def read_picking(text: str, snapshot: Snapshot, kinds: Kinds, version: Version) -> Picking:
-    """What `scontrol -o -d show job` tells: cores that jobs hold, requests of those that wait.
-
-    Cores of a node on which jobs show other CPUs than Slurm counts are not known: a job came or went meanwhile.
-    """
-    jobs, held = snapshot.jobs, held_cpus(text)
+def _free_cores(snapshot: Snapshot, held: Mapping[str, int], kinds: Kinds) -> tuple[tuple[int, ...], ...]:
+    """Of each node. Where jobs show other CPUs than Slurm counts they are not known: a job came or went meanwhile."""
     rows = zip(snapshot.nodes.name, snapshot.nodes.cpus_used.tolist(), kinds[1].tolist(), strict=True)
-    cores = tuple(_cores(kinds[0][kind], held.get(name, 0), used) if kind >= 0 else () for name, used, kind in rows)
-    waits = jobs.pending & (jobs.gpus > 1)
-    names = dict(zip(jobs.job_id[waits].tolist(), jobs.name.take(waits), strict=True))
-    wishes = (read_wish(job_id, record, names[job_id]) for job_id, record in job_records(text) if job_id in names)
-    return Picking(*kinds, cores, version, tuple(wish for wish in wishes if wish))
+    return tuple(_cores(kinds[0][kind], held.get(name, 0), used) if kind >= 0 else () for name, used, kind in rows)
 
 
-def _typed(row: int, classes: Sequence[NodeClass]) -> TypedNode | None:
-    return typed_node(classes[row]) if row >= 0 else None
+def read_types(commands: Commands, names: Sequence[str]) -> dict[str, Counted]:
+    """GPU Types of each node and how many of each, in Slurm's order. Raises SlurmError."""
+    text = commands.run("sinfo", "-h", "-N", "-n", fold(names), "-o", "%N %G")
+    rows = (line.split(maxsplit=1) for line in text.splitlines())
+    return {row[0]: tuple((entry.type, entry.count) for entry in _gpus(row[1])) for row in rows if len(row) > 1}
+
+
+def _typed(key: _Key, classes: Sequence[NodeClass]) -> TypedNode | None:
+    row, _, counted = key
+    return typed_node(classes[row], counted) if row >= 0 else None
 
 
 def _cores(node: SlurmNode | TypedNode, held: int, used: int) -> tuple[int, ...]:

@@ -32,7 +32,8 @@ class Pinning:
     def begin(self, plan: Plan, queue: Int64s | None) -> None:
         """Before anything of the plan is sent. queue: ids of the jobs that Slurm has; the others are forgotten.
 
-        What is to be given is on record from now on, what is given back stays there until Slurm has said yes. Records that come with no action of this plan are settled at once.
+        What is to be given is on record from now on, what is given back stays there until Slurm has said yes. Records
+        that come with no action of this plan are settled at once.
         """
         records = self._records()
         if queue is not None:

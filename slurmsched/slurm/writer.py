@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from math import isfinite
 from typing import Protocol
 
@@ -58,6 +59,8 @@ class CommandWriter:
         with session(self._commands) as scontrol:
             for action in actions:
                 outcome = self._signalled(action) if isinstance(action, Signal) else _sent(scontrol.tell, action)
+                if isinstance(action, Retype) and outcome.status == "refused":
+                    outcome = _with_own(scontrol.tell, outcome, action)
                 yield outcome
                 if outcome.status == "unknown":
                     return
@@ -136,6 +139,20 @@ def answered(action: Action, said: str) -> Outcome:
         return Outcome(action, "written", "; ".join(lines))
     texts = [found["text"] if (found := _OF_JOB.match(line)) else line for line in lines]
     return Outcome(action, "refused", "; ".join(texts))
+
+
+def _with_own(tell: Callable[[str], str], outcome: Outcome, action: Retype) -> Outcome:
+    """The outcome of a refused request, after the job's own is written again.
+
+    A pending job of which Slurm refuses a request keeps none in force, though scontrol shows the one before: it would
+    start without GPUs (seen on 26.05.5).
+    """
+    again = _sent(tell, replace(action, gpus=action.base))
+    if again.status == "written":
+        return replace(outcome, message=f"{outcome.message}; it has its own request again")
+    if again.status == "unknown":
+        return replace(outcome, status="unknown", message=f"{outcome.message}; its own request: {again.message}")
+    return replace(outcome, message=f"{outcome.message}; its own request was refused too: {again.message}")
 
 
 def _sent(tell: Callable[[str], str], action: Action) -> Outcome:

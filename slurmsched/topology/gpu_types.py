@@ -11,7 +11,6 @@ import numpy as np
 
 from slurmsched.model.columns import Int64s, frozen
 from slurmsched.placements.gpu_stock import bit_counts
-from slurmsched.topology.reading import NodeClass
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +32,6 @@ class Sure:
     request: str
     mask: int
     rank: int
-
-
-def typed_node(one: NodeClass) -> TypedNode | None:
-    """The node of a class of gres.conf in which each GPU has a Type, not all the same; None for any other."""
-    types = tuple(device.type for device in one.devices)
-    whole = not any(device.mig for device in one.devices)
-    return TypedNode(types) if whole and all(types) and len(set(types)) > 1 else None
 
 
 def surest(types: Sequence[str], free: int, gpus: int, rank: Int64s, prefer: int = 0) -> Sure | None:

@@ -143,15 +143,19 @@ def test_pickers__add_the_nodes_as_slurm_has_them(gres_conf):
     assert [call[-1] for call in slurm.calls] == ["%N %X %Y %Z", "job", "job"]
 
 
-def test_pickers__know_nodes_by_their_types(tmp_path):
-    """GPUs of several Types are told apart by these, whatever cores are free."""
+@pytest.mark.parametrize(
+    ("told", "known"), [("gpu:i0:2(S:0),gpu:i1:2(S:1)", True), ("gpu:i1:2,gpu:i0:2", False), ("gpu:a100:4", False)]
+)
+def test_pickers__know_nodes_by_their_types(tmp_path, told, known):
+    """GPUs of several Types are told apart by these, whatever cores are free, if slurmctld has the same ones."""
     path, types = tmp_path / "gres.conf", ("i0", "i0", "i1", "i1")
     lines = [f"NodeName=n1 Name=gpu Type={kind} File=/dev/nvidia{g}\n" for g, kind in enumerate(types)]
     path.write_text("".join(lines))
     at = snapshot([wait(7)], "1x4", site=SITE)
-    picking = Pickers(Topology(gres_conf=str(path)), Commands(job=record() + "\n", **NODE))(at).picking
+    slurm = Commands(job=record() + "\n", **NODE, **{"%N %G": f"n1 {told}\n"})
+    picking = Pickers(Topology(gres_conf=str(path)), slurm)(at).picking
     assert picking is not None
-    assert (picking.kinds, picking.free_cores) == ((TypedNode(types),), ((0,),))
+    assert (picking.kinds, picking.free_cores) == (((TypedNode(types),), ((0,),)) if known else ((), ((),)))
 
 
 @pytest.mark.parametrize(

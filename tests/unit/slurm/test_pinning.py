@@ -96,7 +96,9 @@ def test_end__a_refused_list_takes_its_request_along(tmp_path):
     assert both(tmp_path, REWRITTEN, "refused", "refused") == ()
 
 
-@pytest.mark.parametrize("statuses", [("written",), ("written", "refused"), ("refused", "written"), ("written", "unknown")])
+@pytest.mark.parametrize(
+    "statuses", [("written",), ("written", "refused"), ("refused", "written"), ("written", "unknown")]
+)
 def test_end__both_must_be_taken_back(tmp_path, statuses):
     """Else a later cycle, or undo, tries again."""
     both(tmp_path, REWRITTEN, "written", "written")

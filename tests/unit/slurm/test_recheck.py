@@ -30,7 +30,9 @@ def nice(job_id: int = 7, old: int = 5, new: int = -10, base: int = 0) -> SetNic
 
 def test_recheck__reads_only_the_jobs_of_the_actions():
     """One squeue for them all, no sprio for nice; tasks of the same array that were not asked for are left out."""
-    slurm = Answers(squeue="7|100|5|PENDING|night|n[1-2]|gres:gpu:i1:1,gres:gpu:i0:1\n7|100|5|PENDING|night|n[1-2]|gres:gpu:i1:1,gres:gpu:i0:1\n8|90|-3|RUNNING|(null)||N/A\n")
+    slurm = Answers(
+        squeue="7|100|5|PENDING|night|n[1-2]|gres:gpu:i1:1,gres:gpu:i0:1\n7|100|5|PENDING|night|n[1-2]|gres:gpu:i1:1,gres:gpu:i0:1\n8|90|-3|RUNNING|(null)||N/A\n"
+    )
     assert Recheck(slurm)([nice(7), nice(9)]) == {7: Seen(100.0, JobState.PENDING, 5, None, "night", nodes="n[1-2]",
                                             gpus="gpu:i0:1,gpu:i1:1")}  # fmt: skip
     assert [call[0] for call in slurm.calls] == ["squeue"]
@@ -58,7 +60,8 @@ def test_recheck__other_errors_are_raised(error):
 
 
 @pytest.mark.parametrize(
-    "texts", [{"squeue": "7|100|5\n", "sprio": ""}, {"squeue": "7|100|5|PENDING|(null)||gres/gpu:2\n", "sprio": "7|x\n"}]
+    "texts",
+    [{"squeue": "7|100|5\n", "sprio": ""}, {"squeue": "7|100|5|PENDING|(null)||gres/gpu:2\n", "sprio": "7|x\n"}],
 )
 def test_recheck__unreadable_text_is_an_error(texts):
     """Nothing is written on a guess."""

@@ -93,7 +93,9 @@ def test_command__what_others_named_is_never_more_than_a_word(text):
         command(Reserve(7, 1.0, "", "a", "slurmsched-7-1", "n1", text, 10.0, 20.0))
 
 
-@pytest.mark.parametrize("text", ["", "gpu", "gpu:2 Nice=-9", "gpu:a b:2", "shard:2", "gpu:2\nshutdown", "gpu:a:2,", "2"])
+@pytest.mark.parametrize(
+    "text", ["", "gpu", "gpu:2 Nice=-9", "gpu:a b:2", "shard:2", "gpu:2\nshutdown", "gpu:a:2,", "2"]
+)
 def test_command__a_request_is_gpus_and_nothing_else(text):
     """Types are named by the site's gres.conf and by Slurm."""
     with pytest.raises(ValueError, match="not a word"):

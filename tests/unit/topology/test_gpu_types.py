@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from slurmsched.placements.set_ranks import set_ranks
 from slurmsched.testing.machines import machines
 from slurmsched.topology.devices import Device
-from slurmsched.topology.gpu_types import TypedNode, best_share, surest, typed_node
+from slurmsched.topology.gpu_types import TypedNode, best_share, surest
 from slurmsched.topology.reading import NodeClass
+from slurmsched.topology.slurm_site import typed_node
 
 MESH = machines()["dgx-1v"]
 RANK = set_ranks(MESH).rank
@@ -97,9 +98,18 @@ def device(kind: str) -> Device:
 
 
 @pytest.mark.parametrize(
-    ("types", "expected"),
-    [(("a", "b"), TypedNode(("a", "b"))), (("a", "a"), None), (("a", ""), None), (("1g.5gb", "a"), None)],
-)
-def test_typed_node__only_where_each_gpu_has_a_type_of_several(types, expected):
-    """One type is picked by Links; a GPU without one may get any; MIG devices are no GPUs."""
-    assert typed_node(NodeClass(MESH, ("n1",), tuple(device(kind) for kind in types))) == expected
+    ("types", "counted", "known"),
+    [("aab", (("a", 2), ("b", 1)), True), ("baa", (("b", 1), ("a", 2)), True), ("aab", (("b", 1), ("a", 2)), False),
+     ("aba", (("a", 2), ("b", 1)), False), ("aab", (), False), ("aaa", (("a", 3),), False)],
+)  # fmt: skip
+def test_typed_node__only_where_index_and_type_are_sure(types, counted, known):
+    """Slurm numbers GPUs Type by Type, in the order it tells; one Type is picked by Links."""
+    one = NodeClass(MESH, ("n1",), tuple(device(kind) for kind in types))
+    assert typed_node(one, counted) == (TypedNode(tuple(types)) if known else None)
+
+
+@pytest.mark.parametrize("types", [("a", ""), ("1g.5gb", "a")])
+def test_typed_node__every_gpu_has_a_type_and_is_whole(types):
+    """One without may get any; MIG devices are no GPUs."""
+    one = NodeClass(MESH, ("n1",), tuple(device(kind) for kind in types))
+    assert typed_node(one, [(kind, 1) for kind in types]) is None

@@ -1,0 +1,71 @@
+"""What Slurm's picks of GPUs depend on of each job, asked once: cores that runs hold, requests of jobs that wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from slurmsched.model.jobs import Jobs
+from slurmsched.model.pins import Wish
+from slurmsched.model.states import JobState
+from slurmsched.slurm.commands import Commands
+from slurmsched.slurm.details import MOST_SINGLY, ask_jobs
+from slurmsched.slurm.node_text import job_records
+from slurmsched.slurm.picks import cpus_of, union
+
+_HOLDS = JobState.RUNNING | JobState.SUSPENDED | JobState.COMPLETING
+_Mark = tuple[Any, ...]
+_Cpus = Mapping[str, int]  # node -> mask of CPUs
+
+
+class PickRecords:
+    """Remembers what each job told, so that a cycle asks for jobs that are new or look otherwise than before.
+
+    read_wish: of a job's id, record and name. A change that squeue does not show, such as another switch count, is found
+    when the job is read again right before it is written (Recheck).
+    """
+
+    def __init__(self, commands: Commands, read_wish: Callable[[int, str, str], Wish | None]) -> None:
+        self._commands, self._read_wish = commands, read_wish
+        self._runs: dict[int, tuple[_Mark, _Cpus]] = {}
+        self._waits: dict[int, tuple[_Mark, Wish | None]] = {}
+
+    def read(self, jobs: Jobs, *, cores: bool) -> tuple[dict[str, int], tuple[Wish, ...]]:
+        """CPUs that are held on each node, and the requests of pending jobs of several GPUs. Raises SlurmError.
+
+        cores: whether anybody asks for the CPUs; none are told else.
+        """
+        runs = _marks(jobs, np.flatnonzero(jobs.is_state(_HOLDS) & cores), _run)
+        waits = _marks(jobs, np.flatnonzero(jobs.pending & (jobs.gpus > 1)), _wait)
+        new_runs, new_waits = _news(self._runs, runs), _news(self._waits, waits)
+        if missing := [*new_runs, *new_waits]:
+            names = dict(zip(jobs.job_id.tolist(), jobs.name, strict=True)) if new_waits else {}
+            for job, record in job_records(ask_jobs(self._commands, missing, len(jobs), MOST_SINGLY)):
+                if job in new_runs:
+                    self._runs[job] = (runs[job], cpus_of(record))
+                if job in new_waits:
+                    self._waits[job] = (waits[job], self._read_wish(job, record, names[job]))
+        self._runs = {job: self._runs[job] for job in runs if job in self._runs}
+        self._waits = {job: self._waits[job] for job in waits if job in self._waits}
+        return union(cpus for _, cpus in self._runs.values()), tuple(wish for _, wish in self._waits.values() if wish)
+
+
+def _marks(jobs: Jobs, rows: Iterable[int], mark: Callable[[Jobs, int], _Mark]) -> dict[int, _Mark]:
+    return {int(jobs.job_id[row]): mark(jobs, int(row)) for row in rows}
+
+
+def _news(known: Mapping[int, tuple[_Mark, Any]], marks: Mapping[int, _Mark]) -> frozenset[int]:
+    return frozenset(job for job, mark in marks.items() if job not in known or known[job][0] != mark)
+
+
+def _run(jobs: Jobs, row: int) -> _Mark:
+    """What changes when a job runs anew, is resized or ends."""
+    return float(jobs.start_s[row]), jobs.node_list[row], int(jobs.cpus[row]), int(jobs.state[row])
+
+
+def _wait(jobs: Jobs, row: int) -> _Mark:
+    """What squeue shows of a request."""
+    asked = (jobs.gpu_request[row], int(jobs.nodes[row]), int(jobs.cpus[row]), jobs.features_asked[row])
+    return (float(jobs.submit_s[row]), float(jobs.memory_mib[row]), *asked)
