@@ -79,6 +79,14 @@ def other_request(action: Action | None, view: View) -> str:
     return "" if wants == gets else f"it would get {gets} GPUs instead of {wants}"
 
 
+def other_asks(action: Action | None, view: View) -> str:
+    """Slurm's list of jobs does not show all that a job asks for: it may have changed since it was read."""
+    if (seen := _seen(action, view)) is None or not isinstance(action, PinNodes | Retype) or not seen.bars:
+        return ""
+    own = (action.nodes if isinstance(action, PinNodes) else action.gpus) == action.base
+    return "" if own else f"{CHANGED}: it asks for {' and '.join(seen.bars)}"
+
+
 def counted(request: str) -> int:
     """GPUs of a request in normal form."""
     return sum(int(entry.rpartition(":")[2]) for entry in request.split(","))

@@ -38,7 +38,7 @@ def open_live(
     """The Slurm of the configuration, its first read under way. apply: whether it may be written to, lock held.
 
     heed_stop: False for `undo`, which a stop file must not keep from giving values back.
-    indices: as open_reader; jobs are placed by them, so that they are read wherever that is on. lead: where several hosts may write.
+    indices: as open_reader; where jobs are placed by them they are read anyway. lead: where several hosts may write.
 
     Raises SlurmUnreachableError when Slurm's commands are not found.
     """

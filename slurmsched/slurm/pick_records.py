@@ -23,8 +23,8 @@ _Cpus = Mapping[str, int]  # node -> mask of CPUs
 class PickRecords:
     """Remembers what each job told, so that a cycle asks for jobs that are new or look otherwise than before.
 
-    read_wish: of a job's id, record and name. A change that squeue does not show, such as another switch count, is found
-    when the job is read again right before it is written (Recheck).
+    read_wish: of a job's id, record and name. A change that squeue does not show, such as another switch count, is
+    found when the job is read again right before it is written (Recheck).
     """
 
     def __init__(self, commands: Commands, read_wish: Callable[[int, str, str], Wish | None]) -> None:

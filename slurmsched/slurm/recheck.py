@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from slurmsched.errors import SlurmError, SlurmUnreachableError, UnreadableError
-from slurmsched.model.plan import Action, SetSiteFactor
+from slurmsched.model.plan import Action, PinNodes, Retype, SetSiteFactor
 from slurmsched.model.states import job_state
 from slurmsched.planning.view import Seen
 from slurmsched.slurm.commands import Commands
+from slurmsched.slurm.details import ONE_AS_MANY, ask_jobs
 from slurmsched.slurm.gres import normal_form, parse_gres
+from slurmsched.slurm.node_text import job_records
+from slurmsched.slurm.picking import read_wish
 from slurmsched.slurm.text import plain
+
+UNREAD = ("what could not be read",)
 
 
 class Recheck:
-    """Reads the few jobs of some actions again: one squeue, and one sprio if a site factor is among them."""
+    """Reads the few jobs of some actions again: one squeue, one sprio if a site factor is among them, and what those
+    ask for that are to get a node list or a request."""
 
     def __init__(self, commands: Commands) -> None:
         self._commands = commands
@@ -28,7 +35,19 @@ class Recheck:
             job_id, seen = _row(line, sites)
             if job_id in wanted:
                 found[job_id] = seen
-        return found
+        given = [action.job_id for action in actions if isinstance(action, PinNodes | Retype) and _gives(action)]
+        return self._with_bars(found, [job for job in given if job in found])
+
+    def _with_bars(self, found: dict[int, Seen], jobs: Sequence[int]) -> dict[int, Seen]:
+        """These jobs with what they ask for now that a list or a request of ours could break."""
+        if not jobs:
+            return found
+        few = sorted(set(jobs))
+        text = ask_jobs(self._commands, few, ONE_AS_MANY * len(few), len(few))
+        records = {job: record for job, record in job_records(text) if job in few}
+        wishes = {job: read_wish(job, record) for job, record in records.items()}
+        bars = {job: wish.bars if (wish := wishes.get(job)) else UNREAD for job in few}
+        return found | {job: replace(found[job], bars=bars[job]) for job in few}
 
     def _squeue(self, job_ids: set[int]) -> str:
         # -r: without it split tasks of an array hide behind its record.
@@ -48,6 +67,11 @@ class Recheck:
             return {int(job_id): int(site) for job_id, site in rows}
         except ValueError as error:
             raise UnreadableError("sprio printed no site factor", text=str(error)) from None
+
+
+def _gives(action: PinNodes | Retype) -> bool:
+    """Whether it is no job's own that is given back."""
+    return (action.nodes if isinstance(action, PinNodes) else action.gpus) != action.base
 
 
 def _asked(text: str) -> str:

@@ -113,6 +113,7 @@ CASES: list[tuple[str, When, Action | None, View, str]] = [
     ("request", When.SEND, retype(), sent(replace(WAITS, gpus="gpu:4")), "it asks for gpu:4"),
     ("request", When.SEND, retype(), sent(), "no GPUs by node"),
     ("request", When.SEND, retype("gpu:i0:1,gpu:i1:2"), sent(replace(WAITS, gpus="gpu:2")), "3 GPUs instead of 2"),
+    ("asks", When.SEND, PinNodes(7, 100.0, "", "a", "n2"), sent(replace(WAITS, bars=("switches",))), "for switches"),
     ("state", When.SEND, retype(), sent(replace(RUNS, gpus="gpu:2")), "RUNNING"),
     ("reservation", When.SEND, Join(7, 100.0, "", "a", OURS), sent(replace(WAITS, reservation=NIGHT)), "is night"),
     ("reservation", When.SEND, Join(7, 100.0, "", "a"), sent(replace(RUNS, reservation=NIGHT)), "is night"),
@@ -139,6 +140,7 @@ PASS: list[tuple[When, Action | None, View]] = [
     (When.SEND, Defer(7, 100.0, "", "defer-7", 500.0), sent()),
     (When.PLAN, PinNodes(7, 0.0, "", "pin-7", "", "n2"), planned(partition="cpu")),  # as ever, it gets its own back
     (When.PLAN, Retype(7, 0.0, "", "pin-7", "gpu:2", "gpu:i0:2", "gpu:2"), planned(partition="cpu")),
+    (When.SEND, PinNodes(7, 100.0, "", "a", "", "n2"), sent(replace(WAITS, nodes="n2", bars=("switches",)))),
     (When.SEND, retype("gpu:i0:1,gpu:i1:1"), sent(replace(WAITS, gpus="gpu:2"))),
     (When.SEND, Join(7, 100.0, "", "7-1"), sent(replace(RUNS, reservation=OURS))),
     (When.SEND, Requeue(7, 100.0, "", "a"), sent(RUNS)),

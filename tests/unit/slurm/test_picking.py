@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from slurmsched.config import Topology
-from slurmsched.model import Site
-from slurmsched.slurm.picking import Pickers, read_picking, read_wish
+from slurmsched.model import Site, Snapshot
+from slurmsched.slurm.picking import Pickers, read_wish
 from slurmsched.testing import snapshot
 from slurmsched.topology.gpu_types import TypedNode
-from tests.unit.planning.pin_cases import slurm_node, wait
+from tests.unit.planning.pin_cases import wait
 
 ASKED = (
     "JobId=7 JobName={name} UserId=root(0) GroupId=root(0) MCS_label=N/A Priority=0 Nice=0 Account=root QOS=normal "
@@ -99,14 +98,6 @@ def test_wish__what_cannot_be_read_is_none(broken):
     assert read_wish(7, record(**broken), "wrap") is None
 
 
-@pytest.mark.parametrize(("used", "free"), [(5, (28, 31)), (4, ())])
-def test_picking__cores_that_jobs_hold(used, free):
-    """By socket; not known where Slurm counts other CPUs on the node than jobs show."""
-    at = snapshot([wait(7), {"job_id": 8, "state": "RUNNING"}], [{"name": "n1", "gpus": 8, "cpus_used": used}])
-    found = read_picking(record() + "\n" + RUNS + "\n", at, ((slurm_node(),), np.zeros(1, np.int64)), (26, 5))
-    assert (found.free_cores, [wish.job_id for wish in found.wishes]) == ((free,), [7])
-
-
 class Commands:
     """Prints what it is given; the calls are kept."""
 
@@ -140,7 +131,34 @@ def test_pickers__add_the_nodes_as_slurm_has_them(gres_conf):
         picking = pickers(at).picking
     assert picking is not None
     assert (picking.kinds[0].sockets, picking.kinds[0].socket.tolist()) == (2, [0, 0, 0, 0, 1, 1, 1, 1])
-    assert [call[-1] for call in slurm.calls] == ["%N %X %Y %Z", "job", "job"]
+    assert [call[-1] for call in slurm.calls] == ["%N %X %Y %Z", "job"]
+
+
+@pytest.mark.parametrize(("used", "free"), [(5, (28, 31)), (4, ())])
+def test_pickers__cores_that_jobs_hold(gres_conf, used, free):
+    """By socket; not known where Slurm counts other CPUs on the node than jobs show."""
+    found = Pickers(gres_conf, Commands(job=f"{record()}\n{RUNS}\n", **NODE))(busy(used)).picking
+    assert found is not None
+    assert (found.free_cores, [wish.job_id for wish in found.wishes]) == ((free,), [7])
+
+
+def busy(used: int = 5, **columns: object) -> Snapshot:
+    """Job 7 waits, job 8 runs."""
+    runs = {"job_id": 8, "state": "RUNNING", "start_s": 1.0, "cpus": 5, "node_list": "n1"}
+    return snapshot([wait(7, **columns), runs], [{"name": "n1", "gpus": 8, "cpus_used": used}], site=SITE)
+
+
+def test_pickers__ask_for_jobs_that_are_new_or_look_otherwise(gres_conf):
+    """What one read tells is not asked again: the cost goes with what changes, not with the queue."""
+    slurm = Commands(job=f"{record()}\n{RUNS}\n", **NODE)
+    pickers = Pickers(gres_conf, slurm)
+    pickers(busy())
+    asked = len(slurm.calls)
+    again = pickers(busy()).picking
+    assert again is not None
+    assert (len(slurm.calls), again.free_cores, len(again.wishes)) == (asked, ((28, 31),), 1)
+    pickers(busy(gpu_request="gpu:4", gpus=4))
+    assert len(slurm.calls) == asked + 1
 
 
 @pytest.mark.parametrize(
