@@ -51,6 +51,12 @@ class PickRecords:
         self._waits = {job: self._waits[job] for job in waits if job in self._waits}
         return union(cpus for _, cpus in self._runs.values()), tuple(wish for _, wish in self._waits.values() if wish)
 
+    def forget(self, jobs: Iterable[int]) -> None:
+        """Ask for these anew."""
+        for job in jobs:
+            self._runs.pop(job, None)
+            self._waits.pop(job, None)
+
 
 def _marks(jobs: Jobs, rows: Iterable[int], mark: Callable[[Jobs, int], _Mark]) -> dict[int, _Mark]:
     return {int(jobs.job_id[row]): mark(jobs, int(row)) for row in rows}

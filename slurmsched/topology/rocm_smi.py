@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from slurmsched.model.topology import GpuTopology, LinkKind
 from slurmsched.topology.grid import Grid, best_grid, gpu_number
 from slurmsched.topology.links import Link, agreed, class_of, few_enough
-from slurmsched.topology.plain import clean
+from slurmsched.topology.plain import clean, unquoted
 
 _TITLE = re.compile(r"[ \t]*={3,}[ \t]*(.*?)[ \t]*={3,}[ \t]*$", re.MULTILINE)
 _ROW = re.compile(r"[ \t]*(GPU\d+)[ \t]+(\S.*?)[ \t]*")
@@ -26,7 +26,7 @@ def read_showtopo(text: str, name: str = "", gpu_type: str = "") -> GpuTopology:
     (two hops) counts as NODE, else as SYS, since nothing tells switches apart.
     gpu_type: a model's name, for the bandwidth; "" = as the text tells.
     """
-    text = clean(text)
+    text = unquoted(clean(text))
     grids = {kind: _grid(body) for kind, body in _tables(text).items()}
     numa = _numa(text)
     gpus, cut = few_enough(max([grid.gpus for grid in grids.values()] + [gpu + 1 for gpu in numa], default=0))
