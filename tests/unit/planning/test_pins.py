@@ -47,6 +47,12 @@ def test_pins__takes_the_node_where_slurms_pick_is_best():
     assert found.actions[0].reason == "Slurm gives it GPUs 0,3 there, the best set of all it may have"
 
 
+def test_pins__of_nodes_with_equal_links_the_pair_on_one_numa_node():
+    """Two lanes either way; 0-4 joins two sockets."""
+    assert lists(planned(cluster([wait(1)], [[0, 4], DOUBLE]))) == {1: "n2"}
+    assert lists(planned(cluster([wait(1)], [DOUBLE, [0, 4]]))) == {1: "n1"}
+
+
 def test_pins__a_bad_pick_makes_a_node_of_good_gpus_bad():
     """Slurm 26.05 takes the least linked of all eight: a node with one single link is better than one all free."""
     all_free = cluster([wait(1)], [list(range(8)), DOUBLE])

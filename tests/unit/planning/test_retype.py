@@ -75,6 +75,12 @@ def test_retype__leaves_every_other_request_alone(other):
     assert planned(typed([wait(1)], [list(range(8))], [wish(1, **other)])).actions == ()
 
 
+@pytest.mark.parametrize("free", [[0, 3, 4], [0, 4, 7]])
+def test_retype__of_pairs_with_equal_links_the_one_on_one_numa_node(free):
+    """Two lanes either way; 0-4 joins two sockets."""
+    assert asked(planned(typed([wait(1)], [free])))[1] in ("gpu:p0:2", "gpu:p2:2")
+
+
 def test_retype__jobs_take_different_pairs():
     """Each sees what those before it take."""
     found = planned(typed([wait(1), wait(2), wait(3)], [list(range(8))]))
