@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from slurmsched.model.columns import Int64s
 from slurmsched.model.jobs import Jobs
 from slurmsched.model.pins import Wish
 from slurmsched.model.states import JobState
@@ -37,8 +38,8 @@ class PickRecords:
 
         cores: whether anybody asks for the CPUs; none are told else.
         """
-        runs = _marks(jobs, np.flatnonzero(jobs.is_state(_HOLDS) & cores), _run)
-        waits = _marks(jobs, np.flatnonzero(jobs.pending & (jobs.gpus > 1)), _wait)
+        runs = _run_marks(jobs, np.flatnonzero(jobs.is_state(_HOLDS) & cores))
+        waits = _wait_marks(jobs, np.flatnonzero(jobs.pending & (jobs.gpus > 1)))
         new_runs, new_waits = _news(self._runs, runs), _news(self._waits, waits)
         if missing := [*new_runs, *new_waits]:
             names = dict(zip(jobs.job_id.tolist(), jobs.name, strict=True)) if new_waits else {}
@@ -58,20 +59,22 @@ class PickRecords:
             self._waits.pop(job, None)
 
 
-def _marks(jobs: Jobs, rows: Iterable[int], mark: Callable[[Jobs, int], _Mark]) -> dict[int, _Mark]:
-    return {int(jobs.job_id[row]): mark(jobs, int(row)) for row in rows}
-
-
 def _news(known: Mapping[int, tuple[_Mark, Any]], marks: Mapping[int, _Mark]) -> frozenset[int]:
     return frozenset(job for job, mark in marks.items() if job not in known or known[job][0] != mark)
 
 
-def _run(jobs: Jobs, row: int) -> _Mark:
-    """What changes when a job runs anew, is resized or ends."""
-    return float(jobs.start_s[row]), jobs.node_list[row], int(jobs.cpus[row]), int(jobs.state[row])
+def _run_marks(jobs: Jobs, rows: Int64s) -> dict[int, _Mark]:
+    """By job what changes when it runs anew, is resized or ends."""
+    columns = (jobs.start_s, jobs.cpus, jobs.state)
+    return _marks(jobs, rows, [*(column[rows].tolist() for column in columns), jobs.node_list.take(rows)])
 
 
-def _wait(jobs: Jobs, row: int) -> _Mark:
-    """What squeue shows of a request."""
-    asked = (jobs.gpu_request[row], int(jobs.nodes[row]), int(jobs.cpus[row]), jobs.features_asked[row])
-    return (float(jobs.submit_s[row]), float(jobs.memory_mib[row]), *asked)
+def _wait_marks(jobs: Jobs, rows: Int64s) -> dict[int, _Mark]:
+    """By job what squeue shows of its request."""
+    columns = (jobs.submit_s, jobs.memory_mib, jobs.nodes, jobs.cpus)
+    texts = (jobs.gpu_request, jobs.features_asked)
+    return _marks(jobs, rows, [*(column[rows].tolist() for column in columns), *(text.take(rows) for text in texts)])
+
+
+def _marks(jobs: Jobs, rows: Int64s, columns: Iterable[Iterable[Any]]) -> dict[int, _Mark]:
+    return dict(zip(jobs.job_id[rows].tolist(), zip(*columns, strict=True), strict=True))
