@@ -38,10 +38,13 @@ def surest(types: Sequence[str], free: int, gpus: int, rank: Int64s, prefer: int
     """Of all ways to name Types for so many free GPUs the one whose worst outcome is best; None if too few are free.
 
     Which GPUs of a Type a job gets is Slurm's choice, so every set that a request allows counts. Of equals the one
-    that gives `prefer` (a mask) for certain, then that of fewest Types. free: mask. rank: (2**G,) int64, higher is
-    better. Source: ours.
+    that gives `prefer` for certain, then that of fewest Types. free: mask. rank: (2**G,) int64, higher is better.
+    prefer: one of the best free sets of so many (a mask), 0 = none is known. Source: ours.
     """
-    sets, cuts = _sets(len(types), gpus), tuple(dict.fromkeys(types))
+    cuts = tuple(dict.fromkeys(types))
+    if prefer and all(prefer & (mine := int(_mask(types, cut))) in (0, free & mine) for cut in cuts):
+        return Sure(_request(types, prefer), prefer, int(rank[prefer]))
+    sets = _sets(len(types), gpus)
     sets = sets[sets & ~np.int64(free) == 0]
     if not len(sets):
         return None
@@ -50,9 +53,14 @@ def surest(types: Sequence[str], free: int, gpus: int, rank: Int64s, prefer: int
     order = np.lexsort((sets, rank[sets], way))
     first = order[np.append(True, np.diff(way[order]) > 0)]  # the worst set of each way
     other, many = sets[first] != prefer, (counts[first] > 0).sum(axis=1)
-    best = int(first[np.lexsort((sets[first], many, other, -rank[sets[first]]))[0]])
-    named = sorted((cut, int(count)) for cut, count in zip(cuts, counts[best], strict=True) if count)
-    return Sure(",".join(f"gpu:{cut}:{count}" for cut, count in named), int(sets[best]), int(rank[sets[best]]))
+    best = int(sets[first[np.lexsort((sets[first], many, other, -rank[sets[first]]))[0]]])
+    return Sure(_request(types, best), best, int(rank[best]))
+
+
+def _request(types: Sequence[str], gpus: int) -> str:
+    """The normal form that asks for as many of each Type as the set (a mask) has."""
+    counts = Counter(name for g, name in enumerate(types) if gpus >> g & 1)
+    return ",".join(f"gpu:{name}:{count}" for name, count in sorted(counts.items()))
 
 
 def best_share(types: Sequence[str], rank: Int64s) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -213,3 +214,33 @@ def test_session__hears_the_line_of_a_mark_to_its_end(tmp_path):
     program.chmod(0o755)
     with session(Commands(str(tmp_path), timeout_s=5.0)) as scontrol:
         assert [scontrol.tell(f"update JobId={job}") for job in (1, 2, 3)] == ["", "", ""]
+
+
+class Talk:
+    """A scontrol that answers what it is given, in turn; the commands are kept."""
+
+    def __init__(self, *answers: str) -> None:
+        self.answers, self.told = list(answers), []
+
+    def tell(self, words: str) -> str:
+        self.told.append(words)
+        return self.answers.pop(0)
+
+
+@pytest.mark.parametrize(
+    ("answers", "status", "text"),
+    [
+        (("", ), "written", ""),
+        (("Invalid TRES for job 7", ""), "refused", "Invalid TRES; it has its own request again"),
+        (("Invalid TRES for job 7", "Invalid TRES for job 7"), "refused", "its own request was refused too"),
+        (("Invalid TRES for job 7", "Unable to contact slurm controller (connect failure)"), "unknown", "own request"),
+    ],
+)  # fmt: skip
+def test_send__a_refused_request_is_followed_by_the_jobs_own(monkeypatch, answers, status, text):
+    """Else the job would start without GPUs: Slurm drops the request in force when it refuses another."""
+    talk = Talk(*answers)
+    monkeypatch.setattr("slurmsched.slurm.writer.session", lambda commands: nullcontext(talk))
+    (outcome,) = CommandWriter(None).send([Retype(7, 1.0, "", "pin-7", "gpu:i0:2", "gpu:2", "gpu:2")])
+    assert outcome.status == status
+    assert text in outcome.message
+    assert talk.told == ["update JobId=7 Gres=gpu:i0:2", "update JobId=7 Gres=gpu:2"][: len(answers)]

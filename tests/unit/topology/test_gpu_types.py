@@ -59,6 +59,24 @@ def test_surest__of_equals_the_one_that_is_preferred():
     assert found.request == "gpu:p3:2"
 
 
+@given(
+    types=st.lists(st.sampled_from("abcd"), min_size=8, max_size=8).map(tuple),
+    free=st.integers(1, 255),
+    gpus=st.integers(1, 8),
+    draw=st.integers(0, 69),
+)
+def test_surest__is_no_worse_for_knowing_a_best_set(types, free, gpus, draw):
+    """Whichever of the best sets is preferred, the outcome has the rank that it has without."""
+    plain = surest(types, free, gpus, RANK)
+    if plain is None:
+        return
+    sets = [mask for mask in range(256) if mask & ~free == 0 and mask.bit_count() == gpus]
+    best = [mask for mask in sets if RANK[mask] == max(RANK[sets])]
+    found = surest(types, free, gpus, RANK, best[draw % len(best)])
+    assert found is not None
+    assert found.rank == plain.rank
+
+
 def test_surest__too_few_free_is_none():
     """Three GPUs of two."""
     assert surest(PAIRS, bits(0, 1), 3, RANK) is None
