@@ -55,7 +55,8 @@ _MARKS = {
     "scontrol": r"^\s*(?:SwitchName=\S+\s+Level=|BlockName=\S+\s+BlockIndex=|AggregatedBlock=)",
     "topology.conf": r"^\s*(?:SwitchName|BlockName|BlockSizes|BlockLevels)\s*=",
     "topology.yaml": r"^[\s\[{,-]*[\"']?topology[\"']?\s*:(?=\s|$)",
-    "slurm.conf": r"^\s*(?:ClusterName|SlurmctldHost|ControlMachine|PartitionName|SelectType|GresTypes)\s*=",
+    "slurm.conf": r"^\s*(?:ClusterName|SlurmctldHost|ControlMachine|PartitionName|SelectType|GresTypes)\s*=|"
+                  r"^\s*NodeName\s*=[^\n#]*\s(?:Gres|RealMemory|Boards|Sockets\w*|CoresPerSocket|State|Features?)\s*=",
     "nvidia-smi": r"^[ \t]*GPU\d+(?:\s*GPU\d+|\s*CPU Affinity|\s+(?:X|NV\d+|PIX|PXB|PHB|NODE|SYS|SOC)\s)",
     "gres.conf": r"^\s*AutoDetect\s*=|^[^#\n]*(?<!\w)(?:Name|AutoDetect)\s*=",
 }  # fmt: skip

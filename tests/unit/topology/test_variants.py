@@ -72,6 +72,19 @@ def test_gres_conf__keys_in_any_order(line, gpus):
     assert [one.topology.gpus for one in found.classes] == [gpus]
 
 
+def test_gres_conf__render_nodes_have_numbers_from_128_on():
+    """AMD's device files: no gap is told where there is none."""
+    whole, gap = "Name=gpu File=/dev/dri/renderD[128-129]", "Name=gpu File=/dev/dri/renderD[128,130]"
+    assert read_any(whole).notes == ()
+    assert read_any(gap).notes == ("every node: index 1 is /dev/dri/renderD130: device numbers have a gap",)
+
+
+def test_slurm_conf__a_part_with_nodes_only():
+    """What a site includes; gres.conf lines name nodes and CPUs too."""
+    assert read_any("NodeName=n[1-2] CPUs=64 Gres=gpu:a100:8 State=UNKNOWN\n").gpus == {"n1": 8, "n2": 8}
+    assert recognised("NodeName=n1 Name=gpu File=/dev/nvidia0 CPUs=0-3\n") == "gres.conf"
+
+
 def test_read_file__includes_with_wildcards(tmp_path):
     """By name; one that is not there is told."""
     (tmp_path / "gres.d").mkdir()
