@@ -75,5 +75,5 @@ def _tables(config: Config, commands: Commands) -> Callable[[Snapshot], Snapshot
     if card is not None and Input.SHARES in card.needs:
         makers.append(Shares(commands))
     if config.placement.pin != "off":
-        makers.append(Pickers(config.topology, commands))
+        makers.append(Pickers(config.topology, commands, retype=config.placement.retype))
     return lambda snapshot: reduce(lambda made, maker: maker(made), makers, snapshot)

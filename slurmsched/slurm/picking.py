@@ -30,6 +30,8 @@ from slurmsched.topology.slurm_site import Shape, typed_node
 Kinds = tuple[tuple[SlurmNode | TypedNode, ...], Int64s]  # see Picking
 Counted = tuple[tuple[str, int], ...]  # GPU Types of a node, and how many
 _Key = tuple[int, Shape | None, Counted]  # row of its class, sockets, Types
+NO_TYPES = ("placement.retype: no request is rewritten: no node has GPUs of several Types that gres.conf and "
+            "`sinfo -o %G` tell in the same order; see `slurmsched topology compile --types`")  # fmt: skip
 FORMS = {"TresPerJob": Form.PER_JOB, "TresPerTask": Form.PER_TASK, "TresPerSocket": Form.PER_SOCKET,
          "TresPerNode": Form.PER_NODE}  # fmt: skip
 _PLAIN = {"ReqB:S:C:T": ("0:0:*:*",), "NtasksPerN:B:S:C": ("0:0:*:*",), "CoreSpec": ("*",), "Contiguous": ("0",)}
@@ -38,10 +40,16 @@ _BARS = {"Switches": "switches", "SegmentSize": "a segment", "SpreadJob": "sprea
 
 
 class Pickers:
-    """Gives snapshots their picking. gres.conf and the nodes' sockets are read at first and again every hour."""
+    """Gives snapshots their picking. gres.conf and the nodes' sockets are read at first and again every hour.
 
-    def __init__(self, settings: Topology, commands: Commands, clock: Callable[[], float] = time.monotonic) -> None:
-        self._settings, self._commands, self._clock = settings, commands, clock
+    retype: whether requests are to be rewritten; where no node's Types are known a warning says so.
+    """
+
+    def __init__(
+        self, settings: Topology, commands: Commands, clock: Callable[[], float] = time.monotonic, *,
+        retype: bool = False,
+    ) -> None:  # fmt: skip
+        self._settings, self._commands, self._clock, self._retype = settings, commands, clock, retype
         self._records = PickRecords(commands, read_wish)
         self._read_s = float("-inf")
         self._names: tuple[str, ...] = ()
@@ -60,9 +68,13 @@ class Pickers:
             self._kinds, self._warning = self._shapes(names, snapshot.site)
             self._read_s, self._names = self._clock(), names
         held, wishes = self._records.read(jobs, cores=any(isinstance(kind, SlurmNode) for kind in self._kinds[0]))
-        told = (f"placement: no job is pinned: {self._warning}",) if self._warning else ()
+        told = (f"placement: no job is pinned: {self._warning}",) if self._warning else self._untyped()
         picking = Picking(*self._kinds, _free_cores(snapshot, held, self._kinds), version, wishes)
         return replace(snapshot, picking=picking, warnings=(*snapshot.warnings, *told))
+
+    def _untyped(self) -> tuple[str, ...]:
+        none = self._retype and not any(isinstance(kind, TypedNode) for kind in self._kinds[0])
+        return (NO_TYPES,) if none else ()
 
     def _shapes(self, names: tuple[str, ...], site: Site) -> tuple[Kinds, str]:
         """The nodes as slurmctld has them; and why none is known, "" if one is."""

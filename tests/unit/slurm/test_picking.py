@@ -8,7 +8,7 @@ import pytest
 
 from slurmsched.config import Topology
 from slurmsched.model import Site, Snapshot
-from slurmsched.slurm.picking import Pickers, read_wish
+from slurmsched.slurm.picking import NO_TYPES, Pickers, read_wish
 from slurmsched.testing import snapshot
 from slurmsched.topology.gpu_types import TypedNode
 from tests.unit.planning.pin_cases import wait
@@ -186,6 +186,13 @@ def test_wish__what_it_asks_for_by_node(request_, asks, alone):
     found = read_wish(7, record(options=f"TresPerNode={request_}"), "wrap")
     assert found is not None
     assert (found.asks, found.count, found.alone, found.bars) == (asks, 2, alone, ())
+
+
+@pytest.mark.parametrize(("retype", "warnings"), [(True, (NO_TYPES,)), (False, ())])
+def test_pickers__say_when_no_request_can_be_rewritten(gres_conf, retype, warnings):
+    """It is turned on, and no node has Types: nothing would happen, and nobody would know why."""
+    slurm = Commands(job=record() + "\n", **NODE)
+    assert Pickers(gres_conf, slurm, retype=retype)(snapshot([wait(7)], "1x8", site=SITE)).warnings == warnings
 
 
 def test_pickers__ask_nothing_while_nobody_could_be_pinned(gres_conf):
