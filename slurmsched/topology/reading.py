@@ -50,7 +50,7 @@ class Reading:
 
 _MARKS = {
     "ibnetdiscover": r'^\s*(?:switchguid=|caguid=|# Topology file: generated)|^\s*(?:Switch|Ca)\s+\d+\s+"[SH]-',
-    "rocm-smi": r"ROCm System Management|Link Type between two GPUs|\(Topology\) Numa|between two GPUs =",
+    "rocm-smi": r"ROCm System Management|\(Topology\) (?:Numa|Link type)|between two GPUs(?: =|.*===|$)",
     "slurmd-log": r"GRES\[gpu\]\s+Type:|Gres Name=gpu\s",
     "scontrol": r"^\s*(?:SwitchName=\S+\s+Level=|BlockName=\S+\s+BlockIndex=|AggregatedBlock=)",
     "topology.conf": r"^\s*(?:SwitchName|BlockName|BlockSizes|BlockLevels)\s*=",

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import orjson
 import pytest
 
+from slurmsched.model import LinkKind
 from slurmsched.slurm.wiring import read_file
+from slurmsched.topology.links import links_of
 from slurmsched.topology.reading import read_any, recognised
 
 TREE = """\
@@ -77,6 +80,40 @@ def test_gres_conf__render_nodes_have_numbers_from_128_on():
     whole, gap = "Name=gpu File=/dev/dri/renderD[128-129]", "Name=gpu File=/dev/dri/renderD[128,130]"
     assert read_any(whole).notes == ()
     assert read_any(gap).notes == ("every node: index 1 is /dev/dri/renderD130: device numbers have a gap",)
+
+
+PAIRS = {(0, 1): ("15", "1", "XGMI"), (0, 2): ("72", "3", "PCIE"), (1, 2): ("30", "1", "XGMI")}
+ROCM = {
+    "card0": {"Device Name": "AMD Instinct", "(Topology) Numa Node": "0", "(Topology) Numa Affinity": "0"},
+    "card1": {"(Topology) Numa Node": 0, "(Topology) Numa Affinity": 0},
+    "card2": {"(Topology) Numa Node": "1", "(Topology) Numa Affinity": "1"},
+    "system": {
+        f"(Topology) {what} between DRM devices {i} and {j}": cell
+        for (i, j), cells in PAIRS.items()
+        for what, cell in zip(("Weight", "Hops", "Link type"), cells, strict=True)
+    },
+}
+
+
+@pytest.mark.parametrize("indent", [0, orjson.OPT_INDENT_2])
+def test_rocm_smi__as_json(indent):
+    """`--showtopo --json`: each pair once, NUMA nodes by card, numbers as texts or not."""
+    found = read_any(orjson.dumps(ROCM, option=indent).decode())
+    assert found.kind == "rocm-smi"
+    (one,) = found.classes
+    assert list(links_of(one.topology)) == [
+        (0, 1, LinkKind.XGMI, 1), (0, 2, LinkKind.SYS, 0), (1, 2, LinkKind.XGMI, 0)
+    ]  # fmt: skip
+    assert (one.topology.numa.tolist(), found.warnings) == ([0, 0, 1], ())
+
+
+def test_rocm_smi__as_json_of_one_kind():
+    """`--showtopotype --json`: nothing tells which XGMI links are direct, nor the NUMA nodes."""
+    only = {"system": {key: cell for key, cell in ROCM["system"].items() if "Link type" in key}}
+    found = read_any(orjson.dumps(only).decode())
+    (one,) = found.classes
+    assert found.kind == "rocm-smi"
+    assert {link[2:] for link in links_of(one.topology)} == {(LinkKind.XGMI, 0)}
 
 
 def test_slurm_conf__a_part_with_nodes_only():
