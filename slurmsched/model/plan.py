@@ -187,13 +187,17 @@ class Defer(Delay):
 
 @dataclass(frozen=True, slots=True)
 class PinNodes(Step):
-    """Give a pending job of one node the node list `nodes`; it has `was`. base: what its user asked for, "" = none."""
+    """Give a pending job of one node the node list `nodes`; it has `was`. base: what its user asked for, "" = none.
+
+    picked: the node was chosen by what Slurm would pick there, which holds only while the job asks for no more.
+    """
 
     kind: ClassVar[str] = "pin"
 
     nodes: str = ""
     was: str = ""
     base: str = ""
+    picked: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,11 +35,13 @@ class Pinned:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The node of each job that is to have one, the reason, and the request by GPU Type of some of them, by row."""
+    """The node of each job that is to have one, the reason, and the request by GPU Type of some of them, by row.
+    picked: of which Slurm's pick there is known."""
 
     chosen: dict[int, str]
     why: dict[int, str]
     request: dict[int, str] = field(default_factory=dict)
+    picked: frozenset[int] = frozenset()
 
 
 def pins(
@@ -68,7 +70,7 @@ def pins(
         return _written(snapshot, limits, (mine, lost), changed, found, refused, most)
     walk = Walk(base, placement, Picks.of(base, snapshot.picking, retype=limits.retype), mine)
     walk.go(ranking, wanted & (verdict < 0), limits.candidates)
-    found = Found({**found.chosen, **walk.chosen}, {**found.why, **walk.why}, walk.request)
+    found = Found({**found.chosen, **walk.chosen}, {**found.why, **walk.why}, walk.request, frozenset(walk.chosen))
     return _written(snapshot, limits, (mine, lost), changed, found, (*refused, *walk.refused), most)
 
 
@@ -199,7 +201,7 @@ def _given(
     request = found.request.get(row, before.own_gpus or gpus)
     steps: list[Step] = []
     if not (before.listed and same_hosts(nodes, name)):
-        steps.append(PinNodes(*key, why, act, name, nodes, before.base))
+        steps.append(PinNodes(*key, why, act, name, nodes, before.base, row in found.picked))
     if request != gpus:
         steps.append(Retype(*key, why, act, request, gpus, before.own_gpus or gpus))
     record = _record(before, name, request) if steps else None

@@ -70,8 +70,8 @@ class Recheck:
 
 
 def _gives(action: PinNodes | Retype) -> bool:
-    """Whether it is no job's own that is given back."""
-    return (action.nodes if isinstance(action, PinNodes) else action.gpus) != action.base
+    """Whether it is planned by what Slurm would pick, and no job's own that is given back."""
+    return action.picked if isinstance(action, PinNodes) else action.gpus != action.base
 
 
 def _asked(text: str) -> str:

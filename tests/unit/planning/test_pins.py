@@ -44,6 +44,7 @@ def test_pins__takes_the_node_where_slurms_pick_is_best():
     found = planned(cluster([wait(1)], [SINGLE, DOUBLE, NONE]))
     assert lists(found) == {1: "n2"}
     assert found.pins == (Pin(1, NOW_S - 60, "n2", "", NOW_S, ("n2",)),)
+    assert found.actions[0].picked
     assert found.actions[0].reason == "Slurm gives it GPUs 0,3 there, the best set of all it may have"
 
 

@@ -72,16 +72,17 @@ def test_recheck__what_jobs_ask_for_that_get_a_list_or_request(text, bars):
     """One process for them all, and only these are asked for: not the whole queue."""
     slurm = Records(squeue="7|100|5|PENDING|(null)||gres/gpu:2\n8|90|0|PENDING|(null)||N/A\n", scontrol=text)
     key = (7, 100.0, "", "pin-7")
-    found = Recheck(slurm)([nice(8), PinNodes(*key, "n2", "", ""), Retype(*key, "gpu:i0:2", "gpu:2", "gpu:2")])
+    found = Recheck(slurm)([nice(8), PinNodes(*key, "n2", "", "", True), Retype(*key, "gpu:i0:2", "gpu:2", "gpu:2")])
     assert (found[7].bars, found[8].bars) == (bars, ())
     assert slurm.calls[1:] == [("scontrol", "-o", "-d", "show job 7\n")]
 
 
 def test_recheck__asks_no_more_where_jobs_get_their_own_back():
-    """Nothing that they ask for keeps them from it."""
+    """Nothing that they ask for keeps them from it, nor from a node that was not chosen by Slurm's pick there."""
     slurm = Records(squeue="7|100|5|PENDING|(null)|n2|gres/gpu:i0:2\n")
     key = (7, 100.0, "", "pin-7")
-    Recheck(slurm)([PinNodes(*key, "", "n2", ""), Retype(*key, "gpu:2", "gpu:i0:2", "gpu:2")])
+    by_type = PinNodes(*key, "n3", "n2", "")
+    Recheck(slurm)([by_type, PinNodes(*key, "", "n2", ""), Retype(*key, "gpu:2", "gpu:i0:2", "gpu:2")])
     assert [call[0] for call in slurm.calls] == ["squeue"]
 
 
