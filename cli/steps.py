@@ -23,7 +23,7 @@ def parted(actions: Sequence[Action]) -> tuple[list[SetLever], list[Step]]:
 
 def step_rows(steps: Sequence[Step]) -> list[dict[str, Any]]:
     """The steps as plain values, those that Slurm is told."""
-    names = ("name", "nodes", "user", "signal", "start_s", "end_s", "whole")
+    names = ("name", "nodes", "gpus", "user", "signal", "start_s", "end_s", "whole")
     return [
         {"job_id": step.job_id, "step": step.kind, "act": step.act, "reason": step.reason}
         | {name: getattr(step, name) for name in names if hasattr(step, name)}
@@ -82,6 +82,8 @@ def _word(step: Step) -> str:
     if step.kind == "defer":
         at_s: float = step.start_s  # type: ignore[attr-defined]  # a Defer
         return "start back" if step.back else f"start at {clock(at_s)}"  # type: ignore[attr-defined]
+    if step.kind == "retype":
+        return f"ask {step.gpus}"  # type: ignore[attr-defined]  # a Retype
     if step.kind != "pin":
         return step.kind
     nodes: str = step.nodes  # type: ignore[attr-defined]  # a PinNodes

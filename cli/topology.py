@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from slurmsched.cli import output, topology_check, topology_quality
+from slurmsched.cli import output, topology_check, topology_compile, topology_quality
 from slurmsched.cli.output import Output, complain, counted
 from slurmsched.cli.settings import config
 
@@ -122,4 +122,5 @@ def _of_slurm() -> tuple[tuple[NodeClass, ...], NamedFabric, tuple[str, ...]]:
 
 
 topology_check.register(command)
+topology_compile.register(command)
 topology_quality.register(command)

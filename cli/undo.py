@@ -21,12 +21,14 @@ if TYPE_CHECKING:
     from slurmsched.model import Plan, Receipt, Snapshot
     from slurmsched.slurm.live_cluster import LiveCluster
 
+_GIVEN = {"pin": "node list", "retype": "request", "defer": "earliest start"}
+
 
 @output.command("undo")
 @click.option("--apply", "apply", is_flag=True, help="Write; without it the changes are only shown.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def command(out: Output, apply: bool, yes: bool) -> int:
-    """Give every job its own nice, site factor, node list and start back, and end preemptions and promises.
+    """Give every job its own nice, site factor, node list, request and start back; end preemptions and promises.
 
     Works from the journal file alone, also with the database lost, and while the stop file is there.
     Stop the daemon first: it holds the lock, and its next cycle would write again.
@@ -79,7 +81,7 @@ def _held(lead: Lead, *, apply: bool) -> Lead | None:
 
 
 def restoring(tree: Config, snapshot: Snapshot, lead: Lead | None = None) -> Plan:
-    """The plan that restores every lever, node list and start the journal knows and takes every open act back.
+    """The plan that restores every lever, node list, request and start the journal knows and takes every act back.
 
     Raises LedgerError if the journal cannot be read.
     """
@@ -95,7 +97,7 @@ def restoring(tree: Config, snapshot: Snapshot, lead: Lead | None = None) -> Pla
     plan = undo_plan(snapshot, sorted(records, key=lambda record: record.submit_s))
     moves = [taken_back(act, snapshot) for act in snapshot.acts]
     steps = tuple(step for move in moves for step in move.steps)
-    lists = given_back(snapshot, "undo: its own node list")
+    lists = given_back(snapshot, "undo: its own node list and request")
     starts = starts_back(snapshot, "undo: its own start")
     actions = (*plan.actions, *lists.actions, *starts.actions, *steps)
     acts = tuple(move.act for move in moves)
@@ -108,10 +110,9 @@ def _told(plan: Plan) -> str:
 
 
 def _also(plan: Plan, ends: str = "", after: str = "") -> str:
-    """Node lists, earliest starts, preemptions and promises of the plan, in words."""
+    """Node lists, requests, earliest starts, preemptions and promises of the plan, in words."""
     kinds = [step.kind for step in parted(plan.actions)[1]]
-    named = (("pin", "node list"), ("defer", "earliest start"))
-    told = [counted(kinds.count(kind), word) for kind, word in named if kind in kinds]
+    told = [counted(kinds.count(kind), what) for kind, what in _GIVEN.items() if kind in kinds]
     acts = Counter(act_word(act) for act in plan.acts)
     told += [f"{ends}{counted(number, word)}{after}" for word, number in acts.items()]
     return "".join(f", {text}" for text in told)

@@ -1,4 +1,4 @@
-"""The node lists given to jobs, on disk before Slurm hears of them: what a daemon that starts, or undo, must know."""
+"""Node lists and requests given to jobs, on disk before Slurm hears of them: what a daemon that starts must know."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from slurmsched.model.pins import Pin
 COMPACT_BYTES = 1 << 20
 _TYPES: dict[str, Any] = {
     "job_id": int, "submit_s": (int, float), "since_s": (int, float), "nodes": str, "base": str, "values": list,
-    "over": bool, "note": str,
+    "over": bool, "note": str, "gpus": str, "own_gpus": str, "requests": list,
 }  # fmt: skip
+_LATER = frozenset({"gpus", "own_gpus", "requests"})  # lines written before requests were have none
 
 
 class PinLog(Either):
@@ -41,7 +42,7 @@ class PinLog(Either):
         Raises LedgerError for a line that cannot be read: no list may be given or taken back on doubt.
         """
         values = (line["pin"] for line in self.objects("pins"))
-        return {pin["job_id"]: Pin(**{**pin, "values": tuple(pin["values"])}) for pin in values}
+        return {pin["job_id"]: _pin(pin) for pin in values}
 
     def keep(self, pins: Iterable[Pin]) -> None:
         """Drop all but these once the file has grown. Raises LedgerError."""
@@ -54,4 +55,11 @@ class PinLog(Either):
 
 def _sound(line: Mapping[str, Any]) -> bool:
     pin = line.get("pin")
-    return isinstance(pin, dict) and set(pin) == set(_TYPES) and all(isinstance(pin[k], t) for k, t in _TYPES.items())
+    if not isinstance(pin, dict) or not set(_TYPES) - _LATER <= set(pin) <= set(_TYPES):
+        return False
+    return all(isinstance(value, _TYPES[key]) for key, value in pin.items())
+
+
+def _pin(line: Mapping[str, Any]) -> Pin:
+    made: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in line.items()}
+    return Pin(**made)

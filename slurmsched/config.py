@@ -65,6 +65,8 @@ class Placement(Section):
     start_timeout_s: Positive = Field(120, description="a job that has not started on its node after this long is left "
                                       "to Slurm [s]")  # fmt: skip
     candidates: int = Field(100, ge=1, description="most waiting jobs looked at in a cycle, most urgent first")
+    retype: bool = Field(False, description="on nodes whose GPUs have several Types, rewrite the request of a job that "
+                         "is placed so that it names those of the best set")  # fmt: skip
 
 
 class Scope(Section):

@@ -24,6 +24,7 @@ from slurmsched.model.plan import (
     Refusal,
     Requeue,
     Reserve,
+    Retype,
     SetLever,
     SetNice,
     SetSiteFactor,
@@ -41,7 +42,7 @@ __all__ = [
     "Act", "Action", "Allocations", "Assignments", "Card", "Defer", "Deferral", "Delay", "Estimates", "FINISHED",
     "Fabric", "Family", "GpuTopology", "Input", "JobState", "Jobs", "Join", "Labels", "LinkKind", "Move",
     "NodeState", "Nodes", "Outcome", "Partitions", "Past", "Picking", "Pin", "PinNodes", "Placed", "Plan",
-    "Purpose", "Ranking", "Receipt", "Refusal", "Requeue", "Reservations", "Reserve", "Rights", "SetLever",
-    "SetNice", "SetSiteFactor", "Signal", "Site", "SiteTopology", "Snapshot", "Stage", "Step", "Unreserve", "Use",
-    "Victim", "Wait", "Wake", "Wants", "Wish", "frozen", "job_state", "node_state",
+    "Purpose", "Ranking", "Receipt", "Refusal", "Requeue", "Reservations", "Reserve", "Retype", "Rights",
+    "SetLever", "SetNice", "SetSiteFactor", "Signal", "Site", "SiteTopology", "Snapshot", "Stage", "Step",
+    "Unreserve", "Use", "Victim", "Wait", "Wake", "Wants", "Wish", "frozen", "job_state", "node_state",
 ]  # fmt: skip

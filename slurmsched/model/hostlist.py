@@ -2,19 +2,44 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+
+MOST = 1 << 20  # names of one hostlist: more is a typing error, or meant to take the memory
+_COMMA = re.compile(r",(?![^\[]*\])")
+_GROUP = re.compile(r"\[([^\[\]]*)\]")
 
 
 def expand(text: str) -> tuple[str, ...]:
     """Node names of a hostlist, in its order. Raises ValueError."""
     if "[" not in text:
         return tuple(text.split(",")) if text else ()
+    if _spanned(text) > MOST:
+        raise ValueError(f"not a hostlist (more than {MOST} names)")
     from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet  # late: most clusters' texts need it rarely
 
     try:
         return tuple(NodeSet(text, resolver=RESOLVER_NOGROUP))
     except Exception as error:
         raise ValueError(f"not a hostlist ({error})") from error
+
+
+def _spanned(text: str) -> int:
+    """At least as many names as the text stands for, found without making them."""
+    total = 0
+    for part in _COMMA.split(text):
+        names = 1
+        for group in _GROUP.findall(part):
+            spans = [span.partition("/")[0].partition("-") for span in group.split(",")]
+            names *= sum(_size(low, high or low) for low, _, high in spans)
+        total += names
+    return total
+
+
+def _size(low: str, high: str) -> int:
+    """Numbers from low to high; 1 for what ClusterShell will refuse."""
+    short = low.isdecimal() and high.isdecimal() and len(high) < 12
+    return max(1, int(high) - int(low[-12:]) + 1) if short else MOST + 1 if high.isdecimal() else 1
 
 
 def fold(names: Iterable[str]) -> str:

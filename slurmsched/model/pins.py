@@ -1,4 +1,4 @@
-"""Pins: node lists that we gave pending jobs, and what Slurm's own choice of GPUs depends on."""
+"""Pins: node lists and requests that we gave pending jobs, and what Slurm's own choice of GPUs depends on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ class Pin:
 
     nodes: hostlist it has by us; equal to base once it is given back. base: what its user asked for. values: every
     list ever meant for it. since_s: since when it has this one [Unix s]. over: it did not start on it in time, or
-    somebody else changed the list: from then on it is left to Slurm. note: why, for people.
+    somebody else changed the list: from then on it is left to Slurm. note: why, for people. gpus: the request by GPU
+    Type that it has by us, in normal form; equal to own_gpus once its own is back, both "" = never rewritten.
+    requests: every one ever meant for it.
     """
 
     job_id: int
@@ -25,11 +27,24 @@ class Pin:
     values: tuple[str, ...] = ()
     over: bool = False
     note: str = ""
+    gpus: str = ""
+    own_gpus: str = ""
+    requests: tuple[str, ...] = ()
+
+    @property
+    def listed(self) -> bool:
+        """Whether the job may hold a list of ours."""
+        return self.nodes != self.base
+
+    @property
+    def rewritten(self) -> bool:
+        """Whether the job may hold a request of ours."""
+        return self.gpus != self.own_gpus
 
     @property
     def open(self) -> bool:
-        """Whether the job may hold a list of ours."""
-        return self.nodes != self.base
+        """Whether the job may hold anything of ours."""
+        return self.listed or self.rewritten
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,17 +65,19 @@ class Wish:
     sockets: int = 0
     bound: bool = False
     bars: tuple[str, ...] = ()
+    asks: str = ""
+    alone: bool = True
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Picking:
     """What Slurm picks by. Row i of node_kind and free_cores belongs to row i of snapshot.nodes.
 
-    kinds: GPUs, sockets and Links as slurmctld has them. node_kind: (N,) int64 index into kinds, -1 = not known.
-    free_cores: of each socket, () = not known. version: Slurm's year and month.
+    kinds: GPUs, sockets and Links as slurmctld has them, or GPUs of several Types. node_kind: (N,) int64 index into
+    kinds, -1 = not known. free_cores: of each socket, () = not known. version: Slurm's year and month.
     """
 
-    kinds: tuple[Any, ...]  # topology.slurm_node.SlurmNode, which is made from what lies above the model
+    kinds: tuple[Any, ...]  # topology.slurm_node.SlurmNode or gpu_types.TypedNode, made from what lies above the model
     node_kind: Int64s
     free_cores: tuple[tuple[int, ...], ...]
     version: tuple[int, int]

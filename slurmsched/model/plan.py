@@ -191,11 +191,26 @@ class Defer(Delay):
 
 @dataclass(frozen=True, slots=True)
 class PinNodes(Step):
-    """Give a pending job of one node the node list `nodes`; it has `was`. base: what its user asked for, "" = none."""
+    """Give a pending job of one node the node list `nodes`; it has `was`. base: what its user asked for, "" = none.
+
+    picked: the node was chosen by what Slurm would pick there, which holds only while the job asks for no more.
+    """
 
     kind: ClassVar[str] = "pin"
 
     nodes: str = ""
+    was: str = ""
+    base: str = ""
+    picked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Retype(Step):
+    """Let a pending job ask for GPUs of these Types (normal form, by node); it asks for `was`. base: its own."""
+
+    kind: ClassVar[str] = "retype"
+
+    gpus: str = ""
     was: str = ""
     base: str = ""
 

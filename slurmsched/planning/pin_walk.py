@@ -24,6 +24,7 @@ class Walk:
     """Waiting jobs in their order, each taking what it would start with.
 
     mine: lists of ours that jobs have now, by row. chosen, why: the node of each job that gets one, and the reason.
+    request: by GPU Type, of those chosen that get one.
     """
 
     snapshot: Snapshot
@@ -32,6 +33,7 @@ class Walk:
     mine: dict[int, Pin]
     chosen: dict[int, str] = field(default_factory=dict)
     why: dict[int, str] = field(default_factory=dict)
+    request: dict[int, str] = field(default_factory=dict)
     refused: list[Refusal] = field(default_factory=list)
 
     def go(self, ranking: Ranking, wanted: Bools, candidates: int) -> None:
@@ -61,7 +63,8 @@ class Walk:
     def _wish(self, row: int) -> Wish | None:
         jobs, picking = self.snapshot.jobs, self.picks.picking
         key = (int(jobs.job_id[row]), float(jobs.submit_s[row]))
-        return next((wish for wish in picking.wishes if (wish.job_id, wish.submit_s) == key), None)
+        wish = next((wish for wish in picking.wishes if (wish.job_id, wish.submit_s) == key), None)
+        return wish and _own(wish, self.mine.get(row))
 
     def _best(self, row: int, wish: Wish, allowed: Bools) -> bool:
         """Take the node with the best pick. Where none can be told, the job is Slurm's."""
@@ -77,6 +80,8 @@ class Walk:
         self._take(row, node, good[node], gpus)
         self.chosen[row] = self.snapshot.nodes.name[node]
         self.why[row] = _reason(good[node], best)
+        if good[node].request:
+            self.request[row] = good[node].request
         return True
 
     def _placed(self, row: int, nodes: Bools) -> int:
@@ -128,6 +133,13 @@ class Walk:
 
     def _refuse(self, row: int, rule: str, reason: str) -> None:
         self.refused.append(Refusal(int(self.snapshot.jobs.job_id[row]), rule, reason))
+
+
+def _own(wish: Wish, pin: Pin | None) -> Wish:
+    """The wish by the job's own request, which says what may be done with it."""
+    wish = replace(wish, asks=pin.own_gpus) if pin and pin.rewritten else wish
+    several = ("GPUs of several types",) if "," in wish.asks else ()
+    return replace(wish, bars=(*wish.bars, *several))
 
 
 def _reason(pick: Pick, best_rank: int) -> str:

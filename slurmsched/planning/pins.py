@@ -1,14 +1,14 @@
-"""On which node a pending job is to start, so that Slurm's own pick there is the best set of GPUs it could have."""
+"""On which node, and by which request, a pending job is to start so that Slurm's pick is the best set it could have."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from slurmsched.config import Placement as Limits
 from slurmsched.config import Scope
-from slurmsched.model import Delay, Pin, PinNodes, Ranking, Refusal, Snapshot, Step
+from slurmsched.model import Delay, Pin, PinNodes, Ranking, Refusal, Retype, Snapshot, Step
 from slurmsched.model.columns import Bools, Labels
 from slurmsched.model.hints import parse_hints
 from slurmsched.model.hostlist import same_hosts
@@ -35,27 +35,30 @@ class Pinned:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The node of each job that is to have one, and the reason, by row."""
+    """The node of each job that is to have one, the reason, and the request by GPU Type of some of them, by row.
+    picked: of which Slurm's pick there is known."""
 
     chosen: dict[int, str]
     why: dict[int, str]
+    request: dict[int, str] = field(default_factory=dict)
+    picked: frozenset[int] = frozenset()
 
 
 def pins(
     snapshot: Snapshot, ranking: Ranking, managed: Bools, placement: Placement, limits: Limits, scope: Scope,
     most: int = 500,
 ) -> Pinned:  # fmt: skip
-    """Node lists for the managed jobs that would start first, and those that have to be given back.
+    """Node lists and requests for the managed jobs that would start first, and those that have to be given back.
 
     A job is pinned to a node of the GPU type that the policy wants for it, if so configured and there is room. Another
     is pinned if its GPUs are free now, Slurm's pick there is known, and no node that it may have would give it
     a better one. Of equals the placement chooses. Jobs after the first that does not fit among those it competes with
     are not looked at: Slurm does not start them now either. managed: (N,) bool. most: writes of this cycle.
     """
-    mine, changed = _on_record(snapshot)
+    mine, lost, changed = _on_record(snapshot)
     jobs = own_lists(snapshot)
     base = soon(replace(snapshot, jobs=jobs), limits.wait_s)
-    open_ = managed & ~_over(jobs, (*snapshot.pins, *changed))
+    open_ = managed & ~_over(jobs, (*snapshot.pins, *changed, *lost.values()))
     typed = open_ & typeless(base, ranking.wants) & limits.types
     wanted = open_ & _wanting(jobs, limits.pin) & ~typed
     verdict = np.where(wanted | typed, jobs_of.pin_verdicts(jobs, scope), -1).astype(np.int8)
@@ -64,49 +67,72 @@ def pins(
     by_type.go(ranking, typed & (verdict < 0), limits.candidates)
     found = Found(by_type.chosen, by_type.why)
     if snapshot.picking is None or not wanted.any():
-        return _written(snapshot, limits, mine, changed, found, refused, most)
-    walk = Walk(base, placement, Picks.of(base, snapshot.picking), mine)
+        return _written(snapshot, limits, (mine, lost), changed, found, refused, most)
+    walk = Walk(base, placement, Picks.of(base, snapshot.picking, retype=limits.retype), mine)
     walk.go(ranking, wanted & (verdict < 0), limits.candidates)
-    found = Found({**found.chosen, **walk.chosen}, {**found.why, **walk.why})
-    return _written(snapshot, limits, mine, changed, found, (*refused, *walk.refused), most)
+    found = Found({**found.chosen, **walk.chosen}, {**found.why, **walk.why}, walk.request, frozenset(walk.chosen))
+    return _written(snapshot, limits, (mine, lost), changed, found, (*refused, *walk.refused), most)
 
 
 def given_back(snapshot: Snapshot, note: str) -> Pinned:
-    """Every job its own node list, as `undo` does. One that holds none of ours any more is left alone."""
-    mine, changed = _on_record(snapshot)
-    back = [_back(snapshot, row, pin, note, over=False) for row, pin in mine.items()]
-    return Pinned(tuple(action for action, _ in back), (), (*changed, *(pin for _, pin in back)))
+    """Every job its own node list and request, as `undo` does. One that holds none of ours any more is left alone."""
+    mine, lost, changed = _on_record(snapshot)
+    back = [_back(snapshot, row, pin, note, over=False) for row, pin in (mine | lost).items()]
+    steps = tuple(step for actions, _ in back for step in actions)
+    return Pinned(steps, (), (*changed, *(pin for _, pin in back)))
 
 
-def _on_record(snapshot: Snapshot) -> tuple[dict[int, Pin], tuple[Pin, ...]]:
-    """Pending jobs that hold a list of ours, by row; and records that change by themselves: of jobs that wait again
-    after a requeue, which keeps the list, and of those whose list somebody else changed."""
-    jobs, mine, changed = snapshot.jobs, dict[int, Pin](), list[Pin]()
+def _on_record(snapshot: Snapshot) -> tuple[dict[int, Pin], dict[int, Pin], tuple[Pin, ...]]:
+    """Pending jobs that hold what we gave them, by row; those of which somebody else changed the list or the request,
+    with what they still hold of ours; and records that change by themselves: of jobs that wait again after a requeue,
+    which keeps both, and of those that hold nothing of ours any more."""
+    jobs, mine, lost, changed = snapshot.jobs, dict[int, Pin](), dict[int, Pin](), list[Pin]()
     for pin in snapshot.pins:
         row = int(np.searchsorted(jobs.job_id, pin.job_id))
         if not pin.open or row == len(jobs) or jobs.job_id[row] != pin.job_id or not jobs.pending[row]:
             continue
-        if not any(same_hosts(jobs.nodes_asked[row], ours) for ours in (pin.nodes, *pin.values)):
-            changed.append(replace(pin, nodes=pin.base, over=True, note="somebody else changed its node list"))
+        if left := _left(jobs, row, pin):
+            lost |= {row: left} if left.open else {}
+            changed += [] if left.open else [left]
             continue
         if pin.submit_s != jobs.submit_s[row]:
             pin = replace(pin, submit_s=float(jobs.submit_s[row]), since_s=snapshot.now_s)
             changed.append(pin)
         mine[row] = pin
-    return mine, tuple(changed)
+    return mine, lost, tuple(changed)
+
+
+def _left(jobs: Jobs, row: int, pin: Pin) -> Pin | None:
+    """What is left of a pin that somebody else changed; None if nobody did."""
+    nodes = pin.nodes if _has_list(jobs.nodes_asked[row], pin) else pin.base
+    gpus = pin.gpus if _has_request(jobs.gpu_request[row], pin) else pin.own_gpus
+    if (nodes, gpus) == (pin.nodes, pin.gpus):
+        return None
+    what = "node list" if nodes != pin.nodes else "request"
+    return replace(pin, nodes=nodes, gpus=gpus, over=True, note=f"somebody else changed its {what}")
+
+
+def _has_list(nodes: str, pin: Pin) -> bool:
+    return any(same_hosts(nodes, ours) for ours in (pin.nodes, *pin.values))
+
+
+def _has_request(gpus: str, pin: Pin) -> bool:
+    return not pin.rewritten or gpus in (pin.gpus, *pin.requests)
 
 
 def own_lists(snapshot: Snapshot) -> Jobs:
-    """The jobs with the node lists that their users gave them, whatever state they are in."""
+    """The jobs with the node lists and requests that their users gave them, whatever state they are in."""
     base = {pin.job_id: pin for pin in snapshot.pins if pin.open}
     jobs = snapshot.jobs
     rows = np.flatnonzero(np.isin(jobs.job_id, list(base))).tolist()
-    lists = list(jobs.nodes_asked) if rows else []
+    lists, requests = (list(jobs.nodes_asked), list(jobs.gpu_request)) if rows else ([], [])
     for row in rows:
         pin = base[int(jobs.job_id[row])]
-        if any(same_hosts(lists[row], ours) for ours in (pin.nodes, *pin.values)):
+        if _has_list(lists[row], pin):
             lists[row] = pin.base
-    return jobs.with_columns(nodes_asked=Labels.of(lists)) if rows else jobs
+        if pin.rewritten and _has_request(requests[row], pin):
+            requests[row] = pin.own_gpus
+    return jobs.with_columns(nodes_asked=Labels.of(lists), gpu_request=Labels.of(requests)) if rows else jobs
 
 
 def soon(snapshot: Snapshot, wait_s: float) -> Snapshot:
@@ -140,22 +166,25 @@ def _over(jobs: Jobs, pins: tuple[Pin, ...]) -> Bools:
 
 
 def _written(
-    snapshot: Snapshot, limits: Limits, mine: dict[int, Pin], changed: tuple[Pin, ...], found: Found,
-    refused: tuple[Refusal, ...], most: int,
+    snapshot: Snapshot, limits: Limits, held: tuple[dict[int, Pin], dict[int, Pin]], changed: tuple[Pin, ...],
+    found: Found, refused: tuple[Refusal, ...], most: int,
 ) -> Pinned:  # fmt: skip
-    """Lists that are new, moved or given back, most urgent first; then what else changes on record."""
-    moves: list[tuple[tuple[Step, ...], Pin | None]] = []
+    """What is new, moved or given back, most urgent first; then what else changes on record. held: what `_on_record`
+    tells of jobs that hold all that we gave them, and of those of which somebody else changed a part."""
+    mine, lost = held
+    moves: list[tuple[tuple[Step, ...], Pin | None]] = [
+        _back(snapshot, row, pin, pin.note, over=True) for row, pin in lost.items()
+    ]
     chosen = dict(found.chosen)
     for row, pin in mine.items():
         late = snapshot.now_s - pin.since_s > limits.start_timeout_s
         if late or row not in chosen:
             chosen.pop(row, None)
             note = f"it did not start within {limits.start_timeout_s:g} s" if late else _MOVED
-            action, record = _back(snapshot, row, pin, note, over=late)
-            moves.append(((action,), record))
+            moves.append(_back(snapshot, row, pin, note, over=late))
     waiting = _waiting(snapshot.jobs, snapshot.now_s, limits.wait_s)
-    for row, name in chosen.items():
-        moves.append(_given(snapshot, row, name, found.why[row], mine.get(row), bool(waiting[row])))
+    for row in chosen:
+        moves.append(_given(snapshot, row, found, mine.get(row), waits=bool(waiting[row])))
     fits = np.cumsum([len(steps) for steps, _ in moves]) <= most
     kept = [move for move, fit in zip(moves, fits, strict=True) if fit]
     actions = tuple(step for steps, _ in kept for step in steps)
@@ -163,23 +192,43 @@ def _written(
 
 
 def _given(
-    snapshot: Snapshot, row: int, name: str, why: str, before: Pin | None, waits: bool
+    snapshot: Snapshot, row: int, found: Found, before: Pin | None, *, waits: bool
 ) -> tuple[tuple[Step, ...], Pin | None]:
-    """What gives the job this node, and its record; less where it has it already."""
-    key, act = _key(snapshot, row), f"pin-{snapshot.jobs.job_id[row]}"
-    delay = (Delay(*key, "its node is chosen, it need not wait longer", act, snapshot.now_s),) if waits else ()
-    was = snapshot.jobs.nodes_asked[row]
-    if before is not None and same_hosts(was, name):
-        return delay, None
-    base, since_s, values = (before.base, before.since_s, before.values) if before else (was, snapshot.now_s, ())
-    action = PinNodes(*key, why, act, name, was, base)
-    return (action, *delay), Pin(*key, name, base, since_s, tuple(dict.fromkeys((*values, name))))
+    """What gives the job its node and its request, and its record; less where it has them already."""
+    key, act, name, why = _key(snapshot, row), _act(snapshot, row), found.chosen[row], found.why[row]
+    nodes, gpus = snapshot.jobs.nodes_asked[row], snapshot.jobs.gpu_request[row]
+    before = before or Pin(*key, nodes, nodes, snapshot.now_s, (), gpus=gpus, own_gpus=gpus)
+    request = found.request.get(row, before.own_gpus or gpus)
+    steps: list[Step] = []
+    if not (before.listed and same_hosts(nodes, name)):
+        steps.append(PinNodes(*key, why, act, name, nodes, before.base, row in found.picked))
+    if request != gpus:
+        steps.append(Retype(*key, why, act, request, gpus, before.own_gpus or gpus))
+    record = _record(before, name, request) if steps else None
+    if waits:
+        steps.append(Delay(*key, "its node is chosen, it need not wait longer", act, snapshot.now_s))
+    return tuple(steps), record
 
 
-def _back(snapshot: Snapshot, row: int, pin: Pin, note: str, *, over: bool) -> tuple[PinNodes, Pin]:
-    key = _key(snapshot, row)
-    action = PinNodes(*key, note, f"pin-{pin.job_id}", pin.base, snapshot.jobs.nodes_asked[row], pin.base)
-    return action, replace(pin, submit_s=key[1], nodes=pin.base, over=over, note=note)
+def _record(before: Pin, name: str, request: str) -> Pin:
+    """The record of a job that is to have this node and this request."""
+    pin = replace(before, nodes=name, values=tuple(dict.fromkeys((*before.values, name))))
+    if request == pin.own_gpus and not pin.requests:
+        return replace(pin, gpus="", own_gpus="")
+    requests = (*pin.requests, *((request,) if request != pin.own_gpus else ()))
+    return replace(pin, gpus=request, requests=tuple(dict.fromkeys(requests)))
+
+
+def _back(snapshot: Snapshot, row: int, pin: Pin, note: str, *, over: bool) -> tuple[tuple[Step, ...], Pin]:
+    key, act, jobs = _key(snapshot, row), _act(snapshot, row), snapshot.jobs
+    steps: list[Step] = [PinNodes(*key, note, act, pin.base, jobs.nodes_asked[row], pin.base)] if pin.listed else []
+    if pin.rewritten:
+        steps.append(Retype(*key, note, act, pin.own_gpus, jobs.gpu_request[row], pin.own_gpus))
+    return tuple(steps), replace(pin, submit_s=key[1], nodes=pin.base, gpus=pin.own_gpus, over=over, note=note)
+
+
+def _act(snapshot: Snapshot, row: int) -> str:
+    return f"pin-{snapshot.jobs.job_id[row]}"
 
 
 def _key(snapshot: Snapshot, row: int) -> tuple[int, float]:

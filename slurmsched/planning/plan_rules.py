@@ -8,7 +8,19 @@ from math import isfinite
 import numpy as np
 
 from slurmsched.model import Act
-from slurmsched.model.plan import Action, Defer, Join, Move, PinNodes, Requeue, Reserve, SetLever, Signal, Step
+from slurmsched.model.plan import (
+    Action,
+    Defer,
+    Join,
+    Move,
+    PinNodes,
+    Requeue,
+    Reserve,
+    Retype,
+    SetLever,
+    Signal,
+    Step,
+)
 from slurmsched.planning import managed, victims
 from slurmsched.planning.levers import LIMIT
 from slurmsched.planning.view import View, row_of
@@ -89,10 +101,11 @@ def swaps_back(action: Action | None, view: View) -> str:
 
 
 def _gives_back(action: Action) -> bool:
-    """Steps that end an act may always go, or an act could not be taken back; so may those that give a job its own node
-    list or start back."""
+    """Steps that end an act may always go, or it could not be taken back; so may what gives a job its own again."""
     if isinstance(action, PinNodes):
         return action.nodes == action.base
+    if isinstance(action, Retype):
+        return action.gpus == action.base
     if isinstance(action, Defer):
         return action.back
     return action.kind in ("delay", "unreserve") or (isinstance(action, Join) and not action.name)

@@ -6,7 +6,18 @@ from math import isfinite
 
 from slurmsched.model.acts import RESERVATION_PREFIX
 from slurmsched.model.hostlist import same_hosts
-from slurmsched.model.plan import Action, Join, PinNodes, Requeue, Reserve, SetLever, SetNice, Signal, Unreserve
+from slurmsched.model.plan import (
+    Action,
+    Join,
+    PinNodes,
+    Requeue,
+    Reserve,
+    Retype,
+    SetLever,
+    SetNice,
+    Signal,
+    Unreserve,
+)
 from slurmsched.model.states import FINISHED, JobState
 from slurmsched.planning.view import Seen, View
 
@@ -57,6 +68,28 @@ def other_list(action: Action | None, view: View) -> str:
     if (seen := _seen(action, view)) is None or not isinstance(action, PinNodes) or same_hosts(seen.nodes, action.was):
         return ""
     return f"{CHANGED}: its node list is {seen.nodes or 'empty'}"
+
+
+def other_request(action: Action | None, view: View) -> str:
+    if (seen := _seen(action, view)) is None or not isinstance(action, Retype):
+        return ""
+    if seen.gpus != action.was:
+        return f"{CHANGED}: it asks for {seen.gpus or 'no GPUs by node'}"
+    wants, gets = counted(action.base), counted(action.gpus)
+    return "" if wants == gets else f"it would get {gets} GPUs instead of {wants}"
+
+
+def other_asks(action: Action | None, view: View) -> str:
+    """Slurm's list of jobs does not show all that a job asks for: it may have changed since it was read."""
+    if (seen := _seen(action, view)) is None or not isinstance(action, PinNodes | Retype) or not seen.bars:
+        return ""
+    own = (action.nodes if isinstance(action, PinNodes) else action.gpus) == action.base
+    return "" if own else f"{CHANGED}: it asks for {' and '.join(seen.bars)}"
+
+
+def counted(request: str) -> int:
+    """GPUs of a request in normal form."""
+    return sum(int(entry.rpartition(":")[2]) for entry in request.split(","))
 
 
 def other_reservation(action: Action | None, view: View) -> str:

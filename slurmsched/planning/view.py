@@ -27,6 +27,8 @@ class Seen:
     reservation: str = ""
     exclusive: bool = False
     nodes: str = ""  # that it asks for
+    gpus: str = ""  # that it asks for by node, in normal form
+    bars: tuple[str, ...] = ()  # what it asks for that a list or request of ours could break; read where one is given
 
     @property
     def pending(self) -> bool:

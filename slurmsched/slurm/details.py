@@ -46,7 +46,7 @@ class Held:
         return {job: parts for job, (_, parts) in self._known.items()}
 
     def _details(self, jobs: list[int], columns: Mapping[str, Any], rows: list[int]) -> dict[int, Parts]:
-        text = self._ask(jobs, len(columns["job_id"]))
+        text = ask_jobs(self._commands, jobs, len(columns["job_id"]), self._most_singly)
         for name in ("name", "comment"):  # a line in a user's text must not begin a record
             for several_lines in (words for words in columns[name].names if "\n" in words):
                 text = text.replace(several_lines, "\t" if name == "comment" else several_lines.replace("\n", "\t"))
@@ -63,7 +63,7 @@ class Held:
         keys = {row: (int(columns["job_id"][row]), float(columns["submit_s"][row])) for row in late}
         missing = [key for key in keys.values() if key not in self._cron]
         if missing:
-            text = self._ask([job for job, _ in missing], len(cron))
+            text = ask_jobs(self._commands, [job for job, _ in missing], len(cron), self._most_singly)
             scron = {job for job, record in job_records(text) if "CronJob=Yes" in record}
             self._cron |= {key: key[0] in scron for key in missing}
         self._cron = {key: self._cron[key] for key in keys.values()}
@@ -71,17 +71,18 @@ class Held:
             cron[row] = self._cron[key]
         return cron
 
-    def _ask(self, jobs: Iterable[int], rows: int) -> str:
-        """The records of these jobs at least, one process whatever their number."""
-        wanted = list(jobs)
-        if len(wanted) > self._most_singly or len(wanted) * ONE_AS_MANY > rows:
-            return self._commands.run("scontrol", "-o", "-d", "show", "job")
-        script = "".join(f"show job {job}\n" for job in wanted)
-        status, out, err = self._commands.start("scontrol", "-o", "-d", stdin=script).finish()
-        error = failure("scontrol", status, err)
-        if status and isinstance(error, SlurmUnreachableError):
-            raise error
-        return out  # a job that ended meanwhile makes the status 1
+
+def ask_jobs(commands: Commands, jobs: Iterable[int], rows: int, most_singly: int) -> str:
+    """The records of these jobs at least, one process whatever their number. rows: of the queue. Raises SlurmError."""
+    wanted = list(jobs)
+    if len(wanted) > most_singly or len(wanted) * ONE_AS_MANY > rows:
+        return commands.run("scontrol", "-o", "-d", "show", "job")
+    script = "".join(f"show job {job}\n" for job in wanted)
+    status, out, err = commands.start("scontrol", "-o", "-d", stdin=script).finish()
+    error = failure("scontrol", status, err)
+    if status and isinstance(error, SlurmUnreachableError):
+        raise error
+    return out  # a job that ended meanwhile makes the status 1
 
 
 def _mark(columns: Mapping[str, Any], row: int) -> tuple[Any, ...]:

@@ -38,12 +38,12 @@ def open_live(
     """The Slurm of the configuration, its first read under way. apply: whether it may be written to, lock held.
 
     heed_stop: False for `undo`, which a stop file must not keep from giving values back.
-    indices: as open_reader. lead: where several hosts may write.
+    indices: as open_reader; where jobs are placed by them they are read anyway. lead: where several hosts may write.
 
     Raises SlurmUnreachableError when Slurm's commands are not found.
     """
     commands = open_commands(config.slurm)
-    reader = open_reader(config.slurm, indices=indices)
+    reader = open_reader(config.slurm, indices=indices or config.placement.pin != "off")
     reader.begin()
     keep_s = max(HOUR_S, config.acts.lease_s)
     return LiveCluster(
@@ -75,5 +75,5 @@ def _tables(config: Config, commands: Commands) -> Callable[[Snapshot], Snapshot
     if card is not None and Input.SHARES in card.needs:
         makers.append(Shares(commands))
     if config.placement.pin != "off":
-        makers.append(Pickers(config.topology, commands))
+        makers.append(Pickers(config.topology, commands, retype=config.placement.retype))
     return lambda snapshot: reduce(lambda made, maker: maker(made), makers, snapshot)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import isnan
 
@@ -12,20 +12,26 @@ import numpy as np
 from slurmsched.config import Topology
 from slurmsched.errors import InputError, UnreadableError
 from slurmsched.model.columns import Int64s, frozen
+from slurmsched.model.hostlist import fold
 from slurmsched.model.pins import Picking, Wish
 from slurmsched.model.snapshot import Site, Snapshot
 from slurmsched.slurm.commands import Commands
-from slurmsched.slurm.gres import Gres, parse_gres
-from slurmsched.slurm.node_text import job_records
-from slurmsched.slurm.picks import NO_FILE, free_cores, held_cpus, known_version, node_of, read_shapes
+from slurmsched.slurm.gres import Gres, count_gpus, normal_form, parse_gres
+from slurmsched.slurm.pick_records import PickRecords
+from slurmsched.slurm.picks import NO_FILE, free_cores, known_version, node_of, read_shapes
 from slurmsched.slurm.text import fields, plain, time_s
 from slurmsched.slurm.wiring import RELOAD_S, read_gres
-from slurmsched.topology.picker import Version
+from slurmsched.topology.gpu_types import TypedNode
+from slurmsched.topology.reading import NodeClass
 from slurmsched.topology.site import class_rows
 from slurmsched.topology.slurm_node import Form, SlurmNode
-from slurmsched.topology.slurm_site import Shape
+from slurmsched.topology.slurm_site import Shape, typed_node
 
-Kinds = tuple[tuple[SlurmNode, ...], Int64s]  # see Picking
+Kinds = tuple[tuple[SlurmNode | TypedNode, ...], Int64s]  # see Picking
+Counted = tuple[tuple[str, int], ...]  # GPU Types of a node, and how many
+_Key = tuple[int, Shape | None, Counted]  # row of its class, sockets, Types
+NO_TYPES = ("placement.retype: no request is rewritten: no node has GPUs of several Types that gres.conf and "
+            "`sinfo -o %G` tell in the same order; see `slurmsched topology compile --types`")  # fmt: skip
 FORMS = {"TresPerJob": Form.PER_JOB, "TresPerTask": Form.PER_TASK, "TresPerSocket": Form.PER_SOCKET,
          "TresPerNode": Form.PER_NODE}  # fmt: skip
 _PLAIN = {"ReqB:S:C:T": ("0:0:*:*",), "NtasksPerN:B:S:C": ("0:0:*:*",), "CoreSpec": ("*",), "Contiguous": ("0",)}
@@ -34,10 +40,17 @@ _BARS = {"Switches": "switches", "SegmentSize": "a segment", "SpreadJob": "sprea
 
 
 class Pickers:
-    """Gives snapshots their picking. gres.conf and the nodes' sockets are read at first and again every hour."""
+    """Gives snapshots their picking. gres.conf and the nodes' sockets are read at first and again every hour.
 
-    def __init__(self, settings: Topology, commands: Commands, clock: Callable[[], float] = time.monotonic) -> None:
-        self._settings, self._commands, self._clock = settings, commands, clock
+    retype: whether requests are to be rewritten; where no node's Types are known a warning says so.
+    """
+
+    def __init__(
+        self, settings: Topology, commands: Commands, clock: Callable[[], float] = time.monotonic, *,
+        retype: bool = False,
+    ) -> None:  # fmt: skip
+        self._settings, self._commands, self._clock, self._retype = settings, commands, clock, retype
+        self._records = PickRecords(commands, read_wish)
         self._read_s = float("-inf")
         self._names: tuple[str, ...] = ()
         self._kinds: Kinds = ((), frozen([], np.int64))
@@ -54,10 +67,14 @@ class Pickers:
         if self._clock() - self._read_s > RELOAD_S or names != self._names:
             self._kinds, self._warning = self._shapes(names, snapshot.site)
             self._read_s, self._names = self._clock(), names
-        text = self._commands.run("scontrol", "-o", "-d", "show", "job")
-        told = (f"placement: no job is pinned: {self._warning}",) if self._warning else ()
-        picking = read_picking(text, snapshot, self._kinds, version)
+        held, wishes = self._records.read(jobs, cores=any(isinstance(kind, SlurmNode) for kind in self._kinds[0]))
+        told = (f"placement: no job is pinned: {self._warning}",) if self._warning else self._untyped()
+        picking = Picking(*self._kinds, _free_cores(snapshot, held, self._kinds), version, wishes)
         return replace(snapshot, picking=picking, warnings=(*snapshot.warnings, *told))
+
+    def _untyped(self) -> tuple[str, ...]:
+        none = self._retype and not any(isinstance(kind, TypedNode) for kind in self._kinds[0])
+        return (NO_TYPES,) if none else ()
 
     def _shapes(self, names: tuple[str, ...], site: Site) -> tuple[Kinds, str]:
         """The nodes as slurmctld has them; and why none is known, "" if one is."""
@@ -66,34 +83,41 @@ class Pickers:
         except InputError as error:
             return ((), frozen(np.full(len(names), -1), np.int64)), str(error)
         shapes, rows = read_shapes(self._commands, names), class_rows(names, classes)
-        made: dict[tuple[int, Shape | None], SlurmNode | None] = {}
-        for name in names:
-            key = (rows.get(name, -1), shapes.get(name))
+        several = any(len({device.type for device in one.devices}) > 1 for one in classes)
+        counted = read_types(self._commands, names) if several else {}
+        made: dict[_Key, SlurmNode | TypedNode | None] = {}
+        of = [(rows.get(name, -1), shapes.get(name), counted.get(name, ())) for name in names]
+        for name, key in zip(names, of, strict=True):
             if key not in made:
-                made[key] = node_of(name, classes, key[1])
+                made[key] = node_of(name, classes, key[1]) or _typed(key, classes)
         known = [key for key, node in made.items() if node is not None]
-        of = [(rows.get(name, -1), shapes.get(name)) for name in names]
         kinds = tuple(node for node in made.values() if node is not None)
         return (kinds, frozen([known.index(key) if key in known else -1 for key in of], np.int64)), (
             "" if kinds else NO_FILE
         )
 
 
-def read_picking(text: str, snapshot: Snapshot, kinds: Kinds, version: Version) -> Picking:
-    """What `scontrol -o -d show job` tells: cores that jobs hold, requests of those that wait.
-
-    Cores of a node on which jobs show other CPUs than Slurm counts are not known: a job came or went meanwhile.
-    """
-    jobs, held = snapshot.jobs, held_cpus(text)
+def _free_cores(snapshot: Snapshot, held: Mapping[str, int], kinds: Kinds) -> tuple[tuple[int, ...], ...]:
+    """Of each node. Where jobs show other CPUs than Slurm counts they are not known: a job came or went meanwhile."""
     rows = zip(snapshot.nodes.name, snapshot.nodes.cpus_used.tolist(), kinds[1].tolist(), strict=True)
-    cores = tuple(_cores(kinds[0][kind], held.get(name, 0), used) if kind >= 0 else () for name, used, kind in rows)
-    waits = jobs.pending & (jobs.gpus > 1)
-    names = dict(zip(jobs.job_id[waits].tolist(), jobs.name.take(waits), strict=True))
-    wishes = (read_wish(job_id, record, names[job_id]) for job_id, record in job_records(text) if job_id in names)
-    return Picking(*kinds, cores, version, tuple(wish for wish in wishes if wish))
+    return tuple(_cores(kinds[0][kind], held.get(name, 0), used) if kind >= 0 else () for name, used, kind in rows)
 
 
-def _cores(node: SlurmNode, held: int, used: int) -> tuple[int, ...]:
+def read_types(commands: Commands, names: Sequence[str]) -> dict[str, Counted]:
+    """GPU Types of each node and how many of each, in Slurm's order. Raises SlurmError."""
+    text = commands.run("sinfo", "-h", "-N", "-n", fold(names), "-o", "%N %G")
+    rows = (line.split(maxsplit=1) for line in text.splitlines())
+    return {row[0]: tuple((entry.type, entry.count) for entry in _gpus(row[1])) for row in rows if len(row) > 1}
+
+
+def _typed(key: _Key, classes: Sequence[NodeClass]) -> TypedNode | None:
+    row, _, counted = key
+    return typed_node(classes[row], counted) if row >= 0 else None
+
+
+def _cores(node: SlurmNode | TypedNode, held: int, used: int) -> tuple[int, ...]:
+    if isinstance(node, TypedNode):
+        return (0,)  # which GPUs a request by Type gets does not depend on them
     return tuple(free_cores(node, held)) if held.bit_count() == used else ()
 
 
@@ -102,7 +126,7 @@ def read_wish(job_id: int, record: str, name: str = "") -> Wish | None:
     asked = _asked(record, name)
     found, rest = fields(asked), record.partition(asked)[2]
     options = fields(rest[rest.rfind(" StdOut=") :])  # users name files and commands before
-    forms = [(form, entry) for key, form in FORMS.items() for entry in _gpus(options.get(key, ""))]
+    forms = [(form, entries) for key, form in FORMS.items() if (entries := _gpus(options.get(key, "")))]
     try:
         wish = Wish(job_id, time_s(found["SubmitTime"]), "", 0, int(found["NumTasks"]), int(found["CPUs/Task"]),
                     _number(found.get("Socks/Node", "")), options.get("GresEnforceBind") == "Yes")  # fmt: skip
@@ -111,8 +135,10 @@ def read_wish(job_id: int, record: str, name: str = "") -> Wish | None:
     if not forms or isnan(wish.submit_s):
         return None
     bars = (*_bars(found, options, rest), *(["GPUs in several ways"] if len(forms) > 1 else []))
-    form, entry = forms[0]
-    return replace(wish, form=str(form), count=entry.count, bars=bars)
+    form, entries = forms[0]
+    gpus = [entry for entry in entries if entry.kind == "gpu"]
+    return replace(wish, form=str(form), count=count_gpus(gpus), bars=bars, asks=normal_form(gpus),
+                   alone=len(gpus) == len(entries))  # fmt: skip
 
 
 def _asked(record: str, name: str) -> str:
@@ -137,10 +163,12 @@ def _own_binding(key: str, options: Mapping[str, str]) -> bool:
 
 
 def _gpus(text: str) -> list[Gres]:
+    """The entries of a request that has GPUs among them; none of any other."""
     try:
-        return [entry for entry in parse_gres(plain(text)) if entry.kind == "gpu" and entry.count]
+        entries = [entry for entry in parse_gres(plain(text)) if entry.count]
     except UnreadableError:
         return []
+    return entries if count_gpus(entries) else []
 
 
 def _number(text: str) -> int:

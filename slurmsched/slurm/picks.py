@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from slurmsched.config import Config
@@ -21,6 +21,7 @@ from slurmsched.topology.slurm_node import GpuRequest, SlurmNode
 from slurmsched.topology.slurm_site import Shape, slurm_node
 
 _HELD = re.compile(r"(?<!\S)Nodes=(\S+) CPU_IDs=(\S+) Mem=\d+ GRES=")
+_RUNS = re.compile(r" JobState=(?:RUNNING|SUSPENDED|COMPLETING)\b")
 FIRST, LAST = (21, 8), (26, 5)  # releases whose choice is known
 
 
@@ -107,16 +108,28 @@ def held_cpus(text: str) -> dict[str, int]:
 
     What a user writes into a name or a comment can only add CPUs; then they are more than Slurm counts.
     """
+    running = (record for _, record in job_records(text) if _RUNS.search(record))
+    return union(cpus_of(record) for record in running)
+
+
+def cpus_of(record: str) -> dict[str, int]:
+    """By node the CPUs that one job's record shows, as a mask."""
     found: dict[str, int] = {}
-    for _, record in job_records(text):
-        if not re.search(r" JobState=(?:RUNNING|SUSPENDED|COMPLETING)\b", record):
+    for hosts, cpus in _HELD.findall(record):
+        try:
+            for name in expand(hosts):
+                found[name] = found.get(name, 0) | index_mask(cpus)
+        except (ValueError, SlurmError):
             continue
-        for hosts, cpus in _HELD.findall(record):
-            try:
-                for name in expand(hosts):
-                    found[name] = found.get(name, 0) | index_mask(cpus)
-            except (ValueError, SlurmError):
-                continue
+    return found
+
+
+def union(held: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """The masks of several jobs as one."""
+    found: dict[str, int] = {}
+    for job in held:
+        for name, cpus in job.items():
+            found[name] = found.get(name, 0) | cpus
     return found
 
 

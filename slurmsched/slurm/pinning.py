@@ -1,13 +1,14 @@
-"""The node lists of a live cluster while they are sent: on record before, settled by Slurm's answers."""
+"""The node lists and requests of a live cluster while they are sent: on record before, settled by Slurm's answers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 
 from slurmsched.db.pins import PinLog
 from slurmsched.model.columns import Int64s
 from slurmsched.model.pins import Pin
-from slurmsched.model.plan import Outcome, PinNodes, Plan
+from slurmsched.model.plan import Action, Outcome, PinNodes, Plan, Retype
 
 
 class Pinning:
@@ -17,10 +18,11 @@ class Pinning:
         self._log = log
         self._known: dict[int, Pin] | None = None
         self._planned: dict[int, Pin] = {}
+        self._steps: Counter[int] = Counter()
 
     @property
     def known(self) -> tuple[Pin, ...]:
-        """Jobs that may hold a list of ours, and those left to Slurm for good; read from the record once."""
+        """Jobs that may hold something of ours, and those left to Slurm for good; read from the record once."""
         return tuple(pin for pin in self._records().values() if pin.open or pin.over)
 
     def forget(self) -> None:
@@ -30,31 +32,27 @@ class Pinning:
     def begin(self, plan: Plan, queue: Int64s | None) -> None:
         """Before anything of the plan is sent. queue: ids of the jobs that Slurm has; the others are forgotten.
 
-        A list that is to be given is on record from now on, one that is given back stays there until Slurm has said
-        yes. Records that come with no action of this plan are settled at once.
+        What is to be given is on record from now on, what is given back stays there until Slurm has said yes. Records
+        that come with no action of this plan are settled at once.
         """
         records = self._records()
         if queue is not None:
             live = frozenset(queue.tolist())
             self._known = records = {job: pin for job, pin in records.items() if job in live}
-        sent = {action.job_id for action in plan.actions if isinstance(action, PinNodes)}
+        self._steps = Counter(action.job_id for action in plan.actions if _pins(action))
         self._planned = {pin.job_id: pin for pin in plan.pins}
-        self._note(pin for pin in plan.pins if pin.open or pin.job_id not in sent)
+        self._note(pin for pin in plan.pins if pin.open or not self._steps[pin.job_id])
         if plan.pins:
             self._log.keep(self._records().values())
 
     def end(self, outcomes: Iterable[Outcome]) -> None:
-        """After the last answer. A list that Slurm refused is not there; one without an answer may be."""
-        done = []
+        """After the last answer. What Slurm refused is not there; what got no answer may be."""
+        answers: dict[int, list[Outcome]] = {}
         for outcome in outcomes:
-            action = outcome.action
-            if not isinstance(action, PinNodes) or (pin := self._planned.get(action.job_id)) is None:
-                continue
-            if outcome.status == "written" and not pin.open:
-                done.append(pin)
-            elif outcome.status == "refused" and pin.open and action.was == action.base:
-                done.append(_never(pin))
-        self._note(done)
+            if _pins(outcome.action):
+                answers.setdefault(outcome.action.job_id, []).append(outcome)
+        ends = (_end(pin, answers.get(job_id, []), self._steps[job_id]) for job_id, pin in self._planned.items())
+        self._note(pin for pin in ends if pin)
         self._planned = {}
 
     def _records(self) -> dict[int, Pin]:
@@ -66,6 +64,26 @@ class Pinning:
         noted = list(pins)
         self._log.note(noted)
         self._records().update({pin.job_id: pin for pin in noted})
+
+
+def _pins(action: Action) -> bool:
+    return isinstance(action, PinNodes | Retype)
+
+
+def _end(pin: Pin, answers: Sequence[Outcome], steps: int) -> Pin | None:
+    """What a record becomes by these answers to so many steps of its job; None if it stays.
+
+    A job has its own again when Slurm has taken every step of that. One whose first list was refused has it too, since
+    no request is sent then.
+    """
+    if not answers:
+        return None
+    if not pin.open:
+        written = sum(outcome.status == "written" for outcome in answers)
+        return pin if written == steps else None
+    first = answers[0]
+    refused = first.status == "refused" and isinstance(first.action, PinNodes) and first.action.was == pin.base
+    return _never(pin) if refused else None
 
 
 def _never(pin: Pin) -> Pin:

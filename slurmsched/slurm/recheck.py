@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from slurmsched.errors import SlurmError, SlurmUnreachableError, UnreadableError
-from slurmsched.model.plan import Action, SetSiteFactor
+from slurmsched.model.plan import Action, PinNodes, Retype, SetSiteFactor
 from slurmsched.model.states import job_state
 from slurmsched.planning.view import Seen
 from slurmsched.slurm.commands import Commands
+from slurmsched.slurm.details import ONE_AS_MANY, ask_jobs
+from slurmsched.slurm.gres import normal_form, parse_gres
+from slurmsched.slurm.node_text import job_records
+from slurmsched.slurm.picking import read_wish
 from slurmsched.slurm.text import plain
+
+UNREAD = ("what could not be read",)
 
 
 class Recheck:
-    """Reads the few jobs of some actions again: one squeue, and one sprio if a site factor is among them."""
+    """Reads the few jobs of some actions again: one squeue, one sprio if a site factor is among them, and what those
+    ask for that are to get a node list or a request."""
 
     def __init__(self, commands: Commands) -> None:
         self._commands = commands
@@ -27,13 +35,25 @@ class Recheck:
             job_id, seen = _row(line, sites)
             if job_id in wanted:
                 found[job_id] = seen
-        return found
+        given = [action.job_id for action in actions if isinstance(action, PinNodes | Retype) and _gives(action)]
+        return self._with_bars(found, [job for job in given if job in found])
+
+    def _with_bars(self, found: dict[int, Seen], jobs: Sequence[int]) -> dict[int, Seen]:
+        """These jobs with what they ask for now that a list or a request of ours could break."""
+        if not jobs:
+            return found
+        few = sorted(set(jobs))
+        text = ask_jobs(self._commands, few, ONE_AS_MANY * len(few), len(few))
+        records = {job: record for job, record in job_records(text) if job in few}
+        wishes = {job: read_wish(job, record) for job, record in records.items()}
+        bars = {job: wish.bars if (wish := wishes.get(job)) else UNREAD for job in few}
+        return found | {job: replace(found[job], bars=bars[job]) for job in few}
 
     def _squeue(self, job_ids: set[int]) -> str:
         # -r: without it split tasks of an array hide behind its record.
         ids = ",".join(map(str, sorted(job_ids)))
         try:
-            return self._commands.run("squeue", "-h", "-a", "-r", "-t", "all", "-j", ids, "-o", "%A|%V|%y|%T|%v|%n")
+            return self._commands.run("squeue", "-h", "-a", "-r", "-t", "all", "-j", ids, "-o", "%A|%V|%y|%T|%v|%n|%b")
         except SlurmUnreachableError:
             raise
         except SlurmError as error:
@@ -49,10 +69,24 @@ class Recheck:
             raise UnreadableError("sprio printed no site factor", text=str(error)) from None
 
 
+def _gives(action: PinNodes | Retype) -> bool:
+    """Whether it is planned by what Slurm would pick, and no job's own that is given back."""
+    return action.picked if isinstance(action, PinNodes) else action.gpus != action.base
+
+
+def _asked(text: str) -> str:
+    """What a job asks for by node, in normal form; as it is where that cannot be read."""
+    try:
+        return normal_form(parse_gres(text))
+    except UnreadableError:
+        return text
+
+
 def _row(line: str, sites: Mapping[int, int]) -> tuple[int, Seen]:
     try:
-        job_id, submit_s, nice, state, reservation, nodes = line.split("|")
+        job_id, submit_s, nice, state, reservation, nodes, gpus = line.split("|")
         number, named = int(job_id), plain(reservation)
-        return number, Seen(float(submit_s), job_state(state), int(nice), sites.get(number), named, nodes=plain(nodes))
+        return number, Seen(float(submit_s), job_state(state), int(nice), sites.get(number), named, nodes=plain(nodes),
+                            gpus=_asked(plain(gpus)))  # fmt: skip
     except ValueError:
         raise UnreadableError("squeue printed something else than was asked for", text=line) from None

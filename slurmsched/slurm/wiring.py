@@ -18,7 +18,7 @@ from slurmsched.model.snapshot import Site, Snapshot
 from slurmsched.model.topology import Fabric, SiteTopology
 from slurmsched.slurm.commands import Commands
 from slurmsched.topology.cells import NamedFabric
-from slurmsched.topology.plain import hosts
+from slurmsched.topology.plain import decoded, hosts
 from slurmsched.topology.reading import NodeClass, Reading, read_any
 from slurmsched.topology.site import Sources, site_topology
 
@@ -117,17 +117,25 @@ def default_fabric(reading: Reading) -> NamedFabric:
 
 def read_file(path: Path, kind: str = "", name: str = "", gpu_type: str = "") -> Reading:
     """As reading.read_any, of a file; files that it includes are looked for beside it. Raises InputError."""
-    return read_any(read_text(path), kind, name, gpu_type, lambda other: _text_or_none(path.parent / other))
+    return read_any(read_text(path), kind, name, gpu_type, partial(_included, path.parent))
 
 
 def read_text(path: Path) -> str:
-    """The file's text; bytes that are not UTF-8 become U+FFFD. Raises InputError."""
+    """The file's text, by plain.decoded. Raises InputError."""
     try:
         if path.stat().st_size > LARGEST_BYTES:
             raise InputError(f"is larger than {LARGEST_BYTES >> 20} MiB: no topology file", source=str(path))
-        return path.read_bytes().decode("utf-8", "replace")
+        return decoded(path.read_bytes())
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", source=str(path)) from error
+
+
+def _included(folder: Path, name: str) -> str | None:
+    """What an Include line brings in; a file's name may have *, ? and [. None: nothing that can be read."""
+    path = folder / name
+    paths = sorted(path.parent.glob(path.name)) if set(path.name) & set("*?[") else [path]
+    found = [text for one in paths if (text := _text_or_none(one)) is not None]
+    return "\n".join(found) if found else None
 
 
 def _text_or_none(path: Path) -> str | None:

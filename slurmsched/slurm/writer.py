@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from math import isfinite
 from typing import Protocol
 
@@ -17,6 +18,7 @@ from slurmsched.model.plan import (
     PinNodes,
     Requeue,
     Reserve,
+    Retype,
     SetNice,
     SetSiteFactor,
     Signal,
@@ -29,6 +31,7 @@ from slurmsched.slurm.scontrol import session
 FIELDS = {SetNice.kind: "Nice", SetSiteFactor.kind: "SiteFactor"}
 FLAGS = "IGNORE_JOBS,NO_HOLD_JOBS_AFTER"  # others may still run there, and its end holds nobody
 _WORD = re.compile(r"[\w.,@+\[\]-]{1,60000}")  # what goes into a command: no blank, no quote, no control character
+_REQUEST = re.compile(r"gpu(?::[\w.@+-]{1,200})?:\d{1,3}(?:,gpu:[\w.@+-]{1,200}:\d{1,3}){0,63}")
 _OF_JOB = re.compile(r"^(?P<text>.*) for job \S+$")
 _OF_TASK = re.compile(r"^(?P<task>\d+(?:_\S+)?): (?P<text>.*)$")
 _ENDED = ("already finished", "already completing or completed")  # what tasks of an array that are over answer
@@ -56,6 +59,8 @@ class CommandWriter:
         with session(self._commands) as scontrol:
             for action in actions:
                 outcome = self._signalled(action) if isinstance(action, Signal) else _sent(scontrol.tell, action)
+                if isinstance(action, Retype) and outcome.status == "refused":
+                    outcome = _with_own(scontrol.tell, outcome, action)
                 yield outcome
                 if outcome.status == "unknown":
                     return
@@ -89,6 +94,8 @@ def command(action: Action) -> str:
             return f"update JobId={action.job_id} ReservationName={_word(action.name) if action.name else ''}"
         case PinNodes():
             return f"update JobId={action.job_id} NodeList={_word(action.nodes) if action.nodes else ''}"
+        case Retype():  # Gres=: TresPerNode by the name that every version knows
+            return f"update JobId={action.job_id} Gres={_word(action.gpus, _REQUEST)}"
         case Delay():
             return f"update JobId={action.job_id} StartTime={_time(action.start_s)}"
         case Reserve():
@@ -103,9 +110,9 @@ def command(action: Action) -> str:
     raise ValueError(f"{action.kind} is not written by scontrol")
 
 
-def _word(text: str) -> str:
+def _word(text: str, form: re.Pattern[str] = _WORD) -> str:
     """The text, if it is one harmless word. Names come from users and from Slurm: they are data."""
-    if not _WORD.fullmatch(text):
+    if not form.fullmatch(text):
         raise ValueError(f"{text[:80]!r} is not a word that may go into a command")
     return text
 
@@ -132,6 +139,20 @@ def answered(action: Action, said: str) -> Outcome:
         return Outcome(action, "written", "; ".join(lines))
     texts = [found["text"] if (found := _OF_JOB.match(line)) else line for line in lines]
     return Outcome(action, "refused", "; ".join(texts))
+
+
+def _with_own(tell: Callable[[str], str], outcome: Outcome, action: Retype) -> Outcome:
+    """The outcome of a refused request, after the job's own is written again.
+
+    A pending job of which Slurm refuses a request keeps none in force, though scontrol shows the one before: it would
+    start without GPUs (seen on 26.05.5).
+    """
+    again = _sent(tell, replace(action, gpus=action.base))
+    if again.status == "written":
+        return replace(outcome, message=f"{outcome.message}; it has its own request again")
+    if again.status == "unknown":
+        return replace(outcome, status="unknown", message=f"{outcome.message}; its own request: {again.message}")
+    return replace(outcome, message=f"{outcome.message}; its own request was refused too: {again.message}")
 
 
 def _sent(tell: Callable[[str], str], action: Action) -> Outcome:

@@ -13,6 +13,8 @@ from slurmsched.topology.bandwidth import is_amd
 from slurmsched.topology.links import Link, agreed, class_of, fallen, few_enough
 from slurmsched.topology.plain import apart, fold
 
+RENDER = 128
+
 
 @dataclass(frozen=True, slots=True)
 class Device:
@@ -37,9 +39,10 @@ class Device:
 
     @property
     def number(self) -> int:
-        """The number at the end of its only device file, -1 if there is none: "/dev/nvidia3" -> 3."""
-        match = re.search(r"(\d{1,6})$", self.files[0]) if len(self.files) == 1 else None
-        return int(match[1]) if match else -1
+        """The number at the end of its only device file, -1 if there is none: "/dev/nvidia3" -> 3, and so
+        "/dev/dri/renderD131", since Linux numbers render nodes from 128 on."""
+        match = re.search(r"(renderD)?(\d{1,6})$", self.files[0]) if len(self.files) == 1 else None
+        return max(-1, int(match[2]) - (RENDER if match[1] else 0)) if match else -1
 
 
 def class_of_devices(name: str, devices: Mapping[int, Device], warnings: tuple[str, ...] = ()) -> GpuTopology:

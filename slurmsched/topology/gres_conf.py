@@ -118,7 +118,8 @@ def _line(line: ConfLine, warnings: list[str]) -> GresLine | None:
         warnings.append(f"{line.where}: {what}; the line is left out")
         return None
     found = GresLine(nodes, line.get("name").lower(), (), line.get("autodetect").lower(), line.where)
-    return replace(found, devices=tuple(_devices(line, warnings)) if found.name == "gpu" else ())
+    told = line.get("multiplefiles", "file", "count") or found.autodetect in ("", "off")
+    return replace(found, devices=tuple(_devices(line, warnings)) if found.name == "gpu" and told else ())
 
 
 def _devices(line: ConfLine, warnings: list[str]) -> Iterator[Device]:

@@ -15,7 +15,8 @@ _PORT = re.compile(
     r'\[\d+\](?:\([0-9a-fA-F]+\))?\s*"([SH]-[0-9a-fA-F]+)"\[\d+\](?:\([0-9a-fA-F]+\))?\s+#[^"]*"([^"]*)"'
 )
 _ADAPTER = re.compile(r"([A-Za-z0-9][\w.-]*)\s+[A-Za-z][\w.-]*\d[\w.-]*")
-_CHIP = re.compile(r"MT\d+\w*\s|\S+\s+(?:ConnectX|BlueField)", re.IGNORECASE)
+_NODE = re.compile(r"([A-Za-z][\w.-]*\d[\w.-]*)")
+_CHIP = re.compile(r"MT\d+\w*(?:\s|$)|\S+\s+(?:ConnectX|BlueField)", re.IGNORECASE)
 _SWITCH = re.compile(r"[^;]*;([^:;]+):[^/]*(/.*)?")
 MOST_LEVELS = 8
 
@@ -53,8 +54,10 @@ def read_ibnetdiscover(text: str) -> NamedFabric:
 
 
 def node_name(text: str) -> str:
-    """The node of an adapter's comment: "node001 mlx5_5", "node006 HCA-6"; "" for a switch's own adapter or a chip."""
-    match = _ADAPTER.fullmatch(text.strip().strip("'"))
+    """The node of an adapter's comment: "node001 mlx5_5", "node006 HCA-6", "node006" where a site set it so; "" for a
+    switch's own adapter or a chip."""
+    bare = text.strip().strip("'")
+    match = _ADAPTER.fullmatch(bare) or _NODE.fullmatch(bare)
     return match[1].partition(".")[0] if match and not _CHIP.match(text) else ""
 
 

@@ -10,7 +10,8 @@ from itertools import takewhile
 from slurmsched.model.topology import LinkKind
 from slurmsched.topology.links import Link
 
-_CELL = r"(?:X|NV\d{1,3}|PIX|PXB|PHB|NODE|SYS|SOC)"
+_CELL = r"(?:X|NV\d{1,3}|C2C|PIX|PXB|PHB|NODE|SYS|SOC)"
+_GPU = re.compile(r"GPU\d")
 _LINK = re.compile(_CELL)
 _ROW = re.compile(rf"[ \t]*(\S+)((?:[ \t]+){_CELL}(?![^ \t]).*)")
 _KINDS = {"PIX": LinkKind.PIX, "PXB": LinkKind.PXB, "PHB": LinkKind.PHB, "NODE": LinkKind.NODE, "SYS": LinkKind.SYS,
@@ -54,7 +55,8 @@ def rows_of(text: str) -> tuple[dict[str, Row], tuple[str, ...]]:
     label, again = "", 0
     for line in text.splitlines():
         match = _ROW.fullmatch(line)
-        if re.match(r"[ \t]*(?:NIC )?Legend", line) and texts:
+        if texts and (re.match(r"[ \t]*(?:NIC )?Legend", line) or (not match and len(_GPU.findall(line)) > 1)):
+            again += bool(match is None and _GPU.search(line))  # a second head is that of another machine
             break
         if match is None:
             continue
@@ -67,7 +69,7 @@ def rows_of(text: str) -> tuple[dict[str, Row], tuple[str, ...]]:
             texts[label] = match[2]
     texts.pop("", None)
     ragged = _ragged(list(texts.values()))
-    warnings = (f"{again} more rows of the same names, left out",) if again else ()
+    warnings = ("more rows of the same names, or a second table, left out",) if again else ()
     return {name: Row(row, ragged) for name, row in texts.items()}, warnings
 
 

@@ -11,11 +11,13 @@ from slurmsched.topology.affinity import Affinity, numa_nodes
 from slurmsched.topology.grid import GPU, Grid, best_grid, gpu_number
 from slurmsched.topology.links import Link, agreed, class_of, few_enough, switch_groups
 from slurmsched.topology.nvidia_rows import NEAR, Row, cells_of, is_row, link_of, rows_of
-from slurmsched.topology.plain import clean, fold
+from slurmsched.topology.plain import clean, fold, unquoted
 
 _TAIL = re.compile(r"CPU\s+Affinity|NUMA\s+Affinity|GPU\s+NUMA(?:\s+ID)?", re.IGNORECASE)
 _LISTED = re.compile(r"^[ \t]*GPU (\d+): (.+?)(?: \(UUID.*)?$", re.MULTILINE)
 _DEVICE = re.compile(r"^[ \t]*MIG \S+ +Device +\d+:")
+_P2P = re.compile(r"^[ \t]*GPU\d+[ \t](?:.*[ \t])?(?:OK|NS|CNS|GNS|TNS|DR)[ \t]*(?:$|[ \t])", re.MULTILINE)
+_NO_LINKS = "a table of `nvidia-smi topo -p2p`, which tells no links; `nvidia-smi topo -m` does"
 _NIC = re.compile(r"^[ \t]*(NIC\d+):[ \t]*(\S+)", re.MULTILINE)
 
 
@@ -24,8 +26,8 @@ def read_topo(text: str, name: str = "", gpu_type: str = "") -> GpuTopology:
 
     gpu_type: a model's name, for the bandwidth; "" = as listed. Whatever cannot be read is unknown, with a warning.
     """
-    text = clean(text)
-    rows, more = rows_of(text)
+    text = unquoted(clean(text))
+    rows, more = ({}, (_NO_LINKS,)) if _P2P.search(text) else rows_of(text)
     head, tail = _head(text, rows)
     grid = _grid(head, rows)
     gpus, cut = few_enough(grid.gpus)

@@ -7,7 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from slurmsched.model.columns import Int64s
 from slurmsched.model.topology import GpuTopology, LinkKind
+from slurmsched.topology.gpu_types import best_share
 from slurmsched.topology.plain import joined
 from slurmsched.topology.reading import NodeClass
 from slurmsched.topology.slurm_node import SlurmNode
@@ -45,15 +47,31 @@ def islands(wiring: GpuTopology) -> tuple[tuple[int, ...], ...]:
     return tuple(groups) if apart else ()
 
 
+def type_groups(wiring: GpuTopology, rank: Int64s) -> tuple[tuple[int, ...], ...]:
+    """Groups of GPUs that should have a Type each, so that a request by Type can ask for the best set in every state.
+
+    Islands where those do, and where each is a run of indices: Slurm numbers GPUs Type by Type. Else every GPU alone.
+    rank: (2**G,) int64 of set_ranks.
+    """
+    groups = islands(wiring)
+    runs = [gpu for group in groups for gpu in group] == list(range(wiring.gpus))
+    names = tuple(str(at) for at, group in enumerate(groups) for _ in group)
+    alone = tuple((gpu,) for gpu in range(wiring.gpus))
+    return groups if groups and runs and best_share(names, rank) == 1.0 else alone
+
+
 def typed_lines(one: NodeClass, node: SlurmNode, groups: Sequence[Sequence[int]]) -> list[str]:
     """Lines of gres.conf with a Type for each group, and those of slurm.conf that go with them, as comments."""
     kind = one.devices[0].type or "gpu"
-    name = {gpu: f"{kind}_i{at}" for at, group in enumerate(groups) for gpu in group}
+    names = [f"{kind}_{'i' if len(groups) < node.gpus else 'g'}{at}" for at in range(len(groups))]
+    name = {gpu: names[at] for at, group in enumerate(groups) for gpu in group}
     devices = tuple(replace(device, type=name[gpu]) for gpu, device in enumerate(one.devices))
-    told = ",".join(f"gpu:{kind}_i{at}:{len(group)}" for at, group in enumerate(groups))
-    plain = replace(node, linked=False)  # within an island all are alike, and Links would be heeded again
+    told = ",".join(f"gpu:{name}:{len(group)}" for name, group in zip(names, groups, strict=True))
+    pair = f"gpu:{names[0]}:2" if len(groups[0]) > 1 else ",".join(f"gpu:{name}:1" for name in names[:2])
+    plain = replace(node, linked=False)  # what is asked by Type is certain, and Links would be heeded again
     return [
         *conf_lines(replace(one, devices=devices), plain),
         f"# slurm.conf, NodeName line: Gres={told}",
-        f"# a pending job of 2 GPUs on island 0: scontrol update JobId=ID Gres=gpu:{kind}_i0:2",
+        "# slurmsched's configuration: placement.pin, placement.retype = true",
+        f"# by hand, a pending job of 2 GPUs on the first two: scontrol update JobId=ID Gres={pair}",
     ]

@@ -8,14 +8,40 @@ from collections.abc import Iterable, Sequence
 from slurmsched.model import hostlist
 
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+_ENDS = re.compile(r"\r*\n|\r")
+_BLANKS = {0xA0: " ", 0x2007: " ", 0x202F: " ", 0x200B: "", 0xFEFF: ""}  # what web pages put in their place
+_MARK = re.compile(r">+|[\w.-]+:(?=[ \t]|$)")
 _COMMA = re.compile(r",(?![^\[]*\])")
 _SPAN = re.compile(r"(\d{1,6})(?:-(\d{1,6}))?")
 MOST_NUMBERS = 1 << 16  # a longer list of CPUs or devices is a typing error
 
 
 def clean(text: str) -> str:
-    """The text without terminal escape codes, carriage returns and a byte order mark."""
-    return _ESCAPE.sub("", text).replace("\r\n", "\n").replace("\r", "\n").lstrip("\ufeff")
+    """The text without terminal escape codes, carriage returns and a byte order mark, its blanks as typed."""
+    return _ENDS.sub("\n", _ESCAPE.sub("", text)).translate(_BLANKS)
+
+
+def unquoted(text: str) -> str:
+    """The text without what stands before each of its lines: "> " of a mail, "node01: " of pdsh or clush.
+
+    Where several hosts answered, what the first of them says.
+    """
+    lines = [line for line in text.split("\n") if line.strip()]
+    marks = [_MARK.match(line) for line in lines]
+    if not lines or not all(marks):
+        return text
+    first = next(mark[0].rstrip() for mark in marks if mark)
+    rows = (line for line in text.split("\n") if line.startswith(first))
+    return "\n".join(line[len(first) :].removeprefix(" ") for line in rows)
+
+
+def decoded(content: bytes) -> str:
+    """The text of a file: UTF-8, or UTF-16 as PowerShell's `>` writes it; bytes that are neither become U+FFFD."""
+    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return content.decode("utf-16", "replace")
+    if content[1:8:2] == b"\0\0\0\0":
+        return content.decode("utf-16-le", "replace")
+    return content.decode("utf-8", "replace")
 
 
 def numbers(text: str) -> tuple[int, ...] | None:

@@ -13,7 +13,7 @@ from slurmsched.topology.devices import Device
 from slurmsched.topology.gres_conf import read_gres_conf
 from slurmsched.topology.ibnetdiscover import read_ibnetdiscover
 from slurmsched.topology.nvidia_smi import nic_names, read_topo
-from slurmsched.topology.plain import clean, fold
+from slurmsched.topology.plain import clean, fold, unquoted
 from slurmsched.topology.rocm_smi import read_showtopo
 from slurmsched.topology.slurm_conf import read_slurm_conf
 from slurmsched.topology.slurm_topology import read_topology
@@ -50,14 +50,15 @@ class Reading:
 
 _MARKS = {
     "ibnetdiscover": r'^\s*(?:switchguid=|caguid=|# Topology file: generated)|^\s*(?:Switch|Ca)\s+\d+\s+"[SH]-',
-    "rocm-smi": r"ROCm System Management|Link Type between two GPUs|\(Topology\) Numa|between two GPUs =",
+    "rocm-smi": r"ROCm System Management|\(Topology\) (?:Numa|Link type)|between two GPUs(?: =|.*===|$)",
     "slurmd-log": r"GRES\[gpu\]\s+Type:|Gres Name=gpu\s",
     "scontrol": r"^\s*(?:SwitchName=\S+\s+Level=|BlockName=\S+\s+BlockIndex=|AggregatedBlock=)",
     "topology.conf": r"^\s*(?:SwitchName|BlockName|BlockSizes|BlockLevels)\s*=",
-    "topology.yaml": r"^\s*-\s+topology:",
-    "slurm.conf": r"^\s*(?:ClusterName|SlurmctldHost|ControlMachine|PartitionName|SelectType|GresTypes)\s*=",
+    "topology.yaml": r"^[\s\[{,-]*[\"']?topology[\"']?\s*:(?=\s|$)",
+    "slurm.conf": r"^\s*(?:ClusterName|SlurmctldHost|ControlMachine|PartitionName|SelectType|GresTypes)\s*=|"
+                  r"^\s*NodeName\s*=[^\n#]*\s(?:Gres|RealMemory|Boards|Sockets\w*|CoresPerSocket|State|Features?)\s*=",
     "nvidia-smi": r"^[ \t]*GPU\d+(?:\s*GPU\d+|\s*CPU Affinity|\s+(?:X|NV\d+|PIX|PXB|PHB|NODE|SYS|SOC)\s)",
-    "gres.conf": r"^\s*(?:AutoDetect\s*=|(?:NodeName\s*=\s*\S+\s+)?(?:Name|AutoDetect)\s*=)",
+    "gres.conf": r"^\s*AutoDetect\s*=|^[^#\n]*(?<!\w)(?:Name|AutoDetect)\s*=",
 }  # fmt: skip
 KINDS = tuple(_MARKS)
 _LIST = r"^[ \t]*GPU \d+: .*\(UUID"  # `nvidia-smi -L` alone
@@ -65,7 +66,7 @@ _LIST = r"^[ \t]*GPU \d+: .*\(UUID"  # `nvidia-smi -L` alone
 
 def recognised(text: str) -> str:
     """The kind of a text; "" when it is none of KINDS."""
-    text = clean(text)
+    text = unquoted(clean(text))
     found = (kind for kind, mark in _MARKS.items() if re.search(mark, text, re.MULTILINE | re.IGNORECASE))
     return next(found, "nvidia-smi" if re.search(_LIST, text, re.MULTILINE) else "")
 

@@ -7,13 +7,19 @@ from collections.abc import Mapping
 
 from slurmsched.model.topology import GpuTopology, LinkKind
 from slurmsched.topology.grid import Grid, best_grid, gpu_number
-from slurmsched.topology.links import Link, agreed, class_of, few_enough
-from slurmsched.topology.plain import clean
+from slurmsched.topology.links import MAX_GPUS, Link, agreed, class_of, few_enough
+from slurmsched.topology.plain import clean, unquoted
 
 _TITLE = re.compile(r"[ \t]*={3,}[ \t]*(.*?)[ \t]*={3,}[ \t]*$", re.MULTILINE)
 _ROW = re.compile(r"[ \t]*(GPU\d+)[ \t]+(\S.*?)[ \t]*")
 _NUMA = re.compile(r"GPU\[(\d+)\]\s*:\s*\(Topology\) Numa (Node|Affinity): *(-?\d+)")
 _SERIES = re.compile(r"GPU\[\d+\]\s*:\s*Card (?:series|model): *(\S.*?)\s*$", re.IGNORECASE | re.MULTILINE)
+# rocm-smi's JSON: under "system" a key for each pair, under "card0" the NUMA node of each GPU.
+_PAIR = re.compile(
+    r"\(Topology\) (Weight|Hops|Link type) between DRM devices (\d{1,4}) and (\d{1,4})\"?\s*:\s*\"?(\w+)", re.IGNORECASE
+)
+_CARD = re.compile(r"\"card(\d{1,4})\"\s*:\s*\{([^{}]*)\}")
+_CARD_NUMA = re.compile(r"\(Topology\) Numa (Node|Affinity)\"\s*:\s*\"?(-?\d+)")
 DIRECT = 15  # KFD's weight of one XGMI link; two in a row weigh 30 (ROCm/rocm-systems issue 5763: hops do not tell)
 ONE_NUMA_HOPS = 2  # GPU to CPU to GPU; three cross to another CPU
 TABLES = {"weight": "weight", "hops": "hops", "link type": "type"}
@@ -26,7 +32,8 @@ def read_showtopo(text: str, name: str = "", gpu_type: str = "") -> GpuTopology:
     (two hops) counts as NODE, else as SYS, since nothing tells switches apart.
     gpu_type: a model's name, for the bandwidth; "" = as the text tells.
     """
-    text = clean(text)
+    text = unquoted(clean(text))
+    text = as_tables(text) if _PAIR.search(text) else text
     grids = {kind: _grid(body) for kind, body in _tables(text).items()}
     numa = _numa(text)
     gpus, cut = few_enough(max([grid.gpus for grid in grids.values()] + [gpu + 1 for gpu in numa], default=0))
@@ -37,6 +44,21 @@ def read_showtopo(text: str, name: str = "", gpu_type: str = "") -> GpuTopology:
         name, kind, lanes, gpu_type=model, numa=[numa.get(i, -1) for i in range(gpus)],
         warnings=(*cut, *_lacks(grids), *unlike),
     )  # fmt: skip
+
+
+def as_tables(text: str) -> str:
+    """What `rocm-smi --showtopo --json` says, as the tables that it prints without --json. Each pair is told once."""
+    said = {(what.lower(), *sorted((int(i), int(j)))): cell for what, i, j, cell in _PAIR.findall(text)}
+    size = min(max(j for _, _, j in said) + 1, MAX_GPUS)
+    lines: list[str] = []
+    for what in dict.fromkeys(what for what, _, _ in said):
+        lines += [f"=== {what} between two GPUs ===", " ".join(f"GPU{i}" for i in range(size))]
+        for i in range(size):
+            cells = ("0" if i == j else said.get((what, min(i, j), max(i, j)), "-") for j in range(size))
+            lines.append(f"GPU{i} {' '.join(cells)}")
+    cards = ((card, _CARD_NUMA.findall(body)) for card, body in _CARD.findall(text))
+    lines += [f"GPU[{card}] : (Topology) Numa {what}: {node}" for card, found in cards for what, node in found]
+    return "\n".join([*lines, "=== End ==="])
 
 
 def _tables(text: str) -> dict[str, str]:

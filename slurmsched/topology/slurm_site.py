@@ -10,6 +10,7 @@ from slurmsched.errors import InputError
 from slurmsched.model.columns import Int32s, frozen
 from slurmsched.model.topology import GpuTopology
 from slurmsched.topology.devices import Device
+from slurmsched.topology.gpu_types import TypedNode
 from slurmsched.topology.plain import fold
 from slurmsched.topology.reading import NodeClass
 from slurmsched.topology.slurm_node import SlurmNode
@@ -31,6 +32,18 @@ def slurm_node(one: NodeClass, shape: Shape) -> SlurmNode:
     links = [device.links for device in devices]
     return SlurmNode.build([device.cores for device in devices], links, sockets=sockets, cores_per_socket=cores,
                            cpus_per_core=threads)  # fmt: skip
+
+
+def typed_node(one: NodeClass, counted: Sequence[tuple[str, int]]) -> TypedNode | None:
+    """The node of a class of gres.conf in which each GPU has a Type, not all the same; None for any other.
+
+    counted: Types and numbers in Slurm's own order (`sinfo -o %G`). Slurm numbers GPUs by that order, Type by Type: a
+    file that lists them otherwise does not tell which index is which GPU (seen on 26.05.5).
+    """
+    types = tuple(device.type for device in one.devices)
+    whole = not any(device.mig for device in one.devices)
+    numbered = tuple(name for name, count in counted for _ in range(count))
+    return TypedNode(types) if whole and all(types) and len(set(types)) > 1 and types == numbered else None
 
 
 def wiring_of(one: NodeClass, told: GpuTopology | None) -> GpuTopology:

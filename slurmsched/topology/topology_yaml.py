@@ -83,7 +83,12 @@ def _cells(body: Mapping[Any, Any], warnings: list[str]) -> list[Cell]:
 
 
 def _names(value: Any, warnings: list[str]) -> tuple[str, ...]:
-    found = hosts(str(value)) if value is not None else ()
+    """The names of a hostlist, or of a list of such. Anything else is not looked into: aliases make it grow."""
+    listed = [value] if isinstance(value, str | int) else _list(value)
+    if value is None or (listed and all(isinstance(one, str | int) for one in listed)):
+        found = hosts(",".join(map(str, listed)))
+    else:
+        found = None
     if found is None:
-        warnings.append(f"{value} is not a hostlist; taken as empty")
+        warnings.append(f"{str(value)[:60] if isinstance(value, str) else 'a value'} is not a hostlist; taken as empty")
     return found or ()

@@ -1,7 +1,7 @@
 """Random churn of 2-GPU jobs on four DGX-1V nodes, and how many got the best pair that was free when they started.
 
 `python -m tests.live.pair_churn JOBS` inside the lab prints the table of docs/placement.md: stock Slurm, the compiled
-gres.conf, and that with the daemon.
+gres.conf, that with the daemon, and GRES Types with a daemon that rewrites requests.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from tests.live.lab import BINARY, Installed, run, until
 
 NODES = ("n1", "n2", "n3", "n4")
 BATCH, HELD = 5, 18  # jobs submitted at a time; GPUs left in use before the next ones come
-_HELD = re.compile(r"JobId=(\d+) .*? StartTime=(\S+) .*? Nodes=(\S+) CPU_IDs=\S* Mem=\d+ GRES=\S*\(IDX:([0-9,-]+)\)")
+_HELD = re.compile(r"JobId=(\d+) .*? StartTime=(\S+) .*? Nodes=(\S+) CPU_IDs=\S* Mem=\d+ GRES=(\S+)")
+_INDEX = re.compile(r"\(IDX:([0-9,-]+)\)")
+SLURM_CONF = Path("/etc/slurm/slurm.conf")
 
 
 @dataclass
@@ -48,7 +50,7 @@ def held() -> dict[int, tuple[str, str, int]]:
     """Start, node and GPU mask of every running job."""
     text = run("scontrol", "-o", "-d", "show", "job").out
     rows = (_HELD.search(line) for line in text.splitlines() if "JobState=RUNNING" in line)
-    return {int(row[1]): (row[2], row[3], index_mask(row[4])) for row in rows if row}
+    return {int(row[1]): (row[2], row[3], index_mask(",".join(_INDEX.findall(row[4])))) for row in rows if row}
 
 
 def end(jobs: list[int]) -> None:
@@ -116,15 +118,30 @@ def compile_links(most: int) -> None:
     restart()
 
 
+def name_types() -> None:
+    """A GRES Type for each GPU, as `compile --types` writes it, in place of the true file."""
+    text = run(BINARY, "topology", "compile", "--node", "n1", "--types", timeout_s=300).out
+    gres = re.search(r"^# slurm.conf, NodeName line: (Gres=\S+)$", text, re.MULTILINE)
+    assert gres, text
+    GRES_CONF.write_text(text)
+    SLURM_CONF.write_text(SLURM_CONF.read_text().replace("Gres=gpu:a100:8", gres[1]))
+    restart()
+
+
 PLACED = ["--comment=slurmsched: topo=nvlink", "--begin=now+60"]
 
 
+def classes_of(site: Installed) -> str:
+    """The true links, as the configuration names them."""
+    return f'[{{ name = "mesh", nodes = "n[1-4]", file = "{site.folder}/mesh.conf" }}]'
+
+
 @contextmanager
-def placing(site: Installed) -> Iterator[None]:
+def placing(site: Installed, **more: str) -> Iterator[None]:
     """The daemon at work, placing jobs by their hints."""
-    classes = f'[{{ name = "mesh", nodes = "n[1-4]", file = "{site.folder}/mesh.conf" }}]'
+    classes = classes_of(site)
     site.configure(policy='{ name = "fifo" }', placement__pin='"hints"', placement__wait_s="60",
-                   cycle__interval_s="0.5", topology__classes=classes, log__level='"warning"')  # fmt: skip
+                   cycle__interval_s="0.5", topology__classes=classes, log__level='"warning"', **more)  # fmt: skip
     daemon = site.start("daemon", "--apply")
     try:
         yield
@@ -136,15 +153,17 @@ def placing(site: Installed) -> Iterator[None]:
 def main() -> None:
     """Print the table."""
     jobs, folder = int(sys.argv[1]), Path("/var/lib/slurmsched-churn")
-    for name in sys.argv[2:] or ("stock", "compiled", "daemon"):
+    for name in sys.argv[2:] or ("stock", "compiled", "daemon", "types"):
         run("labctl", "reset", timeout_s=180)
         shutil.rmtree(folder, ignore_errors=True)
         site = Installed(folder)
         ranks = mesh(folder)
-        if name != "stock":
+        if name in ("compiled", "daemon"):
             compile_links(4000)
-        if name == "daemon":
-            with placing(site):
+        if name == "types":
+            name_types()
+        if name in ("daemon", "types"):
+            with placing(site, placement__retype=str(name == "types").lower()):
                 found = churn(jobs, ranks, PLACED)
             print(site("topology", "quality").out)
         else:

@@ -21,6 +21,7 @@ from slurmsched.model import (
     Purpose,
     Requeue,
     Reserve,
+    Retype,
     Rights,
     SetNice,
     SetSiteFactor,
@@ -44,6 +45,10 @@ ACT = Act("7-1", Purpose.PREEMPT, 7, 0.0, "bob", "n1", 60.0, 1_000.0)
 
 def nice(job_id: int = 7, old: int = 5, new: int = -10, base: int = 0, submit_s: float = 100.0) -> SetNice:
     return SetNice(job_id, submit_s, "", old, new, base)
+
+
+def retype(gpus: str = "gpu:i0:2") -> Retype:
+    return Retype(7, 100.0, "", "pin-7", gpus, "gpu:2", "gpu:2")
 
 
 def reserve(**changes: Any) -> Reserve:
@@ -105,6 +110,11 @@ CASES: list[tuple[str, When, Action | None, View, str]] = [
     ("value", When.SEND, SetSiteFactor(7, 100.0, "", 0, 900, 0), sent(replace(WAITS, site_factor=3)), "is 3, not 0"),
     ("node-list", When.SEND, PinNodes(7, 100.0, "", "a", "n2"), sent(replace(WAITS, nodes="n4")), "list is n4"),
     ("node-list", When.SEND, PinNodes(7, 100.0, "", "a", "", "n2"), sent(), "list is empty"),
+    ("request", When.SEND, retype(), sent(replace(WAITS, gpus="gpu:4")), "it asks for gpu:4"),
+    ("request", When.SEND, retype(), sent(), "no GPUs by node"),
+    ("request", When.SEND, retype("gpu:i0:1,gpu:i1:2"), sent(replace(WAITS, gpus="gpu:2")), "3 GPUs instead of 2"),
+    ("asks", When.SEND, PinNodes(7, 100.0, "", "a", "n2"), sent(replace(WAITS, bars=("switches",))), "for switches"),
+    ("state", When.SEND, retype(), sent(replace(RUNS, gpus="gpu:2")), "RUNNING"),
     ("reservation", When.SEND, Join(7, 100.0, "", "a", OURS), sent(replace(WAITS, reservation=NIGHT)), "is night"),
     ("reservation", When.SEND, Join(7, 100.0, "", "a"), sent(replace(RUNS, reservation=NIGHT)), "is night"),
     ("reservation", When.SEND, Join(7, 100.0, "", "ffffff-7-1"), sent(replace(RUNS, reservation=OURS)), f"is {OURS}"),
@@ -129,6 +139,9 @@ PASS: list[tuple[When, Action | None, View]] = [
     (When.PLAN, Defer(7, 0.0, "", "defer-7", 500.0, back=True), planned(partition="cpu")),
     (When.SEND, Defer(7, 100.0, "", "defer-7", 500.0), sent()),
     (When.PLAN, PinNodes(7, 0.0, "", "pin-7", "", "n2"), planned(partition="cpu")),  # as ever, it gets its own back
+    (When.PLAN, Retype(7, 0.0, "", "pin-7", "gpu:2", "gpu:i0:2", "gpu:2"), planned(partition="cpu")),
+    (When.SEND, PinNodes(7, 100.0, "", "a", "", "n2"), sent(replace(WAITS, nodes="n2", bars=("switches",)))),
+    (When.SEND, retype("gpu:i0:1,gpu:i1:1"), sent(replace(WAITS, gpus="gpu:2"))),
     (When.SEND, Join(7, 100.0, "", "7-1"), sent(replace(RUNS, reservation=OURS))),
     (When.SEND, Requeue(7, 100.0, "", "a"), sent(RUNS)),
     (When.SEND, Unreserve(7, 100.0, "", "a", OURS), sent(None)),

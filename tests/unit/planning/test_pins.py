@@ -44,7 +44,14 @@ def test_pins__takes_the_node_where_slurms_pick_is_best():
     found = planned(cluster([wait(1)], [SINGLE, DOUBLE, NONE]))
     assert lists(found) == {1: "n2"}
     assert found.pins == (Pin(1, NOW_S - 60, "n2", "", NOW_S, ("n2",)),)
+    assert found.actions[0].picked
     assert found.actions[0].reason == "Slurm gives it GPUs 0,3 there, the best set of all it may have"
+
+
+def test_pins__of_nodes_with_equal_links_the_pair_on_one_numa_node():
+    """Two lanes either way; 0-4 joins two sockets."""
+    assert lists(planned(cluster([wait(1)], [[0, 4], DOUBLE]))) == {1: "n2"}
+    assert lists(planned(cluster([wait(1)], [DOUBLE, [0, 4]]))) == {1: "n1"}
 
 
 def test_pins__a_bad_pick_makes_a_node_of_good_gpus_bad():

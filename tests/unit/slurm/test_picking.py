@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from slurmsched.config import Topology
-from slurmsched.model import Site
-from slurmsched.slurm.picking import Pickers, read_picking, read_wish
+from slurmsched.model import Site, Snapshot
+from slurmsched.slurm.picking import NO_TYPES, Pickers, read_wish
 from slurmsched.testing import snapshot
-from tests.unit.planning.pin_cases import slurm_node, wait
+from slurmsched.topology.gpu_types import TypedNode
+from tests.unit.planning.pin_cases import wait
 
 ASKED = (
     "JobId=7 JobName={name} UserId=root(0) GroupId=root(0) MCS_label=N/A Priority=0 Nice=0 Account=root QOS=normal "
@@ -98,14 +98,6 @@ def test_wish__what_cannot_be_read_is_none(broken):
     assert read_wish(7, record(**broken), "wrap") is None
 
 
-@pytest.mark.parametrize(("used", "free"), [(5, (28, 31)), (4, ())])
-def test_picking__cores_that_jobs_hold(used, free):
-    """By socket; not known where Slurm counts other CPUs on the node than jobs show."""
-    at = snapshot([wait(7), {"job_id": 8, "state": "RUNNING"}], [{"name": "n1", "gpus": 8, "cpus_used": used}])
-    found = read_picking(record() + "\n" + RUNS + "\n", at, ((slurm_node(),), np.zeros(1, np.int64)), (26, 5))
-    assert (found.free_cores, [wish.job_id for wish in found.wishes]) == ((free,), [7])
-
-
 class Commands:
     """Prints what it is given; the calls are kept."""
 
@@ -139,7 +131,68 @@ def test_pickers__add_the_nodes_as_slurm_has_them(gres_conf):
         picking = pickers(at).picking
     assert picking is not None
     assert (picking.kinds[0].sockets, picking.kinds[0].socket.tolist()) == (2, [0, 0, 0, 0, 1, 1, 1, 1])
-    assert [call[-1] for call in slurm.calls] == ["%N %X %Y %Z", "job", "job"]
+    assert [call[-1] for call in slurm.calls] == ["%N %X %Y %Z", "job"]
+
+
+@pytest.mark.parametrize(("used", "free"), [(5, (28, 31)), (4, ())])
+def test_pickers__cores_that_jobs_hold(gres_conf, used, free):
+    """By socket; not known where Slurm counts other CPUs on the node than jobs show."""
+    found = Pickers(gres_conf, Commands(job=f"{record()}\n{RUNS}\n", **NODE))(busy(used)).picking
+    assert found is not None
+    assert (found.free_cores, [wish.job_id for wish in found.wishes]) == ((free,), [7])
+
+
+def busy(used: int = 5, **columns: object) -> Snapshot:
+    """Job 7 waits, job 8 runs."""
+    runs = {"job_id": 8, "state": "RUNNING", "start_s": 1.0, "cpus": 5, "node_list": "n1"}
+    return snapshot([wait(7, **columns), runs], [{"name": "n1", "gpus": 8, "cpus_used": used}], site=SITE)
+
+
+def test_pickers__ask_for_jobs_that_are_new_or_look_otherwise(gres_conf):
+    """What one read tells is not asked again: the cost goes with what changes, not with the queue."""
+    slurm = Commands(job=f"{record()}\n{RUNS}\n", **NODE)
+    pickers = Pickers(gres_conf, slurm)
+    pickers(busy())
+    asked = len(slurm.calls)
+    again = pickers(busy()).picking
+    assert again is not None
+    assert (len(slurm.calls), again.free_cores, len(again.wishes)) == (asked, ((28, 31),), 1)
+    pickers(busy(gpu_request="gpu:4", gpus=4))
+    assert len(slurm.calls) == asked + 1
+
+
+@pytest.mark.parametrize(
+    ("told", "known"), [("gpu:i0:2(S:0),gpu:i1:2(S:1)", True), ("gpu:i1:2,gpu:i0:2", False), ("gpu:a100:4", False)]
+)
+def test_pickers__know_nodes_by_their_types(tmp_path, told, known):
+    """GPUs of several Types are told apart by these, whatever cores are free, if slurmctld has the same ones."""
+    path, types = tmp_path / "gres.conf", ("i0", "i0", "i1", "i1")
+    lines = [f"NodeName=n1 Name=gpu Type={kind} File=/dev/nvidia{g}\n" for g, kind in enumerate(types)]
+    path.write_text("".join(lines))
+    at = snapshot([wait(7)], "1x4", site=SITE)
+    slurm = Commands(job=record() + "\n", **NODE, **{"%N %G": f"n1 {told}\n"})
+    picking = Pickers(Topology(gres_conf=str(path)), slurm)(at).picking
+    assert picking is not None
+    assert (picking.kinds, picking.free_cores) == (((TypedNode(types),), ((0,),)) if known else ((), ((),)))
+
+
+@pytest.mark.parametrize(
+    ("request_", "asks", "alone"),
+    [("gres/gpu:2", "gpu:2", True), ("gres/gpu:i1:1,gres/gpu:i0:1", "gpu:i0:1,gpu:i1:1", True),
+     ("gres/gpu:2,gres/nic:1", "gpu:2", False)],
+)  # fmt: skip
+def test_wish__what_it_asks_for_by_node(request_, asks, alone):
+    """By Type, and beside GPUs."""
+    found = read_wish(7, record(options=f"TresPerNode={request_}"), "wrap")
+    assert found is not None
+    assert (found.asks, found.count, found.alone, found.bars) == (asks, 2, alone, ())
+
+
+@pytest.mark.parametrize(("retype", "warnings"), [(True, (NO_TYPES,)), (False, ())])
+def test_pickers__say_when_no_request_can_be_rewritten(gres_conf, retype, warnings):
+    """It is turned on, and no node has Types: nothing would happen, and nobody would know why."""
+    slurm = Commands(job=record() + "\n", **NODE)
+    assert Pickers(gres_conf, slurm, retype=retype)(snapshot([wait(7)], "1x8", site=SITE)).warnings == warnings
 
 
 def test_pickers__ask_nothing_while_nobody_could_be_pinned(gres_conf):

@@ -10,7 +10,7 @@ import pytest
 
 from slurmsched.db.pins import PinLog
 from slurmsched.errors import LedgerError
-from slurmsched.model import Outcome, Pin, PinNodes, Plan
+from slurmsched.model import Outcome, Pin, PinNodes, Plan, Retype
 from slurmsched.slurm.pinning import Pinning
 
 GIVEN = Pin(7, 100.0, "n2", "", 50.0, ("n2",))
@@ -70,6 +70,48 @@ def test_begin__what_changes_by_itself_is_settled_at_once(tmp_path):
     log.note([GIVEN])
     Pinning(log).begin(Plan(pins=(OVER,)), np.array([7]))
     assert Pinning(log).known == (OVER,)
+
+
+REWRITTEN = replace(GIVEN, gpus="gpu:i0:2", own_gpus="gpu:2", requests=("gpu:i0:2",))
+OWN = replace(REWRITTEN, nodes="", gpus="gpu:2")
+
+
+def both(folder: Path, pin: Pin, *statuses: str) -> tuple[Pin, ...]:
+    """What a later process knows after a list and a request were sent and answered so."""
+    now = Pinning(PinLog(folder / "journal.jsonl"))
+    steps = (action(pin, "" if pin.open else "n2"), Retype(7, 100.0, "", "pin-7", pin.gpus, "gpu:2", pin.own_gpus))
+    now.begin(Plan(actions=steps, pins=(pin,)), np.array([7]))
+    now.end(Outcome(step, status) for step, status in zip(steps, statuses, strict=False))
+    return Pinning(PinLog(folder / "journal.jsonl")).known
+
+
+@pytest.mark.parametrize("statuses", [(), ("written",), ("written", "written"), ("written", "refused")])
+def test_end__a_request_is_on_record_whatever_became_of_it(tmp_path, statuses):
+    """A refused one is found by the next cycle, which then gives the list back."""
+    assert both(tmp_path, REWRITTEN, *statuses) == (REWRITTEN,)
+
+
+def test_end__a_refused_list_takes_its_request_along(tmp_path):
+    """The request was never sent."""
+    assert both(tmp_path, REWRITTEN, "refused", "refused") == ()
+
+
+@pytest.mark.parametrize(
+    "statuses", [("written",), ("written", "refused"), ("refused", "written"), ("written", "unknown")]
+)
+def test_end__both_must_be_taken_back(tmp_path, statuses):
+    """Else a later cycle, or undo, tries again."""
+    both(tmp_path, REWRITTEN, "written", "written")
+    assert both(tmp_path, OWN, *statuses) == (REWRITTEN,)
+    assert both(tmp_path, OWN, "written", "written") == ()
+
+
+def test_known__lines_without_requests(tmp_path):
+    """Those written before there were any."""
+    log = PinLog(tmp_path / "journal.jsonl")
+    line = '{"event": "pin", "pin": {"job_id": 7, "submit_s": 100.0, "nodes": "n2", "base": "", "since_s": 50.0, '
+    log.path.write_text(line + '"values": ["n2"], "over": false, "note": ""}}\n')
+    assert Pinning(log).known == (GIVEN,)
 
 
 def test_begin__forgets_jobs_that_left_the_queue(tmp_path, monkeypatch):

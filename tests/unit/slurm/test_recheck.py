@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from slurmsched.errors import SlurmError, SlurmUnreachableError, UnreadableError
-from slurmsched.model import JobState, SetNice, SetSiteFactor
+from slurmsched.model import JobState, PinNodes, Retype, SetNice, SetSiteFactor
 from slurmsched.planning.view import Seen
 from slurmsched.slurm.recheck import Recheck
 
@@ -30,17 +30,60 @@ def nice(job_id: int = 7, old: int = 5, new: int = -10, base: int = 0) -> SetNic
 
 def test_recheck__reads_only_the_jobs_of_the_actions():
     """One squeue for them all, no sprio for nice; tasks of the same array that were not asked for are left out."""
-    slurm = Answers(squeue="7|100|5|PENDING|night|n[1-2]\n7|100|5|PENDING|night|n[1-2]\n8|90|-3|RUNNING|(null)|\n")
-    assert Recheck(slurm)([nice(7), nice(9)]) == {7: Seen(100.0, JobState.PENDING, 5, None, "night", nodes="n[1-2]")}
+    slurm = Answers(
+        squeue="7|100|5|PENDING|night|n[1-2]|gres:gpu:i1:1,gres:gpu:i0:1\n7|100|5|PENDING|night|n[1-2]|gres:gpu:i1:1,gres:gpu:i0:1\n8|90|-3|RUNNING|(null)||N/A\n"
+    )
+    assert Recheck(slurm)([nice(7), nice(9)]) == {7: Seen(100.0, JobState.PENDING, 5, None, "night", nodes="n[1-2]",
+                                            gpus="gpu:i0:1,gpu:i1:1")}  # fmt: skip
     assert [call[0] for call in slurm.calls] == ["squeue"]
     assert "7,9" in slurm.calls[0]
 
 
 def test_recheck__asks_sprio_for_site_factors():
     """squeue does not show them. A job in several partitions has several rows."""
-    slurm = Answers(squeue="7|100|5|PENDING|(null)|\n", sprio="7|-12\n7|-12\n8|3\n")
+    slurm = Answers(squeue="7|100|5|PENDING|(null)||gres/gpu:2\n", sprio="7|-12\n7|-12\n8|3\n")
     found = Recheck(slurm)([SetSiteFactor(7, 100.0, "", -12, 0, 0)])
-    assert found == {7: Seen(100.0, JobState.PENDING, 5, -12)}
+    assert found == {7: Seen(100.0, JobState.PENDING, 5, -12, gpus="gpu:2")}
+
+
+RECORD = (
+    "JobId=7 JobName=x UserId=a(1) JobState=PENDING SubmitTime=100 NumTasks=1 CPUs/Task=1 Socks/Node=* MinCPUsNode=1 "
+    "OverSubscribe=OK StdOut=/dev/null {asked}TresPerNode=gres/gpu:2\n"
+)
+
+
+class Records(Answers):
+    """Also a scontrol that is told which jobs to show."""
+
+    def start(self, program: str, *arguments: str, stdin: str) -> Records:
+        self.calls.append((program, *arguments, stdin))
+        return self
+
+    def finish(self) -> tuple[int, str, str]:
+        return 0, str(self.texts["scontrol"]), ""
+
+
+@pytest.mark.parametrize(
+    ("text", "bars"),
+    [(RECORD.format(asked=""), ()), (RECORD.format(asked="Switches=1@00:05:00 "), ("switches",)),
+     ("", ("what could not be read",))],
+)  # fmt: skip
+def test_recheck__what_jobs_ask_for_that_get_a_list_or_request(text, bars):
+    """One process for them all, and only these are asked for: not the whole queue."""
+    slurm = Records(squeue="7|100|5|PENDING|(null)||gres/gpu:2\n8|90|0|PENDING|(null)||N/A\n", scontrol=text)
+    key = (7, 100.0, "", "pin-7")
+    found = Recheck(slurm)([nice(8), PinNodes(*key, "n2", "", "", True), Retype(*key, "gpu:i0:2", "gpu:2", "gpu:2")])
+    assert (found[7].bars, found[8].bars) == (bars, ())
+    assert slurm.calls[1:] == [("scontrol", "-o", "-d", "show job 7\n")]
+
+
+def test_recheck__asks_no_more_where_jobs_get_their_own_back():
+    """Nothing that they ask for keeps them from it, nor from a node that was not chosen by Slurm's pick there."""
+    slurm = Records(squeue="7|100|5|PENDING|(null)|n2|gres/gpu:i0:2\n")
+    key = (7, 100.0, "", "pin-7")
+    by_type = PinNodes(*key, "n3", "n2", "")
+    Recheck(slurm)([by_type, PinNodes(*key, "", "n2", ""), Retype(*key, "gpu:2", "gpu:i0:2", "gpu:2")])
+    assert [call[0] for call in slurm.calls] == ["squeue"]
 
 
 def test_recheck__job_that_is_gone_is_absent():
@@ -57,7 +100,8 @@ def test_recheck__other_errors_are_raised(error):
 
 
 @pytest.mark.parametrize(
-    "texts", [{"squeue": "7|100|5\n", "sprio": ""}, {"squeue": "7|100|5|PENDING|(null)|\n", "sprio": "7|x\n"}]
+    "texts",
+    [{"squeue": "7|100|5\n", "sprio": ""}, {"squeue": "7|100|5|PENDING|(null)||gres/gpu:2\n", "sprio": "7|x\n"}],
 )
 def test_recheck__unreadable_text_is_an_error(texts):
     """Nothing is written on a guess."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from slurmsched.errors import SlurmUnreachableError
-from slurmsched.model import Delay, Join, Outcome, PinNodes, Requeue, Reserve, SetNice, SetSiteFactor, Unreserve
+from slurmsched.model import Delay, Join, Outcome, PinNodes, Requeue, Reserve, Retype, SetNice, SetSiteFactor, Unreserve
 from slurmsched.slurm.commands import Commands
 from slurmsched.slurm.scontrol import session
 from slurmsched.slurm.writer import LIMIT, CommandWriter, answered, command
@@ -70,6 +71,8 @@ def test_command__what_slurm_would_ignore_is_not_said(action):
         (Delay(7, 1.0, "", "a", 1_795_848_424.4), "update JobId=7 StartTime=uts1795848424"),
         (PinNodes(7, 1.0, "", "a", "n2"), "update JobId=7 NodeList=n2"),
         (PinNodes(7, 1.0, "", "a", "", "n2"), "update JobId=7 NodeList="),
+        (Retype(7, 1.0, "", "a", "gpu:i0:1,gpu:i1:1"), "update JobId=7 Gres=gpu:i0:1,gpu:i1:1"),
+        (Retype(7, 1.0, "", "a", "gpu:2"), "update JobId=7 Gres=gpu:2"),
         (Unreserve(7, 1.0, "", "a", "slurmsched-7-1"), "delete ReservationName=slurmsched-7-1"),
         (
             Reserve(7, 1.0, "", "a", "slurmsched-7-1", "n[1-2,4]", "alice@lab", 10.0, 20.0),
@@ -89,6 +92,15 @@ def test_command__what_others_named_is_never_more_than_a_word(text):
     """Names of users and nodes cannot bring a second command or option in."""
     with pytest.raises(ValueError, match="not a word"):
         command(Reserve(7, 1.0, "", "a", "slurmsched-7-1", "n1", text, 10.0, 20.0))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "gpu", "gpu:2 Nice=-9", "gpu:a b:2", "shard:2", "gpu:2\nshutdown", "gpu:a:2,", "2"]
+)
+def test_command__a_request_is_gpus_and_nothing_else(text):
+    """Types are named by the site's gres.conf and by Slurm."""
+    with pytest.raises(ValueError, match="not a word"):
+        command(Retype(7, 1.0, "", "a", text))
 
 
 @pytest.mark.parametrize(
@@ -202,3 +214,33 @@ def test_session__hears_the_line_of_a_mark_to_its_end(tmp_path):
     program.chmod(0o755)
     with session(Commands(str(tmp_path), timeout_s=5.0)) as scontrol:
         assert [scontrol.tell(f"update JobId={job}") for job in (1, 2, 3)] == ["", "", ""]
+
+
+class Talk:
+    """A scontrol that answers what it is given, in turn; the commands are kept."""
+
+    def __init__(self, *answers: str) -> None:
+        self.answers, self.told = list(answers), []
+
+    def tell(self, words: str) -> str:
+        self.told.append(words)
+        return self.answers.pop(0)
+
+
+@pytest.mark.parametrize(
+    ("answers", "status", "text"),
+    [
+        (("", ), "written", ""),
+        (("Invalid TRES for job 7", ""), "refused", "Invalid TRES; it has its own request again"),
+        (("Invalid TRES for job 7", "Invalid TRES for job 7"), "refused", "its own request was refused too"),
+        (("Invalid TRES for job 7", "Unable to contact slurm controller (connect failure)"), "unknown", "own request"),
+    ],
+)  # fmt: skip
+def test_send__a_refused_request_is_followed_by_the_jobs_own(monkeypatch, answers, status, text):
+    """Else the job would start without GPUs: Slurm drops the request in force when it refuses another."""
+    talk = Talk(*answers)
+    monkeypatch.setattr("slurmsched.slurm.writer.session", lambda commands: nullcontext(talk))
+    (outcome,) = CommandWriter(None).send([Retype(7, 1.0, "", "pin-7", "gpu:i0:2", "gpu:2", "gpu:2")])
+    assert outcome.status == status
+    assert text in outcome.message
+    assert talk.told == ["update JobId=7 Gres=gpu:i0:2", "update JobId=7 Gres=gpu:2"][: len(answers)]

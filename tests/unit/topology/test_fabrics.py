@@ -105,7 +105,7 @@ def test_read_topology_yaml__says_what_is_wrong(text, words):
     ("text", "node"),
     [
         ("node001 mlx5_5", "node001"), ("node006 HCA-6", "node006"), ("'gpu-3 mlx5_0'", "gpu-3"),
-        ("n1.site hfi1_0", "n1"),
+        ("n1.site hfi1_0", "n1"), ("dgx-07", "dgx-07"), ("n1.site.org", "n1"), ("MT25408", ""),
         ("Mellanox Technologies Aggregation Node", ""), ("MT4129 ConnectX7   Mellanox Technologies", ""),
         ("MT4129 ConnectX7", ""), ("Quantum Mellanox", ""), ("", ""),
     ],

@@ -79,7 +79,28 @@ def test_read_topo__two_matrices():
     one = square(["X NV4", "NV4 X"])
     node = read_topo(one + "\n" + square(["X SYS", "SYS X"]))
     assert list(links_of(node)) == [(0, 1, LinkKind.NVLINK, 4)]
-    assert node.warnings == ("2 more rows of the same names, left out",)
+    assert node.warnings == ("more rows of the same names, or a second table, left out",)
+
+
+def test_read_topo__a_cut_table_takes_no_rows_of_the_next():
+    """Of two machines in one file the first is cut: what it lacks is unknown, though the other has such rows."""
+    cut = "\n".join(square(["X NV4 SYS", "NV4 X SYS", "SYS SYS X"]).splitlines()[:2])
+    node = read_topo(cut + "\n" + square(["X NV8 NV8", "NV8 X NV8", "NV8 NV8 X"]))
+    assert {link[3] for link in links_of(node)} <= {4, 0}
+    assert any("second table" in warning for warning in node.warnings)
+
+
+def test_read_topo__p2p_tables_tell_no_links():
+    """`nvidia-smi topo -p2p` looks alike; that two GPUs may talk does not say over what."""
+    node = read_topo("\tGPU0\tGPU1\n GPU0\tX\tOK\n GPU1\tOK\tX\n\nLegend:\n\n  OK   = Status Ok\n")
+    assert list(links_of(node)) == []
+    assert node.warnings[0].startswith("a table of `nvidia-smi topo -p2p`")
+
+
+def test_read_topo__a_link_that_is_not_known_leaves_the_others():
+    """A cell of a kind without a meaning here is an unknown link, not a damaged row."""
+    node = read_topo(square(["X NV4 C2C", "NV4 X SYS", "C2C SYS X"]))
+    assert list(links_of(node)) == [(0, 1, LinkKind.NVLINK, 4), (1, 2, LinkKind.SYS, 0)]
 
 
 def test_read_topo__more_gpus_than_can_be_placed_on():

@@ -11,15 +11,18 @@ import orjson
 import pytest
 
 from slurmsched.cli.main import main
+from slurmsched.cli.topology_check import remedies
 from slurmsched.errors import InputError
 from slurmsched.model.topology import GpuTopology
 from slurmsched.placements.set_ranks import ring_table, set_ranks
 from slurmsched.testing.machines import machines
-from slurmsched.topology.other_means import JOB_SUBMIT, islands
-from slurmsched.topology.slurm_check import SHAPED, Form, check, check_shaped, states_of
+from slurmsched.topology.gpu_types import TypedNode
+from slurmsched.topology.other_means import JOB_SUBMIT, islands, type_groups
+from slurmsched.topology.reading import read_any
+from slurmsched.topology.slurm_check import SHAPED, Checked, Form, check, check_shaped, states_of
 from slurmsched.topology.slurm_compile import bound_of, by_kind, compile_links
 from slurmsched.topology.slurm_node import SlurmNode
-from slurmsched.topology.slurm_site import ranges
+from slurmsched.topology.slurm_site import ranges, typed_node
 
 SCRIPT = Path(__file__).parents[3] / "plugin/task_prolog/ring_order.sh"
 NEW, OLD = (26, 5), (23, 11)
@@ -202,3 +205,40 @@ def test_compile__prints_the_other_means_with_their_lines(tmp_path, capsys):
     assert "NodeName=n1 Name=gpu Type=a100_i1 File=/dev/nvidia2 Cores=0-31\n" in said
     assert "Gres=gpu:a100_i0:2,gpu:a100_i1:2\n" in said
     assert JOB_SUBMIT in said
+
+
+def test_type_groups__islands_where_they_reach_every_best_set():
+    """Pairs, quads: a Type each. A mesh has sets that no islands name, so each GPU has its own."""
+    alone = tuple((gpu,) for gpu in range(8))
+    found = {name: type_groups(one, set_ranks(one).rank) for name, one in machines().items() if one.gpus <= 8}
+    assert found["bridged-pairs"] == ((0, 1), (2, 3), (4, 5), (6, 7))
+    assert found["summit"] == ((0, 1, 2), (3, 4, 5))
+    assert found["dgx-1v"] == alone
+
+
+def test_type_groups__only_runs_of_neighbours():
+    """Slurm numbers GPUs Type by Type: islands whose GPUs lie apart would change the numbers."""
+    crossed = wired({(0, 2): 100.0, (1, 3): 100.0})
+    assert type_groups(crossed, set_ranks(crossed).rank) == ((0,), (1,), (2,), (3,))
+
+
+def test_compile__types_for_the_daemon(tmp_path, capsys):
+    """The file by itself, with what slurm.conf and slurmsched need besides; the lines can be read again."""
+    more = ["--slurm", "26.05", "--hardware", "1x32x1", "--types"]
+    assert main(["topology", "compile", *conf(tmp_path), *more]) == 0
+    text = capsys.readouterr().out
+    assert "# slurm.conf, NodeName line: Gres=gpu:a100_i0:2,gpu:a100_i1:2\n" in text
+    (one,) = read_any(text, "gres.conf").classes
+    assert typed_node(one, (("a100_i0", 2), ("a100_i1", 2))) == TypedNode(("a100_i0",) * 2 + ("a100_i1",) * 2)
+    assert main(["topology", "compile", *conf(tmp_path), *more, "--json"]) == 0
+    assert orjson.loads(capsys.readouterr().out)[0]["lines"][0].startswith("NodeName=n1 Name=gpu Type=a100_i0")
+
+
+def test_check__says_what_helps(tmp_path, capsys):
+    """Only where something does: picks that miss, and a form of request that is worse than the other."""
+    more = ["--slurm", "26.05", "--hardware", "1x32x1"]
+    assert main(["topology", "check", *conf(tmp_path), *more]) == 0
+    assert "topology compile" in capsys.readouterr().out
+    perfect, worse = Checked(Form.PER_NODE, 10, 10, 0.0, ()), Checked(Form.PER_JOB, 10, 9, 0.1, ())
+    assert list(remedies([perfect])) == []
+    assert "job_submit.lua" in list(remedies([perfect, worse]))[1]

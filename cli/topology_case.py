@@ -1,0 +1,111 @@
+"""What `topology check` and `compile` work on: classes of gres.conf, their true links and hardware, Slurm's version."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from slurmsched.cli.settings import config
+
+if TYPE_CHECKING:
+    from slurmsched.model.topology import GpuTopology
+    from slurmsched.placements.set_ranks import SetRanks
+    from slurmsched.topology.reading import NodeClass
+    from slurmsched.topology.slurm_node import SlurmNode
+
+FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One class of nodes with all that its picks depend on."""
+
+    one: NodeClass
+    node: SlurmNode
+    wiring: GpuTopology
+    ranks: SetRanks
+    version: tuple[int, int]
+    cores_per_gpu: int
+
+
+def with_case(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Options that say which nodes, which Slurm and which jobs."""
+
+    @click.option("--gres-conf", type=FILE, default="/etc/slurm/gres.conf", show_default=True)
+    @click.option("--node", default="", help="Only the class of this node.")
+    @click.option("--links", type=FILE, help="True links: `nvidia-smi topo -m` or `rocm-smi --showtopo` of such a "
+                  "node; default: the Links of gres.conf.")  # fmt: skip
+    @click.option("--gpu-type", default="", metavar="MODEL", help="GPU model of --links, such as v100.")
+    @click.option("--slurm", default="", metavar="VERSION", help="Such as 24.11; default: the site's own.")
+    @click.option("--hardware", default="", metavar="SxCxT", help="Sockets, cores, threads; default: as Slurm says.")
+    @click.option("--cores-per-gpu", type=click.IntRange(0), default=1, show_default=True,
+                  help="Cores that jobs ask for with each GPU.")  # fmt: skip
+    @functools.wraps(function)
+    def wrapped(gres_conf: Path, node: str, links: Path | None, gpu_type: str, slurm: str, hardware: str,
+                cores_per_gpu: int, **values: Any) -> Any:  # fmt: skip
+        version = version_of(slurm)
+        found = cases(gres_conf, node, links, gpu_type, hardware, version, cores_per_gpu)
+        return function(cases=list(found), version=version, **values)
+
+    return wrapped
+
+
+def version_of(text: str) -> tuple[int, int]:
+    """ "24.11.5" -> (24, 11); "" asks the site's Slurm. Raises InputError outside 21.08 to 26.05."""
+    from slurmsched.errors import InputError
+
+    text = text or commands_run("sinfo", "--version")
+    match = re.search(r"(\d\d)\.(\d\d)", text)
+    version = (int(match[1]), int(match[2])) if match else (0, 0)
+    if not (21, 8) <= version <= (26, 5):
+        raise InputError(f"Slurm {text.strip()!r}: known is how 21.08 to 26.05 pick GPUs; name one with --slurm")
+    return version
+
+
+def cases(path: Path, node: str, links: Path | None, gpu_type: str, hardware: str, version: tuple[int, int],
+          cores_per_gpu: int) -> Iterator[Case]:  # fmt: skip
+    """The classes of gres.conf, or that of `node`."""
+    from slurmsched.placements.set_ranks import set_ranks
+    from slurmsched.topology.slurm_site import slurm_node
+
+    for one, wiring in wired_classes(path, node, links, gpu_type):
+        shape = shape_of(hardware, node or (one.nodes[0] if one.nodes else ""))
+        yield Case(one, slurm_node(one, shape), wiring, set_ranks(wiring), version, cores_per_gpu)
+
+
+def wired_classes(path: Path, node: str, links: Path | None, gpu_type: str) -> Iterator[tuple[NodeClass, GpuTopology]]:
+    """The classes of gres.conf, or that of `node`, each with its true links."""
+    from slurmsched.cli.topology_show import class_of
+    from slurmsched.slurm.wiring import read_file
+    from slurmsched.topology.slurm_site import wiring_of
+
+    classes = read_file(path, "gres.conf", path.stem).classes
+    told = class_of(None, read_file(links, name=links.stem, gpu_type=gpu_type).classes).topology if links else None
+    for one in [class_of(node, classes)] if node else classes:
+        yield one, wiring_of(one, told)
+
+
+def shape_of(text: str, node: str) -> tuple[int, int, int]:
+    """ "2x32x1" -> (2, 32, 1); "" asks Slurm. Raises InputError for another text."""
+    from slurmsched.errors import InputError
+
+    if not text:
+        where = ["-n", node] if node else []
+        text = commands_run("sinfo", "-h", "-N", *where, "-o", "%Xx%Yx%Z").split("\n")[0].strip()
+    match = re.fullmatch(r"([1-9]\d*)x([1-9]\d*)x([1-9]\d*)", text)
+    if match is None:
+        raise InputError(f"hardware {text!r} is not sockets x cores x threads, such as 2x32x1; name it with --hardware")
+    return int(match[1]), int(match[2]), int(match[3])
+
+
+def commands_run(*command: str) -> str:
+    """What a command of Slurm prints."""
+    from slurmsched.slurm.reader import open_commands
+
+    return open_commands(config().slurm).run(*command)

@@ -1,0 +1,62 @@
+"""Hostlists to names and back, whoever wrote them."""
+
+from __future__ import annotations
+
+import pytest
+from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slurmsched.model import hostlist
+from slurmsched.model.hostlist import expand, fold, same_hosts
+
+RANGES = st.tuples(st.integers(0, 30), st.integers(0, 9)).map(lambda pair: f"{pair[0]}-{pair[0] + pair[1]}")
+GROUPS = st.lists(RANGES | st.integers(0, 99).map(str), min_size=1, max_size=3).map(lambda each: f"[{','.join(each)}]")
+NAMES = st.lists(st.tuples(st.sampled_from("nx"), GROUPS, st.just("") | GROUPS.map("y".__add__)), min_size=1)
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [("n[1-3,7]", ("n1", "n2", "n3", "n7")), ("n[08-10]", ("n08", "n09", "n10")), ("a,b", ("a", "b")), ("", ())],
+)
+def test_expand__names_in_their_order(text, names):
+    """Padding stays; what has no brackets is a comma list."""
+    assert expand(text) == names
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "n[1-99999999]",
+        "r[1-9999]n[1-9999]",
+        "n[1-2000000]",
+        "n[1-123456789012345]",
+        "a,n[1-9999999],b",
+        "n[00000000000001-9999999]",
+    ],
+)
+def test_expand__more_names_than_any_cluster_has_are_refused_at_once(text):
+    """A typing error, or a user who would have us use up the memory."""
+    with pytest.raises(ValueError, match="more than 1048576 names"):
+        expand(text)
+
+
+@pytest.mark.parametrize("text", ["n[1-", "n[]", "n[5-1]", "n[a-b]", "n[[1-3]]", "["])
+def test_expand__what_is_none_is_refused(text):
+    """With a ValueError, whatever the library raises."""
+    with pytest.raises(ValueError, match="not a hostlist"):
+        expand(text)
+
+
+@given(NAMES)
+def test_expand__counts_at_least_the_names_that_there_are(parts):
+    """No list is longer than it was counted, so that the bound holds; twice the same name is counted twice."""
+    text = ",".join("".join(part) for part in parts)
+    assert len(NodeSet(text, resolver=RESOLVER_NOGROUP)) <= hostlist._spanned(text)
+
+
+def test_fold__is_expand_turned_round():
+    """And two ways to write the same are the same."""
+    assert expand(fold(("n1", "n2", "n4"))) == ("n1", "n2", "n4")
+    assert same_hosts("n[1-2]", "n2,n1")
+    assert not same_hosts("n[1-2]", "n[1-")

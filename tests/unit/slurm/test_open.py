@@ -1,0 +1,27 @@
+"""How a cluster is opened for a configuration."""
+
+from __future__ import annotations
+
+import pytest
+
+from slurmsched.config import Config
+from slurmsched.slurm import open as opening
+
+
+@pytest.mark.parametrize(
+    ("pin", "indices", "expected"), [("off", False, False), ("off", True, True), ("hints", False, True)]
+)
+def test_open_live__reads_which_gpus_runs_hold_where_jobs_are_placed_by_them(
+    monkeypatch, tmp_path, pin, indices, expected
+):
+    """`plan` and `tick` too: without the indices every node with a running job would be left out."""
+    asked: list[bool] = []
+
+    class Reader:
+        def begin(self) -> None: ...
+
+    monkeypatch.setattr(opening, "open_commands", lambda settings: None)
+    monkeypatch.setattr(opening, "open_reader", lambda settings, *, indices: asked.append(indices) or Reader())
+    config = Config.model_validate({"placement": {"pin": pin}, "ledger": {"journal": str(tmp_path / "journal.jsonl")}})
+    opening.open_live(config, apply=False, indices=indices)
+    assert asked == [expected]
