@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import product
 
 from slurmsched.model.acts import Purpose, Stage
-from slurmsched.model.plan import SetLever, Step
+from slurmsched.model.plan import Action
 from slurmsched.planning.gate import RULES, When
 from slurmsched.planning.managed import JOB_RULES, PIN_RULES
 
@@ -27,7 +27,14 @@ CYCLES = ("done", "failed", "dropped", "standby")
 OUTCOMES = ("written", "changed", "refused", "unknown")
 ENDS = ("slurm", "ledger", "not-leading", "rights", "paused", "busy", OTHER)
 CAUSES = {"CPUs": "cpus", "memory": "memory", "CPUs and memory": "both"}
-KINDS = tuple(sorted({kind.kind for base in (SetLever, Step) for kind in base.__subclasses__()}))
+
+
+def _kinds(action: type[Action]) -> set[str]:
+    """What it and all made from it are called."""
+    return {action.kind, *(kind for each in action.__subclasses__() for kind in _kinds(each))} - {""}
+
+
+KINDS = tuple(sorted(_kinds(Action)))
 QUEUES = (*map(str, range(10)), MANY, NO_QUEUE)
 PURPOSES, OPEN_STAGES = tuple(map(str, Purpose)), tuple(str(stage) for stage in Stage if stage != Stage.CLOSED)
 _OF_PLANNERS = ("constraint", "ends", "far", "nodes", "victims", "pin-asks", "pin-form")

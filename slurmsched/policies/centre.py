@@ -10,12 +10,14 @@ from slurmsched.model.columns import Floats
 from slurmsched.policies.solve import Programme, solve
 
 STEPS = 100  # of Newton's method, which takes some twenty
+DIGITS = 7  # after the point: what is behind them hangs on the order in which a machine adds
 
 
 def centre(rows: Any, bound: Floats) -> Floats | None:
     """The analytic centre of rows . x <= bound: the product of all slacks is largest. (V,), None if it has no inside.
 
-    rows: (R, V) dense or scipy.sparse. The polytope must be bounded, its bounds among the rows.
+    rows: (R, V) dense or scipy.sparse. The polytope must be bounded, its bounds among the rows. Rounded, so that it is
+    the same on any machine.
     Source: Boyd and Vandenberghe, Convex Optimization, section 8.5.3, by damped Newton steps.
     """
     dense = np.asarray(rows.todense()) if hasattr(rows, "todense") else np.asarray(rows, np.float64)
@@ -27,10 +29,10 @@ def centre(rows: Any, bound: Floats) -> Floats | None:
         gradient = dense.T @ inverse
         step = -np.linalg.solve(dense.T @ (inverse[:, None] ** 2 * dense), gradient)
         decrement = float(-gradient @ step)
-        if decrement < 1e-12:
-            break
         point = point + step / (1.0 + np.sqrt(decrement) if decrement > 0.25 else 1.0)
-    return point
+        if decrement < 1e-12:  # this step has made the error far smaller still
+            break
+    return np.round(point, DIGITS)
 
 
 def _inside(dense: Floats, bound: Floats) -> Floats | None:

@@ -67,9 +67,9 @@ def _expected(seen: Seen, whole_by: dict[str, float], done: float) -> tuple[floa
     belief = (1.0 / len(whole_s) + share) / (1.0 + share.sum())
     to_come = np.maximum(belief - share, 0.0)
     to_come = to_come / to_come.sum() if to_come.sum() > 0 else np.full(len(share), 1.0 / len(share))
-    made_s = float(share @ whole_s)
+    made_s = float((share * whole_s).sum())
     pace_s = made_s / done if done > 0 and made_s > 0 else float(whole_s[0])
-    return max((1.0 - done) * float(to_come @ whole_s), 1.0), made_s, max(pace_s, 1.0)
+    return max((1.0 - done) * float((to_come * whole_s).sum()), 1.0), made_s, max(pace_s, 1.0)
 
 
 def _observed(before: Seen, batch: str, done: float) -> Seen:
