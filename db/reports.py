@@ -59,14 +59,6 @@ def placements(url: str, since_s: float) -> list[dict[str, Any]]:
     return query_rows(url, sa.select(table).where(table.c.start_s >= since_s).order_by(table.c.start_s.desc()))
 
 
-def placement_quality(url: str, since_s: float) -> dict[bool, float]:
-    """slurmsched_placement_quality_ratio: bandwidth got over the best possible, the mean of jobs that started since
-    then, by whether they were pinned; one that no job was is absent. Raises LedgerError."""
-    table = schema.placements
-    query = sa.select(table.c.pinned, sa.func.avg(table.c.ratio).label("ratio")).where(table.c.start_s >= since_s)
-    return {bool(row["pinned"]): float(row["ratio"]) for row in query_rows(url, query.group_by(table.c.pinned))}
-
-
 def _rows(engine: sa.Engine, query: sa.Select[Any]) -> list[dict[str, Any]]:
     try:
         with engines.translated(engine), engine.connect() as connection:

@@ -113,8 +113,8 @@ METRICS = (
     Metric("lost_gpu_seconds_total", COUNTER, "Work lost by requeues of ours, as estimated, in GPU seconds."),
     Metric("idle_gpu_seconds_total", COUNTER, "GPU seconds idle on nodes while an act kept them.",
            {"purpose": PURPOSES}),
-    Metric("placement_ratio", HISTOGRAM, "Links that jobs of several GPUs got at their start over the best that "
-           "was free then.", {}, RATIO_BUCKETS),
+    Metric("placement_quality_ratio", HISTOGRAM, "Links that jobs of several GPUs got at their start over the best "
+           "that was free then.", {}, RATIO_BUCKETS),
     Metric("missed_placements_total", COUNTER, "Jobs of several GPUs that started where better linked ones were free."),
     Metric("stranded_gpus", GAUGE, "Free GPUs that no job can get, by what is taken beside them.",
            {"cause": tuple(CAUSES.values())}),

@@ -22,7 +22,7 @@ def count_cycle(tally: Tally, snapshot: Snapshot, plan: Plan, receipt: Receipt) 
     if receipt.stopped:
         tally.add("early_ends_total", kind_of_end(receipt.exit_code, receipt.stopped))
     for each in snapshot.placed:
-        tally.observe("placement_ratio", each.ratio)
+        tally.observe("placement_quality_ratio", each.ratio)
         tally.add("missed_placements_total", by=float(each.missed))
     if not receipt.dry_run:
         _count_acts(tally, snapshot, plan, receipt)

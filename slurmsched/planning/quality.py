@@ -19,8 +19,6 @@ from slurmsched.placements.linked import Tables
 from slurmsched.planning.bounds import UnknownForm, allowed_nodes
 from slurmsched.planning.pins import own_lists
 
-METRIC = "slurmsched_placement_quality_ratio"  # bandwidth got over the best possible then, 0 to 1
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Start:

@@ -117,8 +117,8 @@ def test_done__counts_placements(meters):
     ]
     meters.done(snapshot(placed=tuple(got)), Plan(), Receipt())
     found = values(meters)
-    assert found["slurmsched_placement_ratio_sum",] == 1.5
-    assert found["slurmsched_placement_ratio_bucket", "0.5"] == 1
+    assert found["slurmsched_placement_quality_ratio_sum",] == 1.5
+    assert found["slurmsched_placement_quality_ratio_bucket", "0.5"] == 1
     assert found["slurmsched_missed_placements_total",] == 1
 
 
