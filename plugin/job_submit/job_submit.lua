@@ -74,10 +74,12 @@ local function from_options(job_desc)
     return ""
 end
 
+-- A hint that was given but cannot be read gets no default: it may have said the opposite.
 local function with_defaults(hints, text)
-    local more = grammar.parse(grammar.MARK .. " " .. text, keys)
+    local more, given = grammar.parse(grammar.MARK .. " " .. text, keys), {}
+    for _, word in ipairs(hints.wrong) do given[word:match("^[^=]*")] = true end
     for name, value in pairs(more.values) do
-        if hints.values[name] == nil then hints.values[name] = value end
+        if hints.values[name] == nil and not given[name] then hints.values[name] = value end
     end
 end
 
@@ -138,8 +140,9 @@ local function guarded(job_desc, job_rec, uid)
     if guard.nice and nice and nice ~= NOT_GIVEN and nice < (tonumber(job_rec.nice) or nice) then
         return "this site's scheduler sets nice: a job's owner may raise it, not lower it"
     end
-    local runs = (tonumber(job_rec.start_time) or 0) > 0
-    if guard.comment and runs and job_desc.comment and not keeps_hints(job_rec.comment, job_desc.comment) then
+    local start = tonumber(job_rec.start_time) or 0
+    local begun = start > 0 and start <= os.time() -- that of a waiting job is when Slurm expects it to start
+    if guard.comment and begun and job_desc.comment and not keeps_hints(job_rec.comment, job_desc.comment) then
         return "hints of a job that has been given nodes stay as they are, but for progress"
     end
     return nil

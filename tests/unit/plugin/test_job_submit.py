@@ -73,6 +73,8 @@ def test_submit__defaults_by_partition_give_way_to_the_users(load: Any) -> None:
     )
     assert submit(lua, parts)[1]["comment"] == "slurmsched: preempt=yes restart=90s"
     assert submit(lua, parts, partition="cpu")[1]["comment"] == "slurmsched: share=no"
+    mistyped = submit(lua, parts, comment="slurmsched: preempt=nein")[1]["comment"]
+    assert mistyped == "slurmsched: restart=90s preempt=nein"  # what was meant may be the opposite of the default
 
 
 def test_submit__options_of_the_spank_plugin_count_over_the_comment(load: Any) -> None:
@@ -119,7 +121,8 @@ def test_modify__guard_keeps_owners_off_the_levers(load: Any) -> None:
     assert modify(lua, running, comment="slurmsched: preempt=no")[0] == -1
     assert modify(lua, running, comment="")[0] == -1
     assert modify(lua, running, comment="mine slurmsched: preempt=yes progress=2/9")[0] == 0
-    assert modify(lua, {**running, "start_time": 0}, comment="")[0] == 0
+    for expected in (0, 4_000_000_000):  # of a waiting job: none yet, or when Slurm expects it to start
+        assert modify(lua, {**running, "start_time": expected}, comment="")[0] == 0
     assert modify(load(), running, nice=0, comment="")[0] == 0
 
 
