@@ -95,5 +95,6 @@ print("numba" in sys.modules, "scipy" in sys.modules)
 import scipy.optimize
 print(scipy.optimize.linprog([1.0], bounds=(2.0, None)).x[0])
 """
-    made = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    environment = {name: value for name, value in os.environ.items() if name != "NUMBA_DISABLE_JIT"}
+    made = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment)
     assert made.stdout.split() == ["True", "False", "2.0"]
