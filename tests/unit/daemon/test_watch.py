@@ -144,7 +144,8 @@ def test_metrics__without_the_client_say_what_to_install(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("table", "message"),
     [({"metrics": {"listen": "9810"}}, "must be HOST:PORT"), ({"metrics": {"textfile": "/x/y.txt"}}, "end in .prom"),
-     ({"web": {"listen": "0.0.0.0:9811"}}, "anywhere = true"), ({"web": {"listen": "127.example:1"}}, "anywhere")],
+     ({"web": {"listen": "0.0.0.0:9811"}}, "anywhere = true"), ({"web": {"listen": "127.example:1"}}, "anywhere"),
+     ({"web": {"listen": "0.0.0.0:9811", "anywhere": True}}, "hosts must name")],
 )  # fmt: skip
 def test_config__says_what_is_wrong(table, message):
     """Addresses, names, and an address that other hosts reach."""
