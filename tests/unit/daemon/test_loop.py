@@ -264,6 +264,25 @@ def test_call__brings_the_next_cycle_forward(world, tmp_path):
     assert not (tmp_path / "events").exists()
 
 
+def test_call__of_somebody_who_does_not_count_is_looked_for_once_in_wake_s(world, tmp_path, monkeypatch):
+    """A local user who floods the socket keeps no processor busy; who counts is heard all the same."""
+    made = world(None, config=_waking(tmp_path))
+    drains = []
+
+    def called():
+        drains.append(time.monotonic())
+        return len(drains) == 3
+
+    monkeypatch.setattr(made.loop._wakers, "called", called)  # it takes nothing off: there is always more
+    _call(tmp_path / "events")
+    begun_s = time.monotonic()
+    made.loop._wait_until(begun_s + 60.0, begun_s)
+    assert len(drains) == 3
+    assert drains[2] - drains[0] >= 2 * made.loop._config.daemon.wake_s
+    assert time.monotonic() - begun_s < 30
+    made.loop._wakers.close()
+
+
 def test_call__does_not_hurry_cycles_that_fail(world, tmp_path):
     """Back-off stays; a cycle that follows its own rest does too."""
     made = world(None, config=_waking(tmp_path))
