@@ -170,7 +170,7 @@ class Loop:
         """Metrics and pages by the new configuration; what was opened for it is closed again if that cannot be."""
         try:
             self._watch.adopt(config, apply=self._mode(config) == "apply")
-        except ConfigError:
+        except BaseException:
             stack.close()
             raise
 
