@@ -262,12 +262,16 @@ class Web(Section):
         "", description='where the daemon serves its pages, such as "127.0.0.1:9811"; empty = nowhere'
     )
     anywhere: bool = Field(False, description="allow an address that other hosts reach; without it only loopback")
-    hosts: tuple[str, ...] = Field((), description="further names that browsers may call the daemon by, as of a proxy")
+    hosts: tuple[str, ...] = Field(
+        (), description="names that browsers may call the daemon by, as of a proxy; on loopback, besides localhost"
+    )
 
     @model_validator(mode="after")
     def _near(self) -> Web:
         if self.listen and not self.anywhere and not is_loopback(self.listen):
             raise ValueError("listen is no loopback address; other hosts get in only with anywhere = true")
+        if self.listen and not self.hosts and not is_loopback(self.listen):
+            raise ValueError("hosts must name what browsers call the daemon by; without it any page could read ours")
         return self
 
 

@@ -127,14 +127,21 @@ class Loop:
     def _wait_until(self, then_s: float, woken_s: float = inf) -> None:
         """Sleep, telling the watchdog twice in its time, until then or until a signal asks for something.
 
-        woken_s: when to return once somebody has called; no call is lost, nor looked for again.
+        woken_s: when to return once somebody has called; no call is lost, nor looked for again. Callers who do not
+        count are looked for once in wake_s, so that a flood of theirs costs nothing.
         """
         step_s = min(self._notifier.watchdog_s / 2 or inf, self._leading.step_s)
-        signals, wakers = self.signals, [self._wakers] if self._wakers else []
-        while not (signals.stop or signals.reload) and (left_s := then_s - time.monotonic()) > 0:
-            signals.sleep(min(left_s, step_s), *wakers)
-            if wakers and wakers[0].called():
-                then_s, wakers = min(then_s, woken_s), []
+        signals, wakers, deaf_until_s = self.signals, self._wakers, -inf
+        while not (signals.stop or signals.reload) and (left_s := then_s - (now_s := time.monotonic())) > 0:
+            if wakers is None:
+                signals.sleep(min(left_s, step_s))
+            elif now_s < deaf_until_s:
+                signals.sleep(min(left_s, step_s, deaf_until_s - now_s))
+            elif signals.sleep(min(left_s, step_s), wakers):
+                if wakers.called():
+                    then_s, wakers = min(then_s, woken_s), None
+                else:
+                    deaf_until_s = time.monotonic() + self._config.daemon.wake_s
             self._notifier.watchdog()
             self._leading.keep()
 
@@ -163,7 +170,7 @@ class Loop:
         """Metrics and pages by the new configuration; what was opened for it is closed again if that cannot be."""
         try:
             self._watch.adopt(config, apply=self._mode(config) == "apply")
-        except ConfigError:
+        except BaseException:
             stack.close()
             raise
 

@@ -40,15 +40,16 @@ class Signals:
                 os.close(descriptor)
             self._pipe = None
 
-    def sleep(self, at_most_s: float, *others: _HasFileno) -> None:
+    def sleep(self, at_most_s: float, *others: _HasFileno) -> bool:
         """Return after that many seconds, or at once when a signal has come since the last sleep.
 
-        others: one of them that has something to read ends it too.
+        others: one of them that has something to read ends it too. Returns whether one has.
         """
         pipe = [self._pipe[0]] if self._pipe else []
         found = select.select([*pipe, *(other.fileno() for other in others)], [], [], at_most_s)[0]
         if pipe and pipe[0] in found:
             os.read(pipe[0], 4096)
+        return any(one not in pipe for one in found)
 
     def on_stop(self, number: int, frame: FrameType | None) -> None:
         self.stop = True

@@ -8,6 +8,7 @@ import socket
 import stat
 import struct
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from slurmsched.errors import ConfigError
@@ -25,8 +26,10 @@ class Wakers:
 
     def __init__(self, path: Path, users: Sequence[str]) -> None:
         self._path = path
-        self._uids = {0, os.geteuid(), *(_uid(name) for name in users)}
-        self._socket = _bound(path)
+        senders = [_user(name) for name in users]
+        self._uids = {0, os.geteuid(), *(sender.pw_uid for sender in senders)}
+        others = [sender for sender in senders if sender.pw_uid not in (0, os.geteuid())]
+        self._socket = _bound(path, {sender.pw_gid for sender in others})
 
     def fileno(self) -> int:
         return self._socket.fileno()
@@ -47,15 +50,16 @@ class Wakers:
         self._path.unlink(missing_ok=True)
 
 
-def _bound(path: Path) -> socket.socket:
-    """The socket, in place of one that a dead daemon left: whoever makes it holds the daemons' lock."""
+def _bound(path: Path, gids: set[int]) -> socket.socket:
+    """The socket, in place of one that a dead daemon left: whoever makes it holds the daemons' lock. gids: groups of
+    those who may send, besides root and our own user."""
     link = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
     try:
         if path.exists() and stat.S_ISSOCK(path.stat().st_mode):
             path.unlink()
         link.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         link.bind(os.fspath(path))
-        path.chmod(0o666)  # whose datagrams count is told by their credentials
+        _narrow(path, gids)
     except OSError as error:
         link.close()
         said = f"{path}: {error.strerror or error}; it needs a folder that the daemon's user may write"
@@ -63,13 +67,24 @@ def _bound(path: Path) -> socket.socket:
     return link
 
 
+def _narrow(path: Path, gids: set[int]) -> None:
+    """Let only those send who need to, where one group has them all and we may give it the socket. Else everybody
+    may: whose datagrams count is told by their credentials."""
+    mode = 0o666
+    if len(gids) < 2:
+        with suppress(OSError):  # not of that group, and without CAP_CHOWN
+            os.chown(path, -1, *(gids or {-1}))
+            mode = 0o660
+    path.chmod(mode)
+
+
 def _sender(credentials: bytes) -> int:
     """Uid of who sent it, as the kernel says; -1 if it says nothing."""
     return int(_CREDENTIALS.unpack(credentials)[1]) if len(credentials) == _CREDENTIALS.size else -1
 
 
-def _uid(name: str) -> int:
+def _user(name: str) -> pwd.struct_passwd:
     try:
-        return pwd.getpwnam(name).pw_uid
+        return pwd.getpwnam(name)
     except KeyError:
         raise ConfigError(f"there is no user {name!r}", key="daemon.users") from None

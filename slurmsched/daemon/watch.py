@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +15,9 @@ from slurmsched.protocols import Cluster, Planner, Store
 
 if TYPE_CHECKING:
     from slurmsched.metrics.meters import Meters
+    from slurmsched.web.frame import Frame
     from slurmsched.web.pages import Pages
-    from slurmsched.web.server import Answer, Asked, Server, Site
+    from slurmsched.web.server import Answer, Asked, Server
 
 METRICS, WEB = "metrics", "web"
 
@@ -37,17 +39,19 @@ class Watch:
 
     def adopt(self, config: Config, *, apply: bool) -> None:
         """Go on with another configuration; figures stay. Raises ConfigError, and is as before then."""
+        meters, pages = self._meters, self._pages
         if config.metrics.wanted:
             from slurmsched.metrics.meters import Meters, need_client
 
             need_client()
-            self._meters = self._meters or self._taken_up(Meters(config), config)
-            self._meters.config = config
-        if config.web.listen and self._pages is None:
+            meters = meters or self._taken_up(Meters(config), config)
+        if config.web.listen and pages is None:
             from slurmsched.web.pages import Pages
 
-            self._pages = Pages()
-        self._config, self._apply = config, apply
+            pages = Pages()
+        if meters is not None:
+            meters.config = config
+        self._meters, self._pages, self._config, self._apply = meters, pages, config, apply
         self._open()
         self._publish()
 
@@ -63,21 +67,23 @@ class Watch:
     def done(self, snapshot: Snapshot, plan: Plan, receipt: Receipt) -> None:
         """A cycle worked."""
         self._leads = True
-        if self._meters is not None:
-            self._guarded(lambda meters: meters.done(snapshot, plan, receipt))
+        if (meters := self._meters) is not None:
+            self._guarded(METRICS, lambda: meters.done(snapshot, plan, receipt))
         self.looked(snapshot, plan)
         self._open()
         self._publish()
 
     def looked(self, snapshot: Snapshot, plan: Plan) -> None:
         """This is what pages show from now on; nothing is made of it until one is asked for."""
-        if self._pages is None:
-            return
+        if (pages := self._pages) is not None:
+            self._guarded(WEB, lambda: pages.show(self._frame(snapshot, plan)))
+
+    def _frame(self, snapshot: Snapshot, plan: Plan) -> Frame:
         from slurmsched.web.frame import Frame
 
         mode = "apply" if self._apply else "dry-run"
         tree = self._config
-        self._pages.show(Frame(snapshot, plan, tree.lever.kind, mode, tree.policy.name, waits_s=self._past_waits))
+        return Frame(snapshot, plan, tree.lever.kind, mode, tree.policy.name, waits_s=self._past_waits)
 
     def _past_waits(self, gpus: int) -> tuple[float, ...]:
         """What the ledger tells of jobs of that size; nothing where it does not answer."""
@@ -90,10 +96,12 @@ class Watch:
 
     def ended(self, outcome: str) -> None:
         """A cycle did not: failed, dropped or standby."""
-        if self._pages is not None and outcome == "failed":
-            self._pages.fail("The last cycle failed; the daemon's log says why. This is what the one before saw.")
+        if (pages := self._pages) is not None and outcome == "failed":
+            said = "The last cycle failed; the daemon's log says why. This is what the one before saw."
+            self._guarded(WEB, lambda: pages.fail(said))
         self._leads = outcome not in ("dropped", "standby") and self._leads
-        self._guarded(lambda meters: meters.ended(outcome))
+        if (meters := self._meters) is not None:
+            self._guarded(METRICS, lambda: meters.ended(outcome))
         self._open()
         self._publish()
 
@@ -107,24 +115,26 @@ class Watch:
         """Where METRICS or WEB is served, 0 if it is not."""
         return self._servers[name].port if name in self._servers else 0
 
-    def _guarded(self, count: Any) -> None:
-        if self._meters is None:
-            return
+    @staticmethod
+    def _guarded(name: str, step: Callable[[], object]) -> None:
+        """Do it; what goes wrong is logged as a fault of METRICS or WEB."""
         try:
-            count(self._meters)
+            step()
         except Exception as error:
-            log.error("metrics.failed", error=str(error), kind=type(error).__name__, exc_info=True)
+            log.error(f"{name}.failed", error=str(error), kind=type(error).__name__, exc_info=True)
 
     def _publish(self) -> None:
         """Put the figures of now in the place of those before: a scrape sees the one or the other."""
-        if self._meters is None:
-            return
+        if (meters := self._meters) is not None:
+            self._guarded(METRICS, lambda: self._published(meters))
+
+    def _published(self, meters: Meters) -> None:
         from slurmsched.daemon.assemble import paused
         from slurmsched.metrics.exposition import write_textfile
         from slurmsched.metrics.meters import Standing
 
         standing = Standing(self._apply, self._leads, paused(self._config))
-        self._families = self._meters.families(standing)
+        self._families = meters.families(standing)
         if textfile := self._config.metrics.textfile:
             try:
                 write_textfile(Path(textfile), self._families)
@@ -135,30 +145,33 @@ class Watch:
 
     def _open(self) -> None:
         """Serve what is wanted where it is wanted. An address that cannot be had is tried again after each cycle."""
-        wanted = {METRICS: self._config.metrics.listen, WEB: self._config.web.listen}
-        for name, listen in wanted.items():
-            if name in self._servers and self._servers[name].listen != listen:
-                self._servers.pop(name).close()
-            if listen and name not in self._servers:
-                self._serve(name, listen)
+        self._guarded(METRICS, lambda: self._served(METRICS, self._config.metrics.listen))
+        self._guarded(WEB, lambda: self._served(WEB, self._config.web.listen, self._config.web.hosts))
 
-    def _serve(self, name: str, listen: str) -> None:
-        from slurmsched.web.server import Server
+    def _served(self, name: str, listen: str, names: tuple[str, ...] = ()) -> None:
+        """One server; another in its place where its address or names have changed."""
+        server = self._servers.get(name)
+        if server is None and not listen:
+            return
+        from slurmsched.web.server import allowed_hosts
+
+        hosts = allowed_hosts(listen, names) if listen else None
+        if server is not None and (server.listen, server.site.hosts) != (listen, hosts):
+            self._servers.pop(name).close()
+        if listen and name not in self._servers:
+            self._serve(name, listen, hosts)
+
+    def _serve(self, name: str, listen: str, hosts: frozenset[str] | None) -> None:
+        from slurmsched.web.server import Server, Site
 
         try:
-            self._servers[name] = Server(listen, self._site(name, listen))
+            answer = self._pages.answer if name == WEB and self._pages is not None else self._metrics
+            self._servers[name] = Server(listen, Site(answer, hosts))
         except InputError as error:
             self._tell(name, str(error))
         else:
             self._failed.pop(name, None)
             log.info("http.opened", what=name, listen=listen)
-
-    def _site(self, name: str, listen: str) -> Site:
-        from slurmsched.web.server import Site, allowed_hosts
-
-        if name == WEB and self._pages is not None:
-            return Site(self._pages.answer, allowed_hosts(listen, self._config.web.hosts))
-        return Site(self._metrics, allowed_hosts(listen))
 
     def _metrics(self, asked: Asked) -> Answer | None:
         from slurmsched.metrics.exposition import scraped
@@ -172,10 +185,9 @@ class Watch:
             log.error("watch.failed", what=name, why=why)
         self._failed[name] = why
 
-    @staticmethod
-    def _taken_up(meters: Meters, config: Config) -> Meters:
+    def _taken_up(self, meters: Meters, config: Config) -> Meters:
         from slurmsched.metrics.exposition import read_textfile
 
-        if config.metrics.textfile:
-            meters.restore(read_textfile(Path(config.metrics.textfile)))
+        if textfile := config.metrics.textfile:
+            self._guarded(METRICS, lambda: meters.restore(read_textfile(Path(textfile))))
         return meters

@@ -13,7 +13,7 @@ from itertools import product
 from slurmsched.model.acts import Purpose, Stage
 from slurmsched.model.plan import Action
 from slurmsched.planning.gate import RULES, When
-from slurmsched.planning.managed import JOB_RULES, PIN_RULES
+from slurmsched.planning.managed import JOB_RULES, PIN_RULES, START_RULES
 
 PREFIX = "slurmsched_"
 GAUGE, COUNTER, HISTOGRAM, INFO = "gauge", "counter", "histogram", "info"
@@ -39,7 +39,7 @@ QUEUES = (*map(str, range(10)), MANY, NO_QUEUE)
 PURPOSES, OPEN_STAGES = tuple(map(str, Purpose)), tuple(str(stage) for stage in Stage if stage != Stage.CLOSED)
 _OF_PLANNERS = ("constraint", "ends", "far", "nodes", "victims", "pin-asks", "pin-form")
 RULE_NAMES = tuple(sorted({
-    *(rule.name for rule in JOB_RULES if rule.in_scope), *(rule.name for rule in PIN_RULES),
+    *(rule.name for rule in (*JOB_RULES, *PIN_RULES, *START_RULES) if rule.in_scope),
     *(rule.name for rule in RULES if rule.when == When.PLAN), *_OF_PLANNERS, OTHER,
 }))  # fmt: skip
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,8 @@ def write_textfile(path: Path, families: Sequence[Any]) -> None:
         draft.chmod(MODE)
         draft.replace(path)
     except OSError as error:
-        draft.unlink(missing_ok=True)
+        with suppress(OSError):  # where nothing can be written, nothing can be unlinked either
+            draft.unlink(missing_ok=True)
         raise InputError(f"cannot be written: {error.strerror}; see metrics.textfile", source=str(path)) from error
 
 

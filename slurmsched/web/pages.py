@@ -27,6 +27,7 @@ STATIC = {
 }
 TITLES = {"queue": "Queue", "gpus": "GPUs", "job": "Job"}
 LONGEST_ID = 12  # digits
+MOST_FIELDS = 20  # of a query
 PRIVATE = (
     "Slurm's PrivateData hides jobs of others from users here, and so does this page. `slurmsched queue` shows yours."
 )
@@ -73,6 +74,8 @@ class Pages:
         if frame.private and name != "gpus":
             return _told(name, as_json, frame, PRIVATE, 403)
         query, kept = _single(asked.query), shown.kept
+        if query is None:
+            return _told(name, as_json, frame, f"More than {MOST_FIELDS} fields in a query.", 400)
         if query or name == "job":
             return _found(name, as_json, frame, query)
         if (name, as_json) not in kept:
@@ -153,7 +156,10 @@ def _static(path: str) -> Answer:
     return Answer(files("slurmsched.web").joinpath("static", name).read_bytes(), content_type)
 
 
-def _single(query: str) -> dict[str, str]:
-    """The last value of each key; cut, so that nobody makes us carry much."""
-    found = parse_qs(query[:2_000], max_num_fields=20)
+def _single(query: str) -> dict[str, str] | None:
+    """The last value of each key; cut, so that nobody makes us carry much. None where there are too many."""
+    try:
+        found = parse_qs(query[:2_000], max_num_fields=MOST_FIELDS)
+    except ValueError:
+        return None
     return {key: values[-1][:200] for key, values in found.items() if key in ("id", "user", "partition")}

@@ -81,7 +81,7 @@ class Server:
     """Serves a site from threads of its own until closed. Raises InputError where the address cannot be had."""
 
     def __init__(self, listen: str, site: Site) -> None:
-        self.listen = listen
+        self.listen, self.site = listen, site
         host, port = parted(listen)
         try:
             self._server = _Bounded((host, port), _handler(site), ":" in host)

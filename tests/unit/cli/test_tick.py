@@ -160,5 +160,14 @@ def test_tick__counts_its_cycle_in_a_textfile(run, fakes, site, tmp_path, monkey
     assert "slurmsched_snapshot_timestamp_seconds 1e+06" in told  # still the one that worked
 
 
+def test_tick__runs_its_cycle_though_the_textfile_cannot_be_written(run, fakes, site, tmp_path):
+    """Nor unlinked, as on a read-only mount: it is told, and what was asked for is done."""
+    (tmp_path / "file").touch()
+    site.write_text(f'{site.read_text()}[metrics]\ntextfile = "{tmp_path}/file/out.prom"\n')
+    answer = run("tick", "--apply")
+    assert (answer.code, bool(fakes[0].sent)) == (0, True)
+    assert "metrics.textfile" in answer.err
+
+
 def _away():
     raise SlurmUnreachableError("away")

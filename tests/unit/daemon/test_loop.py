@@ -156,6 +156,35 @@ def test_reload__of_a_bad_configuration_keeps_the_old_one(world, error):
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("error", [ConfigError("nothing there", key="metrics"), ZeroDivisionError("a bug")])
+def test_reload__closes_what_it_opened_where_metrics_or_pages_fail(world, tmp_path, monkeypatch, error):
+    """Whatever was raised: no ledger stays open beside the old one."""
+    made = world(None, None)
+
+    def refused(*_, **__):
+        raise error
+
+    def reload():
+        made.config = _config(tmp_path, interval_s=0.02)
+        monkeypatch.setattr(made.loop._watch, "adopt", refused)
+        made.loop.signals.on_reload(signal.SIGHUP, None)
+
+    made.script = [reload, None]
+    made.loop.run()
+    assert made.told[3:7] == ["reloading", "open dry-run 0.02", "close 0.02", "ready"]
+    assert made.loop._config.cycle.interval_s == 0.01
+
+
+def test_run__goes_on_where_the_textfile_cannot_be_written(world, tmp_path):
+    """Nor unlinked, as on a read-only mount; cycles that fail meanwhile included."""
+    (tmp_path / "file").touch()
+    tree = _config(tmp_path)
+    metrics = tree.metrics.model_copy(update={"textfile": str(tmp_path / "file" / "out.prom")})
+    made = world(None, SlurmUnreachableError("away"), None, config=tree.model_copy(update={"metrics": metrics}))
+    made.loop.run()
+    assert made.told.count("cycle") == 3
+
+
 @pytest.mark.parametrize("name", ["url", "journal", "lock"])
 def test_reload__of_another_ledger_is_refused(world, tmp_path, capsys, name):
     """The daemon holds the old one's lock: only a restart may change where ledger, journal and lock are."""
@@ -262,6 +291,25 @@ def test_call__brings_the_next_cycle_forward(world, tmp_path):
     assert made.told.count("cycle") == 2
     assert made.loop._config.daemon.wake_s <= time.monotonic() - begun_s < 60
     assert not (tmp_path / "events").exists()
+
+
+def test_call__of_somebody_who_does_not_count_is_looked_for_once_in_wake_s(world, tmp_path, monkeypatch):
+    """A local user who floods the socket keeps no processor busy; who counts is heard all the same."""
+    made = world(None, config=_waking(tmp_path))
+    drains = []
+
+    def called():
+        drains.append(time.monotonic())
+        return len(drains) == 3
+
+    monkeypatch.setattr(made.loop._wakers, "called", called)  # it takes nothing off: there is always more
+    _call(tmp_path / "events")
+    begun_s = time.monotonic()
+    made.loop._wait_until(begun_s + 60.0, begun_s)
+    assert len(drains) == 3
+    assert drains[2] - drains[0] >= 2 * made.loop._config.daemon.wake_s
+    assert time.monotonic() - begun_s < 30
+    made.loop._wakers.close()
 
 
 def test_call__does_not_hurry_cycles_that_fail(world, tmp_path):

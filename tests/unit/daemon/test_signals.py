@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -57,6 +58,17 @@ def test_sleep__lasts_its_time(signals):
     begun_s = time.monotonic()
     signals.sleep(0.05)
     assert time.monotonic() - begun_s >= 0.05
+
+
+def test_sleep__says_whether_another_ended_it(signals):
+    """Something to read there; not a signal, nor the time."""
+    other, caller = socket.socketpair()
+    with other, caller:
+        assert not signals.sleep(0.01, other)
+        os.kill(os.getpid(), signal.SIGHUP)
+        assert not signals.sleep(30, other)
+        caller.send(b"x")
+        assert signals.sleep(30, other)
 
 
 # A signal at every step of the sleeping main thread, 300 times: a handler that takes a lock which the interrupted

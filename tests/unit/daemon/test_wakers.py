@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import socket
+import stat
 import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -48,6 +50,51 @@ def test_called__not_for_anybody(wakers: Wakers, tmp_path: Path) -> None:
     wakers._uids = {os.geteuid() + 1}
     send(tmp_path / "events", b"me")
     assert not wakers.called()
+
+
+def _mode(path: Path) -> str:
+    return f"{stat.S_IMODE(path.stat().st_mode):o}"
+
+
+@pytest.fixture
+def users(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """Users that there are: (uid, gid) by their place in the list."""
+    known = [(os.geteuid(), 7), (101, 201), (102, 201), (103, 203)]
+    monkeypatch.setattr(
+        "pwd.getpwnam", lambda name: SimpleNamespace(**dict(zip(("pw_uid", "pw_gid"), known[int(name)], strict=True)))
+    )
+    return known
+
+
+@pytest.mark.parametrize(
+    ("names", "mode", "group"),
+    [([], "660", -1), (["0"], "660", -1), (["1"], "660", 201), (["0", "1", "2"], "660", 201),
+     (["1", "3"], "666", None)],
+)  # fmt: skip
+def test_socket__is_for_those_who_may_where_one_group_has_them(
+    users: list[tuple[int, int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: list[str], mode: str,
+    group: int | None,
+) -> None:  # fmt: skip
+    """Root and our own user need no group; several groups leave it open to all, whose datagrams do not count."""
+    given: list[int] = []
+    monkeypatch.setattr(os, "chown", lambda _, uid, gid: given.append(gid))
+    made = Wakers(tmp_path / "events", names)
+    assert (_mode(tmp_path / "events"), given) == (mode, [] if group is None else [group])
+    made.close()
+
+
+def test_socket__is_for_all_where_the_group_cannot_be_given(
+    users: list[tuple[int, int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The daemon's user is not in SlurmUser's group: the hook must get through."""
+
+    def refused(*_: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "chown", refused)
+    made = Wakers(tmp_path / "events", ["1"])
+    assert _mode(tmp_path / "events") == "666"
+    made.close()
 
 
 def test_wakers__take_the_place_of_a_dead_daemons_socket_only(tmp_path: Path) -> None:

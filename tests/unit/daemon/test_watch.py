@@ -126,6 +126,71 @@ def test_textfile__that_cannot_be_written_is_told_once(tmp_path, capsys):
     assert (told.count("watch.failed"), "metrics.textfile" in told) == (1, True)
 
 
+def _unwritable(tmp_path: Path) -> Path:
+    """A path that can be neither written nor unlinked, as on a read-only mount."""
+    (tmp_path / "file").touch()
+    return tmp_path / "file" / "out.prom"
+
+
+def test_textfile__that_cannot_be_unlinked_either_is_told_once(tmp_path, capsys):
+    """At the start, after cycles that worked and that failed, and at a reload: nothing is raised."""
+    tree = config(tmp_path, metrics={"textfile": str(_unwritable(tmp_path))})
+    held = Watch(tree, apply=True)
+    held.done(snapshot(), Plan(), Receipt())
+    held.ended("failed")
+    held.adopt(tree, apply=True)
+    told = capsys.readouterr().err
+    assert (told.count("watch.failed"), told.count("metrics.textfile")) == (1, 1)
+
+
+@pytest.mark.parametrize("broken", ["metrics.exposition.write_textfile", "web.frame.Frame", "web.server.Server"])
+def test_fault_of_any_part__ends_neither_a_cycle_nor_the_daemon(tmp_path, monkeypatch, capsys, broken):
+    """Whatever is raised where; the other parts do their work."""
+    monkeypatch.setattr(f"slurmsched.{broken}", lambda *_, **__: 1 / 0)
+    tree = config(tmp_path, web={"listen": "127.0.0.1:0"}, metrics={"textfile": str(tmp_path / "out.prom")})
+    watch = Watch(tree, apply=True)
+    watch.done(snapshot(), Plan(), Receipt())
+    watch.looked(snapshot(), Plan())
+    watch.ended("failed")
+    watch.close()
+    assert "ZeroDivisionError" in capsys.readouterr().err
+    assert watch._families
+
+
+def test_fault_of_pages__does_not_keep_a_failure_from_being_counted(tmp_path, monkeypatch, capsys):
+    """ended() is called where a cycle has failed already."""
+    tree = config(tmp_path, web={"listen": "127.0.0.1:0"}, metrics={"listen": "127.0.0.1:0"})
+    watch = Watch(tree, apply=True)
+    monkeypatch.setattr(watch._pages, "fail", lambda _: 1 / 0)
+    watch.ended("failed")
+    assert "slurmsched_failed_cycles_in_a_row 1.0" in scrape(watch)
+    watch.close()
+    assert "web.failed" in capsys.readouterr().err
+
+
+def test_adopt__that_fails_changes_nothing(watch, tmp_path, monkeypatch):
+    """Where pages cannot be had, figures go on under the configuration before."""
+    before = watch._config
+    monkeypatch.setattr("slurmsched.web.pages.Pages", lambda: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        watch.adopt(config(tmp_path, web={"listen": "127.0.0.1:0"}, metrics={"listen": "localhost:0"}), apply=False)
+    assert (watch._config, watch._meters.config, watch._apply) == (before, before, True)
+
+
+def test_adopt__of_other_names_is_heeded(tmp_path):
+    """A reload that only changes web.hosts; the address stays."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        listen = f"127.0.0.1:{free.getsockname()[1]}"
+    watch = Watch(config(tmp_path, web={"listen": listen}), apply=False)
+    asked = urllib.request.Request(f"http://{listen}/style.css", headers={"Host": "proxy.site"})
+    with pytest.raises(urllib.error.HTTPError, match="421"):
+        urllib.request.urlopen(asked, timeout=10)
+    watch.adopt(config(tmp_path, web={"listen": listen, "hosts": ["proxy.site"]}), apply=False)
+    with urllib.request.urlopen(asked, timeout=10) as answer:
+        assert answer.status == 200
+    watch.close()
+
+
 def test_fault_of_a_figure__does_not_end_a_cycle(tmp_path, monkeypatch, capsys):
     """It is logged with its traceback."""
     watch = Watch(config(tmp_path, metrics={"textfile": str(tmp_path / "out.prom")}), apply=True)
@@ -144,7 +209,8 @@ def test_metrics__without_the_client_say_what_to_install(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("table", "message"),
     [({"metrics": {"listen": "9810"}}, "must be HOST:PORT"), ({"metrics": {"textfile": "/x/y.txt"}}, "end in .prom"),
-     ({"web": {"listen": "0.0.0.0:9811"}}, "anywhere = true"), ({"web": {"listen": "127.example:1"}}, "anywhere")],
+     ({"web": {"listen": "0.0.0.0:9811"}}, "anywhere = true"), ({"web": {"listen": "127.example:1"}}, "anywhere"),
+     ({"web": {"listen": "0.0.0.0:9811", "anywhere": True}}, "hosts must name")],
 )  # fmt: skip
 def test_config__says_what_is_wrong(table, message):
     """Addresses, names, and an address that other hosts reach."""

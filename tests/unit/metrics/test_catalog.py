@@ -10,7 +10,7 @@ import yaml
 from slurmsched.metrics import catalog, reference
 from slurmsched.metrics.catalog import BY_NAME, COUNTER, METRICS, all_samples
 from slurmsched.model.plan import Plan, Refusal
-from slurmsched.planning.managed import JOB_RULES
+from slurmsched.planning.managed import JOB_RULES, PIN_RULES, START_RULES
 
 ROOT = Path(__file__).parents[3]
 USED = re.compile(r"\bslurmsched_[a-z_]+\b")
@@ -61,7 +61,8 @@ def test_names__follow_prometheus():
 
 def test_rules__of_the_gate_are_all_there():
     """A new reason to leave jobs alone gets its label by itself."""
-    assert {rule.name for rule in JOB_RULES if rule.in_scope} <= set(catalog.RULE_NAMES)
+    every = (*JOB_RULES, *PIN_RULES, *START_RULES)
+    assert {rule.name for rule in every if rule.in_scope} <= set(catalog.RULE_NAMES)
     assert "not-pending" not in catalog.RULE_NAMES
 
 

@@ -40,6 +40,15 @@ def test_queue__is_in_the_policys_order(pages):
     assert data(pages, "/queue.json", "partition=nosuch")["of"] == 0
 
 
+@pytest.mark.parametrize("path", ["/", "/queue.json", "/job.json"])
+def test_query__of_too_many_fields_is_told(pages, path):
+    """400, and no line in the log; as many as allowed are answered."""
+    answer = pages.answer(Asked(path, "&".join(["a=1"] * 21)))
+    assert answer is not None
+    assert (answer.status, b"More than 20 fields" in answer.body) == (400, True)
+    assert pages.answer(Asked("/queue.json", "&".join(["a=1"] * 20))).status == 200
+
+
 def test_queue__is_bounded(pages):
     """However long it is; how long is told."""
     snapshot = look()
