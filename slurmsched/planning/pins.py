@@ -14,6 +14,7 @@ from slurmsched.model.hints import parse_hints
 from slurmsched.model.hostlist import same_hosts
 from slurmsched.model.jobs import Jobs
 from slurmsched.planning import managed as jobs_of
+from slurmsched.planning.deferrals import own_starts
 from slurmsched.planning.picks import Picks
 from slurmsched.planning.pin_walk import Walk
 from slurmsched.planning.type_walk import TypeWalk, typeless
@@ -137,16 +138,18 @@ def own_lists(snapshot: Snapshot) -> Jobs:
 
 def soon(snapshot: Snapshot, wait_s: float) -> Snapshot:
     """The snapshot in which jobs that were submitted to wait a moment for their place count as ready to start."""
-    jobs, now_s = snapshot.jobs, snapshot.now_s
-    waits = _waiting(jobs, now_s, wait_s)
+    waits = _waiting(snapshot, wait_s)
     if not waits.any():
         return snapshot
-    return replace(snapshot, jobs=jobs.with_columns(eligible_s=np.where(waits, now_s, jobs.eligible_s)))
+    begin_s = np.where(waits, snapshot.now_s, snapshot.jobs.eligible_s)
+    return replace(snapshot, jobs=snapshot.jobs.with_columns(eligible_s=begin_s))
 
 
-def _waiting(jobs: Jobs, now_s: float, wait_s: float) -> Bools:
-    """Jobs that may begin no more than wait_s after their submission, and not yet. (N,) bool."""
-    return jobs.pending & (jobs.eligible_s > now_s) & (jobs.eligible_s - jobs.submit_s <= wait_s)
+def _waiting(snapshot: Snapshot, wait_s: float) -> Bools:
+    """Jobs that may begin no more than wait_s after their submission, and not yet. A start of ours is no such wish:
+    the policy wants the job later. (N,) bool."""
+    jobs = own_starts(snapshot).jobs
+    return jobs.pending & (jobs.eligible_s > snapshot.now_s) & (jobs.eligible_s - jobs.submit_s <= wait_s)
 
 
 def _wanting(jobs: Jobs, pin: str) -> Bools:
@@ -182,7 +185,7 @@ def _written(
             chosen.pop(row, None)
             note = f"it did not start within {limits.start_timeout_s:g} s" if late else _MOVED
             moves.append(_back(snapshot, row, pin, note, over=late))
-    waiting = _waiting(snapshot.jobs, snapshot.now_s, limits.wait_s)
+    waiting = _waiting(snapshot, limits.wait_s)
     for row in chosen:
         moves.append(_given(snapshot, row, found, mine.get(row), waits=bool(waiting[row])))
     fits = np.cumsum([len(steps) for steps, _ in moves]) <= most

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slurmsched.config import Placement, Scope
-from slurmsched.model import Delay, Labels, Pin, PinNodes, Ranking, Snapshot, Wants
+from slurmsched.model import Deferral, Delay, Labels, Pin, PinNodes, Ranking, Snapshot, Wants
 from slurmsched.placements.linked import Linked
 from slurmsched.planning.picks import Picks
 from slurmsched.planning.pins import Pinned, given_back, pins
@@ -277,3 +277,12 @@ def test_types__who_waits_to_be_placed_starts_when_it_is():
     at = mixed({"eligible_s": NOW_S + 100})
     found = typed(at, "v100", limits=Placement(types=True, wait_s=600))
     assert [type(action) for action in found.actions] == [PinNodes, Delay]
+
+
+@pytest.mark.parametrize(("deferrals", "kinds"), [((), ["pin", "delay"]), ((Deferral(1, NOW_S - 60, NOW_S + 100),), [])])
+def test_pins__a_start_of_ours_is_no_wait_for_a_place(deferrals, kinds):
+    """The policy wants it later: no node, no begin, though the start lies within wait_s. With the user's own it has."""
+    limits = Placement(pin="hints", types=True, wait_s=600)
+    by_type = typed(mixed({"eligible_s": NOW_S + 100}, deferrals=deferrals), "v100", limits=limits)
+    by_pick = planned(cluster([wait(1, eligible_s=NOW_S + 100)], [SINGLE, DOUBLE], deferrals=deferrals), limits)
+    assert ([step.kind for step in by_type.actions], [step.kind for step in by_pick.actions]) == (kinds, kinds)
