@@ -86,12 +86,15 @@ def given_back(snapshot: Snapshot, note: str) -> Pinned:
 def _on_record(snapshot: Snapshot) -> tuple[dict[int, Pin], dict[int, Pin], tuple[Pin, ...]]:
     """Pending jobs that hold what we gave them, by row; those of which somebody else changed the list or the request,
     with what they still hold of ours; and records that change by themselves: of jobs that wait again after a requeue,
-    which keeps both, and of those that hold nothing of ours any more."""
+    which keeps both, of those that have their own request again, and of those that hold nothing of ours any more."""
     jobs, mine, lost, changed = snapshot.jobs, dict[int, Pin](), dict[int, Pin](), list[Pin]()
     for pin in snapshot.pins:
         row = int(np.searchsorted(jobs.job_id, pin.job_id))
         if not pin.open or row == len(jobs) or jobs.job_id[row] != pin.job_id or not jobs.pending[row]:
             continue
+        if (held := _held(pin, jobs.gpu_request[row])) != pin:
+            pin = held
+            changed.append(pin)
         if left := _left(jobs, row, pin):
             lost |= {row: left} if left.open else {}
             changed += [] if left.open else [left]
@@ -101,6 +104,16 @@ def _on_record(snapshot: Snapshot) -> tuple[dict[int, Pin], dict[int, Pin], tupl
             changed.append(pin)
         mine[row] = pin
     return mine, lost, tuple(changed)
+
+
+def _held(pin: Pin, gpus: str) -> Pin:
+    """The record by the request that the job has, where its own was to be written while it keeps a list: one of ours
+    is there still, as the write did not reach Slurm; any other is its user's, and from then on every one is."""
+    if pin.rewritten or not pin.requests:
+        return pin
+    if gpus in pin.requests:
+        return replace(pin, gpus=gpus)
+    return replace(pin, gpus="", own_gpus="", requests=())
 
 
 def _left(jobs: Jobs, row: int, pin: Pin) -> Pin | None:
@@ -128,7 +141,7 @@ def own_lists(snapshot: Snapshot) -> Jobs:
     rows = np.flatnonzero(np.isin(jobs.job_id, list(base))).tolist()
     lists, requests = (list(jobs.nodes_asked), list(jobs.gpu_request)) if rows else ([], [])
     for row in rows:
-        pin = base[int(jobs.job_id[row])]
+        pin = _held(base[int(jobs.job_id[row])], requests[row])
         if _has_list(lists[row], pin):
             lists[row] = pin.base
         if pin.rewritten and _has_request(requests[row], pin):
@@ -200,13 +213,14 @@ def _given(
     """What gives the job its node and its request, and its record; less where it has them already."""
     key, act, name, why = _key(snapshot, row), _act(snapshot, row), found.chosen[row], found.why[row]
     nodes, gpus = snapshot.jobs.nodes_asked[row], snapshot.jobs.gpu_request[row]
-    before = before or Pin(*key, nodes, nodes, snapshot.now_s, (), gpus=gpus, own_gpus=gpus)
-    request = found.request.get(row, before.own_gpus or gpus)
+    before = before or Pin(*key, nodes, nodes, snapshot.now_s)
+    before = before if before.rewritten else replace(before, gpus=gpus, own_gpus=gpus)
+    request = found.request.get(row, before.own_gpus)
     steps: list[Step] = []
     if not (before.listed and same_hosts(nodes, name)):
         steps.append(PinNodes(*key, why, act, name, nodes, before.base, row in found.picked))
     if request != gpus:
-        steps.append(Retype(*key, why, act, request, gpus, before.own_gpus or gpus))
+        steps.append(Retype(*key, why, act, request, gpus, before.own_gpus))
     record = _record(before, name, request) if steps else None
     if waits:
         steps.append(Delay(*key, "its node is chosen, it need not wait longer", act, snapshot.now_s))
@@ -214,7 +228,8 @@ def _given(
 
 
 def _record(before: Pin, name: str, request: str) -> Pin:
-    """The record of a job that is to have this node and this request."""
+    """The record of a job that is to have this node and this request. Requests of ours stay on it until the job is seen
+    with its own."""
     pin = replace(before, nodes=name, values=tuple(dict.fromkeys((*before.values, name))))
     if request == pin.own_gpus and not pin.requests:
         return replace(pin, gpus="", own_gpus="")

@@ -279,7 +279,9 @@ def test_types__who_waits_to_be_placed_starts_when_it_is():
     assert [type(action) for action in found.actions] == [PinNodes, Delay]
 
 
-@pytest.mark.parametrize(("deferrals", "kinds"), [((), ["pin", "delay"]), ((Deferral(1, NOW_S - 60, NOW_S + 100),), [])])
+@pytest.mark.parametrize(
+    ("deferrals", "kinds"), [((), ["pin", "delay"]), ((Deferral(1, NOW_S - 60, NOW_S + 100),), [])]
+)
 def test_pins__a_start_of_ours_is_no_wait_for_a_place(deferrals, kinds):
     """The policy wants it later: no node, no begin, though the start lies within wait_s. With the user's own it has."""
     limits = Placement(pin="hints", types=True, wait_s=600)
