@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from slurmsched.config import Placement as Limits
 from slurmsched.config import Scope
-from slurmsched.model import Delay, Pin, PinNodes, Ranking, Refusal, Retype, Snapshot, Step
+from slurmsched.model import Delay, Pin, PinNodes, Ranking, Refusal, Retype, Snapshot, Step, Wants
 from slurmsched.model.columns import Bools, Labels
 from slurmsched.model.hints import parse_hints
 from slurmsched.model.hostlist import same_hosts
@@ -16,8 +16,8 @@ from slurmsched.model.jobs import Jobs
 from slurmsched.planning import managed as jobs_of
 from slurmsched.planning.deferrals import own_starts
 from slurmsched.planning.picks import Picks
-from slurmsched.planning.pin_walk import Walk
-from slurmsched.planning.type_walk import TypeWalk, typeless
+from slurmsched.planning.pin_walk import Asked, Walk
+from slurmsched.planning.type_nodes import typeless
 from slurmsched.protocols import Placement
 
 LINKED_HINTS = ("nvlink", "numa", "switch")  # of the values of topo=
@@ -34,17 +34,6 @@ class Pinned:
     pins: tuple[Pin, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """The node of each job that is to have one, the reason, and the request by GPU Type of some of them, by row.
-    picked: of which Slurm's pick there is known."""
-
-    chosen: dict[int, str]
-    why: dict[int, str]
-    request: dict[int, str] = field(default_factory=dict)
-    picked: frozenset[int] = frozenset()
-
-
 def pins(
     snapshot: Snapshot, ranking: Ranking, managed: Bools, placement: Placement, limits: Limits, scope: Scope,
     most: int = 500,
@@ -57,22 +46,17 @@ def pins(
     are not looked at: Slurm does not start them now either. managed: (N,) bool. most: writes of this cycle.
     """
     mine, lost, changed = _on_record(snapshot)
-    jobs = own_lists(snapshot)
+    jobs, waits = own_lists(snapshot), _waiting(snapshot, limits.wait_s)
     base = soon(replace(snapshot, jobs=jobs), limits.wait_s)
     open_ = managed & ~_over(jobs, (*snapshot.pins, *changed, *lost.values()))
     typed = open_ & typeless(base, ranking.wants) & limits.types
     wanted = open_ & _wanting(jobs, limits.pin) & ~typed
     verdict = np.where(wanted | typed, jobs_of.pin_verdicts(jobs, scope), -1).astype(np.int8)
     refused = jobs_of.refusals(snapshot, verdict, jobs_of.PIN_RULES)
-    by_type = TypeWalk(base, mine)
-    by_type.go(ranking, typed & (verdict < 0), limits.candidates)
-    found = Found(by_type.chosen, by_type.why)
-    if snapshot.picking is None or not wanted.any():
-        return _written(snapshot, limits, (mine, lost), changed, found, refused, most)
-    walk = Walk(base, placement, Picks.of(base, snapshot.picking, retype=limits.retype), mine)
-    walk.go(ranking, wanted & (verdict < 0), limits.candidates)
-    found = Found({**found.chosen, **walk.chosen}, {**found.why, **walk.why}, walk.request, frozenset(walk.chosen))
-    return _written(snapshot, limits, (mine, lost), changed, found, (*refused, *walk.refused), most)
+    picked = wanted & (verdict < 0) & (snapshot.picking is not None)
+    walk = Walk(base, placement, _picks(base, limits, needed=bool(picked.any())), mine)
+    walk.go(ranking, Asked(picked, _types(ranking.wants, typed & (verdict < 0)), waits), limits.candidates)
+    return _written(snapshot, limits, (mine, lost), changed, walk, (*refused, *walk.refused), most)
 
 
 def given_back(snapshot: Snapshot, note: str) -> Pinned:
@@ -165,6 +149,18 @@ def _waiting(snapshot: Snapshot, wait_s: float) -> Bools:
     return jobs.pending & (jobs.eligible_s > snapshot.now_s) & (jobs.eligible_s - jobs.submit_s <= wait_s)
 
 
+def _picks(snapshot: Snapshot, limits: Limits, *, needed: bool) -> Picks:
+    if snapshot.picking is None or not needed:
+        return Picks.unknown(snapshot)
+    return Picks.of(snapshot, snapshot.picking, retype=limits.retype)
+
+
+def _types(wants: Wants | None, typed: Bools) -> dict[int, str]:
+    """The GPU type that the policy wants for each of these jobs, by row."""
+    names = wants.gpu_type if wants else None
+    return {row: names[row] for row in np.flatnonzero(typed).tolist()} if names is not None else {}
+
+
 def _wanting(jobs: Jobs, pin: str) -> Bools:
     """Jobs whose nodes are to be chosen: by hint or, if so configured, all of two or more GPUs. (N,) bool."""
     topo = jobs.comment.map(lambda comment: parse_hints(comment).topo, object)
@@ -183,7 +179,7 @@ def _over(jobs: Jobs, pins: tuple[Pin, ...]) -> Bools:
 
 def _written(
     snapshot: Snapshot, limits: Limits, held: tuple[dict[int, Pin], dict[int, Pin]], changed: tuple[Pin, ...],
-    found: Found, refused: tuple[Refusal, ...], most: int,
+    found: Walk, refused: tuple[Refusal, ...], most: int,
 ) -> Pinned:  # fmt: skip
     """What is new, moved or given back, most urgent first; then what else changes on record. held: what `_on_record`
     tells of jobs that hold all that we gave them, and of those of which somebody else changed a part."""
@@ -208,7 +204,7 @@ def _written(
 
 
 def _given(
-    snapshot: Snapshot, row: int, found: Found, before: Pin | None, *, waits: bool
+    snapshot: Snapshot, row: int, found: Walk, before: Pin | None, *, waits: bool
 ) -> tuple[tuple[Step, ...], Pin | None]:
     """What gives the job its node and its request, and its record; less where it has them already."""
     key, act, name, why = _key(snapshot, row), _act(snapshot, row), found.chosen[row], found.why[row]
