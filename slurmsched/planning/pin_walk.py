@@ -51,11 +51,13 @@ class Walk:
 
     def go(self, ranking: Ranking, asked: Asked, candidates: int) -> None:
         """Look at so many waiting jobs, most urgent first, and at as many of those that are to have a type. These go on
-        after the first that does not fit: others wait until their type is free, and take nothing meanwhile."""
+        after the first that does not fit."""
         group, blocked = competing(self.snapshot), set[int]()
         for row in self._rows(ranking, asked, candidates):
-            if row in asked.types and (self._of_type(row, asked.types[row]) or asked.waits[row]):
+            if row in asked.types and self._of_type(row, asked.types[row]):
                 continue
+            if asked.waits[row] and not asked.picked[row]:
+                continue  # it begins no earlier than it says, and takes nothing now
             if int(group[row]) not in blocked and not self._served(row, bool(asked.picked[row])):
                 blocked.add(int(group[row]))
 

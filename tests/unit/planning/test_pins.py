@@ -337,3 +337,9 @@ def test_types__as_many_are_looked_at_as_candidates():
     """Others do not count against them, and they not against others' number."""
     few = Placement(types=True, candidates=1)
     assert lists(typed(mixed({}, {}, {}), "", "k80", "v100", limits=few)) == {2: "n2"}
+
+
+def test_types__who_waits_for_no_place_of_ours_takes_nothing():
+    """It names its type itself: nobody chooses its node, and it begins when it says."""
+    own = {"gpu_request": "gpu:v100:1", "eligible_s": NOW_S + 100}
+    assert lists(typed(mixed(own, {}), "", "v100", limits=BOTH)) == {2: "n3"}
