@@ -15,8 +15,8 @@ class Pin:
     nodes: hostlist it has by us; equal to base once it is given back. base: what its user asked for. values: every
     list ever meant for it. since_s: since when it has this one [Unix s]. over: it did not start on it in time, or
     somebody else changed the list: from then on it is left to Slurm. note: why, for people. gpus: the request by GPU
-    Type that it has by us, in normal form; equal to own_gpus once its own is back, both "" = never rewritten.
-    requests: every one ever meant for it.
+    Type that it has by us, in normal form; equal to own_gpus once its own is to be back, both "" = it is, or was never
+    rewritten. requests: every one meant for it since then.
     """
 
     job_id: int

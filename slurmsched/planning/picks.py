@@ -9,7 +9,7 @@ from functools import lru_cache
 import numpy as np
 
 from slurmsched.errors import ConfigError
-from slurmsched.model import Picking, Snapshot, Wish
+from slurmsched.model import Picking, SiteTopology, Snapshot, Wish, frozen
 from slurmsched.model.columns import Int64s
 from slurmsched.placements.gpu_sets import domains, members_of
 from slurmsched.placements.gpu_stock import MOST_GPUS, GpuStock
@@ -64,6 +64,13 @@ class Picks:
         whole = (np.int64(1) << snapshot.nodes.gpus.astype(np.int64)) - 1
         free = np.where(told & (node_class >= 0), whole & ~snapshot.nodes.gpu_mask_used, 0)
         return cls(picking, tables, _ranks(tables), free, node_class, list(picking.free_cores), retype)
+
+    @classmethod
+    def unknown(cls, snapshot: Snapshot) -> Picks:
+        """Where nothing is known of what Slurm picks by."""
+        nodes, tables = len(snapshot.nodes), Tables.of(SiteTopology(), "smallest")
+        none, cores = frozen(np.full(nodes, -1), np.int64), ((),) * nodes
+        return cls(Picking((), none, cores, (0, 0)), tables, none, np.zeros(nodes, np.int64), none, list(cores))
 
     def best_rank(self, node: int, gpus: int) -> int:
         """Rank of the best free set of so many GPUs on a node, -1 if fewer are free."""

@@ -1,4 +1,4 @@
-"""The walk over waiting jobs that finds the node whose GPUs Slurm would pick best for each."""
+"""The walk over waiting jobs that finds each the node whose GPUs Slurm would pick best, or one of its GPU type."""
 
 from __future__ import annotations
 
@@ -10,21 +10,33 @@ from slurmsched.model import NodeState, Pin, Ranking, Refusal, Snapshot, Wish
 from slurmsched.model.columns import Bools
 from slurmsched.model.hostlist import expand
 from slurmsched.placements.candidates import eligible, holding
+from slurmsched.placements.gang_walk import lowest
 from slurmsched.planning.bounds import UnknownForm, allowed_nodes
 from slurmsched.planning.groups import competing
 from slurmsched.planning.picks import Pick, Picks
+from slurmsched.planning.type_nodes import node_of_type
 from slurmsched.protocols import Placement
 from slurmsched.topology.picker import members
 
 _DRAIN = int(NodeState.DRAIN)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Asked:
+    """Whose nodes are to be chosen. picked: (N,) bool, by what Slurm would pick there. types: by row, the GPU type that
+    the policy wants. waits: (N,) bool, who begins only once it has a place."""
+
+    picked: Bools
+    types: dict[int, str]
+    waits: Bools
+
+
 @dataclass(slots=True, eq=False)
 class Walk:
-    """Waiting jobs in their order, each taking what it would start with.
+    """Waiting jobs in their order, each taking what it would start with, so that none is promised what another takes.
 
     mine: lists of ours that jobs have now, by row. chosen, why: the node of each job that gets one, and the reason.
-    request: by GPU Type, of those chosen that get one.
+    request: by GPU Type, of those chosen that get one. picked: those of which Slurm's pick there is known.
     """
 
     snapshot: Snapshot
@@ -34,15 +46,44 @@ class Walk:
     chosen: dict[int, str] = field(default_factory=dict)
     why: dict[int, str] = field(default_factory=dict)
     request: dict[int, str] = field(default_factory=dict)
+    picked: set[int] = field(default_factory=set)
     refused: list[Refusal] = field(default_factory=list)
 
-    def go(self, ranking: Ranking, wanted: Bools, candidates: int) -> None:
-        """Look at so many waiting jobs, most urgent first. wanted: (N,) bool, those whose nodes are to be chosen."""
-        may_start, group = eligible(self.snapshot), competing(self.snapshot)
-        blocked: set[int] = set()
-        for row in ranking.order[may_start[ranking.order]][:candidates].tolist():
-            if int(group[row]) not in blocked and not self._served(row, bool(wanted[row])):
+    def go(self, ranking: Ranking, asked: Asked, candidates: int) -> None:
+        """Look at so many waiting jobs, most urgent first, and at as many of those that are to have a type. These go on
+        after the first that does not fit."""
+        group, blocked = competing(self.snapshot), set[int]()
+        for row in self._rows(ranking, asked, candidates):
+            if row in asked.types and self._of_type(row, asked.types[row]):
+                continue
+            if asked.waits[row] and not asked.picked[row]:
+                continue  # it begins no earlier than it says, and takes nothing now
+            if int(group[row]) not in blocked and not self._served(row, bool(asked.picked[row])):
                 blocked.add(int(group[row]))
+
+    def _rows(self, ranking: Ranking, asked: Asked, candidates: int) -> list[int]:
+        """Rows to look at in their order; none after the last whose node is to be chosen."""
+        rows = ranking.order[eligible(self.snapshot)[ranking.order]]
+        typed = np.isin(rows, list(asked.types))
+        looked = (np.arange(len(rows)) < candidates) | (typed & (np.cumsum(typed) <= candidates))
+        ends = np.flatnonzero(looked & (typed | asked.picked[rows]))
+        last = int(ends[-1]) + 1 if len(ends) else 0
+        found: list[int] = rows[:last][looked[:last]].tolist()
+        return found
+
+    def _of_type(self, row: int, want: str) -> bool:
+        """Take a node of this type, if there is room. Which GPUs the job gets there is not known."""
+        node = node_of_type(self.snapshot, row, want, self.mine.get(row))
+        if node < 0:
+            return False
+        nodes, gpus = self.snapshot.nodes, int(self.snapshot.jobs.gpus[row])
+        used = int(nodes.gpu_mask_used[node])
+        shown = used.bit_count() == int(nodes.gpus_used[node])
+        self._take(row, node, lowest(~used, gpus) if shown else 0, gpus)
+        self.picks.shut(node)
+        self.chosen[row] = nodes.name[node]
+        self.why[row] = f"the policy wants it on {want}, of which there is room on this node"
+        return True
 
     def _served(self, row: int, wanted: bool) -> bool:
         """Whether the job fits into what is left; its share is taken."""
@@ -77,7 +118,9 @@ class Walk:
         if node < 0:
             return self._plain(row, allowed)
         best = max(pick.best_rank for pick in offers.values())
-        self._take(row, node, good[node], gpus)
+        self.picks.take(node, good[node])
+        self._take(row, node, good[node].mask, gpus)
+        self.picked.add(row)
         self.chosen[row] = self.snapshot.nodes.name[node]
         self.why[row] = _reason(good[node], best)
         if good[node].request:
@@ -99,7 +142,7 @@ class Walk:
         known of the GPUs there."""
         shares = self._shares(row, allowed)
         for node, mask, gpus in shares:
-            self._take(row, node, Pick(mask, cores=(0,) * len(self.picks.cores[node])), gpus, len(shares))
+            self._take(row, node, mask, gpus, len(shares))
             self.picks.shut(node)
         return bool(shares) or not self.snapshot.jobs.gpus[row]
 
@@ -118,12 +161,11 @@ class Walk:
         masks = found.gpu_mask[entries] if len(found.gpu_mask) else np.zeros_like(gpus)
         return list(zip(found.node[entries].tolist(), masks.tolist(), gpus.tolist(), strict=True))
 
-    def _take(self, row: int, node: int, pick: Pick, gpus: int, of: int = 1) -> None:
-        """The job's share, one of so many, is gone: from what Slurm picks of and from what the placement reads."""
-        self.picks.take(node, pick)
+    def _take(self, row: int, node: int, taken: int, gpus: int, of: int = 1) -> None:
+        """The job's share, one of so many, is gone from what the placement reads. taken: mask, 0 = not known."""
         jobs, nodes = self.snapshot.jobs, self.snapshot.nodes
         mask = nodes.gpu_mask_used.copy()
-        mask[node] |= pick.mask
+        mask[node] |= taken
         more = {"gpus_used": gpus, "cpus_used": int(jobs.cpus[row]) // of,
                 "memory_used_mib": float(jobs.memory_mib[row]) / of}  # fmt: skip
         made = {name: getattr(nodes, name).copy() for name in more}

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from slurmsched.config import Placement as Limits
 from slurmsched.config import Scope
-from slurmsched.model import Delay, Pin, PinNodes, Ranking, Refusal, Retype, Snapshot, Step
+from slurmsched.model import Delay, Pin, PinNodes, Ranking, Refusal, Retype, Snapshot, Step, Wants
 from slurmsched.model.columns import Bools, Labels
 from slurmsched.model.hints import parse_hints
 from slurmsched.model.hostlist import same_hosts
 from slurmsched.model.jobs import Jobs
 from slurmsched.planning import managed as jobs_of
+from slurmsched.planning.deferrals import own_starts
 from slurmsched.planning.picks import Picks
-from slurmsched.planning.pin_walk import Walk
-from slurmsched.planning.type_walk import TypeWalk, typeless
+from slurmsched.planning.pin_walk import Asked, Walk
+from slurmsched.planning.type_nodes import typeless
 from slurmsched.protocols import Placement
 
 LINKED_HINTS = ("nvlink", "numa", "switch")  # of the values of topo=
@@ -33,17 +34,6 @@ class Pinned:
     pins: tuple[Pin, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """The node of each job that is to have one, the reason, and the request by GPU Type of some of them, by row.
-    picked: of which Slurm's pick there is known."""
-
-    chosen: dict[int, str]
-    why: dict[int, str]
-    request: dict[int, str] = field(default_factory=dict)
-    picked: frozenset[int] = frozenset()
-
-
 def pins(
     snapshot: Snapshot, ranking: Ranking, managed: Bools, placement: Placement, limits: Limits, scope: Scope,
     most: int = 500,
@@ -56,22 +46,17 @@ def pins(
     are not looked at: Slurm does not start them now either. managed: (N,) bool. most: writes of this cycle.
     """
     mine, lost, changed = _on_record(snapshot)
-    jobs = own_lists(snapshot)
+    jobs, waits = own_lists(snapshot), _waiting(snapshot, limits.wait_s)
     base = soon(replace(snapshot, jobs=jobs), limits.wait_s)
     open_ = managed & ~_over(jobs, (*snapshot.pins, *changed, *lost.values()))
     typed = open_ & typeless(base, ranking.wants) & limits.types
     wanted = open_ & _wanting(jobs, limits.pin) & ~typed
     verdict = np.where(wanted | typed, jobs_of.pin_verdicts(jobs, scope), -1).astype(np.int8)
     refused = jobs_of.refusals(snapshot, verdict, jobs_of.PIN_RULES)
-    by_type = TypeWalk(base, mine)
-    by_type.go(ranking, typed & (verdict < 0), limits.candidates)
-    found = Found(by_type.chosen, by_type.why)
-    if snapshot.picking is None or not wanted.any():
-        return _written(snapshot, limits, (mine, lost), changed, found, refused, most)
-    walk = Walk(base, placement, Picks.of(base, snapshot.picking, retype=limits.retype), mine)
-    walk.go(ranking, wanted & (verdict < 0), limits.candidates)
-    found = Found({**found.chosen, **walk.chosen}, {**found.why, **walk.why}, walk.request, frozenset(walk.chosen))
-    return _written(snapshot, limits, (mine, lost), changed, found, (*refused, *walk.refused), most)
+    picked = wanted & (verdict < 0) & (snapshot.picking is not None)
+    walk = Walk(base, placement, _picks(base, limits, needed=bool(picked.any())), mine)
+    walk.go(ranking, Asked(picked, _types(ranking.wants, typed & (verdict < 0)), waits), limits.candidates)
+    return _written(snapshot, limits, (mine, lost), changed, walk, (*refused, *walk.refused), most)
 
 
 def given_back(snapshot: Snapshot, note: str) -> Pinned:
@@ -85,12 +70,15 @@ def given_back(snapshot: Snapshot, note: str) -> Pinned:
 def _on_record(snapshot: Snapshot) -> tuple[dict[int, Pin], dict[int, Pin], tuple[Pin, ...]]:
     """Pending jobs that hold what we gave them, by row; those of which somebody else changed the list or the request,
     with what they still hold of ours; and records that change by themselves: of jobs that wait again after a requeue,
-    which keeps both, and of those that hold nothing of ours any more."""
+    which keeps both, of those that have their own request again, and of those that hold nothing of ours any more."""
     jobs, mine, lost, changed = snapshot.jobs, dict[int, Pin](), dict[int, Pin](), list[Pin]()
     for pin in snapshot.pins:
         row = int(np.searchsorted(jobs.job_id, pin.job_id))
         if not pin.open or row == len(jobs) or jobs.job_id[row] != pin.job_id or not jobs.pending[row]:
             continue
+        if (held := _held(pin, jobs.gpu_request[row])) != pin:
+            pin = held
+            changed.append(pin)
         if left := _left(jobs, row, pin):
             lost |= {row: left} if left.open else {}
             changed += [] if left.open else [left]
@@ -100,6 +88,16 @@ def _on_record(snapshot: Snapshot) -> tuple[dict[int, Pin], dict[int, Pin], tupl
             changed.append(pin)
         mine[row] = pin
     return mine, lost, tuple(changed)
+
+
+def _held(pin: Pin, gpus: str) -> Pin:
+    """The record by the request that the job has, where its own was to be written while it keeps a list: one of ours
+    is there still, as the write did not reach Slurm; any other is its user's, and from then on every one is."""
+    if pin.rewritten or not pin.requests:
+        return pin
+    if gpus in pin.requests:
+        return replace(pin, gpus=gpus)
+    return replace(pin, gpus="", own_gpus="", requests=())
 
 
 def _left(jobs: Jobs, row: int, pin: Pin) -> Pin | None:
@@ -127,7 +125,7 @@ def own_lists(snapshot: Snapshot) -> Jobs:
     rows = np.flatnonzero(np.isin(jobs.job_id, list(base))).tolist()
     lists, requests = (list(jobs.nodes_asked), list(jobs.gpu_request)) if rows else ([], [])
     for row in rows:
-        pin = base[int(jobs.job_id[row])]
+        pin = _held(base[int(jobs.job_id[row])], requests[row])
         if _has_list(lists[row], pin):
             lists[row] = pin.base
         if pin.rewritten and _has_request(requests[row], pin):
@@ -137,16 +135,30 @@ def own_lists(snapshot: Snapshot) -> Jobs:
 
 def soon(snapshot: Snapshot, wait_s: float) -> Snapshot:
     """The snapshot in which jobs that were submitted to wait a moment for their place count as ready to start."""
-    jobs, now_s = snapshot.jobs, snapshot.now_s
-    waits = _waiting(jobs, now_s, wait_s)
+    waits = _waiting(snapshot, wait_s)
     if not waits.any():
         return snapshot
-    return replace(snapshot, jobs=jobs.with_columns(eligible_s=np.where(waits, now_s, jobs.eligible_s)))
+    begin_s = np.where(waits, snapshot.now_s, snapshot.jobs.eligible_s)
+    return replace(snapshot, jobs=snapshot.jobs.with_columns(eligible_s=begin_s))
 
 
-def _waiting(jobs: Jobs, now_s: float, wait_s: float) -> Bools:
-    """Jobs that may begin no more than wait_s after their submission, and not yet. (N,) bool."""
-    return jobs.pending & (jobs.eligible_s > now_s) & (jobs.eligible_s - jobs.submit_s <= wait_s)
+def _waiting(snapshot: Snapshot, wait_s: float) -> Bools:
+    """Jobs that may begin no more than wait_s after their submission, and not yet. A start of ours is no such wish:
+    the policy wants the job later. (N,) bool."""
+    jobs = own_starts(snapshot).jobs
+    return jobs.pending & (jobs.eligible_s > snapshot.now_s) & (jobs.eligible_s - jobs.submit_s <= wait_s)
+
+
+def _picks(snapshot: Snapshot, limits: Limits, *, needed: bool) -> Picks:
+    if snapshot.picking is None or not needed:
+        return Picks.unknown(snapshot)
+    return Picks.of(snapshot, snapshot.picking, retype=limits.retype)
+
+
+def _types(wants: Wants | None, typed: Bools) -> dict[int, str]:
+    """The GPU type that the policy wants for each of these jobs, by row."""
+    names = wants.gpu_type if wants else None
+    return {row: names[row] for row in np.flatnonzero(typed).tolist()} if names is not None else {}
 
 
 def _wanting(jobs: Jobs, pin: str) -> Bools:
@@ -167,7 +179,7 @@ def _over(jobs: Jobs, pins: tuple[Pin, ...]) -> Bools:
 
 def _written(
     snapshot: Snapshot, limits: Limits, held: tuple[dict[int, Pin], dict[int, Pin]], changed: tuple[Pin, ...],
-    found: Found, refused: tuple[Refusal, ...], most: int,
+    found: Walk, refused: tuple[Refusal, ...], most: int,
 ) -> Pinned:  # fmt: skip
     """What is new, moved or given back, most urgent first; then what else changes on record. held: what `_on_record`
     tells of jobs that hold all that we gave them, and of those of which somebody else changed a part."""
@@ -182,7 +194,7 @@ def _written(
             chosen.pop(row, None)
             note = f"it did not start within {limits.start_timeout_s:g} s" if late else _MOVED
             moves.append(_back(snapshot, row, pin, note, over=late))
-    waiting = _waiting(snapshot.jobs, snapshot.now_s, limits.wait_s)
+    waiting = _waiting(snapshot, limits.wait_s)
     for row in chosen:
         moves.append(_given(snapshot, row, found, mine.get(row), waits=bool(waiting[row])))
     fits = np.cumsum([len(steps) for steps, _ in moves]) <= most
@@ -192,18 +204,19 @@ def _written(
 
 
 def _given(
-    snapshot: Snapshot, row: int, found: Found, before: Pin | None, *, waits: bool
+    snapshot: Snapshot, row: int, found: Walk, before: Pin | None, *, waits: bool
 ) -> tuple[tuple[Step, ...], Pin | None]:
     """What gives the job its node and its request, and its record; less where it has them already."""
     key, act, name, why = _key(snapshot, row), _act(snapshot, row), found.chosen[row], found.why[row]
     nodes, gpus = snapshot.jobs.nodes_asked[row], snapshot.jobs.gpu_request[row]
-    before = before or Pin(*key, nodes, nodes, snapshot.now_s, (), gpus=gpus, own_gpus=gpus)
-    request = found.request.get(row, before.own_gpus or gpus)
+    before = before or Pin(*key, nodes, nodes, snapshot.now_s)
+    before = before if before.rewritten else replace(before, gpus=gpus, own_gpus=gpus)
+    request = found.request.get(row, before.own_gpus)
     steps: list[Step] = []
     if not (before.listed and same_hosts(nodes, name)):
         steps.append(PinNodes(*key, why, act, name, nodes, before.base, row in found.picked))
     if request != gpus:
-        steps.append(Retype(*key, why, act, request, gpus, before.own_gpus or gpus))
+        steps.append(Retype(*key, why, act, request, gpus, before.own_gpus))
     record = _record(before, name, request) if steps else None
     if waits:
         steps.append(Delay(*key, "its node is chosen, it need not wait longer", act, snapshot.now_s))
@@ -211,7 +224,8 @@ def _given(
 
 
 def _record(before: Pin, name: str, request: str) -> Pin:
-    """The record of a job that is to have this node and this request."""
+    """The record of a job that is to have this node and this request. Requests of ours stay on it until the job is seen
+    with its own."""
     pin = replace(before, nodes=name, values=tuple(dict.fromkeys((*before.values, name))))
     if request == pin.own_gpus and not pin.requests:
         return replace(pin, gpus="", own_gpus="")

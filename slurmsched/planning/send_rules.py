@@ -75,8 +75,9 @@ def other_request(action: Action | None, view: View) -> str:
         return ""
     if seen.gpus != action.was:
         return f"{CHANGED}: it asks for {seen.gpus or 'no GPUs by node'}"
-    wants, gets = counted(action.base), counted(action.gpus)
-    return "" if wants == gets else f"it would get {gets} GPUs instead of {wants}"
+    gets = counted(action.gpus)
+    other = next((count for count in (counted(action.base), counted(action.was)) if count != gets), gets)
+    return "" if other == gets else f"it would get {gets} GPUs instead of {other}"
 
 
 def other_asks(action: Action | None, view: View) -> str:
@@ -88,8 +89,8 @@ def other_asks(action: Action | None, view: View) -> str:
 
 
 def counted(request: str) -> int:
-    """GPUs of a request in normal form."""
-    return sum(int(entry.rpartition(":")[2]) for entry in request.split(","))
+    """GPUs of a request in normal form, "" = none."""
+    return sum(int(entry.rpartition(":")[2]) for entry in request.split(",") if entry)
 
 
 def other_reservation(action: Action | None, view: View) -> str:

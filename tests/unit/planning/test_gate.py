@@ -113,6 +113,7 @@ CASES: list[tuple[str, When, Action | None, View, str]] = [
     ("request", When.SEND, retype(), sent(replace(WAITS, gpus="gpu:4")), "it asks for gpu:4"),
     ("request", When.SEND, retype(), sent(), "no GPUs by node"),
     ("request", When.SEND, retype("gpu:i0:1,gpu:i1:2"), sent(replace(WAITS, gpus="gpu:2")), "3 GPUs instead of 2"),
+    ("request", When.SEND, replace(retype(), was="gpu:4"), sent(replace(WAITS, gpus="gpu:4")), "2 GPUs instead of 4"),
     ("asks", When.SEND, PinNodes(7, 100.0, "", "a", "n2"), sent(replace(WAITS, bars=("switches",))), "for switches"),
     ("state", When.SEND, retype(), sent(replace(RUNS, gpus="gpu:2")), "RUNNING"),
     ("reservation", When.SEND, Join(7, 100.0, "", "a", OURS), sent(replace(WAITS, reservation=NIGHT)), "is night"),

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slurmsched.config import Placement, Scope
-from slurmsched.model import Delay, Labels, Pin, PinNodes, Ranking, Snapshot, Wants
+from slurmsched.model import Deferral, Delay, Labels, Pin, PinNodes, Ranking, Snapshot, Wants
 from slurmsched.placements.linked import Linked
 from slurmsched.planning.picks import Picks
 from slurmsched.planning.pins import Pinned, given_back, pins
@@ -238,7 +238,8 @@ def mixed(*jobs: dict[str, object], **others: object) -> Snapshot:
 
 
 def typed(at: Snapshot, *types: str, limits: Placement = TYPES) -> Pinned:
-    ranking = Ranking(np.arange(len(at.jobs)), wants=Wants(gpu_type=Labels.of(types)))
+    every = [*types, *[""] * (len(at.jobs) - len(types))]
+    ranking = Ranking(np.arange(len(at.jobs)), wants=Wants(gpu_type=Labels.of(every)))
     return pins(at, ranking, at.jobs.pending, Linked(), limits, Scope(partitions=("*",)))
 
 
@@ -277,3 +278,68 @@ def test_types__who_waits_to_be_placed_starts_when_it_is():
     at = mixed({"eligible_s": NOW_S + 100})
     found = typed(at, "v100", limits=Placement(types=True, wait_s=600))
     assert [type(action) for action in found.actions] == [PinNodes, Delay]
+
+
+@pytest.mark.parametrize(
+    ("deferrals", "kinds"), [((), ["pin", "delay"]), ((Deferral(1, NOW_S - 60, NOW_S + 100),), [])]
+)
+def test_pins__a_start_of_ours_is_no_wait_for_a_place(deferrals, kinds):
+    """The policy wants it later: no node, no begin, though the start lies within wait_s. With the user's own it has."""
+    limits = Placement(pin="hints", types=True, wait_s=600)
+    by_type = typed(mixed({"eligible_s": NOW_S + 100}, deferrals=deferrals), "v100", limits=limits)
+    by_pick = planned(cluster([wait(1, eligible_s=NOW_S + 100)], [SINGLE, DOUBLE], deferrals=deferrals), limits)
+    assert ([step.kind for step in by_type.actions], [step.kind for step in by_pick.actions]) == (kinds, kinds)
+
+
+BOTH = Placement(pin="hints", types=True, wait_s=600)
+
+
+def meshes(jobs: list[dict[str, object]], free: list[list[int]], types: str = "gpu:v100:8", **others) -> Snapshot:
+    at = cluster(jobs, free, **others)
+    return replace(at, nodes=at.nodes.with_columns(gpu_types=[types] * len(free)))
+
+
+def test_pins__one_walk_gives_no_gpu_twice():
+    """Whoever is more urgent, the one by type or the one by pick: the other goes without, as the pair is taken."""
+    jobs = [wait(1), wait(2)]
+    assert lists(typed(meshes(jobs, [DOUBLE]), "v100", "", limits=BOTH)) == {1: "n1"}
+    assert lists(typed(meshes(jobs, [DOUBLE]), "", "v100", limits=BOTH)) == {1: "n1"}
+
+
+def test_pins__a_pick_is_not_told_on_the_node_of_a_job_by_type():
+    """Which GPUs that one gets is not known, so the other is placed elsewhere."""
+    at = meshes([wait(1), wait(2)], [[0, 3, 4, 7], [0, 1, 2, 5, 6]])
+    assert lists(typed(at, "v100", "", limits=BOTH)) == {1: "n1", 2: "n2"}
+
+
+def test_types__others_that_start_before_it_take_their_share():
+    """Also one whose node is Slurm's to choose; without any pin by pick."""
+    at = mixed({"gpu_request": "gpu:v100:1"}, {})
+    assert lists(typed(at, "", "v100")) == {}
+    assert lists(typed(mixed({}, {"gpu_request": "gpu:v100:1"}), "v100", "")) == {1: "n3"}
+
+
+def test_types__who_finds_no_room_starts_elsewhere_or_waits():
+    """A job that is ready takes what Slurm gives it; one that waits for its place takes nothing and stops nobody."""
+    ready, waits = {"gpus": 2, "gpu_request": "gpu:2"}, {"eligible_s": NOW_S + 100}
+    k80 = {"nodes_excluded": "n1"}
+    assert lists(typed(mixed(ready | k80, k80), "v100", "k80", limits=BOTH)) == {}
+    assert lists(typed(mixed(ready | k80 | waits, k80), "v100", "k80", limits=BOTH)) == {2: "n2"}
+
+
+def test_types__go_on_after_the_first_job_that_does_not_fit():
+    """A gang that waits stops picks, as Slurm starts what comes after it no earlier, but no types."""
+    gang = wait(1, gpus=8, comment="")
+    assert lists(typed(meshes([gang, wait(2), wait(3)], [DOUBLE, DOUBLE]), "", "", "v100", limits=BOTH)) == {3: "n1"}
+
+
+def test_types__as_many_are_looked_at_as_candidates():
+    """Others do not count against them, and they not against others' number."""
+    few = Placement(types=True, candidates=1)
+    assert lists(typed(mixed({}, {}, {}), "", "k80", "v100", limits=few)) == {2: "n2"}
+
+
+def test_types__who_waits_for_no_place_of_ours_takes_nothing():
+    """It names its type itself: nobody chooses its node, and it begins when it says."""
+    own = {"gpu_request": "gpu:v100:1", "eligible_s": NOW_S + 100}
+    assert lists(typed(mixed(own, {}), "", "v100", limits=BOTH)) == {2: "n3"}

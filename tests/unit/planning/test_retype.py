@@ -16,6 +16,7 @@ from tests.unit.planning.pin_cases import NOW_S, cluster, wait, wish
 
 PAIRS = TypedNode(("p0", "p1", "p1", "p0", "p2", "p3", "p3", "p2"))  # joined by two lanes
 ON = Placement(pin="hints", retype=True)
+DOUBLE = [0, 3]  # two lanes
 ASKS = {"asks": "gpu:2"}
 
 
@@ -124,6 +125,39 @@ def test_retype__what_somebody_else_changed_is_theirs_and_the_rest_goes_back(col
     found = planned(at)
     told = {action.kind: action.nodes if isinstance(action, PinNodes) else action.gpus for action in found.actions}
     assert (told, [pin.over for pin in found.pins]) == (steps, [True])
+
+
+def moved() -> Pin:
+    """Of a job that was moved to a node without Types: its own request was to be written again."""
+    return replace(mine(), gpus="gpu:2")
+
+
+@pytest.mark.parametrize("asks", ["gpu:4", "gpu:2"])
+def test_retype__a_request_that_its_user_changes_after_ours_is_gone_stays(asks):
+    """On a node without Types; nothing of an older request is known any more."""
+    gpus = int(asks[-1])
+    job = wait(1, gpus, nodes_asked="n1", gpu_request=asks)
+    found = planned(cluster([job], [[0, 1, 2, 3, 4]], [wish(1, gpus, asks=asks)], pins=(moved(),)))
+    assert (found.actions, found.pins) == ((), (replace(moved(), gpus="", own_gpus="", requests=()),))
+
+
+def test_retype__a_request_is_rewritten_from_what_its_user_made_of_it():
+    """Not from what it was before: four GPUs stay four, and the record has that request as its own."""
+    job = wait(1, 4, nodes_asked="n1", gpu_request="gpu:4")
+    found = planned(typed([job], [[0, 1, 2, 3]], [wish(1, 4, asks="gpu:4")], pins=(moved(),)))
+    (action,), pin = found.actions, found.pins[-1]
+    assert isinstance(action, Retype)
+    assert (action.gpus, action.was, action.base) == ("gpu:p0:2,gpu:p1:2", "gpu:4", "gpu:4")
+    assert (pin.gpus, pin.own_gpus, pin.requests) == (action.gpus, "gpu:4", (action.gpus,))
+
+
+def test_retype__its_own_goes_out_again_if_that_never_reached_slurm():
+    """The record was kept before the write was tried: the job still has ours."""
+    job = wait(1, nodes_asked="n1", gpu_request="gpu:p3:2")
+    found = planned(cluster([job], [DOUBLE], [wish(1, asks="gpu:p3:2")], pins=(moved(),)))
+    assert asked(found) == {1: "gpu:2"}
+    assert found.pins[-1] == moved()
+    assert own_lists(cluster([job], [DOUBLE], pins=(moved(),))).gpu_request[0] == "gpu:2"
 
 
 def test_given_back__undo_restores_the_request():
