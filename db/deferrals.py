@@ -14,8 +14,10 @@ from slurmsched.model.deferrals import Deferral
 
 COMPACT_BYTES = 1 << 20
 _TYPES: dict[str, Any] = {
-    "job_id": int, "submit_s": (int, float), "until_s": (int, float), "over": bool, "note": str,
+    "job_id": int, "submit_s": (int, float), "until_s": (int, float), "over": bool, "note": str, "values": list,
+    "base_s": (int, float),
 }  # fmt: skip
+_LATER = frozenset({"values", "base_s"})  # lines written before these were have none
 
 
 class DeferralLog(Either):
@@ -37,7 +39,7 @@ class DeferralLog(Either):
     def known(self) -> dict[int, Deferral]:
         """The last record of each job, by id. Raises LedgerError for a line that cannot be read."""
         values = (line["deferral"] for line in self.objects("deferrals"))
-        return {record["job_id"]: Deferral(**record) for record in values}
+        return {record["job_id"]: _deferral(record) for record in values}
 
     def keep(self, deferrals: Iterable[Deferral]) -> None:
         """Drop all but these once the file has grown. Raises LedgerError."""
@@ -50,6 +52,10 @@ class DeferralLog(Either):
 
 def _sound(line: Mapping[str, Any]) -> bool:
     told = line.get("deferral")
-    return (
-        isinstance(told, dict) and set(told) == set(_TYPES) and all(isinstance(told[k], t) for k, t in _TYPES.items())
-    )
+    if not isinstance(told, dict) or not set(_TYPES) - _LATER <= set(told) <= set(_TYPES):
+        return False
+    return all(isinstance(value, _TYPES[key]) for key, value in told.items())
+
+
+def _deferral(line: Mapping[str, Any]) -> Deferral:
+    return Deferral(**{**line, "values": tuple(line.get("values", ()))})

@@ -96,7 +96,8 @@ def _begin(case: Case) -> Said:
     change = f"scontrol update jobid={case.job_id} starttime=now"
     if case.reason.blocker is Blocker.REQUEUED:
         return f"slurmsched took its GPUs back for another job; Slurm lets it start again{when}.", (change,)
-    if any(record.open and record.job_id == case.job_id for record in case.snapshot.deferrals):
+    mine = (record for record in case.snapshot.deferrals if record.job_id == case.job_id)
+    if any(record.open and record.meant(eligible_s) for record in mine):
         return f"The policy wants it to start later{when}, and slurmsched told Slurm so (lever.start).", (change,)
     return f"It may not start before its begin time{when}.", (change,)
 

@@ -182,11 +182,15 @@ class Delay(Step):
 
 @dataclass(frozen=True, slots=True)
 class Defer(Delay):
-    """As Delay, because the policy wants so; on record as a Deferral. back: it gives the job its own start back."""
+    """As Delay, because the policy wants so; on record as a Deferral. back: it gives the job its own start back.
+
+    was_s: the start it has, NaN = not known.
+    """
 
     kind: ClassVar[str] = "defer"
 
     back: bool = False
+    was_s: float = math.nan
 
 
 @dataclass(frozen=True, slots=True)

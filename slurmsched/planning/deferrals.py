@@ -10,22 +10,28 @@ import numpy as np
 
 from slurmsched.config import Lever, Scope
 from slurmsched.model import Defer, Deferral, Ranking, Refusal, Snapshot, Wants
-from slurmsched.model.columns import Bools, Floats
+from slurmsched.model.columns import Bools, Floats, Int64s
+from slurmsched.model.deferrals import SAME_S
 from slurmsched.placements.candidates import eligible
 from slurmsched.planning import managed as jobs_of
 
-SAME_S = 1.5  # Slurm keeps whole seconds
 _FOREIGN = "somebody else changed its start"
 
 
 @dataclass(frozen=True, slots=True)
 class Deferred:
     """actions: to send. refused: why jobs that were to start later are not told so. deferrals: records that change,
-    as they are from now on."""
+    as they are from now on. left: jobs whose change waits for the next cycle."""
 
     actions: tuple[Defer, ...] = ()
     refused: tuple[Refusal, ...] = ()
     deferrals: tuple[Deferral, ...] = ()
+    left: tuple[int, ...] = ()
+
+    @property
+    def jobs(self) -> list[int]:
+        """Ids of those whose start is to change."""
+        return [*(action.job_id for action in self.actions), *self.left]
 
 
 def own_starts(snapshot: Snapshot) -> Snapshot:
@@ -39,23 +45,31 @@ def own_starts(snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, jobs=snapshot.jobs.with_columns(eligible_s=begin_s))
 
 
-def deferrals(snapshot: Snapshot, ranking: Ranking, managed: Bools, lever: Lever, scope: Scope) -> Deferred:
-    """Starts to give, to move and to give back. snapshot: as read. managed: (N,) bool.
+def deferrals(
+    snapshot: Snapshot, ranking: Ranking, managed: Bools, lever: Lever, scope: Scope, most: int = 500
+) -> Deferred:
+    """Starts to give, to move and to give back. snapshot: as read. managed: (N,) bool. most: writes of this cycle.
 
     A start that is far away, or not known, is written as lever.start_most_s from now and renewed when half of that is
-    left, so that jobs may start if slurmsched does not come back.
+    left, so that jobs may start if slurmsched does not come back. A job with an act under way is to start: it gets
+    none. Starts are given back first, then moved, then given to new jobs, most urgent first.
     """
     mine, changed = _on_record(snapshot)
-    want_s = _wanted_s(snapshot, ranking, lever)
+    want_s = wanted_s(snapshot, ranking) if lever.start else np.full(len(snapshot.jobs), -math.inf)
     later = want_s > snapshot.now_s + 1
-    over = {record.job_id for record in (*snapshot.deferrals, *changed) if record.over}
-    asked = later & managed & eligible(own_starts(snapshot)) & ~np.isin(snapshot.jobs.job_id, list(over))
+    acting = np.isin(snapshot.jobs.job_id, [act.job_id for act in snapshot.acts])
+    asked = later & managed & eligible(own_starts(snapshot)) & ~acting & ~_over(snapshot, changed)
     asked[list(mine)] = False
     verdict = np.where(asked, jobs_of.start_verdicts(snapshot.jobs, scope), -1).astype(np.int8)
-    moves = [*_kept(snapshot, mine, later & jobs_of.scoped(snapshot.jobs, scope), want_s, lever),
-             *_new(snapshot, asked & (verdict < 0), want_s, lever)]  # fmt: skip
-    refused = jobs_of.refusals(snapshot, verdict, jobs_of.START_RULES)
-    return Deferred(tuple(action for action, _ in moves), refused, (*changed, *(record for _, record in moves)))
+    new = ranking.order[(asked & (verdict < 0))[ranking.order]]
+    kept = list(_kept(snapshot, mine, later & jobs_of.scoped(snapshot.jobs, scope), want_s, lever))
+    moves = [*sorted(kept, key=lambda move: not move[0].back), *_new(snapshot, new, want_s, lever)]
+    refused, left = jobs_of.refusals(snapshot, verdict, jobs_of.START_RULES), moves[max(most, 0) :]
+    moves = moves[: max(most, 0)]
+    return Deferred(
+        tuple(action for action, _ in moves), refused, (*changed, *(record for _, record in moves)),
+        tuple(action.job_id for action, _ in left),
+    )  # fmt: skip
 
 
 def given_back(snapshot: Snapshot, note: str) -> Deferred:
@@ -85,26 +99,44 @@ def untold(snapshot: Snapshot, ranking: Ranking, managed: Bools, lever: Lever) -
 def _on_record(snapshot: Snapshot) -> tuple[dict[int, Deferral], tuple[Deferral, ...]]:
     """Pending jobs that have a start of ours to come, by row; and records that change because it is somebody else's.
 
-    So it is, too, where a process died before it sent what it had put on record: the job is left alone then.
+    Not every start on record was sent: the job may still have another of ours, or what it had before the first.
     """
     jobs, mine, changed = snapshot.jobs, dict[int, Deferral](), list[Deferral]()
     for record in snapshot.deferrals:
         row = int(np.searchsorted(jobs.job_id, record.job_id))
         if not record.open or row == len(jobs) or jobs.job_id[row] != record.job_id or not jobs.pending[row]:
             continue
-        if jobs.submit_s[row] != record.submit_s or record.until_s <= snapshot.now_s:
+        if jobs.submit_s[row] != record.submit_s or record.last_s <= snapshot.now_s:
             continue  # a requeue took it away, or it is reached
-        if abs(float(jobs.eligible_s[row]) - record.until_s) <= SAME_S:
-            mine[row] = record
-        else:
-            changed.append(replace(record, until_s=0.0, over=True, note=_FOREIGN))
+        has_s = float(jobs.eligible_s[row])
+        if record.meant(has_s):
+            if has_s > snapshot.now_s:
+                mine[row] = _having(record, has_s)
+        elif not (record.base_s and abs(has_s - record.base_s) <= SAME_S):
+            changed.append(replace(record, until_s=0.0, over=True, note=_FOREIGN, values=(), base_s=0.0))
     return mine, tuple(changed)
 
 
-def _wanted_s(snapshot: Snapshot, ranking: Ranking, lever: Lever) -> Floats:
+def _having(record: Deferral, has_s: float) -> Deferral:
+    """The record of a job that has this one of the starts that were meant for it."""
+    if abs(has_s - record.until_s) <= SAME_S:
+        return record
+    return replace(record, until_s=has_s, values=(*record.values, record.until_s))
+
+
+def _over(snapshot: Snapshot, changed: tuple[Deferral, ...]) -> Bools:
+    """Jobs that are left alone until they have run: somebody else changed the start. (N,) bool."""
+    jobs, over = snapshot.jobs, np.zeros(len(snapshot.jobs), np.bool_)
+    for record in (*snapshot.deferrals, *changed):
+        if record.over:
+            over |= (jobs.job_id == record.job_id) & (jobs.submit_s == record.submit_s)
+    return over
+
+
+def wanted_s(snapshot: Snapshot, ranking: Ranking) -> Floats:
     """When each job is to start at the earliest [Unix s], -infinity: whenever. Who waited past the age cap: at once."""
     wants = ranking.wants
-    if not lever.start or wants is None or wants.start_s is None:
+    if wants is None or wants.start_s is None:
         return np.full(len(snapshot.jobs), -math.inf)
     aged = np.asarray(ranking.why.get("over_age_cap", np.zeros(len(snapshot.jobs), np.bool_)), np.bool_)
     return np.where(aged, -math.inf, wants.start_s)
@@ -122,12 +154,16 @@ def _kept(
         near = want_s[row] - snapshot.now_s <= lever.start_most_s
         stale = record.until_s - snapshot.now_s < lever.start_most_s / 2 or record.until_s > target_s + SAME_S
         if abs(target_s - record.until_s) > SAME_S and (near or stale):
-            yield _given(snapshot, row, target_s)
+            yield _given(snapshot, row, target_s, record)
 
 
-def _new(snapshot: Snapshot, asked: Bools, want_s: Floats, lever: Lever) -> Iterator[tuple[Defer, Deferral]]:
-    for row in np.flatnonzero(asked).tolist():
-        yield _given(snapshot, row, _target_s(snapshot, float(want_s[row]), lever))
+def _new(snapshot: Snapshot, rows: Int64s, want_s: Floats, lever: Lever) -> Iterator[tuple[Defer, Deferral]]:
+    """Starts of jobs that have none of ours. One that is on record for them was not sent, or is reached."""
+    known = {(record.job_id, record.submit_s): record for record in snapshot.deferrals if record.open}
+    for row in rows.tolist():
+        key, base_s = _key(snapshot, row), float(np.nan_to_num(snapshot.jobs.eligible_s[row]))
+        before = replace(known.get(key, Deferral(*key, 0.0)), base_s=base_s)
+        yield _given(snapshot, row, _target_s(snapshot, float(want_s[row]), lever), before)
 
 
 def _target_s(snapshot: Snapshot, want_s: float, lever: Lever) -> float:
@@ -135,16 +171,19 @@ def _target_s(snapshot: Snapshot, want_s: float, lever: Lever) -> float:
     return float(math.ceil(min(want_s, snapshot.now_s + lever.start_most_s)))
 
 
-def _given(snapshot: Snapshot, row: int, until_s: float) -> tuple[Defer, Deferral]:
-    key = _key(snapshot, row)
-    action = Defer(*key, "the policy wants it to start later", f"defer-{key[0]}", until_s)
-    return action, Deferral(*key, until_s)
+def _given(snapshot: Snapshot, row: int, until_s: float, before: Deferral) -> tuple[Defer, Deferral]:
+    """The write, and the record that still knows of the starts before."""
+    key, was_s = _key(snapshot, row), float(snapshot.jobs.eligible_s[row])
+    action = Defer(*key, "the policy wants it to start later", f"defer-{key[0]}", until_s, was_s=was_s)
+    values = dict.fromkeys(at_s for at_s in (*before.values, before.until_s) if at_s > snapshot.now_s)
+    return action, Deferral(*key, until_s, values=tuple(values), base_s=before.base_s)
 
 
 def _back(snapshot: Snapshot, row: int, record: Deferral, note: str) -> tuple[Defer, Deferral]:
     key = _key(snapshot, row)
-    action = Defer(*key, note, f"defer-{key[0]}", snapshot.now_s, back=True)
-    return action, replace(record, until_s=0.0, note=note)
+    was_s = float(snapshot.jobs.eligible_s[row])
+    action = Defer(*key, note, f"defer-{key[0]}", snapshot.now_s, back=True, was_s=was_s)
+    return action, replace(record, until_s=0.0, note=note, values=(), base_s=0.0)
 
 
 def _key(snapshot: Snapshot, row: int) -> tuple[int, float]:

@@ -71,6 +71,7 @@ RULES = (
     Rule("state", When.SEND, "it waits, or runs, as the action needs", send_rules.other_state),
     Rule("value", When.SEND, "nobody else changed the lever", send_rules.other_value),
     Rule("node-list", When.SEND, "nobody else changed its node list", send_rules.other_list),
+    Rule("start", When.SEND, "nobody else changed its earliest start", send_rules.other_start),
     Rule("request", When.SEND, "nobody else changed its request, whose GPUs stay as many", send_rules.other_request),
     Rule("asks", When.SEND, "it asks for nothing that a list or request of ours breaks", send_rules.other_asks),
     Rule("reservation", When.SEND, "nobody else gave it a reservation", send_rules.other_reservation),

@@ -34,7 +34,7 @@ from slurmsched.model.columns import Bools, Int64s
 from slurmsched.model.hints import hint_warnings
 from slurmsched.planning import managed
 from slurmsched.planning.acts import Advance, advance, taken_back
-from slurmsched.planning.deferrals import Deferred, deferrals, own_starts, untold
+from slurmsched.planning.deferrals import Deferred, deferrals, own_starts, untold, wanted_s
 from slurmsched.planning.gate import When, first_refusal, refusal
 from slurmsched.planning.groups import competing
 from slurmsched.planning.levers import LEVERS, AnyLever
@@ -97,12 +97,14 @@ class Planner:
         changed = np.flatnonzero(due[ranking.order])  # places, most urgent first
         view = View(snapshot, self.scope, self.taking, self.limits, verdict)
         starts = self._starts(snapshot, ranking, ours)
-        later = np.isin(snapshot.jobs.job_id, [action.job_id for action in starts.actions])
-        pinned = self._pins(snapshot, ranking, ours & ~later)
-        places = changed[: max(0, self.pace.writes_per_cycle - len(pinned.actions) - len(starts.actions))]
+        moved = np.isin(snapshot.jobs.job_id, starts.jobs)
+        most = self.pace.writes_per_cycle - len(starts.actions)
+        pinned = self._pins(snapshot, ranking, ours & ~moved, most)
+        places = changed[: max(0, most - len(pinned.actions))]
         values = self._actions(snapshot, ranking, places, wanted, lever)
         levers, unfit = _passed((*starts.actions, *values), view)
-        moves, without = self._acts(snapshot, ranking, ours, view)
+        later = wanted_s(snapshot, ranking) > snapshot.now_s + 1  # nobody makes room for these
+        moves, without = self._acts(snapshot, ranking, ours & ~later, view)
         return Plan(
             actions=(
                 *pinned.actions,  # first: a look at their jobs is freshest then
@@ -110,7 +112,7 @@ class Planner:
                 *(step for move in moves for step in move.steps),
             ),
             refused=(*managed.refusals(snapshot, verdict), *pinned.refused, *starts.refused, *unfit, *without),
-            deferred=len(changed) - len(places),
+            deferred=len(changed) - len(places) + len(starts.left),
             notes=(
                 *ranking.notes,
                 *untold(snapshot, ranking, ours, self.lever),
@@ -169,18 +171,18 @@ class Planner:
             reason = f"{self.name}: rank {waits[place]} of {waits[-1]}" + (f", {why}" if why else "")
             yield lever.action(snapshot.jobs, row, int(wanted[row]), reason)
 
-    def _pins(self, snapshot: Snapshot, ranking: Ranking, ours: Bools) -> Pinned:
+    def _pins(self, snapshot: Snapshot, ranking: Ranking, ours: Bools, most: int) -> Pinned:
         """Node lists to give and to take back; those on record go back also after pinning is turned off."""
         if self.placement is None or not (snapshot.pins or self.pinning.pin != "off" or self.pinning.types):
             return Pinned()
         ready = ours & (snapshot.site.rights >= Rights.OPERATOR)
-        return pins(snapshot, ranking, ready, self.placement, self.pinning, self.scope, self.pace.writes_per_cycle)
+        return pins(snapshot, ranking, ready, self.placement, self.pinning, self.scope, most)
 
     def _starts(self, snapshot: Snapshot, ranking: Ranking, ours: Bools) -> Deferred:
         """Earliest starts to give and to take back; those on record go back also after the lever is turned off."""
         if snapshot.site.rights < Rights.OPERATOR or not (snapshot.deferrals or self.lever.start):
             return Deferred()
-        return deferrals(snapshot, ranking, ours, self.lever, self.scope)
+        return deferrals(snapshot, ranking, ours, self.lever, self.scope, self.pace.writes_per_cycle)
 
     def _acts(
         self, snapshot: Snapshot, ranking: Ranking, ours: Bools, view: View

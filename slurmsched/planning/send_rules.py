@@ -5,9 +5,11 @@ from __future__ import annotations
 from math import isfinite
 
 from slurmsched.model.acts import RESERVATION_PREFIX
+from slurmsched.model.deferrals import SAME_S
 from slurmsched.model.hostlist import same_hosts
 from slurmsched.model.plan import (
     Action,
+    Defer,
     Join,
     PinNodes,
     Requeue,
@@ -68,6 +70,13 @@ def other_list(action: Action | None, view: View) -> str:
     if (seen := _seen(action, view)) is None or not isinstance(action, PinNodes) or same_hosts(seen.nodes, action.was):
         return ""
     return f"{CHANGED}: its node list is {seen.nodes or 'empty'}"
+
+
+def other_start(action: Action | None, view: View) -> str:
+    if (seen := _seen(action, view)) is None or not isinstance(action, Defer) or not isfinite(action.was_s):
+        return ""
+    same = abs(seen.eligible_s - action.was_s) <= SAME_S
+    return "" if same else f"{CHANGED}: its earliest start is another one"
 
 
 def other_request(action: Action | None, view: View) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import nan
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,8 @@ from slurmsched.model.plan import Action
 class Seen:
     """A job as the last look shows it. site_factor: None where sprio does not show the job (held, or not yet eligible).
 
-    exclusive: whether it asks for whole nodes; looked at only where nodes are about to be reserved.
+    exclusive: whether it asks for whole nodes; looked at only where nodes are about to be reserved. eligible_s: when it
+    may start [Unix s], NaN = not told.
     """
 
     submit_s: float
@@ -29,6 +31,7 @@ class Seen:
     nodes: str = ""  # that it asks for
     gpus: str = ""  # that it asks for by node, in normal form
     bars: tuple[str, ...] = ()  # what it asks for that a list or request of ours could break; read where one is given
+    eligible_s: float = nan
 
     @property
     def pending(self) -> bool:

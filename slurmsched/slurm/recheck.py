@@ -14,9 +14,12 @@ from slurmsched.slurm.details import ONE_AS_MANY, ask_jobs
 from slurmsched.slurm.gres import normal_form, parse_gres
 from slurmsched.slurm.node_text import job_records
 from slurmsched.slurm.picking import read_wish
-from slurmsched.slurm.text import plain
+from slurmsched.slurm.text import plain, time_s
 
 UNREAD = ("what could not be read",)
+# Of squeue -O: its short form (-o) has no letter for EligibleTime.
+FIELDS = ("JobID", "SubmitTime", "Nice", "State", "Reservation", "ReqNodes", "tres-per-node", "EligibleTime")
+_FORMAT = ",".join(f"{name}:0|" for name in FIELDS)
 
 
 class Recheck:
@@ -53,7 +56,7 @@ class Recheck:
         # -r: without it split tasks of an array hide behind its record.
         ids = ",".join(map(str, sorted(job_ids)))
         try:
-            return self._commands.run("squeue", "-h", "-a", "-r", "-t", "all", "-j", ids, "-o", "%A|%V|%y|%T|%v|%n|%b")
+            return self._commands.run("squeue", "-h", "-a", "-r", "-t", "all", "-j", ids, "-O", _FORMAT)
         except SlurmUnreachableError:
             raise
         except SlurmError as error:
@@ -84,9 +87,9 @@ def _asked(text: str) -> str:
 
 def _row(line: str, sites: Mapping[int, int]) -> tuple[int, Seen]:
     try:
-        job_id, submit_s, nice, state, reservation, nodes, gpus = line.split("|")
+        job_id, submit_s, nice, state, reservation, nodes, gpus, eligible_s, _ = line.split("|")
         number, named = int(job_id), plain(reservation)
         return number, Seen(float(submit_s), job_state(state), int(nice), sites.get(number), named, nodes=plain(nodes),
-                            gpus=_asked(plain(gpus)))  # fmt: skip
+                            gpus=_asked(plain(gpus)), eligible_s=time_s(eligible_s))  # fmt: skip
     except ValueError:
         raise UnreadableError("squeue printed something else than was asked for", text=line) from None

@@ -155,9 +155,10 @@ def test_explain__says_what_the_reason_means(job, facts, blocker, word):
 def test_explain__says_that_the_policy_makes_a_job_wait():
     """An earliest start of ours is none of the user's; once it is given back, the begin time is theirs."""
     job = {"reason": "BeginTime", "eligible_s": 60.0}
-    told = [explain(snapshot([job], "1x8", deferrals=(Deferral(1, 0.0, until_s),)), None, 0, Facts()).because
-            for until_s in (60.0, 0.0)]  # fmt: skip
-    assert ["The policy wants it to start later" in because for because in told] == [True, False]
+    later = Deferral(1, 0.0, 90.0)  # a renewal that was not sent, and one of a start that somebody else changed
+    records = (Deferral(1, 0.0, 60.0), Deferral(1, 0.0, 90.0, values=(60.0,)), Deferral(1, 0.0, 0.0), later)
+    told = [explain(snapshot([job], "1x8", deferrals=(record,)), None, 0, Facts()).because for record in records]
+    assert ["The policy wants it to start later" in because for because in told] == [True, True, False, False]
 
 
 def test_explain__component_names_the_others():

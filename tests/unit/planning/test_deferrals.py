@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from slurmsched.config import Lever, Scope, Starvation
-from slurmsched.model import Deferral, Labels, Ranking, Rights, Site, Snapshot, Wants
+from slurmsched.config import Gangs, Lever, Pace, Preemption, Scope, Starvation
+from slurmsched.model import Act, Defer, Deferral, Labels, Purpose, Ranking, Rights, Site, Snapshot, Wants
 from slurmsched.planning.deferrals import given_back, own_starts, untold
 from slurmsched.planning.planner import Planner
 from slurmsched.policies.order import ordered
@@ -72,7 +72,8 @@ def test_deferrals__a_start_is_given_in_whole_seconds_and_not_too_far_away() -> 
     """Job 1 in 300.5 s; job 2 in hours, job 3 nobody knows when: both for 600 s; job 4 at once."""
     plan = planner({1: 1_300.5, 2: 9_000.0, 3: INF}).plan(queue({}, {}, {}, {}))
     assert starts(plan) == {1: (1_301.0, False), 2: (1_600.0, False), 3: (1_600.0, False)}
-    assert plan.deferrals == (held(1_301.0), held(1_600.0, 2), held(1_600.0, 3))
+    first = {"base_s": 900.0}  # what they have now
+    assert plan.deferrals == (held(1_301.0, **first), held(1_600.0, 2, **first), held(1_600.0, 3, **first))
 
 
 @pytest.mark.parametrize(
@@ -92,8 +93,9 @@ def test_deferrals__a_start_on_record_is_kept_moved_or_given_back(until_s: float
     given = queue({"eligible_s": until_s}, deferrals=(held(until_s),))
     plan = planner({1: want_s}).plan(given)
     assert starts(plan) == written
-    assert plan.deferrals == tuple(held(0.0 if back else at_s, note="it may start now" if back else "")
+    assert plan.deferrals == tuple(held(0.0, note="it may start now") if back else held(at_s, values=(until_s,))
                                    for at_s, back in written.values())  # fmt: skip
+    assert {action.was_s for action in plan.actions if isinstance(action, Defer)} <= {until_s}
 
 
 def test_deferrals__a_policy_sees_jobs_without_starts_of_ours() -> None:
@@ -110,6 +112,73 @@ def test_deferrals__a_start_that_somebody_else_changed_is_left_alone() -> None:
     over = held(0.0, over=True, note="somebody else changed its start")
     assert (starts(plan), plan.deferrals) == ({}, (over,))
     assert starts(planner({1: 1_300.0}).plan(replace(given, deferrals=(over,)))) == {}
+
+
+def test_deferrals__a_renewal_that_was_not_sent_is_no_change_by_somebody_else() -> None:
+    """The process ended before it was, or sending did: the job has the start before, which is renewed or given back."""
+    given = queue({"eligible_s": 1_200.0}, deferrals=(held(1_600.0, values=(1_200.0,), base_s=900.0),))
+    plan = planner({1: INF}).plan(given)
+    assert starts(plan) == {1: (1_600.0, False)}
+    assert plan.deferrals == (held(1_600.0, values=(1_200.0, 1_600.0), base_s=900.0),)  # whichever it has then
+    assert own_starts(given).jobs.eligible_s.tolist() == [900.0]
+    assert [(action.job_id, action.was_s) for action in given_back(given, "undo").actions] == [(1, 1_200.0)]
+    foreign = queue({"eligible_s": 1_400.0}, deferrals=given.deferrals)
+    assert [record.over for record in planner({1: INF}).plan(foreign).deferrals] == [True]
+
+
+def test_deferrals__values_that_are_past_are_forgotten() -> None:
+    """So that a record of a job that waits for weeks stays short."""
+    given = queue({"eligible_s": 1_200.0}, deferrals=(held(1_200.0, values=(500.0, 990.0, 1_100.0)),))
+    assert [record.values for record in planner({1: INF}).plan(given).deferrals] == [(1_100.0, 1_200.0)]
+
+
+def test_deferrals__a_first_start_that_was_not_sent_may_be_given_anew() -> None:
+    """The job has what it had before: nobody changed anything, and there is nothing to give back."""
+    given = queue({}, deferrals=(held(1_500.0, base_s=900.0),))
+    plan = planner({1: INF}).plan(given)
+    assert (starts(plan), plan.deferrals) == (
+        {1: (1_600.0, False)}, (held(1_600.0, values=(1_500.0,), base_s=900.0),))  # fmt: skip
+    assert given_back(given, "undo").actions == ()
+
+
+def test_deferrals__a_start_before_an_unsent_one_may_be_reached() -> None:
+    """It waits no more; given anew it is known what it has."""
+    given = queue({"eligible_s": 990.0}, deferrals=(held(1_600.0, values=(990.0,), base_s=900.0),))
+    plan = planner({1: INF}).plan(given)
+    assert plan.deferrals == (held(1_600.0, values=(1_600.0,), base_s=990.0),)
+
+
+def test_deferrals__who_was_left_alone_is_deferred_again_after_a_run() -> None:
+    """A requeue gives it another submit time."""
+    given = queue({"submit_s": 950.0}, {}, deferrals=(held(0.0, over=True), held(0.0, 2, over=True)))
+    assert starts(planner({1: INF, 2: INF}).plan(given)) == {1: (1_600.0, False)}
+
+
+def test_deferrals__a_job_for_which_others_leave_is_not_made_to_wait() -> None:
+    """Its act goes on: nodes are kept for it, and jobs may have been requeued."""
+    act = Act("1-9", Purpose.PREEMPT, 1, 900.0, "bob", "n1", 60.0, 990.0)
+    assert starts(planner({1: INF, 2: INF}).plan(queue({}, {}, acts=(act,)))) == {2: (1_600.0, False)}
+
+
+@pytest.mark.parametrize("start", [True, False])
+@pytest.mark.parametrize(
+    "means",
+    [
+        {"taking": Preemption(enabled=True, quantum_s=60, restart_cost_s=1)},
+        {"gangs": Gangs(reserve=True, least_gpus=1)},
+    ],
+    ids=["preemption", "promise"],
+)
+def test_plan__nobody_makes_room_for_a_job_that_is_to_start_later(means: dict[str, Any], start: bool) -> None:
+    """Jobs outside the round may go before running ones; whether Slurm is told to start them later or not."""
+    victim = {"job_id": 2, "state": "RUNNING", "submit_s": 950.0, "start_s": 0.0, "end_s": 90_000.0, "gpus": 8,
+              "run_s": 1_000.0, "cpus": 8, "requeueable": True,
+              "comment": "slurmsched: preempt=yes ckpt=USR2@9"}  # fmt: skip
+    given = queue({"gpus": 8, "cpus": 8, "time_limit_s": 600.0}, victim,
+                  allocations=[{"job_id": 2, "node": "n1", "gpus": 8}])  # fmt: skip
+    for start_s, acts in ((-INF, [1]), (INF, [])):
+        plan = replace(planner({1: start_s}, start=start), **means).plan(given)
+        assert [act.job_id for act in plan.acts] == acts
 
 
 def test_deferrals__a_start_that_is_reached_may_be_given_anew() -> None:
@@ -163,6 +232,20 @@ def test_deferrals__count_against_the_writes_of_a_cycle() -> None:
     one = planner({1: INF, 2: INF})
     plan = replace(one, pace=one.pace.model_copy(update={"writes_per_cycle": 2})).plan(queue({}, {}, {}))
     assert {action.kind for action in plan.actions} == {"defer"}
+
+
+def test_deferrals__no_more_than_a_cycle_may_write() -> None:
+    """Given back first, then moved, then given to the most urgent; the rest is counted and waits for the next cycle."""
+    rows = ({"submit_s": 800.0}, {"submit_s": 700.0}, {"eligible_s": 1_100.0}, {"eligible_s": 1_100.0})
+    given = queue(*rows, deferrals=(held(1_100.0, 3), held(1_100.0, 4)))
+    found = {}
+    for most in range(1, 5):
+        one = replace(planner({1: INF, 2: INF, 3: INF}), pace=Pace(writes_per_cycle=most))
+        plan = one.plan(given)
+        found[most] = list(starts(plan))
+        assert (plan.deferred >= 4 - most, len(plan.actions)) == (True, most)
+        assert [record.job_id for record in plan.deferrals] == found[most]
+    assert found == {1: [4], 2: [4, 3], 3: [4, 3, 2], 4: [4, 3, 2, 1]}
 
 
 def test_given_back__is_what_undo_sends() -> None:

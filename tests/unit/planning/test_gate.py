@@ -51,6 +51,10 @@ def retype(gpus: str = "gpu:i0:2") -> Retype:
     return Retype(7, 100.0, "", "pin-7", gpus, "gpu:2", "gpu:2")
 
 
+def defer() -> Defer:
+    return Defer(7, 100.0, "", "defer-7", 500.0, was_s=100.0)
+
+
 def reserve(**changes: Any) -> Reserve:
     return replace(Reserve(7, 0.0, "", "7-1", OURS, "n1", "bob", 1_000.0, 2_000.0), **changes)
 
@@ -110,6 +114,9 @@ CASES: list[tuple[str, When, Action | None, View, str]] = [
     ("value", When.SEND, SetSiteFactor(7, 100.0, "", 0, 900, 0), sent(replace(WAITS, site_factor=3)), "is 3, not 0"),
     ("node-list", When.SEND, PinNodes(7, 100.0, "", "a", "n2"), sent(replace(WAITS, nodes="n4")), "list is n4"),
     ("node-list", When.SEND, PinNodes(7, 100.0, "", "a", "", "n2"), sent(), "list is empty"),
+    ("start", When.SEND, defer(), sent(replace(WAITS, eligible_s=900.0)), "start is another"),
+    ("start", When.SEND, replace(defer(), back=True), sent(replace(WAITS, eligible_s=900.0)), "start is another"),
+    ("start", When.SEND, defer(), sent(), "start is another"),
     ("request", When.SEND, retype(), sent(replace(WAITS, gpus="gpu:4")), "it asks for gpu:4"),
     ("request", When.SEND, retype(), sent(), "no GPUs by node"),
     ("request", When.SEND, retype("gpu:i0:1,gpu:i1:2"), sent(replace(WAITS, gpus="gpu:2")), "3 GPUs instead of 2"),
@@ -139,6 +146,7 @@ PASS: list[tuple[When, Action | None, View]] = [
     (When.SEND, PinNodes(7, 100.0, "", "a", "", "n1,n2"), sent(replace(WAITS, nodes="n[1-2]"))),
     (When.PLAN, Defer(7, 0.0, "", "defer-7", 500.0, back=True), planned(partition="cpu")),
     (When.SEND, Defer(7, 100.0, "", "defer-7", 500.0), sent()),
+    (When.SEND, defer(), sent(replace(WAITS, eligible_s=101.0))),  # Slurm keeps whole seconds
     (When.PLAN, PinNodes(7, 0.0, "", "pin-7", "", "n2"), planned(partition="cpu")),  # as ever, it gets its own back
     (When.PLAN, Retype(7, 0.0, "", "pin-7", "gpu:2", "gpu:i0:2", "gpu:2"), planned(partition="cpu")),
     (When.SEND, PinNodes(7, 100.0, "", "a", "", "n2"), sent(replace(WAITS, nodes="n2", bars=("switches",)))),

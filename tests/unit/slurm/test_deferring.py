@@ -8,10 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from slurmsched.config import Lever, Scope
 from slurmsched.db.deferrals import DeferralLog
 from slurmsched.errors import LedgerError
-from slurmsched.model import Defer, Deferral, Outcome, Plan
+from slurmsched.model import Defer, Deferral, Outcome, Plan, Ranking, Wants
+from slurmsched.planning.deferrals import deferrals, given_back
 from slurmsched.slurm.deferring import Deferring
+from slurmsched.testing import snapshot
 
 GIVEN = Deferral(7, 100.0, 500.0)
 MOVED = replace(GIVEN, until_s=900.0)
@@ -51,6 +54,28 @@ def test_end__a_start_is_ours_until_slurm_took_it_back(
     """Whatever goes wrong, a later cycle or undo still knows of it."""
     cycle(tmp_path, GIVEN, "written")
     assert cycle(tmp_path, BACK, status) == expected
+
+
+def test_end__what_was_not_sent_is_told_from_what_somebody_else_changed(tmp_path: Path) -> None:
+    """Sending ended before this renewal had its turn: the record knows the start that the job still has."""
+    cycle(tmp_path, GIVEN, "written")
+    given = snapshot([{"job_id": 7, "submit_s": 100.0, "eligible_s": 500.0}], "1x8", now_s=400.0, deferrals=(GIVEN,))
+    wants = Ranking(np.arange(1), wants=Wants(start_s=np.array([np.inf])))
+    moved = deferrals(given, wants, np.array([True]), Lever(start=True), Scope(partitions=("*",)))
+    now = Deferring(DeferralLog(tmp_path / "journal.jsonl"))
+    now.begin(Plan(actions=moved.actions, deferrals=moved.deferrals), np.array([7]))
+    now.end([])
+    for known in (now.known, Deferring(DeferralLog(tmp_path / "journal.jsonl")).known):
+        back = given_back(replace(given, deferrals=known), "undo")
+        assert [(action.job_id, action.was_s, action.back) for action in back.actions] == [(7, 500.0, True)]
+
+
+def test_known__reads_lines_from_before_there_were_values(tmp_path: Path) -> None:
+    """An update keeps what the release before has on record."""
+    record = '{"job_id":7,"submit_s":100.0,"until_s":500.0,"over":false,"note":""}'
+    line = f'{{"event":"deferral","time_s":1,"deferral":{record}}}\n'
+    (tmp_path / "journal.deferrals.jsonl").write_text(line)
+    assert DeferralLog(tmp_path / "journal.jsonl").known() == {7: GIVEN}
 
 
 def test_begin__a_record_without_an_action_is_settled_at_once(tmp_path: Path) -> None:

@@ -31,19 +31,19 @@ def nice(job_id: int = 7, old: int = 5, new: int = -10, base: int = 0) -> SetNic
 def test_recheck__reads_only_the_jobs_of_the_actions():
     """One squeue for them all, no sprio for nice; tasks of the same array that were not asked for are left out."""
     slurm = Answers(
-        squeue="7|100|5|PENDING|night|n[1-2]|gres:gpu:i1:1,gres:gpu:i0:1\n7|100|5|PENDING|night|n[1-2]|gres:gpu:i1:1,gres:gpu:i0:1\n8|90|-3|RUNNING|(null)||N/A\n"
+        squeue="7|100|5|PENDING|night|n[1-2]|gres:gpu:i1:1,gres:gpu:i0:1|300|\n7|100|5|PENDING|night|n[1-2]|gres:gpu:i1:1,gres:gpu:i0:1|300|\n8|90|-3|RUNNING|(null)||N/A|N/A|\n"
     )
     assert Recheck(slurm)([nice(7), nice(9)]) == {7: Seen(100.0, JobState.PENDING, 5, None, "night", nodes="n[1-2]",
-                                            gpus="gpu:i0:1,gpu:i1:1")}  # fmt: skip
+                                            gpus="gpu:i0:1,gpu:i1:1", eligible_s=300.0)}  # fmt: skip
     assert [call[0] for call in slurm.calls] == ["squeue"]
     assert "7,9" in slurm.calls[0]
 
 
 def test_recheck__asks_sprio_for_site_factors():
     """squeue does not show them. A job in several partitions has several rows."""
-    slurm = Answers(squeue="7|100|5|PENDING|(null)||gres/gpu:2\n", sprio="7|-12\n7|-12\n8|3\n")
+    slurm = Answers(squeue="7|100|5|PENDING|(null)||gres/gpu:2|100|\n", sprio="7|-12\n7|-12\n8|3\n")
     found = Recheck(slurm)([SetSiteFactor(7, 100.0, "", -12, 0, 0)])
-    assert found == {7: Seen(100.0, JobState.PENDING, 5, -12, gpus="gpu:2")}
+    assert found == {7: Seen(100.0, JobState.PENDING, 5, -12, gpus="gpu:2", eligible_s=100.0)}
 
 
 RECORD = (
@@ -70,7 +70,7 @@ class Records(Answers):
 )  # fmt: skip
 def test_recheck__what_jobs_ask_for_that_get_a_list_or_request(text, bars):
     """One process for them all, and only these are asked for: not the whole queue."""
-    slurm = Records(squeue="7|100|5|PENDING|(null)||gres/gpu:2\n8|90|0|PENDING|(null)||N/A\n", scontrol=text)
+    slurm = Records(squeue="7|100|5|PENDING|(null)||gres/gpu:2|100|\n8|90|0|PENDING|(null)||N/A|N/A|\n", scontrol=text)
     key = (7, 100.0, "", "pin-7")
     found = Recheck(slurm)([nice(8), PinNodes(*key, "n2", "", "", True), Retype(*key, "gpu:i0:2", "gpu:2", "gpu:2")])
     assert (found[7].bars, found[8].bars) == (bars, ())
@@ -79,7 +79,7 @@ def test_recheck__what_jobs_ask_for_that_get_a_list_or_request(text, bars):
 
 def test_recheck__asks_no_more_where_jobs_get_their_own_back():
     """Nothing that they ask for keeps them from it, nor from a node that was not chosen by Slurm's pick there."""
-    slurm = Records(squeue="7|100|5|PENDING|(null)|n2|gres/gpu:i0:2\n")
+    slurm = Records(squeue="7|100|5|PENDING|(null)|n2|gres/gpu:i0:2|100|\n")
     key = (7, 100.0, "", "pin-7")
     by_type = PinNodes(*key, "n3", "n2", "")
     Recheck(slurm)([by_type, PinNodes(*key, "", "n2", ""), Retype(*key, "gpu:2", "gpu:i0:2", "gpu:2")])
@@ -101,7 +101,7 @@ def test_recheck__other_errors_are_raised(error):
 
 @pytest.mark.parametrize(
     "texts",
-    [{"squeue": "7|100|5\n", "sprio": ""}, {"squeue": "7|100|5|PENDING|(null)||gres/gpu:2\n", "sprio": "7|x\n"}],
+    [{"squeue": "7|100|5\n", "sprio": ""}, {"squeue": "7|100|5|PENDING|(null)||gres/gpu:2|100|\n", "sprio": "7|x\n"}],
 )
 def test_recheck__unreadable_text_is_an_error(texts):
     """Nothing is written on a guess."""
