@@ -114,7 +114,8 @@ def test_explain__accounts_and_qos_taken_away_and_het_jobs(site, limits):
     run("labctl", "stop", "slurmctld")
     try:
         run("labctl", "start", "slurmdbd")
-        run("sacctmgr", "-i", "delete", "user", "bob", "account=physics")
+        drop = ("sacctmgr", "-i", "delete", "user", "bob", "account=physics")
+        until(lambda: run(*drop, check=False).rc == 0, "no job of bob's that slurmdbd knows is under way")
         run("labctl", "start", "slurmctld")
         partition("UP")
         waits(lost, "InvalidQOS")
