@@ -8,7 +8,7 @@ STAMP  := $(VENV)/.installed
 EDITABLE := $(BIN)/pip install --quiet --disable-pip-version-check --editable
 PARALLEL := --numprocesses auto --dist worksteal
 LAB    := $(PYTHON) tests/lab/lab.py
-SUITES ?= forky trixie
+SUITES ?= forky-1of2 forky-2of2 trixie
 NEWEST := forky
 SUITE  ?= forky
 PYTEST_ARGS ?=
@@ -42,19 +42,16 @@ test-promtool: $(STAMP) ## Alert rules, dashboard and metrics by Prometheus's pr
 test-browser: $(STAMP) ## The demo's page in headless Chromium (Debian's package)
 	$(BIN)/python -m pytest -m browser tests/browser $(PYTEST_ARGS)
 
-test-live: ## Live tests in a lab of each suite, side by side (root, debootstrap); SUITES="forky trixie"
+test-live: ## Live tests in labs side by side (root, debootstrap); SUITES="forky trixie", forky-1of2: its first half
 	@$(MAKE) --no-print-directory --keep-going --jobs=$(words $(SUITES)) $(SUITES:%=test-live-%)
 
+test-live-%: suite = $(firstword $(subst -, ,$*))
+test-live-%: part = $(subst of,/,$(or $(word 2,$(subst -, ,$*)),1of1))
 test-live-%:
 	@trap '$(LAB) down --name test-$* 2>/dev/null || true' EXIT; trap 'exit 130' INT TERM; \
-		$(LAB) up $* --name test-$* \
-		&& $(LAB) exec --name test-$* -- python -m pytest -m 'live$(if $(filter $(NEWEST),$*),, and not newest)' tests/live $(PYTEST_ARGS)
-
-test-packages: $(STAMP) ## The Debian package in a clean root of each suite: install, upgrade, remove (root, debootstrap)
-	$(BIN)/python -m pytest -m packages tests/packaging $(PYTEST_ARGS)
-
-deb: $(STAMP) ## Build the Debian package in build/
-	$(BIN)/python packaging/deb.py build
+		$(LAB) up $(suite) --name test-$* \
+		&& $(LAB) exec --name test-$* -- python -m pytest -m 'live$(if $(filter $(NEWEST),$(suite)),, and not newest)' \
+		--part $(part) tests/live $(PYTEST_ARGS)
 
 soak: ## Random churn on 16 nodes, invariants checked after each event: make soak MINUTES=30 SEED=1
 	@trap '$(LAB) down --name soak 2>/dev/null || true' EXIT; trap 'exit 130' INT TERM; \

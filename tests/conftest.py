@@ -13,6 +13,7 @@ settings.load_profile("busy")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-goldens", action="store_true", help="write replay goldens anew; review the diff")
+    parser.addoption("--part", default="1/1", help="2/3: of the live tests' files only the second third")
 
 
 @pytest.fixture(scope="session", autouse=True)

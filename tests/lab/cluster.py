@@ -19,7 +19,7 @@ CONFIG = ("slurm.conf", "gres.conf", "cgroup.conf")
 SPACES = ("--mount", "--pid", "--net", "--uts", "--ipc")
 PATH = "/opt/venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 START_S, READY_S = 30, 120
-BYTECODE = "/var/cache/bytecode"  # of all Python files; /src is read-only, and a cold command compiles for half a second
+BYTECODE = "/var/cache/bytecode"  # of all Python files: /src is read-only, and compiling takes a cold command long
 COMPILED = f"""umask 0; mkdir -p {BYTECODE}; python -m compileall -q /src/slurmsched /src/cli /src/db
 python -c 'import dask, distributed, dask_jobqueue, numba, polars, psycopg, pymysql, pyslurm, pytest, scipy.optimize'
 slurmsched plan >/dev/null 2>&1 || true"""

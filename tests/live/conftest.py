@@ -21,6 +21,16 @@ def pytest_report_header() -> str:
     return f"lab: {release}, {slurm}, pyslurm {packages.get('pyslurm', 'none')}"
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Only the part of the files that was asked for (--part), about as many tests in each, so that labs share them."""
+    part, parts = map(int, config.getoption("--part").split("/"))
+    first = {item.path: place for place, item in reversed(list(enumerate(items)))}  # of each file
+    mine = {path for path, place in first.items() if place * parts // len(items) == part - 1}
+    config.hook.pytest_deselected(items=[item for item in items if item.path not in mine])
+    items[:] = [item for item in items if item.path in mine]
+
+
 @pytest.fixture(scope="session")
 def lab() -> None:
     """A running lab around us."""

@@ -13,6 +13,7 @@ import orjson
 USERS = ("alice", "bob", "carol", "dave")
 BINARY = "/opt/venv/bin/slurmsched"
 PYTHON = "/opt/venv/bin/python"
+SAVED = Path("/var/lib/slurm/slurmctld/job_state")
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,8 @@ def submit(user: str, gpus: int, *options: str, script: str = "sleep 600", name:
 def column(code: str, *states: str) -> dict[int, str]:
     """One squeue column of every job record in these states, by job id."""
     listed = run("squeue", "-h", "-a", "-r", "-t", ",".join(states or ("all",)), "-o", f"%A|{code}").out
-    return {int(job): value for job, _, value in (line.partition("|") for line in listed.splitlines())}
+    records = (line.partition("|") for line in listed.splitlines())
+    return {int(job): value for job, _, value in records if job.isdecimal()}  # a comment may have several lines
 
 
 def nices() -> dict[int, int]:
@@ -67,6 +69,12 @@ def until(true: Callable[[], object], what: str, limit_s: float = 120, pause_s: 
     while not true():
         assert time.monotonic() < end, f"not within {limit_s:.0f} s: {what}"
         time.sleep(pause_s)
+
+
+def saved() -> None:
+    """Wait until slurmctld has written down what it knows: it does so some seconds late, and one killed forgets."""
+    now_s = time.time()
+    until(lambda: SAVED.exists() and SAVED.stat().st_mtime > now_s, "slurmctld saved its jobs", 30)
 
 
 def partition(state: str, name: str = "gpu") -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.live.acts import clean, four_running, reservations, restarts, signalled, switched_on, ticks
-from tests.live.lab import PYTHON, Installed, becoming, column, run, submit, until
+from tests.live.lab import PYTHON, Installed, becoming, column, run, saved, submit, until
 
 pytestmark = [pytest.mark.live, pytest.mark.newest]
 
@@ -72,6 +72,7 @@ def without_slurmdbd(_: Installed, __: int) -> None:
 
 def killed_slurmctld(_: Installed, __: int) -> None:
     """As after a crash: it comes back with the state it saved last."""
+    saved()
     run("sh", "-c", "kill -9 $(cat /run/slurm/slurmctld.pid)")
     run("labctl", "start", "slurmctld")
     run("labctl", "wait-ready")
@@ -189,6 +190,7 @@ def test_backup_slurmctld__takes_over_and_gives_back_while_acts_are_open(site):
     with daemon(site):
         first = submit("bob", 8, "--time=10", script="sleep 60")
         until(signalled, "a victim is warned")
+        saved()
         run("sh", "-c", "kill -9 $(cat /run/slurm/slurmctld.pid)")
         until(lambda: controllers() == ["spare"], "the backup controls", limit_s=240)
         until(lambda: runs(first) and clean(), "the first act ends well", limit_s=240)
