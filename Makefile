@@ -53,6 +53,12 @@ test-live-%:
 		&& $(LAB) exec --name test-$* -- python -m pytest -m 'live$(if $(filter $(NEWEST),$(suite)),, and not newest)' \
 		--part $(part) tests/live $(PYTEST_ARGS)
 
+test-packages: $(STAMP) ## The Debian package in a clean root of each suite: install, upgrade, remove (root, debootstrap)
+	$(BIN)/python -m pytest -m packages tests/packaging $(PYTEST_ARGS)
+
+deb: $(STAMP) ## Build the Debian package in build/
+	$(BIN)/python packaging/deb.py build
+
 soak: ## Random churn on 16 nodes, invariants checked after each event: make soak MINUTES=30 SEED=1
 	@trap '$(LAB) down --name soak 2>/dev/null || true' EXIT; trap 'exit 130' INT TERM; \
 		$(LAB) up $(SUITE) --name soak && $(LAB) exec --name soak -- env SOAK_MINUTES=$(MINUTES) SOAK_SEED=$(SEED) \
