@@ -72,7 +72,8 @@ def without_slurmdbd(_: Installed, __: int) -> None:
 
 def killed_slurmctld(_: Installed, __: int) -> None:
     """As after a crash: it comes back with the state it saved last."""
-    saved()
+    run("scontrol", "reconfigure")  # makes it save all it knows; without any usage file it would not start again
+    run("labctl", "wait-ready")
     run("sh", "-c", "kill -9 $(cat /run/slurm/slurmctld.pid)")
     run("labctl", "start", "slurmctld")
     run("labctl", "wait-ready")
