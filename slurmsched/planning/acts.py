@@ -87,7 +87,10 @@ class Facts:
 
     @cached_property
     def put_off(self) -> tuple[Victim, ...]:
-        """Victims that wait for nothing but the time Slurm lets pass after a requeue."""
+        """Victims that wait for nothing but the time Slurm lets pass after a requeue.
+
+        Slurm gives the reason with its next scheduling pass only; until then there is none, and the time alone tells.
+        """
         return tuple(victim for victim in self.act.victims if self._waits_for_begin(victim))
 
     def _goes_on(self, victim: Victim) -> bool:
@@ -98,7 +101,8 @@ class Facts:
         jobs, row = self.snapshot.jobs, _row(self.snapshot, victim.job_id)
         if row < 0 or not jobs.pending[row] or int(jobs.restarts[row]) != victim.restarts + 1:
             return False
-        return bool(jobs.reason[row] == "BeginTime")
+        early = jobs.reason[row] in ("", "None") and jobs.eligible_s[row] > self.snapshot.now_s
+        return bool(early or jobs.reason[row] == "BeginTime")
 
 
 def advance(act: Act, snapshot: Snapshot, limits: Limits) -> Advance:
