@@ -7,6 +7,7 @@ BASE   := $(VENV)/.base
 STAMP  := $(VENV)/.installed
 EDITABLE := $(BIN)/pip install --quiet --disable-pip-version-check --editable
 PARALLEL := --numprocesses auto --dist worksteal
+RETRY  := -raR --reruns 1 --only-rerun 'not within [0-9]+ s' # a wait that ended too early has a second try, which is told of
 LAB    := $(PYTHON) tests/lab/lab.py
 SUITES ?= forky-1of2 forky-2of2 trixie
 NEWEST := forky
@@ -51,7 +52,7 @@ test-live-%:
 	@trap '$(LAB) down --name test-$* 2>/dev/null || true' EXIT; trap 'exit 130' INT TERM; \
 		$(LAB) up $(suite) --name test-$* \
 		&& $(LAB) exec --name test-$* -- python -m pytest -m 'live$(if $(filter $(NEWEST),$(suite)),, and not newest)' \
-		--part $(part) tests/live $(PYTEST_ARGS)
+		--part $(part) $(RETRY) tests/live $(PYTEST_ARGS)
 
 test-packages: $(STAMP) ## The Debian package in a clean root of each suite: install, upgrade, remove (root, debootstrap)
 	$(BIN)/python -m pytest -m packages tests/packaging $(PYTEST_ARGS)
