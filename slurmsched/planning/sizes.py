@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -74,18 +75,34 @@ def _wanted(
     asked = managed & eligible(base) & (gpus > 0) & (gpus != jobs.gpus) & within & ~acting & ~pinned
     verdict = np.where(asked, jobs_of.size_verdicts(jobs, scope), -1).astype(np.int8)
     rows = ranking.order[(asked & (verdict < 0))[ranking.order]].tolist()
-    found = {row: f"{jobs.gpu_request[row].rpartition(':')[0]}:{gpus[row]}" for row in rows if _room(base, row, gpus)}
+    most = _largest(base, rows)
+    found = {row: f"{jobs.gpu_request[row].rpartition(':')[0]}:{gpus[row]}" for row in rows if gpus[row] <= most[row]}
     small = (Refusal(int(jobs.job_id[row]), "size-room", f"no node that it may have has {gpus[row]} GPUs")
              for row in rows if row not in found)  # fmt: skip
     return found, (*jobs_of.refusals(base, verdict, jobs_of.SIZE_RULES), *small)
 
 
-def _room(base: Snapshot, row: int, gpus: np.ndarray) -> bool:
-    """Whether a node that the job may have has so many GPUs at all: Slurm takes any number."""
+def _largest(base: Snapshot, rows: Sequence[int]) -> dict[int, int]:
+    """Most GPUs of an open node that each of these jobs may have once its partition is up, by row; 0 if that is not
+    known. Slurm takes any number."""
+    jobs, parts = base.jobs, base.partitions
+    up = replace(base, partitions=parts.with_columns(up=np.ones(len(parts), np.bool_)))
+    texts = (jobs.partition, jobs.gpu_request, jobs.features_asked, jobs.nodes_asked, jobs.nodes_excluded)
+    known: dict[tuple[str, ...], int] = {}
+    found = {}
+    for row in rows:
+        key = tuple(column[row] for column in texts)
+        if key not in known:
+            known[key] = _most(up, row)
+        found[row] = known[key]
+    return found
+
+
+def _most(base: Snapshot, row: int) -> int:
     try:
-        return bool((base.nodes.gpus[allowed_nodes(base, row)] >= gpus[row]).any())
+        return int(base.nodes.gpus[allowed_nodes(base, row)].max(initial=0))
     except UnknownForm:
-        return False
+        return 0
 
 
 def _kept(snapshot: Snapshot, mine: dict[int, Pin], wants: dict[int, str]) -> list[Move]:

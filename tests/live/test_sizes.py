@@ -1,4 +1,4 @@
-"""Sizes of elastic jobs on a real Slurm: written while they wait, run at, given back, and left to whoever changes them."""
+"""Sizes of elastic jobs on a real Slurm: written while they wait, given back, and left to whoever changes them."""
 
 from __future__ import annotations
 
