@@ -59,13 +59,11 @@ class Spin:
         check_number("slots", self.slots, least=2)
 
     def rank(self, snapshot: Snapshot) -> Ranking:
-        jobs, at_s = snapshot.jobs, snapshot.carry.get(AT)
-        step_s = snapshot.carry.get(STEP)
-        begun = isinstance(at_s, float) and isinstance(step_s, float) and at_s <= snapshot.now_s < at_s + self.round_s
-        if begun:
+        jobs, (at_s, step_s) = snapshot.jobs, self._round(snapshot)
+        if math.isfinite(step_s):
             start = recall(jobs, snapshot.carry, ("slot",))["slot"]
         else:
-            at_s, (start, step_s) = snapshot.now_s, self._planned(snapshot)
+            start, step_s = self._planned(snapshot)
         start = np.where(np.isnan(start), np.inf, start)
         kept = np.flatnonzero(np.isfinite(start))
         kept = kept[np.argsort(jobs.job_id[kept], kind="stable")]
@@ -73,6 +71,13 @@ class Spin:
                  "arrival_s": arrival_s(jobs)[kept].tolist(), "slot": start[kept].tolist()}  # fmt: skip
         wants = None if self.fill else self._wants(snapshot, at_s + start * step_s, at_s + self.round_s)
         return Ranking(ordered(jobs, start), why={"slot": start}, carry=carry, wants=wants)
+
+    def _round(self, snapshot: Snapshot) -> tuple[float, float]:
+        """When the round began [Unix s], and the length of its slots [s], infinity if one begins now."""
+        at_s, step_s = snapshot.carry.get(AT), snapshot.carry.get(STEP)
+        if isinstance(at_s, float) and isinstance(step_s, float) and at_s <= snapshot.now_s < at_s + self.round_s:
+            return at_s, step_s
+        return snapshot.now_s, math.inf
 
     def _wants(self, snapshot: Snapshot, start_s: Floats, next_s: float) -> Wants | None:
         """The start of each waiting job of the plan, and the next plan for the others [Unix s]."""
