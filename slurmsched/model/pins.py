@@ -49,7 +49,8 @@ class Pin:
     @property
     def sized(self) -> bool:
         """Whether it is about the number of GPUs of a job, and not about where it starts."""
-        return any(counted(request) != counted(self.own_gpus) for request in (self.gpus, *self.requests))
+        own = counted(self.own_gpus)
+        return own > 0 and any(counted(request) != own for request in (self.gpus, *self.requests))
 
     @property
     def open(self) -> bool:
