@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -48,7 +49,7 @@ def show(out: Output, name: str, site: bool, kind: str) -> None:
     plugin = registry.load(kinds[0], name)
     card = _card(plugin)
     if site and card is not None:
-        card["given"], card["lacking"] = _at_site(name, plugin)
+        card["given"], card["lacking"], card["off"] = _at_site(name, plugin)
     parameters = [(spec.name, _default(spec)) for spec in dataclasses.fields(plugin)]
     if out.as_json:
         told = {"kind": kinds[0], "name": name, "text": inspect.getdoc(plugin), "parameters": dict(parameters)}
@@ -70,7 +71,7 @@ def show(out: Output, name: str, site: bool, kind: str) -> None:
 def _headings(card: dict[str, Any]) -> list[tuple[str, list[str]]]:
     """The parts of a card as people read them, empty ones left out."""
     titles = {"paper": "paper", "needs": "needs", "uses": "levers of Slurm", "on_slurm": "on Slurm",
-              "given": "this site gives", "lacking": "this site lacks"}  # fmt: skip
+              "given": "this site gives", "off": "switched off here", "lacking": "this site lacks"}  # fmt: skip
     parts = [(title, [card[key]] if isinstance(card.get(key), str) else list(card.get(key, ())))
              for key, title in titles.items()]  # fmt: skip
     if card.get("lacking") == []:
@@ -87,17 +88,28 @@ def _card(plugin: Any) -> dict[str, Any] | None:
             "uses": [str(use) for use in card.uses], "on_slurm": list(card.on_slurm)}  # fmt: skip
 
 
-def _at_site(name: str, plugin: Any) -> tuple[list[str], list[str]]:
-    """Of what the policy needs: what the live cluster gives that is not there from the start, and what it does not."""
+def _at_site(name: str, plugin: Any) -> tuple[list[str], list[str], list[str]]:
+    """Of what the policy needs: what the live cluster gives that is not there from the start, and what it does not; of
+    its levers those that the configuration keeps from Slurm."""
     from slurmsched.daemon.assemble import assembled
-    from slurmsched.planning.inputs import given, lacking
+    from slurmsched.planning.inputs import given, lacking, switched_off
 
     tree = config()
     if tree.policy.name != name:
         tree = tree.model_copy(update={"policy": type(tree.policy)(name=name)})
     with assembled(tree, apply=False, read_only=True) as parts:
         snapshot = parts.store.recall(parts.cluster.read())
-    return list(given(snapshot, plugin.card.needs)), list(lacking(snapshot, plugin.card.needs))
+    lacks = [*lacking(snapshot, plugin.card.needs), *_tableless(tree.policy.parameters, plugin.card.needs)]
+    return list(given(snapshot, plugin.card.needs)), lacks, list(switched_off(tree, plugin.card.uses))
+
+
+def _tableless(parameters: dict[str, Any], needs: Sequence[str]) -> list[str]:
+    """Whether speeds by GPU type are asked for and no table of them is configured."""
+    from slurmsched.model import Input
+
+    alike = parameters.get("speeds", "alike") in ("alike", {"name": "alike"})
+    told = f"{Input.SPEED.value}: no table (policy.speeds), so that every type counts alike"
+    return [told] if Input.SPEED in needs and alike else []
 
 
 def _line(kind: str, name: str) -> dict[str, str]:

@@ -82,7 +82,7 @@ def _word(step: Step) -> str:
     if step.kind == "defer":
         at_s: float = step.start_s  # type: ignore[attr-defined]  # a Defer
         return "start back" if step.back else f"start at {clock(at_s)}"  # type: ignore[attr-defined]
-    if step.kind == "retype":
+    if step.kind == "retype":  # of another size, or of other Types
         return f"ask {step.gpus}"  # type: ignore[attr-defined]  # a Retype
     if step.kind != "pin":
         return step.kind

@@ -86,6 +86,8 @@ class Lever(Section):
     floor: int = Field(1000, ge=2, description="lowest priority slurmsched gives a job")
     ceiling: int = Field(2_000_000_000, le=2_147_000_000, description="highest priority slurmsched gives a job")
     backoff_s: Positive = Field(1800, description="a job changed behind our back is left alone this long [s]")
+    size: bool = Field(False, description="also write the number of GPUs that the policy wants of pending jobs that "
+                       "tell min_gpus and max_gpus")  # fmt: skip
     start: bool = Field(False, description="also write when the policy wants pending jobs to start at the earliest "
                         "(StartTime)")  # fmt: skip
     start_most_s: Positive = Field(3600, description="such a start is at most this far away, and renewed; jobs may "

@@ -35,10 +35,10 @@ class Use(StrEnum):
     """Levers of Slurm that a policy needs to have its whole effect."""
 
     ORDER = "order of pending jobs (nice or site factor)"
-    REQUEUE = "requeue of running jobs"
+    REQUEUE = "requeue of running jobs (preemption.enabled)"
     START = "earliest start of pending jobs (StartTime; lever.start)"
-    GPU_TYPE = "GPU type of pending jobs"
-    SIZE = "number of GPUs of pending jobs"
+    GPU_TYPE = "GPU type of pending jobs (placement.types)"
+    SIZE = "number of GPUs of pending jobs (lever.size)"
     NODES = "nodes of pending jobs"
     POWER = "power of idle nodes"
 

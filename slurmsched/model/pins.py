@@ -8,15 +8,20 @@ from typing import Any
 from slurmsched.model.columns import Int64s
 
 
+def counted(request: str) -> int:
+    """GPUs of a request in normal form, "" = none."""
+    return sum(int(entry.rpartition(":")[2]) for entry in request.split(",") if entry)
+
+
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """A node list that we gave a job, so that it starts where its GPUs are linked best. Lives in the journal.
+    """A node list that we gave a job, so that it starts where its GPUs are linked best; or a size. In the journal.
 
     nodes: hostlist it has by us; equal to base once it is given back. base: what its user asked for. values: every
     list ever meant for it. since_s: since when it has this one [Unix s]. over: it did not start on it in time, or
     somebody else changed the list: from then on it is left to Slurm. note: why, for people. gpus: the request by GPU
-    Type that it has by us, in normal form; equal to own_gpus once its own is to be back, both "" = it is, or was never
-    rewritten. requests: every one meant for it since then.
+    Type, or of another size, that it has by us, in normal form; equal to own_gpus once its own is to be back, both
+    "" = it is, or was never rewritten. requests: every one meant for it since then.
     """
 
     job_id: int
@@ -40,6 +45,12 @@ class Pin:
     def rewritten(self) -> bool:
         """Whether the job may hold a request of ours."""
         return self.gpus != self.own_gpus
+
+    @property
+    def sized(self) -> bool:
+        """Whether it is about the number of GPUs of a job, and not about where it starts."""
+        own = counted(self.own_gpus)
+        return own > 0 and any(counted(request) != own for request in (self.gpus, *self.requests))
 
     @property
     def open(self) -> bool:

@@ -210,13 +210,17 @@ class PinNodes(Step):
 
 @dataclass(frozen=True, slots=True)
 class Retype(Step):
-    """Let a pending job ask for GPUs of these Types (normal form, by node); it asks for `was`. base: its own."""
+    """Let a pending job ask for GPUs of these Types (normal form, by node); it asks for `was`. base: its own.
+
+    resizes: their number is to change too, or to be its own again.
+    """
 
     kind: ClassVar[str] = "retype"
 
     gpus: str = ""
     was: str = ""
     base: str = ""
+    resizes: bool = False
 
 
 @dataclass(frozen=True, slots=True)

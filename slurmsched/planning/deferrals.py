@@ -79,20 +79,25 @@ def given_back(snapshot: Snapshot, note: str) -> Deferred:
     return Deferred(tuple(action for action, _ in moves), (), (*changed, *(record for _, record in moves)))
 
 
-def untold(snapshot: Snapshot, ranking: Ranking, managed: Bools, lever: Lever) -> tuple[str, ...]:
-    """What the policy wants of pending jobs and Slurm is not told, in words. managed: (N,) bool."""
+def untold(
+    snapshot: Snapshot, ranking: Ranking, managed: Bools, lever: Lever, *, types: bool = False
+) -> tuple[str, ...]:
+    """What the policy wants of pending jobs and Slurm is not told, in words. managed: (N,) bool. types: it is told
+    GPU types."""
     wants, jobs = ranking.wants or Wants(), snapshot.jobs
     waits, found = managed & jobs.pending, list[tuple[int, str]]()
     if wants.start_s is not None and not lever.start:
         later = int((waits & (wants.start_s > snapshot.now_s + 1)).sum())
         found.append((later, "to start later: lever.start = true tells Slurm"))
-    if wants.gpus is not None:
+    if wants.gpus is not None and not lever.size:
         other = int((waits & (wants.gpus > 0) & (wants.gpus != jobs.gpus)).sum())
-        found.append((other, "to have another number of GPUs: Slurm is not told"))
-    if wants.gpu_type is not None:
+        found.append((other, "to have another number of GPUs: lever.size = true tells Slurm"))
+    if wants.gpu_type is not None and not types:
         pairs = zip(wants.gpu_type, jobs.gpu_request, strict=True)
         typed = np.array([bool(name) and f":{name}:" not in asked for name, asked in pairs], np.bool_)
-        found.append((int((waits & typed).sum()), "to run on a certain GPU type: Slurm is not told"))
+        found.append(
+            (int((waits & typed).sum()), "to run on a certain GPU type: placement.types = true sends them there")
+        )
     return tuple(f"the policy wants {count} jobs {what}" for count, what in found if count)
 
 

@@ -61,6 +61,7 @@ RULES = (
     Rule("managed", When.PLAN, "the job is in scope, and its priority is ours to move", plan_rules.unmanaged),
     Rule("victim", When.PLAN, "the job can be requeued, and nobody said that it must not", plan_rules.unwilling),
     Rule("bounds", When.PLAN, "values that Slurm takes", plan_rules.out_of_bounds),
+    Rule("size", When.PLAN, "a size between the job's hints", plan_rules.other_size),
     Rule("per-cycle", When.PLAN, "acts begun in a cycle", plan_rules.cycle_full),
     Rule("per-hour", When.PLAN, "acts begun in an hour", plan_rules.hour_full),
     Rule("per-user-per-hour", When.PLAN, "acts begun in an hour for one user", plan_rules.user_full),

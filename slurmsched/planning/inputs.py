@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from slurmsched.model import Input, Jobs, Snapshot
+from slurmsched.config import Config
+from slurmsched.model import Input, Jobs, Snapshot, Use
 from slurmsched.model.columns import Bools
 from slurmsched.model.hints import parse_hints
 
@@ -21,6 +22,18 @@ def lacking(snapshot: Snapshot, needs: Sequence[Input]) -> tuple[str, ...]:
     live = jobs.take((jobs.pending | jobs.running) & (jobs.gpus > 0))
     told = ((need, _RULES[need](snapshot, live)) for need in needs if need in _RULES)
     return tuple(f"{need.value}: {what}" for need, what in told if what)
+
+
+def switched_off(config: Config, uses: Sequence[Use]) -> tuple[str, ...]:
+    """One sentence for each of these levers that the configuration keeps from Slurm, in their order."""
+    switch = {
+        Use.REQUEUE: ("preemption.enabled", config.preemption.enabled),
+        Use.START: ("lever.start", config.lever.start),
+        Use.SIZE: ("lever.size", config.lever.size),
+        Use.GPU_TYPE: ("placement.types", config.placement.types),
+    }
+    return tuple(f"{use.name.lower().replace('_', ' ')}: {switch[use][0]} is false, and Slurm is not told"
+                 for use in uses if use in switch and not switch[use][1])  # fmt: skip
 
 
 def given(snapshot: Snapshot, needs: Sequence[Input]) -> tuple[str, ...]:

@@ -61,6 +61,10 @@ def _array_task(jobs: Jobs, _: Scope) -> Bools:
     return follows_array(jobs)
 
 
+def _several_types(jobs: Jobs, _: Scope) -> Bools:
+    return ~jobs.gpu_request.map(lambda text: text.startswith("gpu:") and "," not in text, np.bool_)
+
+
 # The first rule that catches a job is its reason.
 JOB_RULES = (
     JobRule("not-pending", "it is not pending", lambda jobs, _: ~jobs.pending, in_scope=False),
@@ -85,6 +89,14 @@ PIN_RULES = (
     JobRule("pin-several", "a node list that comes a moment too late shrinks a job of several nodes",
             lambda jobs, _: jobs.nodes != 1),
     JobRule("pin-own", "its user named its nodes", lambda jobs, _: ~jobs.nodes_asked.isin([""])),
+)  # fmt: skip
+
+# As JOB_RULES, of another number of GPUs.
+SIZE_RULES = (
+    JobRule("size-array", "the request of an array is that of all its tasks", lambda jobs, _: jobs.array_job_id > 0),
+    JobRule("size-het", "the components of a het job keep their sizes", lambda jobs, _: jobs.het_job_id > 0),
+    JobRule("size-several", "only a job of one node changes its size", lambda jobs, _: jobs.nodes != 1),
+    JobRule("size-types", "it asks for GPUs of several types, or for parts of one", _several_types),
 )  # fmt: skip
 
 # As JOB_RULES, of giving a job an earliest start.
@@ -114,6 +126,11 @@ def verdicts(snapshot: Snapshot, scope: Scope, lever: str) -> NDArray[np.int8]:
 def pin_verdicts(jobs: Jobs, scope: Scope) -> NDArray[np.int8]:
     """The rule that keeps each job from a node list of ours: index into PIN_RULES, -1 for none. (N,) int8."""
     return _first(PIN_RULES, jobs, scope, "")
+
+
+def size_verdicts(jobs: Jobs, scope: Scope) -> NDArray[np.int8]:
+    """The rule that keeps each job at its number of GPUs: index into SIZE_RULES, -1 for none. (N,) int8."""
+    return _first(SIZE_RULES, jobs, scope, "")
 
 
 def start_verdicts(jobs: Jobs, scope: Scope) -> NDArray[np.int8]:

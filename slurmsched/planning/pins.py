@@ -33,6 +33,11 @@ class Pinned:
     refused: tuple[Refusal, ...] = ()
     pins: tuple[Pin, ...] = ()
 
+    @property
+    def jobs(self) -> list[int]:
+        """Ids of those that are written."""
+        return [action.job_id for action in self.actions]
+
 
 def pins(
     snapshot: Snapshot, ranking: Ranking, managed: Bools, placement: Placement, limits: Limits, scope: Scope,
@@ -45,10 +50,10 @@ def pins(
     a better one. Of equals the placement chooses. Jobs after the first that does not fit among those it competes with
     are not looked at: Slurm does not start them now either. managed: (N,) bool. most: writes of this cycle.
     """
-    mine, lost, changed = _on_record(snapshot)
+    mine, lost, changed = on_record(snapshot)
     jobs, waits = own_lists(snapshot), _waiting(snapshot, limits.wait_s)
     base = soon(replace(snapshot, jobs=jobs), limits.wait_s)
-    open_ = managed & ~_over(jobs, (*snapshot.pins, *changed, *lost.values()))
+    open_ = managed & ~left_alone(jobs, (*snapshot.pins, *changed, *lost.values()))
     typed = open_ & typeless(base, ranking.wants) & limits.types
     wanted = open_ & _wanting(jobs, limits.pin) & ~typed
     verdict = np.where(wanted | typed, jobs_of.pin_verdicts(jobs, scope), -1).astype(np.int8)
@@ -61,13 +66,13 @@ def pins(
 
 def given_back(snapshot: Snapshot, note: str) -> Pinned:
     """Every job its own node list and request, as `undo` does. One that holds none of ours any more is left alone."""
-    mine, lost, changed = _on_record(snapshot)
-    back = [_back(snapshot, row, pin, note, over=False) for row, pin in (mine | lost).items()]
+    mine, lost, changed = on_record(snapshot)
+    back = [returned(snapshot, row, pin, note, over=False) for row, pin in (mine | lost).items()]
     steps = tuple(step for actions, _ in back for step in actions)
     return Pinned(steps, (), (*changed, *(pin for _, pin in back)))
 
 
-def _on_record(snapshot: Snapshot) -> tuple[dict[int, Pin], dict[int, Pin], tuple[Pin, ...]]:
+def on_record(snapshot: Snapshot) -> tuple[dict[int, Pin], dict[int, Pin], tuple[Pin, ...]]:
     """Pending jobs that hold what we gave them, by row; those of which somebody else changed the list or the request,
     with what they still hold of ours; and records that change by themselves: of jobs that wait again after a requeue,
     which keeps both, of those that have their own request again, and of those that hold nothing of ours any more."""
@@ -120,7 +125,7 @@ def _has_request(gpus: str, pin: Pin) -> bool:
 
 def own_lists(snapshot: Snapshot) -> Jobs:
     """The jobs with the node lists and requests that their users gave them, whatever state they are in."""
-    base = {pin.job_id: pin for pin in snapshot.pins if pin.open}
+    base = {pin.job_id: pin for pin in snapshot.pins if pin.open and not pin.sized}
     jobs = snapshot.jobs
     rows = np.flatnonzero(np.isin(jobs.job_id, list(base))).tolist()
     lists, requests = (list(jobs.nodes_asked), list(jobs.gpu_request)) if rows else ([], [])
@@ -170,7 +175,7 @@ def _wanting(jobs: Jobs, pin: str) -> Bools:
     return hinted & (jobs.gpus > 1) & (pin != "off")
 
 
-def _over(jobs: Jobs, pins: tuple[Pin, ...]) -> Bools:
+def left_alone(jobs: Jobs, pins: tuple[Pin, ...]) -> Bools:
     """Jobs that are left to Slurm until they run. (N,) bool."""
     over = {(pin.job_id, pin.submit_s) for pin in pins if pin.over}
     keys = zip(jobs.job_id.tolist(), jobs.submit_s.tolist(), strict=True) if over else ()
@@ -181,11 +186,11 @@ def _written(
     snapshot: Snapshot, limits: Limits, held: tuple[dict[int, Pin], dict[int, Pin]], changed: tuple[Pin, ...],
     found: Walk, refused: tuple[Refusal, ...], most: int,
 ) -> Pinned:  # fmt: skip
-    """What is new, moved or given back, most urgent first; then what else changes on record. held: what `_on_record`
+    """What is new, moved or given back, most urgent first; then what else changes on record. held: what `on_record`
     tells of jobs that hold all that we gave them, and of those of which somebody else changed a part."""
     mine, lost = held
     moves: list[tuple[tuple[Step, ...], Pin | None]] = [
-        _back(snapshot, row, pin, pin.note, over=True) for row, pin in lost.items()
+        returned(snapshot, row, pin, pin.note, over=True) for row, pin in lost.items()
     ]
     chosen = dict(found.chosen)
     for row, pin in mine.items():
@@ -193,7 +198,7 @@ def _written(
         if late or row not in chosen:
             chosen.pop(row, None)
             note = f"it did not start within {limits.start_timeout_s:g} s" if late else _MOVED
-            moves.append(_back(snapshot, row, pin, note, over=late))
+            moves.append(returned(snapshot, row, pin, note, over=late))
     waiting = _waiting(snapshot, limits.wait_s)
     for row in chosen:
         moves.append(_given(snapshot, row, found, mine.get(row), waits=bool(waiting[row])))
@@ -207,7 +212,7 @@ def _given(
     snapshot: Snapshot, row: int, found: Walk, before: Pin | None, *, waits: bool
 ) -> tuple[tuple[Step, ...], Pin | None]:
     """What gives the job its node and its request, and its record; less where it has them already."""
-    key, act, name, why = _key(snapshot, row), _act(snapshot, row), found.chosen[row], found.why[row]
+    key, act, name, why = key_of(snapshot, row), _act(snapshot, row), found.chosen[row], found.why[row]
     nodes, gpus = snapshot.jobs.nodes_asked[row], snapshot.jobs.gpu_request[row]
     before = before or Pin(*key, nodes, nodes, snapshot.now_s)
     before = before if before.rewritten else replace(before, gpus=gpus, own_gpus=gpus)
@@ -233,11 +238,11 @@ def _record(before: Pin, name: str, request: str) -> Pin:
     return replace(pin, gpus=request, requests=tuple(dict.fromkeys(requests)))
 
 
-def _back(snapshot: Snapshot, row: int, pin: Pin, note: str, *, over: bool) -> tuple[tuple[Step, ...], Pin]:
-    key, act, jobs = _key(snapshot, row), _act(snapshot, row), snapshot.jobs
+def returned(snapshot: Snapshot, row: int, pin: Pin, note: str, *, over: bool) -> tuple[tuple[Step, ...], Pin]:
+    key, act, jobs = key_of(snapshot, row), _act(snapshot, row), snapshot.jobs
     steps: list[Step] = [PinNodes(*key, note, act, pin.base, jobs.nodes_asked[row], pin.base)] if pin.listed else []
     if pin.rewritten:
-        steps.append(Retype(*key, note, act, pin.own_gpus, jobs.gpu_request[row], pin.own_gpus))
+        steps.append(Retype(*key, note, act, pin.own_gpus, jobs.gpu_request[row], pin.own_gpus, pin.sized))
     return tuple(steps), replace(pin, submit_s=key[1], nodes=pin.base, gpus=pin.own_gpus, over=over, note=note)
 
 
@@ -245,5 +250,5 @@ def _act(snapshot: Snapshot, row: int) -> str:
     return f"pin-{snapshot.jobs.job_id[row]}"
 
 
-def _key(snapshot: Snapshot, row: int) -> tuple[int, float]:
+def key_of(snapshot: Snapshot, row: int) -> tuple[int, float]:
     return int(snapshot.jobs.job_id[row]), float(snapshot.jobs.submit_s[row])

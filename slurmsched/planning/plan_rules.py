@@ -8,6 +8,8 @@ from math import isfinite
 import numpy as np
 
 from slurmsched.model import Act
+from slurmsched.model.hints import parse_hints
+from slurmsched.model.pins import counted
 from slurmsched.model.plan import (
     Action,
     Defer,
@@ -58,6 +60,17 @@ def out_of_bounds(action: Action | None, _: View) -> str:
     if isinstance(action, Reserve | Move) and not (isfinite(action.end_s) and not action.end_s <= action.start_s):
         return "its reservation would end before it begins"
     return ""
+
+
+def other_size(action: Action | None, view: View) -> str:
+    """A size of ours stays between what the job's hints name as its least and most."""
+    if view.snapshot is None or not isinstance(action, Retype) or not action.resizes or _gives_back(action):
+        return ""
+    if (row := row_of(action, view.snapshot)) < 0:
+        return ""
+    hints, gpus = parse_hints(view.snapshot.jobs.comment[row]), counted(action.gpus)
+    within = hints.min_gpus is not None and hints.max_gpus is not None and hints.min_gpus <= gpus <= hints.max_gpus
+    return "" if within else f"{gpus} GPUs are not between its hints min_gpus and max_gpus"
 
 
 def _begins(action: Action | None, view: View) -> Act | None:

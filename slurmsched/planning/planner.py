@@ -41,6 +41,7 @@ from slurmsched.planning.levers import LEVERS, AnyLever
 from slurmsched.planning.pins import Pinned, pins, soon
 from slurmsched.planning.promises import Promises
 from slurmsched.planning.reasons import criteria
+from slurmsched.planning.sizes import own_sizes, sized, sizes, unsized
 from slurmsched.planning.spacing import spaced
 from slurmsched.planning.starvation import aged_first
 from slurmsched.planning.taking import Begun, begin
@@ -88,7 +89,7 @@ class Planner:
         """What this cycle would change. The same snapshot gives the same plan."""
         verdict = managed.verdicts(snapshot, self.scope, self.lever.kind)
         ours = verdict < 0
-        seen = own_starts(snapshot)  # lest a start of ours be taken for its user's
+        seen = own_sizes(own_starts(snapshot))  # lest a start or a size of ours be taken for its user's
         seen = soon(seen, self.pinning.wait_s) if self.pinning.types else seen  # who waits for a type is ranked
         ranking = aged_first(self.policy.rank(seen), seen, ours, self.starvation.age_cap_s)
         lever = LEVERS[self.lever.kind]
@@ -97,25 +98,35 @@ class Planner:
         changed = np.flatnonzero(due[ranking.order])  # places, most urgent first
         view = View(snapshot, self.scope, self.taking, self.limits, verdict)
         starts = self._starts(snapshot, ranking, ours)
-        moved = np.isin(snapshot.jobs.job_id, starts.jobs)
         most = self.pace.writes_per_cycle - len(starts.actions)
-        pinned = self._pins(snapshot, ranking, ours & ~moved, most)
+        resized = self._sizes(snapshot, ranking, ours, most)
+        resizing = np.isin(snapshot.jobs.job_id, resized.jobs)
+        moved = resizing | np.isin(snapshot.jobs.job_id, starts.jobs)
+        most -= len(resized.actions)
+        pinned = self._pins(unsized(snapshot), ranking, ours & ~moved, most)
         places = changed[: max(0, most - len(pinned.actions))]
         values = self._actions(snapshot, ranking, places, wanted, lever)
-        levers, unfit = _passed((*starts.actions, *values), view)
+        levers, unfit = _passed((*resized.actions, *starts.actions, *values), view)
         later = wanted_s(snapshot, ranking) > snapshot.now_s + 1  # nobody makes room for these
-        moves, without = self._acts(snapshot, ranking, ours & ~later, view)
+        moves, without = self._acts(snapshot, ranking, ours & ~later & ~resizing, view)
         return Plan(
             actions=(
                 *pinned.actions,  # first: a look at their jobs is freshest then
                 *levers,
                 *(step for move in moves for step in move.steps),
             ),
-            refused=(*managed.refusals(snapshot, verdict), *pinned.refused, *starts.refused, *unfit, *without),
+            refused=(
+                *managed.refusals(snapshot, verdict),
+                *pinned.refused,
+                *resized.refused,
+                *starts.refused,
+                *unfit,
+                *without,
+            ),
             deferred=len(changed) - len(places) + len(starts.left),
             notes=(
                 *ranking.notes,
-                *untold(snapshot, ranking, ours, self.lever),
+                *untold(seen, ranking, ours, self.lever, types=self.pinning.types),
                 *hint_warnings(snapshot.jobs),
                 *_notes(snapshot, self.lever, self.scope),
             ),
@@ -124,7 +135,7 @@ class Planner:
             managed=frozen(ours, np.bool_),
             verdict=frozen(verdict, np.int8),
             acts=tuple(move.act for move in moves),
-            pins=pinned.pins,
+            pins=(*pinned.pins, *resized.pins),
             deferrals=starts.deferrals,
             wake=Wake(min([move.wake_s for move in moves], default=math.inf)),
         )
@@ -177,6 +188,12 @@ class Planner:
             return Pinned()
         ready = ours & (snapshot.site.rights >= Rights.OPERATOR)
         return pins(snapshot, ranking, ready, self.placement, self.pinning, self.scope, most)
+
+    def _sizes(self, snapshot: Snapshot, ranking: Ranking, ours: Bools, most: int) -> Pinned:
+        """Sizes to give and to take back; those on record go back also after the lever is turned off."""
+        if snapshot.site.rights < Rights.OPERATOR or not (sized(snapshot).pins or self.lever.size):
+            return Pinned()
+        return sizes(snapshot, ranking, ours, self.lever, self.scope, most)
 
     def _starts(self, snapshot: Snapshot, ranking: Ranking, ours: Bools) -> Deferred:
         """Earliest starts to give and to take back; those on record go back also after the lever is turned off."""

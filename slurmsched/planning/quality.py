@@ -170,5 +170,5 @@ class _Moment:
         hosts = ",".join(names[n] for n in start.node.tolist())
         first_s = float(jobs.first_submit_s[row])
         pinned = any(pin.job_id == jobs.job_id[row] and set(expand(pin.nodes)) == set(hosts.split(","))
-                     for pin in self.snapshot.pins if pin.open)  # fmt: skip
+                     for pin in self.snapshot.pins if pin.open and not pin.sized)  # fmt: skip
         return Placed(int(jobs.job_id[row]), first_s, start.start_s, hosts, gpus, got, best, ratio, pinned, note)

@@ -7,6 +7,7 @@ from math import isfinite
 from slurmsched.model.acts import RESERVATION_PREFIX
 from slurmsched.model.deferrals import SAME_S
 from slurmsched.model.hostlist import same_hosts
+from slurmsched.model.pins import counted
 from slurmsched.model.plan import (
     Action,
     Defer,
@@ -86,7 +87,7 @@ def other_request(action: Action | None, view: View) -> str:
         return f"{CHANGED}: it asks for {seen.gpus or 'no GPUs by node'}"
     gets = counted(action.gpus)
     other = next((count for count in (counted(action.base), counted(action.was)) if count != gets), gets)
-    return "" if other == gets else f"it would get {gets} GPUs instead of {other}"
+    return "" if other == gets or action.resizes else f"it would get {gets} GPUs instead of {other}"
 
 
 def other_asks(action: Action | None, view: View) -> str:
@@ -95,11 +96,6 @@ def other_asks(action: Action | None, view: View) -> str:
         return ""
     own = (action.nodes if isinstance(action, PinNodes) else action.gpus) == action.base
     return "" if own else f"{CHANGED}: it asks for {' and '.join(seen.bars)}"
-
-
-def counted(request: str) -> int:
-    """GPUs of a request in normal form, "" = none."""
-    return sum(int(entry.rpartition(":")[2]) for entry in request.split(",") if entry)
 
 
 def other_reservation(action: Action | None, view: View) -> str:

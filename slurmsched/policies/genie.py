@@ -37,7 +37,7 @@ class Genie:
         uses=(Use.ORDER, Use.GPU_TYPE),
         on_slurm=(
             "The paper fits a job's rate in a profiling run; here it is the user's hint or the history of jobs alike.",
-            "The GPU type is not written to Slurm: a replay follows it, and a live job has what it asked for.",
+            "A job of one node that names no type is sent to its fastest one where placement.types is on.",
         ),
     )
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from slurmsched.estimators.history import History
-from slurmsched.model import Card, Family, Input, Ranking, Snapshot
+from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use, Wants
 from slurmsched.model.columns import Bools, Floats, Int64s
 from slurmsched.placements.candidates import eligible
 from slurmsched.policies.checks import check_number
@@ -18,7 +18,7 @@ from slurmsched.policies.order import arrival_s, ordered
 from slurmsched.policies.solve import Programme, solve
 from slurmsched.protocols import Estimator
 
-AT = "round_at_s"  # in the carry: when the round began
+AT, STEP = "round_at_s", "step_s"  # in the carry: when the round began, and how long a slot is [s]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,7 @@ class Spin:
 
     round_s: a plan stands for so long [s]; jobs that come meanwhile wait behind it, in FIFO order.
     most_jobs: jobs in a plan, those submitted first. slots: steps that a plan looks ahead.
+    fill: jobs may start before their slot where GPUs are idle; False: they wait, and those of no plan for the next one.
     estimator: where expected run times come from; a job without one counts as the longest of the plan.
     Raises ConfigError for a value out of range.
     Source: Han et al. (SPIN), INFOCOM '20: the relaxed programme, and the rounding. Its programme also chooses among
@@ -39,15 +40,17 @@ class Spin:
         Family.DURATION,
         "Han et al.: SPIN, INFOCOM 2020",
         needs=(Input.PAST, Input.DURATION),
+        uses=(Use.ORDER, Use.START),
         on_slurm=(
-            "The paper starts each job at the time and with the placement of its plan; here the plan gives the order, "
-            "and Slurm starts jobs as GPUs come free.",
+            "The paper starts each job with the placement of its plan, which is left to the placement here, and at its "
+            "time: fill = false; by default the plan gives the order, and Slurm starts jobs as GPUs come free.",
         ),
     )
 
     round_s: float = 600.0
     most_jobs: int = 100
     slots: int = 16
+    fill: bool = True
     estimator: Estimator = field(default_factory=History)
 
     def __post_init__(self) -> None:
@@ -56,18 +59,34 @@ class Spin:
         check_number("slots", self.slots, least=2)
 
     def rank(self, snapshot: Snapshot) -> Ranking:
-        jobs, at_s = snapshot.jobs, snapshot.carry.get(AT)
-        begun = isinstance(at_s, float) and at_s <= snapshot.now_s < at_s + self.round_s
-        start = recall(jobs, snapshot.carry, ("slot",))["slot"] if begun else self._planned(snapshot)
+        jobs, (at_s, step_s) = snapshot.jobs, self._round(snapshot)
+        if math.isfinite(step_s):
+            start = recall(jobs, snapshot.carry, ("slot",))["slot"]
+        else:
+            start, step_s = self._planned(snapshot)
         start = np.where(np.isnan(start), np.inf, start)
         kept = np.flatnonzero(np.isfinite(start))
         kept = kept[np.argsort(jobs.job_id[kept], kind="stable")]
-        carry = {AT: at_s if begun else snapshot.now_s, "job_id": jobs.job_id[kept].tolist(),
+        carry = {AT: at_s, STEP: step_s, "job_id": jobs.job_id[kept].tolist(),
                  "arrival_s": arrival_s(jobs)[kept].tolist(), "slot": start[kept].tolist()}  # fmt: skip
-        return Ranking(ordered(jobs, start), why={"slot": start}, carry=carry)
+        wants = None if self.fill else self._wants(snapshot, at_s + start * step_s, at_s + self.round_s)
+        return Ranking(ordered(jobs, start), why={"slot": start}, carry=carry, wants=wants)
 
-    def _planned(self, snapshot: Snapshot) -> Floats:
-        """Slot in which each job starts, NaN for one outside the plan. (N,)."""
+    def _round(self, snapshot: Snapshot) -> tuple[float, float]:
+        """When the round began [Unix s], and the length of its slots [s], infinity if one begins now."""
+        at_s, step_s = snapshot.carry.get(AT), snapshot.carry.get(STEP)
+        if isinstance(at_s, float) and isinstance(step_s, float) and at_s <= snapshot.now_s < at_s + self.round_s:
+            return at_s, step_s
+        return snapshot.now_s, math.inf
+
+    def _wants(self, snapshot: Snapshot, start_s: Floats, next_s: float) -> Wants | None:
+        """The start of each waiting job of the plan, and the next plan for the others [Unix s]."""
+        waits = snapshot.jobs.pending & (snapshot.jobs.gpus > 0)
+        planned = np.where(np.isfinite(start_s), start_s, next_s)
+        return Wants(start_s=np.where(waits, planned, -np.inf)) if waits.any() else None
+
+    def _planned(self, snapshot: Snapshot) -> tuple[Floats, float]:
+        """Slot in which each job starts, NaN for one outside the plan (N,), and the length of a slot [s]."""
         jobs = snapshot.jobs
         slot = np.full(len(jobs), np.nan)
         waits = eligible(snapshot) & (jobs.gpus > 0)
@@ -75,19 +94,20 @@ class Spin:
         first = ordered(jobs)
         rows = first[(waits & (jobs.gpus <= gpus))[first]][: int(self.most_jobs)]
         if not len(rows):
-            return slot
+            return slot, self.round_s
         run_s = self.estimator.estimate(snapshot).total_s[rows]
         longest_s = np.max(run_s, initial=1.0, where=~np.isnan(run_s))
         run_s = np.maximum(np.where(np.isnan(run_s), longest_s, run_s), 1.0)
-        share = self._relaxed(jobs.gpus[rows].astype(np.float64), run_s, gpus)
+        taken = jobs.gpus[rows].astype(np.float64)
+        step_s = max(float((run_s * taken).sum()) / gpus, float(run_s.max())) / int(self.slots)
+        share = self._relaxed(taken, run_s, gpus, step_s)
         lots = np.array([np.random.default_rng((snapshot.seed, int(job))).random() for job in jobs.job_id[rows]])
         slot[rows] = drawn(share, lots)
-        return slot
+        return slot, step_s
 
-    def _relaxed(self, gpus: Floats, run_s: Floats, capacity: int) -> Floats:
+    def _relaxed(self, gpus: Floats, run_s: Floats, capacity: int, step_s: float) -> Floats:
         """Share of each job that starts in each slot: the relaxed programme's answer. (J, T)."""
         slots = int(self.slots)
-        step_s = max(float((run_s * gpus).sum()) / capacity, float(run_s.max())) / slots
         length = np.maximum(np.ceil(run_s / step_s), 1.0).astype(np.int64)
         found = solve(_programme(np.arange(slots) * step_s + run_s[:, None], length, gpus, capacity))
         if found.x is None:  # only where HiGHS gives up: then in FIFO order

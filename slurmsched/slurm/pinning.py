@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from slurmsched.db.pins import PinLog
 from slurmsched.model.columns import Int64s
@@ -19,6 +20,7 @@ class Pinning:
         self._known: dict[int, Pin] | None = None
         self._planned: dict[int, Pin] = {}
         self._steps: Counter[int] = Counter()
+        self._before: dict[int, Pin] = {}
 
     @property
     def known(self) -> tuple[Pin, ...]:
@@ -40,7 +42,7 @@ class Pinning:
             live = frozenset(queue.tolist())
             self._known = records = {job: pin for job, pin in records.items() if job in live}
         self._steps = Counter(action.job_id for action in plan.actions if _pins(action))
-        self._planned = {pin.job_id: pin for pin in plan.pins}
+        self._planned, self._before = {pin.job_id: pin for pin in plan.pins}, dict(records)
         self._note(pin for pin in plan.pins if pin.open or not self._steps[pin.job_id])
         if plan.pins:
             self._log.keep(self._records().values())
@@ -51,7 +53,12 @@ class Pinning:
         for outcome in outcomes:
             if _pins(outcome.action):
                 answers.setdefault(outcome.action.job_id, []).append(outcome)
-        ends = (_end(pin, answers.get(job_id, []), self._steps[job_id]) for job_id, pin in self._planned.items())
+        ends = (
+            _end(pin, answers.get(job_id, []), self._steps[job_id])
+            if job_id in answers or not (pin.sized and pin.open)
+            else self._before.get(job_id, replace(pin, gpus=pin.own_gpus))  # not sent: it has what it had
+            for job_id, pin in self._planned.items()
+        )
         self._note(pin for pin in ends if pin)
         self._planned = {}
 

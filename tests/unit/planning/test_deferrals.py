@@ -64,8 +64,10 @@ def test_untold__sizes_and_types_that_slurm_does_not_hear_of() -> None:
     given = queue({"gpus": 2}, {"gpus": 2}, {"gpu_request": "gpu:a100:1"}, {"gpu_request": "gpu:1"})
     wants = Wants(gpus=np.array([4, 2, 0, 0], np.int32), gpu_type=Labels.of(["", "", "a100", "v100"]))
     found = untold(given, Ranking(np.arange(4), wants=wants), np.ones(4, np.bool_), Lever())
-    assert found == ("the policy wants 1 jobs to have another number of GPUs: Slurm is not told",
-                     "the policy wants 1 jobs to run on a certain GPU type: Slurm is not told")  # fmt: skip
+    assert found == (
+        "the policy wants 1 jobs to have another number of GPUs: lever.size = true tells Slurm",
+        "the policy wants 1 jobs to run on a certain GPU type: placement.types = true sends them there",
+    )
 
 
 def test_deferrals__a_start_is_given_in_whole_seconds_and_not_too_far_away() -> None:

@@ -51,6 +51,10 @@ def retype(gpus: str = "gpu:i0:2") -> Retype:
     return Retype(7, 100.0, "", "pin-7", gpus, "gpu:2", "gpu:2")
 
 
+def sized(gpus: int, submit_s: float = 0.0) -> Retype:
+    return Retype(7, submit_s, "", "size-7", f"gpu:{gpus}", "gpu:2", "gpu:2", resizes=True)
+
+
 def defer() -> Defer:
     return Defer(7, 100.0, "", "defer-7", 500.0, was_s=100.0)
 
@@ -91,6 +95,8 @@ CASES: list[tuple[str, When, Action | None, View, str]] = [
     ("bounds", When.PLAN, reserve(nodes=""), planned(), "no nodes"),
     ("bounds", When.PLAN, reserve(end_s=900.0), planned(), "before it begins"),
     ("bounds", When.PLAN, Move(7, 0.0, "", "7-1", OURS), planned(), "before it begins"),
+    ("size", When.PLAN, sized(9), planned(comment="slurmsched: min_gpus=1 max_gpus=8"), "9 GPUs are not between"),
+    ("size", When.PLAN, sized(4), planned(comment="slurmsched: max_gpus=8"), "not between"),
     ("per-cycle", When.PLAN, reserve(), replace(planned(limits=Acts(per_cycle=1)), begun=(earlier(),)), "this cycle"),
     ("per-hour", When.PLAN, reserve(), planned(limits=Acts(per_hour=1), past=(earlier("eve"),)), "last hour"),
     ("per-user-per-hour", When.PLAN, reserve(), planned(limits=FEW, past=(earlier(),)), "for bob"),
@@ -149,6 +155,9 @@ PASS: list[tuple[When, Action | None, View]] = [
     (When.SEND, defer(), sent(replace(WAITS, eligible_s=101.0))),  # Slurm keeps whole seconds
     (When.PLAN, PinNodes(7, 0.0, "", "pin-7", "", "n2"), planned(partition="cpu")),  # as ever, it gets its own back
     (When.PLAN, Retype(7, 0.0, "", "pin-7", "gpu:2", "gpu:i0:2", "gpu:2"), planned(partition="cpu")),
+    (When.PLAN, sized(8), planned(comment="slurmsched: min_gpus=1 max_gpus=8")),
+    (When.PLAN, sized(2), planned()),  # its own
+    (When.SEND, sized(8, 100.0), sent(replace(WAITS, gpus="gpu:2"))),
     (When.SEND, PinNodes(7, 100.0, "", "a", "", "n2"), sent(replace(WAITS, nodes="n2", bars=("switches",)))),
     (When.SEND, retype("gpu:i0:1,gpu:i1:1"), sent(replace(WAITS, gpus="gpu:2"))),
     (When.SEND, Join(7, 100.0, "", "7-1"), sent(replace(RUNS, reservation=OURS))),

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
-from slurmsched.model import Input, Past
-from slurmsched.planning.inputs import given, lacking
+from slurmsched.config import parse_config
+from slurmsched.model import Input, Past, Use
+from slurmsched.planning.inputs import given, lacking, switched_off
 from slurmsched.testing import snapshot
 
 JOBS = (
@@ -33,3 +34,11 @@ def test_given__says_how_far_the_past_goes() -> None:
     here = snapshot(JOBS, past=past)
     assert given(here, (Input.PAST,)) == ("jobs that ended: 2 since 2025-09-26, of 2 users",)
     assert (given(here, (Input.SHARES,)), given(snapshot(JOBS), (Input.PAST,))) == ((), ())
+
+
+def test_switched_off__names_the_settings_of_levers_that_are_not_written() -> None:
+    """In the order of the card; what is on, and the order itself, is not told."""
+    config = parse_config({"lever": {"start": True}})
+    told = switched_off(config, (Use.ORDER, Use.SIZE, Use.START, Use.REQUEUE, Use.GPU_TYPE))
+    assert [line.split(" is false")[0] for line in told] == [
+        "size: lever.size", "requeue: preemption.enabled", "gpu type: placement.types"]  # fmt: skip

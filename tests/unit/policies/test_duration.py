@@ -106,6 +106,21 @@ def test_spin__a_plan_stands_for_its_round() -> None:
     assert (within.order.tolist(), later.order.tolist()) == ([1, 0, 2], [2, 1, 0])
 
 
+def test_spin__without_filling_jobs_wait_for_their_slots() -> None:
+    """Slots of ten minutes: the job of slot 3 starts after half an hour, also as a later look has it; one that came
+    after the plan waits for the next."""
+    policy = Spin(slots=21, estimator=Hint(), fill=False)
+    first = snapshot(SPIN_SIX, "1x8", now_s=1_000.0)
+    told = policy.rank(first)
+    assert told.wants is not None and told.wants.start_s is not None
+    assert told.wants.start_s.tolist() == [1_000.0 + 600.0 * slot for slot in (15, 10, 6, 3, 1, 0)]
+    rows = [*SPIN_SIX, {"job_id": 99, "submit_s": 1_100.0, "gpus": 8}]
+    later = policy.rank(snapshot(rows, "1x8", now_s=1_200.0, carry=told.carry))
+    assert later.wants is not None and later.wants.start_s is not None
+    assert later.wants.start_s.tolist() == [*told.wants.start_s.tolist(), 1_600.0]
+    assert Spin(slots=21, estimator=Hint()).rank(first).wants is None
+
+
 def test_spin__the_same_seed_draws_the_same_plan() -> None:
     """Chance comes from the seed alone; most_jobs bounds the plan, the others wait behind it."""
     rows = [{"gpus": 1 + i % 4, "time_limit_s": 60.0 * (1 + i * 7 % 11)} for i in range(40)]

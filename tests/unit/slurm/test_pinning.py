@@ -51,6 +51,18 @@ def test_end__a_list_is_ours_until_slurm_took_it_back(tmp_path, status, expected
     assert cycle(tmp_path, BACK, status, was="n2") == expected
 
 
+def test_end__a_size_that_was_not_sent_is_not_there(tmp_path):
+    """Sending ended before: the job has its own, or the size before, and is asked about again."""
+    first = Pin(7, 100.0, "", "", 50.0, gpus="gpu:4", own_gpus="gpu:2", requests=("gpu:4",))
+    second = replace(first, gpus="gpu:8", requests=("gpu:4", "gpu:8"))
+    for record, sent, known in ((first, False, ()), (first, True, (first,)), (second, False, (first,))):
+        now = Pinning(PinLog(tmp_path / "journal.jsonl"))
+        step = Retype(7, 100.0, "", "size-7", record.gpus, "gpu:2", "gpu:2", resizes=True)
+        now.begin(Plan(actions=(step,), pins=(record,)), np.array([7]))
+        now.end([Outcome(step, "written")] if sent else [])
+        assert Pinning(PinLog(tmp_path / "journal.jsonl")).known == known
+
+
 def test_end__a_job_left_to_slurm_stays_on_record(tmp_path):
     """It is not pinned again, by the next process either."""
     cycle(tmp_path, GIVEN, "written")

@@ -1,0 +1,180 @@
+"""What papers prove of fairness, on clusters and jobs made at random; each law where its paper has it."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slurmsched.policies.allocation import Problem, finish_time_fairness, isolated, max_min, raise_least
+from slurmsched.policies.auction import auction
+from slurmsched.policies.dorm import Dorm
+from slurmsched.policies.fisher_market import Buyers, Offer, bought
+from slurmsched.policies.solve import water_fill
+from slurmsched.policies.stride import turns
+from slurmsched.policies.themis import Themis
+from slurmsched.testing import snapshot
+
+GAINS = st.lists(st.floats(0.01, 3.0), min_size=1, max_size=6)
+
+
+@st.composite
+def auctions(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, int]:
+    gains = np.array(draw(GAINS))
+    gpus = np.array(draw(st.lists(st.integers(1, 8), min_size=len(gains), max_size=len(gains))), np.int64)
+    return gains, gpus, draw(st.integers(1, 16))
+
+
+@settings(deadline=None, max_examples=80)
+@given(sale=auctions())
+def test_auction__no_set_of_gangs_has_a_larger_product(sale: tuple[np.ndarray, np.ndarray, int]) -> None:
+    """Pareto efficiency: the winners fit, and of all sets that fit theirs is best."""
+    gains, gpus, offered = sale
+    wins, part = auction(gains, gpus, offered)
+    sets = [np.array(each, np.bool_) for each in itertools.product((False, True), repeat=len(gains))]
+    assert int(gpus[wins].sum()) <= offered
+    assert gains[wins].sum() == pytest.approx(max(gains[each].sum() for each in sets if gpus[each].sum() <= offered))
+    assert ((part > 0) & (part <= 1)).all() and (part[~wins] == 1).all()
+
+
+@settings(deadline=None, max_examples=120)
+@given(sale=auctions(), liar=st.integers(0, 5), lie=st.floats(0.01, 6.0))
+def test_auction__nobody_gains_by_a_lie(sale: tuple[np.ndarray, np.ndarray, int], liar: int, lie: float) -> None:
+    """Strategy-proof, as the partial allocation mechanism is: what a bidder has, less its hidden payment, is never more
+    when it reports another gain."""
+    gains, gpus, offered = sale
+    who = liar % len(gains)
+
+    def worth(reported: np.ndarray) -> float:
+        wins, part = auction(reported, gpus, offered)
+        return float(gains[who] * wins[who] + np.log(part[who]))
+
+    told = gains.copy()
+    told[who] = lie
+    assert worth(told) <= worth(gains) + 1e-9
+
+
+@settings(deadline=None, max_examples=30)
+@given(jobs=st.lists(st.tuples(st.integers(1, 8), st.integers(600, 90_000)), min_size=1, max_size=10))
+def test_themis__nobody_new_is_worse_off_than_on_its_own_part(jobs: list[tuple[int, int]]) -> None:
+    """Sharing incentive: shares that make the largest rho least give all that have just come a rho of at most 1."""
+    rows = [{"gpus": gpus, "comment": f"slurmsched: dur={run_s}s"} for gpus, run_s in jobs]
+    ranking = Themis(variant="minmax").rank(snapshot(rows, "2x8"))
+    assert ranking.wants is not None and ranking.wants.share is not None
+    gpus, run_s = (np.array(column, np.float64) for column in zip(*jobs, strict=True))
+    alone_s = run_s * np.maximum(1.0, gpus * len(jobs) / 16)
+    assert (run_s / ranking.wants.share <= alone_s * (1 + 1e-3)).all()
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> Problem:
+    """Jobs that have just come, of one GPU, on two GPU types."""
+    jobs = draw(st.integers(1, 6))
+    speed = np.array(draw(st.lists(st.floats(0.1, 4.0), min_size=2 * jobs, max_size=2 * jobs))).reshape(jobs, 2)
+    capacity = np.array(draw(st.lists(st.integers(1, 4), min_size=2, max_size=2)), np.float64)
+    left_s = np.array(draw(st.lists(st.floats(100.0, 9_000.0), min_size=jobs, max_size=jobs)))
+    return Problem(capacity, np.ones(jobs), speed, left_s, np.zeros(jobs), np.ones(jobs))
+
+
+@settings(deadline=None, max_examples=30)
+@given(problem=problems())
+def test_finish_time_fairness__nobody_new_ends_later_than_alone(problem: Problem) -> None:
+    """Sharing incentive, with several GPU types: what each would have on its own part is one of the choices."""
+    speed = (finish_time_fairness(problem) * problem.speed).sum(axis=1)
+    alone = (isolated(problem) * problem.speed).sum(axis=1)
+    assert (speed >= alone * (1 - 1e-2)).all()
+
+
+@settings(deadline=None, max_examples=30)
+@given(problem=problems())
+def test_max_min__nobody_can_be_better_off_without_another_being_worse(problem: Problem) -> None:
+    """Pareto efficiency: where nobody may have less, nobody's speed can be raised, the others' least being theirs."""
+    have = (max_min(problem) * problem.speed).sum(axis=1)
+    for one in range(len(have)):
+        others = problem.speed / have[:, None]
+        more = others.copy()
+        more[one] /= 1 + 1e-2
+        _, level = raise_least(problem, more)
+        assert level <= 1 + 1e-4
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    demand=st.lists(st.floats(0.0, 50.0), min_size=1, max_size=8), capacity=st.floats(0.5, 100.0),
+    liar=st.integers(0, 7), lie=st.floats(0.0, 120.0),
+)  # fmt: skip
+def test_water_fill__nobody_gains_by_a_lie(demand: list[float], capacity: float, liar: int, lie: float) -> None:
+    """Strategy-proof: nobody can use more than the demand, and asking for more or less gives no more of that."""
+    asked, who = np.array(demand), liar % len(demand)
+    told = asked.copy()
+    told[who] = lie
+    honest, lied = (water_fill(each, np.ones(len(asked)), capacity)[who] for each in (asked, told))
+    assert min(lied, asked[who]) <= honest + 1e-9
+
+
+@settings(deadline=None, max_examples=80)
+@given(
+    tickets=st.lists(st.floats(0.5, 4.0), min_size=2, max_size=4),
+    gangs=st.lists(st.tuples(st.integers(0, 3), st.integers(1, 8)), min_size=2, max_size=40),
+)
+def test_stride__service_by_ticket_stays_within_a_gang(tickets: list[float], gangs: list[tuple[int, int]]) -> None:
+    """Of any two tenants that still have jobs, at no time has one had more per ticket than the other by more than its
+    own largest gang."""
+    tenant = np.array([each % len(tickets) for each, _ in gangs], np.int64)
+    stride = np.array([gpus for _, gpus in gangs]) / np.array(tickets)[tenant]
+    turn = turns(tenant, np.arange(len(gangs)), np.zeros(len(tickets)), stride)
+    most = np.array([stride[tenant == each].max(initial=0.0) for each in range(len(tickets))])
+    had, left = np.zeros(len(tickets)), np.bincount(tenant, minlength=len(tickets))
+    for row in np.lexsort((np.arange(len(turn)), turn)).tolist():
+        had[tenant[row]] += stride[row]
+        left[tenant[row]] -= 1
+        waits = np.flatnonzero(left > 0)
+        assert all(had[a] - had[b] <= most[a] + 1e-9 for a in waits for b in waits)
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    holds=st.lists(st.integers(1, 4), max_size=4), waits=st.lists(st.integers(1, 8), max_size=5),
+    theta2=st.sampled_from([0.0, 0.3, 1.0]),
+)  # fmt: skip
+def test_dorm__keeps_to_sizes_capacity_and_changes(holds: list[int], waits: list[int], theta2: float) -> None:
+    """Every job has nothing or a size that it may have, no more is given than there is, and no more running jobs are
+    changed than theta2 allows."""
+    elastic = "slurmsched: min_gpus=1 max_gpus=6"
+    rows = [{"gpus": gpus, "comment": elastic, "state": "RUNNING", "start_s": 0.0} for gpus in holds]
+    rows += [{"gpus": gpus, "comment": elastic if gpus % 2 else ""} for gpus in waits]
+    held = [
+        {"job_id": number, "node": f"n{1 + (number - 1) // 2}", "gpus": gpus} for number, gpus in enumerate(holds, 1)
+    ]
+    ranking = Dorm(theta2=theta2).rank(snapshot(rows, "2x8", now_s=10.0, allocations=held))
+    given_gpus, asked = ranking.why["given_gpus"], np.array([row["gpus"] for row in rows], np.int64)
+    may = np.array([bool(row["comment"]) for row in rows], np.bool_)
+    assert int(given_gpus.sum()) <= 16
+    assert (~may | (given_gpus <= 6)).all()
+    assert (may | (given_gpus == 0) | (given_gpus == asked)).all()
+    changed = given_gpus[: len(holds)] != asked[: len(holds)]
+    assert int(changed.sum()) <= int(np.ceil(theta2 * len(holds)))
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    jobs=st.lists(
+        st.tuples(st.integers(1, 4), st.floats(0.0, 0.9), st.floats(60.0, 2_000.0), st.floats(1.0, 12.0)),
+        min_size=1, max_size=5,
+    )
+)  # fmt: skip
+def test_shockwave__ends_in_time_whom_it_can(jobs: list[tuple[int, float, float, float]]) -> None:
+    """Sharing incentive: where rounds can be bought so that nobody ends later than with a fair share, they are."""
+    gpus, done, whole_s, slack = (np.array(column, np.float64) for column in zip(*jobs, strict=True))
+    offer = Offer(rounds=6, gpus=4.0, round_s=120.0, now_s=0.0, k=1e-3, power=12.0, rho_max=1.0)
+    left_s = whole_s * (1 - done)
+    share = min(1.0, offer.gpus / len(jobs))
+    fair_s = 720.0 + left_s * slack
+    rounds, _ = bought(Buyers(gpus.astype(np.int64), done, left_s, whole_s, fair_s), offer)
+    assert (rounds >= 0).all() and (rounds <= 6).all() and float(gpus @ rounds) <= 24
+    need = np.ceil(np.maximum(left_s - (fair_s - 720.0) * share - 1e-6, 0.0) / 120.0)
+    if (need <= 6).all() and float(gpus @ need) <= 24:
+        assert (rounds >= need).all()

@@ -1,0 +1,152 @@
+"""Sizes of pending jobs written for the policy: given, changed, given back, and left alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from slurmsched.config import Lever, Scope
+from slurmsched.model import Act, Pin, Purpose, Ranking, Rights, Site, Snapshot, Wants
+from slurmsched.planning.pins import given_back
+from slurmsched.planning.planner import Planner
+from slurmsched.planning.sizes import own_sizes
+from slurmsched.policies.order import ordered
+from slurmsched.testing import snapshot
+
+NOW = 1_000.0
+HINT = "slurmsched: min_gpus=1 max_gpus=6"
+
+
+@dataclass(frozen=True)
+class Wanting:
+    """A policy that wants each job, by id, to have so many GPUs. It notes how many it sees each ask for."""
+
+    preemptive: ClassVar[bool] = False
+    gpus: dict[int, int] = field(default_factory=dict)
+
+    def rank(self, given: Snapshot) -> Ranking:
+        jobs = given.jobs
+        gpus = np.array([self.gpus.get(int(job), 0) for job in jobs.job_id], np.int32)
+        return Ranking(ordered(jobs), why={"asks": jobs.gpus}, wants=Wants(gpus=gpus))
+
+
+def queue(*rows: dict[str, Any], size: str = "2x8", **others: Any) -> Snapshot:
+    jobs = [{"job_id": number, "submit_s": 900.0, "gpus": 2, "nodes": 1, "gpu_request": "gpu:2", "comment": HINT, **row}
+            for number, row in enumerate(rows, 1)]  # fmt: skip
+    return snapshot(jobs, size, now_s=NOW, site=Site(rights=Rights.OPERATOR), **others)
+
+
+def planner(gpus: dict[int, int], *, on: bool = True) -> Planner:
+    return Planner(Wanting(gpus), scope=Scope(partitions=("gpu",)), lever=Lever(size=on))
+
+
+def asks(plan: Any) -> dict[int, tuple[str, str, str]]:
+    """What is written: job -> the new request, the one it has, its own."""
+    return {step.job_id: (step.gpus, step.was, step.base) for step in plan.actions if step.kind == "retype"}
+
+
+def record(gpus: str, *requests: str, job: int = 1, **others: Any) -> Pin:
+    return Pin(job, 900.0, "", "", NOW, gpus=gpus, own_gpus="gpu:2", requests=requests or (gpus,), **others)
+
+
+def test_sizes__nothing_is_written_by_default() -> None:
+    """lever.size is off: the policy wants, and nobody tells Slurm."""
+    plan = planner({1: 4}, on=False).plan(queue({}))
+    assert (asks(plan), plan.pins) == ({}, ())
+    assert plan.notes == ("the policy wants 1 jobs to have another number of GPUs: lever.size = true tells Slurm",)
+
+
+def test_sizes__the_request_is_written_and_on_record() -> None:
+    """Of job 1 the number, of job 2 that names its type the number alone; job 3 has what it asks for."""
+    given = queue({}, {"gpu_request": "gpu:a100:2"}, {})
+    plan = planner({1: 4, 2: 1, 3: 2}).plan(given)
+    assert asks(plan) == {1: ("gpu:4", "gpu:2", "gpu:2"), 2: ("gpu:a100:1", "gpu:a100:2", "gpu:a100:2")}
+    assert all(step.resizes for step in plan.actions if step.kind == "retype")
+    assert plan.pins[0] == record("gpu:4")
+    assert all(pin.sized and pin.open for pin in plan.pins)
+    assert plan.notes == ()
+
+
+@pytest.mark.parametrize(
+    ("row", "gpus", "rule"),
+    [
+        ({"comment": ""}, 4, ""),  # it tells no sizes
+        ({"comment": "slurmsched: min_gpus=1"}, 4, ""),  # nor its most
+        ({}, 7, ""),  # more than it may have
+        ({"state": "RUNNING", "start_s": 950.0}, 4, ""),
+        ({"priority": 0}, 4, "held"),
+        ({"nodes": 2, "gpus": 4}, 6, "size-several"),
+        ({"array_job_id": 1}, 4, "size-array"),
+        ({"het_job_id": 1}, 4, "size-het"),
+        ({"gpu_request": "gpu:a100:1,gpu:v100:1"}, 4, "size-types"),
+        ({"comment": "slurmsched: min_gpus=1 max_gpus=16"}, 16, "size-room"),  # no node has so many
+        ({"features_asked": "a*2"}, 4, "size-room"),  # which nodes it may have is not known
+    ],
+)
+def test_sizes__jobs_that_keep_theirs(row: dict[str, Any], gpus: int, rule: str) -> None:
+    """Nothing is written, and those that tell sizes hear why."""
+    plan = planner({1: gpus}).plan(queue(row))
+    assert asks(plan) == {}
+    assert [refusal.rule for refusal in plan.refused if refusal.rule != "not-pending"] == ([rule] if rule else [])
+
+
+def test_sizes__a_policy_sees_what_the_user_asked_for() -> None:
+    """Of a waiting job; one that runs has what it has."""
+    given = queue({"gpus": 4, "gpu_request": "gpu:4"}, pins=(record("gpu:4"),))
+    assert own_sizes(given).jobs.gpus.tolist() == [2]
+    assert planner({1: 4}).plan(given).ranking.why["asks"].tolist() == [2]
+    runs = queue({"gpus": 4, "gpu_request": "gpu:4", "state": "RUNNING", "start_s": 950.0}, pins=(record("gpu:4"),))
+    assert own_sizes(runs).jobs.gpus.tolist() == [4]
+
+
+@pytest.mark.parametrize(
+    ("want", "written"),
+    [
+        (4, {}),  # it has it
+        (6, {1: ("gpu:6", "gpu:4", "gpu:2")}),
+        (2, {1: ("gpu:2", "gpu:4", "gpu:2")}),  # as it asks
+        (0, {1: ("gpu:2", "gpu:4", "gpu:2")}),
+    ],
+)
+def test_sizes__a_job_that_has_one_of_ours(want: int, written: dict[int, tuple[str, str, str]]) -> None:
+    """It stays, becomes another one, or is given back."""
+    plan = planner({1: want}).plan(queue({"gpus": 4, "gpu_request": "gpu:4"}, pins=(record("gpu:4"),)))
+    assert asks(plan) == written
+    assert [pin.open for pin in plan.pins] == [want == 6] * len(written)
+
+
+def test_sizes__go_back_when_the_lever_is_turned_off_and_at_undo() -> None:
+    """Both write the job's own request."""
+    given = queue({"gpus": 4, "gpu_request": "gpu:4"}, pins=(record("gpu:4"),))
+    back = {1: ("gpu:2", "gpu:4", "gpu:2")}
+    assert asks(planner({1: 4}, on=False).plan(given)) == back
+    undone = given_back(given, "undo")
+    assert (asks(undone), [pin.open for pin in undone.pins], undone.actions[0].resizes) == (back, [False], True)
+
+
+def test_sizes__somebody_elses_request_stands() -> None:
+    """The record is over: neither this cycle nor a later one writes, until the job has run."""
+    given = queue({"gpus": 3, "gpu_request": "gpu:3"}, pins=(record("gpu:4"),))
+    plan = planner({1: 6}).plan(given)
+    (left,) = plan.pins
+    assert (asks(plan), left.over, left.open) == ({}, True, False)
+    assert asks(planner({1: 6}).plan(replace(given, pins=(left,)))) == {}
+    again = replace(given, jobs=given.jobs.with_columns(submit_s=np.array([990.0])), pins=(left,))
+    assert asks(planner({1: 6}).plan(again)) == {1: ("gpu:6", "gpu:3", "gpu:3")}
+
+
+def test_sizes__a_requeued_job_keeps_its_record() -> None:
+    """A requeue keeps the request and moves the submission: the job still has its own to get back."""
+    given = queue({"gpus": 4, "gpu_request": "gpu:4", "submit_s": 990.0}, pins=(record("gpu:4"),))
+    plan = planner({1: 0}).plan(given)
+    assert asks(plan) == {1: ("gpu:2", "gpu:4", "gpu:2")}
+    assert plan.pins[-1].submit_s == 990.0
+
+
+def test_sizes__a_job_for_which_others_leave_keeps_its_own() -> None:
+    """An act was planned for the size that it has."""
+    act = Act("1-9", Purpose.PREEMPT, 1, 900.0, "bob", "n1", 60.0, 990.0)
+    assert asks(planner({1: 4}).plan(queue({}, acts=(act,)))) == {}
