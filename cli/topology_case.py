@@ -86,9 +86,21 @@ def wired_classes(path: Path, node: str, links: Path | None, gpu_type: str) -> I
     from slurmsched.topology.slurm_site import wiring_of
 
     classes = read_file(path, "gres.conf", path.stem).classes
-    told = class_of(None, read_file(links, name=links.stem, gpu_type=gpu_type).classes).topology if links else None
+    told = _told(links, gpu_type) if links else None
     for one in [class_of(node, classes)] if node else classes:
         yield one, wiring_of(one, told)
+
+
+def _told(path: Path, gpu_type: str) -> GpuTopology:
+    """The class of node that a file of links shows. Raises InputError for a file that shows none, or several."""
+    from slurmsched.cli.topology_show import class_of
+    from slurmsched.errors import InputError
+    from slurmsched.slurm.wiring import read_file
+
+    found = read_file(path, name=path.stem, gpu_type=gpu_type)
+    if not found.classes:
+        raise InputError("; ".join(found.warnings) or f"{found.kind} tells no links of GPUs", source=str(path))
+    return class_of(None, found.classes).topology
 
 
 def shape_of(text: str, node: str) -> tuple[int, int, int]:
