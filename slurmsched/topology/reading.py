@@ -17,7 +17,7 @@ from slurmsched.topology.plain import clean, fold, unquoted
 from slurmsched.topology.rocm_smi import read_showtopo
 from slurmsched.topology.slurm_conf import read_slurm_conf
 from slurmsched.topology.slurm_topology import read_topology
-from slurmsched.topology.slurmd_log import read_slurmd_log
+from slurmsched.topology.slurmd_log import read_slurmd_log, slurmd_devices
 from slurmsched.topology.topology_yaml import read_topology_yaml
 
 
@@ -88,7 +88,8 @@ def read_any(text: str, kind: str = "", name: str = "", gpu_type: str = "", incl
 def _wired(kind: str, text: str, name: str, gpu_type: str) -> Reading:
     node = _WIRED[kind](text, name, gpu_type)
     names = nic_names(text) if kind == "nvidia-smi" else {}
-    return Reading(kind, (NodeClass(node),), nic_names=names, warnings=node.warnings)
+    devices = slurmd_devices(text) if kind == "slurmd-log" else ()
+    return Reading(kind, (NodeClass(node, devices=devices),), nic_names=names, warnings=node.warnings)
 
 
 def _gres(text: str, include: Include | None) -> Reading:
