@@ -35,6 +35,8 @@ def command(out: Output, user: str, job: int | None) -> None:
 
     tree = config()
     case, findings, warnings = _read(tree, whole=not user and job is None)
+    if job is not None:
+        _find(case, job)
     found = [one for one in advice(case) if user in ("", one.user) and job in (None, *_ids(case, one))]
     if out.as_json:
         rules = [{"rule": one.name, "wrong": one.wrong, "why": one.why, "stake": one.stake} for one in RULES]
@@ -44,6 +46,15 @@ def command(out: Output, user: str, job: int | None) -> None:
     _print_site(out, findings)
     for warning in warnings:
         out.line(f"warning: {warning}", "warning")
+
+
+def _find(case: Case, job: int) -> None:
+    """Raises InputError for a job that is not there."""
+    from slurmsched.errors import InputError
+
+    jobs = case.snapshot.jobs
+    if not ((jobs.job_id == job) | (jobs.array_job_id == job)).any():
+        raise InputError(f"job {job} is not in the queue")
 
 
 def _ids(case: Case, one: Advice) -> tuple[int, int]:

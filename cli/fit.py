@@ -19,7 +19,8 @@ WAITS = 3  # exit code of a request that does not start now
 
 
 @output.command("fit")
-@click.option("--gpus-per-node", metavar="[TYPE:]N", default="", help="As sbatch; --gres=gpu:N means the same.")
+@click.option("--gpus-per-node", metavar="[TYPE:]N", default="", help="As sbatch.")
+@click.option("--gres", metavar="gpu:[TYPE:]N", default="", help="As sbatch, GPUs only: the same as --gpus-per-node.")
 @click.option("--gpus", "-G", metavar="[TYPE:]N", default="", help="GPUs of the whole job, as sbatch.")
 @click.option("--nodes", "-N", type=COUNT, help="Default: as many as it takes.")
 @click.option("--partition", "-p", metavar="NAME", default="", help="Default: Slurm's default partition.")
@@ -85,12 +86,15 @@ def _request(options: dict[str, Any]) -> Request:
     from slurmsched.errors import InputError
     from slurmsched.survey.request import Request
 
-    if options["gpus"] and options["gpus_per_node"]:
-        raise InputError("--gpus and --gpus-per-node: give one of them")
-    kind, count = _gpus(options["gpus"] or options["gpus_per_node"])
+    ways = [options[name] for name in ("gpus", "gpus_per_node", "gres") if options[name]]
+    if len(ways) > 1:
+        raise InputError("--gpus, --gpus-per-node and --gres: give one of them")
+    if options["gres"] and not options["gres"].startswith("gpu:"):
+        raise InputError(f"--gres {options['gres']!r}: write gpu:N or gpu:TYPE:N; nothing but GPUs is looked at")
+    kind, count = _gpus(ways[0].removeprefix("gpu:") if ways else "")
     return Request(
         nodes=options["nodes"] or 0,
-        gpus_per_node=count if options["gpus_per_node"] else 0,
+        gpus_per_node=0 if options["gpus"] else count,
         gpus=count if options["gpus"] else 0,
         gpu_type=kind,
         partition=options["partition"],
@@ -113,7 +117,7 @@ def _gpus(text: str) -> tuple[str, int]:
     kind, _, count = text.rpartition(":")
     if text and (not count.isdigit() or not int(count)):
         raise InputError(f"GPUs {text!r}: write N or TYPE:N, such as a100:4")
-    return kind.removeprefix("gpu:").removeprefix("gpu"), int(count or 0)
+    return kind, int(count or 0)
 
 
 def _size(option: str, text: str) -> float | None:

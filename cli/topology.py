@@ -45,7 +45,7 @@ def show(out: Output, node: str | None, file: Path | None, svg: Path | None) -> 
         return
     one = class_of(node, classes)
     if svg:
-        svg.write_text(drawn(one.topology), encoding="utf-8")
+        _write(svg, drawn(one.topology))
     if out.as_json:
         out.json(class_record(one))
     else:
@@ -106,10 +106,22 @@ def diff(out: Output, fabric: Path | None) -> int:
     return DIFFERS if found else 0
 
 
+def _write(path: Path, text: str) -> None:
+    from slurmsched.errors import InputError
+
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"cannot be written: {error.strerror}", source=str(path)) from error
+
+
 def _of_file(path: Path) -> tuple[tuple[NodeClass, ...], NamedFabric, tuple[str, ...]]:
+    from slurmsched.errors import InputError
     from slurmsched.slurm.wiring import default_fabric, read_file
 
     reading: Reading = read_file(path, name=path.stem)
+    if not reading.kind:
+        raise InputError(reading.warnings[0], source=str(path))
     return reading.classes, default_fabric(reading), reading.warnings
 
 

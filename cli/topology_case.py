@@ -37,7 +37,8 @@ class Case:
 def with_case(function: Callable[..., Any]) -> Callable[..., Any]:
     """Options that say which nodes, which Slurm and which jobs."""
 
-    @click.option("--gres-conf", type=FILE, default="/etc/slurm/gres.conf", show_default=True)
+    @click.option("--gres-conf", type=FILE, default="/etc/slurm/gres.conf", show_default=True,
+                  help="Or what `slurmd -G` prints on a node that detects its GPUs.")  # fmt: skip
     @click.option("--node", default="", help="Only the class of this node.")
     @click.option("--links", type=FILE, help="True links: `nvidia-smi topo -m` or `rocm-smi --showtopo` of such a "
                   "node; default: the Links of gres.conf.")  # fmt: skip
@@ -82,13 +83,39 @@ def cases(path: Path, node: str, links: Path | None, gpu_type: str, hardware: st
 def wired_classes(path: Path, node: str, links: Path | None, gpu_type: str) -> Iterator[tuple[NodeClass, GpuTopology]]:
     """The classes of gres.conf, or that of `node`, each with its true links."""
     from slurmsched.cli.topology_show import class_of
-    from slurmsched.slurm.wiring import read_file
     from slurmsched.topology.slurm_site import wiring_of
 
-    classes = read_file(path, "gres.conf", path.stem).classes
-    told = class_of(None, read_file(links, name=links.stem, gpu_type=gpu_type).classes).topology if links else None
+    classes = _listed(path)
+    told = _told(links, gpu_type) if links else None
     for one in [class_of(node, classes)] if node else classes:
         yield one, wiring_of(one, told)
+
+
+def _listed(path: Path) -> tuple[NodeClass, ...]:
+    """The classes of a gres.conf or of what `slurmd -G` printed. Raises InputError for a file that lists no GPUs."""
+    from slurmsched.errors import InputError
+    from slurmsched.slurm.wiring import read_file, read_text
+    from slurmsched.topology.reading import recognised
+
+    kind = "slurmd-log" if recognised(read_text(path)) == "slurmd-log" else "gres.conf"
+    found = read_file(path, kind, path.stem)
+    classes = tuple(one for one in found.classes if one.devices or kind == "gres.conf")
+    if any(one.devices for one in classes):
+        return classes
+    why = "; ".join((*found.warnings, *found.notes)) or "it lists no GPU"
+    raise InputError(f"{why}; name what `slurmd -G` prints there with --gres-conf", source=str(path))
+
+
+def _told(path: Path, gpu_type: str) -> GpuTopology:
+    """The class of node that a file of links shows. Raises InputError for a file that shows none, or several."""
+    from slurmsched.cli.topology_show import class_of
+    from slurmsched.errors import InputError
+    from slurmsched.slurm.wiring import read_file
+
+    found = read_file(path, name=path.stem, gpu_type=gpu_type)
+    if not found.classes:
+        raise InputError("; ".join(found.warnings) or f"{found.kind} tells no links of GPUs", source=str(path))
+    return class_of(None, found.classes).topology
 
 
 def shape_of(text: str, node: str) -> tuple[int, int, int]:

@@ -13,6 +13,7 @@ from slurmsched.model import Act, Purpose, Ranking, Refusal, Snapshot, Stage, Wa
 from slurmsched.model.columns import Bools, Floats, Int64s
 from slurmsched.model.hostlist import expand, fold
 from slurmsched.planning.bounds import UnknownForm, allowed_nodes, blocked_from_s
+from slurmsched.planning.spread import asked
 from slurmsched.planning.stock import Leaving, Need, Stock
 from slurmsched.planning.taking import YEAR_S, Begun, act_id, candidates
 from slurmsched.protocols import Estimator
@@ -180,6 +181,8 @@ class Promises:
         acts = (*self.snapshot.acts, *begun)
         others = [name for each in acts if act is None or each.id != act.id for name in expand(each.nodes)]
         taken = self.snapshot.nodes.name.isin(others)
+        if why := asked(self.snapshot, row):
+            raise UnknownForm(why)
         return allowed_nodes(self.snapshot, row) & need.fits_empty(self.snapshot) & ~taken
 
     def _lasts(self, time_limit_s: float) -> float:

@@ -18,6 +18,7 @@ from slurmsched.placements.gpu_stock import MOST_GPUS, GpuStock, bit_counts
 from slurmsched.placements.linked import Tables
 from slurmsched.planning.bounds import UnknownForm, allowed_nodes
 from slurmsched.planning.pins import own_lists
+from slurmsched.planning.spread import broken
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,8 +39,8 @@ def placed(before: Snapshot, now: Snapshot) -> tuple[Placed, ...]:
     without room for the job's CPUs and memory now to have had none. Jobs on nodes of unknown wiring are left out.
     """
     topology, alike = now.topology, tuple(before.nodes.name) == tuple(now.nodes.name)
-    rows = _new(before, now)
-    if not (alike and len(rows) and topology.classes) or now.nodes.gpus.max(initial=0) > MOST_GPUS:
+    rows, wired = _new(before, now), bool(topology.classes or len(topology.fabric.cell))
+    if not (alike and len(rows) and wired) or now.nodes.gpus.max(initial=0) > MOST_GPUS:
         return ()
     snapshot = replace(now, jobs=own_lists(now))
     stock, tables = GpuStock.of(snapshot), Tables.of(topology, "smallest")
@@ -101,23 +102,25 @@ class _Moment:
 
     def judged(self, start: _Start) -> Iterator[Placed]:
         """What is to be told of one start; nothing of a job of one GPU or on unknown wiring."""
-        gpus = int(bit_counts(start.mask).sum())
-        try:
-            allowed = allowed_nodes(self.snapshot, start.row) | np.isin(np.arange(len(self.free)), start.node)
-        except UnknownForm:
-            return
-        if gpus > 1 and len(start.node) == 1:
-            yield from self._one_node(start, gpus, self._roomy(start, allowed))
-        elif len(start.node) > 1:
-            yield from self._gang(start, gpus, self._roomy(start, allowed))
+        gpus, roomy = int(bit_counts(start.mask).sum()), self._roomy(start)
+        if len(start.node) > 1:
+            yield from self._gang(start, gpus, roomy)
+        elif gpus > 1 and roomy is not None:
+            yield from self._one_node(start, gpus, roomy)
 
-    def _roomy(self, start: _Start, allowed: Bools) -> Bools:
-        """Nodes with CPUs and memory for a share of the job now; its own have them."""
+    def _roomy(self, start: _Start) -> Bools | None:
+        """Nodes that the job may have, with CPUs and memory for a share of it now; its own have them. None where what
+        it asks of nodes is not understood."""
+        try:
+            allowed = allowed_nodes(self.snapshot, start.row)
+        except UnknownForm:
+            return None
         jobs, nodes = self.snapshot.jobs, self.snapshot.nodes
         cpus, memory_mib = (float(column[start.row]) / len(start.node) for column in (jobs.cpus, jobs.memory_mib))
         roomy = (nodes.cpus - nodes.cpus_used >= cpus) & (nodes.memory_mib - nodes.memory_used_mib >= memory_mib)
+        roomy &= allowed
         roomy[start.node] = True
-        return allowed & roomy
+        return roomy
 
     def _one_node(self, start: _Start, gpus: int, allowed: Bools) -> Iterator[Placed]:
         node, mask = int(start.node[0]), int(start.mask[0])
@@ -139,10 +142,22 @@ class _Moment:
         note = f"{where} had GPUs {','.join(str(g) for g in range(64) if best[1] >> g & 1)}"
         yield self._told(start, gpus, got_s[of], best_s[of], ratio, note)
 
-    def _gang(self, start: _Start, gpus: int, allowed: Bools) -> Iterator[Placed]:
-        """A gang over several cells of the fabric, though one had room for it all."""
-        cell, nodes = self.snapshot.topology.cell, len(start.node)
+    def _gang(self, start: _Start, gpus: int, roomy: Bools | None) -> Iterator[Placed]:
+        """A gang that lies on the fabric worse than it had to, or otherwise than its user asked."""
+        cell = self.snapshot.topology.cell
         if len(cell) != len(self.free) or (cell[start.node] < 0).any():
+            return
+        wrong = list(broken(self.snapshot, start.row, cell[start.node]))
+        if roomy is not None:
+            wrong += self._split(start, gpus, roomy)
+        if wrong or roomy is not None:
+            ratio = min((kept for kept, _ in wrong), default=1.0)
+            yield self._told(start, gpus, nan, nan, ratio, "; ".join(note for _, note in wrong))
+
+    def _split(self, start: _Start, gpus: int, allowed: Bools) -> Iterator[tuple[float, str]]:
+        """Over several cells though one had room for it all; nothing of a job that asked for smaller segments."""
+        cell, nodes = self.snapshot.topology.cell, len(start.node)
+        if 0 < int(self.snapshot.jobs.segment_nodes[start.row]) < nodes:
             return
         free = self.free.copy()
         np.bitwise_or.at(free, start.node, start.mask)
@@ -150,9 +165,8 @@ class _Moment:
         has, count = np.unique(cell[room], return_counts=True)
         spans, fits = len(np.unique(cell[start.node])), has[count >= nodes]
         names = self.snapshot.topology.fabric.cell
-        split = spans > 1 and len(fits) > 0
-        note = f"it spans {spans} of the lowest cells, {names[int(fits[0])]} had room for it all" if split else ""
-        yield self._told(start, gpus, nan, nan, 1.0 / spans if split else 1.0, note)
+        if spans > 1 and len(fits):
+            yield 1.0 / spans, f"it spans {spans} of the lowest cells, {names[int(fits[0])]} had room for it all"
 
     def _rank(self, node: int, mask: int) -> int:
         return int(self.tables.rank[self.tables.set_at[self.node_class[node]] + mask])

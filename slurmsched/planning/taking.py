@@ -16,6 +16,7 @@ from slurmsched.model.hostlist import expand, fold
 from slurmsched.placements.candidates import Held, eligible
 from slurmsched.planning import victims
 from slurmsched.planning.bounds import UnknownForm, allowed_nodes, blocked_from_s
+from slurmsched.planning.spread import asked
 from slurmsched.planning.stock import Need, Stock
 
 _EXACT = 10  # victims of a node up to which every set of them is tried
@@ -126,6 +127,8 @@ def _for_job(
 ) -> Act | Refusal | None:
     """The act for one job; a refusal that says why there is none; None for a job that starts without."""
     job_id, need = int(snapshot.jobs.job_id[row]), Need.of(snapshot, row)
+    if why := asked(snapshot, row):
+        return Refusal(job_id, "constraint", f"nobody gives it GPUs: {why}")
     try:
         allowed = np.flatnonzero(allowed_nodes(snapshot, row) & need.fits_empty(snapshot))
         kept = _kept(snapshot, row, begun)

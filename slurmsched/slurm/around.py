@@ -67,6 +67,8 @@ class Around:
         tres = columns.pop("tres")
         details: Details = self._held.read(columns, holds) if self._indices else told(columns, tres, holds)
         put_held(columns, details, holds)
+        if self._indices:
+            self._held.put_spread(columns)
         if "cron" not in columns:
             columns["cron"] = self._held.cron_jobs(columns, site)
         return Snapshot(

@@ -12,7 +12,7 @@ from slurmsched.model.columns import Bools
 from slurmsched.model.snapshot import Site
 from slurmsched.model.states import JobState
 from slurmsched.slurm.commands import Commands, failure
-from slurmsched.slurm.node_text import Parts, job_records, parse_details
+from slurmsched.slurm.node_text import Parts, Spread, job_records, parse_details, spread_of
 
 # Asking for one job costs about as much as printing this many of all jobs (measured: 0.3 ms against 0.08 ms).
 ONE_AS_MANY = 4
@@ -29,7 +29,7 @@ class Held:
     def __init__(self, commands: Commands, most_singly: int = MOST_SINGLY) -> None:
         self._commands = commands
         self._most_singly = most_singly
-        self._known: dict[int, tuple[tuple[Any, ...], Parts]] = {}
+        self._known: dict[int, tuple[tuple[Any, ...], Parts, Spread]] = {}
         self._cron: dict[tuple[int, float], bool] = {}
 
     def read(self, columns: Mapping[str, Any], holds: Bools) -> dict[int, Parts]:
@@ -42,16 +42,26 @@ class Held:
         missing = [job for job, mark in marks.items() if self._known.get(job, (None,))[0] != mark]
         fresh = self._details(missing, columns, rows) if missing else {}
         known = {job: self._known[job] for job in marks if job not in fresh and job in self._known}
-        self._known = known | {job: (marks[job], fresh[job]) for job in missing if job in fresh}
-        return {job: parts for job, (_, parts) in self._known.items()}
+        self._known = known | {job: (marks[job], *fresh[job]) for job in missing if job in fresh}
+        return {job: parts for job, (_, parts, _) in self._known.items()}
 
-    def _details(self, jobs: list[int], columns: Mapping[str, Any], rows: list[int]) -> dict[int, Parts]:
+    def put_spread(self, columns: dict[str, Any]) -> None:
+        """The columns of what the jobs read last ask for by --switches and --segment."""
+        ids = np.asarray(columns["job_id"], np.int64)
+        wishes = {job: spread for job, (_, _, spread) in self._known.items() if any(spread)}
+        for place, name in enumerate(("switches", "segment_nodes")):
+            columns[name] = np.zeros(len(ids), np.int32)
+            for job, spread in wishes.items():
+                columns[name][ids == job] = spread[place]
+
+    def _details(self, jobs: list[int], columns: Mapping[str, Any], rows: list[int]) -> dict[int, tuple[Parts, Spread]]:
         text = ask_jobs(self._commands, jobs, len(columns["job_id"]), self._most_singly)
         for name in ("name", "comment"):  # a line in a user's text must not begin a record
             for several_lines in (words for words in columns[name].names if "\n" in words):
                 text = text.replace(several_lines, "\t" if name == "comment" else several_lines.replace("\n", "\t"))
         names = {int(columns["job_id"][row]): columns["name"][row].replace("\n", "\t") for row in rows}
-        return parse_details(text, names)
+        records = dict(reversed(list(job_records(text))))  # of two of one job the first
+        return {job: (parts, spread_of(records[job])) for job, parts in parse_details(text, names).items()}
 
     def cron_jobs(self, columns: Mapping[str, Any], site: Site) -> Bools:
         """Which rows are scrontab's. Only where the site offers scrontab is anything asked. (N,) bool."""

@@ -23,6 +23,7 @@ from slurmsched.errors import (
 )
 from slurmsched.logs import get_logger
 from slurmsched.model.acts import Reservations
+from slurmsched.model.jobs import Jobs
 from slurmsched.model.plan import Action, Outcome, Plan, Receipt, Reserve, SetLever
 from slurmsched.model.snapshot import Snapshot
 from slurmsched.planning.gate import When, refusal
@@ -58,7 +59,8 @@ class LiveCluster:
     apply: False = dry-run, nothing is touched. recheck: reads the jobs of all actions that are left again.
     acting: the acts under way. acts_on: whether new ones may begin, and reservations with our name that belong to no
     act on record are taken back. reservations: reads those of Slurm. exclusive: reads which pending jobs ask for whole
-    nodes. lease: without it nothing is sent; None: this host is the only one. pinning: the node lists given to jobs.
+    nodes. spreads: the jobs with what waiting gangs ask of the fabric. lease: without it nothing is sent; None: this
+    host is the only one. pinning: the node lists given to jobs.
     deferring: the earliest starts given to jobs.
     stop_file: while it exists nothing is sent; None: nobody looks for one.
     tag: which slurmsched this is; reservations of another are left alone.
@@ -83,6 +85,7 @@ class LiveCluster:
         acts_on: bool = False,
         tag: str = "",
         exclusive: Callable[[], frozenset[int]] = frozenset,
+        spreads: Callable[[Jobs], Jobs] = lambda jobs: jobs,
         stop_file: Path | None,
         lease: Lease | None = None,
         earlier_runs: Callable[[Sequence[int]], Sequence[Run]],
@@ -95,6 +98,7 @@ class LiveCluster:
         self._acting, self._reservations, self._pinning = acting, reservations, pinning
         self._deferring = deferring
         self._acts_on, self._exclusive, self._tag = acts_on, exclusive, tag
+        self._spreads = spreads
         self._clock, self._monotonic = clock, monotonic
         self.earlier_runs = earlier_runs
         self._wiring = wiring
@@ -140,7 +144,7 @@ class LiveCluster:
         exclusive = np.isin(snapshot.jobs.job_id, sorted(self._exclusive()))
         return replace(
             snapshot,
-            jobs=snapshot.jobs.with_columns(exclusive=exclusive),
+            jobs=self._spreads(snapshot.jobs).with_columns(exclusive=exclusive),
             acts=(*acts, *left),
             past_acts=self._acting.past(snapshot.now_s),
             reservations=reservations,

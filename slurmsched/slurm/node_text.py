@@ -15,6 +15,7 @@ from slurmsched.slurm.text import duration_s, fields, plain, records
 _DETAIL = re.compile(r"(?<!\S)Nodes=(\S+) CPU_IDs=\S* Mem=\d+ GRES=(\S*)")
 _JOB = re.compile(r"^\s*(?:scontrol: )?JobId=(\d+) ", re.MULTILINE)
 Parts = tuple[tuple[str, str], ...]  # (hostlist, gres text of each of these nodes)
+Spread = tuple[int, int]  # leaf switches at most, nodes of each segment; 0 = not asked for
 
 
 def parse_nodes(text: str, warnings: list[str]) -> Nodes:
@@ -137,6 +138,19 @@ def parse_details(text: str, names: Mapping[int, str]) -> dict[int, Parts]:
         body, _, _ = after.partition(" MinCPUsNode=")  # a comment comes after it
         found.setdefault(job, tuple(_DETAIL.findall(body)))
     return found
+
+
+def options_of(record: str) -> Mapping[str, str]:
+    """What a record tells behind all that its user wrote at length: name, comment, command, folder and files."""
+    return fields(record[max(record.rfind(" WorkDir="), record.rfind(" StdOut=")) :])  # no files of srun and salloc
+
+
+def spread_of(record: str) -> Spread:
+    """What a job's record asks for by --switches and --segment."""
+    found = options_of(record)
+    told = (found.get("Switches", "").partition("@")[0], found.get("SegmentSize", ""))
+    switches, segment = (int(text) if text.isdecimal() and len(text) < 10 else 0 for text in told)
+    return switches, segment
 
 
 def job_records(text: str) -> Iterator[tuple[int, str]]:

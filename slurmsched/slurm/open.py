@@ -27,6 +27,7 @@ from slurmsched.slurm.recheck import Recheck
 from slurmsched.slurm.reservations import read_reservations
 from slurmsched.slurm.sacct import earlier_runs
 from slurmsched.slurm.site import read_load
+from slurmsched.slurm.spreads import Spreads
 from slurmsched.slurm.tag import tag_of
 from slurmsched.slurm.wiring import Wiring
 from slurmsched.slurm.writer import CommandWriter
@@ -57,6 +58,7 @@ def open_live(
         tag=tag_of(config),
         acts_on=config.preemption.enabled or config.gangs.reserve or not heed_stop,
         exclusive=Exclusive(commands),
+        spreads=Spreads(commands),
         acting=Acting(ActLog(config.ledger.journal, keep_s=keep_s, shared=lead.acts if lead else None)),
         pinning=Pinning(PinLog(config.ledger.journal, shared=lead.pins if lead else None)),
         deferring=Deferring(DeferralLog(config.ledger.journal, shared=lead.deferrals if lead else None)),

@@ -17,6 +17,7 @@ from slurmsched.model.pins import Picking, Wish
 from slurmsched.model.snapshot import Site, Snapshot
 from slurmsched.slurm.commands import Commands
 from slurmsched.slurm.gres import Gres, count_gpus, normal_form, parse_gres
+from slurmsched.slurm.node_text import options_of
 from slurmsched.slurm.pick_records import PickRecords
 from slurmsched.slurm.picks import NO_FILE, free_cores, known_version, node_of, read_shapes
 from slurmsched.slurm.text import fields, plain, time_s
@@ -125,7 +126,7 @@ def read_wish(job_id: int, record: str, name: str = "") -> Wish | None:
     """A pending job's request; None where it cannot be read. name: of the job, which its user chose."""
     asked = _asked(record, name)
     found, rest = fields(asked), record.partition(asked)[2]
-    options = fields(rest[rest.rfind(" StdOut=") :])  # users name files and commands before
+    options = options_of(rest)
     forms = [(form, entries) for key, form in FORMS.items() if (entries := _gpus(options.get(key, "")))]
     try:
         wish = Wish(job_id, time_s(found["SubmitTime"]), "", 0, int(found["NumTasks"]), int(found["CPUs/Task"]),

@@ -31,9 +31,9 @@ class Model:
 # The vendors tell both directions of all lanes; here that is halved and shared out over the lanes.
 MODELS = (
     Model("p100", 20.0, 3, "NVIDIA Tesla P100 whitepaper: NVLink 1, 4 lanes, 160 GB/s"),
-    Model("v100", 25.0, 3, "NVIDIA Tesla V100 whitepaper: NVLink 2, 6 lanes, 300 GB/s"),
-    Model("rtx ?6000 ada", 0.0, 4, "NVIDIA RTX 6000 Ada datasheet: PCIe 4 x16, no NVLink"),
-    Model("rtx ?[68]000", 25.0, 3, "NVIDIA Turing whitepaper: NVLink 2, 2 lanes, 100 GB/s"),
+    Model("v100s?", 25.0, 3, "NVIDIA Tesla V100 whitepaper: NVLink 2, 6 lanes, 300 GB/s"),
+    Model("rtx ?6000 ?ada", 0.0, 4, "NVIDIA RTX 6000 Ada datasheet: PCIe 4 x16, no NVLink"),
+    Model("(?:rtx ?[68]000|titan rtx|2080(?: ?ti)?)", 25.0, 3, "NVIDIA Turing whitepaper: NVLink 2, 2 lanes, 100 GB/s"),
     Model("(?:a100|a800)", 25.0, 4, "NVIDIA A100 whitepaper: NVLink 3, 12 lanes, 600 GB/s (A800: 8 lanes)"),
     Model("a30", 25.0, 4, "NVIDIA A30 datasheet: NVLink 3, 4 lanes, 200 GB/s"),
     Model("(?:a40|a4500|a5000|a5500|a6000|3090)", 14.0625, 4, "NVIDIA RTX A6000, A40 datasheets: 4 lanes, 112.5 GB/s"),
@@ -45,15 +45,21 @@ MODELS = (
     Model("mi300a", 128.0, 5, "AMD CDNA 3 whitepaper: MI300A, two XGMI links a pair, 256 GB/s"),
     Model("mi3(?:00x?|25x?)", 64.0, 5, "AMD CDNA 3 whitepaper: 128 GB/s an XGMI link"),
     Model("mi35[05]x?", 76.8, 5, "AMD CDNA 4 whitepaper: 153.6 GB/s an XGMI link"),
-    Model("(?:k[48]0|p4|p40|t4|titan|[12]080(?: ?ti)?)", 0.0, 3, "NVIDIA datasheets: PCIe 3 x16"),
+    Model("(?:k[48]0|p4|p40|t4|titan|1080(?: ?ti)?)", 0.0, 3, "NVIDIA datasheets: PCIe 3 x16"),
     Model("(?:a10|a16|l4|l40s?|40[6-9]0|30[6-8]0)", 0.0, 4, "NVIDIA datasheets: PCIe 4 x16 (L4, A10: PCIe 4)"),
     Model("(?:50[6-9]0|pro 6000)", 0.0, 5, "NVIDIA RTX Blackwell whitepaper: PCIe 5 x16"),
 )  # fmt: skip
 
 
+_LINES = "nvidia|amd|geforce|quadro|tesla|instinct|rtx|gtx|titan|pro"
+_RUN_TOGETHER = re.compile(rf"(?<![a-z0-9])({_LINES})(?=(?:{_LINES}|[a-z]{{0,2}}\d|x|v))")
+
+
 def model_of(gpu_type: str) -> Model | None:
-    """The family of "a100", "nvidia_a100-sxm4-80gb" or "NVIDIA H100 80GB HBM3"; None if unknown."""
+    """The family of "a100", "rtx3090", "nvidia_a100-sxm4-80gb" or "NVIDIA H100 80GB HBM3"; None if unknown."""
     words = re.sub(r"[^a-z0-9]+", " ", gpu_type.lower())
+    for _ in range(2):  # "rtxpro6000" is two of them and a number
+        words = _RUN_TOGETHER.sub(r"\1 ", words)
     return next((model for model in MODELS if re.search(rf"(?<![a-z0-9]){model.pattern}(?![a-z0-9])", words)), None)
 
 

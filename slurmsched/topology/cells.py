@@ -26,6 +26,7 @@ class NamedFabric:
 
     name: "" where files have no names. block_sizes: nodes of each level of blocks. domains: cell -> what a comment
     "cell=domain" above it says, such as its NVLink domain. leaves: switch -> its nodes, where a cell may be several.
+    notes: what is worth knowing, though nothing is wrong.
     """
 
     fabric: Fabric
@@ -36,6 +37,7 @@ class NamedFabric:
     domains: Mapping[str, str] = field(default_factory=dict)
     leaves: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def fabric_of(form: str, cells: Sequence[Cell]) -> tuple[Fabric, tuple[str, ...]]:

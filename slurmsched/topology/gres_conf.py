@@ -48,9 +48,14 @@ class GresClass:
         notes = [f"index {i} is {device.files[0]}: device numbers have a gap" for i, device in enumerate(self.devices)
                  if device.number not in (-1, i)]  # fmt: skip
         if self.autodetect not in ("", "off") and not any(device.links for device in self.devices):
-            told = "import its `nvidia-smi topo -m`, `rocm-smi --showtopo` or slurmd log"
-            notes.append(f"AutoDetect={self.autodetect} finds links on the node only; {told}")
+            notes.append(detected(self.autodetect))
         return tuple(notes)
+
+
+def detected(how: str) -> str:
+    """What is to be told of nodes whose GPUs only slurmd finds."""
+    told = "import its `nvidia-smi topo -m`, `rocm-smi --showtopo` or slurmd log"
+    return f"AutoDetect={how} finds links on the node only; {told}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,10 +149,12 @@ def _devices(line: ConfLine, warnings: list[str]) -> Iterator[Device]:
 
 def _count(line: ConfLine, warnings: list[str]) -> int | None:
     text = line.get("count")
-    if text and not (text.isdecimal() and int(text) <= MOST_DEVICES):
+    match = re.fullmatch(r"(\d{1,4})(K?)", text, re.IGNORECASE)
+    count = int(match[1]) << 10 * len(match[2]) if match else MOST_DEVICES + 1
+    if text and count > MOST_DEVICES:
         warnings.append(f"{line.where}: Count={text} is no number of GPUs")
-        return None
-    return int(text) if text else None
+        return 0
+    return count if text else None
 
 
 def _numbers(line: ConfLine, keys: Sequence[str], warnings: list[str]) -> tuple[int, ...]:

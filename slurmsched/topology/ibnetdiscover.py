@@ -23,10 +23,15 @@ MOST_LEVELS = 8
 
 @dataclass(slots=True)
 class _Seen:
-    """told: GUID -> what its comment says. links: GUID -> GUIDs it has a cable to."""
+    """told: GUID -> what its comment says. links: GUID -> GUIDs it has a cable to.
+
+    heads: GUIDs with a part of their own. broken: lines of ports that cannot be read.
+    """
 
     told: dict[str, str] = field(default_factory=dict)
     links: dict[str, set[str]] = field(default_factory=dict)
+    heads: set[str] = field(default_factory=set)
+    broken: list[str] = field(default_factory=list)
 
     def join(self, a: str, b: str) -> None:
         self.links.setdefault(a, set()).add(b)
@@ -50,7 +55,9 @@ def read_ibnetdiscover(text: str) -> NamedFabric:
     fabric, warnings = fabric_of("tree", _cells(seen, names, nodes, leaves))
     found = () if leaves else ("no switch with nodes found",)
     told = {names[guid]: tuple(nodes[guid]) for guid in leaves}
-    return NamedFabric(fabric, "tree" if leaves else "", leaves=told, warnings=(*found, *warnings))
+    warnings = (*found, *_damage(seen), *warnings)
+    kind = "tree" if leaves else ""
+    return NamedFabric(fabric, kind, leaves=told, warnings=warnings, notes=_partial(seen, names))
 
 
 def node_name(text: str) -> str:
@@ -67,13 +74,27 @@ def _scan(text: str) -> _Seen:
         if head := _HEAD.match(line):
             at = head[1]
             seen.told[at] = head[2]
+            seen.heads.add(at)
         elif port := _PORT.match(line):
             seen.told.setdefault(port[1], port[2])
             if at:
                 seen.join(at, port[1])
         elif not line.strip():
             at = ""
+        elif at and line.startswith("[") and '"R-' not in line:
+            seen.broken.append(line)
     return seen
+
+
+def _damage(seen: _Seen) -> tuple[str, ...]:
+    first = next((line[:60] for line in seen.broken), "")
+    return (f"{len(seen.broken)} lines of ports cannot be read, such as {first!r}; left out",) if first else ()
+
+
+def _partial(seen: _Seen, names: Mapping[str, str]) -> tuple[str, ...]:
+    """What a piece of an answer, or one that was cut between two parts, lacks."""
+    bare = [names[guid] for guid in names if guid not in seen.heads]
+    return (f"no part of its own for {fold(bare)}: what else hangs there is not known",) if bare else ()
 
 
 def _switch_names(told: Mapping[str, str]) -> dict[str, str]:

@@ -41,13 +41,13 @@ def read_topo(text: str, name: str = "", gpu_type: str = "") -> GpuTopology:
     numa = numa_nodes(affinities, kind, _common_nics(grid, gpus))
     return class_of(
         name, kind, lanes, gpu_type=gpu_type or _model(models), numa=numa, mig=mig, nics=nics, nic_kinds=nic_kinds,
-        pcie_group=_switches(grid, gpus, kind), warnings=(*more, *cut, *_lacks(grid, gpus), *unlike),
+        pcie_group=_switches(grid, gpus, kind), warnings=(*more, *cut, *_lacks(grid, gpus, head), *unlike),
     )  # fmt: skip
 
 
 def nic_names(text: str) -> dict[str, str]:
     """What the NIC legend says: "NIC0" -> "mlx5_0"."""
-    return dict(_NIC.findall(clean(text)))
+    return dict(_NIC.findall(unquoted(clean(text))))
 
 
 def listed(text: str, gpus: int) -> tuple[dict[int, str], list[bool]]:
@@ -114,7 +114,7 @@ def _nic_links(grid: Grid, gpus: int) -> dict[tuple[int, str], LinkKind]:
     found: dict[tuple[int, str], set[LinkKind]] = {}
     for row, column, cell in grid.cells():
         link, at, to = link_of(cell), gpu_number(row), gpu_number(column)
-        if link is None or (at is None) == (to is None):
+        if link is None or link[0] > LinkKind.PIX or (at is None) == (to is None):
             continue
         key = (at, column) if at is not None else (to, row)
         if key[0] is not None and key[0] < gpus:
@@ -158,7 +158,7 @@ def _affinity(row: Row | None, columns: int, tail: tuple[str, ...]) -> Affinity:
     return Affinity() if row is None else Affinity.of(cells_of(row, columns), tail)
 
 
-def _lacks(grid: Grid, gpus: int) -> tuple[str, ...]:
+def _lacks(grid: Grid, gpus: int, head: Sequence[str]) -> tuple[str, ...]:
     """What a damaged matrix lacks, in words."""
     if not grid.columns:
         return ("no matrix of `nvidia-smi topo -m` found",)
@@ -172,6 +172,8 @@ def _lacks(grid: Grid, gpus: int) -> tuple[str, ...]:
         warnings += [f"no rows of {nics}: the file is cut"] if nics else []
     if absent := [f"GPU{i}" for i in range(gpus) if f"GPU{i}" not in grid.columns]:
         warnings.append(f"no columns of {fold(absent)}: the file is damaged")
+    if lost := [label for label in head if gpu_number(label) is not None and label not in grid.columns]:
+        warnings.append(f"the head names {fold(lost)}, no row does: the file is damaged")
     if grid.shifted:
         warnings.append("columns do not fit the rows: only links that both rows name alike are taken")
     return tuple(warnings)

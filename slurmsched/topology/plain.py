@@ -9,7 +9,8 @@ from slurmsched.model import hostlist
 
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _ENDS = re.compile(r"\r*\n|\r")
-_BLANKS = {0xA0: " ", 0x2007: " ", 0x202F: " ", 0x200B: "", 0xFEFF: ""}  # what web pages put in their place
+_CONTROLS = dict.fromkeys([*range(9), *range(11, 32), 127], "")
+_BLANKS = _CONTROLS | {0xA0: " ", 0x2007: " ", 0x202F: " ", 0x200B: "", 0xFEFF: ""}  # what web pages put in their place
 _MARK = re.compile(r">+|[\w.-]+:(?=[ \t]|$)")
 _COMMA = re.compile(r",(?![^\[]*\])")
 _SPAN = re.compile(r"(\d{1,6})(?:-(\d{1,6}))?")
@@ -17,7 +18,7 @@ MOST_NUMBERS = 1 << 16  # a longer list of CPUs or devices is a typing error
 
 
 def clean(text: str) -> str:
-    """The text without terminal escape codes, carriage returns and a byte order mark, its blanks as typed."""
+    """The text without terminal escape codes, other control characters and a byte order mark, its blanks as typed."""
     return _ENDS.sub("\n", _ESCAPE.sub("", text)).translate(_BLANKS)
 
 

@@ -10,14 +10,14 @@ from slurmsched.model.topology import GpuTopology
 from slurmsched.topology.cells import NamedFabric
 from slurmsched.topology.conf_lines import Include
 from slurmsched.topology.devices import Device
-from slurmsched.topology.gres_conf import read_gres_conf
+from slurmsched.topology.gres_conf import detected, read_gres_conf
 from slurmsched.topology.ibnetdiscover import read_ibnetdiscover
 from slurmsched.topology.nvidia_smi import nic_names, read_topo
 from slurmsched.topology.plain import clean, fold, unquoted
 from slurmsched.topology.rocm_smi import read_showtopo
 from slurmsched.topology.slurm_conf import read_slurm_conf
 from slurmsched.topology.slurm_topology import read_topology
-from slurmsched.topology.slurmd_log import read_slurmd_log
+from slurmsched.topology.slurmd_log import read_slurmd_log, slurmd_devices
 from slurmsched.topology.topology_yaml import read_topology_yaml
 
 
@@ -50,7 +50,8 @@ class Reading:
 
 _MARKS = {
     "ibnetdiscover": r'^\s*(?:switchguid=|caguid=|# Topology file: generated)|^\s*(?:Switch|Ca)\s+\d+\s+"[SH]-',
-    "rocm-smi": r"ROCm System Management|\(Topology\) (?:Numa|Link type)|between two GPUs(?: =|.*===|$)",
+    "rocm-smi": r"ROCm System Management|\(Topology\) (?:Numa|Link type)|between two GPUs(?: =|.*===|$)|"
+                r"^(?:WEIGHT|HOPS|LINK TYPE) TABLE:",
     "slurmd-log": r"GRES\[gpu\]\s+Type:|Gres Name=gpu\s",
     "scontrol": r"^\s*(?:SwitchName=\S+\s+Level=|BlockName=\S+\s+BlockIndex=|AggregatedBlock=)",
     "topology.conf": r"^\s*(?:SwitchName|BlockName|BlockSizes|BlockLevels)\s*=",
@@ -87,7 +88,8 @@ def read_any(text: str, kind: str = "", name: str = "", gpu_type: str = "", incl
 def _wired(kind: str, text: str, name: str, gpu_type: str) -> Reading:
     node = _WIRED[kind](text, name, gpu_type)
     names = nic_names(text) if kind == "nvidia-smi" else {}
-    return Reading(kind, (NodeClass(node),), nic_names=names, warnings=node.warnings)
+    devices = slurmd_devices(text) if kind == "slurmd-log" else ()
+    return Reading(kind, (NodeClass(node, devices=devices),), nic_names=names, warnings=node.warnings)
 
 
 def _gres(text: str, include: Include | None) -> Reading:
@@ -96,6 +98,8 @@ def _gres(text: str, include: Include | None) -> Reading:
     classes = [NodeClass(one.topology, one.nodes, one.devices, one.autodetect) for one in found]
     warnings = [f"{one.topology.name}: {text}" for one in found for text in one.topology.warnings]
     notes = [f"{one.topology.name}: {text}" for one in found for text in one.notes]
+    if not found and conf.autodetect not in ("", "off"):
+        notes.append(detected(conf.autodetect))
     return Reading("gres.conf", tuple(classes), warnings=(*conf.warnings, *warnings), notes=tuple(notes))
 
 
@@ -116,7 +120,7 @@ def _infiniband(text: str, include: Include | None) -> Reading:
     found = read_ibnetdiscover(text)
     rails = {leaf: nodes for leaf, nodes in found.leaves.items() if leaf not in found.fabric.cell.names}
     notes = (f"{fold(rails)}: one cell, since nodes are on several of them by their rails",) if rails else ()
-    return Reading("ibnetdiscover", fabrics=(found,), warnings=found.warnings, notes=notes)
+    return Reading("ibnetdiscover", fabrics=(found,), warnings=found.warnings, notes=(*notes, *found.notes))
 
 
 def _slurm(text: str, include: Include | None) -> Reading:

@@ -1,4 +1,5 @@
-"""`rocm-smi --showtopo`: tables of weights, hops and link types, and NUMA nodes; any of them may be missing."""
+"""`rocm-smi --showtopo` and `amd-smi topology`: tables of weights, hops and link types, and NUMA nodes; any of them may
+be missing."""
 
 from __future__ import annotations
 
@@ -20,6 +21,8 @@ _PAIR = re.compile(
 )
 _CARD = re.compile(r"\"card(\d{1,4})\"\s*:\s*\{([^{}]*)\}")
 _CARD_NUMA = re.compile(r"\(Topology\) Numa (Node|Affinity)\"\s*:\s*\"?(-?\d+)")
+_AMD_TITLE = re.compile(r"^[ \t]*([A-Z][A-Z -]*) TABLE:[ \t]*$", re.MULTILINE)
+_ADDRESS = re.compile(r"\b[0-9a-fA-F]{4}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-9a-fA-F]\b")
 DIRECT = 15  # KFD's weight of one XGMI link; two in a row weigh 30 (ROCm/rocm-systems issue 5763: hops do not tell)
 ONE_NUMA_HOPS = 2  # GPU to CPU to GPU; three cross to another CPU
 TABLES = {"weight": "weight", "hops": "hops", "link type": "type"}
@@ -32,7 +35,7 @@ def read_showtopo(text: str, name: str = "", gpu_type: str = "") -> GpuTopology:
     (two hops) counts as NODE, else as SYS, since nothing tells switches apart.
     gpu_type: a model's name, for the bandwidth; "" = as the text tells.
     """
-    text = unquoted(clean(text))
+    text = _amd_smi(unquoted(clean(text)))
     text = as_tables(text) if _PAIR.search(text) else text
     grids = {kind: _grid(body) for kind, body in _tables(text).items()}
     numa = _numa(text)
@@ -44,6 +47,15 @@ def read_showtopo(text: str, name: str = "", gpu_type: str = "") -> GpuTopology:
         name, kind, lanes, gpu_type=model, numa=[numa.get(i, -1) for i in range(gpus)],
         warnings=(*cut, *_lacks(grids), *unlike),
     )  # fmt: skip
+
+
+def _amd_smi(text: str) -> str:
+    """What `amd-smi topology` says, as rocm-smi prints it: GPUs by number, in the order of its columns."""
+    if not _AMD_TITLE.search(text):
+        return text
+    number = {address: f"GPU{i}" for i, address in enumerate(dict.fromkeys(_ADDRESS.findall(text)))}
+    text = _AMD_TITLE.sub(r"=== \1 ===", _ADDRESS.sub(lambda found: number[found[0]], text))
+    return re.sub(r"\bSELF\b", "0", text)
 
 
 def as_tables(text: str) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from slurmsched.model.topology import Fabric
 from slurmsched.topology.blocks import aggregates, block_cells
-from slurmsched.topology.cells import Cell, NamedFabric, fabric_of
+from slurmsched.topology.cells import Cell, NamedFabric, fabric_of, nodes_under
 from slurmsched.topology.conf_lines import ConfLine, Include, Lines
-from slurmsched.topology.plain import hosts, numbers
+from slurmsched.topology.plain import fold, hosts, numbers
 
 
 def read_topology(text: str, include: Include | None = None) -> NamedFabric:
@@ -29,12 +30,12 @@ def read_topology(text: str, include: Include | None = None) -> NamedFabric:
     kind = "tree" if switches else "block" if blocks else ""
     fabric, more = fabric_of(kind, cells)
     sizes = () if switches else sizes
-    told = (*lines.warnings, *more)
+    told = (*lines.warnings, *more, *_lost(read, fabric))
     return NamedFabric(fabric, kind, block_sizes=sizes, domains=_domains(read), warnings=told)
 
 
 def _names(line: ConfLine, key: str, warnings: list[str]) -> tuple[str, ...]:
-    found = hosts(line.get(key))
+    found = hosts("" if line.get(key) == "(null)" else line.get(key))
     if found is None:
         warnings.append(f"{line.where}: {key.title()}={line.get(key)} is not a hostlist; taken as empty")
     return found or ()
@@ -44,6 +45,16 @@ def _switch(line: ConfLine, warnings: list[str]) -> Cell:
     """A switch; what scontrol says of nodes far below a switch of switches is not its own."""
     children = _names(line, "switches", warnings)
     return Cell(line.get("switchname"), () if children else _names(line, "nodes", warnings), children)
+
+
+def _lost(read: Sequence[ConfLine], fabric: Fabric) -> Iterator[str]:
+    """Nodes of a switch of switches that none of these holds. Slurm takes a switch with either, not with both."""
+    both = [line for line in read if line.get("switches") not in ("", "(null)") and line.get("nodes")]
+    under = nodes_under(fabric) if both else {}
+    for line in both:
+        name = line.get("switchname")
+        if left := [node for node in hosts(line.get("nodes")) or () if node not in under.get(name, ())]:
+            yield f"{line.where}: {fold(left)} of {name} are under none of its switches; left out"
 
 
 def _block(line: ConfLine, warnings: list[str]) -> Cell:

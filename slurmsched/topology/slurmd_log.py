@@ -7,7 +7,7 @@ slurmd: Gres Name=gpu Type=a100 Count=1 Index=0 ID=7696487 File=/dev/nvidia0 Cor
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from slurmsched.model.topology import GpuTopology
@@ -20,21 +20,44 @@ _PLACE = re.compile(r"(-?\d{1,9},)*-?\d{1,9}")
 MOST_DEVICES = 1024
 
 
+# slurmd's word of whose variables a GPU's jobs get -> the flag of gres.conf that says so.
+_VARIABLES = {"env_nvml": "nvidia_gpu_env", "env_rsmi": "amd_gpu_env", "env_oneapi": "intel_gpu_env",
+              "env_opencl": "opencl_env"}  # fmt: skip
+
+
 def read_slurmd_log(text: str, name: str = "", gpu_type: str = "") -> GpuTopology:
     """The class of node whose slurmd wrote this. A device told again (slurmd was restarted) counts once, as told last.
 
     A device's index is told, or it is the place of -1 in its Links, or else the order of the lines.
     gpu_type: a model's name, for the bandwidth; "" = Slurm's Type.
     """
+    devices, warnings = _told(text)
+    made = class_of_devices(name, devices, warnings)
+    return replace(made, gpu_type=gpu_type) if gpu_type and not made.gpu_type else made
+
+
+def slurmd_devices(text: str) -> tuple[Device, ...]:
+    """The devices by index, with the flags that gres.conf has for them; () where an index is missing."""
+    devices, _ = _told(text)
+    if sorted(devices) != list(range(len(devices))):
+        return ()
+    return tuple(replace(devices[i], flags=_flags(devices[i].flags)) for i in range(len(devices)))
+
+
+def _flags(told: Sequence[str]) -> tuple[str, ...]:
+    """Those that gres.conf may name. By default a GPU has the variables of every vendor, which needs no flag."""
+    return () if "env_default" in told else tuple(flag for word, flag in _VARIABLES.items() if word in told)
+
+
+def _told(text: str) -> tuple[dict[int, Device], tuple[str, ...]]:
+    """Devices by index, and warnings."""
     rows: dict[tuple[str, ...], tuple[int, Device]] = {}
     for at, match in enumerate(_LINE.finditer(clean(text))):
         fields = {key.lower(): "" if value == "(null)" else value for key, value in _FIELD.findall(match[1])}
         for index, device in _devices(fields):
             key = (*device.files, device.unique_id) if device.files or device.unique_id else (str(at), str(index))
             rows[key] = (index, device)
-    devices, warnings = _by_index(rows)
-    made = class_of_devices(name, devices, warnings)
-    return replace(made, gpu_type=gpu_type) if gpu_type and not made.gpu_type else made
+    return _by_index(rows)
 
 
 def _devices(fields: Mapping[str, str]) -> list[tuple[int, Device]]:

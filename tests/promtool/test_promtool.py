@@ -85,6 +85,8 @@ def test_dashboard__queries_parse(tmp_path):
                                  'slurmsched_cycle_interval_seconds{instance="a"}': "60+0x60"}),
         ("SlurmschedNobodyLeads", {'slurmsched_leader{instance="a"}': "0+0x60",
                                    'slurmsched_leader{instance="b"}': "0+0x60"}),
+        ("SlurmschedPlacementsMissed", {"slurmsched_missed_placements_total": "0+1x60",
+                                        "slurmsched_placement_quality_ratio_count": "0+4x60"}),
         ("SlurmschedAway", {"other": "1+0x60"}),
     ],
 )  # fmt: skip

@@ -52,7 +52,10 @@ def test_fit__starts_waits_and_wrong_options(run, cluster):
     assert "starts now on 1 of these nodes" in starts.out
     assert "n3: down" in waits.out
     assert "--nodes=1" in waits.out
-    for wrong in (("--gpus=x",), ("--gpus=1", "--gpus-per-node=1"), ("--gpus=1", "--mem=much"),
+    for same in (("--gres=gpu:v100:4",), ("--gres=gpu:4",)):
+        assert run("fit", *same).out.splitlines()[0].endswith("starts now on 1 of these nodes; Slurm chooses")
+    for wrong in (("--gpus=x",), ("--gpus=1", "--gpus-per-node=1"), ("--gres=gpu:1", "--gpus=1"),
+                  ("--gres=craynetwork:1",), ("--gres=gpu",), ("--gpus=1", "--mem=much"),
                   ("--gpus=1", "-t", "long"), ("--gpus=1", "-w", "n["), ("--gpus=1", "-p", "nosuch")):  # fmt: skip
         assert run("fit", *wrong).code == 2
 
@@ -72,3 +75,5 @@ def test_advise__jobs_and_site(run, cluster):
     assert "no job asks for what costs GPU time" in run("advise", "--user", "bob").out
     told = json.loads(run("advise", "--job", "5", "--json").out)
     assert [(one["rule"], one["gpu_h"]) for one in told["jobs"]] == [("cpus", 14.0)]
+    gone = run("advise", "--job", "999")
+    assert (gone.code, "job 999 is not in the queue" in gone.err) == (2, True)

@@ -54,6 +54,29 @@ def test_show__a_file(run, tmp_path):
     assert (unknown.code, "nothing is known of the GPUs of node nosuch" in unknown.err) == (2, True)
 
 
+def test_show__what_cannot_be_read_or_written(run, tmp_path):
+    """A file of no known kind, a folder that is not there: what is wrong, and no traceback."""
+    (tmp_path / "x").write_text("hello\n")
+    unread = run("topology", "show", "--file", str(tmp_path / "x"))
+    assert (unread.code, "none of the kinds" in unread.err) == (2, True)
+    sample = str(SAMPLES / "028-pcie-x6-uneven-split.txt")
+    unwritten = run("topology", "show", "--file", sample, "--svg", str(tmp_path / "no" / "a.svg"))
+    assert (unwritten.code, "a.svg: cannot be written" in unwritten.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"), [("hello\n", "none of the kinds"), ("SwitchName=a Nodes=n1\n", "no links of GPUs")]
+)
+def test_check__links_from_a_file_without_links(run, tmp_path, text, words):
+    """The file is named, with what it is not."""
+    (tmp_path / "x").write_text(text)
+    gres = str(SAMPLES / "066-gres-nodename-ranges.conf")
+    said = run(
+        "topology", "check", "--slurm=26.05", "--hardware=2x8x1", "--gres-conf", gres, "--links", str(tmp_path / "x")
+    )
+    assert (said.code, words in said.err, "/x" in said.err) == (2, True, True)
+
+
 def test_show__a_node_of_the_site(run, monkeypatch):
     """With a Slurm: the classes of its nodes, and where a node is in the fabric."""
     from slurmsched.slurm import wiring_diff

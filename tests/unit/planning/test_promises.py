@@ -235,3 +235,14 @@ def test_begin__gang_of_several_partitions_gets_nodes_of_all_of_them():
     up = [{"name": name} for name in ("gpu", "big")]
     (act,) = begun(cluster([*jobs, gang(partition="gpu,big")], held, nodes, partitions=up)).acts
     assert act.nodes == "n[2,4]"
+
+
+@pytest.mark.parametrize("asks", [{"switches": 1}, {"segment_nodes": 2}])
+def test_begin__what_a_gang_asks_of_the_fabric_is_slurms_to_see_to(asks):
+    """Nodes of ours might not serve it: none are kept, with a reason; an open promise is given up."""
+    jobs, held = full(100, 100, 900, 900)
+    found = begun(cluster([*jobs, gang(**asks)], held))
+    assert (found.acts, [refusal.rule for refusal in found.refused]) == ((), ["constraint"])
+    (act,) = begun(cluster([*jobs, gang()], held)).acts
+    later = promises(cluster([*jobs, gang(**asks)], held, acts=(act,))).renewed(act)
+    assert later.stage == Stage.REVERSING

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from slurmsched.model import Fabric, Pin, Snapshot, frozen
+from slurmsched.model import Fabric, Pin, SiteTopology, Snapshot, frozen
 from slurmsched.model.columns import Labels
 from slurmsched.planning.quality import placed
 from slurmsched.testing import snapshot
@@ -95,14 +95,50 @@ def test_placed__old_runs_single_gpus_and_unknown_wiring_are_left_out():
     assert placed(EMPTY, now) == ()
 
 
-def test_placed__a_gang_over_two_cells_though_one_had_room():
-    """Block b had two free nodes; the gang got one of each block."""
-    fabric = Fabric("block", Labels.of(["a", "b"]), frozen([1, 1], np.int8), frozen([-1, -1], np.int32))
-    blocks = replace(mesh_of(4), fabric=fabric, cell=frozen([0, 0, 1, 1], np.int64))
-    jobs = [run(1, 8, 50.0), run(7, 16, 150.0, nodes=2)]
-    rows = [
-        {"job_id": job, "node": node, "gpus": 8, "gpu_mask": 255} for job, node in ((1, "n1"), (7, "n2"), (7, "n3"))
-    ]
+BLOCKS = Fabric("block", Labels.of(["a", "b"]), frozen([1, 1], np.int8), frozen([-1, -1], np.int32),
+                Labels.of(["n1", "n2", "n3", "n4"]), frozen([0, 0, 1, 1], np.int32))  # fmt: skip
+
+
+def gang_on(*names: str, fabric: Fabric = BLOCKS, classes: bool = True, **asks: Any) -> list[Any]:
+    """What is told of a gang of whole nodes that started on these, while a job held n1."""
+    wired = mesh_of(4) if classes else SiteTopology(node_class=frozen([-1] * 4, np.int64))
+    blocks = replace(wired, fabric=fabric, cell=frozen([0, 0, 1, 1], np.int64))
+    jobs = [run(1, 8, 50.0), run(7, 8 * len(names), 150.0, nodes=len(names), **asks)]
+    rows = [{"job_id": job, "node": node, "gpus": 8, "gpu_mask": 255}
+            for job, node in ((1, "n1"), *((7, name) for name in names))]  # fmt: skip
     before = snapshot(jobs[:1], "4x8", now_s=BEFORE_S, allocations=rows[:1], topology=blocks)
-    (found,) = placed(before, snapshot(jobs, "4x8", now_s=NOW_S, allocations=rows, topology=blocks))
-    assert (found.ratio, found.note) == (0.5, "it spans 2 of the lowest cells, b had room for it all")
+    return list(placed(before, snapshot(jobs, "4x8", now_s=NOW_S, allocations=rows, topology=blocks)))
+
+
+def test_placed__a_gang_over_two_cells_though_one_had_room():
+    """Block b had two free nodes; the gang got one of each block. Told also where no node's GPUs are known."""
+    for classes in (True, False):
+        (found,) = gang_on("n2", "n3", classes=classes)
+        assert (found.ratio, found.note) == (0.5, "it spans 2 of the lowest cells, b had room for it all")
+
+
+def test_placed__a_segment_that_is_not_within_one_block():
+    """--segment=2 over both blocks; what the same gang could have had is another miss only if it asked for no less."""
+    (found,) = gang_on("n2", "n3", segment_nodes=2)
+    assert (found.ratio, found.missed) == (0.0, True)
+    assert found.note.startswith("1 of its 1 segments of 2 nodes are not within one block; it spans 2")
+    (alone,) = gang_on("n2", "n3", segment_nodes=1)
+    assert (alone.ratio, alone.note) == (1.0, "")
+
+
+def test_placed__what_a_gang_asks_of_nodes_need_not_be_understood_to_see_a_broken_segment():
+    """A constraint in brackets; without a segment nothing is told of such a gang."""
+    (found,) = gang_on("n2", "n3", segment_nodes=2, features_asked="[a|b]")
+    assert found.note == "1 of its 1 segments of 2 nodes are not within one block"
+    assert gang_on("n2", "n3", features_asked="[a|b]") == []
+
+
+@pytest.mark.parametrize(("most", "ratio"), [(1, 0.5), (2, 1.0), (0, 1.0)])
+def test_placed__more_switches_than_it_asked_for(most, ratio):
+    """No switch had room for it all; on a tree, --switches=1 is broken all the same. Blocks know no such wish."""
+    tree = replace(BLOCKS, form="tree")
+    (found,) = gang_on("n2", "n3", "n4", fabric=tree, switches=most)
+    note = "it asked for at most 1 switches, and is on 2" if most == 1 else ""
+    assert (found.ratio, found.note) == (ratio, note)
+    (of_blocks,) = gang_on("n2", "n3", "n4", switches=most)
+    assert "switches" not in of_blocks.note

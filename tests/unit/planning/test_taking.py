@@ -168,6 +168,14 @@ def test_begin__nodes_of_other_reservations_are_left_alone():
     assert moves(begun(cluster([*jobs, wait(9)], held, "2x8", reservations=soon), [9])) == [(9, "n2", [2])]
 
 
+def test_begin__nobody_leaves_for_a_gang_with_wishes_of_the_fabric():
+    """Its --switches or --segment is Slurm's to see to: the nodes chosen here might not serve it."""
+    jobs, held = full(2)
+    for asks in ({"switches": 1}, {"segment_nodes": 2}):
+        found = begun(cluster([*jobs, wait(9, 16, nodes=2, **asks)], held, "2x8"), [9])
+        assert (moves(found), [refusal.rule for refusal in found.refused]) == ([], ["constraint"])
+
+
 def test_begin__exclusive_job_clears_whole_nodes():
     """It asks for two GPUs; nobody may be left on its node."""
     jobs = [run(i, 2, comment=f"{WILLING} restart={60 * i}s") for i in (1, 2)]

@@ -97,6 +97,21 @@ def test_read__takes_no_record_from_a_comment():
     assert Held(scontrol).read(*columns(3, 4, comment=forged, rows=4))[4] == (("n4", "gpu:1(IDX:0)"),)
 
 
+def test_put_spread__of_runs_that_ask_for_it():
+    """By job, whatever the order of the rows; a job that asks for nothing, or is not known, has none."""
+    scontrol = Scontrol()
+    scontrol.start = lambda *_, stdin: Answer(
+        RECORD.format(job=4).replace("\n", " WorkDir=/a StdOut=/b Switches=2@00:05:00 SegmentSize=3 TresPerNode=x\n")
+        + RECORD.format(job=3)
+    )  # type: ignore[method-assign]
+    held, (table, runs) = Held(scontrol), columns(3, 4, 5)
+    held.read(table, runs)
+    held.put_spread(table)
+    assert {name: table[name][[2, 3, 4]].tolist() for name in ("switches", "segment_nodes")} == {
+        "switches": [0, 2, 0], "segment_nodes": [0, 3, 0],
+    }  # fmt: skip
+
+
 def site(parameters: str) -> Site:
     return Site("lab", "24.11.5", Rights.OPERATOR, "slurmsched", {"ScronParameters": parameters})
 

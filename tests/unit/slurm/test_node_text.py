@@ -8,7 +8,7 @@ import pytest
 
 from slurmsched.model import NodeState, node_state
 from slurmsched.slurm.job_table import expand_hosts
-from slurmsched.slurm.node_text import parse_details, parse_nodes, parse_partitions
+from slurmsched.slurm.node_text import parse_details, parse_nodes, parse_partitions, spread_of
 from slurmsched.slurm.requests import Forms, asked
 from slurmsched.slurm.text import duration_s, fields, records, time_s
 from tests.recorded.playback import HERE
@@ -151,3 +151,22 @@ def test_parse_details__hears_scontrol_with_a_prompt():
     body = f"JobName=x UserId=a(1)   {DETAIL} MinCPUsNode=1\n"
     text = f"scontrol: show job 5\nJobId=5 {body}scontrol: JobId=6 {body}scontrol: "
     assert list(parse_details(text, {5: "x", 6: "x"})) == [5, 6]
+
+
+@pytest.mark.parametrize(
+    ("record", "spread"),
+    [
+        (
+            "JobId=1 WorkDir=/a StdErr= StdIn=/dev/null StdOut=/b SegmentSize=2 Switches=1@00:00:10 TresPerNode=g",
+            (1, 2),
+        ),
+        ("JobId=1 WorkDir=/a Switches=3@INVALID TresPerNode=gres/gpu:1", (3, 0)),  # srun and salloc: no files
+        ("JobId=1 WorkDir=/a StdOut=/b TresPerNode=gres/gpu:1", (0, 0)),
+        ("JobId=1 JobName=Switches=9 Comment=x SegmentSize=9 Command=/SegmentSize=9 WorkDir=/a StdOut=/b", (0, 0)),
+        ("JobId=1 WorkDir=/a StdOut=/b Switches=99999999999999@0 SegmentSize=-1", (0, 0)),
+        ("JobId=1", (0, 0)),
+    ],
+)
+def test_spread_of__what_a_record_tells_behind_its_users_words(record, spread):
+    """Names, comments and files of users decide nothing; a number that no count can be is none."""
+    assert spread_of(record) == spread

@@ -85,6 +85,13 @@ def test_wish__a_plain_job_has_no_bars():
     assert (bars(), bars(shared="OverSubscribe=NO Exclusive=NO")) == ((), ())
 
 
+def test_wish__of_srun_and_salloc_which_have_no_files():
+    """Their records end with the folder."""
+    text = record(options="TresPerNode=gres/gpu:2").replace(" StdOut=/dev/null", "")
+    assert "StdOut" not in text
+    assert read_wish(7, text, "wrap") is not None
+
+
 def test_wish__names_of_users_decide_nothing():
     """What looks like a field in the job's name or the path of its output is none."""
     assert bars(name="x SegmentSize=4 MinCPUsNode=9 Contiguous=1") == ()

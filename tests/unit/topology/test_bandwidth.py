@@ -16,7 +16,9 @@ from slurmsched.topology.bandwidth import MODELS, bandwidth, is_amd, model_of
         ("NVIDIA RTX A6000", 14.0625, 4), ("h100", 25.0, 5), ("NVIDIA GH200 480GB", 25.0, 5), ("b200", 50.0, 5),
         ("mi100", 46.0, 4), ("AMD Instinct MI250X", 50.0, 4), ("mi300x", 64.0, 5), ("mi300a", 128.0, 5),
         ("NVIDIA L40S", 0.0, 4), ("geforce_rtx_4090", 0.0, 4), ("rtx6000", 25.0, 3),
-        ("NVIDIA RTX 6000 Ada Generation", 0.0, 4),
+        ("NVIDIA RTX 6000 Ada Generation", 0.0, 4), ("rtx3090", 14.0625, 4), ("rtx4090", 0.0, 4),
+        ("rtxa6000", 14.0625, 4), ("rtx2080ti", 25.0, 3), ("titanrtx", 25.0, 3), ("gtx1080ti", 0.0, 3),
+        ("teslav100s", 25.0, 3), ("rtxpro6000", 0.0, 5), ("rtx6000ada", 0.0, 4), ("titanx", 0.0, 3),
     ],
 )  # fmt: skip
 def test_model_of__by_any_spelling(gpu_type, lane_gb_per_s, pcie):
@@ -26,7 +28,7 @@ def test_model_of__by_any_spelling(gpu_type, lane_gb_per_s, pcie):
     assert (lane_gb_per_s, pcie) == (found.lane_gb_per_s, found.pcie)
 
 
-@pytest.mark.parametrize("gpu_type", ["", "tesla", "gpu", "a1000x", "xh100x"])
+@pytest.mark.parametrize("gpu_type", ["", "tesla", "gpu", "a1000x", "xh100x", "rtx", "prox", "amd"])
 def test_model_of__unknown_stays_unknown(gpu_type):
     """No model is guessed."""
     assert model_of(gpu_type) is None

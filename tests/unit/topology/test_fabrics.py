@@ -124,6 +124,20 @@ def test_read_ibnetdiscover__chips_of_one_chassis_keep_apart():
     assert read_ibnetdiscover(text).leaves == {"big/L1/U1": ("n1",), "big/L2/U1": ("n2",)}
 
 
+def test_read_ibnetdiscover__a_cut_answer_says_so():
+    """A line of a port that ends too early is a warning; a switch without a part of its own a note."""
+    text = (
+        'Switch\t41 "S-0a"\t\t# "MF0;leaf01:M/U1" enhanced port 0 lid 3 lmc 0\n'
+        '[1]\t"H-01"[1](01) \t\t# "node01 mlx5_0" lid 12 4xHDR\n[40]\t"S-0c"[1]\t\t# "MF0;spine:M/U1" lid 1 4xHDR\n'
+    )
+    whole, cut = read_ibnetdiscover(text), read_ibnetdiscover(text + '[2]\t"H-02"[1')
+    assert (whole.warnings, len(cut.warnings)) == ((), 1)
+    assert cut.warnings[0].startswith("1 lines of ports cannot be read")
+    assert whole.notes == cut.notes == ("no part of its own for spine: what else hangs there is not known",)
+    router = 'Rt\t2 "R-05"\t\t# "router"\n[1](05) \t"S-0c"[39]\t\t# lid 50\n'
+    assert read_ibnetdiscover(f'{text}[3]\t"R-05"[1](05)\n\n{router}').warnings == ()
+
+
 def test_fabric_differences__missing_extra_moved():
     """Against Slurm: a node it lacks, one only it has, one in another cell."""
     now = read_topology(

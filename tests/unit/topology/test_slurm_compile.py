@@ -23,8 +23,10 @@ from slurmsched.topology.slurm_check import SHAPED, Checked, Form, check, check_
 from slurmsched.topology.slurm_compile import bound_of, by_kind, compile_links
 from slurmsched.topology.slurm_node import SlurmNode
 from slurmsched.topology.slurm_site import ranges, typed_node
+from slurmsched.topology.slurmd_log import slurmd_devices
 
 SCRIPT = Path(__file__).parents[3] / "plugin/task_prolog/ring_order.sh"
+RECORDED = Path(__file__).parent / "recorded"
 NEW, OLD = (26, 5), (23, 11)
 
 
@@ -163,6 +165,31 @@ def test_commands__check_and_compile_without_slurm(tmp_path, capsys):
     assert main(["topology", "check", *files, *more, "--json"]) == 0
     forms = orjson.loads(capsys.readouterr().out)[0]["forms"]
     assert forms[0]["best_states"] > 12
+
+
+def test_commands__of_a_node_that_detects_its_gpus(tmp_path, capsys):
+    """What `slurmd -G` prints stands for the lines that its gres.conf lacks; AutoDetect alone is an error."""
+    options = ["--slurm=26.05", "--hardware=2x32x1", "--gres-conf"]
+    assert main(["topology", "check", *options, str(RECORDED / "26.05.5-slurmd.txt")]) == 0
+    shares = [line.split()[1:4] for line in capsys.readouterr().out.splitlines()[1:3]]
+    assert shares == [["gpus-per-node", "769", "69.8%"], ["gpus", "769", "87.4%"]]
+    assert main(["topology", "compile", "--most=1", *options, str(RECORDED / "26.05.5-slurmd.txt")]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("#")]
+    assert lines[0].startswith("Name=gpu Type=a100 File=/dev/fakegpu0 Cores=0-31")
+    assert "Flags" not in lines[0]
+    for text, words in (("AutoDetect=nvml\n", "AutoDetect=nvml finds links"), ("", "it lists no GPU")):
+        (tmp_path / "gres.conf").write_text(text)
+        assert main(["topology", "check", *options, str(tmp_path / "gres.conf")]) == 2
+        assert words in (said := capsys.readouterr().err)
+        assert "slurmd -G" in said
+
+
+def test_slurmd_devices__flags_as_gres_conf_names_them():
+    """slurmd's own words are none of gres.conf's; without an index for each GPU nothing stands in the lines' order."""
+    line = "slurmd: Gres Name=gpu Type=h100 Count=1 Index={} File=/dev/nvidia{} Cores=0-3 Flags=HAS_FILE,ENV_NVML\n"
+    (first, second) = slurmd_devices(line.format(1, 1) + line.format(0, 0))
+    assert (first.files, first.flags, second.files) == (("/dev/nvidia0",), ("nvidia_gpu_env",), ("/dev/nvidia1",))
+    assert slurmd_devices(line.format(0, 0) + line.format(2, 2)) == ()
 
 
 def test_commands__rings_and_wrong_input(tmp_path, capsys):

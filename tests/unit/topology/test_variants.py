@@ -139,3 +139,114 @@ def test_read_file__as_powershell_writes_it(tmp_path):
     path = tmp_path / "topo.txt"
     path.write_text("\tGPU0\tGPU1\nGPU0\t X \tNV4\nGPU1\tNV4\t X \n", encoding="utf-16")
     assert read_file(path).classes[0].topology.gpus == 2
+
+
+AMD_SMI = """ACCESS TABLE:
+             0000:05:00.0 0000:26:00.0 0000:46:00.0
+0000:05:00.0 ENABLED      ENABLED      ENABLED
+WEIGHT TABLE:
+             0000:05:00.0 0000:26:00.0 0000:46:00.0
+0000:05:00.0 0            15           40
+0000:26:00.0 15           0            72
+0000:46:00.0 40           72           0
+HOPS TABLE:
+             0000:05:00.0 0000:26:00.0 0000:46:00.0
+0000:05:00.0 0            1            2
+0000:26:00.0 1            0            3
+0000:46:00.0 2            3            0
+LINK TYPE TABLE:
+             0000:05:00.0 0000:26:00.0 0000:46:00.0
+0000:05:00.0 SELF         XGMI         PCIE
+0000:26:00.0 XGMI         SELF         PCIE
+0000:46:00.0 PCIE         PCIE         SELF
+NUMA BW TABLE:
+             0000:05:00.0 0000:26:00.0 0000:46:00.0
+0000:05:00.0 N/A          50000-50000  N/A
+
+Legend:
+  SELF = Current GPU
+"""
+
+
+def test_amd_smi__topology_is_read_as_rocm_smis_tables():
+    """GPUs are numbered in the order of its columns."""
+    found = read_any(AMD_SMI)
+    assert (found.kind, found.warnings) == ("rocm-smi", ())
+    assert list(links_of(found.classes[0].topology)) == [
+        (0, 1, LinkKind.XGMI, 1), (0, 2, LinkKind.NODE, 0), (1, 2, LinkKind.SYS, 0),
+    ]  # fmt: skip
+
+
+def test_amd_smi__cut_in_its_last_table():
+    """The row that is cut says nothing, the others still do."""
+    found = read_any(AMD_SMI[: AMD_SMI.index("PCIE         SELF\nNUMA")])
+    assert found.warnings == ("table of type: rows cut, damaged or missing: GPU2",)
+    assert len(list(links_of(found.classes[0].topology))) == 3
+
+
+NVLINKS = """\tGPU0\tGPU1\tNIC0\tCPU Affinity\tNUMA Affinity
+GPU0\t X \tNV18\tPIX\t0-47\t0
+GPU1\tNV18\t X \tSYS\t48-95\t1
+NIC0\tPIX\tSYS\t X \t\t
+
+Legend:
+
+  X    = Self
+
+NIC Legend:
+
+  NIC0: mlx5_bond_0
+"""
+
+
+def test_nvidia_smi__legend_of_nics_behind_srun_l():
+    """Each line begins with the task's number; what the second task said is left out."""
+    lines = [f"{task}: {line}" for line in NVLINKS.splitlines() for task in (0, 1)]
+    found = read_any("\n".join(lines))
+    assert (found.nic_names, found.warnings) == ({"NIC0": "mlx5_bond_0"}, ())
+
+
+@pytest.mark.parametrize("junk", ["\0", "\x07", "\x0f", "\x7f"])
+def test_nvidia_smi__control_characters_are_no_part_of_a_label(junk):
+    """A row keeps its name whatever a terminal or a bad disk put in front of it."""
+    found = read_any(NVLINKS.replace("GPU1\tNV18", f"{junk}GPU1\tNV18"))
+    assert found.warnings == ()
+    assert found.classes[0].topology.nics == (("NIC0",), ())
+
+
+def test_nvidia_smi__a_gpu_whose_row_lost_its_name_is_told():
+    """The row counts as that of some other device; the GPU is not lost without a word."""
+    found = read_any(NVLINKS.replace("GPU1\tNV18", "PU1\tNV18"))
+    assert found.warnings == ("the head names GPU1, no row does: the file is damaged",)
+
+
+def test_nvidia_smi__a_label_that_is_no_gpu_is_no_nic_by_nvlink():
+    """NICs hang on PCIe; a damaged label must not become one that is nearer than all."""
+    found = read_any(NVLINKS.replace("GPU1", "GPX1").replace("SYS", "NV18"))
+    assert found.classes[0].topology.nics == (("NIC0",),)
+
+
+@pytest.mark.parametrize(
+    ("count", "gpus", "told"), [("2", 2, 0), ("1K", 64, 1), ("1k", 64, 1), ("4M", 0, 1), ("x", 0, 1)]
+)
+def test_gres_conf__count_with_a_suffix(count, gpus, told):
+    """K is 1024 in Slurm; what is no number of GPUs gives none, with a warning."""
+    found = read_any(f"Name=gpu Type=h100 Count={count}\n")
+    assert (sum(one.topology.gpus for one in found.classes), len(found.warnings)) == (gpus, told)
+
+
+def test_gres_conf__autodetect_alone_says_what_to_import():
+    """The most common file of all tells nothing of GPUs; not an empty answer without a word."""
+    (note,) = read_any("AutoDetect=nvml\n").notes
+    assert note.startswith("AutoDetect=nvml finds links on the node only")
+    assert read_any("AutoDetect=off\n").notes == ()
+
+
+def test_topology_conf__nodes_of_a_switch_that_has_switches():
+    """Nodes that none of its switches holds are told; those that scontrol repeats there are no fault."""
+    text = "SwitchName=top Switches=a Nodes={}\nSwitchName=a Nodes=n[1-2]\n"
+    assert read_any(text.format("n[2-4]")).warnings == (
+        "line 1: n[3-4] of top are under none of its switches; left out",
+    )
+    assert read_any(text.format("n[1-2]")).warnings == ()
+    assert read_any("SwitchName=a Level=0 Nodes=n1 Switches=(null)\n").warnings == ()

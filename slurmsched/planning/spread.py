@@ -1,0 +1,54 @@
+"""Whether a gang lies on the fabric as its user asked: on so few leaf switches, in segments of so many nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from slurmsched.model.columns import Int64s
+from slurmsched.model.snapshot import Snapshot
+from slurmsched.model.topology import Fabric
+
+
+def broken(snapshot: Snapshot, row: int, cells: Int64s) -> Iterator[tuple[float, str]]:
+    """What of a running gang's --switches and --segment is not kept: the share that is, 0 to 1, and what is wrong.
+
+    cells: (K,) lowest cell of each of its nodes. Slurm heeds --switches with switches only, and no longer than the
+    job's own patience (`--switches=N@time`); --segment with blocks only. Source: sbatch manual page.
+    """
+    jobs, fabric = snapshot.jobs, snapshot.topology.fabric
+    most, size = int(jobs.switches[row]), int(jobs.segment_nodes[row])
+    spans = len(np.unique(cells))
+    if fabric.form == "tree" and 0 < most < spans:
+        yield most / spans, f"it asked for at most {most} switches, and is on {spans}"
+    if fabric.form == "block" and 0 < size <= len(cells):
+        parts, whole = len(cells) // size, _whole(fabric, cells, size)
+        if whole < parts:
+            yield whole / parts, f"{parts - whole} of its {parts} segments of {size} nodes are not within one block"
+
+
+def asked(snapshot: Snapshot, row: int) -> str:
+    """Why no nodes are chosen for a waiting gang: Slurm sees to its --switches and --segment. "" = they are."""
+    jobs = snapshot.jobs
+    if int(jobs.nodes[row]) < 2 or not (jobs.switches[row] or jobs.segment_nodes[row]):
+        return ""
+    return f"it asks for {'switches' if jobs.switches[row] else 'a segment'}, which Slurm alone sees to"
+
+
+def _whole(fabric: Fabric, cells: Int64s, size: int) -> int:
+    """Segments of so many nodes that lie each within one cell, of the lowest level with cells of so many nodes."""
+    for level in range(1, int(fabric.level.max(initial=0)) + 1):
+        place = _at_level(fabric, fabric.node_cell.astype(np.int64), level)
+        if len(place) and np.bincount(place).max() >= size:
+            return int((np.bincount(_at_level(fabric, cells, level)) // size).sum())
+    return len(cells) // size  # no block can hold one: it is not told of blocks of this size
+
+
+def _at_level(fabric: Fabric, cells: Int64s, level: int) -> Int64s:
+    """The cell of that level above each cell, or the highest below it. Same shape."""
+    found = cells
+    for _ in range(level):
+        above = fabric.parent[found].astype(np.int64)
+        found = np.where((above >= 0) & (fabric.level[above] <= level), above, found)
+    return found
