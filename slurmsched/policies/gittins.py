@@ -19,8 +19,8 @@ from slurmsched.policies.order import ordered
 def gittins_index(history_gpu_s: Floats, attained_gpu_s: Floats, delta_gpu_s: float) -> Floats:
     """P(ends within delta) / E(service within delta) of each job, given what it attained. (N,) [1 / GPU s].
 
-    In 1D all service is run time [s]. history_gpu_s: (H,) ascending service of completed jobs. Among the samples S above the attained service a:
-    the share with S <= a + delta, over the mean of min(S - a, delta). 0 from the last sample on.
+    history_gpu_s: (H,) ascending service of completed jobs; in 1D all service is run time [s]. Of the samples S above
+    the attained service a: the share with S <= a + delta, over the mean of min(S - a, delta). 0 from the last one on.
     Source: Gu et al. (Tiresias), NSDI '19, section 3.2.2, with delta fixed as in its released simulator.
     """
     summed = np.concatenate(([0.0], np.cumsum(history_gpu_s)))

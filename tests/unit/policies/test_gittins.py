@@ -117,18 +117,18 @@ def test_gittins__1d_counts_run_time_whatever_the_gpus() -> None:
     ]
     one = Gittins(thresholds_gpu_s=(), delta_gpu_s=4.0, least_samples=3, dimension="1d")
     made = one.rank(snapshot(rows, past=past, history_gpu_s=[1e6] * 9))
-    assert [1, 0] == made.order.tolist()
+    assert made.order.tolist() == [1, 0]
     assert [pytest.approx((1 / 2) / 4), pytest.approx(1 / 4)] == made.why["index_per_s"].tolist()
     assert made.why["queue"].tolist() == [0, 0]
 
 
 def test_gittins__1d_drops_a_queue_by_run_time() -> None:
-    """Two jobs of 10 s of run time reach a threshold of 30 s in 20 s, whatever their GPUs; in 2d the one of 2 GPUs in 5."""
+    """A job that ran 10 s on 2 GPUs reaches a threshold of 30 in 20 s; in 2d in 5 s."""
     rows = [{"job_id": 1, "gpus": 2, "state": "running", "executed_s": 10.0, "attained_gpu_s": 20.0}]
     given, running = snapshot(rows, now_s=100.0), np.array([True])
     one, two = (Gittins(thresholds_gpu_s=(30.0,), dimension=each) for each in ("1d", "2d"))
-    assert 120.0 == one.next_change_s(given, one.rank(given), running)
-    assert 105.0 == two.next_change_s(given, two.rank(given), running)
+    assert one.next_change_s(given, one.rank(given), running) == 120.0
+    assert two.next_change_s(given, two.rank(given), running) == 105.0
 
 
 @pytest.mark.parametrize("knob", [2.0, float("inf")])
