@@ -30,8 +30,8 @@ def test_centre__without_an_inside_there_is_none() -> None:
 
 
 def test_centre__is_reached_from_a_corner_of_a_thin_polytope() -> None:
-    """Max-min shares of 100 jobs on three types of 24, 16 and 8 GPUs: in the middle each has a half, a third and a sixth
-    of its time on them. The face of the best shares is 1e-4 thick, and a solver begins at its corner."""
+    """Max-min shares of 100 jobs on three types of 24, 16 and 8 GPUs: in the middle each has a half, a third and a
+    sixth of its time on them. The face of the best shares is 1e-4 thick, and a solver begins at its corner."""
     gpus = np.repeat([1.0, 2.0, 4.0], [71, 6, 23])
     given = Problem(np.array([24.0, 16.0, 8.0]), gpus, np.ones((100, 3)), *[np.ones(100)] * 3)
     share = allocation_released.max_min(given) * gpus[:, None]
