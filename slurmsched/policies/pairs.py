@@ -49,7 +49,7 @@ def worthwhile(problem: Problem, first: Int64s, second: Int64s, kept: Floats) ->
 
 def max_min(problem: Problem, pairs: Pairs) -> tuple[Floats, Floats, float]:
     """Shares of time alone (N, T) and of pairs (P, T) whose least normalised throughput is as high as can be, and that
-    level: 1 = what an equal split of all GPUs gives.
+    level: 1 = what an equal split of all GPUs gives. Without pairs where the solver ends without a point.
 
     Source: Narayanan et al. (Gavel), OSDI '20, which has a variable for each combination of jobs.
     """
@@ -58,7 +58,10 @@ def max_min(problem: Problem, pairs: Pairs) -> tuple[Floats, Floats, float]:
     aim = np.append(np.zeros(len(runs)), -1.0)
     high = np.append(runs.astype(np.float64), np.inf)
     found = solve(Programme(aim, np.zeros(len(aim)), high, rows, bound))
-    x = np.zeros(len(aim)) if found.x is None else np.append(np.clip(found.x[:-1], 0.0, 1.0), found.x[-1])
+    if found.x is None:
+        share, level = allocation.raise_least(problem, problem.speed * allocation.worth(problem)[:, None])
+        return share, np.zeros(pairs.speed.shape[:2]), level
+    x = np.append(np.clip(found.x[:-1], 0.0, 1.0), found.x[-1])
     cells, types = problem.speed.size, problem.speed.shape[1]
     return x[:cells].reshape(problem.speed.shape), x[cells:-1].reshape(-1, types), float(x[-1])
 
