@@ -36,7 +36,7 @@ def test_tables__are_those_the_issue_of_exactness_asks_for() -> None:
 
 def test_table__refuses_an_unknown_name() -> None:
     """Those there are are named."""
-    with pytest.raises(InputError, match=r"no published table called 'las'; there are 2d-las, .*, srtf"):
+    with pytest.raises(InputError, match=r"no published table called 'las'; there are 1d-las, .*, srtf"):
         table("las")
 
 
