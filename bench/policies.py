@@ -70,7 +70,7 @@ def _lines(names: tuple[str, ...] | list[str], jobs: list[int]) -> Iterator[str]
         f"\nThe same with a variable for each pair of jobs that may share GPUs, {PAIR_JOBS} jobs of Gavel's table on "
         f"{3 * PAIR_GPUS} GPUs of three types:\n"
     )
-    yield "| parts | solve time [s] | exact over it | least gain over exact | mean gain over exact | least over no pairs |"
+    yield "| parts | solve time [s] | exact over it | least over exact | mean over exact | least over no pairs |"
     yield "| ---: | ---: | ---: | ---: | ---: | ---: |"
     yield from _paired_pop()
 

@@ -28,8 +28,8 @@ def test_tables__hold_figures_sources_and_traces() -> None:
 
 def test_tables__are_those_the_issue_of_exactness_asks_for() -> None:
     """By discipline and by simulator."""
-    asked = {"fifo", "easy", "conservative", "fjf", "sjf", "srtf", "srsf", "2d-las", "gittins", "consolidated-fifo",
-             "tiresias-rounds", "lucid-fifo", "lucid-sjf", "lucid-srtf", "lucid-tiresias", "muri",
+    asked = {"fifo", "easy", "conservative", "fjf", "sjf", "srtf", "srsf", "1d-las", "2d-las", "gittins",
+             "consolidated-fifo", "tiresias-rounds", "lucid-fifo", "lucid-sjf", "lucid-srtf", "lucid-tiresias", "muri",
              "gavel-fifo"}  # fmt: skip
     assert asked <= set(names())
 
