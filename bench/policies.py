@@ -19,8 +19,11 @@ from pathlib import Path
 import numpy as np
 
 from slurmsched import registry
+from slurmsched.estimators.throughput_table import kinds, model_and_batch, throughput_table
+from slurmsched.estimators.throughputs import Throughputs
 from slurmsched.model import Past, Snapshot
-from slurmsched.policies import allocation
+from slurmsched.model.columns import Floats, Int64s
+from slurmsched.policies import allocation, pairs
 from slurmsched.policies.allocation import Problem
 from slurmsched.policies.partition import partitioned
 from slurmsched.testing import snapshot
@@ -30,6 +33,7 @@ HEADING = "## Policies"
 TYPES = ("k80", "p100", "v100")
 ROUNDS, LONG_S = 5, 3.0  # measurements of each; one alone where it takes longer
 POP_JOBS, POP_PARTS = 2_048, (1, 2, 4, 8)
+PAIR_JOBS, PAIR_GPUS = 256, 24  # GPUs of each type
 
 
 def main() -> None:
@@ -62,6 +66,13 @@ def _lines(names: tuple[str, ...] | list[str], jobs: list[int]) -> Iterator[str]
     yield "| parts | solve time [s] | least gain over the exact one | sum of gains over the exact one |"
     yield "| ---: | ---: | ---: | ---: |"
     yield from _pop()
+    yield (
+        f"\nThe same with a variable for each pair of jobs that may share GPUs, {PAIR_JOBS} jobs of Gavel's table on "
+        f"{3 * PAIR_GPUS} GPUs of three types:\n"
+    )
+    yield "| parts | solve time [s] | exact over it | least over exact | mean over exact | least over no pairs |"
+    yield "| ---: | ---: | ---: | ---: | ---: | ---: |"
+    yield from _paired_pop()
 
 
 def measured(name: str, jobs: int) -> tuple[float, float]:
@@ -131,6 +142,39 @@ def _pop() -> Iterator[str]:
         found = float(gain.min()), float(gain.sum())
         exact = exact or found
         yield f"| {parts} | {took_s:.2f} | {found[0] / exact[0]:.4f} | {found[1] / exact[1]:.4f} |"
+
+
+def _paired_pop() -> Iterator[str]:
+    """A row for each number of parts, with pairs."""
+    given, first, second, kept = _paired()
+    _, alone = allocation.raise_least(given, given.speed * allocation.worth(given)[:, None])
+    exact: tuple[float, float] | None = None
+    for parts in POP_PARTS:
+        began, levels = time.process_time(), np.zeros(0)
+        for rows in np.array_split(np.random.default_rng(0).permutation(PAIR_JOBS), parts):
+            inside = np.isin(first, rows) & np.isin(second, rows)
+            order = np.sort(rows)
+            part = replace(given.take(order), capacity=given.capacity / parts)
+            ends = (np.searchsorted(order, each[inside]) for each in (first, second))
+            levels = np.append(levels, pairs.max_min(part, pairs.worthwhile(part, *ends, kept[inside]))[2])
+        took_s, least = time.process_time() - began, float(levels.min())
+        exact = exact or (took_s, least)
+        yield (f"| {parts} | {took_s:.2f} | {exact[0] / took_s:.1f} | {least / exact[1]:.4f} "
+               f"| {levels.mean() / exact[1]:.4f} | {least / alone:.3f} |")  # fmt: skip
+
+
+def _paired() -> tuple[Problem, Int64s, Int64s, Floats]:
+    """Jobs of one GPU of all models in Gavel's table, their pairs, and the speed that each keeps in them."""
+    chance, speeds = np.random.default_rng(7), Throughputs("gavel")
+    models = [model for model, gpus in kinds(throughput_table("gavel")) if gpus == 1]
+    hints = []
+    for model, batch in (model_and_batch(models[k]) for k in chance.integers(0, len(models), PAIR_JOBS)):
+        hints.append("slurmsched: " + (f"batch={batch} " if batch else "") + f"model={model}")
+    here = snapshot([{"job_id": n, "gpus": 1, "comment": hint} for n, hint in enumerate(hints, 1)])
+    given = Problem(np.full(3, float(PAIR_GPUS)), np.ones(PAIR_JOBS), speeds.speeds(here, TYPES),
+                    *[np.ones(PAIR_JOBS)] * 3)  # fmt: skip
+    first, second = pairs.possible(given.gpus)
+    return given, first, second, speeds.kept(here, first, second, TYPES)
 
 
 def _placed(whole: str, text: str) -> str:

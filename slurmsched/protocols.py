@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Protocol, runtime_checkable
 
-from slurmsched.model.columns import Bools, Floats
+from slurmsched.model.columns import Bools, Floats, Int64s
 from slurmsched.model.plan import Assignments, Estimates, Plan, Ranking, Receipt
 from slurmsched.model.snapshot import Snapshot
 
@@ -86,6 +86,18 @@ class SpeedEstimator(Protocol):
 
     def speeds(self, snapshot: Snapshot, types: Sequence[str]) -> Floats:
         """Speed of each job on each type over that on its reference type; 0 = it cannot run there. (N, T)."""
+        ...
+
+
+@runtime_checkable
+class PairEstimator(Protocol):
+    """How fast jobs are that share GPUs."""
+
+    def kept(self, snapshot: Snapshot, first: Int64s, second: Int64s, types: Sequence[str]) -> Floats:
+        """Share of its speed alone that each of two jobs keeps on the same GPUs, 0 where nothing is known. (P, T, 2).
+
+        first, second: (P,) rows of jobs that ask for the same number of GPUs.
+        """
         ...
 
 

@@ -60,6 +60,15 @@ def throughput(table: Mapping[str, Any], kind: str, gpus: int) -> float:
     return float(table.get(str((kind, gpus)), {}).get(ALONE) or 0.0)
 
 
+def pair_throughput(table: Mapping[str, Any], kind: str, other: str, gpus: int) -> tuple[float, float]:
+    """Steps per second of two job types that share so many GPUs, (0, 0) where the table has no such pair.
+
+    table: as in throughput.
+    """
+    found = table.get(str((kind, gpus)), {}).get(str((other, gpus)))
+    return (float(found[0]), float(found[1])) if found else (0.0, 0.0)
+
+
 def job_kind(model: str, batch: int | None) -> str:
     """A model and its batch size as tables name them: "ResNet-50 (batch size 64)"."""
     return f"{model} (batch size {batch})" if batch else model

@@ -10,9 +10,9 @@ import numpy as np
 
 from slurmsched.errors import ConfigError
 from slurmsched.estimators.completion import completed, rising
-from slurmsched.estimators.throughput_table import job_kind, kinds, throughput, throughput_table
+from slurmsched.estimators.throughput_table import job_kind, kinds, pair_throughput, throughput, throughput_table
 from slurmsched.model import Snapshot
-from slurmsched.model.columns import Floats
+from slurmsched.model.columns import Floats, Int64s
 from slurmsched.model.hints import parse_hints
 
 Rates = Mapping[tuple[str, int], Floats]
@@ -56,6 +56,25 @@ class Throughputs:
         _, first, place = np.unique(codes, return_index=True, return_inverse=True)
         found = [_speed(rates, _kind(jobs.comment[row]), int(jobs.gpus[row]), anything) for row in first.tolist()]
         return np.array(found).reshape(len(first), len(types))[place]
+
+    def kept(self, snapshot: Snapshot, first: Int64s, second: Int64s, types: Sequence[str]) -> Floats:
+        """See protocols.PairEstimator. (P, T, 2)."""
+        jobs = snapshot.jobs
+        kind = [_kind(text) for text in jobs.comment]
+        keys = [(kind[a], kind[b], int(jobs.gpus[a])) for a, b in zip(first.tolist(), second.tolist(), strict=True)]
+        known = {key: self._kept(key, types) for key in set(keys)}
+        return np.array([known[key] for key in keys]).reshape(len(keys), len(types), 2)
+
+    def _kept(self, pair: tuple[str, str, int], types: Sequence[str]) -> list[tuple[float, float]]:
+        """By type, 0 for both where the table lacks the pair or one of them alone."""
+        a, b, gpus = pair
+        made = []
+        for type_ in types:
+            table = throughput_table(self.table).get(type_ or self.reference, {})
+            alone = throughput(table, a, gpus), throughput(table, b, gpus)
+            beside = pair_throughput(table, a, b, gpus)
+            made.append((beside[0] / alone[0], beside[1] / alone[1]) if min(alone) > 0 else (0.0, 0.0))
+        return made
 
 
 def _kind(comment: str) -> str:

@@ -51,21 +51,22 @@ class Trees:
 
     def estimate(self, snapshot: Snapshot) -> Estimates:
         last = self.estimator.estimate(snapshot)
-        past = self._lesson(snapshot)
+        first, stop = self._rows(snapshot)
         rows = len(snapshot.jobs)
-        if not rows or len(past) < self.least_samples or not available():
+        if not rows or stop - first < self.least_samples or not available():
             return Estimates(last.total_s, (np.asarray(last.source) + 1).astype(np.int8), ("trees", *last.sources))
-        model = _fitted(_Lesson(_digest(past), past), self.rounds, self.leaves)
+        lesson = _lesson(snapshot.past, first, stop)
+        model = _fitted(lesson, self.rounds, self.leaves)
         with _one_thread():
-            logs = model.predict(_asked(past, snapshot.jobs))
+            logs = model.predict(_asked(lesson.past, snapshot.jobs))
         total_s = np.expm1(np.clip(logs, 0.0, 30.0))
         return Estimates(total_s, np.zeros(rows, np.int8), ("trees", *last.sources))
 
-    def _lesson(self, snapshot: Snapshot) -> Past:
-        """The jobs that ended before the last midnight, at most most_samples."""
+    def _rows(self, snapshot: Snapshot) -> tuple[int, int]:
+        """First row of the jobs that ended before the last midnight, most_samples at most, and the row behind them."""
         midnight_s = snapshot.now_s // DAY_S * DAY_S
         stop = int(np.searchsorted(snapshot.past.end_s, midnight_s))
-        return snapshot.past.take(slice(max(stop - self.most_samples, 0), stop))
+        return max(stop - self.most_samples, 0), stop
 
 
 @lru_cache(maxsize=1)
@@ -84,6 +85,13 @@ class _Lesson:
 
     digest: str
     past: Past = field(compare=False)
+
+
+@lru_cache(maxsize=2)
+def _lesson(past: Past, first: int, stop: int) -> _Lesson:
+    """These rows of a past with their digest. The very same past is not read again at each look."""
+    taught = past.take(slice(first, stop))
+    return _Lesson(_digest(taught), taught)
 
 
 def _digest(past: Past) -> str:

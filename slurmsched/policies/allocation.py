@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from slurmsched.model.columns import Floats
+from slurmsched.model.columns import Bools, Floats, Int64s
 from slurmsched.policies.solve import Programme, least, solve
 
 SLACK = 1e-6  # that a second programme leaves the first, relative
@@ -32,7 +32,7 @@ class Problem:
     weight: Floats
     isolated_s: Floats | None = None
 
-    def take(self, rows: Floats) -> Problem:
+    def take(self, rows: Int64s | Bools) -> Problem:
         """The problem of these jobs (a mask or indices), with all GPUs."""
         return Problem(self.capacity, self.gpus[rows], self.speed[rows], self.left_s[rows], self.elapsed_s[rows],
                        self.weight[rows], None if self.isolated_s is None else self.isolated_s[rows])  # fmt: skip
@@ -62,9 +62,13 @@ def max_min(problem: Problem) -> Floats:
 
     A job's throughput counts times its GPUs, over its weight and over what an equal split would give it.
     """
+    return _least_raised(problem, problem.speed * worth(problem)[:, None])
+
+
+def worth(problem: Problem) -> Floats:
+    """What a job's throughput counts: its GPUs, over its weight and over what an equal split gives it. (N,)."""
     fair = (equal_split(problem) * problem.speed).sum(axis=1)
-    gain = problem.speed * (problem.gpus / (problem.weight * np.where(fair > 0, fair, 1.0)))[:, None]
-    return _least_raised(problem, gain)
+    return problem.gpus / (problem.weight * np.where(fair > 0, fair, 1.0))
 
 
 def makespan(problem: Problem) -> Floats:

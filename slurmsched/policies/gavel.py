@@ -15,7 +15,7 @@ from slurmsched.estimators.alike import Alike
 from slurmsched.estimators.hint import Hint
 from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use
 from slurmsched.model.columns import Bools, Floats, Int64s
-from slurmsched.policies import allocation, allocation_released, rounds
+from slurmsched.policies import allocation, allocation_released, pairs, rounds
 from slurmsched.policies.allocation import Problem
 from slurmsched.policies.cards import PREEMPTS, ROUNDS
 from slurmsched.policies.checks import check_choice, check_number
@@ -25,7 +25,7 @@ from slurmsched.policies.left import left_s
 from slurmsched.policies.order import arrival_s, ordered
 from slurmsched.policies.partition import partitioned
 from slurmsched.policies.rounds import RESET_S, Book, Rules
-from slurmsched.protocols import Estimator, SpeedEstimator
+from slurmsched.protocols import Estimator, PairEstimator, SpeedEstimator
 
 OBJECTIVES: Mapping[str, Callable[[Problem], Floats]] = {
     "max-min": allocation.max_min,
@@ -46,6 +46,7 @@ AS_RELEASED: Mapping[str, Callable[[Problem], Floats]] = {
     "isolated": allocation_released.isolated,
 }
 COST = "cost"
+PAIRS = "pairs"  # in the carry
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +58,11 @@ class Gavel:
     fill: whether GPUs that come free within a round go to other jobs; the paper leaves them idle. prices: for cost, of
     a GPU in an hour, "TYPE=PRICE" each; a type not named costs 1. most_jobs: more are split at random into groups of
     no more, each with its part of every type (POP). reset_s: least time from one allocation to the next [s]. released:
-    as the released simulator, in what the paper leaves open (see docs/policies/gavel.md). speeds, estimator: where
-    speeds and run times come from.
+    as the released simulator, in what the paper leaves open (see docs/policies/gavel.md). tell_pairs: whether to say at
+    each allocation what space sharing would gain. speeds, estimator: where speeds and run times come from.
     Raises ConfigError for a parameter out of range.
     Source: Narayanan et al. (Gavel), OSDI '20; Narayanan et al. (POP), SOSP '21; fill is ours. Space
-    sharing is left out: two jobs on one GPU need shards, which a policy cannot ask for.
+    sharing is told but not done: two jobs on one GPU need shards, which a policy cannot ask for.
     """
 
     preemptive: ClassVar[bool] = True
@@ -81,6 +82,7 @@ class Gavel:
     most_jobs: int = 1_024
     reset_s: float = RESET_S
     released: bool = False
+    tell_pairs: bool = False
     speeds: SpeedEstimator = field(default_factory=Alike)
     estimator: Estimator = field(default_factory=Hint)
 
@@ -93,12 +95,16 @@ class Gavel:
         check_number("reset_s", self.reset_s)
         check_choice("released", self.released, (True, False))
         _prices(self.prices)
+        check_choice("tell_pairs", self.tell_pairs, (True, False))
+        if self.tell_pairs and not isinstance(self.speeds, PairEstimator):
+            raise ConfigError('needs speeds of pairs: speeds = { name = "throughputs", table = "FILE" }',
+                              key="policy.tell_pairs")  # fmt: skip
 
     def rank(self, snapshot: Snapshot) -> Ranking:
         here = market(snapshot, self.speeds)
         book = rounds.opened(snapshot, here, self.round_s)
         notes: tuple[str, ...] = ()
-        kept = {KEY: snapshot.carry[KEY]} if KEY in snapshot.carry else {}
+        kept = {key: snapshot.carry[key] for key in (KEY, PAIRS) if key in snapshot.carry}
         rules = Rules(self.round_s, self.reset_s, self.objective == "fifo", self.released)
         if rounds.over(book, snapshot.now_s, rules):
             to_come_s, told = left_s(self.estimator, snapshot, book.done_s)
@@ -106,8 +112,9 @@ class Gavel:
             allocate = partial(self._allocation, snapshot, here, to_come_s, kept)
             queues = self._queues(snapshot, here, book)
             rounds.begin(book, snapshot, here, rules, allocate, queues)
+        notes = (*notes, kept[PAIRS]) if self.tell_pairs and PAIRS in kept else notes
         made = rounds.ranking(book, snapshot, here, self.fill, notes)
-        return replace(made, carry={**made.carry, KEY: kept[KEY]}) if KEY in kept else made
+        return replace(made, carry={**made.carry, **kept}) if kept else made
 
     def next_change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
         """The end of the round [Unix s], infinity without jobs."""
@@ -138,7 +145,19 @@ class Gavel:
             isolated_s, kept[KEY] = isolated_so_far(snapshot, to_come_s, alone)
             problem = replace(problem, isolated_s=isolated_s[rows])
         share[rows] = self._solved(problem, here, snapshot.seed)
+        if self.tell_pairs:
+            kept[PAIRS] = self._pairs(problem, snapshot, here, rows)
         return share
+
+    def _pairs(self, problem: Problem, snapshot: Snapshot, here: Market, rows: Int64s) -> str:
+        """What pairs would gain by max-min fairness, in words."""
+        assert isinstance(self.speeds, PairEstimator)
+        speeds = self.speeds
+
+        def kept(first: Int64s, second: Int64s) -> Floats:
+            return speeds.kept(snapshot, rows[first], rows[second], here.types)
+
+        return pairs.gain(problem, kept, snapshot.seed)
 
     def _solved(self, problem: Problem, here: Market, seed: int) -> Floats:
         programmes = {**OBJECTIVES, **(AS_RELEASED if self.released else {})}

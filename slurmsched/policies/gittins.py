@@ -1,4 +1,4 @@
-"""Gittins index over the service that completed jobs needed: Tiresias's 2D-Gittins."""
+"""Gittins index over the service that completed jobs needed: Tiresias's 1D and 2D-Gittins."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use
 from slurmsched.model.columns import Bools, Floats
 from slurmsched.policies.cards import PREEMPTS
 from slurmsched.policies.checks import check_ascending, check_choice, check_number
-from slurmsched.policies.discretized_las import DiscretizedLas, next_drop_s, queue_of
+from slurmsched.policies.discretized_las import DiscretizedLas, next_drop_s, paces, queue_of
 from slurmsched.policies.order import ordered
 
 
 def gittins_index(history_gpu_s: Floats, attained_gpu_s: Floats, delta_gpu_s: float) -> Floats:
     """P(ends within delta) / E(service within delta) of each job, given what it attained. (N,) [1 / GPU s].
 
-    history_gpu_s: (H,) ascending service of completed jobs. Among the samples S above the attained service a:
-    the share with S <= a + delta, over the mean of min(S - a, delta). 0 from the last sample on.
+    history_gpu_s: (H,) ascending service of completed jobs; in 1D all service is run time [s]. Of the samples S above
+    the attained service a: the share with S <= a + delta, over the mean of min(S - a, delta). 0 from the last one on.
     Source: Gu et al. (Tiresias), NSDI '19, section 3.2.2, with delta fixed as in its released simulator.
     """
     summed = np.concatenate(([0.0], np.cumsum(history_gpu_s)))
@@ -63,9 +63,10 @@ class Gittins:
     discretized-las by submission.
     promote_knob: a waiting job returns to queue 0, its service counted anew, once it has waited this many times as long
     as it ran since its last promotion. inf: never.
+    dimension: "2d" counts GPU seconds, "1d" seconds of run time; thresholds and delta are in the unit of it.
     Raises ConfigError for a parameter out of range.
-    Source: Gu et al. (Tiresias), NSDI '19, sections 3.2.2 and 3.2.3; defaults of its released simulator,
-    least_samples is ours.
+    Source: Gu et al. (Tiresias), NSDI '19, sections 3.2.2 and 3.2.3, for 2D; 1D is the index of Gittins on run time
+    alone. Defaults of its released simulator, least_samples is ours.
     """
 
     preemptive: ClassVar[bool] = True
@@ -82,6 +83,7 @@ class Gittins:
     index: str = "paper"
     least_samples: int = 100
     promote_knob: float = math.inf
+    dimension: str = "2d"
 
     def __post_init__(self) -> None:
         check_ascending("thresholds_gpu_s", self.thresholds_gpu_s)
@@ -89,32 +91,49 @@ class Gittins:
         check_choice("index", self.index, tuple(INDICES))
         check_number("least_samples", self.least_samples, least=1)
         check_number("promote_knob", self.promote_knob, above=0.0)
+        check_choice("dimension", self.dimension, ("1d", "2d"))
+
+    @property
+    def learns(self) -> bool:
+        """Run times of jobs that ended are in the past; the ledger's history has their GPU seconds alone."""
+        return self.dimension == "1d"
 
     def rank(self, snapshot: Snapshot) -> Ranking:
-        jobs, known = snapshot.jobs, len(snapshot.history_gpu_s)
-        queued = self._queued(snapshot)
-        queue, service_gpu_s = queued.why["queue"], queued.why["service_gpu_s"]
+        jobs, history = snapshot.jobs, self._history(snapshot)
+        known, queued = len(history), self._queued(snapshot)
+        queue, service = queued.why["queue"], queued.why[self._service]
         index = np.zeros(len(jobs))
         notes: tuple[str, ...] = ()
         if known >= self.least_samples:
-            index = INDICES[self.index](snapshot.history_gpu_s, service_gpu_s, self.delta_gpu_s)
+            index = INDICES[self.index](history, service, self.delta_gpu_s)
         else:
             notes = (f"{known} completed jobs known, {self.least_samples} needed: ordered as discretized-las",)
-        why = {"queue": queue, "index_per_gpu_s": index}
+        why = {"queue": queue, "index_per_gpu_s" if self.dimension == "2d" else "index_per_s": index}
         return Ranking(ordered(jobs, queue, -index), why=why, carry=queued.carry, notes=notes)
+
+    @property
+    def _service(self) -> str:
+        """What attained service is called among the criteria."""
+        return "service_gpu_s" if self.dimension == "2d" else "service_s"
+
+    def _history(self, snapshot: Snapshot) -> Floats:
+        """Service of completed jobs, ascending: [GPU s] in 2d, [s] in 1d. (H,)."""
+        if self.dimension == "2d":
+            return snapshot.history_gpu_s
+        return np.sort(snapshot.past.executed_s[snapshot.past.completed])
 
     def _queued(self, snapshot: Snapshot) -> Ranking:
         """Queue and service of each job; what is remembered where jobs are promoted."""
         if math.isfinite(self.promote_knob):
             return self._las.rank(snapshot)
-        service_gpu_s = snapshot.jobs.attained_gpu_s
-        queue = queue_of(service_gpu_s, self.thresholds_gpu_s)
-        return Ranking(np.arange(len(queue)), why={"queue": queue, "service_gpu_s": service_gpu_s})
+        service = paces(snapshot.jobs, self.dimension)[0]
+        queue = queue_of(service, self.thresholds_gpu_s)
+        return Ranking(np.arange(len(queue)), why={"queue": queue, self._service: service})
 
     @property
     def _las(self) -> DiscretizedLas:
         """The queues, with promotion."""
-        return DiscretizedLas(self.thresholds_gpu_s, self.promote_knob, "submit")
+        return DiscretizedLas(self.thresholds_gpu_s, self.promote_knob, "submit", self.dimension)
 
     def next_change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
         """The next threshold that a running job reaches, or the next promotion of a waiting one [Unix s].
@@ -124,4 +143,5 @@ class Gittins:
         """
         if math.isfinite(self.promote_knob):
             return self._las.next_change_s(snapshot, self._las.rank(snapshot), running)
-        return next_drop_s(snapshot, snapshot.jobs.attained_gpu_s, running, self.thresholds_gpu_s)
+        service = paces(snapshot.jobs, self.dimension)[0]
+        return next_drop_s(snapshot, service, running, self.thresholds_gpu_s, dimension=self.dimension)

@@ -14,18 +14,29 @@ from slurmsched.policies.gpu_market import Market
 from slurmsched.policies.memory import recall
 from slurmsched.policies.order import arrival_s
 
-_BY_JOB = ("on", "waited", "done", "ran_s")
+_BY_JOB = ("on", "waited", "done", "ran_s", "size", "pace")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Samples:
-    """By row of jobs. made, ran_s: (N, T) progress on each type, 0 to 1, and the time it took. on: (N,) column of the
-    type that it was put on, -1 = none. waited: (N,) rounds since it ran."""
+class Held:
+    """What each job has in a round, by row of jobs. on: (N,) column of its type, -1 = none. waited: (N,) rounds since
+    it ran. size: (N,) GPUs, 0 = as many as it asks for. pace: (N,) speed at that size over that at the one it asks for.
+    """
+
+    on: Int64s
+    waited: Floats
+    size: Floats
+    pace: Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Samples(Held):
+    """What was seen besides. made, ran_s: (N, T) progress on each type, 0 to 1, as at the size that a job asks for, and
+    the time it took.
+    """
 
     made: Floats
     ran_s: Floats
-    on: Int64s
-    waited: Floats
 
     @property
     def rate(self) -> Floats:
@@ -38,11 +49,12 @@ class Samples:
         """Types on which each was seen to make progress. (N,) int64."""
         return (~np.isnan(self.rate)).sum(axis=1).astype(np.int64)
 
-    def carry(self, snapshot: Snapshot, here: Market, on: Int64s, waited: Floats) -> dict[str, Any]:
-        """The samples of the active jobs, for `sampled` to take back. on, waited: as they are from now on."""
+    def carry(self, snapshot: Snapshot, here: Market, held: Held) -> dict[str, Any]:
+        """The samples of the active jobs, for `sampled` to take back."""
         jobs, rows = snapshot.jobs, np.flatnonzero(here.active)
         done = np.nan_to_num(hint_column(jobs, "progress"))
-        columns = {"on": on, "waited": waited, "done": done, "ran_s": jobs.executed_s}
+        columns = {"on": held.on, "waited": held.waited, "size": held.size, "pace": held.pace, "done": done,
+                   "ran_s": jobs.executed_s}  # fmt: skip
         for column, name in enumerate(here.types):
             columns |= {f"made {name}": self.made[:, column], f"took {name}": self.ran_s[:, column]}
         rows = rows[np.argsort(jobs.job_id[rows], kind="stable")]
@@ -66,6 +78,7 @@ def sampled(snapshot: Snapshot, types: tuple[str, ...]) -> Samples:
     new = np.nan_to_num(hint_column(jobs, "progress")) - np.nan_to_num(kept["done"])
     ran_s = np.where(known, jobs.executed_s - np.nan_to_num(kept["ran_s"]), 0.0)
     rows = np.flatnonzero((on >= 0) & (on < len(types)) & (new > 0) & (ran_s > 0))
-    made[rows, on[rows]] += new[rows]
+    pace = np.where(np.isnan(kept["pace"]), 1.0, kept["pace"])
+    made[rows, on[rows]] += new[rows] / pace[rows]
     took_s[rows, on[rows]] += ran_s[rows]
-    return Samples(made, took_s, on, np.nan_to_num(kept["waited"]))
+    return Samples(on, np.nan_to_num(kept["waited"]), np.nan_to_num(kept["size"]), pace, made, took_s)

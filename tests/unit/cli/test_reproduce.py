@@ -66,4 +66,4 @@ def test_reproduce__lists_without_replaying(capsys: pytest.CaptureFixture[str]) 
 def test_reproduce__refuses_an_unknown_table(capsys: pytest.CaptureFixture[str]) -> None:
     """Exit code 2, and the tables there are."""
     assert main(["reproduce", "nowhere"]) == 2
-    assert "no published table called 'nowhere'; there are 2d-las" in capsys.readouterr().err
+    assert "no published table called 'nowhere'; there are 1d-las" in capsys.readouterr().err

@@ -9,6 +9,7 @@ import pytest
 
 from slurmsched import registry
 from slurmsched.errors import ConfigError
+from slurmsched.estimators import trees
 from slurmsched.estimators.group_hash import GroupHash
 from slurmsched.estimators.groups import alike
 from slurmsched.estimators.histogram import Histogram
@@ -117,6 +118,18 @@ def test_trees__learn_at_midnight_only() -> None:
     at_noon, next_day = (asked(("ann", "a", 1), now_s=now_s, past=table) for now_s in (1.5 * DAY_S, 2.5 * DAY_S))
     before, after = (Trees().estimate(given).total_s[0] for given in (at_noon, next_day))
     assert (before == pytest.approx(3_600.0, rel=0.01), after < 1_800.0) == (True, True)
+
+
+def test_trees__read_a_past_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looks at the very same past digest it once; an equal one is digested anew and gives the same run times."""
+    digested: list[int] = []
+    digest = trees._digest
+    monkeypatch.setattr(trees, "_digest", lambda taught: digested.append(len(taught)) or digest(taught))
+    given = asked(("ann", "train_1", 2), now_s=DAY_S, past=past(ENDED * 60))
+    again = asked(("ann", "train_1", 2), now_s=DAY_S, past=past(ENDED * 60))
+    made = [Trees().estimate(each).total_s[0] for each in (given, given, again)]
+    assert digested == [300, 300]
+    assert made[0] == made[1] == made[2]
 
 
 @pytest.mark.parametrize("name", ["nothing", "history", "group-hash", "histogram", "trees"])

@@ -29,6 +29,15 @@ def test_centre__without_an_inside_there_is_none() -> None:
     assert centre(np.array([[1.0], [-1.0]]), np.array([0.0, 0.0])) is None
 
 
+def test_centre__is_reached_from_a_corner_of_a_thin_polytope() -> None:
+    """Max-min shares of 100 jobs on three types of 24, 16 and 8 GPUs: in the middle each has a half, a third and a
+    sixth of its time on them. The face of the best shares is 1e-4 thick, and a solver begins at its corner."""
+    gpus = np.repeat([1.0, 2.0, 4.0], [71, 6, 23])
+    given = Problem(np.array([24.0, 16.0, 8.0]), gpus, np.ones((100, 3)), *[np.ones(100)] * 3)
+    share = allocation_released.max_min(given) * gpus[:, None]
+    assert share == pytest.approx(np.tile([0.24, 0.16, 0.08], (100, 1)), abs=1e-5)
+
+
 @pytest.mark.parametrize("name", ["max_min", "makespan", "sum_throughput", "finish_time_fairness"])
 def test_released__keeps_what_the_programme_asks_for(name: str) -> None:
     """As good as the best shares to 6 %, within capacity; the makespan's bisection ends at 5 %."""

@@ -1,11 +1,13 @@
-"""2D-Gittins: the index on a distribution small enough to redo by hand, and the order it makes."""
+"""1D and 2D-Gittins: the index on a distribution small enough to redo by hand, and the order it makes."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
+from slurmsched import registry
 from slurmsched.errors import ConfigError
+from slurmsched.model import Past
 from slurmsched.policies.discretized_las import DiscretizedLas
 from slurmsched.policies.gittins import Gittins, gittins_index, released_index
 from slurmsched.testing import check_policy, mixed_snapshot, snapshot
@@ -72,7 +74,8 @@ def test_gittins__short_history_falls_back_and_says_so() -> None:
 @pytest.mark.parametrize(
     ("parameters", "key"),
     [({"delta_gpu_s": 0.0}, "policy.delta_gpu_s"), ({"least_samples": 0}, "policy.least_samples"),
-     ({"thresholds_gpu_s": (2.0, 1.0)}, "policy.thresholds_gpu_s"), ({"index": "mine"}, "policy.index")],
+     ({"thresholds_gpu_s": (2.0, 1.0)}, "policy.thresholds_gpu_s"), ({"index": "mine"}, "policy.index"),
+     ({"dimension": "3d"}, "policy.dimension")],
 )  # fmt: skip
 def test_gittins__refuses_bad_parameters(parameters: dict[str, object], key: str) -> None:
     """A parameter out of range is a ConfigError that names the setting."""
@@ -102,3 +105,36 @@ def test_gittins__looks_again_when_a_promotion_is_due() -> None:
     given = snapshot([{"executed_s": 4_000.0, "waiting_s": 1_000.0}], now_s=5_000.0)
     policy = Gittins(promote_knob=1.0)
     assert policy.next_change_s(given, policy.rank(given), np.array([False])) == 8_000.0
+
+
+def test_gittins__1d_counts_run_time_whatever_the_gpus() -> None:
+    """Completed jobs ran 4, 8 and 12 s: one that ran 4 s has (1/2) / 4, one that ran 8 s has 1 / 4, for 1 or 8 GPUs."""
+    past = Past.build(4, {"executed_s": [12.0, 4.0, 8.0, 99.0], "completed": [True, True, True, False],
+                          "end_s": [1.0, 2.0, 3.0, 4.0]})  # fmt: skip
+    rows = [
+        {"job_id": 1, "gpus": 8, "executed_s": 4.0, "attained_gpu_s": 32.0},
+        {"job_id": 2, "gpus": 1, "executed_s": 8.0, "attained_gpu_s": 8.0},
+    ]
+    one = Gittins(thresholds_gpu_s=(), delta_gpu_s=4.0, least_samples=3, dimension="1d")
+    made = one.rank(snapshot(rows, past=past, history_gpu_s=[1e6] * 9))
+    assert made.order.tolist() == [1, 0]
+    assert [pytest.approx((1 / 2) / 4), pytest.approx(1 / 4)] == made.why["index_per_s"].tolist()
+    assert made.why["queue"].tolist() == [0, 0]
+
+
+def test_gittins__1d_drops_a_queue_by_run_time() -> None:
+    """A job that ran 10 s on 2 GPUs reaches a threshold of 30 in 20 s; in 2d in 5 s."""
+    rows = [{"job_id": 1, "gpus": 2, "state": "running", "executed_s": 10.0, "attained_gpu_s": 20.0}]
+    given, running = snapshot(rows, now_s=100.0), np.array([True])
+    one, two = (Gittins(thresholds_gpu_s=(30.0,), dimension=each) for each in ("1d", "2d"))
+    assert one.next_change_s(given, one.rank(given), running) == 120.0
+    assert two.next_change_s(given, two.rank(given), running) == 105.0
+
+
+@pytest.mark.parametrize("knob", [2.0, float("inf")])
+def test_gittins__1d_conforms_and_asks_for_the_past(knob: float) -> None:
+    """Only run times are learnt from the past: the GPU seconds of 2d come from the ledger."""
+    one = Gittins(dimension="1d", promote_knob=knob)
+    check_policy(one)
+    assert registry.learns(one)
+    assert not registry.learns(Gittins(promote_knob=knob))

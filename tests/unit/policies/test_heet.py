@@ -98,6 +98,41 @@ def test_heet__says_what_it_does_not_know() -> None:
     assert Heet().rank(snapshot([{}], NODES)).notes == ("1 jobs without progress hints: as fast on every GPU type",)
 
 
+FOUR = [{"name": "n1", "gpus": 4, "gpu_types": "gpu:v100:4"}]
+
+
+def elastic(asked: int, low: int, high: int) -> dict[str, object]:
+    return {"gpus": asked, "comment": f"slurmsched: progress=0/100 min_gpus={low} max_gpus={high}"}
+
+
+def test_heet__an_elastic_job_makes_room_and_grows() -> None:
+    """Halved from 4 GPUs a job keeps 52 % of its speed: 4 x 0.52 + 2 is more than its 4 alone. Alone it has the most it
+    may have."""
+    rigid = {"gpus": 2, "comment": "slurmsched: progress=0/100"}
+    both = Heet().rank(snapshot([elastic(4, 1, 4), rigid], FOUR))
+    alone = Heet().rank(snapshot([elastic(1, 1, 4)], FOUR))
+    assert [ranked.wants.gpus.tolist() for ranked in (both, alone)] == [[2, 0], [4]]  # type: ignore[union-attr]
+    assert both.why["in_round"].tolist() == [1, 1]
+
+
+def test_heet__without_elastic_sizes_stay() -> None:
+    """The job of 4 GPUs has them all, and the other waits."""
+    rigid = {"gpus": 2, "comment": "slurmsched: progress=0/100"}
+    ranked = Heet(elastic=False).rank(snapshot([elastic(4, 1, 4), rigid], FOUR))
+    assert (ranked.wants.gpus, ranked.why["in_round"].tolist()) == (None, [1, 0])  # type: ignore[union-attr]
+
+
+def test_heet__progress_at_another_size_counts_as_at_the_one_asked_for() -> None:
+    """A round on 4 GPUs in place of 1 makes 3.77 times the progress: 4 % there are 1.06 % on one. The size stays within
+    the round."""
+    first = snapshot([elastic(1, 1, 4)], FOUR)
+    ranked = Heet().rank(first)
+    row = elastic(1, 1, 4) | {"comment": "slurmsched: progress=4/100 min_gpus=1 max_gpus=4", "executed_s": 360.0}
+    later = snapshot([row], FOUR, now_s=first.now_s + 100.0, carry=ranked.carry)
+    assert sampled(later, ("v100",)).made[0, 0] == pytest.approx(0.04 * (0.02 + 0.98 / 4))
+    assert Heet().rank(later).wants.gpus.tolist() == [4]  # type: ignore[union-attr]
+
+
 def test_heet__conforms_without_fill() -> None:
     """Every rule of check_policy."""
     assert check_policy(Heet(fill=False)) is None

@@ -28,15 +28,15 @@ def test_tables__hold_figures_sources_and_traces() -> None:
 
 def test_tables__are_those_the_issue_of_exactness_asks_for() -> None:
     """By discipline and by simulator."""
-    asked = {"fifo", "easy", "conservative", "fjf", "sjf", "srtf", "srsf", "2d-las", "gittins", "consolidated-fifo",
-             "tiresias-rounds", "lucid-fifo", "lucid-sjf", "lucid-srtf", "lucid-tiresias", "muri",
+    asked = {"fifo", "easy", "conservative", "fjf", "sjf", "srtf", "srsf", "1d-las", "2d-las", "gittins",
+             "consolidated-fifo", "tiresias-rounds", "lucid-fifo", "lucid-sjf", "lucid-srtf", "lucid-tiresias", "muri",
              "gavel-fifo"}  # fmt: skip
     assert asked <= set(names())
 
 
 def test_table__refuses_an_unknown_name() -> None:
     """Those there are are named."""
-    with pytest.raises(InputError, match=r"no published table called 'las'; there are 2d-las, .*, srtf"):
+    with pytest.raises(InputError, match=r"no published table called 'las'; there are 1d-las, .*, srtf"):
         table("las")
 
 

@@ -1,0 +1,117 @@
+"""Space sharing: what two jobs on the same GPUs would gain, by a programme over single jobs and pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from slurmsched.model.columns import Floats, Int64s
+from slurmsched.policies import allocation
+from slurmsched.policies.allocation import Problem
+from slurmsched.policies.solve import Programme, solve
+
+MOST = 96  # jobs of one programme, which has a variable for each pair and type
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pairs:
+    """One row a pair. first, second: (P,) rows of the problem. speed: (P, T, 2) of each on a type beside the other, 0
+    for both where the pair is not to run.
+    """
+
+    first: Int64s
+    second: Int64s
+    speed: Floats
+
+
+def possible(gpus: Floats) -> tuple[Int64s, Int64s]:
+    """All pairs of jobs with the same number of GPUs, each once. (P,), (P,)."""
+    first, second = np.triu_indices(len(gpus), 1)
+    alike = gpus[first] == gpus[second]
+    return first[alike].astype(np.int64), second[alike].astype(np.int64)
+
+
+def worthwhile(problem: Problem, first: Int64s, second: Int64s, kept: Floats) -> Pairs:
+    """The pairs that do more together than in turns, on some type.
+
+    kept: (P, T, 2) share of its speed alone that each keeps. Where both shares add up to at most 1, turns are at least
+    as good for both, so that nothing is lost without the pair.
+    """
+    alone = np.stack([problem.speed[first], problem.speed[second]], axis=2)
+    gains = (kept.sum(axis=2, keepdims=True) > 1) & np.all(alone > 0, axis=2, keepdims=True)
+    speed = np.where(gains, kept * alone, 0.0)
+    some = (speed > 0).any(axis=(1, 2))
+    return Pairs(first[some], second[some], speed[some])
+
+
+def max_min(problem: Problem, pairs: Pairs) -> tuple[Floats, Floats, float]:
+    """Shares of time alone (N, T) and of pairs (P, T) whose least normalised throughput is as high as can be, and that
+    level: 1 = what an equal split of all GPUs gives. Without pairs where the solver ends without a point.
+
+    Source: Narayanan et al. (Gavel), OSDI '20, which has a variable for each combination of jobs.
+    """
+    rows, bound = _rows(problem, pairs)
+    runs = np.concatenate([problem.speed.ravel() > 0, (pairs.speed > 0).all(axis=2).ravel()])
+    aim = np.append(np.zeros(len(runs)), -1.0)
+    high = np.append(runs.astype(np.float64), np.inf)
+    found = solve(Programme(aim, np.zeros(len(aim)), high, rows, bound))
+    if found.x is None:
+        share, level = allocation.raise_least(problem, problem.speed * allocation.worth(problem)[:, None])
+        return share, np.zeros(pairs.speed.shape[:2]), level
+    x = np.append(np.clip(found.x[:-1], 0.0, 1.0), found.x[-1])
+    cells, types = problem.speed.size, problem.speed.shape[1]
+    return x[:cells].reshape(problem.speed.shape), x[cells:-1].reshape(-1, types), float(x[-1])
+
+
+def _rows(problem: Problem, pairs: Pairs) -> tuple[Any, Floats]:
+    """No type gives more than it has, no job takes more than its time or less than the level, the last variable."""
+    from scipy import sparse
+
+    jobs, types = problem.speed.shape
+    worth = allocation.worth(problem)[:, None]
+    place = (np.repeat(np.arange(jobs), types), np.arange(jobs * types))
+    alone = sparse.csr_array(((worth * problem.speed).ravel(), place))
+    beside = sparse.diags_array(worth.ravel()) @ _by_job(pairs, jobs, pairs.speed)
+    cells, type_of = np.arange(len(pairs.first) * types), np.tile(np.arange(types), len(pairs.first))
+    room = sparse.csr_array((problem.gpus[pairs.first].repeat(types), (type_of, cells)), (types, len(cells)))
+    time = _by_job(pairs, jobs, np.ones(pairs.speed.shape))
+    fits, bound = allocation.fits(problem)
+    rows = sparse.vstack([
+        sparse.hstack([fits, sparse.vstack([room, time]), sparse.csr_array((len(bound), 1))]),
+        sparse.hstack([-alone, -beside, sparse.csr_array(np.ones((jobs, 1)))]),
+    ]).tocsr()  # fmt: skip
+    return rows, np.append(bound, np.zeros(jobs))
+
+
+def _by_job(pairs: Pairs, jobs: int, value: Floats) -> Any:
+    """What each pair and type, one column each, makes for each of its two jobs. value: (P, T, 2)."""
+    from scipy import sparse
+
+    types = value.shape[1]
+    cells = np.arange(len(pairs.first) * types)
+    rows = np.concatenate([pairs.first.repeat(types), pairs.second.repeat(types)])
+    values = np.concatenate([value[:, :, 0].ravel(), value[:, :, 1].ravel()])
+    return sparse.csr_array((values, (rows, np.tile(cells, 2))), (jobs, len(cells)))
+
+
+def gain(problem: Problem, kept: Callable[[Int64s, Int64s], Floats], seed: int) -> str:
+    """How much more the job that fares worst would have with pairs, in words.
+
+    kept: of pairs of rows of the problem, as in `worthwhile`. More than MOST jobs are sampled, with as large a part of
+    all GPUs.
+    """
+    jobs = len(problem.gpus)
+    rows = np.sort(np.random.default_rng(seed).permutation(jobs)[:MOST])
+    part = replace(problem.take(rows), capacity=problem.capacity * len(rows) / max(jobs, 1))
+    first, second = possible(part.gpus)
+    pairs = worthwhile(part, first, second, kept(rows[first], rows[second]))
+    _, before = allocation.raise_least(part, part.speed * allocation.worth(part)[:, None])
+    _, shared, after = max_min(part, pairs)
+    in_pairs = float((shared * part.gpus[pairs.first][:, None]).sum() / max(part.capacity.sum(), 1e-12))
+    return (
+        f"with two jobs on the same GPUs who fares worst would have {after / max(before, 1e-12):.2f} times as much, "
+        f"{in_pairs:.0%} of the GPU time in pairs ({len(rows)} jobs looked at); under Slurm they would ask for shards"
+    )
