@@ -145,6 +145,17 @@ def test_node__goes_down_in_the_grace(site, warned):
     assert max(restarts(job) for job in column("%A", "RUNNING", "PENDING")) <= 2  # its node and an act, one each
 
 
+def test_node__drained_in_the_grace_costs_nobody_anything(site, warned):
+    """The urgent job could not start there: the victim goes on, and another node's job makes room."""
+    victim, urgent = warned
+    node = node_of(victim)
+    run("scontrol", "update", f"nodename={node}", "state=drain", "reason=test")
+    ticks(site, lambda: runs(urgent), "the urgent job runs", limit_s=240)
+    ticks(site, clean, "nothing is left")
+    assert (node_of(victim), restarts(victim), len(signalled())) == (node, 0, 2)
+    assert sum(map(restarts, column("%A", "RUNNING", "PENDING"))) == 1
+
+
 @pytest.mark.parametrize("end", ["undo", "tick"])
 def test_acts_file_lost__what_is_ours_is_found_by_its_name(site, warned, end):
     """No job stays bound and no reservation stays, though nobody knows the act any more; the victim stays as it is."""
