@@ -160,9 +160,9 @@ class Loop:
             log.error("config.refused", error=str(error), kind=type(error).__name__, kept="the configuration before",
                       exc_info=not expected)  # fmt: skip
         else:
-            self._stack.close()
-            self._config, self._stack, self._parts = config, stack, parts
+            old, self._config, self._stack, self._parts = self._stack, config, stack, parts
             self._leading = Leading(parts.lead)
+            _closed(old)
             log.info("config.reloaded", mode=self._mode(config))
         self._notifier.ready("reloaded")
 
@@ -186,6 +186,15 @@ class Loop:
 def _wakers(config: Config) -> Wakers | None:
     """The socket of `daemon.socket`; None where there is none. Raises ConfigError."""
     return Wakers(config.daemon.socket, config.daemon.users) if config.daemon.socket else None
+
+
+def _closed(stack: ExitStack) -> None:
+    """Close what the configuration before had open. What goes wrong is told: the new one is in force already."""
+    try:
+        stack.close()
+    except Exception as error:
+        expected = isinstance(error, SlurmschedError)
+        log.warning("config.not_closed", error=str(error), kind=type(error).__name__, exc_info=not expected)
 
 
 def _see_held(old: Config, new: Config) -> None:

@@ -81,6 +81,23 @@ class Facts:
         return int(np.maximum(nodes.gpus - nodes.gpus_used, 0)[here].sum())
 
     @cached_property
+    def closed(self) -> str:
+        """The first of its nodes that takes no new job now, "": all do."""
+        nodes = self.snapshot.nodes
+        found = np.flatnonzero(nodes.name.isin(expand(self.act.nodes)) & nodes.closed)
+        return nodes.name[int(found[0])] if len(found) else ""
+
+    @property
+    def graced(self) -> bool:
+        """Whether somebody still has time to save itself."""
+        return self.act.stage == Stage.WARNED and self.snapshot.now_s - self.act.stage_s < self.grace_s
+
+    @property
+    def grace_s(self) -> float:
+        """The longest time that one of those who have not left wants to save itself [s]."""
+        return max((victim.grace_s for victim in self.left if victim.signal), default=0.0)
+
+    @cached_property
     def left(self) -> tuple[Victim, ...]:
         """Victims whose chosen run still has its GPUs and has not been told to go."""
         return tuple(victim for victim in self.act.victims if self._goes_on(victim))
@@ -138,6 +155,8 @@ def _given_up(facts: Facts, limits: Limits) -> str:
     stands = facts.reserved and (facts.named >= 0 or act.stage == Stage.PROMISED)
     if act.stage != Stage.BEGUN and act.sure and not stands:
         return "its reservation was taken away by somebody else"
+    if facts.left and facts.closed and not facts.graced:
+        return f"node {facts.closed} takes no new job, so that nobody would gain"
     ready_s = max(act.stage_s, act.promised_s)
     if act.stage == Stage.REQUEUED and now_s - ready_s > limits.start_timeout_s:
         return f"its job did not start within {limits.start_timeout_s:g} s"
@@ -150,14 +169,13 @@ def _forward(facts: Facts, limits: Limits) -> Advance:
     steps: list[Step] = list(_nodes(facts, limits))
     if act.opens_s > now_s:
         return Advance(replace(_at(act, Stage.PROMISED, now_s), sure=True), tuple(steps), act.opens_s)
-    grace_s = max((victim.grace_s for victim in facts.left if victim.signal), default=0.0)
-    if act.stage == Stage.BEGUN and grace_s > 0:
+    if act.stage == Stage.BEGUN and facts.grace_s > 0:
         act = _at(act, Stage.WARNED, now_s)
         steps += [_signal(act, victim) for victim in facts.left if victim.signal]
-    elif act.stage != Stage.WARNED or now_s - act.stage_s >= grace_s:
+    elif not facts.graced:
         act = _at(act, Stage.REQUEUED, now_s)
         steps += [_requeue(act, victim) for victim in facts.left]
-    wake_s = act.stage_s + grace_s if act.stage == Stage.WARNED else now_s + limits.look_s
+    wake_s = act.stage_s + facts.grace_s if act.stage == Stage.WARNED else now_s + limits.look_s
     return Advance(replace(act, sure=True), tuple(steps), wake_s)
 
 

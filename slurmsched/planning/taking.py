@@ -48,6 +48,11 @@ class Running:
         kept = np.isin(snapshot.jobs.job_id, sorted(job_ids))
         return replace(self, may_lose=self.may_lose & ~kept) if kept.any() else self
 
+    def price(self, rows: list[int]) -> tuple[float, int, list[int]]:
+        """What the leaving of these costs, to be compared: GPU seconds of work lost, how many leave, and which by the
+        order of the policy: the most urgent of them as late in it as can be, then the next."""
+        return float(self.lost_gpu_s[rows].sum()), len(rows), sorted(-self.place[rows], reverse=True)
+
     def on(self, node: int) -> list[int]:
         """Rows of those that hold GPUs of this node, ascending."""
         rows = np.repeat(np.arange(len(self.held.count)), self.held.count)
@@ -161,7 +166,7 @@ def _cheapest(
     offers = []
     for node in allowed.tolist():
         if (rows := _victims_on(snapshot, row, node, need, running, stock)) is not None:
-            offers.append((float(running.lost_gpu_s[rows].sum()), node, rows))
+            offers.append((running.price(rows), node, rows))
     if len(offers) < need.nodes:
         return None
     best = sorted(offers)[: need.nodes]
@@ -178,17 +183,17 @@ def _victims_on(
         return []
     less = [each for each in running.on(node) if running.place[each] > running.place[row]]
     shares = {each: running.share(snapshot, each, node) for each in less}
-    enough = (rows for rows in _sets(less, running.lost_gpu_s) if _covers(rows, shares, lack))
-    return min(enough, key=lambda rows: (running.lost_gpu_s[rows].sum(), len(rows), rows), default=None)
+    enough = (rows for rows in _sets(less, running) if _covers(rows, shares, lack))
+    return min(enough, key=lambda rows: (running.price(rows), rows), default=None)
 
 
-def _sets(rows: list[int], lost_gpu_s: Floats) -> Iterator[list[int]]:
+def _sets(rows: list[int], running: Running) -> Iterator[list[int]]:
     """Every set of the rows if they are few, else only the cheapest ones, growing."""
     if len(rows) <= _EXACT:
         for size in range(1, len(rows) + 1):
             yield from map(list, combinations(rows, size))
         return
-    order = sorted(rows, key=lambda row: (lost_gpu_s[row], row))
+    order = sorted(rows, key=lambda row: (running.price([row]), row))
     for size in range(1, len(order) + 1):
         yield sorted(order[:size])
 

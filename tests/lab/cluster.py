@@ -18,7 +18,7 @@ from image import CHECKOUT, TEMPLATES, Image, cache, enter, image, locked, say
 CONFIG = ("slurm.conf", "gres.conf", "cgroup.conf")
 SPACES = ("--mount", "--pid", "--net", "--uts", "--ipc")
 PATH = "/opt/venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-START_S, READY_S = 30, 120
+START_S, READY_S, COMPILE_S = 60, 120, 600
 BYTECODE = "/var/cache/bytecode"  # of all Python files: /src is read-only, and compiling takes a cold command long
 COMPILED = f"""umask 0; mkdir -p {BYTECODE}; python -m compileall -q /src/slurmsched /src/cli /src/db
 python -c 'import dask, distributed, dask_jobqueue, numba, polars, psycopg, pymysql, pyslurm, pytest, scipy.optimize'
@@ -123,7 +123,7 @@ def up(suite: str, name: str, settings: list[str]) -> Instance:
             shutil.copy(TEMPLATES / "labctl", lab.root / "usr/local/bin/labctl")
             (lab.root / "usr/local/bin/labctl").chmod(0o755)
             link_checkout(lab)
-            lab.run("sh", "-c", COMPILED)
+            lab.run("sh", "-c", COMPILED, timeout_s=COMPILE_S)
             lab.run("sh", "-ec", "cp -a /etc/slurm /etc/slurm.pristine; labctl start all; labctl wait-ready")
         except BaseException:
             tell_why(lab)

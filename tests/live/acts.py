@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import orjson
+
 from tests.live.lab import PYTHON, Installed, becoming, column, run, submit, until
 
 MARKS = Path("/tmp/slurmsched-marks")
@@ -66,6 +68,21 @@ def restarts(job: int) -> int:
 def signalled() -> list[int]:
     path = MARKS / "signalled"
     return [int(line) for line in path.read_text().split()] if path.exists() else []
+
+
+def journal(site: Installed) -> list[dict]:
+    """The lines of the journal of acts, oldest first."""
+    path = site.folder / "journal.acts.jsonl"
+    return [orjson.loads(line) for line in path.read_bytes().splitlines()] if path.exists() else []
+
+
+def grace_s(site: Installed, victim: int) -> float:
+    """From when a victim was to be asked for its checkpoint to when it was to be requeued, by the machine's uptime."""
+    up_s: dict[str, float] = {}
+    for line in journal(site):
+        if victim in [each["job_id"] for each in line["act"]["victims"]]:
+            up_s.setdefault(line["act"]["stage"], line["up_s"])
+    return up_s["requeued"] - up_s["warned"]
 
 
 def reservations() -> list[str]:

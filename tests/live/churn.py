@@ -25,7 +25,7 @@ MORE = range(5, 17)  # nodes beside the lab's own n[1-4]
 NODES = [f"n{number}" for number in range(1, 17)]
 LATE_S = 25.0  # so long after its act, or after the daemon came back, a reservation may be there that no open act has
 # Notes nothing, saves nothing: goes on at the signal and ends well when Slurm asks it to.
-SCRIPT = "trap '' USR2; trap 'exit 0' TERM; until [ $SECONDS -ge {s} ]; do sleep 0.5; done"
+SCRIPT = "trap '' USR2; trap 'exit 0' TERM; n=0; until [ $n -ge {s} ]; do sleep 1; n=$((n + 1)); done"
 WILLING = ("slurmsched: preempt=yes ckpt=USR2@1", "slurmsched: preempt=yes ckpt=USR2@3", "slurmsched: preempt=no", "")
 
 
@@ -215,11 +215,15 @@ class Churn:
             if nice != self.chosen[job_id] and nice not in known.get(job_id, ()):
                 yield f"job {job_id} has nice {nice}, which nobody has on record"
 
-    def lost(self) -> list[str]:
-        """Jobs that ended otherwise than well, by their user, or with their node; sacct knows them all."""
+    def states(self) -> dict[int, str]:
+        """What sacct knows of each job."""
         ids = ",".join(map(str, sorted(self.chosen)))
         rows = run("sacct", "-X", "-n", "-P", "-j", ids, "-o", "JobIDRaw,State").out.split("\n")
-        state_of = {int(job): state.split()[0] for job, _, state in (row.partition("|") for row in rows) if job}
+        return {int(job): state.split()[0] for job, _, state in (row.partition("|") for row in rows) if job}
+
+    def lost(self) -> list[str]:
+        """Jobs that ended otherwise than well, by their user, or with their node; sacct knows them all."""
+        state_of = self.states()
         missing = [f"job {job} is unknown to sacct" for job in self.chosen if job not in state_of]
         well = {"COMPLETED", "PENDING", "RUNNING", "REQUEUED", "COMPLETING"}
         return missing + [

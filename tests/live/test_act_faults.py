@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.live.acts import clean, four_running, reservations, restarts, signalled, switched_on, ticks
+from tests.live.acts import clean, four_running, grace_s, reservations, restarts, signalled, switched_on, ticks
 from tests.live.lab import PYTHON, Installed, becoming, column, run, saved, submit, until
 
 pytestmark = [pytest.mark.live, pytest.mark.newest]
@@ -104,14 +103,12 @@ def at(site: Installed, off_s: float) -> None:
     run(*becoming(site.user), PYTHON, "-c", OFF, str(off_s), *tree)
 
 
-@pytest.mark.parametrize("off_s", [3600.0, -3600.0], ids=["ahead", "back"])
-def test_clock__set_in_the_grace_ends_it_neither_early_nor_late(site, warned, off_s):
-    """The wall clock is set by an hour while a victim saves itself, and set right again after it was requeued: it has
-    its eight seconds and not an hour more, is asked once and moved once."""
+def test_clock__of_slurmsched_alone_goes_back_in_the_grace(site, warned):
+    """Its wall clock is an hour behind while a victim saves itself, and set right again after it was requeued: the
+    victim has its eight seconds and not an hour more, is asked once and moved once."""
     victim, urgent = warned
-    begun_s = time.monotonic()
-    until(lambda: (at(site, off_s), restarts(victim))[1], "the victim is requeued", limit_s=240)
-    assert time.monotonic() - begun_s > 4  # of the eight some were over when it was seen to be warned
+    until(lambda: (at(site, -3600.0), restarts(victim))[1], "the victim is requeued", limit_s=240)
+    assert grace_s(site, victim) > 4  # of eight, counted from when the queue was read
     ends_well(site, victim, urgent)
     assert signalled() == [victim]
 
@@ -146,6 +143,17 @@ def test_node__goes_down_in_the_grace(site, warned):
     ticks(site, lambda: runs(urgent), "the urgent job runs", limit_s=120)
     ticks(site, clean, "nothing is left")
     assert max(restarts(job) for job in column("%A", "RUNNING", "PENDING")) <= 2  # its node and an act, one each
+
+
+def test_node__drained_in_the_grace_costs_nobody_anything(site, warned):
+    """The urgent job could not start there: the victim goes on, and another node's job makes room."""
+    victim, urgent = warned
+    node = node_of(victim)
+    run("scontrol", "update", f"nodename={node}", "state=drain", "reason=test")
+    ticks(site, lambda: runs(urgent), "the urgent job runs", limit_s=240)
+    ticks(site, clean, "nothing is left")
+    assert (node_of(victim), restarts(victim), len(signalled())) == (node, 0, 2)
+    assert sum(map(restarts, column("%A", "RUNNING", "PENDING"))) == 1
 
 
 @pytest.mark.parametrize("end", ["undo", "tick"])

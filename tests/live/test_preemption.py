@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 
 import pytest
@@ -16,6 +15,7 @@ from tests.live.acts import (
     clean,
     cut_tick,
     four_running,
+    journal,
     reservations,
     restarts,
     signalled,
@@ -51,19 +51,13 @@ def running(site: Installed) -> list[int]:
     return full()
 
 
-def acts(site: Installed) -> list[dict]:
-    """The lines of the journal of acts, oldest first."""
-    path = site.folder / "journal.acts.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
 def test_preempt__one_victim_saves_itself_leaves_and_comes_back(site, running):
     """It is signalled once, requeued once after its grace, and runs again; the beneficiary starts; nothing is left."""
     urgent = submit("bob", 8, "--time=10", script="sleep 15")
     ticks(site, lambda: urgent in column("%A", "RUNNING"), "the urgent job runs")
     (victim,) = [job for job in running if restarts(job)]
     assert (signalled(), restarts(victim)) == ([victim], 1)
-    begun_s = {line["act"]["stage"]: line["act"]["stage_s"] for line in acts(site)}
+    begun_s = {line["act"]["stage"]: line["act"]["stage_s"] for line in journal(site)}
     assert begun_s["requeued"] - begun_s["warned"] >= 3  # what its hint asks for
     ticks(site, clean, "no reservation is left")
     ticks(site, lambda: victim in column("%A", "RUNNING"), "the victim runs again")
@@ -127,7 +121,7 @@ def test_preempt__job_without_hint_is_left_alone_unless_the_site_allows_it(site)
     site.configure(preemption__partitions='["gpu"]', preemption__without_checkpoint="true")
     ticks(site, lambda: urgent in column("%A", "RUNNING"), "the urgent job runs")
     assert (signalled(), sorted(restarts(job) for job in jobs)) == ([], [0, 0, 0, 1])
-    (victim,) = acts(site)[-1]["act"]["victims"]
+    (victim,) = journal(site)[-1]["act"]["victims"]
     assert victim["lost_gpu_s"] >= 8 * 2
     ticks(site, clean, "nothing is left")
 

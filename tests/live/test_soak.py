@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections import Counter
 from collections.abc import Iterator
 
 import orjson
@@ -57,8 +58,9 @@ def test_soak__nothing_breaks_and_nothing_is_left(churn, site):
         assert time.monotonic() < end + 120, answer.out + answer.err + _told(churn)
         time.sleep(1)
     assert churn.broken() == [], _told(churn)
-    assert churn.lost() == [], _told(churn)
-    print(_told(churn))
+    lost = churn.lost()
+    assert lost == [], f"{lost}{_told(churn)}"
+    print(_told(churn), dict(Counter(churn.states().values())))
 
 
 def _restored(churn: Churn) -> bool:

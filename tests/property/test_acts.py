@@ -31,6 +31,7 @@ class World:
     reserved: bool = False
     span_s: tuple[float, float] = (0.0, 0.0)
     held: bool = False
+    drained: bool = False
     looks: bool = True
     signals: dict[int, int] = field(default_factory=dict)
     requeues: dict[int, int] = field(default_factory=dict)
@@ -46,7 +47,8 @@ class World:
         ]  # fmt: skip
         span = {"start_s": [self.span_s[0]], "end_s": [self.span_s[1]]}
         one = {"name": [self.act.reservation], "node_list": ["n1"], **span} if self.reserved else {}
-        return snapshot(rows, now_s=self.now_s, reservations=Reservations.build(int(self.reserved), one))
+        node = {"name": "n1", "gpus": 8, "state": "MIXED+DRAIN" if self.drained else "MIXED"}
+        return snapshot(rows, [node], now_s=self.now_s, reservations=Reservations.build(int(self.reserved), one))
 
     def reason(self, job: int) -> str:
         """Slurm has one only when a scheduling pass has looked at the job."""
@@ -92,7 +94,7 @@ class World:
                 self.state[job], self.begin_s[job] = PENDING, left_s + BEGIN_S
         busy = any(self.state[victim.job_id] in (RUNNING, LEAVING) for victim in self.act.victims)
         open_ = self.reserved and self.span_s[0] <= self.now_s if self.name else self.act.purpose == Purpose.PREEMPT
-        if self.state[1] == PENDING and not busy and not self.held and open_:
+        if self.state[1] == PENDING and not busy and not self.held and open_ and not self.drained:
             self.state[1] = RUNNING
 
 
@@ -114,7 +116,7 @@ def begun(grace_s: float, victims: int) -> tuple[World, Act]:
     return World(act, state={1: PENDING, **{victim.job_id: RUNNING for victim in chosen}}), act
 
 
-EVENTS = st.sampled_from(["nothing", "nothing", "victim ends", "cancelled", "held", "reservation deleted"])
+EVENTS = st.sampled_from(["nothing", "nothing", "victim ends", "cancelled", "held", "reservation deleted", "drained"])
 
 
 @settings(deadline=None, max_examples=400)
@@ -124,7 +126,8 @@ EVENTS = st.sampled_from(["nothing", "nothing", "victim ends", "cancelled", "hel
     happens=st.lists(st.tuples(EVENTS, st.integers(0, 6), st.sampled_from([1.0, 20.0, 130.0])), max_size=8),
 )
 def test_act__ends_clean_whatever_happens(grace_s, victims, happens):
-    """No reservation, no name is left; no run is requeued twice or signalled twice, none without its grace."""
+    """No reservation, no name is left; no run is requeued twice or signalled twice, none without its grace, and nobody
+    leaves a node that takes no job."""
     world, act = begun(grace_s, victims)
     warned_s: dict[int, float] = {}
     for event, cut, seconds in [*happens, *[("nothing", 99, 60.0)] * 30]:
@@ -138,11 +141,14 @@ def test_act__ends_clean_whatever_happens(grace_s, victims, happens):
             world.held = world.state[1] == PENDING
         elif event == "reservation deleted":
             world.reserved, world.name = False, ""
+        elif event == "drained":
+            world.drained = not world.drained
         before = dict(world.requeues)
         act = cycle(world, act, cut)
         for job in world.signals:
             warned_s.setdefault(job, world.now_s)
         told = [job for job, count in world.requeues.items() if count > before.get(job, 0)]
+        assert not (told and world.drained)
         assert all(job in warned_s and world.now_s - warned_s[job] >= grace_s for job in told if grace_s)
         world.passes(seconds)
     assert act.stage == Stage.CLOSED

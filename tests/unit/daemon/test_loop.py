@@ -16,7 +16,7 @@ import pytest
 from slurmsched.config import parse_config
 from slurmsched.daemon import loop as loop_module
 from slurmsched.daemon.loop import LONGEST_BACKOFF_S, Loop
-from slurmsched.errors import ConfigError, NotLeadingError, SlurmUnreachableError
+from slurmsched.errors import ConfigError, LedgerError, NotLeadingError, SlurmUnreachableError
 from slurmsched.model import Receipt
 
 
@@ -39,8 +39,10 @@ class World:
     @contextmanager
     def assembled(self, config, *, apply, read_only=False, indices=False):
         self.told.append(f"open {'apply' if apply else 'dry-run'} {config.cycle.interval_s:g}")
-        yield loop_module.Parts(None, None, None)
-        self.told.append(f"close {config.cycle.interval_s:g}")
+        try:
+            yield loop_module.Parts(None, None, None)
+        finally:
+            self.told.append(f"close {config.cycle.interval_s:g}")
 
     def run_cycle(self, *_):
         self.told.append("cycle")
@@ -173,6 +175,27 @@ def test_reload__closes_what_it_opened_where_metrics_or_pages_fail(world, tmp_pa
     made.loop.run()
     assert made.told[3:7] == ["reloading", "open dry-run 0.02", "close 0.02", "ready"]
     assert made.loop._config.cycle.interval_s == 0.01
+
+
+@pytest.mark.parametrize("error", [LedgerError("the database is away"), ZeroDivisionError("a bug in a plug-in")])
+def test_reload__goes_on_where_the_old_parts_do_not_close(world, tmp_path, capsys, error):
+    """A leader that cannot give its lease back, say: told once, and the new configuration is in force."""
+    made = world(None, None)
+
+    def refused():
+        raise error
+
+    def reload():
+        made.loop._stack.callback(refused)
+        made.config = _config(tmp_path, interval_s=0.02)
+        made.loop.signals.on_reload(signal.SIGHUP, None)
+
+    made.script = [reload, None]
+    made.loop.run()
+    assert made.told[3:] == [
+        "reloading", "open dry-run 0.02", "close 0.01", "ready", "cycle", "stopping", "close 0.02"
+    ]  # fmt: skip
+    assert capsys.readouterr().err.count("config.not_closed") == 1
 
 
 def test_run__goes_on_where_the_textfile_cannot_be_written(world, tmp_path):

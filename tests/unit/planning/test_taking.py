@@ -9,6 +9,7 @@ import pytest
 
 from slurmsched.config import Preemption, Scope
 from slurmsched.model import Act, Nodes, Purpose, Ranking, Reservations, Snapshot, Stage, Victim
+from slurmsched.placements.candidates import Held
 from slurmsched.planning import taking
 from slurmsched.planning.bounds import UnknownForm, meets
 from slurmsched.planning.taking import Begun, begin
@@ -42,9 +43,9 @@ def cluster(
 
 
 def begun(at: Snapshot, urgent: list[int], limits: Preemption = LIMITS, lease_s: float = 0.0) -> Begun:
-    """Acts when these jobs are the most urgent, in this order, and the others follow by id."""
+    """Acts when these jobs are the most urgent, in this order, and the others follow, the lowest id last."""
     ids = at.jobs.job_id.tolist()
-    order = [ids.index(job) for job in urgent] + [row for row, job in enumerate(ids) if job not in urgent]
+    order = [ids.index(job) for job in [*urgent, *(job for job in reversed(ids) if job not in urgent)]]
     return begin(at, Ranking(np.array(order)), at.jobs.pending, limits, SCOPE, lease_s)
 
 
@@ -72,6 +73,20 @@ def test_begin__never_more_victims_than_needed():
     jobs = [run(i, 2, comment=f"{WILLING} restart={60 * i}s") for i in (1, 2, 3, 4)]
     found = begun(cluster([*jobs, wait(9, 4)], {i: {"n1": 2} for i in (1, 2, 3, 4)}, "1x8"), [9])
     assert moves(found) == [(9, "n1", [1, 2])]
+
+
+@pytest.mark.parametrize(("order", "leaves"), [([9, 1, 2, 3, 4], [4]), ([9, 4, 2, 1, 3], [3])])
+def test_begin__who_is_last_by_the_policy_leaves_where_all_lose_as_much(order, leaves):
+    """Under least attained service: who has had most."""
+    jobs, held = full()
+    assert [moved for _, _, moved in moves(begun(cluster([*jobs, wait(9)], held), order))] == [leaves]
+
+
+def test_begin__of_equal_sets_the_one_without_the_more_urgent_jobs_leaves():
+    """Four 2-GPU jobs of a node that lose as much, four GPUs to be given."""
+    jobs, held = [run(i, 2) for i in (1, 2, 3, 4)], {i: {"n1": 2} for i in (1, 2, 3, 4)}
+    found = begun(cluster([*jobs, wait(9, 4)], held, "1x8"), [9, 3, 1, 4, 2])
+    assert moves(found) == [(9, "n1", [2, 4])]
 
 
 def test_begin__gang_gets_all_its_nodes_or_none():
@@ -231,5 +246,6 @@ def test_meets__refuses_what_it_does_not_know(asked):
 
 def test_sets__many_victims_are_tried_from_the_cheapest():
     """Beyond ten jobs on a node not every set is tried."""
-    lost = np.arange(12, 0, -1).astype(float)
-    assert list(taking._sets(list(range(12)), lost))[:2] == [[11], [10, 11]]
+    rows, lost = list(range(12)), np.arange(12, 0, -1).astype(float)
+    running = taking.Running(np.ones(12, np.bool_), lost, np.arange(12), Held.of(cluster([], {})))
+    assert list(taking._sets(rows, running))[:2] == [[11], [10, 11]]
