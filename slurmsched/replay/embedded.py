@@ -25,14 +25,17 @@ from slurmsched.model.deferrals import Deferral
 from slurmsched.model.plan import Action
 from slurmsched.replay import act_steps, schedulers, view
 from slurmsched.replay.act_memory import ActMemory
+from slurmsched.replay.admission import Entry
+from slurmsched.replay.associations import Associations
 from slurmsched.replay.bookings import Bookings
 from slurmsched.replay.demand import Demand
 from slurmsched.replay.dependencies import Dependencies
 from slurmsched.replay.engine import Event, EventHeap, Kind
+from slurmsched.replay.fair_share import FairShare
 from slurmsched.replay.holdings import Holdings
 from slurmsched.replay.jobtable import JobTable, Phase
 from slurmsched.replay.layout import Layout
-from slurmsched.replay.limits import LimitTable
+from slurmsched.replay.limits import RUNNING, LimitTable
 from slurmsched.replay.metrics import History
 from slurmsched.replay.pass_times import PassTimes
 from slurmsched.replay.requests import Requests
@@ -60,13 +63,17 @@ class EmbeddedCluster:
         seed: int = 0,
         requests: Requests | None = None,
     ) -> None:
-        self.trace, self.model, self.seed = trace, model or SlurmModel(), seed
+        self.model, self.seed = model or SlurmModel(), seed
         self.layout = nodes if isinstance(nodes, Layout) else Layout.of_gpus(nodes)
         requests = requests or Requests.plain(len(trace))
         self.demand = Demand.of(trace, requests, self.layout, self.model)
-        self.limits = LimitTable(self.layout, requests, trace.gpus)
+        tree = Associations.of(self.layout.accounts, requests)
+        self.entry = Entry.of(trace, requests, self.layout, tree, self.demand.nodes)
+        self.trace = trace = trace.with_columns(time_limit_s=self.entry.time_limit_s)
+        self.limits = LimitTable(self.layout, requests, trace.gpus, tree, RUNNING)
+        self.fair_share = FairShare.of(tree, self.model, self.layout, self.demand, requests)
         self.dependencies = Dependencies(trace, requests)
-        self.job = JobTable(trace, self.model, requests, self.demand.factors)
+        self.job = JobTable(trace, self.model, requests, self.demand.factors, self.fair_share.points)
         self.capacity = self.layout.column("gpus")
         self.size = int(self.capacity.max(initial=0))
         self.left = np.stack([self.layout.column(name) for name in ("gpus", "cpus", "memory_mib")])
@@ -90,7 +97,7 @@ class EmbeddedCluster:
         self._handlers: dict[Kind, Callable[[Event], bool]] = {
             Kind.END: self._end, Kind.RELEASE: self._release, Kind.SUBMIT: self._submit, Kind.ELIGIBLE: self._eligible,
             Kind.CANCEL: self._cancel, Kind.NODES: self._nodes_change, Kind.WRITE: self._write_arrives,
-            Kind.BOOKING: self._bookings_change, Kind.SAVED: self._saved,
+            Kind.BOOKING: self._bookings_change, Kind.SAVED: self._saved, Kind.USAGE: self._count_usage,
             Kind.SCHEDULE: self._schedule, Kind.BACKFILL: self._backfill,
         }  # fmt: skip
         self._foresee()
@@ -275,7 +282,11 @@ class EmbeddedCluster:
     def _submit(self, event: Event) -> bool:
         if self.job.phase[event.row] != Phase.FUTURE:
             return False
+        if not self.entry.lets_in(event.row, self._comes_with(event.row)):
+            self._refuse(event.row)
+            return True
         self.job.submit(event.row)
+        self.fair_share.watch(self._now_s, self._events, True)
         begin_s = float(self.job.eligible_s[event.row])
         if self._now_s < begin_s < math.inf:
             self._events.push(begin_s, Kind.ELIGIBLE, event.row)
@@ -384,6 +395,15 @@ class EmbeddedCluster:
         cancelled = event.kind == Kind.END and self.job.run_until_s[event.row] != event.time_s
         return cancelled or event.run != self.job.restarts[event.row]
 
+    def _count_usage(self, event: Event) -> bool:
+        """The decay thread: with what was used the order of those that wait may change."""
+        self.fair_share.count(self._now_s)
+        self.fair_share.watch(self._now_s, self._events, self.job.alive)
+        if self.waiting:
+            self._passes.ask_full(self._now_s)
+            self._passes.ask_backfill(self._now_s)
+        return self.waiting > 0
+
     # -- what follows from events
 
     def _poke(self) -> None:
@@ -401,6 +421,7 @@ class EmbeddedCluster:
         self._hold(node, held[:, 0])
         self.holdings.take(row, node, held)
         self.limits.use(row)
+        self.fair_share.started(row, self._now_s)
         self._events.push(self.job.start(row, self._now_s), Kind.END, row, int(self.job.restarts[row]))
         self._freed(self.dependencies.started(row))
 
@@ -419,6 +440,9 @@ class EmbeddedCluster:
         self.left[:, node] += held.T
         self.completing[node] += 1
         self.limits.use(row, -1)
+        if self.job.phase[row] == Phase.ENDING:
+            self.entry.leaves(row)
+        self.fair_share.stopped(row, self._now_s)
         self._events.push(self._now_s + wait_s, Kind.RELEASE, row, int(self.job.restarts[row]))
 
     def _fail(self, nodes: Bools) -> None:
@@ -429,10 +453,23 @@ class EmbeddedCluster:
 
     def _never_runs(self, row: int) -> None:
         """A waiting job is cancelled, and with it all that could only start after its success."""
+        if self.job.phase[row] == Phase.PENDING:
+            self.entry.leaves(row)
         self.job.give_up(row, self._now_s, JobState.CANCELLED)
         self._left -= 1
         self._settle(row, ok=False)
         self._poke()
+
+    def _comes_with(self, row: int) -> list[int]:
+        """The job, and the other tasks of its array that come with it."""
+        array = int(self.job.requests.array_id[row])
+        return [task for task in self.rows_of(array) if self.job.phase[task] == Phase.FUTURE] if array else [row]
+
+    def _refuse(self, row: int) -> None:
+        """The job is not let in, nor what needs its success."""
+        self.job.refuse(row)
+        self._left -= 1
+        self._settle(row, ok=False)
 
     def _settle(self, row: int, ok: bool) -> None:
         """Tell the jobs that wait for this one."""

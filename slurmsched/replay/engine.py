@@ -15,7 +15,8 @@ FOREVER = math.inf
 
 
 class Kind(IntEnum):
-    """What happens; at one time in this order: GPUs come back, jobs come, writes arrive, then Slurm schedules."""
+    """What happens; at one time in this order: GPUs come back, jobs come, writes arrive, usage is
+    counted, then Slurm schedules."""
 
     END = 0
     RELEASE = 1
@@ -26,8 +27,9 @@ class Kind(IntEnum):
     BOOKING = 6
     SAVED = 7
     WRITE = 8
-    SCHEDULE = 9
-    BACKFILL = 10
+    USAGE = 9
+    SCHEDULE = 10
+    BACKFILL = 11
 
 
 class Event(NamedTuple):
