@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -137,6 +138,11 @@ class EmbeddedCluster:
     def ended(self) -> int:
         """Jobs that ended so far."""
         return len(self.trace) - self._left
+
+    @property
+    def refused(self) -> dict[str, int]:
+        """Jobs not let in so far, by the limit that they exceed."""
+        return dict(Counter(self.entry.why[row] or "MaxSubmitJobs" for row in np.flatnonzero(self.job.refused).tolist()))
 
     def endings(self) -> tuple[Floats, Floats]:
         """End [s], NaN while it has not, and executed time [s] of each job, in the trace's order. (J,), (J,)."""
@@ -282,8 +288,9 @@ class EmbeddedCluster:
     def _submit(self, event: Event) -> bool:
         if self.job.phase[event.row] != Phase.FUTURE:
             return False
-        if not self.entry.lets_in(event.row, self._comes_with(event.row)):
-            self._refuse(event.row)
+        tasks = self._comes_with(event.row)
+        if not self.entry.lets_in(event.row, tasks):
+            self._refuse(tasks)
             return True
         self.job.submit(event.row)
         self.fair_share.watch(self._now_s, self._events, True)
@@ -465,11 +472,13 @@ class EmbeddedCluster:
         array = int(self.job.requests.array_id[row])
         return [task for task in self.rows_of(array) if self.job.phase[task] == Phase.FUTURE] if array else [row]
 
-    def _refuse(self, row: int) -> None:
-        """The job is not let in, nor what needs its success."""
-        self.job.refuse(row)
-        self._left -= 1
-        self._settle(row, ok=False)
+    def _refuse(self, rows: list[int]) -> None:
+        """These are not let in, nor what needs their success."""
+        for row in rows:
+            self.job.refuse(row)
+        self._left -= len(rows)
+        for row in rows:
+            self._settle(row, ok=False)
 
     def _settle(self, row: int, ok: bool) -> None:
         """Tell the jobs that wait for this one."""
