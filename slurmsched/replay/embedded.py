@@ -38,7 +38,7 @@ from slurmsched.replay.jobtable import JobTable, Phase
 from slurmsched.replay.layout import Layout
 from slurmsched.replay.limits import RUNNING, LimitTable
 from slurmsched.replay.metrics import History
-from slurmsched.replay.pass_times import PassTimes
+from slurmsched.replay.pass_times import PassTimes, ToldPasses
 from slurmsched.replay.requests import Requests
 from slurmsched.replay.slurm_model import SlurmModel
 from slurmsched.replay.traces import Trace
@@ -51,7 +51,7 @@ class EmbeddedCluster:
     """A trace on nodes under slurmctld's rules; a `Cluster` for run_cycle, a `SimulatedCluster` for replay.
 
     nodes: GPUs of each node, or the whole layout. One node that holds all GPUs is the "count" model, where nodes do not
-    matter. requests: what the jobs ask for beyond GPUs and time. docs/replay.md lists what is left out.
+    matter. requests: what the jobs ask for beyond GPUs and time. told: passes of a recorded slurmctld. docs/replay.md lists what is left out.
     Raises InputError for a job that could never start and for names that are not in the layout.
     """
 
@@ -63,6 +63,7 @@ class EmbeddedCluster:
         *,
         seed: int = 0,
         requests: Requests | None = None,
+        told: Sequence[tuple[float, Kind, bool]] = (),
     ) -> None:
         self.model, self.seed = model or SlurmModel(), seed
         self.layout = nodes if isinstance(nodes, Layout) else Layout.of_gpus(nodes)
@@ -94,7 +95,7 @@ class EmbeddedCluster:
             for key in {job, record}:
                 self._rows.setdefault(key, []).append(row)
         self._events, self._writes = EventHeap(), list[Action]()
-        self._passes = PassTimes(self.model, self._events)
+        self._passes = ToldPasses(self.model, self._events, told) if told else PassTimes(self.model, self._events)
         self._handlers: dict[Kind, Callable[[Event], bool]] = {
             Kind.END: self._end, Kind.RELEASE: self._release, Kind.SUBMIT: self._submit, Kind.ELIGIBLE: self._eligible,
             Kind.CANCEL: self._cancel, Kind.NODES: self._nodes_change, Kind.WRITE: self._write_arrives,

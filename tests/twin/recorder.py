@@ -29,6 +29,14 @@ _BACKFILL = re.compile(
 _FULL_PASS = re.compile(_STAMP + rf"(?:debug: +sched: Running job scheduler for full queue|{_BEGUN})", re.MULTILINE)
 
 
+_PASSES = {"backfill": re.compile(_STAMP + r"(?:debug: +)?sched/backfill: _attempt_backfill: beginning", re.MULTILINE),
+           "full": re.compile(_STAMP + r"(?:debug: +)?sched: Running job scheduler for full queue", re.MULTILINE),
+           "main": re.compile(_STAMP + r"(?:debug: +)?sched: Running job scheduler for default depth", re.MULTILINE)}  # fmt: skip
+
+_READ = _STAMP + r"debug2: Processing RPC: REQUEST_JOB_INFO from UID={uid}\b"
+_WRITTEN = _STAMP + r"_slurm_rpc_update_job: complete JobId=\S+ uid={uid}\b"
+
+
 @dataclass
 class Recorder:
     """Submits, waits, and reads what became of it."""
@@ -56,8 +64,8 @@ class Recorder:
         cancels = [(one.at_s + one.cancel_s + 1, p, True) for p, one in enumerate(self.submissions) if one.cancel_s]
         return sorted([*submits, *cancels])
 
-    def recording(self, **of_daemon: float) -> Recording:
-        """Every job, by id. Times come from slurmctld's log (milliseconds), else from sacct (seconds)."""
+    def recording(self, uid: int = 0, **of_daemon: float) -> Recording:
+        """Every job, by id. uid: of the daemon, 0 = none. Times come from slurmctld's log (milliseconds), else from sacct (seconds)."""
         log = LOG.read_text(errors="replace")
         submit, cancel, end, freed = (_last(each, log) for each in (_SUBMITTED, _CANCELLED, _ENDED, _FREED))
         start = {int(m[2]): stamp(m[1]) for m in reversed(list(_LAUNCHED.finditer(log)))}
@@ -75,7 +83,27 @@ class Recorder:
         settings = parse_settings(run("scontrol", "show", "config").out)
         first_s = min(each.submit_s for each in made)
         passes_s = (_last_before(pattern, log, first_s) for pattern in (_BACKFILL, _FULL_PASS))
-        return Recording(tuple(made), settings, *passes_s, **of_daemon)
+        until_s = max(each.end_s or 0.0 for each in made)
+        cycles = cycles_of(log, uid, of_daemon["first_cycle_s"], of_daemon["interval_s"]) if uid else ()
+        passes = passes_of(log, first_s, until_s)
+        return Recording(tuple(made), settings, *passes_s, **of_daemon, passes=passes, cycles=cycles)
+
+
+def passes_of(log: str, from_s: float, until_s: float) -> tuple[tuple[float, str], ...]:
+    """Time and kind of every pass between two times, the last pass before included."""
+    found = sorted((stamp(match[1]), how) for how, pattern in _PASSES.items() for match in pattern.finditer(log))
+    return tuple((at, how) for at, how in found if from_s - 1 <= at <= until_s)
+
+
+def cycles_of(log: str, uid: int, first_s: float, interval_s: float) -> tuple[tuple[float, float], ...]:
+    """When the daemon of this user read the queue in each cycle, first_s being the begin of one, and the middle of what
+    it wrote then; if it wrote nothing, when it read."""
+    reads, writes = dict[int, list[float]](), dict[int, list[float]]()
+    for pattern, found in ((_READ, reads), (_WRITTEN, writes)):
+        for at in map(stamp, re.findall(pattern.format(uid=uid), log)):
+            found.setdefault(int((at - first_s) // interval_s), []).append(at)
+    cycles = ((found[0], writes.get(cycle, found[:1])) for cycle, found in sorted(reads.items()) if cycle >= 0)
+    return tuple((at, mine[len(mine) // 2]) for at, mine in cycles)
 
 
 def warm_up() -> None:

@@ -11,10 +11,11 @@ import numpy as np
 import orjson
 
 from slurmsched.config import Scope
+from slurmsched.cycle import run_cycle
 from slurmsched.planning.planner import Planner
 from slurmsched.policies.srsf import Srsf
 from slurmsched.replay.embedded import EmbeddedCluster
-from slurmsched.replay.engine import replay
+from slurmsched.replay.engine import Kind, replay
 from slurmsched.replay.memory_store import MemoryStore
 from slurmsched.replay.requests import Requests
 from slurmsched.replay.slurm_model import SlurmModel
@@ -69,8 +70,9 @@ class Recording:
     """settings: of `scontrol show config`. backfill_s, full_pass_s: when the last backfill pass, and the last pass over
     the whole queue, before the first job began.
 
+    passes: when slurmctld looked at the queue, and how: "main", "full" (main, the whole queue) or "backfill".
     first_cycle_s, interval_s, lateness_s: of the daemon's cycles, the last from the begin of a cycle to its last
-    write; interval_s 0 = no daemon.
+    write; interval_s 0 = no daemon. cycles: when it read the queue, and when it wrote (the middle of its writes).
     """
 
     ran: tuple[Ran, ...]
@@ -80,6 +82,8 @@ class Recording:
     first_cycle_s: float = 0.0
     interval_s: float = 0.0
     lateness_s: float = 0.0
+    passes: tuple[tuple[float, str], ...] = ()
+    cycles: tuple[tuple[float, float], ...] = ()
 
     @property
     def version(self) -> str:
@@ -99,7 +103,8 @@ class Recording:
     @classmethod
     def read(cls, path: Path) -> Recording:
         made = orjson.loads(gzip.decompress(path.read_bytes()))
-        return cls(**made | {"ran": tuple(Ran(**each) for each in made["ran"])})
+        pairs = {name: tuple(map(tuple, made.get(name, ()))) for name in ("passes", "cycles")}
+        return cls(**made | pairs | {"ran": tuple(Ran(**each) for each in made["ran"])})
 
 
 def replayed(recording: Recording) -> EmbeddedCluster:
@@ -107,10 +112,23 @@ def replayed(recording: Recording) -> EmbeddedCluster:
     cluster = twin(recording)
     if recording.interval_s:
         planner = Planner(Srsf(), "srsf", Scope(partitions=("*",)))
-        replay(cluster, planner, MemoryStore(), interval_s=recording.interval_s)
+        if recording.cycles:
+            _cycle(cluster, planner, recording)
+        else:
+            replay(cluster, planner, MemoryStore(), interval_s=recording.interval_s)
     else:
         replay(cluster)
     return cluster
+
+
+def _cycle(cluster: EmbeddedCluster, planner: Planner, recording: Recording) -> None:
+    """The daemon's cycles at the times at which they were."""
+    store = MemoryStore()
+    for read_s, written_s in recording.cycles:
+        cluster.advance(read_s - recording.origin_s)
+        cluster.model = replace(cluster.model, rpc_latency_s=written_s - read_s)
+        run_cycle(cluster, planner, store)
+    replay(cluster)
 
 
 def twin(recording: Recording) -> EmbeddedCluster:
@@ -125,7 +143,9 @@ def twin(recording: Recording) -> EmbeddedCluster:
     limit_s = [60.0 * each.limit_min for each in ran]
     submit_s = [each.submit_s - origin_s for each in ran]
     trace = Trace.of(ids, [each.gpus for each in ran], submit_s, [each.run_s for each in ran], limit_s)
-    return EmbeddedCluster(trace, LAYOUT, model, requests=_requests(trace, ran, origin_s))
+    told = [(at - origin_s, Kind.BACKFILL if how == "backfill" else Kind.SCHEDULE, how == "full")
+            for at, how in recording.passes if at >= origin_s]  # fmt: skip
+    return EmbeddedCluster(trace, LAYOUT, model, requests=_requests(trace, ran, origin_s), told=told)
 
 
 def _requests(trace: Trace, ran: Sequence[Ran], origin_s: float) -> Requests:
