@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+
+import numpy as np
 
 from slurmsched.slurm.site import parse_settings
 from tests.live.lab import run, until
@@ -64,8 +67,8 @@ class Recorder:
         cancels = [(one.at_s + one.cancel_s + 1, p, True) for p, one in enumerate(self.submissions) if one.cancel_s]
         return sorted([*submits, *cancels])
 
-    def recording(self, uid: int = 0, **of_daemon: float) -> Recording:
-        """Every job, by id. uid: of the daemon, 0 = none. Times come from slurmctld's log (milliseconds), else from sacct (seconds)."""
+    def recording(self, uid: int = 0, done_s: Sequence[float] = (), **of_daemon: float) -> Recording:
+        """Every job, by id. uid, done_s: user of the daemon, and when its cycles ended. Times come from slurmctld's log (milliseconds), else from sacct (seconds)."""
         log = LOG.read_text(errors="replace")
         submit, cancel, end, freed = (_last(each, log) for each in (_SUBMITTED, _CANCELLED, _ENDED, _FREED))
         start = {int(m[2]): stamp(m[1]) for m in reversed(list(_LAUNCHED.finditer(log)))}
@@ -84,9 +87,8 @@ class Recorder:
         first_s = min(each.submit_s for each in made)
         passes_s = (_last_before(pattern, log, first_s) for pattern in (_BACKFILL, _FULL_PASS))
         until_s = max(each.end_s or 0.0 for each in made)
-        cycles = cycles_of(log, uid, of_daemon["first_cycle_s"], of_daemon["interval_s"]) if uid else ()
-        passes = passes_of(log, first_s, until_s)
-        return Recording(tuple(made), settings, *passes_s, **of_daemon, passes=passes, cycles=cycles)
+        told = {"passes": passes_of(log, first_s, until_s), "cycles": cycles_of(log, uid, done_s)}
+        return Recording(tuple(made), settings, *passes_s, **of_daemon, **told)
 
 
 def passes_of(log: str, from_s: float, until_s: float) -> tuple[tuple[float, str], ...]:
@@ -95,15 +97,17 @@ def passes_of(log: str, from_s: float, until_s: float) -> tuple[tuple[float, str
     return tuple((at, how) for at, how in found if from_s - 1 <= at <= until_s)
 
 
-def cycles_of(log: str, uid: int, first_s: float, interval_s: float) -> tuple[tuple[float, float], ...]:
-    """When the daemon of this user read the queue in each cycle, first_s being the begin of one, and the middle of what
-    it wrote then; if it wrote nothing, when it read."""
-    reads, writes = dict[int, list[float]](), dict[int, list[float]]()
-    for pattern, found in ((_READ, reads), (_WRITTEN, writes)):
-        for at in map(stamp, re.findall(pattern.format(uid=uid), log)):
-            found.setdefault(int((at - first_s) // interval_s), []).append(at)
-    cycles = ((found[0], writes.get(cycle, found[:1])) for cycle, found in sorted(reads.items()) if cycle >= 0)
-    return tuple((at, mine[len(mine) // 2]) for at, mine in cycles)
+def cycles_of(log: str, uid: int, done_s: Sequence[float]) -> tuple[tuple[float, float], ...]:
+    """When the daemon of this user first read the queue in each cycle, and the middle of what it wrote then, or its end
+    if it wrote nothing. done_s: ends of the cycles."""
+    reads, writes = (np.array(list(map(stamp, re.findall(pattern.format(uid=uid), log)))) for pattern in (_READ, _WRITTEN))
+    found, before_s = [], -math.inf
+    for end_s in done_s:
+        read, written = (times[(before_s < times) & (times <= end_s)] for times in (reads, writes))
+        if len(read):
+            found.append((float(read[0]), float(np.median(written)) if len(written) else end_s))
+        before_s = end_s
+    return tuple(found)
 
 
 def warm_up() -> None:
