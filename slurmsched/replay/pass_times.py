@@ -86,7 +86,10 @@ class ToldPasses(PassTimes):
 
     def begins(self, event: Event) -> bool:
         """Every one told does."""
-        return event.time_s <= self._until_s or super().begins(event)
+        if event.time_s > self._until_s:
+            return super().begins(event)
+        self._last[event.kind] = event.time_s
+        return True
 
     def is_full(self, now_s: float) -> bool:
         return now_s in self._full or (now_s > self._until_s and super().is_full(now_s))

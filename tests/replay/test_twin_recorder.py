@@ -1,0 +1,31 @@
+"""What the recorder reads from slurmctld's log, without a Slurm."""
+
+from __future__ import annotations
+
+from tests.twin.recorder import cycles_of, passes_of, stamp
+
+LOG = """\
+[2026-01-02T10:00:00.100] debug:  sched: Running job scheduler for full queue.
+[2026-01-02T10:00:05.250] debug:  sched/backfill: _attempt_backfill: beginning
+[2026-01-02T10:00:05.300] debug:  sched: Running job scheduler for default depth.
+[2026-01-02T10:00:06.000] debug2: Processing RPC: REQUEST_JOB_INFO from UID=1005
+[2026-01-02T10:00:06.100] debug2: Processing RPC: REQUEST_JOB_INFO from UID=0
+[2026-01-02T10:00:06.200] debug2: Processing RPC: REQUEST_JOB_INFO from UID=1005
+[2026-01-02T10:00:06.400] _slurm_rpc_update_job: complete JobId=7 uid=1005 usec=51
+[2026-01-02T10:00:06.600] _slurm_rpc_update_job: complete JobId=8_3 uid=1005 usec=51
+[2026-01-02T10:00:11.000] debug2: Processing RPC: REQUEST_JOB_INFO from UID=1005
+[2026-01-02T10:00:20.000] debug:  sched: Running job scheduler for full queue.
+"""
+ZERO_S = stamp("2026-01-02T10:00:00")
+
+
+def test_passes_of__kinds_and_times_within_the_run() -> None:
+    """From a second before the first job to the end of the last."""
+    found = passes_of(LOG, ZERO_S + 1, ZERO_S + 15)
+    assert [(round(at - ZERO_S, 3), how) for at, how in found] == [(0.1, "full"), (5.25, "backfill"), (5.3, "main")]
+
+
+def test_cycles_of__first_read_and_middle_of_the_writes() -> None:
+    """Of the daemon's own user; a cycle that wrote nothing is over when it ended."""
+    found = cycles_of(LOG, 1005, [ZERO_S + 2, ZERO_S + 7, ZERO_S + 12])
+    assert [(round(read - ZERO_S, 3), round(wrote - ZERO_S, 3)) for read, wrote in found] == [(6.0, 6.5), (11.0, 12.0)]
