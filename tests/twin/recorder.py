@@ -101,7 +101,7 @@ def cycles_of(log: str, uid: int, done_s: Sequence[float]) -> tuple[tuple[float,
     """When the daemon of this user first read the queue in each cycle, and the middle of what it wrote then, or its end
     if it wrote nothing. done_s: ends of the cycles."""
     reads, writes = (np.array(list(map(stamp, re.findall(pattern.format(uid=uid), log)))) for pattern in (_READ, _WRITTEN))
-    found, before_s = [], -math.inf
+    found, before_s = [], done_s[0] - 60 if done_s else -math.inf
     for end_s in done_s:
         read, written = (times[(before_s < times) & (times <= end_s)] for times in (reads, writes))
         if len(read):
