@@ -97,7 +97,7 @@ class EmbeddedCluster:
         self._events, self._writes = EventHeap(), list[Action]()
         self._passes = ToldPasses(self.model, self._events, told) if told else PassTimes(self.model, self._events)
         self._handlers: dict[Kind, Callable[[Event], bool]] = {
-            Kind.END: self._end, Kind.RELEASE: self._release, Kind.SUBMIT: self._submit, Kind.ELIGIBLE: self._eligible,
+            Kind.END: self._end, Kind.PART_RELEASE: self._part_release, Kind.RELEASE: self._release, Kind.SUBMIT: self._submit, Kind.ELIGIBLE: self._eligible,
             Kind.CANCEL: self._cancel, Kind.NODES: self._nodes_change, Kind.WRITE: self._write_arrives,
             Kind.BOOKING: self._bookings_change, Kind.SAVED: self._saved, Kind.USAGE: self._count_usage,
             Kind.SCHEDULE: self._schedule, Kind.BACKFILL: self._backfill,
@@ -309,22 +309,29 @@ class EmbeddedCluster:
         self._complete(event.row, self._epilog_s(event.row))
         return True
 
+    def _part_release(self, event: Event) -> bool:
+        """All nodes of a job but one are done with its end."""
+        if self._stale(event):
+            return False
+        kept = np.zeros(len(self.holdings.of(event.row)[0]), np.bool_)
+        kept[-1 if self.job.requests.epilog_spread_s[event.row] > 0 else 0] = True
+        self._give_back(event.row, ~kept)
+        self.holdings.keep(event.row, kept)
+        self._look()
+        return True
+
     def _release(self, event: Event) -> bool:
         if self._stale(event):
             return False
-        node, held = self.holdings.of(event.row)
+        self._give_back(event.row, np.ones(len(self.holdings.of(event.row)[0]), np.bool_))
         self.holdings.drop(event.row)
-        self.completing[node] -= 1
-        self._hold(node, -held[:, 0])
         if self.job.phase[event.row] == Phase.ENDING:
             self.job.settle(event.row)
             ok = bool(self.job.ended_as[event.row] == int(JobState.COMPLETED))
             self._settle(event.row, ok)
         else:
             self._events.push(self.job.resubmit(event.row, self._now_s), Kind.ELIGIBLE, event.row, event.run)
-        self._poke()
-        if self.model.has_epilog and not self.model.defer:
-            self._passes.push(Kind.SCHEDULE, self._now_s)
+        self._look()
         return True
 
     def _eligible(self, event: Event) -> bool:
@@ -433,6 +440,18 @@ class EmbeddedCluster:
         self._events.push(self.job.start(row, self._now_s), Kind.END, row, int(self.job.restarts[row]))
         self._freed(self.dependencies.started(row))
 
+    def _look(self) -> None:
+        """An epilog is done: where there is one, the main scheduler looks at once."""
+        self._poke()
+        if self.model.has_epilog and not self.model.defer:
+            self._passes.push(Kind.SCHEDULE, self._now_s)
+
+    def _give_back(self, row: int, which: Bools) -> None:
+        """These nodes of the job start others again. which: (K,)."""
+        node, held = self.holdings.of(row)
+        self.completing[node[which]] -= 1
+        self._hold(node[which], -held[which, 0])
+
     def _hold(self, node: Int64s, gpus: Int64s) -> None:
         """A job holds so many GPUs more on these nodes."""
         self._held[node] += gpus
@@ -450,6 +469,8 @@ class EmbeddedCluster:
         self.limits.use(row, -1)
         if self.job.phase[row] == Phase.ENDING:
             self.entry.leaves(row)
+            if spread_s := abs(float(self.job.requests.epilog_spread_s[row])) * (len(node) > 1):
+                self._events.push(self._now_s + wait_s - spread_s, Kind.PART_RELEASE, row, int(self.job.restarts[row]))
         self.fair_share.stopped(row, self._now_s)
         self._events.push(self._now_s + wait_s, Kind.RELEASE, row, int(self.job.restarts[row]))
 

@@ -19,17 +19,18 @@ class Kind(IntEnum):
     counted, then Slurm schedules."""
 
     END = 0
-    RELEASE = 1
-    SUBMIT = 2
-    ELIGIBLE = 3
-    CANCEL = 4
-    NODES = 5
-    BOOKING = 6
-    SAVED = 7
-    WRITE = 8
-    USAGE = 9
-    SCHEDULE = 10
-    BACKFILL = 11
+    PART_RELEASE = 1
+    RELEASE = 2
+    SUBMIT = 3
+    ELIGIBLE = 4
+    CANCEL = 5
+    NODES = 6
+    BOOKING = 7
+    SAVED = 8
+    WRITE = 9
+    USAGE = 10
+    SCHEDULE = 11
+    BACKFILL = 12
 
 
 class Event(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -25,6 +25,7 @@ _LAUNCHED = re.compile(_STAMP + r"debug2: +acct_policy_job_begin: after adding "
 _ENDED = re.compile(_STAMP + r"_job_complete: " + _JOB + r" done", re.MULTILINE)
 _CANCELLED = re.compile(_STAMP + r"_slurm_rpc_kill_job: REQUEST_KILL_JOB " + _JOB, re.MULTILINE)
 _FREED = re.compile(_STAMP + r"debug2: +_slurm_rpc_epilog_complete: " + _JOB, re.MULTILINE)
+_FREED_NODE = re.compile(_FREED.pattern + r" Node=(\S+)", re.MULTILINE)
 _BEGUN = "Running as primary controller"  # slurmctld counts from then on
 _BACKFILL = re.compile(
     _STAMP + rf"(?:(?:debug: +)?sched/backfill: _attempt_backfill: beginning|{_BEGUN})", re.MULTILINE
@@ -72,6 +73,7 @@ class Recorder:
         log = LOG.read_text(errors="replace")
         submit, cancel, end, freed = (_last(each, log) for each in (_SUBMITTED, _CANCELLED, _ENDED, _FREED))
         start = {int(m[2]): stamp(m[1]) for m in reversed(list(_LAUNCHED.finditer(log)))}
+        spread = spreads(log, end)
         place = {job: at for at, job in enumerate(self.ids)}
         made = []
         for job, array, begun_s, ended_s in accounted(self.ids):
@@ -82,6 +84,7 @@ class Recorder:
                 job, array, f"afterany:{self.ids[one.after]}" if one.after >= 0 else "", one.user, one.gpus, one.nodes,
                 one.limit_min, one.partition, one.qos or "normal", submit[record],
                 begun_s and start.get(job, begun_s), min(ends, default=ended_s), freed.get(job, ended_s), cancel_s,
+                spread.get(job, 0.0),
             ))  # fmt: skip
         settings = parse_settings(run("scontrol", "show", "config").out)
         first_s = min(each.submit_s for each in made)
@@ -89,6 +92,15 @@ class Recorder:
         until_s = max(each.end_s or 0.0 for each in made)
         told = {"passes": passes_of(log, first_s, until_s), "cycles": cycles_of(log, uid, done_s)}
         return Recording(tuple(made), settings, *passes_s, **of_daemon, **told)
+
+
+def spreads(log: str, end: Mapping[int, float]) -> dict[int, float]:
+    """How much later than its first node by name a job's last one was done with its end [s]."""
+    nodes = dict[int, dict[str, float]]()
+    for match in _FREED_NODE.finditer(log):
+        if (at := stamp(match[1])) >= end.get(job := int(match[2]), 0.0):
+            nodes.setdefault(job, {})[match[3]] = at
+    return {job: each[max(each)] - each[min(each)] for job, each in nodes.items() if len(each) > 1}
 
 
 def passes_of(log: str, from_s: float, until_s: float) -> tuple[tuple[float, str], ...]:

@@ -39,7 +39,8 @@ UNLIMITED_S = 3600.0  # run time of a job whose user ended it: longer than anybo
 class Ran:
     """One job as Slurm ran it; times are Unix seconds, None where it never came to that.
 
-    array_id: 0 = no array. end_s: its nodes begin to complete. freed_s: they are done with that.
+    array_id: 0 = no array. end_s: its nodes begin to complete. freed_s: all are done with that; spread_s: the last by
+    name so much after the first.
     """
 
     job_id: int
@@ -56,6 +57,7 @@ class Ran:
     end_s: float | None
     freed_s: float | None
     cancel_s: float | None
+    spread_s: float = 0.0
 
     @property
     def run_s(self) -> float:
@@ -159,5 +161,6 @@ def _requests(trace: Trace, ran: Sequence[Ran], origin_s: float) -> Requests:
         "array_id": [each.array_id for each in ran],
         "dependency": [each.dependency for each in ran],
         "epilog_s": [max((each.freed_s or 0.0) - (each.end_s or 0.0), 0.0) for each in ran],
+        "epilog_spread_s": [each.spread_s for each in ran],
         "cancel_s": [np.inf if each.cancel_s is None else each.cancel_s - origin_s for each in ran],
     })  # fmt: skip
