@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.twin.recorder import cycles_of, passes_of, stamp
+from tests.twin.recorder import cycles_of, passes_of, spreads, stamp
 
 LOG = """\
 [2026-01-02T10:00:00.100] debug:  sched: Running job scheduler for full queue.
@@ -25,7 +25,17 @@ def test_passes_of__kinds_and_times_within_the_run() -> None:
     assert [(round(at - ZERO_S, 3), how) for at, how in found] == [(0.1, "full"), (5.25, "backfill"), (5.3, "main")]
 
 
-def test_cycles_of__first_read_and_middle_of_the_writes() -> None:
+def test_cycles_of__first_read_first_and_last_write() -> None:
     """Of the daemon's own user; a cycle that wrote nothing is over when it ended."""
     found = cycles_of(LOG, 1005, [ZERO_S + 2, ZERO_S + 7, ZERO_S + 12])
-    assert [(round(read - ZERO_S, 3), round(wrote - ZERO_S, 3)) for read, wrote in found] == [(6.0, 6.5), (11.0, 12.0)]
+    shown = [(*(round(at - ZERO_S, 3) for at in times), writes) for *times, writes in found]
+    assert shown == [(6.0, 6.4, 6.6, 2), (11.0, 12.0, 12.0, 0)]
+
+
+def test_spreads__last_node_by_name_after_the_first() -> None:
+    """Of jobs on several nodes, in their last run."""
+    line = "[2026-01-02T10:00:{at}] debug2: _slurm_rpc_epilog_complete: JobId={job} Node={node} usec=1"
+    rows = (("01.0", 7, "n1"), ("05.0", 7, "n2"), ("05.4", 7, "n1"), ("06.0", 8, "n3"))
+    log = "\n".join(line.format(at=at, job=job, node=node) for at, job, node in rows)
+    found = spreads(log, {7: ZERO_S + 4})
+    assert {job: round(spread_s, 3) for job, spread_s in found.items()} == {7: -0.4}

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-
-import numpy as np
 
 from slurmsched.slurm.site import parse_settings
 from tests.live.lab import run, until
@@ -109,16 +106,15 @@ def passes_of(log: str, from_s: float, until_s: float) -> tuple[tuple[float, str
     return tuple((at, how) for at, how in found if from_s - 1 <= at <= until_s)
 
 
-def cycles_of(log: str, uid: int, done_s: Sequence[float]) -> tuple[tuple[float, float], ...]:
-    """When the daemon of this user first read the queue in each cycle, and the middle of what it wrote then, or its end
-    if it wrote nothing. done_s: ends of the cycles."""
-    reads, writes = (np.array(list(map(stamp, re.findall(pattern.format(uid=uid), log)))) for pattern in (_READ, _WRITTEN))
-    found, before_s = [], done_s[0] - 60 if done_s else -math.inf
-    for end_s in done_s:
-        read, written = (times[(before_s < times) & (times <= end_s)] for times in (reads, writes))
-        if len(read):
-            found.append((float(read[0]), float(np.median(written)) if len(written) else end_s))
-        before_s = end_s
+def cycles_of(log: str, uid: int, done_s: Sequence[float]) -> tuple[tuple[float, float, float, int], ...]:
+    """When the daemon of this user first read the queue in each cycle, its first and last write (its end if it wrote
+    nothing), and how many there were. done_s: ends of the cycles."""
+    reads, writes = (list(map(stamp, re.findall(pattern.format(uid=uid), log))) for pattern in (_READ, _WRITTEN))
+    found = []
+    for before_s, end_s in zip([done_s[0] - 60, *done_s], done_s, strict=False) if done_s else ():
+        read, written = ([at for at in times if before_s < at <= end_s] for times in (reads, writes))
+        if read:
+            found.append((read[0], min(written, default=end_s), max(written, default=end_s), len(written)))
     return tuple(found)
 
 

@@ -74,7 +74,7 @@ class Recording:
 
     passes: when slurmctld looked at the queue, and how: "main", "full" (main, the whole queue) or "backfill".
     first_cycle_s, interval_s, lateness_s: of the daemon's cycles, the last from the begin of a cycle to its last
-    write; interval_s 0 = no daemon. cycles: when it read the queue, and when it wrote (the middle of its writes).
+    write; interval_s 0 = no daemon. cycles: when it read the queue, its first and its last write, and how many.
     """
 
     ran: tuple[Ran, ...]
@@ -85,11 +85,16 @@ class Recording:
     interval_s: float = 0.0
     lateness_s: float = 0.0
     passes: tuple[tuple[float, str], ...] = ()
-    cycles: tuple[tuple[float, float], ...] = ()
+    cycles: tuple[tuple[float, float, float, int], ...] = ()
 
     @property
     def version(self) -> str:
         return self.settings["SLURM_VERSION"]
+
+    def run_s(self, ran: Ran) -> float:
+        """How long a job runs from the begin of the pass that started it [s]: its own start is some ms later."""
+        before = [at for at, _ in self.passes if ran.start_s is not None and at <= ran.start_s]
+        return ran.run_s + (ran.start_s - max(before) if before else 0.0)
 
     @property
     def origin_s(self) -> float:
@@ -126,9 +131,10 @@ def replayed(recording: Recording) -> EmbeddedCluster:
 def _cycle(cluster: EmbeddedCluster, planner: Planner, recording: Recording) -> None:
     """The daemon's cycles at the times at which they were."""
     store = MemoryStore()
-    for read_s, written_s in recording.cycles:
+    for read_s, first_s, last_s, writes in recording.cycles:
         cluster.advance(read_s - recording.origin_s)
-        cluster.model = replace(cluster.model, rpc_latency_s=written_s - read_s)
+        pace = (writes - 1) / (last_s - first_s) if last_s > first_s else 0.0
+        cluster.model = replace(cluster.model, rpc_latency_s=first_s - read_s, writes_per_s=pace)
         run_cycle(cluster, planner, store)
     replay(cluster)
 
@@ -144,7 +150,7 @@ def twin(recording: Recording) -> EmbeddedCluster:
     ids = [each.job_id for each in ran]
     limit_s = [60.0 * each.limit_min for each in ran]
     submit_s = [each.submit_s - origin_s for each in ran]
-    trace = Trace.of(ids, [each.gpus for each in ran], submit_s, [each.run_s for each in ran], limit_s)
+    trace = Trace.of(ids, [each.gpus for each in ran], submit_s, [recording.run_s(each) for each in ran], limit_s)
     told = [(at - origin_s, Kind.BACKFILL if how == "backfill" else Kind.SCHEDULE, how == "full")
             for at, how in recording.passes if at >= origin_s]  # fmt: skip
     return EmbeddedCluster(trace, LAYOUT, model, requests=_requests(trace, ran, origin_s), told=told)
