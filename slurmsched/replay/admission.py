@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -67,7 +69,11 @@ def _of_job(requests: Requests, layout: Layout, tree: Associations) -> tuple[Flo
     rows, place = np.unique(tree.of_job, return_inverse=True)
     found = []
     for name in ("max_wall_s", "max_gpus_per_job"):
-        of_qos = requests.qos.map(lambda qos, name=name: getattr(known.get(qos, Limits(qos)), name), np.float64)
+        of_qos = requests.qos.map(partial(_told, known, name), np.float64)
         near = np.array([tree.nearest(row, name) for row in rows.tolist()], np.float64)
         found.append(np.where(of_qos > 0, of_qos, near[place.reshape(-1)] if len(near) else of_qos))
     return found[0], found[1].astype(np.int64)
+
+
+def _told(known: Mapping[str, Limits], name: str, qos: str) -> float:
+    return float(getattr(known.get(qos, Limits(qos)), name))

@@ -97,7 +97,8 @@ def _shares(
 ) -> tuple[Int64s, Int64s, Int64s]:
     """Nodes, and what each and the last one give: whole nodes and a remainder, or equal parts if more are asked for.
 
-    kinds, kind: of _kinds. fewest: (J,) MinNodes of a job that tells none. The size of a node is that of the largest that serves the job.
+    kinds, kind: of _kinds. fewest: (J,) MinNodes of a job that tells none.
+    The size of a node is that of the largest that serves the job.
     """
     sizes = {
         name: np.array([layout.column(name)[mask].max(initial=1) for mask in kinds], np.int64)

@@ -51,7 +51,8 @@ class EmbeddedCluster:
     """A trace on nodes under slurmctld's rules; a `Cluster` for run_cycle, a `SimulatedCluster` for replay.
 
     nodes: GPUs of each node, or the whole layout. One node that holds all GPUs is the "count" model, where nodes do not
-    matter. requests: what the jobs ask for beyond GPUs and time. told: passes of a recorded slurmctld. docs/replay.md lists what is left out.
+    matter. requests: what the jobs ask for beyond GPUs and time. told: passes of a recorded slurmctld.
+    docs/replay.md lists what is left out.
     Raises InputError for a job that could never start and for names that are not in the layout.
     """
 
@@ -97,7 +98,8 @@ class EmbeddedCluster:
         self._events, self._writes = EventHeap(), list[Action]()
         self._passes = ToldPasses(self.model, self._events, told) if told else PassTimes(self.model, self._events)
         self._handlers: dict[Kind, Callable[[Event], bool]] = {
-            Kind.END: self._end, Kind.PART_RELEASE: self._part_release, Kind.RELEASE: self._release, Kind.SUBMIT: self._submit, Kind.ELIGIBLE: self._eligible,
+            Kind.END: self._end, Kind.PART_RELEASE: self._part_release, Kind.RELEASE: self._release,
+            Kind.SUBMIT: self._submit, Kind.ELIGIBLE: self._eligible,
             Kind.CANCEL: self._cancel, Kind.NODES: self._nodes_change, Kind.WRITE: self._write_arrives,
             Kind.BOOKING: self._bookings_change, Kind.SAVED: self._saved, Kind.USAGE: self._count_usage,
             Kind.SCHEDULE: self._schedule, Kind.BACKFILL: self._backfill,
@@ -143,7 +145,8 @@ class EmbeddedCluster:
     @property
     def refused(self) -> dict[str, int]:
         """Jobs not let in so far, by the limit that they exceed."""
-        return dict(Counter(self.entry.why[row] or "MaxSubmitJobs" for row in np.flatnonzero(self.job.refused).tolist()))
+        rows = np.flatnonzero(self.job.refused).tolist()
+        return dict(Counter(self.entry.why[row] or "MaxSubmitJobs" for row in rows))
 
     def endings(self) -> tuple[Floats, Floats]:
         """End [s], NaN while it has not, and executed time [s] of each job, in the trace's order. (J,), (J,)."""

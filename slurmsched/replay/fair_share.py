@@ -20,9 +20,11 @@ MONTHS = {"monthly": 1, "quarterly": 3, "yearly": 12}
 
 
 class FairShare:
-    """Without a weight nothing is counted. Usage is counted every calc_period_s and at the end of each run, as Slurm's decay thread does it.
+    """Without a weight nothing is counted; else usage is, every calc_period_s and at the end of each run, as Slurm's
+    decay thread does it.
 
-    usage: (A,) of each association and all below it [billing s], decayed. billing: (J,) what a second of each job costs.
+    usage: (A,) of each association and all below it [billing s], decayed. billing: (J,) what a second of each
+    job costs.
     Source: Slurm's priority/multifactor (fair_tree.c, priority_multifactor.c).
     """
 
@@ -43,9 +45,7 @@ class FairShare:
         self._factors: Floats | None = None
 
     @classmethod
-    def of(
-        cls, tree: Associations, model: SlurmModel, layout: Layout, demand: Demand, requests: Requests
-    ) -> FairShare:
+    def of(cls, tree: Associations, model: SlurmModel, layout: Layout, demand: Demand, requests: Requests) -> FairShare:
         """That of a cluster's jobs: what they cost by their partitions' weights and their QOS's factors."""
         factor = {each.name: each.usage_factor for each in layout.qos}
         of_qos = requests.qos.map(lambda name: factor.get(name, 1.0), np.float64)

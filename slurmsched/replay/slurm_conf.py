@@ -21,7 +21,8 @@ NAMES = {name.lower(): name for name in (
     "PriorityUsageResetPeriod", "PriorityWeightAge", "PriorityWeightFairShare", "PriorityWeightJobSize",
     "PriorityWeightPartition", "PriorityWeightQOS", "PriorityWeightTRES", "SchedulerParameters", "SchedulerType",
 )}  # fmt: skip
-TIMES = ("PriorityMaxAge", "PriorityCalcPeriod", "PriorityDecayHalfLife")  # minutes, or [days-]hours[:minutes[:seconds]]
+# Minutes, or [days-]hours[:minutes[:seconds]].
+TIMES = ("PriorityMaxAge", "PriorityCalcPeriod", "PriorityDecayHalfLife")
 ABSENT = ("FUTURE", "DOWN")  # state of a node that is not there
 NO_LIMIT = ("", "UNLIMITED", "INFINITE", "NONE")
 

@@ -62,7 +62,7 @@ def restart() -> None:
 
 
 def model_of(folder: Path, rows: list[tuple[str, str, int, float, str]]) -> EmbeddedCluster:
-    """The model of this Slurm by its own commands; rows: user, account, GPUs, minutes, partition of jobs that run 9 s."""
+    """The model of this Slurm by its own commands; rows: user, account, GPUs, minutes, partition of jobs of 9 s."""
     for name in ("assoc.txt", "sshare.txt"):
         (folder / name).write_text(run(*MADE_BY[name].split()).out)
     layout = Layout(LAYOUT.nodes, LAYOUT.partitions, accounts=read_accounts(folder))
@@ -120,7 +120,7 @@ def test_limits__hold_back_whom_slurm_holds_back(accounts: None, tmp_path: Path)
     run(*SACCTMGR, "modify", "account", "fsb", "set", "MaxTRES=gres/gpu=4")
     run(*SACCTMGR, "modify", "user", "carol", "set", "MaxSubmitJobs=1", "where", "account=fsb")
     rows = [("alice", "fsa", 1, 60, "gpu"), ("bob", "fsa1", 1, 60, "gpu"), ("dave", "fsb", 8, 60, "gpu"),
-            ("dave", "fsb", 1, 120, "short"), ("carol", "fsb", 1, 60, "gpu"), ("carol", "fsb", 1, 60, "gpu")]  # fmt: skip
+            ("dave", "fsb", 1, 120, "short"), *[("carol", "fsb", 1, 60, "gpu")] * 2]  # fmt: skip
     made = model_of(tmp_path, rows)
     made.advance(8.0)
     jobs = [submit(user, gpus, f"--account={account}", f"--time={minutes}", f"--partition={partition}")

@@ -30,9 +30,11 @@ _BACKFILL = re.compile(
 _FULL_PASS = re.compile(_STAMP + rf"(?:debug: +sched: Running job scheduler for full queue|{_BEGUN})", re.MULTILINE)
 
 
-_PASSES = {"backfill": re.compile(_STAMP + r"(?:debug: +)?sched/backfill: _attempt_backfill: beginning", re.MULTILINE),
-           "full": re.compile(_STAMP + r"(?:debug: +)?sched: Running job scheduler for full queue", re.MULTILINE),
-           "main": re.compile(_STAMP + r"(?:debug: +)?sched: Running job scheduler for default depth", re.MULTILINE)}  # fmt: skip
+_PASSES = {
+    "backfill": _STAMP + r"(?:debug: +)?sched/backfill: _attempt_backfill: beginning",
+    "full": _STAMP + r"(?:debug: +)?sched: Running job scheduler for full queue",
+    "main": _STAMP + r"(?:debug: +)?sched: Running job scheduler for default depth",
+}
 
 _READ = _STAMP + r"debug2: Processing RPC: REQUEST_JOB_INFO from UID={uid}\b"
 _WRITTEN = _STAMP + r"_slurm_rpc_update_job: complete JobId=\S+ uid={uid}\b"
@@ -66,7 +68,10 @@ class Recorder:
         return sorted([*submits, *cancels])
 
     def recording(self, uid: int = 0, done_s: Sequence[float] = (), **of_daemon: float) -> Recording:
-        """Every job, by id. uid, done_s: user of the daemon, and when its cycles ended. Times come from slurmctld's log (milliseconds), else from sacct (seconds)."""
+        """Every job, by id. uid, done_s: user of the daemon, and when its cycles ended.
+
+        Times come from slurmctld's log (milliseconds), else from sacct (seconds).
+        """
         log = LOG.read_text(errors="replace")
         submit, cancel, end, freed = (_last(each, log) for each in (_SUBMITTED, _CANCELLED, _ENDED, _FREED))
         start = {int(m[2]): stamp(m[1]) for m in reversed(list(_LAUNCHED.finditer(log)))}
@@ -102,7 +107,7 @@ def spreads(log: str, end: Mapping[int, float]) -> dict[int, float]:
 
 def passes_of(log: str, from_s: float, until_s: float) -> tuple[tuple[float, str], ...]:
     """Time and kind of every pass between two times, the last pass before included."""
-    found = sorted((stamp(match[1]), how) for how, pattern in _PASSES.items() for match in pattern.finditer(log))
+    found = sorted((stamp(match[1]), how) for how, pattern in _PASSES.items() for match in re.finditer(pattern, log))
     return tuple((at, how) for at, how in found if from_s - 1 <= at <= until_s)
 
 

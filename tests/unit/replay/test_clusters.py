@@ -163,7 +163,7 @@ def test_cluster_of__saved_snapshot(tmp_path: Path) -> None:
 
 
 def test_cluster_of__folder_with_limits(site: Path) -> None:
-    """qos.txt, assoc.txt and sshare.txt as Slurm's commands print them: GPUs of their TRES, the tree, users and usage."""
+    """qos.txt, assoc.txt and sshare.txt as Slurm's commands print them: GPUs of their TRES, tree, users, usage."""
     (site / "qos.txt").write_text(
         "Name|Priority|GrpTRES|GrpJobs|MaxTRESPU|MaxJobsPU|MaxWall|MaxTRES|MaxSubmitPU|UsageFactor\n"
         "normal|5|cpu=64,gres/gpu=16||gres/gpu=4|3|1-00:00:00|gres/gpu=8|20|0.500000\n"
@@ -203,7 +203,7 @@ def test_cluster_of__folder_names_the_line_of_a_limit(site: Path, name: str, tex
 
 
 def test_cluster_of__slurm_conf_tells_what_partitions_allow(site: Path) -> None:
-    """MaxTime, DefaultTime, MinNodes, MaxNodes and what a second costs; UNLIMITED is no limit; fair share's settings."""
+    """MaxTime, DefaultTime, MinNodes, MaxNodes and what a second costs; UNLIMITED is none; fair share's settings."""
     with (site / "slurm.conf").open("a") as file:
         file.write(
             "PartitionName=wide Nodes=b1 MaxTime=1-12 DefaultTime=30 MinNodes=2 MaxNodes=UNLIMITED "

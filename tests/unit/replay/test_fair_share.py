@@ -72,7 +72,7 @@ def test_fair_tree__shares_of_the_parent() -> None:
 
 
 def test_classic__halves_for_each_share_used() -> None:
-    """2 to the minus (usage over share); ann's usage is mixed with big's: 0.5 + (0.5 - 0.5) * 1/2 over 3/8 of shares."""
+    """2 to the minus (usage over share); ann's is mixed with big's: 0.5 + (0.5 - 0.5) * 1/2 over 3/8 of shares."""
     made = factors(shares(used(ann=50, cid=50), CLASSIC))
     assert made == {"ann": 0.39685, "bob": 0.629961, "cid": 0.25}
     damped = factors(shares(used(ann=50, cid=50), SlurmModel(weight_fairshare=1, fair_tree=False, damping=2.0)))
@@ -129,7 +129,8 @@ def test_replay__who_used_less_goes_first_once_it_is_counted() -> None:
     trace = Trace.of([1, 2, 3], [8] * 3, [0.0, 1.0, 2.0], [30.0] * 3, [60.0] * 3)
     asked = Requests.build(3, {"account": ["big"] * 3, "user": ["ann", "ann", "bob"]})
     layout = Layout((Node("n1", 8, 64),), (Partition("gpu", billing=(2.0, 0.0, 0.0)),), accounts=TREE)
-    model = SlurmModel(backfill="none", batch_sched_delay_s=0.0, weight_fairshare=1_000, weight_age=0, calc_period_s=10.0)
+    weights = {"weight_fairshare": 1_000, "weight_age": 0, "calc_period_s": 10.0}
+    model = SlurmModel(backfill="none", batch_sched_delay_s=0.0, **weights)
     made = EmbeddedCluster(trace, layout, model, requests=asked)
     made.advance(25.0)
     assert made.fair_share.usage[0] == pytest.approx(20 * 16, rel=1e-3)

@@ -261,7 +261,7 @@ def test_qos_and_accounts__refuse_one_job_that_is_too_much() -> None:
 
 
 def test_max_submit__counts_waiting_and_running_jobs_and_whole_arrays() -> None:
-    """Two may be there: the third is refused, one that comes after an end is not; an array of three is refused whole."""
+    """Two may be there: the third is refused, one after an end is not; an array of three is refused whole."""
     rows = [{}, {"submit_s": 1.0}, {"submit_s": 2.0}, {"submit_s": 11.0}, *[{"array_id": 5, "submit_s": 40.0}] * 3]
     for limits in ({"max_submit_per_user": 2}, {"group_submit": 2}):
         layout = Layout(NODES[:1], accounts=(Limits("trace", **limits),))
