@@ -209,5 +209,6 @@ def test_slurm_model__tells_who_is_not_let_in(tmp_path: Path) -> None:
     path.write_text(FEW + "\n[[partitions]]\nname = 'gpu'\nmax_time_s = 1\n")
     session = Session(THREE.with_columns(limit_known=[True, False, False]), Request(cluster=str(path), model="slurm"))
     replayed = session.run()
-    assert (replayed.refused, replayed.figures["refused"], replayed.figures["jobs"]) == ({"PartitionTimeLimit": 1}, 1, 2)
+    assert replayed.refused == {"PartitionTimeLimit": 1}
+    assert (replayed.figures["refused"], replayed.figures["jobs"]) == (1, 2)
     assert "refused" not in figures(cluster="1x4", model="slurm")
