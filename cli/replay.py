@@ -22,7 +22,7 @@ SHOWN = (
     ("avg_wait_s", "queueing delay mean [s]", ".1f"), ("makespan_s", "makespan [s]", ".0f"),
     ("preemptions", "preemptions", "d"), ("lost_gpu_h", "work lost [GPU h]", ".1f"),
     ("gpu_utilisation", "GPU utilisation", ".4f"), ("mean_slowdown", "slowdown mean", ".4f"),
-    ("deadlines_met", "deadlines met", ".4f"),
+    ("deadlines_met", "deadlines met", ".4f"), ("refused", "jobs not let in", "d"),
     ("wall_s", "took [s]", ".2f"),
 )  # fmt: skip
 
@@ -54,6 +54,8 @@ def command(
     for warning in session.described.warnings:
         click.echo(f"slurmsched: {warning}", err=True)
     whole = _played(session)
+    for reason, jobs in session.replayed.refused.items():
+        click.echo(f"slurmsched: {jobs} jobs are not let in, left out of all figures: {reason}", err=True)
     _show(out, session.replayed)
     if not whole:
         click.echo("slurmsched: interrupted; the figures are of the jobs that ended", err=True)

@@ -9,7 +9,7 @@ import click
 
 from slurmsched.cli import output
 from slurmsched.cli.output import Output
-from slurmsched.cli.trace_files import FILE, read, reading, show, warn, written
+from slurmsched.cli.trace_files import FILE, apart, read, reading, show, warn, written
 
 
 @click.group("trace")
@@ -25,6 +25,7 @@ def convert(out: Output, source: Path, target: Path, kind: str, pairs: tuple[str
     """Write SOURCE, of any kind, as TARGET: .parquet, or plain CSV (.csv, .csv.gz)."""
     from slurmsched.replay.trace_files import save
 
+    apart(source, target)
     recorded = read(source, kind, pairs, strict)
     save(target, recorded)
     written(out, target, recorded)
@@ -89,6 +90,7 @@ def anonymise(
     from slurmsched.replay.anonymise import Anonymiser, new_key, read_key
     from slurmsched.replay.trace_files import save
 
+    apart(source, target)
     recorded = read(source, kind, pairs, strict)
     key = read_key(key_file) if key_file else new_key()
     anonymiser = Anonymiser(key, models=models, calendar=not no_calendar, shift_s=shift_s)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from slurmsched.cli.output import Output, complain
+from slurmsched.errors import InputError
 
 if TYPE_CHECKING:
     from slurmsched.replay.describe import Section
@@ -56,6 +57,12 @@ def warn(recorded: Recorded) -> None:
     """Each warning as a line on stderr."""
     for warning in recorded.warnings:
         complain(warning)
+
+
+def apart(source: Path, target: Path) -> None:
+    """Raises InputError where the trace would be written over itself."""
+    if target.exists() and source.exists() and target.samefile(source):
+        raise InputError("is the trace that is read; name another TARGET", source=str(target))
 
 
 def written(out: Output, target: Path, recorded: Recorded) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
@@ -13,8 +13,9 @@ from slurmsched.config import Count, Section, read_toml
 from slurmsched.errors import ConfigError
 from slurmsched.model import hostlist
 from slurmsched.replay.clusters import Described
-from slurmsched.replay.layout import DEFAULT_PARTITION, Layout, Limits, Node, Partition
+from slurmsched.replay.layout import DEFAULT_PARTITION, PARENT, Layout, Limits, Node, Partition
 from slurmsched.replay.slurm_conf import settings_of
+from slurmsched.replay.slurm_limits import billing_weights
 from slurmsched.replay.slurm_model import checked
 
 
@@ -30,23 +31,47 @@ class NodeGroup(Section):
 
 
 class PartitionTable(Section):
-    """A partition; the first is the default one. nodes: a hostlist, empty = all."""
+    """A partition; the first is the default one. nodes: a hostlist, empty = all. billing: as TRESBillingWeights."""
 
     name: str
     nodes: str = ""
     tier: Count = 1
     factor: Count = 1
+    max_time_s: float = Field(0.0, ge=0)
+    default_time_s: float = Field(0.0, ge=0)
+    min_nodes: Count = 0
+    max_nodes: Count = 0
+    billing: str = ""
 
 
 class LimitsTable(Section):
-    """Of a QOS or an account; 0 = none."""
+    """Of a QOS, an account or a user of one; 0 = none."""
 
     name: str
     max_jobs_per_user: Count = 0
     max_gpus_per_user: Count = 0
     group_gpus: Count = 0
     group_jobs: Count = 0
+    max_gpus_per_job: Count = 0
+    max_wall_s: float = Field(0.0, ge=0)
+    max_submit_per_user: Count = 0
+    group_submit: Count = 0
+
+
+class QosTable(LimitsTable):
+    """A QOS."""
+
     priority: Count = 0
+    usage_factor: float = Field(1.0, ge=0)
+
+
+class AccountTable(LimitsTable):
+    """An account, or with `user` one of its users. shares: "parent" or a number. usage: RawUsage at the begin."""
+
+    user: str = ""
+    parent: str = ""
+    shares: Count | Literal["parent"] = 1
+    usage: float = Field(0.0, ge=0)
 
 
 class ClusterTree(Section):
@@ -54,8 +79,8 @@ class ClusterTree(Section):
 
     nodes: tuple[NodeGroup, ...]
     partitions: tuple[PartitionTable, ...] = ()
-    qos: tuple[LimitsTable, ...] = ()
-    accounts: tuple[LimitsTable, ...] = ()
+    qos: tuple[QosTable, ...] = ()
+    accounts: tuple[AccountTable, ...] = ()
     slurm: dict[str, str | int | float] = Field(default_factory=dict)
     model: dict[str, str | int | float | bool] = Field(default_factory=dict)
 
@@ -65,9 +90,9 @@ def read_cluster_toml(path: Path) -> Described:
     try:
         tree = ClusterTree.model_validate(read_toml(path))
         nodes = _nodes(tree.nodes)
-        partitions = tuple(Partition(each.name, _hosts(each.nodes, f"partitions.{each.name}"), each.tier, each.factor)
-                           for each in tree.partitions)  # fmt: skip
-        qos, accounts = (tuple(Limits(**each.model_dump()) for each in group) for group in (tree.qos, tree.accounts))
+        partitions = tuple(_partition(each) for each in tree.partitions)
+        qos = tuple(Limits(**each.model_dump()) for each in tree.qos)
+        accounts = tuple(_account(each) for each in tree.accounts)
         layout = Layout(nodes, partitions or (Partition(DEFAULT_PARTITION),), qos, accounts)
         told = any(group.cpus for group in tree.nodes)
         return Described(layout, settings_of(tree.slurm), checked(tree.model), cpus_known=told)
@@ -76,6 +101,16 @@ def read_cluster_toml(path: Path) -> Described:
         raise ConfigError(_said(first), key=".".join(map(str, first["loc"])), source=str(path)) from None
     except ConfigError as error:
         raise ConfigError(error.message, key=error.key, source=error.source or str(path)) from error
+
+
+def _partition(table: PartitionTable) -> Partition:
+    told = table.model_dump() | {"nodes": _hosts(table.nodes, f"partitions.{table.name}")}
+    return Partition(**told | {"billing": billing_weights(table.billing)})
+
+
+def _account(table: AccountTable) -> Limits:
+    told = table.model_dump()
+    return Limits(**told | {"shares": PARENT if table.shares == "parent" else table.shares})
 
 
 def _said(error: Any) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from slurmsched.errors import InputError
-from slurmsched.replay.layout import Layout, Node, Partition
+from slurmsched.replay.layout import DEFAULT_PARTITION, Layout, Limits, Node, Partition
 from slurmsched.replay.slurm_model import SlurmModel
 from slurmsched.replay.traces import Trace
 
@@ -94,9 +94,17 @@ def _of_snapshot(path: Path) -> Described:
     made = tuple(Node(name, gpus, cpus, memory, kind) for name, gpus, cpus, memory, kind in zip(*columns, strict=True))
     order = sorted(range(len(listed)), key=lambda row: not listed.default[row])
     partitions = tuple(
-        Partition(listed.name[row], members, int(listed.priority_tier[row]))
+        Partition(listed.name[row], members, int(listed.priority_tier[row]), max_time_s=_known(listed.max_time_s[row]),
+                  default_time_s=_known(listed.default_time_s[row]))
         for row in order
         if (members := tuple(name for name, of in zip(nodes.name, nodes.partitions, strict=True)
                              if listed.name[row] in of.split(",")))
     )  # fmt: skip
-    return Described(Layout(made, partitions) if partitions else Layout(made), held.site.settings, cpus_known=True)
+    accounts = tuple(Limits(name, shares=round(1_000 * shares)) for name, shares in held.shares.items())
+    layout = Layout(made, partitions or (Partition(DEFAULT_PARTITION),), accounts=accounts)
+    return Described(layout, held.site.settings, cpus_known=True)
+
+
+def _known(time_s: float) -> float:
+    """A limit of a partition [s], 0 = none."""
+    return float(time_s) if math.isfinite(time_s) else 0.0

@@ -37,6 +37,14 @@ class Demand:
         found: Int64s = self.need[:, 1] * (self.nodes - 1) + self.last[:, 1]
         return found
 
+    def billing(self, layout: Layout, *, largest: bool) -> Floats:
+        """What a second of each job costs by its partition's TRESBillingWeights: the sum, or the largest part; CPUs
+        where there are none. (J,)."""
+        weights = np.array([each.billing or (0.0, 1.0, 0.0) for each in layout.partitions])[self.part]
+        parts = (self.need * (self.nodes - 1)[:, None] + self.last) * weights
+        found: Floats = parts.max(axis=1, initial=0.0) if largest else parts.sum(axis=1)
+        return found
+
     @classmethod
     def of(cls, trace: Trace, requests: Requests, layout: Layout, model: SlurmModel) -> Demand:
         """Raises InputError for a partition or node that is not there, and for a job that could never start."""
@@ -48,7 +56,8 @@ class Demand:
         places = [divmod(code, max(len(pin.names), 1)) for code in pair.tolist()]
         pins = [tuple(filter(None, text.split(","))) for text in pin.names]
         usable = np.array([kinds[row] & layout.mask(pins[text]) for row, text in places]).reshape(len(places), -1)
-        nodes, need, last = _shares(trace.gpus, requests, layout, kinds, kind)
+        fewest = layout.of_partitions("min_nodes")[part]
+        nodes, need, last = _shares(trace.gpus, requests, layout, kinds, kind, fewest)
         count = np.array([len(names) for names in pins], np.int64)[pin.codes] if len(trace) else nodes
         factors = _factors(trace.gpus, requests, layout, model, part, nodes)
         pinned = (count > 0) & (count >= nodes)
@@ -84,11 +93,12 @@ def _kinds(requests: Requests, layout: Layout, part: Int64s, members: Bools) -> 
 
 
 def _shares(
-    gpus: Int64s, requests: Requests, layout: Layout, kinds: list[Bools], kind: Int64s
+    gpus: Int64s, requests: Requests, layout: Layout, kinds: list[Bools], kind: Int64s, fewest: Floats
 ) -> tuple[Int64s, Int64s, Int64s]:
     """Nodes, and what each and the last one give: whole nodes and a remainder, or equal parts if more are asked for.
 
-    kinds, kind: of _kinds. The size of a node is that of the largest that serves the job.
+    kinds, kind: of _kinds. fewest: (J,) MinNodes of a job that tells none.
+    The size of a node is that of the largest that serves the job.
     """
     sizes = {
         name: np.array([layout.column(name)[mask].max(initial=1) for mask in kinds], np.int64)
@@ -97,7 +107,7 @@ def _shares(
     size = np.maximum(sizes["gpus"], 1)[kind]
     cpus_per_gpu = np.maximum(sizes["cpus"][kind] // size, 1)
     least = np.maximum(-(-gpus // size), 1)
-    nodes = np.where(requests.nodes > 0, requests.nodes, least)
+    nodes = np.where(requests.nodes > 0, requests.nodes, np.maximum(least, fewest)).astype(np.int64)
     part = np.where(nodes <= least, np.minimum(gpus, size), -(-gpus // nodes))
     rest = gpus - part * (nodes - 1)
     memory = np.ceil(requests.memory_mib / nodes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -25,16 +26,19 @@ from slurmsched.model.deferrals import Deferral
 from slurmsched.model.plan import Action
 from slurmsched.replay import act_steps, schedulers, view
 from slurmsched.replay.act_memory import ActMemory
+from slurmsched.replay.admission import Entry
+from slurmsched.replay.associations import Associations
 from slurmsched.replay.bookings import Bookings
 from slurmsched.replay.demand import Demand
 from slurmsched.replay.dependencies import Dependencies
 from slurmsched.replay.engine import Event, EventHeap, Kind
+from slurmsched.replay.fair_share import FairShare
 from slurmsched.replay.holdings import Holdings
 from slurmsched.replay.jobtable import JobTable, Phase
 from slurmsched.replay.layout import Layout
-from slurmsched.replay.limits import LimitTable
+from slurmsched.replay.limits import RUNNING, LimitTable
 from slurmsched.replay.metrics import History
-from slurmsched.replay.pass_times import PassTimes
+from slurmsched.replay.pass_times import PassTimes, ToldPasses
 from slurmsched.replay.requests import Requests
 from slurmsched.replay.slurm_model import SlurmModel
 from slurmsched.replay.traces import Trace
@@ -47,7 +51,8 @@ class EmbeddedCluster:
     """A trace on nodes under slurmctld's rules; a `Cluster` for run_cycle, a `SimulatedCluster` for replay.
 
     nodes: GPUs of each node, or the whole layout. One node that holds all GPUs is the "count" model, where nodes do not
-    matter. requests: what the jobs ask for beyond GPUs and time. docs/replay.md lists what is left out.
+    matter. requests: what the jobs ask for beyond GPUs and time. told: passes of a recorded slurmctld.
+    docs/replay.md lists what is left out.
     Raises InputError for a job that could never start and for names that are not in the layout.
     """
 
@@ -59,14 +64,19 @@ class EmbeddedCluster:
         *,
         seed: int = 0,
         requests: Requests | None = None,
+        told: Sequence[tuple[float, Kind, bool]] = (),
     ) -> None:
-        self.trace, self.model, self.seed = trace, model or SlurmModel(), seed
+        self.model, self.seed = model or SlurmModel(), seed
         self.layout = nodes if isinstance(nodes, Layout) else Layout.of_gpus(nodes)
         requests = requests or Requests.plain(len(trace))
         self.demand = Demand.of(trace, requests, self.layout, self.model)
-        self.limits = LimitTable(self.layout, requests, trace.gpus)
+        tree = Associations.of(self.layout.accounts, requests)
+        self.entry = Entry.of(trace, requests, self.layout, tree, self.demand.nodes)
+        self.trace = trace = trace.with_columns(time_limit_s=self.entry.time_limit_s)
+        self.limits = LimitTable(self.layout, requests, trace.gpus, tree, RUNNING)
+        self.fair_share = FairShare.of(tree, self.model, self.layout, self.demand, requests)
         self.dependencies = Dependencies(trace, requests)
-        self.job = JobTable(trace, self.model, requests, self.demand.factors)
+        self.job = JobTable(trace, self.model, requests, self.demand.factors, self.fair_share.points)
         self.capacity = self.layout.column("gpus")
         self.size = int(self.capacity.max(initial=0))
         self.left = np.stack([self.layout.column(name) for name in ("gpus", "cpus", "memory_mib")])
@@ -86,11 +96,12 @@ class EmbeddedCluster:
             for key in {job, record}:
                 self._rows.setdefault(key, []).append(row)
         self._events, self._writes = EventHeap(), list[Action]()
-        self._passes = PassTimes(self.model, self._events)
+        self._passes = ToldPasses(self.model, self._events, told) if told else PassTimes(self.model, self._events)
         self._handlers: dict[Kind, Callable[[Event], bool]] = {
-            Kind.END: self._end, Kind.RELEASE: self._release, Kind.SUBMIT: self._submit, Kind.ELIGIBLE: self._eligible,
+            Kind.END: self._end, Kind.PART_RELEASE: self._part_release, Kind.RELEASE: self._release,
+            Kind.SUBMIT: self._submit, Kind.ELIGIBLE: self._eligible,
             Kind.CANCEL: self._cancel, Kind.NODES: self._nodes_change, Kind.WRITE: self._write_arrives,
-            Kind.BOOKING: self._bookings_change, Kind.SAVED: self._saved,
+            Kind.BOOKING: self._bookings_change, Kind.SAVED: self._saved, Kind.USAGE: self._count_usage,
             Kind.SCHEDULE: self._schedule, Kind.BACKFILL: self._backfill,
         }  # fmt: skip
         self._foresee()
@@ -130,6 +141,12 @@ class EmbeddedCluster:
     def ended(self) -> int:
         """Jobs that ended so far."""
         return len(self.trace) - self._left
+
+    @property
+    def refused(self) -> dict[str, int]:
+        """Jobs not let in so far, by the limit that they exceed."""
+        rows = np.flatnonzero(self.job.refused).tolist()
+        return dict(Counter(self.entry.why[row] or "MaxSubmitJobs" for row in rows))
 
     def endings(self) -> tuple[Floats, Floats]:
         """End [s], NaN while it has not, and executed time [s] of each job, in the trace's order. (J,), (J,)."""
@@ -275,7 +292,12 @@ class EmbeddedCluster:
     def _submit(self, event: Event) -> bool:
         if self.job.phase[event.row] != Phase.FUTURE:
             return False
+        tasks = self._comes_with(event.row)
+        if not self.entry.lets_in(event.row, tasks):
+            self._refuse(tasks)
+            return True
         self.job.submit(event.row)
+        self.fair_share.watch(self._now_s, self._events, True)
         begin_s = float(self.job.eligible_s[event.row])
         if self._now_s < begin_s < math.inf:
             self._events.push(begin_s, Kind.ELIGIBLE, event.row)
@@ -290,22 +312,29 @@ class EmbeddedCluster:
         self._complete(event.row, self._epilog_s(event.row))
         return True
 
+    def _part_release(self, event: Event) -> bool:
+        """All nodes of a job but one are done with its end."""
+        if self._stale(event):
+            return False
+        kept = np.zeros(len(self.holdings.of(event.row)[0]), np.bool_)
+        kept[-1 if self.job.requests.epilog_spread_s[event.row] > 0 else 0] = True
+        self._give_back(event.row, ~kept)
+        self.holdings.keep(event.row, kept)
+        self._look()
+        return True
+
     def _release(self, event: Event) -> bool:
         if self._stale(event):
             return False
-        node, held = self.holdings.of(event.row)
+        self._give_back(event.row, np.ones(len(self.holdings.of(event.row)[0]), np.bool_))
         self.holdings.drop(event.row)
-        self.completing[node] -= 1
-        self._hold(node, -held[:, 0])
         if self.job.phase[event.row] == Phase.ENDING:
             self.job.settle(event.row)
             ok = bool(self.job.ended_as[event.row] == int(JobState.COMPLETED))
             self._settle(event.row, ok)
         else:
             self._events.push(self.job.resubmit(event.row, self._now_s), Kind.ELIGIBLE, event.row, event.run)
-        self._poke()
-        if self.model.has_epilog and not self.model.defer:
-            self._passes.push(Kind.SCHEDULE, self._now_s)
+        self._look()
         return True
 
     def _eligible(self, event: Event) -> bool:
@@ -384,6 +413,15 @@ class EmbeddedCluster:
         cancelled = event.kind == Kind.END and self.job.run_until_s[event.row] != event.time_s
         return cancelled or event.run != self.job.restarts[event.row]
 
+    def _count_usage(self, event: Event) -> bool:
+        """The decay thread: with what was used the order of those that wait may change."""
+        self.fair_share.count(self._now_s)
+        self.fair_share.watch(self._now_s, self._events, self.job.alive)
+        if self.waiting:
+            self._passes.ask_full(self._now_s)
+            self._passes.ask_backfill(self._now_s)
+        return self.waiting > 0
+
     # -- what follows from events
 
     def _poke(self) -> None:
@@ -401,8 +439,21 @@ class EmbeddedCluster:
         self._hold(node, held[:, 0])
         self.holdings.take(row, node, held)
         self.limits.use(row)
+        self.fair_share.started(row, self._now_s)
         self._events.push(self.job.start(row, self._now_s), Kind.END, row, int(self.job.restarts[row]))
         self._freed(self.dependencies.started(row))
+
+    def _look(self) -> None:
+        """An epilog is done: where there is one, the main scheduler looks at once."""
+        self._poke()
+        if self.model.has_epilog and not self.model.defer:
+            self._passes.push(Kind.SCHEDULE, self._now_s)
+
+    def _give_back(self, row: int, which: Bools) -> None:
+        """These nodes of the job start others again. which: (K,)."""
+        node, held = self.holdings.of(row)
+        self.completing[node[which]] -= 1
+        self._hold(node[which], -held[which, 0])
 
     def _hold(self, node: Int64s, gpus: Int64s) -> None:
         """A job holds so many GPUs more on these nodes."""
@@ -419,6 +470,11 @@ class EmbeddedCluster:
         self.left[:, node] += held.T
         self.completing[node] += 1
         self.limits.use(row, -1)
+        if self.job.phase[row] == Phase.ENDING:
+            self.entry.leaves(row)
+            if spread_s := abs(float(self.job.requests.epilog_spread_s[row])) * (len(node) > 1):
+                self._events.push(self._now_s + wait_s - spread_s, Kind.PART_RELEASE, row, int(self.job.restarts[row]))
+        self.fair_share.stopped(row, self._now_s)
         self._events.push(self._now_s + wait_s, Kind.RELEASE, row, int(self.job.restarts[row]))
 
     def _fail(self, nodes: Bools) -> None:
@@ -429,10 +485,25 @@ class EmbeddedCluster:
 
     def _never_runs(self, row: int) -> None:
         """A waiting job is cancelled, and with it all that could only start after its success."""
+        if self.job.phase[row] == Phase.PENDING:
+            self.entry.leaves(row)
         self.job.give_up(row, self._now_s, JobState.CANCELLED)
         self._left -= 1
         self._settle(row, ok=False)
         self._poke()
+
+    def _comes_with(self, row: int) -> list[int]:
+        """The job, and the other tasks of its array that come with it."""
+        array = int(self.job.requests.array_id[row])
+        return [task for task in self.rows_of(array) if self.job.phase[task] == Phase.FUTURE] if array else [row]
+
+    def _refuse(self, rows: list[int]) -> None:
+        """These are not let in, nor what needs their success."""
+        for row in rows:
+            self.job.refuse(row)
+        self._left -= len(rows)
+        for row in rows:
+            self._settle(row, ok=False)
 
     def _settle(self, row: int, ok: bool) -> None:
         """Tell the jobs that wait for this one."""

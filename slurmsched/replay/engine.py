@@ -15,19 +15,22 @@ FOREVER = math.inf
 
 
 class Kind(IntEnum):
-    """What happens; at one time in this order: GPUs come back, jobs come, writes arrive, then Slurm schedules."""
+    """What happens; at one time in this order: GPUs come back, jobs come, writes arrive, usage is
+    counted, then Slurm schedules."""
 
     END = 0
-    RELEASE = 1
-    SUBMIT = 2
-    ELIGIBLE = 3
-    CANCEL = 4
-    NODES = 5
-    BOOKING = 6
-    SAVED = 7
-    WRITE = 8
-    SCHEDULE = 9
-    BACKFILL = 10
+    PART_RELEASE = 1
+    RELEASE = 2
+    SUBMIT = 3
+    ELIGIBLE = 4
+    CANCEL = 5
+    NODES = 6
+    BOOKING = 7
+    SAVED = 8
+    WRITE = 9
+    USAGE = 10
+    SCHEDULE = 11
+    BACKFILL = 12
 
 
 class Event(NamedTuple):

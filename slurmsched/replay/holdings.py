@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from slurmsched.model.columns import Int64s
+from slurmsched.model.columns import Bools, Int64s
 from slurmsched.replay.rowset import RowSet
 
 
@@ -34,6 +34,13 @@ class Holdings:
         self._node[parts], self._held[parts] = node, held
         self._first[row], self._count[row], self._used = self._used, len(node), parts.stop
         self._holders.add(row)
+
+    def keep(self, row: int, kept: Bools) -> None:
+        """The row gives back its nodes but these. kept: (K,)."""
+        node, held = self.of(row)
+        node, held, first = node[kept], held[kept], self._first[row]
+        self._node[first : first + len(node)], self._held[first : first + len(node)] = node, held
+        self._count[row] = len(node)
 
     def drop(self, row: int) -> None:
         self._holders.discard(row)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Callable
 from enum import IntEnum
 
 import numpy as np
@@ -39,11 +40,17 @@ class JobTable:
     that made no lasting progress (restarts, work since the last checkpoint). saved_s, safe_s: progress that the job
     saves when it is signalled, and since when that is on disk; NaN = not signalled in this run. ended_as: state in the
     end.
-    factors: priority points that never change.
+    factors: priority points that never change. points: those of fair share, of the rows that it is given. refused: it
+    was not let in, and counts nowhere.
     """
 
     def __init__(
-        self, trace: Trace, model: SlurmModel, requests: Requests | None = None, factors: Floats | None = None
+        self,
+        trace: Trace,
+        model: SlurmModel,
+        requests: Requests | None = None,
+        factors: Floats | None = None,
+        points: Callable[[Int64s], Floats] | None = None,
     ) -> None:
         rows = len(trace)
         requests = requests or Requests.plain(rows)
@@ -58,7 +65,8 @@ class JobTable:
         self.restarts, self.site = (np.zeros(rows, np.int64) for _ in range(2))
         self.nice = requests.nice.copy()
         self.ended_as = np.full(rows, int(JobState.COMPLETED), np.int64)
-        self.factors = np.zeros(rows) if factors is None else factors
+        self.factors, self._points = np.zeros(rows) if factors is None else factors, points
+        self.refused = np.zeros(rows, np.bool_)
         array, ids = requests.array_id, trace.job_id
         self.record_id: Int64s = np.where(array > 0, array, ids).astype(np.int64)
         # Tasks get new ids as they start; the last one is left with the array's own.
@@ -96,11 +104,22 @@ class JobTable:
         self._alive.add(row)
         self.changed()
 
+    def refuse(self, row: int) -> None:
+        """The job is not let in."""
+        self.phase[row], self.refused[row] = Phase.DONE, True
+        self.ended_as[row] = int(JobState.CANCELLED)
+
+    @property
+    def alive(self) -> bool:
+        """Whether any job came and is not done."""
+        return len(self._alive) > 0
+
     def base_priority(self, rows: Int64s, now_s: float) -> Int64s:
         """The sum of factors, without nice and site factor. Age counts from when the job could start."""
         told_s = self.model.floor(now_s, self.model.calc_period_s)
         age = np.clip(told_s - self.eligible_s[rows], 0.0, self.model.max_age_s) / self.model.max_age_s
-        return (self.model.base_priority + self.factors[rows] + self.model.weight_age * age).astype(np.int64)
+        fair = self._points(rows) if self._points else 0.0
+        return (self.model.base_priority + self.factors[rows] + fair + self.model.weight_age * age).astype(np.int64)
 
     def priority(self, rows: Int64s, now_s: float) -> Int64s:
         """Slurm's priority: factors + site factor - nice, never below 1; or what an operator set."""

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from slurmsched.errors import InputError
-from slurmsched.model.columns import Bools, Int64s, Labels
+from slurmsched.model.columns import Bools, Floats, Int64s, Labels
 
 DEFAULT_PARTITION = "gpu"
+PARENT = -1  # shares of who counts as the account above
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,18 +33,30 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """nodes: their names, empty = all. tier: PriorityTier. factor: PriorityJobFactor."""
+    """nodes: their names, empty = all. tier: PriorityTier. factor: PriorityJobFactor. max_time_s, min_nodes, max_nodes:
+    of a job, 0 = any. default_time_s: of a job that tells none, 0 = max_time_s. billing: TRESBillingWeights of a GPU,
+    a CPU and a MiB, None = Slurm's own, a CPU."""
 
     name: str
     nodes: tuple[str, ...] = ()
     tier: int = 1
     factor: int = 1
+    max_time_s: float = 0.0
+    default_time_s: float = 0.0
+    min_nodes: int = 0
+    max_nodes: int = 0
+    billing: tuple[float, float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Of a QOS or an account; 0 = none. max_jobs_per_user: MaxJobsPU. max_gpus_per_user: MaxTRESPU of gres/gpu.
-    group_gpus, group_jobs: GrpTRES of gres/gpu, GrpJobs. priority: of a QOS, for its factor."""
+    """Of a QOS, an account, or a user of an account; 0 = none. max_jobs_per_user: MaxJobsPU, of an association
+    MaxJobs. max_gpus_per_user: MaxTRESPU of gres/gpu. group_gpus, group_jobs: GrpTRES of gres/gpu, GrpJobs.
+    priority: of a QOS, for its factor. max_gpus_per_job, max_wall_s: MaxTRES of gres/gpu, MaxWall of a job.
+    max_submit_per_user, group_submit: MaxSubmitJobs, GrpSubmitJobs, running ones included. usage_factor: of a QOS.
+
+    Of accounts: user: whose it is, "" = of the account itself. parent: the account above, "" = root. shares: for fair
+    share, PARENT = as the account. usage: RawUsage of a user at the begin."""
 
     name: str
     max_jobs_per_user: int = 0
@@ -51,6 +64,15 @@ class Limits:
     group_gpus: int = 0
     group_jobs: int = 0
     priority: int = 0
+    max_gpus_per_job: int = 0
+    max_wall_s: float = 0.0
+    max_submit_per_user: int = 0
+    group_submit: int = 0
+    usage_factor: float = 1.0
+    user: str = ""
+    parent: str = ""
+    shares: int = 1
+    usage: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +89,9 @@ class Closure:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """All that does not change: nodes in the order Slurm lists them, the first partition is the default one."""
+    """All that does not change: nodes in the order Slurm lists them, the first partition is the default one.
+
+    accounts: those of accounts and of their users."""
 
     nodes: tuple[Node, ...]
     partitions: tuple[Partition, ...] = (Partition(DEFAULT_PARTITION),)
@@ -94,6 +118,10 @@ class Layout:
     def column(self, name: str) -> Int64s:
         """gpus, cpus or memory_mib of every node. (N,) int64."""
         return np.array([getattr(node, name) for node in self.nodes], np.int64)
+
+    def of_partitions(self, name: str) -> Floats:
+        """A number of every partition. (Q,)."""
+        return np.array([getattr(partition, name) for partition in self.partitions], np.float64)
 
     def mask(self, names: Sequence[str]) -> Bools:
         """Which nodes have these names; no names = all. (N,) bool."""

@@ -1,63 +1,85 @@
-"""Limits of QOS and accounts: how much of each is left, and which of them each job uses."""
+"""Limits of QOS, accounts and users: how much of each is left, and which of them each job uses."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from slurmsched.model.columns import Floats, Int64s, Labels
+from slurmsched.model.columns import Floats, Int64s
+from slurmsched.replay.associations import Associations
 from slurmsched.replay.layout import Layout, Limits
 from slurmsched.replay.requests import Requests
 
 NONE = -1
+Wish = tuple[tuple[str, ...], float, str]  # whose limit of what, how much, what a job uses of it: "jobs" or "gpus"
+# What is limited -> field on each user, field on the whole group.
+RUNNING: Mapping[str, tuple[str, str]] = {
+    "jobs": ("max_jobs_per_user", "group_jobs"), "gpus": ("max_gpus_per_user", "group_gpus"),
+}  # fmt: skip
+SUBMITTED: Mapping[str, tuple[str, str]] = {"jobs": ("max_submit_per_user", "group_submit")}
 
 
 class LimitTable:
-    """Every limit that some job falls under.
+    """Every limit that some job falls under: of its QOS; where that has none of a kind, of its associations.
 
-    room: (L,) what is left of each. of_job: (J, K) rows of room, -1 = none. amount: (J, K) what the job uses of it.
+    Limits on each user are the nearest one's above it, those of groups hold on every level up to root. room: (L,) what
+    is left of each. of_job: (J, K) rows of room, -1 = none. amount: (J, K) what the job uses of it.
+    kinds: RUNNING, used from a job's start to its end, or SUBMITTED, from its submission to its end.
+    Source: Slurm's src/slurmctld/acct_policy.c, and its "resource limits" page for the precedence.
     """
 
-    def __init__(self, layout: Layout, requests: Requests, gpus: Int64s) -> None:
-        self._room: list[float] = []
-        self._row: dict[tuple[str, ...], int] = {}
-        ones = np.ones(len(gpus))
-        columns = []
-        for kind, owner, known in (("qos", requests.qos, layout.qos), ("account", requests.account, layout.accounts)):
-            by_name = {limits.name: limits for limits in known}
-            each = [by_name.get(name, Limits(name)) for name in owner.names]
-            columns += [
-                (self._rows(kind, "jobs", owner, requests.user, [limits.max_jobs_per_user for limits in each]), ones),
-                (self._rows(kind, "gpus", owner, requests.user, [limits.max_gpus_per_user for limits in each]), gpus),
-                (self._rows(kind, "group jobs", owner, None, [limits.group_jobs for limits in each]), ones),
-                (self._rows(kind, "group gpus", owner, None, [limits.group_gpus for limits in each]), gpus),
-            ]
-        used = [column for column in columns if (column[0] != NONE).any()] or columns[:1]
-        self.room: Floats = np.array(self._room, np.float64)
-        self.of_job: Int64s = np.stack([rows for rows, _ in used], axis=1).astype(np.int64)
-        self.amount: Floats = np.stack([amount for _, amount in used], axis=1).astype(np.float64)
+    def __init__(
+        self, layout: Layout, requests: Requests, gpus: Int64s, tree: Associations, kinds: Mapping[str, tuple[str, str]]
+    ) -> None:
+        room, amounts, rows = list[float](), {"jobs": np.ones(len(gpus)), "gpus": gpus}, dict[tuple[str, ...], int]()
+        qos = {each.name: each for each in layout.qos}
+        width = max(len(requests.qos.names), 1)
+        group, place = np.unique(tree.of_job * width + requests.qos.codes, return_inverse=True)
+        wanted = []
+        for code in group.tolist():
+            row, name = code // width, requests.qos.names[code % width]
+            wanted.append(list(_wishes(tree, row, qos.get(name, Limits(name)), kinds)))
+        most = max(map(len, wanted), default=0) or 1
+        of_group = np.full((max(len(group), 1), most), NONE, np.int64)
+        of_gpus = np.zeros(of_group.shape, np.bool_)
+        for at, wishes in enumerate(wanted):
+            for column, (key, much, what) in enumerate(wishes):
+                if key not in rows:
+                    rows[key] = len(room)
+                    room.append(much)
+                of_group[at, column], of_gpus[at, column] = rows[key], what == "gpus"
+        place = place.reshape(-1).astype(np.int64)
+        self.room: Floats = np.array(room, np.float64)
+        self.of_job: Int64s = of_group[place]
+        self.amount: Floats = np.where(of_gpus[place], amounts["gpus"][:, None], amounts["jobs"][:, None]).astype(float)
 
     def use(self, row: int, sign: int = 1) -> None:
-        """The job starts (1) or ends (-1)."""
+        """The job takes (1) or gives back (-1)."""
         for limit, amount in zip(self.of_job[row].tolist(), self.amount[row].tolist(), strict=True):
             if limit != NONE:
                 self.room[limit] -= sign * amount
 
-    def _rows(self, kind: str, what: str, owner: Labels, user: Labels | None, most: Sequence[int]) -> Int64s:
-        """Row of the limit each job falls under. (J,)."""
-        if not any(most):
-            return np.full(len(owner), NONE, np.int64)
-        users = user if user is not None else Labels.constant("", len(owner))
-        pairs = zip(owner.codes.tolist(), users.codes.tolist(), strict=True)
-        return np.array(
-            [self._limit((kind, what, owner.names[o], users.names[u]), most[o]) for o, u in pairs], np.int64
+    def holds(self, rows: list[int]) -> bool:
+        """Whether there is room for all these jobs, which have the same limits."""
+        return all(
+            limit == NONE or self.room[limit] >= self.amount[rows, column].sum()
+            for column, limit in enumerate(self.of_job[rows[0]].tolist())
         )
 
-    def _limit(self, key: tuple[str, ...], most: int) -> int:
-        if not most:
-            return NONE
-        if key not in self._row:
-            self._row[key] = len(self._room)
-            self._room.append(float(most))
-        return self._row[key]
+
+def _wishes(tree: Associations, row: int, qos: Limits, kinds: Mapping[str, tuple[str, str]]) -> Iterator[Wish]:
+    """The limits of a job of this association and QOS."""
+    leaf = tree.limits[row]
+    for what, (each, whole) in kinds.items():
+        if much := getattr(qos, each):
+            yield ("qos", what, qos.name, leaf.user), much, what
+        elif much := tree.nearest(row, each):
+            yield ("account", what, leaf.name, leaf.user), much, what
+        if much := getattr(qos, whole):
+            yield ("qos", f"group {what}", qos.name), much, what
+            continue
+        for above in tree.chain(row):
+            limits = tree.limits[above]
+            if much := getattr(limits, whole):
+                yield ("account", f"group {what}", limits.name, limits.user), much, what

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from slurmsched.replay.engine import Event, EventHeap, Kind
 from slurmsched.replay.slurm_model import SlurmModel
@@ -62,6 +63,36 @@ class PassTimes:
 
     def _full_pass_from(self, wish_s: float) -> float:
         return _next(wish_s, self._model.sched_interval_s, self._tick_from(self._model.sched_phase_s))
+
+
+class ToldPasses(PassTimes):
+    """Passes at the times at which a recorded slurmctld made them; after those as PassTimes has them.
+
+    told: time, scheduler, whether over the whole queue. For comparison with a real one, whose passes take wall time and
+    come later by the load of its machine.
+    """
+
+    def __init__(self, model: SlurmModel, events: EventHeap, told: Sequence[tuple[float, Kind, bool]]) -> None:
+        super().__init__(model, events)
+        self._full = {time_s for time_s, _, full in told if full}
+        self._until_s = max(time_s for time_s, _, _ in told)
+        for time_s, kind, _ in told:
+            events.push(time_s, kind)
+
+    def push(self, kind: Kind, time_s: float) -> None:
+        """Nothing is asked for before the last one told."""
+        if time_s > self._until_s:
+            super().push(kind, time_s)
+
+    def begins(self, event: Event) -> bool:
+        """Every one told does."""
+        if event.time_s > self._until_s:
+            return super().begins(event)
+        self._last[event.kind] = event.time_s
+        return True
+
+    def is_full(self, now_s: float) -> bool:
+        return now_s in self._full or (now_s > self._until_s and super().is_full(now_s))
 
 
 def _next(wish_s: float, step_s: float, phase_s: float) -> float:

@@ -26,7 +26,8 @@ class Requests(Table):
     record until they start. dependency: Slurm's text, "afterok:12:13,afterany:14" or "singleton". pin: comma list of
     nodes the job must run on. fixed_priority: set by an operator, 0 = by factors. begin_s: not before. cancel_s: ended
     by its user then. fails: ends with an error, so that afterok is not satisfied. epilog_s: from its end to the return
-    of its nodes, NaN = as the model says. comment: hints (docs/hints.md) are read from it.
+    of its nodes, NaN = as the model says. epilog_spread_s: so much before the last one the others come back, below 0:
+    the last one is the first by order. comment: hints (docs/hints.md) are read from it.
     """
 
     nodes: Int64s = column(np.int64, 0)
@@ -48,6 +49,7 @@ class Requests(Table):
     cancel_s: Floats = column(np.float64, INF)
     fails: Bools = column(np.bool_, False)
     epilog_s: Floats = column(np.float64, float("nan"))
+    epilog_spread_s: Floats = column(np.float64, 0.0)
 
     @classmethod
     def plain(cls, rows: int) -> Requests:

@@ -109,6 +109,11 @@ class Replayed:
         return self.cluster.job.runs.of(self.cluster.trace.job_id, self.cluster.trace.gpus)
 
     @property
+    def refused(self) -> dict[str, int]:
+        """Jobs that slurmctld's model did not let in, by the limit that they exceed; they count in no figure."""
+        return {} if isinstance(self.cluster, IdealCluster) else self.cluster.refused
+
+    @property
     def figures(self) -> dict[str, Any]:
         done = self.outcomes
         spread = np.percentile(done.jct_s, (50, 95, 99)) if len(done.job_id) else np.full(3, math.nan)
@@ -124,6 +129,7 @@ class Replayed:
         if isinstance(self.cluster, AdaptingCluster):
             rho = self.cluster.rho()
             made |= {"worst_rho": float(rho.max(initial=0.0)), "unfair_pct": 100 * float((rho > UNFAIR).mean())}
+        made |= {"refused": sum(self.refused.values())} if self.refused else {}
         made |= {"trace_digest": self.trace_digest, "seed": self.cluster.seed, "config": self.config}
         return made if self.complete else made | {"complete": False, "jobs_of_trace": len(self.cluster.trace)}
 

@@ -2,33 +2,34 @@
 
 from __future__ import annotations
 
-import csv
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from slurmsched.errors import ConfigError, InputError, UnreadableError
 from slurmsched.replay.clusters import Described
-from slurmsched.replay.layout import Layout, Limits, Node, Partition
+from slurmsched.replay.layout import Layout, Node, Partition
+from slurmsched.replay.slurm_limits import billing_weights, clock_s, read_accounts, read_qos
 from slurmsched.slurm.gres import count_gpus, normal_form, parse_gres
 from slurmsched.slurm.text import memory_mib
 from slurmsched.topology.conf_lines import ConfLine, Lines
 from slurmsched.topology.plain import hosts
 
 NAMES = {name.lower(): name for name in (
-    "AuthInfo", "Epilog", "KillWait", "MinJobAge", "PriorityCalcPeriod", "PriorityFavorSmall", "PriorityMaxAge",
-    "PriorityType", "PriorityWeightAge", "PriorityWeightJobSize", "PriorityWeightPartition", "PriorityWeightQOS",
-    "PriorityWeightTRES", "SchedulerParameters", "SchedulerType",
+    "AuthInfo", "Epilog", "FairShareDampeningFactor", "KillWait", "MinJobAge", "PriorityCalcPeriod",
+    "PriorityDecayHalfLife", "PriorityFavorSmall", "PriorityFlags", "PriorityMaxAge", "PriorityType",
+    "PriorityUsageResetPeriod", "PriorityWeightAge", "PriorityWeightFairShare", "PriorityWeightJobSize",
+    "PriorityWeightPartition", "PriorityWeightQOS", "PriorityWeightTRES", "SchedulerParameters", "SchedulerType",
 )}  # fmt: skip
-TIMES = ("PriorityMaxAge", "PriorityCalcPeriod")  # minutes, or [days-]hours[:minutes[:seconds]]
+# Minutes, or [days-]hours[:minutes[:seconds]].
+TIMES = ("PriorityMaxAge", "PriorityCalcPeriod", "PriorityDecayHalfLife")
 ABSENT = ("FUTURE", "DOWN")  # state of a node that is not there
-QOS_FILE, ACCOUNTS_FILE = "qos.txt", "assoc.txt"
+NO_LIMIT = ("", "UNLIMITED", "INFINITE", "NONE")
 
 
 def read_slurm_site(path: Path) -> Described:
-    """The cluster of a slurm.conf, or of a folder that holds one and maybe qos.txt and assoc.txt.
-
-    Those are what `sacctmgr -P show qos` and `sacctmgr -P show assoc` print. Files that are included lie beside it.
+    """The cluster of a slurm.conf, or of a folder that holds one and maybe what sacctmgr and sshare printed
+    (slurm_limits). Files that are included lie beside it.
     Raises InputError and ConfigError naming file and line or key.
     """
     folder, conf = (path, path / "slurm.conf") if path.is_dir() else (path.parent, path)
@@ -37,8 +38,7 @@ def read_slurm_site(path: Path) -> Described:
     made = _Conf(str(conf))
     for line in lines.read(text or ""):
         made.take(line)
-    layout = Layout(made.all_nodes(), made.all_partitions(), _limits(folder / QOS_FILE, _QOS),
-                    _limits(folder / ACCOUNTS_FILE, _ACCOUNT))  # fmt: skip
+    layout = Layout(made.all_nodes(), made.all_partitions(), read_qos(folder), read_accounts(folder))
     warnings = (*lines.warnings, *made.warnings)
     return Described(layout, settings_of(made.settings), cpus_known=True, warnings=warnings)
 
@@ -46,7 +46,10 @@ def read_slurm_site(path: Path) -> Described:
 def settings_of(given: Mapping[str, object]) -> dict[str, str]:
     """The keys of slurm.conf that the model reads, under Slurm's own names, times in seconds. Raises ConfigError."""
     known = {NAMES[key.lower()]: str(value) for key, value in given.items() if key.lower() in NAMES}
-    return known | {key: f"{_seconds(known[key], key):.0f}" for key in TIMES if key in known}
+    return known | {key: f"{clock_s(known[key], key):.0f}" for key in TIMES if key in known}
+
+
+_TIMES_OF_JOB = {"max_time_s": "maxtime", "default_time_s": "defaulttime"}
 
 
 class _Conf:
@@ -109,10 +112,23 @@ class _Conf:
                 self.warnings.append(f"{line.where}: partition {line.get('partitionname')} has no nodes here, left out")
                 continue
             tier, factor = (self._whole(line, values, key) for key in ("prioritytier", "priorityjobfactor"))
-            made.append(Partition(line.get("partitionname"), names, tier, factor))
+            made.append(Partition(line.get("partitionname"), names, tier, factor, **self._of_job(line, values)))
         if not made:
             raise InputError("has no PartitionName line with nodes", source=self.source)
         return tuple(made)
+
+    def _of_job(self, line: ConfLine, values: Mapping[str, str]) -> dict[str, Any]:
+        """What the partition allows and what it counts. Raises InputError."""
+        try:
+            made: dict[str, Any] = {name: _time_s(values.get(key, "")) for name, key in _TIMES_OF_JOB.items()}
+            for name, key in (("min_nodes", "minnodes"), ("max_nodes", "maxnodes")):
+                text = values.get(key, "").upper()
+                made[name] = 0 if text in NO_LIMIT else int(text)
+            return made | {"billing": billing_weights(values.get("tresbillingweights", ""))}
+        except ConfigError as error:
+            raise InputError(f"{line.where}: {error}", source=self.source) from error
+        except ValueError as error:
+            raise InputError(f"{line.where}: not a number of nodes: {error}", source=self.source) from error
 
     def _members(self, line: ConfLine, text: str) -> tuple[str, ...]:
         if text.upper() == "ALL":
@@ -127,51 +143,14 @@ class _Conf:
         return int(text)
 
 
+def _time_s(text: str) -> float:
+    """Seconds of a time that a job may take, 0 = no limit. Raises ConfigError."""
+    return 0.0 if text.upper() in NO_LIMIT else clock_s(text, "MaxTime or DefaultTime")
+
+
 def _cores(values: Mapping[str, str]) -> int:
     sockets = int(values.get("sockets") or int(values.get("boards", "1")) * int(values.get("socketsperboard", "1")))
     return sockets * int(values.get("corespersocket", "1")) * int(values.get("threadspercore", "1"))
-
-
-def _seconds(text: str, key: str) -> float:
-    """Seconds of "30" (minutes), "5:30" (minutes), "1:00:00", "7-0" or "7-12:00:00"."""
-    days, dash, clock = text.rpartition("-")
-    parts = clock.split(":")
-    units = (3600, 60, 1) if dash or len(parts) == 3 else (60, 1)
-    if len(parts) > len(units) or not all(part.isdigit() for part in (*parts, days or "0")):
-        raise ConfigError(f"is {text!r}, not a time such as 5, 0:30 or 7-0", key=key)
-    return 86_400.0 * int(days or 0) + sum(unit * int(part) for unit, part in zip(units, parts, strict=False))
-
-
-# Column of sacctmgr -> field of Limits; of a TRES text the GPUs count.
-_QOS = {"Priority": "priority", "MaxJobsPU": "max_jobs_per_user", "MaxTRESPU": "max_gpus_per_user",
-        "GrpTRES": "group_gpus", "GrpJobs": "group_jobs"}  # fmt: skip
-_ACCOUNT = {"MaxJobs": "max_jobs_per_user", "GrpTRES": "group_gpus", "GrpJobs": "group_jobs"}
-
-
-def _limits(path: Path, columns: Mapping[str, str]) -> tuple[Limits, ...]:
-    """A limit a row of what sacctmgr -P printed; of associations those of accounts, not of users. () without a file."""
-    return tuple(_rows(path, columns)) if path.exists() else ()
-
-
-def _rows(path: Path, columns: Mapping[str, str]) -> Iterator[Limits]:
-    rows = csv.DictReader((_text(path) or "").splitlines(), delimiter="|", quoting=csv.QUOTE_NONE)
-    key = "Account" if "Account" in (rows.fieldnames or ()) else "Name"
-    if key not in (rows.fieldnames or ()):
-        raise InputError("has no heading with Name or Account; make it with sacctmgr -P", source=str(path), line=1)
-    for row in rows:
-        if row.get("User"):
-            continue
-        try:
-            values = {name: _amount(row.get(column) or "") for column, name in columns.items()}
-        except (ValueError, UnreadableError) as error:
-            raise InputError(f"cannot be read: {error}", source=str(path), line=rows.line_num) from error
-        yield Limits(row[key], **values)
-
-
-def _amount(text: str) -> int:
-    if not text or re.fullmatch(r"\d+", text):
-        return int(text or 0)
-    return count_gpus(parse_gres(",".join(part for part in text.split(",") if part.startswith("gres/"))))
 
 
 def _text(path: Path, **otherwise: None) -> str | None:

@@ -12,6 +12,8 @@ import numpy as np
 from slurmsched.errors import ConfigError
 from slurmsched.replay import slurm_settings
 
+RESETS = ("none", "now", "daily", "weekly", "monthly", "quarterly", "yearly")
+
 
 @dataclass(frozen=True, slots=True)
 class SlurmModel:
@@ -31,6 +33,9 @@ class SlurmModel:
     bf_max_job_user, _part, _user_part, _start: per pass, 0 = no limit.
     weight_*: PriorityWeight*; max_age_s: PriorityMaxAge; favor_small: PriorityFavorSmall; calc_period_s: ages are
     brought up to date this often. base_priority: what the other factors add, equal for all.
+    decay_half_life_s: PriorityDecayHalfLife, 0 = usage never fades; usage_reset: PriorityUsageResetPeriod, "none",
+    "now", "daily", "weekly", "monthly", "quarterly" or "yearly"; fair_tree: unless NO_FAIR_TREE; damping:
+    FairShareDampeningFactor; billing_max: PriorityFlags=MAX_TRES.
     epilog_s: from the end of a job to the return of what it held. kill_wait_s: from a requeue to that.
     requeue_delay_s: from then until the job may start again (cred_expire; requeue_delay from 25.11 on).
     time_limit_check_s: a job is found over its limit at most this much late; a longer run ends half of it late.
@@ -68,6 +73,12 @@ class SlurmModel:
     weight_partition: int = 0
     weight_qos: int = 0
     weight_tres: tuple[float, float, float] = (0.0, 0.0, 0.0)  # of GPUs, CPUs and memory
+    weight_fairshare: int = 0
+    decay_half_life_s: float = 7 * 86_400.0
+    usage_reset: str = "none"
+    fair_tree: bool = True
+    damping: float = 1.0
+    billing_max: bool = False
     max_age_s: float = 7 * 86_400.0
     favor_small: bool = False
     calc_period_s: float = 300.0
@@ -91,6 +102,8 @@ class SlurmModel:
                 raise ConfigError(f"must not be negative, got {value}", key=f"model.{name}")
         if self.backfill not in ("slurm", "easy", "none"):
             raise ConfigError(f'must be "slurm", "easy" or "none", got {self.backfill!r}', key="model.backfill")
+        if self.usage_reset not in RESETS:
+            raise ConfigError(f"must be one of {', '.join(RESETS)}, got {self.usage_reset!r}", key="model.usage_reset")
 
     def told(self, time_s: Any) -> Any:
         """The time as slurmctld's clock has it: whole ticks of Unix time, rounded down. A number or an array."""

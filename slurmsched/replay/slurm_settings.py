@@ -23,6 +23,7 @@ _PARAMETERS: dict[str, tuple[str, float]] = {
 _WEIGHTS = {
     "PriorityWeightAge": "weight_age", "PriorityWeightJobSize": "weight_job_size",
     "PriorityWeightPartition": "weight_partition", "PriorityWeightQOS": "weight_qos",
+    "PriorityWeightFairShare": "weight_fairshare",
 }  # fmt: skip
 _TRES = ("gres/gpu", "cpu", "mem")
 _CLOCK = re.compile(r"(?:(\d+)-)?(\d+):(\d+):(\d+)", re.ASCII)
@@ -49,15 +50,19 @@ def scheduler(settings: Mapping[str, str]) -> dict[str, Any]:
 
 
 def priority(settings: Mapping[str, str]) -> dict[str, Any]:
-    """Weights of priority/multifactor as fields of SlurmModel; fair share and association are left out."""
+    """Weights of priority/multifactor as fields of SlurmModel, and how usage fades; association's is left out."""
     values: dict[str, Any] = {"base_priority": 0}
     for key, name in _WEIGHTS.items():
         values[name] = int(_number(key, settings.get(key, "0")))
     tres = dict(part.lower().partition("=")[::2] for part in settings.get("PriorityWeightTRES", "").split(","))
     values["weight_tres"] = tuple(_number("PriorityWeightTRES", tres.get(name, "0")) for name in _TRES)
     values["favor_small"] = settings.get("PriorityFavorSmall", "no").lower() == "yes"
-    values |= _read(settings, {"PriorityMaxAge": "max_age_s", "PriorityCalcPeriod": "calc_period_s"}, _time_s)
-    return values
+    values |= _read(settings, {"PriorityMaxAge": "max_age_s", "PriorityCalcPeriod": "calc_period_s",
+                               "PriorityDecayHalfLife": "decay_half_life_s"}, _time_s)  # fmt: skip
+    values |= _read(settings, {"FairShareDampeningFactor": "damping"}, _number)
+    flags = {flag.strip().upper() for flag in settings.get("PriorityFlags", "").split(",")}
+    values |= {"fair_tree": "NO_FAIR_TREE" not in flags, "billing_max": "MAX_TRES" in flags}
+    return values | {"usage_reset": settings.get("PriorityUsageResetPeriod", "none").lower()}
 
 
 def times(settings: Mapping[str, str]) -> dict[str, Any]:

@@ -66,17 +66,20 @@ def test_twin__under_the_daemon(limited: None, site: Installed) -> None:
     recorder.play()
     daemon.send_signal(signal.SIGTERM)
     _, log = daemon.communicate(timeout=30)
-    first_s, lateness_s = cycles(log)
-    judge("srsf", recorder.recording(first_cycle_s=first_s, interval_s=TICK_S, lateness_s=lateness_s))
+    first_s, lateness_s, done_s = cycles(log)
+    uid = int(run("id", "-u", site.user).out)
+    of_daemon = {"first_cycle_s": first_s, "interval_s": TICK_S, "lateness_s": lateness_s}
+    judge("srsf", recorder.recording(uid, done_s, **of_daemon))
 
 
-def cycles(log: str) -> tuple[float, float]:
-    """Unix time of the daemon's first cycle, and the median time from the begin of a cycle to its last write [s]."""
+def cycles(log: str) -> tuple[float, float, list[float]]:
+    """Unix time of the daemon's first cycle, the median time from the begin of a cycle to its last write [s], and the
+    Unix times of their ends."""
     lines = [orjson.loads(line) for line in log.splitlines() if line.startswith("{")]
     at = {name: [stamp(line) for line in lines if line["event"] == name] for name in ("daemon.started", "cycle.done")}
     first_s = at["daemon.started"][0]
     late = [(done - first_s) % TICK_S for done in at["cycle.done"][1:]]
-    return first_s, float(np.median(late))
+    return first_s, float(np.median(late)), at["cycle.done"]
 
 
 def stamp(line: dict[str, str]) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -22,11 +22,22 @@ _LAUNCHED = re.compile(_STAMP + r"debug2: +acct_policy_job_begin: after adding "
 _ENDED = re.compile(_STAMP + r"_job_complete: " + _JOB + r" done", re.MULTILINE)
 _CANCELLED = re.compile(_STAMP + r"_slurm_rpc_kill_job: REQUEST_KILL_JOB " + _JOB, re.MULTILINE)
 _FREED = re.compile(_STAMP + r"debug2: +_slurm_rpc_epilog_complete: " + _JOB, re.MULTILINE)
+_FREED_NODE = re.compile(_FREED.pattern + r" Node=(\S+)", re.MULTILINE)
 _BEGUN = "Running as primary controller"  # slurmctld counts from then on
 _BACKFILL = re.compile(
     _STAMP + rf"(?:(?:debug: +)?sched/backfill: _attempt_backfill: beginning|{_BEGUN})", re.MULTILINE
 )
 _FULL_PASS = re.compile(_STAMP + rf"(?:debug: +sched: Running job scheduler for full queue|{_BEGUN})", re.MULTILINE)
+
+
+_PASSES = {
+    "backfill": _STAMP + r"(?:debug: +)?sched/backfill: _attempt_backfill: beginning",
+    "full": _STAMP + r"(?:debug: +)?sched: Running job scheduler for full queue",
+    "main": _STAMP + r"(?:debug: +)?sched: Running job scheduler for default depth",
+}
+
+_READ = _STAMP + r"debug2: Processing RPC: REQUEST_JOB_INFO from UID={uid}\b"
+_WRITTEN = _STAMP + r"_slurm_rpc_update_job: complete JobId=\S+ uid={uid}\b"
 
 
 @dataclass
@@ -56,11 +67,15 @@ class Recorder:
         cancels = [(one.at_s + one.cancel_s + 1, p, True) for p, one in enumerate(self.submissions) if one.cancel_s]
         return sorted([*submits, *cancels])
 
-    def recording(self, **of_daemon: float) -> Recording:
-        """Every job, by id. Times come from slurmctld's log (milliseconds), else from sacct (seconds)."""
+    def recording(self, uid: int = 0, done_s: Sequence[float] = (), **of_daemon: float) -> Recording:
+        """Every job, by id. uid, done_s: user of the daemon, and when its cycles ended.
+
+        Times come from slurmctld's log (milliseconds), else from sacct (seconds).
+        """
         log = LOG.read_text(errors="replace")
         submit, cancel, end, freed = (_last(each, log) for each in (_SUBMITTED, _CANCELLED, _ENDED, _FREED))
         start = {int(m[2]): stamp(m[1]) for m in reversed(list(_LAUNCHED.finditer(log)))}
+        spread = spreads(log, end)
         place = {job: at for at, job in enumerate(self.ids)}
         made = []
         for job, array, begun_s, ended_s in accounted(self.ids):
@@ -71,11 +86,41 @@ class Recorder:
                 job, array, f"afterany:{self.ids[one.after]}" if one.after >= 0 else "", one.user, one.gpus, one.nodes,
                 one.limit_min, one.partition, one.qos or "normal", submit[record],
                 begun_s and start.get(job, begun_s), min(ends, default=ended_s), freed.get(job, ended_s), cancel_s,
+                spread.get(job, 0.0),
             ))  # fmt: skip
         settings = parse_settings(run("scontrol", "show", "config").out)
         first_s = min(each.submit_s for each in made)
         passes_s = (_last_before(pattern, log, first_s) for pattern in (_BACKFILL, _FULL_PASS))
-        return Recording(tuple(made), settings, *passes_s, **of_daemon)
+        until_s = max(each.end_s or 0.0 for each in made)
+        told = {"passes": passes_of(log, first_s, until_s), "cycles": cycles_of(log, uid, done_s)}
+        return Recording(tuple(made), settings, *passes_s, **of_daemon, **told)
+
+
+def spreads(log: str, end: Mapping[int, float]) -> dict[int, float]:
+    """How much later than its first node by name a job's last one was done with its end [s]."""
+    nodes = dict[int, dict[str, float]]()
+    for match in _FREED_NODE.finditer(log):
+        if (at := stamp(match[1])) >= end.get(job := int(match[2]), 0.0):
+            nodes.setdefault(job, {})[match[3]] = at
+    return {job: each[max(each)] - each[min(each)] for job, each in nodes.items() if len(each) > 1}
+
+
+def passes_of(log: str, from_s: float, until_s: float) -> tuple[tuple[float, str], ...]:
+    """Time and kind of every pass between two times, the last pass before included."""
+    found = sorted((stamp(match[1]), how) for how, pattern in _PASSES.items() for match in re.finditer(pattern, log))
+    return tuple((at, how) for at, how in found if from_s - 1 <= at <= until_s)
+
+
+def cycles_of(log: str, uid: int, done_s: Sequence[float]) -> tuple[tuple[float, float, float, int], ...]:
+    """When the daemon of this user first read the queue in each cycle, its first and last write (its end if it wrote
+    nothing), and how many there were. done_s: ends of the cycles."""
+    reads, writes = (list(map(stamp, re.findall(pattern.format(uid=uid), log))) for pattern in (_READ, _WRITTEN))
+    found = []
+    for before_s, end_s in zip([done_s[0] - 60, *done_s], done_s, strict=False) if done_s else ():
+        read, written = ([at for at in times if before_s < at <= end_s] for times in (reads, writes))
+        if read:
+            found.append((read[0], min(written, default=end_s), max(written, default=end_s), len(written)))
+    return tuple(found)
 
 
 def warm_up() -> None:

@@ -11,10 +11,11 @@ import numpy as np
 import orjson
 
 from slurmsched.config import Scope
+from slurmsched.cycle import run_cycle
 from slurmsched.planning.planner import Planner
 from slurmsched.policies.srsf import Srsf
 from slurmsched.replay.embedded import EmbeddedCluster
-from slurmsched.replay.engine import replay
+from slurmsched.replay.engine import Kind, replay
 from slurmsched.replay.memory_store import MemoryStore
 from slurmsched.replay.requests import Requests
 from slurmsched.replay.slurm_model import SlurmModel
@@ -38,7 +39,8 @@ UNLIMITED_S = 3600.0  # run time of a job whose user ended it: longer than anybo
 class Ran:
     """One job as Slurm ran it; times are Unix seconds, None where it never came to that.
 
-    array_id: 0 = no array. end_s: its nodes begin to complete. freed_s: they are done with that.
+    array_id: 0 = no array. end_s: its nodes begin to complete. freed_s: all are done with that; spread_s: the last by
+    name so much after the first.
     """
 
     job_id: int
@@ -55,6 +57,7 @@ class Ran:
     end_s: float | None
     freed_s: float | None
     cancel_s: float | None
+    spread_s: float = 0.0
 
     @property
     def run_s(self) -> float:
@@ -69,8 +72,9 @@ class Recording:
     """settings: of `scontrol show config`. backfill_s, full_pass_s: when the last backfill pass, and the last pass over
     the whole queue, before the first job began.
 
+    passes: when slurmctld looked at the queue, and how: "main", "full" (main, the whole queue) or "backfill".
     first_cycle_s, interval_s, lateness_s: of the daemon's cycles, the last from the begin of a cycle to its last
-    write; interval_s 0 = no daemon.
+    write; interval_s 0 = no daemon. cycles: when it read the queue, its first and its last write, and how many.
     """
 
     ran: tuple[Ran, ...]
@@ -80,10 +84,17 @@ class Recording:
     first_cycle_s: float = 0.0
     interval_s: float = 0.0
     lateness_s: float = 0.0
+    passes: tuple[tuple[float, str], ...] = ()
+    cycles: tuple[tuple[float, float, float, int], ...] = ()
 
     @property
     def version(self) -> str:
         return self.settings["SLURM_VERSION"]
+
+    def run_s(self, ran: Ran) -> float:
+        """How long a job runs from the begin of the pass that started it [s]: its own start is some ms later."""
+        before = [at for at, _ in self.passes if ran.start_s is not None and at <= ran.start_s]
+        return ran.run_s + (ran.start_s - max(before) if before else 0.0)
 
     @property
     def origin_s(self) -> float:
@@ -99,7 +110,8 @@ class Recording:
     @classmethod
     def read(cls, path: Path) -> Recording:
         made = orjson.loads(gzip.decompress(path.read_bytes()))
-        return cls(**made | {"ran": tuple(Ran(**each) for each in made["ran"])})
+        pairs = {name: tuple(map(tuple, made.get(name, ()))) for name in ("passes", "cycles")}
+        return cls(**made | pairs | {"ran": tuple(Ran(**each) for each in made["ran"])})
 
 
 def replayed(recording: Recording) -> EmbeddedCluster:
@@ -107,10 +119,24 @@ def replayed(recording: Recording) -> EmbeddedCluster:
     cluster = twin(recording)
     if recording.interval_s:
         planner = Planner(Srsf(), "srsf", Scope(partitions=("*",)))
-        replay(cluster, planner, MemoryStore(), interval_s=recording.interval_s)
+        if recording.cycles:
+            _cycle(cluster, planner, recording)
+        else:
+            replay(cluster, planner, MemoryStore(), interval_s=recording.interval_s)
     else:
         replay(cluster)
     return cluster
+
+
+def _cycle(cluster: EmbeddedCluster, planner: Planner, recording: Recording) -> None:
+    """The daemon's cycles at the times at which they were."""
+    store = MemoryStore()
+    for read_s, first_s, last_s, writes in recording.cycles:
+        cluster.advance(read_s - recording.origin_s)
+        pace = (writes - 1) / (last_s - first_s) if last_s > first_s else 0.0
+        cluster.model = replace(cluster.model, rpc_latency_s=first_s - read_s, writes_per_s=pace)
+        run_cycle(cluster, planner, store)
+    replay(cluster)
 
 
 def twin(recording: Recording) -> EmbeddedCluster:
@@ -124,8 +150,10 @@ def twin(recording: Recording) -> EmbeddedCluster:
     ids = [each.job_id for each in ran]
     limit_s = [60.0 * each.limit_min for each in ran]
     submit_s = [each.submit_s - origin_s for each in ran]
-    trace = Trace.of(ids, [each.gpus for each in ran], submit_s, [each.run_s for each in ran], limit_s)
-    return EmbeddedCluster(trace, LAYOUT, model, requests=_requests(trace, ran, origin_s))
+    trace = Trace.of(ids, [each.gpus for each in ran], submit_s, [recording.run_s(each) for each in ran], limit_s)
+    told = [(at - origin_s, Kind.BACKFILL if how == "backfill" else Kind.SCHEDULE, how == "full")
+            for at, how in recording.passes if at >= origin_s]  # fmt: skip
+    return EmbeddedCluster(trace, LAYOUT, model, requests=_requests(trace, ran, origin_s), told=told)
 
 
 def _requests(trace: Trace, ran: Sequence[Ran], origin_s: float) -> Requests:
@@ -139,5 +167,6 @@ def _requests(trace: Trace, ran: Sequence[Ran], origin_s: float) -> Requests:
         "array_id": [each.array_id for each in ran],
         "dependency": [each.dependency for each in ran],
         "epilog_s": [max((each.freed_s or 0.0) - (each.end_s or 0.0), 0.0) for each in ran],
+        "epilog_spread_s": [each.spread_s for each in ran],
         "cancel_s": [np.inf if each.cancel_s is None else each.cancel_s - origin_s for each in ran],
     })  # fmt: skip

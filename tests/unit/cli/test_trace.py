@@ -80,6 +80,18 @@ def test_generate__anonymise__round(run: Callable[..., Any], tmp_path: Path) -> 
     assert "user01" not in hidden[0]
 
 
+@pytest.mark.parametrize("command", ["convert", "anonymise"])
+def test_trace__is_not_written_over_itself(run: Callable[..., Any], tmp_path: Path, command: str) -> None:
+    """Neither by its own name nor by a link to it; it stays as it was."""
+    source, link = tmp_path / "a.csv", tmp_path / "b.csv"
+    source.write_text("job_id,num_gpus,submit_s,duration_s\n7,2,0,60\n")
+    link.symlink_to(source)
+    before = source.read_bytes()
+    for target in (source, link):
+        said = run("trace", command, str(source), str(target))
+        assert (said.code, "name another TARGET" in said.err, source.read_bytes()) == (2, True, before)
+
+
 def test_pull__without_slurm_says_so(run: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Exit code 3, and where the folder of the commands is set."""
     monkeypatch.setenv("PATH", str(tmp_path))

@@ -11,7 +11,7 @@ from slurmsched.config import Config
 from slurmsched.errors import ConfigError, InputError
 from slurmsched.model import Nodes, Partitions, Plan, Site
 from slurmsched.replay.clusters import cluster_of
-from slurmsched.replay.layout import Limits, Node, Partition
+from slurmsched.replay.layout import PARENT, Limits, Node, Partition
 from slurmsched.replay.snapshot_file import saved, write_snapshot
 from slurmsched.replay.traces import Trace
 from slurmsched.testing.builders import snapshot
@@ -163,16 +163,91 @@ def test_cluster_of__saved_snapshot(tmp_path: Path) -> None:
 
 
 def test_cluster_of__folder_with_limits(site: Path) -> None:
-    """qos.txt and assoc.txt as sacctmgr -P prints them: GPUs of their TRES, accounts and not users."""
+    """qos.txt, assoc.txt and sshare.txt as Slurm's commands print them: GPUs of their TRES, tree, users, usage."""
     (site / "qos.txt").write_text(
-        "Name|Priority|GrpTRES|GrpJobs|MaxTRESPU|MaxJobsPU\nnormal|5|cpu=64,gres/gpu=16||gres/gpu=4|3\n"
+        "Name|Priority|GrpTRES|GrpJobs|MaxTRESPU|MaxJobsPU|MaxWall|MaxTRES|MaxSubmitPU|UsageFactor\n"
+        "normal|5|cpu=64,gres/gpu=16||gres/gpu=4|3|1-00:00:00|gres/gpu=8|20|0.500000\n"
     )
     (site / "assoc.txt").write_text(
-        "Cluster|Account|User|GrpTRES|GrpJobs|MaxJobs\nours|physics||gres/gpu=12|9|\nours|physics|ann|||2\n"
+        "Cluster|Account|User|Partition|Share|GrpTRES|GrpJobs|MaxJobs|GrpSubmit\n"
+        "ours|root|||1||||\nours| science|||3||||\nours|  physics|||parent|gres/gpu=12|9||50\n"
+        "ours|  physics|ann||2|||2|\nours|  physics|ann|debug|1||||\nours| other|||1||||\nelsewhere|x|||1||||\n"
     )
+    (site / "sshare.txt").write_text("Account|User|RawShares|RawUsage\n  physics||parent|90\n   physics|ann|2|70\n")
     layout = cluster_of(str(site), BUSY).layout
-    assert layout.qos == (Limits("normal", 3, 4, 16, 0, 5),)
-    assert layout.accounts == (Limits("physics", group_gpus=12, group_jobs=9),)
+    assert layout.qos == (
+        Limits("normal", 3, 4, 16, 0, 5, max_wall_s=86_400.0, max_gpus_per_job=8, max_submit_per_user=20,
+               usage_factor=0.5),
+    )  # fmt: skip
+    physics = Limits("physics", group_gpus=12, group_jobs=9, group_submit=50, parent="science", shares=PARENT)
+    assert layout.accounts == (
+        Limits("root"), Limits("science", parent="root", shares=3), physics,
+        Limits("physics", user="ann", shares=2, max_jobs_per_user=2, usage=70.0), Limits("other", parent="root"),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("assoc.txt", "User|Share\nann|1\n", "no heading with Account; make it with `sacctmgr -P show assoc tree"),
+        ("assoc.txt", "Account|Share\nphysics|many\n", r"assoc\.txt.*2.*cannot be read.*many"),
+        ("qos.txt", "Name|MaxWall\nnormal|ever\n", r"qos\.txt.*2.*MaxWall: is 'ever'"),
+        ("sshare.txt", "Account|User|RawUsage\na|b|much\n", r"sshare\.txt.*2.*much"),
+    ],
+)  # fmt: skip
+def test_cluster_of__folder_names_the_line_of_a_limit(site: Path, name: str, text: str, said: str) -> None:
+    """That cannot be read, and the command that prints the file."""
+    (site / name).write_text(text)
+    with pytest.raises(InputError, match=said):
+        cluster_of(str(site), BUSY)
+
+
+def test_cluster_of__slurm_conf_tells_what_partitions_allow(site: Path) -> None:
+    """MaxTime, DefaultTime, MinNodes, MaxNodes and what a second costs; UNLIMITED is none; fair share's settings."""
+    with (site / "slurm.conf").open("a") as file:
+        file.write(
+            "PartitionName=wide Nodes=b1 MaxTime=1-12 DefaultTime=30 MinNodes=2 MaxNodes=UNLIMITED "
+            'TRESBillingWeights="CPU=1.0,Mem=0.5G,GRES/gpu=8,license/x=1"\n'
+            "PriorityWeightFairshare=5000\nPriorityDecayHalfLife=14-0\nPriorityUsageResetPeriod=WEEKLY\n"
+            "PriorityFlags=NO_FAIR_TREE,MAX_TRES\nFairShareDampeningFactor=3\n"
+        )
+    made = cluster_of(str(site), BUSY)
+    wide = Partition("wide", ("b1",), 3, 1, 129_600.0, 1_800.0, 2, 0, (8.0, 1.0, 0.5 / 1024))
+    assert made.layout.partitions[-1] == wide
+    model = made.slurm_model
+    told = (model.weight_fairshare, model.decay_half_life_s, model.usage_reset, model.fair_tree, model.damping)
+    assert (*told, model.billing_max) == (5_000, 1_209_600.0, "weekly", False, 3.0, True)
+
+
+def test_cluster_of__toml_tells_accounts_and_users(tmp_path: Path) -> None:
+    """Parents, shares and usage; limits of one job and of jobs submitted; what a partition allows."""
+    path = tmp_path / "site.toml"
+    path.write_text("""
+[[nodes]]
+gpus = 8
+[[partitions]]
+name = "gpu"
+max_time_s = 3600
+billing = "CPU=1,GRES/gpu=4"
+[[accounts]]
+name = "physics"
+parent = "science"
+shares = "parent"
+[[accounts]]
+name = "science"
+shares = 3
+max_submit_per_user = 4
+[[accounts]]
+name = "physics"
+user = "ann"
+usage = 70.5
+""")
+    layout = cluster_of(str(path), BUSY).layout
+    assert layout.partitions == (Partition("gpu", max_time_s=3_600.0, billing=(4.0, 1.0, 0.0)),)
+    assert layout.accounts == (
+        Limits("physics", parent="science", shares=PARENT), Limits("science", shares=3, max_submit_per_user=4),
+        Limits("physics", user="ann", usage=70.5),
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -181,6 +256,10 @@ def test_cluster_of__folder_with_limits(site: Path) -> None:
         ("NodeName=c1 Gres=gpu:a:b:c:(", "slurm.conf: line"), ("NodeName=c[1 Gres=gpu:1", "not a hostlist"),
         ("PartitionName=p Nodes=b1 PriorityTier=high", "prioritytier is 'high'"),
         ("PriorityMaxAge=1-2-3", "PriorityMaxAge: is '1-2-3'"),
+        ("PartitionName=p Nodes=b1 MaxTime=soon", "'soon', not a time"),
+        ("PartitionName=p Nodes=b1 MaxNodes=few", "not a number of nodes"),
+        ("PartitionName=p Nodes=b1 TRESBillingWeights=CPU=x", "'x' for CPU, not a weight"),
+        ("PriorityUsageResetPeriod=hourly", "must be one of none, now, daily"),
     ],
 )  # fmt: skip
 def test_cluster_of__slurm_conf_names_the_line(site: Path, line: str, said: str) -> None:
@@ -188,7 +267,7 @@ def test_cluster_of__slurm_conf_names_the_line(site: Path, line: str, said: str)
     with (site / "slurm.conf").open("a") as file:
         file.write(line + "\n")
     with pytest.raises((InputError, ConfigError), match=said):
-        cluster_of(str(site), BUSY)
+        _ = cluster_of(str(site), BUSY).slurm_model
 
 
 def test_cluster__of_groups_with_types() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from slurmsched.replay.engine import EventHeap, Kind
-from slurmsched.replay.pass_times import PassTimes
+from slurmsched.replay.pass_times import PassTimes, ToldPasses
 from slurmsched.replay.slurm_model import SlurmModel
 
 
@@ -35,3 +35,18 @@ def test_pass_times__keep_the_pace_of_slurm() -> None:
         (Kind.SCHEDULE, 0.0), (Kind.BACKFILL, 0.0), (Kind.SCHEDULE, 3.0), (Kind.BACKFILL, 30.0),
         (Kind.SCHEDULE, 6.0), (Kind.SCHEDULE, 31.0), (Kind.BACKFILL, 60.0),
     ]  # fmt: skip
+
+
+def test_told_passes__are_those_of_the_log_and_then_the_models_own() -> None:
+    """Nothing asked for before the last one told makes a pass; after it the model goes on by itself."""
+    events = EventHeap()
+    times = ToldPasses(
+        SlurmModel(), events, [(1.2, Kind.SCHEDULE, False), (7.5, Kind.SCHEDULE, True), (9.1, Kind.BACKFILL, False)]
+    )
+    begun = []
+    for now_s in (0.0, 8.0, 12.0):
+        times.ask(now_s)
+        while events.next_s <= now_s + 5:
+            event = events.pop()
+            begun += [(event.time_s, times.is_full(event.time_s))] if times.begins(event) else []
+    assert begun == [(1.2, False), (7.5, True), (9.1, False), (12.0, False)]

@@ -201,3 +201,14 @@ def test_session__tells_the_deadlines_met() -> None:
     assert told["trace_digest"] != trace_digest(trace.with_columns(comment=Labels.constant("", 4)))
     assert (told["deadlines"], told["deadlines_met"]) == (2, 0.5)
     assert "deadlines" not in figures()
+
+
+def test_slurm_model__tells_who_is_not_let_in(tmp_path: Path) -> None:
+    """Jobs that a partition never lets start are in no figure but `refused`; without any the key is not there."""
+    path = tmp_path / "site.toml"
+    path.write_text(FEW + "\n[[partitions]]\nname = 'gpu'\nmax_time_s = 1\n")
+    session = Session(THREE.with_columns(limit_known=[True, False, False]), Request(cluster=str(path), model="slurm"))
+    replayed = session.run()
+    assert replayed.refused == {"PartitionTimeLimit": 1}
+    assert (replayed.figures["refused"], replayed.figures["jobs"]) == (1, 2)
+    assert "refused" not in figures(cluster="1x4", model="slurm")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from slurmsched.model import JobState, Plan, SetNice
@@ -196,3 +197,94 @@ def test_fixed_priority__is_what_an_operator_set() -> None:
     made.advance(0.0)
     jobs = made.read().jobs
     assert (jobs.priority.tolist(), jobs.pinned.tolist()) == ([77], [True])
+
+
+def below(**limits: Any) -> Layout:
+    """One big node; account "team" in "lab", with limits for one of the three, by name."""
+    made = {name: Limits(name.partition("_")[0], **each) for name, each in limits.items()}
+    users = [Limits(each.name, **{**limits[name], "user": "ann"}) for name, each in made.items() if name == "team_ann"]
+    accounts = [made.get("lab", Limits("lab")), replace(made.get("team", Limits("team")), parent="lab"), *users]
+    return Layout((Node("n1", 64, 64, 512_000.0),), accounts=tuple(accounts))
+
+
+@pytest.mark.parametrize(
+    ("layout", "expected"),
+    [
+        (below(lab={"group_gpus": 16}), [0, 0, 10, 10]),
+        (below(lab={"group_jobs": 3}), [0, 0, 0, 10]),
+        (below(team={"group_jobs": 1}), [0, 10, 20, 0]),
+        (below(team={"max_jobs_per_user": 1}), [0, 10, 0, 0]),
+        (below(lab={"max_jobs_per_user": 1}), [0, 10, 0, 0]),
+        (below(team={"max_jobs_per_user": 1}, team_ann={"max_jobs_per_user": 2}), [0, 0, 0, 0]),
+        (below(team_ann={"group_gpus": 8}), [0, 10, 0, 0]),
+    ],
+)
+def test_limits__of_users_accounts_and_parents(layout: Layout, expected: list[float]) -> None:
+    """Of ann's two jobs and bob's one in team and one of lab itself: groups hold on every level, MaxJobs is the
+    nearest one's, of each user."""
+    rows = [{"user": user, "account": account} for user, account in (("ann", "team"), ("ann", "team"), ("bob", "team"),
+                                                                     ("bob", "lab"))]  # fmt: skip
+    assert starts(rows, PLAIN, layout) == expected
+
+
+def test_limits__of_a_qos_stand_before_those_of_accounts() -> None:
+    """GrpJobs of the QOS is 2, so that GrpJobs of lab is not looked at; without the QOS it is."""
+    layout = replace(below(lab={"group_jobs": 1}), qos=(Limits("q", group_jobs=2),))
+    rows = [{"account": "lab", "qos": name} for name in ("q", "q", "q", "plain", "plain")]
+    assert starts(rows, PLAIN, layout)[:3] == [0, 0, 10]
+    assert starts(rows[3:], PLAIN, layout) == [0, 10]
+
+
+def refused(rows: list[Row], layout: Layout) -> list[str]:
+    """Why each job was not let in, by job id; "" = it ran."""
+    made = cluster(rows, PLAIN, layout)
+    replay(made)
+    assert made.finished
+    assert (np.isnan(made.job.end_s) == made.job.refused).all()
+    return [made.entry.why[row] or "MaxSubmitJobs" * bool(made.job.refused[row]) for row in range(len(rows))]
+
+
+def test_partition__refuses_what_it_does_not_allow() -> None:
+    """MaxTime, MinNodes and MaxNodes; a job that tells no nodes takes MinNodes, and who needs more is refused."""
+    layout = Layout(NODES, (Partition("gpu", max_time_s=60.0, max_nodes=1), Partition("wide", min_nodes=2)))
+    rows = [{}, {"limit_s": 61.0}, {"gpus": 16}, {"partition": "wide", "nodes": 1}, {"partition": "wide"}]
+    assert refused(rows, layout) == ["", "PartitionTimeLimit", "PartitionNodeLimit", "PartitionNodeLimit", ""]
+    assert cluster(rows, PLAIN, layout).demand.nodes.tolist() == [1, 1, 2, 1, 2]
+
+
+def test_qos_and_accounts__refuse_one_job_that_is_too_much() -> None:
+    """MaxWall and MaxTRES of the QOS, else of the nearest account."""
+    layout = replace(below(lab={"max_wall_s": 30.0, "max_gpus_per_job": 4}), qos=(Limits("q", max_wall_s=90.0),))
+    rows = [{"account": "team"}, {"account": "team", "limit_s": 30.0, "gpus": 4}, {"account": "team", "qos": "q"},
+            {"account": "team", "qos": "q", "gpus": 4}, {"account": "other"}]  # fmt: skip
+    assert refused(rows, layout) == ["MaxWallDurationPerJob", "", "MaxGRESPerJob", "", ""]
+
+
+def test_max_submit__counts_waiting_and_running_jobs_and_whole_arrays() -> None:
+    """Two may be there: the third is refused, one after an end is not; an array of three is refused whole."""
+    rows = [{}, {"submit_s": 1.0}, {"submit_s": 2.0}, {"submit_s": 11.0}, *[{"array_id": 5, "submit_s": 40.0}] * 3]
+    for limits in ({"max_submit_per_user": 2}, {"group_submit": 2}):
+        layout = Layout(NODES[:1], accounts=(Limits("trace", **limits),))
+        assert refused(rows, layout) == ["", "", "MaxSubmitJobs", "", *["MaxSubmitJobs"] * 3]
+
+
+def test_refused__ends_what_needs_its_success() -> None:
+    """Job 2 waits for job 1, which is not let in; job 3 waits for its end only."""
+    layout = Layout(NODES, (Partition("gpu", max_time_s=30.0),))
+    rows = [{}, {"dependency": "afterok:1", "limit_s": 20.0}, {"dependency": "afterany:1", "limit_s": 20.0}]
+    made = cluster(rows, PLAIN, layout)
+    replay(made)
+    assert (made.job.refused.tolist(), made.job.first_start_s[2]) == ([True, False, False], 0)
+    assert made.job.ended_as[1] == JobState.CANCELLED
+
+
+def test_default_time__is_taken_by_jobs_whose_limit_is_not_known() -> None:
+    """DefaultTime, else MaxTime or the MaxWall of the QOS if that is less; never less than the job ran."""
+    trace = Trace.of([1, 2, 3, 4], [1] * 4, [0.0] * 4, [10.0, 500.0, 10.0, 10.0])
+    layout = Layout(NODES, (Partition("gpu", max_time_s=400.0, default_time_s=60.0), Partition("b", max_time_s=300.0)),
+                    qos=(Limits("q", max_wall_s=200.0),))  # fmt: skip
+    asked = Requests.of(trace, [1, 2, 3, 4], {"partition": ["gpu", "gpu", "b", "b"], "qos": ["n", "n", "n", "q"]})
+    made = EmbeddedCluster(trace, layout, PLAIN, requests=asked)
+    replay(made)
+    assert made.trace.time_limit_s.tolist() == [60, 500, 300, 200]
+    assert not made.job.refused.any()

@@ -1,0 +1,204 @@
+"""Fair share of priority/multifactor: usage of accounts and users that fades, and the factor it gives each job."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+
+from slurmsched.model.columns import Floats, Int64s
+from slurmsched.replay.associations import Associations
+from slurmsched.replay.demand import Demand
+from slurmsched.replay.engine import EventHeap, Kind
+from slurmsched.replay.layout import PARENT, Layout
+from slurmsched.replay.requests import Requests
+from slurmsched.replay.slurm_model import SlurmModel
+
+LN2 = 0.693  # with Slurm's own digits
+MONTHS = {"monthly": 1, "quarterly": 3, "yearly": 12}
+
+
+class FairShare:
+    """Without a weight nothing is counted; else usage is, every calc_period_s and at the end of each run, as Slurm's
+    decay thread does it.
+
+    usage: (A,) of each association and all below it [billing s], decayed. billing: (J,) what a second of each
+    job costs.
+    Source: Slurm's priority/multifactor (fair_tree.c, priority_multifactor.c).
+    """
+
+    def __init__(self, tree: Associations, model: SlurmModel, billing: Floats) -> None:
+        self.tree, self.model, self.billing = tree, model, billing
+        self._decay = 1 - LN2 / model.decay_half_life_s if model.decay_half_life_s else 1.0
+        self._family = _families(tree)
+        self._shares_norm = self._normed()
+        self._paths = [np.array(tree.chain(row)) for row in range(len(tree.limits))]
+        self.usage = np.zeros(len(tree.limits))
+        for row, each in enumerate(tree.limits):
+            if tree.user[row] and model.usage_reset != "now":
+                self.usage[self._paths[row]] += each.usage
+        self._start_s: dict[int, float] = {}
+        self.counted_s, self._due_s = float(model.told(0.0)), -math.inf
+        self._reset_s = self._next_reset_s(self.counted_s)
+        self._of_accounts = self._accounts_usage()
+        self._factors: Floats | None = None
+
+    @classmethod
+    def of(cls, tree: Associations, model: SlurmModel, layout: Layout, demand: Demand, requests: Requests) -> FairShare:
+        """That of a cluster's jobs: what they cost by their partitions' weights and their QOS's factors."""
+        factor = {each.name: each.usage_factor for each in layout.qos}
+        of_qos = requests.qos.map(lambda name: factor.get(name, 1.0), np.float64)
+        return cls(tree, model, demand.billing(layout, largest=model.billing_max) * of_qos)
+
+    def watch(self, now_s: float, events: EventHeap, alive: bool) -> None:
+        """See to it that usage is counted again, while there are jobs."""
+        if self.model.weight_fairshare and alive and self._due_s <= now_s:
+            step_s = self.model.calc_period_s or 1.0
+            self._due_s = float(self.model.floor(now_s, step_s)) + step_s
+            events.push(self._due_s, Kind.USAGE)
+
+    def started(self, row: int, now_s: float) -> None:
+        """The job of this row runs."""
+        if self.model.weight_fairshare:
+            self._start_s[row] = float(self.model.told(now_s))
+
+    def stopped(self, row: int, now_s: float) -> None:
+        """Its run is over: what was not counted yet is, at once."""
+        if row in self._start_s:
+            self._use(row, self._start_s.pop(row), float(self.model.told(now_s)))
+            self._factors = None
+
+    def count(self, now_s: float) -> None:
+        """All usage fades, and what ran since the last time is added."""
+        now_s = float(self.model.told(now_s))
+        if now_s >= self._reset_s:
+            self.usage[:] = 0.0
+            self._reset_s = self._next_reset_s(now_s)
+        self._of_accounts = self._accounts_usage()
+        self.usage *= self._decay ** max(now_s - self.counted_s, 0.0)
+        for row, start_s in self._start_s.items():
+            self._use(row, start_s, now_s)
+        self.counted_s, self._factors = now_s, None
+
+    @property
+    def factors(self) -> Floats:
+        """Of each association: 0 to 1, of accounts 0. (A,)."""
+        if self._factors is None:
+            self._factors = self._tree_factors() if self.model.fair_tree else self._classic_factors()
+        return self._factors
+
+    def points(self, rows: Int64s) -> Floats:
+        """What the factor adds to the priority of these jobs. (N,)."""
+        if not self.model.weight_fairshare:
+            return np.zeros(len(rows))
+        found: Floats = self.model.weight_fairshare * self.factors[self.tree.of_job[rows]]
+        return found
+
+    def _use(self, row: int, start_s: float, now_s: float) -> None:
+        ran_s = max(now_s - max(start_s, self.counted_s), 0.0)
+        self.usage[self._paths[self.tree.of_job[row]]] += ran_s * self._decay**ran_s * self.billing[row]
+
+    def _normed(self) -> Floats:
+        """Shares over those of all siblings; those that count as their parent have 0. (A,)."""
+        raw = np.array([max(each.shares, 0) for each in self.tree.limits], np.float64)
+        total = np.bincount(np.maximum(self._family, 0), raw * (self._family >= 0), len(raw))
+        return np.where(self._family >= 0, raw / np.maximum(total[self._family], 1e-300), 1.0)
+
+    def _tree_factors(self) -> Floats:
+        """Fair tree: users in the order of their branches' level fair share, ties share a rank."""
+        tree, above = self.tree, self._family
+        used = np.divide(self.usage, self.usage[above], out=np.zeros_like(self.usage), where=self.usage[above] > 0)
+        level = np.divide(self._shares_norm, used, out=np.full_like(used, math.inf), where=used > 0)
+        level = np.where(self._shares_norm > 0, level, 0.0)
+        level = np.where([each.shares == PARENT for each in tree.limits], math.inf, level)
+        users = np.flatnonzero(tree.user)
+        keys = self._branch_keys(level, users)
+        order = np.lexsort(keys.T[::-1])
+        rank = _ranks(keys[order])
+        factors = np.zeros(len(level))
+        factors[users[order]] = (len(users) - rank) / max(len(users), 1)
+        return factors
+
+    def _branch_keys(self, level: Floats, users: Int64s) -> Floats:
+        """Of each user, from the top of the tree down: minus the level fair share, and 1 if that is an account's."""
+        lines = [[row for row in self._line(int(user)) if row] for user in users.tolist()]
+        keys = np.zeros((len(users), 2 * max(map(len, lines), default=0)))
+        for place, line in enumerate(lines):
+            for depth, row in enumerate(reversed(line)):
+                keys[place, 2 * depth : 2 * depth + 2] = -level[row], not self.tree.user[row]
+        return keys
+
+    def _line(self, row: int) -> list[int]:
+        """The row and what it is compared in, up to root."""
+        found = [row]
+        while (row := int(self._family[row])) >= 0:
+            found.append(row)
+        return found
+
+    def _accounts_usage(self) -> Floats:
+        """Effective usage of accounts in the classic algorithm; one count behind that of users, as in Slurm. (A,)."""
+        found = np.zeros(len(self.usage))
+        for row in np.flatnonzero(~self.tree.user).tolist():
+            found[row] = self._effective(row, found)
+        return found
+
+    def _effective(self, row: int, of_accounts: Floats) -> float:
+        """Usage over the cluster's, mixed with that of the account it is in by its share of that."""
+        above, all_used = int(self._family[row]), float(self.usage[0])
+        normed = float(self.usage[row]) / all_used if all_used else 0.0
+        if above <= 0:
+            return normed
+        return normed + (float(of_accounts[above]) - normed) * float(self._shares_norm[row])
+
+    def _classic_factors(self) -> Floats:
+        """2 to the minus (effective usage over share): 0.5 for who used just its share."""
+        factors, share = np.zeros(len(self.usage)), self._cluster_shares()
+        for row in np.flatnonzero(self.tree.user).tolist():
+            of = row if self.tree.limits[row].shares != PARENT else int(self._family[row])
+            used = float(self._of_accounts[of]) if of != row else self._effective(row, self._of_accounts)
+            if share[of] > 0:
+                factors[row] = 2.0 ** (-used / share[of] / self.model.damping)
+        return factors
+
+    def _cluster_shares(self) -> Floats:
+        """Shares of the whole cluster. (A,)."""
+        found = self._shares_norm.copy()
+        for row in range(1, len(found)):
+            found[row] *= found[self._family[row]]
+        return found
+
+    def _next_reset_s(self, now_s: float) -> float:
+        """When usage is forgotten next, by the calendar in UTC [s]; infinite without a PriorityUsageResetPeriod."""
+        day = datetime.fromtimestamp(self.model.epoch_s + now_s, UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+        period = self.model.usage_reset
+        if period in ("daily", "weekly"):
+            then = day + timedelta(days=1 if period == "daily" else 7 - day.isoweekday() % 7)
+        elif step := MONTHS.get(period):
+            month = (day.month - 1) // step * step + step
+            then = day.replace(year=day.year + month // 12, month=month % 12 + 1, day=1)
+        else:
+            return math.inf
+        return then.timestamp() - self.model.epoch_s
+
+
+def _families(tree: Associations) -> Int64s:
+    """The account whose children each is compared with: accounts that count as their parent are passed over. (A,)."""
+    family = tree.parent.copy()
+    for row in range(1, len(family)):
+        while family[row] > 0 and tree.limits[family[row]].shares == PARENT:
+            family[row] = tree.parent[family[row]]
+    return family
+
+
+def _ranks(keys: Floats) -> Int64s:
+    """Place of each row of sorted keys, that of the first it ties with. (U,).
+
+    Users tie where all keys are equal; one in an account ties with a user beside the account that has its key.
+    """
+    if not len(keys):
+        return np.zeros(0, np.int64)
+    differs = keys[1:] != keys[:-1]
+    first = np.where(differs.any(axis=1), differs.argmax(axis=1), 1)
+    new = np.concatenate([[True], first % 2 == 0])
+    return np.maximum.accumulate(np.where(new, np.arange(len(keys)), 0))

@@ -1,0 +1,138 @@
+"""Fair share as Slurm's priority/multifactor has it, on trees worked out by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from slurmsched.errors import InputError
+from slurmsched.replay.associations import Associations
+from slurmsched.replay.embedded import EmbeddedCluster
+from slurmsched.replay.engine import replay
+from slurmsched.replay.fair_share import FairShare
+from slurmsched.replay.layout import PARENT, Layout, Limits, Node, Partition
+from slurmsched.replay.requests import Requests
+from slurmsched.replay.slurm_model import SlurmModel
+from slurmsched.replay.traces import Trace
+
+FADING = SlurmModel(weight_fairshare=1_000, calc_period_s=10.0, decay_half_life_s=693.0)  # a thousandth a second
+CLASSIC = SlurmModel(weight_fairshare=1_000, fair_tree=False)
+TREE = (
+    Limits("big", shares=3), Limits("small"), Limits("big", user="ann"), Limits("big", user="bob"),
+    Limits("small", user="cid"),
+)  # fmt: skip
+
+
+def shares(known: tuple[Limits, ...], model: SlurmModel = FADING, who: tuple[tuple[str, str], ...] = ()) -> FairShare:
+    """That of one job of each user of `who`, one CPU each."""
+    asked = Requests.build(len(who), {"account": [each[0] for each in who], "user": [each[1] for each in who]})
+    return FairShare(Associations.of(known, asked), model, np.ones(len(who)))
+
+
+def factors(made: FairShare) -> dict[str, float]:
+    """Of users, by name."""
+    return {
+        each.user: round(float(factor), 6)
+        for each, factor in zip(made.tree.limits, made.factors, strict=True)
+        if each.user
+    }
+
+
+def used(**usage: float) -> tuple[Limits, ...]:
+    """The tree with the usage of its users."""
+    return tuple(Limits(each.name, user=each.user, shares=each.shares, usage=usage.get(each.user, 0)) for each in TREE)
+
+
+def test_fair_tree__ranks_accounts_before_users() -> None:
+    """big has used half with three quarters of the shares, so that even ann, who used all of that, passes cid."""
+    assert factors(shares(used(ann=50, cid=50))) == {"bob": 1.0, "ann": 0.666667, "cid": 0.333333}
+    assert factors(shares(used(ann=80, cid=10))) == {"cid": 1.0, "bob": 0.666667, "ann": 0.333333}
+
+
+def test_fair_tree__ties_share_a_rank() -> None:
+    """Without usage all are first; two accounts alike are one, so that dan is compared with ann and bob."""
+    assert factors(shares(used())) == {"ann": 1.0, "bob": 1.0, "cid": 1.0}
+    alike = (Limits("a"), Limits("b"), Limits("a", user="ann", usage=30), Limits("a", user="bob", usage=10),
+             Limits("b", user="dan", usage=20), Limits("b", user="eve", usage=20))  # fmt: skip
+    assert factors(shares(alike)) == {"bob": 1.0, "dan": 0.75, "eve": 0.75, "ann": 0.25}
+
+
+def test_fair_tree__user_beside_an_account_of_equal_share() -> None:
+    """root's own user ties with the first user of the account that used as much."""
+    beside = (Limits("root", user="root", usage=10), Limits("a"), Limits("a", user="ann", usage=4),
+              Limits("a", user="bob", usage=6))  # fmt: skip
+    assert factors(shares(beside)) == {"root": 1.0, "ann": 1.0, "bob": 0.333333}
+
+
+def test_fair_tree__shares_of_the_parent() -> None:
+    """A user with them comes first in its account; an account with them is not a level of its own."""
+    above = (Limits("a", shares=PARENT), Limits("a", user="ann", usage=10), Limits("b"), Limits("b", user="bob"),
+             Limits("b", user="cid", shares=PARENT, usage=90))  # fmt: skip
+    assert factors(shares(above)) == {"ann": 1.0, "bob": 0.666667, "cid": 0.666667}
+
+
+def test_classic__halves_for_each_share_used() -> None:
+    """2 to the minus (usage over share); ann's is mixed with big's: 0.5 + (0.5 - 0.5) * 1/2 over 3/8 of shares."""
+    made = factors(shares(used(ann=50, cid=50), CLASSIC))
+    assert made == {"ann": 0.39685, "bob": 0.629961, "cid": 0.25}
+    damped = factors(shares(used(ann=50, cid=50), SlurmModel(weight_fairshare=1, fair_tree=False, damping=2.0)))
+    assert damped["cid"] == 0.5
+
+
+def test_usage__fades_and_is_counted_up_to_root() -> None:
+    """10 s of a job, then 10 s in which it fades by a thousandth a second; each count fades what it adds."""
+    made = shares(TREE, who=(("big", "ann"),))
+    made.started(0, 0.0)
+    made.count(10.0)
+    first = 10 * 0.999**10
+    assert made.usage[[0, 1, 3]] == pytest.approx([first, first, first])
+    made.stopped(0, 14.0)
+    made.count(20.0)
+    assert made.usage[0] == pytest.approx((first + 4 * 0.999**4) * 0.999**10)
+    assert made.usage[[2, 4]].tolist() == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("period", "until_s"),
+    [("daily", 86_400), ("weekly", 3 * 86_400), ("monthly", 31 * 86_400), ("quarterly", 90 * 86_400),
+     ("yearly", 365 * 86_400)],
+)  # fmt: skip
+def test_usage__is_forgotten_by_the_calendar(period: str, until_s: float) -> None:
+    """From Thursday, 1 January 1970 on: at midnight, on Sunday, on the first of the month, quarter, year."""
+    made = shares(used(ann=50), SlurmModel(weight_fairshare=1, usage_reset=period, decay_half_life_s=0.0))
+    made.count(until_s - 1.0)
+    before = made.usage[0]
+    made.count(float(until_s))
+    assert (before, made.usage[0]) == (50, 0)
+
+
+def test_associations__of_jobs_that_nobody_told_of() -> None:
+    """Account and user get one share each; a user is looked up in the account."""
+    made = shares(TREE, who=(("big", "ann"), ("new", "ann"), ("big", "eve")))
+    named = [(made.tree.limits[row].name, made.tree.limits[row].user) for row in made.tree.of_job.tolist()]
+    assert named == [("big", "ann"), ("new", "ann"), ("big", "eve")]
+
+
+@pytest.mark.parametrize(
+    ("known", "said"),
+    [((Limits("a", parent="b"), Limits("b", parent="a")), "'a' is below itself"),
+     ((Limits("a", parent="gone"),), "'a' is below 'gone', which is no account")],
+)  # fmt: skip
+def test_associations__name_the_account_that_hangs_nowhere(known: tuple[Limits, ...], said: str) -> None:
+    """An InputError."""
+    with pytest.raises(InputError, match=said):
+        shares(known)
+
+
+def test_replay__who_used_less_goes_first_once_it_is_counted() -> None:
+    """ann's job 1 runs 30 s on the only node; of 2 (ann) and 3 (bob), both waiting, 3 is first by usage and then 2."""
+    trace = Trace.of([1, 2, 3], [8] * 3, [0.0, 1.0, 2.0], [30.0] * 3, [60.0] * 3)
+    asked = Requests.build(3, {"account": ["big"] * 3, "user": ["ann", "ann", "bob"]})
+    layout = Layout((Node("n1", 8, 64),), (Partition("gpu", billing=(2.0, 0.0, 0.0)),), accounts=TREE)
+    weights = {"weight_fairshare": 1_000, "weight_age": 0, "calc_period_s": 10.0}
+    model = SlurmModel(backfill="none", batch_sched_delay_s=0.0, **weights)
+    made = EmbeddedCluster(trace, layout, model, requests=asked)
+    made.advance(25.0)
+    assert made.fair_share.usage[0] == pytest.approx(20 * 16, rel=1e-3)
+    replay(made)
+    assert made.job.first_start_s.tolist() == [0, 60, 30]
