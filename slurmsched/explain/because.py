@@ -56,7 +56,8 @@ _PLAIN: dict[Blocker, tuple[str, ...]] = {
     Blocker.HELD_AFTER_FAILURE: ("It could not be started or ended badly, and Slurm holds it: {code}.",
                                  "look at the cause, then: scontrol release {job}"),
     Blocker.NOT_ALLOWED: ("Its account or QOS may not be used for it: {code}.",
-                          "another account, QOS or partition: scontrol update jobid={job} account=NAME qos=NAME partition=NAME"),
+                          "another account, QOS or partition: scontrol update jobid={job} account=NAME qos=NAME "
+                          "partition=NAME"),
     Blocker.CONSTRAINTS: ("No node can ever meet what it asks for: {code}.", "change its constraint or nodes"),
     Blocker.DATA: ("It waits for its burst buffer: {code}.",),
     Blocker.POWER: ("It waits for power or for nodes that may be switched on: {code}.",),

@@ -56,7 +56,7 @@ def read_gres_conf(site: Site) -> str | None:
 
 
 def read_job_submit(site: Site) -> tuple[str, ...]:
-    """Text of job_submit.lua beside slurm.conf, and of the site's script that ours calls, as far as they can be read."""
+    """Text of job_submit.lua beside slurm.conf, and of the site's script that ours calls; what can be read."""
     found, conf = list[str](), site.settings.get("SLURM_CONF", "")
     for name in ("job_submit.lua", "job_submit_site.lua") if conf else ():
         try:

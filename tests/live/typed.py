@@ -1,4 +1,4 @@
-"""Runs command lines of slurmsched one after another in one process: a JSON list of words from stdin, answers to stdout."""
+"""Runs command lines of slurmsched in one process: JSON lists of words from stdin, answers to stdout."""
 
 from __future__ import annotations
 

@@ -106,6 +106,6 @@ def test_completion__completes_commands_and_options(shell):
 def test_completion__works_in_bash():
     """The code is taken by a real bash, and fills in what is meant."""
     program = Path(sys.executable).with_name("slurmsched")
-    line = f'source <({program} completion bash); COMP_WORDS=({program} expl); COMP_CWORD=1'
+    line = f"source <({program} completion bash); COMP_WORDS=({program} expl); COMP_CWORD=1"
     line += f'; _slurmsched_completion {program} expl {program}; echo "${{COMPREPLY[@]}}"'
     assert subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=True).stdout == "explain\n"

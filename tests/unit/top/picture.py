@@ -41,7 +41,7 @@ def busy() -> Frame:
 async def drawn(keys: Sequence[str], whole: Callable[[str], bool] = lambda shown: True) -> str:
     """The screen of 80 columns after these keys, as SVG that asks the network for nothing.
 
-    whole: whether a picture is painted whole, which takes a while on a busy machine; after a minute it is given as it is.
+    whole: whether a picture is painted whole, which takes a while on a busy machine; after a minute as it is.
     """
     app = Top(busy, 3_600.0)
     async with app.run_test(size=(80, 24)) as pilot:
