@@ -67,30 +67,17 @@ def _without_ledger(facts: Facts) -> Facts:
 
 def _remembered(tree: Config, snapshot: Snapshot, row: int, facts: Facts) -> Facts:
     """With what the ledger knows of the job and of jobs of its size."""
-    from slurmsched.db.job_history import first_waits, history, in_words
+    from slurmsched.db.job_history import first_waits, ours
     from slurmsched.errors import LedgerError
 
-    job_id, waits_s = int(snapshot.jobs.job_id[row]), tuple[float, ...]()
-    rows, unread = history(tree.ledger.url, tree.ledger.journal, job_id)
+    known = ours(tree.ledger.url, tree.ledger.journal, int(snapshot.jobs.job_id[row]))
+    waits_s, unread = tuple[float, ...](), ""
     try:
         waits_s = first_waits(tree.ledger.url, int(snapshot.jobs.gpus[row]))
     except LedgerError as error:
-        unread.append(f"past waits: {error}")
-    ours = [one for one in rows if one["by"].startswith("slurmsched")]
-    requeued = _requeued_last(rows)
-    return replace(facts, ours=tuple(map(in_words, ours)), waits_s=waits_s, requeued=requeued,
-                   unread=(*facts.unread, *unread))  # fmt: skip
-
-
-def _requeued_last(rows: list[dict[str, Any]]) -> bool:
-    """Whether we requeued the job, and it has not run since. rows: of its history, oldest first."""
-    requeued = False
-    for row in rows:
-        if row["what"] == "requeue" and row["outcome"] == "written":
-            requeued = True
-        elif row["by"] == "Slurm" and " began on " in row["what"]:
-            requeued = False
-    return requeued
+        unread = f"past waits: {error}"
+    return replace(facts, ours=known.ours, waits_s=waits_s, requeued=known.requeued,
+                   unread=(*facts.unread, *known.unread, *filter(None, (unread,))))  # fmt: skip
 
 
 def _print(out: Output, told: Explanation, now_s: float) -> None:

@@ -52,14 +52,10 @@ def seconds(text: str) -> float:
 
 def looked(tree: Config, parts: Parts) -> Frame:
     """One look, as the pages of the daemon have it."""
-    from slurmsched.db.job_history import first_waits
-    from slurmsched.errors import LedgerError
+    from slurmsched.db.job_history import ours, waits_known
     from slurmsched.web.frame import Frame
 
-    def waits_s(gpus: int) -> tuple[float, ...]:
-        try:
-            return first_waits(tree.ledger.url, gpus)
-        except LedgerError:
-            return ()
-
-    return Frame(*parts.look(), tree.lever.kind, tree.mode, tree.policy.name, waits_s=waits_s)
+    at = tree.ledger
+    return Frame(*parts.look(), tree.lever.kind, tree.mode, tree.policy.name,
+                 waits_s=lambda gpus: waits_known(at.url, gpus),
+                 ours=lambda job_id: ours(at.url, at.journal, job_id))  # fmt: skip

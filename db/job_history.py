@@ -14,6 +14,7 @@ from slurmsched.db.acts import ActLog
 from slurmsched.db.journal import Journal
 from slurmsched.db.reports import query_rows
 from slurmsched.errors import LedgerError
+from slurmsched.explain.facts import Facts
 
 WAITS = 1000  # latest first starts that are looked at
 
@@ -33,6 +34,32 @@ def history(url: str, journal: Path, job_id: int) -> tuple[list[dict[str, Any]],
     except (LedgerError, OSError) as error:
         unread.append(f"the journal: {error}")
     return sorted(rows, key=lambda row: float(row["time_s"])), unread
+
+
+def ours(url: str, journal: Path, job_id: int) -> Facts:
+    """What slurmsched did to the job, and whether it waits since we requeued it; what could not be read is told."""
+    rows, unread = history(url, journal, job_id)
+    lines = tuple(in_words(row) for row in rows if row["by"].startswith("slurmsched"))
+    return Facts(ours=lines, requeued=_requeued_last(rows), unread=tuple(unread))
+
+
+def _requeued_last(rows: list[dict[str, Any]]) -> bool:
+    """Whether we requeued the job, and it has not run since. rows: of its history, oldest first."""
+    requeued = False
+    for row in rows:
+        if row["what"] == "requeue" and row["outcome"] == "written":
+            requeued = True
+        elif row["by"] == "Slurm" and " began on " in row["what"]:
+            requeued = False
+    return requeued
+
+
+def waits_known(url: str, gpus: int) -> tuple[float, ...]:
+    """As first_waits; none where the ledger does not answer."""
+    try:
+        return first_waits(url, gpus)
+    except LedgerError:
+        return ()
 
 
 def first_waits(url: str, gpus: int) -> tuple[float, ...]:

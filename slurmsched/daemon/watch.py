@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from slurmsched.config import Config
-from slurmsched.errors import InputError, LedgerError
+from slurmsched.errors import InputError
 from slurmsched.logs import get_logger
 from slurmsched.model.plan import Plan, Receipt
 from slurmsched.model.snapshot import Snapshot
@@ -79,20 +79,14 @@ class Watch:
             self._guarded(WEB, lambda: pages.show(self._frame(snapshot, plan)))
 
     def _frame(self, snapshot: Snapshot, plan: Plan) -> Frame:
+        from slurmsched.db.job_history import ours, waits_known
         from slurmsched.web.frame import Frame
 
         mode = "apply" if self._apply else "dry-run"
-        tree = self._config
-        return Frame(snapshot, plan, tree.lever.kind, mode, tree.policy.name, waits_s=self._past_waits)
-
-    def _past_waits(self, gpus: int) -> tuple[float, ...]:
-        """What the ledger tells of jobs of that size; nothing where it does not answer."""
-        from slurmsched.db.job_history import first_waits
-
-        try:
-            return first_waits(self._config.ledger.url, gpus)
-        except LedgerError:
-            return ()
+        tree, at = self._config, self._config.ledger
+        return Frame(snapshot, plan, tree.lever.kind, mode, tree.policy.name,
+                     waits_s=lambda gpus: waits_known(at.url, gpus),
+                     ours=lambda job_id: ours(at.url, at.journal, job_id))  # fmt: skip
 
     def ended(self, outcome: str) -> None:
         """A cycle did not: failed, dropped or standby."""

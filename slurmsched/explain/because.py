@@ -29,6 +29,7 @@ class Case:
         return int(self.snapshot.jobs.job_id[self.row])
 
 
+NODES_SHOWN = 5
 Said = tuple[str, tuple[str, ...]]  # because, and what would change it
 
 
@@ -42,11 +43,12 @@ def said(case: Case) -> Said:
     return because.format(code=shown(case.reason.code)) + more, tuple(line.format(job=case.job_id) for line in changes)
 
 
+_SMALLER = "a smaller request may start now: slurmsched fit"
 _PLAIN: dict[Blocker, tuple[str, ...]] = {
     Blocker.PRIORITY: ("Others in its partition go first.", "fewer GPUs or a shorter time limit may start earlier: "
                        "slurmsched fit"),
     Blocker.RESOURCES: ("It is next, and the nodes, GPUs, CPUs or memory it asks for are not free yet.",
-                        "a smaller request may start now: slurmsched fit"),
+                        _SMALLER),
     Blocker.DEPENDENCY_NEVER: ("The job it depends on ended in another way than it asks for: it will never start.",
                                "drop the dependency: scontrol update jobid={job} dependency=", "scancel {job}"),
     Blocker.HELD_BY_USER: ("Its owner holds it.", "scontrol release {job}"),
@@ -54,7 +56,8 @@ _PLAIN: dict[Blocker, tuple[str, ...]] = {
     Blocker.HELD_AFTER_FAILURE: ("It could not be started or ended badly, and Slurm holds it: {code}.",
                                  "look at the cause, then: scontrol release {job}"),
     Blocker.NOT_ALLOWED: ("Its account or QOS may not be used for it: {code}.",
-                          "another account or QOS: scontrol update jobid={job} account=NAME qos=NAME"),
+                          "another account, QOS or partition: scontrol update jobid={job} account=NAME qos=NAME "
+                          "partition=NAME"),
     Blocker.CONSTRAINTS: ("No node can ever meet what it asks for: {code}.", "change its constraint or nodes"),
     Blocker.DATA: ("It waits for its burst buffer: {code}.",),
     Blocker.POWER: ("It waits for power or for nodes that may be switched on: {code}.",),
@@ -110,22 +113,28 @@ def _nodes(case: Case) -> Said:
         for at in range(len(nodes))
         if nodes.closed[at] and (nodes.name[at] in asked if asked else _serves(snapshot, case.row, at))
     ]
-    what = f": {', '.join(held[:5])}" if held else f": {shown(case.reason.more) or 'not told which'}"
-    change = (f"other nodes: scontrol update jobid={case.job_id} nodelist=",) if asked else ()
-    return f"Nodes it needs take no job now{what}.", change
+    more = f" and {len(held) - NODES_SHOWN} more" if len(held) > NODES_SHOWN else ""
+    what = f": {', '.join(held[:NODES_SHOWN])}{more}" if held else f": {shown(case.reason.more) or 'not told which'}"
+    change = f"other nodes: scontrol update jobid={case.job_id} nodelist=" if asked else _SMALLER
+    return f"Nodes it needs take no job now{what}.", (change,)
 
 
 def _maintenance(case: Case) -> Said:
+    return _runs_into(case, "a maintenance")
+
+
+def _runs_into(case: Case, what: str) -> Said:
+    """A reservation for others begins before the job's time limit ends, or has begun."""
     fits = [(start_s - case.snapshot.now_s, name) for start_s, name in _kept(case)]
     if not fits:
-        return "A maintenance is planned on the nodes it needs.", ()
+        return f"The nodes it needs are kept for {what}.", ()
     fit_s, name = min(fits)
     begun = f"Reservation {shown(name)} keeps nodes it needs from {clock(case.snapshot.now_s + fit_s)} on."
     if fit_s < 60:
         return begun, ()
     limit = minutes(fit_s)
     change = f"a time limit of up to {limit} still fits: scontrol update jobid={case.job_id} timelimit={limit}"
-    return f"Its time limit runs into a maintenance. {begun}", (change,)
+    return f"Its time limit runs into {what}. {begun}", (change,)
 
 
 def _kept(case: Case) -> Iterator[tuple[float, str]]:
@@ -145,8 +154,10 @@ def _reservation(case: Case) -> Said:
         if table.name[at] in name.split(","):
             when = f"from {clock(float(table.start_s[at]))} to {clock(float(table.end_s[at]))}"
             return f"It waits for reservation {shown(name)}, {when}, or for nodes in it.", ()
-    what = f"Reservation {shown(name)} is not there" if name else "Its nodes are reserved for others"
-    return f"{what} ({case.reason.code}).", (f"leave it: scontrol update jobid={case.job_id} reservationname=",)
+    if not name:
+        return _runs_into(case, "a reservation for others")
+    leave = f"leave it: scontrol update jobid={case.job_id} reservationname="
+    return f"Reservation {shown(name)} is not there ({case.reason.code}).", (leave,)
 
 
 def _array(case: Case) -> Said:

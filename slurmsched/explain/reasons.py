@@ -83,8 +83,21 @@ _OF = {
 }  # fmt: skip
 CODES = {code.lower(): (code, blocker) for blocker, codes in _OF.items() for code in codes.split()}
 _CODE = re.compile(r"\(?(\w+)\)?[,:;]?\s*(.*)", re.DOTALL)
-_MAINTENANCE = ("maintenance",)
-_LAUNCH_FAILED = "launch failed requeued held"
+_FAILED, _TAKEN = Blocker.HELD_AFTER_FAILURE, "reqnodenotavail, "
+# What slurmctld says in place of a name; scontrol writes it with underscores.
+_SENTENCES: dict[str, tuple[str, Blocker]] = {
+    "nodes required for job are": ("ReqNodeNotAvail", Blocker.NODES),
+    f"{_TAKEN}reserved for maintenance": ("ReqNodeNotAvail", Blocker.MAINTENANCE),
+    f"{_TAKEN}reserved for other reservations": ("ReqNodeNotAvail", Blocker.RESERVATION),
+    "job's qos not": ("QOSNotAllowed", Blocker.NOT_ALLOWED),
+    "job's account not": ("AccountNotAllowed", Blocker.NOT_ALLOWED),
+    "launch fail": ("JobLaunchFailure", _FAILED),
+    "user env retrieval failed": ("JobLaunchFailure", _FAILED),
+    "prolog/epilog failure": ("JobLaunchFailure", _FAILED),
+    "job requeued in held state": ("JobHeldUser", Blocker.HELD_BY_USER),
+    "job requeued in special exit state": ("JobHoldMaxRequeue", _FAILED),
+    "burst buffer": ("BurstBufferOperation", Blocker.DATA),
+}
 
 
 def read_reason(text: str) -> Reason:
@@ -95,13 +108,13 @@ def read_reason(text: str) -> Reason:
     told = text.strip()
     if not told or told == "(null)":
         return Reason("None", Blocker.NOT_TRIED)
-    if told.replace("_", " ").strip("()").startswith(_LAUNCH_FAILED):
-        return Reason("JobLaunchFailure", Blocker.HELD_AFTER_FAILURE, told)
+    sentence = told.replace("_", " ").strip("()").lower()
+    for begin, (code, blocker) in _SENTENCES.items():
+        if sentence.startswith(begin):
+            return Reason(code, blocker, told.removeprefix(f"{code}, "))
     found = _CODE.match(told)
     name, more = (found[1], found[2].strip()) if found else (told, "")
     code, blocker = CODES.get(name.lower(), (name, Blocker.UNKNOWN))
     if blocker is Blocker.UNKNOWN and (limit := limit_named(name)):
         return Reason(name, Blocker.LIMIT, more, limit)
-    if blocker is Blocker.NODES and any(word in more.lower() for word in _MAINTENANCE):
-        blocker = Blocker.MAINTENANCE
     return Reason(code, blocker, more)

@@ -13,6 +13,7 @@ from slurmsched.model.snapshot import Rights, Site
 from slurmsched.slurm.facts import Facts, seconds
 from slurmsched.slurm.finding import Finding, operator_line
 
+OURS = "slurmsched_hints.lua"  # what our job_submit.lua loads
 OLDEST = (21, 8)  # the oldest release that the readers are tested with
 Verdict = tuple[str, str, str]  # verdict, what was found, the line to change
 
@@ -34,9 +35,10 @@ def checklist(
     preemption: bool = False,
     gres_conf: str | None = None,
     qos_thresholds: Mapping[str, int] | None = None,
+    job_submit: tuple[str, ...] = (),
 ) -> tuple[Finding, ...]:
     """Every check in its order. lever, writes_per_s: as configured. preemption: whether jobs may be requeued."""
-    facts = Facts(site, lever, writes_per_s, preemption, gres_conf, qos_thresholds or {})
+    facts = Facts(site, lever, writes_per_s, preemption, gres_conf, qos_thresholds or {}, job_submit)
     return tuple(_finding(check, facts) for check in CHECKS)
 
 
@@ -161,7 +163,10 @@ def _user_top(facts: Facts) -> Verdict:
 
 def _job_submit(facts: Facts) -> Verdict:
     plugins = facts.text("JobSubmitPlugins")
-    quick = f"if submit_uid is that of {facts.site.user}: return slurm.SUCCESS first in slurm_job_modify"
+    quick = f"if modify_uid is that of {facts.site.user}: return slurm.SUCCESS first in slurm_job_modify"
+    if facts.words("JobSubmitPlugins").keys() <= {"lua"} and any(OURS in text for text in facts.job_submit[:1]):
+        site = len(facts.job_submit) > 1
+        return "warn" if site else "ok", f"slurmsched's own{' and job_submit_site.lua' if site else ''}", quick
     return "warn" if plugins else "ok", plugins or "none", quick
 
 

@@ -15,7 +15,7 @@ from slurmsched.slurm.checklist import checklist
 from slurmsched.slurm.commands import Commands
 from slurmsched.slurm.finding import Finding
 from slurmsched.slurm.own_files import file_findings, service_user
-from slurmsched.slurm.probe import probe_job, probe_rights, read_gres_conf, read_qos_thresholds
+from slurmsched.slurm.probe import probe_job, probe_rights, read_gres_conf, read_job_submit, read_qos_thresholds
 from slurmsched.slurm.queue_checks import clock_finding, queue_findings
 from slurmsched.slurm.reader import open_commands, open_reader
 from slurmsched.slurm.reservations import ending, foreign_names, orphan_names, read_reservations
@@ -48,6 +48,7 @@ def _of_slurm(config: Config, commands: Commands) -> tuple[Finding, ...]:
         writes_per_s=config.pace.writes_per_s,
         gres_conf=read_gres_conf(site),
         qos_thresholds=read_qos_thresholds(commands, site),
+        job_submit=read_job_submit(site),
     )
     return (*settings, *probe_rights(commands, site))
 

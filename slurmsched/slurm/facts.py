@@ -16,6 +16,7 @@ class Facts:
     """What the checks look at: the site, and what slurm.conf does not tell.
 
     gres_conf: text of gres.conf, None if unreadable. qos_thresholds: MinPrioThres of each QOS that has one.
+    job_submit: text of job_submit.lua, and of the site's own script that it calls, as far as they can be read.
     """
 
     site: Site
@@ -24,6 +25,7 @@ class Facts:
     preemption: bool = False
     gres_conf: str | None = None
     qos_thresholds: Mapping[str, int] = field(default_factory=dict)
+    job_submit: tuple[str, ...] = ()
 
     @property
     def release(self) -> tuple[int, int]:

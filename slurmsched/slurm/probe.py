@@ -55,6 +55,19 @@ def read_gres_conf(site: Site) -> str | None:
         return None
 
 
+def read_job_submit(site: Site) -> tuple[str, ...]:
+    """Text of job_submit.lua beside slurm.conf, and of the site's script that ours calls; what can be read."""
+    found, conf = list[str](), site.settings.get("SLURM_CONF", "")
+    for name in ("job_submit.lua", "job_submit_site.lua") if conf else ():
+        try:
+            found.append((Path(conf).parent / name).read_text(encoding="utf-8", errors="replace"))
+        except FileNotFoundError:
+            continue
+        except OSError:
+            found.append("")  # there, and not for us
+    return tuple(found)
+
+
 def read_qos_thresholds(commands: Commands, site: Site) -> dict[str, int]:
     """MinPrioThres of each QOS that has one; empty where slurmdbd is absent, away or knows no such field."""
     if not _accounted(site):

@@ -140,6 +140,7 @@ def explained(told: Mapping[str, Any]) -> Text:
         lines += [("", f"job {one['job_id']} of {one['user']}, {one['gpus']} GPUs") for one in ahead["first"]]
     if (start := told["estimate"]) is not None:
         lines.append(("start", _start(start)))
+    lines += [("slurmsched", one) for one in told["ours"]]
     lines += [("hint", hint) for hint in told["hints"]] + [("not read", one) for one in told["unread"]]
     for name, line in lines:
         text.append(f"\n{name:10} ", "cyan")

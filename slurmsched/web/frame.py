@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -18,13 +18,13 @@ from slurmsched.survey.overview import overview
 
 MOST_JOBS = 500  # in an answer
 MOST_NODES = 1000
-NOT_ASKED = "limits of accounts and QOS, reservations, and what slurmsched did: see `slurmsched explain JOB`"
+NOT_ASKED = "values of limits, licences and partitions: Slurm is not asked for a page, `slurmsched explain JOB` does"
 
 
 @dataclass(eq=False)
 class Frame:
     """One snapshot and its plan. lever: the lever's kind. note: what is wrong since, "" = nothing. waits_s: past waits
-    of jobs of so many GPUs [s]; asked once a size."""
+    of jobs of so many GPUs [s]; asked once a size. ours: what slurmsched did to a job; asked once a job."""
 
     snapshot: Snapshot
     plan: Plan
@@ -33,6 +33,8 @@ class Frame:
     policy: str
     note: str = ""
     waits_s: Callable[[int], tuple[float, ...]] = lambda gpus: ()
+    ours: Callable[[int], Facts] = lambda job_id: Facts()
+    _known: dict[int, Facts] = field(default_factory=dict, repr=False)
     _known_s: dict[int, tuple[float, ...]] = field(default_factory=dict, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
@@ -99,8 +101,16 @@ class Frame:
         row = next((int(rows[0]) for column in columns if len(rows := (column == job_id).nonzero()[0])), None)
         if row is None or job_id <= 0:
             return None
-        facts = Facts(waits_s=self._like(int(jobs.gpus[row])), unread=(NOT_ASKED,))
+        facts, waits_s = self._done(int(jobs.job_id[row])), self._like(int(jobs.gpus[row]))
+        facts = replace(facts, waits_s=waits_s, reservations=self.snapshot.reservations,
+                        unread=(*facts.unread, NOT_ASKED))  # fmt: skip
         return self.head | asdict(explain(self.snapshot, self.plan, row, facts))
+
+    def _done(self, job_id: int) -> Facts:
+        with self._lock:
+            if job_id not in self._known:
+                self._known[job_id] = self.ours(job_id)
+            return self._known[job_id]
 
     def _like(self, gpus: int) -> tuple[float, ...]:
         """Past waits of jobs of the same power of two of GPUs, which is what the ledger tells apart."""

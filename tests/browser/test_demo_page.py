@@ -12,16 +12,18 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tests.browser.axe import findings
 from tests.browser.chromium import Rendered, rendered
 
 pytestmark = pytest.mark.browser
 
 
 class Shown(NamedTuple):
-    """What `slurmsched demo --json` printed, and its page in the browser."""
+    """What `slurmsched demo --json` printed, and its page in the browser. path: of the page."""
 
     made: dict[str, Any]
     page: Rendered
+    path: Path
 
 
 @pytest.fixture(scope="module")
@@ -30,12 +32,17 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Shown:
     path = folder / "page.html"
     command = [sys.executable, "-m", "slurmsched.cli.main", "demo", "--jobs", "100", "--out", str(path), "--json"]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=300)
-    return Shown(json.loads(done.stdout), rendered(path, folder / "profile"))
+    return Shown(json.loads(done.stdout), rendered(path, folder / "profile"), path)
 
 
 def test_page__tells_the_console_nothing(shown: Shown) -> None:
     """No error, no warning."""
     assert shown.page.console == ()
+
+
+def test_page__is_accessible(shown: Shown, tmp_path: Path) -> None:
+    """axe finds nothing serious."""
+    assert findings(shown.path, tmp_path) == []
 
 
 def test_page__reports_errors_of_its_scripts(tmp_path: Path) -> None:

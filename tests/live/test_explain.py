@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from slurmsched.explain.reasons import Blocker, read_reason
 from tests.live.acts import four_running, restarts, switched_on, ticks
 from tests.live.lab import Installed, column, partition, run, submit, until
 
@@ -26,6 +28,16 @@ def limits(site: Installed) -> Iterator[None]:
     yield
     run("sacctmgr", "-i", "modify", "account", "physics", "set", "grptres=gres/gpu=-1")
     run("scontrol", "update", "nodename=n4", "state=resume", check=False)
+
+
+def test_read_reason__knows_every_name_that_this_slurm_has():
+    """As its own library tells them, number by number."""
+    (path,) = Path("/usr/lib").glob("*/libslurm.so.*[0-9].*.*")
+    name = ctypes.CDLL(str(path)).slurm_job_state_reason_string
+    name.restype = ctypes.c_char_p
+    names = {name(number).decode() for number in range(500)}
+    assert len(names) > 150
+    assert [one for one in names if read_reason(one).blocker is Blocker.UNKNOWN] == []
 
 
 def waits(job: int, reason: str) -> None:
@@ -51,6 +63,7 @@ def test_explain__names_the_blocker_and_its_values(site, limits):
         "later": (submit("dave", 1, "--begin=now+1hour"), "BeginTime", "begin-time"),
         "held": (submit("dave", 1, "--hold"), "JobHeldUser", "held-by-user"),
         "node": (submit("dave", 1, "-w", "n4"), "ReqNodeNotAvail", "nodes"),
+        "gone": (submit("dave", 1, "-p", "phantom"), "Nodes required for job", "nodes"),
         "long": (submit("dave", 1, "-p", "short", "--time=2:00:00"), "PartitionTimeLimit", "partition-limit"),
         "tasks": (submit("dave", 1, "--array=1-3%1"), "JobArrayTaskLimit", "array-limit"),
         "admin": (submit("dave", 1, "--begin=now+1hour"), "JobHeldAdmin", "held-by-admin"),
@@ -72,6 +85,7 @@ def test_explain__names_the_blocker_and_its_values(site, limits):
     }
     assert "sim: 1 of 1 in use" in told["licence"]["because"]
     assert "n4 (bad fan" in told["node"]["because"]
+    assert "p1 (" in told["gone"]["because"]
     assert "MaxTime=01:00:00" in told["long"]["because"]
     assert str(first) in told["after"]["because"]
     asked = explained(site, job["qos"], "--as-user", user="carol")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.live.acts import clean, restarts, switched_on, ticks
-from tests.live.lab import Installed, column, run, submit, until
+from tests.live.lab import PYTHON, Installed, column, run, submit, until
 
 pytestmark = [pytest.mark.live, pytest.mark.newest]
 HELPERS = Path("/src/plugin/requeue")
@@ -42,3 +42,18 @@ def test_requeue__a_preempted_job_goes_on_where_it_was(site: Installed, command:
     said = Path(f"{state}.out")
     until(lambda: f"goes on at step {step}" in said.read_text(), "it goes on where it was")
     assert (step > 0, restarts(victim), said.read_text().count("saved at step")) == (True, 1, 1)
+
+
+def test_submitit__its_job_is_requeued_and_goes_on(site: Installed):
+    """By the example's two lines of setup: the signal that slurmsched sends to the batch shell reaches the task."""
+    folder = HOME / "submitit"
+    run("rm", "-rf", str(folder))
+    run("mkdir", str(folder), user="alice")
+    state = folder / "state.json"
+    given = ("env", f"WRAPPER={HELPERS}/slurmsched-requeue", PYTHON, f"{HELPERS}/examples/train_submitit.py")
+    job = int(run(*given, "36000", str(state), user="alice").out)
+    until(lambda: state.exists() and json.loads(state.read_text())["step"] > 5, "it trains")
+    run("scancel", "--batch", "-s", "USR2", str(job), user="alice")
+    until(lambda: restarts(job) == 1, "it is requeued")
+    run("scontrol", "update", f"jobid={job}", "starttime=now", user="alice", check=False)  # sooner, if it waits yet
+    until(lambda: json.loads(state.read_text())["begin"] > 5, "it goes on where it was", 240)

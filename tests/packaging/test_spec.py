@@ -32,7 +32,7 @@ def test_spec__builds_and_lists_every_file(tmp_path: Path) -> None:
     assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
     (made,) = tmp_path.glob("RPMS/noarch/slurmsched-*.noarch.rpm")
     listed = subprocess.run(["rpm", "-qpl", str(made)], capture_output=True, text=True, check=True).stdout.splitlines()
-    number = re.search(r'"(.+)"', (ROOT / "slurmsched" / "__init__.py").read_text(encoding="utf-8"))[1]
+    number = re.search(r'__version__ = "(.+)"', (ROOT / "slurmsched" / "__init__.py").read_text(encoding="utf-8"))[1]
     assert made.name == f"slurmsched-{number}-1.noarch.rpm"
     plugin = "/usr/share/slurmsched/plugin/job_submit/job_submit.lua"
     wanted = ["/usr/bin/slurmsched", "/usr/lib/systemd/system/slurmsched.service", plugin]

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from slurmsched.cli import explain as cli_explain
 from slurmsched.db import job_history
 from slurmsched.errors import SlurmError
 from slurmsched.explain.facts import Facts
@@ -16,8 +15,6 @@ from slurmsched.slurm.commands import Commands
 from tests.unit.cli.conftest import make_snapshot
 
 WROTE = {"time_s": 1.0, "by": "slurmsched (las)", "what": "nice 0 -> 5", "reason": "rank 2", "outcome": "written"}
-REQUEUED = {"time_s": 2.0, "by": "slurmsched (las)", "what": "requeue", "reason": "", "outcome": "written"}
-RAN = {"time_s": 3.0, "by": "Slurm", "what": "run 1 began on 8 GPUs", "reason": "", "outcome": ""}
 
 
 @pytest.fixture
@@ -67,16 +64,6 @@ def test_explain__why_not_tells_one_node(run, asked) -> None:
     assert "has 8 GPUs" not in run("explain", "11", "--why-not", "n2").out
     assert run("explain", "11", "--why-not", "n2").out.splitlines()[-1].startswith("on n2")
     assert (run("explain", "11", "--why-not", "n9").code, run("explain", "99").code) == (2, 2)
-
-
-@pytest.mark.parametrize(
-    ("rows", "expected"),
-    [([WROTE], False), ([WROTE, REQUEUED], True), ([REQUEUED, RAN], False), ([RAN, REQUEUED], True),
-     ([{**REQUEUED, "outcome": "refused: gone"}], False)],
-)  # fmt: skip
-def test_requeued_last__until_it_runs_again(rows, expected) -> None:
-    """A begin time that its owner sets after the next run is the owner's."""
-    assert cli_explain._requeued_last(rows) is expected
 
 
 def test_explain__hostile_names_are_shown_as_escapes(run, asked, fakes) -> None:

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -84,3 +86,26 @@ def test_completion__is_code_of_the_shell(shell, capsys):
     assert main(["completion", shell]) == 0
     told = capsys.readouterr().out
     assert f"_SLURMSCHED_COMPLETE={shell}_complete" in told
+
+
+def typed(shell: str, *words: str) -> str:
+    """What the code of a shell is told when these words stand on its line."""
+    at = words[-1] if shell == "fish" else str(len(words) - 1)
+    asked = {"_SLURMSCHED_COMPLETE": f"{shell}_complete", "COMP_WORDS": " ".join(words), "COMP_CWORD": at}
+    command = [Path(sys.executable).with_name("slurmsched")]
+    return subprocess.run(command, env=os.environ | asked, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion__completes_commands_and_options(shell):
+    """As the code of each shell asks for it."""
+    assert "explain" in typed(shell, "slurmsched", "expl")
+    assert "--why-not" in typed(shell, "slurmsched", "explain", "--wh")
+
+
+def test_completion__works_in_bash():
+    """The code is taken by a real bash, and fills in what is meant."""
+    program = Path(sys.executable).with_name("slurmsched")
+    line = f"source <({program} completion bash); COMP_WORDS=({program} expl); COMP_CWORD=1"
+    line += f'; _slurmsched_completion {program} expl {program}; echo "${{COMPREPLY[@]}}"'
+    assert subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=True).stdout == "explain\n"

@@ -252,9 +252,12 @@ def test_web__has_no_metrics_and_metrics_no_pages(tmp_path):
     watch.close()
 
 
-def test_web__tells_past_waits_of_the_ledger_or_none(tmp_path):
+def test_web__tells_what_the_ledger_knows_or_that_it_is_away(tmp_path):
     """A ledger that is not there is no fault of the page."""
     tree = config(tmp_path, web={"listen": "127.0.0.1:0"}, ledger={"url": f"sqlite:///{tmp_path}/nosuch.db"})
-    watch = Watch(tree, apply=False)
-    assert watch._past_waits(4) == ()
+    look = mixed_snapshot(20)
+    watch, job = Watch(tree, apply=False), int(look.jobs.job_id[look.jobs.pending][0])
+    watch.done(look, Planner.from_config(tree).plan(look), Receipt())
+    told = page(watch, f"/job?id={job}")
+    assert ("no estimate" in told, "writes and changes by others: " in told) == (True, True)
     watch.close()

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from slurmsched.db import schema
 from slurmsched.db.acts import ActLog
-from slurmsched.db.job_history import first_waits, history, in_words
+from slurmsched.db.job_history import _requeued_last, first_waits, history, in_words, ours, waits_known
 from slurmsched.errors import LedgerError
 from slurmsched.model import Act, Purpose, Stage, Victim
 
@@ -75,3 +75,26 @@ def test_first_waits__without_a_ledger_is_an_error(tmp_path: Path) -> None:
     """The caller says so."""
     with pytest.raises(LedgerError):
         first_waits(f"sqlite:///{tmp_path}/none.db", 8)
+
+
+SENT = {"by": "slurmsched (las)", "what": "nice 0 -> 5", "outcome": "written"}
+REQUEUED = {"by": "slurmsched (las)", "what": "requeue", "outcome": "written"}
+RAN = {"by": "Slurm", "what": "run 1 began on 8 GPUs", "outcome": ""}
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [([SENT], False), ([SENT, REQUEUED], True), ([REQUEUED, RAN], False), ([RAN, REQUEUED], True),
+     ([{**REQUEUED, "outcome": "refused: gone"}], False)],
+)  # fmt: skip
+def test_requeued_last__until_it_runs_again(rows, expected):
+    """A begin time that its owner sets after the next run is the owner's."""
+    assert _requeued_last(rows) is expected
+
+
+def test_ours__tells_what_is_not_there(tmp_path):
+    """A ledger that does not answer is no fault of who asks; its waits are none."""
+    away = f"sqlite:///{tmp_path}/nosuch.db"
+    known = ours(away, tmp_path / "journal", 7)
+    assert (known.ours, known.requeued, len(known.unread)) == ((), False, 2)
+    assert waits_known(away, 4) == ()

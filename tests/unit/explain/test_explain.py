@@ -43,12 +43,35 @@ def test_read_reason__tells_a_new_name_from_the_known():
     ("text", "blocker", "more"),
     [("ReqNodeNotAvail, UnavailableNodes:n4", Blocker.NODES, "UnavailableNodes:n4"),
      ("ReqNodeNotAvail, Reserved for maintenance", Blocker.MAINTENANCE, "Reserved for maintenance"),
-     ("launch failed requeued held", Blocker.HELD_AFTER_FAILURE, "launch failed requeued held"),
+     ("ReqNodeNotAvail,_Reserved_for_maintenance", Blocker.MAINTENANCE, "ReqNodeNotAvail,_Reserved_for_maintenance"),
+     ("ReqNodeNotAvail, Reserved for other reservations", Blocker.RESERVATION, "Reserved for other reservations"),
+     ("ReqNodeNotAvail, May be reserved for other job", Blocker.NODES, "May be reserved for other job"),
      ("", Blocker.NOT_TRIED, ""), ("(Priority)", Blocker.PRIORITY, "")],
 )  # fmt: skip
 def test_read_reason__reads_what_follows_the_name(text, blocker, more):
     """As squeue prints it."""
     assert (read_reason(text).blocker, read_reason(text).more) == (blocker, more)
+
+
+SENTENCES = {
+    "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions": Blocker.NODES,
+    "Nodes_required_for_job_are_DOWN,_DRAINED_or_reserved_for_jobs_in_higher_priority_partitions": Blocker.NODES,
+    "Job's QOS not permitted to use this partition (gpu allows high not normal)": Blocker.NOT_ALLOWED,
+    "Job's account not permitted to use this partition (gpu allows physics not chem)": Blocker.NOT_ALLOWED,
+    "(launch failed requeued held)": Blocker.HELD_AFTER_FAILURE,
+    "launch failure limit exceeded requeued held": Blocker.HELD_AFTER_FAILURE,
+    "user env retrieval failed requeued held": Blocker.HELD_AFTER_FAILURE,
+    "Prolog/Epilog failure on nodes n1": Blocker.HELD_AFTER_FAILURE,
+    "job requeued in special exit state": Blocker.HELD_AFTER_FAILURE,
+    "job requeued in held state": Blocker.HELD_BY_USER,
+    "Burst buffer stage-in timeout": Blocker.DATA,
+}
+
+
+@pytest.mark.parametrize(("text", "blocker"), SENTENCES.items())
+def test_read_reason__knows_sentences_in_place_of_a_name(text, blocker):
+    """slurmctld says some reasons in words of its own; they are shown whole."""
+    assert (read_reason(text).blocker, read_reason(text).more) == (blocker, text)
 
 
 def test_blockers__all_have_words():
@@ -136,6 +159,29 @@ def test_explain__maintenance_tells_the_limit_that_fits():
     nodes = [{"name": "n1", "gpus": 8}]
     told = explain(snapshot([job], nodes, now_s=0.0), None, 0, Facts(reservations=kept))
     assert (told.blocker, "timelimit=00:30:00" in told.changes[0]) == (Blocker.MAINTENANCE, True)
+
+
+def test_explain__names_the_nodes_that_take_no_job():
+    """The first ones with their reason, and how many more; what Slurm says where there are none."""
+    job = {"reason": next(iter(SENTENCES)), "partition": "gpu"}
+    down = [{"name": f"n{n}", "gpus": 8, "partitions": "gpu", "state": "DOWN", "reason": "cables"} for n in range(8)]
+    told = explain(snapshot([job], down), None, 0, Facts())
+    assert told.because.endswith("n0 (cables), n1 (cables), n2 (cables), n3 (cables), n4 (cables) and 3 more.")
+    assert (told.blocker, told.changes) == (Blocker.NODES, ("a smaller request may start now: slurmsched fit",))
+    assert "higher priority partitions" in explain(snapshot([job], "1x8"), None, 0, Facts()).because
+
+
+def test_explain__a_reservation_of_others_tells_the_limit_that_fits():
+    """As a maintenance does; one of its own that is gone can be left."""
+    job = {"reason": "ReqNodeNotAvail, Reserved for other reservations", "time_limit_s": 7_200.0}
+    kept = Reservations.build(1, {"name": ["course"], "node_list": ["n1"], "start_s": [1_859.0], "end_s": [9e9]})
+    nodes = [{"name": "n1", "gpus": 8}]
+    told = explain(snapshot([job], nodes, now_s=0.0), None, 0, Facts(reservations=kept))
+    assert (told.blocker, "timelimit=00:30:00" in told.changes[0]) == (Blocker.RESERVATION, True)
+    assert "runs into a reservation for others. Reservation course keeps nodes" in told.because
+    gone = {"reason": "ReservationDeleted", "reservation": "class"}
+    told = explain(snapshot([gone], nodes, now_s=0.0), None, 0, Facts(reservations=kept))
+    assert ("class is not there" in told.because, "reservationname=" in told.changes[0]) == (True, True)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from slurmsched.model import Rights, Site
@@ -29,15 +31,18 @@ GOOD = {
     "KillWait": "30 sec",
     "PrivateData": "none",
 }
+OWN = (Path(__file__).parents[3] / "plugin/job_submit/job_submit.lua").read_text(encoding="utf-8")
+QUICK = "if modify_uid is that of slurmsched: return slurm.SUCCESS first in slurm_job_modify"
 GRES = "NodeName=n[1-4] Name=gpu Type=a100 File=/dev/nvidia[0-7]\n"
 
 
 def found(name: str, version: str = "25.11.2", rights: Rights = Rights.OPERATOR, user: str = "slurmsched",
           gres_conf: str | None = GRES, qos: dict[str, int] | None = None, preemption: bool = False,
-          lever: str = "nice", **settings: str) -> Finding:  # fmt: skip
+          lever: str = "nice", job_submit: tuple[str, ...] = (), **settings: str) -> Finding:  # fmt: skip
     """The finding of one check at a good site with these settings changed."""
     site = Site("lab", version, rights, user, GOOD | settings)
-    findings = checklist(site, lever=lever, preemption=preemption, gres_conf=gres_conf, qos_thresholds=qos)
+    findings = checklist(site, lever=lever, preemption=preemption, gres_conf=gres_conf, qos_thresholds=qos,
+                         job_submit=job_submit)  # fmt: skip
     (match,) = [finding for finding in findings if finding.name == name]
     return match
 
@@ -108,8 +113,11 @@ CASES = [
     ("rl_enable", {"SlurmctldParameters": "rl_enable", "user": "slurm"}, "ok", ""),
     ("enable_user_top", {"SchedulerParameters": "enable_user_top,bf_continue"}, "warn",
      "SchedulerParameters=bf_continue"),
-    ("JobSubmitPlugins", {"JobSubmitPlugins": "lua"}, "warn",
-     "if submit_uid is that of slurmsched: return slurm.SUCCESS first in slurm_job_modify"),
+    ("JobSubmitPlugins", {"JobSubmitPlugins": "lua"}, "warn", QUICK),
+    ("JobSubmitPlugins", {"JobSubmitPlugins": "lua", "job_submit": ("-- theirs",)}, "warn", QUICK),
+    ("JobSubmitPlugins", {"JobSubmitPlugins": "lua", "job_submit": (OWN,)}, "ok", ""),
+    ("JobSubmitPlugins", {"JobSubmitPlugins": "lua", "job_submit": (OWN, "-- theirs")}, "warn", QUICK),
+    ("JobSubmitPlugins", {"JobSubmitPlugins": "throttle,lua", "job_submit": (OWN,)}, "warn", QUICK),
     ("accounting", {"AccountingStorageType": "(null)"}, "warn", "AccountingStorageType=accounting_storage/slurmdbd"),
     ("AccountingStorageTRES", {"AccountingStorageTRES": "cpu,mem"}, "warn", "AccountingStorageTRES=cpu,mem,gres/gpu"),
     ("AccountingStoreFlags", {"AccountingStoreFlags": "(null)"}, "warn", "AccountingStoreFlags=job_comment"),

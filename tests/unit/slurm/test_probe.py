@@ -6,7 +6,7 @@ import pytest
 
 from slurmsched.errors import SlurmError
 from slurmsched.model import Rights, Site
-from slurmsched.slurm.probe import probe_job, probe_rights, read_gres_conf, read_qos_thresholds
+from slurmsched.slurm.probe import probe_job, probe_rights, read_gres_conf, read_job_submit, read_qos_thresholds
 
 ACCOUNTED = {"AccountingStorageType": "accounting_storage/slurmdbd"}
 
@@ -118,6 +118,16 @@ def test_read_gres_conf__beside_slurm_conf(tmp_path):
     (tmp_path / "gres.conf").write_text("Name=gpu\n")
     assert read_gres_conf(where) == "Name=gpu\n"
     assert read_gres_conf(site()) is None
+
+
+def test_read_job_submit__ours_and_the_sites(tmp_path):
+    """Beside slurm.conf, as far as they are there; one that is not for us to read is told apart from none."""
+    where = site(SLURM_CONF=str(tmp_path / "slurm.conf"))
+    assert read_job_submit(where) == read_job_submit(site()) == ()
+    (tmp_path / "job_submit.lua").write_text("-- ours\n")
+    assert read_job_submit(where) == ("-- ours\n",)
+    (tmp_path / "job_submit_site.lua").mkdir()
+    assert read_job_submit(where) == ("-- ours\n", "")
 
 
 def test_read_qos_thresholds__only_those_set():

@@ -5,10 +5,12 @@ import threading
 import orjson
 import pytest
 
+from slurmsched.explain.facts import Facts
+from slurmsched.testing import snapshot
 from slurmsched.web.frame import MOST_JOBS
 from slurmsched.web.pages import Pages
 from slurmsched.web.server import Answer, Asked
-from tests.unit.web.made_up import EVIL, frame, look
+from tests.unit.web.made_up import EVIL, NOW_S, frame, look
 
 
 @pytest.fixture
@@ -85,7 +87,7 @@ def test_job__is_explained_from_the_snapshot(pages):
     """Blocker, rank, who is ahead; and what was not looked at."""
     told = data(pages, "/job.json", "id=33")
     assert (told["job_id"], told["blocker"], told["ahead"]["rank"]) == (33, "others-first", 7)
-    assert "see `slurmsched explain JOB`" in told["unread"][0]
+    assert "`slurmsched explain JOB` does" in told["unread"][0]
     assert "rank 7 of 15" in page(pages, "/job", "id=33")
 
 
@@ -99,6 +101,17 @@ def test_job__is_estimated_from_waits_asked_once_a_size():
     assert told["estimate"]["source"] == "history"
     assert "between 2026-" in page(made, "/job", "id=33")
     assert len(asked) == 1
+
+
+def test_job__tells_what_slurmsched_did():
+    """Asked once a job; a requeue of ours explains a begin time."""
+    asked, made = list[int](), Pages()
+    late = snapshot([{"job_id": 33, "reason": "BeginTime", "eligible_s": NOW_S + 60}], "1x8", now_s=NOW_S)
+    made.show(frame(late, ours=lambda job: asked.append(job) or Facts(ours=("took its GPUs <b>",), requeued=True)))
+    data(made, "/job.json", "id=33")
+    told = data(made, "/job.json", "id=33")
+    assert (told["blocker"], told["ours"], asked) == ("requeued", ["took its GPUs <b>"], [33])
+    assert "<li>took its GPUs &lt;b&gt;</li>" in page(made, "/job", "id=33")
 
 
 @pytest.mark.parametrize("query", ["id=99999", "id=0", "id=-1", "id=1e3", "id=" + "9" * 40, "id=²"])
