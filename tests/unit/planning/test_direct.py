@@ -72,7 +72,7 @@ def test_direct__running_jobs_keep_their_gpus_unless_the_policy_preempts() -> No
     ],
 )
 def test_direct__says_when_the_next_plan_can_differ(planner: DirectPlanner, wake: Wake) -> None:
-    """Blocked: when the head fits. First fit: when the least one does. LAS: job 1 has 300 GPU s at 60 s, 300 s at 300 s.
+    """Blocked: when the head fits. First fit: when the least one does. LAS: job 1 has 300 GPU s at 60, 300 s at 300 s.
 
     SRTF runs 4 and 1, with 2 and 3 behind them. LAS runs 1 and 3, 2 between them. Gittins orders anew at all events.
     Who comes holds its GPUs up to the first threshold, in GPU s if that is in GPU s; under SRTF for good.
