@@ -5,14 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from slurmsched.model import (
-    Act,
-    Outcome,
-    Plan,
-    Receipt,
-    Snapshot,
-    Step,
-)
+from slurmsched.model import Act, Outcome, Plan, Receipt, Snapshot, Step
 from slurmsched.model.deferrals import Deferral
 from slurmsched.model.plan import Action
 from slurmsched.replay import embedded_actions, view
