@@ -44,6 +44,9 @@ class SteadyPolicy(Policy, Protocol):
         that wait may start meanwhile: what may happen to them then counts too. Jobs that all hold GPUs may change
         places, and one that holds GPUs may pass one that waits. A policy with a field `estimator` is only
         asked if that says `constant = True`: its estimate of a job never changes.
+
+        A policy may have an attribute `unpassed_gpu_s` too: a job that comes and starts holds its GPUs against all who
+        wait until it has attained so much service [GPU s]. Then it starts without a cycle where GPUs are free.
         """
         ...
 

@@ -16,6 +16,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
+# numba imports them where they are installed: for matrix products (17 MiB), a file of settings, tests (5 MiB)
+_SPARED = {"scipy", "yaml", "coverage"}
 
 
 def kernel(
@@ -55,18 +57,52 @@ def load() -> None:
 
 
 def _numba() -> Any:
-    """numba, without the scipy that it would import for matrix products: 17 MiB and a third of a second.
+    """numba, its runtime as it was compiled once, without what it imports though no kernel needs it (_SPARED).
 
-    No kernel has any. Who imported scipy before has it anyway.
+    Who imported one of those before has it anyway.
     """
-    if "numba" in sys.modules or "scipy" in sys.modules:
+    if "numba" in sys.modules:
         return importlib.import_module("numba")
-    sys.modules["scipy"] = None  # type: ignore[assignment]  # as if it were not there
+    absent = _SPARED - sys.modules.keys()
+    sys.modules.update(dict.fromkeys(absent))  # type: ignore[arg-type]  # None: as if it were not there
     try:
-        importlib.import_module("numba.np.arraymath")  # the last that asks for it
+        importlib.import_module("numba.np.arraymath")  # the last that asks for any
+        _keep_runtime()
         return importlib.import_module("numba")
     finally:
-        del sys.modules["scipy"]
+        for name in absent:
+            del sys.modules[name]
+
+
+def _keep_runtime() -> None:
+    """Let numba load the runtime that it links into kernels from its own cache: it would compile it in each process,
+    which takes half a second and 27 MiB of LLVM that kernels from the cache have no use for."""
+    dynamic: Any = importlib.import_module("numba.core.runtime.nrtdynmod")
+    compiled = dynamic.compile_nrt_functions
+
+    def kept(context: Any) -> Any:
+        try:
+            return _runtime(dynamic, context)
+        except Exception:  # no cache can be written, or another numba: as it does by itself
+            return compiled(context)
+
+    dynamic.compile_nrt_functions = kept
+
+
+def _runtime(dynamic: Any, context: Any) -> Any:
+    """numba's runtime from the cache, put there if it was not; dynamic: the module that makes it."""
+    caching = importlib.import_module("numba.core.caching")
+    path, codegen = caching.FunctionCache(_calling).cache_path, context.codegen()
+    python = f"py{sys.version_info.major}{sys.version_info.minor}"
+    file = caching.IndexDataCacheFile(path, f"numba-runtime.{python}", importlib.import_module("llvmlite").__version__)
+    if (state := file.load(codegen.magic_tuple())) is not None:
+        return codegen.unserialize_library(state)
+    module, library = dynamic.create_nrt_module(context)
+    library.enable_object_caching()
+    library.add_ir_module(module)
+    library.finalize()
+    file.save(codegen.magic_tuple(), library.serialize_using_object_code())
+    return library
 
 
 def _compile(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -23,8 +23,8 @@ TALLY = 19
 PRESENT, HELD, FREE, LEFT, NOTED, LEAVES, DUE, ARRIVED = range(8)
 BOUND, WOKE, CAME, GAVE, OPEN, BY_ARRIVAL, TAKES, RUNNING, KIND = range(8, 17)  # what a plan sets anew
 HEAD, TAIL = range(17, TALLY)
-CLOCK = 6
-NOW, WAKE, NEXT, START_COST, RESTART_COST, CHECKPOINT = range(CLOCK)
+CLOCK = 8
+NOW, WAKE, NEXT, START_COST, RESTART_COST, CHECKPOINT, TICK, LETS_IN = range(CLOCK)  # LETS_IN [GPU s]: NaN = None
 NO_QUEUE, IN_TURN, WHOEVER = range(3)  # as ideal_queue
 _NEVER = np.iinfo(np.int64).max
 
@@ -192,7 +192,7 @@ def _end(
 @kernel
 def _receive(times: Floats, counts: Int64s, life: Floats, lists: Int64s, tally: Int64s, clock: Floats) -> int:
     """Jobs that come until now; they start if the plan lets all in and there is room. Returns their number."""
-    first, asked = tally[ARRIVED], 0
+    first, asked, came_before = tally[ARRIVED], 0, tally[CAME]
     while tally[ARRIVED] < len(times) and times[lists[ARRIVALS, tally[ARRIVED]], SUBMIT] <= clock[NOW]:
         row = lists[ARRIVALS, tally[ARRIVED]]
         asked += counts[row, GPUS]
@@ -201,7 +201,41 @@ def _receive(times: Floats, counts: Int64s, life: Floats, lists: Int64s, tally: 
     if came and tally[OPEN] and tally[PRESENT] - tally[HELD] == came and asked <= tally[FREE]:
         for at in range(first, tally[ARRIVED]):
             _start(lists[ARRIVALS, at], times, counts, life, lists, tally, clock)
+    elif came and tally[KIND] == WHOEVER and not came_before:
+        _let_in(first, asked, times, counts, life, lists, tally, clock)
     return came
+
+
+@kernel
+def _let_in(
+    first: int, asked: int, times: Floats, counts: Int64s, life: Floats, lists: Int64s, tally: Int64s, clock: Floats
+) -> None:
+    """Start those that came where the plan allows that and all find GPUs that nobody else has a use for.
+
+    first: among those that came so far. asked: GPUs.
+    """
+    if np.isnan(clock[LETS_IN]) or tally[WOKE] or clock[WAKE] <= clock[NOW] or asked > tally[FREE]:
+        return
+    needs = lists[NEEDS]
+    for place in range(tally[TAIL]):
+        if needs[place] <= tally[FREE]:
+            return
+    for place in range(tally[TAIL]):  # those that came may stand behind anybody who waits
+        needs[place] -= asked
+    tally[CAME] = 0
+    for at in range(first, tally[ARRIVED]):
+        row = lists[ARRIVALS, at]
+        _start(row, times, counts, life, lists, tally, clock)
+        changes_s = clock[NOW] + clock[LETS_IN] / counts[row, GPUS]
+        clock[WAKE] = min(clock[WAKE], _wake_s(changes_s, clock[NOW], clock[TICK]))
+
+
+@kernel
+def _wake_s(at_s: float, now_s: float, tick_s: float) -> float:
+    """As IdealModel.wake_s."""
+    if at_s == np.inf or tick_s == 0:
+        return max(at_s, now_s + 1e-3)
+    return max(np.ceil(at_s / tick_s), np.floor(now_s / tick_s) + 1) * tick_s
 
 
 @kernel

@@ -250,7 +250,9 @@ class Wake:
     fewer GPUs are free. arrivals: except by a job that comes and asks for fewer; False: not even then.
     fits: no job waits, and whoever comes gets GPUs while there are enough: nothing is to be decided until a job comes
     that finds too few. takes: whoever comes may take GPUs from others, so that each matters however few are free.
-    running: at at_s jobs may move though none waits. The default rules nothing out but a change with time.
+    running: at at_s jobs may move though none waits. lets_in_gpu_s: whoever comes and finds enough GPUs starts at once,
+    and nothing changes before it has attained so much [GPU s]; None: only a plan lets in. The default rules nothing out
+    but a change with time.
     """
 
     at_s: float = math.inf
@@ -259,6 +261,7 @@ class Wake:
     fits: bool = False
     takes: bool = False
     running: bool = False
+    lets_in_gpu_s: float | None = None
 
 
 ANY_EVENT = Wake()

@@ -82,7 +82,8 @@ class DirectPlanner:
         if may_move:  # whoever comes is to be looked at, and whoever is held back to be let go
             wake = Wake(min(at_s, _begin_s(wanted, ranking)), running=True)
         elif steady:
-            wake = Wake(at_s, max(need, 0), takes=True)
+            lets_in_gpu_s = getattr(self.policy, "unpassed_gpu_s", None)
+            wake = Wake(at_s, max(need, 0), takes=True, lets_in_gpu_s=lets_in_gpu_s)
         else:
             wake = self._wake(at_s, least, int(wanted.jobs.gpus[rows[0]])) if waiting else ROOM_FOR_ALL
         return Plan(

@@ -127,6 +127,11 @@ class DiscretizedLas:
         soon_s = next_swap(why[self._service], why["queue"], pace, jobs.state, finished, running, limits)
         return min(snapshot.now_s + float(soon_s), self.next_promotion_s(snapshot, ranking, ~running))
 
+    @property
+    def unpassed_gpu_s(self) -> float | None:
+        """Nobody who waits passes a job that came and started before its first drop; in 1d that is no service."""
+        return None if self.dimension == "1d" else min(self.thresholds_gpu_s, default=math.inf)
+
     def next_promotion_s(self, snapshot: Snapshot, ranking: Ranking, waits: Bools) -> float:
         """When the next of those that wait is promoted [Unix s], infinity if none is."""
         jobs = snapshot.jobs

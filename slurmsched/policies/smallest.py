@@ -21,6 +21,7 @@ class Smallest:
     """
 
     preemptive: ClassVar[bool] = True
+    unpassed_gpu_s: ClassVar[float] = math.inf
     card: ClassVar[Card] = Card(
         Family.BASELINE,
         "Majumdar, Eager, Bunt: Scheduling in multiprogrammed parallel systems, SIGMETRICS 1988",

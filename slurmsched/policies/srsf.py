@@ -24,6 +24,7 @@ class Srsf:
     """
 
     preemptive: ClassVar[bool] = True
+    unpassed_gpu_s: ClassVar[float] = math.inf
     card: ClassVar[Card] = Card(
         Family.SERVICE,
         "Gu et al.: Tiresias, NSDI 2019",

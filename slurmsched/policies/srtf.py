@@ -24,6 +24,7 @@ class Srtf:
     """
 
     preemptive: ClassVar[bool] = True
+    unpassed_gpu_s: ClassVar[float] = math.inf
     card: ClassVar[Card] = Card(
         Family.BASELINE,
         "Schrage: shortest remaining processing time, Operations Research, 1968",

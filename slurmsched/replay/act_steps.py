@@ -10,12 +10,12 @@ from slurmsched.model.states import JobState
 from slurmsched.replay.jobtable import Phase
 
 if TYPE_CHECKING:
-    from slurmsched.replay.embedded import EmbeddedCluster
+    from slurmsched.replay.embedded_state import EmbeddedState
 
 _ALIVE = (Phase.PENDING, Phase.RUNNING, Phase.COMPLETING)
 
 
-def refusal(cluster: EmbeddedCluster, step: Step) -> str:
+def refusal(cluster: EmbeddedState, step: Step) -> str:
     """Why slurmctld would refuse the step now, "" if it would not."""
     match step:
         case Reserve() | Move():
@@ -33,7 +33,7 @@ def refusal(cluster: EmbeddedCluster, step: Step) -> str:
     return f"no such step here: {step.kind}"
 
 
-def do(cluster: EmbeddedCluster, step: Step) -> None:
+def do(cluster: EmbeddedState, step: Step) -> None:
     """Carry out a step that would not be refused now."""
     match step:
         case Reserve() | Move():
@@ -52,7 +52,7 @@ def do(cluster: EmbeddedCluster, step: Step) -> None:
             cluster.delay(row_of(cluster, step, Phase.PENDING), step.start_s)
 
 
-def row_of(cluster: EmbeddedCluster, step: Step, *phases: Phase) -> int:
+def row_of(cluster: EmbeddedState, step: Step, *phases: Phase) -> int:
     """Row of the step's job if it is in one of these phases, else -1. The id of an array stands for a waiting task."""
     job = cluster.job
     rows = [row for row in cluster.rows_of(step.job_id) if job.submit_s[row] == step.submit_s]
@@ -61,7 +61,7 @@ def row_of(cluster: EmbeddedCluster, step: Step, *phases: Phase) -> int:
     return exact[0] if exact else -1
 
 
-def _not_joined(cluster: EmbeddedCluster, step: Join) -> str:
+def _not_joined(cluster: EmbeddedState, step: Join) -> str:
     if (row := row_of(cluster, step, Phase.PENDING)) < 0:
         return "Job is no longer pending execution"
     if step.name not in cluster.bookings:
@@ -70,14 +70,14 @@ def _not_joined(cluster: EmbeddedCluster, step: Join) -> str:
     return "" if allowed else "Access denied to requested reservation"
 
 
-def _not_deleted(cluster: EmbeddedCluster, name: str) -> str:
+def _not_deleted(cluster: EmbeddedState, name: str) -> str:
     if name not in cluster.bookings:
         return "Requested reservation is invalid"
     rows = [row for row, named in cluster.bookings.named.items() if named == name]
     return "Requested reservation is in use" if any(cluster.job.phase[row] in _ALIVE for row in rows) else ""
 
 
-def _signal(cluster: EmbeddedCluster, row: int, signal: str) -> None:
+def _signal(cluster: EmbeddedState, row: int, signal: str) -> None:
     """A job that asked for this signal saves itself; any other one has no trap for it and dies of it."""
     asked = parse_hints(cluster.job.requests.comment[row]).ckpt
     if asked is None or asked.signal != signal:

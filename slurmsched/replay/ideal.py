@@ -231,7 +231,7 @@ class IdealCluster:
 
     def _receive(self, time_s: float) -> int:
         """Jobs that come until time_s; they start if the plan lets all in and there is room. Returns their number."""
-        first = self._arrived
+        first, came_before = self._arrived, self._came
         while self._next_arrival_s <= time_s:
             self._arrive(self._arrivals[self._arrived])
         came = self._arrived - first
@@ -240,7 +240,21 @@ class IdealCluster:
             if sum(self._counts[row, _GPUS] for row in rows) <= self.free:
                 for row in rows:
                     self._start(row)
+        elif came and self._queue is not None and not came_before:
+            self._let_in(self._arrivals[first : self._arrived].tolist(), self._queue)
         return came
+
+    def _let_in(self, rows: Sequence[int], queue: Queue) -> None:
+        """Start those that came where the plan allows that and all find GPUs that nobody else has a use for."""
+        asked, holds_gpu_s = sum(self._counts[row, _GPUS] for row in rows), self._wake.lets_in_gpu_s
+        if holds_gpu_s is None or self._woke or self._wake_s <= self._now_s or asked > self.free:
+            return
+        if queue.yields(self.free, asked):
+            self._came = False
+            for row in rows:
+                self._start(row)
+                changes_s = self._now_s + holds_gpu_s / self._counts[row, _GPUS]
+                self._wake_s = min(self._wake_s, self.model.wake_s(changes_s, self._now_s))
 
     def _arrive(self, row: int) -> None:
         active, present = self._active, self._present

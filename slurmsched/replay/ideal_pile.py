@@ -39,8 +39,10 @@ class PileCluster(IdealCluster):
         self._active = lists[pile.ACTIVE]
         self._tally, self._clock = np.zeros(pile.TALLY, np.int64), np.zeros(pile.CLOCK)
         self._tally[[pile.FREE, pile.LEFT, pile.BY_ARRIVAL]] = gpus, jobs, 1
-        costs = self.model.start_cost_s, self.model.restart_cost_s, self.model.checkpoint_s
-        self._clock[pile.WAKE], self._clock[pile.START_COST :] = math.inf, costs
+        settings = ("start_cost_s", "restart_cost_s", "checkpoint_s", "clock_s")
+        costs = [getattr(self.model, name) for name in settings]
+        self._clock[pile.WAKE], self._clock[pile.START_COST : pile.LETS_IN] = math.inf, costs
+        self._clock[pile.LETS_IN] = math.nan
         self._notes, self._ran = np.empty((_ROOM, 3)), np.empty((_ROOM + min(jobs, gpus), 3))
         self._tables = (
             self.cast.times, self.cast.counts, life, lists, self._tally, self._clock, self._notes, self._ran,
@@ -106,6 +108,7 @@ class PileCluster(IdealCluster):
         told = (wake.free_gpus, 0, 0, 0, opened, wake.arrivals, wake.takes, wake.running, kind)
         self._tally[pile.BOUND : pile.KIND + 1] = told
         self._clock[pile.WAKE] = self.model.wake_s(wake.at_s, self._now_s)
+        self._clock[pile.LETS_IN] = math.nan if wake.lets_in_gpu_s is None else wake.lets_in_gpu_s
         queue: Int64s = _NONE if plan.queue is None else plan.queue
         changed = pile.enact_pile(self._seen, plan.target.rows, queue, needs, *self._tables)
         self._tell()

@@ -23,6 +23,10 @@ class Queue(Protocol):
         """The row whose turn it is with so many GPUs free, taken out of the queue; NOBODY or ASK if there is none."""
         ...
 
+    def yields(self, free: int, gpus: int) -> bool:
+        """Whether nobody here has a use for the GPUs that are free, so that jobs that came may hold so many of them."""
+        ...
+
 
 NOBODY, ASK = -1, -2  # nobody can start; somebody may, but only a plan can tell
 
@@ -39,6 +43,10 @@ class InTurn:
     def next(self, free: int) -> int:
         """As Queue."""
         return self._left.popleft()[0] if self._left and self._left[0][1] <= free else NOBODY
+
+    def yields(self, free: int, gpus: int) -> bool:
+        """Never: who comes goes behind."""
+        return False
 
 
 class Whoever:
@@ -65,6 +73,14 @@ class Whoever:
         self._needs[place] = _NEVER
         self._least = int(self._needs.min())
         return int(self._rows[place])
+
+    def yields(self, free: int, gpus: int) -> bool:
+        """As Queue. Those that came may stand behind anybody here, so that less must be free for each."""
+        if self._least <= free:
+            return False
+        self._needs -= gpus
+        self._least -= gpus
+        return True
 
 
 def queue_of(rows: Int64s, gpus: Int64s, needs: Int64s) -> Queue:

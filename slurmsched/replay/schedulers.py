@@ -14,13 +14,13 @@ from slurmsched.model.columns import Bools, Floats, Int64s
 from slurmsched.replay.jobtable import Phase
 
 if TYPE_CHECKING:
-    from slurmsched.replay.embedded import EmbeddedCluster
+    from slurmsched.replay.embedded_state import EmbeddedState
 
 NO_LIMIT = 10**9
 Start = tuple[int, Int64s, Int64s]  # row, its nodes (K,), and of each 1 if it gives `need`, 2 if it gives `last` (K,)
 
 
-def main_starts(cluster: EmbeddedCluster, full: bool) -> list[Start]:
+def main_starts(cluster: EmbeddedState, full: bool) -> list[Start]:
     """Jobs that a main pass starts now, in its order. full: the whole queue, else its first queue_depth records."""
     rows = _unbooked(cluster)
     if not len(rows):
@@ -29,7 +29,7 @@ def main_starts(cluster: EmbeddedCluster, full: bool) -> list[Start]:
     return _main(cluster, rows, depth, cluster.demand.usable, cluster.demand.pool[rows], cluster.planned())
 
 
-def booked_starts(cluster: EmbeddedCluster, row: int) -> list[Start]:
+def booked_starts(cluster: EmbeddedState, row: int) -> list[Start]:
     """The start of a waiting job that names a reservation, if it can start there now and end before it does."""
     booking = cluster.bookings[cluster.bookings.named[row]]
     end_s = cluster.now_s + float(cluster.trace.time_limit_s[row])
@@ -40,14 +40,14 @@ def booked_starts(cluster: EmbeddedCluster, row: int) -> list[Start]:
     return _main(cluster, rows, 1, usable, pool, cluster.planned(booking.name))
 
 
-def _unbooked(cluster: EmbeddedCluster) -> Int64s:
+def _unbooked(cluster: EmbeddedState) -> Int64s:
     """Rows that may start outside of reservations, in the order slurmctld tests them."""
     rows, named = cluster.job.queue(cluster.now_s, cluster.tier), cluster.bookings.named
     return rows[~np.isin(rows, list(named))] if named else rows
 
 
 def _main(
-    cluster: EmbeddedCluster, rows: Int64s, depth: int, usable: Bools, pool: Int64s, planned: tuple[Floats, Bools]
+    cluster: EmbeddedState, rows: Int64s, depth: int, usable: Bools, pool: Int64s, planned: tuple[Floats, Bools]
 ) -> list[Start]:
     demand, limits, (block, blocked) = cluster.demand, cluster.limits, planned
     given = main_pass(
@@ -60,7 +60,7 @@ def _main(
     return _started(rows, given)
 
 
-def backfill_starts(cluster: EmbeddedCluster) -> list[Start]:
+def backfill_starts(cluster: EmbeddedState) -> list[Start]:
     """Jobs that a backfill pass starts now, in its order."""
     rows = _tested(cluster, _unbooked(cluster))
     if not len(rows):
@@ -95,7 +95,7 @@ class Running:
     held: Int64s
 
     @classmethod
-    def of(cls, cluster: EmbeddedCluster, *, completing: bool = False) -> Running:
+    def of(cls, cluster: EmbeddedState, *, completing: bool = False) -> Running:
         """Running jobs end at their time limits. completing: those that end now and requeued ones too."""
         rows = cluster.holdings.rows
         if not completing:
@@ -108,7 +108,7 @@ class Running:
         return cls(end[order], np.cumsum(count) - count, count, node, held)
 
 
-def _tested(cluster: EmbeddedCluster, rows: Int64s) -> Int64s:
+def _tested(cluster: EmbeddedState, rows: Int64s) -> Int64s:
     """The rows that a backfill pass looks at: the first of each user, partition, and both, and the first of all."""
     model, parts = cluster.model, len(cluster.layout.partitions)
 
@@ -146,7 +146,7 @@ def _started(rows: Int64s, given: Int64s) -> list[Start]:
     return [(int(rows[part[0, 0]]), part[:, 1], part[:, 2]) for part in parts]
 
 
-def _easy_starts(cluster: EmbeddedCluster, rows: Int64s) -> list[Start]:
+def _easy_starts(cluster: EmbeddedState, rows: Int64s) -> list[Start]:
     """EASY counts GPUs only and reserves for the head alone."""
     gpus, demand = cluster.trace.gpus[rows], cluster.demand
     if gpus.min() > cluster.free.sum():
@@ -159,7 +159,7 @@ def _easy_starts(cluster: EmbeddedCluster, rows: Int64s) -> list[Start]:
     return _started(rows, np.column_stack([place, node, kind]))
 
 
-def _outlook(cluster: EmbeddedCluster) -> tuple[Floats, Int64s]:
+def _outlook(cluster: EmbeddedState) -> tuple[Floats, Int64s]:
     """Free GPUs from now on, if every job runs to its time limit. times (K,), free (K, N)."""
     running, now_s, step = Running.of(cluster, completing=True), cluster.now_s, cluster.model.bf_resolution_s
     ahead = np.maximum(running.end_s - now_s, 0.0)

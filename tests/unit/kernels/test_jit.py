@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import numba
@@ -82,6 +83,41 @@ assert dict(cold.carry) == dict(warm.carry)
 """
     environment = {name: value for name, value in os.environ.items() if name != "NUMBA_DISABLE_JIT"}
     subprocess.run([sys.executable, "-c", script], check=True, env=environment)
+
+
+def test_kernel__finds_the_runtime_of_the_process_before(tmp_path: Path) -> None:
+    """numba's own runtime is compiled once; from the cache it serves kernels that are compiled later as well."""
+    script = """
+import sys
+import numpy as np
+from slurmsched.kernels import _jit
+from slurmsched.kernels.pile import fill_pile
+_jit.load()
+from numba.core.runtime import nrtdynmod
+made = nrtdynmod.create_nrt_module
+nrtdynmod.create_nrt_module = lambda context: print("compiled", end=" ") or made(context)
+kernels = (_jit.kernel(lambda values: np.cumsum(values)[::-1].copy()), lambda order: fill_pile(order, order, 6))
+print(*(kernel(np.arange(4)).tolist() for kernel in kernels))
+"""
+    environment = {name: value for name, value in os.environ.items() if name != "NUMBA_DISABLE_JIT"}
+    environment["NUMBA_CACHE_DIR"] = str(tmp_path)
+    runs = [subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment)
+            for _ in range(2)]  # fmt: skip
+    assert [run.stdout.strip() for run in runs] == ["compiled [6, 3, 1, 0] [1, 2, 3]", "[6, 3, 1, 0] [1, 2, 3]"]
+
+
+def test_kernel__compiles_the_runtime_where_no_cache_can_be_written() -> None:
+    """A folder that is none: nothing is kept, and all is compiled."""
+    script = """
+import numpy as np
+from slurmsched.kernels import _jit
+_jit.load()
+print(_jit.kernel(lambda values: np.cumsum(values))(np.arange(4)).tolist())
+"""
+    environment = {name: value for name, value in os.environ.items() if name != "NUMBA_DISABLE_JIT"}
+    environment["NUMBA_CACHE_DIR"] = "/proc/none"
+    made = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment)
+    assert made.stdout.strip() == "[0, 1, 3, 6]"
 
 
 def test_kernel__does_without_scipy() -> None:

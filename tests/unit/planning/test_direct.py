@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -58,15 +59,23 @@ def test_direct__running_jobs_keep_their_gpus_unless_the_policy_preempts() -> No
         (DirectPlanner(Fifo(), Count(), "block"), Wake(free_gpus=4, arrivals=False)),
         (DirectPlanner(Sjf(), Count(), "block"), Wake(free_gpus=4)),
         (DirectPlanner(Fifo(), Count(), "skip"), Wake(free_gpus=3)),
-        (DirectPlanner(Srtf(), Count()), Wake(free_gpus=2, takes=True)),
-        (DirectPlanner(DiscretizedLas((300.0,)), Count()), Wake(at_s=60.0, free_gpus=2, takes=True)),
+        (DirectPlanner(Srtf(), Count()), Wake(free_gpus=2, takes=True, lets_in_gpu_s=math.inf)),
+        (
+            DirectPlanner(DiscretizedLas((300.0,)), Count()),
+            Wake(at_s=60.0, free_gpus=2, takes=True, lets_in_gpu_s=300.0),
+        ),
+        (
+            DirectPlanner(DiscretizedLas((300.0,), dimension="1d"), Count()),
+            Wake(at_s=300.0, free_gpus=2, takes=True),
+        ),
         (DirectPlanner(Gittins((300.0,)), Count()), Wake(at_s=60.0, takes=True)),
     ],
 )
 def test_direct__says_when_the_next_plan_can_differ(planner: DirectPlanner, wake: Wake) -> None:
-    """Blocked: when the head fits. First fit: when the least one does. LAS: job 1 reaches 300 GPU s at 60 s.
+    """Blocked: when the head fits. First fit: when the least one does. LAS: job 1 has 300 GPU s at 60, 300 s at 300 s.
 
     SRTF runs 4 and 1, with 2 and 3 behind them. LAS runs 1 and 3, 2 between them. Gittins orders anew at all events.
+    Who comes holds its GPUs up to the first threshold, in GPU s if that is in GPU s; under SRTF for good.
     """
     assert planner.plan(BUSY).wake == wake
 

@@ -21,6 +21,7 @@ from slurmsched.replay.carry_store import CarryStore
 from slurmsched.replay.engine import replay, replay_events
 from slurmsched.replay.ideal import IdealCluster
 from slurmsched.replay.ideal_model import IdealModel
+from slurmsched.replay.ideal_pile import PileCluster
 from slurmsched.replay.traces import Trace
 
 # Six jobs on 4 GPUs: id, GPUs, submit [s], run time [s].
@@ -49,6 +50,30 @@ def test_ideal__follows_schedules_made_by_hand(
     """The six jobs of docs/replay.md end when the drawing says, preempted as often."""
     done = played(SIX, policy, filling).outcomes()
     assert (done.end_s.tolist(), done.preemptions.tolist()) == (ends_s, preemptions)
+
+
+@pytest.mark.parametrize("kind", [IdealCluster, PileCluster])
+@pytest.mark.parametrize(
+    ("policy", "lets_in", "next_s"),
+    [
+        (Srtf(), True, 34.0),
+        (DiscretizedLas((10.0,)), True, 10.0),
+        (DiscretizedLas((10.0,), dimension="1d"), False, 10.0),
+    ],
+)
+def test_ideal__lets_in_who_takes_nothing_from_anybody(
+    kind: type[IdealCluster], policy: Policy, lets_in: bool, next_s: float
+) -> None:
+    """Job 2 takes a GPU from job 1, which waits for 4. Job 3 asks for 2 and starts without a plan at second 5; under
+    2D-LAS it drops after 10 GPU s at second 10. By seconds of run time only a plan can tell.
+    """
+    trace = Trace.of([1, 2, 3], [4, 1, 2], [0, 4, 5], [60, 30, 30])
+    cluster, planner = kind(trace, [4]), DirectPlanner(policy, Count())
+    for time_s in (0.0, 4.0):
+        cluster.advance(time_s)
+        cluster.apply(planner.plan(cluster.read()))
+    cluster.advance(5.0)
+    assert (not cluster.undecided, cluster.waiting, cluster.next_event_s) == (lets_in, 2 - lets_in, next_s)
 
 
 def test_ideal__starts_and_restarts_cost_what_the_model_says() -> None:

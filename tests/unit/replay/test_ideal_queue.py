@@ -33,3 +33,15 @@ def test_whoever__one_that_starts_stands_behind_those_before_it() -> None:
     """The second took 2, which the first could take from it: of its 4 another 2 must be free."""
     queue = queue_of(ROWS[:2], np.array([4, 2]), np.array([4, 2]))
     assert [queue.next(2), queue.next(1), queue.next(2)] == [8, NOBODY, ASK]
+
+
+def test_whoever__yields_gpus_that_nobody_has_a_use_for() -> None:
+    """With 2 free, jobs that need 4 and 3 let others have 1; those may stand behind both, so that 3 and 2 will do."""
+    queue = queue_of(ROWS[:2], np.array([4, 3]), np.array([4, 3]))
+    assert [queue.yields(3, 1), queue.yields(2, 1)] == [False, True]
+    assert [queue.next(1), queue.next(2)] == [NOBODY, ASK]
+
+
+def test_in_turn__yields_nothing() -> None:
+    """Who comes goes behind the first, however much is free."""
+    assert not queue_of(ROWS[:1], np.array([4]), NONE).yields(3, 1)
