@@ -46,6 +46,7 @@ def seconds(clock: str) -> int:
 
 def test_discretized_las__slurm_starts_jobs_by_queue_level(site):
     """Of 60 mixed jobs of four users those with less attained service start first; undo restores every nice."""
+    site.cold = True  # as cron starts it
     old = requeued_jobs(site)
     draw = random.Random(1)
     new = [submit(draw.choice(USERS), draw.choice([1, 1, 2, 2, 4, 8]), script="sleep 2", name="new") for _ in range(36)]
