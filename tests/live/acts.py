@@ -96,7 +96,7 @@ def clean(*jobs: int) -> bool:
     return not reservations() and all(name in ("", "(null)", "N/A") for name in named)
 
 
-def ticks(site: Installed, true: object, what: str, limit_s: float = 120) -> None:
+def ticks(site: Installed, true: object, what: str, limit_s: float = 240) -> None:
     """Cycles until it is true."""
 
     def cycle() -> bool:

@@ -72,7 +72,7 @@ def nices() -> dict[int, int]:
     return {job: int(value) for job, value in column("%y", "PENDING").items()}
 
 
-def until(true: Callable[[], object], what: str, limit_s: float = 120, pause_s: float = 0.2) -> None:
+def until(true: Callable[[], object], what: str, limit_s: float = 240, pause_s: float = 0.2) -> None:
     """Wait until it is true, looking every pause_s; fail the test after limit_s."""
     end = time.monotonic() + limit_s
     while not true():

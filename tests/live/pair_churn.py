@@ -147,7 +147,7 @@ def placing(site: Installed, **more: str) -> Iterator[None]:
         yield
     finally:
         daemon.send_signal(signal.SIGTERM)
-        print(daemon.communicate(timeout=60)[1])
+        print(daemon.communicate(timeout=120)[1])
 
 
 def main() -> None:

@@ -23,7 +23,7 @@ def requeued_jobs(site: Installed) -> list[int]:
     users = itertools.cycle(USERS)
     jobs = [submit(next(users), gpus, script=RUNS_AGAIN, name=f"old{gpus}") for gpus in sizes]
     until(lambda: len(column("%T", "RUNNING")) >= 9, "the first jobs run")
-    until(lambda: max_service() > 220, "some job passes the second threshold", limit_s=90)
+    until(lambda: max_service() > 220, "some job passes the second threshold")
     site.tick()  # sees them run
     partition("DOWN")
     for job in column("%T", "RUNNING"):
@@ -58,7 +58,7 @@ def test_discretized_las__slurm_starts_jobs_by_queue_level(site):
 
     SHORT.touch()
     partition("UP")
-    until(lambda: not column("%T", "PENDING", "RUNNING", "COMPLETING"), "all jobs ran", limit_s=240)
+    until(lambda: not column("%T", "PENDING", "RUNNING", "COMPLETING"), "all jobs ran")
     started = [levels[job] for job in start_order([*old, *new])]
     pairs = [(a, b) for a, b in itertools.combinations(started, 2) if a != b]
     inversions = sum(a > b for a, b in pairs) / len(pairs)

@@ -65,7 +65,7 @@ def test_twin__under_the_daemon(limited: None, site: Installed) -> None:
     recorder = Recorder(workload(JOBS, 2, OVER_S, STRETCH))
     recorder.play()
     daemon.send_signal(signal.SIGTERM)
-    _, log = daemon.communicate(timeout=30)
+    _, log = daemon.communicate(timeout=120)
     first_s, lateness_s, done_s = cycles(log)
     uid = int(run("id", "-u", site.user).out)
     of_daemon = {"first_cycle_s": first_s, "interval_s": TICK_S, "lateness_s": lateness_s}
