@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from slurmsched.model.quick import dataclass
 
 SAME_S = 1.5  # Slurm keeps whole seconds
 

@@ -23,7 +23,7 @@ OURS = {
     "slurmsched.slurm.account_shares", "slurmsched.slurm.picking", "slurmsched.slurm.pyslurm_reader",
     "slurmsched.survey", "slurmsched.topology.ibnetdiscover", "slurmsched.topology.nvidia_smi",
     "slurmsched.topology.rocm_smi", "slurmsched.topology.slurmd_log", "slurmsched.topology.topology_yaml",
-    "slurmsched.web",
+    "slurmsched.web", "sqlalchemy.dialects.mysql", "sqlalchemy.dialects.postgresql",
 }  # fmt: skip
 # A Slurm that answers from a recording; then the command, its exit code and what it has loaded.
 COMMAND = """
