@@ -19,7 +19,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-COMMANDS = ("tick --dry-run", "tick --apply", "plan", "queue", "status", "undo")
+COMMANDS = ("tick --dry-run", "plan", "queue", "status", "undo")
 BARE = {"`squeue -h`": ("squeue", "-h"), "`python -c pass`": (sys.executable, "-c", "pass")}
 
 
@@ -55,7 +55,7 @@ def installed(folder: Path, checkout: Path | None) -> Callable[[str], Callable[[
     def command(words: str) -> Callable[[], float]:
         return lambda: cpu_s(("slurmsched", "--config", str(file), *words.split()), env)
 
-    command("tick --apply")()
+    command("tick --dry-run")()
     return command
 
 

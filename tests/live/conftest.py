@@ -54,7 +54,7 @@ def fresh(left_as_found: None) -> None:
 
 
 def reset() -> None:
-    run("labctl", "reset", timeout_s=180)
+    run("labctl", "reset", timeout_s=400)
     for name in ("gpu", "short"):
         partition("UP", name)
 

@@ -37,7 +37,7 @@ def becoming(user: str) -> list[str]:
     return ["setpriv", "--reuid", user, "--regid", user, "--init-groups", "env", f"HOME=/home/{user}"]
 
 
-def run(*command: str, user: str = "root", check: bool = True, timeout_s: float = 120) -> Done:
+def run(*command: str, user: str = "root", check: bool = True, timeout_s: float = 240) -> Done:
     """The command's result as this user. check: a failure fails the test with what was printed."""
     argv = [*becoming(user), *command]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=timeout_s, cwd="/tmp", check=False)
@@ -86,6 +86,16 @@ def saved() -> None:
     now_s, end = time.time(), time.monotonic() + 7
     while not (SAVED.exists() and SAVED.stat().st_mtime > now_s) and time.monotonic() < end:
         time.sleep(0.2)
+
+
+def kill_slurmctld() -> None:
+    """As by kill -9. After a reconfigure too, which leaves to a new process whose id is there a moment later."""
+
+    def gone() -> bool:
+        run("sh", "-c", "kill -9 $(cat /run/slurm/slurmctld.pid)", check=False)
+        return "lab is UP" not in run("scontrol", "ping", check=False).out
+
+    until(gone, "slurmctld is gone")
 
 
 def partition(state: str, name: str = "gpu") -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.live.acts import clean, four_running, grace_s, reservations, restarts, signalled, switched_on, ticks
-from tests.live.lab import PYTHON, Installed, becoming, column, run, saved, submit, until
+from tests.live.lab import PYTHON, Installed, becoming, column, kill_slurmctld, run, saved, submit, until
 
 pytestmark = [pytest.mark.live, pytest.mark.newest]
 
@@ -73,7 +73,7 @@ def killed_slurmctld(_: Installed, __: int) -> None:
     """As after a crash: it comes back with the state it saved last."""
     run("scontrol", "reconfigure")  # makes it save all it knows; without any usage file it would not start again
     run("labctl", "wait-ready")
-    run("sh", "-c", "kill -9 $(cat /run/slurm/slurmctld.pid)")
+    kill_slurmctld()
     run("labctl", "start", "slurmctld")
     run("labctl", "wait-ready")
 
@@ -200,7 +200,7 @@ def test_backup_slurmctld__takes_over_and_gives_back_while_acts_are_open(site):
         first = submit("bob", 8, "--time=10", script="sleep 300")
         until(signalled, "a victim is warned")
         saved()
-        run("sh", "-c", "kill -9 $(cat /run/slurm/slurmctld.pid)")
+        kill_slurmctld()
         until(lambda: controllers() == ["spare"], "the backup controls")
         until(lambda: runs(first) and clean(), "the first act ends well")
         assert sum(map(restarts, jobs)) == 1
