@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import isfinite, nan
 from typing import Protocol
-
-from slurmsched.model.quick import dataclass
 
 SOURCES = ("observed", "requeue", "record", "sacct")  # from weak to strong
 

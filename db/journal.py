@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import inf, isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,7 +18,6 @@ from slurmsched.db.lines import Lines, as_line
 from slurmsched.errors import LedgerError
 from slurmsched.logs import get_logger
 from slurmsched.model.plan import Outcome, SetLever
-from slurmsched.model.quick import dataclass
 
 if TYPE_CHECKING:
     from slurmsched.db.shared import SharedLines

@@ -6,7 +6,7 @@ Pure: the same rules serve the ledger and the replay's memory.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,6 @@ from slurmsched.db.memory import Memory
 from slurmsched.model.columns import Bools, Floats, Int32s, Int64s
 from slurmsched.model.jobs import NAN, Jobs
 from slurmsched.model.plan import Outcome, SetLever
-from slurmsched.model.quick import dataclass
 from slurmsched.model.table import column
 from slurmsched.planning.levers import LEVERS
 from slurmsched.protocols import LeverRecord

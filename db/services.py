@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from math import isfinite
 from typing import Any
 
@@ -15,7 +15,6 @@ from slurmsched.db.memory import Memory
 from slurmsched.errors import SlurmError
 from slurmsched.model.columns import Bools, Floats, Int32s, Int64s
 from slurmsched.model.jobs import NAN, Jobs
-from slurmsched.model.quick import dataclass
 from slurmsched.model.snapshot import Snapshot
 from slurmsched.model.states import JobState
 from slurmsched.model.table import column

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from slurmsched.config import Config
-from slurmsched.model.quick import dataclass
 from slurmsched.protocols import Planner, Store
 from slurmsched.registry import learns
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
 
 from slurmsched.model.columns import Floats, Labels
 from slurmsched.model.jobs import NAN
-from slurmsched.model.quick import dataclass
 from slurmsched.model.table import Table, column, text
 
 RESERVATION_PREFIX = "slurmsched-"  # of every reservation that is ours to delete

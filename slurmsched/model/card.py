@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
-
-from slurmsched.model.quick import dataclass
 
 
 class Family(StrEnum):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from slurmsched.model.quick import dataclass
+from slurmsched.model.quick import quickly
 
 Bools = NDArray[np.bool_]
 Int32s = NDArray[np.int32]
@@ -32,6 +33,7 @@ def sealed(fresh: NDArray[Any]) -> NDArray[Any]:
     return fresh
 
 
+@quickly
 @dataclass(frozen=True, slots=True, eq=False)
 class Labels:
     """A text column: row i holds names[codes[i]]. Equal texts share one name.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slurmsched.model.quick import dataclass
+from dataclasses import dataclass
 
 SAME_S = 1.5  # Slurm keeps whole seconds
 

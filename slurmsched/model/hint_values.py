@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 import re
 import signal
+from dataclasses import dataclass
 from datetime import datetime
 
 from slurmsched.model.durations import duration_s
-from slurmsched.model.quick import dataclass
 
 TOPOLOGIES = ("nvlink", "numa", "switch", "any")
 _ISO = re.compile(

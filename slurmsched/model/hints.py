@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -19,7 +19,6 @@ from slurmsched.model.columns import Floats
 from slurmsched.model.durations import FORMS, duration_s
 from slurmsched.model.hint_values import TOPOLOGIES, Checkpoint, Deadline
 from slurmsched.model.jobs import Jobs
-from slurmsched.model.quick import dataclass
 
 MARK = "slurmsched:"
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from slurmsched.model.columns import Bools, Floats, Int32s, Int64s, Labels
-from slurmsched.model.quick import dataclass
 from slurmsched.model.states import FINISHED, JobState
 from slurmsched.model.table import Table, column, text
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from slurmsched.model.columns import Int64s
-from slurmsched.model.quick import dataclass
 
 
 def counted(request: str) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,12 +14,13 @@ from slurmsched.model.acts import Act
 from slurmsched.model.columns import Floats, Int64s, frozen
 from slurmsched.model.deferrals import Deferral
 from slurmsched.model.pins import Pin
-from slurmsched.model.quick import dataclass
+from slurmsched.model.quick import quickly
 from slurmsched.model.wants import Wants
 
 _NO_INTS, _NO_BOOLS, _NO_BYTES = frozen([], np.int64), frozen([], np.bool_), frozen([], np.int8)
 
 
+@quickly
 @dataclass(frozen=True, slots=True, eq=False)
 class Ranking:
     """Who goes first.
@@ -41,6 +42,7 @@ class Ranking:
         object.__setattr__(self, "order", frozen(self.order, np.int64))
 
 
+@quickly
 @dataclass(frozen=True, slots=True, eq=False)
 class Estimates:
     """Expected run time. total_s: (N,) whole run time of each job [s], NaN when there is none.
@@ -53,6 +55,7 @@ class Estimates:
     sources: tuple[str, ...] = ()
 
 
+@quickly
 @dataclass(frozen=True, slots=True, eq=False)
 class Assignments:
     """Which jobs should hold GPUs now. Gangs are whole: a job has all its GPUs or none.
@@ -238,6 +241,7 @@ class Refusal:
     reason: str
 
 
+@quickly
 @dataclass(frozen=True, slots=True)
 class Wake:
     """When the next plan can differ from this one, so that a cycle in between would be for nothing.
@@ -263,6 +267,7 @@ class Wake:
 ANY_EVENT = Wake()
 
 
+@quickly
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
     """What this cycle would change, and why; only what differs from now.
@@ -303,6 +308,7 @@ class Outcome:
     message: str = ""
 
 
+@quickly
 @dataclass(frozen=True, slots=True)
 class Receipt:
     """What apply did. dry_run: nothing was sent, `outcomes` is empty and `planned` counts.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import field, fields
+from dataclasses import dataclass, field, fields
 from enum import IntEnum
 from math import inf
 from operator import attrgetter
@@ -19,7 +19,7 @@ from slurmsched.model.jobs import Allocations, Jobs
 from slurmsched.model.nodes import Nodes, Partitions
 from slurmsched.model.past import NO_PAST, Past
 from slurmsched.model.pins import Picking, Pin, Placed
-from slurmsched.model.quick import dataclass
+from slurmsched.model.quick import quickly
 from slurmsched.model.topology import SiteTopology
 
 _NO_TOPOLOGY, _NO_HISTORY = SiteTopology(), frozen([], np.float64)
@@ -74,6 +74,7 @@ def _number(text: str, default: float) -> float:
     return inf if word == "UNLIMITED" else float(word) if word.isdigit() else default
 
 
+@quickly
 @dataclass(frozen=True, slots=True, eq=False)
 class Snapshot:
     """The cluster at now_s, whole. Pure code takes everything from here: clock, chance and memory too.

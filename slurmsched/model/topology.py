@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slurmsched.model.columns import Bools, Floats, Int32s, Int64s, Labels, frozen
-from slurmsched.model.quick import dataclass
 
 Int8s = NDArray[np.int8]
 Int16s = NDArray[np.int16]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from slurmsched.model.columns import Floats, Int32s, Labels
-from slurmsched.model.quick import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)

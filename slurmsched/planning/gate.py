@@ -7,11 +7,11 @@ of APPLY at what keeps everything from being sent.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from enum import StrEnum
 
 from slurmsched.model import Refusal, Rights
 from slurmsched.model.plan import Action
-from slurmsched.model.quick import dataclass
 from slurmsched.planning import plan_rules, send_rules
 from slurmsched.planning.view import View
 

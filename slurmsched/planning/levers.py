@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from slurmsched.model import Jobs, SetNice, SetSiteFactor
 from slurmsched.model.columns import Bools, Floats, Int64s
-from slurmsched.model.quick import dataclass
 
 LIMIT = 2_147_483_645  # slurm/slurm.h, NICE_OFFSET - 3: the most that Slurm's tools take, either sign
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,6 @@ from slurmsched.config import Scope
 from slurmsched.model import Jobs, JobState, Snapshot
 from slurmsched.model.columns import Bools
 from slurmsched.model.plan import Refusal
-from slurmsched.model.quick import dataclass
 from slurmsched.planning.levers import LEVERS
 
 

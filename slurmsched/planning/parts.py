@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from slurmsched.model.acts import Act
 from slurmsched.model.deferrals import Deferral
 from slurmsched.model.pins import Pin
 from slurmsched.model.plan import Defer, Refusal, Step
-from slurmsched.model.quick import dataclass
 
 
 @dataclass(frozen=True, slots=True)

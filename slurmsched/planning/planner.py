@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -32,7 +32,6 @@ from slurmsched.model import (
 )
 from slurmsched.model.columns import Bools, Int64s
 from slurmsched.model.hints import hint_warnings
-from slurmsched.model.quick import dataclass
 from slurmsched.planning import managed
 from slurmsched.planning.deferrals import deferrals, own_starts, untold, wanted_s
 from slurmsched.planning.gate import When, first_refusal, refusal

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,6 @@ from slurmsched.config import Preemption, Scope
 from slurmsched.model import Jobs, Snapshot
 from slurmsched.model.columns import Bools, Floats
 from slurmsched.model.hints import Hints, parse_hints
-from slurmsched.model.quick import dataclass
 from slurmsched.placements.candidates import Held, holding
 from slurmsched.planning import managed
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from math import nan
 
 import numpy as np
@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from slurmsched.config import Acts, Preemption, Scope
 from slurmsched.model import Act, JobState, Site, Snapshot
 from slurmsched.model.plan import Action
-from slurmsched.model.quick import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
-from slurmsched.model.quick import dataclass
 from slurmsched.model.snapshot import Snapshot
 from slurmsched.slurm.around import Around, abandon
 from slurmsched.slurm.commands import Commands, Started

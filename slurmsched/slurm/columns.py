@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from slurmsched.errors import UnreadableError
 from slurmsched.model.columns import Int32s, Labels
-from slurmsched.model.quick import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,10 @@ import select
 import shutil
 import subprocess
 import time
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from slurmsched.errors import SlurmError, SlurmUnreachableError
-from slurmsched.model.quick import dataclass
 
 # Variables that change what Slurm's commands print; those that say where the cluster is are kept.
 _DROPPED = ("SQUEUE_", "SPRIO_", "SINFO_", "SCONTROL_", "SACCT_", "SACCTMGR_", "SDIAG_", "SLURM_", "LC_", "LANG")

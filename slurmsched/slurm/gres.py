@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from slurmsched.errors import UnreadableError
-from slurmsched.model.quick import dataclass
 
 NOTHING = frozenset({"", "(null)", "N/A", "n/a", "none", "None", "(none)"})
 _ENTRY = re.compile(

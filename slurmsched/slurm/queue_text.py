@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from slurmsched.errors import UnreadableError
 from slurmsched.model.columns import Floats, Int64s
-from slurmsched.model.quick import dataclass
 from slurmsched.slurm.columns import Grouped, integers, split_columns, times
 from slurmsched.slurm.text import time_s
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from slurmsched.model.quick import dataclass
 from slurmsched.slurm.gres import Gres, count_gpus, count_kind, count_mig, normal_form, parse_gres
 
 KINDS = ("gpu", "shard")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from slurmsched.errors import UnreadableError
-from slurmsched.model.quick import dataclass
 from slurmsched.slurm.commands import Commands
 from slurmsched.slurm.gres import count_gpus, parse_gres
 from slurmsched.slurm.text import duration_s, time_s

@@ -6,9 +6,9 @@ import os
 import pwd
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from slurmsched.errors import SlurmError, UnreadableError
-from slurmsched.model.quick import dataclass
 from slurmsched.model.snapshot import Rights, Site
 from slurmsched.slurm.commands import Commands
 

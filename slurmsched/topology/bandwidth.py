@@ -6,11 +6,11 @@ PCIe is the GPU's own x16 slot: over bridges and sockets it is an upper bound, t
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 import numpy as np
 
 from slurmsched.model.columns import Floats
-from slurmsched.model.quick import dataclass
 from slurmsched.model.topology import Int8s, Int16s, LinkKind
 
 # PCIe x16, one direction, by generation: transfers a second x 16 lanes x 128/130 (gen 6: 242/256). Source: PCI-SIG

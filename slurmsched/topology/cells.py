@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from slurmsched.model.columns import Labels, frozen
-from slurmsched.model.quick import dataclass
 from slurmsched.model.topology import Fabric
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from slurmsched.model.quick import dataclass
 from slurmsched.topology.plain import clean
 
 Include = Callable[[str], str | None]  # a file's name as written -> its text, None if it cannot be read

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import chain
 
-from slurmsched.model.quick import dataclass
 from slurmsched.model.topology import GpuTopology, LinkKind
 from slurmsched.slurm.gres import is_mig
 from slurmsched.topology.bandwidth import is_amd

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from slurmsched.model.quick import dataclass
 from slurmsched.model.topology import GpuTopology
 from slurmsched.topology.conf_lines import ConfLine, Include, Lines
 from slurmsched.topology.devices import Device, class_of_devices

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from slurmsched.model.quick import dataclass
 from slurmsched.model.topology import GpuTopology
 from slurmsched.topology.plain import clean, fold, unquoted
 

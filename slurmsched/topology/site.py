@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from slurmsched.model.columns import frozen
 from slurmsched.model.nodes import Nodes
-from slurmsched.model.quick import dataclass
 from slurmsched.model.topology import Fabric, GpuTopology, SiteTopology
 from slurmsched.slurm.gres import parse_gres
 from slurmsched.topology.bandwidth import bandwidth
