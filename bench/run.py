@@ -2,7 +2,8 @@
 
     python bench/run.py [--lab NAME] [--rounds 9] [10000 100000]
 
-On the host, with the lab up; its queue should be empty. cycle.py and ledger.py run in the lab, the others here.
+On the host, with the lab up; its queue should be empty. cycle.py, cold.py and ledger.py run in the lab, the others
+here.
 """
 
 from __future__ import annotations
@@ -54,6 +55,8 @@ def main() -> None:
         INTENT,
         f"## A cycle against squeue\n\nIn the lab: {run(*inside, 'python', '-c', VERSIONS)}",
         run(*inside, "python", "bench/cycle.py", "--rounds", str(options.rounds), *jobs),
+        f"## Cold commands\n\nOf the queue above, by the user slurmsched.\n\n"
+        f"{run(*inside, 'python', 'bench/cold.py', '--rounds', str(options.rounds))}",
         f"## The ledger\n\nSQLite; beside the pending jobs 1,000 run.\n\n{run(*inside, 'python', 'bench/ledger.py')}",
         f"## Replays\n\nNo Slurm. numpy {version('numpy')}, numba {version('numba')}, "
         f"{run(sys.executable, '-m', 'bench.replay')}",

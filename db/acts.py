@@ -6,13 +6,15 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from slurmsched.config import Config
 from slurmsched.db.clock import Clock
 from slurmsched.db.either import Either
-from slurmsched.db.shared import SharedLines
 from slurmsched.model.acts import Act, Purpose, Stage, Victim, Wait
+
+if TYPE_CHECKING:
+    from slurmsched.db.shared import SharedLines
 
 COMPACT_BYTES = 1 << 20
 HOUR_S = 3_600.0

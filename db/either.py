@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from slurmsched.db.lines import Lines, as_line
-from slurmsched.db.shared import SharedLines
 from slurmsched.errors import LedgerError
+
+if TYPE_CHECKING:
+    from slurmsched.db.shared import SharedLines
 
 
 class Either(Lines):

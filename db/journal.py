@@ -12,13 +12,15 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from math import inf, isfinite
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from slurmsched.db.lines import Lines, as_line
-from slurmsched.db.shared import SharedLines
 from slurmsched.errors import LedgerError
 from slurmsched.logs import get_logger
 from slurmsched.model.plan import Outcome, SetLever
+
+if TYPE_CHECKING:
+    from slurmsched.db.shared import SharedLines
 
 log = get_logger()
 

@@ -6,11 +6,13 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from slurmsched.db.either import Either
-from slurmsched.db.shared import SharedLines
 from slurmsched.model.pins import Pin
+
+if TYPE_CHECKING:
+    from slurmsched.db.shared import SharedLines
 
 COMPACT_BYTES = 1 << 20
 _TYPES: dict[str, Any] = {

@@ -23,7 +23,8 @@ metadata = sa.MetaData(
 
 
 def _table(name: str, *columns: sa.Column | sa.Index) -> sa.Table:
-    return sa.Table(name, metadata, *columns, mysql_charset="utf8mb4", mysql_engine="InnoDB")
+    # Charset and engine are in the migrations, which make the tables: named here they would load MariaDB's dialect.
+    return sa.Table(name, metadata, *columns)
 
 
 def _count() -> sa.Column:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from math import inf, isfinite, isnan
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sqlalchemy.engine import Connection, Engine
@@ -19,8 +19,6 @@ from slurmsched.db import engine as engines
 from slurmsched.db.facts import Completion, EarlierRun, RunEnd
 from slurmsched.db.journal import Journal, LeverKey, LeverRecord, by_job
 from slurmsched.db.known import Known, load
-from slurmsched.db.lead import Lead
-from slurmsched.db.lease import Lease
 from slurmsched.db.levers import Check, Lever
 from slurmsched.db.memory import HISTORY_JOBS
 from slurmsched.db.services import Observation, Past
@@ -29,7 +27,10 @@ from slurmsched.model.columns import Floats, frozen
 from slurmsched.model.jobs import Jobs
 from slurmsched.model.plan import Action, Outcome, Plan, Receipt, SetNice, SetSiteFactor
 from slurmsched.model.snapshot import Snapshot
-from slurmsched.planning.quality import placed
+
+if TYPE_CHECKING:
+    from slurmsched.db.lead import Lead
+    from slurmsched.db.lease import Lease
 
 EarlierRuns = Callable[[Sequence[int]], Iterable[EarlierRun]]
 SACCT_PAUSE_S = 600.0  # sacct that did not answer is left in peace this long
@@ -140,6 +141,8 @@ class LedgerStore:
             warnings=tuple(text for text in told if text),
         )
         if self._before is not None:
+            from slurmsched.planning.quality import placed
+
             recalled = replace(recalled, placed=placed(self._before, recalled))
         return _Look(recalled, begun_s, seen, check, adopted, history)
 

@@ -4,34 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from slurmsched.config import Lever, Scope
-from slurmsched.model import Defer, Deferral, Ranking, Refusal, Snapshot, Wants
+from slurmsched.model import Defer, Deferral, Ranking, Snapshot, Wants
 from slurmsched.model.columns import Bools, Floats, Int64s
 from slurmsched.model.deferrals import SAME_S
 from slurmsched.placements.candidates import eligible
 from slurmsched.planning import managed as jobs_of
+from slurmsched.planning.parts import Deferred
 
 _FOREIGN = "somebody else changed its start"
-
-
-@dataclass(frozen=True, slots=True)
-class Deferred:
-    """actions: to send. refused: why jobs that were to start later are not told so. deferrals: records that change,
-    as they are from now on. left: jobs whose change waits for the next cycle."""
-
-    actions: tuple[Defer, ...] = ()
-    refused: tuple[Refusal, ...] = ()
-    deferrals: tuple[Deferral, ...] = ()
-    left: tuple[int, ...] = ()
-
-    @property
-    def jobs(self) -> list[int]:
-        """Ids of those whose start is to change."""
-        return [*(action.job_id for action in self.actions), *self.left]
 
 
 def own_starts(snapshot: Snapshot) -> Snapshot:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from slurmsched.model.hostlist import same_hosts
 from slurmsched.model.jobs import Jobs
 from slurmsched.planning import managed as jobs_of
 from slurmsched.planning.deferrals import own_starts
+from slurmsched.planning.parts import Pinned
 from slurmsched.planning.picks import Picks
 from slurmsched.planning.pin_walk import Asked, Walk
 from slurmsched.planning.type_nodes import typeless
@@ -22,21 +23,6 @@ from slurmsched.protocols import Placement
 
 LINKED_HINTS = ("nvlink", "numa", "switch")  # of the values of topo=
 _MOVED = "its node is no longer free, or others start before it"
-
-
-@dataclass(frozen=True, slots=True)
-class Pinned:
-    """actions: to send, in this order. refused: why jobs that would be placed are not. pins: records as they are from
-    now on, of those that change."""
-
-    actions: tuple[Step, ...] = ()
-    refused: tuple[Refusal, ...] = ()
-    pins: tuple[Pin, ...] = ()
-
-    @property
-    def jobs(self) -> list[int]:
-        """Ids of those that are written."""
-        return [action.job_id for action in self.actions]
 
 
 def pins(

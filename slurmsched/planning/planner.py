@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -33,20 +33,20 @@ from slurmsched.model import (
 from slurmsched.model.columns import Bools, Int64s
 from slurmsched.model.hints import hint_warnings
 from slurmsched.planning import managed
-from slurmsched.planning.acts import Advance, advance, taken_back
-from slurmsched.planning.deferrals import Deferred, deferrals, own_starts, untold, wanted_s
+from slurmsched.planning.deferrals import deferrals, own_starts, untold, wanted_s
 from slurmsched.planning.gate import When, first_refusal, refusal
 from slurmsched.planning.groups import competing
 from slurmsched.planning.levers import LEVERS, AnyLever
-from slurmsched.planning.pins import Pinned, pins, soon
-from slurmsched.planning.promises import Promises
+from slurmsched.planning.parts import Begun, Deferred, Pinned
 from slurmsched.planning.reasons import criteria
-from slurmsched.planning.sizes import own_sizes, sized, sizes, unsized
 from slurmsched.planning.spacing import spaced
 from slurmsched.planning.starvation import aged_first
-from slurmsched.planning.taking import Begun, begin
 from slurmsched.planning.view import View
 from slurmsched.protocols import Estimator, Placement, Policy
+
+if TYPE_CHECKING:
+    from slurmsched.planning.acts import Advance
+    from slurmsched.planning.promises import Promises
 
 A = TypeVar("A", bound=Action)
 _LEAST_GAP = 1000  # priority points: room for ten insertions by halving between two neighbours
@@ -89,8 +89,7 @@ class Planner:
         """What this cycle would change. The same snapshot gives the same plan."""
         verdict = managed.verdicts(snapshot, self.scope, self.lever.kind)
         ours = verdict < 0
-        seen = own_sizes(own_starts(snapshot))  # lest a start or a size of ours be taken for its user's
-        seen = soon(seen, self.pinning.wait_s) if self.pinning.types else seen  # who waits for a type is ranked
+        seen = self._seen(snapshot)
         ranking = aged_first(self.policy.rank(seen), seen, ours, self.starvation.age_cap_s)
         lever = LEVERS[self.lever.kind]
         wanted = self._values(snapshot, ranking, ours, lever)
@@ -103,7 +102,7 @@ class Planner:
         resizing = np.isin(snapshot.jobs.job_id, resized.jobs)
         moved = resizing | np.isin(snapshot.jobs.job_id, starts.jobs)
         most -= len(resized.actions)
-        pinned = self._pins(unsized(snapshot), ranking, ours & ~moved, most)
+        pinned = self._pins(snapshot, ranking, ours & ~moved, most)
         places = changed[: max(0, most - len(pinned.actions))]
         values = self._actions(snapshot, ranking, places, wanted, lever)
         levers, unfit = _passed((*resized.actions, *starts.actions, *values), view)
@@ -182,16 +181,41 @@ class Planner:
             reason = f"{self.name}: rank {waits[place]} of {waits[-1]}" + (f", {why}" if why else "")
             yield lever.action(snapshot.jobs, row, int(wanted[row]), reason)
 
+    def _seen(self, snapshot: Snapshot) -> Snapshot:
+        """The snapshot as the policy sees it: no start or size of ours is taken for its user's, and who only waits for
+        a node of its type is ranked."""
+        seen = own_starts(snapshot)
+        if seen.pins:
+            from slurmsched.planning.sizes import own_sizes
+
+            seen = own_sizes(seen)
+        if self.pinning.types:
+            from slurmsched.planning.pins import soon
+
+            seen = soon(seen, self.pinning.wait_s)
+        return seen
+
     def _pins(self, snapshot: Snapshot, ranking: Ranking, ours: Bools, most: int) -> Pinned:
         """Node lists to give and to take back; those on record go back also after pinning is turned off."""
-        if self.placement is None or not (snapshot.pins or self.pinning.pin != "off" or self.pinning.types):
+        on = self.pinning.pin != "off" or self.pinning.types
+        if self.placement is None or not (snapshot.pins or on):
+            return Pinned()
+        from slurmsched.planning.pins import pins
+        from slurmsched.planning.sizes import unsized
+
+        snapshot = unsized(snapshot)
+        if not (snapshot.pins or on):
             return Pinned()
         ready = ours & (snapshot.site.rights >= Rights.OPERATOR)
         return pins(snapshot, ranking, ready, self.placement, self.pinning, self.scope, most)
 
     def _sizes(self, snapshot: Snapshot, ranking: Ranking, ours: Bools, most: int) -> Pinned:
         """Sizes to give and to take back; those on record go back also after the lever is turned off."""
-        if snapshot.site.rights < Rights.OPERATOR or not (sized(snapshot).pins or self.lever.size):
+        if snapshot.site.rights < Rights.OPERATOR or not (snapshot.pins or self.lever.size):
+            return Pinned()
+        from slurmsched.planning.sizes import sized, sizes
+
+        if not (sized(snapshot).pins or self.lever.size):
             return Pinned()
         return sizes(snapshot, ranking, ours, self.lever, self.scope, most)
 
@@ -206,8 +230,12 @@ class Planner:
     ) -> tuple[list[Advance], list[Refusal]]:
         """Open acts a step further, whether or not new ones may begin; then new ones, as far as the gate lets them."""
         begun = self._begun(snapshot, ranking, ours)
-        renewed = self._renewed(snapshot)
-        moves, refused = list[Advance](), list(begun.refused)
+        renewed, refused = self._renewed(snapshot), list(begun.refused)
+        if not (renewed or begun.acts):
+            return [], refused
+        from slurmsched.planning.acts import advance, taken_back
+
+        moves: list[Advance] = []
         for act in (*renewed, *begun.acts):
             move = advance(act, snapshot, self.limits)
             view = replace(view, acts={act.id: act})
@@ -226,6 +254,8 @@ class Planner:
         if snapshot.site.rights < Rights.OPERATOR:
             return begun
         if self.taking.enabled:
+            from slurmsched.planning.taking import begin
+
             begun = begin(snapshot, ranking, ours, self.taking, self.scope, self.limits.lease_s)
         if self.gangs.reserve:
             begun += self._promises(snapshot).begin(ranking, ours, begun.acts)
@@ -239,6 +269,8 @@ class Planner:
         return tuple(promises.renewed(act) if act.purpose == Purpose.PROMISE else act for act in snapshot.acts)
 
     def _promises(self, snapshot: Snapshot) -> Promises:
+        from slurmsched.planning.promises import Promises
+
         return Promises.of(snapshot, self.gangs, self.limits, self.estimator)
 
 

@@ -7,12 +7,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from slurmsched.db.journal import Journal
-from slurmsched.db.lease import Lease
 from slurmsched.errors import (
     BusyError,
     LedgerError,
@@ -36,6 +35,9 @@ from slurmsched.slurm.pace import Pace
 from slurmsched.slurm.pinning import Pinning
 from slurmsched.slurm.sacct import Run
 from slurmsched.slurm.writer import Writer
+
+if TYPE_CHECKING:
+    from slurmsched.db.lease import Lease
 
 log = get_logger()
 

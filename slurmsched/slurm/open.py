@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial, reduce
+from typing import TYPE_CHECKING
 
 from slurmsched import registry
 from slurmsched.config import Config
 from slurmsched.db.acts import HOUR_S, ActLog
 from slurmsched.db.deferrals import DeferralLog
 from slurmsched.db.journal import Journal
-from slurmsched.db.lead import Lead
 from slurmsched.db.pins import PinLog
 from slurmsched.model import Input, Snapshot
-from slurmsched.slurm.account_shares import Shares
 from slurmsched.slurm.acting import Acting
 from slurmsched.slurm.commands import Commands
 from slurmsched.slurm.deferring import Deferring
 from slurmsched.slurm.exclusive import Exclusive
 from slurmsched.slurm.live_cluster import LiveCluster
 from slurmsched.slurm.pace import Pace
-from slurmsched.slurm.picking import Pickers
 from slurmsched.slurm.pinning import Pinning
 from slurmsched.slurm.reader import open_commands, open_reader
 from slurmsched.slurm.recheck import Recheck
@@ -31,6 +29,9 @@ from slurmsched.slurm.spreads import Spreads
 from slurmsched.slurm.tag import tag_of
 from slurmsched.slurm.wiring import Wiring
 from slurmsched.slurm.writer import CommandWriter
+
+if TYPE_CHECKING:
+    from slurmsched.db.lead import Lead
 
 
 def open_live(
@@ -75,7 +76,11 @@ def _tables(config: Config, commands: Commands) -> Callable[[Snapshot], Snapshot
     makers: list[Callable[[Snapshot], Snapshot]] = [Wiring(config.topology, commands)]
     card = getattr(registry.load("policies", config.policy.name), "card", None)
     if card is not None and Input.SHARES in card.needs:
+        from slurmsched.slurm.account_shares import Shares
+
         makers.append(Shares(commands))
     if config.placement.pin != "off":
+        from slurmsched.slurm.picking import Pickers
+
         makers.append(Pickers(config.topology, commands, retype=config.placement.retype))
     return lambda snapshot: reduce(lambda made, maker: maker(made), makers, snapshot)

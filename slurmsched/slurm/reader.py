@@ -8,9 +8,7 @@ from typing import Protocol
 
 from slurmsched.config import Slurm
 from slurmsched.model.snapshot import Snapshot
-from slurmsched.slurm.cli_reader import CliReader
 from slurmsched.slurm.commands import Commands
-from slurmsched.slurm.pyslurm_reader import PyslurmReader
 
 
 class Reader(Protocol):
@@ -43,7 +41,11 @@ def open_reader(settings: Slurm, *, indices: bool = True) -> Reader:
     """
     commands = open_commands(settings)
     if settings.adapter == "pyslurm" or (settings.adapter == "auto" and pyslurm_fits(commands)):
+        from slurmsched.slurm.pyslurm_reader import PyslurmReader
+
         return PyslurmReader(commands, indices=indices)
+    from slurmsched.slurm.cli_reader import CliReader
+
     return CliReader(commands, indices=indices)
 
 

@@ -13,7 +13,6 @@ from slurmsched.slurm.commands import Commands
 from slurmsched.slurm.details import ONE_AS_MANY, ask_jobs
 from slurmsched.slurm.gres import normal_form, parse_gres
 from slurmsched.slurm.node_text import job_records
-from slurmsched.slurm.picking import read_wish
 from slurmsched.slurm.text import plain, time_s
 
 UNREAD = ("what could not be read",)
@@ -45,6 +44,8 @@ class Recheck:
         """These jobs with what they ask for now that a list or a request of ours could break."""
         if not jobs:
             return found
+        from slurmsched.slurm.picking import read_wish
+
         few = sorted(set(jobs))
         text = ask_jobs(self._commands, few, ONE_AS_MANY * len(few), len(few))
         records = {job: record for job, record in job_records(text) if job in few}

@@ -1,24 +1,23 @@
-"""One file of any known kind: told by its content, read into classes of node and fabrics."""
+"""One file of any known kind: told by its content, read into classes of node and fabrics.
+
+A kind's reader is loaded with the first file of that kind: a cycle from cron seldom needs more than one.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from slurmsched.model.topology import GpuTopology
-from slurmsched.topology.cells import NamedFabric
-from slurmsched.topology.conf_lines import Include
-from slurmsched.topology.devices import Device
-from slurmsched.topology.gres_conf import detected, read_gres_conf
-from slurmsched.topology.ibnetdiscover import read_ibnetdiscover
-from slurmsched.topology.nvidia_smi import nic_names, read_topo
 from slurmsched.topology.plain import clean, fold, unquoted
-from slurmsched.topology.rocm_smi import read_showtopo
-from slurmsched.topology.slurm_conf import read_slurm_conf
-from slurmsched.topology.slurm_topology import read_topology
-from slurmsched.topology.slurmd_log import read_slurmd_log, slurmd_devices
-from slurmsched.topology.topology_yaml import read_topology_yaml
+
+if TYPE_CHECKING:
+    from slurmsched.topology.cells import NamedFabric
+    from slurmsched.topology.conf_lines import Include
+    from slurmsched.topology.devices import Device
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +85,21 @@ def read_any(text: str, kind: str = "", name: str = "", gpu_type: str = "", incl
 
 
 def _wired(kind: str, text: str, name: str, gpu_type: str) -> Reading:
-    node = _WIRED[kind](text, name, gpu_type)
-    names = nic_names(text) if kind == "nvidia-smi" else {}
-    devices = slurmd_devices(text) if kind == "slurmd-log" else ()
+    node: GpuTopology = _reader(*_WIRED[kind])(text, name, gpu_type)
+    names = _reader("nvidia_smi", "nic_names")(text) if kind == "nvidia-smi" else {}
+    devices = _reader("slurmd_log", "slurmd_devices")(text) if kind == "slurmd-log" else ()
     return Reading(kind, (NodeClass(node, devices=devices),), nic_names=names, warnings=node.warnings)
 
 
+def _reader(module: str, name: str) -> Callable[..., Any]:
+    """A function of a module of this package."""
+    found: Callable[..., Any] = getattr(import_module(f"slurmsched.topology.{module}"), name)
+    return found
+
+
 def _gres(text: str, include: Include | None) -> Reading:
+    from slurmsched.topology.gres_conf import detected, read_gres_conf
+
     conf = read_gres_conf(text, include)
     found = conf.classes()
     classes = [NodeClass(one.topology, one.nodes, one.devices, one.autodetect) for one in found]
@@ -105,6 +112,8 @@ def _gres(text: str, include: Include | None) -> Reading:
 
 def _fabric(kind: str) -> Callable[[str, Include | None], Reading]:
     def read(text: str, include: Include | None) -> Reading:
+        from slurmsched.topology.slurm_topology import read_topology
+
         found = read_topology(text, include)
         return Reading(kind, fabrics=(found,), warnings=found.warnings)
 
@@ -112,11 +121,15 @@ def _fabric(kind: str) -> Callable[[str, Include | None], Reading]:
 
 
 def _yaml(text: str, include: Include | None) -> Reading:
+    from slurmsched.topology.topology_yaml import read_topology_yaml
+
     found, warnings = read_topology_yaml(text)
     return Reading("topology.yaml", fabrics=found, warnings=(*warnings, *(w for one in found for w in one.warnings)))
 
 
 def _infiniband(text: str, include: Include | None) -> Reading:
+    from slurmsched.topology.ibnetdiscover import read_ibnetdiscover
+
     found = read_ibnetdiscover(text)
     rails = {leaf: nodes for leaf, nodes in found.leaves.items() if leaf not in found.fabric.cell.names}
     notes = (f"{fold(rails)}: one cell, since nodes are on several of them by their rails",) if rails else ()
@@ -124,13 +137,17 @@ def _infiniband(text: str, include: Include | None) -> Reading:
 
 
 def _slurm(text: str, include: Include | None) -> Reading:
+    from slurmsched.topology.slurm_conf import read_slurm_conf
+
     found = read_slurm_conf(text, include)
     return Reading("slurm.conf", gpus=found.gpus, warnings=found.warnings, notes=found.notes)
 
 
-_WIRED: Mapping[str, Callable[[str, str, str], GpuTopology]] = {
-    "nvidia-smi": read_topo, "rocm-smi": read_showtopo, "slurmd-log": read_slurmd_log,
-}  # fmt: skip
+_WIRED = {
+    "nvidia-smi": ("nvidia_smi", "read_topo"),
+    "rocm-smi": ("rocm_smi", "read_showtopo"),
+    "slurmd-log": ("slurmd_log", "read_slurmd_log"),
+}
 _OF_SLURM: Mapping[str, Callable[[str, Include | None], Reading]] = {
     "gres.conf": _gres, "topology.conf": _fabric("topology.conf"), "scontrol": _fabric("scontrol"),
     "topology.yaml": _yaml, "ibnetdiscover": _infiniband, "slurm.conf": _slurm,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import orjson
 
-from tests.live.lab import PYTHON, Installed, becoming, column, run, submit, until
+from tests.live.lab import Installed, column, forked, run, submit, until
 
 MARKS = Path("/tmp/slurmsched-marks")
 # Notes the signal and goes on; ends at once when Slurm asks it to.
@@ -96,7 +96,7 @@ def clean(*jobs: int) -> bool:
     return not reservations() and all(name in ("", "(null)", "N/A") for name in named)
 
 
-def ticks(site: Installed, true: object, what: str, limit_s: float = 120) -> None:
+def ticks(site: Installed, true: object, what: str, limit_s: float = 240) -> None:
     """Cycles until it is true."""
 
     def cycle() -> bool:
@@ -117,7 +117,7 @@ def cut_tick(site: Installed, points: list[tuple[str, str]]) -> bool:
     left.write_text("".join(f"{kind} {when}\n" for kind, when in points))
     site.owned()
     tree = ("--config", str(site.file), "tick", "--apply")
-    ended = run(*becoming(site.user), PYTHON, "-c", CUT, str(left), *tree, check=False)
+    ended = forked(CUT, ("-c", str(left), *tree), site.user, check=False)
     points[:] = [(kind, when) for kind, _, when in (line.partition(" ") for line in left.read_text().splitlines())]
     assert ended.rc in (0, 9), ended.err
     return ended.rc == 9

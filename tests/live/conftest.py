@@ -5,12 +5,14 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.live.lab import Installed, partition, run
+from tests.live.parts import shared
 
 
 def pytest_report_header() -> str:
@@ -23,12 +25,11 @@ def pytest_report_header() -> str:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Only the part of the files that was asked for (--part), about as many tests in each, so that labs share them."""
+    """Only the part of the files that was asked for (--part), so that labs share them."""
     part, parts = map(int, config.getoption("--part").split("/"))
-    first = {item.path: place for place, item in reversed(list(enumerate(items)))}  # of each file
-    mine = {path for path, place in first.items() if place * parts // len(items) == part - 1}
-    config.hook.pytest_deselected(items=[item for item in items if item.path not in mine])
-    items[:] = [item for item in items if item.path in mine]
+    mine = shared(Counter(item.path.name for item in items), parts)[part - 1]
+    config.hook.pytest_deselected(items=[item for item in items if item.path.name not in mine])
+    items[:] = [item for item in items if item.path.name in mine]
 
 
 @pytest.fixture(scope="session")
@@ -53,7 +54,7 @@ def fresh(left_as_found: None) -> None:
 
 
 def reset() -> None:
-    run("labctl", "reset", timeout_s=180)
+    run("labctl", "reset", timeout_s=400)
     for name in ("gpu", "short"):
         partition("UP", name)
 

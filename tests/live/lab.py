@@ -10,6 +10,8 @@ from pathlib import Path
 
 import orjson
 
+from tests.live.warm import COMMAND, warm
+
 USERS = ("alice", "bob", "carol", "dave")
 BINARY = "/opt/venv/bin/slurmsched"
 PYTHON = "/opt/venv/bin/python"
@@ -35,12 +37,19 @@ def becoming(user: str) -> list[str]:
     return ["setpriv", "--reuid", user, "--regid", user, "--init-groups", "env", f"HOME=/home/{user}"]
 
 
-def run(*command: str, user: str = "root", check: bool = True, timeout_s: float = 120) -> Done:
+def run(*command: str, user: str = "root", check: bool = True, timeout_s: float = 240) -> Done:
     """The command's result as this user. check: a failure fails the test with what was printed."""
     argv = [*becoming(user), *command]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=timeout_s, cwd="/tmp", check=False)
     assert not check or done.returncode == 0, f"{command}: exit {done.returncode}\n{done.stdout}{done.stderr}"
     return Done(done.returncode, done.stdout, done.stderr)
+
+
+def forked(code: str, argv: Sequence[str], user: str = "root", check: bool = True, timeout_s: float = 240) -> Done:
+    """As run, of Python code in a process of this user that need not load slurmsched first."""
+    done = Done(*warm(user, PYTHON, becoming(user)).run(code, list(argv), timeout_s))
+    assert not check or done.rc == 0, f"{argv}: exit {done.rc}\n{done.out}{done.err}"
+    return done
 
 
 def submit(user: str, gpus: int, *options: str, script: str = "sleep 600", name: str = "job") -> int:
@@ -63,7 +72,7 @@ def nices() -> dict[int, int]:
     return {job: int(value) for job, value in column("%y", "PENDING").items()}
 
 
-def until(true: Callable[[], object], what: str, limit_s: float = 120, pause_s: float = 0.2) -> None:
+def until(true: Callable[[], object], what: str, limit_s: float = 240, pause_s: float = 0.2) -> None:
     """Wait until it is true, looking every pause_s; fail the test after limit_s."""
     end = time.monotonic() + limit_s
     while not true():
@@ -77,6 +86,16 @@ def saved() -> None:
     now_s, end = time.time(), time.monotonic() + 7
     while not (SAVED.exists() and SAVED.stat().st_mtime > now_s) and time.monotonic() < end:
         time.sleep(0.2)
+
+
+def kill_slurmctld() -> None:
+    """As by kill -9. After a reconfigure too, which leaves to a new process whose id is there a moment later."""
+
+    def gone() -> bool:
+        run("sh", "-c", "kill -9 $(cat /run/slurm/slurmctld.pid)", check=False)
+        return "lab is UP" not in run("scontrol", "ping", check=False).out
+
+    until(gone, "slurmctld is gone")
 
 
 def partition(state: str, name: str = "gpu") -> None:
@@ -96,11 +115,13 @@ def start_order(jobs: Iterable[int]) -> list[int]:
 
 @dataclass
 class Installed:
-    """slurmsched as an administrator sets it up: own user, own folder, one TOML file."""
+    """slurmsched as an administrator sets it up: own user, own folder, one TOML file. cold: each command is started
+    as from a shell; else it is forked from a process that has loaded what it needs (see warm)."""
 
     folder: Path
     user: str = "slurmsched"
     settings: dict[str, str] = field(default_factory=dict)
+    cold: bool = False
 
     def __post_init__(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -134,7 +155,10 @@ class Installed:
 
     def __call__(self, *arguments: str, check: bool = True, user: str = "") -> Done:
         """slurmsched with these arguments, as its user."""
-        return run(BINARY, "--config", str(self.file), *arguments, user=user or self.user, check=check)
+        argv = ("--config", str(self.file), *arguments)
+        if self.cold:
+            return run(BINARY, *argv, user=user or self.user, check=check)
+        return forked(COMMAND, (BINARY, *argv), user or self.user, check)
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """slurmsched at work, as its user, in a process group of its own."""

@@ -147,14 +147,14 @@ def placing(site: Installed, **more: str) -> Iterator[None]:
         yield
     finally:
         daemon.send_signal(signal.SIGTERM)
-        print(daemon.communicate(timeout=60)[1])
+        print(daemon.communicate(timeout=120)[1])
 
 
 def main() -> None:
     """Print the table."""
     jobs, folder = int(sys.argv[1]), Path("/var/lib/slurmsched-churn")
     for name in sys.argv[2:] or ("stock", "compiled", "daemon", "types"):
-        run("labctl", "reset", timeout_s=180)
+        run("labctl", "reset", timeout_s=400)
         shutil.rmtree(folder, ignore_errors=True)
         site = Installed(folder)
         ranks = mesh(folder)
@@ -169,7 +169,7 @@ def main() -> None:
         else:
             found = churn(jobs, ranks, [])
         print(f"| {name} | {found.jobs} | {found.best_share:.1%} | {found.mean_speed:.1%} |", flush=True)
-    run("labctl", "reset", timeout_s=180)
+    run("labctl", "reset", timeout_s=400)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.live.acts import clean, four_running, grace_s, reservations, restarts, signalled, switched_on, ticks
-from tests.live.lab import PYTHON, Installed, becoming, column, run, saved, submit, until
+from tests.live.lab import PYTHON, Installed, becoming, column, kill_slurmctld, run, saved, submit, until
 
 pytestmark = [pytest.mark.live, pytest.mark.newest]
 
@@ -40,7 +40,7 @@ def site(site: Installed) -> Installed:
 def warned(site: Installed) -> tuple[int, int]:
     """A victim that has its grace, and the job that will get its node."""
     four_running(LONG)
-    urgent = submit("bob", 8, "--time=10", script="sleep 60")
+    urgent = submit("bob", 8, "--time=10", script="sleep 300")
     ticks(site, signalled, "a victim is warned")
     return signalled()[0], urgent
 
@@ -55,7 +55,7 @@ def node_of(job: int) -> str:
 
 def ends_well(site: Installed, victim: int, urgent: int) -> None:
     """The urgent job runs, its victim was moved once, and nothing is left."""
-    ticks(site, lambda: runs(urgent), "the urgent job runs", limit_s=90)
+    ticks(site, lambda: runs(urgent), "the urgent job runs")
     ticks(site, clean, "nothing is left")
     assert restarts(victim) == 1
 
@@ -73,7 +73,7 @@ def killed_slurmctld(_: Installed, __: int) -> None:
     """As after a crash: it comes back with the state it saved last."""
     run("scontrol", "reconfigure")  # makes it save all it knows; without any usage file it would not start again
     run("labctl", "wait-ready")
-    run("sh", "-c", "kill -9 $(cat /run/slurm/slurmctld.pid)")
+    kill_slurmctld()
     run("labctl", "start", "slurmctld")
     run("labctl", "wait-ready")
 
@@ -107,7 +107,7 @@ def test_clock__of_slurmsched_alone_goes_back_in_the_grace(site, warned):
     """Its wall clock is an hour behind while a victim saves itself, and set right again after it was requeued: the
     victim has its eight seconds and not an hour more, is asked once and moved once."""
     victim, urgent = warned
-    until(lambda: (at(site, -3600.0), restarts(victim))[1], "the victim is requeued", limit_s=240)
+    until(lambda: (at(site, -3600.0), restarts(victim))[1], "the victim is requeued")
     assert grace_s(site, victim) > 4  # of eight, counted from when the queue was read
     ends_well(site, victim, urgent)
     assert signalled() == [victim]
@@ -117,7 +117,7 @@ def test_victim__cancelled_in_its_grace(site, warned):
     """Its node is free, so nobody else leaves."""
     victim, urgent = warned
     run("scancel", str(victim))
-    ticks(site, lambda: runs(urgent), "the urgent job runs", limit_s=90)
+    ticks(site, lambda: runs(urgent), "the urgent job runs")
     ticks(site, clean, "nothing is left")
     assert (len(signalled()), max(map(restarts, column("%A", "RUNNING")))) == (1, 0)
 
@@ -126,7 +126,7 @@ def test_victim__ends_by_itself_in_its_grace(site, warned):
     """A job that ends well is not run again."""
     victim, urgent = warned
     run("scancel", "--batch", "-s", "TERM", str(victim))  # its script ends with exit 0
-    ticks(site, lambda: runs(urgent), "the urgent job runs", limit_s=90)
+    ticks(site, lambda: runs(urgent), "the urgent job runs")
     ticks(site, clean, "nothing is left")
     assert column("%T", "all")[victim] == "COMPLETED"
     assert restarts(victim) == 0
@@ -138,9 +138,9 @@ def test_node__goes_down_in_the_grace(site, warned):
     node = node_of(victim)
     run("scontrol", "update", f"nodename={node}", "state=down", "reason=test")
     site.configure(acts__start_timeout_s="3")
-    ticks(site, lambda: clean() and (runs(urgent) or len(signalled()) == 1), "nothing is left", limit_s=90)
+    ticks(site, lambda: clean() and (runs(urgent) or len(signalled()) == 1), "nothing is left")
     run("scontrol", "update", f"nodename={node}", "state=resume", check=False)  # its slurmd may have done so
-    ticks(site, lambda: runs(urgent), "the urgent job runs", limit_s=120)
+    ticks(site, lambda: runs(urgent), "the urgent job runs")
     ticks(site, clean, "nothing is left")
     assert max(restarts(job) for job in column("%A", "RUNNING", "PENDING")) <= 2  # its node and an act, one each
 
@@ -167,7 +167,7 @@ def test_acts_file_lost__what_is_ours_is_found_by_its_name(site, warned, end):
         assert clean()
     else:
         until(lambda: (site.tick(), clean())[1] or len(signalled()) > 1, "the orphan is taken back")
-        ticks(site, lambda: runs(urgent) and clean(), "a new act ends well", limit_s=90)
+        ticks(site, lambda: runs(urgent) and clean(), "a new act ends well")
     assert restarts(victim) <= 1
 
 
@@ -179,7 +179,7 @@ def daemon(site: Installed) -> Iterator[None]:
     try:
         yield
         os.killpg(process.pid, signal.SIGTERM)
-        assert process.wait(timeout=120) == 0
+        assert process.wait(timeout=240) == 0
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
@@ -197,19 +197,19 @@ def test_backup_slurmctld__takes_over_and_gives_back_while_acts_are_open(site):
     run("labctl", "start", "spare")
     jobs = four_running(LONG)
     with daemon(site):
-        first = submit("bob", 8, "--time=10", script="sleep 60")
+        first = submit("bob", 8, "--time=10", script="sleep 300")
         until(signalled, "a victim is warned")
         saved()
-        run("sh", "-c", "kill -9 $(cat /run/slurm/slurmctld.pid)")
-        until(lambda: controllers() == ["spare"], "the backup controls", limit_s=240)
-        until(lambda: runs(first) and clean(), "the first act ends well", limit_s=240)
+        kill_slurmctld()
+        until(lambda: controllers() == ["spare"], "the backup controls")
+        until(lambda: runs(first) and clean(), "the first act ends well")
         assert sum(map(restarts, jobs)) == 1
         told = len(signalled())
-        second = submit("carol", 8, "--time=5", script="sleep 60")
-        until(lambda: len(signalled()) > told, "another victim is warned", limit_s=240)
+        second = submit("carol", 8, "--time=5", script="sleep 300")
+        until(lambda: len(signalled()) > told, "another victim is warned")
         run("labctl", "start", "slurmctld")
-        until(lambda: "lab" in controllers(), "the primary controls again", limit_s=240)
-        until(lambda: runs(second) and clean(), "the second act ends well", limit_s=240)
+        until(lambda: "lab" in controllers(), "the primary controls again")
+        until(lambda: runs(second) and clean(), "the second act ends well")
     assert sum(map(restarts, jobs)) == 2
 
 

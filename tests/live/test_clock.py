@@ -21,6 +21,7 @@ def set_to(site: Installed) -> Iterator[Callable[[int], None]]:
     """Sets everybody's clock. The shortest job first, preemption on."""
     switched_on(site)
     site.configure(policy='{ name = "srsf" }')
+    site.cold = True  # a process that was there before the clock could be set would not see it
     with settable() as move:
         yield move
 

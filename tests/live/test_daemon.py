@@ -39,7 +39,7 @@ def in_order(jobs: list[int]) -> bool:
 def ended(process: subprocess.Popen[str]) -> list[dict]:
     """The log lines of a daemon that SIGTERM ended well."""
     process.send_signal(signal.SIGTERM)
-    _, log = process.communicate(timeout=30)
+    _, log = process.communicate(timeout=120)
     assert process.returncode == 0, log
     return [orjson.loads(line) for line in log.splitlines()]
 
@@ -66,7 +66,7 @@ def test_daemon__outlives_slurmctld(site, daemon):
     run("labctl", "start", "slurmctld")
     run("labctl", "wait-ready")
     late = submit("carol", 1, "--partition=phantom", "--time=1")
-    until(lambda: nices()[late] < min(nices()[job] for job in jobs), "it orders the late one too", limit_s=120)
+    until(lambda: nices()[late] < min(nices()[job] for job in jobs), "it orders the late one too")
     events = [line["event"] for line in ended(daemon)]
     assert "cycle.failed" in events
 

@@ -36,7 +36,7 @@ def test_event_hook__a_cycle_follows_a_jobs_end(site: Installed):
         until(lambda: cycles(site) == 1, "the first cycle")
         job = submit("alice", 1, script="true")
         until(lambda: column("%T").get(job) == "COMPLETED", "the job ended")
-        until(lambda: cycles(site) > 1, "the cycle after its end", 120)
+        until(lambda: cycles(site) > 1, "the cycle after its end")
     finally:
         daemon.terminate()
         daemon.wait(60)

@@ -41,7 +41,7 @@ def test_read_reason__knows_every_name_that_this_slurm_has():
 
 
 def waits(job: int, reason: str) -> None:
-    until(lambda: column("%r", "PENDING").get(job, "").startswith(reason), f"job {job} waits for {reason}", 30)
+    until(lambda: column("%r", "PENDING").get(job, "").startswith(reason), f"job {job} waits for {reason}")
 
 
 def explained(site: Installed, job: int | str, *options: str, user: str = "") -> dict:
@@ -153,7 +153,7 @@ def test_explain__requeued_by_slurmsched_until_it_runs_again(site):
     run("labctl", "restart", "slurmctld")
     jobs = four_running()
     submit("bob", 8, "--time=10")
-    ticks(site, lambda: any(restarts(job) for job in jobs), "one is requeued", 120)
+    ticks(site, lambda: any(restarts(job) for job in jobs), "one is requeued")
     (victim,) = [job for job in jobs if restarts(job)]
     waits(victim, "BeginTime")
     told = explained(site, victim)

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sqlite3
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
 import pytest
 
-from tests.live.lab import USERS, Done, Installed, nices, run, submit, until
+from tests.live.lab import USERS, Done, Installed, forked, nices, run, submit, until
 
 pytestmark = [pytest.mark.live, pytest.mark.newest]
 
+# A command that dies as by kill -9 so many seconds after its begin.
+KILLED = """
+import os, signal, sys, threading
+threading.Timer(float(sys.argv.pop(1)), os.kill, (os.getpid(), signal.SIGKILL)).start()
+from slurmsched.cli.main import main
+main()
+os._exit(0)
+"""
 PHANTOM = ("--partition=phantom",)  # its nodes are down: jobs wait, also over a restart of slurmctld
 
 
@@ -56,7 +62,7 @@ def test_slurmctld_dies_while_writing__unknown_is_settled_later(site, waiting):
     writing = site.start("tick", "--apply")
     until(lambda: any(nices().values()), "the first write is there")
     run("labctl", "stop", "slurmctld")
-    _, said = writing.communicate(timeout=120)
+    _, said = writing.communicate(timeout=240)
     assert said.count("writing ended early") == len(said.splitlines()) == 1
     run("labctl", "start", "slurmctld")
     run("labctl", "wait-ready")
@@ -183,7 +189,7 @@ def test_two_at_once__the_second_is_told_who_works(site, waiting):
     failed(site("tick", "--apply", "-v", check=False), 5, str(first.pid))
     quiet = site("tick", "--apply", check=False)
     assert (quiet.rc, quiet.err) == (5, "")
-    assert first.wait(timeout=60) == 0
+    assert first.wait(timeout=240) == 0
 
 
 def test_kill_9__at_any_point_no_unknown_value_stays(site):
@@ -193,10 +199,8 @@ def test_kill_9__at_any_point_no_unknown_value_stays(site):
         submit(USERS[i % 4], 1, *PHANTOM, f"--time={100 - 4 * i}", f"--nice={i}")
     own = nices()
     for step in range(24):
-        cycle = site.start("tick", "--apply")
-        time.sleep(0.1 * step)
-        os.killpg(cycle.pid, signal.SIGKILL)
-        cycle.wait()
+        argv = ("-c", str(0.06 * step), "--config", str(site.file), "tick", "--apply")
+        assert forked(KILLED, argv, site.user, check=False).rc in (-signal.SIGKILL, 0)
         known = site.journalled()
         assert all(nice == own[job] or nice in known.get(job, ()) for job, nice in nices().items())
         if step % 6 == 5:

@@ -56,7 +56,7 @@ def starts_as_told(options: str) -> None:
     answer = asked(options, 0)
     places = {node: place for place in answer["places"] for node in expand(place["nodes"])}
     job = submit(options)
-    until(lambda: shown(job)[0] == "RUNNING", f"{options} starts", 20)
+    until(lambda: shown(job)[0] == "RUNNING", f"{options} starts")
     _, nodes, gpus = shown(job)
     assert set(nodes) <= set(places), options
     told = {node: places[node]["picked"]["gpus"] for node in nodes if places[node]["picked"]}
@@ -72,5 +72,5 @@ def test_fit__what_it_says_starts_and_what_it_says_waits(busy):
         starts_as_told(options)
     jobs = {options: submit(options) for options in WAITS if asked(options, 3)}
     last = submit("--gpus-per-node=1 -w n4 --time=1")
-    until(lambda: shown(last)[0] == "RUNNING", "a later job runs", 30)
+    until(lambda: shown(last)[0] == "RUNNING", "a later job runs")
     assert {options: shown(job)[0] for options, job in jobs.items()} == dict.fromkeys(WAITS, "PENDING")

@@ -46,7 +46,7 @@ def churn(lab: None) -> Iterator[Churn]:
         "plain": submit("alice", 2, "--time=30", script="sleep 3"),
         "big": submit("bob", 16, script="sleep 2", name="two|nodes"),
         "array": submit("alice", 1, "--array=0-2", script="sleep 2"),
-        "requeued": submit("carol", 4, script="sleep 5"),
+        "requeued": submit("carol", 4, script='[ -n "$SLURM_RESTART_COUNT" ] || sleep 600; sleep 2'),
         "suspended": submit("dave", 2, script="sleep 12"),
         "cancelled": submit("bob", 1, script="sleep 600"),
         "waiting": submit("bob", 1, "--hold"),
@@ -58,15 +58,16 @@ def churn(lab: None) -> Iterator[Churn]:
     parts = ["--gpus-per-node=1", "--mem=1G"]
     het = run("sbatch", "--parsable", "--output=/dev/null", *parts, "--wrap=sleep 2", ":", *parts, user="alice")
     ids["het"] = int(het.out)
-    for name in ("requeued", "suspended", "cancelled"):
+    until(lambda: "RUNNING" in state(ids["suspended"]), "the one to suspend runs")
+    run("scontrol", "suspend", str(ids["suspended"]))
+    for name in ("requeued", "cancelled"):
         until(lambda name=name: "RUNNING" in state(ids[name]), f"{name} runs")
     run("scontrol", "requeue", str(ids["requeued"]))
-    run("scontrol", "suspend", str(ids["suspended"]))
     time.sleep(SUSPENDED_S)
     run("scontrol", "resume", str(ids["suspended"]))
     run("scancel", str(ids["cancelled"]), str(ids["waiting"]))
     ended = {"COMPLETED", "FAILED", "CANCELLED"}
-    until(lambda: all(set(state(job).split()) <= ended for job in ids.values()), "all have ended", 120)
+    until(lambda: all(set(state(job).split()) <= ended for job in ids.values()), "all have ended")
     until(lambda: "Unknown" not in rows(ids.values(), "End"), "accounting knows all ends")
     yield Churn(ids, since_s)
 
@@ -139,7 +140,7 @@ def test_pull__suspended_time_is_no_run_time(churn: Churn, site: Installed, watc
         datetime.fromisoformat(text).timestamp()
         for text in rows([churn.ids["suspended"]], "Start,End").strip().split("|")
     )
-    assert SUSPENDED_S - 1 <= end - start - job.duration_s[0] <= SUSPENDED_S + 3
+    assert SUSPENDED_S - 1 <= end - start - job.duration_s[0] <= SUSPENDED_S + 60
     assert job.duration_s[0] == float(rows([churn.ids["suspended"]], "ElapsedRaw"))
 
 

@@ -37,7 +37,7 @@ def test_requeue__a_preempted_job_goes_on_where_it_was(site: Installed, command:
     time.sleep(3)  # eight GPUs: beyond the threshold, and the program has its handler
     urgent = submit("bob", 8, "--time=10", script="sleep 5")
     ticks(site, lambda: urgent in column("%A", "RUNNING", "COMPLETED"), "the urgent job runs")
-    ticks(site, lambda: victim in column("%A", "RUNNING") and clean(), "the victim runs again", 120)
+    ticks(site, lambda: victim in column("%A", "RUNNING") and clean(), "the victim runs again")
     step = json.loads(state.read_text())["step"]
     said = Path(f"{state}.out")
     until(lambda: f"goes on at step {step}" in said.read_text(), "it goes on where it was")

@@ -47,7 +47,7 @@ def test_nice__splits_gpu_time_between_two_tenants(site, policy):
     site.tick()
     until(lambda: len(column("%i", "PENDING")) == 2 * JOBS, "all wait")
     partition("UP")
-    until(lambda: not column("%i", "PENDING"), "all have started", 120)
+    until(lambda: not column("%i", "PENDING"), "all have started")
     until(lambda: not column("%i", "RUNNING", "COMPLETING"), "all have ended")
     first, last = starts(alice + carol)[0], min(starts(alice)[-1], starts(carol)[-1])
     shared = [gpu_seconds(jobs, first, last) for jobs in (alice, carol)]

@@ -52,7 +52,7 @@ def test_soak__nothing_breaks_and_nothing_is_left(churn, site):
         assert churn.daemon.poll() is None, "the daemon ended by itself"
         time.sleep(churn.chance.expovariate(1 / PAUSE_S))
     churn.daemon.send_signal(signal.SIGTERM)
-    assert churn.daemon.wait(timeout=60) == 0
+    assert churn.daemon.wait(timeout=120) == 0
     while not (clean() and _restored(churn)):
         answer = site("undo", "--apply", "--yes", check=False)
         assert time.monotonic() < end + 120, answer.out + answer.err + _told(churn)

@@ -98,10 +98,10 @@ def test_sweep__a_lost_job_is_replaced(folder: Path) -> None:
         "slurm",
     ]
     with subprocess.Popen([*becoming("alice"), *command, "--workers", "1"], stdout=subprocess.PIPE) as process:
-        until(lambda: (folder / "r").exists() and (folder / "r").stat().st_size, "one point is done", 180)
+        until(lambda: (folder / "r").exists() and (folder / "r").stat().st_size, "one point is done", 400)
         (job,) = column("%T", "RUNNING")
         run("scancel", str(job))
-        told = orjson.loads(process.communicate(timeout=180)[0])
+        told = orjson.loads(process.communicate(timeout=400)[0])
     assert (process.returncode, told["played"], told["failed"]) == (0, 4, [])
     listed = run("sacct", "-X", "-n", "-P", "-u", "alice", "--name=slurmsched-sweep", "-o", "JobIDRaw").out.split()
     assert max(map(int, listed)) > job

@@ -46,7 +46,7 @@ def limited(fresh: None) -> Iterator[None]:
     run(*sacctmgr, "modify", "qos", QOS.name, "set", *limits)
     run(*sacctmgr, "modify", "account", "root", "set", allowed, "where", "cluster=lab")
     run("labctl", "restart", "slurmctld", "slurmd")  # 24.11 hears of a QOS only so
-    run("labctl", "wait-ready", timeout_s=180)
+    run("labctl", "wait-ready", timeout_s=400)
     yield
     run(*sacctmgr, "delete", "qos", QOS.name, check=False)
 
@@ -65,7 +65,7 @@ def test_twin__under_the_daemon(limited: None, site: Installed) -> None:
     recorder = Recorder(workload(JOBS, 2, OVER_S, STRETCH))
     recorder.play()
     daemon.send_signal(signal.SIGTERM)
-    _, log = daemon.communicate(timeout=30)
+    _, log = daemon.communicate(timeout=120)
     first_s, lateness_s, done_s = cycles(log)
     uid = int(run("id", "-u", site.user).out)
     of_daemon = {"first_cycle_s": first_s, "interval_s": TICK_S, "lateness_s": lateness_s}
