@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 FAILED = 2
 FILE = click.Path(dir_okay=False, path_type=Path)
 SLURM_JOBS = 4
-SOMETIMES = ("mean_slowdown", "deadlines_met")  # shown where they are known
+SOMETIMES = ("mean_slowdown", "deadlines_met", "refused")  # shown where they are known
 FIGURES = [row for row in SHOWN if row[0] not in ("jobs", "wall_s")]
 
 
