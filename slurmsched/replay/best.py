@@ -13,7 +13,7 @@ from slurmsched.replay.grid import AXES
 FIGURES: Mapping[str, bool] = {
     "avg_jct_s": False, "p50_jct_s": False, "p95_jct_s": False, "p99_jct_s": False, "avg_wait_s": False,
     "makespan_s": False, "preemptions": False, "lost_gpu_h": False, "gpu_utilisation": True, "mean_slowdown": False,
-    "deadlines_met": True,
+    "deadlines_met": True, "refused": False,
 }  # fmt: skip
 WORDS = tuple(name for name in (*AXES, "parameters") if name != "seed")
 Row = Mapping[str, Any]
