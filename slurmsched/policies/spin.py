@@ -27,7 +27,7 @@ class Spin:
 
     round_s: a plan stands for so long [s]; jobs that come meanwhile wait behind it, in FIFO order.
     most_jobs: jobs in a plan, those submitted first. slots: steps that a plan looks ahead.
-    fill: jobs may start before their slot where GPUs are idle; False: they wait, and those of no plan for the next one.
+    fill: jobs may start before their slot where GPUs are idle; False: they wait, and others until they are in a plan.
     estimator: where expected run times come from; a job without one counts as the longest of the plan.
     Raises ConfigError for a value out of range.
     Source: Han et al. (SPIN), INFOCOM '20: the relaxed programme, and the rounding. Its programme also chooses among
@@ -69,7 +69,7 @@ class Spin:
         kept = kept[np.argsort(jobs.job_id[kept], kind="stable")]
         carry = {AT: at_s, STEP: step_s, "job_id": jobs.job_id[kept].tolist(),
                  "arrival_s": arrival_s(jobs)[kept].tolist(), "slot": start[kept].tolist()}  # fmt: skip
-        wants = None if self.fill else self._wants(snapshot, at_s + start * step_s, at_s + self.round_s)
+        wants = None if self.fill else _wants(snapshot, at_s + start * step_s)
         return Ranking(ordered(jobs, start), why={"slot": start}, carry=carry, wants=wants)
 
     def _round(self, snapshot: Snapshot) -> tuple[float, float]:
@@ -78,12 +78,6 @@ class Spin:
         if isinstance(at_s, float) and isinstance(step_s, float) and at_s <= snapshot.now_s < at_s + self.round_s:
             return at_s, step_s
         return snapshot.now_s, math.inf
-
-    def _wants(self, snapshot: Snapshot, start_s: Floats, next_s: float) -> Wants | None:
-        """The start of each waiting job of the plan, and the next plan for the others [Unix s]."""
-        waits = snapshot.jobs.pending & (snapshot.jobs.gpus > 0)
-        planned = np.where(np.isfinite(start_s), start_s, next_s)
-        return Wants(start_s=np.where(waits, planned, -np.inf)) if waits.any() else None
 
     def _planned(self, snapshot: Snapshot) -> tuple[Floats, float]:
         """Slot in which each job starts, NaN for one outside the plan (N,), and the length of a slot [s]."""
@@ -118,6 +112,12 @@ class Spin:
         """The end of the round, where anybody waits [Unix s]."""
         waits = ~running & ~snapshot.jobs.finished
         return float(ranking.carry[AT]) + self.round_s if waits.any() else math.inf
+
+
+def _wants(snapshot: Snapshot, start_s: Floats) -> Wants | None:
+    """The start of each job of the plan [Unix s]; who could start and is in no plan has none, until one has it."""
+    waits = eligible(snapshot) & (snapshot.jobs.gpus > 0)
+    return Wants(start_s=np.where(waits, start_s, -np.inf)) if waits.any() else None
 
 
 def drawn(share: Floats, lots: Floats) -> Floats:
