@@ -69,7 +69,7 @@ class Heet:
     def rank(self, snapshot: Snapshot) -> Ranking:
         jobs, here = snapshot.jobs, market(snapshot, Alike())
         kept = _kept(snapshot)
-        samples = sampled(snapshot, here.types)
+        samples = sampled(snapshot, here.types, self.serial)
         held, begun_s = _still(samples, here.active), float(kept.get("begun_s", -math.inf))
         if snapshot.now_s >= begun_s + self.round_s - 1e-6 or not (held.on >= 0).any():
             begun_s, held = snapshot.now_s, self._matched(snapshot, here, samples)
