@@ -106,6 +106,18 @@ def test_usage__is_forgotten_by_the_calendar(period: str, until_s: float) -> Non
     assert (before, made.usage[0]) == (50, 0)
 
 
+@pytest.mark.parametrize("model", [FADING, CLASSIC])
+def test_factors__change_when_usage_is_counted_not_at_the_end_of_a_job(model: SlurmModel) -> None:
+    """ann's job ends between two counts: bob stands no better until the next."""
+    made = shares(TREE, model, who=(("big", "ann"), ("big", "bob")))
+    made.started(0, 0.0)
+    before = factors(made)
+    made.stopped(0, 4.0)
+    assert (factors(made), made.usage[0] > 0) == (before, True)
+    made.count(10.0)
+    assert factors(made)["ann"] < factors(made)["bob"]
+
+
 def test_associations__of_jobs_that_nobody_told_of() -> None:
     """Account and user get one share each; a user is looked up in the account."""
     made = shares(TREE, who=(("big", "ann"), ("new", "ann"), ("big", "eve")))
