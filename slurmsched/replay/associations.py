@@ -59,7 +59,7 @@ class Associations:
         return found
 
     def nearest(self, row: int, name: str) -> int:
-        """A limit on each user: the user's own, else that of the next account above that has one. 0 = none."""
+        """A limit on each user: the user's own, else that of the next account above that has one; 0 = none."""
         values = (int(getattr(self.limits[each], name)) for each in self.chain(row))
         return next((value for value in values if value), 0)
 

@@ -42,7 +42,7 @@ class FairShare:
         self.counted_s, self._due_s = float(model.told(0.0)), -math.inf
         self._reset_s = self._next_reset_s(self.counted_s)
         self._of_accounts = self._accounts_usage()
-        self.factors = self._made() if model.weight_fairshare else np.zeros(len(self.usage))
+        self.factors = self._made()
 
     @classmethod
     def of(cls, tree: Associations, model: SlurmModel, layout: Layout, demand: Demand, requests: Requests) -> FairShare:

@@ -18,13 +18,16 @@ RUNNING: Mapping[str, tuple[str, str]] = {
     "jobs": ("max_jobs_per_user", "group_jobs"), "gpus": ("max_gpus_per_user", "group_gpus"),
 }  # fmt: skip
 SUBMITTED: Mapping[str, tuple[str, str]] = {"jobs": ("max_submit_per_user", "group_submit")}
+# A group's or each user's limit on what -> why a job waits that is over it, as squeue has it.
+WHY = {"jobs": "MaxJobsLimit", "gpus": "MaxGRESPerUser", "group jobs": "GrpJobsLimit", "group gpus": "GrpGRES"}
 
 
 class LimitTable:
     """Every limit that some job falls under: of its QOS; where that has none of a kind, of its associations.
 
     Limits on each user are the nearest one's above it, those of groups hold on every level up to root. room: (L,) what
-    is left of each. of_job: (J, K) rows of room, -1 = none. amount: (J, K) what the job uses of it.
+    is left of each. why: (L,) what squeue says of who is over it. of_job: (J, K) rows of room, NONE = none. amount:
+    (J, K) what the job uses of it.
     kinds: RUNNING, used from a job's start to its end, or SUBMITTED, from its submission to its end.
     Source: Slurm's src/slurmctld/acct_policy.c, and its "resource limits" page for the precedence.
     """
@@ -47,12 +50,18 @@ class LimitTable:
             for column, (key, much, what) in enumerate(wishes):
                 if key not in rows:
                     rows[key] = len(room)
-                    room.append(much)
+                    room.append(max(much, 0.0))  # BARRED: none
                 of_group[at, column], of_gpus[at, column] = rows[key], what == "gpus"
         place = place.reshape(-1).astype(np.int64)
+        self.why = tuple(WHY[key[1]] for key in rows)
         self.room: Floats = np.array(room, np.float64)
         self.of_job: Int64s = of_group[place]
         self.amount: Floats = np.where(of_gpus[place], amounts["gpus"][:, None], amounts["jobs"][:, None]).astype(float)
+
+    def beyond(self) -> Int64s:
+        """Row of a limit that each job is over by itself, so that it would wait for ever, NONE of none. (J,)."""
+        over = np.append(self.room, np.inf)[self.of_job] < self.amount
+        return np.where(over, self.of_job, NONE).max(axis=1, initial=NONE)
 
     def use(self, row: int, sign: int = 1) -> None:
         """The job takes (1) or gives back (-1)."""

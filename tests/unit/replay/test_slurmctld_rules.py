@@ -11,7 +11,7 @@ import pytest
 from slurmsched.model import JobState, Plan, SetNice
 from slurmsched.replay.embedded import EmbeddedCluster
 from slurmsched.replay.engine import replay
-from slurmsched.replay.layout import Closure, Layout, Limits, Node, Partition
+from slurmsched.replay.layout import BARRED, Closure, Layout, Limits, Node, Partition
 from slurmsched.replay.requests import Requests
 from slurmsched.replay.slurm_model import SlurmModel
 from slurmsched.replay.traces import Trace
@@ -258,6 +258,24 @@ def test_qos_and_accounts__refuse_one_job_that_is_too_much() -> None:
     rows = [{"account": "team"}, {"account": "team", "limit_s": 30.0, "gpus": 4}, {"account": "team", "qos": "q"},
             {"account": "team", "qos": "q", "gpus": 4}, {"account": "other"}]  # fmt: skip
     assert refused(rows, layout) == ["MaxWallDurationPerJob", "", "MaxGRESPerJob", "", ""]
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [("group_gpus", "GrpGRES"), ("group_jobs", "GrpJobsLimit"), ("max_jobs_per_user", "MaxJobsLimit"),
+     ("max_gpus_per_user", "MaxGRESPerUser"), ("max_gpus_per_job", "MaxGRESPerJob"),
+     ("max_wall_s", "MaxWallDurationPerJob"), ("max_submit_per_user", "MaxSubmitJobs")],
+)  # fmt: skip
+def test_limits__of_nothing_let_nobody_in(name: str, why: str) -> None:
+    """Of ann alone, though her account may have much; bob's job runs."""
+    layout = below(team={name: 64}, team_ann={name: BARRED})
+    rows = [{"user": user, "account": "team", "limit_s": 20.0} for user in ("ann", "bob")]
+    assert refused(rows, layout) == [why, ""]
+
+
+def test_limits__refuse_a_job_that_is_over_one_by_itself() -> None:
+    """8 GPUs under GrpTRES of 4, which would wait for ever, after one that is not over it."""
+    assert refused([{"account": "lab", "gpus": 4}, {"account": "lab"}], below(lab={"group_gpus": 4})) == ["", "GrpGRES"]
 
 
 def test_max_submit__counts_waiting_and_running_jobs_and_whole_arrays() -> None:
