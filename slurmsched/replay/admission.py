@@ -49,7 +49,8 @@ class Entry:
         why = np.array([*map(REASONS.index, running.why), 0], np.int32)[running.beyond()]
         why[(gpus != 0) & (trace.gpus > np.maximum(gpus, 0))] = 4
         why[trace.limit_known & (wall_s != 0) & (limit_s > wall_s)] = 3
-        why[(nodes < least) | ((most > 0) & (nodes > most))] = 2
+        asked = np.where(requests.nodes > 0, requests.nodes, nodes)
+        why[((requests.nodes > 0) & (asked < least)) | ((most > 0) & (asked > most))] = 2
         why[trace.limit_known & (max_s > 0) & (limit_s > max_s)] = 1
         return cls(Labels(why, REASONS), limit_s, LimitTable(layout, requests, trace.gpus, tree, SUBMITTED))
 

@@ -252,6 +252,17 @@ def test_partition__refuses_what_it_does_not_allow() -> None:
     assert cluster(rows, PLAIN, layout).demand.nodes.tolist() == [1, 1, 2, 1, 2]
 
 
+@pytest.mark.parametrize("told", [{"partition": "wide"}, {"nodes": 4}])
+def test_demand__holds_just_the_gpus_asked_for(told: Row) -> None:
+    """Of 4 nodes a job of 2 GPUs holds one on 2, one of 5 two on 2 and one on another, one of 8 two on each."""
+    layout = Layout(tuple(Node(f"n{i}", 4, 8) for i in range(4)), (Partition("gpu"), Partition("wide", min_nodes=4)))
+    rows = [{"gpus": gpus, **told} for gpus in (2, 5, 7, 8, 13)]
+    made = cluster(rows, PLAIN, layout).demand
+    assert made.nodes.tolist() == [2, 3, 4, 4, 4]
+    assert (made.need[:, 0] * (made.nodes - 1) + made.last[:, 0]).tolist() == [2, 5, 7, 8, 13]
+    assert refused(rows, layout) == [""] * 5
+
+
 def test_qos_and_accounts__refuse_one_job_that_is_too_much() -> None:
     """MaxWall and MaxTRES of the QOS, else of the nearest account."""
     layout = replace(below(lab={"max_wall_s": 30.0, "max_gpus_per_job": 4}), qos=(Limits("q", max_wall_s=90.0),))
