@@ -54,7 +54,12 @@ class Entry:
         why[trace.limit_known & (max_s > 0) & (limit_s > max_s)] = 1
         return cls(Labels(why, REASONS), limit_s, LimitTable(layout, requests, trace.gpus, tree, SUBMITTED))
 
-    def lets_in(self, row: int, tasks: list[int]) -> bool:
+    @property
+    def endless(self) -> bool:
+        """Whether nothing limits how many jobs may be there."""
+        return not len(self.submitted.room)
+
+    def lets_in(self, row: int, tasks: Int64s) -> bool:
         """Whether the job comes in: it could start one day, and there is room for it with the tasks of its array."""
         if self.why[row] or not self.submitted.holds(tasks):
             return False

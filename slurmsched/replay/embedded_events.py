@@ -7,9 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from slurmsched.model import (
-    JobState,
-)
+from slurmsched.model import JobState
 from slurmsched.model.plan import Action
 from slurmsched.replay import embedded_actions, schedulers
 from slurmsched.replay.embedded_state import EmbeddedState
@@ -75,7 +73,7 @@ class EmbeddedEvents(EmbeddedState):
             return False
         tasks = self._comes_with(event.row)
         if not self.entry.lets_in(event.row, tasks):
-            self._refuse(tasks)
+            self._refuse(tasks.tolist())
             return True
         self.job.submit(event.row)
         self.fair_share.watch(self._now_s, self._events, True)

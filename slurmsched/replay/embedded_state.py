@@ -8,11 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from slurmsched.model import (
-    JobState,
-    Move,
-    Reserve,
-)
+from slurmsched.model import JobState, Move, Reserve
 from slurmsched.model.columns import Bools, Floats, Int64s
 from slurmsched.replay import view
 from slurmsched.replay.admission import Entry
@@ -69,7 +65,7 @@ class EmbeddedState:
         self.holdings, self.bookings = Holdings(len(trace)), Bookings(self.layout)
         self.history = History(int(self.capacity.sum()))
         self._now_s, self._left, self._busy = 0.0, len(trace), 0  # GPUs held
-        self._rows: dict[int, list[int]] = {}
+        self._rows, self._tasks = dict[int, list[int]](), dict[int, Int64s]()
         for row, (job, record) in enumerate(zip(trace.job_id.tolist(), self.job.record_id.tolist(), strict=True)):
             for key in {job, record}:
                 self._rows.setdefault(key, []).append(row)
@@ -216,10 +212,15 @@ class EmbeddedState:
         self._settle(row, ok=False)
         self.poke()
 
-    def _comes_with(self, row: int) -> list[int]:
-        """The job, and the other tasks of its array that come with it."""
+    def _comes_with(self, row: int) -> Int64s:
+        """The job, and the other tasks of its array that are let in with it or not at all."""
         array = int(self.job.requests.array_id[row])
-        return [task for task in self.rows_of(array) if self.job.phase[task] == Phase.FUTURE] if array else [row]
+        if not array or self.entry.endless:
+            return np.array([row], np.int64)
+        if array not in self._tasks:
+            self._tasks[array] = np.array(self.rows_of(array), np.int64)
+        tasks = self._tasks[array]
+        return tasks[self.job.phase[tasks] == Phase.FUTURE]
 
     def _refuse(self, rows: list[int]) -> None:
         """These are not let in, nor what needs their success."""

@@ -69,7 +69,7 @@ class LimitTable:
             if limit != NONE:
                 self.room[limit] -= sign * amount
 
-    def holds(self, rows: list[int]) -> bool:
+    def holds(self, rows: Int64s) -> bool:
         """Whether there is room for all these jobs, which have the same limits."""
         return all(
             limit == NONE or self.room[limit] >= self.amount[rows, column].sum()

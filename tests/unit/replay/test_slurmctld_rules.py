@@ -11,6 +11,7 @@ import pytest
 from slurmsched.model import JobState, Plan, SetNice
 from slurmsched.replay.embedded import EmbeddedCluster
 from slurmsched.replay.engine import replay
+from slurmsched.replay.jobtable import Phase
 from slurmsched.replay.layout import BARRED, Closure, Layout, Limits, Node, Partition
 from slurmsched.replay.requests import Requests
 from slurmsched.replay.slurm_model import SlurmModel
@@ -295,6 +296,18 @@ def test_max_submit__counts_waiting_and_running_jobs_and_whole_arrays() -> None:
     for limits in ({"max_submit_per_user": 2}, {"group_submit": 2}):
         layout = Layout(NODES[:1], accounts=(Limits("trace", **limits),))
         assert refused(rows, layout) == ["", "", "MaxSubmitJobs", "", *["MaxSubmitJobs"] * 3]
+
+
+@pytest.mark.parametrize(("limits", "looks"), [((), 0), ((Limits("trace", max_submit_per_user=50),), 1)])
+def test_array__is_gathered_once_and_only_for_a_limit(
+    limits: tuple[Limits, ...], looks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """50 tasks that come at once: their rows are looked up at the first, and not at all if nothing counts them."""
+    made, asked = cluster([{"array_id": 7, "gpus": 1}] * 50, PLAIN, Layout(NODES, accounts=limits)), list[int]()
+    rows_of = EmbeddedCluster.rows_of
+    monkeypatch.setattr(EmbeddedCluster, "rows_of", lambda self, job: asked.append(job) or rows_of(self, job))
+    made.advance(0.0)
+    assert (len(asked), made.refused, bool((made.job.phase == Phase.FUTURE).any())) == (looks, {}, False)
 
 
 def test_refused__ends_what_needs_its_success() -> None:
