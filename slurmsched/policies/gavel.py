@@ -104,7 +104,7 @@ class Gavel:
         here = market(snapshot, self.speeds)
         book = rounds.opened(snapshot, here, self.round_s)
         notes: tuple[str, ...] = ()
-        kept = {key: snapshot.carry[key] for key in (KEY, PAIRS) if key in snapshot.carry}
+        kept = {key: snapshot.carry[key] for key in (KEY, *[PAIRS] * self.tell_pairs) if key in snapshot.carry}
         rules = Rules(self.round_s, self.reset_s, self.objective == "fifo", self.released)
         if rounds.over(book, snapshot.now_s, rules):
             to_come_s, told = left_s(self.estimator, snapshot, book.done_s)
@@ -112,7 +112,7 @@ class Gavel:
             allocate = partial(self._allocation, snapshot, here, to_come_s, kept)
             queues = self._queues(snapshot, here, book)
             rounds.begin(book, snapshot, here, rules, allocate, queues)
-        notes = (*notes, kept[PAIRS]) if self.tell_pairs and PAIRS in kept else notes
+        notes = (*notes, kept[PAIRS]) if PAIRS in kept else notes
         made = rounds.ranking(book, snapshot, here, self.fill, notes)
         return replace(made, carry={**made.carry, **kept}) if kept else made
 

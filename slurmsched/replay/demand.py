@@ -110,7 +110,7 @@ def _shares(
     nodes = np.where(requests.nodes > 0, requests.nodes, np.maximum(least, fewest)).astype(np.int64)
     part = np.where(nodes <= least, np.minimum(gpus, size), -(-gpus // nodes))
     nodes = np.where(part * (nodes - 1) > gpus, -(-gpus // np.maximum(part, 1)), nodes)
-    rest = gpus - part * (nodes - 1)
+    rest = (gpus - part * (nodes - 1)).astype(np.int64)
     memory = np.ceil(requests.memory_mib / nodes)
 
     def share(of_gpus: Int64s) -> Int64s:

@@ -193,7 +193,8 @@ class EmbeddedState:
         if self.job.phase[row] == Phase.ENDING:
             self.entry.leaves(row)
             if spread_s := abs(float(self.job.requests.epilog_spread_s[row])) * (len(node) > 1):
-                self._events.push(self._now_s + wait_s - spread_s, Kind.PART_RELEASE, row, int(self.job.restarts[row]))
+                part_s = max(self._now_s + wait_s - spread_s, self._now_s)
+                self._events.push(part_s, Kind.PART_RELEASE, row, int(self.job.restarts[row]))
         self.fair_share.stopped(row, self._now_s)
         self._events.push(self._now_s + wait_s, Kind.RELEASE, row, int(self.job.restarts[row]))
 

@@ -147,6 +147,16 @@ def test_eligible_later__waits_for_the_pass_over_the_whole_queue() -> None:
     assert starts([{"begin_s": 7.0}]) == [60]
 
 
+def test_epilog__time_never_goes_back() -> None:
+    """One of two nodes is back 5 s before the other, by an epilog of no time: both at the end of the job."""
+    rows = [{"gpus": 16, "nodes": 2, "epilog_spread_s": 5.0}, {"gpus": 8}]
+    made = cluster(rows, PLAIN)
+    replay(made)
+    times_s = made.history.steps()[0]
+    assert (np.diff(times_s) > 0).all()
+    assert made.job.first_start_s.tolist() == [0, 10]
+
+
 def test_epilog__makes_ends_start_a_pass() -> None:
     """Without one job 2 waits for the next whole second; with one it starts when the nodes are back."""
     rows = [{"duration_s": 9.3, "gpus": 16}, {"gpus": 16}]
