@@ -18,7 +18,7 @@ from slurmsched.model.columns import Bools, Floats, Int64s
 from slurmsched.policies import allocation, allocation_released, pairs, rounds
 from slurmsched.policies.allocation import Problem
 from slurmsched.policies.cards import PREEMPTS, ROUNDS
-from slurmsched.policies.checks import check_choice, check_number
+from slurmsched.policies.checks import check_choice, check_count, check_number
 from slurmsched.policies.gpu_market import Market, market
 from slurmsched.policies.isolated_so_far import KEY, isolated_so_far
 from slurmsched.policies.left import left_s
@@ -91,7 +91,7 @@ class Gavel:
         check_choice("heterogeneity", self.heterogeneity, (True, False))
         check_choice("fill", self.fill, (True, False))
         check_number("round_s", self.round_s, above=0.0)
-        check_number("most_jobs", self.most_jobs, least=1)
+        check_count("most_jobs", self.most_jobs, least=1)
         check_number("reset_s", self.reset_s)
         check_choice("released", self.released, (True, False))
         _prices(self.prices)

@@ -16,7 +16,7 @@ from slurmsched.model import Card, Family, Input, Labels, Ranking, Snapshot, Use
 from slurmsched.model.columns import Bools, Floats, Int32s, Int64s
 from slurmsched.model.hints import hint_column
 from slurmsched.policies.cards import PREEMPTS, RESIZES, ROUNDS
-from slurmsched.policies.checks import check_choice, check_number
+from slurmsched.policies.checks import check_choice, check_count, check_number
 from slurmsched.policies.gpu_market import Market, market
 from slurmsched.policies.order import arrival_s, ordered
 from slurmsched.policies.samples import Held, Samples, sampled
@@ -57,9 +57,9 @@ class Heet:
     serial: float = 0.02
 
     def __post_init__(self) -> None:
-        check_number("probes", self.probes, least=1)
+        check_count("probes", self.probes, least=1)
         check_number("round_s", self.round_s, above=0.0)
-        check_number("most_jobs", self.most_jobs, least=1)
+        check_count("most_jobs", self.most_jobs, least=1)
         check_choice("fill", self.fill, (True, False))
         check_choice("elastic", self.elastic, (True, False))
         check_number("serial", self.serial)

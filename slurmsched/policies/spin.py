@@ -12,7 +12,7 @@ from slurmsched.estimators.history import History
 from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use, Wants
 from slurmsched.model.columns import Bools, Floats, Int64s
 from slurmsched.placements.candidates import eligible
-from slurmsched.policies.checks import check_number
+from slurmsched.policies.checks import check_count, check_number
 from slurmsched.policies.memory import recall
 from slurmsched.policies.order import arrival_s, ordered
 from slurmsched.policies.solve import Programme, solve
@@ -55,8 +55,8 @@ class Spin:
 
     def __post_init__(self) -> None:
         check_number("round_s", self.round_s, above=0.0)
-        check_number("most_jobs", self.most_jobs, least=1)
-        check_number("slots", self.slots, least=2)
+        check_count("most_jobs", self.most_jobs, least=1)
+        check_count("slots", self.slots, least=2)
 
     def rank(self, snapshot: Snapshot) -> Ranking:
         jobs, (at_s, step_s) = snapshot.jobs, self._round(snapshot)
@@ -86,14 +86,14 @@ class Spin:
         waits = eligible(snapshot) & (jobs.gpus > 0)
         gpus = int(snapshot.nodes.gpus[~snapshot.nodes.down].sum())
         first = ordered(jobs)
-        rows = first[(waits & (jobs.gpus <= gpus))[first]][: int(self.most_jobs)]
+        rows = first[(waits & (jobs.gpus <= gpus))[first]][: self.most_jobs]
         if not len(rows):
             return slot, self.round_s
         run_s = self.estimator.estimate(snapshot).total_s[rows]
         longest_s = np.max(run_s, initial=1.0, where=~np.isnan(run_s))
         run_s = np.maximum(np.where(np.isnan(run_s), longest_s, run_s), 1.0)
         taken = jobs.gpus[rows].astype(np.float64)
-        step_s = max(float((run_s * taken).sum()) / gpus, float(run_s.max())) / int(self.slots)
+        step_s = max(float((run_s * taken).sum()) / gpus, float(run_s.max())) / self.slots
         share = self._relaxed(taken, run_s, gpus, step_s)
         lots = np.array([np.random.default_rng((snapshot.seed, int(job))).random() for job in jobs.job_id[rows]])
         slot[rows] = drawn(share, lots)
@@ -101,7 +101,7 @@ class Spin:
 
     def _relaxed(self, gpus: Floats, run_s: Floats, capacity: int, step_s: float) -> Floats:
         """Share of each job that starts in each slot: the relaxed programme's answer. (J, T)."""
-        slots = int(self.slots)
+        slots = self.slots
         length = np.maximum(np.ceil(run_s / step_s), 1.0).astype(np.int64)
         found = solve(_programme(np.arange(slots) * step_s + run_s[:, None], length, gpus, capacity))
         if found.x is None:  # only where HiGHS gives up: then in FIFO order

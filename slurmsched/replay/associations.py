@@ -44,7 +44,7 @@ class Associations:
         named = {account: Limits(account) for account, _ in (*pairs, *told)}
         accounts = named | {name: each for (name, user), each in told.items() if not user}
         ordered = list(_from_root(accounts))
-        users = {key: Limits(key[0], user=key[1]) for key in pairs if key[1]} | {key: told[key] for key in told if key[1]}
+        users = {key: told.get(key) or Limits(key[0], user=key[1]) for key in (*pairs, *told) if key[1]}
         limits = (*ordered, *(users[key] for key in sorted(users)))
         rows = {(each.name, each.user): row for row, each in enumerate(limits)}
         above = [-1, *(rows[_above(each)] for each in limits[1:])]

@@ -128,7 +128,9 @@ def test_associations__of_jobs_that_nobody_told_of() -> None:
 def test_associations__a_job_without_a_user_is_the_accounts_own() -> None:
     """It makes no second row of the account: ann stays below big, which stays below the whole."""
     made = shares((Limits("big", parent="all", group_gpus=4), Limits("all")), who=(("big", ""), ("big", "ann"))).tree
-    named = [[(made.limits[row].name, made.limits[row].user) for row in made.chain(job)] for job in made.of_job.tolist()]
+    named = [
+        [(made.limits[row].name, made.limits[row].user) for row in made.chain(job)] for job in made.of_job.tolist()
+    ]
     assert named[0] == [("big", ""), ("all", ""), ("root", "")]
     assert (named[1], len(made.limits)) == ([("big", "ann"), *named[0]], 4)
 
