@@ -66,13 +66,16 @@ def pair_throughput(table: Mapping[str, Any], kind: str, other: str, gpus: int) 
     table: as in throughput; it may tell a pair in one order only, and what is not two numbers was not measured.
     """
     one, two = str((kind, gpus)), str((other, gpus))
-    return _two(table.get(one, {}).get(two)) or _two(table.get(two, {}).get(one))[::-1] or (0.0, 0.0)
+    if found := _two(table.get(one, {}).get(two)):
+        return found
+    mine, others = (_two(table.get(two, {}).get(one)) or (0.0, 0.0))[::-1]
+    return mine, others
 
 
-def _two(told: Any) -> tuple[float, ...]:
-    """Two numbers, () where that is not what is told."""
+def _two(told: Any) -> tuple[float, float] | None:
+    """Two numbers, None where that is not what is told."""
     pair = isinstance(told, list | tuple) and len(told) == 2 and all(isinstance(each, int | float) for each in told)
-    return (float(told[0]), float(told[1])) if pair else ()
+    return (float(told[0]), float(told[1])) if pair else None
 
 
 def job_kind(model: str, batch: int | None) -> str:

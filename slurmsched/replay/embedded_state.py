@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -29,22 +30,35 @@ from slurmsched.replay.slurm_model import SlurmModel
 from slurmsched.replay.traces import Trace
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Setting:
+    """What an embedded cluster is made of; see EmbeddedCluster."""
+
+    trace: Trace
+    layout: Layout
+    model: SlurmModel
+    seed: int
+    requests: Requests
+    told: Sequence[tuple[float, Kind, bool]]
+
+
 class EmbeddedState:
     """What slurmctld would know at one time, and its own changes of it. As EmbeddedCluster, which sets it going."""
 
-    def __init__(
-        self,
-        trace: Trace,
-        nodes: Sequence[int] | Layout,
-        model: SlurmModel | None = None,
-        *,
-        seed: int = 0,
-        requests: Requests | None = None,
-        told: Sequence[tuple[float, Kind, bool]] = (),
-    ) -> None:
-        self.model, self.seed = model or SlurmModel(), seed
-        self.layout = nodes if isinstance(nodes, Layout) else Layout.of_gpus(nodes)
-        requests = requests or Requests.plain(len(trace))
+    def __init__(self, setting: Setting) -> None:
+        self.model, self.seed, self.layout = setting.model, setting.seed, setting.layout
+        self._admit(setting.trace, setting.requests)
+        self._equip()
+        self._index()
+        self.holdings, self.bookings = Holdings(len(self.trace)), Bookings(self.layout)
+        self.history = History(int(self.capacity.sum()))
+        self._now_s, self._left, self._busy = 0.0, len(self.trace), 0  # GPUs held
+        self._events = EventHeap()
+        self._passes = (ToldPasses(self.model, self._events, setting.told) if setting.told
+                        else PassTimes(self.model, self._events))  # fmt: skip
+
+    def _admit(self, trace: Trace, requests: Requests) -> None:
+        """The jobs: what they ask for, under which limits, and what their priority is."""
         self.demand = Demand.of(trace, requests, self.layout, self.model)
         tree = Associations.of(self.layout.accounts, requests)
         self.limits = LimitTable(self.layout, requests, trace.gpus, tree, RUNNING)
@@ -53,6 +67,9 @@ class EmbeddedState:
         self.fair_share = FairShare.of(tree, self.model, self.layout, self.demand, requests)
         self.dependencies = Dependencies(trace, requests)
         self.job = JobTable(trace, self.model, requests, self.demand.factors, self.fair_share.points)
+
+    def _equip(self) -> None:
+        """The nodes: what they have and what is left of it."""
         self.capacity = self.layout.column("gpus")
         self.size = int(self.capacity.max(initial=0))
         self.left = np.stack([self.layout.column(name) for name in ("gpus", "cpus", "memory_mib")])
@@ -62,15 +79,14 @@ class EmbeddedState:
         self.open_nodes: Bools = np.ones(len(self.capacity), np.bool_)
         self.completing, self._held = (np.zeros(len(self.capacity), np.int64) for _ in range(2))  # jobs; their GPUs too
         self.scene = view.Scene.of(self.layout, self.model)
-        self.holdings, self.bookings = Holdings(len(trace)), Bookings(self.layout)
-        self.history = History(int(self.capacity.sum()))
-        self._now_s, self._left, self._busy = 0.0, len(trace), 0  # GPUs held
+
+    def _index(self) -> None:
+        """Rows of jobs and arrays by id."""
         self._rows, self._tasks = dict[int, list[int]](), dict[int, Int64s]()
-        for row, (job, record) in enumerate(zip(trace.job_id.tolist(), self.job.record_id.tolist(), strict=True)):
+        ids = zip(self.trace.job_id.tolist(), self.job.record_id.tolist(), strict=True)
+        for row, (job, record) in enumerate(ids):
             for key in {job, record}:
                 self._rows.setdefault(key, []).append(row)
-        self._events = EventHeap()
-        self._passes = ToldPasses(self.model, self._events, told) if told else PassTimes(self.model, self._events)
 
     @property
     def now_s(self) -> float:

@@ -35,28 +35,22 @@ class LimitTable:
     def __init__(
         self, layout: Layout, requests: Requests, gpus: Int64s, tree: Associations, kinds: Mapping[str, tuple[str, str]]
     ) -> None:
-        room, amounts, rows = list[float](), {"jobs": np.ones(len(gpus)), "gpus": gpus}, dict[tuple[str, ...], int]()
-        qos = {each.name: each for each in layout.qos}
-        width = max(len(requests.qos.names), 1)
-        group, place = np.unique(tree.of_job * width + requests.qos.codes, return_inverse=True)
-        wanted = []
-        for code in group.tolist():
-            row, name = code // width, requests.qos.names[code % width]
-            wanted.append(list(_wishes(tree, row, qos.get(name, Limits(name)), kinds)))
-        most = max(map(len, wanted), default=0) or 1
-        of_group = np.full((max(len(group), 1), most), NONE, np.int64)
-        of_gpus = np.zeros(of_group.shape, np.bool_)
-        for at, wishes in enumerate(wanted):
-            for column, (key, much, what) in enumerate(wishes):
-                if key not in rows:
-                    rows[key] = len(room)
-                    room.append(max(much, 0.0))  # BARRED: none
-                of_group[at, column], of_gpus[at, column] = rows[key], what == "gpus"
+        group, place = np.unique(
+            tree.of_job * max(len(requests.qos.names), 1) + requests.qos.codes, return_inverse=True
+        )
+        wishes = _of_groups(layout, requests, group, tree, kinds)
+        room: dict[tuple[str, ...], float] = {key: max(much, 0.0) for each in wishes for key, much, _ in each}
+        rows = {key: row for row, key in enumerate(room)}
+        shape = max(len(wishes), 1), max(map(len, wishes), default=0) or 1
+        of_group, of_gpus = np.full(shape, NONE, np.int64), np.zeros(shape, np.bool_)
+        for at, each in enumerate(wishes):
+            of_group[at, : len(each)] = [rows[key] for key, _, _ in each]
+            of_gpus[at, : len(each)] = [what == "gpus" for _, _, what in each]
         place = place.reshape(-1).astype(np.int64)
         self.why = tuple(WHY[key[1]] for key in rows)
-        self.room: Floats = np.array(room, np.float64)
+        self.room: Floats = np.array(list(room.values()), np.float64)
         self.of_job: Int64s = of_group[place]
-        self.amount: Floats = np.where(of_gpus[place], amounts["gpus"][:, None], amounts["jobs"][:, None]).astype(float)
+        self.amount: Floats = np.where(of_gpus[place], gpus[:, None], 1).astype(np.float64)
 
     def beyond(self) -> Int64s:
         """Row of a limit that each job is over by itself, so that it would wait for ever, NONE of none. (J,)."""
@@ -75,6 +69,15 @@ class LimitTable:
             limit == NONE or self.room[limit] >= self.amount[rows, column].sum()
             for column, limit in enumerate(self.of_job[rows[0]].tolist())
         )
+
+
+def _of_groups(
+    layout: Layout, requests: Requests, group: Int64s, tree: Associations, kinds: Mapping[str, tuple[str, str]]
+) -> list[list[Wish]]:
+    """The limits of the jobs of each group. group: (G,) row of the association times the count of QOS, plus the QOS."""
+    qos, names = {each.name: each for each in layout.qos}, requests.qos.names
+    places = [divmod(code, max(len(names), 1)) for code in group.tolist()]
+    return [list(_wishes(tree, row, qos.get(names[code], Limits(names[code])), kinds)) for row, code in places]
 
 
 def _wishes(tree: Associations, row: int, qos: Limits, kinds: Mapping[str, tuple[str, str]]) -> Iterator[Wish]:
