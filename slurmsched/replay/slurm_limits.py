@@ -20,6 +20,7 @@ MADE_BY = {
     "grpsubmit,maxjobs,maxtres,maxsubmit,maxwall",
     SHARES_FILE: "sshare -alP",
 }
+_TRES = ("GrpTRES", "MaxTRES", "MaxTRESPU")
 _UNITS_MIB = {"": 1.0, "K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2}  # memory is billed by MiB
 _WEIGHT = re.compile(r"(\d+(?:\.\d*)?|\.\d+)([KMGT]?)", re.IGNORECASE | re.ASCII)
 
@@ -80,6 +81,20 @@ def read_accounts(folder: Path) -> tuple[Limits, ...]:
         made.append(Limits(name, user=user, parent="" if user else parent, **_values(row, _ACCOUNT, path, line)))
     usage = _usage(folder / SHARES_FILE)
     return tuple(replace(each, usage=usage.get((each.name, each.user), 0.0)) for each in made)
+
+
+def left_out(folder: Path) -> tuple[str, ...]:
+    """Limits in the folder's files that are not heeded, in words: those on GPUs of one type. Raises InputError."""
+    found = list[str]()
+    for name, key in ((QOS_FILE, "Name"), (ACCOUNTS_FILE, "Account")):
+        rows = ((line, row.get(of) or "") for line, row in _rows(folder / name, key) for of in _TRES)
+        typed = [(line, part) for line, text in rows for part in text.split(",") if part.startswith("gres/gpu:")]
+        if typed:
+            line, first = typed[0]
+            found.append(
+                f"{folder / name}: {len(typed)} limits on GPUs of one type left out, {first} in line {line} first"
+            )
+    return tuple(found)
 
 
 def _usage(path: Path) -> dict[tuple[str, str], float]:

@@ -193,7 +193,12 @@ def test_cluster_of__folder_tells_a_limit_of_nothing_from_none(site: Path) -> No
         "in|gres/gpu:a100=8,gres/gpu=4||cpu=8|\n"
     )
     barred = Limits("out", group_gpus=BARRED, group_jobs=BARRED, max_wall_s=BARRED)
-    assert cluster_of(str(site), BUSY).layout.qos == (barred, Limits("in", group_gpus=4))
+    made = cluster_of(str(site), BUSY)
+    assert made.layout.qos == (barred, Limits("in", group_gpus=4))
+    assert (
+        made.warnings[-1]
+        == f"{site / 'qos.txt'}: 2 limits on GPUs of one type left out, gres/gpu:a100=8 in line 2 first"
+    )
 
 
 @pytest.mark.parametrize(
