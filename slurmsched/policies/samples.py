@@ -35,8 +35,7 @@ class Held:
 @dataclass(frozen=True, slots=True, eq=False)
 class Samples(Held):
     """What was seen besides. made, ran_s: (N, T) progress on each type, 0 to 1, as at the size that a job asks for, and
-    the time it took. has_on: (N,) column of the type that it holds now, else that it held last, UNKNOWN or MIXED.
-    has_size: (N,) GPUs there.
+    the time it took. has_on: (N,) column of the type that it holds, UNKNOWN or MIXED. has_size: (N,) GPUs held.
     """
 
     made: Floats
@@ -74,7 +73,8 @@ class Samples(Held):
 def sampled(snapshot: Snapshot, types: tuple[str, ...], serial: float) -> Samples:
     """The samples as they stand: progress since the last look counts for the type and size that the job held.
 
-    Where no allocation tells what it held, those that it was to have count; where it held several, nothing does.
+    Where no allocation tells what it held, now or then, those that it was to have count; where it held several, nothing
+    does.
     serial: part of a job's work that more GPUs do not speed up.
     """
     jobs = snapshot.jobs
@@ -84,7 +84,8 @@ def sampled(snapshot: Snapshot, types: tuple[str, ...], serial: float) -> Sample
         np.nan_to_num(np.column_stack([kept[f"{what} {name}"] for name in types])) for what in ("made", "took")
     )
     planned, pace = _column(kept["on"]), np.where(np.isnan(kept["pace"]), 1.0, kept["pace"])
-    has_on, has_size, on, size = _held(snapshot, types, _column(kept["was_on"]), np.nan_to_num(kept["was_size"]))
+    has_on, has_size = _holds(snapshot, types)
+    on, size = _since(has_on, has_size, _column(kept["was_on"]), np.nan_to_num(kept["was_size"]))
     true_pace = amdahl(np.maximum(size, 1), serial) / amdahl(np.maximum(jobs.gpus, 1), serial)
     on, by = np.where(on == UNKNOWN, planned, on), np.where(on == UNKNOWN, pace, true_pace)
     new = np.nan_to_num(hint_column(jobs, "progress")) - np.nan_to_num(kept["done"])
@@ -100,15 +101,11 @@ def _column(kept: Floats) -> Int64s:
     return np.where(np.isnan(kept), UNKNOWN, kept).astype(np.int64)
 
 
-def _held(
-    snapshot: Snapshot, types: tuple[str, ...], was_on: Int64s, was_size: Floats
-) -> tuple[Int64s, Int64s, Int64s, Int64s]:
-    """Column of the type that each job holds, and GPUs there: now, else last; and all the time since. (N,) each."""
-    on, size = _holds(snapshot, types)
+def _since(on: Int64s, size: Int64s, was_on: Int64s, was_size: Floats) -> tuple[Int64s, Floats]:
+    """Type and size since the last look, by what is held now and was then: now's where any is. (N,), (N,)."""
     holds = size > 0
-    changed = holds & (was_size > 0) & ((on != was_on) | (size != was_size))
-    on, size = np.where(holds, on, was_on), np.where(holds, size, was_size).astype(np.int64)
-    return on, size, np.where(changed, MIXED, on), size
+    moved = holds & (was_size > 0) & ((on != was_on) | (size != was_size))
+    return np.where(moved, MIXED, np.where(holds, on, was_on)), np.where(holds, size, was_size)
 
 
 def _holds(snapshot: Snapshot, types: tuple[str, ...]) -> tuple[Int64s, Int64s]:

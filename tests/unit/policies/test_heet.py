@@ -147,15 +147,15 @@ def test_heet__progress_counts_for_the_size_and_type_that_a_job_holds() -> None:
 
 
 def test_heet__progress_counts_for_what_a_job_held_before_it_was_stopped() -> None:
-    """Seen on the K80, stopped, then on the V100: the time in which it was on both counts for none of them."""
+    """Seen on the K80, stopped, on the V100, and on the K80 again: the time in which it was on both counts for none."""
     held = {name: [{"job_id": 1, "node": name, "gpus": 1}] for name in ("n1", "n2")}
     carry, seen = Heet().rank(snapshot(jobs(0), NODES)).carry, []
-    for step, node in enumerate(("n1", "", "n2", "n2"), 1):
+    for step, node in enumerate(("n1", "", "n2", "n1"), 1):
         row = jobs(step)[0] | {"executed_s": 60.0 * step, "state": "running" if node else "pending"}
         now = snapshot([row], NODES, now_s=10.0 * step, carry=carry, allocations=held.get(node, []))
         seen.append(sampled(now, ("k80", "v100"), 0.02).ran_s[0].tolist())
         carry = Heet().rank(now).carry
-    assert seen == [[60.0, 0.0], [120.0, 0.0], [120.0, 0.0], [120.0, 60.0]]
+    assert seen == [[60.0, 0.0], [120.0, 0.0], [120.0, 60.0], [120.0, 60.0]]
 
 
 def test_heet__conforms_without_fill() -> None:
