@@ -63,10 +63,19 @@ def throughput(table: Mapping[str, Any], kind: str, gpus: int) -> float:
 def pair_throughput(table: Mapping[str, Any], kind: str, other: str, gpus: int) -> tuple[float, float]:
     """Steps per second of two job types that share so many GPUs, (0, 0) where the table has no such pair.
 
-    table: as in throughput.
+    table: as in throughput; it may tell a pair in one order only, and what is not two numbers was not measured.
     """
-    found = table.get(str((kind, gpus)), {}).get(str((other, gpus)))
-    return (float(found[0]), float(found[1])) if found else (0.0, 0.0)
+    one, two = str((kind, gpus)), str((other, gpus))
+    if found := _two(table.get(one, {}).get(two)):
+        return found
+    mine, others = (_two(table.get(two, {}).get(one)) or (0.0, 0.0))[::-1]
+    return mine, others
+
+
+def _two(told: Any) -> tuple[float, float] | None:
+    """Two numbers, None where that is not what is told."""
+    pair = isinstance(told, list | tuple) and len(told) == 2 and all(isinstance(each, int | float) for each in told)
+    return (float(told[0]), float(told[1])) if pair else None
 
 
 def job_kind(model: str, batch: int | None) -> str:

@@ -14,7 +14,7 @@ from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use
 from slurmsched.model.columns import Bools, Floats, Int64s
 from slurmsched.policies import rounds
 from slurmsched.policies.cards import PREEMPTS, ROUNDS
-from slurmsched.policies.checks import check_choice, check_number
+from slurmsched.policies.checks import check_choice, check_count, check_number
 from slurmsched.policies.gpu_market import Market, market
 from slurmsched.policies.left import left_s
 from slurmsched.policies.order import arrival_s, ordered
@@ -56,7 +56,7 @@ class Allox:
     def __post_init__(self) -> None:
         check_choice("released", self.released, (True, False))
         check_number("alpha", self.alpha)
-        check_number("most_jobs", self.most_jobs, least=1)
+        check_count("most_jobs", self.most_jobs, least=1)
         check_number("round_s", self.round_s, above=0.0)
         check_number("reset_s", self.reset_s)
         check_choice("fill", self.fill, (True, False))

@@ -13,7 +13,7 @@ from slurmsched.estimators.hint import Hint
 from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use, Wants
 from slurmsched.model.columns import Bools, Floats
 from slurmsched.placements.candidates import eligible, holding
-from slurmsched.policies.checks import check_number
+from slurmsched.policies.checks import check_count, check_number
 from slurmsched.policies.deadlines import active, cluster_gpus
 from slurmsched.policies.expected import remaining_s, service
 from slurmsched.policies.memory import recall, remembered
@@ -90,11 +90,11 @@ class AOnline:
 
     def __post_init__(self) -> None:
         check_number("window_s", self.window_s, above=0.0)
-        check_number("slots", self.slots, least=1)
+        check_count("slots", self.slots, least=1)
         check_number("serial", self.serial)
         if self.serial > 1:
             raise ConfigError(f"must be a number of at most 1, got {self.serial!r}", key="policy.serial")
-        check_number("most_jobs", self.most_jobs, least=1)
+        check_count("most_jobs", self.most_jobs, least=1)
 
     def rank(self, snapshot: Snapshot) -> Ranking:
         jobs, left_s = snapshot.jobs, remaining_s(self.estimator, snapshot)
@@ -127,7 +127,7 @@ class AOnline:
         jobs = snapshot.jobs
         left_gpu_s = service(left_s, jobs)
         order = ordered(jobs, left_gpu_s)
-        rows = order[waits[order]][: int(self.most_jobs)]
+        rows = order[waits[order]][: self.most_jobs]
         work_gpu_s = np.maximum(left_gpu_s[rows], 1.0)
         low, high = float(1.0 / (4.0 * work_gpu_s.max(initial=1.0))), float(1.0 / work_gpu_s.min(initial=np.inf))
         for row, sizes in zip(rows.tolist(), sizes_of(snapshot, rows.tolist(), self.serial), strict=True):
@@ -149,7 +149,7 @@ class AOnline:
 
     def _window(self, snapshot: Snapshot, plan: dict[str, Floats], length_s: float) -> Window:
         """The window, with the GPUs of those that run taken until they are expected to end."""
-        slot_s, capacity, now_s = self.window_s / int(self.slots), cluster_gpus(snapshot), snapshot.now_s
+        slot_s, capacity, now_s = self.window_s / self.slots, cluster_gpus(snapshot), snapshot.now_s
         slots = min(round(length_s / slot_s), MOST_SLOTS)
         slot_s, used = length_s / slots, np.zeros(slots)
         left_s = remaining_s(self.estimator, snapshot)

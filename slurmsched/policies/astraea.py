@@ -10,7 +10,7 @@ import numpy as np
 from slurmsched.model import Card, Family, Input, Past, Ranking, Snapshot, Use
 from slurmsched.model.columns import Bools, Floats, Int64s
 from slurmsched.policies.cards import PREEMPTS
-from slurmsched.policies.checks import check_number
+from slurmsched.policies.checks import check_count, check_number
 from slurmsched.policies.isolated import contending
 from slurmsched.policies.leases import chosen, contenders, leases
 from slurmsched.policies.memory import recall, remembered
@@ -53,7 +53,7 @@ class Astraea:
 
     def __post_init__(self) -> None:
         check_number("lease_s", self.lease_s)
-        check_number("levels", self.levels, least=1)
+        check_count("levels", self.levels, least=1)
         check_number("starve_s", self.starve_s, above=0.0)
 
     def rank(self, snapshot: Snapshot) -> Ranking:

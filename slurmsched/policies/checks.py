@@ -30,6 +30,12 @@ def check_number(name: str, value: Any, *, least: float = 0.0, above: float = -m
         raise ConfigError(f"must be a number {bound}, got {value!r}", key=f"policy.{name}")
 
 
+def check_count(name: str, value: Any, *, least: int = 0) -> None:
+    """value: a whole number >= least."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise ConfigError(f"must be a whole number of at least {least}, got {value!r}", key=f"policy.{name}")
+
+
 def check_choice(name: str, value: Any, choices: Sequence[Any]) -> None:
     """value: one of choices."""
     if value not in choices:

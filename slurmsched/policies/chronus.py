@@ -11,7 +11,7 @@ from slurmsched.estimators.hint import Hint
 from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use
 from slurmsched.model.columns import Bools, Floats
 from slurmsched.policies.cards import PREEMPTS, PROMISED, ROUNDS
-from slurmsched.policies.checks import check_choice, check_number
+from slurmsched.policies.checks import check_choice, check_count, check_number
 from slurmsched.policies.deadlines import active, cluster_gpus, deadline_s, missing
 from slurmsched.policies.expected import remaining_s, service
 from slurmsched.policies.lease_plan import Demand, Packing, best, greedy
@@ -63,7 +63,7 @@ class Chronus:
     def __post_init__(self) -> None:
         check_number("lease_s", self.lease_s, above=0.0)
         check_choice("packing", self.packing, tuple(_PACKINGS))
-        check_number("most_jobs", self.most_jobs, least=1)
+        check_count("most_jobs", self.most_jobs, least=1)
 
     def rank(self, snapshot: Snapshot) -> Ranking:
         jobs, held = snapshot.jobs, leases(snapshot, self.lease_s)
@@ -106,7 +106,7 @@ class Chronus:
         capacity = cluster_gpus(snapshot)
         can = wants & (needed <= within) & (snapshot.jobs.gpus <= capacity)
         order = ordered(snapshot.jobs, ~firm, due_s)
-        rows = order[can[order]][: int(self.most_jobs)]
+        rows = order[can[order]][: self.most_jobs]
         if not len(rows):
             return rows, Packing(np.zeros(0, np.bool_), np.zeros(0, np.bool_))
         gpus = snapshot.jobs.gpus[rows].astype(np.int64)

@@ -13,7 +13,7 @@ from slurmsched.model.columns import Floats, Int64s
 from slurmsched.model.hints import hint_column
 from slurmsched.placements.candidates import eligible, holding
 from slurmsched.policies.cards import PREEMPTS
-from slurmsched.policies.checks import check_number
+from slurmsched.policies.checks import check_count, check_number
 from slurmsched.policies.order import arrival_s, ordered
 from slurmsched.policies.solve import Programme, solve, water_fill
 
@@ -61,7 +61,7 @@ class Dorm:
     def __post_init__(self) -> None:
         check_number("theta1", self.theta1)
         check_number("theta2", self.theta2)
-        check_number("most_jobs", self.most_jobs, least=1)
+        check_count("most_jobs", self.most_jobs, least=1)
 
     def rank(self, snapshot: Snapshot) -> Ranking:
         jobs, sizes = snapshot.jobs, self._sizes(snapshot)

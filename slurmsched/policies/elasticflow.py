@@ -12,7 +12,7 @@ from slurmsched.estimators.hint import Hint
 from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use, Wants
 from slurmsched.model.columns import Bools, Floats, Int64s
 from slurmsched.policies.cards import PREEMPTS, PROMISED, RESIZES
-from slurmsched.policies.checks import check_number
+from slurmsched.policies.checks import check_count, check_number
 from slurmsched.policies.deadlines import active, cluster_gpus, deadline_s, missing
 from slurmsched.policies.expected import remaining_s, service
 from slurmsched.policies.memory import recall, remembered
@@ -66,8 +66,8 @@ class ElasticFlow:
         if self.serial > 1:
             raise ConfigError(f"must be a number of at most 1, got {self.serial!r}", key="policy.serial")
         check_number("slot_s", self.slot_s, above=0.0)
-        check_number("slots", self.slots, least=1)
-        check_number("most_jobs", self.most_jobs, least=1)
+        check_count("slots", self.slots, least=1)
+        check_count("most_jobs", self.most_jobs, least=1)
 
     def rank(self, snapshot: Snapshot) -> Ranking:
         jobs, left_s, due_s = snapshot.jobs, remaining_s(self.estimator, snapshot), deadline_s(snapshot.jobs)
@@ -92,7 +92,7 @@ class ElasticFlow:
         """Who is promised its deadline, and GPUs of each job from now on."""
         gpus, count = cluster_gpus(snapshot), len(wants)
         order = ordered(snapshot.jobs, ~before)
-        rows = order[wants[order]][: int(self.most_jobs)].tolist()
+        rows = order[wants[order]][: self.most_jobs].tolist()
         sizes = dict(zip(rows, sizes_of(snapshot, rows, self.serial), strict=True))
         promised = self._fill(snapshot, {row: sizes[row] for row in rows if before[row]}, left_s, due_s)
         for row in rows:
@@ -120,7 +120,7 @@ class ElasticFlow:
         return plans
 
     def _table(self, snapshot: Snapshot) -> Timetable:
-        return timetable(snapshot.now_s, self.slot_s, int(self.slots), cluster_gpus(snapshot))
+        return timetable(snapshot.now_s, self.slot_s, self.slots, cluster_gpus(snapshot))
 
     def _spare(self, snapshot: Snapshot, left_s: Floats, given: Int64s, gpus: int) -> None:
         """Hand out what the promises leave of this slot, into `given`: first to best effort, then as larger sizes."""

@@ -18,7 +18,7 @@ from slurmsched.model.columns import Bools, Floats, Int64s
 from slurmsched.policies import allocation, allocation_released, pairs, rounds
 from slurmsched.policies.allocation import Problem
 from slurmsched.policies.cards import PREEMPTS, ROUNDS
-from slurmsched.policies.checks import check_choice, check_number
+from slurmsched.policies.checks import check_choice, check_count, check_number
 from slurmsched.policies.gpu_market import Market, market
 from slurmsched.policies.isolated_so_far import KEY, isolated_so_far
 from slurmsched.policies.left import left_s
@@ -91,7 +91,7 @@ class Gavel:
         check_choice("heterogeneity", self.heterogeneity, (True, False))
         check_choice("fill", self.fill, (True, False))
         check_number("round_s", self.round_s, above=0.0)
-        check_number("most_jobs", self.most_jobs, least=1)
+        check_count("most_jobs", self.most_jobs, least=1)
         check_number("reset_s", self.reset_s)
         check_choice("released", self.released, (True, False))
         _prices(self.prices)
@@ -104,7 +104,7 @@ class Gavel:
         here = market(snapshot, self.speeds)
         book = rounds.opened(snapshot, here, self.round_s)
         notes: tuple[str, ...] = ()
-        kept = {key: snapshot.carry[key] for key in (KEY, PAIRS) if key in snapshot.carry}
+        kept = {key: snapshot.carry[key] for key in (KEY, *[PAIRS] * self.tell_pairs) if key in snapshot.carry}
         rules = Rules(self.round_s, self.reset_s, self.objective == "fifo", self.released)
         if rounds.over(book, snapshot.now_s, rules):
             to_come_s, told = left_s(self.estimator, snapshot, book.done_s)
@@ -112,7 +112,7 @@ class Gavel:
             allocate = partial(self._allocation, snapshot, here, to_come_s, kept)
             queues = self._queues(snapshot, here, book)
             rounds.begin(book, snapshot, here, rules, allocate, queues)
-        notes = (*notes, kept[PAIRS]) if self.tell_pairs and PAIRS in kept else notes
+        notes = (*notes, kept[PAIRS]) if PAIRS in kept else notes
         made = rounds.ranking(book, snapshot, here, self.fill, notes)
         return replace(made, carry={**made.carry, **kept}) if kept else made
 

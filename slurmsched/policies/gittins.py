@@ -11,7 +11,7 @@ import numpy as np
 from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use
 from slurmsched.model.columns import Bools, Floats
 from slurmsched.policies.cards import PREEMPTS
-from slurmsched.policies.checks import check_ascending, check_choice, check_number
+from slurmsched.policies.checks import check_ascending, check_choice, check_count, check_number
 from slurmsched.policies.discretized_las import DiscretizedLas, next_drop_s, paces, queue_of
 from slurmsched.policies.order import ordered
 
@@ -89,7 +89,7 @@ class Gittins:
         check_ascending("thresholds_gpu_s", self.thresholds_gpu_s)
         check_number("delta_gpu_s", self.delta_gpu_s, above=0.0)
         check_choice("index", self.index, tuple(INDICES))
-        check_number("least_samples", self.least_samples, least=1)
+        check_count("least_samples", self.least_samples, least=1)
         check_number("promote_knob", self.promote_knob, above=0.0)
         check_choice("dimension", self.dimension, ("1d", "2d"))
 

@@ -16,7 +16,7 @@ from slurmsched.model import Card, Family, Input, Labels, Ranking, Snapshot, Use
 from slurmsched.model.columns import Bools, Floats, Int32s, Int64s
 from slurmsched.model.hints import hint_column
 from slurmsched.policies.cards import PREEMPTS, RESIZES, ROUNDS
-from slurmsched.policies.checks import check_choice, check_number
+from slurmsched.policies.checks import check_choice, check_count, check_number
 from slurmsched.policies.gpu_market import Market, market
 from slurmsched.policies.order import arrival_s, ordered
 from slurmsched.policies.samples import Held, Samples, sampled
@@ -57,9 +57,9 @@ class Heet:
     serial: float = 0.02
 
     def __post_init__(self) -> None:
-        check_number("probes", self.probes, least=1)
+        check_count("probes", self.probes, least=1)
         check_number("round_s", self.round_s, above=0.0)
-        check_number("most_jobs", self.most_jobs, least=1)
+        check_count("most_jobs", self.most_jobs, least=1)
         check_choice("fill", self.fill, (True, False))
         check_choice("elastic", self.elastic, (True, False))
         check_number("serial", self.serial)
@@ -69,7 +69,7 @@ class Heet:
     def rank(self, snapshot: Snapshot) -> Ranking:
         jobs, here = snapshot.jobs, market(snapshot, Alike())
         kept = _kept(snapshot)
-        samples = sampled(snapshot, here.types)
+        samples = sampled(snapshot, here.types, self.serial)
         held, begun_s = _still(samples, here.active), float(kept.get("begun_s", -math.inf))
         if snapshot.now_s >= begun_s + self.round_s - 1e-6 or not (held.on >= 0).any():
             begun_s, held = snapshot.now_s, self._matched(snapshot, here, samples)

@@ -12,7 +12,7 @@ from slurmsched.estimators.hint import Hint
 from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use, Wants
 from slurmsched.model.columns import Bools, Floats, Int64s
 from slurmsched.policies.cards import PREEMPTS, RESIZES
-from slurmsched.policies.checks import check_number
+from slurmsched.policies.checks import check_count, check_number
 from slurmsched.policies.deadlines import active, cluster_gpus, deadline_s
 from slurmsched.policies.expected import remaining_s
 from slurmsched.policies.order import arrival_s, ordered
@@ -71,8 +71,8 @@ class Oasis:
             if getattr(self, name) > 1:
                 raise ConfigError(f"must be a number of at most 1, got {getattr(self, name)!r}", key=f"policy.{name}")
         check_number("steepness", self.steepness)
-        check_number("slots", self.slots, least=1)
-        check_number("most_jobs", self.most_jobs, least=1)
+        check_count("slots", self.slots, least=1)
+        check_count("most_jobs", self.most_jobs, least=1)
 
     def rank(self, snapshot: Snapshot) -> Ranking:
         jobs, keys = snapshot.jobs, _keys(snapshot)
@@ -103,10 +103,10 @@ class Oasis:
         new = [row for row in order[who[order]].tolist() if keys[row] not in plans]
         if not new:
             return plans, 0
-        table = timetable(snapshot.now_s, self.slot_s, int(self.slots), cluster_gpus(snapshot))
+        table = timetable(snapshot.now_s, self.slot_s, self.slots, cluster_gpus(snapshot))
         for plan in plans.values():
             promise(table, plan)
-        now = new[: int(self.most_jobs)]
+        now = new[: self.most_jobs]
         for row, sizes in zip(now, sizes_of(snapshot, now, self.serial), strict=True):
             price = prices(table, cluster_gpus(snapshot), self.least_price)
             found = choices(sizes, max(float(left_s[row]), 1.0), table, price)

@@ -13,7 +13,7 @@ from slurmsched.model import Card, Family, Labels, Ranking, Snapshot, Use, Wants
 from slurmsched.model.columns import Bools, Floats, Int64s
 from slurmsched.placements.candidates import eligible, holding
 from slurmsched.policies.cards import PREEMPTS
-from slurmsched.policies.checks import check_number
+from slurmsched.policies.checks import check_count
 from slurmsched.policies.gavel import Gavel
 from slurmsched.policies.gpu_market import gpu_type
 from slurmsched.policies.order import ordered
@@ -46,8 +46,8 @@ class Pop:
     most_jobs: int = 0
 
     def __post_init__(self) -> None:
-        check_number("k", self.k, least=1)
-        check_number("most_jobs", self.most_jobs)
+        check_count("k", self.k, least=1)
+        check_count("most_jobs", self.most_jobs)
 
     @property
     def preemptive(self) -> bool:

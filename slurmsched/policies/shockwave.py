@@ -13,7 +13,7 @@ from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use, Wants
 from slurmsched.model.columns import Bools, Floats, Int64s
 from slurmsched.placements.candidates import eligible, holding
 from slurmsched.policies.cards import PREEMPTS, ROUNDS
-from slurmsched.policies.checks import check_choice, check_number
+from slurmsched.policies.checks import check_choice, check_count, check_number
 from slurmsched.policies.fair_end import fair_ends
 from slurmsched.policies.fisher_market import Buyers, Offer, bought, timetable
 from slurmsched.policies.left import UNKNOWN_S
@@ -62,7 +62,7 @@ class Shockwave:
 
     def __post_init__(self) -> None:
         for name in ("window", "again", "most_jobs"):
-            check_number(name, getattr(self, name), least=1)
+            check_count(name, getattr(self, name), least=1)
         check_number("round_s", self.round_s, above=0.0)
         for name in ("k", "power", "rho_max"):
             check_number(name, getattr(self, name))

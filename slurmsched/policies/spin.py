@@ -12,7 +12,7 @@ from slurmsched.estimators.history import History
 from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use, Wants
 from slurmsched.model.columns import Bools, Floats, Int64s
 from slurmsched.placements.candidates import eligible
-from slurmsched.policies.checks import check_number
+from slurmsched.policies.checks import check_count, check_number
 from slurmsched.policies.memory import recall
 from slurmsched.policies.order import arrival_s, ordered
 from slurmsched.policies.solve import Programme, solve
@@ -27,7 +27,7 @@ class Spin:
 
     round_s: a plan stands for so long [s]; jobs that come meanwhile wait behind it, in FIFO order.
     most_jobs: jobs in a plan, those submitted first. slots: steps that a plan looks ahead.
-    fill: jobs may start before their slot where GPUs are idle; False: they wait, and those of no plan for the next one.
+    fill: jobs may start before their slot where GPUs are idle; False: they wait, and others until they are in a plan.
     estimator: where expected run times come from; a job without one counts as the longest of the plan.
     Raises ConfigError for a value out of range.
     Source: Han et al. (SPIN), INFOCOM '20: the relaxed programme, and the rounding. Its programme also chooses among
@@ -55,8 +55,8 @@ class Spin:
 
     def __post_init__(self) -> None:
         check_number("round_s", self.round_s, above=0.0)
-        check_number("most_jobs", self.most_jobs, least=1)
-        check_number("slots", self.slots, least=2)
+        check_count("most_jobs", self.most_jobs, least=1)
+        check_count("slots", self.slots, least=2)
 
     def rank(self, snapshot: Snapshot) -> Ranking:
         jobs, (at_s, step_s) = snapshot.jobs, self._round(snapshot)
@@ -69,7 +69,7 @@ class Spin:
         kept = kept[np.argsort(jobs.job_id[kept], kind="stable")]
         carry = {AT: at_s, STEP: step_s, "job_id": jobs.job_id[kept].tolist(),
                  "arrival_s": arrival_s(jobs)[kept].tolist(), "slot": start[kept].tolist()}  # fmt: skip
-        wants = None if self.fill else self._wants(snapshot, at_s + start * step_s, at_s + self.round_s)
+        wants = None if self.fill else _wants(snapshot, at_s + start * step_s)
         return Ranking(ordered(jobs, start), why={"slot": start}, carry=carry, wants=wants)
 
     def _round(self, snapshot: Snapshot) -> tuple[float, float]:
@@ -79,12 +79,6 @@ class Spin:
             return at_s, step_s
         return snapshot.now_s, math.inf
 
-    def _wants(self, snapshot: Snapshot, start_s: Floats, next_s: float) -> Wants | None:
-        """The start of each waiting job of the plan, and the next plan for the others [Unix s]."""
-        waits = snapshot.jobs.pending & (snapshot.jobs.gpus > 0)
-        planned = np.where(np.isfinite(start_s), start_s, next_s)
-        return Wants(start_s=np.where(waits, planned, -np.inf)) if waits.any() else None
-
     def _planned(self, snapshot: Snapshot) -> tuple[Floats, float]:
         """Slot in which each job starts, NaN for one outside the plan (N,), and the length of a slot [s]."""
         jobs = snapshot.jobs
@@ -92,14 +86,14 @@ class Spin:
         waits = eligible(snapshot) & (jobs.gpus > 0)
         gpus = int(snapshot.nodes.gpus[~snapshot.nodes.down].sum())
         first = ordered(jobs)
-        rows = first[(waits & (jobs.gpus <= gpus))[first]][: int(self.most_jobs)]
+        rows = first[(waits & (jobs.gpus <= gpus))[first]][: self.most_jobs]
         if not len(rows):
             return slot, self.round_s
         run_s = self.estimator.estimate(snapshot).total_s[rows]
         longest_s = np.max(run_s, initial=1.0, where=~np.isnan(run_s))
         run_s = np.maximum(np.where(np.isnan(run_s), longest_s, run_s), 1.0)
         taken = jobs.gpus[rows].astype(np.float64)
-        step_s = max(float((run_s * taken).sum()) / gpus, float(run_s.max())) / int(self.slots)
+        step_s = max(float((run_s * taken).sum()) / gpus, float(run_s.max())) / self.slots
         share = self._relaxed(taken, run_s, gpus, step_s)
         lots = np.array([np.random.default_rng((snapshot.seed, int(job))).random() for job in jobs.job_id[rows]])
         slot[rows] = drawn(share, lots)
@@ -107,7 +101,7 @@ class Spin:
 
     def _relaxed(self, gpus: Floats, run_s: Floats, capacity: int, step_s: float) -> Floats:
         """Share of each job that starts in each slot: the relaxed programme's answer. (J, T)."""
-        slots = int(self.slots)
+        slots = self.slots
         length = np.maximum(np.ceil(run_s / step_s), 1.0).astype(np.int64)
         found = solve(_programme(np.arange(slots) * step_s + run_s[:, None], length, gpus, capacity))
         if found.x is None:  # only where HiGHS gives up: then in FIFO order
@@ -118,6 +112,12 @@ class Spin:
         """The end of the round, where anybody waits [Unix s]."""
         waits = ~running & ~snapshot.jobs.finished
         return float(ranking.carry[AT]) + self.round_s if waits.any() else math.inf
+
+
+def _wants(snapshot: Snapshot, start_s: Floats) -> Wants | None:
+    """The start of each job of the plan [Unix s]; who could start and is in no plan has none, until one has it."""
+    waits = eligible(snapshot) & (snapshot.jobs.gpus > 0)
+    return Wants(start_s=np.where(waits, start_s, -np.inf)) if waits.any() else None
 
 
 def drawn(share: Floats, lots: Floats) -> Floats:

@@ -11,11 +11,11 @@ import numpy as np
 from slurmsched.model.columns import Floats, Int64s, Labels
 from slurmsched.replay.associations import Associations
 from slurmsched.replay.layout import Layout, Limits
-from slurmsched.replay.limits import SUBMITTED, LimitTable
+from slurmsched.replay.limits import SUBMITTED, WHY, LimitTable
 from slurmsched.replay.requests import Requests
 from slurmsched.replay.traces import Trace
 
-REASONS = ("", "PartitionTimeLimit", "PartitionNodeLimit", "MaxWallDurationPerJob", "MaxGRESPerJob")
+REASONS = ("", "PartitionTimeLimit", "PartitionNodeLimit", "MaxWallDurationPerJob", "MaxGRESPerJob", *WHY.values())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,8 +34,10 @@ class Entry:
     submitted: LimitTable
 
     @classmethod
-    def of(cls, trace: Trace, requests: Requests, layout: Layout, tree: Associations, nodes: Int64s) -> Entry:
-        """nodes: (J,) of each job, as Demand has them."""
+    def of(
+        cls, trace: Trace, requests: Requests, layout: Layout, tree: Associations, nodes: Int64s, running: LimitTable
+    ) -> Entry:
+        """nodes: (J,) of each job, as Demand has them. running: limits on jobs that run."""
         part = layout.partition_rows(requests.partition)
         max_s, default_s, least, most = (layout.of_partitions(name)[part] for name in (
             "max_time_s", "default_time_s", "min_nodes", "max_nodes"))  # fmt: skip
@@ -44,14 +46,20 @@ class Entry:
         taken_s = np.where(default_s > 0, np.minimum(default_s, capped_s), capped_s)
         taken_s = np.maximum(np.where(np.isfinite(taken_s), taken_s, 0.0), trace.time_limit_s)
         limit_s = np.where(trace.limit_known, trace.time_limit_s, taken_s)
-        why = np.zeros(len(trace), np.int32)
-        why[(gpus > 0) & (trace.gpus > gpus)] = 4
-        why[trace.limit_known & (wall_s > 0) & (limit_s > wall_s)] = 3
-        why[(nodes < least) | ((most > 0) & (nodes > most))] = 2
+        why = np.array([*map(REASONS.index, running.why), 0], np.int32)[running.beyond()]
+        why[(gpus != 0) & (trace.gpus > np.maximum(gpus, 0))] = 4
+        why[trace.limit_known & (wall_s != 0) & (limit_s > wall_s)] = 3
+        asked = np.where(requests.nodes > 0, requests.nodes, nodes)
+        why[((requests.nodes > 0) & (asked < least)) | ((most > 0) & (asked > most))] = 2
         why[trace.limit_known & (max_s > 0) & (limit_s > max_s)] = 1
         return cls(Labels(why, REASONS), limit_s, LimitTable(layout, requests, trace.gpus, tree, SUBMITTED))
 
-    def lets_in(self, row: int, tasks: list[int]) -> bool:
+    @property
+    def endless(self) -> bool:
+        """Whether nothing limits how many jobs may be there."""
+        return not len(self.submitted.room)
+
+    def lets_in(self, row: int, tasks: Int64s) -> bool:
         """Whether the job comes in: it could start one day, and there is room for it with the tasks of its array."""
         if self.why[row] or not self.submitted.holds(tasks):
             return False
@@ -64,14 +72,14 @@ class Entry:
 
 
 def _of_job(requests: Requests, layout: Layout, tree: Associations) -> tuple[Floats, Int64s]:
-    """MaxWall [s] and MaxTRES of GPUs of each job: its QOS's, else its association's; 0 = none. (J,)."""
+    """MaxWall [s] and MaxTRES of GPUs of each job: its QOS's, else its association's; 0 = none, BARRED. (J,)."""
     known = {each.name: each for each in layout.qos}
     rows, place = np.unique(tree.of_job, return_inverse=True)
     found = []
     for name in ("max_wall_s", "max_gpus_per_job"):
         of_qos = requests.qos.map(partial(_told, known, name), np.float64)
         near = np.array([tree.nearest(row, name) for row in rows.tolist()], np.float64)
-        found.append(np.where(of_qos > 0, of_qos, near[place.reshape(-1)] if len(near) else of_qos))
+        found.append(np.where(of_qos != 0, of_qos, near[place.reshape(-1)] if len(near) else of_qos))
     return found[0], found[1].astype(np.int64)
 
 

@@ -20,7 +20,8 @@ Key = tuple[str, str]  # account, user or ""
 class Associations:
     """One row an association: 0 is root, accounts come before what is below them. (A,) but of_job (J,).
 
-    limits: as told. parent: row above, -1 above root. user: whether it is a user's. of_job: the user's own row.
+    limits: as told. parent: row above, -1 above root. user: whether it is a user's. of_job: the user's own row, the
+    account's for a job without a user.
     """
 
     limits: tuple[Limits, ...]
@@ -43,7 +44,7 @@ class Associations:
         named = {account: Limits(account) for account, _ in (*pairs, *told)}
         accounts = named | {name: each for (name, user), each in told.items() if not user}
         ordered = list(_from_root(accounts))
-        users = {key: Limits(key[0], user=key[1]) for key in pairs} | {key: told[key] for key in told if key[1]}
+        users = {key: told.get(key) or Limits(key[0], user=key[1]) for key in (*pairs, *told) if key[1]}
         limits = (*ordered, *(users[key] for key in sorted(users)))
         rows = {(each.name, each.user): row for row, each in enumerate(limits)}
         above = [-1, *(rows[_above(each)] for each in limits[1:])]
@@ -59,7 +60,7 @@ class Associations:
         return found
 
     def nearest(self, row: int, name: str) -> int:
-        """A limit on each user: the user's own, else that of the next account above that has one. 0 = none."""
+        """A limit on each user: the user's own, else that of the next account above that has one; 0 = none."""
         values = (int(getattr(self.limits[each], name)) for each in self.chain(row))
         return next((value for value in values if value), 0)
 

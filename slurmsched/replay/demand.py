@@ -17,8 +17,7 @@ from slurmsched.replay.traces import Trace
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Demand:
-    """nodes: (J,). need, last: (J, 3) GPUs, CPUs, MiB of each node and of the last one.
-    part, pool: (J,) rows of
+    """nodes: (J,). need, last: (J, 3) GPUs, CPUs, MiB of each node and of the last one. part, pool: (J,) rows of
     members (Q, N) and usable (P, N). pinned: (J,) bound to the nodes of its pool. factors: (J,) priority points."""
 
     nodes: Int64s
@@ -97,6 +96,7 @@ def _shares(
 ) -> tuple[Int64s, Int64s, Int64s]:
     """Nodes, and what each and the last one give: whole nodes and a remainder, or equal parts if more are asked for.
 
+    Nodes for which such parts leave no GPU are not counted: what all give together is what the job asks for.
     kinds, kind: of _kinds. fewest: (J,) MinNodes of a job that tells none.
     The size of a node is that of the largest that serves the job.
     """
@@ -109,14 +109,15 @@ def _shares(
     least = np.maximum(-(-gpus // size), 1)
     nodes = np.where(requests.nodes > 0, requests.nodes, np.maximum(least, fewest)).astype(np.int64)
     part = np.where(nodes <= least, np.minimum(gpus, size), -(-gpus // nodes))
-    rest = gpus - part * (nodes - 1)
+    nodes = np.where(part * (nodes - 1) > gpus, -(-gpus // np.maximum(part, 1)), nodes)
+    rest = (gpus - part * (nodes - 1)).astype(np.int64)
     memory = np.ceil(requests.memory_mib / nodes)
 
     def share(of_gpus: Int64s) -> Int64s:
         cpus = np.where(requests.cpus > 0, -(-requests.cpus // nodes), of_gpus * cpus_per_gpu)
         return np.column_stack([of_gpus, cpus, memory]).astype(np.int64)
 
-    return nodes.astype(np.int64), share(part), share(np.maximum(rest, 0))
+    return nodes.astype(np.int64), share(part), share(rest)
 
 
 def _factors(

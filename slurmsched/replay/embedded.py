@@ -11,6 +11,7 @@ from slurmsched.model.plan import Action
 from slurmsched.replay import embedded_actions, view
 from slurmsched.replay.act_memory import ActMemory
 from slurmsched.replay.embedded_events import EmbeddedEvents
+from slurmsched.replay.embedded_state import Setting
 from slurmsched.replay.engine import Kind
 from slurmsched.replay.layout import Layout
 from slurmsched.replay.requests import Requests
@@ -40,7 +41,9 @@ class EmbeddedCluster(EmbeddedEvents):
         requests: Requests | None = None,
         told: Sequence[tuple[float, Kind, bool]] = (),
     ) -> None:
-        super().__init__(trace, nodes, model, seed=seed, requests=requests, told=told)
+        layout = nodes if isinstance(nodes, Layout) else Layout.of_gpus(nodes)
+        requests = requests or Requests.plain(len(trace))
+        super().__init__(Setting(trace, layout, model or SlurmModel(), seed, requests, told))
         self._acting, self.wake_s = Acting(ActMemory()), math.inf  # when the last plan's acts want a look
         self._deferrals: dict[int, Deferral] = {}
 

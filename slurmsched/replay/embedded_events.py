@@ -3,38 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
-from slurmsched.model import (
-    JobState,
-)
+from slurmsched.model import JobState
 from slurmsched.model.plan import Action
 from slurmsched.replay import embedded_actions, schedulers
-from slurmsched.replay.embedded_state import EmbeddedState
+from slurmsched.replay.embedded_state import EmbeddedState, Setting
 from slurmsched.replay.engine import Event, Kind
 from slurmsched.replay.jobtable import Phase
-from slurmsched.replay.layout import Layout
-from slurmsched.replay.requests import Requests
-from slurmsched.replay.slurm_model import SlurmModel
-from slurmsched.replay.traces import Trace
 
 
 class EmbeddedEvents(EmbeddedState):
     """The state, moved on by events in their order; a handler tells whether it changed anything. As EmbeddedCluster."""
 
-    def __init__(
-        self,
-        trace: Trace,
-        nodes: Sequence[int] | Layout,
-        model: SlurmModel | None = None,
-        *,
-        seed: int = 0,
-        requests: Requests | None = None,
-        told: Sequence[tuple[float, Kind, bool]] = (),
-    ) -> None:
-        super().__init__(trace, nodes, model, seed=seed, requests=requests, told=told)
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
         self._writes = list[Action]()
         self._handlers: dict[Kind, Callable[[Event], bool]] = {
             Kind.END: self._end, Kind.PART_RELEASE: self._part_release, Kind.RELEASE: self._release,
@@ -75,7 +60,7 @@ class EmbeddedEvents(EmbeddedState):
             return False
         tasks = self._comes_with(event.row)
         if not self.entry.lets_in(event.row, tasks):
-            self._refuse(tasks)
+            self._refuse(tasks.tolist())
             return True
         self.job.submit(event.row)
         self.fair_share.watch(self._now_s, self._events, True)

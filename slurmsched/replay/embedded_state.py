@@ -5,14 +5,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from slurmsched.model import (
-    JobState,
-    Move,
-    Reserve,
-)
+from slurmsched.model import JobState, Move, Reserve
 from slurmsched.model.columns import Bools, Floats, Int64s
 from slurmsched.replay import view
 from slurmsched.replay.admission import Entry
@@ -33,30 +30,46 @@ from slurmsched.replay.slurm_model import SlurmModel
 from slurmsched.replay.traces import Trace
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Setting:
+    """What an embedded cluster is made of; see EmbeddedCluster."""
+
+    trace: Trace
+    layout: Layout
+    model: SlurmModel
+    seed: int
+    requests: Requests
+    told: Sequence[tuple[float, Kind, bool]]
+
+
 class EmbeddedState:
     """What slurmctld would know at one time, and its own changes of it. As EmbeddedCluster, which sets it going."""
 
-    def __init__(
-        self,
-        trace: Trace,
-        nodes: Sequence[int] | Layout,
-        model: SlurmModel | None = None,
-        *,
-        seed: int = 0,
-        requests: Requests | None = None,
-        told: Sequence[tuple[float, Kind, bool]] = (),
-    ) -> None:
-        self.model, self.seed = model or SlurmModel(), seed
-        self.layout = nodes if isinstance(nodes, Layout) else Layout.of_gpus(nodes)
-        requests = requests or Requests.plain(len(trace))
+    def __init__(self, setting: Setting) -> None:
+        self.model, self.seed, self.layout = setting.model, setting.seed, setting.layout
+        self._admit(setting.trace, setting.requests)
+        self._equip()
+        self._index()
+        self.holdings, self.bookings = Holdings(len(self.trace)), Bookings(self.layout)
+        self.history = History(int(self.capacity.sum()))
+        self._now_s, self._left, self._busy = 0.0, len(self.trace), 0  # GPUs held
+        self._events = EventHeap()
+        self._passes = (ToldPasses(self.model, self._events, setting.told) if setting.told
+                        else PassTimes(self.model, self._events))  # fmt: skip
+
+    def _admit(self, trace: Trace, requests: Requests) -> None:
+        """The jobs: what they ask for, under which limits, and what their priority is."""
         self.demand = Demand.of(trace, requests, self.layout, self.model)
         tree = Associations.of(self.layout.accounts, requests)
-        self.entry = Entry.of(trace, requests, self.layout, tree, self.demand.nodes)
-        self.trace = trace = trace.with_columns(time_limit_s=self.entry.time_limit_s)
         self.limits = LimitTable(self.layout, requests, trace.gpus, tree, RUNNING)
+        self.entry = Entry.of(trace, requests, self.layout, tree, self.demand.nodes, self.limits)
+        self.trace = trace = trace.with_columns(time_limit_s=self.entry.time_limit_s)
         self.fair_share = FairShare.of(tree, self.model, self.layout, self.demand, requests)
         self.dependencies = Dependencies(trace, requests)
         self.job = JobTable(trace, self.model, requests, self.demand.factors, self.fair_share.points)
+
+    def _equip(self) -> None:
+        """The nodes: what they have and what is left of it."""
         self.capacity = self.layout.column("gpus")
         self.size = int(self.capacity.max(initial=0))
         self.left = np.stack([self.layout.column(name) for name in ("gpus", "cpus", "memory_mib")])
@@ -66,15 +79,14 @@ class EmbeddedState:
         self.open_nodes: Bools = np.ones(len(self.capacity), np.bool_)
         self.completing, self._held = (np.zeros(len(self.capacity), np.int64) for _ in range(2))  # jobs; their GPUs too
         self.scene = view.Scene.of(self.layout, self.model)
-        self.holdings, self.bookings = Holdings(len(trace)), Bookings(self.layout)
-        self.history = History(int(self.capacity.sum()))
-        self._now_s, self._left, self._busy = 0.0, len(trace), 0  # GPUs held
-        self._rows: dict[int, list[int]] = {}
-        for row, (job, record) in enumerate(zip(trace.job_id.tolist(), self.job.record_id.tolist(), strict=True)):
+
+    def _index(self) -> None:
+        """Rows of jobs and arrays by id."""
+        self._rows, self._tasks = dict[int, list[int]](), dict[int, Int64s]()
+        ids = zip(self.trace.job_id.tolist(), self.job.record_id.tolist(), strict=True)
+        for row, (job, record) in enumerate(ids):
             for key in {job, record}:
                 self._rows.setdefault(key, []).append(row)
-        self._events = EventHeap()
-        self._passes = ToldPasses(self.model, self._events, told) if told else PassTimes(self.model, self._events)
 
     @property
     def now_s(self) -> float:
@@ -197,7 +209,8 @@ class EmbeddedState:
         if self.job.phase[row] == Phase.ENDING:
             self.entry.leaves(row)
             if spread_s := abs(float(self.job.requests.epilog_spread_s[row])) * (len(node) > 1):
-                self._events.push(self._now_s + wait_s - spread_s, Kind.PART_RELEASE, row, int(self.job.restarts[row]))
+                part_s = max(self._now_s + wait_s - spread_s, self._now_s)
+                self._events.push(part_s, Kind.PART_RELEASE, row, int(self.job.restarts[row]))
         self.fair_share.stopped(row, self._now_s)
         self._events.push(self._now_s + wait_s, Kind.RELEASE, row, int(self.job.restarts[row]))
 
@@ -216,10 +229,15 @@ class EmbeddedState:
         self._settle(row, ok=False)
         self.poke()
 
-    def _comes_with(self, row: int) -> list[int]:
-        """The job, and the other tasks of its array that come with it."""
+    def _comes_with(self, row: int) -> Int64s:
+        """The job, and the other tasks of its array that are let in with it or not at all."""
         array = int(self.job.requests.array_id[row])
-        return [task for task in self.rows_of(array) if self.job.phase[task] == Phase.FUTURE] if array else [row]
+        if not array or self.entry.endless:
+            return np.array([row], np.int64)
+        if array not in self._tasks:
+            self._tasks[array] = np.array(self.rows_of(array), np.int64)
+        tasks = self._tasks[array]
+        return tasks[self.job.phase[tasks] == Phase.FUTURE]
 
     def _refuse(self, rows: list[int]) -> None:
         """These are not let in, nor what needs their success."""

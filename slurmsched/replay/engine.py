@@ -15,8 +15,8 @@ FOREVER = math.inf
 
 
 class Kind(IntEnum):
-    """What happens; at one time in this order: GPUs come back, jobs come, writes arrive, usage is
-    counted, then Slurm schedules."""
+    """What happens; at one time in this order: GPUs come back, jobs come, writes arrive, usage is counted, then Slurm
+    schedules."""
 
     END = 0
     PART_RELEASE = 1

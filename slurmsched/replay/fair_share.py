@@ -20,11 +20,11 @@ MONTHS = {"monthly": 1, "quarterly": 3, "yearly": 12}
 
 
 class FairShare:
-    """Without a weight nothing is counted; else usage is, every calc_period_s and at the end of each run, as Slurm's
-    decay thread does it.
+    """Without a weight nothing is counted; else usage is, every calc_period_s and at the end of each run. Factors
+    follow it every calc_period_s only, as in Slurm's decay thread.
 
-    usage: (A,) of each association and all below it [billing s], decayed. billing: (J,) what a second of each
-    job costs.
+    factors: (A,) of each association, 0 to 1, of accounts 0. usage: (A,) of each and all below it [billing s], decayed.
+    billing: (J,) what a second of each job costs.
     Source: Slurm's priority/multifactor (fair_tree.c, priority_multifactor.c).
     """
 
@@ -42,7 +42,7 @@ class FairShare:
         self.counted_s, self._due_s = float(model.told(0.0)), -math.inf
         self._reset_s = self._next_reset_s(self.counted_s)
         self._of_accounts = self._accounts_usage()
-        self._factors: Floats | None = None
+        self.factors = self._made()
 
     @classmethod
     def of(cls, tree: Associations, model: SlurmModel, layout: Layout, demand: Demand, requests: Requests) -> FairShare:
@@ -64,10 +64,9 @@ class FairShare:
             self._start_s[row] = float(self.model.told(now_s))
 
     def stopped(self, row: int, now_s: float) -> None:
-        """Its run is over: what was not counted yet is, at once."""
+        """Its run is over: what was not counted yet is, at once; factors change at the next count."""
         if row in self._start_s:
             self._use(row, self._start_s.pop(row), float(self.model.told(now_s)))
-            self._factors = None
 
     def count(self, now_s: float) -> None:
         """All usage fades, and what ran since the last time is added."""
@@ -79,14 +78,11 @@ class FairShare:
         self.usage *= self._decay ** max(now_s - self.counted_s, 0.0)
         for row, start_s in self._start_s.items():
             self._use(row, start_s, now_s)
-        self.counted_s, self._factors = now_s, None
+        self.counted_s, self.factors = now_s, self._made()
 
-    @property
-    def factors(self) -> Floats:
-        """Of each association: 0 to 1, of accounts 0. (A,)."""
-        if self._factors is None:
-            self._factors = self._tree_factors() if self.model.fair_tree else self._classic_factors()
-        return self._factors
+    def _made(self) -> Floats:
+        """Factors by the usage as it is. (A,)."""
+        return self._tree_factors() if self.model.fair_tree else self._classic_factors()
 
     def points(self, rows: Int64s) -> Floats:
         """What the factor adds to the priority of these jobs. (N,)."""

@@ -12,6 +12,7 @@ from slurmsched.model.columns import Bools, Floats, Int64s, Labels
 
 DEFAULT_PARTITION = "gpu"
 PARENT = -1  # shares of who counts as the account above
+BARRED = -1  # a limit of nothing at all
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +51,11 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Of a QOS, an account, or a user of an account; 0 = none. max_jobs_per_user: MaxJobsPU, of an association
-    MaxJobs. max_gpus_per_user: MaxTRESPU of gres/gpu. group_gpus, group_jobs: GrpTRES of gres/gpu, GrpJobs.
-    priority: of a QOS, for its factor. max_gpus_per_job, max_wall_s: MaxTRES of gres/gpu, MaxWall of a job.
-    max_submit_per_user, group_submit: MaxSubmitJobs, GrpSubmitJobs, running ones included. usage_factor: of a QOS.
+    """Of a QOS, an account, or a user of an account; 0 = none, BARRED = Slurm's limit of 0. max_jobs_per_user:
+    MaxJobsPU, of an association MaxJobs. max_gpus_per_user: MaxTRESPU of gres/gpu. group_gpus, group_jobs: GrpTRES of
+    gres/gpu, GrpJobs. priority: of a QOS, for its factor. max_gpus_per_job, max_wall_s: MaxTRES of gres/gpu, MaxWall of
+    a job. max_submit_per_user, group_submit: MaxSubmitJobs, GrpSubmitJobs, running ones included. usage_factor: of a
+    QOS.
 
     Of accounts: user: whose it is, "" = of the account itself. parent: the account above, "" = root. shares: for fair
     share, PARENT = as the account. usage: RawUsage of a user at the begin."""

@@ -9,7 +9,7 @@ from typing import Any
 from slurmsched.errors import ConfigError, InputError, UnreadableError
 from slurmsched.replay.clusters import Described
 from slurmsched.replay.layout import Layout, Node, Partition
-from slurmsched.replay.slurm_limits import billing_weights, clock_s, read_accounts, read_qos
+from slurmsched.replay.slurm_limits import billing_weights, clock_s, left_out, read_accounts, read_qos
 from slurmsched.slurm.gres import count_gpus, normal_form, parse_gres
 from slurmsched.slurm.text import memory_mib
 from slurmsched.topology.conf_lines import ConfLine, Lines
@@ -39,7 +39,7 @@ def read_slurm_site(path: Path) -> Described:
     for line in lines.read(text or ""):
         made.take(line)
     layout = Layout(made.all_nodes(), made.all_partitions(), read_qos(folder), read_accounts(folder))
-    warnings = (*lines.warnings, *made.warnings)
+    warnings = (*lines.warnings, *made.warnings, *left_out(folder))
     return Described(layout, settings_of(made.settings), cpus_known=True, warnings=warnings)
 
 

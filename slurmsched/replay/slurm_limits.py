@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from slurmsched.errors import ConfigError, InputError, UnreadableError
-from slurmsched.replay.layout import PARENT, Limits
+from slurmsched.replay.layout import BARRED, PARENT, Limits
 from slurmsched.slurm.gres import count_gpus, parse_gres
 
 QOS_FILE, ACCOUNTS_FILE, SHARES_FILE = "qos.txt", "assoc.txt", "sshare.txt"
@@ -20,6 +20,7 @@ MADE_BY = {
     "grpsubmit,maxjobs,maxtres,maxsubmit,maxwall",
     SHARES_FILE: "sshare -alP",
 }
+_TRES = ("GrpTRES", "MaxTRES", "MaxTRESPU")
 _UNITS_MIB = {"": 1.0, "K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2}  # memory is billed by MiB
 _WEIGHT = re.compile(r"(\d+(?:\.\d*)?|\.\d+)([KMGT]?)", re.IGNORECASE | re.ASCII)
 
@@ -82,6 +83,20 @@ def read_accounts(folder: Path) -> tuple[Limits, ...]:
     return tuple(replace(each, usage=usage.get((each.name, each.user), 0.0)) for each in made)
 
 
+def left_out(folder: Path) -> tuple[str, ...]:
+    """Limits in the folder's files that are not heeded, in words: those on GPUs of one type. Raises InputError."""
+    found = list[str]()
+    for name, key in ((QOS_FILE, "Name"), (ACCOUNTS_FILE, "Account")):
+        rows = ((line, row.get(of) or "") for line, row in _rows(folder / name, key) for of in _TRES)
+        typed = [(line, part) for line, text in rows for part in text.split(",") if part.startswith("gres/gpu:")]
+        if typed:
+            line, first = typed[0]
+            found.append(
+                f"{folder / name}: {len(typed)} limits on GPUs of one type left out, {first} in line {line} first"
+            )
+    return tuple(found)
+
+
 def _usage(path: Path) -> dict[tuple[str, str], float]:
     """RawUsage of each user. {} without a file."""
     found = {}
@@ -118,9 +133,15 @@ def _values(
         raise InputError(f"cannot be read: {error}", source=str(path), line=line) from error
 
 
+def _count(text: str) -> int:
+    """A limit: Slurm prints nothing where there is none, and 0 where nobody may do anything."""
+    return max(int(text), 0) or BARRED
+
+
 def _gpus(text: str) -> int:
-    """GPUs of a TRES text; one without GPUs limits none."""
-    return count_gpus(parse_gres(",".join(part for part in text.split(",") if part.startswith("gres/"))))
+    """GPUs of a TRES text; one without GPUs limits none, nor does one of GPUs of a type."""
+    told = [part for part in text.split(",") if part.partition("=")[0] == "gres/gpu"]
+    return count_gpus(parse_gres(",".join(told))) or BARRED if told else 0
 
 
 def _share(text: str) -> int:
@@ -128,18 +149,18 @@ def _share(text: str) -> int:
 
 
 def _wall_s(text: str) -> float:
-    return clock_s(text, "MaxWall")
+    return clock_s(text, "MaxWall") or BARRED
 
 
 # Column of sacctmgr -> field of Limits, and how it is read; of a TRES text the GPUs count.
 _QOS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
-    "Priority": ("priority", int), "MaxJobsPU": ("max_jobs_per_user", int), "MaxTRESPU": ("max_gpus_per_user", _gpus),
-    "GrpTRES": ("group_gpus", _gpus), "GrpJobs": ("group_jobs", int), "MaxTRES": ("max_gpus_per_job", _gpus),
-    "MaxWall": ("max_wall_s", _wall_s), "MaxSubmitPU": ("max_submit_per_user", int), "GrpSubmit": ("group_submit", int),
-    "UsageFactor": ("usage_factor", float),
+    "Priority": ("priority", int), "UsageFactor": ("usage_factor", float), "MaxWall": ("max_wall_s", _wall_s),
+    "MaxJobsPU": ("max_jobs_per_user", _count), "MaxTRESPU": ("max_gpus_per_user", _gpus),
+    "GrpTRES": ("group_gpus", _gpus), "GrpJobs": ("group_jobs", _count), "MaxTRES": ("max_gpus_per_job", _gpus),
+    "MaxSubmitPU": ("max_submit_per_user", _count), "GrpSubmit": ("group_submit", _count),
 }  # fmt: skip
 _ACCOUNT: Mapping[str, tuple[str, Callable[[str], Any]]] = {
-    "MaxJobs": ("max_jobs_per_user", int), "GrpTRES": ("group_gpus", _gpus), "GrpJobs": ("group_jobs", int),
+    "MaxJobs": ("max_jobs_per_user", _count), "GrpTRES": ("group_gpus", _gpus), "GrpJobs": ("group_jobs", _count),
     "MaxTRES": ("max_gpus_per_job", _gpus), "MaxWall": ("max_wall_s", _wall_s),
-    "MaxSubmit": ("max_submit_per_user", int), "GrpSubmit": ("group_submit", int), "Share": ("shares", _share),
+    "MaxSubmit": ("max_submit_per_user", _count), "GrpSubmit": ("group_submit", _count), "Share": ("shares", _share),
 }  # fmt: skip

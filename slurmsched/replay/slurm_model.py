@@ -102,6 +102,10 @@ class SlurmModel:
                 raise ConfigError(f"must not be negative, got {value}", key=f"model.{name}")
         if self.backfill not in ("slurm", "easy", "none"):
             raise ConfigError(f'must be "slurm", "easy" or "none", got {self.backfill!r}', key="model.backfill")
+        if not self.damping > 0:
+            raise ConfigError(f"must be above 0, got {self.damping}", key="model.damping")
+        if 0 < self.decay_half_life_s < 1:
+            raise ConfigError(f"must be 0 or at least 1, got {self.decay_half_life_s}", key="model.decay_half_life_s")
         if self.usage_reset not in RESETS:
             raise ConfigError(f"must be one of {', '.join(RESETS)}, got {self.usage_reset!r}", key="model.usage_reset")
 

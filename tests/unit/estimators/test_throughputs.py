@@ -10,7 +10,7 @@ import pytest
 from slurmsched import registry
 from slurmsched.errors import ConfigError, InputError
 from slurmsched.estimators.completion import completed, rising
-from slurmsched.estimators.throughput_table import job_kind, model_and_batch
+from slurmsched.estimators.throughput_table import job_kind, model_and_batch, pair_throughput
 from slurmsched.estimators.throughputs import Throughputs
 from slurmsched.testing import snapshot
 from slurmsched.testing.builders import Row
@@ -77,6 +77,13 @@ def test_registry__speeds_by_name_or_table(table: str) -> None:
     """A policy's `speeds` may be a table: a file or one that is shipped."""
     made = [registry.make("policies", "gavel", {"speeds": each}).speeds for each in (table, "gavel")]
     assert made == [Throughputs(table), Throughputs("gavel")]
+
+
+def test_pair_throughput__in_either_order_and_only_numbers() -> None:
+    """A pair told once is found from both sides; one that was not measured is none."""
+    table = {"('a', 1)": {"null": 4.0, "('b', 1)": [3.0, 2.0], "('c', 1)": [None, None], "('d', 1)": 5.0}}
+    asked = (("a", "b"), ("b", "a"), ("a", "c"), ("d", "a"), ("x", "y"))
+    assert [pair_throughput(table, one, two, 1) for one, two in asked] == [(3, 2), (2, 3), (0, 0), (0, 0), (0, 0)]
 
 
 def test_throughputs__says_what_is_wrong(table: str, tmp_path: Path) -> None:

@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from slurmsched.config import Lever, Scope
 from slurmsched.errors import ConfigError
 from slurmsched.estimators.hint import Hint
 from slurmsched.estimators.history import History
-from slurmsched.model import Past, Snapshot
+from slurmsched.model import Defer, Past, Rights, Site, Snapshot
+from slurmsched.planning.planner import Planner
 from slurmsched.policies.lucid import Lucid
 from slurmsched.policies.mlfs import Mlfs
 from slurmsched.policies.qssf import Qssf
@@ -108,7 +110,7 @@ def test_spin__a_plan_stands_for_its_round() -> None:
 
 def test_spin__without_filling_jobs_wait_for_their_slots() -> None:
     """Slots of ten minutes: the job of slot 3 starts after half an hour, also as a later look has it; one that came
-    after the plan waits for the next."""
+    after the plan waits until it is in one."""
     policy = Spin(slots=21, estimator=Hint(), fill=False)
     first = snapshot(SPIN_SIX, "1x8", now_s=1_000.0)
     told = policy.rank(first)
@@ -117,8 +119,33 @@ def test_spin__without_filling_jobs_wait_for_their_slots() -> None:
     rows = [*SPIN_SIX, {"job_id": 99, "submit_s": 1_100.0, "gpus": 8}]
     later = policy.rank(snapshot(rows, "1x8", now_s=1_200.0, carry=told.carry))
     assert later.wants is not None and later.wants.start_s is not None
-    assert later.wants.start_s.tolist() == [*told.wants.start_s.tolist(), 1_600.0]
+    assert later.wants.start_s.tolist() == [*told.wants.start_s.tolist(), np.inf]
     assert Spin(slots=21, estimator=Hint()).rank(first).wants is None
+
+
+def test_spin__without_filling_only_jobs_that_could_start_wait() -> None:
+    """One that is not eligible yet is told no start; one beyond most_jobs is."""
+    rows = [{"gpus": 8}, {"gpus": 8}, {"gpus": 8, "eligible_s": 9_000.0}]
+    wants = Spin(fill=False, most_jobs=1).rank(snapshot(rows, "1x8", now_s=1_000.0)).wants
+    assert wants is not None and wants.start_s is not None
+    assert np.isfinite(wants.start_s).tolist() == [True, False, False]
+    assert wants.start_s[1:].tolist() == [np.inf, -np.inf]
+
+
+def test_spin__a_new_round_writes_starts_of_its_own_jobs_only() -> None:
+    """20 jobs, 2 in a plan, starts written for an hour at most: after the first cycle no start of a job outside the
+    plan ends with the round, and the next plan writes none of them again."""
+    planner = Planner(Spin(fill=False, most_jobs=2, estimator=Hint()), scope=Scope(partitions=("gpu",)),
+                      lever=Lever(start=True, start_most_s=3_600))  # fmt: skip
+    rows = [{"job_id": number, "submit_s": 900.0, "eligible_s": 900.0, "gpus": 8} for number in range(1, 21)]
+    plan = planner.plan(snapshot(rows, "1x8", now_s=1_000.0, site=Site(rights=Rights.OPERATOR)))
+    starts = {each.job_id: each.start_s for each in plan.actions if isinstance(each, Defer)}
+    assert [starts[job] for job in range(3, 21)] == [4_600.0] * 18
+    held = [{**row, "eligible_s": starts.get(row["job_id"], 900.0)} for row in rows]
+    later = snapshot(held, "1x8", now_s=1_600.0, site=Site(rights=Rights.OPERATOR), carry=plan.ranking.carry,
+                     deferrals=plan.deferrals)  # fmt: skip
+    written = {each.job_id for each in planner.plan(later).actions if isinstance(each, Defer)}
+    assert written <= {1, 2}
 
 
 def test_spin__the_same_seed_draws_the_same_plan() -> None:

@@ -66,7 +66,7 @@ def test_sampled__progress_counts_for_the_type_of_the_round() -> None:
     """Ten hundredths in 360 s on the type that it was on, nothing for the other."""
     policy, given = Heet(), snapshot(jobs(0), NODES)
     first = policy.rank(given).wants.gpu_type[0]  # type: ignore[union-attr]
-    found = sampled(after(policy, given, 10), ("k80", "v100"))
+    found = sampled(after(policy, given, 10), ("k80", "v100"), 0.02)
     assert found.rate[0, ("k80", "v100").index(first)] == pytest.approx(0.1 / 360)
     assert found.tried.tolist() == [1]
 
@@ -129,8 +129,33 @@ def test_heet__progress_at_another_size_counts_as_at_the_one_asked_for() -> None
     ranked = Heet().rank(first)
     row = elastic(1, 1, 4) | {"comment": "slurmsched: progress=4/100 min_gpus=1 max_gpus=4", "executed_s": 360.0}
     later = snapshot([row], FOUR, now_s=first.now_s + 100.0, carry=ranked.carry)
-    assert sampled(later, ("v100",)).made[0, 0] == pytest.approx(0.04 * (0.02 + 0.98 / 4))
+    assert sampled(later, ("v100",), 0.02).made[0, 0] == pytest.approx(0.04 * (0.02 + 0.98 / 4))
     assert Heet().rank(later).wants.gpus.tolist() == [4]  # type: ignore[union-attr]
+
+
+def test_heet__progress_counts_for_the_size_and_type_that_a_job_holds() -> None:
+    """Planned at 2 of 4 GPUs, or on the other type, and run on 4 GPUs of the K80s as it asks: 4 % there are 4 %."""
+    both = [{"name": "n1", "gpus": 4, "gpu_types": "gpu:k80:4"}, {"name": "n2", "gpus": 4, "gpu_types": "gpu:v100:4"}]
+    first = snapshot([elastic(4, 1, 4)], both)
+    row = elastic(4, 1, 4) | {"comment": "slurmsched: progress=4/100 min_gpus=1 max_gpus=4", "executed_s": 360.0}
+    for on, size, pace in ((1, 4.0, 1.0), (0, 2.0, 0.52)):
+        carry = Heet().rank(first).carry
+        carry = {**carry, "on": [float(on)], "size": [size], "pace": [pace]}
+        held = [{"job_id": 1, "node": "n1", "gpus": 4}]
+        later = snapshot([row | {"state": "running"}], both, now_s=100.0, carry=carry, allocations=held)
+        assert sampled(later, ("k80", "v100"), 0.02).made.tolist() == [[pytest.approx(0.04), 0.0]]
+
+
+def test_heet__progress_counts_for_what_a_job_held_before_it_was_stopped() -> None:
+    """Seen on the K80, stopped, on the V100, and on the K80 again: the time in which it was on both counts for none."""
+    held = {name: [{"job_id": 1, "node": name, "gpus": 1}] for name in ("n1", "n2")}
+    carry, seen = Heet().rank(snapshot(jobs(0), NODES)).carry, []
+    for step, node in enumerate(("n1", "", "n2", "n1"), 1):
+        row = jobs(step)[0] | {"executed_s": 60.0 * step, "state": "running" if node else "pending"}
+        now = snapshot([row], NODES, now_s=10.0 * step, carry=carry, allocations=held.get(node, []))
+        seen.append(sampled(now, ("k80", "v100"), 0.02).ran_s[0].tolist())
+        carry = Heet().rank(now).carry
+    assert seen == [[60.0, 0.0], [120.0, 0.0], [120.0, 60.0], [120.0, 60.0]]
 
 
 def test_heet__conforms_without_fill() -> None:

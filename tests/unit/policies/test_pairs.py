@@ -12,7 +12,7 @@ from slurmsched.estimators.throughput_table import pair_throughput, throughput_t
 from slurmsched.estimators.throughputs import Throughputs
 from slurmsched.policies import allocation, pairs
 from slurmsched.policies.allocation import Problem
-from slurmsched.policies.gavel import Gavel
+from slurmsched.policies.gavel import PAIRS, Gavel
 from slurmsched.testing import check_policy, snapshot
 from slurmsched.testing.builders import Row
 
@@ -97,6 +97,8 @@ def test_gavel__tells_what_pairs_would_gain() -> None:
     assert f"{2 * more / (1 + more - less):.2f} times" in made.notes[-1]
     later = policy.rank(snapshot(rows, NODE, now_s=here.now_s + 1.0, carry=made.carry))
     assert later.notes == made.notes
+    off = Gavel(speeds=Throughputs("gavel")).rank(snapshot(rows, NODE, now_s=here.now_s + 1.0, carry=made.carry))
+    assert (off.notes, PAIRS in made.carry, PAIRS in off.carry) == ((), True, False)
     check_policy(policy)
 
 

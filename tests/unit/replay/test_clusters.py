@@ -11,7 +11,7 @@ from slurmsched.config import Config
 from slurmsched.errors import ConfigError, InputError
 from slurmsched.model import Nodes, Partitions, Plan, Site
 from slurmsched.replay.clusters import cluster_of
-from slurmsched.replay.layout import PARENT, Limits, Node, Partition
+from slurmsched.replay.layout import BARRED, PARENT, Limits, Node, Partition
 from slurmsched.replay.snapshot_file import saved, write_snapshot
 from slurmsched.replay.traces import Trace
 from slurmsched.testing.builders import snapshot
@@ -184,6 +184,21 @@ def test_cluster_of__folder_with_limits(site: Path) -> None:
         Limits("root"), Limits("science", parent="root", shares=3), physics,
         Limits("physics", user="ann", shares=2, max_jobs_per_user=2, usage=70.0), Limits("other", parent="root"),
     )  # fmt: skip
+
+
+def test_cluster_of__folder_tells_a_limit_of_nothing_from_none(site: Path) -> None:
+    """0 bars, an empty field does not limit; GPUs of one type limit none."""
+    (site / "qos.txt").write_text(
+        "Name|GrpTRES|GrpJobs|MaxTRES|MaxWall\nout|cpu=9,gres/gpu=0|0|gres/gpu:a100=8|00:00:00\n"
+        "in|gres/gpu:a100=8,gres/gpu=4||cpu=8|\n"
+    )
+    barred = Limits("out", group_gpus=BARRED, group_jobs=BARRED, max_wall_s=BARRED)
+    made = cluster_of(str(site), BUSY)
+    assert made.layout.qos == (barred, Limits("in", group_gpus=4))
+    assert (
+        made.warnings[-1]
+        == f"{site / 'qos.txt'}: 2 limits on GPUs of one type left out, gres/gpu:a100=8 in line 2 first"
+    )
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from slurmsched.errors import InputError
+from slurmsched.errors import ConfigError, InputError
 from slurmsched.replay.associations import Associations
 from slurmsched.replay.embedded import EmbeddedCluster
 from slurmsched.replay.engine import replay
@@ -106,11 +106,43 @@ def test_usage__is_forgotten_by_the_calendar(period: str, until_s: float) -> Non
     assert (before, made.usage[0]) == (50, 0)
 
 
+@pytest.mark.parametrize("model", [FADING, CLASSIC])
+def test_factors__change_when_usage_is_counted_not_at_the_end_of_a_job(model: SlurmModel) -> None:
+    """ann's job ends between two counts: bob stands no better until the next."""
+    made = shares(TREE, model, who=(("big", "ann"), ("big", "bob")))
+    made.started(0, 0.0)
+    before = factors(made)
+    made.stopped(0, 4.0)
+    assert (factors(made), made.usage[0] > 0) == (before, True)
+    made.count(10.0)
+    assert factors(made)["ann"] < factors(made)["bob"]
+
+
 def test_associations__of_jobs_that_nobody_told_of() -> None:
     """Account and user get one share each; a user is looked up in the account."""
     made = shares(TREE, who=(("big", "ann"), ("new", "ann"), ("big", "eve")))
     named = [(made.tree.limits[row].name, made.tree.limits[row].user) for row in made.tree.of_job.tolist()]
     assert named == [("big", "ann"), ("new", "ann"), ("big", "eve")]
+
+
+def test_associations__a_job_without_a_user_is_the_accounts_own() -> None:
+    """It makes no second row of the account: ann stays below big, which stays below the whole."""
+    made = shares((Limits("big", parent="all", group_gpus=4), Limits("all")), who=(("big", ""), ("big", "ann"))).tree
+    named = [
+        [(made.limits[row].name, made.limits[row].user) for row in made.chain(job)] for job in made.of_job.tolist()
+    ]
+    assert named[0] == [("big", ""), ("all", ""), ("root", "")]
+    assert (named[1], len(made.limits)) == ([("big", "ann"), *named[0]], 4)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("damping", 0.0), ("decay_half_life_s", 0.5), ("decay_half_life_s", float("nan"))]
+)
+def test_model__refuses_what_no_usage_fades_by(field: str, value: float) -> None:
+    """By these shares would be no numbers."""
+    with pytest.raises(ConfigError) as caught:
+        SlurmModel(**{field: value})
+    assert caught.value.key == f"model.{field}"
 
 
 @pytest.mark.parametrize(

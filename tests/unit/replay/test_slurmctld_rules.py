@@ -11,7 +11,8 @@ import pytest
 from slurmsched.model import JobState, Plan, SetNice
 from slurmsched.replay.embedded import EmbeddedCluster
 from slurmsched.replay.engine import replay
-from slurmsched.replay.layout import Closure, Layout, Limits, Node, Partition
+from slurmsched.replay.jobtable import Phase
+from slurmsched.replay.layout import BARRED, Closure, Layout, Limits, Node, Partition
 from slurmsched.replay.requests import Requests
 from slurmsched.replay.slurm_model import SlurmModel
 from slurmsched.replay.traces import Trace
@@ -146,6 +147,16 @@ def test_eligible_later__waits_for_the_pass_over_the_whole_queue() -> None:
     assert starts([{"begin_s": 7.0}]) == [60]
 
 
+def test_epilog__time_never_goes_back() -> None:
+    """One of two nodes is back 5 s before the other, by an epilog of no time: both at the end of the job."""
+    rows = [{"gpus": 16, "nodes": 2, "epilog_spread_s": 5.0}, {"gpus": 8}]
+    made = cluster(rows, PLAIN)
+    replay(made)
+    times_s = made.history.steps()[0]
+    assert (np.diff(times_s) > 0).all()
+    assert made.job.first_start_s.tolist() == [0, 10]
+
+
 def test_epilog__makes_ends_start_a_pass() -> None:
     """Without one job 2 waits for the next whole second; with one it starts when the nodes are back."""
     rows = [{"duration_s": 9.3, "gpus": 16}, {"gpus": 16}]
@@ -252,6 +263,17 @@ def test_partition__refuses_what_it_does_not_allow() -> None:
     assert cluster(rows, PLAIN, layout).demand.nodes.tolist() == [1, 1, 2, 1, 2]
 
 
+@pytest.mark.parametrize("told", [{"partition": "wide"}, {"nodes": 4}])
+def test_demand__holds_just_the_gpus_asked_for(told: Row) -> None:
+    """Of 4 nodes a job of 2 GPUs holds one on 2, one of 5 two on 2 and one on another, one of 8 two on each."""
+    layout = Layout(tuple(Node(f"n{i}", 4, 8) for i in range(4)), (Partition("gpu"), Partition("wide", min_nodes=4)))
+    rows = [{"gpus": gpus, **told} for gpus in (2, 5, 7, 8, 13)]
+    made = cluster(rows, PLAIN, layout).demand
+    assert made.nodes.tolist() == [2, 3, 4, 4, 4]
+    assert (made.need[:, 0] * (made.nodes - 1) + made.last[:, 0]).tolist() == [2, 5, 7, 8, 13]
+    assert refused(rows, layout) == [""] * 5
+
+
 def test_qos_and_accounts__refuse_one_job_that_is_too_much() -> None:
     """MaxWall and MaxTRES of the QOS, else of the nearest account."""
     layout = replace(below(lab={"max_wall_s": 30.0, "max_gpus_per_job": 4}), qos=(Limits("q", max_wall_s=90.0),))
@@ -260,12 +282,42 @@ def test_qos_and_accounts__refuse_one_job_that_is_too_much() -> None:
     assert refused(rows, layout) == ["MaxWallDurationPerJob", "", "MaxGRESPerJob", "", ""]
 
 
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [("group_gpus", "GrpGRES"), ("group_jobs", "GrpJobsLimit"), ("max_jobs_per_user", "MaxJobsLimit"),
+     ("max_gpus_per_user", "MaxGRESPerUser"), ("max_gpus_per_job", "MaxGRESPerJob"),
+     ("max_wall_s", "MaxWallDurationPerJob"), ("max_submit_per_user", "MaxSubmitJobs")],
+)  # fmt: skip
+def test_limits__of_nothing_let_nobody_in(name: str, why: str) -> None:
+    """Of ann alone, though her account may have much; bob's job runs."""
+    layout = below(team={name: 64}, team_ann={name: BARRED})
+    rows = [{"user": user, "account": "team", "limit_s": 20.0} for user in ("ann", "bob")]
+    assert refused(rows, layout) == [why, ""]
+
+
+def test_limits__refuse_a_job_that_is_over_one_by_itself() -> None:
+    """8 GPUs under GrpTRES of 4, which would wait for ever, after one that is not over it."""
+    assert refused([{"account": "lab", "gpus": 4}, {"account": "lab"}], below(lab={"group_gpus": 4})) == ["", "GrpGRES"]
+
+
 def test_max_submit__counts_waiting_and_running_jobs_and_whole_arrays() -> None:
     """Two may be there: the third is refused, one after an end is not; an array of three is refused whole."""
     rows = [{}, {"submit_s": 1.0}, {"submit_s": 2.0}, {"submit_s": 11.0}, *[{"array_id": 5, "submit_s": 40.0}] * 3]
     for limits in ({"max_submit_per_user": 2}, {"group_submit": 2}):
         layout = Layout(NODES[:1], accounts=(Limits("trace", **limits),))
         assert refused(rows, layout) == ["", "", "MaxSubmitJobs", "", *["MaxSubmitJobs"] * 3]
+
+
+@pytest.mark.parametrize(("limits", "looks"), [((), 0), ((Limits("trace", max_submit_per_user=50),), 1)])
+def test_array__is_gathered_once_and_only_for_a_limit(
+    limits: tuple[Limits, ...], looks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """50 tasks that come at once: their rows are looked up at the first, and not at all if nothing counts them."""
+    made, asked = cluster([{"array_id": 7, "gpus": 1}] * 50, PLAIN, Layout(NODES, accounts=limits)), list[int]()
+    rows_of = EmbeddedCluster.rows_of
+    monkeypatch.setattr(EmbeddedCluster, "rows_of", lambda self, job: asked.append(job) or rows_of(self, job))
+    made.advance(0.0)
+    assert (len(asked), made.refused, bool((made.job.phase == Phase.FUTURE).any())) == (looks, {}, False)
 
 
 def test_refused__ends_what_needs_its_success() -> None:
