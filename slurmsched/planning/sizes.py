@@ -15,20 +15,11 @@ from slurmsched.model.pins import counted
 from slurmsched.placements.candidates import eligible
 from slurmsched.planning import managed as jobs_of
 from slurmsched.planning.bounds import UnknownForm, allowed_nodes
-from slurmsched.planning.pins import Pinned, key_of, left_alone, on_record, returned
+from slurmsched.planning.parts import Pinned
+from slurmsched.planning.pin_records import key_of, left_alone, on_record, returned, sized, unsized
 
 Move = tuple[Retype, Pin]
 _FOREIGN = "its request is another one: somebody changed it, or Slurm did not take ours"
-
-
-def sized(snapshot: Snapshot) -> Snapshot:
-    """The snapshot with the records of sizes alone."""
-    return replace(snapshot, pins=tuple(pin for pin in snapshot.pins if pin.sized))
-
-
-def unsized(snapshot: Snapshot) -> Snapshot:
-    """The snapshot without the records of sizes."""
-    return replace(snapshot, pins=tuple(pin for pin in snapshot.pins if not pin.sized))
 
 
 def own_sizes(snapshot: Snapshot) -> Snapshot:

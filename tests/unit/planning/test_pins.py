@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from slurmsched.config import Placement, Scope
 from slurmsched.model import Deferral, Delay, Labels, Pin, PinNodes, Ranking, Snapshot, Wants
 from slurmsched.placements.linked import Linked
+from slurmsched.planning.parts import Pinned
 from slurmsched.planning.picks import Picks
-from slurmsched.planning.pins import Pinned, given_back, pins
+from slurmsched.planning.pin_records import given_back
+from slurmsched.planning.pins import pins
 from slurmsched.testing import snapshot
 from tests.unit.planning.pin_cases import HINT, NOW_S, cluster, wait, wish
 

@@ -11,8 +11,8 @@ import pytest
 from slurmsched.config import Acts, Gangs
 from slurmsched.estimators.hint import Hint
 from slurmsched.model import Act, NodeState, Purpose, Ranking, Reservations, Site, Snapshot, Stage, Wait
+from slurmsched.planning.parts import Begun
 from slurmsched.planning.promises import Promises, end_times
-from slurmsched.planning.taking import Begun
 from slurmsched.testing import fleet, snapshot
 
 NOW_S = 100_000.0

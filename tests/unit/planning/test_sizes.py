@@ -10,7 +10,7 @@ import pytest
 
 from slurmsched.config import Lever, Scope
 from slurmsched.model import Act, Pin, Purpose, Ranking, Rights, Site, Snapshot, Wants
-from slurmsched.planning.pins import given_back
+from slurmsched.planning.pin_records import given_back
 from slurmsched.planning.planner import Planner
 from slurmsched.planning.sizes import own_sizes
 from slurmsched.policies.order import ordered

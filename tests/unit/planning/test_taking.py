@@ -12,7 +12,8 @@ from slurmsched.model import Act, Nodes, Purpose, Ranking, Reservations, Snapsho
 from slurmsched.placements.candidates import Held
 from slurmsched.planning import taking
 from slurmsched.planning.bounds import UnknownForm, meets
-from slurmsched.planning.taking import Begun, begin
+from slurmsched.planning.parts import Begun
+from slurmsched.planning.taking import begin
 from slurmsched.planning.victims import VICTIM_RULES, case_of, verdicts
 from slurmsched.testing import fleet, snapshot
 
