@@ -6,7 +6,8 @@ import pytest
 
 from slurmsched.errors import SlurmError, SlurmUnreachableError, UnreadableError
 from slurmsched.model import JobState, PinNodes, Retype, SetNice, SetSiteFactor
-from slurmsched.planning.view import Seen
+from slurmsched.planning.gate import When, refusal
+from slurmsched.planning.view import Seen, View
 from slurmsched.slurm.recheck import Recheck
 
 
@@ -75,6 +76,34 @@ def test_recheck__what_jobs_ask_for_that_get_a_list_or_request(text, bars):
     found = Recheck(slurm)([nice(8), PinNodes(*key, "n2", "", "", True), Retype(*key, "gpu:i0:2", "gpu:2", "gpu:2")])
     assert (found[7].bars, found[8].bars) == (bars, ())
     assert slurm.calls[1:] == [("scontrol", "-o", "-d", "show job 7\n")]
+
+
+@pytest.mark.parametrize(
+    ("asked", "other", "bars"),
+    [
+        ("TresPerNode=gres/gpu:2,gres/nic:1", "", ("other GRES beside GPUs",)),
+        ("TresPerNode=gres/gpu:2,gres/mps:50", "", ("other GRES beside GPUs",)),
+        ("TresPerTask=gres/nic:1 TresPerNode=gres/gpu:2", "", ("other GRES beside GPUs",)),
+        ("TresPerTask=cpu=2 TresPerNode=gres/gpu:2", "", ()),
+        ("TresPerJob=gres/gpu:2", "", ("GPUs in another way than by node",)),
+        ("GresEnforceBind=Yes TresPerNode=gres/gpu:2", "", ("GPUs near its cores",)),
+        ("TresPerNode=gres/gpu:2,gres/nic:1", "JobId=8 JobName=y Comment=a\n", ("what could not be read",)),
+    ],
+)
+def test_recheck__a_request_of_ours_replaces_all_that_a_job_asks_by_node(asked, other, bars):
+    """Other GRES would be lost for good; a list alone keeps them. A record that a user's comment may have made counts
+    for nothing."""
+    text = RECORD.format(asked="").replace("TresPerNode=gres/gpu:2", asked)
+    text += other + RECORD.format(asked="") if other else ""
+    key = (7, 100.0, "", "size-7")
+    size = Retype(*key, "gpu:4", "gpu:2", "gpu:2", resizes=True)
+    squeue = "7|100|5|PENDING|(null)||gres/gpu:2|100|\n"
+    seen = Recheck(Records(squeue=squeue, scontrol=text))([size])
+    assert seen[7].bars == bars
+    refused = refusal(size, View(seen=seen), When.SEND)
+    assert (refused.rule if refused else "") == ("asks" if bars else "")
+    if not other:
+        assert Recheck(Records(squeue=squeue, scontrol=text))([PinNodes(*key, "n2", "", "", True)])[7].bars == ()
 
 
 def test_recheck__asks_no_more_where_jobs_get_their_own_back():
