@@ -40,18 +40,24 @@ def on_record(snapshot: Snapshot) -> tuple[dict[int, Pin], dict[int, Pin], tuple
         row = int(np.searchsorted(jobs.job_id, pin.job_id))
         if not pin.open or row == len(jobs) or jobs.job_id[row] != pin.job_id or not jobs.pending[row]:
             continue
-        if (held := _held(pin, jobs.gpu_request[row])) != pin:
-            pin = held
-            changed.append(pin)
-        if left := _left(jobs, row, pin):
-            lost |= {row: left} if left.open else {}
-            changed += [] if left.open else [left]
-            continue
-        if pin.submit_s != jobs.submit_s[row]:
-            pin = replace(pin, submit_s=float(jobs.submit_s[row]), since_s=snapshot.now_s)
-            changed.append(pin)
-        mine[row] = pin
+        now = _held(_waiting_anew(snapshot, row, pin), jobs.gpu_request[row])
+        left = _left(jobs, row, now)
+        kept = left if left and not left.open else now
+        if kept != pin:
+            changed.append(kept)
+        if left is None:
+            mine[row] = now
+        elif left.open:
+            lost[row] = left
     return mine, lost, tuple(changed)
+
+
+def _waiting_anew(snapshot: Snapshot, row: int, pin: Pin) -> Pin:
+    """The record by the job's submission: after a requeue it is no more left alone for what was before."""
+    submit_s = float(snapshot.jobs.submit_s[row])
+    if pin.submit_s == submit_s:
+        return pin
+    return replace(pin, submit_s=submit_s, since_s=snapshot.now_s, over=False, note="")
 
 
 def _held(pin: Pin, gpus: str) -> Pin:

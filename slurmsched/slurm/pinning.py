@@ -53,14 +53,19 @@ class Pinning:
         for outcome in outcomes:
             if _pins(outcome.action):
                 answers.setdefault(outcome.action.job_id, []).append(outcome)
-        ends = (
-            _end(pin, answers.get(job_id, []), self._steps[job_id])
-            if job_id in answers or not (pin.sized and pin.open)
-            else self._before.get(job_id, replace(pin, gpus=pin.own_gpus))  # not sent: it has what it had
+        ends = [
+            _end(pin, answers[job_id], self._steps[job_id]) if job_id in answers else self._unsent(pin)
             for job_id, pin in self._planned.items()
-        )
+        ]
         self._note(pin for pin in ends if pin)
         self._planned = {}
+
+    def _unsent(self, pin: Pin) -> Pin | None:
+        """What a record becomes whose steps were not sent; None if it stays. A job whose size was to change has what
+        it had."""
+        if not (self._steps[pin.job_id] and pin.sized and pin.open):
+            return None
+        return self._before.get(pin.job_id, replace(pin, gpus=pin.own_gpus))
 
     def _records(self) -> dict[int, Pin]:
         if self._known is None:

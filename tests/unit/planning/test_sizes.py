@@ -146,6 +146,14 @@ def test_sizes__a_requeued_job_keeps_its_record() -> None:
     assert plan.pins[-1].submit_s == 990.0
 
 
+def test_sizes__what_a_user_changes_after_a_requeue_stands() -> None:
+    """The record learns the new submission first: the job is left alone for that one."""
+    given = queue({"gpus": 3, "gpu_request": "gpu:3", "submit_s": 990.0}, pins=(record("gpu:4"),))
+    plan = planner({1: 6}).plan(given)
+    (left,) = plan.pins
+    assert (asks(plan), left.over, left.submit_s) == ({}, True, 990.0)
+
+
 def test_sizes__a_job_for_which_others_leave_keeps_its_own() -> None:
     """An act was planned for the size that it has."""
     act = Act("1-9", Purpose.PREEMPT, 1, 900.0, "bob", "n1", 60.0, 990.0)
