@@ -52,6 +52,14 @@ def on_record(snapshot: Snapshot) -> tuple[dict[int, Pin], dict[int, Pin], tuple
     return mine, lost, tuple(changed)
 
 
+def untouched(snapshot: Snapshot, *, sizes: bool) -> Bools:
+    """Jobs that the other part has on record, open or over, or for which an act is under way: sizes, or lists and
+    Types, leave them as they are, so that a job has one kind of record at most. (N,) bool."""
+    others = tuple(pin for pin in snapshot.pins if pin.sized != sizes)
+    ids = [*(act.job_id for act in snapshot.acts), *(pin.job_id for pin in others if pin.open)]
+    return np.isin(snapshot.jobs.job_id, ids) | left_alone(snapshot.jobs, others)
+
+
 def _waiting_anew(snapshot: Snapshot, row: int, pin: Pin) -> Pin:
     """The record by the job's submission: after a requeue it is no more left alone for what was before."""
     submit_s = float(snapshot.jobs.submit_s[row])

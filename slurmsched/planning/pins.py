@@ -17,7 +17,16 @@ from slurmsched.planning import managed as jobs_of
 from slurmsched.planning.deferrals import own_starts
 from slurmsched.planning.parts import Pinned
 from slurmsched.planning.picks import Picks
-from slurmsched.planning.pin_records import act_of, key_of, left_alone, on_record, own_lists, returned
+from slurmsched.planning.pin_records import (
+    act_of,
+    key_of,
+    left_alone,
+    on_record,
+    own_lists,
+    returned,
+    unsized,
+    untouched,
+)
 from slurmsched.planning.pin_walk import Asked, Walk
 from slurmsched.planning.type_nodes import typeless
 from slurmsched.protocols import Placement
@@ -32,15 +41,18 @@ def pins(
 ) -> Pinned:  # fmt: skip
     """Node lists and requests for the managed jobs that would start first, and those that have to be given back.
 
+    A job that has a size on record, or for which an act is under way, is left as it is.
     A job is pinned to a node of the GPU type that the policy wants for it, if so configured and there is room. Another
     is pinned if its GPUs are free now, Slurm's pick there is known, and no node that it may have would give it
     a better one. Of equals the placement chooses. Jobs after the first that does not fit among those it competes with
     are not looked at: Slurm does not start them now either. managed: (N,) bool. most: writes of this cycle.
     """
+    others, snapshot = untouched(snapshot, sizes=False), unsized(snapshot)
     mine, lost, changed = on_record(snapshot)
+    mine, lost = _without(mine, others), _without(lost, others)
     jobs, waits = own_lists(snapshot), _waiting(snapshot, limits.wait_s)
     base = soon(replace(snapshot, jobs=jobs), limits.wait_s)
-    open_ = managed & ~left_alone(jobs, (*snapshot.pins, *changed, *lost.values()))
+    open_ = managed & ~others & ~left_alone(jobs, (*snapshot.pins, *changed, *lost.values()))
     typed = open_ & typeless(base, ranking.wants) & limits.types
     wanted = open_ & _wanting(jobs, limits.pin) & ~typed
     verdict = np.where(wanted | typed, jobs_of.pin_verdicts(jobs, scope), -1).astype(np.int8)
@@ -49,6 +61,10 @@ def pins(
     walk = Walk(base, placement, _picks(base, limits, needed=bool(picked.any())), mine)
     walk.go(ranking, Asked(picked, _types(ranking.wants, typed & (verdict < 0)), waits), limits.candidates)
     return _written(snapshot, limits, (mine, lost), changed, walk, (*refused, *walk.refused), most)
+
+
+def _without(held: dict[int, Pin], others: Bools) -> dict[int, Pin]:
+    return {row: pin for row, pin in held.items() if not others[row]}
 
 
 def soon(snapshot: Snapshot, wait_s: float) -> Snapshot:

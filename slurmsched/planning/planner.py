@@ -201,11 +201,11 @@ class Planner:
         if self.placement is None or not (snapshot.pins or on):
             return Pinned()
         from slurmsched.planning.pin_records import unsized
+
+        if not (unsized(snapshot).pins or on):
+            return Pinned()
         from slurmsched.planning.pins import pins
 
-        snapshot = unsized(snapshot)
-        if not (snapshot.pins or on):
-            return Pinned()
         ready = ours & (snapshot.site.rights >= Rights.OPERATOR)
         return pins(snapshot, ranking, ready, self.placement, self.pinning, self.scope, most)
 

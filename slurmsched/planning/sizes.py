@@ -16,7 +16,7 @@ from slurmsched.placements.candidates import eligible
 from slurmsched.planning import managed as jobs_of
 from slurmsched.planning.bounds import UnknownForm, allowed_nodes
 from slurmsched.planning.parts import Pinned
-from slurmsched.planning.pin_records import key_of, left_alone, on_record, returned, sized, unsized
+from slurmsched.planning.pin_records import key_of, left_alone, on_record, returned, sized, untouched
 
 Move = tuple[Retype, Pin]
 _FOREIGN = "its request is another one: somebody changed it, or Slurm did not take ours"
@@ -37,15 +37,17 @@ def sizes(snapshot: Snapshot, ranking: Ranking, managed: Bools, lever: Lever, sc
     """Requests to give, to change and to give back. snapshot: as read. managed: (N,) bool. most: writes of this cycle.
 
     Of jobs of one node that tell both min_gpus and max_gpus, if the policy wants another size between these for which
-    some node has GPUs. One with an act under way or a node list of ours keeps its size. Requests are given back first,
-    then changed, then given to new jobs, most urgent first.
+    some node has GPUs. One with an act under way, or with a node list or Type on record, is left as it is. Requests
+    are given back first, then changed, then given to new jobs, most urgent first.
     """
     mine, _, changed = on_record(sized(snapshot))
     changed = tuple(replace(pin, note=_FOREIGN) if pin.over else pin for pin in changed)
+    others = untouched(snapshot, sizes=True)
+    mine = {row: pin for row, pin in mine.items() if not others[row]}
     base = own_sizes(snapshot)
-    wants, refused = _wanted(base, ranking, managed, scope) if lever.size else ({}, ())
-    over = left_alone(snapshot.jobs, (*sized(snapshot).pins, *changed))
-    new = {row: request for row, request in wants.items() if row not in mine and not over[row]}
+    over = others | left_alone(snapshot.jobs, (*sized(snapshot).pins, *changed))
+    wants, refused = _wanted(base, ranking, managed & ~over, scope) if lever.size else ({}, ())
+    new = {row: request for row, request in wants.items() if row not in mine}
     moves = [*_kept(snapshot, mine, wants), *(_given(snapshot, row, request, None) for row, request in new.items())]
     moves = moves[: max(most, 0)]
     return Pinned(tuple(step for step, _ in moves), refused, (*changed, *(pin for _, pin in moves)))
@@ -61,9 +63,7 @@ def _wanted(
         return {}, ()
     jobs = base.jobs
     within = (gpus >= hint_column(jobs, "min_gpus")) & (gpus <= hint_column(jobs, "max_gpus"))  # NaN: no hint
-    acting = np.isin(jobs.job_id, [act.job_id for act in base.acts])
-    pinned = np.isin(jobs.job_id, [pin.job_id for pin in unsized(base).pins if pin.open])
-    asked = managed & eligible(base) & (gpus > 0) & (gpus != jobs.gpus) & within & ~acting & ~pinned
+    asked = managed & eligible(base) & (gpus > 0) & (gpus != jobs.gpus) & within
     verdict = np.where(asked, jobs_of.size_verdicts(jobs, scope), -1).astype(np.int8)
     rows = ranking.order[(asked & (verdict < 0))[ranking.order]].tolist()
     most = _largest(base, rows)

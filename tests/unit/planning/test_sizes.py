@@ -8,8 +8,10 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from slurmsched.config import Lever, Scope
+from slurmsched import registry
+from slurmsched.config import Lever, Placement, Scope
 from slurmsched.model import Act, Pin, Purpose, Ranking, Rights, Site, Snapshot, Wants
+from slurmsched.model.columns import Labels
 from slurmsched.planning.pin_records import given_back
 from slurmsched.planning.planner import Planner
 from slurmsched.planning.sizes import own_sizes
@@ -154,7 +156,52 @@ def test_sizes__what_a_user_changes_after_a_requeue_stands() -> None:
     assert (asks(plan), left.over, left.submit_s) == ({}, True, 990.0)
 
 
-def test_sizes__a_job_for_which_others_leave_keeps_its_own() -> None:
-    """An act was planned for the size that it has."""
+@pytest.mark.parametrize("want", [0, 2, 4, 6])
+def test_sizes__a_job_for_which_others_leave_keeps_what_it_has(want: int) -> None:
+    """An act was planned for the size that it has: its own, or one of ours."""
     act = Act("1-9", Purpose.PREEMPT, 1, 900.0, "bob", "n1", 60.0, 990.0)
-    assert asks(planner({1: 4}).plan(queue({}, acts=(act,)))) == {}
+    ours = queue({"gpus": 4, "gpu_request": "gpu:4"}, pins=(record("gpu:4"),), acts=(act,))
+    for given in (queue({}, acts=(act,)), ours):
+        plan = planner({1: want}).plan(given)
+        assert (asks(plan), plan.pins) == ({}, ())
+
+
+@dataclass(frozen=True)
+class Typed(Wanting):
+    """It wants the GPU type of n1 for each job besides."""
+
+    def rank(self, given: Snapshot) -> Ranking:
+        ranking = Wanting.rank(self, given)
+        assert ranking.wants is not None
+        return replace(ranking, wants=replace(ranking.wants, gpu_type=Labels.of(["a100"] * len(given.jobs))))
+
+
+def both(gpus: dict[int, int]) -> Planner:
+    made = registry.make("placements", "consolidated", {}, key="placement")
+    return replace(planner(gpus), policy=Typed(gpus), placement=made, pinning=Placement(types=True))
+
+
+LIST = Pin(1, 900.0, "n1", "", NOW, values=("n1",))
+
+
+@pytest.mark.parametrize(
+    ("row", "pin"),
+    [
+        ({"gpus": 4, "gpu_request": "gpu:4"}, record("gpu:4")),  # it has the size that the policy wants
+        ({"gpus": 3, "gpu_request": "gpu:3"}, record("gpu:2", "gpu:4", over=True)),
+        ({"nodes_asked": "n1"}, LIST),
+        ({}, replace(LIST, nodes="", over=True)),
+    ],
+)
+def test_sizes__a_job_has_one_kind_of_record(row: dict[str, Any], pin: Pin) -> None:
+    """Whatever is on record of it, open or left alone, stays: neither part writes over what the other has to undo."""
+    plan = both({1: 4}).plan(queue(row, pins=(pin,)))
+    assert ([step.kind for step in plan.actions if step.kind in ("pin", "retype")], plan.pins) == ([], ())
+
+
+def test_sizes__of_a_new_job_the_size_comes_first() -> None:
+    """Both parts are on: no list in the same cycle, nor in the next."""
+    plan = both({1: 4}).plan(queue({}))
+    assert ([step.kind for step in plan.actions if step.kind in ("pin", "retype")], len(plan.pins)) == (["retype"], 1)
+    typed = both({}).plan(queue({}))
+    assert [step.kind for step in typed.actions if step.kind == "pin"] == ["pin"]
