@@ -15,6 +15,7 @@ from slurmsched.model.pins import counted
 from slurmsched.placements.candidates import eligible
 from slurmsched.planning import managed as jobs_of
 from slurmsched.planning.bounds import UnknownForm, allowed_nodes
+from slurmsched.planning.deferrals import own_starts
 from slurmsched.planning.parts import Pinned
 from slurmsched.planning.pin_records import key_of, left_alone, on_record, returned, sized, untouched
 
@@ -44,7 +45,7 @@ def sizes(snapshot: Snapshot, ranking: Ranking, managed: Bools, lever: Lever, sc
     changed = tuple(replace(pin, note=_FOREIGN) if pin.over else pin for pin in changed)
     others = untouched(snapshot, sizes=True)
     mine = {row: pin for row, pin in mine.items() if not others[row]}
-    base = own_sizes(snapshot)
+    base = own_sizes(own_starts(snapshot))
     over = others | left_alone(snapshot.jobs, (*sized(snapshot).pins, *changed))
     wants, refused = _wanted(base, ranking, managed & ~over, scope) if lever.size else ({}, ())
     new = {row: request for row, request in wants.items() if row not in mine}

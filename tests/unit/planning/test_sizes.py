@@ -167,6 +167,25 @@ def test_sizes__a_job_for_which_others_leave_keeps_what_it_has(want: int) -> Non
 
 
 @dataclass(frozen=True)
+class Later(Wanting):
+    """It wants each job to start ten minutes from now besides."""
+
+    def rank(self, given: Snapshot) -> Ranking:
+        ranking = Wanting.rank(self, given)
+        assert ranking.wants is not None
+        return replace(ranking, wants=replace(ranking.wants, start_s=np.full(len(given.jobs), NOW + 600.0)))
+
+
+def test_sizes__a_start_of_ours_leaves_the_size() -> None:
+    """Both are written in one cycle; in the next the job waits for its start by us, and could start for its user."""
+    made = replace(planner({}), policy=Later({1: 4}), lever=Lever(size=True, start=True))
+    first = made.plan(queue({}))
+    assert (asks(first), len(first.deferrals)) == ({1: ("gpu:4", "gpu:2", "gpu:2")}, 1)
+    has = {"gpus": 4, "gpu_request": "gpu:4", "eligible_s": first.deferrals[0].until_s}
+    assert asks(made.plan(queue(has, pins=first.pins, deferrals=first.deferrals))) == {}
+
+
+@dataclass(frozen=True)
 class Typed(Wanting):
     """It wants the GPU type of n1 for each job besides."""
 
