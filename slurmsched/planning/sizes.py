@@ -18,6 +18,7 @@ from slurmsched.planning.bounds import UnknownForm, allowed_nodes
 from slurmsched.planning.deferrals import own_starts
 from slurmsched.planning.parts import Pinned
 from slurmsched.planning.pin_records import key_of, left_alone, on_record, returned, sized, untouched
+from slurmsched.planning.stock import Need
 
 Move = tuple[Retype, Pin]
 _FOREIGN = "its request is another one: somebody changed it, or Slurm did not take ours"
@@ -75,15 +76,16 @@ def _wanted(
 
 
 def _largest(base: Snapshot, rows: Sequence[int]) -> dict[int, int]:
-    """Most GPUs of an open node that each of these jobs may have once its partition is up, by row; 0 if that is not
-    known. Slurm takes any number."""
+    """Most GPUs of an open node that each of these jobs may have once its partition is up, and that has its CPUs and
+    memory; by row, 0 if that is not known. Slurm takes any number."""
     jobs, parts = base.jobs, base.partitions
     up = replace(base, partitions=parts.with_columns(up=np.ones(len(parts), np.bool_)))
-    texts = (jobs.partition, jobs.gpu_request, jobs.features_asked, jobs.nodes_asked, jobs.nodes_excluded)
-    known: dict[tuple[str, ...], int] = {}
+    columns = (jobs.partition, jobs.gpu_request, jobs.features_asked, jobs.nodes_asked, jobs.nodes_excluded,
+               jobs.cpus, jobs.memory_mib)  # fmt: skip
+    known: dict[tuple[object, ...], int] = {}
     found = {}
     for row in rows:
-        key = tuple(column[row] for column in texts)
+        key = tuple(column[row] for column in columns)
         if key not in known:
             known[key] = _most(up, row)
         found[row] = known[key]
@@ -91,8 +93,9 @@ def _largest(base: Snapshot, rows: Sequence[int]) -> dict[int, int]:
 
 
 def _most(base: Snapshot, row: int) -> int:
+    roomy = replace(Need.of(base, row), gpus=np.zeros(len(base.nodes), np.int64)).fits_empty(base)  # by CPUs and memory
     try:
-        return int(base.nodes.gpus[allowed_nodes(base, row)].max(initial=0))
+        return int(base.nodes.gpus[allowed_nodes(base, row) & roomy].max(initial=0))
     except UnknownForm:
         return 0
 

@@ -95,6 +95,19 @@ def test_sizes__jobs_that_keep_theirs(row: dict[str, Any], gpus: int, rule: str)
     assert [refusal.rule for refusal in plan.refused if refusal.rule != "not-pending"] == ([rule] if rule else [])
 
 
+@pytest.mark.parametrize(("cpus", "memory_mib", "fits"), [(8, 900.0, True), (9, 900.0, False), (8, 1_100.0, False)])
+def test_sizes__a_node_of_so_many_gpus_has_its_cpus_and_memory(cpus: int, memory_mib: float, fits: bool) -> None:
+    """n1 has 8 GPUs, few CPUs and little memory, n2 two GPUs and plenty: 6 GPUs would wait for ever."""
+    given = queue({"cpus": cpus, "memory_mib": memory_mib}, {"cpus": 1, "memory_mib": 1.0})
+    columns = {"gpus": [8, 2], "cpus": [8, 64], "memory_mib": [1_000.0, 1e6]}
+    nodes = given.nodes.with_columns(
+        **{name: np.array(values, getattr(given.nodes, name).dtype) for name, values in columns.items()}
+    )
+    plan = planner({1: 6, 2: 6}).plan(replace(given, nodes=nodes))
+    assert sorted(asks(plan)) == ([1, 2] if fits else [2])
+    assert [refusal.rule for refusal in plan.refused] == ([] if fits else ["size-room"])
+
+
 def test_sizes__a_policy_sees_what_the_user_asked_for() -> None:
     """Of a waiting job; one that runs has what it has."""
     given = queue({"gpus": 4, "gpu_request": "gpu:4"}, pins=(record("gpu:4"),))
