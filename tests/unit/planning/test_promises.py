@@ -237,6 +237,14 @@ def test_begin__gang_of_several_partitions_gets_nodes_of_all_of_them():
     assert act.nodes == "n[2,4]"
 
 
+@pytest.mark.parametrize("asks", [{}, {"switches": 1}, {"segment_nodes": 2}])
+def test_begin__a_gang_with_wishes_of_the_fabric_that_fits_takes_what_is_free(asks):
+    """n3 and n4 are about to be its own: they are not promised to a less urgent gang, and nothing is told of it."""
+    jobs, held = full(100, 100)
+    found = begun(cluster([*jobs, gang(90, **asks), gang(91, nodes=3)], held))
+    assert (found.acts, [(refusal.job_id, refusal.rule) for refusal in found.refused]) == ((), [(91, "ends")])
+
+
 @pytest.mark.parametrize("asks", [{"switches": 1}, {"segment_nodes": 2}])
 def test_begin__what_a_gang_asks_of_the_fabric_is_slurms_to_see_to(asks):
     """Nodes of ours might not serve it: none are kept, with a reason; an open promise is given up."""
