@@ -6,8 +6,8 @@ import numpy as np
 
 from slurmsched.model.jobs import Jobs
 from slurmsched.slurm.commands import Commands
-from slurmsched.slurm.details import MOST_SINGLY, ask_jobs
-from slurmsched.slurm.node_text import Spread, job_records, spread_of
+from slurmsched.slurm.details import MOST_SINGLY, ask_jobs, cleaned, first_records
+from slurmsched.slurm.node_text import Spread, spread_of
 
 
 class Spreads:
@@ -22,8 +22,9 @@ class Spreads:
         rows = np.flatnonzero(jobs.pending & (jobs.nodes > 1) & (jobs.gpus > 0)).tolist()
         key = {row: (int(jobs.job_id[row]), float(jobs.submit_s[row])) for row in rows}
         if missing := {job: (job, submit_s) for job, submit_s in key.values() if (job, submit_s) not in self._known}:
-            text = ask_jobs(self._commands, missing, len(jobs), MOST_SINGLY)
-            self._known |= {missing[job]: spread_of(record) for job, record in job_records(text) if job in missing}
+            text = cleaned(ask_jobs(self._commands, missing, len(jobs), MOST_SINGLY), jobs.name, jobs.comment)
+            records = first_records(text)
+            self._known |= {missing[job]: spread_of(records[job]) for job in missing if job in records}
         self._known = {each: self._known[each] for each in key.values() if each in self._known}
         made = {"switches": jobs.switches.copy(), "segment_nodes": jobs.segment_nodes.copy()}
         for row in rows:
