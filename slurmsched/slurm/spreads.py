@@ -11,7 +11,8 @@ from slurmsched.slurm.node_text import Spread, spread_of
 
 
 class Spreads:
-    """Asks for each gang once. A later change of its Switches goes unseen; Slurm heeds it all the same."""
+    """Asks for each gang once, also for one that Slurm shows no record of, which counts as one without wishes. A later
+    change of its Switches goes unseen; Slurm heeds it all the same."""
 
     def __init__(self, commands: Commands) -> None:
         self._commands = commands
@@ -24,9 +25,9 @@ class Spreads:
         if missing := {job: (job, submit_s) for job, submit_s in key.values() if (job, submit_s) not in self._known}:
             text = cleaned(ask_jobs(self._commands, missing, len(jobs), MOST_SINGLY), jobs.name, jobs.comment)
             records = first_records(text)
-            self._known |= {missing[job]: spread_of(records[job]) for job in missing if job in records}
-        self._known = {each: self._known[each] for each in key.values() if each in self._known}
+            self._known |= {key: spread_of(records.get(job, "")) for job, key in missing.items()}
+        self._known = {each: self._known[each] for each in key.values()}
         made = {"switches": jobs.switches.copy(), "segment_nodes": jobs.segment_nodes.copy()}
         for row in rows:
-            made["switches"][row], made["segment_nodes"][row] = self._known.get(key[row], (0, 0))
+            made["switches"][row], made["segment_nodes"][row] = self._known[key[row]]
         return jobs.with_columns(**made)
