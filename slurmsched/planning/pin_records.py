@@ -12,6 +12,8 @@ from slurmsched.model.hostlist import same_hosts
 from slurmsched.model.jobs import Jobs
 from slurmsched.planning.parts import Pinned
 
+_FOREIGN = "its request is another one: somebody changed it, or Slurm did not take ours"
+
 
 def sized(snapshot: Snapshot) -> Snapshot:
     """The snapshot with the records of sizes alone."""
@@ -85,7 +87,8 @@ def _left(jobs: Jobs, row: int, pin: Pin) -> Pin | None:
     if (nodes, gpus) == (pin.nodes, pin.gpus):
         return None
     what = "node list" if nodes != pin.nodes else "request"
-    return replace(pin, nodes=nodes, gpus=gpus, over=True, note=f"somebody else changed its {what}")
+    note = pin.note if pin.over else _FOREIGN if pin.sized else f"somebody else changed its {what}"
+    return replace(pin, nodes=nodes, gpus=gpus, over=True, note=note)
 
 
 def _has_list(nodes: str, pin: Pin) -> bool:
@@ -119,15 +122,16 @@ def left_alone(jobs: Jobs, pins: tuple[Pin, ...]) -> Bools:
 
 
 def returned(snapshot: Snapshot, row: int, pin: Pin, note: str, *, over: bool) -> tuple[tuple[Step, ...], Pin]:
-    key, act, jobs = key_of(snapshot, row), act_of(snapshot, row), snapshot.jobs
+    key, act, jobs = key_of(snapshot, row), act_of(snapshot, row, sized=pin.sized), snapshot.jobs
     steps: list[Step] = [PinNodes(*key, note, act, pin.base, jobs.nodes_asked[row], pin.base)] if pin.listed else []
     if pin.rewritten:
         steps.append(Retype(*key, note, act, pin.own_gpus, jobs.gpu_request[row], pin.own_gpus, pin.sized))
     return tuple(steps), replace(pin, submit_s=key[1], nodes=pin.base, gpus=pin.own_gpus, over=over, note=note)
 
 
-def act_of(snapshot: Snapshot, row: int) -> str:
-    return f"pin-{snapshot.jobs.job_id[row]}"
+def act_of(snapshot: Snapshot, row: int, *, sized: bool) -> str:
+    """Under which name the ledger has the steps of a job."""
+    return f"{'size' if sized else 'pin'}-{snapshot.jobs.job_id[row]}"
 
 
 def key_of(snapshot: Snapshot, row: int) -> tuple[int, float]:

@@ -134,7 +134,7 @@ def _given(
     snapshot: Snapshot, row: int, found: Walk, before: Pin | None, *, waits: bool
 ) -> tuple[tuple[Step, ...], Pin | None]:
     """What gives the job its node and its request, and its record; less where it has them already."""
-    key, act, name, why = key_of(snapshot, row), act_of(snapshot, row), found.chosen[row], found.why[row]
+    key, act, name, why = key_of(snapshot, row), act_of(snapshot, row, sized=False), found.chosen[row], found.why[row]
     nodes, gpus = snapshot.jobs.nodes_asked[row], snapshot.jobs.gpu_request[row]
     before = before or Pin(*key, nodes, nodes, snapshot.now_s)
     before = before if before.rewritten else replace(before, gpus=gpus, own_gpus=gpus)

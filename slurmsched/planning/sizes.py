@@ -17,11 +17,11 @@ from slurmsched.planning import managed as jobs_of
 from slurmsched.planning.bounds import UnknownForm, allowed_nodes
 from slurmsched.planning.deferrals import own_starts
 from slurmsched.planning.parts import Pinned
-from slurmsched.planning.pin_records import key_of, left_alone, on_record, returned, sized, untouched
+from slurmsched.planning.pin_records import act_of, key_of, left_alone, on_record, returned, sized, untouched
 from slurmsched.planning.stock import Need
 
 Move = tuple[Retype, Pin]
-_FOREIGN = "its request is another one: somebody changed it, or Slurm did not take ours"
+_LIMIT = "it waits for a limit that its own request may meet"
 
 
 def own_sizes(snapshot: Snapshot) -> Snapshot:
@@ -43,11 +43,10 @@ def sizes(snapshot: Snapshot, ranking: Ranking, managed: Bools, lever: Lever, sc
     are given back first, then changed, then given to new jobs, most urgent first.
     """
     mine, _, changed = on_record(sized(snapshot))
-    changed = tuple(replace(pin, note=_FOREIGN) if pin.over else pin for pin in changed)
     others = untouched(snapshot, sizes=True)
-    mine = {row: pin for row, pin in mine.items() if not others[row]}
+    mine = {row: _limited(snapshot, row, pin) for row, pin in mine.items() if not others[row]}
     base = own_sizes(own_starts(snapshot))
-    over = others | left_alone(snapshot.jobs, (*sized(snapshot).pins, *changed))
+    over = others | left_alone(snapshot.jobs, (*sized(snapshot).pins, *changed, *mine.values()))
     wants, refused = _wanted(base, ranking, managed & ~over, scope) if lever.size else ({}, ())
     new = {row: request for row, request in wants.items() if row not in mine}
     moves = [*_kept(snapshot, mine, wants), *(_given(snapshot, row, request, None) for row, request in new.items())]
@@ -66,6 +65,7 @@ def _wanted(
     jobs = base.jobs
     within = (gpus >= hint_column(jobs, "min_gpus")) & (gpus <= hint_column(jobs, "max_gpus"))  # NaN: no hint
     asked = managed & eligible(base) & (gpus > 0) & (gpus != jobs.gpus) & within
+    asked &= ~((gpus > jobs.gpus) & jobs.reason.map(_at_limit, np.bool_))
     verdict = np.where(asked, jobs_of.size_verdicts(jobs, scope), -1).astype(np.int8)
     rows = ranking.order[(asked & (verdict < 0))[ranking.order]].tolist()
     most = _largest(base, rows)
@@ -108,8 +108,21 @@ def _kept(snapshot: Snapshot, mine: dict[int, Pin], wants: dict[int, str]) -> li
     return [move for move in moves if move[0].gpus != move[0].was]
 
 
+def _limited(snapshot: Snapshot, row: int, pin: Pin) -> Pin:
+    """The record, over if its size may be why the job waits for a limit: Slurm checks none when an Operator writes."""
+    reason, more = snapshot.jobs.reason[row], counted(pin.gpus) > counted(pin.own_gpus)
+    limit = _at_limit(reason) if more else "MinGRES" in reason
+    return replace(pin, over=True, note=_LIMIT) if limit and not pin.over else pin
+
+
+def _at_limit(reason: str) -> bool:
+    """Whether Slurm says that an association or QOS lets a job have no more GPUs, such as QOSMaxGRESPerUser."""
+    return "GRES" in reason or "Billing" in reason
+
+
 def _back(snapshot: Snapshot, row: int, pin: Pin) -> Move:
-    (step,), record = returned(snapshot, row, pin, "the policy wants it as it asks", over=False)
+    note = pin.note if pin.over else "the policy wants it as it asks"
+    (step,), record = returned(snapshot, row, pin, note, over=pin.over)
     assert isinstance(step, Retype)
     return step, record
 
@@ -120,5 +133,5 @@ def _given(snapshot: Snapshot, row: int, request: str, before: Pin | None) -> Mo
     nodes, has = jobs.nodes_asked[row], jobs.gpu_request[row]
     pin = before or Pin(*key, nodes, nodes, snapshot.now_s, gpus=has, own_gpus=has)
     why = f"the policy wants it on {counted(request)} of the GPUs that its hints allow"
-    step = Retype(*key, why, f"size-{key[0]}", request, has, pin.own_gpus, resizes=True)
+    step = Retype(*key, why, act_of(snapshot, row, sized=True), request, has, pin.own_gpus, resizes=True)
     return step, replace(pin, gpus=request, requests=tuple(dict.fromkeys((*pin.requests, request))))

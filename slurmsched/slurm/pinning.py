@@ -86,7 +86,7 @@ def _end(pin: Pin, answers: Sequence[Outcome], steps: int) -> Pin | None:
     """What a record becomes by these answers to so many steps of its job; None if it stays.
 
     A job has its own again when Slurm has taken every step of that. One whose first list was refused has it too, since
-    no request is sent then.
+    no request is sent then. One whose size was refused gets its own back, if it has one of ours, and is left alone.
     """
     if not answers:
         return None
@@ -94,6 +94,8 @@ def _end(pin: Pin, answers: Sequence[Outcome], steps: int) -> Pin | None:
         written = sum(outcome.status == "written" for outcome in answers)
         return pin if written == steps else None
     first = answers[0]
+    if pin.sized and first.status == "refused":
+        return replace(pin, over=True, note=first.message)
     refused = first.status == "refused" and isinstance(first.action, PinNodes) and first.action.was == pin.base
     return _never(pin) if refused else None
 

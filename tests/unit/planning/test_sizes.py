@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,12 +11,14 @@ import pytest
 
 from slurmsched import registry
 from slurmsched.config import Lever, Placement, Scope
-from slurmsched.model import Act, Pin, Purpose, Ranking, Rights, Site, Snapshot, Wants
+from slurmsched.db.pins import PinLog
+from slurmsched.model import Act, Outcome, Pin, Purpose, Ranking, Retype, Rights, Site, Snapshot, Wants
 from slurmsched.model.columns import Labels
 from slurmsched.planning.pin_records import given_back
 from slurmsched.planning.planner import Planner
 from slurmsched.planning.sizes import own_sizes
 from slurmsched.policies.order import ordered
+from slurmsched.slurm.pinning import Pinning
 from slurmsched.testing import snapshot
 
 NOW = 1_000.0
@@ -106,6 +109,54 @@ def test_sizes__a_node_of_so_many_gpus_has_its_cpus_and_memory(cpus: int, memory
     plan = planner({1: 6, 2: 6}).plan(replace(given, nodes=nodes))
     assert sorted(asks(plan)) == ([1, 2] if fits else [2])
     assert [refusal.rule for refusal in plan.refused] == ([] if fits else ["size-room"])
+
+
+@pytest.mark.parametrize(
+    ("reason", "size", "back"),
+    [
+        ("QOSMaxGRESPerUser", 4, True),
+        ("AssocGrpGRES", 4, True),
+        ("QOSGrpBilling", 4, True),
+        ("Resources", 4, False),
+        ("QOSMaxGRESPerUser", 1, False),  # its own asks for more
+        ("QOSMinGRES", 1, True),
+    ],
+)
+def test_sizes__a_size_that_waits_for_a_limit_goes_back(reason: str, size: int, back: bool) -> None:
+    """Slurm lets an Operator write past the limits of a job's user. It gets none again until it has run."""
+    has = {"gpus": size, "gpu_request": f"gpu:{size}", "reason": reason}
+    plan = planner({1: size}).plan(queue(has, pins=(record(f"gpu:{size}"),)))
+    assert asks(plan) == ({1: ("gpu:2", f"gpu:{size}", "gpu:2")} if back else {})
+    if back:
+        assert [pin.over for pin in plan.pins] == [True]
+        assert asks(planner({1: size}).plan(queue({}, pins=plan.pins))) == {}
+
+
+def test_sizes__a_job_at_a_limit_gets_no_more() -> None:
+    """Fewer it may have."""
+    assert asks(planner({1: 4}).plan(queue({"reason": "QOSMaxGRESPerJob"}))) == {}
+    assert asks(planner({1: 1}).plan(queue({"reason": "QOSMaxGRESPerJob"}))) == {1: ("gpu:1", "gpu:2", "gpu:2")}
+
+
+@pytest.mark.parametrize(("has", "expected"), [("gpu:2", ["gpu:6"]), ("gpu:4", ["gpu:6", "gpu:2"])])
+def test_sizes__a_refused_one_is_not_tried_again(has: str, expected: list[str], tmp_path: Path) -> None:
+    """The gate's own reason is on record. A job that has one of ours gets its own back; then it is left alone."""
+    log = PinLog(tmp_path / "journal.jsonl")
+    log.note([record(has)] if has != "gpu:2" else [])
+    pinning, written = Pinning(log), []
+    for _ in range(4):
+        given = queue({"gpus": int(has[4:]), "gpu_request": has}, pins=pinning.known)
+        plan = planner({1: 6}).plan(given)
+        pinning.begin(plan, given.jobs.job_id)
+        steps = [step for step in plan.actions if isinstance(step, Retype)]
+        status = {"gpu:6": "refused"}
+        pinning.end([Outcome(step, status.get(step.gpus, "written"), "memory by GPU") for step in steps])
+        has = next((step.gpus for step in steps if step.gpus != "gpu:6"), has)
+        written += [(step.gpus, step.act) for step in steps]
+    assert written == [(gpus, "size-1") for gpus in expected]
+    (left,) = pinning.known
+    assert (has, left.over, left.open, left.note) == ("gpu:2", True, False, "memory by GPU")
+    assert log.known() == {1: left}
 
 
 def test_sizes__a_policy_sees_what_the_user_asked_for() -> None:
