@@ -96,11 +96,13 @@ def _bars(wish: Wish, rewritten: Container[int]) -> tuple[str, ...]:
 
 
 def _asked(text: str) -> str:
-    """What a job asks for by node, in normal form; as it is where that cannot be read."""
+    """What a job asks for by node, in normal form; as it is where that would not tell all of it."""
     try:
-        return normal_form(parse_gres(text))
+        entries = parse_gres(text)
     except UnreadableError:
         return text
+    told = all(entry.kind in ("gpu", "shard") for entry in entries if entry.count)
+    return normal_form(entries) if told else text
 
 
 def _row(line: str, sites: Mapping[int, int]) -> tuple[int, Seen]:

@@ -115,6 +115,15 @@ def test_recheck__asks_no_more_where_jobs_get_their_own_back():
     assert [call[0] for call in slurm.calls] == ["squeue"]
 
 
+def test_recheck__other_gres_are_part_of_what_a_job_asks_for():
+    """Its user added some to a request of ours: its own is not written over them, at undo neither."""
+    back = Retype(7, 100.0, "", "size-7", "gpu:2", "gpu:4", "gpu:2", resizes=True)
+    for more, rule in (("", ""), (",gres/nic:1", "request")):
+        seen = Recheck(Answers(squeue=f"7|100|5|PENDING|(null)||gres/gpu:4{more}|100|\n"))([back])
+        refused = refusal(back, View(seen=seen), When.SEND)
+        assert (refused.rule if refused else "") == rule
+
+
 def test_recheck__job_that_is_gone_is_absent():
     """squeue refuses a single id that it does not know."""
     gone = SlurmError("squeue: slurm_load_jobs error: Invalid job id specified")
