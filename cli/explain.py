@@ -70,7 +70,7 @@ def _remembered(tree: Config, snapshot: Snapshot, row: int, facts: Facts) -> Fac
     from slurmsched.db.job_history import first_waits, ours
     from slurmsched.errors import LedgerError
 
-    known = ours(tree.ledger.url, tree.ledger.journal, int(snapshot.jobs.job_id[row]))
+    known = ours(tree.ledger.url, tree.own_journal, int(snapshot.jobs.job_id[row]))
     waits_s, unread = tuple[float, ...](), ""
     try:
         waits_s = first_waits(tree.ledger.url, int(snapshot.jobs.gpus[row]))

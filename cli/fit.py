@@ -91,7 +91,7 @@ def _request(options: dict[str, Any]) -> Request:
         raise InputError("--gpus, --gpus-per-node and --gres: give one of them")
     if options["gres"] and not options["gres"].startswith("gpu:"):
         raise InputError(f"--gres {options['gres']!r}: write gpu:N or gpu:TYPE:N; nothing but GPUs is looked at")
-    kind, count = _gpus(ways[0].removeprefix("gpu:") if ways else "")
+    kind, count = _gpus(ways[0].removeprefix("gpu:")) if ways else ("", 0)
     return Request(
         nodes=options["nodes"] or 0,
         gpus_per_node=0 if options["gpus"] else count,
@@ -115,9 +115,9 @@ def _gpus(text: str) -> tuple[str, int]:
     from slurmsched.errors import InputError
 
     kind, _, count = text.rpartition(":")
-    if text and (not count.isdigit() or not int(count)):
+    if not count.isdigit() or not int(count):
         raise InputError(f"GPUs {text!r}: write N or TYPE:N, such as a100:4")
-    return kind, int(count or 0)
+    return kind, int(count)
 
 
 def _size(option: str, text: str) -> float | None:

@@ -22,7 +22,7 @@ def command(out: Output, job: int) -> None:
     from slurmsched.explain.text import shown
 
     tree = config()
-    rows, unread = history(tree.ledger.url, tree.ledger.journal, job)
+    rows, unread = history(tree.ledger.url, tree.own_journal, job)
     if out.as_json:
         out.json({"job_id": job, "history": rows, "unread": unread})
         return

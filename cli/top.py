@@ -58,4 +58,4 @@ def looked(tree: Config, parts: Parts) -> Frame:
     at = tree.ledger
     return Frame(*parts.look(), tree.lever.kind, tree.mode, tree.policy.name,
                  waits_s=lambda gpus: waits_known(at.url, gpus),
-                 ours=lambda job_id: ours(at.url, at.journal, job_id))  # fmt: skip
+                 ours=lambda job_id: ours(at.url, tree.own_journal, job_id))  # fmt: skip

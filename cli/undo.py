@@ -90,7 +90,7 @@ def restoring(tree: Config, snapshot: Snapshot, lead: Lead | None = None) -> Pla
     from slurmsched.db.journal import Journal
     from slurmsched.planning.acts import taken_back
     from slurmsched.planning.deferrals import given_back as starts_back
-    from slurmsched.planning.pins import given_back
+    from slurmsched.planning.pin_records import given_back
     from slurmsched.planning.undo import undo_plan
 
     records = Journal(tree.ledger.journal, shared=lead.journal if lead else None).levers(lenient=True).values()

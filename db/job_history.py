@@ -19,8 +19,11 @@ from slurmsched.explain.facts import Facts
 WAITS = 1000  # latest first starts that are looked at
 
 
-def history(url: str, journal: Path, job_id: int) -> tuple[list[dict[str, Any]], list[str]]:
-    """Rows oldest first: time_s, by, what, reason, outcome; and what could not be read. Nothing is written."""
+def history(url: str, journal: Path | None, job_id: int) -> tuple[list[dict[str, Any]], list[str]]:
+    """Rows oldest first: time_s, by, what, reason, outcome; and what could not be read. Nothing is written.
+
+    journal: None where several hosts may lead: a file of this host would tell of a time before that.
+    """
     unread, rows = list[str](), list[dict[str, Any]]()
     ledger = {"writes and changes by others": _ledger, "runs and acts": _runs_and_acts}
     for what, read in ledger.items():
@@ -29,14 +32,15 @@ def history(url: str, journal: Path, job_id: int) -> tuple[list[dict[str, Any]],
         except LedgerError as error:
             unread.append(f"{what}: {error}")
     try:
-        rows += _unfinished(journal, job_id, rows)
-        rows += _open_acts(journal, job_id)
+        rows += [*_unfinished(journal, job_id, rows), *_open_acts(journal, job_id)] if journal else []
     except (LedgerError, OSError) as error:
         unread.append(f"the journal: {error}")
+    if journal is None:
+        unread.append("writes and acts under way: with a leader they are in the database, and not looked for there")
     return sorted(rows, key=lambda row: float(row["time_s"])), unread
 
 
-def ours(url: str, journal: Path, job_id: int) -> Facts:
+def ours(url: str, journal: Path | None, job_id: int) -> Facts:
     """What slurmsched did to the job, and whether it waits since we requeued it; what could not be read is told."""
     rows, unread = history(url, journal, job_id)
     lines = tuple(in_words(row) for row in rows if row["by"].startswith("slurmsched"))

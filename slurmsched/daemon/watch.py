@@ -86,7 +86,7 @@ class Watch:
         tree, at = self._config, self._config.ledger
         return Frame(snapshot, plan, tree.lever.kind, mode, tree.policy.name,
                      waits_s=lambda gpus: waits_known(at.url, gpus),
-                     ours=lambda job_id: ours(at.url, at.journal, job_id))  # fmt: skip
+                     ours=lambda job_id: ours(at.url, tree.own_journal, job_id))  # fmt: skip
 
     def ended(self, outcome: str) -> None:
         """A cycle did not: failed, dropped or standby."""

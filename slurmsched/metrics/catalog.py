@@ -114,8 +114,10 @@ METRICS = (
     Metric("idle_gpu_seconds_total", COUNTER, "GPU seconds idle on nodes while an act kept them.",
            {"purpose": PURPOSES}),
     Metric("placement_quality_ratio", HISTOGRAM, "Links that jobs of several GPUs got at their start over the best "
-           "that was free then.", {}, RATIO_BUCKETS),
-    Metric("missed_placements_total", COUNTER, "Jobs of several GPUs that started where better linked ones were free."),
+           "that was free then; of jobs of several nodes the least share kept of cells, --switches and --segment.", {},
+           RATIO_BUCKETS),
+    Metric("missed_placements_total", COUNTER, "Jobs of several GPUs that started where better linked ones were free, "
+           "or not as their --switches or --segment ask."),
     Metric("stranded_gpus", GAUGE, "Free GPUs that no job can get, by what is taken beside them.",
            {"cause": tuple(CAUSES.values())}),
     Metric("largest_linked_set_gpus", GAUGE, "GPUs of the largest free set that NVLink or XGMI joins, of any node."),

@@ -9,7 +9,7 @@ import numpy as np
 from slurmsched.config import Placement as Limits
 from slurmsched.config import Scope
 from slurmsched.model import Delay, Pin, PinNodes, Ranking, Refusal, Retype, Snapshot, Step, Wants
-from slurmsched.model.columns import Bools, Labels
+from slurmsched.model.columns import Bools
 from slurmsched.model.hints import parse_hints
 from slurmsched.model.hostlist import same_hosts
 from slurmsched.model.jobs import Jobs
@@ -17,6 +17,16 @@ from slurmsched.planning import managed as jobs_of
 from slurmsched.planning.deferrals import own_starts
 from slurmsched.planning.parts import Pinned
 from slurmsched.planning.picks import Picks
+from slurmsched.planning.pin_records import (
+    act_of,
+    key_of,
+    left_alone,
+    on_record,
+    own_lists,
+    returned,
+    unsized,
+    untouched,
+)
 from slurmsched.planning.pin_walk import Asked, Walk
 from slurmsched.planning.type_nodes import typeless
 from slurmsched.protocols import Placement
@@ -31,15 +41,18 @@ def pins(
 ) -> Pinned:  # fmt: skip
     """Node lists and requests for the managed jobs that would start first, and those that have to be given back.
 
+    A job that has a size on record, or for which an act is under way, is left as it is.
     A job is pinned to a node of the GPU type that the policy wants for it, if so configured and there is room. Another
     is pinned if its GPUs are free now, Slurm's pick there is known, and no node that it may have would give it
     a better one. Of equals the placement chooses. Jobs after the first that does not fit among those it competes with
     are not looked at: Slurm does not start them now either. managed: (N,) bool. most: writes of this cycle.
     """
+    others, snapshot = untouched(snapshot, sizes=False), unsized(snapshot)
     mine, lost, changed = on_record(snapshot)
+    mine, lost = _without(mine, others), _without(lost, others)
     jobs, waits = own_lists(snapshot), _waiting(snapshot, limits.wait_s)
     base = soon(replace(snapshot, jobs=jobs), limits.wait_s)
-    open_ = managed & ~left_alone(jobs, (*snapshot.pins, *changed, *lost.values()))
+    open_ = managed & ~others & ~left_alone(jobs, (*snapshot.pins, *changed, *lost.values()))
     typed = open_ & typeless(base, ranking.wants) & limits.types
     wanted = open_ & _wanting(jobs, limits.pin) & ~typed
     verdict = np.where(wanted | typed, jobs_of.pin_verdicts(jobs, scope), -1).astype(np.int8)
@@ -50,78 +63,8 @@ def pins(
     return _written(snapshot, limits, (mine, lost), changed, walk, (*refused, *walk.refused), most)
 
 
-def given_back(snapshot: Snapshot, note: str) -> Pinned:
-    """Every job its own node list and request, as `undo` does. One that holds none of ours any more is left alone."""
-    mine, lost, changed = on_record(snapshot)
-    back = [returned(snapshot, row, pin, note, over=False) for row, pin in (mine | lost).items()]
-    steps = tuple(step for actions, _ in back for step in actions)
-    return Pinned(steps, (), (*changed, *(pin for _, pin in back)))
-
-
-def on_record(snapshot: Snapshot) -> tuple[dict[int, Pin], dict[int, Pin], tuple[Pin, ...]]:
-    """Pending jobs that hold what we gave them, by row; those of which somebody else changed the list or the request,
-    with what they still hold of ours; and records that change by themselves: of jobs that wait again after a requeue,
-    which keeps both, of those that have their own request again, and of those that hold nothing of ours any more."""
-    jobs, mine, lost, changed = snapshot.jobs, dict[int, Pin](), dict[int, Pin](), list[Pin]()
-    for pin in snapshot.pins:
-        row = int(np.searchsorted(jobs.job_id, pin.job_id))
-        if not pin.open or row == len(jobs) or jobs.job_id[row] != pin.job_id or not jobs.pending[row]:
-            continue
-        if (held := _held(pin, jobs.gpu_request[row])) != pin:
-            pin = held
-            changed.append(pin)
-        if left := _left(jobs, row, pin):
-            lost |= {row: left} if left.open else {}
-            changed += [] if left.open else [left]
-            continue
-        if pin.submit_s != jobs.submit_s[row]:
-            pin = replace(pin, submit_s=float(jobs.submit_s[row]), since_s=snapshot.now_s)
-            changed.append(pin)
-        mine[row] = pin
-    return mine, lost, tuple(changed)
-
-
-def _held(pin: Pin, gpus: str) -> Pin:
-    """The record by the request that the job has, where its own was to be written while it keeps a list: one of ours
-    is there still, as the write did not reach Slurm; any other is its user's, and from then on every one is."""
-    if pin.rewritten or not pin.requests:
-        return pin
-    if gpus in pin.requests:
-        return replace(pin, gpus=gpus)
-    return replace(pin, gpus="", own_gpus="", requests=())
-
-
-def _left(jobs: Jobs, row: int, pin: Pin) -> Pin | None:
-    """What is left of a pin that somebody else changed; None if nobody did."""
-    nodes = pin.nodes if _has_list(jobs.nodes_asked[row], pin) else pin.base
-    gpus = pin.gpus if _has_request(jobs.gpu_request[row], pin) else pin.own_gpus
-    if (nodes, gpus) == (pin.nodes, pin.gpus):
-        return None
-    what = "node list" if nodes != pin.nodes else "request"
-    return replace(pin, nodes=nodes, gpus=gpus, over=True, note=f"somebody else changed its {what}")
-
-
-def _has_list(nodes: str, pin: Pin) -> bool:
-    return any(same_hosts(nodes, ours) for ours in (pin.nodes, *pin.values))
-
-
-def _has_request(gpus: str, pin: Pin) -> bool:
-    return not pin.rewritten or gpus in (pin.gpus, *pin.requests)
-
-
-def own_lists(snapshot: Snapshot) -> Jobs:
-    """The jobs with the node lists and requests that their users gave them, whatever state they are in."""
-    base = {pin.job_id: pin for pin in snapshot.pins if pin.open and not pin.sized}
-    jobs = snapshot.jobs
-    rows = np.flatnonzero(np.isin(jobs.job_id, list(base))).tolist()
-    lists, requests = (list(jobs.nodes_asked), list(jobs.gpu_request)) if rows else ([], [])
-    for row in rows:
-        pin = _held(base[int(jobs.job_id[row])], requests[row])
-        if _has_list(lists[row], pin):
-            lists[row] = pin.base
-        if pin.rewritten and _has_request(requests[row], pin):
-            requests[row] = pin.own_gpus
-    return jobs.with_columns(nodes_asked=Labels.of(lists), gpu_request=Labels.of(requests)) if rows else jobs
+def _without(held: dict[int, Pin], others: Bools) -> dict[int, Pin]:
+    return {row: pin for row, pin in held.items() if not others[row]}
 
 
 def soon(snapshot: Snapshot, wait_s: float) -> Snapshot:
@@ -161,13 +104,6 @@ def _wanting(jobs: Jobs, pin: str) -> Bools:
     return hinted & (jobs.gpus > 1) & (pin != "off")
 
 
-def left_alone(jobs: Jobs, pins: tuple[Pin, ...]) -> Bools:
-    """Jobs that are left to Slurm until they run. (N,) bool."""
-    over = {(pin.job_id, pin.submit_s) for pin in pins if pin.over}
-    keys = zip(jobs.job_id.tolist(), jobs.submit_s.tolist(), strict=True) if over else ()
-    return np.array([key in over for key in keys], np.bool_) if over else np.zeros(len(jobs), np.bool_)
-
-
 def _written(
     snapshot: Snapshot, limits: Limits, held: tuple[dict[int, Pin], dict[int, Pin]], changed: tuple[Pin, ...],
     found: Walk, refused: tuple[Refusal, ...], most: int,
@@ -198,7 +134,7 @@ def _given(
     snapshot: Snapshot, row: int, found: Walk, before: Pin | None, *, waits: bool
 ) -> tuple[tuple[Step, ...], Pin | None]:
     """What gives the job its node and its request, and its record; less where it has them already."""
-    key, act, name, why = key_of(snapshot, row), _act(snapshot, row), found.chosen[row], found.why[row]
+    key, act, name, why = key_of(snapshot, row), act_of(snapshot, row, sized=False), found.chosen[row], found.why[row]
     nodes, gpus = snapshot.jobs.nodes_asked[row], snapshot.jobs.gpu_request[row]
     before = before or Pin(*key, nodes, nodes, snapshot.now_s)
     before = before if before.rewritten else replace(before, gpus=gpus, own_gpus=gpus)
@@ -222,19 +158,3 @@ def _record(before: Pin, name: str, request: str) -> Pin:
         return replace(pin, gpus="", own_gpus="")
     requests = (*pin.requests, *((request,) if request != pin.own_gpus else ()))
     return replace(pin, gpus=request, requests=tuple(dict.fromkeys(requests)))
-
-
-def returned(snapshot: Snapshot, row: int, pin: Pin, note: str, *, over: bool) -> tuple[tuple[Step, ...], Pin]:
-    key, act, jobs = key_of(snapshot, row), _act(snapshot, row), snapshot.jobs
-    steps: list[Step] = [PinNodes(*key, note, act, pin.base, jobs.nodes_asked[row], pin.base)] if pin.listed else []
-    if pin.rewritten:
-        steps.append(Retype(*key, note, act, pin.own_gpus, jobs.gpu_request[row], pin.own_gpus, pin.sized))
-    return tuple(steps), replace(pin, submit_s=key[1], nodes=pin.base, gpus=pin.own_gpus, over=over, note=note)
-
-
-def _act(snapshot: Snapshot, row: int) -> str:
-    return f"pin-{snapshot.jobs.job_id[row]}"
-
-
-def key_of(snapshot: Snapshot, row: int) -> tuple[int, float]:
-    return int(snapshot.jobs.job_id[row]), float(snapshot.jobs.submit_s[row])

@@ -200,12 +200,12 @@ class Planner:
         on = self.pinning.pin != "off" or self.pinning.types
         if self.placement is None or not (snapshot.pins or on):
             return Pinned()
-        from slurmsched.planning.pins import pins
-        from slurmsched.planning.sizes import unsized
+        from slurmsched.planning.pin_records import unsized
 
-        snapshot = unsized(snapshot)
-        if not (snapshot.pins or on):
+        if not (unsized(snapshot).pins or on):
             return Pinned()
+        from slurmsched.planning.pins import pins
+
         ready = ours & (snapshot.site.rights >= Rights.OPERATOR)
         return pins(snapshot, ranking, ready, self.placement, self.pinning, self.scope, most)
 
@@ -213,7 +213,8 @@ class Planner:
         """Sizes to give and to take back; those on record go back also after the lever is turned off."""
         if snapshot.site.rights < Rights.OPERATOR or not (snapshot.pins or self.lever.size):
             return Pinned()
-        from slurmsched.planning.sizes import sized, sizes
+        from slurmsched.planning.pin_records import sized
+        from slurmsched.planning.sizes import sizes
 
         if not (sized(snapshot).pins or self.lever.size):
             return Pinned()

@@ -84,6 +84,8 @@ class Promises:
         if act.opens_s <= now_s:
             due_s = kept_s if kept_s > now_s else min(act.promised_s, now_s)
             return replace(act, promised_s=due_s if due_s < inf else act.promised_s, waits=self._waits(held, outlook))
+        if why := asked(self.snapshot, row):
+            return self._given_up(act, why)
         try:
             allowed = self._allowed(row, need, act)
             best = self.chosen(need, outlook, allowed, self._lasts(act.time_limit_s), act, held)
@@ -160,6 +162,8 @@ class Promises:
         if len(free) >= need.nodes:
             self.stock.take(free[: need.nodes], need)
             return None
+        if why := asked(self.snapshot, row):
+            return Refusal(job_id, "constraint", f"no nodes are kept for it: {why}")
         if best is None:
             return Refusal(job_id, "ends", "no end is known of jobs on enough nodes that it could have")
         if best[1] > now_s + self.gangs.farthest_s:
@@ -182,8 +186,6 @@ class Promises:
         acts = (*self.snapshot.acts, *begun)
         others = [name for each in acts if act is None or each.id != act.id for name in expand(each.nodes)]
         taken = self.snapshot.nodes.name.isin(others)
-        if why := asked(self.snapshot, row):
-            raise UnknownForm(why)
         return allowed_nodes(self.snapshot, row) & need.fits_empty(self.snapshot) & ~taken
 
     def _lasts(self, time_limit_s: float) -> float:

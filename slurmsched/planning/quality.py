@@ -17,7 +17,7 @@ from slurmsched.placements.gpu_sets import gb_per_s, set_table
 from slurmsched.placements.gpu_stock import MOST_GPUS, GpuStock, bit_counts
 from slurmsched.placements.linked import Tables
 from slurmsched.planning.bounds import UnknownForm, allowed_nodes
-from slurmsched.planning.pins import own_lists
+from slurmsched.planning.pin_records import own_lists
 from slurmsched.planning.spread import broken
 
 

@@ -15,20 +15,13 @@ from slurmsched.model.pins import counted
 from slurmsched.placements.candidates import eligible
 from slurmsched.planning import managed as jobs_of
 from slurmsched.planning.bounds import UnknownForm, allowed_nodes
-from slurmsched.planning.pins import Pinned, key_of, left_alone, on_record, returned
+from slurmsched.planning.deferrals import own_starts
+from slurmsched.planning.parts import Pinned
+from slurmsched.planning.pin_records import act_of, key_of, left_alone, on_record, returned, sized, untouched
+from slurmsched.planning.stock import Need
 
 Move = tuple[Retype, Pin]
-_FOREIGN = "its request is another one: somebody changed it, or Slurm did not take ours"
-
-
-def sized(snapshot: Snapshot) -> Snapshot:
-    """The snapshot with the records of sizes alone."""
-    return replace(snapshot, pins=tuple(pin for pin in snapshot.pins if pin.sized))
-
-
-def unsized(snapshot: Snapshot) -> Snapshot:
-    """The snapshot without the records of sizes."""
-    return replace(snapshot, pins=tuple(pin for pin in snapshot.pins if not pin.sized))
+_LIMIT = "it waits for a limit that its own request may meet"
 
 
 def own_sizes(snapshot: Snapshot) -> Snapshot:
@@ -46,15 +39,16 @@ def sizes(snapshot: Snapshot, ranking: Ranking, managed: Bools, lever: Lever, sc
     """Requests to give, to change and to give back. snapshot: as read. managed: (N,) bool. most: writes of this cycle.
 
     Of jobs of one node that tell both min_gpus and max_gpus, if the policy wants another size between these for which
-    some node has GPUs. One with an act under way or a node list of ours keeps its size. Requests are given back first,
-    then changed, then given to new jobs, most urgent first.
+    some node has GPUs. One with an act under way, or with a node list or Type on record, is left as it is. Requests
+    are given back first, then changed, then given to new jobs, most urgent first.
     """
     mine, _, changed = on_record(sized(snapshot))
-    changed = tuple(replace(pin, note=_FOREIGN) if pin.over else pin for pin in changed)
-    base = own_sizes(snapshot)
-    wants, refused = _wanted(base, ranking, managed, scope) if lever.size else ({}, ())
-    over = left_alone(snapshot.jobs, (*sized(snapshot).pins, *changed))
-    new = {row: request for row, request in wants.items() if row not in mine and not over[row]}
+    others = untouched(snapshot, sizes=True)
+    mine = {row: _limited(snapshot, row, pin) for row, pin in mine.items() if not others[row]}
+    base = own_sizes(own_starts(snapshot))
+    over = others | left_alone(snapshot.jobs, (*sized(snapshot).pins, *changed, *mine.values()))
+    wants, refused = _wanted(base, ranking, managed & ~over, scope) if lever.size else ({}, ())
+    new = {row: request for row, request in wants.items() if row not in mine}
     moves = [*_kept(snapshot, mine, wants), *(_given(snapshot, row, request, None) for row, request in new.items())]
     moves = moves[: max(most, 0)]
     return Pinned(tuple(step for step, _ in moves), refused, (*changed, *(pin for _, pin in moves)))
@@ -70,9 +64,8 @@ def _wanted(
         return {}, ()
     jobs = base.jobs
     within = (gpus >= hint_column(jobs, "min_gpus")) & (gpus <= hint_column(jobs, "max_gpus"))  # NaN: no hint
-    acting = np.isin(jobs.job_id, [act.job_id for act in base.acts])
-    pinned = np.isin(jobs.job_id, [pin.job_id for pin in unsized(base).pins if pin.open])
-    asked = managed & eligible(base) & (gpus > 0) & (gpus != jobs.gpus) & within & ~acting & ~pinned
+    asked = managed & eligible(base) & (gpus > 0) & (gpus != jobs.gpus) & within
+    asked &= ~((gpus > jobs.gpus) & jobs.reason.map(_at_limit, np.bool_))
     verdict = np.where(asked, jobs_of.size_verdicts(jobs, scope), -1).astype(np.int8)
     rows = ranking.order[(asked & (verdict < 0))[ranking.order]].tolist()
     most = _largest(base, rows)
@@ -83,15 +76,16 @@ def _wanted(
 
 
 def _largest(base: Snapshot, rows: Sequence[int]) -> dict[int, int]:
-    """Most GPUs of an open node that each of these jobs may have once its partition is up, by row; 0 if that is not
-    known. Slurm takes any number."""
+    """Most GPUs of an open node that each of these jobs may have once its partition is up, and that has its CPUs and
+    memory; by row, 0 if that is not known. Slurm takes any number."""
     jobs, parts = base.jobs, base.partitions
     up = replace(base, partitions=parts.with_columns(up=np.ones(len(parts), np.bool_)))
-    texts = (jobs.partition, jobs.gpu_request, jobs.features_asked, jobs.nodes_asked, jobs.nodes_excluded)
-    known: dict[tuple[str, ...], int] = {}
+    columns = (jobs.partition, jobs.gpu_request, jobs.features_asked, jobs.nodes_asked, jobs.nodes_excluded,
+               jobs.cpus, jobs.memory_mib)  # fmt: skip
+    known: dict[tuple[object, ...], int] = {}
     found = {}
     for row in rows:
-        key = tuple(column[row] for column in texts)
+        key = tuple(column[row] for column in columns)
         if key not in known:
             known[key] = _most(up, row)
         found[row] = known[key]
@@ -99,8 +93,9 @@ def _largest(base: Snapshot, rows: Sequence[int]) -> dict[int, int]:
 
 
 def _most(base: Snapshot, row: int) -> int:
+    roomy = replace(Need.of(base, row), gpus=np.zeros(len(base.nodes), np.int64)).fits_empty(base)  # by CPUs and memory
     try:
-        return int(base.nodes.gpus[allowed_nodes(base, row)].max(initial=0))
+        return int(base.nodes.gpus[allowed_nodes(base, row) & roomy].max(initial=0))
     except UnknownForm:
         return 0
 
@@ -113,8 +108,21 @@ def _kept(snapshot: Snapshot, mine: dict[int, Pin], wants: dict[int, str]) -> li
     return [move for move in moves if move[0].gpus != move[0].was]
 
 
+def _limited(snapshot: Snapshot, row: int, pin: Pin) -> Pin:
+    """The record, over if its size may be why the job waits for a limit: Slurm checks none when an Operator writes."""
+    reason, more = snapshot.jobs.reason[row], counted(pin.gpus) > counted(pin.own_gpus)
+    limit = _at_limit(reason) if more else "MinGRES" in reason
+    return replace(pin, over=True, note=_LIMIT) if limit and not pin.over else pin
+
+
+def _at_limit(reason: str) -> bool:
+    """Whether Slurm says that an association or QOS lets a job have no more GPUs, such as QOSMaxGRESPerUser."""
+    return "GRES" in reason or "Billing" in reason
+
+
 def _back(snapshot: Snapshot, row: int, pin: Pin) -> Move:
-    (step,), record = returned(snapshot, row, pin, "the policy wants it as it asks", over=False)
+    note = pin.note if pin.over else "the policy wants it as it asks"
+    (step,), record = returned(snapshot, row, pin, note, over=pin.over)
     assert isinstance(step, Retype)
     return step, record
 
@@ -125,5 +133,5 @@ def _given(snapshot: Snapshot, row: int, request: str, before: Pin | None) -> Mo
     nodes, has = jobs.nodes_asked[row], jobs.gpu_request[row]
     pin = before or Pin(*key, nodes, nodes, snapshot.now_s, gpus=has, own_gpus=has)
     why = f"the policy wants it on {counted(request)} of the GPUs that its hints allow"
-    step = Retype(*key, why, f"size-{key[0]}", request, has, pin.own_gpus, resizes=True)
+    step = Retype(*key, why, act_of(snapshot, row, sized=True), request, has, pin.own_gpus, resizes=True)
     return step, replace(pin, gpus=request, requests=tuple(dict.fromkeys((*pin.requests, request))))

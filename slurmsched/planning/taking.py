@@ -122,8 +122,6 @@ def _for_job(
 ) -> Act | Refusal | None:
     """The act for one job; a refusal that says why there is none; None for a job that starts without."""
     job_id, need = int(snapshot.jobs.job_id[row]), Need.of(snapshot, row)
-    if why := asked(snapshot, row):
-        return Refusal(job_id, "constraint", f"nobody gives it GPUs: {why}")
     try:
         allowed = np.flatnonzero(allowed_nodes(snapshot, row) & need.fits_empty(snapshot))
         kept = _kept(snapshot, row, begun)
@@ -133,6 +131,8 @@ def _for_job(
     if len(free) >= need.nodes:
         stock.take(free[: need.nodes], need)
         return None
+    if why := asked(snapshot, row):
+        return Refusal(job_id, "constraint", f"nobody gives it GPUs: {why}")
     if len(allowed) < need.nodes:
         return Refusal(job_id, "nodes", "too few nodes meet what it asks for, whoever left")
     chosen = _cheapest(snapshot, row, allowed[~kept[allowed]], need, running, stock)

@@ -164,7 +164,7 @@ def _user_top(facts: Facts) -> Verdict:
 def _job_submit(facts: Facts) -> Verdict:
     plugins = facts.text("JobSubmitPlugins")
     quick = f"if modify_uid is that of {facts.site.user}: return slurm.SUCCESS first in slurm_job_modify"
-    if facts.words("JobSubmitPlugins").keys() <= {"lua"} and any(OURS in text for text in facts.job_submit[:1]):
+    if facts.words("JobSubmitPlugins").keys() == {"lua"} and any(OURS in text for text in facts.job_submit[:1]):
         site = len(facts.job_submit) > 1
         return "warn" if site else "ok", f"slurmsched's own{' and job_submit_site.lua' if site else ''}", quick
     return "warn" if plugins else "ok", plugins or "none", quick

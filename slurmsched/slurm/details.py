@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from slurmsched.errors import SlurmUnreachableError
-from slurmsched.model.columns import Bools
+from slurmsched.model.columns import Bools, Labels
 from slurmsched.model.snapshot import Site
 from slurmsched.model.states import JobState
 from slurmsched.slurm.commands import Commands, failure
@@ -56,11 +56,9 @@ class Held:
 
     def _details(self, jobs: list[int], columns: Mapping[str, Any], rows: list[int]) -> dict[int, tuple[Parts, Spread]]:
         text = ask_jobs(self._commands, jobs, len(columns["job_id"]), self._most_singly)
-        for name in ("name", "comment"):  # a line in a user's text must not begin a record
-            for several_lines in (words for words in columns[name].names if "\n" in words):
-                text = text.replace(several_lines, "\t" if name == "comment" else several_lines.replace("\n", "\t"))
+        text = cleaned(text, columns["name"], columns["comment"])
         names = {int(columns["job_id"][row]): columns["name"][row].replace("\n", "\t") for row in rows}
-        records = dict(reversed(list(job_records(text))))  # of two of one job the first
+        records = first_records(text)
         return {job: (parts, spread_of(records[job])) for job, parts in parse_details(text, names).items()}
 
     def cron_jobs(self, columns: Mapping[str, Any], site: Site) -> Bools:
@@ -80,6 +78,25 @@ class Held:
         for row, key in keys.items():
             cron[row] = self._cron[key]
         return cron
+
+
+def cleaned(text: str, names: Labels, comments: Labels) -> str:
+    """Records without the line breaks of these names, and without these comments where they have any: a line in a
+    user's text must not begin a record."""
+    for name in _broken(names):
+        text = text.replace(name, name.replace("\n", "\t"))
+    for comment in _broken(comments):
+        text = text.replace(comment, "\t")
+    return text
+
+
+def _broken(texts: Labels) -> Iterator[str]:
+    return (words for words in texts.names if "\n" in words)
+
+
+def first_records(text: str) -> dict[int, str]:
+    """By job its record, of two of one job the first."""
+    return dict(reversed(list(job_records(text))))
 
 
 def ask_jobs(commands: Commands, jobs: Iterable[int], rows: int, most_singly: int) -> str:

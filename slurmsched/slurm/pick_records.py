@@ -12,8 +12,7 @@ from slurmsched.model.jobs import Jobs
 from slurmsched.model.pins import Wish
 from slurmsched.model.states import JobState
 from slurmsched.slurm.commands import Commands
-from slurmsched.slurm.details import MOST_SINGLY, ask_jobs
-from slurmsched.slurm.node_text import job_records
+from slurmsched.slurm.details import MOST_SINGLY, ask_jobs, cleaned, first_records
 from slurmsched.slurm.picks import cpus_of, union
 
 _HOLDS = JobState.RUNNING | JobState.SUSPENDED | JobState.COMPLETING
@@ -43,7 +42,8 @@ class PickRecords:
         new_runs, new_waits = _news(self._runs, runs), _news(self._waits, waits)
         if missing := [*new_runs, *new_waits]:
             names = dict(zip(jobs.job_id.tolist(), jobs.name, strict=True)) if new_waits else {}
-            for job, record in job_records(ask_jobs(self._commands, missing, len(jobs), MOST_SINGLY)):
+            text = ask_jobs(self._commands, missing, len(jobs), MOST_SINGLY)
+            for job, record in first_records(cleaned(text, jobs.name, jobs.comment)).items():
                 if job in new_runs:
                     self._runs[job] = (runs[job], cpus_of(record))
                 if job in new_waits:

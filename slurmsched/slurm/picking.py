@@ -138,8 +138,8 @@ def read_wish(job_id: int, record: str, name: str = "") -> Wish | None:
     bars = (*_bars(found, options, rest), *(["GPUs in several ways"] if len(forms) > 1 else []))
     form, entries = forms[0]
     gpus = [entry for entry in entries if entry.kind == "gpu"]
-    return replace(wish, form=str(form), count=count_gpus(gpus), bars=bars, asks=normal_form(gpus),
-                   alone=len(gpus) == len(entries))  # fmt: skip
+    alone = len(gpus) == len(entries) and not any("gres" in options.get(key, "") for key in FORMS if FORMS[key] != form)
+    return replace(wish, form=str(form), count=count_gpus(gpus), bars=bars, asks=normal_form(gpus), alone=alone)
 
 
 def _asked(record: str, name: str) -> str:

@@ -53,14 +53,19 @@ class Pinning:
         for outcome in outcomes:
             if _pins(outcome.action):
                 answers.setdefault(outcome.action.job_id, []).append(outcome)
-        ends = (
-            _end(pin, answers.get(job_id, []), self._steps[job_id])
-            if job_id in answers or not (pin.sized and pin.open)
-            else self._before.get(job_id, replace(pin, gpus=pin.own_gpus))  # not sent: it has what it had
+        ends = [
+            _end(pin, answers[job_id], self._steps[job_id]) if job_id in answers else self._unsent(pin)
             for job_id, pin in self._planned.items()
-        )
+        ]
         self._note(pin for pin in ends if pin)
         self._planned = {}
+
+    def _unsent(self, pin: Pin) -> Pin | None:
+        """What a record becomes whose steps were not sent; None if it stays. A job whose size was to change has what
+        it had."""
+        if not (self._steps[pin.job_id] and pin.sized and pin.open):
+            return None
+        return self._before.get(pin.job_id, replace(pin, gpus=pin.own_gpus))
 
     def _records(self) -> dict[int, Pin]:
         if self._known is None:
@@ -81,7 +86,7 @@ def _end(pin: Pin, answers: Sequence[Outcome], steps: int) -> Pin | None:
     """What a record becomes by these answers to so many steps of its job; None if it stays.
 
     A job has its own again when Slurm has taken every step of that. One whose first list was refused has it too, since
-    no request is sent then.
+    no request is sent then. One whose size was refused gets its own back, if it has one of ours, and is left alone.
     """
     if not answers:
         return None
@@ -89,6 +94,8 @@ def _end(pin: Pin, answers: Sequence[Outcome], steps: int) -> Pin | None:
         written = sum(outcome.status == "written" for outcome in answers)
         return pin if written == steps else None
     first = answers[0]
+    if pin.sized and first.status == "refused":
+        return replace(pin, over=True, note=first.message)
     refused = first.status == "refused" and isinstance(first.action, PinNodes) and first.action.was == pin.base
     return _never(pin) if refused else None
 

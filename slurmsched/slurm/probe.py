@@ -62,7 +62,7 @@ def read_job_submit(site: Site) -> tuple[str, ...]:
         try:
             found.append((Path(conf).parent / name).read_text(encoding="utf-8", errors="replace"))
         except FileNotFoundError:
-            continue
+            break  # without ours nobody calls the site's
         except OSError:
             found.append("")  # there, and not for us
     return tuple(found)

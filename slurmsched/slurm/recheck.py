@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 
 from slurmsched.errors import SlurmError, SlurmUnreachableError, UnreadableError
+from slurmsched.model.pins import Wish
 from slurmsched.model.plan import Action, PinNodes, Retype, SetSiteFactor
 from slurmsched.model.states import job_state
 from slurmsched.planning.view import Seen
@@ -37,20 +38,24 @@ class Recheck:
             job_id, seen = _row(line, sites)
             if job_id in wanted:
                 found[job_id] = seen
-        given = [action.job_id for action in actions if isinstance(action, PinNodes | Retype) and _gives(action)]
-        return self._with_bars(found, [job for job in given if job in found])
+        given = [action for action in actions if isinstance(action, PinNodes | Retype) and _gives(action)]
+        return self._with_bars(found, [action for action in given if action.job_id in found])
 
-    def _with_bars(self, found: dict[int, Seen], jobs: Sequence[int]) -> dict[int, Seen]:
-        """These jobs with what they ask for now that a list or a request of ours could break."""
-        if not jobs:
+    def _with_bars(self, found: dict[int, Seen], actions: Sequence[PinNodes | Retype]) -> dict[int, Seen]:
+        """The jobs of these with what they ask for now that a list or a request of ours could break."""
+        if not actions:
             return found
         from slurmsched.slurm.picking import read_wish
 
-        few = sorted(set(jobs))
+        few = sorted({action.job_id for action in actions})
         text = ask_jobs(self._commands, few, ONE_AS_MANY * len(few), len(few))
-        records = {job: record for job, record in job_records(text) if job in few}
-        wishes = {job: read_wish(job, record) for job, record in records.items()}
-        bars = {job: wish.bars if (wish := wishes.get(job)) else UNREAD for job in few}
+        told: dict[int, list[str]] = {job: [] for job in few}
+        for job, record in job_records(text):
+            told.get(job, []).append(record)
+        # two of one job: one may be what a user wrote into a comment
+        wishes = {job: read_wish(job, records[0]) for job, records in told.items() if len(records) == 1}
+        rewritten = {action.job_id for action in actions if isinstance(action, Retype)}
+        bars = {job: _bars(wish, rewritten) if (wish := wishes.get(job)) else UNREAD for job in few}
         return found | {job: replace(found[job], bars=bars[job]) for job in few}
 
     def _squeue(self, job_ids: set[int]) -> str:
@@ -78,12 +83,26 @@ def _gives(action: PinNodes | Retype) -> bool:
     return action.picked if isinstance(action, PinNodes) else action.gpus != action.base
 
 
+def _bars(wish: Wish, rewritten: Container[int]) -> tuple[str, ...]:
+    """What keeps its job from a list or a request. A request of ours takes the place of all that it asks by node."""
+    if wish.job_id not in rewritten:
+        return wish.bars
+    said = {
+        "GPUs in another way than by node": wish.form != "gpus-per-node",  # topology.slurm_node.Form.PER_NODE
+        "other GRES beside GPUs": not wish.alone,
+        "GPUs near its cores": wish.bound,
+    }
+    return (*wish.bars, *(words for words, bars in said.items() if bars))
+
+
 def _asked(text: str) -> str:
-    """What a job asks for by node, in normal form; as it is where that cannot be read."""
+    """What a job asks for by node, in normal form; as it is where that would not tell all of it."""
     try:
-        return normal_form(parse_gres(text))
+        entries = parse_gres(text)
     except UnreadableError:
         return text
+    told = all(entry.kind in ("gpu", "shard") for entry in entries if entry.count)
+    return normal_form(entries) if told else text
 
 
 def _row(line: str, sites: Mapping[int, int]) -> tuple[int, Seen]:

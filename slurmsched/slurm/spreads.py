@@ -6,12 +6,13 @@ import numpy as np
 
 from slurmsched.model.jobs import Jobs
 from slurmsched.slurm.commands import Commands
-from slurmsched.slurm.details import MOST_SINGLY, ask_jobs
-from slurmsched.slurm.node_text import Spread, job_records, spread_of
+from slurmsched.slurm.details import MOST_SINGLY, ask_jobs, cleaned, first_records
+from slurmsched.slurm.node_text import Spread, spread_of
 
 
 class Spreads:
-    """Asks for each gang once. A later change of its Switches goes unseen; Slurm heeds it all the same."""
+    """Asks for each gang once, also for one that Slurm shows no record of, which counts as one without wishes. A later
+    change of its Switches goes unseen; Slurm heeds it all the same."""
 
     def __init__(self, commands: Commands) -> None:
         self._commands = commands
@@ -22,10 +23,11 @@ class Spreads:
         rows = np.flatnonzero(jobs.pending & (jobs.nodes > 1) & (jobs.gpus > 0)).tolist()
         key = {row: (int(jobs.job_id[row]), float(jobs.submit_s[row])) for row in rows}
         if missing := {job: (job, submit_s) for job, submit_s in key.values() if (job, submit_s) not in self._known}:
-            text = ask_jobs(self._commands, missing, len(jobs), MOST_SINGLY)
-            self._known |= {missing[job]: spread_of(record) for job, record in job_records(text) if job in missing}
-        self._known = {each: self._known[each] for each in key.values() if each in self._known}
+            text = cleaned(ask_jobs(self._commands, missing, len(jobs), MOST_SINGLY), jobs.name, jobs.comment)
+            records = first_records(text)
+            self._known |= {key: spread_of(records.get(job, "")) for job, key in missing.items()}
+        self._known = {each: self._known[each] for each in key.values()}
         made = {"switches": jobs.switches.copy(), "segment_nodes": jobs.segment_nodes.copy()}
         for row in rows:
-            made["switches"][row], made["segment_nodes"][row] = self._known.get(key[row], (0, 0))
+            made["switches"][row], made["segment_nodes"][row] = self._known[key[row]]
         return jobs.with_columns(**made)

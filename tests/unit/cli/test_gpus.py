@@ -55,7 +55,8 @@ def test_fit__starts_waits_and_wrong_options(run, cluster):
     for same in (("--gres=gpu:v100:4",), ("--gres=gpu:4",)):
         assert run("fit", *same).out.splitlines()[0].endswith("starts now on 1 of these nodes; Slurm chooses")
     for wrong in (("--gpus=x",), ("--gpus=1", "--gpus-per-node=1"), ("--gres=gpu:1", "--gpus=1"),
-                  ("--gres=craynetwork:1",), ("--gres=gpu",), ("--gpus=1", "--mem=much"),
+                  ("--gres=craynetwork:1",), ("--gres=gpu",), ("--gres=gpu:",), ("--gres=gpu:a100:",),
+                  ("--gpus=1", "--mem=much"),
                   ("--gpus=1", "-t", "long"), ("--gpus=1", "-w", "n["), ("--gpus=1", "-p", "nosuch")):  # fmt: skip
         assert run("fit", *wrong).code == 2
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
+from slurmsched.config import Config, Leader, Ledger
 from slurmsched.db import schema
 from slurmsched.db.acts import ActLog
 from slurmsched.db.job_history import _requeued_last, first_waits, history, in_words, ours, waits_known
@@ -63,6 +64,17 @@ def test_history__says_what_cannot_be_read(tmp_path: Path) -> None:
     rows, unread = history(f"sqlite:///{tmp_path}/none.db", tmp_path / "journal.jsonl", 7)
     assert [row["what"] for row in rows] == ["preempt 9-1 takes its GPUs for job 9"]
     assert [text.partition(":")[0] for text in unread] == ["writes and changes by others", "runs and acts"]
+
+
+def test_history__leaves_out_this_hosts_files_where_several_may_lead(ledger: str, tmp_path: Path) -> None:
+    """An act that was open here before the leader was set up is not told as one under way."""
+    act = Act("9-1", Purpose.PREEMPT, 9, 0.0, "bob", "n1", 60.0, 90.0, (Victim(7, 0.0, 0, 8),), stage=Stage.WARNED)
+    alone = Config(ledger=Ledger(url=ledger, journal=tmp_path / "journal.jsonl"))
+    shared = Config(ledger=Ledger(url="mysql://a/b", journal=tmp_path / "journal.jsonl"), leader=Leader(enabled=True))
+    ActLog(tmp_path / "journal.jsonl").sent([act])
+    told, (rows, unread) = history(ledger, alone.own_journal, 7)[0], history(ledger, shared.own_journal, 7)
+    assert [row["what"] for row in told if row not in rows] == ["preempt 9-1 takes its GPUs for job 9"]
+    assert [text.partition(":")[0] for text in unread] == ["writes and acts under way"]
 
 
 @pytest.mark.parametrize(("gpus", "found"), [(8, 1), (15, 1), (7, 0), (16, 0), (0, 0)])

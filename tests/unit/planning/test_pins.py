@@ -10,10 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slurmsched.config import Placement, Scope
-from slurmsched.model import Deferral, Delay, Labels, Pin, PinNodes, Ranking, Snapshot, Wants
+from slurmsched.model import Act, Deferral, Delay, Labels, Pin, PinNodes, Purpose, Ranking, Snapshot, Wants
 from slurmsched.placements.linked import Linked
+from slurmsched.planning.parts import Pinned
 from slurmsched.planning.picks import Picks
-from slurmsched.planning.pins import Pinned, given_back, pins
+from slurmsched.planning.pin_records import given_back
+from slurmsched.planning.pins import pins
 from slurmsched.testing import snapshot
 from tests.unit.planning.pin_cases import HINT, NOW_S, cluster, wait, wish
 
@@ -152,6 +154,14 @@ def test_pins__a_list_goes_back_when_nothing_is_free():
     found = planned(cluster([wait(1, nodes_asked="n2")], [[], []], pins=(holding(1, "n2"),)))
     assert [(action.nodes, action.was) for action in found.actions] == [("", "n2")]
     assert (found.pins[0].open, found.pins[0].over) == (False, False)
+
+
+def test_pins__a_job_for_which_others_leave_keeps_what_it_has():
+    """Its act chose nodes by the list that it has: none is moved, given back or given."""
+    act = Act("1-9", Purpose.PREEMPT, 1, NOW_S - 60, "alice", "n2", 60.0, NOW_S - 10)
+    for nodes, pins_ in (("n2", (holding(1, "n2"),)), ("", ())):
+        at = cluster([wait(1, nodes_asked=nodes)], [SINGLE, []], pins=pins_, acts=(act,))
+        assert planned(at) == Pinned()
 
 
 def test_pins__a_job_that_did_not_start_in_time_is_slurms():

@@ -11,8 +11,8 @@ import pytest
 from slurmsched.config import Acts, Gangs
 from slurmsched.estimators.hint import Hint
 from slurmsched.model import Act, NodeState, Purpose, Ranking, Reservations, Site, Snapshot, Stage, Wait
+from slurmsched.planning.parts import Begun
 from slurmsched.planning.promises import Promises, end_times
-from slurmsched.planning.taking import Begun
 from slurmsched.testing import fleet, snapshot
 
 NOW_S = 100_000.0
@@ -235,6 +235,14 @@ def test_begin__gang_of_several_partitions_gets_nodes_of_all_of_them():
     up = [{"name": name} for name in ("gpu", "big")]
     (act,) = begun(cluster([*jobs, gang(partition="gpu,big")], held, nodes, partitions=up)).acts
     assert act.nodes == "n[2,4]"
+
+
+@pytest.mark.parametrize("asks", [{}, {"switches": 1}, {"segment_nodes": 2}])
+def test_begin__a_gang_with_wishes_of_the_fabric_that_fits_takes_what_is_free(asks):
+    """n3 and n4 are about to be its own: they are not promised to a less urgent gang, and nothing is told of it."""
+    jobs, held = full(100, 100)
+    found = begun(cluster([*jobs, gang(90, **asks), gang(91, nodes=3)], held))
+    assert (found.acts, [(refusal.job_id, refusal.rule) for refusal in found.refused]) == ((), [(91, "ends")])
 
 
 @pytest.mark.parametrize("asks", [{"switches": 1}, {"segment_nodes": 2}])

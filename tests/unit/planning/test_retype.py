@@ -10,7 +10,9 @@ import pytest
 from slurmsched.config import Placement, Scope
 from slurmsched.model import Pin, PinNodes, Ranking, Retype, Snapshot, frozen
 from slurmsched.placements.linked import Linked
-from slurmsched.planning.pins import Pinned, given_back, own_lists, pins
+from slurmsched.planning.parts import Pinned
+from slurmsched.planning.pin_records import given_back, own_lists
+from slurmsched.planning.pins import pins
 from slurmsched.topology.gpu_types import TypedNode
 from tests.unit.planning.pin_cases import NOW_S, cluster, wait, wish
 

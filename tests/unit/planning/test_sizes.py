@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
-from slurmsched.config import Lever, Scope
-from slurmsched.model import Act, Pin, Purpose, Ranking, Rights, Site, Snapshot, Wants
-from slurmsched.planning.pins import given_back
+from slurmsched import registry
+from slurmsched.config import Lever, Placement, Scope
+from slurmsched.db.pins import PinLog
+from slurmsched.model import Act, Outcome, Pin, Purpose, Ranking, Retype, Rights, Site, Snapshot, Wants
+from slurmsched.model.columns import Labels
+from slurmsched.planning.pin_records import given_back
 from slurmsched.planning.planner import Planner
 from slurmsched.planning.sizes import own_sizes
 from slurmsched.policies.order import ordered
+from slurmsched.slurm.pinning import Pinning
 from slurmsched.testing import snapshot
 
 NOW = 1_000.0
@@ -93,6 +98,67 @@ def test_sizes__jobs_that_keep_theirs(row: dict[str, Any], gpus: int, rule: str)
     assert [refusal.rule for refusal in plan.refused if refusal.rule != "not-pending"] == ([rule] if rule else [])
 
 
+@pytest.mark.parametrize(("cpus", "memory_mib", "fits"), [(8, 900.0, True), (9, 900.0, False), (8, 1_100.0, False)])
+def test_sizes__a_node_of_so_many_gpus_has_its_cpus_and_memory(cpus: int, memory_mib: float, fits: bool) -> None:
+    """n1 has 8 GPUs, few CPUs and little memory, n2 two GPUs and plenty: 6 GPUs would wait for ever."""
+    given = queue({"cpus": cpus, "memory_mib": memory_mib}, {"cpus": 1, "memory_mib": 1.0})
+    columns = {"gpus": [8, 2], "cpus": [8, 64], "memory_mib": [1_000.0, 1e6]}
+    nodes = given.nodes.with_columns(
+        **{name: np.array(values, getattr(given.nodes, name).dtype) for name, values in columns.items()}
+    )
+    plan = planner({1: 6, 2: 6}).plan(replace(given, nodes=nodes))
+    assert sorted(asks(plan)) == ([1, 2] if fits else [2])
+    assert [refusal.rule for refusal in plan.refused] == ([] if fits else ["size-room"])
+
+
+@pytest.mark.parametrize(
+    ("reason", "size", "back"),
+    [
+        ("QOSMaxGRESPerUser", 4, True),
+        ("AssocGrpGRES", 4, True),
+        ("QOSGrpBilling", 4, True),
+        ("Resources", 4, False),
+        ("QOSMaxGRESPerUser", 1, False),  # its own asks for more
+        ("QOSMinGRES", 1, True),
+    ],
+)
+def test_sizes__a_size_that_waits_for_a_limit_goes_back(reason: str, size: int, back: bool) -> None:
+    """Slurm lets an Operator write past the limits of a job's user. It gets none again until it has run."""
+    has = {"gpus": size, "gpu_request": f"gpu:{size}", "reason": reason}
+    plan = planner({1: size}).plan(queue(has, pins=(record(f"gpu:{size}"),)))
+    assert asks(plan) == ({1: ("gpu:2", f"gpu:{size}", "gpu:2")} if back else {})
+    if back:
+        assert [pin.over for pin in plan.pins] == [True]
+        assert asks(planner({1: size}).plan(queue({}, pins=plan.pins))) == {}
+
+
+def test_sizes__a_job_at_a_limit_gets_no_more() -> None:
+    """Fewer it may have."""
+    assert asks(planner({1: 4}).plan(queue({"reason": "QOSMaxGRESPerJob"}))) == {}
+    assert asks(planner({1: 1}).plan(queue({"reason": "QOSMaxGRESPerJob"}))) == {1: ("gpu:1", "gpu:2", "gpu:2")}
+
+
+@pytest.mark.parametrize(("has", "expected"), [("gpu:2", ["gpu:6"]), ("gpu:4", ["gpu:6", "gpu:2"])])
+def test_sizes__a_refused_one_is_not_tried_again(has: str, expected: list[str], tmp_path: Path) -> None:
+    """The gate's own reason is on record. A job that has one of ours gets its own back; then it is left alone."""
+    log = PinLog(tmp_path / "journal.jsonl")
+    log.note([record(has)] if has != "gpu:2" else [])
+    pinning, written = Pinning(log), []
+    for _ in range(4):
+        given = queue({"gpus": int(has[4:]), "gpu_request": has}, pins=pinning.known)
+        plan = planner({1: 6}).plan(given)
+        pinning.begin(plan, given.jobs.job_id)
+        steps = [step for step in plan.actions if isinstance(step, Retype)]
+        status = {"gpu:6": "refused"}
+        pinning.end([Outcome(step, status.get(step.gpus, "written"), "memory by GPU") for step in steps])
+        has = next((step.gpus for step in steps if step.gpus != "gpu:6"), has)
+        written += [(step.gpus, step.act) for step in steps]
+    assert written == [(gpus, "size-1") for gpus in expected]
+    (left,) = pinning.known
+    assert (has, left.over, left.open, left.note) == ("gpu:2", True, False, "memory by GPU")
+    assert log.known() == {1: left}
+
+
 def test_sizes__a_policy_sees_what_the_user_asked_for() -> None:
     """Of a waiting job; one that runs has what it has."""
     given = queue({"gpus": 4, "gpu_request": "gpu:4"}, pins=(record("gpu:4"),))
@@ -146,7 +212,79 @@ def test_sizes__a_requeued_job_keeps_its_record() -> None:
     assert plan.pins[-1].submit_s == 990.0
 
 
-def test_sizes__a_job_for_which_others_leave_keeps_its_own() -> None:
-    """An act was planned for the size that it has."""
+def test_sizes__what_a_user_changes_after_a_requeue_stands() -> None:
+    """The record learns the new submission first: the job is left alone for that one."""
+    given = queue({"gpus": 3, "gpu_request": "gpu:3", "submit_s": 990.0}, pins=(record("gpu:4"),))
+    plan = planner({1: 6}).plan(given)
+    (left,) = plan.pins
+    assert (asks(plan), left.over, left.submit_s) == ({}, True, 990.0)
+
+
+@pytest.mark.parametrize("want", [0, 2, 4, 6])
+def test_sizes__a_job_for_which_others_leave_keeps_what_it_has(want: int) -> None:
+    """An act was planned for the size that it has: its own, or one of ours."""
     act = Act("1-9", Purpose.PREEMPT, 1, 900.0, "bob", "n1", 60.0, 990.0)
-    assert asks(planner({1: 4}).plan(queue({}, acts=(act,)))) == {}
+    ours = queue({"gpus": 4, "gpu_request": "gpu:4"}, pins=(record("gpu:4"),), acts=(act,))
+    for given in (queue({}, acts=(act,)), ours):
+        plan = planner({1: want}).plan(given)
+        assert (asks(plan), plan.pins) == ({}, ())
+
+
+@dataclass(frozen=True)
+class Later(Wanting):
+    """It wants each job to start ten minutes from now besides."""
+
+    def rank(self, given: Snapshot) -> Ranking:
+        ranking = Wanting.rank(self, given)
+        assert ranking.wants is not None
+        return replace(ranking, wants=replace(ranking.wants, start_s=np.full(len(given.jobs), NOW + 600.0)))
+
+
+def test_sizes__a_start_of_ours_leaves_the_size() -> None:
+    """Both are written in one cycle; in the next the job waits for its start by us, and could start for its user."""
+    made = replace(planner({}), policy=Later({1: 4}), lever=Lever(size=True, start=True))
+    first = made.plan(queue({}))
+    assert (asks(first), len(first.deferrals)) == ({1: ("gpu:4", "gpu:2", "gpu:2")}, 1)
+    has = {"gpus": 4, "gpu_request": "gpu:4", "eligible_s": first.deferrals[0].until_s}
+    assert asks(made.plan(queue(has, pins=first.pins, deferrals=first.deferrals))) == {}
+
+
+@dataclass(frozen=True)
+class Typed(Wanting):
+    """It wants the GPU type of n1 for each job besides."""
+
+    def rank(self, given: Snapshot) -> Ranking:
+        ranking = Wanting.rank(self, given)
+        assert ranking.wants is not None
+        return replace(ranking, wants=replace(ranking.wants, gpu_type=Labels.of(["a100"] * len(given.jobs))))
+
+
+def both(gpus: dict[int, int]) -> Planner:
+    made = registry.make("placements", "consolidated", {}, key="placement")
+    return replace(planner(gpus), policy=Typed(gpus), placement=made, pinning=Placement(types=True))
+
+
+LIST = Pin(1, 900.0, "n1", "", NOW, values=("n1",))
+
+
+@pytest.mark.parametrize(
+    ("row", "pin"),
+    [
+        ({"gpus": 4, "gpu_request": "gpu:4"}, record("gpu:4")),  # it has the size that the policy wants
+        ({"gpus": 3, "gpu_request": "gpu:3"}, record("gpu:2", "gpu:4", over=True)),
+        ({"nodes_asked": "n1"}, LIST),
+        ({}, replace(LIST, nodes="", over=True)),
+    ],
+)
+def test_sizes__a_job_has_one_kind_of_record(row: dict[str, Any], pin: Pin) -> None:
+    """Whatever is on record of it, open or left alone, stays: neither part writes over what the other has to undo."""
+    plan = both({1: 4}).plan(queue(row, pins=(pin,)))
+    assert ([step.kind for step in plan.actions if step.kind in ("pin", "retype")], plan.pins) == ([], ())
+
+
+def test_sizes__of_a_new_job_the_size_comes_first() -> None:
+    """Both parts are on: no list in the same cycle, nor in the next."""
+    plan = both({1: 4}).plan(queue({}))
+    assert ([step.kind for step in plan.actions if step.kind in ("pin", "retype")], len(plan.pins)) == (["retype"], 1)
+    typed = both({}).plan(queue({}))
+    assert [step.kind for step in typed.actions if step.kind == "pin"] == ["pin"]

@@ -12,7 +12,8 @@ from slurmsched.model import Act, Nodes, Purpose, Ranking, Reservations, Snapsho
 from slurmsched.placements.candidates import Held
 from slurmsched.planning import taking
 from slurmsched.planning.bounds import UnknownForm, meets
-from slurmsched.planning.taking import Begun, begin
+from slurmsched.planning.parts import Begun
+from slurmsched.planning.taking import begin
 from slurmsched.planning.victims import VICTIM_RULES, case_of, verdicts
 from slurmsched.testing import fleet, snapshot
 
@@ -189,6 +190,14 @@ def test_begin__nobody_leaves_for_a_gang_with_wishes_of_the_fabric():
     for asks in ({"switches": 1}, {"segment_nodes": 2}):
         found = begun(cluster([*jobs, wait(9, 16, nodes=2, **asks)], held, "2x8"), [9])
         assert (moves(found), [refusal.rule for refusal in found.refused]) == ([], ["constraint"])
+
+
+@pytest.mark.parametrize("asks", [{}, {"switches": 1}, {"segment_nodes": 2}])
+def test_begin__a_gang_with_wishes_of_the_fabric_that_fits_takes_what_is_free(asks):
+    """n1 and n2 are about to be its own: nobody clears n3 for a less urgent gang that needs all three."""
+    jobs = [run(1), wait(8, 16, nodes=2, **asks), wait(9, 24, nodes=3)]
+    found = begun(cluster(jobs, {1: {"n3": 8}}, "3x8"), [8, 9])
+    assert (moves(found), [(refusal.job_id, refusal.rule) for refusal in found.refused]) == ([], [(9, "victims")])
 
 
 def test_begin__exclusive_job_clears_whole_nodes():

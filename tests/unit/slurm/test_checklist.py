@@ -54,6 +54,13 @@ def test_checklist__good_site_has_nothing_to_change():
     assert [finding for finding in findings if not finding.ok or finding.remedy] == []
 
 
+def test_checklist__our_script_without_its_line_in_slurm_conf():
+    """It lies beside slurm.conf and nobody calls it: no plug-in runs, and none is said to."""
+    for unset in ("", "(null)"):
+        assert found("JobSubmitPlugins", job_submit=(OWN,), JobSubmitPlugins=unset).detail == "none"
+    assert found("JobSubmitPlugins", job_submit=(OWN,), JobSubmitPlugins="lua").detail == "slurmsched's own"
+
+
 def test_checklist__empty_site_is_judged_without_error():
     """Settings that an old slurmctld does not print are not told, never a crash."""
     findings = checklist(Site())

@@ -63,6 +63,18 @@ def test_end__a_size_that_was_not_sent_is_not_there(tmp_path):
         assert Pinning(PinLog(tmp_path / "journal.jsonl")).known == known
 
 
+def test_end__a_requeued_job_with_a_size_is_noted_once(tmp_path):
+    """Its record changes with no step: the new submission stays, and the next cycle has nothing to note."""
+    log = PinLog(tmp_path / "journal.jsonl")
+    old = Pin(7, 100.0, "", "", 50.0, gpus="gpu:4", own_gpus="gpu:2", requests=("gpu:4",))
+    log.note([old])
+    now, renewed = Pinning(log), replace(old, submit_s=990.0)
+    now.begin(Plan(pins=(renewed,)), np.array([7]))
+    now.end([])
+    assert (now.known, Pinning(log).known) == ((renewed,), (renewed,))
+    assert len(log.path.read_bytes().splitlines()) == 2
+
+
 def test_end__a_job_left_to_slurm_stays_on_record(tmp_path):
     """It is not pinned again, by the next process either."""
     cycle(tmp_path, GIVEN, "written")

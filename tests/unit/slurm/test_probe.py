@@ -127,6 +127,9 @@ def test_read_job_submit__ours_and_the_sites(tmp_path):
     (tmp_path / "job_submit.lua").write_text("-- ours\n")
     assert read_job_submit(where) == ("-- ours\n",)
     (tmp_path / "job_submit_site.lua").mkdir()
+    (tmp_path / "job_submit.lua").rename(tmp_path / "other.lua")
+    assert read_job_submit(where) == ()  # nobody calls the site's
+    (tmp_path / "other.lua").rename(tmp_path / "job_submit.lua")
     assert read_job_submit(where) == ("-- ours\n", "")
 
 

@@ -6,7 +6,8 @@ import pytest
 
 from slurmsched.errors import SlurmError, SlurmUnreachableError, UnreadableError
 from slurmsched.model import JobState, PinNodes, Retype, SetNice, SetSiteFactor
-from slurmsched.planning.view import Seen
+from slurmsched.planning.gate import When, refusal
+from slurmsched.planning.view import Seen, View
 from slurmsched.slurm.recheck import Recheck
 
 
@@ -77,6 +78,34 @@ def test_recheck__what_jobs_ask_for_that_get_a_list_or_request(text, bars):
     assert slurm.calls[1:] == [("scontrol", "-o", "-d", "show job 7\n")]
 
 
+@pytest.mark.parametrize(
+    ("asked", "other", "bars"),
+    [
+        ("TresPerNode=gres/gpu:2,gres/nic:1", "", ("other GRES beside GPUs",)),
+        ("TresPerNode=gres/gpu:2,gres/mps:50", "", ("other GRES beside GPUs",)),
+        ("TresPerTask=gres/nic:1 TresPerNode=gres/gpu:2", "", ("other GRES beside GPUs",)),
+        ("TresPerTask=cpu=2 TresPerNode=gres/gpu:2", "", ()),
+        ("TresPerJob=gres/gpu:2", "", ("GPUs in another way than by node",)),
+        ("GresEnforceBind=Yes TresPerNode=gres/gpu:2", "", ("GPUs near its cores",)),
+        ("TresPerNode=gres/gpu:2,gres/nic:1", "JobId=8 JobName=y Comment=a\n", ("what could not be read",)),
+    ],
+)
+def test_recheck__a_request_of_ours_replaces_all_that_a_job_asks_by_node(asked, other, bars):
+    """Other GRES would be lost for good; a list alone keeps them. A record that a user's comment may have made counts
+    for nothing."""
+    text = RECORD.format(asked="").replace("TresPerNode=gres/gpu:2", asked)
+    text += other + RECORD.format(asked="") if other else ""
+    key = (7, 100.0, "", "size-7")
+    size = Retype(*key, "gpu:4", "gpu:2", "gpu:2", resizes=True)
+    squeue = "7|100|5|PENDING|(null)||gres/gpu:2|100|\n"
+    seen = Recheck(Records(squeue=squeue, scontrol=text))([size])
+    assert seen[7].bars == bars
+    refused = refusal(size, View(seen=seen), When.SEND)
+    assert (refused.rule if refused else "") == ("asks" if bars else "")
+    if not other:
+        assert Recheck(Records(squeue=squeue, scontrol=text))([PinNodes(*key, "n2", "", "", True)])[7].bars == ()
+
+
 def test_recheck__asks_no_more_where_jobs_get_their_own_back():
     """Nothing that they ask for keeps them from it, nor from a node that was not chosen by Slurm's pick there."""
     slurm = Records(squeue="7|100|5|PENDING|(null)|n2|gres/gpu:i0:2|100|\n")
@@ -84,6 +113,15 @@ def test_recheck__asks_no_more_where_jobs_get_their_own_back():
     by_type = PinNodes(*key, "n3", "n2", "")
     Recheck(slurm)([by_type, PinNodes(*key, "", "n2", ""), Retype(*key, "gpu:2", "gpu:i0:2", "gpu:2")])
     assert [call[0] for call in slurm.calls] == ["squeue"]
+
+
+def test_recheck__other_gres_are_part_of_what_a_job_asks_for():
+    """Its user added some to a request of ours: its own is not written over them, at undo neither."""
+    back = Retype(7, 100.0, "", "size-7", "gpu:2", "gpu:4", "gpu:2", resizes=True)
+    for more, rule in (("", ""), (",gres/nic:1", "request")):
+        seen = Recheck(Answers(squeue=f"7|100|5|PENDING|(null)||gres/gpu:4{more}|100|\n"))([back])
+        refused = refusal(back, View(seen=seen), When.SEND)
+        assert (refused.rule if refused else "") == rule
 
 
 def test_recheck__job_that_is_gone_is_absent():

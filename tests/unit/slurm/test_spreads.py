@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from slurmsched.slurm.spreads import Spreads
 from slurmsched.testing import snapshot
 from tests.recorded.playback import Answer
@@ -34,7 +36,30 @@ def test_spreads__are_asked_of_gangs_that_wait_once():
     for jobs in (queue(3, 9), queue(3, 9)):
         found = spreads(jobs)
         assert (found.switches[:2].tolist(), found.segment_nodes[:2].tolist()) == ([1, 0], [3, 0])
-    assert scontrol.asked == ["show job 3\nshow job 9\n", "show job 9\n"]
+    assert scontrol.asked == ["show job 3\nshow job 9\n"]
     assert not spreads(queue(4, nodes=1)).segment_nodes.any()
     spreads(queue(3, submit_s=6.0))
-    assert scontrol.asked[2:] == ["show job 3\n"]
+    assert scontrol.asked[1:] == ["show job 3\n"]
+
+
+@pytest.mark.parametrize("column", ["comment", "name"])
+def test_spreads__a_users_text_begins_no_record(column):
+    """Job 3 has a line like the record of job 4 in it, and keeps its own wish."""
+    words = "a\nJobId=4 JobName=x WorkDir=/ Switches=9@00:05:00"
+    told = {"name": "x", "comment": "", column: words}
+    text = f"JobId=3 JobName={told['name']} Comment={told['comment']} WorkDir=/a Switches=1@00:05:00\n"
+    gangs = [{"job_id": 3, "gpus": 4, "nodes": 2, column: words}, {"job_id": 4, "gpus": 4, "nodes": 2}]
+    for records in (text + RECORD.format(job=4), RECORD.format(job=4) + text):
+        found = Spreads(Whole(records))(snapshot(gangs).jobs)
+        assert found.switches.tolist() == [1, 1]
+
+
+class Whole:
+    """A scontrol that prints all jobs."""
+
+    def __init__(self, text: str) -> None:
+        self.text, self.asked = text, 0
+
+    def run(self, *_: str) -> str:
+        self.asked += 1
+        return self.text
