@@ -160,6 +160,14 @@ def _reservation(case: Case) -> Said:
     return f"Reservation {shown(name)} is not there ({case.reason.code}).", (leave,)
 
 
+def _gone(case: Case) -> Said:
+    """Slurm takes the name off the jobs of a reservation that ends, and holds them (RESV_DEL_HOLD)."""
+    if case.snapshot.jobs.reservation[case.row]:
+        return _reservation(case)
+    told = f": {shown(case.reason.more)}" if case.reason.more else ""
+    return f"The reservation it was for is gone, and Slurm holds it{told}.", (f"scontrol release {case.job_id}",)
+
+
 def _array(case: Case) -> Said:
     most = case.facts.record.get("ArrayTaskThrottle", "")
     told = f"{most} tasks" if most.isdigit() else "so many tasks as its array allows"
@@ -213,6 +221,7 @@ def _names(text: str) -> frozenset[str]:
 _TELLS: dict[Blocker, Callable[[Case], Said]] = {
     Blocker.LIMIT: _limit, Blocker.DEPENDENCY: _dependency, Blocker.BEGIN_TIME: _begin, Blocker.REQUEUED: _begin,
     Blocker.NODES: _nodes, Blocker.MAINTENANCE: _maintenance, Blocker.RESERVATION: _reservation,
+    Blocker.RESERVATION_GONE: _gone,
     Blocker.ARRAY_LIMIT: _array, Blocker.PARTITION_LIMIT: _partition, Blocker.PARTITION_CLOSED: _closed,
     Blocker.LICENSES: _licenses,
 }  # fmt: skip

@@ -65,6 +65,9 @@ SENTENCES = {
     "job requeued in special exit state": Blocker.HELD_AFTER_FAILURE,
     "job requeued in held state": Blocker.HELD_BY_USER,
     "Burst buffer stage-in timeout": Blocker.DATA,
+    "Reservation class was deleted": Blocker.RESERVATION_GONE,
+    "Reservation_of_a_class_was_deleted": Blocker.RESERVATION_GONE,
+    "Reservation deleted": Blocker.RESERVATION_GONE,
 }
 
 
@@ -172,16 +175,27 @@ def test_explain__names_the_nodes_that_take_no_job():
 
 
 def test_explain__a_reservation_of_others_tells_the_limit_that_fits():
-    """As a maintenance does; one of its own that is gone can be left."""
+    """As a maintenance does; one of its own that is not there can be left."""
     job = {"reason": "ReqNodeNotAvail, Reserved for other reservations", "time_limit_s": 7_200.0}
     kept = Reservations.build(1, {"name": ["course"], "node_list": ["n1"], "start_s": [1_859.0], "end_s": [9e9]})
     nodes = [{"name": "n1", "gpus": 8}]
     told = explain(snapshot([job], nodes, now_s=0.0), None, 0, Facts(reservations=kept))
     assert (told.blocker, "timelimit=00:30:00" in told.changes[0]) == (Blocker.RESERVATION, True)
     assert "runs into a reservation for others. Reservation course keeps nodes" in told.because
-    gone = {"reason": "ReservationDeleted", "reservation": "class"}
+    gone = {"reason": "ReservationInvalid", "reservation": "class"}
     told = explain(snapshot([gone], nodes, now_s=0.0), None, 0, Facts(reservations=kept))
     assert ("class is not there" in told.because, "reservationname=" in told.changes[0]) == (True, True)
+
+
+@pytest.mark.parametrize("reason", ["Reservation class was deleted", "ReservationDeleted"])
+def test_explain__a_job_whose_reservation_ended_is_held(reason):
+    """Slurm took the name off; no other reservation is in the way, and only a release helps."""
+    job = {"job_id": 7, "reason": reason, "priority": 0, "time_limit_s": 7_200.0}
+    kept = Reservations.build(1, {"name": ["course"], "node_list": ["n1"], "start_s": [1_859.0], "end_s": [9e9]})
+    told = explain(snapshot([job], [{"name": "n1"}], now_s=0.0), None, 0, Facts(reservations=kept))
+    assert (str(told.blocker), told.changes) == ("held-reservation-gone", ("scontrol release 7",))
+    assert told.because.startswith("The reservation it was for is gone, and Slurm holds it")
+    assert told.estimate.why == "it is held"
 
 
 @pytest.mark.parametrize(
