@@ -158,10 +158,29 @@ def test_why_not__is_the_first_obstacle(job, word):
 def test_explain__maintenance_tells_the_limit_that_fits():
     """Rounded down to whole minutes."""
     job = {"reason": "ReqNodeNotAvail, Reserved for maintenance", "time_limit_s": 7_200.0}
-    kept = Reservations.build(1, {"name": ["fans"], "node_list": ["n1"], "start_s": [1_859.0], "end_s": [9e9]})
+    kept = Reservations.build(1, {"name": ["fans"], "node_list": ["n1"], "start_s": [1_859.0], "end_s": [9e9],
+                                  "flags": ["MAINT,SPEC_NODES"]})  # fmt: skip
     nodes = [{"name": "n1", "gpus": 8}]
     told = explain(snapshot([job], nodes, now_s=0.0), None, 0, Facts(reservations=kept))
     assert (told.blocker, "timelimit=00:30:00" in told.changes[0]) == (Blocker.MAINTENANCE, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "course", "because", "limit"),
+    [("maintenance", "n2", "runs into a maintenance. Reservation fans", "01:00:00"),
+     ("maintenance", "n[1-2]", "Reservation fans keeps", ""),
+     ("other reservations", "n2", "runs into a reservation for others. Reservation fans", "01:00:00"),
+     ("other reservations", "n[1-2]", "Reservation course keeps", "")],
+)  # fmt: skip
+def test_explain__a_standing_reservation_hides_none_that_comes(words, course, because, limit):
+    """That which comes is named with the limit that fits, unless the standing one keeps all its nodes already."""
+    job = {"reason": f"ReqNodeNotAvail, Reserved for {words}", "time_limit_s": 7_200.0}
+    table = {"name": ["course", "fans"], "node_list": [course, "n[1-2]"], "flags": ["", "MAINT"],
+             "start_s": [-9e5, 3_600.0], "end_s": [9e9, 7_200.0]}  # fmt: skip
+    nodes = [{"name": "n1", "gpus": 8}, {"name": "n2", "gpus": 8}]
+    told = explain(snapshot([job], nodes, now_s=0.0), None, 0, Facts(reservations=Reservations.build(2, table)))
+    assert because in told.because
+    assert [change.rpartition("=")[2] for change in told.changes] == [limit] * bool(limit)
 
 
 def test_explain__names_the_nodes_that_take_no_job():
@@ -169,9 +188,25 @@ def test_explain__names_the_nodes_that_take_no_job():
     job = {"reason": next(iter(SENTENCES)), "partition": "gpu"}
     down = [{"name": f"n{n}", "gpus": 8, "partitions": "gpu", "state": "DOWN", "reason": "cables"} for n in range(8)]
     told = explain(snapshot([job], down), None, 0, Facts())
-    assert told.because.endswith("n0 (cables), n1 (cables), n2 (cables), n3 (cables), n4 (cables) and 3 more.")
+    assert "n0 (cables), n1 (cables), n2 (cables), n3 (cables), n4 (cables) and 3 more. Slurm says: " in told.because
     assert (told.blocker, told.changes) == (Blocker.NODES, ("a smaller request may start now: slurmsched fit",))
     assert "higher priority partitions" in explain(snapshot([job], "1x8"), None, 0, Facts()).because
+
+
+@pytest.mark.parametrize(
+    ("reason", "job", "named"),
+    [(next(iter(SENTENCES)), {}, False), (next(iter(SENTENCES)), {"nodes": 2, "gpus": 16}, True),
+     (next(iter(SENTENCES)), {"nodes_asked": "n1"}, True),
+     ("ReqNodeNotAvail, May be reserved for other job", {}, False),
+     ("ReqNodeNotAvail, UnavailableNodes:n1", {}, True)],
+)  # fmt: skip
+def test_explain__a_closed_node_is_named_only_where_it_is_missed(reason, job, named):
+    """Nodes may also be kept for higher partitions; what Slurm says is shown in any case."""
+    rows = [{"reason": reason, "partition": "gpu", "gpus": 8, **job}]
+    nodes = [{"name": f"n{n}", "gpus": gpus, "partitions": "gpu", "state": state, "reason": "fan"}
+             for n, gpus, state in ((1, 8, "DOWN"), (2, 8, "IDLE"), (3, 4, "IDLE"))]  # fmt: skip
+    because = explain(snapshot(rows, nodes), None, 0, Facts()).because
+    assert ("n1 (fan)" in because, reason.removeprefix("ReqNodeNotAvail, ") in because) == (named, True)
 
 
 def test_explain__a_reservation_of_others_tells_the_limit_that_fits():
