@@ -67,17 +67,12 @@ def _without_ledger(facts: Facts) -> Facts:
 
 def _remembered(tree: Config, snapshot: Snapshot, row: int, facts: Facts) -> Facts:
     """With what the ledger knows of the job and of jobs of its size."""
-    from slurmsched.db.job_history import first_waits, ours
-    from slurmsched.errors import LedgerError
+    from slurmsched.db.job_history import Place, past
 
-    known = ours(tree.ledger.url, tree.own_journal, int(snapshot.jobs.job_id[row]))
-    waits_s, unread = tuple[float, ...](), ""
-    try:
-        waits_s = first_waits(tree.ledger.url, int(snapshot.jobs.gpus[row]))
-    except LedgerError as error:
-        unread = f"past waits: {error}"
-    return replace(facts, ours=known.ours, waits_s=waits_s, requeued=known.requeued,
-                   unread=(*facts.unread, *known.unread, *filter(None, (unread,))))  # fmt: skip
+    jobs = snapshot.jobs
+    known = past(Place.of(tree), int(jobs.job_id[row]), int(jobs.gpus[row]))
+    return replace(facts, ours=known.ours, waits_s=known.waits_s, requeued=known.requeued,
+                   unread=(*facts.unread, *known.unread))  # fmt: skip
 
 
 def _print(out: Output, told: Explanation, now_s: float) -> None:

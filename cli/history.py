@@ -18,11 +18,10 @@ def command(out: Output, job: int) -> None:
 
     JOB is the id of one record: an array task that started has its own.
     """
-    from slurmsched.db.job_history import history
+    from slurmsched.db.job_history import Place, history
     from slurmsched.explain.text import shown
 
-    tree = config()
-    rows, unread = history(tree.ledger.url, tree.own_journal, job)
+    rows, unread = history(Place.of(config()), job)
     if out.as_json:
         out.json({"job_id": job, "history": rows, "unread": unread})
         return

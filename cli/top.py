@@ -52,10 +52,9 @@ def seconds(text: str) -> float:
 
 def looked(tree: Config, parts: Parts) -> Frame:
     """One look, as the pages of the daemon have it."""
-    from slurmsched.db.job_history import ours, waits_known
+    from slurmsched.db.job_history import PAGE_S, Place, past
     from slurmsched.web.frame import Frame
 
-    at = tree.ledger
+    at = Place.of(tree, PAGE_S)
     return Frame(*parts.look(), tree.lever.kind, tree.mode, tree.policy.name,
-                 waits_s=lambda gpus: waits_known(at.url, gpus),
-                 ours=lambda job_id: ours(at.url, tree.own_journal, job_id))  # fmt: skip
+                 past=lambda job_id, gpus: past(at, job_id, gpus))  # fmt: skip

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from slurmsched.topology.reading import NodeClass
     from slurmsched.topology.slurm_node import SlurmNode
 
+NODE = "Only the class of this node; with what `slurmd -G` printed: the nodes it is of, such as n[1-4]."
 FILE = click.Path(dir_okay=False, path_type=Path)
 
 
@@ -34,12 +35,12 @@ class Case:
     cores_per_gpu: int
 
 
-def with_case(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Options that say which nodes, which Slurm and which jobs."""
+def with_case(function: Callable[..., Any], *, named: bool = False) -> Callable[..., Any]:
+    """Options that say which nodes, which Slurm and which jobs. named: the nodes' names are needed."""
 
     @click.option("--gres-conf", type=FILE, default="/etc/slurm/gres.conf", show_default=True,
                   help="Or what `slurmd -G` prints on a node that detects its GPUs.")  # fmt: skip
-    @click.option("--node", default="", help="Only the class of this node.")
+    @click.option("--node", default="", help=NODE)
     @click.option("--links", type=FILE, help="True links: `nvidia-smi topo -m` or `rocm-smi --showtopo` of such a "
                   "node; default: the Links of gres.conf.")  # fmt: skip
     @click.option("--gpu-type", default="", metavar="MODEL", help="GPU model of --links, such as v100.")
@@ -51,7 +52,7 @@ def with_case(function: Callable[..., Any]) -> Callable[..., Any]:
     def wrapped(gres_conf: Path, node: str, links: Path | None, gpu_type: str, slurm: str, hardware: str,
                 cores_per_gpu: int, **values: Any) -> Any:  # fmt: skip
         version = version_of(slurm)
-        found = cases(gres_conf, node, links, gpu_type, hardware, version, cores_per_gpu)
+        found = cases(gres_conf, node, links, gpu_type, hardware, version, cores_per_gpu, named=named)
         return function(cases=list(found), version=version, **values)
 
     return wrapped
@@ -70,40 +71,57 @@ def version_of(text: str) -> tuple[int, int]:
 
 
 def cases(path: Path, node: str, links: Path | None, gpu_type: str, hardware: str, version: tuple[int, int],
-          cores_per_gpu: int) -> Iterator[Case]:  # fmt: skip
-    """The classes of gres.conf, or that of `node`."""
+          cores_per_gpu: int, *, named: bool = False) -> Iterator[Case]:  # fmt: skip
+    """As wired_classes, with all that picks depend on."""
     from slurmsched.placements.set_ranks import set_ranks
     from slurmsched.topology.slurm_site import slurm_node
 
-    for one, wiring in wired_classes(path, node, links, gpu_type):
+    for one, wiring in wired_classes(path, node, links, gpu_type, named=named):
         shape = shape_of(hardware, node or (one.nodes[0] if one.nodes else ""))
         yield Case(one, slurm_node(one, shape), wiring, set_ranks(wiring), version, cores_per_gpu)
 
 
-def wired_classes(path: Path, node: str, links: Path | None, gpu_type: str) -> Iterator[tuple[NodeClass, GpuTopology]]:
-    """The classes of gres.conf, or that of `node`, each with its true links."""
-    from slurmsched.cli.topology_show import class_of
+def wired_classes(path: Path, node: str, links: Path | None, gpu_type: str, *,
+                  named: bool) -> Iterator[tuple[NodeClass, GpuTopology]]:  # fmt: skip
+    """The classes of gres.conf, or that of `node`, each with its true links. named: as for with_case."""
     from slurmsched.topology.slurm_site import wiring_of
 
-    classes = _listed(path)
     told = _told(links, gpu_type) if links else None
-    for one in [class_of(node, classes)] if node else classes:
+    for one in _listed(path, node, named=named):
         yield one, wiring_of(one, told)
 
 
-def _listed(path: Path) -> tuple[NodeClass, ...]:
-    """The classes of a gres.conf or of what `slurmd -G` printed. Raises InputError for a file that lists no GPUs."""
-    from slurmsched.errors import InputError
-    from slurmsched.slurm.wiring import read_file, read_text
-    from slurmsched.topology.reading import recognised
+def _listed(path: Path, node: str, *, named: bool) -> Sequence[NodeClass]:
+    """The classes of a gres.conf, or that of `node`; that of what `slurmd -G` printed, which is of the nodes `node`.
 
-    kind = "slurmd-log" if recognised(read_text(path)) == "slurmd-log" else "gres.conf"
-    found = read_file(path, kind, path.stem)
-    classes = tuple(one for one in found.classes if one.devices or kind == "gres.conf")
-    if any(one.devices for one in classes):
-        return classes
-    why = "; ".join((*found.warnings, *found.notes)) or "it lists no GPU"
-    raise InputError(f"{why}; name what `slurmd -G` prints there with --gres-conf", source=str(path))
+    The file is read once: it may be a pipe. Raises InputError for a file that lists no GPUs.
+    """
+    from slurmsched.cli.topology_show import class_of
+    from slurmsched.errors import InputError
+    from slurmsched.slurm.wiring import beside, read_text
+    from slurmsched.topology.reading import read_any, recognised
+
+    text = read_text(path)
+    printed = recognised(text) == "slurmd-log"
+    found = read_any(text, "slurmd-log" if printed else "gres.conf", path.stem, include=beside(path))
+    if not any(one.devices for one in found.classes):
+        why = "; ".join((*found.warnings, *found.notes)) or "it lists no GPU"
+        raise InputError(f"{why}; name what `slurmd -G` prints there with --gres-conf", source=str(path))
+    if printed:
+        return [_of_nodes(one, node, path, named=named) for one in found.classes if one.devices]
+    return [class_of(node, found.classes)] if node else found.classes
+
+
+def _of_nodes(one: NodeClass, node: str, path: Path, *, named: bool) -> NodeClass:
+    """What a slurmd printed holds for its own node and those like it, not for every node that reads the new file."""
+    from slurmsched.errors import InputError
+    from slurmsched.topology.plain import hosts
+
+    nodes = hosts(node)
+    if nodes is None or (named and not nodes):
+        raise InputError("is of the node where `slurmd -G` ran; say which, and those like it: --node n[1-4]",
+                         source=str(path))  # fmt: skip
+    return replace(one, nodes=nodes)
 
 
 def _told(path: Path, gpu_type: str) -> GpuTopology:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import click
 
 from slurmsched.cli import output
 from slurmsched.cli.output import Output
-from slurmsched.cli.topology_case import FILE, Case, wired_classes, with_case
+from slurmsched.cli.topology_case import FILE, NODE, Case, wired_classes, with_case
 from slurmsched.cli.topology_check import checked
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def register(group: click.Group) -> None:
     """Add both commands to `topology`."""
 
     @output.with_command(group, "compile")
-    @with_case
+    @partial(with_case, named=True)
     @click.option("--form", type=click.Choice(["gpus-per-node", "gpus"]), default="gpus-per-node", show_default=True,
                   help="The form of request to serve; --gres=gpu:N counts as gpus-per-node.")  # fmt: skip
     @click.option("--reorder", is_flag=True, help="Lines may change places; only with ConstrainDevices=yes.")
@@ -39,13 +40,15 @@ def register(group: click.Group) -> None:
 
     @output.with_command(group, "rings")
     @click.option("--gres-conf", type=FILE, default="/etc/slurm/gres.conf", show_default=True)
+    @click.option("--node", default="", help=NODE)
     @click.option("--links", type=FILE, help="True links, as for `check`.")
     @click.option("--gpu-type", default="", metavar="MODEL", help="GPU model of --links, such as v100.")
-    def rings(out: Output, gres_conf: Path, links: Path | None, gpu_type: str) -> None:
+    def rings(out: Output, gres_conf: Path, node: str, links: Path | None, gpu_type: str) -> None:
         """Write the table of best rings that plugin/task_prolog reads: for each set of GPUs its order on the ring."""
         from slurmsched.placements.set_ranks import ring_table
 
-        tables = [(one.nodes, ring_table(wiring)) for one, wiring in wired_classes(gres_conf, "", links, gpu_type)]
+        classes = wired_classes(gres_conf, node, links, gpu_type, named=True)
+        tables = [(one.nodes, ring_table(wiring)) for one, wiring in classes]
         if out.as_json:
             out.json([{"nodes": nodes, "rings": [[*pair] for pair in table.items()]} for nodes, table in tables])
             return

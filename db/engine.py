@@ -31,12 +31,13 @@ def open_engine(
 ) -> Engine:
     """An engine for the URL; nothing is connected yet, but the folder of a SQLite file is made unless read_only.
 
-    patience_s: how long an answer of a server is waited for [s]. still_s: how long it lets a transaction stand still
-    before it ends it [s], so that whoever was stopped in one keeps nobody out. None: ANSWER_S, STILL_S.
+    patience_s: how long an answer of a server, or a file's lock, is waited for [s]. still_s: how long it lets a
+    transaction stand still before it ends it [s], so that whoever was stopped in one keeps nobody out. None: ANSWER_S
+    (BUSY_S for a file), STILL_S.
     Raises LedgerError for a URL that cannot be used.
     """
     parsed = _parsed(url)
-    options: dict[str, Any] = {"connect_args": {"timeout": BUSY_S}}
+    options: dict[str, Any] = {"connect_args": {"timeout": min(patience_s or BUSY_S, BUSY_S)}}
     if parsed.get_backend_name() != "sqlite":
         arguments = _of_server(parsed.get_backend_name(), patience_s or ANSWER_S, still_s or STILL_S)
         options = {"pool_pre_ping": True, "connect_args": arguments}

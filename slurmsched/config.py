@@ -323,11 +323,6 @@ class Config(Section):
             raise ValueError("leader.enabled needs a ledger.url that all hosts share: mysql:// or postgresql://")
         return self
 
-    @property
-    def own_journal(self) -> Path | None:
-        """The journal, if it is this host's own; None where several may lead: their lines are in the database."""
-        return None if self.leader.enabled else self.ledger.journal
-
 
 @dataclass(frozen=True, slots=True)
 class Settings:

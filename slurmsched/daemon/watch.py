@@ -79,14 +79,13 @@ class Watch:
             self._guarded(WEB, lambda: pages.show(self._frame(snapshot, plan)))
 
     def _frame(self, snapshot: Snapshot, plan: Plan) -> Frame:
-        from slurmsched.db.job_history import ours, waits_known
+        from slurmsched.db.job_history import PAGE_S, Place, past
         from slurmsched.web.frame import Frame
 
         mode = "apply" if self._apply else "dry-run"
-        tree, at = self._config, self._config.ledger
+        tree, at = self._config, Place.of(self._config, PAGE_S)
         return Frame(snapshot, plan, tree.lever.kind, mode, tree.policy.name,
-                     waits_s=lambda gpus: waits_known(at.url, gpus),
-                     ours=lambda job_id: ours(at.url, tree.own_journal, job_id))  # fmt: skip
+                     past=lambda job_id, gpus: past(at, job_id, gpus))  # fmt: skip
 
     def ended(self, outcome: str) -> None:
         """A cycle did not: failed, dropped or standby."""

@@ -2,35 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from math import isfinite
 
-from slurmsched.explain.facts import Facts
+from slurmsched.explain import on_nodes
+from slurmsched.explain.case import SMALLER, Case, Said
 from slurmsched.explain.limits import LimitValue
-from slurmsched.explain.reasons import Blocker, Reason
+from slurmsched.explain.reasons import Blocker
 from slurmsched.explain.text import clock, minutes, shown
-from slurmsched.model.hostlist import expand
-from slurmsched.model.snapshot import Snapshot
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """One job. limits: those of the kind that blocks."""
-
-    snapshot: Snapshot
-    row: int
-    reason: Reason
-    facts: Facts
-    limits: tuple[LimitValue, ...] = ()
-
-    @property
-    def job_id(self) -> int:
-        return int(self.snapshot.jobs.job_id[self.row])
-
-
-NODES_SHOWN = 5
-Said = tuple[str, tuple[str, ...]]  # because, and what would change it
 
 
 def said(case: Case) -> Said:
@@ -43,12 +22,11 @@ def said(case: Case) -> Said:
     return because.format(code=shown(case.reason.code)) + more, tuple(line.format(job=case.job_id) for line in changes)
 
 
-_SMALLER = "a smaller request may start now: slurmsched fit"
 _PLAIN: dict[Blocker, tuple[str, ...]] = {
     Blocker.PRIORITY: ("Others in its partition go first.", "fewer GPUs or a shorter time limit may start earlier: "
                        "slurmsched fit"),
     Blocker.RESOURCES: ("It is next, and the nodes, GPUs, CPUs or memory it asks for are not free yet.",
-                        _SMALLER),
+                        SMALLER),
     Blocker.DEPENDENCY_NEVER: ("The job it depends on ended in another way than it asks for: it will never start.",
                                "drop the dependency: scontrol update jobid={job} dependency=", "scancel {job}"),
     Blocker.HELD_BY_USER: ("Its owner holds it.", "scontrol release {job}"),
@@ -105,61 +83,6 @@ def _begin(case: Case) -> Said:
     return f"It may not start before its begin time{when}.", (change,)
 
 
-def _nodes(case: Case) -> Said:
-    snapshot, asked = case.snapshot, _names(case.snapshot.jobs.nodes_asked[case.row])
-    nodes = snapshot.nodes
-    held = [
-        f"{nodes.name[at]} ({shown(nodes.reason[at]) or 'no reason given'})"
-        for at in range(len(nodes))
-        if nodes.closed[at] and (nodes.name[at] in asked if asked else _serves(snapshot, case.row, at))
-    ]
-    more = f" and {len(held) - NODES_SHOWN} more" if len(held) > NODES_SHOWN else ""
-    what = f": {', '.join(held[:NODES_SHOWN])}{more}" if held else f": {shown(case.reason.more) or 'not told which'}"
-    change = f"other nodes: scontrol update jobid={case.job_id} nodelist=" if asked else _SMALLER
-    return f"Nodes it needs take no job now{what}.", (change,)
-
-
-def _maintenance(case: Case) -> Said:
-    return _runs_into(case, "a maintenance")
-
-
-def _runs_into(case: Case, what: str) -> Said:
-    """A reservation for others begins before the job's time limit ends, or has begun."""
-    fits = [(start_s - case.snapshot.now_s, name) for start_s, name in _kept(case)]
-    if not fits:
-        return f"The nodes it needs are kept for {what}.", ()
-    fit_s, name = min(fits)
-    begun = f"Reservation {shown(name)} keeps nodes it needs from {clock(case.snapshot.now_s + fit_s)} on."
-    if fit_s < 60:
-        return begun, ()
-    limit = minutes(fit_s)
-    change = f"a time limit of up to {limit} still fits: scontrol update jobid={case.job_id} timelimit={limit}"
-    return f"Its time limit runs into {what}. {begun}", (change,)
-
-
-def _kept(case: Case) -> Iterator[tuple[float, str]]:
-    """Start and name of reservations for others, on nodes it may use, that overlap its time."""
-    table, jobs, snapshot = case.facts.reservations, case.snapshot.jobs, case.snapshot
-    may = {snapshot.nodes.name[at] for at in range(len(snapshot.nodes)) if _serves(snapshot, case.row, at)}
-    for at in range(len(table)):
-        overlaps = table.start_s[at] < snapshot.now_s + jobs.time_limit_s[case.row] and table.end_s[at] > snapshot.now_s
-        if overlaps and table.name[at] not in jobs.reservation[case.row].split(",") and (
-            "ALL_NODES" in table.flags[at] or may & _names(table.node_list[at])):  # fmt: skip
-            yield float(table.start_s[at]), table.name[at]
-
-
-def _reservation(case: Case) -> Said:
-    name, table = case.snapshot.jobs.reservation[case.row], case.facts.reservations
-    for at in range(len(table)):
-        if table.name[at] in name.split(","):
-            when = f"from {clock(float(table.start_s[at]))} to {clock(float(table.end_s[at]))}"
-            return f"It waits for reservation {shown(name)}, {when}, or for nodes in it.", ()
-    if not name:
-        return _runs_into(case, "a reservation for others")
-    leave = f"leave it: scontrol update jobid={case.job_id} reservationname="
-    return f"Reservation {shown(name)} is not there ({case.reason.code}).", (leave,)
-
-
 def _array(case: Case) -> Said:
     most = case.facts.record.get("ArrayTaskThrottle", "")
     told = f"{most} tasks" if most.isdigit() else "so many tasks as its array allows"
@@ -199,20 +122,10 @@ def _licenses(case: Case) -> Said:
     return f"It waits for licences {shown(asked)}: {'; '.join(told) or 'their use could not be read'}.", ()
 
 
-def _serves(snapshot: Snapshot, row: int, at: int) -> bool:
-    return bool(set(snapshot.jobs.partition[row].split(",")) & set(snapshot.nodes.partitions[at].split(",")))
-
-
-def _names(text: str) -> frozenset[str]:
-    try:
-        return frozenset(expand(text))
-    except ValueError:
-        return frozenset()
-
-
 _TELLS: dict[Blocker, Callable[[Case], Said]] = {
     Blocker.LIMIT: _limit, Blocker.DEPENDENCY: _dependency, Blocker.BEGIN_TIME: _begin, Blocker.REQUEUED: _begin,
-    Blocker.NODES: _nodes, Blocker.MAINTENANCE: _maintenance, Blocker.RESERVATION: _reservation,
+    Blocker.NODES: on_nodes.nodes, Blocker.MAINTENANCE: on_nodes.maintenance, Blocker.RESERVATION: on_nodes.reservation,
+    Blocker.RESERVATION_GONE: on_nodes.gone,
     Blocker.ARRAY_LIMIT: _array, Blocker.PARTITION_LIMIT: _partition, Blocker.PARTITION_CLOSED: _closed,
     Blocker.LICENSES: _licenses,
 }  # fmt: skip

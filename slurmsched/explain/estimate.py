@@ -18,7 +18,7 @@ NOT_BY_WAITING = {
     Blocker.DEPENDENCY: "it depends on other jobs",
     Blocker.DEPENDENCY_NEVER: "it can never start",
     Blocker.HELD_BY_USER: "it is held", Blocker.HELD_BY_ADMIN: "it is held",
-    Blocker.HELD_AFTER_FAILURE: "it is held",
+    Blocker.HELD_AFTER_FAILURE: "it is held", Blocker.RESERVATION_GONE: "it is held",
     Blocker.NOT_ALLOWED: "Slurm does not let it start", Blocker.CONSTRAINTS: "Slurm does not let it start",
     Blocker.PARTITION_LIMIT: "its request is outside the limits of its partition",
     Blocker.PARTITION_CLOSED: "its partition is closed",

@@ -7,7 +7,8 @@ from math import isfinite
 from typing import Any
 
 from slurmsched.explain.ahead import Ahead, ahead
-from slurmsched.explain.because import Case, said
+from slurmsched.explain.because import said
+from slurmsched.explain.case import Case
 from slurmsched.explain.estimate import Estimate, estimate
 from slurmsched.explain.facts import Facts
 from slurmsched.explain.limits import LimitValue, limit_values

@@ -25,6 +25,7 @@ class Blocker(StrEnum):
     NODES = "nodes"
     MAINTENANCE = "maintenance"
     RESERVATION = "reservation"
+    RESERVATION_GONE = "held-reservation-gone"
     HELD_BY_USER = "held-by-user"
     HELD_BY_ADMIN = "held-by-admin"
     HELD_AFTER_FAILURE = "held-after-failure"
@@ -64,7 +65,8 @@ _OF = {
     Blocker.DEPENDENCY_NEVER: "DependencyNeverSatisfied",
     Blocker.BEGIN_TIME: "BeginTime",
     Blocker.NODES: "ReqNodeNotAvail NodeDown FrontEndDown",
-    Blocker.RESERVATION: "Reservation ReservationDeleted ReservationInvalid",
+    Blocker.RESERVATION: "Reservation ReservationInvalid",
+    Blocker.RESERVATION_GONE: "ReservationDeleted",
     Blocker.HELD_BY_USER: "JobHeldUser",
     Blocker.HELD_BY_ADMIN: "JobHeldAdmin",
     Blocker.HELD_AFTER_FAILURE: "JobHoldMaxRequeue JobLaunchFailure SystemFailure NonZeroExitCode RaisedSignal "
@@ -82,6 +84,7 @@ _OF = {
     Blocker.NOT_TRIED: "None SchedDefer InvalidReason InvaildReason",
 }  # fmt: skip
 CODES = {code.lower(): (code, blocker) for blocker, codes in _OF.items() for code in codes.split()}
+_GONE = re.compile(r"\(?reservation[ _](.+[ _]was[ _])?deleted\b", re.IGNORECASE)
 _CODE = re.compile(r"\(?(\w+)\)?[,:;]?\s*(.*)", re.DOTALL)
 _FAILED, _TAKEN = Blocker.HELD_AFTER_FAILURE, "reqnodenotavail, "
 # What slurmctld says in place of a name; scontrol writes it with underscores.
@@ -108,6 +111,8 @@ def read_reason(text: str) -> Reason:
     told = text.strip()
     if not told or told == "(null)":
         return Reason("None", Blocker.NOT_TRIED)
+    if _GONE.match(told):
+        return Reason("ReservationDeleted", Blocker.RESERVATION_GONE, told)
     sentence = told.replace("_", " ").strip("()").lower()
     for begin, (code, blocker) in _SENTENCES.items():
         if sentence.startswith(begin):

@@ -18,6 +18,7 @@ from slurmsched.model.snapshot import Site, Snapshot
 from slurmsched.model.topology import Fabric, SiteTopology
 from slurmsched.slurm.commands import Commands
 from slurmsched.topology.cells import NamedFabric
+from slurmsched.topology.conf_lines import Include
 from slurmsched.topology.plain import decoded, hosts
 from slurmsched.topology.reading import NodeClass, Reading, read_any
 from slurmsched.topology.site import Sources, site_topology
@@ -117,7 +118,12 @@ def default_fabric(reading: Reading) -> NamedFabric:
 
 def read_file(path: Path, kind: str = "", name: str = "", gpu_type: str = "") -> Reading:
     """As reading.read_any, of a file; files that it includes are looked for beside it. Raises InputError."""
-    return read_any(read_text(path), kind, name, gpu_type, partial(_included, path.parent))
+    return read_any(read_text(path), kind, name, gpu_type, beside(path))
+
+
+def beside(path: Path) -> Include:
+    """Gives the text of a file that this one includes."""
+    return partial(_included, path.parent)
 
 
 def read_text(path: Path) -> str:

@@ -14,6 +14,7 @@ from textual.binding import Binding
 from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import ContentSwitcher, DataTable, Footer, Input, Static
+from textual.worker import get_current_worker
 
 from slurmsched.errors import SlurmschedError
 from slurmsched.terminal import harmless
@@ -251,6 +252,12 @@ class Top(App[None]):
 
     @on(DataTable.RowSelected)
     def _explain(self, event: DataTable.RowSelected) -> None:
-        told = self.frame.job(int(event.row_key.value or 0)) if self.frame is not None else None
-        if told is not None:
-            self.push_screen(Told(explained(told)))
+        if (frame := self.frame) is not None:
+            job_id = int(event.row_key.value or 0)
+            self.run_worker(lambda: self._why(frame, job_id), thread=True, group="why", exclusive=True)
+
+    def _why(self, frame: Frame, job_id: int) -> None:
+        """Show why a job waits, unless another was asked for meanwhile. Its records may be long in coming."""
+        told = frame.job(job_id)
+        if told is not None and not get_current_worker().is_cancelled:
+            self.call_from_thread(self.push_screen, Told(explained(told)))

@@ -148,12 +148,13 @@ def _devices(line: ConfLine, warnings: list[str]) -> Iterator[Device]:
 
 
 def _count(line: ConfLine, warnings: list[str]) -> int | None:
+    """Count; None where only the files count, or one GPU without any. One that is no number is told."""
     text = line.get("count")
     match = re.fullmatch(r"(\d{1,4})(K?)", text, re.IGNORECASE)
     count = int(match[1]) << 10 * len(match[2]) if match else MOST_DEVICES + 1
     if text and count > MOST_DEVICES:
         warnings.append(f"{line.where}: Count={text} is no number of GPUs")
-        return 0
+        return None if line.get("multiplefiles", "file") else 0
     return count if text else None
 
 

@@ -34,8 +34,13 @@ def read_topology(text: str, include: Include | None = None) -> NamedFabric:
     return NamedFabric(fabric, kind, block_sizes=sizes, domains=_domains(read), warnings=told)
 
 
+def _told(line: ConfLine, key: str) -> str:
+    """The value; scontrol prints one that is empty as (null)."""
+    return "" if line.get(key) == "(null)" else line.get(key)
+
+
 def _names(line: ConfLine, key: str, warnings: list[str]) -> tuple[str, ...]:
-    found = hosts("" if line.get(key) == "(null)" else line.get(key))
+    found = hosts(_told(line, key))
     if found is None:
         warnings.append(f"{line.where}: {key.title()}={line.get(key)} is not a hostlist; taken as empty")
     return found or ()
@@ -49,7 +54,7 @@ def _switch(line: ConfLine, warnings: list[str]) -> Cell:
 
 def _lost(read: Sequence[ConfLine], fabric: Fabric) -> Iterator[str]:
     """Nodes of a switch of switches that none of these holds. Slurm takes a switch with either, not with both."""
-    both = [line for line in read if line.get("switches") not in ("", "(null)") and line.get("nodes")]
+    both = [line for line in read if _told(line, "switches") and _told(line, "nodes")]
     under = nodes_under(fabric) if both else {}
     for line in both:
         name = line.get("switchname")

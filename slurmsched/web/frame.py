@@ -23,8 +23,8 @@ NOT_ASKED = "values of limits, licences and partitions: Slurm is not asked for a
 
 @dataclass(eq=False)
 class Frame:
-    """One snapshot and its plan. lever: the lever's kind. note: what is wrong since, "" = nothing. waits_s: past waits
-    of jobs of so many GPUs [s]; asked once a size. ours: what slurmsched did to a job; asked once a job."""
+    """One snapshot and its plan. lever: the lever's kind. note: what is wrong since, "" = nothing. past: what is on
+    record of a job and of others of so many GPUs; asked once a job, others not waiting meanwhile."""
 
     snapshot: Snapshot
     plan: Plan
@@ -32,10 +32,9 @@ class Frame:
     mode: str
     policy: str
     note: str = ""
-    waits_s: Callable[[int], tuple[float, ...]] = lambda gpus: ()
-    ours: Callable[[int], Facts] = lambda job_id: Facts()
+    past: Callable[[int, int], Facts] = lambda job_id, gpus: Facts()
     _known: dict[int, Facts] = field(default_factory=dict, repr=False)
-    _known_s: dict[int, tuple[float, ...]] = field(default_factory=dict, repr=False)
+    _asking: dict[int, threading.Lock] = field(default_factory=dict, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     @property
@@ -95,27 +94,23 @@ class Frame:
         return told | {"job_id": gpu.job_id, "user": gpu.user}
 
     def job(self, job_id: int) -> dict[str, Any] | None:
-        """Why a job waits, from this snapshot alone; None where it is not in it. An array's or het job's id will do."""
+        """Why a job waits, from this snapshot and what is on record; None where it is not in the snapshot.
+
+        An array's or het job's id will do.
+        """
         jobs = self.snapshot.jobs
         columns: Sequence[Any] = (jobs.job_id, jobs.array_job_id, jobs.het_job_id)
         row = next((int(rows[0]) for column in columns if len(rows := (column == job_id).nonzero()[0])), None)
         if row is None or job_id <= 0:
             return None
-        facts, waits_s = self._done(int(jobs.job_id[row])), self._like(int(jobs.gpus[row]))
-        facts = replace(facts, waits_s=waits_s, reservations=self.snapshot.reservations,
-                        unread=(*facts.unread, NOT_ASKED))  # fmt: skip
+        facts = self._recorded(int(jobs.job_id[row]), int(jobs.gpus[row]))
+        facts = replace(facts, reservations=self.snapshot.reservations, unread=(*facts.unread, NOT_ASKED))
         return self.head | asdict(explain(self.snapshot, self.plan, row, facts))
 
-    def _done(self, job_id: int) -> Facts:
+    def _recorded(self, job_id: int, gpus: int) -> Facts:
         with self._lock:
+            asking = self._asking.setdefault(job_id, threading.Lock())
+        with asking:
             if job_id not in self._known:
-                self._known[job_id] = self.ours(job_id)
+                self._known[job_id] = self.past(job_id, gpus)
             return self._known[job_id]
-
-    def _like(self, gpus: int) -> tuple[float, ...]:
-        """Past waits of jobs of the same power of two of GPUs, which is what the ledger tells apart."""
-        with self._lock:
-            size = gpus.bit_length()
-            if size not in self._known_s:
-                self._known_s[size] = self.waits_s(gpus)
-            return self._known_s[size]

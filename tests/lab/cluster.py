@@ -19,6 +19,7 @@ CONFIG = ("slurm.conf", "gres.conf", "cgroup.conf")
 SPACES = ("--mount", "--pid", "--net", "--uts", "--ipc")
 PATH = "/opt/venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 START_S, READY_S, COMPILE_S = 60, 120, 600
+SERVICES_S = 1800  # labctl waits 180 s for each of five services, at their start and again until all are ready
 BYTECODE = "/var/cache/bytecode"  # of all Python files: /src is read-only, and compiling takes a cold command long
 COMPILED = f"""umask 0; mkdir -p {BYTECODE}; python -m compileall -q /src/slurmsched /src/cli /src/db
 python -c 'import dask, distributed, dask_jobqueue, numba, polars, psycopg, pymysql, pyslurm, pytest, scipy.optimize'
@@ -124,7 +125,8 @@ def up(suite: str, name: str, settings: list[str]) -> Instance:
             (lab.root / "usr/local/bin/labctl").chmod(0o755)
             link_checkout(lab)
             lab.run("sh", "-c", COMPILED, timeout_s=COMPILE_S)
-            lab.run("sh", "-ec", "cp -a /etc/slurm /etc/slurm.pristine; labctl start all; labctl wait-ready")
+            begin = "cp -a /etc/slurm /etc/slurm.pristine; labctl start all; labctl wait-ready"
+            lab.run("sh", "-ec", begin, timeout_s=SERVICES_S)
         except BaseException:
             tell_why(lab)
             remove(lab)

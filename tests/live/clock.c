@@ -1,4 +1,4 @@
-/* Preloaded into every process of a lab: the wall clock is as many seconds off as OFF_FILE says, and may be set while
+/* Preloaded into what starts in a lab from now on: its wall clock is as many seconds off as OFF_FILE says, and may be set while
  * they run. Clocks that nobody can set go on as they are, as on a machine whose date was changed.
  *
  * A wait until a time of day lasts as long as it would have when it began: the kernel would end it at the new time. */

@@ -1,4 +1,7 @@
-"""The wall clock of a whole lab: Slurm's daemons and commands, jobs, slurmsched. Set while all of them run."""
+"""The wall clock of slurmctld, slurmd, Slurm's commands, jobs and slurmsched; set while all of them run.
+
+slurmdbd, munge and the databases keep the kernel's.
+"""
 
 from __future__ import annotations
 
@@ -19,22 +22,23 @@ SERVICES = ("slurmctld", "slurmd")
 
 @contextmanager
 def settable() -> Iterator[Callable[[int], None]]:
-    """A function that sets the clock so many seconds off the kernel's, for all processes at once, as `date -s` would.
+    """A function that sets the clock so many seconds off the kernel's, for all of these at once, as `date -s` would.
 
-    What runs of Slurm is started anew, before and after.
+    slurmctld and slurmd are started anew, before and after. Whatever fails, no later process is off.
     """
     run("gcc", "-O2", "-Wall", "-Werror", "-shared", "-fPIC", f'-DOFF_FILE="{OFF}"', "-o", str(LIBRARY), str(SOURCE))
     OFF.write_bytes(bytes(8))
     OFF.chmod(0o644)
     run("labctl", "stop", *SERVICES)
-    PRELOAD.write_text(f"{LIBRARY}\n")
     try:
+        PRELOAD.write_text(f"{LIBRARY}\n")
         run("labctl", "start", *SERVICES)
         run("labctl", "wait-ready")
         yield _set
     finally:
+        PRELOAD.unlink(missing_ok=True)
+        _set(0)
         run("labctl", "stop", *SERVICES)
-        PRELOAD.unlink()
         run("labctl", "start", *SERVICES)
 
 

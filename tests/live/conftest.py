@@ -54,7 +54,7 @@ def fresh(left_as_found: None) -> None:
 
 
 def reset() -> None:
-    run("labctl", "reset", timeout_s=400)
+    run("labctl", "reset")
     for name in ("gpu", "short"):
         partition("UP", name)
 

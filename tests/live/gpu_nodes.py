@@ -72,7 +72,7 @@ def install(nodes: Mapping[str, Gpus]) -> None:
 def restart() -> None:
     """Have slurmctld and the nodes read gres.conf again."""
     for command in (("restart", "slurmctld"), ("restart", "slurmd"), ("wait-ready",)):
-        run("labctl", *command, timeout_s=400)
+        run("labctl", *command)
 
 
 def options(request: GpuRequest) -> list[str]:

@@ -15,6 +15,8 @@ from tests.live.warm import COMMAND, warm
 USERS = ("alice", "bob", "carol", "dave")
 BINARY = "/opt/venv/bin/slurmsched"
 PYTHON = "/opt/venv/bin/python"
+COMMAND_S = 240
+LABCTL_S = 1800  # more than all that it waits for, 180 s each: it says itself what did not come
 SAVED = Path("/var/lib/slurm/slurmctld/job_state")
 
 
@@ -37,15 +39,18 @@ def becoming(user: str) -> list[str]:
     return ["setpriv", "--reuid", user, "--regid", user, "--init-groups", "env", f"HOME=/home/{user}"]
 
 
-def run(*command: str, user: str = "root", check: bool = True, timeout_s: float = 240) -> Done:
+def run(*command: str, user: str = "root", check: bool = True, timeout_s: float | None = None) -> Done:
     """The command's result as this user. check: a failure fails the test with what was printed."""
     argv = [*becoming(user), *command]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=timeout_s, cwd="/tmp", check=False)
+    limit_s = timeout_s or (LABCTL_S if command[0] == "labctl" else COMMAND_S)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=limit_s, cwd="/tmp", check=False)
     assert not check or done.returncode == 0, f"{command}: exit {done.returncode}\n{done.stdout}{done.stderr}"
     return Done(done.returncode, done.stdout, done.stderr)
 
 
-def forked(code: str, argv: Sequence[str], user: str = "root", check: bool = True, timeout_s: float = 240) -> Done:
+def forked(
+    code: str, argv: Sequence[str], user: str = "root", check: bool = True, timeout_s: float = COMMAND_S
+) -> Done:
     """As run, of Python code in a process of this user that need not load slurmsched first."""
     done = Done(*warm(user, PYTHON, becoming(user)).run(code, list(argv), timeout_s))
     assert not check or done.rc == 0, f"{argv}: exit {done.rc}\n{done.out}{done.err}"

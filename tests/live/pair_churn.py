@@ -154,7 +154,7 @@ def main() -> None:
     """Print the table."""
     jobs, folder = int(sys.argv[1]), Path("/var/lib/slurmsched-churn")
     for name in sys.argv[2:] or ("stock", "compiled", "daemon", "types"):
-        run("labctl", "reset", timeout_s=400)
+        run("labctl", "reset")
         shutil.rmtree(folder, ignore_errors=True)
         site = Installed(folder)
         ranks = mesh(folder)
@@ -169,7 +169,7 @@ def main() -> None:
         else:
             found = churn(jobs, ranks, [])
         print(f"| {name} | {found.jobs} | {found.best_share:.1%} | {found.mean_speed:.1%} |", flush=True)
-    run("labctl", "reset", timeout_s=400)
+    run("labctl", "reset")
 
 
 if __name__ == "__main__":

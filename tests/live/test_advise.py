@@ -56,4 +56,4 @@ def test_job_submit__makes_one_form_of_requests(fresh):
         texts = {options: run("scontrol", "show", "job", str(submit(options, "--hold"))).out for options in wanted}
         assert {options: word in texts[options] for options, word in wanted.items()} == dict.fromkeys(wanted, True)
     finally:
-        run("labctl", "reset", timeout_s=400)  # removes the script too
+        run("labctl", "reset")  # removes the script too

@@ -57,7 +57,7 @@ def remove() -> None:
 
 def restart() -> None:
     run("labctl", "restart", "slurmctld")
-    run("labctl", "wait-ready", timeout_s=180)
+    run("labctl", "wait-ready")
     run("scontrol", "update", "partitionname=gpu", "TRESBillingWeights=CPU=1.0,GRES/gpu=100")
 
 

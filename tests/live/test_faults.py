@@ -13,13 +13,25 @@ from tests.live.lab import USERS, Done, Installed, forked, nices, run, submit, u
 
 pytestmark = [pytest.mark.live, pytest.mark.newest]
 
-# A command that dies as by kill -9 so many seconds after its begin.
+# A command that dies as by kill -9 so many seconds after it sends its n-th write; 0: after its begin.
 KILLED = """
 import os, signal, sys, threading
-threading.Timer(float(sys.argv.pop(1)), os.kill, (os.getpid(), signal.SIGKILL)).start()
+from slurmsched.slurm import writer
+writes, after_s = int(sys.argv.pop(1)), float(sys.argv.pop(1))
+timer = threading.Timer(after_s, os.kill, (os.getpid(), signal.SIGKILL))
+true_send = writer.CommandWriter.send
+def send(self, actions):
+    def counted():
+        for sent, action in enumerate(actions, 1):
+            if sent == writes:
+                timer.start()
+            yield action
+    return true_send(self, counted())
+writer.CommandWriter.send = send
 from slurmsched.cli.main import main
-main()
-os._exit(0)
+if not writes:
+    timer.start()
+os._exit(main())
 """
 PHANTOM = ("--partition=phantom",)  # its nodes are down: jobs wait, also over a restart of slurmctld
 
@@ -193,20 +205,26 @@ def test_two_at_once__the_second_is_told_who_works(site, waiting):
 
 
 def test_kill_9__at_any_point_no_unknown_value_stays(site):
-    """Killed at 24 points of a cycle: every value is in the journal, the next tick finishes, undo gives all back."""
-    site.configure(policy='{ name = "srsf" }', pace__writes_per_s="20.0")
+    """Killed at 24 points, most of them while it writes: every value is in the journal, the next tick finishes, undo
+    gives all back."""
+    site.configure(policy='{ name = "srsf" }', pace__writes_per_s="8.0")
     for i in range(20):
         submit(USERS[i % 4], 1, *PHANTOM, f"--time={100 - 4 * i}", f"--nice={i}")
-    own = nices()
+    own, written = nices(), []
     for step in range(24):
-        argv = ("-c", str(0.06 * step), "--config", str(site.file), "tick", "--apply")
-        assert forked(KILLED, argv, site.user, check=False).rc in (-signal.SIGKILL, 0)
+        writes, after_s = ((9, 0.006), (1, 0.0), (0, 0.06), (2, 0.0), (1, 0.003), (1, 0.05))[step % 6]
+        argv = ("-c", str(writes), str(after_s * step), "--config", str(site.file), "tick", "--apply")
+        done = forked(KILLED, argv, site.user, check=False)
+        assert done.rc in (-signal.SIGKILL, 0), done.err
         known = site.journalled()
         assert all(nice == own[job] or nice in known.get(job, ()) for job, nice in nices().items())
+        written += [sum(nice != own[job] for job, nice in nices().items())] * (done.rc == -signal.SIGKILL)
         if step % 6 == 5:
             site("undo", "--apply", "--yes")
             assert nices() == own
     site.tick()
+    whole = sum(nice != own[job] for job, nice in nices().items())
+    assert any(0 < part < whole for part in written), "some were killed in the middle of the writing"
     assert site.tick()["planned"] == 0
     site("undo", "--apply", "--yes")
     assert nices() == own

@@ -26,7 +26,7 @@ def test_daemon__gives_better_pairs_than_the_compiled_file_alone(site):
     ranks = mesh(folder)
     compile_links(200)
     alone = churn(JOBS // 2, ranks, [])
-    run("labctl", "reset", timeout_s=400)
+    run("labctl", "reset")
     mesh(folder)
     compile_links(200)
     with placing(site):

@@ -45,7 +45,7 @@ def test_requeue__a_preempted_job_goes_on_where_it_was(site: Installed, command:
 
 
 def test_submitit__its_job_is_requeued_and_goes_on(site: Installed):
-    """By the example's two lines of setup: the signal that slurmsched sends to the batch shell reaches the task."""
+    """By the example's two lines of setup: a signal to the batch shell, as slurmsched sends it, reaches the task."""
     folder = HOME / "submitit"
     run("rm", "-rf", str(folder))
     run("mkdir", str(folder), user="alice")

@@ -46,7 +46,7 @@ def limited(fresh: None) -> Iterator[None]:
     run(*sacctmgr, "modify", "qos", QOS.name, "set", *limits)
     run(*sacctmgr, "modify", "account", "root", "set", allowed, "where", "cluster=lab")
     run("labctl", "restart", "slurmctld", "slurmd")  # 24.11 hears of a QOS only so
-    run("labctl", "wait-ready", timeout_s=400)
+    run("labctl", "wait-ready")
     yield
     run(*sacctmgr, "delete", "qos", QOS.name, check=False)
 

@@ -87,7 +87,9 @@ def serve() -> None:
         importlib.import_module(module)
     for line in requests:
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-            pid = os.fork()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of forking beside threads that a library left; not the command's own
+                pid = os.fork()
             if pid == 0:
                 requests.close()
                 replies.close()
@@ -113,7 +115,6 @@ def _text(file: int) -> str:
 
 
 if __name__ == "__main__":
-    warnings.simplefilter("ignore")
     try:
         serve()
     except SystemExit:

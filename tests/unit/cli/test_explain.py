@@ -32,8 +32,7 @@ def asked(fakes, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     monkeypatch.setattr(job_facts, "read_facts", facts)
     monkeypatch.setattr(Commands, "run", nobody)
     monkeypatch.setattr(look, "look", lambda tree: make_snapshot())
-    monkeypatch.setattr(job_history, "history", lambda *_: ([WROTE], []))
-    monkeypatch.setattr(job_history, "first_waits", lambda *_: ())
+    monkeypatch.setattr(job_history, "_recorded", lambda *_: ([WROTE], (), []))
     assert reader.open_commands
     return calls
 

@@ -28,7 +28,8 @@ def test_top__runs_on_looks_of_the_cluster(run, fakes, monkeypatch):
     monkeypatch.setattr(app.Top, "run", lambda self: looks.append(self._look()))
     assert run("top").code == 0
     assert [row["job_id"] for row in looks[0].rows] == [12, 11]
-    assert looks[0].waits_s(4) == ()
+    known = looks[0].past(12, 4)
+    assert (known.ours, known.waits_s, len(known.unread)) == ((), (), 1)
 
 
 def test_looked__is_in_the_policys_order(site, fakes):

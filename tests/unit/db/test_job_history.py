@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 
-from slurmsched.config import Config, Leader, Ledger
+from slurmsched.db import engine as engines
 from slurmsched.db import schema
 from slurmsched.db.acts import ActLog
-from slurmsched.db.job_history import _requeued_last, first_waits, history, in_words, ours, waits_known
-from slurmsched.errors import LedgerError
+from slurmsched.db.job_history import SHOWN, Place, _requeued_last, history, in_words, past
+from slurmsched.db.journal import Journal
+from slurmsched.db.lease import Lease
+from slurmsched.db.shared import SharedLines
 from slurmsched.model import Act, Purpose, Stage, Victim
+from slurmsched.model.plan import SetNice
 
 CYCLE = {"now_s": 100.0, "recorded_s": 101.0, "duration_s": 1.0, "digest": "d", "policy": "las", "jobs": 1,
          "planned": 1, "written": 1, "refused": 0, "deferred": 0, "dry_run": False, "stopped": ""}  # fmt: skip
@@ -44,7 +48,7 @@ def ledger(tmp_path: Path) -> str:
 
 def test_history__is_in_the_order_of_time_with_who_and_why(ledger: str, tmp_path: Path) -> None:
     """Writes, runs, and what somebody else changed; nothing of other jobs."""
-    rows, unread = history(ledger, tmp_path / "journal.jsonl", 7)
+    rows, unread = history(Place(ledger, tmp_path / "journal.jsonl"), 7)
     assert unread == []
     assert [(row["time_s"], row["by"], row["what"]) for row in rows] == [
         (101.0, "slurmsched (las)", "nice 0 -> 5"),
@@ -61,32 +65,61 @@ def test_history__says_what_cannot_be_read(tmp_path: Path) -> None:
     """Without a ledger the journal's acts are told all the same."""
     act = Act("9-1", Purpose.PREEMPT, 9, 0.0, "bob", "n1", 60.0, 90.0, (Victim(7, 0.0, 0, 8),), stage=Stage.WARNED)
     ActLog(tmp_path / "journal.jsonl").sent([act])
-    rows, unread = history(f"sqlite:///{tmp_path}/none.db", tmp_path / "journal.jsonl", 7)
+    rows, unread = history(Place(f"sqlite:///{tmp_path}/none.db", tmp_path / "journal.jsonl"), 7)
     assert [row["what"] for row in rows] == ["preempt 9-1 takes its GPUs for job 9"]
-    assert [text.partition(":")[0] for text in unread] == ["writes and changes by others", "runs and acts"]
-
-
-def test_history__leaves_out_this_hosts_files_where_several_may_lead(ledger: str, tmp_path: Path) -> None:
-    """An act that was open here before the leader was set up is not told as one under way."""
-    act = Act("9-1", Purpose.PREEMPT, 9, 0.0, "bob", "n1", 60.0, 90.0, (Victim(7, 0.0, 0, 8),), stage=Stage.WARNED)
-    alone = Config(ledger=Ledger(url=ledger, journal=tmp_path / "journal.jsonl"))
-    shared = Config(ledger=Ledger(url="mysql://a/b", journal=tmp_path / "journal.jsonl"), leader=Leader(enabled=True))
-    ActLog(tmp_path / "journal.jsonl").sent([act])
-    told, (rows, unread) = history(ledger, alone.own_journal, 7)[0], history(ledger, shared.own_journal, 7)
-    assert [row["what"] for row in told if row not in rows] == ["preempt 9-1 takes its GPUs for job 9"]
-    assert [text.partition(":")[0] for text in unread] == ["writes and acts under way"]
+    assert [text.partition(":")[0] for text in unread] == ["writes and changes by others, runs and acts"]
 
 
 @pytest.mark.parametrize(("gpus", "found"), [(8, 1), (15, 1), (7, 0), (16, 0), (0, 0)])
-def test_first_waits__of_jobs_of_the_same_power_of_two(ledger: str, gpus: int, found: int) -> None:
+def test_past__waits_are_of_jobs_of_the_same_power_of_two(ledger: str, tmp_path: Path, gpus: int, found: int) -> None:
     """One of eight GPUs waited 70 s."""
-    assert first_waits(ledger, gpus) == (70.0,) * found
+    assert past(Place(ledger, tmp_path / "journal.jsonl"), 7, gpus).waits_s == (70.0,) * found
 
 
-def test_first_waits__without_a_ledger_is_an_error(tmp_path: Path) -> None:
-    """The caller says so."""
-    with pytest.raises(LedgerError):
-        first_waits(f"sqlite:///{tmp_path}/none.db", 8)
+def test_past__shows_what_was_done_last(ledger: str, tmp_path: Path) -> None:
+    """A job that waits for weeks has a line for each write; how many are left out is told."""
+    engine = sa.create_engine(ledger)
+    with engine.begin() as link:
+        link.execute(schema.actions.insert(), [{**WROTE, "new": new} for new in range(30)])
+    engine.dispose()
+    done = past(Place(ledger, tmp_path / "journal.jsonl"), 7, 8).ours
+    assert (len(done), done[0]) == (SHOWN + 1, "12 more before that: slurmsched history 7")
+
+
+def test_past__knows_what_hosts_share(tmp_path: Path) -> None:
+    """The act that another host began, and what it meant to write; what is in our own file too is told once."""
+    url = f"sqlite:///{tmp_path}/shared.db"
+    engines.upgrade(url)
+    engine = engines.open_engine(url)
+    lease = Lease(engine, "other", 60.0)
+    assert lease.take()
+    act = Act("9-1", Purpose.PREEMPT, 9, 0.0, "bob", "n1", 60.0, 90.0, (Victim(7, 0.0, 0, 8),), stage=Stage.WARNED)
+    ActLog(tmp_path / "x" / "journal.jsonl", shared=SharedLines(engine, lease, "acts")).sent([act])
+    journal = tmp_path / "journal.jsonl"
+    ActLog(journal).sent([replace(act, id="4-1", job_id=4)])  # of before there was a leader
+    Journal(journal, shared=SharedLines(engine, lease, "journal")).intend("c", [SetNice(7, 50.0, "rank 4", 5, 8, 5)])
+    engine.dispose()
+    done = [past(Place(url, journal, shared), 7, 8).ours for shared in (True, False)]
+    assert [sum("takes its GPUs for job 9" in line for line in lines) for lines in done] == [1, 0]
+    assert [sum("takes its GPUs for job 4" in line for line in lines) for lines in done] == [0, 1]
+    assert [sum("nice 5 -> 8 (rank 4)" in line for line in lines) for lines in done] == [1, 1]
+
+
+def test_past__one_connection_and_no_question_after_one_that_failed(tmp_path: Path, monkeypatch) -> None:
+    """A database that does not answer costs one wait; what could not be asked is told."""
+    opened, failed = [], []
+
+    def connect(engine: sa.Engine) -> None:
+        failed.append(engine)
+        raise sa.exc.OperationalError("", {}, Exception("no answer"))
+
+    true_open = engines.open_engine
+    monkeypatch.setattr(engines, "open_engine", lambda *at, **how: opened.append(how) or true_open(*at, **how))
+    monkeypatch.setattr(sa.Engine, "connect", connect)
+    known = past(Place(f"sqlite:///{tmp_path}/x.db", tmp_path / "journal", True, 2.0), 7, 8)
+    assert (len(failed), opened) == (1, [{"read_only": True, "patience_s": 2.0}])
+    assert [text.partition(": ")[0] for text in known.unread] == [
+        "writes and changes by others, runs and acts, past waits, what hosts share"]  # fmt: skip
 
 
 SENT = {"by": "slurmsched (las)", "what": "nice 0 -> 5", "outcome": "written"}
@@ -102,11 +135,3 @@ RAN = {"by": "Slurm", "what": "run 1 began on 8 GPUs", "outcome": ""}
 def test_requeued_last__until_it_runs_again(rows, expected):
     """A begin time that its owner sets after the next run is the owner's."""
     assert _requeued_last(rows) is expected
-
-
-def test_ours__tells_what_is_not_there(tmp_path):
-    """A ledger that does not answer is no fault of who asks; its waits are none."""
-    away = f"sqlite:///{tmp_path}/nosuch.db"
-    known = ours(away, tmp_path / "journal", 7)
-    assert (known.ours, known.requeued, len(known.unread)) == ((), False, 2)
-    assert waits_known(away, 4) == ()

@@ -65,6 +65,9 @@ SENTENCES = {
     "job requeued in special exit state": Blocker.HELD_AFTER_FAILURE,
     "job requeued in held state": Blocker.HELD_BY_USER,
     "Burst buffer stage-in timeout": Blocker.DATA,
+    "Reservation class was deleted": Blocker.RESERVATION_GONE,
+    "Reservation_of_a_class_was_deleted": Blocker.RESERVATION_GONE,
+    "Reservation deleted": Blocker.RESERVATION_GONE,
 }
 
 
@@ -155,10 +158,29 @@ def test_why_not__is_the_first_obstacle(job, word):
 def test_explain__maintenance_tells_the_limit_that_fits():
     """Rounded down to whole minutes."""
     job = {"reason": "ReqNodeNotAvail, Reserved for maintenance", "time_limit_s": 7_200.0}
-    kept = Reservations.build(1, {"name": ["fans"], "node_list": ["n1"], "start_s": [1_859.0], "end_s": [9e9]})
+    kept = Reservations.build(1, {"name": ["fans"], "node_list": ["n1"], "start_s": [1_859.0], "end_s": [9e9],
+                                  "flags": ["MAINT,SPEC_NODES"]})  # fmt: skip
     nodes = [{"name": "n1", "gpus": 8}]
     told = explain(snapshot([job], nodes, now_s=0.0), None, 0, Facts(reservations=kept))
     assert (told.blocker, "timelimit=00:30:00" in told.changes[0]) == (Blocker.MAINTENANCE, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "course", "because", "limit"),
+    [("maintenance", "n2", "runs into a maintenance. Reservation fans", "01:00:00"),
+     ("maintenance", "n[1-2]", "Reservation fans keeps", ""),
+     ("other reservations", "n2", "runs into a reservation for others. Reservation fans", "01:00:00"),
+     ("other reservations", "n[1-2]", "Reservation course keeps", "")],
+)  # fmt: skip
+def test_explain__a_standing_reservation_hides_none_that_comes(words, course, because, limit):
+    """That which comes is named with the limit that fits, unless the standing one keeps all its nodes already."""
+    job = {"reason": f"ReqNodeNotAvail, Reserved for {words}", "time_limit_s": 7_200.0}
+    table = {"name": ["course", "fans"], "node_list": [course, "n[1-2]"], "flags": ["", "MAINT"],
+             "start_s": [-9e5, 3_600.0], "end_s": [9e9, 7_200.0]}  # fmt: skip
+    nodes = [{"name": "n1", "gpus": 8}, {"name": "n2", "gpus": 8}]
+    told = explain(snapshot([job], nodes, now_s=0.0), None, 0, Facts(reservations=Reservations.build(2, table)))
+    assert because in told.because
+    assert [change.rpartition("=")[2] for change in told.changes] == [limit] * bool(limit)
 
 
 def test_explain__names_the_nodes_that_take_no_job():
@@ -166,22 +188,49 @@ def test_explain__names_the_nodes_that_take_no_job():
     job = {"reason": next(iter(SENTENCES)), "partition": "gpu"}
     down = [{"name": f"n{n}", "gpus": 8, "partitions": "gpu", "state": "DOWN", "reason": "cables"} for n in range(8)]
     told = explain(snapshot([job], down), None, 0, Facts())
-    assert told.because.endswith("n0 (cables), n1 (cables), n2 (cables), n3 (cables), n4 (cables) and 3 more.")
+    assert "n0 (cables), n1 (cables), n2 (cables), n3 (cables), n4 (cables) and 3 more. Slurm says: " in told.because
     assert (told.blocker, told.changes) == (Blocker.NODES, ("a smaller request may start now: slurmsched fit",))
     assert "higher priority partitions" in explain(snapshot([job], "1x8"), None, 0, Facts()).because
 
 
+@pytest.mark.parametrize(
+    ("reason", "job", "named"),
+    [(next(iter(SENTENCES)), {}, False), (next(iter(SENTENCES)), {"nodes": 2, "gpus": 16}, True),
+     (next(iter(SENTENCES)), {"nodes_asked": "n1"}, True),
+     ("ReqNodeNotAvail, May be reserved for other job", {}, False),
+     ("ReqNodeNotAvail, UnavailableNodes:n1", {}, True)],
+)  # fmt: skip
+def test_explain__a_closed_node_is_named_only_where_it_is_missed(reason, job, named):
+    """Nodes may also be kept for higher partitions; what Slurm says is shown in any case."""
+    rows = [{"reason": reason, "partition": "gpu", "gpus": 8, **job}]
+    nodes = [{"name": f"n{n}", "gpus": gpus, "partitions": "gpu", "state": state, "reason": "fan"}
+             for n, gpus, state in ((1, 8, "DOWN"), (2, 8, "IDLE"), (3, 4, "IDLE"))]  # fmt: skip
+    because = explain(snapshot(rows, nodes), None, 0, Facts()).because
+    assert ("n1 (fan)" in because, reason.removeprefix("ReqNodeNotAvail, ") in because) == (named, True)
+
+
 def test_explain__a_reservation_of_others_tells_the_limit_that_fits():
-    """As a maintenance does; one of its own that is gone can be left."""
+    """As a maintenance does; one of its own that is not there can be left."""
     job = {"reason": "ReqNodeNotAvail, Reserved for other reservations", "time_limit_s": 7_200.0}
     kept = Reservations.build(1, {"name": ["course"], "node_list": ["n1"], "start_s": [1_859.0], "end_s": [9e9]})
     nodes = [{"name": "n1", "gpus": 8}]
     told = explain(snapshot([job], nodes, now_s=0.0), None, 0, Facts(reservations=kept))
     assert (told.blocker, "timelimit=00:30:00" in told.changes[0]) == (Blocker.RESERVATION, True)
     assert "runs into a reservation for others. Reservation course keeps nodes" in told.because
-    gone = {"reason": "ReservationDeleted", "reservation": "class"}
+    gone = {"reason": "ReservationInvalid", "reservation": "class"}
     told = explain(snapshot([gone], nodes, now_s=0.0), None, 0, Facts(reservations=kept))
     assert ("class is not there" in told.because, "reservationname=" in told.changes[0]) == (True, True)
+
+
+@pytest.mark.parametrize("reason", ["Reservation class was deleted", "ReservationDeleted"])
+def test_explain__a_job_whose_reservation_ended_is_held(reason):
+    """Slurm took the name off; no other reservation is in the way, and only a release helps."""
+    job = {"job_id": 7, "reason": reason, "priority": 0, "time_limit_s": 7_200.0}
+    kept = Reservations.build(1, {"name": ["course"], "node_list": ["n1"], "start_s": [1_859.0], "end_s": [9e9]})
+    told = explain(snapshot([job], [{"name": "n1"}], now_s=0.0), None, 0, Facts(reservations=kept))
+    assert (str(told.blocker), told.changes) == ("held-reservation-gone", ("scontrol release 7",))
+    assert told.because.startswith("The reservation it was for is gone, and Slurm holds it")
+    assert told.estimate.why == "it is held"
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from textual.pilot import Pilot
 from textual.widgets import ContentSwitcher, DataTable, Static
 
 from slurmsched.errors import SlurmUnreachableError
+from slurmsched.explain.facts import Facts
 from slurmsched.top.app import Told, Top
 from slurmsched.top.drawing import cells, gpu_lines, head, meter
 from slurmsched.web.frame import Frame
@@ -114,13 +116,28 @@ def test_enter__explains_the_job_and_help_tells_the_keys():
     async def body(app: Top, pilot: Pilot[None]) -> None:
         for key in ("enter", "f1"):
             await pilot.press(key)
-            assert isinstance(app.screen, Told)
+            await until(pilot, lambda: isinstance(app.screen, Told))
             await pilot.press("escape")
             assert not isinstance(app.screen, Told)
         await pilot.press("q")
         assert app.return_code == 0
 
     driven(body)
+
+
+def test_enter__leaves_the_screen_alive_while_records_come():
+    """A database may be slow; other keys work meanwhile."""
+    come = threading.Event()
+    slow = replace(busy(), past=lambda job, gpus: Facts() if come.wait(60) else pytest.fail("a minute"))
+
+    async def body(app: Top, pilot: Pilot[None]) -> None:
+        await pilot.press("enter", "f5")
+        assert app.query_one("#views", ContentSwitcher).current == "gpus"
+        assert not isinstance(app.screen, Told)
+        come.set()
+        await until(pilot, lambda: isinstance(app.screen, Told))
+
+    driven(body, lambda: slow)
 
 
 def test_look__tells_what_happened_since_the_last():

@@ -90,6 +90,12 @@ def test_read_gres_conf__says_what_is_wrong(text, words):
     assert "twice" not in str(told)
 
 
+def test_read_gres_conf__a_bad_count_is_told_once():
+    """The files count, as they do without any."""
+    conf = read_gres_conf("Name=gpu Count=many File=/dev/a[0-3]")
+    assert (conf.warnings, len(conf.devices())) == (("line 1: Count=many is no number of GPUs",), 4)
+
+
 def test_read_gres_conf__a_gpu_that_all_rows_leave_out_is_off_the_fabric():
     """Zeros tell that there is no NVLink, though not what there is."""
     rows = ["-1,4,4,0", "4,-1,4,0", "4,4,-1,0", "0,0,0,-1"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from itertools import permutations
 from pathlib import Path
@@ -173,15 +174,34 @@ def test_commands__of_a_node_that_detects_its_gpus(tmp_path, capsys):
     assert main(["topology", "check", *options, str(RECORDED / "26.05.5-slurmd.txt")]) == 0
     shares = [line.split()[1:4] for line in capsys.readouterr().out.splitlines()[1:3]]
     assert shares == [["gpus-per-node", "769", "69.8%"], ["gpus", "769", "87.4%"]]
-    assert main(["topology", "compile", "--most=1", *options, str(RECORDED / "26.05.5-slurmd.txt")]) == 0
+    printed = [*options, str(RECORDED / "26.05.5-slurmd.txt")]
+    assert main(["topology", "compile", "--most=1", "--node=n[1-2]", *printed]) == 0
     lines = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("#")]
-    assert lines[0].startswith("Name=gpu Type=a100 File=/dev/fakegpu0 Cores=0-31")
+    assert lines[0].startswith("NodeName=n[1-2] Name=gpu Type=a100 File=/dev/fakegpu0 Cores=0-31")
     assert "Flags" not in lines[0]
     for text, words in (("AutoDetect=nvml\n", "AutoDetect=nvml finds links"), ("", "it lists no GPU")):
         (tmp_path / "gres.conf").write_text(text)
         assert main(["topology", "check", *options, str(tmp_path / "gres.conf")]) == 2
         assert words in (said := capsys.readouterr().err)
         assert "slurmd -G" in said
+
+
+@pytest.mark.parametrize("command", [["compile", "--slurm=26.05", "--hardware=2x32x1"], ["rings"]])
+@pytest.mark.parametrize("node", [[], ["--node=n[1-"]])
+def test_commands__what_a_slurmd_printed_is_of_its_node_only(command, node, capsys):
+    """Lines that name no node would hold for every node that reads the file."""
+    assert main(["topology", *command, *node, "--gres-conf", str(RECORDED / "26.05.5-slurmd.txt")]) == 2
+    assert "--node n[1-4]" in capsys.readouterr().err
+
+
+def test_commands__read_from_a_pipe(capsys):
+    """It can be read once only."""
+    reading, writing = os.pipe()
+    os.write(writing, (RECORDED / "26.05.5-slurmd.txt").read_bytes())
+    os.close(writing)
+    assert main(["topology", "rings", "--node=n7", "--gres-conf", f"/dev/fd/{reading}"]) == 0
+    os.close(reading)
+    assert capsys.readouterr().out == "nodes n7\n"  # its pairs make no ring
 
 
 def test_slurmd_devices__flags_as_gres_conf_names_them():

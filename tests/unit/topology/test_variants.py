@@ -250,3 +250,5 @@ def test_topology_conf__nodes_of_a_switch_that_has_switches():
     )
     assert read_any(text.format("n[1-2]")).warnings == ()
     assert read_any("SwitchName=a Level=0 Nodes=n1 Switches=(null)\n").warnings == ()
+    empty = "SwitchName=a Level=0 Nodes=n1 Switches=(null)\nSwitchName=top Level=1 Nodes=(null) Switches=a\n"
+    assert read_any(empty).warnings == ()

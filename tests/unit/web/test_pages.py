@@ -91,11 +91,11 @@ def test_job__is_explained_from_the_snapshot(pages):
     assert "rank 7 of 15" in page(pages, "/job", "id=33")
 
 
-def test_job__is_estimated_from_waits_asked_once_a_size():
-    """The ledger is asked for each power of two of GPUs once a frame, however many ask."""
-    asked = []
+def test_job__is_estimated_from_waits_asked_once_a_job():
+    """Once a frame, however many ask."""
+    asked, waits_s = [], tuple(float(wait) for wait in range(0, 90_000, 100))
     made = Pages()
-    made.show(frame(waits_s=lambda gpus: asked.append(gpus) or tuple(float(wait) for wait in range(0, 90_000, 100))))
+    made.show(frame(past=lambda job, gpus: asked.append((job, gpus)) or Facts(waits_s=waits_s)))
     for _ in range(3):
         told = data(made, "/job.json", "id=33")
     assert told["estimate"]["source"] == "history"
@@ -103,11 +103,35 @@ def test_job__is_estimated_from_waits_asked_once_a_size():
     assert len(asked) == 1
 
 
+def test_job__whose_records_are_long_in_coming_keeps_nobody_waiting():
+    """Other pages, and other jobs, are answered meanwhile; the same job is asked for once."""
+    asked, come, made = list[int](), threading.Event(), Pages()
+
+    def past(job: int, gpus: int) -> Facts:
+        asked.append(job)
+        assert job != 33 or come.wait(60)
+        return Facts()
+
+    made.show(frame(past=past))
+    answers = list[dict]()
+    slow = [threading.Thread(target=lambda: answers.append(data(made, "/job.json", "id=33"))) for _ in range(2)]
+    for thread in slow:
+        thread.start()
+    assert data(made, "/queue.json", "user=ann")["jobs"]
+    assert data(made, "/gpus.json")["nodes"]
+    assert data(made, "/job.json", "id=32")["job_id"] == 32
+    assert answers == []
+    come.set()
+    for thread in slow:
+        thread.join()
+    assert ([one["job_id"] for one in answers], sorted(asked)) == ([33, 33], [32, 33])
+
+
 def test_job__tells_what_slurmsched_did():
     """Asked once a job; a requeue of ours explains a begin time."""
     asked, made = list[int](), Pages()
     late = snapshot([{"job_id": 33, "reason": "BeginTime", "eligible_s": NOW_S + 60}], "1x8", now_s=NOW_S)
-    made.show(frame(late, ours=lambda job: asked.append(job) or Facts(ours=("took its GPUs <b>",), requeued=True)))
+    made.show(frame(late, past=lambda job, _: asked.append(job) or Facts(ours=("took its GPUs <b>",), requeued=True)))
     data(made, "/job.json", "id=33")
     told = data(made, "/job.json", "id=33")
     assert (told["blocker"], told["ours"], asked) == ("requeued", ["took its GPUs <b>"], [33])

@@ -1,0 +1,118 @@
+"""What closed nodes, maintenances and reservations mean for one job, and what would change it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from slurmsched.explain.case import SMALLER, Case, Said
+from slurmsched.explain.text import clock, minutes, shown
+from slurmsched.model.hostlist import expand
+from slurmsched.model.snapshot import Snapshot
+
+NODES_SHOWN = 5
+
+
+def nodes(case: Case) -> Said:
+    asked = _names(case.snapshot.jobs.nodes_asked[case.row])
+    held = _in_the_way(case, asked)
+    more = f" and {len(held) - NODES_SHOWN} more" if len(held) > NODES_SHOWN else ""
+    words = shown(case.reason.more)
+    change = f"other nodes: scontrol update jobid={case.job_id} nodelist=" if asked else SMALLER
+    if not held:
+        return f"Nodes it needs take no job now: {words or 'not told which'}.", (change,)
+    slurm = f" Slurm says: {words}." if words else ""
+    return f"Nodes it needs take no job now: {', '.join(held[:NODES_SHOWN])}{more}.{slurm}", (change,)
+
+
+def _in_the_way(case: Case, asked: frozenset[str]) -> list[str]:
+    """Closed nodes with their reasons: those asked for or told by Slurm, else all that could serve the job where too
+    few open ones are left for it. Slurm gives such a reason also where nodes are only kept for other jobs."""
+    nodes, jobs, row = case.snapshot.nodes, case.snapshot.jobs, case.row
+    told = asked or _names(case.reason.more.partition("UnavailableNodes:")[2])
+    least = -(-int(jobs.gpus[row]) // max(int(jobs.nodes[row]), 1))
+    may = [at for at in range(len(nodes)) if nodes.name[at] in told] if told else [
+        at for at in range(len(nodes)) if nodes.gpus[at] >= least and _serves(case.snapshot, row, at)]  # fmt: skip
+    closed = [at for at in may if nodes.closed[at]]
+    if not told and len(may) - len(closed) >= jobs.nodes[row]:
+        return []
+    return [f"{nodes.name[at]} ({shown(nodes.reason[at]) or 'no reason given'})" for at in closed]
+
+
+def maintenance(case: Case) -> Said:
+    kept = [one for one in _kept(case) if "MAINT" in one.flags.split(",")]
+    return _runs_into(case, "a maintenance", kept)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A reservation for others. start_s: Unix [s]. nodes: those of it that the job may use."""
+
+    start_s: float
+    name: str
+    flags: str
+    nodes: frozenset[str]
+
+
+def _runs_into(case: Case, what: str, kept: Sequence[_Kept]) -> Said:
+    """One of these begins before the job's time limit ends; where none does that cuts the limit, one that has begun.
+
+    One cuts the limit by nodes that no reservation keeps yet.
+    """
+    now_s = case.snapshot.now_s
+    soon_s = now_s + 60  # no limit is shorter
+    taken = frozenset[str]().union(*(one.nodes for one in _kept(case) if one.start_s < soon_s))
+    coming = [one for one in kept if one.start_s >= soon_s and one.nodes - taken]
+    if not kept:
+        return f"The nodes it needs are kept for {what}.", ()
+    first = min(coming or kept, key=lambda one: (one.start_s, one.name))
+    keeps = f"Reservation {shown(first.name)} keeps nodes it needs from {clock(first.start_s)} on."
+    if not coming:
+        return keeps, ()
+    limit = minutes(first.start_s - now_s)
+    change = f"a time limit of up to {limit} still fits: scontrol update jobid={case.job_id} timelimit={limit}"
+    return f"Its time limit runs into {what}. {keeps}", (change,)
+
+
+def _kept(case: Case) -> list[_Kept]:
+    """Reservations for others, on nodes it may use, that overlap its time."""
+    table, jobs, snapshot = case.facts.reservations, case.snapshot.jobs, case.snapshot
+    may = frozenset(snapshot.nodes.name[at] for at in range(len(snapshot.nodes)) if _serves(snapshot, case.row, at))
+    late_s, own = snapshot.now_s + jobs.time_limit_s[case.row], jobs.reservation[case.row].split(",")
+    kept = []
+    for at in range(len(table)):
+        nodes = may if "ALL_NODES" in table.flags[at] else may & _names(table.node_list[at])
+        if table.name[at] not in own and nodes and table.start_s[at] < late_s and table.end_s[at] > snapshot.now_s:
+            kept.append(_Kept(float(table.start_s[at]), table.name[at], table.flags[at], nodes))
+    return kept
+
+
+def reservation(case: Case) -> Said:
+    name, table = case.snapshot.jobs.reservation[case.row], case.facts.reservations
+    for at in range(len(table)):
+        if table.name[at] in name.split(","):
+            when = f"from {clock(float(table.start_s[at]))} to {clock(float(table.end_s[at]))}"
+            return f"It waits for reservation {shown(name)}, {when}, or for nodes in it.", ()
+    if not name:
+        return _runs_into(case, "a reservation for others", _kept(case))
+    leave = f"leave it: scontrol update jobid={case.job_id} reservationname="
+    return f"Reservation {shown(name)} is not there ({case.reason.code}).", (leave,)
+
+
+def gone(case: Case) -> Said:
+    """Slurm takes the name off the jobs of a reservation that ends, and holds them (RESV_DEL_HOLD)."""
+    if case.snapshot.jobs.reservation[case.row]:
+        return reservation(case)
+    told = f": {shown(case.reason.more)}" if case.reason.more else ""
+    return f"The reservation it was for is gone, and Slurm holds it{told}.", (f"scontrol release {case.job_id}",)
+
+
+def _serves(snapshot: Snapshot, row: int, at: int) -> bool:
+    return bool(set(snapshot.jobs.partition[row].split(",")) & set(snapshot.nodes.partitions[at].split(",")))
+
+
+def _names(text: str) -> frozenset[str]:
+    try:
+        return frozenset(expand(text))
+    except ValueError:
+        return frozenset()
