@@ -8,6 +8,7 @@ import os
 import signal
 import ssl
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ from slurmsched.slurm.commands import Commands
 
 CONNECT_S = 10.0
 ATTEMPTS = 3
+CONNECTS, PAUSE_S = 10, 1.0  # the same break may meet several connections in a row
 # What a worker's job asks for where the site's Dask configuration (jobqueue.slurm) says nothing of its own.
 JOB = {"cores": 1, "processes": 1, "memory": "4 GiB", "name": "slurmsched-sweep", "walltime": "1-00:00:00"}
 # With OpenSSL 3.5 and 3.6 Dask's TLS connections break at times (a read gives EPIPE), with TLS 1.3 more often.
@@ -134,13 +136,14 @@ def _workers(client: Any) -> Workers:
     """The client's executor. A trace is sent once to each worker, not with each task."""
 
     def share(trace: Trace) -> Any:
-        for left in reversed(range(ATTEMPTS)):
+        for left in reversed(range(CONNECTS)):
             try:
                 client.wait_for_workers(1)  # however long Slurm's queue is; scatter would give up
                 return client.scatter(trace)
             except OSError as error:  # Dask connects anew
                 if not left:
-                    raise SlurmschedError(f"the connection to Dask broke {ATTEMPTS} times: {error}") from error
+                    raise SlurmschedError(f"the connection to Dask broke {CONNECTS} times: {error}") from error
+                time.sleep(PAUSE_S)
         return None
 
     return Workers(client.get_executor(pure=False), share, ATTEMPTS)
