@@ -3,6 +3,8 @@ carry out their order without an error."""
 
 from __future__ import annotations
 
+import time
+
 import orjson
 import pytest
 
@@ -74,6 +76,8 @@ def test_families__each_starts_another_job_first(site: Installed) -> None:
     urgent = submit("alice", WHOLE, hinted("dur=3h deadline=+4h"))
     site.configure(policy='{ name = "gandiva-fair" }')
     site.tick()  # from now on it counts what accounts hold
+    time.sleep(3)
+    site.tick()  # what the job has had is seen, however late slurmdbd tells of it
     waits_again(worked)
     assert first_to_start(site, '{ name = "gandiva-fair" }') == other
     assert first_to_start(site, '{ name = "chronus" }') == urgent
