@@ -31,6 +31,7 @@ NAMES = tuple(
     point.name for point in entry_points(group="slurmsched.policies") if point.value.startswith("slurmsched.policies.")
 )
 EVERY = {name: registry.make("policies", name) for name in sorted(NAMES)}
+EVERY["gandiva-fair with trades"] = registry.make("policies", "gandiva-fair", {"speeds": "gavel"})
 
 
 @pytest.mark.parametrize("name", EVERY)
