@@ -35,7 +35,7 @@ def fair_tickets(here: Market, account: Int64s, shares: Floats) -> Floats:
     found, lacks = np.zeros(here.speed.shape), np.where(here.active, here.gpus, 0.0)
     for column in fastest_first(here).tolist():
         asked = np.where(here.speed[:, column] > 0, lacks, 0.0)
-        by_account = np.bincount(account, asked, len(shares))
+        by_account: Floats = np.bincount(account, asked, len(shares)).astype(np.float64)
         given = water_fill(by_account, shares, float(here.capacity[column]))
         found[:, column] = asked * (given / np.maximum(by_account, 1e-12))[account]
         lacks = np.maximum(lacks - found[:, column], 0.0)

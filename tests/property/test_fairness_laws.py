@@ -21,42 +21,54 @@ from slurmsched.policies.themis import Themis
 from slurmsched.policies.trading import fair_tickets, traded
 from slurmsched.testing import snapshot
 
-GAINS = st.lists(st.floats(0.01, 3.0), min_size=1, max_size=6)
-
 
 @st.composite
 def auctions(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, int]:
-    gains = np.array(draw(GAINS))
-    gpus = np.array(draw(st.lists(st.integers(1, 8), min_size=len(gains), max_size=len(gains))), np.int64)
-    return gains, gpus, draw(st.integers(1, 16))
+    """Tables of up to three bids each, and GPUs offered; a gain of 0 is no bid."""
+    bids = draw(st.integers(1, 3))
+    bidders = draw(st.integers(1, 5))
+    cells = bids * bidders
+    gains = draw(st.lists(st.one_of(st.just(0.0), st.floats(0.01, 3.0)), min_size=cells, max_size=cells))
+    gpus = draw(st.lists(st.integers(1, 8), min_size=cells, max_size=cells))
+    shape = bidders, bids
+    return np.array(gains).reshape(shape), np.array(gpus, np.int64).reshape(shape), draw(st.integers(1, 16))
+
+
+def _worth(gains: np.ndarray, gpus: np.ndarray, offered: int, bids: tuple[int, ...]) -> float:
+    """Sum of gains of these bids, -1 = none; below 0 where they do not fit."""
+    chosen = [(row, bid) for row, bid in enumerate(bids) if bid >= 0]
+    return sum(gains[each] for each in chosen) if sum(gpus[each] for each in chosen) <= offered else -1.0
 
 
 @settings(deadline=None, max_examples=80)
 @given(sale=auctions())
-def test_auction__no_set_of_gangs_has_a_larger_product(sale: tuple[np.ndarray, np.ndarray, int]) -> None:
-    """Pareto efficiency: the winners fit, and of all sets that fit theirs is best."""
+def test_auction__no_choice_of_bids_has_a_larger_product(sale: tuple[np.ndarray, np.ndarray, int]) -> None:
+    """Pareto efficiency: the winners fit, and of all choices that fit theirs is best."""
     gains, gpus, offered = sale
     wins, part = auction(gains, gpus, offered)
-    sets = [np.array(each, np.bool_) for each in itertools.product((False, True), repeat=len(gains))]
-    assert int(gpus[wins].sum()) <= offered
-    assert gains[wins].sum() == pytest.approx(max(gains[each].sum() for each in sets if gpus[each].sum() <= offered))
-    assert ((part > 0) & (part <= 1)).all() and (part[~wins] == 1).all()
+    every = itertools.product(range(-1, gains.shape[1]), repeat=len(gains))
+    best = max(_worth(gains, gpus, offered, each) for each in every)
+    assert _worth(gains, gpus, offered, tuple(wins.tolist())) == pytest.approx(best)
+    assert ((part > 0) & (part <= 1)).all() and (part[wins < 0] == 1).all()
 
 
 @settings(deadline=None, max_examples=120)
-@given(sale=auctions(), liar=st.integers(0, 5), lie=st.floats(0.01, 6.0))
-def test_auction__nobody_gains_by_a_lie(sale: tuple[np.ndarray, np.ndarray, int], liar: int, lie: float) -> None:
+@given(
+    sale=auctions(), liar=st.integers(0, 5),
+    lies=st.lists(st.floats(0.01, 6.0), min_size=3, max_size=3),
+)  # fmt: skip
+def test_auction__nobody_gains_by_a_lie(sale: tuple[np.ndarray, np.ndarray, int], liar: int, lies: list[float]) -> None:
     """Strategy-proof, as the partial allocation mechanism is: what a bidder has, less its hidden payment, is never more
-    when it reports another gain."""
+    when it reports another table."""
     gains, gpus, offered = sale
     who = liar % len(gains)
 
     def worth(reported: np.ndarray) -> float:
         wins, part = auction(reported, gpus, offered)
-        return float(gains[who] * wins[who] + np.log(part[who]))
+        return float((gains[who, wins[who]] if wins[who] >= 0 else 0.0) + np.log(part[who]))
 
     told = gains.copy()
-    told[who] = lie
+    told[who] = lies[: gains.shape[1]]
     assert worth(told) <= worth(gains) + 1e-9
 
 
@@ -154,8 +166,8 @@ def markets(draw: st.DrawFn) -> tuple[Market, np.ndarray]:
 @settings(deadline=None, max_examples=200)
 @given(sale=markets(), shares=st.lists(st.floats(0.5, 4.0), min_size=3, max_size=3))
 def test_tickets__are_all_that_there_is_and_no_more(sale: tuple[Market, np.ndarray], shares: list[float]) -> None:
-    """No type gives more than it has, no job has more than it asks for or any of a type that it cannot run on; and where
-    a job lacks GPUs every type that it can run on is given out."""
+    """No type gives more than it has, no job has more than it asks for or any of a type that it cannot run on; where a job
+    lacks GPUs every type that it can run on is given out."""
     here, account = sale
     tickets = fair_tickets(here, account, np.array(shares))
     assert (tickets >= 0).all() and (tickets[here.speed == 0] == 0).all()

@@ -19,7 +19,7 @@ from slurmsched.policies.gandiva_fair import NO_TRADE, GandivaFair
 from slurmsched.policies.gpu_market import market
 from slurmsched.policies.leases import leases
 from slurmsched.policies.stride import turns
-from slurmsched.policies.themis import Themis
+from slurmsched.policies.themis import Themis, Times
 from slurmsched.policies.trading import fair_tickets, traded
 from slurmsched.testing import check_policy, snapshot
 
@@ -68,16 +68,62 @@ def test_themis__says_what_it_does_not_know() -> None:
 
 def test_auction__takes_the_largest_product() -> None:
     """8 GPUs: two of 4 with gains 2 and 2 beat one of 8 with gain 3."""
-    wins, _ = auction(np.array([3.0, 2.0, 2.0]), np.array([8, 4, 4]), 8)
-    assert wins.tolist() == [False, True, True]
+    wins, _ = auction(np.array([[3.0], [2.0], [2.0]]), np.array([[8], [4], [4]]), 8)
+    assert wins.tolist() == [-1, 0, 0]
 
 
 def test_auction__winner_pays_what_it_costs_the_others() -> None:
     """Of two gangs of all GPUs the better wins, and keeps exp(-gain of the other); alone it keeps all."""
-    wins, part = auction(np.array([2.0, 0.5]), np.array([4, 4]), 4)
-    assert wins.tolist() == [True, False]
+    wins, part = auction(np.array([[2.0], [0.5]]), np.array([[4], [4]]), 4)
+    assert wins.tolist() == [0, -1]
     assert part == pytest.approx([np.exp(-0.5), 1.0])
-    assert auction(np.array([2.0]), np.array([4]), 4)[1].tolist() == [1.0]
+    assert auction(np.array([[2.0]]), np.array([[4]]), 4)[1].tolist() == [1.0]
+
+
+def test_auction__of_its_bids_each_has_one() -> None:
+    """4 GPUs: 2.0 for all of them is less than 1.5 for half of them and 0.6 of the other; alone the former takes all. A
+    bid of no gain is none."""
+    gains, gpus = np.array([[1.5, 2.0], [0.6, 0.0]]), np.array([[2, 4], [2, 1]])
+    wins, part = auction(gains, gpus, 4)
+    assert wins.tolist() == [0, 0]
+    assert part == pytest.approx([1.0, np.exp(-0.5)])
+    assert auction(gains[:1], gpus[:1], 4)[0].tolist() == [1]
+    assert auction(gains, gpus, 1)[0].tolist() == [-1, -1]
+
+
+ELASTIC = {"gpus": 8, "comment": "slurmsched: dur=10h min_gpus=1 max_gpus=8"}
+
+
+def test_themis__elastic_jobs_bid_for_parts_as_the_page_tells() -> None:
+    """Two alike on 8 GPUs have 4 each; a gang alone is all or nothing, so that one has all."""
+    given = snapshot([ELASTIC, ELASTIC], "1x8")
+    both = Themis(fairness=0.0, elastic=True).rank(given)
+    assert both.wants.gpus.tolist() == [4, 4]  # type: ignore[union-attr]
+    assert both.why["urgency"].tolist() == [0.0, 0.0]
+    one = Themis(fairness=0.0).rank(given)
+    assert (one.wants, one.why["urgency"].tolist()) == (None, [0.0, 1.0])
+
+
+def test_themis__a_bid_for_all_gains_as_much_as_its_page_tells() -> None:
+    """An hour left, 20 minutes of lease, just come: log(1 + 1200 / 3600) at all GPUs; at none of them nothing."""
+    policy, times = Themis(), Times(np.zeros(2), np.array([3_600.0, 600.0]), np.ones(2))
+    gains = policy._gains(times, np.array([0, 1]), np.array([[1.0, 0.5, 0.0]] * 2))
+    assert gains[0] == pytest.approx([np.log(4 / 3), np.log(4_800 / 4_200), 0.0])
+    assert gains[1] == pytest.approx([np.log(1_800 / 600), np.log(1_800 / 1_200), 0.0])
+
+
+def test_themis__random_leftovers_change_with_the_lease_only() -> None:
+    """One of 40 bids and wins; the others follow by chance, the same within a lease and in whatever order of rows."""
+    given = snapshot([{"gpus": 1, "submit_s": float(n), "comment": "slurmsched: dur=1h"} for n in range(40)], "1x8",
+                     now_s=1_200.0)  # fmt: skip
+    policy = Themis(fairness=0.99, leftovers="random")
+    first, soon, later = (ids(policy, replace(given, now_s=now_s)) for now_s in (1_200.0, 1_260.0, 2_400.0))
+    by_rho = ids(Themis(fairness=0.99), given)
+    assert (first == soon, first == later, first == by_rho) == (True, False, False)
+    assert first[0] == by_rho[0] == 1
+    assert policy.next_change_s(given, policy.rank(given), np.zeros(40, np.bool_)) == 2_400.0
+    backwards = replace(given, jobs=given.jobs.take(np.arange(40)[::-1]))
+    assert ids(policy, backwards) == first
 
 
 def test_leases__loser_contends_until_it_is_chosen() -> None:
@@ -148,8 +194,9 @@ def test_gandiva_fair__trades_as_its_page_tells(table: Throughputs) -> None:
     account = np.array([0, 0, 1, 1, 2, 2])
     before = fair_tickets(here, account, np.ones(3))
     after, _ = traded(before, here, account)
-    rows = [(f"{row[2]:.2f}", f"{row[1]:.2f}", f"{have:.2f} from {had:.2f}")
-            for row, have, had in zip(after, (after * here.speed).sum(1), (before * here.speed).sum(1), strict=True)]  # fmt: skip
+    have, had = ((tickets * here.speed).sum(axis=1) for tickets in (after, before))
+    rows = [(f"{row[2]:.2f}", f"{row[1]:.2f}", f"{now:.2f} from {then:.2f}")
+            for row, now, then in zip(after, have, had, strict=True)]  # fmt: skip
     page = (Path(__file__).parents[3] / "docs" / "policies" / "gandiva-fair.md").read_text(encoding="utf-8")
     block = page[page.index("| job |") :].partition("\n\n")[0].splitlines()[2:]
     assert here.types == ("", "k80", "v100")
@@ -252,17 +299,24 @@ def test_dorm__rigid_jobs_have_all_or_nothing() -> None:
     assert (ranking.why["given_gpus"].tolist(), ranking.wants) == ([0, 4, 4], None)
 
 
-@pytest.mark.parametrize("variant", ["sort", "minmax"])
-def test_themis__variants_conform(variant: str) -> None:
+@pytest.mark.parametrize(
+    "policy",
+    [Themis(variant="sort"), Themis(variant="minmax"), Themis(elastic=True, leftovers="random", fairness=0.0)],
+    ids=["sort", "minmax", "elastic"],
+)  # fmt: skip
+def test_themis__variants_conform(policy: Themis) -> None:
     """Every rule of check_policy."""
-    assert check_policy(Themis(variant=variant)) is None
+    assert check_policy(policy) is None
 
 
 @pytest.mark.parametrize(
     ("make", "key"),
     [(lambda: Themis(variant="x"), "policy.variant"), (lambda: Themis(fairness=1.0), "policy.fairness"),
+     (lambda: Themis(leftovers="x"), "policy.leftovers"), (lambda: Themis(serial=1.5), "policy.serial"),
+     (lambda: Themis(elastic=1.5), "policy.elastic"),
      (lambda: GandivaFair(quantum_s=-1.0), "policy.quantum_s"),
-     (lambda: GandivaFair(trade_s=-1.0), "policy.trade_s"), (lambda: GandivaFair(trade=2), "policy.trade"), (lambda: Astraea(levels=0), "policy.levels"),
+     (lambda: GandivaFair(trade_s=-1.0), "policy.trade_s"), (lambda: GandivaFair(trade=2), "policy.trade"),
+     (lambda: Astraea(levels=0), "policy.levels"),
      (lambda: Dorm(most_jobs=0), "policy.most_jobs")],
 )  # fmt: skip
 def test_parameters__out_of_range_name_the_setting(make, key: str) -> None:
