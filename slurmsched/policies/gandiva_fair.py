@@ -54,12 +54,15 @@ class GandivaFair:
     card: ClassVar[Card] = Card(
         Family.FAIRNESS,
         "Chaudhary et al.: Gandiva-fair, EuroSys 2020",
+        left_out=(
+            "Speeds profiled while jobs run: they are read from a table.",
+            "Migration, which balances load: a job moves only where it would be requeued anyway.",
+            "A scheduler for each server beside that for gangs: one does both.",
+        ),
         needs=(Input.SERVICE, Input.SHARES, Input.SPEED),
         uses=(Use.ORDER, Use.REQUEUE, Use.GPU_TYPE),
         on_slurm=(
             PREEMPTS, ROUNDS, "Jobs are neither migrated nor suspended: a turn ends with a requeue.",
-            "Speeds are read from a table, not profiled while jobs run; one scheduler does what the paper splits into "
-            "one for each server and one for gangs.",
         ),
     )  # fmt: skip
 

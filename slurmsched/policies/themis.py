@@ -68,14 +68,15 @@ class Themis:
     card: ClassVar[Card] = Card(
         Family.FAIRNESS,
         "Mahajan et al.: Themis, NSDI 2020",
+        left_out=(
+            "Apps of several jobs: jobs of one search for hyper-parameters do not bid together.",
+            "Bids that tell near GPUs from far ones, and leftovers near what an app holds: where a job runs is the "
+            "placement's to say.",
+        ),
         needs=(Input.DURATION, Input.SERVICE),
         uses=(Use.ORDER, Use.REQUEUE, Use.SIZE),
-        on_slurm=(
-            PREEMPTS, ROUNDS, "With elastic = true: " + RESIZES,
-            "A job is an app of its own: jobs of one search for hyper-parameters do not bid together.",
-            "Bids do not tell near GPUs from far ones; where a winner runs is the placement's to say.",
-        ),
-    )  # fmt: skip
+        on_slurm=(PREEMPTS, ROUNDS, "With elastic = true: " + RESIZES),
+    )
 
     variant: str = "auction"
     fairness: float = 0.8

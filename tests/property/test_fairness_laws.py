@@ -166,8 +166,10 @@ def markets(draw: st.DrawFn) -> tuple[Market, np.ndarray]:
 @settings(deadline=None, max_examples=200)
 @given(sale=markets(), shares=st.lists(st.floats(0.5, 4.0), min_size=3, max_size=3))
 def test_tickets__are_all_that_there_is_and_no_more(sale: tuple[Market, np.ndarray], shares: list[float]) -> None:
-    """No type gives more than it has, no job has more than it asks for or any of a type that it cannot run on; where a job
-    lacks GPUs every type that it can run on is given out."""
+    """No type gives more than it has, and no job has more than it asks for or any of a type that it cannot run on.
+
+    Where a job lacks GPUs, types that it could use are given out.
+    """
     here, account = sale
     tickets = fair_tickets(here, account, np.array(shares))
     assert (tickets >= 0).all() and (tickets[here.speed == 0] == 0).all()
