@@ -259,11 +259,6 @@ def test_gandiva_fair__ends_a_round_of_trades(table: Throughputs) -> None:
     assert policy.next_change_s(given, ranked, np.zeros(6, np.bool_)) == np.inf
 
 
-def test_gandiva_fair__with_trades_conforms() -> None:
-    """Every rule of check_policy."""
-    assert check_policy(GandivaFair(speeds=Throughputs(table="gavel"))) is None
-
-
 def test_astraea__starving_job_goes_first() -> None:
     """After four hours of waiting a job passes its tenant's turn."""
     rows = [
