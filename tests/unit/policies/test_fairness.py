@@ -104,6 +104,16 @@ def test_themis__elastic_jobs_bid_for_parts_as_the_page_tells() -> None:
     assert (one.wants, one.why["urgency"].tolist()) == (None, [0.0, 1.0])
 
 
+def test_themis__a_job_that_keeps_a_part_has_another_lease() -> None:
+    """Its lease is over and somebody worse off bids too: both have a half, and the one that runs another lease."""
+    runs = {**ELASTIC, "state": "RUNNING", "start_s": 0.0, "executed_s": 100.0}
+    policy, given = Themis(fairness=0.0, elastic=True, lease_s=100.0), snapshot([runs, ELASTIC], "1x8", now_s=100.0)
+    ranked = policy.rank(given)
+    assert given.jobs.job_id[ranked.order].tolist() == [2, 1]
+    assert ranked.wants.gpus.tolist() == [4, 4]  # type: ignore[union-attr]
+    assert 100.0 < ranked.carry["until_s"][0] <= 200.0
+
+
 def test_themis__a_bid_for_all_gains_as_much_as_its_page_tells() -> None:
     """An hour left, 20 minutes of lease, just come: log(1 + 1200 / 3600) at all GPUs; at none of them nothing."""
     policy, times = Themis(), Times(np.zeros(2), np.array([3_600.0, 600.0]), np.ones(2))
@@ -212,6 +222,15 @@ def test_gandiva_fair__tells_the_trade_until_the_next(table: Throughputs) -> Non
     assert (first.notes, later.notes) == ((told,), (told,))
     share = first.wants.share  # type: ignore[union-attr]
     assert share.round(3).tolist() == [0.278, 0.278, 0.472, 0.5, 0.639, 0.833]
+
+
+def test_gandiva_fair__of_equal_gains_the_first_trades_first(table: Throughputs) -> None:
+    """In whatever order of rows: jobs 5 and 6 gain alike, and 6 sells all."""
+    given = snapshot(TRADERS, MIXED)
+    rows = np.array([3, 5, 1, 0, 4, 2])
+    wants = (GandivaFair(speeds=table).rank(each).wants for each in (given, replace(given, jobs=given.jobs.take(rows))))
+    straight, shuffled = (want.share for want in wants)  # type: ignore[union-attr]
+    assert shuffled.tolist() == pytest.approx(straight[rows].tolist())
 
 
 def test_gandiva_fair__without_trades_each_has_its_part_of_every_type(table: Throughputs) -> None:
