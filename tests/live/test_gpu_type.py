@@ -38,7 +38,8 @@ def waiting(model: str, *options: str) -> int:
 
 
 def test_gavel__sends_each_job_to_its_better_gpu_type(mixed):
-    """The model that is ten times as fast on V100 starts there, and one that names its type is left alone."""
+    """The model that is ten times as fast on V100 starts there, and one that names its type is left alone. Gandiva-fair
+    wants the next one there too."""
     fast, own = waiting("fast"), waiting("fast", "--gpus-per-node=a100:1")
     told = {step["job_id"]: step for step in mixed("plan", "--json").json()["steps"] if step["step"] == "pin"}
     assert list(told) == [fast]
