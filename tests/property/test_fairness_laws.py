@@ -163,7 +163,7 @@ def markets(draw: st.DrawFn) -> tuple[Market, np.ndarray]:
     return Market(("a", "b", "c")[:types], capacity, gpus, table, (table > 0).any(axis=1)), account
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=60)
 @given(sale=markets(), shares=st.lists(st.floats(0.5, 4.0), min_size=3, max_size=3))
 def test_tickets__are_all_that_there_is_and_no_more(sale: tuple[Market, np.ndarray], shares: list[float]) -> None:
     """No type gives more than it has, and no job has more than it asks for or any of a type that it cannot run on.
@@ -180,7 +180,7 @@ def test_tickets__are_all_that_there_is_and_no_more(sale: tuple[Market, np.ndarr
     assert full[(here.speed[lacking] > 0).any(axis=0)].all()
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=60)
 @given(sale=markets(), shares=st.lists(st.floats(0.5, 4.0), min_size=3, max_size=3))
 def test_trade__nobody_has_less_and_every_type_stays_given_out(
     sale: tuple[Market, np.ndarray], shares: list[float]

@@ -55,7 +55,7 @@ ON_TYPES = {name: registry.make("policies", name, {"speeds": "gavel"}) for name 
 
 
 @pytest.mark.parametrize("name", ON_TYPES)
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=12)
 @given(
     cluster=snapshots(most_jobs=12), chance=st.integers(0, 2**32 - 1), models=st.permutations(MODELS * 3),
     accounts=st.lists(st.sampled_from("abc"), min_size=12, max_size=12),
