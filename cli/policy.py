@@ -71,6 +71,7 @@ def show(out: Output, name: str, site: bool, kind: str) -> None:
 def _headings(card: dict[str, Any]) -> list[tuple[str, list[str]]]:
     """The parts of a card as people read them, empty ones left out."""
     titles = {"paper": "paper", "needs": "needs", "uses": "levers of Slurm", "on_slurm": "on Slurm",
+              "left_out": "left out of the paper",
               "given": "this site gives", "off": "switched off here", "lacking": "this site lacks"}  # fmt: skip
     parts = [(title, [card[key]] if isinstance(card.get(key), str) else list(card.get(key, ())))
              for key, title in titles.items()]  # fmt: skip
@@ -85,7 +86,8 @@ def _card(plugin: Any) -> dict[str, Any] | None:
     if card is None:
         return None
     return {"family": str(card.family), "paper": card.paper, "needs": [str(need) for need in card.needs],
-            "uses": [str(use) for use in card.uses], "on_slurm": list(card.on_slurm)}  # fmt: skip
+            "uses": [str(use) for use in card.uses], "on_slurm": list(card.on_slurm),
+            "left_out": list(card.left_out)}  # fmt: skip
 
 
 def _at_site(name: str, plugin: Any) -> tuple[list[str], list[str], list[str]]:

@@ -47,7 +47,7 @@ class Use(StrEnum):
 class Card:
     """One policy. paper: authors, system, venue, year. needs: without one it degrades, and says so in its notes.
     uses: in the order of their weight. on_slurm: what Slurm cannot do as the paper has it, and what is done instead;
-    one sentence each.
+    one sentence each. left_out: what of the paper is done nowhere, in replays neither; one sentence each.
     """
 
     family: Family
@@ -55,3 +55,4 @@ class Card:
     needs: tuple[Input, ...] = ()
     uses: tuple[Use, ...] = (Use.ORDER,)
     on_slurm: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()

@@ -73,6 +73,7 @@ class AOnline:
     card: ClassVar[Card] = Card(
         Family.DEADLINE,
         "Zhou et al.: AOnline, IEEE TCC 2022",
+        left_out=("Resources other than GPUs, and weights of jobs: all weigh alike.",),
         needs=(Input.DURATION, Input.SIZES),
         uses=(Use.ORDER, Use.START, Use.SIZE),
         on_slurm=(

@@ -46,6 +46,10 @@ class Chronus:
     card: ClassVar[Card] = Card(
         Family.DEADLINE,
         "Gao et al.: Chronus, SoCC 2021",
+        left_out=(
+            "Where jobs run: whole nodes for large jobs, and exchanging small ones by profiled slowdown, are the "
+            "placement's to say.",
+        ),
         needs=(Input.DEADLINE, Input.DURATION, Input.SERVICE),
         uses=(Use.ORDER, Use.REQUEUE),
         on_slurm=(

@@ -49,6 +49,10 @@ class Dorm:
     card: ClassVar[Card] = Card(
         Family.FAIRNESS,
         "Sun et al.: Dorm, IEEE SMARTCOMP 2017",
+        left_out=(
+            "Several resources: GPUs are the only one, so that the fair share is of GPUs alone.",
+            "Weights of applications: all count alike.",
+        ),
         needs=(Input.SIZES,),
         uses=(Use.ORDER, Use.SIZE, Use.REQUEUE),
         on_slurm=(PREEMPTS, "A running job changes its size only by a requeue."),

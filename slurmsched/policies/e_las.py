@@ -32,6 +32,7 @@ class ELas:
     card: ClassVar[Card] = Card(
         Family.SERVICE,
         "Sultana, Chen, Xu, Yuan: E-LAS, ICPP 2020",
+        left_out=("Its placement, on few nodes first and then on any, is the placement's to say.",),
         needs=(Input.SERVICE, Input.PROGRESS),
         uses=(Use.ORDER, Use.REQUEUE),
         on_slurm=(

@@ -45,6 +45,7 @@ class ElasticFlow:
     card: ClassVar[Card] = Card(
         Family.DEADLINE,
         "Gu et al.: ElasticFlow, ASPLOS 2023",
+        left_out=("Throughputs profiled by number of GPUs and placement: the curve is Amdahl's law.",),
         needs=(Input.DEADLINE, Input.DURATION, Input.SIZES),
         uses=(Use.ORDER, Use.SIZE, Use.REQUEUE),
         on_slurm=(

@@ -69,6 +69,7 @@ class Gavel:
     card: ClassVar[Card] = Card(
         Family.HETEROGENEITY,
         "Narayanan et al.: Gavel, OSDI 2020",
+        left_out=("Weights of jobs, and fairness of several levels, users before their jobs.",),
         needs=(Input.SPEED, Input.DURATION),
         uses=(Use.ORDER, Use.GPU_TYPE, Use.REQUEUE, Use.START),
         on_slurm=(PREEMPTS, ROUNDS, "Two jobs on one GPU need shards, which a policy cannot ask for: none share."),

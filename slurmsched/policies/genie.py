@@ -33,6 +33,7 @@ class Genie:
     card: ClassVar[Card] = Card(
         Family.DEADLINE,
         "Chen et al.: GENIE, IEEE TPDS 2020",
+        left_out=("Other sizes: a job keeps the number of GPUs that it asks for.",),
         needs=(Input.DEADLINE, Input.DURATION, Input.SPEED),
         uses=(Use.ORDER, Use.GPU_TYPE),
         on_slurm=(

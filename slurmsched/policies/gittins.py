@@ -73,6 +73,10 @@ class Gittins:
     card: ClassVar[Card] = Card(
         Family.SERVICE,
         "Gu et al.: Tiresias, NSDI 2019",
+        left_out=(
+            "Which models to keep on few nodes, by the skew of their tensors, is the placement's to say (hint `topo`).",
+            "The best look-ahead for each job: it is fixed, as in the released simulator.",
+        ),
         needs=(Input.SERVICE, Input.PAST),
         uses=(Use.ORDER, Use.REQUEUE),
         on_slurm=(PREEMPTS,),

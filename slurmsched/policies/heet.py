@@ -44,6 +44,10 @@ class Heet:
     card: ClassVar[Card] = Card(
         Family.HETEROGENEITY,
         "Mo et al.: Heet, ASPLOS 2024",
+        left_out=(
+            "One job on several GPU types at once: a gang has one.",
+            "Trades between jobs after the matching: one programme finds the best sum at once.",
+        ),
         needs=(Input.PROGRESS,),
         uses=(Use.ORDER, Use.GPU_TYPE, Use.SIZE, Use.REQUEUE, Use.START),
         on_slurm=(PREEMPTS, ROUNDS, RESIZES),

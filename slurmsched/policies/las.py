@@ -30,6 +30,9 @@ class Las:
     card: ClassVar[Card] = Card(
         Family.SERVICE,
         "Gu et al.: Tiresias, NSDI 2019",
+        left_out=(
+            "Which models to keep on few nodes, by the skew of their tensors, is the placement's to say (hint `topo`).",
+        ),
         needs=(Input.SERVICE,),
         uses=(Use.ORDER, Use.REQUEUE),
         on_slurm=(PREEMPTS,),

@@ -58,12 +58,13 @@ def contenders(snapshot: Snapshot, standing: Leases) -> Bools:
     return (eligible(snapshot) | (standing.run_s >= 0)) & ~standing.held
 
 
-def chosen(snapshot: Snapshot, order: Int64s, may: Bools) -> Bools:
+def chosen(snapshot: Snapshot, order: Int64s, may: Bools, sizes: Int64s | None = None) -> Bools:
     """Who gets GPUs when they are counted out in this order, whoever finds too few left being passed over. (N,) bool.
 
-    may: (N,) bool, who is counted at all.
+    may: (N,) bool, who is counted at all. sizes: (N,) GPUs of each, None = what it asks for.
     """
-    left, gpus = int(snapshot.nodes.gpus[~snapshot.nodes.down].sum()), snapshot.jobs.gpus.tolist()
+    left = int(snapshot.nodes.gpus[~snapshot.nodes.down].sum())
+    gpus = (snapshot.jobs.gpus if sizes is None else sizes).tolist()
     given = np.zeros(len(snapshot.jobs), np.bool_)
     for row in order[may[order]].tolist():
         if gpus[row] <= left:

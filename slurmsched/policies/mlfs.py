@@ -43,6 +43,10 @@ class Mlfs:
     card: ClassVar[Card] = Card(
         Family.DURATION,
         "Wang, Liu, Shen: MLFS, CoNEXT 2020",
+        left_out=(
+            "The learnt policy, load control, priorities of tasks that wait for others, and servers by distance to an "
+            "ideal one.",
+        ),
         needs=(Input.PROGRESS, Input.DEADLINE, Input.PAST, Input.DURATION),
         uses=(Use.ORDER, Use.REQUEUE),
         on_slurm=(

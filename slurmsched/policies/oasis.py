@@ -44,6 +44,10 @@ class Oasis:
     card: ClassVar[Card] = Card(
         Family.DEADLINE,
         "Bao, Peng, Wu, Li: OASiS, INFOCOM 2018",
+        left_out=(
+            "Resources other than GPUs, and their prices.",
+            "Utilities of any form: worth falls around the deadline along one curve.",
+        ),
         needs=(Input.DEADLINE, Input.DURATION, Input.SIZES),
         uses=(Use.ORDER, Use.START, Use.SIZE, Use.REQUEUE),
         on_slurm=(

@@ -37,6 +37,9 @@ class Pop:
     card: ClassVar[Card] = Card(
         Family.HETEROGENEITY,
         "Narayanan et al.: POP, SOSP 2021",
+        left_out=(
+            "Copies of a very large job in several parts, each with a share of its demand: a gang is in one part.",
+        ),
         uses=(Use.ORDER, Use.GPU_TYPE, Use.REQUEUE, Use.START),
         on_slurm=(PREEMPTS, "Inputs and levers are those of the policy that is split: see its card."),
     )

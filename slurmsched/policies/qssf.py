@@ -47,6 +47,7 @@ class Qssf:
     card: ClassVar[Card] = Card(
         Family.DURATION,
         "Hu et al.: Helios, SC 2021",
+        left_out=("Powering down idle nodes is no part of the order: see `slurmsched power advise`.",),
         needs=(Input.PAST, Input.DURATION),
         on_slurm=(
             "The first job that does not fit holds back all others in the paper; Slurm's backfill lets jobs pass that "

@@ -39,6 +39,7 @@ class Spin:
     card: ClassVar[Card] = Card(
         Family.DURATION,
         "Han et al.: SPIN, INFOCOM 2020",
+        left_out=("Placements of different speed in the programme: where a job runs is the placement's to say.",),
         needs=(Input.PAST, Input.DURATION),
         uses=(Use.ORDER, Use.START),
         on_slurm=(

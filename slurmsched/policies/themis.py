@@ -12,7 +12,7 @@ from slurmsched.estimators.hint import Hint
 from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use, Wants
 from slurmsched.model.columns import Bools, Floats, Int64s
 from slurmsched.policies.auction import auction
-from slurmsched.policies.cards import PREEMPTS, ROUNDS
+from slurmsched.policies.cards import PREEMPTS, RESIZES, ROUNDS
 from slurmsched.policies.checks import check_choice, check_number
 from slurmsched.policies.expected import remaining_s
 from slurmsched.policies.isolated import contending, stretch
@@ -20,9 +20,11 @@ from slurmsched.policies.leases import Leases, chosen, contenders, leases
 from slurmsched.policies.memory import recall, remembered
 from slurmsched.policies.order import arrival_s, ordered
 from slurmsched.policies.solve import least
+from slurmsched.policies.timetable import Sizes, sizes_of
 from slurmsched.protocols import Estimator
 
 VARIANTS = ("auction", "sort", "minmax")
+LEFTOVERS = ("rho", "random")
 _ISOLATED = ("isolated_s", "executed_s", "stretch")  # in a carry, by job
 MOST_BIDDERS = 200  # of one auction, the worst off first: its cost is bidders times GPUs (ours)
 
@@ -51,25 +53,37 @@ class Themis:
     was received (Gavel's finish_time_fairness, on one GPU type).
     fairness: part of the contenders, the best off, that is not offered GPUs in an auction (the paper's f).
     lease_s: for how long a job that got GPUs keeps them [s]; 0 = it contends at every look, as in others' rounds.
+    elastic: whether a job with hints min_gpus and max_gpus bids for any doubling between in an auction, as the paper's
+    apps do; false: for its gang alone. serial: part of its work that more GPUs do not speed up.
+    leftovers: what the auction leaves goes to the others by "rho", or at "random" as in the paper, drawn anew for each
+    lease_s.
     estimator: where expected run times come from. A job without one is taken to run as long again as it ran.
-    Each job is an app of one gang, all or nothing. What the auction leaves goes to the others by rho.
-    Raises ConfigError for a parameter out of range.
-    Source: Mahajan et al. (Themis), NSDI '20, for rho, leases, filter and auction, defaults unverified; Narayanan et
-    al. (Gavel), OSDI '20, for "minmax". Leftovers by rho instead of at random are ours.
+    Each job is an app of one gang. Raises ConfigError for a parameter out of range.
+    Source: Mahajan et al. (Themis), NSDI '20, for rho, leases, filter, bid tables and auction, defaults unverified;
+    Narayanan et al. (Gavel), OSDI '20, for "minmax". Ours: sizes by Amdahl's law; leftovers by rho. Not done: apps of
+    several jobs, bids that tell near GPUs from far ones, and leftovers near what an app holds.
     """
 
     preemptive: ClassVar[bool] = True
     card: ClassVar[Card] = Card(
         Family.FAIRNESS,
         "Mahajan et al.: Themis, NSDI 2020",
+        left_out=(
+            "Apps of several jobs: jobs of one search for hyper-parameters do not bid together.",
+            "Bids that tell near GPUs from far ones, and leftovers near what an app holds: where a job runs is the "
+            "placement's to say.",
+        ),
         needs=(Input.DURATION, Input.SERVICE),
-        uses=(Use.ORDER, Use.REQUEUE),
-        on_slurm=(PREEMPTS, ROUNDS),
+        uses=(Use.ORDER, Use.REQUEUE, Use.SIZE),
+        on_slurm=(PREEMPTS, ROUNDS, "With elastic = true: " + RESIZES),
     )
 
     variant: str = "auction"
     fairness: float = 0.8
     lease_s: float = 1_200.0
+    elastic: bool = False
+    serial: float = 0.02
+    leftovers: str = "rho"
     estimator: Estimator = field(default_factory=Hint)
 
     def __post_init__(self) -> None:
@@ -80,6 +94,11 @@ class Themis:
                 f"must be below 1, or nobody is offered GPUs, got {self.fairness!r}", key="policy.fairness"
             )
         check_number("lease_s", self.lease_s)
+        check_choice("elastic", self.elastic, (True, False))
+        check_number("serial", self.serial)
+        if self.serial > 1:
+            raise ConfigError(f"must be a number of at most 1, got {self.serial!r}", key="policy.serial")
+        check_choice("leftovers", self.leftovers, LEFTOVERS)
 
     def rank(self, snapshot: Snapshot) -> Ranking:
         jobs, held = snapshot.jobs, leases(snapshot, self.lease_s)
@@ -87,8 +106,9 @@ class Themis:
         times, unknown = self._times(snapshot, columns)
         may = contenders(snapshot, held)
         urgency, part, wants = self._urgency(snapshot, held, times, may)
-        order = ordered(jobs, ~held.held, urgency, -times.rho)
-        renewed = held.renewed(chosen(snapshot, order, held.held | may), part)
+        order = ordered(jobs, ~held.held, urgency, self._rest(snapshot, times, urgency))
+        sizes = None if wants is None or wants.gpus is None else np.where(wants.gpus > 0, wants.gpus, jobs.gpus)
+        renewed = held.renewed(chosen(snapshot, order, held.held | may, sizes), part)
         notes = (f"{unknown} jobs without an expected run time: taken to run as long again",) if unknown else ()
         why = {"rho": times.rho, "in_lease": held.held, "urgency": urgency}
         return Ranking(order, why=why, carry=remembered(jobs, renewed | columns), notes=notes, wants=wants)
@@ -114,20 +134,54 @@ class Themis:
             share = least_worst_shares(snapshot, times)
             received = np.minimum(snapshot.jobs.executed_s / np.maximum(times.elapsed_s, 1e-9), 1.0)
             return -share / np.maximum(received, 1e-9), whole, Wants(share=share)
-        wins, part = self._auction(snapshot, held, times, may)
-        return np.where(wins, 0.0, 1.0), part, None
+        return self._auction(snapshot, held, times, may)
 
-    def _auction(self, snapshot: Snapshot, held: Leases, times: Times, may: Bools) -> tuple[Bools, Floats]:
-        """Who wins GPUs that no lease keeps, and the part of a lease for each. (N,), (N,)."""
-        gpus = snapshot.jobs.gpus.astype(np.int64)
+    def _rest(self, snapshot: Snapshot, times: Times, urgency: Floats) -> Floats:
+        """Key among equals of an auction or a sort, least first: worst rho, or chance for who won nothing. (N,)."""
+        if self.variant != "auction" or self.leftovers == "rho":
+            return -times.rho
+        lease = int(snapshot.now_s // max(self.lease_s, 1.0))
+        chance = np.empty(len(urgency))
+        chance[ordered(snapshot.jobs)] = np.random.default_rng((snapshot.seed, lease)).random(len(urgency))
+        return np.where(urgency > 0, chance, -times.rho)
+
+    def _auction(
+        self, snapshot: Snapshot, held: Leases, times: Times, may: Bools
+    ) -> tuple[Floats, Floats, Wants | None]:
+        """Of GPUs that no lease keeps: 0 who wins and 1 who does not, the part of a lease for each, and sizes. (N,)."""
+        jobs = snapshot.jobs
+        gpus = jobs.gpus.astype(np.int64)
         offered = int(snapshot.nodes.gpus[~snapshot.nodes.down].sum()) - int(gpus[held.held].sum())
-        wins, part = np.zeros(len(gpus), np.bool_), np.ones(len(gpus))
+        urgency, part, sizes = np.ones(len(gpus)), np.ones(len(gpus)), np.zeros(len(gpus), np.int32)
         rows = self._bidders(snapshot, times, may & (gpus > 0))
         if len(rows) and offered > 0:
-            total_s = np.maximum((times.elapsed_s + times.left_s)[rows], 1.0)
-            gains = np.log1p(max(self.lease_s, 1.0) / total_s)
-            wins[rows], part[rows] = auction(gains, gpus[rows], offered)
-        return wins, part
+            bids, speed = self._bids(snapshot, rows)
+            wins, part[rows] = auction(self._gains(times, rows, speed), bids, offered)
+            won = np.flatnonzero(wins >= 0)
+            urgency[rows[won]] = 0.0
+            sizes[rows[won]] = bids[won, wins[won]]
+        sizes[sizes == gpus] = 0
+        return urgency, part, Wants(gpus=sizes) if sizes.any() else None
+
+    def _bids(self, snapshot: Snapshot, rows: Int64s) -> tuple[Int64s, Floats]:
+        """GPUs of each bid, (B, K), and speed there over that on all that the job asks for, 0 = no bid. (B, K)."""
+        asked = snapshot.jobs.gpus[rows].tolist()
+        tables = (sizes_of(snapshot, rows.tolist(), self.serial) if self.elastic
+                  else [Sizes(np.array([each]), np.ones(1)) for each in asked])  # fmt: skip
+        most = max(len(each.gpus) for each in tables)
+        gpus, speed = np.ones((len(rows), most), np.int64), np.zeros((len(rows), most))
+        for bidder, each in enumerate(tables):
+            gpus[bidder, : len(each.gpus)], speed[bidder, : len(each.gpus)] = each.gpus, each.speed
+        return gpus, speed
+
+    def _gains(self, times: Times, rows: Int64s, speed: Floats) -> Floats:
+        """log(1 / rho) of each bid less that of nothing for a lease; 0 where speed is. (B, K)."""
+        lease_s = max(self.lease_s, 1.0)
+        elapsed_s, left_s = times.elapsed_s[rows, None], times.left_s[rows, None]
+        soon_s = np.divide(left_s, speed, out=np.full(speed.shape, np.inf), where=speed > 0)
+        to_come_s = np.where(soon_s <= lease_s, soon_s, lease_s + left_s - lease_s * speed)
+        nothing_s = np.maximum(elapsed_s + left_s, 1.0) + lease_s
+        return np.asarray(np.where(speed > 0, np.log(nothing_s / np.maximum(elapsed_s + to_come_s, 1.0)), 0.0))
 
     def _bidders(self, snapshot: Snapshot, times: Times, may: Bools) -> Int64s:
         """Rows of the fraction 1 - f of those that contend with the worst rho, at least one if any does."""
@@ -136,9 +190,11 @@ class Themis:
         return rows[: min(int(np.ceil((1 - self.fairness) * len(rows))), MOST_BIDDERS)]
 
     def next_change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
-        """When the next lease of those that hold GPUs is over [Unix s]."""
-        held = leases(snapshot, self.lease_s)
-        return held.next_end_s(recall(snapshot.jobs, ranking.carry, ("until_s",)), running)
+        """When the next lease of those that hold GPUs is over, or leftovers are drawn anew [Unix s]."""
+        held, lease_s = leases(snapshot, self.lease_s), max(self.lease_s, 1.0)
+        end_s = held.next_end_s(recall(snapshot.jobs, ranking.carry, ("until_s",)), running)
+        drawn = self.variant == "auction" and self.leftovers == "random"
+        return min(end_s, (snapshot.now_s // lease_s + 1) * lease_s) if drawn else end_s
 
 
 def isolated_columns(snapshot: Snapshot) -> dict[str, Floats]:

@@ -38,7 +38,8 @@ def waiting(model: str, *options: str) -> int:
 
 
 def test_gavel__sends_each_job_to_its_better_gpu_type(mixed):
-    """The model that is ten times as fast on V100 starts there, and one that names its type is left alone."""
+    """The model that is ten times as fast on V100 starts there, and one that names its type is left alone. Gandiva-fair
+    wants the next one there too."""
     fast, own = waiting("fast"), waiting("fast", "--gpus-per-node=a100:1")
     told = {step["job_id"]: step for step in mixed("plan", "--json").json()["steps"] if step["step"] == "pin"}
     assert list(told) == [fast]
@@ -46,3 +47,8 @@ def test_gavel__sends_each_job_to_its_better_gpu_type(mixed):
     mixed.tick()
     until(lambda: column("%N", "RUNNING").get(fast) in ("n3", "n4"), "it runs on a V100")
     assert column("%n")[own] == ""
+    table = mixed.folder / "speeds.csv"
+    mixed.configure(policy=f'{{ name = "gandiva-fair", speeds = "{table}" }}', placement__types="true")
+    ours = waiting("fast")
+    told = {step["job_id"]: step for step in mixed("plan", "--json").json()["steps"] if step["step"] == "pin"}
+    assert told[ours]["reason"].startswith("the policy wants it on v100")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,47 +14,61 @@ from slurmsched.policies.allocation import Problem, finish_time_fairness, isolat
 from slurmsched.policies.auction import auction
 from slurmsched.policies.dorm import Dorm
 from slurmsched.policies.fisher_market import Buyers, Offer, bought
+from slurmsched.policies.gpu_market import Market
 from slurmsched.policies.solve import water_fill
 from slurmsched.policies.stride import turns
 from slurmsched.policies.themis import Themis
+from slurmsched.policies.trading import fair_tickets, traded
 from slurmsched.testing import snapshot
-
-GAINS = st.lists(st.floats(0.01, 3.0), min_size=1, max_size=6)
 
 
 @st.composite
 def auctions(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, int]:
-    gains = np.array(draw(GAINS))
-    gpus = np.array(draw(st.lists(st.integers(1, 8), min_size=len(gains), max_size=len(gains))), np.int64)
-    return gains, gpus, draw(st.integers(1, 16))
+    """Tables of up to three bids each, and GPUs offered; a gain of 0 is no bid."""
+    bids = draw(st.integers(1, 3))
+    bidders = draw(st.integers(1, 5))
+    cells = bids * bidders
+    gains = draw(st.lists(st.one_of(st.just(0.0), st.floats(0.01, 3.0)), min_size=cells, max_size=cells))
+    gpus = draw(st.lists(st.integers(1, 8), min_size=cells, max_size=cells))
+    shape = bidders, bids
+    return np.array(gains).reshape(shape), np.array(gpus, np.int64).reshape(shape), draw(st.integers(1, 16))
+
+
+def _worth(gains: np.ndarray, gpus: np.ndarray, offered: int, bids: tuple[int, ...]) -> float:
+    """Sum of gains of these bids, -1 = none; below 0 where they do not fit."""
+    chosen = [(row, bid) for row, bid in enumerate(bids) if bid >= 0]
+    return sum(gains[each] for each in chosen) if sum(gpus[each] for each in chosen) <= offered else -1.0
 
 
 @settings(deadline=None, max_examples=80)
 @given(sale=auctions())
-def test_auction__no_set_of_gangs_has_a_larger_product(sale: tuple[np.ndarray, np.ndarray, int]) -> None:
-    """Pareto efficiency: the winners fit, and of all sets that fit theirs is best."""
+def test_auction__no_choice_of_bids_has_a_larger_product(sale: tuple[np.ndarray, np.ndarray, int]) -> None:
+    """Pareto efficiency: the winners fit, and of all choices that fit theirs is best."""
     gains, gpus, offered = sale
     wins, part = auction(gains, gpus, offered)
-    sets = [np.array(each, np.bool_) for each in itertools.product((False, True), repeat=len(gains))]
-    assert int(gpus[wins].sum()) <= offered
-    assert gains[wins].sum() == pytest.approx(max(gains[each].sum() for each in sets if gpus[each].sum() <= offered))
-    assert ((part > 0) & (part <= 1)).all() and (part[~wins] == 1).all()
+    every = itertools.product(range(-1, gains.shape[1]), repeat=len(gains))
+    best = max(_worth(gains, gpus, offered, each) for each in every)
+    assert _worth(gains, gpus, offered, tuple(wins.tolist())) == pytest.approx(best)
+    assert ((part > 0) & (part <= 1)).all() and (part[wins < 0] == 1).all()
 
 
 @settings(deadline=None, max_examples=120)
-@given(sale=auctions(), liar=st.integers(0, 5), lie=st.floats(0.01, 6.0))
-def test_auction__nobody_gains_by_a_lie(sale: tuple[np.ndarray, np.ndarray, int], liar: int, lie: float) -> None:
+@given(
+    sale=auctions(), liar=st.integers(0, 5),
+    lies=st.lists(st.floats(0.01, 6.0), min_size=3, max_size=3),
+)  # fmt: skip
+def test_auction__nobody_gains_by_a_lie(sale: tuple[np.ndarray, np.ndarray, int], liar: int, lies: list[float]) -> None:
     """Strategy-proof, as the partial allocation mechanism is: what a bidder has, less its hidden payment, is never more
-    when it reports another gain."""
+    when it reports another table."""
     gains, gpus, offered = sale
     who = liar % len(gains)
 
     def worth(reported: np.ndarray) -> float:
         wins, part = auction(reported, gpus, offered)
-        return float(gains[who] * wins[who] + np.log(part[who]))
+        return float((gains[who, wins[who]] if wins[who] >= 0 else 0.0) + np.log(part[who]))
 
     told = gains.copy()
-    told[who] = lie
+    told[who] = lies[: gains.shape[1]]
     assert worth(told) <= worth(gains) + 1e-9
 
 
@@ -133,6 +148,67 @@ def test_stride__service_by_ticket_stays_within_a_gang(tickets: list[float], gan
         left[tenant[row]] -= 1
         waits = np.flatnonzero(left > 0)
         assert all(had[a] - had[b] <= most[a] + 1e-9 for a in waits for b in waits)
+
+
+@st.composite
+def markets(draw: st.DrawFn) -> tuple[Market, np.ndarray]:
+    """Jobs on up to three GPU types, some not on all of them, and whose each is."""
+    jobs, types = draw(st.integers(1, 8)), draw(st.integers(1, 3))
+    speed = draw(st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0, 1.3, 4.0]), min_size=jobs * types,
+                          max_size=jobs * types))  # fmt: skip
+    gpus = np.array(draw(st.lists(st.integers(1, 8), min_size=jobs, max_size=jobs)), np.float64)
+    capacity = np.array(draw(st.lists(st.integers(0, 12), min_size=types, max_size=types)), np.float64)
+    table = np.array(speed).reshape(jobs, types)
+    account = np.array(draw(st.lists(st.integers(0, 2), min_size=jobs, max_size=jobs)), np.int64)
+    return Market(("a", "b", "c")[:types], capacity, gpus, table, (table > 0).any(axis=1)), account
+
+
+@settings(deadline=None, max_examples=60)
+@given(sale=markets(), shares=st.lists(st.floats(0.5, 4.0), min_size=3, max_size=3))
+def test_tickets__are_all_that_there_is_and_no_more(sale: tuple[Market, np.ndarray], shares: list[float]) -> None:
+    """No type gives more than it has, and no job has more than it asks for or any of a type that it cannot run on.
+
+    Where a job lacks GPUs, types that it could use are given out.
+    """
+    here, account = sale
+    tickets = fair_tickets(here, account, np.array(shares))
+    assert (tickets >= 0).all() and (tickets[here.speed == 0] == 0).all()
+    assert (tickets.sum(axis=0) <= here.capacity + 1e-9).all()
+    assert (tickets.sum(axis=1) <= here.gpus + 1e-9).all()
+    full = tickets.sum(axis=0) >= here.capacity - 1e-9
+    lacking = tickets.sum(axis=1) < here.gpus - 1e-6
+    assert full[(here.speed[lacking] > 0).any(axis=0)].all()
+
+
+@settings(deadline=None, max_examples=60)
+@given(sale=markets(), shares=st.lists(st.floats(0.5, 4.0), min_size=3, max_size=3))
+def test_trade__nobody_has_less_and_every_type_stays_given_out(
+    sale: tuple[Market, np.ndarray], shares: list[float]
+) -> None:
+    """Sharing incentive, of each job and so of each account; what is sold is bought."""
+    here, account = sale
+    before = fair_tickets(here, account, np.array(shares))
+    after, deals = traded(before, here, account)
+    made, had = ((tickets * here.speed).sum(axis=1) for tickets in (after, before))
+    assert (made >= had - 1e-9).all()
+    assert after.sum(axis=0) == pytest.approx(before.sum(axis=0))
+    assert (after >= 0).all() and (after.sum(axis=1) <= here.gpus + 1e-9).all()
+    for deal in deals:
+        sells, buys = (here.speed[row, deal.fast] / here.speed[row, deal.slow] for row in (deal.seller, deal.buyer))
+        assert deal.gpus > 0 and sells <= deal.price <= buys
+
+
+@settings(deadline=None, max_examples=60)
+@given(sale=markets(), shares=st.lists(st.floats(0.5, 4.0), min_size=3, max_size=3))
+def test_trade__a_deal_gives_some_job_more(sale: tuple[Market, np.ndarray], shares: list[float]) -> None:
+    """No deal is for nothing: after any somebody has more, and without a difference in gains there is none."""
+    here, account = sale
+    before = fair_tickets(here, account, np.array(shares))
+    after, deals = traded(before, here, account)
+    gain = ((after - before) * here.speed).sum()
+    assert gain > 0 or not [deal for deal in deals if deal.gpus > 1e-9]
+    alike = replace(here, speed=(here.speed > 0).astype(np.float64))
+    assert traded(before, alike, account)[1] == []
 
 
 @settings(deadline=None, max_examples=30)

@@ -48,6 +48,43 @@ def test_every_policy__is_blind_to_the_order_of_rows(name: str, cluster: Snapsho
     assert sorted(ids[0]) == sorted(cluster.jobs.job_id.tolist())
 
 
+TYPED = [{"name": f"{kind}{n}", "gpus": gpus, "gpu_types": f"gpu:{kind}:{gpus}" if gpus else ""}
+         for kind, gpus in (("v100", 4), ("k80", 8), ("p100", 2), ("cpu", 0)) for n in range(2)]  # fmt: skip
+MODELS = ("LM batch=80", "ResNet-18 batch=256", "Transformer batch=64", "unknown", "")
+ON_TYPES = {name: registry.make("policies", name, {"speeds": "gavel"}) for name in ("gandiva-fair", "gavel")}
+
+
+@pytest.mark.parametrize("name", ON_TYPES)
+@settings(deadline=None, max_examples=12)
+@given(
+    cluster=snapshots(most_jobs=12), chance=st.integers(0, 2**32 - 1), models=st.permutations(MODELS * 3),
+    accounts=st.lists(st.sampled_from("abc"), min_size=12, max_size=12),
+)  # fmt: skip
+def test_policies_of_types__are_blind_to_the_order_of_rows(
+    name: str, cluster: Snapshot, chance: int, models: list[str], accounts: list[str]
+) -> None:
+    """The same order and the same types of nodes however the rows are shuffled, also with the policy's own carry, of
+    which a part of the jobs is gone later; what is wanted on a type fits on it."""
+    count, policy, nodes = len(cluster.jobs), ON_TYPES[name], snapshot([], TYPED)
+    jobs = cluster.jobs.with_columns(
+        comment=Labels.of([f"slurmsched: model={model} dur=1h" for model in models[:count]]),
+        account=Labels.of(accounts[:count]),
+    )  # fmt: skip
+    first = replace(cluster, jobs=jobs, nodes=nodes.nodes, topology=nodes.topology)
+    carry = json.loads(json.dumps(dict(policy.rank(first).carry)))
+    later = replace(first, jobs=jobs.take(np.arange(0, count, 2)), carry=carry, now_s=first.now_s + 1_920.0)
+    shuffled = replace(later, jobs=later.jobs.take(np.random.default_rng(chance).permutation(len(later.jobs))))
+    found = []
+    for given_ in (first, later, shuffled):
+        ranked = policy.rank(given_)
+        kinds = dict(zip(given_.jobs.job_id.tolist(), ranked.wants.gpu_type, strict=True))  # type: ignore[union-attr,arg-type]
+        found.append((given_.jobs.job_id[ranked.order].tolist(), kinds, ranked.notes))
+        gpus = dict(zip(given_.jobs.job_id.tolist(), given_.jobs.gpus.tolist(), strict=True))
+        for kind, most in (("v100", 8), ("k80", 16), ("p100", 4)):
+            assert sum(gpus[job] for job, on in kinds.items() if on == kind) <= most
+    assert found[1] == found[2]
+
+
 TIMELESS = ("fifo", "sjf", "srtf", "srsf", "smallest", "chronus", "genie")
 TIMES = ("submit_s", "first_submit_s", "start_s", "executed_s", "attained_gpu_s", "waiting_s", "time_limit_s")
 SCALED = {name: {} for name in TIMELESS} | {"las": {"quantum_gpu_s": 0.0}, "e-las": {"quantum_gpu_s": 0.0}}

@@ -56,6 +56,16 @@ def test_show__prints_the_card(run):
         assert text in answer.out
 
 
+def test_show__says_what_of_the_paper_is_left_out(run):
+    """Under a heading of its own, in JSON too; a policy that leaves nothing out has no such heading."""
+    answer = run("policy", "show", "themis")
+    assert "left out of the paper\n  Apps of several jobs" in answer.out
+    assert json.loads(run("policy", "show", "themis", "--json").out)["card"]["left_out"][0].startswith(
+        "Apps of several"
+    )
+    assert "left out of the paper" not in run("policy", "show", "fifo").out
+
+
 def test_list__as_a_table_has_every_kind(run):
     """A word for each kind there is."""
     answer = run("policy", "list")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -47,6 +48,14 @@ def test_policy__card_says_what_it_needs_and_uses(name: str) -> None:
 def test_policy__conforms(name: str) -> None:
     """Every rule that all policies keep."""
     check_policy(registry.make("policies", name))
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_policy_page__says_what_the_card_leaves_out(name: str) -> None:
+    """The bullet "Left out" of a page is what `policy show` prints under that heading; without any there is none."""
+    text = (PAGES / f"{name}.md").read_text(encoding="utf-8")
+    found = re.search(r"^- Left out: (.*\n(?:  .*\n)*)", text, re.MULTILINE)
+    assert " ".join(found[1].split() if found else []) == " ".join(registry.make("policies", name).card.left_out)
 
 
 @pytest.mark.parametrize("name", OURS)

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from slurmsched.errors import ConfigError
+from slurmsched.estimators.throughputs import Throughputs
 from slurmsched.model import Past
 from slurmsched.policies.astraea import Astraea, end_within
 from slurmsched.policies.auction import auction
 from slurmsched.policies.dorm import Dorm
 from slurmsched.policies.gandiva_fair import NO_TRADE, GandivaFair
+from slurmsched.policies.gpu_market import market
 from slurmsched.policies.leases import leases
 from slurmsched.policies.stride import turns
-from slurmsched.policies.themis import Themis
+from slurmsched.policies.themis import Themis, Times
+from slurmsched.policies.trading import fair_tickets, traded
 from slurmsched.testing import check_policy, snapshot
 
 SIX = [
@@ -63,16 +68,72 @@ def test_themis__says_what_it_does_not_know() -> None:
 
 def test_auction__takes_the_largest_product() -> None:
     """8 GPUs: two of 4 with gains 2 and 2 beat one of 8 with gain 3."""
-    wins, _ = auction(np.array([3.0, 2.0, 2.0]), np.array([8, 4, 4]), 8)
-    assert wins.tolist() == [False, True, True]
+    wins, _ = auction(np.array([[3.0], [2.0], [2.0]]), np.array([[8], [4], [4]]), 8)
+    assert wins.tolist() == [-1, 0, 0]
 
 
 def test_auction__winner_pays_what_it_costs_the_others() -> None:
     """Of two gangs of all GPUs the better wins, and keeps exp(-gain of the other); alone it keeps all."""
-    wins, part = auction(np.array([2.0, 0.5]), np.array([4, 4]), 4)
-    assert wins.tolist() == [True, False]
+    wins, part = auction(np.array([[2.0], [0.5]]), np.array([[4], [4]]), 4)
+    assert wins.tolist() == [0, -1]
     assert part == pytest.approx([np.exp(-0.5), 1.0])
-    assert auction(np.array([2.0]), np.array([4]), 4)[1].tolist() == [1.0]
+    assert auction(np.array([[2.0]]), np.array([[4]]), 4)[1].tolist() == [1.0]
+
+
+def test_auction__of_its_bids_each_has_one() -> None:
+    """4 GPUs: 2.0 for all of them is less than 1.5 for half of them and 0.6 of the other; alone the former takes all. A
+    bid of no gain is none."""
+    gains, gpus = np.array([[1.5, 2.0], [0.6, 0.0]]), np.array([[2, 4], [2, 1]])
+    wins, part = auction(gains, gpus, 4)
+    assert wins.tolist() == [0, 0]
+    assert part == pytest.approx([1.0, np.exp(-0.5)])
+    assert auction(gains[:1], gpus[:1], 4)[0].tolist() == [1]
+    assert auction(gains, gpus, 1)[0].tolist() == [-1, -1]
+
+
+ELASTIC = {"gpus": 8, "comment": "slurmsched: dur=10h min_gpus=1 max_gpus=8"}
+
+
+def test_themis__elastic_jobs_bid_for_parts_as_the_page_tells() -> None:
+    """Two alike on 8 GPUs have 4 each; a gang alone is all or nothing, so that one has all."""
+    given = snapshot([ELASTIC, ELASTIC], "1x8")
+    both = Themis(fairness=0.0, elastic=True).rank(given)
+    assert both.wants.gpus.tolist() == [4, 4]  # type: ignore[union-attr]
+    assert both.why["urgency"].tolist() == [0.0, 0.0]
+    one = Themis(fairness=0.0).rank(given)
+    assert (one.wants, one.why["urgency"].tolist()) == (None, [0.0, 1.0])
+
+
+def test_themis__a_job_that_keeps_a_part_has_another_lease() -> None:
+    """Its lease is over and somebody worse off bids too: both have a half, and the one that runs another lease."""
+    runs = {**ELASTIC, "state": "RUNNING", "start_s": 0.0, "executed_s": 100.0}
+    policy, given = Themis(fairness=0.0, elastic=True, lease_s=100.0), snapshot([runs, ELASTIC], "1x8", now_s=100.0)
+    ranked = policy.rank(given)
+    assert given.jobs.job_id[ranked.order].tolist() == [2, 1]
+    assert ranked.wants.gpus.tolist() == [4, 4]  # type: ignore[union-attr]
+    assert 100.0 < ranked.carry["until_s"][0] <= 200.0
+
+
+def test_themis__a_bid_for_all_gains_as_much_as_its_page_tells() -> None:
+    """An hour left, 20 minutes of lease, just come: log(1 + 1200 / 3600) at all GPUs; at none of them nothing."""
+    policy, times = Themis(), Times(np.zeros(2), np.array([3_600.0, 600.0]), np.ones(2))
+    gains = policy._gains(times, np.array([0, 1]), np.array([[1.0, 0.5, 0.0]] * 2))
+    assert gains[0] == pytest.approx([np.log(4 / 3), np.log(4_800 / 4_200), 0.0])
+    assert gains[1] == pytest.approx([np.log(1_800 / 600), np.log(1_800 / 1_200), 0.0])
+
+
+def test_themis__random_leftovers_change_with_the_lease_only() -> None:
+    """One of 40 bids and wins; the others follow by chance, the same within a lease and in whatever order of rows."""
+    given = snapshot([{"gpus": 1, "submit_s": float(n), "comment": "slurmsched: dur=1h"} for n in range(40)], "1x8",
+                     now_s=1_200.0)  # fmt: skip
+    policy = Themis(fairness=0.99, leftovers="random")
+    first, soon, later = (ids(policy, replace(given, now_s=now_s)) for now_s in (1_200.0, 1_260.0, 2_400.0))
+    by_rho = ids(Themis(fairness=0.99), given)
+    assert (first == soon, first == later, first == by_rho) == (True, False, False)
+    assert first[0] == by_rho[0] == 1
+    assert policy.next_change_s(given, policy.rank(given), np.zeros(40, np.bool_)) == 2_400.0
+    backwards = replace(given, jobs=given.jobs.take(np.arange(40)[::-1]))
+    assert ids(policy, backwards) == first
 
 
 def test_leases__loser_contends_until_it_is_chosen() -> None:
@@ -119,6 +180,104 @@ def test_gandiva_fair__says_that_it_does_not_trade() -> None:
     assert GandivaFair().rank(snapshot([{}], nodes)).notes == (NO_TRADE,)
 
 
+MIXED = [
+    {"name": "n1", "gpus": 4, "gpu_types": "gpu:v100:4"}, {"name": "n2", "gpus": 8, "gpu_types": "gpu:k80:8"},
+    {"name": "n3", "gpus": 0, "gpu_types": ""},
+]  # fmt: skip
+TRADERS = [{"gpus": 4, "account": account, "comment": f"slurmsched: model={account}"} for account in "aabbcc"]
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Throughputs:
+    """Gains from a V100 over a K80: 5, 3 and 1.25 of the models a, b and c."""
+    steps = {"a": (5.0, 1.0), "b": (3.0, 1.0), "c": (5.0, 4.0)}
+    rows = [f"{model},0,4,{kind},{step}" for model, two in steps.items()
+            for kind, step in zip(("v100", "k80"), two, strict=True)]  # fmt: skip
+    (tmp_path / "speeds.csv").write_text("\n".join(["model,batch,gpus,gpu_type,steps_per_s", *rows]))
+    return Throughputs(table=str(tmp_path / "speeds.csv"))
+
+
+def test_gandiva_fair__trades_as_its_page_tells(table: Throughputs) -> None:
+    """Tickets after the deals and throughput before and after, in the page's table."""
+    given = snapshot(TRADERS, MIXED)
+    here = market(given, table)
+    account = np.array([0, 0, 1, 1, 2, 2])
+    before = fair_tickets(here, account, np.ones(3))
+    after, _ = traded(before, here, account)
+    have, had = ((tickets * here.speed).sum(axis=1) for tickets in (after, before))
+    rows = [(f"{row[2]:.2f}", f"{row[1]:.2f}", f"{now:.2f} from {then:.2f}")
+            for row, now, then in zip(after, have, had, strict=True)]  # fmt: skip
+    page = (Path(__file__).parents[3] / "docs" / "policies" / "gandiva-fair.md").read_text(encoding="utf-8")
+    block = page[page.index("| job |") :].partition("\n\n")[0].splitlines()[2:]
+    assert here.types == ("", "k80", "v100")
+    assert rows == [tuple(cell.strip() for cell in line.strip("|").split("|")[3:]) for line in block]
+
+
+def test_gandiva_fair__tells_the_trade_until_the_next(table: Throughputs) -> None:
+    """One note, kept within trade_s; shares of time are tickets over GPUs; a round later it still stands."""
+    policy, given = GandivaFair(speeds=table), snapshot(TRADERS, MIXED)
+    first = policy.rank(given)
+    later = policy.rank(replace(given, now_s=given.now_s + 60.0, carry=json.loads(json.dumps(dict(first.carry)))))
+    told = "traded 1.3 v100 for 3.2 k80 GPUs: everybody has 1.12 to 1.36 times as much"
+    assert (first.notes, later.notes) == ((told,), (told,))
+    share = first.wants.share  # type: ignore[union-attr]
+    assert share.round(3).tolist() == [0.278, 0.278, 0.472, 0.5, 0.639, 0.833]
+
+
+def test_gandiva_fair__of_equal_gains_the_first_trades_first(table: Throughputs) -> None:
+    """In whatever order of rows: jobs 5 and 6 gain alike, and 6 sells all."""
+    given = snapshot(TRADERS, MIXED)
+    rows = np.array([3, 5, 1, 0, 4, 2])
+    wants = (GandivaFair(speeds=table).rank(each).wants for each in (given, replace(given, jobs=given.jobs.take(rows))))
+    straight, shuffled = (want.share for want in wants)  # type: ignore[union-attr]
+    assert shuffled.tolist() == pytest.approx(straight[rows].tolist())
+
+
+def test_gandiva_fair__without_trades_each_has_its_part_of_every_type(table: Throughputs) -> None:
+    """A sixth of all 12 GPUs each, half of the time; no note."""
+    ranked = GandivaFair(speeds=table, trade=False).rank(snapshot(TRADERS, MIXED))
+    assert (ranked.notes, ranked.wants.share.tolist()) == ((), pytest.approx([0.5] * 6))  # type: ignore[union-attr]
+
+
+def test_gandiva_fair__rounds_give_the_tickets_after_the_trade(table: Throughputs) -> None:
+    """Of 100 quanta each job has on each type as many as the page's tickets over its 4 GPUs say, give or take four."""
+    policy, given = GandivaFair(speeds=table), snapshot(TRADERS, MIXED)
+    had = {kind: np.zeros(6) for kind in ("v100", "k80", "")}
+    for _ in range(100):
+        ranked = policy.rank(given)
+        on = list(ranked.wants.gpu_type)  # type: ignore[union-attr]
+        for job, kind in enumerate(on):
+            had[kind][job] += 1
+        ran_s = given.jobs.executed_s + np.array([60.0 * bool(kind) for kind in on])
+        given = replace(
+            given, jobs=given.jobs.with_columns(executed_s=ran_s), now_s=given.now_s + 60.0, carry=ranked.carry
+        )
+    assert had["v100"] == pytest.approx(np.array([1.11, 1.11, 1.11, 0.67, 0.0, 0.0]) * 25, abs=4)
+    assert had["k80"] == pytest.approx(np.array([0.0, 0.0, 0.78, 1.33, 2.56, 3.33]) * 25, abs=4)
+
+
+def test_gandiva_fair__a_lone_job_is_on_the_fastest_type(table: Throughputs) -> None:
+    """No other: no trade, all of its time on the V100; an empty cluster and one without jobs are fine."""
+    alone = GandivaFair(speeds=table).rank(snapshot(TRADERS[:1], MIXED))
+    assert (list(alone.wants.gpu_type), alone.wants.share.tolist()) == (["v100"], [1.0])  # type: ignore[union-attr]
+    assert alone.notes[0].startswith("no trade")
+    assert GandivaFair(speeds=table).rank(snapshot([], MIXED)).order.tolist() == []
+
+
+def test_traded__one_account_trades_between_its_jobs(table: Throughputs) -> None:
+    """Where all jobs are of one account, each trades for itself."""
+    rows = [row | {"account": "x"} for row in TRADERS]
+    assert GandivaFair(speeds=table).rank(snapshot(rows, MIXED)).notes[0].startswith("traded")
+
+
+def test_gandiva_fair__ends_a_round_of_trades(table: Throughputs) -> None:
+    """The next change is the end of the quantum while somebody runs."""
+    policy, given = GandivaFair(speeds=table), snapshot(TRADERS, MIXED, now_s=100.0)
+    ranked = policy.rank(given)
+    assert policy.next_change_s(given, ranked, np.ones(6, np.bool_)) == 160.0
+    assert policy.next_change_s(given, ranked, np.zeros(6, np.bool_)) == np.inf
+
+
 def test_astraea__starving_job_goes_first() -> None:
     """After four hours of waiting a job passes its tenant's turn."""
     rows = [
@@ -154,16 +313,24 @@ def test_dorm__rigid_jobs_have_all_or_nothing() -> None:
     assert (ranking.why["given_gpus"].tolist(), ranking.wants) == ([0, 4, 4], None)
 
 
-@pytest.mark.parametrize("variant", ["sort", "minmax"])
-def test_themis__variants_conform(variant: str) -> None:
+@pytest.mark.parametrize(
+    "policy",
+    [Themis(variant="sort"), Themis(variant="minmax"), Themis(elastic=True, leftovers="random", fairness=0.0)],
+    ids=["sort", "minmax", "elastic"],
+)  # fmt: skip
+def test_themis__variants_conform(policy: Themis) -> None:
     """Every rule of check_policy."""
-    assert check_policy(Themis(variant=variant)) is None
+    assert check_policy(policy) is None
 
 
 @pytest.mark.parametrize(
     ("make", "key"),
     [(lambda: Themis(variant="x"), "policy.variant"), (lambda: Themis(fairness=1.0), "policy.fairness"),
-     (lambda: GandivaFair(quantum_s=-1.0), "policy.quantum_s"), (lambda: Astraea(levels=0), "policy.levels"),
+     (lambda: Themis(leftovers="x"), "policy.leftovers"), (lambda: Themis(serial=1.5), "policy.serial"),
+     (lambda: Themis(elastic=1.5), "policy.elastic"),
+     (lambda: GandivaFair(quantum_s=-1.0), "policy.quantum_s"),
+     (lambda: GandivaFair(trade_s=-1.0), "policy.trade_s"), (lambda: GandivaFair(trade=2), "policy.trade"),
+     (lambda: Astraea(levels=0), "policy.levels"),
      (lambda: Dorm(most_jobs=0), "policy.most_jobs")],
 )  # fmt: skip
 def test_parameters__out_of_range_name_the_setting(make, key: str) -> None:
