@@ -12,6 +12,8 @@ from slurmsched.model.columns import Bools
 from slurmsched.placements.fabric_cells import cells_of
 from slurmsched.topology.slurm_node import Form
 
+_SEGMENTS_SHOWN = (25, 5)  # Slurm's release from which on it tells the segment of a pending job
+
 
 def unfit(snapshot: Snapshot, row: int, wish: Wish, allowed: Bools) -> str:
     """Why no nodes are chosen for a gang whatever is free, "" = they are. allowed: (N,) nodes that it may have."""
@@ -22,7 +24,8 @@ def unfit(snapshot: Snapshot, row: int, wish: Wish, allowed: Bools) -> str:
         return "how many GPUs Slurm gives it on each of its nodes is not known"
     if len(cell) != len(allowed) or not (cell[allowed] >= 0).any():
         return "nothing is known of the switches or blocks of its nodes"
-    return ""
+    shown = snapshot.picking is not None and snapshot.picking.version >= _SEGMENTS_SHOWN
+    return "" if shown or snapshot.topology.fabric.form != "block" else "this Slurm does not show --segment"
 
 
 def roomy(snapshot: Snapshot, row: int, wish: Wish, allowed: Bools) -> Bools:
@@ -60,6 +63,11 @@ def height(topology: SiteTopology, nodes: Sequence[int]) -> tuple[int, int]:
     lowest = cells.lowest[list(nodes)]
     spans = len(np.unique(lowest[lowest >= 0])) + int((lowest < 0).sum())
     return int(cells.level[_holding(topology, nodes)]), spans
+
+
+def broken_up(topology: SiteTopology, nodes: Sequence[int]) -> bool:
+    """Whether these nodes are of several blocks: which those may be is by rules of Slurm's own."""
+    return topology.fabric.form == "block" and height(topology, nodes)[1] > 1
 
 
 def where(topology: SiteTopology, nodes: Sequence[int]) -> str:

@@ -15,7 +15,7 @@ from slurmsched.placements.gang_walk import lowest
 from slurmsched.planning.bounds import UnknownForm, allowed_nodes
 from slurmsched.planning.groups import competing
 from slurmsched.planning.picks import Pick, Picks
-from slurmsched.planning.pin_gangs import height, on_one, roomy, unfit, where
+from slurmsched.planning.pin_gangs import broken_up, height, on_one, roomy, unfit, where
 from slurmsched.planning.type_nodes import node_of_type
 from slurmsched.protocols import Placement
 from slurmsched.topology.picker import members
@@ -140,7 +140,7 @@ class Walk:
         each = on_one(wish)
         picks = {n: self.picks.pick(n, each, share) if each else Pick() for n in np.flatnonzero(room).tolist()}
         found = self._together(row, wish, room, picks)
-        if not found:
+        if not found or broken_up(self.snapshot.topology, [node for node, _, _ in found]):
             return self._plain(row, allowed)
         for node, mask, gpus in found:
             pick = picks[node]

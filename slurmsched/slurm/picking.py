@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -136,7 +137,7 @@ def read_wish(job_id: int, record: str, name: str = "") -> Wish | None:
     if not forms or isnan(wish.submit_s):
         return None
     told = found | fields(rest.partition(" Licenses=")[0])
-    nodes = _fixed_nodes(found.get("NumNodes", ""), wish.tasks)
+    nodes = _fixed_nodes(found.get("NumNodes", ""), wish.tasks, found.get("ReqTRES", ""))
     bars = (*_bars(told, options, nodes), *(["GPUs in several ways"] if len(forms) > 1 else []))
     form, entries = forms[0]
     wish = replace(wish, nodes=nodes, whole=_exclusive(told) != "", even=_even(str(form), told, nodes))
@@ -151,10 +152,15 @@ def _asked(record: str, name: str) -> str:
     return after.partition(" MinCPUsNode=")[0]
 
 
-def _fixed_nodes(text: str, tasks: int) -> int:
-    """How many nodes a job gets, "2-2" -> 2; 0 = it may be more than the least: a list could then shrink it."""
+def _fixed_nodes(text: str, tasks: int, least: str) -> int:
+    """How many nodes a job gets, "2-2" -> 2; 0 = it may be more than the least: a list could then shrink it.
+
+    least: what it asks for as TRES, with its least nodes. `--nodes=2-3` may show as "3-3" while it waits.
+    """
     low, _, high = text.partition("-")
-    return _number(low) if low == (high or "1") and (high or tasks < 2) else 0
+    told = re.search(r"\bnode=(\d+)", least)
+    fixed = low == (high or "1") and (high or tasks < 2) and (told is None or told[1] == low)
+    return _number(low) if fixed else 0
 
 
 def _bars(told: Mapping[str, str], options: Mapping[str, str], nodes: int) -> Iterator[str]:

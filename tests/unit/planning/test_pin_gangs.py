@@ -164,6 +164,26 @@ def test_gang__needs_a_fabric():
     assert rules(planned(replace(leaves(), topology=SiteTopology()))) == {1: "pin-gang"}
 
 
+BLOCKS = "BlockName=a Nodes=n[1-2]\nBlockName=b Nodes=n[3-4]\nBlockSizes=2,4\n"
+
+
+def test_gang__over_several_blocks_is_slurms():
+    """Which blocks may hold it together is by rules of Slurm's own; the job takes its share all the same."""
+    at = fabric(leaves(free=([0], ALL, ALL, [0])), BLOCKS)
+    assert (lists(planned(at)), rules(planned(at))) == ({}, {})
+    assert lists(planned(fabric(leaves(free=([0], ALL, ALL, ALL)), BLOCKS))) == {1: "n[3-4]"}
+
+
+@pytest.mark.parametrize(("version", "rule"), [((24, 11), {1: "pin-gang"}), ((25, 5), {})])
+def test_gang__in_blocks_only_where_slurm_shows_segments(version, rule):
+    """Earlier releases tell nobody what a job asked for."""
+    at = fabric(leaves(), BLOCKS)
+    old = replace(at, picking=replace(at.picking, version=version))
+    assert (bool(lists(planned(old))), rules(planned(old))) == (not rule, rule)
+    tree = leaves()
+    assert lists(planned(replace(tree, picking=replace(tree.picking, version=version))))
+
+
 def test_gang__gpus_not_asked_for_by_node_only_with_whole_nodes():
     """Slurm gives --gpus=16 on two nodes of eight all of both, and --gpus=8 as seven and one."""
     at = leaves([gang(each=8, gpu_request="")], (ALL, HALF, ALL, ALL), (asks(each=8, form="gpus", even=False),))

@@ -18,13 +18,13 @@ ASKED = (
     "JobState=PENDING Reason=Priority Dependency=(null) Requeue=1 Restarts=0 BatchFlag=1 RunTime=00:00:00 "
     "TimeLimit=01:00:00 TimeMin=N/A SubmitTime=940 EligibleTime=940 Partition=gpu ReqNodeList=(null) "
     "ExcNodeList=(null) NodeList= NumNodes={nodes} NumCPUs=2 NumTasks={tasks} CPUs/Task={cpus} "
-    "ReqB:S:C:T=0:0:{cores}:* ReqTRES=cpu=2,mem=1G,node=1,billing=2,gres/gpu=2 AllocTRES=(null) Socks/Node={sockets} "
+    "ReqB:S:C:T=0:0:{cores}:* ReqTRES=cpu=2,mem=1G,{least}billing=2,gres/gpu=2 AllocTRES=(null) Socks/Node={sockets} "
     "NtasksPerN:B:S:C={layout} CoreSpec=* MinCPUsNode=1 MinMemoryNode=1G MinTmpDiskNode=0 Features=(null) "
     "DelayBoot=00:00:00 {shared} Contiguous={contiguous} Licenses=(null) Network=(null) Command=(null) WorkDir=/src "
     "StdErr=/dev/null StdIn=/dev/null StdOut=/dev/null {options}"
 )
 PLAIN = {"name": "wrap", "nodes": "1-1", "tasks": 1, "cpus": 2, "cores": "*", "sockets": "*", "layout": "0:0:*:*",
-         "contiguous": 0, "shared": "OverSubscribe=OK",
+         "contiguous": 0, "least": "", "shared": "OverSubscribe=OK",
          "options": "TresPerNode=gres/gpu:2 TresPerTask=cpu=2"}  # fmt: skip
 RUNS = (
     "JobId=8 JobName=wrap UserId=root(0) JobState=RUNNING Reason=None NodeList=n1 BatchHost=n1 NumNodes=1 NumCPUs=5 "
@@ -90,6 +90,12 @@ def test_wish__number_of_nodes(nodes, tasks, expected):
     found = read_wish(7, record(nodes=nodes, tasks=tasks), "wrap")
     assert found is not None
     assert (found.nodes, found.bars) == (expected, () if expected else ("a number of nodes that is not fixed",))
+
+
+def test_wish__more_nodes_than_the_least():
+    """As 26.05.5 shows --nodes=2-3; --nodes=3 shows the same three everywhere."""
+    told = [read_wish(7, record(nodes="3-3", tasks=2, least=f"node={least},"), "wrap") for least in (2, 3)]
+    assert [wish and wish.nodes for wish in told] == [0, 3]
 
 
 GANG = {"nodes": "2-2", "tasks": 8}
