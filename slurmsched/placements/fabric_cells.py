@@ -36,12 +36,15 @@ def fewest_cells(cells: Cells, room: Int64s, cell: int, gpus: int, nodes: int) -
     """The room of nodes in as few of the lowest cells under `cell` as hold so many nodes with so many GPUs each.
 
     room: (N,) GPUs of each node; 0 elsewhere in the result. Most such nodes first, of the last cell needed the one with
-    the fewest; then the first. A node in no cell is one by itself. All of the room where one node is enough.
+    the fewest; then the first. A node in no cell is one by itself, unless none is in any. All of the room where one
+    node is enough.
     """
     if nodes < 2:
         return room
     rows = cells.order[cells.low[cell] : cells.high[cell]]
     rows = rows[room[rows] >= gpus]
+    if not (cells.lowest[rows] >= 0).any():
+        return room
     home = np.where(cells.lowest[rows] >= 0, cells.lowest[rows], len(cells.low) + rows)
     _, at, count = np.unique(home, return_inverse=True, return_counts=True)
     order = np.argsort(-count, kind="stable")

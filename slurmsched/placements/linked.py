@@ -27,8 +27,8 @@ class Linked:
     On one node: no GPU off the fabric, the heaviest smallest link of the ring, the largest sum of links, then the
     node left fullest, then the cell, then the least harm to what stays free. A gang of several nodes: the lowest
     cell of the fabric that holds it, the fullest such cell, in it the fewest of the lowest cells, and the same choice
-    of nodes in these. Jobs of one GPU fill
-    nodes and cells that are in use, so that whole ones stay free. Nodes of unknown wiring count as without links.
+    of nodes in these. Jobs of one GPU fill nodes and cells that are in use, so that whole ones stay free. Nodes of
+    unknown wiring count as without links.
     objective: "smallest" link of the ring first, or the "sum" of its links alone, as MAPA counts.
     Raises ConfigError for another objective. Source: ours; best sets are proven by tests against all sets and rings.
     """

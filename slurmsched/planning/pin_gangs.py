@@ -22,6 +22,8 @@ def unfit(snapshot: Snapshot, row: int, wish: Wish, allowed: Bools) -> str:
     whole = bool((snapshot.nodes.gpus[allowed] * nodes == gpus).any())
     if wish.nodes != nodes or gpus % nodes or not (wish.even or whole):
         return "how many GPUs Slurm gives it on each of its nodes is not known"
+    if not allowed.any():
+        return ""
     if len(cell) != len(allowed) or not (cell[allowed] >= 0).any():
         return "nothing is known of the switches or blocks of its nodes"
     shown = snapshot.picking is not None and snapshot.picking.version >= _SEGMENTS_SHOWN

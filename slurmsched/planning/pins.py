@@ -147,7 +147,7 @@ def _given(
         steps.append(Retype(*key, why, act, request, gpus, before.own_gpus))
     record = _record(before, name, request) if steps else None
     if waits:
-        steps.append(Delay(*key, "its node is chosen, it need not wait longer", act, snapshot.now_s))
+        steps.append(Delay(*key, "its place is chosen, it need not wait longer", act, snapshot.now_s))
     return tuple(steps), record
 
 

@@ -37,6 +37,7 @@ NO_TYPES = ("placement.retype: no request is rewritten: no node has GPUs of seve
 FORMS = {"TresPerJob": Form.PER_JOB, "TresPerTask": Form.PER_TASK, "TresPerSocket": Form.PER_SOCKET,
          "TresPerNode": Form.PER_NODE}  # fmt: skip
 _PLAIN = {"ReqB:S:C:T": ("0:0:*:*",), "NtasksPerN:B:S:C": ("0:0:*:*",), "CoreSpec": ("*",), "Contiguous": ("0",)}
+UNFIXED = "a number of nodes that is not fixed"
 _BARS = {"Switches": "switches", "SegmentSize": "a segment", "SpreadJob": "spread nodes", "CpusPerTres": "CPUs by GPU",
          "MemPerTres": "memory by GPU", "TresBind": "a binding of GPUs"}  # fmt: skip
 
@@ -170,7 +171,7 @@ def _bars(told: Mapping[str, str], options: Mapping[str, str], nodes: int) -> It
     if (exclusive := _exclusive(told)) and (nodes < 2 or exclusive == "TOPO"):
         yield "a node of its own"
     if not nodes:
-        yield "a number of nodes that is not fixed"
+        yield UNFIXED
 
 
 def _exclusive(told: Mapping[str, str]) -> str:

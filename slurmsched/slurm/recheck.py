@@ -88,16 +88,19 @@ def _gives(action: PinNodes | Retype) -> bool:
 def _bars(wish: Wish, rewritten: Container[int], given: PinNodes | None) -> tuple[str, ...]:
     """What keeps its job from a list or a request. A list of fewer nodes than it gets would shrink it if it starts
     right then. A request of ours takes the place of all that it asks by node."""
+    from slurmsched.slurm.picking import UNFIXED
+
     if given is not None and len(expand(given.nodes)) != wish.nodes:
-        return (f"{wish.nodes} nodes" if wish.nodes else "a number of nodes that is not fixed",)
+        return (f"{wish.nodes} nodes" if wish.nodes else UNFIXED,)
+    bars = tuple(bar for bar in wish.bars if bar != UNFIXED)  # of a list alone, which is that of `given`
     if wish.job_id not in rewritten:
-        return wish.bars if given is None or given.picked else ()
+        return bars if given is None or given.picked else ()
     said = {
         "GPUs in another way than by node": wish.form != "gpus-per-node",  # topology.slurm_node.Form.PER_NODE
         "other GRES beside GPUs": not wish.alone,
         "GPUs near its cores": wish.bound,
     }
-    return (*wish.bars, *(words for words, bars in said.items() if bars))
+    return (*bars, *(words for words, bars in said.items() if bars))
 
 
 def _asked(text: str) -> str:

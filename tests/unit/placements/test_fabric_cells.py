@@ -66,3 +66,9 @@ def test_fewest_cells__hold_a_gang(room, nodes, expected) -> None:
     found = fewest_cells(cells, np.array(room, np.int64), len(cells.low) - 1, 2, nodes)
     assert np.flatnonzero(found).tolist() == expected
     assert (found[expected] == np.array(room)[expected]).all()
+
+
+def test_fewest_cells__where_no_node_is_in_one() -> None:
+    """All of the room: there is nothing to choose by."""
+    cells = cells_of(SiteTopology(), 4)
+    assert fewest_cells(cells, np.full(4, 8), 0, 2, 3).tolist() == [8] * 4

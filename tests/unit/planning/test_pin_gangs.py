@@ -184,6 +184,12 @@ def test_gang__in_blocks_only_where_slurm_shows_segments(version, rule):
     assert lists(planned(replace(tree, picking=replace(tree.picking, version=version))))
 
 
+def test_gang__that_may_have_no_node_is_told_nothing_of_the_fabric():
+    """Its constraint, partition or type is what keeps it."""
+    found = planned(leaves([gang(features_asked="none")]))
+    assert (lists(found), rules(found)) == ({}, {})
+
+
 def test_gang__gpus_not_asked_for_by_node_only_with_whole_nodes():
     """Slurm gives --gpus=16 on two nodes of eight all of both, and --gpus=8 as seven and one."""
     at = leaves([gang(each=8, gpu_request="")], (ALL, HALF, ALL, ALL), (asks(each=8, form="gpus", even=False),))

@@ -125,6 +125,13 @@ def test_recheck__a_list_names_as_many_nodes_as_the_job_gets(nodes, asked, picke
     assert found[7].bars == bars
 
 
+def test_recheck__a_request_alone_does_not_depend_on_the_number_of_nodes():
+    """Only a list could shrink it."""
+    text = RECORD.format(nodes="1-4", asked="")
+    size = Retype(7, 100.0, "", "size-7", "gpu:4", "gpu:2", "gpu:2", resizes=True)
+    assert Recheck(Records(squeue="7|100|5|PENDING|(null)||gres/gpu:2|100|\n", scontrol=text))([size])[7].bars == ()
+
+
 def test_recheck__asks_no_more_where_jobs_get_their_own_back():
     """Nothing that they ask for keeps them from it."""
     slurm = Records(squeue="7|100|5|PENDING|(null)|n2|gres/gpu:i0:2|100|\n")
