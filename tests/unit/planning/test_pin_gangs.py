@@ -282,6 +282,15 @@ def test_gang__is_not_sent_to_a_type_that_the_policy_wants():
     assert found == Pinned()
 
 
+def test_gang__of_leaves_that_are_equally_near_the_one_with_slurms_better_picks():
+    """A pair with two lanes on each node, not with one; unless that leaf is no longer as near."""
+    single, double = [0, 1], [0, 3]
+    pair = (asks(each=2, cpus_per_task=2),)
+    assert lists(planned(leaves([gang(each=2)], (single, double) * 2, pair))) == {1: "n[2,4]"}
+    assert lists(planned(leaves([gang(each=2)], (double, single) * 2, pair))) == {1: "n[1,3]"}
+    assert lists(planned(leaves([gang(each=2)], (single, double, single, [0]), pair))) == {1: "n[1,3]"}
+
+
 @pytest.mark.parametrize(("placement", "expected"), [(Linked(), "n[1,3]"), (Spread(), "n[2,4]")])
 def test_gang__the_placement_chooses(placement, expected):
     """The fuller leaf, or the emptier nodes."""
