@@ -24,9 +24,10 @@ def register(group: click.Group) -> None:
     def check(out: Output, cases: Sequence[Case], version: tuple[int, int]) -> None:
         """Tell how often the GPUs that Slurm picks are the best free ones.
 
-        For every set of free GPUs of a node and every job of two or more, by form of request: the share in which
-        the pick is the best set, the mean bandwidth lost, and the three worst cases. For --gpus-per-task and
-        --gpus-per-socket, one GPU a task and whole sockets; states in which Slurm's choice is not known are counted.
+        For every set of free GPUs of a node (of more than nine GPUs, a thousand drawn from all sets) and every job of
+        two or more, by form of request: the share in which the pick is the best set, the mean bandwidth lost, and the
+        three worst cases. For --gpus-per-task and --gpus-per-socket, one GPU a task and whole sockets; states in which
+        Slurm's choice is not known are counted.
         """
         found = [(case, checked(case)) for case in cases]
         if out.as_json:
@@ -42,6 +43,9 @@ def _print(out: Output, found: Sequence[tuple[Case, Sequence[Checked]]]) -> None
     for case, forms in found:
         for one in forms:
             print_worst(out, case.one.topology.name, one)
+    for name, drawn in {case.one.topology.name: forms[0].drawn for case, forms in found}.items():
+        if drawn:
+            out.line(f"{name}: of {drawn:,} sets of free GPUs that were drawn, not of all")
     for line in remedies([form for _, forms in found for form in forms]):
         out.line(line)
 

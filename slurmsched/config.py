@@ -51,7 +51,7 @@ class PolicyPlugin(Plugin):
 
 
 class Placement(Section):
-    """Which nodes pending jobs of one node get. Nothing is chosen unless `pin` says for whom."""
+    """Which nodes pending jobs get. Nothing is chosen unless `pin` or `types` says for whom."""
 
     name: str = Field("linked", description="name of the placement; `slurmsched policy list` shows all")
     parameters: dict[str, Any] = Field({}, description="its parameters")

@@ -64,7 +64,8 @@ class Wish:
 
     form: "gpus-per-node", "gpus", "gpus-per-task" or "gpus-per-socket". count: GPUs by that form. tasks, sockets: 0 =
     not given; 1 task may be given or not, which Slurm does not tell. bound: enforce-binding. bars: what else it asks
-    for that a node list might break, or that makes Slurm's choice unknown, in words.
+    for that a node list might break, or that makes Slurm's choice unknown, in words. nodes: exactly so many, 0 = their
+    number is not fixed. even: each of several nodes gets as many GPUs. whole: nobody else may be on them.
     """
 
     job_id: int
@@ -78,6 +79,9 @@ class Wish:
     bars: tuple[str, ...] = ()
     asks: str = ""
     alone: bool = True
+    nodes: int = 1
+    even: bool = True
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -195,9 +195,10 @@ class Defer(Delay):
 
 @dataclass(frozen=True, slots=True)
 class PinNodes(Step):
-    """Give a pending job of one node the node list `nodes`; it has `was`. base: what its user asked for, "" = none.
+    """Give a pending job the node list `nodes`, of as many nodes as it gets; it has `was`.
 
-    picked: the node was chosen by what Slurm would pick there, which holds only while the job asks for no more.
+    base: what its user asked for, "" = none.
+    picked: the nodes were chosen by what the job asks for, which holds only while it asks for no more.
     """
 
     kind: ClassVar[str] = "pin"

@@ -199,7 +199,8 @@ class _Asks:
         gpus, nodes, size = int(jobs.gpus[row]), int(jobs.nodes[row]), int(self.size[pool])
         if gpus <= 0 or size == 0:
             return None
-        part = size if nodes <= -(-gpus // size) else -(-gpus // nodes)
+        even = nodes > 1 and gpus % nodes == 0 and gpus <= nodes * size
+        part = -(-gpus // nodes) if even or nodes > -(-gpus // size) else size
         shape = (min(part, gpus), gpus // part, gpus % part)
         beside = (float(jobs.cpus[row]) / gpus, float(jobs.memory_mib[row]) / gpus)
         return Ask(row, int(jobs.job_id[row]), gpus, *shape, *beside, self.usable[pool])

@@ -14,7 +14,7 @@ from slurmsched.kernels.linked_gang import best_nodes, tightest_cell
 from slurmsched.model import Assignments, Ranking, Snapshot
 from slurmsched.model.columns import Int64s
 from slurmsched.model.topology import GpuTopology, SiteTopology
-from slurmsched.placements.fabric_cells import Cells, cells_of
+from slurmsched.placements.fabric_cells import Cells, cells_of, fewest_cells
 from slurmsched.placements.gang_walk import Ask, Gang, Offer, lowest, place_gangs
 from slurmsched.placements.gpu_sets import TABLE_GPUS, Objective, large_set, set_table
 from slurmsched.placements.gpu_stock import GpuStock
@@ -26,8 +26,9 @@ class Linked:
 
     On one node: no GPU off the fabric, the heaviest smallest link of the ring, the largest sum of links, then the
     node left fullest, then the cell, then the least harm to what stays free. A gang of several nodes: the lowest
-    cell of the fabric that holds it, the fullest such cell, and the same choice of nodes in it. Jobs of one GPU fill
-    nodes and cells that are in use, so that whole ones stay free. Nodes of unknown wiring count as without links.
+    cell of the fabric that holds it, the fullest such cell, in it the fewest of the lowest cells, and the same choice
+    of nodes in these. Jobs of one GPU fill nodes and cells that are in use, so that whole ones stay free. Nodes of
+    unknown wiring count as without links.
     objective: "smallest" link of the ring first, or the "sum" of its links alone, as MAPA counts.
     Raises ConfigError for another objective. Source: ours; best sets are proven by tests against all sets and rings.
     """
@@ -108,7 +109,8 @@ class _Chooser:
         return self._in_cell(ask, offer, cell) if cell >= 0 else None
 
     def _in_cell(self, ask: Ask, offer: Offer, cell: int) -> Gang | None:
-        nodes = self._nodes(offer, offer.room, cell, ask.part, ask.parts)
+        near = fewest_cells(self.cells, offer.room, cell, ask.part, ask.parts)
+        nodes = self._nodes(offer, near, cell, ask.part, ask.parts)
         if len(nodes) < ask.parts:
             return None
         sizes = [ask.part] * ask.parts

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from slurmsched.errors import InputError
 from slurmsched.model.columns import Floats, Int64s, sealed
 from slurmsched.model.topology import GpuTopology
-from slurmsched.placements.gpu_sets import domains, gb_per_s, link_weights, members_of, ring, set_table
+from slurmsched.placements.gpu_sets import TABLE_GPUS, domains, gb_per_s, link_weights, members_of, ring, set_table
 
-MOST_GPUS = 8  # the states of a node are as many as the pairs of a set and a size
+RING_GPUS = 8  # of a table of rings: a file with a line for each set
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,8 +30,8 @@ class SetRanks:
 
 
 def set_ranks(topology: GpuTopology) -> SetRanks:
-    """The ranks of all sets. Raises InputError for more than 8 GPUs, or where no link has a bandwidth."""
-    _check(topology)
+    """The ranks of all sets. Raises InputError for more than 16 GPUs, or where no link has a bandwidth."""
+    _check(topology, TABLE_GPUS)
     table = set_table(topology)
     spans = domains(topology.numa, members_of(topology.gpus))
     rank = np.unique(np.column_stack([table.quality, -spans]), axis=0, return_inverse=True)[1]
@@ -40,8 +40,9 @@ def set_ranks(topology: GpuTopology) -> SetRanks:
 
 
 def ring_table(topology: GpuTopology) -> dict[tuple[int, ...], tuple[int, ...]]:
-    """Sets of GPUs whose best ring is better than that of their numbers' order, with it. Raises as `set_ranks`."""
-    _check(topology)
+    """Sets of GPUs whose best ring is better than that of their numbers' order, with it. Raises as `set_ranks`, for
+    more than 8 GPUs."""
+    _check(topology, RING_GPUS)
     weight = link_weights(topology)
     found: dict[tuple[int, ...], tuple[int, ...]] = {}
     for size in range(4, topology.gpus + 1):  # through three GPUs there is but one ring
@@ -58,8 +59,8 @@ def _worth(weight: Int64s, order: tuple[int, ...]) -> tuple[int, int]:
     return min(links), sum(links)
 
 
-def _check(topology: GpuTopology) -> None:
-    if not 2 <= topology.gpus <= MOST_GPUS:
-        raise InputError(f"{topology.name} has {topology.gpus} GPUs; this works for 2 to {MOST_GPUS}")
+def _check(topology: GpuTopology, most: int) -> None:
+    if not 2 <= topology.gpus <= most:
+        raise InputError(f"{topology.name} has {topology.gpus} GPUs; this works for 2 to {most}")
     if not topology.bandwidth_gb_per_s.any():
         raise InputError(f"no link of {topology.name} has a known bandwidth; name the model with --gpu-type")

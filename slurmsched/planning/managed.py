@@ -86,8 +86,6 @@ JOB_RULES = (
 PIN_RULES = (
     JobRule("pin-array", "Slurm takes no node list of an array back", lambda jobs, _: jobs.array_job_id > 0),
     JobRule("pin-het", "the components of a het job are placed together", lambda jobs, _: jobs.het_job_id > 0),
-    JobRule("pin-several", "a node list that comes a moment too late shrinks a job of several nodes",
-            lambda jobs, _: jobs.nodes != 1),
     JobRule("pin-own", "its user named its nodes", lambda jobs, _: ~jobs.nodes_asked.isin([""])),
 )  # fmt: skip
 

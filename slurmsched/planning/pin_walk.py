@@ -1,4 +1,5 @@
-"""The walk over waiting jobs that finds each the node whose GPUs Slurm would pick best, or one of its GPU type."""
+"""The walk over waiting jobs that finds each the node whose GPUs Slurm would pick best, or one of its GPU type; gangs
+the nodes that lie together."""
 
 from __future__ import annotations
 
@@ -8,12 +9,13 @@ import numpy as np
 
 from slurmsched.model import NodeState, Pin, Ranking, Refusal, Snapshot, Wish
 from slurmsched.model.columns import Bools
-from slurmsched.model.hostlist import expand
+from slurmsched.model.hostlist import expand, fold
 from slurmsched.placements.candidates import eligible, holding
 from slurmsched.placements.gang_walk import lowest
 from slurmsched.planning.bounds import UnknownForm, allowed_nodes
 from slurmsched.planning.groups import competing
 from slurmsched.planning.picks import Pick, Picks
+from slurmsched.planning.pin_gangs import broken_up, height, on_one, roomy, unfit, where
 from slurmsched.planning.type_nodes import node_of_type
 from slurmsched.protocols import Placement
 from slurmsched.topology.picker import members
@@ -35,8 +37,8 @@ class Asked:
 class Walk:
     """Waiting jobs in their order, each taking what it would start with, so that none is promised what another takes.
 
-    mine: lists of ours that jobs have now, by row. chosen, why: the node of each job that gets one, and the reason.
-    request: by GPU Type, of those chosen that get one. picked: those of which Slurm's pick there is known.
+    mine: lists of ours that jobs have now, by row. chosen, why: the nodes of each job that gets some, and the reason.
+    request: by GPU Type, of those chosen that get one. picked: those that got them by what they ask for.
     """
 
     snapshot: Snapshot
@@ -95,7 +97,8 @@ class Walk:
             return self._plain(row, np.ones(len(self.snapshot.nodes), np.bool_))
         wish = self._wish(row) if wanted else None
         if wish is not None and not wish.bars:
-            return self._best(row, wish, allowed)
+            several = int(self.snapshot.jobs.nodes[row]) > 1
+            return self._gang(row, wish, allowed) if several else self._best(row, wish, allowed)
         if wanted:
             barred = f"it asks for {' and '.join(wish.bars)}" if wish else "what it asks for was not read"
             self._refuse(row, "pin-asks", f"{barred}: which GPUs Slurm gives it is not known, or it has a say in it")
@@ -126,6 +129,57 @@ class Walk:
         if good[node].request:
             self.request[row] = good[node].request
         return True
+
+    def _gang(self, row: int, wish: Wish, allowed: Bools) -> bool:
+        """Take the nodes of a gang that lie together best. Where they cannot all be had now, the job is Slurm's."""
+        if why := unfit(self.snapshot, row, wish, allowed):
+            self._refuse(row, "pin-gang", why)
+            return self._plain(row, allowed)
+        room = roomy(self.snapshot, row, wish, allowed)
+        share = int(self.snapshot.jobs.gpus[row]) // wish.nodes
+        each = on_one(wish)
+        picks = {n: self.picks.pick(n, each, share) if each else Pick() for n in np.flatnonzero(room).tolist()}
+        found = self._together(row, wish, room, picks)
+        if not found or broken_up(self.snapshot.topology, [node for node, _, _ in found]):
+            return self._plain(row, allowed)
+        for node, mask, gpus in found:
+            pick = picks[node]
+            self.picks.take(node, pick) if pick.mask else self.picks.shut(node)
+            self._take(row, node, pick.mask or mask, gpus, len(found))
+            if wish.whole:
+                self._close(node)
+        self.picked.add(row)
+        self.chosen[row] = fold(self.snapshot.nodes.name[node] for node, _, _ in found)
+        self.why[row] = where(self.snapshot.topology, [node for node, _, _ in found])
+        return True
+
+    def _together(self, row: int, wish: Wish, room: Bools, picks: dict[int, Pick]) -> list[tuple[int, int, int]]:
+        """Where the placement puts the gang: on the nodes of a list of ours, or where Slurm's picks are best, if they
+        lie together as well as any. As _shares."""
+        best, share = self._shares(row, room), int(self.snapshot.jobs.gpus[row]) // wish.nodes
+        if not _whole_gang(best, wish.nodes, share):
+            return []
+        kept, top = self.mine.get(row), max(pick.rank for pick in picks.values())
+        own = self.snapshot.nodes.name.isin(expand(kept.nodes)) if kept else np.zeros_like(room)
+        good = np.isin(np.arange(len(room)), [n for n, pick in picks.items() if pick.rank == top >= 0])
+        apart = height(self.snapshot.topology, [node for node, _, _ in best])
+        for among in (own & room, good):
+            found = self._shares(row, among) if int(among.sum()) >= wish.nodes else []
+            together = _whole_gang(found, wish.nodes, share)
+            if together and height(self.snapshot.topology, [node for node, _, _ in found]) <= apart:
+                return found
+        return best
+
+    def _close(self, node: int) -> None:
+        """Nobody else comes to this node."""
+        nodes = self.snapshot.nodes
+        used = {name: getattr(nodes, name).copy() for name in ("cpus_used", "memory_used_mib")}
+        for name, of in (("cpus_used", nodes.cpus), ("memory_used_mib", nodes.memory_mib)):
+            used[name][node] = of[node]
+        state = nodes.state.copy()
+        state[node] |= _DRAIN
+        self.snapshot = replace(self.snapshot, nodes=nodes.with_columns(state=state, **used))
+        self.picks.shut(node)
 
     def _placed(self, row: int, nodes: Bools) -> int:
         """The node that the placement gives the job among these, -1 if it does not fit. A list of ours that is as good
@@ -175,6 +229,10 @@ class Walk:
 
     def _refuse(self, row: int, rule: str, reason: str) -> None:
         self.refused.append(Refusal(int(self.snapshot.jobs.job_id[row]), rule, reason))
+
+
+def _whole_gang(shares: list[tuple[int, int, int]], nodes: int, gpus: int) -> bool:
+    return len(shares) == nodes and all(each == gpus for _, _, each in shares)
 
 
 def _own(wish: Wish, pin: Pin | None) -> Wish:

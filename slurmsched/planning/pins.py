@@ -1,4 +1,4 @@
-"""On which node, and by which request, a pending job is to start so that Slurm's pick is the best set it could have."""
+"""On which nodes, and by which request, a pending job is to start so that its GPUs are linked as well as can be."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from slurmsched.planning.type_nodes import typeless
 from slurmsched.protocols import Placement
 
 LINKED_HINTS = ("nvlink", "numa", "switch")  # of the values of topo=
-_MOVED = "its node is no longer free, or others start before it"
+_MOVED = "what its list names is no longer free, or others start before it"
 
 
 def pins(
@@ -43,9 +43,10 @@ def pins(
 
     A job that has a size on record, or for which an act is under way, is left as it is.
     A job is pinned to a node of the GPU type that the policy wants for it, if so configured and there is room. Another
-    is pinned if its GPUs are free now, Slurm's pick there is known, and no node that it may have would give it
-    a better one. Of equals the placement chooses. Jobs after the first that does not fit among those it competes with
-    are not looked at: Slurm does not start them now either. managed: (N,) bool. most: writes of this cycle.
+    of one node is pinned if its GPUs are free now, Slurm's pick there is known, and no node that it may have would give
+    it a better one. Of equals the placement chooses. A gang is pinned if all of it is free now (pin_gangs.py). Jobs
+    after the first that does not fit among those it competes with are not looked at: Slurm does not start them now
+    either. managed: (N,) bool. most: writes of this cycle.
     """
     others, snapshot = untouched(snapshot, sizes=False), unsized(snapshot)
     mine, lost, changed = on_record(snapshot)
@@ -53,7 +54,7 @@ def pins(
     jobs, waits = own_lists(snapshot), _waiting(snapshot, limits.wait_s)
     base = soon(replace(snapshot, jobs=jobs), limits.wait_s)
     open_ = managed & ~others & ~left_alone(jobs, (*snapshot.pins, *changed, *lost.values()))
-    typed = open_ & typeless(base, ranking.wants) & limits.types
+    typed = open_ & typeless(base, ranking.wants) & limits.types & (jobs.nodes == 1)
     wanted = open_ & _wanting(jobs, limits.pin) & ~typed
     verdict = np.where(wanted | typed, jobs_of.pin_verdicts(jobs, scope), -1).astype(np.int8)
     refused = jobs_of.refusals(snapshot, verdict, jobs_of.PIN_RULES)
@@ -146,7 +147,7 @@ def _given(
         steps.append(Retype(*key, why, act, request, gpus, before.own_gpus))
     record = _record(before, name, request) if steps else None
     if waits:
-        steps.append(Delay(*key, "its node is chosen, it need not wait longer", act, snapshot.now_s))
+        steps.append(Delay(*key, "its place is chosen, it need not wait longer", act, snapshot.now_s))
     return tuple(steps), record
 
 

@@ -107,7 +107,8 @@ class Planner:
         values = self._actions(snapshot, ranking, places, wanted, lever)
         levers, unfit = _passed((*resized.actions, *starts.actions, *values), view)
         later = wanted_s(snapshot, ranking) > snapshot.now_s + 1  # nobody makes room for these
-        moves, without = self._acts(snapshot, ranking, ours & ~later & ~resizing, view)
+        placed = _gangs_on_lists(snapshot, pinned)  # nobody makes room for a list that may be given back
+        moves, without = self._acts(snapshot, ranking, ours & ~later & ~resizing & ~placed, view)
         return Plan(
             actions=(
                 *pinned.actions,  # first: a look at their jobs is freshest then
@@ -273,6 +274,12 @@ class Planner:
         from slurmsched.planning.promises import Promises
 
         return Promises.of(snapshot, self.gangs, self.limits, self.estimator)
+
+
+def _gangs_on_lists(snapshot: Snapshot, pinned: Pinned) -> Bools:
+    """Jobs of several nodes that have a node list of ours, or had one until this cycle. (N,) bool."""
+    listed = [pin.job_id for pin in (*snapshot.pins, *pinned.pins) if pin.listed]
+    return np.isin(snapshot.jobs.job_id, listed) & (snapshot.jobs.nodes > 1)
 
 
 def _passed(actions: Iterable[A], view: View) -> tuple[list[A], list[Refusal]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -36,6 +37,7 @@ NO_TYPES = ("placement.retype: no request is rewritten: no node has GPUs of seve
 FORMS = {"TresPerJob": Form.PER_JOB, "TresPerTask": Form.PER_TASK, "TresPerSocket": Form.PER_SOCKET,
          "TresPerNode": Form.PER_NODE}  # fmt: skip
 _PLAIN = {"ReqB:S:C:T": ("0:0:*:*",), "NtasksPerN:B:S:C": ("0:0:*:*",), "CoreSpec": ("*",), "Contiguous": ("0",)}
+UNFIXED = "a number of nodes that is not fixed"
 _BARS = {"Switches": "switches", "SegmentSize": "a segment", "SpreadJob": "spread nodes", "CpusPerTres": "CPUs by GPU",
          "MemPerTres": "memory by GPU", "TresBind": "a binding of GPUs"}  # fmt: skip
 
@@ -135,8 +137,11 @@ def read_wish(job_id: int, record: str, name: str = "") -> Wish | None:
         return None
     if not forms or isnan(wish.submit_s):
         return None
-    bars = (*_bars(found, options, rest), *(["GPUs in several ways"] if len(forms) > 1 else []))
+    told = found | fields(rest.partition(" Licenses=")[0])
+    nodes = _fixed_nodes(found.get("NumNodes", ""), wish.tasks, found.get("ReqTRES", ""))
+    bars = (*_bars(told, options, nodes), *(["GPUs in several ways"] if len(forms) > 1 else []))
     form, entries = forms[0]
+    wish = replace(wish, nodes=nodes, whole=_exclusive(told) != "", even=_even(str(form), told, nodes))
     gpus = [entry for entry in entries if entry.kind == "gpu"]
     alone = len(gpus) == len(entries) and not any("gres" in options.get(key, "") for key in FORMS if FORMS[key] != form)
     return replace(wish, form=str(form), count=count_gpus(gpus), bars=bars, asks=normal_form(gpus), alone=alone)
@@ -148,14 +153,46 @@ def _asked(record: str, name: str) -> str:
     return after.partition(" MinCPUsNode=")[0]
 
 
-def _bars(asked: Mapping[str, str], options: Mapping[str, str], rest: str) -> Iterator[str]:
+def _fixed_nodes(text: str, tasks: int, least: str) -> int:
+    """How many nodes a job gets, "2-2" -> 2; 0 = it may be more than the least: a list could then shrink it.
+
+    least: what it asks for as TRES, with its least nodes. `--nodes=2-3` may show as "3-3" while it waits.
+    """
+    low, _, high = text.partition("-")
+    told = re.search(r"\bnode=(\d+)", least)
+    fixed = low == (high or "1") and (high or tasks < 2) and (told is None or told[1] == low)
+    return _number(low) if fixed else 0
+
+
+def _bars(told: Mapping[str, str], options: Mapping[str, str], nodes: int) -> Iterator[str]:
     yield from (word for key, word in _BARS.items() if key in options and not _own_binding(key, options))
-    head = fields(rest.partition(" Licenses=")[0])
-    if any({**asked, **head}.get(key, values[0]) not in values for key, values in _PLAIN.items()):
+    if any(told.get(key, values[0]) not in values for key, values in _PLAIN.items() if not _by_node(key, told, nodes)):
         yield "a layout of its tasks"
-    exclusive = head.get("Exclusive")
-    if (head.get("OverSubscribe") in ("NO", "USER", "MCS", "TOPO")) if exclusive is None else exclusive != "NO":
+    if (exclusive := _exclusive(told)) and (nodes < 2 or exclusive == "TOPO"):
         yield "a node of its own"
+    if not nodes:
+        yield UNFIXED
+
+
+def _exclusive(told: Mapping[str, str]) -> str:
+    """In which way nobody else may be on its nodes, "" = others may. Newer versions have a field of its own."""
+    exclusive = told.get("Exclusive")
+    if exclusive is None:
+        exclusive = told["OverSubscribe"] if told.get("OverSubscribe") in ("NO", "USER", "MCS", "TOPO") else ""
+        return "NODE" if exclusive == "NO" else exclusive
+    return "" if exclusive == "NO" else exclusive
+
+
+def _by_node(key: str, told: Mapping[str, str], nodes: int) -> bool:
+    """Whether the layout of a gang is but a number of tasks for each node, which any of them can keep to."""
+    tasks, _, rest = told.get(key, "").partition(":")
+    spread = key == "NtasksPerN:B:S:C" and rest == "0:*:*" and nodes > 1
+    return spread and _number(tasks) * nodes == _number(told.get("NumTasks", ""))
+
+
+def _even(form: str, told: Mapping[str, str], nodes: int) -> bool:
+    """Whether every node of a gang gets as many GPUs by the request: Slurm gives `--gpus=8` on two as seven and one."""
+    return form == Form.PER_NODE or (form == Form.PER_TASK and _by_node("NtasksPerN:B:S:C", told, nodes))
 
 
 def _own_binding(key: str, options: Mapping[str, str]) -> bool:

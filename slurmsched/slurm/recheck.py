@@ -6,6 +6,7 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 
 from slurmsched.errors import SlurmError, SlurmUnreachableError, UnreadableError
+from slurmsched.model.hostlist import expand
 from slurmsched.model.pins import Wish
 from slurmsched.model.plan import Action, PinNodes, Retype, SetSiteFactor
 from slurmsched.model.states import job_state
@@ -55,7 +56,8 @@ class Recheck:
         # two of one job: one may be what a user wrote into a comment
         wishes = {job: read_wish(job, records[0]) for job, records in told.items() if len(records) == 1}
         rewritten = {action.job_id for action in actions if isinstance(action, Retype)}
-        bars = {job: _bars(wish, rewritten) if (wish := wishes.get(job)) else UNREAD for job in few}
+        lists = {action.job_id: action for action in actions if isinstance(action, PinNodes)}
+        bars = {job: _bars(wish, rewritten, lists.get(job)) if (wish := wishes.get(job)) else UNREAD for job in few}
         return found | {job: replace(found[job], bars=bars[job]) for job in few}
 
     def _squeue(self, job_ids: set[int]) -> str:
@@ -79,20 +81,26 @@ class Recheck:
 
 
 def _gives(action: PinNodes | Retype) -> bool:
-    """Whether it is planned by what Slurm would pick, and no job's own that is given back."""
-    return action.picked if isinstance(action, PinNodes) else action.gpus != action.base
+    """Whether it is no job's own that is given back."""
+    return action.nodes != action.base if isinstance(action, PinNodes) else action.gpus != action.base
 
 
-def _bars(wish: Wish, rewritten: Container[int]) -> tuple[str, ...]:
-    """What keeps its job from a list or a request. A request of ours takes the place of all that it asks by node."""
+def _bars(wish: Wish, rewritten: Container[int], given: PinNodes | None) -> tuple[str, ...]:
+    """What keeps its job from a list or a request. A list of fewer nodes than it gets would shrink it if it starts
+    right then. A request of ours takes the place of all that it asks by node."""
+    from slurmsched.slurm.picking import UNFIXED
+
+    if given is not None and len(expand(given.nodes)) != wish.nodes:
+        return (f"{wish.nodes} nodes" if wish.nodes else UNFIXED,)
+    bars = tuple(bar for bar in wish.bars if bar != UNFIXED)  # of a list alone, which is that of `given`
     if wish.job_id not in rewritten:
-        return wish.bars
+        return bars if given is None or given.picked else ()
     said = {
         "GPUs in another way than by node": wish.form != "gpus-per-node",  # topology.slurm_node.Form.PER_NODE
         "other GRES beside GPUs": not wish.alone,
         "GPUs near its cores": wish.bound,
     }
-    return (*wish.bars, *(words for words, bars in said.items() if bars))
+    return (*bars, *(words for words, bars in said.items() if bars))
 
 
 def _asked(text: str) -> str:

@@ -52,8 +52,12 @@ def pick_findings(checks: Mapping[str, tuple[Checked, ...]]) -> tuple[Finding, .
     """One line for each class whose picks are not the best."""
     why = "Slurm picks GPUs by its own rule; linked ones that are free may not be the ones it takes."
     return tuple(
-        Finding("GPU picks", "warn", f"{name}: " + ", ".join(
-            f"--{one.form} gets the best set in {one.best_share:.0%} of states and loses {one.lost_share:.0%} of the "
-            "bandwidth" for one in forms), why, "slurmsched topology compile > gres.conf.new")
+        Finding("GPU picks", "warn", f"{name}: " + ", ".join(map(_told, forms)), why,
+                "slurmsched topology compile > gres.conf.new")
         for name, forms in checks.items() if any(one.best_states < one.states for one in forms)
     )  # fmt: skip
+
+
+def _told(one: Checked) -> str:
+    states = f"{one.best_share:.0%} of states{' that were drawn' if one.drawn else ''}"
+    return f"--{one.form} gets the best set in {states} and loses {one.lost_share:.0%} of the bandwidth"

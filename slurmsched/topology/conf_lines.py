@@ -68,12 +68,13 @@ class Lines:
 
 
 def _logical(text: str) -> Iterator[tuple[int, str]]:
-    """Number of the first line, and the line with those that follow its backslash."""
+    """Number of the first line, and the line with those that follow its backslash, as Slurm joins them: comments go
+    first, blanks after the backslash too, and nothing comes in its place. An even number of backslashes is none."""
     held, begun = "", 0
     for number, line in enumerate(text.split("\n"), 1):
-        begun = begun or number
-        if line.endswith("\\") and not line.endswith("\\\\"):
-            held += line[:-1] + " "
+        begun, bare = begun or number, _COMMENT.sub("", line).rstrip()
+        if (len(bare) - len(bare.rstrip("\\"))) % 2:
+            held += bare[:-1]
             continue
         yield begun, held + line
         held, begun = "", 0

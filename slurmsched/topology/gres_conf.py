@@ -11,8 +11,9 @@ from slurmsched.topology.conf_lines import ConfLine, Include, Lines
 from slurmsched.topology.devices import Device, class_of_devices
 from slurmsched.topology.plain import fold, hosts, numbers, parts
 
-_KEYS = frozenset({"autodetect", "cores", "cpus", "count", "file", "flags", "links", "multiplefiles", "name",
-                   "nodename", "type"})  # fmt: skip
+_KEYS = frozenset({"autodetect", "cores", "cpus", "count", "file", "files", "flags", "link", "links",
+                   "multiplefiles", "name", "nodename", "type"})  # fmt: skip
+_FILE = ("file", "files")
 MOST_DEVICES = 1024  # on one line: more is a typing error
 
 
@@ -123,12 +124,12 @@ def _line(line: ConfLine, warnings: list[str]) -> GresLine | None:
         warnings.append(f"{line.where}: {what}; the line is left out")
         return None
     found = GresLine(nodes, line.get("name").lower(), (), line.get("autodetect").lower(), line.where)
-    told = line.get("multiplefiles", "file", "count") or found.autodetect in ("", "off")
+    told = line.get("multiplefiles", *_FILE, "count") or found.autodetect in ("", "off")
     return replace(found, devices=tuple(_devices(line, warnings)) if found.name == "gpu" and told else ())
 
 
 def _devices(line: ConfLine, warnings: list[str]) -> Iterator[Device]:
-    files = hosts(line.get("multiplefiles", "file"))
+    files = hosts(line.get("multiplefiles", *_FILE))
     if files is None:
         warnings.append(f"{line.where}: File is no list of files; its GPUs are left out")
         return
@@ -154,7 +155,7 @@ def _count(line: ConfLine, warnings: list[str]) -> int | None:
     count = int(match[1]) << 10 * len(match[2]) if match else MOST_DEVICES + 1
     if text and count > MOST_DEVICES:
         warnings.append(f"{line.where}: Count={text} is no number of GPUs")
-        return None if line.get("multiplefiles", "file") else 0
+        return None if line.get("multiplefiles", *_FILE) else 0
     return count if text else None
 
 
@@ -167,7 +168,7 @@ def _numbers(line: ConfLine, keys: Sequence[str], warnings: list[str]) -> tuple[
 
 
 def _links(line: ConfLine, warnings: list[str]) -> tuple[int, ...]:
-    text = line.get("links")
+    text = line.get("links", "link")
     found = tuple(int(part) for part in text.split(",")) if re.fullmatch(r"(-?\d{1,9},)*-?\d{1,9}", text) else ()
     if text and not found and text != "(null)":
         warnings.append(f"{line.where}: Links={text} is no list of numbers; taken as unknown")

@@ -12,6 +12,7 @@ from slurmsched.model.topology import GpuTopology, LinkKind
 from slurmsched.topology.gpu_types import best_share
 from slurmsched.topology.plain import joined
 from slurmsched.topology.reading import NodeClass
+from slurmsched.topology.slurm_check import EVERY
 from slurmsched.topology.slurm_node import SlurmNode
 from slurmsched.topology.slurm_site import conf_lines
 
@@ -51,13 +52,14 @@ def type_groups(wiring: GpuTopology, rank: Int64s) -> tuple[tuple[int, ...], ...
     """Groups of GPUs that should have a Type each, so that a request by Type can ask for the best set in every state.
 
     Islands where those do, and where each is a run of indices: Slurm numbers GPUs Type by Type. Else every GPU alone.
-    rank: (2**G,) int64 of set_ranks.
+    Of more than nine GPUs every one alone: whether islands do is not looked at. rank: (2**G,) int64 of set_ranks.
     """
     groups = islands(wiring)
     runs = [gpu for group in groups for gpu in group] == list(range(wiring.gpus))
     names = tuple(str(at) for at, group in enumerate(groups) for _ in group)
     alone = tuple((gpu,) for gpu in range(wiring.gpus))
-    return groups if groups and runs and best_share(names, rank) == 1.0 else alone
+    looked = wiring.gpus <= EVERY and bool(groups) and runs
+    return groups if looked and best_share(names, rank) == 1.0 else alone
 
 
 def typed_lines(one: NodeClass, node: SlurmNode, groups: Sequence[Sequence[int]]) -> list[str]:

@@ -1,4 +1,4 @@
-"""How often the GPUs that Slurm picks are the best ones: over all sets of free GPUs of a node and all job sizes."""
+"""How often the GPUs that Slurm picks are the best ones: over sets of free GPUs of a node and all job sizes."""
 
 from __future__ import annotations
 
@@ -18,11 +18,14 @@ from slurmsched.topology.slurm_node import Form, GpuRequest, SlurmNode
 CHECKED = (Form.PER_NODE, Form.PER_JOB)  # whose every state the kernel scores
 SHAPED = (Form.PER_TASK, Form.PER_SOCKET)  # the user fixes what goes where; asked of the picker state by state
 EXAMPLES = 3
+EVERY = 9  # GPUs of a node up to which every set of free ones is looked at
+DRAWN = 1_000  # sets of more GPUs, each as likely as any other, always the same
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class States:
-    """Everything that can be free, and every size of at least two that fits.
+    """Everything that can be free (of more than nine GPUs, what `free_sets` draws), and every size of at least two
+    that fits.
 
     free: (T,) int64 masks. need: (T,) int64 GPUs. cores: (T, S) int32, what the job gets of each socket.
     best: (T,) int64, the highest rank among sets of so many free GPUs.
@@ -51,7 +54,8 @@ class Miss:
 class Checked:
     """One form of request. best_share: of the states. lost_share: mean bandwidth lost over all states, 0 to 1.
 
-    unknown: further states, in which Slurm's choice is not known.
+    unknown: further states, in which Slurm's choice is not known. drawn: of so many sets of free GPUs that were drawn,
+    0 = of every set.
     """
 
     form: Form
@@ -60,17 +64,26 @@ class Checked:
     lost_share: float
     worst: tuple[Miss, ...]
     unknown: int = 0
+    drawn: int = 0
 
     @property
     def best_share(self) -> float:
         return self.best_states / self.states if self.states else 0.0
 
 
+def free_sets(gpus: int) -> Sequence[int]:
+    """Masks of the sets of free GPUs to look at, ascending."""
+    if gpus <= EVERY:
+        return range(1 << gpus)
+    found: list[int] = np.sort(np.random.default_rng(1).choice(1 << gpus, DRAWN, replace=False)).tolist()
+    return found
+
+
 def states_of(node: SlurmNode, ranks: SetRanks, form: Form, cores_per_gpu: int) -> States:
     """The states, of one-task jobs of `cores_per_gpu` CPUs a GPU, where each GPU that is held holds as many cores."""
     rows: list[tuple[int, int, Int32s, int]] = []
     known: dict[tuple[object, ...], Int32s | None] = {}
-    for free in range(1 << node.gpus):
+    for free in free_sets(node.gpus):
         unheld, left = bools(free, node.gpus), _free_cores(node, free, cores_per_gpu)
         counts = tuple(int((unheld & (node.socket == s)).sum()) for s in range(ANY, node.sockets))
         for need in range(2, free.bit_count() + 1):
@@ -122,7 +135,7 @@ def check_shaped(node: SlurmNode, ranks: SetRanks, form: Form, version: Version,
     order = np.arange(node.gpus, dtype=np.int32) if order is None else order
     lined = replace(node, socket=node.socket[order], links=node.links[np.ix_(order, order)])
     free, given, unknown = list[int](), list[int](), 0
-    for unheld in range(1 << node.gpus):
+    for unheld in free_sets(node.gpus):
         cores = _free_cores(node, unheld, cores_per_gpu)
         by_line = sum(1 << i for i, g in enumerate(order.tolist()) if unheld >> g & 1)
         for request in _shapes(form, unheld.bit_count(), node, cores_per_gpu):
@@ -152,7 +165,8 @@ def _judged(ranks: SetRanks, form: Form, free: Sequence[int], given: Sequence[in
     misses = [_miss(ranks, f, g) for f, g in pairs if ranks.rank[g] != ranks.rank[ranks.best[f, g.bit_count()]]]
     worst = sorted(misses, key=lambda miss: (-miss.lost, miss.free.bit_count(), miss.free, miss.picked))
     lost = sum(miss.lost for miss in misses) / len(free) if free else 0.0
-    return Checked(form, len(free), len(free) - len(misses), lost, tuple(worst[:EXAMPLES]))
+    drawn = DRAWN if ranks.best.shape[1] - 1 > EVERY else 0
+    return Checked(form, len(free), len(free) - len(misses), lost, tuple(worst[:EXAMPLES]), drawn=drawn)
 
 
 def _miss(ranks: SetRanks, free: int, given: int) -> Miss:

@@ -12,12 +12,14 @@ from slurmsched.kernels.slurm_pick import ANY
 from slurmsched.kernels.slurm_search import most_good_seeds, seeds_met
 from slurmsched.model.columns import Int32s, Int64s
 from slurmsched.model.topology import GpuTopology
+from slurmsched.placements.gpu_stock import bit_counts
 from slurmsched.placements.set_ranks import SetRanks
 from slurmsched.topology.picker import REVERSED_LINKS, Version
 from slurmsched.topology.slurm_check import States, picks_in
 from slurmsched.topology.slurm_node import Form, SlurmNode
 
 VALUES = (0, 1, 2, 3, 4, 6, 9, 16)  # Links tried for each kind of link
+MOST_LINES = 8  # of which every order is tried
 MOST_KINDS = 4  # of link; more are tried pair by pair only
 
 
@@ -38,7 +40,7 @@ class Compiled:
 
     @property
     def proven(self) -> bool:
-        """Whether no file can do better."""
+        """Whether no file can do better, in the states looked at."""
         return self.best_states == self.bound
 
 
@@ -131,32 +133,31 @@ def bound_of(
 
     Slurm fills the sockets of the job's cores before others, whatever Links say; and but for --gpus=N the first GPU
     it takes there is the one with the lowest index. So a state counts if a best set keeps to those sockets and holds
-    a good first GPU; with `reorder` all orders of up to eight lines are tried.
+    a good first GPU; with `reorder` all orders of up to eight lines are tried, and of more any first GPU counts.
     """
     starts, good = np.zeros(len(states), np.int64), np.zeros(len(states), np.int64)
+    alike = {best: np.flatnonzero(ranks.rank == best) for best in set(states.best.tolist())}
     masks = {s: sum(1 << g for g in range(node.gpus) if node.socket[g] == s) for s in range(ANY, node.sockets)}
     for t in range(len(states)):
         free, cores = int(states.free[t]), states.cores[t]
         used = [s for s in range(node.sockets) if cores[s]]
         near = free & (masks[ANY] | sum(masks[s] for s in used))
         starts[t] = next((free & masks[s] for s in (*used, ANY) if free & masks[s]), free)
-        good[t] = _good(ranks, free, near, int(states.need[t]), int(states.best[t])) & starts[t]
+        good[t] = _good(alike[int(states.best[t])], free, near, int(states.need[t])) & starts[t]
     several = bool(((states.cores > 0).sum(axis=1) > 1).any())
-    if form is Form.PER_JOB or (several and version < REVERSED_LINKS):
+    if form is Form.PER_JOB or (several and version < REVERSED_LINKS) or (reorder and node.gpus > MOST_LINES):
         return int((good > 0).sum())
     if reorder:
         return int(most_good_seeds(starts, good, node.gpus))
     return int(seeds_met(np.arange(node.gpus), starts, good))
 
 
-def _good(ranks: SetRanks, free: int, near: int, need: int, best: int) -> int:
-    """GPUs of some best set that holds near GPUs only or, where they are too few, all of them."""
-    found = 0
-    for m in map(int, np.flatnonzero(ranks.rank == best)):
-        fits = m.bit_count() == need and m & ~free == 0
-        if fits and (m & ~near == 0 if near.bit_count() >= need else near & ~m == 0):
-            found |= m
-    return found
+def _good(best: Int64s, free: int, near: int, need: int) -> int:
+    """GPUs of some best set that holds near GPUs only or, where they are too few, all of them. best: masks of the sets
+    that are as good as the best free one."""
+    fits = best[(best & ~np.int64(free) == 0) & (bit_counts(best) == need)]
+    held = fits & ~np.int64(near) == 0 if near.bit_count() >= need else ~fits & np.int64(near) == 0
+    return int(np.bitwise_or.reduce(fits[held], initial=0))
 
 
 def _with(node: SlurmNode, links: Int32s | None) -> SlurmNode:

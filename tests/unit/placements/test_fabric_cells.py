@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from slurmsched.model import Labels, frozen
 from slurmsched.model.topology import Fabric, SiteTopology
-from slurmsched.placements.fabric_cells import Cells, cells_of
+from slurmsched.placements.fabric_cells import Cells, cells_of, fewest_cells
 
 
 def members(cells: Cells) -> list[tuple[int, list[int]]]:
@@ -42,3 +43,32 @@ def test_cells__without_a_fabric_are_the_cluster() -> None:
 def test_cells__of_a_switch_without_nodes_are_empty() -> None:
     """Leaf 1 has none."""
     assert members(cells_of(site([-1, -1], [1, 1], [0, 0]), 2)) == [(1, [0, 1]), (1, []), (2, [0, 1])]
+
+
+LEAVES = site([-1, 0, 0, 0], [2, 1, 1, 1], [1, 1, 1, 2, 2, 3, 3, 3, -1])
+
+
+@pytest.mark.parametrize(
+    ("room", "nodes", "expected"),
+    [
+        ([4] * 9, 3, [0, 1, 2]),  # of two leaves with three the first
+        ([4] * 9, 1, [0, 1, 2, 3, 4, 5, 6, 7, 8]),
+        ([4] * 9, 5, [0, 1, 2, 3, 4]),  # the second need not hold three
+        ([4] * 9, 8, [0, 1, 2, 3, 4, 5, 6, 7]),
+        ([4] * 9, 9, [0, 1, 2, 3, 4, 5, 6, 7, 8]),
+        ([4, 1, 1, 4, 4, 0, 0, 4, 4], 3, [0, 3, 4]),  # nodes with too few GPUs do not count
+        ([0] * 9, 2, []),
+    ],
+)
+def test_fewest_cells__hold_a_gang(room, nodes, expected) -> None:
+    """Nodes of the fewest leaves, of equal ones the first; a node outside the fabric is a leaf by itself."""
+    cells = cells_of(LEAVES, 9)
+    found = fewest_cells(cells, np.array(room, np.int64), len(cells.low) - 1, 2, nodes)
+    assert np.flatnonzero(found).tolist() == expected
+    assert (found[expected] == np.array(room)[expected]).all()
+
+
+def test_fewest_cells__where_no_node_is_in_one() -> None:
+    """All of the room: there is nothing to choose by."""
+    cells = cells_of(SiteTopology(), 4)
+    assert fewest_cells(cells, np.full(4, 8), 0, 2, 3).tolist() == [8] * 4

@@ -92,7 +92,7 @@ def test_pins__jobs_of_one_gpu_are_left_alone():
         ({"nodes_asked": "n1"}, "pin-own"),
         ({"array_job_id": 1, "array_tasks": 3}, "pin-array"),
         ({"het_job_id": 1}, "pin-het"),
-        ({"nodes": 2, "gpus": 4}, "pin-several"),
+        ({"nodes": 2, "gpus": 4}, "pin-gang"),
         ({"features_asked": "[a*2]"}, "pin-form"),
     ],
 )

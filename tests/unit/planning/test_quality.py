@@ -99,7 +99,9 @@ BLOCKS = Fabric("block", Labels.of(["a", "b"]), frozen([1, 1], np.int8), frozen(
                 Labels.of(["n1", "n2", "n3", "n4"]), frozen([0, 0, 1, 1], np.int32))  # fmt: skip
 
 
-def gang_on(*names: str, fabric: Fabric = BLOCKS, classes: bool = True, **asks: Any) -> list[Any]:
+def gang_on(
+    *names: str, fabric: Fabric = BLOCKS, classes: bool = True, pins: tuple[Pin, ...] = (), **asks: Any
+) -> list[Any]:
     """What is told of a gang of whole nodes that started on these, while a job held n1."""
     wired = mesh_of(4) if classes else SiteTopology(node_class=frozen([-1] * 4, np.int64))
     blocks = replace(wired, fabric=fabric, cell=frozen([0, 0, 1, 1], np.int64))
@@ -107,7 +109,8 @@ def gang_on(*names: str, fabric: Fabric = BLOCKS, classes: bool = True, **asks: 
     rows = [{"job_id": job, "node": node, "gpus": 8, "gpu_mask": 255}
             for job, node in ((1, "n1"), *((7, name) for name in names))]  # fmt: skip
     before = snapshot(jobs[:1], "4x8", now_s=BEFORE_S, allocations=rows[:1], topology=blocks)
-    return list(placed(before, snapshot(jobs, "4x8", now_s=NOW_S, allocations=rows, topology=blocks)))
+    now = snapshot(jobs, "4x8", now_s=NOW_S, allocations=rows, topology=blocks, pins=pins)
+    return list(placed(before, now))
 
 
 def test_placed__a_gang_over_two_cells_though_one_had_room():
@@ -115,6 +118,13 @@ def test_placed__a_gang_over_two_cells_though_one_had_room():
     for classes in (True, False):
         (found,) = gang_on("n2", "n3", classes=classes)
         assert (found.ratio, found.note) == (0.5, "it spans 2 of the lowest cells, b had room for it all")
+
+
+@pytest.mark.parametrize(("nodes", "pinned"), [("n[2-3]", True), ("n[3-4]", False)])
+def test_placed__a_gang_on_a_list_of_ours(nodes, pinned):
+    """It is told whether the gang runs on just the nodes that it was given."""
+    (found,) = gang_on("n2", "n3", pins=(Pin(7, 1.0, nodes, "", 1.0, (nodes,)),))
+    assert (found.pinned, found.ratio) == (pinned, 0.5)
 
 
 def test_placed__a_segment_that_is_not_within_one_block():

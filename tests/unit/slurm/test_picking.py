@@ -17,14 +17,15 @@ ASKED = (
     "JobId=7 JobName={name} UserId=root(0) GroupId=root(0) MCS_label=N/A Priority=0 Nice=0 Account=root QOS=normal "
     "JobState=PENDING Reason=Priority Dependency=(null) Requeue=1 Restarts=0 BatchFlag=1 RunTime=00:00:00 "
     "TimeLimit=01:00:00 TimeMin=N/A SubmitTime=940 EligibleTime=940 Partition=gpu ReqNodeList=(null) "
-    "ExcNodeList=(null) NodeList= NumNodes=1-1 NumCPUs=2 NumTasks={tasks} CPUs/Task={cpus} ReqB:S:C:T=0:0:{cores}:* "
-    "ReqTRES=cpu=2,mem=1G,node=1,billing=2,gres/gpu=2 AllocTRES=(null) Socks/Node={sockets} "
+    "ExcNodeList=(null) NodeList= NumNodes={nodes} NumCPUs=2 NumTasks={tasks} CPUs/Task={cpus} "
+    "ReqB:S:C:T=0:0:{cores}:* ReqTRES=cpu=2,mem=1G,{least}billing=2,gres/gpu=2 AllocTRES=(null) Socks/Node={sockets} "
     "NtasksPerN:B:S:C={layout} CoreSpec=* MinCPUsNode=1 MinMemoryNode=1G MinTmpDiskNode=0 Features=(null) "
     "DelayBoot=00:00:00 {shared} Contiguous={contiguous} Licenses=(null) Network=(null) Command=(null) WorkDir=/src "
     "StdErr=/dev/null StdIn=/dev/null StdOut=/dev/null {options}"
 )
-PLAIN = {"name": "wrap", "tasks": 1, "cpus": 2, "cores": "*", "sockets": "*", "layout": "0:0:*:*", "contiguous": 0,
-         "shared": "OverSubscribe=OK", "options": "TresPerNode=gres/gpu:2 TresPerTask=cpu=2"}  # fmt: skip
+PLAIN = {"name": "wrap", "nodes": "1-1", "tasks": 1, "cpus": 2, "cores": "*", "sockets": "*", "layout": "0:0:*:*",
+         "contiguous": 0, "least": "", "shared": "OverSubscribe=OK",
+         "options": "TresPerNode=gres/gpu:2 TresPerTask=cpu=2"}  # fmt: skip
 RUNS = (
     "JobId=8 JobName=wrap UserId=root(0) JobState=RUNNING Reason=None NodeList=n1 BatchHost=n1 NumNodes=1 NumCPUs=5 "
     "JOB_GRES=gpu:a100:2 Nodes=n1 CPU_IDs=0-3,32 Mem=1024 GRES=gpu:a100:2(IDX:0,2) MinCPUsNode=5 Features=(null)"
@@ -78,6 +79,51 @@ def test_wish__every_form_of_request(options, form, count, bound):
 def test_wish__tells_what_keeps_a_job_from_being_pinned(values, expected):
     """Switches, segment, exclusive and the like; 26.05 has a field of its own for the latter."""
     assert bars(**values) == (expected,)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "tasks", "expected"),
+    [("1-1", 4, 1), ("1", 1, 1), ("1", 4, 0), ("1-4", 4, 0), ("2-2", 2, 2), ("2", 2, 0), ("", 1, 0), ("x", 1, 0)],
+)
+def test_wish__number_of_nodes(nodes, tasks, expected):
+    """Where it may have more than the least, a list that comes a moment too late could shrink it: it is barred."""
+    found = read_wish(7, record(nodes=nodes, tasks=tasks), "wrap")
+    assert found is not None
+    assert (found.nodes, found.bars) == (expected, () if expected else ("a number of nodes that is not fixed",))
+
+
+def test_wish__more_nodes_than_the_least():
+    """As 26.05.5 shows --nodes=2-3; --nodes=3 shows the same three everywhere."""
+    told = [read_wish(7, record(nodes="3-3", tasks=2, least=f"node={least},"), "wrap") for least in (2, 3)]
+    assert [wish and wish.nodes for wish in told] == [0, 3]
+
+
+GANG = {"nodes": "2-2", "tasks": 8}
+BY_TASK = "TresBind=gres/gpu:per_task:1 TresPerTask=gres/gpu=1"
+
+
+@pytest.mark.parametrize(
+    ("values", "even", "whole", "barred"),
+    [
+        ({}, True, False, ()),
+        ({"layout": "4:0:*:*"}, True, False, ()),
+        ({"layout": "3:0:*:*"}, True, False, ("a layout of its tasks",)),
+        ({"layout": "4:0:1:*"}, True, False, ("a layout of its tasks",)),
+        ({"options": BY_TASK}, False, False, ()),
+        ({"options": BY_TASK, "layout": "4:0:*:*"}, True, False, ()),
+        ({"options": "TresPerJob=gres/gpu:8"}, False, False, ()),
+        ({"shared": "OverSubscribe=NO Exclusive=NODE"}, True, True, ()),
+        ({"shared": "OverSubscribe=NO"}, True, True, ()),
+        ({"shared": "OverSubscribe=USER"}, True, True, ()),
+        ({"shared": "OverSubscribe=NO Exclusive=NO"}, True, False, ()),
+        ({"shared": "OverSubscribe=NO Exclusive=TOPO"}, True, True, ("a node of its own",)),
+    ],
+)
+def test_wish__of_a_gang(values, even, whole, barred):
+    """Whether each node gets as many GPUs, and whether nobody else may be there. Tasks by node are no hindrance."""
+    found = read_wish(7, record(**{**GANG, **values}), "wrap")
+    assert found is not None
+    assert (found.nodes, found.even, found.whole, found.bars) == (2, even, whole, barred)
 
 
 def test_wish__a_plain_job_has_no_bars():

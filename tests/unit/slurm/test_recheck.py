@@ -48,8 +48,8 @@ def test_recheck__asks_sprio_for_site_factors():
 
 
 RECORD = (
-    "JobId=7 JobName=x UserId=a(1) JobState=PENDING SubmitTime=100 NumTasks=1 CPUs/Task=1 Socks/Node=* MinCPUsNode=1 "
-    "OverSubscribe=OK StdOut=/dev/null {asked}TresPerNode=gres/gpu:2\n"
+    "JobId=7 JobName=x UserId=a(1) JobState=PENDING SubmitTime=100 NumNodes={nodes} NumTasks=1 CPUs/Task=1 "
+    "Socks/Node=* MinCPUsNode=1 OverSubscribe=OK StdOut=/dev/null {asked}TresPerNode=gres/gpu:2\n"
 )
 
 
@@ -66,7 +66,8 @@ class Records(Answers):
 
 @pytest.mark.parametrize(
     ("text", "bars"),
-    [(RECORD.format(asked=""), ()), (RECORD.format(asked="Switches=1@00:05:00 "), ("switches",)),
+    [(RECORD.format(nodes="1-1", asked=""), ()),
+     (RECORD.format(nodes="1-1", asked="Switches=1@00:05:00 "), ("switches",)),
      ("", ("what could not be read",))],
 )  # fmt: skip
 def test_recheck__what_jobs_ask_for_that_get_a_list_or_request(text, bars):
@@ -93,8 +94,8 @@ def test_recheck__what_jobs_ask_for_that_get_a_list_or_request(text, bars):
 def test_recheck__a_request_of_ours_replaces_all_that_a_job_asks_by_node(asked, other, bars):
     """Other GRES would be lost for good; a list alone keeps them. A record that a user's comment may have made counts
     for nothing."""
-    text = RECORD.format(asked="").replace("TresPerNode=gres/gpu:2", asked)
-    text += other + RECORD.format(asked="") if other else ""
+    text = RECORD.format(nodes="1-1", asked="").replace("TresPerNode=gres/gpu:2", asked)
+    text += other + RECORD.format(nodes="1-1", asked="") if other else ""
     key = (7, 100.0, "", "size-7")
     size = Retype(*key, "gpu:4", "gpu:2", "gpu:2", resizes=True)
     squeue = "7|100|5|PENDING|(null)||gres/gpu:2|100|\n"
@@ -106,12 +107,36 @@ def test_recheck__a_request_of_ours_replaces_all_that_a_job_asks_by_node(asked, 
         assert Recheck(Records(squeue=squeue, scontrol=text))([PinNodes(*key, "n2", "", "", True)])[7].bars == ()
 
 
+@pytest.mark.parametrize(
+    ("nodes", "asked", "picked", "bars"),
+    [
+        ("2-2", "", True, ()), ("2-2", "Switches=1@00:05:00 ", True, ("switches",)),
+        ("2-2", "Switches=1@00:05:00 ", False, ()), ("3-3", "", True, ("3 nodes",)), ("3-3", "", False, ("3 nodes",)),
+        ("2-4", "", False, ("a number of nodes that is not fixed",)),
+    ],
+)  # fmt: skip
+def test_recheck__a_list_names_as_many_nodes_as_the_job_gets(nodes, asked, picked, bars):
+    """A shorter one would end the others if the job starts right then; what it asks for beside counts only where the
+    nodes were chosen by it."""
+    text = RECORD.format(nodes=nodes, asked=asked)
+    found = Recheck(Records(squeue="7|100|5|PENDING|(null)||gres/gpu:2|100|\n", scontrol=text))(
+        [PinNodes(7, 100.0, "", "pin-7", "n[1-2]", "", "", picked)]
+    )
+    assert found[7].bars == bars
+
+
+def test_recheck__a_request_alone_does_not_depend_on_the_number_of_nodes():
+    """Only a list could shrink it."""
+    text = RECORD.format(nodes="1-4", asked="")
+    size = Retype(7, 100.0, "", "size-7", "gpu:4", "gpu:2", "gpu:2", resizes=True)
+    assert Recheck(Records(squeue="7|100|5|PENDING|(null)||gres/gpu:2|100|\n", scontrol=text))([size])[7].bars == ()
+
+
 def test_recheck__asks_no_more_where_jobs_get_their_own_back():
-    """Nothing that they ask for keeps them from it, nor from a node that was not chosen by Slurm's pick there."""
+    """Nothing that they ask for keeps them from it."""
     slurm = Records(squeue="7|100|5|PENDING|(null)|n2|gres/gpu:i0:2|100|\n")
     key = (7, 100.0, "", "pin-7")
-    by_type = PinNodes(*key, "n3", "n2", "")
-    Recheck(slurm)([by_type, PinNodes(*key, "", "n2", ""), Retype(*key, "gpu:2", "gpu:i0:2", "gpu:2")])
+    Recheck(slurm)([PinNodes(*key, "", "n2", ""), Retype(*key, "gpu:2", "gpu:i0:2", "gpu:2")])
     assert [call[0] for call in slurm.calls] == ["squeue"]
 
 

@@ -34,6 +34,30 @@ def test_read_gres_conf__includes_comments_and_continued_lines():
     assert read_gres_conf("Include gpus.conf").warnings == ("gpus.conf is included, but cannot be read from here",)
 
 
+@pytest.mark.parametrize(
+    ("text", "files", "cores"),
+    [
+        ("Name=gpu File=/dev/x[0-1] Cores=0-1\\\n,4\n", 2, (0, 1, 4)),  # nothing comes in place of the backslash
+        ("Name=gpu \\  \n File=/dev/x[0-1]\n", 2, ()),  # blanks behind it
+        ("Name=gpu \\ # first\n File=/dev/x[0-1]\n", 2, ()),  # a comment behind it
+        ("# File=/dev/x[0-7] \\\nName=gpu File=/dev/x[0-1]\n", 2, ()),  # a comment swallows no line
+        ("Name=gpu File=/dev/x[0-1] \\\\\nName=gpu File=/dev/x2\n", 3, ()),  # two are none
+        ("Name=gpu File=/dev/x0 \\", 1, ()),  # the last line
+        ("Name=gpu Files=/dev/x[0-1] CPUs=3\n", 2, (3,)),
+    ],
+)
+def test_read_gres_conf__lines_go_on_as_slurm_joins_them(text, files, cores):
+    """Comments go first, then blanks, then one backslash of an odd number. `Files` and `CPUs` are other names."""
+    devices = read_gres_conf(text).devices()
+    assert (len(devices), devices[0].cores) == (files, cores)
+
+
+def test_read_gres_conf__link_is_another_name_of_links():
+    """As Slurm reads it."""
+    conf = read_gres_conf("Name=gpu File=/dev/x0 Link=-1,4\nName=gpu File=/dev/x1 Links=4,-1\n")
+    assert ([device.links for device in conf.devices()], conf.warnings) == ([(-1, 4), (4, -1)], ())
+
+
 def test_read_gres_conf__files_that_include_each_other():
     """The chain ends, with a warning."""
     assert "is included, but cannot be read" in read_gres_conf("Include a", lambda _: "Include a").warnings[0]

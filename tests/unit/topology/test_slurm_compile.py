@@ -20,7 +20,7 @@ from slurmsched.testing.machines import machines
 from slurmsched.topology.gpu_types import TypedNode
 from slurmsched.topology.other_means import JOB_SUBMIT, islands, type_groups
 from slurmsched.topology.reading import read_any
-from slurmsched.topology.slurm_check import SHAPED, Checked, Form, check, check_shaped, states_of
+from slurmsched.topology.slurm_check import DRAWN, SHAPED, Checked, Form, check, check_shaped, free_sets, states_of
 from slurmsched.topology.slurm_compile import bound_of, by_kind, compile_links
 from slurmsched.topology.slurm_node import SlurmNode
 from slurmsched.topology.slurm_site import ranges, typed_node
@@ -57,7 +57,7 @@ def test_set_ranks__widest_ring_first():
 
 def test_set_ranks__refuses_what_it_cannot_rank():
     """No bandwidth, or more GPUs than it can try."""
-    for bad in (GpuTopology.build("n", 4), GpuTopology.build("n", 9)):
+    for bad in (GpuTopology.build("n", 4), wired({(0, 1): 100.0}, 17)):
         with pytest.raises(InputError):
             set_ranks(bad)
 
@@ -120,6 +120,37 @@ def test_ring_table__holds_rings_that_are_not_in_the_order_of_numbers():
     table = ring_table(square)
     assert [set(table), table[0, 1, 2, 3][2]] == [{(0, 1, 2, 3)}, 1]
     assert ring_table(wired({})) == {}
+
+
+def test_ring_table__of_few_gpus_only():
+    """Nine have a line for each of many sets."""
+    with pytest.raises(InputError, match="has 9 GPUs; this works for 2 to 8"):
+        ring_table(wired({(0, 1): 100.0}, 9))
+
+
+@pytest.mark.parametrize(("gpus", "sets"), [(1, 2), (8, 256), (9, 512), (10, 1000), (16, 1000)])
+def test_free_sets__all_of_few_gpus_and_a_draw_of_many(gpus, sets):
+    """Ascending, none twice, within the node, and the same each time."""
+    found = list(free_sets(gpus))
+    assert (len(found), len(set(found)), sorted(found), list(free_sets(gpus))) == (sets, sets, found, found)
+    assert 0 <= found[0] <= found[-1] < 1 << gpus
+
+
+@pytest.mark.skipif(os.environ.get("NUMBA_DISABLE_JIT") == "1", reason="a table of ten GPUs takes long uncompiled")
+@pytest.mark.parametrize("reorder", [False, True])
+def test_compile__of_ten_gpus_by_states_that_are_drawn(reorder):
+    """Bridged pairs: better than the true Links, and within the bound, of which one is told that it is of a draw."""
+    pairs = [(g, g + 1) for g in range(0, 10, 2)]
+    wiring = wired(dict.fromkeys(pairs, 100.0), 10)
+    links = [[-1 if a == b else 4 * (a // 2 == b // 2) for b in range(10)] for a in range(10)]
+    ranks, ten = set_ranks(wiring), node(links, 10)
+    states = states_of(ten, ranks, Form.PER_NODE, 1)
+    before = check(ten, ranks, Form.PER_NODE, NEW, states)
+    best = compile_links(ten, wiring, ranks, states, Form.PER_NODE, NEW, reorder=reorder, most=40)
+    assert before.drawn == DRAWN
+    assert before.best_states < best.best_states <= best.bound
+    assert (best.bound == len(states)) == reorder  # of so many lines not every order is tried
+    assert check_shaped(ten, ranks, Form.PER_TASK, NEW, 1).drawn == DRAWN
 
 
 def test_ranges__folds_runs():

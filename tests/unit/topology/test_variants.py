@@ -252,3 +252,39 @@ def test_topology_conf__nodes_of_a_switch_that_has_switches():
     assert read_any("SwitchName=a Level=0 Nodes=n1 Switches=(null)\n").warnings == ()
     empty = "SwitchName=a Level=0 Nodes=n1 Switches=(null)\nSwitchName=top Level=1 Nodes=(null) Switches=a\n"
     assert read_any(empty).warnings == ()
+
+
+GB200 = """\
+\tGPU0\tGPU1\tGPU2\tGPU3\tNIC0\tNIC1\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID
+GPU0\t X \tNV18\tNV18\tNV18\tNODE\tSYS\t0-71\t0,2-17\t\tN/A
+GPU1\tNV18\t X \tNV18\tNV18\tNODE\tSYS\t0-71\t0,2-17\t\tN/A
+GPU2\tNV18\tNV18\t X \tNV18\tSYS\tNODE\t72-143\t1,18-33\t\tN/A
+GPU3\tNV18\tNV18\tNV18\t X \tSYS\tNODE\t72-143\t1,18-33\t\tN/A
+NIC0\tNODE\tNODE\tSYS\tSYS\t X \tSYS\t\t\t\t
+NIC1\tSYS\tSYS\tNODE\tNODE\tSYS\t X \t\t\t\t
+
+NIC Legend:
+
+  NIC0: mlx5_0
+  NIC1: mlx5_1
+"""
+
+
+@pytest.mark.parametrize("change", [str, str.expandtabs, lambda text: "\x1b[4m" + text.replace("ID\n", "ID\x1b[0m\n")])
+def test_nvidia_smi__numa_nodes_beside_memory_nodes_and_gpu_numa_ids(change):
+    """A GPU of Grace is near several NUMA nodes, of which all but the first are GPU memory: GPUs of one list share a
+    number. Written with tabs, with blanks, and with the header underlined as on a terminal."""
+    found = read_any(change(GB200))
+    (one,) = found.classes
+    assert (one.topology.gpus, one.topology.numa.tolist(), found.warnings) == (4, [0, 0, 1, 1], ())
+    assert {lanes for _, _, kind, lanes in links_of(one.topology) if kind == LinkKind.NVLINK} == {18}
+    assert len(list(links_of(one.topology))) == 6
+
+
+def test_nvidia_smi__one_gpu_and_its_memory_node():
+    """GH200: no links, and the GPU's own memory node is not its CPU's."""
+    text = (
+        "\tGPU0\tNIC0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\nGPU0\t X \tSYS\t0-71\t0\t\t1\nNIC0\tSYS\t X \t\t\t\n"
+    )
+    (one,) = read_any(text).classes
+    assert (one.topology.gpus, one.topology.numa.tolist()) == (1, [0])

@@ -1,0 +1,88 @@
+"""Which nodes a waiting gang could have now, and how near each other some of them lie on the fabric."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from slurmsched.model import NodeState, SiteTopology, Snapshot, Wish
+from slurmsched.model.columns import Bools
+from slurmsched.placements.fabric_cells import cells_of
+from slurmsched.topology.slurm_node import Form
+
+_SEGMENTS_SHOWN = (25, 5)  # Slurm's release from which on it tells the segment of a pending job
+
+
+def unfit(snapshot: Snapshot, row: int, wish: Wish, allowed: Bools) -> str:
+    """Why no nodes are chosen for a gang whatever is free, "" = they are. allowed: (N,) nodes that it may have."""
+    jobs, cell = snapshot.jobs, snapshot.topology.cell
+    nodes, gpus = int(jobs.nodes[row]), int(jobs.gpus[row])
+    whole = bool((snapshot.nodes.gpus[allowed] * nodes == gpus).any())
+    if wish.nodes != nodes or gpus % nodes or not (wish.even or whole):
+        return "how many GPUs Slurm gives it on each of its nodes is not known"
+    if not allowed.any():
+        return ""
+    if len(cell) != len(allowed) or not (cell[allowed] >= 0).any():
+        return "nothing is known of the switches or blocks of its nodes"
+    shown = snapshot.picking is not None and snapshot.picking.version >= _SEGMENTS_SHOWN
+    return "" if shown or snapshot.topology.fabric.form != "block" else "this Slurm does not show --segment"
+
+
+def roomy(snapshot: Snapshot, row: int, wish: Wish, allowed: Bools) -> Bools:
+    """Of the nodes that a gang may have, those with a share of it free now. (N,) bool.
+
+    A share is as many GPUs, CPUs and as much memory on each. Where GPUs are not asked for by node, only nodes of which
+    it gets every GPU; where it shares them with nobody, only empty ones. Nodes of reservations are left out: for whom
+    they are is not known.
+    """
+    jobs, nodes, count = snapshot.jobs, snapshot.nodes, wish.nodes
+    gpus = int(jobs.gpus[row]) // count
+    room = allowed & ~nodes.is_state(NodeState.RESERVED) & (nodes.gpus.astype(np.int64) - nodes.gpus_used >= gpus)
+    room &= nodes.cpus - nodes.cpus_used >= -(-int(jobs.cpus[row]) // count)
+    room &= nodes.memory_mib - nodes.memory_used_mib >= float(jobs.memory_mib[row]) / count
+    if not wish.even:
+        room &= nodes.gpus == gpus
+    if wish.whole:
+        room &= (nodes.gpus_used == 0) & (nodes.cpus_used == 0) & (nodes.memory_used_mib == 0)
+    return room
+
+
+def on_one(wish: Wish) -> Wish | None:
+    """What the gang asks for on each of its nodes, None where Slurm's pick by it is not known. Its request is never
+    rewritten: alone is False."""
+    tasks, rest = divmod(wish.tasks, wish.nodes)
+    if rest or wish.form != Form.PER_NODE or wish.whole:
+        return None
+    return replace(wish, tasks=tasks, nodes=1, alone=False)
+
+
+def height(topology: SiteTopology, nodes: Sequence[int]) -> tuple[int, int]:
+    """Level of the lowest cell that holds all these nodes, and how many of the lowest cells they are in; lower is
+    nearer."""
+    cells = cells_of(topology, len(topology.cell))
+    lowest = cells.lowest[list(nodes)]
+    spans = len(np.unique(lowest[lowest >= 0])) + int((lowest < 0).sum())
+    return int(cells.level[_holding(topology, nodes)]), spans
+
+
+def broken_up(topology: SiteTopology, nodes: Sequence[int]) -> bool:
+    """Whether these nodes are of several blocks: which those may be is by rules of Slurm's own."""
+    return topology.fabric.form == "block" and height(topology, nodes)[1] > 1
+
+
+def where(topology: SiteTopology, nodes: Sequence[int]) -> str:
+    """In words, for people."""
+    cells = cells_of(topology, len(topology.cell))
+    row, spans = int(cells.row[_holding(topology, nodes)]), height(topology, nodes)[1]
+    together = f"in {topology.fabric.cell[row]}" if row >= 0 else "in no one cell of the fabric"
+    return f"its {len(nodes)} nodes are free together {together}, over {spans} of the lowest cells"
+
+
+def _holding(topology: SiteTopology, nodes: Sequence[int]) -> int:
+    """Row of the lowest cell that holds all these nodes; the last is the whole cluster."""
+    cells = cells_of(topology, len(topology.cell))
+    place = np.flatnonzero(np.isin(cells.order, list(nodes)))
+    holds = (cells.low <= place[0]) & (cells.high > place[-1])
+    return int(np.flatnonzero(holds)[0])  # lowest level first
