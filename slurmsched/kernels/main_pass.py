@@ -30,6 +30,7 @@ def main_pass(
     limit_s: Floats,
     block: Floats,
     blocked: Bools,
+    shortest: bool,
 ) -> Int64s:
     """Which jobs start, and where. (K, 3) int64: job, node, kind, as take_nodes gives them, in order of start.
 
@@ -39,7 +40,7 @@ def main_pass(
     array: (J,) id of the array it is a task of, 0 = none. limit, amount: (J, K). depth: records tested at most.
     limit_s: (J,) time limits [s]; a job may not run into a block: (B, 2) begin and end [s] of times in which nodes of
     blocked (B, N) are closed. The first job of a partition that does not fit blocks it, and its nodes for all that
-    follow; one bound to nodes blocks those only; one that a limit stops blocks nobody. Source: Slurm's
+    follow; one bound to nodes blocks those only; one that a limit stops blocks nobody. shortest: see pick_nodes. Source: Slurm's
     src/slurmctld/job_scheduler.c.
     """
     taken, given, used = np.zeros(open_nodes.size, np.int64), np.empty((64, 3), np.int64), 0
@@ -61,7 +62,7 @@ def main_pass(
                 mask &= ~blocked[b]
         if mask.sum() < nodes[j]:
             continue
-        if pick_nodes(free, mask, nodes[j], need[j], last[j], taken):
+        if pick_nodes(free, mask, nodes[j], need[j], last[j], shortest, taken):
             if used + nodes[j] > given.shape[0]:
                 given = np.concatenate((given, np.empty((used + nodes[j], 3), np.int64)))
             used = take_nodes(free, need[j], last[j], taken, j, given, used)

@@ -55,7 +55,7 @@ def _main(
         demand.members, demand.part[rows], demand.nodes[rows], demand.need[rows], demand.last[rows],
         demand.pinned[rows],
         cluster.job.requests.array_id[rows], limits.of_job[rows], limits.amount[rows], limits.room.copy(),
-        depth, cluster.now_s, cluster.trace.time_limit_s[rows], block, blocked,
+        depth, cluster.now_s, cluster.trace.time_limit_s[rows], block, blocked, cluster.model.shortest_run,
     )  # fmt: skip
     return _started(rows, given)
 
@@ -79,7 +79,7 @@ def backfill_starts(cluster: EmbeddedState) -> list[Start]:
         demand.nodes[rows], demand.need[rows],
         demand.last[rows], cluster.trace.time_limit_s[rows],
         cluster.job.requests.array_id[rows], limits.of_job[rows],
-        limits.amount[rows], limits.room.copy(),
+        limits.amount[rows], limits.room.copy(), model.shortest_run,
     )  # fmt: skip
     return _started(rows, given)
 

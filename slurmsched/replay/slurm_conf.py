@@ -16,7 +16,7 @@ from slurmsched.topology.conf_lines import ConfLine, Lines
 from slurmsched.topology.plain import hosts
 
 NAMES = {name.lower(): name for name in (
-    "AuthInfo", "Epilog", "FairShareDampeningFactor", "KillWait", "MinJobAge", "PriorityCalcPeriod",
+    "AccountingStorageEnforce", "AuthInfo", "Epilog", "FairShareDampeningFactor", "KillWait", "MinJobAge", "PriorityCalcPeriod",
     "PriorityDecayHalfLife", "PriorityFavorSmall", "PriorityFlags", "PriorityMaxAge", "PriorityType",
     "PriorityUsageResetPeriod", "PriorityWeightAge", "PriorityWeightFairShare", "PriorityWeightJobSize",
     "PriorityWeightPartition", "PriorityWeightQOS", "PriorityWeightTRES", "SchedulerParameters", "SchedulerType",
