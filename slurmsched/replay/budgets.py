@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -31,6 +32,11 @@ def amounts(trace: Trace, safe: bool) -> dict[str, Floats]:
     whole = np.maximum(limit_s * safe, LEAST)
     return {"jobs": ones, "gpus": gpus, "wall_s": whole, "gpu_s": np.maximum(gpus * limit_s * safe, LEAST),
             "run_gpu_s": np.maximum(gpus * limit_s, LEAST)}  # fmt: skip
+
+
+def whole_minutes(used: Any) -> Any:
+    """Seconds, or GPU seconds, of the whole minutes in which slurmctld compares them. A number or an array."""
+    return np.floor(used / 60.0 + 1e-9) * 60.0
 
 
 class Budgets:
@@ -80,12 +86,23 @@ class Budgets:
         now_s = float(self.model.told(now_s))
         before, fade = self.used.copy(), decay_per_s(self.model) ** max(now_s - self.counted_s, 0.0)
         self.used = self.used * 0.0 if forget else np.where(self._fades, self.used * fade, self.used)
-        self.limits.room += before - self.used
+        self.limits.room += whole_minutes(before) - whole_minutes(self.used)
         for row, start_s in self._start_s.items():
             self._use(row, start_s, now_s)
         self.counted_s = now_s
-        gone: Bools = self._ends & (self.used >= self._limit)
+        gone: Bools = self._ends & (whole_minutes(self.used) >= self._limit)
         return [row for row in sorted(self._start_s) if gone.any() and self._is_gone(row, gone)]
+
+    def never(self, rows: Int64s) -> list[int]:
+        """Those of the rows that wait for what no time and no running job will give back. While nothing runs."""
+        comes_back = self._fades & (self.model.decay_half_life_s > 0)
+        if self.model.usage_reset not in ("none", "now"):
+            comes_back[:] = True
+        return [row for row in rows.tolist() if any(
+            limit >= 0 and self._kind[limit] in (GPU_S, WALL_S) and not comes_back[limit]
+            and self.limits.room[limit] < amount
+            for limit, amount in zip(self.limits.of_job[row].tolist(), self.limits.amount[row].tolist(), strict=True)
+        )]  # fmt: skip
 
     def _is_gone(self, row: int, gone: Bools) -> bool:
         return any(limit >= 0 and gone[limit] for limit in self.limits.of_job[row].tolist())
@@ -103,8 +120,9 @@ class Budgets:
         for limit, kind, _ in self._of(row):
             used = ran_s * float(self._factor[row]) * (1.0 if kind == WALL_S else float(self._gpus[row]))
             used *= decay_per_s(self.model) ** ran_s if self._fades[limit] else 1.0
+            before = whole_minutes(self.used[limit])
             self.used[limit] += used if kind != RUN_GPU_S else 0.0
-            self.limits.room[limit] += self._moved(row, kind, ran_s) - (used if kind != RUN_GPU_S else 0.0)
+            self.limits.room[limit] += self._moved(row, kind, ran_s) + before - whole_minutes(self.used[limit])
 
     def _moved(self, row: int, kind: int, ran_s: float) -> float:
         """What a job no longer may use, of what was taken for it, once it has run so long."""

@@ -184,6 +184,9 @@ class EmbeddedEvents(EmbeddedState):
         gone = self.budgets.count(self._now_s, self.fair_share.count(self._now_s))
         for row in gone:
             self.end_early(row, JobState.TIMEOUT)
+        if self.budgets.counts and not len(self.holdings.rows):
+            for row in self.budgets.never(self.job.startable(self._now_s)):
+                self._never_runs(row)
         if self.job.alive:
             self._watch_usage()
         if self.waiting:

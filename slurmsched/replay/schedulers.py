@@ -51,7 +51,7 @@ def _main(
 ) -> list[Start]:
     demand, limits, (block, blocked) = cluster.demand, cluster.limits, planned
     given = main_pass(
-        cluster.left.copy(), cluster.open_nodes & (cluster.completing == 0), usable, pool,
+        cluster.left.copy(), cluster.open_nodes.copy(), cluster.completing > 0, usable, pool,
         demand.members, demand.part[rows], demand.nodes[rows], demand.need[rows], demand.last[rows],
         demand.pinned[rows],
         cluster.job.requests.array_id[rows], limits.of_job[rows], limits.amount[rows], limits.room.copy(),

@@ -72,7 +72,7 @@ def _use(room: dict[str, float], job: Job) -> None:
 
 def main_pass(
     free: Free, jobs: Sequence[Job], members: Sequence[set[int]], room: dict[str, float], depth: int, now: float,
-    blocks: Sequence[tuple[float, float, set[int]]], shortest: bool,
+    blocks: Sequence[tuple[float, float, set[int]]], completing: set[int], shortest: bool,
 ) -> list[Chosen]:  # fmt: skip
     """What a main pass starts: one entry a job, empty for one that waits."""
     closed: set[int] = set()
@@ -91,7 +91,7 @@ def main_pass(
         usable = job["pool"] - closed - shut
         if job["part"] in failed or not _within(room, job) or len(usable) < job["nodes"]:
             continue
-        chosen = pick(free, usable, job, shortest)
+        chosen = pick(free, usable - completing, job, shortest)
         if chosen is not None:
             _give(free, job, chosen, -1)
             _use(room, job)

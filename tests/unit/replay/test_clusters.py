@@ -186,6 +186,28 @@ def test_cluster_of__folder_with_limits(site: Path) -> None:
     )  # fmt: skip
 
 
+def test_cluster_of__folder_tells_limits_on_what_is_used(site: Path) -> None:
+    """In minutes and GPU minutes; flags of a QOS; the QOS of a partition, and one that is not there."""
+    (site / "qos.txt").write_text(
+        "Name|Flags|GrpTRESMins|GrpTRESRunMins|GrpWall|MaxTRESMins\n"
+        "part|DenyOnLimit,NoDecay,OverPartQOS|cpu=9,gres/gpu=100|gres/gpu=50|02:00:00|gres/gpu=10\nbarred||gres/gpu=0|||\n"
+    )
+    (site / "assoc.txt").write_text("Account|User|GrpTRESMins|GrpTRESRunMins|GrpWall|MaxTRESMins\nlab||gres/gpu=7|||\n")
+    with (site / "slurm.conf").open("a") as file:
+        file.write("PartitionName=wide Nodes=b1 QOS=part\nPartitionName=odd Nodes=b1 QOS=other\n")
+        file.write("PartitionName=none Nodes=b1 QOS=N/A\nAccountingStorageEnforce=limits,Safe\n")
+    made = cluster_of(str(site), BUSY)
+    assert made.layout.qos == (
+        Limits("part", group_gpu_s=6_000.0, group_run_gpu_s=3_000.0, group_wall_s=7_200.0, max_gpu_s_per_job=600.0,
+               no_decay=True, over_part_qos=True),
+        Limits("barred", group_gpu_s=BARRED),
+    )  # fmt: skip
+    assert made.layout.accounts == (Limits("lab", group_gpu_s=420.0),)
+    assert [each.qos for each in made.layout.partitions if each.name in ("wide", "odd", "none")] == ["part", "other", ""]
+    assert made.warnings[-1] == f"{site / 'qos.txt'}: has no QOS other, which a partition names; its limits are left out"
+    assert made.slurm_model.safe_limits
+
+
 def test_cluster_of__folder_tells_a_limit_of_nothing_from_none(site: Path) -> None:
     """0 bars, an empty field does not limit; GPUs of one type limit none."""
     (site / "qos.txt").write_text(
