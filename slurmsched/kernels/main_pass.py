@@ -38,7 +38,8 @@ def main_pass(
     Jobs come in the order they are tested. free: (3, N) int64, open_nodes: (N,) bool and room: (L,) float64 are
     changed. completing: (N,) bool, nodes that start nothing now. usable: (P, N) bool, nodes of each pool; pool: (J,)
     row of it. members: (Q, N) bool nodes of partitions; part: (J,). nodes: (J,); need, last: (J, 3). pinned: (J,) bool,
-    bound to the nodes of its pool. array: (J,) id of the array it is a task of, 0 = none. limit, amount: (J, K). depth: records tested at most.
+    bound to the nodes of its pool. array: (J,) id of the array it is a task of, 0 = none. limit, amount: (J, K).
+    depth: records tested at most.
     limit_s: (J,) time limits [s]; a job may not run into a block: (B, 2) begin and end [s] of times in which nodes of
     blocked (B, N) are closed. The first job of a partition that does not fit blocks it, and its nodes for all that
     follow; one bound to nodes blocks those only; one that a limit stops, or that asks for more nodes than are open,

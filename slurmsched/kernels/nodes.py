@@ -66,7 +66,7 @@ def enough_nodes(free: Int64s, usable: Bools, nodes: int, need: Int64s) -> bool:
 
 @kernel
 def best_run(free: Int64s, usable: Bools, left: int, need: Int64s, taken: Int64s, alone: bool) -> tuple[int, int]:
-    """The run [first, end) of neighbouring nodes to take nodes from; (0, 0) if no node fits. alone: for a single node."""
+    """The run [first, end) of neighbouring nodes to take nodes from; (0, 0) if no node fits. alone: for one node."""
     best, best_end, best_cpus, best_enough = 0, 0, 0, False
     n, width = 0, usable.size
     while n < width:
@@ -130,8 +130,8 @@ def give_nodes(free: Int64s, need: Int64s, last: Int64s, given: Int64s, mask: Bo
 
 @kernel
 def within_limits(room: Floats, limit: Int64s, amount: Floats) -> bool:
-    """Whether every limit of the job has room for it. room: (L,). limit: (K,) rows of room, below 0 = holds nothing back.
-    amount: (K,).
+    """Whether every limit of the job has room for it. room: (L,). limit: (K,) rows of room, below 0 = none that holds
+    it back. amount: (K,).
     """
     within = True
     for k in range(limit.size):

@@ -22,8 +22,8 @@ REASONS = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Entry:
-    """Of each job: why it would wait for ever, "" = it may start. (J,). submitted: limits on jobs that came and have not
-    ended. Only time limits that are told are held against a job.
+    """Of each job: why it would wait for ever, "" = it may start. (J,). submitted: limits on jobs that came and have
+    not ended. Only time limits that are told are held against a job.
     Source: Slurm's src/slurmctld/job_mgr.c (job_limits_check) and acct_policy.c; reasons as squeue shows them, without
     QOS or Assoc before.
     """
@@ -35,8 +35,8 @@ class Entry:
     def of(
         cls, trace: Trace, requests: Requests, layout: Layout, tree: Associations, nodes: Int64s, running: LimitTable
     ) -> Entry:
-        """trace: with the limits that time_limits gives. nodes: (J,) of each job, as Demand has them. running: limits on
-        jobs that run."""
+        """trace: with the limits that time_limits gives. nodes: (J,) of each job, as Demand has them. running: limits
+        on jobs that run."""
         part = layout.partition_rows(requests.partition)
         max_s, least, most = (layout.of_partitions(name)[part] for name in ("max_time_s", "min_nodes", "max_nodes"))
         limit_s, (wall_s, gpus, gpu_s) = trace.time_limit_s, _of_job(requests, layout, tree)
@@ -68,8 +68,8 @@ class Entry:
 
 
 def time_limits(trace: Trace, requests: Requests, layout: Layout, tree: Associations) -> Floats:
-    """Time limit of each job [s]. (J,). One that is not known is DefaultTime, else the partition's MaxTime or what MaxWall
-    or MaxTRESMins of its QOS or account leave, but never less than the job ran."""
+    """Time limit of each job [s]. (J,). One that is not known is DefaultTime, else the partition's MaxTime or what
+    MaxWall or MaxTRESMins of its QOS or account leave, but never less than the job ran."""
     part = layout.partition_rows(requests.partition)
     max_s, default_s = (layout.of_partitions(name)[part] for name in ("max_time_s", "default_time_s"))
     wall_s, _, gpu_s = _of_job(requests, layout, tree)

@@ -1,4 +1,4 @@
-"""Limits on what has been used: GrpTRESMins and GrpWall, used up as jobs run; GrpTRESRunMins, given back as they run."""
+"""Limits on what was used: GrpTRESMins and GrpWall, used up as jobs run; GrpTRESRunMins, given back as they run."""
 
 from __future__ import annotations
 
@@ -28,10 +28,15 @@ def amounts(trace: Trace, safe: bool) -> dict[str, Floats]:
     is held against none.
     """
     ones, gpus = np.ones(len(trace)), trace.gpus.astype(np.float64)
-    limit_s = np.where(trace.limit_known, trace.time_limit_s, 0.0)
-    whole = np.maximum(limit_s * safe, LEAST)
-    return {"jobs": ones, "gpus": gpus, "wall_s": whole, "gpu_s": np.maximum(gpus * limit_s * safe, LEAST),
-            "run_gpu_s": np.maximum(gpus * limit_s, LEAST)}  # fmt: skip
+    limit_s = np.where(_bounded(trace), trace.time_limit_s, 0.0)
+    return {"jobs": ones, "gpus": gpus, "wall_s": np.maximum(limit_s * safe, LEAST),
+            "gpu_s": np.maximum(gpus * limit_s * safe, LEAST), "run_gpu_s": gpus * limit_s}  # fmt: skip
+
+
+def _bounded(trace: Trace) -> Bools:
+    """Which jobs have a time limit that is known. (J,)."""
+    bounded: Bools = trace.limit_known & np.isfinite(trace.time_limit_s)
+    return bounded
 
 
 def whole_minutes(used: Any) -> Any:
@@ -48,20 +53,19 @@ class Budgets:
     Source: Slurm's priority/multifactor (usage) and acct_policy.c.
     """
 
-    def __init__(
-        self, limits: LimitTable, trace: Trace, layout: Layout, requests: Requests, model: SlurmModel
-    ) -> None:
+    def __init__(self, limits: LimitTable, trace: Trace, layout: Layout, requests: Requests, model: SlurmModel) -> None:
         self.limits, self.model = limits, model
         self._kind = [KINDS.index(key[1]) if key[1] in KINDS else NONE for key in limits.keys]
         self.counts = any(kind != NONE for kind in self._kind)
         self.used = np.zeros(len(limits.keys))
-        factor, keeps = {each.name: each.usage_factor for each in layout.qos}, {q.name for q in layout.qos if q.no_decay}
+        factor = {each.name: each.usage_factor for each in layout.qos}
+        keeps = {each.name for each in layout.qos if each.no_decay}
         self._fades: Bools = np.array([key[0] != "qos" or key[2] not in keeps for key in limits.keys], np.bool_)
         self._ends: Bools = np.array([
             not model.safe_limits and key[1] in KINDS[:RUN_GPU_S] and key[2:] != (ROOT, "") for key in limits.keys
         ], np.bool_)  # fmt: skip
         self._factor = requests.qos.map(lambda name: factor.get(name, 1.0), np.float64)
-        self._gpus, self._ahead = trace.gpus, trace.limit_known
+        self._gpus, self._ahead = trace.gpus, _bounded(trace)
         self._limit = np.array(limits.room)
         self._start_s: dict[int, float] = {}
         self.counted_s = float(model.told(0.0))

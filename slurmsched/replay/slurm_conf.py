@@ -9,14 +9,22 @@ from typing import Any
 from slurmsched.errors import ConfigError, InputError, UnreadableError
 from slurmsched.replay.clusters import Described
 from slurmsched.replay.layout import Layout, Node, Partition
-from slurmsched.replay.slurm_limits import QOS_FILE, billing_weights, clock_s, left_out, read_accounts, read_qos
+from slurmsched.replay.slurm_limits import (
+    QOS_FILE,
+    billing_weights,
+    clock_s,
+    left_out,
+    read_accounts,
+    read_qos,
+)
 from slurmsched.slurm.gres import count_gpus, normal_form, parse_gres
 from slurmsched.slurm.text import memory_mib
 from slurmsched.topology.conf_lines import ConfLine, Lines
 from slurmsched.topology.plain import hosts
 
 NAMES = {name.lower(): name for name in (
-    "AccountingStorageEnforce", "AuthInfo", "Epilog", "FairShareDampeningFactor", "KillWait", "MinJobAge", "PriorityCalcPeriod",
+    "AccountingStorageEnforce", "AuthInfo", "Epilog", "FairShareDampeningFactor", "KillWait", "MinJobAge",
+    "PriorityCalcPeriod",
     "PriorityDecayHalfLife", "PriorityFavorSmall", "PriorityFlags", "PriorityMaxAge", "PriorityType",
     "PriorityUsageResetPeriod", "PriorityWeightAge", "PriorityWeightFairShare", "PriorityWeightJobSize",
     "PriorityWeightPartition", "PriorityWeightQOS", "PriorityWeightTRES", "SchedulerParameters", "SchedulerType",

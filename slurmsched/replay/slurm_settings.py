@@ -43,8 +43,8 @@ def scheduler(settings: Mapping[str, str]) -> dict[str, Any]:
     values["defer"] = not {"defer", "defer_batch"}.isdisjoint(given)
     if not settings.get("SchedulerType", "sched/backfill").endswith("backfill"):
         values["backfill"] = "none"
-    version = re.match(r"(\d+)\.", settings.get("SLURM_VERSION", ""))
-    values["shortest_run"] = bool(version) and int(version[1]) <= LAST_BY_RUNS
+    year = settings.get("SLURM_VERSION", "").partition(".")[0]
+    values["shortest_run"] = year.isdecimal() and int(year) <= LAST_BY_RUNS
     values["has_epilog"] = any(_EPILOG.fullmatch(key) and text != "(null)" for key, text in settings.items())
     expire = re.search(r"cred_expire=(\d+)", settings.get("AuthInfo", ""))
     if expire and "requeue_delay_s" not in values:

@@ -3,8 +3,8 @@
     python3 tests/lab/lab.py exec --name NAME -- python -m pytest -m live tests/live/test_twin.py -s
 
 prints the rows of docs/fidelity.md. Each case takes under two minutes. With TWIN_STRETCH=4 run times and arrivals are
-four times longer, and so is the test; TWIN_JOBS is the number of jobs, TWIN_SEED makes other workloads. What ran is kept
-in /var/tmp/twin of the lab.
+four times longer, and so is the test; TWIN_JOBS is the number of jobs, TWIN_SEED makes other workloads. What ran is
+kept in /var/tmp/twin of the lab.
 """
 
 from __future__ import annotations

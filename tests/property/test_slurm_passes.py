@@ -123,12 +123,19 @@ def test_main_pass__agrees_with_reference(scene: Scene, depth: int, shortest: bo
     c = columns(scene)
     taken = main_pass(
         c["free"], np.ones(len(scene["free"]), np.bool_), c["completing"], c["usable"], c["pool"], c["members"],
-        c["part"], c["nodes"], c["need"], c["last"], c["pinned"], c["array"], c["limit"], c["amount"], c["room"], depth, NOW, c["limit_s"],
-        c["block"], c["blocked"], shortest,
+        c["part"], c["nodes"], c["need"], c["last"], c["pinned"], c["array"], c["limit"], c["amount"], c["room"],
+        depth, NOW, c["limit_s"], c["block"], c["blocked"], shortest,
     )  # fmt: skip
     expected = naive.main_pass(
-        scene["free"], scene["jobs"], scene["members"], scene["room"], depth, NOW, scene["blocks"],
-        scene["completing"], shortest,
+        scene["free"],
+        scene["jobs"],
+        scene["members"],
+        scene["room"],
+        depth,
+        NOW,
+        scene["blocks"],
+        scene["completing"],
+        shortest,
     )
     assert chosen(taken, len(scene["jobs"])) == expected
 

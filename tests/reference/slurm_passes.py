@@ -1,7 +1,8 @@
 """Naive twins of kernels.nodes, kernels.main_pass and kernels.backfill_pass: sets of nodes, jobs as dicts.
 
-A job has pool (a set of nodes), nodes, need and last (GPUs, CPUs, MiB), limit_s, array, limits ({name: amount}; in those of counts it only counts),
-and for the main pass part and pinned. free is a list of [GPUs, CPUs, MiB], one a node.
+A job has pool (a set of nodes), nodes, need and last (GPUs, CPUs, MiB), limit_s, array, limits ({name: amount}), counts
+(the same; in those it only counts), and for the main pass part and pinned. free is a list of [GPUs, CPUs, MiB], one a
+node.
 """
 
 from __future__ import annotations

@@ -40,8 +40,8 @@ def starts(made: EmbeddedCluster) -> list[float | None]:
 
 
 def test_group_gpu_s__holds_back_once_it_is_used_up() -> None:
-    """20 GPU minutes: job 1 of 8 GPUs makes 8 a minute, counted at 60, 120 and 180. At 170 16 are used and job 2 starts;
-    at 180 24 are, so both end, and job 3 waits for ever: it is cancelled.
+    """20 GPU minutes: job 1 of 8 GPUs makes 8 a minute, counted at 60, 120 and 180. At 170 16 are used and job 2
+    starts; at 180 24 are, so both end, and job 3 waits for ever: it is cancelled.
     """
     rows = [{"duration_s": 600.0, "limit_s": 600.0}, {"submit_s": 170.0, "duration_s": 300.0, "limit_s": 300.0},
             {"submit_s": 200.0}]  # fmt: skip
@@ -94,8 +94,8 @@ def test_group_wall__counts_run_time_not_gpus() -> None:
 
 
 def test_group_wall__safe_looks_at_each_job_alone() -> None:
-    """3 minutes: two jobs of 2 minutes run one after the other, both begun before a minute was used; running ones are not
-    set aside.
+    """3 minutes: two jobs of 2 minutes begin before a minute was used, for running ones are not set aside; a third
+    after them, when 1 minute is used in whole ones.
     """
     rows = [{"duration_s": 50.0}, {"submit_s": 10.0, "duration_s": 50.0}, {"submit_s": 130.0}]
     assert starts(played(rows, SAFE, group_wall_s=180.0)) == [0.0, 10.0, 130.0]
@@ -132,8 +132,8 @@ def in_partition(own: Limits, *, of_partition: Limits, **account: Any) -> Layout
 
 
 def test_partition_qos__stands_before_the_jobs_own() -> None:
-    """GrpJobs of the partition's QOS is 1, the job's own allows 2: one at a time there, two in the other partition. With
-    OverPartQOS the job's own counts.
+    """GrpJobs of the partition's QOS is 1, the job's own allows 2: one at a time there, two in the other partition.
+    With OverPartQOS the job's own counts.
     """
     rows = [{"qos": "own", "partition": name, "submit_s": at} for at, name in enumerate(["gpu", "gpu", "free", "free"])]
     part = Limits("part", group_jobs=1)
@@ -146,13 +146,14 @@ def test_partition_qos__stands_before_the_jobs_own() -> None:
 def test_partition_qos__of_another_kind_leaves_the_jobs_own_in_force() -> None:
     """The partition's limits GPUs of a job, the job's own the jobs: both hold."""
     layout = in_partition(Limits("own", group_jobs=1), of_partition=Limits("part", max_gpus_per_job=8))
-    made = played([{"qos": "own"}, {"qos": "own", "submit_s": 1.0}, {"qos": "own", "gpus": 9, "submit_s": 2.0}], layout=layout)
+    rows = [{"qos": "own"}, {"qos": "own", "submit_s": 1.0}, {"qos": "own", "gpus": 9, "submit_s": 2.0}]
+    made = played(rows, layout=layout)
     assert starts(made) == [0.0, 60.0, NEVER]
     assert made.refused == {"MaxGRESPerJob": 1}
 
 
 def test_limits__count_jobs_that_they_do_not_hold_back() -> None:
-    """GrpJobs of the QOS is 2, so that of lab, 1, holds back none of its jobs; but they fill it for a job without QOS."""
+    """GrpJobs of the QOS is 2, so that of lab, 1, holds back none of its jobs; but they fill it for one without QOS."""
     layout = Layout((Node("n1", 64, 64),), qos=(Limits("q", group_jobs=2),), accounts=(Limits("lab", group_jobs=1),))
     rows = [{"qos": "q"}, {"qos": "q"}, {"qos": "plain", "submit_s": 1.0}]
     assert starts(played(rows, layout=layout)) == [0.0, 0.0, 60.0]

@@ -161,7 +161,7 @@ def test_one_node__is_the_lowest_or_of_the_shortest_run(shortest: bool, node: in
 
 
 def test_backfill__passes_over_nodes_that_are_completing() -> None:
-    """n1 is completing when the pass at 5 comes: job 2 takes n2 at once, and job 3, for which there is only n1, waits."""
+    """n1 is completing when the pass at 5 comes: job 2 takes n2 at once; job 3, for which there is only n1, waits."""
     rows = [{"duration_s": 4.0}, {"submit_s": 4.5, "gpus": 8}, {"submit_s": 4.6, "gpus": 8}]
     model = SlurmModel(bf_phase_s=5.0, batch_sched_delay_s=100.0, sched_phase_s=90.0, epilog_s=3.0)
     assert starts(rows, model)[:2] == [0, 5]
