@@ -47,8 +47,7 @@ def whole_minutes(used: Any) -> Any:
 class Budgets:
     """What was used under each limit of these kinds, counted every calc_period_s and at the end of each run.
 
-    used: (L,) of each limit of the table, faded as usage is [GPU s, or s]; 0 of other kinds. gone: (L,) limits that end
-    who runs when they are used up; none if safe. What is left of each stands in the table, and what running jobs may
+    used: (L,) of each limit of the table, faded as usage is [GPU s, or s]; 0 of other kinds. What is left of each stands in the table, and what running jobs may
     still use is taken from it beforehand: of GrpTRESMins if safe, of GrpTRESRunMins always.
     Source: Slurm's priority/multifactor (usage) and acct_policy.c.
     """
@@ -78,7 +77,7 @@ class Budgets:
                 self.limits.room[limit] += amount if kind == WALL_S else 0.0
 
     def stopped(self, row: int, now_s: float) -> None:
-        """Its run is over; the table gets its amounts back after this."""
+        """Its run is over; the table gives its amounts back beside this."""
         if row in self._start_s:
             start_s, now_s = self._start_s.pop(row), float(self.model.told(now_s))
             self._use(row, start_s, now_s)

@@ -153,7 +153,7 @@ def _gpu_s(text: str) -> float:
     return 60.0 * gpus if gpus > 0 else float(gpus)
 
 
-def _flags(text: str) -> dict[str, bool]:
+def _flags(text: str) -> dict[str, Any]:
     given = {flag.strip().lower() for flag in text.split(",")}
     return {"no_decay": "nodecay" in given, "over_part_qos": "overpartqos" in given}
 

@@ -31,8 +31,8 @@ class SlurmModel:
     slots of reservations are rounded to it; bf_max_job_test: jobs looked at; bf_max_job_array_resv: tasks of an array
     that get a reservation; bf_node_space_size: records of reservations, at which a pass ends, 0 = bf_max_job_test;
     bf_max_job_user, _part, _user_part, _start: per pass, 0 = no limit.
-    shortest_run: a job of one node takes it from the shortest run of neighbouring nodes that fit, as Slurm 24.11 and
-    before; else the lowest that fits.
+    shortest_run: a job of one node takes it from the shortest run of neighbouring nodes that fit, as Slurm 24.11
+    does; else the lowest that fits.
     weight_*: PriorityWeight*; max_age_s: PriorityMaxAge; favor_small: PriorityFavorSmall; calc_period_s: ages are
     brought up to date this often. base_priority: what the other factors add, equal for all.
     decay_half_life_s: PriorityDecayHalfLife, 0 = usage never fades; usage_reset: PriorityUsageResetPeriod, "none",

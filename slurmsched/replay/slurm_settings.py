@@ -9,7 +9,7 @@ from typing import Any
 from slurmsched.errors import ConfigError
 
 MINUTE_S = 60.0
-LAST_BY_RUNS = 24  # measured with 24.11 and 26.05; what 25.05 and 25.11 do is not known
+LAST_BY_RUNS = 24  # seen on 24.11, and on 26.05 not; what lies between and before is not known
 # SchedulerParameters -> field of SlurmModel, unit of Slurm's number [s], 0 for counts.
 _PARAMETERS: dict[str, tuple[str, float]] = {
     "batch_sched_delay": ("batch_sched_delay_s", 1), "sched_interval": ("sched_interval_s", 1),
