@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from slurmsched.model import JobState
+from slurmsched.replay.budgets import LEAST, amounts
 from slurmsched.replay.embedded import EmbeddedCluster
 from slurmsched.replay.engine import replay
 from slurmsched.replay.layout import BARRED, Layout, Limits, Node, Partition
@@ -157,6 +159,15 @@ def test_limits__count_jobs_that_they_do_not_hold_back() -> None:
     layout = Layout((Node("n1", 64, 64),), qos=(Limits("q", group_jobs=2),), accounts=(Limits("lab", group_jobs=1),))
     rows = [{"qos": "q"}, {"qos": "q"}, {"qos": "plain", "submit_s": 1.0}]
     assert starts(played(rows, layout=layout)) == [0.0, 0.0, 60.0]
+
+
+def test_amounts__of_jobs_without_gpus_or_without_an_end() -> None:
+    """Neither uses any of GrpTRESRunMins, and what a job without end may use cannot be set aside."""
+    trace = Trace.of([1, 2], [0, 8], [0.0, 0.0], [60.0, 60.0], [120.0, np.inf])
+    found = amounts(trace, safe=True)
+    assert found["run_gpu_s"].tolist() == [0.0, 0.0]
+    assert found["gpu_s"].tolist() == [LEAST, LEAST]
+    assert found["wall_s"].tolist() == [120.0, LEAST]
 
 
 def test_budgets__time_limits_that_nobody_told_are_held_against_none() -> None:

@@ -267,6 +267,15 @@ gpus = 8
 name = "gpu"
 max_time_s = 3600
 billing = "CPU=1,GRES/gpu=4"
+qos = "part"
+[[qos]]
+name = "part"
+no_decay = true
+over_part_qos = true
+group_gpu_s = 60
+group_wall_s = 120
+group_run_gpu_s = 180
+max_gpu_s_per_job = 240
 [[accounts]]
 name = "physics"
 parent = "science"
@@ -281,7 +290,11 @@ user = "ann"
 usage = 70.5
 """)
     layout = cluster_of(str(path), BUSY).layout
-    assert layout.partitions == (Partition("gpu", max_time_s=3_600.0, billing=(4.0, 1.0, 0.0)),)
+    assert layout.partitions == (Partition("gpu", max_time_s=3_600.0, billing=(4.0, 1.0, 0.0), qos="part"),)
+    assert layout.qos == (
+        Limits("part", group_gpu_s=60.0, group_wall_s=120.0, group_run_gpu_s=180.0, max_gpu_s_per_job=240.0,
+               no_decay=True, over_part_qos=True),
+    )  # fmt: skip
     assert layout.accounts == (
         Limits("physics", parent="science", shares=PARENT), Limits("science", shares=3, max_submit_per_user=4),
         Limits("physics", user="ann", usage=70.5),
