@@ -161,12 +161,11 @@ def test_limits__count_jobs_that_they_do_not_hold_back() -> None:
     assert starts(played(rows, layout=layout)) == [0.0, 0.0, 60.0]
 
 
-def test_amounts__of_jobs_without_gpus_or_without_an_end() -> None:
-    """Neither uses any of GrpTRESRunMins, and what a job without end may use cannot be set aside."""
-    trace = Trace.of([1, 2], [0, 8], [0.0, 0.0], [60.0, 60.0], [120.0, np.inf])
-    found = amounts(trace, safe=True)
-    assert found["run_gpu_s"].tolist() == [0.0, 0.0]
-    assert found["gpu_s"].tolist() == [LEAST, LEAST]
+def test_amounts__of_a_job_without_end() -> None:
+    """What it may use cannot be set aside."""
+    found = amounts(Trace.of([1, 2], [4, 8], [0.0, 0.0], [60.0, 60.0], [120.0, np.inf]), safe=True)
+    assert found["run_gpu_s"].tolist() == [480.0, 0.0]
+    assert found["gpu_s"].tolist() == [480.0, LEAST]
     assert found["wall_s"].tolist() == [120.0, LEAST]
 
 
