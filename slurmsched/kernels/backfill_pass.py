@@ -34,6 +34,7 @@ def backfill_pass(
     limit: Int64s,
     amount: Floats,
     room: Floats,
+    shortest: bool,
 ) -> Int64s:
     """Which jobs start now, and where. (K, 3) int64: job, node, kind, as take_nodes gives them, in order of start.
 
@@ -42,8 +43,8 @@ def backfill_pass(
     free: (3, N) int64 and room: (L,) are changed. Running jobs by expected end: run_end (R,), and rows
     run_first .. + run_count of held_node (H,) and held (H, 3). block: (B, 2) begin and end of times in which
     the nodes of blocked (B, N) bool start nothing. completing: (N,) bool, nodes that start nothing now; a job that
-    would start there is held up, with a reservation. Jobs in the order they are tested: pool, usable, nodes, need,
-    last, array, limit and amount as in main_pass; limit_s: (J,) time limits.
+    could only start there is held up, with a reservation. Jobs in the order they are tested: pool, usable, nodes, need,
+    last, array, limit, amount and shortest as in main_pass; limit_s: (J,) time limits.
     A job is tried at the present, then where reservations end. Each try takes running jobs away in windows of time, and
     gives the end of the last one taken as its start. Source: Slurm's sched/backfill and select/cons_tres (will-run).
     """
@@ -59,7 +60,7 @@ def backfill_pass(
     words = (width + BITS - 1) // BITS
     begin, end = np.empty(2 * (jobs + block.shape[0]) + 2), np.empty(2 * (jobs + block.shape[0]) + 2)
     opened = np.zeros((begin.size, words), np.int64)
-    mask, chosen = np.ones(width, np.bool_), np.zeros(width, np.int64)
+    mask, chosen, other = np.ones(width, np.bool_), np.zeros(width, np.int64), np.zeros(width, np.int64)
     pools, left, bits = (
         np.zeros((usable.shape[0], words), np.int64), np.zeros(words, np.int64), np.zeros(words, np.int64)
     )  # fmt: skip
@@ -96,14 +97,17 @@ def backfill_pass(
                         )  # fmt: skip
                 start = future_start(
                     now, epoch, free, order_end, order, runs, first, count, held_node, held, ready, by_ready, able,
-                    needs[j], lasts[j], mask, nodes[j], need[j], last[j], chosen,
+                    needs[j], lasts[j], mask, nodes[j], need[j], last[j], shortest, chosen,
                 )  # fmt: skip
             if start == np.inf:
                 if later < 0:
                     break
                 continue
             start = max(start, from_s)
-            held_up = start <= now and (completing & (chosen > 0)).any()
+            held_up = False
+            if start <= now and (completing & (chosen > 0)).any():
+                held_up = not pick_nodes(free, mask & ~completing, nodes[j], need[j], last[j], shortest, other)
+                chosen = chosen if held_up else other.copy()
             if held_up:
                 start, later = now + 1.0, -1.0
             slot, slot_end = start, start + limit_s[j]
@@ -200,6 +204,7 @@ def future_start(
     nodes: int,
     need: Int64s,
     last: Int64s,
+    shortest: bool,
     chosen: Int64s,
 ) -> float:
     """When a job could start on the nodes of mask, as slurmctld guesses it; infinite if never. chosen: its nodes.
@@ -215,12 +220,12 @@ def future_start(
     if to_go < 0:
         return np.inf
     if to_go == 0:
-        pick_nodes(free, mask, nodes, need, last, chosen)
+        pick_nodes(free, mask, nodes, need, last, shortest, chosen)
         return now
     gone, latest = tested_after(to_go, epoch, order_end, order, runs, run_first, run_count, held_node, mask)
     if latest < np.inf:
         pick_later(
             gone, free, order, run_first, run_count, held_node, held, ready[of_last if nodes == 1 else of_need], mask,
-            nodes, need, last, chosen,
+            nodes, need, last, shortest, chosen,
         )  # fmt: skip
     return max(latest, now + 1.0)

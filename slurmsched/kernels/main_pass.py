@@ -13,6 +13,7 @@ from slurmsched.model.columns import Bools, Floats, Int64s
 def main_pass(
     free: Int64s,
     open_nodes: Bools,
+    completing: Bools,
     usable: Bools,
     pool: Int64s,
     members: Bools,
@@ -30,17 +31,19 @@ def main_pass(
     limit_s: Floats,
     block: Floats,
     blocked: Bools,
+    shortest: bool,
 ) -> Int64s:
     """Which jobs start, and where. (K, 3) int64: job, node, kind, as take_nodes gives them, in order of start.
 
     Jobs come in the order they are tested. free: (3, N) int64, open_nodes: (N,) bool and room: (L,) float64 are
-    changed. usable: (P, N) bool, nodes of each pool; pool: (J,) row of it. members: (Q, N) bool nodes of partitions;
-    part: (J,). nodes: (J,); need, last: (J, 3). pinned: (J,) bool, bound to the nodes of its pool.
-    array: (J,) id of the array it is a task of, 0 = none. limit, amount: (J, K). depth: records tested at most.
+    changed. completing: (N,) bool, nodes that start nothing now. usable: (P, N) bool, nodes of each pool; pool: (J,)
+    row of it. members: (Q, N) bool nodes of partitions; part: (J,). nodes: (J,); need, last: (J, 3). pinned: (J,) bool,
+    bound to the nodes of its pool. array: (J,) id of the array it is a task of, 0 = none. limit, amount: (J, K).
+    depth: records tested at most.
     limit_s: (J,) time limits [s]; a job may not run into a block: (B, 2) begin and end [s] of times in which nodes of
     blocked (B, N) are closed. The first job of a partition that does not fit blocks it, and its nodes for all that
-    follow; one bound to nodes blocks those only; one that a limit stops blocks nobody. Source: Slurm's
-    src/slurmctld/job_scheduler.c.
+    follow; one bound to nodes blocks those only; one that a limit stops, or that asks for more nodes than are open,
+    blocks nobody. shortest: see pick_nodes. Source: Slurm's src/slurmctld/job_scheduler.c.
     """
     taken, given, used = np.zeros(open_nodes.size, np.int64), np.empty((64, 3), np.int64), 0
     failed, mask = np.zeros(members.shape[0], np.bool_), np.empty(open_nodes.size, np.bool_)
@@ -61,7 +64,8 @@ def main_pass(
                 mask &= ~blocked[b]
         if mask.sum() < nodes[j]:
             continue
-        if pick_nodes(free, mask, nodes[j], need[j], last[j], taken):
+        mask &= ~completing
+        if pick_nodes(free, mask, nodes[j], need[j], last[j], shortest, taken):
             if used + nodes[j] > given.shape[0]:
                 given = np.concatenate((given, np.empty((used + nodes[j], 3), np.int64)))
             used = take_nodes(free, need[j], last[j], taken, j, given, used)

@@ -13,15 +13,18 @@ def holds(free: Int64s, need: Int64s, n: int) -> bool:
 
 
 @kernel
-def pick_nodes(free: Int64s, usable: Bools, nodes: int, need: Int64s, last: Int64s, taken: Int64s) -> bool:
+def pick_nodes(
+    free: Int64s, usable: Bools, nodes: int, need: Int64s, last: Int64s, shortest: bool, taken: Int64s
+) -> bool:
     """Whether the job fits; then taken[n] is 1 for nodes that give `need`, 2 for the one that gives `last`.
 
     free: (3, N) int64 GPUs, CPUs, MiB. usable: (N,) bool, nodes it may use. nodes: how many it asks for.
     need, last: (3,) int64, what each node and what the last one gives. taken: (N,) int64, overwritten.
-    A single node is the lowest that fits. Several come from one run of neighbouring nodes that fit, from its lowest on,
-    then from further runs. Run by run, the best so far gives way to one that is long enough and has fewer free CPUs (or
-    is the first long enough), and to one too short that has more.
-    Source: Slurm's select/cons_tres without a topology, nodes of equal weight; single nodes as 24.11 and 26.05 do.
+    A single node is the lowest that fits; if shortest, the lowest of the shortest run of neighbouring nodes that fit.
+    Several come from one run, from its lowest on, then from further runs. Run by run, the best so far gives way to one
+    that is long enough and has fewer free CPUs (or is the first long enough), and to one too short that has more.
+    Source: Slurm's select/cons_tres without a topology, nodes of equal weight; single nodes as 26.05 does, and if
+    shortest as 24.11.
     """
     taken[:] = 0
     differs = last[0] != need[0] or last[1] != need[1] or last[2] != need[2]
@@ -31,8 +34,8 @@ def pick_nodes(free: Int64s, usable: Bools, nodes: int, need: Int64s, last: Int6
         return False
     while left > 0:
         n, end = 0, usable.size
-        if not alone:
-            n, end = best_run(free, usable, left, need, taken)
+        if shortest or not alone:
+            n, end = best_run(free, usable, left, need, taken, alone)
         before = left
         while n < end and left > 0:
             if usable[n] and taken[n] == 0 and holds(free, need, n):
@@ -62,21 +65,37 @@ def enough_nodes(free: Int64s, usable: Bools, nodes: int, need: Int64s) -> bool:
 
 
 @kernel
-def best_run(free: Int64s, usable: Bools, left: int, need: Int64s, taken: Int64s) -> tuple[int, int]:
-    """The run [first, end) of neighbouring nodes to take nodes from; (0, 0) if no node fits."""
+def best_run(free: Int64s, usable: Bools, left: int, need: Int64s, taken: Int64s, alone: bool) -> tuple[int, int]:
+    """The run [first, end) of neighbouring nodes to take nodes from; (0, 0) if no node fits. alone: for one node."""
     best, best_end, best_cpus, best_enough = 0, 0, 0, False
     n, width = 0, usable.size
     while n < width:
         begin, cpus = n, 0
         while n < width and usable[n] and taken[n] == 0 and holds(free, need, n):
-            cpus += free[1, n]
+            cpus += 1 if alone else free[1, n]
             n += 1
         enough = n - begin >= left
         better = enough and (not best_enough or cpus < best_cpus)
         if n > begin and (best == best_end or better or (not enough and cpus > best_cpus)):
             best, best_end, best_cpus, best_enough = begin, n, cpus, enough
+        if alone and best_cpus == 1:
+            break
         n += 1
     return best, best_end
+
+
+@kernel
+def shortest_run(ready: Int64s, mask: Bools, gone: int) -> int:
+    """Lowest node of the shortest run of neighbouring nodes of mask that are ready once `gone` runs are; -1 of none."""
+    best, least, n = -1, mask.size + 1, 0
+    while n < mask.size:
+        begin = n
+        while n < mask.size and mask[n] and ready[n] <= gone:
+            n += 1
+        if begin < n < begin + least:
+            best, least = begin, n - begin
+        n += 1
+    return best
 
 
 @kernel
@@ -111,7 +130,9 @@ def give_nodes(free: Int64s, need: Int64s, last: Int64s, given: Int64s, mask: Bo
 
 @kernel
 def within_limits(room: Floats, limit: Int64s, amount: Floats) -> bool:
-    """Whether every limit of the job has room for it. room: (L,). limit: (K,) rows of room, -1 = none. amount: (K,)."""
+    """Whether every limit of the job has room for it. room: (L,). limit: (K,) rows of room, below 0 = none that holds
+    it back. amount: (K,).
+    """
     within = True
     for k in range(limit.size):
         within = within and (limit[k] < 0 or room[limit[k]] >= amount[k])
@@ -120,7 +141,7 @@ def within_limits(room: Floats, limit: Int64s, amount: Floats) -> bool:
 
 @kernel
 def use_limits(room: Floats, limit: Int64s, amount: Floats) -> None:
-    """Subtract from room, in place, what the job uses of its limits."""
+    """Subtract from room, in place, what the job uses of its limits; -2 - row: it only counts there, -1 = none."""
     for k in range(limit.size):
-        if limit[k] >= 0:
-            room[limit[k]] -= amount[k]
+        if limit[k] != -1:
+            room[limit[k] if limit[k] >= 0 else -2 - limit[k]] -= amount[k]

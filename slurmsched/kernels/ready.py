@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from slurmsched.kernels._jit import kernel
-from slurmsched.kernels.nodes import holds, pick_nodes
+from slurmsched.kernels.nodes import holds, pick_nodes, shortest_run
 from slurmsched.model.columns import Bools, Floats, Int64s
 
 FIRST_WINDOW_S = 30.0  # within which running jobs are taken away together; doubles at each step
@@ -134,6 +134,7 @@ def pick_later(
     nodes: int,
     need: Int64s,
     last: Int64s,
+    shortest: bool,
     chosen: Int64s,
 ) -> None:
     """The nodes of a job that fits when `gone` runs are gone, in chosen (N,) as pick_nodes sets it.
@@ -141,10 +142,11 @@ def pick_later(
     ready: (N,) of `need`, or for a single node of `last`, which is what that gives.
     """
     if nodes == 1:
+        chosen[:] = 0
         n = 0
         while not (mask[n] and ready[n] <= gone):
             n += 1
-        chosen[:] = 0
+        n = shortest_run(ready, mask, gone) if shortest else n
         chosen[n] = 1 if (need == last).all() else 2
         return
     work = free.copy()
@@ -153,4 +155,4 @@ def pick_later(
         for k in range(first, first + run_count[order[i]]):
             for r in range(3):
                 work[r, held_node[k]] += held[k, r]
-    pick_nodes(work, mask, nodes, need, last, chosen)
+    pick_nodes(work, mask, nodes, need, last, shortest, chosen)

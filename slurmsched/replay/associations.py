@@ -59,10 +59,10 @@ class Associations:
             found.append(row)
         return found
 
-    def nearest(self, row: int, name: str) -> int:
+    def nearest(self, row: int, name: str) -> float:
         """A limit on each user: the user's own, else that of the next account above that has one; 0 = none."""
-        values = (int(getattr(self.limits[each], name)) for each in self.chain(row))
-        return next((value for value in values if value), 0)
+        values = (float(getattr(self.limits[each], name)) for each in self.chain(row))
+        return next((value for value in values if value), 0.0)
 
 
 def _above(limits: Limits) -> Key:

@@ -42,6 +42,7 @@ class PartitionTable(Section):
     min_nodes: Count = 0
     max_nodes: Count = 0
     billing: str = ""
+    qos: str = ""
 
 
 class LimitsTable(Section):
@@ -53,7 +54,11 @@ class LimitsTable(Section):
     group_gpus: Count = 0
     group_jobs: Count = 0
     max_gpus_per_job: Count = 0
+    max_gpu_s_per_job: float = Field(0.0, ge=0)
     max_wall_s: float = Field(0.0, ge=0)
+    group_gpu_s: float = Field(0.0, ge=0)
+    group_wall_s: float = Field(0.0, ge=0)
+    group_run_gpu_s: float = Field(0.0, ge=0)
     max_submit_per_user: Count = 0
     group_submit: Count = 0
 
@@ -63,6 +68,8 @@ class QosTable(LimitsTable):
 
     priority: Count = 0
     usage_factor: float = Field(1.0, ge=0)
+    no_decay: bool = False
+    over_part_qos: bool = False
 
 
 class AccountTable(LimitsTable):

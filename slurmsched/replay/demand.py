@@ -71,7 +71,8 @@ class Demand:
         _, rows = np.unique(wants, axis=0, return_index=True)
         taken = np.zeros(have.shape[1], np.int64)
         for row in rows.tolist():
-            fits = pick_nodes(have, self.usable[self.pool[row]], self.nodes[row], self.need[row], self.last[row], taken)
+            usable, nodes = self.usable[self.pool[row]], self.nodes[row]
+            fits = pick_nodes(have, usable, nodes, self.need[row], self.last[row], False, taken)
             if not fits:
                 gpus, kind = ", ".join(map(str, have[0].tolist()[:20])), f" of type {types[row]}" * bool(types[row])
                 raise InputError(

@@ -63,7 +63,7 @@ class EmbeddedEvents(EmbeddedState):
             self._refuse(tasks.tolist())
             return True
         self.job.submit(event.row)
-        self.fair_share.watch(self._now_s, self._events, True)
+        self._watch_usage()
         begin_s = float(self.job.eligible_s[event.row])
         if self._now_s < begin_s < math.inf:
             self._events.push(begin_s, Kind.ELIGIBLE, event.row)
@@ -180,13 +180,23 @@ class EmbeddedEvents(EmbeddedState):
         return cancelled or event.run != self.job.restarts[event.row]
 
     def _count_usage(self, event: Event) -> bool:
-        """The decay thread: with what was used the order of those that wait may change."""
-        self.fair_share.count(self._now_s)
-        self.fair_share.watch(self._now_s, self._events, self.job.alive)
+        """The decay thread: with what was used the order of those that wait may change, and limits on it."""
+        gone = self.budgets.count(self._now_s, self.fair_share.count(self._now_s))
+        for row in gone:
+            self.end_early(row, JobState.TIMEOUT)
+        if self.budgets.counts and not len(self.holdings.rows):
+            for row in self.budgets.never(self.job.startable(self._now_s)):
+                self._never_runs(row)
+        if self.job.alive:
+            self._watch_usage()
         if self.waiting:
             self._passes.ask_full(self._now_s)
             self._passes.ask_backfill(self._now_s)
-        return self.waiting > 0
+        return self.waiting > 0 or bool(gone)
+
+    def _watch_usage(self) -> None:
+        if self.model.weight_fairshare or self.budgets.counts:
+            self.fair_share.watch(self._now_s, self._events)
 
     def _started(self, starts: list[schedulers.Start]) -> bool:
         for row, node, kind in starts:

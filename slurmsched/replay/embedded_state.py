@@ -12,9 +12,10 @@ import numpy as np
 from slurmsched.model import JobState, Move, Reserve
 from slurmsched.model.columns import Bools, Floats, Int64s
 from slurmsched.replay import view
-from slurmsched.replay.admission import Entry
+from slurmsched.replay.admission import Entry, time_limits
 from slurmsched.replay.associations import Associations
 from slurmsched.replay.bookings import Bookings
+from slurmsched.replay.budgets import Budgets, amounts
 from slurmsched.replay.demand import Demand
 from slurmsched.replay.dependencies import Dependencies
 from slurmsched.replay.engine import EventHeap, Kind
@@ -61,9 +62,10 @@ class EmbeddedState:
         """The jobs: what they ask for, under which limits, and what their priority is."""
         self.demand = Demand.of(trace, requests, self.layout, self.model)
         tree = Associations.of(self.layout.accounts, requests)
-        self.limits = LimitTable(self.layout, requests, trace.gpus, tree, RUNNING)
+        self.trace = trace = trace.with_columns(time_limit_s=time_limits(trace, requests, self.layout, tree))
+        self.limits = LimitTable(self.layout, requests, amounts(trace, self.model.safe_limits), tree, RUNNING)
+        self.budgets = Budgets(self.limits, trace, self.layout, requests, self.model)
         self.entry = Entry.of(trace, requests, self.layout, tree, self.demand.nodes, self.limits)
-        self.trace = trace = trace.with_columns(time_limit_s=self.entry.time_limit_s)
         self.fair_share = FairShare.of(tree, self.model, self.layout, self.demand, requests)
         self.dependencies = Dependencies(trace, requests)
         self.job = JobTable(trace, self.model, requests, self.demand.factors, self.fair_share.points)
@@ -175,6 +177,7 @@ class EmbeddedState:
         self._hold(node, held[:, 0])
         self.holdings.take(row, node, held)
         self.limits.use(row)
+        self.budgets.started(row, self._now_s)
         self.fair_share.started(row, self._now_s)
         self._events.push(self.job.start(row, self._now_s), Kind.END, row, int(self.job.restarts[row]))
         self._freed(self.dependencies.started(row))
@@ -211,6 +214,7 @@ class EmbeddedState:
             if spread_s := abs(float(self.job.requests.epilog_spread_s[row])) * (len(node) > 1):
                 part_s = max(self._now_s + wait_s - spread_s, self._now_s)
                 self._events.push(part_s, Kind.PART_RELEASE, row, int(self.job.restarts[row]))
+        self.budgets.stopped(row, self._now_s)
         self.fair_share.stopped(row, self._now_s)
         self._events.push(self._now_s + wait_s, Kind.RELEASE, row, int(self.job.restarts[row]))
 

@@ -30,7 +30,7 @@ class FairShare:
 
     def __init__(self, tree: Associations, model: SlurmModel, billing: Floats) -> None:
         self.tree, self.model, self.billing = tree, model, billing
-        self._decay = 1 - LN2 / model.decay_half_life_s if model.decay_half_life_s else 1.0
+        self._decay = decay_per_s(model)
         self._family = _families(tree)
         self._shares_norm = self._normed()
         self._paths = [np.array(tree.chain(row)) for row in range(len(tree.limits))]
@@ -51,9 +51,9 @@ class FairShare:
         of_qos = requests.qos.map(lambda name: factor.get(name, 1.0), np.float64)
         return cls(tree, model, demand.billing(layout, largest=model.billing_max) * of_qos)
 
-    def watch(self, now_s: float, events: EventHeap, alive: bool) -> None:
-        """See to it that usage is counted again, while there are jobs."""
-        if self.model.weight_fairshare and alive and self._due_s <= now_s:
+    def watch(self, now_s: float, events: EventHeap) -> None:
+        """See to it that usage is counted again."""
+        if self._due_s <= now_s:
             step_s = self.model.calc_period_s or 1.0
             self._due_s = float(self.model.floor(now_s, step_s)) + step_s
             events.push(self._due_s, Kind.USAGE)
@@ -68,17 +68,19 @@ class FairShare:
         if row in self._start_s:
             self._use(row, self._start_s.pop(row), float(self.model.told(now_s)))
 
-    def count(self, now_s: float) -> None:
-        """All usage fades, and what ran since the last time is added."""
+    def count(self, now_s: float) -> bool:
+        """All usage fades, and what ran since the last time is added. Whether what was before is forgotten."""
         now_s = float(self.model.told(now_s))
-        if now_s >= self._reset_s:
+        if forgotten := now_s >= self._reset_s:
             self.usage[:] = 0.0
             self._reset_s = self._next_reset_s(now_s)
         self._of_accounts = self._accounts_usage()
         self.usage *= self._decay ** max(now_s - self.counted_s, 0.0)
         for row, start_s in self._start_s.items():
             self._use(row, start_s, now_s)
-        self.counted_s, self.factors = now_s, self._made()
+        self.counted_s = now_s
+        self.factors = self._made() if self.model.weight_fairshare else self.factors
+        return forgotten
 
     def _made(self) -> Floats:
         """Factors by the usage as it is. (A,)."""
@@ -176,6 +178,11 @@ class FairShare:
         else:
             return math.inf
         return then.timestamp() - self.model.epoch_s
+
+
+def decay_per_s(model: SlurmModel) -> float:
+    """What is left of usage after a second."""
+    return 1 - LN2 / model.decay_half_life_s if model.decay_half_life_s else 1.0
 
 
 def _families(tree: Associations) -> Int64s:

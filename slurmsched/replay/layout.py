@@ -36,7 +36,7 @@ class Node:
 class Partition:
     """nodes: their names, empty = all. tier: PriorityTier. factor: PriorityJobFactor. max_time_s, min_nodes, max_nodes:
     of a job, 0 = any. default_time_s: of a job that tells none, 0 = max_time_s. billing: TRESBillingWeights of a GPU,
-    a CPU and a MiB, None = Slurm's own, a CPU."""
+    a CPU and a MiB, None = Slurm's own, a CPU. qos: of the partition, whose limits its jobs fall under, "" = none."""
 
     name: str
     nodes: tuple[str, ...] = ()
@@ -47,6 +47,7 @@ class Partition:
     min_nodes: int = 0
     max_nodes: int = 0
     billing: tuple[float, float, float] | None = None
+    qos: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +55,10 @@ class Limits:
     """Of a QOS, an account, or a user of an account; 0 = none, BARRED = Slurm's limit of 0. max_jobs_per_user:
     MaxJobsPU, of an association MaxJobs. max_gpus_per_user: MaxTRESPU of gres/gpu. group_gpus, group_jobs: GrpTRES of
     gres/gpu, GrpJobs. priority: of a QOS, for its factor. max_gpus_per_job, max_wall_s: MaxTRES of gres/gpu, MaxWall of
-    a job. max_submit_per_user, group_submit: MaxSubmitJobs, GrpSubmitJobs, running ones included. usage_factor: of a
-    QOS.
+    a job. max_gpu_s_per_job: MaxTRESMins of gres/gpu. group_gpu_s, group_wall_s: GrpTRESMins of gres/gpu and GrpWall,
+    of what all jobs used, faded; group_run_gpu_s: GrpTRESRunMins of gres/gpu, of what running jobs may still use.
+    max_submit_per_user, group_submit: MaxSubmitJobs, GrpSubmitJobs, running ones included. Of a QOS: usage_factor;
+    no_decay: its usage never fades; over_part_qos: its limits stand before those of the partition's QOS.
 
     Of accounts: user: whose it is, "" = of the account itself. parent: the account above, "" = root. shares: for fair
     share, PARENT = as the account. usage: RawUsage of a user at the begin."""
@@ -68,9 +71,15 @@ class Limits:
     priority: int = 0
     max_gpus_per_job: int = 0
     max_wall_s: float = 0.0
+    max_gpu_s_per_job: float = 0.0
+    group_gpu_s: float = 0.0
+    group_wall_s: float = 0.0
+    group_run_gpu_s: float = 0.0
     max_submit_per_user: int = 0
     group_submit: int = 0
     usage_factor: float = 1.0
+    no_decay: bool = False
+    over_part_qos: bool = False
     user: str = ""
     parent: str = ""
     shares: int = 1

@@ -51,11 +51,11 @@ def _main(
 ) -> list[Start]:
     demand, limits, (block, blocked) = cluster.demand, cluster.limits, planned
     given = main_pass(
-        cluster.left.copy(), cluster.open_nodes & (cluster.completing == 0), usable, pool,
+        cluster.left.copy(), cluster.open_nodes.copy(), cluster.completing > 0, usable, pool,
         demand.members, demand.part[rows], demand.nodes[rows], demand.need[rows], demand.last[rows],
         demand.pinned[rows],
         cluster.job.requests.array_id[rows], limits.of_job[rows], limits.amount[rows], limits.room.copy(),
-        depth, cluster.now_s, cluster.trace.time_limit_s[rows], block, blocked,
+        depth, cluster.now_s, cluster.trace.time_limit_s[rows], block, blocked, cluster.model.shortest_run,
     )  # fmt: skip
     return _started(rows, given)
 
@@ -79,7 +79,7 @@ def backfill_starts(cluster: EmbeddedState) -> list[Start]:
         demand.nodes[rows], demand.need[rows],
         demand.last[rows], cluster.trace.time_limit_s[rows],
         cluster.job.requests.array_id[rows], limits.of_job[rows],
-        limits.amount[rows], limits.room.copy(),
+        limits.amount[rows], limits.room.copy(), model.shortest_run,
     )  # fmt: skip
     return _started(rows, given)
 

@@ -9,14 +9,22 @@ from typing import Any
 from slurmsched.errors import ConfigError, InputError, UnreadableError
 from slurmsched.replay.clusters import Described
 from slurmsched.replay.layout import Layout, Node, Partition
-from slurmsched.replay.slurm_limits import billing_weights, clock_s, left_out, read_accounts, read_qos
+from slurmsched.replay.slurm_limits import (
+    QOS_FILE,
+    billing_weights,
+    clock_s,
+    left_out,
+    read_accounts,
+    read_qos,
+)
 from slurmsched.slurm.gres import count_gpus, normal_form, parse_gres
 from slurmsched.slurm.text import memory_mib
 from slurmsched.topology.conf_lines import ConfLine, Lines
 from slurmsched.topology.plain import hosts
 
 NAMES = {name.lower(): name for name in (
-    "AuthInfo", "Epilog", "FairShareDampeningFactor", "KillWait", "MinJobAge", "PriorityCalcPeriod",
+    "AccountingStorageEnforce", "AuthInfo", "Epilog", "FairShareDampeningFactor", "KillWait", "MinJobAge",
+    "PriorityCalcPeriod",
     "PriorityDecayHalfLife", "PriorityFavorSmall", "PriorityFlags", "PriorityMaxAge", "PriorityType",
     "PriorityUsageResetPeriod", "PriorityWeightAge", "PriorityWeightFairShare", "PriorityWeightJobSize",
     "PriorityWeightPartition", "PriorityWeightQOS", "PriorityWeightTRES", "SchedulerParameters", "SchedulerType",
@@ -38,8 +46,12 @@ def read_slurm_site(path: Path) -> Described:
     made = _Conf(str(conf))
     for line in lines.read(text or ""):
         made.take(line)
-    layout = Layout(made.all_nodes(), made.all_partitions(), read_qos(folder), read_accounts(folder))
-    warnings = (*lines.warnings, *made.warnings, *left_out(folder))
+    qos = read_qos(folder)
+    layout = Layout(made.all_nodes(), made.all_partitions(), qos, read_accounts(folder))
+    unknown = {each.qos for each in layout.partitions if each.qos} - {each.name for each in qos}
+    told = [f"{folder / QOS_FILE}: has no QOS {name}, which a partition names; its limits are left out"
+            for name in sorted(unknown)]  # fmt: skip
+    warnings = (*lines.warnings, *made.warnings, *left_out(folder), *told)
     return Described(layout, settings_of(made.settings), cpus_known=True, warnings=warnings)
 
 
@@ -124,6 +136,8 @@ class _Conf:
             for name, key in (("min_nodes", "minnodes"), ("max_nodes", "maxnodes")):
                 text = values.get(key, "").upper()
                 made[name] = 0 if text in NO_LIMIT else int(text)
+            qos = values.get("qos", "")
+            made["qos"] = "" if qos.upper() == "N/A" else qos
             return made | {"billing": billing_weights(values.get("tresbillingweights", ""))}
         except ConfigError as error:
             raise InputError(f"{line.where}: {error}", source=self.source) from error

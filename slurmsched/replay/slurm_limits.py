@@ -17,10 +17,10 @@ QOS_FILE, ACCOUNTS_FILE, SHARES_FILE = "qos.txt", "assoc.txt", "sshare.txt"
 MADE_BY = {
     QOS_FILE: "sacctmgr -P show qos",
     ACCOUNTS_FILE: "sacctmgr -P show assoc tree format=cluster,account,parentname,user,partition,share,grpjobs,grptres,"
-    "grpsubmit,maxjobs,maxtres,maxsubmit,maxwall",
+    "grpsubmit,maxjobs,maxtres,maxsubmit,maxwall,grptresmins,grptresrunmins,grpwall,maxtresmins",
     SHARES_FILE: "sshare -alP",
 }
-_TRES = ("GrpTRES", "MaxTRES", "MaxTRESPU")
+_TRES = ("GrpTRES", "MaxTRES", "MaxTRESPU", "GrpTRESMins", "GrpTRESRunMins", "MaxTRESMins")
 _UNITS_MIB = {"": 1.0, "K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2}  # memory is billed by MiB
 _WEIGHT = re.compile(r"(\d+(?:\.\d*)?|\.\d+)([KMGT]?)", re.IGNORECASE | re.ASCII)
 
@@ -57,7 +57,10 @@ def billing_weights(text: str) -> tuple[float, float, float] | None:
 def read_qos(folder: Path) -> tuple[Limits, ...]:
     """The QOS of qos.txt in the folder, () without it. Raises InputError."""
     rows = _rows(folder / QOS_FILE, "Name")
-    return tuple(Limits(row["Name"], **_values(row, _QOS, folder / QOS_FILE, line)) for line, row in rows)
+    return tuple(
+        Limits(row["Name"], **_values(row, _QOS, folder / QOS_FILE, line), **_flags(row.get("Flags") or ""))
+        for line, row in rows
+    )
 
 
 def read_accounts(folder: Path) -> tuple[Limits, ...]:
@@ -144,6 +147,17 @@ def _gpus(text: str) -> int:
     return count_gpus(parse_gres(",".join(told))) or BARRED if told else 0
 
 
+def _gpu_s(text: str) -> float:
+    """GPU seconds of a TRES text in minutes."""
+    gpus = _gpus(text)
+    return 60.0 * gpus if gpus > 0 else float(gpus)
+
+
+def _flags(text: str) -> dict[str, Any]:
+    given = {flag.strip().lower() for flag in text.split(",")}
+    return {"no_decay": "nodecay" in given, "over_part_qos": "overpartqos" in given}
+
+
 def _share(text: str) -> int:
     return PARENT if text.lower() == "parent" else int(text)
 
@@ -152,15 +166,20 @@ def _wall_s(text: str) -> float:
     return clock_s(text, "MaxWall") or BARRED
 
 
+_USED: Mapping[str, tuple[str, Callable[[str], Any]]] = {
+    "GrpTRESMins": ("group_gpu_s", _gpu_s), "GrpTRESRunMins": ("group_run_gpu_s", _gpu_s),
+    "GrpWall": ("group_wall_s", _wall_s), "MaxTRESMins": ("max_gpu_s_per_job", _gpu_s),
+}  # fmt: skip
 # Column of sacctmgr -> field of Limits, and how it is read; of a TRES text the GPUs count.
 _QOS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "Priority": ("priority", int), "UsageFactor": ("usage_factor", float), "MaxWall": ("max_wall_s", _wall_s),
     "MaxJobsPU": ("max_jobs_per_user", _count), "MaxTRESPU": ("max_gpus_per_user", _gpus),
     "GrpTRES": ("group_gpus", _gpus), "GrpJobs": ("group_jobs", _count), "MaxTRES": ("max_gpus_per_job", _gpus),
-    "MaxSubmitPU": ("max_submit_per_user", _count), "GrpSubmit": ("group_submit", _count),
+    "MaxSubmitPU": ("max_submit_per_user", _count), "GrpSubmit": ("group_submit", _count), **_USED,
 }  # fmt: skip
 _ACCOUNT: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "MaxJobs": ("max_jobs_per_user", _count), "GrpTRES": ("group_gpus", _gpus), "GrpJobs": ("group_jobs", _count),
     "MaxTRES": ("max_gpus_per_job", _gpus), "MaxWall": ("max_wall_s", _wall_s),
     "MaxSubmit": ("max_submit_per_user", _count), "GrpSubmit": ("group_submit", _count), "Share": ("shares", _share),
+    **_USED,
 }  # fmt: skip

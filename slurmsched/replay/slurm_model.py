@@ -31,11 +31,14 @@ class SlurmModel:
     slots of reservations are rounded to it; bf_max_job_test: jobs looked at; bf_max_job_array_resv: tasks of an array
     that get a reservation; bf_node_space_size: records of reservations, at which a pass ends, 0 = bf_max_job_test;
     bf_max_job_user, _part, _user_part, _start: per pass, 0 = no limit.
+    shortest_run: a job of one node takes it from the shortest run of neighbouring nodes that fit, as Slurm 24.11
+    does; else the lowest that fits.
     weight_*: PriorityWeight*; max_age_s: PriorityMaxAge; favor_small: PriorityFavorSmall; calc_period_s: ages are
     brought up to date this often. base_priority: what the other factors add, equal for all.
     decay_half_life_s: PriorityDecayHalfLife, 0 = usage never fades; usage_reset: PriorityUsageResetPeriod, "none",
     "now", "daily", "weekly", "monthly", "quarterly" or "yearly"; fair_tree: unless NO_FAIR_TREE; damping:
-    FairShareDampeningFactor; billing_max: PriorityFlags=MAX_TRES.
+    FairShareDampeningFactor; billing_max: PriorityFlags=MAX_TRES. safe_limits: AccountingStorageEnforce=safe, a job
+    starts only if what its limits leave lasts to its end.
     epilog_s: from the end of a job to the return of what it held. kill_wait_s: from a requeue to that.
     requeue_delay_s: from then until the job may start again (cred_expire; requeue_delay from 25.11 on).
     time_limit_check_s: a job is found over its limit at most this much late; a longer run ends half of it late.
@@ -68,6 +71,7 @@ class SlurmModel:
     bf_max_job_part: int = 0
     bf_max_job_user_part: int = 0
     bf_max_job_start: int = 0
+    shortest_run: bool = False
     weight_age: int = 1_000
     weight_job_size: int = 0
     weight_partition: int = 0
@@ -79,6 +83,7 @@ class SlurmModel:
     fair_tree: bool = True
     damping: float = 1.0
     billing_max: bool = False
+    safe_limits: bool = False
     max_age_s: float = 7 * 86_400.0
     favor_small: bool = False
     calc_period_s: float = 300.0

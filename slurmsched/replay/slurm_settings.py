@@ -9,6 +9,7 @@ from typing import Any
 from slurmsched.errors import ConfigError
 
 MINUTE_S = 60.0
+LAST_BY_RUNS = 24  # seen on 24.11, and on 26.05 not; what lies between and before is not known
 # SchedulerParameters -> field of SlurmModel, unit of Slurm's number [s], 0 for counts.
 _PARAMETERS: dict[str, tuple[str, float]] = {
     "batch_sched_delay": ("batch_sched_delay_s", 1), "sched_interval": ("sched_interval_s", 1),
@@ -42,6 +43,8 @@ def scheduler(settings: Mapping[str, str]) -> dict[str, Any]:
     values["defer"] = not {"defer", "defer_batch"}.isdisjoint(given)
     if not settings.get("SchedulerType", "sched/backfill").endswith("backfill"):
         values["backfill"] = "none"
+    year = settings.get("SLURM_VERSION", "").partition(".")[0]
+    values["shortest_run"] = year.isdecimal() and int(year) <= LAST_BY_RUNS
     values["has_epilog"] = any(_EPILOG.fullmatch(key) and text != "(null)" for key, text in settings.items())
     expire = re.search(r"cred_expire=(\d+)", settings.get("AuthInfo", ""))
     if expire and "requeue_delay_s" not in values:
@@ -61,7 +64,9 @@ def priority(settings: Mapping[str, str]) -> dict[str, Any]:
                                "PriorityDecayHalfLife": "decay_half_life_s"}, _time_s)  # fmt: skip
     values |= _read(settings, {"FairShareDampeningFactor": "damping"}, _number)
     flags = {flag.strip().upper() for flag in settings.get("PriorityFlags", "").split(",")}
+    enforced = {word.strip().lower() for word in settings.get("AccountingStorageEnforce", "").split(",")}
     values |= {"fair_tree": "NO_FAIR_TREE" not in flags, "billing_max": "MAX_TRES" in flags}
+    values["safe_limits"] = "safe" in enforced
     return values | {"usage_reset": settings.get("PriorityUsageResetPeriod", "none").lower()}
 
 

@@ -3,7 +3,8 @@
     python3 tests/lab/lab.py exec --name NAME -- python -m pytest -m live tests/live/test_twin.py -s
 
 prints the rows of docs/fidelity.md. Each case takes under two minutes. With TWIN_STRETCH=4 run times and arrivals are
-four times longer, and so is the test; TWIN_JOBS is the number of jobs. What ran is kept in /var/tmp/twin of the lab.
+four times longer, and so is the test; TWIN_JOBS is the number of jobs, TWIN_SEED makes other workloads. What ran is
+kept in /var/tmp/twin of the lab.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from tests.twin.recording import Recording, replayed
 from tests.twin.workload import QOS, workload
 
 JOBS, STRETCH = int(os.environ.get("TWIN_JOBS", "240")), float(os.environ.get("TWIN_STRETCH", "1"))
+SEED = int(os.environ.get("TWIN_SEED", "1"))  # of the first case, the second has the next
 OVER_S, TICK_S = 45.0 * JOBS / 240, 5.0
 KEPT = Path("/var/tmp/twin")
 # Wider than the targets, which docs/fidelity.md holds measured: milliseconds decide who of two jobs gets the nodes that
@@ -53,7 +55,7 @@ def limited(fresh: None) -> Iterator[None]:
 
 def test_twin__slurm_alone(limited: None) -> None:
     """FIFO and backfill: the model starts the jobs in Slurm's order, and they wait as long."""
-    recorder = Recorder(workload(JOBS, 1, OVER_S, STRETCH))
+    recorder = Recorder(workload(JOBS, SEED, OVER_S, STRETCH))
     recorder.play()
     judge("alone", recorder.recording())
 
@@ -62,7 +64,7 @@ def test_twin__under_the_daemon(limited: None, site: Installed) -> None:
     """The daemon with srsf, a cycle every 5 s; its reading and writing takes effect as late as it was seen to."""
     site.configure(policy='{ name = "srsf" }', cycle__interval_s=str(TICK_S), log__format='"json"')
     daemon = site.start("daemon", "--apply")
-    recorder = Recorder(workload(JOBS, 2, OVER_S, STRETCH))
+    recorder = Recorder(workload(JOBS, SEED + 1, OVER_S, STRETCH))
     recorder.play()
     daemon.send_signal(signal.SIGTERM)
     _, log = daemon.communicate(timeout=120)

@@ -48,6 +48,7 @@ def scenes(draw: st.DrawFn) -> Scene:
             "limit_s": draw(st.sampled_from([20.0, 45.0, 60.0, 300.0, np.inf])),
             "array": draw(st.sampled_from([0, 0, 7])),
             "limits": {name: 1.0 for name in LIMITS if draw(st.booleans())},
+            "counts": {name: 1.0 for name in LIMITS if draw(st.booleans())},
         })  # fmt: skip
     room = {name: float(draw(number(0, 3))) for name in LIMITS}
     completing = some_nodes() if draw(st.booleans()) else set()
@@ -81,13 +82,18 @@ def columns(scene: Scene) -> dict[str, Any]:
         "pinned": np.array([job["pinned"] for job in jobs]),
         "limit_s": np.array([job["limit_s"] for job in jobs]),
         "array": np.array([job["array"] for job in jobs]),
-        "limit": np.array([[k if name in job["limits"] else -1 for k, name in enumerate(LIMITS)] for job in jobs]),
+        "limit": np.array([[_row(job, name, k) for k, name in enumerate(LIMITS)] for job in jobs]),
         "amount": np.ones((len(jobs), len(LIMITS))),
         "room": np.array([scene["room"][name] for name in LIMITS]),
         "block": np.array([block[:2] for block in scene["blocks"]], np.float64).reshape(-1, 2),
         "completing": masks([scene["completing"]])[0],
         "blocked": masks([block[2] for block in scene["blocks"]]),
     }
+
+
+def _row(job: dict[str, Any], name: str, row: int) -> int:
+    """How LimitTable.of_job has it: the row, -2 - row where the job only counts, -1 where it does not."""
+    return row if name in job["limits"] else -2 - row if name in job["counts"] else -1
 
 
 def chosen(given: np.ndarray, jobs: int) -> list[dict[int, int]]:
@@ -98,38 +104,46 @@ def chosen(given: np.ndarray, jobs: int) -> list[dict[int, int]]:
     return made
 
 
-@given(scenes())
+@given(scenes(), st.booleans())
 @settings(deadline=None, max_examples=300)
-def test_pick_nodes__agrees_with_reference(scene: Scene) -> None:
+def test_pick_nodes__agrees_with_reference(scene: Scene, shortest: bool) -> None:
     """The same nodes, or none."""
     c, taken = columns(scene), np.zeros(len(scene["free"]), np.int64)
     for j, job in enumerate(scene["jobs"]):
-        fits = pick_nodes(c["free"], c["usable"][j], job["nodes"], c["need"][j], c["last"][j], taken)
+        fits = pick_nodes(c["free"], c["usable"][j], job["nodes"], c["need"][j], c["last"][j], shortest, taken)
         assert ({n: int(k) for n, k in enumerate(taken) if k} if fits else None) == naive.pick(
-            scene["free"], job["pool"], job
+            scene["free"], job["pool"], job, shortest
         )
 
 
-@given(scenes(), st.integers(0, 5))
+@given(scenes(), st.integers(0, 5), st.booleans())
 @settings(deadline=None, max_examples=300)
-def test_main_pass__agrees_with_reference(scene: Scene, depth: int) -> None:
+def test_main_pass__agrees_with_reference(scene: Scene, depth: int, shortest: bool) -> None:
     """The same jobs start on the same nodes."""
     c = columns(scene)
     taken = main_pass(
-        c["free"], np.ones(len(scene["free"]), np.bool_), c["usable"], c["pool"], c["members"], c["part"], c["nodes"],
-        c["need"], c["last"], c["pinned"], c["array"], c["limit"], c["amount"], c["room"], depth, NOW, c["limit_s"],
-        c["block"], c["blocked"],
+        c["free"], np.ones(len(scene["free"]), np.bool_), c["completing"], c["usable"], c["pool"], c["members"],
+        c["part"], c["nodes"], c["need"], c["last"], c["pinned"], c["array"], c["limit"], c["amount"], c["room"],
+        depth, NOW, c["limit_s"], c["block"], c["blocked"], shortest,
     )  # fmt: skip
     expected = naive.main_pass(
-        scene["free"], scene["jobs"], scene["members"], scene["room"], depth, NOW, scene["blocks"]
+        scene["free"],
+        scene["jobs"],
+        scene["members"],
+        scene["room"],
+        depth,
+        NOW,
+        scene["blocks"],
+        scene["completing"],
+        shortest,
     )
     assert chosen(taken, len(scene["jobs"])) == expected
 
 
-@given(scenes(), st.sampled_from([0.0, 60.0]), st.integers(1, 7), st.integers(1, 3), st.integers(1, 9))
+@given(scenes(), st.sampled_from([0.0, 60.0]), st.integers(1, 7), st.integers(1, 3), st.integers(1, 9), st.booleans())
 @settings(deadline=None, max_examples=500)
 def test_backfill_pass__agrees_with_reference(
-    scene: Scene, step: float, most: int, most_of_array: int, most_records: int
+    scene: Scene, step: float, most: int, most_of_array: int, most_records: int, shortest: bool
 ) -> None:
     """The same jobs start on the same nodes."""
     c, runs = columns(scene), sorted(scene["runs"], key=lambda run: run[0])
@@ -140,9 +154,10 @@ def test_backfill_pass__agrees_with_reference(
         np.array([NOW, NOW + 500.0, step, 0.0]), np.array([most, most_of_array, most_records]), c["free"],
         np.array([end for end, _ in runs], np.float64), np.cumsum(count) - count, count, node, held, c["block"],
         c["blocked"], c["completing"], c["usable"], c["pool"], c["nodes"], c["need"], c["last"], c["limit_s"],
-        c["array"], c["limit"], c["amount"], c["room"],
+        c["array"], c["limit"], c["amount"], c["room"], shortest,
     )  # fmt: skip
-    twin = naive.Backfill(NOW, NOW + 500.0, step, scene["free"], scene["runs"], scene["blocks"], scene["completing"])
+    twin = naive.Backfill(NOW, NOW + 500.0, step, scene["free"], scene["runs"], scene["blocks"],
+                          scene["completing"], shortest)  # fmt: skip
     assert chosen(taken, len(scene["jobs"])) == twin.starts(
         scene["jobs"], scene["room"], most, most_of_array, most_records
     )

@@ -1,7 +1,8 @@
 """Naive twins of kernels.nodes, kernels.main_pass and kernels.backfill_pass: sets of nodes, jobs as dicts.
 
-A job has pool (a set of nodes), nodes, need and last (GPUs, CPUs, MiB), limit_s, array, limits ({name: amount}), and
-for the main pass part and pinned. free is a list of [GPUs, CPUs, MiB], one a node.
+A job has pool (a set of nodes), nodes, need and last (GPUs, CPUs, MiB), limit_s, array, limits ({name: amount}), counts
+(the same; in those it only counts), and for the main pass part and pinned. free is a list of [GPUs, CPUs, MiB], one a
+node.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ Free = list[list[int]]
 Chosen = dict[int, int]  # node -> 1: gives need, 2: gives last
 
 
-def pick(free: Free, usable: Iterable[int], job: Job) -> Chosen | None:
-    """The job's nodes, None if it does not fit."""
+def pick(free: Free, usable: Iterable[int], job: Job, shortest: bool) -> Chosen | None:
+    """The job's nodes, None if it does not fit. shortest: a single node comes from the shortest run of neighbours."""
     chosen: Chosen = {}
     differs = job["need"] != job["last"]
     whole = job["nodes"] - differs
@@ -25,7 +26,8 @@ def pick(free: Free, usable: Iterable[int], job: Job) -> Chosen | None:
         able = _able(free, usable, job["need"], chosen)
         if not able:
             return None
-        run = able if whole == 1 else _best_run(free, able, whole - len(chosen))
+        single = min(_runs(able), key=len) if shortest else able
+        run = single if whole == 1 else _best_run(free, able, whole - len(chosen))
         chosen |= dict.fromkeys(run[: whole - len(chosen)], 1)
     if differs:
         able = _able(free, usable, job["last"], chosen)
@@ -40,10 +42,14 @@ def _able(free: Free, usable: Iterable[int], what: Sequence[int], chosen: Chosen
     return [n for n in fits if all(have >= wanted for have, wanted in zip(free[n], what, strict=True))]
 
 
+def _runs(able: list[int]) -> list[list[int]]:
+    """Neighbouring nodes together."""
+    return [[n for _, n in run] for _, run in groupby(enumerate(able), key=lambda pair: pair[1] - pair[0])]
+
+
 def _best_run(free: Free, able: list[int], left: int) -> list[int]:
-    runs = [[n for _, n in run] for _, run in groupby(enumerate(able), key=lambda pair: pair[1] - pair[0])]
-    best = runs[0]
-    for run in runs[1:]:
+    best, *others = _runs(able)
+    for run in others:
         cpus, best_cpus = (sum(free[n][1] for n in each) for each in (run, best))
         enough, best_enough = len(run) >= left, len(best) >= left
         if (enough and (not best_enough or cpus < best_cpus)) or (not enough and cpus > best_cpus):
@@ -61,13 +67,13 @@ def _within(room: dict[str, float], job: Job) -> bool:
 
 
 def _use(room: dict[str, float], job: Job) -> None:
-    for name, amount in job["limits"].items():
+    for name, amount in (job["limits"] | job["counts"]).items():
         room[name] -= amount
 
 
 def main_pass(
     free: Free, jobs: Sequence[Job], members: Sequence[set[int]], room: dict[str, float], depth: int, now: float,
-    blocks: Sequence[tuple[float, float, set[int]]],
+    blocks: Sequence[tuple[float, float, set[int]]], completing: set[int], shortest: bool,
 ) -> list[Chosen]:  # fmt: skip
     """What a main pass starts: one entry a job, empty for one that waits."""
     closed: set[int] = set()
@@ -86,7 +92,7 @@ def main_pass(
         usable = job["pool"] - closed - shut
         if job["part"] in failed or not _within(room, job) or len(usable) < job["nodes"]:
             continue
-        chosen = pick(free, usable, job)
+        chosen = pick(free, usable - completing, job, shortest)
         if chosen is not None:
             _give(free, job, chosen, -1)
             _use(room, job)
@@ -108,11 +114,12 @@ class Backfill:
     def __init__(
         self, now: float, window_end: float, step: float, free: Free,
         runs: Sequence[tuple[float, dict[int, list[int]]]], blocks: Sequence[tuple[float, float, set[int]]],
-        completing: set[int],
+        completing: set[int], shortest: bool,
     ) -> None:  # fmt: skip
         self.now, self.window_end, self.step, self.free = now, window_end, step, free
         self.runs = sorted(runs, key=lambda run: run[0])
         self.taken, self.completing = list(blocks), completing
+        self.shortest = shortest
         self.records = 1  # of the table of reservations, ever made
 
     def starts(
@@ -156,7 +163,10 @@ class Backfill:
                 later = following
                 continue
             start = max(start, begin)
-            held_up = start == self.now and not self.completing.isdisjoint(chosen)
+            held_up = False
+            if start == self.now and not self.completing.isdisjoint(chosen):
+                elsewhere = pick(self.free, usable - self.completing, job, self.shortest)
+                chosen, held_up = elsewhere or chosen, elsewhere is None
             if held_up:
                 start, following = self.now + 1.0, None
             slot, end = self._rounded(start, start + job["limit_s"])
@@ -208,7 +218,7 @@ class Backfill:
         return any(b < end and e > slot and not nodes <= open_ for b, e, open_ in self._slots())
 
     def _future(self, job: Job, usable: set[int]) -> tuple[float, Chosen]:
-        chosen = pick(self.free, usable, job)
+        chosen = pick(self.free, usable, job, self.shortest)
         if chosen is not None:
             return self.now, chosen
         work = [list(row) for row in self.free]
@@ -229,7 +239,7 @@ class Backfill:
                     break
             if latest is None:
                 break
-            chosen = pick(work, usable, job)
+            chosen = pick(work, usable, job, self.shortest)
             if chosen is not None:
                 return max(latest, self.now + 1.0), chosen
             window *= 2.0

@@ -186,6 +186,29 @@ def test_cluster_of__folder_with_limits(site: Path) -> None:
     )  # fmt: skip
 
 
+def test_cluster_of__folder_tells_limits_on_what_is_used(site: Path) -> None:
+    """In minutes and GPU minutes; flags of a QOS; the QOS of a partition, and one that is not there."""
+    (site / "qos.txt").write_text(
+        "Name|Flags|GrpTRESMins|GrpTRESRunMins|GrpWall|MaxTRESMins\n"
+        "part|DenyOnLimit,NoDecay,OverPartQOS|cpu=9,gres/gpu=100|gres/gpu=50|02:00:00|gres/gpu=10\nbarred||gres/gpu=0|||\n"
+    )
+    (site / "assoc.txt").write_text("Account|User|GrpTRESMins|GrpTRESRunMins|GrpWall|MaxTRESMins\nlab||gres/gpu=7|||\n")
+    with (site / "slurm.conf").open("a") as file:
+        file.write("PartitionName=wide Nodes=b1 QOS=part\nPartitionName=odd Nodes=b1 QOS=other\n")
+        file.write("PartitionName=none Nodes=b1 QOS=N/A\nAccountingStorageEnforce=limits,Safe\n")
+    made = cluster_of(str(site), BUSY)
+    assert made.layout.qos == (
+        Limits("part", group_gpu_s=6_000.0, group_run_gpu_s=3_000.0, group_wall_s=7_200.0, max_gpu_s_per_job=600.0,
+               no_decay=True, over_part_qos=True),
+        Limits("barred", group_gpu_s=BARRED),
+    )  # fmt: skip
+    assert made.layout.accounts == (Limits("lab", group_gpu_s=420.0),)
+    qos = {each.name: each.qos for each in made.layout.partitions}
+    assert (qos["wide"], qos["odd"], qos["none"]) == ("part", "other", "")
+    assert made.warnings[-1].endswith("qos.txt: has no QOS other, which a partition names; its limits are left out")
+    assert made.slurm_model.safe_limits
+
+
 def test_cluster_of__folder_tells_a_limit_of_nothing_from_none(site: Path) -> None:
     """0 bars, an empty field does not limit; GPUs of one type limit none."""
     (site / "qos.txt").write_text(
@@ -244,6 +267,15 @@ gpus = 8
 name = "gpu"
 max_time_s = 3600
 billing = "CPU=1,GRES/gpu=4"
+qos = "part"
+[[qos]]
+name = "part"
+no_decay = true
+over_part_qos = true
+group_gpu_s = 60
+group_wall_s = 120
+group_run_gpu_s = 180
+max_gpu_s_per_job = 240
 [[accounts]]
 name = "physics"
 parent = "science"
@@ -258,7 +290,11 @@ user = "ann"
 usage = 70.5
 """)
     layout = cluster_of(str(path), BUSY).layout
-    assert layout.partitions == (Partition("gpu", max_time_s=3_600.0, billing=(4.0, 1.0, 0.0)),)
+    assert layout.partitions == (Partition("gpu", max_time_s=3_600.0, billing=(4.0, 1.0, 0.0), qos="part"),)
+    assert layout.qos == (
+        Limits("part", group_gpu_s=60.0, group_wall_s=120.0, group_run_gpu_s=180.0, max_gpu_s_per_job=240.0,
+               no_decay=True, over_part_qos=True),
+    )  # fmt: skip
     assert layout.accounts == (
         Limits("physics", parent="science", shares=PARENT), Limits("science", shares=3, max_submit_per_user=4),
         Limits("physics", user="ann", usage=70.5),

@@ -36,6 +36,20 @@ def test_from_settings__takes_the_sites_values() -> None:
     assert model == expected
 
 
+@pytest.mark.parametrize(
+    ("version", "shortest"), [("24.11.5", True), ("22.05.8", True), ("25.05.0", False), ("26.05.5", False), ("", False)]
+)
+def test_from_settings__version_tells_how_a_node_is_chosen(version: str, shortest: bool) -> None:
+    """Up to 24.11 by runs of neighbours; a version that is not told counts as new."""
+    assert SlurmModel.from_settings({"SLURM_VERSION": version}).shortest_run is shortest
+
+
+@pytest.mark.parametrize(("enforced", "safe"), [("associations,limits,SAFE", True), ("limits,qos", False), ("", False)])
+def test_from_settings__safe_limits(enforced: str, safe: bool) -> None:
+    """AccountingStorageEnforce."""
+    assert SlurmModel.from_settings({"AccountingStorageEnforce": enforced}).safe_limits is safe
+
+
 def test_from_settings__defaults_are_slurms_own() -> None:
     """A slurm.conf that says nothing."""
     quiet = {"Epilog": "(null)", "SchedulerParameters": "(null)", "PriorityWeightTRES": "(null)"}

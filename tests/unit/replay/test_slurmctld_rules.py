@@ -147,6 +147,35 @@ def test_eligible_later__waits_for_the_pass_over_the_whole_queue() -> None:
     assert starts([{"begin_s": 7.0}]) == [60]
 
 
+FOUR = Layout(tuple(Node(f"n{n}", 8, 64, 512_000.0) for n in (1, 2, 3, 4)))
+
+
+@pytest.mark.parametrize(("shortest", "node"), [(False, 0), (True, 3)])
+def test_one_node__is_the_lowest_or_of_the_shortest_run(shortest: bool, node: int) -> None:
+    """n3 is full, n1 and n2 have room beside a job each, n4 is idle: n1 is the lowest, n4 a run of its own."""
+    rows: list[Row] = [{"gpus": 4, "pin": name} for name in ("n1", "n2")]
+    rows += [{"gpus": 8, "pin": "n3"}, {"gpus": 1, "submit_s": 1.0}]
+    made = cluster(rows, replace(PLAIN, shortest_run=shortest), FOUR)
+    made.advance(1.0)
+    assert made.holdings.of(3)[0].tolist() == [node]
+
+
+def test_backfill__passes_over_nodes_that_are_completing() -> None:
+    """n1 is completing when the pass at 5 comes: job 2 takes n2 at once; job 3, for which there is only n1, waits."""
+    rows = [{"duration_s": 4.0}, {"submit_s": 4.5, "gpus": 8}, {"submit_s": 4.6, "gpus": 8}]
+    model = SlurmModel(bf_phase_s=5.0, batch_sched_delay_s=100.0, sched_phase_s=90.0, epilog_s=3.0)
+    assert starts(rows, model)[:2] == [0, 5]
+    assert starts(rows, model)[2] > 7
+
+
+def test_partition__is_blocked_by_a_job_whose_nodes_are_completing() -> None:
+    """At 5 n1 is completing, so job 2 of both nodes does not fit until 7; job 3 does not pass it onto n2, but
+    waits until those of job 2 are back.
+    """
+    rows = [{"duration_s": 4.0}, {"submit_s": 4.5, "gpus": 16, "nodes": 2}, {"submit_s": 4.6}]
+    assert starts(rows, replace(PLAIN, epilog_s=3.0)) == [0, 7, 20]
+
+
 def test_epilog__time_never_goes_back() -> None:
     """One of two nodes is back 5 s before the other, by an epilog of no time: both at the end of the job."""
     rows = [{"gpus": 16, "nodes": 2, "epilog_spread_s": 5.0}, {"gpus": 8}]
