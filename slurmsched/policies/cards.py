@@ -12,3 +12,8 @@ ROUNDS = (
     "Rounds of minutes are too short for requeues of jobs that take long to start: on Slurm a round is the lease of "
     "[preemption] quantum_s, 30 minutes by default."
 )
+SHARDS = (
+    "Nobody shares GPUs on Slurm, whatever `space_sharing` says: which jobs are on one GPU Slurm decides by the shards "
+    "or MPS that they ask for, and a plan gives each GPU to one job. The second job of each pair goes after all others "
+    "of the round, to GPUs of its own; `plan` tells how many there are."
+)
