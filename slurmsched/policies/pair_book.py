@@ -139,7 +139,7 @@ def chosen(
     As rounds.chosen, with pairs that have a share beside single jobs: a pair runs if neither of its jobs does yet.
     """
     rows, columns = np.nonzero((market.speed > 0) & market.active[:, None])
-    pair, type_ = np.nonzero(pairs.share > 0)
+    pair, type_ = np.nonzero((pairs.share > 0) & (pairs.speed > 0).all(axis=2))
     one, other = np.append(rows, pairs.first[pair]), np.append(rows, pairs.second[pair])
     columns = np.append(columns, type_)
     tables = ((share, pairs.share), (deficit_s, pairs.deficit_s), (priority, pair_priority))
