@@ -91,7 +91,8 @@ class Gandiva:
             couples |= _drawn([row for row in rows.tolist() if row not in couples], here.gpus, lots)
         drawn[KEY] = _remembered(snapshot, couples, lots.count)
         paired = couples if crowded else {}
-        first = np.array([row for row in rows.tolist() if row < paired.get(row, -1)], np.int64)
+        place = np.argsort(order).tolist()
+        first = np.array([row for row in rows.tolist() if row in paired and place[row] < place[paired[row]]], np.int64)
         second = np.array([paired[row] for row in first.tolist()], np.int64)
         alone = np.array([row for row in rows.tolist() if row not in paired], np.int64)
         units = max(len(first) + len(alone), 1)
@@ -160,6 +161,8 @@ _NAMES = ("first", "first_arrival_s", "second", "second_arrival_s")
 def _remembered(snapshot: Snapshot, couples: Couples, count: int) -> dict[str, Any]:
     """The couples, each once, and how many lots were drawn, for a carry."""
     jobs, arrived_s = snapshot.jobs, arrival_s(snapshot.jobs)
-    rows = np.array(sorted((row, other) for row, other in couples.items() if row < other), np.int64).reshape(-1, 2)
+    ids = jobs.job_id.tolist()
+    named = [(row, other) for row, other in couples.items() if ids[row] < ids[other]]
+    rows = np.array(sorted(named, key=lambda pair: ids[pair[0]]), np.int64).reshape(-1, 2)
     columns = (jobs.job_id[rows[:, 0]], arrived_s[rows[:, 0]], jobs.job_id[rows[:, 1]], arrived_s[rows[:, 1]])
     return {"count": count} | {name: column.tolist() for name, column in zip(_NAMES, columns, strict=True)}

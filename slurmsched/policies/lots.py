@@ -11,7 +11,8 @@ class Lots:
     """Draws like random.Random(seed), of which `count` words of 32 bits are used up. count: grows with every draw."""
 
     def __init__(self, seed: int, count: int = 0) -> None:
-        self._words, self.count = np.random.RandomState([seed]), count
+        self._words, self.count = np.random.RandomState(np.random.MT19937(0)), count  # no word of the system's chance
+        self._words.seed([seed])
         self._words.randint(0, 1 << 32, size=count, dtype=np.uint32)
 
     def below(self, bound: int) -> int:

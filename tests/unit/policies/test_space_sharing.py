@@ -59,9 +59,7 @@ def test_allocated__without_a_pair_that_gains_shares_are_those_of_turns() -> Non
 
 
 @settings(deadline=None, max_examples=12)
-@given(
-    objective=st.sampled_from(sorted(shared_allocation.OBJECTIVES)), seed=st.integers(0, 99), most=st.integers(1, 6)
-)
+@given(objective=st.sampled_from(sorted(shared_allocation.OBJECTIVES)), seed=st.integers(0, 99), most=st.integers(1, 6))
 def test_allocated__nobody_has_more_than_there_is(objective: str, seed: int, most: int) -> None:
     """GPUs of each type, and each job's time, singles and pairs together, in any number of groups."""
     chance = np.random.default_rng(seed)
@@ -105,9 +103,9 @@ def test_objectives__are_never_worse_than_without_sharing(seed: int) -> None:
         before, after = (gain * rate(alone(given_), none)).min(), (gain * rate(*with_pairs(given_, made))).min()
         assert after >= before * (1 - 1e-5)
     shortest = left_s / (allocation.isolated(given_) * given_.speed).sum(axis=1) + given_.elapsed_s
-    rho = [((given_.elapsed_s + left_s / rate(*shares)) / shortest).max() for shares in (
-        (allocation.finish_time_fairness(given_), none), shared_allocation.finish_time_fairness(given_, made))]  # fmt: skip
-    assert rho[1] <= rho[0] * (1 + 2e-3)
+    turns, paired = (allocation.finish_time_fairness(given_), none), shared_allocation.finish_time_fairness(given_, made)
+    before, after = (((given_.elapsed_s + left_s / rate(*each)) / shortest).max() for each in (turns, paired))
+    assert after <= before * (1 + 2e-3)
 
 
 def test_gavel__two_jobs_of_a_round_are_on_the_same_gpu() -> None:

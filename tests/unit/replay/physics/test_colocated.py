@@ -85,9 +85,7 @@ def test_colocated__whole_steps_of_a_round_count_for_pairs_too(table: str) -> No
         ([{0: 1}, {0: 1}, {0: 1}], "ABA", "job 3 shares GPUs otherwise than all of them with one other job"),
     ],
 )  # fmt: skip
-def test_colocated__refuses_what_nobody_measured(
-    table: str, places: list[Place], models: str, message: str
-) -> None:
+def test_colocated__refuses_what_nobody_measured(table: str, places: list[Place], models: str, message: str) -> None:
     """Jobs, models and the type are named."""
     with pytest.raises(InputError, match=message):
         speeds(table, places, models)
@@ -144,5 +142,5 @@ def test_cluster__refuses_to_share_without_physics_that_knows(table: str) -> Non
     """How fast two jobs are on a GPU is not to be made up."""
     made = cluster(GpuTypes(table), "AB", [8, 8])
     made.advance(0.0)
-    with pytest.raises(ConfigError, match="jobs 1 and 2 would share GPUs.*--physics colocated"):
+    with pytest.raises(ConfigError, match=r"jobs 1 and 2 would share GPUs.*--physics colocated"):
         made.apply(Together().plan(made.read()))
