@@ -103,7 +103,10 @@ def test_objectives__are_never_worse_than_without_sharing(seed: int) -> None:
         before, after = (gain * rate(alone(given_), none)).min(), (gain * rate(*with_pairs(given_, made))).min()
         assert after >= before * (1 - 1e-5)
     shortest = left_s / (allocation.isolated(given_) * given_.speed).sum(axis=1) + given_.elapsed_s
-    turns, paired = (allocation.finish_time_fairness(given_), none), shared_allocation.finish_time_fairness(given_, made)
+    turns, paired = (
+        (allocation.finish_time_fairness(given_), none),
+        shared_allocation.finish_time_fairness(given_, made),
+    )
     before, after = (((given_.elapsed_s + left_s / rate(*each)) / shortest).max() for each in (turns, paired))
     assert after <= before * (1 + 2e-3)
 
