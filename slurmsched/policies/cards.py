@@ -13,7 +13,7 @@ ROUNDS = (
     "[preemption] quantum_s, 30 minutes by default."
 )
 SHARDS = (
-    "space_sharing: nobody shares GPUs on Slurm. Whoever asks for a whole GPU is left one; which jobs are on one GPU "
-    "is decided by Slurm, among those that ask for shards or MPS. The second job of each pair goes after all others of "
-    "the round, to GPUs of its own; `plan` tells how many there are. A site offers shards, and its users ask for them."
+    "Nobody shares GPUs by a policy: whoever asks for a whole GPU is left one, and which jobs are on one GPU is up to "
+    "Slurm, among those that ask for shards or MPS. The second job of each pair goes after all others of the round, to "
+    "GPUs of its own; time and progress are counted as if they shared, and `plan` tells how many there are."
 )

@@ -19,7 +19,7 @@ from slurmsched.policies.checks import check_choice, check_number
 from slurmsched.policies.gpu_market import Market, market
 from slurmsched.policies.lots import Lots
 from slurmsched.policies.order import arrival_s, ordered
-from slurmsched.policies.pairs import Allocation, Pairs
+from slurmsched.policies.pairs import Allocation, Pairs, beside
 from slurmsched.policies.rounds import RESET_S, Rules
 from slurmsched.protocols import PairEstimator, SpeedEstimator
 
@@ -46,7 +46,7 @@ class Gandiva:
         "Xiao et al.: Gandiva, OSDI 2018",
         needs=(Input.SPEED,),
         uses=(Use.ORDER, Use.GPU_TYPE, Use.REQUEUE, Use.START),
-        on_slurm=(PREEMPTS, ROUNDS, SHARDS.replace("space_sharing: n", "N")),
+        on_slurm=(PREEMPTS, ROUNDS, SHARDS),
     )
 
     round_s: float = 360.0
@@ -85,7 +85,7 @@ class Gandiva:
         order = ordered(snapshot.jobs)
         rows = order[here.active[order]]
         couples, lots = _kept(snapshot, here, drawn[KEY]), Lots(snapshot.seed, _count(drawn[KEY]))
-        couples = {row: other for row, other in couples.items() if self._pays(snapshot, here, row, other)}
+        couples = self._paying(snapshot, here, couples)
         crowded = here.gpus[rows].sum() > here.capacity.sum()
         if crowded:
             couples |= _drawn([row for row in rows.tolist() if row not in couples], here.gpus, lots)
@@ -97,24 +97,20 @@ class Gandiva:
         alone = np.array([row for row in rows.tolist() if row not in paired], np.int64)
         units = max(len(first) + len(alone), 1)
         share[alone] = _split(here, alone, units)
-        return Allocation(share, Pairs(first, second, self._beside(snapshot, here, first, second)),
-                          _split(here, first, units))  # fmt: skip
-
-    def _beside(self, snapshot: Snapshot, here: Market, first: Int64s, second: Int64s) -> Floats:
-        """Speed of each beside the other. (P, T, 2)."""
-        return self._share(snapshot, here, first, second) * np.stack([here.speed[first], here.speed[second]], axis=2)
+        speed = beside(self._share(snapshot, here, first, second), here.speed, first, second)
+        return Allocation(share, Pairs(first, second, speed), _split(here, first, units))
 
     def _share(self, snapshot: Snapshot, here: Market, first: Int64s, second: Int64s) -> Floats:
         """What each keeps of its speed beside the other. (P, T, 2)."""
         assert isinstance(self.speeds, PairEstimator)
-        if not len(first):
-            return np.zeros((0, len(here.types), 2))
         return self.speeds.kept(snapshot, first, second, here.types)
 
-    def _pays(self, snapshot: Snapshot, here: Market, row: int, other: int) -> bool:
-        """Whether a pair stays together."""
-        shares = self._share(snapshot, here, np.array([row]), np.array([other]))[0]
-        return bool((shares > 0).all() and shares.sum() >= 1.0)
+    def _paying(self, snapshot: Snapshot, here: Market, couples: Couples) -> Couples:
+        """The couples that stay together."""
+        first, second = np.array(list(couples.items()), np.int64).reshape(-1, 2).T
+        shares = self._share(snapshot, here, first, second)
+        pays = (shares > 0).all(axis=(1, 2)) & (shares.sum(axis=(1, 2)) >= 1.0)
+        return dict(zip(first[pays].tolist(), second[pays].tolist(), strict=True))
 
 
 def _split(here: Market, rows: Int64s, units: int) -> Floats:
@@ -123,16 +119,18 @@ def _split(here: Market, rows: Int64s, units: int) -> Floats:
     return share / np.maximum(share.sum(axis=1, keepdims=True), 1.0)
 
 
-def _drawn(free: list[int], gpus: Floats, lots: Lots) -> Couples:
+def _drawn(rows: list[int], gpus: Floats, lots: Lots) -> Couples:
     """Pairs of the same size, drawn as often as there are jobs; who draws another size tries again."""
     couples: Couples = {}
-    for _ in range(len(free)):
+    free = list(rows)
+    for _ in rows:
         if len(free) < 2:
             break
         one, other = (free[place] for place in lots.two(len(free)))
         if gpus[one] == gpus[other]:
             couples |= {one: other, other: one}
-            free = [row for row in free if row not in (one, other)]
+            free.remove(one)
+            free.remove(other)
     return couples
 
 

@@ -23,7 +23,7 @@ from slurmsched.policies.gpu_market import Market, market
 from slurmsched.policies.isolated_so_far import KEY, isolated_so_far
 from slurmsched.policies.left import left_s
 from slurmsched.policies.order import arrival_s, ordered
-from slurmsched.policies.pairs import Allocation
+from slurmsched.policies.pairs import Allocation, Pairs
 from slurmsched.policies.partition import partitioned
 from slurmsched.policies.rounds import RESET_S, Book, Rules
 from slurmsched.protocols import Estimator, PairEstimator, SpeedEstimator
@@ -157,9 +157,15 @@ class Gavel:
         if self.space_sharing:
             made = shared_allocation.allocated(self.objective, problem, together, self.most_jobs, snapshot.seed)
             share[rows] = made.share
-            return Allocation(share, made.of(rows), made.shared)
+            return Allocation(share, self._real(snapshot, here, rows, made.pairs), made.shared)
         share[rows] = self._solved(problem, here, snapshot.seed)
         return Allocation(share)
+
+    def _real(self, snapshot: Snapshot, here: Market, rows: Int64s, made: Pairs) -> Pairs:
+        """The pairs by row of the snapshot, with the speeds that they have, whatever an objective took them for."""
+        first, second = rows[made.first], rows[made.second]
+        kept = self._together(snapshot, here, rows, made.first, made.second)
+        return Pairs(first, second, pairs.beside(kept, here.speed, first, second))
 
     def _together(self, snapshot: Snapshot, here: Market, rows: Int64s, first: Int64s, second: Int64s) -> Floats:
         """What jobs of these rows keep of their speed side by side, see protocols.PairEstimator. (P, T, 2)."""

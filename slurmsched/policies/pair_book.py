@@ -108,14 +108,6 @@ def _rows(snapshot: Snapshot, ids: list[int], arrived_s: list[float]) -> tuple[I
     return row, (jobs.job_id[row] == np.array(ids)) & (arrival_s(jobs)[row] == np.array(arrived_s))
 
 
-def partners(pairs: PairBook, jobs: int) -> Int64s:
-    """Row of the job that each shares its GPUs with in this round, -1 = nobody. (N,)."""
-    found = np.full(jobs, -1, np.int64)
-    found[pairs.first[pairs.runs]] = pairs.second[pairs.runs]
-    found[pairs.second[pairs.runs]] = pairs.first[pairs.runs]
-    return found
-
-
 def hosts(pairs: PairBook, snapshot: Snapshot) -> Int64s:
     """Id of the job beside which each is to run in this round, -1 = it is on its own. (N,).
 

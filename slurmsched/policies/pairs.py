@@ -55,10 +55,10 @@ class Allocation:
     pairs: Pairs | None = None
     shared: Floats | None = None
 
-    def of(self, rows: Int64s) -> Pairs | None:
-        """The pairs by other rows: row i of the problem is rows[i] there."""
-        made = self.pairs
-        return None if made is None else Pairs(rows[made.first], rows[made.second], made.speed)
+
+def beside(kept: Floats, speed: Floats, first: Int64s, second: Int64s) -> Floats:
+    """Speed of each of two jobs beside the other. (P, T, 2). kept: see worthwhile. speed: (N, T) alone."""
+    return kept * np.stack([speed[first], speed[second]], axis=2)
 
 
 def max_min(problem: Problem, pairs: Pairs) -> tuple[Floats, Floats, float]:

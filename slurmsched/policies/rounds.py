@@ -106,10 +106,13 @@ def opened(snapshot: Snapshot, market: Market, round_s: float) -> Book:
 
 
 def _enter(book: Book, market: Market, ran_s: Floats) -> None:
-    """Count run time of jobs on the type they had, of a pair once. ran_s: (N,) since the last look."""
+    """Count run time of jobs on the type they had, of a pair once. ran_s: (N,) since the last look.
+
+    Who ran without its partner, because that waits or has ended, counts as alone.
+    """
     pairs = book.pairs
-    shares = np.zeros(len(ran_s), np.bool_)
-    for pair in np.flatnonzero(pairs.runs & (book.on[pairs.first] >= 0)).tolist():
+    shares, both = np.zeros(len(ran_s), np.bool_), (ran_s[pairs.first] > 0) & (ran_s[pairs.second] > 0)
+    for pair in np.flatnonzero(pairs.runs & both & (book.on[pairs.first] >= 0)).tolist():
         members = np.array([pairs.first[pair], pairs.second[pair]])
         column, together_s = book.on[members[0]], ran_s[members].max()
         pairs.received_s[pair, column] += together_s

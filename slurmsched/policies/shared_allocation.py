@@ -8,16 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
 from slurmsched.model.columns import Floats, Int64s
 from slurmsched.policies import allocation
 from slurmsched.policies.allocation import SLACK, Problem
-from slurmsched.policies.pairs import Allocation, Pairs, best, possible, raise_least, worthwhile
+from slurmsched.policies.pairs import Pairs, best, possible, raise_least, worthwhile
 
 MOST = 128  # jobs of one programme, which has a variable for each pair and type
 Shares = tuple[Floats, Floats]  # of jobs alone (N, T), of pairs (P, T)
+
+
+class Shared(NamedTuple):
+    """share: (N, T) of each job alone. shared: (P, T) of each of the pairs, which are by row of the problem."""
+
+    share: Floats
+    pairs: Pairs
+    shared: Floats
 
 
 def max_min(problem: Problem, pairs: Pairs) -> Shares:
@@ -57,7 +66,7 @@ OBJECTIVES: Mapping[str, Callable[[Problem, Pairs], Shares]] = {
 
 def allocated(
     objective: str, problem: Problem, kept: Callable[[Int64s, Int64s], Floats], most_jobs: int, seed: int
-) -> Allocation:
+) -> Shared:
     """Shares of jobs and of the pairs that have any, in random groups of at most so many jobs and of MOST.
 
     kept: of pairs of rows of the problem, see protocols.PairEstimator. The same seed gives the same groups.
@@ -75,7 +84,7 @@ def allocated(
         parts.append((Pairs(rows[pairs.first[some]], rows[pairs.second[some]], pairs.speed[some]), shared[some]))
     columns = zip(*((pairs.first, pairs.second, pairs.speed, shared) for pairs, shared in parts), strict=True)
     first, second, speed, shared = (np.concatenate(column) for column in columns)
-    return Allocation(share, Pairs(first, second, speed), shared)
+    return Shared(share, Pairs(first, second, speed), shared)
 
 
 def _least_raised(problem: Problem, pairs: Pairs, worth: Floats) -> Shares:

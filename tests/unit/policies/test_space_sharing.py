@@ -54,7 +54,7 @@ def test_allocated__two_alike_that_keep_four_fifths_share_all_the_time(objective
 def test_allocated__without_a_pair_that_gains_shares_are_those_of_turns() -> None:
     """Half the speed each is what turns give."""
     made = shared_allocation.allocated("max-min", problem(3), lambda one, _: kept(len(one), 0.5, 0.5), 1_024, 0)
-    assert made.shared is not None and made.shared.shape == (0, 1)
+    assert made.shared.shape == (0, 1)
     assert made.share.sum(axis=1) == pytest.approx(np.full(3, 1 / 3), abs=1e-5)
 
 
@@ -136,6 +136,29 @@ def test_gavel__the_time_of_a_pair_counts_once_and_its_progress_at_its_own_speed
     assert made.carry["received_s v100"] == [180.0, 180.0]
     assert made.why["done_s"].tolist() == pytest.approx((360.0 * shares).tolist())
     assert made.carry["round"]["worker_s"]["v100"] == pytest.approx(3 * 180.0 + 360.0)
+
+
+def test_gavel__a_job_whose_partner_waits_counts_as_alone() -> None:
+    """On Slurm the second has no GPU: the first has had 360 s by itself, at its own speed."""
+    rows = waiting(*HINTS)
+    made = next_round(SHARING, [*running(rows[:1], 360.0), rows[1]], SHARING.rank(snapshot(rows, NODE)), 360.0)
+    assert made.carry["received_s v100"] == [180.0 + 360.0, 180.0]
+    assert made.why["done_s"].tolist() == [360.0, 0.0]
+
+
+def test_gavel__without_heterogeneity_a_pair_still_runs_at_its_own_speed() -> None:
+    """The programme takes K80 for as fast as V100; what is made there is counted as it is."""
+    node = [{"name": "n1", "gpus": 1, "gpu_types": "gpu:k80:1"}]
+    policy = Gavel(speeds=Throughputs("gavel"), space_sharing=True, heterogeneity=False)
+    rows = waiting(HINTS[0], HINTS[0])
+    first = policy.rank(snapshot(rows, node))
+    assert hosted(first) == [-1, 1]
+    made = next_round(policy, running(rows, 360.0), first, 360.0, node)
+    here, one = snapshot(rows, node), np.array([0])
+    kept_ = SHARING.speeds.kept(here, one, one + 1, ["k80"])[0, 0]  # type: ignore[attr-defined]
+    alone = SHARING.speeds.speeds(here, ["k80"])[:, 0]
+    assert alone[0] < 0.5
+    assert made.why["done_s"].tolist() == pytest.approx((360.0 * kept_ * alone).tolist())
 
 
 def test_gavel__who_is_left_of_a_pair_has_the_gpu_alone() -> None:
