@@ -75,8 +75,8 @@ def raise_least(problem: Problem, pairs: Pairs, worth: Floats) -> tuple[Floats, 
     jobs = len(problem.gpus)
     rows, bound = _room(problem, pairs)
     made = _throughput(problem, pairs, worth)
-    no_level = sparse_column(np.zeros(len(bound)))
-    rows = stacked([[rows, no_level], [-made, sparse_column(np.ones(jobs))]])
+    no_level = _column(np.zeros(len(bound)))
+    rows = _stacked([[rows, no_level], [-made, _column(np.ones(jobs))]])
     aim = np.append(np.zeros(made.shape[1]), -1.0)
     high = np.append(_may(problem, pairs), np.inf)
     found = solve(Programme(aim, np.zeros(len(aim)), high, rows, np.append(bound, np.zeros(jobs))))
@@ -92,7 +92,7 @@ def best(problem: Problem, pairs: Pairs, worth: Floats, floor: float = 0.0) -> t
     rows, bound = _room(problem, pairs)
     made = _throughput(problem, pairs, worth)
     if floor > 0:
-        rows, bound = stacked([[rows], [-made]]), np.append(bound, np.full(len(worth), -floor))
+        rows, bound = _stacked([[rows], [-made]]), np.append(bound, np.full(len(worth), -floor))
     aim = -np.asarray(made.sum(axis=0)).ravel()
     found = solve(Programme(aim, np.zeros(len(aim)), _may(problem, pairs), rows, bound))
     return None if found.x is None else _split(problem, pairs, found.x)
@@ -119,7 +119,7 @@ def _room(problem: Problem, pairs: Pairs) -> tuple[Any, Floats]:
     room = sparse.csr_array((problem.gpus[pairs.first].repeat(types), (type_of, cells)), (types, len(cells)))
     time = _by_job(pairs, len(problem.gpus), np.ones(pairs.speed.shape))
     fits, bound = allocation.fits(problem)
-    return stacked([[fits, stacked([[room], [time]])]]), bound
+    return _stacked([[fits, _stacked([[room], [time]])]]), bound
 
 
 def _throughput(problem: Problem, pairs: Pairs, worth: Floats) -> Any:
@@ -129,17 +129,17 @@ def _throughput(problem: Problem, pairs: Pairs, worth: Floats) -> Any:
     jobs, types = problem.speed.shape
     place = (np.repeat(np.arange(jobs), types), np.arange(jobs * types))
     alone = sparse.csr_array(((worth[:, None] * problem.speed).ravel(), place), (jobs, jobs * types))
-    return stacked([[alone, sparse.diags_array(worth) @ _by_job(pairs, jobs, pairs.speed)]])
+    return _stacked([[alone, sparse.diags_array(worth) @ _by_job(pairs, jobs, pairs.speed)]])
 
 
-def stacked(blocks: list[list[Any]]) -> Any:
+def _stacked(blocks: list[list[Any]]) -> Any:
     """A matrix of these blocks, by rows; sparse."""
     from scipy import sparse
 
     return sparse.block_array(blocks, format="csr")
 
 
-def sparse_column(values: Floats) -> Any:
+def _column(values: Floats) -> Any:
     """One column of a sparse matrix."""
     from scipy import sparse
 

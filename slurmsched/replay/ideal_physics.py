@@ -58,7 +58,7 @@ class PhysicsCluster(IdealCluster):
         self._due_s = np.full(jobs, math.nan)  # end of this run, as it goes now
         self._hands, self._moved, self._new = Hands.none(), np.zeros(0, np.int64), set[int]()
         self._shown: Snapshot | None = None
-        self._colocates = bool(getattr(physics, "colocates", False))
+        self._colocates = physics.shared and bool(getattr(physics, "colocates", False))
 
     def read(self) -> Snapshot:
         """The cluster now."""
