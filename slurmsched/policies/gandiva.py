@@ -44,6 +44,7 @@ class Gandiva:
     card: ClassVar[Card] = Card(
         Family.HETEROGENEITY,
         "Xiao et al.: Gandiva, OSDI 2018",
+        left_out=("Time slices within a GPU, migration, and growing and shrinking.",),
         needs=(Input.SPEED,),
         uses=(Use.ORDER, Use.GPU_TYPE, Use.REQUEUE, Use.START),
         on_slurm=(PREEMPTS, ROUNDS, SHARDS),
