@@ -23,7 +23,7 @@ from slurmsched.estimators.throughput_table import kinds, model_and_batch, throu
 from slurmsched.estimators.throughputs import Throughputs
 from slurmsched.model import Past, Snapshot
 from slurmsched.model.columns import Floats, Int64s
-from slurmsched.policies import allocation, pairs
+from slurmsched.policies import allocation, pairs, shared_allocation
 from slurmsched.policies.allocation import Problem
 from slurmsched.policies.partition import partitioned
 from slurmsched.testing import snapshot
@@ -33,6 +33,7 @@ HEADING = "## Policies"
 TYPES = ("k80", "p100", "v100")
 ROUNDS, LONG_S = 5, 3.0  # measurements of each; one alone where it takes longer
 POP_JOBS, POP_PARTS = 2_048, (1, 2, 4, 8)
+SHARED, SHARED_JOBS = ("max-min", "makespan", "ftf"), (100, 300, 1_000)
 PAIR_JOBS, PAIR_GPUS = 256, 24  # GPUs of each type
 
 
@@ -73,6 +74,13 @@ def _lines(names: tuple[str, ...] | list[str], jobs: list[int]) -> Iterator[str]
     yield "| parts | solve time [s] | exact over it | least over exact | mean over exact | least over no pairs |"
     yield "| ---: | ---: | ---: | ---: | ---: | ---: |"
     yield from _paired_pop()
+    yield (
+        f"\nGavel with `space_sharing`, an allocation of jobs of one GPU of Gavel's table on {3 * PAIR_GPUS} GPUs of "
+        f"three types, in groups of at most {shared_allocation.MOST} jobs (POP):\n"
+    )
+    yield "| jobs | groups | pairs that gain | " + " | ".join(f"{name} [s]" for name in SHARED) + " |"
+    yield "| ---: | ---: | ---: |" + " ---: |" * len(SHARED)
+    yield from _shared()
 
 
 def measured(name: str, jobs: int) -> tuple[float, float]:
@@ -146,7 +154,7 @@ def _pop() -> Iterator[str]:
 
 def _paired_pop() -> Iterator[str]:
     """A row for each number of parts, with pairs."""
-    given, first, second, kept = _paired()
+    given, first, second, kept = _paired(PAIR_JOBS)
     _, alone = allocation.raise_least(given, given.speed * allocation.worth(given)[:, None])
     exact: tuple[float, float] | None = None
     for parts in POP_PARTS:
@@ -163,16 +171,32 @@ def _paired_pop() -> Iterator[str]:
                f"| {levels.mean() / exact[1]:.4f} | {least / alone:.3f} |")  # fmt: skip
 
 
-def _paired() -> tuple[Problem, Int64s, Int64s, Floats]:
+def _shared() -> Iterator[str]:
+    """A row for each number of jobs."""
+    for jobs in SHARED_JOBS:
+        given, first, second, kept = _paired(jobs)
+        given = replace(given, left_s=np.random.default_rng(jobs).lognormal(8, 1, jobs))
+        table = np.zeros((jobs, jobs, *kept.shape[1:]))
+        table[first, second] = kept
+        gains, times_s = len(pairs.worthwhile(given, first, second, kept).first), list[float]()
+        for objective in SHARED:
+            began = time.process_time()
+            shared_allocation.allocated(objective, given, lambda one, two, table=table: table[one, two], jobs, 0)  # type: ignore[misc]
+            times_s.append(time.process_time() - began)
+        cells = " | ".join(f"{took_s:.2f}" for took_s in times_s)
+        yield f"| {jobs:,} | {-(-jobs // shared_allocation.MOST)} | {gains:,} | {cells} |"
+
+
+def _paired(jobs: int) -> tuple[Problem, Int64s, Int64s, Floats]:
     """Jobs of one GPU of all models in Gavel's table, their pairs, and the speed that each keeps in them."""
     chance, speeds = np.random.default_rng(7), Throughputs("gavel")
     models = [model for model, gpus in kinds(throughput_table("gavel")) if gpus == 1]
     hints = []
-    for model, batch in (model_and_batch(models[k]) for k in chance.integers(0, len(models), PAIR_JOBS)):
+    for model, batch in (model_and_batch(models[k]) for k in chance.integers(0, len(models), jobs)):
         hints.append("slurmsched: " + (f"batch={batch} " if batch else "") + f"model={model}")
     here = snapshot([{"job_id": n, "gpus": 1, "comment": hint} for n, hint in enumerate(hints, 1)])
-    given = Problem(np.full(3, float(PAIR_GPUS)), np.ones(PAIR_JOBS), speeds.speeds(here, TYPES),
-                    *[np.ones(PAIR_JOBS)] * 3)  # fmt: skip
+    given = Problem(np.full(3, float(PAIR_GPUS)), np.ones(jobs), speeds.speeds(here, TYPES),
+                    *[np.ones(jobs)] * 3)  # fmt: skip
     first, second = pairs.possible(given.gpus)
     return given, first, second, speeds.kept(here, first, second, TYPES)
 

@@ -138,6 +138,14 @@ class TypedPhysics(Physics, Protocol):
         ...
 
 
+@runtime_checkable
+class ColocatingPhysics(Physics, Protocol):
+    """Optional: physics that knows how fast jobs are on the same GPUs; `shared` holds too. Without it none may be."""
+
+    @property
+    def colocates(self) -> bool: ...
+
+
 class Cluster(Protocol):
     """A Slurm, or something that stands for one."""
 

@@ -63,6 +63,8 @@ class Assignments:
     rows: (R,) int64 rows of snapshot.jobs, in ranking order. first, count and node: row i of `rows` holds
     gpus[k] GPUs on nodes row node[k] for k in first[i] .. first[i]+count[i]. All int64.
     gpu_mask: which ones, bit i for GPU index i; empty where only counts were decided.
+    host: (R,) int64 row of the job on whose GPUs this one is, -1 = on its own; such guests come after all others.
+    Empty: no two jobs share.
     """
 
     rows: Int64s
@@ -71,6 +73,7 @@ class Assignments:
     node: Int64s
     gpus: Int64s
     gpu_mask: Int64s = field(default_factory=lambda: _NO_INTS)
+    host: Int64s = field(default_factory=lambda: _NO_INTS)
 
 
 @dataclass(frozen=True, slots=True)

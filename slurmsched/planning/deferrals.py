@@ -83,6 +83,9 @@ def untold(
         found.append(
             (int((waits & typed).sum()), "to run on a certain GPU type: placement.types = true sends them there")
         )
+    if wants.beside is not None:
+        guests = int((waits & (wants.beside >= 0)).sum())
+        found.append((guests, "on GPUs of another job: only jobs that ask for shards or MPS share any on Slurm"))
     return tuple(f"the policy wants {count} jobs {what}" for count, what in found if count)
 
 

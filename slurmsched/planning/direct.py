@@ -13,6 +13,7 @@ from slurmsched.kernels.show import who_waits
 from slurmsched.model import Assignments, Plan, Ranking, Snapshot, Wake
 from slurmsched.model.columns import Bools, Int64s, sealed
 from slurmsched.placements.candidates import HOLDS, MAY_START, standing
+from slurmsched.planning.sharing import hosts_of, with_guests, without_guests
 from slurmsched.planning.wants import as_wanted
 from slurmsched.protocols import BackfillingPlacement, Placement, Policy, ReservingPlacement
 
@@ -70,9 +71,12 @@ class DirectPlanner:
     def plan(self, snapshot: Snapshot) -> Plan:
         """Who should hold GPUs now. The same snapshot gives the same plan."""
         ranking = self.policy.rank(snapshot)
-        wanted = as_wanted(snapshot, ranking.wants)
+        host = hosts_of(snapshot, ranking.wants)
+        alone = snapshot if host is None else without_guests(snapshot, ranking, host)
+        wanted = as_wanted(alone, ranking.wants)
         stands = standing(wanted)
         target, queue = self._target(wanted, ranking, stands), np.empty((2, len(stands)), np.int64)
+        target = target if host is None else with_guests(target, host)
         running = np.empty(len(stands), np.bool_)
         least, waiting, need = who_waits(ranking.order, stands, target.rows, wanted.jobs.gpus, running, queue)
         rows, needs = sealed(queue)[:, :waiting]  # preempted jobs wait too

@@ -20,7 +20,7 @@ def as_wanted(snapshot: Snapshot, wants: Wants | None) -> Snapshot:
     A running job that holds another size or type counts as waiting, and its GPUs as free: it is to move. That a job
     is not to start does not stop one that runs.
     """
-    if wants is None or not wants.columns.keys() - {"share"}:
+    if wants is None or not wants.columns.keys() - {"share", "beside"}:
         return snapshot
     jobs = snapshot.jobs
     columns: dict[str, Any] = {}

@@ -5,14 +5,16 @@ Source: Narayanan et al. (Gavel), OSDI '20, and its released code (c4fa400) for 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
 from slurmsched.model.columns import Bools, Floats, Int64s
 from slurmsched.policies.solve import Programme, least, solve
 
+S = TypeVar("S")
 SLACK = 1e-6  # that a second programme leaves the first, relative
 
 
@@ -82,6 +84,11 @@ def finish_time_fairness(problem: Problem) -> Floats:
     Bisection over rho, a linear programme each. The isolated time is that of the whole job as things are now. Source:
     Gavel, after Mahajan et al. (Themis), NSDI '20.
     """
+    return least_rho(problem, lambda worth: raise_least(problem, problem.speed * worth[:, None]))
+
+
+def least_rho(problem: Problem, raised: Callable[[Floats], tuple[S, float]]) -> S:
+    """Shares of the least rho. raised: shares whose least worth . throughput is as high as can be, and that level."""
     alone = np.maximum((isolated(problem) * problem.speed).sum(axis=1), 1e-12)
     left_s = np.maximum(problem.left_s, 1.0)
     before_s = problem.elapsed_s if problem.isolated_s is None else problem.isolated_s
@@ -92,8 +99,7 @@ def finish_time_fairness(problem: Problem) -> Floats:
         spare_s = rho * isolated_s - problem.elapsed_s
         if (spare_s <= 0).any():
             return False
-        share, level = raise_least(problem, problem.speed * (spare_s / left_s)[:, None])
-        found[rho] = share
+        found[rho], level = raised(spare_s / left_s)
         return level >= 1 - 1e-9
 
     high = 1.0

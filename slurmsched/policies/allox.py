@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -18,6 +19,7 @@ from slurmsched.policies.checks import check_choice, check_count, check_number
 from slurmsched.policies.gpu_market import Market, market
 from slurmsched.policies.left import left_s
 from slurmsched.policies.order import arrival_s, ordered
+from slurmsched.policies.pairs import Allocation
 from slurmsched.protocols import Estimator, SpeedEstimator
 
 
@@ -69,7 +71,8 @@ class Allox:
         if rounds.over(book, snapshot.now_s, rules):
             to_come_s, notes = left_s(self.estimator, snapshot, book.done_s)
             before, queues = np.nan_to_num(book.share), rounds.fastest_first(here)
-            rounds.begin(book, snapshot, here, rules, lambda: self._shares(snapshot, here, to_come_s, before), queues)
+            shares = partial(self._shares, snapshot, here, to_come_s, before)
+            rounds.begin(book, snapshot, here, rules, lambda: Allocation(shares()), queues)
         return rounds.ranking(book, snapshot, here, self.fill, notes)
 
     def next_change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:

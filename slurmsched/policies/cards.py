@@ -12,3 +12,8 @@ ROUNDS = (
     "Rounds of minutes are too short for requeues of jobs that take long to start: on Slurm a round is the lease of "
     "[preemption] quantum_s, 30 minutes by default."
 )
+SHARDS = (
+    "Nobody shares GPUs by a policy: whoever asks for a whole GPU is left one, and which jobs are on one GPU is up to "
+    "Slurm, among those that ask for shards or MPS. The second job of each pair goes after all others of the round, to "
+    "GPUs of its own; time and progress are counted as if they shared, and `plan` tells how many there are."
+)

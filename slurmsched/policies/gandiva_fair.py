@@ -20,6 +20,7 @@ from slurmsched.policies.isolated import contending
 from slurmsched.policies.leases import chosen, contenders, leases
 from slurmsched.policies.memory import recall, remembered
 from slurmsched.policies.order import ordered
+from slurmsched.policies.pairs import Allocation
 from slurmsched.policies.rounds import Rules
 from slurmsched.policies.stride import turns
 from slurmsched.policies.tenants import Tenants, tenants
@@ -90,7 +91,7 @@ class GandivaFair:
         rules = Rules(self._round_s, self.trade_s)
         if rounds.over(book, snapshot.now_s, rules):
             allocate = partial(self._shares, snapshot, here, kept)
-            rounds.begin(book, snapshot, here, rules, allocate, rounds.fastest_first(here))
+            rounds.begin(book, snapshot, here, rules, lambda: Allocation(allocate()), rounds.fastest_first(here))
         notes = (str(kept[TRADES]),) if kept[TRADES] else ()
         made = rounds.ranking(book, snapshot, here, True, notes)
         return replace(made, carry={**made.carry, **kept, **tenants(snapshot).carry})

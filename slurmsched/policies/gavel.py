@@ -15,14 +15,15 @@ from slurmsched.estimators.alike import Alike
 from slurmsched.estimators.hint import Hint
 from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use
 from slurmsched.model.columns import Bools, Floats, Int64s
-from slurmsched.policies import allocation, allocation_released, pairs, rounds
+from slurmsched.policies import allocation, allocation_released, pairs, rounds, shared_allocation
 from slurmsched.policies.allocation import Problem
-from slurmsched.policies.cards import PREEMPTS, ROUNDS
+from slurmsched.policies.cards import PREEMPTS, ROUNDS, SHARDS
 from slurmsched.policies.checks import check_choice, check_count, check_number
 from slurmsched.policies.gpu_market import Market, market
 from slurmsched.policies.isolated_so_far import KEY, isolated_so_far
 from slurmsched.policies.left import left_s
 from slurmsched.policies.order import arrival_s, ordered
+from slurmsched.policies.pairs import Allocation, Pairs
 from slurmsched.policies.partition import partitioned
 from slurmsched.policies.rounds import RESET_S, Book, Rules
 from slurmsched.protocols import Estimator, PairEstimator, SpeedEstimator
@@ -58,11 +59,11 @@ class Gavel:
     fill: whether GPUs that come free within a round go to other jobs; the paper leaves them idle. prices: for cost, of
     a GPU in an hour, "TYPE=PRICE" each; a type not named costs 1. most_jobs: more are split at random into groups of
     no more, each with its part of every type (POP). reset_s: least time from one allocation to the next [s]. released:
-    as the released simulator, in what the paper leaves open (see docs/policies/gavel.md). tell_pairs: whether to say at
-    each allocation what space sharing would gain. speeds, estimator: where speeds and run times come from.
+    as the released simulator, in what the paper leaves open (see docs/policies/gavel.md). space_sharing: whether two
+    jobs may be given the same GPUs, in a replay. tell_pairs: whether to say at each allocation what that would gain in
+    max-min fairness. speeds, estimator: where speeds and run times come from.
     Raises ConfigError for a parameter out of range.
-    Source: Narayanan et al. (Gavel), OSDI '20; Narayanan et al. (POP), SOSP '21; fill is ours. Space
-    sharing is told but not done: two jobs on one GPU need shards, which a policy cannot ask for.
+    Source: Narayanan et al. (Gavel), OSDI '20; Narayanan et al. (POP), SOSP '21; fill is ours.
     """
 
     preemptive: ClassVar[bool] = True
@@ -72,7 +73,7 @@ class Gavel:
         left_out=("Weights of jobs, and fairness of several levels, users before their jobs.",),
         needs=(Input.SPEED, Input.DURATION),
         uses=(Use.ORDER, Use.GPU_TYPE, Use.REQUEUE, Use.START),
-        on_slurm=(PREEMPTS, ROUNDS, "Two jobs on one GPU need shards, which a policy cannot ask for: none share."),
+        on_slurm=(PREEMPTS, ROUNDS, SHARDS),
     )
 
     objective: str = "max-min"
@@ -83,6 +84,7 @@ class Gavel:
     most_jobs: int = 1_024
     reset_s: float = RESET_S
     released: bool = False
+    space_sharing: bool = False
     tell_pairs: bool = False
     speeds: SpeedEstimator = field(default_factory=Alike)
     estimator: Estimator = field(default_factory=Hint)
@@ -96,10 +98,14 @@ class Gavel:
         check_number("reset_s", self.reset_s)
         check_choice("released", self.released, (True, False))
         _prices(self.prices)
-        check_choice("tell_pairs", self.tell_pairs, (True, False))
-        if self.tell_pairs and not isinstance(self.speeds, PairEstimator):
-            raise ConfigError('needs speeds of pairs: speeds = { name = "throughputs", table = "FILE" }',
-                              key="policy.tell_pairs")  # fmt: skip
+        for name in ("space_sharing", "tell_pairs"):
+            check_choice(name, getattr(self, name), (True, False))
+            if getattr(self, name) and not isinstance(self.speeds, PairEstimator):
+                raise ConfigError('needs speeds of pairs: speeds = { name = "throughputs", table = "FILE" }',
+                                  key=f"policy.{name}")  # fmt: skip
+        if self.space_sharing and self.objective not in shared_allocation.OBJECTIVES:
+            raise ConfigError(f"goes with the objectives {', '.join(shared_allocation.OBJECTIVES)}, not with "
+                              f"{self.objective}", key="policy.space_sharing")  # fmt: skip
 
     def rank(self, snapshot: Snapshot) -> Ranking:
         here = market(snapshot, self.speeds)
@@ -114,7 +120,7 @@ class Gavel:
             queues = self._queues(snapshot, here, book)
             rounds.begin(book, snapshot, here, rules, allocate, queues)
         notes = (*notes, kept[PAIRS]) if PAIRS in kept else notes
-        made = rounds.ranking(book, snapshot, here, self.fill, notes)
+        made = rounds.ranking(book, snapshot, here, self.fill, notes, shares=self.space_sharing)
         return replace(made, carry={**made.carry, **kept}) if kept else made
 
     def next_change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
@@ -128,13 +134,13 @@ class Gavel:
         return (rounds.shuffled_as_released(here, snapshot, book.rounds) if self.released
                 else rounds.shuffled(here, snapshot))  # fmt: skip
 
-    def _allocation(self, snapshot: Snapshot, here: Market, to_come_s: Floats, kept: dict[str, Any]) -> Floats:
-        """Share of each job on each type. (N, T), 0 for jobs that are not active."""
+    def _allocation(self, snapshot: Snapshot, here: Market, to_come_s: Floats, kept: dict[str, Any]) -> Allocation:
+        """Shares of all jobs, 0 for those that are not active, and of pairs, by row of the snapshot."""
         share = np.zeros(here.speed.shape)
         order = ordered(snapshot.jobs)  # of several best solutions the one that a solver finds depends on the order
         rows = order[here.active[order]]
         if not len(rows):
-            return share
+            return Allocation(share)
         runs = here.speed >= 0 if self.released else here.speed > 0
         speed = here.speed if self.heterogeneity else runs.astype(np.float64)
         elapsed_s = np.maximum(snapshot.now_s - arrival_s(snapshot.jobs), 0.0)
@@ -145,20 +151,26 @@ class Gavel:
             alone[rows] = (allocation_released.isolated(problem) * problem.speed).sum(axis=1)
             isolated_s, kept[KEY] = isolated_so_far(snapshot, to_come_s, alone)
             problem = replace(problem, isolated_s=isolated_s[rows])
-        share[rows] = self._solved(problem, here, snapshot.seed)
+        together = partial(self._together, snapshot, here, rows)
         if self.tell_pairs:
-            kept[PAIRS] = self._pairs(problem, snapshot, here, rows)
-        return share
+            kept[PAIRS] = pairs.gain(problem, together, snapshot.seed)
+        if self.space_sharing:
+            made = shared_allocation.allocated(self.objective, problem, together, self.most_jobs, snapshot.seed)
+            share[rows] = made.share
+            return Allocation(share, self._real(snapshot, here, rows, made.pairs), made.shared)
+        share[rows] = self._solved(problem, here, snapshot.seed)
+        return Allocation(share)
 
-    def _pairs(self, problem: Problem, snapshot: Snapshot, here: Market, rows: Int64s) -> str:
-        """What pairs would gain by max-min fairness, in words."""
+    def _real(self, snapshot: Snapshot, here: Market, rows: Int64s, made: Pairs) -> Pairs:
+        """The pairs by row of the snapshot, with the speeds that they have, whatever an objective took them for."""
+        first, second = rows[made.first], rows[made.second]
+        kept = self._together(snapshot, here, rows, made.first, made.second)
+        return Pairs(first, second, pairs.beside(kept, here.speed, first, second))
+
+    def _together(self, snapshot: Snapshot, here: Market, rows: Int64s, first: Int64s, second: Int64s) -> Floats:
+        """What jobs of these rows keep of their speed side by side, see protocols.PairEstimator. (P, T, 2)."""
         assert isinstance(self.speeds, PairEstimator)
-        speeds = self.speeds
-
-        def kept(first: Int64s, second: Int64s) -> Floats:
-            return speeds.kept(snapshot, rows[first], rows[second], here.types)
-
-        return pairs.gain(problem, kept, snapshot.seed)
+        return self.speeds.kept(snapshot, rows[first], rows[second], here.types)
 
     def _solved(self, problem: Problem, here: Market, seed: int) -> Floats:
         programmes = {**OBJECTIVES, **(AS_RELEASED if self.released else {})}

@@ -47,43 +47,103 @@ def worthwhile(problem: Problem, first: Int64s, second: Int64s, kept: Floats) ->
     return Pairs(first[some], second[some], speed[some])
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Allocation:
+    """share: (N, T) of each job alone. shared: (P, T) of each of the pairs; None where no two jobs share."""
+
+    share: Floats
+    pairs: Pairs | None = None
+    shared: Floats | None = None
+
+
+def beside(kept: Floats, speed: Floats, first: Int64s, second: Int64s) -> Floats:
+    """Speed of each of two jobs beside the other. (P, T, 2). kept: see worthwhile. speed: (N, T) alone."""
+    return kept * np.stack([speed[first], speed[second]], axis=2)
+
+
 def max_min(problem: Problem, pairs: Pairs) -> tuple[Floats, Floats, float]:
     """Shares of time alone (N, T) and of pairs (P, T) whose least normalised throughput is as high as can be, and that
     level: 1 = what an equal split of all GPUs gives. Without pairs where the solver ends without a point.
 
     Source: Narayanan et al. (Gavel), OSDI '20, which has a variable for each combination of jobs.
     """
-    rows, bound = _rows(problem, pairs)
-    runs = np.concatenate([problem.speed.ravel() > 0, (pairs.speed > 0).all(axis=2).ravel()])
-    aim = np.append(np.zeros(len(runs)), -1.0)
-    high = np.append(runs.astype(np.float64), np.inf)
-    found = solve(Programme(aim, np.zeros(len(aim)), high, rows, bound))
+    return raise_least(problem, pairs, allocation.worth(problem))
+
+
+def raise_least(problem: Problem, pairs: Pairs, worth: Floats) -> tuple[Floats, Floats, float]:
+    """As max_min, for the least of worth . throughput. worth: (N,)."""
+    jobs = len(problem.gpus)
+    rows, bound = _room(problem, pairs)
+    made = _throughput(problem, pairs, worth)
+    no_level = _column(np.zeros(len(bound)))
+    rows = _stacked([[rows, no_level], [-made, _column(np.ones(jobs))]])
+    aim = np.append(np.zeros(made.shape[1]), -1.0)
+    high = np.append(_may(problem, pairs), np.inf)
+    found = solve(Programme(aim, np.zeros(len(aim)), high, rows, np.append(bound, np.zeros(jobs))))
     if found.x is None:
-        share, level = allocation.raise_least(problem, problem.speed * allocation.worth(problem)[:, None])
+        share, level = allocation.raise_least(problem, problem.speed * worth[:, None])
         return share, np.zeros(pairs.speed.shape[:2]), level
-    x = np.append(np.clip(found.x[:-1], 0.0, 1.0), found.x[-1])
-    cells, types = problem.speed.size, problem.speed.shape[1]
-    return x[:cells].reshape(problem.speed.shape), x[cells:-1].reshape(-1, types), float(x[-1])
+    return *_split(problem, pairs, found.x[:-1]), float(found.x[-1])
 
 
-def _rows(problem: Problem, pairs: Pairs) -> tuple[Any, Floats]:
-    """No type gives more than it has, no job takes more than its time or less than the level, the last variable."""
+def best(problem: Problem, pairs: Pairs, worth: Floats, floor: float = 0.0) -> tuple[Floats, Floats] | None:
+    """Shares alone (N, T) and of pairs (P, T) of the highest sum of worth . throughput, none of which is below the
+    floor; None where the solver ends without a point."""
+    rows, bound = _room(problem, pairs)
+    made = _throughput(problem, pairs, worth)
+    if floor > 0:
+        rows, bound = _stacked([[rows], [-made]]), np.append(bound, np.full(len(worth), -floor))
+    aim = -np.asarray(made.sum(axis=0)).ravel()
+    found = solve(Programme(aim, np.zeros(len(aim)), _may(problem, pairs), rows, bound))
+    return None if found.x is None else _split(problem, pairs, found.x)
+
+
+def _split(problem: Problem, pairs: Pairs, x: Floats) -> tuple[Floats, Floats]:
+    """The variables of single jobs (N, T) and of pairs (P, T)."""
+    cells, x = problem.speed.size, np.clip(x, 0.0, 1.0)
+    return x[:cells].reshape(problem.speed.shape), x[cells:].reshape(pairs.speed.shape[:2])
+
+
+def _may(problem: Problem, pairs: Pairs) -> Floats:
+    """The most of each variable: 1 where job or pair runs, else 0."""
+    runs = np.concatenate([problem.speed.ravel() > 0, (pairs.speed > 0).all(axis=2).ravel()])
+    return runs.astype(np.float64)
+
+
+def _room(problem: Problem, pairs: Pairs) -> tuple[Any, Floats]:
+    """Rows and bounds: no type gives more than it has, no job takes more than all its time."""
+    from scipy import sparse
+
+    types = problem.speed.shape[1]
+    cells, type_of = np.arange(len(pairs.first) * types), np.tile(np.arange(types), len(pairs.first))
+    room = sparse.csr_array((problem.gpus[pairs.first].repeat(types), (type_of, cells)), (types, len(cells)))
+    time = _by_job(pairs, len(problem.gpus), np.ones(pairs.speed.shape))
+    fits, bound = allocation.fits(problem)
+    return _stacked([[fits, _stacked([[room], [time]])]]), bound
+
+
+def _throughput(problem: Problem, pairs: Pairs, worth: Floats) -> Any:
+    """What each variable makes for each job, times what it is worth. (N, variables), sparse."""
     from scipy import sparse
 
     jobs, types = problem.speed.shape
-    worth = allocation.worth(problem)[:, None]
     place = (np.repeat(np.arange(jobs), types), np.arange(jobs * types))
-    alone = sparse.csr_array(((worth * problem.speed).ravel(), place))
-    beside = sparse.diags_array(worth.ravel()) @ _by_job(pairs, jobs, pairs.speed)
-    cells, type_of = np.arange(len(pairs.first) * types), np.tile(np.arange(types), len(pairs.first))
-    room = sparse.csr_array((problem.gpus[pairs.first].repeat(types), (type_of, cells)), (types, len(cells)))
-    time = _by_job(pairs, jobs, np.ones(pairs.speed.shape))
-    fits, bound = allocation.fits(problem)
-    rows = sparse.vstack([
-        sparse.hstack([fits, sparse.vstack([room, time]), sparse.csr_array((len(bound), 1))]),
-        sparse.hstack([-alone, -beside, sparse.csr_array(np.ones((jobs, 1)))]),
-    ]).tocsr()  # fmt: skip
-    return rows, np.append(bound, np.zeros(jobs))
+    alone = sparse.csr_array(((worth[:, None] * problem.speed).ravel(), place), (jobs, jobs * types))
+    return _stacked([[alone, sparse.diags_array(worth) @ _by_job(pairs, jobs, pairs.speed)]])
+
+
+def _stacked(blocks: list[list[Any]]) -> Any:
+    """A matrix of these blocks, by rows; sparse."""
+    from scipy import sparse
+
+    return sparse.block_array(blocks, format="csr")
+
+
+def _column(values: Floats) -> Any:
+    """One column of a sparse matrix."""
+    from scipy import sparse
+
+    return sparse.csr_array(values[:, None])
 
 
 def _by_job(pairs: Pairs, jobs: int, value: Floats) -> Any:

@@ -167,7 +167,7 @@ def _wants(rows_of: Sequence[Int64s], made: Sequence[Ranking]) -> Wants | None:
                 for row, text in zip(rows.tolist(), values, strict=True):
                     column[row] = text
                 continue
-            default: Floats = np.full(count, -np.inf if name == "start_s" else 0.0)
+            default: Floats = np.full(count, {"start_s": -np.inf, "beside": -1.0}.get(name, 0.0))
             given.setdefault(name, default.astype(np.asarray(values).dtype))[rows] = values
     if "gpu_type" in given:
         given["gpu_type"] = Labels.of(given["gpu_type"])

@@ -14,9 +14,12 @@ import numpy as np
 
 from slurmsched.model import Labels, Ranking, Snapshot, Wants
 from slurmsched.model.columns import Bools, Floats, Int64s
+from slurmsched.policies import pair_book
 from slurmsched.policies.gpu_market import Market
 from slurmsched.policies.memory import recall, table_of
 from slurmsched.policies.order import arrival_s, ordered
+from slurmsched.policies.pair_book import PairBook
+from slurmsched.policies.pairs import Allocation
 
 FIRST = 1e9  # priority over share of a pair that has received nothing
 RESET_S = 1_920.0  # least time from one allocation to the next in the released code
@@ -45,7 +48,7 @@ class Book:
 
     executed_s: (N,) at the last look. done_s: (N,) run time made, in seconds of the reference type. worker_s: (T,) time
     received by all jobs since the reset. begun_s, reset_s: of round and allocation [Unix s], -inf = never. stale: jobs
-    came or ended since the allocation. rounds: begun so far.
+    came or ended since the allocation. rounds: begun so far. pairs: of jobs that may share GPUs.
     """
 
     share: Floats
@@ -59,6 +62,7 @@ class Book:
     reset_s: float
     stale: bool
     rounds: int
+    pairs: PairBook
 
     def carry(self, snapshot: Snapshot, market: Market) -> dict[str, Any]:
         """The book of the active jobs, for `opened` to take back."""
@@ -71,6 +75,7 @@ class Book:
         for name in _BY_TYPE:
             for column, type_ in enumerate(market.types):
                 made[f"{name} {type_}"] = getattr(self, name)[rows, column].tolist()
+        made |= self.pairs.carry(snapshot, market.types)
         worker = dict(zip(market.types, self.worker_s.tolist(), strict=True))
         return made | {"round": {"begun_s": self.begun_s, "reset_s": self.reset_s, "stale": self.stale,
                                  "worker_s": worker, "rounds": self.rounds}}  # fmt: skip
@@ -93,7 +98,7 @@ def opened(snapshot: Snapshot, market: Market, round_s: float) -> Book:
         np.where(known, kept["on"], -1).astype(np.int64), jobs.executed_s, np.nan_to_num(kept["done_s"]),
         worker_s, float(last.get("begun_s", -np.inf)), float(last.get("reset_s", -np.inf)),
         bool(last.get("stale", True)) or bool(gone) or bool((market.active & np.isnan(share).any(axis=1)).any()),
-        int(last.get("rounds", 0)),
+        int(last.get("rounds", 0)), pair_book.recalled(snapshot, market),
     )  # fmt: skip
     _enter(book, market, np.where(known, jobs.executed_s - np.nan_to_num(kept["executed_s"]), 0.0))
     book.on[~market.active] = -1
@@ -101,8 +106,20 @@ def opened(snapshot: Snapshot, market: Market, round_s: float) -> Book:
 
 
 def _enter(book: Book, market: Market, ran_s: Floats) -> None:
-    """Count run time of jobs on the type they had. ran_s: (N,) since the last look."""
-    rows = np.flatnonzero((book.on >= 0) & (ran_s > 0))
+    """Count run time of jobs on the type they had, of a pair once. ran_s: (N,) since the last look.
+
+    Who ran without its partner, because that waits or has ended, counts as alone.
+    """
+    pairs = book.pairs
+    shares, both = np.zeros(len(ran_s), np.bool_), (ran_s[pairs.first] > 0) & (ran_s[pairs.second] > 0)
+    for pair in np.flatnonzero(pairs.runs & both & (book.on[pairs.first] >= 0)).tolist():
+        members = np.array([pairs.first[pair], pairs.second[pair]])
+        column, together_s = book.on[members[0]], ran_s[members].max()
+        pairs.received_s[pair, column] += together_s
+        book.worker_s[column] += together_s
+        book.done_s[members] += ran_s[members] * pairs.speed[pair, column]
+        shares[members] = True
+    rows = np.flatnonzero((book.on >= 0) & (ran_s > 0) & ~shares)
     column = book.on[rows]
     book.received_s[rows, column] += ran_s[rows]
     book.done_s[rows] += ran_s[rows] * market.speed[rows, column]
@@ -148,19 +165,27 @@ def shuffled_as_released(market: Market, snapshot: Snapshot, rounds: int) -> Int
 
 
 def begin(
-    book: Book, snapshot: Snapshot, market: Market, rules: Rules, allocate: Callable[[], Floats], queues: Int64s
+    book: Book, snapshot: Snapshot, market: Market, rules: Rules, allocate: Callable[[], Allocation], queues: Int64s
 ) -> None:
     """A new round: the allocation if it is due, then who runs on which type. queues: as in `chosen`."""
     now_s = snapshot.now_s
     if book.stale and (now_s - book.reset_s >= rules.reset_s or (rules.released and book.reset_s == 0)):
         _reset(book, now_s, rules.round_s)
-        book.share = allocate()
-        book.worker_s = book.received_s[market.active].sum(axis=0)
+        made, before = allocate(), book.pairs
+        book.share, book.pairs = made.share, PairBook.none(len(market.types))
+        if made.pairs is not None and made.shared is not None:
+            book.pairs = PairBook.of(made.pairs, made.shared, rules.round_s).owed(before)
+        book.worker_s = book.received_s[market.active].sum(axis=0) + book.pairs.received_s.sum(axis=0)
         book.reset_s, book.stale = now_s, False
     book.begun_s, book.rounds = now_s, book.rounds + 1
     place = np.argsort(ordered(snapshot.jobs))
-    book.on = chosen(np.nan_to_num(book.share), priorities(book), book.deficit_s, place, market, queues,
-                     rules.strict)  # fmt: skip
+    share, priority = np.nan_to_num(book.share), priorities(book.share, book.received_s, book.worker_s)
+    if len(book.pairs.first):
+        both = priorities(book.pairs.share, book.pairs.received_s, book.worker_s)
+        book.on, book.pairs.runs = pair_book.chosen(book.pairs, both, share, priority, book.deficit_s, place, market,
+                                                    queues)  # fmt: skip
+    else:
+        book.on = chosen(share, priority, book.deficit_s, place, market, queues, rules.strict)
     if rules.released:
         book.on[np.isnan(book.share).any(axis=1)] = -1
 
@@ -170,14 +195,19 @@ def _reset(book: Book, now_s: float, round_s: float) -> None:
     passed_s = now_s - book.reset_s
     if np.isfinite(passed_s):
         book.deficit_s = book.deficit_s + np.nan_to_num(book.share) * passed_s - (book.received_s - round_s / 2)
+        pairs = book.pairs
+        pairs.deficit_s = pairs.deficit_s + pairs.share * passed_s - (pairs.received_s - round_s / 2)
     book.received_s = np.full(book.received_s.shape, round_s / 2)
 
 
-def priorities(book: Book) -> Floats:
-    """Share over the fraction of the type's time received since the last reset. (N, T)."""
-    share = np.nan_to_num(book.share)
-    fraction = np.divide(book.received_s, book.worker_s, out=np.zeros(share.shape),
-                         where=np.broadcast_to(book.worker_s > 0, share.shape))  # fmt: skip
+def priorities(share: Floats, received_s: Floats, worker_s: Floats) -> Floats:
+    """Share over the fraction of the type's time received since the last reset, of jobs or of pairs.
+
+    share, received_s: (U, T), NaN = no share. worker_s: (T,), see Book.
+    """
+    share = np.nan_to_num(share)
+    fraction = np.divide(received_s, worker_s, out=np.zeros(share.shape),
+                         where=np.broadcast_to(worker_s > 0, share.shape))  # fmt: skip
     return np.divide(share, fraction, out=share * FIRST, where=fraction > 0)
 
 
@@ -204,15 +234,27 @@ def chosen(
     return found
 
 
-def ranking(book: Book, snapshot: Snapshot, market: Market, fill: bool, notes: tuple[str, ...] = ()) -> Ranking:
-    """Jobs of the round first, then the others by priority; without `fill` those wait for the next round."""
-    jobs, in_round = snapshot.jobs, book.on >= 0
-    best = priorities(book).max(axis=1, initial=0.0)
+def ranking(
+    book: Book, snapshot: Snapshot, market: Market, fill: bool, notes: tuple[str, ...] = (), *, shares: bool = False
+) -> Ranking:
+    """Jobs of the round first, then the others by priority; without `fill` those wait for the next round.
+
+    shares: whether two jobs may share GPUs; then the guest comes after all that have GPUs of their own.
+    """
+    jobs, in_round, share = snapshot.jobs, book.on >= 0, np.nan_to_num(book.share).sum(axis=1)
+    best = priorities(book.share, book.received_s, book.worker_s).max(axis=1, initial=0.0)
     types = Labels.of([market.types[column] if column >= 0 else "" for column in book.on.tolist()])
     start_s = None if fill else np.where(in_round | ~market.active, -np.inf, np.inf)
+    beside = pair_book.hosts(book.pairs, snapshot) if shares else None
+    guests = np.zeros(len(jobs), np.bool_) if beside is None else beside >= 0
+    both = priorities(book.pairs.share, book.pairs.received_s, book.worker_s).max(axis=1, initial=0.0)
+    for members in (book.pairs.first, book.pairs.second):
+        np.maximum.at(best, members, both)
+        np.add.at(share, members, book.pairs.share.sum(axis=1))
     why = {"in_round": in_round.astype(np.int64), "priority": best, "done_s": book.done_s}
-    wants = Wants(gpu_type=types, start_s=start_s, share=np.clip(np.nan_to_num(book.share).sum(axis=1), 0.0, 1.0))
-    return Ranking(ordered(jobs, ~in_round, -best), why, book.carry(snapshot, market), notes, wants)
+    why |= {} if beside is None else {"beside": beside}
+    wants = Wants(gpu_type=types, start_s=start_s, share=np.clip(share, 0.0, 1.0), beside=beside)
+    return Ranking(ordered(jobs, ~in_round, guests, -best), why, book.carry(snapshot, market), notes, wants)
 
 
 def round_end_s(ranking: Ranking, running: Bools, round_s: float) -> float:

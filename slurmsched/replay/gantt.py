@@ -47,7 +47,7 @@ def numbered(gpus: Int64s, start_s: Floats, end_s: Floats, total: int) -> list[t
     """Each run by its place, in order of start, and the numbers of the GPUs it holds: the lowest that are free.
 
     The numbers are for the picture: a cluster model counts GPUs, on nodes or in one pile, and numbers none. Runs of no
-    length are left out.
+    length are left out. Where runs share GPUs, so that they hold more than there are, the later ones have what is left.
     """
     free, busy, made = list(range(total)), list[tuple[float, int]](), list[tuple[int, list[int]]]()
     given: dict[int, list[int]] = {}
@@ -57,7 +57,7 @@ def numbered(gpus: Int64s, start_s: Floats, end_s: Floats, total: int) -> list[t
         while busy and busy[0][0] <= start_s[place]:
             for gpu in given.pop(heapq.heappop(busy)[1]):
                 heapq.heappush(free, gpu)
-        given[place] = [heapq.heappop(free) for _ in range(int(gpus[place]))]
+        given[place] = [heapq.heappop(free) for _ in range(min(int(gpus[place]), len(free)))]
         heapq.heappush(busy, (float(end_s[place]), place))
         made.append((place, given[place]))
     return made

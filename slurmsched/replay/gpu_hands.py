@@ -42,6 +42,15 @@ class Hands:
         rows, first = np.unique(self.row, return_index=True)
         return rows, (np.add.reduceat(self.gpus, first) if len(rows) else np.zeros(0, np.int64))
 
+    def joined(self, guests: Int64s, hosts: Int64s) -> Hands:
+        """These entries, and the guests' on what their hosts hold. guests, hosts: (G,) rows, each guest once."""
+        entry = [np.flatnonzero(self.row == host) for host in hosts.tolist()]
+        row = np.repeat(guests, [len(each) for each in entry])
+        every = np.concatenate([np.arange(len(self.row)), *entry])
+        rows = np.concatenate([self.row, row])
+        order = np.lexsort((self.node[every], rows))
+        return Hands(rows[order], self.node[every][order], self.gpus[every][order], self.mask[every][order])
+
     def assignments(self, seen: Int64s) -> Assignments:
         """The same by rows of the snapshot whose jobs are these rows of the cast, ascending."""
         rows, first, count = np.unique(self.row, return_index=True, return_counts=True)
@@ -67,9 +76,13 @@ def deal(target: Assignments, seen: Int64s, before: Hands, capacity: Int64s) -> 
     """The entries of a target, each with its GPUs.
 
     Where a placement only counted, a job keeps what it had on that node, and a new one takes the lowest free indices,
-    as a picker that knows no links does. seen: rows of the cast that the target's rows mean. before: what those hold
-    that go on. capacity: (N,) GPUs of each node.
+    as a picker that knows no links does. Of two that shared what they had the first keeps it; a guest has the GPUs of
+    its host. seen: rows of the cast that the target's rows mean. before: what those hold that go on. capacity: (N,)
+    GPUs of each node.
     """
+    if (guests := target.host >= 0).any():
+        own = deal(_without_guests(target), seen, before, capacity)
+        return own.joined(seen[target.rows[guests]], seen[target.host[guests]])
     row = np.repeat(seen[target.rows], target.count)
     order = np.argsort(row, kind="stable")  # the nodes of a job ascend already
     asked = target.gpu_mask[order] if len(target.gpu_mask) else np.zeros(len(row), np.int64)
@@ -78,8 +91,27 @@ def deal(target: Assignments, seen: Int64s, before: Hands, capacity: Int64s) -> 
         return hands
     had = before.masks_of(hands)
     same = np.array([mask.bit_count() for mask in had.tolist()], np.int64) == hands.gpus
-    mask = np.where((asked == 0) & same, had, asked)
+    mask = _once(np.where((asked == 0) & same, had, asked), asked != 0, hands.node)
     return Hands(hands.row, hands.node, hands.gpus, _lowest(mask, hands, capacity))
+
+
+def _once(mask: Int64s, fixed: Bools, node: Int64s) -> Int64s:
+    """The masks without those, not fixed, of which a GPU is in one before them on that node or in a fixed one."""
+    made, taken = mask.copy(), dict[int, int]()
+    for k in np.argsort(~fixed, kind="stable").tolist():
+        here = taken.get(int(node[k]), 0)
+        if not fixed[k] and here & int(mask[k]):
+            made[k] = 0
+        taken[int(node[k])] = here | int(made[k])
+    return made
+
+
+def _without_guests(target: Assignments) -> Assignments:
+    """The target without its guests, which are the last of it."""
+    kept = int((target.host < 0).sum())
+    last = int(target.count[:kept].sum())
+    return Assignments(target.rows[:kept], target.first[:kept], target.count[:kept], target.node[:last],
+                       target.gpus[:last], target.gpu_mask[:last])  # fmt: skip
 
 
 def _lowest(mask: Int64s, hands: Hands, capacity: Int64s) -> Int64s:

@@ -169,6 +169,7 @@ class IdealCluster:
         if plan.target is None:
             raise ConfigError("an ideal cluster needs a planner that names who holds which GPUs", key="placement")
         seen, target = self._seen, plan.target
+        self._check_alone(target)
         self._check_sizes(plan, target)
         differ = np.empty(len(seen), np.int64)
         stops, changed = changes(seen, self.cast.times, target.rows, differ)
@@ -184,6 +185,15 @@ class IdealCluster:
         self._open = followed and plan.wake.fits and self._queue is None
         self._history.note(self._now_s, self._history.gpus - self.free, self.waiting)
         return Receipt(planned=changed)
+
+    def _check_alone(self, target: Assignments) -> None:
+        """Raises ConfigError where two jobs are given the same GPUs: how fast they would be there is not known."""
+        if (guests := target.host >= 0).any():
+            one, other = (self.job_id[self._seen[rows[guests][0]]] for rows in (target.host, target.rows))
+            raise ConfigError(
+                f"jobs {one} and {other} would share GPUs, and how fast they run there is not known: give physics "
+                "that knows, --physics colocated:throughputs=FILE", key="physics",
+            )  # fmt: skip
 
     def _check_sizes(self, plan: Plan, target: Assignments) -> None:
         """Raises ConfigError where a job is given other than its GPUs: how fast it would run on them is not known."""

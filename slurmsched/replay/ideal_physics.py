@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -10,14 +11,14 @@ import numpy as np
 
 from slurmsched.errors import ConfigError, InputError
 from slurmsched.model import Labels, Partitions, Plan, Receipt, Snapshot
-from slurmsched.model.columns import Bools, Floats, sealed
+from slurmsched.model.columns import Bools, Floats, Int64s, sealed
 from slurmsched.model.hints import MARK
 from slurmsched.model.plan import Assignments
 from slurmsched.protocols import Physics, TypedPhysics
 from slurmsched.replay.gpu_hands import Hands, deal
 from slurmsched.replay.ideal import End, IdealCluster
 from slurmsched.replay.ideal_model import IdealModel
-from slurmsched.replay.ideal_view import PARTITION, Stage
+from slurmsched.replay.ideal_view import PARTITION, Shares, Stage
 from slurmsched.replay.physics.costs import named
 from slurmsched.replay.traces import Trace
 
@@ -31,6 +32,7 @@ class PhysicsCluster(IdealCluster):
     hardware: nodes, GPU types, wiring; snapshots show them, and who holds which GPUs. physics: says how fast jobs are
     whenever they start or change, or, if they share, whenever one ends too; it sees a job's model as its name. Jobs of
     models that it calls insensitive bear the hint `topo=any`. The costs of changes are the cluster model's.
+    Where it knows how fast jobs are on the same GPUs (`colocates`), a plan may give two jobs the same.
     Where the physics tells on which GPU types a job runs, each type is a partition and the job asks for those.
     Raises InputError for a job that could never start, ConfigError for a model with quirks of single simulators.
     """
@@ -56,6 +58,7 @@ class PhysicsCluster(IdealCluster):
         self._due_s = np.full(jobs, math.nan)  # end of this run, as it goes now
         self._hands, self._moved, self._new = Hands.none(), np.zeros(0, np.int64), set[int]()
         self._shown: Snapshot | None = None
+        self._colocates = physics.shared and bool(getattr(physics, "colocates", False))
 
     def read(self) -> Snapshot:
         """The cluster now."""
@@ -96,10 +99,29 @@ class PhysicsCluster(IdealCluster):
         before = self._holding()
         self._hands = deal(target, self._seen, before, self.capacity)
         self._moved = self._hands.moved(before)
+        self._count_free()
         rows, gpus = self._hands.totals()
         if (wrong := gpus != self.gpus[rows]).any():
             raise ConfigError(f"job {self.job_id[rows[wrong][0]]} is given {gpus[wrong][0]} GPUs, it has "
                               f"{self.gpus[rows[wrong][0]]} for good", key="placement")  # fmt: skip
+
+    def _check_alone(self, target: Assignments) -> None:
+        if not self._colocates:
+            super()._check_alone(target)
+
+    def _holders(self) -> tuple[Sequence[int], Shares | None]:
+        used, shares = super()._holders()
+        return (self._used().tolist() if self._colocates else used), shares
+
+    def _used(self) -> Int64s:
+        """GPUs held on each node, each once whoever shares it. (N,)."""
+        masks = self._holding().used(len(self.capacity)).tolist()
+        return np.array([mask.bit_count() for mask in masks], np.int64)
+
+    def _count_free(self) -> None:
+        """GPUs that nobody holds: those of a job that leaves are not free while another one is on them."""
+        if self._colocates:
+            self.free = int(self.capacity.sum() - self._used().sum())
 
     def _start(self, row: int) -> None:
         self._made[row] = self.progress_s[row]
@@ -112,7 +134,9 @@ class PhysicsCluster(IdealCluster):
 
     def _leave(self, row: int) -> float:
         self._due_s[row] = math.nan
-        return super()._leave(row)
+        run_s = super()._leave(row)
+        self._count_free()
+        return run_s
 
     def _until(self, row: int, end_s: float) -> None:
         if end_s != self._due_s[row]:

@@ -100,6 +100,7 @@ class PileCluster(IdealCluster):
         """As IdealCluster."""
         if plan.target is None:
             raise ConfigError("an ideal cluster needs a planner that names who holds which GPUs", key="placement")
+        self._check_alone(plan.target)
         self._check_sizes(plan, plan.target)
         self._make_room()
         wake, needs = plan.wake, plan.queue_needs

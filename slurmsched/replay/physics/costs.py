@@ -16,9 +16,10 @@ from slurmsched.placements.sensitivity import sensitive
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Costs:
-    """restart_cost_s, resize_cost_s: see protocols.Physics; the cluster checks them with its other times."""
+    """restart_cost_s, resize_cost_s, colocates: see protocols; the cluster checks the costs with its other times."""
 
     shared: ClassVar[bool] = False
+    colocates: ClassVar[bool] = False
 
     restart_cost_s: float = 0.0
     resize_cost_s: float = 0.0

@@ -48,10 +48,13 @@ class GpuTypes(Costs):
         """See protocols.Physics."""
         found = np.empty(len(held.rows))
         for k, (row, (nodes, _)) in enumerate(zip(held.rows.tolist(), places(held), strict=True)):
-            apart = APART if len(nodes) > 1 else ""
-            types = {type_ or self.reference for type_ in _types(snapshot, nodes)}
-            found[k] = min(self._relative(snapshot, row, type_ + apart) for type_ in types)
+            found[k] = min(self._relative(snapshot, row, type_) for type_ in self.types_at(snapshot, nodes))
         return found
+
+    def types_at(self, snapshot: Snapshot, nodes: list[int]) -> list[str]:
+        """The worker types of the table that a job on these nodes has, ascending."""
+        apart = APART if len(nodes) > 1 else ""
+        return sorted({(type_ or self.reference) + apart for type_ in _types(snapshot, nodes)})
 
     def runs_on(self, model: str, gpus: int, types: Iterable[str]) -> frozenset[str]:
         """Those of the types on which the table has this model on so many GPUs, on one node and on several."""
@@ -66,12 +69,12 @@ class GpuTypes(Costs):
         table, job = throughput_table(self.throughputs), int(snapshot.jobs.job_id[row])
         here, there = (throughput(table.get(name, {}), model, gpus) for name in (type_, self.reference))
         if here > 0 and there > 0:
-            return self._whole(here) / there
+            return self.whole(here) / there
         missing = type_ if there > 0 else self.reference
         raise InputError(f"job {job}: model {model!r} on {gpus} GPUs has no throughput on {missing!r}; "
                          "leave out such jobs or nodes, or add it", source=self.throughputs)  # fmt: skip
 
-    def _whole(self, rate: float) -> float:
+    def whole(self, rate: float) -> float:
         """Steps per second that are left of this rate when a round ends with a whole one."""
         steps = rate * self.whole_steps_s
         return int(steps) / self.whole_steps_s if steps >= 1 else rate

@@ -70,6 +70,15 @@ def test_untold__sizes_and_types_that_slurm_does_not_hear_of() -> None:
     )
 
 
+def test_untold__who_would_be_on_the_gpus_of_another_job() -> None:
+    """Two guests that wait count; without one nothing is said."""
+    given = queue({}, {}, {})
+    found = [untold(given, Ranking(np.arange(3), wants=Wants(beside=np.array(ids))), np.ones(3, np.bool_), Lever())
+             for ids in ([-1, 1, 1], [-1, -1, -1])]  # fmt: skip
+    assert found == [("the policy wants 2 jobs on GPUs of another job: only jobs that ask for shards or MPS share any "
+                      "on Slurm",), ()]  # fmt: skip
+
+
 def test_deferrals__a_start_is_given_in_whole_seconds_and_not_too_far_away() -> None:
     """Job 1 in 300.5 s; job 2 in hours, job 3 nobody knows when: both for 600 s; job 4 at once."""
     plan = planner({1: 1_300.5, 2: 9_000.0, 3: INF}).plan(queue({}, {}, {}, {}))

@@ -15,6 +15,7 @@ from slurmsched.errors import ConfigError
 from slurmsched.estimators.alike import Alike
 from slurmsched.estimators.hint import Hint
 from slurmsched.estimators.history import History
+from slurmsched.estimators.throughputs import Throughputs
 from slurmsched.estimators.time_limit import TimeLimit
 from slurmsched.model import Card, Use
 from slurmsched.policies.gavel import Gavel
@@ -90,6 +91,8 @@ def _written(value: object) -> str:
     """A default as the configuration file has it."""
     if isinstance(value, tuple):
         return f"[{', '.join(f'{number:g}' for number in value)}]"
+    if isinstance(value, Throughputs):
+        return f'"{value.table}"'
     if isinstance(value, Hint | History | Alike | Gavel):
         return f'"{type(value).__name__.lower()}"'
     if isinstance(value, bool):

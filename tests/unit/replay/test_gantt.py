@@ -18,6 +18,12 @@ def test_numbered__takes_the_lowest_free_gpus() -> None:
     assert found == [(0, [0, 1]), (1, [2]), (2, [0, 1])]
 
 
+def test_numbered__runs_that_share_have_what_is_left() -> None:
+    """Three runs of one GPU each on two GPUs, a fourth when the first is over."""
+    start_s, end_s = np.array([0.0, 0.0, 0.0, 5.0]), np.array([5.0, 9.0, 9.0, 9.0])
+    assert dict(numbered(np.ones(4, np.int64), start_s, end_s, 2)) == {0: [0], 1: [1], 2: [], 3: [0]}
+
+
 def test_grid__samples_the_middle_of_spans() -> None:
     """A line a GPU, a column a span; -1 is idle."""
     drawn = grid(GPUS, START_S, END_S, 4, until_s=12.0, columns=4)

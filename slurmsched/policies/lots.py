@@ -1,0 +1,35 @@
+"""Lots as the released simulators draw them, with Python's own generator, made anew from a seed and a count."""
+
+from __future__ import annotations
+
+import numpy as np
+
+FEW = 21  # up to so many of which two are drawn, Python takes them out of a list
+
+
+class Lots:
+    """Draws like random.Random(seed), of which `count` words of 32 bits are used up. count: grows with every draw."""
+
+    def __init__(self, seed: int, count: int = 0) -> None:
+        self._words, self.count = np.random.RandomState(np.random.MT19937(0)), count  # no word of the system's chance
+        self._words.seed([seed])
+        self._words.randint(0, 1 << 32, size=count, dtype=np.uint32)
+
+    def below(self, bound: int) -> int:
+        """A whole number from 0 to below the bound, as random.randrange."""
+        bits, found = bound.bit_length(), bound
+        while found >= bound:
+            found = int(self._words.randint(0, 1 << 32, dtype=np.uint32)) >> (32 - bits)
+            self.count += 1
+        return found
+
+    def two(self, count: int) -> tuple[int, int]:
+        """Places of two of so many, as random.sample of two."""
+        first = self.below(count)
+        if count <= FEW:  # the last of the list takes the place of the first one drawn
+            second = self.below(count - 1)
+            return first, count - 1 if second == first else second
+        second = self.below(count)
+        while second == first:
+            second = self.below(count)
+        return first, second
