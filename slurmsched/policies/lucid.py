@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from slurmsched.estimators.history import History
+from slurmsched.estimators.additive import Additive
 from slurmsched.model import Card, Family, Input, Ranking, Snapshot
 from slurmsched.model.columns import Floats
 from slurmsched.model.hints import hint_column
@@ -47,7 +47,7 @@ class Lucid:
         ),
     )
 
-    estimator: Estimator = field(default_factory=History)
+    estimator: Estimator = field(default_factory=Additive)
 
     def rank(self, snapshot: Snapshot) -> Ranking:
         jobs, estimates = snapshot.jobs, self.estimator.estimate(snapshot)
