@@ -28,7 +28,7 @@ class Profiled:
 
     @property
     def rest(self) -> Trace:
-        """The jobs that the cluster is left with, as they come to it: from the stage, and to be run from their start."""
+        """The jobs that the cluster is left with, as they come to it from the stage, to be run from their start."""
         came_s = np.where(np.isnan(self.end_s), self.trace.submit_s, self.end_s)
         moved = self.trace.with_columns(submit_s=frozen(came_s, np.float64)).take(~self.done)
         return moved.take(np.lexsort((moved.job_id, moved.submit_s)))

@@ -9,6 +9,7 @@ import pytest
 
 from slurmsched.config import Lever, Scope
 from slurmsched.errors import ConfigError
+from slurmsched.estimators.additive import Additive
 from slurmsched.estimators.hint import Hint
 from slurmsched.estimators.history import History
 from slurmsched.model import Defer, Past, Rights, Site, Snapshot
@@ -29,7 +30,7 @@ def six() -> Snapshot:
     return snapshot([{"user": user, "gpus": gpus} for user, gpus in SIX], now_s=9.0, past=ended)
 
 
-@pytest.mark.parametrize("policy", [Qssf(estimator=History(np.inf)), Lucid(History(np.inf))])
+@pytest.mark.parametrize("policy", [Qssf(estimator=History(np.inf)), Lucid(Additive(estimator=History(np.inf)))])
 def test_expected_service__six_jobs_by_hand(policy: Any) -> None:
     """100, 400, 240, 60, 65 and 520 GPU s: least first."""
     ranking = policy.rank(six())
@@ -63,11 +64,23 @@ def test_qssf__trees_share_mixes_both_estimates() -> None:
 
 
 def test_lucid__shows_source_and_sharing_score() -> None:
-    """share=yes scores 0, anything else 2; source 1 is "user, name" and 5 "all" of history."""
+    """share=yes scores 0, share=no bars, anything else 2; source 2 is "user, name" and 6 "all" of history, behind the
+    additive model, which two jobs teach nothing."""
     given = six()
-    assert Lucid().rank(given).why["estimate_source"].tolist() == [1, 1, 1, 1, 5, 5]
+    assert Lucid().rank(given).why["estimate_source"].tolist() == [2, 2, 2, 2, 6, 6]
     told = snapshot([{"comment": "slurmsched: share=yes"}, {"comment": "slurmsched: share=no"}, {}])
-    assert Lucid().rank(told).why["sharing_score"].tolist() == [0.0, 2.0, 2.0]
+    assert Lucid().rank(told).why["sharing_score"].tolist() == [0.0, np.inf, 2.0]
+
+
+def test_lucid__shows_pairs_only_where_asked() -> None:
+    """As on its page: a tiny job on both GPUs of a node, jobs of one and of two GPUs wait; with pack the one of two is
+    shown beside it, if the words and most_gpus allow it."""
+    rows = [{"gpus": 2, "state": "RUNNING", "start_s": 0.0, "comment": "slurmsched: model=ncf"},
+            *({"gpus": gpus, "comment": "slurmsched: model=bert"} for gpus in (1, 2))]  # fmt: skip
+    full = snapshot(rows, "1x2", allocations=[{"job_id": 1, "node": "n1", "gpus": 2, "gpu_mask": 3}])
+    policies = (Lucid(pack=True, tiny=("ncf",)), Lucid(pack=True), Lucid(pack=True, tiny=("ncf",), most_gpus=1))
+    assert [policy.rank(full).why["beside"].tolist() for policy in policies] == [[0, 0, 1], [0, 0, 0], [0, 0, 0]]
+    assert "beside" not in Lucid(tiny=("ncf",)).rank(full).why
 
 
 def test_mlfs__six_jobs_by_hand() -> None:
@@ -159,7 +172,8 @@ def test_spin__the_same_seed_draws_the_same_plan() -> None:
 @pytest.mark.parametrize(
     ("kind", "parameters"),
     [(Qssf, {"trees_share": 1.5}), (Mlfs, {"alpha": 2.0}), (Mlfs, {"round_s": 0.0}), (Spin, {"slots": 1}),
-     (Spin, {"most_jobs": 0})],
+     (Spin, {"most_jobs": 0}), (Lucid, {"most_gpus": 0}), (Lucid, {"pack": 1}), (Lucid, {"tiny": "ncf"}),
+     (Lucid, {"medium": ("",)})],
 )  # fmt: skip
 def test_duration__refuses_bad_parameters(kind: Any, parameters: dict[str, Any]) -> None:
     """A parameter out of range is a ConfigError that names it."""
