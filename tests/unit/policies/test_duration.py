@@ -85,15 +85,31 @@ def test_lucid__shows_pairs_only_where_asked() -> None:
 
 def test_mlfs__six_jobs_by_hand() -> None:
     """alpha 0.5, weights 1, 1 and 0.5 over hours; at time 0 by (left, progress, deadline, waited):
-    (1, 0, -, 0) 0.5 + 0.5 = 1; (1, 50 %, -, 0) 0.25 + 0.5 = 0.75; (2, 0, -, 0) 0.5 + 0.25 = 0.75;
+    (1, 0, -, 0) 0.5 + 0.5 = 1; (1, 50 %, -, 0) 0.25 + 0.5 = 0.75; (2, 0, -, 0), a quarter
+    of the loss in the last step, 0.125 + 0.25 = 0.375;
     (2, 0, 1, 0) 0.5 + 0.75 = 1.25; (2, 0, -, 4) 0.5 + 1.25 = 1.75; (4, 0, -, 0) 0.5 + 0.125 = 0.625."""
-    told = (("dur=1h", 0.0), ("dur=1h progress=1/2", 0.0), ("dur=2h", 0.0), ("dur=2h deadline=+1h", 0.0),
+    told = (("dur=1h", 0.0), ("dur=1h progress=1/2", 0.0), ("dur=2h loss=5:2:1", 0.0),
+            ("dur=2h deadline=+1h", 0.0),
             ("dur=2h", 4.0), ("dur=4h", 0.0))  # fmt: skip
     rows = [{"comment": f"slurmsched: {hint}", "waiting_s": 3_600.0 * waited} for hint, waited in told]
     ranking = Mlfs(alpha=0.5, waiting_weight=0.5, estimator=Hint()).rank(snapshot(rows))
-    assert ranking.why["priority"].tolist() == [1.0, 0.75, 0.75, 1.25, 1.75, 0.625]
-    assert ranking.order.tolist() == [4, 3, 0, 1, 2, 5]
-    assert ranking.notes == ("5 of 6 jobs tell no progress: ordered by deadline, remaining time and waiting",)
+    assert ranking.why["priority"].tolist() == [1.0, 0.75, 0.375, 1.25, 1.75, 0.625]
+    assert ranking.order.tolist() == [4, 3, 0, 1, 5, 2]
+    assert ranking.notes == ("5 of 6 jobs tell no progress: ordered by deadline, remaining time and waiting",
+                             "5 of 6 jobs tell no loss: they count as if at their first step")  # fmt: skip
+
+
+def test_mlfs__loss_and_progress_multiply_and_their_absence_counts_as_the_first_step() -> None:
+    """Half done and half of the fall in the last step: a quarter. A loss that does not fall teaches nothing."""
+    told = ["progress=1/2 loss=4:3:2", "loss=4:2:2", "loss=4:2:3", "loss=1:1:2", "loss=2:2:2", "loss=4:4:1", ""]
+    given = snapshot([{"comment": f"slurmsched: {hint}"} for hint in told])
+    assert Mlfs().rank(given).why["learning"].tolist() == [0.25, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0]
+
+
+def test_mlfs__without_a_feed_nothing_is_said_of_losses() -> None:
+    """Nobody tells one; and nobody is there."""
+    assert [note for note in Mlfs().rank(snapshot([{}, {}])).notes if "loss" in note] == []
+    assert Mlfs().rank(snapshot(())).notes == ()
 
 
 @pytest.mark.parametrize(("lot", "slot"), [(0.0, 0.0), (0.24, 0.0), (0.26, 2.0), (0.99, 2.0)])
