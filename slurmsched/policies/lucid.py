@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from slurmsched.errors import ConfigError
 from slurmsched.estimators.additive import Additive
-from slurmsched.model import Card, Family, Input, Ranking, Snapshot
+from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Wants
 from slurmsched.policies.checks import check_count
 from slurmsched.policies.expected import known_or_last, service
 from slurmsched.policies.order import ordered
@@ -78,4 +78,4 @@ class Lucid:
             return Ranking(order, why=why, notes=notes)
         host = beside(snapshot, order, score, gpu_s, self.most_gpus)
         why = {**why, "beside": np.where(host == ALONE, 0, host)}
-        return Ranking(order, why=why, notes=notes)
+        return Ranking(order, why=why, notes=notes, wants=Wants(beside=host))

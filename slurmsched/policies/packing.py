@@ -37,11 +37,11 @@ def sharing_scores(jobs: Jobs, tiny: Sequence[str], medium: Sequence[str]) -> Fl
 def beside(snapshot: Snapshot, order: Int64s, score: Floats, gpu_s: Floats, most_gpus: int) -> Int64s:
     """Job on whose GPUs each is to run, ALONE for none. (N,) ids.
 
-    A guest that runs stays where it is. Down the order, a job that waits and finds too few free GPUs goes beside a
-    running one that has no guest, asks for as many GPUs, at most most_gpus, and whose score and its own are at most
-    MOST_SCORE together; its own expected service is at most LONGER times that one's. Of several the one with the least
-    score, then the first of the order. While all who wait find free GPUs nobody shares. gpu_s: expected service of
-    each [GPU s]. Nodes are not looked at: whether free GPUs lie together the placement finds out.
+    A guest that runs stays where it is. Down the order, a job that waits and finds too few free GPUs goes beside one
+    that runs, or that is about to start before it, has no guest, asks for as many GPUs, at most most_gpus, and whose
+    score and its own are at most MOST_SCORE together; its own expected service is at most LONGER times that one's. Of
+    several the one with the least score, then one that runs, then the first of the order. While all who wait find free
+    GPUs nobody shares. gpu_s: expected service of each [GPU s]. Nodes are not looked at: whether free GPUs lie together the placement finds out.
     Source: Hu et al. (Lucid), ASPLOS '23, and its public simulator for the factor of 2; the choice is ours.
     """
     jobs, found = snapshot.jobs, np.full(len(snapshot.jobs), ALONE, np.int64)
@@ -54,6 +54,7 @@ def beside(snapshot: Snapshot, order: Int64s, score: Floats, gpu_s: Floats, most
     for row in order[(eligible(snapshot) & (gpus > 0))[order]].tolist():
         if gpus[row] <= free:
             free -= int(gpus[row])
+            hosts.append(row)
         elif gpus[row] <= most_gpus and (fit := _fitting(row, hosts, gpus, score, gpu_s)):
             host = min(fit, key=lambda each: (score[each], hosts.index(each)))
             found[row] = jobs.job_id[host]
