@@ -41,7 +41,8 @@ def beside(snapshot: Snapshot, order: Int64s, score: Floats, gpu_s: Floats, most
     that runs, or that is about to start before it, has no guest, asks for as many GPUs, at most most_gpus, and whose
     score and its own are at most MOST_SCORE together; its own expected service is at most LONGER times that one's. Of
     several the one with the least score, then one that runs, then the first of the order. While all who wait find free
-    GPUs nobody shares. gpu_s: expected service of each [GPU s]. Nodes are not looked at: whether free GPUs lie together the placement finds out.
+    GPUs nobody shares. gpu_s: expected service of each [GPU s]. Nodes are not looked at: whether free GPUs lie together
+    the placement finds out.
     Source: Hu et al. (Lucid), ASPLOS '23, and its public simulator for the factor of 2; the choice is ours.
     """
     jobs, found = snapshot.jobs, np.full(len(snapshot.jobs), ALONE, np.int64)
