@@ -10,7 +10,8 @@ import pytest
 
 from slurmsched.model import Snapshot
 from slurmsched.policies.packing import ALONE, JUMBO, MEDIUM, NEVER, TINY, beside, sharing_scores
-from slurmsched.testing import snapshot
+from slurmsched.policies.lucid import Lucid
+from slurmsched.testing import check_policy, snapshot
 
 Row = dict[str, Any]
 
@@ -119,6 +120,11 @@ def test_beside__held_suspended_and_empty() -> None:
     asleep = running(1) | {"state": "SUSPENDED"}
     assert paired(site(asleep, waiting(3), nodes="1x2")) == [ALONE, ALONE]
     assert paired(snapshot(())) == []
+
+
+def test_lucid__conforms_with_pairs() -> None:
+    """The rules of all policies, on full clusters too: rows in another order make the same pairs."""
+    check_policy(Lucid(pack=True, tiny=("ncf",)), [site(*FULL, waiting(3), waiting(4), waiting(5))])
 
 
 def test_sharing_scores__hint_before_model() -> None:
