@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from slurmsched.model import Snapshot
-from slurmsched.policies.packing import ALONE, JUMBO, MEDIUM, NEVER, TINY, beside, sharing_scores
 from slurmsched.policies.lucid import Lucid
+from slurmsched.policies.packing import ALONE, JUMBO, MEDIUM, NEVER, TINY, beside, sharing_scores
 from slurmsched.testing import check_policy, snapshot
 
 Row = dict[str, Any]
