@@ -83,13 +83,8 @@ def _print(out: Output, told: Explanation, now_s: float) -> None:
     out.line(f"job {told.job_id} of {shown(told.user)}: {told.state}, {told.blocker} (Slurm says: "
              f"{shown(told.slurm_reason) or 'nothing'})")  # fmt: skip
     out.line(f"why        {told.because}")
-    lists = {
-        "change": told.changes,
-        "slurmsched": told.ours,
-        "hint": told.hints,
-        "expected": told.expected,
-        "not read": told.unread,
-    }
+    lists = {"change": told.changes, "slurmsched": told.ours, "hint": told.hints, "expected": told.expected,
+             "not read": told.unread}  # fmt: skip
     if told.ahead is not None:
         out.line(f"ahead      {_ahead(told.ahead)}")
     if told.estimate is not None:

@@ -142,16 +142,8 @@ def _show(out: Output, power: Power, figures: Any) -> None:
         told = {name.replace(" ", "_"): {**asdict(each), "use_gain_pct": each.use_gain_pct} for name, each in made}
         out.json({"power": power, **told})
         return
-    columns = (
-        "lets go",
-        "node h off>",
-        "%>",
-        "use + points>",
-        "nodes woken>",
-        "short steps>",
-        "late starts>",
-        "delay h>",
-    )
+    columns = ("lets go", "node h off>", "%>", "use + points>", "nodes woken>", "short steps>", "late starts>",
+               "delay h>")  # fmt: skip
     out.table(columns, [(name, *_cells(each)) for name, each in made])
 
 

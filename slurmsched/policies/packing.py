@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Sequence
 
 import numpy as np
@@ -48,25 +49,41 @@ def beside(snapshot: Snapshot, order: Int64s, score: Floats, gpu_s: Floats, most
     jobs, found = snapshot.jobs, np.full(len(snapshot.jobs), ALONE, np.int64)
     for guest, host in _pairs(snapshot).items():
         found[guest] = jobs.job_id[host]
-    taken = {int(job) for job in found[found != ALONE].tolist()}
-    runs = holding(jobs) & ~jobs.is_state(JobState.SUSPENDED)
-    hosts = [row for row in order[(runs & (found == ALONE))[order]].tolist() if int(jobs.job_id[row]) not in taken]
-    free, gpus = _free(snapshot), jobs.gpus.astype(np.int64)
-    for row in order[(eligible(snapshot) & (gpus > 0))[order]].tolist():
+    taken, runs = set(found.tolist()), holding(jobs) & ~jobs.is_state(JobState.SUSPENDED)
+    hosts, gpus, free = _Hosts(score), jobs.gpus.tolist(), _free(snapshot)
+    for row in order[(runs & (found == ALONE))[order]].tolist():
+        if int(jobs.job_id[row]) not in taken:
+            hosts.add(row, gpus[row])
+    for row in order[(eligible(snapshot) & (jobs.gpus > 0))[order]].tolist():
         if gpus[row] <= free:
-            free -= int(gpus[row])
-            hosts.append(row)
-        elif gpus[row] <= most_gpus and (fit := _fitting(row, hosts, gpus, score, gpu_s)):
-            host = min(fit, key=lambda each: (score[each], hosts.index(each)))
+            free -= gpus[row]
+            hosts.add(row, gpus[row])
+        elif gpus[row] <= most_gpus and (host := hosts.take(gpus[row], score[row], gpu_s[row], gpu_s)) >= 0:
             found[row] = jobs.job_id[host]
-            hosts.remove(host)
     return found
 
 
-def _fitting(row: int, hosts: list[int], gpus: Int64s, score: Floats, gpu_s: Floats) -> list[int]:
-    """Those of the hosts that this job may go beside."""
-    return [host for host in hosts if gpus[host] == gpus[row] and score[host] + score[row] <= MOST_SCORE
-            and gpu_s[row] <= LONGER * gpu_s[host]]  # fmt: skip
+class _Hosts:
+    """Rows of jobs that may have a guest, by GPUs: the least score first, then who was added first."""
+
+    def __init__(self, score: Floats) -> None:
+        self._score, self._added = score.tolist(), 0
+        self._of_size: dict[int, list[tuple[float, int, int]]] = {}
+
+    def add(self, row: int, gpus: int) -> None:
+        insort(self._of_size.setdefault(gpus, []), (self._score[row], self._added, row))
+        self._added += 1
+
+    def take(self, gpus: int, score: float, guest_gpu_s: float, gpu_s: Floats) -> int:
+        """The first that a guest of this size, score and service may go beside, who has one then; -1 if none."""
+        hosts = self._of_size.get(gpus, [])
+        for place, (own, _, row) in enumerate(hosts):
+            if own + score > MOST_SCORE:
+                return -1
+            if guest_gpu_s <= LONGER * gpu_s[row]:
+                del hosts[place]
+                return row
+        return -1
 
 
 def _pairs(snapshot: Snapshot) -> dict[int, int]:
