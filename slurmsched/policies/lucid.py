@@ -39,6 +39,10 @@ class Lucid:
     card: ClassVar[Card] = Card(
         Family.DURATION,
         "Hu et al.: Lucid, ASPLOS 2023",
+        left_out=(
+            "Pairs of features in the model of run times, profiled GPU use with its decision tree, and the forecast of "
+            "load that switches packing off.",
+        ),
         needs=(Input.PAST, Input.DURATION),
         on_slurm=(
             "The paper first runs every job for a short capped time on few GPUs to profile it: a job of Slurm has one "
