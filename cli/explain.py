@@ -29,6 +29,7 @@ def command(out: Output, job: str, as_user: bool, node: str | None) -> None:
 
     JOB is an id, an array task such as 7_3, or a component such as 7+1. What could not be read is said.
     """
+    from slurmsched.explain.expected import expected
     from slurmsched.explain.explanation import explain
     from slurmsched.explain.why_not import why_not
     from slurmsched.slurm.job_facts import find_row, read_facts
@@ -36,11 +37,11 @@ def command(out: Output, job: str, as_user: bool, node: str | None) -> None:
 
     tree = config()
     commands = open_commands(tree.slurm)
-    snapshot, plan = _looked(tree, as_user)
+    snapshot, plan, policy = _looked(tree, as_user)
     row = find_row(commands, snapshot, job)
     facts = read_facts(commands, snapshot, row, as_user=as_user)
     facts = _without_ledger(facts) if as_user else _remembered(tree, snapshot, row, facts)
-    told = explain(snapshot, plan, row, facts)
+    told = explain(snapshot, plan, row, facts, expected(policy, snapshot, row))
     off = None if node is None else why_not(snapshot, row, node, facts.reservations)
     if out.as_json:
         out.json({"explanation": told, "why_not": off, "warnings": snapshot.warnings})
@@ -50,15 +51,16 @@ def command(out: Output, job: str, as_user: bool, node: str | None) -> None:
             out.line(f"on {node}    {off or 'nothing that is known keeps it off this node'}")
 
 
-def _looked(tree: Config, as_user: bool) -> tuple[Snapshot, Plan | None]:
+def _looked(tree: Config, as_user: bool) -> tuple[Snapshot, Plan | None, Any]:
+    """The queue, and the plan and the policy where its owner is not the one who asks."""
     if as_user:
         from slurmsched.slurm.look import look
 
-        return look(tree), None
+        return look(tree), None, None
     from slurmsched.daemon.assemble import assembled
 
     with assembled(tree, apply=False, read_only=True) as parts:
-        return parts.look()
+        return *parts.look(), getattr(parts.planner, "policy", None)
 
 
 def _without_ledger(facts: Facts) -> Facts:
@@ -81,7 +83,8 @@ def _print(out: Output, told: Explanation, now_s: float) -> None:
     out.line(f"job {told.job_id} of {shown(told.user)}: {told.state}, {told.blocker} (Slurm says: "
              f"{shown(told.slurm_reason) or 'nothing'})")  # fmt: skip
     out.line(f"why        {told.because}")
-    lists = {"change": told.changes, "slurmsched": told.ours, "hint": told.hints, "not read": told.unread}
+    lists = {"change": told.changes, "slurmsched": told.ours, "hint": told.hints, "expected": told.expected,
+             "not read": told.unread}  # fmt: skip
     if told.ahead is not None:
         out.line(f"ahead      {_ahead(told.ahead)}")
     if told.estimate is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -139,13 +139,22 @@ def _show(out: Output, power: Power, figures: Any) -> None:
     plain = replace(power, forecast=False)
     made: list[tuple[str, Saved]] = [("forecast", figures(power)), ("all that are idle", figures(plain))]
     if out.as_json:
-        out.json({"power": power, **{name.replace(" ", "_"): each for name, each in made}})
+        told = {name.replace(" ", "_"): {**asdict(each), "use_gain_pct": each.use_gain_pct} for name, each in made}
+        out.json({"power": power, **told})
         return
-    columns = ("lets go", "node h off>", "%>", "nodes woken>", "short steps>", "late starts>", "delay h>")
+    columns = ("lets go", "node h off>", "%>", "use + points>", "nodes woken>", "short steps>", "late starts>",
+               "delay h>")  # fmt: skip
     out.table(columns, [(name, *_cells(each)) for name, each in made])
 
 
 def _cells(saved: Saved) -> tuple[str, ...]:
     share = 100 * saved.off_node_h / (saved.node_h or 1)
     late = ("-", "-") if saved.delayed is None else (f"{saved.delayed:,}", f"{saved.delay_s / 3_600:.1f}")
-    return (f"{saved.off_node_h:,.0f}", f"{share:.1f}", f"{saved.wake_ups:,}", f"{saved.short_steps:,}", *late)
+    return (
+        f"{saved.off_node_h:,.0f}",
+        f"{share:.1f}",
+        f"{saved.use_gain_pct:.1f}",
+        f"{saved.wake_ups:,}",
+        f"{saved.short_steps:,}",
+        *late,
+    )

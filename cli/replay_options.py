@@ -20,7 +20,7 @@ _OPTIONS = (
                       "with [topology] as in the configuration."),
     click.option("--physics", default="recorded", show_default=True, metavar="NAME[:PARAMETER=VALUE,...]",
                  help="ideal: how fast a job runs on what it holds (docs/physics.md): recorded, spread, "
-                      "topology-aware, mapa, gpu-types."),
+                      "topology-aware, mapa, gpu-types, tiers."),
     click.option("--backfill", type=click.Choice(["none", "easy", "conservative", "skip"]), default=None,
                  help="Who gets GPUs that the first waiting job cannot use: nobody, jobs that do not delay it, jobs "
                       "that delay none before them, any that fits. Default: as the policy's name says."),

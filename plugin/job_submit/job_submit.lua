@@ -127,7 +127,7 @@ end
 local function keeps_hints(old, new)
     local before, after = grammar.parse(old or "", keys), grammar.parse(new, keys)
     for _, key in ipairs(keys) do
-        if key.name ~= "progress" and before.values[key.name] ~= after.values[key.name] then return false end
+        if key.name ~= "progress" and key.name ~= "loss" and before.values[key.name] ~= after.values[key.name] then return false end
     end
     return true
 end
@@ -143,7 +143,7 @@ local function guarded(job_desc, job_rec, uid)
     local start = tonumber(job_rec.start_time) or 0
     local begun = start > 0 and start <= os.time() -- that of a waiting job is when Slurm expects it to start
     if guard.comment and begun and job_desc.comment and not keeps_hints(job_rec.comment, job_desc.comment) then
-        return "hints of a job that has been given nodes stay as they are, but for progress"
+        return "hints of a job that has been given nodes stay as they are, but for progress and loss"
     end
     return nil
 end

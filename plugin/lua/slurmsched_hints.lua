@@ -131,6 +131,15 @@ local PARSERS = {
         end
         return done / total
     end),
+    losses = same(function(text)
+        local first, before, now = text:match("^([%d.]+):([%d.]+):([%d.]+)$")
+        for _, part in ipairs({ first or "", before or "", now or "" }) do
+            if not (part:match("^%d+$") or part:match("^%d+%.%d+$")) or tonumber(part) == math.huge then
+                return nil, "is not FIRST:BEFORE:NOW"
+            end
+        end
+        return true
+    end),
     topology = function(text)
         local low = text:lower()
         if low == "nvlink" or low == "numa" or low == "switch" or low == "any" then return low end

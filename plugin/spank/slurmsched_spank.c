@@ -23,6 +23,7 @@ SPANK_PLUGIN(slurmsched, 1);
 	X("dur", "sched-dur", "duration", "expected run time, as 2h; no limit")                     \
 	X("deadline", "sched-deadline", "time", "when it must have ended: ISO time or +12h")        \
 	X("progress", "sched-progress", "done/total", "how far it is")                              \
+	X("loss", "sched-loss", "first:before:now", "loss of the first step, the one before, now")  \
 	X("topo", "sched-topo", "nvlink|numa|switch|any", "widest cell that its GPUs may span")     \
 	X("share", "sched-share", "yes|no", "may share its GPUs with another job")                  \
 	X("min_gpus", "sched-min-gpus", "n", "fewest GPUs an elastic job can run on")               \

@@ -22,7 +22,8 @@ from slurmsched.model.states import JobState
 @dataclass(frozen=True, slots=True)
 class Explanation:
     """What `explain` shows. slurm_reason: as Slurm names it. changes: what would change it. ours: what slurmsched did,
-    oldest first. hints: as understood. ahead, estimate: None for a job that does not wait."""
+    oldest first. hints: as understood. ahead, estimate: None for a job that does not wait. expected: what the policy's
+    estimate of its run time is made of, in words."""
 
     job_id: int
     user: str
@@ -37,10 +38,14 @@ class Explanation:
     ours: tuple[str, ...] = ()
     hints: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
+    expected: tuple[str, ...] = ()
 
 
-def explain(snapshot: Snapshot, plan: Plan | None, row: int, facts: Facts) -> Explanation:
-    """The job in this row. plan: None where the policy's order is not known; then Slurm's priority counts. Pure."""
+def explain(
+    snapshot: Snapshot, plan: Plan | None, row: int, facts: Facts, expected: tuple[str, ...] = ()
+) -> Explanation:
+    """The job in this row. plan: None where the policy's order is not known; then Slurm's priority counts. expected:
+    see Explanation. Pure."""
     jobs = snapshot.jobs
     reason = _blocker(snapshot, row, facts)
     limits = limit_values(reason.limit, facts.limits, job_needs(snapshot, row)) if reason.limit else ()
@@ -63,6 +68,7 @@ def explain(snapshot: Snapshot, plan: Plan | None, row: int, facts: Facts) -> Ex
         ours=facts.ours,
         hints=(*(f"{key.name}={value}" for key, value in understood(hints)), *hints.warnings),
         unread=facts.unread,
+        expected=expected,
     )  # fmt: skip
 
 

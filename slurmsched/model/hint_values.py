@@ -93,6 +93,19 @@ def progress(text: str) -> float:
     return done / total
 
 
+def losses(text: str) -> float:
+    """What the last step took off the loss over all that has been taken off so far, 0 to 1; 1 before any step."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?):(\d+(?:\.\d+)?):(\d+(?:\.\d+)?)", text, re.ASCII)
+    if not match:
+        raise ValueError("is not FIRST:BEFORE:NOW")
+    first, before, now = map(float, match.groups())
+    if math.inf in (first, before, now):
+        raise ValueError("is not FIRST:BEFORE:NOW")
+    if first == before == now:
+        return 1.0
+    return min(max(before - now, 0.0) / (first - now), 1.0) if first > now else 0.0
+
+
 def topology(text: str) -> str:
     if text.lower() not in TOPOLOGIES:
         raise ValueError(f"is none of {', '.join(TOPOLOGIES)}")

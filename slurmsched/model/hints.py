@@ -33,6 +33,7 @@ class Hints:
     dur_s: float | None = None
     deadline: Deadline | None = None
     progress: float | None = None  # share done, 0 to 1
+    loss: float | None = None  # share of the last step in all that the loss fell, 0 to 1
     topo: str | None = None
     share: bool | None = None
     min_gpus: int | None = None
@@ -71,6 +72,9 @@ KEYS: tuple[Key, ...] = (
     Key("progress", "progress", "`DONE/TOTAL`", values.progress,
         "How far the job is, in any unit: steps, epochs, samples. A job may update it while it runs "
         "(`scontrol update jobid=$SLURM_JOB_ID comment=...`).", "progress=30/90"),
+    Key("loss", "loss", "`FIRST:BEFORE:NOW`", values.losses,
+        "Loss of the first step, of the step before and of now, each a number of at least 0, updated as `progress` is: "
+        "a job whose loss still falls much has more to learn.", "loss=2.3:0.9:0.8"),
     Key("topo", "topo", ", ".join(f"`{name}`" for name in TOPOLOGIES), values.topology,
         "The widest cell its GPUs may span: one NVLink island, one NUMA node, one network switch, or anything.",
         "topo=nvlink"),

@@ -1,4 +1,4 @@
-"""Shortest expected service first, explained, with advice on who could share GPUs: Lucid's order and packing score."""
+"""Shortest expected service first, each estimate explained, and jobs in pairs on the same GPUs: Lucid."""
 
 from __future__ import annotations
 
@@ -9,28 +9,29 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from slurmsched.estimators.history import History
-from slurmsched.model import Card, Family, Input, Ranking, Snapshot
-from slurmsched.model.columns import Floats
-from slurmsched.model.hints import hint_column
+from slurmsched.errors import ConfigError
+from slurmsched.estimators.additive import Additive
+from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Wants
+from slurmsched.policies.checks import check_count
 from slurmsched.policies.expected import known_or_last, service
 from slurmsched.policies.order import ordered
+from slurmsched.policies.packing import ALONE, beside, sharing_scores
 from slurmsched.policies.qssf import learn_notes
 from slurmsched.protocols import Estimator
-
-TINY, JUMBO = 0.0, 2.0  # sharing scores; a pair may share GPUs if they sum to 2 at most
 
 
 @dataclass(frozen=True, slots=True)
 class Lucid:
-    """Least expected service first, GPUs times expected run time; says what each estimate stands on.
+    """Least expected service first, GPUs times expected run time; says what each estimate is made of.
 
     estimator: where expected run times come from.
-    `why` has the row of the estimate's source (0 = the most alike), and a sharing score: 0 for a job that offers to
-    share (`share=yes`), 2 for any other; two jobs may share if their scores sum to 2 at most. Jobs without an estimate
-    come last, in FIFO order.
-    Source: Hu et al. (Lucid), ASPLOS '23, for the order and the rule of the sum. Its additive model of run times is
-    replaced by means whose group is told, its scores from GPU profiles by the user's word: both ours.
+    tiny, medium: words in names of models (hint `model=`) that use a GPU little, or half; see policies.packing.
+    pack: jobs that find too few free GPUs go beside a running one. most_gpus: only jobs of so many GPUs do.
+    `why` has the row of the estimate's source (0 = the additive model), the sharing score, and with `pack` beside whom
+    a job is to run (0 = on its own). Jobs without an estimate come last, in FIFO order.
+    Raises ConfigError for a parameter out of range.
+    Source: Hu et al. (Lucid), ASPLOS '23: order, scores and rule of pairs. Its scores come from GPU use that it
+    profiles, by a decision tree; ours from the user's word and from names of models.
     """
 
     preemptive: ClassVar[bool] = False
@@ -38,26 +39,47 @@ class Lucid:
     card: ClassVar[Card] = Card(
         Family.DURATION,
         "Hu et al.: Lucid, ASPLOS 2023",
+        left_out=(
+            "Pairs of features in the model of run times, profiled GPU use with its decision tree, and the forecast of "
+            "load that switches packing off.",
+        ),
         needs=(Input.PAST, Input.DURATION),
         on_slurm=(
             "The paper first runs every job for a short capped time on few GPUs to profile it: a job of Slurm has one "
-            "time limit and starts over at a requeue, so nothing is profiled.",
+            "time limit, and one that is stopped starts over, so nothing is profiled. Replays have that stage "
+            "(--setting profile_gpus). A site may offer a short partition of few GPUs for test runs, which users "
+            "submit to.",
             "The paper packs pairs of jobs on the same GPUs: Slurm shares a GPU only between jobs that asked for "
-            "shards or MPS at submission, so pairs are shown by their scores and not made.",
+            "shards or MPS at submission, so pairs are shown by their scores and not made. Replays make them.",
+            "How much a job uses its GPUs is not told to Slurm: scores come from the hints share= and model=.",
         ),
     )
 
-    estimator: Estimator = field(default_factory=History)
+    estimator: Estimator = field(default_factory=Additive)
+    tiny: tuple[str, ...] = ()
+    medium: tuple[str, ...] = ()
+    pack: bool = False
+    most_gpus: int = 8
+
+    def __post_init__(self) -> None:
+        check_count("most_gpus", self.most_gpus, least=1)
+        if not isinstance(self.pack, bool):
+            raise ConfigError(f"must be true or false, got {self.pack!r}", key="policy.pack")
+        for name in ("tiny", "medium"):
+            words = getattr(self, name)
+            if not isinstance(words, tuple) or not all(isinstance(word, str) and word for word in words):
+                raise ConfigError(f'must be a list of words, ["ncf"], got {words!r}', key=f"policy.{name}")
 
     def rank(self, snapshot: Snapshot) -> Ranking:
         jobs, estimates = snapshot.jobs, self.estimator.estimate(snapshot)
         run_s = known_or_last(estimates.total_s)
         gpu_s = service(run_s, jobs)
+        score, order = sharing_scores(jobs, self.tiny, self.medium), ordered(jobs, gpu_s)
         why: Mapping[str, NDArray[Any]] = {"expected_gpu_s": gpu_s, "run_s": run_s, "estimate_source": estimates.source,
-               "sharing_score": sharing_score(snapshot)}  # fmt: skip
-        return Ranking(ordered(jobs, gpu_s), why=why, notes=learn_notes(snapshot, "lucid"))
-
-
-def sharing_score(snapshot: Snapshot) -> Floats:
-    """0 for a job that offers to share its GPUs, 2 for one that does not. (N,)."""
-    return np.where(hint_column(snapshot.jobs, "share") == 1.0, TINY, JUMBO)
+               "sharing_score": score}  # fmt: skip
+        notes = learn_notes(snapshot, "lucid")
+        if not self.pack:
+            return Ranking(order, why=why, notes=notes)
+        host = beside(snapshot, order, score, gpu_s, self.most_gpus)
+        why = {**why, "beside": np.where(host == ALONE, 0, host)}
+        return Ranking(order, why=why, notes=notes, wants=Wants(beside=host))

@@ -31,11 +31,13 @@ class Mlfs:
     deadline_weight, remaining_weight, waiting_weight: of 1 / hours to the deadline, 1 / hours remaining, hours waited.
     round_s: the order is looked at again after so long [s].
     estimator: where expected run times come from.
-    The learning part is 1 less the progress that a job tells (`progress=`): without the hint it is 1 for all and
-    decides nothing. A job without a deadline has no term of it. Raises ConfigError for a value out of range.
-    Source: Wang, Liu and Shen (MLFS), CoNEXT '20: the composite, and the terms of the cluster part. Slurm
-    tells no losses, iterations nor partitions of a model, so the learning part, hours as unit and weights are ours; its
-    learnt policy and its load control are left out.
+    The learning part is 1 less the progress that a job tells (`progress=`), times what its last step took off the loss
+    over all that was taken off (`loss=`); each is 1 without its hint, as at the first step, so that it decides nothing
+    where nobody tells. A job without a deadline has no term of it. Raises ConfigError for a value out of range.
+    Source: Wang, Liu and Shen (MLFS), CoNEXT '20: the composite, the terms of the cluster part, and the loss in the
+    learning part. Theirs has 1 / iteration where ours has the share not done, which needs no unit, and urgency and the
+    size of a model's partition, which Slurm is not told; hours as unit and weights are ours; its learnt policy and its
+    load control are left out.
     """
 
     preemptive: ClassVar[bool] = True
@@ -46,13 +48,15 @@ class Mlfs:
         left_out=(
             "The learnt policy, load control, priorities of tasks that wait for others, and servers by distance to an "
             "ideal one.",
+            "Urgency and the size of a model's partition in the learning part.",
         ),
         needs=(Input.PROGRESS, Input.DEADLINE, Input.PAST, Input.DURATION),
         uses=(Use.ORDER, Use.REQUEUE),
         on_slurm=(
             PREEMPTS,
             "Priorities are of tasks in the paper and of whole jobs here: Slurm starts and stops a gang as one.",
-            "Losses and model partitions are not told to Slurm: the learning part is the share not yet done.",
+            "Slurm knows no losses: a job tells them by the hint loss=, and progress by progress=; without them the "
+            "learning part is the same for all. Model partitions are not told.",
         ),
     )
 
@@ -73,11 +77,12 @@ class Mlfs:
     def rank(self, snapshot: Snapshot) -> Ranking:
         jobs = snapshot.jobs
         progress = hint_column(jobs, "progress")
-        learning = 1.0 - np.where(np.isnan(progress), 0.0, progress)
+        loss = hint_column(jobs, "loss")
+        learning = (1.0 - np.where(np.isnan(progress), 0.0, progress)) * np.where(np.isnan(loss), 1.0, loss)
         pressed = self._pressed(snapshot)
         priority = self.alpha * learning + (1.0 - self.alpha) * pressed
         why = {"priority": priority, "learning": learning, "pressed": pressed}
-        return Ranking(ordered(jobs, -priority), why=why, notes=_notes(progress))
+        return Ranking(ordered(jobs, -priority), why=why, notes=_notes(progress, loss))
 
     def _pressed(self, snapshot: Snapshot) -> Floats:
         """The cluster part: deadline, remaining time and waiting. (N,), finite."""
@@ -96,8 +101,14 @@ class Mlfs:
         return snapshot.now_s + self.round_s if waits.any() else math.inf
 
 
-def _notes(progress: Floats) -> tuple[str, ...]:
-    silent = int(np.isnan(progress).sum())
-    if not silent:
-        return ()
-    return (f"{silent} of {len(progress)} jobs tell no progress: ordered by deadline, remaining time and waiting",)
+def _notes(progress: Floats, loss: Floats) -> tuple[str, ...]:
+    """What jobs do not tell; of losses only where somebody tells his."""
+    silent, unlearned = int(np.isnan(progress).sum()), int(np.isnan(loss).sum())
+    notes = list[str]()
+    if silent:
+        notes.append(
+            f"{silent} of {len(progress)} jobs tell no progress: ordered by deadline, remaining time and waiting"
+        )
+    if 0 < unlearned < len(loss):
+        notes.append(f"{unlearned} of {len(loss)} jobs tell no loss: they count as if at their first step")
+    return tuple(notes)

@@ -9,8 +9,9 @@ import numpy as np
 
 from slurmsched.errors import ConfigError
 from slurmsched.estimators.history import History
+from slurmsched.estimators.lessons import available
 from slurmsched.estimators.nothing import Nothing
-from slurmsched.estimators.trees import Trees, available
+from slurmsched.estimators.trees import Trees
 from slurmsched.model import Card, Family, Input, Ranking, Snapshot
 from slurmsched.model.columns import Floats
 from slurmsched.policies.checks import check_number

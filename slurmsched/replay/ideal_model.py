@@ -28,6 +28,8 @@ class IdealModel:
     start_cost_s, restart_cost_s: run time without progress at the first and at every later start. resize_cost_s: the
     same when a running job gets other GPUs.
     checkpoint_s: progress of a run survives preemption in steps of this; 0 = all of it.
+    profile_gpus: GPUs besides the cluster's on which every job of at most profile_most_gpus runs first, for at most
+    profile_s; who has not ended then comes to the cluster and begins anew (see replay.profiling). 0 = no such stage.
 
     What single simulators do besides, all off by default (sources: docs/reproduced.md):
     slowdown: run time of every job over the recorded one; policies see the longer one.
@@ -54,6 +56,9 @@ class IdealModel:
     restart_cost_s: float = 0.0
     resize_cost_s: float = 0.0
     checkpoint_s: float = 0.0
+    profile_gpus: int = 0
+    profile_s: float = 200.0
+    profile_most_gpus: int = 8
     restart_cost_by_gpus: Steps = ()
     event_cost_s: Mapping[str, Steps] = field(default_factory=dict)
     costs_known: bool = False
@@ -79,9 +84,21 @@ class IdealModel:
             raise ConfigError("needs round_s, the longest that a round takes", key="model.rounds_follow")
         if not isinstance(self.event_cost_s, Mapping):
             raise ConfigError(f"must be a table of steps by model, got {self.event_cost_s!r}", key="model.event_cost_s")
+        self._check_profile()
         _check_steps("restart_cost_by_gpus", self.restart_cost_by_gpus)
         for steps in self.event_cost_s.values():
             _check_steps("event_cost_s", steps)
+
+    def _check_profile(self) -> None:
+        for name, least in (("profile_gpus", 0), ("profile_most_gpus", 1)):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise ConfigError(f"must be a number of GPUs of at least {least}, got {value!r}", key=f"model.{name}")
+        _check_time("profile_s", self.profile_s)
+        if self.profile_gpus and not self.profile_s:
+            raise ConfigError("must be a time above 0 s: jobs are profiled for so long", key="model.profile_s")
+        if self.profile_gpus and (self.adapts or self.rounds_follow or self.slowdown != 1.0):
+            raise ConfigError("goes with none of adapts, rounds_follow and slowdown", key="model.profile_gpus")
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> IdealModel:

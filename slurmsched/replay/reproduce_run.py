@@ -13,6 +13,7 @@ from slurmsched.replay.fairness import Fairness, Tenants, jct_alone_s
 from slurmsched.replay.reproduce import PRECISION, Row, Table, shipped_trace
 from slurmsched.replay.run import Replayed, Session
 from slurmsched.replay.traces import Trace
+from slurmsched.survey.power import Power, of_runs
 
 EQUAL, WITHIN, DIFFERS = "equal", "within", "differs"
 _RANK = (EQUAL, WITHIN, DIFFERS)
@@ -88,10 +89,19 @@ def result(row: Row) -> Result:
     trace = shipped_trace(row.trace).first(row.jobs) if row.jobs else shipped_trace(row.trace)
     replayed = Session(trace, row.request).run()
     ours: Mapping[str, float] = replayed.figures
-    if row.against:
+    if row.power:
+        ours = {"use_gain_pct": _use_gain_pct(replayed)}
+    elif row.against:
         other = Session(trace, replace(row.request, policy=row.against)).run()
         ours = _ratios(row, trace, other, replayed)
     return Result(row, replayed.trace_digest, _compared(row, ours))
+
+
+def _use_gain_pct(replayed: Replayed) -> float:
+    """What powering nodes down would have gained in node use [points]."""
+    runs, gpus = replayed.runs, replayed.config["nodes"]
+    each = sum(gpus) / len(gpus)
+    return of_runs(runs.start_s, runs.end_s, runs.gpus, len(gpus), each, Power()).use_gain_pct
 
 
 def _ratios(row: Row, trace: Trace, other: Replayed, ours: Replayed) -> dict[str, float]:

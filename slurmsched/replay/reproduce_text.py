@@ -29,8 +29,8 @@ def settings(words: dict[str, object]) -> str:
 def cells(result: Result) -> tuple[str, ...]:
     """Trace, digest, cluster, theirs, ours, difference, furthest other figure, verdict."""
     row, first = result.row, next((each for each in result.comparisons if each.figure == MEAN), None)
-    if row.against:
-        return _ratio_cells(result)
+    if row.against or row.power:
+        return _claim_cells(result)
     verdict = f"{result.verdict} ({row.beside})" if row.beside else result.verdict
     told = _range(row.figures.get(MEAN, first.theirs if first else None))
     name = f"{row.trace}, {row.source}" if row.absent else row.trace
@@ -40,14 +40,21 @@ def cells(result: Result) -> tuple[str, ...]:
             _furthest(each for each in result.comparisons if each is not first), verdict)  # fmt: skip
 
 
-def _ratio_cells(result: Result) -> tuple[str, ...]:
-    """The same of a claim: each ratio with its name, in the place of seconds."""
-    row, names = result.row, {name: name.removesuffix("_ratio") for name in result.row.figures}
-    theirs = ", ".join(f"{names[name]} {low:.2f} x" for name, (low, _) in row.figures.items())
-    ours = ", ".join(f"{names[each.figure]} {each.ours:.2f} x" for each in result.comparisons)
+def _claim_cells(result: Result) -> tuple[str, ...]:
+    """The same of a claim: each figure with its name, in the place of seconds."""
+    row = result.row
+    theirs = ", ".join(_claim(name, low) for name, (low, _) in row.figures.items())
+    ours = ", ".join(_claim(each.figure, each.ours) for each in result.comparisons)
     off = ", ".join(_percent(each) for each in result.comparisons)
     where = f"{row.trace}, {row.source}" if row.absent else row.trace
     return (where, result.trace_digest, row.cluster, theirs, ours, off, "", result.verdict)
+
+
+def _claim(figure: str, value: float) -> str:
+    """A ratio as "jct 1.30 x", a gain in per cent as "use gain 13.0 points"."""
+    if figure.endswith("_pct"):
+        return f"{figure.removesuffix('_pct').replace('_', ' ')} {value:.1f} points"
+    return f"{figure.removesuffix('_ratio')} {value:.2f} x"
 
 
 def _range(published: tuple[float, float] | None) -> str:

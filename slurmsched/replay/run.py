@@ -35,6 +35,7 @@ from slurmsched.replay.ideal_physics import PhysicsCluster
 from slurmsched.replay.ideal_quirks import ideal_cluster, slowed
 from slurmsched.replay.learning_store import LearningStore
 from slurmsched.replay.metrics import Outcomes, Ran
+from slurmsched.replay.profiling import Profiled, profiled
 from slurmsched.replay.requests import Requests
 from slurmsched.replay.slurm_model import checked
 from slurmsched.replay.trace_files import load as load_trace
@@ -87,25 +88,35 @@ class Request:
 
 @dataclass(slots=True, eq=False)
 class Replayed:
-    """A replay, whole or cut short. figures: the JSON of the command."""
+    """A replay, whole or cut short. stage: what jobs did before they came to the cluster, None if nothing. figures: the
+    JSON of the command."""
 
     cluster: IdealCluster | EmbeddedCluster
     config: dict[str, Any]
+    stage: Profiled | None = None
     wall_s: float = 0.0
     cycles: int = 0
     complete: bool = False
     trace_digest: str = ""
 
     @property
+    def trace(self) -> Trace:
+        """Whose jobs it replays."""
+        return self.stage.trace if self.stage else self.cluster.trace
+
+    @property
     def outcomes(self) -> Outcomes:
         """Of the jobs that ended."""
-        return self.cluster.outcomes() if isinstance(self.cluster, IdealCluster) else ended(self.cluster)
+        if not isinstance(self.cluster, IdealCluster):
+            return ended(self.cluster)
+        return self.stage.outcomes(self.cluster.outcomes()) if self.stage else self.cluster.outcomes()
 
     @property
     def runs(self) -> Ran:
         """Every run that ended."""
         if isinstance(self.cluster, IdealCluster):
-            return self.cluster.runs.of(self.cluster.job_id, self.cluster.gpus)
+            of_cluster = self.cluster.runs.of(self.cluster.job_id, self.cluster.gpus)
+            return self.stage.runs(of_cluster) if self.stage else of_cluster
         return self.cluster.job.runs.of(self.cluster.trace.job_id, self.cluster.trace.gpus)
 
     @property
@@ -125,13 +136,13 @@ class Replayed:
         made |= {"wall_s": self.wall_s, "version": __version__}
         if isinstance(self.cluster, PhysicsCluster):
             made["mean_slowdown"] = float(done.slowdown.mean()) if len(done.job_id) else math.nan
-        made |= met(done, self.cluster.trace)
+        made |= met(done, self.trace) | (self.stage.figures if self.stage else {})
         if isinstance(self.cluster, AdaptingCluster):
             rho = self.cluster.rho()
             made |= {"worst_rho": float(rho.max(initial=0.0)), "unfair_pct": 100 * float((rho > UNFAIR).mean())}
         made |= {"refused": sum(self.refused.values())} if self.refused else {}
         made |= {"trace_digest": self.trace_digest, "seed": self.cluster.seed, "config": self.config}
-        return made if self.complete else made | {"complete": False, "jobs_of_trace": len(self.cluster.trace)}
+        return made if self.complete else made | {"complete": False, "jobs_of_trace": len(self.trace)}
 
 
 def ended(cluster: EmbeddedCluster) -> Outcomes:
@@ -220,17 +231,19 @@ class Session:
                   "placement": request.placement, "backfill": chosen, **settings,
                   "history": request.history or SAMPLES}  # fmt: skip
         model = IdealModel.of(settings)
+        stage = profiled(self.trace, model) if model.profile_gpus else None
+        trace = stage.rest if stage else self.trace
         each_order = bool(model.event_cost_s or model.costs_known) or not isinstance(placement, Count)
         self._planner = DirectPlanner(policy, placement, chosen, each_order)
         self._plugins = (policy, placement)
         if request.topology or request.physics != RECORDED:
-            return self._with_physics(placement, physics, model, config)
+            return replace(self._with_physics(trace, placement, physics, model, config), stage=stage)
         nodes = (sum(gpus),) if isinstance(placement, Count) else gpus
-        cluster = ideal_cluster(self.trace, nodes, model, seed=request.seed, compiled=self._compiled)
-        return Replayed(cluster, config)
+        cluster = ideal_cluster(trace, nodes, model, seed=request.seed, compiled=self._compiled)
+        return Replayed(cluster, config, stage)
 
     def _with_physics(
-        self, placement: Placement, physics: Physics, model: IdealModel, config: dict[str, Any]
+        self, trace: Trace, placement: Placement, physics: Physics, model: IdealModel, config: dict[str, Any]
     ) -> Replayed:
         from slurmsched.replay.hardware import Hardware  # late: reading of topology files
 
@@ -241,7 +254,7 @@ class Session:
         hardware = Hardware.of(self.described.layout.nodes, request.topology)
         config |= {"nodes": hardware.nodes.gpus.tolist(), "gpu_types": list(hardware.nodes.gpu_types),
                    "physics": request.physics, "topology": request.topology}  # fmt: skip
-        return Replayed(PhysicsCluster(slowed(self.trace, model), hardware, physics, model, seed=request.seed), config)
+        return Replayed(PhysicsCluster(slowed(trace, model), hardware, physics, model, seed=request.seed), config)
 
     def _slurm(self, name: str, made: dict[str, Any]) -> Replayed:
         request, described = self.request, self.described

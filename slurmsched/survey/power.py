@@ -57,7 +57,7 @@ class Power:
 class Saved:
     """What came of it. node_h: all there were; off_node_h: of nodes that were off [node h]. wake_ups: nodes that were
     woken. short_steps: steps with too few nodes up. delayed: starts that found too few, None if not
-    known; each was boot_s late at most."""
+    known; each was boot_s late at most. busy_node_h: of nodes that were needed."""
 
     node_h: float
     off_node_h: float
@@ -65,6 +65,13 @@ class Saved:
     short_steps: int
     delayed: int | None
     delay_s: float
+    busy_node_h: float = 0.0
+
+    @property
+    def use_gain_pct(self) -> float:
+        """By how much the share of needed nodes in those that are up grows, over nothing ever being off [points]."""
+        up_h = self.node_h - self.off_node_h
+        return 100.0 * (self.busy_node_h / up_h - self.busy_node_h / self.node_h) if up_h > 0 else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +154,8 @@ def saved(demand: Floats, nodes: Floats, power: Power, starts: tuple[Int64s, Flo
         up = min(max(up, least[step]), keep)
     late = None if starts is None else int((np.minimum(np.ceil(starts[1]), nodes[starts[0]]) > ups[starts[0]]).sum())
     hour = STEP_S / 3_600
-    return Saved(float(nodes.sum()) * hour, off * hour, wake_ups, short, late, (late or 0) * power.boot_s)
+    busy = float(np.minimum(np.ceil(demand), nodes).sum()) * hour
+    return Saved(float(nodes.sum()) * hour, off * hour, wake_ups, short, late, (late or 0) * power.boot_s, busy)
 
 
 def of_runs(start_s: Floats, end_s: Floats, gpus: Int64s, nodes: int, node_gpus: float, power: Power) -> Saved:

@@ -10,6 +10,7 @@ import pytest
 from slurmsched.db import job_history
 from slurmsched.errors import SlurmError
 from slurmsched.explain.facts import Facts
+from slurmsched.model import Past
 from slurmsched.slurm import job_facts, look, reader
 from slurmsched.slurm.commands import Commands
 from tests.unit.cli.conftest import make_snapshot
@@ -71,3 +72,21 @@ def test_explain__hostile_names_are_shown_as_escapes(run, asked, fakes) -> None:
     jobs = cluster.snapshot.jobs
     cluster.snapshot = replace(cluster.snapshot, jobs=jobs.with_columns(reason=["\x1b[31mRed", "", ""]))
     assert "\x1b" not in run("explain", "11").out
+
+
+def test_explain__tells_what_the_expected_run_time_is_made_of(run, asked, fakes, site) -> None:
+    """Under lucid: ann's jobs took 1 h and bob's 60 s; without a past, and as a user, nothing of it."""
+    site.write_text(site.read_text().replace('"discretized-las"\nthresholds_gpu_s = [3600.0]', '"lucid"'))
+    assert not [line for line in run("explain", "11").out.splitlines() if line.startswith("expected")]
+    cluster, _ = fakes
+    rows = 400
+    ended = Past.build(rows, {"user": ["ann", "bob"] * (rows // 2), "account": ["physics", "biology"] * (rows // 2),
+                              "gpus": [4] * rows, "executed_s": [3_600.0, 60.0] * (rows // 2),
+                              "submit_s": [1_000.0] * rows, "end_s": [9_000.0] * rows})  # fmt: skip
+    cluster.snapshot = replace(cluster.snapshot, past=ended)
+    lines = [line for line in run("explain", "11").out.splitlines() if line.startswith("expected")]
+    assert (len(lines), lines[0].endswith("times the factors below")) == (6, True)
+    told = json.loads(run("explain", "12", "--json").out)["explanation"]["expected"]
+    assert told[0].startswith(("run time 00:01:00", "run time 60 s", "run time 59 s"))
+    assert any(line.endswith("for GPUs: 1") for line in told)
+    assert json.loads(run("explain", "12", "--as-user", "--json").out)["explanation"]["expected"] == []

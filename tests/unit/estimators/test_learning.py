@@ -9,13 +9,14 @@ import pytest
 
 from slurmsched import registry
 from slurmsched.errors import ConfigError
-from slurmsched.estimators import trees
+from slurmsched.estimators import lessons
 from slurmsched.estimators.group_hash import GroupHash
 from slurmsched.estimators.groups import alike
 from slurmsched.estimators.histogram import Histogram
 from slurmsched.estimators.history import History
+from slurmsched.estimators.lessons import DAY_S
 from slurmsched.estimators.nothing import Nothing
-from slurmsched.estimators.trees import DAY_S, Trees
+from slurmsched.estimators.trees import Trees
 from slurmsched.model import Estimates, Past, Snapshot
 from slurmsched.testing import check_estimator, mixed_snapshot, snapshot
 
@@ -123,8 +124,8 @@ def test_trees__learn_at_midnight_only() -> None:
 def test_trees__read_a_past_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Looks at the very same past digest it once; an equal one is digested anew and gives the same run times."""
     digested: list[int] = []
-    digest = trees._digest
-    monkeypatch.setattr(trees, "_digest", lambda taught: digested.append(len(taught)) or digest(taught))
+    digest = lessons.digest_of
+    monkeypatch.setattr(lessons, "digest_of", lambda taught: digested.append(len(taught)) or digest(taught))
     given = asked(("ann", "train_1", 2), now_s=DAY_S, past=past(ENDED * 60))
     again = asked(("ann", "train_1", 2), now_s=DAY_S, past=past(ENDED * 60))
     made = [Trees().estimate(each).total_s[0] for each in (given, given, again)]

@@ -34,6 +34,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "hints.md"
         ("deadline=+12h", Hints(deadline=Deadline(after_submit_s=43_200.0))),
         ("deadline=2026-12-01T10:00:00+00:00", Hints(deadline=Deadline(at_s=1_796_119_200.0))),
         ("progress=30/90", Hints(progress=1 / 3)),
+        ("loss=2.5:1.0:0.5", Hints(loss=0.25)),
         ("share=no batch=512", Hints(share=False, batch=512)),
     ],
 )
@@ -97,6 +98,7 @@ def test_parse_hints__needs_the_mark(comment: str) -> None:
         ("topo=rack", "topo='rack' is none of nvlink, numa, switch, any"),
         ("deadline=tomorrow", "deadline='tomorrow' is neither an ISO time nor +DURATION"),
         ("progress=9/3", "progress='9/3' has more done than there is in total"),
+        ("loss=2.5:1.0", "loss='2.5:1.0' is not FIRST:BEFORE:NOW"),
         ("progress=half", "progress='half' is not DONE/TOTAL"),
         ("min_gpus=0", "min_gpus='0' is no whole number above zero"),
         ("model=" + "x" * 99, "model='" + "x" * 37 + "...' is no name"),

@@ -112,7 +112,7 @@ def test_modify__normalises_a_new_comment(load: Any) -> None:
 
 
 def test_modify__guard_keeps_owners_off_the_levers(load: Any) -> None:
-    """Nice may rise; hints of a job with nodes stay but for progress; others than the owner may do all."""
+    """Nice may rise; hints of a job with nodes stay but for progress and loss; others than the owner may do all."""
     lua = load("guard = { nice = true, comment = true }")
     running = {"nice": 500, "start_time": 9, "comment": "slurmsched: preempt=yes progress=1/9"}
     assert modify(lua, running, nice=0)[0] == -1
@@ -121,6 +121,7 @@ def test_modify__guard_keeps_owners_off_the_levers(load: Any) -> None:
     assert modify(lua, running, comment="slurmsched: preempt=no")[0] == -1
     assert modify(lua, running, comment="")[0] == -1
     assert modify(lua, running, comment="mine slurmsched: preempt=yes progress=2/9")[0] == 0
+    assert modify(lua, running, comment="slurmsched: preempt=yes progress=2/9 loss=3:2:1")[0] == 0
     for expected in (0, 4_000_000_000):  # of a waiting job: none yet, or when Slurm expects it to start
         assert modify(lua, {**running, "start_time": expected}, comment="")[0] == 0
     assert modify(load(), running, nice=0, comment="")[0] == 0

@@ -12,6 +12,7 @@ import pytest
 import slurmsched.policies
 from slurmsched import registry
 from slurmsched.errors import ConfigError
+from slurmsched.estimators.additive import Additive
 from slurmsched.estimators.alike import Alike
 from slurmsched.estimators.hint import Hint
 from slurmsched.estimators.history import History
@@ -93,7 +94,7 @@ def _written(value: object) -> str:
         return f"[{', '.join(f'{number:g}' for number in value)}]"
     if isinstance(value, Throughputs):
         return f'"{value.table}"'
-    if isinstance(value, Hint | History | Alike | Gavel):
+    if isinstance(value, Hint | History | Additive | Alike | Gavel):
         return f'"{type(value).__name__.lower()}"'
     if isinstance(value, bool):
         return str(value).lower()

@@ -9,6 +9,7 @@ import pytest
 
 from slurmsched.config import Lever, Scope
 from slurmsched.errors import ConfigError
+from slurmsched.estimators.additive import Additive
 from slurmsched.estimators.hint import Hint
 from slurmsched.estimators.history import History
 from slurmsched.model import Defer, Past, Rights, Site, Snapshot
@@ -29,7 +30,7 @@ def six() -> Snapshot:
     return snapshot([{"user": user, "gpus": gpus} for user, gpus in SIX], now_s=9.0, past=ended)
 
 
-@pytest.mark.parametrize("policy", [Qssf(estimator=History(np.inf)), Lucid(History(np.inf))])
+@pytest.mark.parametrize("policy", [Qssf(estimator=History(np.inf)), Lucid(Additive(estimator=History(np.inf)))])
 def test_expected_service__six_jobs_by_hand(policy: Any) -> None:
     """100, 400, 240, 60, 65 and 520 GPU s: least first."""
     ranking = policy.rank(six())
@@ -63,24 +64,52 @@ def test_qssf__trees_share_mixes_both_estimates() -> None:
 
 
 def test_lucid__shows_source_and_sharing_score() -> None:
-    """share=yes scores 0, anything else 2; source 1 is "user, name" and 5 "all" of history."""
+    """share=yes scores 0, share=no bars, anything else 2; source 2 is "user, name" and 6 "all" of history, behind the
+    additive model, which two jobs teach nothing."""
     given = six()
-    assert Lucid().rank(given).why["estimate_source"].tolist() == [1, 1, 1, 1, 5, 5]
+    assert Lucid().rank(given).why["estimate_source"].tolist() == [2, 2, 2, 2, 6, 6]
     told = snapshot([{"comment": "slurmsched: share=yes"}, {"comment": "slurmsched: share=no"}, {}])
-    assert Lucid().rank(told).why["sharing_score"].tolist() == [0.0, 2.0, 2.0]
+    assert Lucid().rank(told).why["sharing_score"].tolist() == [0.0, np.inf, 2.0]
+
+
+def test_lucid__shows_pairs_only_where_asked() -> None:
+    """As on its page: a tiny job on both GPUs of a node, jobs of one and of two GPUs wait; with pack the one of two is
+    shown beside it, if the words and most_gpus allow it."""
+    rows = [{"gpus": 2, "state": "RUNNING", "start_s": 0.0, "comment": "slurmsched: model=ncf"},
+            *({"gpus": gpus, "comment": "slurmsched: model=bert"} for gpus in (1, 2))]  # fmt: skip
+    full = snapshot(rows, "1x2", allocations=[{"job_id": 1, "node": "n1", "gpus": 2, "gpu_mask": 3}])
+    policies = (Lucid(pack=True, tiny=("ncf",)), Lucid(pack=True), Lucid(pack=True, tiny=("ncf",), most_gpus=1))
+    assert [policy.rank(full).why["beside"].tolist() for policy in policies] == [[0, 0, 1], [0, 0, 0], [0, 0, 0]]
+    assert "beside" not in Lucid(tiny=("ncf",)).rank(full).why
 
 
 def test_mlfs__six_jobs_by_hand() -> None:
     """alpha 0.5, weights 1, 1 and 0.5 over hours; at time 0 by (left, progress, deadline, waited):
-    (1, 0, -, 0) 0.5 + 0.5 = 1; (1, 50 %, -, 0) 0.25 + 0.5 = 0.75; (2, 0, -, 0) 0.5 + 0.25 = 0.75;
+    (1, 0, -, 0) 0.5 + 0.5 = 1; (1, 50 %, -, 0) 0.25 + 0.5 = 0.75; (2, 0, -, 0), a quarter
+    of the loss in the last step, 0.125 + 0.25 = 0.375;
     (2, 0, 1, 0) 0.5 + 0.75 = 1.25; (2, 0, -, 4) 0.5 + 1.25 = 1.75; (4, 0, -, 0) 0.5 + 0.125 = 0.625."""
-    told = (("dur=1h", 0.0), ("dur=1h progress=1/2", 0.0), ("dur=2h", 0.0), ("dur=2h deadline=+1h", 0.0),
+    told = (("dur=1h", 0.0), ("dur=1h progress=1/2", 0.0), ("dur=2h loss=5:2:1", 0.0),
+            ("dur=2h deadline=+1h", 0.0),
             ("dur=2h", 4.0), ("dur=4h", 0.0))  # fmt: skip
     rows = [{"comment": f"slurmsched: {hint}", "waiting_s": 3_600.0 * waited} for hint, waited in told]
     ranking = Mlfs(alpha=0.5, waiting_weight=0.5, estimator=Hint()).rank(snapshot(rows))
-    assert ranking.why["priority"].tolist() == [1.0, 0.75, 0.75, 1.25, 1.75, 0.625]
-    assert ranking.order.tolist() == [4, 3, 0, 1, 2, 5]
-    assert ranking.notes == ("5 of 6 jobs tell no progress: ordered by deadline, remaining time and waiting",)
+    assert ranking.why["priority"].tolist() == [1.0, 0.75, 0.375, 1.25, 1.75, 0.625]
+    assert ranking.order.tolist() == [4, 3, 0, 1, 5, 2]
+    assert ranking.notes == ("5 of 6 jobs tell no progress: ordered by deadline, remaining time and waiting",
+                             "5 of 6 jobs tell no loss: they count as if at their first step")  # fmt: skip
+
+
+def test_mlfs__loss_and_progress_multiply_and_their_absence_counts_as_the_first_step() -> None:
+    """Half done and half of the fall in the last step: a quarter. A loss that does not fall teaches nothing."""
+    told = ["progress=1/2 loss=4:3:2", "loss=4:2:2", "loss=4:2:3", "loss=1:1:2", "loss=2:2:2", "loss=4:4:1", ""]
+    given = snapshot([{"comment": f"slurmsched: {hint}"} for hint in told])
+    assert Mlfs().rank(given).why["learning"].tolist() == [0.25, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0]
+
+
+def test_mlfs__without_a_feed_nothing_is_said_of_losses() -> None:
+    """Nobody tells one; and nobody is there."""
+    assert [note for note in Mlfs().rank(snapshot([{}, {}])).notes if "loss" in note] == []
+    assert Mlfs().rank(snapshot(())).notes == ()
 
 
 @pytest.mark.parametrize(("lot", "slot"), [(0.0, 0.0), (0.24, 0.0), (0.26, 2.0), (0.99, 2.0)])
@@ -159,7 +188,8 @@ def test_spin__the_same_seed_draws_the_same_plan() -> None:
 @pytest.mark.parametrize(
     ("kind", "parameters"),
     [(Qssf, {"trees_share": 1.5}), (Mlfs, {"alpha": 2.0}), (Mlfs, {"round_s": 0.0}), (Spin, {"slots": 1}),
-     (Spin, {"most_jobs": 0})],
+     (Spin, {"most_jobs": 0}), (Lucid, {"most_gpus": 0}), (Lucid, {"pack": 1}), (Lucid, {"tiny": "ncf"}),
+     (Lucid, {"medium": ("",)})],
 )  # fmt: skip
 def test_duration__refuses_bad_parameters(kind: Any, parameters: dict[str, Any]) -> None:
     """A parameter out of range is a ConfigError that names it."""

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from slurmsched.errors import InputError
-from slurmsched.replay import reproduce
+from slurmsched.replay import reproduce, reproduce_run
 from slurmsched.replay.reproduce import PRECISION, Row, Table, names, shipped_trace, table, tables
 from slurmsched.replay.reproduce_run import Comparison, Result, result, results
 from slurmsched.replay.reproduce_text import cells, heading
 from slurmsched.replay.run import Request, Session
+from slurmsched.survey.power import Power, of_runs
 
 
 def row(**more: Any) -> Row:
@@ -139,6 +140,19 @@ def test_result__of_a_claim_about_tenants_is_their_worst_rho() -> None:
                 figures={"fairness_ratio": (1.0, 1.0)})  # fmt: skip
     (compared,) = result(claim).comparisons
     assert compared.ours > 1.0
+
+
+def test_result__of_a_claim_about_power_is_the_gain_in_node_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of the replay's runs on its nodes, in points; here every idle node goes, since an hour tells no forecast."""
+    at_once = Power(buffer=0, forecast=False)
+    monkeypatch.setattr(reproduce_run, "Power", lambda: at_once)
+    made = result(row(cluster="8x4", power=True, figures={"use_gain_pct": (13.0, 13.0)}, differs="another trace"))
+    runs = Session(shipped_trace("tiresias_60"), Request(cluster="8x4", policy="fifo")).run().runs
+    expected = of_runs(runs.start_s, runs.end_s, runs.gpus, 8, 4.0, at_once).use_gain_pct
+    (gain,) = made.comparisons
+    assert (gain.figure, gain.ours) == ("use_gain_pct", expected)
+    assert cells(made)[3:5] == ("use gain 13.0 points", f"use gain {expected:.1f} points")
+    assert 0 < expected < 100
 
 
 def test_row__tells_the_parameters_of_its_policy() -> None:

@@ -46,6 +46,16 @@ def test_saved__without_a_forecast_by_hand() -> None:
     made = saved(np.array([2.0, 1.0, 0.0, 2.0]), np.full(4, 2.0), PLAIN, (np.array([0, 3]), np.array([2.0, 2.0])))
     assert (made.node_h, made.off_node_h) == (pytest.approx(8 / 6), pytest.approx(1 / 6))
     assert (made.wake_ups, made.short_steps, made.delayed, made.delay_s) == (2, 1, 1, 300.0)
+    assert made.busy_node_h == pytest.approx(5 / 6)
+    assert made.use_gain_pct == pytest.approx(100 * (5 / 7 - 5 / 8))
+
+
+def test_saved__no_node_is_used_better_where_none_is_off_or_there() -> None:
+    """A full cluster, and none at all."""
+    full, none = saved(np.full(9, 2.0), np.full(9, 2.0), PLAIN), saved(np.zeros(0), np.zeros(0), PLAIN)
+    assert (full.use_gain_pct, none.use_gain_pct) == (0.0, 0.0)
+    idle = saved(np.zeros(9), np.full(9, 2.0), PLAIN)
+    assert (idle.busy_node_h, idle.use_gain_pct) == (0.0, 0.0)
 
 
 def test_saved__the_forecast_keeps_nodes_for_the_morning() -> None:
