@@ -59,9 +59,7 @@ def test_allocated__without_a_pair_that_gains_shares_are_those_of_turns() -> Non
 
 
 @settings(deadline=None, max_examples=12)
-@given(
-    objective=st.sampled_from(sorted(shared_allocation.OBJECTIVES)), seed=st.integers(0, 99), most=st.integers(1, 6)
-)
+@given(objective=st.sampled_from(sorted(shared_allocation.OBJECTIVES)), seed=st.integers(0, 99), most=st.integers(1, 6))
 def test_allocated__nobody_has_more_than_there_is(objective: str, seed: int, most: int) -> None:
     """GPUs of each type, and each job's time, singles and pairs together, in any number of groups."""
     chance = np.random.default_rng(seed)
