@@ -14,7 +14,7 @@ import numpy as np
 from sqlalchemy.engine import Connection, Engine
 
 from slurmsched.config import Config
-from slurmsched.db import act_facts, levers, records, retention, services
+from slurmsched.db import act_facts, levers, moves, records, retention, services
 from slurmsched.db import engine as engines
 from slurmsched.db.facts import Completion, EarlierRun, RunEnd
 from slurmsched.db.journal import Journal, LeverKey, LeverRecord, by_job
@@ -47,6 +47,7 @@ class _Look:
     check: Check
     adopted: list[Lever]
     history: Floats
+    moves: moves.Moves
     warnings: list[str] = field(default_factory=list)
 
 
@@ -131,11 +132,12 @@ class LedgerStore:
             self._sacct_after_s = now_s + SACCT_PAUSE_S
         jobs = snapshot.jobs.with_columns(**services.columns(seen.services, snapshot.jobs, now_s))
         adopted, check = self._checked(known, jobs, now_s)
+        moved = moves.look(known.moves, replace(snapshot, jobs=jobs))
         told = (*snapshot.warnings, *self._warnings, *seen.warnings, levers.warning(jobs, check.suspects, lever.kind))
         history = _learned(known.history, seen)
         recalled = replace(
             snapshot,
-            jobs=jobs.with_columns(**check.columns),
+            jobs=jobs.with_columns(**check.columns, **moves.columns(moved, jobs)),
             history_gpu_s=frozen(np.sort(history), np.float64),
             carry=known.carry,
             warnings=tuple(text for text in told if text),
@@ -144,7 +146,7 @@ class LedgerStore:
             from slurmsched.planning.quality import placed
 
             recalled = replace(recalled, placed=placed(self._before, recalled))
-        return _Look(recalled, begun_s, seen, check, adopted, history)
+        return _Look(recalled, begun_s, seen, check, adopted, history, moved)
 
     def _past(self, now_s: float) -> Past:
         def ends(job_ids: Sequence[int]) -> dict[int, list[RunEnd]]:
@@ -216,6 +218,8 @@ class LedgerStore:
             records.add_acts(connection, act_facts.new_rows(connection, acts))
             records.save_services(connection, look.seen.changed, look.seen.dropped)
             records.save_levers(connection, list(saved.values()), gone, kind)
+            if look.moves != known.moves:
+                records.save_moves(connection, look.moves, self._lease.term if self._lease else 0, recorded_s)
             if plan.ranking is not None and (carry or known.carry):
                 records.add_carry(connection, cycle_id, policy, carry)
         return replace(
@@ -227,6 +231,7 @@ class LedgerStore:
             levers=look.check.levers.merged(made, gone),
             history=look.history,
             carry=carry,
+            moves=look.moves,
             journal=None,
         )
 

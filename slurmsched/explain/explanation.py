@@ -22,7 +22,8 @@ from slurmsched.model.states import JobState
 @dataclass(frozen=True, slots=True)
 class Explanation:
     """What `explain` shows. slurm_reason: as Slurm names it. changes: what would change it. ours: what slurmsched did,
-    oldest first. hints: as understood. ahead, estimate: None for a job that does not wait."""
+    oldest first. hints: as understood. ahead, estimate: None for a job that does not wait. move: of a running job,
+    whether it may be asked to make way, and what that counts as."""
 
     job_id: int
     user: str
@@ -37,9 +38,10 @@ class Explanation:
     ours: tuple[str, ...] = ()
     hints: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
+    move: str = ""
 
 
-def explain(snapshot: Snapshot, plan: Plan | None, row: int, facts: Facts) -> Explanation:
+def explain(snapshot: Snapshot, plan: Plan | None, row: int, facts: Facts, move: str = "") -> Explanation:
     """The job in this row. plan: None where the policy's order is not known; then Slurm's priority counts. Pure."""
     jobs = snapshot.jobs
     reason = _blocker(snapshot, row, facts)
@@ -63,6 +65,7 @@ def explain(snapshot: Snapshot, plan: Plan | None, row: int, facts: Facts) -> Ex
         ours=facts.ours,
         hints=(*(f"{key.name}={value}" for key, value in understood(hints)), *hints.warnings),
         unread=facts.unread,
+        move=move,
     )  # fmt: skip
 
 
