@@ -21,6 +21,7 @@ from slurmsched.errors import NotLeadingError
 
 MARGIN = 0.25  # of the lease: a leader that has not renewed it stops so long before it ends
 KEEP = 0.5  # of the lease: so much of it is used up before it is renewed
+BEYOND = 20  # leases: one that ends later than so many from now was given before the database's clock was set back
 _ROW = "leader"
 _CLOCKS = {  # Unix seconds at the begin of the statement, whatever the session's time zone
     "sqlite": "(julianday('now') - 2440587.5) * 86400.0",
@@ -78,7 +79,10 @@ class Lease:
         if self._term and self._renewed():
             return True
         self._until_s = float("-inf")
-        return self.leader().left_s <= 0 and self._taken()
+        left_s = self.leader().left_s
+        if left_s > BEYOND * self.lease_s:
+            self._shorten()
+        return left_s <= 0 and self._taken()
 
     def keep(self) -> None:
         """Renew the lease when it is due. Raises NotLeadingError when we do not lead any more."""
@@ -145,6 +149,13 @@ class Lease:
             term = connection.scalar(sa.select(leader.c.term).where(leader.c.name == _ROW))
         self._term, self._until_s = int(term or 0), begun_s + (1 - MARGIN) * self.lease_s
         return True
+
+    def _shorten(self) -> None:
+        """Let a lease that ends that late end after lease_s: a leader that lives renews it before, as ever."""
+        leader, end_s = schema.leader, self._now + self.lease_s
+        late = leader.c.ends_s > self._now + BEYOND * self.lease_s
+        with engines.translated(self._engine), self._engine.begin() as connection:
+            connection.execute(sa.update(leader).where(leader.c.name == _ROW, late).values(ends_s=end_s))
 
     def _set(self, connection: Connection, condition: sa.ColumnElement[bool], **values: object) -> bool:
         leader = schema.leader

@@ -80,7 +80,7 @@ class LedgerStore:
         self._known: Known | None = None
         self._look: _Look | None = None
         self._before: Snapshot | None = None
-        self._sacct_after_s = -inf
+        self._refused_s = -inf  # when sacct did not answer last
 
     def recall(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot with what is remembered. Nothing is written yet: the same call gives the same answer.
@@ -129,7 +129,7 @@ class LedgerStore:
             known.services, snapshot, known.last_s, self._past(now_s), gpu_jobs_only=self._config.scope.gpu_jobs_only
         )
         if seen.refused:
-            self._sacct_after_s = now_s + SACCT_PAUSE_S
+            self._refused_s = now_s
         jobs = snapshot.jobs.with_columns(**services.columns(seen.services, snapshot.jobs, now_s))
         adopted, check = self._checked(known, jobs, now_s)
         moved = moves.look(known.moves, replace(snapshot, jobs=jobs))
@@ -154,7 +154,7 @@ class LedgerStore:
                 return records.ends_of(connection, job_ids)
 
         ask = self._earlier_runs if self._config.ledger.sacct else None
-        if ask is None or now_s < self._sacct_after_s:
+        if ask is None or 0 <= now_s - self._refused_s < SACCT_PAUSE_S:
             return Past(ends, later=ask is not None)
         return Past(ends, lambda job_ids: list(ask(job_ids)), later=True)
 

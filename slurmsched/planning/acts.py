@@ -18,6 +18,7 @@ from slurmsched.model.states import JobState
 
 _RUNS = int(JobState.RUNNING | JobState.SUSPENDED)
 _ENDING = (Stage.CLEANING, Stage.REVERSING)
+_SET_BACK_S = 600.0  # a reservation made for now that begins so much later: the clock was set back; munge bears 300 s
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +169,8 @@ def _forward(facts: Facts, limits: Limits) -> Advance:
     act, now_s = facts.act, facts.snapshot.now_s
     steps: list[Step] = list(_nodes(facts, limits))
     if act.opens_s > now_s:
+        if facts.named >= 0:  # the clock was set back since it joined
+            steps.append(Join(act.job_id, act.submit_s, "its nodes are kept from later on", act.id))
         return Advance(replace(_at(act, Stage.PROMISED, now_s), sure=True), tuple(steps), act.opens_s)
     if act.stage == Stage.BEGUN and facts.grace_s > 0:
         act = _at(act, Stage.WARNED, now_s)
@@ -190,7 +193,7 @@ def _nodes(facts: Facts, limits: Limits) -> Iterator[Step]:
         whole = bool(facts.snapshot.jobs.exclusive[facts.beneficiary])
         why = f"nodes for job {act.job_id}"
         yield Reserve(*key, why, act.id, act.reservation, act.nodes, act.user, start_s, end_s, whole)
-    elif act.purpose == Purpose.PROMISE:
+    elif act.purpose == Purpose.PROMISE or facts.snapshot.reservations.start_s[facts.kept] > now_s + _SET_BACK_S:
         yield from _moved(facts, start_s, end_s)
     if facts.named < 0 and start_s <= now_s:
         yield Join(*key, "it gets nodes of its own", act.id, act.reservation)

@@ -44,6 +44,12 @@ def write(job_id: int, new: int) -> list[SetNice]:
     return [SetNice(job_id, 100.0, "queue 0", 0, new, 0)]
 
 
+def set_back(host: Host, seconds: float) -> None:
+    """As if the database's clock was set back by so much: the lease ends so much later."""
+    with host.engine.begin() as connection:
+        connection.execute(sa.update(schema.leader).values(ends_s=schema.leader.c.ends_s + seconds))
+
+
 class LeaseSuite:
     """See the module."""
 
@@ -82,6 +88,24 @@ class LeaseSuite:
             time.sleep(0.05)
         assert time.monotonic() - begun_s >= LEASE_S
         assert b.lease.term == 2
+
+    @pytest.mark.parametrize("hours", [1, 5, 24])
+    def test_take__the_clock_of_the_database_set_back(self, host, hours) -> None:
+        """By hours, and the leader is dead: another one leads after lease_s, not before, also a process that looks once
+        only. A leader that lives goes on meanwhile, and one whose lease is not due yet too."""
+        a, b = host("a"), host("b")
+        a.lease.take()
+        set_back(a, hours * 3_600.0)
+        assert b.lease.leader().left_s > 3_000
+        assert not host("c").lease.take()
+        assert 0 < b.lease.leader().left_s <= LEASE_S
+        assert (b.lease.take(), a.lease.take(), a.lease.term) == (False, True, 1)
+        begun_s = time.monotonic()
+        while not b.lease.take():
+            time.sleep(0.05)
+        assert time.monotonic() - begun_s >= LEASE_S - 0.1
+        with pytest.raises(NotLeadingError):
+            a.lease.fence()
 
     def test_release__another_leads_at_once(self, host) -> None:
         """Nobody waits for the end of a lease that was given back."""
