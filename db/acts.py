@@ -77,7 +77,7 @@ class ActLog(Either):
 
     def stepped(self) -> bool:
         """Whether the wall clock was set since the record was read last: then it is to be read again."""
-        return bool(self._clock.step_s(self._read))
+        return bool(self._read) and bool(self._clock.step_s(self._read))
 
     def compact(self) -> None:
         """Drop what is closed and no longer remembered. Raises LedgerError."""

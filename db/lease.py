@@ -21,7 +21,10 @@ from slurmsched.errors import NotLeadingError
 
 MARGIN = 0.25  # of the lease: a leader that has not renewed it stops so long before it ends
 KEEP = 0.5  # of the lease: so much of it is used up before it is renewed
-BEYOND = 20  # leases: one that ends later than so many from now was given before the database's clock was set back
+# A lease that ends later from now than so many leases, or than the longest one, was given before the database's clock
+# was set back.
+BEYOND = 20
+LONGEST_S = 3_601.0  # leader.lease_s is an hour at most
 _ROW = "leader"
 _CLOCKS = {  # Unix seconds at the begin of the statement, whatever the session's time zone
     "sqlite": "(julianday('now') - 2440587.5) * 86400.0",
@@ -60,6 +63,7 @@ class Lease:
     def __init__(self, engine: Engine, name: str, lease_s: float, clock: Callable[[], float] = awake_s) -> None:
         self._engine, self._clock = engine, clock
         self.name, self.lease_s = name, lease_s
+        self._most_s = min(BEYOND * lease_s, LONGEST_S)
         self._now: sa.ColumnElement[float] = sa.literal_column(_CLOCKS[engine.dialect.name], sa.Double())
         self._term = 0
         self._until_s = float("-inf")
@@ -80,7 +84,7 @@ class Lease:
             return True
         self._until_s = float("-inf")
         left_s = self.leader().left_s
-        if left_s > BEYOND * self.lease_s:
+        if left_s > self._most_s:
             self._shorten()
         return left_s <= 0 and self._taken()
 
@@ -153,7 +157,7 @@ class Lease:
     def _shorten(self) -> None:
         """Let a lease that ends that late end after lease_s: a leader that lives renews it before, as ever."""
         leader, end_s = schema.leader, self._now + self.lease_s
-        late = leader.c.ends_s > self._now + BEYOND * self.lease_s
+        late = leader.c.ends_s > self._now + self._most_s
         with engines.translated(self._engine), self._engine.begin() as connection:
             connection.execute(sa.update(leader).where(leader.c.name == _ROW, late).values(ends_s=end_s))
 

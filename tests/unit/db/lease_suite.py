@@ -107,6 +107,18 @@ class LeaseSuite:
         with pytest.raises(NotLeadingError):
             a.lease.fence()
 
+    @pytest.mark.parametrize(
+        ("lease_s", "back_s", "left_s"),
+        [(3_600.0, 7_200.0, 3_600.0), (3_600.0, 0.0, 3_600.0), (60.0, 600.0, 660.0), (60.0, 1_500.0, 60.0)],
+    )
+    def test_take__only_a_lease_that_nobody_can_have_renewed_now_is_cut(self, host, lease_s, back_s, left_s) -> None:
+        """One that ends in an hour may be as long; a short one that ends a little later is left as it is."""
+        a = host("a")
+        Lease(a.engine, "long", lease_s).take()
+        set_back(a, back_s)
+        assert not Lease(a.engine, "other", lease_s).take()
+        assert left_s - 30 < a.lease.leader().left_s <= left_s
+
     def test_release__another_leads_at_once(self, host) -> None:
         """Nobody waits for the end of a lease that was given back."""
         a, b = host("a"), host("b")
