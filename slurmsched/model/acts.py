@@ -7,7 +7,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from slurmsched.model.columns import Floats, Labels
+from slurmsched.model.columns import Bools, Floats, Labels
 from slurmsched.model.jobs import NAN
 from slurmsched.model.table import Table, column, text
 
@@ -106,3 +106,4 @@ class Reservations(Table):
     flags: Labels = text()
     start_s: Floats = column(np.float64, NAN)
     end_s: Floats = column(np.float64, NAN)
+    to_come: Bools = column(np.bool_, False)  # Slurm says that it has not begun (or is over)

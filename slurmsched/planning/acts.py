@@ -73,6 +73,13 @@ class Facts:
         return self.kept >= 0
 
     @property
+    def left_behind(self) -> bool:
+        """Whether its reservation, made for then, begins much later by now: the clocks were set back since. Where ours
+        alone was, Slurm says that it has begun."""
+        kept = self.snapshot.reservations
+        return bool(kept.to_come[self.kept] and kept.start_s[self.kept] > self.snapshot.now_s + _SET_BACK_S)
+
+    @property
     def idle_gpus(self) -> int:
         """GPUs that are free on the nodes of its reservation, while its job does not run there."""
         if not self.reserved or self.runs:
@@ -193,7 +200,7 @@ def _nodes(facts: Facts, limits: Limits) -> Iterator[Step]:
         whole = bool(facts.snapshot.jobs.exclusive[facts.beneficiary])
         why = f"nodes for job {act.job_id}"
         yield Reserve(*key, why, act.id, act.reservation, act.nodes, act.user, start_s, end_s, whole)
-    elif act.purpose == Purpose.PROMISE or facts.snapshot.reservations.start_s[facts.kept] > now_s + _SET_BACK_S:
+    elif act.purpose == Purpose.PROMISE or facts.left_behind:
         yield from _moved(facts, start_s, end_s)
     if facts.named < 0 and start_s <= now_s:
         yield Join(*key, "it gets nodes of its own", act.id, act.reservation)

@@ -99,11 +99,11 @@ class LeaseSuite:
         assert b.lease.leader().left_s > 3_000
         assert not host("c").lease.take()
         assert 0 < b.lease.leader().left_s <= LEASE_S
-        assert (b.lease.take(), a.lease.take(), a.lease.term) == (False, True, 1)
         begun_s = time.monotonic()
+        assert (b.lease.take(), a.lease.take(), a.lease.term) == (False, True, 1)
         while not b.lease.take():
             time.sleep(0.05)
-        assert time.monotonic() - begun_s >= LEASE_S - 0.1
+        assert time.monotonic() - begun_s >= LEASE_S
         with pytest.raises(NotLeadingError):
             a.lease.fence()
 
