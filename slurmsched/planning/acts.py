@@ -76,8 +76,13 @@ class Facts:
     def left_behind(self) -> bool:
         """Whether its reservation, made for then, begins much later by now: the clocks were set back since. Where ours
         alone was, Slurm says that it has begun."""
-        kept = self.snapshot.reservations
-        return bool(kept.to_come[self.kept] and kept.start_s[self.kept] > self.snapshot.now_s + _SET_BACK_S)
+        start_s = self.snapshot.reservations.start_s
+        return self.to_come and bool(start_s[self.kept] > self.snapshot.now_s + _SET_BACK_S)
+
+    @property
+    def to_come(self) -> bool:
+        """Whether Slurm says that its reservation has not begun."""
+        return self.reserved and bool(self.snapshot.reservations.to_come[self.kept])
 
     @property
     def idle_gpus(self) -> int:
@@ -176,7 +181,7 @@ def _forward(facts: Facts, limits: Limits) -> Advance:
     act, now_s = facts.act, facts.snapshot.now_s
     steps: list[Step] = list(_nodes(facts, limits))
     if act.opens_s > now_s:
-        if facts.named >= 0:  # the clock was set back since it joined
+        if facts.named >= 0 and facts.to_come:  # the clock was set back since it joined
             steps.append(Join(act.job_id, act.submit_s, "its nodes are kept from later on", act.id))
         return Advance(replace(_at(act, Stage.PROMISED, now_s), sure=True), tuple(steps), act.opens_s)
     if act.stage == Stage.BEGUN and facts.grace_s > 0:
