@@ -31,6 +31,7 @@ def command(out: Output, job: str, as_user: bool, node: str | None) -> None:
     """
     from slurmsched.explain.expected import expected
     from slurmsched.explain.explanation import explain
+    from slurmsched.explain.moving import moving
     from slurmsched.explain.why_not import why_not
     from slurmsched.slurm.job_facts import find_row, read_facts
     from slurmsched.slurm.reader import open_commands
@@ -41,7 +42,8 @@ def command(out: Output, job: str, as_user: bool, node: str | None) -> None:
     row = find_row(commands, snapshot, job)
     facts = read_facts(commands, snapshot, row, as_user=as_user)
     facts = _without_ledger(facts) if as_user else _remembered(tree, snapshot, row, facts)
-    told = explain(snapshot, plan, row, facts, expected(policy, snapshot, row))
+    move = "" if as_user else moving(snapshot, row, tree.preemption, tree.scope)
+    told = explain(snapshot, plan, row, facts, expected(policy, snapshot, row), move)
     off = None if node is None else why_not(snapshot, row, node, facts.reservations)
     if out.as_json:
         out.json({"explanation": told, "why_not": off, "warnings": snapshot.warnings})
@@ -83,8 +85,14 @@ def _print(out: Output, told: Explanation, now_s: float) -> None:
     out.line(f"job {told.job_id} of {shown(told.user)}: {told.state}, {told.blocker} (Slurm says: "
              f"{shown(told.slurm_reason) or 'nothing'})")  # fmt: skip
     out.line(f"why        {told.because}")
-    lists = {"change": told.changes, "slurmsched": told.ours, "hint": told.hints, "expected": told.expected,
-             "not read": told.unread}  # fmt: skip
+    lists = {
+        "move": (told.move,) if told.move else (),
+        "change": told.changes,
+        "slurmsched": told.ours,
+        "hint": told.hints,
+        "expected": told.expected,
+        "not read": told.unread,
+    }
     if told.ahead is not None:
         out.line(f"ahead      {_ahead(told.ahead)}")
     if told.estimate is not None:

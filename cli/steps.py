@@ -36,7 +36,8 @@ def act_rows(acts: Sequence[Act]) -> list[dict[str, Any]]:
     return [
         {"act": act.id, "purpose": str(act.purpose), "job_id": act.job_id, "user": act.user, "nodes": act.nodes,
          "stage": str(act.stage), "note": act.note, "promised_s": act.promised_s or None,
-         "victims": [{"job_id": victim.job_id, "lost_gpu_s": victim.lost_gpu_s} for victim in act.victims],
+         "victims": [{"job_id": victim.job_id, "lost_gpu_s": victim.lost_gpu_s, "cost_by": victim.cost_by or None}
+                     for victim in act.victims],
          "waits": [{"node": wait.node, "job_id": wait.job_id or None, "until_s": wait.until_s} for wait in act.waits],
          "idle_gpu_s": act.idle_gpu_s}
         for act in acts
@@ -61,6 +62,10 @@ def print_acts(out: Output, acts: Sequence[Act], now_s: float) -> None:
         )
         for job_id, waits in groupby(sorted(act.waits, key=lambda wait: wait.job_id), key=lambda wait: wait.job_id):
             out.line(f"  {_waiting(job_id, list(waits))}")
+        for victim in act.victims:
+            lost_s = victim.lost_gpu_s / max(victim.gpus, 1)
+            by = f", a restart by {victim.cost_by}" if victim.cost_by else ""
+            out.line(f"  victim {victim.job_id}: about {lost_s:.0f} s of work on {victim.gpus} GPUs lost{by}")
 
 
 def _waiting(job_id: int, waits: Sequence[Wait]) -> str:

@@ -40,9 +40,13 @@ class ActLog(Either):
         super().__init__(journal.with_name(f"{journal.stem}.acts.jsonl"), _sound, shared)
         self._clock, self.keep_s = clock, keep_s
         self._read: dict[str, Any] = {}
+        self._redated = False  # lines of another clock than ours were of a time to come
 
     def begin(self, acts: Sequence[Act]) -> None:
         """Put on disk, synced, how these acts are from now on. Raises LedgerError; then none of their steps may go."""
+        if self._redated:  # closed ones are by our clock too from now on, or they would count as begun now each time
+            self.compact()
+            self._redated = False
         self.put(self._line(act, sent=False) for act in acts)
 
     def sent(self, acts: Sequence[Act]) -> None:
@@ -57,21 +61,23 @@ class ActLog(Either):
 
     def known(self) -> tuple[Act, ...]:
         """All that are open or were begun lately, oldest first; one whose last steps may or may not have been sent is
-        not sure. Where the wall clock was set since a line was written, its times are told by the clock of now.
+        not sure. Where the wall clock was set since a line was written, its times are told by the clock of now; a line
+        of a time to come, by a clock that is not ours, counts as written now.
 
         Raises LedgerError for a line that cannot be read: no act may be begun or ended on doubt.
         """
         latest: dict[str, Act] = {}
         self._read = self._clock.mark()
         for line in self.objects("acts"):
-            act = _act(line["act"], sure=line["sent"])
-            latest[act.id] = _at_step(act, line["time_s"], self._clock.step_s(line))
+            act, step_s = _act(line["act"], sure=line["sent"]), self._clock.step_s(line)
+            latest[act.id] = _at_step(act, line["time_s"], step_s)
+            self._redated |= bool(step_s) and self._clock.elsewhere(line)
         since_s = self._clock.wall() - self.keep_s
         return tuple(act for act in latest.values() if act.stage != Stage.CLOSED or act.begun_s > since_s)
 
     def stepped(self) -> bool:
         """Whether the wall clock was set since the record was read last: then it is to be read again."""
-        return bool(self._clock.step_s(self._read))
+        return bool(self._read) and bool(self._clock.step_s(self._read))
 
     def compact(self) -> None:
         """Drop what is closed and no longer remembered. Raises LedgerError."""

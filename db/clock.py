@@ -39,8 +39,17 @@ class Clock:
         return {"time_s": self.wall(), "up_s": self.up(), "boot": self.boot()}
 
     def step_s(self, mark: Mapping[str, Any]) -> float:
-        """How far the wall clock was set since that mark: forward is positive; 0 where it cannot be told."""
-        if not mark.get("boot") or mark["boot"] != self.boot():
-            return 0.0
-        step_s = float((self.wall() - self.up()) - (mark["time_s"] - mark["up_s"]))
-        return step_s if abs(step_s) >= LEAST_S else 0.0
+        """How far the wall clock was set since that mark: forward is positive; 0 where it cannot be told.
+
+        Of a mark by another start of a machine, or another machine, only this is known: it was not made after now. One
+        that is of a time to come counts as made now.
+        """
+        if self.elsewhere(mark):
+            step_s = min(self.wall() - mark["time_s"], 0.0)
+        else:
+            step_s = (self.wall() - self.up()) - (mark["time_s"] - mark["up_s"])
+        return float(step_s) if abs(step_s) >= LEAST_S else 0.0
+
+    def elsewhere(self, mark: Mapping[str, Any]) -> bool:
+        """Whether another start of a machine made that mark, or it is not known which."""
+        return not mark.get("boot") or mark["boot"] != self.boot()

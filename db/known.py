@@ -11,6 +11,7 @@ from sqlalchemy.engine import Engine
 from slurmsched.config import Config
 from slurmsched.db import records, retention
 from slurmsched.db.levers import Levers
+from slurmsched.db.moves import Moves
 from slurmsched.db.services import Services
 from slurmsched.model.columns import Floats
 from slurmsched.protocols import LeverRecord
@@ -21,8 +22,8 @@ class Known:
     """The last cycle, the memory of the jobs in the queue, and what the journal told since.
 
     last_s: clock of the last snapshot; recorded_s: when its cycle was put on record; retained_s: when old facts were
-    dropped last; NaN if never. history: attained service of completed jobs [GPU s], oldest first. journal: as read
-    since the last cycle, None if it was not. doubted: jobs about which it was asked.
+    dropped last; NaN if never. moves: what moves of jobs cost. history: attained service of completed jobs [GPU s],
+    oldest first. journal: as read since the last cycle, None if it was not. doubted: jobs about which it was asked.
     """
 
     cycle_id: int
@@ -33,6 +34,7 @@ class Known:
     history: Floats
     carry: Mapping[str, Any]
     retained_s: float
+    moves: Moves
     journal: list[LeverRecord] | None = None
     doubted: frozenset[int] = frozenset()
 
@@ -52,4 +54,5 @@ def load(engine: Engine, config: Config, held: Known | None) -> Known:
             records.history(connection),
             records.last_carry(connection, config.policy.name),
             retention.last_done(connection),
+            records.load_moves(connection),
         )

@@ -21,6 +21,10 @@ from slurmsched.errors import NotLeadingError
 
 MARGIN = 0.25  # of the lease: a leader that has not renewed it stops so long before it ends
 KEEP = 0.5  # of the lease: so much of it is used up before it is renewed
+# A lease that ends later from now than so many leases, or than the longest one, was given before the database's clock
+# was set back.
+BEYOND = 20
+LONGEST_S = 3_601.0  # leader.lease_s is an hour at most
 _ROW = "leader"
 _CLOCKS = {  # Unix seconds at the begin of the statement, whatever the session's time zone
     "sqlite": "(julianday('now') - 2440587.5) * 86400.0",
@@ -59,6 +63,7 @@ class Lease:
     def __init__(self, engine: Engine, name: str, lease_s: float, clock: Callable[[], float] = awake_s) -> None:
         self._engine, self._clock = engine, clock
         self.name, self.lease_s = name, lease_s
+        self._most_s = min(BEYOND * lease_s, LONGEST_S)
         self._now: sa.ColumnElement[float] = sa.literal_column(_CLOCKS[engine.dialect.name], sa.Double())
         self._term = 0
         self._until_s = float("-inf")
@@ -78,7 +83,10 @@ class Lease:
         if self._term and self._renewed():
             return True
         self._until_s = float("-inf")
-        return self.leader().left_s <= 0 and self._taken()
+        left_s = self.leader().left_s
+        if left_s > self._most_s:
+            self._shorten()
+        return left_s <= 0 and self._taken()
 
     def keep(self) -> None:
         """Renew the lease when it is due. Raises NotLeadingError when we do not lead any more."""
@@ -145,6 +153,13 @@ class Lease:
             term = connection.scalar(sa.select(leader.c.term).where(leader.c.name == _ROW))
         self._term, self._until_s = int(term or 0), begun_s + (1 - MARGIN) * self.lease_s
         return True
+
+    def _shorten(self) -> None:
+        """Let a lease that ends that late end after lease_s: a leader that lives renews it before, as ever."""
+        leader, end_s = schema.leader, self._now + self.lease_s
+        late = leader.c.ends_s > self._now + self._most_s
+        with engines.translated(self._engine), self._engine.begin() as connection:
+            connection.execute(sa.update(leader).where(leader.c.name == _ROW, late).values(ends_s=end_s))
 
     def _set(self, connection: Connection, condition: sa.ColumnElement[bool], **values: object) -> bool:
         leader = schema.leader

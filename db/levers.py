@@ -105,7 +105,7 @@ def check(levers: Levers, jobs: Jobs, now_s: float, config: LeverConfig) -> Chec
     levers = levers.merged(changed)
     at, known = match(levers, jobs, now)
     suspects = ~known & jobs.pending & _like_ours(now, config)
-    columns = _columns(levers, at, known, now, now_s, config.kind)
+    columns = _columns(levers, at, known, now, now_s, config)
     columns["backoff"] |= suspects
     return Check(levers, columns, changed, changes, np.flatnonzero(suspects))
 
@@ -220,7 +220,7 @@ def _changed(lever: Lever, jobs: Jobs, row: int, now_s: float, config: LeverConf
     found = int(value(jobs, config.kind)[row])
     base = found if config.kind == "nice" else lever.base
     backoffs = lever.backoffs + 1 if lever.written else max(lever.backoffs, 1)
-    until_s = now_s + min(config.backoff_s * 2 ** min(backoffs - 1, 30), LONGEST_BACKOFF_S)
+    until_s = now_s + float(_backoff_s(backoffs, config))
     job_id, restarts = lever.job_id, int(jobs.restarts[row])
     now = Lever(job_id, float(jobs.submit_s[row]), restarts, base, found, found, True, False, until_s, backoffs)
     cause = f"someone set it after slurmsched wrote {lever.new}" if lever.written else "someone set it anew"
@@ -228,11 +228,20 @@ def _changed(lever: Lever, jobs: Jobs, row: int, now_s: float, config: LeverConf
     return now, LeverChange(job_id, first_s, config.kind, lever.new, found, base, now_s, until_s, cause)
 
 
-def _columns(levers: Levers, at: Int64s, known: Bools, now: Int64s, now_s: float, kind: str) -> dict[str, Any]:
-    base = now.copy() if kind == "nice" else np.zeros(len(now), np.int64)
+def _backoff_s(backoffs: Any, config: LeverConfig) -> Any:
+    """How long a job is left alone that was changed behind our back so often [s]."""
+    return np.minimum(config.backoff_s * 2.0 ** np.clip(backoffs - 1, 0, 30), LONGEST_BACKOFF_S)
+
+
+def _columns(
+    levers: Levers, at: Int64s, known: Bools, now: Int64s, now_s: float, config: LeverConfig
+) -> dict[str, Any]:
+    base = now.copy() if config.kind == "nice" else np.zeros(len(now), np.int64)
     written, backoff = np.zeros(len(now), np.bool_), np.zeros(len(now), np.bool_)
     if len(levers):
         base = np.where(known, levers.base[at], base)
         written = known & levers.written[at]
-        backoff = known & (levers.backoff_until_s[at] > now_s)
+        left_s = levers.backoff_until_s[at] - now_s
+        # More than twice of it left: the clock was set back.
+        backoff = known & (left_s > 0) & (left_s <= 2 * _backoff_s(levers.backoffs[at], config))
     return {"base_nice": base, "written": written, "backoff": backoff}

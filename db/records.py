@@ -16,6 +16,7 @@ from slurmsched.db import schema
 from slurmsched.db.facts import Completion, Fact, RunEnd, RunMark, RunStart
 from slurmsched.db.levers import Lever, LeverChange, Levers
 from slurmsched.db.memory import HISTORY_JOBS, Memory
+from slurmsched.db.moves import Moves, decoded, encoded
 from slurmsched.db.services import Services
 from slurmsched.errors import LedgerError
 from slurmsched.model.columns import Floats
@@ -24,6 +25,7 @@ from slurmsched.model.plan import Outcome, SetLever
 
 T = TypeVar("T", bound=Memory)
 CARRIES_KEPT = 2
+MOVES = "moves"  # among the shared lines
 _CHUNK = 500  # ids in one IN (...), well below every database's limit
 _NUMBERS = ("old", "new", "base")  # of levers
 _PAIRS = "__pairs__"  # JSON has no mapping with keys other than texts
@@ -120,6 +122,20 @@ def last_carry(connection: Connection, policy: str) -> Mapping[str, Any]:
     table = schema.carries
     row = connection.execute(sa.select(table).order_by(table.c.cycle_id.desc()).limit(1)).first()
     return decode_carry(row.carry) if row is not None and row.policy == policy else {}
+
+
+def load_moves(connection: Connection) -> Moves:
+    table = schema.shared_lines
+    text = connection.scalar(sa.select(table.c.text).where(table.c.file == MOVES).order_by(table.c.id.desc()).limit(1))
+    return decoded(text or "")
+
+
+def save_moves(connection: Connection, moves: Moves, term: int, now_s: float) -> None:
+    """Put these in place of what was there. term: of the leader, 0 without one."""
+    table = schema.shared_lines
+    connection.execute(sa.delete(table).where(table.c.file == MOVES))
+    row = {"file": MOVES, "term": term, "time_s": now_s, "text": encoded(moves)}
+    connection.execute(sa.insert(table), _clean(table, row))
 
 
 def last_cycle(connection: Connection) -> tuple[int, float, float]:

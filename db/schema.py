@@ -219,7 +219,8 @@ leader = _table(  # one row: who may write, see lease.Lease
     _whole("term"),
     _real("ends_s"),  # by this database's clock
 )
-shared_lines = _table(  # the journal and the acts, for all hosts that may lead: what was put on record in one go
+shared_lines = _table(  # for all hosts that may lead the journal and the acts, what was put on record in one go; and
+    # what moves of jobs cost, one row
     "shared_lines",
     _count(),
     sa.Column("file", sa.String(32), nullable=False, index=True),

@@ -14,7 +14,7 @@ import numpy as np
 from sqlalchemy.engine import Connection, Engine
 
 from slurmsched.config import Config
-from slurmsched.db import act_facts, levers, records, retention, services
+from slurmsched.db import act_facts, levers, moves, records, retention, services
 from slurmsched.db import engine as engines
 from slurmsched.db.facts import Completion, EarlierRun, RunEnd
 from slurmsched.db.journal import Journal, LeverKey, LeverRecord, by_job
@@ -47,6 +47,7 @@ class _Look:
     check: Check
     adopted: list[Lever]
     history: Floats
+    moves: moves.Moves
     warnings: list[str] = field(default_factory=list)
 
 
@@ -79,7 +80,7 @@ class LedgerStore:
         self._known: Known | None = None
         self._look: _Look | None = None
         self._before: Snapshot | None = None
-        self._sacct_after_s = -inf
+        self._refused_s = -inf  # when sacct did not answer last
 
     def recall(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot with what is remembered. Nothing is written yet: the same call gives the same answer.
@@ -128,14 +129,15 @@ class LedgerStore:
             known.services, snapshot, known.last_s, self._past(now_s), gpu_jobs_only=self._config.scope.gpu_jobs_only
         )
         if seen.refused:
-            self._sacct_after_s = now_s + SACCT_PAUSE_S
+            self._refused_s = now_s
         jobs = snapshot.jobs.with_columns(**services.columns(seen.services, snapshot.jobs, now_s))
         adopted, check = self._checked(known, jobs, now_s)
+        moved = moves.look(known.moves, replace(snapshot, jobs=jobs))
         told = (*snapshot.warnings, *self._warnings, *seen.warnings, levers.warning(jobs, check.suspects, lever.kind))
         history = _learned(known.history, seen)
         recalled = replace(
             snapshot,
-            jobs=jobs.with_columns(**check.columns),
+            jobs=jobs.with_columns(**check.columns, **moves.columns(moved, jobs)),
             history_gpu_s=frozen(np.sort(history), np.float64),
             carry=known.carry,
             warnings=tuple(text for text in told if text),
@@ -144,7 +146,7 @@ class LedgerStore:
             from slurmsched.planning.quality import placed
 
             recalled = replace(recalled, placed=placed(self._before, recalled))
-        return _Look(recalled, begun_s, seen, check, adopted, history)
+        return _Look(recalled, begun_s, seen, check, adopted, history, moved)
 
     def _past(self, now_s: float) -> Past:
         def ends(job_ids: Sequence[int]) -> dict[int, list[RunEnd]]:
@@ -152,7 +154,7 @@ class LedgerStore:
                 return records.ends_of(connection, job_ids)
 
         ask = self._earlier_runs if self._config.ledger.sacct else None
-        if ask is None or now_s < self._sacct_after_s:
+        if ask is None or 0 <= now_s - self._refused_s < SACCT_PAUSE_S:
             return Past(ends, later=ask is not None)
         return Past(ends, lambda job_ids: list(ask(job_ids)), later=True)
 
@@ -216,6 +218,8 @@ class LedgerStore:
             records.add_acts(connection, act_facts.new_rows(connection, acts))
             records.save_services(connection, look.seen.changed, look.seen.dropped)
             records.save_levers(connection, list(saved.values()), gone, kind)
+            if look.moves != known.moves:
+                records.save_moves(connection, look.moves, self._lease.term if self._lease else 0, recorded_s)
             if plan.ranking is not None and (carry or known.carry):
                 records.add_carry(connection, cycle_id, policy, carry)
         return replace(
@@ -227,6 +231,7 @@ class LedgerStore:
             levers=look.check.levers.merged(made, gone),
             history=look.history,
             carry=carry,
+            moves=look.moves,
             journal=None,
         )
 

@@ -160,7 +160,9 @@ class Preemption(Section):
     without_checkpoint: bool = Field(False, description="also requeue jobs that give no ckpt hint")
     quantum_s: Positive = Field(1800, description="a run keeps its GPUs at least this long [s]")
     most_per_job: int = Field(3, ge=0, description="a job that was requeued so often is left alone")
-    restart_cost_s: float = Field(120, ge=0, description="what a move costs a job without a restart hint [s]")
+    restart_cost_s: float = Field(
+        120, ge=0, description="what a move costs a job without a restart hint and of which too few moves are known [s]"
+    )
     least_factor: float = Field(0.5, ge=0, le=1, description="least share of its age a moved job must have worked")
     grace_s: Positive = Field(600, description="longest time for a checkpoint, whatever the hint asks [s]")
     candidates: int = Field(100, ge=1, description="most waiting jobs looked at in a cycle, most urgent first")

@@ -101,7 +101,7 @@ class LivePast:
 
 def due(kept: Kept, settings: Settings, now_s: float) -> tuple[float, float] | None:
     """The span to ask for next [Unix s], None if there is nothing to ask for now. Whole seconds."""
-    if now_s - kept.refused_s < PAUSE_S:
+    if 0 <= now_s - kept.refused_s < PAUSE_S:
         return None
     if now_s - kept.until_s >= settings.interval_s:
         return max(kept.until_s - LATE_S, kept.since_s), min(kept.until_s + kept.span_s, now_s)

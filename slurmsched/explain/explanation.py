@@ -23,7 +23,8 @@ from slurmsched.model.states import JobState
 class Explanation:
     """What `explain` shows. slurm_reason: as Slurm names it. changes: what would change it. ours: what slurmsched did,
     oldest first. hints: as understood. ahead, estimate: None for a job that does not wait. expected: what the policy's
-    estimate of its run time is made of, in words."""
+    estimate of its run time is made of, in words. move: of a running job, whether it may be asked to make way, and what
+    that counts as."""
 
     job_id: int
     user: str
@@ -39,13 +40,14 @@ class Explanation:
     hints: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
     expected: tuple[str, ...] = ()
+    move: str = ""
 
 
 def explain(
-    snapshot: Snapshot, plan: Plan | None, row: int, facts: Facts, expected: tuple[str, ...] = ()
+    snapshot: Snapshot, plan: Plan | None, row: int, facts: Facts, expected: tuple[str, ...] = (), move: str = ""
 ) -> Explanation:
-    """The job in this row. plan: None where the policy's order is not known; then Slurm's priority counts. expected:
-    see Explanation. Pure."""
+    """The job in this row. plan: None where the policy's order is not known; then Slurm's priority counts. expected,
+    move: see Explanation. Pure."""
     jobs = snapshot.jobs
     reason = _blocker(snapshot, row, facts)
     limits = limit_values(reason.limit, facts.limits, job_needs(snapshot, row)) if reason.limit else ()
@@ -69,6 +71,7 @@ def explain(
         hints=(*(f"{key.name}={value}" for key, value in understood(hints)), *hints.warnings),
         unread=facts.unread,
         expected=expected,
+        move=move,
     )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from slurmsched.model.columns import Floats, Labels
+from slurmsched.model.columns import Bools, Floats, Labels
 from slurmsched.model.jobs import NAN
 from slurmsched.model.table import Table, column, text
 
@@ -38,6 +38,7 @@ class Victim:
     """A run that gives its GPUs back; another run of the same job is not meant.
 
     signal: "" = none is sent. grace_s: from the signal to the requeue [s]. lost_gpu_s: work that is lost, as estimated.
+    cost_by: by what the cost of its restart is known, in words.
     """
 
     job_id: int
@@ -47,6 +48,7 @@ class Victim:
     signal: str = ""
     grace_s: float = 0.0
     lost_gpu_s: float = 0.0
+    cost_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,3 +106,4 @@ class Reservations(Table):
     flags: Labels = text()
     start_s: Floats = column(np.float64, NAN)
     end_s: Floats = column(np.float64, NAN)
+    to_come: Bools = column(np.bool_, False)  # Slurm says that it has not begun (or is over)

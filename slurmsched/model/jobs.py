@@ -77,6 +77,8 @@ class Jobs(Table):
     base_nice: Int64s = column(np.int64, 0)  # what user or admin chose
     written: Bools = column(np.bool_, False)  # a lever value of ours is on record
     backoff: Bools = column(np.bool_, False)  # somebody else set the lever lately: leave alone
+    moved_cost_s: Floats = column(np.float64, NAN)  # median of the latest moves of its user's jobs of its name
+    moves_seen: Int32s = column(np.int32, 0)  # how many they are
 
     def is_state(self, state: JobState) -> Bools:
         """Whether any of these flags is set. (N,) bool."""

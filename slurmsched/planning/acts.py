@@ -18,6 +18,7 @@ from slurmsched.model.states import JobState
 
 _RUNS = int(JobState.RUNNING | JobState.SUSPENDED)
 _ENDING = (Stage.CLEANING, Stage.REVERSING)
+_SET_BACK_S = 600.0  # a reservation made for now that begins so much later: the clock was set back; munge bears 300 s
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,18 @@ class Facts:
     @property
     def reserved(self) -> bool:
         return self.kept >= 0
+
+    @property
+    def left_behind(self) -> bool:
+        """Whether its reservation, made for then, begins much later by now: the clocks were set back since. Where ours
+        alone was, Slurm says that it has begun."""
+        start_s = self.snapshot.reservations.start_s
+        return self.to_come and bool(start_s[self.kept] > self.snapshot.now_s + _SET_BACK_S)
+
+    @property
+    def to_come(self) -> bool:
+        """Whether Slurm says that its reservation has not begun."""
+        return self.reserved and bool(self.snapshot.reservations.to_come[self.kept])
 
     @property
     def idle_gpus(self) -> int:
@@ -168,6 +181,8 @@ def _forward(facts: Facts, limits: Limits) -> Advance:
     act, now_s = facts.act, facts.snapshot.now_s
     steps: list[Step] = list(_nodes(facts, limits))
     if act.opens_s > now_s:
+        if facts.named >= 0 and facts.to_come:  # the clock was set back since it joined
+            steps.append(Join(act.job_id, act.submit_s, "its nodes are kept from later on", act.id))
         return Advance(replace(_at(act, Stage.PROMISED, now_s), sure=True), tuple(steps), act.opens_s)
     if act.stage == Stage.BEGUN and facts.grace_s > 0:
         act = _at(act, Stage.WARNED, now_s)
@@ -190,7 +205,7 @@ def _nodes(facts: Facts, limits: Limits) -> Iterator[Step]:
         whole = bool(facts.snapshot.jobs.exclusive[facts.beneficiary])
         why = f"nodes for job {act.job_id}"
         yield Reserve(*key, why, act.id, act.reservation, act.nodes, act.user, start_s, end_s, whole)
-    elif act.purpose == Purpose.PROMISE:
+    elif act.purpose == Purpose.PROMISE or facts.left_behind:
         yield from _moved(facts, start_s, end_s)
     if facts.named < 0 and start_s <= now_s:
         yield Join(*key, "it gets nodes of its own", act.id, act.reservation)
@@ -239,6 +254,7 @@ def _signal(act: Act, victim: Victim) -> Signal:
 def _requeue(act: Act, victim: Victim) -> Requeue:
     lost_s = victim.lost_gpu_s / max(victim.gpus, 1)
     why = f"job {act.job_id} gets its GPUs; it loses about {lost_s:.0f} s of work on {victim.gpus} GPUs"
+    why += f", a restart by {victim.cost_by}" if victim.cost_by else ""
     return Requeue(victim.job_id, victim.submit_s, why, act.id, victim.restarts)
 
 

@@ -207,4 +207,4 @@ def _victim(snapshot: Snapshot, row: int, lost_gpu_s: float, limits: Preemption)
     ckpt = parse_hints(jobs.comment[row]).ckpt
     signal, grace_s = (ckpt.signal, min(ckpt.lead_s, limits.grace_s)) if ckpt else ("", 0.0)
     key = (int(jobs.job_id[row]), float(jobs.submit_s[row]), int(jobs.restarts[row]), int(jobs.gpus[row]))
-    return Victim(*key, signal, grace_s, lost_gpu_s)
+    return Victim(*key, signal, grace_s, lost_gpu_s, victims.cost_source(jobs, row))

@@ -46,8 +46,20 @@ class VictimRule:
 
 
 def cost_s(case: Case) -> Floats:
-    """Time that moving each job costs, run time without progress [s]: its hint, else the site's default. (N,)."""
-    return case.hinted(lambda hints: case.limits.restart_cost_s if hints.restart_s is None else hints.restart_s)
+    """Time that moving each job costs, run time without progress [s]: its hint, else what moves of its user's jobs of
+    its name have cost, else the site's default. (N,)."""
+    hinted, jobs = case.hinted(lambda hints: np.nan if hints.restart_s is None else hints.restart_s), case.jobs
+    otherwise = np.where(np.isnan(jobs.moved_cost_s), case.limits.restart_cost_s, jobs.moved_cost_s)
+    return np.where(np.isnan(hinted), otherwise, hinted)
+
+
+def cost_source(jobs: Jobs, row: int) -> str:
+    """By what the cost of moving one job is known, in words."""
+    if parse_hints(jobs.comment[row]).restart_s is not None:
+        return "its hint"
+    if np.isnan(jobs.moved_cost_s[row]):
+        return "preemption.restart_cost_s"
+    return f"the median of {int(jobs.moves_seen[row])} moves of its user's jobs of its name"
 
 
 def realloc_factor(case: Case) -> Floats:

@@ -32,7 +32,7 @@ from slurmsched.slurm.deferring import Deferring
 from slurmsched.slurm.finding import operator_line
 from slurmsched.slurm.orphans import orphans
 from slurmsched.slurm.pace import Pace
-from slurmsched.slurm.pinning import Pinning
+from slurmsched.slurm.pinning import Pinning, repeated
 from slurmsched.slurm.sacct import Run
 from slurmsched.slurm.writer import Writer
 
@@ -172,6 +172,7 @@ class LiveCluster:
             finally:
                 self._acting.end()
                 self._pinning.end(outcomes)
+                outcomes[:] = [outcome for outcome in outcomes if not repeated(outcome)]
                 self._deferring.end(outcomes)
         except SlurmschedError as error:
             return Receipt(tuple(outcomes), len(plan.actions), stopped=str(error), exit_code=error.exit_code)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from slurmsched.db.pins import PinLog
@@ -57,8 +57,17 @@ class Pinning:
             _end(pin, answers[job_id], self._steps[job_id]) if job_id in answers else self._unsent(pin)
             for job_id, pin in self._planned.items()
         ]
-        self._note(pin for pin in ends if pin)
+        self._note(pin for pin in [*ends, *self._kept_from(answers)] if pin)
         self._planned = {}
+
+    def _kept_from(self, answers: Mapping[int, Sequence[Outcome]]) -> Iterator[Pin]:
+        """Records of jobs to which their own size could not be given back: with the reason, and left alone besides."""
+        for job_id, of_job in answers.items():
+            has, planned = self._records().get(job_id), self._planned.get(job_id)
+            barred = planned is not None and not planned.open and of_job[0].status == "refused"
+            kept = replace(has, over=True, note=of_job[0].message) if has and has.sized and barred else has
+            if kept and kept != has:
+                yield kept
 
     def _unsent(self, pin: Pin) -> Pin | None:
         """What a record becomes whose steps were not sent; None if it stays. A job whose size was to change has what
@@ -76,6 +85,14 @@ class Pinning:
         noted = list(pins)
         self._log.note(noted)
         self._records().update({pin.job_id: pin for pin in noted})
+
+
+def repeated(outcome: Outcome) -> bool:
+    """Whether it refuses to give a job its own size back for the very reason that the write itself gives: it was
+    refused so before. It is tried in every cycle, since Slurm's list of jobs does not show all that keeps it back."""
+    action = outcome.action
+    back = isinstance(action, Retype) and action.resizes and action.gpus == action.base
+    return back and outcome.status == "refused" and outcome.message == action.reason
 
 
 def _pins(action: Action) -> bool:

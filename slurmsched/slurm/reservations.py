@@ -49,4 +49,5 @@ def parse_reservations(text: str) -> Reservations:
     rows = sorted((fields(record) for record in records(text, "ReservationName")), key=lambda row: row[_TEXTS["name"]])
     columns: dict[str, Any] = {name: [plain(row.get(key, "")) for row in rows] for name, key in _TEXTS.items()}
     columns |= {name: [time_s(row.get(key, "")) for row in rows] for name, key in _TIMES.items()}
+    columns["to_come"] = [row.get("State", "") == "INACTIVE" for row in rows]
     return Reservations.build(len(rows), columns)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
+from contextlib import closing
 
 import pytest
 
+from slurmsched.db.moves import Moves, decoded
 from tests.live.acts import (
     LEAVES,
     SAVES,
@@ -45,14 +48,23 @@ def full(script: str = SAVES, comment: str = WILLING) -> list[int]:
     return jobs
 
 
+def moves(site: Installed) -> Moves:
+    """What the ledger knows of the cost of moves."""
+    with closing(sqlite3.connect(site.folder / "ledger.db")) as ledger:
+        row = ledger.execute("select text from shared_lines where file = 'moves'").fetchone()
+    return decoded(row[0] if row else "")
+
+
 @pytest.fixture
 def running(site: Installed) -> list[int]:
     """Four jobs that are willing to leave."""
     return full()
 
 
-def test_preempt__one_victim_saves_itself_leaves_and_comes_back(site, running):
-    """It is signalled once, requeued once after its grace, and runs again; the beneficiary starts; nothing is left."""
+def test_preempt__one_victim_saves_itself_leaves_and_comes_back(site):
+    """It is signalled once, requeued once after its grace, and runs again; the beneficiary starts; nothing is left.
+    What the move cost is known when the job is further than it was."""
+    running = full(comment=f"{WILLING} progress=1/9")
     urgent = submit("bob", 8, "--time=10", script="sleep 300")
     ticks(site, lambda: urgent in column("%A", "RUNNING"), "the urgent job runs")
     (victim,) = [job for job in running if restarts(job)]
@@ -63,6 +75,10 @@ def test_preempt__one_victim_saves_itself_leaves_and_comes_back(site, running):
     run("scancel", str(urgent))
     ticks(site, lambda: victim in column("%A", "RUNNING"), "the victim runs again")
     assert [restarts(job) for job in sorted(running)].count(1) == 1
+    assert moves(site).costs == {}
+    run("scontrol", "update", f"jobid={victim}", f"comment={WILLING} progress=2/9", user="alice")
+    site.tick()
+    assert [(user, len(costs)) for (user, _), costs in moves(site).costs.items()] == [("alice", 1)]
 
 
 def test_preempt__victim_that_leaves_by_itself_is_not_waited_for(site):

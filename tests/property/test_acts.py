@@ -45,7 +45,7 @@ class World:
             }
             for job, state in self.state.items() if state
         ]  # fmt: skip
-        span = {"start_s": [self.span_s[0]], "end_s": [self.span_s[1]]}
+        span = {"start_s": [self.span_s[0]], "end_s": [self.span_s[1]], "to_come": [self.span_s[0] > self.now_s]}
         one = {"name": [self.act.reservation], "node_list": ["n1"], **span} if self.reserved else {}
         node = {"name": "n1", "gpus": 8, "state": "MIXED+DRAIN" if self.drained else "MIXED"}
         return snapshot(rows, [node], now_s=self.now_s, reservations=Reservations.build(int(self.reserved), one))
@@ -195,3 +195,13 @@ def test_promise__ends_clean_whatever_happens(happens):
         world.passes(seconds)
     assert act.stage == Stage.CLOSED
     assert (world.reserved, world.name) == (False, "")
+
+
+@given(behind_s=st.floats(0.0, 86_400.0))
+def test_act__a_reservation_that_has_begun_is_not_moved_whatever_our_clock_says(behind_s):
+    """slurmsched's clock alone is behind: by it the reservation is to begin later, by Slurm it has begun, and Slurm
+    would refuse the move, which would end the act."""
+    world, act = begun(120.0, 1)
+    act = cycle(world, act, None)
+    seen = replace(world.seen(), now_s=world.now_s - behind_s)
+    assert [step.kind for step in advance(act, seen, LIMITS).steps if step.kind == "move"] == []

@@ -24,6 +24,7 @@ from slurmsched.replay.traces import Trace
 HOUR_S, CYCLE_S, COME_S = 3_600.0, 60.0, 7_200.0
 WILLING = "slurmsched: preempt=yes ckpt=USR2@120"
 LOSSY = SlurmModel(restart_cost_s=120.0, checkpoint_s=float("inf"))
+DEFAULT = "preemption.restart_cost_s"
 Row = dict[str, Any]
 
 
@@ -117,7 +118,7 @@ def test_hint__signal_once_then_its_time_then_requeue() -> None:
     replay(made, watched, MemoryStore(), interval_s=CYCLE_S)
     ((warned_s, signal),), ((requeued_s, requeue),) = watched.steps(Signal), watched.steps(Requeue)
     assert (signal.job_id, signal.signal, requeued_s - warned_s) == (1, "USR2", 120.0)
-    assert requeue.reason == "job 2 gets its GPUs; it loses about 120 s of work on 8 GPUs"
+    assert requeue.reason == "job 2 gets its GPUs; it loses about 120 s of work on 8 GPUs, a restart by " + DEFAULT
     assert made.job.wasted_s.tolist() == [120.0 + 120.0, 0.0]
     assert made.job.first_start_s[1] - (requeued_s + LOSSY.kill_wait_s) <= LOSSY.batch_sched_delay_s
 
@@ -145,7 +146,7 @@ def test_no_hint__left_alone_unless_the_site_allows_plain_requeue() -> None:
     replay(made, watched, MemoryStore(), interval_s=CYCLE_S)
     ((requeued_s, requeue),) = watched.steps(Requeue)
     assert (watched.steps(Signal), restarts(made)) == ([], {1: 1})
-    assert requeue.reason.endswith(f"it loses about {requeued_s + 120:.0f} s of work on 8 GPUs")
+    assert requeue.reason.endswith(f"it loses about {requeued_s + 120:.0f} s of work on 8 GPUs, a restart by {DEFAULT}")
     assert made.job.wasted_s[0] == requeued_s + 120.0
 
 

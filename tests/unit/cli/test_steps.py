@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from slurmsched.cli import steps
-from slurmsched.model import PinNodes, Requeue, Retype
+from slurmsched.model import Act, PinNodes, Purpose, Requeue, Retype, Victim
 
 KEY = (7, 1.0, "why", "pin-7")
 
@@ -35,3 +35,22 @@ def test_step_rows__have_what_slurm_is_told():
     """As JSON: the request by Type."""
     (row,) = steps.step_rows([Retype(*KEY, "gpu:i0:2", "gpu:2", "gpu:2")])
     assert row == {"job_id": 7, "step": "retype", "act": "pin-7", "reason": "why", "gpus": "gpu:i0:2"}
+
+
+def test_print_acts__tells_what_each_victim_loses_and_by_what_that_is_known():
+    """In words and as JSON; one on record from before that was known has its loss alone."""
+    victims = (Victim(8, 0.0, 0, 4, lost_gpu_s=480.0, cost_by="its hint"), Victim(9, 0.0, 0, 0, lost_gpu_s=0.0))
+    act = Act("7-1", Purpose.PREEMPT, 7, 0.0, "bob", "n1", 60.0, 1_000.0, victims)
+    lines = []
+
+    class Out:
+        def line(self, text, style=""):
+            lines.append(text)
+
+    steps.print_acts(Out(), [act], 1_000.0)
+    assert lines[1:] == [
+        "  victim 8: about 120 s of work on 4 GPUs lost, a restart by its hint",
+        "  victim 9: about 0 s of work on 0 GPUs lost",
+    ]
+    told = [(each["lost_gpu_s"], each["cost_by"]) for each in steps.act_rows([act])[0]["victims"]]
+    assert told == [(480.0, "its hint"), (0.0, None)]

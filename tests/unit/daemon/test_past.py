@@ -145,6 +145,16 @@ def test_past__slurmdbd_away_costs_a_warning_and_a_pause(tmp_path: Path) -> None
     assert (past(sacct, tmp_path)(at(later_s + PAUSE_S)).warnings, len(sacct.spans)) == ((), 5)
 
 
+def test_past__a_pause_ends_though_the_clock_was_set_back(tmp_path: Path) -> None:
+    """It is not waited for until the clock has come that far again."""
+    sacct = Sacct(row(1, NOW - 30))
+    past(sacct, tmp_path)(at())
+    sacct.away = True
+    past(sacct, tmp_path)(at(NOW + 18_000.0))
+    sacct.away, spans = False, len(sacct.spans)
+    assert (past(sacct, tmp_path)(at(NOW + 7_200.0)).warnings, len(sacct.spans)) == ((), spans + 1)
+
+
 def test_past__is_bounded_in_rows_and_in_time(tmp_path: Path) -> None:
     """The latest rows stay, and no more days are asked for; what is older than `days` goes."""
     sacct = Sacct(*(row(job, NOW - 100 * job) for job in range(1, 9)))

@@ -44,6 +44,12 @@ def write(job_id: int, new: int) -> list[SetNice]:
     return [SetNice(job_id, 100.0, "queue 0", 0, new, 0)]
 
 
+def set_back(host: Host, seconds: float) -> None:
+    """As if the database's clock was set back by so much: the lease ends so much later."""
+    with host.engine.begin() as connection:
+        connection.execute(sa.update(schema.leader).values(ends_s=schema.leader.c.ends_s + seconds))
+
+
 class LeaseSuite:
     """See the module."""
 
@@ -82,6 +88,36 @@ class LeaseSuite:
             time.sleep(0.05)
         assert time.monotonic() - begun_s >= LEASE_S
         assert b.lease.term == 2
+
+    @pytest.mark.parametrize("hours", [1, 5, 24])
+    def test_take__the_clock_of_the_database_set_back(self, host, hours) -> None:
+        """By hours, and the leader is dead: another one leads after lease_s, not before, also a process that looks once
+        only. A leader that lives goes on meanwhile, and one whose lease is not due yet too."""
+        a, b = host("a"), host("b")
+        a.lease.take()
+        set_back(a, hours * 3_600.0)
+        assert b.lease.leader().left_s > 3_000
+        assert not host("c").lease.take()
+        assert 0 < b.lease.leader().left_s <= LEASE_S
+        begun_s = time.monotonic()
+        assert (b.lease.take(), a.lease.take(), a.lease.term) == (False, True, 1)
+        while not b.lease.take():
+            time.sleep(0.05)
+        assert time.monotonic() - begun_s >= LEASE_S
+        with pytest.raises(NotLeadingError):
+            a.lease.fence()
+
+    @pytest.mark.parametrize(
+        ("lease_s", "back_s", "left_s"),
+        [(3_600.0, 7_200.0, 3_600.0), (3_600.0, 0.0, 3_600.0), (60.0, 600.0, 660.0), (60.0, 1_500.0, 60.0)],
+    )
+    def test_take__only_a_lease_that_nobody_can_have_renewed_now_is_cut(self, host, lease_s, back_s, left_s) -> None:
+        """One that ends in an hour may be as long; a short one that ends a little later is left as it is."""
+        a = host("a")
+        Lease(a.engine, "long", lease_s).take()
+        set_back(a, back_s)
+        assert not Lease(a.engine, "other", lease_s).take()
+        assert left_s - 30 < a.lease.leader().left_s <= left_s
 
     def test_release__another_leads_at_once(self, host) -> None:
         """Nobody waits for the end of a lease that was given back."""

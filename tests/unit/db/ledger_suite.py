@@ -385,6 +385,15 @@ class LedgerSuite:
         rich = cycle(store, 9000.0, row)
         assert [float(s.jobs.attained_gpu_s[0]) for s in (poor, soon, rich)] == [400.0, 400.0, 1000.0]
         assert ["sacct does not answer" in " ".join(s.warnings) for s in (poor, soon, rich)] == [True, False, False]
+
+    def test_recall__a_pause_of_sacct_ends_though_the_clock_was_set_back(self, store: LedgerStore, sacct) -> None:
+        """It is asked again at once, not when the clock has come that far again."""
+        sacct.down = True
+        row = running(start_s=89_500.0, now_s=100_000.0, submit_s=89_000.0, restarts=1)
+        cycle(store, 100_000.0, row)
+        sacct.down, asked = False, len(sacct.asked)
+        cycle(store, 90_000.0, row)
+        assert len(sacct.asked) == asked + 1
         assert len(sacct.asked) == 2
 
     def test_recall__a_job_that_left_unseen_is_asked_for(self, reopen, store: LedgerStore, sacct: Sacct) -> None:
@@ -514,6 +523,15 @@ class LedgerSuite:
             (-800, 5),
             (-700, 5),
         ]
+
+    @pytest.mark.parametrize(("hours", "left_alone"), [(0.2, True), (5, False), (24, False)])
+    def test_recall__a_back_off_ends_though_the_clock_was_set_back(self, reopen, hours, left_alone) -> None:
+        """By less than it lasts: it lasts no more than twice as long. By more: it is over, not hours later."""
+        at_s = 200_000.0
+        cycle(reopen(), at_s, pending(nice=5, submit_s=10.0), outcomes=[nice(5, -800, 5)])
+        cycle(reopen(), at_s + 100.0, pending(nice=40, submit_s=10.0))
+        seen = cycle(reopen(), at_s + 100.0 - hours * 3_600.0, pending(nice=40, submit_s=10.0)).jobs
+        assert (seen.backoff.tolist(), seen.base_nice.tolist()) == ([left_alone], [40])
 
     def test_recall__undo_is_no_change_behind_our_back(self, reopen, store: LedgerStore, config: Config) -> None:
         """The journal's last value for the job is its base: the next cycle may write it again, the one after too."""

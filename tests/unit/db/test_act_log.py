@@ -46,14 +46,28 @@ def test_known__closed_acts_are_remembered_for_a_while(tmp_path):
 @pytest.mark.parametrize("step_s", [3_600.0, -3_600.0])
 def test_known__an_act_keeps_its_age_when_the_clock_is_set(tmp_path, step_s):
     """In its stage for 50 s then, and 150 s a hundred later, whatever the wall clock says. The times to come are
-    Slurm's; after a restart of the machine nothing can be told, and nothing is changed."""
+    Slurm's; after a restart of the machine it can only be told that nothing on record is of a time to come."""
     act = replace(ACT, stage=Stage.PROMISED, stage_s=1_050.0, seen_s=1_100.0)
     log(tmp_path, 1_100.0).sent([act])
     (found,) = log(tmp_path, 1_200.0, step_s).open()
     assert (1_200.0 + step_s - found.stage_s, 1_200.0 + step_s - found.seen_s) == (150.0, 100.0)
     assert (found.promised_s, found.opens_s) == (act.promised_s, act.opens_s)
-    assert log(tmp_path, 1_200.0, step_s, boot="another").open() == (act,)
+    (found,) = log(tmp_path, 1_200.0, step_s, boot="another").open()
+    assert 1_200.0 + step_s - found.stage_s == (3_750.0 if step_s > 0 else 50.0)
     assert log(tmp_path, 1_200.0, 0.5).open() == (act,)
+
+
+@pytest.mark.parametrize("hours", [1, 5, 24])
+def test_begin__what_another_clock_put_on_record_for_later_is_not_begun_anew_each_time(tmp_path, hours):
+    """The machine was started again with its clock so far behind: a closed act counts for caps and leases by what is
+    left of keep_s, and not until the clock has come to where it was. The same of another host."""
+    ahead_s = hours * 3_600.0
+    log(tmp_path, 50_000.0 + ahead_s).sent([replace(ACT, stage=Stage.CLOSED, begun_s=49_900.0 + ahead_s)])
+    first = log(tmp_path, 50_000.0, boot="another")
+    assert [each.begun_s for each in first.known()] == [49_900.0]
+    first.begin([])
+    assert [each.begun_s for each in log(tmp_path, 50_300.0, boot="another").known()] == [49_900.0]
+    assert log(tmp_path, 50_501.0, boot="another").known() == ()
 
 
 def test_acting__reads_the_record_anew_when_the_clock_is_set(tmp_path):

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from slurmsched.config import Preemption, Scope
 from slurmsched.errors import InputError
 from slurmsched.explain.ahead import ahead
 from slurmsched.explain.because import _PLAIN, _TELLS
@@ -16,6 +17,7 @@ from slurmsched.explain.estimate import LEAST, estimate
 from slurmsched.explain.explanation import explain
 from slurmsched.explain.facts import Facts, Pool
 from slurmsched.explain.limits import limit_named, limit_values, parents
+from slurmsched.explain.moving import moving
 from slurmsched.explain.reasons import Blocker, read_reason
 from slurmsched.explain.text import minutes, shown
 from slurmsched.explain.why_not import why_not
@@ -276,3 +278,27 @@ def test_shown__is_safe_to_print(text):
 def test_minutes__as_sbatch_takes_them(time_s, text):
     """Rounded down."""
     assert minutes(time_s) == text
+
+
+@pytest.mark.parametrize(
+    ("columns", "told"),
+    [
+        ({}, "it may be asked to make way; a restart counts as 120 s, by preemption.restart_cost_s"),
+        ({"moved_cost_s": 45.4, "moves_seen": 4}, "it may be asked to make way; a restart counts as 45 s, by the "
+         "median of 4 moves of its user's jobs of its name"),
+        ({"comment": "slurmsched: preempt=yes ckpt=USR1@9 restart=30s", "moved_cost_s": 45.4, "moves_seen": 4},
+         "it may be asked to make way; a restart counts as 30 s, by its hint"),
+        ({"run_s": 60.0}, "it keeps its GPUs: it has not had its quantum yet; a restart counts as 120 s, by "
+         "preemption.restart_cost_s"),
+        ({"state": "PENDING"}, ""),
+    ],
+)  # fmt: skip
+def test_moving__says_whether_a_job_makes_way_and_what_that_costs(columns, told):
+    """Hint, then what was seen, then the site's default; nothing of a job that waits, nor where preemption is off."""
+    row = {"job_id": 1, "gpus": 8, "state": "RUNNING", "requeueable": True, "run_s": 9_000.0, "submit_s": 0.0,
+           "comment": "slurmsched: preempt=yes ckpt=USR1@9", **columns}  # fmt: skip
+    seen = snapshot([row], "1x8", now_s=10_000.0, allocations=[{"job_id": 1, "node": "n1", "gpus": 8}])
+    every = Scope(partitions=("*",))
+    assert moving(seen, 0, Preemption(enabled=True), every) == told
+    assert moving(seen, 0, Preemption(), every) == ""
+    assert explain(seen, None, 0, Facts(), told).move == told

@@ -164,9 +164,10 @@ def test_pins__a_job_for_which_others_leave_keeps_what_it_has():
         assert planned(at) == Pinned()
 
 
-def test_pins__a_job_that_did_not_start_in_time_is_slurms():
-    """Its list goes back, and it gets none again."""
-    late = holding(1, "n2", NOW_S - 500)
+@pytest.mark.parametrize("since_s", [NOW_S - 500, NOW_S + 18_000])
+def test_pins__a_job_that_did_not_start_in_time_is_slurms(since_s):
+    """Its list goes back, and it gets none again. So it is where the clock was set back by hours since."""
+    late = holding(1, "n2", since_s)
     found = planned(cluster([wait(1, nodes_asked="n2")], [SINGLE, DOUBLE], pins=(late,)))
     assert (lists(found), found.pins[0].over) == ({1: ""}, True)
     assert found.actions[0].reason == "it did not start within 120 s"

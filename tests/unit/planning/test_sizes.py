@@ -18,7 +18,7 @@ from slurmsched.planning.pin_records import given_back
 from slurmsched.planning.planner import Planner
 from slurmsched.planning.sizes import own_sizes
 from slurmsched.policies.order import ordered
-from slurmsched.slurm.pinning import Pinning
+from slurmsched.slurm.pinning import Pinning, repeated
 from slurmsched.testing import snapshot
 
 NOW = 1_000.0
@@ -157,6 +157,41 @@ def test_sizes__a_refused_one_is_not_tried_again(has: str, expected: list[str], 
     (left,) = pinning.known
     assert (has, left.over, left.open, left.note) == ("gpu:2", True, False, "memory by GPU")
     assert log.known() == {1: left}
+
+
+OTHER = "changed since the snapshot: it asks for gpu:4,nic:1"
+
+
+def test_sizes__a_refusal_to_give_it_back_is_told_once(tmp_path: Path) -> None:
+    """Its user added another GRES to a size of ours, which Slurm's list of jobs does not show: the write is tried each
+    cycle, and the refusal told once, and again after a requeue or for another reason. When the other GRES is gone the
+    job has its own again, and no size until it has run."""
+    log = PinLog(tmp_path / "journal.jsonl")
+    log.note([record("gpu:4")])
+    told, submit_s = [], 900.0
+    for refused in (OTHER, OTHER, OTHER, "another", "another", OTHER, "requeued", OTHER, OTHER, ""):
+        submit_s += 10.0 * (refused == "requeued")
+        pinning = Pinning(log)  # as the timer does
+        given = queue({"gpus": 4, "gpu_request": "gpu:4", "submit_s": submit_s}, pins=pinning.known)
+        plan = planner({1: 6 if refused == "requeued" else 2}).plan(given)
+        pinning.begin(plan, given.jobs.job_id)
+        (step,) = [step for step in plan.actions if isinstance(step, Retype)]
+        outcome = Outcome(step, "refused" if refused else "written", OTHER if refused == "requeued" else refused)
+        pinning.end([outcome])
+        told.append(not repeated(outcome))
+    assert told == [True, False, False, True, False, True, True, False, False, True]
+    (left,) = Pinning(log).known
+    assert (left.over, left.open) == (True, False)
+    assert asks(planner({1: 6}).plan(queue({"submit_s": submit_s}, pins=(left,)))) == {}
+
+
+def test_sizes__undo_tells_every_refusal(tmp_path: Path) -> None:
+    """Whatever was told before."""
+    log = PinLog(tmp_path / "journal.jsonl")
+    log.note([record("gpu:4", over=True, note=OTHER)])
+    given = queue({"gpus": 4, "gpu_request": "gpu:4"}, pins=Pinning(log).known)
+    (step,) = given_back(given, "undo: its own").actions
+    assert (step.gpus, repeated(Outcome(step, "refused", OTHER))) == ("gpu:2", False)
 
 
 def test_sizes__a_policy_sees_what_the_user_asked_for() -> None:

@@ -258,3 +258,25 @@ def test_sets__many_victims_are_tried_from_the_cheapest():
     rows, lost = list(range(12)), np.arange(12, 0, -1).astype(float)
     running = taking.Running(np.ones(12, np.bool_), lost, np.arange(12), Held.of(cluster([], {})))
     assert list(taking._sets(rows, running))[:2] == [[11], [10, 11]]
+
+
+@pytest.mark.parametrize(
+    ("columns", "cost_s", "source"),
+    [
+        ({}, 120.0, "preemption.restart_cost_s"),
+        ({"moved_cost_s": 500.0, "moves_seen": 3}, 500.0, "the median of 3 moves of its user's jobs of its name"),
+        ({"comment": f"{WILLING} restart=7s", "moved_cost_s": 500.0, "moves_seen": 3}, 7.0, "its hint"),
+    ],
+)
+def test_begin__restart_costs_by_hint_then_by_what_was_seen_then_by_default(columns, cost_s, source):
+    """The victim's loss is reckoned by it, and the act tells by which."""
+    running, held = full(1, **columns)
+    (act,) = begun(cluster([*running, wait(9)], held, "1x8"), [9]).acts
+    assert [(victim.lost_gpu_s, victim.cost_by) for victim in act.victims] == [(8 * cost_s, source)]
+
+
+def test_begin__who_was_seen_to_restart_fast_leaves_first():
+    """Of two that differ in nothing else."""
+    running, held = full(2)
+    running[1] |= {"moved_cost_s": 30.0, "moves_seen": 3}
+    assert moves(begun(cluster([*running, wait(9)], held, "2x8"), [9])) == [(9, "n2", [2])]
