@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future, as_completed
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from slurmsched import __version__
-from slurmsched.errors import InputError, SlurmschedError
+from slurmsched.errors import InputError, SlurmschedError, WorkersLostError
 from slurmsched.logs import configure
 from slurmsched.replay.clusters import cluster_of
 from slurmsched.replay.grid import Point
@@ -22,6 +22,8 @@ from slurmsched.replay.traces import Trace
 from slurmsched.replay.workers import Workers
 
 ERROR = "error"
+LOOK_S = 2.0  # between two looks at the workers, while nothing is finished
+Answers = Future[dict[str, Any]]
 
 
 @dataclass(slots=True, eq=False)
@@ -66,26 +68,41 @@ class Sweep:
     def run(self, workers: Workers, on_done: Callable[[], None] = lambda: None) -> None:
         """Play what is to do, and keep each point when it is finished. on_done: told after each.
 
-        Raises InputError when the file cannot be written. KeyboardInterrupt goes through; what was done stays.
+        Raises InputError when the file cannot be written, WorkersLostError when the workers are lost as a whole.
+        KeyboardInterrupt goes through. What was done stays.
         """
         for left in reversed(range(workers.attempts)):
             self._round(workers, on_done, keep_lost=left == 0)
             if not self.todo:
                 return
+        raise WorkersLostError("the connection to the workers broke several times")
 
     def _round(self, workers: Workers, on_done: Callable[[], None], *, keep_lost: bool) -> None:
-        """Give out all that is to do once. keep_lost: points that were lost with a worker have failed now."""
-        shared = {name: workers.share(trace) for name, trace in self.traces.items()}
-        running: dict[Future[dict[str, Any]], str] = {
-            workers.executor.submit(play, shared[point.trace], point.request): key
-            for key, (point, *_) in self.todo.items()
-        }
-        for future in as_completed(running):
-            key = running.pop(future)
+        """Give out all that is to do once. keep_lost: points that were lost with a worker have failed now, but not
+        those that were only taken back."""
+        running = self._given_out(workers)
+        broken: BrokenExecutor | None = None
+        for future in _finished(running, workers.fault):
             figures, lost = _answer(future)
-            if keep_lost or not lost:
-                self._keep(key, figures)
+            if isinstance(lost, BrokenExecutor):
+                broken = lost
+            elif not lost or (keep_lost and not future.cancelled()):
+                self._keep(running[future], figures)
                 on_done()
+        if broken:
+            raise WorkersLostError(f"a process was ended from outside (if memory is short, fewer --workers): {broken}")
+
+    def _given_out(self, workers: Workers) -> dict[Answers, str]:
+        try:
+            shared = {name: workers.share(trace) for name, trace in self.traces.items()}
+            return {
+                workers.executor.submit(play, shared[point.trace], point.request): key
+                for key, (point, *_) in self.todo.items()
+            }
+        except SlurmschedError:
+            raise
+        except Exception as error:  # Dask has many kinds for a connection that breaks meanwhile
+            raise WorkersLostError(f"the workers take no points: {type(error).__name__}: {error}") from error
 
     def _keep(self, key: str, figures: dict[str, Any]) -> None:
         point, *_ = self.todo.pop(key)
@@ -106,15 +123,25 @@ def play(trace: Trace, request: Request) -> dict[str, Any]:
         return {ERROR: f"unexpected {type(error).__name__}: {error}"}
 
 
-def _answer(future: Future[dict[str, Any]]) -> tuple[dict[str, Any], bool]:
-    """The figures, or why there are none, and whether it was lost with its worker."""
+def _finished(running: Iterable[Answers], fault: Callable[[], str]) -> Iterator[Answers]:
+    """Each when it has finished. Raises WorkersLostError when nothing more is to be expected of the workers."""
+    waiting = set(running)
+    while waiting:
+        done, waiting = wait(waiting, LOOK_S, FIRST_COMPLETED)
+        yield from done
+        if not done and (reason := fault()):
+            raise WorkersLostError(reason)
+
+
+def _answer(future: Answers) -> tuple[dict[str, Any], Exception | None]:
+    """The figures, or why there are none, and the error with which they were lost."""
     try:
         figures = future.result()
     except Exception as error:
-        return {ERROR: f"the worker failed: {type(error).__name__}: {error}"}, True
+        return {ERROR: f"the worker failed: {type(error).__name__}: {error}"}, error
     theirs = figures.get("version", __version__)
     other = {ERROR: f"the worker has slurmsched {theirs}, here it is {__version__}"}
-    return (figures if theirs == __version__ else other), False
+    return (figures if theirs == __version__ else other), None
 
 
 def point_key(request: Request, trace: Trace, digest: str) -> str:
