@@ -113,7 +113,8 @@ def _forgotten(cluster: Any) -> Iterator[None]:
 
 def job_settings(config: Any, folder: Path) -> dict[str, Any]:
     """Arguments of SLURMCluster. config: Dask's; jobqueue.slurm comes first where it says something."""
-    site: Mapping[str, Any] = config.get("jobqueue.slurm", {})
+    given: Mapping[str, Any] = config.get("jobqueue.slurm", {})
+    site = {name.replace("_", "-"): value for name, value in given.items()}  # variables give names with underscores
     places = {"log-directory": str(folder), "shared-temp-directory": str(folder)}
     asked = {name: value for name, value in {**JOB, **places}.items() if site.get(name) in (None, DASKS_OWN.get(name))}
     prologue = [*(site.get("job-script-prologue") or ()), *(_preload(config, who) for who in ("nanny", "worker"))]

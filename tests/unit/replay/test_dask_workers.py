@@ -38,6 +38,14 @@ def test_job_settings__the_sites_configuration_comes_first(tmp_path: Path) -> No
     assert {"cores", "memory", "walltime", "job_name", "log_directory"} & set(theirs) == set()
 
 
+def test_job_settings__names_from_variables_count_too(tmp_path: Path) -> None:
+    """DASK_JOBQUEUE__SLURM__JOB_SCRIPT_PROLOGUE stands in Dask's configuration with underscores."""
+    site = {"job_script_prologue": ["module load x"], "log_directory": "l", "scheduler_options": {"port": 7}}
+    made = settings(site, tmp_path)
+    assert (made["job_script_prologue"][0], "log_directory" in made) == ("module load x", False)
+    assert made["scheduler_options"] == {"dashboard_address": "127.0.0.1:0", "port": 7}
+
+
 @pytest.mark.parametrize(
     ("theirs", "first"), [(None, []), ([], []), (["a.b", "it's"], ["a.b", "it's"]), ("a.b", ["a.b"])]
 )
