@@ -78,6 +78,8 @@ def sniff(head: Head) -> str:
     for name in registry.names(KIND):
         if registry.make(KIND, name, key="trace").sniff(head):
             return name
+    if not head.start:
+        raise InputError("is empty", source=str(head.path))
     known = ", ".join(registry.names(KIND))
     raise InputError(f"is no trace of a known kind ({known}); name its kind with --kind", source=str(head.path))
 

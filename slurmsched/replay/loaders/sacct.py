@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -28,6 +28,15 @@ _ID = re.compile(r"(\d+)(?:_(\d+|\[[^\]]*\])|\+(\d+))?")
 
 
 @dataclass(frozen=True, slots=True)
+class Seen:
+    """Of the rows read: numbers of array tasks that have none, and hashes of the runs, as answers for months that
+    adjoin hold a run twice that went on over midnight."""
+
+    numbers: dict[str, int] = field(default_factory=dict)
+    runs: set[int] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
 class Sacct(RowLoader):
     """Fields by their header names, in any order and with any delimiter; steps are passed over.
 
@@ -45,7 +54,7 @@ class Sacct(RowLoader):
         return fields >= set(NEEDED) and bool(fields & {"JobID", "JobIDRaw"})
 
     def records(self, source: Source) -> Iterator[tuple[int, Any]]:
-        numbers: dict[str, int] = {}
+        seen = Seen()
         with source.text() as file:
             header, delimiter = _header(source, file.readline())
             for line, text in enumerate(file, 2):
@@ -55,11 +64,18 @@ class Sacct(RowLoader):
                 if fields is None:
                     source.reject(line, f"has not the header's {len(header)} fields")
                 elif "." not in fields.get("JobID", "") and "." not in fields.get("JobIDRaw", ""):
-                    yield line, (numbers, fields)
+                    yield line, (seen, fields)
 
     def job(self, record: Any) -> Job:
-        numbers, fields = record
-        return job_of(fields, job_id_of(fields, numbers))
+        seen, fields = record
+        job = job_of(fields, job_id_of(fields, seen.numbers))
+        run = hash(
+            (fields.get("JobID"), fields.get("JobIDRaw"), *(fields[name] for name in ("Submit", "Start", "End")))
+        )
+        if run in seen.runs:
+            raise Dropped("the same run told twice")
+        seen.runs.add(run)
+        return job
 
     def finish(self, columns: Columns, source: Source) -> Columns:
         return joined(columns, source)

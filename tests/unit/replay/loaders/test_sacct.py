@@ -10,6 +10,7 @@ import pytest
 from slurmsched.errors import InputError
 from slurmsched.replay.loaders.sacct_gpus import gpus_of
 from slurmsched.replay.trace_files import Recorded, load
+from slurmsched.replay.traces import trace_digest
 from tests.recorded.playback import HERE
 
 HEADER = "JobID|JobIDRaw|User|State|Submit|Start|End|Suspended|TimelimitRaw|NNodes|AllocTRES|JobName"
@@ -74,6 +75,25 @@ def test_sacct__runs_of_0_s_count_for_their_job(tmp_path: Path) -> None:
     assert (trace.job_id.tolist(), trace.submit_s.tolist(), trace.requeues.tolist()) == ([7, 8], [0, 0], [1, 1])
     assert (trace.duration_s.tolist(), list(trace.state)) == ([100.0, 30.0], ["COMPLETED", "FAILED"])
     assert [warning.endswith("1 jobs left out: ran 0 s") for warning in recorded.warnings] == [True]
+
+
+def test_sacct__a_run_told_twice_counts_once(tmp_path: Path) -> None:
+    """Answers for two months, one after the other, both hold what ran over midnight; components stay apart."""
+    told = (
+        row("7", "REQUEUED", "100 110 190"), row("7", "COMPLETED", "195 300 400"),
+        row("8_1", "FAILED", "5 6 9", raw="9"),
+        row("11+0", "COMPLETED", "5 6 9", raw="11"), row("11+1", "COMPLETED", "5 6 9", raw="12"),
+    )  # fmt: skip
+    once, twice = history(tmp_path, *told), history(tmp_path, *told, *told)
+    assert trace_digest(once.trace) == trace_digest(twice.trace)
+    assert dict(zip(twice.trace.job_id.tolist(), twice.trace.gpus.tolist(), strict=True)) == {7: 2, 9: 2, 11: 4}
+    assert [warning.rpartition(": ")[2] for warning in twice.warnings] == ["the same run told twice"]
+
+
+def test_sacct__a_run_told_again_when_it_had_ended_is_the_ended_one(tmp_path: Path) -> None:
+    """The first answer was taken while it ran."""
+    recorded = history(tmp_path, row("7", "RUNNING", "100 110 Unknown"), row("7", "COMPLETED", "100 110 190"))
+    assert recorded.trace.duration_s.tolist() == [80.0]
 
 
 def test_sacct__an_id_used_again_is_another_job(tmp_path: Path) -> None:
