@@ -41,7 +41,13 @@ def ended_runs(commands: Commands, names: Sequence[str], start_s: float, end_s: 
         f"--format={','.join(names)}",
     )  # fmt: skip
     end_at = list(names).index("End")
-    return [line for line in answer.split("\n") if line.strip() and _within(line, end_at, start_s, end_s)]
+    rows, within = list[str](), True
+    for line in filter(str.strip, answer.split("\n")):
+        if line.count(DELIMITER) >= end_at:  # else it goes on with a text that holds line breaks
+            within = _within(line, end_at, start_s, end_s)
+        if within:
+            rows.append(line)
+    return rows
 
 
 def _asked(commands: Commands, *options: str) -> str:
@@ -61,11 +67,8 @@ def _clock(unix_s: float) -> str:
 
 
 def _within(line: str, end_at: int, start_s: float, end_s: float) -> bool:
-    values = line.split(DELIMITER)
-    if len(values) <= end_at:
-        return True
     try:
-        ended_s = time_s(values[end_at])
+        ended_s = time_s(line.split(DELIMITER)[end_at])
     except UnreadableError:
         return True
     return not math.isnan(ended_s) and start_s <= ended_s < end_s

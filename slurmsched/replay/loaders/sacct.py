@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -24,6 +24,7 @@ ENDED_BY_SLURM = frozenset(
 )
 TO_BE_CONTINUED = frozenset({"REQUEUED", "REQUEUE_HOLD", "RESIZING", "SPECIAL_EXIT"})
 UNENDED = frozenset({"PENDING", "RUNNING", "SUSPENDED", "CONFIGURING", "COMPLETING", "STOPPED", "SIGNALING"})
+MOST_LINES = 200  # of one row
 _ID = re.compile(r"(\d+)(?:_(\d+|\[[^\]]*\])|\+(\d+))?")
 
 
@@ -57,10 +58,7 @@ class Sacct(RowLoader):
         seen = Seen()
         with source.text() as file:
             header, delimiter = _header(source, file.readline())
-            for line, text in enumerate(file, 2):
-                if not text.strip():
-                    continue
-                fields = _fields(text.rstrip("\r\n"), header, delimiter)
+            for line, fields in _rows(file, header, delimiter):
                 if fields is None:
                     source.reject(line, f"has not the header's {len(header)} fields")
                 elif "." not in fields.get("JobID", "") and "." not in fields.get("JobIDRaw", ""):
@@ -168,6 +166,33 @@ def _header(source: Source, line: str) -> tuple[list[str], str]:
         said = f"has no field {', '.join(missing) or 'JobIDRaw'}; sacct needs --parsable2 and a header line (no -n)"
         raise source.fail(said, line=1)
     return header, delimiter
+
+
+def _rows(file: Iterable[str], header: list[str], delimiter: str) -> Iterator[tuple[int, dict[str, str] | None]]:
+    """Line number and row by field name, None for a line that is none.
+
+    A text such as SubmitLine may hold line breaks: lines that are too short are set together until they are a row.
+    Where that text is the last field, what follows a row without any delimiter belongs to it, and is passed over.
+    """
+    held: list[tuple[int, str]] = []
+    after_row = False
+    for line, raw in enumerate(file, 2):
+        text = raw.rstrip("\r\n")
+        if not (text.strip() or held) or (after_row and delimiter not in text):
+            continue
+        fields, first = _fields(text, header, delimiter), line
+        if fields is None and held:
+            first = held[0][0]
+            fields = _fields("\n".join((*(each for _, each in held), text)), header, delimiter)
+            held = [] if fields else held
+        if fields is None and len(held) < MOST_LINES:
+            held.append((line, text))
+            after_row = False
+            continue
+        yield from ((each, None) for each, _ in held)
+        held, after_row = [], bool(fields) and header[-1] in FREE_TEXT
+        yield first, fields
+    yield from ((each, None) for each, text in held if text.strip())
 
 
 def _fields(text: str, header: list[str], delimiter: str) -> dict[str, str] | None:

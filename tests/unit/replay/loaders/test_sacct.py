@@ -77,6 +77,38 @@ def test_sacct__runs_of_0_s_count_for_their_job(tmp_path: Path) -> None:
     assert [warning.endswith("1 jobs left out: ran 0 s") for warning in recorded.warnings] == [True]
 
 
+BROKEN = "JobIDRaw|SubmitLine|State|Submit|Start|End|AllocTRES"
+
+
+def test_sacct__a_text_may_hold_line_breaks(tmp_path: Path) -> None:
+    """`sbatch --wrap` with a script of several lines, one of them empty, in the middle of a row."""
+    wrapped = "7|sbatch --wrap=a\n\n  b|COMPLETED|100|110|190|gres/gpu=2"
+    plain = "8|sbatch x|FAILED|100|110|120|gres/gpu=1"
+    recorded = history(tmp_path, wrapped, plain, wrapped.replace("7|", "9|"), header=BROKEN)
+    assert (recorded.trace.job_id.tolist(), recorded.warnings) == ([7, 8, 9], ())
+
+
+def test_sacct__a_last_text_may_hold_line_breaks(tmp_path: Path) -> None:
+    """Its further lines are no rows."""
+    rows = row("7", "COMPLETED", "100 110 190") + "\n  b\n\nc", row("8", "FAILED", "100 110 120")
+    recorded = history(tmp_path, *rows)
+    assert (recorded.trace.job_id.tolist(), recorded.warnings) == ([7, 8], ())
+
+
+def test_sacct__a_row_that_was_cut_takes_no_other_with_it(tmp_path: Path) -> None:
+    """Nor does one line that is too long; each such line is counted."""
+    good = [row(str(job), "FAILED", f"{job} 110 190") for job in range(1, 7)]
+    recorded = history(
+        tmp_path, good[0][:20], *good[:3], good[3][:9], good[4][:20], *good[3:], "x|" * 20 + "|", strict=False
+    )
+    assert recorded.trace.job_id.tolist() == [1, 2, 3, 4, 5, 6]
+    assert recorded.warnings[0].partition(": ")[2] == (
+        "4 rows cannot be read, the first in line 2: has not the header's 12 fields"
+    )
+    with pytest.raises(InputError, match=":2: has not the header's 12 fields"):
+        history(tmp_path, good[0][:20], good[0])
+
+
 def test_sacct__a_run_told_twice_counts_once(tmp_path: Path) -> None:
     """Answers for two months, one after the other, both hold what ran over midnight; components stay apart."""
     told = (
