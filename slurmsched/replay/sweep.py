@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import BrokenExecutor, Future
 from dataclasses import dataclass, field
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import orjson
@@ -90,6 +91,7 @@ class Sweep:
                 self._keep(running[future], figures)
                 on_done()
         if broken:
+            self.todo = dict(reversed(self.todo.items()))  # one that ends its process ends the others last
             raise WorkersLostError(f"a process was ended from outside (if memory is short, fewer --workers): {broken}")
 
     def _given_out(self, workers: Workers) -> dict[Answers, str]:
@@ -123,14 +125,19 @@ def play(trace: Trace, request: Request) -> dict[str, Any]:
         return {ERROR: f"unexpected {type(error).__name__}: {error}"}
 
 
-def _finished(running: Iterable[Answers], fault: Callable[[], str]) -> Iterator[Answers]:
+def _finished(running: Collection[Answers], fault: Callable[[], str]) -> Iterator[Answers]:
     """Each when it has finished. Raises WorkersLostError when nothing more is to be expected of the workers."""
-    waiting = set(running)
+    done, waiting = SimpleQueue[Answers](), set(running)
+    for future in running:
+        future.add_done_callback(done.put)
     while waiting:
-        done, waiting = wait(waiting, LOOK_S, FIRST_COMPLETED)
-        yield from done
-        if not done and (reason := fault()):
-            raise WorkersLostError(reason)
+        try:
+            future = done.get(timeout=LOOK_S)
+            waiting.remove(future)
+            yield future
+        except Empty:
+            if reason := fault():
+                raise WorkersLostError(reason) from None
 
 
 def _answer(future: Answers) -> tuple[dict[str, Any], Exception | None]:

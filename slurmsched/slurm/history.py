@@ -30,9 +30,10 @@ def fields(commands: Commands) -> tuple[str, ...]:
 def ended_runs(commands: Commands, names: Sequence[str], start_s: float, end_s: float) -> list[str]:
     """Rows of all runs that ended within [start_s, end_s), earlier runs of requeued jobs too; steps left out.
 
-    A run ends once, so that spans side by side give each run once. Rows that cannot be split are kept, to be counted
-    by whoever reads them. Raises SlurmUnreachableError when slurmdbd is away, SlurmError for what sacct complains of,
-    and where Slurm keeps no history.
+    A run ends once, so that spans side by side give each run once. Rows whose end cannot be read are kept, to be
+    counted by whoever reads them; further lines of a text that holds line breaks go with their row. Raises
+    SlurmUnreachableError when slurmdbd is away, SlurmError for what sacct complains of, and where Slurm keeps no
+    history.
     """
     answer = _asked(
         commands,

@@ -24,7 +24,7 @@ name = "discretized-las"
 thresholds_gpu_s = [[4.0], [8.0]]
 """
 POINTS, WRONG = 3 * 2 * 4, 2 * 4  # no job of 3 GPUs fits a cluster of 2
-DASK_S = 120.0
+DASK_S = 400.0
 LO = "DASK_JOBQUEUE__SLURM__INTERFACE=lo"
 
 
@@ -99,10 +99,10 @@ def test_sweep__a_lost_job_is_replaced(folder: Path) -> None:
         "slurm",
     ]
     with subprocess.Popen([*becoming("alice"), *command, "--workers", "1"], stdout=subprocess.PIPE) as process:
-        until(lambda: (folder / "r").exists() and (folder / "r").stat().st_size, "one point is done", 200)
+        until(lambda: (folder / "r").exists() and (folder / "r").stat().st_size, "one point is done", DASK_S)
         (job,) = column("%T", "RUNNING")
         run("scancel", str(job))
-        told = orjson.loads(process.communicate(timeout=200)[0])
+        told = orjson.loads(process.communicate(timeout=DASK_S)[0])
     assert (process.returncode, told["played"], told["failed"]) == (0, 4, [])
     listed = run("sacct", "-X", "-n", "-P", "-u", "alice", "--name=slurmsched-sweep", "-o", "JobIDRaw").out.split()
     assert max(map(int, listed)) > job

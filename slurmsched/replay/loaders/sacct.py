@@ -171,10 +171,12 @@ def _header(source: Source, line: str) -> tuple[list[str], str]:
 def _rows(file: Iterable[str], header: list[str], delimiter: str) -> Iterator[tuple[int, dict[str, str] | None]]:
     """Line number and row by field name, None for a line that is none.
 
-    A text such as SubmitLine may hold line breaks: lines that are too short are set together until they are a row.
-    Where that text is the last field, what follows a row without any delimiter belongs to it, and is passed over.
+    A text such as SubmitLine may hold line breaks: a line that ends within one is set together with those after it
+    until they are a row. Where that text is the last field, what follows a row without any delimiter belongs to it,
+    and is passed over.
     """
     held: list[tuple[int, str]] = []
+    texts = {place for place, name in enumerate(header) if name in FREE_TEXT}
     after_row = False
     for line, raw in enumerate(file, 2):
         text = raw.rstrip("\r\n")
@@ -185,7 +187,7 @@ def _rows(file: Iterable[str], header: list[str], delimiter: str) -> Iterator[tu
             first = held[0][0]
             fields = _fields("\n".join((*(each for _, each in held), text)), header, delimiter)
             held = [] if fields else held
-        if fields is None and len(held) < MOST_LINES:
+        if fields is None and len(held) < MOST_LINES and (held or text.count(delimiter) in texts):
             held.append((line, text))
             after_row = False
             continue

@@ -101,6 +101,20 @@ def test_play_through__gives_out_what_is_missing(tmp_path: Path, end: Callable[[
     assert len(told) == 1 and "3 points are missing" in told[0]
 
 
+def test_play_through__one_point_that_ends_its_process_keeps_no_other_from_being_played(tmp_path: Path) -> None:
+    """The first of the grid, again and again: the others are on file when the sweep gives up."""
+
+    class Killed(Breaking):
+        def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+            self.good = self.good if self.calls < self.good and args[1].cluster + args[1].policy != "1x4fifo" else 0
+            return super().submit(fn, *args, **kwargs)
+
+    opening = Opening(*(Workers(Killed(9, broken_pool)) for _ in range(2 + ATTEMPTS)))
+    with pytest.raises(WorkersLostError, match="1 point is missing"):
+        played(tmp_path / "r", opening)
+    assert (tmp_path / "r").read_text().count("\n") == POINTS - 1
+
+
 def test_play_through__does_not_wait_for_silent_workers(tmp_path: Path) -> None:
     """The watch's word ends it, and is told; points that had finished are kept."""
     made, told, done = played(tmp_path / "r", Opening(lost(3), Workers(Breaking(9))))
