@@ -117,7 +117,8 @@ def job_settings(config: Any, folder: Path) -> dict[str, Any]:
     site = {name.replace("_", "-"): value for name, value in given.items()}  # variables give names with underscores
     places = {"log-directory": str(folder), "shared-temp-directory": str(folder)}
     asked = {name: value for name, value in {**JOB, **places}.items() if site.get(name) in (None, DASKS_OWN.get(name))}
-    prologue = [*(site.get("job-script-prologue") or ()), *(_preload(config, who) for who in ("nanny", "worker"))]
+    theirs = site.get("job-script-prologue") or site.get("env-extra")  # the second is its older name
+    prologue = [*_listed(theirs), *(_preload(config, who) for who in ("nanny", "worker"))]
     options = {"dashboard_address": "127.0.0.1:0", **(site.get("scheduler-options") or {})}
     made = {name.replace("-", "_"): value for name, value in asked.items()}
     job_name = {"job_name": made.pop("name")} if "name" in made else {}
@@ -126,9 +127,13 @@ def job_settings(config: Any, folder: Path) -> dict[str, Any]:
 
 def _preload(config: Any, who: str) -> str:
     """A line of shell: what Dask loads first in a worker, or in the process that watches it, and our sockets."""
-    theirs = config.get(f"distributed.{who}.preload", None) or []
-    modules = [*([theirs] if isinstance(theirs, str) else theirs), PRELOAD]
+    modules = [*_listed(config.get(f"distributed.{who}.preload", None)), PRELOAD]
     return f"export DASK_DISTRIBUTED__{who.upper()}__PRELOAD={shlex.quote(repr(modules))}"
+
+
+def _listed(value: Any) -> list[Any]:
+    """A setting that is one text, a list or nothing."""
+    return [value] if isinstance(value, str) else list(value or ())
 
 
 @dataclass(slots=True)

@@ -46,6 +46,12 @@ def test_job_settings__names_from_variables_count_too(tmp_path: Path) -> None:
     assert made["scheduler_options"] == {"dashboard_address": "127.0.0.1:0", "port": 7}
 
 
+@pytest.mark.parametrize("name", ["job-script-prologue", "env-extra"])
+def test_job_settings__a_prologue_may_be_one_line(name: str, tmp_path: Path) -> None:
+    """As a variable gives it; under its older name too."""
+    assert settings({name: "module load x"}, tmp_path)["job_script_prologue"][0] == "module load x"
+
+
 @pytest.mark.parametrize(
     ("theirs", "first"), [(None, []), ([], []), (["a.b", "it's"], ["a.b", "it's"]), ("a.b", ["a.b"])]
 )
