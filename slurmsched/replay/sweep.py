@@ -164,6 +164,10 @@ def point_key(request: Request, trace: Trace, digest: str) -> str:
     }  # fmt: skip
     if request.topology or request.physics != RECORDED:
         told |= {name: _with_files(getattr(request, name)) for name in ("physics", "topology")}
+    others = {"hints": request.hints, "settings": dict(request.settings), "preempt": request.preempt}
+    told |= {name: value for name, value in others.items() if value != getattr(Request(), name)}
+    if request.past:
+        told["past"] = [request.past, _digest(Path(request.past))]
     text = orjson.dumps(told, option=orjson.OPT_SORT_KEYS, default=str)
     return hashlib.blake2b(text, digest_size=16).hexdigest()
 
@@ -172,7 +176,15 @@ def _with_files(text: str) -> list[str]:
     """The words of a setting, and a digest of each file among them."""
     words = [text, *map(str, parse_policy(text)[1].values())] if text else []
     files = [Path(word) for word in words if Path(word).is_file()]
-    return words + [hashlib.blake2b(file.read_bytes(), digest_size=16).hexdigest() for file in files]
+    return words + [_digest(file) for file in files]
+
+
+def _digest(file: Path) -> str:
+    """Of the content. Raises InputError where it cannot be read."""
+    try:
+        return hashlib.blake2b(file.read_bytes(), digest_size=16).hexdigest()
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", source=str(file)) from error
 
 
 def read_traces(points: Iterable[Point], read: Callable[[str], Trace]) -> dict[str, Trace]:

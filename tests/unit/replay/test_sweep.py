@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -148,6 +148,28 @@ def test_point_key__differs_with_physics_and_its_files(tmp_path: Path) -> None:
         {}, {"physics": "spread"}, {"physics": "mapa"}, {"topology": "dgx-1v"})]  # fmt: skip
     assert len(set(keys)) == 6
     assert point_key(Request(cluster="2x4", physics="recorded"), SIX, "d") == keys[2]
+
+
+def test_point_key__differs_with_every_field_of_a_request(tmp_path: Path) -> None:
+    """A point that had another's key would be given its figures, unplayed."""
+    history, past = tmp_path / "history.csv", tmp_path / "past.csv"
+    history.write_text("5\n7\n")
+    past.write_text("job_id,num_gpus,submit_s,duration_s\n1,1,0,5\n")
+    changed = {
+        "cluster": "2x4", "policy": "srtf", "model": "slurm", "placement": "consolidated", "backfill": "easy",
+        "history": str(history), "past": str(past), "round_s": 1.0, "restart_cost_s": 1.0, "requeue": False, "seed": 1,
+        "settings": {"bf_interval_s": 9.0}, "parameters": {"x": 1}, "physics": "spread", "topology": "dgx-1v",
+        "preempt": {}, "hints": "deadline=1h",
+    }  # fmt: skip
+    assert set(changed) == {spec.name for spec in fields(Request)}
+    here = Request(cluster="1x4", policy="fifo")
+    keys = {name: point_key(replace(here, **{name: value}), SIX, "d") for name, value in changed.items()}
+    assert len({point_key(here, SIX, "d"), *keys.values()}) == 1 + len(changed)
+    past.write_text("job_id,num_gpus,submit_s,duration_s\n1,1,0,6\n")
+    assert point_key(replace(here, past=str(past)), SIX, "d") != keys["past"]
+    past.unlink()
+    with pytest.raises(InputError, match=r"past\.csv: cannot be read"):
+        point_key(replace(here, past=str(past)), SIX, "d")
 
 
 def test_read_traces__reads_each_once() -> None:
