@@ -28,6 +28,7 @@ def play_through(sweep: Sweep, opened: Opened, on_done: Callable[[], None], tell
         try:
             _attempt(sweep, opened, on_done, begun=begun)
         except WorkersLostError as error:
+            sweep.todo = dict(reversed(sweep.todo.items()))  # one that ends its process is to come last
             idle, begun = 0 if len(sweep.todo) < before else idle + 1, True
             _pause_or_raise(idle, len(sweep.todo), error, tell)
 

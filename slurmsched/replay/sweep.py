@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import BrokenExecutor, Future
+from concurrent.futures import BrokenExecutor, Executor, Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -91,14 +91,13 @@ class Sweep:
                 self._keep(running[future], figures)
                 on_done()
         if broken:
-            self.todo = dict(reversed(self.todo.items()))  # one that ends its process ends the others last
             raise WorkersLostError(f"a process was ended from outside (if memory is short, fewer --workers): {broken}")
 
     def _given_out(self, workers: Workers) -> dict[Answers, str]:
         try:
             shared = {name: workers.share(trace) for name, trace in self.traces.items()}
             return {
-                workers.executor.submit(play, shared[point.trace], point.request): key
+                _submitted(workers.executor, shared[point.trace], point.request): key
                 for key, (point, *_) in self.todo.items()
             }
         except SlurmschedError:
@@ -123,6 +122,16 @@ def play(trace: Trace, request: Request) -> dict[str, Any]:
         return {ERROR: str(error)}
     except Exception as error:
         return {ERROR: f"unexpected {type(error).__name__}: {error}"}
+
+
+def _submitted(executor: Executor, trace: Any, request: Request) -> Answers:
+    """What comes of a replay; the executor's own end, if it has ended: what it finished before is not lost."""
+    try:
+        return executor.submit(play, trace, request)
+    except BrokenExecutor as error:
+        ended: Answers = Future()
+        ended.set_exception(error)
+        return ended
 
 
 def _finished(running: Collection[Answers], fault: Callable[[], str]) -> Iterator[Answers]:

@@ -101,12 +101,18 @@ def test_play_through__gives_out_what_is_missing(tmp_path: Path, end: Callable[[
     assert len(told) == 1 and "3 points are missing" in told[0]
 
 
-def test_play_through__one_point_that_ends_its_process_keeps_no_other_from_being_played(tmp_path: Path) -> None:
-    """The first of the grid, again and again: the others are on file when the sweep gives up."""
+@pytest.mark.parametrize("fast", [False, True])
+def test_play_through__one_point_that_ends_its_process_keeps_no_other_from_being_played(
+    fast: bool, tmp_path: Path
+) -> None:
+    """The first of the grid, again and again: the others are on file when the sweep gives up. fast: the pool is broken
+    before the next point is given out."""
 
     class Killed(Breaking):
         def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
             self.good = self.good if self.calls < self.good and args[1].cluster + args[1].policy != "1x4fifo" else 0
+            if fast and self.calls > self.good:
+                raise BrokenProcessPool("terminated abruptly")
             return super().submit(fn, *args, **kwargs)
 
     opening = Opening(*(Workers(Killed(9, broken_pool)) for _ in range(2 + ATTEMPTS)))
