@@ -25,6 +25,7 @@ thresholds_gpu_s = [[4.0], [8.0]]
 """
 POINTS, WRONG = 3 * 2 * 4, 2 * 4  # no job of 3 GPUs fits a cluster of 2
 DASK_S = 400.0
+LONG = 60  # points of a seventh of a second, so that the only job is cancelled long before the last
 LO = "DASK_JOBQUEUE__SLURM__INTERFACE=lo"
 
 
@@ -82,7 +83,7 @@ def test_sweep__in_slurm_jobs_plays_only_what_is_missing(folder: Path) -> None:
 def test_sweep__a_lost_job_is_replaced(folder: Path) -> None:
     """The only worker's job is cancelled on the way: another one does the rest, and no point fails."""
     trace = "/src/slurmsched/replay/traces/philly_ee9e8c_2w.csv.gz"
-    axes = ("--set", "cluster=30x8", "--set", "policy=srtf", *(f"--set=seed={seed}" for seed in range(4)))
+    axes = ("--set", "cluster=30x8", "--set", "policy=srtf", *(f"--set=seed={seed}" for seed in range(LONG)))
     command = [
         "env",
         "-C",
@@ -103,7 +104,7 @@ def test_sweep__a_lost_job_is_replaced(folder: Path) -> None:
         (job,) = column("%T", "RUNNING")
         run("scancel", str(job))
         told = orjson.loads(process.communicate(timeout=DASK_S)[0])
-    assert (process.returncode, told["played"], told["failed"]) == (0, 4, [])
+    assert (process.returncode, told["played"], told["failed"]) == (0, LONG, [])
     listed = run("sacct", "-X", "-n", "-P", "-u", "alice", "--name=slurmsched-sweep", "-o", "JobIDRaw").out.split()
     assert max(map(int, listed)) > job
 
