@@ -11,8 +11,11 @@ import click
 from slurmsched.cli import output
 from slurmsched.cli.output import Output, counted
 from slurmsched.cli.replay import INTERRUPTED, SHOWN
+from slurmsched.errors import WorkersLostError
+from slurmsched.terminal import harmless
 
 if TYPE_CHECKING:
+    from slurmsched.replay.attempts import Opened
     from slurmsched.replay.sweep import Sweep
     from slurmsched.replay.workers import Workers
 
@@ -60,11 +63,12 @@ def command(
     known = read_traces(points, lambda name: read_trace(Path(name)))
     with open_results(results) as file:
         sweep = Sweep(points, known, file)
-        found, whole = len(sweep.rows), True
-        if sweep.todo:
-            whole = _played(sweep, _workers(len(sweep.todo), workers, dask, scheduler, results))
+        found = len(sweep.rows)
+        whole, lost = _played(sweep, lambda: _workers(len(sweep.todo), workers, dask, scheduler, results))
         told = _told(sweep, found) | {"results": str(results.resolve()), "by": by}
         _show(out, told, ranked(sweep.rows, by), top)
+    if lost:
+        raise lost
     if not whole:
         click.echo("slurmsched: interrupted; the same command plays what is missing", err=True)
         return INTERRUPTED
@@ -83,29 +87,39 @@ def _workers(
     todo: int, count: int | None, dask: str | None, scheduler: str | None, results: Path
 ) -> AbstractContextManager[Workers]:
     """Who plays: by default a process a core."""
-    from slurmsched.replay import workers
+    from slurmsched.replay import dask_workers
+    from slurmsched.replay.workers import cores, processes
 
     if scheduler:
-        return workers.scheduler(scheduler)
+        return dask_workers.scheduler(scheduler)
     if dask:
         folder = results.resolve().with_name(f"{results.name}.workers")
-        return workers.slurm_jobs(min(count or SLURM_JOBS, todo), folder)
-    return workers.processes(min(count or workers.cores(), todo))
+        return dask_workers.slurm_jobs(min(count or SLURM_JOBS, todo), folder)
+    return processes(min(count or cores(), todo))
 
 
-def _played(sweep: Sweep, opened: AbstractContextManager[Workers]) -> bool:
-    """Whether it came to its end; with a progress bar on stderr."""
+def _played(sweep: Sweep, opened: Opened) -> tuple[bool, WorkersLostError | None]:
+    """Whether nobody interrupted it, and why workers were lost for good; with a progress bar on stderr."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+    from slurmsched.replay.attempts import play_through
+
     bars = (TextColumn("points"), BarColumn(), MofNCompleteColumn(), TextColumn("ETA"), TimeRemainingColumn())
     try:
-        with Progress(*bars, console=Console(stderr=True)) as progress, opened as workers:
+        with Progress(*bars, console=Console(stderr=True), disable=not sweep.todo) as progress:
             bar = progress.add_task("", total=len(sweep.todo))
-            sweep.run(workers, lambda: progress.advance(bar))
+            play_through(sweep, opened, lambda: progress.advance(bar), _tell)
     except KeyboardInterrupt:
-        return False
-    return True
+        return False, None
+    except WorkersLostError as lost:
+        return True, lost
+    return True, None
+
+
+def _tell(line: str) -> None:
+    """A line of its own on stderr; the progress bar makes room for it."""
+    click.echo(harmless(f"slurmsched: {line}"), err=True)
 
 
 def _show(out: Output, told: dict[str, Any], best: list[dict[str, Any]], top: int) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 import click
 
 from slurmsched.cli import output
-from slurmsched.cli.output import Output
+from slurmsched.cli.output import Output, complain
+from slurmsched.cli.replay import INTERRUPTED
 from slurmsched.cli.trace_files import FILE, apart, read, reading, show, warn, written
 
 
@@ -130,7 +131,7 @@ def generate(out: Output, target: Path, jobs: int, seed: int, like: Path | None,
 @click.option("--pause", "pause_s", type=click.FloatRange(min=0), default=1.0, show_default=True, metavar="SECONDS",
               help="Shortest wait between two calls of sacct.")  # fmt: skip
 @click.option("--strict", is_flag=True, help="Stop at the first row that cannot be read.")
-def pull(out: Output, target: Path, since: Any, until: Any, pause_s: float, strict: bool) -> None:
+def pull(out: Output, target: Path, since: Any, until: Any, pause_s: float, strict: bool) -> int:
     """Write the site's own history, from accounting, as TARGET.
 
     Only reads: one call of sacct a day of history, with pauses. Days already pulled are kept in the folder
@@ -144,16 +145,22 @@ def pull(out: Output, target: Path, since: Any, until: Any, pause_s: float, stri
 
     from slurmsched.cli.settings import config
     from slurmsched.replay.pull import Pull
-    from slurmsched.replay.trace_files import save
+    from slurmsched.replay.trace_files import check_ending, save
     from slurmsched.slurm.reader import open_commands
 
+    check_ending(target)
     last = until.date() if until else datetime.now(UTC).date()
     first = since.date() if since else last - timedelta(days=30)
     folder = target.with_name(f"{target.name}.days")
     job = Pull(open_commands(config().slurm), folder, first, last, pause_s)
-    for _ in track(job.run(), "days", total=len(job.days), console=Console(stderr=True)):
-        pass
+    try:
+        for _ in track(job.run(), "days", total=len(job.days), console=Console(stderr=True)):
+            pass
+    except KeyboardInterrupt:
+        complain("interrupted; the same command asks only for the days that are missing")
+        return INTERRUPTED
     recorded = job.trace(strict=strict)
     save(target, recorded)
     warn(recorded)
     written(out, target, recorded)
+    return 0

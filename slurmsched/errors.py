@@ -96,3 +96,9 @@ class BusyError(SlurmschedError):
     """slurmctld has much to do or answers slowly: what is left is for the next cycle."""
 
     exit_code = 75
+
+
+class WorkersLostError(SlurmschedError):
+    """Who was to play a sweep's points has gone, or cannot be reached; what is done is on file."""
+
+    exit_code = 75

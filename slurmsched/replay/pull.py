@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -69,12 +70,24 @@ class Pull:
             with whole.open("wb") as file:
                 file.write(gzip.compress(header.encode(), mtime=0))
                 for day in self.days:
-                    file.write(self._path(day).read_bytes())
+                    file.write(self._rows(day))
             return load(whole, "sacct", strict=strict)
         except OSError as error:
             raise InputError(f"cannot be read or written: {error.strerror}", source=str(self.folder)) from error
         finally:
             whole.unlink(missing_ok=True)
+
+    def _rows(self, day: date) -> bytes:
+        """What is kept of a day. Raises InputError if it is damaged."""
+        packed = self._path(day).read_bytes()
+        try:
+            if not packed:
+                raise EOFError("empty")
+            gzip.decompress(packed)
+        except (OSError, EOFError, zlib.error) as error:
+            source = str(self._path(day))
+            raise InputError(f"is damaged ({error}); remove it, and the next pull asks again", source=source) from error
+        return packed
 
     def _names(self) -> tuple[str, ...]:
         """The fields of all days of this folder: those of its first pull."""

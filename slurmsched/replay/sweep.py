@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future, as_completed
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import BrokenExecutor, Executor, Future
 from dataclasses import dataclass, field
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import orjson
 
 from slurmsched import __version__
-from slurmsched.errors import InputError, SlurmschedError
+from slurmsched.errors import InputError, SlurmschedError, WorkersLostError
 from slurmsched.logs import configure
 from slurmsched.replay.clusters import cluster_of
 from slurmsched.replay.grid import Point
@@ -22,6 +23,8 @@ from slurmsched.replay.traces import Trace
 from slurmsched.replay.workers import Workers
 
 ERROR = "error"
+LOOK_S = 2.0  # between two looks at the workers, while nothing is finished
+Answers = Future[dict[str, Any]]
 
 
 @dataclass(slots=True, eq=False)
@@ -66,26 +69,41 @@ class Sweep:
     def run(self, workers: Workers, on_done: Callable[[], None] = lambda: None) -> None:
         """Play what is to do, and keep each point when it is finished. on_done: told after each.
 
-        Raises InputError when the file cannot be written. KeyboardInterrupt goes through; what was done stays.
+        Raises InputError when the file cannot be written, WorkersLostError when the workers are lost as a whole.
+        KeyboardInterrupt goes through. What was done stays.
         """
         for left in reversed(range(workers.attempts)):
             self._round(workers, on_done, keep_lost=left == 0)
             if not self.todo:
                 return
+        raise WorkersLostError("the connection to the workers broke several times")
 
     def _round(self, workers: Workers, on_done: Callable[[], None], *, keep_lost: bool) -> None:
-        """Give out all that is to do once. keep_lost: points that were lost with a worker have failed now."""
-        shared = {name: workers.share(trace) for name, trace in self.traces.items()}
-        running: dict[Future[dict[str, Any]], str] = {
-            workers.executor.submit(play, shared[point.trace], point.request): key
-            for key, (point, *_) in self.todo.items()
-        }
-        for future in as_completed(running):
-            key = running.pop(future)
+        """Give out all that is to do once. keep_lost: points that were lost with a worker have failed now, but not
+        those that were only taken back."""
+        running = self._given_out(workers)
+        broken: BrokenExecutor | None = None
+        for future in _finished(running, workers.fault):
             figures, lost = _answer(future)
-            if keep_lost or not lost:
-                self._keep(key, figures)
+            if isinstance(lost, BrokenExecutor):
+                broken = lost
+            elif not lost or (keep_lost and not future.cancelled()):
+                self._keep(running[future], figures)
                 on_done()
+        if broken:
+            raise WorkersLostError(f"a process was ended from outside (if memory is short, fewer --workers): {broken}")
+
+    def _given_out(self, workers: Workers) -> dict[Answers, str]:
+        try:
+            shared = {name: workers.share(trace) for name, trace in self.traces.items()}
+            return {
+                _submitted(workers.executor, shared[point.trace], point.request): key
+                for key, (point, *_) in self.todo.items()
+            }
+        except SlurmschedError:
+            raise
+        except Exception as error:  # Dask has many kinds for a connection that breaks meanwhile
+            raise WorkersLostError(f"the workers take no points: {type(error).__name__}: {error}") from error
 
     def _keep(self, key: str, figures: dict[str, Any]) -> None:
         point, *_ = self.todo.pop(key)
@@ -106,15 +124,40 @@ def play(trace: Trace, request: Request) -> dict[str, Any]:
         return {ERROR: f"unexpected {type(error).__name__}: {error}"}
 
 
-def _answer(future: Future[dict[str, Any]]) -> tuple[dict[str, Any], bool]:
-    """The figures, or why there are none, and whether it was lost with its worker."""
+def _submitted(executor: Executor, trace: Any, request: Request) -> Answers:
+    """What comes of a replay; the executor's own end, if it has ended: what it finished before is not lost."""
+    try:
+        return executor.submit(play, trace, request)
+    except BrokenExecutor as error:
+        ended: Answers = Future()
+        ended.set_exception(error)
+        return ended
+
+
+def _finished(running: Collection[Answers], fault: Callable[[], str]) -> Iterator[Answers]:
+    """Each when it has finished. Raises WorkersLostError when nothing more is to be expected of the workers."""
+    done, waiting = SimpleQueue[Answers](), set(running)
+    for future in running:
+        future.add_done_callback(done.put)
+    while waiting:
+        try:
+            future = done.get(timeout=LOOK_S)
+            waiting.remove(future)
+            yield future
+        except Empty:
+            if reason := fault():
+                raise WorkersLostError(reason) from None
+
+
+def _answer(future: Answers) -> tuple[dict[str, Any], Exception | None]:
+    """The figures, or why there are none, and the error with which they were lost."""
     try:
         figures = future.result()
     except Exception as error:
-        return {ERROR: f"the worker failed: {type(error).__name__}: {error}"}, True
+        return {ERROR: f"the worker failed: {type(error).__name__}: {error}"}, error
     theirs = figures.get("version", __version__)
     other = {ERROR: f"the worker has slurmsched {theirs}, here it is {__version__}"}
-    return (figures if theirs == __version__ else other), False
+    return (figures if theirs == __version__ else other), None
 
 
 def point_key(request: Request, trace: Trace, digest: str) -> str:
@@ -130,6 +173,10 @@ def point_key(request: Request, trace: Trace, digest: str) -> str:
     }  # fmt: skip
     if request.topology or request.physics != RECORDED:
         told |= {name: _with_files(getattr(request, name)) for name in ("physics", "topology")}
+    others = {"hints": request.hints, "settings": dict(request.settings), "preempt": request.preempt}
+    told |= {name: value for name, value in others.items() if value != getattr(Request(), name)}
+    if request.past:
+        told["past"] = [request.past, _digest(Path(request.past))]
     text = orjson.dumps(told, option=orjson.OPT_SORT_KEYS, default=str)
     return hashlib.blake2b(text, digest_size=16).hexdigest()
 
@@ -138,7 +185,15 @@ def _with_files(text: str) -> list[str]:
     """The words of a setting, and a digest of each file among them."""
     words = [text, *map(str, parse_policy(text)[1].values())] if text else []
     files = [Path(word) for word in words if Path(word).is_file()]
-    return words + [hashlib.blake2b(file.read_bytes(), digest_size=16).hexdigest() for file in files]
+    return words + [_digest(file) for file in files]
+
+
+def _digest(file: Path) -> str:
+    """Of the content. Raises InputError where it cannot be read."""
+    try:
+        return hashlib.blake2b(file.read_bytes(), digest_size=16).hexdigest()
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", source=str(file)) from error
 
 
 def read_traces(points: Iterable[Point], read: Callable[[str], Trace]) -> dict[str, Trace]:

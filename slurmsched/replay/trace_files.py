@@ -78,6 +78,8 @@ def sniff(head: Head) -> str:
     for name in registry.names(KIND):
         if registry.make(KIND, name, key="trace").sniff(head):
             return name
+    if not head.start:
+        raise InputError("is empty", source=str(head.path))
     known = ", ".join(registry.names(KIND))
     raise InputError(f"is no trace of a known kind ({known}); name its kind with --kind", source=str(head.path))
 
@@ -92,11 +94,18 @@ def _from_zero(columns: dict[str, Any], source: Source) -> dict[str, Any]:
     return columns | moved
 
 
+def check_ending(path: Path) -> None:
+    """Raises InputError for a name that `save` would refuse."""
+    if not path.name.endswith((".parquet", ".csv", ".csv.gz")):
+        raise InputError("must end in .parquet, .csv or .csv.gz", source=str(path))
+
+
 def save(path: Path, recorded: Recorded) -> None:
     """Write a trace, whole or not at all: parquet, or plain CSV if the name ends in .csv or .csv.gz.
 
     Raises InputError if the file cannot be written, or the name has another ending.
     """
+    check_ending(path)
     from slurmsched.replay.loaders.parquet import write_parquet
 
     draft = path.with_name(f".{path.name}.new")
@@ -105,10 +114,8 @@ def save(path: Path, recorded: Recorded) -> None:
     try:
         if path.name.endswith(".parquet"):
             write_parquet(draft, recorded.trace, told)
-        elif path.name.endswith((".csv", ".csv.gz")):
-            draft.write_bytes(_csv(recorded.trace, packed=path.name.endswith(".gz")))
         else:
-            raise InputError("must end in .parquet, .csv or .csv.gz", source=str(path))
+            draft.write_bytes(_csv(recorded.trace, packed=path.name.endswith(".gz")))
         draft.replace(path)
     except OSError as error:
         raise InputError(f"cannot be written: {error.strerror or error}", source=str(path)) from error

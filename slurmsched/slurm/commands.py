@@ -33,6 +33,7 @@ _AWAY = (
     "unable to connect to database",
     "unable to establish connection",
     "database connection",
+    "problem talking to the database",
     "sending persistconninit msg",
     "couldn't load slurm info",
     "could not establish a configuration source",

@@ -30,9 +30,10 @@ def fields(commands: Commands) -> tuple[str, ...]:
 def ended_runs(commands: Commands, names: Sequence[str], start_s: float, end_s: float) -> list[str]:
     """Rows of all runs that ended within [start_s, end_s), earlier runs of requeued jobs too; steps left out.
 
-    A run ends once, so that spans side by side give each run once. Rows that cannot be split are kept, to be counted
-    by whoever reads them. Raises SlurmUnreachableError when slurmdbd is away, SlurmError for what sacct complains of,
-    and where Slurm keeps no history.
+    A run ends once, so that spans side by side give each run once. Rows whose end cannot be read are kept, to be
+    counted by whoever reads them; further lines of a text that holds line breaks go with their row. Raises
+    SlurmUnreachableError when slurmdbd is away, SlurmError for what sacct complains of, and where Slurm keeps no
+    history.
     """
     answer = _asked(
         commands,
@@ -41,7 +42,13 @@ def ended_runs(commands: Commands, names: Sequence[str], start_s: float, end_s: 
         f"--format={','.join(names)}",
     )  # fmt: skip
     end_at = list(names).index("End")
-    return [line for line in answer.split("\n") if line.strip() and _within(line, end_at, start_s, end_s)]
+    rows, within = list[str](), True
+    for line in filter(str.strip, answer.split("\n")):
+        if line.count(DELIMITER) >= end_at:  # else it goes on with a text that holds line breaks
+            within = _within(line, end_at, start_s, end_s)
+        if within:
+            rows.append(line)
+    return rows
 
 
 def _asked(commands: Commands, *options: str) -> str:
@@ -61,11 +68,8 @@ def _clock(unix_s: float) -> str:
 
 
 def _within(line: str, end_at: int, start_s: float, end_s: float) -> bool:
-    values = line.split(DELIMITER)
-    if len(values) <= end_at:
-        return True
     try:
-        ended_s = time_s(values[end_at])
+        ended_s = time_s(line.split(DELIMITER)[end_at])
     except UnreadableError:
         return True
     return not math.isnan(ended_s) and start_s <= ended_s < end_s

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -24,7 +24,17 @@ ENDED_BY_SLURM = frozenset(
 )
 TO_BE_CONTINUED = frozenset({"REQUEUED", "REQUEUE_HOLD", "RESIZING", "SPECIAL_EXIT"})
 UNENDED = frozenset({"PENDING", "RUNNING", "SUSPENDED", "CONFIGURING", "COMPLETING", "STOPPED", "SIGNALING"})
+MOST_LINES = 200  # of one row
 _ID = re.compile(r"(\d+)(?:_(\d+|\[[^\]]*\])|\+(\d+))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Of the rows read: numbers of array tasks that have none, and hashes of the runs, as answers for months that
+    adjoin hold a run twice that went on over midnight."""
+
+    numbers: dict[str, int] = field(default_factory=dict)
+    runs: set[int] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,21 +55,25 @@ class Sacct(RowLoader):
         return fields >= set(NEEDED) and bool(fields & {"JobID", "JobIDRaw"})
 
     def records(self, source: Source) -> Iterator[tuple[int, Any]]:
-        numbers: dict[str, int] = {}
+        seen = Seen()
         with source.text() as file:
             header, delimiter = _header(source, file.readline())
-            for line, text in enumerate(file, 2):
-                if not text.strip():
-                    continue
-                fields = _fields(text.rstrip("\r\n"), header, delimiter)
+            for line, fields in _rows(file, header, delimiter):
                 if fields is None:
                     source.reject(line, f"has not the header's {len(header)} fields")
                 elif "." not in fields.get("JobID", "") and "." not in fields.get("JobIDRaw", ""):
-                    yield line, (numbers, fields)
+                    yield line, (seen, fields)
 
     def job(self, record: Any) -> Job:
-        numbers, fields = record
-        return job_of(fields, job_id_of(fields, numbers))
+        seen, fields = record
+        job = job_of(fields, job_id_of(fields, seen.numbers))
+        run = hash(
+            (fields.get("JobID"), fields.get("JobIDRaw"), *(fields[name] for name in ("Submit", "Start", "End")))
+        )
+        if run in seen.runs:
+            raise Dropped("the same run told twice")
+        seen.runs.add(run)
+        return job
 
     def finish(self, columns: Columns, source: Source) -> Columns:
         return joined(columns, source)
@@ -152,6 +166,35 @@ def _header(source: Source, line: str) -> tuple[list[str], str]:
         said = f"has no field {', '.join(missing) or 'JobIDRaw'}; sacct needs --parsable2 and a header line (no -n)"
         raise source.fail(said, line=1)
     return header, delimiter
+
+
+def _rows(file: Iterable[str], header: list[str], delimiter: str) -> Iterator[tuple[int, dict[str, str] | None]]:
+    """Line number and row by field name, None for a line that is none.
+
+    A text such as SubmitLine may hold line breaks: a line that ends within one is set together with those after it
+    until they are a row. Where that text is the last field, what follows a row without any delimiter belongs to it,
+    and is passed over.
+    """
+    held: list[tuple[int, str]] = []
+    texts = {place for place, name in enumerate(header) if name in FREE_TEXT}
+    after_row = False
+    for line, raw in enumerate(file, 2):
+        text = raw.rstrip("\r\n")
+        if not (text.strip() or held) or (after_row and delimiter not in text):
+            continue
+        fields, first = _fields(text, header, delimiter), line
+        if fields is None and held:
+            first = held[0][0]
+            fields = _fields("\n".join((*(each for _, each in held), text)), header, delimiter)
+            held = [] if fields else held
+        if fields is None and len(held) < MOST_LINES and (held or text.count(delimiter) in texts):
+            held.append((line, text))
+            after_row = False
+            continue
+        yield from ((each, None) for each, _ in held)
+        held, after_row = [], bool(fields) and header[-1] in FREE_TEXT
+        yield first, fields
+    yield from ((each, None) for each, text in held if text.strip())
 
 
 def _fields(text: str, header: list[str], delimiter: str) -> dict[str, str] | None:

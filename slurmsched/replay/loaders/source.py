@@ -8,7 +8,7 @@ import io
 import math
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,6 +18,7 @@ from typing import IO, Any, cast
 from slurmsched.errors import InputError
 
 HEAD_BYTES = 1 << 16
+ZSTD_BYTES = 1 << 17  # read of the packed file at once
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 
 
@@ -42,7 +43,45 @@ def _open_zstd(path: Path) -> IO[bytes]:
     except ImportError:
         needs = "is zstd-compressed and needs the package zstandard: pip install 'slurmsched[traces]'"
         raise InputError(needs, source=str(path)) from None
-    return io.BufferedReader(zstandard.open(path, "rb"), 1 << 20)
+    return io.BufferedReader(_Zstd(path.open("rb"), zstandard.ZstdDecompressor), 1 << 20)
+
+
+class _Zstd(io.RawIOBase):
+    """Unpacks all frames of a file. The package's own reader takes a torn end for a good one.
+
+    Raises EOFError where the file ends within a frame.
+    """
+
+    def __init__(self, packed: IO[bytes], decompressor: Callable[[], Any]) -> None:
+        self._packed, self._new = packed, decompressor
+        self._frame: Any = None
+        self._left, self._ready = b"", memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, room: Any) -> int:
+        while not self._ready and self._more():
+            self._ready = memoryview(self._frame.decompress(self._left))
+            self._left = b""
+            if self._frame.eof:
+                self._left, self._frame = self._frame.unused_data, None
+        size = min(len(room), len(self._ready))
+        room[:size], self._ready = self._ready[:size], self._ready[size:]
+        return size
+
+    def _more(self) -> bool:
+        """Whether there is packed content to go on with."""
+        self._left = self._left or self._packed.read(ZSTD_BYTES)
+        if self._left and self._frame is None:
+            self._frame = self._new().decompressobj()
+        elif not self._left and self._frame is not None:
+            raise EOFError("Compressed file ended before the end-of-stream marker was reached")
+        return bool(self._left)
+
+    def close(self) -> None:
+        self._packed.close()
+        super().close()
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from slurmsched.replay.pull import Pull
 from slurmsched.replay.trace_files import load
 from slurmsched.replay.traces import trace_digest
 from tests.unit.replay.loaders.test_public_kinds import DATA, same
@@ -90,6 +91,29 @@ def test_trace__is_not_written_over_itself(run: Callable[..., Any], tmp_path: Pa
     for target in (source, link):
         said = run("trace", command, str(source), str(target))
         assert (said.code, "name another TARGET" in said.err, source.read_bytes()) == (2, True, before)
+
+
+def test_pull__refuses_a_name_before_it_asks(
+    run: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not after an hour of calls."""
+    monkeypatch.setattr(Pull, "run", lambda _: pytest.fail("asked"))
+    said = run("trace", "pull", str(tmp_path / "h.txt"))
+    assert (said.code, "must end in .parquet" in said.err, list(tmp_path.glob("h*"))) == (2, True, [])
+
+
+def test_pull__interrupted_says_how_to_go_on(
+    run: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exit code 130; nothing is written as TARGET."""
+
+    def stopped(_: Pull) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Pull, "run", stopped)
+    said = run("trace", "pull", str(tmp_path / "h.parquet"))
+    assert (said.code, "the same command asks only for the days that are missing" in said.err) == (130, True)
+    assert not (tmp_path / "h.parquet").exists()
 
 
 def test_pull__without_slurm_says_so(run: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

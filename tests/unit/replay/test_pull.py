@@ -58,6 +58,32 @@ def test_pull__gives_each_run_once(site: Path) -> None:
     assert (recorded.trace.requeues.tolist(), recorded.trace.name[0]) == ([0, 0, 1], "a|b")
 
 
+def test_pull__reads_names_with_line_breaks(site: Path) -> None:
+    """Their further lines go with their row to its day, and no row is counted as unreadable."""
+    (site / "sacct").write_text((site / "sacct").read_text().replace("a|b", "a\\nb"))
+    made = pull(site)
+    list(made.run())
+    recorded = made.trace(strict=True)
+    assert (recorded.trace.job_id.tolist(), recorded.warnings) == ([1, 2, 4], ())
+
+
+def test_pull__names_a_damaged_day(site: Path) -> None:
+    """And what to do: without its file the next pull asks for it again."""
+    made = pull(site)
+    list(made.run())
+    day = site / "days" / "2025-09-27.rows.gz"
+    for content in (b"broken", b"", day.read_bytes()[:-9]):
+        day.write_bytes(content)
+        with pytest.raises(InputError, match=r"2025-09-27\.rows\.gz: is damaged .*remove it"):
+            made.trace()
+    day.unlink()
+    list(made.run())
+    assert len(made.trace().trace) == 3
+    assert sorted(path.name for path in (site / "days").iterdir()) == [
+        "2025-09-26.rows.gz", "2025-09-27.rows.gz", "fields",
+    ]  # fmt: skip
+
+
 def test_pull__goes_on_where_it_was_and_pauses(site: Path) -> None:
     """One call a day, a pause before each but the first; days that are there are not asked again."""
     waits: list[float] = []

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from slurmsched.replay.results import open_results
 from slurmsched.replay.run import Request, Session
 from slurmsched.replay.sweep import Sweep, play, point_key, read_traces
 from slurmsched.replay.traces import Trace
-from slurmsched.replay.workers import Workers, cores, job_settings, processes, slurm_jobs
+from slurmsched.replay.workers import Workers, cores, processes
 
 SIX = Trace.of([1, 2, 3, 4, 5, 6], [2, 4, 1, 2, 1, 3], [0, 1, 2, 3, 4, 5], [6, 4, 3, 5, 9, 2])
 WORDS = ["policy=fifo", "policy=srtf", "cluster=1x4", "cluster=2x4"]
@@ -150,6 +150,28 @@ def test_point_key__differs_with_physics_and_its_files(tmp_path: Path) -> None:
     assert point_key(Request(cluster="2x4", physics="recorded"), SIX, "d") == keys[2]
 
 
+def test_point_key__differs_with_every_field_of_a_request(tmp_path: Path) -> None:
+    """A point that had another's key would be given its figures, unplayed."""
+    history, past = tmp_path / "history.csv", tmp_path / "past.csv"
+    history.write_text("5\n7\n")
+    past.write_text("job_id,num_gpus,submit_s,duration_s\n1,1,0,5\n")
+    changed = {
+        "cluster": "2x4", "policy": "srtf", "model": "slurm", "placement": "consolidated", "backfill": "easy",
+        "history": str(history), "past": str(past), "round_s": 1.0, "restart_cost_s": 1.0, "requeue": False, "seed": 1,
+        "settings": {"bf_interval_s": 9.0}, "parameters": {"x": 1}, "physics": "spread", "topology": "dgx-1v",
+        "preempt": {}, "hints": "deadline=1h",
+    }  # fmt: skip
+    assert set(changed) == {spec.name for spec in fields(Request)}
+    here = Request(cluster="1x4", policy="fifo")
+    keys = {name: point_key(replace(here, **{name: value}), SIX, "d") for name, value in changed.items()}
+    assert len({point_key(here, SIX, "d"), *keys.values()}) == 1 + len(changed)
+    past.write_text("job_id,num_gpus,submit_s,duration_s\n1,1,0,6\n")
+    assert point_key(replace(here, past=str(past)), SIX, "d") != keys["past"]
+    past.unlink()
+    with pytest.raises(InputError, match=r"past\.csv: cannot be read"):
+        point_key(replace(here, past=str(past)), SIX, "d")
+
+
 def test_read_traces__reads_each_once() -> None:
     """And refuses one that holds no job."""
     asked: list[str] = []
@@ -203,23 +225,3 @@ def test_processes__do_not_outlive_their_parent(tmp_path: Path) -> None:
 def test_cores__are_those_of_this_process() -> None:
     """At least one."""
     assert cores() >= 1
-
-
-def test_job_settings__the_sites_configuration_comes_first(tmp_path: Path) -> None:
-    """What it leaves at Dask's default is ours, but for a walltime that Dask would set to half an hour."""
-    ours = job_settings({"cores": None, "walltime": "00:30:00", "name": "dask-worker", "queue": None}, tmp_path)
-    assert {name: ours[name] for name in ("cores", "memory", "walltime", "job_name", "log_directory")} == {
-        "cores": 1, "memory": "4 GiB", "walltime": "1-00:00:00", "job_name": "slurmsched-sweep",
-        "log_directory": str(tmp_path),
-    }  # fmt: skip
-    theirs = job_settings(
-        {"cores": 2, "memory": "1GB", "walltime": "02:00:00", "name": "x", "log-directory": "l"}, tmp_path
-    )
-    assert {"cores", "memory", "walltime", "job_name", "log_directory"} & set(theirs) == set()
-
-
-def test_slurm_jobs__name_the_extra_where_dask_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An input error, not a traceback."""
-    monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(InputError, match="pip install 'slurmsched\\[sweep\\]'"), slurm_jobs(1, tmp_path):
-        pass

@@ -56,6 +56,7 @@ def test_clean_environment__keeps_where_the_cluster_is(monkeypatch):
         "slurm_load_jobs error: Unable to contact slurm controller (connect failure)",
         "slurm_load_jobs error: Zero Bytes were transmitted or received",
         "slurm_load_jobs error: Connection reset by peer",
+        "sacct: error: Problem talking to the database: Resource temporarily unavailable",
         "sacct: error: slurm_persist_conn_open_without_init: failed to open persistent connection: Connection refused",
         "squeue: error: resolve_ctls_from_dns_srv: fatal: Could not establish a configuration source",
     ],

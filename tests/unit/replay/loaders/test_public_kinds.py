@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import re
+from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pytest
 from slurmsched import registry
 from slurmsched.errors import InputError
 from slurmsched.replay.trace_files import Recorded, load
-from slurmsched.replay.traces import read_trace
+from slurmsched.replay.traces import read_trace, trace_digest
 
 DATA = Path(__file__).parent / "data"
 COMMON = files("slurmsched.replay") / "traces"
@@ -188,6 +189,42 @@ def test_load__unpacks_whatever_the_name(tmp_path: Path, pack: object) -> None:
     path = tmp_path / "trace"
     path.write_bytes(pack((DATA / "muri.csv").read_bytes()))  # type: ignore[operator]
     assert same(load(DATA / "muri.csv"), load(path))
+
+
+def rows_of(jobs: int) -> bytes:
+    """A plain trace that no packing makes small."""
+    rows = (f"{job},{job % 7 + 1},{job * 7919 % 100_003},{job * 104_729 % 99_991 + 1}\n" for job in range(jobs))
+    return b"job_id,num_gpus,submit_s,duration_s\n" + "".join(rows).encode()
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, zst])
+def test_load__reads_all_parts_of_a_packed_file(pack: Callable[[bytes], bytes], tmp_path: Path) -> None:
+    """Packed files set one behind the other, as `cat` and parallel packers do, are one; empty ones too."""
+    whole = rows_of(20_000)
+    cut = whole.index(b"\n", len(whole) // 3) + 1
+    (tmp_path / "t").write_bytes(pack(whole[:cut]) + pack(b"") + pack(whole[cut:]))
+    (tmp_path / "plain").write_bytes(whole)
+    assert trace_digest(load(tmp_path / "t").trace) == trace_digest(load(tmp_path / "plain").trace)
+
+
+@pytest.mark.parametrize("share", [0.001, 0.3, 0.999])
+@pytest.mark.parametrize("pack", [gzip.compress, zst])
+def test_load__refuses_a_packed_file_that_was_torn(
+    pack: Callable[[bytes], bytes], share: float, tmp_path: Path
+) -> None:
+    """A part of a trace is not taken for the whole."""
+    packed = pack(rows_of(20_000))
+    (tmp_path / "t").write_bytes(packed[: max(int(share * len(packed)), 20)])
+    with pytest.raises(InputError, match="cannot be read: Compressed file ended before"):
+        load(tmp_path / "t")
+
+
+def test_load__says_of_an_empty_file_that_it_is_empty(tmp_path: Path) -> None:
+    """It is not of an unknown kind; packed ones alike."""
+    for content in (b"", gzip.compress(b""), zst(b"")):
+        (tmp_path / "t").write_bytes(content)
+        with pytest.raises(InputError, match="t: is empty"):
+            load(tmp_path / "t")
 
 
 def test_load__says_which_extra_zstd_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ import pytest
 from slurmsched.errors import InputError
 from slurmsched.replay.loaders.sacct_gpus import gpus_of
 from slurmsched.replay.trace_files import Recorded, load
+from slurmsched.replay.traces import trace_digest
 from tests.recorded.playback import HERE
 
 HEADER = "JobID|JobIDRaw|User|State|Submit|Start|End|Suspended|TimelimitRaw|NNodes|AllocTRES|JobName"
@@ -74,6 +75,57 @@ def test_sacct__runs_of_0_s_count_for_their_job(tmp_path: Path) -> None:
     assert (trace.job_id.tolist(), trace.submit_s.tolist(), trace.requeues.tolist()) == ([7, 8], [0, 0], [1, 1])
     assert (trace.duration_s.tolist(), list(trace.state)) == ([100.0, 30.0], ["COMPLETED", "FAILED"])
     assert [warning.endswith("1 jobs left out: ran 0 s") for warning in recorded.warnings] == [True]
+
+
+BROKEN = "JobIDRaw|SubmitLine|State|Submit|Start|End|AllocTRES"
+
+
+def test_sacct__a_text_may_hold_line_breaks(tmp_path: Path) -> None:
+    """`sbatch --wrap` with a script of several lines, one of them empty, in the middle of a row."""
+    wrapped = "7|sbatch --wrap=a\n\n  b|COMPLETED|100|110|190|gres/gpu=2"
+    plain = "8|sbatch x|FAILED|100|110|120|gres/gpu=1"
+    recorded = history(tmp_path, wrapped, plain, wrapped.replace("7|", "9|"), header=BROKEN)
+    assert (recorded.trace.job_id.tolist(), recorded.warnings) == ([7, 8, 9], ())
+
+
+def test_sacct__a_last_text_may_hold_line_breaks(tmp_path: Path) -> None:
+    """Its further lines are no rows."""
+    rows = row("7", "COMPLETED", "100 110 190") + "\n  b\n\nc", row("8", "FAILED", "100 110 120")
+    recorded = history(tmp_path, *rows)
+    assert (recorded.trace.job_id.tolist(), recorded.warnings) == ([7, 8], ())
+
+
+def test_sacct__a_row_that_was_cut_takes_no_other_with_it(tmp_path: Path) -> None:
+    """Nor does one line that is too long; each such line is counted."""
+    good = [row(str(job), "FAILED", f"{job} 110 190") for job in range(1, 7)]
+    recorded = history(
+        tmp_path, good[0][:20], *good[:3], good[3][:9], good[4][:20], *good[3:], "x|" * 20 + "|", strict=False
+    )
+    assert recorded.trace.job_id.tolist() == [1, 2, 3, 4, 5, 6]
+    assert recorded.warnings[0].partition(": ")[2] == (
+        "4 rows cannot be read, the first in line 2: has not the header's 12 fields"
+    )
+    with pytest.raises(InputError, match=":2: has not the header's 12 fields"):
+        history(tmp_path, good[0][:20], good[0])
+
+
+def test_sacct__a_run_told_twice_counts_once(tmp_path: Path) -> None:
+    """Answers for two months, one after the other, both hold what ran over midnight; components stay apart."""
+    told = (
+        row("7", "REQUEUED", "100 110 190"), row("7", "COMPLETED", "195 300 400"),
+        row("8_1", "FAILED", "5 6 9", raw="9"),
+        row("11+0", "COMPLETED", "5 6 9", raw="11"), row("11+1", "COMPLETED", "5 6 9", raw="12"),
+    )  # fmt: skip
+    once, twice = history(tmp_path, *told), history(tmp_path, *told, *told)
+    assert trace_digest(once.trace) == trace_digest(twice.trace)
+    assert dict(zip(twice.trace.job_id.tolist(), twice.trace.gpus.tolist(), strict=True)) == {7: 2, 9: 2, 11: 4}
+    assert [warning.rpartition(": ")[2] for warning in twice.warnings] == ["the same run told twice"]
+
+
+def test_sacct__a_run_told_again_when_it_had_ended_is_the_ended_one(tmp_path: Path) -> None:
+    """The first answer was taken while it ran."""
+    recorded = history(tmp_path, row("7", "RUNNING", "100 110 Unknown"), row("7", "COMPLETED", "100 110 190"))
+    assert recorded.trace.duration_s.tolist() == [80.0]
 
 
 def test_sacct__an_id_used_again_is_another_job(tmp_path: Path) -> None:

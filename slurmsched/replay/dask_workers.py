@@ -1,0 +1,218 @@
+"""Dask workers that play the points of a sweep, in Slurm jobs of ours or started by hand, and a watch on them."""
+
+from __future__ import annotations
+
+import importlib
+import shlex
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from slurmsched.errors import InputError, SlurmError, SlurmUnreachableError, WorkersLostError
+from slurmsched.replay.tls import sockets
+from slurmsched.replay.traces import Trace
+from slurmsched.replay.workers import Workers
+from slurmsched.slurm.commands import Commands
+
+CONNECT_S, CLOSE_S = 10.0, 30.0
+ASK_S = 30.0  # between two questions to Slurm
+GRACE_S = 60.0  # Dask connects anew within 30 s; it replaces a worker 15 s after that has gone
+ATTEMPTS = 3
+CONNECTS, PAUSE_S = 3, 1.0
+# What a worker's job asks for where the site's Dask configuration (jobqueue.slurm) says nothing of its own.
+JOB = {"cores": 1, "processes": 1, "memory": "4 GiB", "name": "slurmsched-sweep", "walltime": "1-00:00:00"}
+DASKS_OWN = {"name": "dask-worker", "walltime": "00:30:00"}
+PRELOAD = "slurmsched.replay.tls"
+
+
+@contextmanager
+def scheduler(address: str) -> Iterator[Workers]:
+    """The workers of a running Dask scheduler. Raises InputError without Dask, or if it does not answer."""
+    distributed = _dask("distributed")
+    with sockets():
+        try:
+            client = distributed.Client(address, timeout=CONNECT_S)
+        except (OSError, ValueError) as error:
+            raise InputError(f"no Dask scheduler answers: {error}", source=address) from error
+        with _ended(client):
+            yield _workers(client, Watch(client))
+
+
+@contextmanager
+def slurm_jobs(count: int, folder: Path) -> Iterator[Workers]:
+    """So many Slurm jobs, a Dask worker each, that talk with this process by TLS; they end with the body.
+
+    What they ask for comes from Dask's own configuration, jobqueue.slurm, over JOB. folder: made where there is
+    none, seen by all machines, for their key, which its owner alone can read, and their logs. Raises InputError
+    without Dask or for a configuration that it refuses, SlurmError when Slurm would not take such a job,
+    WorkersLostError when Dask does not reach its own scheduler.
+    """
+    distributed, jobqueue = _dask("distributed"), _dask("dask_jobqueue")
+    with sockets():
+        try:
+            folder.mkdir(exist_ok=True)
+            asked = job_settings(_dask("dask").config, folder)
+            security = distributed.Security.temporary()
+            cluster = jobqueue.SLURMCluster(security=security, protocol="tls://", **asked)
+        except (ImportError, OSError, RuntimeError, TypeError, ValueError) as error:
+            raise InputError(f"dask-jobqueue cannot describe a worker's job: {error}") from error
+        with _forgotten(cluster), _ended(cluster, _cancelled), _ended(_client(distributed, cluster)) as client:
+            Commands().run("sbatch", "--test-only", stdin=cluster.job_script())  # Dask would try for ever, silently
+            # unlike scale, it replaces a job that has ended
+            adaptive = cluster.adapt(minimum_jobs=count, maximum_jobs=count)
+            yield _workers(client, Watch(client, cluster, adaptive, folder))
+
+
+def _client(distributed: Any, cluster: Any) -> Any:
+    try:
+        return distributed.Client(cluster)
+    except OSError as error:
+        raise WorkersLostError(f"Dask does not reach its own scheduler: {error}") from error
+
+
+@contextmanager
+def _ended(made: Any, rest: Callable[[Sequence[str]], None] = lambda _: None) -> Iterator[Any]:
+    """A client or cluster of Dask's for the body, and its end, which may fail after a break of the connection. rest:
+    what is to be done then, given the ids of a cluster's jobs."""
+    try:
+        yield made
+    finally:
+        jobs = _job_ids(made)
+        try:
+            made.close(timeout=CLOSE_S)
+        except Exception:  # Dask's, of many kinds, and after the work
+            rest(jobs)
+
+
+def _cancelled(jobs: Sequence[str]) -> None:
+    if jobs:
+        with suppress(SlurmError):
+            Commands().run("scancel", *jobs)
+
+
+def _job_ids(cluster: Any) -> list[str]:
+    """Of the jobs that Slurm was given for its workers, if it has any."""
+    workers = dict(getattr(cluster, "workers", None) or {})
+    return [str(job.job_id) for job in workers.values() if getattr(job, "job_id", None)]
+
+
+@contextmanager
+def _forgotten(cluster: Any) -> Iterator[None]:
+    """Remove the files with the key when the body ends: dask-jobqueue leaves that to the garbage collector, which does
+    not always come to them."""
+    try:
+        yield
+    finally:
+        for name in ("_job_key", "_job_cert", "_job_ca_file"):
+            if file := getattr(cluster, name, None):
+                file.close()
+
+
+def job_settings(config: Any, folder: Path) -> dict[str, Any]:
+    """Arguments of SLURMCluster. config: Dask's; jobqueue.slurm comes first where it says something."""
+    given: Mapping[str, Any] = config.get("jobqueue.slurm", {})
+    site = {name.replace("_", "-"): value for name, value in given.items()}  # variables give names with underscores
+    places = {"log-directory": str(folder), "shared-temp-directory": str(folder)}
+    asked = {name: value for name, value in {**JOB, **places}.items() if site.get(name) in (None, DASKS_OWN.get(name))}
+    theirs = site.get("job-script-prologue") or site.get("env-extra")  # the second is its older name
+    prologue = [*_listed(theirs), *(_preload(config, who) for who in ("nanny", "worker"))]
+    options = {"dashboard_address": "127.0.0.1:0", **(site.get("scheduler-options") or {})}
+    made = {name.replace("-", "_"): value for name, value in asked.items()}
+    job_name = {"job_name": made.pop("name")} if "name" in made else {}
+    return {**made, **job_name, "job_script_prologue": prologue, "scheduler_options": options}
+
+
+def _preload(config: Any, who: str) -> str:
+    """A line of shell: what Dask loads first in a worker, or in the process that watches it, and our sockets."""
+    modules = [*_listed(config.get(f"distributed.{who}.preload", None)), PRELOAD]
+    return f"export DASK_DISTRIBUTED__{who.upper()}__PRELOAD={shlex.quote(repr(modules))}"
+
+
+def _listed(value: Any) -> list[Any]:
+    """A setting that is one text, a list or nothing."""
+    return [value] if isinstance(value, str) else list(value or ())
+
+
+@dataclass(slots=True)
+class Watch:
+    """Says why nothing more is to be expected of the workers, when that has held for GRACE_S; "" until then.
+
+    cluster, adaptive, folder: where the workers are jobs of ours, what submits them and where their logs are.
+    """
+
+    client: Any
+    cluster: Any = None
+    adaptive: Any = None
+    folder: Path = Path()
+    _since_s: float | None = field(init=False, default=None)
+    _answer: tuple[float, bool] = field(init=False, default=(-ASK_S, True))  # when Slurm was asked, and what it said
+
+    def __call__(self) -> str:
+        reason = self.reason()
+        now_s = time.monotonic()
+        if not reason:
+            self._since_s = None
+            return ""
+        self._since_s = now_s if self._since_s is None else self._since_s
+        return reason if now_s - self._since_s >= GRACE_S else ""
+
+    def reason(self) -> str:
+        """What is wrong at this moment."""
+        comm = self.client.scheduler_comm
+        if self.client.status == "closed" or comm is None or comm.closed():
+            return "the connection to Dask's scheduler broke"
+        if self.cluster is None or self.cluster.scheduler.workers:
+            return ""
+        if self.adaptive.periodic_callback is None:
+            return "Dask has stopped to submit workers"
+        now_s = time.monotonic()
+        if now_s - self._answer[0] >= ASK_S:
+            self._answer = now_s, self._queued()
+        queued = self._answer[1]
+        return "" if queued else f"no worker is connected or in Slurm's queue; their logs are in {self.folder}"
+
+    def _queued(self) -> bool:
+        """Whether Slurm knows of a worker's job that waits or runs; also when it does not answer."""
+        if not (jobs := _job_ids(self.cluster)):
+            return False
+        try:
+            return bool(Commands().run("squeue", "--noheader", f"--jobs={','.join(jobs)}", "--format=%i").strip())
+        except SlurmUnreachableError:
+            return True
+        except SlurmError:  # of a single job that it no longer knows it says that the id is invalid
+            return False
+
+
+def _workers(client: Any, watch: Watch) -> Workers:
+    """The client's executor. A trace is sent once to each worker, not with each task."""
+
+    def share(trace: Trace) -> Any:
+        for left in reversed(range(CONNECTS)):
+            try:
+                _arrived(client, watch)  # however long Slurm's queue is; scatter would give up
+                return client.scatter(trace)
+            except OSError as error:  # Dask connects anew
+                if not left:
+                    raise WorkersLostError(f"the connection to Dask broke: {error}") from error
+                time.sleep(PAUSE_S)
+        return None
+
+    return Workers(client.get_executor(pure=False), share, ATTEMPTS, watch)
+
+
+def _arrived(client: Any, watch: Watch) -> None:
+    """Wait for a worker. Raises WorkersLostError when none is to be expected, OSError when the connection breaks."""
+    while not client.nthreads():
+        if reason := watch():
+            raise WorkersLostError(reason)
+        time.sleep(PAUSE_S)
+
+
+def _dask(module: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise InputError(f"Dask is not installed here ({error}): pip install 'slurmsched[sweep]'") from error

@@ -1,0 +1,193 @@
+"""A sweep whose workers are lost goes on with others, and says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slurmsched.errors import InputError, WorkersLostError
+from slurmsched.replay import attempts, sweep
+from slurmsched.replay.attempts import ATTEMPTS, play_through
+from slurmsched.replay.grid import points_of
+from slurmsched.replay.results import open_results
+from slurmsched.replay.sweep import Sweep
+from slurmsched.replay.traces import Trace
+from slurmsched.replay.workers import Workers
+
+SIX = Trace.of([1, 2, 3, 4, 5, 6], [2, 4, 1, 2, 1, 3], [0, 1, 2, 3, 4, 5], [6, 4, 3, 5, 9, 2])
+WORDS = ["policy=fifo", "policy=srtf", "cluster=1x4", "cluster=2x4"]
+POINTS = 4
+
+
+class Breaking(Executor):
+    """Plays so many points; of the others nothing is heard, or what `end` makes of their futures."""
+
+    def __init__(self, good: int, end: Callable[[Future[Any]], Any] = lambda _: None) -> None:
+        self.good, self.end, self.calls = good, end, 0
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        self.calls += 1
+        future: Future[Any] = Future()
+        if self.calls <= self.good:
+            future.set_result(fn(*args))
+        else:
+            self.end(future)
+        return future
+
+
+def broken_pool(future: Future[Any]) -> None:
+    future.set_exception(BrokenProcessPool("terminated abruptly"))
+
+
+def taken_back(future: Future[Any]) -> None:
+    future.cancel()
+    future.set_running_or_notify_cancel()
+
+
+class Opening:
+    """Gives workers in turn; the last of them again and again. open: of how many there are now."""
+
+    def __init__(self, *found: Workers | Exception) -> None:
+        self.found, self.times, self.open = found, 0, 0
+
+    @contextmanager
+    def __call__(self) -> Iterator[Workers]:
+        now = self.found[min(self.times, len(self.found) - 1)]
+        self.times += 1
+        if isinstance(now, Exception):
+            raise now
+        self.open += 1
+        try:
+            yield now
+        finally:
+            self.open -= 1
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No pauses."""
+    monkeypatch.setattr(attempts, "PAUSE_S", 0.0)
+    monkeypatch.setattr(sweep, "LOOK_S", 0.01)
+
+
+def played(path: Path, opening: Opening) -> tuple[Sweep, list[str], int]:
+    """The sweep, what it told, and how many points it counted."""
+    told: list[str] = []
+    done: list[int] = []
+    with open_results(path) as results:
+        made = Sweep(points_of({}, WORDS, ["six"]), {"six": SIX}, results)
+        play_through(made, opening, lambda: done.append(1), told.append)
+    return made, told, len(done)
+
+
+def lost(good: int) -> Workers:
+    """Of which nothing is heard after so many points."""
+    return Workers(Breaking(good), fault=lambda: "the line is dead")
+
+
+@pytest.mark.parametrize("end", [broken_pool, taken_back])
+def test_play_through__gives_out_what_is_missing(tmp_path: Path, end: Callable[[Future[Any]], Any]) -> None:
+    """To new workers: each point is on file once, and counted once."""
+    opening = Opening(Workers(Breaking(1, end)), Workers(Breaking(9)))
+    made, told, done = played(tmp_path / "r", opening)
+    assert (len(made.rows), made.failures, done, opening.open) == (POINTS, [], POINTS, 0)
+    assert (tmp_path / "r").read_text().count("\n") == POINTS
+    assert len(told) == 1 and "3 points are missing" in told[0]
+
+
+@pytest.mark.parametrize("fast", [False, True])
+def test_play_through__one_point_that_ends_its_process_keeps_no_other_from_being_played(
+    fast: bool, tmp_path: Path
+) -> None:
+    """The first of the grid, again and again: the others are on file when the sweep gives up. fast: the pool is broken
+    before the next point is given out."""
+
+    class Killed(Breaking):
+        def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+            self.good = self.good if self.calls < self.good and args[1].cluster + args[1].policy != "1x4fifo" else 0
+            if fast and self.calls > self.good:
+                raise BrokenProcessPool("terminated abruptly")
+            return super().submit(fn, *args, **kwargs)
+
+    opening = Opening(*(Workers(Killed(9, broken_pool)) for _ in range(2 + ATTEMPTS)))
+    with pytest.raises(WorkersLostError, match="1 point is missing"):
+        played(tmp_path / "r", opening)
+    assert (tmp_path / "r").read_text().count("\n") == POINTS - 1
+
+
+def test_play_through__does_not_wait_for_silent_workers(tmp_path: Path) -> None:
+    """The watch's word ends it, and is told; points that had finished are kept."""
+    made, told, done = played(tmp_path / "r", Opening(lost(3), Workers(Breaking(9))))
+    assert (len(made.rows), done) == (POINTS, POINTS)
+    assert told == ["workers lost: the line is dead; 1 point is missing and given out to new workers"]
+
+
+def test_play_through__gives_up_after_attempts_that_played_none(tmp_path: Path) -> None:
+    """One that played a point begins the count anew; the error says how to go on, and the file has what was done."""
+    opening = Opening(lost(0), lost(1), lost(0))
+    with pytest.raises(WorkersLostError, match=r"the line is dead; 3 points are missing.*the same command plays"):
+        played(tmp_path / "r", opening)
+    assert (opening.times, opening.open) == (2 + ATTEMPTS, 0)
+    assert len(played(tmp_path / "r", Opening(Workers(Breaking(9))))[0].rows) == POINTS
+
+
+def test_play_through__a_first_error_of_opening_is_the_users(tmp_path: Path) -> None:
+    """A wrong address is not tried again; an address that answered before is."""
+    wrong = Opening(InputError("no scheduler answers"))
+    with pytest.raises(InputError):
+        played(tmp_path / "r", wrong)
+    assert wrong.times == 1
+    made, told, _ = played(tmp_path / "r", Opening(lost(1), InputError("no scheduler answers"), Workers(Breaking(9))))
+    assert (len(made.rows), [line.split(";")[0] for line in told]) == (
+        POINTS, ["workers lost: the line is dead", "workers lost: no scheduler answers"],
+    )  # fmt: skip
+
+
+def test_play_through__an_error_while_giving_out_is_a_loss(tmp_path: Path) -> None:
+    """Sharing a trace, or submitting, over a connection that breaks at that moment."""
+
+    def refuse(_: Trace) -> Any:
+        raise OSError("broken pipe")
+
+    made, told, _ = played(tmp_path / "r", Opening(Workers(Breaking(9), refuse), Workers(Breaking(9))))
+    assert (len(made.rows), "OSError: broken pipe" in told[0]) == (POINTS, True)
+
+
+def test_play_through__does_not_try_a_full_disk_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also after workers were lost: it is no fault of theirs."""
+    opening = Opening(lost(0), Workers(Breaking(9)))
+
+    def full(*_: Any) -> None:
+        raise InputError("cannot be written: No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("slurmsched.replay.results.Results.add", full)
+        with pytest.raises(InputError, match="No space left"):
+            played(tmp_path / "r", opening)
+    assert (opening.times, opening.open) == (2, 0)
+
+
+def test_play_through__opens_nothing_when_all_is_done(tmp_path: Path) -> None:
+    """No Slurm job is submitted for it."""
+    played(tmp_path / "r", Opening(Workers(Breaking(9))))
+    opening = Opening(Workers(Breaking(9)))
+    played(tmp_path / "r", opening)
+    assert opening.times == 0
+
+
+def test_play_through__lets_ctrl_c_through(tmp_path: Path) -> None:
+    """With the workers closed."""
+
+    def stop() -> str:
+        raise KeyboardInterrupt
+
+    opening = Opening(Workers(Breaking(0), fault=stop))
+    with pytest.raises(KeyboardInterrupt):
+        played(tmp_path / "r", opening)
+    assert (opening.times, opening.open) == (1, 0)
