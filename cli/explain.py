@@ -39,7 +39,7 @@ def command(out: Output, job: str, as_user: bool, node: str | None) -> None:
     commands = open_commands(tree.slurm)
     snapshot, plan, policy = _looked(tree, as_user)
     row = find_row(commands, snapshot, job)
-    facts = read_facts(commands, snapshot, row, as_user=as_user)
+    facts = read_facts(commands, snapshot, row, no_limits="not asked with --as-user" if as_user else "")
     facts = _without_ledger(facts) if as_user else _remembered(tree, snapshot, row, facts)
     told = explain(snapshot, plan, row, facts, expected(policy, snapshot, row))
     off = None if node is None else why_not(snapshot, row, node, facts.reservations)
