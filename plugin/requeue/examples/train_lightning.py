@@ -45,7 +45,7 @@ class Samples(torch.utils.data.Dataset):
 
 
 class Loader(torch.utils.data.DataLoader):
-    """Goes on within an epoch: Lightning keeps its state in the checkpoint. Else an epoch's first batches come twice."""
+    """Goes on within an epoch: Lightning keeps its state in the checkpoint. Else its first batches come twice."""
 
     given = begin = 0
 
