@@ -19,15 +19,15 @@ from slurmsched.survey.overview import overview
 MOST_JOBS = 500  # in an answer
 MOST_NODES = 1000
 NOT_ASKED = (
-    "values of limits, licences and partitions: Slurm is not asked for pages here, `slurmsched explain JOB` does"
+    "values of limits, licences and partitions: Slurm is not asked for pages, `slurmsched explain JOB` does"
 )
 
 
 @dataclass(eq=False)
 class Frame:
     """One snapshot and its plan. lever: the lever's kind. note: what is wrong since, "" = nothing. past: what is on
-    record of a job and of others of so many GPUs. ask: what Slurm tells of the job in a row, None = it is not asked. Both
-    once a job, others not waiting meanwhile."""
+    record of a job and of others of so many GPUs. ask: what Slurm tells of the job in a row, None = it is not asked.
+    Both once a job, others not waiting meanwhile."""
 
     snapshot: Snapshot
     plan: Plan
