@@ -83,7 +83,8 @@ def laid(folder: Path) -> None:
     (folder / "jobs.csv.gz").write_bytes(gzip.compress(jobs))
     shutil.copy(DATA / "gavel.trace", folder)
     speeds = json.loads((DATA / "simulation_throughputs.json").read_text())["v100"]
-    (folder / "simulation_throughputs.json").write_text(json.dumps(dict.fromkeys(("v100", "p100", "k80"), speeds)))
+    types = [f"{gpu}{apart}" for gpu in ("v100", "p100", "k80") for apart in ("", "_unconsolidated")]
+    (folder / "simulation_throughputs.json").write_text(json.dumps(dict.fromkeys(types, speeds)))
     shutil.copy(DATA / "small.swf", folder / "b.swf")
     shutil.copy(DATA / "philly.json", folder / "cluster_job_log")
     for name, text in {
