@@ -18,9 +18,7 @@ from slurmsched.survey.overview import overview
 
 MOST_JOBS = 500  # in an answer
 MOST_NODES = 1000
-NOT_ASKED = (
-    "values of limits, licences and partitions: Slurm is not asked for pages, `slurmsched explain JOB` does"
-)
+NOT_ASKED = "values of limits, licences and partitions: Slurm is not asked for pages, `slurmsched explain JOB` does"
 
 
 @dataclass(eq=False)

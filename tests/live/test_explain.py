@@ -12,6 +12,7 @@ from slurmsched.cli.top import looked
 from slurmsched.config import load_config
 from slurmsched.daemon.assemble import assembled
 from slurmsched.explain.reasons import Blocker, read_reason
+from slurmsched.slurm import page_facts
 from tests.live.acts import four_running, restarts, switched_on, ticks
 from tests.live.lab import Installed, column, partition, run, submit, until
 
@@ -51,7 +52,7 @@ def explained(site: Installed, job: int | str, *options: str, user: str = "") ->
     return site("explain", str(job), "--json", *options, user=user).json()["explanation"]
 
 
-def test_explain__names_the_blocker_and_its_values(site, limits):
+def test_explain__names_the_blocker_and_its_values(site, limits, monkeypatch):
     """Limits with value and use, dependencies, holds, times, arrays, licences, nodes, partition limits."""
     submit("carol", 2, "--qos=small")
     submit("alice", 8, "--licenses=sim:1")
@@ -92,6 +93,7 @@ def test_explain__names_the_blocker_and_its_values(site, limits):
     assert "MaxTime=01:00:00" in told["long"]["because"]
     assert str(first) in told["after"]["because"]
     tree = load_config(site.file)
+    monkeypatch.setattr(page_facts, "PATIENCE_S", 60.0)  # slow machines
     with assembled(tree, apply=False, read_only=True) as parts:
         page = looked(tree, parts)
         assert {name: page.job(job[name])["because"] for name in ("qos", "licence", "long", "tasks")} == {

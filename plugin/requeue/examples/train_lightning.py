@@ -87,7 +87,7 @@ def main(steps, path):
         max_steps=steps,
         callbacks=[Leave(path)],
         plugins=[environment()],
-        enable_checkpointing=False,
+        enable_checkpointing=False,  # a ModelCheckpoint belongs here: nodes fail without a signal
         enable_progress_bar=False,
         logger=False,
     )

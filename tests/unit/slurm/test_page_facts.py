@@ -23,6 +23,12 @@ assoc_mgr) echo "QOS=normal(1) MaxTRESPU=gres/gpu=2" ;;
 esac"""
 
 
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scripts may be slow to start."""
+    monkeypatch.setattr("slurmsched.slurm.page_facts.PATIENCE_S", 25.0)
+
+
 class Asking:
     """PageFacts with a script for scontrol. asked: its calls so far."""
 
