@@ -30,6 +30,7 @@ ELSEWHERE = {
     "top": "tests/unit/top",
     "top --interval 30s": "tests/unit/top",
     "sweep history.parquet --grid grid.toml --dask slurm --workers 16": "tests/live/test_sweep.py",
+    "trace pull history.parquet --since 2026-01-01": "tests/live/test_pull.py",
     "demo": "tests/unit/cli/test_demo.py",
     "reproduce fifo muri": "tests/unit/cli/test_reproduce.py",
 }
