@@ -17,6 +17,7 @@ from tests.live.test_docs import NAMES, wanted
 from tests.unit.test_docs import ROOT, SHOWN
 
 DATA = ROOT / "tests" / "unit" / "replay" / "loaders" / "data"
+SAMPLES = ROOT / "tests" / "unit" / "topology" / "samples"
 SMALLER = {"100000": "200", "50x8": "4x8", "20x8": "2x8", "24x8": "3x8", "16x4": "4x4"}  # for small files
 NAMED = NAMES | {
     "compare",
@@ -31,6 +32,12 @@ ELSEWHERE = {
     "top --interval 30s": "tests/unit/top",
     "sweep history.parquet --grid grid.toml --dask slurm --workers 16": "tests/live/test_sweep.py",
     "trace pull history.parquet --since 2026-01-01": "tests/live/test_pull.py",
+    "topology show dgx03 --svg dgx.svg": "tests/unit/cli/test_topology.py",
+    "topology compile --links nvidia-smi-topo.txt": "tests/unit/topology/test_slurm_compile.py",
+    "topology compile --types --links nvidia-smi-topo.txt": "tests/unit/topology/test_slurm_compile.py",
+    "topology check --slurm 26.05 --hardware 2x32x1 --gres-conf FILE --links nvidia-smi-topo.txt --gpu-type v100": (
+        "tests/unit/cli/test_topology.py"
+    ),
     "demo": "tests/unit/cli/test_demo.py",
     "reproduce fifo muri": "tests/unit/cli/test_reproduce.py",
 }
@@ -86,6 +93,8 @@ def laid(folder: Path) -> None:
     speeds = json.loads((DATA / "simulation_throughputs.json").read_text())["v100"]
     types = [f"{gpu}{apart}" for gpu in ("v100", "p100", "k80") for apart in ("", "_unconsolidated")]
     (folder / "simulation_throughputs.json").write_text(json.dumps(dict.fromkeys(types, speeds)))
+    shutil.copy(SAMPLES / "002-dgx1-v100.txt", folder / "dgx.txt")
+    shutil.copy(SAMPLES / "066-gres-nodename-ranges.conf", folder / "gres.conf")
     shutil.copy(DATA / "small.swf", folder / "b.swf")
     shutil.copy(DATA / "philly.json", folder / "cluster_job_log")
     for name, text in {
