@@ -112,7 +112,7 @@ def offline() -> list[str]:
     return sorted({shown for _, shown in SHOWN} - set(wanted()) - NAMED - set(ELSEWHERE))
 
 
-@pytest.mark.parametrize("shown", offline())
+@pytest.mark.parametrize("shown", offline(), ids=[" ".join(shown.split()) for shown in offline()])
 def test_page__shows_commands_that_work_on_files(desk: Path, shown: str, capsys: pytest.CaptureFixture[str]) -> None:
     """They end with 0 and print something."""
     words = [SMALLER.get(word, word) for word in shlex.split(shown)]
