@@ -40,7 +40,7 @@ def command(out: Output, job: str, as_user: bool, node: str | None) -> None:
     commands = open_commands(tree.slurm)
     snapshot, plan, policy = _looked(tree, as_user)
     row = find_row(commands, snapshot, job)
-    facts = read_facts(commands, snapshot, row, as_user=as_user)
+    facts = read_facts(commands, snapshot, row, no_limits="not asked with --as-user" if as_user else "")
     facts = _without_ledger(facts) if as_user else _remembered(tree, snapshot, row, facts)
     move = "" if as_user else moving(snapshot, row, tree.preemption, tree.scope)
     told = explain(snapshot, plan, row, facts, expected(policy, snapshot, row), move)

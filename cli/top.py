@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from slurmsched.web.frame import Frame
 
 LEAST_S = 2.0
+MOST_ASKED = 100  # jobs a look that Slurm is asked about
 
 
 @click.command("top")
@@ -53,8 +54,11 @@ def seconds(text: str) -> float:
 def looked(tree: Config, parts: Parts) -> Frame:
     """One look, as the pages of the daemon have it."""
     from slurmsched.db.job_history import PAGE_S, Place, past
+    from slurmsched.slurm.page_facts import PageFacts
     from slurmsched.web.frame import Frame
 
     at = Place.of(tree, PAGE_S)
-    return Frame(*parts.look(), tree.lever.kind, tree.mode, tree.policy.name,
-                 past=lambda job_id, gpus: past(at, job_id, gpus))  # fmt: skip
+    snapshot, plan = parts.look()
+    return Frame(snapshot, plan, tree.lever.kind, tree.mode, tree.policy.name,
+                 past=lambda job_id, gpus: past(at, job_id, gpus),
+                 ask=PageFacts(tree.slurm, snapshot, MOST_ASKED))  # fmt: skip

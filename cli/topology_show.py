@@ -30,7 +30,7 @@ def class_of(node: str | None, classes: Sequence[NodeClass]) -> NodeClass:
     anywhere = [one for one in classes if not one.nodes]
     if len(anywhere) == 1:
         return anywhere[0]
-    raise InputError(f"nothing is known of the GPUs of node {node}; {hint}")
+    raise InputError(f"nothing is known of the GPUs of node {node}: is that its name in slurm.conf? If so, {hint}")
 
 
 def print_site(out: Output, classes: Sequence[NodeClass], fabric: NamedFabric) -> None:

@@ -12,6 +12,7 @@ import orjson
 
 from slurmsched.errors import LedgerError
 from slurmsched.logs import get_logger
+from slurmsched.paths import owner, standing_folder
 from slurmsched.terminal import paired
 
 log = get_logger()
@@ -88,9 +89,11 @@ class Lines:
 
     def failed(self, verb: str, error: OSError) -> LedgerError:
         """The error that tells people what the system said."""
-        return LedgerError(
-            f"{self.path}: the journal cannot be {verb}: {error.strerror}; nothing more is sent to Slurm until it can"
-        )
+        then = "nothing more is sent to Slurm until it can"
+        if isinstance(error, PermissionError):
+            folder = standing_folder(self.path)
+            then = f"run it as {owner(folder)}, who owns {folder}, or see ledger.journal"
+        return LedgerError(f"{self.path}: the journal cannot be {verb}: {error.strerror}; {then}")
 
     def _parsed(self, raw: bytes) -> dict[str, Any] | None:
         try:

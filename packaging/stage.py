@@ -11,13 +11,14 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 SOURCE = HERE.parent
 CONFIGS = SOURCE / "site-configs"
-COMMAND = """#!/usr/bin/python3
+COMMAND = """#!/usr/bin/python{version}
 import sys
 
 sys.path.insert(0, "/usr/lib/slurmsched")
@@ -42,10 +43,13 @@ def stage(root: Path, *, vendor: bool = False) -> None:
     library = root / "usr/lib/slurmsched"
     install(library, vendor=vendor)
     share = root / "usr/share"
-    shutil.copytree(library / "share", share, dirs_exist_ok=True)
-    shutil.rmtree(library / "share")
+    for ours in (library / "share/slurmsched", *(library / "share/man/man1").glob("slurmsched*")):
+        (place := share / ours.relative_to(library / "share")).parent.mkdir(parents=True, exist_ok=True)
+        shutil.move(ours, place)
+    shutil.rmtree(library / "share")  # manual pages of what else is inside would be taken for the system's
     shutil.rmtree(library / "bin", ignore_errors=True)
-    put(root / "usr/bin/slurmsched", COMMAND, 0o755)
+    version = sysconfig.get_python_version() if vendor else "3"  # compiled packages are for the Python that took them
+    put(root / "usr/bin/slurmsched", COMMAND.format(version=version), 0o755)
     shutil.copy(share / "slurmsched/plugin/requeue/slurmsched-requeue", root / "usr/bin")
     put(root / "etc/default/slurmsched", DEFAULTS, 0o600)
     for name in UNITS:

@@ -15,6 +15,7 @@ from slurmsched.protocols import Cluster, Planner, Store
 
 if TYPE_CHECKING:
     from slurmsched.metrics.meters import Meters
+    from slurmsched.slurm.page_facts import PageFacts
     from slurmsched.web.frame import Frame
     from slurmsched.web.pages import Pages
     from slurmsched.web.server import Answer, Asked, Server
@@ -85,7 +86,13 @@ class Watch:
         mode = "apply" if self._apply else "dry-run"
         tree, at = self._config, Place.of(self._config, PAGE_S)
         return Frame(snapshot, plan, tree.lever.kind, mode, tree.policy.name,
-                     past=lambda job_id, gpus: past(at, job_id, gpus))  # fmt: skip
+                     past=lambda job_id, gpus: past(at, job_id, gpus), ask=self._asker(snapshot))  # fmt: skip
+
+    def _asker(self, snapshot: Snapshot) -> PageFacts | None:
+        from slurmsched.slurm.page_facts import PageFacts
+
+        most = self._config.web.asked_jobs
+        return PageFacts(self._config.slurm, snapshot, most) if most else None
 
     def ended(self, outcome: str) -> None:
         """A cycle did not: failed, dropped or standby."""

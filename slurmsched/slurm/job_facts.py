@@ -45,8 +45,13 @@ def _record_id(commands: Commands, name: str) -> int:
     return int(told) if told.isdecimal() else 0
 
 
-def read_facts(commands: Commands, snapshot: Snapshot, row: int, *, as_user: bool = False) -> Facts:
-    """What Slurm tells of the job; only what its reason needs is asked. as_user: no accounting limits."""
+def read_facts(
+    commands: Commands, snapshot: Snapshot, row: int, *, no_limits: str = "", reservations: Reservations | None = None
+) -> Facts:
+    """What Slurm tells of the job; only what its reason needs is asked.
+
+    no_limits: why limits of accounts and QOS are not asked, "" = they are. reservations: as known, None = asked too.
+    """
     jobs, unread = snapshot.jobs, list[str]()
 
     def attempt(what: str, ask: Callable[[], T], otherwise: T) -> T:
@@ -62,15 +67,16 @@ def read_facts(commands: Commands, snapshot: Snapshot, row: int, *, as_user: boo
     record = attempt("the job's record", lambda: _record(commands, snapshot, row), nothing)
     partitions = attempt("its partition", lambda: _partitions(commands, jobs.partition[row]), none)
     limits, pools = "", tuple[Pool, ...]()
-    if reason.limit is not None and as_user:
-        unread.append("limits of accounts and QOS: not asked with --as-user")
+    if reason.limit is not None and no_limits:
+        unread.append(f"limits of accounts and QOS: {no_limits}")
     elif reason.limit is not None:
         limits = attempt("limits of accounts and QOS", lambda: _limits(commands, snapshot, row, partitions), "")
     if reason.blocker is Blocker.LICENSES:
         pools = attempt("licences", lambda: _pools(commands), ())
+    if reservations is None:
+        reservations = attempt("reservations", lambda: read_reservations(commands), _NO_RESERVATIONS)
     return Facts(
-        record=record, partitions=partitions, pools=pools, limits=limits,
-        reservations=attempt("reservations", lambda: read_reservations(commands), _NO_RESERVATIONS),
+        record=record, partitions=partitions, pools=pools, limits=limits, reservations=reservations,
         start_s=attempt("Slurm's own expectation", lambda: time_s(record.get("StartTime", "")), float("nan")),
         unread=tuple(unread),
     )  # fmt: skip

@@ -18,13 +18,14 @@ from slurmsched.survey.overview import overview
 
 MOST_JOBS = 500  # in an answer
 MOST_NODES = 1000
-NOT_ASKED = "values of limits, licences and partitions: Slurm is not asked for a page, `slurmsched explain JOB` does"
+NOT_ASKED = "values of limits, licences and partitions: Slurm is not asked for pages, `slurmsched explain JOB` does"
 
 
 @dataclass(eq=False)
 class Frame:
     """One snapshot and its plan. lever: the lever's kind. note: what is wrong since, "" = nothing. past: what is on
-    record of a job and of others of so many GPUs; asked once a job, others not waiting meanwhile."""
+    record of a job and of others of so many GPUs. ask: what Slurm tells of the job in a row, None = it is not asked.
+    Both once a job, others not waiting meanwhile."""
 
     snapshot: Snapshot
     plan: Plan
@@ -33,6 +34,7 @@ class Frame:
     policy: str
     note: str = ""
     past: Callable[[int, int], Facts] = lambda job_id, gpus: Facts()
+    ask: Callable[[int], Facts] | None = None
     _known: dict[int, Facts] = field(default_factory=dict, repr=False)
     _asking: dict[int, threading.Lock] = field(default_factory=dict, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
@@ -94,7 +96,7 @@ class Frame:
         return told | {"job_id": gpu.job_id, "user": gpu.user}
 
     def job(self, job_id: int) -> dict[str, Any] | None:
-        """Why a job waits, from this snapshot and what is on record; None where it is not in the snapshot.
+        """Why a job waits, from this snapshot, Slurm and what is on record; None where it is not in the snapshot.
 
         An array's or het job's id will do.
         """
@@ -103,14 +105,23 @@ class Frame:
         row = next((int(rows[0]) for column in columns if len(rows := (column == job_id).nonzero()[0])), None)
         if row is None or job_id <= 0:
             return None
-        facts = self._recorded(int(jobs.job_id[row]), int(jobs.gpus[row]))
-        facts = replace(facts, reservations=self.snapshot.reservations, unread=(*facts.unread, NOT_ASKED))
-        return self.head | asdict(explain(self.snapshot, self.plan, row, facts))
+        return self.head | asdict(explain(self.snapshot, self.plan, row, self._facts(row)))
 
-    def _recorded(self, job_id: int, gpus: int) -> Facts:
+    def _facts(self, row: int) -> Facts:
+        job_id = int(self.snapshot.jobs.job_id[row])
         with self._lock:
             asking = self._asking.setdefault(job_id, threading.Lock())
         with asking:
             if job_id not in self._known:
-                self._known[job_id] = self.past(job_id, gpus)
+                self._known[job_id] = self._gathered(row, job_id)
             return self._known[job_id]
+
+    def _gathered(self, row: int, job_id: int) -> Facts:
+        """What Slurm tells of a job that waits, and what is on record of any."""
+        jobs = self.snapshot.jobs
+        told = Facts(reservations=self.snapshot.reservations)
+        if jobs.pending[row]:
+            told = self.ask(row) if self.ask else replace(told, unread=(NOT_ASKED,))
+        known = self.past(job_id, int(jobs.gpus[row]))
+        return replace(told, ours=known.ours, waits_s=known.waits_s, requeued=known.requeued,
+                       unread=(*known.unread, *told.unread))  # fmt: skip

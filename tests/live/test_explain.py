@@ -8,7 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from slurmsched.cli.top import looked
+from slurmsched.config import load_config
+from slurmsched.daemon.assemble import assembled
 from slurmsched.explain.reasons import Blocker, read_reason
+from slurmsched.slurm import page_facts
 from tests.live.acts import four_running, restarts, switched_on, ticks
 from tests.live.lab import Installed, column, partition, run, submit, until
 
@@ -48,7 +52,7 @@ def explained(site: Installed, job: int | str, *options: str, user: str = "") ->
     return site("explain", str(job), "--json", *options, user=user).json()["explanation"]
 
 
-def test_explain__names_the_blocker_and_its_values(site, limits):
+def test_explain__names_the_blocker_and_its_values(site, limits, monkeypatch):
     """Limits with value and use, dependencies, holds, times, arrays, licences, nodes, partition limits."""
     submit("carol", 2, "--qos=small")
     submit("alice", 8, "--licenses=sim:1")
@@ -88,6 +92,13 @@ def test_explain__names_the_blocker_and_its_values(site, limits):
     assert "p1 (" in told["gone"]["because"]
     assert "MaxTime=01:00:00" in told["long"]["because"]
     assert str(first) in told["after"]["because"]
+    tree = load_config(site.file)
+    monkeypatch.setattr(page_facts, "PATIENCE_S", 60.0)  # slow machines
+    with assembled(tree, apply=False, read_only=True) as parts:
+        page = looked(tree, parts)
+        assert {name: page.job(job[name])["because"] for name in ("qos", "licence", "long", "tasks")} == {
+            name: told[name]["because"] for name in ("qos", "licence", "long", "tasks")
+        }
     asked = explained(site, job["qos"], "--as-user", user="carol")
     assert (asked["blocker"], asked["limits"], asked["ahead"]["by"]) == ("limit", [], "priority")
     off = site("explain", str(job["after"]), "--why-not", "n4", "--json").json()["why_not"]

@@ -23,8 +23,8 @@ def asked(fakes, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Slurm without commands: one fact is unread, one write is on record. Notes how facts were asked."""
     calls: list[bool] = []
 
-    def facts(commands: object, snapshot: object, row: int, *, as_user: bool = False) -> Facts:
-        calls.append(as_user)
+    def facts(commands: object, snapshot: object, row: int, *, no_limits: str = "") -> Facts:
+        calls.append(bool(no_limits))
         return Facts(unread=("licences: away",))
 
     def nobody(self: Commands, *words: str, **options: str) -> str:

@@ -261,3 +261,16 @@ def test_web__tells_what_the_ledger_knows_or_that_it_is_away(tmp_path):
     told = page(watch, f"/job?id={job}")
     assert ("no estimate" in told, "writes and changes by others, runs and acts, past waits: " in told) == (True, True)
     watch.close()
+
+
+@pytest.mark.parametrize(("most", "said"), [(5, "no scontrol in "), (0, "Slurm is not asked for pages")])
+def test_pages__ask_slurm_about_a_job_where_that_is_wanted(tmp_path, most, said):
+    """Here it has no commands, which the page tells."""
+    web = {"listen": "127.0.0.1:0", "asked_jobs": most}
+    made = Watch(config(tmp_path, web=web, slurm={"bin_dir": str(tmp_path)}), apply=False)
+    try:
+        made.looked(snapshot([{"job_id": 7, "reason": "Priority"}], "1x8"), Plan())
+        with urllib.request.urlopen(f"http://127.0.0.1:{made.port(WEB)}/job.json?id=7", timeout=30) as answer:
+            assert said in answer.read().decode()
+    finally:
+        made.close()

@@ -11,9 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurmsched.db.journal import Journal, LeverKey, LeverRecord, by_job
+from slurmsched.db.lines import Lines
 from slurmsched.errors import LedgerError
 from slurmsched.logs import Log
 from slurmsched.model import Outcome, SetNice, SetSiteFactor
+from slurmsched.paths import owner
 
 
 def nice(job_id: int, new: int, *, old: int = 0, base: int = 0, submit_s: float = 100.0) -> SetNice:
@@ -138,6 +140,14 @@ def test_intend__folder_that_cannot_be_made_raises(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(LedgerError, match=r"file/j\.jsonl: the journal cannot be written"):
         Journal(tmp_path / "file" / "j.jsonl").intend("a", [nice(7, 1)])
+
+
+def test_failed__tells_who_may_where_rights_are_what_lacks(journal):
+    """Who only looks is not told of what is sent."""
+    said = str(Lines(journal.path, lambda line: True).failed("read", PermissionError(13, "Permission denied")))
+    folder = journal.path.parent.parent  # the nearest there is
+    assert f"Permission denied; run it as {owner(folder)}, who owns {folder}, or see ledger.journal" in said
+    assert "sent to Slurm" not in said
 
 
 def test_compact__keeps_only_jobs_in_the_queue(journal):

@@ -73,8 +73,8 @@ def test_read_facts__limits_of_user_account_and_every_qos() -> None:
     (words,) = [words for words in asked.asked if words[2] == "assoc_mgr"]
     assert {"users=ann", "accounts=physics", "qos=normal,part"} <= set(words)
     asked = Asked()
-    facts = read_facts(asked, queue(reason="QOSMaxGRESPerUser"), 0, as_user=True)  # type: ignore[arg-type]
-    assert (facts.limits, len(facts.unread)) == ("", 1)
+    facts = read_facts(asked, queue(reason="QOSMaxGRESPerUser"), 0, no_limits="not for you")  # type: ignore[arg-type]
+    assert (facts.limits, facts.unread) == ("", ("limits of accounts and QOS: not for you",))
     assert not any("assoc_mgr" in words for words in asked.asked)
 
 

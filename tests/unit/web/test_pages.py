@@ -138,6 +138,28 @@ def test_job__tells_what_slurmsched_did():
     assert "<li>took its GPUs &lt;b&gt;</li>" in page(made, "/job", "id=33")
 
 
+def test_job__tells_the_values_of_its_limit():
+    """Slurm is asked once a job, for one that waits; as JSON and as a page, and nothing is said to be unread."""
+    asked, made = list[int](), Pages()
+    jobs = [{"job_id": 33, "reason": "QOSMaxJobsPerUserLimit"}, {"job_id": 34, "state": "R"}]
+    told = Facts(limits="QOS=small<b>(1) MaxJobsPU=2(2)")
+    made.show(frame(snapshot(jobs, "1x8", now_s=NOW_S), ask=lambda row: asked.append(row) or told))
+    found = data(made, "/job.json", "id=33")
+    (limit,) = found["limits"]
+    assert (limit["owner"], limit["field"], limit["value"], limit["used"]) == ("QOS small<b>", "MaxJobsPU", 2.0, 2.0)
+    html = page(made, "/job", "id=33")
+    assert "QOS small&lt;b&gt; may have 2 jobs (MaxJobsPU, 2 in use, the job needs 1)" in html
+    assert ("not read" in html, data(made, "/job.json", "id=34")["blocker"], asked) == (False, "running", [0])
+
+
+def test_job__whose_values_are_not_asked_says_so():
+    """Of one that waits; what runs has nothing to ask."""
+    made = Pages()
+    made.show(frame(snapshot([{"job_id": 33}, {"job_id": 34, "state": "R"}], "1x8", now_s=NOW_S)))
+    assert ["not asked" in text for text in data(made, "/job.json", "id=33")["unread"]] == [True]
+    assert data(made, "/job.json", "id=34")["unread"] == []
+
+
 @pytest.mark.parametrize("query", ["id=99999", "id=0", "id=-1", "id=1e3", "id=" + "9" * 40, "id=²"])
 def test_job__that_is_not_there(pages, query):
     """404 in words, as a page and as JSON."""

@@ -1,0 +1,132 @@
+"""What the pages tell people to type on files of their own is typed here, on small files, and works."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import shlex
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from slurmsched.cli.main import main
+from tests.live.test_docs import NAMES, wanted
+from tests.unit.test_docs import ROOT, SHOWN
+
+DATA = ROOT / "tests" / "unit" / "replay" / "loaders" / "data"
+SAMPLES = ROOT / "tests" / "unit" / "topology" / "samples"
+SMALLER = {"100000": "200", "50x8": "4x8", "20x8": "2x8", "24x8": "3x8", "16x4": "4x4"}  # for small files
+NAMED = NAMES | {
+    "compare",
+    "compare --preempt",
+    "replay",
+    "replay --model slurm --preempt",
+    "reproduce",
+    "reproduce NAME",
+}
+ELSEWHERE = {
+    "top": "tests/unit/top",
+    "top --interval 30s": "tests/unit/top",
+    "sweep history.parquet --grid grid.toml --dask slurm --workers 16": "tests/live/test_sweep.py",
+    "trace pull history.parquet --since 2026-01-01": "tests/live/test_pull.py",
+    "topology show dgx03 --svg dgx.svg": "tests/unit/cli/test_topology.py",
+    "topology compile --links nvidia-smi-topo.txt": "tests/unit/topology/test_slurm_compile.py",
+    "topology compile --types --links nvidia-smi-topo.txt": "tests/unit/topology/test_slurm_compile.py",
+    "topology check --slurm 26.05 --hardware 2x32x1 --gres-conf FILE --links nvidia-smi-topo.txt --gpu-type v100": (
+        "tests/unit/cli/test_topology.py"
+    ),
+    "demo": "tests/unit/cli/test_demo.py",
+    "reproduce fifo muri": "tests/unit/cli/test_reproduce.py",
+}
+SITE = """[[nodes]]
+count = 4
+gpus = 8
+"""
+GRID = """cluster = ["2x8", "3x8"]
+seed = [0, 1]
+
+[[policy]]
+name = ["fifo", "easy", "srsf"]
+
+[[policy]]
+name = "discretized-las"
+thresholds_gpu_s = [[3600.0], [3600.0, 36000.0]]
+"""
+PLACEMENTS = """cluster = "4x8"
+policy = "fifo"
+topology = "dgx-1v"
+placement = ["random", "linked"]
+physics = "spread"
+"""
+
+
+NEEDED = "gpu_s\n60.0\n600.0\n7200.0\n"
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder with a reader's files, and this process in it."""
+    folder, before = tmp_path_factory.mktemp("desk"), Path.cwd()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SLURMSCHED_CONFIG", os.devnull)
+        os.chdir(folder)
+        try:
+            laid(folder)
+            yield folder
+        finally:
+            os.chdir(before)
+
+
+def laid(folder: Path) -> None:
+    """Write the files."""
+    made = "trace generate history.parquet --jobs 60 --seed 1 --jobs-per-day 400 --limits --sizes 1=60,2=20,4=20"
+    assert main(shlex.split(made)) == 0
+    assert main(["trace", "convert", "history.parquet", "jobs.csv"]) == 0
+    jobs = (folder / "jobs.csv").read_bytes()
+    for name in ("a.csv", "history.csv", "TRACE"):
+        (folder / name).write_bytes(jobs)
+    (folder / "jobs.csv.gz").write_bytes(gzip.compress(jobs))
+    shutil.copy(DATA / "gavel.trace", folder)
+    speeds = json.loads((DATA / "simulation_throughputs.json").read_text())["v100"]
+    types = [f"{gpu}{apart}" for gpu in ("v100", "p100", "k80") for apart in ("", "_unconsolidated")]
+    (folder / "simulation_throughputs.json").write_text(json.dumps(dict.fromkeys(types, speeds)))
+    shutil.copy(SAMPLES / "002-dgx1-v100.txt", folder / "dgx.txt")
+    shutil.copy(SAMPLES / "066-gres-nodename-ranges.conf", folder / "gres.conf")
+    shutil.copy(DATA / "small.swf", folder / "b.swf")
+    shutil.copy(DATA / "philly.json", folder / "cluster_job_log")
+    for name, text in {
+        "site.toml": SITE,
+        "grid.toml": GRID,
+        "placements.toml": PLACEMENTS,
+        "needed.csv": NEEDED,
+    }.items():
+        (folder / name).write_text(text)
+    (folder / "FILE").write_text("time,active,total\n" + "".join(f"{at * 600},{at % 7},8\n" for at in range(400)))
+
+
+def offline() -> list[str]:
+    """Commands that need no Slurm and are not run elsewhere."""
+    return sorted({shown for _, shown in SHOWN} - set(wanted()) - NAMED - set(ELSEWHERE))
+
+
+@pytest.mark.parametrize("shown", offline(), ids=[" ".join(shown.split()) for shown in offline()])
+def test_page__shows_commands_that_work_on_files(desk: Path, shown: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """They end with 0 and print something."""
+    words = [SMALLER.get(word, word) for word in shlex.split(shown)]
+    words = [str(ROOT / word) if word.startswith("slurmsched/") else word for word in words]
+    code = main(words)
+    told = capsys.readouterr()
+    assert (code, bool(told.out)) == (0, True), told.err
+    if "--json" in words:
+        json.loads(told.out)
+
+
+def test_commands__are_run_somewhere() -> None:
+    """What is named as run by another test, or as no command to type, is in the pages."""
+    shown = {shown for _, shown in SHOWN}
+    assert shown >= set(ELSEWHERE)
+    assert all((ROOT / where).exists() for where in ELSEWHERE.values())
+    assert len(offline()) > 20
