@@ -301,4 +301,4 @@ def test_moving__says_whether_a_job_makes_way_and_what_that_costs(columns, told)
     every = Scope(partitions=("*",))
     assert moving(seen, 0, Preemption(enabled=True), every) == told
     assert moving(seen, 0, Preemption(), every) == ""
-    assert explain(seen, None, 0, Facts(), told).move == told
+    assert explain(seen, None, 0, Facts(), move=told).move == told
