@@ -63,9 +63,7 @@ def print_acts(out: Output, acts: Sequence[Act], now_s: float) -> None:
         for job_id, waits in groupby(sorted(act.waits, key=lambda wait: wait.job_id), key=lambda wait: wait.job_id):
             out.line(f"  {_waiting(job_id, list(waits))}")
         for victim in act.victims:
-            lost_s = victim.lost_gpu_s / max(victim.gpus, 1)
-            by = f", a restart by {victim.cost_by}" if victim.cost_by else ""
-            out.line(f"  victim {victim.job_id}: about {lost_s:.0f} s of work on {victim.gpus} GPUs lost{by}")
+            out.line(f"  victim {victim.job_id} {victim.loses}")
 
 
 def _waiting(job_id: int, waits: Sequence[Wait]) -> str:

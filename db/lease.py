@@ -21,10 +21,9 @@ from slurmsched.errors import NotLeadingError
 
 MARGIN = 0.25  # of the lease: a leader that has not renewed it stops so long before it ends
 KEEP = 0.5  # of the lease: so much of it is used up before it is renewed
-# A lease that ends later from now than so many leases, or than the longest one, was given before the database's clock
-# was set back.
-BEYOND = 20
-LONGEST_S = 3_601.0  # leader.lease_s is an hour at most
+# leader.lease_s is an hour at most, on every host: a lease that ends later from now than that was given before the
+# database's clock was set back. By a host's own lease_s it cannot be told, since the leader may have a longer one.
+LONGEST_S = 3_601.0
 _ROW = "leader"
 _CLOCKS = {  # Unix seconds at the begin of the statement, whatever the session's time zone
     "sqlite": "(julianday('now') - 2440587.5) * 86400.0",
@@ -63,7 +62,6 @@ class Lease:
     def __init__(self, engine: Engine, name: str, lease_s: float, clock: Callable[[], float] = awake_s) -> None:
         self._engine, self._clock = engine, clock
         self.name, self.lease_s = name, lease_s
-        self._most_s = min(BEYOND * lease_s, LONGEST_S)
         self._now: sa.ColumnElement[float] = sa.literal_column(_CLOCKS[engine.dialect.name], sa.Double())
         self._term = 0
         self._until_s = float("-inf")
@@ -84,7 +82,7 @@ class Lease:
             return True
         self._until_s = float("-inf")
         left_s = self.leader().left_s
-        if left_s > self._most_s:
+        if left_s > LONGEST_S:
             self._shorten()
         return left_s <= 0 and self._taken()
 
@@ -157,7 +155,7 @@ class Lease:
     def _shorten(self) -> None:
         """Let a lease that ends that late end after lease_s: a leader that lives renews it before, as ever."""
         leader, end_s = schema.leader, self._now + self.lease_s
-        late = leader.c.ends_s > self._now + self._most_s
+        late = leader.c.ends_s > self._now + LONGEST_S
         with engines.translated(self._engine), self._engine.begin() as connection:
             connection.execute(sa.update(leader).where(leader.c.name == _ROW, late).values(ends_s=end_s))
 

@@ -6,7 +6,7 @@ Pure: the same rules serve the ledger and the replay's memory.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -102,6 +102,7 @@ def check(levers: Levers, jobs: Jobs, now_s: float, config: LeverConfig) -> Chec
         lever, change = _changed(Lever(**levers.values(at[row])), jobs, int(row), now_s, config)
         changed.append(lever)
         changes.append(change)
+    changed += _redated(levers.merged(changed), now_s, config)
     levers = levers.merged(changed)
     at, known = match(levers, jobs, now)
     suspects = ~known & jobs.pending & _like_ours(now, config)
@@ -233,6 +234,14 @@ def _backoff_s(backoffs: Any, config: LeverConfig) -> Any:
     return np.minimum(config.backoff_s * 2.0 ** np.clip(backoffs - 1, 0, 30), LONGEST_BACKOFF_S)
 
 
+def _redated(levers: Levers, now_s: float, config: LeverConfig) -> list[Lever]:
+    """Those with more than twice their back-off left, since the clock was set back or backoff_s lowered: with as much
+    as a change now would get."""
+    wait_s = _backoff_s(levers.backoffs, config)
+    rows = np.flatnonzero(levers.backoff_until_s - now_s > 2 * wait_s).tolist()
+    return [replace(Lever(**levers.values(row)), backoff_until_s=now_s + float(wait_s[row])) for row in rows]
+
+
 def _columns(
     levers: Levers, at: Int64s, known: Bools, now: Int64s, now_s: float, config: LeverConfig
 ) -> dict[str, Any]:
@@ -241,7 +250,5 @@ def _columns(
     if len(levers):
         base = np.where(known, levers.base[at], base)
         written = known & levers.written[at]
-        left_s = levers.backoff_until_s[at] - now_s
-        # More than twice of it left: the clock was set back.
-        backoff = known & (left_s > 0) & (left_s <= 2 * _backoff_s(levers.backoffs[at], config))
+        backoff = known & (levers.backoff_until_s[at] > now_s)
     return {"base_nice": base, "written": written, "backoff": backoff}

@@ -15,6 +15,7 @@ import numpy as np
 import orjson
 
 from slurmsched.db.lines import as_line
+from slurmsched.model.acts import Act, Stage
 from slurmsched.model.hints import parse_hints
 from slurmsched.model.jobs import Jobs
 from slurmsched.model.snapshot import Snapshot
@@ -93,9 +94,15 @@ def decoded(text: str) -> Moves:
 
 
 def _told(snapshot: Snapshot) -> frozenset[tuple[int, int]]:
-    """Job and number of the next run of each victim of an act that was asked to save itself."""
-    acts: Iterable[Any] = (*snapshot.past_acts, *snapshot.acts)
-    return frozenset((each.job_id, each.restarts + 1) for act in acts for each in act.victims if each.signal)
+    """Job and number of the next run of each victim that was asked to save itself and then to go."""
+    acts: Iterable[Act] = (*snapshot.past_acts, *snapshot.acts)
+    victims = (victim for act in acts if _requeued(act) for victim in act.victims)
+    return frozenset((victim.job_id, victim.restarts + 1) for victim in victims if victim.signal)
+
+
+def _requeued(act: Act) -> bool:
+    """Whether its victims were told to go: not yet, or never, where it was given up, which its note says."""
+    return act.stage == Stage.REQUEUED or (act.stage in (Stage.CLEANING, Stage.CLOSED) and not act.note)
 
 
 def _add(costs: dict[Group, tuple[float, ...]], group: Group, cost_s: float) -> None:

@@ -50,7 +50,7 @@ class LivePast:
         """The snapshot with the past as far as it is known."""
         now_s, warnings = float(math.floor(snapshot.now_s)), tuple[str, ...]()
         before = self._kept
-        kept = before or self._opened(now_s)
+        kept = (before or self._opened(now_s)).as_of(now_s)
         if self._asks and snapshot.site.settings.get("AccountingStorageType", "").endswith("slurmdbd"):
             kept, warnings = self._read(kept, now_s)
         if before is None or kept.runs is not before.runs:

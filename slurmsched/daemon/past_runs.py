@@ -75,6 +75,12 @@ class Kept:
         since_s, until_s = min(self.since_s, start_s), max(self.until_s, end_s)
         return replace(self, since_s=since_s, until_s=until_s, runs=runs, refused_s=-math.inf)
 
+    def as_of(self, now_s: float) -> Kept:
+        """With nothing known of times that are still to come, because the clock was set back: they are read anew."""
+        if self.until_s <= now_s:
+            return self
+        return replace(self, since_s=min(self.since_s, now_s), until_s=now_s)
+
     def bounded(self, oldest_s: float, rows: int) -> Kept:
         """With what ended at oldest_s or later, and of that the last `rows`; since_s moves along."""
         made = replace(self, runs=self.runs.take(self.runs.end_s >= oldest_s))

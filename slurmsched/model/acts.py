@@ -50,6 +50,12 @@ class Victim:
     lost_gpu_s: float = 0.0
     cost_by: str = ""
 
+    @property
+    def loses(self) -> str:
+        """What it loses, in words for people."""
+        by = f", a restart by {self.cost_by}" if self.cost_by else ""
+        return f"loses about {self.lost_gpu_s / max(self.gpus, 1):.0f} s of work on {self.gpus} GPUs{by}"
+
 
 @dataclass(frozen=True, slots=True)
 class Wait:

@@ -252,9 +252,7 @@ def _signal(act: Act, victim: Victim) -> Signal:
 
 
 def _requeue(act: Act, victim: Victim) -> Requeue:
-    lost_s = victim.lost_gpu_s / max(victim.gpus, 1)
-    why = f"job {act.job_id} gets its GPUs; it loses about {lost_s:.0f} s of work on {victim.gpus} GPUs"
-    why += f", a restart by {victim.cost_by}" if victim.cost_by else ""
+    why = f"job {act.job_id} gets its GPUs; it {victim.loses}"
     return Requeue(victim.job_id, victim.submit_s, why, act.id, victim.restarts)
 
 

@@ -8,11 +8,12 @@ from math import inf
 
 import numpy as np
 
-from slurmsched.model import Act, Snapshot
+from slurmsched.model import Act, NodeState, Snapshot
 from slurmsched.model.columns import Bools, Floats
 from slurmsched.model.hostlist import expand
 from slurmsched.placements.candidates import pools
 
+YEAR_S = 365 * 86_400.0  # what Slurm takes for an endless reservation
 _FEATURE = re.compile(r"[\w.:-]+")
 
 
@@ -61,6 +62,16 @@ def blocked_from_s(snapshot: Snapshot, act: Act | None = None) -> Floats:
             raise UnknownForm(str(error)) from error
         found[there] = np.fmin(found[there], kept.start_s[row])
     return found
+
+
+def free_of_reservations(snapshot: Snapshot, row: int, blocked_s: Floats) -> Bools:
+    """Nodes that no reservation holds, or has before the job in this row would be over by its limit. (N,) bool.
+
+    blocked_s: (N,) as blocked_from_s.
+    """
+    over_s = snapshot.now_s + np.fmin(snapshot.jobs.time_limit_s[row], YEAR_S)
+    free: Bools = ~snapshot.nodes.is_state(NodeState.RESERVED) & (blocked_s >= over_s)
+    return free
 
 
 @lru_cache(maxsize=1 << 12)

@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from slurmsched.model import NodeState, SiteTopology, Snapshot, Wish
+from slurmsched.model import SiteTopology, Snapshot, Wish
 from slurmsched.model.columns import Bools
 from slurmsched.placements.fabric_cells import cells_of
+from slurmsched.planning.stock import Need
 from slurmsched.topology.slurm_node import Form
 
 _SEGMENTS_SHOWN = (25, 5)  # Slurm's release from which on it tells the segment of a pending job
@@ -22,6 +23,8 @@ def unfit(snapshot: Snapshot, row: int, wish: Wish, allowed: Bools) -> str:
     whole = bool((snapshot.nodes.gpus[allowed] * nodes == gpus).any())
     if wish.nodes != nodes or gpus % nodes or not (wish.even or whole):
         return "how many GPUs Slurm gives it on each of its nodes is not known"
+    if wish.tasks % nodes:
+        return "how many of its tasks Slurm starts on each of its nodes is not known"
     if not allowed.any():
         return ""
     if len(cell) != len(allowed) or not (cell[allowed] >= 0).any():
@@ -34,16 +37,12 @@ def roomy(snapshot: Snapshot, row: int, wish: Wish, allowed: Bools) -> Bools:
     """Of the nodes that a gang may have, those with a share of it free now. (N,) bool.
 
     A share is as many GPUs, CPUs and as much memory on each. Where GPUs are not asked for by node, only nodes of which
-    it gets every GPU; where it shares them with nobody, only empty ones. Nodes of reservations are left out: for whom
-    they are is not known.
+    it gets every GPU; where it shares them with nobody, only empty ones.
     """
-    jobs, nodes, count = snapshot.jobs, snapshot.nodes, wish.nodes
-    gpus = int(jobs.gpus[row]) // count
-    room = allowed & ~nodes.is_state(NodeState.RESERVED) & (nodes.gpus.astype(np.int64) - nodes.gpus_used >= gpus)
-    room &= nodes.cpus - nodes.cpus_used >= -(-int(jobs.cpus[row]) // count)
-    room &= nodes.memory_mib - nodes.memory_used_mib >= float(jobs.memory_mib[row]) / count
+    nodes = snapshot.nodes
+    room = allowed & Need.of(snapshot, row).fits_free(snapshot)
     if not wish.even:
-        room &= nodes.gpus == gpus
+        room &= nodes.gpus == int(snapshot.jobs.gpus[row]) // wish.nodes
     if wish.whole:
         room &= (nodes.gpus_used == 0) & (nodes.cpus_used == 0) & (nodes.memory_used_mib == 0)
     return room

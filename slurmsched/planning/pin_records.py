@@ -36,7 +36,8 @@ def given_back(snapshot: Snapshot, note: str) -> Pinned:
 def on_record(snapshot: Snapshot) -> tuple[dict[int, Pin], dict[int, Pin], tuple[Pin, ...]]:
     """Pending jobs that hold what we gave them, by row; those of which somebody else changed the list or the request,
     with what they still hold of ours; and records that change by themselves: of jobs that wait again after a requeue,
-    which keeps both, of those that have their own request again, and of those that hold nothing of ours any more."""
+    which keeps both, of those that have their own request again, of those given when the clock was further on, and of
+    those that hold nothing of ours any more."""
     jobs, mine, lost, changed = snapshot.jobs, dict[int, Pin](), dict[int, Pin](), list[Pin]()
     for pin in snapshot.pins:
         row = int(np.searchsorted(jobs.job_id, pin.job_id))
@@ -63,10 +64,11 @@ def untouched(snapshot: Snapshot, *, sizes: bool) -> Bools:
 
 
 def _waiting_anew(snapshot: Snapshot, row: int, pin: Pin) -> Pin:
-    """The record by the job's submission: after a requeue it is no more left alone for what was before."""
+    """The record by the job's submission: after a requeue it is no more left alone for what was before. One of a time
+    to come, since the clock was set back, is of now."""
     submit_s = float(snapshot.jobs.submit_s[row])
     if pin.submit_s == submit_s:
-        return pin
+        return replace(pin, since_s=min(pin.since_s, snapshot.now_s))
     return replace(pin, submit_s=submit_s, since_s=snapshot.now_s, over=False, note="")
 
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from slurmsched.model import NodeState, Pin, Ranking, Refusal, Snapshot, Wish
-from slurmsched.model.columns import Bools
+from slurmsched.model.columns import Bools, Floats
 from slurmsched.model.hostlist import expand, fold
 from slurmsched.placements.candidates import eligible, holding
 from slurmsched.placements.gang_walk import lowest
-from slurmsched.planning.bounds import UnknownForm, allowed_nodes
+from slurmsched.planning.bounds import UnknownForm, allowed_nodes, blocked_from_s, free_of_reservations
 from slurmsched.planning.groups import competing
 from slurmsched.planning.picks import Pick, Picks
 from slurmsched.planning.pin_gangs import broken_up, height, on_one, roomy, unfit, where
@@ -38,7 +38,8 @@ class Walk:
     """Waiting jobs in their order, each taking what it would start with, so that none is promised what another takes.
 
     mine: lists of ours that jobs have now, by row. chosen, why: the nodes of each job that gets some, and the reason.
-    request: by GPU Type, of those chosen that get one. picked: those that got them by what they ask for.
+    request: by GPU Type, of those chosen that get one. picked: those that got them by what they ask for. blocked_s:
+    (N,) from when on reservations hold each node [Unix s].
     """
 
     snapshot: Snapshot
@@ -50,6 +51,7 @@ class Walk:
     request: dict[int, str] = field(default_factory=dict)
     picked: set[int] = field(default_factory=set)
     refused: list[Refusal] = field(default_factory=list)
+    blocked_s: Floats | None = None
 
     def go(self, ranking: Ranking, asked: Asked, candidates: int) -> None:
         """Look at so many waiting jobs, most urgent first, and at as many of those that are to have a type. These go on
@@ -75,7 +77,10 @@ class Walk:
 
     def _of_type(self, row: int, want: str) -> bool:
         """Take a node of this type, if there is room. Which GPUs the job gets there is not known."""
-        node = node_of_type(self.snapshot, row, want, self.mine.get(row))
+        if (wish := self._wish(row)) and wish.nodes != 1:
+            self._refuse(row, "pin-asks", f"it asks for {wish.nodes or 'a not fixed number of'} nodes")
+            return False
+        node = node_of_type(self.snapshot, row, want, self.mine.get(row), self._unreserved(row))
         if node < 0:
             return False
         nodes, gpus = self.snapshot.nodes, int(self.snapshot.jobs.gpus[row])
@@ -105,16 +110,22 @@ class Walk:
         return self._plain(row, allowed)
 
     def _wish(self, row: int) -> Wish | None:
-        jobs, picking = self.snapshot.jobs, self.picks.picking
+        jobs, picking = self.snapshot.jobs, self.snapshot.picking or self.picks.picking
         key = (int(jobs.job_id[row]), float(jobs.submit_s[row]))
         wish = next((wish for wish in picking.wishes if (wish.job_id, wish.submit_s) == key), None)
         return wish and _own(wish, self.mine.get(row))
 
+    def _unreserved(self, row: int) -> Bools:
+        """Nodes that no reservation keeps from the job, for whomever it is; none if that cannot be read. (N,) bool."""
+        if self.blocked_s is None:
+            self.blocked_s = _blocked_s(self.snapshot)
+        return free_of_reservations(self.snapshot, row, self.blocked_s)
+
     def _best(self, row: int, wish: Wish, allowed: Bools) -> bool:
         """Take the node with the best pick. Where none can be told, the job is Slurm's."""
         gpus = int(self.snapshot.jobs.gpus[row])
-        allowed = allowed & ~self.snapshot.nodes.is_state(NodeState.RESERVED)  # for whom is not known
-        offers = {n: self.picks.pick(n, wish, gpus) for n in np.flatnonzero(allowed).tolist()}
+        among = np.flatnonzero(allowed & self._unreserved(row)).tolist()
+        offers = {n: self.picks.pick(n, wish, gpus) for n in among}
         top = max((pick.rank for pick in offers.values()), default=-1)
         good = {n: pick for n, pick in offers.items() if pick.mask and pick.rank == top}
         node = self._placed(row, np.isin(np.arange(len(allowed)), list(good))) if good else -1
@@ -135,7 +146,7 @@ class Walk:
         if why := unfit(self.snapshot, row, wish, allowed):
             self._refuse(row, "pin-gang", why)
             return self._plain(row, allowed)
-        room = roomy(self.snapshot, row, wish, allowed)
+        room = roomy(self.snapshot, row, wish, allowed & self._unreserved(row))
         share = int(self.snapshot.jobs.gpus[row]) // wish.nodes
         each = on_one(wish)
         picks = {n: self.picks.pick(n, each, share) if each else Pick() for n in np.flatnonzero(room).tolist()}
@@ -220,7 +231,7 @@ class Walk:
         jobs, nodes = self.snapshot.jobs, self.snapshot.nodes
         mask = nodes.gpu_mask_used.copy()
         mask[node] |= taken
-        more = {"gpus_used": gpus, "cpus_used": int(jobs.cpus[row]) // of,
+        more = {"gpus_used": gpus, "cpus_used": -(-int(jobs.cpus[row]) // of),
                 "memory_used_mib": float(jobs.memory_mib[row]) / of}  # fmt: skip
         made = {name: getattr(nodes, name).copy() for name in more}
         for name, amount in more.items():
@@ -229,6 +240,14 @@ class Walk:
 
     def _refuse(self, row: int, rule: str, reason: str) -> None:
         self.refused.append(Refusal(int(self.snapshot.jobs.job_id[row]), rule, reason))
+
+
+def _blocked_s(snapshot: Snapshot) -> Floats:
+    """As blocked_from_s; every node is, where a reservation's nodes cannot be read. (N,)."""
+    try:
+        return blocked_from_s(snapshot)
+    except UnknownForm:
+        return np.full(len(snapshot.nodes), -np.inf)
 
 
 def _whole_gang(shares: list[tuple[int, int, int]], nodes: int, gpus: int) -> bool:

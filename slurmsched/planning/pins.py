@@ -117,7 +117,7 @@ def _written(
     ]
     chosen = dict(found.chosen)
     for row, pin in mine.items():
-        late = abs(snapshot.now_s - pin.since_s) > limits.start_timeout_s  # ahead of now: the clock was set back
+        late = snapshot.now_s - pin.since_s > limits.start_timeout_s
         if late or row not in chosen:
             chosen.pop(row, None)
             note = f"it did not start within {limits.start_timeout_s:g} s" if late else _MOVED

@@ -12,11 +12,11 @@ from slurmsched.config import Acts, Gangs
 from slurmsched.model import Act, Purpose, Ranking, Refusal, Snapshot, Stage, Wait
 from slurmsched.model.columns import Bools, Floats, Int64s
 from slurmsched.model.hostlist import expand, fold
-from slurmsched.planning.bounds import UnknownForm, allowed_nodes, blocked_from_s
+from slurmsched.planning.bounds import YEAR_S, UnknownForm, allowed_nodes, blocked_from_s
 from slurmsched.planning.parts import Begun
 from slurmsched.planning.spread import asked
 from slurmsched.planning.stock import Leaving, Need, Stock
-from slurmsched.planning.taking import YEAR_S, act_id, candidates
+from slurmsched.planning.taking import act_id, candidates
 from slurmsched.protocols import Estimator
 
 _LOOKED_AT = 100  # gangs in a cycle, most urgent first

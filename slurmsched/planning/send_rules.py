@@ -25,6 +25,7 @@ from slurmsched.model.states import FINISHED, JobState
 from slurmsched.planning.view import Seen, View
 
 CHANGED = "changed since the snapshot"
+ASKS = f"{CHANGED}: it asks for"
 _RUNS = JobState.RUNNING | JobState.SUSPENDED
 
 
@@ -95,7 +96,7 @@ def other_asks(action: Action | None, view: View) -> str:
     if (seen := _seen(action, view)) is None or not isinstance(action, PinNodes | Retype) or not seen.bars:
         return ""
     own = (action.nodes if isinstance(action, PinNodes) else action.gpus) == action.base
-    return "" if own else f"{CHANGED}: it asks for {' and '.join(seen.bars)}"
+    return "" if own else f"{ASKS} {' and '.join(seen.bars)}"
 
 
 def other_reservation(action: Action | None, view: View) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from slurmsched.model import JobState, Snapshot
-from slurmsched.model.columns import Bools, Floats, Int64s
+from slurmsched.model.columns import Bools, Floats, Int32s, Int64s
 from slurmsched.model.hostlist import expand
 from slurmsched.placements.candidates import Held, holding
 
@@ -33,7 +33,17 @@ class Need:
     def fits_empty(self, snapshot: Snapshot) -> Bools:
         """Nodes that could hold its share if they were empty. (N,) bool."""
         nodes = snapshot.nodes
-        return (nodes.gpus >= self.gpus) & (nodes.cpus >= self.cpus) & (nodes.memory_mib >= self.memory_mib)
+        return self.within(nodes.gpus, nodes.cpus, nodes.memory_mib)
+
+    def fits_free(self, snapshot: Snapshot) -> Bools:
+        """Nodes that have its share free as they are shown. (N,) bool."""
+        nodes = snapshot.nodes
+        gpus, cpus = nodes.gpus.astype(np.int64) - nodes.gpus_used, nodes.cpus.astype(np.int64) - nodes.cpus_used
+        return self.within(gpus, cpus, nodes.memory_mib - nodes.memory_used_mib)
+
+    def within(self, gpus: Int32s | Int64s, cpus: Int32s | Int64s, memory_mib: Floats) -> Bools:
+        """Nodes where so much holds its share. All (N,)."""
+        return (gpus >= self.gpus) & (cpus >= self.cpus) & (memory_mib >= self.memory_mib)
 
 
 @dataclass(slots=True, eq=False)
@@ -66,8 +76,7 @@ class Stock:
 
     def fits(self, need: Need) -> Bools:
         """Nodes that have a share free. (N,) bool."""
-        roomy = (self.cpus >= need.cpus) & (self.memory_mib >= need.memory_mib)
-        return (self.gpus >= need.gpus) & roomy
+        return need.within(self.gpus, self.cpus, self.memory_mib)
 
     def take(self, nodes: Int64s, need: Need) -> None:
         self.gpus[nodes] -= need.gpus[nodes]

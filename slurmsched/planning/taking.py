@@ -15,13 +15,12 @@ from slurmsched.model.hints import parse_hints
 from slurmsched.model.hostlist import expand, fold
 from slurmsched.placements.candidates import Held, eligible
 from slurmsched.planning import victims
-from slurmsched.planning.bounds import UnknownForm, allowed_nodes, blocked_from_s
+from slurmsched.planning.bounds import YEAR_S, UnknownForm, allowed_nodes, blocked_from_s
 from slurmsched.planning.parts import Begun
 from slurmsched.planning.spread import asked
 from slurmsched.planning.stock import Need, Stock
 
 _EXACT = 10  # victims of a node up to which every set of them is tried
-YEAR_S = 365 * 86_400.0  # what Slurm takes for an endless reservation
 
 
 @dataclass(frozen=True, slots=True, eq=False)

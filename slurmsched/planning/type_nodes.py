@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from slurmsched.model import NodeState, Pin, Snapshot, Wants
+from slurmsched.model import Pin, Snapshot, Wants
 from slurmsched.model.columns import Bools
 from slurmsched.model.hostlist import expand
 from slurmsched.planning.bounds import UnknownForm, allowed_nodes
+from slurmsched.planning.stock import Need
 from slurmsched.policies.gpu_market import gpu_type
 
 
@@ -20,26 +21,22 @@ def typeless(snapshot: Snapshot, wants: Wants | None) -> Bools:
     return jobs.pending & (jobs.gpus > 0) & ~named & ~wants.gpu_type.isin([""])
 
 
-def node_of_type(snapshot: Snapshot, row: int, want: str, kept: Pin | None) -> int:
+def node_of_type(snapshot: Snapshot, row: int, want: str, kept: Pin | None, among: Bools) -> int:
     """Row of the node that is left fullest of those of this type with room now, -1 if there is none. A list of ours
-    that is as good stays: kept."""
+    that is as good stays: kept. among: (N,) bool, the only ones to choose from."""
     nodes = snapshot.nodes
-    room = _room(snapshot, row) & nodes.gpu_types.map(lambda text: "," not in text and gpu_type(text) == want, np.bool_)
+    room = among & _room(snapshot, row)
+    room &= nodes.gpu_types.map(lambda text: "," not in text and gpu_type(text) == want, np.bool_)
     if not room.any():
         return -1
     own = room & nodes.name.isin(expand(kept.nodes)) if kept else room
-    among = np.flatnonzero(own if own.any() else room)
-    return int(among[np.argmin((nodes.gpus - nodes.gpus_used)[among])])
+    good = np.flatnonzero(own if own.any() else room)
+    return int(good[np.argmin((nodes.gpus - nodes.gpus_used)[good])])
 
 
 def _room(snapshot: Snapshot, row: int) -> Bools:
     """Nodes that the job may have and that have what it asks for left; none where that cannot be told. (N,) bool."""
-    jobs, nodes = snapshot.jobs, snapshot.nodes
     try:
-        allowed = allowed_nodes(snapshot, row) & ~nodes.is_state(NodeState.RESERVED)
+        return allowed_nodes(snapshot, row) & Need.of(snapshot, row).fits_free(snapshot)
     except UnknownForm:
-        return np.zeros(len(nodes), np.bool_)
-    allowed &= nodes.gpus.astype(np.int64) - nodes.gpus_used >= int(jobs.gpus[row])
-    allowed &= nodes.cpus - nodes.cpus_used >= int(jobs.cpus[row])
-    allowed &= nodes.memory_mib - nodes.memory_used_mib >= float(jobs.memory_mib[row])
-    return allowed
+        return np.zeros(len(snapshot.nodes), np.bool_)

@@ -60,7 +60,8 @@ class LiveCluster:
 
     apply: False = dry-run, nothing is touched. recheck: reads the jobs of all actions that are left again.
     acting: the acts under way. acts_on: whether new ones may begin, and reservations with our name that belong to no
-    act on record are taken back. reservations: reads those of Slurm. exclusive: reads which pending jobs ask for whole
+    act on record are taken back. reservations: reads those of Slurm. reserved: whether they
+    are read without acts too. exclusive: reads which pending jobs ask for whole
     nodes. spreads: the jobs with what waiting gangs ask of the fabric. lease: without it nothing is sent; None: this
     host is the only one. pinning: the node lists given to jobs.
     deferring: the earliest starts given to jobs.
@@ -85,6 +86,7 @@ class LiveCluster:
         deferring: Deferring,
         reservations: Callable[[], Reservations],
         acts_on: bool = False,
+        reserved: bool = False,
         tag: str = "",
         exclusive: Callable[[], frozenset[int]] = frozenset,
         spreads: Callable[[Jobs], Jobs] = lambda jobs: jobs,
@@ -99,7 +101,7 @@ class LiveCluster:
         self._apply, self._recheck, self._stop_file = apply, recheck, stop_file
         self._acting, self._reservations, self._pinning = acting, reservations, pinning
         self._deferring = deferring
-        self._acts_on, self._exclusive, self._tag = acts_on, exclusive, tag
+        self._acts_on, self._reserved, self._exclusive, self._tag = acts_on, reserved, exclusive, tag
         self._spreads = spreads
         self._clock, self._monotonic = clock, monotonic
         self.earlier_runs = earlier_runs
@@ -129,6 +131,8 @@ class LiveCluster:
         try:
             if self._acting.open or self._acts_on:
                 snapshot = self._with_acts(snapshot)
+            elif self._reserved:
+                snapshot = replace(snapshot, reservations=self._reservations())
             snapshot = replace(snapshot, pins=self._pinning.known) if self._pinning.known else snapshot
             known = self._deferring.known
             snapshot = replace(snapshot, deferrals=known) if known else snapshot

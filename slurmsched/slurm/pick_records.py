@@ -70,9 +70,9 @@ def _run_marks(jobs: Jobs, rows: Int64s) -> dict[int, _Mark]:
 
 
 def _wait_marks(jobs: Jobs, rows: Int64s) -> dict[int, _Mark]:
-    """By job what squeue shows of its request."""
+    """By job what squeue shows of its request, and its name, by which its record is read."""
     columns = (jobs.submit_s, jobs.memory_mib, jobs.nodes, jobs.cpus)
-    texts = (jobs.gpu_request, jobs.features_asked)
+    texts = (jobs.gpu_request, jobs.features_asked, jobs.name)
     return _marks(jobs, rows, [*(column[rows].tolist() for column in columns), *(text.take(rows) for text in texts)])
 
 

@@ -126,7 +126,8 @@ def _cores(node: SlurmNode | TypedNode, held: int, used: int) -> tuple[int, ...]
 
 def read_wish(job_id: int, record: str, name: str = "") -> Wish | None:
     """A pending job's request; None where it cannot be read. name: of the job, which its user chose."""
-    asked = _asked(record, name)
+    if not (asked := _asked(record, name)):  # renamed since its name was read
+        return None
     found, rest = fields(asked), record.partition(asked)[2]
     options = options_of(rest)
     forms = [(form, entries) for key, form in FORMS.items() if (entries := _gpus(options.get(key, "")))]
@@ -138,7 +139,7 @@ def read_wish(job_id: int, record: str, name: str = "") -> Wish | None:
     if not forms or isnan(wish.submit_s):
         return None
     told = found | fields(rest.partition(" Licenses=")[0])
-    nodes = _fixed_nodes(found.get("NumNodes", ""), wish.tasks, found.get("ReqTRES", ""))
+    nodes = _fixed_nodes(found.get("NumNodes", ""), wish.tasks, found.get("ReqTRES") or found.get("TRES", ""))
     bars = (*_bars(told, options, nodes), *(["GPUs in several ways"] if len(forms) > 1 else []))
     form, entries = forms[0]
     wish = replace(wish, nodes=nodes, whole=_exclusive(told) != "", even=_even(str(form), told, nodes))
@@ -156,11 +157,12 @@ def _asked(record: str, name: str) -> str:
 def _fixed_nodes(text: str, tasks: int, least: str) -> int:
     """How many nodes a job gets, "2-2" -> 2; 0 = it may be more than the least: a list could then shrink it.
 
-    least: what it asks for as TRES, with its least nodes. `--nodes=2-3` may show as "3-3" while it waits.
+    least: what it asks for as TRES, with its least nodes. `--nodes=2-3` may show as "3-3" while it waits; where `least`
+    does not tell, only one node is sure.
     """
     low, _, high = text.partition("-")
     told = re.search(r"\bnode=(\d+)", least)
-    fixed = low == (high or "1") and (high or tasks < 2) and (told is None or told[1] == low)
+    fixed = low == (high or "1") and (high or tasks < 2) and low == (told[1] if told else "1")
     return _number(low) if fixed else 0
 
 

@@ -10,6 +10,8 @@ from slurmsched.db.pins import PinLog
 from slurmsched.model.columns import Int64s
 from slurmsched.model.pins import Pin
 from slurmsched.model.plan import Action, Outcome, PinNodes, Plan, Retype
+from slurmsched.planning.send_rules import ASKS
+from slurmsched.slurm.recheck import TWICE
 
 
 class Pinning:
@@ -114,9 +116,12 @@ def _end(pin: Pin, answers: Sequence[Outcome], steps: int) -> Pin | None:
     if pin.sized and first.status == "refused":
         return replace(pin, over=True, note=first.message)
     refused = first.status == "refused" and isinstance(first.action, PinNodes) and first.action.was == pin.base
-    return _never(pin) if refused else None
+    return _never(pin, first.message) if refused else None
 
 
-def _never(pin: Pin) -> Pin:
-    """The record of a job whose first list was refused: it has its own."""
-    return Pin(pin.job_id, pin.submit_s, pin.base, pin.base, pin.since_s, note="Slurm refused the list")
+def _never(pin: Pin, why: str) -> Pin:
+    """The record of a job whose first list was refused: it has its own. If by what it asks for, which Slurm's list of
+    jobs does not show, it would be refused in every cycle: it is left to Slurm, unless that is another user's doing."""
+    barred = why.startswith(ASKS) and not why.endswith(TWICE)
+    note = why if barred else "Slurm refused the list"
+    return Pin(pin.job_id, pin.submit_s, pin.base, pin.base, pin.since_s, over=barred, note=note)

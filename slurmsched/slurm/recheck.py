@@ -12,12 +12,13 @@ from slurmsched.model.plan import Action, PinNodes, Retype, SetSiteFactor
 from slurmsched.model.states import job_state
 from slurmsched.planning.view import Seen
 from slurmsched.slurm.commands import Commands
-from slurmsched.slurm.details import ONE_AS_MANY, ask_jobs
+from slurmsched.slurm.details import MOST_SINGLY, ONE_AS_MANY, ask_jobs
 from slurmsched.slurm.gres import normal_form, parse_gres
 from slurmsched.slurm.node_text import job_records
 from slurmsched.slurm.text import plain, time_s
 
 UNREAD = ("what could not be read",)
+TWICE = ("what two records tell otherwise",)  # one may be what a user wrote into a comment
 # Of squeue -O: its short form (-o) has no letter for EligibleTime.
 FIELDS = ("JobID", "SubmitTime", "Nice", "State", "Reservation", "ReqNodes", "tres-per-node", "EligibleTime")
 _FORMAT = ",".join(f"{name}:0|" for name in FIELDS)
@@ -49,15 +50,15 @@ class Recheck:
         from slurmsched.slurm.picking import read_wish
 
         few = sorted({action.job_id for action in actions})
-        text = ask_jobs(self._commands, few, ONE_AS_MANY * len(few), len(few))
+        text = ask_jobs(self._commands, few, ONE_AS_MANY * len(few), MOST_SINGLY)
         told: dict[int, list[str]] = {job: [] for job in few}
         for job, record in job_records(text):
             told.get(job, []).append(record)
-        # two of one job: one may be what a user wrote into a comment
-        wishes = {job: read_wish(job, records[0]) for job, records in told.items() if len(records) == 1}
+        wishes = {job: read_wish(job, records[0]) for job, records in told.items() if records}
         rewritten = {action.job_id for action in actions if isinstance(action, Retype)}
         lists = {action.job_id: action for action in actions if isinstance(action, PinNodes)}
         bars = {job: _bars(wish, rewritten, lists.get(job)) if (wish := wishes.get(job)) else UNREAD for job in few}
+        bars |= {job: TWICE for job, records in told.items() if len(records) > 1}
         return found | {job: replace(found[job], bars=bars[job]) for job in few}
 
     def _squeue(self, job_ids: set[int]) -> str:

@@ -49,8 +49,8 @@ def test_print_acts__tells_what_each_victim_loses_and_by_what_that_is_known():
 
     steps.print_acts(Out(), [act], 1_000.0)
     assert lines[1:] == [
-        "  victim 8: about 120 s of work on 4 GPUs lost, a restart by its hint",
-        "  victim 9: about 0 s of work on 0 GPUs lost",
+        "  victim 8 loses about 120 s of work on 4 GPUs, a restart by its hint",
+        "  victim 9 loses about 0 s of work on 0 GPUs",
     ]
     told = [(each["lost_gpu_s"], each["cost_by"]) for each in steps.act_rows([act])[0]["victims"]]
     assert told == [(480.0, "its hint"), (0.0, None)]

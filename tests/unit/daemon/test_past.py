@@ -155,6 +155,22 @@ def test_past__a_pause_ends_though_the_clock_was_set_back(tmp_path: Path) -> Non
     assert (past(sacct, tmp_path)(at(NOW + 7_200.0)).warnings, len(sacct.spans)) == ((), spans + 1)
 
 
+@pytest.mark.parametrize("again", [False, True])
+def test_past__what_ends_after_the_clock_was_set_back_is_read(tmp_path: Path, again: bool) -> None:
+    """By a week, in the daemon or between two of them: nothing that ends in that week is left out, and once it is over
+    what was known of it before counts once."""
+    sacct, back_s = Sacct(row(1, NOW - 30)), NOW - 7 * DAY_S
+    known = past(sacct, tmp_path, days=30)
+    known(at())
+    known = past(sacct, tmp_path, days=30) if again else known
+    known(at(back_s))
+    sacct.rows.append(row(2, back_s + 1_800))
+    assert 2 in known(at(back_s + 3_600)).past.job_id
+    for day in range(1, 8):
+        found = known(at(back_s + day * DAY_S))
+    assert found.past.job_id.tolist() == [2, 1]
+
+
 def test_past__is_bounded_in_rows_and_in_time(tmp_path: Path) -> None:
     """The latest rows stay, and no more days are asked for; what is older than `days` goes."""
     sacct = Sacct(*(row(job, NOW - 100 * job) for job in range(1, 9)))

@@ -524,14 +524,17 @@ class LedgerSuite:
             (-700, 5),
         ]
 
-    @pytest.mark.parametrize(("hours", "left_alone"), [(0.2, True), (5, False), (24, False)])
-    def test_recall__a_back_off_ends_though_the_clock_was_set_back(self, reopen, hours, left_alone) -> None:
-        """By less than it lasts: it lasts no more than twice as long. By more: it is over, not hours later."""
+    @pytest.mark.parametrize(("hours", "lasts_s"), [(0.2, 2_520.0), (5, 1_800.0), (24, 1_800.0)])
+    def test_recall__a_back_off_ends_though_the_clock_was_set_back(self, reopen, hours, lasts_s) -> None:
+        """By less than it lasts: it lasts no more than twice as long. By more: it begins anew, once, in later processes
+        too."""
         at_s = 200_000.0
         cycle(reopen(), at_s, pending(nice=5, submit_s=10.0), outcomes=[nice(5, -800, 5)])
         cycle(reopen(), at_s + 100.0, pending(nice=40, submit_s=10.0))
-        seen = cycle(reopen(), at_s + 100.0 - hours * 3_600.0, pending(nice=40, submit_s=10.0)).jobs
-        assert (seen.backoff.tolist(), seen.base_nice.tolist()) == ([left_alone], [40])
+        back_s = at_s + 100.0 - hours * 3_600.0
+        for later_s, left_alone in ((0.0, True), (lasts_s - 1, True), (lasts_s + 1, False)):
+            seen = cycle(reopen(), back_s + later_s, pending(nice=40, submit_s=10.0)).jobs
+            assert (seen.backoff.tolist(), seen.base_nice.tolist()) == ([left_alone], [40])
 
     def test_recall__undo_is_no_change_behind_our_back(self, reopen, store: LedgerStore, config: Config) -> None:
         """The journal's last value for the job is its base: the next cycle may write it again, the one after too."""

@@ -63,6 +63,22 @@ def test_check__a_site_factor_that_slurm_does_not_show_was_not_reset(listed: flo
     assert check.columns["backoff"].tolist() == [backoff]
 
 
+@pytest.mark.parametrize(
+    ("backoff_s", "until_s", "expected"),
+    [(300, 3_500.0, 2_300.0), (1_800, 20_000.0, 3_800.0), (1_800, 5_000.0, 5_000.0), (1_800, 1_900.0, 1_900.0)],
+)
+def test_check__a_long_back_off_is_cut_not_ended(backoff_s: int, until_s: float, expected: float) -> None:
+    """backoff_s was lowered, or the clock set back: the job is left alone for as long as after a change now, once."""
+    held = Levers.of([written(new=77, base=77, written=False, backoffs=1, backoff_until_s=until_s)])
+    config = LeverConfig(backoff_s=backoff_s)
+    first = levers.check(held, jobs([{"submit_s": 1000.0, "nice": 77}]), 2_000.0, config)
+    assert first.levers.backoff_until_s.tolist() == [expected]
+    assert [lever.backoff_until_s for lever in first.changed] == ([] if expected == until_s else [expected])
+    assert (first.columns["backoff"].tolist(), first.changes) == ([expected > 2_000], [])
+    later = levers.check(first.levers, jobs([{"submit_s": 1000.0, "nice": 77}]), expected, config)
+    assert (later.columns["backoff"].tolist(), later.changed) == ([False], [])
+
+
 def test_check__a_change_without_a_write_of_ours_in_between_does_not_double() -> None:
     """A user who tries several values is not fighting us."""
     held = Levers.of([written(new=40, base=40, written=False, backoffs=1, backoff_until_s=2500.0)])

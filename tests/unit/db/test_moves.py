@@ -20,9 +20,9 @@ MORE = HALF.replace("50/", "51/")
 LESS = HALF.replace("50/", "40/")
 
 
-def act(restarts: int = 0, signal: str = "USR1", job: int = 5) -> Act:
+def act(restarts: int = 0, signal: str = "USR1", job: int = 5, stage: Stage = Stage.REQUEUED, note: str = "") -> Act:
     victim = Victim(job, 10.0, restarts, 8, signal, 60.0)
-    return Act("9-1", Purpose.PREEMPT, 9, 0.0, "bob", "n1", 60.0, 900.0, (victim,), stage=Stage.REQUEUED)
+    return Act("9-1", Purpose.PREEMPT, 9, 0.0, "bob", "n1", 60.0, 900.0, (victim,), stage=stage, note=note)
 
 
 def at(state: str, comment: str = HALF, *acts: Act, **columns: Any) -> Snapshot:
@@ -50,6 +50,12 @@ def test_look__measures_until_the_job_is_further_than_before() -> None:
     assert look(once, at("RUNNING", MORE, run_s=160.0)) is once
 
 
+@pytest.mark.parametrize("stage", [Stage.CLEANING, Stage.CLOSED])
+def test_look__a_move_is_measured_after_the_act_has_ended_well(stage: Stage) -> None:
+    """Its job runs: the victims were told to go."""
+    assert followed(at("PENDING", HALF, act(stage=stage))).open == {5: Moved(10.0, 1, 0.5)}
+
+
 def test_look__what_a_job_tells_while_it_waits_counts_last() -> None:
     """It may write its progress right before it leaves; the next look sees that."""
     found = followed(at("PENDING", LESS, act()), at("PENDING", HALF), at("RUNNING", HALF, run_s=30.0))
@@ -62,6 +68,9 @@ def test_look__what_a_job_tells_while_it_waits_counts_last() -> None:
         [at("PENDING"), at("RUNNING", MORE, run_s=9.0)],  # we did not move it
         [at("PENDING", HALF, act(signal="")), at("RUNNING", MORE, run_s=9.0)],  # it was not asked to save itself
         [at("PENDING", HALF, act(restarts=1)), at("RUNNING", MORE, run_s=9.0)],  # of another run
+        [at("PENDING", HALF, act(stage=Stage.WARNED)), at("RUNNING", MORE, run_s=9.0)],  # it was not told to go yet
+        [at("PENDING", HALF, act(stage=Stage.REVERSING, note="x")), at("RUNNING", MORE, run_s=9.0)],  # and is not now
+        [at("PENDING", HALF, act(stage=Stage.CLOSED, note="its job left the queue")), at("RUNNING", MORE, run_s=9.0)],
         [at("PENDING", HALF, act(job=6)), at("RUNNING", MORE, run_s=9.0)],  # of another job
         [at("PENDING,COMPLETING", HALF, act()), at("RUNNING", MORE, act(), run_s=9.0)],  # nobody saw it wait
         [at("PENDING", "", act()), at("RUNNING", MORE, run_s=9.0)],  # it tells no progress

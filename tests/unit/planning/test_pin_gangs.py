@@ -19,6 +19,7 @@ from slurmsched.model import (
     Pin,
     PinNodes,
     Ranking,
+    Reservations,
     Rights,
     SiteTopology,
     Snapshot,
@@ -120,6 +121,36 @@ def test_gang__nothing_is_written_unless_all_of_it_is_free():
         assert lists(planned(replace(at, nodes=nodes.with_columns(**columns)))) == {}, columns.keys()
 
 
+def reserved(at: Snapshot, nodes: str, start_s: float, limit_s: float = 3_600.0) -> Snapshot:
+    """With a reservation of an hour, and this limit for every job."""
+    column = {"name": ["fix"], "node_list": [nodes], "start_s": [start_s], "end_s": [start_s + 3_600]}
+    jobs = at.jobs.with_columns(time_limit_s=np.full(len(at.jobs), limit_s))
+    return replace(at, jobs=jobs, reservations=Reservations.build(1, column))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "start_s", "limit_s", "expected"),
+    [
+        ("n[1,3]", NOW_S + 600, 3_600.0, {1: "n[2,4]"}),
+        ("n[1,3]", NOW_S + 600, np.nan, {1: "n[2,4]"}),
+        ("n[1,3]", NOW_S + 600, 300.0, {1: "n[1,3]"}),  # over before
+        ("n[1,3]", NOW_S - 7_200, 3_600.0, {1: "n[1,3]"}),  # that is over
+        ("n[1-4]", NOW_S + 600, 3_600.0, {}),
+        ("n[1", NOW_S + 600, 3_600.0, {}),  # cannot be read
+    ],
+)
+def test_gang__no_list_where_a_reservation_comes_before_it_would_be_over(nodes, start_s, limit_s, expected):
+    """Slurm would not start it there, but could on other nodes."""
+    assert lists(planned(reserved(leaves(), nodes, start_s, limit_s))) == expected
+
+
+def test_gang__shares_that_do_not_divide_are_taken_rounded_up():
+    """Slurm may give the first node four of seven CPUs: the second gang would not fit beside the first."""
+    at = leaves([gang(each=2, cpus=7), gang(2, each=2, cpus=7)], wishes=(asks(each=2), asks(2, each=2)))
+    seven_left = at.nodes.with_columns(cpus_used=at.nodes.cpus - 7)
+    assert lists(planned(replace(at, nodes=seven_left))) == {1: "n[1,3]", 2: "n[2,4]"}
+
+
 @pytest.mark.parametrize(
     ("pin", "comment", "expected"),
     [
@@ -149,6 +180,7 @@ def test_gang__by_hint_or_all(pin, comment, expected):
         ({}, {"nodes": 3}, "pin-gang"),  # the list of jobs and the job's own record differ
         ({}, {"even": False}, "pin-gang"),
         ({"gpus": 9}, {}, "pin-gang"),
+        ({"cpus": 12}, {"tasks": 3, "cpus_per_task": 4}, "pin-gang"),  # eight CPUs on one node and four on the other
     ],
 )
 def test_gang__left_alone_with_a_reason(columns, values, rule):

@@ -10,7 +10,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slurmsched.config import Placement, Scope
-from slurmsched.model import Act, Deferral, Delay, Labels, Pin, PinNodes, Purpose, Ranking, Snapshot, Wants
+from slurmsched.model import (
+    Act,
+    Deferral,
+    Delay,
+    Labels,
+    Picking,
+    Pin,
+    PinNodes,
+    Purpose,
+    Ranking,
+    Reservations,
+    Snapshot,
+    Wants,
+    frozen,
+)
 from slurmsched.placements.linked import Linked
 from slurmsched.planning.parts import Pinned
 from slurmsched.planning.picks import Picks
@@ -164,10 +178,18 @@ def test_pins__a_job_for_which_others_leave_keeps_what_it_has():
         assert planned(at) == Pinned()
 
 
-@pytest.mark.parametrize("since_s", [NOW_S - 500, NOW_S + 18_000])
-def test_pins__a_job_that_did_not_start_in_time_is_slurms(since_s):
-    """Its list goes back, and it gets none again. So it is where the clock was set back by hours since."""
-    late = holding(1, "n2", since_s)
+def test_pins__a_list_of_a_time_to_come_is_of_now():
+    """The clock was set back by hours since: it stays, and its time is on record, so that it does not wait for ever."""
+    at = cluster([wait(1, nodes_asked="n2")], [SINGLE, DOUBLE], pins=(holding(1, "n2", NOW_S + 18_000),))
+    found = planned(at)
+    assert (found.actions, [pin.since_s for pin in found.pins]) == ((), [NOW_S])
+    again = planned(replace(at, now_s=NOW_S + 121, pins=found.pins))
+    assert (lists(again), again.pins[-1].over) == ({1: ""}, True)
+
+
+def test_pins__a_job_that_did_not_start_in_time_is_slurms():
+    """Its list goes back, and it gets none again."""
+    late = holding(1, "n2", NOW_S - 500)
     found = planned(cluster([wait(1, nodes_asked="n2")], [SINGLE, DOUBLE], pins=(late,)))
     assert (lists(found), found.pins[0].over) == ({1: ""}, True)
     assert found.actions[0].reason == "it did not start within 120 s"
@@ -259,6 +281,23 @@ def test_types__a_job_goes_to_a_node_of_the_type_that_the_policy_wants():
     found = typed(mixed({}, {}, {}, {}), "v100", "v100", "k80", "")
     assert lists(found) == {1: "n3", 3: "n2"}
     assert found.actions[0].reason == "the policy wants it on v100, of which there is room on this node"
+
+
+def test_types__no_node_that_a_reservation_has_before_the_job_would_be_over():
+    """As of those that are reserved now."""
+    kept = Reservations.build(1, {"name": ["fix"], "node_list": ["n3"], "start_s": [NOW_S + 600]})
+    for limit_s, expected in ((3_600.0, {}), (60.0, {1: "n3"})):
+        assert lists(typed(mixed({"time_limit_s": limit_s}, reservations=kept), "v100")) == expected
+
+
+@pytest.mark.parametrize(("nodes", "listed"), [(1, True), (0, False), (2, False)])
+def test_types__only_jobs_whose_record_tells_one_node_where_it_was_read(nodes, listed):
+    """squeue shows one node of `-n4 --gpus=4` too: a list would be refused in each cycle."""
+    at = mixed({})
+    read = Picking((), frozen([-1] * 3, np.int64), ((),) * 3, (26, 5), (replace(wish(1, 1), nodes=nodes),))
+    found = typed(replace(at, picking=read), "v100")
+    assert lists(found) == ({1: "n3"} if listed else {})
+    assert rules(found) == ({} if listed else {1: "pin-asks"})
 
 
 def test_types__off_by_default():

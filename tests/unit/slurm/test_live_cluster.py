@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -87,7 +88,9 @@ class FakeSlurm:
         return self.load
 
 
-def opened(slurm: FakeSlurm, folder: Path, *, apply: bool = True, clock: Iterator[float] | None = None) -> LiveCluster:
+def opened(
+    slurm: FakeSlurm, folder: Path, *, apply: bool = True, clock: Iterator[float] | None = None, **options: Any
+) -> LiveCluster:
     slurm.journal = Journal(folder / "journal.jsonl")
     times = clock or iter(lambda: 0.0, None)
     pace = Pace(config.Pace(), slurm.read_load, clock=lambda: next(times), sleep=lambda _: None)
@@ -98,7 +101,7 @@ def opened(slurm: FakeSlurm, folder: Path, *, apply: bool = True, clock: Iterato
         pace,
         apply=apply,
         recheck=slurm.recheck,
-        reservations=lambda: Reservations.build(0, {}),
+        **{"reservations": lambda: Reservations.build(0, {}), **options},
         acting=Acting(ActLog(folder / "journal.jsonl")),
         pinning=Pinning(PinLog(folder / "journal.jsonl")),
         deferring=Deferring(DeferralLog(folder / "journal.jsonl")),
@@ -391,6 +394,14 @@ def test_close__lets_the_reader_go(tmp_path):
     slurm = FakeSlurm({})
     opened(slurm, tmp_path).close()
     assert slurm.closed
+
+
+@pytest.mark.parametrize("reserved", [False, True])
+def test_read__reservations_where_jobs_are_placed(tmp_path, reserved):
+    """One request more, without any act."""
+    asked = Reservations.build(1, {"name": ["fix"], "node_list": ["n1"]})
+    cluster = opened(FakeSlurm({1: 0}), tmp_path, reservations=lambda: asked, reserved=reserved)
+    assert list(cluster.read().reservations.name) == (["fix"] if reserved else [])
 
 
 def test_learn__snapshots_have_what_is_added_to_them(tmp_path):

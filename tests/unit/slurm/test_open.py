@@ -25,3 +25,19 @@ def test_open_live__reads_which_gpus_runs_hold_where_jobs_are_placed_by_them(
     config = Config.model_validate({"placement": {"pin": pin}, "ledger": {"journal": str(tmp_path / "journal.jsonl")}})
     opening.open_live(config, apply=False, indices=indices)
     assert asked == [expected]
+
+
+@pytest.mark.parametrize(("placement", "expected"), [({}, False), ({"pin": "hints"}, True), ({"types": True}, True)])
+def test_open_live__reads_reservations_where_jobs_are_placed(monkeypatch, tmp_path, placement, expected):
+    """Without acts too: no job gets a node that is another's before it would be over."""
+    given: list[dict[str, object]] = []
+
+    class Reader:
+        def begin(self) -> None: ...
+
+    monkeypatch.setattr(opening, "open_commands", lambda settings: None)
+    monkeypatch.setattr(opening, "open_reader", lambda settings, *, indices: Reader())
+    monkeypatch.setattr(opening, "LiveCluster", lambda *parts, **options: given.append(options))
+    config = Config.model_validate({"placement": placement, "ledger": {"journal": str(tmp_path / "journal.jsonl")}})
+    opening.open_live(config, apply=False)
+    assert [options["reserved"] for options in given] == [expected]

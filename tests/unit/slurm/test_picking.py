@@ -8,6 +8,7 @@ import pytest
 
 from slurmsched.config import Topology
 from slurmsched.model import Site, Snapshot
+from slurmsched.slurm.pick_records import PickRecords
 from slurmsched.slurm.picking import NO_TYPES, Pickers, read_wish
 from slurmsched.testing import snapshot
 from slurmsched.topology.gpu_types import TypedNode
@@ -24,7 +25,7 @@ ASKED = (
     "StdErr=/dev/null StdIn=/dev/null StdOut=/dev/null {options}"
 )
 PLAIN = {"name": "wrap", "nodes": "1-1", "tasks": 1, "cpus": 2, "cores": "*", "sockets": "*", "layout": "0:0:*:*",
-         "contiguous": 0, "least": "", "shared": "OverSubscribe=OK",
+         "contiguous": 0, "shared": "OverSubscribe=OK",
          "options": "TresPerNode=gres/gpu:2 TresPerTask=cpu=2"}  # fmt: skip
 RUNS = (
     "JobId=8 JobName=wrap UserId=root(0) JobState=RUNNING Reason=None NodeList=n1 BatchHost=n1 NumNodes=1 NumCPUs=5 "
@@ -33,7 +34,8 @@ RUNS = (
 
 
 def record(**values: object) -> str:
-    return ASKED.format(**{**PLAIN, **values})
+    made = {**PLAIN, **values}
+    return ASKED.format(**{"least": f"node={str(made['nodes']).partition('-')[0]},", **made})
 
 
 def bars(**values: object) -> tuple[str, ...]:
@@ -96,6 +98,29 @@ def test_wish__more_nodes_than_the_least():
     """As 26.05.5 shows --nodes=2-3; --nodes=3 shows the same three everywhere."""
     told = [read_wish(7, record(nodes="3-3", tasks=2, least=f"node={least},"), "wrap") for least in (2, 3)]
     assert [wish and wish.nodes for wish in told] == [0, 3]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "field", "expected"),
+    [("3-3", "TRES=cpu=2,node=2", 0), ("3-3", "TRES=cpu=2,node=3", 3), ("3-3", "X=1", 0), ("1-1", "X=1", 1)],
+)
+def test_wish__more_nodes_than_the_least_where_slurm_names_it_otherwise(nodes, field, expected):
+    """20.11 prints TRES=. Where neither is told, only one node cannot be meant to be more."""
+    old = record(nodes=nodes).replace(f"ReqTRES=cpu=2,mem=1G,node={nodes[0]},billing=2,gres/gpu=2", field)
+    found = read_wish(7, old, "wrap")
+    assert field in old
+    assert found is not None
+    assert found.nodes == expected
+
+
+def test_wish__of_a_job_that_was_renamed_meanwhile():
+    """Between the look at the queue and the one at the job: not read, and read again by the new name."""
+    assert read_wish(7, record(name="new"), "old") is None
+    slurm = Commands(job=record(name="new") + "\n")
+    records = PickRecords(slurm, read_wish)
+    wishes = [records.read(busy(name=name).jobs, cores=False)[1] for name in ("old", "new", "new")]
+    assert [len(each) for each in wishes] == [0, 1, 1]
+    assert len(slurm.calls) == 2
 
 
 GANG = {"nodes": "2-2", "tasks": 8}

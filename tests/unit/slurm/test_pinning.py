@@ -10,7 +10,9 @@ import pytest
 
 from slurmsched.db.pins import PinLog
 from slurmsched.errors import LedgerError
-from slurmsched.model import Outcome, Pin, PinNodes, Plan, Retype
+from slurmsched.model import JobState, Outcome, Pin, PinNodes, Plan, Retype
+from slurmsched.planning.gate import When, refusal
+from slurmsched.planning.view import Seen, View
 from slurmsched.slurm.pinning import Pinning
 
 GIVEN = Pin(7, 100.0, "n2", "", 50.0, ("n2",))
@@ -22,12 +24,14 @@ def action(pin: Pin, was: str = "") -> PinNodes:
     return PinNodes(pin.job_id, pin.submit_s, "", f"pin-{pin.job_id}", pin.nodes, was, pin.base)
 
 
-def cycle(folder: Path, pin: Pin, status: str, was: str = "", queue: tuple[int, ...] = (7,)) -> tuple[Pin, ...]:
+def cycle(
+    folder: Path, pin: Pin, status: str, was: str = "", queue: tuple[int, ...] = (7,), message: str = ""
+) -> tuple[Pin, ...]:
     """What a later process knows after one cycle with this answer; "" = the process ended before any came."""
     now, step = Pinning(PinLog(folder / "journal.jsonl")), action(pin, was)
     now.begin(Plan(actions=(step,), pins=(pin,)), np.array(queue))
     if status:
-        now.end([Outcome(step, status)])
+        now.end([Outcome(step, status, message)])
     return Pinning(PinLog(folder / "journal.jsonl")).known
 
 
@@ -40,6 +44,17 @@ def test_begin__a_list_is_on_record_before_it_is_sent(tmp_path, status):
 def test_end__a_refused_list_is_not_there(tmp_path):
     """The job has its own: nothing to give back."""
     assert cycle(tmp_path, GIVEN, "refused") == ()
+
+
+def test_end__a_list_refused_by_what_the_job_asks_for_is_the_last(tmp_path):
+    """The plan would choose it again in each cycle, and take the node from the jobs after it."""
+    step = action(GIVEN)
+    for seen, known in ((Seen(100.0, JobState.PENDING, 0, bars=("2 nodes",)), True), (None, False)):
+        refused = refusal(step, View(seen={7: seen} if seen else {}), When.SEND)
+        assert refused is not None
+        found = cycle(tmp_path, GIVEN, "refused", message=refused.reason)
+        note = "changed since the snapshot: it asks for 2 nodes"
+        assert found == ((Pin(7, 100.0, "", "", 50.0, over=True, note=note),) if known else ())
 
 
 @pytest.mark.parametrize(

@@ -47,10 +47,15 @@ def test_recheck__asks_sprio_for_site_factors():
     assert found == {7: Seen(100.0, JobState.PENDING, 5, -12, gpus="gpu:2", eligible_s=100.0)}
 
 
-RECORD = (
+ASKED = (
     "JobId=7 JobName=x UserId=a(1) JobState=PENDING SubmitTime=100 NumNodes={nodes} NumTasks=1 CPUs/Task=1 "
+    "ReqTRES=cpu=1,node={least},billing=1 "
     "Socks/Node=* MinCPUsNode=1 OverSubscribe=OK StdOut=/dev/null {asked}TresPerNode=gres/gpu:2\n"
 )
+
+
+def record(nodes: str, asked: str) -> str:
+    return ASKED.format(nodes=nodes, asked=asked, least=nodes.partition("-")[0])
 
 
 class Records(Answers):
@@ -66,8 +71,8 @@ class Records(Answers):
 
 @pytest.mark.parametrize(
     ("text", "bars"),
-    [(RECORD.format(nodes="1-1", asked=""), ()),
-     (RECORD.format(nodes="1-1", asked="Switches=1@00:05:00 "), ("switches",)),
+    [(record(nodes="1-1", asked=""), ()),
+     (record(nodes="1-1", asked="Switches=1@00:05:00 "), ("switches",)),
      ("", ("what could not be read",))],
 )  # fmt: skip
 def test_recheck__what_jobs_ask_for_that_get_a_list_or_request(text, bars):
@@ -88,14 +93,14 @@ def test_recheck__what_jobs_ask_for_that_get_a_list_or_request(text, bars):
         ("TresPerTask=cpu=2 TresPerNode=gres/gpu:2", "", ()),
         ("TresPerJob=gres/gpu:2", "", ("GPUs in another way than by node",)),
         ("GresEnforceBind=Yes TresPerNode=gres/gpu:2", "", ("GPUs near its cores",)),
-        ("TresPerNode=gres/gpu:2,gres/nic:1", "JobId=8 JobName=y Comment=a\n", ("what could not be read",)),
+        ("TresPerNode=gres/gpu:2,gres/nic:1", "JobId=8 JobName=y Comment=a\n", ("what two records tell otherwise",)),
     ],
 )
 def test_recheck__a_request_of_ours_replaces_all_that_a_job_asks_by_node(asked, other, bars):
     """Other GRES would be lost for good; a list alone keeps them. A record that a user's comment may have made counts
     for nothing."""
-    text = RECORD.format(nodes="1-1", asked="").replace("TresPerNode=gres/gpu:2", asked)
-    text += other + RECORD.format(nodes="1-1", asked="") if other else ""
+    text = record(nodes="1-1", asked="").replace("TresPerNode=gres/gpu:2", asked)
+    text += other + record(nodes="1-1", asked="") if other else ""
     key = (7, 100.0, "", "size-7")
     size = Retype(*key, "gpu:4", "gpu:2", "gpu:2", resizes=True)
     squeue = "7|100|5|PENDING|(null)||gres/gpu:2|100|\n"
@@ -118,16 +123,29 @@ def test_recheck__a_request_of_ours_replaces_all_that_a_job_asks_by_node(asked, 
 def test_recheck__a_list_names_as_many_nodes_as_the_job_gets(nodes, asked, picked, bars):
     """A shorter one would end the others if the job starts right then; what it asks for beside counts only where the
     nodes were chosen by it."""
-    text = RECORD.format(nodes=nodes, asked=asked)
+    text = record(nodes=nodes, asked=asked)
     found = Recheck(Records(squeue="7|100|5|PENDING|(null)||gres/gpu:2|100|\n", scontrol=text))(
         [PinNodes(7, 100.0, "", "pin-7", "n[1-2]", "", "", picked)]
     )
     assert found[7].bars == bars
 
 
+@pytest.mark.parametrize(("jobs", "listing"), [(20, False), (21, True)])
+def test_recheck__many_jobs_are_one_listing(jobs, listing):
+    """Each by its id is two requests of the few that slurmctld may grant a user at a time."""
+    ids = range(1, jobs + 1)
+    text = "".join(record("1-1", "").replace("JobId=7", f"JobId={job}") for job in ids)
+    rows = "".join(f"{job}|100|5|PENDING|(null)||gres/gpu:2|100|\n" for job in ids)
+    slurm = Records(squeue=rows, scontrol=text)
+    found = Recheck(slurm)([PinNodes(job, 100.0, "", f"pin-{job}", "n2", "", "", True) for job in ids])
+    assert {seen.bars for seen in found.values()} == {()}
+    asked = ("show", "job") if listing else ("".join(f"show job {job}\n" for job in ids),)
+    assert slurm.calls[1:] == [("scontrol", "-o", "-d", *asked)]
+
+
 def test_recheck__a_request_alone_does_not_depend_on_the_number_of_nodes():
     """Only a list could shrink it."""
-    text = RECORD.format(nodes="1-4", asked="")
+    text = record(nodes="1-4", asked="")
     size = Retype(7, 100.0, "", "size-7", "gpu:4", "gpu:2", "gpu:2", resizes=True)
     assert Recheck(Records(squeue="7|100|5|PENDING|(null)||gres/gpu:2|100|\n", scontrol=text))([size])[7].bars == ()
 
