@@ -10,7 +10,7 @@ import numpy as np
 from slurmsched.kernels.stock import givable, standing_of, wanted_of
 from slurmsched.kernels.walk import walk
 from slurmsched.model import Assignments, Jobs, JobState, Snapshot, frozen
-from slurmsched.model.columns import Bools, Int64s, sealed
+from slurmsched.model.columns import Bools, Int32s, Int64s, sealed
 
 _FLAGS = (int(JobState.PENDING), int(JobState.RUNNING | JobState.SUSPENDED), int(JobState.COMPLETING))
 MAY_START, HOLDS = 1, 2
@@ -117,7 +117,7 @@ def pools(snapshot: Snapshot) -> tuple[Int64s, Bools]:
     return pool.astype(np.int64), table
 
 
-def parted(gpus: Int64s, nodes: Int64s, pool: Int64s, usable: Bools, capacity: Int64s) -> Int64s:
+def parted(gpus: Int64s, nodes: Int32s | Int64s, pool: Int64s, usable: Bools, capacity: Int32s | Int64s) -> Int64s:
     """Over how many nodes each job is shared out: those it asks for; 1, which is whole nodes and a rest, where it
     needs them all and too few nodes could ever hold an equal part. (J,) int64.
 

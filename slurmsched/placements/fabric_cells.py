@@ -33,9 +33,9 @@ def cells_of(topology: SiteTopology, nodes: int) -> Cells:
 
 
 def fewest_cells(cells: Cells, room: Int64s, cell: int, gpus: int, nodes: int, rest: int = 0) -> Int64s:
-    """The room of nodes in as few of the lowest cells under `cell` as hold so many nodes with so many GPUs each, and one
-    more with `rest` if it is not 0. Where as few cells as the others need have no place for that one, they are those of the others.
+    """The room of nodes in as few of the lowest cells under `cell` as hold so many nodes with so many GPUs each.
 
+    rest: GPUs of one more node, 0 = none. Where as few cells as the others need have no place for it, it is left out.
     room: (N,) GPUs of each node; 0 elsewhere in the result. Most such nodes first, of the last cell needed the one with
     the fewest; then the first. A node in no cell is one by itself, unless none is in any. All of the room where one
     node is enough.

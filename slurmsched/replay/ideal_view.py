@@ -65,7 +65,7 @@ class Cast:
 
     times: (J, 5) start of this run (NaN = waits), run time of earlier runs, when it last ran or came, submission, time
     limit [s]; counts: (J, 4) job id, GPUs, nodes, restarts. The cluster writes the first three and the restarts.
-    Nodes are as many as the job needs, and 1 where its GPUs could be shared out equally over these: nobody asks for that.
+    Nodes are as many as the job needs, and 1 where its GPUs could be shared out equally over these, as nobody asks so.
     duration_s: (J,). gpu_request: (J,). texts: user, account, name and comment, (J,) each.
     """
 

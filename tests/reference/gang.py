@@ -6,8 +6,7 @@ import numpy as np
 
 
 def parts(gpus: int, nodes: int, size: int) -> list[int]:
-    """GPUs of each node of the gang: equal parts where they come out or more nodes are asked for, else whole nodes and a
-    remainder."""
+    """GPUs of each node: equal parts where they come out or more nodes are asked for, else whole nodes and a rest."""
     equal = gpus % nodes == 0 and gpus <= nodes * size
     part = size if not equal and nodes <= -(-gpus // size) else -(-gpus // nodes)
     return [part] * (gpus // part) + ([gpus % part] if gpus % part else [])
