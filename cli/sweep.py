@@ -64,7 +64,7 @@ def command(
     with open_results(results) as file:
         sweep = Sweep(points, known, file)
         found = len(sweep.rows)
-        whole, lost = _played(sweep, lambda: _workers(len(sweep.todo), workers, dask, scheduler, results))
+        whole, lost = _played(sweep, lambda most: _workers(len(sweep.todo), workers, dask, scheduler, results, most))
         told = _told(sweep, found) | {"results": str(results.resolve()), "by": by}
         _show(out, told, ranked(sweep.rows, by), top)
     if lost:
@@ -84,9 +84,9 @@ def _told(sweep: Sweep, found: int) -> dict[str, Any]:
 
 
 def _workers(
-    todo: int, count: int | None, dask: str | None, scheduler: str | None, results: Path
+    todo: int, count: int | None, dask: str | None, scheduler: str | None, results: Path, most: int
 ) -> AbstractContextManager[Workers]:
-    """Who plays: by default a process a core."""
+    """Who plays: by default a process a core. most: processes of this machine, 0 = any number."""
     from slurmsched.replay import dask_workers
     from slurmsched.replay.workers import cores, processes
 
@@ -95,7 +95,7 @@ def _workers(
     if dask:
         folder = results.resolve().with_name(f"{results.name}.workers")
         return dask_workers.slurm_jobs(min(count or SLURM_JOBS, todo), folder)
-    return processes(min(count or cores(), todo))
+    return processes(min(count or cores(), todo, most or todo))
 
 
 def _played(sweep: Sweep, opened: Opened) -> tuple[bool, WorkersLostError | None]:

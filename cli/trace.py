@@ -24,8 +24,9 @@ def command() -> None:
 @reading
 def convert(out: Output, source: Path, target: Path, kind: str, pairs: tuple[str, ...], strict: bool) -> None:
     """Write SOURCE, of any kind, as TARGET: .parquet, or plain CSV (.csv, .csv.gz)."""
-    from slurmsched.replay.trace_files import save
+    from slurmsched.replay.trace_files import check_ending, save
 
+    check_ending(target)
     apart(source, target)
     recorded = read(source, kind, pairs, strict)
     save(target, recorded)
@@ -89,8 +90,9 @@ def anonymise(
     who it was.
     """
     from slurmsched.replay.anonymise import Anonymiser, new_key, read_key
-    from slurmsched.replay.trace_files import save
+    from slurmsched.replay.trace_files import check_ending, save
 
+    check_ending(target)
     apart(source, target)
     recorded = read(source, kind, pairs, strict)
     key = read_key(key_file) if key_file else new_key()
@@ -116,8 +118,9 @@ def generate(out: Output, target: Path, jobs: int, seed: int, like: Path | None,
     """Write a made-up trace as TARGET, by laws given here or fitted to a trace."""
     from slurmsched.replay.generate import fitted, parametric
     from slurmsched.replay.generate import generate as made
-    from slurmsched.replay.trace_files import save
+    from slurmsched.replay.trace_files import check_ending, save
 
+    check_ending(target)
     workload = fitted(read(like, "", (), False)) if like else parametric(**laws)
     recorded = made(workload, jobs, seed, limits=limits)
     save(target, recorded)

@@ -99,6 +99,13 @@ class BusyError(SlurmschedError):
 
 
 class WorkersLostError(SlurmschedError):
-    """Who was to play a sweep's points has gone, or cannot be reached; what is done is on file."""
+    """Who was to play a sweep's points has gone, or cannot be reached; what is done is on file.
+
+    processes: of this machine, where one of so many was ended from outside; else 0.
+    """
 
     exit_code = 75
+
+    def __init__(self, message: str, *, processes: int = 0) -> None:
+        super().__init__(message)
+        self.processes = processes

@@ -6,19 +6,30 @@ from slurmsched.kernels._jit import kernel
 from slurmsched.model.columns import Floats, Int64s
 
 
+@kernel
+def part_of(gpus: int, nodes: int, size: int) -> int:
+    """GPUs that each node of a gang gives; the last gives what is left, where that is less.
+
+    nodes: how many are asked for. size: most GPUs of one node. Whole nodes and a rest where no more nodes are asked
+    for than it needs, unless its GPUs can be shared out equally over just these; else equal parts, rounded up.
+    Source: ours; as `--gpus-per-node` asks for GPUs.
+    """
+    least = -(-gpus // size)
+    even = nodes == least and nodes > 1 and gpus % nodes == 0
+    return -(-gpus // nodes) if even or nodes > least else size
+
+
 @kernel(plain_below=512)
 def pick_gang(free: Int64s, price: Floats, gpus: int, nodes: int, size: int, shares: Int64s) -> bool:
     """Whether the gang fits; then shares[n] GPUs of node n are its. Changes nothing but `shares`.
 
     free: (N,) int64 GPUs it may use. price: (N,) float64, nodes of lower price first; among equals the one
     left fullest, then the lowest row. gpus, nodes: what the job asks for. size: most GPUs of one node [GPUs].
-    shares: (N,) int64, overwritten. A job that asks for no more nodes than it needs takes whole nodes and the
-    rest from one node; one that asks for more takes equal parts. Source: ours; consolidation as in Tiresias
+    shares: (N,) int64, overwritten. What each node gives: see part_of. Source: ours; consolidation as in Tiresias
     (NSDI '19, section 3.3): fewest nodes.
     """
     shares[:] = 0
-    least = -(-gpus // size)
-    part = size if nodes <= least else -(-gpus // nodes)
+    part = part_of(gpus, nodes, size)
     left = gpus
     while left > 0:
         take = min(part, left)

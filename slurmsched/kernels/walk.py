@@ -57,7 +57,7 @@ def walk(
             total += free[n]
         if gpus[j] <= 0 or total < gpus[j]:
             continue
-        part = min(size, -(-gpus[j] // max(nodes[j], 1)))
+        part = min(size, -(-gpus[j] // max(nodes[j], -(-gpus[j] // size))))
         price[:] = 0.0
         for n in range(width):
             need = min(part, free[n])

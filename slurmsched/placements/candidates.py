@@ -10,7 +10,7 @@ import numpy as np
 from slurmsched.kernels.stock import givable, standing_of, wanted_of
 from slurmsched.kernels.walk import walk
 from slurmsched.model import Assignments, Jobs, JobState, Snapshot, frozen
-from slurmsched.model.columns import Bools, Int64s, sealed
+from slurmsched.model.columns import Bools, Int32s, Int64s, sealed
 
 _FLAGS = (int(JobState.PENDING), int(JobState.RUNNING | JobState.SUSPENDED), int(JobState.COMPLETING))
 MAY_START, HOLDS = 1, 2
@@ -117,6 +117,25 @@ def pools(snapshot: Snapshot) -> tuple[Int64s, Bools]:
     return pool.astype(np.int64), table
 
 
+def parted(gpus: Int64s, nodes: Int32s | Int64s, pool: Int64s, usable: Bools, capacity: Int32s | Int64s) -> Int64s:
+    """Over how many nodes each job is shared out: those it asks for; 1, which is whole nodes and a rest, where it
+    needs them all and too few nodes could ever hold an equal part. (J,) int64.
+
+    gpus, nodes: (J,) asked for. pool, usable: see pools. capacity: (N,) GPUs of each node.
+    """
+    made = nodes.astype(np.int64)
+    several = np.flatnonzero((nodes > 1) & (gpus % np.maximum(nodes, 1) == 0))
+    if not len(several):
+        return made
+    asked, place = np.unique(np.stack([gpus, nodes, pool])[:, several], axis=1, return_inverse=True)
+    for kind, (all_, count, row) in enumerate(asked.T.tolist()):
+        here = capacity[usable[row]]
+        needed = -(-all_ // max(int(here.max(initial=0)), 1))
+        if count == needed and int((here >= all_ // count).sum()) < count:
+            made[several[place.reshape(-1) == kind]] = 1
+    return made
+
+
 def _types(request: str) -> frozenset[str]:
     """GPU types named in a request's normal form, "gpu:a100:4" -> {"a100"}; an untyped one names none."""
     return frozenset(part.split(":")[1] for part in request.split(",") if part.count(":") == 2)
@@ -126,7 +145,8 @@ def assign(snapshot: Snapshot, order: Int64s, capacity: Int64s, held: Held, pool
     """The walk over holding and eligible jobs of the order, as assignments."""
     jobs = snapshot.jobs
     rows = order[((held.count > 0) | eligible(snapshot))[order]]
-    gpus, nodes = jobs.gpus.astype(np.int64), jobs.nodes.astype(np.int64)
+    gpus = jobs.gpus.astype(np.int64)
+    nodes = parted(gpus, jobs.nodes, pool, usable, snapshot.nodes.gpus)
     given = walk(rows, gpus, nodes, held.first, held.count, held.node, held.gpus, pool, usable, capacity)
     return assignments(rows, given)
 

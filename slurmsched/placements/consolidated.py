@@ -8,7 +8,7 @@ import numpy as np
 
 from slurmsched.kernels.backfill import backfill
 from slurmsched.model import Assignments, Ranking, Snapshot
-from slurmsched.placements.candidates import Held, assign, assignments, eligible, pools, to_give
+from slurmsched.placements.candidates import Held, assign, assignments, eligible, parted, pools, to_give
 from slurmsched.placements.outlook import free_ahead
 
 
@@ -43,7 +43,8 @@ def _backfilled(snapshot: Snapshot, ranking: Ranking, most: int) -> Assignments:
     times, free = free_ahead(snapshot, held, capacity)
     waiting = order[(eligible(snapshot) & (jobs.gpus > 0))[order]]
     size = max(int(capacity.max(initial=0)), 1)
-    gpus, nodes = jobs.gpus[waiting].astype(np.int64), jobs.nodes[waiting].astype(np.int64)
+    gpus, every = jobs.gpus[waiting].astype(np.int64), np.ones((1, len(capacity)), np.bool_)
+    nodes = parted(gpus, jobs.nodes[waiting], np.zeros(len(waiting), np.int64), every, snapshot.nodes.gpus)
     started = backfill(times, free, gpus, nodes, jobs.time_limit_s[waiting], size, most, False)
     running = order[(held.count > 0)[order]]
     return assignments(np.concatenate([running, waiting]), np.concatenate([held.table(running, capacity), started]))

@@ -32,9 +32,10 @@ def cells_of(topology: SiteTopology, nodes: int) -> Cells:
     return _cells(topology, nodes)
 
 
-def fewest_cells(cells: Cells, room: Int64s, cell: int, gpus: int, nodes: int) -> Int64s:
+def fewest_cells(cells: Cells, room: Int64s, cell: int, gpus: int, nodes: int, rest: int = 0) -> Int64s:
     """The room of nodes in as few of the lowest cells under `cell` as hold so many nodes with so many GPUs each.
 
+    rest: GPUs of one more node, 0 = none. Where as few cells as the others need have no place for it, it is left out.
     room: (N,) GPUs of each node; 0 elsewhere in the result. Most such nodes first, of the last cell needed the one with
     the fewest; then the first. A node in no cell is one by itself, unless none is in any. All of the room where one
     node is enough.
@@ -42,15 +43,18 @@ def fewest_cells(cells: Cells, room: Int64s, cell: int, gpus: int, nodes: int) -
     if nodes < 2:
         return room
     rows = cells.order[cells.low[cell] : cells.high[cell]]
-    rows = rows[room[rows] >= gpus]
+    rows = rows[room[rows] >= (rest or gpus)]
     if not (cells.lowest[rows] >= 0).any():
         return room
     home = np.where(cells.lowest[rows] >= 0, cells.lowest[rows], len(cells.low) + rows)
-    _, at, count = np.unique(home, return_inverse=True, return_counts=True)
-    order = np.argsort(-count, kind="stable")
+    _, at, every = np.unique(home, return_inverse=True, return_counts=True)
+    count = np.bincount(at.reshape(-1), room[rows] >= gpus, len(every)).astype(np.int64)
+    order = np.lexsort((-every, -count))
     full = int(np.searchsorted(np.cumsum(count[order]), nodes))  # so many cells are used up before the last
     left = nodes - int(count[order[:full]].sum())
     last = order[full:][count[order[full:]] >= left]
+    if rest and (spare := every[order[:full]].sum() + every[last] > nodes).any():
+        last = last[spare]
     chosen = [*order[:full].tolist(), *([int(last[np.argmin(count[last])])] if len(last) else [])]
     near = np.zeros_like(room)
     kept = rows[np.isin(at.reshape(-1), chosen)]

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from slurmsched.kernels.gang import part_of
 from slurmsched.kernels.headroom import headroom
 from slurmsched.model import Assignments, Ranking, Snapshot
 from slurmsched.model.columns import Bools, Floats, Int64s, sealed
-from slurmsched.placements.candidates import eligible, pools
+from slurmsched.placements.candidates import eligible, parted, pools
 from slurmsched.placements.gpu_stock import GpuStock, bit_counts
 
 
@@ -192,15 +193,16 @@ class _Asks:
         self.jobs = snapshot.jobs
         self.pool, self.usable = pools(snapshot)
         self.size = np.where(self.usable, snapshot.nodes.gpus, 0).max(axis=1, initial=0)
+        gpus = self.jobs.gpus.astype(np.int64)
+        self.nodes = parted(gpus, self.jobs.nodes, self.pool, self.usable, snapshot.nodes.gpus)
 
     def of(self, row: int) -> Ask | None:
         """None for a job that asks for no GPU, or for which no node has any."""
         jobs, pool = self.jobs, self.pool[row]
-        gpus, nodes, size = int(jobs.gpus[row]), int(jobs.nodes[row]), int(self.size[pool])
+        gpus, nodes, size = int(jobs.gpus[row]), int(self.nodes[row]), int(self.size[pool])
         if gpus <= 0 or size == 0:
             return None
-        even = nodes > 1 and gpus % nodes == 0 and gpus <= nodes * size
-        part = -(-gpus // nodes) if even or nodes > -(-gpus // size) else size
+        part: int = part_of.plain(gpus, nodes, size)  # type: ignore[attr-defined]  # one job: not worth compiling
         shape = (min(part, gpus), gpus // part, gpus % part)
         beside = (float(jobs.cpus[row]) / gpus, float(jobs.memory_mib[row]) / gpus)
         return Ask(row, int(jobs.job_id[row]), gpus, *shape, *beside, self.usable[pool])

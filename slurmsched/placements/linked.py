@@ -109,15 +109,13 @@ class _Chooser:
         return self._in_cell(ask, offer, cell) if cell >= 0 else None
 
     def _in_cell(self, ask: Ask, offer: Offer, cell: int) -> Gang | None:
-        near = fewest_cells(self.cells, offer.room, cell, ask.part, ask.parts)
+        near = fewest_cells(self.cells, offer.room, cell, ask.part, ask.parts, ask.rest)
         nodes = self._nodes(offer, near, cell, ask.part, ask.parts)
         if len(nodes) < ask.parts:
             return None
         sizes = [ask.part] * ask.parts
         if ask.rest:
-            room = offer.room.copy()
-            room[nodes] = 0
-            last = self._nodes(offer, room, cell, ask.rest, 1)
+            last = self._beside(nodes, offer, near, cell, ask.rest)
             if not len(last):
                 return None
             nodes, sizes = np.append(nodes, last), [*sizes, ask.rest]
@@ -127,6 +125,14 @@ class _Chooser:
         ]
         turn = np.argsort(nodes)
         return nodes[turn], np.array(masks, np.int64)[turn]
+
+    def _beside(self, nodes: Int64s, offer: Offer, near: Int64s, cell: int, gpus: int) -> Int64s:
+        """One more node, of those near if one has room, else of the cell. Empty if none has."""
+        for room in (near.copy(), offer.room.copy()):
+            room[nodes] = 0
+            if len(found := self._nodes(offer, room, cell, gpus, 1)):
+                return found
+        return np.zeros(0, np.int64)
 
     def _nodes(self, offer: Offer, room: Int64s, cell: int, gpus: int, count: int) -> Int64s:
         c, t = self.cells, self.tables

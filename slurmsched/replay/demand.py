@@ -7,8 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from slurmsched.errors import InputError
+from slurmsched.kernels.gang import part_of
 from slurmsched.kernels.nodes import pick_nodes
 from slurmsched.model.columns import Bools, Floats, Int64s, Labels
+from slurmsched.placements.candidates import parted
 from slurmsched.replay.layout import Layout
 from slurmsched.replay.requests import Requests
 from slurmsched.replay.slurm_model import SlurmModel
@@ -18,7 +20,8 @@ from slurmsched.replay.traces import Trace
 @dataclass(frozen=True, slots=True, eq=False)
 class Demand:
     """nodes: (J,). need, last: (J, 3) GPUs, CPUs, MiB of each node and of the last one. part, pool: (J,) rows of
-    members (Q, N) and usable (P, N). pinned: (J,) bound to the nodes of its pool. factors: (J,) priority points."""
+    members (Q, N) and usable (P, N). pinned: (J,) bound to the nodes of its pool. factors: (J,) priority points.
+    parted: (J,) over how many nodes a placement shares the job out, so that it comes to the same, see part_of."""
 
     nodes: Int64s
     need: Int64s
@@ -29,6 +32,7 @@ class Demand:
     usable: Bools
     pinned: Bools
     factors: Floats
+    parted: Int64s
 
     @property
     def cpus(self) -> Int64s:
@@ -60,7 +64,9 @@ class Demand:
         count = np.array([len(names) for names in pins], np.int64)[pin.codes] if len(trace) else nodes
         factors = _factors(trace.gpus, requests, layout, model, part, nodes)
         pinned = (count > 0) & (count >= nodes)
-        made = cls(nodes, need, last, part, members, pool.astype(np.int64), usable, pinned, factors)
+        unequal = (trace.gpus % np.maximum(nodes, 1) == 0) & (need[:, 0] * nodes != trace.gpus)
+        split = np.where(unequal, 1, nodes)
+        made = cls(nodes, need, last, part, members, pool.astype(np.int64), usable, pinned, factors, split)
         made._refuse_impossible(trace, layout, requests.gpu_type)
         return made
 
@@ -95,7 +101,7 @@ def _kinds(requests: Requests, layout: Layout, part: Int64s, members: Bools) -> 
 def _shares(
     gpus: Int64s, requests: Requests, layout: Layout, kinds: list[Bools], kind: Int64s, fewest: Floats
 ) -> tuple[Int64s, Int64s, Int64s]:
-    """Nodes, and what each and the last one give: whole nodes and a remainder, or equal parts if more are asked for.
+    """Nodes, and what each and the last one give: see part_of; a job that tells no nodes asks for none.
 
     Nodes for which such parts leave no GPU are not counted: what all give together is what the job asks for.
     kinds, kind: of _kinds. fewest: (J,) MinNodes of a job that tells none.
@@ -109,7 +115,9 @@ def _shares(
     cpus_per_gpu = np.maximum(sizes["cpus"][kind] // size, 1)
     least = np.maximum(-(-gpus // size), 1)
     nodes = np.where(requests.nodes > 0, requests.nodes, np.maximum(least, fewest)).astype(np.int64)
-    part = np.where(nodes <= least, np.minimum(gpus, size), -(-gpus // nodes))
+    asked = np.where((requests.nodes > 0) | (nodes > least), nodes, 1)
+    asked = parted(gpus, asked, kind, np.array(kinds).reshape(len(kinds), len(layout.nodes)), layout.column("gpus"))
+    part = np.minimum(gpus, _parts(gpus, asked, size))
     nodes = np.where(part * (nodes - 1) > gpus, -(-gpus // np.maximum(part, 1)), nodes)
     rest = (gpus - part * (nodes - 1)).astype(np.int64)
     memory = np.ceil(requests.memory_mib / nodes)
@@ -119,6 +127,13 @@ def _shares(
         return np.column_stack([of_gpus, cpus, memory]).astype(np.int64)
 
     return nodes.astype(np.int64), share(part), share(rest)
+
+
+def _parts(gpus: Int64s, nodes: Int64s, size: Int64s) -> Int64s:
+    """part_of, for each job. (J,)."""
+    kinds, place = np.unique(np.stack([gpus, nodes, size]), axis=1, return_inverse=True)
+    parts = [part_of.plain(*kind) for kind in kinds.T.tolist()]  # type: ignore[attr-defined]  # of few kinds
+    return np.array(parts, np.int64)[place.reshape(-1)]
 
 
 def _factors(

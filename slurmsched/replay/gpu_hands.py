@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from slurmsched.model import Assignments
 from slurmsched.model.columns import Bools, Int64s
 from slurmsched.placements.gang_walk import lowest
+from slurmsched.placements.gpu_stock import bit_counts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,7 +92,9 @@ def deal(target: Assignments, seen: Int64s, before: Hands, capacity: Int64s) -> 
         return hands
     had = before.masks_of(hands)
     same = np.array([mask.bit_count() for mask in had.tolist()], np.int64) == hands.gpus
-    mask = _once(np.where((asked == 0) & same, had, asked), asked != 0, hands.node)
+    mask = np.where((asked == 0) & same, had, asked)
+    if bit_counts(mask).sum() > bit_counts(replace(hands, mask=mask).used(len(capacity))).sum():  # some overlap
+        mask = _once(mask, asked != 0, hands.node)
     return Hands(hands.row, hands.node, hands.gpus, _lowest(mask, hands, capacity))
 
 

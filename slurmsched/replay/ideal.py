@@ -370,8 +370,7 @@ class IdealCluster:
     def _refuse_impossible(self) -> None:
         size, shares = int(self.capacity.max(initial=0)), np.zeros(len(self.capacity), np.int64)
         for gpus in np.unique(self.gpus).tolist():
-            least = -(-gpus // max(size, 1))
-            if not size or not pick_gang(self.capacity, np.zeros(len(shares)), gpus, least, size, shares):
+            if not size or not pick_gang(self.capacity, np.zeros(len(shares)), gpus, 1, size, shares):
                 job, whole = self.job_id[self.gpus == gpus][0], ", ".join(map(str, self.capacity.tolist()))
                 raise InputError(
                     f"job {job} asks for {gpus} GPUs, more than nodes of {whole} GPUs ever hold; add nodes"

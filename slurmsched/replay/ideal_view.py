@@ -65,6 +65,7 @@ class Cast:
 
     times: (J, 5) start of this run (NaN = waits), run time of earlier runs, when it last ran or came, submission, time
     limit [s]; counts: (J, 4) job id, GPUs, nodes, restarts. The cluster writes the first three and the restarts.
+    Nodes are as many as the job needs, and 1 where its GPUs could be shared out equally over these, as nobody asks so.
     duration_s: (J,). gpu_request: (J,). texts: user, account, name and comment, (J,) each.
     """
 
@@ -81,7 +82,9 @@ class Cast:
         jobs, gpus, submit_s = len(order), trace.gpus[order], trace.submit_s[order]
         start_s, ran_s = np.full(jobs, NAN), np.zeros(jobs)
         times = np.stack([start_s, ran_s, submit_s, submit_s, trace.time_limit_s[order]], axis=1)
-        nodes, restarts = -(-gpus // max(size, 1)), np.zeros(jobs, np.int64)
+        size, restarts = max(size, 1), np.zeros(jobs, np.int64)
+        nodes = -(-gpus // size)
+        nodes = np.where((gpus % np.maximum(nodes, 1) == 0) & (gpus < nodes * size), 1, nodes)
         counts = np.stack([trace.job_id[order], gpus, nodes, restarts], axis=1)
         return cls(times, counts, trace.duration_s[order], _requests(gpus), _texts(trace.take(order)))
 

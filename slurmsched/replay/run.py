@@ -178,7 +178,8 @@ class Session:
         if self._compiled:
             _jit.load()
         began = time.perf_counter()
-        tell = None if on_progress is None else _now_and_then(on_progress)
+        staged = int(self.replayed.stage.done.sum()) if self.replayed.stage else 0
+        tell = None if on_progress is None else _now_and_then(lambda ended: on_progress(staged + ended))
         try:
             self.replayed.cycles = self._play(tell)
             self.replayed.complete = True

@@ -10,6 +10,7 @@ from slurmsched.errors import ConfigError, InputError, UnreadableError
 from slurmsched.replay.clusters import Described
 from slurmsched.replay.layout import Layout, Node, Partition
 from slurmsched.replay.slurm_limits import (
+    MADE_BY,
     QOS_FILE,
     billing_weights,
     clock_s,
@@ -49,10 +50,19 @@ def read_slurm_site(path: Path) -> Described:
     qos = read_qos(folder)
     layout = Layout(made.all_nodes(), made.all_partitions(), qos, read_accounts(folder))
     unknown = {each.qos for each in layout.partitions if each.qos} - {each.name for each in qos}
-    told = [f"{folder / QOS_FILE}: has no QOS {name}, which a partition names; its limits are left out"
-            for name in sorted(unknown)]  # fmt: skip
+    told = _unknown_qos(folder / QOS_FILE, sorted(unknown))
     warnings = (*lines.warnings, *made.warnings, *left_out(folder), *told)
     return Described(layout, settings_of(made.settings), cpus_known=True, warnings=warnings)
+
+
+def _unknown_qos(path: Path, names: list[str]) -> list[str]:
+    """What to tell of QOS that partitions name and the file does not have; once where there is no file."""
+    if names and not path.exists():
+        named, made_by = ", ".join(names), MADE_BY[QOS_FILE]
+        return [
+            f"{path}: is not there; limits of {named}, which partitions name, are left out; make it with `{made_by}`"
+        ]
+    return [f"{path}: has no QOS {name}, which a partition names; its limits are left out" for name in names]
 
 
 def settings_of(given: Mapping[str, object]) -> dict[str, str]:

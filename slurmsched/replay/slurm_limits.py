@@ -6,6 +6,7 @@ import csv
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -162,13 +163,13 @@ def _share(text: str) -> int:
     return PARENT if text.lower() == "parent" else int(text)
 
 
-def _wall_s(text: str) -> float:
-    return clock_s(text, "MaxWall") or BARRED
+def _wall_s(text: str, column: str = "MaxWall") -> float:
+    return clock_s(text, column) or BARRED
 
 
 _USED: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "GrpTRESMins": ("group_gpu_s", _gpu_s), "GrpTRESRunMins": ("group_run_gpu_s", _gpu_s),
-    "GrpWall": ("group_wall_s", _wall_s), "MaxTRESMins": ("max_gpu_s_per_job", _gpu_s),
+    "GrpWall": ("group_wall_s", partial(_wall_s, column="GrpWall")), "MaxTRESMins": ("max_gpu_s_per_job", _gpu_s),
 }  # fmt: skip
 # Column of sacctmgr -> field of Limits, and how it is read; of a TRES text the GPUs count.
 _QOS: Mapping[str, tuple[str, Callable[[str], Any]]] = {

@@ -66,7 +66,7 @@ def priority(settings: Mapping[str, str]) -> dict[str, Any]:
     flags = {flag.strip().upper() for flag in settings.get("PriorityFlags", "").split(",")}
     enforced = {word.strip().lower() for word in settings.get("AccountingStorageEnforce", "").split(",")}
     values |= {"fair_tree": "NO_FAIR_TREE" not in flags, "billing_max": "MAX_TRES" in flags}
-    values["safe_limits"] = "safe" in enforced
+    values["safe_limits"] = not enforced.isdisjoint({"safe", "all"})
     return values | {"usage_reset": settings.get("PriorityUsageResetPeriod", "none").lower()}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future
 from dataclasses import dataclass, field
@@ -91,7 +92,8 @@ class Sweep:
                 self._keep(running[future], figures)
                 on_done()
         if broken:
-            raise WorkersLostError(f"a process was ended from outside (if memory is short, fewer --workers): {broken}")
+            told = f"a process was ended from outside (if memory is short, fewer --workers): {broken}"
+            raise WorkersLostError(told, processes=workers.processes)
 
     def _given_out(self, workers: Workers) -> dict[Answers, str]:
         try:
@@ -162,10 +164,11 @@ def _answer(future: Answers) -> tuple[dict[str, Any], Exception | None]:
 
 def point_key(request: Request, trace: Trace, digest: str) -> str:
     """32 hex digits that differ when anything differs that the figures depend on: version, trace, words, and what the
-    cluster and history files hold. digest: of the trace. Raises ConfigError or InputError as those files do."""
+    files hold that they name. digest: of the trace. Raises ConfigError or InputError as those files do."""
     name, parameters = parse_policy(request.policy)
+    parameters = {**parameters, **request.parameters}
     told = {
-        "version": __version__, "trace": digest, "policy": name, "parameters": {**parameters, **request.parameters},
+        "version": __version__, "trace": digest, "policy": name, "parameters": parameters,
         "cluster": repr(cluster_of(request.cluster, trace)), "history": history_of(request.history).tolist(),
         "model": request.model, "placement": request.placement, "backfill": request.backfill,
         "round_s": request.round_s, "restart_cost_s": request.restart_cost_s, "seed": request.seed,
@@ -173,6 +176,8 @@ def point_key(request: Request, trace: Trace, digest: str) -> str:
     }  # fmt: skip
     if request.topology or request.physics != RECORDED:
         told |= {name: _with_files(getattr(request, name)) for name in ("physics", "topology")}
+    if files := _files([parameters, parse_policy(request.placement, "placement")[1]]):
+        told["files"] = files
     others = {"hints": request.hints, "settings": dict(request.settings), "preempt": request.preempt}
     told |= {name: value for name, value in others.items() if value != getattr(Request(), name)}
     if request.past:
@@ -184,8 +189,15 @@ def point_key(request: Request, trace: Trace, digest: str) -> str:
 def _with_files(text: str) -> list[str]:
     """The words of a setting, and a digest of each file among them."""
     words = [text, *map(str, parse_policy(text)[1].values())] if text else []
-    files = [Path(word) for word in words if Path(word).is_file()]
-    return words + [_digest(file) for file in files]
+    return words + _files(words)
+
+
+def _files(value: Any) -> list[str]:
+    """A digest of each file that a value names, or one in a table or list."""
+    if isinstance(value, str):
+        return [_digest(Path(value))] if os.path.isfile(value) else []  # noqa: PTH113  # no error for a long text
+    within = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+    return [digest for each in within for digest in _files(each)]
 
 
 def _digest(file: Path) -> str:

@@ -28,7 +28,10 @@ class Socket(ssl.SSLSocket):
 def _own(call: Callable[..., Any], *args: Any, **words: Any) -> Any:
     try:
         return call(*args, **words)
-    except ssl.SSLError:  # that it must wait, too; CPython has emptied the queue
+    except (
+        ssl.SSLError,
+        TimeoutError,
+    ):  # that it must wait, too; CPython has emptied the queue, or nothing was put there
         raise
     except OSError:
         empty_error_queue()

@@ -20,13 +20,14 @@ from slurmsched.replay.traces import Trace
 class Workers:
     """executor: takes the replays. share: a trace as the executor's tasks are to be given it. attempts: how often a
     point is given out that is lost with a worker, or with the trace that only this worker held. fault: why nothing more
-    is to be expected of them, "" while they are well.
+    is to be expected of them, "" while they are well. processes: how many of this machine they are, 0 = none.
     """
 
     executor: Executor
     share: Callable[[Trace], Any] = lambda trace: trace
     attempts: int = 1
     fault: Callable[[], str] = lambda: ""
+    processes: int = 0
 
 
 def cores() -> int:
@@ -41,7 +42,7 @@ def processes(count: int) -> Iterator[Workers]:
     context = multiprocessing.get_context("spawn")  # a fork would copy the locks of other threads as they are
     executor = ProcessPoolExecutor(count, context, initializer=_begin)
     try:
-        yield Workers(executor)
+        yield Workers(executor, processes=count)
     except BaseException:
         for child in multiprocessing.active_children():
             child.terminate()

@@ -19,7 +19,7 @@ CHECKED = (Form.PER_NODE, Form.PER_JOB)  # whose every state the kernel scores
 SHAPED = (Form.PER_TASK, Form.PER_SOCKET)  # the user fixes what goes where; asked of the picker state by state
 EXAMPLES = 3
 EVERY = 9  # GPUs of a node up to which every set of free ones is looked at
-DRAWN = 1_000  # sets of more GPUs, each as likely as any other, always the same
+DRAWN = 1_000  # sets of more GPUs, each as likely as any other; the same ones with the same NumPy
 
 
 @dataclass(frozen=True, slots=True, eq=False)

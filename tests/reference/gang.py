@@ -6,8 +6,9 @@ import numpy as np
 
 
 def parts(gpus: int, nodes: int, size: int) -> list[int]:
-    """GPUs of each node of the gang: whole nodes and a remainder, or equal parts when more nodes are asked for."""
-    part = size if nodes * size <= gpus or nodes == -(-gpus // size) else min(size, -(-gpus // nodes))
+    """GPUs of each node: equal parts where they come out or more nodes are asked for, else whole nodes and a rest."""
+    equal = gpus % nodes == 0 and gpus <= nodes * size
+    part = size if not equal and nodes <= -(-gpus // size) else -(-gpus // nodes)
     return [part] * (gpus // part) + ([gpus % part] if gpus % part else [])
 
 

@@ -21,7 +21,7 @@ def walk(ranked: Sequence[dict[str, Any]], usable: np.ndarray, capacity: Sequenc
             shares = [job["held"].get(n, 0) if fits else 0 for n in range(len(left))]
         else:
             free = [left[n] if usable[job["pool"], n] else 0 for n in range(len(left))]
-            part = min(size, -(-job["gpus"] // max(job["nodes"], 1)))
+            part = min(size, -(-job["gpus"] // max(job["nodes"], -(-job["gpus"] // max(size, 1)))))
             price = [_price(ranked, rank, n, left[n], min(part, free[n])) for n in range(len(left))]
             shares = pick_gang(np.array(free), np.array(price), job["gpus"], job["nodes"], size)
         given.append(shares or [0] * len(left))

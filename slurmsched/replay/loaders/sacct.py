@@ -58,7 +58,7 @@ class Sacct(RowLoader):
         seen = Seen()
         with source.text() as file:
             header, delimiter = _header(source, file.readline())
-            for line, fields in _rows(file, header, delimiter):
+            for line, fields in _rows(file, header, delimiter, source):
                 if fields is None:
                     source.reject(line, f"has not the header's {len(header)} fields")
                 elif "." not in fields.get("JobID", "") and "." not in fields.get("JobIDRaw", ""):
@@ -168,19 +168,24 @@ def _header(source: Source, line: str) -> tuple[list[str], str]:
     return header, delimiter
 
 
-def _rows(file: Iterable[str], header: list[str], delimiter: str) -> Iterator[tuple[int, dict[str, str] | None]]:
+def _rows(
+    file: Iterable[str], header: list[str], delimiter: str, source: Source
+) -> Iterator[tuple[int, dict[str, str] | None]]:
     """Line number and row by field name, None for a line that is none.
 
     A text such as SubmitLine may hold line breaks: a line that ends within one is set together with those after it
-    until they are a row. Where that text is the last field, what follows a row without any delimiter belongs to it,
-    and is passed over.
+    until they are a row. Where that text is the last field, what follows a row without any delimiter belongs to it
+    or is torn, which nobody can tell: such lines are passed over, and counted.
     """
     held: list[tuple[int, str]] = []
     texts = {place for place, name in enumerate(header) if name in FREE_TEXT}
     after_row = False
     for line, raw in enumerate(file, 2):
         text = raw.rstrip("\r\n")
-        if not (text.strip() or held) or (after_row and delimiter not in text):
+        if after_row and delimiter not in text:
+            source.passed_over += bool(text.strip())
+            continue
+        if not (text.strip() or held):
             continue
         fields, first = _fields(text, header, delimiter), line
         if fields is None and held:

@@ -18,7 +18,7 @@ from typing import IO, Any, cast
 from slurmsched.errors import InputError
 
 HEAD_BYTES = 1 << 16
-ZSTD_BYTES = 1 << 17  # read of the packed file at once
+ZSTD_BYTES = 1 << 10  # unpacked at once: of them may come 32 MiB
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 
 
@@ -108,6 +108,7 @@ class Source:
     strict: the first row that cannot be read raises InputError; else such rows are counted.
     origin_s: Unix time of submit_s = 0, NaN while the loader has not told one. utc_offset_s: what to add for the
     wall clock of the site. rejected: rows that cannot be read. dropped: reason -> jobs left out, though well formed.
+    passed_over: lines that may belong to the text before them, or are torn.
     """
 
     path: Path
@@ -117,6 +118,7 @@ class Source:
     rejected: int = 0
     first_rejected: str = ""
     dropped: Counter[str] = field(default_factory=Counter)
+    passed_over: int = 0
 
     @cached_property
     def head(self) -> Head:
@@ -158,6 +160,10 @@ class Source:
         texts = [f"{jobs:,} jobs left out: {reason}" for reason, jobs in sorted(self.dropped.items()) if jobs]
         if self.rejected:
             texts.insert(0, f"{self.rejected:,} rows cannot be read, the first in {self.first_rejected}")
+        if self.passed_over:
+            texts.append(
+                f"{self.passed_over:,} lines without a delimiter passed over: of the text before them, or torn"
+            )
         return tuple(f"{self.path}: {text}" for text in texts)
 
 

@@ -26,8 +26,9 @@ def test_convert__writes_the_common_form(run: Callable[..., Any], tmp_path: Path
 
 def test_convert__refuses_another_ending(run: Callable[..., Any], tmp_path: Path) -> None:
     """Nothing is written."""
-    said = run("trace", "convert", str(DATA / "muri.csv"), str(tmp_path / "t.xlsx"))
-    assert (said.code, "must end in .parquet, .csv or .csv.gz" in said.err) == (2, True)
+    for arguments in (("convert", "absent"), ("anonymise", "absent"), ("generate",)):
+        said = run("trace", *arguments, str(tmp_path / "t.xlsx"))  # before SOURCE is read
+        assert (said.code, "must end in .parquet, .csv or .csv.gz" in said.err) == (2, True)
     assert not (tmp_path / "t.xlsx").exists()
 
 

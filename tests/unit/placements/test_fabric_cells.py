@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import numpy as np
 import pytest
 
@@ -66,6 +68,26 @@ def test_fewest_cells__hold_a_gang(room, nodes, expected) -> None:
     found = fewest_cells(cells, np.array(room, np.int64), len(cells.low) - 1, 2, nodes)
     assert np.flatnonzero(found).tolist() == expected
     assert (found[expected] == np.array(room)[expected]).all()
+
+
+def test_fewest_cells__hold_the_rest_too() -> None:
+    """As few cells as any choice of them, by trying all, on 300 clusters drawn by chance."""
+    draw = np.random.default_rng(5)
+    for _ in range(300):
+        home = draw.integers(0, 4, 9)
+        cells, room = cells_of(site([-1] * 4, [1] * 4, home.tolist()), 9), draw.choice([0, 2, 4], 9)
+        full, nodes = room >= 4, int(draw.integers(2, 5))
+        holding = [
+            among
+            for count in range(1, 5)
+            for among in map(list, combinations(range(4), count))
+            if (here := np.isin(home, among))[full].sum() >= nodes and (here & (room >= 2)).sum() > nodes
+        ]
+        near = fewest_cells(cells, room, len(cells.low) - 1, 4, nodes, 2)
+        if holding and (near > 0).sum() > nodes:
+            assert len(set(home[near > 0])) == len(holding[0])
+        elif holding:  # the rest goes to one more
+            assert len(set(home[near > 0])) == len(holding[0]) - 1
 
 
 def test_fewest_cells__where_no_node_is_in_one() -> None:

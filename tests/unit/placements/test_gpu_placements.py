@@ -142,6 +142,13 @@ def test_walk__gives_back_the_cpus_of_a_displaced_job() -> None:
     assert placed(BestFit(), given) == {1: {"n1": 0b1}}
 
 
+def test_linked__takes_the_rest_of_a_gang_from_the_same_leaves() -> None:
+    """Leaves of three, three and two nodes: 44 GPUs are five nodes and a half, on the first two."""
+    tree = Fabric("tree", Labels.of(["a", "b", "c"]), frozen([1] * 3, np.int8), frozen([-1] * 3, np.int32))
+    wired = site([asks(1, 44, nodes=6)], "8x8", fabric=(tree, frozen([0, 0, 0, 1, 1, 1, 2, 2], np.int64)))
+    assert sorted(placed(Linked(), wired)[1]) == ["n1", "n2", "n3", "n4", "n5", "n6"]
+
+
 def test_walk__gives_no_masks_where_slurm_shows_counts_only() -> None:
     """n1: 3 of 8 GPUs are held, nobody knows which: the count is right, the mask 0. An idle node is no riddle."""
     taken = snapshot(

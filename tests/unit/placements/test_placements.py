@@ -47,10 +47,31 @@ def test_consolidated__fills_the_fullest_node_that_fits() -> None:
     assert placed(Consolidated(), taken) == {1: {"n1": 5}, 2: {"n1": 2}, 3: {"n2": 4}}
 
 
-def test_consolidated__gives_large_gangs_whole_nodes_and_a_rest() -> None:
-    """12 GPUs: one whole node and 4 GPUs of the other."""
-    taken = snapshot([asks(1, 12, nodes=2)], "2x8")
-    assert placed(Consolidated(), taken) == {1: {"n1": 8, "n2": 4}}
+EVERY = ("consolidated", "best-fit", "linked", "spread", "topology-aware", "mapa", "ffdl", "sched2", "random", "cells")
+
+
+@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize(
+    ("gpus", "nodes", "size", "given"),
+    [(12, 1, "2x8", [8, 4]), (12, 2, "2x8", [6, 6]), (20, 3, "3x8", [8, 8, 4]), (9, 3, "3x8", [3, 3, 3]),
+     (12, 2, [8, 4], [8, 4])],
+)  # fmt: skip
+def test_placements__share_a_gang_out(name: str, gpus: int, nodes: int, size: Any, given: list[int]) -> None:
+    """Equally over as many nodes as it asks for, where that comes out and so many nodes can hold it; else whole nodes
+    and a rest."""
+    sizes = size if isinstance(size, str) else [
+        {"name": f"n{i}", "gpus": each, "gpu_types": f"gpu:v100:{each}"} for i, each in enumerate(size)
+    ]  # fmt: skip
+    made = placed(registry.make("placements", name, key="placement"), snapshot([asks(1, gpus, nodes=nodes)], sizes))
+    assert sorted(made[1].values(), reverse=True) == given
+
+
+def test_consolidated__backfills_a_gang_as_it_places_it() -> None:
+    """Equal parts on two nodes of 8 GPUs, whole nodes and a rest on one of 8 and one of 4."""
+    for sizes, given in ((8, 8), [6, 6]), ((8, 4), [8, 4]):
+        nodes = [{"name": f"n{i}", "gpus": gpus, "gpu_types": f"gpu:v100:{gpus}"} for i, gpus in enumerate(sizes)]
+        taken = snapshot([asks(1, 12, nodes=2, time_limit_s=9.0)], nodes)
+        assert Consolidated().backfill(taken, Ranking(np.arange(1))).gpus.tolist() == given
 
 
 def test_consolidated__is_all_or_nothing() -> None:

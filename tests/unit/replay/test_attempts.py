@@ -51,13 +51,15 @@ def taken_back(future: Future[Any]) -> None:
 
 
 class Opening:
-    """Gives workers in turn; the last of them again and again. open: of how many there are now."""
+    """Gives workers in turn; the last of them again and again. open: of how many there are now. most: processes that
+    it was allowed each time."""
 
     def __init__(self, *found: Workers | Exception) -> None:
-        self.found, self.times, self.open = found, 0, 0
+        self.found, self.times, self.open, self.most = found, 0, 0, list[int]()
 
     @contextmanager
-    def __call__(self) -> Iterator[Workers]:
+    def __call__(self, most: int) -> Iterator[Workers]:
+        self.most.append(most)
         now = self.found[min(self.times, len(self.found) - 1)]
         self.times += 1
         if isinstance(now, Exception):
@@ -99,6 +101,22 @@ def test_play_through__gives_out_what_is_missing(tmp_path: Path, end: Callable[[
     assert (len(made.rows), made.failures, done, opening.open) == (POINTS, [], POINTS, 0)
     assert (tmp_path / "r").read_text().count("\n") == POINTS
     assert len(told) == 1 and "3 points are missing" in told[0]
+
+
+def test_play_through__takes_half_as_many_processes_after_one_was_ended(tmp_path: Path) -> None:
+    """Five, two, one, and never none: also in attempts that played a point. Other losses take none away."""
+    broken = [Workers(Breaking(1, broken_pool), processes=count) for count in (5, 2, 1)]
+    opening = Opening(*broken, Workers(Breaking(9)))
+    made, told, _ = played(tmp_path / "r", opening)
+    assert (len(made.rows), opening.most) == (POINTS, [0, 2, 1, 1])
+    assert [line.split(" to ")[-1] for line in told] == [
+        "2 processes at most",
+        "1 process at most",
+        "1 process at most",
+    ]
+    opening = Opening(lost(1), Workers(Breaking(9)))
+    played(tmp_path / "s", opening)
+    assert opening.most == [0, 0]
 
 
 @pytest.mark.parametrize("fast", [False, True])

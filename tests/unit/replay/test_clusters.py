@@ -207,6 +207,15 @@ def test_cluster_of__folder_tells_limits_on_what_is_used(site: Path) -> None:
     assert (qos["wide"], qos["odd"], qos["none"]) == ("part", "other", "")
     assert made.warnings[-1].endswith("qos.txt: has no QOS other, which a partition names; its limits are left out")
     assert made.slurm_model.safe_limits
+    (site / "qos.txt").unlink()
+    assert (
+        cluster_of(str(site), BUSY)
+        .warnings[-1]
+        .endswith(
+            "qos.txt: is not there; limits of other, part, which partitions name, are left out; make it with "
+            "`sacctmgr -P show qos`"
+        )
+    )
 
 
 def test_cluster_of__folder_tells_a_limit_of_nothing_from_none(site: Path) -> None:
@@ -230,6 +239,7 @@ def test_cluster_of__folder_tells_a_limit_of_nothing_from_none(site: Path) -> No
         ("assoc.txt", "User|Share\nann|1\n", "no heading with Account; make it with `sacctmgr -P show assoc tree"),
         ("assoc.txt", "Account|Share\nphysics|many\n", r"assoc\.txt.*2.*cannot be read.*many"),
         ("qos.txt", "Name|MaxWall\nnormal|ever\n", r"qos\.txt.*2.*MaxWall: is 'ever'"),
+        ("qos.txt", "Name|GrpWall\nnormal|ever\n", r"qos\.txt.*2.*GrpWall: is 'ever'"),
         ("sshare.txt", "Account|User|RawUsage\na|b|much\n", r"sshare\.txt.*2.*much"),
     ],
 )  # fmt: skip

@@ -31,6 +31,13 @@ def run(jobs: Any = JOBS, cluster: str = "1x4", policy: str = "fifo", **settings
     return Session(trace(jobs), Request(cluster=cluster, policy=policy, settings=settings)).run()
 
 
+def test_session__tells_jobs_that_ended_in_the_stage() -> None:
+    """A progress bar comes to its end."""
+    settings, told = {"profile_gpus": 2, "profile_s": 100.0}, list[int]()
+    Session(trace(), Request(cluster="1x4", policy="fifo", settings=settings)).run(told.append)
+    assert told[-1] == len(JOBS)
+
+
 def test_profiled__fewest_gpus_first_and_a_capped_time() -> None:
     """Two GPUs: 1 and 2 at once; 2 ends at 50, and 5 passes 4, which asks for more; 4 follows when 5 is stopped."""
     made = stage()

@@ -44,7 +44,9 @@ def test_from_settings__version_tells_how_a_node_is_chosen(version: str, shortes
     assert SlurmModel.from_settings({"SLURM_VERSION": version}).shortest_run is shortest
 
 
-@pytest.mark.parametrize(("enforced", "safe"), [("associations,limits,SAFE", True), ("limits,qos", False), ("", False)])
+@pytest.mark.parametrize(
+    ("enforced", "safe"), [("associations,limits,SAFE", True), ("limits,qos", False), ("all", True), ("", False)]
+)
 def test_from_settings__safe_limits(enforced: str, safe: bool) -> None:
     """AccountingStorageEnforce."""
     assert SlurmModel.from_settings({"AccountingStorageEnforce": enforced}).safe_limits is safe

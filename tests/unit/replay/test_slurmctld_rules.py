@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from slurmsched.model import JobState, Plan, SetNice
+from slurmsched.model import JobState, Plan, Ranking, SetNice
+from slurmsched.placements.best_fit import BestFit
+from slurmsched.placements.consolidated import Consolidated
 from slurmsched.replay.embedded import EmbeddedCluster
 from slurmsched.replay.engine import replay
 from slurmsched.replay.jobtable import Phase
@@ -301,6 +303,31 @@ def test_demand__holds_just_the_gpus_asked_for(told: Row) -> None:
     assert made.nodes.tolist() == [2, 3, 4, 4, 4]
     assert (made.need[:, 0] * (made.nodes - 1) + made.last[:, 0]).tolist() == [2, 5, 7, 8, 13]
     assert refused(rows, layout) == [""] * 5
+
+
+@pytest.mark.parametrize(
+    ("gpus", "nodes", "sizes", "shares"),
+    [(12, 2, (8, 8), (6, 6)), (12, 0, (8, 8), (8, 4)), (12, 2, (8, 4), (8, 4)), (16, 2, (8, 8), (8, 8))],
+)
+def test_demand__shares_out_what_a_placement_does(gpus: int, nodes: int, sizes: Any, shares: Any) -> None:
+    """Equal parts where the trace tells the nodes, they divide the GPUs and the nodes can hold them. What placements
+    see of it, and the EASY backfill, comes to the same."""
+    layout = Layout(tuple(Node(f"n{i}", size, 64) for i, size in enumerate(sizes)))
+    for backfill in ("none", "easy"):
+        later = replace(PLAIN, backfill=backfill, batch_sched_delay_s=5.0)
+        made = cluster([{"gpus": gpus, "nodes": nodes}], later, layout)
+        made.advance(1.0)
+        assert (made.demand.need[0, 0], made.demand.last[0, 0]) == shares
+        seen = made.read()
+        assert sorted(BestFit().place(seen, Ranking(np.arange(1))).gpus.tolist(), reverse=True) == list(shares)
+        assert Consolidated().place(seen, Ranking(np.arange(1))).gpus.tolist() == list(shares)
+        replay(made)
+        assert made.job.end_s.tolist() == (made.job.first_start_s + 10).tolist()
+
+
+def test_demand__two_nodes_with_six_free_start_a_job_of_six_each() -> None:
+    """`-N2 --gpus-per-node=6` beside two jobs of two GPUs."""
+    assert starts([{"gpus": 4, "nodes": 2}, {"gpus": 12, "nodes": 2}]) == [0, 0]
 
 
 def test_qos_and_accounts__refuse_one_job_that_is_too_much() -> None:

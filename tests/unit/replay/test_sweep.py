@@ -150,6 +150,21 @@ def test_point_key__differs_with_physics_and_its_files(tmp_path: Path) -> None:
     assert point_key(Request(cluster="2x4", physics="recorded"), SIX, "d") == keys[2]
 
 
+@pytest.mark.parametrize("words", [
+    lambda file: {"parameters": {"speeds": {"name": "throughputs", "table": file}}},
+    lambda file: {"parameters": {"tables": [file]}},
+    lambda file: {"policy": f"gavel:speeds={file}"},
+    lambda file: {"placement": f"linked:table={file}"},
+])  # fmt: skip
+def test_point_key__differs_with_files_of_policy_and_placement(tmp_path: Path, words: Any) -> None:
+    """After a table was corrected under its old name the point is played anew."""
+    table, keys = tmp_path / "table.json", []
+    for content in ('{"v100": {}}', '{"k80": {}}', '{"v100": {}}'):
+        table.write_text(content)
+        keys.append(point_key(Request(cluster="2x4", **words(str(table))), SIX, "d"))
+    assert keys[0] == keys[2] != keys[1]
+
+
 def test_point_key__differs_with_every_field_of_a_request(tmp_path: Path) -> None:
     """A point that had another's key would be given its figures, unplayed."""
     history, past = tmp_path / "history.csv", tmp_path / "past.csv"

@@ -93,15 +93,16 @@ def test_own__tries_once_more() -> None:
     assert twice.calls == 2
 
 
-def test_own__leaves_errors_of_tls_alone() -> None:
-    """That it must wait is no break, and no reason to try again."""
+@pytest.mark.parametrize("error", [ssl.SSLWantReadError, TimeoutError])
+def test_own__leaves_errors_of_tls_and_of_time_alone(error: type[OSError]) -> None:
+    """That it must wait, or has waited long enough, is no break, and no reason to try again."""
     calls = []
 
     def waiting() -> None:
         calls.append(1)
-        raise ssl.SSLWantReadError
+        raise error
 
-    with pytest.raises(ssl.SSLWantReadError):
+    with pytest.raises(error):
         tls._own(waiting)
     assert len(calls) == 1
 

@@ -136,6 +136,11 @@ def test_free_sets__all_of_few_gpus_and_a_draw_of_many(gpus, sets):
     assert 0 <= found[0] <= found[-1] < 1 << gpus
 
 
+def test_free_sets__are_the_same_on_every_machine() -> None:
+    """A NumPy that draws others would change shares and compiled files without a word."""
+    assert [list(free_sets(gpus))[:4] for gpus in (10, 16)] == [[1, 3, 4, 5], [134, 179, 376, 458]]
+
+
 @pytest.mark.skipif(os.environ.get("NUMBA_DISABLE_JIT") == "1", reason="a table of ten GPUs takes long uncompiled")
 @pytest.mark.parametrize("reorder", [False, True])
 def test_compile__of_ten_gpus_by_states_that_are_drawn(reorder):

@@ -14,6 +14,7 @@ import pytest
 
 from slurmsched import registry
 from slurmsched.errors import InputError
+from slurmsched.replay.loaders.source import open_bytes
 from slurmsched.replay.trace_files import Recorded, load
 from slurmsched.replay.traces import read_trace, trace_digest
 
@@ -217,6 +218,14 @@ def test_load__refuses_a_packed_file_that_was_torn(
     (tmp_path / "t").write_bytes(packed[: max(int(share * len(packed)), 20)])
     with pytest.raises(InputError, match="cannot be read: Compressed file ended before"):
         load(tmp_path / "t")
+
+
+def test_open_bytes__unpacks_little_at_a_time(tmp_path: Path) -> None:
+    """The first bytes of a file of 150 MiB zeros bring 32 MiB into memory at most."""
+    (tmp_path / "t").write_bytes(zst(bytes(150 << 20)))
+    with open_bytes(tmp_path / "t") as file:
+        assert file.read(10) == bytes(10)
+        assert len(file.raw._ready) <= 32 << 20  # type: ignore[attr-defined]
 
 
 def test_load__says_of_an_empty_file_that_it_is_empty(tmp_path: Path) -> None:
