@@ -76,7 +76,7 @@ def _lines(names: tuple[str, ...] | list[str], jobs: list[int]) -> Iterator[str]
     yield from _paired_pop()
     yield (
         f"\nGavel with `space_sharing`, an allocation of jobs of one GPU of Gavel's table on {3 * PAIR_GPUS} GPUs of "
-        f"three types, in groups of at most {shared_allocation.MOST} jobs (POP):\n"
+        f"three types, in groups of at most {shared_allocation.GROUP} jobs (POP):\n"
     )
     yield "| jobs | groups | pairs that gain | " + " | ".join(f"{name} [s]" for name in SHARED) + " |"
     yield "| ---: | ---: | ---: |" + " ---: |" * len(SHARED)
@@ -184,7 +184,7 @@ def _shared() -> Iterator[str]:
             shared_allocation.allocated(objective, given, lambda one, two, table=table: table[one, two], jobs, 0)  # type: ignore[misc]
             times_s.append(time.process_time() - began)
         cells = " | ".join(f"{took_s:.2f}" for took_s in times_s)
-        yield f"| {jobs:,} | {-(-jobs // shared_allocation.MOST)} | {gains:,} | {cells} |"
+        yield f"| {jobs:,} | {-(-jobs // shared_allocation.GROUP)} | {gains:,} | {cells} |"
 
 
 def _paired(jobs: int) -> tuple[Problem, Int64s, Int64s, Floats]:

@@ -8,11 +8,14 @@ FEW = 21  # up to so many of which two are drawn, Python takes them out of a lis
 
 
 class Lots:
-    """Draws like random.Random(seed), of which `count` words of 32 bits are used up. count: grows with every draw."""
+    """Draws like random.Random(seed), of which `count` words of 32 bits are used up. count: grows with every draw.
 
-    def __init__(self, seed: int, count: int = 0) -> None:
+    seed: (seed,), or several numbers for lots of their own, each from 0 to 2^32 - 1.
+    """
+
+    def __init__(self, seed: tuple[int, ...], count: int = 0) -> None:
         self._words, self.count = np.random.RandomState(np.random.MT19937(0)), count  # no word of the system's chance
-        self._words.seed([seed])
+        self._words.seed(list(seed))
         self._words.randint(0, 1 << 32, size=count, dtype=np.uint32)
 
     def below(self, bound: int) -> int:
