@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from slurmsched.errors import ConfigError
 from slurmsched.estimators.additive import Additive
 from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Wants
-from slurmsched.policies.checks import check_count
+from slurmsched.policies.checks import check_count, check_words
 from slurmsched.policies.expected import known_or_last, service
 from slurmsched.policies.order import ordered
 from slurmsched.policies.packing import ALONE, beside, sharing_scores
@@ -66,9 +66,7 @@ class Lucid:
         if not isinstance(self.pack, bool):
             raise ConfigError(f"must be true or false, got {self.pack!r}", key="policy.pack")
         for name in ("tiny", "medium"):
-            words = getattr(self, name)
-            if not isinstance(words, tuple) or not all(isinstance(word, str) and word for word in words):
-                raise ConfigError(f'must be a list of words, ["ncf"], got {words!r}', key=f"policy.{name}")
+            check_words(name, getattr(self, name))
 
     def rank(self, snapshot: Snapshot) -> Ranking:
         jobs, estimates = snapshot.jobs, self.estimator.estimate(snapshot)

@@ -162,7 +162,7 @@ def _by_job(pairs: Pairs, jobs: int, value: Floats) -> Any:
 def gain(problem: Problem, kept: Callable[[Int64s, Int64s], Floats], seed: int) -> str:
     """How much more the job that fares worst would have with pairs, in words.
 
-    kept: of pairs of rows of the problem, as in `worthwhile`. More than SAMPLED jobs are sampled, with as large a part of
+    kept: of pairs of rows of the problem, as in `worthwhile`. Of more jobs SAMPLED are drawn, with as large a part of
     all GPUs.
     """
     jobs = len(problem.gpus)

@@ -30,7 +30,8 @@ _BY_JOB = ("on", "executed_s", "done_s")
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """round_s: length of a round [s]. reset_s: least time from one allocation to the next [s]. strict: as in `pair_book.chosen`.
+    """round_s: length of a round [s]. reset_s: least time from one allocation to the next [s]. strict: as in
+    pair_book.chosen.
 
     released: as in the released simulators, where jobs that came since the allocation wait for the next one, though
     they keep GPUs from others, and where an allocation at time 0 does not hold off the next one.

@@ -86,11 +86,10 @@ def test_digest__differs_by_any_column() -> None:
     users, plain = shipped_trace("gavel_96_users"), shipped_trace("gavel_96_v100")
     assert trace_digest(users) != trace_digest(plain) == trace_digest(plain.with_columns(user=plain.user))
     bare = {"job_id": [1, 2], "gpus": [1, 1], "submit_s": [0.0, 1.0], "duration_s": [5.0, 5.0]}
-    texts = {name: ["x", ""] for name in ("user", "account", "partition", "qos", "name", "model", "gpu_type", "state",
-                                          "comment")}  # fmt: skip
-    figures = {"gpu_share": [0.5, 1.0], "nodes": [1, 0], "cpus": [2, 0], "memory_mib": [3.0, 0.0], "start_s": [0.0, 4.0],
-               "time_limit_s": [5.0, 5.0], "requeues": [1, 0]}  # fmt: skip
-    made = [Trace.of(**bare)] + [
-        Trace.of(**bare, **{name: Labels.of(each)}) for name, each in texts.items()
-    ] + [Trace.of(**bare, **{name: each}) for name, each in figures.items()]  # fmt: skip
-    assert len({trace_digest(each) for each in made}) == len(made)
+    texts = ("user", "account", "partition", "qos", "name", "model", "gpu_type", "state", "comment")
+    more = {name: Labels.of(["x", ""]) for name in texts} | {
+        "gpu_share": [0.5, 1.0], "nodes": [1, 0], "cpus": [2, 0], "memory_mib": [3.0, 0.0], "start_s": [0.0, 4.0],
+        "time_limit_s": [5.0, 5.0], "requeues": [1, 0],
+    }  # fmt: skip
+    made = [Trace.of(**bare), *(Trace.of(**bare, **{name: values}) for name, values in more.items())]
+    assert len({trace_digest(each) for each in made}) == len(made) == 17
