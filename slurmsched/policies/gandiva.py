@@ -125,7 +125,7 @@ class Gandiva:
         runs = _runs(here, shares, first, second)
         told = (shares > 0).all(axis=(1, 2)) if self.released else runs.any(axis=1)
         counted = shares if self.released else np.where(runs[:, :, None], shares, 0.0)
-        return _only(couples, told & (counted.sum(axis=(1, 2)) >= 1.0))
+        return _only(couples, np.asarray(told & (counted.sum(axis=(1, 2)) >= 1.0)))
 
     def _running(self, snapshot: Snapshot, here: Market, couples: Couples) -> Couples:
         """The couples that can run on some type."""

@@ -44,7 +44,9 @@ def sharing(snapshot: Snapshot, held: Assignments) -> list[list[int]]:
     for key, jobs in together.items():
         if len(jobs) > 2 or any(taken.get(node, 0) & mask for node, mask in key):
             job_id = snapshot.jobs.job_id[held.rows[jobs[-1]]]
-            raise InputError(f"job {job_id} shares GPUs otherwise than all of them with one other job: no speed is known")
+            raise InputError(
+                f"job {job_id} shares GPUs otherwise than all of them with one other job: no speed is known"
+            )
         for node, mask in key:
             taken[node] = taken.get(node, 0) | mask
     return [jobs for jobs in together.values() if len(jobs) == 2]
