@@ -125,12 +125,14 @@ class Gandiva:
         runs = _runs(here, shares, first, second)
         told = (shares > 0).all(axis=(1, 2)) if self.released else runs.any(axis=1)
         counted = shares if self.released else np.where(runs[:, :, None], shares, 0.0)
-        return _only(couples, np.asarray(told & (counted.sum(axis=(1, 2)) >= 1.0)))
+        pays: Bools = np.logical_and(told, counted.sum(axis=(1, 2)) >= 1.0)
+        return _only(couples, pays)
 
     def _running(self, snapshot: Snapshot, here: Market, couples: Couples) -> Couples:
         """The couples that can run on some type."""
         first, second = _ends(couples)
-        return _only(couples, _runs(here, self._share(snapshot, here, first, second), first, second).any(axis=1))
+        runs = _runs(here, self._share(snapshot, here, first, second), first, second)
+        return _only(couples, np.asarray(runs.any(axis=1)))
 
 
 def _ends(couples: Couples) -> tuple[Int64s, Int64s]:

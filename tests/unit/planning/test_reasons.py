@@ -18,5 +18,5 @@ from slurmsched.planning.reasons import criteria
     ],
 )  # fmt: skip
 def test_criteria__leave_out_what_says_nothing(values: dict[str, Any], text: str) -> None:
-    """A number that is not known, what is not the case, and beside whom a job is that shares nothing; ids stay whole."""
+    """A number that is not known, what is not the case, and beside whom who shares nothing is; ids stay whole."""
     assert criteria(values) == text
