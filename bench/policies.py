@@ -34,6 +34,7 @@ TYPES = ("k80", "p100", "v100")
 ROUNDS, LONG_S = 5, 3.0  # measurements of each; one alone where it takes longer
 POP_JOBS, POP_PARTS = 2_048, (1, 2, 4, 8)
 SHARED, SHARED_JOBS = ("max-min", "makespan", "ftf"), (100, 300, 1_000)
+MODELLED = ("gandiva",)  # policies whose queue is of Gavel's models
 PAIR_JOBS, PAIR_GPUS = 256, 24  # GPUs of each type
 
 
@@ -54,7 +55,8 @@ def _lines(names: tuple[str, ...] | list[str], jobs: list[int]) -> Iterator[str]
     yield (
         f"`python -m bench.policies`, CPU time of this process alone, median of {ROUNDS}; one where it takes longer "
         f"than {LONG_S:g} s. Pending jobs only, half with deadlines and sizes, on 100 nodes of 8 GPUs of three types; "
-        f"default parameters. numpy {version('numpy')}, scipy {version('scipy')}, CPython {platform.python_version()}. "
+        f"default parameters. gandiva: of one GPU and Gavel's models, or no two could be a pair. "
+        f"numpy {version('numpy')}, scipy {version('scipy')}, CPython {platform.python_version()}. "
         "Growth: time of a first look against jobs over the last step, as a power; 1 = linear.\n"
     )
     yield "| policy | " + " | ".join(f"{count:,}: first / next look [ms]" for count in jobs) + " | growth |"
@@ -76,7 +78,7 @@ def _lines(names: tuple[str, ...] | list[str], jobs: list[int]) -> Iterator[str]
     yield from _paired_pop()
     yield (
         f"\nGavel with `space_sharing`, an allocation of jobs of one GPU of Gavel's table on {3 * PAIR_GPUS} GPUs of "
-        f"three types, in groups of at most {shared_allocation.MOST} jobs (POP):\n"
+        f"three types, in groups of at most {shared_allocation.GROUP} jobs (POP):\n"
     )
     yield "| jobs | groups | pairs that gain | " + " | ".join(f"{name} [s]" for name in SHARED) + " |"
     yield "| ---: | ---: | ---: |" + " ---: |" * len(SHARED)
@@ -85,7 +87,7 @@ def _lines(names: tuple[str, ...] | list[str], jobs: list[int]) -> Iterator[str]
 
 def measured(name: str, jobs: int) -> tuple[float, float]:
     """CPU time of a first look at a queue of this many jobs, and of the next one a minute later [s]."""
-    policy, given = registry.make("policies", name), queue(jobs)
+    policy, given = registry.make("policies", name), queue(jobs, models=name in MODELLED)
     policy.rank(queue(3))  # what is loaded or compiled once
     first: list[float] = []
     after: list[float] = []
@@ -99,8 +101,9 @@ def measured(name: str, jobs: int) -> tuple[float, float]:
     return statistics.median(first), statistics.median(after)
 
 
-def queue(jobs: int) -> Snapshot:
-    """A queue of pending jobs of all sizes and lengths; the same for the same number."""
+def queue(jobs: int, *, models: bool = False) -> Snapshot:
+    """A queue of pending jobs of all sizes and lengths; the same for the same number. models: of one GPU each, of a
+    model of Gavel's table."""
     chance = np.random.default_rng(jobs)
     nodes = [{"name": f"n{n:03}", "gpus": 8, "gpu_types": f"gpu:{TYPES[n % 3]}:8"} for n in range(100)]
     rows = [
@@ -109,6 +112,8 @@ def queue(jobs: int) -> Snapshot:
          "comment": _hints(chance)}
         for n in range(1, jobs + 1)
     ]  # fmt: skip
+    if models:
+        rows = [{**row, "gpus": 1, "comment": hint} for row, hint in zip(rows, _models(chance, jobs), strict=True)]
     ended = 1_000
     past = Past.build(ended, {
         "gpus": [1] * ended, "executed_s": chance.lognormal(7, 1, ended), "user": [f"u{n % 50}" for n in range(ended)],
@@ -125,6 +130,15 @@ def _hints(chance: np.random.Generator) -> str:
     if chance.random() < 0.5:
         return told
     return f"{told} deadline=+{int(minutes * chance.uniform(1.2, 40))}m min_gpus=1 max_gpus=8"
+
+
+def _models(chance: np.random.Generator, jobs: int) -> list[str]:
+    """Hints of jobs of one GPU, of all models in Gavel's table."""
+    models = [model for model, gpus in kinds(throughput_table("gavel")) if gpus == 1]
+    hints = []
+    for model, batch in (model_and_batch(models[k]) for k in chance.integers(0, len(models), jobs)):
+        hints.append("slurmsched: " + (f"batch={batch} " if batch else "") + f"model={model}")
+    return hints
 
 
 def _growth(jobs: list[int], times_s: list[float]) -> str:
@@ -184,16 +198,13 @@ def _shared() -> Iterator[str]:
             shared_allocation.allocated(objective, given, lambda one, two, table=table: table[one, two], jobs, 0)  # type: ignore[misc]
             times_s.append(time.process_time() - began)
         cells = " | ".join(f"{took_s:.2f}" for took_s in times_s)
-        yield f"| {jobs:,} | {-(-jobs // shared_allocation.MOST)} | {gains:,} | {cells} |"
+        yield f"| {jobs:,} | {-(-jobs // shared_allocation.GROUP)} | {gains:,} | {cells} |"
 
 
 def _paired(jobs: int) -> tuple[Problem, Int64s, Int64s, Floats]:
     """Jobs of one GPU of all models in Gavel's table, their pairs, and the speed that each keeps in them."""
     chance, speeds = np.random.default_rng(7), Throughputs("gavel")
-    models = [model for model, gpus in kinds(throughput_table("gavel")) if gpus == 1]
-    hints = []
-    for model, batch in (model_and_batch(models[k]) for k in chance.integers(0, len(models), jobs)):
-        hints.append("slurmsched: " + (f"batch={batch} " if batch else "") + f"model={model}")
+    hints = _models(chance, jobs)
     here = snapshot([{"job_id": n, "gpus": 1, "comment": hint} for n, hint in enumerate(hints, 1)])
     given = Problem(np.full(3, float(PAIR_GPUS)), np.ones(jobs), speeds.speeds(here, TYPES),
                     *[np.ones(jobs)] * 3)  # fmt: skip

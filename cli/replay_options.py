@@ -37,7 +37,8 @@ _OPTIONS = (
                  help="GPU seconds that completed jobs needed, a CSV column; for gittins; or Tiresias's."),
     click.option("--past", default="", metavar="FILE",
                  help="A trace of jobs that ended before this one begins, for estimators that learn."),
-    click.option("--seed", type=int, default=0, show_default=True, help="Of everything that is left to chance."),
+    click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True,
+                 help="Of everything that is left to chance."),
 )  # fmt: skip
 
 

@@ -136,7 +136,7 @@ class Cycle(Section):
     """When the daemon works."""
 
     interval_s: Positive = Field(60, description="time between two cycles of the daemon [s]")
-    seed: int = Field(0, description="seed of policies that use chance")
+    seed: int = Field(0, ge=0, le=2**31 - 1, description="seed of policies that use chance")
     stop_file: Path = Field(Path("/etc/slurmsched/stop"), description="while this file exists nothing is written")
 
 

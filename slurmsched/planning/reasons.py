@@ -8,6 +8,7 @@ from math import isfinite
 from typing import Any
 
 TIMES = frozenset({"since_s", "started_s", "submit_s"})  # criteria that are Unix seconds
+JOBS = frozenset({"beside"})  # criteria that are ids of jobs, -1 = none
 
 
 def criteria(values: Mapping[str, Any]) -> str:
@@ -20,6 +21,8 @@ def _shown(name: str, value: Any) -> str:
     """One value; nothing for one that is not known, endless or not the case."""
     if isinstance(value, bool):
         return "yes" if value else ""
+    if name in JOBS and value < 0:
+        return ""
     if not isinstance(value, float):
         return str(value)
     if not isfinite(value):

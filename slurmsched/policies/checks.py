@@ -40,3 +40,9 @@ def check_choice(name: str, value: Any, choices: Sequence[Any]) -> None:
     """value: one of choices."""
     if value not in choices:
         raise ConfigError(f"must be one of {', '.join(map(str, choices))}, got {value!r}", key=f"policy.{name}")
+
+
+def check_words(name: str, value: Any, of: str = "policy") -> None:
+    """value: a tuple of words that are not empty. of: what has the parameter."""
+    if not isinstance(value, tuple) or not all(isinstance(word, str) and word for word in value):
+        raise ConfigError(f'must be a list of words, ["ncf"], got {value!r}', key=f"{of}.{name}")

@@ -24,6 +24,8 @@ from slurmsched.policies.rounds import RESET_S, Rules
 from slurmsched.protocols import PairEstimator, SpeedEstimator
 
 KEY = "drawn"  # in the carry
+DRAWS = 8  # times that all who are alone draw: pairs that cannot run are put back
+WORD = 1 << 32
 Couples = dict[int, int]  # row -> row of the partner, both ways
 
 
@@ -32,9 +34,10 @@ class Gandiva:
     """While jobs ask for more GPUs than there are, pairs drawn by chance share; time is split evenly among all.
 
     A pair stays together until one ends, or at the next allocation if its jobs keep less in all than one job alone:
-    the shares of their speeds, of both and over all types, add up to less than 1. round_s: [s]. fill: whether GPUs
-    that come free within a round go to other jobs. reset_s: least time from one allocation to the next [s]. released:
-    as the released simulator (see gavel). speeds: a table of throughputs that has pairs.
+    the shares of their speeds, of both and over all types that have any, add up to less than 1. Jobs of which no type
+    has speeds side by side are no pair. round_s: [s]. fill: whether GPUs that come free within a round go to other
+    jobs. reset_s: least time from one allocation to the next [s]. released: as the released simulator (see gavel),
+    where pairs without speeds are drawn too and do not run. speeds: a table of throughputs that has pairs.
     Raises ConfigError for a parameter out of range, and for speeds that know no pairs.
     Source: Xiao et al. (Gandiva), OSDI '18, for packing; what is drawn, kept and split as in the released code of
     Narayanan et al. (Gavel), OSDI '20 (c4fa400). Without its migration, and its growing and shrinking.
@@ -68,38 +71,47 @@ class Gandiva:
     def rank(self, snapshot: Snapshot) -> Ranking:
         here = market(snapshot, self.speeds)
         book = rounds.opened(snapshot, here, self.round_s)
-        drawn = {KEY: snapshot.carry.get(KEY)}
+        kept = {KEY: snapshot.carry.get(KEY)}
         rules = Rules(self.round_s, self.reset_s, released=self.released)
         if rounds.over(book, snapshot.now_s, rules):
-            rounds.begin(book, snapshot, here, rules, lambda: self._allocation(snapshot, here, drawn),
-                         rounds.fastest_first(here))  # fmt: skip
+            kept |= rounds.begin(book, snapshot, here, rules, lambda: self._allocation(snapshot, here, kept[KEY]),
+                                 rounds.fastest_first(here))  # fmt: skip
         made = rounds.ranking(book, snapshot, here, self.fill, shares=True)
-        return replace(made, carry={**made.carry, **drawn}) if drawn[KEY] else made
+        return replace(made, carry={**made.carry, **kept}) if kept[KEY] else made
 
     def next_change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
         """The end of the round [Unix s], infinity without jobs."""
         return rounds.round_end_s(ranking, running, self.round_s) if running.any() else math.inf
 
-    def _allocation(self, snapshot: Snapshot, here: Market, drawn: dict[str, Any]) -> Allocation:
-        """An even split of all GPUs among pairs and single jobs."""
-        share = np.zeros(here.speed.shape)
+    def _allocation(self, snapshot: Snapshot, here: Market, kept: Any) -> Allocation:
+        """An even split of all GPUs among pairs and single jobs. kept: of the allocation before."""
         order = ordered(snapshot.jobs)
-        rows = order[here.active[order]]
-        couples, lots = _kept(snapshot, here, drawn[KEY]), Lots(snapshot.seed, _count(drawn[KEY]))
-        couples = self._paying(snapshot, here, couples)
+        rows = order[here.active[order]].tolist()
         crowded = here.gpus[rows].sum() > here.capacity.sum()
-        if crowded:
-            couples |= _drawn([row for row in rows.tolist() if row not in couples], here.gpus, lots)
-        drawn[KEY] = _remembered(snapshot, couples, lots.count)
+        couples, count = self._couples(snapshot, here, kept, rows if crowded else [])
         paired = couples if crowded else {}
         place = np.argsort(order).tolist()
-        first = np.array([row for row in rows.tolist() if row in paired and place[row] < place[paired[row]]], np.int64)
+        first = np.array([row for row in rows if row in paired and place[row] < place[paired[row]]], np.int64)
         second = np.array([paired[row] for row in first.tolist()], np.int64)
-        alone = np.array([row for row in rows.tolist() if row not in paired], np.int64)
+        alone = np.array([row for row in rows if row not in paired], np.int64)
         units = max(len(first) + len(alone), 1)
+        share = np.zeros(here.speed.shape)
         share[alone] = _split(here, alone, units)
         speed = beside(self._share(snapshot, here, first, second), here.speed, first, second)
-        return Allocation(share, Pairs(first, second, speed), _split(here, first, units))
+        shared = np.where(self.released | (speed > 0).all(axis=2), _split(here, first, units), 0.0)
+        return Allocation(share, Pairs(first, second, speed), shared, {KEY: _remembered(snapshot, couples, count)})
+
+    def _couples(self, snapshot: Snapshot, here: Market, kept: Any, rows: list[int]) -> tuple[Couples, int]:
+        """Those that stay together and those drawn anew of these rows, and how many lots were used up so far."""
+        couples = self._paying(snapshot, here, _kept(snapshot, here, kept))
+        if self.released:
+            lots = Lots((snapshot.seed,), _count(kept))
+            return couples | _drawn([row for row in rows if row not in couples], here.gpus, lots), lots.count
+        lots = Lots((snapshot.seed, int(snapshot.now_s) % WORD))
+        for _ in range(DRAWS):
+            drawn = _drawn([row for row in rows if row not in couples], here.gpus, lots)
+            couples |= self._running(snapshot, here, drawn)
+        return couples, 0
 
     def _share(self, snapshot: Snapshot, here: Market, first: Int64s, second: Int64s) -> Floats:
         """What each keeps of its speed beside the other. (P, T, 2)."""
@@ -108,10 +120,35 @@ class Gandiva:
 
     def _paying(self, snapshot: Snapshot, here: Market, couples: Couples) -> Couples:
         """The couples that stay together."""
-        first, second = np.array(list(couples.items()), np.int64).reshape(-1, 2).T
+        first, second = _ends(couples)
         shares = self._share(snapshot, here, first, second)
-        pays = (shares > 0).all(axis=(1, 2)) & (shares.sum(axis=(1, 2)) >= 1.0)
-        return dict(zip(first[pays].tolist(), second[pays].tolist(), strict=True))
+        runs = _runs(here, shares, first, second)
+        told = (shares > 0).all(axis=(1, 2)) if self.released else runs.any(axis=1)
+        counted = shares if self.released else np.where(runs[:, :, None], shares, 0.0)
+        pays: Bools = np.logical_and(told, counted.sum(axis=(1, 2)) >= 1.0)
+        return _only(couples, pays)
+
+    def _running(self, snapshot: Snapshot, here: Market, couples: Couples) -> Couples:
+        """The couples that can run on some type."""
+        first, second = _ends(couples)
+        runs = _runs(here, self._share(snapshot, here, first, second), first, second)
+        return _only(couples, np.asarray(runs.any(axis=1)))
+
+
+def _ends(couples: Couples) -> tuple[Int64s, Int64s]:
+    """The rows of the couples, in their order. (C,), (C,)."""
+    first, second = np.array(list(couples.items()), np.int64).reshape(-1, 2).T
+    return first, second
+
+
+def _only(couples: Couples, wanted: Bools) -> Couples:
+    """wanted: (C,), in their order."""
+    return {row: other for (row, other), keeps in zip(couples.items(), wanted.tolist(), strict=True) if keeps}
+
+
+def _runs(here: Market, shares: Floats, first: Int64s, second: Int64s) -> Bools:
+    """Whether both keep some speed there, on a type where each runs alone. (P, T)."""
+    return (shares > 0).all(axis=2) & (here.speed[first] > 0) & (here.speed[second] > 0)
 
 
 def _split(here: Market, rows: Int64s, units: int) -> Floats:
@@ -158,7 +195,7 @@ _NAMES = ("first", "first_arrival_s", "second", "second_arrival_s")
 
 
 def _remembered(snapshot: Snapshot, couples: Couples, count: int) -> dict[str, Any]:
-    """The couples, each once, and how many lots were drawn, for a carry."""
+    """The couples, each once, and how many lots were used up, for a carry."""
     jobs, arrived_s = snapshot.jobs, arrival_s(snapshot.jobs)
     ids = jobs.job_id.tolist()
     named = [(row, other) for row, other in couples.items() if ids[row] < ids[other]]

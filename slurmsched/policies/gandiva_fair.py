@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -90,8 +90,8 @@ class GandivaFair:
         book, kept = rounds.opened(snapshot, here, self._round_s), {TRADES: snapshot.carry.get(TRADES)}
         rules = Rules(self._round_s, self.trade_s)
         if rounds.over(book, snapshot.now_s, rules):
-            allocate = partial(self._shares, snapshot, here, kept)
-            rounds.begin(book, snapshot, here, rules, lambda: Allocation(allocate()), rounds.fastest_first(here))
+            kept |= rounds.begin(book, snapshot, here, rules, partial(self._allocation, snapshot, here),
+                                 rounds.fastest_first(here))  # fmt: skip
         notes = (str(kept[TRADES]),) if kept[TRADES] else ()
         made = rounds.ranking(book, snapshot, here, True, notes)
         return replace(made, carry={**made.carry, **kept, **tenants(snapshot).carry})
@@ -100,19 +100,18 @@ class GandivaFair:
     def _round_s(self) -> float:
         return max(self.quantum_s, 1.0)
 
-    def _shares(self, snapshot: Snapshot, here: Market, kept: dict[str, Any]) -> Floats:
-        """Share of time of each job on each type. (N, T). kept: what is told of the trade is put there."""
+    def _allocation(self, snapshot: Snapshot, here: Market) -> Allocation:
+        """The share of each job on each type by its tickets, and what is told of the trade."""
         book, order, share = tenants(snapshot), ordered(snapshot.jobs), np.zeros(here.speed.shape)
         rows = order[here.active[order]]  # of equal gains the first trades first
         part = replace(here, gpus=here.gpus[rows], speed=here.speed[rows], active=here.active[rows])
         tenant = book.tenant[rows]
-        tickets = fair_tickets(part, tenant, book.shares)
-        kept[TRADES] = None
+        tickets, words = fair_tickets(part, tenant, book.shares), None
         if self.trade:
             after, deals = traded(tickets, part, _owners(tenant))
-            kept[TRADES], tickets = told(tickets, after, deals, part, _owners(tenant)), after
+            words, tickets = told(tickets, after, deals, part, _owners(tenant)), after
         share[rows] = tickets / part.gpus[:, None]
-        return share
+        return Allocation(share, carry={TRADES: words})
 
     def _alike(self, snapshot: Snapshot, notes: tuple[str, ...]) -> Ranking:
         """Strides over accounts, then over their jobs."""

@@ -6,18 +6,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-import numpy as np
 from numpy.typing import NDArray
 
 from slurmsched.errors import ConfigError
 from slurmsched.estimators.additive import Additive
+from slurmsched.estimators.lessons import available
 from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Wants
-from slurmsched.policies.checks import check_count
+from slurmsched.policies.checks import check_count, check_words
 from slurmsched.policies.expected import known_or_last, service
 from slurmsched.policies.order import ordered
-from slurmsched.policies.packing import ALONE, beside, sharing_scores
+from slurmsched.policies.packing import beside, sharing_scores
 from slurmsched.policies.qssf import learn_notes
 from slurmsched.protocols import Estimator
+
+_NO_MODEL = (
+    "scikit-learn is not installed: lucid goes by history in the place of its additive model (pip install "
+    "'slurmsched[trees]')",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +33,7 @@ class Lucid:
     tiny, medium: words in names of models (hint `model=`) that use a GPU little, or half; see policies.packing.
     pack: jobs that find too few free GPUs go beside a running one. most_gpus: only jobs of so many GPUs do.
     `why` has the row of the estimate's source (0 = the additive model), the sharing score, and with `pack` beside whom
-    a job is to run (0 = on its own). Jobs without an estimate come last, in FIFO order.
+    a job is to run (-1 = on its own). Jobs without an estimate come last, in FIFO order.
     Raises ConfigError for a parameter out of range.
     Source: Hu et al. (Lucid), ASPLOS '23: order, scores and rule of pairs. Its scores come from GPU use that it
     profiles, by a decision tree; ours from the user's word and from names of models.
@@ -66,9 +71,7 @@ class Lucid:
         if not isinstance(self.pack, bool):
             raise ConfigError(f"must be true or false, got {self.pack!r}", key="policy.pack")
         for name in ("tiny", "medium"):
-            words = getattr(self, name)
-            if not isinstance(words, tuple) or not all(isinstance(word, str) and word for word in words):
-                raise ConfigError(f'must be a list of words, ["ncf"], got {words!r}', key=f"policy.{name}")
+            check_words(name, getattr(self, name))
 
     def rank(self, snapshot: Snapshot) -> Ranking:
         jobs, estimates = snapshot.jobs, self.estimator.estimate(snapshot)
@@ -77,9 +80,10 @@ class Lucid:
         score, order = sharing_scores(jobs, self.tiny, self.medium), ordered(jobs, gpu_s)
         why: Mapping[str, NDArray[Any]] = {"expected_gpu_s": gpu_s, "run_s": run_s, "estimate_source": estimates.source,
                "sharing_score": score}  # fmt: skip
-        notes = learn_notes(snapshot, "lucid")
+        missing = isinstance(self.estimator, Additive) and not available()
+        notes = (*learn_notes(snapshot, "lucid"), *_NO_MODEL[:missing])
         if not self.pack:
             return Ranking(order, why=why, notes=notes)
         host = beside(snapshot, order, score, gpu_s, self.most_gpus)
-        why = {**why, "beside": np.where(host == ALONE, 0, host)}
+        why = {**why, "beside": host}
         return Ranking(order, why=why, notes=notes, wants=Wants(beside=host))

@@ -124,13 +124,17 @@ def hosts(pairs: PairBook, snapshot: Snapshot) -> Int64s:
 
 def chosen(
     pairs: PairBook, pair_priority: Floats, share: Floats, priority: Floats, deficit_s: Floats, place: Int64s,
-    market: Market, queues: Int64s,
+    market: Market, queues: Int64s, strict: bool = False,
 ) -> tuple[Int64s, Bools]:  # fmt: skip
     """Column of the type that each job runs on in a round, -1 = none (N,), and which pairs run (P,).
 
-    As rounds.chosen, with pairs that have a share beside single jobs: a pair runs if neither of its jobs does yet.
+    One type after the other, jobs and pairs by priority, deficit and share there, highest first; each job once, and
+    whoever does not fit is passed over. Pairs without a share do not run. queues: (T,) columns in the order in which
+    types are filled. place: (N,) of each job among equals. strict: jobs without a share on a type never run there; else
+    they take what is left.
     """
-    rows, columns = np.nonzero((market.speed > 0) & market.active[:, None])
+    able = (market.speed > 0) & market.active[:, None]
+    rows, columns = np.nonzero(able & (priority > 0) if strict else able)
     pair, type_ = np.nonzero((pairs.share > 0) & (pairs.speed > 0).all(axis=2))
     one, other = np.append(rows, pairs.first[pair]), np.append(rows, pairs.second[pair])
     columns = np.append(columns, type_)

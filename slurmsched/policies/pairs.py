@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from slurmsched.policies import allocation
 from slurmsched.policies.allocation import Problem
 from slurmsched.policies.solve import Programme, solve
 
-MOST = 96  # jobs of one programme, which has a variable for each pair and type
+SAMPLED = 96  # jobs of the programme of `gain`, which has a variable for each pair and type
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,11 +49,13 @@ def worthwhile(problem: Problem, first: Int64s, second: Int64s, kept: Floats) ->
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Allocation:
-    """share: (N, T) of each job alone. shared: (P, T) of each of the pairs; None where no two jobs share."""
+    """share: (N, T) of each job alone. shared: (P, T) of each of the pairs; None where no two jobs share. carry: what
+    the policy is to remember of it."""
 
     share: Floats
     pairs: Pairs | None = None
     shared: Floats | None = None
+    carry: Mapping[str, Any] = field(default_factory=dict)
 
 
 def beside(kept: Floats, speed: Floats, first: Int64s, second: Int64s) -> Floats:
@@ -160,11 +162,11 @@ def _by_job(pairs: Pairs, jobs: int, value: Floats) -> Any:
 def gain(problem: Problem, kept: Callable[[Int64s, Int64s], Floats], seed: int) -> str:
     """How much more the job that fares worst would have with pairs, in words.
 
-    kept: of pairs of rows of the problem, as in `worthwhile`. More than MOST jobs are sampled, with as large a part of
+    kept: of pairs of rows of the problem, as in `worthwhile`. Of more jobs SAMPLED are drawn, with as large a part of
     all GPUs.
     """
     jobs = len(problem.gpus)
-    rows = np.sort(np.random.default_rng(seed).permutation(jobs)[:MOST])
+    rows = np.sort(np.random.default_rng(seed).permutation(jobs)[:SAMPLED])
     part = replace(problem.take(rows), capacity=problem.capacity * len(rows) / max(jobs, 1))
     first, second = possible(part.gpus)
     pairs = worthwhile(part, first, second, kept(rows[first], rows[second]))

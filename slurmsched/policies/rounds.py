@@ -30,7 +30,8 @@ _BY_JOB = ("on", "executed_s", "done_s")
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """round_s: length of a round [s]. reset_s: least time from one allocation to the next [s]. strict: as in `chosen`.
+    """round_s: length of a round [s]. reset_s: least time from one allocation to the next [s]. strict: as in
+    pair_book.chosen.
 
     released: as in the released simulators, where jobs that came since the allocation wait for the next one, though
     they keep GPUs from others, and where an allocation at time 0 does not hold off the next one.
@@ -166,12 +167,14 @@ def shuffled_as_released(market: Market, snapshot: Snapshot, rounds: int) -> Int
 
 def begin(
     book: Book, snapshot: Snapshot, market: Market, rules: Rules, allocate: Callable[[], Allocation], queues: Int64s
-) -> None:
-    """A new round: the allocation if it is due, then who runs on which type. queues: as in `chosen`."""
-    now_s = snapshot.now_s
+) -> dict[str, Any]:
+    """A new round: the allocation if it is due, then who runs on which type. What is to be remembered of the
+    allocation, nothing without one. queues: as in `pair_book.chosen`."""
+    now_s, carry = snapshot.now_s, dict[str, Any]()
     if book.stale and (now_s - book.reset_s >= rules.reset_s or (rules.released and book.reset_s == 0)):
         _reset(book, now_s, rules.round_s)
         made, before = allocate(), book.pairs
+        carry = dict(made.carry)
         book.share, book.pairs = made.share, PairBook.none(len(market.types))
         if made.pairs is not None and made.shared is not None:
             book.pairs = PairBook.of(made.pairs, made.shared, rules.round_s).owed(before)
@@ -180,14 +183,12 @@ def begin(
     book.begun_s, book.rounds = now_s, book.rounds + 1
     place = np.argsort(ordered(snapshot.jobs))
     share, priority = np.nan_to_num(book.share), priorities(book.share, book.received_s, book.worker_s)
-    if len(book.pairs.first):
-        both = priorities(book.pairs.share, book.pairs.received_s, book.worker_s)
-        book.on, book.pairs.runs = pair_book.chosen(book.pairs, both, share, priority, book.deficit_s, place, market,
-                                                    queues)  # fmt: skip
-    else:
-        book.on = chosen(share, priority, book.deficit_s, place, market, queues, rules.strict)
+    both = priorities(book.pairs.share, book.pairs.received_s, book.worker_s)
+    book.on, book.pairs.runs = pair_book.chosen(book.pairs, both, share, priority, book.deficit_s, place, market,
+                                                queues, rules.strict)  # fmt: skip
     if rules.released:
         book.on[np.isnan(book.share).any(axis=1)] = -1
+    return carry
 
 
 def _reset(book: Book, now_s: float, round_s: float) -> None:
@@ -209,29 +210,6 @@ def priorities(share: Floats, received_s: Floats, worker_s: Floats) -> Floats:
     fraction = np.divide(received_s, worker_s, out=np.zeros(share.shape),
                          where=np.broadcast_to(worker_s > 0, share.shape))  # fmt: skip
     return np.divide(share, fraction, out=share * FIRST, where=fraction > 0)
-
-
-def chosen(
-    share: Floats, priority: Floats, deficit_s: Floats, place: Int64s, market: Market, queues: Int64s,
-    strict: bool = False,
-) -> Int64s:  # fmt: skip
-    """Column of the type that each job runs on in a round, -1 for none. (N,) int64.
-
-    One type after the other, jobs by priority, deficit and share there, highest first; each job once, and whoever does
-    not fit is passed over. queues: (T,) columns in the order in which types are filled. place: (N,) of each job among
-    equals. strict: pairs without a share never run; else they take what is left.
-    """
-    runs = (market.speed > 0) & market.active[:, None]
-    rows, columns = np.nonzero(runs & (priority > 0) if strict else runs)
-    keys = (share, deficit_s, priority)
-    order = np.lexsort((place[rows], *(-key[rows, columns] for key in keys), np.argsort(queues)[columns]))
-    found, left = np.full(len(share), -1, np.int64), market.capacity.tolist()
-    gpus = market.gpus.tolist()
-    for row, column in zip(rows[order].tolist(), columns[order].tolist(), strict=True):
-        if found[row] < 0 and gpus[row] <= left[column]:
-            found[row] = column
-            left[column] -= gpus[row]
-    return found
 
 
 def ranking(

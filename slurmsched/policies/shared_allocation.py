@@ -17,7 +17,7 @@ from slurmsched.policies import allocation
 from slurmsched.policies.allocation import SLACK, Problem
 from slurmsched.policies.pairs import Pairs, best, possible, raise_least, worthwhile
 
-MOST = 128  # jobs of one programme, which has a variable for each pair and type
+GROUP = 128  # jobs of one programme, which has a variable for each pair and type
 Shares = tuple[Floats, Floats]  # of jobs alone (N, T), of pairs (P, T)
 
 
@@ -67,12 +67,12 @@ OBJECTIVES: Mapping[str, Callable[[Problem, Pairs], Shares]] = {
 def allocated(
     objective: str, problem: Problem, kept: Callable[[Int64s, Int64s], Floats], most_jobs: int, seed: int
 ) -> Shared:
-    """Shares of jobs and of the pairs that have any, in random groups of at most so many jobs and of MOST.
+    """Shares of jobs and of the pairs that have any, in random groups of at most so many jobs and of GROUP.
 
     kept: of pairs of rows of the problem, see protocols.PairEstimator. The same seed gives the same groups.
     """
     jobs, types = problem.speed.shape
-    groups = max(-(-jobs // min(most_jobs, MOST)), 1)
+    groups = max(-(-jobs // min(most_jobs, GROUP)), 1)
     share, parts = np.zeros((jobs, types)), list[tuple[Pairs, Floats]]()
     for rows in np.array_split(np.random.default_rng(seed).permutation(jobs), groups):
         rows = np.sort(rows)

@@ -17,6 +17,7 @@ from slurmsched.policies.checks import check_choice, check_number
 from slurmsched.policies.expected import remaining_s
 from slurmsched.policies.isolated import contending, stretch
 from slurmsched.policies.leases import Leases, chosen, contenders, leases
+from slurmsched.policies.lots import chance_of
 from slurmsched.policies.memory import recall, remembered
 from slurmsched.policies.order import arrival_s, ordered
 from slurmsched.policies.solve import least
@@ -54,9 +55,10 @@ class Themis:
     fairness: part of the contenders, the best off, that is not offered GPUs in an auction (the paper's f).
     lease_s: for how long a job that got GPUs keeps them [s]; 0 = it contends at every look, as in others' rounds.
     elastic: whether a job with hints min_gpus and max_gpus bids for any doubling between in an auction, as the paper's
-    apps do; false: for its gang alone. serial: part of its work that more GPUs do not speed up.
+    apps do; false: for its gang alone, as one that holds GPUs always does. serial: part of its work that more GPUs do
+    not speed up.
     leftovers: what the auction leaves goes to the others by "rho", or at "random" as in the paper, drawn anew for each
-    lease_s.
+    lease_s, by job, whoever else there is.
     estimator: where expected run times come from. A job without one is taken to run as long again as it ran.
     Each job is an app of one gang. Raises ConfigError for a parameter out of range.
     Source: Mahajan et al. (Themis), NSDI '20, for rho, leases, filter, bid tables and auction, defaults unverified;
@@ -99,6 +101,8 @@ class Themis:
         if self.serial > 1:
             raise ConfigError(f"must be a number of at most 1, got {self.serial!r}", key="policy.serial")
         check_choice("leftovers", self.leftovers, LEFTOVERS)
+        if self.leftovers == "random" and not self.lease_s:
+            raise ConfigError('"random" is drawn for each lease: needs lease_s above 0', key="policy.leftovers")
 
     def rank(self, snapshot: Snapshot) -> Ranking:
         jobs, held = snapshot.jobs, leases(snapshot, self.lease_s)
@@ -140,9 +144,7 @@ class Themis:
         """Key among equals of an auction or a sort, least first: worst rho, or chance for who won nothing. (N,)."""
         if self.variant != "auction" or self.leftovers == "rho":
             return -times.rho
-        lease = int(snapshot.now_s // max(self.lease_s, 1.0))
-        chance = np.empty(len(urgency))
-        chance[ordered(snapshot.jobs)] = np.random.default_rng((snapshot.seed, lease)).random(len(urgency))
+        chance = chance_of(snapshot.jobs, snapshot.seed, int(snapshot.now_s // max(self.lease_s, 1.0)))
         return np.where(urgency > 0, chance, -times.rho)
 
     def _auction(
@@ -155,7 +157,7 @@ class Themis:
         urgency, part, sizes = np.ones(len(gpus)), np.ones(len(gpus)), np.zeros(len(gpus), np.int32)
         rows = self._bidders(snapshot, times, may & (gpus > 0))
         if len(rows) and offered > 0:
-            bids, speed = self._bids(snapshot, rows)
+            bids, speed = self._bids(snapshot, rows, held)
             wins, part[rows] = auction(self._gains(times, rows, speed), bids, offered)
             won = np.flatnonzero(wins >= 0)
             urgency[rows[won]] = 0.0
@@ -163,11 +165,16 @@ class Themis:
         sizes[sizes == gpus] = 0
         return urgency, part, Wants(gpus=sizes) if sizes.any() else None
 
-    def _bids(self, snapshot: Snapshot, rows: Int64s) -> tuple[Int64s, Floats]:
-        """GPUs of each bid, (B, K), and speed there over that on all that the job asks for, 0 = no bid. (B, K)."""
-        asked = snapshot.jobs.gpus[rows].tolist()
-        tables = (sizes_of(snapshot, rows.tolist(), self.serial) if self.elastic
-                  else [Sizes(np.array([each]), np.ones(1)) for each in asked])  # fmt: skip
+    def _bids(self, snapshot: Snapshot, rows: Int64s, held: Leases) -> tuple[Int64s, Floats]:
+        """GPUs of each bid, (B, K), and speed there over that on all that the job asks for, 0 = no bid. (B, K).
+
+        Who holds GPUs bids for those alone: on Slurm a job that runs keeps its size.
+        """
+        tables = [Sizes(np.array([each]), np.ones(1)) for each in snapshot.jobs.gpus[rows].tolist()]
+        if self.elastic:
+            free = np.flatnonzero(held.run_s[rows] < 0).tolist()
+            for bidder, table in zip(free, sizes_of(snapshot, rows[free].tolist(), self.serial), strict=True):
+                tables[bidder] = table
         most = max(len(each.gpus) for each in tables)
         gpus, speed = np.ones((len(rows), most), np.int64), np.zeros((len(rows), most))
         for bidder, each in enumerate(tables):

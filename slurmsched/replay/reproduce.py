@@ -68,7 +68,7 @@ class Row:
     def words(self) -> dict[str, Any]:
         """The settings that are not the default ones, by name."""
         words = {"policy": self.policy, "against": self.against, "jobs": self.jobs, "placement": self.placement,
-                 "backfill": self.backfill}  # fmt: skip
+                 "backfill": self.backfill, "physics": "" if self.physics == RECORDED else self.physics}  # fmt: skip
         words |= {name: _told(value) for name, value in self.parameters.items()} | dict(self.settings)
         return {
             name: value for name, value in words.items() if value not in ("", "count") and (value or name != "jobs")

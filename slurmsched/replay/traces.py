@@ -116,13 +116,36 @@ class Trace(Table):
 
 
 def trace_digest(trace: Trace) -> str:
-    """16 hex digits that differ when any job differs: in id, GPUs, submission, run time, time limit or comment."""
+    """16 hex digits that differ when any job differs in any column.
+
+    A column without a word of its source is left out, so that a trace keeps its digest when columns are added here.
+    """
     hasher = hashlib.blake2b(digest_size=8)
-    for name in ("job_id", "gpus", "submit_s", "duration_s", "time_limit_s"):
+    for name in _DIGESTED:
         hasher.update(np.ascontiguousarray(getattr(trace, name)).tobytes())
     if trace.comment.names not in ((), ("",)):
         hasher.update("\n".join(trace.comment).encode("utf-8", "surrogatepass"))
+    for spec in fields(trace):
+        values = getattr(trace, spec.name)
+        if spec.name not in (*_DIGESTED, "comment") and _told(values, spec.metadata["default"]):
+            hasher.update(f"\0{spec.name}\0".encode() + _bytes(values))
     return hasher.hexdigest()
+
+
+_DIGESTED = ("job_id", "gpus", "submit_s", "duration_s", "time_limit_s")  # of every trace
+
+
+def _told(values: Any, default: Any) -> bool:
+    """Whether a column holds anything but its default."""
+    if isinstance(values, Labels):
+        return values.names not in ((), (default,))
+    return not np.array_equal(values, np.full_like(values, default), equal_nan=values.dtype.kind == "f")
+
+
+def _bytes(values: Any) -> bytes:
+    if isinstance(values, Labels):
+        return "\0".join(values.names).encode("utf-8", "surrogatepass") + b"\0" + values.codes.tobytes()
+    return np.ascontiguousarray(values).tobytes()
 
 
 def read_trace(path: Path | Traversable) -> Trace:

@@ -96,6 +96,9 @@ def test_variable__sets_parameters_of_the_policy(monkeypatch):
         ("SLURMSCHED_CYCEL__SEED", "1", "SLURMSCHED_CYCEL__SEED: cycel: unknown key (did you mean 'cycle'?)"),
         ("SLURMSCHED_CYCLE__INTERVAL_S", "-1", "SLURMSCHED_CYCLE__INTERVAL_S: cycle.interval_s: must be greater "
          "than 0, got -1"),
+        ("SLURMSCHED_CYCLE__SEED", "-1", "SLURMSCHED_CYCLE__SEED: cycle.seed: must be at least 0, got -1"),
+        ("SLURMSCHED_CYCLE__SEED", "2147483648", "SLURMSCHED_CYCLE__SEED: cycle.seed: must be at most 2147483647, got "
+         "2147483648"),
         ("SLURMSCHED_MODEE", "apply", "SLURMSCHED_MODEE: unknown variable (did you mean 'SLURMSCHED_MODE'?)"),
         ("SLURMSCHED_PARTITIONS", "gpu", "SLURMSCHED_PARTITIONS: unknown variable (did you mean "
          "'SLURMSCHED_SCOPE__PARTITIONS'?)"),

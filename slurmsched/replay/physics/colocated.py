@@ -12,7 +12,7 @@ from slurmsched.estimators.throughput_table import pair_throughput, throughput, 
 from slurmsched.model import Assignments, Snapshot
 from slurmsched.model.columns import Floats
 from slurmsched.replay.physics.gpu_types import GpuTypes
-from slurmsched.replay.physics.levels import Place, places
+from slurmsched.replay.physics.levels import places, sharing
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +32,9 @@ class Colocated(GpuTypes):
     def speed(self, snapshot: Snapshot, held: Assignments) -> Floats:
         """See protocols.Physics."""
         found = GpuTypes.speed(self, snapshot, held)
-        where = [_key(place) for place in places(held)]
-        together: dict[tuple[tuple[int, int], ...], list[int]] = {}
-        for k, key in enumerate(where):
-            together.setdefault(key, []).append(k)
-        _check(snapshot, held, together)
-        for key, members in together.items():
-            if len(members) == 2:
-                found[members] = self._pair(snapshot, held.rows[members].tolist(), [node for node, _ in key])
+        nodes = [nodes for nodes, _ in places(held)]
+        for pair in sharing(snapshot, held):
+            found[pair] = self._pair(snapshot, held.rows[pair].tolist(), nodes[pair[0]])
         return found
 
     def _pair(self, snapshot: Snapshot, rows: list[int], nodes: list[int]) -> Floats:
@@ -58,19 +53,3 @@ class Colocated(GpuTypes):
                 )
             made.append([self.whole(rate) for rate in rates])
         return np.min(np.array(made), axis=0) / np.array(base)
-
-
-def _key(place: Place) -> tuple[tuple[int, int], ...]:
-    """Nodes and GPUs on each."""
-    return tuple(zip(*place, strict=True))
-
-
-def _check(snapshot: Snapshot, held: Assignments, together: dict[tuple[tuple[int, int], ...], list[int]]) -> None:
-    """Raises InputError where jobs share otherwise than two by two and all their GPUs."""
-    taken: dict[int, int] = {}
-    for key, members in together.items():
-        if len(members) > 2 or any(taken.get(node, 0) & mask for node, mask in key):
-            job = snapshot.jobs.job_id[held.rows[members[-1]]]
-            raise InputError(f"job {job} shares GPUs otherwise than all of them with one other job; no speed is known")
-        for node, mask in key:
-            taken[node] = taken.get(node, 0) | mask

@@ -8,6 +8,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from slurmsched.errors import InputError
 from slurmsched.model import Assignments, Snapshot
 from slurmsched.model.columns import Int64s
 from slurmsched.model.topology import GpuTopology, LinkKind, SiteTopology
@@ -32,6 +33,23 @@ def places(held: Assignments) -> Iterator[Place]:
     node, mask = held.node.tolist(), held.gpu_mask.tolist()
     for first, count in zip(held.first.tolist(), held.count.tolist(), strict=True):
         yield node[first : first + count], mask[first : first + count]
+
+
+def sharing(snapshot: Snapshot, held: Assignments) -> list[list[int]]:
+    """Places in held.rows of each two that are on the same GPUs. Raises InputError where jobs share otherwise."""
+    together: dict[tuple[tuple[int, int], ...], list[int]] = {}
+    for job, place in enumerate(places(held)):
+        together.setdefault(tuple(zip(*place, strict=True)), []).append(job)
+    taken: dict[int, int] = {}
+    for key, jobs in together.items():
+        if len(jobs) > 2 or any(taken.get(node, 0) & mask for node, mask in key):
+            job_id = snapshot.jobs.job_id[held.rows[jobs[-1]]]
+            raise InputError(
+                f"job {job_id} shares GPUs otherwise than all of them with one other job: no speed is known"
+            )
+        for node, mask in key:
+            taken[node] = taken.get(node, 0) | mask
+    return [jobs for jobs in together.values() if len(jobs) == 2]
 
 
 def levels(snapshot: Snapshot, held: Assignments) -> Int64s:

@@ -12,6 +12,7 @@ from slurmsched.model import Assignments, Snapshot
 from slurmsched.model.columns import Floats
 from slurmsched.model.topology import GpuTopology, SiteTopology
 from slurmsched.placements.mapa import ALL_RINGS, fastest_set, predicted_of
+from slurmsched.policies.checks import check_words
 from slurmsched.replay.physics.costs import Costs, caring
 from slurmsched.replay.physics.levels import Place, class_at, places
 
@@ -42,6 +43,7 @@ class Mapa(Costs):
         if not 0 < self.between_nodes_gb_per_s < float("inf"):
             raise ConfigError(f"must be above 0, got {self.between_nodes_gb_per_s}",
                               key="physics.between_nodes_gb_per_s")  # fmt: skip
+        check_words("insensitive", self.insensitive, "physics")
 
     def speed(self, snapshot: Snapshot, held: Assignments) -> Floats:
         """See protocols.Physics."""

@@ -9,6 +9,7 @@ import numpy as np
 from slurmsched.errors import ConfigError
 from slurmsched.model import Assignments, Snapshot
 from slurmsched.model.columns import Floats
+from slurmsched.policies.checks import check_words
 from slurmsched.replay.physics.costs import Costs, caring, check_speed
 from slurmsched.replay.physics.levels import levels, nearest_levels
 
@@ -36,6 +37,7 @@ class Spread(Costs):
             check_speed(name, getattr(self, name))
         if not self.node >= self.leaf >= self.across:
             raise ConfigError("node, leaf and across must not ascend: farther is not faster", key="physics.spread")
+        check_words("insensitive", self.insensitive, "physics")
 
     def speed(self, snapshot: Snapshot, held: Assignments) -> Floats:
         """See protocols.Physics."""

@@ -7,11 +7,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from slurmsched.errors import ConfigError, InputError
+from slurmsched.errors import ConfigError
 from slurmsched.model import Assignments, Snapshot
 from slurmsched.model.columns import Floats
+from slurmsched.policies.checks import check_words
 from slurmsched.replay.physics.costs import Costs, check_speed, named
-from slurmsched.replay.physics.levels import Place, places
+from slurmsched.replay.physics.levels import sharing
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +21,8 @@ class Tiers(Costs):
 
     tiny, medium: words in names of models whose jobs score 0 and 1; all others score 2. kept: five shares, of the sums
     0 to 4. Two jobs share all their GPUs or none; when one of them ends the other goes on at speed 1.
-    Raises ConfigError for shares that are not five, ascend or are not within 0 and 1; InputError for three jobs on a
-    GPU, and for jobs that share a part of their GPUs.
+    Raises ConfigError for shares that are not five, ascend or are not within 0 and 1, and for words that are no list;
+    InputError for three jobs on a GPU, and for jobs that share a part of their GPUs.
     Source: the tiers and their bounds, a mean speed beside others of 0.95 and 0.85, are those by which the public
     analyzer of Hu et al. (Lucid), ASPLOS '23, labels models: the bound itself is the share of sums 0 and 2, and sum 1
     lies between; the shares of sums 3 and 4, which Lucid never packs, are ours.
@@ -41,32 +42,14 @@ class Tiers(Costs):
             check_speed("kept", share)
         if list(self.kept) != sorted(self.kept, reverse=True):
             raise ConfigError("must not ascend: heavier jobs keep no more", key="physics.kept")
+        for name in ("tiny", "medium"):
+            check_words(name, getattr(self, name), "physics")
 
     def speed(self, snapshot: Snapshot, held: Assignments) -> Floats:
         """See protocols.Physics."""
         models = snapshot.jobs.name
         score = np.where(named(models, self.tiny), 0, np.where(named(models, self.medium), 1, 2))[held.rows]
         found = np.ones(len(held.rows))
-        for pair in _shared(snapshot, held):
+        for pair in sharing(snapshot, held):
             found[pair] = self.kept[int(score[pair].sum())]
         return found
-
-
-def _shared(snapshot: Snapshot, held: Assignments) -> list[list[int]]:
-    """Places in held.rows of each two that are on the same GPUs. Raises InputError where jobs share otherwise."""
-    together: dict[tuple[tuple[int, int], ...], list[int]] = {}
-    for k, place in enumerate(places(held)):
-        together.setdefault(_key(place), []).append(k)
-    taken: dict[int, int] = {}
-    for key, members in together.items():
-        if len(members) > 2 or any(taken.get(node, 0) & mask for node, mask in key):
-            job = snapshot.jobs.job_id[held.rows[members[-1]]]
-            raise InputError(f"job {job} shares GPUs otherwise than all of them with one other job: no speed is known")
-        for node, mask in key:
-            taken[node] = taken.get(node, 0) | mask
-    return [members for members in together.values() if len(members) == 2]
-
-
-def _key(place: Place) -> tuple[tuple[int, int], ...]:
-    """Nodes and GPUs on each."""
-    return tuple(zip(*place, strict=True))

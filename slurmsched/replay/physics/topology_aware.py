@@ -11,6 +11,7 @@ from slurmsched.model import Assignments, Snapshot
 from slurmsched.model.columns import Floats
 from slurmsched.placements import topology_aware as placement
 from slurmsched.placements.topology_aware import LEAST_COST
+from slurmsched.policies.checks import check_words
 from slurmsched.replay.physics.costs import Costs, caring, check_speed
 from slurmsched.replay.physics.levels import Level, Place, class_at, members, nearest_levels, places
 
@@ -39,6 +40,7 @@ class TopologyAware(Costs):
     def __post_init__(self) -> None:
         check_speed("across_sockets", self.across_sockets)
         check_speed("beside", self.beside)
+        check_words("insensitive", self.insensitive, "physics")
 
     def speed(self, snapshot: Snapshot, held: Assignments) -> Floats:
         """See protocols.Physics."""

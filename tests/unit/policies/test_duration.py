@@ -53,6 +53,13 @@ def test_qssf__says_that_the_trees_are_missing(monkeypatch: pytest.MonkeyPatch) 
     assert [["scikit-learn is not installed" in note for note in notes] for notes in told] == [[True], []]
 
 
+def test_lucid__says_that_its_model_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without scikit-learn history alone counts; told only where the model was to count."""
+    monkeypatch.setattr("slurmsched.policies.lucid.available", lambda: False)
+    told = [policy.rank(six()).notes for policy in (Lucid(), Lucid(estimator=Hint()))]
+    assert [["scikit-learn is not installed" in note for note in notes] for notes in told] == [[True], []]
+
+
 def test_qssf__trees_share_mixes_both_estimates() -> None:
     """Two estimates of the same job: a share of 0.25 lies a quarter of the way from the rolling one to the trees'."""
     rows = 400
@@ -79,7 +86,7 @@ def test_lucid__shows_pairs_only_where_asked() -> None:
             *({"gpus": gpus, "comment": "slurmsched: model=bert"} for gpus in (1, 2))]  # fmt: skip
     full = snapshot(rows, "1x2", allocations=[{"job_id": 1, "node": "n1", "gpus": 2, "gpu_mask": 3}])
     policies = (Lucid(pack=True, tiny=("ncf",)), Lucid(pack=True), Lucid(pack=True, tiny=("ncf",), most_gpus=1))
-    assert [policy.rank(full).why["beside"].tolist() for policy in policies] == [[0, 0, 1], [0, 0, 0], [0, 0, 0]]
+    assert [policy.rank(full).why["beside"].tolist() for policy in policies] == [[-1, -1, 1], [-1] * 3, [-1] * 3]
     assert "beside" not in Lucid(tiny=("ncf",)).rank(full).why
 
 

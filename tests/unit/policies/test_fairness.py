@@ -104,14 +104,19 @@ def test_themis__elastic_jobs_bid_for_parts_as_the_page_tells() -> None:
     assert (one.wants, one.why["urgency"].tolist()) == (None, [0.0, 1.0])
 
 
-def test_themis__a_job_that_keeps_a_part_has_another_lease() -> None:
-    """Its lease is over and somebody worse off bids too: both have a half, and the one that runs another lease."""
+def test_themis__who_runs_bids_for_its_own_size_alone() -> None:
+    """Its lease is over, and two that wait win a half each: at every look until it is gone, so that no size changes."""
     runs = {**ELASTIC, "state": "RUNNING", "start_s": 0.0, "executed_s": 100.0}
-    policy, given = Themis(fairness=0.0, elastic=True, lease_s=100.0), snapshot([runs, ELASTIC], "1x8", now_s=100.0)
-    ranked = policy.rank(given)
-    assert given.jobs.job_id[ranked.order].tolist() == [2, 1]
-    assert ranked.wants.gpus.tolist() == [4, 4]  # type: ignore[union-attr]
-    assert 100.0 < ranked.carry["until_s"][0] <= 200.0
+    policy, given = Themis(fairness=0.0, elastic=True, lease_s=100.0), snapshot([runs, ELASTIC, ELASTIC], "1x8")
+    carry = {}
+    for now_s in (100.0, 110.0, 120.0, 230.0):
+        ranked = policy.rank(replace(given, now_s=now_s, carry=carry))
+        carry = ranked.carry
+        assert given.jobs.job_id[ranked.order].tolist() == [2, 3, 1]
+        assert ranked.wants.gpus.tolist() == [0, 4, 4]  # type: ignore[union-attr]
+        assert ranked.carry["until_s"][0] == 100.0
+    alone = policy.rank(replace(given, jobs=given.jobs.take(np.array([0])), now_s=100.0))
+    assert (alone.wants, alone.carry["until_s"][0]) == (None, 200.0)
 
 
 def test_themis__a_bid_for_all_gains_as_much_as_its_page_tells() -> None:
@@ -123,7 +128,8 @@ def test_themis__a_bid_for_all_gains_as_much_as_its_page_tells() -> None:
 
 
 def test_themis__random_leftovers_change_with_the_lease_only() -> None:
-    """One of 40 bids and wins; the others follow by chance, the same within a lease and in whatever order of rows."""
+    """One of 40 bids and wins; the others follow by chance: the same within a lease, in whatever order of rows, and
+    when jobs come or go."""
     given = snapshot([{"gpus": 1, "submit_s": float(n), "comment": "slurmsched: dur=1h"} for n in range(40)], "1x8",
                      now_s=1_200.0)  # fmt: skip
     policy = Themis(fairness=0.99, leftovers="random")
@@ -134,6 +140,13 @@ def test_themis__random_leftovers_change_with_the_lease_only() -> None:
     assert policy.next_change_s(given, policy.rank(given), np.zeros(40, np.bool_)) == 2_400.0
     backwards = replace(given, jobs=given.jobs.take(np.arange(40)[::-1]))
     assert ids(policy, backwards) == first
+    fewer = replace(given, jobs=given.jobs.take(np.delete(np.arange(40), [1, 7])))
+    assert ids(policy, fewer) == [job for job in first if job not in (2, 8)]
+    more = snapshot([{"gpus": 1, "submit_s": float(n), "comment": "slurmsched: dur=1h"} for n in range(41)], "1x8",
+                    now_s=1_200.0)  # fmt: skip
+    assert [job for job in ids(policy, more) if job != 41] == first
+    with pytest.raises(ConfigError, match="lease_s above 0"):
+        Themis(leftovers="random", lease_s=0.0)
 
 
 def test_leases__loser_contends_until_it_is_chosen() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -49,11 +50,11 @@ def shares(made: Ranking) -> list[float]:
 @pytest.mark.parametrize("seed", range(4))
 def test_lots__are_those_of_pythons_own_generator(seed: int) -> None:
     """Two of a list of any length, and numbers, go on where the last draws ended."""
-    theirs, ours = random.Random(), Lots(seed)
+    theirs, ours = random.Random(), Lots((seed,))
     theirs.seed(seed)
     for count in [*range(2, 60), 100, 1_000]:
         assert list(ours.two(count)) == theirs.sample(range(count), 2)
-    again = Lots(seed, ours.count)
+    again = Lots((seed,), ours.count)
     assert [again.below(9) for _ in range(5)] == [theirs.randrange(9) for _ in range(5)]
 
 
@@ -88,30 +89,61 @@ def test_gandiva__a_pair_that_pays_stays_and_one_that_does_not_is_parted(policy:
     """0.6 twice is more than one alone, 0.3 twice is less: who is parted is paired anew."""
     good = policy.rank(snapshot(jobs("AAAA"), NODES))
     assert pairs(good) <= pairs(later(policy, good, "AAAA"))
-    bad = policy.rank(snapshot(jobs("BBBB"), NODES))
-    kept = later(policy, bad, "BBBB").carry["drawn"]["count"]
+    released = replace(policy, released=True)  # which tells how many lots were used up
+    bad = released.rank(snapshot(jobs("BBBB"), NODES))
+    kept = later(released, bad, "BBBB").carry["drawn"]["count"]
     assert (len(pairs(bad)), kept > bad.carry["drawn"]["count"]) == (2, True)
-    same = later(policy, good, "AAAA").carry["drawn"]["count"]
+    good = released.rank(snapshot(jobs("AAAA"), NODES))
+    same = later(released, good, "AAAA").carry["drawn"]["count"]
     assert same == good.carry["drawn"]["count"]
 
 
 def test_gandiva__who_lost_its_partner_draws_again(policy: Gandiva) -> None:
-    """Job 1 is gone, or another job bears its id: its partner is not paired with it any more."""
+    """Job 1 is gone: its partner draws. Another job bears its id: the two are no pair, though they would pay."""
     made = policy.rank(snapshot(jobs("AAAA"), NODES))
     rows = [*jobs("AAA", first=2), *jobs("A", first=5)]
     after = policy.rank(snapshot(rows, NODES, now_s=2_000.0, carry=made.carry))
     assert all(1 not in pair for pair in pairs(after)) and len(pairs(after)) == 2
-    again = [{**jobs("A")[0], "submit_s": 9.0}, *rows]
     lost = next(pair for pair in pairs(made) if 1 in pair)
-    assert policy.rank(snapshot(again, NODES, now_s=2_000.0, carry=made.carry)).carry["drawn"]["count"] > 0
     assert {5} | lost - {1} <= set().union(*pairs(after))
+    partner = {**jobs("A", first=max(lost))[0]}
+    for submit_s, stays in ((0.0, True), (9.0, False)):  # as all fit now, no lots are drawn
+        two = [{**jobs("A")[0], "submit_s": submit_s}, partner]
+        again = policy.rank(snapshot(two, NODES, now_s=2_000.0, carry=made.carry))
+        assert pairs(again) == ({lost} if stays else set())
 
 
-def test_gandiva__a_pair_without_throughputs_waits_and_its_jobs_fill(policy: Gandiva) -> None:
-    """Gangs of two GPUs have none: both are drawn into a pair, which cannot run, so that one goes alone."""
-    made = policy.rank(snapshot(jobs("AA", gpus=2), NODES))
-    assert (pairs(made), made.wants.beside.tolist()) == ({frozenset({1, 2})}, [-1, -1])  # type: ignore[union-attr]
-    assert made.why["in_round"].sum() == 1
+def test_gandiva__a_pair_without_throughputs_is_none(policy: Gandiva) -> None:
+    """Gangs of two GPUs have none: each has half of the time. As released they are a pair, which cannot run."""
+    given = snapshot(jobs("AA", gpus=2), NODES)
+    made, released = policy.rank(given), replace(policy, released=True).rank(given)
+    assert (pairs(made), shares(made)) == (set(), [0.5, 0.5])
+    assert (pairs(released), released.wants.beside.tolist()) == ({frozenset({1, 2})}, [-1, -1])  # type: ignore[union-attr]
+    assert [each.why["in_round"].sum() for each in (made, released)] == [1, 1]
+
+
+@pytest.mark.parametrize(("models", "gpu_type"), [("CCCCCCCC", "v100"), ("AAAAAAAA", "h100")])
+def test_gandiva__jobs_that_the_table_lacks_take_turns(policy: Gandiva, models: str, gpu_type: str) -> None:
+    """8 jobs of an unknown model, or on an unknown type, on 4 GPUs: in 8 rounds each has its half, give or take one."""
+    nodes = [{"name": "n1", "gpus": 4, "gpu_types": f"gpu:{gpu_type}:4"}]
+    rows, carry = jobs(models), {}
+    for n in range(8):
+        made = policy.rank(snapshot(rows, nodes, now_s=360.0 * n, carry=carry))
+        carry, on = made.carry, made.why["in_round"].tolist()
+        for row, runs in zip(rows, on, strict=True):
+            row["executed_s"] = row.get("executed_s", 0.0) + 360.0 * runs
+    rounds_had = [row["executed_s"] / 360.0 for row in rows]
+    assert (sum(rounds_had), min(rounds_had) >= 3, max(rounds_had) <= 5) == (32.0, True, True)
+    assert shares(made) == [0.5] * 8
+
+
+def test_gandiva__a_type_that_the_table_lacks_parts_no_pair(policy: Gandiva) -> None:
+    """A pair pays on V100, of which the table has it: a node of H100 beside them changes nothing."""
+    nodes = [*NODES, {"name": "n2", "gpus": 1, "gpu_types": "gpu:h100:1"}]
+    made = policy.rank(snapshot(jobs("AAAA"), nodes))
+    more = [*jobs("AAAA"), *jobs("AA", first=5)]
+    after = policy.rank(snapshot(more, nodes, now_s=2_000.0, carry=made.carry))
+    assert len(pairs(made)) == 2 and pairs(made) <= pairs(after)
 
 
 def test_gandiva__conforms_and_refuses_speeds_without_pairs(policy: Gandiva) -> None:

@@ -161,3 +161,9 @@ def test_row__tells_the_parameters_of_its_policy() -> None:
     row = Row("t", "s", policy="max-sum-throughput", parameters={"speeds": speeds})
     assert row.words["speeds"] == "name=throughputs table=shockwave unit=steps"
     assert row.request.parameters == {"speeds": speeds}
+
+
+def test_row__tells_the_physics_that_it_hangs_on() -> None:
+    """As `slurmsched replay` takes it; recorded speeds are the default."""
+    words = [Row("t", "s", policy="fifo", physics=physics).words.get("physics") for physics in ("recorded", "spread")]
+    assert words == [None, "spread"]

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from slurmsched.errors import InputError
-from slurmsched.replay.traces import COMMON_LIMITS_S, Trace, read_trace, sample_trace
+from slurmsched.model import Labels
+from slurmsched.replay.reproduce import shipped_trace
+from slurmsched.replay.traces import COMMON_LIMITS_S, Trace, read_trace, sample_trace, trace_digest
 
 HEAD = "job_id,num_gpus,submit_s,duration_s\n"
 
@@ -77,3 +79,17 @@ def test_sample__is_the_shipped_slice() -> None:
     assert (len(trace), int(trace.gpus.min()), int(trace.gpus.max())) == (922, 1, 16)
     assert trace.submit_s.max() < 14 * 86_400
     assert trace.first(10).time_limit_s.tolist() == trace.time_limit_s[:10].tolist()
+
+
+def test_digest__differs_by_any_column() -> None:
+    """Of two traces that differ in users and models alone, and of a bare one by each word that figures depend on."""
+    users, plain = shipped_trace("gavel_96_users"), shipped_trace("gavel_96_v100")
+    assert trace_digest(users) != trace_digest(plain) == trace_digest(plain.with_columns(user=plain.user))
+    bare = {"job_id": [1, 2], "gpus": [1, 1], "submit_s": [0.0, 1.0], "duration_s": [5.0, 5.0]}
+    texts = ("user", "account", "partition", "qos", "name", "model", "gpu_type", "state", "comment")
+    more = {name: Labels.of(["x", ""]) for name in texts} | {
+        "gpu_share": [0.5, 1.0], "nodes": [1, 0], "cpus": [2, 0], "memory_mib": [3.0, 0.0], "start_s": [0.0, 4.0],
+        "time_limit_s": [5.0, 5.0], "requeues": [1, 0],
+    }  # fmt: skip
+    made = [Trace.of(**bare), *(Trace.of(**bare, **{name: values}) for name, values in more.items())]
+    assert len({trace_digest(each) for each in made}) == len(made) == 17

@@ -9,7 +9,10 @@ import pytest
 
 from slurmsched.errors import ConfigError, InputError
 from slurmsched.model import Labels
+from slurmsched.replay.physics.mapa import Mapa
+from slurmsched.replay.physics.spread import Spread
 from slurmsched.replay.physics.tiers import Tiers
+from slurmsched.replay.physics.topology_aware import TopologyAware
 from slurmsched.testing import check_physics
 from tests.unit.replay.physics.places import holding
 
@@ -60,3 +63,21 @@ def test_tiers__refuses_shares_that_mean_nothing(kept: tuple[float, ...]) -> Non
     with pytest.raises(ConfigError) as caught:
         Tiers(kept=kept)
     assert caught.value.key == "physics.kept"
+
+
+@pytest.mark.parametrize("words", ["ncf", ("",), ("ncf", 1), ["ncf"]])
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (Tiers, "tiny"),
+        (Tiers, "medium"),
+        (Spread, "insensitive"),
+        (Mapa, "insensitive"),
+        (TopologyAware, "insensitive"),
+    ],
+)
+def test_physics__refuse_what_is_no_list_of_words(make: Any, name: str, words: Any) -> None:
+    """A text would be taken letter by letter, and an empty word is in every name."""
+    with pytest.raises(ConfigError, match="list of words") as caught:
+        make(**{name: words})
+    assert caught.value.key == f"physics.{name}"
