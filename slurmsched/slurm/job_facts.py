@@ -93,9 +93,9 @@ def _record(commands: Commands, snapshot: Snapshot, row: int) -> Mapping[str, st
 
 
 def _partitions(commands: Commands, listed: str) -> Mapping[str, Mapping[str, str]]:
-    """Fields of each. Slurm sends all partitions, however few are asked for: one request does."""
+    """Fields of each, hidden ones too. Slurm sends all partitions, however few are asked for: one request does."""
     names = [name for name in listed.split(",") if name]
-    text = commands.run("scontrol", "-o", "show", "partition") if names else ""
+    text = commands.run("scontrol", "-ao", "show", "partition") if names else ""
     shown = {one.get("PartitionName", ""): one for one in map(fields, records(text, "PartitionName"))}
     if missing := [name for name in names if name not in shown]:
         raise UnreadableError("scontrol does not show it", text=",".join(missing))
