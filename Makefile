@@ -54,7 +54,7 @@ test-live-%:
 		&& $(LAB) exec --name test-$* -- python -m pytest -m 'live$(if $(filter $(NEWEST),$(suite)),, and not newest)' \
 		--part $(part) $(RETRY) tests/live $(PYTEST_ARGS)
 
-test-packages: $(STAMP) ## The Debian package in a clean root of each suite: install, upgrade, remove (root, debootstrap)
+test-packages: $(STAMP) ## Debian package in a clean root of each suite, rpm (root, debootstrap, rpm, Debian mirror, PyPI)
 	$(BIN)/python -m pytest -m packages tests/packaging $(PYTEST_ARGS)
 
 deb: $(STAMP) ## Build the Debian package in build/

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from slurmsched.explain.explanation import Explanation
     from slurmsched.explain.facts import Facts
     from slurmsched.model import Plan, Snapshot
+    from slurmsched.protocols import Planner
 
 
 @output.command("explain")
@@ -38,12 +39,12 @@ def command(out: Output, job: str, as_user: bool, node: str | None) -> None:
 
     tree = config()
     commands = open_commands(tree.slurm)
-    snapshot, plan, policy = _looked(tree, as_user)
+    snapshot, plan, planner = _looked(tree, as_user)
     row = find_row(commands, snapshot, job)
     facts = read_facts(commands, snapshot, row, no_limits="not asked with --as-user" if as_user else "")
     facts = _without_ledger(facts) if as_user else _remembered(tree, snapshot, row, facts)
     move = "" if as_user else moving(snapshot, row, tree.preemption, tree.scope)
-    told = explain(snapshot, plan, row, facts, expected(policy, snapshot, row), move)
+    told = explain(snapshot, plan, row, facts, expected(planner, snapshot, row), move)
     off = None if node is None else why_not(snapshot, row, node, facts.reservations)
     if out.as_json:
         out.json({"explanation": told, "why_not": off, "warnings": snapshot.warnings})
@@ -53,8 +54,8 @@ def command(out: Output, job: str, as_user: bool, node: str | None) -> None:
             out.line(f"on {node}    {off or 'nothing that is known keeps it off this node'}")
 
 
-def _looked(tree: Config, as_user: bool) -> tuple[Snapshot, Plan | None, Any]:
-    """The queue, and the plan and the policy where its owner is not the one who asks."""
+def _looked(tree: Config, as_user: bool) -> tuple[Snapshot, Plan | None, Planner | None]:
+    """The queue, and the plan and the planner where its owner is not the one who asks."""
     if as_user:
         from slurmsched.slurm.look import look
 
@@ -62,7 +63,7 @@ def _looked(tree: Config, as_user: bool) -> tuple[Snapshot, Plan | None, Any]:
     from slurmsched.daemon.assemble import assembled
 
     with assembled(tree, apply=False, read_only=True) as parts:
-        return *parts.look(), getattr(parts.planner, "policy", None)
+        return *parts.look(), parts.planner
 
 
 def _without_ledger(facts: Facts) -> Facts:
@@ -75,8 +76,7 @@ def _remembered(tree: Config, snapshot: Snapshot, row: int, facts: Facts) -> Fac
 
     jobs = snapshot.jobs
     known = past(Place.of(tree), int(jobs.job_id[row]), int(jobs.gpus[row]))
-    return replace(facts, ours=known.ours, waits_s=known.waits_s, requeued=known.requeued,
-                   unread=(*facts.unread, *known.unread))  # fmt: skip
+    return facts.remembered(known)
 
 
 def _print(out: Output, told: Explanation, now_s: float) -> None:

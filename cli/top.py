@@ -24,7 +24,8 @@ MOST_ASKED = 100  # jobs a look that Slurm is asked about
 def command(interval: str) -> None:
     """Show the queue with levels, every GPU, and preemptions, starts and ends as they happen. Reads only.
 
-    Keys are those of htop; F1 tells them. A look costs Slurm what `slurmsched queue` does. Needs the extra `top`.
+    Keys are those of htop; F1 tells them. A look costs Slurm what `slurmsched queue` does, and Enter what
+    `slurmsched explain` asks. Needs the extra `top`.
     """
     from slurmsched.daemon.assemble import assembled
     from slurmsched.errors import ConfigError
@@ -54,6 +55,8 @@ def seconds(text: str) -> float:
 def looked(tree: Config, parts: Parts) -> Frame:
     """One look, as the pages of the daemon have it."""
     from slurmsched.db.job_history import PAGE_S, Place, past
+    from slurmsched.explain.expected import expected
+    from slurmsched.explain.moving import moving
     from slurmsched.slurm.page_facts import PageFacts
     from slurmsched.web.frame import Frame
 
@@ -61,4 +64,6 @@ def looked(tree: Config, parts: Parts) -> Frame:
     snapshot, plan = parts.look()
     return Frame(snapshot, plan, tree.lever.kind, tree.mode, tree.policy.name,
                  past=lambda job_id, gpus: past(at, job_id, gpus),
-                 ask=PageFacts(tree.slurm, snapshot, MOST_ASKED))  # fmt: skip
+                 ask=PageFacts(tree.slurm, snapshot, MOST_ASKED),
+                 move=lambda row: moving(snapshot, row, tree.preemption, tree.scope),
+                 expected=lambda row: expected(parts.planner, snapshot, row))  # fmt: skip

@@ -270,7 +270,10 @@ class Web(Section):
         (), description="names that browsers may call the daemon by, as of a proxy; on loopback, besides localhost"
     )
     asked_jobs: int = Field(
-        20, ge=0, le=1000, description="jobs a cycle that Slurm is asked about for /job (limits, licences); 0 = none"
+        20,
+        ge=0,
+        le=1000,
+        description="jobs a cycle and host that Slurm is asked about for /job (limits, licences); 0 = none",
     )
 
     @model_validator(mode="after")

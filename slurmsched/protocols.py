@@ -8,6 +8,7 @@ from typing import Protocol, runtime_checkable
 from slurmsched.model.columns import Bools, Floats, Int64s
 from slurmsched.model.plan import Assignments, Estimates, Plan, Ranking, Receipt
 from slurmsched.model.snapshot import Snapshot
+from slurmsched.model.terms import Terms
 
 
 @runtime_checkable
@@ -81,6 +82,15 @@ class Estimator(Protocol):
     """How long."""
 
     def estimate(self, snapshot: Snapshot) -> Estimates: ...
+
+
+@runtime_checkable
+class Telling(Protocol):
+    """Optional, of an estimator and of a planner: it can tell what its estimates of run times are made of."""
+
+    def terms(self, snapshot: Snapshot) -> Terms | None:
+        """One row a job of the snapshot; None while nothing is learnt."""
+        ...
 
 
 @runtime_checkable

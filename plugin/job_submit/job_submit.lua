@@ -4,6 +4,7 @@
 
 local HERE = debug.getinfo(1, "S").source:match("^@(.*/)") or "/etc/slurm/"
 local SITE = HERE .. "job_submit_site.lua"
+local FREE = { progress = true, loss = true } -- hints that the owner of a running job may change
 local NOT_GIVEN = 4294967294 -- NO_VAL of slurm.h
 
 local function tell(text) slurm.log_user("%s", "slurmsched: " .. text) end
@@ -124,10 +125,17 @@ local function submitted(job_desc, part_list)
     return false
 end
 
+local function in_order(set)
+    local found = {}
+    for name in pairs(set) do found[#found + 1] = name end
+    table.sort(found)
+    return found
+end
+
 local function keeps_hints(old, new)
     local before, after = grammar.parse(old or "", keys), grammar.parse(new, keys)
     for _, key in ipairs(keys) do
-        if key.name ~= "progress" and key.name ~= "loss" and before.values[key.name] ~= after.values[key.name] then return false end
+        if not FREE[key.name] and before.values[key.name] ~= after.values[key.name] then return false end
     end
     return true
 end
@@ -143,7 +151,7 @@ local function guarded(job_desc, job_rec, uid)
     local start = tonumber(job_rec.start_time) or 0
     local begun = start > 0 and start <= os.time() -- that of a waiting job is when Slurm expects it to start
     if guard.comment and begun and job_desc.comment and not keeps_hints(job_rec.comment, job_desc.comment) then
-        return "hints of a job that has been given nodes stay as they are, but for progress and loss"
+        return "hints of a job that has been given nodes stay as they are, but for " .. table.concat(in_order(FREE), " and ")
     end
     return nil
 end

@@ -132,9 +132,10 @@ local PARSERS = {
         return done / total
     end),
     losses = same(function(text)
-        local first, before, now = text:match("^([%d.]+):([%d.]+):([%d.]+)$")
+        local first, before, now = text:match("^([^:]+):([^:]+):([^:]+)$")
         for _, part in ipairs({ first or "", before or "", now or "" }) do
-            if not (part:match("^%d+$") or part:match("^%d+%.%d+$")) or tonumber(part) == math.huge then
+            local plain = part:gsub("[eE][+-]?%d+$", "")
+            if not (plain:match("^%d+$") or plain:match("^%d+%.%d+$")) or tonumber(part) == math.huge then
                 return nil, "is not FIRST:BEFORE:NOW"
             end
         end

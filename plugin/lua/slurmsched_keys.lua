@@ -6,7 +6,7 @@ return {
     { name = "dur", kind = "duration_s", example = "dur=2h", meaning = "Expected run time of the whole job at the GPUs it asks for, without waiting. Not a limit." },
     { name = "deadline", kind = "deadline", example = "deadline=+12h", meaning = "When the job must have ended: a time as 2027-01-31T12:00 (local to the cluster unless a zone follows: Z or +01:00), or so long after submission." },
     { name = "progress", kind = "progress", example = "progress=30/90", meaning = "How far the job is, in any unit: steps, epochs, samples. A job may update it while it runs (`scontrol update jobid=$SLURM_JOB_ID comment=...`)." },
-    { name = "loss", kind = "losses", example = "loss=2.3:0.9:0.8", meaning = "Loss of the first step, of the step before and of now, each a number of at least 0, updated as `progress` is: a job whose loss still falls much has more to learn." },
+    { name = "loss", kind = "losses", example = "loss=2.3:0.9:0.8", meaning = "Loss of the first step, of the step before and of now, each a number of at least 0 (0.8, 9.9e-05), updated as `progress` is: a job whose loss still falls much has more to learn." },
     { name = "topo", kind = "topology", example = "topo=nvlink", meaning = "The widest cell its GPUs may span: one NVLink island, one NUMA node, one network switch, or anything." },
     { name = "share", kind = "yes_no", example = "share=no", meaning = "The job may share its GPUs with another one." },
     { name = "min_gpus", kind = "count", example = "min_gpus=2", meaning = "Fewest GPUs an elastic job can run on." },

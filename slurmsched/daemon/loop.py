@@ -111,7 +111,7 @@ class Loop:
 
     def _stand_by(self) -> None:
         """Another host leads: look, so that taking over is known to work, and neither write nor remember."""
-        self._watch.looked(*self._parts.look())
+        self._watch.looked(*self._parts.look(), self._parts.planner)
         self._failures = 0
         self._look_s = self._leading.look_s()
         self._watch.ended("standby")

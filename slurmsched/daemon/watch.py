@@ -36,6 +36,7 @@ class Watch:
         self._servers: dict[str, Server] = {}
         self._failed: dict[str, str] = {}
         self._leads = True
+        self._planner: Planner | None = None
         self.adopt(config, apply=apply)
 
     def adopt(self, config: Config, *, apply: bool) -> None:
@@ -58,6 +59,7 @@ class Watch:
 
     def parts(self, cluster: Cluster, planner: Planner, store: Store) -> tuple[Cluster, Planner, Store]:
         """The parts of a cycle, timed where that is wanted."""
+        self._planner = planner
         if self._meters is None:
             return cluster, planner, store
         from slurmsched.metrics.stopwatch import Timed
@@ -70,23 +72,28 @@ class Watch:
         self._leads = True
         if (meters := self._meters) is not None:
             self._guarded(METRICS, lambda: meters.done(snapshot, plan, receipt))
-        self.looked(snapshot, plan)
+        self.looked(snapshot, plan, self._planner)
         self._open()
         self._publish()
 
-    def looked(self, snapshot: Snapshot, plan: Plan) -> None:
-        """This is what pages show from now on; nothing is made of it until one is asked for."""
+    def looked(self, snapshot: Snapshot, plan: Plan, planner: Planner | None) -> None:
+        """This is what pages show from now on; nothing is made of it until one is asked for. planner: whose plan it
+        is."""
         if (pages := self._pages) is not None:
-            self._guarded(WEB, lambda: pages.show(self._frame(snapshot, plan)))
+            self._guarded(WEB, lambda: pages.show(self._frame(snapshot, plan, planner)))
 
-    def _frame(self, snapshot: Snapshot, plan: Plan) -> Frame:
+    def _frame(self, snapshot: Snapshot, plan: Plan, planner: Planner | None) -> Frame:
         from slurmsched.db.job_history import PAGE_S, Place, past
+        from slurmsched.explain.expected import expected
+        from slurmsched.explain.moving import moving
         from slurmsched.web.frame import Frame
 
         mode = "apply" if self._apply else "dry-run"
         tree, at = self._config, Place.of(self._config, PAGE_S)
         return Frame(snapshot, plan, tree.lever.kind, mode, tree.policy.name,
-                     past=lambda job_id, gpus: past(at, job_id, gpus), ask=self._asker(snapshot))  # fmt: skip
+                     past=lambda job_id, gpus: past(at, job_id, gpus), ask=self._asker(snapshot),
+                     move=lambda row: moving(snapshot, row, tree.preemption, tree.scope),
+                     expected=lambda row: expected(planner, snapshot, row))  # fmt: skip
 
     def _asker(self, snapshot: Snapshot) -> PageFacts | None:
         from slurmsched.slurm.page_facts import PageFacts

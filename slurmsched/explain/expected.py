@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from math import isfinite
-from typing import Any
 
 from slurmsched.explain.text import minutes
 from slurmsched.model.snapshot import Snapshot
-from slurmsched.model.terms import Terms
+from slurmsched.protocols import Telling
 
 DAYS = ("Thursday", "Friday", "Saturday", "Sunday", "Monday", "Tuesday", "Wednesday")
 
 
-def expected(policy: Any, snapshot: Snapshot, row: int) -> tuple[str, ...]:
-    """One line for the whole, then one for each factor, the greatest first; () where the policy has no estimator that
-    can tell, or that has learnt nothing yet."""
-    tell = getattr(getattr(policy, "estimator", None), "terms", None)
-    terms: Terms | None = tell(snapshot) if tell else None
+def expected(planner: object, snapshot: Snapshot, row: int) -> tuple[str, ...]:
+    """One line for the whole, then one for each factor, the greatest first; () where the planner cannot tell,
+    or its policy's estimator has learnt nothing yet."""
+    terms = planner.terms(snapshot) if isinstance(planner, Telling) else None
     if terms is None:
         return ()
     total_s = float(terms.usual_s * terms.factor[row].prod())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import nan
 
 from slurmsched.model.acts import Reservations
@@ -34,3 +34,8 @@ class Facts:
     start_s: float = nan
     requeued: bool = False
     unread: tuple[str, ...] = ()
+
+    def remembered(self, known: Facts) -> Facts:
+        """With what is on record of the job and of others like it."""
+        return replace(self, ours=known.ours, waits_s=known.waits_s, requeued=known.requeued,
+                       unread=(*self.unread, *known.unread))  # fmt: skip

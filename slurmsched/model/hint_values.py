@@ -14,6 +14,7 @@ from datetime import datetime
 from slurmsched.model.durations import duration_s
 
 TOPOLOGIES = ("nvlink", "numa", "switch", "any")
+_LOSS = r"\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"
 _ISO = re.compile(
     r"(?:19[7-9]\d|[2-9]\d{3})-\d\d-\d\d(?:T\d\d:\d\d(?::\d\d)?(?:Z|[+-]\d\d:\d\d)?)?", re.ASCII
 )  # of all that Python takes, which changes with its version and which Slurm's Lua could not tell
@@ -95,10 +96,8 @@ def progress(text: str) -> float:
 
 def losses(text: str) -> float:
     """What the last step took off the loss over all that has been taken off so far, 0 to 1; 1 before any step."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?):(\d+(?:\.\d+)?):(\d+(?:\.\d+)?)", text, re.ASCII)
-    if not match:
-        raise ValueError("is not FIRST:BEFORE:NOW")
-    first, before, now = map(float, match.groups())
+    match = re.fullmatch(rf"({_LOSS}):({_LOSS}):({_LOSS})", text, re.ASCII)
+    first, before, now = map(float, match.groups()) if match else (math.inf,) * 3
     if math.inf in (first, before, now):
         raise ValueError("is not FIRST:BEFORE:NOW")
     if first == before == now:

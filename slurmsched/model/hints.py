@@ -73,8 +73,8 @@ KEYS: tuple[Key, ...] = (
         "How far the job is, in any unit: steps, epochs, samples. A job may update it while it runs "
         "(`scontrol update jobid=$SLURM_JOB_ID comment=...`).", "progress=30/90"),
     Key("loss", "loss", "`FIRST:BEFORE:NOW`", values.losses,
-        "Loss of the first step, of the step before and of now, each a number of at least 0, updated as `progress` is: "
-        "a job whose loss still falls much has more to learn.", "loss=2.3:0.9:0.8"),
+        "Loss of the first step, of the step before and of now, each a number of at least 0 (0.8, 9.9e-05), updated "
+        "as `progress` is: a job whose loss still falls much has more to learn.", "loss=2.3:0.9:0.8"),
     Key("topo", "topo", ", ".join(f"`{name}`" for name in TOPOLOGIES), values.topology,
         "The widest cell its GPUs may span: one NVLink island, one NUMA node, one network switch, or anything.",
         "topo=nvlink"),

@@ -32,6 +32,7 @@ from slurmsched.model import (
 )
 from slurmsched.model.columns import Bools, Int64s
 from slurmsched.model.hints import hint_warnings
+from slurmsched.model.terms import Terms
 from slurmsched.planning import managed
 from slurmsched.planning.deferrals import deferrals, own_starts, untold, wanted_s
 from slurmsched.planning.gate import When, first_refusal, refusal
@@ -42,7 +43,7 @@ from slurmsched.planning.reasons import criteria
 from slurmsched.planning.spacing import spaced
 from slurmsched.planning.starvation import aged_first
 from slurmsched.planning.view import View
-from slurmsched.protocols import Estimator, Placement, Policy
+from slurmsched.protocols import Estimator, Placement, Policy, Telling
 
 if TYPE_CHECKING:
     from slurmsched.planning.acts import Advance
@@ -84,6 +85,11 @@ class Planner:
             placement=registry.make("placements", config.placement.name, config.placement.parameters, key="placement"),
             pinning=config.placement,
         )  # fmt: skip
+
+    def terms(self, snapshot: Snapshot) -> Terms | None:
+        """What the policy's estimates of run times are made of; None where its estimator cannot tell."""
+        estimator = getattr(self.policy, "estimator", None)
+        return estimator.terms(snapshot) if isinstance(estimator, Telling) else None
 
     def plan(self, snapshot: Snapshot) -> Plan:
         """What this cycle would change. The same snapshot gives the same plan."""

@@ -93,8 +93,13 @@ def _record(commands: Commands, snapshot: Snapshot, row: int) -> Mapping[str, st
 
 
 def _partitions(commands: Commands, listed: str) -> Mapping[str, Mapping[str, str]]:
-    asked = {name: commands.run("scontrol", "-o", "show", "partition", name) for name in listed.split(",") if name}
-    return {name: fields(next(records(text, "PartitionName"), "")) for name, text in asked.items()}
+    """Fields of each, hidden ones too. Slurm sends all partitions, however few are asked for: one request does."""
+    names = [name for name in listed.split(",") if name]
+    text = commands.run("scontrol", "-ao", "show", "partition") if names else ""
+    shown = {one.get("PartitionName", ""): one for one in map(fields, records(text, "PartitionName"))}
+    if missing := [name for name in names if name not in shown]:
+        raise UnreadableError("scontrol does not show it", text=",".join(missing))
+    return {name: shown[name] for name in names}
 
 
 def _limits(commands: Commands, snapshot: Snapshot, row: int, partitions: Mapping[str, Mapping[str, str]]) -> str:

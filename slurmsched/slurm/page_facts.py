@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import threading
-from dataclasses import dataclass, field
+import time
+from dataclasses import dataclass, field, replace
 
 from slurmsched.config import Slurm
 from slurmsched.errors import SlurmUnreachableError
@@ -13,22 +15,42 @@ from slurmsched.slurm.commands import Commands
 from slurmsched.slurm.job_facts import read_facts
 
 PATIENCE_S = 2.0  # for one answer
+LOOK_S = 5.0  # for all of one look; the ledger is asked besides, before the server cuts the connection
+SHARED = ("partition", "licenses")  # what `scontrol show` tells of these is the same for every job
 HIDDEN = "PrivateData hides them from users here; `slurmsched explain JOB` shows what you may see"
 LATE = "not asked: Slurm gave no answer to a question before, since this cycle"
+SLOW = "not asked: the answers before took too long"
+NAMES = ("AllowAccounts", "AllowQos", "DenyAccounts", "DenyQos")  # of a partition: accounts and QOS that are hidden
 
 
 @dataclass(frozen=True, slots=True)
 class Impatient(Commands):
-    """Commands of which none is run after one that Slurm did not answer. late: set by then."""
+    """Commands of which none is run after one that Slurm did not answer. late: set by then. kept: answers that count
+    for every job. until_s: when no other one is begun [s of the monotonic clock]."""
 
     late: threading.Event = field(default_factory=threading.Event, repr=False, compare=False)
+    kept: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
+    keeping: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
+    until_s: float = math.inf
 
     def run(self, program: str, *arguments: str, stdin: str = "") -> str:
         """As Commands.run; raises SlurmUnreachableError at once when it is late."""
+        if arguments[-1] not in SHARED:
+            return self._run(program, *arguments, stdin=stdin)
+        with self.keeping:
+            if arguments[-1] not in self.kept:
+                self.kept[arguments[-1]] = self._run(program, *arguments, stdin=stdin)
+            return self.kept[arguments[-1]]
+
+    def _run(self, program: str, *arguments: str, stdin: str) -> str:
         if self.late.is_set():
             raise SlurmUnreachableError(LATE)
+        left_s = self.until_s - time.monotonic()
+        if left_s <= 0:
+            raise SlurmUnreachableError(SLOW)
         try:
-            return Commands.run(self, program, *arguments, stdin=stdin)
+            asking = replace(self, timeout_s=min(self.timeout_s, left_s))
+            return Commands.run(asking, program, *arguments, stdin=stdin)
         except SlurmUnreachableError:
             self.late.set()
             raise
@@ -49,14 +71,24 @@ class PageFacts:
         if not self._taken():
             told = f"Slurm was asked about {self._most} jobs for pages since this cycle, which is all it is asked about"
             return Facts(reservations=kept, unread=(f"{told}: `slurmsched explain JOB` asks itself",))
-        no_limits = HIDDEN if self._hidden else ""
-        return read_facts(self._commands, self._snapshot, row, no_limits=no_limits, reservations=kept)
+        no_limits = HIDDEN if self._hides("accounts", "usage", "users") else ""
+        asking = replace(self._commands, until_s=time.monotonic() + LOOK_S)
+        return self._seen(read_facts(asking, self._snapshot, row, no_limits=no_limits, reservations=kept))
 
-    @property
-    def _hidden(self) -> bool:
-        """Whether Slurm shows users no limits but their own: who looks at a page is not known."""
+    def _seen(self, facts: Facts) -> Facts:
+        """Without what Slurm hides of partitions."""
+        if self._hides("partitions"):
+            return replace(facts, partitions={}, unread=(*facts.unread, f"its partition: {HIDDEN}"))
+        if not self._hides("accounts", "usage", "users"):
+            return facts
+        seen = {name: {key: told for key, told in fields.items() if key not in NAMES}
+                for name, fields in facts.partitions.items()}  # fmt: skip
+        return replace(facts, partitions=seen)
+
+    def _hides(self, *kinds: str) -> bool:
+        """Whether Slurm shows users none of these but their own: who looks at a page is not known."""
         names = self._snapshot.site.settings.get("PrivateData", "").lower().split(",")
-        return any(name.strip() in ("accounts", "usage", "users", "all") for name in names)
+        return any(name.strip() in (*kinds, "all") for name in names)
 
     def _taken(self) -> bool:
         with self._lock:

@@ -130,6 +130,7 @@ def explained(told: Mapping[str, Any]) -> Text:
     lines = [
         ("why", told["because"]),
         ("Slurm says", told["slurm_reason"]),
+        *(("move", text) for text in (told["move"],) if text),
         *(("change", text) for text in told["changes"]),
     ]
     if (ahead := told["ahead"]) is not None:
@@ -141,7 +142,8 @@ def explained(told: Mapping[str, Any]) -> Text:
     if (start := told["estimate"]) is not None:
         lines.append(("start", _start(start)))
     lines += [("slurmsched", one) for one in told["ours"]]
-    lines += [("hint", hint) for hint in told["hints"]] + [("not read", one) for one in told["unread"]]
+    lines += [("hint", hint) for hint in told["hints"]] + [("expected", one) for one in told["expected"]]
+    lines += [("not read", one) for one in told["unread"]]
     for name, line in lines:
         text.append(f"\n{name:10} ", "cyan")
         text.append(harmless(str(line)))

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from slurmsched.cli.rows import queue_rows
-from slurmsched.explain.explanation import explain
+from slurmsched.explain.explanation import Explanation, explain
 from slurmsched.explain.facts import Facts
 from slurmsched.model.plan import Plan
 from slurmsched.model.snapshot import Snapshot
@@ -25,7 +25,7 @@ NOT_ASKED = "values of limits, licences and partitions: Slurm is not asked for p
 class Frame:
     """One snapshot and its plan. lever: the lever's kind. note: what is wrong since, "" = nothing. past: what is on
     record of a job and of others of so many GPUs. ask: what Slurm tells of the job in a row, None = it is not asked.
-    Both once a job, others not waiting meanwhile."""
+    move, expected: those of Explanation, of the job in a row. All once a job, others not waiting meanwhile."""
 
     snapshot: Snapshot
     plan: Plan
@@ -35,7 +35,9 @@ class Frame:
     note: str = ""
     past: Callable[[int, int], Facts] = lambda job_id, gpus: Facts()
     ask: Callable[[int], Facts] | None = None
-    _known: dict[int, Facts] = field(default_factory=dict, repr=False)
+    move: Callable[[int], str] = lambda row: ""
+    expected: Callable[[int], tuple[str, ...]] = lambda row: ()
+    _known: dict[int, Explanation] = field(default_factory=dict, repr=False)
     _asking: dict[int, threading.Lock] = field(default_factory=dict, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
@@ -105,15 +107,16 @@ class Frame:
         row = next((int(rows[0]) for column in columns if len(rows := (column == job_id).nonzero()[0])), None)
         if row is None or job_id <= 0:
             return None
-        return self.head | asdict(explain(self.snapshot, self.plan, row, self._facts(row)))
+        return self.head | asdict(self._explained(row))
 
-    def _facts(self, row: int) -> Facts:
+    def _explained(self, row: int) -> Explanation:
         job_id = int(self.snapshot.jobs.job_id[row])
         with self._lock:
             asking = self._asking.setdefault(job_id, threading.Lock())
         with asking:
             if job_id not in self._known:
-                self._known[job_id] = self._gathered(row, job_id)
+                facts, more = self._gathered(row, job_id), (self.expected(row), self.move(row))
+                self._known[job_id] = explain(self.snapshot, self.plan, row, facts, *more)
             return self._known[job_id]
 
     def _gathered(self, row: int, job_id: int) -> Facts:
@@ -123,5 +126,4 @@ class Frame:
         if jobs.pending[row]:
             told = self.ask(row) if self.ask else replace(told, unread=(NOT_ASKED,))
         known = self.past(job_id, int(jobs.gpus[row]))
-        return replace(told, ours=known.ours, waits_s=known.waits_s, requeued=known.requeued,
-                       unread=(*known.unread, *told.unread))  # fmt: skip
+        return told.remembered(known)

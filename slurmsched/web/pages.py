@@ -26,6 +26,7 @@ STATIC = {
     "/page.js": ("page.js", "text/javascript; charset=utf-8"),
 }
 TITLES = {"queue": "Queue", "gpus": "GPUs", "job": "Job"}
+NOW = "now"  # as JSON only: what tells a page that there is a newer one
 LONGEST_ID = 12  # digits
 MOST_FIELDS = 20  # of a query
 PRIVATE = (
@@ -65,12 +66,14 @@ class Pages:
         name, as_json = asked.path.strip("/") or "queue", False
         if name.endswith(".json"):
             name, as_json = name.removesuffix(".json"), True
-        if name not in TITLES or asked.path.endswith(".json/"):
+        if (name not in TITLES and (name, as_json) != (NOW, True)) or asked.path.endswith(".json/"):
             return None
         shown = self._shown
         if shown is None:
             return _told(name, as_json, None, NOTHING, 503)
         frame = shown.frame
+        if name == NOW:
+            return Answer(dumped(frame.head), JSON)
         if frame.private and name != "gpus":
             return _told(name, as_json, frame, PRIVATE, 403)
         query, kept = _single(asked.query), shown.kept

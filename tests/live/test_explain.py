@@ -94,6 +94,7 @@ def test_explain__names_the_blocker_and_its_values(site, limits, monkeypatch):
     assert str(first) in told["after"]["because"]
     tree = load_config(site.file)
     monkeypatch.setattr(page_facts, "PATIENCE_S", 60.0)  # slow machines
+    monkeypatch.setattr(page_facts, "LOOK_S", 240.0)
     with assembled(tree, apply=False, read_only=True) as parts:
         page = looked(tree, parts)
         assert {name: page.job(job[name])["because"] for name in ("qos", "licence", "long", "tasks")} == {

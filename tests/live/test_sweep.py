@@ -12,7 +12,6 @@ import pytest
 
 from tests.live.lab import BINARY, Done, becoming, column, run, until
 
-pytestmark = [pytest.mark.live, pytest.mark.newest]
 ROWS = ("1,2,0,6", "2,4,1,4", "3,1,2,3", "4,2,3,5", "5,1,4,9", "6,3,5,2")
 GRID = """
 cluster = ["1x4", "2x4", "1x2"]
@@ -25,6 +24,7 @@ thresholds_gpu_s = [[4.0], [8.0]]
 """
 POINTS, WRONG = 3 * 2 * 4, 2 * 4  # no job of 3 GPUs fits a cluster of 2
 DASK_S = 400.0
+pytestmark = [pytest.mark.live, pytest.mark.newest, pytest.mark.timeout(3 * DASK_S)]  # two waits, and the rest
 LONG = 60  # points of a seventh of a second, so that the only job is cancelled long before the last
 LO = "DASK_JOBQUEUE__SLURM__INTERFACE=lo"
 
@@ -39,7 +39,8 @@ def folder(fresh: None) -> Iterator[Path]:
     (path / "grid.toml").write_text(GRID)
     run("chown", "-R", "alice:", str(path))
     yield path
-    shutil.rmtree(path)
+    run("scancel", "--user=alice", "--name=slurmsched-sweep", check=False)
+    shutil.rmtree(path, ignore_errors=True)
 
 
 def sweep(folder: Path, results: str, *options: str, env: tuple[str, ...] = (LO,), check: bool = False) -> Done:
@@ -100,10 +101,13 @@ def test_sweep__a_lost_job_is_replaced(folder: Path) -> None:
         "slurm",
     ]
     with subprocess.Popen([*becoming("alice"), *command, "--workers", "1"], stdout=subprocess.PIPE) as process:
-        until(lambda: (folder / "r").exists() and (folder / "r").stat().st_size, "one point is done", DASK_S)
-        (job,) = column("%T", "RUNNING")
-        run("scancel", str(job))
-        told = orjson.loads(process.communicate(timeout=DASK_S)[0])
+        try:
+            until(lambda: (folder / "r").exists() and (folder / "r").stat().st_size, "one point is done", DASK_S)
+            (job,) = column("%T", "RUNNING")
+            run("scancel", str(job))
+            told = orjson.loads(process.communicate(timeout=DASK_S)[0])
+        finally:  # it would wait for Slurm's queue without end
+            process.kill()
     assert (process.returncode, told["played"], told["failed"]) == (0, LONG, [])
     listed = run("sacct", "-X", "-n", "-P", "-u", "alice", "--name=slurmsched-sweep", "-o", "JobIDRaw").out.split()
     assert max(map(int, listed)) > job

@@ -10,9 +10,10 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 
-from slurmsched.cli.main import main
+from slurmsched.cli.main import cli, main
 from tests.live.test_docs import NAMES, wanted
 from tests.unit.test_docs import ROOT, SHOWN
 
@@ -28,19 +29,17 @@ NAMED = NAMES | {
     "reproduce NAME",
 }
 ELSEWHERE = {
-    "top": "tests/unit/top",
-    "top --interval 30s": "tests/unit/top",
+    "top": "tests/unit/cli/test_top.py",
+    "top --interval 30s": "tests/unit/cli/test_top.py",
     "sweep history.parquet --grid grid.toml --dask slurm --workers 16": "tests/live/test_sweep.py",
     "trace pull history.parquet --since 2026-01-01": "tests/live/test_pull.py",
     "topology show dgx03 --svg dgx.svg": "tests/unit/cli/test_topology.py",
     "topology compile --links nvidia-smi-topo.txt": "tests/unit/topology/test_slurm_compile.py",
     "topology compile --types --links nvidia-smi-topo.txt": "tests/unit/topology/test_slurm_compile.py",
-    "topology check --slurm 26.05 --hardware 2x32x1 --gres-conf FILE --links nvidia-smi-topo.txt --gpu-type v100": (
-        "tests/unit/cli/test_topology.py"
-    ),
     "demo": "tests/unit/cli/test_demo.py",
     "reproduce fifo muri": "tests/unit/cli/test_reproduce.py",
 }
+GRES = "NodeName=n[1-2] Name=gpu Type=v100 File=/dev/nvidia[0-7]\n"
 SITE = """[[nodes]]
 count = 4
 gpus = 8
@@ -94,6 +93,7 @@ def laid(folder: Path) -> None:
     types = [f"{gpu}{apart}" for gpu in ("v100", "p100", "k80") for apart in ("", "_unconsolidated")]
     (folder / "simulation_throughputs.json").write_text(json.dumps(dict.fromkeys(types, speeds)))
     shutil.copy(SAMPLES / "002-dgx1-v100.txt", folder / "dgx.txt")
+    shutil.copy(SAMPLES / "002-dgx1-v100.txt", folder / "nvidia-smi-topo.txt")
     shutil.copy(SAMPLES / "066-gres-nodename-ranges.conf", folder / "gres.conf")
     shutil.copy(DATA / "small.swf", folder / "b.swf")
     shutil.copy(DATA / "philly.json", folder / "cluster_job_log")
@@ -102,6 +102,7 @@ def laid(folder: Path) -> None:
         "grid.toml": GRID,
         "placements.toml": PLACEMENTS,
         "needed.csv": NEEDED,
+        "dgx.conf": GRES,
     }.items():
         (folder / name).write_text(text)
     (folder / "FILE").write_text("time,active,total\n" + "".join(f"{at * 600},{at % 7},8\n" for at in range(400)))
@@ -115,7 +116,8 @@ def offline() -> list[str]:
 @pytest.mark.parametrize("shown", offline(), ids=[" ".join(shown.split()) for shown in offline()])
 def test_page__shows_commands_that_work_on_files(desk: Path, shown: str, capsys: pytest.CaptureFixture[str]) -> None:
     """They end with 0 and print something."""
-    words = [SMALLER.get(word, word) for word in shlex.split(shown)]
+    smaller = SMALLER | ({"FILE": "dgx.conf"} if "--gres-conf" in shown else {})
+    words = [smaller.get(word, word) for word in shlex.split(shown)]
     words = [str(ROOT / word) if word.startswith("slurmsched/") else word for word in words]
     code = main(words)
     told = capsys.readouterr()
@@ -128,5 +130,18 @@ def test_commands__are_run_somewhere() -> None:
     """What is named as run by another test, or as no command to type, is in the pages."""
     shown = {shown for _, shown in SHOWN}
     assert shown >= set(ELSEWHERE)
-    assert all((ROOT / where).exists() for where in ELSEWHERE.values())
     assert len(offline()) > 20
+
+
+@pytest.mark.parametrize("shown", ELSEWHERE)
+def test_command__that_another_test_runs_is_there(shown: str) -> None:
+    """That test's file has its command, its options and the tables that it names, each as a word."""
+    text = (ROOT / ELSEWHERE[shown]).read_text(encoding="utf-8")
+    head = shown.split(" --")[0].split()
+    named = (
+        head
+        if head[0] == "reproduce"
+        else head[: 1 + isinstance(cli.get_command(click.Context(cli), head[0]), click.Group)]
+    )
+    wanted = [*named, *(word for word in shlex.split(shown) if word.startswith("--"))]
+    assert [word for word in wanted if f'"{word}"' not in text] == []

@@ -12,10 +12,11 @@ for (const button of document.querySelectorAll("table.sortable thead button")) {
 }
 const shown = document.querySelector("main time"), newer = document.getElementById("newer");
 async function look() {
-  const answer = await fetch(location.href).catch(() => null);
+  if (document.hidden || newer.hasChildNodes()) return;
+  const answer = await fetch("/now.json").catch(() => null);
   if (!answer || !answer.ok) return;
-  const now = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("main time");
-  if (now && now.textContent !== shown.textContent && !newer.hasChildNodes()) {
+  const now = (await answer.json()).now_s;
+  if (now !== Number(shown.dataset.now) && !newer.hasChildNodes()) {
     const again = document.createElement("button");
     again.type = "button";
     again.textContent = "Show the newer state";
@@ -23,4 +24,7 @@ async function look() {
     newer.append(again);
   }
 }
-if (shown && newer) setInterval(look, 30000);
+if (shown && newer) {
+  setInterval(look, 30000);
+  document.addEventListener("visibilitychange", look);
+}

@@ -11,6 +11,7 @@ from slurmsched.cli.main import main
 from slurmsched.replay import reproduce
 from slurmsched.replay.reproduce import Row, Table
 
+real_tables = reproduce.tables
 ROW = Row(
     "small", "here", trace="tiresias_60", cluster="2x4", policy="fifo", figures={"makespan_s": (5_747.0, 5_747.0)}
 )
@@ -36,6 +37,16 @@ def test_reproduce__prints_a_table(rows: list[Row], capsys: pytest.CaptureFixtur
     lines = [line for line in capsys.readouterr().out.splitlines() if line]
     assert lines[:3] == ["small: A small table", "Theirs: here.", "Settings: policy=fifo."]
     assert lines[4].split()[-1] == "equal"
+
+
+def test_reproduce__replays_the_tables_that_are_named(rows: list[Row], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that docs/replay.md names are among those shipped, with rows to replay, and no other one is replayed."""
+    shipped, wanted = {table.name: table for table in real_tables()}, list[tuple[str, ...]]()
+    fake = reproduce.tables
+    monkeypatch.setattr(reproduce, "tables", lambda names=(): wanted.append(tuple(names)) or fake(names))
+    assert main(["reproduce", "fifo", "muri"]) == 0
+    assert wanted == [("fifo", "muri")]
+    assert [bool(shipped[name].rows) for name in wanted[0]] == [True, True]
 
 
 def test_reproduce__prints_one_json_value(rows: list[Row], capsys: pytest.CaptureFixture[str]) -> None:

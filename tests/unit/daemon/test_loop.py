@@ -272,7 +272,7 @@ def test_cycle__stands_by_while_another_leads(world, monkeypatch):
     """It reads and plans, so that taking over is known to work, and runs no cycle; it says so."""
     made = world(None)
     looked: list[str] = []
-    monkeypatch.setattr(made.loop, "_parts", SimpleNamespace(look=lambda: (looked.append("look"), None)))
+    monkeypatch.setattr(made.loop, "_parts", SimpleNamespace(look=lambda: (looked.append("look"), None), planner=None))
     monkeypatch.setattr(made.loop, "_leading", Follower())
     made.loop._cycle()
     assert (looked, made.said, made.told.count("cycle")) == (["look"], "stands by: b leads, term 2", 0)

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import json
 import socket
 import urllib.error
 import urllib.request
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from slurmsched.config import parse_config
@@ -13,6 +15,7 @@ from slurmsched.daemon.watch import METRICS, WEB, Watch
 from slurmsched.errors import ConfigError
 from slurmsched.metrics import meters as meters_module
 from slurmsched.model import Plan, Receipt
+from slurmsched.model.terms import Terms
 from slurmsched.planning.planner import Planner
 from slurmsched.testing import mixed_snapshot, snapshot
 
@@ -37,6 +40,13 @@ class World:
 
     def append(self, *_):
         pass
+
+
+class TellingWorld(World):
+    """One whose planner tells what times are made of."""
+
+    def terms(self, look):
+        return Terms(("GPUs",), 60.0, np.array([[8.0]]), np.array([[2.0]]))
 
 
 def config(tmp_path: Path, **tables):
@@ -150,7 +160,7 @@ def test_fault_of_any_part__ends_neither_a_cycle_nor_the_daemon(tmp_path, monkey
     tree = config(tmp_path, web={"listen": "127.0.0.1:0"}, metrics={"textfile": str(tmp_path / "out.prom")})
     watch = Watch(tree, apply=True)
     watch.done(snapshot(), Plan(), Receipt())
-    watch.looked(snapshot(), Plan())
+    watch.looked(snapshot(), Plan(), None)
     watch.ended("failed")
     watch.close()
     assert "ZeroDivisionError" in capsys.readouterr().err
@@ -238,7 +248,7 @@ def test_web__shows_the_last_cycle_and_that_one_failed_since(tmp_path):
     assert '"mode":"dry-run"' in page(watch, "/queue.json")
     watch.ended("failed")
     assert "The last cycle failed" in page(watch, "/")
-    watch.looked(look, plan)
+    watch.looked(look, plan, None)
     assert "The last cycle failed" not in page(watch, "/")
     watch.close()
 
@@ -263,13 +273,36 @@ def test_web__tells_what_the_ledger_knows_or_that_it_is_away(tmp_path):
     watch.close()
 
 
+def test_pages__tell_whether_a_job_makes_way(tmp_path):
+    """As `explain` does, by the configuration's preemption and scope; who planned is asked what times are made of."""
+    row = {
+        "job_id": 7,
+        "gpus": 8,
+        "state": "RUNNING",
+        "run_s": 9_000.0,
+        "requeueable": True,
+        "comment": "slurmsched: preempt=yes ckpt=USR1@9",
+    }
+    look = snapshot([row], "1x8", now_s=10_000.0, allocations=[{"job_id": 7, "node": "n1", "gpus": 8}])
+    more = {"preemption": {"enabled": True}, "scope": {"partitions": ["*"]}}
+    made = Watch(config(tmp_path, web={"listen": "127.0.0.1:0"}, **more), apply=False)
+    world = TellingWorld(look)
+    try:
+        run_cycle(*made.parts(world, world, world), made.done)
+        told = json.loads(page(made, "/job.json?id=7"))
+        assert told["move"] == "it may be asked to make way; a restart counts as 120 s, by preemption.restart_cost_s"
+        assert told["expected"][-1] == "x 2.00 for GPUs: 8"
+    finally:
+        made.close()
+
+
 @pytest.mark.parametrize(("most", "said"), [(5, "no scontrol in "), (0, "Slurm is not asked for pages")])
 def test_pages__ask_slurm_about_a_job_where_that_is_wanted(tmp_path, most, said):
     """Here it has no commands, which the page tells."""
     web = {"listen": "127.0.0.1:0", "asked_jobs": most}
     made = Watch(config(tmp_path, web=web, slurm={"bin_dir": str(tmp_path)}), apply=False)
     try:
-        made.looked(snapshot([{"job_id": 7, "reason": "Priority"}], "1x8"), Plan())
+        made.looked(snapshot([{"job_id": 7, "reason": "Priority"}], "1x8"), Plan(), None)
         with urllib.request.urlopen(f"http://127.0.0.1:{made.port(WEB)}/job.json?id=7", timeout=30) as answer:
             assert said in answer.read().decode()
     finally:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from slurmsched import registry
+from slurmsched.config import parse_config
 from slurmsched.errors import ConfigError
 from slurmsched.estimators import lessons
 from slurmsched.estimators.additive import Additive
@@ -15,8 +17,7 @@ from slurmsched.estimators.lessons import DAY_S, taught
 from slurmsched.estimators.nothing import Nothing
 from slurmsched.explain.expected import expected
 from slurmsched.model import Past, Snapshot
-from slurmsched.policies.fifo import Fifo
-from slurmsched.policies.lucid import Lucid
+from slurmsched.planning.planner import Planner
 from slurmsched.testing import check_estimator, mixed_snapshot, snapshot
 
 USERS = {"ann": 3_600.0, "bob": 60.0}  # run time of each on one GPU; on four it is half
@@ -125,7 +126,7 @@ def test_additive__refuses_bad_parameters(parameters: dict[str, int]) -> None:
 def test_expected__tells_the_greatest_factor_first() -> None:
     """ann's jobs are long, which is told before that four GPUs halve it; bob's own mean is told as a time."""
     given = asked(*FOUR)
-    lines = expected(Lucid(Additive()), given, 1)
+    lines = expected(Additive(), given, 1)
     assert lines[0].startswith("run time 00:2") or lines[0].startswith("run time 00:3")
     assert "mean of the user" in lines[1] and len(lines) == 6
     assert any(line.endswith("for GPUs: 4") for line in lines)
@@ -135,14 +136,24 @@ def test_expected__tells_the_greatest_factor_first() -> None:
     assert strength == sorted(strength, reverse=True)
 
 
-def test_expected__nothing_to_tell() -> None:
-    """A policy without an estimator, one that has learnt nothing, and no policy at all."""
+def planner(name: str) -> Planner:
+    return Planner.from_config(parse_config({"policy": {"name": name}}))
+
+
+def test_expected__is_what_the_planner_of_lucid_tells() -> None:
+    """By the estimator of its policy."""
     given = asked(*FOUR)
-    assert expected(Fifo(), given, 0) == expected(None, given, 0) == ()
-    assert expected(Lucid(Additive(least_samples=500)), given, 0) == ()
+    assert expected(planner("lucid"), given, 1) == expected(Additive(), given, 1) != ()
+
+
+def test_expected__nothing_to_tell() -> None:
+    """A policy without an estimator, one that has learnt nothing, and no planner at all."""
+    given = replace(asked(*FOUR), past=Past.build(0, {}))
+    assert expected(planner("fifo"), given, 0) == expected(None, given, 0) == ()
+    assert expected(planner("lucid"), given, 0) == ()
 
 
 def test_expected__tells_what_is_not_known_of_a_stranger() -> None:
     """A user of whom nothing ended."""
-    lines = expected(Lucid(Additive()), asked(("eve", 1)), 0)
+    lines = expected(Additive(), asked(("eve", 1)), 0)
     assert sum(line.endswith("none is known") for line in lines) == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ from slurmsched.explain.moving import moving
 from slurmsched.explain.reasons import Blocker, read_reason
 from slurmsched.explain.text import minutes, shown
 from slurmsched.explain.why_not import why_not
-from slurmsched.model import Act, Deferral, Purpose, Reservations
+from slurmsched.model import Act, Deferral, Purpose, Reservations, Stage, Victim
 from slurmsched.testing import snapshot
 
 HERE = Path(__file__).parent
@@ -302,3 +303,34 @@ def test_moving__says_whether_a_job_makes_way_and_what_that_costs(columns, told)
     assert moving(seen, 0, Preemption(enabled=True), every) == told
     assert moving(seen, 0, Preemption(), every) == ""
     assert explain(seen, None, 0, Facts(), move=told).move == told
+
+
+@pytest.mark.parametrize(
+    ("stage", "restarts", "told"),
+    [(Stage.BEGUN, 0, "it is being asked to make way for job 9; "),
+     (Stage.REQUEUED, 0, "it is being asked to make way for job 9; "),
+     (Stage.REVERSING, 0, "it keeps its GPUs: another preemption with it is under way; "),
+     (Stage.WARNED, 1, "it keeps its GPUs: another preemption with it is under way; ")],
+)  # fmt: skip
+def test_moving__of_a_victim_and_of_who_gets_its_gpus(stage, restarts, told):
+    """The run that is to leave is told so until the act is given up or over; another run of the job is not meant, and
+    the job that gets the GPUs keeps them."""
+    rows = [{"job_id": job, "gpus": 4, "state": "RUNNING", "requeueable": True, "run_s": 9_000.0, "restarts": restarts,
+             "comment": "slurmsched: preempt=yes ckpt=USR1@9"} for job in (1, 9)]  # fmt: skip
+    held = [{"job_id": job, "node": "n1", "gpus": 4} for job in (1, 9)]
+    act = Act("9-1", Purpose.PREEMPT, 9, 0.0, "ann", "n1", 60.0, 0.0, (Victim(1, 0.0, 0, 4),), stage=stage)
+    seen = replace(snapshot(rows, "1x8", now_s=10_000.0, allocations=held), acts=(act,))
+    of = [moving(seen, row, Preemption(enabled=True), Scope(partitions=("*",))) for row in range(2)]
+    assert of[0].startswith(told)
+    assert of[1].startswith("it keeps its GPUs: another preemption with it is under way; ")
+
+
+@pytest.mark.parametrize(("without", "told"), [(True, ", and all it has done, as it has no ckpt hint"), (False, "")])
+def test_moving__of_a_job_without_checkpoint_tells_that_its_run_is_lost(without, told):
+    """Where the site moves such jobs; elsewhere it keeps its GPUs, and the reason says why."""
+    row = {"job_id": 1, "gpus": 8, "state": "RUNNING", "requeueable": True, "run_s": 9_000.0,
+           "comment": "slurmsched: preempt=yes"}  # fmt: skip
+    seen = snapshot([row], "1x8", now_s=10_000.0, allocations=[{"job_id": 1, "node": "n1", "gpus": 8}])
+    said = moving(seen, 0, Preemption(enabled=True, without_checkpoint=without), Scope(partitions=("*",)))
+    assert said.endswith(f"a restart counts as 120 s, by preemption.restart_cost_s{told}")
+    assert ("it may be asked to make way" in said) is without

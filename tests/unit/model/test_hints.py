@@ -35,6 +35,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "hints.md"
         ("deadline=2026-12-01T10:00:00+00:00", Hints(deadline=Deadline(at_s=1_796_119_200.0))),
         ("progress=30/90", Hints(progress=1 / 3)),
         ("loss=2.5:1.0:0.5", Hints(loss=0.25)),
+        ("loss=2.5e+0:1E0:5e-1", Hints(loss=0.25)),
         ("share=no batch=512", Hints(share=False, batch=512)),
     ],
 )
@@ -99,6 +100,7 @@ def test_parse_hints__needs_the_mark(comment: str) -> None:
         ("deadline=tomorrow", "deadline='tomorrow' is neither an ISO time nor +DURATION"),
         ("progress=9/3", "progress='9/3' has more done than there is in total"),
         ("loss=2.5:1.0", "loss='2.5:1.0' is not FIRST:BEFORE:NOW"),
+        ("loss=1:1:1e400", "loss='1:1:1e400' is not FIRST:BEFORE:NOW"),
         ("progress=half", "progress='half' is not DONE/TOTAL"),
         ("min_gpus=0", "min_gpus='0' is no whole number above zero"),
         ("model=" + "x" * 99, "model='" + "x" * 37 + "...' is no name"),

@@ -66,6 +66,14 @@ def test_read_facts__asks_what_the_reason_needs() -> None:
     assert sorted(words[2] for words in asked.asked) == ["job", "licenses", "partition", "reservation"]
 
 
+def test_read_facts__of_many_partitions_by_one_request() -> None:
+    """Of which one is not shown: that is told."""
+    asked = Asked()
+    facts = read_facts(asked, queue(partition="gpu,other", reason="Priority"), 0)  # type: ignore[arg-type]
+    assert (facts.partitions, facts.unread) == ({}, ("its partition: scontrol does not show it: 'other'",))
+    assert [words[2] for words in asked.asked].count("partition") == 1
+
+
 def test_read_facts__limits_of_user_account_and_every_qos() -> None:
     """The partition's QOS too; with --as-user none are asked, and that is said."""
     asked = Asked()

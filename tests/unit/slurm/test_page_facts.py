@@ -9,7 +9,7 @@ import pytest
 from slurmsched.config import parse_config
 from slurmsched.explain.facts import Facts
 from slurmsched.model import Site
-from slurmsched.slurm.page_facts import LATE, PageFacts
+from slurmsched.slurm.page_facts import LATE, SLOW, PageFacts
 from slurmsched.testing import snapshot
 
 JOBS = [
@@ -18,7 +18,7 @@ JOBS = [
 ]  # fmt: skip
 ANSWERS = """case "$3" in
 job) echo "JobId=$4 JobName=a StartTime=1700000000" ;;
-partition) echo "PartitionName=gpu QoS=N/A MaxTime=1:00:00" ;;
+partition) echo "PartitionName=gpu AllowAccounts=secret AllowQos=ALL QoS=N/A MaxTime=1:00:00" ;;
 assoc_mgr) echo "QOS=normal(1) MaxTRESPU=gres/gpu=2" ;;
 esac"""
 
@@ -27,6 +27,7 @@ esac"""
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Scripts may be slow to start."""
     monkeypatch.setattr("slurmsched.slurm.page_facts.PATIENCE_S", 25.0)
+    monkeypatch.setattr("slurmsched.slurm.page_facts.LOOK_S", 100.0)
 
 
 class Asking:
@@ -66,6 +67,30 @@ def test_page_facts__leave_out_limits_that_slurm_hides(tmp_path, private: str) -
     told = asking(0)
     assert (told.limits, "PrivateData" in told.unread[0]) == ("", True)
     assert asking.asked == ["job", "partition"]
+    assert "secret" not in str(told.partitions)
+
+
+@pytest.mark.parametrize(("private", "limits"), [("partitions", True), ("all", False), ("jobs,Partitions", True)])
+def test_page_facts__leave_out_partitions_that_slurm_hides(tmp_path, private: str, limits: bool) -> None:
+    """Their limits and state; that they were left out is said."""
+    told = Asking(tmp_path, PrivateData=private)(0)
+    assert (told.partitions, bool(told.limits)) == ({}, limits)
+    assert told.unread[-1].startswith("its partition: PrivateData hides")
+
+
+def test_page_facts__ask_once_what_is_the_same_for_all_jobs(tmp_path) -> None:
+    """Partitions, for all jobs of a snapshot and in one request, however many a job names."""
+    asking = Asking(tmp_path)
+    assert [asking(row).partitions["gpu"]["MaxTime"] for row in range(3)] == ["1:00:00"] * 3
+    assert sorted(asking.asked) == ["assoc_mgr"] * 3 + ["job"] * 3 + ["partition"]
+
+
+def test_page_facts__of_one_job_are_not_gathered_for_long(tmp_path, monkeypatch) -> None:
+    """Answers that each come in time do not add up beyond a look's own limit."""
+    asking = Asking(tmp_path)
+    monkeypatch.setattr("slurmsched.slurm.page_facts.LOOK_S", 0.0)
+    told = asking(0)
+    assert (asking.asked, {SLOW in text for text in told.unread}, len(told.unread)) == ([], {True}, 3)
 
 
 def test_page_facts__ask_about_so_many_jobs(tmp_path) -> None:

@@ -17,7 +17,7 @@ from textual.widgets import ContentSwitcher, DataTable, Static
 from slurmsched.errors import SlurmUnreachableError
 from slurmsched.explain.facts import Facts
 from slurmsched.top.app import Told, Top
-from slurmsched.top.drawing import cells, gpu_lines, head, meter
+from slurmsched.top.drawing import cells, explained, gpu_lines, head, meter
 from slurmsched.web.frame import Frame
 from tests.unit.top.picture import busy, drawn
 from tests.unit.web.made_up import EVIL, frame, look
@@ -239,3 +239,14 @@ def lines(svg: str) -> list[str]:
         "".join(text for _, text in sorted(parts)) for _, parts in sorted(found.items(), key=lambda one: float(one[0]))
     )
     return [re.sub(r"\d\d:\d\d:\d\d", "", line) for line in joined if line]
+
+
+def test_explained__tells_of_moving_and_of_what_a_time_is_made_of() -> None:
+    """As the pages do; text of others is escaped, and a job of which neither is known has no such line."""
+    told = frame(look(), move=lambda row: "it \x1b stays" * (row == 0), expected=lambda row: ("x 2.00 for GPUs",))
+    lines = explained(told.job(21)).plain.splitlines()
+    assert any(line.startswith("move") and "stays" in line and "\x1b" not in line for line in lines)
+    assert any(line.startswith("expected") and line.endswith("x 2.00 for GPUs") for line in lines)
+    assert not [
+        line for line in explained(frame(look()).job(33)).plain.splitlines() if line.startswith(("move", "exp"))
+    ]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import threading
 
 import orjson
@@ -158,6 +159,28 @@ def test_job__whose_values_are_not_asked_says_so():
     made.show(frame(snapshot([{"job_id": 33}, {"job_id": 34, "state": "R"}], "1x8", now_s=NOW_S)))
     assert ["not asked" in text for text in data(made, "/job.json", "id=33")["unread"]] == [True]
     assert data(made, "/job.json", "id=34")["unread"] == []
+
+
+def test_job__tells_of_moving_and_of_what_its_time_is_made_of():
+    """As `explain` does, by the row; nothing where there is nothing to tell."""
+    made = Pages()
+    made.show(frame(move=lambda row: f"row {row} <may>" * (row == 0), expected=lambda row: ("x 2.00 for <b>",)))
+    told = data(made, "/job.json", "id=21")
+    assert (told["move"], told["expected"]) == ("row 0 <may>", ["x 2.00 for <b>"])
+    html = page(made, "/job", "id=21")
+    assert "<dt>move</dt><dd>row 0 &lt;may&gt;</dd>" in html
+    assert "<li>x 2.00 for &lt;b&gt;</li>" in html
+    assert "<dt>move</dt>" not in page(made, "/job", "id=33")
+
+
+def test_now__tells_that_there_is_a_newer_state_and_asks_nothing():
+    """So that a page of a job that stays open costs Slurm nothing; it has the time to compare with."""
+    asked, made = list[int](), Pages()
+    made.show(frame(ask=lambda row: asked.append(row) or Facts()))
+    assert (data(made, "/now.json")["now_s"], asked) == (NOW_S, [])
+    assert f'<time data-now="{NOW_S}">' in page(made, "/job", "id=33")
+    assert re.findall(r"fetch\(([^)]*)\)", page(made, "/page.js")) == ['"/now.json"']
+    assert made.answer(Asked("/now")) is None
 
 
 @pytest.mark.parametrize("query", ["id=99999", "id=0", "id=-1", "id=1e3", "id=" + "9" * 40, "id=²"])
