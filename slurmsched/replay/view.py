@@ -140,7 +140,7 @@ def _jobs(cluster: EmbeddedCluster) -> Jobs:
         "end_s": np.where(running, job.start_s[rows] + limit_s, job.end_s[rows]),
         "time_limit_s": limit_s,
         "run_s": run_s,
-        "nodes": np.where(pending, cluster.demand.parted[rows], cluster.demand.nodes[rows]),
+        "nodes": cluster.demand.nodes[rows],
         "cpus": cluster.demand.cpus[rows],
         "memory_mib": asked.memory_mib[rows],
         "gpus": gpus,

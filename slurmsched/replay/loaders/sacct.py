@@ -26,6 +26,7 @@ TO_BE_CONTINUED = frozenset({"REQUEUED", "REQUEUE_HOLD", "RESIZING", "SPECIAL_EX
 UNENDED = frozenset({"PENDING", "RUNNING", "SUSPENDED", "CONFIGURING", "COMPLETING", "STOPPED", "SIGNALING"})
 MOST_LINES = 200  # of one row
 _ID = re.compile(r"(\d+)(?:_(\d+|\[[^\]]*\])|\+(\d+))?")
+_ID_BEGUN = re.compile(r"\d[\d_.+\[\]%,-]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,14 +169,20 @@ def _header(source: Source, line: str) -> tuple[list[str], str]:
     return header, delimiter
 
 
+def _torn(text: str, header: list[str]) -> bool:
+    """Whether a line without any delimiter may be the begin of a row."""
+    begun = _ID_BEGUN.fullmatch(text) if header[0] in ("JobID", "JobIDRaw") else text.strip()
+    return bool(begun)
+
+
 def _rows(
     file: Iterable[str], header: list[str], delimiter: str, source: Source
 ) -> Iterator[tuple[int, dict[str, str] | None]]:
     """Line number and row by field name, None for a line that is none.
 
     A text such as SubmitLine may hold line breaks: a line that ends within one is set together with those after it
-    until they are a row. Where that text is the last field, what follows a row without any delimiter belongs to it
-    or is torn, which nobody can tell: such lines are passed over, and counted.
+    until they are a row. Where that text is the last field, what follows a row without any delimiter belongs to it, and
+    is passed over; lines that may as well be rows torn within their first field are counted.
     """
     held: list[tuple[int, str]] = []
     texts = {place for place, name in enumerate(header) if name in FREE_TEXT}
@@ -183,7 +190,7 @@ def _rows(
     for line, raw in enumerate(file, 2):
         text = raw.rstrip("\r\n")
         if after_row and delimiter not in text:
-            source.passed_over += bool(text.strip())
+            source.passed_over += _torn(text, header)
             continue
         if not (text.strip() or held):
             continue

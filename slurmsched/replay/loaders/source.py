@@ -108,7 +108,7 @@ class Source:
     strict: the first row that cannot be read raises InputError; else such rows are counted.
     origin_s: Unix time of submit_s = 0, NaN while the loader has not told one. utc_offset_s: what to add for the
     wall clock of the site. rejected: rows that cannot be read. dropped: reason -> jobs left out, though well formed.
-    passed_over: lines that may belong to the text before them, or are torn.
+    passed_over: lines without a delimiter that belong to the text before them or are torn rows, nobody can tell.
     """
 
     path: Path
@@ -162,7 +162,7 @@ class Source:
             texts.insert(0, f"{self.rejected:,} rows cannot be read, the first in {self.first_rejected}")
         if self.passed_over:
             texts.append(
-                f"{self.passed_over:,} lines without a delimiter passed over: of the text before them, or torn"
+                f"lines without a delimiter passed over, of the text before them or torn rows: {self.passed_over:,}"
             )
         return tuple(f"{self.path}: {text}" for text in texts)
 

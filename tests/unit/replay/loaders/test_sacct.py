@@ -89,12 +89,13 @@ def test_sacct__a_text_may_hold_line_breaks(tmp_path: Path) -> None:
 
 
 def test_sacct__a_last_text_may_hold_line_breaks(tmp_path: Path) -> None:
-    """Its further lines are no rows; how many they are is told, as rows that were cut look the same."""
+    """Its further lines are no rows; those that may as well be a row that was cut are told."""
     rows = row("7", "COMPLETED", "100 110 190") + "\n  b\n\nc", row("8", "FAILED", "100 110 120")
     recorded = history(tmp_path, *rows)
-    assert recorded.trace.job_id.tolist() == [7, 8]
-    assert [text.partition(": ")[2] for text in recorded.warnings] == [
-        "2 lines without a delimiter passed over: of the text before them, or torn"
+    assert (recorded.trace.job_id.tolist(), recorded.warnings) == ([7, 8], ())
+    cut = history(tmp_path, *rows, "9_1")
+    assert [text.partition(": ")[2] for text in cut.warnings] == [
+        "lines without a delimiter passed over, of the text before them or torn rows: 1"
     ]
 
 
