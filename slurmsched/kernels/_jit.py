@@ -8,11 +8,13 @@ Both give the same result: CI runs the tests both ways.
 from __future__ import annotations
 
 import functools
+import hashlib
 import importlib
 import os
 import sys
 import types
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -109,9 +111,20 @@ def _compile(function: Callable[..., Any]) -> Callable[..., Any]:
     """The compiled function; kernels that it calls are compiled with it."""
     numba, function = _numba(), _calling(function, _compile)
     try:
-        return numba.njit(cache=True, nogil=True)(function)
+        made = numba.njit(cache=True, nogil=True)(function)
     except RuntimeError:  # neither NUMBA_CACHE_DIR nor the package nor the home can be written: compiled each time
         return numba.njit(nogil=True)(function)
+    file = getattr(made._cache, "_cache_file", None)
+    if file is not None:  # numba takes what was compiled of the same file, whatever has become of kernels that it calls
+        file._source_stamp = (file._source_stamp, _sources())
+    return made
+
+
+@functools.cache
+def _sources() -> str:
+    """Digest of all kernels' files."""
+    files = sorted(Path(__file__).parent.glob("*.py"))
+    return hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()
 
 
 @functools.cache

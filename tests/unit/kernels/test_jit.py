@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import numba
 import numpy as np
 import pytest
 
+from slurmsched.kernels import _jit
 from slurmsched.kernels._jit import kernel
 
 
@@ -83,6 +85,23 @@ assert dict(cold.carry) == dict(warm.carry)
 """
     environment = {name: value for name, value in os.environ.items() if name != "NUMBA_DISABLE_JIT"}
     subprocess.run([sys.executable, "-c", script], check=True, env=environment)
+
+
+def test_kernel__is_compiled_anew_when_one_that_it_calls_has_changed(tmp_path: Path) -> None:
+    """After an upgrade in place, which leaves what was compiled: with an unchanged file it is taken from there."""
+    shutil.copy(_jit.__file__, tmp_path / "_jit.py")
+    helper, caller = tmp_path / "helper.py", tmp_path / "caller.py"
+    caller.write_text("from _jit import kernel\nfrom helper import one\n\n\n@kernel\ndef two(values):\n"
+                      "    return one(values) + 1\n")  # fmt: skip
+    script = "import caller, numpy as np; print(caller.two(np.arange(2)).tolist(), end='')"
+    environment = {name: value for name, value in os.environ.items() if name != "NUMBA_DISABLE_JIT"}
+    said = list[str]()
+    for by in (10, 10, 20):
+        helper.write_text(f"from _jit import kernel\n\n\n@kernel\ndef one(values):\n    return values * {by}\n")
+        made = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True,
+                              cwd=tmp_path, env=environment | {"NUMBA_CACHE_DIR": str(tmp_path / "cache")})  # fmt: skip
+        said.append(made.stdout)
+    assert said == ["[1, 11]", "[1, 11]", "[1, 21]"]
 
 
 def test_kernel__finds_the_runtime_of_the_process_before(tmp_path: Path) -> None:
