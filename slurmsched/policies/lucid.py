@@ -54,8 +54,9 @@ class Lucid:
             "time limit, and one that is stopped starts over, so nothing is profiled. Replays have that stage "
             "(--setting profile_gpus). A site may offer a short partition of few GPUs for test runs, which users "
             "submit to.",
-            "The paper packs pairs of jobs on the same GPUs: Slurm shares a GPU only between jobs that asked for "
-            "shards or MPS at submission, so pairs are shown by their scores and not made. Replays make them.",
+            "The paper packs pairs of jobs on the same GPUs: Slurm shares a GPU only between jobs that ask for "
+            "shards or MPS, and slurmsched asks for nothing that the user did not, so pairs are shown by their scores "
+            "and not made. Replays make them.",
             "How much a job uses its GPUs is not told to Slurm: scores come from the hints share= and model=.",
         ),
     )
