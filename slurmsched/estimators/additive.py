@@ -9,11 +9,19 @@ from typing import Any, ClassVar
 import numpy as np
 
 from slurmsched.estimators.history import History
-from slurmsched.estimators.lessons import FEATURES, Lesson, asked, lesson_of, one_thread, taught
+from slurmsched.estimators.lessons import (
+    FEATURES,
+    Lesson,
+    asked,
+    check_teaching,
+    lesson_of,
+    one_thread,
+    taught,
+    untaught,
+)
 from slurmsched.model import Estimates, Snapshot
 from slurmsched.model.columns import Floats
 from slurmsched.model.terms import Terms
-from slurmsched.policies.checks import check_number
 from slurmsched.protocols import Estimator
 
 LONGEST_LOG = 30.0
@@ -43,18 +51,15 @@ class Additive:
     estimator: Estimator = field(default_factory=History)
 
     def __post_init__(self) -> None:
-        for name in ("least_samples", "most_samples", "rounds"):
-            check_number(name, getattr(self, name), least=1)
-        check_number("leaves", self.leaves, least=2)
+        check_teaching(self.least_samples, self.most_samples, self.rounds, self.leaves)
 
     def estimate(self, snapshot: Snapshot) -> Estimates:
         last, terms = self.estimator.estimate(snapshot), self.terms(snapshot)
-        sources = ("additive", *last.sources)
         if terms is None:
-            return Estimates(last.total_s, (np.asarray(last.source) + 1).astype(np.int8), sources)
+            return untaught("additive", last)
         logs = np.log(terms.usual_s) + np.log(terms.factor).sum(axis=1)
         total_s = np.exp(np.minimum(logs, LONGEST_LOG))
-        return Estimates(total_s, np.zeros(len(snapshot.jobs), np.int8), sources)
+        return Estimates(total_s, np.zeros(len(snapshot.jobs), np.int8), ("additive", *last.sources))
 
     def terms(self, snapshot: Snapshot) -> Terms | None:
         """What each estimate is made of; None while nothing is learnt."""

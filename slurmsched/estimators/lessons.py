@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from slurmsched.estimators.groups import Groups, groups
-from slurmsched.model import Jobs, Past, Snapshot
+from slurmsched.model import Estimates, Jobs, Past, Snapshot
 from slurmsched.model.columns import Floats
+from slurmsched.policies.checks import check_number
 from slurmsched.policies.order import arrival_s
 
 DAY_S, HOUR_S = 86_400.0, 3_600.0
@@ -28,6 +29,19 @@ def available() -> bool:
     except ImportError:
         return False
     return True
+
+
+def check_teaching(least_samples: int, most_samples: int, rounds: int, leaves: int) -> None:
+    """Raises ConfigError for a value out of range: see Trees and Additive, which have the same."""
+    check_number("least_samples", least_samples, least=1)
+    check_number("most_samples", most_samples, least=1)
+    check_number("rounds", rounds, least=1)
+    check_number("leaves", leaves, least=2)
+
+
+def untaught(name: str, last: Estimates) -> Estimates:
+    """Those of the estimator behind, while the one of this name has learnt nothing."""
+    return Estimates(last.total_s, (np.asarray(last.source) + 1).astype(np.int8), (name, *last.sources))
 
 
 @dataclass(frozen=True, slots=True)

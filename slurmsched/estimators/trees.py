@@ -9,9 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from slurmsched.estimators.hint import Hint
-from slurmsched.estimators.lessons import Lesson, asked, lesson_of, one_thread, taught
+from slurmsched.estimators.lessons import Lesson, asked, check_teaching, lesson_of, one_thread, taught, untaught
 from slurmsched.model import Estimates, Snapshot
-from slurmsched.policies.checks import check_number
 from slurmsched.protocols import Estimator
 
 
@@ -37,15 +36,13 @@ class Trees:
     estimator: Estimator = field(default_factory=Hint)
 
     def __post_init__(self) -> None:
-        for name in ("least_samples", "most_samples", "rounds"):
-            check_number(name, getattr(self, name), least=1)
-        check_number("leaves", self.leaves, least=2)
+        check_teaching(self.least_samples, self.most_samples, self.rounds, self.leaves)
 
     def estimate(self, snapshot: Snapshot) -> Estimates:
         last = self.estimator.estimate(snapshot)
         lesson = lesson_of(snapshot, self.least_samples, self.most_samples)
         if lesson is None:
-            return Estimates(last.total_s, (np.asarray(last.source) + 1).astype(np.int8), ("trees", *last.sources))
+            return untaught("trees", last)
         model = _fitted(lesson, self.rounds, self.leaves)
         with one_thread():
             logs = model.predict(asked(lesson.past, snapshot.jobs))
