@@ -28,10 +28,7 @@ class Socket(ssl.SSLSocket):
 def _own(call: Callable[..., Any], *args: Any, **words: Any) -> Any:
     try:
         return call(*args, **words)
-    except (
-        ssl.SSLError,
-        TimeoutError,
-    ):  # that it must wait, too; CPython has emptied the queue, or nothing was put there
+    except (ssl.SSLError, TimeoutError):  # also that it must wait: nothing was left in the queue
         raise
     except OSError:
         empty_error_queue()
