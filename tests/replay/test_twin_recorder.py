@@ -32,6 +32,13 @@ def test_cycles_of__first_read_first_and_last_write() -> None:
     assert shown == [(6.0, 6.4, 6.6, 2), (11.0, 12.0, 12.0, 0)]
 
 
+def test_cycles_of__a_write_logged_after_its_cycle_ended() -> None:
+    """It counts to the cycle that sent it: slurmctld answers first and logs then."""
+    found = cycles_of(LOG, 1005, [ZERO_S + 6.5, ZERO_S + 12])
+    shown = [(*(round(at - ZERO_S, 3) for at in times), writes) for *times, writes in found]
+    assert shown == [(6.0, 6.4, 6.6, 2), (11.0, 12.0, 12.0, 0)]
+
+
 def test_spreads__last_node_by_name_after_the_first() -> None:
     """Of jobs on several nodes, in their last run."""
     line = "[2026-01-02T10:00:{at}] debug2: _slurm_rpc_epilog_complete: JobId={job} Node={node} usec=1"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 
 from slurmsched.slurm.site import parse_settings
@@ -115,11 +117,14 @@ def cycles_of(log: str, uid: int, done_s: Sequence[float]) -> tuple[tuple[float,
     """When the daemon of this user first read the queue in each cycle, its first and last write (its end if it wrote
     nothing), and how many there were. done_s: ends of the cycles."""
     reads, writes = (list(map(stamp, re.findall(pattern.format(uid=uid), log))) for pattern in (_READ, _WRITTEN))
+    bounds = [done_s[0] - 60, *done_s] if done_s else []
+    begun = [(min(read), end_s) for before_s, end_s in pairwise(bounds)
+             if (read := [at for at in reads if before_s < at <= end_s])]  # fmt: skip
     found = []
-    for before_s, end_s in zip([done_s[0] - 60, *done_s], done_s, strict=False) if done_s else ():
-        read, written = ([at for at in times if before_s < at <= end_s] for times in (reads, writes))
-        if read:
-            found.append((read[0], min(written, default=end_s), max(written, default=end_s), len(written)))
+    for (read_s, end_s), (next_s, _) in pairwise([*begun, (math.inf, math.inf)]):
+        # slurmctld logs a write after its answer: the line of a cycle's last one may come after the cycle's end
+        written = [at for at in writes if read_s <= at < next_s]
+        found.append((read_s, min(written, default=end_s), max(written, default=end_s), len(written)))
     return tuple(found)
 
 
