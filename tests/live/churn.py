@@ -9,10 +9,8 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import combinations
-from pathlib import Path
 
 import orjson
 from ClusterShell.NodeSet import NodeSet
@@ -21,34 +19,11 @@ from slurmsched.slurm.reservations import parse_reservations
 from slurmsched.slurm.text import fields, records
 from tests.live.lab import USERS, Installed, column, run
 
-MORE = range(5, 17)  # nodes beside the lab's own n[1-4]
 NODES = [f"n{number}" for number in range(1, 17)]
 LATE_S = 25.0  # so long after its act, or after the daemon came back, a reservation may be there that no open act has
 # Notes nothing, saves nothing: goes on at the signal and ends well when Slurm asks it to.
 SCRIPT = "trap '' USR2; trap 'exit 0' TERM; n=0; until [ $n -ge {s} ]; do sleep 1; n=$((n + 1)); done"
 WILLING = ("slurmsched: preempt=yes ckpt=USR2@1", "slurmsched: preempt=yes ckpt=USR2@3", "slurmsched: preempt=no", "")
-
-
-@contextmanager
-def sixteen_nodes() -> Iterator[None]:
-    """Twelve more nodes and a partition of all sixteen; `labctl reset` takes them out of the configuration again."""
-    conf, gres = Path("/etc/slurm/slurm.conf"), Path("/etc/slurm/gres.conf")
-    gres.write_text(gres.read_text().replace("n[1-4]", "n[1-16]"))
-    lines = ("NodeName=n[5-16] NodeHostname=localhost NodeAddr=127.0.0.1 Port=[17005-17016] State=UNKNOWN",
-             "PartitionName=soak Nodes=n[1-16] MaxTime=1:00:00")  # fmt: skip
-    conf.write_text(conf.read_text() + "\n".join(lines) + "\n")
-    for number in MORE:
-        Path(f"/var/spool/slurmd/n{number}").mkdir(exist_ok=True)
-    run("labctl", "restart", "slurmctld")
-    for number in MORE:
-        run("slurmd", "-N", f"n{number}")
-    run("scontrol", "reconfigure")
-    run("labctl", "wait-ready")
-    try:
-        yield
-    finally:
-        for number in MORE:
-            os.kill(int(Path(f"/run/slurm/slurmd-n{number}.pid").read_text()), signal.SIGTERM)
 
 
 @dataclass

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 
 import pytest
+from ClusterShell.NodeSet import NodeSet
 
 from tests.live.acts import around, clean, cut_tick, reservations, ticks
 from tests.live.lab import Installed, column, run, submit, until
+from tests.live.more_nodes import more_nodes
 
 pytestmark = pytest.mark.live
 
 LIMIT_S, KILL_WAIT_S = 120.0, 5.0
 KEPT = ("n1", "n2")
+CYCLE_S = 5.0
+PASS_S = 5.0  # Slurm looks at its whole queue so often (sched_interval)
 
 
 @pytest.fixture
@@ -60,6 +66,51 @@ def test_promise__gang_before_endless_small_jobs(site, busy):
     assert not [job for job in long if places.get(job) in KEPT]
     until(lambda: site.tick() and clean(), "nothing is left")
     assert gang in column("%A", "RUNNING")  # it lives on without its reservation
+
+
+def times(jobs: set[int], field: str) -> dict[int, int]:
+    """Start or End of jobs that have one, by sacct [Unix s]."""
+    listed = ",".join(map(str, sorted(jobs)))
+    rows = run("env", "SLURM_TIME_FORMAT=%s", "sacct", "-X", "-n", "-P", "-j", listed, "-o", f"JobIDRaw,{field}").out
+    pairs = (row.split("|") for row in rows.splitlines())
+    return {int(job): int(value) for job, value in pairs if value.isdecimal()}
+
+
+def test_promise__the_published_case_in_full(site):
+    """8 x 8 GPUs busy with one-GPU jobs of one limit that end at spread times, a gang of four nodes at the head, and
+    one-GPU jobs that never stop coming; an hour is two minutes here. By the daemon's own cycles the gang starts within
+    the longest remaining time and a cycle, and no later than a cycle after the last job has left its nodes; short jobs
+    run there until then, and none that would still run."""
+    site.configure(gangs__least_gpus="32", scope__partitions='["wide"]', cycle__interval_s=str(CYCLE_S))
+    where = ("--partition=wide",)
+    with more_nodes(8, "wide"):
+        spread = "sleep $((8 + SLURM_ARRAY_TASK_ID * 29 % 64 / 2))"
+        submit("alice", 1, *where, "--array=0-63", "--time=2", script=spread)
+        until(lambda: len(column("%A", "RUNNING")) == 64, "all GPUs are busy")
+        busy = set(column("%A", "RUNNING"))
+        begun_s = min(times(busy, "Start").values())
+        gang = submit("bob", 32, *where, "--time=5", script="sleep 300")
+        until(lambda: column("%r", "PENDING").get(gang) not in (None, "None"), "Slurm has looked at it")
+        daemon = site.begin("daemon", "--apply", log="daemon.log")
+        long, short = set[int](), set[int]()
+        try:
+            while gang not in column("%A", "RUNNING"):
+                assert time.time() - begun_s < LIMIT_S + KILL_WAIT_S + CYCLE_S + PASS_S, "it did not start in time"
+                short.add(submit("carol", 1, *where, "--time=1", script="sleep 6"))
+                long.add(submit("dave", 1, *where, "--time=10", script="sleep 500"))
+                time.sleep(0.3)
+            places = column("%N", "RUNNING", "COMPLETED")
+            kept = set(NodeSet(places[gang]))
+            until(clean, "nothing is left")
+        finally:
+            os.killpg(daemon.pid, signal.SIGTERM)
+            assert daemon.wait(timeout=60) == 0
+        guests = {job for job in short if places.get(job) in kept}
+        left = [end_s for job, end_s in times(busy | guests, "End").items() if places.get(job) in kept]
+        assert times({gang}, "Start")[gang] - max(left) <= CYCLE_S + PASS_S
+        assert (len(kept), bool(guests)) == (4, True)
+        assert not [job for job in long if places.get(job) in kept]
+        run("scancel", "--partition=wide")
 
 
 def test_promise__gang_held_or_cancelled_gives_the_nodes_back(site):

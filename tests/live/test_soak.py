@@ -12,8 +12,9 @@ import orjson
 import pytest
 
 from tests.live.acts import clean
-from tests.live.churn import Churn, sixteen_nodes
+from tests.live.churn import NODES, Churn
 from tests.live.lab import Installed, nices
+from tests.live.more_nodes import more_nodes
 
 pytestmark = [pytest.mark.live, pytest.mark.newest, pytest.mark.timeout(0)]
 
@@ -31,7 +32,7 @@ def churn(site: Installed) -> Iterator[Churn]:
             "acts__per_user_per_hour": "500", "gangs__reserve": "true", "gangs__least_gpus": "16"}  # fmt: skip
     site.configure(policy='{ name = "discretized-las", thresholds_gpu_s = [60.0, 600.0] }', cycle__interval_s="2.0",
                    scope__partitions='["soak", "phantom"]', log__format='"json"', **keys)  # fmt: skip
-    with sixteen_nodes():
+    with more_nodes(len(NODES), "soak"):
         made = Churn(site, SEED)
         made.start_daemon()
         yield made
