@@ -21,9 +21,7 @@ from slurmsched.errors import NotLeadingError
 
 MARGIN = 0.25  # of the lease: a leader that has not renewed it stops so long before it ends
 KEEP = 0.5  # of the lease: so much of it is used up before it is renewed
-# leader.lease_s is an hour at most, on every host: a lease that ends later from now than that was given before the
-# database's clock was set back. By a host's own lease_s it cannot be told, since the leader may have a longer one.
-LONGEST_S = 3_601.0
+BEYOND_S = 1.0  # a lease that ends so much later than it lasts was given before the database's clock was set back
 _ROW = "leader"
 _CLOCKS = {  # Unix seconds at the begin of the statement, whatever the session's time zone
     "sqlite": "(julianday('now') - 2440587.5) * 86400.0",
@@ -39,11 +37,13 @@ def awake_s() -> float:
 
 @dataclass(frozen=True, slots=True)
 class Leader:
-    """Who leads. term: 0 if nobody ever did. left_s: until the lease ends [s], 0 or less when it has."""
+    """Who leads. term: 0 if nobody ever did. left_s: until the lease ends [s], 0 or less when it has. lease_s: how long
+    it lasts from a renewal on [s]; hosts may differ."""
 
     name: str
     term: int
     left_s: float
+    lease_s: float
 
     def __str__(self) -> str:
         if self.left_s <= 0:
@@ -81,10 +81,10 @@ class Lease:
         if self._term and self._renewed():
             return True
         self._until_s = float("-inf")
-        left_s = self.leader().left_s
-        if left_s > LONGEST_S:
+        leader = self.leader()
+        if leader.left_s > leader.lease_s + BEYOND_S:
             self._shorten()
-        return left_s <= 0 and self._taken()
+        return leader.left_s <= 0 and self._taken()
 
     def keep(self) -> None:
         """Renew the lease when it is due. Raises NotLeadingError when we do not lead any more."""
@@ -118,10 +118,10 @@ class Lease:
     def leader(self) -> Leader:
         """Who leads, read without a lock."""
         leader = schema.leader
-        query = sa.select(leader.c.holder, leader.c.term, leader.c.ends_s - self._now)
+        query = sa.select(leader.c.holder, leader.c.term, leader.c.ends_s - self._now, leader.c.lease_s)
         with engines.translated(self._engine), self._engine.connect() as connection:
             row = connection.execute(query.where(leader.c.name == _ROW)).one_or_none()
-        return Leader(*row) if row else Leader("", 0, 0.0)
+        return Leader(*row) if row else Leader("", 0, 0.0, self.lease_s)
 
     def lost(self) -> NotLeadingError:
         """The error of somebody who does not lead (any more), which then is on record here too."""
@@ -153,13 +153,15 @@ class Lease:
         return True
 
     def _shorten(self) -> None:
-        """Let a lease that ends that late end after lease_s: a leader that lives renews it before, as ever."""
-        leader, end_s = schema.leader, self._now + self.lease_s
-        late = leader.c.ends_s > self._now + LONGEST_S
+        """Let a lease that ends later than it lasts end as if renewed now: a leader that lives renews it before."""
+        leader = schema.leader
+        end_s = self._now + leader.c.lease_s
+        late = leader.c.ends_s > end_s + BEYOND_S
         with engines.translated(self._engine), self._engine.begin() as connection:
             connection.execute(sa.update(leader).where(leader.c.name == _ROW, late).values(ends_s=end_s))
 
     def _set(self, connection: Connection, condition: sa.ColumnElement[bool], **values: object) -> bool:
         leader = schema.leader
         update = sa.update(leader).where(leader.c.name == _ROW, condition)
-        return connection.execute(update.values(ends_s=self._now + self.lease_s, **values)).rowcount == 1
+        values |= {"ends_s": self._now + self.lease_s, "lease_s": self.lease_s}
+        return connection.execute(update.values(**values)).rowcount == 1

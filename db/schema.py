@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-HEAD = "0004"  # revision of the newest migration
+HEAD = "0005"  # revision of the newest migration
 
 Key = sa.BigInteger().with_variant(sa.Integer(), "sqlite")  # SQLite counts up only INTEGER keys
 LongText = sa.Text().with_variant(sa.Text(4_294_967_295), "mysql", "mariadb")  # LONGTEXT; loads no dialect
@@ -218,6 +218,7 @@ leader = _table(  # one row: who may write, see lease.Lease
     _word("holder", 200),
     _whole("term"),
     _real("ends_s"),  # by this database's clock
+    sa.Column("lease_s", sa.Double, nullable=False, server_default="3600"),  # of the leader, from each renewal on
 )
 shared_lines = _table(  # for all hosts that may lead the journal and the acts, what was put on record in one go; and
     # what moves of jobs cost, one row

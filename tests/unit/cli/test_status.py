@@ -96,11 +96,11 @@ ENDS = "its lease ends in 20 s unless renewed"
     ("leader", "expected"),
     [
         (
-            Leader("a", 3, 20.0),
+            Leader("a", 3, 20.0, 30.0),
             "leader   a leads, term 3; its lease ends in 20 s unless renewed; this host, b, stands by",
         ),
-        (Leader("b", 4, 20.0), f"leader   b leads, term 4; {ENDS} (this host)"),
-        (Leader("a", 3, -5.0), "leader   nobody leads now"),
+        (Leader("b", 4, 20.0, 30.0), f"leader   b leads, term 4; {ENDS} (this host)"),
+        (Leader("a", 3, -5.0, 30.0), "leader   nobody leads now"),
     ],
 )
 def test_status__says_who_leads(leader, expected, run, fakes):

@@ -9,16 +9,18 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from alembic import command
 
 from slurmsched.db import engine as engines
 from slurmsched.db import schema
 from slurmsched.db.acts import ActLog
 from slurmsched.db.journal import Journal
-from slurmsched.db.lease import Lease
+from slurmsched.db.lease import BEYOND_S, Lease
 from slurmsched.db.pins import PinLog
 from slurmsched.db.shared import SharedLines
 from slurmsched.errors import NotLeadingError
 from slurmsched.model import Act, Pin, Purpose, SetNice, Stage, Victim, Wait
+from tests.unit.db.ledger_suite import migrated
 
 LEASE_S = 2.0
 
@@ -89,14 +91,14 @@ class LeaseSuite:
         assert time.monotonic() - begun_s >= LEASE_S
         assert b.lease.term == 2
 
-    @pytest.mark.parametrize("hours", [2, 5, 24])
-    def test_take__the_clock_of_the_database_set_back(self, host, hours) -> None:
-        """By hours, and the leader is dead: another one leads after lease_s, not before, also a process that looks once
-        only. A leader that lives goes on meanwhile, and one whose lease is not due yet too."""
+    @pytest.mark.parametrize("back_s", [20.0, 600.0, 7_200.0, 86_400.0])
+    def test_take__the_clock_of_the_database_set_back(self, host, back_s) -> None:
+        """However far, and the leader is dead: another one leads after lease_s, not before, also a process that looks
+        once only. A leader that lives goes on meanwhile, and one whose lease is not due yet too."""
         a, b = host("a"), host("b")
         a.lease.take()
-        set_back(a, hours * 3_600.0)
-        assert b.lease.leader().left_s > 3_000
+        set_back(a, back_s)
+        assert b.lease.leader().left_s > back_s
         assert not host("c").lease.take()
         assert 0 < b.lease.leader().left_s <= LEASE_S
         begun_s = time.monotonic()
@@ -107,17 +109,19 @@ class LeaseSuite:
         with pytest.raises(NotLeadingError):
             a.lease.fence()
 
-    @pytest.mark.parametrize(
-        ("lease_s", "back_s", "left_s"),
-        [(3_600.0, 7_200.0, 3_600.0), (3_600.0, 0.0, 3_600.0), (60.0, 1_500.0, 1_560.0), (60.0, 5_400.0, 60.0)],
-    )
-    def test_take__only_a_lease_that_nobody_can_have_renewed_now_is_cut(self, host, lease_s, back_s, left_s) -> None:
-        """One that ends in an hour may be as long; a short one that ends a little later is left as it is."""
+    @pytest.mark.parametrize("back_s", [0.0, 0.5, 300.0, 7_200.0])
+    @pytest.mark.parametrize(("leads_s", "looks_s"), [(3_600.0, 30.0), (30.0, 3_600.0), (60.0, 60.0)])
+    def test_take__a_lease_is_cut_to_what_its_leader_goes_by(self, host, leads_s, looks_s, back_s) -> None:
+        """lease_s is changed on one host after the other, and the clock is set back just then: the lease lasts as long
+        as its leader thinks, whoever looks, so that no leader that lives is replaced."""
         a = host("a")
-        Lease(a.engine, "long", lease_s).take()
+        leads = Lease(a.engine, "leads", leads_s)
+        assert leads.take()
         set_back(a, back_s)
-        assert not Lease(a.engine, "other", lease_s).take()
-        assert left_s - 30 < a.lease.leader().left_s <= left_s
+        assert not Lease(a.engine, "looks", looks_s).take()
+        assert leads_s - 30 < a.lease.leader().left_s <= leads_s + BEYOND_S
+        assert 0 < leads.left_s < a.lease.leader().left_s
+        leads.fence()
 
     def test_take__who_has_a_shorter_lease_waits_for_the_end_of_a_longer_one(self, host) -> None:
         """lease_s is changed on one host first: the leader still goes by its own."""
@@ -127,6 +131,32 @@ class LeaseSuite:
         assert short.leader().left_s > 1_700
         long.keep()
         assert short.leader().name == "long"
+
+    def test_upgrade__a_leader_of_an_older_schema_leads_on(self, ledger_url: str) -> None:
+        """Its lease counts as long as any may be, until it renews; a try that was cut short before its revision was
+        on record is made good by the next one; and the way back keeps the term."""
+        migrated(ledger_url, "0004")
+        engine = engines.open_engine(ledger_url)
+        row = "UPDATE leader SET holder = 'a', term = 7, ends_s = 4e9"
+        for revision in ("0004", "0004", schema.HEAD):
+            with engine.begin() as connection:
+                connection.exec_driver_sql(row)
+                connection.exec_driver_sql(f"UPDATE alembic_version SET version_num = '{revision}'")
+            engines.upgrade(ledger_url)
+        other = Lease(engine, "b", LEASE_S)
+        assert (other.leader().name, other.leader().lease_s, other.take()) == ("a", 3_600.0, False)
+        assert 3_590 < other.leader().left_s <= 3_600
+        with engine.begin() as connection:
+            connection.exec_driver_sql("UPDATE leader SET ends_s = 1.0")
+        assert (other.take(), other.term, other.leader().lease_s) == (True, 8, LEASE_S)
+        with engine.begin() as connection:
+            config = engines.migrations()
+            config.attributes["connection"] = connection
+            command.downgrade(config, "0004")
+        with engine.connect() as connection:
+            assert connection.exec_driver_sql("SELECT holder, term FROM leader").one() == ("b", 8)
+            assert "lease_s" not in {column["name"] for column in sa.inspect(connection).get_columns("leader")}
+        engine.dispose()
 
     def test_release__another_leads_at_once(self, host) -> None:
         """Nobody waits for the end of a lease that was given back."""
