@@ -57,7 +57,7 @@ class EmbeddedCluster(EmbeddedEvents):
         """
         self._acting.begin(plan)
         outcomes = tuple(self._answered(action, at) for at, action in enumerate(plan.actions))
-        self._acting.end()
+        self._acting.end(self._now_s)
         self._deferrals |= {record.job_id: record for record in plan.deferrals}
         self.wake_s = max(plan.wake.at_s, self._now_s + LEAST_LOOK_S) if plan.acts else math.inf
         return Receipt(outcomes, len(outcomes))

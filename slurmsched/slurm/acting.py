@@ -84,14 +84,14 @@ class Acting:
         if outcome.status == "refused":
             self._broken.setdefault(action.act, outcome.message)
 
-    def end(self) -> None:
-        """After the last answer, or when sending ended early."""
+    def end(self, now_s: float) -> None:
+        """After the last answer, or when sending ended early. now_s: by the clock that times acts [Unix s]."""
         settled, unsure = [], []
         for act in self._planned.values():
             if self._unanswered[act.id] and act.id in self._tried:
                 unsure.append(replace(act, sure=False))
             else:
-                settled.append(self._settled(act, self._before.get(act.id)))
+                settled.append(_timed(self._settled(act, before := self._before.get(act.id)), before, now_s))
         self._log.sent(settled)
         now = self._before | {act.id: act for act in (*settled, *unsure)}
         self._open = {act.id: act for act in now.values() if act.stage != Stage.CLOSED}
@@ -105,3 +105,10 @@ class Acting:
         if act.id in self._broken and act.stage not in _ENDING:
             return replace(act, stage=Stage.REVERSING, note=self._broken[act.id])
         return act
+
+
+def _timed(act: Act, before: Act | None, now_s: float) -> Act:
+    """The act, where victims were asked for a checkpoint just now with their grace from now on: reading the queue and
+    sending all that went before has taken its time."""
+    asked = act.stage == Stage.WARNED and (before is None or before.stage != Stage.WARNED)
+    return replace(act, stage_s=max(act.stage_s, now_s)) if asked else act

@@ -69,7 +69,8 @@ class LiveCluster:
     tag: which slurmsched this is; reservations of another are left alone.
     earlier_runs: runs that slurmdbd has of some jobs, for the ledger.
     wiring: the snapshot with what is known of its topology.
-    clock: Unix seconds, for the names of cycles in the journal. monotonic: seconds, for the age of a look.
+    clock: Unix seconds, for the names of cycles in the journal and the begin of a grace. monotonic: seconds, for the
+        age of a look.
     """
 
     def __init__(
@@ -174,7 +175,7 @@ class LiveCluster:
             try:
                 self._send_all(plan.actions, outcomes)
             finally:
-                self._acting.end()
+                self._acting.end(self._clock())
                 self._pinning.end(outcomes)
                 outcomes[:] = [outcome for outcome in outcomes if not repeated(outcome)]
                 self._deferring.end(outcomes)

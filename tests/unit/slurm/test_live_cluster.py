@@ -28,6 +28,7 @@ from slurmsched.model import (
     Reserve,
     Rights,
     SetNice,
+    Signal,
     Site,
     Snapshot,
     Stage,
@@ -89,10 +90,10 @@ class FakeSlurm:
 
 
 def opened(
-    slurm: FakeSlurm, folder: Path, *, apply: bool = True, clock: Iterator[float] | None = None, **options: Any
+    slurm: FakeSlurm, folder: Path, *, apply: bool = True, paced: Iterator[float] | None = None, **options: Any
 ) -> LiveCluster:
     slurm.journal = Journal(folder / "journal.jsonl")
-    times = clock or iter(lambda: 0.0, None)
+    times = paced or iter(lambda: 0.0, None)
     pace = Pace(config.Pace(), slurm.read_load, clock=lambda: next(times), sleep=lambda _: None)
     return LiveCluster(
         slurm,
@@ -211,7 +212,7 @@ def test_apply__looks_at_the_load_between_chunks(tmp_path, monkeypatch):
 def test_apply__slow_answers_leave_the_rest_to_the_next_cycle(tmp_path):
     """Each answer takes a second (the rate limiter): five are enough."""
     slurm = FakeSlurm(dict.fromkeys(range(1, 20), 0))
-    receipt = opened(slurm, tmp_path, clock=iter(float(2 * i) for i in range(10_000))).apply(
+    receipt = opened(slurm, tmp_path, paced=iter(float(2 * i) for i in range(10_000))).apply(
         plan(*((job_id, -1) for job_id in range(1, 20)))
     )
     assert list(statuses(receipt)) == [1, 2, 3, 4, 5]
@@ -283,6 +284,19 @@ def test_apply__steps_of_an_act_go_in_their_order_and_it_is_open_from_then_on(tm
         ("reserve", "written"), ("join", "written"), ("requeue", "written"),
     ]  # fmt: skip
     assert cluster.read().acts == opened(slurm, tmp_path).read().acts == (ACT,)
+
+
+def test_apply__a_grace_begins_when_its_signal_was_sent(tmp_path):
+    """Not when the queue was read: what was sent before may have taken long. A later cycle does not begin it anew."""
+    slurm, now_s = acting_slurm(), iter((1_000.0, 1_045.0, 2_000.0, 2_045.0))  # of each apply, its begin and its end
+    cluster = opened(slurm, tmp_path, clock=lambda: next(now_s))
+    act = replace(ACT, stage=Stage.WARNED, stage_s=999.0, victims=(Victim(2, 100.0, 0, 8, "USR2", 120.0),))
+    signal = Signal(2, 100.0, "job 1 gets its GPUs", "1-7", "USR2", 0)
+    cluster.apply(Plan(actions=(*STEPS[:2], signal), acts=(act,)))
+    (known,) = cluster.read().acts
+    assert (known.stage, known.stage_s) == (Stage.WARNED, 1_045.0)
+    cluster.apply(Plan(acts=(known,)))
+    assert cluster.read().acts[0].stage_s == opened(slurm, tmp_path).read().acts[0].stage_s == 1_045.0
 
 
 def test_apply__after_a_refused_step_the_act_is_taken_back(tmp_path):
