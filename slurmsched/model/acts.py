@@ -101,6 +101,11 @@ class Act:
         """Name of its reservation, unlike that of any other act."""
         return RESERVATION_PREFIX + self.id
 
+    @property
+    def ending(self) -> bool:
+        """Whether only what it has made is still to go."""
+        return self.stage in (Stage.CLEANING, Stage.REVERSING)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reservations(Table):

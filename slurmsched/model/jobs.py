@@ -80,6 +80,11 @@ class Jobs(Table):
     moved_cost_s: Floats = column(np.float64, NAN)  # median of the latest moves of its user's jobs of its name
     moves_seen: Int32s = column(np.int32, 0)  # how many they are
 
+    def row_of(self, job_id: int) -> int:
+        """Row of a job, -1 if it is not there."""
+        row = int(np.searchsorted(self.job_id, job_id))
+        return row if row < len(self.job_id) and self.job_id[row] == job_id else -1
+
     def is_state(self, state: JobState) -> Bools:
         """Whether any of these flags is set. (N,) bool."""
         return (self.state & int(state)) != 0

@@ -56,6 +56,14 @@ class Held:
         gpus = snapshot.allocations.gpus[known].astype(np.int64)
         return cls(np.cumsum(count) - count, count, node[known], gpus)
 
+    def rows(self, job: int) -> slice:
+        """The rows of what a job holds."""
+        return slice(int(self.first[job]), int(self.first[job] + self.count[job]))
+
+    def nodes(self, job: int) -> list[int]:
+        """The nodes where a job holds GPUs."""
+        return sorted(set(self.node[self.rows(job)].tolist()))
+
     def table(self, rows: Int64s, capacity: Int64s) -> Int64s:
         """GPUs that each of these rows holds on each node. (R, N) int64."""
         made = np.zeros((len(self.count), len(capacity)), np.int64)

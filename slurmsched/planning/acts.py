@@ -17,7 +17,6 @@ from slurmsched.model.snapshot import Snapshot
 from slurmsched.model.states import JobState
 
 _RUNS = int(JobState.RUNNING | JobState.SUSPENDED)
-_ENDING = (Stage.CLEANING, Stage.REVERSING)
 _SET_BACK_S = 600.0  # a reservation made for now that begins so much later: the clock was set back; munge bears 300 s
 
 
@@ -141,7 +140,7 @@ def advance(act: Act, snapshot: Snapshot, limits: Limits) -> Advance:
     They follow from the act and the snapshot alone: asked again after a crash, the answer is the same.
     """
     facts = Facts(act := _counted(act, snapshot), snapshot)
-    if act.stage in _ENDING:
+    if act.ending:
         return _ended(facts, act)
     if facts.runs:
         return _ended(facts, _at(act, Stage.CLEANING, snapshot.now_s))
@@ -262,9 +261,6 @@ def _at(act: Act, stage: Stage, now_s: float) -> Act:
 
 def _row(snapshot: Snapshot, job_id: int, submit_s: float | None = None) -> int:
     """Row of a job, -1 if there is none, or none of this submission."""
-    ids = snapshot.jobs.job_id
-    row = int(np.searchsorted(ids, job_id))
-    if row == len(ids) or ids[row] != job_id:
-        return -1
-    same = submit_s is None or abs(float(snapshot.jobs.submit_s[row]) - submit_s) < 1
+    row = snapshot.jobs.row_of(job_id)
+    same = row >= 0 and (submit_s is None or abs(float(snapshot.jobs.submit_s[row]) - submit_s) < 1)
     return row if same else -1

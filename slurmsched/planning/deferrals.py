@@ -96,8 +96,8 @@ def _on_record(snapshot: Snapshot) -> tuple[dict[int, Deferral], tuple[Deferral,
     """
     jobs, mine, changed = snapshot.jobs, dict[int, Deferral](), list[Deferral]()
     for record in snapshot.deferrals:
-        row = int(np.searchsorted(jobs.job_id, record.job_id))
-        if not record.open or row == len(jobs) or jobs.job_id[row] != record.job_id or not jobs.pending[row]:
+        row = jobs.row_of(record.job_id)
+        if not record.open or row < 0 or not jobs.pending[row]:
             continue
         if jobs.submit_s[row] != record.submit_s or record.last_s <= snapshot.now_s:
             continue  # a requeue took it away, or it is reached

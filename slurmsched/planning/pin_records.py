@@ -40,8 +40,8 @@ def on_record(snapshot: Snapshot) -> tuple[dict[int, Pin], dict[int, Pin], tuple
     those that hold nothing of ours any more."""
     jobs, mine, lost, changed = snapshot.jobs, dict[int, Pin](), dict[int, Pin](), list[Pin]()
     for pin in snapshot.pins:
-        row = int(np.searchsorted(jobs.job_id, pin.job_id))
-        if not pin.open or row == len(jobs) or jobs.job_id[row] != pin.job_id or not jobs.pending[row]:
+        row = jobs.row_of(pin.job_id)
+        if not pin.open or row < 0 or not jobs.pending[row]:
             continue
         now = _held(_waiting_anew(snapshot, row, pin), jobs.gpu_request[row])
         left = _left(jobs, row, now)

@@ -74,7 +74,7 @@ class Promises:
 
         Once its reservation has begun its nodes stay, since Slurm moves none that has.
         """
-        jobs, row = self.snapshot.jobs, _row(self.snapshot, act)
+        jobs, row = self.snapshot.jobs, self.snapshot.jobs.row_of(act.job_id)
         if act.stage not in (Stage.BEGUN, Stage.PROMISED, Stage.REQUEUED) or row < 0 or not jobs.pending[row]:
             return act
         now_s, need = self.snapshot.now_s, Need.of(self.snapshot, row)
@@ -175,7 +175,7 @@ class Promises:
         """Whether every partition of the job may have one more promise."""
         jobs, count = self.snapshot.jobs, dict[str, int]()
         for act in (*self.snapshot.acts, *begun):
-            if act.purpose == Purpose.PROMISE and (other := _row(self.snapshot, act)) >= 0:
+            if act.purpose == Purpose.PROMISE and (other := jobs.row_of(act.job_id)) >= 0:
                 for name in jobs.partition[other].split(","):
                     count[name] = count.get(name, 0) + 1
         most = self.gangs.promises_per_partition
@@ -221,9 +221,3 @@ def end_times(snapshot: Snapshot, gangs: Gangs, estimator: Estimator) -> Floats:
         end_s = np.where(guess_s > now_s, np.fmin(end_s, guess_s), end_s)
     made: Floats = np.maximum(end_s, now_s) + site.kill_wait_s
     return made
-
-
-def _row(snapshot: Snapshot, act: Act) -> int:
-    """Row of the job an act is for, -1 if it is gone."""
-    row = int(np.searchsorted(snapshot.jobs.job_id, act.job_id))
-    return row if row < len(snapshot.jobs) and snapshot.jobs.job_id[row] == act.job_id else -1

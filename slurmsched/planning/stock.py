@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from slurmsched.model import JobState, Snapshot
+from slurmsched.model import Act, JobState, Snapshot
 from slurmsched.model.columns import Bools, Floats, Int32s, Int64s
 from slurmsched.model.hostlist import expand
 from slurmsched.placements.candidates import Held, holding
@@ -82,6 +82,30 @@ class Stock:
         self.gpus[nodes] -= need.gpus[nodes]
         self.cpus[nodes] -= need.cpus[nodes]
         self.memory_mib[nodes] -= need.memory_mib[nodes]
+
+    def follow(self, snapshot: Snapshot, act: Act, held: Held) -> None:
+        """Count a preemption on its way as done: whom it takes GPUs from is gone, whom it gives them to is there."""
+        jobs = snapshot.jobs
+        row = jobs.row_of(act.job_id)
+        if act.ending or row < 0 or not jobs.pending[row]:
+            return
+        for victim in act.victims:
+            other = jobs.row_of(victim.job_id)
+            if other < 0 or int(jobs.restarts[other]) != victim.restarts:
+                continue
+            for node in held.nodes(other):
+                gpus, cpus, memory_mib = share(snapshot, held, other, node)
+                self.gpus[node] += gpus
+                self.cpus[node] += int(cpus)
+                self.memory_mib[node] += memory_mib
+        self.take(np.flatnonzero(snapshot.nodes.name.isin(expand(act.nodes))), Need.of(snapshot, row))
+
+
+def share(snapshot: Snapshot, held: Held, row: int, node: int) -> tuple[int, float, float]:
+    """GPUs, CPUs and memory [MiB] that come free on a node when this job leaves; CPUs and memory spread evenly."""
+    rows, jobs = held.rows(row), snapshot.jobs
+    gpus, on = int(held.gpus[rows][held.node[rows] == node].sum()), max(len(held.nodes(row)), 1)
+    return gpus, float(jobs.cpus[row]) / on, float(jobs.memory_mib[row]) / on
 
 
 @dataclass(frozen=True, slots=True, eq=False)

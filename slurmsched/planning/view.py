@@ -62,6 +62,4 @@ class View:
 
 def row_of(action: Action, snapshot: Snapshot) -> int:
     """Row of the action's job, -1 if it is not in the snapshot."""
-    ids = snapshot.jobs.job_id
-    row = int(np.searchsorted(ids, action.job_id))
-    return row if row < len(ids) and ids[row] == action.job_id else -1
+    return snapshot.jobs.row_of(action.job_id)

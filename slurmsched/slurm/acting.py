@@ -9,8 +9,6 @@ from typing import Protocol
 from slurmsched.model.acts import Act, Stage
 from slurmsched.model.plan import Action, Outcome, Plan, Step
 
-_ENDING = (Stage.CLEANING, Stage.REVERSING)
-
 
 class ActRecord(Protocol):
     """Where acts are kept: a file on disk (db.acts), or the memory of a replay."""
@@ -102,7 +100,7 @@ class Acting:
         """The act as it is now that Slurm has answered: one that lost a step is taken back."""
         if self._unanswered[act.id]:  # nothing of it was sent
             return before or replace(act, stage=Stage.CLOSED, note="nothing of it was sent")
-        if act.id in self._broken and act.stage not in _ENDING:
+        if act.id in self._broken and not act.ending:
             return replace(act, stage=Stage.REVERSING, note=self._broken[act.id])
         return act
 

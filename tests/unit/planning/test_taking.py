@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from slurmsched.config import Preemption, Scope
 from slurmsched.model import Act, Nodes, Purpose, Ranking, Reservations, Snapshot, Stage, Victim
 from slurmsched.placements.candidates import Held
-from slurmsched.planning import taking
+from slurmsched.planning import clearing
 from slurmsched.planning.bounds import UnknownForm, meets
 from slurmsched.planning.parts import Begun
 from slurmsched.planning.taking import begin
@@ -256,8 +257,8 @@ def test_meets__refuses_what_it_does_not_know(asked):
 def test_sets__many_victims_are_tried_from_the_cheapest():
     """Beyond ten jobs on a node not every set is tried."""
     rows, lost = list(range(12)), np.arange(12, 0, -1).astype(float)
-    running = taking.Running(np.ones(12, np.bool_), lost, np.arange(12), Held.of(cluster([], {})))
-    assert list(taking._sets(rows, running))[:2] == [[11], [10, 11]]
+    running = clearing.Running(np.ones(12, np.bool_), lost, np.arange(12), Held.of(cluster([], {})))
+    assert list(clearing._sets(rows, running))[:2] == [[11], [10, 11]]
 
 
 @pytest.mark.parametrize(
@@ -280,3 +281,56 @@ def test_begin__who_was_seen_to_restart_fast_leaves_first():
     running, held = full(2)
     running[1] |= {"moved_cost_s": 30.0, "moves_seen": 3}
     assert moves(begun(cluster([*running, wait(9)], held, "2x8"), [9])) == [(9, "n2", [2])]
+
+
+def test_begin__what_a_victim_leaves_over_is_not_taken_of_another():
+    """Two jobs of half a node, every node full with one job: one leaves, and the other gets the rest of its node, in
+    the cycle in which the first act begins and in those in which it is under way."""
+    jobs, held = full()
+    jobs += [wait(8, 4), wait(9, 4)]
+    first = begun(cluster(jobs, held), [8, 9])
+    assert moves(first) == [(8, "n1", [1])]
+    for stage in (Stage.BEGUN, Stage.WARNED, Stage.REQUEUED):
+        acts = tuple(replace(act, stage=stage) for act in first.acts)
+        assert moves(begun(cluster(jobs, held, acts=acts), [8, 9])) == []
+    ending = tuple(replace(act, stage=Stage.REVERSING) for act in first.acts)
+    assert moves(begun(cluster(jobs, held, acts=ending), [8, 9])) == [(9, "n2", [2])]
+
+
+def test_begin__what_is_free_for_an_act_under_way_is_nobody_elses():
+    """Its victim has left, its job does not run yet: the next one does not wait for that node."""
+    jobs, held = full()
+    first = begun(cluster([*jobs, wait(8), wait(9)], held), [8, 9], Preemption(enabled=True, acts=1))
+    del held[1]
+    left = cluster([*jobs[1:], wait(1), wait(8), wait(9)], held, acts=first.acts)
+    assert moves(begun(left, [8, 9, 1])) == [(9, "n2", [2])]
+
+
+def test_begin__a_job_on_several_nodes_counts_once():
+    """The gang's nodes are those whose jobs lose least together: one job of two nodes loses less than two others,
+    though one of these alone would lose less."""
+    jobs = [run(1, 16, nodes=2, comment=f"{WILLING} restart=100s"), run(2, comment=f"{WILLING} restart=120s"),
+            run(3, comment=f"{WILLING} restart=190s")]  # fmt: skip
+    held = {1: {"n1": 8, "n2": 8}, 2: {"n3": 8}, 3: {"n4": 8}}
+    (act,) = begun(cluster([*jobs, wait(9, 16, nodes=2)], held), [9]).acts
+    assert (act.nodes, [victim.job_id for victim in act.victims]) == ("n[1-2]", [1])
+
+
+def test_begin__nobody_leaves_a_node_that_another_clears():
+    """A gang of two nodes: who makes room on the one by leaving the other too is enough."""
+    jobs = [run(1, 4, cpus=4, comment=f"{WILLING} restart=1s"), run(2, 12, nodes=2)]
+    held = {1: {"n1": 4}, 2: {"n1": 4, "n2": 8}}
+    at = cluster([*jobs, wait(9, 8, nodes=2)], held, "2x8")
+    (act,) = begun(at, [9]).acts
+    assert (act.nodes, [victim.job_id for victim in act.victims]) == ("n[1-2]", [2])
+
+
+def test_begin__a_job_with_two_types_of_gpus_on_a_node_counts_once():
+    """Slurm tells of it in two rows; its CPUs count whole, and its GPUs once: for more of them the other leaves too."""
+    jobs = [run(1, 4, cpus=4, comment=f"{WILLING} restart=1s"), run(2, 4, cpus=4)]
+    rows = [{"job_id": 1, "node": "n1", "gpu_type": kind, "gpus": 2} for kind in ("a100", "h100")]
+    rows.append({"job_id": 2, "node": "n1", "gpus": 4})
+    nodes = [{"name": "n1", "partitions": "gpu", "gpus": 8, "cpus": 8, "cpus_used": 8}]
+    for asks, leave in ((4, [1]), (6, [1, 2])):
+        at = snapshot([*jobs, wait(9, asks)], nodes, now_s=NOW_S, allocations=rows)
+        assert moves(begun(at, [9])) == [(9, "n1", leave)]

@@ -1,0 +1,70 @@
+"""Who leaves which nodes for a gang, beside every set of jobs that could."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slurmsched.placements.candidates import Held
+from slurmsched.planning.clearing import Clearing, Running
+from slurmsched.planning.stock import Need, Stock
+from slurmsched.testing import snapshot
+
+NODES = 5
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Clearing:
+    """Running jobs of one GPU a CPU on up to four nodes of eight, and a waiting one of several nodes, more urgent."""
+    free, held, lost = [8] * NODES, list[dict[str, int]](), list[float]()
+    for _ in range(draw(st.integers(1, 7))):
+        on = draw(st.sets(st.integers(0, NODES - 1), min_size=1, max_size=4))
+        gpus = draw(st.integers(1, 8))
+        if all(free[node] >= gpus for node in on):
+            held.append({f"n{node + 1}": gpus for node in on})
+            lost.append(float(draw(st.integers(1, 20))))
+            for node in on:
+                free[node] -= gpus
+    jobs = [{"job_id": i, "state": "RUNNING", "gpus": sum(on.values()), "cpus": sum(on.values()), "nodes": len(on)}
+            for i, on in enumerate(held, start=1)]  # fmt: skip
+    nodes, gpus = draw(st.integers(1, NODES)), draw(st.integers(1, 8))
+    jobs.append({"job_id": 99, "gpus": nodes * gpus, "cpus": nodes * gpus, "nodes": nodes})
+    rows = [{"job_id": i, "node": node, "gpus": n} for i, on in enumerate(held, start=1) for node, n in on.items()]
+    used = [8 - each for each in free]
+    at = snapshot(jobs, [{"name": f"n{i + 1}", "gpus": 8, "cpus": 8, "cpus_used": used[i]}
+                         for i in range(NODES)], allocations=rows)  # fmt: skip
+    row = len(held)
+    place = (np.arange(row + 1) + 1) % (row + 1)
+    running = Running(np.arange(row + 1) < row, np.array([*lost, 0.0]), place, Held.of(at))
+    return Clearing(at, row, Need.of(at, row), running, Stock.of(at))
+
+
+def cleared(case: Clearing, rows: tuple[int, ...]) -> int:
+    """How many nodes have the job's share free when these have left."""
+    return sum(max(case.lack(node, rows)) <= 1e-6 for node in range(NODES))
+
+
+@given(case=cases())
+def test_cheapest__beside_every_set_of_jobs(case: Clearing) -> None:
+    """Found if any set makes room; nobody of it could stay; for one node none loses less, for several none at all
+    where every job has one node."""
+    every = range(case.row)
+    sets = [rows for size in range(len(every) + 1) for rows in combinations(every, size)]
+    enough = (list(rows) for rows in sets if cleared(case, rows) >= case.need.nodes)
+    best = min(map(case.running.price, enough), default=None)
+    found = case.cheapest(np.arange(NODES))
+    assert (found is None) == (best is None)
+    if found is None or best is None:
+        return
+    nodes, leave = found
+    assert len(set(nodes)) == case.need.nodes
+    for without in [None, *leave]:
+        rest = [row for row in leave if row != without]
+        assert all(max(case.lack(node, rest)) <= 1e-6 for node in nodes) == (without is None)
+    lost = case.running.price(leave)[0]
+    assert lost >= best[0]
+    if case.need.nodes == 1 or max((len(held) for held in map(case.running.held.nodes, every)), default=0) <= 1:
+        assert lost == best[0]
