@@ -105,6 +105,12 @@ class Facts:
         return self.act.stage == Stage.WARNED and self.snapshot.now_s - self.act.stage_s < self.grace_s
 
     @property
+    def late_s(self) -> float:
+        """How long ago those who still have their GPUs should have been asked, or told to go [s]."""
+        asks = self.left and self.act.stage in (Stage.BEGUN, Stage.WARNED)
+        return self.snapshot.now_s - max(self.act.begun_s, self.act.stage_s) - self.grace_s if asks else 0.0
+
+    @property
     def grace_s(self) -> float:
         """The longest time that one of those who have not left wants to save itself [s]."""
         return max((victim.grace_s for victim in self.left if victim.signal), default=0.0)
@@ -169,6 +175,8 @@ def _given_up(facts: Facts, limits: Limits) -> str:
         return "its reservation was taken away by somebody else"
     if facts.left and facts.closed and not facts.graced:
         return f"node {facts.closed} takes no new job, so that nobody would gain"
+    if facts.late_s > limits.start_timeout_s:
+        return f"nobody went on with it for {facts.late_s:.0f} s: what its victims have saved is as old"
     ready_s = max(act.stage_s, act.promised_s)
     if act.stage == Stage.REQUEUED and now_s - ready_s > limits.start_timeout_s:
         return f"its job did not start within {limits.start_timeout_s:g} s"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -169,6 +170,32 @@ def test_act__undisturbed_gives_the_job_its_nodes(grace_s, victims, looks):
     assert set(world.requeues.values()) == {1}
     assert set(world.signals.values()) == ({1} if grace_s else set())
     assert max(world.begin_s.values()) <= world.now_s
+
+
+@pytest.mark.parametrize(("cycles", "away_s"), [(0, 900.0), (1, 900.0), (1, 40_000.0)])
+def test_act__nobody_loses_what_it_did_while_slurmsched_was_away(cycles, away_s):
+    """Stopped for long after the signal, or before: the victims have worked on since, so they keep their GPUs."""
+    world, act = begun(120.0, 2)
+    for _ in range(cycles):
+        act = cycle(world, act, None)
+    world.now_s += away_s
+    while act.stage != Stage.CLOSED:
+        act = cycle(world, act, None)
+        world.passes(20.0)
+    assert (world.requeues, world.reserved, world.name) == ({}, False, "")
+    assert act.note.startswith("nobody went on with it for ")
+
+
+@pytest.mark.parametrize("away_s", [0.0, 130.0, 700.0])
+def test_act__goes_on_after_a_short_absence(away_s):
+    """As long as a job may take to start (acts.start_timeout_s)."""
+    world, act = begun(120.0, 2)
+    act = cycle(world, act, None)
+    world.now_s += away_s
+    while act.stage != Stage.CLOSED:
+        act = cycle(world, act, None)
+        world.passes(20.0)
+    assert (set(world.requeues.values()), act.note) == ({1}, "")
 
 
 PROMISE_EVENTS = st.sampled_from(["nothing", "nothing", "earlier", "cancelled", "held", "reservation deleted"])
