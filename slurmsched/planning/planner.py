@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -13,14 +13,10 @@ from slurmsched import registry
 from slurmsched.config import Acts, Config, Gangs, Lever, Pace, Scope, Starvation
 from slurmsched.config import Placement as Pinning
 from slurmsched.config import Preemption as Taking
-from slurmsched.errors import ConfigError
 from slurmsched.estimators.hint import Hint
 from slurmsched.model import (
-    Act,
     Action,
-    Jobs,
     Plan,
-    Purpose,
     Ranking,
     Refusal,
     Rights,
@@ -34,23 +30,19 @@ from slurmsched.model.columns import Bools, Int64s
 from slurmsched.model.hints import hint_warnings
 from slurmsched.model.terms import Terms
 from slurmsched.planning import managed
+from slurmsched.planning.act_plan import ActPlan
 from slurmsched.planning.deferrals import deferrals, own_starts, untold, wanted_s
-from slurmsched.planning.gate import When, first_refusal, refusal
-from slurmsched.planning.groups import competing
+from slurmsched.planning.gate import When, refusal
 from slurmsched.planning.levers import LEVERS, AnyLever
-from slurmsched.planning.parts import Begun, Deferred, Pinned
+from slurmsched.planning.notes import site_notes
+from slurmsched.planning.parts import Deferred, Pinned
 from slurmsched.planning.reasons import criteria
-from slurmsched.planning.spacing import spaced
 from slurmsched.planning.starvation import aged_first
+from slurmsched.planning.values import due, lever_values
 from slurmsched.planning.view import View
 from slurmsched.protocols import Estimator, Placement, Policy, Telling
 
-if TYPE_CHECKING:
-    from slurmsched.planning.acts import Advance
-    from slurmsched.planning.promises import Promises
-
 A = TypeVar("A", bound=Action)
-_LEAST_GAP = 1000  # priority points: room for ten insertions by halving between two neighbours
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +90,9 @@ class Planner:
         seen = self._seen(snapshot)
         ranking = aged_first(self.policy.rank(seen), seen, ours, self.starvation.age_cap_s)
         lever = LEVERS[self.lever.kind]
-        wanted = self._values(snapshot, ranking, ours, lever)
-        due = _due(snapshot.jobs, wanted != lever.now(snapshot.jobs))
-        changed = np.flatnonzero(due[ranking.order])  # places, most urgent first
+        wanted = lever_values(snapshot, ranking, ours, lever, self.lever)
+        writes = due(snapshot.jobs, wanted != lever.now(snapshot.jobs))
+        changed = np.flatnonzero(writes[ranking.order])  # places, most urgent first
         view = View(snapshot, self.scope, self.taking, self.limits, verdict)
         starts = self._starts(snapshot, ranking, ours)
         most = self.pace.writes_per_cycle - len(starts.actions)
@@ -114,7 +106,8 @@ class Planner:
         levers, unfit = _passed((*resized.actions, *starts.actions, *values), view)
         later = wanted_s(snapshot, ranking) > snapshot.now_s + 1  # nobody makes room for these
         placed = _gangs_on_lists(snapshot, pinned)  # nobody makes room for a list that may be given back
-        moves, without = self._acts(snapshot, ranking, ours & ~later & ~resizing & ~placed, view)
+        acts = ActPlan(self.taking, self.gangs, self.limits, self.scope, self.estimator)
+        moves, without = acts.moves(snapshot, ranking, ours & ~later & ~resizing & ~placed, view)
         return Plan(
             actions=(
                 *pinned.actions,  # first: a look at their jobs is freshest then
@@ -134,7 +127,7 @@ class Planner:
                 *ranking.notes,
                 *untold(seen, ranking, ours, self.lever, types=self.pinning.types),
                 *hint_warnings(snapshot.jobs),
-                *_notes(snapshot, self.lever, self.scope),
+                *site_notes(snapshot, self.lever, self.scope),
             ),
             ranking=ranking,
             lever_wanted=frozen(wanted, np.int64),
@@ -145,37 +138,6 @@ class Planner:
             deferrals=starts.deferrals,
             wake=Wake(min([move.wake_s for move in moves], default=math.inf)),
         )
-
-    def _values(self, snapshot: Snapshot, ranking: Ranking, managed: Bools, lever: AnyLever) -> Int64s:
-        """The lever value of every row: new where the order asks for it, else as it is. (N,) int64."""
-        jobs, boost = snapshot.jobs, lever.boost(snapshot.jobs).copy()
-        order = ranking.order[managed[ranking.order]]
-        factors = np.rint(lever.factors(jobs)).astype(np.int64)
-        tie = np.empty(len(jobs), np.int64)
-        tie[np.lexsort((jobs.job_id, jobs.submit_s))] = np.arange(len(jobs))
-        group = competing(snapshot)[order]
-        for number in np.unique(group):
-            rows = order[group == number]
-            height = np.maximum((factors + boost)[rows], 1)  # Slurm never goes below 1
-            made, kept = spaced(height, tie[rows], **self._band(snapshot, factors[rows]))
-            boost[rows[~kept]] = (made - factors[rows])[~kept]
-        return _with_followers(jobs, managed, lever.value(jobs, boost))
-
-    def _band(self, snapshot: Snapshot, factors: Int64s) -> dict[str, int]:
-        """Distances and bounds for the jobs of these factors, wide enough that ageing and fair share seldom reorder.
-
-        Raises ConfigError if the band is too narrow for the jobs.
-        """
-        lever, weights = self.lever, int(snapshot.site.priority_weights)
-        if lever.ceiling - lever.floor < len(factors):
-            raise ConfigError(
-                f"{lever.ceiling} leaves no room for {len(factors)} jobs above lever.floor = {lever.floor}",
-                key="lever.ceiling",
-            )
-        room = (lever.ceiling - lever.floor) // (2 * len(factors))
-        gap = max(1, min(lever.gap or max(_LEAST_GAP, weights // 5), room))
-        bounds = {"floor": lever.floor, "ceiling": lever.ceiling, "start": int(factors.max())}
-        return {"gap": gap, "margin": gap // 8 if weights else 0, **bounds}
 
     def _actions(
         self, snapshot: Snapshot, ranking: Ranking, places: Int64s, wanted: Int64s, lever: AnyLever
@@ -233,54 +195,6 @@ class Planner:
             return Deferred()
         return deferrals(snapshot, ranking, ours, self.lever, self.scope, self.pace.writes_per_cycle)
 
-    def _acts(
-        self, snapshot: Snapshot, ranking: Ranking, ours: Bools, view: View
-    ) -> tuple[list[Advance], list[Refusal]]:
-        """Open acts a step further, whether or not new ones may begin; then new ones, as far as the gate lets them."""
-        begun = self._begun(snapshot, ranking, ours)
-        renewed, refused = self._renewed(snapshot), list(begun.refused)
-        if not (renewed or begun.acts):
-            return [], refused
-        from slurmsched.planning.acts import advance, taken_back
-
-        moves: list[Advance] = []
-        for act in (*renewed, *begun.acts):
-            move = advance(act, snapshot, self.limits)
-            view = replace(view, acts={act.id: act})
-            found = first_refusal(move.steps, view, When.PLAN)
-            refused += [found] if found else []
-            if found is None:
-                moves.append(move)
-                view = replace(view, begun=(*view.begun, act)) if act in begun.acts else view
-            elif act not in begun.acts:
-                moves.append(taken_back(replace(act, note=found.reason), snapshot))
-        return moves, refused
-
-    def _begun(self, snapshot: Snapshot, ranking: Ranking, ours: Bools) -> Begun:
-        """Acts to begin: preemptions, then promises to gangs for which nobody leaves."""
-        begun = Begun()
-        if snapshot.site.rights < Rights.OPERATOR:
-            return begun
-        if self.taking.enabled:
-            from slurmsched.planning.taking import begin
-
-            begun = begin(snapshot, ranking, ours, self.taking, self.scope, self.limits.lease_s)
-        if self.gangs.reserve:
-            begun += self._promises(snapshot).begin(ranking, ours, begun.acts)
-        return begun
-
-    def _renewed(self, snapshot: Snapshot) -> tuple[Act, ...]:
-        """The open acts, promises by what is known now."""
-        if not any(act.purpose == Purpose.PROMISE for act in snapshot.acts):
-            return snapshot.acts
-        promises = self._promises(snapshot)
-        return tuple(promises.renewed(act) if act.purpose == Purpose.PROMISE else act for act in snapshot.acts)
-
-    def _promises(self, snapshot: Snapshot) -> Promises:
-        from slurmsched.planning.promises import Promises
-
-        return Promises.of(snapshot, self.gangs, self.limits, self.estimator)
-
 
 def _gangs_on_lists(snapshot: Snapshot, pinned: Pinned) -> Bools:
     """Jobs of several nodes that have a node list of ours, or had one until this cycle. (N,) bool."""
@@ -296,46 +210,6 @@ def _passed(actions: Iterable[A], view: View) -> tuple[list[A], list[Refusal]]:
         passed += [] if found else [action]
         refused += [found] if found else []
     return passed, refused
-
-
-def _due(jobs: Jobs, changed: Bools) -> Bools:
-    """Changed rows without the array tasks that the write of their array reaches. (N,) bool."""
-    rows, leader = _followers(jobs)
-    due = changed.copy()
-    due[rows[changed[leader]]] = False
-    return due
-
-
-def _followers(jobs: Jobs) -> tuple[Int64s, Int64s]:
-    """Rows of pending tasks that follow their array, and the row of the array of each."""
-    rows = np.flatnonzero(managed.follows_array(jobs) & jobs.pending)
-    return rows, np.searchsorted(jobs.job_id, jobs.array_job_id[rows])
-
-
-def _with_followers(jobs: Jobs, managed: Bools, wanted: Int64s) -> Int64s:
-    """Array tasks follow their array: Slurm writes them together. (N,) int64."""
-    rows, leader = _followers(jobs)
-    rows, leader = rows[managed[leader]], leader[managed[leader]]
-    wanted[rows] = wanted[leader]
-    return wanted
-
-
-def _notes(snapshot: Snapshot, lever: Lever, scope: Scope) -> tuple[str, ...]:
-    """What keeps the plan from working at this site, in words."""
-    site, found = snapshot.site, []
-    if site.rights < Rights.OPERATOR:
-        who = site.user or "this user"
-        found.append(
-            f"{who} has no Operator right in Slurm, which negative nice and SiteFactor need: nothing can be written"
-        )
-    if not site.multifactor and lever.kind == "site_factor":
-        found.append('PriorityType is priority/basic, which ignores SiteFactor: set lever.kind = "nice"')
-    if not scope.partitions:
-        found.append('scope.partitions is empty: no job is managed; name partitions, or "*" for all')
-    unknown = sorted({*scope.partitions} - {"*", *snapshot.partitions.name})
-    if unknown and len(snapshot.partitions):
-        found.append(f"scope.partitions names what Slurm does not know: {', '.join(unknown)}")
-    return tuple(found)
 
 
 def _estimator_field(policy: str, estimator: Any) -> dict[str, Any]:

@@ -1,0 +1,24 @@
+"""What keeps a plan from working at a site, in words."""
+
+from __future__ import annotations
+
+from slurmsched.config import Lever, Scope
+from slurmsched.model import Rights, Snapshot
+
+
+def site_notes(snapshot: Snapshot, lever: Lever, scope: Scope) -> tuple[str, ...]:
+    """What keeps the plan from working at this site, in words."""
+    site, found = snapshot.site, []
+    if site.rights < Rights.OPERATOR:
+        who = site.user or "this user"
+        found.append(
+            f"{who} has no Operator right in Slurm, which negative nice and SiteFactor need: nothing can be written"
+        )
+    if not site.multifactor and lever.kind == "site_factor":
+        found.append('PriorityType is priority/basic, which ignores SiteFactor: set lever.kind = "nice"')
+    if not scope.partitions:
+        found.append('scope.partitions is empty: no job is managed; name partitions, or "*" for all')
+    unknown = sorted({*scope.partitions} - {"*", *snapshot.partitions.name})
+    if unknown and len(snapshot.partitions):
+        found.append(f"scope.partitions names what Slurm does not know: {', '.join(unknown)}")
+    return tuple(found)

@@ -1,0 +1,71 @@
+"""The value of its lever that each job needs for the order: changed where the order asks for it, else as it is."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from slurmsched.config import Lever
+from slurmsched.errors import ConfigError
+from slurmsched.model import Jobs, Ranking, Snapshot
+from slurmsched.model.columns import Bools, Int64s
+from slurmsched.planning import managed
+from slurmsched.planning.groups import competing
+from slurmsched.planning.levers import AnyLever
+from slurmsched.planning.spacing import spaced
+
+_LEAST_GAP = 1000  # priority points: room for ten insertions by halving between two neighbours
+
+
+def lever_values(snapshot: Snapshot, ranking: Ranking, ours: Bools, lever: AnyLever, limits: Lever) -> Int64s:
+    """The lever value of every row: new where the order asks for it, else as it is. (N,) int64."""
+    jobs, boost = snapshot.jobs, lever.boost(snapshot.jobs).copy()
+    order = ranking.order[ours[ranking.order]]
+    factors = np.rint(lever.factors(jobs)).astype(np.int64)
+    tie = np.empty(len(jobs), np.int64)
+    tie[np.lexsort((jobs.job_id, jobs.submit_s))] = np.arange(len(jobs))
+    group = competing(snapshot)[order]
+    for number in np.unique(group):
+        rows = order[group == number]
+        height = np.maximum((factors + boost)[rows], 1)  # Slurm never goes below 1
+        made, kept = spaced(height, tie[rows], **_band(snapshot, factors[rows], limits))
+        boost[rows[~kept]] = (made - factors[rows])[~kept]
+    return _with_followers(jobs, ours, lever.value(jobs, boost))
+
+
+def _band(snapshot: Snapshot, factors: Int64s, lever: Lever) -> dict[str, int]:
+    """Distances and bounds for the jobs of these factors, wide enough that ageing and fair share seldom reorder.
+
+    Raises ConfigError if the band is too narrow for the jobs.
+    """
+    weights = int(snapshot.site.priority_weights)
+    if lever.ceiling - lever.floor < len(factors):
+        raise ConfigError(
+            f"{lever.ceiling} leaves no room for {len(factors)} jobs above lever.floor = {lever.floor}",
+            key="lever.ceiling",
+        )
+    room = (lever.ceiling - lever.floor) // (2 * len(factors))
+    gap = max(1, min(lever.gap or max(_LEAST_GAP, weights // 5), room))
+    bounds = {"floor": lever.floor, "ceiling": lever.ceiling, "start": int(factors.max())}
+    return {"gap": gap, "margin": gap // 8 if weights else 0, **bounds}
+
+
+def due(jobs: Jobs, changed: Bools) -> Bools:
+    """Changed rows without the array tasks that the write of their array reaches. (N,) bool."""
+    rows, leader = _followers(jobs)
+    first = changed.copy()
+    first[rows[changed[leader]]] = False
+    return first
+
+
+def _followers(jobs: Jobs) -> tuple[Int64s, Int64s]:
+    """Rows of pending tasks that follow their array, and the row of the array of each."""
+    rows = np.flatnonzero(managed.follows_array(jobs) & jobs.pending)
+    return rows, np.searchsorted(jobs.job_id, jobs.array_job_id[rows])
+
+
+def _with_followers(jobs: Jobs, ours: Bools, wanted: Int64s) -> Int64s:
+    """Array tasks follow their array: Slurm writes them together. (N,) int64."""
+    rows, leader = _followers(jobs)
+    rows, leader = rows[ours[leader]], leader[ours[leader]]
+    wanted[rows] = wanted[leader]
+    return wanted
