@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.live.lab import run
+from tests.live.lab import run, until
 
 OWN = 4  # nodes that the lab has: n[1-4]
 
@@ -32,5 +32,7 @@ def more_nodes(nodes: int, partition: str) -> Iterator[None]:
     try:
         yield
     finally:
+        run("scancel", f"--partition={partition}", check=False)
+        until(lambda: not run("squeue", "-h", "-p", partition, check=False).out, "its nodes are empty")
         for number in more:
             os.kill(int(Path(f"/run/slurm/slurmd-n{number}.pid").read_text()), signal.SIGTERM)

@@ -26,6 +26,7 @@ from tests.live.acts import (
     ticks,
 )
 from tests.live.lab import Installed, column, run, submit, until
+from tests.live.more_nodes import more_nodes
 
 pytestmark = pytest.mark.live
 
@@ -107,24 +108,30 @@ def test_preempt__second_cycle_takes_nobody_else(site):
     assert [restarts(job) for job in completing] == [1]
 
 
-def test_preempt__nobody_leaves_for_a_job_that_gains_nothing(site):
-    """Eleven jobs are willing, and the one on the only node that the urgent job may have is not: twenty cycles touch no
-    one and give one reason."""
-    nodes = ["n1"] * 4 + ["n2"] * 4 + ["n3"] * 3
-    jobs = [
-        submit("alice", 2, f"--comment={WILLING}", f"-w {node}", "--requeue", "--time=60", script=SAVES)
-        for node in nodes
-    ]
-    jobs.append(submit("alice", 8, "--comment=slurmsched: preempt=no", "-w n4", "--requeue", "--time=60"))
-    until(lambda: set(jobs) <= set(column("%A", "RUNNING")), "all twelve run")
-    time.sleep(5)  # two GPUs for five seconds: beyond the threshold
-    urgent = submit("bob", 8, "--time=10", "-x", "n[1-3]")
-    until(lambda: column("%r", "PENDING").get(urgent) not in (None, "None"), "Slurm has looked at it")
-    for _ in range(20):
-        assert site.tick()["written"] == 0
-    assert (signalled(), [restarts(job) for job in jobs], reservations()) == ([], [0] * 12, [])
-    told = [row for row in site("plan", "--json").json()["refused"] if row["job_id"] == urgent]
-    assert [row["rule"] for row in told] == ["victims"]
+def test_preempt__the_published_case_in_full(site):
+    """Eleven one-node jobs are willing, and the one on the only node that the urgent job may have is not: twenty cycles
+    touch no one and give one reason. When it may have one of the others' nodes too, that one's job is asked once and
+    moved once, and no second one while it has its grace and completes."""
+    site.configure(scope__partitions='["wide"]')
+    with more_nodes(12, "wide"):
+        options = ("--partition=wide", "--requeue", "--time=60")
+        scripts = [SAVES] * 5 + [STAYS] + [SAVES] * 5
+        jobs = [submit("alice", 8, *options, f"--comment={WILLING}", f"-wn{node}", script=script)
+                for node, script in enumerate(scripts, start=1)]  # fmt: skip
+        jobs.append(submit("alice", 8, *options, "--comment=slurmsched: preempt=no", "-w n12"))
+        until(lambda: set(jobs) <= set(column("%A", "RUNNING")), "all twelve run")
+        time.sleep(2)  # eight GPUs for two seconds: beyond the threshold
+        urgent = submit("bob", 8, "--partition=wide", "--time=10", "-x", "n[1-11]")
+        until(lambda: column("%r", "PENDING").get(urgent) not in (None, "None"), "Slurm has looked at it")
+        for _ in range(20):
+            assert site.tick()["written"] == 0
+        assert (signalled(), [restarts(job) for job in jobs], reservations()) == ([], [0] * 12, [])
+        told = [row for row in site("plan", "--json").json()["refused"] if row["job_id"] == urgent]
+        assert [row["rule"] for row in told] == ["victims"]
+        run("scontrol", "update", f"jobid={urgent}", "excnodelist=n[1-5,7-11]")
+        ticks(site, lambda: urgent in column("%A", "RUNNING"), "the urgent job runs")
+        ticks(site, clean, "nothing is left")
+        assert (signalled(), [restarts(job) for job in jobs]) == ([jobs[5]], [0] * 5 + [1] + [0] * 6)
 
 
 def test_preempt__job_without_hint_is_left_alone_unless_the_site_allows_it(site):

@@ -110,7 +110,6 @@ def test_promise__the_published_case_in_full(site):
         assert times({gang}, "Start")[gang] - max(left) <= CYCLE_S + PASS_S
         assert (len(kept), bool(guests)) == (4, True)
         assert not [job for job in long if places.get(job) in kept]
-        run("scancel", "--partition=wide")
 
 
 def test_promise__gang_held_or_cancelled_gives_the_nodes_back(site):
