@@ -29,7 +29,9 @@ from slurmsched.slurm.commands import Commands, failure
 from slurmsched.slurm.scontrol import session
 
 FIELDS = {SetNice.kind: "Nice", SetSiteFactor.kind: "SiteFactor"}
-FLAGS = "IGNORE_JOBS,NO_HOLD_JOBS_AFTER"  # others may still run there, and its end holds nobody
+# Others may still run there, and its end holds nobody; where nobody is left to delete it, Slurm does so when no job has
+# named it for half an hour.
+FLAGS = "IGNORE_JOBS,NO_HOLD_JOBS_AFTER,PURGE_COMP=00:30:00"
 _WORD = re.compile(r"[\w.,@+\[\]-]{1,60000}")  # what goes into a command: no blank, no quote, no control character
 _REQUEST = re.compile(r"gpu(?::[\w.@+-]{1,200})?:\d{1,3}(?:,gpu:[\w.@+-]{1,200}:\d{1,3}){0,63}")
 _OF_JOB = re.compile(r"^(?P<text>.*) for job \S+$")

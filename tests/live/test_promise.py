@@ -50,7 +50,9 @@ def test_promise__gang_before_endless_small_jobs(site, busy):
     gang = submit("bob", 16, "--time=5", script="sleep 20")
     until(lambda: column("%r", "PENDING").get(gang) not in (None, "None"), "Slurm has looked at it")
     site.tick()
-    assert [line.partition("Nodes=")[2].partition(" ")[0] for line in reservations()] == ["n[1-2]"]
+    (shown,) = reservations()
+    assert " Nodes=n[1-2] " in shown
+    assert "PURGE_COMP=00:30:00" in shown  # where nobody is left to delete it
     assert column("%v", "PENDING")[gang] in ("", "(null)", "N/A")  # it may still start elsewhere
     told = site("plan", "--json").json()["acts"]
     assert [(act["purpose"], act["job_id"], len(act["waits"])) for act in told] == [("promise", gang, 2)]

@@ -195,3 +195,28 @@ def test_gang__the_live_case_comes_out_as_on_slurm() -> None:
     assert guests
     assert not [job for job in guests if job > 11 + len(short)]
     assert (made.acts, restarts(made)) == ((), {})
+
+
+def test_gang__the_published_case_in_full_comes_out_as_on_slurm() -> None:
+    """That of tests/live/test_promise.py with its jobs, limits and cycle: the gang starts when the last job has left
+    its four nodes, a cycle later at most; one-minute jobs run there until then, and no ten-minute job does."""
+    cycle_s, minute_s = 5.0, 60.0
+    busy = [{"gpus": 1, "duration_s": 8.0 + n * 29 % 64 // 2, "limit_s": 2 * minute_s} for n in range(64)]
+    gang = {"gpus": 32, "submit_s": 3.0, "duration_s": 300.0, "limit_s": 5 * minute_s}
+    short = [{"gpus": 1, "submit_s": 4.0 + 0.4 * n, "duration_s": 6.0, "limit_s": minute_s} for n in range(200)]
+    long = [{"gpus": 1, "submit_s": 4.2 + 0.4 * n, "duration_s": 500.0, "limit_s": 10 * minute_s} for n in range(200)]
+    made = cluster([*busy, gang, *short, *long], 8, SlurmModel(kill_wait_s=5.0))
+    watched = Watched(Preemption(), Gangs(reserve=True, least_gpus=32, least_gain_s=5.0))
+    replay(made, watched, MemoryStore(), interval_s=cycle_s)
+    jobs, started_s = made.trace.job_id, float(made.job.first_start_s[64])
+    seen = [(snapshot.now_s, *row) for snapshot, _ in watched.plans
+            for row in zip(snapshot.allocations.job_id.tolist(), snapshot.allocations.node, strict=True)]  # fmt: skip
+    kept = {node for _, job, node in seen if job == 65}
+    before = {job for now_s, job, node in seen if node in kept and now_s < started_s}
+    left_s = max(float(end_s) for job, end_s in zip(jobs.tolist(), made.job.end_s, strict=True) if job in before)
+    assert len(kept) == 4
+    assert left_s <= started_s <= left_s + cycle_s + SlurmModel().batch_sched_delay_s
+    assert started_s <= 2 * minute_s + 5.0 + cycle_s
+    assert [job for job in before if 65 < job <= 65 + len(short)]
+    assert not [job for job in before if job > 65 + len(short)]
+    assert (made.acts, restarts(made)) == ((), {})

@@ -77,7 +77,7 @@ def test_command__what_slurm_would_ignore_is_not_said(action):
         (
             Reserve(7, 1.0, "", "a", "slurmsched-7-1", "n[1-2,4]", "alice@lab", 10.0, 20.0),
             "create ReservationName=slurmsched-7-1 Nodes=n[1-2,4] Users=alice@lab StartTime=uts10 EndTime=uts20 "
-            "Flags=IGNORE_JOBS,NO_HOLD_JOBS_AFTER",
+            "Flags=IGNORE_JOBS,NO_HOLD_JOBS_AFTER,PURGE_COMP=00:30:00",
         ),
     ],
     ids=lambda value: value.kind if hasattr(value, "kind") else "",
