@@ -88,10 +88,16 @@ def _would_lose_all(case: Case) -> Bools:
     return ~asks & (not case.limits.without_checkpoint)
 
 
+def _left_s(case: Case) -> Floats:
+    """How long each job runs on: up to its limit, or its dur hint while it has not outlived that [s]. (N,)."""
+    limit_s = np.nan_to_num(case.jobs.end_s - case.snapshot.now_s, nan=np.inf)
+    hinted_s = case.hinted(lambda hints: np.inf if hints.dur_s is None else hints.dur_s) - case.jobs.executed_s
+    return np.where(hinted_s > 0, np.minimum(limit_s, hinted_s), limit_s)
+
+
 def _ends_soon(case: Case) -> Bools:
-    left_s = np.nan_to_num(case.jobs.end_s - case.snapshot.now_s, nan=np.inf)
     grace_s = case.hinted(lambda hints: 0.0 if hints.ckpt is None else hints.ckpt.lead_s)
-    return left_s <= cost_s(case) + grace_s
+    return _left_s(case) <= cost_s(case) + grace_s
 
 
 def _in_act(case: Case) -> Bools:

@@ -216,7 +216,10 @@ def test_begin__exclusive_job_clears_whole_nodes():
         ({"cron": True}, "cron"), ({"het_job_id": 1}, "het"), ({"requeueable": False}, "no-requeue"),
         ({"comment": ""}, "unwilling"), ({"comment": "slurmsched: preempt=no"}, "unwilling"),
         ({"comment": "slurmsched: preempt=yes"}, "checkpoint"), ({"run_s": 600.0}, "quantum"),
-        ({"restarts": 3}, "times"), ({"end_s": NOW_S + 200}, "ends"), ({"comment": f"{WILLING} restart=12h"}, "factor"),
+        ({"restarts": 3}, "times"), ({"end_s": NOW_S + 200}, "ends"),
+        ({"comment": f"{WILLING} dur=36200s"}, "ends"), ({"comment": f"{WILLING} dur=36300s"}, ""),
+        ({"comment": f"{WILLING} dur=10h"}, ""), ({"comment": f"{WILLING} dur=36200s", "executed_s": 0.0}, ""),
+        ({"comment": f"{WILLING} restart=12h"}, "factor"),
     ],
 )  # fmt: skip
 def test_victim_rules__one_reason_a_job(columns, rule):
