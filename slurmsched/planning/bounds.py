@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 from math import inf
 
@@ -48,14 +49,14 @@ def allowed_nodes(snapshot: Snapshot, row: int) -> Bools:
     return allowed & ~nodes.name.isin(excluded)
 
 
-def blocked_from_s(snapshot: Snapshot, act: Act | None = None) -> Floats:
-    """When another reservation than that of the act begins on each node [Unix s]; infinity if none does. (N,).
+def blocked_from_s(snapshot: Snapshot, acts: Iterable[Act] = ()) -> Floats:
+    """When another reservation than those of the acts begins on each node [Unix s]; infinity if none does. (N,).
 
     Slurm lets no two reservations overlap. Raises UnknownForm for a hostlist that cannot be read.
     """
     found, name = np.full(len(snapshot.nodes), inf), snapshot.nodes.name
-    own, kept = act.reservation if act else "", snapshot.reservations
-    for row in np.flatnonzero(~(kept.end_s <= snapshot.now_s) & ~kept.name.isin([own])).tolist():
+    own, kept = [act.reservation for act in acts], snapshot.reservations
+    for row in np.flatnonzero(~(kept.end_s <= snapshot.now_s) & ~kept.name.isin(own)).tolist():
         try:
             there = name.isin(expand(kept.node_list[row]))
         except ValueError as error:

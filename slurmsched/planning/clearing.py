@@ -14,7 +14,6 @@ from slurmsched.placements.candidates import Held
 from slurmsched.planning.stock import Need, Stock, share
 
 _EXACT = 10  # victims of a node up to which every set of them is tried
-
 _NOTHING = 1e-6  # of CPUs or MiB: shares of jobs on several nodes are no whole numbers
 
 Amounts = tuple[int, float, float]

@@ -134,7 +134,7 @@ class Promises:
 
         allowed: (N,) bool. lasts_s: how long its reservation lasts. held: nodes it has, taken where all else is equal.
         """  # fmt: skip
-        blocked_s = blocked_from_s(self.snapshot, act)
+        blocked_s = blocked_from_s(self.snapshot, (act,) if act else ())
         left, has = allowed & np.isfinite(outlook.ready_s), np.zeros(len(allowed), np.bool_)
         has[held if held is not None else []] = True
         while left.sum() >= need.nodes:
@@ -155,10 +155,11 @@ class Promises:
         outlook = self.outlook(need)
         try:
             allowed = self._allowed(row, need, None, begun)
+            in_time = blocked_from_s(snapshot) >= now_s + limit_s  # Slurm starts it only where it is done before
             best = self.chosen(need, outlook, allowed, self._lasts(limit_s))
         except UnknownForm as error:
             return Refusal(job_id, "constraint", f"no nodes are kept for it: {error}")
-        free = np.flatnonzero(allowed & self.stock.fits(need))
+        free = np.flatnonzero(allowed & in_time & self.stock.fits(need))
         if len(free) >= need.nodes:
             self.stock.take(free[: need.nodes], need)
             return None

@@ -88,10 +88,11 @@ def _for_job(
     job_id, need = int(snapshot.jobs.job_id[row]), Need.of(snapshot, row)
     try:
         allowed = np.flatnonzero(allowed_nodes(snapshot, row) & need.fits_empty(snapshot))
+        barred = blocked_from_s(snapshot, _preemptions(snapshot)) < _until_s(snapshot, row)
         kept = _kept(snapshot, row, begun)
     except UnknownForm as error:
         return Refusal(job_id, "constraint", f"nobody gives it GPUs: {error}")
-    free = allowed[stock.fits(need)[allowed]]
+    free = allowed[(stock.fits(need) & ~barred)[allowed]]
     if len(free) >= need.nodes:
         stock.take(free[: need.nodes], need)
         return None
@@ -108,9 +109,13 @@ def _for_job(
 
 def _kept(snapshot: Snapshot, row: int, begun: list[Act]) -> Bools:
     """Nodes on which no reservation for the job could stand, since another one does. (N,) bool. Raises UnknownForm."""
-    until_s = snapshot.now_s + min(float(snapshot.jobs.time_limit_s[row]), YEAR_S)
     names = [name for act in (*snapshot.acts, *begun) for name in expand(act.nodes)]
-    return (blocked_from_s(snapshot) < until_s) | snapshot.nodes.name.isin(names)
+    return (blocked_from_s(snapshot) < _until_s(snapshot, row)) | snapshot.nodes.name.isin(names)
+
+
+def _until_s(snapshot: Snapshot, row: int) -> float:
+    """When a job that starts now is over by its limit [Unix s]."""
+    return snapshot.now_s + min(float(snapshot.jobs.time_limit_s[row]), YEAR_S)
 
 
 def _act(snapshot: Snapshot, row: int, nodes: list[int], rows: list[int], running: Running, limits: Preemption) -> Act:

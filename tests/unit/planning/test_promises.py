@@ -134,6 +134,17 @@ def test_begin__other_reservations_are_left_alone():
     assert act.nodes == "n[1-2]"
 
 
+def test_begin__nodes_free_before_a_maintenance_only_are_not_free_for_a_longer_gang():
+    """Slurm would not start it there: others are kept for it."""
+    jobs, held = [run(3, 100), run(4, 200)], {3: "n3", 4: "n4"}
+    soon = Reservations.build(
+        1, {"name": ["maint"], "node_list": ["n[1-2]"], "start_s": [NOW_S + 60], "end_s": [NOW_S + 9e3]}
+    )
+    (act,) = begun(cluster([*jobs, gang()], held, reservations=soon)).acts
+    assert act.nodes == "n[3-4]"
+    assert begun(cluster([*jobs, gang(time_limit_s=30.0)], held, reservations=soon)).acts == ()
+
+
 def test_begin__exclusive_gang_needs_whole_nodes():
     """Two GPUs a node would do, but nobody else may be there, without GPUs either."""
     jobs = [run(1, 300, 2), run(2, 200, 0, cpus=4, node_list="n2")]

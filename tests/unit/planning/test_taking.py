@@ -185,6 +185,17 @@ def test_begin__nodes_of_other_reservations_are_left_alone():
     assert moves(begun(cluster([*jobs, wait(9)], held, "2x8", reservations=soon), [9])) == [(9, "n2", [2])]
 
 
+@pytest.mark.parametrize(("limit_s", "found"), [(3_600.0, [(9, "n1", [1])]), (30.0, [])])
+def test_begin__what_is_free_before_a_maintenance_only_is_not_free_for_a_longer_job(limit_s, found):
+    """Slurm starts no job there that would not end in time: it would wait until the maintenance is over."""
+    jobs, held = full(1)
+    soon = Reservations.build(
+        1, {"name": ["maint"], "node_list": ["n2"], "start_s": [NOW_S + 60], "end_s": [NOW_S + 9e3]}
+    )
+    at = cluster([*jobs, wait(9, time_limit_s=limit_s)], held, "2x8", reservations=soon)
+    assert moves(begun(at, [9])) == found
+
+
 def test_begin__nobody_leaves_for_a_gang_with_wishes_of_the_fabric():
     """Its --switches or --segment is Slurm's to see to: the nodes chosen here might not serve it."""
     jobs, held = full(2)
