@@ -134,6 +134,16 @@ def test_preempt__the_published_case_in_full(site):
         assert (signalled(), [restarts(job) for job in jobs]) == ([jobs[5]], [0] * 5 + [1] + [0] * 6)
 
 
+def test_preempt__what_a_victim_leaves_over_serves_the_next_one(site, running):
+    """Two urgent jobs of half a node: one victim leaves, and both run on its node."""
+    urgent = {submit(user, 4, "--time=10", script="sleep 300") for user in ("bob", "carol")}
+    until(lambda: urgent <= set(column("%r", "PENDING")), "both wait")
+    ticks(site, lambda: urgent <= set(column("%A", "RUNNING")), "both run")
+    ticks(site, clean, "nothing is left")
+    assert (len(signalled()), sorted(restarts(job) for job in running)) == (1, [0, 0, 0, 1])
+    assert len({column("%N", "RUNNING")[job] for job in urgent}) == 1
+
+
 def test_preempt__job_without_hint_is_left_alone_unless_the_site_allows_it(site):
     """Nobody loses work who did not say that it may; where the site says so one is requeued with no signal, and the
     journal tells what it loses: its whole run."""
