@@ -97,7 +97,7 @@ def _left_s(case: Case) -> Floats:
 
 def _ends_soon(case: Case) -> Bools:
     grace_s = case.hinted(lambda hints: 0.0 if hints.ckpt is None else hints.ckpt.lead_s)
-    return _left_s(case) <= cost_s(case) + grace_s
+    return _left_s(case) <= cost_s(case) + np.minimum(grace_s, case.limits.grace_s)
 
 
 def _in_act(case: Case) -> Bools:

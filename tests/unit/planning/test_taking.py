@@ -229,7 +229,9 @@ def test_begin__exclusive_job_clears_whole_nodes():
         ({"comment": "slurmsched: preempt=yes"}, "checkpoint"), ({"run_s": 600.0}, "quantum"),
         ({"restarts": 3}, "times"), ({"end_s": NOW_S + 200}, "ends"),
         ({"comment": f"{WILLING} dur=36200s"}, "ends"), ({"comment": f"{WILLING} dur=36300s"}, ""),
-        ({"comment": f"{WILLING} dur=10h"}, ""), ({"comment": f"{WILLING} dur=36200s", "executed_s": 0.0}, ""),
+        ({"comment": f"{WILLING} dur=10h"}, ""),
+        ({"comment": "slurmsched: preempt=yes ckpt=USR2@60000"}, ""),
+        ({"comment": f"{WILLING} dur=36200s", "executed_s": 0.0}, ""),
         ({"comment": f"{WILLING} restart=12h"}, "factor"),
     ],
 )  # fmt: skip
