@@ -51,6 +51,12 @@ def test_fit__why_it_waits(request_, why):
     assert (found.starts, found.why, found.places) == (False, why, ())
 
 
+def test_fit__a_list_of_more_nodes_than_asked_for():
+    """Slurm takes so many of them; without a number it takes all."""
+    both = ("n1", "n3")
+    assert [fit(SITE, Request(nodes=nodes, gpus_per_node=2, node_list=both)).needs for nodes in (0, 1, 2)] == [2, 1, 2]
+
+
 def test_fit__nearest_that_starts():
     """Fewer GPUs, more nodes, fewer nodes: each is said to start, and does."""
     found = fit(SITE, Request(gpus_per_node=8, nodes=2))
