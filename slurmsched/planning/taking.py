@@ -17,6 +17,7 @@ from slurmsched.placements.candidates import Held, eligible
 from slurmsched.planning import victims
 from slurmsched.planning.bounds import YEAR_S, UnknownForm, allowed_nodes, blocked_from_s
 from slurmsched.planning.parts import Begun
+from slurmsched.planning.reach import binding, shortest_head
 from slurmsched.planning.spread import asked
 from slurmsched.planning.stock import Need, Stock
 
@@ -126,13 +127,14 @@ def _for_job(
         kept = _kept(snapshot, row, begun)
     except UnknownForm as error:
         return Refusal(job_id, "constraint", f"nobody gives it GPUs: {error}")
-    free = allowed[stock.fits(need)[allowed]]
-    if len(free) >= need.nodes:
+    topology = binding(snapshot, row)
+    free = shortest_head(topology, allowed[stock.fits(need)[allowed]], need.nodes)
+    if len(free):
         stock.take(free[: need.nodes], need)
         return None
     if why := asked(snapshot, row):
         return Refusal(job_id, "constraint", f"nobody gives it GPUs: {why}")
-    if len(allowed) < need.nodes:
+    if not len(shortest_head(topology, allowed, need.nodes)):
         return Refusal(job_id, "nodes", "too few nodes meet what it asks for, whoever left")
     chosen = _cheapest(snapshot, row, allowed[~kept[allowed]], need, running, stock)
     if chosen is None:
@@ -156,9 +158,11 @@ def _cheapest(
     for node in allowed.tolist():
         if (rows := _victims_on(snapshot, row, node, need, running, stock)) is not None:
             offers.append((running.price(rows), node, rows))
-    if len(offers) < need.nodes:
+    order = sorted(offers)
+    cheap = shortest_head(snapshot.topology, np.array([node for _, node, _ in order], np.int64), need.nodes)
+    if not len(cheap):
         return None
-    best = sorted(offers)[: need.nodes]
+    best = [offer for offer in order if offer[1] in cheap[: need.nodes].tolist()]
     return [node for _, node, _ in best], sorted({victim for _, _, rows in best for victim in rows})
 
 
