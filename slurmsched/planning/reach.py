@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterator
 from math import ceil
 
 import numpy as np
 
 from slurmsched.model import SiteTopology, Snapshot
 from slurmsched.model.columns import Bools, Int64s
+from slurmsched.model.topology import Fabric
 from slurmsched.topology.blocks import at_level
 
 
@@ -68,6 +70,36 @@ def shortest_head(topology: SiteTopology, rows: Int64s, count: int) -> Int64s:
     return within(heads[at]) if at < len(heads) else rows[:0]
 
 
+def most_together(topology: SiteTopology, room: Bools) -> int:
+    """On how many of these nodes at most Slurm would start one job. room: (N,) bool."""
+    if not _kept(topology, len(room)):
+        return int(room.sum())
+    fabric, cells = topology.fabric, topology.cell[room & (topology.cell >= 0)]
+    best = int(room.any())
+    for level, size, over, limit, least in _steps(fabric):
+        block = at_level(fabric, cells, level)
+        outer = at_level(fabric, cells, over) if over else np.zeros_like(block)
+        pairs, has = np.unique(np.stack([outer, block]), axis=1, return_counts=True)
+        for one in np.unique(pairs[0]).tolist():
+            full = np.sort(has[pairs[0] == one])[::-1]
+            blocks = np.arange(1, len(full) + 1)
+            count = np.minimum(np.minimum(np.cumsum(full), blocks * size), limit)
+            fills = (count > (blocks - 1) * size) & (count >= least)
+            best = max(best, int(count[fills].max(initial=0)))
+    return best
+
+
+def _steps(fabric: Fabric) -> Iterator[tuple[int, int, int, int, int]]:
+    """Level and size of blocks that a job fills, level (0 = none) and size of those that hold it all, and its least
+    nodes."""
+    most, sizes = len(fabric.node), fabric.block_sizes
+    if not sizes:
+        yield _whole_level(fabric), most, _whole_level(fabric), most, 1
+    for at, size in enumerate(sizes):
+        last = at + 1 == len(sizes)
+        yield at + 1, size, 0 if last else at + 2, most if last else sizes[at + 1], size if at else 1
+
+
 def binding(snapshot: Snapshot, row: int) -> SiteTopology:
     """The topology that tells where Slurm starts this job: none for one that asks for segments, which are by rules of
     their own."""
@@ -82,13 +114,16 @@ def _kept(topology: SiteTopology, nodes: int) -> bool:
 
 def _bounds(topology: SiteTopology, count: int) -> list[tuple[int, int]]:
     """Levels of cells, the highest first, and in how many of each so many nodes may lie."""
-    fabric = topology.fabric
-    if fabric.form == "tree":
-        return [(int(fabric.level.max(initial=1)), 1)]
-    sizes = fabric.block_sizes
+    sizes = topology.fabric.block_sizes
     if not sizes:
-        return [(1, 1)]  # how Slurm joins blocks is not told
+        return [(_whole_level(topology.fabric), 1)]
     holds = next((at for at, size in enumerate(sizes) if size >= count), None)
     fills = max((at for at, size in enumerate(sizes) if size <= count), default=None)
     levels = dict.fromkeys(at for at in (holds, fills) if at is not None)
     return [(at + 1, ceil(count / sizes[at])) for at in levels]
+
+
+def _whole_level(fabric: Fabric) -> int:
+    """Level of the cells of which a job lies in one: a tree's highest switches, and single blocks where no sizes tell
+    how Slurm joins them."""
+    return int(fabric.level.max(initial=1)) if fabric.form == "tree" else 1

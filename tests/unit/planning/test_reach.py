@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurmsched.model import SiteTopology, frozen
-from slurmsched.planning.reach import reachable, shortest_head, within_reach
+from slurmsched.planning.reach import most_together, reachable, shortest_head, within_reach
 from slurmsched.topology.slurm_topology import read_topology
 
 EIGHT = "".join(f"BlockName=b{at} Nodes=n{at},n{at + 1}\n" for at in range(0, 16, 2))
@@ -81,6 +81,15 @@ def test_within_reach__any_so_many_of_them_and_some_wherever_there_are(text, nod
     assert bool(found) == bool(good)
     assert set(combinations(found, count)) <= set(good)
     assert len(found) in (0, *range(count, 17))
+
+
+@given(st.sampled_from([*(EIGHT + sizes for sizes in SIZES), TREE]), st.sets(st.integers(0, 15)))
+def test_most_together__is_the_largest_job_there(text, nodes):
+    """Against every size; where Slurm keeps to no fabric, all."""
+    at, room = site(text), np.isin(np.arange(16), list(nodes))
+    sizes = [count for count in range(1, 17) if within_reach(at, room, count).any()]
+    assert most_together(at, room) == max(sizes, default=0)
+    assert most_together(replace(at, slurm_form=""), room) == len(nodes)
 
 
 @given(st.sampled_from([*(EIGHT + sizes for sizes in SIZES), TREE]), st.permutations(range(16)), st.integers(1, 5))
