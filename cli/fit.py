@@ -45,9 +45,12 @@ def command(out: Output, **options: Any) -> int:
     """
     from slurmsched.slurm.look import look
     from slurmsched.survey.fit import fit, largest
+    from slurmsched.survey.names import check_nodes
 
     request = _request(options)
     snapshot = look(config(), reservations=True)
+    for option, names in (("--nodelist", request.node_list), ("--exclude", request.excluded)):
+        check_nodes(option, names, snapshot.nodes.name)
     for warning in snapshot.warnings:
         click.echo(f"slurmsched: {warning}", err=True)
     if not request.gpus and not request.gpus_per_node:
@@ -84,6 +87,7 @@ def _picker(snapshot: Any, request: Request, answer: Fit) -> tuple[Picker | None
 def _request(options: dict[str, Any]) -> Request:
     """The request of the options. Raises InputError for a value that is none, or for two ways to ask for GPUs."""
     from slurmsched.errors import InputError
+    from slurmsched.survey.names import hosts
     from slurmsched.survey.request import Request
 
     ways = [options[name] for name in ("gpus", "gpus_per_node", "gres") if options[name]]
@@ -105,8 +109,8 @@ def _request(options: dict[str, Any]) -> Request:
         memory_per_cpu_mib=_size("--mem-per-cpu", options["mem_per_cpu"]),
         time_s=_time(options["time_"]),
         constraint=options["constraint"],
-        node_list=_hosts("--nodelist", options["nodelist"]),
-        excluded=_hosts("--exclude", options["exclude"]),
+        node_list=hosts("--nodelist", options["nodelist"]),
+        excluded=hosts("--exclude", options["exclude"]),
         exclusive=options["exclusive"],
     )
 
@@ -138,16 +142,6 @@ def _time(text: str) -> float | None:
         return 60.0 * int(text) if text.isdigit() else duration_s(text) if text else None
     except ValueError as error:
         raise InputError(f"--time {text!r} {error}") from error
-
-
-def _hosts(option: str, text: str) -> tuple[str, ...]:
-    from slurmsched.errors import InputError
-    from slurmsched.model.hostlist import expand
-
-    try:
-        return expand(text)
-    except ValueError as error:
-        raise InputError(f"{option} {text!r}: {error}; write one such as n[1-4]") from error
 
 
 def _print_largest(out: Output, found: tuple[Largest, ...]) -> None:

@@ -45,18 +45,14 @@ def command(out: Output, node: str, gpu_type: str, partition: str) -> None:
 
 def _filter(snapshot: Snapshot, node: str, gpu_type: str, partition: str) -> Any:
     """The filter of the options. Raises InputError for a name that the cluster does not know."""
-    from slurmsched.errors import InputError
-    from slurmsched.model.hostlist import expand
+    from slurmsched.survey.names import check_name, check_nodes, hosts
     from slurmsched.survey.overview import Filter
+    from slurmsched.survey.stock import gpu_types
 
-    try:
-        names = frozenset(expand(node)) if node else None
-    except ValueError as error:
-        raise InputError(f"--node {node!r}: {error}; write one such as n[1-4]") from error
-    if unknown := sorted((names or frozenset()) - set(snapshot.nodes.name)):
-        raise InputError(f"--node: the cluster has no {', '.join(unknown)}")
-    if partition and partition not in set(snapshot.partitions.name):
-        raise InputError(f"--partition {partition}: there is {', '.join(snapshot.partitions.name) or 'none'}")
+    names = frozenset(hosts("--node", node)) if node else None
+    check_nodes("--node", names or (), snapshot.nodes.name)
+    check_name("--partition", partition, snapshot.partitions.name)
+    check_name("--type", gpu_type, gpu_types(snapshot))
     return Filter(names, gpu_type, partition)
 
 

@@ -8,12 +8,15 @@ from collections.abc import Iterable
 MOST = 1 << 20  # names of one hostlist: more is a typing error, or meant to take the memory
 _COMMA = re.compile(r",(?![^\[]*\])")
 _GROUP = re.compile(r"\[([^\[\]]*)\]")
+_NOT_SLURMS = re.compile(r"[!&^]|\[[^\]]*/")  # differences, steps and the like: ClusterShell's; Slurm refuses a step
 
 
 def expand(text: str) -> tuple[str, ...]:
     """Node names of a hostlist, in its order. Raises ValueError."""
     if "[" not in text:
         return tuple(text.split(",")) if text else ()
+    if _NOT_SLURMS.search(text):
+        raise ValueError("not a hostlist (Slurm knows neither steps nor what joins lists but a comma)")
     if _spanned(text) > MOST:
         raise ValueError(f"not a hostlist (more than {MOST} names)")
     from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet  # late: most clusters' texts need it rarely
@@ -30,7 +33,7 @@ def _spanned(text: str) -> int:
     for part in _COMMA.split(text):
         names = 1
         for group in _GROUP.findall(part):
-            spans = [span.partition("/")[0].partition("-") for span in group.split(",")]
+            spans = [span.partition("-") for span in group.split(",")]
             names *= sum(_size(low, high or low) for low, _, high in spans)
         total += names
     return total

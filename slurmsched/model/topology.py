@@ -95,6 +95,7 @@ class Fabric:
     form: "tree", "block", or "" when the site has none. cell: (C,) names. level: (C,) int8, 1 = the cells that hold
     nodes (level 0 is the node itself). parent: (C,) int32 row of the cell above, -1 = none.
     node, node_cell: (M,) names of nodes ascending, and int32 row of the lowest cell each is in.
+    block_sizes: nodes that Slurm counts for a block of each level, ascending; () where none are told.
     """
 
     form: str = ""
@@ -103,6 +104,7 @@ class Fabric:
     parent: Int32s = field(default_factory=lambda: frozen([], np.int32))
     node: Labels = field(default_factory=lambda: Labels.of(()))
     node_cell: Int32s = field(default_factory=lambda: frozen([], np.int32))
+    block_sizes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,9 +113,12 @@ class SiteTopology:
 
     classes: kinds of node. node_class: (N,) int64 index into classes, -1 = unknown.
     cell: (N,) int64 row of the fabric's cells that holds the node, -1 = none.
+    slurm_form: "tree" or "block" where Slurm itself keeps jobs to such a topology, "" where it has none; the fabric
+    may be of another form if a file tells it.
     """
 
     classes: tuple[GpuTopology, ...] = ()
     node_class: Int64s = field(default_factory=lambda: frozen([], np.int64))
     fabric: Fabric = field(default_factory=Fabric)
     cell: Int64s = field(default_factory=lambda: frozen([], np.int64))
+    slurm_form: str = ""

@@ -11,6 +11,7 @@ import numpy as np
 from slurmsched.model import Snapshot
 from slurmsched.model.columns import Bools, Floats, Int64s
 from slurmsched.placements.candidates import Held
+from slurmsched.planning.reach import binds, shortest_head
 from slurmsched.planning.stock import Need, Stock, share
 
 _EXACT = 10  # victims of a node up to which every set of them is tried
@@ -83,6 +84,7 @@ class Clearing:
         nodes, leave = list[int](), list[int]()
         offers = {node: rows for node in allowed.tolist() if (rows := self._victims_on(node, (), way)) is not None}
         prices = {node: way.price(rows) for node, rows in offers.items()}
+        offers = {node: offers[node] for node in self._reached(sorted(offers, key=lambda each: (prices[each], each)))}
         while len(nodes) < self.need.nodes:
             if not offers:
                 return None
@@ -94,6 +96,14 @@ class Clearing:
                 offers[other] = self._victims_on(other, leave, way) or []
                 prices[other] = way.price(offers[other])
         return sorted(nodes), self._needed(nodes, leave)
+
+    def _reached(self, nodes: list[int]) -> list[int]:
+        """Of nodes by price the cheapest on any of which Slurm would start the job; all where it keeps to no fabric."""
+        topology = self.snapshot.topology
+        if not binds(topology, len(self.snapshot.nodes)):
+            return nodes
+        head: list[int] = shortest_head(topology, np.array(nodes, np.int64), self.need.nodes).tolist()
+        return head
 
     def _needed(self, nodes: list[int], leave: list[int]) -> list[int]:
         """Those who leave, without any that the others make room enough without: the dearest of these stays."""

@@ -1,4 +1,4 @@
-"""Which nodes a waiting gang could have now, and how near each other some of them lie on the fabric."""
+"""Which nodes a waiting gang gets: those that it could have now and that lie nearest each other on the fabric."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from slurmsched.model import SiteTopology, Snapshot, Wish
+from slurmsched.model import Pin, SiteTopology, Snapshot, Wish
 from slurmsched.model.columns import Bools
+from slurmsched.model.hostlist import expand
 from slurmsched.placements.fabric_cells import cells_of
+from slurmsched.planning.picks import Pick
+from slurmsched.planning.pin_room import Left, Share
+from slurmsched.planning.reach import reachable, within_reach
 from slurmsched.planning.stock import Need
 from slurmsched.topology.slurm_node import Form
 
@@ -29,6 +33,8 @@ def unfit(snapshot: Snapshot, row: int, wish: Wish, allowed: Bools) -> str:
         return ""
     if len(cell) != len(allowed) or not (cell[allowed] >= 0).any():
         return "nothing is known of the switches or blocks of its nodes"
+    if snapshot.topology.slurm_form not in ("", snapshot.topology.fabric.form):
+        return f"topology.fabric is no {snapshot.topology.slurm_form}, which Slurm keeps it to"
     shown = snapshot.picking is not None and snapshot.picking.version >= _SEGMENTS_SHOWN
     return "" if shown or snapshot.topology.fabric.form != "block" else "this Slurm does not show --segment"
 
@@ -48,6 +54,53 @@ def roomy(snapshot: Snapshot, row: int, wish: Wish, allowed: Bools) -> Bools:
     return room
 
 
+def together(left: Left, row: int, wish: Wish, allowed: Bools, kept: Pin | None) -> list[int]:
+    """The nodes of a gang that lie together best, its shares of them taken; none where they cannot all be had now.
+
+    allowed: (N,) nodes that it may have. kept: a list of ours that it has; it stays where no other is nearer.
+    """
+    room = roomy(left.snapshot, row, wish, allowed)
+    share, each = int(left.snapshot.jobs.gpus[row]) // wish.nodes, on_one(wish)
+    picks = {n: left.picks.pick(n, each, share) if each else Pick() for n in np.flatnonzero(room).tolist()}
+    found = _nearest(left, row, wish, room, picks, kept)
+    for node, mask, gpus in found:
+        pick = picks[node]
+        left.picks.take(node, pick) if pick.mask else left.picks.shut(node)
+        left.take(row, node, pick.mask or mask, gpus, len(found))
+        if wish.whole:
+            left.close(node)
+    return [node for node, _, _ in found]
+
+
+def _nearest(
+    left: Left, row: int, wish: Wish, room: Bools, picks: dict[int, Pick], kept: Pin | None
+) -> list[Share]:  # fmt: skip
+    """Where the placement puts the gang: on the nodes of a list of ours, or where Slurm's picks are best, if they lie
+    together as well as any."""
+    topology, names = left.snapshot.topology, left.snapshot.nodes.name
+    best = _whole(left, row, wish, room) or _whole(left, row, wish, within_reach(topology, room, wish.nodes))
+    if not best:
+        return []
+    top = max(pick.rank for pick in picks.values())
+    own = names.isin(expand(kept.nodes)) if kept else np.zeros_like(room)
+    good = np.isin(np.arange(len(room)), [n for n, pick in picks.items() if pick.rank == top >= 0])
+    for among in (own & room, good):
+        found = _whole(left, row, wish, among)
+        if found and height(topology, [node for node, _, _ in found]) <= height(topology, [n for n, _, _ in best]):
+            return found
+    return best
+
+
+def _whole(left: Left, row: int, wish: Wish, among: Bools) -> list[Share]:
+    """What the placement gives the gang of these nodes: an equal share of each, on nodes where Slurm would start it;
+    else nothing."""
+    if int(among.sum()) < wish.nodes:
+        return []
+    found, share = left.shares(row, among), int(left.snapshot.jobs.gpus[row]) // wish.nodes
+    even = len(found) == wish.nodes and all(gpus == share for _, _, gpus in found)
+    return found if even and reachable(left.snapshot.topology, np.array([node for node, _, _ in found])) else []
+
+
 def on_one(wish: Wish) -> Wish | None:
     """What the gang asks for on each of its nodes, None where Slurm's pick by it is not known. Its request is never
     rewritten: alone is False."""
@@ -64,11 +117,6 @@ def height(topology: SiteTopology, nodes: Sequence[int]) -> tuple[int, int]:
     lowest = cells.lowest[list(nodes)]
     spans = len(np.unique(lowest[lowest >= 0])) + int((lowest < 0).sum())
     return int(cells.level[_holding(topology, nodes)]), spans
-
-
-def broken_up(topology: SiteTopology, nodes: Sequence[int]) -> bool:
-    """Whether these nodes are of several blocks: which those may be is by rules of Slurm's own."""
-    return topology.fabric.form == "block" and height(topology, nodes)[1] > 1
 
 
 def where(topology: SiteTopology, nodes: Sequence[int]) -> str:

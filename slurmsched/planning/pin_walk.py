@@ -7,20 +7,18 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from slurmsched.model import NodeState, Pin, Ranking, Refusal, Snapshot, Wish
+from slurmsched.model import Pin, Ranking, Refusal, Snapshot, Wish
 from slurmsched.model.columns import Bools, Floats
 from slurmsched.model.hostlist import expand, fold
-from slurmsched.placements.candidates import eligible, holding
+from slurmsched.placements.candidates import eligible
 from slurmsched.placements.gang_walk import lowest
 from slurmsched.planning.bounds import UnknownForm, allowed_nodes, blocked_from_s, free_of_reservations
 from slurmsched.planning.groups import competing
-from slurmsched.planning.picks import Pick, Picks
-from slurmsched.planning.pin_gangs import broken_up, height, on_one, roomy, unfit, where
+from slurmsched.planning.picks import Pick
+from slurmsched.planning.pin_gangs import together, unfit, where
+from slurmsched.planning.pin_room import Left
 from slurmsched.planning.type_nodes import node_of_type
-from slurmsched.protocols import Placement
 from slurmsched.topology.picker import members
-
-_DRAIN = int(NodeState.DRAIN)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,9 +40,7 @@ class Walk:
     (N,) from when on reservations hold each node [Unix s].
     """
 
-    snapshot: Snapshot
-    placement: Placement
-    picks: Picks
+    left: Left
     mine: dict[int, Pin]
     chosen: dict[int, str] = field(default_factory=dict)
     why: dict[int, str] = field(default_factory=dict)
@@ -56,7 +52,7 @@ class Walk:
     def go(self, ranking: Ranking, asked: Asked, candidates: int) -> None:
         """Look at so many waiting jobs, most urgent first, and at as many of those that are to have a type. These go on
         after the first that does not fit."""
-        group, blocked = competing(self.snapshot), set[int]()
+        group, blocked = competing(self.left.snapshot), set[int]()
         for row in self._rows(ranking, asked, candidates):
             if row in asked.types and self._of_type(row, asked.types[row]):
                 continue
@@ -67,7 +63,7 @@ class Walk:
 
     def _rows(self, ranking: Ranking, asked: Asked, candidates: int) -> list[int]:
         """Rows to look at in their order; none after the last whose node is to be chosen."""
-        rows = ranking.order[eligible(self.snapshot)[ranking.order]]
+        rows = ranking.order[eligible(self.left.snapshot)[ranking.order]]
         typed = np.isin(rows, list(asked.types))
         looked = (np.arange(len(rows)) < candidates) | (typed & (np.cumsum(typed) <= candidates))
         ends = np.flatnonzero(looked & (typed | asked.picked[rows]))
@@ -80,14 +76,14 @@ class Walk:
         if (wish := self._wish(row)) and wish.nodes != 1:
             self._refuse(row, "pin-asks", f"it asks for {wish.nodes or 'a not fixed number of'} nodes")
             return False
-        node = node_of_type(self.snapshot, row, want, self.mine.get(row), self._unreserved(row))
+        node = node_of_type(self.left.snapshot, row, want, self.mine.get(row), self._unreserved(row))
         if node < 0:
             return False
-        nodes, gpus = self.snapshot.nodes, int(self.snapshot.jobs.gpus[row])
+        nodes, gpus = self.left.snapshot.nodes, int(self.left.snapshot.jobs.gpus[row])
         used = int(nodes.gpu_mask_used[node])
         shown = used.bit_count() == int(nodes.gpus_used[node])
-        self._take(row, node, lowest(~used, gpus) if shown else 0, gpus)
-        self.picks.shut(node)
+        self.left.take(row, node, lowest(~used, gpus) if shown else 0, gpus)
+        self.left.picks.shut(node)
         self.chosen[row] = nodes.name[node]
         self.why[row] = f"the policy wants it on {want}, of which there is room on this node"
         return True
@@ -95,14 +91,14 @@ class Walk:
     def _served(self, row: int, wanted: bool) -> bool:
         """Whether the job fits into what is left; its share is taken."""
         try:
-            allowed = allowed_nodes(self.snapshot, row)
+            allowed = allowed_nodes(self.left.snapshot, row)
         except UnknownForm as error:
             if wanted:
                 self._refuse(row, "pin-form", str(error))
-            return self._plain(row, np.ones(len(self.snapshot.nodes), np.bool_))
+            return self._plain(row, np.ones(len(self.left.snapshot.nodes), np.bool_))
         wish = self._wish(row) if wanted else None
         if wish is not None and not wish.bars:
-            several = int(self.snapshot.jobs.nodes[row]) > 1
+            several = int(self.left.snapshot.jobs.nodes[row]) > 1
             return self._gang(row, wish, allowed) if several else self._best(row, wish, allowed)
         if wanted:
             barred = f"it asks for {' and '.join(wish.bars)}" if wish else "what it asks for was not read"
@@ -110,7 +106,7 @@ class Walk:
         return self._plain(row, allowed)
 
     def _wish(self, row: int) -> Wish | None:
-        jobs, picking = self.snapshot.jobs, self.snapshot.picking or self.picks.picking
+        jobs, picking = self.left.snapshot.jobs, self.left.snapshot.picking or self.left.picks.picking
         key = (int(jobs.job_id[row]), float(jobs.submit_s[row]))
         wish = next((wish for wish in picking.wishes if (wish.job_id, wish.submit_s) == key), None)
         return wish and _own(wish, self.mine.get(row))
@@ -118,24 +114,24 @@ class Walk:
     def _unreserved(self, row: int) -> Bools:
         """Nodes that no reservation keeps from the job, for whomever it is; none if that cannot be read. (N,) bool."""
         if self.blocked_s is None:
-            self.blocked_s = _blocked_s(self.snapshot)
-        return free_of_reservations(self.snapshot, row, self.blocked_s)
+            self.blocked_s = _blocked_s(self.left.snapshot)
+        return free_of_reservations(self.left.snapshot, row, self.blocked_s)
 
     def _best(self, row: int, wish: Wish, allowed: Bools) -> bool:
         """Take the node with the best pick. Where none can be told, the job is Slurm's."""
-        gpus = int(self.snapshot.jobs.gpus[row])
+        gpus = int(self.left.snapshot.jobs.gpus[row])
         among = np.flatnonzero(allowed & self._unreserved(row)).tolist()
-        offers = {n: self.picks.pick(n, wish, gpus) for n in among}
+        offers = {n: self.left.picks.pick(n, wish, gpus) for n in among}
         top = max((pick.rank for pick in offers.values()), default=-1)
         good = {n: pick for n, pick in offers.items() if pick.mask and pick.rank == top}
         node = self._placed(row, np.isin(np.arange(len(allowed)), list(good))) if good else -1
         if node < 0:
             return self._plain(row, allowed)
         best = max(pick.best_rank for pick in offers.values())
-        self.picks.take(node, good[node])
-        self._take(row, node, good[node].mask, gpus)
+        self.left.picks.take(node, good[node])
+        self.left.take(row, node, good[node].mask, gpus)
         self.picked.add(row)
-        self.chosen[row] = self.snapshot.nodes.name[node]
+        self.chosen[row] = self.left.snapshot.nodes.name[node]
         self.why[row] = _reason(good[node], best)
         if good[node].request:
             self.request[row] = good[node].request
@@ -143,103 +139,38 @@ class Walk:
 
     def _gang(self, row: int, wish: Wish, allowed: Bools) -> bool:
         """Take the nodes of a gang that lie together best. Where they cannot all be had now, the job is Slurm's."""
-        if why := unfit(self.snapshot, row, wish, allowed):
+        if why := unfit(self.left.snapshot, row, wish, allowed):
             self._refuse(row, "pin-gang", why)
             return self._plain(row, allowed)
-        room = roomy(self.snapshot, row, wish, allowed & self._unreserved(row))
-        share = int(self.snapshot.jobs.gpus[row]) // wish.nodes
-        each = on_one(wish)
-        picks = {n: self.picks.pick(n, each, share) if each else Pick() for n in np.flatnonzero(room).tolist()}
-        found = self._together(row, wish, room, picks)
-        if not found or broken_up(self.snapshot.topology, [node for node, _, _ in found]):
+        found = together(self.left, row, wish, allowed & self._unreserved(row), self.mine.get(row))
+        if not found:
             return self._plain(row, allowed)
-        for node, mask, gpus in found:
-            pick = picks[node]
-            self.picks.take(node, pick) if pick.mask else self.picks.shut(node)
-            self._take(row, node, pick.mask or mask, gpus, len(found))
-            if wish.whole:
-                self._close(node)
         self.picked.add(row)
-        self.chosen[row] = fold(self.snapshot.nodes.name[node] for node, _, _ in found)
-        self.why[row] = where(self.snapshot.topology, [node for node, _, _ in found])
+        self.chosen[row] = fold(self.left.snapshot.nodes.name[node] for node in found)
+        self.why[row] = where(self.left.snapshot.topology, found)
         return True
-
-    def _together(self, row: int, wish: Wish, room: Bools, picks: dict[int, Pick]) -> list[tuple[int, int, int]]:
-        """Where the placement puts the gang: on the nodes of a list of ours, or where Slurm's picks are best, if they
-        lie together as well as any. As _shares."""
-        best, share = self._shares(row, room), int(self.snapshot.jobs.gpus[row]) // wish.nodes
-        if not _whole_gang(best, wish.nodes, share):
-            return []
-        kept, top = self.mine.get(row), max(pick.rank for pick in picks.values())
-        own = self.snapshot.nodes.name.isin(expand(kept.nodes)) if kept else np.zeros_like(room)
-        good = np.isin(np.arange(len(room)), [n for n, pick in picks.items() if pick.rank == top >= 0])
-        apart = height(self.snapshot.topology, [node for node, _, _ in best])
-        for among in (own & room, good):
-            found = self._shares(row, among) if int(among.sum()) >= wish.nodes else []
-            together = _whole_gang(found, wish.nodes, share)
-            if together and height(self.snapshot.topology, [node for node, _, _ in found]) <= apart:
-                return found
-        return best
-
-    def _close(self, node: int) -> None:
-        """Nobody else comes to this node."""
-        nodes = self.snapshot.nodes
-        used = {name: getattr(nodes, name).copy() for name in ("cpus_used", "memory_used_mib")}
-        for name, of in (("cpus_used", nodes.cpus), ("memory_used_mib", nodes.memory_mib)):
-            used[name][node] = of[node]
-        state = nodes.state.copy()
-        state[node] |= _DRAIN
-        self.snapshot = replace(self.snapshot, nodes=nodes.with_columns(state=state, **used))
-        self.picks.shut(node)
 
     def _placed(self, row: int, nodes: Bools) -> int:
         """The node that the placement gives the job among these, -1 if it does not fit. A list of ours that is as good
         stays."""
         kept = self.mine.get(row)
-        own = nodes & self.snapshot.nodes.name.isin(expand(kept.nodes)) if kept else nodes
+        own = nodes & self.left.snapshot.nodes.name.isin(expand(kept.nodes)) if kept else nodes
         for among in (own, nodes) if kept else (nodes,):
-            if len(shares := self._shares(row, among)) == 1:
+            if len(shares := self.left.shares(row, among)) == 1:
                 return shares[0][0]
         return -1
 
     def _plain(self, row: int, allowed: Bools) -> bool:
         """A job whose nodes are Slurm's to choose: where the placement puts it stands for that, and nothing more is
         known of the GPUs there."""
-        shares = self._shares(row, allowed)
+        shares = self.left.shares(row, allowed)
         for node, mask, gpus in shares:
-            self._take(row, node, mask, gpus, len(shares))
-            self.picks.shut(node)
-        return bool(shares) or not self.snapshot.jobs.gpus[row]
-
-    def _shares(self, row: int, nodes: Bools) -> list[tuple[int, int, int]]:
-        """Node, mask and number of GPUs for each node that the placement gives the job of these; none if it does not
-        fit. The mask is 0 where Slurm shows counts only."""
-        table = self.snapshot.nodes
-        closed = np.where(nodes, table.state, table.state | _DRAIN)
-        view = replace(self.snapshot, nodes=table.with_columns(state=closed))
-        found = self.placement.place(view, Ranking(np.append(np.flatnonzero(holding(view.jobs)), row)))
-        at = np.flatnonzero(found.rows == row)
-        if not len(at):
-            return []
-        entries = slice(int(found.first[at[0]]), int(found.first[at[0]] + found.count[at[0]]))
-        gpus = found.gpus[entries]
-        masks = found.gpu_mask[entries] if len(found.gpu_mask) else np.zeros_like(gpus)
-        return list(zip(found.node[entries].tolist(), masks.tolist(), gpus.tolist(), strict=True))
-
-    def _take(self, row: int, node: int, taken: int, gpus: int, of: int = 1) -> None:
-        """The job's share, one of so many, is gone from what the placement reads. taken: mask, 0 = not known."""
-        jobs, nodes = self.snapshot.jobs, self.snapshot.nodes
-        mask = nodes.gpu_mask_used.copy()
-        mask[node] |= taken
-        more = {"gpus_used": gpus, "cpus_used": -(-int(jobs.cpus[row]) // of),
-                "memory_used_mib": float(jobs.memory_mib[row]) / of}  # fmt: skip
-        made = {name: getattr(nodes, name).copy() for name in more}
-        for name, amount in more.items():
-            made[name][node] += amount
-        self.snapshot = replace(self.snapshot, nodes=nodes.with_columns(gpu_mask_used=mask, **made))
+            self.left.take(row, node, mask, gpus, len(shares))
+            self.left.picks.shut(node)
+        return bool(shares) or not self.left.snapshot.jobs.gpus[row]
 
     def _refuse(self, row: int, rule: str, reason: str) -> None:
-        self.refused.append(Refusal(int(self.snapshot.jobs.job_id[row]), rule, reason))
+        self.refused.append(Refusal(int(self.left.snapshot.jobs.job_id[row]), rule, reason))
 
 
 def _blocked_s(snapshot: Snapshot) -> Floats:
@@ -248,10 +179,6 @@ def _blocked_s(snapshot: Snapshot) -> Floats:
         return blocked_from_s(snapshot)
     except UnknownForm:
         return np.full(len(snapshot.nodes), -np.inf)
-
-
-def _whole_gang(shares: list[tuple[int, int, int]], nodes: int, gpus: int) -> bool:
-    return len(shares) == nodes and all(each == gpus for _, _, each in shares)
 
 
 def _own(wish: Wish, pin: Pin | None) -> Wish:

@@ -27,6 +27,7 @@ from slurmsched.planning.pin_records import (
     unsized,
     untouched,
 )
+from slurmsched.planning.pin_room import Left
 from slurmsched.planning.pin_walk import Asked, Walk
 from slurmsched.planning.type_nodes import typeless
 from slurmsched.protocols import Placement
@@ -59,7 +60,7 @@ def pins(
     verdict = np.where(wanted | typed, jobs_of.pin_verdicts(jobs, scope), -1).astype(np.int8)
     refused = jobs_of.refusals(snapshot, verdict, jobs_of.PIN_RULES)
     picked = wanted & (verdict < 0) & (snapshot.picking is not None)
-    walk = Walk(base, placement, _picks(base, limits, needed=bool(picked.any())), mine)
+    walk = Walk(Left(base, placement, _picks(base, limits, needed=bool(picked.any()))), mine)
     walk.go(ranking, Asked(picked, _types(ranking.wants, typed & (verdict < 0)), waits), limits.candidates)
     return _written(snapshot, limits, (mine, lost), changed, walk, (*refused, *walk.refused), most)
 

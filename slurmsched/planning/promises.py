@@ -14,6 +14,7 @@ from slurmsched.model.columns import Bools, Floats, Int64s
 from slurmsched.model.hostlist import expand, fold
 from slurmsched.planning.bounds import YEAR_S, UnknownForm, allowed_nodes, blocked_from_s
 from slurmsched.planning.parts import Begun
+from slurmsched.planning.reach import binding, shortest_head, within_reach
 from slurmsched.planning.spread import asked
 from slurmsched.planning.stock import Leaving, Need, Stock
 from slurmsched.planning.taking import act_id, candidates
@@ -137,15 +138,26 @@ class Promises:
         blocked_s = blocked_from_s(self.snapshot, (act,) if act else ())
         left, has = allowed & np.isfinite(outlook.ready_s), np.zeros(len(allowed), np.bool_)
         has[held if held is not None else []] = True
-        while left.sum() >= need.nodes:
-            start_s = float(np.partition(outlook.ready_s[left], need.nodes - 1)[need.nodes - 1])
+        while len(early := self._earliest(left, outlook, need.nodes)):
+            start_s = float(outlook.ready_s[early].max())
             clash = left & (blocked_s < start_s + lasts_s)
             if not clash.any():
-                ready = np.flatnonzero(left & (outlook.ready_s <= start_s))
+                ready = self._ready(left & (outlook.ready_s <= start_s), need.nodes, has)
                 order = np.lexsort((ready, ~has[ready], np.round(self.idle_gpu_s(start_s)[ready])))
                 return np.sort(ready[order[: need.nodes]]), start_s
             left &= ~clash
         return None
+
+    def _earliest(self, left: Bools, outlook: Outlook, count: int) -> Int64s:
+        """Nodes on which so many are ready earliest where Slurm would start a job; none if there are too few."""
+        rows = np.flatnonzero(left)
+        rows = rows[np.argsort(outlook.ready_s[rows], kind="stable")]
+        return shortest_head(self.snapshot.topology, rows, count)
+
+    def _ready(self, ready: Bools, count: int, has: Bools) -> Int64s:
+        """Of these nodes some on any so many of which the job could start, those that it has if it could there."""
+        found, held = (within_reach(self.snapshot.topology, some, count) for some in (ready, ready & has))
+        return np.flatnonzero(held if held.any() and (found & has).sum() < count else found)
 
     def _for_gang(self, row: int, begun: Sequence[Act]) -> Act | Refusal | None:
         """The promise for one gang; a refusal that says why there is none; None for one that starts without."""
@@ -159,7 +171,8 @@ class Promises:
             best = self.chosen(need, outlook, allowed, self._lasts(limit_s))
         except UnknownForm as error:
             return Refusal(job_id, "constraint", f"no nodes are kept for it: {error}")
-        free = np.flatnonzero(allowed & in_time & self.stock.fits(need))
+        room = allowed & in_time & self.stock.fits(need)
+        free = np.flatnonzero(within_reach(binding(snapshot, row), room, need.nodes))
         if len(free) >= need.nodes:
             self.stock.take(free[: need.nodes], need)
             return None

@@ -9,6 +9,7 @@ import numpy as np
 from slurmsched.model.columns import Int64s
 from slurmsched.model.snapshot import Snapshot
 from slurmsched.model.topology import Fabric
+from slurmsched.topology.blocks import at_level
 
 
 def broken(snapshot: Snapshot, row: int, cells: Int64s) -> Iterator[tuple[float, str]]:
@@ -37,18 +38,16 @@ def asked(snapshot: Snapshot, row: int) -> str:
 
 
 def _whole(fabric: Fabric, cells: Int64s, size: int) -> int:
-    """Segments of so many nodes that lie each within one cell, of the lowest level with cells of so many nodes."""
+    """Segments of so many nodes that lie each within one cell, of the lowest level whose cells hold so many."""
     for level in range(1, int(fabric.level.max(initial=0)) + 1):
-        place = _at_level(fabric, fabric.node_cell.astype(np.int64), level)
-        if len(place) and np.bincount(place).max() >= size:
-            return int((np.bincount(_at_level(fabric, cells, level)) // size).sum())
+        if _holds(fabric, level) >= size:
+            return int((np.bincount(at_level(fabric, cells, level)) // size).sum())
     return len(cells) // size  # no block can hold one: it is not told of blocks of this size
 
 
-def _at_level(fabric: Fabric, cells: Int64s, level: int) -> Int64s:
-    """The cell of that level above each cell, or the highest below it. Same shape."""
-    found = cells
-    for _ in range(level):
-        above = fabric.parent[found].astype(np.int64)
-        found = np.where((above >= 0) & (fabric.level[above] <= level), above, found)
-    return found
+def _holds(fabric: Fabric, level: int) -> int:
+    """Nodes that a cell of this level holds: as Slurm counts them, else as many as the largest has."""
+    if fabric.block_sizes:
+        return fabric.block_sizes[level - 1] if level <= len(fabric.block_sizes) else 0
+    place = at_level(fabric, fabric.node_cell.astype(np.int64), level)
+    return int(np.bincount(place).max(initial=0))

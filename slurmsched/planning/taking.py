@@ -14,6 +14,7 @@ from slurmsched.planning import victims
 from slurmsched.planning.bounds import YEAR_S, UnknownForm, allowed_nodes, blocked_from_s
 from slurmsched.planning.clearing import Clearing, Running
 from slurmsched.planning.parts import Begun
+from slurmsched.planning.reach import binding, shortest_head
 from slurmsched.planning.spread import asked
 from slurmsched.planning.stock import Need, Stock
 
@@ -92,13 +93,14 @@ def _for_job(
         kept = _kept(snapshot, row, begun)
     except UnknownForm as error:
         return Refusal(job_id, "constraint", f"nobody gives it GPUs: {error}")
-    free = allowed[(stock.fits(need) & ~barred)[allowed]]
-    if len(free) >= need.nodes:
+    topology = binding(snapshot, row)
+    free = shortest_head(topology, allowed[(stock.fits(need) & ~barred)[allowed]], need.nodes)
+    if len(free):
         stock.take(free[: need.nodes], need)
         return None
     if why := asked(snapshot, row):
         return Refusal(job_id, "constraint", f"nobody gives it GPUs: {why}")
-    if len(allowed) < need.nodes:
+    if not len(shortest_head(topology, allowed, need.nodes)):
         return Refusal(job_id, "nodes", "too few nodes meet what it asks for, whoever left")
     chosen = Clearing(snapshot, row, need, running, stock).cheapest(allowed[~kept[allowed]])
     if chosen is None:

@@ -62,8 +62,9 @@ def read_sources(settings: Topology, commands: Commands, site: Site, last: Sourc
     last = last or Sources()
     warnings: list[str] = []
     classes = read_classes(settings, site, warnings, last.classes)
-    fabric = _attempt(partial(read_fabric, settings, commands, site), warnings) or last.fabric
-    return Sources(classes, fabric, tuple(warnings))
+    own = _attempt(partial(slurm_fabric, commands, site), warnings)
+    told = _attempt(partial(_file_fabric, settings.fabric), warnings) if settings.fabric else own
+    return Sources(classes, told or last.fabric, own.fabric.form if own else last.slurm_form, tuple(warnings))
 
 
 def read_classes(
@@ -91,11 +92,8 @@ def read_gres(settings: Topology, site: Site) -> Reading:
     return read_file(path, "gres.conf")
 
 
-def read_fabric(settings: Topology, commands: Commands, site: Site) -> NamedFabric:
-    """The fabric of the configured file, else Slurm's. Raises InputError or SlurmError."""
-    if settings.fabric:
-        return default_fabric(read_file(Path(settings.fabric)))
-    return slurm_fabric(commands, site)
+def _file_fabric(name: str) -> NamedFabric:
+    return default_fabric(read_file(Path(name)))
 
 
 def slurm_fabric(commands: Commands, site: Site) -> NamedFabric:

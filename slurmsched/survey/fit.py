@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from slurmsched.model import Snapshot
+from slurmsched.model.columns import Bools
 from slurmsched.model.hostlist import fold
 from slurmsched.placements.gpu_stock import class_of, class_rows
+from slurmsched.planning.reach import most_together, within_reach
 from slurmsched.survey.request import Request
 from slurmsched.survey.room import Room, partition_why, rooms, with_partition
 from slurmsched.survey.sets import Link, best_set, link_of
@@ -69,7 +73,7 @@ def fit(snapshot: Snapshot, request: Request, pick: Picker | None = None) -> Fit
     """
     request = with_partition(snapshot, request)
     found = list(rooms(snapshot, request))
-    why = partition_why(snapshot, request) or _why(request, found)
+    why = partition_why(snapshot, request) or _why(snapshot, request, found)
     able = [room for room in found if room.gpus >= max(request.gpus_per_node, 1)]
     pending = snapshot.jobs.pending & ~snapshot.jobs.held
     ahead = sum(request.partition in snapshot.jobs.partition[row].split(",") for row in pending.nonzero()[0].tolist())
@@ -85,8 +89,23 @@ def fit(snapshot: Snapshot, request: Request, pick: Picker | None = None) -> Fit
     )
 
 
-def _why(request: Request, found: Sequence[Room]) -> str:
+def _why(snapshot: Snapshot, request: Request, found: Sequence[Room]) -> str:
     """What keeps these nodes from taking the request; "" if they can."""
+    if short := _short(request, found):
+        return short
+    able = _able(snapshot, found, max(request.gpus_per_node, 1))
+    together = within_reach(snapshot.topology, able, request.least_nodes).any()
+    kept = f"Slurm starts no job of {request.least_nodes} on them: they are too far apart on its switches or blocks"
+    return "" if together else f"{int(able.sum())} nodes have room, but {kept}"
+
+
+def _able(snapshot: Snapshot, found: Sequence[Room], gpus: int) -> Bools:
+    """Nodes that can give so many GPUs each. (N,) bool."""
+    return np.isin(np.arange(len(snapshot.nodes)), [room.part.node for room in found if room.gpus >= gpus])
+
+
+def _short(request: Request, found: Sequence[Room]) -> str:
+    """Of what there is too little; "" if of nothing."""
     if not found:
         return f"no node of {request.partition} has such GPUs"
     if request.gpus_per_node:
@@ -139,7 +158,7 @@ def nearest(snapshot: Snapshot, request: Request, found: Sequence[Room]) -> Iter
     """Requests that differ in one thing and start now, the least change of each kind."""
     for other, change, meaning in _others(snapshot, request, found):
         filled = with_partition(snapshot, other)
-        if not partition_why(snapshot, filled) and not _why(filled, list(rooms(snapshot, filled))):
+        if not partition_why(snapshot, filled) and not _why(snapshot, filled, list(rooms(snapshot, filled))):
             yield Nearest(change, meaning)
 
 
@@ -153,7 +172,8 @@ def _others(snapshot: Snapshot, request: Request, found: Sequence[Room]) -> Iter
             yield fewer, fewer.text(), "fewer GPUs on each node"
         if spread := _spread(request, most):
             yield spread, spread.text(), "the same GPUs on more nodes"
-        if 0 < (able := sum(gpus >= request.gpus_per_node for gpus in most)) < nodes and not request.node_list:
+        able = most_together(snapshot.topology, _able(snapshot, found, request.gpus_per_node))
+        if 0 < able < nodes and not request.node_list:
             yield replace(request, nodes=able), f"--nodes={able}", "fewer nodes"
     elif 0 < (total := sum(most[: request.nodes or None])) < request.gpus:
         yield replace(request, gpus=total), replace(request, gpus=total).text(), "fewer GPUs"
@@ -195,7 +215,7 @@ def _lighter(snapshot: Snapshot, request: Request) -> Iterator[tuple[Request, st
 class Largest:
     """Of one GPU type. one_node: most GPUs on one node. linked: most of them that are linked, None = not known.
 
-    shapes: GPUs a node -> nodes that can give so many, from the most to one.
+    shapes: GPUs a node -> nodes of one job that can give so many, from the most to one.
     """
 
     gpu_type: str
@@ -212,13 +232,13 @@ def largest(snapshot: Snapshot, request: Request) -> tuple[Largest, ...]:
     of: dict[str, list[Room]] = {}
     for room in rooms(snapshot, request):
         of.setdefault(room.part.gpu_type, []).append(room)
-    return tuple(_largest(gpu_type, of[gpu_type]) for gpu_type in sorted(of))
+    return tuple(_largest(snapshot, gpu_type, of[gpu_type]) for gpu_type in sorted(of))
 
 
-def _largest(gpu_type: str, found: Sequence[Room]) -> Largest:
+def _largest(snapshot: Snapshot, gpu_type: str, found: Sequence[Room]) -> Largest:
     able = [room for room in found if room.gpus]
     most = max((room.gpus for room in able), default=0)
     linked = [min(room.part.linked, room.gpus) for room in able if room.part.linked is not None]
     sizes = sorted({most, *(size for size in (1 << i for i in range(7)) if size < most)} - {0}, reverse=True)
-    shapes = {size: sum(room.gpus >= size for room in able) for size in sizes}
+    shapes = {size: most_together(snapshot.topology, _able(snapshot, able, size)) for size in sizes}
     return Largest(gpu_type, most, max(linked) if linked else None if able else 0, shapes)

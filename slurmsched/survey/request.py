@@ -37,8 +37,8 @@ class Request:
 
     @property
     def least_nodes(self) -> int:
-        """Nodes it takes at least."""
-        return max(self.nodes, 1, len(self.node_list))
+        """Nodes it takes at least: of a list of more nodes than asked for as many as asked for, as Slurm does."""
+        return self.nodes or max(1, len(self.node_list))
 
     def text(self) -> str:
         """The options of sbatch that ask for the GPUs and nodes."""

@@ -11,6 +11,7 @@ from slurmsched.errors import InputError
 from slurmsched.model import NodeState, Snapshot
 from slurmsched.model.hostlist import expand
 from slurmsched.planning.bounds import UnknownForm, meets
+from slurmsched.survey.names import check_name
 from slurmsched.survey.request import WHOLE, Needs, Request, needs
 from slurmsched.survey.stock import OPEN, Part, parts
 
@@ -34,8 +35,7 @@ def with_partition(snapshot: Snapshot, request: Request) -> Request:
     """
     partitions = snapshot.partitions
     names = list(partitions.name)
-    if request.partition not in ("", *names):
-        raise InputError(f"--partition {request.partition}: there is {', '.join(names) or 'none'}")
+    check_name("--partition", request.partition, names)
     default = [name for name, is_it in zip(names, partitions.default.tolist(), strict=True) if is_it]
     if not request.partition and not default:
         raise InputError(f"no partition is the default; name one with --partition: {', '.join(names)}")

@@ -106,6 +106,11 @@ def migs(snapshot: Snapshot) -> Iterator[Mig]:
                 yield Mig(row, entry.type, entry.count, left)
 
 
+def gpu_types(snapshot: Snapshot) -> frozenset[str]:
+    """GPU types of the cluster as Slurm names them, those of MIG devices too."""
+    return frozenset(entry.type for text in set(snapshot.nodes.gpu_types) for entry in parse_gres(text) if entry.type)
+
+
 @lru_cache(maxsize=1 << 10)
 def whole_types(text: str) -> dict[str, int]:
     """Whole GPUs by type of a gres text in normal form; "" = of no type."""

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
+from slurmsched.model.columns import Int64s
+from slurmsched.model.topology import Fabric
 from slurmsched.topology.cells import Cell
 from slurmsched.topology.plain import fold
 
@@ -41,3 +45,12 @@ def aggregates(blocks: Sequence[str], sizes: Sequence[int]) -> tuple[list[tuple[
         groups = [tuple(blocks[at : at + factor]) for at in range(0, len(blocks), factor)]
         found += [group for group in groups if len(group) > 1 and group not in found]
     return found, tuple(warnings)
+
+
+def at_level(fabric: Fabric, cells: Int64s, level: int) -> Int64s:
+    """The cell of that level above each cell, or the highest below it. Same shape."""
+    found = cells
+    for _ in range(level):
+        above = fabric.parent[found].astype(np.int64)
+        found = np.where((above >= 0) & (fabric.level[above] <= level), above, found)
+    return found

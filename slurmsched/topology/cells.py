@@ -24,23 +24,22 @@ class Cell:
 class NamedFabric:
     """One topology of a site. kind: "tree", "block", "flat", "ring", "torus3d" or "" = none found.
 
-    name: "" where files have no names. block_sizes: nodes of each level of blocks. domains: cell -> what a comment
-    "cell=domain" above it says, such as its NVLink domain. leaves: switch -> its nodes, where a cell may be several.
-    notes: what is worth knowing, though nothing is wrong.
+    name: "" where files have no names. domains: cell -> what a comment "cell=domain" above it says, such as its NVLink
+    domain. leaves: switch -> its nodes, where a cell may be several. notes: what is worth knowing, though nothing is
+    wrong.
     """
 
     fabric: Fabric
     kind: str = ""
     name: str = ""
     default: bool = True
-    block_sizes: tuple[int, ...] = ()
     domains: Mapping[str, str] = field(default_factory=dict)
     leaves: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 
-def fabric_of(form: str, cells: Sequence[Cell]) -> tuple[Fabric, tuple[str, ...]]:
+def fabric_of(form: str, cells: Sequence[Cell], block_sizes: Sequence[int] = ()) -> tuple[Fabric, tuple[str, ...]]:
     """The fabric, and warnings: what is not there, is held twice, or holds itself is left out.
 
     A node held by several cells belongs to the first of them that holds it directly.
@@ -65,6 +64,7 @@ def fabric_of(form: str, cells: Sequence[Cell]) -> tuple[Fabric, tuple[str, ...]
         parent=frozen([row.get(above.get(name, ""), -1) for name in order], np.int32),
         node=Labels.of(nodes),
         node_cell=frozen([row[home[name]] for name in nodes], np.int32),
+        block_sizes=tuple(sorted(set(block_sizes))),
     )
     return fabric, tuple(warnings)
 

@@ -81,6 +81,6 @@ def fabric_record(one: NamedFabric) -> dict[str, Any]:
         for name, level, parent in zip(names, fabric.level.tolist(), fabric.parent.tolist(), strict=True)
     ]
     found: dict[str, Any] = {"name": one.name, "kind": one.kind, "default": one.default, "cells": cells}
-    more: Mapping[str, Any] = {"block_sizes": list(one.block_sizes), "domains": dict(one.domains),
+    more: Mapping[str, Any] = {"block_sizes": list(fabric.block_sizes), "domains": dict(one.domains),
                                "leaves": {leaf: fold(nodes) for leaf, nodes in one.leaves.items()}}  # fmt: skip
     return found | {key: value for key, value in more.items() if value}

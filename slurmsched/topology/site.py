@@ -20,12 +20,13 @@ from slurmsched.topology.reading import NodeClass
 class Sources:
     """What a site's files and configuration say. Of several classes for a node the first counts.
 
-    classes: of the configuration, then of gres.conf. fabric: as Slurm says, or a file. warnings: what could not be
-    read, which is unknown then.
+    classes: of the configuration, then of gres.conf. fabric: as Slurm says, or a file. slurm_form: of the topology that
+    Slurm itself keeps jobs to. warnings: what could not be read, which is unknown then.
     """
 
     classes: tuple[NodeClass, ...] = ()
     fabric: NamedFabric = field(default_factory=lambda: NamedFabric(Fabric()))
+    slurm_form: str = ""
     warnings: tuple[str, ...] = ()
 
 
@@ -47,6 +48,7 @@ def site_topology(nodes: Nodes, sources: Sources) -> tuple[SiteTopology, tuple[s
         node_class=frozen([number[row] for row in rows], np.int64),
         fabric=fabric,
         cell=frozen([cell.get(name, -1) for name in names], np.int64),
+        slurm_form=sources.slurm_form,
     )
     return made, tuple(warnings)
 

@@ -28,10 +28,9 @@ def read_topology(text: str, include: Include | None = None) -> NamedFabric:
     sizes = _sizes(read, lines.warnings)
     cells = switches or _blocks(blocks, read, sizes, lines.warnings)
     kind = "tree" if switches else "block" if blocks else ""
-    fabric, more = fabric_of(kind, cells)
-    sizes = () if switches else sizes
+    fabric, more = fabric_of(kind, cells, sizes if kind == "block" else ())
     told = (*lines.warnings, *more, *_lost(read, fabric))
-    return NamedFabric(fabric, kind, block_sizes=sizes, domains=_domains(read), warnings=told)
+    return NamedFabric(fabric, kind, domains=_domains(read), warnings=told)
 
 
 def _told(line: ConfLine, key: str) -> str:

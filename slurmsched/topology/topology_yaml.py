@@ -57,9 +57,9 @@ def _topology(entry: Mapping[Any, Any]) -> NamedFabric:
         cells, warnings = block_cells(cells, named), [*warnings, *more]
     if kind != "flat" and not cells:
         warnings.append(f"{name}: a {kind} without members")
-    fabric, more = fabric_of(kind if cells else "", cells)
+    fabric, more = fabric_of(kind if cells else "", cells, sizes)
     told = tuple(f"{name}: {text}" for text in (*warnings, *more))
-    return NamedFabric(fabric, kind, name, default, sizes, warnings=told)
+    return NamedFabric(fabric, kind, name, default, warnings=told)
 
 
 def _list(value: Any) -> Sequence[Any]:

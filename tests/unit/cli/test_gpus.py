@@ -37,12 +37,13 @@ def test_gpus__fits_80_columns(run, cluster):
 
 
 def test_gpus__json_and_filters(run, cluster):
-    """The same in figures; a node or a partition that is not there ends with 2."""
+    """The same in figures; a node, partition or type that is not there ends with 2."""
     told = json.loads(run("gpus", "--json", "--node", "n1").out)
     assert [told["types"][0]["free"], told["nodes"][0]["free_gpus"], told["fabric"][0]["name"]] == [
         6, [2, 3, 4, 5, 6, 7], "spine"]  # fmt: skip
-    for wrong in (("--node", "n9"), ("--node", "n["), ("--partition", "nosuch")):
+    for wrong in (("--node", "n9"), ("--node", "n["), ("--partition", "nosuch"), ("--type", "nosuch")):
         assert run("gpus", *wrong).code == 2
+    assert run("gpus", "--json", "--type", "a100").err == "slurmsched: --type a100: there is v100\n"
 
 
 def test_fit__starts_waits_and_wrong_options(run, cluster):
@@ -57,7 +58,8 @@ def test_fit__starts_waits_and_wrong_options(run, cluster):
     for wrong in (("--gpus=x",), ("--gpus=1", "--gpus-per-node=1"), ("--gres=gpu:1", "--gpus=1"),
                   ("--gres=craynetwork:1",), ("--gres=gpu",), ("--gres=gpu:",), ("--gres=gpu:a100:",),
                   ("--gpus=1", "--mem=much"),
-                  ("--gpus=1", "-t", "long"), ("--gpus=1", "-w", "n["), ("--gpus=1", "-p", "nosuch")):  # fmt: skip
+                  ("--gpus=1", "-t", "long"), ("--gpus=1", "-w", "n["), ("--gpus=1", "-p", "nosuch"),
+                  ("-w", "n9"), ("--gpus=1", "-x", "n[1-9]")):  # fmt: skip
         assert run("fit", *wrong).code == 2
 
 

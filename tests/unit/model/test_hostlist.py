@@ -41,9 +41,13 @@ def test_expand__more_names_than_any_cluster_has_are_refused_at_once(text):
         expand(text)
 
 
-@pytest.mark.parametrize("text", ["n[1-", "n[]", "n[5-1]", "n[a-b]", "n[[1-3]]", "["])
+NO_LISTS = ("n[1-", "n[]", "n[5-1]", "n[a-b]", "n[[1-3]]", "[", "n[0-8:2]", "n[0-8/2]", "n[1-5]!n[3]", "n[1-5]&n[3-9]",
+            "n[1-5]^n[2-9]")  # fmt: skip
+
+
+@pytest.mark.parametrize("text", NO_LISTS)
 def test_expand__what_is_none_is_refused(text):
-    """With a ValueError, whatever the library raises."""
+    """With a ValueError, whatever the library raises; what only the library understands is none of Slurm's."""
     with pytest.raises(ValueError, match="not a hostlist"):
         expand(text)
 

@@ -12,6 +12,7 @@ from slurmsched.model import Picking, Site, SiteTopology, Snapshot, Wish, frozen
 from slurmsched.testing import snapshot
 from slurmsched.testing.machines import machines
 from slurmsched.topology.slurm_node import SlurmNode
+from slurmsched.topology.slurm_topology import read_topology
 
 MESH = machines()["dgx-1v"]
 SOCKETS, CORES = 2, 32
@@ -42,6 +43,14 @@ def wish(job_id: int, gpus: int = 2, **values: Any) -> Wish:
 
 def mesh_of(nodes: int) -> SiteTopology:
     return SiteTopology((MESH,), frozen([0] * nodes, np.int64), cell=frozen([-1] * nodes, np.int64))
+
+
+def on_fabric(at: Snapshot, text: str) -> Snapshot:
+    """The same on nodes of these switches or blocks, which are Slurm's own."""
+    fabric = read_topology(text).fabric
+    home = dict(zip(fabric.node, fabric.node_cell.tolist(), strict=True))
+    cell = frozen([home.get(name, -1) for name in at.nodes.name], np.int64)
+    return replace(at, topology=replace(at.topology, fabric=fabric, cell=cell, slurm_form=fabric.form))
 
 
 def cluster(

@@ -25,7 +25,6 @@ from slurmsched.model import (
     Snapshot,
     Wants,
     Wish,
-    frozen,
 )
 from slurmsched.model.hostlist import expand
 from slurmsched.placements.linked import Linked
@@ -34,8 +33,7 @@ from slurmsched.planning.parts import Pinned
 from slurmsched.planning.pin_gangs import height, where
 from slurmsched.planning.pins import pins
 from slurmsched.planning.planner import Planner
-from slurmsched.topology.slurm_topology import read_topology
-from tests.unit.planning.pin_cases import MESH, NOW_S, cluster, wait, wish
+from tests.unit.planning.pin_cases import NOW_S, cluster, on_fabric, wait, wish
 
 ALL, HALF = list(range(8)), [0, 1, 2, 3]
 LEAVES = "SwitchName=top Switches=a,b\nSwitchName=a Nodes=n1,n3\nSwitchName=b Nodes=n2,n4\n"
@@ -51,20 +49,12 @@ def asks(job_id: int = 1, nodes: int = 2, each: int = 4, **values: Any) -> Wish:
     return wish(job_id, each, **{"tasks": nodes, "cpus_per_task": 1, "nodes": nodes, **values})
 
 
-def fabric(at: Snapshot, text: str = LEAVES) -> Snapshot:
-    tree = read_topology(text).fabric
-    home = dict(zip(tree.node, tree.node_cell.tolist(), strict=True))
-    cell = frozen([home.get(name, -1) for name in at.nodes.name], np.int64)
-    classes = frozen([0] * len(at.nodes), np.int64)
-    return replace(at, topology=SiteTopology((MESH,), classes, fabric=tree, cell=cell))
-
-
 def leaves(
     jobs: Sequence[Mapping[str, Any]] = (), free: Sequence[Sequence[int]] = (ALL,) * 4, wishes: Sequence[Wish] = (),
     **others: Any,
 ) -> Snapshot:  # fmt: skip
     """Two leaf switches, n1 and n3 under one, n2 and n4 under the other."""
-    return fabric(cluster(jobs or [gang()], free, wishes or (asks(),), **others))
+    return on_fabric(cluster(jobs or [gang()], free, wishes or (asks(),), **others), LEAVES)
 
 
 def planned(at: Snapshot, limits: Placement = HINTS, placement: Any = Linked()) -> Pinned:  # noqa: B008
@@ -101,7 +91,7 @@ def test_gang__says_where_it_lies():
     """By the name of the cell; or that there is none."""
     at = leaves(free=(ALL, ALL, [0], ALL))
     assert planned(at).actions[0].reason == "its 2 nodes are free together in b, over 1 of the lowest cells"
-    loose = fabric(at, "SwitchName=a Nodes=n1\nSwitchName=b Nodes=n2\n").topology
+    loose = on_fabric(at, "SwitchName=a Nodes=n1\nSwitchName=b Nodes=n2\n").topology
     told = "its 2 nodes are free together in no one cell of the fabric, over 2 of the lowest cells"
     assert where(loose, [0, 1]) == told
 
@@ -192,24 +182,66 @@ def test_gang__left_alone_with_a_reason(columns, values, rule):
 def test_gang__needs_a_fabric():
     """Without one no node is nearer than another; so it is where only other nodes are in it."""
     for text in ("", "SwitchName=a Nodes=x[1-9]\n"):
-        assert rules(planned(fabric(leaves(), text))) == {1: "pin-gang"}
+        assert rules(planned(on_fabric(leaves(), text))) == {1: "pin-gang"}
     assert rules(planned(replace(leaves(), topology=SiteTopology()))) == {1: "pin-gang"}
 
 
 BLOCKS = "BlockName=a Nodes=n[1-2]\nBlockName=b Nodes=n[3-4]\nBlockSizes=2,4\n"
+FOUR = "".join(f"BlockName=b{at} Nodes=n[{2 * at - 1}-{2 * at}]\n" for at in range(1, 5)) + "BlockSizes=2,4\n"
 
 
-def test_gang__over_several_blocks_is_slurms():
-    """Which blocks may hold it together is by rules of Slurm's own; the job takes its share all the same."""
-    at = fabric(leaves(free=([0], ALL, ALL, [0])), BLOCKS)
+def test_gang__that_fits_into_a_block_is_left_to_slurm_until_it_can_lie_in_one():
+    """Slurm starts it over two blocks neither with a list nor without; the job takes its share all the same."""
+    at = on_fabric(leaves(free=([0], ALL, ALL, [0])), BLOCKS)
     assert (lists(planned(at)), rules(planned(at))) == ({}, {})
-    assert lists(planned(fabric(leaves(free=([0], ALL, ALL, ALL)), BLOCKS))) == {1: "n[3-4]"}
+    assert lists(planned(on_fabric(leaves(free=([0], ALL, ALL, ALL)), BLOCKS))) == {1: "n[3-4]"}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "busy", "expected"),
+    [
+        (3, (), "n[1-3]"),
+        (3, (1,), "n[2-4]"),
+        (3, (1, 4), "n[5-7]"),
+        (3, (1, 4, 5, 8), None),  # four are free, in two aggregates
+        (4, (1,), "n[5-8]"),
+        (5, (), "n[1-5]"),  # more than the largest: in two of them, three blocks
+        (5, (2, 4, 6, 8), None),
+    ],
+)
+def test_gang__over_several_blocks_where_slurm_starts_it(nodes, busy, expected):
+    """In one aggregate, and there in the fewest blocks."""
+    free = [[0] if node in busy else ALL for node in range(1, 9)]
+    at = cluster([gang(nodes=nodes)], free, (asks(nodes=nodes),))
+    found = lists(planned(on_fabric(at, FOUR)))
+    assert found == ({1: expected} if expected else {})
+
+
+def test_gang__over_blocks_of_which_no_sizes_are_told_in_one_only():
+    """How Slurm joins them is not known then."""
+    at = on_fabric(cluster([gang(nodes=3)], [ALL] * 8, (asks(nodes=3),)), FOUR.replace("BlockSizes=2,4\n", ""))
+    assert lists(planned(at)) == {}
+
+
+def test_gang__whose_fabric_is_told_by_a_file_that_slurm_does_not_have():
+    """A flat Slurm takes any list; one with blocks of its own would not, and no file of switches tells of them."""
+    at = on_fabric(leaves(free=([0], ALL, ALL, [0])), BLOCKS)
+    flat, other = (replace(at, topology=replace(at.topology, slurm_form=form)) for form in ("", "tree"))
+    assert lists(planned(flat)) == {1: "n[2-3]"}
+    assert (lists(planned(other)), rules(planned(other))) == ({}, {1: "pin-gang"})
+
+
+def test_gang__under_one_switch_of_a_tree_without_a_root():
+    """Slurm starts no job under two; nor on nodes on no switch."""
+    loose = "SwitchName=a Nodes=n1,n3\nSwitchName=b Nodes=n2\n"
+    assert lists(planned(on_fabric(leaves(), loose))) == {1: "n[1,3]"}
+    assert lists(planned(on_fabric(leaves(free=(ALL, ALL, [0], ALL)), loose))) == {}
 
 
 @pytest.mark.parametrize(("version", "rule"), [((24, 11), {1: "pin-gang"}), ((25, 5), {})])
 def test_gang__in_blocks_only_where_slurm_shows_segments(version, rule):
     """Earlier releases tell nobody what a job asked for."""
-    at = fabric(leaves(), BLOCKS)
+    at = on_fabric(leaves(), BLOCKS)
     old = replace(at, picking=replace(at.picking, version=version))
     assert (bool(lists(planned(old))), rules(planned(old))) == (not rule, rule)
     tree = leaves()
@@ -339,7 +371,7 @@ DEEP += "SwitchName=s0 Switches=l0,l1\nSwitchName=s1 Switches=l2\nSwitchName=top
 def test_gang__nothing_nearer_was_free(counts, nodes, each):
     """Of all sets of nodes with room none lies lower in the fabric or on fewer leaves; and each has its share."""
     free = [ALL[:count] for count in counts]
-    at = fabric(cluster([gang(nodes=nodes, each=each)], free, (asks(nodes=nodes, each=each),)), DEEP)
+    at = on_fabric(cluster([gang(nodes=nodes, each=each)], free, (asks(nodes=nodes, each=each),)), DEEP)
     found = lists(planned(at))
     fits = [n for n, count in enumerate(counts) if count >= each]
     assert bool(found) == (len(fits) >= nodes)

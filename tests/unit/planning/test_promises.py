@@ -14,6 +14,7 @@ from slurmsched.model import Act, NodeState, Purpose, Ranking, Reservations, Sit
 from slurmsched.planning.parts import Begun
 from slurmsched.planning.promises import Promises, end_times
 from slurmsched.testing import fleet, snapshot
+from tests.unit.planning.pin_cases import on_fabric
 
 NOW_S = 100_000.0
 SITE = Site(settings={"KillWait": "30 sec"})
@@ -70,6 +71,32 @@ def test_begin__keeps_what_comes_free_last_of_what_is_in_time():
     jobs, held = full(100, 300, 300, 900)
     (act,) = begun(cluster([*jobs, gang()], held)).acts
     assert act.nodes == "n[2-3]"
+
+
+BLOCKS = "BlockName=a Nodes=n[1-2]\nBlockName=b Nodes=n[3-4]\nBlockSizes=2\n"
+
+
+def test_begin__on_nodes_where_slurm_starts_it():
+    """A gang that fits into a block starts in one alone: later, or though others are free now."""
+    jobs, held = full(100, 900, 200, 300)
+    assert [act.nodes for act in begun(cluster([*jobs, gang()], held)).acts] == ["n[1,3]"]
+    (act,) = begun(on_fabric(cluster([*jobs, gang()], held), BLOCKS)).acts
+    assert (act.nodes, act.promised_s) == ("n[3-4]", NOW_S + 330)
+    jobs, held = [run(2, 900), run(4, 300)], {2: "n2", 4: "n4"}
+    assert begun(cluster([*jobs, gang()], held)).acts == ()
+    assert [act.nodes for act in begun(on_fabric(cluster([*jobs, gang()], held), BLOCKS)).acts] == ["n[3-4]"]
+    far = on_fabric(cluster([*jobs, gang(nodes=3)], held), BLOCKS)
+    assert [act.nodes for act in begun(far).acts] == ["n[1,3-4]"]  # over both, as it needs two
+
+
+def test_renewed__stays_where_it_is_as_good():
+    """In its block, though the other one is ready as early."""
+    jobs, held = full(300, 300, 300, 300)
+    at = on_fabric(cluster([*jobs, gang()], held), BLOCKS)
+    (act,) = begun(at).acts
+    assert act.nodes == "n[1-2]"
+    for nodes in ("n[1-2]", "n[3-4]"):
+        assert promises(replace(at, now_s=NOW_S + 10)).renewed(replace(act, nodes=nodes)).nodes == nodes
 
 
 def test_begin__a_node_waits_for_the_last_job_that_it_needs_gone():

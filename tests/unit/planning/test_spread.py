@@ -47,6 +47,13 @@ def test_broken__segments_lie_each_within_a_block_that_can_hold_them(size, nodes
     assert [share for share, _ in on(gang(segment_nodes=size), *nodes)] == ([] if kept is None else [kept])
 
 
+def test_broken__a_block_of_more_nodes_than_slurm_counts():
+    """Six nodes of which BlockSizes counts four: Slurm looks for a segment of six in an aggregate."""
+    spare = "BlockName=b1 Nodes=n[1-6]\nBlockName=b2 Nodes=n[7-12]\nBlockSizes=4,8\n"
+    assert on(gang(spare, segment_nodes=6), 1, 2, 3, 7, 8, 9) == []
+    assert [share for share, _ in on(gang(spare, segment_nodes=4), 1, 2, 3, 7)] == [0.0]
+
+
 def test_broken__no_block_is_told_that_could_hold_such_a_segment():
     """A file of the fabric that knows no aggregates says nothing against a segment of eight."""
     flat = BLOCKS.replace("BlockSizes=4,8", "BlockSizes=4")

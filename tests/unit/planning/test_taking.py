@@ -17,10 +17,12 @@ from slurmsched.planning.parts import Begun
 from slurmsched.planning.taking import begin
 from slurmsched.planning.victims import VICTIM_RULES, case_of, verdicts
 from slurmsched.testing import fleet, snapshot
+from tests.unit.planning.pin_cases import on_fabric
 
 NOW_S = 100_000.0
 LIMITS = Preemption(enabled=True)
 SCOPE = Scope(partitions=("*",))
+BLOCKS = "BlockName=a Nodes=n[1-2]\nBlockName=b Nodes=n[3-4]\nBlockSizes=2\n"
 WILLING = "slurmsched: preempt=yes ckpt=USR2@120"
 
 
@@ -99,6 +101,20 @@ def test_begin__gang_gets_all_its_nodes_or_none():
         job["comment"] = "slurmsched: preempt=no"
     found = begun(cluster([*jobs, wait(9, 16, nodes=2)], held), [9])
     assert (moves(found), [refusal.rule for refusal in found.refused]) == ([], ["victims"])
+
+
+def test_begin__a_gang_takes_nodes_on_which_slurm_starts_it():
+    """One that fits into a block: the cheaper jobs are in two, and what is free is too."""
+    jobs, held = full()
+    for job, run_s in zip(jobs, (9_000.0, 36_000.0, 10_000.0, 12_000.0), strict=True):
+        job |= {"comment": "slurmsched: preempt=yes", "run_s": run_s}
+    limits = Preemption(enabled=True, without_checkpoint=True, least_factor=0.0)
+    at = cluster([*jobs, wait(9, 16, nodes=2)], held)
+    assert moves(begun(at, [9], limits)) == [(9, "n[1,3]", [1, 3])]
+    assert moves(begun(on_fabric(at, BLOCKS), [9], limits)) == [(9, "n[3-4]", [3, 4])]
+    some = cluster([jobs[1], jobs[3], wait(9, 16, nodes=2)], {2: held[2], 4: held[4]})
+    assert moves(begun(some, [9], limits)) == []
+    assert moves(begun(on_fabric(some, BLOCKS), [9], limits)) == [(9, "n[3-4]", [4])]
 
 
 def test_begin__job_that_fits_into_what_is_free_takes_nobody():

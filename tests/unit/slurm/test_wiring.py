@@ -78,6 +78,22 @@ def test_wiring__keeps_the_last_good(tmp_path):
     assert ["pair.txt: cannot be read" in later.warnings[0], "is away" in later.warnings[1]] == [True, True]
 
 
+@pytest.mark.parametrize("file", ["", "fabric.conf"])
+@pytest.mark.parametrize(("plugin", "form"), [("topology/tree", "tree"), ("topology/flat", "")])
+def test_wiring__what_slurm_itself_keeps_jobs_to(tmp_path, file, plugin, form):
+    """A file may tell of another fabric; Slurm's form is its own, and the last known while it is away."""
+    (tmp_path / "fabric.conf").write_text("BlockName=a Nodes=n[1-3]\nBlockSizes=3\n")
+    at = snapshot(tmp_path / "slurm.conf")
+    at = replace(at, site=replace(at.site, settings={**at.site.settings, "TopologyPlugin": plugin}))
+    commands, now = Asked(tmp_path / "slurm.conf"), [0.0]
+    wiring = Wiring(Topology(fabric=str(tmp_path / file) if file else ""), commands, lambda: now[0])
+    found = wiring(at).topology
+    assert (found.slurm_form, found.fabric.form, found.fabric.block_sizes) == (
+        form, "block" if file else form, (3,) if file else ())  # fmt: skip
+    commands.away, now[0] = True, RELOAD_S + 1
+    assert wiring(at).topology.slurm_form == form
+
+
 def test_wiring__gres_conf_beside_slurm_conf(tmp_path):
     """What Slurm itself reads is used where it can be read from here; a class of the configuration comes first."""
     (tmp_path / "gres.conf").write_text("Include more.conf\nNodeName=n[1-2] Name=gpu Count=2\n")

@@ -8,6 +8,7 @@ from slurmsched.errors import InputError
 from slurmsched.survey.fit import fit, largest
 from slurmsched.survey.request import WHOLE, Request, defaults, needs
 from slurmsched.testing.builders import snapshot
+from tests.unit.planning.pin_cases import on_fabric
 
 from .site import node, site
 
@@ -49,6 +50,25 @@ def test_fit__why_it_waits(request_, why):
     """GPUs, CPUs, memory, features, other jobs, limits: the first that keeps it."""
     found = fit(SITE, request_)
     assert (found.starts, found.why, found.places) == (False, why, ())
+
+
+def test_fit__a_list_of_more_nodes_than_asked_for():
+    """Slurm takes so many of them; without a number it takes all."""
+    both = ("n1", "n3")
+    assert [fit(SITE, Request(nodes=nodes, gpus_per_node=2, node_list=both)).needs for nodes in (0, 1, 2)] == [2, 1, 2]
+
+
+def test_fit__on_nodes_on_which_slurm_starts_it():
+    """Two halves of two blocks are none for a gang that fits into one; what the largest request is goes by that."""
+    blocks = "BlockName=a Nodes=n[1-2]\nBlockName=b Nodes=n[3-4]\nBlockSizes=2\n"
+    nodes = [node(f"n{at}", mask=0xFF if at in (2, 3) else 0, cpus_used=8) for at in range(1, 5)]
+    flat = site(nodes, defaults=CPU_MEMORY)
+    kept = on_fabric(flat, blocks)
+    assert fit(flat, Request(nodes=2, gpus_per_node=8)).starts
+    found = fit(kept, Request(nodes=2, gpus_per_node=8))
+    assert (found.starts, found.why.split(", but ")[0], found.nearest[0].change) == (
+        False, "2 nodes have room", "--nodes=1")  # fmt: skip
+    assert [largest(at, Request())[0].shapes[8] for at in (flat, kept)] == [2, 1]
 
 
 def test_fit__nearest_that_starts():

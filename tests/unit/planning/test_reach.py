@@ -1,0 +1,105 @@
+"""Where Slurm starts a gang at all: under one switch, in no more blocks than it needs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slurmsched.model import SiteTopology, frozen
+from slurmsched.planning.reach import most_together, reachable, shortest_head, within_reach
+from slurmsched.topology.slurm_topology import read_topology
+
+EIGHT = "".join(f"BlockName=b{at} Nodes=n{at},n{at + 1}\n" for at in range(0, 16, 2))
+TREE = "SwitchName=t Switches=a,b\nSwitchName=a Nodes=n[0-1]\nSwitchName=b Nodes=n[2-3]\nSwitchName=c Nodes=n[4-14]\n"
+SIZES = ("BlockSizes=2", "BlockSizes=2,4", "BlockSizes=2,4,8", "BlockSizes=2,8", "BlockSizes=2,16", "")
+
+
+def site(text: str, slurm_form: str = "") -> SiteTopology:
+    """Sixteen nodes n0, n1, ... of a Slurm that has this topology."""
+    fabric = read_topology(text).fabric
+    home = dict(zip(fabric.node, fabric.node_cell.tolist(), strict=True))
+    cell = frozen([home.get(f"n{row}", -1) for row in range(16)], np.int64)
+    return replace(SiteTopology(fabric=fabric, cell=cell), slurm_form=slurm_form or fabric.form)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "nodes", "expected"),
+    [
+        ("2,4", (0, 1), True),
+        ("2,4", (1, 2), False),  # what fits into a block lies in one, though an aggregate holds both
+        ("2,4", (0, 1, 2), True),
+        ("2,4", (0, 2, 4), False),
+        ("2,4", (2, 3, 4), False),  # neighbours of two aggregates
+        ("2,4,8", (0, 2, 4, 6, 7), True),  # more blocks than it needs, but no more aggregates of four
+        ("2,8", (0, 2, 4, 6, 7), False),  # where these are not told of the blocks count
+        ("2,8", (0, 1, 4, 5, 6), True),
+        ("2,4", (0, 1, 2, 3, 8), True),  # more than the largest: over as few of those as hold it
+        ("2,4", (0, 1, 2, 4, 8), False),
+        ("2", (0, 2, 4), False),
+        ("2", (0, 1, 14), True),
+    ],
+)
+def test_reachable__blocks(sizes, nodes, expected):
+    """As seen on 26.05.5; each of these is one of the kinds that tests/live/test_gang_fabrics.py draws."""
+    assert reachable(site(EIGHT + f"BlockSizes={sizes}\n"), np.array(nodes)) is expected
+
+
+def test_reachable__sizes_that_are_not_those_of_the_blocks():
+    """A job of five fits into the block of six, and into blocks of which Slurm counts four nodes each."""
+    at = site("BlockName=a Nodes=n[0-5]\nBlockName=b Nodes=n[6-7]\nBlockName=c Nodes=n[8-11]\nBlockSizes=4,8\n")
+    lists = ([0, 1, 2, 3, 4], [0, 1, 2, 6, 7], [4, 5, 8, 9, 10], [6, 7, 8])
+    assert [reachable(at, np.array(each)) for each in lists] == [True, True, False, False]
+
+
+def test_reachable__a_tree_without_a_root_and_nodes_on_no_switch():
+    """Any nodes under one top switch."""
+    lists = ([0, 2], [0, 1, 2, 3], [4, 9], [1, 4], [4, 15], [15])
+    assert [reachable(site(TREE), np.array(each)) for each in lists] == [True, True, True, False, False, True]
+
+
+@pytest.mark.parametrize("text", [EIGHT + "BlockSizes=2\n", TREE, ""])
+def test_reachable__anywhere_where_slurm_keeps_to_no_such_fabric(text):
+    """What only a file tells binds nobody."""
+    at = replace(site(text), slurm_form="")
+    assert reachable(at, np.array([0, 5, 9]))
+    room = np.arange(16) % 2 == 0
+    assert within_reach(at, room, 3).tolist() == room.tolist()
+    assert not within_reach(at, room, 9).any()
+
+
+@given(st.sampled_from([*(EIGHT + sizes for sizes in SIZES), TREE]), st.sets(st.integers(0, 15)), st.integers(2, 5))
+def test_within_reach__any_so_many_of_them_and_some_wherever_there_are(text, nodes, count):
+    """Against every set of the nodes with room."""
+    at, room = site(text), np.isin(np.arange(16), list(nodes))
+    found = np.flatnonzero(within_reach(at, room, count)).tolist()
+    good = [each for each in combinations(sorted(nodes), count) if reachable(at, np.array(each))]
+    assert bool(found) == bool(good)
+    assert set(combinations(found, count)) <= set(good)
+    assert len(found) in (0, *range(count, 17))
+
+
+@given(st.sampled_from([*(EIGHT + sizes for sizes in SIZES), TREE]), st.sets(st.integers(0, 15)))
+def test_most_together__is_the_largest_job_there(text, nodes):
+    """Against every size; where Slurm keeps to no fabric, all."""
+    at, room = site(text), np.isin(np.arange(16), list(nodes))
+    sizes = [count for count in range(1, 17) if within_reach(at, room, count).any()]
+    assert most_together(at, room) == max(sizes, default=0)
+    assert most_together(replace(at, slurm_form=""), room) == len(nodes)
+
+
+@given(st.sampled_from([*(EIGHT + sizes for sizes in SIZES), TREE]), st.permutations(range(16)), st.integers(1, 5))
+def test_shortest_head__no_shorter_one_does(text, order, count):
+    """The first head of the order that holds such a set, and of it what any so many of may be taken of."""
+    at, rows = site(text), np.array(order[:12])
+    heads = [head for head in range(count, 13)
+             if any(reachable(at, np.array(each)) for each in combinations(order[:head], count))]  # fmt: skip
+    found = shortest_head(at, rows, count).tolist()
+    assert bool(found) == bool(heads)
+    if found:
+        assert found == [row for row in order[: heads[0]] if row in found]
+        assert all(reachable(at, np.array(each)) for each in combinations(found, count))
