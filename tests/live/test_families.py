@@ -1,18 +1,22 @@
 """One queue of a real Slurm under policies of every family: who starts first is whom the policy names, and all of them
-carry out their order without an error."""
+carry out their order without an error; what a policy goes by is shown by `explain`."""
 
 from __future__ import annotations
 
 import time
+from math import prod
 
+import numpy as np
 import orjson
 import pytest
 
+from slurmsched.daemon.past_runs import Kept, Runs, save
 from tests.live.acts import restarts
-from tests.live.lab import PYTHON, Installed, column, partition, run, submit, until
+from tests.live.lab import PYTHON, Installed, column, nices, partition, run, submit, until
 
 pytestmark = [pytest.mark.live, pytest.mark.newest]
 WHOLE = 32  # GPUs of the partition
+DAY_S, USUAL_S = 86_400.0, 240.0
 # A cycle of `slurmsched tick --apply` under every policy there is, in one process, and the order that Slurm then has.
 EVERY = """
 import json, subprocess, sys, tomllib
@@ -105,3 +109,77 @@ def test_every_policy__writes_its_order(site: Installed) -> None:
         assert (done["refused"], done["stopped"], done["written"]) == ([], "", done["planned"]), name
         assert done["order"] == done["wanted"], name
         assert sorted(done["wanted"]) == jobs, name
+
+
+def explained(site: Installed, job: int) -> dict:
+    return site("explain", str(job), "--json").json()["explanation"]
+
+
+def why(site: Installed, job: int) -> dict:
+    return explained(site, job)["ahead"]["why"]
+
+
+def first_of(waiting: dict[int, int]) -> list[int]:
+    """Job ids in the order of their nice values, of equal ones the earlier."""
+    return sorted(waiting, key=lambda job: (waiting[job], job))
+
+
+def test_mlfs__explain_shows_both_parts_and_a_loss_told_later_moves_a_job(site: Installed) -> None:
+    """Half done and a quarter of the fall in its last step: an eighth is left to learn. Once its last step took all of
+    the fall, told by the comment of a waiting job, it passes the one that is due in an hour."""
+    site.configure(policy='{ name = "mlfs", alpha = 0.9, estimator = "hint" }')
+    partition("DOWN")
+    half = submit("alice", 1, hinted("dur=2h progress=1/2 loss=5:2:1"))
+    due = submit("bob", 1, hinted("dur=2h progress=1/2 loss=5:2:1 deadline=+1h"))
+    silent = submit("carol", 1, hinted("dur=2h"))
+    until(lambda: len(column("%i", "PENDING")) == 3, "all wait")
+    told = [why(site, job) for job in (half, due, silent)]
+    assert [each["learning"] for each in told] == [0.125, 0.125, 1.0]
+    assert [round(each["pressed"], 1) for each in told] == [0.5, 1.5, 0.5]
+    assert all(abs(each["priority"] - 0.9 * each["learning"] - 0.1 * each["pressed"]) < 1e-9 for each in told)
+    site.tick()
+    assert first_of(nices()) == [silent, due, half]
+    run("scontrol", "update", f"jobid={half}", "comment=slurmsched: dur=2h progress=1/2 loss=5:5:1")
+    site.tick()
+    assert (why(site, half)["learning"], first_of(nices())) == (0.5, [silent, half, due])
+
+
+def test_lucid__explain_shows_the_factors_of_an_estimate(site: Installed) -> None:
+    """Two users of whom one's jobs took ten times as long: the factors times the usual run time are what orders."""
+    site.configure(policy='{ name = "lucid" }', past__days="3")
+    taught(site, {"alice": 10 * USUAL_S, "bob": USUAL_S})
+    partition("DOWN")
+    slow, fast = (submit(user, 1, "--time=180", name="train") for user in ("alice", "bob"))
+    until(lambda: len(column("%i", "PENDING")) == 2, "both wait")
+    told = {job: explained(site, job) for job in (slow, fast)}
+    made_s = {}
+    for job, each in told.items():
+        assert each["ahead"]["why"]["estimate_source"] == 0  # the additive model
+        usual, *factors = each["expected"]
+        assert any("mean of the user" in line for line in factors)
+        made_s[job] = seconds(usual.split("the usual ")[1][:8]) * prod(float(line.split()[1]) for line in factors)
+        assert abs(made_s[job] / each["ahead"]["why"]["run_s"] - 1) < 0.05  # as they are rounded for the eye
+    assert made_s[slow] > 4 * made_s[fast]
+    site.tick()
+    assert first_of(nices()) == [fast, slow]
+
+
+def taught(site: Installed, run_s: dict[str, float]) -> None:
+    """The file of what ended here has 200 jobs of each user, by turns, of about so long; the last ended a day ago."""
+    now_s, count = time.time(), 200 * len(run_s)
+    users, chance = [*run_s] * 200, np.random.default_rng(1)
+    submit_s = now_s - 2.5 * DAY_S + np.arange(count) * 300.0
+    took_s = np.array([run_s[user] for user in users]) * chance.uniform(0.9, 1.1, count)
+    runs = Runs.build(count, {
+        "job_id": np.arange(1, count + 1), "submit_s": submit_s, "start_s": submit_s, "end_s": submit_s + took_s,
+        "duration_s": took_s, "nodes": [1] * count, "user": users, "account": ["physics"] * count,
+        "name": ["train"] * count, "state": ["COMPLETED"] * count,
+    })  # fmt: skip
+    save(site.folder / "past.npz", Kept(now_s - 2.9 * DAY_S, now_s - 1.0, DAY_S, runs=runs))
+    site.owned()
+
+
+def seconds(clock: str) -> int:
+    """Of HH:MM:SS."""
+    hours, minutes, rest = map(int, clock.split(":"))
+    return 3_600 * hours + 60 * minutes + rest
