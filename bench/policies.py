@@ -11,10 +11,11 @@ import platform
 import re
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -65,6 +66,13 @@ def _lines(names: tuple[str, ...] | list[str], jobs: list[int]) -> Iterator[str]
         times_s = [measured(name, count) for count in jobs]
         cells = " | ".join(f"{1e3 * first:,.1f} / {1e3 * after:,.1f}" for first, after in times_s)
         yield f"| {name} | {cells} | {_growth(jobs, [first for first, _ in times_s])} |"
+    yield "\ngavel with `accounts = true`, twenty accounts; their jobs share alike, or in turn:\n"
+    yield "| accounts | " + " | ".join(f"{count:,}: first / next look [ms]" for count in jobs) + " |"
+    yield "| --- |" + " ---: |" * len(jobs)
+    for in_turn in ((), ("*",)):
+        each = [measured("gavel", count, {"accounts": True, "in_turn": in_turn}) for count in jobs]
+        cells = " | ".join(f"{1e3 * first:,.1f} / {1e3 * after:,.1f}" for first, after in each)
+        yield f"| {'in turn' if in_turn else 'alike'} | {cells} |"
     yield f"\nPOP on the programme of max-min fairness, {POP_JOBS:,} jobs on 800 GPUs of three types:\n"
     yield "| parts | solve time [s] | least gain over the exact one | sum of gains over the exact one |"
     yield "| ---: | ---: | ---: | ---: |"
@@ -85,9 +93,9 @@ def _lines(names: tuple[str, ...] | list[str], jobs: list[int]) -> Iterator[str]
     yield from _shared()
 
 
-def measured(name: str, jobs: int) -> tuple[float, float]:
+def measured(name: str, jobs: int, parameters: Mapping[str, Any] | None = None) -> tuple[float, float]:
     """CPU time of a first look at a queue of this many jobs, and of the next one a minute later [s]."""
-    policy, given = registry.make("policies", name), queue(jobs, models=name in MODELLED)
+    policy, given = registry.make("policies", name, parameters), queue(jobs, models=name in MODELLED)
     policy.rank(queue(3))  # what is loaded or compiled once
     first: list[float] = []
     after: list[float] = []

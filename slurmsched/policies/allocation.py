@@ -6,8 +6,8 @@ Source: Narayanan et al. (Gavel), OSDI '20, and its released code (c4fa400) for 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -23,7 +23,8 @@ class Problem:
     """One row a job, one column a GPU type. capacity: (T,) GPUs. gpus: (N,). speed: (N, T), 0 = cannot run.
 
     left_s: (N,) run time still to come on the reference type. elapsed_s: (N,) since submission. weight: (N,).
-    isolated_s: (N,) isolated time of what is done, None = as long as since submission.
+    isolated_s: (N,) isolated time of what is done, None = as long as since submission. account: (N,) a number for each
+    account, where these share first; else empty.
     """
 
     capacity: Floats
@@ -33,11 +34,13 @@ class Problem:
     elapsed_s: Floats
     weight: Floats
     isolated_s: Floats | None = None
+    account: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def take(self, rows: Int64s | Bools) -> Problem:
         """The problem of these jobs (a mask or indices), with all GPUs."""
         return Problem(self.capacity, self.gpus[rows], self.speed[rows], self.left_s[rows], self.elapsed_s[rows],
-                       self.weight[rows], None if self.isolated_s is None else self.isolated_s[rows])  # fmt: skip
+                       self.weight[rows], None if self.isolated_s is None else self.isolated_s[rows],
+                       self.account[rows] if len(self.account) else self.account)  # fmt: skip
 
 
 def equal_split(problem: Problem) -> Floats:
@@ -110,7 +113,7 @@ def least_rho(problem: Problem, raised: Callable[[Floats], tuple[S, float]]) -> 
 
 def sum_throughput(problem: Problem) -> Floats:
     """The sum of all speeds is as high as can be; some jobs may get nothing. (N, T)."""
-    return _best(problem, problem.speed)
+    return best(problem, problem.speed)
 
 
 def cost(problem: Problem, prices: Sequence[float]) -> Floats:
@@ -118,7 +121,7 @@ def cost(problem: Problem, prices: Sequence[float]) -> Floats:
 
     prices: (T,) of a GPU in an hour. Ours: the paper has the ratio of the sums, which one pair of job and type meets.
     """
-    return _best(problem, problem.speed / (np.asarray(prices) * problem.gpus[:, None]))
+    return best(problem, problem.speed / (np.asarray(prices) * problem.gpus[:, None]))
 
 
 def first_come(problem: Problem) -> Floats:
@@ -142,7 +145,7 @@ def _least_raised(problem: Problem, gain: Floats) -> Floats:
     The second step is ours: the first alone leaves the shares of jobs that are not the least undecided.
     """
     _, level = raise_least(problem, gain)
-    return _best(problem, gain, level * (1 - SLACK))
+    return best(problem, gain, np.full(len(gain), level * (1 - SLACK)))
 
 
 def raise_least(problem: Problem, gain: Floats, everywhere: bool = False) -> tuple[Floats, float]:
@@ -154,10 +157,9 @@ def raise_least(problem: Problem, gain: Floats, everywhere: bool = False) -> tup
 
     jobs, types = gain.shape
     possible, bound = fits(problem)
-    of_job = sparse.csr_array((-gain.ravel(), (np.repeat(np.arange(jobs), types), np.arange(jobs * types))))
     rows = sparse.vstack([
         sparse.hstack([possible, sparse.csr_array((len(bound), 1))]),
-        sparse.hstack([of_job, sparse.csr_array(np.ones((jobs, 1)))]),
+        sparse.hstack([-of_jobs(gain), sparse.csr_array(np.ones((jobs, 1)))]),
     ]).tocsr()  # fmt: skip
     aim = np.zeros(jobs * types + 1)
     aim[-1] = -1.0
@@ -169,18 +171,28 @@ def raise_least(problem: Problem, gain: Floats, everywhere: bool = False) -> tup
     return np.clip(solution.x[:-1].reshape(gain.shape), 0.0, 1.0), float(solution.x[-1])
 
 
-def _best(problem: Problem, gain: Floats, floor: float = 0.0) -> Floats:
-    """Shares (N, T) of the highest sum of gain . share, of which none is below the floor."""
+def best(problem: Problem, gain: Floats, floor: Floats | None = None, who: Bools | None = None) -> Floats:
+    """Shares (N, T) of the highest sum of gain . share, of which none is below its floor. floor: (N,).
+
+    who: (N,) jobs of the sum; all without it.
+    """
+    from scipy import sparse
+
+    rows, bound = fits(problem)
+    if floor is not None:
+        rows, bound = sparse.vstack([rows, -of_jobs(gain)]).tocsr(), np.append(bound, -floor)
+    high = (problem.speed > 0).ravel().astype(np.float64)
+    aim = gain if who is None else np.where(who[:, None], gain, 0.0)
+    solution = solve(Programme(-aim.ravel(), np.zeros(len(high)), high, rows, bound))
+    return isolated(problem) if solution.x is None else np.clip(solution.x.reshape(gain.shape), 0.0, 1.0)
+
+
+def of_jobs(gain: Floats) -> Any:
+    """Rows that sum gain . share of each job. (N, N * T), sparse."""
     from scipy import sparse
 
     jobs, types = gain.shape
-    rows, bound = fits(problem)
-    if floor > 0:
-        of_job = sparse.csr_array((-gain.ravel(), (np.repeat(np.arange(jobs), types), np.arange(jobs * types))))
-        rows, bound = sparse.vstack([rows, of_job]).tocsr(), np.append(bound, np.full(jobs, -floor))
-    high = (problem.speed > 0).ravel().astype(np.float64)
-    solution = solve(Programme(-gain.ravel(), np.zeros(len(high)), high, rows, bound))
-    return isolated(problem) if solution.x is None else np.clip(solution.x.reshape(gain.shape), 0.0, 1.0)
+    return sparse.csr_array((gain.ravel(), (np.repeat(np.arange(jobs), types), np.arange(jobs * types))))
 
 
 def fits(problem: Problem) -> tuple[object, Floats]:

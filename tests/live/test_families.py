@@ -12,7 +12,7 @@ import pytest
 
 from slurmsched.daemon.past_runs import Kept, Runs, save
 from tests.live.acts import restarts
-from tests.live.lab import PYTHON, Installed, column, nices, partition, run, submit, until
+from tests.live.lab import PYTHON, Installed, column, partition, run, submit, until
 
 pytestmark = [pytest.mark.live, pytest.mark.newest]
 WHOLE = 32  # GPUs of the partition
@@ -119,9 +119,10 @@ def why(site: Installed, job: int) -> dict:
     return explained(site, job)["ahead"]["why"]
 
 
-def first_of(waiting: dict[int, int]) -> list[int]:
-    """Job ids in the order of their nice values, of equal ones the earlier."""
-    return sorted(waiting, key=lambda job: (waiting[job], job))
+def order() -> list[int]:
+    """Waiting jobs in Slurm's own order, of equal ones the earlier."""
+    priority = {job: int(value) for job, value in column("%Q", "PENDING").items()}
+    return sorted(priority, key=lambda job: (-priority[job], job))
 
 
 def test_mlfs__explain_shows_both_parts_and_a_loss_told_later_moves_a_job(site: Installed) -> None:
@@ -138,10 +139,10 @@ def test_mlfs__explain_shows_both_parts_and_a_loss_told_later_moves_a_job(site: 
     assert [round(each["pressed"], 1) for each in told] == [0.5, 1.5, 0.5]
     assert all(abs(each["priority"] - 0.9 * each["learning"] - 0.1 * each["pressed"]) < 1e-9 for each in told)
     site.tick()
-    assert first_of(nices()) == [silent, due, half]
+    assert order() == [silent, due, half]
     run("scontrol", "update", f"jobid={half}", "comment=slurmsched: dur=2h progress=1/2 loss=5:5:1")
     site.tick()
-    assert (why(site, half)["learning"], first_of(nices())) == (0.5, [silent, half, due])
+    assert (why(site, half)["learning"], order()) == (0.5, [silent, half, due])
 
 
 def test_lucid__explain_shows_the_factors_of_an_estimate(site: Installed) -> None:
@@ -161,7 +162,25 @@ def test_lucid__explain_shows_the_factors_of_an_estimate(site: Installed) -> Non
         assert abs(made_s[job] / each["ahead"]["why"]["run_s"] - 1) < 0.05  # as they are rounded for the eye
     assert made_s[slow] > 4 * made_s[fast]
     site.tick()
-    assert first_of(nices()) == [fast, slow]
+    assert order() == [fast, slow]
+
+
+def test_gavel__accounts_share_before_jobs(site: Installed) -> None:
+    """Six jobs of one account came before two of another one: with accounts first those two are in the first round, and
+    with all of its GPUs promised to the first account by weight they are not."""
+    holds = submit("carol", WHOLE, hinted("dur=1h"))
+    until(lambda: column("%T").get(holds) == "RUNNING", "nothing is free")
+    many = [submit("alice", 8, hinted("dur=1h")) for _ in range(6)]
+    few = [submit("dave", 8, hinted("dur=1h")) for _ in range(2)]
+    until(lambda: len(column("%i", "PENDING")) == 8, "the others wait")
+    site.configure(policy='{ name = "gavel", accounts = true }')
+    site.tick()
+    assert (set(few) <= set(order()[:4]), sorted(order())) == (True, many + few)
+    assert why(site, few[0])["in_round"] == 1
+    (site.folder / "ledger.db").unlink()  # with the round that it remembers
+    site.configure(policy='{ name = "gavel", accounts = true, in_turn = ["*"], weights = ["account:physics=1000"] }')
+    site.tick()
+    assert order()[:4] == many[:4]
 
 
 def taught(site: Installed, run_s: dict[str, float]) -> None:

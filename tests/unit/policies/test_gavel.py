@@ -97,11 +97,55 @@ def test_gavel__without_fill_the_others_wait_for_the_next_round() -> None:
     assert Gavel().rank(given).wants.start_s is None  # type: ignore[union-attr]
 
 
+SHARERS = [{"job_id": i, "account": account, "qos": qos, "user": account} for i, (account, qos) in
+           enumerate((("a", ""), ("a", ""), ("a", "high"), ("a", ""), ("b", ""), ("b", "")), 1)]  # fmt: skip
+FOUR = [{"name": "n1", "gpus": 4, "gpu_types": "gpu:a100:4"}]
+
+
+def shares(policy: Gavel, **more: object) -> list[float]:
+    """Share of its time that each job is to have."""
+    ranked = policy.rank(dataclasses.replace(snapshot(SHARERS, FOUR), **more))
+    return ranked.wants.share.round(4).tolist()  # type: ignore[union-attr]
+
+
+def test_gavel__accounts_share_first_as_the_page_tells() -> None:
+    """Four GPUs, four jobs of a and two of b: two thirds each by jobs alone; half a GPU and a whole one by accounts.
+
+    What b cannot use goes to a; a's high job weighs double, and in turn its first two have a GPU each.
+    """
+    assert shares(Gavel()) == [0.6667] * 6
+    assert shares(Gavel(accounts=True)) == [0.5] * 4 + [1.0] * 2
+    assert shares(Gavel(accounts=True), shares={"a": 1.0, "b": 3.0}) == [0.5] * 4 + [1.0] * 2
+    assert shares(Gavel(accounts=True), shares={"a": 3.0, "b": 1.0}) == [0.75] * 4 + [0.5] * 2
+    assert shares(Gavel(accounts=True, weights=("account:a=3",))) == [0.75] * 4 + [0.5] * 2
+    assert shares(Gavel(accounts=True, weights=("qos:high=2",))) == [0.4, 0.4, 0.8, 0.4, 1.0, 1.0]
+    assert shares(Gavel(accounts=True, in_turn=("a",))) == [1.0, 1.0, 0.0, 0.0, 1.0, 1.0]
+    assert shares(Gavel(accounts=True, in_turn=("*",)), shares={"a": 3.0, "b": 1.0}) == [1, 1, 1, 0, 1, 0]
+
+
+def test_gavel__jobs_weigh_by_qos_user_and_account() -> None:
+    """Without accounts a job has as many times as much as it weighs, up to all of its time; weights multiply."""
+    assert shares(Gavel(weights=("user:b=0.5",))) == [0.8] * 4 + [0.4] * 2
+    assert shares(Gavel(weights=("qos:high=4",))) == [0.6, 0.6, 1.0, 0.6, 0.6, 0.6]
+    both = shares(Gavel(weights=("qos:high=0.5", "account:a=0.5")))
+    assert both == [0.5714, 0.5714, 0.2857, 0.5714, 1.0, 1.0]
+
+
+def test_gavel__an_account_without_shares_is_last_and_not_starved() -> None:
+    """Where the others leave room it runs; a little is its own in any case."""
+    found = shares(Gavel(accounts=True), shares={"a": 1.0, "b": 0.0})
+    assert found[:4] == pytest.approx([1.0] * 4, abs=2e-3) and 0 < found[4] == found[5] < 0.003
+
+
 @pytest.mark.parametrize(
     ("parameters", "key"),
     [
         ({"objective": "best"}, "policy.objective"), ({"round_s": 0.0}, "policy.round_s"),
         ({"prices": ("v100",)}, "policy.prices"), ({"most_jobs": 0}, "policy.most_jobs"),
+        ({"weights": ("high=2",)}, "policy.weights"), ({"weights": ("qos:high=0",)}, "policy.weights"),
+        ({"accounts": True, "objective": "ftf"}, "policy.accounts"), ({"in_turn": ("a",)}, "policy.in_turn"),
+        ({"accounts": True, "released": True}, "policy.accounts"),
+        ({"weights": ("qos:high=2",), "objective": "makespan"}, "policy.weights"),
     ],
 )  # fmt: skip
 def test_gavel__refuses_bad_parameters(parameters: dict[str, object], key: str) -> None:
