@@ -197,7 +197,8 @@ def _shared() -> Iterator[str]:
     """A row for each number of jobs."""
     for jobs in SHARED_JOBS:
         given, first, second, kept = _paired(jobs)
-        given = replace(given, left_s=np.random.default_rng(jobs).lognormal(8, 1, jobs))
+        chance = np.random.default_rng(jobs)
+        given = replace(given, left_s=chance.lognormal(8, 1, jobs), elapsed_s=chance.uniform(0, 20_000, jobs))
         table = np.zeros((jobs, jobs, *kept.shape[1:]))
         table[first, second] = kept
         gains, times_s = len(pairs.worthwhile(given, first, second, kept).first), list[float]()

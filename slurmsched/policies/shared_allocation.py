@@ -46,7 +46,13 @@ def finish_time_fairness(problem: Problem, pairs: Pairs) -> Shares:
         share, shared, level = raise_least(problem, pairs, worth)
         return (share, shared), level
 
-    return allocation.least_rho(problem, raised)
+    def made(shares: Shares) -> Floats:
+        alone, shared = (shares[0] * problem.speed).sum(axis=1), pairs.speed * shares[1][:, :, None]
+        for place, rows in enumerate((pairs.first, pairs.second)):
+            alone += np.bincount(rows, shared[:, :, place].sum(axis=1), len(alone))
+        return alone
+
+    return allocation.least_rho_of(problem, raised, made)
 
 
 def sum_throughput(problem: Problem, pairs: Pairs) -> Shares:

@@ -10,7 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slurmsched.policies.allocation import Problem, best, finish_time_fairness, isolated, max_min, raise_least, worth
+from slurmsched.policies.allocation import (
+    PRECISION,
+    Problem,
+    best,
+    finish_time_fairness,
+    isolated,
+    least_rho_of,
+    max_min,
+    raise_least,
+    worth,
+)
 from slurmsched.policies.auction import auction
 from slurmsched.policies.dorm import Dorm
 from slurmsched.policies.fisher_market import Buyers, Offer, bought
@@ -102,6 +112,24 @@ def test_finish_time_fairness__nobody_new_ends_later_than_alone(problem: Problem
     speed = (finish_time_fairness(problem) * problem.speed).sum(axis=1)
     alone = (isolated(problem) * problem.speed).sum(axis=1)
     assert (speed >= alone * (1 - 1e-2)).all()
+
+
+@settings(deadline=None, max_examples=40)
+@given(problem=problems(), waited=st.lists(st.floats(0.0, 30_000.0), min_size=6, max_size=6))
+def test_least_rho_of__is_as_low_as_by_bisection(problem: Problem, waited: list[float]) -> None:
+    """The same rho, to the precision that both have, for jobs that waited too."""
+    problem = replace(problem, elapsed_s=np.array(waited[: len(problem.gpus)]))
+
+    def rho(share: np.ndarray) -> float:
+        made, alone = ((each * problem.speed).sum(axis=1) for each in (share, isolated(problem)))
+        elapsed_s = problem.elapsed_s
+        return float(np.max((elapsed_s + problem.left_s / made) / (elapsed_s + problem.left_s / alone)))
+
+    found = least_rho_of(
+        problem, lambda worth: raise_least(problem, problem.speed * worth[:, None]),
+        lambda share: (share * problem.speed).sum(axis=1),
+    )  # fmt: skip
+    assert rho(found) == pytest.approx(rho(finish_time_fairness(problem)), rel=2 * PRECISION)
 
 
 @settings(deadline=None, max_examples=30)
