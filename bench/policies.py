@@ -85,8 +85,8 @@ def _lines(names: tuple[str, ...] | list[str], jobs: list[int]) -> Iterator[str]
     yield "| ---: | ---: | ---: | ---: | ---: | ---: |"
     yield from _paired_pop()
     yield (
-        f"\nGavel with `space_sharing`, an allocation of jobs of one GPU of Gavel's table on {3 * PAIR_GPUS} GPUs of "
-        f"three types, in groups of at most {shared_allocation.GROUP} jobs (POP):\n"
+        f"\nGavel with `space_sharing`, an allocation of jobs of one GPU of Gavel's table that have waited, on "
+        f"{3 * PAIR_GPUS} GPUs of three types, in groups of at most {shared_allocation.GROUP} jobs (POP):\n"
     )
     yield "| jobs | groups | pairs that gain | " + " | ".join(f"{name} [s]" for name in SHARED) + " |"
     yield "| ---: | ---: | ---: |" + " ---: |" * len(SHARED)

@@ -10,7 +10,7 @@ import pytest
 
 from slurmsched.errors import ConfigError
 from slurmsched.estimators.throughputs import Throughputs
-from slurmsched.model import Snapshot
+from slurmsched.model import Labels, Snapshot
 from slurmsched.policies import lease_plan
 from slurmsched.policies.aonline import AOnline
 from slurmsched.policies.chronus import Chronus
@@ -216,6 +216,14 @@ def test_aonline__six_jobs_by_hand() -> None:
     assert (ranking.why["begin_s"] / HOUR).tolist() == [3.0, 0.0, 1.0, np.inf, 0.0, 2.0]
     assert (ranking.order + 1).tolist() == [2, 5, 3, 6, 1, 4]
     assert ranking.notes == ("1 jobs wait for the next batch",)
+
+
+def test_aonline__weights_go_before_service() -> None:
+    """Job 2 weighs eight: it is put in first, and leaves no hour empty for job 1."""
+    given = told(*ONLINE_SIX)
+    given = replace(given, jobs=given.jobs.with_columns(qos=Labels.of(["", "high", "", "", "", ""])))
+    begin_s = replace(ONLINE, weights=("qos:high=8",)).rank(given).why["begin_s"]
+    assert (begin_s / HOUR).tolist() == [np.inf, 0.0, 3.0, np.inf, 2.0, 2.0]
 
 
 def test_aonline__the_next_window_is_twice_as_long() -> None:

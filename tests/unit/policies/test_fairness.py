@@ -313,6 +313,14 @@ def test_dorm__fair_sizes_of_the_page() -> None:
     assert ranking.wants.gpus.tolist() == [2] * 6
 
 
+def test_dorm__fair_sizes_are_by_weight() -> None:
+    """Of six on 14 GPUs the one that weighs double has 4, the others 2."""
+    hint = "slurmsched: min_gpus=1 max_gpus=4"
+    rows = [{"gpus": 2, "qos": qos, "comment": hint} for qos in ("", "", "", "high", "", "")]
+    ranking = Dorm(theta1=0.0, weights=("qos:high=2",)).rank(snapshot(rows, "1x14"))
+    assert ranking.wants.gpus.tolist() == [2, 2, 2, 4, 2, 2]
+
+
 def test_dorm__changes_no_more_running_jobs_than_told() -> None:
     """theta2 0: running jobs keep their sizes, whatever would be fair."""
     hint = {"comment": "slurmsched: min_gpus=1 max_gpus=8"}
@@ -344,7 +352,7 @@ def test_themis__variants_conform(policy: Themis) -> None:
      (lambda: GandivaFair(quantum_s=-1.0), "policy.quantum_s"),
      (lambda: GandivaFair(trade_s=-1.0), "policy.trade_s"), (lambda: GandivaFair(trade=2), "policy.trade"),
      (lambda: Astraea(levels=0), "policy.levels"),
-     (lambda: Dorm(most_jobs=0), "policy.most_jobs")],
+     (lambda: Dorm(most_jobs=0), "policy.most_jobs"), (lambda: Dorm(weights=("high=2",)), "policy.weights")],
 )  # fmt: skip
 def test_parameters__out_of_range_name_the_setting(make, key: str) -> None:
     """A ConfigError that names the setting."""
