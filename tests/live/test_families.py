@@ -183,6 +183,19 @@ def test_gavel__accounts_share_before_jobs(site: Installed) -> None:
     assert order()[:4] == many[:4]
 
 
+def test_themis__a_sweep_counts_once(site: Installed) -> None:
+    """Six jobs of alice's sweep, one of carol twice as large: by jobs the sweep is worse off, by apps she is."""
+    partition("DOWN")
+    sweep = [submit("alice", 8, hinted("dur=1h"), name=f"lr_{n}") for n in range(6)]
+    single = submit("carol", 16, hinted("dur=1h"), name="train")
+    until(lambda: len(column("%i", "PENDING")) == 7, "all wait")
+    for apps, first in (("job", sweep[0]), ("name", single)):
+        site.configure(policy=f'{{ name = "themis", variant = "sort", apps = "{apps}" }}')
+        site.tick()
+        assert order()[0] == first
+    assert why(site, sweep[0])["app"] == why(site, sweep[5])["app"] != why(site, single)["app"]
+
+
 def taught(site: Installed, run_s: dict[str, float]) -> None:
     """The file of what ended here has 200 jobs of each user, by turns, of about so long; the last ended a day ago."""
     now_s, count = time.time(), 200 * len(run_s)

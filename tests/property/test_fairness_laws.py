@@ -95,6 +95,29 @@ def test_themis__nobody_new_is_worse_off_than_on_its_own_part(jobs: list[tuple[i
     assert (run_s / ranking.wants.share <= alone_s * (1 + 1e-3)).all()
 
 
+@settings(deadline=None, max_examples=30)
+@given(
+    jobs=st.lists(st.tuples(st.integers(1, 8), st.integers(600, 90_000), st.integers(0, 9_000)), min_size=1,
+                  max_size=8),
+    variant=st.sampled_from(["sort", "auction"]),
+)  # fmt: skip
+def test_themis__apps_of_one_job_are_as_jobs(jobs: list[tuple[int, int, int]], variant: str) -> None:
+    """Where no two names are alike, apps change nothing, now and at the next look."""
+    rows = [
+        {"gpus": gpus, "name": "abcdefgh"[n], "submit_s": submit_s, "comment": f"slurmsched: dur={run_s}s"}
+        for n, (gpus, run_s, submit_s) in enumerate(jobs)
+    ]
+    by_job, by_app = (Themis(variant=variant, fairness=0.4, apps=apps) for apps in ("job", "name"))
+    carries: list[dict[str, object]] = [{}, {}]
+    for now_s, ran_s in ((9_000.0, 0.0), (9_600.0, 500.0)):
+        given = [snapshot([{**row, "executed_s": ran_s} for row in rows], "2x8", now_s=now_s, carry=carry)
+                 for carry in carries]  # fmt: skip
+        one, other = (policy.rank(each) for policy, each in zip((by_job, by_app), given, strict=True))
+        assert one.why["rho"] == pytest.approx(other.why["rho"])
+        assert one.why["urgency"] == pytest.approx(other.why["urgency"])
+        carries = [dict(one.carry), dict(other.carry)]
+
+
 @st.composite
 def problems(draw: st.DrawFn) -> Problem:
     """Jobs that have just come, of one GPU, on two GPU types."""
