@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from slurmsched.errors import ConfigError
+from slurmsched.estimators.alike import Alike
 from slurmsched.estimators.hint import Hint
 from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use, Wants
 from slurmsched.model.columns import Bools, Floats
@@ -18,9 +19,9 @@ from slurmsched.policies.deadlines import active, cluster_gpus
 from slurmsched.policies.expected import remaining_s, service
 from slurmsched.policies.memory import recall, remembered
 from slurmsched.policies.order import ordered
-from slurmsched.policies.timetable import Sizes, sizes_of
+from slurmsched.policies.timetable import Sizes, sizes_of, without_curve
 from slurmsched.policies.weights import check_weights, weights_of
-from slurmsched.protocols import Estimator
+from slurmsched.protocols import Estimator, SpeedEstimator
 
 _PLANNED = ("begin_s", "end_s", "batch_gpus")  # in a carry, by job: -1 for a job that no batch took
 MOST_SLOTS = 4_096  # of a window; beyond, slots are longer
@@ -63,6 +64,7 @@ class AOnline:
     most_jobs: jobs that a batch decides on, least remaining service by weight first. fill: jobs may start before their
     time where GPUs are idle, and those of no batch too; False: they wait.
     estimator: where expected run times come from.
+    speeds: where a table knows a job's speed by number of GPUs, its curve counts in the place of Amdahl's law.
     weights: KIND:NAME=WEIGHT each, KIND qos, user or account: what jobs weigh, see policies.weights.
     A job without an expected run time is in no batch: it comes
     after those planned, by attained service.
@@ -90,6 +92,7 @@ class AOnline:
     most_jobs: int = 300
     fill: bool = True
     weights: tuple[str, ...] = ()
+    speeds: SpeedEstimator = field(default_factory=Alike)
     estimator: Estimator = field(default_factory=Hint)
 
     def __post_init__(self) -> None:
@@ -113,8 +116,8 @@ class AOnline:
         order = ordered(jobs, ~planned, np.where(planned, plan["begin_s"], jobs.attained_gpu_s))
         why = {"begin_s": np.where(planned, plan["begin_s"], np.inf), "batch_gpus": plan["batch_gpus"]}
         carry = dict(remembered(jobs, plan)) | {_BATCH: batch}
-        return Ranking(order, why=why, carry=carry, notes=_notes(snapshot, left_s, waits & ~planned),
-                       wants=self._wants(snapshot, plan, planned))  # fmt: skip
+        notes = (*_notes(snapshot, left_s, waits & ~planned), *without_curve(snapshot, waits, self.speeds))
+        return Ranking(order, why=why, carry=carry, notes=notes, wants=self._wants(snapshot, plan, planned))
 
     def _over(self, snapshot: Snapshot, plan: dict[str, Floats], waits: Bools, batch: dict[str, float]) -> bool:
         """Whether a new batch begins: somebody waits for one, and the window is over or all of the last batch began."""
@@ -136,7 +139,7 @@ class AOnline:
         rows = order[waits[order]][: self.most_jobs]
         worth = weight[rows] / np.maximum(left_gpu_s[rows], 1.0)
         low, high = float(worth.min()) / 4.0, float(worth.max())
-        for row, sizes in zip(rows.tolist(), sizes_of(snapshot, rows.tolist(), self.serial), strict=True):
+        for row, sizes in zip(rows.tolist(), sizes_of(snapshot, rows.tolist(), self.serial, self.speeds), strict=True):
             cost, first, slots, gpus = window.cheapest(sizes, float(left_s[row]), low, max(high, low))
             if cost >= weight[row]:
                 continue

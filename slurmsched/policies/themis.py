@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from slurmsched.errors import ConfigError
+from slurmsched.estimators.alike import Alike
 from slurmsched.estimators.hint import Hint
 from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use, Wants
 from slurmsched.model.columns import Bools, Floats, Int64s
@@ -23,8 +24,8 @@ from slurmsched.policies.leases import Leases, chosen, contenders, leases
 from slurmsched.policies.lots import chance_of
 from slurmsched.policies.memory import recall, remembered
 from slurmsched.policies.order import arrival_s, ordered
-from slurmsched.policies.timetable import Sizes, sizes_of
-from slurmsched.protocols import Estimator
+from slurmsched.policies.timetable import Sizes, sizes_of, without_curve
+from slurmsched.protocols import Estimator, SpeedEstimator
 
 VARIANTS = ("auction", "sort", "minmax")
 LEFTOVERS = ("rho", "random")
@@ -48,6 +49,7 @@ class Themis:
     lease_s, by job, whoever else there is.
     apps: "job": each job is an app of one gang. "name": jobs of one account and user whose names differ in case and
     numbers only are one app, as a search for hyper-parameters is: it counts once, and bids for as many as it likes.
+    speeds: where a table knows a job's speed by number of GPUs, its curve counts in the place of Amdahl's law.
     estimator: where expected run times come from. A job without one is taken to run as long again as it ran.
     Raises ConfigError for a parameter out of range.
     Source: Mahajan et al. (Themis), NSDI '20, for rho, leases, filter, bid tables and auction, defaults unverified;
@@ -75,6 +77,7 @@ class Themis:
     serial: float = 0.02
     leftovers: str = "rho"
     apps: str = "job"
+    speeds: SpeedEstimator = field(default_factory=Alike)
     estimator: Estimator = field(default_factory=Hint)
 
     def __post_init__(self) -> None:
@@ -111,12 +114,13 @@ class Themis:
         order = ordered(jobs, ~held.held, urgency, self._rest(snapshot, times, urgency))
         sizes = None if wants is None or wants.gpus is None else np.where(wants.gpus > 0, wants.gpus, jobs.gpus)
         renewed = held.renewed(chosen(snapshot, order, held.held | may, sizes), part)
-        notes = (f"{unknown} jobs without an expected run time: taken to run as long again",) if unknown else ()
+        notes = [f"{unknown} jobs without an expected run time: taken to run as long again"] if unknown else []
+        notes += without_curve(snapshot, may, self.speeds) if self.elastic else ()
         why = {"rho": times.rho, "in_lease": held.held, "urgency": urgency}
         carry: Mapping[str, Any] = remembered(jobs, renewed | columns)
         if searches is not None:
             carry, why = {**carry, **searches.carry}, {**why, "app": searches.of}
-        return Ranking(order, why=why, carry=carry, notes=notes, wants=wants)
+        return Ranking(order, why=why, carry=carry, notes=tuple(notes), wants=wants)
 
     def _left_s(self, snapshot: Snapshot) -> tuple[Floats, int]:
         """Run time still to come of each job, and how many that contend have no expected one. (N,) [s]."""
@@ -196,7 +200,9 @@ class Themis:
         tables = [Sizes(np.array([each]), np.ones(1)) for each in snapshot.jobs.gpus[rows].tolist()]
         if self.elastic:
             free = np.flatnonzero(held.run_s[rows] < 0).tolist()
-            for bidder, table in zip(free, sizes_of(snapshot, rows[free].tolist(), self.serial), strict=True):
+            for bidder, table in zip(
+                free, sizes_of(snapshot, rows[free].tolist(), self.serial, self.speeds), strict=True
+            ):
                 tables[bidder] = table
         most = max(len(each.gpus) for each in tables)
         gpus, speed = np.ones((len(rows), most), np.int64), np.zeros((len(rows), most))

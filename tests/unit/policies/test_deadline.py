@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ from slurmsched.policies.elasticflow import ElasticFlow
 from slurmsched.policies.genie import Genie
 from slurmsched.policies.lease_plan import Demand
 from slurmsched.policies.oasis import Oasis
+from slurmsched.policies.themis import Themis
 from slurmsched.policies.timetable import amdahl, filled, sizes_of, timetable
 from slurmsched.testing import check_policy, mixed_snapshot, snapshot
 
@@ -160,6 +163,48 @@ def test_sizes_of__doublings_between_the_hints_and_what_is_asked() -> None:
     assert elastic.speed[2] == fixed.speed[0] == 1.0
     assert elastic.speed[4] == pytest.approx((1 / (0.1 + 0.9 / 8)) * (0.1 + 0.9 / 3))
     assert amdahl(np.array([1, 2]), 0.0).tolist() == [1.0, 2.0]
+
+
+@pytest.fixture
+def curves(tmp_path: Path) -> Throughputs:
+    """Model m: 1.8 times as fast on two GPUs as on one, 2.4 times on four and on eight."""
+    rows = ("model,batch,gpus,gpu_type,steps_per_s", "m,,1,v100,10", "m,,2,v100,18", "m,,4,v100,24", "m,,8,v100,24")
+    (tmp_path / "curves.csv").write_text("\n".join(rows))
+    return Throughputs(str(tmp_path / "curves.csv"))
+
+
+def test_sizes_of__by_a_curve_that_is_known(curves: Throughputs) -> None:
+    """Eight GPUs are no faster than four: left out, unless they are what is asked for; others by Amdahl's law."""
+    given = told((1, f"model=m {ELASTIC}"), (8, f"model=m {ELASTIC}"), (1, f"model=x {ELASTIC}"), (2, "model=m"))
+    first, asked, unknown, fixed = sizes_of(given, [0, 1, 2, 3], 0.0, curves)
+    assert (first.gpus.tolist(), first.speed.round(6).tolist()) == ([1, 2, 4], [1.0, 1.8, 2.4])
+    assert (asked.gpus.tolist(), asked.speed.round(6).tolist()) == ([1, 2, 4, 8], [0.416667, 0.75, 1.0, 1.0])
+    assert unknown.speed.tolist() == [1.0, 2.0, 4.0, 8.0] and fixed.gpus.tolist() == [2]
+
+
+def test_elasticflow__goes_by_the_curve_as_the_page_tells(curves: Throughputs) -> None:
+    """4 h of work due in two: two GPUs do 3.6 h, so four, and not more; by Amdahl's law all that are idle."""
+    given = told((1, f"dur=4h deadline=+2h model=m {ELASTIC}"))
+    measured, law = (replace(FLOW, **more).rank(given) for more in ({"speeds": curves}, {}))
+    assert (measured.why["given_gpus"].tolist(), law.why["given_gpus"].tolist()) == ([4], [8])
+    assert [ranking.notes for ranking in (measured, law)] == [(), ()]
+
+
+@pytest.mark.parametrize(
+    ("make", "gpus"),
+    [(ElasticFlow, 4), (Oasis, None), (AOnline, None), (partial(Themis, elastic=True, fairness=0.0), 4)],
+    ids=["elasticflow", "oasis", "aonline", "themis"],
+)  # fmt: skip
+def test_elastic_policies__keep_to_the_curve(make: Any, gpus: int | None, curves: Throughputs) -> None:
+    """A job of two GPUs alone on 16 has all of them by Amdahl's law, and with its curve four, or its two, where GPU
+    time has a price. One that no table knows is told of, and has all."""
+    known, unknown = (told((2, f"dur=9h model={model} min_gpus=1 max_gpus=16"), nodes="2x8") for model in "mx")
+    policy = make(serial=0.0, speeds=curves)
+    wants, others = policy.rank(known).wants, policy.rank(unknown)
+    assert (None if wants is None else wants.gpus.tolist()) == (gpus and [gpus])
+    assert others.wants is not None and others.wants.gpus.tolist() == [16]
+    assert "1 of 1 elastic jobs are in no table of speeds: Amdahl's law" in others.notes
+    check_policy(policy)
 
 
 def test_timetable__slots_end_at_multiples_and_grow() -> None:
