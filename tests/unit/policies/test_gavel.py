@@ -131,6 +131,18 @@ def test_gavel__jobs_weigh_by_qos_user_and_account() -> None:
     assert both == [0.5714, 0.5714, 0.2857, 0.5714, 1.0, 1.0]
 
 
+@pytest.mark.parametrize("shares_of", [{"a": 3.0, "b": 1.0}, {"a": 1.0, "b": 1.0}])
+def test_gavel__rounds_give_each_account_what_it_is_entitled_to(shares_of: dict[str, float]) -> None:
+    """Over forty rounds the GPU time of the accounts is as their shares, within 5 %."""
+    policy = Gavel(accounts=True)
+    now = dataclasses.replace(snapshot(SHARERS, FOUR), shares=shares_of)
+    for _ in range(40):
+        now = after(policy, now, 360.0)
+    had = now.jobs.executed_s
+    assert had[:4].sum() / had.sum() == pytest.approx(shares_of["a"] / sum(shares_of.values()), rel=0.05)
+    assert had.sum() == 4 * 40 * 360.0
+
+
 def test_gavel__an_account_without_shares_is_last_and_not_starved() -> None:
     """Where the others leave room it runs; a little is its own in any case."""
     found = shares(Gavel(accounts=True), shares={"a": 1.0, "b": 0.0})
