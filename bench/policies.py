@@ -27,6 +27,7 @@ from slurmsched.model.columns import Floats, Int64s
 from slurmsched.policies import allocation, pairs, shared_allocation
 from slurmsched.policies.allocation import Problem
 from slurmsched.policies.partition import partitioned
+from slurmsched.policies.water_filling import max_min
 from slurmsched.testing import snapshot
 
 RESULTS = Path(__file__).parent / "RESULTS.md"
@@ -166,7 +167,7 @@ def _pop() -> Iterator[str]:
     exact: tuple[float, float] | None = None
     for parts in POP_PARTS:
         began = time.process_time()
-        share = partitioned(allocation.max_min, given, parts, seed=0)
+        share = partitioned(max_min, given, parts, seed=0)
         took_s = time.process_time() - began
         gain = (share * speed).sum(axis=1) * gpus / fair
         found = float(gain.min()), float(gain.sum())

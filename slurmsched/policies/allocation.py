@@ -63,14 +63,6 @@ def _whole(share: Floats) -> Floats:
     return share / np.maximum(share.sum(axis=1, keepdims=True), 1.0)
 
 
-def max_min(problem: Problem) -> Floats:
-    """Max-min fairness: the least normalised throughput is as high as can be. (N, T).
-
-    A job's throughput counts times its GPUs, over its weight and over what an equal split would give it.
-    """
-    return _least_raised(problem, problem.speed * worth(problem)[:, None])
-
-
 def worth(problem: Problem) -> Floats:
     """What a job's throughput counts: its GPUs, over its weight and over what an equal split gives it. (N,)."""
     fair = (equal_split(problem) * problem.speed).sum(axis=1)

@@ -26,13 +26,13 @@ from slurmsched.policies.order import arrival_s, ordered
 from slurmsched.policies.pairs import Allocation, Pairs
 from slurmsched.policies.partition import partitioned
 from slurmsched.policies.rounds import RESET_S, Book, Rules
-from slurmsched.policies.water_filling import Accounts, water_filled
+from slurmsched.policies.water_filling import Accounts, max_min, water_filled
 from slurmsched.policies.weights import check_weights, weights_of
 from slurmsched.protocols import Estimator, PairEstimator, SpeedEstimator
 
 OBJECTIVES: Mapping[str, Callable[[Problem], Floats]] = {
-    "max-min": allocation.max_min,
-    "las": allocation.max_min,
+    "max-min": max_min,
+    "las": max_min,
     "ftf": allocation.finish_time_fairness,
     "makespan": allocation.makespan,
     "sum-throughput": allocation.sum_throughput,
@@ -183,21 +183,18 @@ class Gavel:
             made = shared_allocation.allocated(self.objective, problem, together, self.most_jobs, snapshot.seed)
             share[rows] = made.share
             return Allocation(share, self._real(snapshot, here, rows, made.pairs), made.shared)
-        if self.accounts or (self.weights and not self.released):
-            share[rows] = self._water_filled(snapshot, rows, problem)
+        if self.accounts:
+            share[rows] = self._by_account(snapshot, rows, problem)
         else:
             share[rows] = self._solved(problem, here, snapshot.seed)
         return Allocation(share)
 
-    def _water_filled(self, snapshot: Snapshot, rows: Int64s, problem: Problem) -> Floats:
-        """Shares of accounts, then of their jobs; without `accounts` all are of one. (R, T)."""
-        jobs, accounts = snapshot.jobs.take(rows), Accounts(np.ones(1), np.zeros(1, np.bool_))
-        problem = replace(problem, account=np.zeros(len(rows), np.int64))
-        if self.accounts:
-            accounts = self._accounts(snapshot, jobs)
-            weight = weights_of(jobs, self.weights, ("qos", "user"))
-            problem = replace(problem, account=jobs.account.codes.astype(np.int64), weight=weight)
-        fair = partial(water_filled, accounts=accounts)
+    def _by_account(self, snapshot: Snapshot, rows: Int64s, problem: Problem) -> Floats:
+        """Shares of accounts, then of their jobs. (R, T)."""
+        jobs = snapshot.jobs.take(rows)
+        weight = weights_of(jobs, self.weights, ("qos", "user"))
+        problem = replace(problem, account=jobs.account.codes.astype(np.int64), weight=weight)
+        fair = partial(water_filled, accounts=self._accounts(snapshot, jobs))
         return partitioned(fair, problem, -(-len(rows) // self.most_jobs), snapshot.seed)
 
     def _accounts(self, snapshot: Snapshot, jobs: Jobs) -> Accounts:

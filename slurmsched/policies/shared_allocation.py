@@ -30,7 +30,7 @@ class Shared(NamedTuple):
 
 
 def max_min(problem: Problem, pairs: Pairs) -> Shares:
-    """As allocation.max_min."""
+    """The least throughput, as allocation.worth counts it, is as high as can be."""
     return _least_raised(problem, pairs, allocation.worth(problem))
 
 

@@ -1,6 +1,6 @@
-"""Fairness of two levels over GPU types: accounts share as they are entitled to, then jobs within each.
+"""Max-min fairness over GPU types, of jobs, or of two levels: accounts as they are entitled to, then jobs of each.
 
-Source: Narayanan et al. (Gavel), OSDI '20, hierarchical policies by water-filling, and its released code (c4fa400) for
+Source: Narayanan et al. (Gavel), OSDI '20, water-filling and hierarchical policies, and its released code (c4fa400) for
 weights and steps. Ours: who can rise no more is told by the dual prices of the programme in the place of a
 mixed-integer one, and jobs that are alike are one row of it.
 """
@@ -29,11 +29,19 @@ class Accounts:
     in_turn: Bools
 
 
+def max_min(problem: Problem) -> Floats:
+    """Max-min fairness of jobs by their weights: the least level is as high as can be, then that of those that can
+    still have more, and so on. (N, T)."""
+    one = replace(problem, account=np.zeros(len(problem.gpus), np.int64))
+    return water_filled(one, Accounts(np.ones(1), np.zeros(1, np.bool_)))
+
+
 def water_filled(problem: Problem, accounts: Accounts) -> Floats:
     """Shares (N, T): all levels rise together, each job's by its part of its account's weight; who can rise no more
     keeps its level, and its part goes to the others of its account.
 
-    A job's level is its throughput times its GPUs over what an equal split would give it, as in allocation.max_min.
+    A job's level is its throughput times its GPUs over what an equal split would give it. Jobs that are alike rise as
+    one; the last programme has a row for each, so that few have shares of several types, as moves cost restarts.
     """
     worth = allocation.worth(replace(problem, weight=np.ones(len(problem.gpus))))
     first, kind, count = _alike(problem, accounts)
@@ -49,7 +57,7 @@ def water_filled(problem: Problem, accounts: Accounts) -> Floats:
         full |= tight
         if step <= NONE and not _room(few, gain, level, ~full):
             break
-    return allocation.best(few, gain, level * (1 - SLACK))[kind]
+    return allocation.best(problem, problem.speed * worth[:, None], (level / count)[kind] * (1 - SLACK))
 
 
 def _alike(problem: Problem, accounts: Accounts) -> tuple[Int64s, Int64s, Floats]:

@@ -17,7 +17,6 @@ from slurmsched.policies.allocation import (
     finish_time_fairness,
     isolated,
     least_rho_of,
-    max_min,
     raise_least,
     worth,
 )
@@ -29,7 +28,7 @@ from slurmsched.policies.solve import water_fill
 from slurmsched.policies.stride import turns
 from slurmsched.policies.themis import Themis
 from slurmsched.policies.trading import fair_tickets, traded
-from slurmsched.policies.water_filling import Accounts, water_filled
+from slurmsched.policies.water_filling import Accounts, max_min, water_filled
 from slurmsched.testing import snapshot
 
 
@@ -209,9 +208,9 @@ def test_water_filled__on_one_type_is_water_filling_within_water_filling(family:
 def test_water_filled__more_for_one_is_less_for_another_who_has_no_more(family: tuple[Problem, Accounts]) -> None:
     """The law of max-min fairness, on several GPU types, of jobs that weigh alike: raising one's level takes from who
     has no higher one."""
-    problem = replace(family[0], weight=np.ones(len(family[0].gpus)), account=np.zeros(len(family[0].gpus), np.int64))
+    problem = replace(family[0], weight=np.ones(len(family[0].gpus)))
     gain = problem.speed * worth(problem)[:, None]
-    level = (water_filled(problem, Accounts(np.ones(1), np.zeros(1, np.bool_))) * gain).sum(axis=1)
+    level = (max_min(problem) * gain).sum(axis=1)
     for one in range(len(level)):
         floor = np.where(level <= level[one] * (1 + 1e-3), level, 0.0) * (1 - 1e-6)
         floor[one] = 0.0

@@ -13,6 +13,7 @@ from slurmsched.policies import allocation
 from slurmsched.policies.allocation import Problem
 from slurmsched.policies.gavel import Gavel
 from slurmsched.policies.partition import partitioned
+from slurmsched.policies.water_filling import max_min
 from slurmsched.testing import snapshot
 
 NODES = [{"name": "n1", "gpus": 1, "gpu_types": "gpu:k80:1"}, {"name": "n2", "gpus": 1, "gpu_types": "gpu:v100:1"}]
@@ -27,7 +28,7 @@ def problem(speed: np.ndarray, left_s: float | list[float] = 100.0, gpus: float 
 
 def test_max_min__the_example_of_the_page() -> None:
     """Three jobs that gain from the V100 and three that do not: everyone has 16/13 of an equal split."""
-    share = allocation.max_min(problem(PAGE))
+    share = max_min(problem(PAGE))
     split = (allocation.equal_split(problem(PAGE)) * PAGE).sum(axis=1)
     assert (share * PAGE).sum(axis=1) / split == pytest.approx([16 / 13] * 6, rel=1e-4)
 
@@ -66,7 +67,7 @@ def test_first_come__a_job_without_room_blocks_those_behind_it() -> None:
 
 def test_partitioned__same_seed_same_groups_within_capacity() -> None:
     """Two groups never take more than there is, and the same seed gives the same shares."""
-    given = [partitioned(allocation.max_min, problem(PAGE), 2, seed) for seed in (1, 1)]
+    given = [partitioned(max_min, problem(PAGE), 2, seed) for seed in (1, 1)]
     assert np.array_equal(given[0], given[1])
     assert (given[0].sum(axis=0) <= 1 + 1e-6).all()
 
