@@ -11,10 +11,11 @@ import platform
 import re
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from slurmsched.model.columns import Floats, Int64s
 from slurmsched.policies import allocation, pairs, shared_allocation
 from slurmsched.policies.allocation import Problem
 from slurmsched.policies.partition import partitioned
+from slurmsched.policies.water_filling import max_min
 from slurmsched.testing import snapshot
 
 RESULTS = Path(__file__).parent / "RESULTS.md"
@@ -65,6 +67,13 @@ def _lines(names: tuple[str, ...] | list[str], jobs: list[int]) -> Iterator[str]
         times_s = [measured(name, count) for count in jobs]
         cells = " | ".join(f"{1e3 * first:,.1f} / {1e3 * after:,.1f}" for first, after in times_s)
         yield f"| {name} | {cells} | {_growth(jobs, [first for first, _ in times_s])} |"
+    yield "\ngavel with `accounts = true`, twenty accounts; their jobs share alike, or in turn:\n"
+    yield "| accounts | " + " | ".join(f"{count:,}: first / next look [ms]" for count in jobs) + " |"
+    yield "| --- |" + " ---: |" * len(jobs)
+    for in_turn in ((), ("*",)):
+        each = [measured("gavel", count, {"accounts": True, "in_turn": in_turn}) for count in jobs]
+        cells = " | ".join(f"{1e3 * first:,.1f} / {1e3 * after:,.1f}" for first, after in each)
+        yield f"| {'in turn' if in_turn else 'alike'} | {cells} |"
     yield f"\nPOP on the programme of max-min fairness, {POP_JOBS:,} jobs on 800 GPUs of three types:\n"
     yield "| parts | solve time [s] | least gain over the exact one | sum of gains over the exact one |"
     yield "| ---: | ---: | ---: | ---: |"
@@ -77,17 +86,17 @@ def _lines(names: tuple[str, ...] | list[str], jobs: list[int]) -> Iterator[str]
     yield "| ---: | ---: | ---: | ---: | ---: | ---: |"
     yield from _paired_pop()
     yield (
-        f"\nGavel with `space_sharing`, an allocation of jobs of one GPU of Gavel's table on {3 * PAIR_GPUS} GPUs of "
-        f"three types, in groups of at most {shared_allocation.GROUP} jobs (POP):\n"
+        f"\nGavel with `space_sharing`, an allocation of jobs of one GPU of Gavel's table that have waited, on "
+        f"{3 * PAIR_GPUS} GPUs of three types, in groups of at most {shared_allocation.GROUP} jobs (POP):\n"
     )
     yield "| jobs | groups | pairs that gain | " + " | ".join(f"{name} [s]" for name in SHARED) + " |"
     yield "| ---: | ---: | ---: |" + " ---: |" * len(SHARED)
     yield from _shared()
 
 
-def measured(name: str, jobs: int) -> tuple[float, float]:
+def measured(name: str, jobs: int, parameters: Mapping[str, Any] | None = None) -> tuple[float, float]:
     """CPU time of a first look at a queue of this many jobs, and of the next one a minute later [s]."""
-    policy, given = registry.make("policies", name), queue(jobs, models=name in MODELLED)
+    policy, given = registry.make("policies", name, parameters), queue(jobs, models=name in MODELLED)
     policy.rank(queue(3))  # what is loaded or compiled once
     first: list[float] = []
     after: list[float] = []
@@ -158,7 +167,7 @@ def _pop() -> Iterator[str]:
     exact: tuple[float, float] | None = None
     for parts in POP_PARTS:
         began = time.process_time()
-        share = partitioned(allocation.max_min, given, parts, seed=0)
+        share = partitioned(max_min, given, parts, seed=0)
         took_s = time.process_time() - began
         gain = (share * speed).sum(axis=1) * gpus / fair
         found = float(gain.min()), float(gain.sum())
@@ -189,7 +198,8 @@ def _shared() -> Iterator[str]:
     """A row for each number of jobs."""
     for jobs in SHARED_JOBS:
         given, first, second, kept = _paired(jobs)
-        given = replace(given, left_s=np.random.default_rng(jobs).lognormal(8, 1, jobs))
+        chance = np.random.default_rng(jobs)
+        given = replace(given, left_s=chance.lognormal(8, 1, jobs), elapsed_s=chance.uniform(0, 20_000, jobs))
         table = np.zeros((jobs, jobs, *kept.shape[1:]))
         table[first, second] = kept
         gains, times_s = len(pairs.worthwhile(given, first, second, kept).first), list[float]()

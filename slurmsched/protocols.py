@@ -115,6 +115,18 @@ class PairEstimator(Protocol):
 
 
 @runtime_checkable
+class CurveEstimator(Protocol):
+    """How fast jobs are on other numbers of GPUs."""
+
+    def curve(self, snapshot: Snapshot, row: int, gpus: Int64s) -> Floats | None:
+        """Speed of a job on so many GPUs over that on as many as it asks for, 0 = it cannot run so. (K,).
+
+        None where nothing is known. gpus: (K,), at least 1.
+        """
+        ...
+
+
+@runtime_checkable
 class Physics(Protocol):
     """How fast jobs of a replay run on what they hold, and what a change of it costs. Pure.
 

@@ -10,7 +10,14 @@ import numpy as np
 
 from slurmsched.errors import ConfigError
 from slurmsched.estimators.completion import completed, rising
-from slurmsched.estimators.throughput_table import job_kind, kinds, pair_throughput, throughput, throughput_table
+from slurmsched.estimators.throughput_table import (
+    SHIPPED,
+    job_kind,
+    kinds,
+    pair_throughput,
+    throughput,
+    throughput_table,
+)
 from slurmsched.model import Snapshot
 from slurmsched.model.columns import Floats, Int64s
 from slurmsched.model.hints import parse_hints
@@ -29,6 +36,8 @@ class Throughputs:
     completed (see estimators.completion) and do not fall with the number of GPUs; an entry of 0 says that the job
     cannot run there. A job of another size takes the speed of the nearest size; one of no known model the geometric
     mean of all models. A type that the table lacks is as fast as the mean of those it has.
+    Elastic jobs have a curve where the table has their model on two sizes or more; the tables that are shipped have
+    none, since their steps are of a batch that grows with the GPUs.
     Raises ConfigError without a table or for a reference that is not in it, InputError for a file that cannot be read.
     Source: Narayanan et al. (Gavel), OSDI '20; what is done without an entry is ours.
     """
@@ -65,6 +74,14 @@ class Throughputs:
         known = {key: self._kept(key, types) for key in set(keys)}
         return np.array([known[key] for key in keys]).reshape(len(keys), len(types), 2)
 
+    def curve(self, snapshot: Snapshot, row: int, gpus: Int64s) -> Floats | None:
+        """See protocols.CurveEstimator: of the reference type, with the batch size that the job tells. (K,)."""
+        if self.table in SHIPPED:
+            return None
+        asked, kind = max(int(snapshot.jobs.gpus[row]), 1), _kind(snapshot.jobs.comment[row])
+        made = _at_sizes(self.table, self.reference, kind, (asked, *gpus.tolist()))
+        return None if made is None or made[0] <= 0 else made[1:] / made[0]
+
     def _kept(self, pair: tuple[str, str, int], types: Sequence[str]) -> list[tuple[float, float]]:
         """By type, 0 for both where the table lacks the pair or one of them alone."""
         a, b, gpus = pair
@@ -75,6 +92,30 @@ class Throughputs:
             beside = pair_throughput(table, a, b, gpus)
             made.append((beside[0] / alone[0], beside[1] / alone[1]) if min(alone) > 0 else (0.0, 0.0))
         return made
+
+
+@lru_cache(maxsize=4_096)
+def _at_sizes(name: str, reference: str, kind: str, gpus: tuple[int, ...]) -> Floats | None:
+    """Steps per second on so many GPUs: between sizes in the table along straight lines in logarithms, below them in
+    proportion, above them no more. None where the table has fewer than two sizes. (K,)."""
+    rates = _sizes(name, reference).get(kind, {})
+    known = sorted(size for size, rate in rates.items() if rate > 0)
+    if len(known) < 2:
+        return None
+    size, rate = np.array(known, np.float64), np.array([rates[each] for each in known])
+    at = np.array(gpus, np.float64)
+    made = np.exp2(np.interp(np.log2(at), np.log2(size), np.log2(rate))) * np.minimum(at / size[0], 1.0)
+    return np.where([rates.get(each, 1.0) > 0 for each in gpus], made, 0.0)
+
+
+@lru_cache(maxsize=8)
+def _sizes(name: str, type_: str) -> Mapping[str, Mapping[int, float]]:
+    """Model -> number of GPUs -> steps per second on this type, as the table has it."""
+    found: dict[str, dict[int, float]] = {}
+    table = throughput_table(name)[type_]
+    for kind, gpus in kinds({type_: table}):
+        found.setdefault(kind, {})[gpus] = throughput(table, kind, gpus)
+    return found
 
 
 def _kind(comment: str) -> str:

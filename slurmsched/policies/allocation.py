@@ -6,8 +6,8 @@ Source: Narayanan et al. (Gavel), OSDI '20, and its released code (c4fa400) for 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from slurmsched.policies.solve import Programme, least, solve
 
 S = TypeVar("S")
 SLACK = 1e-6  # that a second programme leaves the first, relative
+PRECISION = 1e-3  # of the least rho, relative
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -23,7 +24,8 @@ class Problem:
     """One row a job, one column a GPU type. capacity: (T,) GPUs. gpus: (N,). speed: (N, T), 0 = cannot run.
 
     left_s: (N,) run time still to come on the reference type. elapsed_s: (N,) since submission. weight: (N,).
-    isolated_s: (N,) isolated time of what is done, None = as long as since submission.
+    isolated_s: (N,) isolated time of what is done, None = as long as since submission. account: (N,) a number for each
+    account, where these share first; else empty.
     """
 
     capacity: Floats
@@ -33,11 +35,13 @@ class Problem:
     elapsed_s: Floats
     weight: Floats
     isolated_s: Floats | None = None
+    account: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def take(self, rows: Int64s | Bools) -> Problem:
         """The problem of these jobs (a mask or indices), with all GPUs."""
         return Problem(self.capacity, self.gpus[rows], self.speed[rows], self.left_s[rows], self.elapsed_s[rows],
-                       self.weight[rows], None if self.isolated_s is None else self.isolated_s[rows])  # fmt: skip
+                       self.weight[rows], None if self.isolated_s is None else self.isolated_s[rows],
+                       self.account[rows] if len(self.account) else self.account)  # fmt: skip
 
 
 def equal_split(problem: Problem) -> Floats:
@@ -57,14 +61,6 @@ def isolated(problem: Problem) -> Floats:
 def _whole(share: Floats) -> Floats:
     """Shares of which no row has more than 1 in all."""
     return share / np.maximum(share.sum(axis=1, keepdims=True), 1.0)
-
-
-def max_min(problem: Problem) -> Floats:
-    """Max-min fairness: the least normalised throughput is as high as can be. (N, T).
-
-    A job's throughput counts times its GPUs, over its weight and over what an equal split would give it.
-    """
-    return _least_raised(problem, problem.speed * worth(problem)[:, None])
 
 
 def worth(problem: Problem) -> Floats:
@@ -89,10 +85,7 @@ def finish_time_fairness(problem: Problem) -> Floats:
 
 def least_rho(problem: Problem, raised: Callable[[Floats], tuple[S, float]]) -> S:
     """Shares of the least rho. raised: shares whose least worth . throughput is as high as can be, and that level."""
-    alone = np.maximum((isolated(problem) * problem.speed).sum(axis=1), 1e-12)
-    left_s = np.maximum(problem.left_s, 1.0)
-    before_s = problem.elapsed_s if problem.isolated_s is None else problem.isolated_s
-    isolated_s = before_s + left_s / alone
+    left_s, isolated_s = _whole_times(problem)
     found = {}
 
     def feasible(rho: float) -> bool:
@@ -108,9 +101,43 @@ def least_rho(problem: Problem, raised: Callable[[Floats], tuple[S, float]]) -> 
     return found[least(feasible, 0.0, high)]
 
 
+def least_rho_of(problem: Problem, raised: Callable[[Floats], tuple[S, float]], made: Callable[[S], Floats]) -> S:
+    """As least_rho, to the same precision by fewer programmes, though not at the same of several best points: whatever
+    shares are found at one rho have a rho of their own, below which the next is sought.
+
+    made: the throughput of each job by such shares, (N,).
+    """
+    left_s, isolated_s = _whole_times(problem)
+
+    def at(rho: float) -> tuple[S, float, bool]:
+        shares, level = raised((rho * isolated_s - problem.elapsed_s) / left_s)
+        own = (problem.elapsed_s + left_s / np.maximum(made(shares), 1e-12)) / isolated_s
+        return shares, float(np.max(own)), level >= 1 - 1e-9
+
+    low = float(np.max(problem.elapsed_s / isolated_s))
+    best_of, high, _ = at(max(1.0, 2 * low))
+    rho = high * (1 - PRECISION)
+    while high - low > PRECISION * high:
+        rho = max(rho, low * (1 + PRECISION / 2))
+        shares, own, feasible = at(rho)
+        if own < high:
+            best_of, high = shares, own
+        low = low if feasible else rho
+        rho = (low + high) / 2
+    return best_of
+
+
+def _whole_times(problem: Problem) -> tuple[Floats, Floats]:
+    """Run time still to come, at least a second, and isolated time of the whole job. (N,), (N,) [s]."""
+    alone = np.maximum((isolated(problem) * problem.speed).sum(axis=1), 1e-12)
+    left_s = np.maximum(problem.left_s, 1.0)
+    before_s = problem.elapsed_s if problem.isolated_s is None else problem.isolated_s
+    return left_s, before_s + left_s / alone
+
+
 def sum_throughput(problem: Problem) -> Floats:
     """The sum of all speeds is as high as can be; some jobs may get nothing. (N, T)."""
-    return _best(problem, problem.speed)
+    return best(problem, problem.speed)
 
 
 def cost(problem: Problem, prices: Sequence[float]) -> Floats:
@@ -118,7 +145,7 @@ def cost(problem: Problem, prices: Sequence[float]) -> Floats:
 
     prices: (T,) of a GPU in an hour. Ours: the paper has the ratio of the sums, which one pair of job and type meets.
     """
-    return _best(problem, problem.speed / (np.asarray(prices) * problem.gpus[:, None]))
+    return best(problem, problem.speed / (np.asarray(prices) * problem.gpus[:, None]))
 
 
 def first_come(problem: Problem) -> Floats:
@@ -142,7 +169,7 @@ def _least_raised(problem: Problem, gain: Floats) -> Floats:
     The second step is ours: the first alone leaves the shares of jobs that are not the least undecided.
     """
     _, level = raise_least(problem, gain)
-    return _best(problem, gain, level * (1 - SLACK))
+    return best(problem, gain, np.full(len(gain), level * (1 - SLACK)))
 
 
 def raise_least(problem: Problem, gain: Floats, everywhere: bool = False) -> tuple[Floats, float]:
@@ -154,10 +181,9 @@ def raise_least(problem: Problem, gain: Floats, everywhere: bool = False) -> tup
 
     jobs, types = gain.shape
     possible, bound = fits(problem)
-    of_job = sparse.csr_array((-gain.ravel(), (np.repeat(np.arange(jobs), types), np.arange(jobs * types))))
     rows = sparse.vstack([
         sparse.hstack([possible, sparse.csr_array((len(bound), 1))]),
-        sparse.hstack([of_job, sparse.csr_array(np.ones((jobs, 1)))]),
+        sparse.hstack([-of_jobs(gain), sparse.csr_array(np.ones((jobs, 1)))]),
     ]).tocsr()  # fmt: skip
     aim = np.zeros(jobs * types + 1)
     aim[-1] = -1.0
@@ -169,18 +195,28 @@ def raise_least(problem: Problem, gain: Floats, everywhere: bool = False) -> tup
     return np.clip(solution.x[:-1].reshape(gain.shape), 0.0, 1.0), float(solution.x[-1])
 
 
-def _best(problem: Problem, gain: Floats, floor: float = 0.0) -> Floats:
-    """Shares (N, T) of the highest sum of gain . share, of which none is below the floor."""
+def best(problem: Problem, gain: Floats, floor: Floats | None = None, who: Bools | None = None) -> Floats:
+    """Shares (N, T) of the highest sum of gain . share, of which none is below its floor. floor: (N,).
+
+    who: (N,) jobs of the sum; all without it.
+    """
+    from scipy import sparse
+
+    rows, bound = fits(problem)
+    if floor is not None:
+        rows, bound = sparse.vstack([rows, -of_jobs(gain)]).tocsr(), np.append(bound, -floor)
+    high = (problem.speed > 0).ravel().astype(np.float64)
+    aim = gain if who is None else np.where(who[:, None], gain, 0.0)
+    solution = solve(Programme(-aim.ravel(), np.zeros(len(high)), high, rows, bound))
+    return isolated(problem) if solution.x is None else np.clip(solution.x.reshape(gain.shape), 0.0, 1.0)
+
+
+def of_jobs(gain: Floats) -> Any:
+    """Rows that sum gain . share of each job. (N, N * T), sparse."""
     from scipy import sparse
 
     jobs, types = gain.shape
-    rows, bound = fits(problem)
-    if floor > 0:
-        of_job = sparse.csr_array((-gain.ravel(), (np.repeat(np.arange(jobs), types), np.arange(jobs * types))))
-        rows, bound = sparse.vstack([rows, of_job]).tocsr(), np.append(bound, np.full(jobs, -floor))
-    high = (problem.speed > 0).ravel().astype(np.float64)
-    solution = solve(Programme(-gain.ravel(), np.zeros(len(high)), high, rows, bound))
-    return isolated(problem) if solution.x is None else np.clip(solution.x.reshape(gain.shape), 0.0, 1.0)
+    return sparse.csr_array((gain.ravel(), (np.repeat(np.arange(jobs), types), np.arange(jobs * types))))
 
 
 def fits(problem: Problem) -> tuple[object, Floats]:

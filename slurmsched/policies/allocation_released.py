@@ -21,7 +21,7 @@ LONGEST_S, SHORTEST_S, PRECISE = 1e6, 100.0, 1.05  # of the bisection of the mak
 
 
 def max_min(problem: Problem) -> Floats:
-    """As allocation.max_min, in the middle of all best points. (N, T)."""
+    """The least throughput, as allocation.worth counts it, is as high as can be; the middle of such points. (N, T)"""
     gain = problem.speed * allocation.worth(problem)[:, None]
     _, level = allocation.raise_least(problem, gain, everywhere=True)
     return _middle(problem, gain, np.full(len(gain), level * (1 - NEAR)))

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from slurmsched.errors import ConfigError
+from slurmsched.estimators.alike import Alike
 from slurmsched.estimators.hint import Hint
 from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use, Wants
 from slurmsched.model.columns import Bools, Floats
@@ -18,8 +19,9 @@ from slurmsched.policies.deadlines import active, cluster_gpus
 from slurmsched.policies.expected import remaining_s, service
 from slurmsched.policies.memory import recall, remembered
 from slurmsched.policies.order import ordered
-from slurmsched.policies.timetable import Sizes, sizes_of
-from slurmsched.protocols import Estimator
+from slurmsched.policies.timetable import Sizes, sizes_of, without_curve
+from slurmsched.policies.weights import check_weights, weights_of
+from slurmsched.protocols import Estimator, SpeedEstimator
 
 _PLANNED = ("begin_s", "end_s", "batch_gpus")  # in a carry, by job: -1 for a job that no batch took
 MOST_SLOTS = 4_096  # of a window; beyond, slots are longer
@@ -59,10 +61,12 @@ class AOnline:
     window_s: length of the first batch's window [s]; each is twice as long as the one before while jobs are left over.
     slots: of that window; longer ones have more of the same length.
     serial: part of a job's work that more GPUs do not speed up (Amdahl's law).
-    most_jobs: jobs that a batch decides on, least remaining service first. fill: jobs may start before their time where
-    GPUs are idle, and those of no batch too; False: they wait.
+    most_jobs: jobs that a batch decides on, least remaining service by weight first. fill: jobs may start before their
+    time where GPUs are idle, and those of no batch too; False: they wait.
     estimator: where expected run times come from.
-    All jobs weigh alike, as nobody tells another weight. A job without an expected run time is in no batch: it comes
+    speeds: where a table knows a job's speed by number of GPUs, its curve counts in the place of Amdahl's law.
+    weights: KIND:NAME=WEIGHT each, KIND qos, user or account: what jobs weigh, see policies.weights.
+    A job without an expected run time is in no batch: it comes
     after those planned, by attained service.
     Raises ConfigError for a parameter out of range.
     Source: Zhou et al. (AOnline), IEEE TCC 2022, for batches of growing windows and the primal-dual choice within one.
@@ -73,7 +77,7 @@ class AOnline:
     card: ClassVar[Card] = Card(
         Family.DEADLINE,
         "Zhou et al.: AOnline, IEEE TCC 2022",
-        left_out=("Resources other than GPUs, and weights of jobs: all weigh alike.",),
+        left_out=("Resources other than GPUs.",),
         needs=(Input.DURATION, Input.SIZES),
         uses=(Use.ORDER, Use.START, Use.SIZE),
         on_slurm=(
@@ -87,6 +91,8 @@ class AOnline:
     serial: float = 0.02
     most_jobs: int = 300
     fill: bool = True
+    weights: tuple[str, ...] = ()
+    speeds: SpeedEstimator = field(default_factory=Alike)
     estimator: Estimator = field(default_factory=Hint)
 
     def __post_init__(self) -> None:
@@ -96,6 +102,7 @@ class AOnline:
         if self.serial > 1:
             raise ConfigError(f"must be a number of at most 1, got {self.serial!r}", key="policy.serial")
         check_count("most_jobs", self.most_jobs, least=1)
+        check_weights(self.weights)
 
     def rank(self, snapshot: Snapshot) -> Ranking:
         jobs, left_s = snapshot.jobs, remaining_s(self.estimator, snapshot)
@@ -109,8 +116,8 @@ class AOnline:
         order = ordered(jobs, ~planned, np.where(planned, plan["begin_s"], jobs.attained_gpu_s))
         why = {"begin_s": np.where(planned, plan["begin_s"], np.inf), "batch_gpus": plan["batch_gpus"]}
         carry = dict(remembered(jobs, plan)) | {_BATCH: batch}
-        return Ranking(order, why=why, carry=carry, notes=_notes(snapshot, left_s, waits & ~planned),
-                       wants=self._wants(snapshot, plan, planned))  # fmt: skip
+        notes = (*_notes(snapshot, left_s, waits & ~planned), *without_curve(snapshot, waits, self.speeds))
+        return Ranking(order, why=why, carry=carry, notes=notes, wants=self._wants(snapshot, plan, planned))
 
     def _over(self, snapshot: Snapshot, plan: dict[str, Floats], waits: Bools, batch: dict[str, float]) -> bool:
         """Whether a new batch begins: somebody waits for one, and the window is over or all of the last batch began."""
@@ -126,14 +133,15 @@ class AOnline:
             column[waits] = -1.0
         window = self._window(snapshot, plan, length_s)
         jobs = snapshot.jobs
+        weight = weights_of(jobs, self.weights)
         left_gpu_s = service(left_s, jobs)
-        order = ordered(jobs, left_gpu_s)
+        order = ordered(jobs, left_gpu_s / weight)
         rows = order[waits[order]][: self.most_jobs]
-        work_gpu_s = np.maximum(left_gpu_s[rows], 1.0)
-        low, high = float(1.0 / (4.0 * work_gpu_s.max(initial=1.0))), float(1.0 / work_gpu_s.min(initial=np.inf))
-        for row, sizes in zip(rows.tolist(), sizes_of(snapshot, rows.tolist(), self.serial), strict=True):
+        worth = weight[rows] / np.maximum(left_gpu_s[rows], 1.0)
+        low, high = float(worth.min()) / 4.0, float(worth.max())
+        for row, sizes in zip(rows.tolist(), sizes_of(snapshot, rows.tolist(), self.serial, self.speeds), strict=True):
             cost, first, slots, gpus = window.cheapest(sizes, float(left_s[row]), low, max(high, low))
-            if cost >= 1.0:
+            if cost >= weight[row]:
                 continue
             window.used[first : first + slots] += gpus
             plan["begin_s"][row] = window.begin_s + first * window.slot_s

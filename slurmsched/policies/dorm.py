@@ -16,6 +16,7 @@ from slurmsched.policies.cards import PREEMPTS
 from slurmsched.policies.checks import check_count, check_number
 from slurmsched.policies.order import arrival_s, ordered
 from slurmsched.policies.solve import Programme, solve, water_fill
+from slurmsched.policies.weights import check_weights, weights_of
 
 NODES = 200  # of the search tree; what is best by then is taken (ours)
 FAIR, EARLY = 1_000.0, 1e-3  # price of fairness lost beyond the bound, and of a GPU for the last to come
@@ -23,12 +24,13 @@ FAIR, EARLY = 1_000.0, 1e-3  # price of fairness lost beyond the bound, and of a
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sizes:
-    """Of the jobs in one programme: (A,) rows of jobs, least and most GPUs of each, and what it holds."""
+    """Of the jobs in one programme: (A,) rows of jobs, least and most GPUs of each, what it holds, and its weight."""
 
     rows: Int64s
     low: Floats
     high: Floats
     held: Floats
+    weight: Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,7 @@ class Dorm:
     theta1: bound of the fairness loss: the sum of distances of GPU shares from max-min fair ones is at most 2 theta1.
     theta2: part of the running jobs that may be changed (resized or stopped) at a look.
     most_jobs: running and then earliest waiting jobs that one programme decides on.
+    weights: KIND:NAME=WEIGHT each, KIND qos, user or account: fair shares are by what jobs weigh, see policies.weights.
     A job with hints min_gpus and max_gpus may have any size between; any other all its GPUs or none. Where the bound
     of unfairness cannot be kept, it is exceeded by as little as can be.
     Raises ConfigError for a parameter out of range.
@@ -49,10 +52,7 @@ class Dorm:
     card: ClassVar[Card] = Card(
         Family.FAIRNESS,
         "Sun et al.: Dorm, IEEE SMARTCOMP 2017",
-        left_out=(
-            "Several resources: GPUs are the only one, so that the fair share is of GPUs alone.",
-            "Weights of applications: all count alike.",
-        ),
+        left_out=("Several resources: GPUs are the only one, so that the fair share is of GPUs alone.",),
         needs=(Input.SIZES,),
         uses=(Use.ORDER, Use.SIZE, Use.REQUEUE),
         on_slurm=(PREEMPTS, "A running job changes its size only by a requeue."),
@@ -61,11 +61,13 @@ class Dorm:
     theta1: float = 0.1
     theta2: float = 0.1
     most_jobs: int = 100
+    weights: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check_number("theta1", self.theta1)
         check_number("theta2", self.theta2)
         check_count("most_jobs", self.most_jobs, least=1)
+        check_weights(self.weights)
 
     def rank(self, snapshot: Snapshot) -> Ranking:
         jobs, sizes = snapshot.jobs, self._sizes(snapshot)
@@ -88,7 +90,8 @@ class Dorm:
         low, high = hint_column(jobs, "min_gpus"), hint_column(jobs, "max_gpus")
         elastic = ~(np.isnan(low) | np.isnan(high))
         held = np.where(runs, asked, 0.0)
-        return Sizes(rows, np.where(elastic, low, asked)[rows], np.where(elastic, high, asked)[rows], held[rows])
+        return Sizes(rows, np.where(elastic, low, asked)[rows], np.where(elastic, high, asked)[rows], held[rows],
+                     weights_of(jobs, self.weights)[rows])  # fmt: skip
 
     def _solved(self, snapshot: Snapshot, sizes: Sizes) -> Int64s:
         """GPUs of each job to decide on, 0 = none. (A,) int64."""
@@ -105,7 +108,7 @@ def programme(sizes: Sizes, total: int, theta1: float, theta2: float) -> Program
     GPUs; and the fairness lost beyond the bound."""
     count = len(sizes.rows)
     one, none = np.eye(count), np.zeros((count, count))
-    fair = water_fill(sizes.high, np.ones(count), float(total))
+    fair = water_fill(sizes.high, sizes.weight, float(total))
     runs = sizes.held > 0
     spread = np.maximum(sizes.high, sizes.held)
     gpus_row, changes_row, loss_row = (np.zeros((1, 4 * count + 1)) for _ in range(3))

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from slurmsched.errors import ConfigError
+from slurmsched.estimators.alike import Alike
 from slurmsched.estimators.hint import Hint
 from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use, Wants
 from slurmsched.model.columns import Bools, Floats, Int64s
@@ -18,8 +19,8 @@ from slurmsched.policies.expected import remaining_s, service
 from slurmsched.policies.memory import recall, remembered
 from slurmsched.policies.order import ordered
 from slurmsched.policies.spare import Share, spread
-from slurmsched.policies.timetable import Sizes, Timetable, filled, sizes_of, timetable
-from slurmsched.protocols import Estimator
+from slurmsched.policies.timetable import Sizes, Timetable, filled, sizes_of, timetable, without_curve
+from slurmsched.protocols import Estimator, SpeedEstimator
 
 _KEPT = ("admitted", "given_gpus")  # in a carry, by job
 _ROUND = "elastic_round"  # in a carry: when the next one begins
@@ -32,20 +33,21 @@ class ElasticFlow:
     serial: part of a job's work that more GPUs do not speed up; the scaling curve is Amdahl's law with it.
     slot_s: length of the first slots of the plan, and time between two changes of sizes [s]. slots: of the plan.
     most_jobs: deadline jobs that are planned, those promised before and then in order of submission.
+    speeds: where a table knows a job's speed by number of GPUs, its curve counts in the place of Amdahl's law.
     estimator: where expected run times come from, at the size that a job asks for.
     A job with hints min_gpus and max_gpus may have any doubling between; any other all its GPUs or none. A job whose
     deadline cannot be promised is best effort. Best effort starts by least remaining service, without an expected run
     time by attained service.
     Raises ConfigError for a parameter out of range.
     Source: Gu et al. (ElasticFlow), ASPLOS '23, for minimum satisfactory share, admission and elastic allocation. The
-    curve in place of profiled ones, slots that grow, and best effort in place of turning away are ours.
+    curve where no table has a profiled one, slots that grow, and best effort in place of turning away are ours.
     """
 
     preemptive: ClassVar[bool] = True
     card: ClassVar[Card] = Card(
         Family.DEADLINE,
         "Gu et al.: ElasticFlow, ASPLOS 2023",
-        left_out=("Throughputs profiled by number of GPUs and placement: the curve is Amdahl's law.",),
+        left_out=("Throughputs profiled by placement: a curve is by number of GPUs.",),
         needs=(Input.DEADLINE, Input.DURATION, Input.SIZES),
         uses=(Use.ORDER, Use.SIZE, Use.REQUEUE),
         on_slurm=(
@@ -60,6 +62,7 @@ class ElasticFlow:
     slot_s: float = 600.0
     slots: int = 40
     most_jobs: int = 200
+    speeds: SpeedEstimator = field(default_factory=Alike)
     estimator: Estimator = field(default_factory=Hint)
 
     def __post_init__(self) -> None:
@@ -84,7 +87,8 @@ class ElasticFlow:
         why = {"given_gpus": given.astype(np.int64), "admitted": admitted, "deadline_s": due_s}
         carry = dict(remembered(jobs, {"admitted": admitted.astype(np.float64), "given_gpus": given}))
         return Ranking(order, why=why, carry=carry | {_ROUND: {"begins_s": begins_s}},
-                       notes=_notes(snapshot, wants, admitted, due_s, left_s),
+                       notes=(*_notes(snapshot, wants, admitted, due_s, left_s),
+                              *without_curve(snapshot, active(snapshot), self.speeds)),
                        wants=_wants(snapshot, given))  # fmt: skip
 
     def _planned(
@@ -94,7 +98,7 @@ class ElasticFlow:
         gpus, count = cluster_gpus(snapshot), len(wants)
         order = ordered(snapshot.jobs, ~before)
         rows = order[wants[order]][: self.most_jobs].tolist()
-        sizes = dict(zip(rows, sizes_of(snapshot, rows, self.serial), strict=True))
+        sizes = dict(zip(rows, sizes_of(snapshot, rows, self.serial, self.speeds), strict=True))
         promised = self._fill(snapshot, {row: sizes[row] for row in rows if before[row]}, left_s, due_s)
         for row in rows:
             if before[row]:
@@ -128,7 +132,7 @@ class ElasticFlow:
         jobs, who = snapshot.jobs, active(snapshot)
         order = ordered(jobs, given == 0, service(left_s, jobs), jobs.attained_gpu_s)
         rows = order[who[order]][: max(gpus, 1)].tolist()
-        sizes = sizes_of(snapshot, rows, self.serial)
+        sizes = sizes_of(snapshot, rows, self.serial, self.speeds)
         shares = [Share(row, each, float(left_s[row]), int(given[row])) for row, each in zip(rows, sizes, strict=True)]
         for share in spread(shares, gpus - int(given.sum())):
             given[share.row] = share.gpus

@@ -13,12 +13,12 @@ import numpy as np
 from slurmsched.errors import ConfigError
 from slurmsched.estimators.alike import Alike
 from slurmsched.estimators.hint import Hint
-from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use
+from slurmsched.model import Card, Family, Input, Jobs, Ranking, Snapshot, Use
 from slurmsched.model.columns import Bools, Floats, Int64s
 from slurmsched.policies import allocation, allocation_released, pairs, rounds, shared_allocation
 from slurmsched.policies.allocation import Problem
 from slurmsched.policies.cards import PREEMPTS, ROUNDS, SHARDS
-from slurmsched.policies.checks import check_choice, check_count, check_number
+from slurmsched.policies.checks import check_choice, check_count, check_number, check_words, named_numbers
 from slurmsched.policies.gpu_market import Market, market
 from slurmsched.policies.isolated_so_far import KEY, isolated_so_far
 from slurmsched.policies.left import left_s
@@ -26,11 +26,13 @@ from slurmsched.policies.order import arrival_s, ordered
 from slurmsched.policies.pairs import Allocation, Pairs
 from slurmsched.policies.partition import partitioned
 from slurmsched.policies.rounds import RESET_S, Book, Rules
+from slurmsched.policies.water_filling import Accounts, max_min, water_filled
+from slurmsched.policies.weights import check_weights, weights_of
 from slurmsched.protocols import Estimator, PairEstimator, SpeedEstimator
 
 OBJECTIVES: Mapping[str, Callable[[Problem], Floats]] = {
-    "max-min": allocation.max_min,
-    "las": allocation.max_min,
+    "max-min": max_min,
+    "las": max_min,
     "ftf": allocation.finish_time_fairness,
     "makespan": allocation.makespan,
     "sum-throughput": allocation.sum_throughput,
@@ -47,7 +49,10 @@ AS_RELEASED: Mapping[str, Callable[[Problem], Floats]] = {
     "isolated": allocation_released.isolated,
 }
 COST = "cost"
+FAIR = ("max-min", "las")  # objectives with weights and accounts
+EVERY = "*"  # in_turn: all accounts
 PAIRS = "pairs"  # in the carry
+LEAST = 1e-3  # of the largest weight, that of an account without any share, lest its jobs wait for ever
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +66,10 @@ class Gavel:
     no more, each with its part of every type (POP). reset_s: least time from one allocation to the next [s]. released:
     as the released simulator, in what the paper leaves open (see docs/policies/gavel.md). space_sharing: whether two
     jobs may be given the same GPUs, in a replay. tell_pairs: whether to say at each allocation what that would gain in
-    max-min fairness. speeds, estimator: where speeds and run times come from.
+    max-min fairness. weights: for max-min, KIND:NAME=WEIGHT each, KIND qos, user or account: what jobs weigh, see
+    policies.weights. accounts: for max-min, whether accounts share first, each as its Slurm shares times its weight,
+    and then the jobs of each. in_turn: accounts whose jobs are served one after the other there; "*" = all. speeds,
+    estimator: where speeds and run times come from.
     Raises ConfigError for a parameter out of range.
     Source: Narayanan et al. (Gavel), OSDI '20; Narayanan et al. (POP), SOSP '21; fill is ours.
     """
@@ -70,8 +78,7 @@ class Gavel:
     card: ClassVar[Card] = Card(
         Family.HETEROGENEITY,
         "Narayanan et al.: Gavel, OSDI 2020",
-        left_out=("Weights of jobs, and fairness of several levels, users before their jobs.",),
-        needs=(Input.SPEED, Input.DURATION),
+        needs=(Input.SPEED, Input.DURATION, Input.SHARES),
         uses=(Use.ORDER, Use.GPU_TYPE, Use.REQUEUE, Use.START),
         on_slurm=(PREEMPTS, ROUNDS, SHARDS),
     )
@@ -86,6 +93,9 @@ class Gavel:
     released: bool = False
     space_sharing: bool = False
     tell_pairs: bool = False
+    weights: tuple[str, ...] = ()
+    accounts: bool = False
+    in_turn: tuple[str, ...] = ()
     speeds: SpeedEstimator = field(default_factory=Alike)
     estimator: Estimator = field(default_factory=Hint)
 
@@ -97,7 +107,8 @@ class Gavel:
         check_count("most_jobs", self.most_jobs, least=1)
         check_number("reset_s", self.reset_s)
         check_choice("released", self.released, (True, False))
-        _prices(self.prices)
+        named_numbers("prices", self.prices, "TYPE=PRICE")
+        self._check_fairness()
         for name in ("space_sharing", "tell_pairs"):
             check_choice(name, getattr(self, name), (True, False))
             if getattr(self, name) and not isinstance(self.speeds, PairEstimator):
@@ -106,6 +117,20 @@ class Gavel:
         if self.space_sharing and self.objective not in shared_allocation.OBJECTIVES:
             raise ConfigError(f"goes with the objectives {', '.join(shared_allocation.OBJECTIVES)}, not with "
                               f"{self.objective}", key="policy.space_sharing")  # fmt: skip
+
+    def _check_fairness(self) -> None:
+        """Weights and accounts, and what they go with."""
+        check_weights(self.weights)
+        check_choice("accounts", self.accounts, (True, False))
+        check_words("in_turn", self.in_turn)
+        for name in ("weights", "accounts"):
+            if getattr(self, name) and self.objective not in FAIR:
+                raise ConfigError(f"goes with the objective max-min, not with {self.objective}", key=f"policy.{name}")
+        if self.accounts and (self.released or self.space_sharing):
+            other = "released" if self.released else "space_sharing"
+            raise ConfigError(f"goes not with {other}", key="policy.accounts")
+        if self.in_turn and not self.accounts:
+            raise ConfigError("needs accounts = true", key="policy.in_turn")
 
     def rank(self, snapshot: Snapshot) -> Ranking:
         here = market(snapshot, self.speeds)
@@ -145,7 +170,7 @@ class Gavel:
         speed = here.speed if self.heterogeneity else runs.astype(np.float64)
         elapsed_s = np.maximum(snapshot.now_s - arrival_s(snapshot.jobs), 0.0)
         problem = Problem(here.capacity, here.gpus[rows], speed[rows], to_come_s[rows], elapsed_s[rows],
-                          np.ones(len(rows)))  # fmt: skip
+                          weights_of(snapshot.jobs, self.weights)[rows])  # fmt: skip
         if self.released and self.objective == "ftf":
             alone = np.ones(len(share))
             alone[rows] = (allocation_released.isolated(problem) * problem.speed).sum(axis=1)
@@ -158,8 +183,28 @@ class Gavel:
             made = shared_allocation.allocated(self.objective, problem, together, self.most_jobs, snapshot.seed)
             share[rows] = made.share
             return Allocation(share, self._real(snapshot, here, rows, made.pairs), made.shared)
-        share[rows] = self._solved(problem, here, snapshot.seed)
+        if self.accounts:
+            share[rows] = self._by_account(snapshot, rows, problem)
+        else:
+            share[rows] = self._solved(problem, here, snapshot.seed)
         return Allocation(share)
+
+    def _by_account(self, snapshot: Snapshot, rows: Int64s, problem: Problem) -> Floats:
+        """Shares of accounts, then of their jobs. (R, T)."""
+        jobs = snapshot.jobs.take(rows)
+        weight = weights_of(jobs, self.weights, ("qos", "user"))
+        problem = replace(problem, account=jobs.account.codes.astype(np.int64), weight=weight)
+        fair = partial(water_filled, accounts=self._accounts(snapshot, jobs))
+        return partitioned(fair, problem, -(-len(rows) // self.most_jobs), snapshot.seed)
+
+    def _accounts(self, snapshot: Snapshot, jobs: Jobs) -> Accounts:
+        """What the account of each name is entitled to: its shares in Slurm times its weight."""
+        names = jobs.account.names
+        own = np.ones(len(names))
+        own[jobs.account.codes] = weights_of(jobs, self.weights, ("account",))
+        entitled = own * [snapshot.shares.get(name, 1.0) for name in names]
+        in_turn = np.isin(names, self.in_turn) | (EVERY in self.in_turn)
+        return Accounts(np.maximum(entitled, LEAST * entitled.max()), in_turn)
 
     def _real(self, snapshot: Snapshot, here: Market, rows: Int64s, made: Pairs) -> Pairs:
         """The pairs by row of the snapshot, with the speeds that they have, whatever an objective took them for."""
@@ -176,21 +221,7 @@ class Gavel:
         programmes = {**OBJECTIVES, **(AS_RELEASED if self.released else {})}
         programme = programmes.get(self.objective)
         if programme is None:
-            known = _prices(self.prices)
+            known = named_numbers("prices", self.prices, "TYPE=PRICE")
             programme = partial(allocation.cost, prices=[known.get(type_, 1.0) for type_ in here.types])
         groups = 1 if self.objective == "fifo" else -(-len(problem.gpus) // self.most_jobs)
         return partitioned(programme, problem, groups, seed)
-
-
-def _prices(texts: tuple[str, ...]) -> dict[str, float]:
-    """Prices by type. Raises ConfigError for a text that is not TYPE=PRICE."""
-    found = {}
-    for text in texts:
-        name, _, price = str(text).partition("=")
-        try:
-            found[name] = float(price)
-        except ValueError:
-            found[name] = 0.0
-        if not 0 < found[name] < math.inf:
-            raise ConfigError(f"must be TYPE=PRICE with a price above 0, got {text!r}", key="policy.prices")
-    return found

@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from slurmsched.errors import ConfigError
+from slurmsched.estimators.alike import Alike
 from slurmsched.estimators.hint import Hint
 from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use, Wants
 from slurmsched.model.columns import Bools, Floats, Int64s
@@ -17,8 +18,8 @@ from slurmsched.policies.deadlines import active, cluster_gpus, deadline_s
 from slurmsched.policies.expected import remaining_s
 from slurmsched.policies.order import arrival_s, ordered
 from slurmsched.policies.slot_prices import Choice, choices, intervals_of, prices, promise, promised
-from slurmsched.policies.timetable import Timetable, sizes_of, timetable
-from slurmsched.protocols import Estimator
+from slurmsched.policies.timetable import Timetable, sizes_of, timetable, without_curve
+from slurmsched.protocols import Estimator, SpeedEstimator
 
 _KEY = "oasis"  # in a carry: by job, the intervals promised; none for a job that was refused
 NOW, OVERRUN, LATER, OUT = range(4)
@@ -32,6 +33,7 @@ class Oasis:
     is worth. steepness: how fast worth falls around the deadline, against the time from submission to it.
     serial: part of a job's work that more GPUs do not speed up (Amdahl's law). slot_s, slots: of the plan.
     fill: jobs that are not due, and those refused, may have GPUs that are idle; False: they wait.
+    speeds: where a table knows a job's speed by number of GPUs, its curve counts in the place of Amdahl's law.
     most_jobs: jobs that are decided on at a look. estimator: where expected run times come from.
     A job without a deadline is worth half whenever it ends. One without an expected run time cannot be planned: it
     comes last, by attained service, as those refused do.
@@ -65,6 +67,7 @@ class Oasis:
     slots: int = 40
     fill: bool = True
     most_jobs: int = 200
+    speeds: SpeedEstimator = field(default_factory=Alike)
     estimator: Estimator = field(default_factory=Hint)
 
     def __post_init__(self) -> None:
@@ -89,6 +92,7 @@ class Oasis:
         blind = int((who & np.isinf(left_s)).sum())
         notes = [f"{refused} jobs are worth less than the GPUs of any plan cost: last"] if refused > 0 else []
         notes += [f"{blind} jobs have no expected run time: last, by attained service"] if blind else []
+        notes += without_curve(snapshot, who, self.speeds)
         why = {"standing": group, "planned_gpus": gpus, "start_s": start_s, "deadline_s": due_s}
         carry = {_KEY: plans}
         return Ranking(
@@ -111,7 +115,7 @@ class Oasis:
         for plan in plans.values():
             promise(table, plan)
         now = new[: self.most_jobs]
-        for row, sizes in zip(now, sizes_of(snapshot, now, self.serial), strict=True):
+        for row, sizes in zip(now, sizes_of(snapshot, now, self.serial, self.speeds), strict=True):
             price = prices(table, cluster_gpus(snapshot), self.least_price)
             found = choices(sizes, max(float(left_s[row]), 1.0), table, price)
             plans[keys[row]] = self._admitted(snapshot, row, found, table, float(left_s[row]), float(due_s[row]))

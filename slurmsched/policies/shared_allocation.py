@@ -30,7 +30,7 @@ class Shared(NamedTuple):
 
 
 def max_min(problem: Problem, pairs: Pairs) -> Shares:
-    """As allocation.max_min."""
+    """The least throughput, as allocation.worth counts it, is as high as can be."""
     return _least_raised(problem, pairs, allocation.worth(problem))
 
 
@@ -46,7 +46,13 @@ def finish_time_fairness(problem: Problem, pairs: Pairs) -> Shares:
         share, shared, level = raise_least(problem, pairs, worth)
         return (share, shared), level
 
-    return allocation.least_rho(problem, raised)
+    def made(shares: Shares) -> Floats:
+        alone, shared = (shares[0] * problem.speed).sum(axis=1), pairs.speed * shares[1][:, :, None]
+        for place, rows in enumerate((pairs.first, pairs.second)):
+            alone += np.bincount(rows, shared[:, :, place].sum(axis=1), len(alone))
+        return alone
+
+    return allocation.least_rho_of(problem, raised, made)
 
 
 def sum_throughput(problem: Problem, pairs: Pairs) -> Shares:

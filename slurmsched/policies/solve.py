@@ -22,13 +22,15 @@ class Solution:
     """x: (V,) the best point found, None if there is none. objective: its value. gap: of a mixed-integer programme,
     how far it may be from the best, as a share of the objective; 0 if it is proven best.
 
-    status: "limit" = stopped by nodes or time; x is then the best so far, if any.
+    status: "limit" = stopped by nodes or time; x is then the best so far, if any. price: (R,) of a linear programme, by
+    how much the least cost falls for each unit that a row of at_most_x is given more; at least 0.
     """
 
     status: Status
     x: Floats | None
     objective: float = float("nan")
     gap: float = 0.0
+    price: Floats | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,7 +88,8 @@ def _mixed(programme: Programme, options: dict[str, float]) -> Solution:
 def _solution(found: Any) -> Solution:
     x = None if found.x is None else np.asarray(found.x, np.float64)
     objective = float("nan") if found.fun is None else float(found.fun)
-    return Solution(_STATUS.get(found.status, "failed"), x, objective, float(getattr(found, "mip_gap", None) or 0.0))
+    gap, rows = float(getattr(found, "mip_gap", None) or 0.0), found.get("ineqlin", {}).get("marginals")
+    return Solution(_STATUS.get(found.status, "failed"), x, objective, gap, None if rows is None else -rows)
 
 
 def least(feasible: Callable[[float], bool], low: float, high: float, *, relative: float = 1e-3) -> float:

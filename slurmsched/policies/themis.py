@@ -2,47 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from slurmsched.errors import ConfigError
+from slurmsched.estimators.alike import Alike
 from slurmsched.estimators.hint import Hint
 from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use, Wants
 from slurmsched.model.columns import Bools, Floats, Int64s
+from slurmsched.policies.apps import Apps, apps, bundles
 from slurmsched.policies.auction import auction
 from slurmsched.policies.cards import PREEMPTS, RESIZES, ROUNDS
 from slurmsched.policies.checks import check_choice, check_number
 from slurmsched.policies.expected import remaining_s
-from slurmsched.policies.isolated import contending, stretch
+from slurmsched.policies.finish_time import Times, isolated_columns, least_worst_shares
+from slurmsched.policies.isolated import contending
 from slurmsched.policies.leases import Leases, chosen, contenders, leases
 from slurmsched.policies.lots import chance_of
 from slurmsched.policies.memory import recall, remembered
 from slurmsched.policies.order import arrival_s, ordered
-from slurmsched.policies.solve import least
-from slurmsched.policies.timetable import Sizes, sizes_of
-from slurmsched.protocols import Estimator
+from slurmsched.policies.timetable import Sizes, sizes_of, without_curve
+from slurmsched.protocols import Estimator, SpeedEstimator
 
 VARIANTS = ("auction", "sort", "minmax")
 LEFTOVERS = ("rho", "random")
-_ISOLATED = ("isolated_s", "executed_s", "stretch")  # in a carry, by job
+APPS = ("job", "name")
 MOST_BIDDERS = 200  # of one auction, the worst off first: its cost is bidders times GPUs (ours)
-
-
-@dataclass(frozen=True, slots=True)
-class Times:
-    """By row of jobs, (N,) [s]. elapsed_s: since submission. left_s: run time still to come. isolated_s: whole time on
-    1/N of the cluster."""
-
-    elapsed_s: Floats
-    left_s: Floats
-    isolated_s: Floats
-
-    @property
-    def rho(self) -> Floats:
-        """Shared time over isolated time if the job ran from now on. (N,)."""
-        return (self.elapsed_s + self.left_s) / np.maximum(self.isolated_s, 1e-9)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +47,14 @@ class Themis:
     not speed up.
     leftovers: what the auction leaves goes to the others by "rho", or at "random" as in the paper, drawn anew for each
     lease_s, by job, whoever else there is.
+    apps: "job": each job is an app of one gang. "name": jobs of one account and user whose names differ in case and
+    numbers only are one app, as a search for hyper-parameters is: it counts once, and bids for as many as it likes.
+    speeds: where a table knows a job's speed by number of GPUs, its curve counts in the place of Amdahl's law.
     estimator: where expected run times come from. A job without one is taken to run as long again as it ran.
-    Each job is an app of one gang. Raises ConfigError for a parameter out of range.
+    Raises ConfigError for a parameter out of range.
     Source: Mahajan et al. (Themis), NSDI '20, for rho, leases, filter, bid tables and auction, defaults unverified;
-    Narayanan et al. (Gavel), OSDI '20, for "minmax". Ours: sizes by Amdahl's law; leftovers by rho. Not done: apps of
-    several jobs, bids that tell near GPUs from far ones, and leftovers near what an app holds.
+    Narayanan et al. (Gavel), OSDI '20, for "minmax". Ours: sizes by Amdahl's law; leftovers by rho. Not done: bids
+    that tell near GPUs from far ones, and leftovers near what an app holds.
     """
 
     preemptive: ClassVar[bool] = True
@@ -71,7 +62,6 @@ class Themis:
         Family.FAIRNESS,
         "Mahajan et al.: Themis, NSDI 2020",
         left_out=(
-            "Apps of several jobs: jobs of one search for hyper-parameters do not bid together.",
             "Bids that tell near GPUs from far ones, and leftovers near what an app holds: where a job runs is the "
             "placement's to say.",
         ),
@@ -86,6 +76,8 @@ class Themis:
     elastic: bool = False
     serial: float = 0.02
     leftovers: str = "rho"
+    apps: str = "job"
+    speeds: SpeedEstimator = field(default_factory=Alike)
     estimator: Estimator = field(default_factory=Hint)
 
     def __post_init__(self) -> None:
@@ -103,32 +95,48 @@ class Themis:
         check_choice("leftovers", self.leftovers, LEFTOVERS)
         if self.leftovers == "random" and not self.lease_s:
             raise ConfigError('"random" is drawn for each lease: needs lease_s above 0', key="policy.leftovers")
+        check_choice("apps", self.apps, APPS)
+        if self.apps != "job" and (self.elastic or self.variant == "minmax"):
+            other = "elastic = true" if self.elastic else 'variant = "minmax"'
+            raise ConfigError(f'goes not with {other}; "job" does', key="policy.apps")
 
     def rank(self, snapshot: Snapshot) -> Ranking:
         jobs, held = snapshot.jobs, leases(snapshot, self.lease_s)
-        columns = isolated_columns(snapshot)
-        times, unknown = self._times(snapshot, columns)
+        left_s, unknown = self._left_s(snapshot)
+        searches = apps(snapshot, left_s) if self.apps == "name" else None
+        if searches is None:
+            columns = isolated_columns(snapshot)
+            times = self._times(snapshot, left_s, columns)
+        else:
+            columns, times = {"executed_s": jobs.executed_s}, searches.of_jobs
         may = contenders(snapshot, held)
-        urgency, part, wants = self._urgency(snapshot, held, times, may)
+        urgency, part, wants = self._urgency(snapshot, held, times, may, searches)
         order = ordered(jobs, ~held.held, urgency, self._rest(snapshot, times, urgency))
         sizes = None if wants is None or wants.gpus is None else np.where(wants.gpus > 0, wants.gpus, jobs.gpus)
         renewed = held.renewed(chosen(snapshot, order, held.held | may, sizes), part)
-        notes = (f"{unknown} jobs without an expected run time: taken to run as long again",) if unknown else ()
+        notes = [f"{unknown} jobs without an expected run time: taken to run as long again"] if unknown else []
+        notes += without_curve(snapshot, may, self.speeds) if self.elastic else ()
         why = {"rho": times.rho, "in_lease": held.held, "urgency": urgency}
-        return Ranking(order, why=why, carry=remembered(jobs, renewed | columns), notes=notes, wants=wants)
+        carry: Mapping[str, Any] = remembered(jobs, renewed | columns)
+        if searches is not None:
+            carry, why = {**carry, **searches.carry}, {**why, "app": searches.of}
+        return Ranking(order, why=why, carry=carry, notes=tuple(notes), wants=wants)
 
-    def _times(self, snapshot: Snapshot, columns: dict[str, Floats]) -> tuple[Times, int]:
-        """The times of each job, and how many that contend have no expected run time."""
+    def _left_s(self, snapshot: Snapshot) -> tuple[Floats, int]:
+        """Run time still to come of each job, and how many that contend have no expected one. (N,) [s]."""
         jobs, left_s = snapshot.jobs, remaining_s(self.estimator, snapshot)
         unknown = np.isinf(left_s)
         left_s = np.where(unknown, np.maximum(jobs.executed_s, max(self.lease_s, 1.0)), left_s)
-        elapsed_s = np.maximum(snapshot.now_s - arrival_s(jobs), 0.0)
+        return left_s, int((unknown & contending(snapshot)).sum())
+
+    def _times(self, snapshot: Snapshot, left_s: Floats, columns: dict[str, Floats]) -> Times:
+        """The times of each job."""
+        elapsed_s = np.maximum(snapshot.now_s - arrival_s(snapshot.jobs), 0.0)
         isolated_s = columns["isolated_s"] + left_s * columns["stretch"]
-        known = np.where(np.isnan(elapsed_s), 0.0, elapsed_s)
-        return Times(known, left_s, isolated_s), int((unknown & contending(snapshot)).sum())
+        return Times(np.where(np.isnan(elapsed_s), 0.0, elapsed_s), left_s, isolated_s)
 
     def _urgency(
-        self, snapshot: Snapshot, held: Leases, times: Times, may: Bools
+        self, snapshot: Snapshot, held: Leases, times: Times, may: Bools, searches: Apps | None
     ) -> tuple[Floats, Floats, Wants | None]:
         """Key of the order, least first; part of a lease that each would get; wants. (N,) each."""
         whole = np.ones(len(may))
@@ -138,6 +146,8 @@ class Themis:
             share = least_worst_shares(snapshot, times)
             received = np.minimum(snapshot.jobs.executed_s / np.maximum(times.elapsed_s, 1e-9), 1.0)
             return -share / np.maximum(received, 1e-9), whole, Wants(share=share)
+        if searches is not None:
+            return *self._auction_of_apps(snapshot, held, searches, may), None
         return self._auction(snapshot, held, times, may)
 
     def _rest(self, snapshot: Snapshot, times: Times, urgency: Floats) -> Floats:
@@ -153,7 +163,7 @@ class Themis:
         """Of GPUs that no lease keeps: 0 who wins and 1 who does not, the part of a lease for each, and sizes. (N,)."""
         jobs = snapshot.jobs
         gpus = jobs.gpus.astype(np.int64)
-        offered = int(snapshot.nodes.gpus[~snapshot.nodes.down].sum()) - int(gpus[held.held].sum())
+        offered = _offered(snapshot, held)
         urgency, part, sizes = np.ones(len(gpus)), np.ones(len(gpus)), np.zeros(len(gpus), np.int32)
         rows = self._bidders(snapshot, times, may & (gpus > 0))
         if len(rows) and offered > 0:
@@ -165,6 +175,23 @@ class Themis:
         sizes[sizes == gpus] = 0
         return urgency, part, Wants(gpus=sizes) if sizes.any() else None
 
+    def _auction_of_apps(self, snapshot: Snapshot, held: Leases, searches: Apps, may: Bools) -> tuple[Floats, Floats]:
+        """As _auction: an app bids for its first jobs, and what it wins is theirs. (N,), (N,)."""
+        gpus, offered = snapshot.jobs.gpus.astype(np.int64), _offered(snapshot, held)
+        urgency, part = np.ones(len(gpus)), np.ones(len(gpus))
+        order = ordered(snapshot.jobs, -searches.of_jobs.rho)
+        rows = order[(may & (gpus > 0))[order]]
+        worst = list(dict.fromkeys(searches.of[rows].tolist()))
+        worst = worst[: min(int(np.ceil((1 - self.fairness) * len(worst))), MOST_BIDDERS)]
+        rows = rows[np.isin(searches.of[rows], worst)]
+        if len(rows) and offered > 0:
+            made = bundles(searches, rows, gpus, held.held)
+            wins, kept = auction(self._gains(searches.times, made.app, made.speed, made.without), made.gpus, offered)
+            for bidder in np.flatnonzero(wins >= 0).tolist():
+                first = made.first(bidder, gpus, int(wins[bidder]))
+                urgency[first], part[first] = 0.0, kept[bidder]
+        return urgency, part
+
     def _bids(self, snapshot: Snapshot, rows: Int64s, held: Leases) -> tuple[Int64s, Floats]:
         """GPUs of each bid, (B, K), and speed there over that on all that the job asks for, 0 = no bid. (B, K).
 
@@ -173,7 +200,9 @@ class Themis:
         tables = [Sizes(np.array([each]), np.ones(1)) for each in snapshot.jobs.gpus[rows].tolist()]
         if self.elastic:
             free = np.flatnonzero(held.run_s[rows] < 0).tolist()
-            for bidder, table in zip(free, sizes_of(snapshot, rows[free].tolist(), self.serial), strict=True):
+            for bidder, table in zip(
+                free, sizes_of(snapshot, rows[free].tolist(), self.serial, self.speeds), strict=True
+            ):
                 tables[bidder] = table
         most = max(len(each.gpus) for each in tables)
         gpus, speed = np.ones((len(rows), most), np.int64), np.zeros((len(rows), most))
@@ -181,14 +210,23 @@ class Themis:
             gpus[bidder, : len(each.gpus)], speed[bidder, : len(each.gpus)] = each.gpus, each.speed
         return gpus, speed
 
-    def _gains(self, times: Times, rows: Int64s, speed: Floats) -> Floats:
-        """log(1 / rho) of each bid less that of nothing for a lease; 0 where speed is. (B, K)."""
-        lease_s = max(self.lease_s, 1.0)
+    def _gains(self, times: Times, rows: Int64s, speed: Floats, without: Floats | None = None) -> Floats:
+        """log(1 / rho) of each bid less that without it for a lease; 0 where speed is. (B, K).
+
+        without: (B, 1) speed without any bid; None = 0.
+        """
         elapsed_s, left_s = times.elapsed_s[rows, None], times.left_s[rows, None]
-        soon_s = np.divide(left_s, speed, out=np.full(speed.shape, np.inf), where=speed > 0)
-        to_come_s = np.where(soon_s <= lease_s, soon_s, lease_s + left_s - lease_s * speed)
-        nothing_s = np.maximum(elapsed_s + left_s, 1.0) + lease_s
+        to_come_s = self._to_come_s(left_s, speed)
+        nothing_s = np.maximum(elapsed_s + left_s, 1.0) + max(self.lease_s, 1.0)
+        if without is not None:
+            nothing_s = np.maximum(elapsed_s + self._to_come_s(left_s, without), 1.0)
         return np.asarray(np.where(speed > 0, np.log(nothing_s / np.maximum(elapsed_s + to_come_s, 1.0)), 0.0))
+
+    def _to_come_s(self, left_s: Floats, speed: Floats) -> Floats:
+        """Until the end, at this speed for a lease and then at full speed. (B, K) [s]."""
+        lease_s = max(self.lease_s, 1.0)
+        soon_s = np.divide(left_s, speed, out=np.full(speed.shape, np.inf), where=speed > 0)
+        return np.asarray(np.where(soon_s <= lease_s, soon_s, lease_s + left_s - lease_s * speed))
 
     def _bidders(self, snapshot: Snapshot, times: Times, may: Bools) -> Int64s:
         """Rows of the fraction 1 - f of those that contend with the worst rho, at least one if any does."""
@@ -204,31 +242,6 @@ class Themis:
         return min(end_s, (snapshot.now_s // lease_s + 1) * lease_s) if drawn else end_s
 
 
-def isolated_columns(snapshot: Snapshot) -> dict[str, Floats]:
-    """Isolated time of the work done so far, counted with the N of each look, and what to remember. (N,) each."""
-    jobs, known, now = snapshot.jobs, recall(snapshot.jobs, snapshot.carry, _ISOLATED), stretch(snapshot)
-    new = np.isnan(known["isolated_s"])
-    done_s = jobs.executed_s - np.where(new, 0.0, known["executed_s"])
-    isolated_s = np.where(new, 0.0, known["isolated_s"]) + done_s * np.where(new, now, known["stretch"])
-    return dict(zip(_ISOLATED, (isolated_s, jobs.executed_s, now), strict=True))
-
-
-def least_worst_shares(snapshot: Snapshot, times: Times) -> Floats:
-    """Shares of time at which the largest rho of those that contend is least, by bisection. (N,) in [0, 1]."""
-    gpus = snapshot.jobs.gpus.astype(np.float64)
-    who, capacity = contending(snapshot), float(snapshot.nodes.gpus[~snapshot.nodes.down].sum())
-
-    def shares(rho: float) -> Floats:
-        spare_s = rho * times.isolated_s - times.elapsed_s
-        return np.where(who, np.divide(times.left_s, spare_s, out=np.full(len(gpus), 2.0), where=spare_s > 0), 0.0)
-
-    def feasible(rho: float) -> bool:
-        found = shares(rho)
-        return bool((found <= 1.0).all() and found @ gpus <= capacity)
-
-    high = max(float(np.max(times.rho, initial=0.0, where=who)), 1e-6)
-    for _ in range(64):
-        if feasible(high):
-            return np.minimum(shares(least(feasible, 0.0, high)), 1.0)
-        high *= 2
-    return who.astype(np.float64)
+def _offered(snapshot: Snapshot, held: Leases) -> int:
+    """GPUs that no lease keeps."""
+    return int(snapshot.nodes.gpus[~snapshot.nodes.down].sum()) - int(snapshot.jobs.gpus[held.held].sum())

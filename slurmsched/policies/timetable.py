@@ -10,8 +10,9 @@ from functools import lru_cache
 import numpy as np
 
 from slurmsched.model import Snapshot
-from slurmsched.model.columns import Floats, Int64s
+from slurmsched.model.columns import Bools, Floats, Int64s
 from slurmsched.model.hints import hint_column
+from slurmsched.protocols import CurveEstimator
 
 SINGLE = 12  # slots of the least length; each later one is longer by GROWTH
 GROWTH = 1.25
@@ -30,14 +31,42 @@ def amdahl(gpus: Floats | Int64s, serial: float) -> Floats:
     return np.asarray(1.0 / (serial + (1.0 - serial) / np.asarray(gpus, np.float64)))
 
 
-def sizes_of(snapshot: Snapshot, rows: Sequence[int], serial: float) -> list[Sizes]:
+def sizes_of(snapshot: Snapshot, rows: Sequence[int], serial: float, speeds: object = None) -> list[Sizes]:
     """The sizes of these jobs: doublings from min_gpus to max_gpus and what it asks for; the latter alone without
-    hints."""
+    hints.
+
+    speeds: where it is a CurveEstimator that knows a job, its curve counts in the place of Amdahl's law, and sizes that
+    are no faster than a smaller one are left out.
+    """
     asked = snapshot.jobs.gpus.tolist()
     low, high = hint_column(snapshot.jobs, "min_gpus").tolist(), hint_column(snapshot.jobs, "max_gpus").tolist()
     elastic = [low[row] <= high[row] for row in rows]
-    return [_sizes(asked[row], low[row] if may else 0.0, high[row] if may else 0.0, serial)
+    made = [_sizes(asked[row], low[row] if may else 0.0, high[row] if may else 0.0, serial)
             for row, may in zip(rows, elastic, strict=True)]  # fmt: skip
+    if not isinstance(speeds, CurveEstimator):
+        return made
+    return [_by_curve(each, snapshot, row, speeds) for row, each in zip(rows, made, strict=True)]
+
+
+def _by_curve(sizes: Sizes, snapshot: Snapshot, row: int, speeds: CurveEstimator) -> Sizes:
+    curve = speeds.curve(snapshot, row, sizes.gpus) if len(sizes.gpus) > 1 else None
+    if curve is None:
+        return sizes
+    faster = curve > np.maximum.accumulate(np.append(0.0, curve[:-1]))
+    useful = faster | ((sizes.gpus == snapshot.jobs.gpus[row]) & (curve > 0))
+    return Sizes(sizes.gpus[useful], curve[useful])
+
+
+def without_curve(snapshot: Snapshot, who: Bools, speeds: object) -> tuple[str, ...]:
+    """A note where elastic jobs among these are unknown to a CurveEstimator; nothing where Amdahl's law is all there
+    is. who: (N,) bool."""
+    if not isinstance(speeds, CurveEstimator):
+        return ()
+    one = np.ones(1, np.int64)
+    elastic = hint_column(snapshot.jobs, "min_gpus") <= hint_column(snapshot.jobs, "max_gpus")
+    rows = np.flatnonzero(who & elastic).tolist()
+    unknown = sum(speeds.curve(snapshot, row, one) is None for row in rows)
+    return (f"{unknown} of {len(rows)} elastic jobs are in no table of speeds: Amdahl's law",) if unknown else ()
 
 
 @lru_cache(maxsize=4_096)

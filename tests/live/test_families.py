@@ -1,18 +1,22 @@
 """One queue of a real Slurm under policies of every family: who starts first is whom the policy names, and all of them
-carry out their order without an error."""
+carry out their order without an error; what a policy goes by is shown by `explain`."""
 
 from __future__ import annotations
 
 import time
+from math import prod
 
+import numpy as np
 import orjson
 import pytest
 
+from slurmsched.daemon.past_runs import Kept, Runs, save
 from tests.live.acts import restarts
 from tests.live.lab import PYTHON, Installed, column, partition, run, submit, until
 
 pytestmark = [pytest.mark.live, pytest.mark.newest]
 WHOLE = 32  # GPUs of the partition
+DAY_S, USUAL_S = 86_400.0, 240.0
 # A cycle of `slurmsched tick --apply` under every policy there is, in one process, and the order that Slurm then has.
 EVERY = """
 import json, subprocess, sys, tomllib
@@ -105,3 +109,109 @@ def test_every_policy__writes_its_order(site: Installed) -> None:
         assert (done["refused"], done["stopped"], done["written"]) == ([], "", done["planned"]), name
         assert done["order"] == done["wanted"], name
         assert sorted(done["wanted"]) == jobs, name
+
+
+def explained(site: Installed, job: int) -> dict:
+    return site("explain", str(job), "--json").json()["explanation"]
+
+
+def why(site: Installed, job: int) -> dict:
+    return explained(site, job)["ahead"]["why"]
+
+
+def order() -> list[int]:
+    """Waiting jobs in Slurm's own order, of equal ones the earlier."""
+    priority = {job: int(value) for job, value in column("%Q", "PENDING").items()}
+    return sorted(priority, key=lambda job: (-priority[job], job))
+
+
+def test_mlfs__explain_shows_both_parts_and_a_loss_told_later_moves_a_job(site: Installed) -> None:
+    """Half done and a quarter of the fall in its last step: an eighth is left to learn. Once its last step took all of
+    the fall, told by the comment of a waiting job, it passes the one that is due in an hour."""
+    site.configure(policy='{ name = "mlfs", alpha = 0.9, estimator = "hint" }')
+    partition("DOWN")
+    half = submit("alice", 1, hinted("dur=2h progress=1/2 loss=5:2:1"))
+    due = submit("bob", 1, hinted("dur=2h progress=1/2 loss=5:2:1 deadline=+1h"))
+    silent = submit("carol", 1, hinted("dur=2h"))
+    until(lambda: len(column("%i", "PENDING")) == 3, "all wait")
+    told = [why(site, job) for job in (half, due, silent)]
+    assert [each["learning"] for each in told] == [0.125, 0.125, 1.0]
+    assert [round(each["pressed"], 1) for each in told] == [0.5, 1.5, 0.5]
+    assert all(abs(each["priority"] - 0.9 * each["learning"] - 0.1 * each["pressed"]) < 1e-9 for each in told)
+    site.tick()
+    assert order() == [silent, due, half]
+    run("scontrol", "update", f"jobid={half}", "comment=slurmsched: dur=2h progress=1/2 loss=5:5:1")
+    site.tick()
+    assert (why(site, half)["learning"], order()) == (0.5, [silent, half, due])
+
+
+def test_lucid__explain_shows_the_factors_of_an_estimate(site: Installed) -> None:
+    """Two users of whom one's jobs took ten times as long: the factors times the usual run time are what orders."""
+    site.configure(policy='{ name = "lucid" }', past__days="3")
+    taught(site, {"alice": 10 * USUAL_S, "bob": USUAL_S})
+    partition("DOWN")
+    slow, fast = (submit(user, 1, "--time=180", name="train") for user in ("alice", "bob"))
+    until(lambda: len(column("%i", "PENDING")) == 2, "both wait")
+    told = {job: explained(site, job) for job in (slow, fast)}
+    made_s = {}
+    for job, each in told.items():
+        assert each["ahead"]["why"]["estimate_source"] == 0  # the additive model
+        usual, *factors = each["expected"]
+        assert any("mean of the user" in line for line in factors)
+        made_s[job] = seconds(usual.split("the usual ")[1][:8]) * prod(float(line.split()[1]) for line in factors)
+        assert abs(made_s[job] / each["ahead"]["why"]["run_s"] - 1) < 0.05  # as they are rounded for the eye
+    assert made_s[slow] > 4 * made_s[fast]
+    site.tick()
+    assert order() == [fast, slow]
+
+
+def test_gavel__accounts_share_before_jobs(site: Installed) -> None:
+    """Six jobs of one account came before two of another one: with accounts first those two are in the first round, and
+    with all of its GPUs promised to the first account by weight they are not."""
+    holds = submit("carol", WHOLE, hinted("dur=1h"))
+    until(lambda: column("%T").get(holds) == "RUNNING", "nothing is free")
+    many = [submit("alice", 8, hinted("dur=1h")) for _ in range(6)]
+    few = [submit("dave", 8, hinted("dur=1h")) for _ in range(2)]
+    until(lambda: len(column("%i", "PENDING")) == 8, "the others wait")
+    site.configure(policy='{ name = "gavel", accounts = true }')
+    site.tick()
+    assert (set(few) <= set(order()[:4]), sorted(order())) == (True, many + few)
+    assert why(site, few[0])["in_round"] == 1
+    (site.folder / "ledger.db").unlink()  # with the round that it remembers
+    site.configure(policy='{ name = "gavel", accounts = true, in_turn = ["*"], weights = ["account:physics=1000"] }')
+    site.tick()
+    assert order()[:4] == many[:4]
+
+
+def test_themis__a_sweep_counts_once(site: Installed) -> None:
+    """Six jobs of alice's sweep, one of carol twice as large: by jobs the sweep is worse off, by apps she is."""
+    partition("DOWN")
+    sweep = [submit("alice", 8, hinted("dur=1h"), name=f"lr_{n}") for n in range(6)]
+    single = submit("carol", 16, hinted("dur=1h"), name="train")
+    until(lambda: len(column("%i", "PENDING")) == 7, "all wait")
+    for apps, first in (("job", sweep[0]), ("name", single)):
+        site.configure(policy=f'{{ name = "themis", variant = "sort", apps = "{apps}" }}')
+        site.tick()
+        assert order()[0] == first
+    assert why(site, sweep[0])["app"] == why(site, sweep[5])["app"] != why(site, single)["app"]
+
+
+def taught(site: Installed, run_s: dict[str, float]) -> None:
+    """The file of what ended here has 200 jobs of each user, by turns, of about so long; the last ended a day ago."""
+    now_s, count = time.time(), 200 * len(run_s)
+    users, chance = [*run_s] * 200, np.random.default_rng(1)
+    submit_s = now_s - 2.5 * DAY_S + np.arange(count) * 300.0
+    took_s = np.array([run_s[user] for user in users]) * chance.uniform(0.9, 1.1, count)
+    runs = Runs.build(count, {
+        "job_id": np.arange(1, count + 1), "submit_s": submit_s, "start_s": submit_s, "end_s": submit_s + took_s,
+        "duration_s": took_s, "nodes": [1] * count, "user": users, "account": ["physics"] * count,
+        "name": ["train"] * count, "state": ["COMPLETED"] * count,
+    })  # fmt: skip
+    save(site.folder / "past.npz", Kept(now_s - 2.9 * DAY_S, now_s - 1.0, DAY_S, runs=runs))
+    site.owned()
+
+
+def seconds(clock: str) -> int:
+    """Of HH:MM:SS."""
+    hours, minutes, rest = map(int, clock.split(":"))
+    return 3_600 * hours + 60 * minutes + rest

@@ -10,7 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slurmsched.policies.allocation import Problem, finish_time_fairness, isolated, max_min, raise_least
+from slurmsched.policies.allocation import (
+    PRECISION,
+    Problem,
+    best,
+    finish_time_fairness,
+    isolated,
+    least_rho_of,
+    raise_least,
+    worth,
+)
 from slurmsched.policies.auction import auction
 from slurmsched.policies.dorm import Dorm
 from slurmsched.policies.fisher_market import Buyers, Offer, bought
@@ -19,6 +28,7 @@ from slurmsched.policies.solve import water_fill
 from slurmsched.policies.stride import turns
 from slurmsched.policies.themis import Themis
 from slurmsched.policies.trading import fair_tickets, traded
+from slurmsched.policies.water_filling import Accounts, max_min, water_filled
 from slurmsched.testing import snapshot
 
 
@@ -84,6 +94,29 @@ def test_themis__nobody_new_is_worse_off_than_on_its_own_part(jobs: list[tuple[i
     assert (run_s / ranking.wants.share <= alone_s * (1 + 1e-3)).all()
 
 
+@settings(deadline=None, max_examples=30)
+@given(
+    jobs=st.lists(st.tuples(st.integers(1, 8), st.integers(600, 90_000), st.integers(0, 9_000)), min_size=1,
+                  max_size=8),
+    variant=st.sampled_from(["sort", "auction"]),
+)  # fmt: skip
+def test_themis__apps_of_one_job_are_as_jobs(jobs: list[tuple[int, int, int]], variant: str) -> None:
+    """Where no two names are alike, apps change nothing, now and at the next look."""
+    rows = [
+        {"gpus": gpus, "name": "abcdefgh"[n], "submit_s": submit_s, "comment": f"slurmsched: dur={run_s}s"}
+        for n, (gpus, run_s, submit_s) in enumerate(jobs)
+    ]
+    by_job, by_app = (Themis(variant=variant, fairness=0.4, apps=apps) for apps in ("job", "name"))
+    carries: list[dict[str, object]] = [{}, {}]
+    for now_s, ran_s in ((9_000.0, 0.0), (9_600.0, 500.0)):
+        given = [snapshot([{**row, "executed_s": ran_s} for row in rows], "2x8", now_s=now_s, carry=carry)
+                 for carry in carries]  # fmt: skip
+        one, other = (policy.rank(each) for policy, each in zip((by_job, by_app), given, strict=True))
+        assert one.why["rho"] == pytest.approx(other.why["rho"])
+        assert one.why["urgency"] == pytest.approx(other.why["urgency"])
+        carries = [dict(one.carry), dict(other.carry)]
+
+
 @st.composite
 def problems(draw: st.DrawFn) -> Problem:
     """Jobs that have just come, of one GPU, on two GPU types."""
@@ -103,6 +136,24 @@ def test_finish_time_fairness__nobody_new_ends_later_than_alone(problem: Problem
     assert (speed >= alone * (1 - 1e-2)).all()
 
 
+@settings(deadline=None, max_examples=40)
+@given(problem=problems(), waited=st.lists(st.floats(0.0, 30_000.0), min_size=6, max_size=6))
+def test_least_rho_of__is_as_low_as_by_bisection(problem: Problem, waited: list[float]) -> None:
+    """The same rho, to the precision that both have, for jobs that waited too."""
+    problem = replace(problem, elapsed_s=np.array(waited[: len(problem.gpus)]))
+
+    def rho(share: np.ndarray) -> float:
+        made, alone = ((each * problem.speed).sum(axis=1) for each in (share, isolated(problem)))
+        elapsed_s = problem.elapsed_s
+        return float(np.max((elapsed_s + problem.left_s / made) / (elapsed_s + problem.left_s / alone)))
+
+    found = least_rho_of(
+        problem, lambda worth: raise_least(problem, problem.speed * worth[:, None]),
+        lambda share: (share * problem.speed).sum(axis=1),
+    )  # fmt: skip
+    assert rho(found) == pytest.approx(rho(finish_time_fairness(problem)), rel=2 * PRECISION)
+
+
 @settings(deadline=None, max_examples=30)
 @given(problem=problems())
 def test_max_min__nobody_can_be_better_off_without_another_being_worse(problem: Problem) -> None:
@@ -114,6 +165,57 @@ def test_max_min__nobody_can_be_better_off_without_another_being_worse(problem: 
         more[one] /= 1 + 1e-2
         _, level = raise_least(problem, more)
         assert level <= 1 + 1e-4
+
+
+@st.composite
+def families(draw: st.DrawFn, types: int) -> tuple[Problem, Accounts]:
+    """Jobs of one to four GPUs, of up to three accounts, some of which serve theirs in turn."""
+    jobs, accounts = draw(st.integers(1, 7)), draw(st.integers(1, 3))
+    speed = draw(st.lists(st.floats(0.1, 4.0), min_size=types * jobs, max_size=types * jobs)) if types > 1 else 1.0
+    row = {"min_size": jobs, "max_size": jobs}
+    problem = Problem(
+        np.array(draw(st.lists(st.integers(1, 6), min_size=types, max_size=types)), np.float64),
+        np.array(draw(st.lists(st.sampled_from([1.0, 2.0, 4.0]), **row))),
+        np.broadcast_to(speed, (jobs * types,)).reshape(jobs, types), np.ones(jobs), np.zeros(jobs),
+        np.array(draw(st.lists(st.sampled_from([0.5, 1.0, 3.0]), **row))),
+        account=np.array(draw(st.lists(st.integers(0, accounts - 1), **row)), np.int64),
+    )  # fmt: skip
+    weight = draw(st.lists(st.sampled_from([0.5, 1.0, 2.5]), min_size=accounts, max_size=accounts))
+    in_turn = draw(st.lists(st.booleans(), min_size=accounts, max_size=accounts))
+    return problem, Accounts(np.array(weight), np.array(in_turn, np.bool_))
+
+
+@settings(deadline=None, max_examples=80)
+@given(family=families(1))
+def test_water_filled__on_one_type_is_water_filling_within_water_filling(family: tuple[Problem, Accounts]) -> None:
+    """What each account has is its weighted max-min share, and what each of its jobs has that of this; in turn the
+    first have all that they can use."""
+    problem, accounts = family
+    gpus, account = problem.gpus, problem.account
+    told = np.zeros(len(gpus))
+    own = water_fill(np.bincount(account, gpus, len(accounts.weight)), accounts.weight, float(problem.capacity[0]))
+    for one, have in enumerate(own.tolist()):
+        rows = np.flatnonzero(account == one)
+        told[rows] = water_fill(gpus[rows], problem.weight[rows], have)
+        for row in rows.tolist() if accounts.in_turn[one] else ():
+            told[row] = min(float(gpus[row]), have)
+            have -= told[row]
+    assert water_filled(problem, accounts)[:, 0] * gpus == pytest.approx(told, abs=1e-4)
+
+
+@settings(deadline=None, max_examples=40)
+@given(family=families(2))
+def test_water_filled__more_for_one_is_less_for_another_who_has_no_more(family: tuple[Problem, Accounts]) -> None:
+    """The law of max-min fairness, on several GPU types, of jobs that weigh alike: raising one's level takes from who
+    has no higher one."""
+    problem = replace(family[0], weight=np.ones(len(family[0].gpus)))
+    gain = problem.speed * worth(problem)[:, None]
+    level = (max_min(problem) * gain).sum(axis=1)
+    for one in range(len(level)):
+        floor = np.where(level <= level[one] * (1 + 1e-3), level, 0.0) * (1 - 1e-6)
+        floor[one] = 0.0
+        most = (best(problem, gain, floor, np.arange(len(level)) == one) * gain).sum(axis=1)[one]
+        assert most <= level[one] * (1 + 1e-2)
 
 
 @settings(deadline=None, max_examples=60)

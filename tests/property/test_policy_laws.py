@@ -15,11 +15,12 @@ from slurmsched import registry
 from slurmsched.model import Labels, Snapshot
 from slurmsched.placements.count import Count
 from slurmsched.planning.direct import DirectPlanner
-from slurmsched.policies.allocation import Problem, equal_split, max_min
+from slurmsched.policies.allocation import Problem, equal_split
 from slurmsched.policies.discretized_las import DiscretizedLas
 from slurmsched.policies.lease_plan import Demand, best, greedy
 from slurmsched.policies.solve import water_fill
 from slurmsched.policies.timetable import filled, sizes_of, timetable
+from slurmsched.policies.water_filling import max_min
 from slurmsched.replay.carry_store import CarryStore
 from slurmsched.replay.engine import replay_events
 from slurmsched.replay.ideal import IdealCluster

@@ -47,6 +47,44 @@ def test_speeds__unknown_size_and_model(table: str) -> None:
     assert (speeds[0].tolist(), speeds[1].round(2).tolist()) == ([0.0, 1.0], [0.5, 1.0])
 
 
+CURVE = """model,batch,gpus,gpu_type,steps_per_s
+m,,1,v100,10
+m,,2,v100,18
+m,,4,v100,24
+m,,8,v100,24
+big,,1,v100,0
+big,,4,v100,5
+big,,16,v100,10
+one,,2,v100,7
+"""
+
+
+@pytest.fixture
+def curves(tmp_path: Path) -> Throughputs:
+    (tmp_path / "curves.csv").write_text(CURVE)
+    return Throughputs(str(tmp_path / "curves.csv"))
+
+
+def test_curve__over_the_size_asked_for_between_and_beyond_what_was_measured(curves: Throughputs) -> None:
+    """m: as measured, 3 GPUs between 2 and 4, 16 no faster than 8. big: not on 1; on 2 half as fast as on 4."""
+    rows: list[Row] = [
+        {"comment": f"slurmsched: model={model}", "gpus": gpus} for model, gpus in (("m", 2), ("big", 4))
+    ]
+    given = snapshot(rows)
+    made = curves.curve(given, 0, np.array([1, 2, 3, 4, 8, 16]))
+    assert made == pytest.approx(np.array([10, 18, 18 * (24 / 18) ** np.log2(1.5), 24, 24, 24]) / 18)
+    assert curves.curve(given, 1, np.array([1, 2, 4, 8, 16])) == pytest.approx([0.0, 0.5, 1.0, 2**0.5, 2.0])
+
+
+def test_curve__none_where_nothing_is_known(curves: Throughputs) -> None:
+    """One size only, another model, a size asked for that cannot run, and the tables that are shipped."""
+    told = (("one", 2), ("other", 2), ("big", 1))
+    given = snapshot([{"comment": f"slurmsched: model={model}", "gpus": gpus} for model, gpus in told])
+    assert [curves.curve(given, row, np.ones(1, np.int64)) for row in range(3)] == [None] * 3
+    lm = snapshot([{"comment": "slurmsched: model=LM batch=5"}])
+    assert Throughputs("gavel").curve(lm, 0, np.ones(1, np.int64)) is None
+
+
 def test_completed__recovers_a_table_of_rank_one() -> None:
     """Rates that are a product of row and type are found again where some are missing; what is known stays."""
     rates = np.outer([1.0, 2.0, 4.0, 8.0], [1.0, 3.0, 6.0])

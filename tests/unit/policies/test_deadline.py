@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,7 @@ import pytest
 
 from slurmsched.errors import ConfigError
 from slurmsched.estimators.throughputs import Throughputs
-from slurmsched.model import Snapshot
+from slurmsched.model import Labels, Snapshot
 from slurmsched.policies import lease_plan
 from slurmsched.policies.aonline import AOnline
 from slurmsched.policies.chronus import Chronus
@@ -18,6 +20,7 @@ from slurmsched.policies.elasticflow import ElasticFlow
 from slurmsched.policies.genie import Genie
 from slurmsched.policies.lease_plan import Demand
 from slurmsched.policies.oasis import Oasis
+from slurmsched.policies.themis import Themis
 from slurmsched.policies.timetable import amdahl, filled, sizes_of, timetable
 from slurmsched.testing import check_policy, mixed_snapshot, snapshot
 
@@ -162,6 +165,48 @@ def test_sizes_of__doublings_between_the_hints_and_what_is_asked() -> None:
     assert amdahl(np.array([1, 2]), 0.0).tolist() == [1.0, 2.0]
 
 
+@pytest.fixture
+def curves(tmp_path: Path) -> Throughputs:
+    """Model m: 1.8 times as fast on two GPUs as on one, 2.4 times on four and on eight."""
+    rows = ("model,batch,gpus,gpu_type,steps_per_s", "m,,1,v100,10", "m,,2,v100,18", "m,,4,v100,24", "m,,8,v100,24")
+    (tmp_path / "curves.csv").write_text("\n".join(rows))
+    return Throughputs(str(tmp_path / "curves.csv"))
+
+
+def test_sizes_of__by_a_curve_that_is_known(curves: Throughputs) -> None:
+    """Eight GPUs are no faster than four: left out, unless they are what is asked for; others by Amdahl's law."""
+    given = told((1, f"model=m {ELASTIC}"), (8, f"model=m {ELASTIC}"), (1, f"model=x {ELASTIC}"), (2, "model=m"))
+    first, asked, unknown, fixed = sizes_of(given, [0, 1, 2, 3], 0.0, curves)
+    assert (first.gpus.tolist(), first.speed.round(6).tolist()) == ([1, 2, 4], [1.0, 1.8, 2.4])
+    assert (asked.gpus.tolist(), asked.speed.round(6).tolist()) == ([1, 2, 4, 8], [0.416667, 0.75, 1.0, 1.0])
+    assert unknown.speed.tolist() == [1.0, 2.0, 4.0, 8.0] and fixed.gpus.tolist() == [2]
+
+
+def test_elasticflow__goes_by_the_curve_as_the_page_tells(curves: Throughputs) -> None:
+    """4 h of work due in two: two GPUs do 3.6 h, so four, and not more; by Amdahl's law all that are idle."""
+    given = told((1, f"dur=4h deadline=+2h model=m {ELASTIC}"))
+    measured, law = (replace(FLOW, **more).rank(given) for more in ({"speeds": curves}, {}))
+    assert (measured.why["given_gpus"].tolist(), law.why["given_gpus"].tolist()) == ([4], [8])
+    assert [ranking.notes for ranking in (measured, law)] == [(), ()]
+
+
+@pytest.mark.parametrize(
+    ("make", "gpus"),
+    [(ElasticFlow, 4), (Oasis, None), (AOnline, None), (partial(Themis, elastic=True, fairness=0.0), 4)],
+    ids=["elasticflow", "oasis", "aonline", "themis"],
+)  # fmt: skip
+def test_elastic_policies__keep_to_the_curve(make: Any, gpus: int | None, curves: Throughputs) -> None:
+    """A job of two GPUs alone on 16 has all of them by Amdahl's law, and with its curve four, or its two, where GPU
+    time has a price. One that no table knows is told of, and has all."""
+    known, unknown = (told((2, f"dur=9h model={model} min_gpus=1 max_gpus=16"), nodes="2x8") for model in "mx")
+    policy = make(serial=0.0, speeds=curves)
+    wants, others = policy.rank(known).wants, policy.rank(unknown)
+    assert (None if wants is None else wants.gpus.tolist()) == (gpus and [gpus])
+    assert others.wants is not None and others.wants.gpus.tolist() == [16]
+    assert "1 of 1 elastic jobs are in no table of speeds: Amdahl's law" in others.notes
+    check_policy(policy)
+
+
 def test_timetable__slots_end_at_multiples_and_grow() -> None:
     """At 90 s into slots of 60 s the first one has 30 s left; the thirteenth is 2 slots long."""
     table = timetable(90.0, 60.0, 14, 4)
@@ -216,6 +261,14 @@ def test_aonline__six_jobs_by_hand() -> None:
     assert (ranking.why["begin_s"] / HOUR).tolist() == [3.0, 0.0, 1.0, np.inf, 0.0, 2.0]
     assert (ranking.order + 1).tolist() == [2, 5, 3, 6, 1, 4]
     assert ranking.notes == ("1 jobs wait for the next batch",)
+
+
+def test_aonline__weights_go_before_service() -> None:
+    """Job 2 weighs eight: it is put in first, and leaves no hour empty for job 1."""
+    given = told(*ONLINE_SIX)
+    given = replace(given, jobs=given.jobs.with_columns(qos=Labels.of(["", "high", "", "", "", ""])))
+    begin_s = replace(ONLINE, weights=("qos:high=8",)).rank(given).why["begin_s"]
+    assert (begin_s / HOUR).tolist() == [np.inf, 0.0, 3.0, np.inf, 2.0, 2.0]
 
 
 def test_aonline__the_next_window_is_twice_as_long() -> None:

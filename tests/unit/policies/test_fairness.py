@@ -15,11 +15,12 @@ from slurmsched.model import Past
 from slurmsched.policies.astraea import Astraea, end_within
 from slurmsched.policies.auction import auction
 from slurmsched.policies.dorm import Dorm
+from slurmsched.policies.finish_time import Times
 from slurmsched.policies.gandiva_fair import NO_TRADE, GandivaFair
 from slurmsched.policies.gpu_market import market
 from slurmsched.policies.leases import leases
 from slurmsched.policies.stride import turns
-from slurmsched.policies.themis import Themis, Times
+from slurmsched.policies.themis import Themis
 from slurmsched.policies.trading import fair_tickets, traded
 from slurmsched.testing import check_policy, snapshot
 
@@ -147,6 +148,45 @@ def test_themis__random_leftovers_change_with_the_lease_only() -> None:
     assert [job for job in ids(policy, more) if job != 41] == first
     with pytest.raises(ConfigError, match="lease_s above 0"):
         Themis(leftovers="random", lease_s=0.0)
+
+
+SEARCH = [{"gpus": 2, "user": "ann", "name": f"lr_{n}", "comment": "slurmsched: dur=1h"} for n in range(1, 5)]
+BOBS = {"gpus": 4, "user": "bob", "name": "train", "comment": "slurmsched: dur=1h"}
+
+
+def test_themis__a_search_is_one_app_as_the_page_tells() -> None:
+    """Four jobs of ann and one of bob, an hour after they came: by jobs ann's are worse off, by apps bob's. Both bid,
+    bob for his job and ann for some of hers, and two of hers win with his."""
+    given = snapshot([*SEARCH, BOBS], "1x8", now_s=3_600.0)
+    by_job = Themis(variant="sort").rank(given)
+    assert by_job.why["rho"].round(2).tolist() == [1.6] * 4 + [0.8]
+    policy = Themis(variant="sort", apps="name")
+    assert policy.rank(given).why["rho"].round(2).tolist() == [1.0] * 4 + [2.0]
+    assert ids(policy, given) == [5, 1, 2, 3, 4]
+    auctioned = Themis(fairness=0.0, apps="name").rank(given)
+    assert auctioned.why["urgency"].tolist() == [0.0, 0.0, 1.0, 1.0, 0.0]
+    assert given.jobs.job_id[auctioned.order].tolist() == [5, 1, 2, 3, 4]
+
+
+def test_themis__an_app_remembers_its_jobs_that_ended() -> None:
+    """Half of ann's search has run for its hour, a fair half of the cluster: when those are gone rho is still 1."""
+    policy = Themis(variant="sort", apps="name")
+    first = policy.rank(snapshot([*SEARCH, BOBS], "1x8"))
+    ran = [{**row, "job_id": n, "executed_s": 3_600.0 * (n < 3)} for n, row in enumerate([*SEARCH, BOBS], 1)]
+    hour = policy.rank(snapshot(ran, "1x8", now_s=3_600.0, carry=first.carry))
+    left = policy.rank(snapshot(ran[2:], "1x8", now_s=3_601.0, carry=hour.carry))
+    assert left.why["rho"].round(2).tolist() == [1.0, 1.0, 2.0]
+    assert policy.rank(snapshot(ran[2:], "1x8", now_s=3_601.0)).why["rho"].round(2).tolist() == [2.0, 2.0, 2.0]
+
+
+def test_themis__what_an_app_holds_counts_in_its_bids() -> None:
+    """Ann's first two jobs are in their lease: the other two gain as much as from half to whole speed; bob's more."""
+    runs = [{**row, "state": "RUNNING", "start_s": 3_000.0} for row in SEARCH[:2]]
+    given = snapshot([*runs, *SEARCH[2:], BOBS], "1x8", now_s=3_600.0)
+    ranked = Themis(fairness=0.0, apps="name").rank(given)
+    assert (ranked.why["in_lease"].tolist(), ranked.why["urgency"].tolist()) == (
+        [True, True, False, False, False], [1.0, 1.0, 1.0, 1.0, 0.0]
+    )  # fmt: skip
 
 
 def test_leases__loser_contends_until_it_is_chosen() -> None:
@@ -313,6 +353,14 @@ def test_dorm__fair_sizes_of_the_page() -> None:
     assert ranking.wants.gpus.tolist() == [2] * 6
 
 
+def test_dorm__fair_sizes_are_by_weight() -> None:
+    """Of six on 14 GPUs the one that weighs double has 4, the others 2."""
+    hint = "slurmsched: min_gpus=1 max_gpus=4"
+    rows = [{"gpus": 2, "qos": qos, "comment": hint} for qos in ("", "", "", "high", "", "")]
+    ranking = Dorm(theta1=0.0, weights=("qos:high=2",)).rank(snapshot(rows, "1x14"))
+    assert ranking.wants.gpus.tolist() == [2, 2, 2, 4, 2, 2]
+
+
 def test_dorm__changes_no_more_running_jobs_than_told() -> None:
     """theta2 0: running jobs keep their sizes, whatever would be fair."""
     hint = {"comment": "slurmsched: min_gpus=1 max_gpus=8"}
@@ -328,8 +376,9 @@ def test_dorm__rigid_jobs_have_all_or_nothing() -> None:
 
 @pytest.mark.parametrize(
     "policy",
-    [Themis(variant="sort"), Themis(variant="minmax"), Themis(elastic=True, leftovers="random", fairness=0.0)],
-    ids=["sort", "minmax", "elastic"],
+    [Themis(variant="sort"), Themis(variant="minmax"), Themis(elastic=True, leftovers="random", fairness=0.0),
+     Themis(apps="name", fairness=0.0), Themis(apps="name", variant="sort")],
+    ids=["sort", "minmax", "elastic", "apps", "apps, sort"],
 )  # fmt: skip
 def test_themis__variants_conform(policy: Themis) -> None:
     """Every rule of check_policy."""
@@ -340,11 +389,13 @@ def test_themis__variants_conform(policy: Themis) -> None:
     ("make", "key"),
     [(lambda: Themis(variant="x"), "policy.variant"), (lambda: Themis(fairness=1.0), "policy.fairness"),
      (lambda: Themis(leftovers="x"), "policy.leftovers"), (lambda: Themis(serial=1.5), "policy.serial"),
-     (lambda: Themis(elastic=1.5), "policy.elastic"),
+     (lambda: Themis(elastic=1.5), "policy.elastic"), (lambda: Themis(apps="user"), "policy.apps"),
+     (lambda: Themis(apps="name", elastic=True), "policy.apps"),
+     (lambda: Themis(apps="name", variant="minmax"), "policy.apps"),
      (lambda: GandivaFair(quantum_s=-1.0), "policy.quantum_s"),
      (lambda: GandivaFair(trade_s=-1.0), "policy.trade_s"), (lambda: GandivaFair(trade=2), "policy.trade"),
      (lambda: Astraea(levels=0), "policy.levels"),
-     (lambda: Dorm(most_jobs=0), "policy.most_jobs")],
+     (lambda: Dorm(most_jobs=0), "policy.most_jobs"), (lambda: Dorm(weights=("high=2",)), "policy.weights")],
 )  # fmt: skip
 def test_parameters__out_of_range_name_the_setting(make, key: str) -> None:
     """A ConfigError that names the setting."""

@@ -13,6 +13,7 @@ from slurmsched.policies import allocation
 from slurmsched.policies.allocation import Problem
 from slurmsched.policies.gavel import Gavel
 from slurmsched.policies.partition import partitioned
+from slurmsched.policies.water_filling import max_min
 from slurmsched.testing import snapshot
 
 NODES = [{"name": "n1", "gpus": 1, "gpu_types": "gpu:k80:1"}, {"name": "n2", "gpus": 1, "gpu_types": "gpu:v100:1"}]
@@ -27,7 +28,7 @@ def problem(speed: np.ndarray, left_s: float | list[float] = 100.0, gpus: float 
 
 def test_max_min__the_example_of_the_page() -> None:
     """Three jobs that gain from the V100 and three that do not: everyone has 16/13 of an equal split."""
-    share = allocation.max_min(problem(PAGE))
+    share = max_min(problem(PAGE))
     split = (allocation.equal_split(problem(PAGE)) * PAGE).sum(axis=1)
     assert (share * PAGE).sum(axis=1) / split == pytest.approx([16 / 13] * 6, rel=1e-4)
 
@@ -66,7 +67,7 @@ def test_first_come__a_job_without_room_blocks_those_behind_it() -> None:
 
 def test_partitioned__same_seed_same_groups_within_capacity() -> None:
     """Two groups never take more than there is, and the same seed gives the same shares."""
-    given = [partitioned(allocation.max_min, problem(PAGE), 2, seed) for seed in (1, 1)]
+    given = [partitioned(max_min, problem(PAGE), 2, seed) for seed in (1, 1)]
     assert np.array_equal(given[0], given[1])
     assert (given[0].sum(axis=0) <= 1 + 1e-6).all()
 
@@ -97,11 +98,67 @@ def test_gavel__without_fill_the_others_wait_for_the_next_round() -> None:
     assert Gavel().rank(given).wants.start_s is None  # type: ignore[union-attr]
 
 
+SHARERS = [{"job_id": i, "account": account, "qos": qos, "user": account} for i, (account, qos) in
+           enumerate((("a", ""), ("a", ""), ("a", "high"), ("a", ""), ("b", ""), ("b", "")), 1)]  # fmt: skip
+FOUR = [{"name": "n1", "gpus": 4, "gpu_types": "gpu:a100:4"}]
+
+
+def shares(policy: Gavel, **more: object) -> list[float]:
+    """Share of its time that each job is to have."""
+    ranked = policy.rank(dataclasses.replace(snapshot(SHARERS, FOUR), **more))
+    return ranked.wants.share.round(4).tolist()  # type: ignore[union-attr]
+
+
+def test_gavel__accounts_share_first_as_the_page_tells() -> None:
+    """Four GPUs, four jobs of a and two of b: two thirds each by jobs alone; half a GPU and a whole one by accounts.
+
+    What b cannot use goes to a; a's high job weighs double, and in turn its first two have a GPU each.
+    """
+    assert shares(Gavel()) == [0.6667] * 6
+    assert shares(Gavel(accounts=True)) == [0.5] * 4 + [1.0] * 2
+    assert shares(Gavel(accounts=True), shares={"a": 1.0, "b": 3.0}) == [0.5] * 4 + [1.0] * 2
+    assert shares(Gavel(accounts=True), shares={"a": 3.0, "b": 1.0}) == [0.75] * 4 + [0.5] * 2
+    assert shares(Gavel(accounts=True, weights=("account:a=3",))) == [0.75] * 4 + [0.5] * 2
+    assert shares(Gavel(accounts=True, weights=("qos:high=2",))) == [0.4, 0.4, 0.8, 0.4, 1.0, 1.0]
+    assert shares(Gavel(accounts=True, in_turn=("a",))) == [1.0, 1.0, 0.0, 0.0, 1.0, 1.0]
+    assert shares(Gavel(accounts=True, in_turn=("*",)), shares={"a": 3.0, "b": 1.0}) == [1, 1, 1, 0, 1, 0]
+
+
+def test_gavel__jobs_weigh_by_qos_user_and_account() -> None:
+    """Without accounts a job has as many times as much as it weighs, up to all of its time; weights multiply."""
+    assert shares(Gavel(weights=("user:b=0.5",))) == [0.8] * 4 + [0.4] * 2
+    assert shares(Gavel(weights=("qos:high=4",))) == [0.6, 0.6, 1.0, 0.6, 0.6, 0.6]
+    both = shares(Gavel(weights=("qos:high=0.5", "account:a=0.5")))
+    assert both == [0.5714, 0.5714, 0.2857, 0.5714, 1.0, 1.0]
+
+
+@pytest.mark.parametrize("shares_of", [{"a": 3.0, "b": 1.0}, {"a": 1.0, "b": 1.0}])
+def test_gavel__rounds_give_each_account_what_it_is_entitled_to(shares_of: dict[str, float]) -> None:
+    """Over forty rounds the GPU time of the accounts is as their shares, within 5 %."""
+    policy = Gavel(accounts=True)
+    now = dataclasses.replace(snapshot(SHARERS, FOUR), shares=shares_of)
+    for _ in range(40):
+        now = after(policy, now, 360.0)
+    had = now.jobs.executed_s
+    assert had[:4].sum() / had.sum() == pytest.approx(shares_of["a"] / sum(shares_of.values()), rel=0.05)
+    assert had.sum() == 4 * 40 * 360.0
+
+
+def test_gavel__an_account_without_shares_is_last_and_not_starved() -> None:
+    """Where the others leave room it runs; a little is its own in any case."""
+    found = shares(Gavel(accounts=True), shares={"a": 1.0, "b": 0.0})
+    assert found[:4] == pytest.approx([1.0] * 4, abs=2e-3) and 0 < found[4] == found[5] < 0.003
+
+
 @pytest.mark.parametrize(
     ("parameters", "key"),
     [
         ({"objective": "best"}, "policy.objective"), ({"round_s": 0.0}, "policy.round_s"),
         ({"prices": ("v100",)}, "policy.prices"), ({"most_jobs": 0}, "policy.most_jobs"),
+        ({"weights": ("high=2",)}, "policy.weights"), ({"weights": ("qos:high=0",)}, "policy.weights"),
+        ({"accounts": True, "objective": "ftf"}, "policy.accounts"), ({"in_turn": ("a",)}, "policy.in_turn"),
+        ({"accounts": True, "released": True}, "policy.accounts"),
+        ({"weights": ("qos:high=2",), "objective": "makespan"}, "policy.weights"),
     ],
 )  # fmt: skip
 def test_gavel__refuses_bad_parameters(parameters: dict[str, object], key: str) -> None:

@@ -17,6 +17,7 @@ from slurmsched.policies.partition import partitioned
 from slurmsched.policies.pop import Pop
 from slurmsched.policies.shockwave import Shockwave
 from slurmsched.policies.themis import Themis
+from slurmsched.policies.water_filling import max_min
 from slurmsched.testing import check_policy, snapshot
 
 NODES = [
@@ -102,8 +103,7 @@ def test_partitioned__is_within_the_published_quality(parts: int) -> None:
     given = Problem(np.full(3, 120.0), gpus, speed, np.full(600, 3_600.0), np.zeros(600), np.ones(600))
     fair = (allocation.equal_split(given) * speed).sum(axis=1)
     exact, split = (
-        (partitioned(allocation.max_min, given, count, seed=0) * speed).sum(axis=1) * gpus / fair
-        for count in (1, parts)
+        (partitioned(max_min, given, count, seed=0) * speed).sum(axis=1) * gpus / fair for count in (1, parts)
     )
     assert split.min() >= 0.985 * exact.min()
     assert split.sum() >= 0.985 * exact.sum()

@@ -17,6 +17,7 @@ from slurmsched.policies.allocation import Problem
 from slurmsched.policies.gavel import Gavel
 from slurmsched.policies.gpu_market import market
 from slurmsched.policies.pop import Pop
+from slurmsched.policies.water_filling import max_min
 from slurmsched.testing import check_policy, snapshot
 from tests.unit.policies.test_pairs import HINTS, kept, problem
 
@@ -97,7 +98,7 @@ def test_objectives__are_never_worse_than_without_sharing(seed: int) -> None:
 
     none = np.zeros(made.speed.shape[:2])
     for gain, with_pairs, alone in (
-        (worth, shared_allocation.max_min, allocation.max_min),
+        (worth, shared_allocation.max_min, max_min),
         (1 / left_s, shared_allocation.makespan, allocation.makespan),
     ):
         before, after = (gain * rate(alone(given_), none)).min(), (gain * rate(*with_pairs(given_, made))).min()

@@ -1,0 +1,114 @@
+"""Max-min fairness over GPU types, of jobs, or of two levels: accounts as they are entitled to, then jobs of each.
+
+Source: Narayanan et al. (Gavel), OSDI '20, water-filling and hierarchical policies, and its released code (c4fa400) for
+weights and steps. Ours: who can rise no more is told by the dual prices of the programme in the place of a
+mixed-integer one, and jobs that are alike are one row of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from slurmsched.model.columns import Bools, Floats, Int64s
+from slurmsched.policies import allocation
+from slurmsched.policies.allocation import SLACK, Problem
+from slurmsched.policies.solve import Programme, solve
+
+MOST_STEPS = 200  # programmes of one allocation; what is then left goes where it adds most
+NONE = 1e-7  # a step, or a dual price, no larger than this is none
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Accounts:
+    """weight: (A,) what each is entitled to. in_turn: (A,) bool, its jobs are served in the order of rows, one after
+    the other; those of the others share by their weights."""
+
+    weight: Floats
+    in_turn: Bools
+
+
+def max_min(problem: Problem) -> Floats:
+    """Max-min fairness of jobs by their weights: the least level is as high as can be, then that of those that can
+    still have more, and so on. (N, T)."""
+    one = replace(problem, account=np.zeros(len(problem.gpus), np.int64))
+    return water_filled(one, Accounts(np.ones(1), np.zeros(1, np.bool_)))
+
+
+def water_filled(problem: Problem, accounts: Accounts) -> Floats:
+    """Shares (N, T): all levels rise together, each job's by its part of its account's weight; who can rise no more
+    keeps its level, and its part goes to the others of its account.
+
+    A job's level is its throughput times its GPUs over what an equal split would give it. Jobs that are alike rise as
+    one; the last programme has a row for each, so that few have shares of several types, as moves cost restarts.
+    """
+    worth = allocation.worth(replace(problem, weight=np.ones(len(problem.gpus))))
+    first, kind, count = _alike(problem, accounts)
+    few = problem.take(first)
+    few = replace(few, gpus=few.gpus * count, weight=few.weight * count)
+    gain = few.speed * (count * worth[first])[:, None]
+    level, full = np.zeros(len(first)), np.zeros(len(first), np.bool_)
+    for _ in range(MOST_STEPS):
+        rise = _rise(few, accounts, ~full)
+        if not rise.any():
+            break
+        step, level, tight = _step(few, gain, level, rise)
+        full |= tight
+        if step <= NONE and not _room(few, gain, level, ~full):
+            break
+    return allocation.best(problem, problem.speed * worth[:, None], (level / count)[kind] * (1 - SLACK))
+
+
+def _alike(problem: Problem, accounts: Accounts) -> tuple[Int64s, Int64s, Floats]:
+    """Jobs between which nothing tells: the row of one of each kind, ascending, the kind of each job, and how many are
+    of it. (K,), (N,), (K,). A job of an account that goes in turn is alone of its kind.
+    """
+    turn = np.where(accounts.in_turn[problem.account], np.arange(len(problem.gpus)), -1)
+    table = np.column_stack([problem.gpus, problem.weight, problem.speed, problem.account, turn])
+    _, first, kind, count = np.unique(table, axis=0, return_index=True, return_inverse=True, return_counts=True)
+    order = np.argsort(first)
+    return first[order], np.argsort(order)[kind.ravel()], count[order].astype(np.float64)
+
+
+def _rise(problem: Problem, accounts: Accounts, can: Bools) -> Floats:
+    """By how much the level of each row rises in a step of 1: its part of its account's weight, of those that can.
+    (K,), 1 in the mean of these, 0 = not at all."""
+    row, account = np.arange(len(can)), problem.account
+    foremost = np.full(len(accounts.weight), len(can))
+    np.minimum.at(foremost, account[can], row[can])
+    rises = can & (~accounts.in_turn[account] | (row == foremost[account]))
+    own = np.where(rises, problem.weight, 0.0)
+    total = np.bincount(account, own, len(accounts.weight))[account]
+    rise = accounts.weight[account] * np.divide(own, total, out=np.zeros(len(own)), where=total > 0)
+    return rise * rises.sum() / (rise.sum() or 1.0)
+
+
+def _step(problem: Problem, gain: Floats, level: Floats, rise: Floats) -> tuple[float, Floats, Bools]:
+    """The longest step by which all can rise, nobody falling, the levels then, and who can rise no more. (K,), (K,).
+
+    A row that has a dual price is at the same level in every best point.
+    """
+    from scipy import sparse
+
+    some = np.flatnonzero((rise > 0) | (level > 0))
+    part, gain = problem.take(some), gain[some]
+    possible, bound = allocation.fits(part)
+    up = sparse.csr_array(rise[some][:, None])
+    rows = sparse.block_array([[possible, None], [-allocation.of_jobs(gain), up]], format="csr")
+    aim = np.append(np.zeros(gain.size), -1.0)
+    high = np.append((part.speed > 0).ravel().astype(np.float64), np.inf)
+    found = solve(Programme(aim, np.zeros(len(aim)), high, rows, np.append(bound, -level[some])))
+    if found.x is None or found.price is None:
+        return 0.0, level, rise > 0
+    then, tight = level.copy(), np.zeros(len(rise), np.bool_)
+    made = (found.x[:-1].reshape(gain.shape) * gain).sum(axis=1)
+    then[some] = np.minimum(level[some] + float(found.x[-1]) * rise[some], made)
+    tight[some] = rise[some] * found.price[len(bound) :] > NONE
+    return float(found.x[-1]), then, tight if tight.any() else rise > 0
+
+
+def _room(problem: Problem, gain: Floats, level: Floats, who: Bools) -> bool:
+    """Whether any of these can have more while nobody has less."""
+    made = (allocation.best(problem, gain, level * (1 - SLACK), who) * gain).sum(axis=1)
+    return bool((made - level)[who].sum() > 10 * SLACK * max(level.sum(), 1.0))
