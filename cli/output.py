@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import functools
 import os
+import shutil
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -17,6 +19,7 @@ import click
 from slurmsched.terminal import harmless, harmless_json, harmless_lines, paired
 
 STYLES = {"ok": "green", "warn": "yellow", "warning": "yellow", "fail": "red", "failed": "red"}
+FACT = 10  # columns of the name of a fact
 CUT = ("user", "partition", "reason", "why")
 
 
@@ -38,6 +41,14 @@ class Output:
         """One line of text in a colour of STYLES."""
         text = harmless_lines(text)
         click.echo(click.style(text, fg=STYLES[style]) if style and self.color else text)
+
+    def fact(self, name: str, text: str, style: str = "") -> None:
+        """A name and what it is, in a column of its own, by which a terminal's lines are broken; piped, one line."""
+        text = harmless(text)
+        if sys.stdout.isatty():
+            left, gap = max(shutil.get_terminal_size().columns - FACT - 1, 20), "\n" + " " * (FACT + 1)
+            text = gap.join(textwrap.wrap(text, left, break_long_words=False, break_on_hyphens=False))
+        self.line(f"{name:<{FACT}} {text}", style)
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str = "") -> None:
         """Rows under column names; a name that ends in ">" is right-aligned. Piped output is never cut or wrapped.

@@ -52,3 +52,14 @@ def test_color__needs_a_terminal_and_no_veto(terminal, variable, option, expecte
     monkeypatch.setattr("sys.stdout.isatty", lambda: terminal, raising=False)
     monkeypatch.setenv("NO_COLOR", variable)
     assert Output(color=option).color == expected
+
+
+def test_fact__breaks_its_lines_on_a_terminal_alone(capsys, monkeypatch):
+    """Under its own column, no word cut; a pipe has one line a fact."""
+    monkeypatch.setenv("COLUMNS", "40")
+    Output().fact("why", "word " * 8 + "\x1b[1m")
+    assert capsys.readouterr().out == "why        " + "word " * 8 + "\\x1b[1m\n"
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    Output(color=False).fact("why", "word " * 8 + "scontrol-update")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == ["why        word word word word word word", " " * 11 + "word word scontrol-update"]
