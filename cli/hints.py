@@ -5,10 +5,11 @@ from __future__ import annotations
 import click
 
 from slurmsched.cli import output
+from slurmsched.cli.groups import Group
 from slurmsched.cli.output import Output
 
 
-@click.group("hints")
+@click.group("hints", cls=Group)
 def command() -> None:
     """Hints of users in `sbatch --comment`."""
 
