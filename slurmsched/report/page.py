@@ -92,10 +92,17 @@ def _waits(of: Material, made: dict[str, Any], unit: Unit, number: Iterator[int]
 
 
 def _sizes(made: dict[str, Any], unit: Unit) -> Sheet:
+    """Of the jobs that started, and of those that wait now, how long so far."""
     names = [f"{name} [{unit.name}]" for name in ("mean", "median", "90 %", "longest")]
     times = [(key, _time(unit)) for key in ("mean_s", "p50_s", "p90_s", "longest_s")]
-    rows = [Row(size, _cells(told or {"jobs": 0}, [("jobs", _count), *times])) for size, told in made["waits"].items()]
-    return Sheet("Wait by GPUs held", ("GPUs", "jobs", *names), tuple(rows))
+    more = [("jobs", _count), ("p50_s", _time(unit)), ("longest_s", _time(unit))] if made["waiting"] else []
+    rows = [
+        Row(size, (*_cells(told or {"jobs": 0}, [("jobs", _count), *times]),
+                   *_cells((made["waiting"] or {}).get(size) or {"jobs": 0}, more)))
+        for size, told in made["waits"].items()
+    ]  # fmt: skip
+    heads = ("wait now", f"their median [{unit.name}]", f"longest [{unit.name}]") if more else ()
+    return Sheet("Wait by GPUs held", ("GPUs", "jobs", *names, *heads), tuple(rows))
 
 
 def _switch(made: dict[str, Any]) -> str:
