@@ -14,7 +14,7 @@ from slurmsched.explain.obstacles import Asks, Kind, free_gpus, names
 from slurmsched.model.columns import Bools, Int64s
 from slurmsched.model.snapshot import Snapshot
 
-MOST = 5_000  # jobs before it, tasks of arrays counted one by one
+MOST = 2_000  # jobs before it, tasks of arrays counted one by one
 
 
 def by_plan(snapshot: Snapshot, before: Sequence[int], row: int, facts: Facts) -> tuple[float, float]:

@@ -54,9 +54,9 @@ def estimate(
     return _by_waits(snapshot, row, waits_s, slurm_s)
 
 
-def by_turns(none: Estimate, blocker: Blocker, planned_s: tuple[float, float], before: int) -> Estimate:
-    """From the plan where the past tells nothing. planned_s: see by_plan. before: jobs that go first."""
-    if blocker not in BY_TURNS or not all(map(isfinite, planned_s)):
+def by_turns(none: Estimate, planned_s: tuple[float, float], before: int) -> Estimate:
+    """From the plan, where the past tells nothing of a blocker of BY_TURNS. planned_s: of by_plan. before: how many."""
+    if not all(map(isfinite, planned_s)):
         return none
     turn = f"if it were next, to after the {before} before it" if before else "it is next"
     told = f"{turn}; counted in GPUs, every job to its time limit, no new one before it ({none.why})"

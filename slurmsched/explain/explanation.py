@@ -84,7 +84,7 @@ def _estimate(snapshot: Snapshot, plan: Plan | None, row: int, blocker: Blocker,
         return told
     rows = standing(snapshot, plan, row).tolist()
     before = rows[: rows.index(row)]
-    return by_turns(told, blocker, by_plan(snapshot, before, row, facts), len(before))
+    return by_turns(told, by_plan(snapshot, before, row, facts), len(before))
 
 
 def job_needs(snapshot: Snapshot, row: int) -> dict[str, float]:

@@ -35,8 +35,7 @@ class Part:
 
 def report_page(of: Material, made: dict[str, Any]) -> str:
     """The page as text. made: of figures(of)."""
-    every = made["waits"]["all"]
-    unit, number = of_jobs(every["mean_s"] if every else 0.0), itertools.count()
+    unit, number = _unit(made), itertools.count()
     parts = [_waits(of, made, unit, number), _tenants(made, unit, number), _use(of, made, number), _acts(made),
              _placement(of, made, number)]  # fmt: skip
     return template("report.html.j2").render(
@@ -48,10 +47,15 @@ def report_page(of: Material, made: dict[str, Any]) -> str:
 
 def text_sheets(made: dict[str, Any]) -> list[Sheet]:
     """The tables that a terminal has room for. made: of figures."""
-    every = made["waits"]["all"]
-    unit = of_jobs(every["mean_s"] if every else 0.0)
+    unit = _unit(made)
     tenants = [_tenant_sheet(made, name, unit) for name in ("accounts", "users") if _named(made[name])]
     return [_sizes(made, unit), _periods(made, unit), *tenants]
+
+
+def _unit(made: dict[str, Any]) -> Unit:
+    """For waits, those so far included."""
+    means = [told["mean_s"] for told in (made["waits"]["all"], (made["waiting"] or {}).get("all")) if told]
+    return of_jobs(max(means, default=0.0))
 
 
 def day(unix_s: float) -> str:
