@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from slurmsched.cli import output
+from slurmsched.cli.groups import Group
 from slurmsched.cli.output import Output
 from slurmsched.cli.settings import settings
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from slurmsched.config import Config
 
 
-@click.group("config")
+@click.group("config", cls=Group)
 def command() -> None:
     """Check, show or print the configuration."""
 

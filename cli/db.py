@@ -5,11 +5,12 @@ from __future__ import annotations
 import click
 
 from slurmsched.cli import output
+from slurmsched.cli.groups import Group
 from slurmsched.cli.output import Output
 from slurmsched.cli.settings import config
 
 
-@click.group("db")
+@click.group("db", cls=Group)
 def command() -> None:
     """The ledger's database."""
 

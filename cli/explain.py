@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from slurmsched.cli import output
-from slurmsched.cli.output import Output, clock, seconds
+from slurmsched.cli.output import Output, clock, counted, seconds
 from slurmsched.cli.settings import config
 
 if TYPE_CHECKING:
     from slurmsched.config import Config
-    from slurmsched.explain.ahead import Ahead
+    from slurmsched.explain.ahead import Ahead, Other
     from slurmsched.explain.estimate import Estimate
     from slurmsched.explain.explanation import Explanation
     from slurmsched.explain.facts import Facts
@@ -45,13 +45,13 @@ def command(out: Output, job: str, as_user: bool, node: str | None) -> None:
     facts = _without_ledger(facts) if as_user else _remembered(tree, snapshot, row, facts)
     move = "" if as_user else moving(snapshot, row, tree.preemption, tree.scope)
     told = explain(snapshot, plan, row, facts, expected(planner, snapshot, row), move)
-    off = None if node is None else why_not(snapshot, row, node, facts.reservations)
+    off = None if node is None else why_not(snapshot, row, node, facts)
     if out.as_json:
         out.json({"explanation": told, "why_not": off, "warnings": snapshot.warnings})
     else:
         _print(out, told, snapshot.now_s)
         if off is not None:
-            out.line(f"on {node}    {off or 'nothing that is known keeps it off this node'}")
+            out.fact(f"on {node}", off or "nothing that is known keeps it off this node")
 
 
 def _looked(tree: Config, as_user: bool) -> tuple[Snapshot, Plan | None, Planner | None]:
@@ -84,8 +84,11 @@ def _print(out: Output, told: Explanation, now_s: float) -> None:
 
     out.line(f"job {told.job_id} of {shown(told.user)}: {told.state}, {told.blocker} (Slurm says: "
              f"{shown(told.slurm_reason) or 'nothing'})")  # fmt: skip
-    out.line(f"why        {told.because}")
+    out.fact("why", told.because)
     lists = {
+        "ahead": (_ahead(told.ahead),) if told.ahead else (),
+        "before it": () if told.ahead is None else tuple(_other(one, told.ahead) for one in told.ahead.first),
+        "start": (_estimate(told.estimate, now_s),) if told.estimate else (),
         "move": (told.move,) if told.move else (),
         "change": told.changes,
         "slurmsched": told.ours,
@@ -93,29 +96,24 @@ def _print(out: Output, told: Explanation, now_s: float) -> None:
         "expected": told.expected,
         "not read": told.unread,
     }
-    if told.ahead is not None:
-        out.line(f"ahead      {_ahead(told.ahead)}")
-    if told.estimate is not None:
-        out.line(f"start      {_estimate(told.estimate, now_s)}")
     for name, lines in lists.items():
         for line in lines:
-            out.line(f"{name:<10} {shown(line)}", "warning" if name == "not read" else "")
+            text = line if name in ("ahead", "before it", "start") else shown(line)
+            out.fact(name, text, "warning" if name == "not read" else "")
 
 
 def _ahead(one: Ahead) -> str:
-    from slurmsched.explain.text import shown
-
-    others = "; ".join(f"job {o.job_id} of {shown(o.user)} ({o.gpus} GPUs, {_criteria(o.why)})" for o in one.first)
-    order = "the policy's order" if one.by == "policy" else "Slurm's priority"
-    own = _criteria(one.why)
-    before = f"; before it {others}" if others else ""
-    return f"rank {one.rank} of {one.of} by {order} ({own}), {one.gpus} GPUs asked for before it{before}"
-
-
-def _criteria(why: Any) -> str:
     from slurmsched.planning.reasons import criteria
 
-    return criteria(why) or "no criteria"
+    order = "the policy's order" if one.by == "policy" else "Slurm's priority"
+    own = criteria(one.why) or "no criteria"
+    return f"rank {one.rank} of {one.of} by {order} ({own}), {counted(one.gpus, 'GPU')} asked for before it"
+
+
+def _other(one: Other, own: Ahead) -> str:
+    from slurmsched.explain.text import against, shown
+
+    return f"job {one.job_id} of {shown(one.user)}, {counted(one.gpus, 'GPU')}: {against(one.why, own.why)}"
 
 
 def _estimate(one: Estimate, now_s: float) -> str:
@@ -123,4 +121,5 @@ def _estimate(one: Estimate, now_s: float) -> str:
     if one.source == "none":
         return f"no estimate: {one.why}{slurm}"
     soon, late = seconds(one.earliest_s - now_s), seconds(one.latest_s - now_s)
-    return f"in {soon} to {late}, {clock(one.latest_s)} at the latest, by {one.source}: {one.why}{slurm}"
+    range_s = f"{clock(one.earliest_s)} to {clock(one.latest_s)} (in {soon} to {late})"
+    return f"{range_s if soon != late else f'{clock(one.latest_s)} (in {late})'}, by {one.source}: {one.why}{slurm}"

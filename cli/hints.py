@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import click
 
 from slurmsched.cli import output
-from slurmsched.cli.output import Output, seconds
-
-if TYPE_CHECKING:
-    from slurmsched.model.hints import Key
+from slurmsched.cli.groups import Group
+from slurmsched.cli.output import Output
 
 
-@click.group("hints")
+@click.group("hints", cls=Group)
 def command() -> None:
     """Hints of users in `sbatch --comment`."""
 
@@ -23,7 +19,7 @@ def command() -> None:
 def check(out: Output, text: str) -> int:
     """Explain how TEXT, a job's comment, is understood. Exit code 2 if part of it is not."""
     from slurmsched.errors import InputError
-    from slurmsched.model.hints import MARK, parse_hints, understood
+    from slurmsched.model.hints import MARK, parse_hints, understood, value_text
 
     hints = parse_hints(text)
     found = understood(hints)
@@ -32,16 +28,10 @@ def check(out: Output, text: str) -> int:
     else:
         if found:
             out.table(
-                ("hint", "value", "meaning"), [(key.name, _shown(key, value), key.meaning) for key, value in found]
+                ("hint", "value", "meaning"), [(key.name, value_text(key, value), key.meaning) for key, value in found]
             )
         for warning in hints.warnings:
             out.line(f"warning: {warning}", "warning")
         if not found and not hints.warnings:
             out.line(f"no hints: nothing follows {MARK!r}")
     return InputError.exit_code if hints.warnings else 0
-
-
-def _shown(key: Key, value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return seconds(value) if key.field.endswith("_s") else str(value)

@@ -10,25 +10,24 @@ from typing import Any
 import click
 
 from slurmsched import __version__
+from slurmsched.cli.groups import Group
 from slurmsched.cli.output import complain
 from slurmsched.errors import ConfigError, SlurmschedError
 
-# name -> module under slurmsched.cli; each holds one click command named `command`
-COMMANDS = {
-    "plan": "plan", "queue": "queue", "status": "status", "top": "top",
-    "tick": "tick", "daemon": "daemon", "undo": "undo",
-    "acts": "acts", "report": "report", "explain": "explain", "history": "history",
-    "init": "init", "doctor": "doctor", "config": "config", "hints": "hints", "policy": "policy", "db": "db",
-    "demo": "demo",
-    "replay": "replay", "compare": "compare", "sweep": "sweep", "reproduce": "reproduce", "snapshot": "snapshot",
-    "trace": "trace", "topology": "topology", "gpus": "gpus", "fit": "fit", "advise": "advise",
-    "power": "power",
-    "completion": "completion",
-}  # fmt: skip
+# Heads of the help, and the commands under each: modules of slurmsched.cli that hold one click command named `command`.
+HEADS = {
+    "Look": ("status", "queue", "explain", "history", "top", "gpus", "fit", "advise", "acts", "report", "power"),
+    "Set up": ("init", "doctor", "config", "policy", "hints", "topology", "db", "completion"),
+    "Decide and write": ("plan", "tick", "daemon", "undo"),
+    "Judge by replays": ("demo", "replay", "compare", "sweep", "reproduce", "trace", "snapshot"),
+}
+COMMANDS = tuple(name for names in HEADS.values() for name in names)
 
 
-class Late(click.Group):
+class Late(Group):
     """A group whose commands are imported when they are asked for."""
+
+    heads = HEADS
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -36,7 +35,7 @@ class Late(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        found: click.Command = importlib.import_module(f"slurmsched.cli.{COMMANDS[cmd_name]}").command
+        found: click.Command = importlib.import_module(f"slurmsched.cli.{cmd_name}").command
         return found
 
     def invoke(self, ctx: click.Context) -> Any:

@@ -7,16 +7,23 @@ from __future__ import annotations
 
 import functools
 import os
+import re
+import shutil
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from slurmsched.terminal import harmless, harmless_json, harmless_lines, paired
 
+if TYPE_CHECKING:
+    from rich.table import Table
+
 STYLES = {"ok": "green", "warn": "yellow", "warning": "yellow", "fail": "red", "failed": "red"}
+FACT = 10  # columns of the name of a fact
 CUT = ("user", "partition", "reason", "why")
 
 
@@ -39,32 +46,60 @@ class Output:
         text = harmless_lines(text)
         click.echo(click.style(text, fg=STYLES[style]) if style and self.color else text)
 
+    def fact(self, name: str, text: str, style: str = "") -> None:
+        """A name and what it is, in a column of its own, by which a terminal's lines are broken; piped, one line."""
+        text = harmless(text)
+        if sys.stdout.isatty():
+            left, gap = max(shutil.get_terminal_size().columns - FACT - 1, 20), "\n" + " " * (FACT + 1)
+            text = gap.join(textwrap.wrap(text, left, break_long_words=False, break_on_hyphens=False))
+        self.line(f"{name:<{FACT}} {text}", style)
+
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str = "") -> None:
         """Rows under column names; a name that ends in ">" is right-aligned. Piped output is never cut or wrapped.
 
-        On a terminal a row keeps to one line at the cost of the columns in CUT; others fold.
+        On a terminal a row keeps to one line at the cost of the columns in CUT, then of heads, which break at their
+        spaces; others fold.
         """
         from rich.console import Console
-        from rich.table import Table
-        from rich.text import Text
 
-        terminal = sys.stdout.isatty()
-        table = Table(title=title or None, title_justify="left", box=None, pad_edge=False, header_style="bold")
-        for name in columns:
-            number = name.endswith(">")
-            table.add_column(Text(name.rstrip(">")), justify="right" if number else "left", no_wrap=number,
-                             overflow="fold", max_width=16 if terminal and name == "user" else None)  # fmt: skip
-        for row in rows:
-            cells = [Text(_cell(value), style=STYLES.get(str(value), ""), overflow="fold") for value in row]
-            for cell in (cell for name, cell in zip(columns, cells, strict=True) if name in CUT):
-                cell.no_wrap, cell.overflow = True, "ellipsis"
-            table.add_row(*cells)
-        width = None if terminal else 10_000
+        told = list(rows)
+        width = None if sys.stdout.isatty() else 10_000
         console = Console(no_color=not self.color, highlight=False, width=width, soft_wrap=False)
+        table = _table(columns, told, title)
+        if _least(columns, told) > console.width:
+            table = _table([re.sub(" (?!%)", "\n", name) for name in columns], told, title)
         with console.capture() as capture:
             console.print(table)
         text = capture.get() if self.color else click.unstyle(capture.get())
         click.echo("\n".join(line.rstrip() for line in text.splitlines()) if not self.color else text.rstrip("\n"))
+
+
+def _least(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> int:
+    """Width of what is not to fold: the first column and the numbers."""
+    widths = [
+        max(len(name.rstrip(">")), *(len(_cell(row[at])) for row in rows), 0)
+        for at, name in enumerate(columns)
+        if at == 0 or name.endswith(">")
+    ]
+    return sum(widths) + 2 * (len(columns) - 1)
+
+
+def _table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    terminal = sys.stdout.isatty()
+    table = Table(title=title or None, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for name in columns:
+        number = name.endswith(">")
+        table.add_column(Text(name.rstrip(">")), justify="right" if number else "left", no_wrap=number,
+                         overflow="fold", max_width=16 if terminal and name == "user" else None)  # fmt: skip
+    for row in rows:
+        cells = [Text(_cell(value), style=STYLES.get(str(value), ""), overflow="fold") for value in row]
+        for cell in (cell for name, cell in zip(columns, cells, strict=True) if name in CUT):
+            cell.no_wrap, cell.overflow = True, "ellipsis"
+        table.add_row(*cells)
+    return table
 
 
 def command(name: str, **settings: Any) -> Callable[[Callable[..., Any]], click.Command]:

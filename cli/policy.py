@@ -10,11 +10,12 @@ from typing import Any
 import click
 
 from slurmsched.cli import output
+from slurmsched.cli.groups import Group
 from slurmsched.cli.output import Output
 from slurmsched.cli.settings import config
 
 
-@click.group("policy")
+@click.group("policy", cls=Group)
 def command() -> None:
     """Which policies, placements and estimators there are, and their parameters."""
 

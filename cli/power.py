@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from slurmsched.cli import output
+from slurmsched.cli.groups import Group
 from slurmsched.cli.output import Output
 from slurmsched.cli.replay_options import replaying
 from slurmsched.cli.settings import config
@@ -41,7 +42,7 @@ def _settled(function: Any) -> Any:
     return function
 
 
-@click.group("power")
+@click.group("power", cls=Group)
 def command() -> None:
     """Which idle nodes could be powered down, by a forecast of demand; nothing is done to any node."""
 

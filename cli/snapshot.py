@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from slurmsched.cli import output
+from slurmsched.cli.groups import Group
 from slurmsched.cli.output import Output, clock, counted
 from slurmsched.cli.plan import plan_tree, print_plan
 from slurmsched.cli.settings import config
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 FILE = click.Path(dir_okay=False, path_type=Path)
 
 
-@click.group("snapshot")
+@click.group("snapshot", cls=Group)
 def command() -> None:
     """All that a cycle may know, in one file: for support, and to try another policy on it."""
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from slurmsched.cli import output, topology_check, topology_compile, topology_quality
+from slurmsched.cli.groups import Group
 from slurmsched.cli.output import Output, complain, counted
 from slurmsched.cli.settings import config
 
@@ -19,7 +20,7 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 DIFFERS = 3  # exit code of `diff`
 
 
-@click.group("topology")
+@click.group("topology", cls=Group)
 def command() -> None:
     """How GPUs and nodes are wired: show it, read it from files, hold it against Slurm."""
 

@@ -43,7 +43,8 @@ def with_case(function: Callable[..., Any], *, named: bool = False) -> Callable[
     @click.option("--node", default="", help=NODE)
     @click.option("--links", type=FILE, help="True links: `nvidia-smi topo -m` or `rocm-smi --showtopo` of such a "
                   "node; default: the Links of gres.conf.")  # fmt: skip
-    @click.option("--gpu-type", default="", metavar="MODEL", help="GPU model of --links, such as v100.")
+    @click.option("--gpu-type", default="", metavar="MODEL", help="GPU model of --links, such as v100; default: as "
+                  "that or gres.conf tells.")  # fmt: skip
     @click.option("--slurm", default="", metavar="VERSION", help="Such as 24.11; default: the site's own.")
     @click.option("--hardware", default="", metavar="SxCxT", help="Sockets, cores, threads; default: as Slurm says.")
     @click.option("--cores-per-gpu", type=click.IntRange(0), default=1, show_default=True,
@@ -84,11 +85,12 @@ def cases(path: Path, node: str, links: Path | None, gpu_type: str, hardware: st
 def wired_classes(path: Path, node: str, links: Path | None, gpu_type: str, *,
                   named: bool) -> Iterator[tuple[NodeClass, GpuTopology]]:  # fmt: skip
     """The classes of gres.conf, or that of `node`, each with its true links. named: as for with_case."""
+    from slurmsched.slurm.wiring import read_text
     from slurmsched.topology.slurm_site import wiring_of
 
-    told = _told(links, gpu_type) if links else None
+    text = read_text(links) if links else ""  # once: it may be a pipe
     for one in _listed(path, node, named=named):
-        yield one, wiring_of(one, told)
+        yield one, wiring_of(one, _told(text, links, gpu_type, one.topology.gpu_type) if links else None)
 
 
 def _listed(path: Path, node: str, *, named: bool) -> Sequence[NodeClass]:
@@ -124,16 +126,21 @@ def _of_nodes(one: NodeClass, node: str, path: Path, *, named: bool) -> NodeClas
     return replace(one, nodes=nodes)
 
 
-def _told(path: Path, gpu_type: str) -> GpuTopology:
-    """The class of node that a file of links shows. Raises InputError for a file that shows none, or several."""
+def _told(text: str, path: Path, gpu_type: str, otherwise: str) -> GpuTopology:
+    """The class of node that a file of links shows. otherwise: the model where neither gpu_type nor the file tells one.
+
+    Raises InputError for a file that shows none, or several.
+    """
     from slurmsched.cli.topology_show import class_of
     from slurmsched.errors import InputError
-    from slurmsched.slurm.wiring import read_file
+    from slurmsched.slurm.wiring import beside
+    from slurmsched.topology.reading import read_any
 
-    found = read_file(path, name=path.stem, gpu_type=gpu_type)
+    found = read_any(text, "", path.stem, gpu_type, beside(path))
     if not found.classes:
         raise InputError("; ".join(found.warnings) or f"{found.kind} tells no links of GPUs", source=str(path))
-    return class_of(None, found.classes).topology
+    shown = class_of(None, found.classes).topology
+    return shown if shown.gpu_type or not otherwise else _told(text, path, otherwise, "")
 
 
 def shape_of(text: str, node: str) -> tuple[int, int, int]:

@@ -42,7 +42,7 @@ def register(group: click.Group) -> None:
     @click.option("--gres-conf", type=FILE, default="/etc/slurm/gres.conf", show_default=True)
     @click.option("--node", default="", help=NODE)
     @click.option("--links", type=FILE, help="True links, as for `check`.")
-    @click.option("--gpu-type", default="", metavar="MODEL", help="GPU model of --links, such as v100.")
+    @click.option("--gpu-type", default="", metavar="MODEL", help="GPU model of --links, as for `check`.")
     def rings(out: Output, gres_conf: Path, node: str, links: Path | None, gpu_type: str) -> None:
         """Write the table of best rings that plugin/task_prolog reads: for each set of GPUs its order on the ring."""
         from slurmsched.placements.set_ranks import ring_table

@@ -8,12 +8,13 @@ from typing import Any
 import click
 
 from slurmsched.cli import output
+from slurmsched.cli.groups import Group
 from slurmsched.cli.output import Output, complain
 from slurmsched.cli.replay import INTERRUPTED
 from slurmsched.cli.trace_files import FILE, apart, read, reading, show, warn, written
 
 
-@click.group("trace")
+@click.group("trace", cls=Group)
 def command() -> None:
     """Job traces: a dozen public kinds, sacct's among them, in one form."""
 

@@ -39,12 +39,17 @@ class Ahead:
     first: tuple[Other, ...] = field(default=())
 
 
-def ahead(snapshot: Snapshot, plan: Plan | None, row: int) -> Ahead:
-    """Those that wait, are not held, compete for the nodes of this job and come before it."""
+def standing(snapshot: Snapshot, plan: Plan | None, row: int) -> Int64s:
+    """Rows that wait, are not held and compete for the nodes of this job, itself too, in their order. (K,) int64."""
     jobs, group = snapshot.jobs, competing(snapshot)
     rows = _order(snapshot, plan)
     waits = jobs.pending & (~jobs.held | (np.arange(len(jobs)) == row)) & (group == group[row])
-    rows = rows[waits[rows]]
+    return rows[waits[rows]]
+
+
+def ahead(snapshot: Snapshot, plan: Plan | None, row: int) -> Ahead:
+    """Of those that stand with it, the ones before it."""
+    jobs, rows = snapshot.jobs, standing(snapshot, plan, row)
     place = int(np.flatnonzero(rows == row)[0])
     before = rows[:place]
     first = tuple(_other(snapshot, plan, one) for one in before[:SHOWN].tolist())

@@ -43,7 +43,6 @@ _PLAIN: dict[Blocker, tuple[str, ...]] = {
     Blocker.FEDERATION: ("Another cluster of the federation looks at it.",),
     Blocker.NOT_TRIED: ("Slurm has not looked at it yet.",),
     Blocker.ENDED: ("It has ended.",),
-    Blocker.RUNNING: ("It runs.",),
     Blocker.UNKNOWN: ("Slurm says {code}, which this release of slurmsched does not know.",),
 }  # fmt: skip
 
@@ -69,6 +68,14 @@ def _dependency(case: Case) -> Said:
     told = shown(case.snapshot.jobs.dependency[case.row])
     return f"It waits for other jobs: {told or 'not told which'}.", (
         f"drop the dependency: scontrol update jobid={case.job_id} dependency=",)  # fmt: skip
+
+
+def _running(case: Case) -> Said:
+    jobs, row = case.snapshot.jobs, case.row
+    start_s, end_s, nodes = float(jobs.start_s[row]), float(jobs.end_s[row]), jobs.node_list[row]
+    told = f"It runs on {shown(nodes)}" if nodes else "It runs"
+    told += f" since {clock(start_s)}" if isfinite(start_s) else ""
+    return told + (f", until {clock(end_s)} at the latest." if isfinite(end_s) else "."), ()
 
 
 def _begin(case: Case) -> Said:
@@ -125,7 +132,7 @@ def _licenses(case: Case) -> Said:
 _TELLS: dict[Blocker, Callable[[Case], Said]] = {
     Blocker.LIMIT: _limit, Blocker.DEPENDENCY: _dependency, Blocker.BEGIN_TIME: _begin, Blocker.REQUEUED: _begin,
     Blocker.NODES: on_nodes.nodes, Blocker.MAINTENANCE: on_nodes.maintenance, Blocker.RESERVATION: on_nodes.reservation,
-    Blocker.RESERVATION_GONE: on_nodes.gone,
+    Blocker.RESERVATION_GONE: on_nodes.gone, Blocker.RUNNING: _running,
     Blocker.ARRAY_LIMIT: _array, Blocker.PARTITION_LIMIT: _partition, Blocker.PARTITION_CLOSED: _closed,
     Blocker.LICENSES: _licenses,
 }  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, isfinite, nan
 
 import numpy as np
@@ -14,6 +14,7 @@ from slurmsched.model.snapshot import Snapshot
 
 LEAST = 10  # waits, below which the past tells nothing
 SHARES = (0.1, 0.9)
+BY_TURNS = (Blocker.PRIORITY, Blocker.RESOURCES, Blocker.NOT_TRIED)  # waits for GPUs that others hold or get first
 NOT_BY_WAITING = {
     Blocker.DEPENDENCY: "it depends on other jobs",
     Blocker.DEPENDENCY_NEVER: "it can never start",
@@ -30,7 +31,7 @@ NOT_BY_WAITING = {
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """earliest_s, latest_s: [Unix s], NaN where there is none. source: "promise", "history" or "none".
+    """earliest_s, latest_s: [Unix s], NaN where there is none. source: "promise", "history", "plan" or "none".
     slurm_s: Slurm's own expectation, NaN where it has none."""
 
     source: str
@@ -53,6 +54,15 @@ def estimate(
     return _by_waits(snapshot, row, waits_s, slurm_s)
 
 
+def by_turns(none: Estimate, planned_s: tuple[float, float], before: int) -> Estimate:
+    """From the plan, where the past tells nothing of a blocker of BY_TURNS. planned_s: of by_plan. before: how many."""
+    if not all(map(isfinite, planned_s)):
+        return none
+    turn = f"if it were next, to after the {before} before it" if before else "it is next"
+    told = f"{turn}; counted in GPUs, every job to its time limit, no new one before it ({none.why})"
+    return replace(none, source="plan", why=told, earliest_s=planned_s[0], latest_s=planned_s[1])
+
+
 def _by_waits(snapshot: Snapshot, row: int, waits_s: Sequence[float], slurm_s: float) -> Estimate:
     """What is left of the waits that were longer than its own so far."""
     since_s = float(snapshot.jobs.submit_s[row])
@@ -60,6 +70,7 @@ def _by_waits(snapshot: Snapshot, row: int, waits_s: Sequence[float], slurm_s: f
     longer = np.array([wait_s - waited_s for wait_s in waits_s if wait_s > waited_s])
     if len(longer) < LEAST:
         told = f"{len(longer)} jobs of its size on record waited longer than it has, {LEAST} are needed"
+        told = told if len(waits_s) else "no past waits are known"
         return Estimate("none", told, slurm_s=slurm_s)
     low, high = np.quantile(longer, SHARES)
     told = f"8 of 10 of the {len(longer)} jobs of its size that waited longer than it has"

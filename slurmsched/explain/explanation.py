@@ -6,14 +6,16 @@ from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Any
 
-from slurmsched.explain.ahead import Ahead, ahead
+from slurmsched.explain.ahead import Ahead, ahead, standing
 from slurmsched.explain.because import said
+from slurmsched.explain.by_plan import by_plan
 from slurmsched.explain.case import Case
-from slurmsched.explain.estimate import Estimate, estimate
+from slurmsched.explain.estimate import BY_TURNS, Estimate, by_turns, estimate
 from slurmsched.explain.facts import Facts
 from slurmsched.explain.limits import LimitValue, limit_values
 from slurmsched.explain.reasons import Blocker, Reason, read_reason
-from slurmsched.model.hints import parse_hints, understood
+from slurmsched.explain.room import MATTERS, room
+from slurmsched.model.hints import parse_hints, understood, value_text
 from slurmsched.model.plan import Plan
 from slurmsched.model.snapshot import Snapshot
 from slurmsched.model.states import JobState
@@ -53,6 +55,7 @@ def explain(
     limits = limit_values(reason.limit, facts.limits, job_needs(snapshot, row)) if reason.limit else ()
     because, changes = said(Case(snapshot, row, reason, facts, limits))
     because += _component(snapshot, row)
+    because += room(snapshot, row, facts) if reason.blocker in MATTERS else ""
     waits = bool(jobs.pending[row])
     hints = parse_hints(jobs.comment[row])
     return Explanation(
@@ -65,14 +68,23 @@ def explain(
         changes=changes,
         limits=limits,
         ahead=ahead(snapshot, plan, row) if waits else None,
-        estimate=estimate(snapshot, row, reason.blocker, snapshot.acts, facts.waits_s, facts.start_s)
-        if waits else None,
+        estimate=_estimate(snapshot, plan, row, reason.blocker, facts) if waits else None,
         ours=facts.ours,
-        hints=(*(f"{key.name}={value}" for key, value in understood(hints)), *hints.warnings),
+        hints=(*(f"{key.name}={value_text(key, value)}" for key, value in understood(hints)), *hints.warnings),
         unread=facts.unread,
         expected=expected,
         move=move,
-    )  # fmt: skip
+    )
+
+
+def _estimate(snapshot: Snapshot, plan: Plan | None, row: int, blocker: Blocker, facts: Facts) -> Estimate:
+    """By a promise or the past, else by the plan."""
+    told = estimate(snapshot, row, blocker, snapshot.acts, facts.waits_s, facts.start_s)
+    if told.source != "none" or blocker not in BY_TURNS:
+        return told
+    rows = standing(snapshot, plan, row).tolist()
+    before = rows[: rows.index(row)]
+    return by_turns(told, by_plan(snapshot, before, row, facts), len(before))
 
 
 def job_needs(snapshot: Snapshot, row: int) -> dict[str, float]:

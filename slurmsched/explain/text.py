@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from math import isfinite
+from typing import Any
+
+from slurmsched.planning.reasons import criteria
 
 LONGEST = 200
 
@@ -17,6 +21,17 @@ def shown(text: str) -> str:
 def clock(time_s: float) -> str:
     """A Unix time as local time."""
     return f"{datetime.fromtimestamp(time_s):%Y-%m-%dT%H:%M:%S}"
+
+
+def some(number: int, noun: str) -> str:
+    """ "1 node", "2 nodes"."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def against(other: Mapping[str, Any], own: Mapping[str, Any]) -> str:
+    """By what another job stands before this one: those criteria of it that differ."""
+    apart = {name: value for name, value in other.items() if value != own.get(name)}
+    return criteria(apart) or "equal by these, submitted before"
 
 
 def minutes(time_s: float) -> str:

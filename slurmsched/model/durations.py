@@ -30,6 +30,15 @@ def duration_s(text: str) -> float:
     return seconds
 
 
+def duration_text(value_s: float) -> str:
+    """As duration_s reads it, in days and below: "1d12h", "1h30m", "90.5s" as "1m30.5s"."""
+    left, parts = value_s, list[str]()
+    for unit in ("d", "h", "m"):
+        count, left = divmod(left, UNITS_S[unit])
+        parts += [f"{count:.0f}{unit}"] * bool(count)
+    return "".join([*parts, f"{left:g}s"] if left or not parts else parts)
+
+
 def _units(text: str) -> float | None:
     if not _UNITS.fullmatch(text):
         return None

@@ -16,7 +16,7 @@ import numpy as np
 
 from slurmsched.model import hint_values as values
 from slurmsched.model.columns import Floats
-from slurmsched.model.durations import FORMS, duration_s
+from slurmsched.model.durations import FORMS, duration_s, duration_text
 from slurmsched.model.hint_values import TOPOLOGIES, Checkpoint, Deadline
 from slurmsched.model.jobs import Jobs
 
@@ -156,6 +156,13 @@ def _nearest(name: str) -> str:
 def understood(hints: Hints) -> tuple[tuple[Key, Any], ...]:
     """The keys a comment gave and the values understood, in the order of KEYS."""
     return tuple((key, value) for key in KEYS if (value := getattr(hints, key.field)) is not None)
+
+
+def value_text(key: Key, value: Any) -> str:
+    """A value as a comment gives it: "yes", "1h30m"."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return duration_text(value) if key.field.endswith("_s") else str(value)
 
 
 def hints_alone(comment: str) -> str:

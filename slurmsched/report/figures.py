@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from slurmsched.model.columns import Bools, Floats, Labels
+from slurmsched.model.columns import Bools, Floats, Int64s, Labels
 from slurmsched.replay.fairness import Fairness, Tenants, jct_alone_s
 from slurmsched.replay.metrics import SIZE_CLASSES, Outcomes, of_size
 from slurmsched.replay.traces import Trace
@@ -32,7 +32,7 @@ def figures(of: Material) -> dict[str, Any]:
         "switched_s": of.switched_s if isfinite(of.switched_s) else None, "unread": list(of.unread),
         "gpus": of.gpus or None, "started": int(started.sum()), "utilisation": utilisation(of, of.since_s, of.until_s),
         "gpu_hours": float(jobs.gpu_s_in(of.since_s, of.until_s).sum()) / 3600,
-        "waits": by_size(jobs, started),
+        "waits": by_size(jobs, started), "waiting": waiting(of),
         "periods": [_period(of, name, from_s, to_s) for name, from_s, to_s in periods(of)],
         "accounts": tenants(of, jobs.account), "users": tenants(of, jobs.user), "fairness": fairness(of),
         **_cluster(of), "acts": _acts(of), "placement": _placement(of), "cycles": of.cycles,
@@ -50,8 +50,27 @@ def spread(values_s: Floats) -> dict[str, Any] | None:
 
 def by_size(jobs: Lived, chosen: Bools) -> dict[str, dict[str, Any] | None]:
     """Waits of the chosen jobs by GPUs held, and of all."""
-    sizes = {name: of_size(jobs.gpus, least, most) for name, least, most in SIZE_CLASSES}
-    return {name: spread(jobs.wait_s[chosen & here]) for name, here in (sizes | {"all": np.True_}).items()}
+    return _sizes(jobs.gpus[chosen], jobs.wait_s[chosen])
+
+
+def waiting(of: Material) -> dict[str, dict[str, Any] | None] | None:
+    """How long jobs and tasks of arrays wait so far that could start now; None where Slurm did not answer.
+
+    Waits of jobs that started tell nothing of those that still wait.
+    """
+    if of.snapshot is None:
+        return None
+    jobs, now_s = of.snapshot.jobs, of.snapshot.now_s
+    may = jobs.pending & ~jobs.held & (jobs.gpus > 0) & ~(jobs.eligible_s > now_s)
+    here = jobs.take(np.flatnonzero(may & np.array([not text for text in jobs.dependency], dtype=np.bool_)))
+    since_s = np.where(np.isnan(here.first_submit_s), here.submit_s, here.first_submit_s)
+    tasks = np.maximum(here.array_tasks, 1)
+    return _sizes(np.repeat(here.gpus, tasks).astype(np.int64), np.repeat(np.maximum(now_s - since_s, 0.0), tasks))
+
+
+def _sizes(gpus: Int64s, wait_s: Floats) -> dict[str, dict[str, Any] | None]:
+    told = {name: spread(wait_s[of_size(gpus, least, most)]) for name, least, most in SIZE_CLASSES}
+    return told | {"all": spread(wait_s)}
 
 
 def periods(of: Material) -> list[tuple[str, float, float]]:

@@ -35,8 +35,7 @@ class Part:
 
 def report_page(of: Material, made: dict[str, Any]) -> str:
     """The page as text. made: of figures(of)."""
-    every = made["waits"]["all"]
-    unit, number = of_jobs(every["mean_s"] if every else 0.0), itertools.count()
+    unit, number = _unit(made), itertools.count()
     parts = [_waits(of, made, unit, number), _tenants(made, unit, number), _use(of, made, number), _acts(made),
              _placement(of, made, number)]  # fmt: skip
     return template("report.html.j2").render(
@@ -48,10 +47,15 @@ def report_page(of: Material, made: dict[str, Any]) -> str:
 
 def text_sheets(made: dict[str, Any]) -> list[Sheet]:
     """The tables that a terminal has room for. made: of figures."""
-    every = made["waits"]["all"]
-    unit = of_jobs(every["mean_s"] if every else 0.0)
+    unit = _unit(made)
     tenants = [_tenant_sheet(made, name, unit) for name in ("accounts", "users") if _named(made[name])]
     return [_sizes(made, unit), _periods(made, unit), *tenants]
+
+
+def _unit(made: dict[str, Any]) -> Unit:
+    """For waits, those so far included."""
+    means = [told["mean_s"] for told in (made["waits"]["all"], (made["waiting"] or {}).get("all")) if told]
+    return of_jobs(max(means, default=0.0))
 
 
 def day(unix_s: float) -> str:
@@ -92,10 +96,17 @@ def _waits(of: Material, made: dict[str, Any], unit: Unit, number: Iterator[int]
 
 
 def _sizes(made: dict[str, Any], unit: Unit) -> Sheet:
+    """Of the jobs that started, and of those that wait now, how long so far."""
     names = [f"{name} [{unit.name}]" for name in ("mean", "median", "90 %", "longest")]
     times = [(key, _time(unit)) for key in ("mean_s", "p50_s", "p90_s", "longest_s")]
-    rows = [Row(size, _cells(told or {"jobs": 0}, [("jobs", _count), *times])) for size, told in made["waits"].items()]
-    return Sheet("Wait by GPUs held", ("GPUs", "jobs", *names), tuple(rows))
+    more = [("jobs", _count), ("p50_s", _time(unit)), ("longest_s", _time(unit))] if made["waiting"] else []
+    rows = [
+        Row(size, (*_cells(told or {"jobs": 0}, [("jobs", _count), *times]),
+                   *_cells((made["waiting"] or {}).get(size) or {"jobs": 0}, more)))
+        for size, told in made["waits"].items()
+    ]  # fmt: skip
+    heads = ("wait now", f"their median [{unit.name}]", f"longest [{unit.name}]") if more else ()
+    return Sheet("Wait by GPUs held", ("GPUs", "jobs", *names, *heads), tuple(rows))
 
 
 def _switch(made: dict[str, Any]) -> str:

@@ -175,12 +175,15 @@ class Top(App[None]):
         """Anew, the cursor on the same job where it is still there."""
         table = self.query_one(f"#{QUEUE}", DataTable)
         rows, at = self.rows(), self._under()
+        drawn = [cells(row) for row in rows]
         table.clear(columns=True)
-        for name in COLUMNS:
+        for number, name in enumerate(COLUMNS):
             mark = ("▲" if not self.inverted else "▼") if name == self.column else ""
-            table.add_column(Text(f"{name}{mark}"), key=name)
-        for row in rows:
-            table.add_row(*cells(row), key=str(row["job_id"]))
+            head = Text(f"{name}{mark}")
+            # Widths are told: those that the table finds by itself, once it is idle, are at times those of the heads.
+            table.add_column(head, key=name, width=max(one.cell_len for one in (head, *(row[number] for row in drawn))))
+        for row, line in zip(rows, drawn, strict=True):
+            table.add_row(*line, key=str(row["job_id"]))
         place = next((place for place, row in enumerate(rows) if at and row["job_id"] == at["job_id"]), 0)
         table.move_cursor(row=place, animate=False)
 

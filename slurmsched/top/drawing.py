@@ -14,6 +14,7 @@ from typing import Any
 
 from rich.text import Text
 
+from slurmsched.explain.text import against, some
 from slurmsched.planning.reasons import criteria
 from slurmsched.survey.gpu_map import CLOSED, FREE, HELD, STUCK
 from slurmsched.terminal import harmless
@@ -138,7 +139,7 @@ def explained(told: Mapping[str, Any]) -> Text:
         lines.append(
             ("ahead", f"rank {ahead['rank']} of {ahead['of']} by {order} ({criteria(ahead['why']) or 'no criteria'})")
         )
-        lines += [("", f"job {one['job_id']} of {one['user']}, {one['gpus']} GPUs") for one in ahead["first"]]
+        lines += [("before it", _other(one, ahead["why"])) for one in ahead["first"]]
     if (start := told["estimate"]) is not None:
         lines.append(("start", _start(start)))
     lines += [("slurmsched", one) for one in told["ours"]]
@@ -150,8 +151,12 @@ def explained(told: Mapping[str, Any]) -> Text:
     return text
 
 
+def _other(one: Mapping[str, Any], own: Mapping[str, Any]) -> str:
+    return f"job {one['job_id']} of {one['user']}, {some(one['gpus'], 'GPU')}: {against(one['why'], own)}"
+
+
 def _start(one: Mapping[str, Any]) -> str:
     if one["source"] == "none" or not isfinite(one["earliest_s"]):
         return f"no estimate: {one['why']}"
     early, late = (f"{datetime.fromtimestamp(one[name]):%Y-%m-%d %H:%M}" for name in ("earliest_s", "latest_s"))
-    return f"{early} to {late}, by {one['source']}: {one['why']}"
+    return f"{early if early == late else f'{early} to {late}'}, by {one['source']}: {one['why']}"

@@ -15,6 +15,7 @@ from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 
 from slurmsched import __version__
+from slurmsched.explain.text import against
 from slurmsched.planning.reasons import criteria
 from slurmsched.terminal import harmless, paired
 from slurmsched.web.frame import Frame
@@ -136,7 +137,8 @@ def _environment() -> Environment:
     """Markup in values is escaped, and so is what would turn the reading direction."""
     made = Environment(loader=PackageLoader("slurmsched.web", "templates"), autoescape=True, trim_blocks=True,
                        lstrip_blocks=True, finalize=_safe)  # fmt: skip
-    made.filters |= {"clock": _clock, "hours": lambda gpu_s: f"{gpu_s / 3600:,.1f}", "criteria": _criteria}  # fmt: skip
+    made.filters |= {"clock": _clock, "hours": lambda gpu_s: f"{gpu_s / 3600:,.1f}", "criteria": _criteria,
+                     "every": criteria, "against": against}  # fmt: skip
     return made
 
 

@@ -33,9 +33,6 @@ ELSEWHERE = {
     "top --interval 30s": "tests/unit/cli/test_top.py",
     "sweep history.parquet --grid grid.toml --dask slurm --workers 16": "tests/live/test_sweep.py",
     "trace pull history.parquet --since 2026-01-01": "tests/live/test_pull.py",
-    "topology show dgx03 --svg dgx.svg": "tests/unit/cli/test_topology.py",
-    "topology compile --links nvidia-smi-topo.txt": "tests/unit/topology/test_slurm_compile.py",
-    "topology compile --types --links nvidia-smi-topo.txt": "tests/unit/topology/test_slurm_compile.py",
     "demo": "tests/unit/cli/test_demo.py",
     "reproduce fifo muri": "tests/unit/cli/test_reproduce.py",
 }

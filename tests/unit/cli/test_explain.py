@@ -45,8 +45,8 @@ def test_explain__prints_blocker_rank_and_what_was_done(run, asked) -> None:
     lines = dict(line.split(maxsplit=1) for line in told.out.splitlines())
     assert lines["job"].startswith("11 of ann: PENDING, not-tried")
     assert lines["ahead"].startswith("rank 2 of 2 by the policy's order")
-    assert "before it job 12 of bob" in lines["ahead"]
-    assert lines["start"].startswith("no estimate")
+    assert lines["before"].startswith("it  job 12 of bob, 1 GPU: queue 0")
+    assert lines["start"].startswith("no estimate: no past waits are known")
     assert "nice 0 -> 5" in lines["slurmsched"]
     assert lines["not"] == "read   licences: away"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from slurmsched.cli import main as main_module
-from slurmsched.cli.main import COMMANDS, main
+from slurmsched.cli.main import COMMANDS, HEADS, main
 from slurmsched.errors import SlurmUnreachableError
 
 HEAVY = {"numpy", "numba", "sqlalchemy", "pydantic", "structlog", "rich", "alembic", "pyslurm", "plotly"}
@@ -109,3 +109,11 @@ def test_completion__works_in_bash():
     line = f"source <({program} completion bash); COMP_WORDS=({program} expl); COMP_CWORD=1"
     line += f'; _slurmsched_completion {program} expl {program}; echo "${{COMPREPLY[@]}}"'
     assert subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=True).stdout == "explain\n"
+
+
+@pytest.mark.parametrize("words", [(), ("power",), ("topology",), ("trace",)])
+def test_help__cuts_no_sentence(run, words) -> None:
+    """At 80 columns, where heads have several commands under them."""
+    told = run(*words, "--help").out
+    assert [line for line in told.splitlines()[1:] if line.endswith("...") or len(line) > 80] == []
+    assert [head for head in HEADS if f"\n{head}:\n" in told] == list(HEADS) * (not words)

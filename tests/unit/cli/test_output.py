@@ -52,3 +52,26 @@ def test_color__needs_a_terminal_and_no_veto(terminal, variable, option, expecte
     monkeypatch.setattr("sys.stdout.isatty", lambda: terminal, raising=False)
     monkeypatch.setenv("NO_COLOR", variable)
     assert Output(color=option).color == expected
+
+
+def test_fact__breaks_its_lines_on_a_terminal_alone(capsys, monkeypatch):
+    """Under its own column, no word cut; a pipe has one line a fact."""
+    monkeypatch.setenv("COLUMNS", "40")
+    Output().fact("why", "word " * 8 + "\x1b[1m")
+    assert capsys.readouterr().out == "why        " + "word " * 8 + "\\x1b[1m\n"
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    Output(color=False).fact("why", "word " * 8 + "scontrol-update")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == ["why        word word word word word word", " " * 11 + "word word scontrol-update"]
+
+
+def test_table__that_is_too_wide_breaks_its_heads(capsys, monkeypatch):
+    """On a terminal; no column is lost. One that fits stays on a line."""
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    for longest in ("", "of all of them "):
+        Output(color=False).table(("from", "mean [s]>", f"90 % {longest}[s]>"), [("2026-03-01 02:40", "1.00", "2.00")])
+    fits, numbers, *heads, last = capsys.readouterr().out.splitlines()
+    assert fits.split() == ["from", "mean", "[s]", "90", "%", "[s]"]
+    assert numbers.split() == last.split() == ["2026-03-01", "02:40", "1.00", "2.00"]
+    assert (len(heads), heads[-1].split()) == (6, ["from", "[s]", "[s]"])

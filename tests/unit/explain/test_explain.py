@@ -20,7 +20,7 @@ from slurmsched.explain.facts import Facts, Pool
 from slurmsched.explain.limits import limit_named, limit_values, parents
 from slurmsched.explain.moving import moving
 from slurmsched.explain.reasons import Blocker, read_reason
-from slurmsched.explain.text import minutes, shown
+from slurmsched.explain.text import against, minutes, shown
 from slurmsched.explain.why_not import why_not
 from slurmsched.model import Act, Deferral, Purpose, Reservations, Stage, Victim
 from slurmsched.testing import snapshot
@@ -28,7 +28,6 @@ from slurmsched.testing import snapshot
 HERE = Path(__file__).parent
 REASONS = (HERE / "reasons.txt").read_text().split()
 LIMITS = (HERE / "assoc_mgr.txt").read_text()
-NONE = Reservations.build(0, {})
 
 
 @pytest.mark.parametrize("name", REASONS)
@@ -142,20 +141,85 @@ def test_estimate__promise_then_waits_then_none():
     assert estimate(site, 0, Blocker.HELD_BY_USER, (), waits_s, math.nan).why == "it is held"
 
 
+def test_against__only_what_differs():
+    """Of the other job; where nothing does, the order of submission decided."""
+    assert against({"queue": 0, "service_gpu_s": 5.0}, {"queue": 1, "service_gpu_s": 5.0}) == "queue 0"
+    assert against({"queue": 0}, {"queue": 0}) == "equal by these, submitted before"
+
+
 @pytest.mark.parametrize(
     ("job", "word"),
     [({"gpus": 9}, "has 8 GPUs"), ({"partition": "x"}, "not in partition"), ({"nodes_excluded": "n1"}, "excludes it"),
      ({"features_asked": "h100"}, "not h100"), ({"gpu_request": "gpu:h100:1"}, "no h100"), ({"cpus": 9}, "CPUs")],
 )  # fmt: skip
 def test_why_not__is_the_first_obstacle(job, word):
-    """State, what the job says, reservations, then GPUs, CPUs and memory."""
+    """What the job says and the node has at all, its state, reservations, then GPUs, CPUs and memory."""
     node = {"name": "n1", "gpus": 8, "cpus": 8, "gpu_types": "gpu:a100:8", "features": "a100"}
-    assert word in why_not(snapshot([job], [node]), 0, "n1", NONE)
-    assert why_not(snapshot([{}], [node]), 0, "n1", NONE) == ""
+    assert word in why_not(snapshot([job], [node]), 0, "n1", Facts())
+    assert why_not(snapshot([{}], [node]), 0, "n1", Facts()) == ""
     drained = {**node, "state": "IDLE+DRAIN", "reason": "bad\x1b[31m fan"}
-    assert "bad\\x1b[31m fan" in why_not(snapshot([job], [drained]), 0, "n1", NONE)
+    assert "bad\\x1b[31m fan" in why_not(snapshot([{}], [drained]), 0, "n1", Facts())
+    assert (word in why_not(snapshot([job], [drained]), 0, "n1", Facts())) is (word != "CPUs")
     with pytest.raises(InputError, match="no node n9"):
-        why_not(snapshot([job], [node]), 0, "n9", NONE)
+        why_not(snapshot([job], [node]), 0, "n9", Facts())
+
+
+RUNS = {"job_id": 7, "user": "eve", "state": "R", "gpus": 6, "node_list": "n1", "end_s": 60.0}
+USED = {"name": "n1", "gpus": 8, "gpus_used": 6, "cpus": 8, "cpus_used": 1}
+EMPTY = {"name": "n2", "gpus": 8, "cpus": 8}
+
+
+def test_why_not__names_who_holds_what_is_missing():
+    """The first to end before the others, three at most; whoever runs elsewhere is none of them."""
+    own, elsewhere = {"job_id": 1, "gpus": 4}, {**RUNS, "job_id": 2, "node_list": "n2"}
+    others = [{**RUNS, "job_id": 8, "end_s": 9.0}, {**RUNS, "job_id": 9, "end_s": math.inf}, {**RUNS, "job_id": 10}]
+    told = why_not(snapshot([own, elsewhere, RUNS, *others], [USED, EMPTY]), 0, "n1", Facts())
+    assert told.startswith("2 of its 8 GPUs are free, the job needs 4 there; there runs job 8 of eve until ")
+    assert (told.count(" of eve until "), "job 2 " in told, told[-10:]) == (3, False, "and 1 more")
+    assert "job 9 of eve with no time limit" in why_not(snapshot([own, others[1]], [USED]), 0, "n1", Facts())
+
+
+@pytest.mark.parametrize(
+    ("record", "partition", "whole"),
+    [({"OverSubscribe": "NO"}, "NO", True), ({"OverSubscribe": "OK"}, "NO", False), ({}, "EXCLUSIVE", True),
+     ({"OverSubscribe": "NO", "Exclusive": "NO"}, "NO", False), ({"Exclusive": "NODE"}, "NO", True)],
+)  # fmt: skip
+def test_why_not__a_whole_node_has_to_be_empty(record, partition, whole):
+    """As scontrol tells it up to 25.11, and from 26.05 on in a field of its own; or by the partition."""
+    facts = Facts(record=record, partitions={"gpu": {"OverSubscribe": partition}})
+    told = why_not(snapshot([{"gpus": 1}], [USED, EMPTY]), 0, "n1", facts)
+    assert ("wants the whole node" in told) is whole
+    assert why_not(snapshot([{"gpus": 1}], [USED, EMPTY]), 0, "n2", facts) == ""
+
+
+def test_why_not__a_reservation_of_all_nodes_keeps_each():
+    """Its node list need not name them."""
+    table = {"name": ["all"], "flags": ["MAINT,ALL_NODES"], "start_s": [60.0], "end_s": [9e9], "node_list": [""]}
+    facts = Facts(reservations=Reservations.build(1, table))
+    assert "reservation all keeps it" in why_not(snapshot([{}], [EMPTY], now_s=0.0), 0, "n2", facts)
+
+
+@pytest.mark.parametrize(
+    ("job", "record", "told"),
+    [({"gpus": 4}, {}, "By counts there is room for it on 1 of 3 nodes it may use (1 closed, 1 short of GPUs)."),
+     ({"gpus": 2}, {}, "By counts there is room for it on 2 of 3 nodes it may use (1 closed)."),
+     ({"gpus": 16, "nodes": 2}, {}, "on 1 of 3 nodes it may use (1 closed, 1 short of GPUs); it needs 2."),
+     ({"gpus": 10, "nodes": 2}, {"TresPerJob": "gres/gpu:10"}, "By counts there is room for it on 2 of 3 nodes"),
+     ({"gpus": 12, "nodes": 2}, {"TresPerJob": "gres/gpu:12"}, "There are 10 GPUs free on 2 of 3 nodes it may use (1 "
+      "closed); it needs 12."),
+     ({"gpus": 1, "nodes_asked": "n1"}, {}, "room for it on 1 of 1 node it may use.")],
+)  # fmt: skip
+def test_explain__counts_the_nodes_that_have_room(job, record, told):
+    """Nodes that could never serve the job are left out; GPUs of a job as a whole need not be even on its nodes."""
+    down = {**EMPTY, "name": "n3", "state": "DOWN"}
+    site = snapshot([{**job, "reason": "Priority"}], [USED, EMPTY, down, {"name": "n4", "gpus": 0}])
+    assert told in explain(site, None, 0, Facts(record=record)).because
+
+
+def test_explain__of_a_running_job_says_where_and_until_when():
+    """No word of others."""
+    because = explain(snapshot([RUNS], [USED]), None, 0, Facts()).because
+    assert because.startswith("It runs on n1, until ")
 
 
 def test_explain__maintenance_tells_the_limit_that_fits():

@@ -35,6 +35,21 @@ def test_queries__name_only_what_is_exported(used):
     assert len(names) > 8
 
 
+def test_dashboard__panels_lie_apart_and_ask_only_variables_there_are():
+    """On Grafana's grid of 24 columns, each with an id of its own; every variable is defined."""
+    tree = json.loads((ROOT / "site-configs/grafana-dashboard.json").read_text(encoding="utf-8"))
+    spots = [
+        (x, y)
+        for place in (panel["gridPos"] for panel in tree["panels"])
+        for x in range(place["x"], place["x"] + place["w"])
+        for y in range(place["y"], place["y"] + place["h"])
+    ]
+    assert (len(set(spots)), max(x for x, _ in spots)) == (len(spots), 23)
+    assert len({panel["id"] for panel in tree["panels"]}) == len(tree["panels"])
+    known = {one["name"] for one in tree["templating"]["list"]} | {"__rate_interval", "__all"}
+    assert set(re.findall(r"\$\{?(\w+)", json.dumps(tree))) <= known
+
+
 def test_dashboard__shows_every_metric():
     """None is exported that nobody would see; of histograms any part counts."""
     shown = set(USED.findall(_dashboard())) | set(USED.findall(_rules()))

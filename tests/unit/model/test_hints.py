@@ -8,11 +8,21 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from slurmsched.model import hints
-from slurmsched.model.durations import duration_s
+from slurmsched.model.durations import duration_s, duration_text
 from slurmsched.model.hint_values import Checkpoint, Deadline
-from slurmsched.model.hints import Hints, hint_column, hint_warnings, hints_alone, parse_hints, understood
+from slurmsched.model.hints import (
+    Hints,
+    hint_column,
+    hint_warnings,
+    hints_alone,
+    parse_hints,
+    understood,
+    value_text,
+)
 from slurmsched.testing import jobs
 
 PAGE = Path(__file__).parents[3] / "docs" / "hints.md"
@@ -184,3 +194,25 @@ def test_docs_hints__is_the_grammar() -> None:
 def test_hints_alone__drops_all_other_text(comment: str, kept: str) -> None:
     """Unknown keys and values that are not understood may say anything."""
     assert hints_alone(comment) == kept
+
+
+@pytest.mark.parametrize(
+    ("value_s", "text"), [(129_600.0, "1d12h"), (5_400.0, "1h30m"), (90.5, "1m30.5s"), (0.0, "0s")]
+)
+def test_duration_text__in_units(value_s: float, text: str) -> None:
+    """Those that are not there are left out."""
+    assert duration_text(value_s) == text
+
+
+@given(st.integers(1, 10**9))
+def test_duration_text__is_read_back(value_s: int) -> None:
+    """To the second."""
+    assert duration_s(duration_text(value_s)) == value_s
+
+
+def test_value_text__as_a_comment_gives_it() -> None:
+    """Words that parse_hints reads the same again."""
+    comment = "slurmsched: preempt=yes ckpt=USR1@120 dur=1h30m min_gpus=2"
+    told = " ".join(f"{key.name}={value_text(key, value)}" for key, value in understood(parse_hints(comment)))
+    assert understood(parse_hints(f"slurmsched: {told}")) == understood(parse_hints(comment))
+    assert "dur=1h30m" in told

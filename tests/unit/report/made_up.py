@@ -39,10 +39,11 @@ def now() -> Any:
     """16 nodes of 8; n2's CPUs are taken by a job with two of its GPUs."""
     job = {"job_id": 900, "user": "<i>mallory", "state": "RUNNING", "gpus": 2, "cpus": 64, "node_list": "n2",
            "memory_mib": 2_048.0}  # fmt: skip
+    late = {"job_id": 901, "user": "ann", "gpus": 16, "first_submit_s": SINCE_S + 8 * DAY_S}
     nodes = [{"name": f"n{i}", "gpus": 8, "gpu_types": "gpu:a100:8", "cpus": 64, "cpus_used": 64 * (i == 2)}
              for i in range(1, 17)]  # fmt: skip
     held = [{"job_id": 900, "node": "n2", "gpu_type": "a100", "gpus": 2, "gpu_mask": 3}]
-    return snapshot([job], nodes, now_s=SINCE_S + 10 * DAY_S, allocations=held, site=Site(cluster="lab"))
+    return snapshot([job, late], nodes, now_s=SINCE_S + 10 * DAY_S, allocations=held, site=Site(cluster="lab"))
 
 
 def _act(act: str, purpose: str, lost_h: float, idle_h: float, *, dry_run: bool = False) -> dict[str, Any]:

@@ -40,6 +40,18 @@ def test_waits__by_size_and_of_all():
     assert (waits["2-4"], waits["5-8"]["jobs"], waits["all"]["jobs"]) == (None, 1, 3)
 
 
+def test_waiting__so_far_of_those_that_could_start():
+    """From the first submission; each task of an array; none that is held, depends on others or is to begin later."""
+    late = {"job_id": 1, "gpus": 8, "submit_s": 9 * HOUR_S, "first_submit_s": HOUR_S}
+    tasks = {"job_id": 2, "gpus": 1, "submit_s": 8 * HOUR_S, "array_tasks": 3}
+    others = [{"priority": 0}, {"dependency": "afterok:1"}, {"eligible_s": 11 * HOUR_S}, {"state": "R"}, {"gpus": 0}]
+    rows = [late, tasks, *({"job_id": 3 + at, "gpus": 1, "submit_s": 0.0, **one} for at, one in enumerate(others))]
+    found = figures(replace(small([]), snapshot=snapshot(rows, "1x8", now_s=10 * HOUR_S)))["waiting"]
+    assert (found["5-8"]["longest_s"], found["1"]["jobs"], found["1"]["mean_s"]) == (9 * HOUR_S, 3, 2 * HOUR_S)
+    assert (found["all"]["jobs"], found["all"]["p50_s"], found["2-4"]) == (4, 2 * HOUR_S, None)
+    assert figures(replace(small([]), snapshot=None))["waiting"] is None
+
+
 def test_utilisation__counts_what_is_within_the_span():
     """8 GPUs for 10 h; one job of 4 from before the span to its middle, one of 8 that still runs, begun 1 h ago."""
     rows = [row(1, -5, 5, gpus=4), row(2, 9, np.nan, gpus=8)]

@@ -70,6 +70,19 @@ def test_queue__is_in_the_policys_order_and_sorts_as_htop_does():
     driven(body)
 
 
+def test_queue__columns_are_as_wide_as_their_cells_at_once():
+    """Not only once the table is idle: on a busy machine that can be long after."""
+
+    async def body(app: Top, pilot: Pilot[None]) -> None:
+        app._draw_queue()
+        widths = [one.get_render_width(table(app)) - 2 for one in table(app).ordered_columns]  # a blank on each side
+        longest = [max(map(len, column(app, name))) for name in range(len(widths))]
+        assert all(width >= cell for width, cell in zip(widths, longest, strict=True))
+        assert max(longest) > 20
+
+    driven(body)
+
+
 def test_filter_search_and_user__narrow_and_find():
     """F4 keeps matching jobs, F3 goes to the next one, u keeps the user's under the cursor and gives all back."""
 

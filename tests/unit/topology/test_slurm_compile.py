@@ -204,6 +204,20 @@ def test_commands__check_and_compile_without_slurm(tmp_path, capsys):
     assert forms[0]["best_states"] > 12
 
 
+def test_commands__links_without_a_model_take_that_of_gres_conf(tmp_path, capsys):
+    """`nvidia-smi topo -m` tells no model; a Type that is none has to be told by --gpu-type."""
+    path, answers = tmp_path / "gres.conf", []
+    links = str(Path(__file__).with_name("samples") / "002-dgx1-v100.txt")
+    for model, more in (("v100", []), ("big", ["--gpu-type", "v100"]), ("big", [])):
+        path.write_text(f"NodeName=n1 Name=gpu Type={model} File=/dev/nvidia[0-7]\n")
+        of = ["--gres-conf", str(path), "--links", links, *more]
+        code = main(["topology", "check", *of, "--slurm", "26.05", "--hardware", "2x20x2", "--json"])
+        answers.append((code, capsys.readouterr()))
+    assert [code for code, _ in answers] == [0, 0, 2]
+    assert answers[0][1].out == answers[1][1].out
+    assert "--gpu-type" in answers[2][1].err
+
+
 def test_commands__of_a_node_that_detects_its_gpus(tmp_path, capsys):
     """What `slurmd -G` prints stands for the lines that its gres.conf lacks; AutoDetect alone is an error."""
     options = ["--slurm=26.05", "--hardware=2x32x1", "--gres-conf"]

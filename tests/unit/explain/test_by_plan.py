@@ -1,0 +1,98 @@
+"""When a job's turn comes, by hand and against a plain walk through time."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slurmsched.explain.by_plan import MOST, by_plan
+from slurmsched.explain.explanation import explain
+from slurmsched.explain.facts import Facts
+from slurmsched.testing import snapshot
+
+
+def running(job_id, gpus, end_s, nodes="n1"):
+    return {"job_id": job_id, "state": "R", "gpus": gpus, "nodes": 1, "node_list": nodes, "end_s": end_s}
+
+
+def waiting(job_id, gpus, limit_s=100.0, **more):
+    return {"job_id": job_id, "gpus": gpus, "time_limit_s": limit_s, **more}
+
+
+def nodes(used, gpus=8):
+    return [{"name": f"n{at + 1}", "gpus": gpus, "gpus_used": held} for at, held in enumerate(used)]
+
+
+def row_of(site, job_id):
+    return site.jobs.job_id.tolist().index(job_id)
+
+
+@pytest.mark.parametrize(
+    ("rows", "used", "before", "expected"),
+    [
+        ([waiting(9, 8), running(1, 8, 50.0)], [8], [], (50.0, 50.0)),
+        ([waiting(9, 8), running(1, 8, 50.0), waiting(2, 8)], [8], [2], (50.0, 150.0)),
+        ([waiting(9, 4), running(1, 8, 50.0), waiting(2, 4)], [8], [2], (50.0, 50.0)),  # side by side
+        ([waiting(9, 8), waiting(2, 2, array_tasks=6)], [0], [2], (0.0, 200.0)),  # four tasks, then two
+        ([waiting(9, 16, nodes=2), running(1, 8, 50.0), running(2, 8, 70.0, "n2")], [8, 8], [], (70.0, 70.0)),
+        ([waiting(9, 8), running(1, 8, 50.0), waiting(2, 99)], [8], [2], (50.0, 50.0)),  # it fits nowhere
+        ([waiting(9, 8), running(1, 8, 50.0), waiting(2, 8, math.inf)], [8], [2], (50.0, math.nan)),
+        ([waiting(9, 8), running(1, 8, math.inf)], [8], [], (math.nan, math.nan)),
+        ([waiting(9, 0), running(1, 8, 50.0)], [8], [], (math.nan, math.nan)),
+        ([waiting(9, 1), waiting(2, 1, array_tasks=MOST + 1)], [0], [2], (math.nan, math.nan)),
+    ],
+)
+def test_by_plan__each_in_its_turn(rows, used, before, expected):
+    """Ends free GPUs, jobs before it take them; where one of these never ends, the time is not known."""
+    site = snapshot(rows, nodes(used), now_s=0.0)
+    found = by_plan(site, [row_of(site, job) for job in before], row_of(site, 9), Facts())
+    assert found == pytest.approx(expected, nan_ok=True)
+
+
+def test_by_plan__a_closed_node_gives_nothing_back():
+    """What runs there ends, and nothing new starts."""
+    site = snapshot([waiting(9, 8), running(1, 8, 50.0)], [{**nodes([8])[0], "state": "DOWN"}], now_s=0.0)
+    assert math.isnan(by_plan(site, [], row_of(site, 9), Facts())[0])
+
+
+def test_explain__tells_the_plan_where_the_past_tells_nothing():
+    """With a job ahead as a range, by its own count; a past that tells something comes first."""
+    rows = [waiting(9, 8, reason="Priority", submit_s=0.0), running(1, 8, 50.0), waiting(2, 8, priority=9)]
+    site = snapshot(rows, nodes([8]), now_s=0.0)
+    row = row_of(site, 9)
+    told = explain(site, None, row, Facts()).estimate
+    assert (told.source, told.earliest_s, told.latest_s) == ("plan", 50.0, 150.0)
+    assert told.why.startswith("if it were next, to after the 1 before it; counted in GPUs")
+    assert explain(site, None, row, Facts(waits_s=(30.0,) * 20)).estimate.source == "history"
+
+
+def walked(gpus, ends, asked):
+    """One node, second by second: when the last of these starts, each in its turn."""
+    free, now_s, left = gpus - sum(held for held, _ in ends), 0, list(ends)
+    for number, (need, limit_s) in enumerate(asked):
+        while free < need:
+            now_s += 1
+            free += sum(held for held, end_s in left if end_s == now_s)
+        free -= need
+        left.append((need, now_s + limit_s))
+        if number == len(asked) - 1:
+            return now_s
+    raise AssertionError
+
+
+short = st.tuples(st.integers(1, 8), st.integers(1, 9))
+
+
+@given(st.lists(st.tuples(st.integers(1, 2), st.integers(1, 9)), max_size=4), st.lists(short, min_size=1, max_size=6))
+def test_by_plan__agrees_with_a_walk_through_time(ends, asked):
+    """On one node of eight GPUs."""
+    rows = [waiting(90 + at, need, float(limit_s)) for at, (need, limit_s) in enumerate(asked)]
+    rows += [running(at + 1, held, float(end_s)) for at, (held, end_s) in enumerate(ends)]
+    site = snapshot(rows, nodes([sum(held for held, _ in ends)]), now_s=0.0)
+    order = [row_of(site, 90 + number) for number in range(len(asked))]
+    soonest_s, latest_s = by_plan(site, order[:-1], order[-1], Facts())
+    assert latest_s == walked(8, ends, asked)
+    assert soonest_s == walked(8, ends, asked[-1:])
