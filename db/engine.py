@@ -14,6 +14,7 @@ from sqlalchemy.engine import URL, Connection, Engine, make_url
 
 from slurmsched.db import cut_short, schema
 from slurmsched.errors import LedgerError
+from slurmsched.paths import see_not_root
 
 ANSWER_S = 60.0  # a server that says nothing for so long is given up [s]
 STILL_S = 60.0  # likewise a transaction in which nothing happens, by the server [s]
@@ -34,7 +35,7 @@ def open_engine(
     patience_s: how long an answer of a server, or a file's lock, is waited for [s]. still_s: how long it lets a
     transaction stand still before it ends it [s], so that whoever was stopped in one keeps nobody out. None: ANSWER_S
     (BUSY_S for a file), STILL_S.
-    Raises LedgerError for a URL that cannot be used.
+    Raises LedgerError for a URL that cannot be used, RightsError for root in a folder of somebody else.
     """
     parsed = _parsed(url)
     options: dict[str, Any] = {"connect_args": {"timeout": min(patience_s or BUSY_S, BUSY_S)}}
@@ -128,11 +129,19 @@ def migrate(engine: Engine) -> None:
         with translated(engine), engine.begin() as connection:
             if engine.dialect.name == "sqlite":  # its driver begins no transaction for a CREATE TABLE
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
+            _see_not_newer(engine, connection)
             with _undisturbed(engine, connection):
                 config.attributes["connection"] = connection
                 command.upgrade(config, "head")
     except CommandError as error:
         raise LedgerError(f"ledger {shown(engine.url)}: cannot be upgraded: {error}") from error
+
+
+def _see_not_newer(engine: Engine, connection: Connection) -> None:
+    """Raises LedgerError for the schema of a newer slurmsched: there is no way from it to ours."""
+    found = _revision(connection) if sa.inspect(connection).has_table("alembic_version") else None
+    if found is not None and found > schema.HEAD:
+        raise LedgerError(_wrong_schema(engine, found))
 
 
 @contextmanager
@@ -191,6 +200,7 @@ def _parsed(url: str) -> URL:
 def _make_folder(url: URL) -> None:
     if not url.database or url.database == ":memory:":
         return
+    see_not_root(Path(url.database))
     folder = Path(url.database).parent
     try:
         folder.mkdir(mode=0o750, parents=True, exist_ok=True)
