@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+from contextlib import suppress
 from pathlib import Path
 
 from slurmsched.errors import RightsError
@@ -21,6 +22,12 @@ def owner(path: Path) -> str:
         return pwd.getpwuid(number).pw_name
     except KeyError:
         return str(number)
+
+
+def dropped(path: Path) -> None:
+    """Remove a draft, if it is there. Raises nothing: where nothing can be written, nothing can be removed either."""
+    with suppress(OSError):
+        path.unlink(missing_ok=True)
 
 
 def see_not_root(path: Path) -> None:
