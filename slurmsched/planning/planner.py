@@ -37,6 +37,7 @@ from slurmsched.planning import managed
 from slurmsched.planning.deferrals import deferrals, own_starts, untold, wanted_s
 from slurmsched.planning.gate import When, first_refusal, refusal
 from slurmsched.planning.groups import competing
+from slurmsched.planning.left_scope import left_scope, shown
 from slurmsched.planning.levers import LEVERS, AnyLever
 from slurmsched.planning.parts import Begun, Deferred, Pinned
 from slurmsched.planning.reasons import criteria
@@ -103,7 +104,8 @@ class Planner:
         changed = np.flatnonzero(due[ranking.order])  # places, most urgent first
         view = View(snapshot, self.scope, self.taking, self.limits, verdict)
         starts = self._starts(snapshot, ranking, ours)
-        most = self.pace.writes_per_cycle - len(starts.actions)
+        back = left_scope(snapshot, self.scope, lever)[: self.pace.writes_per_cycle]
+        most = self.pace.writes_per_cycle - len(starts.actions) - len(back)
         resized = self._sizes(snapshot, ranking, ours, most)
         resizing = np.isin(snapshot.jobs.job_id, resized.jobs)
         moved = resizing | np.isin(snapshot.jobs.job_id, starts.jobs)
@@ -111,7 +113,7 @@ class Planner:
         pinned = self._pins(snapshot, ranking, ours & ~moved, most)
         places = changed[: max(0, most - len(pinned.actions))]
         values = self._actions(snapshot, ranking, places, wanted, lever)
-        levers, unfit = _passed((*resized.actions, *starts.actions, *values), view)
+        levers, unfit = _passed((*back, *resized.actions, *starts.actions, *values), view)
         later = wanted_s(snapshot, ranking) > snapshot.now_s + 1  # nobody makes room for these
         placed = _gangs_on_lists(snapshot, pinned)  # nobody makes room for a list that may be given back
         moves, without = self._acts(snapshot, ranking, ours & ~later & ~resizing & ~placed, view)
@@ -137,7 +139,7 @@ class Planner:
                 *_notes(snapshot, self.lever, self.scope),
             ),
             ranking=ranking,
-            lever_wanted=frozen(wanted, np.int64),
+            lever_wanted=frozen(shown(snapshot, wanted, back), np.int64),
             managed=frozen(ours, np.bool_),
             verdict=frozen(verdict, np.int8),
             acts=tuple(move.act for move in moves),
