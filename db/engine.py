@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import StringIO
@@ -19,6 +20,7 @@ from slurmsched.paths import see_not_root
 ANSWER_S = 60.0  # a server that says nothing for so long is given up [s]
 STILL_S = 60.0  # likewise a transaction in which nothing happens, by the server [s]
 BUSY_S = 5  # a database locked by another process is waited for this long [s]
+_FILE = "file"  # of a connection's info
 _DRIVERS = {
     "sqlite": ("sqlite", ""),
     "mysql": ("mysql+pymysql", "mysql"),
@@ -53,13 +55,18 @@ def open_engine(
         raise LedgerError(f"ledger {shown(url)}: no driver for it; `pip install slurmsched[{extra}]`") from error
     if parsed.get_backend_name() == "sqlite" and not read_only:
         sa.event.listen(engine, "connect", _set_pragmas)
+        sa.event.listen(engine, "connect", _opened(engine))
     return engine
 
 
 def see_writable(engine: Engine) -> None:
-    """See that a write would begin: SQLite has one writer. Nothing is written. Raises LedgerError."""
+    """See that a write would begin, and into the file of that name: SQLite has one writer, and goes on writing into a
+    file that was removed. Nothing is written. Raises LedgerError."""
     if engine.dialect.name == "sqlite":
         with translated(engine), engine.connect() as connection:
+            if connection.info.get(_FILE) != _identity(engine.url):
+                what = "its file was removed or replaced while it was open"
+                raise LedgerError(f"ledger {shown(engine.url)}: {what}; restart slurmsched")
             connection.exec_driver_sql("BEGIN IMMEDIATE")
             connection.rollback()
 
@@ -220,6 +227,24 @@ def _of_server(backend: str, patience_s: float, still_s: float) -> dict[str, Any
     still = f"SET SESSION wait_timeout = @@wait_timeout /*M! , SESSION idle_transaction_timeout = {still_s:.0f} */"
     waits = {"read_timeout": patience_s, "write_timeout": patience_s}
     return {"connect_timeout": connect_s, "init_command": still, **waits}
+
+
+def _identity(url: URL) -> tuple[int, int] | None:
+    """Device and number of a SQLite file; None where there is none."""
+    try:
+        stat = os.stat(url.database or "")  # noqa: PTH116 - no Path for a name that may be empty
+    except OSError:
+        return None
+    return stat.st_dev, stat.st_ino
+
+
+def _opened(engine: Engine) -> Any:
+    """Notes with each connection which file it is of."""
+
+    def note(_: Any, record: Any) -> None:
+        record.info[_FILE] = _identity(engine.url)
+
+    return note
 
 
 def _set_pragmas(connection: Any, _: Any) -> None:
