@@ -70,11 +70,16 @@ def command(
 
 
 def refuse_missing_folder(page: Path | None) -> None:
-    """Better now than after the replays."""
+    """Better now than after the replays. Raises InputError, also for a folder in which nothing can be written."""
     from slurmsched.errors import InputError
 
-    if page is not None and not page.resolve().parent.is_dir():
+    if page is None:
+        return
+    folder = os.path.realpath(page.parent)
+    if not os.path.isdir(folder):  # noqa: PTH112 - a folder above that may not be read is no error
         raise InputError("has no such folder; make it first or choose another --out", source=str(page))
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise InputError("nothing can be written in that folder; choose another --out", source=str(page))
 
 
 def _played(recorded: Sequence[Recorded], cases: Sequence[Case], workers: int) -> list[Played]:

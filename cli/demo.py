@@ -10,6 +10,7 @@ import click
 
 from slurmsched import __version__
 from slurmsched.cli import output
+from slurmsched.cli.compare import refuse_missing_folder
 from slurmsched.cli.output import Output
 
 if TYPE_CHECKING:
@@ -29,14 +30,12 @@ def command(out: Output, jobs: int | None, path: Path) -> None:
 
     Ends in one table and a page with the plots.
     """
-    from slurmsched.errors import InputError
     from slurmsched.logs import configure
     from slurmsched.replay.demo import Demo, table
     from slurmsched.replay.page import write_page
     from slurmsched.replay.traces import sample_trace, trace_digest
 
-    if not path.resolve().parent.is_dir():
-        raise InputError("has no such folder; make it first or choose another --out", source=str(path))
+    refuse_missing_folder(path)
     configure("warning")
     trace = sample_trace()
     demo = Demo(trace.first(jobs or len(trace)))

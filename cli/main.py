@@ -44,9 +44,17 @@ class Late(Group):
         except ConfigError as error:
             if error.source or not error.key:
                 raise
-            from slurmsched.cli.settings import settings
+            raise ConfigError(error.message, key=error.key, source=self._source(ctx, error.key)) from error
 
-            raise ConfigError(error.message, key=error.key, source=settings().source(error.key)) from error
+    def _source(self, ctx: click.Context, key: str) -> str:
+        """Where a value comes from: an option of the command, else the configuration."""
+        from slurmsched.cli.settings import settings
+
+        command = self.get_command(ctx, ctx.invoked_subcommand or "")
+        option = f"--{key.partition('.')[0]}"
+        if command and any(option in each.opts for each in command.params):
+            return option
+        return settings().source(key)
 
 
 @click.command(cls=Late, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -138,7 +138,7 @@ def seconds(value: float) -> str:
         count, left = divmod(left, length)
         if count or (unit == "s" and not parts):
             parts.append(f"{count}{unit}")
-    return ("-" if value < 0 else "") + " ".join(parts[:2])
+    return ("-" if round(value) < 0 else "") + " ".join(parts[:2])
 
 
 def clock(time_s: float) -> str:

@@ -96,8 +96,11 @@ def print_plan(out: Output, snapshot: Snapshot, plan: Plan, lever: str, limit: i
         out.line(f"... and {len(levers) - len(changes)} more (--limit 0 shows all)")
     print_acts(out, plan.acts, snapshot.now_s)
     print_steps(out, steps)
+    managed = set(snapshot.jobs.job_id[plan.managed].tolist())
+    back = sum(action.job_id not in managed for action in levers)
     out.line(
-        f"{len(levers)} of {int(plan.managed.sum())} managed jobs would get another {lever}"
+        f"{len(levers) - back} of {len(managed)} managed jobs would get another {lever}"
+        + (f"; {counted(back, 'job')} out of scope would get their own back" if back else "")
         + (f"; {plan.deferred} more wait for the next cycle (pace.writes_per_cycle)" if plan.deferred else "")
     )
     for line in left_alone(plan):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 import click
@@ -31,7 +31,7 @@ def command(out: Output, apply: bool, yes: bool) -> int:
     """Give every job its own nice, site factor, node list, request and start back; end preemptions and promises.
 
     Works from the journal file alone, also with the database lost, and while the stop file is there.
-    Stop the daemon first: it holds the lock, and its next cycle would write again.
+    Before --apply stop the daemon: it holds the lock, and its next cycle would write again.
     """
     from slurmsched.daemon.lock import exclusive
     from slurmsched.logs import configure
@@ -40,7 +40,7 @@ def command(out: Output, apply: bool, yes: bool) -> int:
     configure("error", "text")  # _report tells what went wrong
     if apply and not yes and not sys.stdin.isatty():
         raise click.UsageError("nobody here to ask: add --yes")
-    with exclusive(tree.ledger.lock), _opened(tree, apply=apply) as (cluster, lead):
+    with exclusive(tree.ledger.lock) if apply else nullcontext(), _opened(tree, apply=apply) as (cluster, lead):
         plan = restoring(tree, cluster.read(), lead)
         receipt = None
         if not out.as_json:

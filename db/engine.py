@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import StringIO
@@ -14,10 +15,12 @@ from sqlalchemy.engine import URL, Connection, Engine, make_url
 
 from slurmsched.db import cut_short, schema
 from slurmsched.errors import LedgerError
+from slurmsched.paths import see_not_root
 
 ANSWER_S = 60.0  # a server that says nothing for so long is given up [s]
 STILL_S = 60.0  # likewise a transaction in which nothing happens, by the server [s]
 BUSY_S = 5  # a database locked by another process is waited for this long [s]
+_FILE = "file"  # of a connection's info
 _DRIVERS = {
     "sqlite": ("sqlite", ""),
     "mysql": ("mysql+pymysql", "mysql"),
@@ -34,7 +37,7 @@ def open_engine(
     patience_s: how long an answer of a server, or a file's lock, is waited for [s]. still_s: how long it lets a
     transaction stand still before it ends it [s], so that whoever was stopped in one keeps nobody out. None: ANSWER_S
     (BUSY_S for a file), STILL_S.
-    Raises LedgerError for a URL that cannot be used.
+    Raises LedgerError for a URL that cannot be used, RightsError for root in a folder of somebody else.
     """
     parsed = _parsed(url)
     options: dict[str, Any] = {"connect_args": {"timeout": min(patience_s or BUSY_S, BUSY_S)}}
@@ -52,13 +55,18 @@ def open_engine(
         raise LedgerError(f"ledger {shown(url)}: no driver for it; `pip install slurmsched[{extra}]`") from error
     if parsed.get_backend_name() == "sqlite" and not read_only:
         sa.event.listen(engine, "connect", _set_pragmas)
+        sa.event.listen(engine, "connect", _opened(engine))
     return engine
 
 
 def see_writable(engine: Engine) -> None:
-    """See that a write would begin: SQLite has one writer. Nothing is written. Raises LedgerError."""
+    """See that a write would begin, and into the file of that name: SQLite has one writer, and goes on writing into a
+    file that was removed. Nothing is written. Raises LedgerError."""
     if engine.dialect.name == "sqlite":
         with translated(engine), engine.connect() as connection:
+            if connection.info.get(_FILE) != _identity(engine.url):
+                what = "its file was removed or replaced while it was open"
+                raise LedgerError(f"ledger {shown(engine.url)}: {what}; restart slurmsched")
             connection.exec_driver_sql("BEGIN IMMEDIATE")
             connection.rollback()
 
@@ -128,11 +136,19 @@ def migrate(engine: Engine) -> None:
         with translated(engine), engine.begin() as connection:
             if engine.dialect.name == "sqlite":  # its driver begins no transaction for a CREATE TABLE
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
+            _see_not_newer(engine, connection)
             with _undisturbed(engine, connection):
                 config.attributes["connection"] = connection
                 command.upgrade(config, "head")
     except CommandError as error:
         raise LedgerError(f"ledger {shown(engine.url)}: cannot be upgraded: {error}") from error
+
+
+def _see_not_newer(engine: Engine, connection: Connection) -> None:
+    """Raises LedgerError for the schema of a newer slurmsched: there is no way from it to ours."""
+    found = _revision(connection) if sa.inspect(connection).has_table("alembic_version") else None
+    if found is not None and found > schema.HEAD:
+        raise LedgerError(_wrong_schema(engine, found))
 
 
 @contextmanager
@@ -191,6 +207,7 @@ def _parsed(url: str) -> URL:
 def _make_folder(url: URL) -> None:
     if not url.database or url.database == ":memory:":
         return
+    see_not_root(Path(url.database))
     folder = Path(url.database).parent
     try:
         folder.mkdir(mode=0o750, parents=True, exist_ok=True)
@@ -210,6 +227,24 @@ def _of_server(backend: str, patience_s: float, still_s: float) -> dict[str, Any
     still = f"SET SESSION wait_timeout = @@wait_timeout /*M! , SESSION idle_transaction_timeout = {still_s:.0f} */"
     waits = {"read_timeout": patience_s, "write_timeout": patience_s}
     return {"connect_timeout": connect_s, "init_command": still, **waits}
+
+
+def _identity(url: URL) -> tuple[int, int] | None:
+    """Device and number of a SQLite file; None where there is none."""
+    try:
+        stat = os.stat(url.database or "")  # noqa: PTH116 - no Path for a name that may be empty
+    except OSError:
+        return None
+    return stat.st_dev, stat.st_ino
+
+
+def _opened(engine: Engine) -> Any:
+    """Notes with each connection which file it is of."""
+
+    def note(_: Any, record: Any) -> None:
+        record.info[_FILE] = _identity(engine.url)
+
+    return note
 
 
 def _set_pragmas(connection: Any, _: Any) -> None:

@@ -144,13 +144,16 @@ class Journal(Lines):
 
         Raises as `levers`; lenient: shared lines that cannot be had are left out with a warning.
         """
+        bad: list[int] = []
         for number, _, line in self.read():
             if line is not None:
                 yield line
             elif lenient:
-                log.warning("journal.line_skipped", path=str(self.path), line=number)
+                bad.append(number)
             else:
                 raise LedgerError(f"{self.path}:{number}: not a line of the journal; repair or remove that line")
+        if bad:
+            log.warning("journal.lines_skipped", path=str(self.path), lines=len(bad), first=bad[0])
         yield from filter(None, map(self._parsed, self._of_others(lenient=lenient)))
 
     def _of_others(self, *, lenient: bool) -> list[bytes]:

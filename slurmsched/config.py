@@ -15,16 +15,31 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from slurmsched.errors import ConfigError
+from slurmsched.written_files import absolute, ledger_url, see_distinct
 
 PREFIX = "SLURMSCHED_"
 OTHERS = ("SLURMSCHED_CONFIG", "SLURMSCHED_LAB")  # variables (the latter a family) that are no settings
 SYSTEM_FILE = Path("/etc/slurmsched/slurmsched.toml")
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0)]
-Address = Annotated[str, Field(pattern=r"^$|^(\[[0-9A-Fa-f:.]+\]|[^:\s\[\]]+):\d{1,5}$")]
+Written = Annotated[Path, AfterValidator(absolute)]  # a file that slurmsched makes, or looks for
+LAST_PORT = 65_535
+
+
+def _absolute_or_none(path: str) -> str:
+    return str(absolute(Path(path))) if path else ""
+
+
+def _port(listen: str) -> str:
+    if int(listen.rpartition(":")[2] or 0) > LAST_PORT:
+        raise ValueError(f"the port must be at most {LAST_PORT}")
+    return listen
+
+
+Address = Annotated[str, Field(pattern=r"^$|^(\[[0-9A-Fa-f:.]+\]|[^:\s\[\]]+):\d{1,5}$"), AfterValidator(_port)]
 
 
 class Section(BaseModel):
@@ -104,7 +119,7 @@ class Pace(Section):
     """Least load on slurmctld."""
 
     writes_per_cycle: int = Field(500, ge=1, description="most jobs written in a cycle; the rest waits for the next")
-    writes_per_s: Positive = Field(100, description="most jobs written in a second")
+    writes_per_s: float = Field(100, ge=0.01, allow_inf_nan=False, description="most jobs written in a second")
     busy_threads: int = Field(50, ge=1, description="slurmctld threads (sdiag) above which nothing is written")
     busy_dbd_queue: int = Field(5000, ge=1, description="slurmdbd messages waiting (sdiag): likewise")
 
@@ -135,15 +150,17 @@ class Topology(Section):
 class Cycle(Section):
     """When the daemon works."""
 
-    interval_s: Positive = Field(60, description="time between two cycles of the daemon [s]")
+    interval_s: float = Field(
+        60, gt=0, le=86_400, allow_inf_nan=False, description="time between two cycles of the daemon [s]"
+    )
     seed: int = Field(0, ge=0, le=2**31 - 1, description="seed of policies that use chance")
-    stop_file: Path = Field(Path("/etc/slurmsched/stop"), description="while this file exists nothing is written")
+    stop_file: Written = Field(Path("/etc/slurmsched/stop"), description="while this file exists nothing is written")
 
 
 class Daemon(Section):
     """What wakes the daemon before its interval is over."""
 
-    socket: Path | None = Field(
+    socket: Written | None = Field(
         None, description="unix socket to which plugin/event_hook tells of jobs' ends; none = no cycle in between"
     )
     users: tuple[str, ...] = Field(("slurm",), description="who may wake it, besides root and its own user: SlurmUser")
@@ -208,17 +225,21 @@ class Slurm(Section):
     adapter: Literal["auto", "pyslurm", "cli"] = Field("auto", description="auto = pyslurm if it fits, else cli")
     bin_dir: str = Field("", description="folder of squeue, scontrol ...; empty = PATH")
     conf: str = Field("", description="slurm.conf; empty = SLURM_CONF or Slurm's own default")
-    timeout_s: Positive = Field(60, description="longest wait for one answer of Slurm [s]")
+    timeout_s: float = Field(
+        60, gt=0, le=3600, allow_inf_nan=False, description="longest wait for one answer of Slurm [s]"
+    )
 
 
 class Ledger(Section):
     """What is remembered, and where."""
 
-    url: str = Field("sqlite:////var/lib/slurmsched/ledger.db", description="SQLAlchemy URL of the database")
-    journal: Path = Field(
+    url: Annotated[str, AfterValidator(ledger_url)] = Field(
+        "sqlite:////var/lib/slurmsched/ledger.db", description="SQLAlchemy URL of the database"
+    )
+    journal: Written = Field(
         Path("/var/lib/slurmsched/journal.jsonl"), description="each write, on disk before it is sent"
     )
-    lock: Path = Field(Path("/var/lib/slurmsched/lock"), description="held by the one that works on the cluster")
+    lock: Written = Field(Path("/var/lib/slurmsched/lock"), description="held by the one that works on the cluster")
     keep_days: int = Field(180, ge=1, description="facts older than this are dropped [days]")
     sacct: bool = Field(True, description="ask sacct for earlier runs of jobs seen for the first time")
 
@@ -246,7 +267,9 @@ class Metrics(Section):
     listen: Address = Field(
         "", description='where the daemon serves /metrics, such as "127.0.0.1:9810"; empty = nowhere'
     )
-    textfile: str = Field("", description="file for node_exporter's textfile collector, named *.prom; empty = none")
+    textfile: Annotated[str, AfterValidator(_absolute_or_none)] = Field(
+        "", description="file for node_exporter's textfile collector, named *.prom; empty = none"
+    )
 
     @model_validator(mode="after")
     def _named(self) -> Metrics:
@@ -329,6 +352,7 @@ class Config(Section):
     def _shareable(self) -> Config:
         if self.leader.enabled and self.ledger.url.startswith("sqlite"):
             raise ValueError("leader.enabled needs a ledger.url that all hosts share: mysql:// or postgresql://")
+        see_distinct(self)
         return self
 
 
@@ -511,7 +535,15 @@ def _nearest(loc: tuple[int | str, ...]) -> str:
     section: Any = Config
     for part in loc[:-1]:
         section = get_args(section)[0] if isinstance(part, int) else section.model_fields[part].annotation
-    return _near(str(loc[-1]), list(section.model_fields))
+    name = str(loc[-1])
+    return _near(name, list(section.model_fields)) or _near_elsewhere(name)
+
+
+def _near_elsewhere(name: str) -> str:
+    """The section that has a key of this name: its [header] was forgotten, or another stands above the key."""
+    sections = ((above, field_of.annotation) for above, field_of in Config.model_fields.items())
+    found = [f"{above}.{name}" for above, of in sections if name in getattr(of, "model_fields", ())]
+    return f" (did you mean {' or '.join(map(repr, found))}?)" if found else ""
 
 
 def _near(name: str, known: list[str]) -> str:

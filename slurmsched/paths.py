@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import pwd
+from contextlib import suppress
 from pathlib import Path
+
+from slurmsched.errors import RightsError
 
 
 def standing_folder(path: Path) -> Path:
@@ -19,3 +22,19 @@ def owner(path: Path) -> str:
         return pwd.getpwuid(number).pw_name
     except KeyError:
         return str(number)
+
+
+def dropped(path: Path) -> None:
+    """Remove a draft, if it is there. Raises nothing: where nothing can be written, nothing can be removed either."""
+    with suppress(OSError):
+        path.unlink(missing_ok=True)
+
+
+def see_not_root(path: Path) -> None:
+    """See that what is made at path can be written by who works there. Raises RightsError for root in a folder of
+    somebody else, whose next cycle could not open root's new files."""
+    folder = standing_folder(path)
+    if os.geteuid() == 0 and folder.stat().st_uid != 0:
+        who = owner(folder)
+        raise RightsError(f"root would make files in {folder} that {who}, who owns it, cannot write; "
+                          f"run it as {who}: runuser -u {who} -- slurmsched ...")  # fmt: skip

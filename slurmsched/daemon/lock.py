@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import socket
@@ -12,15 +13,17 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from slurmsched.errors import LedgerError, LockedError
-from slurmsched.paths import owner, standing_folder
+from slurmsched.paths import owner, see_not_root, standing_folder
 
 
 @contextmanager
 def exclusive(path: Path) -> Iterator[None]:
     """Hold the lock for the body. The kernel frees it however the process ends, so a file left over is harmless.
 
-    Raises LockedError naming the holder, LedgerError if the file cannot be made.
+    Raises LockedError naming the holder, LedgerError if the file cannot be made, RightsError for root in a folder of
+    somebody else.
     """
+    see_not_root(path)
     try:
         path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -31,7 +34,7 @@ def exclusive(path: Path) -> Iterator[None]:
         try:
             _sign(fd)
         except OSError as error:
-            raise LedgerError(f"{path}: the lock cannot be signed: {error.strerror}") from error
+            raise LedgerError(f"{path}: the lock cannot be signed: {error.strerror}; {_advice(path, error)}") from error
         yield
         os.ftruncate(fd, 0)
     finally:
@@ -78,6 +81,10 @@ def _signed(fd: int) -> str:
 
 
 def _advice(path: Path, error: OSError) -> str:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "free some space"
+    if error.errno == errno.EROFS:
+        return "mount it so that it can be written"
     if not isinstance(error, PermissionError):
         return "see ledger.lock"
     folder = standing_folder(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 
 from slurmsched.logs import get_logger
@@ -30,11 +31,17 @@ class Told:
         self._tell("apply.stopped", log.warning, [receipt.stopped] if receipt.stopped else [])
 
     def _tell(self, event: str, say: Callable[..., None], texts: Iterable[str]) -> None:
-        distinct = dict.fromkeys(texts)
+        distinct = {_same(event, text): text for text in texts}
         before = self._before.get(event, frozenset())
-        new = [text for text in distinct if text not in before]
+        new = [text for same, text in distinct.items() if same not in before]
         for text in new[:MOST]:
             say(event, text=text)
         if len(new) > MOST:
             say(event, text=f"and {len(new) - MOST} more; `slurmsched plan` shows all")
         self._before[event] = frozenset(distinct)
+
+
+def _same(event: str, text: str) -> str:
+    """What makes a text new: not how many jobs it counts, nor which figure stopped the writes."""
+    counts = event == "apply.stopped" or text[:1].isdigit()
+    return re.sub(r"\d+(, \d+)*", "#", text) if counts else text

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from slurmsched.errors import InputError
+from slurmsched.paths import dropped
 
 MODE = 0o644  # node_exporter is another user
 
@@ -40,8 +40,7 @@ def write_textfile(path: Path, families: Sequence[Any]) -> None:
         draft.chmod(MODE)
         draft.replace(path)
     except OSError as error:
-        with suppress(OSError):  # where nothing can be written, nothing can be unlinked either
-            draft.unlink(missing_ok=True)
+        dropped(draft)
         raise InputError(f"cannot be written: {error.strerror}; see metrics.textfile", source=str(path)) from error
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from slurmsched.model import hint_values as values
-from slurmsched.model.columns import Floats
+from slurmsched.model.columns import Floats, Int64s
 from slurmsched.model.durations import FORMS, duration_s, duration_text
 from slurmsched.model.hint_values import TOPOLOGIES, Checkpoint, Deadline
 from slurmsched.model.jobs import Jobs
@@ -197,22 +197,24 @@ def hint_column(jobs: Jobs, field: str) -> Floats:
 def hint_warnings(jobs: Jobs, *, most: int = 20) -> tuple[str, ...]:
     """What is wrong with the hints of these jobs, in words: each fault once, at most `most` and a count of the rest.
 
-    Each names the first job that has it, and how many others do.
+    Each names the first job that has it, and how many others do. Jobs that ended are past advice.
     """
     faults: dict[str, list[int]] = {}
     for code, name in enumerate(jobs.comment.names):
         if MARK in name.lower() and (found := parse_hints(name).warnings):  # few among 100,000 comments
             faults.setdefault("; ".join(found), []).append(code)
-    texts = [f"{_first_of(jobs, codes)}: {fault}" for fault, codes in list(faults.items())[:most]]
-    rest = len(faults) - len(texts)
+    stay = ~jobs.finished if faults else np.zeros(len(jobs), np.bool_)
+    having = {fault: np.flatnonzero(stay & np.isin(jobs.comment.codes, codes)) for fault, codes in faults.items()}
+    having = {fault: rows for fault, rows in having.items() if len(rows)}
+    texts = [f"{_first_of(jobs, rows)}: {fault}" for fault, rows in list(having.items())[:most]]
+    rest = len(having) - len(texts)
     return (*texts, f"{rest} more faults in hints of other jobs") if rest else tuple(texts)
 
 
-def _first_of(jobs: Jobs, codes: list[int]) -> str:
-    """The first job with one of these comments, and how many more there are."""
-    having = np.flatnonzero(np.isin(jobs.comment.codes, codes))
-    more = f" and {len(having) - 1:,} more" if len(having) > 1 else ""
-    return f"job {jobs.job_id[having[0]]}{more}"
+def _first_of(jobs: Jobs, rows: Int64s) -> str:
+    """The first job of these rows, and how many more there are."""
+    more = f" and {len(rows) - 1:,} more" if len(rows) > 1 else ""
+    return f"job {jobs.job_id[rows[0]]}{more}"
 
 
 def reference() -> str:

@@ -12,6 +12,7 @@ from slurmsched.model.hostlist import expand
 from slurmsched.model.plan import Delay, Join, Move, Requeue, Reserve, Signal, Step, Unreserve
 from slurmsched.model.snapshot import Snapshot
 from slurmsched.planning.act_facts import Facts, job_row
+from slurmsched.planning.limited import is_limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,9 @@ def _given_up(facts: Facts, limits: Limits) -> str:
         return "its job left the queue"
     if not facts.waits:
         return "its job is held"
+    reason = facts.snapshot.jobs.reason[facts.beneficiary]
+    if act.opens_s <= now_s and is_limit(reason):
+        return f"its job waits for a limit, not for GPUs ({reason})"
     if act.stage == Stage.WARNED and not act.sure:
         return "slurmsched was cut off while it asked for checkpoints, so that nobody knows who has heard it"
     stands = facts.reserved and (facts.named >= 0 or act.stage == Stage.PROMISED)

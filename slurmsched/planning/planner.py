@@ -33,6 +33,7 @@ from slurmsched.planning import managed
 from slurmsched.planning.act_plan import ActPlan
 from slurmsched.planning.deferrals import deferrals, own_starts, untold, wanted_s
 from slurmsched.planning.gate import When, refusal
+from slurmsched.planning.left_scope import left_scope, shown
 from slurmsched.planning.levers import LEVERS, AnyLever
 from slurmsched.planning.notes import site_notes
 from slurmsched.planning.parts import Deferred, Pinned
@@ -95,7 +96,8 @@ class Planner:
         changed = np.flatnonzero(writes[ranking.order])  # places, most urgent first
         view = View(snapshot, self.scope, self.taking, self.limits, verdict)
         starts = self._starts(snapshot, ranking, ours)
-        most = self.pace.writes_per_cycle - len(starts.actions)
+        back = left_scope(snapshot, self.scope, lever)[: self.pace.writes_per_cycle]
+        most = self.pace.writes_per_cycle - len(starts.actions) - len(back)
         resized = self._sizes(snapshot, ranking, ours, most)
         resizing = np.isin(snapshot.jobs.job_id, resized.jobs)
         moved = resizing | np.isin(snapshot.jobs.job_id, starts.jobs)
@@ -103,7 +105,7 @@ class Planner:
         pinned = self._pins(snapshot, ranking, ours & ~moved, most)
         places = changed[: max(0, most - len(pinned.actions))]
         values = self._actions(snapshot, ranking, places, wanted, lever)
-        levers, unfit = _passed((*resized.actions, *starts.actions, *values), view)
+        levers, unfit = _passed((*back, *resized.actions, *starts.actions, *values), view)
         later = wanted_s(snapshot, ranking) > snapshot.now_s + 1  # nobody makes room for these
         placed = _gangs_on_lists(snapshot, pinned)  # nobody makes room for a list that may be given back
         acts = ActPlan(self.taking, self.gangs, self.limits, self.scope, self.estimator)
@@ -130,7 +132,7 @@ class Planner:
                 *site_notes(snapshot, self.lever, self.scope),
             ),
             ranking=ranking,
-            lever_wanted=frozen(wanted, np.int64),
+            lever_wanted=frozen(shown(snapshot, wanted, back), np.int64),
             managed=frozen(ours, np.bool_),
             verdict=frozen(verdict, np.int8),
             acts=tuple(move.act for move in moves),

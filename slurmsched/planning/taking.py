@@ -13,6 +13,7 @@ from slurmsched.placements.candidates import Held, eligible
 from slurmsched.planning import victims
 from slurmsched.planning.bounds import YEAR_S, UnknownForm, allowed_nodes, blocked_from_s
 from slurmsched.planning.clearing import Clearing, Running
+from slurmsched.planning.limited import limited
 from slurmsched.planning.parts import Begun
 from slurmsched.planning.reach import binding, shortest_head
 from slurmsched.planning.spread import asked
@@ -53,11 +54,11 @@ def begin(
 
 
 def candidates(snapshot: Snapshot, ranking: Ranking, managed: Bools) -> Int64s:
-    """Rows of waiting jobs that could start if there were GPUs, most urgent first."""
+    """Rows of waiting jobs that could start if there were GPUs, most urgent first: none that Slurm keeps by a limit."""
     jobs = snapshot.jobs
     busy = np.isin(jobs.job_id, [act.job_id for act in snapshot.acts])
     plain = (jobs.array_tasks == 1) & (jobs.het_job_id == 0)  # a reservation is one job's
-    waits = managed & eligible(snapshot) & ~busy & plain & (jobs.gpus > 0)
+    waits = managed & eligible(snapshot) & ~busy & ~limited(jobs) & plain & (jobs.gpus > 0)
     return ranking.order[waits[ranking.order]]
 
 

@@ -10,6 +10,7 @@ from plotly.offline import get_plotlyjs
 
 from slurmsched import __version__
 from slurmsched.errors import InputError
+from slurmsched.paths import dropped
 from slurmsched.replay.demo import Demo, Run, table
 from slurmsched.replay.plots import delays, html, queue, times, usage
 
@@ -26,7 +27,7 @@ def write_whole(path: Path, text: str) -> None:
         draft.write_text(text, encoding="utf-8")
         draft.replace(path)
     except OSError as error:
-        draft.unlink(missing_ok=True)
+        dropped(draft)
         raise InputError(f"cannot be written: {error.strerror}", source=str(path)) from error
 
 

@@ -23,6 +23,7 @@ from slurmsched import __version__
 from slurmsched.config import Config, parse_config
 from slurmsched.errors import InputError
 from slurmsched.model import Plan, SetLever, Snapshot
+from slurmsched.paths import dropped
 from slurmsched.replay.snapshot_form import packed, unpacked
 
 FORMAT, FORMAT_VERSION = "slurmsched-snapshot", 1
@@ -90,7 +91,7 @@ def write_snapshot(path: Path, held: Saved) -> None:
     except TypeError as error:
         raise InputError(f"cannot be written: {error}", source=str(path)) from error
     finally:
-        draft.unlink(missing_ok=True)
+        dropped(draft)
 
 
 def _head(held: Saved, tree: Any) -> dict[str, Any]:

@@ -16,6 +16,7 @@ import numpy as np
 from slurmsched import __version__, registry
 from slurmsched.errors import InputError
 from slurmsched.model.columns import Labels
+from slurmsched.paths import dropped
 from slurmsched.replay.loaders.source import Head, Source
 from slurmsched.replay.traces import Trace
 
@@ -120,7 +121,7 @@ def save(path: Path, recorded: Recorded) -> None:
     except OSError as error:
         raise InputError(f"cannot be written: {error.strerror or error}", source=str(path)) from error
     finally:
-        draft.unlink(missing_ok=True)
+        dropped(draft)
 
 
 def _csv(trace: Trace, *, packed: bool) -> bytes:

@@ -156,7 +156,8 @@ def clean_environment(conf: str = "") -> dict[str, str]:
 
 def failure(program: str, status: int, message: str) -> SlurmError:
     """The error that a command's message means."""
-    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    lines = [line.strip().removeprefix(f"{program}: ").removeprefix("error: ") for line in message.splitlines()]
+    lines = list(dict.fromkeys(filter(None, lines)))
     said = "; ".join(lines[-3:]) or f"exit status {status}"
     away = any(words in message.lower() for words in _AWAY)
     if away:

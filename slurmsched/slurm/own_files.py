@@ -31,15 +31,28 @@ def service_user(config: Config) -> str:
 
 
 def file_findings(config: Config, path: Path | None) -> tuple[Finding, ...]:
-    """Ledger, journal, lock, stop file and configuration file (None: built-in defaults), judged for this user."""
+    """Who looks, ledger, journal, lock, stop file and configuration file (None: built-in defaults), judged for this
+    user."""
     user = service_user(config)
     return (
+        *_as_root(user),
         _ledger(config, user),
         _writable("journal", config.ledger.journal, user, "Nothing is sent that cannot be put on record first."),
         _writable("lock", config.ledger.lock, user, "It keeps two cycles from writing at once."),
         _stop_file(config.cycle.stop_file),
         _config_file(config, path, user),
     )
+
+
+def _as_root(user: str) -> tuple[Finding, ...]:
+    """root may do everything, so that what it finds well says nothing of the user that the cycles run as."""
+    if os.geteuid() != 0:
+        return ()
+    why = "What root may do the user of daemon and cron may not: only his own doctor tells of his rights and files."
+    if user != "root":
+        return (Finding("who looks", "warn", "root", why, f"runuser -u {user} -- slurmsched doctor"),)
+    made = "systemd-sysusers, systemd-tmpfiles and sacctmgr as in docs/install.md, User and rights"
+    return (Finding("who looks", "warn", f"root; there is no user {SERVICE_USER} yet", why, made),)
 
 
 def _ledger(config: Config, user: str) -> Finding:
@@ -58,6 +71,11 @@ def _ledger(config: Config, user: str) -> Finding:
 def _writable(name: str, path: Path, user: str, why: str) -> Finding:
     """Whether we may make, read and replace this file. fail for the service user, warn for others, who only look."""
     folder, me = standing_folder(path), own_name()
+    disk = os.statvfs(folder)
+    if disk.f_flag & os.ST_RDONLY:
+        return Finding(name, "fail", f"{path}: its file system is mounted read-only", why, "mount -o remount,rw")
+    if not disk.f_bavail:
+        return Finding(name, "fail", f"{path}: no space is left there", why, "free some space")
     if os.access(folder, os.W_OK | os.X_OK) and (not path.exists() or os.access(path, os.R_OK | os.W_OK)):
         return Finding(name, "ok", f"{path} can be written", why)
     if me != user:

@@ -7,9 +7,11 @@ import re
 import numpy as np
 
 from slurmsched.config import Config, Scope
-from slurmsched.errors import SlurmError
+from slurmsched.db.journal import Journal
+from slurmsched.errors import LedgerError, SlurmError
 from slurmsched.model import Snapshot
 from slurmsched.planning.levers import LEVERS
+from slurmsched.planning.undo import undo_plan
 from slurmsched.slurm.commands import Commands
 from slurmsched.slurm.finding import Finding
 
@@ -20,7 +22,7 @@ NOT_KNOWN = "without memory"  # as the ledger's warning begins where it could no
 
 def queue_findings(config: Config, snapshot: Snapshot) -> tuple[Finding, ...]:
     """Scope and levers, judged by a snapshot with what the ledger remembers."""
-    return _scope(config.scope, snapshot), _levers(config, snapshot)
+    return _scope(config.scope, snapshot), _levers(config, snapshot), *_other_lever(config, snapshot)
 
 
 def clock_finding(commands: Commands, own_s: float) -> Finding:
@@ -67,3 +69,19 @@ def _levers(config: Config, snapshot: Snapshot) -> Finding:
     if any(warning.startswith(NOT_KNOWN) for warning in snapshot.warnings):
         return Finding(name, "warn", detail, why, "see it as somebody who may read the ledger")
     return Finding(name, "warn", detail, why, "see who sets it: users' own --nice, or another tool that must stop")
+
+
+def _other_lever(config: Config, snapshot: Snapshot) -> tuple[Finding, ...]:
+    """Values of ours that jobs still have of the lever that is not written any more; none where there are none."""
+    try:
+        records = Journal(config.ledger.journal).levers(lenient=True).values()
+    except LedgerError:
+        return ()  # what keeps the journal from being read is a finding of its own
+    others = [record for record in records if record.kind != config.lever.kind]
+    left = undo_plan(snapshot, sorted(others, key=lambda record: record.submit_s)).actions
+    if not left:
+        return ()
+    detail = f"{config.lever.kind}, but waiting jobs have a {others[0].kind} of ours: "
+    detail += ", ".join(str(action.job_id) for action in left[:NAMED]) + (", ..." if len(left) > NAMED else "")
+    why = "Both levers count: the order is that of neither."
+    return (Finding("lever.kind", "warn", detail, why, "stop the daemon, slurmsched undo --apply, start it"),)

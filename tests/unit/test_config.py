@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import tomllib
 from itertools import pairwise
 from pathlib import Path
@@ -53,6 +54,17 @@ def test_load_config__without_file_is_all_defaults():
         ("[ledger]\nlock = 3", "ledger.lock: must be a path in quotes, got 3"),
         ("[estimator]\nweight = 2", "estimator.name: must be given"),
         ("[lever]\nfloor = 100\nceiling = 50", "lever: floor must be below ceiling, which is 50"),
+        ("interval_s = 10", "interval_s: unknown key (did you mean 'cycle.interval_s' or 'past.interval_s'?)"),
+        ("[scope]\nlisten = 'a:1'", "scope.listen: unknown key (did you mean 'metrics.listen' or 'web.listen'?)"),
+        ("[cycle]\ninterval_s = 1e300", "cycle.interval_s: must be at most 86400, got 1e+300"),
+        ("[slurm]\ntimeout_s = 1e300", "slurm.timeout_s: must be at most 3600, got 1e+300"),
+        ("[pace]\nwrites_per_s = 1e-300", "pace.writes_per_s: must be at least 0.01, got 1e-300"),
+        ("[metrics]\nlisten = 'h:99999'", "metrics.listen: the port must be at most 65535, got 'h:99999'"),
+        ("[metrics]\ntextfile = 'a.prom'", "metrics.textfile: must be an absolute path, got 'a.prom'"),
+        ("[ledger]\njournal = 'j.jsonl'", "ledger.journal: must be an absolute path, got 'j.jsonl'"),
+        ("[ledger]\nlock = 'run/lock'", "ledger.lock: must be an absolute path, got 'run/lock'"),
+        ("[cycle]\nstop_file = 'stop'", "cycle.stop_file: must be an absolute path, got 'stop'"),
+        ("[daemon]\nsocket = 's'", "daemon.socket: must be an absolute path, got 's'"),
     ],
 )
 def test_load_config__names_file_key_and_remedy(tmp_path, text, message):
@@ -61,6 +73,41 @@ def test_load_config__names_file_key_and_remedy(tmp_path, text, message):
     with pytest.raises(ConfigError) as caught:
         load_config(path)
     assert str(caught.value) == f"{path}: {message}"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("ledger = { lock = '/x/j', journal = '/x/j' }", "ledger.lock and ledger.journal are the same file, /x/j"),
+        ("ledger = { lock = '/x/d', url = 'sqlite:////x/d' }", "ledger.lock and ledger.url are the same file, /x/d"),
+        (
+            "ledger = { journal = '/x/j.jsonl', lock = '/x/j.acts.jsonl' }",
+            "ledger.lock and the acts.jsonl of ledger.journal are the same file, /x/j.acts.jsonl",
+        ),
+        (
+            "cycle = { stop_file = '/x/l' }\nledger = { lock = '/x/l' }",
+            "ledger.lock and cycle.stop_file are the same file, /x/l",
+        ),
+    ],
+)
+def test_load_config__refuses_two_uses_of_one_file(tmp_path, text, message):
+    """Who signs a lock empties it: a journal of that name would be gone, and with it all that `undo` knows."""
+    path = _file(tmp_path, text)
+    with pytest.raises(ConfigError, match=f"^{re.escape(f'{path}: {message}')}$"):
+        load_config(path)
+
+
+@pytest.mark.parametrize("url", ["sqlite:///ledger.db", "sqlite+pysqlite:///a/ledger.db", "sqlite://ledger.db"])
+def test_load_config__refuses_a_sqlite_file_by_a_relative_path(tmp_path, url):
+    """Daemon, cron and a shell start in other folders: each would have a ledger of its own."""
+    with pytest.raises(ConfigError, match=r"ledger\.url: a SQLite file needs an absolute path, after four slashes"):
+        load_config(_file(tmp_path, f"[ledger]\nurl = '{url}'"))
+
+
+@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:", "sqlite:////x/y?timeout=3", "mysql://a:b@c/d"])
+def test_load_config__takes_other_ledgers(tmp_path, url):
+    """A file by an absolute path, memory, and servers."""
+    assert load_config(_file(tmp_path, f"[ledger]\nurl = '{url}'")).ledger.url == url
 
 
 def test_load_config__of_a_missing_or_broken_file(tmp_path):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
-from slurmsched.paths import owner, standing_folder
+from slurmsched.paths import dropped, owner, standing_folder
 from slurmsched.slurm.site import own_name
 
 
@@ -31,3 +32,13 @@ def test_owner__of_nothing_raises(tmp_path):
     """The caller asks for what is there."""
     with pytest.raises(FileNotFoundError):
         owner(tmp_path / "none")
+
+
+def test_dropped__raises_nothing_where_it_may_not_look(tmp_path, monkeypatch):
+    """A folder closed to us has no draft of ours; the error that led there is the one to tell."""
+
+    def denied(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "unlink", denied)
+    dropped(tmp_path / "draft")

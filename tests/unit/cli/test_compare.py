@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -139,3 +140,15 @@ def test_compare__refuses_before_it_plays(
     assert main(["compare", trace, "--cluster", "1x4", *words]) == 2
     err = capsys.readouterr().err
     assert (said in err, len(err.strip().splitlines())) == (True, 1)
+
+
+def test_compare__refuses_a_folder_that_it_may_not_write(
+    trace: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before the first replay, not after the last."""
+    monkeypatch.delattr(parallel, "play_all")
+    monkeypatch.setattr(os, "access", lambda _, mode: not mode & os.W_OK)
+    assert main(["compare", trace, "--cluster", "1x4", "--policy", "fifo", "-o", "page.html"]) == 2
+    assert capsys.readouterr().err == (
+        "slurmsched: page.html: nothing can be written in that folder; choose another --out\n"
+    )

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from slurmsched.daemon.lock import exclusive
 from slurmsched.db.journal import Journal
 from slurmsched.model import SetNice, SetSiteFactor
 from slurmsched.slurm import open as opening
@@ -41,6 +42,14 @@ def test_undo__shows_only_unless_applied(run, written):
     assert answer.code == 0
     assert "2 levers to restore; --apply does it" in answer.out
     assert "job 12 left alone" in answer.out
+    assert written.sent == []
+
+
+def test_undo__a_look_needs_no_lock(run, written, site):
+    """What would be restored can be seen while the daemon works; to restore it the daemon must end first."""
+    with exclusive(site.parent / "lock"):
+        assert "2 levers to restore; --apply does it" in run("undo").out
+        assert run("undo", "--apply", "--yes").code == 5
     assert written.sent == []
 
 

@@ -8,11 +8,12 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from slurmsched.daemon.lock import exclusive, holder
-from slurmsched.errors import LedgerError, LockedError
+from slurmsched.errors import LedgerError, LockedError, RightsError
 from slurmsched.paths import owner
 
 HOLD = "import sys, time, pathlib; from slurmsched.daemon.lock import exclusive\n"
@@ -88,7 +89,34 @@ def test_exclusive__without_permission_names_whom_to_run_it_as(tmp_path, monkeyp
         pytest.fail("not reached")
 
 
-def test_exclusive__that_cannot_be_signed_is_a_ledger_error():
+def test_exclusive__that_cannot_be_signed_is_a_ledger_error(path, monkeypatch):
     """A full disk is told as such; nobody works without a signed lock."""
-    with pytest.raises(LedgerError, match="/dev/full: the lock cannot be signed"), exclusive(Path("/dev/full")):
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", full)
+    said = "lock cannot be signed: No space left on device; free some space"
+    with pytest.raises(LedgerError, match=said), exclusive(path):
         pytest.fail("not reached")
+
+
+def test_exclusive__on_a_disk_mounted_to_be_read_only_says_so(tmp_path, monkeypatch):
+    """No other user and no other key helps there."""
+
+    def refused(*_):
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(os, "open", refused)
+    with pytest.raises(LedgerError, match="mount it so that it can be written"), exclusive(tmp_path / "lock"):
+        pytest.fail("not reached")
+
+
+def test_exclusive__root_makes_no_files_in_a_folder_of_somebody_else(tmp_path, monkeypatch):
+    """The daemon could not open them afterwards: root is told as whom to run it, and nothing is made."""
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(Path, "stat", lambda *_, **__: SimpleNamespace(st_uid=4242))
+    with pytest.raises(RightsError, match="run it as 4242: runuser -u 4242 -- slurmsched"), exclusive(tmp_path / "l"):
+        pytest.fail("not reached")
+    monkeypatch.undo()
+    assert list(tmp_path.iterdir()) == []

@@ -28,6 +28,15 @@ def test_told__logs_each_text_when_it_is_new():
     assert logged(told, stopped="no Operator right") == ["warning apply.stopped no Operator right"]
 
 
+def test_told__a_count_that_moves_is_no_news():
+    """slurmdbd away for a night, or many jobs of another tool: one line, not one a cycle. A job's own number counts."""
+    told = Told()
+    busy = "slurmctld is busy: {} messages to slurmdbd, more than 5000"
+    assert len(logged(told, ("9 jobs are left alone (jobs 1, 2, ...)",), ("job 5: odd",), busy.format(6973))) == 3
+    again = logged(told, ("8 jobs are left alone (jobs 2, 4, 7, ...)",), ("job 6: odd",), busy.format(6975))
+    assert again == ["info plan.noted job 6: odd"]
+
+
 def test_told__counts_a_flood():
     """A bad hint in each of thousands of jobs does not fill the log."""
     lines = logged(Told(), tuple(f"job {i}" for i in range(MOST + 5)))

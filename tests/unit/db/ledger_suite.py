@@ -308,6 +308,19 @@ class LedgerSuite:
         with pytest.raises(LedgerError, match="slurmsched db upgrade"):
             reopen()
 
+    def test_open__a_newer_schema_asks_for_the_newer_slurmsched(self, ledger_url: str, reopen) -> None:
+        """After a step back to an older release; `db upgrade` says the same, for it cannot help."""
+        reopen()
+        engine = engines.open_engine(ledger_url)
+        with engine.begin() as connection:
+            connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
+        engine.dispose()
+        said = f"has schema 9999, this slurmsched knows {schema.HEAD}; install the newer slurmsched again"
+        with pytest.raises(LedgerError, match=said):
+            reopen()
+        with pytest.raises(LedgerError, match=said):
+            engines.upgrade(ledger_url)
+
     # Attained service
 
     def test_recall__a_pending_job_without_a_past_has_no_row(self, store: LedgerStore) -> None:

@@ -118,6 +118,17 @@ def test_levers__bad_line_raises_with_its_number_unless_lenient(journal, bad):
     assert [key.job_id for key in journal.levers(lenient=True)] == [7, 8]
 
 
+def test_levers__lenient_tells_of_all_bad_lines_at_once(journal, monkeypatch):
+    """A damaged stretch of a disk is thousands of lines."""
+    journal.intend("a", [nice(7, -500)])
+    with journal.path.open("ab") as file:
+        file.write(b"x\n" * 1000)
+    told = []
+    monkeypatch.setattr(Log, "warning", lambda _, event, **values: told.append((event, values)))
+    journal.levers(lenient=True)
+    assert told == [("journal.lines_skipped", {"path": str(journal.path), "lines": 1000, "first": 2})]
+
+
 def test_intend__full_disk_raises_and_leaves_the_file_as_it_was(journal, monkeypatch):
     """No room: LedgerError, and no half line stays."""
     journal.intend("a", [nice(7, -500)])

@@ -79,6 +79,23 @@ def test_append__a_full_disk_fails_clearly_and_the_next_cycle_works(config: Conf
     assert cycle(store, 1300.0, *many[:1]).jobs.attained_gpu_s.tolist() == [200.0]
 
 
+@pytest.mark.parametrize("replaced", [False, True])
+def test_recall__a_file_that_was_removed_under_it_is_told_before_a_job_is_touched(
+    config: Config, tmp_path: Path, replaced: bool
+) -> None:
+    """SQLite goes on in the file without a name: all would be gone with the process. Opened anew it works."""
+    store, file = open_store(config), tmp_path / "made" / "ledger.db"
+    cycle(store, 1100.0, pending())
+    copy = file.read_bytes()
+    file.rename(tmp_path / "away.db")
+    if replaced:
+        file.write_bytes(copy)
+    with pytest.raises(LedgerError, match="was removed or replaced while it was open; restart slurmsched"):
+        cycle(store, 1200.0, pending())
+    store.close()
+    assert len(cycle(open_store(config), 1300.0, pending()).jobs) == 1
+
+
 @pytest.mark.parametrize("content", [None, b"this is no database", b""])
 def test_open_store__read_only_serves_without_a_ledger(config: Config, tmp_path: Path, content: bytes | None) -> None:
     """`plan` works for anyone: with a warning, an empty memory, and nothing made on disk."""

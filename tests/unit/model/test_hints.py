@@ -169,6 +169,14 @@ def test_hint_warnings__one_text_a_fault() -> None:
     assert rest == "1 more faults in hints of other jobs"
 
 
+def test_hint_warnings__jobs_that_ended_are_past_advice() -> None:
+    """Slurm shows them for MinJobAge; the fault of one that goes on is told by that one."""
+    bad = {"comment": "slurmsched: k1=1"}
+    both = jobs([{"job_id": 4, "state": "CANCELLED", **bad}, {"job_id": 5, **bad}])
+    assert [text.partition(";")[0] for text in hint_warnings(both)] == ["job 5: unknown hint 'k1'"]
+    assert hint_warnings(jobs([{"job_id": 4, "state": "COMPLETED", **bad}])) == ()
+
+
 @pytest.mark.parametrize("key", hints.KEYS, ids=lambda key: key.name)
 def test_keys__example_is_understood(key: Any) -> None:
     """The example of each key parses to a value of its field, and is what its own name says."""

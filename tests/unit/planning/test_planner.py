@@ -249,3 +249,33 @@ def test_planner__drifting_factors_do_not_cause_endless_writes(drift):
         now = after(now, plan)
     assert written[0] > 0
     assert sum(written[2:]) == 0
+
+
+@pytest.mark.parametrize(("kind", "now", "own"), [("nice", {"nice": [-900, -800, -700]}, 5),
+                                                  ("site_factor", {"site_factor": [900, 800, 700]}, 0)])  # fmt: skip
+def test_plan__a_job_that_left_the_scope_gets_its_own_value_back(kind, now, own):
+    """Its user moved it, or an admin shortened a list: lifted as it is it would pass all jobs there."""
+    columns = {**now, "partition": ["gpu", "cpu", "cpu"], "written": [True, True, False], "base_nice": [5, 5, 5]}
+    seen = queue("abc", **columns)
+    plan = planned(seen, scope=Scope(partitions=("gpu",)), lever=Lever(kind=kind))
+    back = [action for action in plan.actions if action.job_id != 1]
+    assert [(each.job_id, each.kind, each.new, each.base) for each in back] == [(2, kind, own, own)]
+    assert (plan.lever_wanted.tolist()[1], plan.managed.tolist()) == (own, [True, False, False])
+    assert planned(after(seen, plan), scope=Scope(partitions=("gpu",)), lever=Lever(kind=kind)).actions == ()
+
+
+@pytest.mark.parametrize(
+    "columns", [{"state": int(JobState.RUNNING)}, {"backoff": True}, {"pinned": True}, {"cron": True}, {"nice": 5}]
+)
+def test_plan__leaves_other_jobs_out_of_scope_alone(columns):
+    """Values that somebody else set, jobs that run, and those that take no value of ours."""
+    of = {"nice": -900, "written": True, "base_nice": 5, "partition": "cpu"} | columns
+    seen = queue("a", **{name: [value] for name, value in of.items()})
+    assert planned(seen, scope=Scope(partitions=("gpu",))).actions == ()
+
+
+def test_plan__values_that_go_back_count_against_the_pace():
+    """A hundred jobs that leave the scope are not written at once."""
+    seen = queue("abc", nice=[-9, -8, -7], written=[True] * 3, partition=["gpu", "cpu", "cpu"])
+    plan = planned(seen, scope=Scope(partitions=("gpu",)), pace=Pace(writes_per_cycle=1))
+    assert [action.job_id for action in plan.actions] == [2]

@@ -124,6 +124,24 @@ def test_begin__job_that_fits_into_what_is_free_takes_nobody():
     assert moves(found) == [(9, "n1", [1])]
 
 
+LIMITS_TOLD = ("QOSMaxJobsPerUserLimit", "AssocGrpGRES", "MaxGRESPerAccount", "QOSMaxGRESPerUser", "PartitionTimeLimit",
+               "Licenses", "InvalidQOS", "QOSGrpGRESMinutes", "AssocMaxJobsLimit", "BurstBufferResources")  # fmt: skip
+
+
+@pytest.mark.parametrize("reason", LIMITS_TOLD)
+def test_begin__nobody_leaves_for_a_job_that_waits_for_a_limit(reason):
+    """On free GPUs it would not start either: they would stand idle, and the work of who left be lost."""
+    jobs, held = full()
+    assert begun(cluster([*jobs, wait(9, reason=reason)], held), [9]).acts == ()
+
+
+@pytest.mark.parametrize("reason", ["", "None", "Priority", "Resources", "ReqNodeNotAvail, UnavailableNodes:n7"])
+def test_begin__other_reasons_to_wait_are_for_want_of_gpus(reason):
+    """Slurm tells Priority of all behind the first, and nothing before its first look."""
+    jobs, held = full()
+    assert len(begun(cluster([*jobs, wait(9, reason=reason)], held), [9]).acts) == 1
+
+
 def test_begin__what_is_completing_counts_as_free():
     """Nobody need leave for a job that gets the nodes of one that is leaving already."""
     jobs, held = full()

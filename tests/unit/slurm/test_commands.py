@@ -74,6 +74,13 @@ def test_run__passes_on_other_failures(script):
     assert not isinstance(error.value, SlurmUnreachableError)
 
 
+def test_run__names_the_program_once_and_each_line_once(script):
+    """sacct begins every line with its name, and repeats itself where slurmdbd is away."""
+    said = "sacct: error: open: Connection refused\\nsacct: error: open: Connection refused\\nsacct: error: no database"
+    with pytest.raises(SlurmUnreachableError, match=r"^sacct: open: Connection refused; no database; is slurmdbd up"):
+        script("sacct", f"printf '{said}' >&2; exit 1").run("sacct")
+
+
 def test_run__ends_what_does_not_answer(script):
     """After timeout_s the process is ended and the error says which setting to change."""
     start_s = time.monotonic()

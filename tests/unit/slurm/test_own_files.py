@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -39,6 +40,14 @@ def deny(monkeypatch: pytest.MonkeyPatch, *paths: Path) -> None:
     monkeypatch.setattr(os, "access", lambda path, mode: Path(path) not in paths and real(path, mode))
 
 
+@pytest.fixture(autouse=True)
+def service(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who tests is no root, whoever it is."""
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(own_files, "own_name", lambda: "slurmsched")
+    monkeypatch.setattr(own_files, "owner", lambda _: "slurmsched")
+
+
 def test_file_findings__of_a_fresh_folder_are_all_ok(folder: Path) -> None:
     """Nothing made yet, and everything can be; nothing is made by looking."""
     assert {finding.verdict for finding in file_findings(configured(folder), None)} == {"ok"}
@@ -71,9 +80,36 @@ def test_file_findings__folder_that_cannot_be_made(folder: Path, monkeypatch: py
 def test_file_findings__somebody_who_only_looks_needs_no_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only cycles and undo write: told, and nothing to repair."""
     deny(monkeypatch, folder)
-    monkeypatch.setattr(own_files, "owner", lambda _: "slurmsched")
+    monkeypatch.setattr(own_files, "own_name", lambda: "ann")
     found = judged(configured(folder))["lock"]
     assert (found.verdict, found.remedy) == ("warn", "tick, daemon and undo: run them as slurmsched")
+
+
+@pytest.mark.parametrize(
+    ("flag", "free", "detail", "remedy"),
+    [
+        (os.ST_RDONLY, 9, "its file system is mounted read-only", "mount -o remount,rw"),
+        (0, 0, "no space is left there", "free some space"),
+    ],
+)
+def test_file_findings__of_a_disk_that_takes_nothing(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, flag: int, free: int, detail: str, remedy: str
+) -> None:
+    """No owner is at fault: chown would not help."""
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_flag=flag, f_bavail=free))
+    found = judged(configured(folder))
+    assert {(found[name].verdict, found[name].remedy) for name in ("ledger", "journal", "lock")} == {("fail", remedy)}
+    assert found["lock"].detail == f"{folder}/lock: {detail}"
+
+
+def test_file_findings__of_root_say_that_they_are_roots(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All is well for root always: who reads that would start a daemon that may do nothing."""
+    assert "who looks" not in judged(configured(folder))
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    found = judged(configured(folder))["who looks"]
+    assert (found.verdict, found.remedy) == ("warn", "runuser -u slurmsched -- slurmsched doctor")
+    monkeypatch.setattr(own_files, "service_user", lambda _: "root")
+    assert "there is no user slurmsched yet" in judged(configured(folder))["who looks"].detail
 
 
 def test_file_findings__of_the_stop_file(folder: Path) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from slurmsched.config import Config, parse_config
+from slurmsched.db.journal import Journal
 from slurmsched.errors import SlurmError
-from slurmsched.model import Partitions, Snapshot
+from slurmsched.model import Partitions, SetNice, Snapshot
 from slurmsched.slurm.finding import Finding
 from slurmsched.slurm.queue_checks import clock_finding, queue_findings
 from slurmsched.testing import snapshot
@@ -93,3 +95,15 @@ def test_clock_finding__compares_with_slurmctld(text: str | SlurmError, verdict:
     """Run times are our clock minus its times."""
     found = clock_finding(Sdiag(text), 1002.0)  # type: ignore[arg-type]
     assert (found.verdict, found.detail, bool(found.remedy)) == (verdict, detail, verdict != "ok")
+
+
+@pytest.mark.parametrize(("nice", "verdicts"), [(-5000, ["warn"]), (3, [])])
+def test_queue_findings__of_a_lever_changed_without_undo(tmp_path: Path, nice: int, verdicts: list[str]) -> None:
+    """Jobs lifted by their nice are lifted by the site factor on top; after `undo` there are none."""
+    Journal(tmp_path / "journal.jsonl").intend("1", [SetNice(7, 100.0, "", 3, -5000, 3)])
+    files = {"journal": f"{tmp_path}/journal.jsonl"}
+    tree = parse_config({"scope": {"partitions": ["*"]}, "lever": {"kind": "site_factor"}, "ledger": files})
+    seen = replace(snapshot([{"job_id": 7, "submit_s": 100.0, "nice": nice}]), partitions=PARTITIONS)
+    found = queue_findings(tree, seen)[2:]
+    assert [finding.verdict for finding in found] == verdicts
+    assert all(finding.detail == "site_factor, but waiting jobs have a nice of ours: 7" for finding in found)

@@ -1,0 +1,38 @@
+"""Jobs that left the scope with a lever value of ours: they get their own back, or they would pass all others there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from slurmsched.config import Scope
+from slurmsched.model import SetNice, SetSiteFactor, Snapshot
+from slurmsched.model.columns import Int64s
+from slurmsched.planning.levers import AnyLever
+from slurmsched.planning.managed import follows_array, scoped
+
+OWN = "its own again: it is not in scope any more"
+
+
+def left_scope(snapshot: Snapshot, scope: Scope, lever: AnyLever) -> tuple[SetNice | SetSiteFactor, ...]:
+    """Writes that give waiting jobs out of scope their base back, in order of their ids.
+
+    A job leaves the scope when its user moves it to another partition, account or QOS, or an admin shortens a list.
+    Only values on record as ours count: what somebody else set stays. Tasks and components follow their leader.
+    """
+    jobs = snapshot.jobs
+    own = lever.value(jobs, np.zeros(len(jobs), np.int64))
+    out = jobs.pending & jobs.written & ~scoped(jobs, scope) & (lever.now(jobs) != own) & ~lever.hidden(jobs)
+    out &= ~(
+        jobs.backoff | jobs.pinned | jobs.cron | follows_array(jobs) | ((jobs.het_job_id > 0) & (jobs.het_offset > 0))
+    )
+    rows = np.flatnonzero(out).tolist()
+    return tuple(lever.action(jobs, row, int(own[row]), OWN) for row in rows)
+
+
+def shown(snapshot: Snapshot, wanted: Int64s, back: Sequence[SetNice | SetSiteFactor]) -> Int64s:
+    """The wanted values with those that go back. (N,) int64."""
+    values = wanted.copy()
+    values[np.searchsorted(snapshot.jobs.job_id, [action.job_id for action in back])] = [each.new for each in back]
+    return values
