@@ -75,6 +75,15 @@ def test_slowdown__of_a_short_job_is_bounded() -> None:
     assert fair.slowdown.tolist() == [1.0, 10.1]
 
 
+def test_fairness__of_jobs_of_0_s() -> None:
+    """Alone it would have ended at once, so that there is no ratio. It ran as long as recorded: no slowdown in that."""
+    trace = Trace.of([1, 2], [2, 2], [0, 0], [100, 0], user=["ann", "bob"])
+    tenants, done = Tenants.find(trace), outcomes("fifo", trace)
+    fair = Fairness.of(trace, tenants, jct_alone_s(trace, tenants, 2), done)
+    np.testing.assert_array_equal(fair.rho, [0.5, np.nan])
+    assert (fair.slowdown.tolist(), done.slowdown.tolist()) == ([1.0, 10.0], [1.0, 1.0])
+
+
 def test_changes__names_who_gains_and_who_loses() -> None:
     """SRTF lets bob pass: his mean wait falls from 85 s, and ann waits while he runs. Most gained first."""
     changed = changes(TRACE, Tenants.find(TRACE), outcomes("fifo"), outcomes("srtf"))
