@@ -25,6 +25,8 @@ COMMANDS = {
     "power": "power",
     "completion": "completion",
 }  # fmt: skip
+# whose words are settings by other names, but none of the configuration's
+BY_HAND = frozenset({"demo", "replay", "compare", "sweep", "reproduce", "snapshot", "trace"})
 
 
 class Late(click.Group):
@@ -45,9 +47,17 @@ class Late(click.Group):
         except ConfigError as error:
             if error.source or not error.key:
                 raise
-            from slurmsched.cli.settings import settings
+            source = _source(ctx.invoked_subcommand, error.key)
+            raise ConfigError(error.message, key=error.key, source=source) from error
 
-            raise ConfigError(error.message, key=error.key, source=settings().source(error.key)) from error
+
+def _source(command: str | None, key: str) -> str:
+    """Where the setting of a command comes from."""
+    if command in BY_HAND:
+        return "command line"
+    from slurmsched.cli.settings import settings
+
+    return settings().source(key)
 
 
 @click.command(cls=Late, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from array import array
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -109,6 +109,14 @@ class Outcomes:
             preemptions=frozen(job.restarts.copy(), np.int64),
             cluster_gpus=int(cluster.capacity.sum()),
         )
+
+    @classmethod
+    def of_ended(cls, cluster: EmbeddedCluster) -> Outcomes:
+        """Of the jobs that ended so far."""
+        done = cls.of(cluster)
+        kept = np.isfinite(done.end_s)
+        names = [name for name in cls.__slots__ if name != "cluster_gpus"]
+        return replace(done, **{name: getattr(done, name)[kept] for name in names})
 
     @property
     def jct_s(self) -> Floats:

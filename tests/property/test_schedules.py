@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slurmsched.replay.run import Request, Session
+from slurmsched.replay.request import Request
+from slurmsched.replay.run import Session
 from slurmsched.replay.traces import Trace
 from tests.reference.preemptive import ORDERS, Order, Queues, preemptive_ends
 from tests.reference.schedules import Job, job_ends

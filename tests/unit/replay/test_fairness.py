@@ -10,7 +10,8 @@ import pytest
 from slurmsched.errors import InputError
 from slurmsched.replay.fairness import Fairness, Tenants, changes, jain, jct_alone_s
 from slurmsched.replay.metrics import Outcomes
-from slurmsched.replay.run import Request, Session
+from slurmsched.replay.request import Request
+from slurmsched.replay.run import Session
 from slurmsched.replay.traces import Trace
 
 # two users on 2 GPUs: ann fills them for 100 s, bob's short jobs come meanwhile
