@@ -21,7 +21,8 @@ from pathlib import Path
 
 from slurmsched import logs
 from slurmsched.replay.demo import Demo, contenders
-from slurmsched.replay.run import Request, Session
+from slurmsched.replay.request import Request
+from slurmsched.replay.run import Session
 from slurmsched.replay.traces import Trace, read_trace, sample_trace
 from tests.reference.schedules import job_ends
 

@@ -21,7 +21,8 @@ from pathlib import Path
 
 from slurmsched import logs
 from slurmsched.replay.generate import Workload, diurnal, generate
-from slurmsched.replay.run import Request, Session
+from slurmsched.replay.request import Request
+from slurmsched.replay.run import Session
 from slurmsched.replay.traces import Trace
 
 NODES, NODE_GPUS, LOAD = 1_250, 8, 0.9

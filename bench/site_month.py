@@ -16,7 +16,8 @@ import time
 
 from slurmsched import logs
 from slurmsched.replay.generate import Law, Workload, diurnal, generate, zipf
-from slurmsched.replay.run import Request, Session
+from slurmsched.replay.request import Request
+from slurmsched.replay.run import Session
 from slurmsched.replay.traces import Trace
 
 NODES, NODE_GPUS, DAYS, JOBS, USERS = 1_000, 8, 30, 100_000, 200

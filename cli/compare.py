@@ -50,7 +50,7 @@ def command(
     from slurmsched.logs import configure
     from slurmsched.replay.compare import cases, check
     from slurmsched.replay.compare import preempting as beside
-    from slurmsched.replay.run import Request
+    from slurmsched.replay.request import Request
 
     configure("warning")
     refuse_missing_folder(page)

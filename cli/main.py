@@ -22,6 +22,7 @@ HEADS = {
     "Judge by replays": ("demo", "replay", "compare", "sweep", "reproduce", "trace", "snapshot"),
 }
 COMMANDS = tuple(name for names in HEADS.values() for name in names)
+BY_HAND = HEADS["Judge by replays"]  # their words are settings by other names, but none of the configuration's
 
 
 class Late(Group):
@@ -48,12 +49,14 @@ class Late(Group):
 
     def _source(self, ctx: click.Context, key: str) -> str:
         """Where a value comes from: an option of the command, else the configuration."""
-        from slurmsched.cli.settings import settings
-
-        command = self.get_command(ctx, ctx.invoked_subcommand or "")
-        option = f"--{key.partition('.')[0]}"
+        name = ctx.invoked_subcommand or ""
+        command, option = self.get_command(ctx, name), f"--{key.partition('.')[0]}"
         if command and any(option in each.opts for each in command.params):
             return option
+        if name in BY_HAND:
+            return "command line"
+        from slurmsched.cli.settings import settings
+
         return settings().source(key)
 
 

@@ -112,7 +112,8 @@ def replay(
     too few nodes up is counted, and its delay added up, and not replayed.
     """
     from slurmsched.logs import configure
-    from slurmsched.replay.run import Request, Session
+    from slurmsched.replay.request import Request
+    from slurmsched.replay.run import Session
     from slurmsched.survey.power import Power, of_runs
 
     configure("warning")

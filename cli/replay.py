@@ -13,7 +13,8 @@ from slurmsched.cli.replay_options import preempting, replaying, sections
 from slurmsched.cli.trace_files import FILE, read_whole, reading
 
 if TYPE_CHECKING:
-    from slurmsched.replay.run import Replayed, Session
+    from slurmsched.replay.replayed import Replayed
+    from slurmsched.replay.run import Session
 
 INTERRUPTED = 130
 SHOWN = (
@@ -45,7 +46,8 @@ def command(
     of the jobs that ended until then.
     """
     from slurmsched.logs import configure
-    from slurmsched.replay.run import Request, Session
+    from slurmsched.replay.request import Request
+    from slurmsched.replay.run import Session
 
     configure("warning")
     taking = sections(preempt, hints)

@@ -43,7 +43,7 @@ _OPTIONS = (
 
 
 def replaying(function: Any) -> Any:
-    """The fields of replay.run.Request but the policy, as options; `backfill` may be None."""
+    """The fields of replay.request.Request but the policy, as options; `backfill` may be None."""
     for option in reversed(_OPTIONS):
         function = option(function)
     return function
@@ -76,7 +76,7 @@ def sections(preempt: bool, hints: str) -> dict[str, Any] | None:
 
 def _settings(pairs: tuple[str, ...]) -> dict[str, Any]:
     """Settings by name. Raises UsageError for a text that is not NAME=VALUE."""
-    from slurmsched.replay.run import value_of
+    from slurmsched.replay.request import value_of
 
     found = {}
     for pair in pairs:

@@ -83,7 +83,7 @@ def run(out: Output, file: Path, policy: str | None, limit: int) -> None:
 
 def _settings(held: Saved, policy: str | None) -> Config:
     """The configuration that --config names, else the file's own; --policy over either."""
-    from slurmsched.replay.run import parse_policy
+    from slurmsched.replay.request import parse_policy
 
     named = click.get_current_context().find_root().params["config"]
     tree = config() if named else held.config

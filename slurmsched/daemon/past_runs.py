@@ -92,7 +92,7 @@ class Kept:
 
 def read_runs(rows: Sequence[str]) -> tuple[Runs, int]:
     """The runs of GPU jobs in sacct's rows of FIELDS, and how many rows could not be read."""
-    builder, ends, unread = Builder(runs=True), list[float](), 0
+    builder, ends, unread = Builder(), list[float](), 0
     for row in rows:
         values = row.split(DELIMITER)
         told = dict(zip(FIELDS, values, strict=False))

@@ -11,14 +11,23 @@ from slurmsched.model.columns import Floats, Int64s
 
 @kernel
 def backfill(
-    times: Floats, free: Int64s, gpus: Int64s, nodes: Int64s, limit_s: Floats, size: int, most: int, whole: bool
+    times: Floats,
+    free: Int64s,
+    gpus: Int64s,
+    nodes: Int64s,
+    limit_s: Floats,
+    price: Floats,
+    size: int,
+    most: int,
+    whole: bool,
 ) -> Int64s:
     """Which jobs start at times[0], on which nodes. (J, N) int64: GPUs of each node given to each job, 0 = waits.
 
     times: (K,) float64 ascending [s]; free: (K, N) int64, free[k] holds from times[k] to times[k+1], the last for
-    good. gpus, nodes: (J,) int64 and limit_s: (J,) float64 of the jobs in priority order. size: most GPUs of one
-    node. most: reservations made for jobs that must wait: 1 is EASY, J conservative. whole: a reservation holds
-    whole nodes, as slurmctld's do. Jobs that do not fit before the last time get no reservation.
+    good. gpus, nodes: (J,) int64 and limit_s: (J,) float64 of the jobs in priority order. price: (N,) float64, as
+    gang.pick_gang takes it. size: most GPUs of one node. most: reservations made for jobs that must wait: 1 is EASY,
+    J conservative. whole: a reservation holds whole nodes, as slurmctld's do. Jobs that do not fit before the last
+    time get no reservation.
     Source: Mu'alem and Feitelson, IEEE TPDS 12(6), 2001; Slurm's sched/backfill for `whole`.
     """
     jobs, width = gpus.size, free.shape[1]
@@ -26,8 +35,7 @@ def backfill(
     room = times.size + jobs  # a job adds one time at most: its end
     at, have, slots = np.empty(room, np.float64), np.empty((room, width), np.int64), times.size
     at[:slots], have[:slots] = times, free
-    price, shares = np.zeros(width, np.float64), np.zeros(width, np.int64)
-    lowest = np.empty(width, np.int64)
+    shares, lowest = np.zeros(width, np.int64), np.empty(width, np.int64)
     made = 0
     for j in range(jobs):
         last = 1 if made >= most else slots

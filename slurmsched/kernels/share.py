@@ -14,13 +14,13 @@ LEAST = 1e-9  # GPUs: what is left of a share below it is rounding
 def ends_alone(submit_s: Floats, gpus: Int64s, duration_s: Floats, share: float) -> Floats:
     """When each job ends if its tenant has `share` GPUs for itself [s]. (J,) float64.
 
-    submit_s: (J,) float64, ascending. gpus: (J,) int64. duration_s: (J,) float64, above 0. share: GPUs, above 0, may
+    submit_s: (J,) float64, ascending. gpus: (J,) int64. duration_s: (J,) float64. share: GPUs, above 0, may
     be a fraction. Earlier jobs first: each holds the GPUs it asked for as far as those before it leave any, and
     progresses in proportion, so that the whole share works as long as enough is asked for. Source: ours; the isolated
     share of Mahajan et al. (Themis), NSDI '20, without loss by rounding.
     """
     jobs = submit_s.size
-    left, ends = gpus * duration_s, np.zeros(jobs)  # GPU s
+    left, ends = gpus * duration_s, np.full(jobs, -1.0)  # GPU s; an end below 0: not there yet
     now_s, head, came = 0.0, 0, 0
     while head < jobs:
         if head == came:
@@ -29,7 +29,7 @@ def ends_alone(submit_s: Floats, gpus: Int64s, duration_s: Floats, share: float)
             came += 1
         step_s, ending, stop, rest = np.inf if came == jobs else submit_s[came] - now_s, -1, head, share
         while stop < came and rest > LEAST:
-            if left[stop] > 0:
+            if ends[stop] < 0:
                 held = min(float(gpus[stop]), rest)
                 rest -= held
                 if left[stop] / held <= step_s:
@@ -38,12 +38,12 @@ def ends_alone(submit_s: Floats, gpus: Int64s, duration_s: Floats, share: float)
         now_s = now_s + step_s if ending >= 0 else submit_s[came]
         rest = share
         for j in range(head, stop):
-            if left[j] > 0:
+            if ends[j] < 0:
                 held = min(float(gpus[j]), rest)
                 rest -= held
                 left[j] = 0.0 if j == ending else max(left[j] - held * step_s, 0.0)
                 if left[j] == 0:
                     ends[j] = now_s
-        while head < came and left[head] == 0:
+        while head < came and ends[head] >= 0:
             head += 1
     return ends

@@ -6,7 +6,7 @@ import numpy as np
 
 from slurmsched.kernels._jit import kernel
 from slurmsched.kernels.gang import pick_gang
-from slurmsched.model.columns import Bools, Int64s
+from slurmsched.model.columns import Bools, Floats, Int64s
 
 
 @kernel(plain_below=512)
@@ -21,6 +21,7 @@ def walk(
     pool: Int64s,
     usable: Bools,
     capacity: Int64s,
+    handicap: Floats,
 ) -> Int64s:
     """GPUs of each node that each job of the order should hold. (R, N) int64; a row of zeros: none.
 
@@ -28,7 +29,8 @@ def walk(
     held_gpus[k] GPUs on held_node[k], k in first[j] .. first[j]+count[j]; it stays there or goes, and count 0
     is a pending job. pool: (J,) row of usable, a (P, N) bool table of the nodes a job may go to.
     capacity: (N,) GPUs there are to give. A pending job takes idle GPUs first, then those of the running
-    jobs least urgent. Source: ours.
+    jobs least urgent. handicap: (N,) float64, 0 to below 1: which of such nodes come first, the lowest; among equals
+    the one left fullest. Source: ours.
     """
     ranks, width = order.size, capacity.size
     size = capacity.max() if width > 0 else 0
@@ -58,7 +60,7 @@ def walk(
         if gpus[j] <= 0 or total < gpus[j]:
             continue
         part = min(size, -(-gpus[j] // max(nodes[j], -(-gpus[j] // size))))
-        price[:] = 0.0
+        price[:] = handicap
         for n in range(width):
             need = min(part, free[n])
             gained = unclaimed[n] - undecided[n]
@@ -68,7 +70,7 @@ def walk(
                 for k in range(first[order[later]], first[order[later]] + count[order[later]]):
                     if held_node[k] == n:
                         gained += held_gpus[k]
-                        price[n] = ranks - later
+                        price[n] = ranks - later + handicap[n]
                 later -= 1
         if pick_gang(free, price, gpus[j], nodes[j], size, shares):
             given[rank] = shares

@@ -10,7 +10,7 @@ import numpy as np
 from slurmsched.kernels.stock import givable, standing_of, wanted_of
 from slurmsched.kernels.walk import walk
 from slurmsched.model import Assignments, Jobs, JobState, Snapshot, frozen
-from slurmsched.model.columns import Bools, Int32s, Int64s, sealed
+from slurmsched.model.columns import Bools, Floats, Int32s, Int64s, sealed
 
 _FLAGS = (int(JobState.PENDING), int(JobState.RUNNING | JobState.SUSPENDED), int(JobState.COMPLETING))
 MAY_START, HOLDS = 1, 2
@@ -149,13 +149,15 @@ def _types(request: str) -> frozenset[str]:
     return frozenset(part.split(":")[1] for part in request.split(",") if part.count(":") == 2)
 
 
-def assign(snapshot: Snapshot, order: Int64s, capacity: Int64s, held: Held, pool: Int64s, usable: Bools) -> Assignments:
-    """The walk over holding and eligible jobs of the order, as assignments."""
+def assign(
+    snapshot: Snapshot, order: Int64s, capacity: Int64s, held: Held, pool: Int64s, usable: Bools, handicap: Floats
+) -> Assignments:
+    """The walk over holding and eligible jobs of the order, as assignments. handicap: see kernels.walk."""
     jobs = snapshot.jobs
     rows = order[((held.count > 0) | eligible(snapshot))[order]]
     gpus = jobs.gpus.astype(np.int64)
     nodes = parted(gpus, jobs.nodes, pool, usable, snapshot.nodes.gpus)
-    given = walk(rows, gpus, nodes, held.first, held.count, held.node, held.gpus, pool, usable, capacity)
+    given = walk(rows, gpus, nodes, held.first, held.count, held.node, held.gpus, pool, usable, capacity, handicap)
     return assignments(rows, given)
 
 

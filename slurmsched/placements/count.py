@@ -48,7 +48,7 @@ class Count:
         waiting = order[(stands[order] == MAY_START) & (gpus[order] > 0)]
         times, free = free_ahead(snapshot, Held.of(snapshot), pile)
         limits_s, ones = jobs.time_limit_s[waiting], np.ones(len(waiting), np.int64)
-        started = backfill(times, free, gpus[waiting], ones, limits_s, int(pile[0]), len(waiting), False)
+        started = backfill(times, free, gpus[waiting], ones, limits_s, np.zeros(1), int(pile[0]), len(waiting), False)
         return _piled(np.concatenate([order[stands[order] == HOLDS], waiting[started[:, 0] > 0]]), gpus)
 
 

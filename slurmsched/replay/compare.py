@@ -15,7 +15,8 @@ from slurmsched.errors import ConfigError, InputError, SlurmschedError
 from slurmsched.model.columns import Bools, Floats
 from slurmsched.replay.fairness import Change, Fairness, Tenants, changes, in_both, jct_alone_s
 from slurmsched.replay.metrics import History, Outcomes, Ran, by_size
-from slurmsched.replay.run import Request, Session
+from slurmsched.replay.request import Request
+from slurmsched.replay.run import Session
 from slurmsched.replay.trace_files import Recorded
 from slurmsched.replay.traces import Trace, trace_digest
 

@@ -87,7 +87,8 @@ class Fairness:
         slowdown = np.maximum(outcomes.jct_s / np.maximum(trace.duration_s[done], SLOWDOWN_FLOOR_S), 1.0)
         if not tenants.names:
             return cls(tenants, slowdown, slowdown[:0])
-        rho = tenants.mean(outcomes.jct_s, done) / tenants.mean(alone_s[done], done)
+        shared_s, isolated_s = tenants.mean(outcomes.jct_s, done), tenants.mean(alone_s[done], done)
+        rho = np.divide(shared_s, isolated_s, out=np.full(len(tenants.names), np.nan), where=isolated_s > 0)
         return cls(tenants, tenants.mean(slowdown, done), rho)
 
     def figures(self) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from slurmsched import registry
 from slurmsched.errors import ConfigError
-from slurmsched.replay.run import DISCIPLINES, Request, parse_policy, value_of
+from slurmsched.replay.request import DISCIPLINES, Request, parse_policy, value_of
 
 POLICY = "policy"
 DEFAULT_POLICY = "discretized-las"  # that of the configuration

@@ -13,8 +13,8 @@ from slurmsched.errors import ConfigError
 from slurmsched.model import Labels
 from slurmsched.model.columns import Floats, Int64s
 
-NodeChoice = Literal["fullest", "first", "rest-emptiest"]
-NODE_CHOICES: tuple[NodeChoice, ...] = ("fullest", "first", "rest-emptiest")
+NodeChoice = Literal["fullest", "rest-emptiest"]
+NODE_CHOICES: tuple[NodeChoice, ...] = ("fullest", "rest-emptiest")
 Steps = Sequence[tuple[int, float]]  # from so many GPUs on, so many seconds; GPUs ascending
 
 
@@ -39,8 +39,8 @@ class IdealModel:
     costs_known: the time limits that a policy sees grow by such costs, so that limit less executed is what is left.
     node_gpus: the plan counts GPUs, but a job starts only on the fewest nodes of this many GPUs; if there is no such
     place it waits for the next plan, and the GPUs it was to get idle. 0 = a start always succeeds.
-    node_choice: which node a gang gets there. "fullest": the one left fullest; "first": the first by number with room;
-    "rest-emptiest": the one left fullest, but what a gang needs besides whole nodes is taken from the emptiest.
+    node_choice: which node a gang gets there. "fullest": the one left fullest; "rest-emptiest": the same, but
+    what a gang needs besides whole nodes is taken from the emptiest.
     refusal_blocks: a start that fails there holds back those behind it in the plan.
     rounds_follow: a round begins when the one before is over, which is when round_s is over or all its jobs have
     ended, and not at a multiple of round_s.

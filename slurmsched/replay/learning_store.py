@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
+from slurmsched import registry
 from slurmsched.model import Labels, Past, Plan, Receipt, Snapshot
 from slurmsched.model.columns import Floats
 from slurmsched.model.past import NO_PAST
 from slurmsched.protocols import Store
+from slurmsched.replay.trace_files import load
 from slurmsched.replay.traces import Trace
 
 
@@ -48,6 +52,16 @@ class LearningStore:
     def append(self, snapshot: Snapshot, plan: Plan, receipt: Receipt) -> None:
         """As the inner store."""
         self._inner.append(snapshot, plan, receipt)
+
+
+def learning(store: Store, plugins: Iterable[Any], cluster: Ending, past: str) -> Store:
+    """The store that also keeps the past, where one of the plug-ins learns from it. past: a trace's file, "" if none.
+
+    Raises InputError.
+    """
+    if not any(registry.learns(plugin) for plugin in plugins):
+        return store
+    return LearningStore(store, cluster, load(Path(past)).trace if past else None)
 
 
 class _Growing:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from array import array
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -110,6 +110,14 @@ class Outcomes:
             cluster_gpus=int(cluster.capacity.sum()),
         )
 
+    @classmethod
+    def of_ended(cls, cluster: EmbeddedCluster) -> Outcomes:
+        """Of the jobs that ended so far."""
+        done = cls.of(cluster)
+        kept = np.isfinite(done.end_s)
+        names = [name for name in cls.__slots__ if name != "cluster_gpus"]
+        return replace(done, **{name: getattr(done, name)[kept] for name in names})
+
     @property
     def jct_s(self) -> Floats:
         """Job completion time: end - first submission, queueing included."""
@@ -122,8 +130,9 @@ class Outcomes:
 
     @property
     def slowdown(self) -> Floats:
-        """Run time over all runs, costs and lost work included, over the recorded one. Of jobs that ended."""
-        return self.executed_s / self.useful_s
+        """Run time over all runs, costs and lost work included, over the recorded one; 1 for a job of 0 s. Of jobs
+        that ended."""
+        return np.divide(self.executed_s, self.useful_s, out=np.ones(len(self.job_id)), where=self.useful_s > 0)
 
     @property
     def makespan_s(self) -> float:

@@ -10,7 +10,7 @@ from importlib.resources import files
 from typing import Any
 
 from slurmsched.errors import InputError
-from slurmsched.replay.run import RECORDED, Request
+from slurmsched.replay.request import RECORDED, Request
 from slurmsched.replay.traces import Trace, read_trace
 
 _FOLDER = files("slurmsched.replay") / "reproduced"

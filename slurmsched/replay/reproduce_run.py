@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from slurmsched.replay.fairness import Fairness, Tenants, jct_alone_s
+from slurmsched.replay.replayed import Replayed
 from slurmsched.replay.reproduce import PRECISION, Row, Table, shipped_trace
-from slurmsched.replay.run import Replayed, Session
+from slurmsched.replay.run import Session
 from slurmsched.replay.traces import Trace
 from slurmsched.survey.power import Power, of_runs
 

@@ -24,7 +24,7 @@ class Rooms:
             parts = [gpus - gpus % self._size, gpus % self._size]
         free = self._free.copy()
         for place, part in enumerate(parts):
-            shares = self._on_fewest(free, part, self._price(free, rest=place > 0))
+            shares = self._on_fewest(free, part, -free.astype(np.float64) if place else np.zeros(len(free)))
             if shares is None:
                 return False
             free -= shares
@@ -35,12 +35,6 @@ class Rooms:
     def give(self, row: int) -> None:
         """The gang is gone."""
         self._free += self._shares.pop(row, 0)
-
-    def _price(self, free: Int64s, *, rest: bool) -> Floats:
-        """Which nodes come first, the lowest; among equals the one left fullest. (N,)."""
-        if self._choice == "first":
-            return np.arange(len(free), dtype=np.float64)
-        return -free.astype(np.float64) if rest else np.zeros(len(free))
 
     def _on_fewest(self, free: Int64s, gpus: int, price: Floats) -> Int64s | None:
         """GPUs of each node for so many, None if they have no place now. (N,)."""

@@ -153,7 +153,7 @@ def _easy_starts(cluster: EmbeddedState, rows: Int64s) -> list[Start]:
         return []
     times, free = _outlook(cluster)
     limit_s = cluster.trace.time_limit_s[rows]
-    given = backfill(times, free, gpus, demand.parted[rows], limit_s, cluster.size, 1, False)
+    given = backfill(times, free, gpus, demand.parted[rows], limit_s, np.zeros(free.shape[1]), cluster.size, 1, False)
     place, node = np.nonzero(given)
     kind = np.where(given[place, node] == demand.need[rows[place], 0], 1, 2)
     return _started(rows, np.column_stack([place, node, kind]))

@@ -18,9 +18,10 @@ from slurmsched.errors import InputError, SlurmschedError, WorkersLostError
 from slurmsched.logs import configure
 from slurmsched.replay.clusters import cluster_of
 from slurmsched.replay.grid import Point
+from slurmsched.replay.request import RECORDED, Request, history_of, parse_policy
 from slurmsched.replay.results import KEY, Results, Row
-from slurmsched.replay.run import RECORDED, Request, Session, history_of, parse_policy, trace_digest
-from slurmsched.replay.traces import Trace
+from slurmsched.replay.run import Session
+from slurmsched.replay.traces import Trace, trace_digest
 from slurmsched.replay.workers import Workers
 
 ERROR = "error"

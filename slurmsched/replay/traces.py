@@ -60,7 +60,7 @@ class Trace(Table):
     def of(cls, job_id: Any, gpus: Any, submit_s: Any, duration_s: Any, time_limit_s: Any = None, **more: Any) -> Trace:
         """The trace of these columns and any others by name; time limits not given, or NaN, are the run times.
 
-        Raises InputError for a job without GPUs, a negative time or an id used twice.
+        Raises InputError for a job without GPUs, a negative time, a time limit of 0 or an id used twice.
         """
         given = {"job_id": job_id, "gpus": gpus, "submit_s": submit_s, "duration_s": duration_s}
         columns = {name: frozen(values, np.float64) for name, values in given.items() if name.endswith("_s")}
@@ -75,9 +75,11 @@ class Trace(Table):
         return trace
 
     def _check(self) -> None:
-        wrong = (self.gpus < 1) | ~(self.submit_s >= 0) | ~(self.duration_s > 0) | ~(self.time_limit_s > 0)
+        wrong = (self.gpus < 1) | ~(self.submit_s >= 0) | ~(self.duration_s >= 0)
+        wrong |= self.limit_known & ~(self.time_limit_s > 0)
         if wrong.any():
-            raise InputError(f"job {self.job_id[wrong][0]}: needs num_gpus >= 1, submit_s >= 0 and duration_s > 0")
+            raise InputError(f"job {self.job_id[wrong][0]}: needs num_gpus >= 1, submit_s >= 0, duration_s >= 0 and a "
+                             "time limit above 0, if any")  # fmt: skip
         ids, uses = np.unique(self.job_id, return_counts=True)
         if (uses > 1).any():
             raise InputError(f"job id {ids[uses > 1][0]} is used twice; give every job its own")

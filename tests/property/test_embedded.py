@@ -66,7 +66,7 @@ def traces(draw: st.DrawFn) -> Trace:
     def column(values: st.SearchStrategy[Any]) -> list[Any]:
         return draw(st.lists(values, min_size=rows, max_size=rows))
 
-    duration = np.array(column(st.integers(1, 300)))
+    duration = np.array(column(st.integers(0, 300)))
     ids = draw(st.permutations(range(1, rows + 1)))
     over = np.array(column(st.integers(50, 400)))
     return Trace.of(ids, column(st.integers(1, GPUS)), column(st.integers(0, 300)), duration, duration + over)

@@ -67,7 +67,7 @@ class Chaos:
         assert (nodes.gpus_used <= nodes.gpus).all()
         of_job = {int(job): int(held.gpus[held.job_id == job].sum()) for job in jobs.job_id}
         assert list(of_job.values()) == np.where(jobs.running, jobs.gpus, 0).tolist()
-        assert snapshot.now_s > self.last_s
+        assert snapshot.now_s >= self.last_s  # equal: a job of 0 s came and went
         self.last_s = snapshot.now_s
 
 
@@ -97,7 +97,7 @@ class Eager(IdealCluster):
 
 
 @st.composite
-def traces(draw: st.DrawFn, *, most_gpus: int = GPUS, most: int = 12) -> Trace:
+def traces(draw: st.DrawFn, *, most_gpus: int = GPUS, most: int = 12, least_s: int = 0) -> Trace:
     rows = draw(st.integers(1, most))
 
     def column(values: st.SearchStrategy[Any]) -> list[Any]:
@@ -105,7 +105,7 @@ def traces(draw: st.DrawFn, *, most_gpus: int = GPUS, most: int = 12) -> Trace:
 
     ids = draw(st.permutations(range(1, rows + 1)))
     gpus, submit_s = column(st.integers(1, most_gpus)), column(st.integers(0, 300))
-    return Trace.of(ids, gpus, submit_s, column(st.integers(1, 300)))
+    return Trace.of(ids, gpus, submit_s, column(st.integers(least_s, 300)))
 
 
 MODELS = st.builds(
@@ -154,7 +154,7 @@ def test_ideal__misses_nothing_by_leaving_cycles_out(planner: DirectPlanner, tra
 
 
 @settings(deadline=None, max_examples=60)
-@given(trace=traces())
+@given(trace=traces(least_s=1))  # the naive loop lets others run through a reservation of no length
 @pytest.mark.parametrize("placement", [Count(), Consolidated()], ids=["count", "consolidated"])
 def test_conservative__ends_every_job_as_the_naive_loop_does(placement: Placement, trace: Trace) -> None:
     """Each job at the earliest time that delays none before it; on one node, so that placement is no question."""

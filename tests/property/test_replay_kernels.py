@@ -34,6 +34,11 @@ def test_pick_gang__agrees_with_reference(free: list[int], gpus: int, nodes: int
     assert (shares.tolist() if fits else None) == expected
 
 
+def handicaps(width: int) -> st.SearchStrategy[np.ndarray]:
+    """None, or nodes by their number."""
+    return st.sampled_from([np.zeros(width), np.arange(width) / width])
+
+
 @st.composite
 def outlooks(draw: st.DrawFn) -> dict[str, Any]:
     """A cluster that empties in steps, and a queue."""
@@ -47,7 +52,7 @@ def outlooks(draw: st.DrawFn) -> dict[str, Any]:
     limit = draw(st.lists(st.sampled_from([5.0, 7.0, 10.0, 40.0, np.inf]), min_size=jobs, max_size=jobs))
     return {
         "times": times, "free": free, "gpus": gpus, "nodes": -(-gpus // SIZE), "limit_s": np.array(limit),
-        "size": SIZE, "most": draw(st.integers(1, jobs)), "whole": draw(st.booleans()),
+        "price": draw(handicaps(width)), "size": SIZE, "most": draw(st.integers(1, jobs)), "whole": draw(st.booleans()),
     }  # fmt: skip
 
 
@@ -59,8 +64,8 @@ def test_backfill__agrees_with_reference(outlook: dict[str, Any]) -> None:
 
 
 @st.composite
-def fleets(draw: st.DrawFn) -> tuple[list[dict[str, Any]], np.ndarray, list[int]]:
-    """Ranked jobs, some running within capacity, nodes they may use, GPUs to give."""
+def fleets(draw: st.DrawFn) -> tuple[list[dict[str, Any]], np.ndarray, list[int], np.ndarray]:
+    """Ranked jobs, some running within capacity, nodes they may use, GPUs to give, which nodes come first."""
     capacity = draw(st.lists(st.integers(1, SIZE), min_size=1, max_size=4))
     left, ranked = list(capacity), []
     for _ in range(draw(st.integers(1, 9))):
@@ -74,21 +79,23 @@ def fleets(draw: st.DrawFn) -> tuple[list[dict[str, Any]], np.ndarray, list[int]
     usable = np.array(
         [[True] * len(capacity), draw(st.lists(st.booleans(), min_size=len(capacity), max_size=len(capacity)))]
     )
-    return ranked, usable, capacity
+    return ranked, usable, capacity, draw(handicaps(len(capacity)))
 
 
 @given(fleets())
 @settings(deadline=None, max_examples=300)
-def test_walk__agrees_with_reference(fleet: tuple[list[dict[str, Any]], np.ndarray, list[int]]) -> None:
+def test_walk__agrees_with_reference(fleet: tuple[list[dict[str, Any]], np.ndarray, list[int], np.ndarray]) -> None:
     """The same jobs hold the same GPUs, no node gives more than it has, and a gang is whole or absent."""
-    ranked, usable, capacity = fleet
-    made = np.array(_walked(ranked, usable, capacity)).reshape(len(ranked), len(capacity))
-    assert made.tolist() == naive_walk.walk(ranked, usable, capacity)
+    ranked, usable, capacity, handicap = fleet
+    made = np.array(_walked(*fleet)).reshape(len(ranked), len(capacity))
+    assert made.tolist() == naive_walk.walk(ranked, usable, capacity, handicap)
     assert (made.sum(axis=0) <= capacity).all()
     assert all(total in (0, job["gpus"]) for total, job in zip(made.sum(axis=1).tolist(), ranked, strict=True))
 
 
-def _walked(ranked: list[dict[str, Any]], usable: np.ndarray, capacity: list[int]) -> list[list[int]]:
+def _walked(
+    ranked: list[dict[str, Any]], usable: np.ndarray, capacity: list[int], handicap: np.ndarray
+) -> list[list[int]]:
     held = [(node, gpus) for job in ranked for node, gpus in job["held"].items()]
     count = np.array([len(job["held"]) for job in ranked], np.int64)
     columns = (np.array([job[name] for job in ranked], np.int64) for name in ("gpus", "nodes"))
@@ -96,6 +103,6 @@ def _walked(ranked: list[dict[str, Any]], usable: np.ndarray, capacity: list[int
     pool = np.array([job["pool"] for job in ranked], np.int64)
     order, capacities = np.arange(len(ranked)), np.array(capacity, np.int64)
     made: list[list[int]] = walk(
-        order, *columns, np.cumsum(count) - count, count, nodes, gpus, pool, usable, capacities
+        order, *columns, np.cumsum(count) - count, count, nodes, gpus, pool, usable, capacities, handicap
     ).tolist()  # fmt: skip
     return made

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from slurmsched.kernels.share import ends_alone
 from tests.reference import share as naive
 
-JOBS = st.lists(st.tuples(st.integers(0, 40), st.integers(1, 6), st.integers(1, 20)), min_size=1, max_size=12)
+JOBS = st.lists(st.tuples(st.integers(0, 40), st.integers(1, 6), st.integers(0, 20)), min_size=1, max_size=12)
 
 
 def columns(jobs: list[tuple[int, int, int]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -9,7 +9,7 @@ from tests.reference.gang import pick_gang
 
 def backfill(
     times: np.ndarray, free: np.ndarray, gpus: np.ndarray, nodes: np.ndarray, limit_s: np.ndarray,
-    size: int, most: int, whole: bool,
+    price: np.ndarray, size: int, most: int, whole: bool,
 ) -> list[list[int]]:  # fmt: skip
     """GPUs of each node for each job that starts at times[0]; zeros for one that waits."""
     width = free.shape[1]
@@ -30,7 +30,7 @@ def backfill(
         for begin in moments if made < most else moments[:1]:
             end = begin + limit_s[job]
             lowest = np.min([at(m) for m in moments if begin <= m < end], axis=0)
-            shares = pick_gang(lowest, np.zeros(width), gpus[job], nodes[job], size)
+            shares = pick_gang(lowest, price, gpus[job], nodes[job], size)
             if shares is None:
                 continue
             now = begin == times[0]

@@ -22,7 +22,7 @@ def ends_alone(submit_s: Sequence[float], gpus: Sequence[int], duration_s: Seque
         next_s = min(arrivals + until_s)
         for j, held in rate.items():
             left[j] -= held * (next_s - now_s)
-        for j in [j for j in rate if left[j] <= 1e-6]:
+        for j in [j for j, held in rate.items() if held > 1e-9 and left[j] <= 1e-6]:
             ends[j] = next_s
             del left[j]
         now_s = next_s

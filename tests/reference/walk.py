@@ -10,7 +10,9 @@ import numpy as np
 from tests.reference.gang import pick_gang
 
 
-def walk(ranked: Sequence[dict[str, Any]], usable: np.ndarray, capacity: Sequence[int]) -> list[list[int]]:
+def walk(
+    ranked: Sequence[dict[str, Any]], usable: np.ndarray, capacity: Sequence[int], handicap: np.ndarray
+) -> list[list[int]]:
     """GPUs of each node each job should hold. ranked: gpus, nodes, held {node: gpus}, pool; most urgent first."""
     size, left = max(capacity, default=0), list(capacity)
     given: list[list[int]] = []
@@ -23,7 +25,7 @@ def walk(ranked: Sequence[dict[str, Any]], usable: np.ndarray, capacity: Sequenc
             free = [left[n] if usable[job["pool"], n] else 0 for n in range(len(left))]
             part = min(size, -(-job["gpus"] // max(job["nodes"], -(-job["gpus"] // max(size, 1)))))
             price = [_price(ranked, rank, n, left[n], min(part, free[n])) for n in range(len(left))]
-            shares = pick_gang(np.array(free), np.array(price), job["gpus"], job["nodes"], size)
+            shares = pick_gang(np.array(free), np.array(price) + handicap, job["gpus"], job["nodes"], size)
         given.append(shares or [0] * len(left))
         left = [a - b for a, b in zip(left, given[-1], strict=True)]
     return given

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from slurmsched.replay.run import Request, Session
+from slurmsched.replay.request import Request
+from slurmsched.replay.run import Session
 from slurmsched.replay.traces import read_trace
 
 GOLDENS = Path(__file__).parent / "goldens"

@@ -60,13 +60,9 @@ _KINDS = {name: _TYPES[kind] for name, kind in get_type_hints(Job).items()}
 
 
 class Builder:
-    """Jobs as compact columns while they come in: about 100 bytes each, texts held once.
+    """Jobs as compact columns while they come in: about 100 bytes each, texts held once."""
 
-    runs: they are runs, joined to jobs later, so that one may have taken 0 s.
-    """
-
-    def __init__(self, *, runs: bool = False) -> None:
-        self._runs = runs
+    def __init__(self) -> None:
         self._columns: list[array[Any]] = [array(kind) for kind in _KINDS.values()]
         self._codes: dict[str, dict[str, int]] = {name: {} for name, kind in _KINDS.items() if kind == "i"}
         self._batch: list[Job] = []
@@ -76,7 +72,7 @@ class Builder:
 
     def add(self, job: Job) -> None:
         """Append one job. Raises ValueError if it could not be one."""
-        _check(job, runs=self._runs)
+        _check(job)
         self._batch.append(job._replace(job_id=len(self)) if job.job_id == UNNUMBERED else job)
         if len(self._batch) == BATCH:
             self._flush()
@@ -97,10 +93,10 @@ class Builder:
         self._batch.clear()
 
 
-def _check(job: Job, *, runs: bool) -> None:
+def _check(job: Job) -> None:
     if not 1 <= job.gpus <= MOST_GPUS:
         raise ValueError(f"a job cannot have {job.gpus} GPUs")
-    if not 0 <= job.duration_s < math.inf or (job.duration_s == 0 and not runs):
+    if not 0 <= job.duration_s < math.inf:
         raise ValueError(f"a run time cannot be {job.duration_s:g} s")
     if not 0 <= job.submit_s < math.inf:
         raise ValueError(f"a submit time cannot be {job.submit_s:g} s")
@@ -126,13 +122,11 @@ def _labels(codes: Any, names: list[str]) -> Labels:
 class RowLoader(ABC):
     """Base of loaders that make one job of one record.
 
-    calendar: times of the jobs are Unix seconds. runs: records are runs, which may take 0 s; `finish` joins them to
-    jobs, which may not. Sub-classes are frozen dataclasses whose fields are parameters.
+    calendar: times of the jobs are Unix seconds. Sub-classes are frozen dataclasses whose fields are parameters.
     """
 
     __slots__ = ()
     calendar = False
-    runs = False
 
     @abstractmethod
     def sniff(self, head: Head) -> bool:
@@ -154,7 +148,7 @@ class RowLoader(ABC):
         """All jobs of the file. Raises InputError where the file cannot be read (strict: where a row cannot)."""
         if self.calendar:
             source.origin_s = 0.0
-        builder = Builder(runs=self.runs)
+        builder = Builder()
         with source.guarded():
             for line, record in self.records(source):
                 try:

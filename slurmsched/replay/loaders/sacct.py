@@ -49,7 +49,6 @@ class Sacct(RowLoader):
     """
 
     calendar = True
-    runs = True
 
     def sniff(self, head: Head) -> bool:
         fields = set(re.split(r"[^A-Za-z]+", head.lines[0]))

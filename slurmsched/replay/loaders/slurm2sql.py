@@ -31,7 +31,6 @@ class Slurm2Sql(RowLoader):
     """
 
     calendar = True
-    runs = True
 
     def sniff(self, head: Head) -> bool:
         return head.start.startswith(MAGIC)

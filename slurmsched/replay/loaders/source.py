@@ -8,7 +8,7 @@ import io
 import math
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -98,7 +98,7 @@ class Head:
 
     def columns(self, delimiter: str = ",") -> frozenset[str]:
         """Names in the first line, as a header's."""
-        return frozenset(name.strip() for name in self.lines[0].split(delimiter))
+        return frozenset(_names(next(csv.reader(self.lines[:1], delimiter=delimiter), [])))
 
 
 @dataclass
@@ -167,6 +167,10 @@ class Source:
         return tuple(f"{self.path}: {text}" for text in texts)
 
 
+def _names(header: Iterable[str]) -> list[str]:
+    return [name.strip() for name in header]
+
+
 def csv_records(source: Source, columns: tuple[str, ...], delimiter: str = ",") -> Iterator[tuple[int, dict[str, Any]]]:
     """Line number and row by column name of a CSV file with a header.
 
@@ -174,7 +178,8 @@ def csv_records(source: Source, columns: tuple[str, ...], delimiter: str = ",") 
     """
     with source.text() as file:
         rows = csv.DictReader(file, delimiter=delimiter)
-        missing = [name for name in columns if name not in (rows.fieldnames or ())]
+        rows.fieldnames = _names(rows.fieldnames or ())
+        missing = [name for name in columns if name not in rows.fieldnames]
         if missing:
             raise source.fail(f"has no column {', '.join(missing)}; needed are {', '.join(columns)}", line=1)
         for row in rows:

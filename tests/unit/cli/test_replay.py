@@ -52,11 +52,25 @@ def test_replay__interrupted_prints_what_it_has(
     assert "interrupted" in shown.err
 
 
-@pytest.mark.parametrize("words", [["--policy", "fifoo"], ["--cluster", "9y9"], ["--cluster", "1x2"]])
-def test_replay__refuses_before_it_plays(trace: str, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """Exit code 2 and one line: an unknown policy, no cluster, a job that never fits."""
-    assert main(["replay", trace, "--cluster", "1x4", *words]) == 2
-    assert len(capsys.readouterr().err.strip().splitlines()) == 1
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--policy", "fifoo"], "command line: policy: no policy 'fifoo'"),
+        (["--cluster", "9y9"], "9y9: is no cluster"),
+        (["--cluster", "1x2"], "job 6 asks for 3 GPUs, more than"),
+        (["--history", "gone"], "gone: is no column of numbers"),
+        (["--past", "gone", "--policy", "qssf"], "gone: cannot be read"),
+        (["--model", "slurm", "--round", "60"], "command line: round_s: only --model ideal"),
+        (["--model", "slurm", "--restart-cost", "60"], "--setting restart_cost_s"),
+    ],
+)
+def test_replay__refuses_before_it_plays(
+    trace: str, words: list[str], said: str, site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit code 2 and one line, which names no configuration: it has a policy of its own, and is not read."""
+    assert main(["--config", str(site), "replay", trace, "--cluster", "1x4", *words]) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert said in line
 
 
 def test_replay__names_the_option_that_is_wrong(trace: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

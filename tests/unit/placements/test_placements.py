@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from slurmsched import registry
+from slurmsched.errors import ConfigError
 from slurmsched.model import Assignments, Ranking, Snapshot
 from slurmsched.placements.consolidated import Consolidated
 from slurmsched.placements.count import Count
@@ -45,6 +46,18 @@ def test_consolidated__fills_the_fullest_node_that_fits() -> None:
     """Best fit: 2 GPUs go beside the 5 held ones, 4 to the empty node."""
     taken = snapshot([runs(1, 5), asks(2, 2), asks(3, 4)], "2x8", allocations=[held(1, "n1", 5)])
     assert placed(Consolidated(), taken) == {1: {"n1": 5}, 2: {"n1": 2}, 3: {"n2": 4}}
+
+
+def test_consolidated__or_the_first_that_fits() -> None:
+    """First fit: 2 GPUs go to the empty node before; under EASY too. Who must stop still counts for more."""
+    first = Consolidated(node_choice="first")
+    taken = snapshot([runs(1, 5), asks(2, 2, time_limit_s=9.0)], "2x8", allocations=[held(1, "n2", 5)])
+    assert placed(first, taken) == {1: {"n2": 5}, 2: {"n1": 2}}
+    assert first.backfill(taken, Ranking(np.arange(2))).node.tolist() == [1, 0]
+    full = snapshot([asks(1, 4), runs(2, 8)], "2x8", allocations=[held(2, "n1", 8)])
+    assert placed(first, full) == {1: {"n2": 4}, 2: {"n1": 8}}
+    with pytest.raises(ConfigError, match="fullest or first"):
+        Consolidated(node_choice="last")
 
 
 EVERY = ("consolidated", "best-fit", "linked", "spread", "topology-aware", "mapa", "ffdl", "sched2", "random", "cells")

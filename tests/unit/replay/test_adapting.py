@@ -7,7 +7,8 @@ import pytest
 from slurmsched.errors import ConfigError, InputError
 from slurmsched.model.hints import parse_hints
 from slurmsched.replay.batch_sizes import Adapting
-from slurmsched.replay.run import Request, Session
+from slurmsched.replay.request import Request
+from slurmsched.replay.run import Session
 from slurmsched.replay.traces import Trace
 
 SETTINGS = {"rounds_follow": True, "round_s": 120.0, "restart_cost_s": 20.0, "adapts": "shockwave"}

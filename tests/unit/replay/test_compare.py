@@ -12,7 +12,8 @@ from slurmsched.errors import ConfigError, InputError, SlurmschedError
 from slurmsched.replay import parallel
 from slurmsched.replay.compare import Case, Comparison, Played, cases, check, play, ratios, report
 from slurmsched.replay.parallel import play_all
-from slurmsched.replay.run import Request, Session
+from slurmsched.replay.request import Request
+from slurmsched.replay.run import Session
 from slurmsched.replay.trace_files import Recorded
 from slurmsched.replay.traces import Trace, sample_trace, trace_digest
 

@@ -12,7 +12,7 @@ from slurmsched.replay.compare import Case, Comparison, play
 from slurmsched.replay.compare_page import MOST_GANTTS, compare_page
 from slurmsched.replay.compare_table import measures, rows, times_text
 from slurmsched.replay.plots import styles
-from slurmsched.replay.run import Request
+from slurmsched.replay.request import Request
 from slurmsched.replay.trace_files import Recorded
 from slurmsched.replay.units import DAYS, HOURS, SECONDS, of_jobs, of_span
 from tests.unit.replay.test_compare import SIX, played, six

@@ -10,7 +10,8 @@ import pytest
 from slurmsched.errors import InputError
 from slurmsched.replay.fairness import Fairness, Tenants, changes, jain, jct_alone_s
 from slurmsched.replay.metrics import Outcomes
-from slurmsched.replay.run import Request, Session
+from slurmsched.replay.request import Request
+from slurmsched.replay.run import Session
 from slurmsched.replay.traces import Trace
 
 # two users on 2 GPUs: ann fills them for 100 s, bob's short jobs come meanwhile
@@ -73,6 +74,15 @@ def test_slowdown__of_a_short_job_is_bounded() -> None:
     tenants = Tenants.find(trace)
     fair = Fairness.of(trace, tenants, jct_alone_s(trace, tenants, 2), outcomes("fifo", trace))
     assert fair.slowdown.tolist() == [1.0, 10.1]
+
+
+def test_fairness__of_jobs_of_0_s() -> None:
+    """Alone it would have ended at once, so that there is no ratio. It ran as long as recorded: no slowdown in that."""
+    trace = Trace.of([1, 2], [2, 2], [0, 0], [100, 0], user=["ann", "bob"])
+    tenants, done = Tenants.find(trace), outcomes("fifo", trace)
+    fair = Fairness.of(trace, tenants, jct_alone_s(trace, tenants, 2), done)
+    np.testing.assert_array_equal(fair.rho, [0.5, np.nan])
+    assert (fair.slowdown.tolist(), done.slowdown.tolist()) == ([1.0, 10.0], [1.0, 1.0])
 
 
 def test_changes__names_who_gains_and_who_loses() -> None:

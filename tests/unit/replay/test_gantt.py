@@ -6,7 +6,8 @@ import numpy as np
 
 from slurmsched.replay.gantt import grid, numbered
 from slurmsched.replay.gantt_plot import caption, figure
-from slurmsched.replay.run import Request, Session
+from slurmsched.replay.request import Request
+from slurmsched.replay.run import Session
 from tests.unit.replay.test_compare import SIX, played
 
 GPUS, START_S, END_S = np.array([2, 1, 2]), np.array([0.0, 0.0, 5.0]), np.array([5.0, 10.0, 10.0])

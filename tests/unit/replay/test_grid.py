@@ -10,7 +10,7 @@ import pytest
 from slurmsched.config import read_toml
 from slurmsched.errors import ConfigError
 from slurmsched.replay.grid import points_of
-from slurmsched.replay.run import Request
+from slurmsched.replay.request import Request
 
 GRID = """
 trace = "b.csv"

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from slurmsched.errors import ConfigError
-from slurmsched.replay.run import Replayed, Request, Session
+from slurmsched.replay.replayed import Replayed
+from slurmsched.replay.request import Request
+from slurmsched.replay.run import Session
 from slurmsched.replay.traces import Trace
 
 TIERS = 'tiers:tiny=["ncf"],kept=[0.8,0.8,0.5,0.5,0.5]'

@@ -10,7 +10,9 @@ import pytest
 from slurmsched.errors import ConfigError
 from slurmsched.replay.ideal_model import IdealModel
 from slurmsched.replay.profiling import Profiled, profiled
-from slurmsched.replay.run import Replayed, Request, Session
+from slurmsched.replay.replayed import Replayed
+from slurmsched.replay.request import Request
+from slurmsched.replay.run import Session
 from slurmsched.replay.traces import Trace
 
 # (GPUs, submit, run time): 2 ends in the stage; 3 is too large for it; 4 waits there for 1

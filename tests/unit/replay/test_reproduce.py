@@ -11,7 +11,8 @@ from slurmsched.replay import reproduce, reproduce_run
 from slurmsched.replay.reproduce import PRECISION, Row, Table, names, shipped_trace, table, tables
 from slurmsched.replay.reproduce_run import Comparison, Result, result, results
 from slurmsched.replay.reproduce_text import cells, heading
-from slurmsched.replay.run import Request, Session
+from slurmsched.replay.request import Request
+from slurmsched.replay.run import Session
 from slurmsched.survey.power import Power, of_runs
 
 

@@ -23,18 +23,10 @@ def test_rooms__wide_gangs_take_whole_nodes() -> None:
     assert rooms.take(3, 6)
 
 
-@pytest.mark.parametrize(("choice", "fits"), [("fullest", True), ("first", True), ("rest-emptiest", False)])
+@pytest.mark.parametrize(("choice", "fits"), [("fullest", True), ("rest-emptiest", False)])
 def test_rooms__choice_of_the_node_for_the_rest(choice: str, fits: bool) -> None:
     """Nodes of 4, one of them with two GPUs taken: the rest of a gang of six goes there, or breaks an idle node."""
     rooms = Rooms(16, 4, choice)  # type: ignore[arg-type]
     assert rooms.take(1, 2)
     assert rooms.take(2, 6)
     assert rooms.take(3, 8) is fits
-
-
-def test_rooms__first_takes_the_first_with_room() -> None:
-    """Nodes of 4 with 1, then 3 GPUs taken: one more goes to the first node, so a gang of three has no place left."""
-    filled = {choice: Rooms(8, 4, choice) for choice in ("first", "fullest")}  # type: ignore[arg-type]
-    for rooms in filled.values():
-        assert [rooms.take(1, 2), rooms.take(2, 3), rooms.take(3, 1)] == [True, True, True]
-    assert (filled["first"].take(4, 2), filled["fullest"].take(4, 2)) == (False, True)

@@ -10,8 +10,9 @@ import pytest
 from slurmsched import __version__
 from slurmsched.errors import ConfigError, InputError
 from slurmsched.model import Labels
-from slurmsched.replay.run import Request, Session, history_of, parse_policy, trace_digest
-from slurmsched.replay.traces import Trace
+from slurmsched.replay.request import Request, history_of, parse_policy
+from slurmsched.replay.run import Session
+from slurmsched.replay.traces import Trace, trace_digest
 
 SIX = Trace.of([1, 2, 3, 4, 5, 6], [2, 4, 1, 2, 1, 3], [0, 1, 2, 3, 4, 5], [6, 4, 3, 5, 9, 2])
 

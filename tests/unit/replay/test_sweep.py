@@ -15,10 +15,11 @@ import pytest
 
 from slurmsched import __version__
 from slurmsched.errors import InputError
-from slurmsched.replay import run, sweep
+from slurmsched.replay import replayed, sweep
 from slurmsched.replay.grid import Point, points_of
+from slurmsched.replay.request import Request
 from slurmsched.replay.results import open_results
-from slurmsched.replay.run import Request, Session
+from slurmsched.replay.run import Session
 from slurmsched.replay.sweep import Sweep, play, point_key, read_traces
 from slurmsched.replay.traces import Trace
 from slurmsched.replay.workers import Workers, cores, processes
@@ -103,7 +104,7 @@ def test_sweep__gives_a_lost_point_out_again_where_workers_are_replaced(tmp_path
 
 def test_sweep__refuses_workers_of_another_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Their figures would be kept under our name."""
-    monkeypatch.setattr(run, "__version__", "0.0")
+    monkeypatch.setattr(replayed, "__version__", "0.0")
     made, _ = swept(tmp_path / "r", points("policy=fifo"))
     assert made.failures[0][1] == f"the worker has slurmsched 0.0, here it is {__version__}"
 

@@ -34,6 +34,21 @@ def test_read__takes_limits_and_gzip(tmp_path: Path) -> None:
     assert read_trace(path).time_limit_s.tolist() == [60]
 
 
+def test_read__takes_quoted_names_and_blanks_around_them(tmp_path: Path) -> None:
+    """As other programs write CSV."""
+    path = tmp_path / "t.csv"
+    path.write_text('"job_id", num_gpus ,"submit_s",duration_s\n"1", 2 ,0,10\n')
+    assert read_trace(path).gpus.tolist() == [2]
+
+
+def test_read__a_job_may_run_0_s(tmp_path: Path) -> None:
+    """Who waited for it tells something; with no time limit of its own, that is 0 s too."""
+    path = tmp_path / "t.csv"
+    path.write_text(HEAD + "1,1,0,0\n")
+    trace = read_trace(path)
+    assert (trace.duration_s.tolist(), trace.limit_known.tolist()) == ([0.0], [False])
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -42,6 +57,8 @@ def test_read__takes_limits_and_gzip(tmp_path: Path) -> None:
         (HEAD + "1,1,0\n", "2: duration_s is None"),
         (HEAD + "1,0,0,10\n", "2: a job cannot have 0 GPUs"),
         (HEAD + "1,1,0,nan\n", "2: a run time cannot be nan s"),
+        (HEAD + "1,1,0,-1\n", "2: a run time cannot be -1 s"),
+        (HEAD.strip() + ",time_limit_s\n1,1,0,10,0\n", "2: a time limit cannot be 0 s"),
         (HEAD + "1,1,0,10\n1,1,0,10\n", "job id 1 is used twice"),
     ],
 )
