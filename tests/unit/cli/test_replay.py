@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -50,6 +55,25 @@ def test_replay__interrupted_prints_what_it_has(
     shown = capsys.readouterr()
     assert (json.loads(shown.out)["jobs"], json.loads(shown.out)["complete"]) == (0, False)
     assert "interrupted" in shown.err
+
+
+def test_replay__interrupted_while_it_compiles(trace: str, tmp_path: Path) -> None:
+    """On a cold cache it ends as any other time: 130 and one line."""
+    words = (sys.executable, "-m", "slurmsched.cli.main", "replay", trace, "--cluster", "1x4", "--model", "slurm")
+    cache = tmp_path / "cache"
+    cold = {name: value for name, value in os.environ.items() if name != "NUMBA_DISABLE_JIT"}
+    with subprocess.Popen(
+        words, env={**cold, "NUMBA_CACHE_DIR": str(cache)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as played:
+        while not (cache.exists() and any(cache.rglob("*"))):  # numba's runtime is there, kernels follow
+            assert played.poll() is None
+            time.sleep(0.01)
+        played.send_signal(signal.SIGINT)
+        _, said = played.communicate(timeout=300)
+    assert played.returncode == 130
+    assert [line for line in said.splitlines() if "ETA" not in line and line.strip()] == [
+        "slurmsched: interrupted; the figures are of the jobs that ended"
+    ] or said.strip() == "slurmsched: interrupted"
 
 
 @pytest.mark.parametrize("words", [["--policy", "fifoo"], ["--cluster", "9y9"], ["--cluster", "1x2"]])
