@@ -91,10 +91,10 @@ def _workers(
     from slurmsched.replay.workers import cores, processes
 
     if scheduler:
-        return dask_workers.scheduler(scheduler)
+        return dask_workers.scheduler(scheduler, _tell)
     if dask:
         folder = results.resolve().with_name(f"{results.name}.workers")
-        return dask_workers.slurm_jobs(min(count or SLURM_JOBS, todo), folder)
+        return dask_workers.slurm_jobs(min(count or SLURM_JOBS, todo), folder, _tell)
     return processes(min(count or cores(), todo, most or todo))
 
 

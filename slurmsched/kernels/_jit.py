@@ -17,6 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from slurmsched.kernels._whole import whole
+
 F = TypeVar("F", bound=Callable[..., Any])
 # numba imports them where they are installed: for matrix products (17 MiB), a file of settings, tests (5 MiB)
 _SPARED = {"scipy", "yaml", "coverage"}
@@ -55,7 +57,8 @@ def kernel(
 def load() -> None:
     """Load numba now, so that kernels run compiled whatever their size: for a process with thousands of calls ahead."""
     if os.environ.get("NUMBA_DISABLE_JIT") != "1":
-        _numba()
+        with whole():
+            _numba()
 
 
 def _numba() -> Any:
@@ -108,7 +111,15 @@ def _runtime(dynamic: Any, context: Any) -> Any:
 
 
 def _compile(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The compiled function; kernels that it calls are compiled with it."""
+    """The function, compiled for each kind of arguments when it is first called with them; kernels that it calls are
+    compiled with it."""
+    with whole():
+        made = _dispatcher(function)
+    made.compile = whole()(made.compile)
+    return made
+
+
+def _dispatcher(function: Callable[..., Any]) -> Any:
     numba, function = _numba(), _calling(function, _compile)
     try:
         made = numba.njit(cache=True, nogil=True)(function)

@@ -35,6 +35,7 @@ def backfill_pass(
     amount: Floats,
     room: Floats,
     shortest: bool,
+    bounded: bool,
 ) -> Int64s:
     """Which jobs start now, and where. (K, 3) int64: job, node, kind, as take_nodes gives them, in order of start.
 
@@ -46,7 +47,8 @@ def backfill_pass(
     could only start there is held up, with a reservation. Jobs in the order they are tested: pool, usable, nodes, need,
     last, array, limit, amount and shortest as in main_pass; limit_s: (J,) time limits.
     A job is tried at the present, then where reservations end. Each try takes running jobs away in windows of time, and
-    gives the end of the last one taken as its start. Source: Slurm's sched/backfill and select/cons_tres (will-run).
+    gives the end of the last one taken as its start. bounded: none that ends after the next try begins, and at once
+    those that end before its own time. Source: Slurm's sched/backfill and select/cons_tres (will-run).
     """
     now, window_end, step, epoch = clock[0], clock[1], clock[2], clock[3]
     jobs, width, runs = nodes.size, usable.shape[1], run_end.size
@@ -98,6 +100,7 @@ def backfill_pass(
                 start = future_start(
                     now, epoch, free, order_end, order, runs, first, count, held_node, held, ready, by_ready, able,
                     needs[j], lasts[j], mask, nodes[j], need[j], last[j], shortest, chosen,
+                    from_s if bounded else now, later if bounded and later >= 0 else np.inf,
                 )  # fmt: skip
             if start == np.inf:
                 if later < 0:
@@ -206,8 +209,12 @@ def future_start(
     last: Int64s,
     shortest: bool,
     chosen: Int64s,
+    from_s: float,
+    bound: float,
 ) -> float:
     """When a job could start on the nodes of mask, as slurmctld guesses it; infinite if never. chosen: its nodes.
+
+    from_s: runs that end before are gone at once. bound: no run that ends later is taken away.
 
     ready, by_ready (C, N) and able (C,): of each row of shapes_of, as ready_nodes gives them; of_need, of_last: the
     rows of the job. `last` is nowhere more than `need`, so that it fits as soon as enough nodes hold each.
@@ -219,10 +226,16 @@ def future_start(
         to_go = max(to_go, rest) if rest >= 0 else -1
     if to_go < 0:
         return np.inf
-    if to_go == 0:
+    gone, latest = 0, from_s
+    while from_s > now and gone < runs and order_end[gone] < from_s:
+        gone += 1
+    if to_go == 0 and gone == 0:
         pick_nodes(free, mask, nodes, need, last, shortest, chosen)
-        return now
-    gone, latest = tested_after(to_go, epoch, order_end, order, runs, run_first, run_count, held_node, mask)
+        return from_s
+    if gone < to_go:
+        gone, latest = tested_after(
+            to_go, epoch, order_end, order, runs, run_first, run_count, held_node, mask, gone, bound
+        )
     if latest < np.inf:
         pick_later(
             gone, free, order, run_first, run_count, held_node, held, ready[of_last if nodes == 1 else of_need], mask,

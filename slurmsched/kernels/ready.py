@@ -85,17 +85,20 @@ def tested_after(
     run_count: Int64s,
     held_node: Int64s,
     mask: Bools,
+    begun: int,
+    bound: float,
 ) -> tuple[int, float]:
     """How many runs are gone at slurmctld's first test that finds `to_go` of them gone, and the end of the last one.
 
     It takes those that hold nodes of mask away in windows of time, each twice as long as the one before, and tests
     after each; after more than MOST_REMOVED it goes on without a test. (0, infinite) if it never tests so late.
-    order_end: (R,) ends by `order`. epoch: Unix time of 0 [s].
+    order_end: (R,) ends by `order`. epoch: Unix time of 0 [s]. begun: runs that are gone before. bound: it takes none
+    away that ends later.
     """
-    window, edge, i = FIRST_WINDOW_S, -1.0, 0
-    while i < runs:
+    window, edge, i = FIRST_WINDOW_S, -1.0, begun
+    while i < runs and order_end[i] <= bound:
         gone, latest, following = 0, -1.0, np.inf
-        while i < runs:
+        while i < runs and order_end[i] <= bound:
             if not touches(order[i], run_first, run_count, held_node, mask):
                 i += 1
                 continue

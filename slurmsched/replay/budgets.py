@@ -85,8 +85,8 @@ class Budgets:
             for limit, kind, amount in self._of(row):
                 self.limits.room[limit] -= amount if kind == WALL_S else self._moved(row, kind, now_s - start_s)
 
-    def count(self, now_s: float, forget: bool) -> list[int]:
-        """All usage fades, or is forgotten, and what ran since the last time is added. Rows whose jobs end for it."""
+    def count(self, now_s: float, forget: bool) -> None:
+        """All usage fades, or is forgotten, and what ran since the last time is added."""
         now_s = float(self.model.told(now_s))
         before, fade = self.used.copy(), decay_per_s(self.model) ** max(now_s - self.counted_s, 0.0)
         self.used = self.used * 0.0 if forget else np.where(self._fades, self.used * fade, self.used)
@@ -94,6 +94,9 @@ class Budgets:
         for row, start_s in self._start_s.items():
             self._use(row, start_s, now_s)
         self.counted_s = now_s
+
+    def gone(self) -> list[int]:
+        """Rows of running jobs that have used up a limit, by what is counted: they are to end."""
         gone: Bools = self._ends & (whole_minutes(self.used) >= self._limit)
         return [row for row in sorted(self._start_s) if gone.any() and self._is_gone(row, gone)]
 

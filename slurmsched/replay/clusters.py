@@ -19,6 +19,7 @@ from slurmsched.replay.traces import Trace
 
 AUTO_NODE_GPUS, AUTO_LOAD = 8, 0.8
 _GROUP = re.compile(r"([1-9]\d{0,5})x([1-9]\d{0,3})(?::([A-Za-z0-9_.-]+))?")
+_OUT_OF_RANGE = re.compile(r"\d+x\d+(:|$)")
 FORM = ("write NODESxGPUS (20x8, 2x4:v100+4x4:p100), auto, or name a TOML file, a slurm.conf, a folder with one, "
         "or a saved snapshot")  # fmt: skip
 
@@ -76,6 +77,8 @@ def _of_file(path: Path) -> Described:
     from slurmsched.replay.slurm_conf import read_slurm_site
 
     if not path.exists():
+        if any(_OUT_OF_RANGE.match(part) for part in str(path).split("+")):
+            raise InputError(f"is no cluster: 1 to 999999 nodes of 1 to 9999 GPUs; {FORM}", source=str(path))
         raise InputError(f"is no cluster and no file; {FORM}", source=str(path))
     if path.is_dir() or path.suffix == ".conf":
         return read_slurm_site(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from slurmsched import __version__
 from slurmsched.errors import InputError, SlurmError, SlurmUnreachableError, WorkersLostError
 from slurmsched.replay.tls import sockets
 from slurmsched.replay.traces import Trace
@@ -22,15 +24,18 @@ ASK_S = 30.0  # between two questions to Slurm
 GRACE_S = 60.0  # Dask connects anew within 30 s; it replaces a worker 15 s after that has gone
 ATTEMPTS = 3
 CONNECTS, PAUSE_S = 3, 1.0
+TELL_S = 15.0  # without a worker
 # What a worker's job asks for where the site's Dask configuration (jobqueue.slurm) says nothing of its own.
 JOB = {"cores": 1, "processes": 1, "memory": "4 GiB", "name": "slurmsched-sweep", "walltime": "1-00:00:00"}
 DASKS_OWN = {"name": "dask-worker", "walltime": "00:30:00"}
 PRELOAD = "slurmsched.replay.tls"
+Tell = Callable[[str], None]
 
 
 @contextmanager
-def scheduler(address: str) -> Iterator[Workers]:
-    """The workers of a running Dask scheduler. Raises InputError without Dask, or if it does not answer."""
+def scheduler(address: str, tell: Tell) -> Iterator[Workers]:
+    """The workers of a running Dask scheduler. tell: given a line where none comes. Raises InputError without Dask, or
+    if it does not answer."""
     distributed = _dask("distributed")
     with sockets():
         try:
@@ -38,17 +43,17 @@ def scheduler(address: str) -> Iterator[Workers]:
         except (OSError, ValueError) as error:
             raise InputError(f"no Dask scheduler answers: {error}", source=address) from error
         with _ended(client):
-            yield _workers(client, Watch(client))
+            yield _workers(client, Watch(client, tell=tell, address=address))
 
 
 @contextmanager
-def slurm_jobs(count: int, folder: Path) -> Iterator[Workers]:
+def slurm_jobs(count: int, folder: Path, tell: Tell) -> Iterator[Workers]:
     """So many Slurm jobs, a Dask worker each, that talk with this process by TLS; they end with the body.
 
     What they ask for comes from Dask's own configuration, jobqueue.slurm, over JOB. folder: made where there is
-    none, seen by all machines, for their key, which its owner alone can read, and their logs. Raises InputError
-    without Dask or for a configuration that it refuses, SlurmError when Slurm would not take such a job,
-    WorkersLostError when Dask does not reach its own scheduler.
+    none, seen by all machines, for their key, which its owner alone can read, and their logs. tell: given a line where
+    no worker comes. Raises InputError without Dask or for a configuration that it refuses, SlurmError when Slurm would
+    not take such a job, WorkersLostError when Dask does not reach its own scheduler.
     """
     distributed, jobqueue = _dask("distributed"), _dask("dask_jobqueue")
     with sockets():
@@ -63,7 +68,7 @@ def slurm_jobs(count: int, folder: Path) -> Iterator[Workers]:
             Commands().run("sbatch", "--test-only", stdin=cluster.job_script())  # Dask would try for ever, silently
             # unlike scale, it replaces a job that has ended
             adaptive = cluster.adapt(minimum_jobs=count, maximum_jobs=count)
-            yield _workers(client, Watch(client, cluster, adaptive, folder))
+            yield _workers(client, Watch(client, cluster, adaptive, folder, tell))
 
 
 def _client(distributed: Any, cluster: Any) -> Any:
@@ -141,12 +146,17 @@ class Watch:
     """Says why nothing more is to be expected of the workers, when that has held for GRACE_S; "" until then.
 
     cluster, adaptive, folder: where the workers are jobs of ours, what submits them and where their logs are.
+    tell: given a line when no worker was there for TELL_S, though one may still come. address: of a scheduler that is
+    not ours.
     """
 
     client: Any
     cluster: Any = None
     adaptive: Any = None
     folder: Path = Path()
+    tell: Tell = lambda line: None
+    address: str = ""
+    _alone_s: float | None = field(init=False, default=None)  # since when; infinite once that is told
     _since_s: float | None = field(init=False, default=None)
     _answer: tuple[float, bool] = field(init=False, default=(-ASK_S, True))  # when Slurm was asked, and what it said
 
@@ -155,6 +165,7 @@ class Watch:
         now_s = time.monotonic()
         if not reason:
             self._since_s = None
+            self._tell_who_waits(now_s)
             return ""
         self._since_s = now_s if self._since_s is None else self._since_s
         return reason if now_s - self._since_s >= GRACE_S else ""
@@ -173,6 +184,30 @@ class Watch:
             self._answer = now_s, self._queued()
         queued = self._answer[1]
         return "" if queued else f"no worker is connected or in Slurm's queue; their logs are in {self.folder}"
+
+    def _tell_who_waits(self, now_s: float) -> None:
+        """Once for each time without workers."""
+        if self._connected():
+            self._alone_s = None
+        elif self._alone_s is None:
+            self._alone_s = now_s
+        elif now_s - self._alone_s >= TELL_S:
+            self._alone_s = math.inf
+            self.tell(f"{self._missing()}; the sweep goes on when one comes")
+
+    def _connected(self) -> bool:
+        if self.cluster is not None:
+            return bool(self.cluster.scheduler.workers)
+        try:
+            return bool(self.client.nthreads())
+        except OSError:  # Dask connects anew
+            return True
+
+    def _missing(self) -> str:
+        if self.cluster is not None:
+            return f"no worker yet: jobs {','.join(_job_ids(self.cluster))} are in Slurm's queue"
+        start = f"start one by `dask worker {self.address}` on a machine with slurmsched {__version__}"
+        return f"no worker is connected to {self.address}; {start}"
 
     def _queued(self) -> bool:
         """Whether Slurm knows of a worker's job that waits or runs; also when it does not answer."""

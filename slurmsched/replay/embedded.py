@@ -62,6 +62,11 @@ class EmbeddedCluster(EmbeddedEvents):
         self.wake_s = max(plan.wake.at_s, self._now_s + LEAST_LOOK_S) if plan.acts else math.inf
         return Receipt(outcomes, len(outcomes))
 
+    def late_s(self, place: int) -> float:
+        """How long after it was planned the lever at this place of a plan takes effect [s]."""
+        pause_s = place / self.model.writes_per_s if self.model.writes_per_s else 0.0
+        return self.model.rpc_latency_s + pause_s
+
     @property
     def acts(self) -> tuple[Act, ...]:
         """Those under way, as the daemon's journal has them."""
@@ -91,11 +96,10 @@ class EmbeddedCluster(EmbeddedEvents):
     def _apply(self, action: Action, place: int) -> Outcome:
         if reason := embedded_actions.refusal(self, action):
             return Outcome(action, "refused", reason)
-        pause_s = place / self.model.writes_per_s if self.model.writes_per_s else 0.0
-        if isinstance(action, Step) or self.model.rpc_latency_s + pause_s == 0:
+        late_s = 0.0 if isinstance(action, Step) else self.late_s(place)
+        if not late_s:
             embedded_actions.do(self, action)
         else:
             self._writes.append(action)
-            arrives_s = self._now_s + self.model.rpc_latency_s + pause_s
-            self._events.push(arrives_s, Kind.WRITE, run=len(self._writes) - 1)
+            self._events.push(self._now_s + late_s, Kind.WRITE, run=len(self._writes) - 1)
         return Outcome(action, "written")

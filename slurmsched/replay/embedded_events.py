@@ -26,6 +26,7 @@ class EmbeddedEvents(EmbeddedState):
             Kind.SUBMIT: self._submit, Kind.ELIGIBLE: self._eligible,
             Kind.CANCEL: self._cancel, Kind.NODES: self._nodes_change, Kind.WRITE: self._write_arrives,
             Kind.BOOKING: self._bookings_change, Kind.SAVED: self._saved, Kind.USAGE: self._count_usage,
+            Kind.CHECK: self._check_limits,
             Kind.SCHEDULE: self._schedule, Kind.BACKFILL: self._backfill,
         }  # fmt: skip
         self._foresee()
@@ -181,9 +182,8 @@ class EmbeddedEvents(EmbeddedState):
 
     def _count_usage(self, event: Event) -> bool:
         """The decay thread: with what was used the order of those that wait may change, and limits on it."""
-        gone = self.budgets.count(self._now_s, self.fair_share.count(self._now_s))
-        for row in gone:
-            self.end_early(row, JobState.TIMEOUT)
+        self.budgets.count(self._now_s, self.fair_share.count(self._now_s))
+        self._watch_limits()
         if self.budgets.counts and not len(self.holdings.rows):
             for row in self.budgets.never(self.job.startable(self._now_s)):
                 self._never_runs(row)
@@ -192,7 +192,21 @@ class EmbeddedEvents(EmbeddedState):
         if self.waiting:
             self._passes.ask_full(self._now_s)
             self._passes.ask_backfill(self._now_s)
-        return self.waiting > 0 or bool(gone)
+        return self.waiting > 0
+
+    def _check_limits(self, event: Event) -> bool:
+        """slurmctld looks for jobs that run beyond their limits: those whose limit is used up are over."""
+        gone = self.budgets.gone()
+        for row in gone:
+            self.end_early(row, JobState.TIMEOUT)
+        return bool(gone)
+
+    def _watch_limits(self) -> None:
+        """See to it that jobs are looked at again while some have used up their limit."""
+        if self._check_s <= self._now_s and self.budgets.gone():
+            step_s = self.model.time_limit_check_s
+            self._check_s = self._now_s if not step_s else math.ceil(self._now_s / step_s - 1e-9) * step_s
+            self._events.push(self._check_s, Kind.CHECK)
 
     def _watch_usage(self) -> None:
         if self.model.weight_fairshare or self.budgets.counts:

@@ -43,6 +43,11 @@ class Setting:
     told: Sequence[tuple[float, Kind, bool]]
 
 
+def _last(told: Sequence[tuple[float, Kind, bool]], kind: Kind) -> float:
+    """The last time told of this kind, minus infinity if there is none [s]."""
+    return max((time_s for time_s, each, _ in told if each == kind), default=-math.inf)
+
+
 class EmbeddedState:
     """What slurmctld would know at one time, and its own changes of it. As EmbeddedCluster, which sets it going."""
 
@@ -57,6 +62,8 @@ class EmbeddedState:
         self._events = EventHeap()
         self._passes = (ToldPasses(self.model, self._events, setting.told) if setting.told
                         else PassTimes(self.model, self._events))  # fmt: skip
+        self.fair_share.told_until(_last(setting.told, Kind.USAGE))
+        self._check_s = _last(setting.told, Kind.CHECK)  # when running jobs are held against their limits next
 
     def _admit(self, trace: Trace, requests: Requests) -> None:
         """The jobs: what they ask for, under which limits, and what their priority is."""

@@ -15,8 +15,8 @@ FOREVER = math.inf
 
 
 class Kind(IntEnum):
-    """What happens; at one time in this order: GPUs come back, jobs come, writes arrive, usage is counted, then Slurm
-    schedules."""
+    """What happens; at one time in this order: GPUs come back, jobs come, writes arrive, usage is counted and held
+    against limits, then Slurm schedules."""
 
     END = 0
     PART_RELEASE = 1
@@ -29,8 +29,9 @@ class Kind(IntEnum):
     SAVED = 8
     WRITE = 9
     USAGE = 10
-    SCHEDULE = 11
-    BACKFILL = 12
+    CHECK = 11
+    SCHEDULE = 12
+    BACKFILL = 13
 
 
 class Event(NamedTuple):

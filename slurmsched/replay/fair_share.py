@@ -51,6 +51,10 @@ class FairShare:
         of_qos = requests.qos.map(lambda name: factor.get(name, 1.0), np.float64)
         return cls(tree, model, demand.billing(layout, largest=model.billing_max) * of_qos)
 
+    def told_until(self, time_s: float) -> None:
+        """Until then it is told from elsewhere when usage is counted."""
+        self._due_s = time_s
+
     def watch(self, now_s: float, events: EventHeap) -> None:
         """See to it that usage is counted again."""
         if self._due_s <= now_s:

@@ -17,6 +17,7 @@ from slurmsched.replay.request import DISCIPLINES, Request, parse_policy, value_
 POLICY = "policy"
 DEFAULT_POLICY = "discretized-las"  # that of the configuration
 AXES = ("trace", *(spec.name for spec in fields(Request) if spec.name != "parameters"))
+TEXTS = {"trace", *(spec.name for spec in fields(Request) if isinstance(spec.default, str))}
 Tree = Mapping[str, Any]
 
 
@@ -67,9 +68,15 @@ def _of_pairs(pairs: Iterable[str]) -> tuple[dict[str, list[Any]], dict[str, lis
         name, equals, text = pair.partition("=")
         if not equals or not name:
             raise ConfigError(f"{pair!r} is not AXIS=VALUE or policy.PARAMETER=VALUE")
-        axes.setdefault(name.strip(), []).append(value_of(text) if name.strip() != POLICY else text)
+        axes.setdefault(name.strip(), []).append(_value(name.strip(), text))
     parameters = [name for name in axes if name.startswith(f"{POLICY}.")]
     return axes, {name.removeprefix(f"{POLICY}."): axes.pop(name) for name in parameters}
+
+
+def _value(name: str, text: str) -> Any:
+    """Of an axis that holds texts what looks like a number is one too: 0x8 is a cluster, not eight."""
+    value = value_of(text) if name != POLICY else text
+    return text if name in TEXTS and not isinstance(value, str | list) else value
 
 
 def _policies(given: Iterable[Any], parameters: Mapping[str, list[Any]]) -> Iterator[dict[str, Any]]:

@@ -68,14 +68,14 @@ class PassTimes:
 class ToldPasses(PassTimes):
     """Passes at the times at which a recorded slurmctld made them; after those as PassTimes has them.
 
-    told: time, scheduler, whether over the whole queue. For comparison with a real one, whose passes take wall time and
-    come later by the load of its machine.
+    told: time, scheduler, whether over the whole queue; or when usage was counted, or held against limits. For
+    comparison with a real one, whose passes take wall time and come later by the load of its machine.
     """
 
     def __init__(self, model: SlurmModel, events: EventHeap, told: Sequence[tuple[float, Kind, bool]]) -> None:
         super().__init__(model, events)
         self._full = {time_s for time_s, _, full in told if full}
-        self._until_s = max(time_s for time_s, _, _ in told)
+        self._until_s = max(time_s for time_s, kind, _ in told if kind in self._last)
         for time_s, kind, _ in told:
             events.push(time_s, kind)
 

@@ -54,7 +54,7 @@ def _main(
         cluster.left.copy(), cluster.open_nodes.copy(), cluster.completing > 0, usable, pool,
         demand.members, demand.part[rows], demand.nodes[rows], demand.need[rows], demand.last[rows],
         demand.pinned[rows],
-        cluster.job.requests.array_id[rows], limits.of_job[rows], limits.amount[rows], limits.room.copy(),
+        cluster.job.requests.array_id[rows], limits.tried[rows], limits.amount[rows], limits.room.copy(),
         depth, cluster.now_s, cluster.trace.time_limit_s[rows], block, blocked, cluster.model.shortest_run,
     )  # fmt: skip
     return _started(rows, given)
@@ -78,8 +78,8 @@ def backfill_starts(cluster: EmbeddedState) -> list[Start]:
         block, blocked, cluster.completing > 0, demand.usable & cluster.open_nodes, demand.pool[rows],
         demand.nodes[rows], demand.need[rows],
         demand.last[rows], cluster.trace.time_limit_s[rows],
-        cluster.job.requests.array_id[rows], limits.of_job[rows],
-        limits.amount[rows], limits.room.copy(), model.shortest_run,
+        cluster.job.requests.array_id[rows], limits.tried[rows],
+        limits.amount[rows], limits.room.copy(), model.shortest_run, model.bounded_tries,
     )  # fmt: skip
     return _started(rows, given)
 
@@ -96,14 +96,15 @@ class Running:
 
     @classmethod
     def of(cls, cluster: EmbeddedState, *, completing: bool = False) -> Running:
-        """Running jobs end at their time limits. completing: those that end now and requeued ones too."""
+        """Running jobs end at their time limits; of equal ends the job first eligible comes first. completing: those
+        that end now and requeued ones too."""
         rows = cluster.holdings.rows
         if not completing:
             rows = rows[cluster.job.phase[rows] == Phase.RUNNING]
         limit = cluster.model.told(cluster.job.start_s[rows]) + cluster.trace.time_limit_s[rows]
         gone = np.where(cluster.job.phase[rows] == Phase.ENDING, cluster.now_s, cluster.job.stopped_s[rows])
         end = np.where(cluster.job.phase[rows] == Phase.RUNNING, limit, gone + cluster.model.kill_wait_s)
-        order = np.argsort(end, kind="stable")
+        order = np.lexsort((cluster.job.eligible_s[rows], end))
         count, node, held = cluster.holdings.parts(rows[order])
         return cls(end[order], np.cumsum(count) - count, count, node, held)
 

@@ -33,6 +33,8 @@ class SlurmModel:
     bf_max_job_user, _part, _user_part, _start: per pass, 0 = no limit.
     shortest_run: a job of one node takes it from the shortest run of neighbouring nodes that fit, as Slurm 24.11
     does; else the lowest that fits.
+    bounded_tries: a try of backfill takes away only running jobs that end before the next one would begin, as Slurm
+    26.05 does; else all, in windows of time.
     weight_*: PriorityWeight*; max_age_s: PriorityMaxAge; favor_small: PriorityFavorSmall; calc_period_s: ages are
     brought up to date this often. base_priority: what the other factors add, equal for all.
     decay_half_life_s: PriorityDecayHalfLife, 0 = usage never fades; usage_reset: PriorityUsageResetPeriod, "none",
@@ -41,7 +43,8 @@ class SlurmModel:
     starts only if what its limits leave lasts to its end.
     epilog_s: from the end of a job to the return of what it held. kill_wait_s: from a requeue to that.
     requeue_delay_s: from then until the job may start again (cred_expire; requeue_delay from 25.11 on).
-    time_limit_check_s: a job is found over its limit at most this much late; a longer run ends half of it late.
+    time_limit_check_s: a job is found over its limit at most this much late; a run beyond its time limit ends half
+    of it late, one whose GPU minutes or wall time are used up at the next whole multiple.
     rpc_latency_s, writes_per_s: each lever we write takes effect so long after it was planned, and so many a second;
     0 writes a second = all at once. Steps of preemptions take effect at once: each waits for the answer before it.
     min_job_age_s: how long an ended job is shown.
@@ -72,6 +75,7 @@ class SlurmModel:
     bf_max_job_user_part: int = 0
     bf_max_job_start: int = 0
     shortest_run: bool = False
+    bounded_tries: bool = True
     weight_age: int = 1_000
     weight_job_size: int = 0
     weight_partition: int = 0

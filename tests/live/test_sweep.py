@@ -45,8 +45,12 @@ def folder(fresh: None) -> Iterator[Path]:
 
 def sweep(folder: Path, results: str, *options: str, env: tuple[str, ...] = (LO,), check: bool = False) -> Done:
     """As alice, in her folder."""
+    return run(*commanded(folder, results, *options, env=env), user="alice", check=check, timeout_s=DASK_S)
+
+
+def commanded(folder: Path, results: str, *options: str, env: tuple[str, ...] = (LO,)) -> list[str]:
     command = ["env", "-C", str(folder), *env, BINARY, "sweep", "six.csv", "--grid", "grid.toml", "--json"]
-    return run(*command, "--results", results, *options, user="alice", check=check, timeout_s=DASK_S)
+    return [*command, "--results", results, *options]
 
 
 def rows(folder: Path, results: str) -> dict[str, dict]:
@@ -121,17 +125,25 @@ def test_sweep__says_why_slurm_takes_no_such_job(folder: Path) -> None:
 
 
 def test_sweep__on_a_scheduler_that_runs_already(folder: Path) -> None:
-    """Its workers are used; an address where none is gives an error."""
+    """Its workers are used, and waited for where there are none, with a word on how to start one; an address where no
+    scheduler is gives an error."""
     script = (
-        "from distributed import LocalCluster; import time\n"
-        "with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None, scheduler_port=8799):\n"
+        "from distributed import LocalCluster; import os, time\n"
+        "with LocalCluster(n_workers=0, threads_per_worker=1, dashboard_address=None, scheduler_port=8799) as made:\n"
+        f'    while not os.path.exists("{folder}/go"):\n'
+        "        time.sleep(0.2)\n"
+        "    made.scale(1)\n"
         "    time.sleep(600)"
     )
     command = f"--wrap=/opt/venv/bin/python -c '{script}'"
     job = run("sbatch", "--parsable", "--output=/dev/null", "--mem=1G", "--time=10", command, user="alice").out.strip()
     until(lambda: not run("sh", "-c", "ss -ltn | grep -q :8799", check=False).rc, "the scheduler listens")
-    used = sweep(folder, "r", "--scheduler", "tcp://127.0.0.1:8799")
-    assert (used.rc, used.json()["played"]) == (2, POINTS - WRONG), used.err
+    said, words = folder / "said", commanded(folder, "r", "--scheduler", "tcp://127.0.0.1:8799")
+    with said.open("w") as err, subprocess.Popen([*becoming("alice"), *words], stdout=-1, stderr=err) as used:
+        until(lambda: "no worker is connected to tcp://127.0.0.1:8799; start one by" in said.read_text(), "it is told")
+        (folder / "go").touch()
+        out, _ = used.communicate(timeout=DASK_S)
+    assert (used.returncode, orjson.loads(out)["played"]) == (2, POINTS - WRONG), said.read_text()
     run("scancel", job)
     none = sweep(folder, "s", "--scheduler", "tcp://127.0.0.1:8798")
     assert (none.rc, "no Dask scheduler answers" in none.err) == (2, True), none.err

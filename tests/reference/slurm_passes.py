@@ -114,12 +114,12 @@ class Backfill:
     def __init__(
         self, now: float, window_end: float, step: float, free: Free,
         runs: Sequence[tuple[float, dict[int, list[int]]]], blocks: Sequence[tuple[float, float, set[int]]],
-        completing: set[int], shortest: bool,
+        completing: set[int], shortest: bool, bounded: bool,
     ) -> None:  # fmt: skip
         self.now, self.window_end, self.step, self.free = now, window_end, step, free
         self.runs = sorted(runs, key=lambda run: run[0])
         self.taken, self.completing = list(blocks), completing
-        self.shortest = shortest
+        self.shortest, self.bounded = shortest, bounded
         self.records = 1  # of the table of reservations, ever made
 
     def starts(
@@ -156,7 +156,9 @@ class Backfill:
         while later <= self.window_end:
             begin = later
             usable, following = self._unreserved(begin, begin + job["limit_s"], job["pool"])
-            start, chosen = self._future(job, usable) if len(usable) >= job["nodes"] else (math.inf, {})
+            bound = following if self.bounded and following is not None else math.inf
+            fits = self._future(job, usable, begin if self.bounded else self.now, bound)
+            start, chosen = fits if len(usable) >= job["nodes"] else (math.inf, {})
             if start == math.inf:
                 if following is None:
                     break
@@ -217,15 +219,19 @@ class Backfill:
     def _overlaps(self, slot: float, end: float, nodes: set[int]) -> bool:
         return any(b < end and e > slot and not nodes <= open_ for b, e, open_ in self._slots())
 
-    def _future(self, job: Job, usable: set[int]) -> tuple[float, Chosen]:
-        chosen = pick(self.free, usable, job, self.shortest)
+    def _future(self, job: Job, usable: set[int], begin: float, bound: float) -> tuple[float, Chosen]:
+        work, i = [list(row) for row in self.free], 0
+        while begin > self.now and i < len(self.runs) and self.runs[i][0] < begin:
+            for n, share in self.runs[i][1].items():
+                work[n] = [have + part for have, part in zip(work[n], share, strict=True)]
+            i += 1
+        chosen = pick(work, usable, job, self.shortest)
         if chosen is not None:
-            return self.now, chosen
-        work = [list(row) for row in self.free]
-        window, edge, latest, i = 30.0, None, None, 0
-        while i < len(self.runs):
+            return begin, chosen
+        window, edge, latest = 30.0, None, None
+        while i < len(self.runs) and self.runs[i][0] <= bound:
             latest = None
-            while i < len(self.runs):
+            while i < len(self.runs) and self.runs[i][0] <= bound:
                 end, shares = self.runs[i]
                 i += 1
                 if usable.isdisjoint(shares):

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -55,7 +60,7 @@ def test_replay__interrupted_prints_what_it_has(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--policy", "fifoo"], "command line: policy: no policy 'fifoo'"),
+        (["--policy", "fifoo"], "--policy: policy: no policy 'fifoo'"),
         (["--cluster", "9y9"], "9y9: is no cluster"),
         (["--cluster", "1x2"], "job 6 asks for 3 GPUs, more than"),
         (["--history", "gone"], "gone: is no column of numbers"),
@@ -80,6 +85,32 @@ def test_replay__names_the_option_that_is_wrong(trace: str, tmp_path: Path, caps
     words = ["--config", str(config), "replay", trace, "--cluster", "1x4", "--policy", "srsf:foo=1"]
     assert main(words) == 2
     assert capsys.readouterr().err.startswith("slurmsched: --policy: policy: srsf has no parameter 'foo'")
+
+
+def test_replay__interrupted_while_it_compiles(trace: str, tmp_path: Path) -> None:
+    """On a cold cache it ends as any other time: 130 and one line."""
+    words = (sys.executable, "-m", "slurmsched.cli.main", "replay", trace, "--cluster", "1x4", "--model", "slurm")
+    cache = tmp_path / "cache"
+    cold = {name: value for name, value in os.environ.items() if name != "NUMBA_DISABLE_JIT"}
+    with subprocess.Popen(
+        words, env={**cold, "NUMBA_CACHE_DIR": str(cache)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as played:
+        while not (cache.exists() and any(cache.rglob("*"))):  # numba's runtime is there, kernels follow
+            assert played.poll() is None
+            time.sleep(0.01)
+        played.send_signal(signal.SIGINT)
+        _, said = played.communicate(timeout=300)
+    assert played.returncode == 130
+    assert [line for line in said.splitlines() if "ETA" not in line and line.strip()] == [
+        "slurmsched: interrupted; the figures are of the jobs that ended"
+    ] or said.strip() == "slurmsched: interrupted"
+
+
+@pytest.mark.parametrize("words", [["--policy", "fifoo"], ["--cluster", "9y9"], ["--cluster", "1x2"]])
+def test_replay__refuses_before_it_plays(trace: str, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit code 2 and one line: an unknown policy, no cluster, a job that never fits."""
+    assert main(["replay", trace, "--cluster", "1x4", *words]) == 2
+    assert len(capsys.readouterr().err.strip().splitlines()) == 1
 
 
 def test_replay__reads_any_kind_of_trace(capsys: pytest.CaptureFixture[str]) -> None:

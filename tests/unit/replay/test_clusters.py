@@ -125,7 +125,14 @@ def test_cluster_of__names_file_and_key_of_what_is_wrong(tmp_path: Path, text: s
         cluster_of(str(path), BUSY)
 
 
-@pytest.mark.parametrize("text", ["20x", "0x8", "nowhere.toml", "x"])
+@pytest.mark.parametrize("text", ["0x8", "8x0", "2x4:v100+0x4:p100", "1000000x8"])
+def test_cluster_of__refuses_no_nodes_or_too_many(text: str) -> None:
+    """With the numbers there may be."""
+    with pytest.raises(InputError, match="is no cluster: 1 to 999999 nodes of 1 to 9999 GPUs; write NODESxGPUS"):
+        cluster_of(text, BUSY)
+
+
+@pytest.mark.parametrize("text", ["20x", "nowhere.toml", "x"])
 def test_cluster_of__refuses_what_is_no_cluster(text: str) -> None:
     """The text is named with the forms there are."""
     with pytest.raises(InputError, match="write NODESxGPUS"):

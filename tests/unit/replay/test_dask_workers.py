@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
+from slurmsched import __version__
 from slurmsched.errors import InputError, SlurmError, SlurmUnreachableError, WorkersLostError
 from slurmsched.replay import dask_workers
-from slurmsched.replay.dask_workers import GRACE_S, Watch, job_settings, slurm_jobs
+from slurmsched.replay.dask_workers import GRACE_S, TELL_S, Watch, job_settings, slurm_jobs
 from slurmsched.replay.traces import Trace
 
 
@@ -70,7 +71,7 @@ def test_job_settings__workers_load_our_sockets_after_the_sites_modules(
 def test_slurm_jobs__name_the_extra_where_dask_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An input error, not a traceback."""
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(InputError, match="pip install 'slurmsched\\[sweep\\]'"), slurm_jobs(1, tmp_path):
+    with pytest.raises(InputError, match="pip install 'slurmsched\\[sweep\\]'"), slurm_jobs(1, tmp_path, print):
         pass
 
 
@@ -206,6 +207,34 @@ def test_share__gives_up_on_what_does_not_come(clock: SimpleNamespace) -> None:
     with pytest.raises(WorkersLostError, match="no worker is connected"):
         dask_workers._workers(Client({}), watch(jobs=())).share(SIX)
     assert GRACE_S <= clock.now_s <= GRACE_S + 10
+
+
+def test_watch__tells_how_to_start_workers_where_none_comes(clock: SimpleNamespace) -> None:
+    """Of a scheduler that runs already: once after a while, again when those that came have gone; it is no loss."""
+    told = list[str]()
+    client = Client({})
+    client.status, client.scheduler_comm = "running", SimpleNamespace(closed=lambda: False)
+    now = Watch(client, tell=told.append, address="tcp://s:8786")
+    for said, (answer, wait_s) in enumerate([({}, 0.0), ({}, TELL_S), ({}, GRACE_S), ({"w": 1}, 1.0), ({}, TELL_S)]):
+        client.answers, clock.now_s = [answer], clock.now_s + wait_s
+        assert (now(), len(told)) == ("", min(said, 1))
+    client.answers, clock.now_s = [OSError("broken")], clock.now_s + TELL_S
+    assert (now(), len(told)) == ("", 1)
+    for _ in range(2):
+        client.answers, clock.now_s = [{}], clock.now_s + TELL_S
+        assert now() == ""
+    start = f"start one by `dask worker tcp://s:8786` on a machine with slurmsched {__version__}"
+    assert told == [f"no worker is connected to tcp://s:8786; {start}; the sweep goes on when one comes"] * 2
+
+
+def test_watch__tells_that_jobs_wait_in_slurms_queue(clock: SimpleNamespace) -> None:
+    """And which."""
+    told, now = list[str](), watch(jobs=("7", "9"))
+    now.tell = told.append
+    for _ in range(4):
+        assert now() == ""
+        clock.now_s += TELL_S
+    assert told == ["no worker yet: jobs 7,9 are in Slurm's queue; the sweep goes on when one comes"]
 
 
 class Closing:

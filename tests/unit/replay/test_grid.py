@@ -48,6 +48,13 @@ def test_points_of__pairs_are_a_value_each_and_replace_the_files() -> None:
     assert alone.request == Request(policy="discretized-las", parameters=first)
 
 
+def test_points_of__texts_that_look_like_numbers_stay_texts() -> None:
+    """0x8 is a cluster, of no nodes, and no eight; one in quotes loses them."""
+    (made,) = points_of({}, ["cluster=0x8", "past=7", "seed=0x8"], ["a.csv"])
+    assert (made.request.cluster, made.request.past, made.request.seed) == ("0x8", "7", 8)
+    assert [p.request.cluster for p in points_of({}, ['cluster="1x4"', "cluster=2x4"], ["2024"])] == ["1x4", "2x4"]
+
+
 def test_points_of__gives_equal_points_once() -> None:
     """A value given twice is one value."""
     assert len(points_of({"seed": [1, 1], "policy": ["fifo", "fifo"]}, traces=["a.csv", "a.csv"])) == 1
