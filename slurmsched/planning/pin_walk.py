@@ -16,7 +16,7 @@ from slurmsched.planning.bounds import UnknownForm, allowed_nodes, blocked_from_
 from slurmsched.planning.groups import competing
 from slurmsched.planning.picks import Pick, Picks
 from slurmsched.planning.pin_gangs import broken_up, height, on_one, roomy, unfit, where
-from slurmsched.planning.type_nodes import node_of_type
+from slurmsched.planning.type_nodes import nodes_of_types, unfit_for_types
 from slurmsched.protocols import Placement
 from slurmsched.topology.picker import members
 
@@ -25,11 +25,11 @@ _DRAIN = int(NodeState.DRAIN)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Asked:
-    """Whose nodes are to be chosen. picked: (N,) bool, by what Slurm would pick there. types: by row, the GPU type that
-    the policy wants. waits: (N,) bool, who begins only once it has a place."""
+    """Whose nodes are to be chosen. picked: (N,) bool, by what Slurm would pick there. types: by row, how many nodes of
+    each GPU type the policy wants. waits: (N,) bool, who begins only once it has a place."""
 
     picked: Bools
-    types: dict[int, str]
+    types: dict[int, dict[str, int]]
     waits: Bools
 
 
@@ -58,7 +58,7 @@ class Walk:
         after the first that does not fit."""
         group, blocked = competing(self.snapshot), set[int]()
         for row in self._rows(ranking, asked, candidates):
-            if row in asked.types and self._of_type(row, asked.types[row]):
+            if row in asked.types and self._of_types(row, asked.types[row]):
                 continue
             if asked.waits[row] and not asked.picked[row]:
                 continue  # it begins no earlier than it says, and takes nothing now
@@ -75,21 +75,28 @@ class Walk:
         found: list[int] = rows[:last][looked[:last]].tolist()
         return found
 
-    def _of_type(self, row: int, want: str) -> bool:
-        """Take a node of this type, if there is room. Which GPUs the job gets there is not known."""
-        if (wish := self._wish(row)) and wish.nodes != 1:
-            self._refuse(row, "pin-asks", f"it asks for {wish.nodes or 'a not fixed number of'} nodes")
+    def _of_types(self, row: int, want: dict[str, int]) -> bool:
+        """Take so many nodes of each of these types, if there is room. Which GPUs the job gets there is not known."""
+        wish, count = self._wish(row), sum(want.values())
+        if why := unfit_for_types(wish, count):
+            self._refuse(row, "pin-asks", why)
             return False
-        node = node_of_type(self.snapshot, row, want, self.mine.get(row), self._unreserved(row))
-        if node < 0:
+        found = nodes_of_types(self.snapshot, row, want, self.mine.get(row), self._unreserved(row))
+        if not found or (count > 1 and broken_up(self.snapshot.topology, found)):
             return False
-        nodes, gpus = self.snapshot.nodes, int(self.snapshot.jobs.gpus[row])
-        used = int(nodes.gpu_mask_used[node])
-        shown = used.bit_count() == int(nodes.gpus_used[node])
-        self._take(row, node, lowest(~used, gpus) if shown else 0, gpus)
-        self.picks.shut(node)
-        self.chosen[row] = nodes.name[node]
-        self.why[row] = f"the policy wants it on {want}, of which there is room on this node"
+        share = int(self.snapshot.jobs.gpus[row]) // count
+        for node in found:
+            used = int(self.snapshot.nodes.gpu_mask_used[node])
+            shown = used.bit_count() == int(self.snapshot.nodes.gpus_used[node])
+            self._take(row, node, lowest(~used, share) if shown else 0, share, count)
+            self.picks.shut(node)
+            if wish is not None and wish.whole:
+                self._close(node)
+        self.picked |= {row} if count > 1 else set()
+        self.chosen[row] = fold(self.snapshot.nodes.name[node] for node in found)
+        self.why[row] = f"the policy wants it on {' and '.join(want)}, of which there is room " + (
+            "on these nodes" if count > 1 else "on this node"
+        )
         return True
 
     def _served(self, row: int, wanted: bool) -> bool:

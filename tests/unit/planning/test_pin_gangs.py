@@ -17,7 +17,6 @@ from slurmsched.model import (
     Labels,
     NodeState,
     Pin,
-    PinNodes,
     Ranking,
     Reservations,
     Rights,
@@ -35,7 +34,7 @@ from slurmsched.planning.pin_gangs import height, where
 from slurmsched.planning.pins import pins
 from slurmsched.planning.planner import Planner
 from slurmsched.topology.slurm_topology import read_topology
-from tests.unit.planning.pin_cases import MESH, NOW_S, cluster, wait, wish
+from tests.unit.planning.pin_cases import MESH, NOW_S, cluster, lists, rules, wait, wish
 
 ALL, HALF = list(range(8)), [0, 1, 2, 3]
 LEAVES = "SwitchName=top Switches=a,b\nSwitchName=a Nodes=n1,n3\nSwitchName=b Nodes=n2,n4\n"
@@ -70,14 +69,6 @@ def leaves(
 def planned(at: Snapshot, limits: Placement = HINTS, placement: Any = Linked()) -> Pinned:  # noqa: B008
     ranking = Ranking(np.arange(len(at.jobs)))
     return pins(at, ranking, at.jobs.pending, placement, limits, Scope(partitions=("*",)))
-
-
-def lists(found: Pinned) -> dict[int, str]:
-    return {action.job_id: action.nodes for action in found.actions if isinstance(action, PinNodes)}
-
-
-def rules(found: Pinned) -> dict[int, str]:
-    return {refusal.job_id: refusal.rule for refusal in found.refused}
 
 
 @pytest.mark.parametrize(
