@@ -87,12 +87,8 @@ def untold(
     if wants.gpus_by_type is not None:
         told = [row for row, nodes in nodes_by_type(snapshot, wants).items() if types and len(nodes) > 1]
         several = waits & ~wants.gpus_by_type.isin([""]) & ~np.isin(np.arange(len(jobs)), told)
-        found.append(
-            (
-                int(several.sum()),
-                "on several GPU types at once: placement.types = true sends gangs of several nodes there",
-            )
-        )
+        words = "on several GPU types at once: placement.types = true sends gangs of several nodes there"
+        found.append((int(several.sum()), words))
     if wants.beside is not None:
         guests = int((waits & (wants.beside >= 0)).sum())
         found.append((guests, "on GPUs of another job: only jobs that ask for shards or MPS share any on Slurm"))

@@ -92,11 +92,11 @@ class Walk:
             self.picks.shut(node)
             if wish is not None and wish.whole:
                 self._close(node)
-        self.picked |= {row} if count > 1 else set()
+        if count > 1:
+            self.picked.add(row)  # what it asks for is looked at again before it gets a list
         self.chosen[row] = fold(self.snapshot.nodes.name[node] for node in found)
-        self.why[row] = f"the policy wants it on {' and '.join(want)}, of which there is room " + (
-            "on these nodes" if count > 1 else "on this node"
-        )
+        there = "these nodes" if count > 1 else "this node"
+        self.why[row] = f"the policy wants it on {' and '.join(want)}, of which there is room on {there}"
         return True
 
     def _served(self, row: int, wanted: bool) -> bool:

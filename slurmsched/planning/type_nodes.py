@@ -57,9 +57,7 @@ def unfit_for_types(wish: Wish | None, nodes: int) -> str:
     return "" if wish.even and not wish.tasks % nodes else "how much Slurm gives it on each of its nodes is not known"
 
 
-def nodes_of_types(
-    snapshot: Snapshot, row: int, want: dict[str, int], kept: Pin | None, among: Bools
-) -> list[int]:  # fmt: skip
+def nodes_of_types(snapshot: Snapshot, row: int, want: dict[str, int], kept: Pin | None, among: Bools) -> list[int]:
     """Rows of so many nodes of each type, those left fullest of those with room now, ascending; none if there are too
     few. A list of ours that is as good stays: kept. among: (N,) bool, the only ones to choose from."""
     nodes, found = snapshot.nodes, list[int]()
