@@ -26,6 +26,7 @@ from slurmsched.model import Past, Snapshot
 from slurmsched.model.columns import Floats, Int64s
 from slurmsched.policies import allocation, pairs, shared_allocation
 from slurmsched.policies.allocation import Problem
+from slurmsched.policies.heet import Heet
 from slurmsched.policies.partition import partitioned
 from slurmsched.policies.water_filling import max_min
 from slurmsched.testing import snapshot
@@ -92,6 +93,13 @@ def _lines(names: tuple[str, ...] | list[str], jobs: list[int]) -> Iterator[str]
     yield "| jobs | groups | pairs that gain | " + " | ".join(f"{name} [s]" for name in SHARED) + " |"
     yield "| ---: | ---: | ---: |" + " ---: |" * len(SHARED)
     yield from _shared()
+    yield (
+        "\nHeet, a look at jobs of the queue above that were tried on all three types, of the hint `mixed=yes`; the "
+        f"matching has {Heet().most_jobs} of them at most:\n"
+    )
+    yield "| jobs | each on one type [ms] | with `mixed` [ms] |"
+    yield "| ---: | ---: | ---: |"
+    yield from _mixed()
 
 
 def measured(name: str, jobs: int, parameters: Mapping[str, Any] | None = None) -> tuple[float, float]:
@@ -148,6 +156,30 @@ def _models(chance: np.random.Generator, jobs: int) -> list[str]:
     for model, batch in (model_and_batch(models[k]) for k in chance.integers(0, len(models), jobs)):
         hints.append("slurmsched: " + (f"batch={batch} " if batch else "") + f"model={model}")
     return hints
+
+
+def _mixed() -> Iterator[str]:
+    """CPU time of a round's first look by number of jobs."""
+    for jobs in SHARED_JOBS:
+        given, times_s = tried(jobs), dict[bool, list[float]]()
+        for mixed in (False, True) * ROUNDS:
+            began_s = time.process_time()
+            Heet(mixed=mixed).rank(given)
+            times_s.setdefault(mixed, []).append(time.process_time() - began_s)
+        cells = " | ".join(f"{1e3 * statistics.median(times_s[mixed]):,.0f}" for mixed in (False, True))
+        yield f"| {jobs:,} | {cells} |"
+
+
+def tried(jobs: int) -> Snapshot:
+    """The queue when Heet has seen every job on every type, half of them twice as fast as on another one."""
+    given, chance = queue(jobs), np.random.default_rng(jobs)
+    hints = [f"{comment} mixed=yes" for comment in given.jobs.comment]
+    given = replace(given, jobs=given.jobs.with_columns(comment=hints))
+    carry, none = dict(Heet().rank(given).carry), [0.0] * jobs
+    for name in TYPES:
+        carry |= {f"gpus {name}": none, f"took {name}": [360.0] * jobs,
+                  f"made {name}": chance.choice([0.01, 0.02], jobs).tolist()}  # fmt: skip
+    return replace(given, carry=carry, now_s=given.now_s + 360.0)
 
 
 def _growth(jobs: list[int], times_s: list[float]) -> str:

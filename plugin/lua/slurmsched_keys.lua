@@ -11,6 +11,7 @@ return {
     { name = "share", kind = "yes_no", example = "share=no", meaning = "The job may share its GPUs with another one." },
     { name = "min_gpus", kind = "count", example = "min_gpus=2", meaning = "Fewest GPUs an elastic job can run on." },
     { name = "max_gpus", kind = "count", example = "max_gpus=16", meaning = "Most GPUs an elastic job can make use of." },
+    { name = "mixed", kind = "yes_no", example = "mixed=yes", meaning = "The job may have GPUs of several types at once: it shares out its batch by how fast they are." },
     { name = "model", kind = "name", example = "model=resnet50", meaning = "What is trained: jobs of one model are taken to speed up and to share alike." },
     { name = "batch", kind = "count", example = "batch=512", meaning = "Global batch size, for estimators of throughput." },
     { name = "batches", kind = "counts", example = "batches=32:64:128", meaning = "Batch sizes that the job may change to while it runs; `batch` is the one it has now." },

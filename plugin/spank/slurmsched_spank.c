@@ -28,6 +28,7 @@ SPANK_PLUGIN(slurmsched, 1);
 	X("share", "sched-share", "yes|no", "may share its GPUs with another job")                  \
 	X("min_gpus", "sched-min-gpus", "n", "fewest GPUs an elastic job can run on")               \
 	X("max_gpus", "sched-max-gpus", "n", "most GPUs an elastic job can make use of")            \
+	X("mixed", "sched-mixed", "yes|no", "may have GPUs of several types at once")               \
 	X("model", "sched-model", "name", "what is trained")                                        \
 	X("batch", "sched-batch", "n", "global batch size")                                         \
 	X("batches", "sched-batches", "n:n...", "batch sizes it may change to")

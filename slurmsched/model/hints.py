@@ -38,6 +38,7 @@ class Hints:
     share: bool | None = None
     min_gpus: int | None = None
     max_gpus: int | None = None
+    mixed: bool | None = None
     model: str | None = None
     batch: int | None = None
     batches: tuple[int, ...] | None = None
@@ -84,6 +85,8 @@ KEYS: tuple[Key, ...] = (
         "Fewest GPUs an elastic job can run on.", "min_gpus=2"),
     Key("max_gpus", "max_gpus", "whole number", values.count,
         "Most GPUs an elastic job can make use of.", "max_gpus=16"),
+    Key("mixed", "mixed", "`yes` or `no`", values.yes_no,
+        "The job may have GPUs of several types at once: it shares out its batch by how fast they are.", "mixed=yes"),
     Key("model", "model", "name", values.name,
         "What is trained: jobs of one model are taken to speed up and to share alike.", "model=resnet50"),
     Key("batch", "batch", "whole number", values.count,

@@ -15,6 +15,7 @@ from slurmsched.model.deferrals import SAME_S
 from slurmsched.placements.candidates import eligible
 from slurmsched.planning import managed as jobs_of
 from slurmsched.planning.parts import Deferred
+from slurmsched.planning.type_nodes import nodes_by_type
 
 _FOREIGN = "somebody else changed its start"
 
@@ -83,6 +84,11 @@ def untold(
         found.append(
             (int((waits & typed).sum()), "to run on a certain GPU type: placement.types = true sends them there")
         )
+    if wants.gpus_by_type is not None:
+        told = [row for row, nodes in nodes_by_type(snapshot, wants).items() if types and len(nodes) > 1]
+        several = waits & ~wants.gpus_by_type.isin([""]) & ~np.isin(np.arange(len(jobs)), told)
+        words = "on several GPU types at once: placement.types = true sends gangs of several nodes there"
+        found.append((int(several.sum()), words))
     if wants.beside is not None:
         guests = int((waits & (wants.beside >= 0)).sum())
         found.append((guests, "on GPUs of another job: only jobs that ask for shards or MPS share any on Slurm"))

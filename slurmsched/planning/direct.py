@@ -13,6 +13,7 @@ from slurmsched.kernels.show import who_waits
 from slurmsched.model import Assignments, Plan, Ranking, Snapshot, Wake
 from slurmsched.model.columns import Bools, Int64s, sealed
 from slurmsched.placements.candidates import HOLDS, MAY_START, standing
+from slurmsched.planning.mixed import placed_whole
 from slurmsched.planning.sharing import hosts_of, with_guests, without_guests
 from slurmsched.planning.wants import as_wanted
 from slurmsched.protocols import BackfillingPlacement, Placement, Policy, ReservingPlacement
@@ -75,7 +76,7 @@ class DirectPlanner:
         alone = snapshot if host is None else without_guests(snapshot, ranking, host)
         wanted = as_wanted(alone, ranking.wants)
         stands = standing(wanted)
-        target, queue = self._target(wanted, ranking, stands), np.empty((2, len(stands)), np.int64)
+        target, queue = placed_whole(self._target, wanted, ranking), np.empty((2, len(stands)), np.int64)
         target = target if host is None else with_guests(target, host)
         running = np.empty(len(stands), np.bool_)
         least, waiting, need = who_waits(ranking.order, stands, target.rows, wanted.jobs.gpus, running, queue)
@@ -95,13 +96,14 @@ class DirectPlanner:
             queue=rows if steady or self.settled else None, queue_needs=needs if steady else needs[:0],
         )  # fmt: skip
 
-    def _target(self, snapshot: Snapshot, ranking: Ranking, stands: Int64s) -> Assignments:
+    def _target(self, snapshot: Snapshot, ranking: Ranking) -> Assignments:
         if self.preemptive:
             return self.placement.place(snapshot, ranking)
         if self.filling == "easy":
             return self.placement.backfill(snapshot, ranking)  # type: ignore[attr-defined]  # checked when made
         if self.filling == "conservative":
             return self.placement.reserve(snapshot, ranking)  # type: ignore[attr-defined]
+        stands = standing(snapshot)
         in_order = stands[ranking.order]
         order = np.concatenate([ranking.order[in_order == HOLDS], ranking.order[in_order == MAY_START]])
         target = self.placement.place(snapshot, Ranking(order))

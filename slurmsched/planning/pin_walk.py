@@ -17,17 +17,18 @@ from slurmsched.planning.groups import competing
 from slurmsched.planning.picks import Pick
 from slurmsched.planning.pin_gangs import together, unfit, where
 from slurmsched.planning.pin_room import Left
-from slurmsched.planning.type_nodes import node_of_type
+from slurmsched.planning.reach import reachable
+from slurmsched.planning.type_nodes import nodes_of_types, unfit_for_types
 from slurmsched.topology.picker import members
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Asked:
-    """Whose nodes are to be chosen. picked: (N,) bool, by what Slurm would pick there. types: by row, the GPU type that
-    the policy wants. waits: (N,) bool, who begins only once it has a place."""
+    """Whose nodes are to be chosen. picked: (N,) bool, by what Slurm would pick there. types: by row, how many nodes of
+    each GPU type the policy wants. waits: (N,) bool, who begins only once it has a place."""
 
     picked: Bools
-    types: dict[int, str]
+    types: dict[int, dict[str, int]]
     waits: Bools
 
 
@@ -54,7 +55,7 @@ class Walk:
         after the first that does not fit."""
         group, blocked = competing(self.left.snapshot), set[int]()
         for row in self._rows(ranking, asked, candidates):
-            if row in asked.types and self._of_type(row, asked.types[row]):
+            if row in asked.types and self._of_types(row, asked.types[row]):
                 continue
             if asked.waits[row] and not asked.picked[row]:
                 continue  # it begins no earlier than it says, and takes nothing now
@@ -71,21 +72,29 @@ class Walk:
         found: list[int] = rows[:last][looked[:last]].tolist()
         return found
 
-    def _of_type(self, row: int, want: str) -> bool:
-        """Take a node of this type, if there is room. Which GPUs the job gets there is not known."""
-        if (wish := self._wish(row)) and wish.nodes != 1:
-            self._refuse(row, "pin-asks", f"it asks for {wish.nodes or 'a not fixed number of'} nodes")
+    def _of_types(self, row: int, want: dict[str, int]) -> bool:
+        """Take so many nodes of each of these types, if there is room. Which GPUs the job gets there is not known."""
+        wish, count = self._wish(row), sum(want.values())
+        if why := unfit_for_types(wish, count):
+            self._refuse(row, "pin-asks", why)
             return False
-        node = node_of_type(self.left.snapshot, row, want, self.mine.get(row), self._unreserved(row))
-        if node < 0:
+        snapshot = self.left.snapshot
+        found = nodes_of_types(snapshot, row, want, self.mine.get(row), self._unreserved(row))
+        if not found or not reachable(snapshot.topology, np.array(found)):
             return False
-        nodes, gpus = self.left.snapshot.nodes, int(self.left.snapshot.jobs.gpus[row])
-        used = int(nodes.gpu_mask_used[node])
-        shown = used.bit_count() == int(nodes.gpus_used[node])
-        self.left.take(row, node, lowest(~used, gpus) if shown else 0, gpus)
-        self.left.picks.shut(node)
-        self.chosen[row] = nodes.name[node]
-        self.why[row] = f"the policy wants it on {want}, of which there is room on this node"
+        share = int(snapshot.jobs.gpus[row]) // count
+        for node in found:
+            used = int(snapshot.nodes.gpu_mask_used[node])
+            shown = used.bit_count() == int(snapshot.nodes.gpus_used[node])
+            self.left.take(row, node, lowest(~used, share) if shown else 0, share, count)
+            self.left.picks.shut(node)
+            if wish is not None and wish.whole:
+                self.left.close(node)
+        if count > 1:
+            self.picked.add(row)  # what it asks for is looked at again before it gets a list
+        self.chosen[row] = fold(snapshot.nodes.name[node] for node in found)
+        there = "these nodes" if count > 1 else "this node"
+        self.why[row] = f"the policy wants it on {' and '.join(want)}, of which there is room on {there}"
         return True
 
     def _served(self, row: int, wanted: bool) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 
 from slurmsched.config import Placement as Limits
 from slurmsched.config import Scope
-from slurmsched.model import Delay, Pin, PinNodes, Ranking, Refusal, Retype, Snapshot, Step, Wants
+from slurmsched.model import Delay, Pin, PinNodes, Ranking, Refusal, Retype, Snapshot, Step
 from slurmsched.model.columns import Bools
 from slurmsched.model.hints import parse_hints
 from slurmsched.model.hostlist import same_hosts
@@ -29,7 +29,7 @@ from slurmsched.planning.pin_records import (
 )
 from slurmsched.planning.pin_room import Left
 from slurmsched.planning.pin_walk import Asked, Walk
-from slurmsched.planning.type_nodes import typeless
+from slurmsched.planning.type_nodes import nodes_by_type
 from slurmsched.protocols import Placement
 
 LINKED_HINTS = ("nvlink", "numa", "switch")  # of the values of topo=
@@ -43,7 +43,7 @@ def pins(
     """Node lists and requests for the managed jobs that would start first, and those that have to be given back.
 
     A job that has a size on record, or for which an act is under way, is left as it is.
-    A job is pinned to a node of the GPU type that the policy wants for it, if so configured and there is room. Another
+    A job is pinned to nodes of the GPU types that the policy wants for it, if so configured and there is room. Another
     of one node is pinned if its GPUs are free now, Slurm's pick there is known, and no node that it may have would give
     it a better one. Of equals the placement chooses. A gang is pinned if all of it is free now (pin_gangs.py). Jobs
     after the first that does not fit among those it competes with are not looked at: Slurm does not start them now
@@ -55,13 +55,16 @@ def pins(
     jobs, waits = own_lists(snapshot), _waiting(snapshot, limits.wait_s)
     base = soon(replace(snapshot, jobs=jobs), limits.wait_s)
     open_ = managed & ~others & ~left_alone(jobs, (*snapshot.pins, *changed, *lost.values()))
-    typed = open_ & typeless(base, ranking.wants) & limits.types & (jobs.nodes == 1)
+    by_type = nodes_by_type(base, ranking.wants) if limits.types else {}
+    typed = open_ & np.isin(np.arange(len(jobs)), list(by_type))
     wanted = open_ & _wanting(jobs, limits.pin) & ~typed
     verdict = np.where(wanted | typed, jobs_of.pin_verdicts(jobs, scope), -1).astype(np.int8)
     refused = jobs_of.refusals(snapshot, verdict, jobs_of.PIN_RULES)
     picked = wanted & (verdict < 0) & (snapshot.picking is not None)
     walk = Walk(Left(base, placement, _picks(base, limits, needed=bool(picked.any()))), mine)
-    walk.go(ranking, Asked(picked, _types(ranking.wants, typed & (verdict < 0)), waits), limits.candidates)
+    sent = typed & (verdict < 0)
+    types = {row: nodes for row, nodes in by_type.items() if sent[row]}
+    walk.go(ranking, Asked(picked, types, waits), limits.candidates)
     return _written(snapshot, limits, (mine, lost), changed, walk, (*refused, *walk.refused), most)
 
 
@@ -89,12 +92,6 @@ def _picks(snapshot: Snapshot, limits: Limits, *, needed: bool) -> Picks:
     if snapshot.picking is None or not needed:
         return Picks.unknown(snapshot)
     return Picks.of(snapshot, snapshot.picking, retype=limits.retype)
-
-
-def _types(wants: Wants | None, typed: Bools) -> dict[int, str]:
-    """The GPU type that the policy wants for each of these jobs, by row."""
-    names = wants.gpu_type if wants else None
-    return {row: names[row] for row in np.flatnonzero(typed).tolist()} if names is not None else {}
 
 
 def _wanting(jobs: Jobs, pin: str) -> Bools:

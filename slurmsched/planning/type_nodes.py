@@ -1,12 +1,14 @@
-"""A node for a waiting job, of the GPU type that the policy wants for it."""
+"""Nodes for a waiting job, of the GPU types that the policy wants for it."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from slurmsched.model import Pin, Snapshot, Wants
+from slurmsched.model import Pin, Snapshot, Wants, Wish
 from slurmsched.model.columns import Bools
+from slurmsched.model.hints import parse_hints
 from slurmsched.model.hostlist import expand
+from slurmsched.model.wants import types_of
 from slurmsched.planning.bounds import UnknownForm, allowed_nodes
 from slurmsched.planning.stock import Need
 from slurmsched.policies.gpu_market import gpu_type
@@ -21,17 +23,52 @@ def typeless(snapshot: Snapshot, wants: Wants | None) -> Bools:
     return jobs.pending & (jobs.gpus > 0) & ~named & ~wants.gpu_type.isin([""])
 
 
-def node_of_type(snapshot: Snapshot, row: int, want: str, kept: Pin | None, among: Bools) -> int:
-    """Row of the node that is left fullest of those of this type with room now, -1 if there is none. A list of ours
-    that is as good stays: kept. among: (N,) bool, the only ones to choose from."""
-    nodes = snapshot.nodes
+def nodes_by_type(snapshot: Snapshot, wants: Wants | None) -> dict[int, dict[str, int]]:
+    """By row of those: how many nodes of each type each is to have.
+
+    A job of one node has one type. A gang has several, if its hint says that it can, and if as many GPUs on each of its
+    nodes come to what is wanted of each type: Slurm gives every node of a job the same.
+    """
+    jobs, found = snapshot.jobs, dict[int, dict[str, int]]()
+    if wants is None or wants.gpu_type is None:
+        return found
+    for row in np.flatnonzero(typeless(snapshot, wants)).tolist():
+        nodes, gpus = int(jobs.nodes[row]), int(jobs.gpus[row])
+        several = {} if wants.gpus_by_type is None else types_of(wants.gpus_by_type[row])
+        if nodes == 1:
+            found[row] = {wants.gpu_type[row]: 1}
+        elif sum(several.values()) == gpus and gpus % max(nodes, 1) == 0 and parse_hints(jobs.comment[row]).mixed:
+            shares = {name: divmod(count, gpus // nodes) for name, count in several.items()}
+            if not any(rest for _, rest in shares.values()):
+                found[row] = {name: count for name, (count, _) in shares.items()}
+    return found
+
+
+def unfit_for_types(wish: Wish | None, nodes: int) -> str:
+    """Why a job is sent to no type, by what it asks for; "" = it is. nodes: how many it is to have."""
+    if wish is None:
+        return "" if nodes == 1 else "what it asks for was not read"
+    if wish.nodes != nodes:
+        return f"it asks for {wish.nodes or 'a not fixed number of'} nodes"
+    if nodes == 1:
+        return ""
+    if wish.bars:
+        return f"it asks for {' and '.join(wish.bars)}"
+    return "" if wish.even and not wish.tasks % nodes else "how much Slurm gives it on each of its nodes is not known"
+
+
+def nodes_of_types(snapshot: Snapshot, row: int, want: dict[str, int], kept: Pin | None, among: Bools) -> list[int]:
+    """Rows of so many nodes of each type, those left fullest of those with room now, ascending; none if there are too
+    few. A list of ours that is as good stays: kept. among: (N,) bool, the only ones to choose from."""
+    nodes, found = snapshot.nodes, list[int]()
+    types = nodes.gpu_types.map(lambda text: "" if "," in text else gpu_type(text), object)
     room = among & _room(snapshot, row)
-    room &= nodes.gpu_types.map(lambda text: "," not in text and gpu_type(text) == want, np.bool_)
-    if not room.any():
-        return -1
-    own = room & nodes.name.isin(expand(kept.nodes)) if kept else room
-    good = np.flatnonzero(own if own.any() else room)
-    return int(good[np.argmin((nodes.gpus - nodes.gpus_used)[good])])
+    own = nodes.name.isin(expand(kept.nodes)) if kept else np.zeros(len(nodes), np.bool_)
+    for name, count in want.items():
+        good = np.flatnonzero(room & (types == name))
+        order = np.lexsort(((nodes.gpus - nodes.gpus_used)[good], ~own[good]))
+        found += good[order[:count]].tolist()
+    return sorted(found) if len(found) == sum(want.values()) else []
 
 
 def _room(snapshot: Snapshot, row: int) -> Bools:

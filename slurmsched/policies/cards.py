@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+MIXED_GANGS = (
+    "Several GPU types at once: Slurm gives every node of a job the same, so that only a gang of several nodes with as "
+    "many GPUs on each, and no type in its request, is sent to nodes of both. A job of one node is sent to the type "
+    "with most of its GPUs. The components of a heterogeneous job are its user's."
+)
 PREEMPTS = (
     "An order stops no running job: with [preemption] enabled = true more urgent jobs take GPUs from those that may "
     "be requeued, after their quantum; without it the policy acts when GPUs come free."

@@ -15,11 +15,13 @@ from slurmsched.estimators.completion import completed
 from slurmsched.model import Card, Family, Input, Labels, Ranking, Snapshot, Use, Wants
 from slurmsched.model.columns import Bools, Floats, Int32s, Int64s
 from slurmsched.model.hints import hint_column
-from slurmsched.policies.cards import PREEMPTS, RESIZES, ROUNDS
+from slurmsched.model.wants import request_of
+from slurmsched.policies.bundles import Bundles, on_one, on_two
+from slurmsched.policies.cards import MIXED_GANGS, PREEMPTS, RESIZES, ROUNDS
 from slurmsched.policies.checks import check_choice, check_count, check_number
 from slurmsched.policies.gpu_market import Market, market
 from slurmsched.policies.order import arrival_s, ordered
-from slurmsched.policies.samples import Held, Samples, sampled
+from slurmsched.policies.samples import SEVERAL, Held, Samples, sampled
 from slurmsched.policies.solve import Programme, solve
 from slurmsched.policies.timetable import Sizes, sizes_of
 
@@ -34,23 +36,23 @@ class Heet:
     probes: types that a job is to be tried on. round_s: [s]. most_jobs: jobs of one matching, those first that waited
     longest. fill: whether GPUs that come free within a round go to other jobs. elastic: whether a job with hints
     min_gpus and max_gpus may have any doubling between. serial: part of its work that more GPUs do not speed up.
+    mixed: whether a job with the hint `mixed=yes` that was tried on enough types may have GPUs of two at once, a
+    quarter, a half or three quarters of them of the first. mixed_efficiency: speed then over the sum of what its GPUs
+    do each, until progress tells it.
     Raises ConfigError for a parameter out of range.
-    Source: Mo et al. (Heet), ASPLOS '24, for sampling, filling in, matching and sizes. Ours: a job has one GPU type at
-    a time; it bids its relative speed times its GPUs times rounds waited; sizes by Amdahl's law; samples by the hint
-    `progress`.
+    Source: Mo et al. (Heet), ASPLOS '24, for sampling, filling in, matching, sizes and jobs on several types. Ours: a
+    job bids its relative speed times its GPUs times rounds waited; sizes by Amdahl's law; samples by the hint
+    `progress`; which parts of a gang may be on which type; that speeds add up but for one efficiency.
     """
 
     preemptive: ClassVar[bool] = True
     card: ClassVar[Card] = Card(
         Family.HETEROGENEITY,
         "Mo et al.: Heet, ASPLOS 2024",
-        left_out=(
-            "One job on several GPU types at once: a gang has one.",
-            "Trades between jobs after the matching: one programme finds the best sum at once.",
-        ),
+        left_out=("Trades between jobs after the matching: one programme finds the best sum at once.",),
         needs=(Input.PROGRESS,),
         uses=(Use.ORDER, Use.GPU_TYPE, Use.SIZE, Use.REQUEUE, Use.START),
-        on_slurm=(PREEMPTS, ROUNDS, RESIZES),
+        on_slurm=(PREEMPTS, ROUNDS, RESIZES, MIXED_GANGS),
     )
 
     probes: int = 2
@@ -59,6 +61,8 @@ class Heet:
     fill: bool = True
     elastic: bool = True
     serial: float = 0.02
+    mixed: bool = False
+    mixed_efficiency: float = 0.9
 
     def __post_init__(self) -> None:
         check_count("probes", self.probes, least=1)
@@ -67,26 +71,27 @@ class Heet:
         check_choice("fill", self.fill, (True, False))
         check_choice("elastic", self.elastic, (True, False))
         check_number("serial", self.serial)
-        if self.serial > 1:
-            raise ConfigError(f"must be a number of at most 1, got {self.serial!r}", key="policy.serial")
+        check_choice("mixed", self.mixed, (True, False))
+        check_number("mixed_efficiency", self.mixed_efficiency, above=0.0)
+        for name in ("serial", "mixed_efficiency"):
+            if (value := getattr(self, name)) > 1:
+                raise ConfigError(f"must be a number of at most 1, got {value!r}", key=f"policy.{name}")
 
     def rank(self, snapshot: Snapshot) -> Ranking:
         jobs, here = snapshot.jobs, market(snapshot, Alike())
         kept = _kept(snapshot)
         samples = sampled(snapshot, here.types, self.serial)
         held, begun_s = _still(samples, here.active), float(kept.get("begun_s", -math.inf))
-        if snapshot.now_s >= begun_s + self.round_s - 1e-6 or not (held.on >= 0).any():
+        if snapshot.now_s >= begun_s + self.round_s - 1e-6 or not held.size.any():
             begun_s, held = snapshot.now_s, self._matched(snapshot, here, samples)
-        on, in_round = held.on, held.on >= 0
-        waited = np.where(in_round, 0.0, samples.waited + (begun_s == snapshot.now_s))
-        types = Labels.of([here.types[column] if column >= 0 else "" for column in on.tolist()])
+        in_round = held.size > 0
+        waited = np.where(in_round, 0.0, samples.waited + here.active * (begun_s == snapshot.now_s))
         start_s = None if self.fill else np.where(in_round | ~here.active, -np.inf, np.inf)
         carry = {KEY: {"begun_s": begun_s}, **samples.carry(snapshot, here, replace(held, waited=waited))}
         missing = int((here.active & np.isnan(hint_column(jobs, "progress"))).sum())
         notes = (f"{missing} jobs without progress hints: as fast on every GPU type",) if missing else ()
         why = {"in_round": in_round.astype(np.int64), "types_tried": samples.tried, "rounds_waited": waited}
-        wants = Wants(_sizes(held, jobs.gpus), types, start_s)
-        return Ranking(ordered(jobs, ~in_round, -waited), why, carry, notes, wants)
+        return Ranking(ordered(jobs, ~in_round, -waited), why, carry, notes, _wants(held, here, jobs.gpus, start_s))
 
     def next_change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
         """The end of the round [Unix s], infinity without jobs."""
@@ -98,16 +103,25 @@ class Heet:
         order = ordered(snapshot.jobs, -samples.waited, arrival_s(snapshot.jobs))
         rows = order[here.active[order]][: self.most_jobs]
         if len(rows):
-            speed = speeds(samples.rate[rows], here.speed[rows] > 0, self.probes)
-            gpus, pace = _options(self._sizes(snapshot, rows))
+            choices = self._choices(snapshot, here, samples, rows)
             worth = here.gpus[rows] * (1.0 + samples.waited[rows])
-            bids = (speed[:, :, None] * (pace * worth[:, None])[:, None, :]).reshape(len(rows), -1)
-            found = matched(bids, np.tile(gpus, speed.shape[1]), here.capacity)
-            option = np.where(found >= 0, found % gpus.shape[1], 0)
-            held.on[rows] = np.where(found >= 0, found // gpus.shape[1], -1)
-            held.size[rows] = np.where(found >= 0, gpus[np.arange(len(rows)), option], 0.0)
-            held.pace[rows] = np.where(found >= 0, pace[np.arange(len(rows)), option], 1.0)
+            found = matched(choices.speed * (choices.pace * worth[:, None]), choices.gpus, here.capacity)
+            got = np.flatnonzero(found >= 0)
+            held.gpus[rows[got]] = choices.gpus[got, found[got]]
+            held.pace[rows[got]] = choices.pace[got, found[got]]
         return held
+
+    def _choices(self, snapshot: Snapshot, here: Market, samples: Samples, rows: Int64s) -> Bundles:
+        """What each of these jobs may have."""
+        may, rate, sizes = here.speed[rows] > 0, samples.rate[rows], self._sizes(snapshot, rows)
+        speed = speeds(rate, may, self.probes)
+        one = on_one(speed, sizes)
+        if not self.mixed:
+            return one
+        jobs, told = snapshot.jobs, np.array([name != "" for name in here.types], np.bool_)
+        ready = (hint_column(jobs, "mixed")[rows] == 1) & ~_to_try(rate, may, self.probes)
+        efficiency = samples.efficiency(self.mixed_efficiency)[rows]
+        return one.with_more(on_two(speed, sizes, may & told & ready[:, None], efficiency, jobs.nodes[rows]))
 
     def _sizes(self, snapshot: Snapshot, rows: Int64s) -> list[Sizes]:
         """The sizes that each of these jobs may have."""
@@ -118,22 +132,24 @@ class Heet:
 
 def _still(samples: Samples, active: Bools) -> Held:
     """What these jobs have from before, nothing for the others."""
-    return Held(np.where(active, samples.on, -1), samples.waited, np.where(active, samples.size, 0.0),
-                np.where(active, samples.pace, 1.0))  # fmt: skip
+    return Held(np.where(active[:, None], samples.gpus, 0.0), samples.waited, np.where(active, samples.pace, 1.0))
 
 
-def _options(sizes: list[Sizes]) -> tuple[Floats, Floats]:
-    """GPUs and speed of each job's sizes, of speed 0 where it has no more. (N, K), (N, K)."""
-    most = max(len(each.gpus) for each in sizes)
-    gpus, pace = np.ones((len(sizes), most)), np.zeros((len(sizes), most))
-    for row, each in enumerate(sizes):
-        gpus[row, : len(each.gpus)], pace[row, : len(each.gpus)] = each.gpus, each.speed
-    return gpus, pace
+def _wants(held: Held, here: Market, asked: Int32s, start_s: Floats | None) -> Wants:
+    """Types and sizes of the jobs of the round. asked: (N,) GPUs."""
+    most, several = held.gpus.argmax(axis=1), held.on == SEVERAL
+    types = [here.types[column] if gpus else "" for column, gpus in zip(most.tolist(), held.size.tolist(), strict=True)]
+    mixed = [
+        request_of({name: int(gpus) for name, gpus in zip(here.types, row, strict=True) if gpus}) if two else ""
+        for row, two in zip(held.gpus.tolist(), several.tolist(), strict=True)
+    ]
+    by_type = Labels.of(mixed) if several.any() else None
+    return Wants(_sizes(held, asked), Labels.of(types), start_s, gpus_by_type=by_type)
 
 
 def _sizes(held: Held, asked: Int32s) -> Int32s | None:
     """Sizes that differ from what is asked for, 0 elsewhere; None if none do. (N,)."""
-    differs = (held.on >= 0) & (held.size > 0) & (held.size != asked)
+    differs = (held.size > 0) & (held.size != asked)
     return np.where(differs, held.size, 0).astype(np.int32) if differs.any() else None
 
 
@@ -148,33 +164,41 @@ def speeds(rate: Floats, may: Bools, probes: int) -> Floats:
     if some.any():
         filled[some] = completed(rate[some])
         filled[some] /= filled[some].max(axis=1, keepdims=True)
-    to_try = (known & may).sum(axis=1) < np.minimum(probes, may.sum(axis=1))
+    to_try = _to_try(rate, may, probes)
     filled = np.where(to_try[:, None] & ~known, 1.0, np.where(to_try[:, None], 0.5 * filled, filled))
     return np.where(may, np.maximum(filled, 1e-3), 0.0)
 
 
-def matched(bids: Floats, gpus: Floats, capacity: Floats) -> Int64s:
-    """Column of each job when the sum of bids is highest and no type gives more GPUs than it has, -1 for none. (N,).
+def _to_try(rate: Floats, may: Bools, probes: int) -> Bools:
+    """Jobs that were tried on fewer types than `probes` and may be on more. (N,). rate, may: see speeds."""
+    tried = (~np.isnan(rate) & may).sum(axis=1)
+    return np.asarray(tried < np.minimum(probes, may.sum(axis=1)))
 
-    bids, gpus: (N, C), one column a type and size, the sizes of a type side by side; gpus may be (N,). capacity: (T,).
+
+def matched(bids: Floats, gpus: Floats, capacity: Floats) -> Int64s:
+    """Choice of each job when the sum of bids is highest and no type gives more GPUs than it has, -1 for none. (N,).
+
+    bids: (N, C), 0 = it cannot have this. gpus: (N, C, T) of each type. capacity: (T,).
     """
     from scipy import sparse
 
-    jobs, columns = bids.shape
-    cell, need = np.arange(jobs * columns), np.broadcast_to(gpus.T, (columns, jobs)).T.ravel()
-    type_of = np.arange(columns) // (columns // len(capacity))
-    by_type = sparse.csr_array((need, (np.tile(type_of, jobs), cell)))
-    by_job = sparse.csr_array((np.ones(len(cell)), (np.repeat(np.arange(jobs), columns), cell)))
-    high = (bids > 0).ravel().astype(np.float64)
-    earlier = 1.0 + 1e-6 * np.arange(jobs, 0, -1)[:, None]  # of equal bids the one that comes first
+    job, choice = np.nonzero(bids > 0)
+    cell, need = np.arange(len(job)), gpus[job, choice]
+    if not len(job):
+        return np.full(len(bids), -1, np.int64)
+    by_type = sparse.csc_array(need.T)
+    by_job = sparse.csr_array((np.ones(len(cell)), (job, cell)), shape=(len(bids), len(cell)))
+    earlier = 1.0 + 1e-6 * (len(bids) - job)  # of equal bids the one that comes first
     found = solve(
-        Programme(-(bids * earlier).ravel(), np.zeros(len(cell)), high, sparse.vstack([by_type, by_job]).tocsc(),
-                  np.append(capacity, np.ones(jobs)), whole=np.ones(len(cell), np.bool_)), gap=GAP, nodes=NODES,
+        Programme(-bids[job, choice] * earlier, np.zeros(len(cell)), np.ones(len(cell)),
+                  sparse.vstack([by_type, by_job]).tocsc(), np.append(capacity, np.ones(len(bids))),
+                  whole=np.ones(len(cell), np.bool_)), gap=GAP, nodes=NODES,
     )  # fmt: skip
-    if found.x is None:
-        return np.full(jobs, -1, np.int64)
-    share = found.x.reshape(jobs, columns)
-    return np.where(share.max(axis=1) > 0.5, share.argmax(axis=1), -1).astype(np.int64)
+    chosen = np.full(len(bids), -1, np.int64)
+    if found.x is not None:
+        taken = found.x > 0.5
+        chosen[job[taken]] = choice[taken]
+    return chosen
 
 
 def _kept(snapshot: Snapshot) -> Mapping[str, Any]:

@@ -162,13 +162,14 @@ def _wants(rows_of: Sequence[Int64s], made: Sequence[Ranking]) -> Wants | None:
     given: dict[str, Any] = {}
     for rows, ranking in zip(rows_of, made, strict=True):
         for name, values in ({} if ranking.wants is None else ranking.wants.columns).items():
-            if name == "gpu_type":
+            if isinstance(values, Labels):
                 column = given.setdefault(name, [""] * count)
                 for row, text in zip(rows.tolist(), values, strict=True):
                     column[row] = text
                 continue
             default: Floats = np.full(count, {"start_s": -np.inf, "beside": -1.0}.get(name, 0.0))
             given.setdefault(name, default.astype(np.asarray(values).dtype))[rows] = values
-    if "gpu_type" in given:
-        given["gpu_type"] = Labels.of(given["gpu_type"])
-    return Wants(**given) if given else None
+    columns: dict[str, Any] = {
+        name: Labels.of(column) if isinstance(column, list) else column for name, column in given.items()
+    }
+    return Wants(**columns) if columns else None

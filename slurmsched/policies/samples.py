@@ -1,4 +1,4 @@
-"""What was seen of jobs' speed on each GPU type: progress in the time that they ran there."""
+"""What was seen of jobs' speed on each GPU type, and on several at once: progress in the time that they ran there."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from slurmsched.model import Snapshot
-from slurmsched.model.columns import Floats, Int64s
+from slurmsched.model.columns import Bools, Floats, Int64s
 from slurmsched.model.hints import hint_column
 from slurmsched.placements.candidates import node_rows
 from slurmsched.policies.gpu_market import Market, gpu_type
@@ -16,32 +16,43 @@ from slurmsched.policies.memory import recall
 from slurmsched.policies.order import arrival_s
 from slurmsched.policies.timetable import amdahl
 
-_BY_JOB = ("on", "waited", "done", "ran_s", "size", "pace", "was_on", "was_size")
-UNKNOWN, MIXED = -1, -2  # for a column of types
+_BY_JOB = ("waited", "done", "ran_s", "pace", "made several", "due several", "has others")
+_BY_TYPE = ("made", "took", "gpus", "has")
+NONE, SEVERAL = -1, -2  # for a column of types
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Held:
-    """What each job has in a round, by row of jobs. on: (N,) column of its type, -1 = none. waited: (N,) rounds since
-    it ran. size: (N,) GPUs, 0 = as many as it asks for. pace: (N,) speed at that size over that at the one it asks for.
+    """What each job has in a round, by row of jobs. gpus: (N, T) GPUs of each type. waited: (N,) rounds since it ran.
+    pace: (N,) speed at that size over that at the one it asks for.
     """
 
-    on: Int64s
+    gpus: Floats
     waited: Floats
-    size: Floats
     pace: Floats
+
+    @property
+    def size(self) -> Floats:
+        """GPUs in all, 0 = it is not in the round. (N,)."""
+        return np.asarray(self.gpus.sum(axis=1))
+
+    @property
+    def on(self) -> Int64s:
+        """Column of its type, NONE where it is not in the round, SEVERAL where it has several. (N,) int64."""
+        return type_of(self.gpus)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Samples(Held):
-    """What was seen besides. made, ran_s: (N, T) progress on each type, 0 to 1, as at the size that a job asks for, and
-    the time it took. has_on: (N,) column of the type that it holds, UNKNOWN or MIXED. has_size: (N,) GPUs held.
+    """What was seen besides. made, ran_s: (N, T) progress on each type alone, 0 to 1, as at the size that a job asks
+    for, and the time it took. several: (N, 2) progress on several types at once, and what it would have been by the sum
+    of what its GPUs do each. has: (N, T + 1) GPUs of each type that it holds, the last of a type that is not known.
     """
 
     made: Floats
     ran_s: Floats
-    has_on: Int64s
-    has_size: Int64s
+    several: Floats
+    has: Floats
 
     @property
     def rate(self) -> Floats:
@@ -54,14 +65,25 @@ class Samples(Held):
         """Types on which each was seen to make progress. (N,) int64."""
         return (~np.isnan(self.rate)).sum(axis=1).astype(np.int64)
 
+    def efficiency(self, otherwise: float) -> Floats:
+        """Speed on several types over the sum of what the GPUs do each, at most 1: the job's own, or that of all jobs
+        that were seen so, or `otherwise`. (N,)."""
+        made, due = self.several.sum(axis=0)
+        of_all = made / due if due > 0 else otherwise
+        seen = self.several[:, 1] > 0
+        own = self.several[:, 0] / np.where(seen, self.several[:, 1], 1.0)
+        return np.minimum(np.where(seen, own, of_all), 1.0)
+
     def carry(self, snapshot: Snapshot, here: Market, held: Held) -> dict[str, Any]:
-        """The samples of the active jobs, for `sampled` to take back."""
-        jobs, rows = snapshot.jobs, np.flatnonzero(here.active)
+        """The samples of active jobs, and of those that are delayed, as after a requeue; for `sampled` to take back."""
+        jobs = snapshot.jobs
+        rows = np.flatnonzero(here.active | (self.ran_s.any(axis=1) & ~jobs.finished))
         done = np.nan_to_num(hint_column(jobs, "progress"))
-        columns = {"on": held.on, "waited": held.waited, "size": held.size, "pace": held.pace, "done": done,
-                   "ran_s": jobs.executed_s, "was_on": self.has_on, "was_size": self.has_size}  # fmt: skip
+        columns = dict(zip(_BY_JOB, (held.waited, done, jobs.executed_s, held.pace, *self.several.T, self.has[:, -1]),
+                           strict=True))  # fmt: skip
         for column, name in enumerate(here.types):
-            columns |= {f"made {name}": self.made[:, column], f"took {name}": self.ran_s[:, column]}
+            tables = (self.made, self.ran_s, held.gpus, self.has)
+            columns |= {f"{what} {name}": table[:, column] for what, table in zip(_BY_TYPE, tables, strict=True)}
         rows = rows[np.argsort(jobs.job_id[rows], kind="stable")]
         return {
             "job_id": jobs.job_id[rows].tolist(),
@@ -70,55 +92,70 @@ class Samples(Held):
         }
 
 
-def sampled(snapshot: Snapshot, types: tuple[str, ...], serial: float) -> Samples:
-    """The samples as they stand: progress since the last look counts for the type and size that the job held.
+def type_of(gpus: Floats) -> Int64s:
+    """Column of the only type of which a job has GPUs; NONE without any, SEVERAL of more. gpus: (N, T). (N,) int64."""
+    types = (gpus > 0).sum(axis=1)
+    return np.where(types > 1, SEVERAL, np.where(types, gpus.argmax(axis=1), NONE)).astype(np.int64)
 
-    Where no allocation tells what it held, now or then, those that it was to have count; where it held several, nothing
-    does.
+
+def sampled(snapshot: Snapshot, types: tuple[str, ...], serial: float) -> Samples:
+    """The samples as they stand: progress since the last look counts for the types and size that the job held.
+
+    Where no allocation tells what it held, now or then, those that it was to have count; where that changed meanwhile,
+    nothing does. On several types at once it counts beside what is known of each of them, if all of them are.
     serial: part of a job's work that more GPUs do not speed up.
     """
     jobs = snapshot.jobs
-    by_type = [f"{what} {name}" for what in ("made", "took") for name in types]
+    by_type = [f"{what} {name}" for what in _BY_TYPE for name in types]
     kept = recall(jobs, snapshot.carry, (*_BY_JOB, *by_type))
-    made, took_s = (
-        np.nan_to_num(np.column_stack([kept[f"{what} {name}"] for name in types])) for what in ("made", "took")
+    made, took_s, gpus, had = (
+        np.nan_to_num(np.column_stack([kept[f"{what} {name}"] for name in types])) for what in _BY_TYPE
     )
-    planned, pace = _column(kept["on"]), np.where(np.isnan(kept["pace"]), 1.0, kept["pace"])
-    has_on, has_size = _holds(snapshot, types)
-    on, size = _since(has_on, has_size, _column(kept["was_on"]), np.nan_to_num(kept["was_size"]))
-    true_pace = amdahl(np.maximum(size, 1), serial) / amdahl(np.maximum(jobs.gpus, 1), serial)
-    on, by = np.where(on == UNKNOWN, planned, on), np.where(on == UNKNOWN, pace, true_pace)
+    several = np.nan_to_num(np.column_stack([kept["made several"], kept["due several"]]))
+    pace = np.where(np.isnan(kept["pace"]), 1.0, kept["pace"])
+    has, had = _holds(snapshot, types), np.column_stack([had, np.nan_to_num(kept["has others"])])
+    held, moved = _since(has, had)
+    told, size = held.sum(axis=1) > 0, np.maximum(held.sum(axis=1), 1)
+    on = np.where(told[:, None], held[:, :-1], gpus)
+    by = np.where(told, amdahl(size, serial) / amdahl(np.maximum(jobs.gpus, 1), serial), pace)
     new = np.nan_to_num(hint_column(jobs, "progress")) - np.nan_to_num(kept["done"])
-    ran_s = np.where(np.isnan(kept["on"]), 0.0, jobs.executed_s - np.nan_to_num(kept["ran_s"]))
-    rows = np.flatnonzero((on >= 0) & (on < len(types)) & (new > 0) & (ran_s > 0))
-    made[rows, on[rows]] += new[rows] / by[rows]
-    took_s[rows, on[rows]] += ran_s[rows]
-    return Samples(planned, np.nan_to_num(kept["waited"]), np.nan_to_num(kept["size"]), pace, made, took_s,
-                   has_on, has_size)  # fmt: skip
+    ran_s = np.where(np.isnan(kept["ran_s"]), 0.0, jobs.executed_s - np.nan_to_num(kept["ran_s"]))
+    counts = ~moved & (held[:, -1] == 0) & (new > 0) & (ran_s > 0)
+    found = Samples(gpus, np.nan_to_num(kept["waited"]), pace, made, took_s, several, has)
+    _count_several(found, on, new, ran_s * by, counts)
+    column = type_of(on)
+    rows = np.flatnonzero(counts & (column >= 0))
+    made[rows, column[rows]] += new[rows] / by[rows]
+    took_s[rows, column[rows]] += ran_s[rows]
+    return found
 
 
-def _column(kept: Floats) -> Int64s:
-    return np.where(np.isnan(kept), UNKNOWN, kept).astype(np.int64)
+def _count_several(samples: Samples, on: Floats, new: Floats, as_asked_s: Floats, counts: Bools) -> None:
+    """Adds progress on several types, all of them known, and what it would have been by the sum. on: (N, T) GPUs.
+    new: (N,) progress. as_asked_s: (N,) time that it took, as at the size asked for."""
+    rate = np.where(on > 0, samples.rate, 0.0)
+    due = (on * rate).sum(axis=1) / np.maximum(on.sum(axis=1), 1) * as_asked_s
+    rows = np.flatnonzero(counts & (type_of(on) == SEVERAL) & np.isfinite(due))
+    samples.several[rows] += np.column_stack([new, due])[rows]
 
 
-def _since(on: Int64s, size: Int64s, was_on: Int64s, was_size: Floats) -> tuple[Int64s, Floats]:
-    """Type and size since the last look, by what is held now and was then: now's where any is. (N,), (N,)."""
-    holds = size > 0
-    moved = holds & (was_size > 0) & ((on != was_on) | (size != was_size))
-    return np.where(moved, MIXED, np.where(holds, on, was_on)), np.where(holds, size, was_size)
+def _since(has: Floats, had: Floats) -> tuple[Floats, Bools]:
+    """What each job held since the last look, by what it holds now and held then: now's where it holds any. And whether
+    that changed. (N, T + 1), (N,)."""
+    holds, held_some = has.sum(axis=1) > 0, had.sum(axis=1) > 0
+    return np.where(holds[:, None], has, had), holds & held_some & (has != had).any(axis=1)
 
 
-def _holds(snapshot: Snapshot, types: tuple[str, ...]) -> tuple[Int64s, Int64s]:
-    """Column of the type that each job holds by the allocations, and GPUs, 0 = none. (N,), (N,)."""
+def _holds(snapshot: Snapshot, types: tuple[str, ...]) -> Floats:
+    """GPUs of each type that each job holds by the allocations, the last column of a type that is none of these.
+    (N, T + 1)."""
     held, jobs = snapshot.allocations, snapshot.jobs
-    on, size = np.full(len(jobs), UNKNOWN), np.zeros(len(jobs), np.int64)
+    found = np.zeros((len(jobs), len(types) + 1))
     row_of = {job: row for row, job in enumerate(jobs.job_id.tolist())}
     of_node = [gpu_type(text) for text in snapshot.nodes.gpu_types]
     for job, node, named, gpus in zip(held.job_id.tolist(), node_rows(snapshot).tolist(), held.gpu_type,
                                       held.gpus.tolist(), strict=True):  # fmt: skip
-        name, row = named or (of_node[node] if node >= 0 else ""), row_of.get(job, -1)
-        if row >= 0:
-            column = types.index(name) if name in types else MIXED
-            on[row] = column if not size[row] or on[row] == column else MIXED
-            size[row] += gpus
-    return on, size
+        name = named or (of_node[node] if node >= 0 else None)
+        if (row := row_of.get(job, -1)) >= 0:
+            found[row, types.index(name) if name in types else -1] += gpus
+    return found

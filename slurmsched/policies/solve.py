@@ -5,7 +5,9 @@ scipy is imported when a programme is solved, not before: most policies need non
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -81,8 +83,31 @@ def _mixed(programme: Programme, options: dict[str, float]) -> Solution:
     if programme.equal_x is not None:
         rows.append(LinearConstraint(programme.equal_x, programme.equal, programme.equal))
     bounds, whole = Bounds(programme.low, programme.high), np.asarray(programme.whole, np.int64)
-    found = milp(programme.cost, integrality=whole, bounds=bounds, constraints=rows, options=options)
+    with _silent():
+        found = milp(programme.cost, integrality=whole, bounds=bounds, constraints=rows, options=options)
     return _solution(found)
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """Nothing that the body writes to standard output appears, lest it stand in what --json prints.
+
+    HiGHS prints a line there when it repairs a whole-numbered point, whatever it is told (jump-dev/HiGHS.jl, issue
+    312).
+    """
+    try:
+        kept = os.dup(1)
+    except OSError:  # closed, as a service may have it
+        yield
+        return
+    try:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 1)
+        os.close(nowhere)
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def _solution(found: Any) -> Solution:

@@ -30,6 +30,7 @@ class IdealModel:
     checkpoint_s: progress of a run survives preemption in steps of this; 0 = all of it.
     profile_gpus: GPUs besides the cluster's on which every job of at most profile_most_gpus runs first, for at most
     profile_s; who has not ended then comes to the cluster and begins anew (see replay.profiling). 0 = no such stage.
+    tells_progress: jobs bear the hint `progress`, as a user's loop would write it, always up to date; with physics.
 
     What single simulators do besides, all off by default (sources: docs/reproduced.md):
     slowdown: run time of every job over the recorded one; policies see the longer one.
@@ -59,6 +60,7 @@ class IdealModel:
     profile_gpus: int = 0
     profile_s: float = 200.0
     profile_most_gpus: int = 8
+    tells_progress: bool = False
     restart_cost_by_gpus: Steps = ()
     event_cost_s: Mapping[str, Steps] = field(default_factory=dict)
     costs_known: bool = False
@@ -80,6 +82,8 @@ class IdealModel:
             raise ConfigError(f"must be one of {words}, got {self.node_choice!r}", key="model.node_choice")
         if not isinstance(self.node_gpus, int) or self.node_gpus < 0:
             raise ConfigError(f"must be a number of GPUs, or 0, got {self.node_gpus}", key="model.node_gpus")
+        if not isinstance(self.tells_progress, bool):
+            raise ConfigError(f"must be true or false, got {self.tells_progress!r}", key="model.tells_progress")
         if self.rounds_follow and not self.round_s:
             raise ConfigError("needs round_s, the longest that a round takes", key="model.rounds_follow")
         if not isinstance(self.event_cost_s, Mapping):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from slurmsched.errors import ConfigError, InputError
-from slurmsched.model import Labels, Partitions, Plan, Receipt, Snapshot
+from slurmsched.model import Jobs, Labels, Partitions, Plan, Receipt, Snapshot
 from slurmsched.model.columns import Bools, Floats, Int64s, sealed
 from slurmsched.model.hints import MARK
 from slurmsched.model.plan import Assignments
@@ -31,7 +31,9 @@ class PhysicsCluster(IdealCluster):
 
     hardware: nodes, GPU types, wiring; snapshots show them, and who holds which GPUs. physics: says how fast jobs are
     whenever they start or change, or, if they share, whenever one ends too; it sees a job's model as its name. Jobs of
-    models that it calls insensitive bear the hint `topo=any`. The costs of changes are the cluster model's.
+    models that it calls insensitive bear the hint `topo=any`; all of them `mixed=yes`, where it knows how fast they are
+    on several GPU types at once (`mixed_efficiency`), but for those that say otherwise. The costs of changes are the
+    cluster model's.
     Where it knows how fast jobs are on the same GPUs (`colocates`), a plan may give two jobs the same.
     Where the physics tells on which GPU types a job runs, each type is a partition and the job asks for those.
     Raises InputError for a job that could never start, ConfigError for a model with quirks of single simulators.
@@ -49,7 +51,7 @@ class PhysicsCluster(IdealCluster):
         self._models = trace.model.take(np.argsort(trace.job_id, kind="stable"))
         easy = named(self._models, getattr(physics, "insensitive", ()))
         texts = dict(self.cast.texts) | {
-            "comment": _hinted(self.cast.texts.get("comment"), easy),
+            "comment": _hinted(self.cast.texts.get("comment"), easy, bool(getattr(physics, "mixed_efficiency", 0.0))),
             "partition": partition,
         }
         self.cast = replace(self.cast, texts=texts)
@@ -65,7 +67,8 @@ class PhysicsCluster(IdealCluster):
         plain, hands = super().read(), self._holding()
         nodes = plain.nodes.with_columns(gpu_mask_used=sealed(hands.used(len(plain.nodes))))
         held = plain.allocations.with_columns(gpu_mask=sealed(hands.mask))
-        self._shown = replace(plain, nodes=nodes, allocations=held, topology=self.topology)
+        jobs = self._telling(plain.jobs) if self.model.tells_progress else plain.jobs
+        self._shown = replace(plain, jobs=jobs, nodes=nodes, allocations=held, topology=self.topology)
         return self._shown
 
     def apply(self, plan: Plan) -> Receipt:
@@ -89,6 +92,15 @@ class PhysicsCluster(IdealCluster):
             if self.ended > ended:
                 self._pace(self.read(), self._holding())
         return happened + super().advance(until_s)
+
+    def _telling(self, jobs: Jobs) -> Jobs:
+        """The jobs, each with its progress as a hint. jobs: those of self._seen."""
+        rows = self._seen
+        runs_s = np.maximum(0.0, self._now_s - self._mark_s[rows]) * self.rate[rows]
+        done_s = np.where(np.isnan(self.start_s[rows]), self.progress_s[rows], self._made[rows] + runs_s)
+        share = np.clip(done_s / np.maximum(self.cast.duration_s[rows], 1e-9), 0.0, 1.0).tolist()
+        pairs = zip(jobs.comment, share, strict=True)
+        return jobs.with_columns(comment=[_with_hint(text, f"progress={done:.9f}/1") for text, done in pairs])
 
     def _holding(self) -> Hands:
         """What jobs hold now."""
@@ -178,13 +190,18 @@ class PhysicsCluster(IdealCluster):
         self._until(row, max(self._now_s, float(self._mark_s[row] + left_s)))
 
 
-def _hinted(comment: Labels | None, easy: Bools) -> Labels:
-    """The comments, with the hint `topo=any` where it is easy for a job, before others: a model's name may have
-    spaces, after which no hint is found. (J,)."""
+def _hinted(comment: Labels | None, easy: Bools, mixed: bool) -> Labels:
+    """The comments, with the hint `topo=any` where it is easy for a job, and `mixed=yes` if they all can that. (J,)."""
     texts = [""] * len(easy) if comment is None else list(comment)
-    hint = f"{MARK} topo=any"
+    texts = [_with_hint(text, "mixed=yes") for text in texts] if mixed else texts
     pairs = zip(texts, easy.tolist(), strict=True)
-    return Labels.of([hint + text.removeprefix(MARK) if is_easy else text for text, is_easy in pairs])
+    return Labels.of([_with_hint(text, "topo=any") if is_easy else text for text, is_easy in pairs])
+
+
+def _with_hint(comment: str, hint: str) -> str:
+    """The comment with one more hint, before its own: a model's name may have spaces, after which none is found."""
+    own = comment.removeprefix(MARK)
+    return f"{MARK} {hint}{own}" if own != comment or not comment else f"{MARK} {hint} {comment}"
 
 
 def _partitioned(stage: Stage, trace: Trace, physics: Physics) -> tuple[Stage, Labels]:

@@ -23,8 +23,10 @@ def ideal_cluster(
 ) -> IdealCluster:
     """The cluster that these settings ask for. compiled: kernels run compiled, so that one made of them is faster.
 
-    Raises as IdealCluster.
+    Raises as IdealCluster, and ConfigError where jobs are to tell their progress, useless without physics.
     """
+    if model.tells_progress:
+        raise ConfigError("needs --physics: without it a job is as fast anywhere", key="model.tells_progress")
     if model.adapts:
         return AdaptingCluster(trace, nodes, model, seed=seed)
     made: type[IdealCluster] = QuirkyCluster if model.quirky else IdealCluster

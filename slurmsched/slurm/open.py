@@ -84,4 +84,8 @@ def _tables(config: Config, commands: Commands) -> Callable[[Snapshot], Snapshot
         from slurmsched.slurm.picking import Pickers
 
         makers.append(Pickers(config.topology, commands, retype=config.placement.retype))
+    elif config.placement.types:
+        from slurmsched.slurm.gang_requests import GangRequests
+
+        makers.append(GangRequests(commands))
     return lambda snapshot: reduce(lambda made, maker: maker(made), makers, snapshot)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from slurmsched.model.columns import Int64s
+from slurmsched.model.columns import Bools, Int64s
 from slurmsched.model.jobs import Jobs
 from slurmsched.model.pins import Wish
 from slurmsched.model.states import JobState
@@ -32,13 +32,17 @@ class PickRecords:
         self._runs: dict[int, tuple[_Mark, _Cpus]] = {}
         self._waits: dict[int, tuple[_Mark, Wish | None]] = {}
 
-    def read(self, jobs: Jobs, *, cores: bool) -> tuple[dict[str, int], tuple[Wish, ...]]:
+    def read(
+        self, jobs: Jobs, *, cores: bool, among: Bools | None = None
+    ) -> tuple[dict[str, int], tuple[Wish, ...]]:  # fmt: skip
         """CPUs that are held on each node, and the requests of pending jobs of several GPUs. Raises SlurmError.
 
-        cores: whether anybody asks for the CPUs; none are told else.
+        cores: whether anybody asks for the CPUs; none are told else. among: (N,) bool, the only jobs whose requests
+        anybody asks for; None = all.
         """
         runs = _run_marks(jobs, np.flatnonzero(jobs.is_state(_HOLDS) & cores))
-        waits = _wait_marks(jobs, np.flatnonzero(jobs.pending & (jobs.gpus > 1)))
+        asked = jobs.pending & (jobs.gpus > 1)
+        waits = _wait_marks(jobs, np.flatnonzero(asked if among is None else asked & among))
         new_runs, new_waits = _news(self._runs, runs), _news(self._waits, waits)
         if missing := [*new_runs, *new_waits]:
             names = dict(zip(jobs.job_id.tolist(), jobs.name, strict=True)) if new_waits else {}

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slurmsched.errors import SlurmschedError
-from slurmsched.model import Assignments, Estimates, Ranking, Snapshot
+from slurmsched.model import Assignments, Estimates, Labels, Ranking, Snapshot, Wants
+from slurmsched.model.wants import request_of, types_of
 from slurmsched.protocols import Estimator, Policy
 from slurmsched.testing.builders import mixed_snapshot, snapshot
 
@@ -44,8 +45,8 @@ def check_policy(policy: Policy, snapshots: Sequence[Snapshot] = ()) -> None:
 
     frozen: a frozen dataclass. pure: no clock, no chance, nothing written, nothing kept. repeatable: the same
     snapshot gives the same bytes. total order: every row once. finite: `why` has a number by row and no NaN.
-    row order: the same jobs in other rows give the same order. wants: a value by row.
-    carry: plain values, taken back at the next quantum.
+    row order: the same jobs in other rows give the same order. wants: a value by row; GPUs by type in sum as many as
+    the job is to hold. carry: plain values, taken back at the next quantum.
     """
     frozen_or_raise(policy)
     if not isinstance(getattr(policy, "preemptive", False), bool):
@@ -141,6 +142,18 @@ def _check_ranking(ranking: Ranking, given: Snapshot) -> None:
     for name, values in ({} if ranking.wants is None else ranking.wants.columns).items():
         if len(values) != rows:
             raise NonconformingError("wants", f"wants.{name} has {len(values)} rows, not {rows}")
+    if ranking.wants is not None and ranking.wants.gpus_by_type is not None:
+        _check_types(ranking.wants, ranking.wants.gpus_by_type, given)
+
+
+def _check_types(wants: Wants, gpus_by_type: Labels, given: Snapshot) -> None:
+    """That whoever is to be on several types is to hold its GPUs of them, some of each."""
+    asked = given.jobs.gpus if wants.gpus is None else np.where(wants.gpus > 0, wants.gpus, given.jobs.gpus)
+    for text, gpus in zip(gpus_by_type, asked.tolist(), strict=True):
+        of = types_of(text)
+        if text and (text != request_of(of) or len(of) < 2 or min(of.values()) < 1 or sum(of.values()) != gpus):
+            raise NonconformingError("wants", f"wants.gpus_by_type has {text!r} for {gpus} GPUs: say how many of each "
+                                     'of several types, as "gpu:k80:2,gpu:v100:4"')  # fmt: skip
 
 
 def _check_row_order(policy: Policy, given: Snapshot, ranking: Ranking) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 
+from slurmsched.model.hostlist import expand
 from tests.live.gpu_nodes import GRES_CONF, HALVES, Gpus, restart
-from tests.live.lab import Installed, column, submit, until
+from tests.live.lab import Installed, column, run, submit, until
 
 pytestmark = [pytest.mark.live, pytest.mark.newest]
 SLURM_CONF = Path("/etc/slurm/slurm.conf")
@@ -52,3 +54,37 @@ def test_gavel__sends_each_job_to_its_better_gpu_type(mixed):
     ours = waiting("fast")
     told = {step["job_id"]: step for step in mixed("plan", "--json").json()["steps"] if step["step"] == "pin"}
     assert told[ours]["reason"].startswith("the policy wants it on v100")
+
+
+def progress(job: int, percent: int) -> None:
+    run("scontrol", "update", f"jobid={job}", f"comment=slurmsched: mixed=yes progress={percent}/100")
+
+
+def test_heet__sends_a_gang_to_nodes_of_both_gpu_types(mixed):
+    """Of each type one node is taken. A gang of two nodes that was seen to make progress, and may have both types,
+    starts on the two others."""
+    mixed.configure(policy='{ name = "heet", mixed = true, probes = 1, round_s = 1.0 }', placement__types="true",
+                    placement__wait_s="900")  # fmt: skip
+    taken = [submit("bob", 8, "--gpus-per-node=v100:8") for _ in range(2)]
+    until(lambda: set(taken) <= set(column("%A", "RUNNING")), "all V100 are taken")
+    gang = submit("alice", 16, "--requeue", "--comment=slurmsched: mixed=yes progress=0/100")
+    until(lambda: column("%N", "RUNNING").get(gang) == "n[1-2]", "the gang runs on the A100")
+    mixed.tick()
+    progress(gang, 10)
+    time.sleep(2)
+    mixed.tick()
+    run("scontrol", "requeuehold", str(gang))
+    until(lambda: gang in column("%A", "PENDING"), "the gang waits")
+    other = submit("bob", 8, "--gpus-per-node=a100:8")
+    until(lambda: other in column("%A", "RUNNING"), "one node of A100 is taken")
+    run("scancel", str(taken[1]))
+    run("scontrol", "update", f"jobid={gang}", "starttime=now+600")
+    run("scontrol", "release", str(gang))
+    plan = mixed("plan", "--json").json()
+    told = {step["job_id"]: step for step in plan["steps"] if step["step"] == "pin"}
+    assert gang in told, plan
+    assert told[gang]["reason"].startswith("the policy wants it on a100 and v100")
+    mixed.tick()
+    until(lambda: column("%N", "RUNNING").get(gang, "").startswith("n["), "the gang runs on both")
+    free = {"n1", "n2", "n3", "n4"} - {column("%N", "RUNNING")[job] for job in (taken[0], other)}
+    assert set(expand(column("%N", "RUNNING")[gang])) == free

@@ -25,15 +25,20 @@ class GpuTypes(Costs):
     throughputs: a file as estimators/throughput_table.py reads it, or "gavel", which is shipped. reference:
     the type on which the trace's run times are; what is left of a job is counted in its seconds. whole_steps_s: a job
     does as many steps as fit whole into a round of this length [s]; 0 = no rounds. A node without a type has the
-    reference type. A gang on several types goes at the pace of the slowest.
-    Raises ConfigError without a file or for a reference that is not in it, InputError for a file that cannot be read,
-    and for a job on GPUs that its model has no throughput on; the cluster offers it none (see runs_on).
-    Source: Narayanan et al. (Gavel), OSDI '20.
+    reference type. mixed_efficiency: of a gang on several types that shares out its batch by their speeds, the part of
+    the sum of what its GPUs do each that is left. It is never slower than by equal parts of the batch, which go at the
+    pace of the slowest type; 0 = by equal parts only.
+    Raises ConfigError without a file, for a reference that is not in it and for an efficiency above 1, InputError for a
+    file that cannot be read, and for a job on GPUs that its model has no throughput on; the cluster offers it none (see
+    runs_on).
+    Source: Narayanan et al. (Gavel), OSDI '20; shares of a batch by speed: Jia et al. (Whale), ATC '22; the sum times
+    an efficiency is ours.
     """
 
     throughputs: str = ""
     reference: str = "v100"
     whole_steps_s: float = 0.0
+    mixed_efficiency: float = 0.0
 
     def __post_init__(self) -> None:
         if not self.throughputs:
@@ -43,13 +48,26 @@ class GpuTypes(Costs):
             known = ", ".join(sorted(throughput_table(self.throughputs)))
             raise ConfigError(f"{self.throughputs} has no type {self.reference!r}; it has {known}",
                               key="physics.reference")  # fmt: skip
+        if not isinstance(self.mixed_efficiency, int | float) or not 0 <= self.mixed_efficiency <= 1:
+            raise ConfigError(f"must be at least 0 and at most 1, got {self.mixed_efficiency!r}",
+                              key="physics.mixed_efficiency")  # fmt: skip
 
     def speed(self, snapshot: Snapshot, held: Assignments) -> Floats:
         """See protocols.Physics."""
         found = np.empty(len(held.rows))
-        for k, (row, (nodes, _)) in enumerate(zip(held.rows.tolist(), places(held), strict=True)):
-            found[k] = min(self._relative(snapshot, row, type_) for type_ in self.types_at(snapshot, nodes))
+        for k, (row, (nodes, masks)) in enumerate(zip(held.rows.tolist(), places(held), strict=True)):
+            found[k] = self._pace(snapshot, row, nodes, [mask.bit_count() for mask in masks])
         return found
+
+    def _pace(self, snapshot: Snapshot, row: int, nodes: list[int], gpus: list[int]) -> float:
+        """Speed of a job with so many GPUs on each of these nodes."""
+        pace = {type_: self._relative(snapshot, row, type_) for type_ in self.types_at(snapshot, nodes)}
+        equal = min(pace.values())
+        if len(pace) == 1 or not self.mixed_efficiency:
+            return equal
+        apart = APART if len(nodes) > 1 else ""
+        by_node = [min(pace[(type_ or self.reference) + apart] for type_ in _types(snapshot, [node])) for node in nodes]
+        return max(equal, self.mixed_efficiency * float(np.dot(gpus, by_node)) / sum(gpus))
 
     def types_at(self, snapshot: Snapshot, nodes: list[int]) -> list[str]:
         """The worker types of the table that a job on these nodes has, ascending."""

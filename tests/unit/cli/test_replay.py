@@ -106,13 +106,6 @@ def test_replay__interrupted_while_it_compiles(trace: str, tmp_path: Path) -> No
     ] or said.strip() == "slurmsched: interrupted"
 
 
-@pytest.mark.parametrize("words", [["--policy", "fifoo"], ["--cluster", "9y9"], ["--cluster", "1x2"]])
-def test_replay__refuses_before_it_plays(trace: str, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """Exit code 2 and one line: an unknown policy, no cluster, a job that never fits."""
-    assert main(["replay", trace, "--cluster", "1x4", *words]) == 2
-    assert len(capsys.readouterr().err.strip().splitlines()) == 1
-
-
 def test_replay__reads_any_kind_of_trace(capsys: pytest.CaptureFixture[str]) -> None:
     """The kind is told by the content, or named."""
     for words in ([], ["--kind", "swf"]):

@@ -47,6 +47,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "hints.md"
         ("loss=2.5:1.0:0.5", Hints(loss=0.25)),
         ("loss=2.5e+0:1E0:5e-1", Hints(loss=0.25)),
         ("share=no batch=512", Hints(share=False, batch=512)),
+        ("mixed=yes", Hints(mixed=True)),
     ],
 )
 def test_parse_hints__reads_every_form(words: str, expected: Hints) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from slurmsched.model import Picking, Site, SiteTopology, Snapshot, Wish, frozen
+from slurmsched.model import Picking, PinNodes, Site, SiteTopology, Snapshot, Wish, frozen
+from slurmsched.planning.parts import Pinned
 from slurmsched.testing import snapshot
 from slurmsched.testing.machines import machines
 from slurmsched.topology.slurm_node import SlurmNode
@@ -71,3 +72,11 @@ def cluster(
         wishes = [wish(int(job["job_id"]), int(job["gpus"])) for job in jobs]
     picking = Picking((slurm_node(),), frozen([0] * len(free), np.int64), tuple(cores), (26, 5), tuple(wishes))
     return replace(made, topology=mesh_of(len(free)), picking=picking, **others)
+
+
+def lists(found: Pinned) -> dict[int, str]:
+    return {action.job_id: action.nodes for action in found.actions if isinstance(action, PinNodes)}
+
+
+def rules(found: Pinned) -> dict[int, str]:
+    return {refusal.job_id: refusal.rule for refusal in found.refused}

@@ -17,7 +17,6 @@ from slurmsched.model import (
     Labels,
     NodeState,
     Pin,
-    PinNodes,
     Ranking,
     Reservations,
     Rights,
@@ -33,7 +32,7 @@ from slurmsched.planning.parts import Pinned
 from slurmsched.planning.pin_gangs import height, where
 from slurmsched.planning.pins import pins
 from slurmsched.planning.planner import Planner
-from tests.unit.planning.pin_cases import NOW_S, cluster, on_fabric, wait, wish
+from tests.unit.planning.pin_cases import NOW_S, cluster, lists, on_fabric, rules, wait, wish
 
 ALL, HALF = list(range(8)), [0, 1, 2, 3]
 LEAVES = "SwitchName=top Switches=a,b\nSwitchName=a Nodes=n1,n3\nSwitchName=b Nodes=n2,n4\n"
@@ -60,14 +59,6 @@ def leaves(
 def planned(at: Snapshot, limits: Placement = HINTS, placement: Any = Linked()) -> Pinned:  # noqa: B008
     ranking = Ranking(np.arange(len(at.jobs)))
     return pins(at, ranking, at.jobs.pending, placement, limits, Scope(partitions=("*",)))
-
-
-def lists(found: Pinned) -> dict[int, str]:
-    return {action.job_id: action.nodes for action in found.actions if isinstance(action, PinNodes)}
-
-
-def rules(found: Pinned) -> dict[int, str]:
-    return {refusal.job_id: refusal.rule for refusal in found.refused}
 
 
 @pytest.mark.parametrize(

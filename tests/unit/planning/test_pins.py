@@ -31,7 +31,7 @@ from slurmsched.planning.picks import Picks
 from slurmsched.planning.pin_records import given_back
 from slurmsched.planning.pins import pins
 from slurmsched.testing import snapshot
-from tests.unit.planning.pin_cases import HINT, NOW_S, cluster, wait, wish
+from tests.unit.planning.pin_cases import HINT, NOW_S, cluster, lists, rules, wait, wish
 
 HINTS = Placement(pin="hints")
 DOUBLE, SINGLE, NONE = [0, 3], [0, 1], [0, 5]  # pairs of GPUs with two lanes, one, none
@@ -41,14 +41,6 @@ def planned(at: Snapshot, limits: Placement = HINTS, most: int = 500) -> Pinned:
     """With all pending jobs managed, by job id."""
     ranking = Ranking(np.arange(len(at.jobs)))
     return pins(at, ranking, at.jobs.pending, Linked(), limits, Scope(partitions=("*",)), most)
-
-
-def lists(found: Pinned) -> dict[int, str]:
-    return {action.job_id: action.nodes for action in found.actions if isinstance(action, PinNodes)}
-
-
-def rules(found: Pinned) -> dict[int, str]:
-    return {refusal.job_id: refusal.rule for refusal in found.refused}
 
 
 def holding(job_id: int, nodes: str, since_s: float = NOW_S - 10, **values) -> Pin:

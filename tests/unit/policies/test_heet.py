@@ -9,13 +9,16 @@ import pytest
 
 from slurmsched.errors import ConfigError
 from slurmsched.model import Snapshot
+from slurmsched.policies.bundles import on_one
 from slurmsched.policies.heet import Heet, matched, speeds
 from slurmsched.policies.samples import sampled
+from slurmsched.policies.timetable import Sizes
 from slurmsched.testing import check_policy, snapshot
 
 NODES = [{"name": "n1", "gpus": 1, "gpu_types": "gpu:k80:1"}, {"name": "n2", "gpus": 1, "gpu_types": "gpu:v100:1"}]
 PAGE = np.array([[0.01, 0.02, 0.04]] * 2 + [[0.02] * 3] * 4)
 MAY = np.ones(PAGE.shape, np.bool_)
+ONE = Sizes(np.array([1]), np.ones(1))
 
 
 def jobs(*progress: int) -> list[dict[str, object]]:
@@ -34,14 +37,16 @@ def test_matched__the_example_of_the_page() -> None:
     """One of the first two has the V100, three of the others the rest: bids of 4 in all."""
     speed = speeds(PAGE, MAY, probes=3)
     assert speed[0].tolist() == pytest.approx([0.25, 0.5, 1.0])
-    on = matched(speed, np.ones(6), np.array([1.0, 2.0, 1.0]))
+    each = on_one(speed, [ONE] * 6)
+    on = matched(each.speed, each.gpus, np.array([1.0, 2.0, 1.0]))
     assert on.tolist() == [2, -1, *on[2:].tolist()]
     assert sorted(on[2:].tolist()) == [-1, 0, 1, 1]
 
 
 def test_matched__gangs_are_whole() -> None:
     """Three GPUs hold a gang of two and one of one, never a part of the other gang of two."""
-    assert matched(np.array([[2.0], [2.0], [1.0]]), np.array([2.0, 2.0, 1.0]), np.array([3.0])).tolist() == [0, -1, 0]
+    bids, gpus = np.array([[2.0], [2.0], [1.0]]), np.array([2.0, 2.0, 1.0]).reshape(3, 1, 1)
+    assert matched(bids, gpus, np.array([3.0])).tolist() == [0, -1, 0]
 
 
 def test_speeds__types_not_tried_yet_are_tried() -> None:
@@ -139,8 +144,8 @@ def test_heet__progress_counts_for_the_size_and_type_that_a_job_holds() -> None:
     first = snapshot([elastic(4, 1, 4)], both)
     row = elastic(4, 1, 4) | {"comment": "slurmsched: progress=4/100 min_gpus=1 max_gpus=4", "executed_s": 360.0}
     for on, size, pace in ((1, 4.0, 1.0), (0, 2.0, 0.52)):
-        carry = Heet().rank(first).carry
-        carry = {**carry, "on": [float(on)], "size": [size], "pace": [pace]}
+        planned = {f"gpus {name}": [size * (column == on)] for column, name in enumerate(("k80", "v100"))}
+        carry = {**Heet().rank(first).carry, **planned, "pace": [pace]}
         held = [{"job_id": 1, "node": "n1", "gpus": 4}]
         later = snapshot([row | {"state": "running"}], both, now_s=100.0, carry=carry, allocations=held)
         assert sampled(later, ("k80", "v100"), 0.02).made.tolist() == [[pytest.approx(0.04), 0.0]]
@@ -163,8 +168,14 @@ def test_heet__conforms_without_fill() -> None:
     assert check_policy(Heet(fill=False)) is None
 
 
-@pytest.mark.parametrize(("parameters", "key"), [({"probes": 0}, "policy.probes"), ({"round_s": 0.0}, "policy.round_s"),
-                                                 ({"most_jobs": 0}, "policy.most_jobs")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("parameters", "key"),
+    [
+        ({"probes": 0}, "policy.probes"), ({"round_s": 0.0}, "policy.round_s"), ({"most_jobs": 0}, "policy.most_jobs"),
+        ({"serial": 2.0}, "policy.serial"), ({"mixed": "yes"}, "policy.mixed"),
+        ({"mixed_efficiency": 0.0}, "policy.mixed_efficiency"), ({"mixed_efficiency": 1.1}, "policy.mixed_efficiency"),
+    ],
+)  # fmt: skip
 def test_heet__refuses_bad_parameters(parameters, key: str) -> None:
     """A parameter out of range is a ConfigError that names the setting."""
     with pytest.raises(ConfigError) as caught:

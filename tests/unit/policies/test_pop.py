@@ -9,6 +9,7 @@ import pytest
 
 from slurmsched import registry
 from slurmsched.errors import ConfigError
+from slurmsched.model import Labels, Ranking, Snapshot, Wants
 from slurmsched.policies import allocation
 from slurmsched.policies.allocation import Problem
 from slurmsched.policies.fifo import Fifo
@@ -38,6 +39,22 @@ def test_pop__one_part_is_the_policy_itself() -> None:
     """k = 1: the same order and the same wants."""
     split, whole = Pop(Gavel(), k=1).rank(SIX), Gavel().rank(SIX)
     assert (split.order.tolist(), list(split.wants.gpu_type)) == (whole.order.tolist(), list(whole.wants.gpu_type))
+
+
+class Both(Fifo):
+    """FIFO in which each job is to have GPUs of both types, as many as its id."""
+
+    def rank(self, snapshot: Snapshot) -> Ranking:
+        both = Labels.of([f"gpu:k80:{job},gpu:v100:{job}" for job in snapshot.jobs.job_id.tolist()])
+        return Ranking(super().rank(snapshot).order, wants=Wants(gpus_by_type=both))
+
+
+def test_pop__hands_on_gpus_of_several_types() -> None:
+    """Each job's own, whatever its part."""
+    wants = Pop(Both(), k=2).rank(SIX).wants
+    assert wants is not None
+    assert wants.gpus_by_type is not None
+    assert list(wants.gpus_by_type) == [f"gpu:k80:{job},gpu:v100:{job}" for job in range(1, 7)]
 
 
 def test_pop__a_job_stays_in_its_part_and_is_remembered() -> None:

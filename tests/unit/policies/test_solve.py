@@ -1,8 +1,15 @@
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from typing import Any
+
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import optimize
 
 from slurmsched.policies.solve import Programme, least, solve, water_fill
 
@@ -24,6 +31,30 @@ def test_solve__whole_numbers() -> None:
     found = solve(Programme(np.array([-4.0, -3.0]), np.zeros(2), np.full(2, 2.0), np.array([[3.0, 2.0]]),
                             np.array([5.0]), whole=both))  # fmt: skip
     assert (found.status, round(found.objective, 6), found.gap) == ("optimal", -7.0, 0.0)
+
+
+def test_solve__whole_numbers_print_nothing(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """HiGHS prints a line for some programmes, whatever it is told; what others print meanwhile is as before and
+    after."""
+    true_milp = optimize.milp
+
+    def loud(*words: Any, **named: Any) -> Any:
+        os.write(1, b"HighsMipSolverData::transformNewIntegerFeasibleSolution tmpSolver.run();\n")
+        return true_milp(*words, **named)
+
+    monkeypatch.setattr(optimize, "milp", loud)
+    os.write(1, b"before\n")
+    solve(Programme(-np.ones(1), np.zeros(1), np.ones(1), whole=np.full(1, True)))
+    os.write(1, b"after\n")
+    assert capfd.readouterr().out == "before\nafter\n"
+
+
+def test_solve__whole_numbers_where_standard_output_is_closed() -> None:
+    """As a service may have it."""
+    code = ("import os, numpy as np; os.close(1)\nfrom slurmsched.policies.solve import Programme, solve\n"
+            "found = solve(Programme(-np.ones(1), np.zeros(1), np.ones(1), whole=np.full(1, True)))\n"
+            "assert found.objective == -1.0")  # fmt: skip
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
 
 
 def test_solve__says_when_there_is_no_point() -> None:

@@ -23,6 +23,7 @@ from slurmsched.replay.engine import replay_events
 from slurmsched.replay.hardware import Hardware
 from slurmsched.replay.ideal_model import IdealModel
 from slurmsched.replay.ideal_physics import PhysicsCluster
+from slurmsched.replay.ideal_quirks import ideal_cluster
 from slurmsched.replay.layout import Layout
 from slurmsched.replay.metrics import Outcomes
 from slurmsched.replay.physics.costs import Costs
@@ -151,6 +152,44 @@ def test_physics__snapshots_show_gpus_hints_and_types() -> None:
     assert [(each.topo, each.model) for each in hints] == [("any", "GoogLeNet"), (None, "bert"), (None, "bert")]
     assert list(shown.nodes.gpu_types) == ["gpu:v100:8", "gpu:v100:8"]
     assert shown.topology.classes[0].name == "dgx-1v"
+
+
+@dataclass(frozen=True)
+class Mixing(ByNode):
+    """Physics that knows how fast jobs are on several GPU types."""
+
+    mixed_efficiency: float = 0.9
+
+
+@pytest.mark.parametrize(("physics", "expected"), [(Mixing(), [True, False]), (ByNode(), [None, False])])
+def test_physics__jobs_say_that_they_can_be_on_several_types(physics: Any, expected: list[bool | None]) -> None:
+    """Where physics knows how fast they are there, but for one that says no; beside a comment of another kind."""
+    comments = ["of alice", "slurmsched: mixed=no"]
+    trace = Trace.of([1, 2], [1, 2], [0, 0], [9, 9], comment=comments)
+    cluster = PhysicsCluster(trace, Hardware.of(Layout.of_gpus([4, 4]).nodes), physics)
+    cluster.advance(0.0)
+    assert [parse_hints(comment).mixed for comment in cluster.read().jobs.comment] == expected
+
+
+def test_physics__jobs_tell_their_progress() -> None:
+    """Waiting 0; after 4 s on the slow node, of which 2 s are a start's cost, 1 of 10 s; kept when preempted."""
+    script = Script({0: {1: {1: 4}}, 4: {}})
+    play_to = made([(4, 0, 10), (4, 0, 10)], ByNode(), start_cost_s=2.0, tells_progress=True)
+    seen = []
+    for time_s in (0.0, 4.0, 6.0):
+        play_to.advance(time_s)
+        seen.append([parse_hints(comment).progress for comment in play_to.read().jobs.comment])
+        play_to.apply(script.plan(play_to.read()))
+    assert seen == [[0.0, 0.0], [pytest.approx(0.1), 0.0], [pytest.approx(0.1), 0.0]]
+
+
+def test_physics__progress_needs_physics() -> None:
+    """Nobody learns from it where jobs are as fast anywhere."""
+    with pytest.raises(ConfigError) as caught:
+        ideal_cluster(Trace.of([1], [1], [0], [9]), (4,), IdealModel(tells_progress=True))
+    assert caught.value.key == "model.tells_progress"
+    with pytest.raises(ConfigError):
+        IdealModel(tells_progress=1)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)

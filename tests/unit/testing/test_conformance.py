@@ -10,7 +10,7 @@ from datetime import datetime
 import numpy as np
 import pytest
 
-from slurmsched.model import Estimates, Ranking, Snapshot
+from slurmsched.model import Estimates, Labels, Ranking, Snapshot, Wants
 from slurmsched.policies.fifo import Fifo
 from slurmsched.policies.order import ordered
 from slurmsched.protocols import Estimator, Policy
@@ -120,6 +120,20 @@ class TrustsCarry:
 
 
 @dataclass(frozen=True)
+class OneType:
+    def rank(self, snapshot: Snapshot) -> Ranking:
+        parts = [f"gpu:v100:{gpus}" for gpus in snapshot.jobs.gpus.tolist()]
+        return Ranking(ordered(snapshot.jobs), wants=Wants(gpus_by_type=Labels.of(parts)))
+
+
+@dataclass(frozen=True)
+class OneMore:
+    def rank(self, snapshot: Snapshot) -> Ranking:
+        parts = [f"gpu:k80:1,gpu:v100:{gpus}" for gpus in snapshot.jobs.gpus.tolist()]
+        return Ranking(ordered(snapshot.jobs), wants=Wants(gpus_by_type=Labels.of(parts)))
+
+
+@dataclass(frozen=True)
 class NotBoolean:
     preemptive = "sometimes"
 
@@ -135,6 +149,7 @@ class NotBoolean:
         (BreaksTiesByRow(), "row order"), (LeavesJobsOut(), "total order"), (SaysNan(), "finite"),
         (SaysTooMuch(), "finite"), (FailsOnEmpty(), "accepts"), (ReturnsList(), "result"), (CarriesArray(), "carry"),
         (CarriesTuple(), "carry"), (TrustsCarry(), "accepts"), (NotBoolean(), "preemptive"),
+        (OneType(), "wants"), (OneMore(), "wants"),
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )  # fmt: skip
@@ -183,6 +198,19 @@ def test_check_estimator__finds_a_broken_rule(estimator: Estimator, rule: str) -
     with pytest.raises(NonconformingError) as caught:
         check_estimator(estimator)
     assert caught.value.rule == rule
+
+
+def test_check_policy__takes_gangs_on_several_types() -> None:
+    """In sum what each is to hold, whatever it asks for."""
+
+    @dataclass(frozen=True)
+    class Both:
+        def rank(self, snapshot: Snapshot) -> Ranking:
+            rows = len(snapshot.jobs)
+            parts, five = Labels.constant("gpu:k80:2,gpu:v100:3", rows), np.full(rows, 5, np.int32)
+            return Ranking(ordered(snapshot.jobs), wants=Wants(gpus=five, gpus_by_type=parts))
+
+    assert check_policy(Both()) is None
 
 
 def test_check_policy__takes_the_authors_own_snapshots() -> None:

@@ -51,6 +51,30 @@ def test_gpu_types__speed_over_that_of_the_reference_type(table: str, place: Pla
 
 
 @pytest.mark.parametrize(
+    ("place", "efficiency", "speed"),
+    [
+        ({0: 0b1, 1: 0b1}, 0.0, 0.125),  # by equal parts of the batch, at the pace of the K80 on two nodes
+        ({0: 0b1, 1: 0b1}, 1.0, (20 + 5) / 2 / 40), ({0: 0b1, 1: 0b1}, 0.8, 0.8 * (20 + 5) / 2 / 40),
+        ({0: 0b111, 1: 0b1}, 0.8, 0.8 * (3 * 15 + 3) / 4 / 60),
+        ({0: 0b1, 1: 0b1}, 0.2, 0.125),  # equal parts are better
+        ({0: 0b1, 2: 0b1}, 0.8, 0.5), ({0: 0b11}, 0.8, 1.0),  # one type
+    ],
+)  # fmt: skip
+def test_gpu_types__shares_of_the_batch_by_speed(table: str, place: Place, efficiency: float, speed: float) -> None:
+    """The sum of what each GPU does in a gang of its type, times the efficiency, if that is more than equal parts."""
+    found = GpuTypes(table, mixed_efficiency=efficiency).speed(*holding([place], NODES, "", name="A"))
+    assert found.tolist() == [pytest.approx(speed)]
+
+
+@pytest.mark.parametrize("value", [-0.1, 1.1, "much"])
+def test_gpu_types__refuses_an_efficiency_that_is_none(table: str, value: Any) -> None:
+    """Of 0 to 1."""
+    with pytest.raises(ConfigError) as caught:
+        GpuTypes(table, mixed_efficiency=value)
+    assert caught.value.key == "physics.mixed_efficiency"
+
+
+@pytest.mark.parametrize(
     ("model", "gpus", "types"), [("A", 2, {"v100", "k80", ""}), ("A", 1, set()), ("B", 1, set()), ("C", 2, set())]
 )
 def test_gpu_types__runs_on(table: str, model: str, gpus: int, types: set[str]) -> None:
