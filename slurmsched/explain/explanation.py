@@ -54,7 +54,7 @@ def explain(
     reason = _blocker(snapshot, row, facts)
     limits = limit_values(reason.limit, facts.limits, job_needs(snapshot, row)) if reason.limit else ()
     because, changes = said(Case(snapshot, row, reason, facts, limits))
-    because += _component(snapshot, row)
+    because += _component(snapshot, row) + _tasks(snapshot, row)
     because += room(snapshot, row, facts) if reason.blocker in MATTERS else ""
     waits = bool(jobs.pending[row])
     hints = parse_hints(jobs.comment[row])
@@ -103,6 +103,12 @@ def _component(snapshot: Snapshot, row: int) -> str:
     others = [int(jobs.job_id[at]) for at in range(len(jobs)) if jobs.het_job_id[at] == leader and at != row]
     told = f": what keeps {', '.join(map(str, others))} keeps it too" if others else ""
     return f" It is component {int(jobs.het_offset[row])} of job {leader}, whose components start together{told}."
+
+
+def _tasks(snapshot: Snapshot, row: int) -> str:
+    """What to add for tasks of an array that wait as one record."""
+    tasks = int(snapshot.jobs.array_tasks[row])
+    return f" The same holds for all {tasks} tasks of its array that wait together." if tasks > 1 else ""
 
 
 def _blocker(snapshot: Snapshot, row: int, facts: Facts) -> Reason:

@@ -216,6 +216,13 @@ def test_explain__counts_the_nodes_that_have_room(job, record, told):
     assert told in explain(site, None, 0, Facts(record=record)).because
 
 
+def test_explain__of_an_array_says_how_many_tasks_wait():
+    """Slurm keeps one record for them; a task that was split off is alone."""
+    rows = [{"array_job_id": 1, "array_tasks": 9}, {"array_job_id": 1, "array_tasks": 1}]
+    told = [explain(snapshot(rows, "1x8"), None, row, Facts()).because for row in range(2)]
+    assert ["for all 9 tasks of its array" in one for one in told] == [True, False]
+
+
 def test_explain__of_a_running_job_says_where_and_until_when():
     """No word of others."""
     because = explain(snapshot([RUNS], [USED]), None, 0, Facts()).because
