@@ -45,7 +45,7 @@ def water_filled(problem: Problem, accounts: Accounts) -> Floats:
     """
     worth = allocation.worth(replace(problem, weight=np.ones(len(problem.gpus))))
     first, kind, count = _alike(problem, accounts)
-    few = problem.take(first)
+    few = _fewer_types(problem.take(first))
     few = replace(few, gpus=few.gpus * count, weight=few.weight * count)
     gain = few.speed * (count * worth[first])[:, None]
     level, full = np.zeros(len(first)), np.zeros(len(first), np.bool_)
@@ -69,6 +69,13 @@ def _alike(problem: Problem, accounts: Accounts) -> tuple[Int64s, Int64s, Floats
     _, first, kind, count = np.unique(table, axis=0, return_index=True, return_inverse=True, return_counts=True)
     order = np.argsort(first)
     return first[order], np.argsort(order)[kind.ravel()], count[order].astype(np.float64)
+
+
+def _fewer_types(problem: Problem) -> Problem:
+    """With types on which every job is as fast as on another one as one type of the GPUs of both."""
+    speed, place = np.unique(problem.speed, axis=1, return_inverse=True)
+    capacity = np.bincount(place.ravel(), problem.capacity, speed.shape[1])
+    return replace(problem, speed=speed, capacity=capacity.astype(np.float64))
 
 
 def _rise(problem: Problem, accounts: Accounts, can: Bools) -> Floats:

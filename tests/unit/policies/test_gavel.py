@@ -14,7 +14,7 @@ from slurmsched.policies.allocation import Problem
 from slurmsched.policies.gavel import Gavel
 from slurmsched.policies.partition import partitioned
 from slurmsched.policies.water_filling import max_min
-from slurmsched.testing import snapshot
+from slurmsched.testing import check_policy, snapshot
 
 NODES = [{"name": "n1", "gpus": 1, "gpu_types": "gpu:k80:1"}, {"name": "n2", "gpus": 1, "gpu_types": "gpu:v100:1"}]
 PAGE = np.array([[0.25, 1.0]] * 3 + [[1.0, 1.0]] * 3)  # columns: k80, v100
@@ -142,6 +142,17 @@ def test_gavel__rounds_give_each_account_what_it_is_entitled_to(shares_of: dict[
     had = now.jobs.executed_s
     assert had[:4].sum() / had.sum() == pytest.approx(shares_of["a"] / sum(shares_of.values()), rel=0.05)
     assert had.sum() == 4 * 40 * 360.0
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [Gavel(accounts=True), Gavel(accounts=True, in_turn=("*",)), Gavel(accounts=True, in_turn=("a",), most_jobs=2),
+     Gavel(weights=("account:a=3", "user:alice=0.5"))],
+    ids=["accounts", "in turn", "groups", "weights"],
+)  # fmt: skip
+def test_gavel__conforms_with_accounts(policy: Gavel) -> None:
+    """Every rule of check_policy, blind to the order of rows among them."""
+    check_policy(policy, [snapshot(SHARERS, FOUR), snapshot(SHARERS[::-1], NODES)])
 
 
 def test_gavel__an_account_without_shares_is_last_and_not_starved() -> None:
