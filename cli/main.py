@@ -45,17 +45,9 @@ class Late(click.Group):
         except ConfigError as error:
             if error.source or not error.key:
                 raise
-            raise ConfigError(error.message, key=error.key, source=self._source(ctx, error.key)) from error
+            from slurmsched.cli.settings import settings
 
-    def _source(self, ctx: click.Context, key: str) -> str:
-        """Where a value comes from: an option of the command, else the configuration."""
-        from slurmsched.cli.settings import settings
-
-        command = self.get_command(ctx, ctx.invoked_subcommand or "")
-        option = f"--{key.partition('.')[0]}"
-        if command and any(option in each.opts for each in command.params):
-            return option
-        return settings().source(key)
+            raise ConfigError(error.message, key=error.key, source=settings().source(error.key)) from error
 
 
 @click.command(cls=Late, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -59,15 +59,6 @@ def test_replay__refuses_before_it_plays(trace: str, words: list[str], capsys: p
     assert len(capsys.readouterr().err.strip().splitlines()) == 1
 
 
-def test_replay__names_the_option_that_is_wrong(trace: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Not the configuration file, which has a policy of its own."""
-    config = tmp_path / "site.toml"
-    config.write_text("policy = { name = 'sjf' }\n")
-    words = ["--config", str(config), "replay", trace, "--cluster", "1x4", "--policy", "srsf:foo=1"]
-    assert main(words) == 2
-    assert capsys.readouterr().err.startswith("slurmsched: --policy: policy: srsf has no parameter 'foo'")
-
-
 def test_replay__reads_any_kind_of_trace(capsys: pytest.CaptureFixture[str]) -> None:
     """The kind is told by the content, or named."""
     for words in ([], ["--kind", "swf"]):
