@@ -72,6 +72,11 @@ class Pull:
                 for day in self.days:
                     file.write(self._rows(day))
             return load(whole, "sacct", strict=strict)
+        except InputError as error:
+            if error.source != str(whole) or error.line:
+                raise
+            last = self.until - timedelta(days=1)
+            raise InputError(error.message, source=f"accounting, {self.since} to {last} (UTC)") from error
         except OSError as error:
             raise InputError(f"cannot be read or written: {error.strerror}", source=str(self.folder)) from error
         finally:

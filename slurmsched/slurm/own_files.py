@@ -74,7 +74,7 @@ def _writable(name: str, path: Path, user: str, why: str) -> Finding:
     disk = os.statvfs(folder)
     if disk.f_flag & os.ST_RDONLY:
         return Finding(name, "fail", f"{path}: its file system is mounted read-only", why, "mount -o remount,rw")
-    if not disk.f_bavail:
+    if disk.f_blocks and not disk.f_bavail:
         return Finding(name, "fail", f"{path}: no space is left there", why, "free some space")
     if os.access(folder, os.W_OK | os.X_OK) and (not path.exists() or os.access(path, os.R_OK | os.W_OK)):
         return Finding(name, "ok", f"{path} can be written", why)

@@ -59,6 +59,9 @@ physics = "spread"
 """
 
 
+EIGHTS = "job_id,num_gpus,submit_s,duration_s,model\n" + "".join(
+    f"{job},8,0,{9000 + job},Transformer (batch size 256)\n" for job in range(4)
+)
 NEEDED = "gpu_s\n60.0\n600.0\n7200.0\n"
 
 
@@ -100,6 +103,7 @@ def laid(folder: Path) -> None:
         "placements.toml": PLACEMENTS,
         "needed.csv": NEEDED,
         "dgx.conf": GRES,
+        "eights.csv": EIGHTS,
     }.items():
         (folder / name).write_text(text)
     (folder / "FILE").write_text("time,active,total\n" + "".join(f"{at * 600},{at % 7},8\n" for at in range(400)))

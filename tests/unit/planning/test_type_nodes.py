@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 
 from slurmsched.config import Lever, Placement, Scope
-from slurmsched.model import Labels, Picking, Ranking, SiteTopology, Snapshot, Wants, Wish, frozen
+from slurmsched.model import Labels, Picking, Ranking, Snapshot, Wants, Wish, frozen
 from slurmsched.placements.linked import Linked
 from slurmsched.planning.deferrals import untold
 from slurmsched.planning.parts import Pinned
 from slurmsched.planning.pins import pins
 from slurmsched.testing import snapshot
-from slurmsched.topology.slurm_topology import read_topology
 from tests.unit.planning.pin_cases import NOW_S, lists, rules
 
 TYPES = Placement(types=True)
@@ -90,11 +89,10 @@ def test_types__a_gang_whose_request_was_not_read_is_refused():
     assert (lists(found), rules(found)) == ({}, {1: "pin-asks"})
 
 
-def test_types__not_over_several_blocks():
-    """Which blocks those may be is by rules of Slurm's own."""
-    blocks = read_topology("BlockName=a Nodes=n[1-3]\nBlockName=b Nodes=n[4-6]\nBlockSizes=3\n").fabric
-    topology = SiteTopology(fabric=blocks, cell=frozen(blocks.node_cell, np.int64))
-    assert lists(sent(replace(at(BOTH), topology=topology), "gpu:k80:4,gpu:v100:4")) == {}
+def test_types__not_over_blocks_that_slurm_does_not_join():
+    """In blocks of three nodes, of which each type fills one, Slurm starts a gang of two in one alone."""
+    blocks = on_fabric(at(BOTH), "BlockName=a Nodes=n[1-3]\nBlockName=b Nodes=n[4-6]\nBlockSizes=3\n")
+    assert lists(sent(blocks, "gpu:k80:4,gpu:v100:4")) == {}
 
 
 def test_untold__jobs_for_which_several_types_cannot_be_had():

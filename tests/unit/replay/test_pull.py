@@ -136,3 +136,12 @@ def test_pull__refuses_an_empty_span(site: Path) -> None:
     """Since must be before until."""
     with pytest.raises(InputError, match="--since must be earlier"):
         pull(site, date(2025, 9, 26))
+
+
+def test_trace__of_days_without_jobs_names_the_days(site: Path) -> None:
+    """Not a file that is gone by then; where accounting is a day old, today is the day that --until leaves out."""
+    quiet = Pull(Commands(str(site)), site / "quiet", date(2025, 9, 20), date(2025, 9, 22), 0.0, lambda _: None)
+    list(quiet.run())
+    said = r"^accounting, 2025-09-20 to 2025-09-21 \(UTC\): holds no GPU job that ran"
+    with pytest.raises(InputError, match=said):
+        quiet.trace()

@@ -96,7 +96,7 @@ def test_file_findings__of_a_disk_that_takes_nothing(
     folder: Path, monkeypatch: pytest.MonkeyPatch, flag: int, free: int, detail: str, remedy: str
 ) -> None:
     """No owner is at fault: chown would not help."""
-    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_flag=flag, f_bavail=free))
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_flag=flag, f_blocks=9, f_bavail=free))
     found = judged(configured(folder))
     assert {(found[name].verdict, found[name].remedy) for name in ("ledger", "journal", "lock")} == {("fail", remedy)}
     assert found["lock"].detail == f"{folder}/lock: {detail}"
