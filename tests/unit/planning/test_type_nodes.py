@@ -14,7 +14,7 @@ from slurmsched.planning.deferrals import untold
 from slurmsched.planning.parts import Pinned
 from slurmsched.planning.pins import pins
 from slurmsched.testing import snapshot
-from tests.unit.planning.pin_cases import NOW_S, lists, rules
+from tests.unit.planning.pin_cases import NOW_S, lists, on_fabric, rules
 
 TYPES = Placement(types=True)
 BOTH = {"gpus": 8, "nodes": 2, "comment": "slurmsched: mixed=yes"}
