@@ -131,17 +131,18 @@ def give_nodes(free: Int64s, need: Int64s, last: Int64s, given: Int64s, mask: Bo
 @kernel
 def within_limits(room: Floats, limit: Int64s, amount: Floats) -> bool:
     """Whether every limit of the job has room for it. room: (L,). limit: (K,) rows of room, below 0 = none that holds
-    it back. amount: (K,).
+    it back, L + row = one that is only looked at. amount: (K,).
     """
     within = True
     for k in range(limit.size):
-        within = within and (limit[k] < 0 or room[limit[k]] >= amount[k])
+        within = within and (limit[k] < 0 or room[limit[k] % room.size] >= amount[k])
     return within
 
 
 @kernel
 def use_limits(room: Floats, limit: Int64s, amount: Floats) -> None:
-    """Subtract from room, in place, what the job uses of its limits; -2 - row: it only counts there, -1 = none."""
+    """Subtract from room, in place, what the job uses of its limits; -2 - row: it only counts there; -1 = none;
+    L + row: it takes nothing."""
     for k in range(limit.size):
-        if limit[k] != -1:
+        if limit[k] != -1 and limit[k] < room.size:
             room[limit[k] if limit[k] >= 0 else -2 - limit[k]] -= amount[k]

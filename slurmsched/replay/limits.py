@@ -12,6 +12,7 @@ from slurmsched.replay.layout import Layout, Limits
 from slurmsched.replay.requests import Requests
 
 NONE = -1
+UNTAKEN = "group wall_s"  # each job that starts is held against it alone
 Key = tuple[str, ...]  # "qos" or "account", which limit, of whom
 Wish = tuple[Key, float, str, bool]  # its limit, what a job uses of it, whether the job is held back by it
 # What is limited -> field on each user, field on the whole group; "" = there is none.
@@ -33,6 +34,7 @@ class LimitTable:
     Of each kind the first of the two QOS that has it holds the job back, else those of its associations do: on each
     user the nearest one's above it, of groups those of every level up to root. What runs is counted in all of them.
     keys: (L,) whose limit of what. room: (L,) what is left of each. why: (L,) what squeue says of who is over it.
+    tried: (J, K) of_job as a pass of a scheduler has it, where a start takes nothing of what is UNTAKEN: L + row.
     of_job: (J, K) rows of room that hold the job back, -2 - row of those in which it only counts, NONE = none. amount:
     (J, K) what the job uses of it.
     amounts: of what a kind is (jobs, gpus, ...), what each job uses (J,). kinds: RUNNING, used from a job's start to
@@ -61,6 +63,10 @@ class LimitTable:
         self.why = tuple(WHY[key[1]] for key in rows)
         self.room: Floats = np.array(list(room.values()), np.float64)
         self.of_job: Int64s = of_group[place]
+        untaken = np.array([*(key[1] == UNTAKEN for key in rows), False], np.bool_)
+        looked_at = np.where(of_group >= 0, of_group + len(rows), NONE)
+        counted = np.where(of_group < NONE, -2 - of_group, of_group)
+        self.tried: Int64s = np.where(untaken[counted], looked_at, of_group)[place]
         used = np.stack([amounts[what] for what in whats])
         self.amount: Floats = used[of_what[place], np.arange(len(place))[:, None]]
 

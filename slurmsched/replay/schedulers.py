@@ -54,7 +54,7 @@ def _main(
         cluster.left.copy(), cluster.open_nodes.copy(), cluster.completing > 0, usable, pool,
         demand.members, demand.part[rows], demand.nodes[rows], demand.need[rows], demand.last[rows],
         demand.pinned[rows],
-        cluster.job.requests.array_id[rows], limits.of_job[rows], limits.amount[rows], limits.room.copy(),
+        cluster.job.requests.array_id[rows], limits.tried[rows], limits.amount[rows], limits.room.copy(),
         depth, cluster.now_s, cluster.trace.time_limit_s[rows], block, blocked, cluster.model.shortest_run,
     )  # fmt: skip
     return _started(rows, given)
@@ -78,7 +78,7 @@ def backfill_starts(cluster: EmbeddedState) -> list[Start]:
         block, blocked, cluster.completing > 0, demand.usable & cluster.open_nodes, demand.pool[rows],
         demand.nodes[rows], demand.need[rows],
         demand.last[rows], cluster.trace.time_limit_s[rows],
-        cluster.job.requests.array_id[rows], limits.of_job[rows],
+        cluster.job.requests.array_id[rows], limits.tried[rows],
         limits.amount[rows], limits.room.copy(), model.shortest_run, model.bounded_tries,
     )  # fmt: skip
     return _started(rows, given)

@@ -55,6 +55,14 @@ def test_group_gpu_s__holds_back_once_it_is_used_up() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(("check_s", "end_s"), [(30.0, 120.0), (70.0, 140.0), (0.0, 100.0)])
+def test_group_gpu_s__ends_jobs_when_slurmctld_looks(check_s: float, end_s: float) -> None:
+    """12 GPU minutes, 8 a minute, counted every 50 s: used up at 100, and the job ends at the next whole check."""
+    model = replace(MODEL, calc_period_s=50.0, time_limit_check_s=check_s)
+    made = played([{"duration_s": 600.0, "limit_s": 600.0}], model, group_gpu_s=720.0)
+    assert made.job.end_s.tolist() == [end_s]
+
+
 def test_group_gpu_s__safe_starts_only_what_lasts() -> None:
     """20 GPU minutes, 16 set aside for job 1, which uses 8: job 2 of 16 must wait for its end and then never starts
     (12 are left), job 3 of 8 does at once when job 1 has ended, and nobody is ended.
@@ -101,6 +109,11 @@ def test_group_wall__safe_looks_at_each_job_alone() -> None:
     """
     rows = [{"duration_s": 50.0}, {"submit_s": 10.0, "duration_s": 50.0}, {"submit_s": 130.0}]
     assert starts(played(rows, SAFE, group_wall_s=180.0)) == [0.0, 10.0, 130.0]
+
+
+def test_group_wall__safe_takes_nothing_in_a_pass() -> None:
+    """2 minutes: three jobs of 2 minutes start in one pass, each of which alone would use all."""
+    assert starts(played([{"duration_s": 20.0}] * 3, SAFE, group_wall_s=120.0)) == [0.0, 0.0, 0.0]
 
 
 def test_group_run_gpu_s__is_what_running_jobs_may_still_use() -> None:
