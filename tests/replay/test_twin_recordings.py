@@ -34,6 +34,7 @@ def test_model__holds_back_and_ends_whom_the_recorded_slurm_did(path: Path) -> N
     """Under limits on what was used: the same jobs start, all within a second, and the same ones are ended."""
     recording = Recording.read(path)
     model = replayed(recording)
+    assert any(each.ended for each in recording.ran) == case(path).endswith("-limits")
     assert same_end(recording, model)
     assert compare(recording, model).same_second == 1.0
 
