@@ -35,7 +35,6 @@ def backfill_pass(
     amount: Floats,
     room: Floats,
     shortest: bool,
-    bounded: bool,
 ) -> Int64s:
     """Which jobs start now, and where. (K, 3) int64: job, node, kind, as take_nodes gives them, in order of start.
 
@@ -47,8 +46,8 @@ def backfill_pass(
     could only start there is held up, with a reservation. Jobs in the order they are tested: pool, usable, nodes, need,
     last, array, limit, amount and shortest as in main_pass; limit_s: (J,) time limits.
     A job is tried at the present, then where reservations end. Each try takes running jobs away in windows of time, and
-    gives the end of the last one taken as its start. bounded: none that ends after the next try begins, and at once
-    those that end before its own time. Source: Slurm's sched/backfill and select/cons_tres (will-run).
+    gives the end of the last one taken as its start: none that ends after the next try begins, and at once those that
+    end before its own time. Source: Slurm's sched/backfill and select/cons_tres (will-run).
     """
     now, window_end, step, epoch = clock[0], clock[1], clock[2], clock[3]
     jobs, width, runs = nodes.size, usable.shape[1], run_end.size
@@ -100,7 +99,7 @@ def backfill_pass(
                 start = future_start(
                     now, epoch, free, order_end, order, runs, first, count, held_node, held, ready, by_ready, able,
                     needs[j], lasts[j], mask, nodes[j], need[j], last[j], shortest, chosen,
-                    from_s if bounded else now, later if bounded and later >= 0 else np.inf,
+                    from_s, later if later >= 0 else np.inf,
                 )  # fmt: skip
             if start == np.inf:
                 if later < 0:

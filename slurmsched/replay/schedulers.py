@@ -79,7 +79,7 @@ def backfill_starts(cluster: EmbeddedState) -> list[Start]:
         demand.nodes[rows], demand.need[rows],
         demand.last[rows], cluster.trace.time_limit_s[rows],
         cluster.job.requests.array_id[rows], limits.tried[rows],
-        limits.amount[rows], limits.room.copy(), model.shortest_run, model.bounded_tries,
+        limits.amount[rows], limits.room.copy(), model.shortest_run,
     )  # fmt: skip
     return _started(rows, given)
 

@@ -33,8 +33,6 @@ class SlurmModel:
     bf_max_job_user, _part, _user_part, _start: per pass, 0 = no limit.
     shortest_run: a job of one node takes it from the shortest run of neighbouring nodes that fit, as Slurm 24.11
     does; else the lowest that fits.
-    bounded_tries: a try of backfill takes away only running jobs that end before the next one would begin, as Slurm
-    26.05 does; else all, in windows of time.
     weight_*: PriorityWeight*; max_age_s: PriorityMaxAge; favor_small: PriorityFavorSmall; calc_period_s: ages are
     brought up to date this often. base_priority: what the other factors add, equal for all.
     decay_half_life_s: PriorityDecayHalfLife, 0 = usage never fades; usage_reset: PriorityUsageResetPeriod, "none",
@@ -75,7 +73,6 @@ class SlurmModel:
     bf_max_job_user_part: int = 0
     bf_max_job_start: int = 0
     shortest_run: bool = False
-    bounded_tries: bool = True
     weight_age: int = 1_000
     weight_job_size: int = 0
     weight_partition: int = 0

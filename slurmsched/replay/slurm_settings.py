@@ -44,8 +44,7 @@ def scheduler(settings: Mapping[str, str]) -> dict[str, Any]:
     if not settings.get("SchedulerType", "sched/backfill").endswith("backfill"):
         values["backfill"] = "none"
     year = settings.get("SLURM_VERSION", "").partition(".")[0]
-    old = year.isdecimal() and int(year) <= LAST_BY_RUNS
-    values |= {"shortest_run": old, "bounded_tries": not old}
+    values["shortest_run"] = year.isdecimal() and int(year) <= LAST_BY_RUNS
     values["has_epilog"] = any(_EPILOG.fullmatch(key) and text != "(null)" for key, text in settings.items())
     expire = re.search(r"cred_expire=(\d+)", settings.get("AuthInfo", ""))
     if expire and "requeue_delay_s" not in values:

@@ -29,9 +29,7 @@ JOBS, STRETCH = int(os.environ.get("TWIN_JOBS", "240")), float(os.environ.get("T
 SEED = int(os.environ.get("TWIN_SEED", "1"))  # of the first case, the second has the next
 OVER_S, TICK_S = 45.0 * JOBS / 240, 5.0
 KEPT = Path("/var/tmp/twin")
-# Wider than the targets, which docs/fidelity.md holds measured: milliseconds decide who of two jobs gets the nodes that
-# come back, one such draw moves many waits, and more of them are drawn where other work shares the cores.
-SAME_ORDER, WAIT_ERROR = 0.93, 0.3
+IN_ORDER, WAIT_ERROR = 0.95, 0.05  # the target of docs/fidelity.md
 
 pytestmark = [pytest.mark.live, pytest.mark.newest, pytest.mark.timeout(600 * STRETCH * JOBS / 240)]
 
@@ -90,9 +88,10 @@ def stamp(line: dict[str, str]) -> float:
 
 def judge(case: str, recording: Recording) -> None:
     KEPT.mkdir(exist_ok=True)
-    recording.write(KEPT / f"{recording.version}-{case}.json.gz")
+    name = f"{recording.version}-{case}" if SEED == 1 else f"{recording.version}-{case}-{SEED}"
+    recording.write(KEPT / f"{name}.json.gz")
     seen = compare(recording, replayed(recording))
     print(f"\n| {recording.version} | {case} | {seen.row}")
     assert seen.jobs >= 200
-    assert seen.same_order >= SAME_ORDER, seen
+    assert seen.in_order >= IN_ORDER, seen
     assert abs(seen.wait_error) <= WAIT_ERROR, seen

@@ -114,12 +114,12 @@ class Backfill:
     def __init__(
         self, now: float, window_end: float, step: float, free: Free,
         runs: Sequence[tuple[float, dict[int, list[int]]]], blocks: Sequence[tuple[float, float, set[int]]],
-        completing: set[int], shortest: bool, bounded: bool,
+        completing: set[int], shortest: bool,
     ) -> None:  # fmt: skip
         self.now, self.window_end, self.step, self.free = now, window_end, step, free
         self.runs = sorted(runs, key=lambda run: run[0])
         self.taken, self.completing = list(blocks), completing
-        self.shortest, self.bounded = shortest, bounded
+        self.shortest = shortest
         self.records = 1  # of the table of reservations, ever made
 
     def starts(
@@ -156,8 +156,7 @@ class Backfill:
         while later <= self.window_end:
             begin = later
             usable, following = self._unreserved(begin, begin + job["limit_s"], job["pool"])
-            bound = following if self.bounded and following is not None else math.inf
-            fits = self._future(job, usable, begin if self.bounded else self.now, bound)
+            fits = self._future(job, usable, begin, math.inf if following is None else following)
             start, chosen = fits if len(usable) >= job["nodes"] else (math.inf, {})
             if start == math.inf:
                 if following is None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from slurmsched.model import JobState
 from slurmsched.replay.embedded import EmbeddedCluster
 from tests.twin.recording import Recording
 
@@ -64,3 +65,13 @@ def longest_common(real: np.ndarray, made: np.ndarray) -> int:
         fits = made[order[:j]] <= made[order[j]]
         lengths[j] += lengths[:j][fits].max(initial=0)
     return int(lengths.max(initial=0))
+
+
+def same_end(recording: Recording, cluster: EmbeddedCluster) -> bool:
+    """Whether the model starts the same jobs as Slurm, and ends the same ones for a limit."""
+    started = {job for job, at in zip(cluster.trace.job_id, cluster.job.first_start_s, strict=True) if np.isfinite(at)}
+    over = {job for job, state in zip(cluster.trace.job_id, cluster.job.ended_as, strict=True)
+            if state == int(JobState.TIMEOUT)}  # fmt: skip
+    return started == {e.job_id for e in recording.ran if e.start_s} and over == {
+        e.job_id for e in recording.ran if e.ended
+    }

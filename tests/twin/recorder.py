@@ -11,6 +11,7 @@ from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 
+from slurmsched.replay.slurm_limits import ACCOUNTS_FILE, MADE_BY, QOS_FILE
 from slurmsched.slurm.site import parse_settings
 from tests.live.lab import run, until
 from tests.twin.recording import Ran, Recording
@@ -22,6 +23,7 @@ _JOB = r"JobId=(?:\d+_\d+\()?(\d+)\)?"
 _SUBMITTED = re.compile(_STAMP + r"_slurm_rpc_submit_batch_job: " + _JOB, re.MULTILINE)
 _LAUNCHED = re.compile(_STAMP + r"debug2: +acct_policy_job_begin: after adding " + _JOB, re.MULTILINE)
 _ENDED = re.compile(_STAMP + r"_job_complete: " + _JOB + r" done", re.MULTILINE)
+_OVER = re.compile(_STAMP + _JOB + r" timed out, ", re.MULTILINE)
 _CANCELLED = re.compile(_STAMP + r"_slurm_rpc_kill_job: REQUEST_KILL_JOB " + _JOB, re.MULTILINE)
 _FREED = re.compile(_STAMP + r"debug2: +_slurm_rpc_epilog_complete: " + _JOB, re.MULTILINE)
 _FREED_NODE = re.compile(_FREED.pattern + r" Node=(\S+)", re.MULTILINE)
@@ -35,6 +37,8 @@ _FULL_PASS = re.compile(_STAMP + rf"(?:debug: +sched: Running job scheduler for 
 _PASSES = {
     "backfill": _STAMP + r"(?:debug: +)?sched/backfill: _attempt_backfill: beginning",
     "full": _STAMP + r"(?:debug: +)?sched: Running job scheduler for full queue",
+    "usage": _STAMP + r"(?:debug: +)?priority/multifactor: _decay_thread: PRIO: Decay factor over",
+    "check": _STAMP + r"debug2: +Testing job time limits",
     "main": _STAMP + r"(?:debug: +)?sched: Running job scheduler for default depth",
 }
 
@@ -69,33 +73,39 @@ class Recorder:
         cancels = [(one.at_s + one.cancel_s + 1, p, True) for p, one in enumerate(self.submissions) if one.cancel_s]
         return sorted([*submits, *cancels])
 
-    def recording(self, uid: int = 0, done_s: Sequence[float] = (), **of_daemon: float) -> Recording:
-        """Every job, by id. uid, done_s: user of the daemon, and when its cycles ended.
+    def recording(
+        self, uid: int = 0, done_s: Sequence[float] = (), *, limited: bool = False, **of_daemon: float
+    ) -> Recording:
+        """Every job, by id. uid, done_s: user of the daemon, and when its cycles ended. limited: see Recording.
 
         Times come from slurmctld's log (milliseconds), else from sacct (seconds).
         """
         log = LOG.read_text(errors="replace")
-        submit, cancel, end, freed = (_last(each, log) for each in (_SUBMITTED, _CANCELLED, _ENDED, _FREED))
+        kinds = (_SUBMITTED, _CANCELLED, _ENDED, _OVER, _FREED)
+        submit, cancel, end, over, freed = (_last(each, log) for each in kinds)
         start = {int(m[2]): stamp(m[1]) for m in reversed(list(_LAUNCHED.finditer(log)))}
-        spread = spreads(log, end)
+        spread = spreads(log, end | over)
         place = {job: at for at, job in enumerate(self.ids)}
         made = []
         for job, array, begun_s, ended_s in accounted(self.ids):
             record = array or job
             one, cancel_s = self.submissions[place[record]], cancel.get(record)
-            ends = [at for at in (end.get(job), cancel_s) if at is not None]  # a job that is cancelled logs no end
+            # a job that is cancelled, or ended for a limit, logs no end
+            ends = [at for at in (end.get(job), over.get(job), cancel_s) if at is not None]
             made.append(Ran(
                 job, array, f"afterany:{self.ids[one.after]}" if one.after >= 0 else "", one.user, one.gpus, one.nodes,
                 one.limit_min, one.partition, one.qos or "normal", submit[record],
                 begun_s and start.get(job, begun_s), min(ends, default=ended_s), freed.get(job, ended_s), cancel_s,
-                spread.get(job, 0.0),
+                spread.get(job, 0.0), one.account, job in over,
             ))  # fmt: skip
         settings = parse_settings(run("scontrol", "show", "config").out)
         first_s = min(each.submit_s for each in made)
         passes_s = (_last_before(pattern, log, first_s) for pattern in (_BACKFILL, _FULL_PASS))
         until_s = max(each.end_s or 0.0 for each in made)
-        told = {"passes": passes_of(log, first_s, until_s), "cycles": cycles_of(log, uid, done_s)}
-        return Recording(tuple(made), settings, *passes_s, **of_daemon, **told)
+        told = {"passes": passes_of(log, first_s, until_s), "cycles": cycles_of(log, uid, done_s),
+                "writes": tuple(writes for *_, writes in written_in(log, uid, done_s))}  # fmt: skip
+        files = {name: run(*MADE_BY[name].split()).out for name in (QOS_FILE, ACCOUNTS_FILE)} if limited else {}
+        return Recording(tuple(made), settings, *passes_s, **of_daemon, **told, limited=limited, files=files)
 
 
 def spreads(log: str, end: Mapping[int, float]) -> dict[int, float]:
@@ -116,6 +126,12 @@ def passes_of(log: str, from_s: float, until_s: float) -> tuple[tuple[float, str
 def cycles_of(log: str, uid: int, done_s: Sequence[float]) -> tuple[tuple[float, float, float, int], ...]:
     """When the daemon of this user first read the queue in each cycle, its first and last write (its end if it wrote
     nothing), and how many there were. done_s: ends of the cycles."""
+    return tuple((read_s, min(written, default=end_s), max(written, default=end_s), len(written))
+                 for read_s, end_s, written in written_in(log, uid, done_s))  # fmt: skip
+
+
+def written_in(log: str, uid: int, done_s: Sequence[float]) -> list[tuple[float, float, tuple[float, ...]]]:
+    """When each cycle first read the queue, when it ended, and when its writes came, in their order."""
     reads, writes = (list(map(stamp, re.findall(pattern.format(uid=uid), log))) for pattern in (_READ, _WRITTEN))
     bounds = [done_s[0] - 60, *done_s] if done_s else []
     begun = [(min(read), end_s) for before_s, end_s in pairwise(bounds)
@@ -123,9 +139,8 @@ def cycles_of(log: str, uid: int, done_s: Sequence[float]) -> tuple[tuple[float,
     found = []
     for (read_s, end_s), (next_s, _) in pairwise([*begun, (math.inf, math.inf)]):
         # slurmctld logs a write after its answer: the line of a cycle's last one may come after the cycle's end
-        written = [at for at in writes if read_s <= at < next_s]
-        found.append((read_s, min(written, default=end_s), max(written, default=end_s), len(written)))
-    return tuple(found)
+        found.append((read_s, end_s, tuple(sorted(at for at in writes if read_s <= at < next_s))))
+    return found
 
 
 def warm_up() -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
+from itertools import zip_longest
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import orjson
@@ -16,13 +18,17 @@ from slurmsched.planning.planner import Planner
 from slurmsched.policies.srsf import Srsf
 from slurmsched.replay.embedded import EmbeddedCluster
 from slurmsched.replay.engine import Kind, replay
+from slurmsched.replay.layout import Layout
 from slurmsched.replay.memory_store import MemoryStore
 from slurmsched.replay.requests import Requests
+from slurmsched.replay.slurm_limits import read_accounts, read_qos
 from slurmsched.replay.slurm_model import SlurmModel
 from slurmsched.replay.traces import Trace
+from tests.twin import limits
 from tests.twin.workload import CPUS_PER_GPU, LAYOUT, MIB_PER_NODE
 
 KEPT = (
+    "AccountingStorageEnforce",
     "AuthInfo",
     "Epilog",
     "KillWait",
@@ -32,6 +38,8 @@ KEPT = (
     "SchedulerType",
     "SLURM_VERSION",
 )
+TOLD = {"backfill": Kind.BACKFILL, "usage": Kind.USAGE, "check": Kind.CHECK}  # all else are main passes
+COUNTS = ("usage", "check")
 UNLIMITED_S = 3600.0  # run time of a job whose user ended it: longer than anybody waited
 
 
@@ -40,7 +48,7 @@ class Ran:
     """One job as Slurm ran it; times are Unix seconds, None where it never came to that.
 
     array_id: 0 = no array. end_s: its nodes begin to complete. freed_s: all are done with that; spread_s: the last by
-    name so much after the first.
+    name so much after the first. ended: by Slurm itself, for a limit.
     """
 
     job_id: int
@@ -58,13 +66,15 @@ class Ran:
     freed_s: float | None
     cancel_s: float | None
     spread_s: float = 0.0
+    account: str = ""
+    ended: bool = False
 
     @property
     def run_s(self) -> float:
-        """How long it would have run without its cancellation [s]."""
+        """How long it would have run if nobody had ended it [s]."""
         if self.start_s is None or self.end_s is None:
             return 1.0
-        return UNLIMITED_S if self.end_s == self.cancel_s else max(self.end_s - self.start_s, 0.01)
+        return UNLIMITED_S if self.ended or self.end_s == self.cancel_s else max(self.end_s - self.start_s, 0.01)
 
 
 @dataclass(frozen=True)
@@ -72,9 +82,13 @@ class Recording:
     """settings: of `scontrol show config`. backfill_s, full_pass_s: when the last backfill pass, and the last pass over
     the whole queue, before the first job began.
 
-    passes: when slurmctld looked at the queue, and how: "main", "full" (main, the whole queue) or "backfill".
+    passes: when slurmctld looked at the queue, and how: "main", "full" (main, the whole queue) or "backfill"; or when
+    it counted usage ("usage") and held running jobs against their limits ("check").
+    limited: the jobs are those of tests/twin/limits.py; files: what commands print of the limits, by the names that
+    slurmsched.replay.slurm_limits gives them.
     first_cycle_s, interval_s, lateness_s: of the daemon's cycles, the last from the begin of a cycle to its last
     write; interval_s 0 = no daemon. cycles: when it read the queue, its first and its last write, and how many.
+    writes: when each write of these cycles came, as far as that was recorded.
     """
 
     ran: tuple[Ran, ...]
@@ -86,6 +100,9 @@ class Recording:
     lateness_s: float = 0.0
     passes: tuple[tuple[float, str], ...] = ()
     cycles: tuple[tuple[float, float, float, int], ...] = ()
+    writes: tuple[tuple[float, ...], ...] = ()
+    limited: bool = False
+    files: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def version(self) -> str:
@@ -93,7 +110,7 @@ class Recording:
 
     def run_s(self, ran: Ran) -> float:
         """How long a job runs from the begin of the pass that started it [s]: its own start is some ms later."""
-        before = [at for at, _ in self.passes if ran.start_s is not None and at <= ran.start_s]
+        before = [at for at, how in self.passes if how not in COUNTS and ran.start_s is not None and at <= ran.start_s]
         return ran.run_s + (ran.start_s - max(before) if before else 0.0)
 
     @property
@@ -110,7 +127,7 @@ class Recording:
     @classmethod
     def read(cls, path: Path) -> Recording:
         made = orjson.loads(gzip.decompress(path.read_bytes()))
-        pairs = {name: tuple(map(tuple, made.get(name, ()))) for name in ("passes", "cycles")}
+        pairs = {name: tuple(map(tuple, made.get(name, ()))) for name in ("passes", "cycles", "writes")}
         return cls(**made | pairs | {"ran": tuple(Ran(**each) for each in made["ran"])})
 
 
@@ -128,18 +145,28 @@ def replayed(recording: Recording) -> EmbeddedCluster:
     return cluster
 
 
-def _cycle(cluster: EmbeddedCluster, planner: Planner, recording: Recording) -> None:
+class Twin(EmbeddedCluster):
+    """Writes come as late as they were seen to, where that was recorded."""
+
+    writes_s: Sequence[float] = ()  # of the last cycle, since it read the queue
+
+    def late_s(self, place: int) -> float:
+        return self.writes_s[place] if place < len(self.writes_s) else super().late_s(place)
+
+
+def _cycle(cluster: Twin, planner: Planner, recording: Recording) -> None:
     """The daemon's cycles at the times at which they were."""
     store = MemoryStore()
-    for read_s, first_s, last_s, writes in recording.cycles:
+    for (read_s, first_s, last_s, writes), each_s in zip_longest(recording.cycles, recording.writes, fillvalue=()):
         cluster.advance(read_s - recording.origin_s)
+        cluster.writes_s = [at - read_s for at in each_s]
         pace = (writes - 1) / (last_s - first_s) if last_s > first_s else 0.0
         cluster.model = replace(cluster.model, rpc_latency_s=first_s - read_s, writes_per_s=pace)
         run_cycle(cluster, planner, store)
     replay(cluster)
 
 
-def twin(recording: Recording) -> EmbeddedCluster:
+def twin(recording: Recording) -> Twin:
     """The model of this very Slurm with the same jobs, nothing run yet."""
     origin_s, ran = recording.origin_s, recording.ran
     model = SlurmModel.from_settings(
@@ -151,9 +178,24 @@ def twin(recording: Recording) -> EmbeddedCluster:
     limit_s = [60.0 * each.limit_min for each in ran]
     submit_s = [each.submit_s - origin_s for each in ran]
     trace = Trace.of(ids, [each.gpus for each in ran], submit_s, [recording.run_s(each) for each in ran], limit_s)
-    told = [(at - origin_s, Kind.BACKFILL if how == "backfill" else Kind.SCHEDULE, how == "full")
+    told = [(at - origin_s, TOLD.get(how, Kind.SCHEDULE), how == "full")
             for at, how in recording.passes if at >= origin_s]  # fmt: skip
-    return EmbeddedCluster(trace, LAYOUT, model, requests=_requests(trace, ran, origin_s), told=told)
+    requests = _requests(trace, ran, origin_s)
+    made = Twin(trace, _layout(recording), model, requests=requests, told=told)
+    if counts_s := [at_s for at_s, kind, _ in told if kind == Kind.USAGE]:  # what came before fades from the last on
+        made.budgets.counted_s = float(model.told(min(counts_s) - model.calc_period_s))
+    return made
+
+
+def _layout(recording: Recording) -> Layout:
+    """The lab, with its limits as Slurm's own commands print them."""
+    if not recording.limited:
+        return LAYOUT
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        for file, text in recording.files.items():
+            (folder / file).write_text(text)
+        return replace(limits.LAYOUT, qos=read_qos(folder), accounts=read_accounts(folder))
 
 
 def _requests(trace: Trace, ran: Sequence[Ran], origin_s: float) -> Requests:
@@ -163,6 +205,7 @@ def _requests(trace: Trace, ran: Sequence[Ran], origin_s: float) -> Requests:
         "memory_mib": [each.nodes * MIB_PER_NODE for each in ran],
         "partition": [each.partition for each in ran],
         "user": [each.user for each in ran],
+        "account": [each.account for each in ran],
         "qos": [each.qos for each in ran],
         "array_id": [each.array_id for each in ran],
         "dependency": [each.dependency for each in ran],

@@ -33,6 +33,7 @@ class Submission:
     tasks: int = 1
     after: int = -1
     cancel_s: float = 0.0  # after its submission, 0 = never
+    account: str = ""
 
     @property
     def nodes(self) -> int:
@@ -46,6 +47,7 @@ class Submission:
             f"--cpus-per-task={CPUS_PER_GPU * each}", f"--time={self.limit_min}", f"--partition={self.partition}",
         ]  # fmt: skip
         options += [f"--qos={self.qos}"] if self.qos else []
+        options += [f"--account={self.account}"] if self.account else []
         options += [f"--array=1-{self.tasks}"] if self.tasks > 1 else []
         options += [f"--dependency=afterany:{ids[self.after]}"] if self.after >= 0 else []
         return ["sbatch", "--parsable", *options, f"--wrap=sleep {self.sleep_s}"]

@@ -4,13 +4,14 @@
     python3 tests/recorded/twin/record.py twin
     python3 tests/lab/lab.py down --name twin
 
-On the host, four minutes a lab. A recording replaces the last one of its version and case; its row goes to
-docs/fidelity.md. It fails as tests/live/test_twin.py does where the model is out of its bounds.
+On the host, eight minutes a lab. A recording replaces the last one of its version, case and TWIN_SEED; its row goes to
+docs/fidelity.md. It fails as the live tests do where the model is out of their bounds.
 """
 
 from __future__ import annotations
 
 import io
+import os
 import subprocess
 import sys
 import tarfile
@@ -18,7 +19,9 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 LAB = HERE.parents[1] / "lab" / "lab.py"
-TEST = ("python", "-m", "pytest", "-m", "live", "tests/live/test_twin.py", "-s", "-q")
+SEED = f"TWIN_SEED={os.environ.get('TWIN_SEED', '1')}"
+TESTS = ("tests/live/test_twin.py", "tests/live/test_twin_limits.py")
+TEST = ("env", SEED, "python", "-m", "pytest", "-m", "live", *TESTS, "-s", "-q")
 KEPT = "/var/tmp/twin"  # where the test leaves them in the lab
 
 

@@ -63,6 +63,14 @@ def test_group_gpu_s__ends_jobs_when_slurmctld_looks(check_s: float, end_s: floa
     assert made.job.end_s.tolist() == [end_s]
 
 
+def test_group_gpu_s__ends_jobs_also_for_what_an_ended_job_used() -> None:
+    """4 GPU minutes: job 1 of 8 GPUs has used them when it ends at 31, so job 2 is over at the next check, at 60, not
+    only after the count of 100."""
+    model = replace(MODEL, calc_period_s=100.0)
+    rows = [{"duration_s": 31.0, "limit_s": 60.0}, {"gpus": 1, "duration_s": 600.0, "limit_s": 600.0}]
+    assert played(rows, model, group_gpu_s=240.0).job.end_s.tolist() == [31.0, 60.0]
+
+
 def test_group_gpu_s__safe_starts_only_what_lasts() -> None:
     """20 GPU minutes, 16 set aside for job 1, which uses 8: job 2 of 16 must wait for its end and then never starts
     (12 are left), job 3 of 8 does at once when job 1 has ended, and nobody is ended.

@@ -167,26 +167,27 @@ LATE = SlurmModel(bf_phase_s=5.0, batch_sched_delay_s=1.0, sched_phase_s=90.0)
 
 def test_backfill__a_try_reaches_to_where_the_next_begins() -> None:
     """n1: 4 GPUs until 60, 2 until 300, 2 free; n2: all until 61, then job 4 has it until 161. Job 5, of 4 GPUs, finds
-    n1 at 60, so that job 6 may not run there until then. Before 26.05 the try goes on past the end of n2, which is none
-    of its own, takes the end at 300 too, and gives way to the next try, at the end of job 4: job 6 starts.
+    n1 at 60, so that job 6 may not run there until then. Were job 4 there until 361, the try for job 5 would go on past
+    the end of n2, which is none of its own, to 300, and job 6 would start at once.
     """
     held = ((4, "n1", 60.0), (2, "n1", 300.0), (8, "n2", 61.0))
     rows: list[Row] = [{"gpus": gpus, "pin": pin, "limit_s": end_s, "duration_s": end_s} for gpus, pin, end_s in held]
-    rows += [{"gpus": gpus, "limit_s": 100.0, "submit_s": 1.0} for gpus in (8, 4, 2)]
-    assert starts(rows, LATE)[5] == 60
-    assert starts(rows, replace(LATE, bounded_tries=False))[5] == 5
+    rest: list[Row] = [{"gpus": gpus, "limit_s": 100.0, "submit_s": 1.0} for gpus in (8, 4, 2)]
+    assert starts([*rows, *rest], LATE)[5] == 60
+    assert starts([*rows, rest[0] | {"limit_s": 300.0}, *rest[1:]], LATE)[5] == 5
 
 
 def test_backfill__of_jobs_that_end_together_the_one_eligible_first_is_first() -> None:
-    """As above with both ends at 61: job 3, on n1, waited for job 1, on n2, and so comes behind job 4, on n2. Then a
-    try of any length ends with it; were it before job 4, the try would go on to 300.
+    """As above, both ends at 61 and job 5 on n2 until 361: job 3, on n1, waited for job 1 and so comes behind job 4,
+    on n2; the try for job 6 ends with it. Were it before job 4, the try would go on to 300.
     """
     rows: list[Row] = [{"gpus": 8, "pin": "n2", "duration_s": 0.5}, {"gpus": 2, "pin": "n1", "limit_s": 300.0,
                                                                     "duration_s": 300.0}]  # fmt: skip
     both = {"limit_s": 60.0, "duration_s": 60.0}
     rows += [{"gpus": 4, "pin": "n1", "dependency": "afterany:1", **both}, {"gpus": 8, "pin": "n2", **both}]
-    rows += [{"gpus": gpus, "limit_s": 100.0, "submit_s": 2.0} for gpus in (8, 4, 2)]
-    made = starts(rows, replace(LATE, bounded_tries=False))
+    rows += [{"gpus": 8, "limit_s": 300.0, "submit_s": 2.0}]
+    rows += [{"gpus": gpus, "limit_s": 100.0, "submit_s": 2.0} for gpus in (4, 2)]
+    made = starts(rows, LATE)
     assert made[2] == made[3] == 1
     assert made[6] > 60
 
