@@ -36,7 +36,13 @@ def _cell(node: GpuTopology, i: int, j: int) -> str:
     if i == j:
         return "X"
     kind, lanes = LinkKind(int(node.kind[i, j])), int(node.lanes[i, j])
-    return SHORT.get(kind, kind.name) + (str(lanes) if kind == LinkKind.NVLINK else "")
+    return _called(node, kind, lanes)
+
+
+def _called(node: GpuTopology, kind: LinkKind, lanes: int) -> str:
+    """A link in few letters; XGMI over other GPUs in brackets, where some is direct."""
+    name = SHORT.get(kind, kind.name) + (str(lanes) if kind == LinkKind.NVLINK else "")
+    return f"({name})" if kind == LinkKind.XGMI and not lanes and node.lanes.any() else name
 
 
 def _known(number: int) -> str:
@@ -56,7 +62,7 @@ def groups(node: GpuTopology) -> Iterator[str]:
         whole = len(pairs) * 2 == node.gpus * (node.gpus - 1) and node.gpus > 2
         wide = float(node.bandwidth_gb_per_s[pairs[0]])
         rate = f" ({wide:g} GB/s each way)" if wide else ""
-        yield f"{told(link)}{rate}: " + ("every pair" if whole else " ".join(f"{i}-{j}" for i, j in pairs))
+        yield f"{_called(node, *link)}{rate}: " + ("every pair" if whole else " ".join(f"{i}-{j}" for i, j in pairs))
 
 
 def svg(node: GpuTopology) -> str:

@@ -38,8 +38,15 @@ FABRICS = {
 def fabric(text: str) -> None:
     """This Slurm has it."""
     Path("/etc/slurm/topology.conf").write_text(text)
-    run("labctl", "conf", "TopologyPlugin", "topology/block" if "Block" in text else "topology/tree")
-    run("labctl", "restart", "slurmctld")
+    plugin = "topology/block" if "Block" in text else "topology/tree"
+    run("labctl", "conf", "TopologyPlugin", plugin)
+
+    def has_it() -> bool:  # right after a reconfigure the process to stop is not the one on record
+        run("labctl", "restart", "slurmctld", check=False)
+        told = run("scontrol", "show", "config", check=False).out
+        return plugin in told.partition("TopologyPlugin")[2].partition("\n")[0]
+
+    until(has_it, f"slurmctld has {plugin}", pause_s=1)
     run("labctl", "wait-ready")
 
 
@@ -85,13 +92,9 @@ def sixteen(fresh: None) -> Iterator[tuple[str, ...]]:
                            ("slurm.conf", "Nodes=n[1-4] Default=YES", "Nodes=n[1-4],p[1-12] Default=YES")):  # fmt: skip
         path = Path("/etc/slurm", name)
         path.write_text(path.read_text().replace(old, new))
-    run("labctl", "restart", "slurmctld")
-    for node in MORE:
-        Path("/var/spool/slurmd", node).mkdir(exist_ok=True)
-        run("slurmd", "-N", node)
     yield SIXTEEN
     for node in MORE:
-        run("sh", "-c", f"kill $(cat /run/slurm/slurmd-{node}.pid)")
+        run("sh", "-c", f"kill $(cat /run/slurm/slurmd-{node}.pid)", check=False)
     run("scontrol", "update", "nodename=p[1-12]", "state=down", "reason=phantom")
 
 
@@ -116,6 +119,9 @@ def drawn(at: SiteTopology, seed: int, count: int = 60) -> Iterator[list[int]]:
 def test_reachable__is_where_slurm_starts_a_gang_with_a_node_list(sixteen: tuple[str, ...], name: str):
     """Every list that it takes is one that Slurm starts, every other one waits for ever."""
     fabric(FABRICS[name])
+    for node in MORE:
+        Path("/var/spool/slurmd", node).mkdir(exist_ok=True)
+        run("slurmd", "-N", node)
     until(lambda: run("sinfo", "-h", "-p", "gpu", "-o", "%t").out.split() == ["idle"], "all are idle", pause_s=1)
     at = topology(FABRICS[name], sixteen)
     asked = {}
