@@ -59,7 +59,7 @@ def test_fit__starts_waits_and_wrong_options(run, cluster):
                   ("--gres=craynetwork:1",), ("--gres=gpu",), ("--gres=gpu:",), ("--gres=gpu:a100:",),
                   ("--gpus=1", "--mem=much"),
                   ("--gpus=1", "-t", "long"), ("--gpus=1", "-w", "n["), ("--gpus=1", "-p", "nosuch"),
-                  ("-w", "n9"), ("--gpus=1", "-x", "n[1-9]")):  # fmt: skip
+                  ("-w", "n9"), ("-w", "n1 n2"), ("-w", "@all"), ("--gpus=1", "-x", "n[1-9]")):  # fmt: skip
         assert run("fit", *wrong).code == 2
 
 
