@@ -61,6 +61,8 @@ def command(out: Output, **options: Any) -> int:
     if answer.starts and answer.needs == 1:
         pick, unknown = _picker(snapshot, request, answer)
         answer = fit(snapshot, request, pick)
+    elif answer.starts:
+        unknown = "told of jobs of one node" + ("" if answer.needs else ", such as by --nodes=1")
     if out.as_json:
         out.json({"fit": answer, "pick_unknown": unknown})
     else:

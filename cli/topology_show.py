@@ -10,7 +10,7 @@ from slurmsched.cli.output import Output, counted
 from slurmsched.errors import InputError
 from slurmsched.model.topology import Fabric
 from slurmsched.topology.cells import NamedFabric, nodes_under
-from slurmsched.topology.links import links_of, told
+from slurmsched.topology.links import links_of, shown
 from slurmsched.topology.picture import groups, matrix
 from slurmsched.topology.plain import fold
 from slurmsched.topology.reading import NodeClass, Reading
@@ -95,5 +95,5 @@ def grouped(differences: Sequence[Difference]) -> list[tuple[str, str, str, str]
 
 def links(one: NodeClass) -> str:
     """The links of a class in a few words: "28 NV12", "4 NV4, 24 SYS"; "unknown"."""
-    count = Counter(told((kind, lanes)) for _, _, kind, lanes in links_of(one.topology))
+    count = Counter(shown(one.topology, (kind, lanes)) for _, _, kind, lanes in links_of(one.topology))
     return ", ".join(f"{number} {link}" for link, number in count.items()) or "unknown"

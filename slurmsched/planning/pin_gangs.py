@@ -34,7 +34,7 @@ def unfit(snapshot: Snapshot, row: int, wish: Wish, allowed: Bools) -> str:
     if len(cell) != len(allowed) or not (cell[allowed] >= 0).any():
         return "nothing is known of the switches or blocks of its nodes"
     if snapshot.topology.slurm_form not in ("", snapshot.topology.fabric.form):
-        return f"topology.fabric is no {snapshot.topology.slurm_form}, which Slurm keeps it to"
+        return f"Slurm keeps it to a {snapshot.topology.slurm_form}, of which topology.fabric does not tell"
     shown = snapshot.picking is not None and snapshot.picking.version >= _SEGMENTS_SHOWN
     return "" if shown or snapshot.topology.fabric.form != "block" else "this Slurm does not show --segment"
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from slurmsched.errors import InputError
-from slurmsched.model.hostlist import expand, fold
+from slurmsched.model.hostlist import expand
+from slurmsched.topology.plain import fold
 
 
 def hosts(option: str, text: str) -> tuple[str, ...]:
@@ -19,7 +20,7 @@ def hosts(option: str, text: str) -> tuple[str, ...]:
 def check_nodes(option: str, asked: Iterable[str], there: Iterable[str]) -> None:
     """Raises InputError for nodes that the cluster does not have; sbatch refuses them too."""
     if unknown := set(asked) - set(there):
-        raise InputError(f"{option}: the cluster has no {fold(unknown)}")
+        raise InputError(f"{option}: the cluster has no {fold(sorted(unknown))}")
 
 
 def check_name(option: str, asked: str, there: Iterable[str]) -> None:

@@ -42,6 +42,12 @@ def told(link: Link) -> str:
     return f"NV{link[1]}" if link[0] == LinkKind.NVLINK else link[0].name
 
 
+def shown(node: GpuTopology, link: Link) -> str:
+    """As told; XGMI over other GPUs in brackets where some is direct."""
+    around = link == (LinkKind.XGMI, 0) and node.lanes.any()
+    return f"({told(link)})" if around else told(link)
+
+
 def class_of(name: str, kind: Int8s, lanes: Int16s, *, gpu_type: str = "", **columns: Any) -> GpuTopology:
     """The class with bandwidth, switch groups and GPUs off the fabric worked out where they are not given."""
     columns.setdefault("pcie_group", switch_groups(kind))

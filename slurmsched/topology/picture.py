@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from html import escape
 
 from slurmsched.model.topology import GpuTopology, LinkKind
-from slurmsched.topology.links import links_of, told
+from slurmsched.topology.links import links_of, shown
 
-SHORT = {LinkKind.UNKNOWN: "-", LinkKind.NVLINK: "NV", LinkKind.XGMI: "XGMI"}
 SIZE, RING, DOT = 460, 170, 22  # pixels: the picture, the circle of GPUs, one GPU
 COLOURS = ("#4c78a8", "#f58518", "#54a24b", "#b279a2", "#e45756", "#72b7b2", "#eeca3b", "#9d755d")
 STROKES = {LinkKind.NVLINK: "#2a7f2a", LinkKind.XGMI: "#a02020", LinkKind.PIX: "#777777", LinkKind.PXB: "#999999"}
@@ -36,7 +35,7 @@ def _cell(node: GpuTopology, i: int, j: int) -> str:
     if i == j:
         return "X"
     kind, lanes = LinkKind(int(node.kind[i, j])), int(node.lanes[i, j])
-    return SHORT.get(kind, kind.name) + (str(lanes) if kind == LinkKind.NVLINK else "")
+    return "-" if kind == LinkKind.UNKNOWN else shown(node, (kind, lanes))
 
 
 def _known(number: int) -> str:
@@ -56,13 +55,17 @@ def groups(node: GpuTopology) -> Iterator[str]:
         whole = len(pairs) * 2 == node.gpus * (node.gpus - 1) and node.gpus > 2
         wide = float(node.bandwidth_gb_per_s[pairs[0]])
         rate = f" ({wide:g} GB/s each way)" if wide else ""
-        yield f"{told(link)}{rate}: " + ("every pair" if whole else " ".join(f"{i}-{j}" for i, j in pairs))
+        yield f"{shown(node, link)}{rate}: " + ("every pair" if whole else " ".join(f"{i}-{j}" for i, j in pairs))
 
 
 def svg(node: GpuTopology) -> str:
     """The GPUs on a circle, coloured by NUMA node; wired links as lines, the wider the more lanes; switches dotted."""
     places = [_place(i, node.gpus) for i in range(node.gpus)]
-    lines = [_line(places[i], places[j], kind, lanes) for i, j, kind, lanes in links_of(node) if kind in STROKES]
+    lines = [
+        _line(places[i], places[j], kind, lanes, shown(node, (kind, lanes)))
+        for i, j, kind, lanes in links_of(node)
+        if kind in STROKES
+    ]
     dots = [part for i, place in enumerate(places) for part in _dot(node, i, place)]
     title = f'<text x="{SIZE / 2}" y="22" text-anchor="middle" font-weight="bold">{escape(node.name)}</text>'
     size = f'width="{SIZE}" height="{SIZE}"'
@@ -75,12 +78,11 @@ def _place(i: int, gpus: int) -> tuple[float, float]:
     return SIZE / 2 + RING * math.cos(angle), SIZE / 2 + 12 + RING * math.sin(angle)
 
 
-def _line(a: tuple[float, float], b: tuple[float, float], kind: LinkKind, lanes: int) -> str:
+def _line(a: tuple[float, float], b: tuple[float, float], kind: LinkKind, lanes: int, name: str) -> str:
     width = min(1 + lanes, 8) if kind >= LinkKind.XGMI else 1
     dots = "" if kind >= LinkKind.XGMI else ' stroke-dasharray="3 4"'
-    what = f"<title>{told((kind, lanes))}</title>"
     return (f'<line x1="{a[0]:.1f}" y1="{a[1]:.1f}" x2="{b[0]:.1f}" y2="{b[1]:.1f}" stroke="{STROKES[kind]}" '
-            f'stroke-width="{width}" stroke-opacity="0.7"{dots}>{what}</line>')  # fmt: skip
+            f'stroke-width="{width}" stroke-opacity="0.7"{dots}><title>{name}</title></line>')  # fmt: skip
 
 
 def _dot(node: GpuTopology, i: int, place: tuple[float, float]) -> tuple[str, str]:

@@ -52,6 +52,7 @@ def test_fit__starts_waits_and_wrong_options(run, cluster):
     assert (starts.code, waits.code) == (0, 3)
     assert "starts now on 1 of these nodes" in starts.out
     assert "n3: down" in waits.out
+    assert "what Slurm picks: told of jobs of one node, such as by --nodes=1\n" in run("fit", "--gpus=2").out
     assert "--nodes=1" in waits.out
     for same in (("--gres=gpu:v100:4",), ("--gres=gpu:4",)):
         assert run("fit", *same).out.splitlines()[0].endswith("starts now on 1 of these nodes; Slurm chooses")
@@ -59,7 +60,7 @@ def test_fit__starts_waits_and_wrong_options(run, cluster):
                   ("--gres=craynetwork:1",), ("--gres=gpu",), ("--gres=gpu:",), ("--gres=gpu:a100:",),
                   ("--gpus=1", "--mem=much"),
                   ("--gpus=1", "-t", "long"), ("--gpus=1", "-w", "n["), ("--gpus=1", "-p", "nosuch"),
-                  ("-w", "n9"), ("--gpus=1", "-x", "n[1-9]")):  # fmt: skip
+                  ("-w", "n9"), ("-w", "n1 n2"), ("-w", "@all"), ("--gpus=1", "-x", "n[1-9]")):  # fmt: skip
         assert run("fit", *wrong).code == 2
 
 

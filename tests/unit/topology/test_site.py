@@ -83,6 +83,22 @@ def test_picture__matrix_groups_and_svg():
     assert (drawn.count("<circle"), drawn.count("<line"), "&lt;pair&gt;" in drawn) == (2, 1, True)
 
 
+def test_picture__xgmi_over_another_gpu_in_brackets():
+    """Of a chain of three, by weight; without weights none is known to be direct, and all are called the same."""
+
+    def table(title: str, *cells: str) -> str:
+        rows = (" ".join(cells[3 * at : 3 * at + 3]) for at in range(3))
+        return f"=== {title} between two GPUs ===\n GPU0 GPU1 GPU2\n" + "".join(
+            f"GPU{at} {row}\n" for at, row in enumerate(rows))  # fmt: skip
+
+    kinds = table("Link Type", "0", "XGMI", "XGMI", "XGMI", "0", "XGMI", "XGMI", "XGMI", "0")
+    node = read_any(table("Weight", "0", "15", "30", "15", "0", "15", "30", "15", "0") + kinds).classes[0].topology
+    assert matrix(node)[1][0] == ["GPU0", "X", "XGMI", "(XGMI)"]
+    assert list(groups(node)) == ["XGMI: 0-1 1-2", "(XGMI): 0-2"]
+    assert svg(node).count("<title>(XGMI)</title>") == 1
+    assert list(groups(read_any(kinds).classes[0].topology)) == ["XGMI: every pair"]
+
+
 def test_picture__no_gpu_at_all():
     """An empty class draws an empty picture."""
     node = read_gres_conf("NodeName=a AutoDetect=nvml").classes()[0].topology
