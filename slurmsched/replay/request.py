@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import re
 import tomllib
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -102,13 +103,16 @@ def value_of(text: str) -> Any:
 
 
 def history_of(path: str) -> Floats:
-    """Service that completed jobs needed [GPU s], from a CSV file with one column and a heading; "" = our samples."""
+    """Service that completed jobs needed [GPU s], from a CSV file with one column and a heading; "" = our samples.
+
+    Raises InputError.
+    """
     source = files("slurmsched.replay") / "traces" / SAMPLES if not path else Path(path)
     try:
         raw = source.read_bytes()
         lines = (gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw).decode().split()
         return np.array(lines[1:], np.float64)
-    except (OSError, ValueError) as error:
+    except (OSError, EOFError, zlib.error, ValueError) as error:
         raise InputError(f"is no column of numbers: {error}", source=str(source)) from error
 
 

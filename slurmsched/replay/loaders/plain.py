@@ -18,10 +18,10 @@ class Plain(RowLoader):
     """job_id, num_gpus, submit_s, duration_s, and any other column of the common form by its name."""
 
     def sniff(self, head: Head) -> bool:
-        return {"job_id", "num_gpus"} <= head.columns()
+        return bool(_delimiter(head))
 
     def records(self, source: Source) -> Iterator[tuple[int, Any]]:
-        return csv_records(source, COLUMNS)
+        return csv_records(source, COLUMNS, _delimiter(source.head) or ",")
 
     def job(self, row: dict[str, Any]) -> Job:
         return Job(
@@ -38,6 +38,11 @@ class Plain(RowLoader):
             memory_mib=_maybe(row, "memory_mib", 0.0),
             **{name: row[name] for name in TEXTS if row.get(name)},
         )
+
+
+def _delimiter(head: Head) -> str:
+    """What parts the columns, "" if the file is none of this kind: a comma, or as spreadsheets write."""
+    return next((mark for mark in ",;\t" if {"job_id", "num_gpus"} <= head.columns(mark)), "")
 
 
 def _maybe(row: dict[str, Any], name: str, otherwise: float) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 from typing import Any
 
@@ -140,9 +141,10 @@ def test_history__is_shipped_and_read_from_files(tmp_path: Path) -> None:
     path = tmp_path / "needed.csv"
     path.write_text("gpu_s\n5\n3.5\n")
     assert (len(history_of("")), history_of(str(path)).tolist()) == (1_001, [5.0, 3.5])
-    path.write_text("gpu_s\nmany\n")
-    with pytest.raises(InputError, match=r"needed\.csv"):
-        history_of(str(path))
+    for wrong in (b"gpu_s\nmany\n", gzip.compress(b"gpu_s\n5\n")[:-6], b"\x1f\x8b\x08 no gzip at all"):
+        path.write_bytes(wrong)
+        with pytest.raises(InputError, match=r"needed\.csv: is no column of numbers"):
+            history_of(str(path))
 
 
 THREE = Trace.of([1, 2, 3], [1, 1, 1], [0, 0, 0], [600, 600, 600], user=["ann", "ann", "bob"], qos=["few"] * 3)

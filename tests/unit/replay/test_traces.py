@@ -41,6 +41,14 @@ def test_read__takes_quoted_names_and_blanks_around_them(tmp_path: Path) -> None
     assert read_trace(path).gpus.tolist() == [2]
 
 
+@pytest.mark.parametrize("mark", [";", "\t"])
+def test_read__takes_other_delimiters(tmp_path: Path, mark: str) -> None:
+    """As spreadsheets write."""
+    path = tmp_path / "t.csv"
+    path.write_text((HEAD + "1,2,0,10\n").replace(",", mark))
+    assert read_trace(path).gpus.tolist() == [2]
+
+
 def test_read__a_job_may_run_0_s(tmp_path: Path) -> None:
     """Who waited for it tells something; with no time limit of its own, that is 0 s too."""
     path = tmp_path / "t.csv"
