@@ -86,10 +86,11 @@ class Bundles:
 def bundles(apps: Apps, rows: Int64s, gpus: Int64s, held: Bools) -> Bundles:
     """Bids of each app for its first job, its first two, four and so on, and all of them.
 
-    rows: of jobs that may have GPUs, in their order. gpus: (N,). held: (N,) jobs that keep theirs.
+    rows: of jobs that may have GPUs, in their order, which is that of the apps too: of equal bids the first wins.
+    gpus: (N,). held: (N,) jobs that keep theirs.
     """
-    bidders, place = np.unique(apps.of[rows], return_inverse=True)
-    members = [rows[place == bidder] for bidder in range(len(bidders))]
+    bidders = np.array(list(dict.fromkeys(apps.of[rows].tolist())), np.int64)
+    members = [rows[apps.of[rows] == bidder] for bidder in bidders]
     most = max((len(each).bit_length() + 1 for each in members), default=1)
     bids, speed = np.ones((len(bidders), most), np.int64), np.zeros((len(bidders), most))
     keeps = np.bincount(apps.of[held], gpus[held], len(apps.names))[bidders]

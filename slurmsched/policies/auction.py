@@ -6,6 +6,8 @@ import numpy as np
 
 from slurmsched.model.columns import Floats, Int64s
 
+_STEP = 1e-9  # of a gain; less is rounding
+
 
 def auction(gains: Floats, gpus: Int64s, offered: int) -> tuple[Int64s, Floats]:
     """Which of its bids each bidder wins, (B,), -1 for none, and the part of a lease that it keeps, (B,) in (0, 1].
@@ -17,6 +19,7 @@ def auction(gains: Floats, gpus: Int64s, offered: int) -> tuple[Int64s, Floats]:
     Source: Cole et al., EC '13, as used by Mahajan et al. (Themis), NSDI '20. Taking the payment from
     the length of the lease, since a gang is whole, is ours.
     """
+    gains = np.rint(gains / _STEP)  # sums of whole numbers are exact, so that ties are ties in any order
     below = _best(gains, gpus, offered)
     above = _best(gains[::-1], gpus[::-1], offered)[::-1]
     wins, part, left = np.full(len(gains), -1, np.int64), np.ones(len(gains)), offered
@@ -29,7 +32,7 @@ def auction(gains: Floats, gpus: Int64s, offered: int) -> tuple[Int64s, Floats]:
     best = below[-1, offered]
     for bidder in np.flatnonzero(wins >= 0).tolist():
         without = float(np.max(below[bidder] + above[bidder + 1][::-1]))
-        part[bidder] = np.exp(min(best - gains[bidder, wins[bidder]] - without, 0.0))
+        part[bidder] = np.exp(min(best - gains[bidder, wins[bidder]] - without, 0.0) * _STEP)
     return wins, part
 
 

@@ -269,7 +269,10 @@ def test_web__tells_what_the_ledger_knows_or_that_it_is_away(tmp_path):
     watch, job = Watch(tree, apply=False), int(look.jobs.job_id[look.jobs.pending][0])
     watch.done(look, Planner.from_config(tree).plan(look), Receipt())
     told = page(watch, f"/job?id={job}")
-    assert ("no estimate" in told, "writes and changes by others, runs and acts, past waits: " in told) == (True, True)
+    assert ("no past waits are known" in told, "writes and changes by others, runs and acts, past waits: " in told) == (
+        True,
+        True,
+    )
     watch.close()
 
 
