@@ -12,6 +12,7 @@ from slurmsched.model.columns import Int64s
 from slurmsched.model.plan import Plan
 from slurmsched.model.snapshot import Snapshot
 from slurmsched.planning.groups import competing
+from slurmsched.planning.limited import limited
 
 SHOWN = 3
 
@@ -45,6 +46,13 @@ def standing(snapshot: Snapshot, plan: Plan | None, row: int) -> Int64s:
     rows = _order(snapshot, plan)
     waits = jobs.pending & (~jobs.held | (np.arange(len(jobs)) == row)) & (group == group[row])
     return rows[waits[rows]]
+
+
+def ready(snapshot: Snapshot, rows: list[int]) -> list[int]:
+    """Those that wait for GPUs alone: for no limit, other job or time to begin."""
+    jobs = snapshot.jobs
+    may = jobs.dependency.isin([""]) & ~(jobs.eligible_s > snapshot.now_s) & ~limited(jobs)
+    return [row for row in rows if may[row]]
 
 
 def ahead(snapshot: Snapshot, plan: Plan | None, row: int) -> Ahead:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from heapq import heapify, heappop, heappush
-from math import isfinite, nan
+from dataclasses import dataclass, field, replace
+from math import nan
 
 import numpy as np
 
 from slurmsched.explain.facts import Facts
-from slurmsched.explain.obstacles import Asks, Kind, free_gpus, names
-from slurmsched.model.columns import Bools, Int64s
+from slurmsched.explain.floor import Floor, Share
+from slurmsched.explain.obstacles import Asks, Kind, Obstacle, own_reservations, spreads, whole
+from slurmsched.model.columns import Bools
 from slurmsched.model.snapshot import Snapshot
 
 MOST = 2_000  # jobs before it, tasks of arrays counted one by one
@@ -26,83 +26,75 @@ def by_plan(snapshot: Snapshot, before: Sequence[int], row: int, facts: Facts) -
     tasks = np.maximum(jobs.array_tasks[list(before)], 1)
     if not jobs.gpus[row] or tasks.sum() > MOST:
         return nan, nan
-    own = _own(snapshot, row, facts)
-    return _turn(snapshot, (), row, own), _turn(snapshot, np.repeat(list(before), tasks).astype(int).tolist(), row, own)
+    nodes = Nodes(snapshot, facts)
+    own = _share(snapshot, row, nodes.own(row), whole(snapshot, row, facts), spreads(snapshot, row, facts))
+    shares = {one: nodes.share(one) for one in dict.fromkeys(before)}
+    queue = [shares[one] for one in np.repeat(list(before), tasks).astype(int).tolist()]
+    return _turn(Floor.of(snapshot, facts), (), own), _turn(Floor.of(snapshot, facts), _rivals(queue, own), own)
 
 
-def _own(snapshot: Snapshot, row: int, facts: Facts) -> Bools:
-    """Nodes that only GPUs keep it off, if anything."""
-    asks = Asks.of(snapshot, row, facts)
-    found = (asks.obstacle(at) for at in range(len(snapshot.nodes)))
-    return np.array([one is None or one.kind is Kind.GPUS for one in found], dtype=np.bool_)
+def _rivals(before: Sequence[Share], own: Share) -> list[Share]:
+    """Those that may have a node that it may have, or one of another rival after them: others it passes by backfill."""
+    found, contested = list[Share](), own.may
+    for one in reversed(before):
+        if (one.may & contested).any():
+            found.append(one)
+            contested = contested | one.may
+    return found[::-1]
 
 
-def _turn(snapshot: Snapshot, before: Sequence[int], row: int, own: Bools) -> float:
-    floor = _Floor.of(snapshot)
+def _share(snapshot: Snapshot, row: int, may: Bools, alone: bool, spread: bool) -> Share:
+    jobs, many = snapshot.jobs, max(1, int(snapshot.jobs.nodes[row]))
+    gpus = int(jobs.gpus[row])
+    return Share(may, gpus, -(-gpus // many), many, alone, spread, float(jobs.time_limit_s[row]),
+                 own_reservations(snapshot, row))  # fmt: skip
+
+
+def _turn(floor: Floor, before: Sequence[Share], own: Share) -> float:
     for one in before:
-        may, each, many = floor.mask(snapshot, one), *_shape(snapshot, one)
-        if not each or np.count_nonzero(floor.whole[may] >= each) < many:
+        if not one.each or not floor.fits(one, one.may, floor.size):
             continue  # it holds no GPUs, or cannot start now: Slurm passes it by
-        if not floor.wait(may, each, many):
+        if not floor.wait(one):
             return nan
-        floor.take(may, each, many, float(snapshot.jobs.time_limit_s[one]))
-    return floor.now_s if floor.wait(own, *_shape(snapshot, row)) else nan
+        floor.take(one)
+    return floor.now_s if floor.wait(own) else nan
 
 
-def _shape(snapshot: Snapshot, row: int) -> tuple[int, int]:
-    """GPUs on each node, spread evenly, and nodes."""
-    many = max(1, int(snapshot.jobs.nodes[row]))
-    return -(-int(snapshot.jobs.gpus[row]) // many), many
+@dataclass(frozen=True, slots=True)
+class Nodes:
+    """Which nodes jobs may have, whoever is there now. of: by what a job says of nodes."""
+
+    snapshot: Snapshot
+    facts: Facts
+    of: dict[tuple[object, ...], Bools] = field(default_factory=dict)
+
+    def own(self, row: int) -> Bools:
+        """Those that only GPUs keep the job off that asks, if anything. (N,) bool."""
+        asks = Asks.of(self.snapshot, row, replace(self.facts, reservations=Facts().reservations))
+        used = self.snapshot.nodes.gpus_used
+        return np.array([_gpus_alone(asks.obstacle(at), int(used[at])) for at in range(len(used))], dtype=np.bool_)
+
+    def share(self, row: int) -> Share:
+        """Of a job before it: its record is not at hand."""
+        jobs, nodes = self.snapshot.jobs, self.snapshot.nodes
+        listed, many = jobs.partition[row].split(","), max(1, int(jobs.nodes[row]))
+        partitions = {name: fields for name, fields in self.facts.partitions.items() if name in listed}
+        alone = whole(self.snapshot, row, Facts(partitions=partitions))
+        may = self._may(row)
+        wide = many == 1 and not (may & (nodes.gpus >= jobs.gpus[row])).any()  # --gpus alone shows one node
+        big = (nodes.cpus * many >= jobs.cpus[row]) & (nodes.memory_mib * many >= jobs.memory_mib[row])
+        return _share(self.snapshot, row, may if wide else may & big, alone, wide)
+
+    def _may(self, row: int) -> Bools:
+        jobs = self.snapshot.jobs
+        key = (jobs.partition[row], jobs.gpu_request[row], jobs.features_asked[row], jobs.nodes_asked[row],
+               jobs.nodes_excluded[row], int(jobs.nodes[row]), bool(jobs.gpus[row]))  # fmt: skip
+        if key not in self.of:
+            asks = Asks.of(self.snapshot, row, Facts())
+            found = (asks.elsewhere(at) is None for at in range(len(self.snapshot.nodes)))
+            self.of[key] = np.fromiter(found, np.bool_, len(self.snapshot.nodes))
+        return self.of[key]
 
 
-@dataclass(slots=True)
-class _Floor:
-    """GPUs free as time goes on. whole: of each open node. ends: a heap of runs: when [Unix s], a number of its own,
-    nodes, GPUs on each."""
-
-    now_s: float
-    free: Int64s
-    whole: Int64s
-    ends: list[tuple[float, int, Int64s, int]]
-    masks: dict[str, Bools] = field(default_factory=dict)
-    taken: int = 0
-
-    @classmethod
-    def of(cls, snapshot: Snapshot) -> _Floor:
-        jobs, at = snapshot.jobs, {name: n for n, name in enumerate(snapshot.nodes.name)}
-        floor = cls(snapshot.now_s, free_gpus(snapshot), np.where(snapshot.nodes.closed, 0, snapshot.nodes.gpus), [])
-        holds = ~jobs.pending & ~jobs.finished & (jobs.gpus > 0) & np.isfinite(jobs.end_s)
-        for row in holds.nonzero()[0].tolist():
-            held = np.array(sorted(at[name] for name in names(jobs.node_list[row]) if name in at), dtype=np.int64)
-            if len(held):
-                floor.ends.append((float(jobs.end_s[row]), -row, held, -(-int(jobs.gpus[row]) // len(held))))
-        heapify(floor.ends)
-        return floor
-
-    def mask(self, snapshot: Snapshot, row: int) -> Bools:
-        """Nodes of a job's partitions."""
-        listed = snapshot.jobs.partition[row]
-        if listed not in self.masks:
-            wanted = set(listed.split(","))
-            found = (not wanted.isdisjoint(one.split(",")) for one in snapshot.nodes.partitions)
-            self.masks[listed] = np.fromiter(found, np.bool_, len(snapshot.nodes))
-        return self.masks[listed]
-
-    def wait(self, may: Bools, each: int, many: int) -> bool:
-        """Until so many nodes have so many GPUs free; False where they never have."""
-        while np.count_nonzero(may & (self.free >= each)) < many:
-            if not self.ends:
-                return False
-            end_s, _, held, gpus = heappop(self.ends)
-            self.free[held] = np.minimum(self.free[held] + gpus, self.whole[held])
-            self.now_s = max(self.now_s, end_s)
-        return True
-
-    def take(self, may: Bools, each: int, many: int, limit_s: float) -> None:
-        """The fullest nodes that fit."""
-        fit = np.flatnonzero(may & (self.free >= each))
-        held = fit[np.argsort(self.free[fit], kind="stable")[:many]]
-        self.free[held] -= each
-        if isfinite(limit_s):
-            self.taken += 1
-            heappush(self.ends, (self.now_s + limit_s, self.taken, held, each))
+def _gpus_alone(one: Obstacle | None, used: int) -> bool:
+    return one is None or one.kind is Kind.GPUS or (one.kind is Kind.WHOLE and used > 0)

@@ -58,8 +58,9 @@ def by_turns(none: Estimate, planned_s: tuple[float, float], before: int) -> Est
     """From the plan, where the past tells nothing of a blocker of BY_TURNS. planned_s: of by_plan. before: how many."""
     if not all(map(isfinite, planned_s)):
         return none
-    turn = f"if it were next, to after the {before} before it" if before else "it is next"
-    told = f"{turn}; counted in GPUs, every job to its time limit, no new one before it ({none.why})"
+    turn = f"if it were next, to after the {before} before it that could start" if before else "it is next"
+    counted = "counted in GPUs of nodes that lack nothing else, every job to its time limit, no new one before it"
+    told = f"{turn}; {counted} ({none.why})"
     return replace(none, source="plan", why=told, earliest_s=planned_s[0], latest_s=planned_s[1])
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Any
 
-from slurmsched.explain.ahead import Ahead, ahead, standing
+from slurmsched.explain.ahead import Ahead, ahead, ready, standing
 from slurmsched.explain.because import said
 from slurmsched.explain.by_plan import by_plan
 from slurmsched.explain.case import Case
@@ -83,7 +83,7 @@ def _estimate(snapshot: Snapshot, plan: Plan | None, row: int, blocker: Blocker,
     if told.source != "none" or blocker not in BY_TURNS:
         return told
     rows = standing(snapshot, plan, row).tolist()
-    before = rows[: rows.index(row)]
+    before = ready(snapshot, rows[: rows.index(row)])
     return by_turns(told, by_plan(snapshot, before, row, facts), len(before))
 
 

@@ -39,38 +39,48 @@ class Obstacle:
 
 
 @dataclass(frozen=True, slots=True)
+class Kept:
+    """A reservation that stands or is to come. nodes: None = all."""
+
+    name: str
+    start_s: float
+    end_s: float
+    nodes: frozenset[str] | None
+
+
+@dataclass(frozen=True, slots=True)
 class Asks:
-    """What one job asks of a node. gpus: at least so many there. kept: reservations of others that overlap its time:
-    name, begin [Unix s] and nodes, None = all. whole: it shares a node with no other job."""
+    """What one job asks of a node. gpus, cpus, memory_mib: at least so much there. kept: reservations of others that
+    overlap its time. whole: it shares a node with no other job."""
 
     snapshot: Snapshot
     row: int
     gpus: int
-    even: bool
+    cpus: int
+    memory_mib: float
     partitions: frozenset[str]
     asked: frozenset[str]
     excluded: frozenset[str]
     types: frozenset[str]
-    kept: tuple[tuple[str, float, frozenset[str] | None], ...]
+    kept: tuple[Kept, ...]
     whole: bool
 
     @classmethod
     def of(cls, snapshot: Snapshot, row: int, facts: Facts) -> Asks:
-        jobs, spread = snapshot.jobs, int(snapshot.jobs.nodes[row]) > 1
-        even = not (spread and any(key in facts.record for key in UNEVEN))
-        gpus = int(jobs.gpus[row])
-        each = -(-gpus // max(1, int(jobs.nodes[row]))) if even else min(gpus, 1)
+        jobs = snapshot.jobs
         asked = names(jobs.nodes_asked[row])
         types = {one.type for one in parse_gres(jobs.gpu_request[row]) if one.kind == "gpu" and one.type}
+        until_s = snapshot.now_s + float(jobs.time_limit_s[row])
         return cls(
-            snapshot, row, each, even, frozenset(jobs.partition[row].split(",")),
+            snapshot, row, *_least(snapshot, row, facts), frozenset(jobs.partition[row].split(",")),
             asked if len(asked) >= jobs.nodes[row] else frozenset(), names(jobs.nodes_excluded[row]),
-            frozenset(types), _kept(snapshot, row, facts), bool(jobs.exclusive[row]) or _whole(facts),
+            frozenset(types), tuple(one for one in kept(snapshot, row, facts) if one.start_s < until_s),
+            whole(snapshot, row, facts),
         )  # fmt: skip
 
     def obstacle(self, at: int) -> Obstacle | None:
         """The first thing known that keeps it off the node in this row; None = nothing."""
-        return self._unwanted(at) or self._standing(at) or self._reserved(at) or self._short(at)
+        return self.elsewhere(at) or self._too_small(at) or self._standing(at) or self._reserved(at) or self._short(at)
 
     def _standing(self, at: int) -> Obstacle | None:
         nodes = self.snapshot.nodes
@@ -79,8 +89,8 @@ class Asks:
         reason = f": {shown(nodes.reason[at])}" if nodes.reason[at] else ""
         return Obstacle(Kind.CLOSED, f"it takes no new job ({state_words(int(nodes.state[at]))}{reason})")
 
-    def _unwanted(self, at: int) -> Obstacle | None:
-        """What the job says of nodes, and what the node has at all."""
+    def elsewhere(self, at: int) -> Obstacle | None:
+        """What the job says of nodes by partition, name, feature and GPU type."""
         jobs, nodes, row = self.snapshot.jobs, self.snapshot.nodes, self.row
         name, has = nodes.name[at], whole_types(nodes.gpu_types[at])
         if not self.partitions & set(nodes.partitions[at].split(",")):
@@ -95,34 +105,62 @@ class Asks:
         if self.gpus and self.types and not self.types & set(has):
             told = f"it has no {' or '.join(sorted(self.types))} (its GPUs: {nodes.gpu_types[at] or 'none'})"
             return Obstacle(Kind.NEVER, told)
+        return None
+
+    def _too_small(self, at: int) -> Obstacle | None:
+        """What the node has at all."""
+        nodes = self.snapshot.nodes
         if self.gpus > nodes.gpus[at]:
             return Obstacle(Kind.NEVER, f"it has {int(nodes.gpus[at])} GPUs, the job needs {self.gpus} there")
+        if self.cpus > nodes.cpus[at]:
+            return Obstacle(Kind.NEVER, f"it has {int(nodes.cpus[at])} CPUs, the job needs {self.cpus} there")
+        if self.memory_mib > nodes.memory_mib[at]:
+            told = f"it has {nodes.memory_mib[at]:.0f} MiB of memory, the job needs {self.memory_mib:.0f} there"
+            return Obstacle(Kind.NEVER, told)
         return None
 
     def _reserved(self, at: int) -> Obstacle | None:
-        for name, start_s, nodes in self.kept:
-            if nodes is None or self.snapshot.nodes.name[at] in nodes:
-                return Obstacle(Kind.RESERVED, f"reservation {shown(name)} keeps it from {clock(start_s)} on")
+        for one in self.kept:
+            if one.nodes is None or self.snapshot.nodes.name[at] in one.nodes:
+                return Obstacle(Kind.RESERVED, f"reservation {shown(one.name)} keeps it from {clock(one.start_s)} on")
         return None
 
     def _short(self, at: int) -> Obstacle | None:
-        """GPUs, then CPUs and memory; a job spreads evenly over its nodes unless it says otherwise."""
-        jobs, nodes, each = self.snapshot.jobs, self.snapshot.nodes, max(1, int(self.snapshot.jobs.nodes[self.row]))
+        """GPUs, then CPUs and memory."""
+        nodes = self.snapshot.nodes
         if self.whole and (nodes.cpus_used[at] or nodes.gpus_used[at]):
             return Obstacle(Kind.WHOLE, "others run there, and the job wants the whole node")
         free = int(nodes.gpus[at] - nodes.gpus_used[at])
         if self.gpus > free:
             told = f"{free} of its {int(nodes.gpus[at])} GPUs are free, the job needs {self.gpus} there"
             return Obstacle(Kind.GPUS, told)
-        cpus, free_cpus = -(-int(jobs.cpus[self.row]) // each), int(nodes.cpus[at] - nodes.cpus_used[at])
-        if cpus > free_cpus:
-            told = f"{free_cpus} of its {int(nodes.cpus[at])} CPUs are free, the job needs {cpus} there"
+        free_cpus = int(nodes.cpus[at] - nodes.cpus_used[at])
+        if self.cpus > free_cpus:
+            told = f"{free_cpus} of its {int(nodes.cpus[at])} CPUs are free, the job needs {self.cpus} there"
             return Obstacle(Kind.CPUS, told)
-        memory, free_mib = float(jobs.memory_mib[self.row]), float(nodes.memory_mib[at] - nodes.memory_used_mib[at])
-        if memory / each > free_mib:
-            told = f"{free_mib:.0f} MiB of its memory are free, the job needs {memory / each:.0f} there"
+        free_mib = float(nodes.memory_mib[at] - nodes.memory_used_mib[at])
+        if self.memory_mib > free_mib:
+            told = f"{free_mib:.0f} MiB of its memory are free, the job needs {self.memory_mib:.0f} there"
             return Obstacle(Kind.MEMORY, told)
         return None
+
+
+def _least(snapshot: Snapshot, row: int, facts: Facts) -> tuple[int, int, float]:
+    """GPUs, CPUs and memory [MiB] on each node: evenly over its nodes unless it says otherwise."""
+    jobs, record, nodes = snapshot.jobs, facts.record, max(1, int(snapshot.jobs.nodes[row]))
+    gpus, cpus, memory_mib = int(jobs.gpus[row]), int(jobs.cpus[row]), float(jobs.memory_mib[row])
+    if spreads(snapshot, row, facts):
+        task = record.get("CPUs/Task", "")
+        return 1, min(cpus, int(task) if task.isdigit() else 1), memory_mib if "MinMemoryNode" in record else 0.0
+    uneven = nodes > 1 and any(key in record for key in UNEVEN)
+    return min(gpus, 1) if uneven else -(-gpus // nodes), -(-cpus // nodes), memory_mib / nodes
+
+
+def spreads(snapshot: Snapshot, row: int, facts: Facts) -> bool:
+    """Whether Slurm may start it on more nodes than it shows: `--gpus=16` alone shows one, `-N1` shows "1-1"."""
+    jobs, record = snapshot.jobs, facts.record
+    fixed = jobs.nodes[row] > 1 or record.get("NumNodes") == "1-1"
+    return bool(jobs.gpus[row] > 1 and not fixed and any(key in record for key in UNEVEN))
 
 
 def free_gpus(snapshot: Snapshot) -> Int64s:
@@ -139,11 +177,14 @@ def names(hosts: str) -> frozenset[str]:
         return frozenset()
 
 
-def _whole(facts: Facts) -> bool:
-    """By the job's record, which tells it in a field of its own from 26.05 on, or its partition."""
+def whole(snapshot: Snapshot, row: int, facts: Facts) -> bool:
+    """Whether it wants nodes alone: by its record, which tells it in a field of its own from 26.05 on, or its
+    partitions."""
     told, shares = facts.record.get("Exclusive"), facts.record.get("OverSubscribe")
     own = shares == "NO" if told is None else told == "NODE"
-    return own or any(fields.get("OverSubscribe") == "EXCLUSIVE" for fields in facts.partitions.values())
+    return bool(snapshot.jobs.exclusive[row]) or own or any(
+        fields.get("OverSubscribe") == "EXCLUSIVE" for fields in facts.partitions.values()
+    )  # fmt: skip
 
 
 def _featured(asked: str, has: str) -> bool:
@@ -153,12 +194,24 @@ def _featured(asked: str, has: str) -> bool:
         return True  # counts and brackets: what is nearer tells more
 
 
-def _kept(snapshot: Snapshot, row: int, facts: Facts) -> tuple[tuple[str, float, frozenset[str] | None], ...]:
-    jobs, table = snapshot.jobs, facts.reservations
-    own, until_s = jobs.reservation[row].split(","), snapshot.now_s + float(jobs.time_limit_s[row])
+def kept(snapshot: Snapshot, row: int, facts: Facts) -> tuple[Kept, ...]:
+    """Reservations that are not over and not for this job."""
+    own = own_reservations(snapshot, row)
+    return tuple(one for one in reservations(snapshot, facts) if one.name not in own)
+
+
+def own_reservations(snapshot: Snapshot, row: int) -> frozenset[str]:
+    """Names of those that the job names, and of those in which an act keeps nodes for it."""
+    jobs = snapshot.jobs
+    acts = (act.reservation for act in snapshot.acts if act.job_id == jobs.job_id[row])
+    return frozenset((*jobs.reservation[row].split(","), *acts))
+
+
+def reservations(snapshot: Snapshot, facts: Facts) -> tuple[Kept, ...]:
+    """All that are not over."""
+    table = facts.reservations
     return tuple(
-        (table.name[at], float(table.start_s[at]),
-         None if "ALL_NODES" in table.flags[at] else names(table.node_list[at]))
-        for at in range(len(table))
-        if table.name[at] not in own and table.start_s[at] < until_s and table.end_s[at] > snapshot.now_s
+        Kept(table.name[at], float(table.start_s[at]), float(table.end_s[at]),
+             None if "ALL_NODES" in table.flags[at] else names(table.node_list[at]))
+        for at in range(len(table)) if table.end_s[at] > snapshot.now_s
     )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from slurmsched.explain.facts import Facts
-from slurmsched.explain.obstacles import Asks, Kind, free_gpus
+from slurmsched.explain.obstacles import Asks, Kind, free_gpus, spreads
 from slurmsched.explain.reasons import Blocker
 from slurmsched.explain.text import some
 from slurmsched.model.snapshot import Snapshot
@@ -27,10 +27,11 @@ def room(snapshot: Snapshot, row: int, facts: Facts) -> str:
     lack = Counter(one.kind for at in may if (one := found[at]) is not None)
     fit = [at for at in may if found[at] is None]
     needs = max(1, int(snapshot.jobs.nodes[row]))
+    least = "at least " if spreads(snapshot, row, facts) else ""
     told = ", ".join(f"{lack[kind]} {words}" for kind, words in _LACK.items() if lack[kind])
     of = f"{len(fit)} of {some(len(may), 'node')} it may use" + (f" ({told})" if told else "")
     if len(fit) < needs:
-        return f" There is room for it on {of}; it needs {needs}."
+        return f" There is room for it on {of}; it needs {least}{needs}."
     free, gpus = int(free_gpus(snapshot)[fit].sum()), int(snapshot.jobs.gpus[row])
     if free < gpus:
         return f" There are {free} GPUs free on {of}; it needs {gpus}."

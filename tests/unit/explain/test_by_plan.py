@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from slurmsched.explain.by_plan import MOST, by_plan
 from slurmsched.explain.explanation import explain
 from slurmsched.explain.facts import Facts
+from slurmsched.model import Reservations
 from slurmsched.testing import snapshot
 
 
@@ -23,7 +24,7 @@ def waiting(job_id, gpus, limit_s=100.0, **more):
 
 
 def nodes(used, gpus=8):
-    return [{"name": f"n{at + 1}", "gpus": gpus, "gpus_used": held} for at, held in enumerate(used)]
+    return [{"name": f"n{at + 1}", "gpus": gpus, "gpus_used": held, "cpus": 8} for at, held in enumerate(used)]
 
 
 def row_of(site, job_id):
@@ -42,6 +43,9 @@ def row_of(site, job_id):
         ([waiting(9, 8), running(1, 8, 50.0), waiting(2, 8, math.inf)], [8], [2], (50.0, math.nan)),
         ([waiting(9, 8), running(1, 8, math.inf)], [8], [], (math.nan, math.nan)),
         ([waiting(9, 0), running(1, 8, 50.0)], [8], [], (math.nan, math.nan)),
+        ([waiting(9, 4), waiting(2, 4, 500.0, exclusive=True)], [0], [2], (0.0, 500.0)),
+        ([waiting(9, 8), waiting(2, 16), running(1, 8, 50.0)], [8, 0], [2], (0.0, 150.0)),  # on two, by --gpus alone
+        ([waiting(9, 8), waiting(2, 8, cpus=9)], [0], [2], (0.0, 0.0)),  # no node has its CPUs
         ([waiting(9, 1), waiting(2, 1, array_tasks=MOST + 1)], [0], [2], (math.nan, math.nan)),
     ],
 )
@@ -50,6 +54,67 @@ def test_by_plan__each_in_its_turn(rows, used, before, expected):
     site = snapshot(rows, nodes(used), now_s=0.0)
     found = by_plan(site, [row_of(site, job) for job in before], row_of(site, 9), Facts())
     assert found == pytest.approx(expected, nan_ok=True)
+
+
+def typed(used):
+    """n1 of a100 and n2 of h100, in partitions of their own and one of both."""
+    return [{**node, "gpu_types": f"gpu:{kind}:8", "partitions": f"all,{kind}"}
+            for node, kind in zip(nodes(used), ("a100", "h100"), strict=True)]  # fmt: skip
+
+
+A100 = {"gpu_request": "gpu:a100:8"}
+
+
+@pytest.mark.parametrize(
+    ("ahead", "used", "expected"),
+    [(A100, [8, 0], 3_600.0 + 86_400.0), ({"gpu_request": "gpu:h100:8"}, [0, 8], 0.0), ({}, [8, 0], 3_600.0),
+     ({"nodes_excluded": "n2"}, [8, 0], 90_000.0), ({"nodes_asked": "n1"}, [8, 0], 90_000.0),
+     ({"features_asked": "big"}, [8, 0], 3_600.0), ({"partition": "a100"}, [8, 0], 90_000.0)],
+)  # fmt: skip
+def test_by_plan__jobs_before_it_have_wishes_too(ahead, used, expected):
+    """By GPU type, names of nodes, features and partition: they take the nodes that Slurm would give them."""
+    busy = running(1, 8, 3_600.0, "n1" if used[0] else "n2")
+    rows = [waiting(9, 8, partition="all", **A100), waiting(2, 8, 86_400.0, **{"partition": "all", **ahead}), busy]
+    site = snapshot(rows, typed(used), now_s=0.0)
+    assert by_plan(site, [row_of(site, 2)], row_of(site, 9), Facts())[1] == expected
+
+
+@pytest.mark.parametrize(
+    ("span", "named", "limit_s", "expected"),
+    [((1_000.0, 9_000.0), "", 500.0, 500.0), ((1_000.0, 9_000.0), "", 800.0, 9_000.0),
+     ((-9.0, 600.0), "", 100.0, 600.0), ((-9.0, 9e9), "", 100.0, math.nan), ((-9.0, 9e9), "m", 100.0, 500.0)],
+)  # fmt: skip
+def test_by_plan__heeds_reservations(span, named, limit_s, expected):
+    """One that begins before the job would be over, and one until it ends; an endless one gives nothing back."""
+    site = snapshot([waiting(9, 8, limit_s, reservation=named), running(1, 8, 500.0)], nodes([8]), now_s=0.0)
+    table = {"name": ["m"], "flags": [""], "start_s": [span[0]], "end_s": [span[1]], "node_list": ["n1"]}
+    found = by_plan(site, [], row_of(site, 9), Facts(reservations=Reservations.build(1, table)))
+    assert found[0] == pytest.approx(expected, nan_ok=True)
+
+
+def test_by_plan__gpus_alone_may_come_from_several_nodes():
+    """`--gpus=12` shows one node while it waits; with -N1 it fits on none."""
+    site = snapshot([waiting(9, 12), running(1, 8, 50.0)], nodes([8, 0]), now_s=0.0)
+    records = [{"TresPerJob": "gres/gpu:12", "NumNodes": number} for number in ("1", "1-1")]
+    found = [by_plan(site, [], row_of(site, 9), Facts(record=record))[0] for record in records]
+    assert found == pytest.approx([50.0, math.nan], nan_ok=True)
+
+
+def test_by_plan__a_whole_node_is_waited_for():
+    """Until all of its GPUs are free."""
+    rows = [waiting(9, 2, exclusive=True), running(1, 4, 50.0), running(2, 1, 70.0)]
+    site = snapshot(rows, nodes([5]), now_s=0.0)
+    assert by_plan(site, [], row_of(site, 9), Facts()) == (70.0, 70.0)
+
+
+def test_explain__passes_by_jobs_that_wait_for_something_else():
+    """A limit, another job or a time to begin."""
+    others = [{"reason": "QOSMaxJobsPerUserLimit"}, {"dependency": "afterok:3"}, {"eligible_s": 99.0}]
+    rows = [waiting(9, 8, reason="Priority"), *(waiting(2 + at, 8, 1e6, priority=9, **one)
+                                                for at, one in enumerate(others))]  # fmt: skip
+    site = snapshot(rows, nodes([0]), now_s=10.0)
+    told = explain(site, None, row_of(site, 9), Facts())
+    assert (told.estimate.latest_s, told.ahead.rank) == (10.0, 4)
 
 
 def test_by_plan__a_closed_node_gives_nothing_back():
@@ -65,7 +130,7 @@ def test_explain__tells_the_plan_where_the_past_tells_nothing():
     row = row_of(site, 9)
     told = explain(site, None, row, Facts()).estimate
     assert (told.source, told.earliest_s, told.latest_s) == ("plan", 50.0, 150.0)
-    assert told.why.startswith("if it were next, to after the 1 before it; counted in GPUs")
+    assert told.why.startswith("if it were next, to after the 1 before it that could start; counted in GPUs")
     assert explain(site, None, row, Facts(waits_s=(30.0,) * 20)).estimate.source == "history"
 
 
@@ -96,3 +161,20 @@ def test_by_plan__agrees_with_a_walk_through_time(ends, asked):
     soonest_s, latest_s = by_plan(site, order[:-1], order[-1], Facts())
     assert latest_s == walked(8, ends, asked)
     assert soonest_s == walked(8, ends, asked[-1:])
+
+
+@given(st.lists(st.tuples(st.booleans(), *[st.integers(1, 8), st.integers(1, 9)]), min_size=1, max_size=6))
+def test_by_plan__types_wait_apart(asked):
+    """Jobs of two types on a node of each: each node is walked alone."""
+    kinds = ["a100" if first else "h100" for first, *_ in asked]
+    rows = [waiting(90 + at, need, float(limit_s), partition="all", gpu_request=f"gpu:{kinds[at]}:{need}")
+            for at, (_, need, limit_s) in enumerate(asked)]  # fmt: skip
+    site = snapshot(rows, typed([0, 0]), now_s=0.0)
+    order = [row_of(site, 90 + number) for number in range(len(asked))]
+    latest_s = by_plan(site, order[:-1], order[-1], Facts())[1]
+    held, now_s = [], 0
+    for kind, (_, need, limit_s) in zip(kinds, asked, strict=True):
+        while kind == kinds[-1] and sum(gpus for gpus, end_s in held if end_s > now_s) + need > 8:
+            now_s += 1
+        held += [(need, now_s + limit_s)] * (kind == kinds[-1])
+    assert latest_s == now_s

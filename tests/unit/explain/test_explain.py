@@ -150,16 +150,19 @@ def test_against__only_what_differs():
 @pytest.mark.parametrize(
     ("job", "word"),
     [({"gpus": 9}, "has 8 GPUs"), ({"partition": "x"}, "not in partition"), ({"nodes_excluded": "n1"}, "excludes it"),
-     ({"features_asked": "h100"}, "not h100"), ({"gpu_request": "gpu:h100:1"}, "no h100"), ({"cpus": 9}, "CPUs")],
+     ({"features_asked": "h100"}, "not h100"), ({"gpu_request": "gpu:h100:1"}, "no h100"), ({"cpus": 9}, "has 8 CPUs"),
+     ({"cpus": 4}, "of its 8 CPUs are free"),
+     ({"memory_mib": 9.0}, "has 8 MiB")],
 )  # fmt: skip
 def test_why_not__is_the_first_obstacle(job, word):
     """What the job says and the node has at all, its state, reservations, then GPUs, CPUs and memory."""
-    node = {"name": "n1", "gpus": 8, "cpus": 8, "gpu_types": "gpu:a100:8", "features": "a100"}
+    node = {"name": "n1", "gpus": 8, "cpus": 8, "cpus_used": 6, "memory_mib": 8.0, "gpu_types": "gpu:a100:8",
+            "features": "a100"}  # fmt: skip
     assert word in why_not(snapshot([job], [node]), 0, "n1", Facts())
     assert why_not(snapshot([{}], [node]), 0, "n1", Facts()) == ""
     drained = {**node, "state": "IDLE+DRAIN", "reason": "bad\x1b[31m fan"}
     assert "bad\\x1b[31m fan" in why_not(snapshot([{}], [drained]), 0, "n1", Facts())
-    assert (word in why_not(snapshot([job], [drained]), 0, "n1", Facts())) is (word != "CPUs")
+    assert (word in why_not(snapshot([job], [drained]), 0, "n1", Facts())) is ("are free" not in word)
     with pytest.raises(InputError, match="no node n9"):
         why_not(snapshot([job], [node]), 0, "n9", Facts())
 
@@ -207,13 +210,28 @@ def test_why_not__a_reservation_of_all_nodes_keeps_each():
      ({"gpus": 10, "nodes": 2}, {"TresPerJob": "gres/gpu:10"}, "By counts there is room for it on 2 of 3 nodes"),
      ({"gpus": 12, "nodes": 2}, {"TresPerJob": "gres/gpu:12"}, "There are 10 GPUs free on 2 of 3 nodes it may use (1 "
       "closed); it needs 12."),
-     ({"gpus": 1, "nodes_asked": "n1"}, {}, "room for it on 1 of 1 node it may use.")],
+     ({"gpus": 1, "nodes_asked": "n1"}, {}, "room for it on 1 of 1 node it may use."),
+     ({"gpus": 12}, {"TresPerJob": "gres/gpu:12"}, "There are 10 GPUs free on 2 of 3 nodes it may use (1 closed)"),
+     ({"gpus": 12, "reason": "Resources"}, {"TresPerJob": "gres/gpu:12", "NumNodes": "1-1"}, "are not free yet."),
+     ({"gpus": 1, "cpus": 9, "reason": "Resources"}, {}, "are not free yet.")],
 )  # fmt: skip
 def test_explain__counts_the_nodes_that_have_room(job, record, told):
     """Nodes that could never serve the job are left out; GPUs of a job as a whole need not be even on its nodes."""
     down = {**EMPTY, "name": "n3", "state": "DOWN"}
-    site = snapshot([{**job, "reason": "Priority"}], [USED, EMPTY, down, {"name": "n4", "gpus": 0}])
-    assert told in explain(site, None, 0, Facts(record=record)).because
+    site = snapshot([{"reason": "Priority", **job}], [USED, EMPTY, down, {"name": "n4", "gpus": 0}])
+    because = explain(site, None, 0, Facts(record=record)).because
+    assert told in because
+    assert ("room" in because or "GPUs free" in because) is not told.startswith("are not")
+
+
+@pytest.mark.parametrize(("job_id", "room"), [(9, "By counts there is room for it on 1 of 1"), (8, "1 reserved for")])
+def test_explain__nodes_kept_for_a_job_are_not_reserved_for_others(job_id, room):
+    """The job that an act is for names its reservation only when it is its turn."""
+    act = Act("t-9-1", Purpose.PROMISE, 9, 0.0, "ann", "n1", 60.0, 0.0, promised_s=500.0)
+    table = {"name": [act.reservation], "flags": [""], "start_s": [0.0], "end_s": [9e9], "node_list": ["n1"]}
+    job = {"job_id": job_id, "gpus": 8, "reason": "Priority"}
+    site = replace(snapshot([job], [{"name": "n1", "gpus": 8}], now_s=0.0), acts=(act,))
+    assert room in explain(site, None, 0, Facts(reservations=Reservations.build(1, table))).because
 
 
 def test_explain__of_an_array_says_how_many_tasks_wait():
