@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from slurmsched.model.columns import Bools, Floats, Int64s, Labels
+from slurmsched.planning.limited import limited
 from slurmsched.replay.fairness import Fairness, Tenants, jct_alone_s
 from slurmsched.replay.metrics import SIZE_CLASSES, Outcomes, of_size
 from slurmsched.replay.traces import Trace
@@ -54,16 +55,17 @@ def by_size(jobs: Lived, chosen: Bools) -> dict[str, dict[str, Any] | None]:
 
 
 def waiting(of: Material) -> dict[str, dict[str, Any] | None] | None:
-    """How long jobs and tasks of arrays wait so far that could start now; None where Slurm did not answer.
+    """How long jobs and tasks of arrays wait so far for GPUs; None where Slurm did not answer.
 
-    Waits of jobs that started tell nothing of those that still wait.
+    Waits of jobs that started tell nothing of those that still wait. A job that ran already waits since its requeue.
     """
     if of.snapshot is None:
         return None
     jobs, now_s = of.snapshot.jobs, of.snapshot.now_s
-    may = jobs.pending & ~jobs.held & (jobs.gpus > 0) & ~(jobs.eligible_s > now_s)
-    here = jobs.take(np.flatnonzero(may & np.array([not text for text in jobs.dependency], dtype=np.bool_)))
-    since_s = np.where(np.isnan(here.first_submit_s), here.submit_s, here.first_submit_s)
+    may = jobs.pending & ~jobs.held & (jobs.gpus > 0) & ~(jobs.eligible_s > now_s) & ~limited(jobs)
+    here = jobs.take(np.flatnonzero(may & jobs.dependency.isin([""])))
+    again = np.isnan(here.first_submit_s) | (here.restarts > 0)
+    since_s = np.where(again, here.submit_s, here.first_submit_s)
     tasks = np.maximum(here.array_tasks, 1)
     return _sizes(np.repeat(here.gpus, tasks).astype(np.int64), np.repeat(np.maximum(now_s - since_s, 0.0), tasks))
 

@@ -40,15 +40,23 @@ def test_waits__by_size_and_of_all():
     assert (waits["2-4"], waits["5-8"]["jobs"], waits["all"]["jobs"]) == (None, 1, 3)
 
 
-def test_waiting__so_far_of_those_that_could_start():
-    """From the first submission; each task of an array; none that is held, depends on others or is to begin later."""
+def test_waiting__so_far_of_those_that_wait_for_gpus():
+    """From the first submission, or from the requeue of a job that ran; each task of an array; none that is held,
+    depends on others, is to begin later, or that Slurm keeps for a limit."""
     late = {"job_id": 1, "gpus": 8, "submit_s": 9 * HOUR_S, "first_submit_s": HOUR_S}
     tasks = {"job_id": 2, "gpus": 1, "submit_s": 8 * HOUR_S, "array_tasks": 3}
-    others = [{"priority": 0}, {"dependency": "afterok:1"}, {"eligible_s": 11 * HOUR_S}, {"state": "R"}, {"gpus": 0}]
-    rows = [late, tasks, *({"job_id": 3 + at, "gpus": 1, "submit_s": 0.0, **one} for at, one in enumerate(others))]
+    others = [{"priority": 0}, {"dependency": "afterok:1"}, {"eligible_s": 11 * HOUR_S}, {"state": "R"}, {"gpus": 0},
+              {"reason": "QOSMaxJobsPerUserLimit", "array_tasks": 100_000}]  # fmt: skip
+    again = {"job_id": 99, "gpus": 2, "submit_s": 9.5 * HOUR_S, "first_submit_s": HOUR_S, "restarts": 1}
+    rows = [
+        late,
+        tasks,
+        again,
+        *({"job_id": 3 + at, "gpus": 1, "submit_s": 0.0, **one} for at, one in enumerate(others)),
+    ]
     found = figures(replace(small([]), snapshot=snapshot(rows, "1x8", now_s=10 * HOUR_S)))["waiting"]
     assert (found["5-8"]["longest_s"], found["1"]["jobs"], found["1"]["mean_s"]) == (9 * HOUR_S, 3, 2 * HOUR_S)
-    assert (found["all"]["jobs"], found["all"]["p50_s"], found["2-4"]) == (4, 2 * HOUR_S, None)
+    assert (found["all"]["jobs"], found["all"]["p50_s"], found["2-4"]["longest_s"]) == (5, 2 * HOUR_S, HOUR_S / 2)
     assert figures(replace(small([]), snapshot=None))["waiting"] is None
 
 
