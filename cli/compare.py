@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from slurmsched.cli import output
-from slurmsched.cli.output import Output
+from slurmsched.cli.output import Output, refuse_folder
 from slurmsched.cli.replay_options import preempting, replaying, sections
 from slurmsched.cli.trace_files import FILE, read_whole, reading
 
@@ -53,7 +53,7 @@ def command(
     from slurmsched.replay.request import Request
 
     configure("warning")
-    refuse_missing_folder(page)
+    refuse_folder(page)
     requests = [Request(model=model, policy=name, backfill=backfill or "", seed=seed, **words) for name in policies]
     if (taking := sections(preempt, hints)) is not None:
         requests = beside(requests, taking, hints)
@@ -67,19 +67,6 @@ def command(
     if not whole:
         click.echo("slurmsched: interrupted; the figures are of the jobs that ended", err=True)
     return 0 if whole else INTERRUPTED
-
-
-def refuse_missing_folder(page: Path | None) -> None:
-    """Better now than after the replays. Raises InputError, also for a folder in which nothing can be written."""
-    from slurmsched.errors import InputError
-
-    if page is None:
-        return
-    folder = os.path.realpath(page.parent)
-    if not os.path.isdir(folder):  # noqa: PTH112 - a folder above that may not be read is no error
-        raise InputError("has no such folder; make it first or choose another --out", source=str(page))
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise InputError("nothing can be written in that folder; choose another --out", source=str(page))
 
 
 def _played(recorded: Sequence[Recorded], cases: Sequence[Case], workers: int) -> list[Played]:

@@ -10,8 +10,7 @@ import click
 
 from slurmsched import __version__
 from slurmsched.cli import output
-from slurmsched.cli.compare import refuse_missing_folder
-from slurmsched.cli.output import Output
+from slurmsched.cli.output import Output, refuse_folder
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -35,7 +34,7 @@ def command(out: Output, jobs: int | None, path: Path) -> None:
     from slurmsched.replay.page import write_page
     from slurmsched.replay.traces import sample_trace, trace_digest
 
-    refuse_missing_folder(path)
+    refuse_folder(path)
     configure("warning")
     trace = sample_trace()
     demo = Demo(trace.first(jobs or len(trace)))

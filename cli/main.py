@@ -22,7 +22,6 @@ HEADS = {
     "Judge by replays": ("demo", "replay", "compare", "sweep", "reproduce", "trace", "snapshot"),
 }
 COMMANDS = tuple(name for names in HEADS.values() for name in names)
-BY_HAND = HEADS["Judge by replays"]  # their words are settings by other names, but none of the configuration's
 
 
 class Late(Group):
@@ -48,16 +47,12 @@ class Late(Group):
             raise ConfigError(error.message, key=error.key, source=self._source(ctx, error.key)) from error
 
     def _source(self, ctx: click.Context, key: str) -> str:
-        """Where a value comes from: an option of the command, else the configuration."""
-        name = ctx.invoked_subcommand or ""
-        command, option = self.get_command(ctx, name), f"--{key.partition('.')[0]}"
-        if command and any(option in each.opts for each in command.params):
-            return option
-        if name in BY_HAND:
-            return "command line"
-        from slurmsched.cli.settings import settings
+        """Where a value comes from: the configuration, if it was read and has such a key, else the command's words."""
+        from slurmsched.cli.settings import READ
 
-        return settings().source(key)
+        found = ctx.meta.get(READ)
+        known = found is not None and key.partition(".")[0] in type(found.config).model_fields
+        return found.source(key) if found is not None and known else "command line"
 
 
 @click.command(cls=Late, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

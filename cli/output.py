@@ -13,10 +13,13 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
+from slurmsched.errors import ConfigError, InputError
 from slurmsched.terminal import harmless, harmless_json, harmless_lines, paired
 
 if TYPE_CHECKING:
@@ -113,15 +116,41 @@ def with_command(group: click.Group, name: str, **settings: Any) -> Callable[[Ca
 
 
 def with_output(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds --json and --no-color to a command's function, which gets an Output as `out`."""
+    """Adds --json and --no-color to a command's function, which gets an Output as `out`.
+
+    An error in a value that an option of the command gave names that option.
+    """
 
     @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
     @click.option("--no-color", is_flag=True, help="No colours; the variable NO_COLOR does the same.")
     @functools.wraps(function)
     def wrapped(*, as_json: bool, no_color: bool, **values: Any) -> Any:
-        return function(out=Output(as_json=as_json, color=not no_color), **values)
+        try:
+            return function(out=Output(as_json=as_json, color=not no_color), **values)
+        except ConfigError as error:
+            if error.source or not (option := _given(f"--{error.key.partition('.')[0]}")):
+                raise
+            raise ConfigError(error.message, key=error.key, source=option) from error
 
     return wrapped
+
+
+def _given(option: str) -> str:
+    """The option, where the command line has it; else ""."""
+    context = click.get_current_context()
+    named = (one.name or "" for one in context.command.params if option in one.opts)
+    return option if any(context.get_parameter_source(name) is ParameterSource.COMMANDLINE for name in named) else ""
+
+
+def refuse_folder(page: Path | None) -> None:
+    """Better now than after the work. Raises InputError, also for a folder in which nothing can be written."""
+    if page is None:
+        return
+    folder = os.path.realpath(page.parent)
+    if not os.path.isdir(folder):  # noqa: PTH112 - a folder above that may not be read is no error
+        raise InputError("has no such folder; make it first or name another file", source=str(page))
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise InputError("nothing can be written in that folder; name another file", source=str(page))
 
 
 def complain(text: str) -> None:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from slurmsched.cli import output
-from slurmsched.cli.compare import refuse_missing_folder
-from slurmsched.cli.output import Output, counted
+from slurmsched.cli.output import Output, counted, refuse_folder
 from slurmsched.cli.settings import config
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ def command(out: Output, since: str, page: Path | None, no_sacct: bool) -> None:
     from slurmsched.report.material import gathered
 
     configure("warning")
-    refuse_missing_folder(page)
+    refuse_folder(page)
     until_s = time.time()
     try:
         since_s = until_s - duration_s(since)

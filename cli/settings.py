@@ -10,11 +10,17 @@ if TYPE_CHECKING:
     from slurmsched.config import Config, Settings
 
 
+READ = "slurmsched.settings"  # in the context of click, once they were read
+
+
 def settings() -> Settings:
     """The configuration named by --config (or found, see config_path), with the source of each value."""
     from slurmsched.config import config_path, load_settings
 
-    return load_settings(config_path(click.get_current_context().find_root().params["config"]))
+    context = click.get_current_context()
+    found = load_settings(config_path(context.find_root().params["config"]))
+    context.meta[READ] = found
+    return found
 
 
 def config() -> Config:

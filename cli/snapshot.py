@@ -10,7 +10,7 @@ import click
 
 from slurmsched.cli import output
 from slurmsched.cli.groups import Group
-from slurmsched.cli.output import Output, clock, counted
+from slurmsched.cli.output import Output, clock, counted, refuse_folder
 from slurmsched.cli.plan import plan_tree, print_plan
 from slurmsched.cli.settings import config
 
@@ -43,6 +43,7 @@ def save(out: Output, file: Path, anonymise: bool, key_file: Path | None) -> Non
 
     if key_file and not anonymise:
         raise click.UsageError("--key-file goes with --anonymise")
+    refuse_folder(file)
     tree = config()
     with assembled(tree, apply=False, read_only=True) as parts:
         held = saved(*parts.look(), tree)
@@ -64,12 +65,19 @@ def run(out: Output, file: Path, policy: str | None, limit: int) -> None:
 
     The settings are those of the file, unless `slurmsched --config` names others.
     """
+    from slurmsched.errors import ConfigError
     from slurmsched.planning.planner import Planner
     from slurmsched.replay.snapshot_file import plan_digest, read_snapshot
 
     held = read_snapshot(file)
     tree = _settings(held, policy)
-    plan = Planner.from_config(tree).plan(held.snapshot)
+    try:
+        planner = Planner.from_config(tree)
+    except ConfigError as error:
+        if policy is None and tree is held.config:
+            raise ConfigError(error.message, key=error.key, source=str(file)) from error
+        raise
+    plan = planner.plan(held.snapshot)
     same = plan_digest(plan) == held.plan
     warnings = (*held.snapshot.warnings, *(f"{name} is of a newer slurmsched: left out" for name in held.left_out))
     snapshot = replace(held.snapshot, warnings=warnings)

@@ -9,7 +9,7 @@ import click
 
 from slurmsched.cli import output
 from slurmsched.cli.groups import Group
-from slurmsched.cli.output import Output, complain
+from slurmsched.cli.output import Output, complain, refuse_folder
 from slurmsched.cli.replay import INTERRUPTED
 from slurmsched.cli.trace_files import FILE, apart, read, reading, show, warn, written
 
@@ -52,6 +52,7 @@ def describe(
     from slurmsched.replay.describe import describe, figures
     from slurmsched.replay.traces import trace_digest
 
+    refuse_folder(page)
     recorded = read(source, kind, pairs, strict)
     if utc_offset is not None:
         recorded = replace(recorded, utc_offset_s=3_600 * utc_offset)
@@ -122,6 +123,7 @@ def generate(out: Output, target: Path, jobs: int, seed: int, like: Path | None,
     from slurmsched.replay.trace_files import check_ending, save
 
     check_ending(target)
+    refuse_folder(target)
     workload = fitted(read(like, "", (), False)) if like else parametric(**laws)
     recorded = made(workload, jobs, seed, limits=limits)
     save(target, recorded)
@@ -153,6 +155,7 @@ def pull(out: Output, target: Path, since: Any, until: Any, pause_s: float, stri
     from slurmsched.slurm.reader import open_commands
 
     check_ending(target)
+    refuse_folder(target)
     last = until.date() if until else datetime.now(UTC).date()
     first = since.date() if since else last - timedelta(days=30)
     folder = target.with_name(f"{target.name}.days")

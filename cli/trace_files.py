@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from slurmsched.cli.output import Output, complain
+from slurmsched.cli.output import Output, complain, refuse_folder
 from slurmsched.errors import InputError
 
 if TYPE_CHECKING:
@@ -60,7 +60,8 @@ def warn(recorded: Recorded) -> None:
 
 
 def apart(source: Path, target: Path) -> None:
-    """Raises InputError where the trace would be written over itself."""
+    """Raises InputError where the trace would be written over itself, or in a folder in which nothing can be."""
+    refuse_folder(target)
     if target.exists() and source.exists() and target.samefile(source):
         raise InputError("is the trace that is read; name another TARGET", source=str(target))
 

@@ -150,5 +150,5 @@ def test_compare__refuses_a_folder_that_it_may_not_write(
     monkeypatch.setattr(os, "access", lambda _, mode: not mode & os.W_OK)
     assert main(["compare", trace, "--cluster", "1x4", "--policy", "fifo", "-o", "page.html"]) == 2
     assert capsys.readouterr().err == (
-        "slurmsched: page.html: nothing can be written in that folder; choose another --out\n"
+        "slurmsched: page.html: nothing can be written in that folder; name another file\n"
     )

@@ -74,3 +74,16 @@ def test_power_series__reads_a_file_of_nodes(run, tmp_path: Path, options: tuple
     (tmp_path / "n.csv").write_text("time,active,total\n" + "".join(f"{600 * i},{i % 2},4\n" for i in range(6)))
     said = run("power", "series", str(tmp_path / "n.csv"), *options)
     assert (said.code, "all that are idle" in said.out) == (code, not code)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [(["--policy", "srsf:foo=1"], "--policy: policy: srsf has no parameter 'foo'"),
+     (["--placement", "nosuch"], "--placement: placement: "), (["--setting", "foo=1"], "command line: ")],
+)  # fmt: skip
+def test_power_replay__names_the_words_that_are_wrong(run, tmp_path, words, said) -> None:
+    """Not the configuration, which it does not read."""
+    trace = tmp_path / "t.csv"
+    trace.write_text("job_id,num_gpus,submit_s,duration_s\n1,1,0,60\n")
+    done = run("power", "replay", str(trace), "--cluster", "1x4", *words)
+    assert (done.code, done.err.startswith(f"slurmsched: {said}")) == (2, True), done.err

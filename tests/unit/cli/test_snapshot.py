@@ -71,3 +71,22 @@ def test_run__names_a_file_that_is_none(site: Path, capsys: pytest.CaptureFixtur
     """Exit code 2."""
     code, _, err = elsewhere(capsys, "snapshot", "run", str(site))
     assert (code, "slurmsched.toml: is no snapshot file, or damaged" in err) == (2, True)
+
+
+def test_errors__name_where_the_value_is_from(
+    run: Callable[..., Any], file: str, site: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The configuration where it was read, the option where it was given, the snapshot's file for its own policy."""
+    bad = str(tmp_path / "bad.snapshot")
+    site.write_text(site.read_text().replace("[3600.0]", "[5.0, 1.0]"))
+    for words in (("plan",), ("snapshot", "save", bad), ("snapshot", "run", file)):
+        assert run(*words).err.startswith(f"slurmsched: {site}: policy.thresholds_gpu_s: must ascend")
+    assert run("snapshot", "run", file, "--policy", "srsf:foo=1").err.startswith("slurmsched: --policy: policy: srsf")
+    said = elsewhere(capsys, "snapshot", "run", file, "--policy", "srsf:foo=1")[2]
+    assert said.startswith("slurmsched: --policy: policy: srsf")
+
+
+def test_save__refuses_a_folder_that_is_not_there(run: Callable[..., Any], fakes: Any) -> None:
+    """Before Slurm is asked."""
+    done = run("snapshot", "save", "/nowhere/s.snapshot")
+    assert (done.code, "has no such folder" in done.err) == (2, True)
