@@ -15,7 +15,7 @@ from slurmsched.explain.facts import Facts
 from slurmsched.explain.limits import LimitValue, limit_values
 from slurmsched.explain.reasons import Blocker, Reason, read_reason
 from slurmsched.explain.room import MATTERS, room
-from slurmsched.model.hints import parse_hints, understood, value_text
+from slurmsched.model.hints import parse_hints, written
 from slurmsched.model.plan import Plan
 from slurmsched.model.snapshot import Snapshot
 from slurmsched.model.states import JobState
@@ -57,7 +57,6 @@ def explain(
     because += _component(snapshot, row) + _tasks(snapshot, row)
     because += room(snapshot, row, facts) if reason.blocker in MATTERS else ""
     waits = bool(jobs.pending[row])
-    hints = parse_hints(jobs.comment[row])
     return Explanation(
         job_id=int(jobs.job_id[row]),
         user=jobs.user[row],
@@ -70,7 +69,7 @@ def explain(
         ahead=ahead(snapshot, plan, row) if waits else None,
         estimate=_estimate(snapshot, plan, row, reason.blocker, facts) if waits else None,
         ours=facts.ours,
-        hints=(*(f"{key.name}={value_text(key, value)}" for key, value in understood(hints)), *hints.warnings),
+        hints=(*written(jobs.comment[row]), *parse_hints(jobs.comment[row]).warnings),
         unread=facts.unread,
         expected=expected,
         move=move,

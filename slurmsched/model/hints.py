@@ -162,10 +162,21 @@ def understood(hints: Hints) -> tuple[tuple[Key, Any], ...]:
 
 
 def value_text(key: Key, value: Any) -> str:
-    """A value as a comment gives it: "yes", "1h30m"."""
+    """A value as it is understood: "yes", "1h30m", "32:64"."""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return duration_text(value) if key.field.endswith("_s") else str(value)
+    if isinstance(value, tuple):
+        return ":".join(map(str, value))
+    if isinstance(value, float):
+        return duration_text(value) if key.field.endswith("_s") else f"{value:g}"
+    return str(value)
+
+
+def written(comment: str) -> tuple[str, ...]:
+    """The hints that are understood in the comment's own words, of a key given twice the last: "dur=90m"."""
+    kept = {key.name for key, _ in understood(parse_hints(comment))}
+    last = {name: value for name, value in _words(comment, []) if name in kept and _reads(name, value)}
+    return tuple(f"{name}={value}" for name, value in last.items())
 
 
 def hints_alone(comment: str) -> str:

@@ -22,6 +22,7 @@ from slurmsched.model.hints import (
     parse_hints,
     understood,
     value_text,
+    written,
 )
 from slurmsched.testing import jobs
 
@@ -219,9 +220,19 @@ def test_duration_text__is_read_back(value_s: int) -> None:
     assert duration_s(duration_text(value_s)) == value_s
 
 
-def test_value_text__as_a_comment_gives_it() -> None:
-    """Words that parse_hints reads the same again."""
-    comment = "slurmsched: preempt=yes ckpt=USR1@120 dur=1h30m min_gpus=2"
-    told = " ".join(f"{key.name}={value_text(key, value)}" for key, value in understood(parse_hints(comment)))
-    assert understood(parse_hints(f"slurmsched: {told}")) == understood(parse_hints(comment))
-    assert "dur=1h30m" in told
+@pytest.mark.parametrize(
+    "words",
+    [*(key.example for key in hints.KEYS), "loss=0.9:0.5:0.4", "batches=64:32", "deadline=2026-11-30T12:00", "dur=90m"],
+)
+def test_written__in_the_comments_own_words(words: str) -> None:
+    """Whatever the form; of a key given twice the last that is understood, and none that is ignored."""
+    assert written(f"run 7 slurmsched: {words} of ann") == (words,)
+    assert written(f"slurmsched: {words} {words} who=ann") == (words,)
+    assert written("slurmsched: min_gpus=4 max_gpus=2 dur=1h dur=soon") == ("dur=1h",)
+
+
+def test_value_text__as_it_is_understood() -> None:
+    """In few characters."""
+    comment = "slurmsched: preempt=yes dur=90m loss=0.9:0.5:0.4 batches=64:32 progress=1/3"
+    told = [value_text(key, value) for key, value in understood(parse_hints(comment))]
+    assert told == ["yes", "1h30m", "0.333333", "0.2", "32:64"]
