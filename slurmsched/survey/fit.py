@@ -116,6 +116,8 @@ def _short(request: Request, found: Sequence[Room]) -> str:
     total = sum(most[: request.nodes] if request.nodes else most)
     if total >= request.gpus and len(most) >= request.least_nodes:
         return ""
+    if total >= request.gpus:
+        return f"{len(most)} of {request.least_nodes} nodes can give GPUs"
     return f"{total} of {request.gpus} GPUs can be given" + (f" on {request.nodes} nodes" if request.nodes else "")
 
 

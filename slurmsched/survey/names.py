@@ -10,9 +10,9 @@ from slurmsched.topology.plain import fold
 
 
 def hosts(option: str, text: str) -> tuple[str, ...]:
-    """The node names of a hostlist, in its order. Raises InputError for what is none."""
+    """The node names of a hostlist, in its order, each once. Raises InputError for what is none."""
     try:
-        return expand(text)
+        return tuple(dict.fromkeys(expand(text)))
     except ValueError as error:
         raise InputError(f"{option} {text!r}: {error}; write one such as n[1-4]") from error
 

@@ -6,6 +6,7 @@ import pytest
 
 from slurmsched.errors import InputError
 from slurmsched.survey.fit import fit, largest
+from slurmsched.survey.names import hosts
 from slurmsched.survey.request import WHOLE, Request, defaults, needs
 from slurmsched.testing.builders import snapshot
 from tests.unit.planning.pin_cases import on_fabric
@@ -69,6 +70,14 @@ def test_fit__on_nodes_on_which_slurm_starts_it():
     assert (found.starts, found.why.split(", but ")[0], found.nearest[0].change) == (
         False, "2 nodes have room", "--nodes=1")  # fmt: skip
     assert [largest(at, Request())[0].shapes[8] for at in (flat, kept)] == [2, 1]
+
+
+def test_fit__a_list_of_nodes_needs_each():
+    """A name that is given twice counts once, as in Slurm."""
+    full = site((NODES[0], node("n2", mask=0xFF)), defaults=CPU_MEMORY)
+    found = fit(full, Request(gpus=2, node_list=hosts("--nodelist", "n1,n2")))
+    assert (found.starts, found.why) == (False, "1 of 2 nodes can give GPUs")
+    assert fit(full, Request(gpus=2, node_list=hosts("--nodelist", "n1,n1"))).starts
 
 
 def test_fit__nearest_that_starts():
