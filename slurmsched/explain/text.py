@@ -31,7 +31,7 @@ def some(number: int, noun: str) -> str:
 def against(other: Mapping[str, Any], own: Mapping[str, Any]) -> str:
     """By what another job stands before this one: those criteria of it that differ."""
     apart = {name: value for name, value in other.items() if value != own.get(name)}
-    return criteria(apart) or "equal by these, submitted before"
+    return criteria(apart) or "equal by these, before it by submission or id"
 
 
 def minutes(time_s: float) -> str:

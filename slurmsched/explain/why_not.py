@@ -33,7 +33,7 @@ def _holders(snapshot: Snapshot, node: str) -> str:
     rows.sort(key=lambda row: (not isfinite(jobs.end_s[row]), jobs.end_s[row], jobs.job_id[row]))
     told = [_holder(snapshot, row) for row in rows[:HOLDERS_SHOWN]]
     more = f" and {len(rows) - HOLDERS_SHOWN} more" if len(rows) > HOLDERS_SHOWN else ""
-    return f"; there runs {', '.join(told)}{more}" if told else ""
+    return f"; there run{'s' * (len(rows) == 1)} {', '.join(told)}{more}" if told else ""
 
 
 def _holder(snapshot: Snapshot, row: int) -> str:

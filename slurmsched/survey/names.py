@@ -12,9 +12,12 @@ from slurmsched.topology.plain import fold
 def hosts(option: str, text: str) -> tuple[str, ...]:
     """The node names of a hostlist, in its order, each once. Raises InputError for what is none."""
     try:
-        return tuple(dict.fromkeys(expand(text)))
+        found = tuple(dict.fromkeys(expand(text)))
     except ValueError as error:
         raise InputError(f"{option} {text!r}: {error}; write one such as n[1-4]") from error
+    if text and not any(found):
+        raise InputError(f"{option} {text!r}: names no node; write one such as n[1-4]")
+    return found
 
 
 def check_nodes(option: str, asked: Iterable[str], there: Iterable[str]) -> None:

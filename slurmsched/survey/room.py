@@ -96,7 +96,9 @@ def _barred(snapshot: Snapshot, request: Request, part: Part, kept: frozenset[st
     nodes, name = snapshot.nodes, snapshot.nodes.name[part.node]
     if part.standing != OPEN:
         return part.standing
-    if name in request.excluded or (request.node_list and name not in request.node_list):
+    if name in request.excluded:
+        return "excluded"
+    if request.node_list and name not in request.node_list:
         return "not among the nodes asked for"
     try:
         if request.constraint and not meets(request.constraint, frozenset(nodes.features[part.node].split(","))):

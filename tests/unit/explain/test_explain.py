@@ -144,7 +144,7 @@ def test_estimate__promise_then_waits_then_none():
 def test_against__only_what_differs():
     """Of the other job; where nothing does, the order of submission decided."""
     assert against({"queue": 0, "service_gpu_s": 5.0}, {"queue": 1, "service_gpu_s": 5.0}) == "queue 0"
-    assert against({"queue": 0}, {"queue": 0}) == "equal by these, submitted before"
+    assert against({"queue": 0}, {"queue": 0}) == "equal by these, before it by submission or id"
 
 
 @pytest.mark.parametrize(
@@ -177,9 +177,9 @@ def test_why_not__names_who_holds_what_is_missing():
     own, elsewhere = {"job_id": 1, "gpus": 4}, {**RUNS, "job_id": 2, "node_list": "n2"}
     others = [{**RUNS, "job_id": 8, "end_s": 9.0}, {**RUNS, "job_id": 9, "end_s": math.inf}, {**RUNS, "job_id": 10}]
     told = why_not(snapshot([own, elsewhere, RUNS, *others], [USED, EMPTY]), 0, "n1", Facts())
-    assert told.startswith("2 of its 8 GPUs are free, the job needs 4 there; there runs job 8 of eve until ")
+    assert told.startswith("2 of its 8 GPUs are free, the job needs 4 there; there run job 8 of eve until ")
     assert (told.count(" of eve until "), "job 2 " in told, told[-10:]) == (3, False, "and 1 more")
-    assert "job 9 of eve with no time limit" in why_not(snapshot([own, others[1]], [USED]), 0, "n1", Facts())
+    assert "there runs job 9 of eve with no time limit" in why_not(snapshot([own, others[1]], [USED]), 0, "n1", Facts())
 
 
 @pytest.mark.parametrize(

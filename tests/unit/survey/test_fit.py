@@ -78,6 +78,9 @@ def test_fit__a_list_of_nodes_needs_each():
     found = fit(full, Request(gpus=2, node_list=hosts("--nodelist", "n1,n2")))
     assert (found.starts, found.why) == (False, "1 of 2 nodes can give GPUs")
     assert fit(full, Request(gpus=2, node_list=hosts("--nodelist", "n1,n1"))).starts
+    assert fit(full, Request(gpus=2, excluded=("n1",))).lacking["excluded"] == "n1"
+    with pytest.raises(InputError, match="names no node"):
+        hosts("--nodelist", ",")
 
 
 def test_fit__nearest_that_starts():
