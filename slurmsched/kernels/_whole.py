@@ -15,7 +15,8 @@ def whole() -> Iterator[None]:
     """The body is not cut short by Ctrl-C: KeyboardInterrupt comes at its end, a second one ends the process at once.
 
     For compilers: an exception between any two of their lines leaves a kernel half made, and one within a callback from
-    LLVM is lost. Where somebody else listens to the signal, and in other threads, nothing is held back.
+    LLVM is lost. Ctrl-C goes before an error of the body, which is then its context. Where somebody else listens to the
+    signal, and in other threads, nothing is held back.
     """
     ours = threading.current_thread() is threading.main_thread()
     if not (ours and signal.getsignal(signal.SIGINT) is signal.default_int_handler):

@@ -158,7 +158,8 @@ class Watch:
     address: str = ""
     _alone_s: float | None = field(init=False, default=None)  # since when; infinite once that is told
     _since_s: float | None = field(init=False, default=None)
-    _answer: tuple[float, bool] = field(init=False, default=(-ASK_S, True))  # when Slurm was asked, and what it said
+    _asked_s: float = field(init=False, default=-ASK_S)
+    _states: dict[str, str] | None = field(init=False, default=None)  # what Slurm said then
 
     def __call__(self) -> str:
         reason = self.reason()
@@ -179,11 +180,10 @@ class Watch:
             return ""
         if self.adaptive.periodic_callback is None:
             return "Dask has stopped to submit workers"
-        now_s = time.monotonic()
-        if now_s - self._answer[0] >= ASK_S:
-            self._answer = now_s, self._queued()
-        queued = self._answer[1]
-        return "" if queued else f"no worker is connected or in Slurm's queue; their logs are in {self.folder}"
+        if time.monotonic() - self._asked_s >= ASK_S:
+            self._ask()
+        known = self._states is None or self._states
+        return "" if known else f"no worker is connected or in Slurm's queue; their logs are in {self.folder}"
 
     def _tell_who_waits(self, now_s: float) -> None:
         """Once for each time without workers."""
@@ -205,20 +205,34 @@ class Watch:
 
     def _missing(self) -> str:
         if self.cluster is not None:
-            return f"no worker yet: jobs {','.join(_job_ids(self.cluster))} are in Slurm's queue"
+            return f"no worker yet: {self._coming()}"
         start = f"start one by `dask worker {self.address}` on a machine with slurmsched {__version__}"
         return f"no worker is connected to {self.address}; {start}"
 
-    def _queued(self) -> bool:
-        """Whether Slurm knows of a worker's job that waits or runs; also when it does not answer."""
+    def _coming(self) -> str:
+        """What is known of the workers' jobs at this moment."""
+        self._ask()
+        if self._states is None:
+            return f"Slurm does not answer for their jobs {','.join(_job_ids(self.cluster))}"
+        waiting = [job for job, state in self._states.items() if state == "PENDING"]
+        begun = [job for job in self._states if job not in waiting]
+        said = [f"jobs {','.join(waiting)} are in Slurm's queue"] if waiting else []
+        if begun:
+            said.append(f"jobs {','.join(begun)} have begun, but their workers have not come (logs in {self.folder})")
+        return "; ".join(said) or f"Slurm has no job of theirs (logs in {self.folder})"
+
+    def _ask(self) -> None:
+        """The state of each worker's job that Slurm knows, by its id; None if it does not answer."""
+        self._asked_s, self._states = time.monotonic(), {}
         if not (jobs := _job_ids(self.cluster)):
-            return False
+            return
         try:
-            return bool(Commands().run("squeue", "--noheader", f"--jobs={','.join(jobs)}", "--format=%i").strip())
+            answer = Commands().run("squeue", "--noheader", f"--jobs={','.join(jobs)}", "--format=%i %T")
+            self._states = dict(line.split() for line in answer.splitlines() if line.strip())
         except SlurmUnreachableError:
-            return True
+            self._states = None
         except SlurmError:  # of a single job that it no longer knows it says that the id is invalid
-            return False
+            pass
 
 
 def _workers(client: Any, watch: Watch) -> Workers:

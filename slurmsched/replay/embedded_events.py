@@ -77,7 +77,6 @@ class EmbeddedEvents(EmbeddedState):
         self.job.finish(event.row, self._now_s)
         self._left -= 1
         self._complete(event.row, self._epilog_s(event.row))
-        self._watch_limits()
         return True
 
     def _part_release(self, event: Event) -> bool:
@@ -201,13 +200,6 @@ class EmbeddedEvents(EmbeddedState):
         for row in gone:
             self.end_early(row, JobState.TIMEOUT)
         return bool(gone)
-
-    def _watch_limits(self) -> None:
-        """See to it that jobs are looked at again while some have used up their limit."""
-        if self.budgets.counts and self._check_s <= self._now_s and self.budgets.gone():
-            step_s = self.model.time_limit_check_s
-            self._check_s = self._now_s if not step_s else math.ceil(self._now_s / step_s - 1e-9) * step_s
-            self._events.push(self._check_s, Kind.CHECK)
 
     def _watch_usage(self) -> None:
         if self.model.weight_fairshare or self.budgets.counts:

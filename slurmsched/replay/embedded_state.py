@@ -25,7 +25,7 @@ from slurmsched.replay.jobtable import JobTable, Phase
 from slurmsched.replay.layout import Layout
 from slurmsched.replay.limits import RUNNING, LimitTable
 from slurmsched.replay.metrics import History
-from slurmsched.replay.pass_times import PassTimes, ToldPasses
+from slurmsched.replay.pass_times import PassTimes, ToldPasses, last_told
 from slurmsched.replay.requests import Requests
 from slurmsched.replay.slurm_model import SlurmModel
 from slurmsched.replay.traces import Trace
@@ -43,11 +43,6 @@ class Setting:
     told: Sequence[tuple[float, Kind, bool]]
 
 
-def _last(told: Sequence[tuple[float, Kind, bool]], kind: Kind) -> float:
-    """The last time told of this kind, minus infinity if there is none [s]."""
-    return max((time_s for time_s, each, _ in told if each == kind), default=-math.inf)
-
-
 class EmbeddedState:
     """What slurmctld would know at one time, and its own changes of it. As EmbeddedCluster, which sets it going."""
 
@@ -62,8 +57,7 @@ class EmbeddedState:
         self._events = EventHeap()
         self._passes = (ToldPasses(self.model, self._events, setting.told) if setting.told
                         else PassTimes(self.model, self._events))  # fmt: skip
-        self.fair_share.told_until(_last(setting.told, Kind.USAGE))
-        self._check_s = _last(setting.told, Kind.CHECK)  # when running jobs are held against their limits next
+        self.fair_share.told_until(last_told(setting.told, Kind.USAGE))
 
     def _admit(self, trace: Trace, requests: Requests) -> None:
         """The jobs: what they ask for, under which limits, and what their priority is."""
@@ -224,6 +218,12 @@ class EmbeddedState:
         self.budgets.stopped(row, self._now_s)
         self.fair_share.stopped(row, self._now_s)
         self._events.push(self._now_s + wait_s, Kind.RELEASE, row, int(self.job.restarts[row]))
+        self._watch_limits()
+
+    def _watch_limits(self) -> None:
+        """See to it that running jobs are looked at again while some have used up their limit."""
+        if self.budgets.counts and self.budgets.gone():
+            self._passes.ask_check(self._now_s)
 
     def _fail(self, nodes: Bools) -> None:
         """Nodes go down: their jobs are requeued at once."""

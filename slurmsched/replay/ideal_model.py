@@ -79,7 +79,8 @@ class IdealModel:
             raise ConfigError(f"must be a number above 0, got {self.slowdown}", key="model.slowdown")
         if self.node_choice not in NODE_CHOICES:
             words = ", ".join(NODE_CHOICES)
-            raise ConfigError(f"must be one of {words}, got {self.node_choice!r}", key="model.node_choice")
+            raise ConfigError(f"must be one of {words}, got {self.node_choice!r}; first fit is "
+                              "--placement consolidated:node_choice=first", key="model.node_choice")  # fmt: skip
         if not isinstance(self.node_gpus, int) or self.node_gpus < 0:
             raise ConfigError(f"must be a number of GPUs, or 0, got {self.node_gpus}", key="model.node_gpus")
         if not isinstance(self.tells_progress, bool):

@@ -1,4 +1,4 @@
-"""When slurmctld's two schedulers look at the queue."""
+"""When slurmctld's two schedulers look at the queue, and when it looks at running jobs."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ class PassTimes:
         self._model, self._events = model, events
         self._last = {Kind.SCHEDULE: -math.inf, Kind.BACKFILL: model.bf_phase_s - model.bf_interval_s}
         self._due = {Kind.SCHEDULE: math.inf, Kind.BACKFILL: math.inf}
+        self._check_s = -math.inf  # the last look at running jobs that was asked for or told
 
     def ask(self, now_s: float) -> None:
         """Something changed: both schedulers look again at their next time."""
@@ -36,6 +37,12 @@ class PassTimes:
         if self._model.backfill != "none":
             wish_s = max(now_s, self._last[Kind.BACKFILL] + self._model.bf_interval_s)
             self.push(Kind.BACKFILL, _next(wish_s, self._model.tick_s, self._model.bf_phase_s))
+
+    def ask_check(self, now_s: float) -> None:
+        """Running jobs are held against their limits when slurmctld next looks at them."""
+        if self._check_s <= now_s:
+            self._check_s = _next(now_s, self._model.time_limit_check_s, 0.0)
+            self._events.push(self._check_s, Kind.CHECK)
 
     def push(self, kind: Kind, time_s: float) -> None:
         """A pass of this kind at this time, if none is due before."""
@@ -75,7 +82,8 @@ class ToldPasses(PassTimes):
     def __init__(self, model: SlurmModel, events: EventHeap, told: Sequence[tuple[float, Kind, bool]]) -> None:
         super().__init__(model, events)
         self._full = {time_s for time_s, _, full in told if full}
-        self._until_s = max(time_s for time_s, kind, _ in told if kind in self._last)
+        self._until_s = max(last_told(told, kind) for kind in self._last)
+        self._check_s = last_told(told, Kind.CHECK)
         for time_s, kind, _ in told:
             events.push(time_s, kind)
 
@@ -93,6 +101,11 @@ class ToldPasses(PassTimes):
 
     def is_full(self, now_s: float) -> bool:
         return now_s in self._full or (now_s > self._until_s and super().is_full(now_s))
+
+
+def last_told(told: Sequence[tuple[float, Kind, bool]], kind: Kind) -> float:
+    """The last time told of this kind, minus infinity if there is none [s]."""
+    return max((time_s for time_s, each, _ in told if each == kind), default=-math.inf)
 
 
 def _next(wish_s: float, step_s: float, phase_s: float) -> float:

@@ -23,6 +23,8 @@ from slurmsched.replay.requests import Requests
 from slurmsched.replay.slurm_model import checked
 from slurmsched.replay.traces import Trace
 
+BARE = ("slurm", "easy")  # policies that are Slurm alone
+
 
 @dataclass(frozen=True, slots=True)
 class Steering:
@@ -39,6 +41,8 @@ def slurm_setup(trace: Trace, described: Described, request: Request) -> SetUp:
     """Raises ConfigError or InputError for words that name nothing or mean nothing here."""
     word, _, parameters, _ = request.discipline
     _refuse_what_only_ideal_has(request, word)
+    if word in BARE and parameters:
+        raise ConfigError(f"{word} is Slurm alone and has no parameter {min(parameters)!r}", key="policy")
     steering = _steering(request)
     chosen = request.backfill or ("easy" if word == "easy" else "")
     settings = checked(request.settings) | ({"backfill": chosen} if chosen else {})
@@ -60,6 +64,8 @@ def _refuse_what_only_ideal_has(request: Request, word: str) -> None:
         raise ConfigError("slurmctld has no such backfill; use --model ideal", key="backfill")
     if request.topology or request.physics != RECORDED:
         raise ConfigError("only --model ideal has physics and topology", key="physics")
+    if request.history:
+        raise ConfigError("only --model ideal is told a history; here policies learn as jobs end", key="history")
     if request.round_s:
         raise ConfigError("only --model ideal decides in rounds; here a cycle runs every minute", key="round_s")
     if request.restart_cost_s:
@@ -68,7 +74,7 @@ def _refuse_what_only_ideal_has(request: Request, word: str) -> None:
 
 def _steering(request: Request) -> Steering:
     word, name, parameters, _ = request.discipline
-    policy = None if word in ("slurm", "easy") else registry.make("policies", name, parameters)
+    policy = None if word in BARE else registry.make("policies", name, parameters)
     if request.preempt is not None:
         if policy is None:
             raise ConfigError(f"{word} ranks no jobs, so that nobody can lose GPUs to another one", key="preempt")

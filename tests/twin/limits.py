@@ -36,7 +36,7 @@ def workload() -> list[Submission]:
 
 
 def _minutes() -> list[Submission]:
-    """GrpTRESMins of an account: used up by three, one of which runs on until it is ended; a fourth waits."""
+    """GrpTRESMins of an account: used up by three, one of which runs on until it is ended; two more wait."""
     rows = ((0.0, 4, 16.0), (1.0, 4, 20.0), (2.0, 4, 90.0), (23.0, 1, 2.0), (24.0, 2, 2.0))
     return [Submission(at_s, "alice", gpus, sleep_s, 2, account=ACCOUNT) for at_s, gpus, sleep_s in rows]
 

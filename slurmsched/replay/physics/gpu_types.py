@@ -48,9 +48,9 @@ class GpuTypes(Costs):
             known = ", ".join(sorted(throughput_table(self.throughputs)))
             raise ConfigError(f"{self.throughputs} has no type {self.reference!r}; it has {known}",
                               key="physics.reference")  # fmt: skip
-        if not isinstance(self.mixed_efficiency, int | float) or not 0 <= self.mixed_efficiency <= 1:
-            raise ConfigError(f"must be at least 0 and at most 1, got {self.mixed_efficiency!r}",
-                              key="physics.mixed_efficiency")  # fmt: skip
+        share = self.mixed_efficiency
+        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
+            raise ConfigError(f"must be at least 0 and at most 1, got {share!r}", key="physics.mixed_efficiency")
 
     def speed(self, snapshot: Snapshot, held: Assignments) -> Floats:
         """See protocols.Physics."""

@@ -5,7 +5,8 @@
     python3 tests/lab/lab.py down --name twin
 
 On the host, eight minutes a lab. A recording replaces the last one of its version, case and TWIN_SEED; its row goes to
-docs/fidelity.md. It fails as the live tests do where the model is out of their bounds.
+docs/fidelity.md (the workload of srsf is that of the next seed). It fails as the live tests do where the model is out
+of their bounds.
 """
 
 from __future__ import annotations

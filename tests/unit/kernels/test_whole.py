@@ -69,8 +69,8 @@ def test_whole__a_second_one_ends_the_process() -> None:
 
 @pytest.mark.skipif(os.environ.get("NUMBA_DISABLE_JIT") == "1", reason="nothing is compiled")
 def test_kernel__is_compiled_to_its_end_before_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The call that compiles it is interrupted, the next one finds it whole."""
-    from numba.core import compiler
+    """The call that compiles it is interrupted, the next one finds it whole. Nothing comes from numba's cache."""
+    from numba.core import caching, compiler
 
     begun, compiled, compile_extra = list[object](), list[object](), compiler.compile_extra
 
@@ -81,6 +81,7 @@ def test_kernel__is_compiled_to_its_end_before_an_interrupt(monkeypatch: pytest.
         compiled.append(compile_extra(*arguments, **settings))
         return compiled[-1]
 
+    monkeypatch.setattr(caching.FunctionCache, "load_overload", lambda *_: None)
     monkeypatch.setattr(compiler, "compile_extra", interrupted)
     fourfold = kernel(lambda values: 4 * values)
     with pytest.raises(KeyboardInterrupt):

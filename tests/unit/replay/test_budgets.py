@@ -12,7 +12,7 @@ from slurmsched.model import JobState
 from slurmsched.replay.budgets import LEAST, amounts
 from slurmsched.replay.embedded import EmbeddedCluster
 from slurmsched.replay.engine import replay
-from slurmsched.replay.layout import BARRED, Layout, Limits, Node, Partition
+from slurmsched.replay.layout import BARRED, Closure, Layout, Limits, Node, Partition
 from slurmsched.replay.requests import Requests
 from slurmsched.replay.slurm_model import SlurmModel
 from slurmsched.replay.traces import Trace
@@ -63,12 +63,18 @@ def test_group_gpu_s__ends_jobs_when_slurmctld_looks(check_s: float, end_s: floa
     assert made.job.end_s.tolist() == [end_s]
 
 
-def test_group_gpu_s__ends_jobs_also_for_what_an_ended_job_used() -> None:
-    """4 GPU minutes: job 1 of 8 GPUs has used them when it ends at 31, so job 2 is over at the next check, at 60, not
-    only after the count of 100."""
-    model = replace(MODEL, calc_period_s=100.0)
-    rows = [{"duration_s": 31.0, "limit_s": 60.0}, {"gpus": 1, "duration_s": 600.0, "limit_s": 600.0}]
-    assert played(rows, model, group_gpu_s=240.0).job.end_s.tolist() == [31.0, 60.0]
+@pytest.mark.parametrize(
+    ("first", "closures"),
+    [({"duration_s": 31.0}, ()), ({"cancel_s": 31.0}, ()), ({}, (Closure(("n1",), 31.0, 900.0, down=True),))],
+    ids=["ended", "cancelled", "node-failed"],
+)
+def test_group_gpu_s__ends_jobs_also_for_what_a_stopped_job_used(first: Row, closures: tuple[Closure, ...]) -> None:
+    """4 GPU minutes: job 1 of 8 GPUs has used them when it stops at 31, however it does, so job 2 is over at the next
+    check, at 60, not only after the count of 100."""
+    nodes = Node("n1", 8, 8), Node("n2", 8, 8)
+    layout = Layout(nodes, accounts=(Limits("lab", group_gpu_s=240.0),), closures=closures)
+    rows = [{"duration_s": 600.0, "limit_s": 600.0} | first, {"gpus": 1, "duration_s": 600.0, "limit_s": 600.0}]
+    assert played(rows, replace(MODEL, calc_period_s=100.0), layout=layout).job.end_s.tolist()[1] == 60.0
 
 
 def test_group_gpu_s__safe_starts_only_what_lasts() -> None:

@@ -95,7 +95,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     made.monotonic, made.sleep = lambda: made.now_s, lambda wait_s: setattr(made, "now_s", made.now_s + wait_s)
     monkeypatch.setattr(dask_workers, "time", made)
     monkeypatch.setattr(dask_workers, "Commands", Slurm)
-    monkeypatch.setattr(Slurm, "said", "7\n")
+    monkeypatch.setattr(Slurm, "said", "7 PENDING\n")
     monkeypatch.setattr(Slurm, "asked", [])
     return made
 
@@ -111,12 +111,13 @@ def watch(*, closed: bool = False, status: str = "running", workers: int = 0, jo
 
 
 def test_watch__says_nothing_of_workers_that_are_well(clock: SimpleNamespace) -> None:
-    """One is connected, or its job is in Slurm's queue however long; Slurm is asked for the second only, and rarely."""
+    """One is connected, or its job is in Slurm's queue however long; Slurm is asked for the second only, rarely
+    and once more for what is told."""
     connected, queued = watch(workers=1), watch()
     for _ in range(1000):
         clock.now_s += 2.0
         assert (connected(), queued()) == ("", "")
-    assert {words[0] for words in Slurm.asked} == {"squeue"} and len(Slurm.asked) <= 2000 / dask_workers.ASK_S + 1
+    assert {words[0] for words in Slurm.asked} == {"squeue"} and len(Slurm.asked) <= 2000 / dask_workers.ASK_S + 2
 
 
 @pytest.mark.parametrize(
@@ -227,14 +228,24 @@ def test_watch__tells_how_to_start_workers_where_none_comes(clock: SimpleNamespa
     assert told == [f"no worker is connected to tcp://s:8786; {start}; the sweep goes on when one comes"] * 2
 
 
-def test_watch__tells_that_jobs_wait_in_slurms_queue(clock: SimpleNamespace) -> None:
-    """And which."""
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [("7 PENDING\n9 PENDING\n", "jobs 7,9 are in Slurm's queue"),
+     ("7 RUNNING\n9 PENDING\n",
+      "jobs 9 are in Slurm's queue; jobs 7 have begun, but their workers have not come (logs in /logs)"),
+     (SlurmUnreachableError("down"), "Slurm does not answer for their jobs 7,9"),
+     ("", "Slurm has no job of theirs (logs in /logs)")],
+)  # fmt: skip
+def test_watch__tells_what_slurm_says_of_the_workers_jobs(clock: SimpleNamespace, answer: Any, said: str) -> None:
+    """Which wait and which have begun, by what it answers at that moment."""
     told, now = list[str](), watch(jobs=("7", "9"))
     now.tell = told.append
-    for _ in range(4):
+    assert now() == ""
+    clock.now_s, Slurm.said = clock.now_s + TELL_S, answer
+    for _ in range(3):
         assert now() == ""
-        clock.now_s += TELL_S
-    assert told == ["no worker yet: jobs 7,9 are in Slurm's queue; the sweep goes on when one comes"]
+        clock.now_s += 1.0
+    assert told == [f"no worker yet: {said}; the sweep goes on when one comes"]
 
 
 class Closing:

@@ -108,7 +108,8 @@ def test_refusal_blocks__holds_back_those_behind(blocks: bool, end_s: float) -> 
 @pytest.mark.parametrize(
     ("settings", "match"),
     [
-        ({"node_gpus": -1}, "number of GPUs"), ({"node_choice": "any"}, "one of fullest"), ({"slowdown": 0}, "above 0"),
+        ({"node_gpus": -1}, "number of GPUs"), ({"slowdown": 0}, "above 0"),
+        ({"node_choice": "any"}, "one of fullest, .*:node_choice=first"),
         ({"restart_cost_by_gpus": [(4, 1.0), (2, 1.0)]}, "must ascend"), ({"hold_s": "x"}, "must be a time"),
         ({"rounds_follow": True}, "needs round_s"), ({"event_cost_s": 4}, "table of steps"),
         ({"restart_cost_by_gpus": "x"}, "steps of GPUs"), ({"event_cost_s": {"a": [(1, -1.0)]}}, "must be a time"),

@@ -50,3 +50,15 @@ def test_told_passes__are_those_of_the_log_and_then_the_models_own() -> None:
             event = events.pop()
             begun += [(event.time_s, times.is_full(event.time_s))] if times.begins(event) else []
     assert begun == [(1.2, False), (7.5, True), (9.1, False), (12.0, False)]
+
+
+def test_told_passes__may_be_none_of_a_scheduler() -> None:
+    """Where only counts or looks at running jobs are told, the passes are the model's own; no look is asked for before
+    the last one told, and after it at the next whole 30 s."""
+    events = EventHeap()
+    times = ToldPasses(SlurmModel(), events, [(0.0, Kind.USAGE, False), (7.0, Kind.CHECK, False)])
+    for now_s in (5.0, 31.0, 40.0):
+        times.ask_check(now_s)
+    times.ask_full(0.0)
+    looks = [(event.kind, event.time_s) for event in (events.pop() for _ in range(4))]
+    assert looks == [(Kind.USAGE, 0.0), (Kind.SCHEDULE, 0.0), (Kind.CHECK, 7.0), (Kind.CHECK, 60.0)]

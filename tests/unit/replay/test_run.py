@@ -115,7 +115,9 @@ def test_session__slurm_model_steers_by_levers() -> None:
      {"backfill": "all"}, {"physics": "spread"}, {"physics": "magic", "placement": "linked"},
      {"topology": "dgx-1v"}, {"topology": "nowhere", "placement": "linked"},
      {"physics": "spread:across=2", "placement": "linked"}, {"physics": "gpu-types", "placement": "linked"},
-     {"physics": "spread", "model": "slurm"}, {"physics": "spread:restart_cost_s=-1", "placement": "linked"}],
+     {"physics": "spread", "model": "slurm"}, {"policy": "slurm:foo=1", "model": "slurm"},
+     {"policy": "easy:foo=1", "model": "slurm"}, {"policy": "gittins", "model": "slurm", "history": "needed.csv"},
+     {"physics": "spread:restart_cost_s=-1", "placement": "linked"}],
 )  # fmt: skip
 def test_session__refuses_words_that_name_nothing(words: dict[str, str]) -> None:
     """Before anything is played."""
