@@ -125,14 +125,17 @@ def test_begin__job_that_fits_into_what_is_free_takes_nobody():
 
 
 LIMITS_TOLD = ("QOSMaxJobsPerUserLimit", "AssocGrpGRES", "MaxGRESPerAccount", "QOSMaxGRESPerUser", "PartitionTimeLimit",
-               "Licenses", "InvalidQOS", "QOSGrpGRESMinutes", "AssocMaxJobsLimit", "BurstBufferResources")  # fmt: skip
+               "Licenses", "InvalidQOS", "QOSGrpGRESMinutes", "AssocMaxJobsLimit", "BurstBufferResources",
+               "JobArrayTaskLimit")  # fmt: skip
 
 
 @pytest.mark.parametrize("reason", LIMITS_TOLD)
 def test_begin__nobody_leaves_for_a_job_that_waits_for_a_limit(reason):
     """On free GPUs it would not start either: they would stand idle, and the work of who left be lost."""
     jobs, held = full()
-    assert begun(cluster([*jobs, wait(9, reason=reason)], held), [9]).acts == ()
+    found = begun(cluster([*jobs, wait(9, reason=reason)], held), [9])
+    assert (found.acts, [(each.job_id, each.rule) for each in found.refused]) == ((), [(9, "limit")])
+    assert reason in found.refused[0].reason
 
 
 @pytest.mark.parametrize("reason", ["", "None", "Priority", "Resources", "ReqNodeNotAvail, UnavailableNodes:n7"])
