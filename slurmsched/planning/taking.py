@@ -15,7 +15,7 @@ from slurmsched.planning.bounds import YEAR_S, UnknownForm, allowed_nodes, block
 from slurmsched.planning.clearing import Clearing, Running
 from slurmsched.planning.limited import limited
 from slurmsched.planning.parts import Begun
-from slurmsched.planning.reach import binding, shortest_head
+from slurmsched.planning.reach import binding, shortest_head, unknown
 from slurmsched.planning.spread import asked
 from slurmsched.planning.stock import Need, Stock
 
@@ -110,6 +110,8 @@ def _for_job(
     except UnknownForm as error:
         return Refusal(job_id, "constraint", f"nobody gives it GPUs: {error}")
     topology = binding(snapshot, row)
+    if why := unknown(topology, need.nodes):
+        return Refusal(job_id, "constraint", f"nobody gives it GPUs: {why}")
     free = shortest_head(topology, allowed[(stock.fits(need) & ~barred)[allowed]], need.nodes)
     if len(free):
         stock.take(free[: need.nodes], need)

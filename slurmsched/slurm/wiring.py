@@ -31,19 +31,20 @@ LARGEST_BYTES = 32 << 20
 class Wiring:
     """Gives snapshots their topology. Sources are read at the first snapshot and again every hour.
 
-    Where one cannot be read any more, what it said last is kept. A reload of the daemon begins anew.
+    Where one cannot be read any more, what it said last is kept; Slurm that could not be asked yet is asked at each
+    snapshot. A reload of the daemon begins anew.
     """
 
     def __init__(self, settings: Topology, commands: Commands, clock: Callable[[], float] = time.monotonic) -> None:
         self._settings, self._commands, self._clock = settings, commands, clock
         self._read_s = float("-inf")
-        self._sources = Sources()
+        self._sources = Sources(slurm_known=False)
         self._nodes: Nodes | None = None
         self._made: tuple[SiteTopology, tuple[str, ...]] = (SiteTopology(), ())
 
     def __call__(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot with its topology; what could not be read is told among its warnings."""
-        if self._clock() - self._read_s > RELOAD_S:
+        if not self._sources.slurm_known or self._clock() - self._read_s > RELOAD_S:
             self._sources = read_sources(self._settings, self._commands, snapshot.site, self._sources)
             self._read_s, self._nodes = self._clock(), None
         if self._nodes is None or not _alike(self._nodes, snapshot.nodes):
@@ -59,12 +60,13 @@ def read_sources(settings: Topology, commands: Commands, site: Site, last: Sourc
 
     last: what was read before, kept in the place of what cannot be read now.
     """
-    last = last or Sources()
+    last = last or Sources(slurm_known=False)
     warnings: list[str] = []
     classes = read_classes(settings, site, warnings, last.classes)
     own = _attempt(partial(slurm_fabric, commands, site), warnings)
     told = _attempt(partial(_file_fabric, settings.fabric), warnings) if settings.fabric else own
-    return Sources(classes, told or last.fabric, own.fabric.form if own else last.slurm_form, tuple(warnings))
+    known = own is not None or last.slurm_known
+    return Sources(classes, told or last.fabric, own or last.slurm_fabric, known, tuple(warnings))
 
 
 def read_classes(

@@ -117,6 +117,28 @@ def test_begin__a_gang_takes_nodes_on_which_slurm_starts_it():
     assert moves(begun(on_fabric(some, BLOCKS), [9], limits)) == [(9, "n[3-4]", [4])]
 
 
+def test_begin__nobody_leaves_for_a_gang_while_slurm_has_not_told_its_topology():
+    """Nor is it taken to start on what is free. A job of one node starts anywhere."""
+    jobs, held = full()
+    at = cluster([*jobs, wait(8), wait(9, 16, nodes=2)], held)
+    found = begun(replace(at, topology=replace(at.topology, slurm_known=False)), [9, 8])
+    assert moves(found) == [(8, "n1", [1])]
+    assert [(each.job_id, each.rule) for each in found.refused] == [(9, "constraint")]
+    assert "has not told" in found.refused[0].reason
+
+
+def test_begin__a_gang_takes_nodes_by_slurms_blocks_not_by_a_files():
+    """The file's one block holds all four nodes; Slurm starts two in a block of its own."""
+    jobs, held = full()
+    for job, run_s in zip(jobs, (3_000.0, 9_000.0, 3_000.0, 3_600.0), strict=True):
+        job |= {"comment": "slurmsched: preempt=yes", "run_s": run_s}
+    at = on_fabric(cluster([*jobs, wait(9, 16, nodes=2)], held), BLOCKS)
+    file = on_fabric(at, "BlockName=rack Nodes=n[1-4]\nBlockSizes=4\n").topology
+    both = replace(at.topology, fabric=file.fabric, cell=file.cell)
+    limits = Preemption(enabled=True, without_checkpoint=True, least_factor=0.0)
+    assert moves(begun(replace(at, topology=both), [9], limits)) == [(9, "n[3-4]", [3, 4])]
+
+
 def test_begin__job_that_fits_into_what_is_free_takes_nobody():
     """And what it will take counts as gone for the next one."""
     jobs, held = full(3)
