@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
-from math import ceil
+from itertools import combinations
+from math import ceil, comb
 
 import numpy as np
 
@@ -12,6 +13,8 @@ from slurmsched.model import SiteTopology, Snapshot
 from slurmsched.model.columns import Bools, Int64s
 from slurmsched.model.topology import Fabric
 from slurmsched.topology.blocks import at_level
+
+_WAYS = 32  # of choosing the blocks of a job in one cell, up to which each is tried
 
 
 def reachable(topology: SiteTopology, nodes: Int64s) -> bool:
@@ -72,6 +75,31 @@ def shortest_head(topology: SiteTopology, rows: Int64s, count: int) -> Int64s:
     heads = range(count, len(rows) + 1)  # a job that can start on some of a head can on some of a longer one
     at = bisect_left(heads, True, key=lambda head: len(within(head)) > 0)
     return within(heads[at]) if at < len(heads) else rows[:0]
+
+
+def places(topology: SiteTopology, rows: Int64s, count: int) -> Iterator[Int64s]:
+    """Sets of these nodes, in their order, on any `count` of each of which Slurm would start one job. rows: (K,).
+
+    Every such set that no other holds, but where the blocks of one cell can be chosen in more than 32 ways, of that
+    cell the shortest head. All nodes where Slurm keeps to no fabric.
+    """
+    if count < 2 or not binds(topology, len(topology.slurm_cell)):
+        yield from [rows] * (len(rows) >= count and not unknown(topology, count))
+        return
+    fabric, bounds = topology.slurm_fabric, _bounds(topology, count)
+    rows = rows[topology.slurm_cell[rows] >= 0]
+    level, most = bounds[-1]
+    block = at_level(fabric, topology.slurm_cell[rows], level)
+    over = at_level(fabric, topology.slurm_cell[rows], bounds[0][0]) if bounds[0][1] == 1 else np.zeros_like(block)
+    for one in np.unique(over).tolist():
+        blocks = np.unique(block[over == one]).tolist()
+        many = comb(len(blocks), most) > _WAYS
+        ways = [blocks] if many else combinations(blocks, min(most, len(blocks)))
+        for way in ways:
+            inside = rows[(over == one) & np.isin(block, way)]
+            found = shortest_head(topology, inside, count) if many else inside
+            if len(found) >= count:
+                yield found
 
 
 def most_together(topology: SiteTopology, room: Bools) -> int:

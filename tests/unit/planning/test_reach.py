@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurmsched.model import SiteTopology
-from slurmsched.planning.reach import most_together, reachable, shortest_head, within_reach
+from slurmsched.planning.reach import most_together, places, reachable, shortest_head, within_reach
 from slurmsched.topology.site import cells_of_nodes
 from slurmsched.topology.slurm_topology import read_topology
 
@@ -114,6 +114,18 @@ def test_most_together__is_the_largest_job_there(text, nodes):
     sizes = [count for count in range(1, 17) if within_reach(at, room, count).any()]
     assert most_together(at, room) == max(sizes, default=0)
     assert most_together(site("", file=text), room) == len(nodes)
+
+
+@given(st.sampled_from([*(EIGHT + sizes for sizes in SIZES), TREE, ""]), st.permutations(range(16)), st.integers(1, 6))
+def test_places__hold_every_set_on_which_slurm_starts_a_job(text, order, count):
+    """And no other; none is left out where blocks can be chosen in few ways, as here for a job of up to four nodes."""
+    at, rows = site(text), np.array(order[:9])
+    found = [set(each.tolist()) for each in places(at, rows, count)]
+    assert all(reachable(at, np.array(each)) for one in found for each in combinations(one, count))
+    good = [set(each) for each in combinations(rows.tolist(), count) if reachable(at, np.array(each))]
+    if count < 5:
+        assert all(any(each <= one for one in found) for each in good)
+    assert bool(found) == bool(good)
 
 
 @given(st.sampled_from([*(EIGHT + sizes for sizes in SIZES), TREE]), st.permutations(range(16)), st.integers(1, 5))
