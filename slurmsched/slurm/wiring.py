@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -25,6 +26,7 @@ from slurmsched.topology.site import Sources, site_topology
 
 T = TypeVar("T")
 RELOAD_S = 3600.0  # files and Slurm's topology are read again after this long
+YAML_SINCE = (25, 5)  # Slurm's release
 LARGEST_BYTES = 32 << 20
 
 
@@ -101,11 +103,12 @@ def _file_fabric(name: str) -> NamedFabric:
 def slurm_fabric(commands: Commands, site: Site) -> NamedFabric:
     """What slurmctld's `scontrol show topology` says; it is not asked where it has no switches or blocks.
 
-    Those come by its plugin or, from 25.05 on whatever the plugin, by topology.yaml. Raises SlurmError.
+    Those come by its plugin or, from 25.05 on whatever the plugin, by topology.yaml, which this host need not have.
+    Raises SlurmError.
     """
     plugin = site.settings.get("TopologyPlugin", "").rpartition("/")[2].lower()
-    yaml = Path(site.settings.get("SLURM_CONF", "")).parent / "topology.yaml"
-    if plugin not in ("tree", "block") and not yaml.is_file():
+    found = re.match(r"(\d+)\.(\d+)", site.version)
+    if plugin not in ("tree", "block") and (not found or (int(found[1]), int(found[2])) < YAML_SINCE):
         return NamedFabric(Fabric())
     text = commands.run("scontrol", "show", "topology")
     return default_fabric(read_any(text, "scontrol")) if text.strip() else NamedFabric(Fabric())

@@ -137,14 +137,12 @@ def test_wiring__what_cannot_be_read_is_a_warning(tmp_path, values, words):
     assert found.topology.node_class.tolist() == [-1, -1, -1]
 
 
-@pytest.mark.parametrize(("plugin", "yaml", "asks"), [("topology/flat", False, 0), ("(null)", False, 0),
-                         ("topology/block", False, 1), ("topology/flat", True, 1)])  # fmt: skip
-def test_slurm_fabric__asks_only_where_there_is_one(tmp_path, plugin, yaml, asks):
-    """A cycle on a cluster without switches costs slurmctld no more than before."""
-    if yaml:
-        (tmp_path / "topology.yaml").write_text("")
+@pytest.mark.parametrize(("plugin", "version", "asks"), [("topology/flat", "24.11.5", 0), ("(null)", "24.11.5", 0),
+                         ("topology/block", "24.11.5", 1), ("topology/flat", "25.05.1", 1)])  # fmt: skip
+def test_slurm_fabric__asks_only_where_there_may_be_one(tmp_path, plugin, version, asks):
+    """From 25.05 on topology.yaml may tell of one, and a configless host has no such file."""
     commands = Asked(tmp_path / "slurm.conf")
-    site = Site(settings={"SLURM_CONF": str(tmp_path / "slurm.conf"), "TopologyPlugin": plugin})
+    site = Site(version=version, settings={"SLURM_CONF": str(tmp_path / "slurm.conf"), "TopologyPlugin": plugin})
     assert 2 * asks == len(slurm_fabric(commands, site).fabric.cell)
     assert asks == len(commands.asked)
 
