@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from slurmsched.explain.reasons import Blocker, read_reason
 from slurmsched.model.columns import Bools
 from slurmsched.model.jobs import Jobs
+from slurmsched.model.reasons import Blocker, read_reason
 
 # Of a job in several partitions Slurm tells the reason of the one that it tried last.
 OF_PARTITION = frozenset({Blocker.PARTITION_LIMIT, Blocker.PARTITION_CLOSED})

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from slurmsched.config import Acts
-from slurmsched.explain.reasons import Blocker, read_reason
 from slurmsched.model import Act, Purpose, Reservations, Snapshot, Stage
 from slurmsched.model.jobs import Jobs
+from slurmsched.model.reasons import Blocker, read_reason
 from slurmsched.planning.acts import advance
 from slurmsched.planning.limited import NOT_GPUS, OF_PARTITION, is_limit, limited
 from slurmsched.testing import snapshot
