@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import combinations
+from os.path import realpath
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,7 +31,7 @@ def ledger_url(url: str) -> str:
 def see_distinct(config: Config) -> None:
     """Raises ValueError naming two keys that name one file: a lock is emptied at each end, a journal is cut down."""
     for (one, path), (other, another) in combinations(_written(config), 2):
-        if path == another:
+        if realpath(path) == realpath(another):
             raise ValueError(f"{one} and {other} are the same file, {path}")
 
 

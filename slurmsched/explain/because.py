@@ -7,9 +7,9 @@ from math import isfinite
 
 from slurmsched.explain import on_nodes
 from slurmsched.explain.case import SMALLER, Case, Said
-from slurmsched.explain.limits import LimitValue
-from slurmsched.explain.reasons import Blocker
 from slurmsched.explain.text import clock, minutes, shown
+from slurmsched.model.limits import LimitValue
+from slurmsched.model.reasons import Blocker
 
 
 def said(case: Case) -> Said:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from slurmsched.explain.facts import Facts
-from slurmsched.explain.limits import LimitValue
-from slurmsched.explain.reasons import Reason
+from slurmsched.model.limits import LimitValue
+from slurmsched.model.reasons import Reason
 from slurmsched.model.snapshot import Snapshot
 
 Said = tuple[str, tuple[str, ...]]  # because, and what would change it

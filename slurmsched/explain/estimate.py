@@ -8,8 +8,8 @@ from math import inf, isfinite, nan
 
 import numpy as np
 
-from slurmsched.explain.reasons import Blocker
 from slurmsched.model.acts import Act
+from slurmsched.model.reasons import Blocker
 from slurmsched.model.snapshot import Snapshot
 
 LEAST = 10  # waits, below which the past tells nothing

@@ -12,11 +12,11 @@ from slurmsched.explain.by_plan import by_plan
 from slurmsched.explain.case import Case
 from slurmsched.explain.estimate import BY_TURNS, Estimate, by_turns, estimate
 from slurmsched.explain.facts import Facts
-from slurmsched.explain.limits import LimitValue, limit_values
-from slurmsched.explain.reasons import Blocker, Reason, read_reason
 from slurmsched.explain.room import MATTERS, room
 from slurmsched.model.hints import parse_hints, written
+from slurmsched.model.limits import LimitValue, limit_values
 from slurmsched.model.plan import Plan
+from slurmsched.model.reasons import Blocker, Reason, read_reason
 from slurmsched.model.snapshot import Snapshot
 from slurmsched.model.states import JobState
 

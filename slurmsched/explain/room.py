@@ -6,8 +6,8 @@ from collections import Counter
 
 from slurmsched.explain.facts import Facts
 from slurmsched.explain.obstacles import Asks, Kind, free_gpus, spreads
-from slurmsched.explain.reasons import Blocker
 from slurmsched.explain.text import some
+from slurmsched.model.reasons import Blocker
 from slurmsched.model.snapshot import Snapshot
 
 MATTERS = (Blocker.PRIORITY, Blocker.RESOURCES, Blocker.NODES)

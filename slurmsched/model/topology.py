@@ -112,13 +112,15 @@ class SiteTopology:
     """Built once, shared by every snapshot. Row i of node_class belongs to row i of snapshot.nodes.
 
     classes: kinds of node. node_class: (N,) int64 index into classes, -1 = unknown.
-    cell: (N,) int64 row of the fabric's cells that holds the node, -1 = none.
-    slurm_form: "tree" or "block" where Slurm itself keeps jobs to such a topology, "" where it has none; the fabric
-    may be of another form if a file tells it.
+    cell: (N,) int64 row of the fabric's cells that holds the node, -1 = none: how near nodes are.
+    slurm_fabric, slurm_cell: likewise of what Slurm itself keeps jobs to; the fabric may be another, of a file.
+    slurm_known: False where Slurm could not be asked yet whether it keeps jobs to one.
     """
 
     classes: tuple[GpuTopology, ...] = ()
     node_class: Int64s = field(default_factory=lambda: frozen([], np.int64))
     fabric: Fabric = field(default_factory=Fabric)
     cell: Int64s = field(default_factory=lambda: frozen([], np.int64))
-    slurm_form: str = ""
+    slurm_fabric: Fabric = field(default_factory=Fabric)
+    slurm_cell: Int64s = field(default_factory=lambda: frozen([], np.int64))
+    slurm_known: bool = True

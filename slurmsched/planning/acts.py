@@ -6,13 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import inf
 
+import numpy as np
+
 from slurmsched.config import Acts as Limits
 from slurmsched.model.acts import Act, Purpose, Stage, Victim
 from slurmsched.model.hostlist import expand
 from slurmsched.model.plan import Delay, Join, Move, Requeue, Reserve, Signal, Step, Unreserve
 from slurmsched.model.snapshot import Snapshot
 from slurmsched.planning.act_facts import Facts, job_row
-from slurmsched.planning.limited import is_limit
+from slurmsched.planning.limited import limited
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +54,9 @@ def _given_up(facts: Facts, limits: Limits) -> str:
         return "its job left the queue"
     if not facts.waits:
         return "its job is held"
-    reason = facts.snapshot.jobs.reason[facts.beneficiary]
-    if act.opens_s <= now_s and is_limit(reason):
-        return f"its job waits for a limit, not for GPUs ({reason})"
+    job = facts.snapshot.jobs.take(np.array([facts.beneficiary]))
+    if act.opens_s <= now_s and limited(job)[0]:
+        return f"its job waits for something else than GPUs ({job.reason[0]})"
     if act.stage == Stage.WARNED and not act.sure:
         return "slurmsched was cut off while it asked for checkpoints, so that nobody knows who has heard it"
     stands = facts.reserved and (facts.named >= 0 or act.stage == Stage.PROMISED)

@@ -11,7 +11,7 @@ import numpy as np
 from slurmsched.model import Snapshot
 from slurmsched.model.columns import Bools, Floats, Int64s
 from slurmsched.placements.candidates import Held
-from slurmsched.planning.reach import binds, shortest_head
+from slurmsched.planning.reach import binding, places
 from slurmsched.planning.stock import Need, Stock, share
 
 _EXACT = 10  # victims of a node up to which every set of them is tried
@@ -80,30 +80,29 @@ class Clearing:
         return min(found, key=lambda chosen: self.running.price(chosen[1]), default=None)
 
     def _chosen(self, allowed: Int64s, way: Running) -> tuple[list[int], list[int]] | None:
-        """Always the node that costs least beside those that leave already."""
-        nodes, leave = list[int](), list[int]()
+        """Of every place where Slurm would start the job, the cheapest."""
         offers = {node: rows for node in allowed.tolist() if (rows := self._victims_on(node, (), way)) is not None}
         prices = {node: way.price(rows) for node, rows in offers.items()}
-        offers = {node: offers[node] for node in self._reached(sorted(offers, key=lambda each: (prices[each], each)))}
+        order = np.array(sorted(offers, key=lambda node: (prices[node], node)), np.int64)
+        sets = places(binding(self.snapshot, self.row), order, self.need.nodes)
+        found = (self._among({node: offers[node] for node in each.tolist()}, way) for each in sets)
+        return min(found, key=lambda chosen: self.running.price(chosen[1]), default=None)
+
+    def _among(self, offers: dict[int, list[int]], way: Running) -> tuple[list[int], list[int]]:
+        """Always the node that costs least beside those that leave already. offers: who leaves each node."""
+        nodes, leave = list[int](), list[int]()
+        prices = {node: way.price(rows) for node, rows in offers.items()}
         while len(nodes) < self.need.nodes:
-            if not offers:
-                return None
             node = min(offers, key=lambda each: (prices[each], each))
             rows = offers.pop(node)
             nodes.append(node)
             leave += rows
             for other in {each for row in rows for each in way.held.nodes(row)} & offers.keys():
-                offers[other] = self._victims_on(other, leave, way) or []
+                again = self._victims_on(other, leave, way)
+                assert again is not None, "fewer leave than before"
+                offers[other] = again
                 prices[other] = way.price(offers[other])
         return sorted(nodes), self._needed(nodes, leave)
-
-    def _reached(self, nodes: list[int]) -> list[int]:
-        """Of nodes by price the cheapest on any of which Slurm would start the job; all where it keeps to no fabric."""
-        topology = self.snapshot.topology
-        if not binds(topology, len(self.snapshot.nodes)):
-            return nodes
-        head: list[int] = shortest_head(topology, np.array(nodes, np.int64), self.need.nodes).tolist()
-        return head
 
     def _needed(self, nodes: list[int], leave: list[int]) -> list[int]:
         """Those who leave, without any that the others make room enough without: the dearest of these stays."""
@@ -121,6 +120,8 @@ class Clearing:
             return []
         less = [row for row in way.on(node) if way.place[row] > way.place[self.row] and row not in leave]
         shares = {row: share(self.snapshot, way.held, row, node) for row in less}
+        if max(_left(lack, shares.values())) > _NOTHING:
+            return None  # they are too few all together
         enough = (rows for rows in _sets(less, way) if max(_left(lack, [shares[row] for row in rows])) <= _NOTHING)
         return min(enough, key=lambda rows: (way.price(rows), rows), default=None)
 

@@ -10,7 +10,8 @@ from slurmsched.config import Scope
 from slurmsched.model import SetNice, SetSiteFactor, Snapshot
 from slurmsched.model.columns import Int64s
 from slurmsched.planning.levers import AnyLever
-from slurmsched.planning.managed import follows_array, scoped
+from slurmsched.planning.managed import out_of_scope
+from slurmsched.planning.notes import unknown_partitions
 
 OWN = "its own again: it is not in scope any more"
 
@@ -19,14 +20,14 @@ def left_scope(snapshot: Snapshot, scope: Scope, lever: AnyLever) -> tuple[SetNi
     """Writes that give waiting jobs out of scope their base back, in order of their ids.
 
     A job leaves the scope when its user moves it to another partition, account or QOS, or an admin shortens a list.
-    Only values on record as ours count: what somebody else set stays. Tasks and components follow their leader.
+    Only values on record as ours count: what somebody else set stays. Tasks and components follow their leader. While
+    the scope names a partition that Slurm does not know nothing goes back: it may be a slip of the pen.
     """
+    if unknown_partitions(snapshot, scope):
+        return ()
     jobs = snapshot.jobs
     own = lever.value(jobs, np.zeros(len(jobs), np.int64))
-    out = jobs.pending & jobs.written & ~scoped(jobs, scope) & (lever.now(jobs) != own) & ~lever.hidden(jobs)
-    out &= ~(
-        jobs.backoff | jobs.pinned | jobs.cron | follows_array(jobs) | ((jobs.het_job_id > 0) & (jobs.het_offset > 0))
-    )
+    out = jobs.written & out_of_scope(jobs, scope, lever.name) & (lever.now(jobs) != own)
     rows = np.flatnonzero(out).tolist()
     return tuple(lever.action(jobs, row, int(own[row]), OWN) for row in rows)
 

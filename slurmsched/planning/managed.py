@@ -104,10 +104,18 @@ START_RULES = (
 )
 
 
+_SCOPE = frozenset({"partition", "account", "qos", "no-gpu"})  # the rules that tell who is out of scope
+
+
 def scoped(jobs: Jobs, scope: Scope) -> Bools:
     """Whether partition, account, QOS and GPUs of each job are in scope, whatever its state. (N,) bool."""
-    named = {"partition", "account", "qos", "no-gpu"}
-    return ~np.any([rule.catches(jobs, scope) for rule in JOB_RULES if rule.name in named], axis=0)
+    return ~np.any([rule.catches(jobs, scope) for rule in JOB_RULES if rule.name in _SCOPE], axis=0)
+
+
+def out_of_scope(jobs: Jobs, scope: Scope, lever: str) -> Bools:
+    """Jobs that nothing but the scope keeps from the lever: one that has a value of ours may get its own back. (N,)."""
+    others = [rule for rule in JOB_RULES if rule.name not in _SCOPE and rule.lever in ("", lever)]
+    return ~scoped(jobs, scope) & ~np.any([rule.catches(jobs, scope) for rule in others], axis=0)
 
 
 def follows_array(jobs: Jobs) -> Bools:

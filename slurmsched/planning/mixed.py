@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from slurmsched.errors import ConfigError
 from slurmsched.model import Allocations, Assignments, Jobs, Labels, Ranking, Snapshot
 from slurmsched.model.columns import Int64s, sealed
 from slurmsched.model.wants import types_of
@@ -22,15 +23,19 @@ def placed_whole(place: Place, snapshot: Snapshot, ranking: Ranking) -> Assignme
     """What `place` says of a snapshot that is as wanted, every gang whole though it be on several GPU types.
 
     A gang of which only some parts find room has none, and the others are placed anew without it: those before it in
-    the order have all they want by then, so that it could not start anyway.
+    the order have all they want by then, so that it could not start anyway. Raises ConfigError for a placement that
+    does not heed eligible_s: it would be asked for ever.
     """
     wanted = None if ranking.wants is None else ranking.wants.gpus_by_type
     if wanted is None or wanted.names in ((), ("",)):
         return place(snapshot, ranking)
-    split, tries = Parts.of(snapshot, ranking, wanted), 0
+    split, tries, out = Parts.of(snapshot, ranking, wanted), 0, set[int]()
     target = place(split.snapshot, split.ranking)
     while len(torn := split.torn(target)):
-        split, tries = split.without(torn[:1] if tries < TRIES else torn), tries + 1
+        if not out.isdisjoint(torn.tolist()):
+            raise ConfigError("places jobs before their eligible_s", key="placement.name")
+        gone = torn[:1] if tries < TRIES else torn
+        split, tries, out = split.without(gone), tries + 1, out | set(gone.tolist())
         target = place(split.snapshot, split.ranking)
     return split.joined(target)
 

@@ -18,7 +18,11 @@ def site_notes(snapshot: Snapshot, lever: Lever, scope: Scope) -> tuple[str, ...
         found.append('PriorityType is priority/basic, which ignores SiteFactor: set lever.kind = "nice"')
     if not scope.partitions:
         found.append('scope.partitions is empty: no job is managed; name partitions, or "*" for all')
-    unknown = sorted({*scope.partitions} - {"*", *snapshot.partitions.name})
-    if unknown and len(snapshot.partitions):
+    if unknown := unknown_partitions(snapshot, scope):
         found.append(f"scope.partitions names what Slurm does not know: {', '.join(unknown)}")
     return tuple(found)
+
+
+def unknown_partitions(snapshot: Snapshot, scope: Scope) -> list[str]:
+    """Names in scope.partitions that Slurm does not know; none where it told of no partition at all."""
+    return sorted({*scope.partitions} - {"*", *snapshot.partitions.name}) if len(snapshot.partitions) else []

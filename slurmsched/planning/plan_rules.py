@@ -34,9 +34,10 @@ def unmanaged(action: Action | None, view: View) -> str:
     """A lever moves managed jobs only; steps need the job in scope, whatever became of its priority meanwhile."""
     if view.snapshot is None or action is None or _gives_back(action) or (row := row_of(action, view.snapshot)) < 0:
         return ""
-    if isinstance(action, SetLever) and action.new == action.base and view.snapshot.jobs.written[row]:
-        return ""  # a job that left the scope gets its own back
     if isinstance(action, SetLever):
+        left = view.left is not None and view.left[row] and view.snapshot.jobs.written[row]
+        if left and action.new == action.base:
+            return ""  # a job that left the scope gets its own back
         index = -1 if view.verdict is None else int(view.verdict[row])
         rule = managed.JOB_RULES[index] if index >= 0 else None
         return rule.reason if rule and rule.name != "array" else ""  # a task gets what its managed array has

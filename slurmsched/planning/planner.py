@@ -94,7 +94,8 @@ class Planner:
         wanted = lever_values(snapshot, ranking, ours, lever, self.lever)
         writes = due(snapshot.jobs, wanted != lever.now(snapshot.jobs))
         changed = np.flatnonzero(writes[ranking.order])  # places, most urgent first
-        view = View(snapshot, self.scope, self.taking, self.limits, verdict)
+        left = managed.out_of_scope(snapshot.jobs, self.scope, self.lever.kind)
+        view = View(snapshot, self.scope, self.taking, self.limits, verdict, left=left)
         starts = self._starts(snapshot, ranking, ours)
         back = left_scope(snapshot, self.scope, lever)[: self.pace.writes_per_cycle]
         most = self.pace.writes_per_cycle - len(starts.actions) - len(back)

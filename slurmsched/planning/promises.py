@@ -14,7 +14,7 @@ from slurmsched.model.columns import Bools, Floats, Int64s
 from slurmsched.model.hostlist import expand, fold
 from slurmsched.planning.bounds import YEAR_S, UnknownForm, allowed_nodes, blocked_from_s
 from slurmsched.planning.parts import Begun
-from slurmsched.planning.reach import binding, shortest_head, within_reach
+from slurmsched.planning.reach import binding, shortest_head, unknown, within_reach
 from slurmsched.planning.spread import asked
 from slurmsched.planning.stock import Leaving, Need, Stock
 from slurmsched.planning.taking import act_id, candidates
@@ -171,6 +171,8 @@ class Promises:
             best = self.chosen(need, outlook, allowed, self._lasts(limit_s))
         except UnknownForm as error:
             return Refusal(job_id, "constraint", f"no nodes are kept for it: {error}")
+        if why := unknown(binding(snapshot, row), need.nodes):
+            return Refusal(job_id, "constraint", f"no nodes are kept for it: {why}")
         room = allowed & in_time & self.stock.fits(need)
         free = np.flatnonzero(within_reach(binding(snapshot, row), room, need.nodes))
         if len(free) >= need.nodes:

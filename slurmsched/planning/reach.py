@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
-from math import ceil
+from itertools import combinations
+from math import ceil, comb
 
 import numpy as np
 
@@ -12,6 +13,8 @@ from slurmsched.model import SiteTopology, Snapshot
 from slurmsched.model.columns import Bools, Int64s
 from slurmsched.model.topology import Fabric
 from slurmsched.topology.blocks import at_level
+
+_WAYS = 32  # of choosing the blocks of a job in one cell, up to which each is tried
 
 
 def reachable(topology: SiteTopology, nodes: Int64s) -> bool:
@@ -22,11 +25,13 @@ def reachable(topology: SiteTopology, nodes: Int64s) -> bool:
     in two of 2. On other nodes it waits, with reason BadConstraints. Source: ours, by node lists on 24.11.5
     and 26.05.5 (tests/live/test_gang_fabrics.py).
     """
-    if len(nodes) < 2 or not binds(topology, len(topology.cell)):
+    if unknown(topology, len(nodes)):
+        return False
+    if len(nodes) < 2 or not binds(topology, len(topology.slurm_cell)):
         return True
-    cells = topology.cell[nodes]
+    fabric, cells = topology.slurm_fabric, topology.slurm_cell[nodes]
     return bool((cells >= 0).all()) and all(
-        len(np.unique(at_level(topology.fabric, cells, level))) <= most for level, most in _bounds(topology, len(nodes))
+        len(np.unique(at_level(fabric, cells, level))) <= most for level, most in _bounds(topology, len(nodes))
     )
 
 
@@ -36,13 +41,15 @@ def within_reach(topology: SiteTopology, room: Bools, count: int) -> Bools:
     Under the switch, or in the block, that has the fewest of them but enough; in it those in the fewest blocks. All of
     them where Slurm keeps to no fabric.
     """
+    if unknown(topology, count):
+        return np.zeros_like(room)
     if count < 2 or not binds(topology, len(room)):
         return room if int(room.sum()) >= count else np.zeros_like(room)
-    rows = np.flatnonzero(room & (topology.cell >= 0))
-    bounds, cells = _bounds(topology, count), topology.cell[rows]
+    rows = np.flatnonzero(room & (topology.slurm_cell >= 0))
+    bounds, cells = _bounds(topology, count), topology.slurm_cell[rows]
     level, most = bounds[-1]
-    block = at_level(topology.fabric, cells, level)
-    over = at_level(topology.fabric, cells, bounds[0][0]) if bounds[0][1] == 1 else np.zeros_like(block)
+    block = at_level(topology.slurm_fabric, cells, level)
+    over = at_level(topology.slurm_fabric, cells, bounds[0][0]) if bounds[0][1] == 1 else np.zeros_like(block)
     pairs, has = np.unique(np.stack([over, block]), axis=1, return_counts=True)
     best, size = np.zeros(0, np.int64), len(rows) + 1
     for one in np.unique(pairs[0]).tolist():
@@ -61,7 +68,7 @@ def shortest_head(topology: SiteTopology, rows: Int64s, count: int) -> Int64s:
     none where all are too few. rows: (K,)."""
 
     def within(head: int) -> Int64s:
-        room = np.zeros(max(len(topology.cell), int(rows.max(initial=-1)) + 1), np.bool_)
+        room = np.zeros(max(len(topology.slurm_cell), int(rows.max(initial=-1)) + 1), np.bool_)
         room[rows[:head]] = True
         return rows[:head][within_reach(topology, room, count)[rows[:head]]]
 
@@ -70,11 +77,38 @@ def shortest_head(topology: SiteTopology, rows: Int64s, count: int) -> Int64s:
     return within(heads[at]) if at < len(heads) else rows[:0]
 
 
+def places(topology: SiteTopology, rows: Int64s, count: int) -> Iterator[Int64s]:
+    """Sets of these nodes, in their order, on any `count` of each of which Slurm would start one job. rows: (K,).
+
+    Every such set that no other holds, but where the blocks of one cell can be chosen in more than 32 ways, of that
+    cell the shortest head. All nodes where Slurm keeps to no fabric.
+    """
+    if count < 2 or not binds(topology, len(topology.slurm_cell)):
+        yield from [rows] * (len(rows) >= count and not unknown(topology, count))
+        return
+    fabric, bounds = topology.slurm_fabric, _bounds(topology, count)
+    rows = rows[topology.slurm_cell[rows] >= 0]
+    level, most = bounds[-1]
+    block = at_level(fabric, topology.slurm_cell[rows], level)
+    over = at_level(fabric, topology.slurm_cell[rows], bounds[0][0]) if bounds[0][1] == 1 else np.zeros_like(block)
+    for one in np.unique(over).tolist():
+        blocks = np.unique(block[over == one]).tolist()
+        many = comb(len(blocks), most) > _WAYS
+        ways = [blocks] if many else combinations(blocks, min(most, len(blocks)))
+        for way in ways:
+            inside = rows[(over == one) & np.isin(block, way)]
+            found = shortest_head(topology, inside, count) if many else inside
+            if len(found) >= count:
+                yield found
+
+
 def most_together(topology: SiteTopology, room: Bools) -> int:
     """On how many of these nodes at most Slurm would start one job. room: (N,) bool."""
+    if not topology.slurm_known:
+        return int(room.any())
     if not binds(topology, len(room)):
         return int(room.sum())
-    fabric, cells = topology.fabric, topology.cell[room & (topology.cell >= 0)]
+    fabric, cells = topology.slurm_fabric, topology.slurm_cell[room & (topology.slurm_cell >= 0)]
     best = int(room.any())
     for level, size, over, limit, least in _steps(fabric):
         block = at_level(fabric, cells, level)
@@ -107,16 +141,22 @@ def binding(snapshot: Snapshot, row: int) -> SiteTopology:
 
 
 def binds(topology: SiteTopology, nodes: int) -> bool:
-    """Whether what is known of the fabric is what Slurm itself keeps jobs to."""
-    form = topology.fabric.form
-    return form != "" and form == topology.slurm_form and len(topology.cell) == nodes
+    """Whether Slurm itself keeps jobs to a fabric."""
+    return topology.slurm_fabric.form != "" and len(topology.slurm_cell) == nodes
+
+
+def unknown(topology: SiteTopology, nodes: int) -> str:
+    """Why it is not known where Slurm starts a job of so many nodes, "" = it is."""
+    if nodes < 2 or topology.slurm_known:
+        return ""
+    return "Slurm has not told yet whether it keeps jobs to switches or blocks"
 
 
 def _bounds(topology: SiteTopology, count: int) -> list[tuple[int, int]]:
     """Levels of cells, the highest first, and in how many of each so many nodes may lie."""
-    sizes = topology.fabric.block_sizes
+    sizes = topology.slurm_fabric.block_sizes
     if not sizes:
-        return [(_whole_level(topology.fabric), 1)]
+        return [(_whole_level(topology.slurm_fabric), 1)]
     holds = next((at for at, size in enumerate(sizes) if size >= count), None)
     fills = max((at for at, size in enumerate(sizes) if size <= count), default=None)
     levels = dict.fromkeys(at for at in (holds, fills) if at is not None)

@@ -15,7 +15,7 @@ from slurmsched.planning.bounds import YEAR_S, UnknownForm, allowed_nodes, block
 from slurmsched.planning.clearing import Clearing, Running
 from slurmsched.planning.limited import limited
 from slurmsched.planning.parts import Begun
-from slurmsched.planning.reach import binding, shortest_head
+from slurmsched.planning.reach import binding, shortest_head, unknown
 from slurmsched.planning.spread import asked
 from slurmsched.planning.stock import Need, Stock
 
@@ -38,7 +38,7 @@ def begin(
     for act in _preemptions(snapshot):
         stock.follow(snapshot, act, running.held)
     acts: list[Act] = []
-    refused: list[Refusal] = []
+    refused = _limited(snapshot, ranking, managed, limits.candidates)
     for row in candidates(snapshot, ranking, managed)[: limits.candidates].tolist():
         if len(_preemptions(snapshot)) + len(acts) >= limits.acts:
             break
@@ -55,10 +55,7 @@ def begin(
 
 def candidates(snapshot: Snapshot, ranking: Ranking, managed: Bools) -> Int64s:
     """Rows of waiting jobs that could start if there were GPUs, most urgent first: none that Slurm keeps by a limit."""
-    jobs = snapshot.jobs
-    busy = np.isin(jobs.job_id, [act.job_id for act in snapshot.acts])
-    plain = (jobs.array_tasks == 1) & (jobs.het_job_id == 0)  # a reservation is one job's
-    waits = managed & eligible(snapshot) & ~busy & ~limited(jobs) & plain & (jobs.gpus > 0)
+    waits = _waiting(snapshot, managed) & ~limited(snapshot.jobs)
     return ranking.order[waits[ranking.order]]
 
 
@@ -66,6 +63,24 @@ def act_id(snapshot: Snapshot, job_id: int) -> str:
     """Name of an act that begins now for this job, unlike that of any act of any slurmsched."""
     name = f"{job_id}-{int(snapshot.now_s)}"
     return f"{snapshot.tag}-{name}" if snapshot.tag else name
+
+
+def _waiting(snapshot: Snapshot, managed: Bools) -> Bools:
+    """Whom nodes could be kept for, as far as the queue tells. (N,) bool."""
+    jobs = snapshot.jobs
+    busy = np.isin(jobs.job_id, [act.job_id for act in snapshot.acts])
+    plain = (jobs.array_tasks == 1) & (jobs.het_job_id == 0)  # a reservation is one job's
+    waits: Bools = managed & eligible(snapshot) & ~busy & plain & (jobs.gpus > 0)
+    return waits
+
+
+def _limited(snapshot: Snapshot, ranking: Ranking, managed: Bools, most: int) -> list[Refusal]:
+    """Why nobody leaves for jobs that wait for something else than GPUs, the most urgent of them."""
+    jobs = snapshot.jobs
+    waits = (_waiting(snapshot, managed) & limited(jobs))[ranking.order]
+    why = "nobody gives it GPUs: it waits for something else"
+    rows = ranking.order[waits][:most].tolist()
+    return [Refusal(int(jobs.job_id[row]), "limit", f"{why} ({jobs.reason[row]})") for row in rows]
 
 
 def _users(snapshot: Snapshot, acts: list[Act], user: str) -> int:
@@ -95,6 +110,8 @@ def _for_job(
     except UnknownForm as error:
         return Refusal(job_id, "constraint", f"nobody gives it GPUs: {error}")
     topology = binding(snapshot, row)
+    if why := unknown(topology, need.nodes):
+        return Refusal(job_id, "constraint", f"nobody gives it GPUs: {why}")
     free = shortest_head(topology, allowed[(stock.fits(need) & ~barred)[allowed]], need.nodes)
     if len(free):
         stock.take(free[: need.nodes], need)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from slurmsched.config import Acts, Preemption, Scope
 from slurmsched.model import Act, JobState, Site, Snapshot
+from slurmsched.model.columns import Bools
 from slurmsched.model.plan import Action
 
 
@@ -43,8 +44,9 @@ class Seen:
 class View:
     """What rules look at. A rule is asked only about what belongs to its time.
 
-    PLAN: snapshot, scope, taking and limits; verdict, of managed.verdicts; acts: id -> those of the plan; begun: those
-    that it lets begin so far. APPLY: site; stopped and busy, why nothing may be sent, in words. SEND: seen, by job id.
+    PLAN: snapshot, scope, taking and limits; verdict, of managed.verdicts; left, of managed.out_of_scope; acts: id ->
+    those of the plan; begun: those that it lets begin so far. APPLY: site; stopped and busy, why nothing may be sent,
+    in words. SEND: seen, by job id.
     """
 
     snapshot: Snapshot | None = None
@@ -54,6 +56,7 @@ class View:
     verdict: NDArray[np.int8] | None = None
     acts: Mapping[str, Act] = field(default_factory=dict)
     begun: tuple[Act, ...] = ()
+    left: Bools | None = None
     site: Site | None = None
     stopped: str = ""
     busy: str = ""

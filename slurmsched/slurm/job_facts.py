@@ -7,9 +7,9 @@ from typing import TypeVar
 
 from slurmsched.errors import InputError, SlurmError, UnreadableError
 from slurmsched.explain.facts import Facts, Pool
-from slurmsched.explain.limits import parents
-from slurmsched.explain.reasons import Blocker, read_reason
 from slurmsched.model.acts import Reservations
+from slurmsched.model.limits import parents
+from slurmsched.model.reasons import Blocker, read_reason
 from slurmsched.model.snapshot import Snapshot
 from slurmsched.slurm.commands import Commands
 from slurmsched.slurm.reservations import read_reservations

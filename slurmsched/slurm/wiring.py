@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -25,25 +26,27 @@ from slurmsched.topology.site import Sources, site_topology
 
 T = TypeVar("T")
 RELOAD_S = 3600.0  # files and Slurm's topology are read again after this long
+YAML_SINCE = (25, 5)  # Slurm's release
 LARGEST_BYTES = 32 << 20
 
 
 class Wiring:
     """Gives snapshots their topology. Sources are read at the first snapshot and again every hour.
 
-    Where one cannot be read any more, what it said last is kept. A reload of the daemon begins anew.
+    Where one cannot be read any more, what it said last is kept; Slurm that could not be asked yet is asked at each
+    snapshot. A reload of the daemon begins anew.
     """
 
     def __init__(self, settings: Topology, commands: Commands, clock: Callable[[], float] = time.monotonic) -> None:
         self._settings, self._commands, self._clock = settings, commands, clock
         self._read_s = float("-inf")
-        self._sources = Sources()
+        self._sources = Sources(slurm_known=False)
         self._nodes: Nodes | None = None
         self._made: tuple[SiteTopology, tuple[str, ...]] = (SiteTopology(), ())
 
     def __call__(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot with its topology; what could not be read is told among its warnings."""
-        if self._clock() - self._read_s > RELOAD_S:
+        if not self._sources.slurm_known or self._clock() - self._read_s > RELOAD_S:
             self._sources = read_sources(self._settings, self._commands, snapshot.site, self._sources)
             self._read_s, self._nodes = self._clock(), None
         if self._nodes is None or not _alike(self._nodes, snapshot.nodes):
@@ -59,12 +62,13 @@ def read_sources(settings: Topology, commands: Commands, site: Site, last: Sourc
 
     last: what was read before, kept in the place of what cannot be read now.
     """
-    last = last or Sources()
+    last = last or Sources(slurm_known=False)
     warnings: list[str] = []
     classes = read_classes(settings, site, warnings, last.classes)
     own = _attempt(partial(slurm_fabric, commands, site), warnings)
     told = _attempt(partial(_file_fabric, settings.fabric), warnings) if settings.fabric else own
-    return Sources(classes, told or last.fabric, own.fabric.form if own else last.slurm_form, tuple(warnings))
+    known = own is not None or last.slurm_known
+    return Sources(classes, told or last.fabric, own or last.slurm_fabric, known, tuple(warnings))
 
 
 def read_classes(
@@ -99,11 +103,12 @@ def _file_fabric(name: str) -> NamedFabric:
 def slurm_fabric(commands: Commands, site: Site) -> NamedFabric:
     """What slurmctld's `scontrol show topology` says; it is not asked where it has no switches or blocks.
 
-    Those come by its plugin or, from 25.05 on whatever the plugin, by topology.yaml. Raises SlurmError.
+    Those come by its plugin or, from 25.05 on whatever the plugin, by topology.yaml, which this host need not have.
+    Raises SlurmError.
     """
     plugin = site.settings.get("TopologyPlugin", "").rpartition("/")[2].lower()
-    yaml = Path(site.settings.get("SLURM_CONF", "")).parent / "topology.yaml"
-    if plugin not in ("tree", "block") and not yaml.is_file():
+    found = re.match(r"(\d+)\.(\d+)", site.version)
+    if plugin not in ("tree", "block") and (not found or (int(found[1]), int(found[2])) < YAML_SINCE):
         return NamedFabric(Fabric())
     text = commands.run("scontrol", "show", "topology")
     return default_fabric(read_any(text, "scontrol")) if text.strip() else NamedFabric(Fabric())

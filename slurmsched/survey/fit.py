@@ -11,7 +11,7 @@ from slurmsched.model import Snapshot
 from slurmsched.model.columns import Bools
 from slurmsched.model.hostlist import fold
 from slurmsched.placements.gpu_stock import class_of, class_rows
-from slurmsched.planning.reach import most_together, within_reach
+from slurmsched.planning.reach import most_together, unknown, within_reach
 from slurmsched.survey.request import Request
 from slurmsched.survey.room import Room, partition_why, rooms, with_partition
 from slurmsched.survey.sets import Link, best_set, link_of
@@ -93,6 +93,8 @@ def _why(snapshot: Snapshot, request: Request, found: Sequence[Room]) -> str:
     """What keeps these nodes from taking the request; "" if they can."""
     if short := _short(request, found):
         return short
+    if why := unknown(snapshot.topology, request.least_nodes):
+        return why
     able = _able(snapshot, found, max(request.gpus_per_node, 1))
     together = within_reach(snapshot.topology, able, request.least_nodes).any()
     kept = f"Slurm starts no job of {request.least_nodes} on them: they are too far apart on its switches or blocks"

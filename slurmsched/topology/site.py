@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from slurmsched.model.columns import frozen
+from slurmsched.model.columns import Int64s, frozen
 from slurmsched.model.nodes import Nodes
 from slurmsched.model.topology import Fabric, GpuTopology, SiteTopology
 from slurmsched.slurm.gres import parse_gres
@@ -20,13 +20,14 @@ from slurmsched.topology.reading import NodeClass
 class Sources:
     """What a site's files and configuration say. Of several classes for a node the first counts.
 
-    classes: of the configuration, then of gres.conf. fabric: as Slurm says, or a file. slurm_form: of the topology that
-    Slurm itself keeps jobs to. warnings: what could not be read, which is unknown then.
+    classes: of the configuration, then of gres.conf. fabric: as Slurm says, or a file. slurm_fabric: what Slurm itself
+    keeps jobs to; slurm_known: whether it could be asked. warnings: what could not be read, which is unknown then.
     """
 
     classes: tuple[NodeClass, ...] = ()
     fabric: NamedFabric = field(default_factory=lambda: NamedFabric(Fabric()))
-    slurm_form: str = ""
+    slurm_fabric: NamedFabric = field(default_factory=lambda: NamedFabric(Fabric()))
+    slurm_known: bool = True
     warnings: tuple[str, ...] = ()
 
 
@@ -41,16 +42,23 @@ def site_topology(nodes: Nodes, sources: Sources) -> tuple[SiteTopology, tuple[s
     classes = tuple(_typed(sources.classes[one].topology, nodes, [i for i, row in enumerate(rows) if row == one])
                     for one in used)  # fmt: skip
     number = {one: at for at, one in enumerate(used)} | {-1: -1}
-    fabric = sources.fabric.fabric
-    cell = dict(zip(fabric.node, fabric.node_cell.tolist(), strict=True))
+    fabric, slurm_fabric = sources.fabric.fabric, sources.slurm_fabric.fabric
     made = SiteTopology(
         classes=classes,
         node_class=frozen([number[row] for row in rows], np.int64),
         fabric=fabric,
-        cell=frozen([cell.get(name, -1) for name in names], np.int64),
-        slurm_form=sources.slurm_form,
+        cell=cells_of_nodes(fabric, names),
+        slurm_fabric=slurm_fabric,
+        slurm_cell=cells_of_nodes(slurm_fabric, names),
+        slurm_known=sources.slurm_known,
     )
     return made, tuple(warnings)
+
+
+def cells_of_nodes(fabric: Fabric, names: Sequence[str]) -> Int64s:
+    """Row of the lowest cell that holds each node, -1 = none. (N,) int64."""
+    cell = dict(zip(fabric.node, fabric.node_cell.tolist(), strict=True))
+    return frozen([cell.get(name, -1) for name in names], np.int64)
 
 
 def class_rows(names: Sequence[str], classes: Sequence[NodeClass]) -> dict[str, int]:

@@ -11,7 +11,7 @@ import pytest
 from slurmsched.cli.top import looked
 from slurmsched.config import load_config
 from slurmsched.daemon.assemble import assembled
-from slurmsched.explain.reasons import Blocker, read_reason
+from slurmsched.model.reasons import Blocker, read_reason
 from slurmsched.slurm import page_facts
 from tests.live.acts import four_running, restarts, switched_on, ticks
 from tests.live.lab import Installed, column, partition, run, submit, until

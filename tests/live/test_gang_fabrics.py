@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -117,7 +116,7 @@ def topology(text: str, names: tuple[str, ...]) -> SiteTopology:
     read = read_topology(text).fabric
     home = dict(zip(read.node, read.node_cell.tolist(), strict=True))
     cell = frozen([home.get(name, -1) for name in names], np.int64)
-    return replace(SiteTopology(fabric=read, cell=cell), slurm_form=read.form)
+    return SiteTopology(fabric=read, cell=cell, slurm_fabric=read, slurm_cell=cell)
 
 
 def drawn(at: SiteTopology, seed: int, count: int = 60) -> Iterator[list[int]]:

@@ -8,12 +8,19 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from slurmsched.model import SiteTopology
 from slurmsched.placements.candidates import Held
 from slurmsched.planning.clearing import Clearing, Running
+from slurmsched.planning.reach import reachable
 from slurmsched.planning.stock import Need, Stock
 from slurmsched.testing import snapshot
+from slurmsched.topology.site import cells_of_nodes
+from slurmsched.topology.slurm_topology import read_topology
 
 NODES = 5
+BLOCKS = "BlockName=a Nodes=n[1-2]\nBlockName=b Nodes=n[3-4]\nBlockName=c Nodes=n5\n"
+TREE = "SwitchName=a Nodes=n[1-3]\nSwitchName=b Nodes=n[4-5]\n"
+FABRICS = ("", TREE, *(f"{BLOCKS}BlockSizes={sizes}\n" for sizes in ("2", "2,4", "1")))
 
 
 @st.composite
@@ -31,20 +38,25 @@ def cases(draw: st.DrawFn) -> Clearing:
     jobs = [{"job_id": i, "state": "RUNNING", "gpus": sum(on.values()), "cpus": sum(on.values()), "nodes": len(on)}
             for i, on in enumerate(held, start=1)]  # fmt: skip
     nodes, gpus = draw(st.integers(1, NODES)), draw(st.integers(1, 8))
+    fabric = read_topology(draw(st.sampled_from(FABRICS))).fabric
+    cell = cells_of_nodes(fabric, [f"n{i + 1}" for i in range(NODES)])
     jobs.append({"job_id": 99, "gpus": nodes * gpus, "cpus": nodes * gpus, "nodes": nodes})
     rows = [{"job_id": i, "node": node, "gpus": n} for i, on in enumerate(held, start=1) for node, n in on.items()]
     used = [8 - each for each in free]
     at = snapshot(jobs, [{"name": f"n{i + 1}", "gpus": 8, "cpus": 8, "cpus_used": used[i]}
-                         for i in range(NODES)], allocations=rows)  # fmt: skip
+                         for i in range(NODES)], allocations=rows,
+                  topology=SiteTopology(slurm_fabric=fabric, slurm_cell=cell))  # fmt: skip
     row = len(held)
     place = (np.arange(row + 1) + 1) % (row + 1)
     running = Running(np.arange(row + 1) < row, np.array([*lost, 0.0]), place, Held.of(at))
     return Clearing(at, row, Need.of(at, row), running, Stock.of(at))
 
 
-def cleared(case: Clearing, rows: tuple[int, ...]) -> int:
-    """How many nodes have the job's share free when these have left."""
-    return sum(max(case.lack(node, rows)) <= 1e-6 for node in range(NODES))
+def cleared(case: Clearing, rows: tuple[int, ...]) -> bool:
+    """Whether Slurm starts the job on nodes that have its share free when these have left."""
+    free = [node for node in range(NODES) if max(case.lack(node, rows)) <= 1e-6]
+    sets = (np.array(nodes) for nodes in combinations(free, case.need.nodes))
+    return any(reachable(case.snapshot.topology, nodes) for nodes in sets)
 
 
 @given(case=cases())
@@ -53,7 +65,7 @@ def test_cheapest__beside_every_set_of_jobs(case: Clearing) -> None:
     where every job has one node."""
     every = range(case.row)
     sets = [rows for size in range(len(every) + 1) for rows in combinations(every, size)]
-    enough = (list(rows) for rows in sets if cleared(case, rows) >= case.need.nodes)
+    enough = (list(rows) for rows in sets if cleared(case, rows))
     best = min(map(case.running.price, enough), default=None)
     found = case.cheapest(np.arange(NODES))
     assert (found is None) == (best is None)
@@ -61,6 +73,7 @@ def test_cheapest__beside_every_set_of_jobs(case: Clearing) -> None:
         return
     nodes, leave = found
     assert len(set(nodes)) == case.need.nodes
+    assert reachable(case.snapshot.topology, np.array(nodes))
     for without in [None, *leave]:
         rest = [row for row in leave if row != without]
         assert all(max(case.lack(node, rest)) <= 1e-6 for node in nodes) == (without is None)

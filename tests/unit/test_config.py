@@ -79,6 +79,10 @@ def test_load_config__names_file_key_and_remedy(tmp_path, text, message):
     ("text", "message"),
     [
         ("ledger = { lock = '/x/j', journal = '/x/j' }", "ledger.lock and ledger.journal are the same file, /x/j"),
+        (
+            "ledger = { lock = '/x/../x/j', journal = '/x/j' }",
+            "ledger.lock and ledger.journal are the same file, /x/../x/j",
+        ),
         ("ledger = { lock = '/x/d', url = 'sqlite:////x/d' }", "ledger.lock and ledger.url are the same file, /x/d"),
         (
             "ledger = { journal = '/x/j.jsonl', lock = '/x/j.acts.jsonl' }",

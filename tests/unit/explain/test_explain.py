@@ -17,12 +17,12 @@ from slurmsched.explain.because import _PLAIN, _TELLS
 from slurmsched.explain.estimate import LEAST, estimate
 from slurmsched.explain.explanation import explain
 from slurmsched.explain.facts import Facts, Pool
-from slurmsched.explain.limits import limit_named, limit_values, parents
 from slurmsched.explain.moving import moving
-from slurmsched.explain.reasons import Blocker, read_reason
 from slurmsched.explain.text import against, minutes, shown
 from slurmsched.explain.why_not import why_not
 from slurmsched.model import Act, Deferral, Purpose, Reservations, Stage, Victim
+from slurmsched.model.limits import limit_named, limit_values, parents
+from slurmsched.model.reasons import Blocker, read_reason
 from slurmsched.testing import snapshot
 
 HERE = Path(__file__).parent

@@ -51,7 +51,8 @@ def on_fabric(at: Snapshot, text: str) -> Snapshot:
     fabric = read_topology(text).fabric
     home = dict(zip(fabric.node, fabric.node_cell.tolist(), strict=True))
     cell = frozen([home.get(name, -1) for name in at.nodes.name], np.int64)
-    return replace(at, topology=replace(at.topology, fabric=fabric, cell=cell, slurm_form=fabric.form))
+    fabrics = {"fabric": fabric, "cell": cell, "slurm_fabric": fabric, "slurm_cell": cell}
+    return replace(at, topology=replace(at.topology, **fabrics))
 
 
 def cluster(

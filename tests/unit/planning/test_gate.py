@@ -32,7 +32,7 @@ from slurmsched.model import (
     Victim,
 )
 from slurmsched.planning.gate import RULES, When, first_refusal, refusal
-from slurmsched.planning.managed import verdicts
+from slurmsched.planning.managed import out_of_scope, verdicts
 from slurmsched.planning.view import Seen, View
 from slurmsched.testing import snapshot
 
@@ -68,7 +68,8 @@ def planned(*, limits: Acts | None = None, acts: tuple[Act, ...] = (), past: tup
     willing = {"state": "RUNNING", "requeueable": True, "comment": "slurmsched: preempt=yes ckpt=USR2@9"}
     rows = [{"job_id": 7, **job}, {"job_id": 8, **willing, **job}]
     at = snapshot(rows, now_s=1_000.0, acts=acts, past_acts=past)
-    return View(at, SCOPE, Preemption(), limits or Acts(), verdicts(at, SCOPE, "nice"), {ACT.id: ACT})
+    return View(at, SCOPE, Preemption(), limits or Acts(), verdicts(at, SCOPE, "nice"), {ACT.id: ACT},
+                left=out_of_scope(at.jobs, SCOPE, "nice"))  # fmt: skip
 
 
 def sent(seen: Seen | None = WAITS) -> View:
@@ -81,6 +82,7 @@ def earlier(user: str = "bob", begun_s: float = 900.0, job_id: int = 9, victims:
 
 FEW = Acts(per_user_per_hour=1)
 TAKES = Requeue(8, 0.0, "", "7-1")
+OWN_AGAIN = nice(old=-10, new=0)
 NOBODY = Site(rights=Rights.USER, user="eve")
 # rule, when it is asked, the action, what is looked at, words of the reason
 CASES: list[tuple[str, When, Action | None, View, str]] = [
@@ -88,6 +90,10 @@ CASES: list[tuple[str, When, Action | None, View, str]] = [
     ("stop-file", When.APPLY, None, View(stopped="paused: x exists"), "paused"),
     ("load", When.APPLY, None, View(busy="slurmctld is busy"), "busy"),
     ("managed", When.PLAN, nice(), planned(priority=0), "held"),
+    ("managed", When.PLAN, OWN_AGAIN, planned(priority=0, written=True), "held"),
+    ("managed", When.PLAN, OWN_AGAIN, planned(state="REVOKED", written=True), "pending"),
+    ("managed", When.PLAN, OWN_AGAIN, planned(partition="cpu", written=True, cron=True), "scope.partitions"),
+    ("managed", When.PLAN, OWN_AGAIN, planned(partition="cpu"), "scope.partitions"),
     ("managed", When.PLAN, reserve(), planned(partition="cpu"), "not in scope"),
     ("victim", When.PLAN, TAKES, planned(comment="slurmsched: preempt=no"), "preempted"),
     ("victim", When.PLAN, TAKES, planned(requeueable=False), "--no-requeue"),
@@ -153,6 +159,7 @@ PASS: list[tuple[When, Action | None, View]] = [
     (When.PLAN, Defer(7, 0.0, "", "defer-7", 500.0, back=True), planned(partition="cpu")),
     (When.SEND, Defer(7, 100.0, "", "defer-7", 500.0), sent()),
     (When.SEND, defer(), sent(replace(WAITS, eligible_s=101.0))),  # Slurm keeps whole seconds
+    (When.PLAN, OWN_AGAIN, planned(partition="cpu", written=True)),  # left the scope
     (When.PLAN, PinNodes(7, 0.0, "", "pin-7", "", "n2"), planned(partition="cpu")),  # as ever, it gets its own back
     (When.PLAN, Retype(7, 0.0, "", "pin-7", "gpu:2", "gpu:i0:2", "gpu:2"), planned(partition="cpu")),
     (When.PLAN, sized(8), planned(comment="slurmsched: min_gpus=1 max_gpus=8")),

@@ -7,8 +7,9 @@ import pytest
 from slurmsched.config import Acts
 from slurmsched.model import Act, Purpose, Reservations, Snapshot, Stage
 from slurmsched.model.jobs import Jobs
+from slurmsched.model.reasons import Blocker, read_reason
 from slurmsched.planning.acts import advance
-from slurmsched.planning.limited import limited
+from slurmsched.planning.limited import NOT_GPUS, OF_PARTITION, is_limit, limited
 from slurmsched.testing import snapshot
 
 NOW_S = 1_000.0
@@ -32,7 +33,7 @@ def test_advance__a_job_that_waits_for_a_limit_gives_its_nodes_back():
     one = act()
     move = advance(one, at(one, "QOSMaxGRESPerUser"), Acts())
     assert (move.act.stage, move.act.note) == (
-        Stage.REVERSING, "its job waits for a limit, not for GPUs (QOSMaxGRESPerUser)",
+        Stage.REVERSING, "its job waits for something else than GPUs (QOSMaxGRESPerUser)",
     )  # fmt: skip
     assert [(step.kind, getattr(step, "name", "")) for step in move.steps] == [
         ("join", ""), ("unreserve", one.reservation),
@@ -53,3 +54,35 @@ def test_limited__counts_pending_jobs_only():
         {"job_id": 3, "reason": "QOSGrpGRES", "state": "RUNNING"},
     ]).jobs  # fmt: skip
     assert limited(jobs).tolist() == [True, False, False]
+
+
+FREE_GPUS_HELP = {Blocker.PRIORITY, Blocker.RESOURCES, Blocker.NODES, Blocker.MAINTENANCE, Blocker.RESERVATION,
+                  Blocker.LAUNCHING, Blocker.NOT_TRIED, Blocker.UNKNOWN}  # fmt: skip
+OTHER_COLUMNS_TELL = {Blocker.DEPENDENCY, Blocker.DEPENDENCY_NEVER, Blocker.BEGIN_TIME, Blocker.RESERVATION_GONE,
+                      Blocker.HELD_BY_USER, Blocker.HELD_BY_ADMIN, Blocker.HELD_AFTER_FAILURE}  # fmt: skip
+NO_REASON_OF_SLURM = {Blocker.REQUEUED, Blocker.ENDED, Blocker.RUNNING}
+
+
+def test_is_limit__every_blocker_stands_on_one_side():
+    """A new one has to be put there."""
+    sides = (NOT_GPUS, FREE_GPUS_HELP, OTHER_COLUMNS_TELL, NO_REASON_OF_SLURM)
+    assert sorted(blocker for side in sides for blocker in side) == sorted(Blocker)
+
+
+@pytest.mark.parametrize("reason", ["JobArrayTaskLimit", "BadConstraints", "Constraints", "DeadLine", "FedJobLock",
+                                    "PartitionDown", "Job's account not permitted to use this partition"])  # fmt: skip
+def test_is_limit__reasons_that_free_gpus_do_not_end(reason):
+    """By the table of reasons that `explain` has: the last tasks of `--array=1-9%2`, a federation's lock."""
+    assert is_limit(reason)
+
+
+def test_is_limit__a_new_reason_is_none():
+    """Its name may begin as one that is known."""
+    assert not is_limit("MaxSolarFlares")
+
+
+@pytest.mark.parametrize("reason", ["PartitionTimeLimit", "PartitionDown", "QOSMaxGRESPerUser"])
+def test_limited__a_partitions_reason_counts_for_jobs_of_that_one_only(reason):
+    """Of several Slurm tells the last that it tried; another may start the job."""
+    one, several = ({"job_id": job, "reason": reason, "partition": listed} for job, listed in ((1, "a"), (2, "a,b")))
+    assert limited(snapshot([one, several]).jobs).tolist() == [True, read_reason(reason).blocker not in OF_PARTITION]

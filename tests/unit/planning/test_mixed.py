@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
-from slurmsched.model import Labels, Ranking, Snapshot, Wants
+from slurmsched.errors import ConfigError
+from slurmsched.model import Assignments, Labels, Ranking, Snapshot, Wants
 from slurmsched.placements.any_fit import AnyFit
 from slurmsched.placements.best_fit import BestFit
 from slurmsched.placements.consolidated import Consolidated
@@ -60,6 +62,20 @@ def test_placed_whole__many_that_do_not_fit() -> None:
     jobs = [{"gpus": 8}, *[{"gpus": 2}] * 30, {"gpus": 8}]
     found = placed(snapshot(jobs, TYPED), wants("gpu:v:8", *["gpu:k:1,gpu:v:1"] * 30, "gpu:k:8"))
     assert sorted(found) == [1, 32]
+
+
+class Deaf:
+    """A placement that starts whom it should not yet."""
+
+    def place(self, given: Snapshot, ranking: Ranking) -> Assignments:
+        awake = given.jobs.with_columns(eligible_s=np.zeros(len(given.jobs)))
+        return Consolidated().place(replace(given, jobs=awake), ranking)
+
+
+def test_placed_whole__a_placement_that_starts_jobs_too_early_is_refused() -> None:
+    """It would be asked for ever."""
+    with pytest.raises(ConfigError, match="eligible_s"):
+        placed(snapshot([{"gpus": 8}, {"gpus": 4}], TYPED), wants("gpu:v:8", "gpu:k:2,gpu:v:2"), Deaf())
 
 
 def running(*held: tuple[str, int], **job: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:

@@ -215,11 +215,19 @@ def test_gang__over_blocks_of_which_no_sizes_are_told_in_one_only():
 
 
 def test_gang__whose_fabric_is_told_by_a_file_that_slurm_does_not_have():
-    """A flat Slurm takes any list; one with blocks of its own would not, and no file of switches tells of them."""
-    at = on_fabric(leaves(free=([0], ALL, ALL, [0])), BLOCKS)
-    flat, other = (replace(at, topology=replace(at.topology, slurm_form=form)) for form in ("", "tree"))
-    assert lists(planned(flat)) == {1: "n[2-3]"}
-    assert (lists(planned(other)), rules(planned(other))) == ({}, {1: "pin-gang"})
+    """A flat Slurm takes any list; one with blocks of its own takes those in one; one that has not told, none."""
+    at = on_fabric(leaves(free=([0], ALL, ALL, [0])), BLOCKS).topology
+    plain = SiteTopology()
+    flat, blocks, untold = (
+        replace(at, slurm_fabric=slurm.slurm_fabric, slurm_cell=slurm.slurm_cell, slurm_known=known)
+        for slurm, known in ((plain, True), (at, True), (plain, False))
+    )
+    free = leaves(free=([0], ALL, ALL, [0]))
+    assert lists(planned(replace(free, topology=flat))) == {1: "n[2-3]"}
+    switches = replace(blocks, fabric=free.topology.fabric, cell=free.topology.cell)
+    assert lists(planned(replace(free, topology=switches))) == {}
+    assert lists(planned(replace(leaves(free=([0], ALL, ALL, ALL)), topology=switches))) == {1: "n[3-4]"}
+    assert rules(planned(replace(free, topology=untold))) == {1: "pin-gang"}
 
 
 def test_gang__under_one_switch_of_a_tree_without_a_root():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -265,13 +265,29 @@ def test_plan__a_job_that_left_the_scope_gets_its_own_value_back(kind, now, own)
 
 
 @pytest.mark.parametrize(
-    "columns", [{"state": int(JobState.RUNNING)}, {"backoff": True}, {"pinned": True}, {"cron": True}, {"nice": 5}]
+    "columns",
+    [
+        {"state": int(JobState.RUNNING)},
+        {"backoff": True},
+        {"pinned": True},
+        {"cron": True},
+        {"priority": 0},
+        {"nice": -900, "written": False},
+    ],
 )
 def test_plan__leaves_other_jobs_out_of_scope_alone(columns):
     """Values that somebody else set, jobs that run, and those that take no value of ours."""
     of = {"nice": -900, "written": True, "base_nice": 5, "partition": "cpu"} | columns
     seen = queue("a", **{name: [value] for name, value in of.items()})
     assert planned(seen, scope=Scope(partitions=("gpu",))).actions == ()
+
+
+def test_plan__nothing_goes_back_while_the_scope_names_a_partition_that_slurm_does_not_know():
+    """A slip of the pen would take the whole order away."""
+    seen = queue("ab", nice=[-9, -8], written=[True] * 2, partition=["gpu", "cpu"])
+    seen = replace(seen, partitions=Partitions.build(2, {"name": ["cpu", "gpu"]}))
+    assert planned(seen, scope=Scope(partitions=("gpuu",))).actions == ()
+    assert [action.job_id for action in planned(seen, scope=Scope(partitions=("gpu",))).actions if action.job_id == 2]
 
 
 def test_plan__values_that_go_back_count_against_the_pace():

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurmsched.model import SiteTopology, frozen
-from slurmsched.planning.reach import most_together, reachable, shortest_head, within_reach
+from slurmsched.model import SiteTopology
+from slurmsched.planning.reach import most_together, places, reachable, shortest_head, within_reach
+from slurmsched.topology.site import cells_of_nodes
 from slurmsched.topology.slurm_topology import read_topology
 
 EIGHT = "".join(f"BlockName=b{at} Nodes=n{at},n{at + 1}\n" for at in range(0, 16, 2))
@@ -19,12 +20,13 @@ TREE = "SwitchName=t Switches=a,b\nSwitchName=a Nodes=n[0-1]\nSwitchName=b Nodes
 SIZES = ("BlockSizes=2", "BlockSizes=2,4", "BlockSizes=2,4,8", "BlockSizes=2,8", "BlockSizes=2,16", "")
 
 
-def site(text: str, slurm_form: str = "") -> SiteTopology:
-    """Sixteen nodes n0, n1, ... of a Slurm that has this topology."""
-    fabric = read_topology(text).fabric
-    home = dict(zip(fabric.node, fabric.node_cell.tolist(), strict=True))
-    cell = frozen([home.get(f"n{row}", -1) for row in range(16)], np.int64)
-    return replace(SiteTopology(fabric=fabric, cell=cell), slurm_form=slurm_form or fabric.form)
+def site(text: str, file: str = "") -> SiteTopology:
+    """Sixteen nodes n0, n1, ... of a Slurm that has this topology. file: what topology.fabric names, "" = nothing."""
+    names = [f"n{row}" for row in range(16)]
+    slurm, fabric = read_topology(text).fabric, read_topology(file or text).fabric
+    return SiteTopology(
+        fabric=fabric, cell=cells_of_nodes(fabric, names), slurm_fabric=slurm, slurm_cell=cells_of_nodes(slurm, names)
+    )
 
 
 @pytest.mark.parametrize(
@@ -65,11 +67,33 @@ def test_reachable__a_tree_without_a_root_and_nodes_on_no_switch():
 @pytest.mark.parametrize("text", [EIGHT + "BlockSizes=2\n", TREE, ""])
 def test_reachable__anywhere_where_slurm_keeps_to_no_such_fabric(text):
     """What only a file tells binds nobody."""
-    at = replace(site(text), slurm_form="")
+    at = site("", file=text)
     assert reachable(at, np.array([0, 5, 9]))
     room = np.arange(16) % 2 == 0
     assert within_reach(at, room, 3).tolist() == room.tolist()
     assert not within_reach(at, room, 9).any()
+
+
+@pytest.mark.parametrize("file", [EIGHT + "BlockSizes=2,16\n", "BlockName=all Nodes=n[0-15]\nBlockSizes=16\n", TREE])
+def test_reachable__by_slurms_own_blocks_whatever_a_file_tells(file):
+    """Coarser blocks, or other ones: nodes of two blocks of Slurm's are no place for a gang of two."""
+    own, at = site(EIGHT + "BlockSizes=2\n"), site(EIGHT + "BlockSizes=2\n", file=file)
+    rows, room = np.array([0, 2, 5, 4, 9]), np.isin(np.arange(16), [0, 2, 5, 4, 9])
+    assert (reachable(at, np.array([0, 2])), reachable(at, np.array([4, 5]))) == (False, True)
+    assert shortest_head(at, rows, 2).tolist() == [5, 4]
+    for count in (2, 3):
+        assert within_reach(at, room, count).tolist() == within_reach(own, room, count).tolist()
+    assert most_together(at, room) == most_together(own, room)
+
+
+@pytest.mark.parametrize("text", ["", TREE])
+def test_reachable__nowhere_for_several_nodes_while_slurm_has_not_told(text):
+    """Single nodes are reached whatever it will tell; a file does not stand in."""
+    at = replace(site("", file=text), slurm_known=False)
+    room = np.ones(16, np.bool_)
+    assert [reachable(at, np.array(nodes)) for nodes in ([3], [0, 1])] == [True, False]
+    assert (within_reach(at, room, 1).all(), within_reach(at, room, 2).any()) == (True, False)
+    assert (len(shortest_head(at, np.arange(4), 2)), most_together(at, room)) == (0, 1)
 
 
 @given(st.sampled_from([*(EIGHT + sizes for sizes in SIZES), TREE]), st.sets(st.integers(0, 15)), st.integers(2, 5))
@@ -89,7 +113,19 @@ def test_most_together__is_the_largest_job_there(text, nodes):
     at, room = site(text), np.isin(np.arange(16), list(nodes))
     sizes = [count for count in range(1, 17) if within_reach(at, room, count).any()]
     assert most_together(at, room) == max(sizes, default=0)
-    assert most_together(replace(at, slurm_form=""), room) == len(nodes)
+    assert most_together(site("", file=text), room) == len(nodes)
+
+
+@given(st.sampled_from([*(EIGHT + sizes for sizes in SIZES), TREE, ""]), st.permutations(range(16)), st.integers(1, 6))
+def test_places__hold_every_set_on_which_slurm_starts_a_job(text, order, count):
+    """And no other; none is left out where blocks can be chosen in few ways, as here for a job of up to four nodes."""
+    at, rows = site(text), np.array(order[:9])
+    found = [set(each.tolist()) for each in places(at, rows, count)]
+    assert all(reachable(at, np.array(each)) for one in found for each in combinations(one, count))
+    good = [set(each) for each in combinations(rows.tolist(), count) if reachable(at, np.array(each))]
+    if count < 5:
+        assert all(any(each <= one for one in found) for each in good)
+    assert bool(found) == bool(good)
 
 
 @given(st.sampled_from([*(EIGHT + sizes for sizes in SIZES), TREE]), st.permutations(range(16)), st.integers(1, 5))

@@ -117,6 +117,39 @@ def test_begin__a_gang_takes_nodes_on_which_slurm_starts_it():
     assert moves(begun(on_fabric(some, BLOCKS), [9], limits)) == [(9, "n[3-4]", [4])]
 
 
+@pytest.mark.parametrize(("dear_s", "block"), [(80_000.0, "n[1-2]"), (200_000.0, "n[3-4]")])
+def test_begin__a_gang_clears_the_block_that_loses_least_all_together(dear_s, block):
+    """Not the one whose dearest node is cheapest."""
+    jobs, held = full()
+    for job, run_s in zip(jobs, (9_000.0, dear_s, 60_000.0, 60_000.0), strict=True):
+        job |= {"comment": "slurmsched: preempt=yes", "run_s": run_s}
+    at = on_fabric(cluster([*jobs, wait(9, 16, nodes=2)], held), BLOCKS)
+    limits = Preemption(enabled=True, without_checkpoint=True, least_factor=0.0)
+    assert [nodes for _, nodes, _ in moves(begun(at, [9], limits))] == [block]
+
+
+def test_begin__nobody_leaves_for_a_gang_while_slurm_has_not_told_its_topology():
+    """Nor is it taken to start on what is free. A job of one node starts anywhere."""
+    jobs, held = full()
+    at = cluster([*jobs, wait(8), wait(9, 16, nodes=2)], held)
+    found = begun(replace(at, topology=replace(at.topology, slurm_known=False)), [9, 8])
+    assert moves(found) == [(8, "n1", [1])]
+    assert [(each.job_id, each.rule) for each in found.refused] == [(9, "constraint")]
+    assert "has not told" in found.refused[0].reason
+
+
+def test_begin__a_gang_takes_nodes_by_slurms_blocks_not_by_a_files():
+    """The file's one block holds all four nodes; Slurm starts two in a block of its own."""
+    jobs, held = full()
+    for job, run_s in zip(jobs, (3_000.0, 9_000.0, 3_000.0, 3_600.0), strict=True):
+        job |= {"comment": "slurmsched: preempt=yes", "run_s": run_s}
+    at = on_fabric(cluster([*jobs, wait(9, 16, nodes=2)], held), BLOCKS)
+    file = on_fabric(at, "BlockName=rack Nodes=n[1-4]\nBlockSizes=4\n").topology
+    both = replace(at.topology, fabric=file.fabric, cell=file.cell)
+    limits = Preemption(enabled=True, without_checkpoint=True, least_factor=0.0)
+    assert moves(begun(replace(at, topology=both), [9], limits)) == [(9, "n[3-4]", [3, 4])]
+
+
 def test_begin__job_that_fits_into_what_is_free_takes_nobody():
     """And what it will take counts as gone for the next one."""
     jobs, held = full(3)
@@ -125,14 +158,17 @@ def test_begin__job_that_fits_into_what_is_free_takes_nobody():
 
 
 LIMITS_TOLD = ("QOSMaxJobsPerUserLimit", "AssocGrpGRES", "MaxGRESPerAccount", "QOSMaxGRESPerUser", "PartitionTimeLimit",
-               "Licenses", "InvalidQOS", "QOSGrpGRESMinutes", "AssocMaxJobsLimit", "BurstBufferResources")  # fmt: skip
+               "Licenses", "InvalidQOS", "QOSGrpGRESMinutes", "AssocMaxJobsLimit", "BurstBufferResources",
+               "JobArrayTaskLimit")  # fmt: skip
 
 
 @pytest.mark.parametrize("reason", LIMITS_TOLD)
 def test_begin__nobody_leaves_for_a_job_that_waits_for_a_limit(reason):
     """On free GPUs it would not start either: they would stand idle, and the work of who left be lost."""
     jobs, held = full()
-    assert begun(cluster([*jobs, wait(9, reason=reason)], held), [9]).acts == ()
+    found = begun(cluster([*jobs, wait(9, reason=reason)], held), [9])
+    assert (found.acts, [(each.job_id, each.rule) for each in found.refused]) == ((), [(9, "limit")])
+    assert reason in found.refused[0].reason
 
 
 @pytest.mark.parametrize("reason", ["", "None", "Priority", "Resources", "ReqNodeNotAvail, UnavailableNodes:n7"])
@@ -302,6 +338,15 @@ def test_meets__refuses_what_it_does_not_know(asked):
     """No node is cleared on a guess."""
     with pytest.raises(UnknownForm):
         meets(asked, frozenset({"a"}))
+
+
+def test_victims_on__no_set_is_tried_where_all_are_too_few(monkeypatch):
+    """One on the node is unwilling; the others have 127 sets."""
+    jobs = [run(job, 1, comment=WILLING if job > 1 else "") for job in range(1, 9)]
+    at = cluster([*jobs, wait(9)], {job: {"n1": 1} for job in range(1, 9)}, "1x8")
+    tried: list[list[int]] = []
+    monkeypatch.setattr(clearing, "_sets", lambda rows, way: tried.append(rows) or iter(()))
+    assert (begun(at, [9]).acts, tried) == ((), [])
 
 
 def test_sets__many_victims_are_tried_from_the_cheapest():

@@ -88,10 +88,26 @@ def test_wiring__what_slurm_itself_keeps_jobs_to(tmp_path, file, plugin, form):
     commands, now = Asked(tmp_path / "slurm.conf"), [0.0]
     wiring = Wiring(Topology(fabric=str(tmp_path / file) if file else ""), commands, lambda: now[0])
     found = wiring(at).topology
-    assert (found.slurm_form, found.fabric.form, found.fabric.block_sizes) == (
+    assert (found.slurm_fabric.form, found.fabric.form, found.fabric.block_sizes) == (
         form, "block" if file else form, (3,) if file else ())  # fmt: skip
     commands.away, now[0] = True, RELOAD_S + 1
-    assert wiring(at).topology.slurm_form == form
+    assert wiring(at).topology.slurm_fabric.form == form
+    assert wiring(at).topology.slurm_known
+
+
+def test_wiring__asks_again_at_once_while_slurm_has_not_told(tmp_path):
+    """No file stands in: nobody is moved for a gang by it. Then its topology is known for an hour."""
+    (tmp_path / "fabric.conf").write_text("BlockName=a Nodes=n[1-3]\nBlockSizes=3\n")
+    commands, at = Asked(tmp_path / "slurm.conf"), snapshot(tmp_path / "slurm.conf")
+    wiring = Wiring(Topology(fabric=str(tmp_path / "fabric.conf")), commands, lambda: 0.0)
+    commands.away = True
+    first = wiring(at)
+    assert (first.topology.slurm_known, first.topology.fabric.form) == (False, "block")
+    assert "is away" in first.warnings[-1]
+    commands.away = False
+    found = wiring(at).topology
+    assert (found.slurm_known, found.slurm_fabric.form, found.slurm_cell.tolist()) == (True, "tree", [0, 0, -1])
+    assert (wiring(at).topology is found, commands.asked) == (True, ["topology"])
 
 
 def test_wiring__gres_conf_beside_slurm_conf(tmp_path):
@@ -121,14 +137,12 @@ def test_wiring__what_cannot_be_read_is_a_warning(tmp_path, values, words):
     assert found.topology.node_class.tolist() == [-1, -1, -1]
 
 
-@pytest.mark.parametrize(("plugin", "yaml", "asks"), [("topology/flat", False, 0), ("(null)", False, 0),
-                         ("topology/block", False, 1), ("topology/flat", True, 1)])  # fmt: skip
-def test_slurm_fabric__asks_only_where_there_is_one(tmp_path, plugin, yaml, asks):
-    """A cycle on a cluster without switches costs slurmctld no more than before."""
-    if yaml:
-        (tmp_path / "topology.yaml").write_text("")
+@pytest.mark.parametrize(("plugin", "version", "asks"), [("topology/flat", "24.11.5", 0), ("(null)", "24.11.5", 0),
+                         ("topology/block", "24.11.5", 1), ("topology/flat", "25.05.1", 1)])  # fmt: skip
+def test_slurm_fabric__asks_only_where_there_may_be_one(tmp_path, plugin, version, asks):
+    """From 25.05 on topology.yaml may tell of one, and a configless host has no such file."""
     commands = Asked(tmp_path / "slurm.conf")
-    site = Site(settings={"SLURM_CONF": str(tmp_path / "slurm.conf"), "TopologyPlugin": plugin})
+    site = Site(version=version, settings={"SLURM_CONF": str(tmp_path / "slurm.conf"), "TopologyPlugin": plugin})
     assert 2 * asks == len(slurm_fabric(commands, site).fabric.cell)
     assert asks == len(commands.asked)
 

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
-from slurmsched.explain.limits import Limit, limit_named
+from slurmsched.model.limits import Limit, limit_named
 
 
 class Blocker(StrEnum):
