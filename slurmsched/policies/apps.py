@@ -61,7 +61,9 @@ def apps(snapshot: Snapshot, left_s: Floats) -> Apps:
     np.minimum.at(came_s, of[who], np.nan_to_num(arrival_s(jobs)[who], nan=snapshot.now_s))
     elapsed_s = np.where(asked > 0, np.maximum(snapshot.now_s - came_s, 0.0), 0.0)
     times = Times(elapsed_s, longest_s, done_s + np.maximum(longest_s, work_gpu_s / max(part, 1e-9)))
-    rows = zip(names, came_s.tolist(), done_s.tolist(), rate.tolist(), (asked > 0).tolist(), strict=True)
+    here = np.isfinite(came_s) & (np.bincount(of, ~jobs.finished, len(names)) > 0)
+    rate = np.where(asked > 0, rate, before[:, 2])  # who only stands still, suspended or on its way out, keeps its own
+    rows = zip(names, came_s.tolist(), done_s.tolist(), rate.tolist(), here.tolist(), strict=True)
     return Apps(of, times, names, {KEY: {name: values for name, *values, known in rows if known}})
 
 

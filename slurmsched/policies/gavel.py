@@ -202,9 +202,10 @@ class Gavel:
         names = jobs.account.names
         own = np.ones(len(names))
         own[jobs.account.codes] = weights_of(jobs, self.weights, ("account",))
-        entitled = own * [snapshot.shares.get(name, 1.0) for name in names]
+        here = np.bincount(jobs.account.codes, minlength=len(names)) > 0
+        entitled = own * [snapshot.shares.get(name, 1.0) for name in names] * here
         in_turn = np.isin(names, self.in_turn) | (EVERY in self.in_turn)
-        return Accounts(np.maximum(entitled, LEAST * entitled.max()), in_turn)
+        return Accounts(np.maximum(entitled, LEAST * (entitled.max() or 1.0)), in_turn)
 
     def _real(self, snapshot: Snapshot, here: Market, rows: Int64s, made: Pairs) -> Pairs:
         """The pairs by row of the snapshot, with the speeds that they have, whatever an objective took them for."""

@@ -161,6 +161,14 @@ def test_gavel__an_account_without_shares_is_last_and_not_starved() -> None:
     assert found[:4] == pytest.approx([1.0] * 4, abs=2e-3) and 0 < found[4] == found[5] < 0.003
 
 
+@pytest.mark.parametrize("others", [[], [{"account": "c", "state": "COMPLETED"}]], ids=["alone", "one that ended"])
+def test_gavel__accounts_of_no_shares_are_alike(others: list[dict[str, str]]) -> None:
+    """Where no account with jobs has any, each has as much as another, however many one of no jobs has."""
+    given = dataclasses.replace(snapshot([*SHARERS, *others], FOUR), shares={"a": 0.0, "b": 0.0, "c": 1.0})
+    share = Gavel(accounts=True).rank(given).wants.share  # type: ignore[union-attr]
+    assert share[:6].round(4).tolist() == [0.5] * 4 + [1.0] * 2  # type: ignore[index]
+
+
 @pytest.mark.parametrize(
     ("parameters", "key"),
     [
