@@ -48,7 +48,8 @@ class GpuTypes(Costs):
             known = ", ".join(sorted(throughput_table(self.throughputs)))
             raise ConfigError(f"{self.throughputs} has no type {self.reference!r}; it has {known}",
                               key="physics.reference")  # fmt: skip
-        if not isinstance(self.mixed_efficiency, int | float) or not 0 <= self.mixed_efficiency <= 1:
+        told = self.mixed_efficiency
+        if not isinstance(told, int | float) or isinstance(told, bool) or not 0 <= told <= 1:
             raise ConfigError(f"must be at least 0 and at most 1, got {self.mixed_efficiency!r}",
                               key="physics.mixed_efficiency")  # fmt: skip
 

@@ -66,7 +66,7 @@ def test_gpu_types__shares_of_the_batch_by_speed(table: str, place: Place, effic
     assert found.tolist() == [pytest.approx(speed)]
 
 
-@pytest.mark.parametrize("value", [-0.1, 1.1, "much"])
+@pytest.mark.parametrize("value", [-0.1, 1.1, "much", True])
 def test_gpu_types__refuses_an_efficiency_that_is_none(table: str, value: Any) -> None:
     """Of 0 to 1."""
     with pytest.raises(ConfigError) as caught:
