@@ -27,7 +27,7 @@ from slurmsched.policies.pairs import Allocation, Pairs
 from slurmsched.policies.partition import partitioned
 from slurmsched.policies.rounds import RESET_S, Book, Rules
 from slurmsched.policies.water_filling import Accounts, max_min, water_filled
-from slurmsched.policies.weights import check_weights, weights_of
+from slurmsched.policies.weights import check_weights, unmet, weights_of
 from slurmsched.protocols import Estimator, PairEstimator, SpeedEstimator
 
 OBJECTIVES: Mapping[str, Callable[[Problem], Floats]] = {
@@ -145,6 +145,7 @@ class Gavel:
             queues = self._queues(snapshot, here, book)
             rounds.begin(book, snapshot, here, rules, allocate, queues)
         notes = (*notes, kept[PAIRS]) if PAIRS in kept else notes
+        notes += unmet(snapshot, self.weights, [name for name in self.in_turn if name != EVERY])
         made = rounds.ranking(book, snapshot, here, self.fill, notes, shares=self.space_sharing)
         return replace(made, carry={**made.carry, **kept}) if kept else made
 

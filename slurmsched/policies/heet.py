@@ -132,7 +132,7 @@ class Heet:
 
 
 def _over_nodes(snapshot: Snapshot) -> Bools:
-    """Jobs whose GPUs are of several nodes, as many of each: a job that asks for one is given one type by Slurm. (N,)."""
+    """Jobs whose GPUs are of several nodes, as many of each: Slurm gives a job of one node one type. (N,)."""
     jobs, largest = snapshot.jobs, int(snapshot.nodes.gpus.max(initial=0))
     return ((jobs.nodes > 1) | (jobs.gpus > largest)) & (jobs.gpus % np.maximum(jobs.nodes, 1) == 0)
 
