@@ -79,6 +79,7 @@ class Gavel:
         Family.HETEROGENEITY,
         "Narayanan et al.: Gavel, OSDI 2020",
         needs=(Input.SPEED, Input.DURATION, Input.SHARES),
+        only_with=((Input.SHARES, "accounts"),),
         uses=(Use.ORDER, Use.GPU_TYPE, Use.REQUEUE, Use.START),
         on_slurm=(PREEMPTS, ROUNDS, SHARDS),
     )
