@@ -17,7 +17,7 @@ from slurmsched.policies.allocation import SLACK, Problem
 from slurmsched.policies.solve import Programme, solve
 
 MOST_STEPS = 200  # of one allocation; what is then left goes where it adds most, in turn to the earlier first
-NONE = 1e-7  # a step, or a dual price, no larger than this is none
+NEGLIGIBLE = 1e-7  # a step, or a dual price, no larger than this is none
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,7 +68,7 @@ def _levels(problem: Problem, accounts: Accounts, gain: Floats) -> tuple[Floats,
             full |= level >= most * (1 - SLACK)
             continue
         level, full = then, full | tight
-        if step <= NONE and not _room(problem, gain, level, ~full):
+        if step <= NEGLIGIBLE and not _room(problem, gain, level, ~full):
             break
     return level, full
 
@@ -82,7 +82,7 @@ def _whole(problem: Problem, accounts: Accounts, gain: Floats, level: Floats, fu
 
     def at(place: int) -> tuple[bool, Floats]:
         step, then, _ = _step(problem, gain, level, path[place] - level)
-        return step >= 1 - NONE, np.minimum(then, path[place])
+        return step >= 1 - NEGLIGIBLE, np.minimum(then, path[place])
 
     low, high, ahead = 0, len(path), 1
     found = at(0)[1]
@@ -159,7 +159,7 @@ def _step(problem: Problem, gain: Floats, level: Floats, rise: Floats) -> tuple[
     then, tight = level.copy(), np.zeros(len(rise), np.bool_)
     made = (found.x[:-1].reshape(gain.shape) * gain).sum(axis=1)
     then[some] = np.minimum(level[some] + float(found.x[-1]) * rise[some], made)
-    tight[some] = rise[some] * found.price[len(bound) :] > NONE
+    tight[some] = rise[some] * found.price[len(bound) :] > NEGLIGIBLE
     return float(found.x[-1]), then, tight if tight.any() else rise > 0
 
 

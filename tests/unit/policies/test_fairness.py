@@ -401,6 +401,7 @@ def test_themis__variants_conform(policy: Themis) -> None:
     [(lambda: Themis(variant="x"), "policy.variant"), (lambda: Themis(fairness=1.0), "policy.fairness"),
      (lambda: Themis(leftovers="x"), "policy.leftovers"), (lambda: Themis(serial=1.5), "policy.serial"),
      (lambda: Themis(elastic=1.5), "policy.elastic"), (lambda: Themis(apps="user"), "policy.apps"),
+     (lambda: Themis(speeds=Throughputs("gavel")), "policy.speeds"),
      (lambda: Themis(apps="name", elastic=True), "policy.apps"),
      (lambda: Themis(apps="name", variant="minmax"), "policy.apps"),
      (lambda: GandivaFair(quantum_s=-1.0), "policy.quantum_s"),
