@@ -102,8 +102,9 @@ def _at_site(name: str, plugin: Any) -> tuple[list[str], list[str], list[str]]:
         tree = tree.model_copy(update={"policy": type(tree.policy)(name=name)})
     with assembled(tree, apply=False, read_only=True) as parts:
         snapshot = parts.store.recall(parts.cluster.read())
-    lacks = [*lacking(snapshot, plugin.card.needs), *_tableless(tree.policy.parameters, plugin.card.needs)]
-    return list(given(snapshot, plugin.card.needs)), lacks, list(switched_off(tree, plugin.card.uses))
+    needs = plugin.card.needed(tree.policy.parameters)
+    lacks = [*lacking(snapshot, needs), *_tableless(tree.policy.parameters, needs)]
+    return list(given(snapshot, needs)), lacks, list(switched_off(tree, plugin.card.uses))
 
 
 def _tableless(parameters: dict[str, Any], needs: Sequence[str]) -> list[str]:

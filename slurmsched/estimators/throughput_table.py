@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import json
+import math
 import re
 from collections.abc import Mapping
 from functools import lru_cache
@@ -47,8 +48,14 @@ def _of_csv(text: str) -> dict[str, dict[str, Any]]:
         raise ValueError(f"needs the columns {', '.join(COLUMNS)}")
     table: dict[str, dict[str, Any]] = {}
     for row in rows:
-        kind = str((job_kind(row["model"], int(row["batch"] or 0)), int(row["gpus"])))
-        table.setdefault(row["gpu_type"], {})[kind] = {ALONE: float(row["steps_per_s"])}
+        gpus, rate = int(row["gpus"]), float(row["steps_per_s"])
+        if gpus < 1:
+            raise ValueError(f"line {rows.line_num}: gpus must be at least 1, got {gpus}")
+        if not 0 <= rate < math.inf:
+            raise ValueError(f"line {rows.line_num}: steps_per_s must be a number of at least 0, got {rate}")
+        table.setdefault(row["gpu_type"], {})[str((job_kind(row["model"], int(row["batch"] or 0)), gpus))] = {
+            ALONE: rate
+        }
     return table
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 
 class Family(StrEnum):
@@ -46,13 +48,21 @@ class Use(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Card:
     """One policy. paper: authors, system, venue, year. needs: without one it degrades, and says so in its notes.
-    uses: in the order of their weight. on_slurm: what Slurm cannot do as the paper has it, and what is done instead;
-    one sentence each. left_out: what of the paper is done nowhere, in replays neither; one sentence each.
+
+    only_with: needs that count only where this parameter is given and true. uses: in the order of their weight.
+    on_slurm: what Slurm cannot do as the paper has it, and what is done instead; one sentence each. left_out: what of
+    the paper is done nowhere, in replays neither; one sentence each.
     """
 
     family: Family
     paper: str
     needs: tuple[Input, ...] = ()
+    only_with: tuple[tuple[Input, str], ...] = ()
     uses: tuple[Use, ...] = (Use.ORDER,)
     on_slurm: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+
+    def needed(self, parameters: Mapping[str, Any]) -> tuple[Input, ...]:
+        """What the policy looks at with these parameters."""
+        off = {need for need, name in self.only_with if not parameters.get(name)}
+        return tuple(need for need in self.needs if need not in off)

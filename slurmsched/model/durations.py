@@ -31,12 +31,12 @@ def duration_s(text: str) -> float:
 
 
 def duration_text(value_s: float) -> str:
-    """As duration_s reads it, in days and below: "1d12h", "1h30m", "90.5s" as "1m30.5s"."""
-    left, parts = value_s, list[str]()
+    """As duration_s reads it, in days and below, to the millisecond: "1d12h", "1h30m", "90.5s" as "1m30.5s"."""
+    left, parts = round(value_s, 3), list[str]()
     for unit in ("d", "h", "m"):
         count, left = divmod(left, UNITS_S[unit])
         parts += [f"{count:.0f}{unit}"] * bool(count)
-    return "".join([*parts, f"{left:g}s"] if left or not parts else parts)
+    return "".join([*parts, f"{round(left, 3):g}s"] if left or not parts else parts)
 
 
 def _units(text: str) -> float | None:

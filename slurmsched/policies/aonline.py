@@ -20,7 +20,7 @@ from slurmsched.policies.expected import remaining_s, service
 from slurmsched.policies.memory import recall, remembered
 from slurmsched.policies.order import ordered
 from slurmsched.policies.timetable import Sizes, sizes_of, without_curve
-from slurmsched.policies.weights import check_weights, weights_of
+from slurmsched.policies.weights import check_weights, unmet, weights_of
 from slurmsched.protocols import Estimator, SpeedEstimator
 
 _PLANNED = ("begin_s", "end_s", "batch_gpus")  # in a carry, by job: -1 for a job that no batch took
@@ -116,7 +116,8 @@ class AOnline:
         order = ordered(jobs, ~planned, np.where(planned, plan["begin_s"], jobs.attained_gpu_s))
         why = {"begin_s": np.where(planned, plan["begin_s"], np.inf), "batch_gpus": plan["batch_gpus"]}
         carry = dict(remembered(jobs, plan)) | {_BATCH: batch}
-        notes = (*_notes(snapshot, left_s, waits & ~planned), *without_curve(snapshot, waits, self.speeds))
+        notes = (*_notes(snapshot, left_s, waits & ~planned), *without_curve(snapshot, waits, self.speeds),
+                 *unmet(snapshot, self.weights))  # fmt: skip
         return Ranking(order, why=why, carry=carry, notes=notes, wants=self._wants(snapshot, plan, planned))
 
     def _over(self, snapshot: Snapshot, plan: dict[str, Floats], waits: Bools, batch: dict[str, float]) -> bool:

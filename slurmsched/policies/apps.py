@@ -61,12 +61,14 @@ def apps(snapshot: Snapshot, left_s: Floats) -> Apps:
     np.minimum.at(came_s, of[who], np.nan_to_num(arrival_s(jobs)[who], nan=snapshot.now_s))
     elapsed_s = np.where(asked > 0, np.maximum(snapshot.now_s - came_s, 0.0), 0.0)
     times = Times(elapsed_s, longest_s, done_s + np.maximum(longest_s, work_gpu_s / max(part, 1e-9)))
-    rows = zip(names, came_s.tolist(), done_s.tolist(), rate.tolist(), (asked > 0).tolist(), strict=True)
+    here = np.isfinite(came_s) & (np.bincount(of, ~jobs.finished, len(names)) > 0)
+    rate = np.where(asked > 0, rate, before[:, 2])  # who only stands still, suspended or on its way out, keeps its own
+    rows = zip(names, came_s.tolist(), done_s.tolist(), rate.tolist(), here.tolist(), strict=True)
     return Apps(of, times, names, {KEY: {name: values for name, *values, known in rows if known}})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Bundles:
+class AppBids:
     """What apps bid for. app: (B,). members: rows of each that may have GPUs. gpus: (B, C) of each bid. speed: (B, C)
     share of what the app asks for that it then runs on, 0 = no bid. without: (B, 1) share that it keeps in any case.
     """
@@ -83,7 +85,7 @@ class Bundles:
         return members[: int(np.searchsorted(np.cumsum(gpus[members]), self.gpus[bidder, bid])) + 1]
 
 
-def bundles(apps: Apps, rows: Int64s, gpus: Int64s, held: Bools) -> Bundles:
+def app_bids(apps: Apps, rows: Int64s, gpus: Int64s, held: Bools) -> AppBids:
     """Bids of each app for its first job, its first two, four and so on, and all of them.
 
     rows: of jobs that may have GPUs, in their order, which is that of the apps too: of equal bids the first wins.
@@ -100,7 +102,7 @@ def bundles(apps: Apps, rows: Int64s, gpus: Int64s, held: Bools) -> Bundles:
         counts = np.array(sorted({min(1 << step, len(each)) for step in range(most)}))
         bids[bidder, : len(counts)] = total[counts - 1]
         speed[bidder, : len(counts)] = (total[counts - 1] + keeps[bidder]) / whole[bidder]
-    return Bundles(bidders, members, bids, speed, (keeps / np.maximum(whole, 1.0))[:, None])
+    return AppBids(bidders, members, bids, speed, (keeps / np.maximum(whole, 1.0))[:, None])
 
 
 def _named(snapshot: Snapshot) -> tuple[tuple[str, ...], Int64s]:

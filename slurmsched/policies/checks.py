@@ -49,18 +49,22 @@ def check_words(name: str, value: Any, of: str = "policy") -> None:
 
 
 def named_numbers(name: str, texts: Any, form: str, kinds: Sequence[str] = ()) -> dict[str, float]:
-    """Numbers above 0 by name, of texts NAME=NUMBER. form: how they read, for the error. kinds: where given, a name is
-    KIND:NAME, with one of these kinds."""
+    """Numbers above 0 by name, of texts NAME=NUMBER, each name once, "" being one: GPUs without a type.
+
+    form: how they read, for the error. kinds: where given, a name is KIND:NAME, with one of these kinds.
+    """
     found = dict[str, float]()
     check_words(name, texts)
     for text in texts:
         key, _, number = text.rpartition("=")
         kind, _, rest = key.partition(":")
+        if key in found:
+            raise ConfigError(f"tells {key!r} more than once", key=f"policy.{name}")
         try:
             found[key] = float(number)
         except ValueError:
             found[key] = 0.0
-        if not key or not 0 < found[key] < math.inf or (kinds and (kind not in kinds or not rest)):
+        if "=" not in text or not 0 < found[key] < math.inf or (kinds and (kind not in kinds or not rest)):
             of_kind = f", KIND one of {', '.join(kinds)}" if kinds else ""
             raise ConfigError(f"must be {form} with a number above 0{of_kind}, got {text!r}", key=f"policy.{name}")
     return found

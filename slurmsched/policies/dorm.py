@@ -16,7 +16,7 @@ from slurmsched.policies.cards import PREEMPTS
 from slurmsched.policies.checks import check_count, check_number
 from slurmsched.policies.order import arrival_s, ordered
 from slurmsched.policies.solve import Programme, solve, water_fill
-from slurmsched.policies.weights import check_weights, weights_of
+from slurmsched.policies.weights import check_weights, unmet, weights_of
 
 NODES = 200  # of the search tree; what is best by then is taken (ours)
 FAIR, EARLY = 1_000.0, 1e-3  # price of fairness lost beyond the bound, and of a GPU for the last to come
@@ -77,7 +77,8 @@ class Dorm:
         elastic = np.zeros(len(jobs), np.bool_)
         elastic[sizes.rows] = sizes.low < sizes.high
         wants = Wants(gpus=np.where(elastic, gpus, 0).astype(np.int32)) if elastic.any() else None
-        return Ranking(ordered(jobs, gpus == 0), why={"given_gpus": gpus}, wants=wants)
+        notes = unmet(snapshot, self.weights)
+        return Ranking(ordered(jobs, gpus == 0), why={"given_gpus": gpus}, notes=notes, wants=wants)
 
     def _sizes(self, snapshot: Snapshot) -> Sizes:
         """The jobs to decide on, in ascending submission and id."""

@@ -27,7 +27,7 @@ from slurmsched.policies.pairs import Allocation, Pairs
 from slurmsched.policies.partition import partitioned
 from slurmsched.policies.rounds import RESET_S, Book, Rules
 from slurmsched.policies.water_filling import Accounts, max_min, water_filled
-from slurmsched.policies.weights import check_weights, weights_of
+from slurmsched.policies.weights import check_weights, unmet, weights_of
 from slurmsched.protocols import Estimator, PairEstimator, SpeedEstimator
 
 OBJECTIVES: Mapping[str, Callable[[Problem], Floats]] = {
@@ -79,6 +79,7 @@ class Gavel:
         Family.HETEROGENEITY,
         "Narayanan et al.: Gavel, OSDI 2020",
         needs=(Input.SPEED, Input.DURATION, Input.SHARES),
+        only_with=((Input.SHARES, "accounts"),),
         uses=(Use.ORDER, Use.GPU_TYPE, Use.REQUEUE, Use.START),
         on_slurm=(PREEMPTS, ROUNDS, SHARDS),
     )
@@ -145,6 +146,7 @@ class Gavel:
             queues = self._queues(snapshot, here, book)
             rounds.begin(book, snapshot, here, rules, allocate, queues)
         notes = (*notes, kept[PAIRS]) if PAIRS in kept else notes
+        notes += unmet(snapshot, self.weights, [name for name in self.in_turn if name != EVERY])
         made = rounds.ranking(book, snapshot, here, self.fill, notes, shares=self.space_sharing)
         return replace(made, carry={**made.carry, **kept}) if kept else made
 
@@ -202,9 +204,10 @@ class Gavel:
         names = jobs.account.names
         own = np.ones(len(names))
         own[jobs.account.codes] = weights_of(jobs, self.weights, ("account",))
-        entitled = own * [snapshot.shares.get(name, 1.0) for name in names]
+        here = np.bincount(jobs.account.codes, minlength=len(names)) > 0
+        entitled = own * [snapshot.shares.get(name, 1.0) for name in names] * here
         in_turn = np.isin(names, self.in_turn) | (EVERY in self.in_turn)
-        return Accounts(np.maximum(entitled, LEAST * entitled.max()), in_turn)
+        return Accounts(np.maximum(entitled, LEAST * (entitled.max() or 1.0)), in_turn)
 
     def _real(self, snapshot: Snapshot, here: Market, rows: Int64s, made: Pairs) -> Pairs:
         """The pairs by row of the snapshot, with the speeds that they have, whatever an objective took them for."""

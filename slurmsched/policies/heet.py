@@ -119,7 +119,8 @@ class Heet:
         if not self.mixed:
             return one
         jobs, told = snapshot.jobs, np.array([name != "" for name in here.types], np.bool_)
-        ready = (hint_column(jobs, "mixed")[rows] == 1) & ~_to_try(rate, may, self.probes)
+        can = (hint_column(jobs, "mixed") == 1) & _over_nodes(snapshot)
+        ready = can[rows] & ~_to_try(rate, may, self.probes)
         efficiency = samples.efficiency(self.mixed_efficiency)[rows]
         return one.with_more(on_two(speed, sizes, may & told & ready[:, None], efficiency, jobs.nodes[rows]))
 
@@ -128,6 +129,12 @@ class Heet:
         if self.elastic:
             return sizes_of(snapshot, rows.tolist(), self.serial)
         return [Sizes(np.array([gpus]), np.ones(1)) for gpus in snapshot.jobs.gpus[rows].tolist()]
+
+
+def _over_nodes(snapshot: Snapshot) -> Bools:
+    """Jobs whose GPUs are of several nodes, as many of each: Slurm gives a job of one node one type. (N,)."""
+    jobs, largest = snapshot.jobs, int(snapshot.nodes.gpus.max(initial=0))
+    return ((jobs.nodes > 1) | (jobs.gpus > largest)) & (jobs.gpus % np.maximum(jobs.nodes, 1) == 0)
 
 
 def _still(samples: Samples, active: Bools) -> Held:

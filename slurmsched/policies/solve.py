@@ -6,8 +6,10 @@ scipy is imported when a programme is solved, not before: most policies need non
 from __future__ import annotations
 
 import os
+import sys
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -90,20 +92,25 @@ def _mixed(programme: Programme, options: dict[str, float]) -> Solution:
 
 @contextmanager
 def _silent() -> Iterator[None]:
-    """Nothing that the body writes to standard output appears, lest it stand in what --json prints.
+    """Nothing that the body writes to standard output appears, lest it stand in what --json prints; where anybody else
+    could write there meanwhile, a thread or whatever has that descriptor now, it is left alone.
 
     HiGHS prints a line there when it repairs a whole-numbered point, whatever it is told (jump-dev/HiGHS.jl, issue
     312).
     """
     try:
-        kept = os.dup(1)
-    except OSError:  # closed, as a service may have it
+        ours = sys.stdout.fileno() == 1 and threading.active_count() == 1
+        kept = os.dup(1) if ours else -1
+    except (AttributeError, OSError, ValueError):  # none, closed, or no file
+        kept = -1
+    if kept < 0:
         yield
         return
     try:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, 1)
-        os.close(nowhere)
+        with suppress(OSError):  # no descriptor left
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, 1)
+            os.close(nowhere)
         yield
     finally:
         os.dup2(kept, 1)

@@ -13,7 +13,7 @@ from slurmsched.estimators.alike import Alike
 from slurmsched.estimators.hint import Hint
 from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use, Wants
 from slurmsched.model.columns import Bools, Floats, Int64s
-from slurmsched.policies.apps import Apps, apps, bundles
+from slurmsched.policies.apps import Apps, app_bids, apps
 from slurmsched.policies.auction import auction
 from slurmsched.policies.cards import PREEMPTS, RESIZES, ROUNDS
 from slurmsched.policies.checks import check_choice, check_number
@@ -25,7 +25,7 @@ from slurmsched.policies.lots import chance_of
 from slurmsched.policies.memory import recall, remembered
 from slurmsched.policies.order import arrival_s, ordered
 from slurmsched.policies.timetable import Sizes, sizes_of, without_curve
-from slurmsched.protocols import Estimator, SpeedEstimator
+from slurmsched.protocols import CurveEstimator, Estimator, SpeedEstimator
 
 VARIANTS = ("auction", "sort", "minmax")
 LEFTOVERS = ("rho", "random")
@@ -95,6 +95,8 @@ class Themis:
         check_choice("leftovers", self.leftovers, LEFTOVERS)
         if self.leftovers == "random" and not self.lease_s:
             raise ConfigError('"random" is drawn for each lease: needs lease_s above 0', key="policy.leftovers")
+        if isinstance(self.speeds, CurveEstimator) and not self.elastic:
+            raise ConfigError("needs elastic = true", key="policy.speeds")
         check_choice("apps", self.apps, APPS)
         if self.apps != "job" and (self.elastic or self.variant == "minmax"):
             other = "elastic = true" if self.elastic else 'variant = "minmax"'
@@ -185,7 +187,7 @@ class Themis:
         worst = worst[: min(int(np.ceil((1 - self.fairness) * len(worst))), MOST_BIDDERS)]
         rows = rows[np.isin(searches.of[rows], worst)]
         if len(rows) and offered > 0:
-            made = bundles(searches, rows, gpus, held.held)
+            made = app_bids(searches, rows, gpus, held.held)
             wins, kept = auction(self._gains(searches.times, made.app, made.speed, made.without), made.gpus, offered)
             for bidder in np.flatnonzero(wins >= 0).tolist():
                 first = made.first(bidder, gpus, int(wins[bidder]))

@@ -36,7 +36,7 @@ def sizes_of(snapshot: Snapshot, rows: Sequence[int], serial: float, speeds: obj
     hints.
 
     speeds: where it is a CurveEstimator that knows a job, its curve counts in the place of Amdahl's law, and sizes that
-    are no faster than a smaller one are left out.
+    are no faster than a smaller one are left out; where none is left, it has what it asks for.
     """
     asked = snapshot.jobs.gpus.tolist()
     low, high = hint_column(snapshot.jobs, "min_gpus").tolist(), hint_column(snapshot.jobs, "max_gpus").tolist()
@@ -52,9 +52,8 @@ def _by_curve(sizes: Sizes, snapshot: Snapshot, row: int, speeds: CurveEstimator
     curve = speeds.curve(snapshot, row, sizes.gpus) if len(sizes.gpus) > 1 else None
     if curve is None:
         return sizes
-    faster = curve > np.maximum.accumulate(np.append(0.0, curve[:-1]))
-    useful = faster | ((sizes.gpus == snapshot.jobs.gpus[row]) & (curve > 0))
-    return Sizes(sizes.gpus[useful], curve[useful])
+    useful = curve > np.maximum.accumulate(np.append(0.0, curve[:-1]))
+    return Sizes(sizes.gpus[useful], curve[useful]) if useful.any() else _sizes(int(snapshot.jobs.gpus[row]), 0, 0, 0)
 
 
 def without_curve(snapshot: Snapshot, who: Bools, speeds: object) -> tuple[str, ...]:

@@ -16,8 +16,8 @@ from slurmsched.policies import allocation
 from slurmsched.policies.allocation import SLACK, Problem
 from slurmsched.policies.solve import Programme, solve
 
-MOST_STEPS = 200  # programmes of one allocation; what is then left goes where it adds most
-NONE = 1e-7  # a step, or a dual price, no larger than this is none
+MOST_STEPS = 200  # of one allocation; what is then left goes where it adds most, in turn to the earlier first
+NEGLIGIBLE = 1e-7  # a step, or a dual price, no larger than this is none
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,16 +48,64 @@ def water_filled(problem: Problem, accounts: Accounts) -> Floats:
     few = _fewer_types(problem.take(first))
     few = replace(few, gpus=few.gpus * count, weight=few.weight * count)
     gain = few.speed * (count * worth[first])[:, None]
-    level, full = np.zeros(len(first)), np.zeros(len(first), np.bool_)
+    level, full = _levels(few, accounts, gain)
+    turn = np.where(accounts.in_turn[few.account] & ~full, 1.0 + np.cumsum(~full[::-1])[::-1], 1.0)
+    gain = problem.speed * (worth * turn[kind])[:, None]
+    return allocation.best(problem, gain, (level / count * turn)[kind] * (1 - SLACK))
+
+
+def _levels(problem: Problem, accounts: Accounts, gain: Floats) -> tuple[Floats, Bools]:
+    """The level of each row, and who can rise no more. (K,), (K,)."""
+    most = gain.max(axis=1, initial=0.0)
+    level, full = np.zeros(len(gain)), np.zeros(len(gain), np.bool_)
     for _ in range(MOST_STEPS):
-        rise = _rise(few, accounts, ~full)
+        rise = _rise(problem, accounts, ~full)
         if not rise.any():
             break
-        step, level, tight = _step(few, gain, level, rise)
-        full |= tight
-        if step <= NONE and not _room(few, gain, level, ~full):
+        step, then, tight = _step(problem, gain, level, rise)
+        if (then[tight] >= most[tight] * (1 - SLACK)).any():
+            level = _whole(problem, accounts, gain, level, full)
+            full |= level >= most * (1 - SLACK)
+            continue
+        level, full = then, full | tight
+        if step <= NEGLIGIBLE and not _room(problem, gain, level, ~full):
             break
-    return allocation.best(problem, problem.speed * worth[:, None], (level / count)[kind] * (1 - SLACK))
+    return level, full
+
+
+def _whole(problem: Problem, accounts: Accounts, gain: Floats, level: Floats, full: Bools) -> Floats:
+    """The levels when as many rows as can be, one after the other, have all of their time, of which the first can. (K,)
+
+    Their order is known beforehand: a few programmes tell how far it goes, where one for each would be hundreds.
+    """
+    path = _path(problem, accounts, gain.max(axis=1), level, full)
+
+    def at(place: int) -> tuple[bool, Floats]:
+        step, then, _ = _step(problem, gain, level, path[place] - level)
+        return step >= 1 - NEGLIGIBLE, np.minimum(then, path[place])
+
+    low, high, ahead = 0, len(path), 1
+    found = at(0)[1]
+    while high - low > 1:
+        place = low + max(min(ahead, (high - low) // 2), 1)
+        can, then = at(place)
+        if can:
+            low, found, ahead = place, then, 2 * ahead
+        else:
+            high, ahead = place, max(ahead // 2, 1)
+    return found
+
+
+def _path(problem: Problem, accounts: Accounts, most: Floats, level: Floats, full: Bools) -> list[Floats]:
+    """The levels whenever a row has all of its time, as if there were GPUs for all. (K,) each."""
+    path, level, full = list[Floats](), level.copy(), full.copy()
+    while (rise := _rise(problem, accounts, ~full)).any():
+        rises = rise > 0
+        step = np.min((most - level)[rises] / rise[rises])
+        level = np.minimum(level + max(step, 0.0) * rise, np.maximum(most, level))
+        full |= rises & (level >= most * (1 - SLACK))
+        path.append(level)
+    return path
 
 
 def _alike(problem: Problem, accounts: Accounts) -> tuple[Int64s, Int64s, Floats]:
@@ -111,7 +159,7 @@ def _step(problem: Problem, gain: Floats, level: Floats, rise: Floats) -> tuple[
     then, tight = level.copy(), np.zeros(len(rise), np.bool_)
     made = (found.x[:-1].reshape(gain.shape) * gain).sum(axis=1)
     then[some] = np.minimum(level[some] + float(found.x[-1]) * rise[some], made)
-    tight[some] = rise[some] * found.price[len(bound) :] > NONE
+    tight[some] = rise[some] * found.price[len(bound) :] > NEGLIGIBLE
     return float(found.x[-1]), then, tight if tight.any() else rise > 0
 
 

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from slurmsched.model import Jobs
+from slurmsched.model import Snapshot
 from slurmsched.model.columns import Floats
+from slurmsched.model.jobs import Jobs
 from slurmsched.policies.checks import named_numbers
 
 KINDS = ("qos", "user", "account")
@@ -29,3 +30,16 @@ def weights_of(jobs: Jobs, texts: Sequence[str], kinds: Sequence[str] = KINDS) -
         if kind in kinds:
             found *= np.where(getattr(jobs, kind).isin([name]), weight, 1.0)
     return found
+
+
+def unmet(snapshot: Snapshot, texts: Sequence[str], accounts: Sequence[str] = ()) -> tuple[str, ...]:
+    """A note that names those of weights that no job is of now, lest one that is misspelt be taken to hold.
+
+    accounts: more names of accounts that must be some. An account that has shares is known without jobs too.
+    """
+    jobs = snapshot.jobs
+    known = {f"{kind}:{name}" for kind in KINDS for name in getattr(jobs, kind).names}
+    known |= {f"account:{name}" for name in snapshot.shares}
+    told = [*(text.rpartition("=")[0] for text in texts), *(f"account:{name}" for name in accounts)]
+    missing = [key for key in dict.fromkeys(told) if key not in known]
+    return (f"no job is of {', '.join(missing)} now",) if missing and len(jobs) else ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -24,6 +25,9 @@ from slurmsched.replay.traces import Trace
 
 if TYPE_CHECKING:
     from slurmsched.replay.hardware import Hardware
+
+
+_PROGRESS = re.compile(r"\sprogress=\S*", re.IGNORECASE)
 
 
 class PhysicsCluster(IdealCluster):
@@ -99,7 +103,7 @@ class PhysicsCluster(IdealCluster):
         runs_s = np.maximum(0.0, self._now_s - self._mark_s[rows]) * self.rate[rows]
         done_s = np.where(np.isnan(self.start_s[rows]), self.progress_s[rows], self._made[rows] + runs_s)
         share = np.clip(done_s / np.maximum(self.cast.duration_s[rows], 1e-9), 0.0, 1.0).tolist()
-        pairs = zip(jobs.comment, share, strict=True)
+        pairs = zip((_PROGRESS.sub("", text) for text in jobs.comment), share, strict=True)
         return jobs.with_columns(comment=[_with_hint(text, f"progress={done:.9f}/1") for text, done in pairs])
 
     def _holding(self) -> Hands:
@@ -199,7 +203,10 @@ def _hinted(comment: Labels | None, easy: Bools, mixed: bool) -> Labels:
 
 
 def _with_hint(comment: str, hint: str) -> str:
-    """The comment with one more hint, before its own: a model's name may have spaces, after which none is found."""
+    """The comment with one more hint, unless it has that one, before its own: a model's name may have spaces, after
+    which none is found."""
+    if re.search(rf"\s{hint.partition('=')[0]}=", comment, re.IGNORECASE):
+        return comment
     own = comment.removeprefix(MARK)
     return f"{MARK} {hint}{own}" if own != comment or not comment else f"{MARK} {hint} {comment}"
 

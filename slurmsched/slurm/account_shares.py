@@ -11,12 +11,14 @@ from slurmsched.model.snapshot import Site, Snapshot
 from slurmsched.slurm.commands import Commands
 
 RELOAD_S = 3600.0
+RETRY_S = 600.0  # after no answer
 ROOT = "root"
 _ASKED = ("sacctmgr", "-nP", "show", "assoc", "format=cluster,account,parentname,user,share")
 
 
 class Shares:
-    """Gives snapshots the shares of accounts. Read at the first snapshot and again every hour.
+    """Gives snapshots the shares of accounts. Read at the first snapshot and again every hour, ten minutes after
+    no answer.
 
     slurmdbd is asked, so slurmctld has no work with it, and no rights are needed (but PrivateData=accounts hides
     other users' accounts). Without slurmdbd there are none. What cannot be read stays as it was, and is told.
@@ -32,7 +34,7 @@ class Shares:
         """The snapshot with the shares of its accounts."""
         if self._clock() - self._read_s > RELOAD_S:
             self._read(snapshot.site)
-            self._read_s = self._clock()
+            self._read_s = self._clock() - (RELOAD_S - RETRY_S if self._warnings else 0.0)
         return replace(snapshot, shares=self._shares, warnings=(*snapshot.warnings, *self._warnings))
 
     def _read(self, site: Site) -> None:

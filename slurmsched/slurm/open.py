@@ -76,7 +76,7 @@ def _tables(config: Config, commands: Commands) -> Callable[[Snapshot], Snapshot
     GPUs by."""
     makers: list[Callable[[Snapshot], Snapshot]] = [Wiring(config.topology, commands)]
     card = getattr(registry.load("policies", config.policy.name), "card", None)
-    if card is not None and Input.SHARES in card.needs:
+    if card is not None and Input.SHARES in card.needed(config.policy.parameters):
         from slurmsched.slurm.account_shares import Shares
 
         makers.append(Shares(commands))

@@ -104,6 +104,7 @@ def laid(folder: Path) -> None:
         "needed.csv": NEEDED,
         "dgx.conf": GRES,
         "eights.csv": EIGHTS,
+        "all.csv": EIGHTS,
     }.items():
         (folder / name).write_text(text)
     (folder / "FILE").write_text("time,active,total\n" + "".join(f"{at * 600},{at % 7},8\n" for at in range(400)))

@@ -133,3 +133,14 @@ def test_throughputs__says_what_is_wrong(table: str, tmp_path: Path) -> None:
     (tmp_path / "bad.csv").write_text("model,gpus\n")
     with pytest.raises(InputError, match="needs the columns model, batch"):
         Throughputs(str(tmp_path / "bad.csv"))
+
+
+@pytest.mark.parametrize(("row", "what"), [
+    ("m,,0,v100,1", "line 3: gpus must be at least 1, got 0"), ("m,,1,v100,nan", "line 3: steps_per_s must be"),
+    ("m,,1,v100,inf", "got inf"), ("m,,1,v100,-2", "at least 0, got -2"),
+])  # fmt: skip
+def test_throughputs__numbers_of_a_csv_are_rates(row: str, what: str, tmp_path: Path) -> None:
+    """No GPUs and no such rate: the line is named."""
+    (tmp_path / "bad.csv").write_text(f"model,batch,gpus,gpu_type,steps_per_s\nm,,2,v100,1\n{row}\n")
+    with pytest.raises(InputError, match=what):
+        Throughputs(str(tmp_path / "bad.csv"))

@@ -207,7 +207,15 @@ def test_hints_alone__drops_all_other_text(comment: str, kept: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value_s", "text"), [(129_600.0, "1d12h"), (5_400.0, "1h30m"), (90.5, "1m30.5s"), (0.0, "0s")]
+    ("value_s", "text"),
+    [
+        (129_600.0, "1d12h"),
+        (5_400.0, "1h30m"),
+        (90.5, "1m30.5s"),
+        (0.0, "0s"),
+        (119.99999999, "2m"),
+        (86_399.9999, "1d"),
+    ],
 )
 def test_duration_text__in_units(value_s: float, text: str) -> None:
     """Those that are not there are left out."""

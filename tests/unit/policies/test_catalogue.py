@@ -18,7 +18,7 @@ from slurmsched.estimators.hint import Hint
 from slurmsched.estimators.history import History
 from slurmsched.estimators.throughputs import Throughputs
 from slurmsched.estimators.time_limit import TimeLimit
-from slurmsched.model import Card, Use
+from slurmsched.model import Card, Input, Use
 from slurmsched.policies.gavel import Gavel
 from slurmsched.testing import check_policy
 
@@ -99,3 +99,13 @@ def _written(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return f'"{value}"' if isinstance(value, str) else f"{value:g}"
+
+
+@pytest.mark.parametrize(
+    ("parameters", "asked"), [({}, False), ({"accounts": False}, False), ({"accounts": True}, True)]
+)
+def test_cards__gavel_looks_at_shares_of_accounts_only_where_these_share(
+    parameters: dict[str, bool], asked: bool
+) -> None:
+    """Slurm is not asked for what nobody looks at."""
+    assert (Input.SHARES in Gavel.card.needed(parameters)) == asked

@@ -174,11 +174,11 @@ def curves(tmp_path: Path) -> Throughputs:
 
 
 def test_sizes_of__by_a_curve_that_is_known(curves: Throughputs) -> None:
-    """Eight GPUs are no faster than four: left out, unless they are what is asked for; others by Amdahl's law."""
+    """Eight GPUs are no faster than four: left out, be they what is asked for; others by Amdahl's law."""
     given = told((1, f"model=m {ELASTIC}"), (8, f"model=m {ELASTIC}"), (1, f"model=x {ELASTIC}"), (2, "model=m"))
     first, asked, unknown, fixed = sizes_of(given, [0, 1, 2, 3], 0.0, curves)
     assert (first.gpus.tolist(), first.speed.round(6).tolist()) == ([1, 2, 4], [1.0, 1.8, 2.4])
-    assert (asked.gpus.tolist(), asked.speed.round(6).tolist()) == ([1, 2, 4, 8], [0.416667, 0.75, 1.0, 1.0])
+    assert (asked.gpus.tolist(), asked.speed.round(6).tolist()) == ([1, 2, 4], [0.416667, 0.75, 1.0])
     assert unknown.speed.tolist() == [1.0, 2.0, 4.0, 8.0] and fixed.gpus.tolist() == [2]
 
 
@@ -205,6 +205,21 @@ def test_elastic_policies__keep_to_the_curve(make: Any, gpus: int | None, curves
     assert others.wants is not None and others.wants.gpus.tolist() == [16]
     assert "1 of 1 elastic jobs are in no table of speeds: Amdahl's law" in others.notes
     check_policy(policy)
+
+
+@pytest.mark.parametrize("make", [ElasticFlow, Oasis, AOnline, partial(Themis, elastic=True, fairness=0.0)])
+def test_elastic_policies__a_job_that_can_run_in_none_of_its_sizes_has_what_it_asks_for(
+    make: Any, tmp_path: Path
+) -> None:
+    """The table says that it cannot run on two or four, which are all that its hints allow."""
+    (tmp_path / "b.csv").write_text(
+        "model,batch,gpus,gpu_type,steps_per_s\nb,,1,v100,2\nb,,2,v100,0\nb,,4,v100,0\nb,,8,v100,3"
+    )
+    given = told((1, "dur=1h deadline=+9h model=b min_gpus=2 max_gpus=4"))
+    policy = make(speeds=Throughputs(str(tmp_path / "b.csv")))
+    assert [each.gpus.tolist() for each in sizes_of(given, [0], 0.0, policy.speeds)] == [[1]]
+    ranking = policy.rank(given)
+    assert ranking.wants is None or ranking.wants.gpus is None or not ranking.wants.gpus.any()
 
 
 def test_timetable__slots_end_at_multiples_and_grow() -> None:

@@ -179,6 +179,17 @@ def test_themis__an_app_remembers_its_jobs_that_ended() -> None:
     assert policy.rank(snapshot(ran[2:], "1x8", now_s=3_601.0)).why["rho"].round(2).tolist() == [2.0, 2.0, 2.0]
 
 
+@pytest.mark.parametrize("state", ["SUSPENDED", "PENDING,COMPLETING"])
+def test_themis__an_app_remembers_while_no_job_of_it_contends(state: str) -> None:
+    """A job that ran an hour is suspended, or requeued and still ending: its work counts thereafter too."""
+    policy, carry = Themis(variant="sort", apps="name"), {}
+    row = {**SEARCH[0], "executed_s": 3_600.0, "start_s": 0.0, "comment": "slurmsched: dur=2h"}
+    for now_s, each in ((3_600.0, "RUNNING"), (3_660.0, state), (3_660.0, "PENDING")):
+        ranking = policy.rank(snapshot([{**row, "state": each}, BOBS], "1x8", now_s=now_s, carry=carry))
+        carry = ranking.carry
+    assert ranking.why["rho"][0] == pytest.approx((3_660.0 + 3_600.0) / (3_600.0 + 3_600.0))
+
+
 def test_themis__what_an_app_holds_counts_in_its_bids() -> None:
     """Ann's first two jobs are in their lease: the other two gain as much as from half to whole speed; bob's more."""
     runs = [{**row, "state": "RUNNING", "start_s": 3_000.0} for row in SEARCH[:2]]
@@ -390,6 +401,7 @@ def test_themis__variants_conform(policy: Themis) -> None:
     [(lambda: Themis(variant="x"), "policy.variant"), (lambda: Themis(fairness=1.0), "policy.fairness"),
      (lambda: Themis(leftovers="x"), "policy.leftovers"), (lambda: Themis(serial=1.5), "policy.serial"),
      (lambda: Themis(elastic=1.5), "policy.elastic"), (lambda: Themis(apps="user"), "policy.apps"),
+     (lambda: Themis(speeds=Throughputs("gavel")), "policy.speeds"),
      (lambda: Themis(apps="name", elastic=True), "policy.apps"),
      (lambda: Themis(apps="name", variant="minmax"), "policy.apps"),
      (lambda: GandivaFair(quantum_s=-1.0), "policy.quantum_s"),

@@ -161,11 +161,32 @@ def test_gavel__an_account_without_shares_is_last_and_not_starved() -> None:
     assert found[:4] == pytest.approx([1.0] * 4, abs=2e-3) and 0 < found[4] == found[5] < 0.003
 
 
+@pytest.mark.parametrize("others", [[], [{"account": "c", "state": "COMPLETED"}]], ids=["alone", "one that ended"])
+def test_gavel__accounts_of_no_shares_are_alike(others: list[dict[str, str]]) -> None:
+    """Where no account with jobs has any, each has as much as another, however many one of no jobs has."""
+    given = dataclasses.replace(snapshot([*SHARERS, *others], FOUR), shares={"a": 0.0, "b": 0.0, "c": 1.0})
+    share = Gavel(accounts=True).rank(given).wants.share  # type: ignore[union-attr]
+    assert share[:6].round(4).tolist() == [0.5] * 4 + [1.0] * 2  # type: ignore[index]
+
+
+def test_gavel__names_that_nobody_has_are_told() -> None:
+    """Slurm keeps QOS in lower case: "High" is none. An account with shares is known without jobs."""
+    policy = Gavel(accounts=True, weights=("qos:High=9", "qos:high=2", "account:c=2"), in_turn=("nosuch", "a"))
+    given = dataclasses.replace(snapshot(SHARERS, FOUR), shares={"a": 1.0, "b": 1.0, "c": 1.0})
+    assert "no job is of qos:High, account:nosuch now" in policy.rank(given).notes
+
+
+def test_gavel__prices_of_gpus_without_a_type() -> None:
+    """Their name is "": they may have a price too."""
+    assert Gavel(objective="cost", prices=("=2", "v100=3")).prices == ("=2", "v100=3")
+
+
 @pytest.mark.parametrize(
     ("parameters", "key"),
     [
         ({"objective": "best"}, "policy.objective"), ({"round_s": 0.0}, "policy.round_s"),
         ({"prices": ("v100",)}, "policy.prices"), ({"most_jobs": 0}, "policy.most_jobs"),
+        ({"weights": ("user:ann=2", "user:ann=3")}, "policy.weights"),
         ({"weights": ("high=2",)}, "policy.weights"), ({"weights": ("qos:high=0",)}, "policy.weights"),
         ({"accounts": True, "objective": "ftf"}, "policy.accounts"), ({"in_turn": ("a",)}, "policy.in_turn"),
         ({"accounts": True, "released": True}, "policy.accounts"),

@@ -67,6 +67,17 @@ def test_heet_mixed__only_jobs_that_say_so(hint: str) -> None:
     assert (requests(found), found.why["in_round"].sum()) == (["", "", ""], 2)
 
 
+@pytest.mark.parametrize(("nodes", "mixes"), [(1, False), (2, True), (3, False)])
+def test_heet_mixed__a_job_of_one_node_has_one_type(nodes: int, mixes: bool) -> None:
+    """Nodes of twelve GPUs, jobs of eight. Slurm gives a job of one node one type, and each node of a gang as many
+    GPUs: nobody counts on both types for one that cannot have them."""
+    pair = [{"name": name, "gpus": 12, "gpu_types": f"gpu:{name}:12"} for name in TYPES]
+    rows = [{"executed_s": 720.0, "submit_s": 0.0, **row} for row in page(nodes=nodes)]
+    found = Heet(mixed=True).rank(snapshot(rows, pair, now_s=1_000.0, carry=carry(rows)))
+    assert found.wants is not None and (found.wants.gpus_by_type is not None) == mixes
+    assert found.why["in_round"].sum() == 2 + mixes
+
+
 def test_heet_mixed__first_each_type_is_tried() -> None:
     """Seen on one type only, a job goes to the other one, not to both."""
     untried: dict[str, list[float]] = {"made v100": [0.0] * 3, "took v100": [0.0] * 3}

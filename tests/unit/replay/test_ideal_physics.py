@@ -183,6 +183,16 @@ def test_physics__jobs_tell_their_progress() -> None:
     assert seen == [[0.0, 0.0], [pytest.approx(0.1), 0.0], [pytest.approx(0.1), 0.0]]
 
 
+def test_physics__a_hint_is_told_once() -> None:
+    """Progress of the trace gives way to that of the replay; that a job cannot be on several types stays its own."""
+    trace = Trace.of([1], [1], [0], [9], comment=["slurmsched: mixed=no progress=3/10"])
+    model = IdealModel(tells_progress=True)
+    cluster = PhysicsCluster(trace, Hardware.of(Layout.of_gpus([4, 4]).nodes), Mixing(), model)
+    cluster.advance(0.0)
+    hints = parse_hints(cluster.read().jobs.comment[0])
+    assert (hints.progress, hints.mixed, hints.warnings) == (0.0, False, ())
+
+
 def test_physics__progress_needs_physics() -> None:
     """Nobody learns from it where jobs are as fast anywhere."""
     with pytest.raises(ConfigError) as caught:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from slurmsched.errors import SlurmError
 from slurmsched.model.snapshot import Site
-from slurmsched.slurm.account_shares import RELOAD_S, Shares, parse_shares
+from slurmsched.slurm.account_shares import RELOAD_S, RETRY_S, Shares, parse_shares
 from slurmsched.testing import snapshot
 
 # sacctmgr -nP show assoc format=cluster,account,parentname,user,share, Slurm 26.05.5, with other shares
@@ -59,6 +59,8 @@ def test_shares__are_read_once_an_hour_and_kept() -> None:
     commands.away, now[0] = True, RELOAD_S + 1
     later = shares(given)
     assert (later.shares, later.warnings) == (EXPECTED, ("shares of accounts: slurmdbd is away",))
+    commands.away, now[0] = False, RELOAD_S + RETRY_S + 2
+    assert shares(given).warnings == ()
 
 
 def test_shares__without_slurmdbd_nobody_is_asked() -> None:
