@@ -13,7 +13,7 @@ from typing import TypeVar
 import numpy as np
 
 from slurmsched.config import Topology
-from slurmsched.errors import InputError, SlurmError
+from slurmsched.errors import InputError, SlurmError, SlurmUnreachableError
 from slurmsched.model.nodes import Nodes
 from slurmsched.model.snapshot import Site, Snapshot
 from slurmsched.model.topology import Fabric, SiteTopology
@@ -108,9 +108,17 @@ def slurm_fabric(commands: Commands, site: Site) -> NamedFabric:
     """
     plugin = site.settings.get("TopologyPlugin", "").rpartition("/")[2].lower()
     found = re.match(r"(\d+)\.(\d+)", site.version)
-    if plugin not in ("tree", "block") and (not found or (int(found[1]), int(found[2])) < YAML_SINCE):
+    flat = plugin not in ("tree", "block")
+    if flat and (not found or (int(found[1]), int(found[2])) < YAML_SINCE):
         return NamedFabric(Fabric())
-    text = commands.run("scontrol", "show", "topology")
+    try:
+        text = commands.run("scontrol", "show", "topology")
+    except SlurmUnreachableError:
+        raise
+    except SlurmError:
+        if flat:
+            return NamedFabric(Fabric())  # Slurm answers, and refuses to tell of what it has not
+        raise
     return default_fabric(read_any(text, "scontrol")) if text.strip() else NamedFabric(Fabric())
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from slurmsched.config import Topology, parse_config
-from slurmsched.errors import InputError, SlurmError
+from slurmsched.errors import InputError, SlurmError, SlurmUnreachableError
 from slurmsched.model import Nodes, Site
 from slurmsched.slurm.wiring import RELOAD_S, Wiring, read_text, slurm_fabric
 from slurmsched.slurm.wiring_diff import differences, known_classes
@@ -22,17 +22,17 @@ NODES = (
 
 
 class Asked:
-    """Commands that answer from texts. away: slurmctld is."""
+    """Commands that answer from texts. fault: of any of them."""
 
     def __init__(self, conf: Path, plugin: str = "topology/tree") -> None:
         config = f"SLURM_VERSION = 26.05.5\nSLURM_CONF = {conf}\nTopologyPlugin = {plugin}\n"
         self.answers = {"topology": TREE, "node": NODES, "config": config}
         self.asked: list[str] = []
-        self.away = False
+        self.fault: SlurmError | None = None
 
     def run(self, program: str, *arguments: str) -> str:
-        if self.away:
-            raise SlurmError("slurmctld is away")
+        if self.fault:
+            raise self.fault
         self.asked.append(arguments[-1])
         return self.answers[arguments[-1]]
 
@@ -71,7 +71,7 @@ def test_wiring__keeps_the_last_good(tmp_path):
     wiring = Wiring(settings(tmp_path), commands, lambda: now[0])
     first = wiring(snapshot(tmp_path / "slurm.conf"))
     (tmp_path / "pair.txt").unlink()
-    commands.away, now[0] = True, RELOAD_S + 1
+    commands.fault, now[0] = SlurmUnreachableError("slurmctld is away"), RELOAD_S + 1
     later = wiring(snapshot(tmp_path / "slurm.conf"))
     assert first.topology.node_class.tolist() == later.topology.node_class.tolist()
     assert first.topology.cell.tolist() == later.topology.cell.tolist()
@@ -90,7 +90,7 @@ def test_wiring__what_slurm_itself_keeps_jobs_to(tmp_path, file, plugin, form):
     found = wiring(at).topology
     assert (found.slurm_fabric.form, found.fabric.form, found.fabric.block_sizes) == (
         form, "block" if file else form, (3,) if file else ())  # fmt: skip
-    commands.away, now[0] = True, RELOAD_S + 1
+    commands.fault, now[0] = SlurmUnreachableError("slurmctld is away"), RELOAD_S + 1
     assert wiring(at).topology.slurm_fabric.form == form
     assert wiring(at).topology.slurm_known
 
@@ -100,11 +100,11 @@ def test_wiring__asks_again_at_once_while_slurm_has_not_told(tmp_path):
     (tmp_path / "fabric.conf").write_text("BlockName=a Nodes=n[1-3]\nBlockSizes=3\n")
     commands, at = Asked(tmp_path / "slurm.conf"), snapshot(tmp_path / "slurm.conf")
     wiring = Wiring(Topology(fabric=str(tmp_path / "fabric.conf")), commands, lambda: 0.0)
-    commands.away = True
+    commands.fault = SlurmUnreachableError("slurmctld is away")
     first = wiring(at)
     assert (first.topology.slurm_known, first.topology.fabric.form) == (False, "block")
     assert "is away" in first.warnings[-1]
-    commands.away = False
+    commands.fault = None
     found = wiring(at).topology
     assert (found.slurm_known, found.slurm_fabric.form, found.slurm_cell.tolist()) == (True, "tree", [0, 0, -1])
     assert (wiring(at).topology is found, commands.asked) == (True, ["topology"])
@@ -145,6 +145,23 @@ def test_slurm_fabric__asks_only_where_there_may_be_one(tmp_path, plugin, versio
     site = Site(version=version, settings={"SLURM_CONF": str(tmp_path / "slurm.conf"), "TopologyPlugin": plugin})
     assert 2 * asks == len(slurm_fabric(commands, site).fabric.cell)
     assert asks == len(commands.asked)
+
+
+@pytest.mark.parametrize(
+    ("plugin", "error", "known"),
+    [
+        ("topology/flat", SlurmError("scontrol: not supported"), True),
+        ("topology/flat", SlurmUnreachableError("no answer"), False),
+        ("topology/tree", SlurmError("scontrol: not supported"), False),
+    ],
+)
+def test_wiring__a_refusal_tells_of_no_fabric_where_the_plugin_has_none(tmp_path, plugin, error, known):
+    """No answer, or a refusal by a plugin that has one, tells nothing."""
+    commands = Asked(tmp_path / "slurm.conf")
+    commands.fault = error
+    at = snapshot(tmp_path / "slurm.conf")
+    site = Site(version="25.05.1", settings={**at.site.settings, "TopologyPlugin": plugin})
+    assert Wiring(Topology(), commands)(replace(at, site=site)).topology.slurm_known == known
 
 
 def test_differences__of_files_against_slurm(tmp_path):
