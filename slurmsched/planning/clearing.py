@@ -106,12 +106,13 @@ class Clearing:
 
     def _needed(self, nodes: list[int], leave: list[int]) -> list[int]:
         """Those who leave, without any that the others make room enough without: the dearest of these stays."""
-        kept = sorted(leave, key=lambda row: (self.running.price([row]), row))
-        for row in reversed(kept[:]):
-            rest = [each for each in kept if each != row]
-            if all(max(self.lack(node, rest)) <= _NOTHING for node in nodes):
-                kept = rest
-        return sorted(kept)
+        on = {node: {row for row in leave if node in self.running.held.nodes(row)} for node in nodes}
+        for row in sorted(leave, key=lambda row: (self.running.price([row]), row), reverse=True):
+            here = [node for node in nodes if row in on[node]]  # elsewhere its staying changes nothing
+            if all(max(self.lack(node, sorted(on[node] - {row}))) <= _NOTHING for node in here):
+                for node in here:
+                    on[node].remove(row)
+        return sorted(set().union(*on.values()))
 
     def _victims_on(self, node: int, leave: Sequence[int], way: Running) -> list[int] | None:
         """The less urgent jobs whose leaving makes room on a node, beside those that leave already; None if none do."""

@@ -9,10 +9,10 @@ from slurmsched.model.jobs import Jobs
 from slurmsched.model.reasons import Blocker, read_reason
 
 # Of a job in several partitions Slurm tells the reason of the one that it tried last.
-OF_PARTITION = frozenset({Blocker.PARTITION_LIMIT, Blocker.PARTITION_CLOSED})
+OF_PARTITION = frozenset({Blocker.PARTITION_LIMIT, Blocker.PARTITION_CLOSED, Blocker.CONSTRAINTS})
 NOT_GPUS = OF_PARTITION | {
-    Blocker.LIMIT, Blocker.ARRAY_LIMIT, Blocker.LICENSES, Blocker.NOT_ALLOWED, Blocker.CONSTRAINTS, Blocker.DATA,
-    Blocker.POWER, Blocker.FEDERATION,
+    Blocker.LIMIT, Blocker.ARRAY_LIMIT, Blocker.LICENSES, Blocker.NOT_ALLOWED, Blocker.DATA, Blocker.POWER,
+    Blocker.FEDERATION,
 }  # fmt: skip
 
 

@@ -19,7 +19,8 @@ def site_notes(snapshot: Snapshot, lever: Lever, scope: Scope) -> tuple[str, ...
     if not scope.partitions:
         found.append('scope.partitions is empty: no job is managed; name partitions, or "*" for all')
     if unknown := unknown_partitions(snapshot, scope):
-        found.append(f"scope.partitions names what Slurm does not know: {', '.join(unknown)}")
+        told = f"scope.partitions names what Slurm does not know: {', '.join(unknown)}"
+        found.append(f"{told}; until it does, no job that left the scope gets its own value back")
     return tuple(found)
 
 

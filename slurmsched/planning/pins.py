@@ -29,6 +29,7 @@ from slurmsched.planning.pin_records import (
 )
 from slurmsched.planning.pin_room import Left
 from slurmsched.planning.pin_walk import Asked, Walk
+from slurmsched.planning.reach import unknown
 from slurmsched.planning.type_nodes import nodes_by_type
 from slurmsched.protocols import Placement
 
@@ -116,6 +117,8 @@ def _written(
     chosen = dict(found.chosen)
     for row, pin in mine.items():
         late = snapshot.now_s - pin.since_s > limits.start_timeout_s
+        if not late and row not in chosen and unknown(snapshot.topology, int(snapshot.jobs.nodes[row])):
+            continue  # nothing speaks against its list
         if late or row not in chosen:
             chosen.pop(row, None)
             note = f"it did not start within {limits.start_timeout_s:g} s" if late else _MOVED

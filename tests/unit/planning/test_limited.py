@@ -7,9 +7,9 @@ import pytest
 from slurmsched.config import Acts
 from slurmsched.model import Act, Purpose, Reservations, Snapshot, Stage
 from slurmsched.model.jobs import Jobs
-from slurmsched.model.reasons import Blocker, read_reason
+from slurmsched.model.reasons import Blocker
 from slurmsched.planning.acts import advance
-from slurmsched.planning.limited import NOT_GPUS, OF_PARTITION, is_limit, limited
+from slurmsched.planning.limited import NOT_GPUS, is_limit, limited
 from slurmsched.testing import snapshot
 
 NOW_S = 1_000.0
@@ -81,8 +81,9 @@ def test_is_limit__a_new_reason_is_none():
     assert not is_limit("MaxSolarFlares")
 
 
-@pytest.mark.parametrize("reason", ["PartitionTimeLimit", "PartitionDown", "QOSMaxGRESPerUser"])
-def test_limited__a_partitions_reason_counts_for_jobs_of_that_one_only(reason):
+@pytest.mark.parametrize(("reason", "counts"), [("PartitionTimeLimit", False), ("PartitionDown", False),
+                                                ("BadConstraints", False), ("QOSMaxGRESPerUser", True)])  # fmt: skip
+def test_limited__a_partitions_reason_counts_for_jobs_of_that_one_only(reason, counts):
     """Of several Slurm tells the last that it tried; another may start the job."""
     one, several = ({"job_id": job, "reason": reason, "partition": listed} for job, listed in ((1, "a"), (2, "a,b")))
-    assert limited(snapshot([one, several]).jobs).tolist() == [True, read_reason(reason).blocker not in OF_PARTITION]
+    assert limited(snapshot([one, several]).jobs).tolist() == [True, counts]

@@ -306,6 +306,14 @@ def test_gang__a_list_that_is_as_good_stays(pinned):
         assert planned(leaves([gang(nodes_asked=shown)], pins=(kept(pinned),))) == Pinned()
 
 
+def test_gang__a_list_stays_while_slurm_has_not_told_its_fabric():
+    """Nothing speaks against it; it still goes back once it is late."""
+    at = leaves([gang(nodes_asked="n[1,3]")], pins=(kept("n[1,3]"),))
+    untold = replace(at, topology=replace(at.topology, slurm_known=False))
+    assert lists(planned(untold)) == {}
+    assert lists(planned(replace(untold, now_s=NOW_S + HINTS.start_timeout_s + 1))) == {1: ""}
+
+
 def test_gang__a_list_moves_to_a_nearer_place_and_goes_back_when_one_node_is_taken():
     """Half of it free is not enough."""
     spanning = leaves([gang(nodes_asked="n[1-2]")], pins=(kept("n[1-2]"),))
