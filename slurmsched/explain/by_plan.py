@@ -83,7 +83,8 @@ class Nodes:
         may = self._may(row)
         wide = many == 1 and not (may & (nodes.gpus >= jobs.gpus[row])).any()  # --gpus alone shows one node
         big = (nodes.cpus * many >= jobs.cpus[row]) & (nodes.memory_mib * many >= jobs.memory_mib[row])
-        return _share(self.snapshot, row, may if wide else may & big, alone, wide)
+        some = many > 1 or (may & big).any()  # else its tasks may be on several nodes: -n alone shows one too
+        return _share(self.snapshot, row, may & big if some and not wide else may, alone, wide)
 
     def _may(self, row: int) -> Bools:
         jobs = self.snapshot.jobs

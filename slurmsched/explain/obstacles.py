@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -149,18 +150,22 @@ def _least(snapshot: Snapshot, row: int, facts: Facts) -> tuple[int, int, float]
     """GPUs, CPUs and memory [MiB] on each node: evenly over its nodes unless it says otherwise."""
     jobs, record, nodes = snapshot.jobs, facts.record, max(1, int(snapshot.jobs.nodes[row]))
     gpus, cpus, memory_mib = int(jobs.gpus[row]), int(jobs.cpus[row]), float(jobs.memory_mib[row])
-    if spreads(snapshot, row, facts):
-        task = record.get("CPUs/Task", "")
-        return 1, min(cpus, int(task) if task.isdigit() else 1), memory_mib if "MinMemoryNode" in record else 0.0
+    spread, tasks = spreads(snapshot, row, facts), record.get("NumTasks", "")
+    if spread or (tasks.isdigit() and int(tasks) > 1 and not _fixed(snapshot, row, record)):
+        task, told = record.get("CPUs/Task", ""), "MinMemoryNode" in record
+        return 1 if spread else gpus, min(cpus, int(task) if task.isdigit() else 1), memory_mib if told else 0.0
     uneven = nodes > 1 and any(key in record for key in UNEVEN)
     return min(gpus, 1) if uneven else -(-gpus // nodes), -(-cpus // nodes), memory_mib / nodes
 
 
 def spreads(snapshot: Snapshot, row: int, facts: Facts) -> bool:
-    """Whether Slurm may start it on more nodes than it shows: `--gpus=16` alone shows one, `-N1` shows "1-1"."""
+    """Whether its GPUs may come from more nodes than it shows: `--gpus=16` alone shows one, `-N1` shows "1-1"."""
     jobs, record = snapshot.jobs, facts.record
-    fixed = jobs.nodes[row] > 1 or record.get("NumNodes") == "1-1"
-    return bool(jobs.gpus[row] > 1 and not fixed and any(key in record for key in UNEVEN))
+    return bool(jobs.gpus[row] > 1 and not _fixed(snapshot, row, record) and any(key in record for key in UNEVEN))
+
+
+def _fixed(snapshot: Snapshot, row: int, record: Mapping[str, str]) -> bool:
+    return bool(snapshot.jobs.nodes[row] > 1 or record.get("NumNodes") == "1-1")
 
 
 def free_gpus(snapshot: Snapshot) -> Int64s:

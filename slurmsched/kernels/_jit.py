@@ -115,7 +115,8 @@ def _compile(function: Callable[..., Any]) -> Callable[..., Any]:
     compiled with it."""
     with whole():
         made = _dispatcher(function)
-    made.compile = whole()(made.compile)
+    if hasattr(made, "compile"):  # else numba's own settings have it compile nothing
+        made.compile = whole()(made.compile)
     return made
 
 

@@ -92,14 +92,15 @@ def _mixed(programme: Programme, options: dict[str, float]) -> Solution:
 
 @contextmanager
 def _silent() -> Iterator[None]:
-    """Nothing that the body writes to standard output appears, lest it stand in what --json prints; where anybody else
-    could write there meanwhile, a thread or whatever has that descriptor now, it is left alone.
+    """What the body writes to standard output goes to standard error, lest it stand in what --json prints; so does what
+    other threads write there meanwhile. In another thread than the main one, or where something else has that
+    descriptor now, it is left alone.
 
     HiGHS prints a line there when it repairs a whole-numbered point, whatever it is told (jump-dev/HiGHS.jl, issue
     312).
     """
     try:
-        ours = sys.stdout.fileno() == 1 and threading.active_count() == 1
+        ours = sys.stdout.fileno() == 1 and threading.current_thread() is threading.main_thread()
         kept = os.dup(1) if ours else -1
     except (AttributeError, OSError, ValueError):  # none, closed, or no file
         kept = -1
@@ -107,10 +108,8 @@ def _silent() -> Iterator[None]:
         yield
         return
     try:
-        with suppress(OSError):  # no descriptor left
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, 1)
-            os.close(nowhere)
+        with suppress(OSError):  # standard error is closed
+            os.dup2(2, 1)
         yield
     finally:
         os.dup2(kept, 1)

@@ -57,7 +57,7 @@ def water_filled(problem: Problem, accounts: Accounts) -> Floats:
 def _levels(problem: Problem, accounts: Accounts, gain: Floats) -> tuple[Floats, Bools]:
     """The level of each row, and who can rise no more. (K,), (K,)."""
     most = gain.max(axis=1, initial=0.0)
-    level, full = np.zeros(len(gain)), np.zeros(len(gain), np.bool_)
+    level, full = np.zeros(len(gain)), most <= 0
     for _ in range(MOST_STEPS):
         rise = _rise(problem, accounts, ~full)
         if not rise.any():

@@ -45,7 +45,7 @@ def row_of(site, job_id):
         ([waiting(9, 0), running(1, 8, 50.0)], [8], [], (math.nan, math.nan)),
         ([waiting(9, 4), waiting(2, 4, 500.0, exclusive=True)], [0], [2], (0.0, 500.0)),
         ([waiting(9, 8), waiting(2, 16), running(1, 8, 50.0)], [8, 0], [2], (0.0, 150.0)),  # on two, by --gpus alone
-        ([waiting(9, 8), waiting(2, 8, cpus=9)], [0], [2], (0.0, 0.0)),  # no node has its CPUs
+        ([waiting(9, 8), waiting(2, 8, cpus=9)], [0], [2], (0.0, 100.0)),  # its tasks may be on several nodes
         ([waiting(9, 1), waiting(2, 1, array_tasks=MOST + 1)], [0], [2], (math.nan, math.nan)),
     ],
 )

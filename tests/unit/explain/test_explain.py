@@ -195,6 +195,13 @@ def test_why_not__a_whole_node_has_to_be_empty(record, partition, whole):
     assert why_not(snapshot([{"gpus": 1}], [USED, EMPTY]), 0, "n2", facts) == ""
 
 
+def test_why_not__several_tasks_without_nodes_need_not_be_on_one():
+    """`-n 1000` alone shows one node while it waits, and `-N1` shows "1-1"."""
+    told = [why_not(snapshot([{"gpus": 1, "cpus": 1000}], [EMPTY]), 0, "n2", Facts(record={"NumTasks": "1000", **more}))
+            for more in ({"NumNodes": "1"}, {"NumNodes": "1-1"})]  # fmt: skip
+    assert (told[0], "CPUs, the job needs 1000 there" in told[1]) == ("", True)
+
+
 def test_why_not__a_reservation_of_all_nodes_keeps_each():
     """Its node list need not name them."""
     table = {"name": ["all"], "flags": ["MAINT,ALL_NODES"], "start_s": [60.0], "end_s": [9e9], "node_list": [""]}

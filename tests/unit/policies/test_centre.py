@@ -39,6 +39,12 @@ def test_centre__is_reached_from_a_corner_of_a_thin_polytope() -> None:
     assert share == pytest.approx(np.tile([0.24, 0.16, 0.08], (100, 1)), abs=1e-5)
 
 
+def test_max_min__a_job_that_runs_on_no_type_has_nothing() -> None:
+    """And keeps nobody else from his."""
+    given = Problem(np.array([4.0]), np.ones(2), np.array([[0.0], [1.0]]), *[np.ones(2)] * 3)
+    assert max_min(given).ravel().tolist() == [0.0, 1.0]
+
+
 @pytest.mark.parametrize("name", ["max_min", "makespan", "sum_throughput", "finish_time_fairness"])
 def test_released__keeps_what_the_programme_asks_for(name: str) -> None:
     """As good as the best shares to 6 %, within capacity; the makespan's bisection ends at 5 %."""

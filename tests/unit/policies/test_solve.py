@@ -39,21 +39,28 @@ def loud(*words, **named):
     os.write(1, b"HighsMipSolverData\\n")
     return true_milp(*words, **named)
 optimize.milp = loud
-{before}
+def solved():
+    solve(Programme(-np.ones(1), np.zeros(1), np.ones(1), whole=np.full(1, True)))
 os.write(1, b"before\\n")
-solve(Programme(-np.ones(1), np.zeros(1), np.ones(1), whole=np.full(1, True)))
+{way}
 os.write(1, b"after\\n")
 """
-THREAD = "threading.Thread(target=threading.Event().wait, daemon=True).start()"
+BAR = """
+from rich.progress import Progress
+with Progress(console=__import__("rich.console").console.Console(stderr=True)):
+    solved()
+"""
+THREAD = "one = threading.Thread(target=solved); one.start(); one.join()"
 
 
 @pytest.mark.parametrize(
-    ("before", "said"), [("", False), (THREAD, True), ("sys.stdout = io.StringIO()", True)],
-    ids=["alone", "beside a thread", "standard output is elsewhere"],
+    ("way", "said"),
+    [("solved()", False), (BAR, False), (THREAD, True), ("sys.stdout = io.StringIO(); solved()", True)],
+    ids=["alone", "beside a bar's thread", "in a thread", "standard output is elsewhere"],
 )  # fmt: skip
-def test_solve__whole_numbers_print_nothing(before: str, said: bool) -> None:
-    """HiGHS prints a line for some programmes, whatever it is told. Where another could write there it stays."""
-    code = LOUD.format(before=before)
+def test_solve__whole_numbers_print_nothing(way: str, said: bool) -> None:
+    """HiGHS prints a line for some programmes, whatever it is told. It stays where two threads could cross."""
+    code = LOUD.format(way=way)
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout
     assert out == b"before\n" + b"HighsMipSolverData\n" * said + b"after\n"
 
