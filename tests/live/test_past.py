@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from tests.live.lab import column, nices, partition, run, submit, until
@@ -22,6 +24,7 @@ def test_past__orders_the_next_jobs_of_a_user(site):
     jobs = [submit("alice", 2, script=f"sleep {seconds}", name=name) for name, seconds in
             (("train_1", 8), ("train_2", 8), ("eval_1", 1), ("eval_2", 1))]  # fmt: skip
     until(lambda: ended(*jobs), "accounting knows how they ended")
+    time.sleep(1)  # the past is of whole seconds that are over
     shown = site("policy", "show", "qssf", "--site", "--json").json()["card"]
     assert shown["given"][0].startswith("jobs that ended: ") and shown["given"] != nothing.get("given")
     assert not any(each.startswith("jobs that ended") for each in shown["lacking"])
