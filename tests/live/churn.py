@@ -92,7 +92,8 @@ class Churn:
         up = [node for node in NODES if node not in self.down]
         if len(self.down) < 4:
             node = self.chance.choice(up)
-            before = self._on(node)
+            run("scontrol", "update", f"nodename={node}", "state=drain", "reason=soak", check=False)
+            before = self._on(node)  # nobody starts there any more
             run("scontrol", "update", f"nodename={node}", "state=down", "reason=soak", check=False)
             self.down.add(node)
             hit = sorted({*before, *self._on(node)})
