@@ -8,16 +8,17 @@ import numpy as np
 
 from slurmsched.config import Scope
 from slurmsched.model import SetNice, SetSiteFactor, Snapshot
-from slurmsched.model.columns import Int64s
+from slurmsched.model.columns import Bools, Int64s
 from slurmsched.planning.levers import AnyLever
-from slurmsched.planning.managed import out_of_scope
 from slurmsched.planning.notes import unknown_partitions
 
 OWN = "its own again: it is not in scope any more"
 
 
-def left_scope(snapshot: Snapshot, scope: Scope, lever: AnyLever) -> tuple[SetNice | SetSiteFactor, ...]:
-    """Writes that give waiting jobs out of scope their base back, in order of their ids.
+def left_scope(
+    snapshot: Snapshot, scope: Scope, lever: AnyLever, out: Bools
+) -> tuple[SetNice | SetSiteFactor, ...]:  # fmt: skip
+    """Writes that give waiting jobs out of scope their base back, in order of their ids. out: managed.out_of_scope.
 
     A job leaves the scope when its user moves it to another partition, account or QOS, or an admin shortens a list.
     Only values on record as ours count: what somebody else set stays. Tasks and components follow their leader. While
@@ -27,8 +28,7 @@ def left_scope(snapshot: Snapshot, scope: Scope, lever: AnyLever) -> tuple[SetNi
         return ()
     jobs = snapshot.jobs
     own = lever.value(jobs, np.zeros(len(jobs), np.int64))
-    out = jobs.written & out_of_scope(jobs, scope, lever.name) & (lever.now(jobs) != own)
-    rows = np.flatnonzero(out).tolist()
+    rows = np.flatnonzero(jobs.written & out & (lever.now(jobs) != own)).tolist()
     return tuple(lever.action(jobs, row, int(own[row]), OWN) for row in rows)
 
 

@@ -97,7 +97,7 @@ class Planner:
         left = managed.out_of_scope(snapshot.jobs, self.scope, self.lever.kind)
         view = View(snapshot, self.scope, self.taking, self.limits, verdict, left=left)
         starts = self._starts(snapshot, ranking, ours)
-        back = left_scope(snapshot, self.scope, lever)[: self.pace.writes_per_cycle]
+        back = left_scope(snapshot, self.scope, lever, left)[: self.pace.writes_per_cycle]
         most = self.pace.writes_per_cycle - len(starts.actions) - len(back)
         resized = self._sizes(snapshot, ranking, ours, most)
         resizing = np.isin(snapshot.jobs.job_id, resized.jobs)
