@@ -17,7 +17,7 @@ from ClusterShell.NodeSet import NodeSet
 
 from slurmsched.slurm.reservations import parse_reservations
 from slurmsched.slurm.text import fields, records
-from tests.live.lab import USERS, Installed, column, run
+from tests.live.lab import USERS, Installed, column, run, sacct
 
 NODES = [f"n{number}" for number in range(1, 17)]
 LATE_S = 25.0  # so long after its act, or after the daemon came back, a reservation may be there that no open act has
@@ -193,9 +193,7 @@ class Churn:
 
     def states(self) -> dict[int, str]:
         """What sacct knows of each job."""
-        ids = ",".join(map(str, sorted(self.chosen)))
-        rows = run("sacct", "-X", "-n", "-P", "-j", ids, "-o", "JobIDRaw,State").out.split("\n")
-        return {int(job): state.split()[0] for job, _, state in (row.partition("|") for row in rows) if job}
+        return {int(job): state.split()[0] for job, state in sacct("JobIDRaw,State", sorted(self.chosen))}
 
     def lost(self) -> list[str]:
         """Jobs that ended otherwise than well, by their user, or with their node; sacct knows them all."""

@@ -108,13 +108,18 @@ def partition(state: str, name: str = "gpu") -> None:
     run("scontrol", "update", f"partitionname={name}", f"state={state}")
 
 
+def sacct(fields: str, jobs: Iterable[int] = (), *options: str) -> list[list[str]]:
+    """Fields of the records of jobs, times in Unix s, once slurmdbd knows all that slurmctld has to tell it: on a busy
+    machine that is some seconds after squeue."""
+    until(lambda: "DBD Agent queue size: 0" in run("sdiag").out, "slurmdbd has been told")
+    only = ("-j", ",".join(map(str, jobs))) if jobs else ()
+    command = ("env", "SLURM_TIME_FORMAT=%s", "sacct", "-X", "-n", "-P", *only, *options, "-o", fields)
+    return [line.split("|") for line in run(*command).out.splitlines()]
+
+
 def start_order(jobs: Iterable[int]) -> list[int]:
     """Job ids in the order Slurm last started them, by sacct."""
-    listed = ",".join(map(str, jobs))
-    rows = run(
-        "env", "SLURM_TIME_FORMAT=%s", "sacct", "-X", "-n", "-P", "-j", listed, "-o", "JobIDRaw,Start,Submit"
-    ).out
-    starts = [line.split("|") for line in rows.splitlines()]
+    starts = sacct("JobIDRaw,Start,Submit", jobs)
     return [int(job) for job, *_ in sorted(starts, key=lambda row: (int(row[1]), int(row[2]), int(row[0])))]
 
 

@@ -6,15 +6,14 @@ import time
 
 import pytest
 
-from tests.live.lab import column, nices, partition, run, submit, until
+from tests.live.lab import column, nices, partition, sacct, submit, until
 
 pytestmark = [pytest.mark.live, pytest.mark.newest]
 
 
 def ended(*jobs: int) -> bool:
     """Whether accounting knows that all of them completed."""
-    listed = ",".join(map(str, jobs))
-    return run("sacct", "-X", "-n", "-P", "-j", listed, "-o", "State").out.split() == ["COMPLETED"] * len(jobs)
+    return sacct("State", jobs) == [["COMPLETED"]] * len(jobs)
 
 
 def test_past__orders_the_next_jobs_of_a_user(site):

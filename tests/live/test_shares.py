@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.live.lab import column, partition, run, submit, until
+from tests.live.lab import column, partition, run, sacct, submit, until
 
 pytestmark = pytest.mark.live
 READ = """
@@ -30,9 +30,7 @@ def test_shares__are_those_of_the_associations(fresh):
 
 def gpu_seconds(jobs: list[int], start_s: int, end_s: int) -> float:
     """GPU time of whole-node jobs between two times, by sacct."""
-    listed = ",".join(map(str, jobs))
-    rows = run("env", "SLURM_TIME_FORMAT=%s", "sacct", "-X", "-n", "-P", "-j", listed, "-o", "Start,End").out
-    spans = [tuple(map(int, line.split("|"))) for line in rows.splitlines() if "U" not in line and "N" not in line]
+    spans = [tuple(map(int, span)) for span in sacct("Start,End", jobs)]
     return sum(8 * max(min(end, end_s) - max(start, start_s), 0) for start, end in spans)
 
 
@@ -56,6 +54,4 @@ def test_nice__splits_gpu_time_between_two_tenants(site, policy):
 
 def starts(jobs: list[int]) -> list[int]:
     """When they started, in order. Until the last one's start its tenant had jobs waiting."""
-    listed = ",".join(map(str, jobs))
-    rows = run("env", "SLURM_TIME_FORMAT=%s", "sacct", "-X", "-n", "-P", "-j", listed, "-o", "Start").out.split()
-    return sorted(map(int, rows))
+    return sorted(int(start) for (start,) in sacct("Start", jobs))

@@ -10,7 +10,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from tests.live.lab import BINARY, Done, becoming, column, run, until
+from tests.live.lab import BINARY, Done, becoming, column, run, sacct, until
 
 ROWS = ("1,2,0,6", "2,4,1,4", "3,1,2,3", "4,2,3,5", "5,1,4,9", "6,3,5,2")
 GRID = """
@@ -67,8 +67,7 @@ def test_sweep__in_slurm_jobs_gives_the_rows_of_one_machine(folder: Path) -> Non
     assert told == [(POINTS - WRONG, WRONG)] * 2, spread.err
     assert rows(folder, "local") == rows(folder, "dask")
     assert spread.json()["best"] == local.json()["best"]
-    listed = run("sacct", "-X", "-n", "-P", "-u", "alice", "--name=slurmsched-sweep", "-o", "JobID,AllocTRES").out
-    assert len(listed.splitlines()) >= 1
+    assert sacct("JobID", (), "-u", "alice", "--name=slurmsched-sweep")
     until(lambda: not column("%T", "PENDING", "RUNNING"), "the workers' jobs are gone")
     keys = [path.name for path in (folder / "dask.workers").iterdir() if "key" in path.name]
     assert keys == []  # the key of their connection went with them
@@ -113,8 +112,8 @@ def test_sweep__a_lost_job_is_replaced(folder: Path) -> None:
         finally:  # it would wait for Slurm's queue without end
             process.kill()
     assert (process.returncode, told["played"], told["failed"]) == (0, LONG, [])
-    listed = run("sacct", "-X", "-n", "-P", "-u", "alice", "--name=slurmsched-sweep", "-o", "JobIDRaw").out.split()
-    assert max(map(int, listed)) > job
+    listed = sacct("JobIDRaw", (), "-u", "alice", "--name=slurmsched-sweep")
+    assert max(int(other) for (other,) in listed) > job
 
 
 def test_sweep__says_why_slurm_takes_no_such_job(folder: Path) -> None:
