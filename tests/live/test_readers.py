@@ -95,16 +95,17 @@ def test_readers__give_equal_snapshots(ids):
 
     In a lab without pyslurm that is the commands twice, after a warning.
     """
-    reader = PyslurmReader(Commands())
+    reader, begun_s = PyslurmReader(Commands()), time.monotonic()
     try:
         theirs, ours = reader.read(), CliReader(Commands()).read()
+        apart_s = time.monotonic() - begun_s
         assert (reader._child is not None) == HAS_PYSLURM  # it was pyslurm that answered
     finally:
         reader.close()
     assert differences(left(ours), left(theirs)) == {}
     for name in ("nodes", "partitions", "allocations"):
         assert differences(getattr(ours, name), getattr(theirs, name)) == {}, name
-    assert np.abs(ours.jobs.run_s - theirs.jobs.run_s).max() <= 3
+    assert np.abs(ours.jobs.run_s - theirs.jobs.run_s).max() <= apart_s + 1
     assert ours.site == theirs.site
 
 
