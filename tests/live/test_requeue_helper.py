@@ -31,15 +31,16 @@ def test_requeue__a_preempted_job_goes_on_where_it_was(site: Installed, command:
     switched_on(site)
     site.configure(policy='{ name = "discretized-las", thresholds_gpu_s = [8.0] }')
     state = HOME / "state.json"
+    said = Path(f"{state}.out")
     victim = training(command, "n1", state)
     others = [submit("dave", 8, "--comment=slurmsched: preempt=no", f"-wn{node}", "--time=60") for node in (2, 3, 4)]
     until(lambda: {victim, *others} <= set(column("%A", "RUNNING")), "all nodes are taken")
-    time.sleep(3)  # eight GPUs: beyond the threshold, and the program has its handler
+    until(lambda: said.exists() and "begins" in said.read_text(), "the program has its handler")
+    time.sleep(2)  # eight GPUs: beyond the threshold
     urgent = submit("bob", 8, "--time=10", script="sleep 5")
     ticks(site, lambda: urgent in column("%A", "RUNNING", "COMPLETED"), "the urgent job runs")
     ticks(site, lambda: victim in column("%A", "RUNNING") and clean(), "the victim runs again")
     step = json.loads(state.read_text())["step"]
-    said = Path(f"{state}.out")
     until(lambda: f"goes on at step {step}" in said.read_text(), "it goes on where it was")
     assert (step > 0, restarts(victim), said.read_text().count("saved at step")) == (True, 1, 1)
 

@@ -16,6 +16,8 @@ def main(steps, path):
         with open(path) as file:
             state = json.load(file)
         print("goes on at step", state["step"], flush=True)
+    else:
+        print("begins", flush=True)
     while state["step"] < steps:
         state["weight"] += (1.0 - state["weight"]) * 0.01  # where an optimiser's step would be
         time.sleep(0.1)

@@ -103,7 +103,7 @@ def test_example__saves_and_goes_on(world, tmp_path) -> None:
     first.send_signal(signal.SIGUSR1)
     out, _ = first.communicate(timeout=30)
     step = json.loads(state.read_text())["step"]
-    assert (first.returncode, out) == (75, f"saved at step {step}\n")
+    assert (first.returncode, out) == (75, f"begins\nsaved at step {step}\n")
     again = subprocess.run([*command, str(step + 1), str(state)], env=world, capture_output=True, text=True, check=True)
     assert again.stdout == f"goes on at step {step}\ndone at step {step + 1}\n"
 
