@@ -300,6 +300,13 @@ def test_load__counts_bad_rows_and_strict_stops(tmp_path: Path) -> None:
         load(path, strict=True)
 
 
+def test_load__says_which_field_a_short_row_lacks(tmp_path: Path) -> None:
+    """Not that it were None."""
+    (tmp_path / "t.csv").write_text("job_id,num_gpus,submit_s,duration_s\n1,1,0,5\n2,1,0\n")
+    with pytest.raises(InputError, match=r"t\.csv:3: duration_s is missing"):
+        load(tmp_path / "t.csv", strict=True)
+
+
 def test_load__refuses_a_file_whose_rows_are_mostly_bad(tmp_path: Path) -> None:
     """Better no answer than one from the few rows that look right by chance."""
     path = tmp_path / "t.csv"
