@@ -112,13 +112,17 @@ def read_runs(rows: Sequence[str]) -> tuple[Runs, int]:
 
 
 def past_of(runs: Runs) -> Past:
-    """The jobs of these runs that are over: the runs of a requeued job together, where all of them are there."""
+    """The jobs of these runs that are over: the runs of a requeued job together, where all of them are there.
+
+    Those that ran 0 s are left out: they tell nothing of how long a job runs.
+    """
     columns: dict[str, Any] = {spec.name: getattr(runs, spec.name) for spec in fields(Runs)}
     jobs = joined(columns | {"requeues": np.zeros(len(runs), np.int64)}, Source(Path("sacct")))
     made = {spec.name: jobs[spec.name] for spec in fields(Past) if spec.name in jobs}
     made["executed_s"], made["attained_gpu_s"] = jobs["duration_s"], jobs["duration_s"] * jobs["gpus"]
     past = Past.build(len(jobs["job_id"]), made | {"completed": jobs["state"].isin(("COMPLETED",))})
-    return past.take(np.lexsort((past.job_id, past.end_s)))
+    order = np.lexsort((past.job_id, past.end_s))
+    return past.take(order[past.executed_s[order] > 0])
 
 
 def save(path: Path, kept: Kept) -> None:

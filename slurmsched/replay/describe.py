@@ -135,7 +135,8 @@ def lengths(trace: Trace) -> Section:
 
 def waits(trace: Trace) -> Section:
     """Percentiles of run time, wait, and wait over completion time."""
-    part = 100 * trace.wait_s / (trace.wait_s + trace.duration_s)
+    jct_s = trace.wait_s + trace.duration_s
+    part = 100 * trace.wait_s / np.where(jct_s > 0, jct_s, np.nan)
     rows = [(f"p{p}", percentile(trace.duration_s, p), percentile(trace.wait_s, p), percentile(part, p))
             for p in PERCENTILES]  # fmt: skip
     return Section("waits", "Run time and wait", ("percentile", "run s", "wait s", "wait / JCT %"), tuple(rows))
@@ -208,12 +209,13 @@ def use(trace: Trace, cluster_gpus: int) -> Section:
     """GPUs in use over time, by recorded starts. Runs of a requeued job count from its first start on, back to back."""
     times_s, held = in_use(trace)
     length_s = np.diff(times_s)
-    order = np.argsort(held[:-1], kind="stable")
+    lasting = np.flatnonzero(length_s)  # nobody holds GPUs between two events of one time
+    order = lasting[np.argsort(held[lasting], kind="stable")]
     passed = np.cumsum(length_s[order]) / max(length_s.sum(), 1e-9)
     rows = [("mean", float((held[:-1] * length_s).sum() / max(length_s.sum(), 1e-9)))]
     for p in (50, 95, 100):
         at = min(int(np.searchsorted(passed, p / 100)), len(order) - 1)
-        rows.append((f"p{p}" if p < 100 else "most", float(held[:-1][order][at])))
+        rows.append((f"p{p}" if p < 100 else "most", float(held[order[at]]) if len(order) else 0.0))
     total = cluster_gpus or np.nan
     made = tuple((name, gpus, 100 * gpus / total) for name, gpus in rows)
     return Section("use", "GPUs in use", ("over time", "GPUs", "of the cluster %"), made)

@@ -80,11 +80,11 @@ def times_run(trace: Trace) -> Int64s:
 
 
 def spread(trace: Trace, task: Int64s, chosen: Bools) -> float:
-    """Median over tasks of standard deviation over mean of their run times."""
+    """Median over tasks of standard deviation over mean of their run times; 0 of a task whose runs all took 0 s."""
     if not chosen.any():
         return np.nan
     _, group = np.unique(task[chosen], return_inverse=True)
     run_s, count = trace.duration_s[chosen], np.bincount(group)
     average = np.bincount(group, run_s) / count
     variance = np.bincount(group, (run_s - average[group]) ** 2) / count
-    return float(np.median(np.sqrt(variance) / average))
+    return float(np.median(np.sqrt(variance) / np.where(average > 0, average, 1.0)))

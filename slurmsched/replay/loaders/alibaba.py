@@ -58,8 +58,6 @@ class Pai2020(RowLoader):
         if row["status"] not in PAI_STATES or not row["start_time"] or not row["end_time"]:
             raise Dropped("tasks that had not ended, or without times")
         start_s, end_s = number(row, "start_time"), number(row, "end_time")
-        if end_s == start_s:
-            raise Dropped("tasks that ran 0 s")
         each, share = shares(number(row, "plan_gpu") / 100)
         return Job(
             job_id=job_id,
@@ -142,8 +140,6 @@ class OpenB(RowLoader):
         if not row["scheduled_time"] or row["pod_phase"] == "Pending":
             raise Dropped("never started")
         start_s, end_s = number(row, "scheduled_time"), number(row, "deletion_time")
-        if end_s == start_s:
-            raise Dropped("ran 0 s")
         return Job(
             job_id=int(row["name"].rpartition("-")[2]),
             gpus=gpus,

@@ -16,6 +16,8 @@ COLUMNS = ("job_id", "user", "vc", "gpu_num", "state", "submit_time", "duration"
 class Helios(RowLoader):
     """cluster_log.csv: wall-clock times, run time is `duration`, states are Slurm's.
 
+    A job of 0 s that was cancelled is taken for one that never started: Slurm may tell its end as its start.
+
     Source: S-Lab-System-Group/HeliosData; Hu et al., SC '21.
     """
 
@@ -31,13 +33,14 @@ class Helios(RowLoader):
         gpus, start = whole(row, "gpu_num"), row.get("start_time")
         if gpus == 0:
             raise Dropped("without GPUs")
-        if number(row, "duration") == 0:
-            raise Dropped("ran 0 s or never started")
+        duration_s = number(row, "duration")
+        if duration_s == 0 and (not start or row["state"] == "CANCELLED"):
+            raise Dropped("ran 0 s without a start, or was cancelled: it hardly started")
         return Job(
             job_id=whole(row, "job_id"),
             gpus=gpus,
             submit_s=_time_s(row["submit_time"]),
-            duration_s=number(row, "duration"),
+            duration_s=duration_s,
             start_s=_time_s(start) if start else NAN,
             user=row["user"],
             account=row["vc"],

@@ -42,8 +42,8 @@ class Philly(RowLoader):
         starts, ends = [wall_s(begin) for begin, _ in spans], [wall_s(end) for _, end in spans]
         duration_s = sum(ends) - sum(starts)
         gpus = max(sum(len(node["gpus"]) for node in a["detail"]) for a in attempts)
-        if duration_s == 0 or gpus == 0:
-            raise Dropped("ran 0 s, or without GPUs")
+        if gpus == 0:
+            raise Dropped("without GPUs")
         return Job(
             gpus=gpus,
             submit_s=wall_s(record["submitted_time"]),

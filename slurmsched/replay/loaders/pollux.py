@@ -18,6 +18,7 @@ from slurmsched.replay.loaders.rows import Job, RowLoader, number, whole
 from slurmsched.replay.loaders.source import Head, Source, csv_records
 
 COLUMNS = ("name", "time", "application", "num_replicas", "batch_size")
+FIXED = ("name", "submit_s", "application", "num_gpus", "batch_size", "isolated_duration_s")  # with the run time told
 GPUS_PER_NODE = 4  # of the cluster the profiles were taken on
 LOCAL_BATCH_CAP = {"yolov3": 8}  # the authors' own cap, below what was profiled
 
@@ -28,15 +29,19 @@ class Pollux(RowLoader):
 
     profiles: folder with one folder an application (placements.csv, scalability.csv, validation-B.csv), looked for
     beside the workload and in the folder above if not given. Nodes are filled with 4 GPUs each, without start delay.
+    A list with isolated_duration_s (and submit_s, num_gpus for time, num_replicas) tells the run times itself.
     Source: petuum/adaptdl, branch osdi21-artifact; Qiao et al., OSDI '21, section 5; Sia's (SOSP '23) are alike.
     """
 
     profiles: str = ""
 
     def sniff(self, head: Head) -> bool:
-        return set(COLUMNS) <= head.columns()
+        return set(COLUMNS) <= head.columns() or _is_fixed(head)
 
     def records(self, source: Source) -> Iterator[tuple[int, Any]]:
+        if _is_fixed(source.head):
+            yield from ((line, (None, row)) for line, row in csv_records(source, FIXED))
+            return
         folder, known = _folder(self.profiles, source.path), dict[str, Profile]()
         for line, row in csv_records(source, COLUMNS):
             application = row["application"] or ""
@@ -46,6 +51,14 @@ class Pollux(RowLoader):
 
     def job(self, record: Any) -> Job:
         profile, row = record
+        if profile is None:
+            return Job(
+                gpus=whole(row, "num_gpus"),
+                submit_s=number(row, "submit_s"),
+                duration_s=number(row, "isolated_duration_s"),
+                model=row["application"] or "",
+                name=row["name"] or "",
+            )
         gpus, batch = whole(row, "num_replicas"), whole(row, "batch_size")
         if gpus < 1 or batch < 1:
             raise ValueError(f"cannot run on {gpus} GPUs with a batch of {batch}")
@@ -56,6 +69,10 @@ class Pollux(RowLoader):
             model=row["application"],
             name=row["name"],
         )
+
+
+def _is_fixed(head: Head) -> bool:
+    return set(FIXED) <= head.columns()
 
 
 @dataclass(frozen=True)

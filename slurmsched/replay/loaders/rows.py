@@ -172,7 +172,7 @@ def number(row: Mapping[str, Any], name: str) -> float:
     try:
         return float(text)  # type: ignore[arg-type]
     except (TypeError, ValueError):
-        raise ValueError(f"{name} is {text!r}, not a number") from None
+        raise ValueError(f"{name} is missing" if text is None else f"{name} is {text!r}, not a number") from None
 
 
 def whole(row: Mapping[str, Any], name: str) -> int:

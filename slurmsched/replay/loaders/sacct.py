@@ -24,6 +24,7 @@ ENDED_BY_SLURM = frozenset(
 )
 TO_BE_CONTINUED = frozenset({"REQUEUED", "REQUEUE_HOLD", "RESIZING", "SPECIAL_EXIT"})
 UNENDED = frozenset({"PENDING", "RUNNING", "SUSPENDED", "CONFIGURING", "COMPLETING", "STOPPED", "SIGNALING"})
+WITHOUT_START = frozenset({"CANCELLED", "DEADLINE", "REVOKED"})  # ends of jobs that wait, too
 MOST_LINES = 200  # of one row
 _ID = re.compile(r"(\d+)(?:_(\d+|\[[^\]]*\])|\+(\d+))?")
 _ID_BEGUN = re.compile(r"\d[\d_.+\[\]%,-]*")
@@ -87,6 +88,8 @@ def job_of(fields: Mapping[str, str], job_id: int) -> Job:
         raise Dropped("never started")
     if state in UNENDED or math.isnan(end_s):
         raise Dropped("had not ended")
+    if start_s == end_s and state in WITHOUT_START and not _had_resources(fields):
+        raise Dropped("never started")
     request = gpus_of(fields)
     if not request.gpus:
         raise Dropped("parts of GPUs only (MIG, shard)" if request.mig_devices or request.shards else "without GPUs")
@@ -113,7 +116,7 @@ def joined(columns: Columns, source: Source) -> Columns:
     """The columns with the runs of each job joined: a run that Slurm itself ended goes on in the job's next run.
 
     An id that comes back later (after MaxJobId) is another job and gets a number of its own. A job whose last run
-    here was requeued had not ended, and is left out; so is one whose runs together took 0 s.
+    here was requeued had not ended, and is left out.
     """
     order = np.lexsort((columns["start_s"], columns["submit_s"], columns["job_id"]))
     single, several = by_id(columns, order)
@@ -125,10 +128,8 @@ def joined(columns: Columns, source: Source) -> Columns:
         unused += len(later)
     found = with_joined(columns, single, made)
     going_on = found["state"].isin(TO_BE_CONTINUED)
-    instant = ~going_on & (found["duration_s"] == 0)
     source.dropped["had not ended"] += int(going_on.sum())
-    source.dropped["ran 0 s"] += int(instant.sum())
-    return with_joined(found, np.flatnonzero(~going_on & ~instant), ())
+    return with_joined(found, np.flatnonzero(~going_on), ())
 
 
 def _chains(columns: Columns, runs: Groups) -> list[Groups]:
@@ -245,6 +246,12 @@ def _time_s(text: str) -> float:
 def _seconds(text: str, otherwise: float) -> float:
     value = duration_s(text)
     return otherwise if math.isnan(value) else value
+
+
+def _had_resources(fields: Mapping[str, str]) -> bool:
+    """Whether the run is told to have been given any: older versions of sacct tell the end of a job that never
+    started as its start too."""
+    return any(fields.get(name) for name in ("AllocTRES", "AllocGRES")) and fields.get("NodeList") != "None assigned"
 
 
 def _shares(fields: Mapping[str, str]) -> dict[str, Any]:

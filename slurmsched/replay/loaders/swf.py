@@ -11,7 +11,8 @@ from slurmsched.replay.loaders.rows import NAN, Dropped, Job, RowLoader
 from slurmsched.replay.loaders.source import Head, Source
 
 FIELDS = 18
-STATES = {0: "FAILED", 1: "COMPLETED", 5: "CANCELLED"}
+CANCELLED = 5
+STATES = {0: "FAILED", 1: "COMPLETED", CANCELLED: "CANCELLED"}
 _START = re.compile(r";\s*UnixStartTime:\s*(\d+)")
 
 
@@ -20,7 +21,8 @@ class Swf(RowLoader):
     """18 numbers a line, -1 where unknown; lines with ";" are comments.
 
     processors_per_gpu: SWF counts processors; so many are taken for one GPU, rounded up.
-    Partial records (status 2 to 4) are left out: their summary line holds the job.
+    Partial records (status 2 to 4) are left out: their summary line holds the job. A job of 0 s counts as started
+    where its wait and its processors are told and it was not cancelled.
     Source: Chapin et al., JSSPP 1999; the archive's page "The Standard Workload Format", version 2.2.
     """
 
@@ -49,8 +51,9 @@ class Swf(RowLoader):
         processors = value[4] if value[4] > 0 else value[7]
         if value[10] in (2, 3, 4):
             raise Dropped("part of a job that has its own line")
-        if value[3] <= 0 or processors <= 0:
-            raise Dropped("never started, or ran 0 s")
+        at_once = value[3] == 0 and value[2] >= 0 and value[4] > 0 and value[10] != CANCELLED
+        if processors <= 0 or not (value[3] > 0 or at_once):
+            raise Dropped("never started")
         return Job(
             job_id=int(value[0]),
             gpus=-int(-processors // self.processors_per_gpu),

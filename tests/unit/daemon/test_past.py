@@ -87,6 +87,13 @@ def test_past__runs_of_a_requeued_job_are_one_job(tmp_path: Path) -> None:
     assert (found.job_id.tolist(), found.executed_s.tolist(), found.end_s.tolist()) == ([7], [100.0], [NOW - 100])
 
 
+def test_past__leaves_out_jobs_of_0_s(tmp_path: Path) -> None:
+    """They tell nothing of run times; a run of 0 s that was requeued is a part of its job."""
+    requeued, second = row(7, NOW - 200, runs_s=0, state="REQUEUED"), row(7, NOW - 100, runs_s=40)
+    found = past(Sacct(row(1, NOW - 10, runs_s=0, state="FAILED"), requeued, second), tmp_path)(at()).past
+    assert (found.job_id.tolist(), found.executed_s.tolist()) == ([7], [40.0])
+
+
 def test_past__asks_backwards_then_only_for_what_is_new(tmp_path: Path) -> None:
     """The latest day first; within the hour nothing; then what ended since, an hour of lateness with it."""
     sacct = Sacct()

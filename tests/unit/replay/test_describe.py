@@ -48,6 +48,17 @@ def test_figures__that_the_trace_cannot_tell_are_nan() -> None:
     assert {"users", "mean_wait_s", "completed_pct", "failed_gpu_pct", "recurrent_pct"} <= unknown
 
 
+def test_describe__of_jobs_of_0_s() -> None:
+    """They have waits and no run times, and hold no GPU for any time; a trace of nothing else has tables too."""
+    columns = {"user": ["ann"] * 3, "name": ["t"] * 3}
+    recorded = Recorded(Trace.of([1, 2, 3], [4, 4, 4], [0, 0, 5], [0, 10, 0], start_s=[0, 5, 15], **columns), "test")
+    assert [row[1] for row in table("use", recorded).rows] == [pytest.approx(40 / 15), 4.0, 4.0, 4.0]
+    assert table("waits", recorded).rows[2] == ("p50", 0.0, 5.0, pytest.approx((100 / 3 + 100) / 2))
+    instant = Recorded(Trace.of([1, 2], [4, 4], [0, 5], [0, 0], start_s=[0, 5], user=["ann"] * 2), "test")
+    assert [row[1] for row in table("use", instant).rows] == [0.0] * 4
+    assert table("recurrence", instant).rows[0][3] == 0.0
+
+
 def test_describe__leaves_out_what_the_trace_does_not_tell() -> None:
     """No waits, outcomes, users or hours without their columns."""
     bare = describe(Recorded(Trace.of([1, 2], [1, 8], [0, 5], [10, 20])))

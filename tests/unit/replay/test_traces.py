@@ -62,7 +62,7 @@ def test_read__a_job_may_run_0_s(tmp_path: Path) -> None:
     [
         ("job_id,num_gpus,submit_s\n1,1,0\n", "1: has no column duration_s"),
         (HEAD + "1,1,0,10\n2,x,0,10\n", "3: num_gpus is 'x', not a number"),
-        (HEAD + "1,1,0\n", "2: duration_s is None"),
+        (HEAD + "1,1,0\n", "2: duration_s is missing"),
         (HEAD + "1,0,0,10\n", "2: a job cannot have 0 GPUs"),
         (HEAD + "1,1,0,nan\n", "2: a run time cannot be nan s"),
         (HEAD + "1,1,0,-1\n", "2: a run time cannot be -1 s"),

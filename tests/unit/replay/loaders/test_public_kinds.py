@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import json
 import re
 from collections.abc import Callable
 from importlib.resources import files
@@ -60,6 +61,17 @@ def test_pollux__run_times_are_those_of_its_simulator() -> None:
     ours = load(DATA / "pollux" / "workload.csv").trace
     jobs = list(zip(ours.submit_s, ours.gpus, strict=True))
     assert [expected[job] for job in jobs] == ours.duration_s.tolist()
+
+
+def test_pollux__reads_run_times_that_are_told(tmp_path: Path) -> None:
+    """A workload with isolated_duration_s needs no profiles, and is the same jobs."""
+    profiled = load(DATA / "pollux" / "workload.csv").trace
+    jobs = zip(profiled.name, profiled.submit_s, profiled.model, profiled.gpus, profiled.duration_s, strict=True)
+    rows = [f"{name},{submit_s},{model},{gpus},64,{run_s}" for name, submit_s, model, gpus, run_s in jobs]
+    head = "name,submit_s,application,num_gpus,batch_size,isolated_duration_s"
+    (tmp_path / "w.csv").write_text("\n".join((head, *rows)) + "\n")
+    recorded = load(tmp_path / "w.csv", strict=True)
+    assert (recorded.kind, trace_digest(recorded.trace)) == ("pollux", trace_digest(profiled))
 
 
 def test_pollux__says_what_was_not_profiled(tmp_path: Path) -> None:
@@ -170,6 +182,38 @@ def test_swf__counts_processors_as_gpus() -> None:
     assert load(DATA / "small.swf", "swf", {"processors_per_gpu": 3}).trace.gpus.tolist() == [2, 3]
 
 
+def with_more(name: str, tmp_path: Path, *rows: str) -> Recorded:
+    """An excerpt with these rows behind its own."""
+    (tmp_path / name).write_text((DATA / name).read_text().rstrip("\n") + "\n" + "\n".join(rows) + "\n")
+    return load(tmp_path / name, strict=True)
+
+
+@pytest.mark.parametrize(("name", "rows", "waits_s"), [
+    ("helios.csv", ["9,u,v,2,4,1,FAILED,2020-06-09 18:50:00,2020-06-09 18:51:00,2020-06-09 18:51:00,0,60",
+                    "8,u,v,2,4,1,CANCELLED,2020-06-09 18:50:00,2020-06-09 18:51:00,2020-06-09 18:51:00,0,60",
+                    "7,u,v,2,4,1,FAILED,2020-06-09 18:50:00,,2020-06-09 18:51:00,0,60"], [60.0]),
+    ("small.swf", ["5 60 70 0 4 -1 -1 4 60 -1 0 4 1 -1 1 -1 -1 -1", "6 60 70 0 4 -1 -1 4 60 -1 5 4 1 -1 1 -1 -1 -1",
+                   "7 60 -1 0 4 -1 -1 4 60 -1 0 4 1 -1 1 -1 -1 -1", "8 60 70 0 -1 -1 -1 4 60 -1 0 4 1 -1 1 -1 -1 -1"],
+     [70.0]),
+    ("openb.csv", ["openb-pod-0006,4000,8192,1,1000,,LS,Failed,1500,1580,1580"], [80.0]),
+    ("pai_task_table.csv", ["job-e,worker,1.0,Failed,700.0,700.0,600.0,29.3,100.0,T4"], [0.0]),
+])  # fmt: skip
+def test_load__keeps_jobs_that_ended_at_once(name: str, rows: list[str], waits_s: list[float], tmp_path: Path) -> None:
+    """Where a start is told and they cannot have been cancelled while they waited; their waits count."""
+    trace = with_more(name, tmp_path, *rows).trace
+    assert trace.wait_s[trace.duration_s == 0].tolist() == waits_s
+
+
+def test_philly__keeps_a_job_that_ended_at_once(tmp_path: Path) -> None:
+    """One attempt, which ends in the second of its start."""
+    text = (DATA / "philly.json").read_text()
+    (record,) = json.loads(text)
+    attempt = record["attempts"][0]
+    (tmp_path / "log").write_text(json.dumps([record | {"attempts": [attempt | {"end_time": attempt["start_time"]}]}]))
+    trace = load(tmp_path / "log", strict=True).trace
+    assert (trace.duration_s.tolist(), trace.wait_s.tolist()) == ([0.0], [30.0])
+
+
 def test_document__lists_every_kind() -> None:
     """docs/traces.md has a row for each loader and for no other."""
     text = (Path(__file__).parents[4] / "docs" / "traces.md").read_text(encoding="utf-8")
@@ -254,6 +298,13 @@ def test_load__counts_bad_rows_and_strict_stops(tmp_path: Path) -> None:
     assert (f"{path}: 2 rows cannot be read, the first in line 8: job_id is 'x', not a number",) == recorded.warnings
     with pytest.raises(InputError, match=r"t\.csv:8: job_id is 'x'"):
         load(path, strict=True)
+
+
+def test_load__says_which_field_a_short_row_lacks(tmp_path: Path) -> None:
+    """Not that it were None."""
+    (tmp_path / "t.csv").write_text("job_id,num_gpus,submit_s,duration_s\n1,1,0,5\n2,1,0\n")
+    with pytest.raises(InputError, match=r"t\.csv:3: duration_s is missing"):
+        load(tmp_path / "t.csv", strict=True)
 
 
 def test_load__refuses_a_file_whose_rows_are_mostly_bad(tmp_path: Path) -> None:

@@ -64,17 +64,36 @@ def test_sacct__a_requeued_job_that_has_not_ended_is_left_out(tmp_path: Path) ->
 
 
 def test_sacct__runs_of_0_s_count_for_their_job(tmp_path: Path) -> None:
-    """Requeued, or ended, in the second of its start: submission, requeues and end are told; a job of 0 s is none."""
+    """Requeued, or ended, in the second of its start: submission, requeues and end are told."""
     recorded = history(
         tmp_path,
         row("7", "REQUEUED", "100 101 101"), row("7", "COMPLETED", "101 300 400"),
         row("8", "REQUEUED", "100 101 131"), row("8", "FAILED", "131 200 200"),
-        row("9", "COMPLETED", "100 101 101"),
     )  # fmt: skip
     trace = recorded.trace
     assert (trace.job_id.tolist(), trace.submit_s.tolist(), trace.requeues.tolist()) == ([7, 8], [0, 0], [1, 1])
     assert (trace.duration_s.tolist(), list(trace.state)) == ([100.0, 30.0], ["COMPLETED", "FAILED"])
-    assert [warning.endswith("1 jobs left out: ran 0 s") for warning in recorded.warnings] == [True]
+    assert recorded.warnings == ()
+
+
+def test_sacct__a_job_that_ended_at_once_is_a_job(tmp_path: Path) -> None:
+    """It waited for its GPUs and had them; so had one that was cancelled in its first second."""
+    recorded = history(tmp_path, row("7", "FAILED", "100 160 160"), row("8", "CANCELLED by 5", "110 190 190"))
+    trace = recorded.trace
+    assert (trace.wait_s.tolist(), trace.duration_s.tolist()) == ([60.0, 80.0], [0.0, 0.0])
+    assert (list(trace.state), recorded.warnings) == (["FAILED", "CANCELLED"], ())
+
+
+@pytest.mark.parametrize(("header", "told"), [
+    ("AllocTRES|ReqTRES", "|cpu=4,gres/gpu=2"), ("ReqTRES", "cpu=4,gres/gpu=2"),
+    ("AllocTRES|NodeList", "gres/gpu=2|None assigned"), ("AllocGRES|ReqGRES", "|gpu:2"),
+])  # fmt: skip
+def test_sacct__who_was_cancelled_while_waiting_never_started(tmp_path: Path, header: str, told: str) -> None:
+    """Older versions tell the end of such a job as its start; nothing was given to it."""
+    rows = f"7|CANCELLED by 5|100|160|160|{told}", f"8|COMPLETED|100|110|110|{told}"
+    recorded = history(tmp_path, *rows, header=f"JobIDRaw|State|Submit|Start|End|{header}")
+    assert recorded.trace.job_id.tolist() == [8]
+    assert [text.rpartition(": ")[2] for text in recorded.warnings] == ["never started"]
 
 
 BROKEN = "JobIDRaw|SubmitLine|State|Submit|Start|End|AllocTRES"
