@@ -11,6 +11,8 @@ from slurmsched.cli.output import Output, counted
 from slurmsched.cli.settings import config
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from slurmsched.survey.fit import Fit, Given, Largest, Picker
     from slurmsched.survey.request import Request
 
@@ -23,7 +25,8 @@ WAITS = 3  # exit code of a request that does not start now
 @click.option("--gres", metavar="gpu:[TYPE:]N", default="", help="As sbatch, GPUs only: the same as --gpus-per-node.")
 @click.option("--gpus", "-G", metavar="[TYPE:]N", default="", help="GPUs of the whole job, as sbatch.")
 @click.option("--nodes", "-N", type=COUNT, help="Default: as many as it takes.")
-@click.option("--partition", "-p", metavar="NAME", default="", help="Default: Slurm's default partition.")
+@click.option("--partition", "-p", metavar="NAMES", default="",
+              help="Several by commas: the first that it starts in. Default: Slurm's default partition.")  # fmt: skip
 @click.option("--cpus-per-task", "-c", type=COUNT, default=1, show_default=True)
 @click.option("--cpus-per-gpu", type=COUNT, help="Default: the partition's.")
 @click.option("--mem", metavar="SIZE", default="", help="Of each node, such as 64G; 0 = all. Default: the partition's.")
@@ -44,7 +47,7 @@ def command(out: Output, **options: Any) -> int:
     QOS, are not looked at. Needs no rights beyond those of squeue and sinfo; reads only.
     """
     from slurmsched.slurm.look import look
-    from slurmsched.survey.fit import fit, largest
+    from slurmsched.survey.fit import by_partition, first_start, fit, largest
     from slurmsched.survey.names import check_nodes
 
     request = _request(options)
@@ -53,10 +56,13 @@ def command(out: Output, **options: Any) -> int:
         check_nodes(option, names, snapshot.nodes.name)
     for warning in snapshot.warnings:
         click.echo(f"slurmsched: {warning}", err=True)
+    each = by_partition(snapshot, request)
     if not request.gpus and not request.gpus_per_node:
-        _print_largest(out, largest(snapshot, request))
+        _print_largest(out, [found for one in each for found in largest(snapshot, one)], several=len(each) > 1)
         return 0
-    answer = fit(snapshot, request)
+    answers = [fit(snapshot, one) for one in each]
+    at = first_start(answers)
+    request, answer = each[at], answers[at]
     unknown = ""
     if answer.starts and answer.needs == 1:
         pick, unknown = _picker(snapshot, request, answer)
@@ -64,9 +70,9 @@ def command(out: Output, **options: Any) -> int:
     elif answer.starts:
         unknown = "told of jobs of one node" + ("" if answer.needs else ", such as by --nodes=1")
     if out.as_json:
-        out.json({"fit": answer, "pick_unknown": unknown})
+        out.json({"fit": answer, "pick_unknown": unknown, "waits_in": _reasons(answers)})
     else:
-        _print(out, answer, unknown)
+        _print(out, answer, unknown, _reasons(answers), several=len(each) > 1)
     return 0 if answer.starts else WAITS
 
 
@@ -146,18 +152,25 @@ def _time(text: str) -> float | None:
         raise InputError(f"--time {text!r} {error}") from error
 
 
-def _print_largest(out: Output, found: tuple[Largest, ...]) -> None:
+def _reasons(answers: Sequence[Fit]) -> dict[str, str]:
+    """Partition -> why it does not start there."""
+    return {answer.partition: answer.why for answer in answers if not answer.starts}
+
+
+def _print_largest(out: Output, found: Sequence[Largest], several: bool) -> None:
     if out.as_json:
         out.json(found)
         return
-    rows = [(one.gpu_type or "-", one.one_node, "?" if one.linked is None else one.linked,
+    rows = [(*[one.partition] * several, one.gpu_type or "-", one.one_node, "?" if one.linked is None else one.linked,
              ", ".join(f"{nodes}x{gpus}" for gpus, nodes in one.shapes.items()) or "-") for one in found]  # fmt: skip
-    out.table(("type", "on one node>", "linked>", "nodes x GPUs"), rows)
+    out.table((*["partition"] * several, "type", "on one node>", "linked>", "nodes x GPUs"), rows)
 
 
-def _print(out: Output, answer: Fit, unknown: str) -> None:
+def _print(out: Output, answer: Fit, unknown: str, reasons: dict[str, str], several: bool) -> None:
     if not answer.starts:
         out.line(f"{answer.request}: waits; {answer.why}", "warn")
+        for partition, why in reasons.items() if several else ():
+            out.line(f"  {partition}: {why}")
         for why, nodes in answer.lacking.items():
             out.line(f"  {nodes}: {why}")
         if answer.nearest:
@@ -167,7 +180,8 @@ def _print(out: Output, answer: Fit, unknown: str) -> None:
                 out.line(f"  {one.change:{width}}  {one.meaning}")
         return
     where = f"{answer.needs} of these nodes" if answer.needs else "one or more of these nodes"
-    out.line(f"{answer.request}: starts now on {where}; Slurm chooses", "ok")
+    within = f" of {answer.partition}" if several else ""
+    out.line(f"{answer.request}: starts now on {where}{within}; Slurm chooses", "ok")
     columns = ("nodes", "GPUs>", "Slurm picks", "GB/s>", "best free", "GB/s>", "if empty GB/s>")
     out.table(columns, [(place.nodes, place.gpus, *_cells(place.picked), *_cells(place.best),
                          _cells(place.ideal)[1]) for place in answer.places])  # fmt: skip

@@ -61,17 +61,17 @@ def show(out: Output, node: str | None, file: Path | None, svg: Path | None) -> 
 def import_files(out: Output, files: tuple[Path, ...], kind: str, gpu_type: str, strict: bool) -> int:
     """Read FILES: `nvidia-smi topo -m`, `rocm-smi --showtopo`, slurmd's log, gres.conf, ibnetdiscover and more.
 
-    Damaged files give what can still be read, with warnings. Exit code 2 for a file of no known kind.
+    Damaged files give what can still be read, with warnings. Exit code 2 for a file of no known kind, and for one of
+    which nothing can be read as of --kind.
     """
     from slurmsched.cli.topology_show import print_reading
     from slurmsched.errors import InputError
-    from slurmsched.slurm.wiring import read_file
     from slurmsched.topology.reading import KINDS
     from slurmsched.topology.record import record
 
     if kind and kind not in KINDS:
         raise InputError(f"--kind {kind!r} is none of {', '.join(KINDS)}")
-    readings = [(path, read_file(path, kind, path.stem, gpu_type)) for path in files]
+    readings = [(path, _reading(path, kind, gpu_type)) for path in files]
     if out.as_json:
         out.json([{"file": str(path), **record(reading)} for path, reading in readings])
     for path, reading in readings:
@@ -105,6 +105,15 @@ def diff(out: Output, fabric: Path | None) -> int:
     if not out.as_json:
         out.line(f"{counted(len(found), 'difference')}", "warn" if found else "ok")
     return DIFFERS if found else 0
+
+
+def _reading(path: Path, kind: str, gpu_type: str) -> Reading:
+    from slurmsched.slurm.wiring import beside, read_text
+    from slurmsched.topology.reading import of_kind, read_any
+
+    text = read_text(path)  # once: it may be a pipe
+    found = read_any(text, kind, path.stem, gpu_type, beside(path))
+    return of_kind(found, text) if kind else found
 
 
 def _write(path: Path, text: str) -> None:

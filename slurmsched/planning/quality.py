@@ -145,12 +145,11 @@ class _Moment:
     def _gang(self, start: _Start, gpus: int, roomy: Bools | None) -> Iterator[Placed]:
         """A gang that lies on the fabric worse than it had to, or otherwise than its user asked."""
         cell = self.snapshot.topology.cell
-        if len(cell) != len(self.free) or (cell[start.node] < 0).any():
-            return
-        wrong = list(broken(self.snapshot, start.row, cell[start.node]))
-        if roomy is not None:
+        wrong = list(broken(self.snapshot, start.row, start.node))
+        placed = len(cell) == len(self.free) and bool((cell[start.node] >= 0).all())
+        if roomy is not None and placed:
             wrong += self._split(start, gpus, roomy)
-        if wrong or roomy is not None:
+        if wrong or (roomy is not None and placed):
             ratio = min((kept for kept, _ in wrong), default=1.0)
             yield self._told(start, gpus, nan, nan, ratio, "; ".join(note for _, note in wrong))
 

@@ -9,16 +9,23 @@ import numpy as np
 from slurmsched.model.columns import Int64s
 from slurmsched.model.snapshot import Snapshot
 from slurmsched.model.topology import Fabric
+from slurmsched.planning.reach import binds
 from slurmsched.topology.blocks import at_level
 
 
-def broken(snapshot: Snapshot, row: int, cells: Int64s) -> Iterator[tuple[float, str]]:
+def broken(snapshot: Snapshot, row: int, nodes: Int64s) -> Iterator[tuple[float, str]]:
     """What of a running gang's --switches and --segment is not kept: the share that is, 0 to 1, and what is wrong.
 
-    cells: (K,) lowest cell of each of its nodes. Slurm heeds --switches with switches only, and no longer than the
-    job's own patience (`--switches=N@time`); --segment with blocks only. Source: sbatch manual page.
+    nodes: (K,) rows of its nodes. The switches and blocks are Slurm's own where it has told them, else those of
+    `topology.fabric`; of a node on none of them nothing is told. Slurm heeds --switches with switches only, and no
+    longer than the job's own patience (`--switches=N@time`); --segment with blocks only. Source: sbatch manual page.
     """
-    jobs, fabric = snapshot.jobs, snapshot.topology.fabric
+    jobs, topology = snapshot.jobs, snapshot.topology
+    own = topology.slurm_known and binds(topology, len(snapshot.nodes))
+    fabric, cell = (topology.slurm_fabric, topology.slurm_cell) if own else (topology.fabric, topology.cell)
+    if len(cell) != len(snapshot.nodes) or (cell[nodes] < 0).any():
+        return
+    cells = cell[nodes]
     most, size = int(jobs.switches[row]), int(jobs.segment_nodes[row])
     spans = len(np.unique(cells))
     if fabric.form == "tree" and 0 < most < spans:

@@ -53,10 +53,12 @@ class Nearest:
 class Fit:
     """The answer. why: what keeps it from starting, "" if it starts. places: nodes that could take their share now.
 
-    lacking: why -> nodes that cannot. needs: nodes it takes, 0 = as Slurm likes. ahead: pending jobs of its partition.
+    partition: the one that it is told of. lacking: why -> nodes that cannot. needs: nodes it takes, 0 = as Slurm likes.
+    ahead: pending jobs of its partition.
     """
 
     request: str
+    partition: str
     starts: bool
     why: str
     needs: int
@@ -64,6 +66,23 @@ class Fit:
     lacking: dict[str, str]
     nearest: tuple[Nearest, ...]
     ahead: int
+
+
+def by_partition(snapshot: Snapshot, request: Request) -> tuple[Request, ...]:
+    """The request in each partition of its list, as Slurm tries them: by PriorityTier, then as they are listed.
+
+    Raises InputError for a partition that is not there.
+    """
+    each = dict.fromkeys(filter(None, request.partition.split(",")))
+    filled = [with_partition(snapshot, replace(request, partition=name)) for name in each or ("",)]
+    tier = dict(zip(snapshot.partitions.name, snapshot.partitions.priority_tier.tolist(), strict=True))
+    order = sorted(filled, key=lambda one: -tier[one.partition])
+    return tuple(replace(request, partition=one.partition) for one in order)
+
+
+def first_start(answers: Sequence[Fit]) -> int:
+    """Of the answers for one request in several partitions the first that starts; 0 where none does."""
+    return next((at for at, answer in enumerate(answers) if answer.starts), 0)
 
 
 def fit(snapshot: Snapshot, request: Request, pick: Picker | None = None) -> Fit:
@@ -79,6 +98,7 @@ def fit(snapshot: Snapshot, request: Request, pick: Picker | None = None) -> Fit
     ahead = sum(request.partition in snapshot.jobs.partition[row].split(",") for row in pending.nonzero()[0].tolist())
     return Fit(
         request=request.text(),
+        partition=request.partition,
         starts=not why,
         why=why,
         needs=0 if request.gpus and not request.nodes else request.least_nodes,
@@ -217,7 +237,8 @@ def _lighter(snapshot: Snapshot, request: Request) -> Iterator[tuple[Request, st
 
 @dataclass(frozen=True, slots=True)
 class Largest:
-    """Of one GPU type. one_node: most GPUs on one node. linked: most of them that are linked, None = not known.
+    """Of one GPU type in one partition. one_node: most GPUs on one node. linked: most of them that are linked, None =
+    not known.
 
     shapes: GPUs a node -> nodes of one job that can give so many, from the most to one.
     """
@@ -226,6 +247,7 @@ class Largest:
     one_node: int
     linked: int | None
     shapes: dict[int, int]
+    partition: str = ""
 
 
 def largest(snapshot: Snapshot, request: Request) -> tuple[Largest, ...]:
@@ -236,7 +258,9 @@ def largest(snapshot: Snapshot, request: Request) -> tuple[Largest, ...]:
     of: dict[str, list[Room]] = {}
     for room in rooms(snapshot, request):
         of.setdefault(room.part.gpu_type, []).append(room)
-    return tuple(_largest(snapshot, gpu_type, of[gpu_type]) for gpu_type in sorted(of))
+    return tuple(
+        replace(_largest(snapshot, gpu_type, of[gpu_type]), partition=request.partition) for gpu_type in sorted(of)
+    )
 
 
 def _largest(snapshot: Snapshot, gpu_type: str, found: Sequence[Room]) -> Largest:

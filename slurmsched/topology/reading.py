@@ -84,6 +84,18 @@ def read_any(text: str, kind: str = "", name: str = "", gpu_type: str = "", incl
     return Reading("", warnings=(f"none of the kinds that can be read: {', '.join(KINDS)}",))
 
 
+def of_kind(found: Reading, text: str) -> Reading:
+    """The reading of a text as of a kind that was named; of no kind where nothing was read, and its content tells
+    another kind or none."""
+    wired = any(one.topology.gpus or one.nodes or one.autodetect for one in found.classes)
+    if wired or found.gpus or found.notes or any(one.fabric.node for one in found.fabrics):
+        return found
+    if (told := recognised(text)) == found.kind:
+        return found
+    other = f"; its content is that of {told}" if told else ""
+    return Reading("", warnings=(f"nothing in it can be read as {found.kind}{other}", *found.warnings))
+
+
 def _wired(kind: str, text: str, name: str, gpu_type: str) -> Reading:
     node: GpuTopology = _reader(*_WIRED[kind])(text, name, gpu_type)
     names = _reader("nvidia_smi", "nic_names")(text) if kind == "nvidia-smi" else {}

@@ -70,6 +70,26 @@ def test_fit__largest_by_type(run, cluster):
     assert json.loads(run("fit", "--json").out)[0]["one_node"] == 6
 
 
+def test_fit__several_partitions(run, cluster, monkeypatch):
+    """The one that it starts in is told, or of each why not; the largest request of each."""
+    from slurmsched.slurm import look
+
+    both = [node(name, partitions="gpu,short", **columns) for name, columns in (("n1", {"mask": 0b11}), ("n2", {}))]
+    short = {"name": "short", "max_time_s": 3600.0, "default_time_s": 3600.0}
+    found = site(both, defaults="DefMemPerCPU=1000", partitions=[{"name": "gpu", "default": True}, short])
+    monkeypatch.setattr(look, "look", lambda *_, **__: found)
+    starts = run("fit", "-p", "short,gpu", "--gpus-per-node=8", "-N1", "-t", "2h")
+    assert (starts.code, "starts now on 1 of these nodes of gpu; Slurm" in starts.out) == (0, True)
+    told = json.loads(run("fit", "-p", "short,gpu", "--gpus-per-node=8", "-N1", "-t", "2h", "--json").out)
+    assert (told["fit"]["partition"], list(told["waits_in"])) == ("gpu", ["short"])
+    waits = run("fit", "-p", "short,gpu", "--gpus-per-node=8", "-N2", "-t", "2h")
+    assert waits.code == 3
+    assert "\n  short: --time is above" in waits.out
+    assert "\n  gpu: 1 of 2 nodes can give 8 GPUs\n" in waits.out
+    assert [line.split()[0] for line in run("fit", "-p", "short,gpu").out.splitlines()] == ["partition", "short", "gpu"]
+    assert run("fit", "-p", "gpu,nosuch", "--gpus=1").code == 2
+
+
 def test_advise__jobs_and_site(run, cluster):
     """The job that takes all CPUs, then what doctor says of GPUs; filters leave others out."""
     said = run("advise")

@@ -40,6 +40,27 @@ def test_import__no_known_kind(run, tmp_path):
     assert run("topology", "import", str(tmp_path / "nosuch")).code == 2
 
 
+@pytest.mark.parametrize(
+    "kind", ["gres.conf", "topology.conf", "topology.yaml", "ibnetdiscover", "scontrol", "rocm-smi"]
+)
+def test_import__nothing_can_be_read_as_the_kind_named(run, kind):
+    """Refused, with what its content tells; a damaged file of the kind is not."""
+    said = run("topology", "import", str(SAMPLES / "002-dgx1-v100.txt"), "--kind", kind)
+    assert (said.code, said.out.splitlines()[0].endswith("of no known kind")) == (2, True)
+    assert f"nothing in it can be read as {kind}; its content is that of nvidia-smi" in said.err
+    assert (
+        run("topology", "import", str(SAMPLES / "034-a800x8-nic-interleaved-cut.txt"), "--kind", "nvidia-smi").code == 0
+    )
+
+
+def test_import__a_file_of_the_kind_that_names_no_gpu(run, tmp_path):
+    """Gres of other names, GPUs that slurmd finds, a fabric without switches: read, though there is little in them."""
+    for kind, text in (("gres.conf", "Name=shard Count=4\n"), ("gres.conf", "AutoDetect=nvml\n"),
+                       ("topology.yaml", "- topology: t\n  cluster_default: true\n  flat: true\n")):  # fmt: skip
+        (tmp_path / "x").write_text(text)
+        assert run("topology", "import", str(tmp_path / "x"), "--kind", kind).code == 0
+
+
 def test_show__a_file(run, tmp_path):
     """Matrix, groups and picture of a file's only class; of several the one of a node."""
     drawn = tmp_path / "a.svg"

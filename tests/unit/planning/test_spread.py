@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from slurmsched.model import SiteTopology, Snapshot, frozen
+from slurmsched.model import Fabric, SiteTopology, Snapshot, frozen
+from slurmsched.model.columns import Int64s
 from slurmsched.planning.spread import asked, broken
 from slurmsched.testing import snapshot
 from slurmsched.topology.slurm_topology import read_topology
@@ -16,15 +19,23 @@ TREE = "SwitchName=top Switches=a,b,c\nSwitchName=a Nodes=n[1-4]\nSwitchName=b N
 
 
 def gang(text: str = BLOCKS, **asks: int) -> Snapshot:
+    """One gang on 24 nodes, n1 to n24, whose fabric a file tells."""
+    nodes = [{"name": f"n{i}", "gpus": 8} for i in range(1, 25)]
+    fabric, cell = placed(text)
+    topology = SiteTopology(fabric=fabric, cell=cell, node_class=frozen([-1] * 24, np.int64))
+    return snapshot([{"job_id": 7, "gpus": 1, **asks}], nodes, topology=topology)
+
+
+def placed(text: str) -> tuple[Fabric, Int64s]:
+    """The fabric, and the cell of each row of the nodes of `gang`."""
     fabric = read_topology(text).fabric
-    topology = SiteTopology(fabric=fabric, node_class=frozen([-1] * 24, np.int64))
-    return snapshot([{"job_id": 7, "gpus": 1, **asks}], "24x8", topology=topology)
+    home = dict(zip(fabric.node, fabric.node_cell.tolist(), strict=True))
+    return fabric, frozen([home.get(name, -1) for name in sorted(f"n{i}" for i in range(1, 25))], np.int64)
 
 
 def on(at: Snapshot, *nodes: int) -> list[tuple[float, str]]:
-    fabric = at.topology.fabric
-    home = dict(zip(fabric.node, fabric.node_cell.tolist(), strict=True))
-    return list(broken(at, 0, np.array([home[f"n{node}"] for node in nodes], np.int64)))
+    row = {name: i for i, name in enumerate(at.nodes.name)}
+    return list(broken(at, 0, np.array([row[f"n{node}"] for node in nodes], np.int64)))
 
 
 @pytest.mark.parametrize(
@@ -65,6 +76,21 @@ def test_broken__switches_count_leaves_of_a_tree():
     assert on(gang(TREE, switches=1), 1, 4) == []
     assert [share for share, _ in on(gang(TREE, switches=2), 1, 5, 9)] == [2 / 3]
     assert on(gang(TREE, segment_nodes=2), 1, 5) == []
+
+
+def test_broken__by_the_fabric_that_slurm_has():
+    """The file of the fabric has blocks, Slurm two switches: --segment is none of Slurm's, and --switches counts its
+    switches; a node on none of them is not judged."""
+    two = "SwitchName=top Switches=a,b\nSwitchName=a Nodes=n[1-12]\nSwitchName=b Nodes=n[13-23]\n"
+    for asks, nodes, kept in (
+        ({"segment_nodes": 2}, (1, 5), []), ({"switches": 1}, (1, 5), []), ({"switches": 1}, (1, 13), [0.5]),
+        ({"switches": 1}, (1, 24), []),
+    ):  # fmt: skip
+        at = gang(BLOCKS, **asks)
+        fabric, cell = placed(two)
+        known = replace(at, topology=replace(at.topology, slurm_fabric=fabric, slurm_cell=cell))
+        assert [share for share, _ in on(known, *nodes)] == kept
+    assert [share for share, _ in on(gang(BLOCKS, segment_nodes=2), 1, 5)] == [0.0]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from slurmsched.errors import InputError
-from slurmsched.survey.fit import fit, largest
+from slurmsched.survey.fit import by_partition, first_start, fit, largest
 from slurmsched.survey.names import hosts
 from slurmsched.survey.request import WHOLE, Request, defaults, needs
 from slurmsched.testing.builders import snapshot
@@ -131,3 +131,22 @@ def test_largest__by_type():
     """Most on one node, most linked, and how many nodes can give how many."""
     (one,) = largest(SITE, Request())
     assert (one.gpu_type, one.one_node, one.linked, one.shapes) == ("v100", 8, 5, {8: 1, 4: 2, 2: 2, 1: 2})
+
+
+def test_by_partition__as_slurm_tries_them():
+    """By tier, then as listed, each once; of none the default; the first that starts is told, else the first."""
+    partitions = [
+        {"name": "gpu", "default": True},
+        {"name": "short", "max_time_s": 60.0},
+        {"name": "top", "priority_tier": 5},
+    ]
+    row = node("n1", partitions="gpu,short")
+    at = site([row], defaults=CPU_MEMORY, partitions=partitions)
+    listed = by_partition(at, Request(gpus=1, time_s=3600.0, partition="short,gpu,top,short"))
+    assert [one.partition for one in listed] == ["top", "short", "gpu"]
+    assert [one.partition for one in by_partition(at, Request(gpus=1))] == ["gpu"]
+    answers = [fit(at, one) for one in listed]
+    assert [answer.starts for answer in answers] == [False, False, True]
+    assert (first_start(answers), first_start(answers[:2])) == (2, 0)
+    with pytest.raises(InputError, match="nosuch"):
+        by_partition(at, Request(gpus=1, partition="gpu,nosuch"))

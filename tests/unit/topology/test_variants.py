@@ -288,3 +288,51 @@ def test_nvidia_smi__one_gpu_and_its_memory_node():
     )
     (one,) = read_any(text).classes
     assert (one.topology.gpus, one.topology.numa.tolist()) == (1, [0])
+
+
+B200 = """\
+GPU Topology:
+        GPU0    GPU1    NIC9    NIC10   NIC11NIC12    CPU Affinity    NUMA Affinity   GPU NUMA ID
+GPU0     X      NV18    NODE    NODE    PIX  NODE     0-15    0               N/A
+GPU1    NV18     X      NODE    PIX     NODE NODE     0-15    0               N/A
+NIC9    NODE    NODE     X      NODE    NODE NODE
+NIC10   NODE    PIX     NODE     X      NODE NODE
+NIC11   PIX     NODE    NODE    NODE     X   NODE
+NIC12   NODE    NODE    NODE    NODE    NODE  X
+"""
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_nvidia_smi__labels_of_two_figures_run_together(end):
+    """NICs from the tenth on leave no blank between two labels of the header; each GPU keeps its own."""
+    found = read_any(B200.replace("\n", end))
+    (one,) = found.classes
+    assert (found.warnings, one.topology.numa.tolist()) == ((), [0, 0])
+    assert [nics[0] for nics in one.topology.nics] == ["NIC11", "NIC10"]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_gres_conf__continued_lines_and_devices_of_several_files(end):
+    """A line that goes on after a backslash, a comment behind it; a MIG device is one GPU of three files."""
+    text = (
+        "NodeName=d[01-02] Name=gpu Type=h100 File=/dev/nvidia[0-3] \\\n  Cores=0-55  # near\n"
+        "NodeName=d[01-02] Name=gpu Type=h100 File=/dev/nvidia[4-7] Cores=56-111 Flags=nvidia_gpu_env\n"
+        "NodeName=m1 Name=gpu Type=1g MultipleFiles=/dev/nvidia-caps/nvidia-cap21,"
+        "/dev/nvidia-caps/nvidia-cap22,/dev/nvidia0\n"
+    )
+    found = read_any(text.replace("\n", end))
+    assert ([one.topology.gpus for one in found.classes], found.warnings) == ([8, 1], ())
+    assert found.classes[0].topology.numa.tolist() == [0] * 4 + [1] * 4
+    assert len(found.classes[1].devices[0].files) == 3
+
+
+def test_topology_yaml__three_topologies():
+    """A tree, blocks whose sizes are a list in lines, and a flat one; the default is the one that says so."""
+    text = (
+        f"---\n{TREE}- topology: gb\n  cluster_default: false\n  block:\n    block_sizes:\n      - 4\n      - 16\n"
+        "    blocks:\n      - block: b1\n        nodes: n[1-4]\n- topology: rest\n  flat: true\n"
+    )
+    found = read_any(text)
+    assert [(one.kind, one.name, one.fabric.block_sizes) for one in found.fabrics] == [
+        ("tree", "main", ()), ("block", "gb", (4, 16)), ("flat", "rest", ())]  # fmt: skip
+    assert ([one.default for one in found.fabrics], found.warnings) == ([True, False, False], ())
