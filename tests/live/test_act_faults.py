@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.live.acts import clean, four_running, grace_s, reservations, restarts, signalled, switched_on, ticks
+from tests.live.acts import clean, four_running, grace_s, journal, reservations, restarts, signalled, switched_on, ticks
 from tests.live.lab import PYTHON, Installed, becoming, column, kill_slurmctld, run, saved, submit, until
 
 pytestmark = [pytest.mark.live, pytest.mark.newest]
@@ -154,6 +154,39 @@ def test_node__drained_in_the_grace_costs_nobody_anything(site, warned):
     ticks(site, clean, "nothing is left")
     assert (node_of(victim), restarts(victim), len(signalled())) == (node, 0, 2)
     assert sum(map(restarts, column("%A", "RUNNING", "PENDING"))) == 1
+
+
+def featured(node: str, features: str) -> None:
+    run("scontrol", "update", f"nodename={node}", f"availablefeatures={features}", f"activefeatures={features}")
+
+
+def reason(job: int) -> str:
+    return column("%r", "PENDING").get(job, "")
+
+
+def test_node__loses_in_the_grace_what_the_job_asks_for(site):
+    """Slurm would not start the job there any more (BadConstraints): the act is taken back, the victim goes on, nobody
+    else is asked; with the feature back, a new act gives the job its node."""
+    victim, *_ = four_running("slurmsched: preempt=yes ckpt=USR2@300")
+    urgent = submit("bob", 8, "--time=10", "-w n1", "--constraint=nvlink", script="sleep 300")
+    ticks(site, signalled, "a victim is warned")
+    try:
+        featured("n1", "a100")
+        until(lambda: reason(urgent) == "BadConstraints", "Slurm has seen that the node does not fit")
+        site.tick()
+        assert "waits for something else than GPUs (BadConstraints)" in [
+            line["act"]["note"].removeprefix("its job ") for line in journal(site)
+        ]
+        ticks(site, clean, "the act is taken back")
+        until(lambda: reason(urgent) == "BadConstraints", "it does not start elsewhere either")
+        site.tick()
+        assert (clean(), signalled(), restarts(victim)) == (True, [victim], 0)
+        site.configure(preemption__grace_s="1")
+    finally:
+        featured("n1", "a100,nvlink")
+    ticks(site, lambda: runs(urgent), "the urgent job runs")
+    ticks(site, clean, "nothing is left")
+    assert restarts(victim) == 1
 
 
 @pytest.mark.parametrize("end", ["undo", "tick"])
