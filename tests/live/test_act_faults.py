@@ -218,6 +218,33 @@ def daemon(site: Installed) -> Iterator[None]:
             os.killpg(process.pid, signal.SIGKILL)
 
 
+def rights(level: str) -> None:
+    """Of the user that the daemon runs as, from now on."""
+    run("sacctmgr", "-i", "modify", "user", "slurmsched", "set", f"adminlevel={level}")
+    shown = ("scontrol", "show", "assoc_mgr", "flags=users", "users=slurmsched")
+    until(lambda: f"AdminLevel={level}" in run(*shown).out, "slurmctld knows it")
+
+
+def test_rights__lost_in_the_grace_and_given_again(site):
+    """Slurm refuses the requeue, and all that would take the act back: the victim goes on and the act stays on record.
+    With the rights again the daemon ends it, and a new one gives the urgent job its node."""
+    jobs, stop = four_running("slurmsched: preempt=yes ckpt=USR2@15"), site.folder / "stop"
+    with daemon(site):
+        urgent = submit("bob", 8, "--time=10", script="sleep 300")
+        until(signalled, "a victim is warned")
+        stop.touch()  # nothing is sent until the rights are gone, however long that takes
+        try:
+            rights("None")
+            stop.unlink()
+            until(lambda: journal(site)[-1]["act"]["stage"] == "reversing", "the requeue is refused")
+            assert "ermission denied" in journal(site)[-1]["act"]["note"]
+            assert (len(reservations()), sum(map(restarts, jobs))) == (1, 0)
+        finally:
+            rights("Operator")
+        until(lambda: runs(urgent) and clean(), "a new act ends well")
+    assert sum(map(restarts, jobs)) == 1
+
+
 def controllers() -> list[str]:
     """Hosts whose slurmctld answers."""
     lines = run("scontrol", "ping", check=False).out.splitlines()
