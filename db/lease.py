@@ -21,7 +21,7 @@ from slurmsched.errors import NotLeadingError
 
 MARGIN = 0.25  # of the lease: a leader that has not renewed it stops so long before it ends
 KEEP = 0.5  # of the lease: so much of it is used up before it is renewed
-BEYOND_S = 1.0  # a lease that ends so much later than it lasts was given before the database's clock was set back
+BEYOND_S = 1.0  # a lease that ends so much later, or earlier, than it should: the database's clock was set
 _ROW = "leader"
 _CLOCKS = {  # Unix seconds at the begin of the statement, whatever the session's time zone
     "sqlite": "(julianday('now') - 2440587.5) * 86400.0",
@@ -38,12 +38,13 @@ def awake_s() -> float:
 @dataclass(frozen=True, slots=True)
 class Leader:
     """Who leads. term: 0 if nobody ever did. left_s: until the lease ends [s], 0 or less when it has. lease_s: how long
-    it lasts from a renewal on [s]; hosts may differ."""
+    it lasts from a renewal on [s]; hosts may differ. ends_s: its end by the database's clock [Unix s]."""
 
     name: str
     term: int
     left_s: float
     lease_s: float
+    ends_s: float = 0.0
 
     def __str__(self) -> str:
         if self.left_s <= 0:
@@ -65,6 +66,8 @@ class Lease:
         self._now: sa.ColumnElement[float] = sa.literal_column(_CLOCKS[engine.dialect.name], sa.Double())
         self._term = 0
         self._until_s = float("-inf")
+        self._seen: tuple[int, float] | None = None  # term and end of the lease that we saw last
+        self._seen_until_s = float("-inf")  # its end by our own clock
 
     @property
     def term(self) -> int:
@@ -81,10 +84,13 @@ class Lease:
         if self._term and self._renewed():
             return True
         self._until_s = float("-inf")
-        leader = self.leader()
+        begun_s, leader = self._clock(), self.leader()
         if leader.left_s > leader.lease_s + BEYOND_S:
             self._shorten()
-        return leader.left_s <= 0 and self._taken()
+        if leader.left_s > 0:
+            self._seen = (leader.term, leader.ends_s)
+            self._seen_until_s = begun_s + min(leader.left_s, leader.lease_s)
+        return leader.left_s <= 0 and not self._too_early(leader, begun_s) and self._taken()
 
     def keep(self) -> None:
         """Renew the lease when it is due. Raises NotLeadingError when we do not lead any more."""
@@ -118,7 +124,8 @@ class Lease:
     def leader(self) -> Leader:
         """Who leads, read without a lock."""
         leader = schema.leader
-        query = sa.select(leader.c.holder, leader.c.term, leader.c.ends_s - self._now, leader.c.lease_s)
+        left_s = leader.c.ends_s - self._now
+        query = sa.select(leader.c.holder, leader.c.term, left_s, leader.c.lease_s, leader.c.ends_s)
         with engines.translated(self._engine), self._engine.connect() as connection:
             row = connection.execute(query.where(leader.c.name == _ROW)).one_or_none()
         return Leader(*row) if row else Leader("", 0, 0.0, self.lease_s)
@@ -132,6 +139,16 @@ class Lease:
     def close(self) -> None:
         """Give the connections back."""
         self._engine.dispose()
+
+    def _too_early(self, leader: Leader, now_s: float) -> bool:
+        """Whether a lease that has ended lasts longer than that by our own clock, since it was seen last: the
+        database's clock was set ahead since, and its leader may not know yet. One that was renewed after we saw it ends
+        so much later; of one that was given back, or of another term, nothing is known."""
+        if self._seen is None or leader.term != self._seen[0] or leader.ends_s < self._seen[1]:
+            return False
+        until_s = self._seen_until_s + leader.ends_s - self._seen[1]
+        self._seen, self._seen_until_s = (leader.term, leader.ends_s), min(until_s, now_s + leader.lease_s)
+        return now_s < self._seen_until_s - BEYOND_S
 
     def _renewed(self) -> bool:
         begun_s = self._clock()

@@ -22,9 +22,10 @@ class UnknownForm(ValueError):
     """A constraint is written in a form that is not understood here; no node is sure to meet it."""
 
 
-def allowed_nodes(snapshot: Snapshot, row: int) -> Bools:
+def allowed_nodes(snapshot: Snapshot, row: int, several: Bools | None = None) -> Bools:
     """Open nodes that serve the job's partitions and GPU types and meet what it asks of nodes. (N,) bool.
 
+    several: (N,) bool, nodes of several GPU types that may serve a request by type; none if not given.
     Nodes of a gang that names several partitions serve all of these: Slurm takes them from one.
 
     Raises UnknownForm for a constraint with counts, brackets or other forms than & and |, and for a broken hostlist.
@@ -35,7 +36,8 @@ def allowed_nodes(snapshot: Snapshot, row: int) -> Bools:
     if (listed := frozenset(jobs.partition[row].split(","))) and int(jobs.nodes[row]) > 1:  # it runs in one of them
         allowed &= nodes.partitions.map(lambda serves: listed.issubset(serves.split(",")), np.bool_)
     if ":" in jobs.gpu_request[row].partition(":")[2]:  # of a certain type: which are free is told for all types only
-        allowed &= nodes.gpu_types.map(lambda has: "," not in has, np.bool_)
+        plain = nodes.gpu_types.map(lambda has: "," not in has, np.bool_)
+        allowed &= plain if several is None else plain | several
     if asked := jobs.features_asked[row]:
         allowed &= nodes.features.map(lambda has: meets(asked, frozenset(has.split(","))), np.bool_)
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -10,16 +10,19 @@ from slurmsched.model import Act, JobState, Snapshot
 from slurmsched.model.columns import Bools, Floats, Int32s, Int64s
 from slurmsched.model.hostlist import expand
 from slurmsched.placements.candidates import Held, holding
+from slurmsched.planning.by_type import ByType, one_type
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Need:
-    """What a job needs on each of its nodes, by the node it may be. nodes: how many. gpus, cpus, memory_mib: (N,)."""
+    """What a job needs on each of its nodes, by the node it may be. nodes: how many. gpus, cpus, memory_mib: (N,).
+    gpu_type: the one type that it asks for, see by_type.one_type."""
 
     nodes: int
     gpus: Int64s
     cpus: Int64s
     memory_mib: Floats
+    gpu_type: str = ""
 
     @classmethod
     def of(cls, snapshot: Snapshot, row: int) -> Need:
@@ -28,7 +31,8 @@ class Need:
         gpus, cpus = (np.full(len(fleet), -(-int(column[row]) // nodes), np.int64) for column in (jobs.gpus, jobs.cpus))
         if jobs.exclusive[row]:
             gpus, cpus = np.maximum(gpus, fleet.gpus), np.maximum(cpus, fleet.cpus)
-        return cls(nodes, gpus, cpus, np.full(len(fleet), float(jobs.memory_mib[row]) / nodes))
+        memory_mib = np.full(len(fleet), float(jobs.memory_mib[row]) / nodes)
+        return cls(nodes, gpus, cpus, memory_mib, one_type(snapshot, row))
 
     def fits_empty(self, snapshot: Snapshot) -> Bools:
         """Nodes that could hold its share if they were empty. (N,) bool."""
@@ -48,11 +52,13 @@ class Need:
 
 @dataclass(slots=True, eq=False)
 class Stock:
-    """What each node has free, as the cycle goes on and gives it away. gpus, cpus: (N,) int64. memory_mib: (N,)."""
+    """What each node has free, as the cycle goes on and gives it away. gpus, cpus: (N,) int64. memory_mib: (N,).
+    types: of the GPUs those of nodes of several types."""
 
     gpus: Int64s
     cpus: Int64s
     memory_mib: Floats
+    types: ByType
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> Stock:
@@ -62,10 +68,15 @@ class Stock:
             (nodes.gpus - nodes.gpus_used).astype(np.int64),
             (nodes.cpus - nodes.cpus_used).astype(np.int64),
             nodes.memory_mib - nodes.memory_used_mib,
+            ByType.of(snapshot),
         )
         leaving = jobs.job_id[jobs.is_state(JobState.COMPLETING)]
         held = snapshot.allocations.take(np.isin(snapshot.allocations.job_id, leaving))
         row_of = {name: row for row, name in enumerate(nodes.name)}
+        for job_id, node in {
+            (int(job_id), row_of.get(name, -1)) for job_id, name in zip(held.job_id, held.node, strict=True)
+        }:
+            stock.types.give(job_id, node)
         for job_id, name, gpus in zip(held.job_id, held.node, held.gpus, strict=True):
             row, on = int(np.searchsorted(jobs.job_id, job_id)), int((held.job_id == job_id).sum())
             if (node := row_of.get(name, -1)) >= 0:
@@ -78,10 +89,15 @@ class Stock:
         """Nodes that have a share free. (N,) bool."""
         return need.within(self.gpus, self.cpus, self.memory_mib)
 
+    def seen_by(self, need: Need) -> Stock:
+        """The same for a job of that need: where nodes have several types, the GPUs of the one that it asks for."""
+        return replace(self, gpus=self.types.within(self.gpus, need.gpu_type))
+
     def take(self, nodes: Int64s, need: Need) -> None:
         self.gpus[nodes] -= need.gpus[nodes]
         self.cpus[nodes] -= need.cpus[nodes]
         self.memory_mib[nodes] -= need.memory_mib[nodes]
+        self.types.take(nodes, need.gpus, need.gpu_type)
 
     def follow(self, snapshot: Snapshot, act: Act, held: Held) -> None:
         """Count a preemption on its way as done: whom it takes GPUs from is gone, whom it gives them to is there."""
@@ -98,6 +114,7 @@ class Stock:
                 self.gpus[node] += gpus
                 self.cpus[node] += int(cpus)
                 self.memory_mib[node] += memory_mib
+                self.types.give(victim.job_id, node)
         self.take(np.flatnonzero(snapshot.nodes.name.isin(expand(act.nodes))), Need.of(snapshot, row))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from slurmsched.config import Preemption, Scope
@@ -12,6 +14,7 @@ from slurmsched.model.hostlist import expand, fold
 from slurmsched.placements.candidates import Held, eligible
 from slurmsched.planning import victims
 from slurmsched.planning.bounds import YEAR_S, UnknownForm, allowed_nodes, blocked_from_s
+from slurmsched.planning.by_type import held_of
 from slurmsched.planning.clearing import Clearing, Running
 from slurmsched.planning.limited import limited
 from slurmsched.planning.parts import Begun
@@ -104,7 +107,8 @@ def _for_job(
     """The act for one job; a refusal that says why there is none; None for a job that starts without."""
     job_id, need = int(snapshot.jobs.job_id[row]), Need.of(snapshot, row)
     try:
-        allowed = np.flatnonzero(allowed_nodes(snapshot, row) & need.fits_empty(snapshot))
+        able = stock.types.able(need.gpu_type, need.gpus)
+        allowed = np.flatnonzero(allowed_nodes(snapshot, row, able) & need.fits_empty(snapshot))
         barred = blocked_from_s(snapshot, _preemptions(snapshot)) < _until_s(snapshot, row)
         kept = _kept(snapshot, row, begun)
     except UnknownForm as error:
@@ -112,7 +116,8 @@ def _for_job(
     topology = binding(snapshot, row)
     if why := unknown(topology, need.nodes):
         return Refusal(job_id, "constraint", f"nobody gives it GPUs: {why}")
-    free = shortest_head(topology, allowed[(stock.fits(need) & ~barred)[allowed]], need.nodes)
+    seen = stock.seen_by(need)
+    free = shortest_head(topology, allowed[(seen.fits(need) & ~barred)[allowed]], need.nodes)
     if len(free):
         stock.take(free[: need.nodes], need)
         return None
@@ -120,7 +125,9 @@ def _for_job(
         return Refusal(job_id, "constraint", f"nobody gives it GPUs: {why}")
     if not len(shortest_head(topology, allowed, need.nodes)):
         return Refusal(job_id, "nodes", "too few nodes meet what it asks for, whoever left")
-    chosen = Clearing(snapshot, row, need, running, stock).cheapest(allowed[~kept[allowed]])
+    if need.gpu_type and stock.types.told.any():
+        running = replace(running, held=held_of(snapshot, need.gpu_type))
+    chosen = Clearing(snapshot, row, need, running, seen).cheapest(allowed[~kept[allowed]])
     if chosen is None:
         return Refusal(job_id, "victims", "no jobs that may lose their GPUs free enough of any nodes it could have")
     nodes, rows = chosen

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.live.acts import clean, four_running, grace_s, reservations, restarts, signalled, switched_on, ticks
+from tests.live.acts import clean, four_running, grace_s, journal, reservations, restarts, signalled, switched_on, ticks
 from tests.live.lab import PYTHON, Installed, becoming, column, kill_slurmctld, run, saved, submit, until
 
 pytestmark = [pytest.mark.live, pytest.mark.newest]
@@ -156,6 +156,39 @@ def test_node__drained_in_the_grace_costs_nobody_anything(site, warned):
     assert sum(map(restarts, column("%A", "RUNNING", "PENDING"))) == 1
 
 
+def featured(node: str, features: str) -> None:
+    run("scontrol", "update", f"nodename={node}", f"availablefeatures={features}", f"activefeatures={features}")
+
+
+def reason(job: int) -> str:
+    return column("%r", "PENDING").get(job, "")
+
+
+def test_node__loses_in_the_grace_what_the_job_asks_for(site):
+    """Slurm would not start the job there any more (BadConstraints): the act is taken back, the victim goes on, nobody
+    else is asked; with the feature back, a new act gives the job its node."""
+    victim, *_ = four_running("slurmsched: preempt=yes ckpt=USR2@300")
+    urgent = submit("bob", 8, "--time=10", "-w n1", "--constraint=nvlink", script="sleep 300")
+    ticks(site, signalled, "a victim is warned")
+    try:
+        featured("n1", "a100")
+        until(lambda: reason(urgent) == "BadConstraints", "Slurm has seen that the node does not fit")
+        site.tick()
+        assert "waits for something else than GPUs (BadConstraints)" in [
+            line["act"]["note"].removeprefix("its job ") for line in journal(site)
+        ]
+        ticks(site, clean, "the act is taken back")
+        until(lambda: reason(urgent) == "BadConstraints", "it does not start elsewhere either")
+        site.tick()
+        assert (clean(), signalled(), restarts(victim)) == (True, [victim], 0)
+        site.configure(preemption__grace_s="1")
+    finally:
+        featured("n1", "a100,nvlink")
+    ticks(site, lambda: runs(urgent), "the urgent job runs")
+    ticks(site, clean, "nothing is left")
+    assert restarts(victim) == 1
+
+
 @pytest.mark.parametrize("end", ["undo", "tick"])
 def test_acts_file_lost__what_is_ours_is_found_by_its_name(site, warned, end):
     """No job stays bound and no reservation stays, though nobody knows the act any more; the victim stays as it is."""
@@ -183,6 +216,33 @@ def daemon(site: Installed) -> Iterator[None]:
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
+
+
+def rights(level: str) -> None:
+    """Of the user that the daemon runs as, from now on."""
+    run("sacctmgr", "-i", "modify", "user", "slurmsched", "set", f"adminlevel={level}")
+    shown = ("scontrol", "show", "assoc_mgr", "flags=users", "users=slurmsched")
+    until(lambda: f"AdminLevel={level}" in run(*shown).out, "slurmctld knows it")
+
+
+def test_rights__lost_in_the_grace_and_given_again(site):
+    """Slurm refuses the requeue, and all that would take the act back: the victim goes on and the act stays on record.
+    With the rights again the daemon ends it, and a new one gives the urgent job its node."""
+    jobs, stop = four_running("slurmsched: preempt=yes ckpt=USR2@15"), site.folder / "stop"
+    with daemon(site):
+        urgent = submit("bob", 8, "--time=10", script="sleep 300")
+        until(signalled, "a victim is warned")
+        stop.touch()  # nothing is sent until the rights are gone, however long that takes
+        try:
+            rights("None")
+            stop.unlink()
+            until(lambda: journal(site)[-1]["act"]["stage"] == "reversing", "the requeue is refused")
+            assert "ermission denied" in journal(site)[-1]["act"]["note"]
+            assert (len(reservations()), sum(map(restarts, jobs))) == (1, 0)
+        finally:
+            rights("Operator")
+        until(lambda: runs(urgent) and clean(), "a new act ends well")
+    assert sum(map(restarts, jobs)) == 1
 
 
 def controllers() -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -50,6 +50,12 @@ def set_back(host: Host, seconds: float) -> None:
     """As if the database's clock was set back by so much: the lease ends so much later."""
     with host.engine.begin() as connection:
         connection.execute(sa.update(schema.leader).values(ends_s=schema.leader.c.ends_s + seconds))
+
+
+def set_ahead(hosts: Sequence[Host], seconds: float) -> None:
+    """As if the database's clock was set ahead by so much."""
+    for host in hosts:
+        host.lease._now = host.lease._now + seconds
 
 
 class LeaseSuite:
@@ -108,6 +114,30 @@ class LeaseSuite:
         assert time.monotonic() - begun_s >= LEASE_S
         with pytest.raises(NotLeadingError):
             a.lease.fence()
+
+    def test_take__the_clock_of_the_database_set_ahead(self, host) -> None:
+        """Who has seen the lease waits for its end by its own clock, though it was renewed since, so that a leader that
+        lives goes on, and takes it then."""
+        a, b = host("a"), host("b")
+        a.lease.take()
+        b.lease.take()
+        a.lease.fence()
+        set_ahead([a, b], 7_200.0)
+        assert (b.lease.leader().left_s < 0, b.lease.take()) == (True, False)
+        a.lease.fence()
+        assert (a.lease.term, b.lease.take()) == (1, False)
+        set_ahead([a, b], 7_200.0)
+        b.ahead_s = LEASE_S
+        assert (b.lease.take(), b.lease.term) == (True, 2)
+
+    def test_take__given_back_under_a_clock_set_ahead(self, host) -> None:
+        """Nobody waits for the end of a lease that was given back, whatever the clocks say."""
+        a, b = host("a"), host("b")
+        a.lease.take()
+        b.lease.take()
+        set_ahead([a, b], 7_200.0)
+        a.lease.release()
+        assert b.lease.take()
 
     @pytest.mark.parametrize("back_s", [0.0, 0.5, 300.0, 7_200.0])
     @pytest.mark.parametrize(("leads_s", "looks_s"), [(3_600.0, 30.0), (30.0, 3_600.0), (60.0, 60.0)])

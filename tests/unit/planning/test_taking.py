@@ -429,3 +429,80 @@ def test_begin__a_job_with_two_types_of_gpus_on_a_node_counts_once():
     for asks, leave in ((4, [1]), (6, [1, 2])):
         at = snapshot([*jobs, wait(9, asks)], nodes, now_s=NOW_S, allocations=rows)
         assert moves(begun(at, [9])) == [(9, "n1", leave)]
+
+
+def mixed(jobs: list[dict[str, Any]], held: dict[int, dict[str, tuple[str, int]]], **more: Any) -> Snapshot:
+    """Two nodes of four A100 and four V100 each. held: job id -> type and GPUs by node."""
+    rows = [{"job_id": job, "node": node, "gpu_type": name, "gpus": gpus}
+            for job, on in held.items() for node, (name, gpus) in on.items()]  # fmt: skip
+    both = [{"name": name, "gpus": 8, "gpu_types": "gpu:a100:4,gpu:v100:4", "cpus": 64} for name in ("n1", "n2")]
+    return snapshot(jobs, both, now_s=NOW_S, allocations=rows, **more)
+
+
+FOUR = {1: {"n1": ("a100", 4)}, 2: {"n1": ("v100", 4)}, 3: {"n2": ("a100", 4)}, 4: {"n2": ("v100", 4)}}
+
+
+def typed(gpu_type: str = "v100", gpus: int = 4, **columns: Any) -> dict[str, Any]:
+    return wait(9, gpus, gpu_request=f"gpu:{gpu_type}:{gpus}", **columns)
+
+
+@pytest.mark.parametrize(("request_", "leaves"), [("a100", 1), ("v100", 2)])
+def test_begin__where_nodes_have_several_types_those_leave_who_hold_the_one_asked_for(request_, leaves):
+    """Whoever holds the other type would free nothing, though it loses less."""
+    jobs = [run(i, 4, comment=f"{WILLING} restart={60 * i}s") for i in (2, 1, 3, 4)]
+    jobs[leaves % 2]["comment"] = f"{WILLING} restart=10s"  # who holds the other type
+    found = begun(mixed([*sorted(jobs, key=lambda job: job["job_id"]), typed(request_)], FOUR), [9])
+    assert moves(found) == [(9, "n1", [leaves])]
+
+
+def test_begin__a_job_by_type_that_finds_it_free_on_a_node_of_several_moves_nobody():
+    """Four V100 are free on one; too few are left when one before it takes two, by type or any, and then one leaves."""
+    held = {key: FOUR[key] for key in (1, 2, 3)}
+    jobs = [run(i, 4) for i in (1, 2, 3)]
+    assert moves(begun(mixed([*jobs, typed()], held), [9])) == []
+    for request in ("gpu:v100:2", "gpu:2"):
+        first = wait(8, 2, gpu_request=request)
+        assert moves(begun(mixed([*jobs, first, typed()], held), [8, 9])) == [(9, "n1", [2])]
+
+
+def test_begin__a_gang_by_type_on_nodes_of_several_types():
+    """Four of a type of each node."""
+    at = mixed([*(run(i, 4) for i in (1, 2, 3, 4)), typed(gpus=8, nodes=2)], FOUR)
+    assert moves(begun(at, [9])) == [(9, "n[1-2]", [2, 4])]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"gpu_request": "gpu:a100:2,gpu:v100:2"}, {"exclusive": True}, {"gpu_request": "gpu:v100:5", "gpus": 5},
+     {"gpu_request": "gpu:h100:4"}],
+    ids=["two types", "whole node", "too many", "another type"],
+)  # fmt: skip
+def test_begin__nobody_leaves_nodes_of_several_types_for(other):
+    """Several types at once or whole nodes are not reckoned by type; more than there are, or others, never fit."""
+    found = begun(mixed([*(run(i, 4) for i in (1, 2, 3, 4)), typed() | other], FOUR), [9])
+    assert (moves(found), [refusal.rule for refusal in found.refused]) == ([], ["nodes"])
+
+
+def test_begin__nobody_leaves_a_node_of_several_types_of_which_not_all_is_seen():
+    """A job that is not said to hold a type, or GPUs that a job holds which is not seen."""
+    jobs = [*(run(i, 4) for i in (1, 2, 3, 4)), typed()]
+    vague = FOUR | {1: {"n1": ("", 4)}}
+    assert moves(begun(mixed(jobs, vague), [9])) == [(9, "n2", [4])]
+    jobs[3]["comment"] += " restart=10s"
+    at = mixed([job for job in jobs if job["job_id"] != 3], {key: FOUR[key] for key in (1, 2, 4)})
+    unseen = replace(at, nodes=at.nodes.with_columns(gpus_used=np.array([8, 8])))
+    assert moves(begun(unseen, [9])) == [(9, "n1", [2])]
+
+
+def test_begin__what_completes_or_is_moved_already_is_counted_by_type():
+    """Four V100 are coming free on n2; the other type's would not help. An act on its way takes them for its own."""
+    jobs = [*(run(i, 4) for i in (1, 2, 3)), run(4, 4, state="RUNNING,COMPLETING")]
+    assert moves(begun(mixed([*jobs, typed()], FOUR), [9])) == []
+    jobs = [*(run(i, 4) for i in (1, 2, 4)), run(3, 4, state="RUNNING,COMPLETING")]
+    at = mixed([*sorted(jobs, key=lambda job: job["job_id"]), typed()], FOUR)
+    assert moves(begun(at, [9])) == [(9, "n1", [2])]
+    victim = Victim(4, NOW_S - 40_000, 0, 4)
+    act = Act("8-1", Purpose.PREEMPT, 8, NOW_S - 600, "alice", "n2", 3_600.0, NOW_S, (victim,))
+    first = wait(8, 2, gpu_request="gpu:v100:2")
+    at = mixed([*(run(i, 4) for i in (1, 2, 3, 4)), first, typed()], FOUR, acts=(act,))
+    assert moves(begun(at, [9], Preemption(enabled=True, acts=4))) == [(9, "n1", [2])]
