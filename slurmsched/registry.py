@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
@@ -32,7 +32,8 @@ def make(kind: str, name: str, parameters: Mapping[str, Any] | None = None, *, k
 
     A parameter called `estimator`, `speeds` or `of` may be a name, or a mapping of `name` and parameters: it becomes
     that estimator, or for `of` that policy. `speeds` may also be a table of throughputs, a file or one that is shipped.
-    Raises ConfigError for an unknown name or parameter (naming the nearest known), or a bad value.
+    Raises ConfigError for an unknown name or parameter (naming the nearest known), or a bad value, here for a switch
+    (`bool`) that is not true or false and for a nested plug-in that is none; other values are the plug-in's to check.
     """
     plugin = load(kind, name, key=key)
     known = [spec.name for spec in fields(plugin)]
@@ -41,6 +42,9 @@ def make(kind: str, name: str, parameters: Mapping[str, Any] | None = None, *, k
             near, has = _nearest(parameter, known), ", ".join(known) or "none"
             raise ConfigError(f"{name} has no parameter {parameter!r}{near}; it has {has}", key=key)
     values = {parameter: _value(parameter, value, key) for parameter, value in (parameters or {}).items()}
+    for spec in fields(plugin):
+        if spec.name in values:
+            _check(spec, values[spec.name], f"{key}.{spec.name}")
     try:
         return plugin(**values)
     except (TypeError, ValueError) as error:
@@ -69,6 +73,16 @@ def _value(parameter: str, value: Any, key: str) -> Any:
         rest = {name: setting for name, setting in value.items() if name != "name"}
         return make(NESTED[parameter], str(value.get("name", "")), rest, key=f"{key}.{parameter}")
     return tuple(value) if isinstance(value, list) else value
+
+
+def _check(spec: Field[Any], value: Any, key: str) -> None:
+    """Raises ConfigError for a switch that is not true or false, and for a nested plug-in that is none."""
+    if spec.type in ("bool", bool) and not isinstance(value, bool):
+        raise ConfigError(f"must be true or false, got {value!r}", key=key)
+    nested = spec.name in NESTED and spec.default_factory is not MISSING and is_dataclass(spec.default_factory())
+    if nested and not is_dataclass(value):
+        known = ", ".join(names(NESTED[spec.name]))
+        raise ConfigError(f'must be a name, or {{ name = "NAME", ... }}, got {value!r}; known: {known}', key=key)
 
 
 def load(kind: str, name: str, *, key: str = "policy") -> Any:

@@ -57,9 +57,9 @@ class Allox:
 
     def __post_init__(self) -> None:
         check_choice("released", self.released, (True, False))
-        check_number("alpha", self.alpha)
+        check_number("alpha", self.alpha, finite=True)
         check_count("most_jobs", self.most_jobs, least=1)
-        check_number("round_s", self.round_s, above=0.0)
+        check_number("round_s", self.round_s, above=0.0, finite=True)
         check_number("reset_s", self.reset_s)
         check_choice("fill", self.fill, (True, False))
 

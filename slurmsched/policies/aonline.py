@@ -96,7 +96,7 @@ class AOnline:
     estimator: Estimator = field(default_factory=Hint)
 
     def __post_init__(self) -> None:
-        check_number("window_s", self.window_s, above=0.0)
+        check_number("window_s", self.window_s, above=0.0, finite=True)
         check_count("slots", self.slots, least=1)
         check_number("serial", self.serial)
         if self.serial > 1:

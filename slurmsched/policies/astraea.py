@@ -52,7 +52,7 @@ class Astraea:
     starve_s: float = 14_400.0
 
     def __post_init__(self) -> None:
-        check_number("lease_s", self.lease_s)
+        check_number("lease_s", self.lease_s, finite=True)
         check_count("levels", self.levels, least=1)
         check_number("starve_s", self.starve_s, above=0.0)
 

@@ -10,7 +10,13 @@ from slurmsched.errors import ConfigError
 
 
 def _number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)
+    """Whether it is a number that a float can hold, or infinity."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    try:
+        return not math.isnan(value)
+    except OverflowError:  # a whole number of hundreds of digits
+        return False
 
 
 def check_ascending(name: str, values: Any) -> None:
@@ -23,11 +29,13 @@ def check_ascending(name: str, values: Any) -> None:
         raise ConfigError(f"must ascend strictly, got {list(values)}", key=f"policy.{name}")
 
 
-def check_number(name: str, value: Any, *, least: float = 0.0, above: float = -math.inf) -> None:
-    """value: a number >= least and > above; infinity is one."""
+def check_number(name: str, value: Any, *, least: float = 0.0, above: float = -math.inf, finite: bool = False) -> None:
+    """value: a number >= least and > above; infinity is one, unless it must be finite."""
     if not _number(value) or value < least or value <= above:
         bound = f"above {above:g}" if above >= least else f"of at least {least:g}"
         raise ConfigError(f"must be a number {bound}, got {value!r}", key=f"policy.{name}")
+    if finite and value == math.inf:
+        raise ConfigError(f"must be finite, got {value!r}", key=f"policy.{name}")
 
 
 def check_count(name: str, value: Any, *, least: int = 0) -> None:

@@ -64,8 +64,8 @@ class Dorm:
     weights: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        check_number("theta1", self.theta1)
-        check_number("theta2", self.theta2)
+        check_number("theta1", self.theta1, finite=True)
+        check_number("theta2", self.theta2, finite=True)
         check_count("most_jobs", self.most_jobs, least=1)
         check_weights(self.weights)
 

@@ -44,7 +44,7 @@ class ELas:
     quantum_gpu_s: float = 60.0
 
     def __post_init__(self) -> None:
-        check_number("quantum_gpu_s", self.quantum_gpu_s)
+        check_number("quantum_gpu_s", self.quantum_gpu_s, finite=True)
 
     def rank(self, snapshot: Snapshot) -> Ranking:
         jobs, progress = snapshot.jobs, hint_column(snapshot.jobs, "progress")

@@ -60,7 +60,7 @@ class Gandiva:
     speeds: SpeedEstimator = field(default_factory=lambda: Throughputs("gavel"))
 
     def __post_init__(self) -> None:
-        check_number("round_s", self.round_s, above=0.0)
+        check_number("round_s", self.round_s, above=0.0, finite=True)
         check_number("reset_s", self.reset_s)
         for name in ("fill", "released"):
             check_choice(name, getattr(self, name), (True, False))

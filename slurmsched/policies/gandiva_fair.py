@@ -73,7 +73,7 @@ class GandivaFair:
     speeds: SpeedEstimator = field(default_factory=Alike)
 
     def __post_init__(self) -> None:
-        check_number("quantum_s", self.quantum_s)
+        check_number("quantum_s", self.quantum_s, finite=True)
         check_choice("trade", self.trade, (True, False))
         check_number("trade_s", self.trade_s)
 

@@ -104,7 +104,7 @@ class Gavel:
         check_choice("objective", self.objective, (*OBJECTIVES, COST))
         check_choice("heterogeneity", self.heterogeneity, (True, False))
         check_choice("fill", self.fill, (True, False))
-        check_number("round_s", self.round_s, above=0.0)
+        check_number("round_s", self.round_s, above=0.0, finite=True)
         check_count("most_jobs", self.most_jobs, least=1)
         check_number("reset_s", self.reset_s)
         check_choice("released", self.released, (True, False))

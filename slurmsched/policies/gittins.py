@@ -91,7 +91,7 @@ class Gittins:
 
     def __post_init__(self) -> None:
         check_ascending("thresholds_gpu_s", self.thresholds_gpu_s)
-        check_number("delta_gpu_s", self.delta_gpu_s, above=0.0)
+        check_number("delta_gpu_s", self.delta_gpu_s, above=0.0, finite=True)
         check_choice("index", self.index, tuple(INDICES))
         check_count("least_samples", self.least_samples, least=1)
         check_number("promote_knob", self.promote_knob, above=0.0)

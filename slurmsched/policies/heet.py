@@ -66,7 +66,7 @@ class Heet:
 
     def __post_init__(self) -> None:
         check_count("probes", self.probes, least=1)
-        check_number("round_s", self.round_s, above=0.0)
+        check_number("round_s", self.round_s, above=0.0, finite=True)
         check_count("most_jobs", self.most_jobs, least=1)
         check_choice("fill", self.fill, (True, False))
         check_choice("elastic", self.elastic, (True, False))

@@ -43,7 +43,7 @@ class Las:
 
     def __post_init__(self) -> None:
         check_choice("dimension", self.dimension, ("1d", "2d"))
-        check_number("quantum_gpu_s", self.quantum_gpu_s)
+        check_number("quantum_gpu_s", self.quantum_gpu_s, finite=True)
 
     def rank(self, snapshot: Snapshot) -> Ranking:
         jobs = snapshot.jobs

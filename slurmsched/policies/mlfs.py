@@ -69,10 +69,10 @@ class Mlfs:
 
     def __post_init__(self) -> None:
         for name in ("alpha", "deadline_weight", "remaining_weight", "waiting_weight"):
-            check_number(name, getattr(self, name))
+            check_number(name, getattr(self, name), finite=True)
         if self.alpha > 1:
             raise ConfigError(f"must be a number of at most 1, got {self.alpha!r}", key="policy.alpha")
-        check_number("round_s", self.round_s, above=0.0)
+        check_number("round_s", self.round_s, above=0.0, finite=True)
 
     def rank(self, snapshot: Snapshot) -> Ranking:
         jobs = snapshot.jobs

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from slurmsched.errors import ConfigError
 from slurmsched.estimators.hint import Hint
 from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use, Wants
 from slurmsched.model.columns import Bools, Floats, Int64s
@@ -63,9 +64,12 @@ class Shockwave:
     def __post_init__(self) -> None:
         for name in ("window", "again", "most_jobs"):
             check_count(name, getattr(self, name), least=1)
-        check_number("round_s", self.round_s, above=0.0)
+        check_number("round_s", self.round_s, above=0.0, finite=True)
         for name in ("k", "power", "rho_max"):
-            check_number(name, getattr(self, name))
+            check_number(name, getattr(self, name), finite=name == "k")
+        for name in ("table", "reference"):
+            if not isinstance(getattr(self, name), str):
+                raise ConfigError(f"must be a text, got {getattr(self, name)!r}", key=f"policy.{name}")
         check_choice("fill", self.fill, (True, False))
 
     def rank(self, snapshot: Snapshot) -> Ranking:

@@ -55,7 +55,7 @@ class Spin:
     estimator: Estimator = field(default_factory=History)
 
     def __post_init__(self) -> None:
-        check_number("round_s", self.round_s, above=0.0)
+        check_number("round_s", self.round_s, above=0.0, finite=True)
         check_count("most_jobs", self.most_jobs, least=1)
         check_count("slots", self.slots, least=2)
 

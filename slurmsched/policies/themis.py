@@ -87,7 +87,7 @@ class Themis:
             raise ConfigError(
                 f"must be below 1, or nobody is offered GPUs, got {self.fairness!r}", key="policy.fairness"
             )
-        check_number("lease_s", self.lease_s)
+        check_number("lease_s", self.lease_s, finite=True)
         check_choice("elastic", self.elastic, (True, False))
         check_number("serial", self.serial)
         if self.serial > 1:
