@@ -58,7 +58,7 @@ def _cycle(tree: Config, *, apply: bool, verbose: bool) -> Receipt:
         from slurmsched.daemon.told import Told
 
         parts.need_lease()
-        told = Told() if verbose else None
+        told = Told(placing=tree.placement.places) if verbose else None
         if watch is None:
             return run_cycle(parts.cluster, parts.planner, parts.store, told)
 

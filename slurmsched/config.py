@@ -83,6 +83,11 @@ class Placement(Section):
     retype: bool = Field(False, description="on nodes whose GPUs have several Types, rewrite the request of a job that "
                          "is placed so that it names those of the best set")  # fmt: skip
 
+    @property
+    def places(self) -> bool:
+        """Whether slurmsched chooses the nodes of any job."""
+        return self.pin != "off" or self.types
+
 
 class Scope(Section):
     """Which jobs slurmsched may touch. A job must match every list that is not empty."""

@@ -38,10 +38,10 @@ class Loop:
     def __init__(self, load: Callable[[], Config], notifier: Notifier, forced: str | None = None) -> None:
         self._load, self._notifier, self._forced = load, notifier, forced
         self.signals = Signals()
-        self._told = Told()
         self._failures = 0
         self._look_s = inf  # so soon after its begin the last cycle wants another
         self._config = load()
+        self._told = Told(placing=self._config.placement.places)
         self._wakers = _wakers(self._config)
         self._stack, self._parts = self._open(self._config)
         self._leading = Leading(self._parts.lead)
@@ -161,6 +161,7 @@ class Loop:
                       exc_info=not expected)  # fmt: skip
         else:
             old, self._config, self._stack, self._parts = self._stack, config, stack, parts
+            self._told.placing = config.placement.places
             self._leading = Leading(parts.lead)
             _closed(old)
             log.info("config.reloaded", mode=self._mode(config))

@@ -7,7 +7,7 @@ from math import isfinite
 
 from slurmsched.explain import on_nodes
 from slurmsched.explain.case import SMALLER, Case, Said
-from slurmsched.explain.text import clock, minutes, shown
+from slurmsched.explain.text import clock, minutes, shown, some
 from slurmsched.model.limits import LimitValue
 from slurmsched.model.reasons import Blocker
 
@@ -92,7 +92,7 @@ def _begin(case: Case) -> Said:
 
 def _array(case: Case) -> Said:
     most = case.facts.record.get("ArrayTaskThrottle", "")
-    told = f"{most} tasks" if most.isdigit() else "so many tasks as its array allows"
+    told = some(int(most), "task") if most.isdigit() else "so many tasks as its array allows"
     array = int(case.snapshot.jobs.array_job_id[case.row]) or case.job_id
     change = f"scontrol update jobid={array} arraytaskthrottle=N"
     return f"Its array lets {told} run at a time (the % of --array).", (change,)
@@ -109,7 +109,7 @@ def _partition(case: Case) -> Said:
         f"{name}: " + ", ".join(f"{key}={shown(fields[key])}" for key in keys if key in fields)
         for name, fields in case.facts.partitions.items()
     ]
-    asks = f"it asks for {int(jobs.nodes[row])} nodes and {minutes(float(jobs.time_limit_s[row]))}"
+    asks = f"it asks for {some(int(jobs.nodes[row]), 'node')} and {minutes(float(jobs.time_limit_s[row]))}"
     limits = "; ".join(told) or "the limits could not be read"
     return f"Its request is outside what its partition allows ({case.reason.code}): {asks}; {limits}.", (
         f"scontrol update jobid={case.job_id} timelimit=TIME, or numnodes=N, or partition=NAME",)  # fmt: skip

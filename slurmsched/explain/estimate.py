@@ -8,6 +8,7 @@ from math import inf, isfinite, nan
 
 import numpy as np
 
+from slurmsched.explain.text import some
 from slurmsched.model.acts import Act
 from slurmsched.model.reasons import Blocker
 from slurmsched.model.snapshot import Snapshot
@@ -70,7 +71,7 @@ def _by_waits(snapshot: Snapshot, row: int, waits_s: Sequence[float], slurm_s: f
     waited_s = snapshot.now_s - since_s if isfinite(since_s) else inf
     longer = np.array([wait_s - waited_s for wait_s in waits_s if wait_s > waited_s])
     if len(longer) < LEAST:
-        told = f"{len(longer)} jobs of its size on record waited longer than it has, {LEAST} are needed"
+        told = f"{some(len(longer), 'job')} of its size on record waited longer than it has, {LEAST} are needed"
         told = told if len(waits_s) else "no past waits are known"
         return Estimate("none", told, slurm_s=slurm_s)
     low, high = np.quantile(longer, SHARES)

@@ -9,7 +9,7 @@ from enum import Enum, auto
 import numpy as np
 
 from slurmsched.explain.facts import Facts
-from slurmsched.explain.text import clock, shown
+from slurmsched.explain.text import clock, shown, some
 from slurmsched.model.columns import Int64s
 from slurmsched.model.hostlist import expand
 from slurmsched.model.snapshot import Snapshot
@@ -112,7 +112,7 @@ class Asks:
         """What the node has at all."""
         nodes = self.snapshot.nodes
         if self.gpus > nodes.gpus[at]:
-            return Obstacle(Kind.NEVER, f"it has {int(nodes.gpus[at])} GPUs, the job needs {self.gpus} there")
+            return Obstacle(Kind.NEVER, f"it has {some(int(nodes.gpus[at]), 'GPU')}, the job needs {self.gpus} there")
         if self.cpus > nodes.cpus[at]:
             return Obstacle(Kind.NEVER, f"it has {int(nodes.cpus[at])} CPUs, the job needs {self.cpus} there")
         if self.memory_mib > nodes.memory_mib[at]:

@@ -92,7 +92,7 @@ def untold(
     if wants.beside is not None:
         guests = int((waits & (wants.beside >= 0)).sum())
         found.append((guests, "on GPUs of another job: only jobs that ask for shards or MPS share any on Slurm"))
-    return tuple(f"the policy wants {count} jobs {what}" for count, what in found if count)
+    return tuple(f"the policy wants {count} {'job' if count == 1 else 'jobs'} {what}" for count, what in found if count)
 
 
 def _on_record(snapshot: Snapshot) -> tuple[dict[int, Deferral], tuple[Deferral, ...]]:

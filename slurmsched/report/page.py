@@ -12,6 +12,7 @@ import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
 from slurmsched import __version__
+from slurmsched.explain.text import some
 from slurmsched.replay.metrics import SIZE_CLASSES
 from slurmsched.replay.page import template
 from slurmsched.replay.plots import html
@@ -208,12 +209,8 @@ def _acts(made: dict[str, Any]) -> Part | None:
 
 
 def _cost(before: str, cost: dict[str, Any]) -> str:
-    made = f"{before}{_counted(cost['preemptions'], 'preemption')} and {_counted(cost['promises'], 'promise')}"
+    made = f"{before}{some(cost['preemptions'], 'preemption')} and {some(cost['promises'], 'promise')}"
     return f"{made}, {_hours(cost['lost_gpu_s'])} GPU hours of work lost, {_hours(cost['idle_gpu_s'])} held idle."
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _hours(gpu_s: float) -> str:

@@ -58,7 +58,7 @@ def open_live(
         reservations=partial(read_reservations, commands),
         tag=tag_of(config),
         acts_on=config.preemption.enabled or config.gangs.reserve or not heed_stop,
-        reserved=config.placement.pin != "off" or config.placement.types,
+        reserved=config.placement.places,
         exclusive=Exclusive(commands),
         spreads=Spreads(commands),
         acting=Acting(ActLog(config.ledger.journal, keep_s=keep_s, shared=lead.acts if lead else None)),

@@ -38,9 +38,10 @@ def head(frame: Any, width: int) -> Text:
     clock = f"{datetime.fromtimestamp(frame.snapshot.now_s):%H:%M:%S}"
     site = frame.snapshot.site
     counts = f"{totals['idle']} free, {totals['draining']} drained, {totals['down']} down"
+    waiting = f"{some(len(rows), 'job')} {'waits' if len(rows) == 1 else 'wait'}"
     lines = [
         meter("GPUs", totals["allocated"], totals["all"], width),
-        Text(f"{counts}; {len(rows)} jobs wait (queue {queues}); {len(frame.acts)} acts"),
+        Text(f"{counts}; {waiting} (queue {queues}); {some(len(frame.acts), 'act')}"),
         Text(
             f"{harmless(site.cluster) or 'Slurm'} {harmless(site.version)}, {frame.policy}, {frame.mode}, {clock}",
             "bold",

@@ -56,7 +56,7 @@ def test_deferrals__nothing_is_written_by_default() -> None:
     """lever.start is off: the policy wants, and nobody tells Slurm."""
     plan = Planner(Wanting({1: 1_300.0}), scope=Scope(partitions=("gpu",))).plan(queue({}))
     assert (starts(plan), plan.deferrals) == ({}, ())
-    assert plan.notes == ("the policy wants 1 jobs to start later: lever.start = true tells Slurm",)
+    assert plan.notes == ("the policy wants 1 job to start later: lever.start = true tells Slurm",)
 
 
 def test_untold__sizes_and_types_that_slurm_does_not_hear_of() -> None:
@@ -65,8 +65,8 @@ def test_untold__sizes_and_types_that_slurm_does_not_hear_of() -> None:
     wants = Wants(gpus=np.array([4, 2, 0, 0], np.int32), gpu_type=Labels.of(["", "", "a100", "v100"]))
     found = untold(given, Ranking(np.arange(4), wants=wants), np.ones(4, np.bool_), Lever())
     assert found == (
-        "the policy wants 1 jobs to have another number of GPUs: lever.size = true tells Slurm",
-        "the policy wants 1 jobs to run on a certain GPU type: placement.types = true sends them there",
+        "the policy wants 1 job to have another number of GPUs: lever.size = true tells Slurm",
+        "the policy wants 1 job to run on a certain GPU type: placement.types = true sends them there",
     )
 
 

@@ -61,7 +61,7 @@ def test_sizes__nothing_is_written_by_default() -> None:
     """lever.size is off: the policy wants, and nobody tells Slurm."""
     plan = planner({1: 4}, on=False).plan(queue({}))
     assert (asks(plan), plan.pins) == ({}, ())
-    assert plan.notes == ("the policy wants 1 jobs to have another number of GPUs: lever.size = true tells Slurm",)
+    assert plan.notes == ("the policy wants 1 job to have another number of GPUs: lever.size = true tells Slurm",)
 
 
 def test_sizes__the_request_is_written_and_on_record() -> None:
