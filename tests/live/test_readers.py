@@ -35,7 +35,7 @@ def ids():
     subprocess.run(["labctl", "reset"], check=True, capture_output=True)
     time.sleep(2)
     made = submit_all()
-    later = ["scontrol", "update", f"jobid={made['requeued']}", "StartTime=now+3600"]  # Slurm takes it after two minutes
+    later = ["scontrol", "update", f"jobid={made['requeued']}", "StartTime=now+3600"]  # it may start after 2 minutes
     subprocess.run(later, check=True, capture_output=True)
     return made
 
