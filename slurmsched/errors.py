@@ -31,6 +31,16 @@ class InputError(SlurmschedError):
         self.message, self.source, self.line = message, source, line
 
 
+class StandstillError(SlurmschedError, RuntimeError):
+    """A replay cannot come to its end: nothing will happen any more, and jobs still wait."""
+
+    def __init__(self, now_s: float) -> None:
+        super().__init__(
+            f"the replay stands still at {now_s:,.0f} s: jobs wait, and nothing will happen any more. The policy keeps "
+            "them back for ever, such as those it refuses while `fill` is false; give another policy or parameter"
+        )
+
+
 class SlurmError(SlurmschedError):
     """Slurm did not answer, or answered something that cannot be read."""
 

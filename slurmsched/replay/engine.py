@@ -9,6 +9,7 @@ from enum import IntEnum
 from typing import NamedTuple, Protocol
 
 from slurmsched.cycle import run_cycle
+from slurmsched.errors import StandstillError
 from slurmsched.protocols import Cluster, Planner, Store
 
 FOREVER = math.inf
@@ -105,7 +106,7 @@ def replay(
     cycles, news = 0, 0
     while not cluster.finished:
         if cluster.next_event_s == FOREVER and not cluster.waiting:
-            raise RuntimeError("the cluster model stands still before all jobs ended")
+            raise StandstillError(cluster.now_s)
         if planner is None or store is None:
             cluster.advance(_stop_after(cluster, interval_s))
         else:
@@ -152,7 +153,7 @@ def replay_following(
             news += cluster.advance(end_s)
         if stuck or (news and (planned_s == 0 or cluster.now_s - planned_s >= hold_s)):
             if stuck and not news:
-                raise RuntimeError("the cluster model stands still before all jobs ended")
+                raise StandstillError(cluster.now_s)
             run_cycle(cluster, planner, store)
             cycles, news, planned_s = cycles + 1, 0, cluster.now_s
         if on_progress is not None:
@@ -182,12 +183,12 @@ def replay_events(
 ) -> int:
     """Run the cluster to its end, with a cycle whenever something happened that matters; returns their number.
 
-    Raises RuntimeError if jobs wait though nothing will happen any more.
+    Raises StandstillError if jobs wait though nothing will happen any more.
     """
     cycles = 0
     while not cluster.finished:
         if cluster.next_event_s == FOREVER:
-            raise RuntimeError("the cluster model stands still before all jobs ended")
+            raise StandstillError(cluster.now_s)
         cluster.proceed()
         if cluster.undecided:
             run_cycle(cluster, planner, store)

@@ -87,6 +87,14 @@ def test_replay__names_the_option_that_is_wrong(trace: str, tmp_path: Path, caps
     assert capsys.readouterr().err.startswith("slurmsched: --policy: policy: srsf has no parameter 'foo'")
 
 
+def test_replay__says_that_a_policy_keeps_jobs_back_for_ever(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Jobs of seconds are worth no slot of ten minutes, and nobody may fill idle GPUs."""
+    assert main(["replay", trace, "--cluster", "1x4", "--policy", "oasis:fill=false"]) == 1
+    told = capsys.readouterr().err
+    assert "stands still at 5 s" in told
+    assert "unexpected" not in told
+
+
 def test_replay__interrupted_while_it_compiles(trace: str, tmp_path: Path) -> None:
     """On a cold cache it ends as any other time: 130 and one line."""
     words = (sys.executable, "-m", "slurmsched.cli.main", "replay", trace, "--cluster", "1x4", "--model", "slurm")
