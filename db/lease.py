@@ -148,7 +148,7 @@ class Lease:
             return False
         until_s = self._seen_until_s + leader.ends_s - self._seen[1]
         self._seen, self._seen_until_s = (leader.term, leader.ends_s), min(until_s, now_s + leader.lease_s)
-        return now_s < self._seen_until_s - BEYOND_S
+        return now_s < self._seen_until_s - min(BEYOND_S, MARGIN * leader.lease_s)
 
     def _renewed(self) -> bool:
         begun_s = self._clock()

@@ -16,12 +16,14 @@ from slurmsched.topology.blocks import at_level
 def broken(snapshot: Snapshot, row: int, nodes: Int64s) -> Iterator[tuple[float, str]]:
     """What of a running gang's --switches and --segment is not kept: the share that is, 0 to 1, and what is wrong.
 
-    nodes: (K,) rows of its nodes. The switches and blocks are Slurm's own where it has told them, else those of
-    `topology.fabric`; of a node on none of them nothing is told. Slurm heeds --switches with switches only, and no
+    nodes: (K,) rows of its nodes. The switches and blocks are Slurm's own, or where it keeps jobs to none those of
+    `topology.fabric`; nothing is told of a node on none of them, nor before Slurm has told which it has. Slurm heeds --switches with switches only, and no
     longer than the job's own patience (`--switches=N@time`); --segment with blocks only. Source: sbatch manual page.
     """
     jobs, topology = snapshot.jobs, snapshot.topology
-    own = topology.slurm_known and binds(topology, len(snapshot.nodes))
+    if not topology.slurm_known:
+        return
+    own = binds(topology, len(snapshot.nodes))
     fabric, cell = (topology.slurm_fabric, topology.slurm_cell) if own else (topology.fabric, topology.cell)
     if len(cell) != len(snapshot.nodes) or (cell[nodes] < 0).any():
         return

@@ -32,7 +32,8 @@ class Ending(Protocol):
 
 
 class LearningStore:
-    """Another store, and the past: jobs of the replay that ended so far behind those of an earlier trace.
+    """Another store, and the past: jobs of the replay that ended so far behind those of an earlier trace. As in the
+    daemon's past, those that ran 0 s are left out: they tell nothing of how long a job runs.
 
     before: an earlier trace, as recorded; None: nothing is known at the start.
     """
@@ -40,7 +41,8 @@ class LearningStore:
     def __init__(self, inner: Store, cluster: Ending, before: Trace | None = None) -> None:
         self._inner, self._cluster = inner, cluster
         first = NO_PAST if before is None else as_past(before)
-        first = first.take(np.argsort(first.end_s, kind="stable"))
+        order = np.argsort(first.end_s, kind="stable")
+        first = first.take(order[first.executed_s[order] > 0])
         self._table = _Growing(first, cluster.trace)
 
     def recall(self, snapshot: Snapshot) -> Snapshot:
@@ -78,20 +80,21 @@ class _Growing:
         self._columns = {name: values.copy() for name, values in self._source.items()}
         self._first, self._written = len(first), np.zeros(len(trace), np.bool_)
         self._order_id, self._gpus = trace.job_id, trace.gpus
-        self.noted, self.past = 0, first
+        self.noted, self.past = 0, first  # noted: who ended, in the past or not
 
     def note(self, end_s: Floats, executed_s: Floats) -> None:
         """Write down who ended since the last time, in the order of their ends. end_s, executed_s: (J,)."""
         rows = np.flatnonzero(np.isfinite(end_s) & ~self._written)
+        self._written[rows] = True
+        self.noted += len(rows)
+        rows = rows[executed_s[rows] > 0]
         rows = rows[np.lexsort((self._order_id[rows], end_s[rows]))]
-        start = self._first + self.noted
+        start = len(self.past)
         place = slice(start, start + len(rows))
         attained_gpu_s = executed_s[rows] * self._gpus[rows]
         seen = {"end_s": end_s[rows], "executed_s": executed_s[rows], "attained_gpu_s": attained_gpu_s}
         for name, column in self._columns.items():
             column[place] = seen[name] if name in seen else self._source[name][self._first + rows]
-        self._written[rows] = True
-        self.noted += len(rows)
         self.past = Past(**{name: self._view(name, place.stop) for name in self._columns})
 
     def _view(self, name: str, stop: int) -> Any:

@@ -23,15 +23,16 @@ from slurmsched.model import Act, Pin, Purpose, SetNice, Stage, Victim, Wait
 from tests.unit.db.ledger_suite import migrated
 
 LEASE_S = 2.0
+LONG_S = 60.0  # of hosts whose clocks are moved by hand
 
 
 class Host:
     """One of the hosts. ahead_s: what its own clock shows more than it should, as if it had been stopped so long."""
 
-    def __init__(self, url: str, name: str, folder: Path) -> None:
+    def __init__(self, url: str, name: str, folder: Path, lease_s: float) -> None:
         self.engine = engines.open_engine(url, patience_s=1.0, still_s=2.0)
         self.ahead_s = 0.0
-        self.lease = Lease(self.engine, name, LEASE_S, clock=lambda: time.monotonic() + self.ahead_s)
+        self.lease = Lease(self.engine, name, lease_s, clock=lambda: time.monotonic() + self.ahead_s)
         self.shared = SharedLines(self.engine, self.lease, "journal", clock=lambda: 50.0)
         self.journal = Journal(folder / name / "journal.jsonl", shared=self.shared)
         self.acts = ActLog(folder / name / "journal.jsonl", shared=SharedLines(self.engine, self.lease, "acts"))
@@ -62,12 +63,12 @@ class LeaseSuite:
     """See the module."""
 
     @pytest.fixture
-    def host(self, ledger_url: str, tmp_path: Path) -> Iterator[Callable[[str], Host]]:
+    def host(self, ledger_url: str, tmp_path: Path) -> Iterator[Callable[..., Host]]:
         engines.upgrade(ledger_url)
         made: list[Host] = []
 
-        def start(name: str) -> Host:
-            made.append(Host(ledger_url, name, tmp_path))
+        def start(name: str, lease_s: float = LEASE_S) -> Host:
+            made.append(Host(ledger_url, name, tmp_path, lease_s))
             return made[-1]
 
         yield start
@@ -118,7 +119,7 @@ class LeaseSuite:
     def test_take__the_clock_of_the_database_set_ahead(self, host) -> None:
         """Who has seen the lease waits for its end by its own clock, though it was renewed since, so that a leader that
         lives goes on, and takes it then."""
-        a, b = host("a"), host("b")
+        a, b = host("a", LONG_S), host("b", LONG_S)
         a.lease.take()
         b.lease.take()
         a.lease.fence()
@@ -127,7 +128,7 @@ class LeaseSuite:
         a.lease.fence()
         assert (a.lease.term, b.lease.take()) == (1, False)
         set_ahead([a, b], 7_200.0)
-        b.ahead_s = LEASE_S
+        b.ahead_s = LONG_S
         assert (b.lease.take(), b.lease.term) == (True, 2)
 
     def test_take__given_back_under_a_clock_set_ahead(self, host) -> None:

@@ -90,7 +90,9 @@ def test_broken__by_the_fabric_that_slurm_has():
         fabric, cell = placed(two)
         known = replace(at, topology=replace(at.topology, slurm_fabric=fabric, slurm_cell=cell))
         assert [share for share, _ in on(known, *nodes)] == kept
-    assert [share for share, _ in on(gang(BLOCKS, segment_nodes=2), 1, 5)] == [0.0]
+    flat = gang(BLOCKS, segment_nodes=2)
+    assert [share for share, _ in on(flat, 1, 5)] == [0.0]
+    assert list(on(replace(flat, topology=replace(flat.topology, slurm_known=False)), 1, 5)) == []
 
 
 @pytest.mark.parametrize(

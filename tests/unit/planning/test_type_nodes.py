@@ -100,5 +100,5 @@ def test_untold__jobs_for_which_several_types_cannot_be_had():
     given, ranking = at(BOTH, {**BOTH, "nodes": 1}), ranked(*["gpu:k80:4,gpu:v100:4"] * 2)
     every = np.ones(2, np.bool_)
     told = [untold(given, ranking, every, Lever(), types=types)[-1] for types in (True, False)]
-    words = "jobs on several GPU types at once: placement.types = true sends gangs of several nodes there"
-    assert told == [f"the policy wants {count} {words}" for count in (1, 2)]
+    words = "on several GPU types at once: placement.types = true sends gangs of several nodes there"
+    assert told == [f"the policy wants {count} {words}" for count in ("1 job", "2 jobs")]

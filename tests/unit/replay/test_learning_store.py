@@ -47,6 +47,18 @@ def test_learns__looks_into_estimators() -> None:
     assert (learns(Learner()), learns(Outer()), learns(CarryStore())) == (True, True, False)
 
 
+def test_learning_store__leaves_out_jobs_of_0_s() -> None:
+    """Of the replay and of the earlier trace, as the daemon's past does; who ends later is still told."""
+    trace = Trace.of([1, 2, 3], [1, 1, 1], [0, 0, 0], [0, 20, 5])
+    cluster = Cluster(trace)
+    store = LearningStore(CarryStore(), cluster, before=Trace.of([7, 8], [1, 1], [0, 0], [0, 9]))
+    here = IdealCluster(trace, [8]).read()
+    cluster.end_s[:2] = (0.0, 20.0)
+    assert store.recall(here).past.job_id.tolist() == [8, 2]
+    cluster.end_s[2] = 25.0
+    assert store.recall(here).past.job_id.tolist() == [8, 2, 3]
+
+
 def test_learning_store__tells_who_ended_in_the_order_of_ends() -> None:
     """The past grows by the jobs that ended; a table given out earlier stays as it was."""
     cluster = Cluster(TRACE)
