@@ -17,8 +17,9 @@ def broken(snapshot: Snapshot, row: int, nodes: Int64s) -> Iterator[tuple[float,
     """What of a running gang's --switches and --segment is not kept: the share that is, 0 to 1, and what is wrong.
 
     nodes: (K,) rows of its nodes. The switches and blocks are Slurm's own, or where it keeps jobs to none those of
-    `topology.fabric`; nothing is told of a node on none of them, nor before Slurm has told which it has. Slurm heeds --switches with switches only, and no
-    longer than the job's own patience (`--switches=N@time`); --segment with blocks only. Source: sbatch manual page.
+    `topology.fabric`; nothing is told of a node on none of them, nor before Slurm has told which it has. Slurm heeds
+    --switches with switches only, and no longer than the job's own patience (`--switches=N@time`); --segment with blocks
+    only. Source: sbatch manual page.
     """
     jobs, topology = snapshot.jobs, snapshot.topology
     if not topology.slurm_known:
