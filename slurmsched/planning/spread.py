@@ -18,8 +18,8 @@ def broken(snapshot: Snapshot, row: int, nodes: Int64s) -> Iterator[tuple[float,
 
     nodes: (K,) rows of its nodes. The switches and blocks are Slurm's own, or where it keeps jobs to none those of
     `topology.fabric`; nothing is told of a node on none of them, nor before Slurm has told which it has. Slurm heeds
-    --switches with switches only, and no longer than the job's own patience (`--switches=N@time`); --segment with blocks
-    only. Source: sbatch manual page.
+    --switches with switches only, and no longer than the job's own patience (`--switches=N@time`); --segment with
+    blocks only. Source: sbatch manual page.
     """
     jobs, topology = snapshot.jobs, snapshot.topology
     if not topology.slurm_known:
