@@ -13,6 +13,7 @@ SUITES ?= forky-1of2 forky-2of2 trixie
 NEWEST := forky
 SUITE  ?= forky
 PYTEST_ARGS ?=
+COVERAGE ?= --show-missing --skip-covered
 MINUTES ?= 30
 SEED ?= 1
 DECIDING := estimators kernels model placements planning policies replay testing topology
@@ -34,8 +35,9 @@ test-fast: $(STAMP) ## Tests that need neither Slurm nor browser
 	$(BIN)/python -m pytest $(PARALLEL) $(PYTEST_ARGS)
 
 test-nojit: $(STAMP) ## Tests of deciding code once more, kernels as plain Python, with coverage
-	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest $(PARALLEL) --cov --cov-report=term-missing:skip-covered \
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest $(PARALLEL) --cov --cov-report= \
 		$(DECIDING:%=tests/unit/%) tests/property $(PYTEST_ARGS)
+	@echo "Coverage:" && $(BIN)/coverage report $(COVERAGE)
 
 test-promtool: $(STAMP) ## Alert rules, dashboard and metrics by Prometheus's promtool (Debian's prometheus)
 	$(BIN)/python -m pytest -m promtool tests/promtool $(PYTEST_ARGS)
@@ -44,14 +46,16 @@ test-browser: $(STAMP) ## The demo's page in headless Chromium (Debian's package
 	$(BIN)/python -m pytest -m browser tests/browser $(PYTEST_ARGS)
 
 test-live: ## Live tests in labs side by side (root, debootstrap); SUITES="forky trixie", forky-1of2: its first half
-	@$(MAKE) --no-print-directory --keep-going --jobs=$(words $(SUITES)) $(SUITES:%=test-live-%)
+	@$(MAKE) --no-print-directory --keep-going --jobs=$(words $(SUITES)) $(SUITES:%=test-live-%); status=$$?; \
+		$(if $(filter $(NEWEST)%,$(SUITES)),$(MAKE) --no-print-directory test-live-$(NEWEST)-alone && )exit $$status
 
 test-live-%: suite = $(firstword $(subst -, ,$*))
-test-live-%: part = $(subst of,/,$(or $(word 2,$(subst -, ,$*)),1of1))
+test-live-%: part = $(subst of,/,$(or $(filter 1of% 2of% 3of%,$(word 2,$(subst -, ,$*))),1of1))
+test-live-%: alone = $(if $(filter %-alone,$*),,not )alone
 test-live-%:
 	@trap '$(LAB) down --name test-$* 2>/dev/null || true' EXIT; trap 'exit 130' INT TERM; \
 		$(LAB) up $(suite) --name test-$* \
-		&& $(LAB) exec --name test-$* -- python -m pytest -m 'live$(if $(filter $(NEWEST),$(suite)),, and not newest)' \
+		&& $(LAB) exec --name test-$* -- python -m pytest -m 'live and $(alone)$(if $(filter $(NEWEST),$(suite)),, and not newest)' \
 		--part $(part) $(RETRY) tests/live $(PYTEST_ARGS)
 
 test-packages: $(STAMP) ## Debian package in a clean root of each suite, rpm (root, debootstrap, rpm, Debian mirror, PyPI)
