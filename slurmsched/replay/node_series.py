@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from slurmsched.model.columns import Floats, Int64s
+from slurmsched.replay.loaders.csv_rows import csv_records
 from slurmsched.replay.loaders.rows import number, wall_s
-from slurmsched.replay.loaders.source import Source, csv_records
+from slurmsched.replay.loaders.source import Source
 from slurmsched.survey.power import STEP_S
 
 COLUMNS = ("time", "active", "total")

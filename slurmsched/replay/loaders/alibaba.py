@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from slurmsched.replay.loaders.csv_rows import csv_records, csv_rows
 from slurmsched.replay.loaders.joining import Groups, grouped
 from slurmsched.replay.loaders.rows import NAN, Columns, Dropped, Job, RowLoader, number, shares, whole
-from slurmsched.replay.loaders.source import Head, Source, csv_records
+from slurmsched.replay.loaders.source import Head, Source
 
 TASK_COLUMNS = (
     "job_name", "task_name", "inst_num", "status", "start_time", "end_time", "plan_cpu", "plan_mem", "plan_gpu",
@@ -154,11 +154,9 @@ class OpenB(RowLoader):
 
 def _table(source: Source, names: tuple[str, ...]) -> Iterator[tuple[int, list[str]]]:
     """Line and fields of a CSV table with or without its header line."""
-    with source.text() as file:
-        rows = csv.reader(file)
-        for fields in rows:
-            if fields and not (rows.line_num == 1 and fields[0] == names[0]):
-                yield rows.line_num, fields
+    for line, fields in csv_rows(source):
+        if fields and not (line == 1 and fields[0] == names[0]):
+            yield line, fields
 
 
 def _beside(path: Path) -> Path | None:

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from slurmsched.replay.loaders.csv_rows import csv_records
 from slurmsched.replay.loaders.rows import NAN, Dropped, Job, RowLoader, number, wall_s, whole
-from slurmsched.replay.loaders.source import Head, Source, csv_records
+from slurmsched.replay.loaders.source import Head, Source
 
 COLUMNS = ("job_id", "user", "vc", "gpu_num", "state", "submit_time", "duration")
 

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from slurmsched.replay.loaders.csv_rows import csv_records
 from slurmsched.replay.loaders.json_array import json_records
 from slurmsched.replay.loaders.rows import Dropped, Job, RowLoader, number, wall_s, whole
-from slurmsched.replay.loaders.source import Head, Source, csv_records
+from slurmsched.replay.loaders.source import Head, Source
 
 STATES = {"Pass": "COMPLETED", "Killed": "CANCELLED", "Failed": "FAILED"}
 CSV_COLUMNS = ("timestamp", "duration", "num_gpus", "gpu_time", "cluster")

@@ -14,8 +14,9 @@ import numpy as np
 
 from slurmsched.errors import InputError
 from slurmsched.model.columns import Floats
+from slurmsched.replay.loaders.csv_rows import csv_records
 from slurmsched.replay.loaders.rows import Job, RowLoader, number, whole
-from slurmsched.replay.loaders.source import Head, Source, csv_records
+from slurmsched.replay.loaders.source import Head, Source
 
 COLUMNS = ("name", "time", "application", "num_replicas", "batch_size")
 FIXED = ("name", "submit_s", "application", "num_gpus", "batch_size", "isolated_duration_s")  # with the run time told

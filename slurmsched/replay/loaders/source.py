@@ -98,7 +98,7 @@ class Head:
 
     def columns(self, delimiter: str = ",") -> frozenset[str]:
         """Names in the first line, as a header's."""
-        return frozenset(_names(next(csv.reader(self.lines[:1], delimiter=delimiter), [])))
+        return frozenset(names(next(csv.reader(self.lines[:1], delimiter=delimiter), [])))
 
 
 @dataclass
@@ -167,20 +167,6 @@ class Source:
         return tuple(f"{self.path}: {text}" for text in texts)
 
 
-def _names(header: Iterable[str]) -> list[str]:
+def names(header: Iterable[str]) -> list[str]:
+    """Names of columns as they are looked up."""
     return [name.strip() for name in header]
-
-
-def csv_records(source: Source, columns: tuple[str, ...], delimiter: str = ",") -> Iterator[tuple[int, dict[str, Any]]]:
-    """Line number and row by column name of a CSV file with a header.
-
-    Raises InputError if the header lacks one of `columns`.
-    """
-    with source.text() as file:
-        rows = csv.DictReader(file, delimiter=delimiter)
-        rows.fieldnames = _names(rows.fieldnames or ())
-        missing = [name for name in columns if name not in rows.fieldnames]
-        if missing:
-            raise source.fail(f"has no column {', '.join(missing)}; needed are {', '.join(columns)}", line=1)
-        for row in rows:
-            yield rows.line_num, row

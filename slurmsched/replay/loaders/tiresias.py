@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from slurmsched.replay.loaders.csv_rows import csv_records
 from slurmsched.replay.loaders.rows import Job, RowLoader, number, whole
-from slurmsched.replay.loaders.source import Head, Source, csv_records
+from slurmsched.replay.loaders.source import Head, Source
 
 COLUMNS = ("job_id", "num_gpu", "submit_time", "model_name", "duration")
 
