@@ -80,7 +80,13 @@ def test_sweep__one_wrong_point_stops_no_other(tmp_path: Path) -> None:
                     "policy=discretized-las", "policy.thresholds_gpu_s=[9.0, 4.0]")  # fmt: skip
     made, _ = swept(tmp_path / "r", chosen)
     assert [(row["cluster"], row["policy"]) for row in made.rows] == [("1x4", "fifo")]
-    said = ["asks for 3 GPUs", "must ascend", "must ascend", "is no cluster", "is no cluster"]
+    said = [
+        "GPUs, and the nodes that it may have hold 2",
+        "must ascend",
+        "must ascend",
+        "is no cluster",
+        "is no cluster",
+    ]
     assert [words in error for words, (_, error) in zip(said, made.failures, strict=True)] == [True] * 5
     assert (tmp_path / "r").read_text().count("\n") == 1
 
