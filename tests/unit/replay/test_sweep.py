@@ -244,6 +244,21 @@ def test_processes__do_not_outlive_their_parent(tmp_path: Path) -> None:
     assert (alive, time.monotonic() < late) == (True, True)
 
 
+def test_processes__end_in_order_by_sigterm(tmp_path: Path) -> None:
+    """The exit code tells it, and no leaked semaphore is told of."""
+    (script := tmp_path / "parent.py").write_text(
+        "import time\nfrom slurmsched.replay.workers import processes\nif __name__ == '__main__':\n"
+        "    with processes(1) as workers:\n        workers.executor.submit(time.sleep, 0).result()\n"
+        "        print('begun', flush=True)\n        time.sleep(1_000_000)\n"
+    )
+    argv = [sys.executable, str(script)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as parent:
+        assert (parent.stdout.readline() if parent.stdout else "") == "begun\n"
+        parent.terminate()
+        _, said = parent.communicate()
+    assert (parent.returncode, said) == (143, "")
+
+
 def test_cores__are_those_of_this_process() -> None:
     """At least one."""
     assert cores() >= 1
