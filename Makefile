@@ -59,7 +59,7 @@ test-live-%:
 		--part $(part) $(RETRY) tests/live $(PYTEST_ARGS)
 
 test-packages: $(STAMP) ## Debian package in a clean root of each suite, rpm (root, debootstrap, rpm, Debian mirror, PyPI)
-	$(BIN)/python -m pytest -m packages tests/packaging $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m packages tests/packaging -s $(PYTEST_ARGS)
 
 deb: $(STAMP) ## Build the Debian package in build/
 	$(BIN)/python packaging/deb.py build

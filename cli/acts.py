@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from slurmsched.cli import output
-from slurmsched.cli.output import Output, clock, counted, gpu_hours
+from slurmsched.cli.output import Output, clock, gpu_hours
 from slurmsched.cli.settings import config
+from slurmsched.words import some
 
 if TYPE_CHECKING:
     from slurmsched.config import Config
@@ -82,7 +83,7 @@ def summed(rows: Sequence[dict[str, Any]], dry_run: bool) -> dict[str, Any]:
 
 def _said(sums: dict[str, Any]) -> str:
     lost, idle = gpu_hours(sums["lost_gpu_s"]), gpu_hours(sums["idle_gpu_s"])
-    what = f"{counted(sums['preemptions'], 'preemption')}, {counted(sums['promises'], 'promise')}"
+    what = f"{some(sums['preemptions'], 'preemption')}, {some(sums['promises'], 'promise')}"
     return f"{what}; {lost} GPU hours of work lost, {idle} held idle"
 
 

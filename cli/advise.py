@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from slurmsched.cli import output
-from slurmsched.cli.output import Output
+from slurmsched.cli.output import JobId, Output
 from slurmsched.cli.settings import config
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ OF_SITE = ("SelectTypeParameters", "AccountingStorageTRES", "GPU files")  # chec
 
 @output.command("advise")
 @click.option("--user", metavar="NAME", default="", help="Only this user's jobs.")
-@click.option("--job", type=int, metavar="ID", help="Only this job, or this array.")
+@click.option("--job", type=JobId(), metavar="ID", help="Only this job, or this array.")
 def command(out: Output, user: str, job: int | None) -> None:
     """Show requests of waiting and running jobs that cost GPU time, most GPU hours at stake first, with the option to
     write instead; then settings of the site that do. Reads only.

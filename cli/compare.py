@@ -13,6 +13,7 @@ from slurmsched.cli import output
 from slurmsched.cli.output import Output, refuse_folder
 from slurmsched.cli.replay_options import preempting, replaying, sections
 from slurmsched.cli.trace_files import FILE, read_whole, reading
+from slurmsched.words import some
 
 if TYPE_CHECKING:
     from slurmsched.replay.compare import Case, Comparison, Played
@@ -118,7 +119,7 @@ def _table(out: Output, each: Comparison) -> None:
     from slurmsched.replay.compare_table import CHANGE_COLUMNS, change_rows, rows, unit_of
 
     titles, unit = [run["policy"] for run in each.runs], unit_of(each.runs)
-    out.line(f"{each.source}: {len(each.trace):,} jobs on {each.played[0].outcomes.cluster_gpus:,} GPUs")
+    out.line(f"{each.source}: {some(len(each.trace), 'job')} on {some(each.played[0].outcomes.cluster_gpus, 'GPU')}")
     out.table(("", *(f"{title}>" for title in titles)), rows(each.runs))
     out.line()
     for run in each.runs[1:]:

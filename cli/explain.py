@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from slurmsched.cli import output
-from slurmsched.cli.output import Output, clock, counted, seconds
+from slurmsched.cli.output import Output, clock, seconds
 from slurmsched.cli.settings import config
+from slurmsched.words import some
 
 if TYPE_CHECKING:
     from slurmsched.config import Config
@@ -107,13 +108,13 @@ def _ahead(one: Ahead) -> str:
 
     order = "the policy's order" if one.by == "policy" else "Slurm's priority"
     own = criteria(one.why) or "no criteria"
-    return f"rank {one.rank} of {one.of} by {order} ({own}), {counted(one.gpus, 'GPU')} asked for before it"
+    return f"rank {one.rank} of {one.of} by {order} ({own}), {some(one.gpus, 'GPU')} asked for before it"
 
 
 def _other(one: Other, own: Ahead) -> str:
     from slurmsched.explain.text import against, shown
 
-    return f"job {one.job_id} of {shown(one.user)}, {counted(one.gpus, 'GPU')}: {against(one.why, own.why)}"
+    return f"job {one.job_id} of {shown(one.user)}, {some(one.gpus, 'GPU')}: {against(one.why, own.why)}"
 
 
 def _estimate(one: Estimate, now_s: float) -> str:

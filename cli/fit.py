@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from slurmsched.cli import output
-from slurmsched.cli.output import Output, counted
+from slurmsched.cli.output import Output
 from slurmsched.cli.settings import config
+from slurmsched.words import some
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -188,7 +189,7 @@ def _print(out: Output, answer: Fit, unknown: str, reasons: dict[str, str], seve
     if unknown:
         out.line(f"what Slurm picks: {unknown}")
     if answer.ahead:
-        out.line(f"{counted(answer.ahead, 'job')} of the partition wait; those ahead of it go first")
+        out.line(f"{some(answer.ahead, 'job')} of the partition wait; those ahead of it go first")
 
 
 def _cells(given: Given | None) -> tuple[str, str]:

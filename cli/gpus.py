@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from slurmsched.cli import output
-from slurmsched.cli.output import Output, counted
+from slurmsched.cli.output import Output
 from slurmsched.cli.settings import config
+from slurmsched.words import some
 
 if TYPE_CHECKING:
     from slurmsched.model import Snapshot
@@ -91,7 +92,7 @@ def _print_sums(out: Output, name: str, sums: tuple[Sum, ...], *, sets: bool = F
 def _sets(one: Sum) -> str:
     """ "2x8, 1x4, 3 nodes unknown"; "-" where none is free."""
     known = [f"{nodes}x{gpus}" for gpus, nodes in one.sets.items()]
-    return ", ".join([*known, *([f"{counted(one.unknown, 'node')} unknown"] if one.unknown else [])]) or "-"
+    return ", ".join([*known, *([f"{some(one.unknown, 'node')} unknown"] if one.unknown else [])]) or "-"
 
 
 def _print_nodes(out: Output, lines: tuple[NodeLine, ...], *, indices: bool) -> None:
@@ -139,9 +140,9 @@ def _print_stranded(out: Output, one: Stranded) -> None:
     taken = f"{one.cause} is taken" if one.cause == "memory" else f"{one.cause} are taken"
     hidden = "" if one.holders else " by jobs that are not shown"
     out.line()
-    out.line(f"stranded: {counted(one.gpus, 'free GPU')} of {one.node}, whose {taken}{hidden}", "warn")
+    out.line(f"stranded: {some(one.gpus, 'free GPU')} of {one.node}, whose {taken}{hidden}", "warn")
     for job in one.holders[:SHOWN]:
         out.line(f"  job {job.job_id} of {job.user}: {job.cpus:g} CPUs, {job.memory_mib / 1024:.1f} GiB, "
-                 f"{counted(job.gpus, 'GPU')}")  # fmt: skip
+                 f"{some(job.gpus, 'GPU')}")  # fmt: skip
     if len(one.holders) > SHOWN:
         out.line(f"  and {len(one.holders) - SHOWN} more")

@@ -30,6 +30,20 @@ FACT = 10  # columns of the name of a fact
 CUT = ("user", "partition", "reason", "why")
 
 
+class JobId(click.ParamType):
+    """The number of one record of Slurm's. Python takes 12_3, which is a task of an array, for the number 123."""
+
+    name = "id"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        if re.fullmatch(r"[0-9]{1,18}", value) and int(value):
+            return int(value)
+        asked = "; `squeue -h -o %A -j JOB` and `sacct -X -o JobIDRaw -j JOB` tell it" if value[:1].isdigit() else ""
+        raise click.BadParameter(f"{value!r} is no job id: one number is needed{asked}", ctx, param)
+
+
 class Output:
     """Prints to stdout. as_json: one JSON value and nothing else. color: allow it where a terminal shows it."""
 
@@ -173,11 +187,6 @@ def seconds(value: float) -> str:
 def clock(time_s: float) -> str:
     """A Unix time as local time: "2026-03-01T14:05:09"."""
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(time_s))
-
-
-def counted(number: int, noun: str) -> str:
-    """ "1 job", "2 jobs"."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def gpu_hours(gpu_s: float) -> str:

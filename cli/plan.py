@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from slurmsched.cli import output
-from slurmsched.cli.output import Output, counted, gpu_hours
+from slurmsched.cli.output import Output, gpu_hours
 from slurmsched.cli.settings import config
 from slurmsched.cli.steps import act_rows, parted, print_acts, print_steps, step_rows
+from slurmsched.words import some
 
 if TYPE_CHECKING:
     from slurmsched.config import Config
@@ -99,8 +100,8 @@ def print_plan(out: Output, snapshot: Snapshot, plan: Plan, lever: str, limit: i
     managed = set(snapshot.jobs.job_id[plan.managed].tolist())
     back = sum(action.job_id not in managed for action in levers)
     out.line(
-        f"{len(levers) - back} of {len(managed)} managed jobs would get another {lever}"
-        + (f"; {counted(back, 'job')} out of scope would get their own back" if back else "")
+        f"{len(levers) - back} of {some(len(managed), 'managed job')} would get another {lever}"
+        + (f"; {some(back, 'job')} out of scope would get their own back" if back else "")
         + (f"; {plan.deferred} more wait for the next cycle (pace.writes_per_cycle)" if plan.deferred else "")
     )
     for line in left_alone(plan):
@@ -117,7 +118,7 @@ def left_alone(plan: Plan) -> list[str]:
     for refusal in plan.refused:
         found.setdefault((refusal.rule, refusal.reason), []).append(refusal.job_id)
     return [
-        f"left alone: {counted(len(ids), 'job')} ({rule}): {reason}: {', '.join(map(str, ids[:SHOWN]))}"
+        f"left alone: {some(len(ids), 'job')} ({rule}): {reason}: {', '.join(map(str, ids[:SHOWN]))}"
         + (", ..." if len(ids) > SHOWN else "")
         for (rule, reason), ids in sorted(found.items(), key=lambda item: -len(item[1]))
     ]

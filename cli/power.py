@@ -14,6 +14,7 @@ from slurmsched.cli.output import Output
 from slurmsched.cli.replay_options import replaying
 from slurmsched.cli.settings import config
 from slurmsched.cli.trace_files import FILE, read_whole, reading
+from slurmsched.words import some
 
 if TYPE_CHECKING:
     from slurmsched.config import Config
@@ -69,9 +70,10 @@ def advise(out: Output, **settings: Any) -> None:
                   "warnings": (*snapshot.warnings, *warnings)})  # fmt: skip
         return
     if found.nodes:
-        out.line(f"{len(found.nodes)} of {found.idle} idle nodes could be powered down: {nodes}", "ok")
-        out.line(f"demand may rise by {found.rise:.0f} GPUs within {power.horizon_s / 3600:g} h, waiting jobs ask for "
-                 f"{found.waiting}, {power.buffer} nodes stay up besides")  # fmt: skip
+        out.line(f"{len(found.nodes)} of {some(found.idle, 'idle node')} could be powered down: {nodes}", "ok")
+        rise = some(round(found.rise), "GPU")
+        out.line(f"demand may rise by {rise} within {power.horizon_s / 3600:g} h, waiting jobs ask for "
+                 f"{found.waiting}, {some(power.buffer, 'node stays', 'nodes stay')} up besides")  # fmt: skip
         out.line(f"by hand, where the site has power saving: scontrol update nodename={nodes} state=power_down")
     else:
         out.line(f"no node should be powered down: {found.why}")

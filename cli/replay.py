@@ -11,6 +11,7 @@ from slurmsched.cli import output
 from slurmsched.cli.output import Output
 from slurmsched.cli.replay_options import preempting, replaying, sections
 from slurmsched.cli.trace_files import FILE, read_whole, reading
+from slurmsched.words import some
 
 if TYPE_CHECKING:
     from slurmsched.replay.replayed import Replayed
@@ -57,7 +58,7 @@ def command(
         click.echo(f"slurmsched: {warning}", err=True)
     whole = _played(session)
     for reason, jobs in session.replayed.refused.items():
-        click.echo(f"slurmsched: {jobs} jobs are not let in, left out of all figures: {reason}", err=True)
+        click.echo(f"slurmsched: {some(jobs, 'job')} not let in, left out of all figures: {reason}", err=True)
     _show(out, session.replayed)
     if not whole:
         click.echo("slurmsched: interrupted; the figures are of the jobs that ended", err=True)

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from slurmsched.cli import output
-from slurmsched.cli.output import Output, counted, refuse_folder
+from slurmsched.cli.output import Output, refuse_folder
 from slurmsched.cli.settings import config
+from slurmsched.words import some
 
 if TYPE_CHECKING:
     from slurmsched.replay.sheets import Sheet
@@ -57,13 +58,13 @@ def _print(out: Output, made: dict[str, Any]) -> None:
     from slurmsched.report.page import text_sheets
 
     held = "" if made["utilisation"] is None else f", {100 * made['utilisation']:.1f} % of the GPUs"
-    started = counted(made["started"], "job")
+    started = some(made["started"], "job")
     out.line(f"{started} started; {made['gpu_hours']:,.0f} GPU hours held{held} (by {made['source']})")
+    for text in made["unread"]:
+        out.line(f"not known: {text}", "warning")
     for sheet in text_sheets(made):
         out.line()
         _table(out, sheet)
-    for text in made["unread"]:
-        out.line(f"not known: {text}", "warning")
 
 
 def _table(out: Output, sheet: Sheet) -> None:

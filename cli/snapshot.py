@@ -10,9 +10,10 @@ import click
 
 from slurmsched.cli import output
 from slurmsched.cli.groups import Group
-from slurmsched.cli.output import Output, clock, counted, refuse_folder
+from slurmsched.cli.output import Output, clock, refuse_folder
 from slurmsched.cli.plan import plan_tree, print_plan
 from slurmsched.cli.settings import config
+from slurmsched.words import some
 
 if TYPE_CHECKING:
     from slurmsched.config import Config
@@ -109,6 +110,6 @@ def _about(held: Saved) -> dict[str, Any]:
 
 def _title(held: Saved) -> str:
     snapshot = held.snapshot
-    counts = f"{counted(len(snapshot.jobs), 'job')}, {counted(len(snapshot.nodes), 'node')}"
+    counts = f"{some(len(snapshot.jobs), 'job')}, {some(len(snapshot.nodes), 'node')}"
     made = f"{'anonymised ' if held.anonymised else ''}by slurmsched {held.made_by}"
     return f"snapshot {snapshot.digest} of {snapshot.site.cluster}, {clock(snapshot.now_s)}, {counts}, {made}"

@@ -10,6 +10,7 @@ from slurmsched.cli import output
 from slurmsched.cli.output import Output, seconds
 from slurmsched.cli.settings import config
 from slurmsched.cli.steps import act_rows, print_acts
+from slurmsched.words import some
 
 if TYPE_CHECKING:
     from slurmsched.config import Config
@@ -159,7 +160,7 @@ def _print(out: Output, facts: dict[str, Any]) -> None:
     for name, text in lines.items():
         out.line(f"{name:8} {text}")
     if placed := facts["placements"]:
-        text = f"{placed['jobs']} jobs of several GPUs in a day, {placed['missed']} missed better ones"
+        text = f"{some(placed['jobs'], 'job')} of several GPUs in a day, {placed['missed']} missed better ones"
         out.line(f"{'links':8} {text} (`slurmsched topology quality`)", "warning" if placed["missed"] else "")
     _print_cycles(out, facts)
     for failure in facts["failures"]:

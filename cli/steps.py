@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from slurmsched.cli.output import Output, clock, counted, seconds
+from slurmsched.cli.output import Output, clock, seconds
+from slurmsched.words import some
 
 if TYPE_CHECKING:
     from slurmsched.model import Act, Wait
@@ -54,7 +55,7 @@ def act_word(act: Act) -> str:
 def print_acts(out: Output, acts: Sequence[Act], now_s: float) -> None:
     """A line for each, and one for each job that kept nodes wait for; none where there are none."""
     for act in acts:
-        takes = f", {counted(len(act.victims), 'victim')}" if act.victims else ""
+        takes = f", {some(len(act.victims), 'victim')}" if act.victims else ""
         when = f", by {clock(act.promised_s)} (in {seconds(act.promised_s - now_s)})" if act.promised_s > now_s else ""
         note = f": {act.note}" if act.note else ""
         out.line(

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from slurmsched.cli import output
-from slurmsched.cli.output import Output, counted
+from slurmsched.cli.output import Output
 from slurmsched.cli.replay import INTERRUPTED, SHOWN
 from slurmsched.errors import WorkersLostError
 from slurmsched.terminal import harmless
+from slurmsched.words import some
 
 if TYPE_CHECKING:
     from slurmsched.replay.attempts import Opened
@@ -131,7 +132,7 @@ def _show(out: Output, told: dict[str, Any], best: list[dict[str, Any]], top: in
     for line in _failures(told["failed"]):
         out.line(line, "failed")
     done = told["found"] + told["played"]
-    out.line(f"{done} of {counted(told['points'], 'point')} in {told['results']}, {told['played']} of them played now")
+    out.line(f"{done} of {some(told['points'], 'point')} in {told['results']}, {told['played']} of them played now")
 
 
 def _failures(failed: list[dict[str, Any]]) -> list[str]:
@@ -140,7 +141,7 @@ def _failures(failed: list[dict[str, Any]]) -> list[str]:
     for point in failed:
         found.setdefault(point["error"], []).append(_flat(point))
     return [
-        f"failed: {counted(len(points), 'point')}: {error}; the first: "
+        f"failed: {some(len(points), 'point')}: {error}; the first: "
         + ", ".join(f"{name} {value}" for name, value in points[0].items() if value not in ("", 0.0))
         for error, points in found.items()
     ]

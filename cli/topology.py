@@ -9,8 +9,9 @@ import click
 
 from slurmsched.cli import output, topology_check, topology_compile, topology_quality
 from slurmsched.cli.groups import Group
-from slurmsched.cli.output import Output, complain, counted
+from slurmsched.cli.output import Output, complain
 from slurmsched.cli.settings import config
+from slurmsched.words import some
 
 if TYPE_CHECKING:
     from slurmsched.topology.cells import NamedFabric
@@ -103,7 +104,7 @@ def diff(out: Output, fabric: Path | None) -> int:
     elif found:
         out.table(("what", "nodes", "files", "slurm"), grouped(found))
     if not out.as_json:
-        out.line(f"{counted(len(found), 'difference')}", "warn" if found else "ok")
+        out.line(f"{some(len(found), 'difference')}", "warn" if found else "ok")
     return DIFFERS if found else 0
 
 

@@ -10,6 +10,7 @@ import click
 from slurmsched.cli import output
 from slurmsched.cli.output import Output
 from slurmsched.cli.topology_case import Case, with_case
+from slurmsched.words import some
 
 if TYPE_CHECKING:
     from slurmsched.topology.slurm_check import Checked
@@ -45,7 +46,7 @@ def _print(out: Output, found: Sequence[tuple[Case, Sequence[Checked]]]) -> None
             print_worst(out, case.one.topology.name, one)
     for name, drawn in {case.one.topology.name: forms[0].drawn for case, forms in found}.items():
         if drawn:
-            out.line(f"{name}: of {drawn:,} sets of free GPUs that were drawn, not of all")
+            out.line(f"{name}: of {some(drawn, 'set')} of free GPUs that were drawn, not of all")
     for line in remedies([form for _, forms in found for form in forms]):
         out.line(line)
 

@@ -13,6 +13,7 @@ from slurmsched.cli import output
 from slurmsched.cli.output import Output
 from slurmsched.cli.topology_case import FILE, NODE, Case, wired_classes, with_case
 from slurmsched.cli.topology_check import checked
+from slurmsched.words import some
 
 if TYPE_CHECKING:
     from slurmsched.topology.slurm_compile import Compiled
@@ -112,7 +113,8 @@ def text_of(case: Case, best: Compiled, form: Form) -> Iterator[str]:
         if new.states:
             yield f"# --{new.form}: best set in {new.best_share:.1%} of states, before {old.best_share:.1%}"
     reach = "no file can do better" if best.proven else f"no file can exceed {best.bound / best.states:.1%}"
-    drawn = f", in states of {after[0].drawn:,} sets of free GPUs that were drawn, not of all" if after[0].drawn else ""
+    sets = some(after[0].drawn, "set")
+    drawn = f", in states of {sets} of free GPUs that were drawn, not of all" if after[0].drawn else ""
     yield f"# {reach}; {best.tried} tried{drawn}"
     yield from conf_lines(case.one, best.node, best.order)
 

@@ -11,6 +11,7 @@ import click
 from slurmsched.cli import output
 from slurmsched.cli.output import Output
 from slurmsched.cli.settings import config
+from slurmsched.words import some
 
 Row = Mapping[str, Any]
 
@@ -54,7 +55,7 @@ def summed(rows: Sequence[Row]) -> Iterable[dict[str, Any]]:
 
 
 def _cells(row: Row) -> tuple[Any, ...]:
-    return (f"{row['gpus']} GPUs", "yes" if row["pinned"] else "no", row["jobs"], f"{row['best_share']:.1%}",
+    return (some(row["gpus"], "GPU"), "yes" if row["pinned"] else "no", row["jobs"], f"{row['best_share']:.1%}",
             f"{row['mean_ratio']:.3f}", f"{row['worst_ratio']:.3f}")  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from slurmsched.cli.output import Output, counted
+from slurmsched.cli.output import Output
 from slurmsched.errors import InputError
 from slurmsched.model.topology import Fabric
 from slurmsched.topology.cells import NamedFabric, nodes_under
@@ -15,6 +15,7 @@ from slurmsched.topology.picture import groups, matrix
 from slurmsched.topology.plain import fold
 from slurmsched.topology.reading import NodeClass, Reading
 from slurmsched.topology.site import Difference
+from slurmsched.words import some
 
 
 def class_of(node: str | None, classes: Sequence[NodeClass]) -> NodeClass:
@@ -61,7 +62,7 @@ def print_fabric(out: Output, one: NamedFabric) -> None:
 def print_class(out: Output, node: str, one: NodeClass, fabric: NamedFabric) -> None:
     """Matrix, groups, and the cells that the node is in."""
     topology = one.topology
-    head = f"{node or topology.name}: {counted(topology.gpus, 'GPU')} {topology.gpu_type}".rstrip()
+    head = f"{node or topology.name}: {some(topology.gpus, 'GPU')} {topology.gpu_type}".rstrip()
     out.line(f"{head}, class {topology.name}" if node and node != topology.name else head)
     out.table(*matrix(topology))
     for line in groups(topology):

@@ -9,6 +9,7 @@ import click
 
 from slurmsched.cli.output import Output, complain, refuse_folder
 from slurmsched.errors import InputError
+from slurmsched.words import some
 
 if TYPE_CHECKING:
     from slurmsched.replay.describe import Section
@@ -77,7 +78,7 @@ def written(out: Output, target: Path, recorded: Recorded) -> None:
     if out.as_json:
         out.json(told)
     else:
-        out.line(f"{told['file']}: {len(trace):,} jobs, {told['gpu_hours']:,.0f} GPU hours", "ok")
+        out.line(f"{told['file']}: {some(len(trace), 'job')}, {told['gpu_hours']:,.0f} GPU hours", "ok")
 
 
 def show(out: Output, section: Section) -> None:

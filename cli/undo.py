@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 import click
 
 from slurmsched.cli import output
-from slurmsched.cli.output import Output, complain, counted
+from slurmsched.cli.output import Output, complain
 from slurmsched.cli.settings import config
 from slurmsched.cli.steps import act_word, parted, print_steps, step_rows
+from slurmsched.words import some
 
 if TYPE_CHECKING:
     from slurmsched.config import Config
@@ -106,15 +107,15 @@ def restoring(tree: Config, snapshot: Snapshot, lead: Lead | None = None) -> Pla
 
 def _told(plan: Plan) -> str:
     levers, _ = parted(plan.actions)
-    return f"Restore {counted(len(levers), 'lever')}{_also(plan, 'end ')}"
+    return f"Restore {some(len(levers), 'lever')}{_also(plan, 'end ')}"
 
 
 def _also(plan: Plan, ends: str = "", after: str = "") -> str:
     """Node lists, requests, earliest starts, preemptions and promises of the plan, in words."""
     kinds = [step.kind for step in parted(plan.actions)[1]]
-    told = [counted(kinds.count(kind), what) for kind, what in _GIVEN.items() if kind in kinds]
+    told = [some(kinds.count(kind), what) for kind, what in _GIVEN.items() if kind in kinds]
     acts = Counter(act_word(act) for act in plan.acts)
-    told += [f"{ends}{counted(number, word)}{after}" for word, number in acts.items()]
+    told += [f"{ends}{some(number, word)}{after}" for word, number in acts.items()]
     return "".join(f", {text}" for text in told)
 
 
@@ -126,7 +127,7 @@ def _print(out: Output, plan: Plan, *, applies: bool) -> None:
     for refusal in plan.refused:
         out.line(f"job {refusal.job_id} left alone: {refusal.reason}", "warning")
     out.line(
-        f"{counted(len(levers), 'lever')} to restore"
+        f"{some(len(levers), 'lever')} to restore"
         + _also(plan, after=" to end")
         + ("" if applies or not plan.actions else "; --apply does it")
     )

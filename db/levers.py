@@ -19,6 +19,7 @@ from slurmsched.model.plan import Outcome, SetLever
 from slurmsched.model.table import column
 from slurmsched.planning.levers import LEVERS
 from slurmsched.protocols import LeverRecord
+from slurmsched.words import some
 
 LONGEST_BACKOFF_S = 86_400.0  # however often a job is changed behind our back, it is tried again after a day
 NAMED = 5  # jobs named in a warning
@@ -201,8 +202,9 @@ def warning(jobs: Jobs, suspects: Int64s, kind: str) -> str:
     named = ", ".join(map(str, jobs.job_id[suspects[:NAMED]].tolist())) + (", ..." if len(suspects) > NAMED else "")
     word = kind.replace("_", " ")
     return (
-        f"{len(suspects)} jobs have a {word} as slurmsched writes it, but neither ledger nor journal knows them; they "
-        f"are left alone (jobs {named}). If their users did not choose it, set it back with "
+        f"{some(len(suspects), 'job has', 'jobs have')} a {word} as slurmsched writes it, of which neither ledger nor "
+        f"journal knows: left alone ({'job' if len(suspects) == 1 else 'jobs'} {named}). If their users did not choose "
+        "it, set it back with "
         f"`scontrol update jobid=ID {'nice' if kind == 'nice' else 'sitefactor'}=0`"
     )
 

@@ -18,6 +18,7 @@ from slurmsched.model.jobs import NAN, Jobs
 from slurmsched.model.snapshot import Snapshot
 from slurmsched.model.states import JobState
 from slurmsched.model.table import column
+from slurmsched.words import some
 
 ASKS = 3  # sacct may lag behind: it is asked again for a run it does not know yet, but not for ever
 GONE_KEPT_S = 86_400.0  # a job that left unseen is asked for this long while sacct does not answer
@@ -236,7 +237,9 @@ def _look_up(cases: list[_Case], lookups: Past, seen: Observation) -> list[Earli
         told = lookups.runs(ids)
     except SlurmError as error:
         seen.refused = True
-        seen.warnings.append(f"sacct does not answer, earlier runs of {len(ids)} jobs are not counted yet: {error}")
+        seen.warnings.append(
+            f"sacct does not answer, earlier runs of {some(len(ids), 'job is', 'jobs are')} not counted yet: {error}"
+        )
         return None
     for case in cases:
         _settle(case, ends, told)

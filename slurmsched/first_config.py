@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from slurmsched.config_text import toml_value
 from slurmsched.slurm.first_look import FirstLook, GpuPartition
 from slurmsched.terminal import harmless
+from slurmsched.words import some
 
 
 def first_config(found: FirstLook, partitions: Sequence[str], *, bin_dir: str = "", conf: str = "") -> str:
@@ -55,4 +56,4 @@ def _accounting(found: FirstLook) -> Iterator[str]:
 
 def _told(one: GpuPartition) -> str:
     kinds = f" ({harmless(', '.join(one.types))})" if one.types else ""
-    return f"{harmless(one.name)}: {one.gpus:,} GPUs{kinds} on {one.nodes:,} nodes"
+    return f"{harmless(one.name)}: {some(one.gpus, 'GPU')}{kinds} on {some(one.nodes, 'node')}"

@@ -18,6 +18,7 @@ from slurmsched.model.past import NO_PAST
 from slurmsched.slurm.commands import Commands
 from slurmsched.slurm.history import ended_runs
 from slurmsched.slurm.reader import open_commands
+from slurmsched.words import some
 
 log = get_logger()
 
@@ -83,7 +84,7 @@ class LivePast:
             kept = replace(kept, refused_s=now_s, span_s=max(kept.span_s / 2, LEAST_SPAN_S))
             warnings.append(f"jobs that ended: {error}")
         if unread:
-            warnings.append(f"jobs that ended: {unread} rows of sacct cannot be read")
+            warnings.append(f"jobs that ended: {some(unread, 'row')} of sacct cannot be read")
         if kept is not known:
             kept = kept.bounded(now_s - self._settings.days * DAY_S, self._settings.rows)
             warnings += self._saved(kept)

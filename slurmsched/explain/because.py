@@ -7,9 +7,10 @@ from math import isfinite
 
 from slurmsched.explain import on_nodes
 from slurmsched.explain.case import SMALLER, Case, Said
-from slurmsched.explain.text import clock, minutes, shown, some
+from slurmsched.explain.text import clock, minutes, shown
 from slurmsched.model.limits import LimitValue
 from slurmsched.model.reasons import Blocker
+from slurmsched.words import some
 
 
 def said(case: Case) -> Said:

@@ -8,10 +8,10 @@ from math import inf, isfinite, nan
 
 import numpy as np
 
-from slurmsched.explain.text import some
 from slurmsched.model.acts import Act
 from slurmsched.model.reasons import Blocker
 from slurmsched.model.snapshot import Snapshot
+from slurmsched.words import some
 
 LEAST = 10  # waits, below which the past tells nothing
 SHARES = (0.1, 0.9)

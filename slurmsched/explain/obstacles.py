@@ -9,7 +9,7 @@ from enum import Enum, auto
 import numpy as np
 
 from slurmsched.explain.facts import Facts
-from slurmsched.explain.text import clock, shown, some
+from slurmsched.explain.text import clock, shown
 from slurmsched.model.columns import Int64s
 from slurmsched.model.hostlist import expand
 from slurmsched.model.snapshot import Snapshot
@@ -17,6 +17,7 @@ from slurmsched.planning.bounds import UnknownForm, meets
 from slurmsched.slurm.gres import parse_gres
 from slurmsched.survey.overview import state_words
 from slurmsched.survey.stock import whole_types
+from slurmsched.words import some
 
 UNEVEN = ("TresPerJob", "TresPerTask", "TresPerSocket")  # GPUs that need not be as many on each node
 
@@ -114,7 +115,7 @@ class Asks:
         if self.gpus > nodes.gpus[at]:
             return Obstacle(Kind.NEVER, f"it has {some(int(nodes.gpus[at]), 'GPU')}, the job needs {self.gpus} there")
         if self.cpus > nodes.cpus[at]:
-            return Obstacle(Kind.NEVER, f"it has {int(nodes.cpus[at])} CPUs, the job needs {self.cpus} there")
+            return Obstacle(Kind.NEVER, f"it has {some(int(nodes.cpus[at]), 'CPU')}, the job needs {self.cpus} there")
         if self.memory_mib > nodes.memory_mib[at]:
             told = f"it has {nodes.memory_mib[at]:.0f} MiB of memory, the job needs {self.memory_mib:.0f} there"
             return Obstacle(Kind.NEVER, told)
@@ -133,12 +134,10 @@ class Asks:
             return Obstacle(Kind.WHOLE, "others run there, and the job wants the whole node")
         free = int(nodes.gpus[at] - nodes.gpus_used[at])
         if self.gpus > free:
-            told = f"{free} of its {int(nodes.gpus[at])} GPUs are free, the job needs {self.gpus} there"
-            return Obstacle(Kind.GPUS, told)
+            return Obstacle(Kind.GPUS, _free(free, int(nodes.gpus[at]), "GPU", self.gpus))
         free_cpus = int(nodes.cpus[at] - nodes.cpus_used[at])
         if self.cpus > free_cpus:
-            told = f"{free_cpus} of its {int(nodes.cpus[at])} CPUs are free, the job needs {self.cpus} there"
-            return Obstacle(Kind.CPUS, told)
+            return Obstacle(Kind.CPUS, _free(free_cpus, int(nodes.cpus[at]), "CPU", self.cpus))
         free_mib = float(nodes.memory_mib[at] - nodes.memory_used_mib[at])
         if self.memory_mib > free_mib:
             told = f"{free_mib:.0f} MiB of its memory are free, the job needs {self.memory_mib:.0f} there"
@@ -220,3 +219,7 @@ def reservations(snapshot: Snapshot, facts: Facts) -> tuple[Kept, ...]:
              None if "ALL_NODES" in table.flags[at] else names(table.node_list[at]))
         for at in range(len(table)) if table.end_s[at] > snapshot.now_s
     )  # fmt: skip
+
+
+def _free(free: int, of: int, what: str, needs: int) -> str:
+    return f"{free} of its {some(of, what)} {'is' if free == 1 else 'are'} free, the job needs {needs} there"

@@ -6,9 +6,9 @@ from collections import Counter
 
 from slurmsched.explain.facts import Facts
 from slurmsched.explain.obstacles import Asks, Kind, free_gpus, spreads
-from slurmsched.explain.text import some
 from slurmsched.model.reasons import Blocker
 from slurmsched.model.snapshot import Snapshot
+from slurmsched.words import some
 
 MATTERS = (Blocker.PRIORITY, Blocker.RESOURCES, Blocker.NODES)
 _LACK = {
@@ -34,5 +34,5 @@ def room(snapshot: Snapshot, row: int, facts: Facts) -> str:
         return f" There is room for it on {of}; it needs {least}{needs}."
     free, gpus = int(free_gpus(snapshot)[fit].sum()), int(snapshot.jobs.gpus[row])
     if free < gpus:
-        return f" There are {free} GPUs free on {of}; it needs {gpus}."
+        return f" There {'is' if free == 1 else 'are'} {some(free, 'GPU')} free on {of}; it needs {gpus}."
     return f" By counts there is room for it on {of}."

@@ -23,11 +23,6 @@ def clock(time_s: float) -> str:
     return f"{datetime.fromtimestamp(time_s):%Y-%m-%dT%H:%M:%S}"
 
 
-def some(number: int, noun: str) -> str:
-    """ "1 node", "2 nodes"."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
 def against(other: Mapping[str, Any], own: Mapping[str, Any]) -> str:
     """By what another job stands before this one: those criteria of it that differ."""
     apart = {name: value for name, value in other.items() if value != own.get(name)}

@@ -10,6 +10,7 @@ import numpy as np
 from slurmsched.model.columns import Bools, Floats, Labels
 from slurmsched.model.jobs import NAN
 from slurmsched.model.table import Table, column, text
+from slurmsched.words import some
 
 RESERVATION_PREFIX = "slurmsched-"  # of every reservation that is ours to delete
 
@@ -54,7 +55,7 @@ class Victim:
     def loses(self) -> str:
         """What it loses, in words for people."""
         by = f", a restart by {self.cost_by}" if self.cost_by else ""
-        return f"loses about {self.lost_gpu_s / max(self.gpus, 1):.0f} s of work on {self.gpus} GPUs{by}"
+        return f"loses about {self.lost_gpu_s / max(self.gpus, 1):.0f} s of work on {some(self.gpus, 'GPU')}{by}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from slurmsched.model.columns import Floats, Int64s
 from slurmsched.model.durations import FORMS, duration_s, duration_text
 from slurmsched.model.hint_values import TOPOLOGIES, Checkpoint, Deadline
 from slurmsched.model.jobs import Jobs
+from slurmsched.words import some
 
 MARK = "slurmsched:"
 
@@ -222,7 +223,7 @@ def hint_warnings(jobs: Jobs, *, most: int = 20) -> tuple[str, ...]:
     having = {fault: rows for fault, rows in having.items() if len(rows)}
     texts = [f"{_first_of(jobs, rows)}: {fault}" for fault, rows in list(having.items())[:most]]
     rest = len(having) - len(texts)
-    return (*texts, f"{rest} more faults in hints of other jobs") if rest else tuple(texts)
+    return (*texts, f"{some(rest, 'more fault')} in hints of other jobs") if rest else tuple(texts)
 
 
 def _first_of(jobs: Jobs, rows: Int64s) -> str:

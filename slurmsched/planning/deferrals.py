@@ -16,6 +16,7 @@ from slurmsched.placements.candidates import eligible
 from slurmsched.planning import managed as jobs_of
 from slurmsched.planning.parts import Deferred
 from slurmsched.planning.type_nodes import nodes_by_type
+from slurmsched.words import some
 
 _FOREIGN = "somebody else changed its start"
 
@@ -92,7 +93,7 @@ def untold(
     if wants.beside is not None:
         guests = int((waits & (wants.beside >= 0)).sum())
         found.append((guests, "on GPUs of another job: only jobs that ask for shards or MPS share any on Slurm"))
-    return tuple(f"the policy wants {count} {'job' if count == 1 else 'jobs'} {what}" for count, what in found if count)
+    return tuple(f"the policy wants {some(count, 'job')} {what}" for count, what in found if count)
 
 
 def _on_record(snapshot: Snapshot) -> tuple[dict[int, Deferral], tuple[Deferral, ...]]:

@@ -11,6 +11,7 @@ from slurmsched.config import Config
 from slurmsched.model import Input, Jobs, Snapshot, Use
 from slurmsched.model.columns import Bools
 from slurmsched.model.hints import parse_hints
+from slurmsched.words import some, some_of
 
 
 def lacking(snapshot: Snapshot, needs: Sequence[Input]) -> tuple[str, ...]:
@@ -42,7 +43,7 @@ def given(snapshot: Snapshot, needs: Sequence[Input]) -> tuple[str, ...]:
     if Input.PAST not in needs or not len(past):
         return ()
     since = datetime.fromtimestamp(float(past.end_s[0]), UTC).date()
-    return (f"{Input.PAST.value}: {len(past):,} since {since}, of {len(past.user.names):,} users",)
+    return (f"{Input.PAST.value}: {len(past):,} since {since}, of {some(len(past.user.names), 'user')}",)
 
 
 def _hinted(*fields: str) -> Callable[[Snapshot, Jobs], str]:
@@ -53,7 +54,8 @@ def _hinted(*fields: str) -> Callable[[Snapshot, Jobs], str]:
             lambda comment: any(getattr(parse_hints(comment), name) is not None for name in fields), np.bool_
         )
         words = " or ".join(f"{name.removesuffix('_s')}=" for name in fields)
-        return "" if having.all() else f"{int((~having).sum())} of {len(jobs)} jobs give no {words} hint"
+        told = some_of(int((~having).sum()), len(jobs), "job", "gives", "give")
+        return "" if having.all() else f"{told} no {words} hint"
 
     return rule
 

@@ -26,6 +26,7 @@ from slurmsched.model.plan import (
 from slurmsched.planning import managed, victims
 from slurmsched.planning.levers import LIMIT
 from slurmsched.planning.view import View, row_of
+from slurmsched.words import some
 
 HOUR_S = 3_600.0
 
@@ -73,7 +74,7 @@ def other_size(action: Action | None, view: View) -> str:
         return ""
     hints, gpus = parse_hints(view.snapshot.jobs.comment[row]), counted(action.gpus)
     within = hints.min_gpus is not None and hints.max_gpus is not None and hints.min_gpus <= gpus <= hints.max_gpus
-    return "" if within else f"{gpus} GPUs are not between its hints min_gpus and max_gpus"
+    return "" if within else f"{some(gpus, 'GPU is', 'GPUs are')} not between its hints min_gpus and max_gpus"
 
 
 def _begins(action: Action | None, view: View) -> Act | None:
@@ -91,21 +92,22 @@ def _lately(act: Act, view: View) -> list[Act]:
 
 
 def cycle_full(action: Action | None, view: View) -> str:
-    full = _begins(action, view) is not None and len(view.begun) >= view.limits.per_cycle
-    return f"{view.limits.per_cycle} acts begin in this cycle already (acts.per_cycle)" if full else ""
+    most = view.limits.per_cycle
+    full = _begins(action, view) is not None and len(view.begun) >= most
+    return f"{some(most, 'act begins', 'acts begin')} in this cycle already (acts.per_cycle)" if full else ""
 
 
 def hour_full(action: Action | None, view: View) -> str:
     act, most = _begins(action, view), view.limits.per_hour
     full = act is not None and len(_lately(act, view)) >= most
-    return f"{most} acts were begun in the last hour (acts.per_hour)" if full else ""
+    return f"{some(most, 'act was', 'acts were')} begun in the last hour (acts.per_hour)" if full else ""
 
 
 def user_full(action: Action | None, view: View) -> str:
     act, most = _begins(action, view), view.limits.per_user_per_hour
     if act is None or sum(each.user == act.user for each in _lately(act, view)) < most:
         return ""
-    return f"{most} acts were begun for {act.user} in the last hour (acts.per_user_per_hour)"
+    return f"{some(most, 'act was', 'acts were')} begun for {act.user} in the last hour (acts.per_user_per_hour)"
 
 
 def swaps_back(action: Action | None, view: View) -> str:

@@ -23,6 +23,7 @@ from slurmsched.model.plan import (
 )
 from slurmsched.model.states import FINISHED, JobState
 from slurmsched.planning.view import Seen, View
+from slurmsched.words import some
 
 CHANGED = "changed since the snapshot"
 ASKS = f"{CHANGED}: it asks for"
@@ -88,7 +89,7 @@ def other_request(action: Action | None, view: View) -> str:
         return f"{CHANGED}: it asks for {seen.gpus or 'no GPUs by node'}"
     gets = counted(action.gpus)
     other = next((count for count in (counted(action.base), counted(action.was)) if count != gets), gets)
-    return "" if other == gets or action.resizes else f"it would get {gets} GPUs instead of {other}"
+    return "" if other == gets or action.resizes else f"it would get {some(gets, 'GPU')} instead of {other}"
 
 
 def other_asks(action: Action | None, view: View) -> str:

@@ -19,6 +19,7 @@ from slurmsched.planning.deferrals import own_starts
 from slurmsched.planning.parts import Pinned
 from slurmsched.planning.pin_records import act_of, key_of, left_alone, on_record, returned, sized, untouched
 from slurmsched.planning.stock import Need
+from slurmsched.words import some
 
 Move = tuple[Retype, Pin]
 _LIMIT = "it waits for a limit that its own request may meet"
@@ -70,7 +71,7 @@ def _wanted(
     rows = ranking.order[(asked & (verdict < 0))[ranking.order]].tolist()
     most = _largest(base, rows)
     found = {row: f"{jobs.gpu_request[row].rpartition(':')[0]}:{gpus[row]}" for row in rows if gpus[row] <= most[row]}
-    small = (Refusal(int(jobs.job_id[row]), "size-room", f"no node that it may have has {gpus[row]} GPUs")
+    small = (Refusal(int(jobs.job_id[row]), "size-room", f"no node that it may have has {some(gpus[row], 'GPU')}")
              for row in rows if row not in found)  # fmt: skip
     return found, (*jobs_of.refusals(base, verdict, jobs_of.SIZE_RULES), *small)
 

@@ -11,6 +11,7 @@ import numpy as np
 from slurmsched.kernels.room import with_room
 from slurmsched.kernels.subsequence import longest_non_increasing
 from slurmsched.model.columns import Bools, Int64s
+from slurmsched.words import some
 
 
 def spaced(
@@ -30,7 +31,7 @@ def spaced(
     if n == 0:
         return height.copy(), np.zeros(0, np.bool_)
     if ceiling - floor < n:
-        raise ValueError(f"no room for {n} jobs between priority {floor} and {ceiling}")
+        raise ValueError(f"no room for {some(n, 'job')} between priority {floor} and {ceiling}")
     steps = descents(tie)
     level = height + steps
     tail = low_tail(height, level, floor)

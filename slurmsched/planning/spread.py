@@ -11,6 +11,7 @@ from slurmsched.model.snapshot import Snapshot
 from slurmsched.model.topology import Fabric
 from slurmsched.planning.reach import binds
 from slurmsched.topology.blocks import at_level
+from slurmsched.words import some
 
 
 def broken(snapshot: Snapshot, row: int, nodes: Int64s) -> Iterator[tuple[float, str]]:
@@ -32,11 +33,12 @@ def broken(snapshot: Snapshot, row: int, nodes: Int64s) -> Iterator[tuple[float,
     most, size = int(jobs.switches[row]), int(jobs.segment_nodes[row])
     spans = len(np.unique(cells))
     if fabric.form == "tree" and 0 < most < spans:
-        yield most / spans, f"it asked for at most {most} switches, and is on {spans}"
+        yield most / spans, f"it asked for at most {some(most, 'switch', 'switches')}, and is on {spans}"
     if fabric.form == "block" and 0 < size <= len(cells):
         parts, whole = len(cells) // size, _whole(fabric, cells, size)
         if whole < parts:
-            yield whole / parts, f"{parts - whole} of its {parts} segments of {size} nodes are not within one block"
+            told = f"{parts - whole} of its {some(parts, 'segment')} of {some(size, 'node')}"
+            yield whole / parts, f"{told} {'is' if parts - whole == 1 else 'are'} not within one block"
 
 
 def asked(snapshot: Snapshot, row: int) -> str:

@@ -12,6 +12,7 @@ from slurmsched.planning import managed
 from slurmsched.planning.groups import competing
 from slurmsched.planning.levers import AnyLever
 from slurmsched.planning.spacing import spaced
+from slurmsched.words import some
 
 _LEAST_GAP = 1000  # priority points: room for ten insertions by halving between two neighbours
 
@@ -40,7 +41,7 @@ def _band(snapshot: Snapshot, factors: Int64s, lever: Lever) -> dict[str, int]:
     weights = int(snapshot.site.priority_weights)
     if lever.ceiling - lever.floor < len(factors):
         raise ConfigError(
-            f"{lever.ceiling} leaves no room for {len(factors)} jobs above lever.floor = {lever.floor}",
+            f"{lever.ceiling} leaves no room for {some(len(factors), 'job')} above lever.floor = {lever.floor}",
             key="lever.ceiling",
         )
     room = (lever.ceiling - lever.floor) // (2 * len(factors))

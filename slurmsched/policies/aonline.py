@@ -22,6 +22,7 @@ from slurmsched.policies.order import ordered
 from slurmsched.policies.timetable import Sizes, sizes_of, without_curve
 from slurmsched.policies.weights import check_weights, unmet, weights_of
 from slurmsched.protocols import Estimator, SpeedEstimator
+from slurmsched.words import some
 
 _PLANNED = ("begin_s", "end_s", "batch_gpus")  # in a carry, by job: -1 for a job that no batch took
 MOST_SLOTS = 4_096  # of a window; beyond, slots are longer
@@ -195,6 +196,7 @@ def _batch(carry: Any) -> dict[str, float]:
 
 def _notes(snapshot: Snapshot, left_s: Floats, left: Bools) -> tuple[str, ...]:
     blind, out = int((active(snapshot) & np.isinf(left_s)).sum()), int(left.sum())
-    notes = [f"{blind} jobs have no expected run time: in no batch, by attained service"] if blind else []
-    notes += [f"{out} jobs wait for the next batch"] if out else []
+    told = some(blind, "job has", "jobs have")
+    notes = [f"{told} no expected run time: in no batch, by attained service"] if blind else []
+    notes += [f"{some(out, 'job waits', 'jobs wait')} for the next batch"] if out else []
     return tuple(notes)

@@ -19,6 +19,7 @@ from slurmsched.policies.leases import chosen, contenders, leases
 from slurmsched.policies.memory import recall, remembered
 from slurmsched.policies.order import ordered
 from slurmsched.protocols import Estimator
+from slurmsched.words import some_of
 
 _PACKINGS = {"milp": best, "greedy": greedy}
 _PLAN = "lease_plan"  # in a carry: until when it stands
@@ -119,7 +120,7 @@ class Chronus:
 
     def _told(self, wants: Bools, admitted: Floats) -> tuple[str, ...]:
         out = int((wants & (admitted == 0)).sum())
-        return (f"{out} of {int(wants.sum())} deadlines are not promised: best effort",) if out else ()
+        return (f"{some_of(out, int(wants.sum()), 'deadline', 'is', 'are')} not promised: best effort",) if out else ()
 
     def next_change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
         """When the plan or the next lease of those that hold GPUs is over [Unix s]."""

@@ -11,6 +11,7 @@ from slurmsched.model.columns import Bools, Floats
 from slurmsched.model.hints import parse_hints
 from slurmsched.placements.candidates import eligible, holding
 from slurmsched.policies.order import arrival_s
+from slurmsched.words import some, some_of
 
 
 def deadline_s(jobs: Jobs) -> Floats:
@@ -33,6 +34,7 @@ def cluster_gpus(snapshot: Snapshot) -> int:
 def missing(who: Bools, due_s: Floats, left_s: Floats) -> tuple[str, ...]:
     """Notes on jobs without a deadline or with one but no expected run time. who: (N,) bool, jobs that count."""
     free, blind = int((who & np.isinf(due_s)).sum()), int((who & np.isfinite(due_s) & np.isinf(left_s)).sum())
-    notes = [f"{free} of {int(who.sum())} jobs tell no deadline: best effort"] if free else []
-    notes += [f"{blind} jobs have a deadline but no expected run time: best effort"] if blind else []
+    notes = [f"{some_of(free, int(who.sum()), 'job', 'tells', 'tell')} no deadline: best effort"] if free else []
+    told = some(blind, "job has", "jobs have")
+    notes += [f"{told} a deadline but no expected run time: best effort"] if blind else []
     return tuple(notes)

@@ -14,6 +14,7 @@ from slurmsched.model.hints import hint_column
 from slurmsched.policies.cards import PREEMPTS
 from slurmsched.policies.checks import check_number
 from slurmsched.policies.order import ordered
+from slurmsched.words import some_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,4 +72,4 @@ def _notes(progress: Floats) -> tuple[str, ...]:
     silent = int(np.isnan(progress).sum())
     if not silent:
         return ()
-    return (f"{silent} of {len(progress)} jobs tell no progress: ordered by attained service alone",)
+    return (f"{some_of(silent, len(progress), 'job', 'tells', 'tell')} no progress: ordered by attained service alone",)

@@ -21,6 +21,7 @@ from slurmsched.policies.order import ordered
 from slurmsched.policies.spare import Share, spread
 from slurmsched.policies.timetable import Sizes, Timetable, filled, sizes_of, timetable, without_curve
 from slurmsched.protocols import Estimator, SpeedEstimator
+from slurmsched.words import some_of
 
 _KEPT = ("admitted", "given_gpus")  # in a carry, by job
 _ROUND = "elastic_round"  # in a carry: when the next one begins
@@ -150,7 +151,7 @@ def _wants(snapshot: Snapshot, given: Floats) -> Wants | None:
 
 def _notes(snapshot: Snapshot, wants: Bools, admitted: Bools, due_s: Floats, left_s: Floats) -> tuple[str, ...]:
     out = int((wants & ~admitted).sum())
-    told = (f"{out} of {int(wants.sum())} deadlines are not promised: best effort",) if out else ()
+    told = (f"{some_of(out, int(wants.sum()), 'deadline', 'is', 'are')} not promised: best effort",) if out else ()
     return (*missing(active(snapshot), due_s, left_s), *told)
 
 

@@ -16,6 +16,7 @@ from slurmsched.policies.expected import remaining_s
 from slurmsched.policies.gpu_market import market
 from slurmsched.policies.order import ordered
 from slurmsched.protocols import Estimator, SpeedEstimator
+from slurmsched.words import some
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ class Genie:
         order = ordered(jobs, ~in_time, np.where(in_time, allowance_s, jobs.attained_gpu_s))
         late = int((active(snapshot) & (allowance_s < 0)).sum())
         notes = missing(active(snapshot), due_s, left_s)
-        notes += (f"{late} jobs cannot meet their deadline any more",) if late else ()
+        notes += (f"{some(late, 'job')} cannot meet the deadline any more",) if late else ()
         why = {"in_time": in_time.astype(np.int64), "allowance_s": allowance_s}
         return Ranking(order, why=why, notes=notes, wants=wants)
 

@@ -14,6 +14,7 @@ from slurmsched.policies.cards import PREEMPTS
 from slurmsched.policies.checks import check_ascending, check_choice, check_count, check_number
 from slurmsched.policies.discretized_las import DiscretizedLas, next_drop_s, paces, queue_of
 from slurmsched.policies.order import ordered
+from slurmsched.words import some
 
 
 def gittins_index(history_gpu_s: Floats, attained_gpu_s: Floats, delta_gpu_s: float) -> Floats:
@@ -111,7 +112,7 @@ class Gittins:
         if known >= self.least_samples:
             index = INDICES[self.index](history, service, self.delta_gpu_s)
         else:
-            notes = (f"{known} completed jobs known, {self.least_samples} needed: ordered as discretized-las",)
+            notes = (f"{some(known, 'completed job')} known, {self.least_samples} needed: ordered as discretized-las",)
         why = {"queue": queue, "index_per_gpu_s" if self.dimension == "2d" else "index_per_s": index}
         return Ranking(ordered(jobs, queue, -index), why=why, carry=queued.carry, notes=notes)
 

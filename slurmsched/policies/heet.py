@@ -24,6 +24,7 @@ from slurmsched.policies.order import arrival_s, ordered
 from slurmsched.policies.samples import SEVERAL, Held, Samples, sampled
 from slurmsched.policies.solve import Programme, solve
 from slurmsched.policies.timetable import Sizes, sizes_of
+from slurmsched.words import some
 
 KEY = "heet"  # in a carry
 GAP, NODES = 1e-3, 500
@@ -89,7 +90,7 @@ class Heet:
         start_s = None if self.fill else np.where(in_round | ~here.active, -np.inf, np.inf)
         carry = {KEY: {"begun_s": begun_s}, **samples.carry(snapshot, here, replace(held, waited=waited))}
         missing = int((here.active & np.isnan(hint_column(jobs, "progress"))).sum())
-        notes = (f"{missing} jobs without progress hints: as fast on every GPU type",) if missing else ()
+        notes = (f"{some(missing, 'job')} without progress hints: as fast on every GPU type",) if missing else ()
         why = {"in_round": in_round.astype(np.int64), "types_tried": samples.tried, "rounds_waited": waited}
         return Ranking(ordered(jobs, ~in_round, -waited), why, carry, notes, _wants(held, here, jobs.gpus, start_s))
 

@@ -8,6 +8,7 @@ from slurmsched.model import Snapshot
 from slurmsched.model.columns import Floats
 from slurmsched.model.hints import hint_column
 from slurmsched.protocols import Estimator
+from slurmsched.words import some
 
 UNKNOWN_S = 3_600.0  # of a job whose run time nobody knows
 
@@ -22,5 +23,5 @@ def left_s(estimator: Estimator, snapshot: Snapshot, done_s: Floats) -> tuple[Fl
     progress = hint_column(snapshot.jobs, "progress")
     total_s = np.where(unknown, done_s + UNKNOWN_S, total_s)
     to_come_s = np.where(np.isnan(progress), total_s - done_s, (1 - progress) * total_s)
-    note = f"{int(unknown.sum())} jobs without an expected run time count as {UNKNOWN_S:g} s from their end"
+    note = f"no expected run time, counted as {UNKNOWN_S:g} s from the end: {some(int(unknown.sum()), 'job')}"
     return np.maximum(to_come_s, 1.0), (note,) if unknown.any() else ()

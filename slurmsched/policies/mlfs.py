@@ -19,6 +19,7 @@ from slurmsched.policies.deadlines import deadline_s
 from slurmsched.policies.expected import remaining_s
 from slurmsched.policies.order import ordered
 from slurmsched.protocols import Estimator
+from slurmsched.words import some_of
 
 LEAST_H = 1.0 / 60.0  # a remaining time or slack below a minute counts as one, lest a priority be infinite
 
@@ -107,8 +108,11 @@ def _notes(progress: Floats, loss: Floats) -> tuple[str, ...]:
     notes = list[str]()
     if silent:
         notes.append(
-            f"{silent} of {len(progress)} jobs tell no progress: ordered by deadline, remaining time and waiting"
+            f"{some_of(silent, len(progress), 'job', 'tells', 'tell')} no progress: "
+            "ordered by deadline, remaining time and waiting"
         )
     if 0 < unlearned < len(loss):
-        notes.append(f"{unlearned} of {len(loss)} jobs tell no loss: they count as if at their first step")
+        notes.append(
+            f"{some_of(unlearned, len(loss), 'job', 'tells', 'tell')} no loss: counted as if at the first step"
+        )
     return tuple(notes)

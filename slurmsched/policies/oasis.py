@@ -20,6 +20,7 @@ from slurmsched.policies.order import arrival_s, ordered
 from slurmsched.policies.slot_prices import Choice, choices, intervals_of, prices, promise, promised
 from slurmsched.policies.timetable import Timetable, sizes_of, timetable, without_curve
 from slurmsched.protocols import Estimator, SpeedEstimator
+from slurmsched.words import some
 
 _KEY = "oasis"  # in a carry: by job, the intervals promised; none for a job that was refused
 NOW, OVERRUN, LATER, OUT = range(4)
@@ -90,8 +91,9 @@ class Oasis:
         who = active(snapshot)
         refused = int((who & (group == OUT) & np.isfinite(left_s)).sum()) - undecided
         blind = int((who & np.isinf(left_s)).sum())
-        notes = [f"{refused} jobs are worth less than the GPUs of any plan cost: last"] if refused > 0 else []
-        notes += [f"{blind} jobs have no expected run time: last, by attained service"] if blind else []
+        cheap, unknown = some(refused, "job is", "jobs are"), some(blind, "job has", "jobs have")
+        notes = [f"{cheap} worth less than the GPUs of any plan cost: last"] if refused > 0 else []
+        notes += [f"{unknown} no expected run time: last, by attained service"] if blind else []
         notes += without_curve(snapshot, who, self.speeds)
         why = {"standing": group, "planned_gpus": gpus, "start_s": start_s, "deadline_s": due_s}
         carry = {_KEY: plans}

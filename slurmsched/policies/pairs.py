@@ -12,6 +12,7 @@ from slurmsched.model.columns import Floats, Int64s
 from slurmsched.policies import allocation
 from slurmsched.policies.allocation import Problem
 from slurmsched.policies.solve import Programme, solve
+from slurmsched.words import some
 
 SAMPLED = 96  # jobs of the programme of `gain`, which has a variable for each pair and type
 
@@ -175,5 +176,6 @@ def gain(problem: Problem, kept: Callable[[Int64s, Int64s], Floats], seed: int) 
     in_pairs = float((shared * part.gpus[pairs.first][:, None]).sum() / max(part.capacity.sum(), 1e-12))
     return (
         f"with two jobs on the same GPUs who fares worst would have {after / max(before, 1e-12):.2f} times as much, "
-        f"{in_pairs:.0%} of the GPU time in pairs ({len(rows)} jobs looked at); under Slurm they would ask for shards"
+        f"{in_pairs:.0%} of the GPU time in pairs ({some(len(rows), 'job')} looked at); "
+        "under Slurm they would ask for shards"
     )

@@ -21,6 +21,7 @@ from slurmsched.policies.left import UNKNOWN_S
 from slurmsched.policies.order import arrival_s, ordered
 from slurmsched.policies.regimes import Rest, rest
 from slurmsched.protocols import Estimator
+from slurmsched.words import some
 
 KEY = "window"  # in a carry
 EARLY = 0.05  # part of a round by which its end may come early: jobs of a replay end with whole steps
@@ -93,7 +94,7 @@ class Shockwave:
         """Run time of each whole job at its present batch size (N,), and what is said of jobs of unknown length."""
         total_s = self.estimator.estimate(snapshot).total_s
         unknown = ~np.isfinite(total_s)
-        note = f"{int(unknown.sum())} jobs without an expected run time count as {UNKNOWN_S:g} s from their end"
+        note = f"no expected run time, counted as {UNKNOWN_S:g} s from the end: {some(int(unknown.sum()), 'job')}"
         known = np.where(unknown, snapshot.jobs.executed_s + UNKNOWN_S, np.maximum(total_s, 1.0))
         return known, (note,) if unknown.any() else ()
 

@@ -26,6 +26,7 @@ from slurmsched.policies.memory import recall, remembered
 from slurmsched.policies.order import arrival_s, ordered
 from slurmsched.policies.timetable import Sizes, sizes_of, without_curve
 from slurmsched.protocols import CurveEstimator, Estimator, SpeedEstimator
+from slurmsched.words import some
 
 VARIANTS = ("auction", "sort", "minmax")
 LEFTOVERS = ("rho", "random")
@@ -116,7 +117,7 @@ class Themis:
         order = ordered(jobs, ~held.held, urgency, self._rest(snapshot, times, urgency))
         sizes = None if wants is None or wants.gpus is None else np.where(wants.gpus > 0, wants.gpus, jobs.gpus)
         renewed = held.renewed(chosen(snapshot, order, held.held | may, sizes), part)
-        notes = [f"{unknown} jobs without an expected run time: taken to run as long again"] if unknown else []
+        notes = [f"{some(unknown, 'job')} without an expected run time: taken to run as long again"] if unknown else []
         notes += without_curve(snapshot, may, self.speeds) if self.elastic else ()
         why = {"rho": times.rho, "in_lease": held.held, "urgency": urgency}
         carry: Mapping[str, Any] = remembered(jobs, renewed | columns)

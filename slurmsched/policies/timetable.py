@@ -13,6 +13,7 @@ from slurmsched.model import Snapshot
 from slurmsched.model.columns import Bools, Floats, Int64s
 from slurmsched.model.hints import hint_column
 from slurmsched.protocols import CurveEstimator
+from slurmsched.words import some_of
 
 SINGLE = 12  # slots of the least length; each later one is longer by GROWTH
 GROWTH = 1.25
@@ -65,7 +66,8 @@ def without_curve(snapshot: Snapshot, who: Bools, speeds: object) -> tuple[str, 
     elastic = hint_column(snapshot.jobs, "min_gpus") <= hint_column(snapshot.jobs, "max_gpus")
     rows = np.flatnonzero(who & elastic).tolist()
     unknown = sum(speeds.curve(snapshot, row, one) is None for row in rows)
-    return (f"{unknown} of {len(rows)} elastic jobs are in no table of speeds: Amdahl's law",) if unknown else ()
+    told = some_of(unknown, len(rows), "elastic job", "is", "are")
+    return (f"{told} in no table of speeds: Amdahl's law",) if unknown else ()
 
 
 @lru_cache(maxsize=4_096)

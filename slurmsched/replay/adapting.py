@@ -19,6 +19,7 @@ from slurmsched.replay.ideal import IdealCluster
 from slurmsched.replay.ideal_model import IdealModel
 from slurmsched.replay.ideal_view import TIME_LIMIT
 from slurmsched.replay.traces import Trace
+from slurmsched.words import some
 
 WORKER = "v100"
 FINISHING_S = 5.0  # a slice shorter than a round by more is the last of its job, and free of the cost of a restart
@@ -149,8 +150,9 @@ class AdaptingCluster(IdealCluster):
         kind = self._kind[row]
         rate = throughput(self._table, job_kind(kind.model, batch), kind.gpus)
         if not rate > 0:
-            raise InputError(f"job {self.job_id[row]}: {kind.model!r} with batch size {batch} on {kind.gpus} GPUs has "
-                             "no throughput; leave it out, or add it", source=self.model.adapts)  # fmt: skip
+            raise InputError(f"job {self.job_id[row]}: {kind.model!r} with batch size {batch} on "
+                             f"{some(kind.gpus, 'GPU')} has no throughput; leave it out, or add it",
+                             source=self.model.adapts)  # fmt: skip
         return rate
 
     def _hints(self, row: int) -> str:

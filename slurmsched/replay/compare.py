@@ -90,7 +90,18 @@ def check(recorded: Recorded, source: str, requests: Sequence[Request], by: str 
         try:
             Session(largest, request)
         except SlurmschedError as error:
-            raise InputError(str(error), source=f"{source} under {titled(request)}") from error
+            raise InputError(
+                _in_full(recorded.trace, request, error), source=f"{source} under {titled(request)}"
+            ) from error
+
+
+def _in_full(trace: Trace, request: Request, error: SlurmschedError) -> str:
+    """What is wrong with the whole trace, of which the largest job made this error."""
+    try:
+        Session(trace, request)
+    except SlurmschedError as whole:
+        return str(whole)
+    return str(error)
 
 
 def play(trace: Trace, case: Case, on_progress: Callable[[int], None]) -> Played:

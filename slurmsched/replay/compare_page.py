@@ -30,6 +30,7 @@ from slurmsched.replay.page import template
 from slurmsched.replay.plots import delays, distributions, html, queue, times, usage
 from slurmsched.replay.sheets import Cell, Plot, Row, Sheet
 from slurmsched.replay.units import Unit
+from slurmsched.words import some
 
 MOST_GANTTS = 8  # of a trace: more make a page slow, and nobody compares them
 
@@ -39,8 +40,8 @@ def compare_page(comparisons: Sequence[Comparison], seed: int, *, complete: bool
     number = itertools.count()
     parts = [_part(each, number) for each in comparisons]
     policies = max(len(each.played) for each in comparisons)
-    traces = f"{len(parts)} trace{'s' if len(parts) > 1 else ''}"
-    title = f"{traces}, {policies} {'policies' if policies > 1 else 'policy'}"
+    traces = some(len(parts), "trace")
+    title = f"{traces}, {some(policies, 'policy', 'policies')}"
     return template("compare.html.j2").render(
         title=title, parts=parts, seed=seed, complete=complete, version=__version__, plotly=get_plotlyjs()
     )
@@ -53,7 +54,8 @@ def _part(each: Comparison, number: Iterator[int]) -> dict[str, Any]:
     return {
         "source": each.source,
         "digest": each.described()["trace_digest"],
-        "lead": f"{len(each.trace):,} jobs ({gpu_hours:,.0f} GPU hours), read as {each.recorded.kind}; {gpus:,} GPUs.",
+        "lead": f"{some(len(each.trace), 'job')} ({gpu_hours:,.0f} GPU hours), read as {each.recorded.kind}; "
+                f"{some(gpus, 'GPU')}.",
         "warnings": each.recorded.warnings,
         "tables": _tables(each),
         "plots": [Plot(name, said, alt, html(figure, next(number))) for name, said, alt, figure in _plots(each)],

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from slurmsched.errors import InputError
 from slurmsched.kernels.gang import part_of
 from slurmsched.kernels.nodes import pick_nodes
 from slurmsched.model.columns import Bools, Floats, Int64s, Labels
@@ -14,6 +13,7 @@ from slurmsched.placements.candidates import parted
 from slurmsched.replay.layout import Layout
 from slurmsched.replay.requests import Requests
 from slurmsched.replay.slurm_model import SlurmModel
+from slurmsched.replay.too_large import misfit, too_large
 from slurmsched.replay.traces import Trace
 
 
@@ -74,17 +74,19 @@ class Demand:
         have = np.stack([layout.column(name) for name in ("gpus", "cpus", "memory_mib")])
         have[2] = np.where(have[2] > 0, have[2], np.iinfo(np.int64).max)
         wants = np.column_stack([self.pool, self.nodes, self.need, self.last])
-        _, rows = np.unique(wants, axis=0, return_index=True)
+        _, rows, alike = np.unique(wants, axis=0, return_index=True, return_inverse=True)
         taken = np.zeros(have.shape[1], np.int64)
-        for row in rows.tolist():
-            usable, nodes = self.usable[self.pool[row]], self.nodes[row]
-            fits = pick_nodes(have, usable, nodes, self.need[row], self.last[row], False, taken)
-            if not fits:
-                gpus, kind = ", ".join(map(str, have[0].tolist()[:20])), f" of type {types[row]}" * bool(types[row])
-                raise InputError(
-                    f"job {trace.job_id[row]} asks for {trace.gpus[row]} GPUs{kind}, more than nodes of {gpus} GPUs "
-                    "ever hold; add nodes, or give it fewer nodes, CPUs or memory"
-                )
+        never = np.array([not pick_nodes(have, self.usable[self.pool[row]], self.nodes[row], self.need[row],
+                                         self.last[row], False, taken) for row in rows.tolist()], np.bool_)  # fmt: skip
+        if not never.any():
+            return
+        never, room = never[alike.reshape(-1)], (self.usable * have[0]).sum(axis=1)[self.pool]
+        large = np.flatnonzero(never & (trace.gpus > room))
+        row = int(large[np.argmax(trace.gpus[large])] if len(large) else np.flatnonzero(never)[0])
+        if not len(large):
+            raise misfit(int(trace.job_id[row]), int(trace.gpus[row]), int(self.nodes[row]), self.need[row], types[row])
+        like = large[(self.pool[large] == self.pool[row]) & (types.codes[large] == types.codes[row])]
+        raise too_large(trace.job_id[like], trace.gpus[like], int(room[row]), types[row])
 
 
 def _kinds(requests: Requests, layout: Layout, part: Int64s, members: Bools) -> tuple[list[Bools], Int64s]:

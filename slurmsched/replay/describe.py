@@ -29,6 +29,7 @@ from slurmsched.replay.trace_stats import (
     wall_clock_s,
 )  # fmt: skip
 from slurmsched.replay.traces import Trace
+from slurmsched.words import some
 
 HOUR_S, DAY_S, WEEK_S = 3_600.0, 86_400.0, 604_800.0
 EPOCH_WEEKDAY = 3  # 1970-01-01 was a Thursday, Monday is 0
@@ -172,7 +173,7 @@ def users(trace: Trace) -> Section:
     for part in TOP_USERS:
         count = max(round(len(jobs) * part / 100), 1)
         rows.append((f"top {part} %", count, 100 * top(jobs, count), 100 * top(used, count)))
-    note = f"{len(jobs)} users"
+    note = some(len(jobs), "user")
     return Section("users", "Users", ("users", "count", "of jobs %", "of GPU time %"), tuple(rows), note)
 
 

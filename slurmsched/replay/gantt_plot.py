@@ -11,6 +11,7 @@ from slurmsched.replay.gantt import LINES, grid
 from slurmsched.replay.metrics import SIZE_CLASSES, of_size
 from slurmsched.replay.plots import LAYOUT
 from slurmsched.replay.units import of_span
+from slurmsched.words import some
 
 IDLE = "#FFFFFF"
 # Okabe and Ito's, a lighter tint of each for every other job, so that neighbours can be told apart
@@ -26,7 +27,7 @@ def caption(played: Played) -> str:
     """Runs, and how many of the GPUs are drawn."""
     gpus = played.outcomes.cluster_gpus
     drawn = f", {LINES} of them drawn" if gpus > LINES else ""
-    return f"{len(played.runs.job_id):,} runs on {gpus:,} GPUs{drawn}."
+    return f"{some(len(played.runs.job_id), 'run')} on {some(gpus, 'GPU')}{drawn}."
 
 
 def figure(played: Played, end_s: float) -> go.Figure:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from slurmsched.errors import ConfigError, InputError
+from slurmsched.errors import ConfigError
 from slurmsched.kernels.gang import pick_gang
 from slurmsched.kernels.show import changes
 from slurmsched.model import Plan, Receipt, Snapshot, Wake, frozen
@@ -19,6 +19,7 @@ from slurmsched.replay.ideal_model import IdealModel
 from slurmsched.replay.ideal_queue import ASK, NOBODY, Queue, queue_of
 from slurmsched.replay.ideal_view import Cast, Shares, Stage, snapshot
 from slurmsched.replay.metrics import History, Outcomes, Runs
+from slurmsched.replay.too_large import too_large
 from slurmsched.replay.traces import Trace
 
 NAN = float("nan")
@@ -369,9 +370,8 @@ class IdealCluster:
 
     def _refuse_impossible(self) -> None:
         size, shares = int(self.capacity.max(initial=0)), np.zeros(len(self.capacity), np.int64)
-        for gpus in np.unique(self.gpus).tolist():
-            if not size or not pick_gang(self.capacity, np.zeros(len(shares)), gpus, 1, size, shares):
-                job, whole = self.job_id[self.gpus == gpus][0], ", ".join(map(str, self.capacity.tolist()))
-                raise InputError(
-                    f"job {job} asks for {gpus} GPUs, more than nodes of {whole} GPUs ever hold; add nodes"
-                )
+        never = [gpus for gpus in np.unique(self.gpus).tolist()
+                 if not size or not pick_gang(self.capacity, np.zeros(len(shares)), gpus, 1, size, shares)]  # fmt: skip
+        if never:
+            rows = np.isin(self.gpus, never)
+            raise too_large(self.job_id[rows], self.gpus[rows], int(self.capacity.sum()))

@@ -22,6 +22,7 @@ from slurmsched.replay.ideal_model import IdealModel
 from slurmsched.replay.ideal_view import PARTITION, Shares, Stage
 from slurmsched.replay.physics.costs import named
 from slurmsched.replay.traces import Trace
+from slurmsched.words import some
 
 if TYPE_CHECKING:
     from slurmsched.replay.hardware import Hardware
@@ -225,9 +226,10 @@ def _partitioned(stage: Stage, trace: Trace, physics: Physics) -> tuple[Stage, L
              zip(models, sizes, strict=True)]  # fmt: skip
     names = Labels.of([_named(each) for each in type_of])
     for job, gpus, wanted in zip(trace.job_id[order].tolist(), sizes, asked, strict=True):
-        if int(nodes.gpus[names.isin(wanted.split(","))].sum()) < gpus:
+        if (have := int(nodes.gpus[names.isin(wanted.split(","))].sum())) < gpus:
             raise InputError(
-                f"job {job} asks for {gpus} GPUs and runs on {wanted or 'no type'} of this cluster; add nodes"
+                f"job {job} asks for {some(gpus, 'GPU')} and runs on {wanted or 'no type'} of this cluster, with "
+                f"{some(have, 'such GPU')}; give a larger --cluster, or leave the job out"
             )
     partitions = Partitions.build(len(names.names), {"name": list(names.names)})
     return replace(stage, nodes=nodes.with_columns(partitions=names), partitions=partitions), Labels.of(asked)

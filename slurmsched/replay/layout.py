@@ -9,6 +9,7 @@ import numpy as np
 
 from slurmsched.errors import InputError
 from slurmsched.model.columns import Bools, Floats, Int64s, Labels
+from slurmsched.words import some
 
 DEFAULT_PARTITION = "gpu"
 PARENT = -1  # shares of who counts as the account above
@@ -114,7 +115,7 @@ class Layout:
         named = {name for partition in self.partitions for name in partition.nodes}
         named |= {name for closure in self.closures for name in closure.nodes}
         if unknown := sorted(named - {node.name for node in self.nodes}):
-            raise InputError(f"no node {unknown[0]!r} in this cluster; it has {len(self.nodes)} nodes")
+            raise InputError(f"no node {unknown[0]!r} in this cluster; it has {some(len(self.nodes), 'node')}")
 
     @classmethod
     def of_gpus(cls, gpus: Sequence[int], types: Sequence[str] = ()) -> Layout:

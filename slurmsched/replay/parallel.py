@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import signal
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -15,6 +14,7 @@ from slurmsched.errors import SlurmschedError
 from slurmsched.logs import configure
 from slurmsched.replay.compare import Case, Played, play
 from slurmsched.replay.traces import Trace
+from slurmsched.replay.workers import begin, orderly
 
 LOOK_S = 0.2  # between two looks at the progress
 _CONTEXT = get_context("spawn")  # a fork would copy the threads of whatever read the trace
@@ -37,7 +37,7 @@ def play_all(traces: Sequence[Trace], cases: Sequence[Case], workers: int, on_pr
     """What came of the cases, in their order. workers: processes at most; 1 plays here.
 
     After KeyboardInterrupt: of the cases that had begun, some of them cut short. Raises what a replay raises, and
-    SlurmschedError if a process is ended from outside.
+    SlurmschedError if a process is ended from outside. SIGTERM ends the processes too, see orderly().
     """
     workers = min(workers, len(cases))
     if workers > 1:
@@ -54,7 +54,7 @@ def play_all(traces: Sequence[Trace], cases: Sequence[Case], workers: int, on_pr
 
 def _in_processes(traces: Sequence[Trace], cases: Sequence[Case], workers: int, tell: OnProgress) -> list[Played]:
     desk = Desk(traces, _CONTEXT.RawArray("q", len(cases)), _CONTEXT.Event())
-    with ProcessPoolExecutor(workers, _CONTEXT, _sit_down, (desk,)) as pool:
+    with orderly(), ProcessPoolExecutor(workers, _CONTEXT, _sit_down, (desk,)) as pool:
         futures = [pool.submit(_work, place, case) for place, case in enumerate(cases)]
         try:
             _watch(futures, desk, tell)
@@ -64,7 +64,7 @@ def _in_processes(traces: Sequence[Trace], cases: Sequence[Case], workers: int, 
             raise SlurmschedError("a process was ended from outside; if memory is short, try --jobs 1") from None
         finally:
             desk.stop.set()
-            pool.shutdown(wait=False, cancel_futures=True)
+            pool.shutdown(cancel_futures=True)  # and wait: who has just begun still needs what the desk shares
         return [made for future in futures if (made := future.result()) is not None]
 
 
@@ -90,8 +90,7 @@ def _stopped(futures: Sequence[Future[Played | None]], desk: Desk) -> list[Playe
 
 
 def _sit_down(desk: Desk) -> None:
-    """Ctrl-C reaches every process of the terminal; here only the parent's word counts."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    begin()
     configure("warning")
     _desk[:] = [desk]
 

@@ -11,6 +11,7 @@ import plotly.graph_objects as go
 from slurmsched.model.columns import Floats
 from slurmsched.replay.metrics import SIZE_CLASSES, History, Outcomes, of_size
 from slurmsched.replay.units import DAYS, HOURS, Unit, of_span
+from slurmsched.words import some
 
 # Okabe and Ito's colours, told apart by colour-blind readers too; dashes tell them apart in grey print.
 COLOURS = ("#000000", "#56B4E9", "#D55E00", "#009E73", "#CC79A7", "#0072B2")
@@ -59,7 +60,7 @@ def delays(runs: Sequence[Shown], unit: Unit = HOURS) -> go.Figure:
         for name, least, most in SIZE_CLASSES:
             chosen = run.outcomes.delay_s[of_size(run.outcomes.gpus, least, most)]
             if len(chosen):
-                names.append(f"{name} ({len(chosen):,} job{'s' if len(chosen) > 1 else ''})")
+                names.append(f"{name} ({some(len(chosen), 'job')})")
                 means.append(float(chosen.mean()) / unit.seconds)
         figure.add_bar(x=names, y=means, name=run.title, marker_color=colour)
     figure.update_layout(barmode="group")

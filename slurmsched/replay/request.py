@@ -89,7 +89,8 @@ def parse_policy(text: str, key: str = "policy") -> tuple[str, dict[str, Any]]:
     for part in parts:
         parameter, equals, value = part.partition("=")
         if not equals or not parameter:
-            raise ConfigError(f"{part!r} is not PARAMETER=VALUE, for example {name}:PARAMETER=VALUE", key=key)
+            another = f"; give each {key} by itself" if part and ":" not in text else ""  # such as fifo,srtf
+            raise ConfigError(f"{part!r} is not PARAMETER=VALUE, for example {name}:PARAMETER=VALUE{another}", key=key)
         parameters[parameter.strip()] = value_of(value)
     return name, parameters
 

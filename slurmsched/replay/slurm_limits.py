@@ -13,6 +13,7 @@ from typing import Any
 from slurmsched.errors import ConfigError, InputError, UnreadableError
 from slurmsched.replay.layout import BARRED, PARENT, Limits
 from slurmsched.slurm.gres import count_gpus, parse_gres
+from slurmsched.words import some
 
 QOS_FILE, ACCOUNTS_FILE, SHARES_FILE = "qos.txt", "assoc.txt", "sshare.txt"
 MADE_BY = {
@@ -96,7 +97,8 @@ def left_out(folder: Path) -> tuple[str, ...]:
         if typed:
             line, first = typed[0]
             found.append(
-                f"{folder / name}: {len(typed)} limits on GPUs of one type left out, {first} in line {line} first"
+                f"{folder / name}: {some(len(typed), 'limit')} on GPUs of one type left out, "
+                f"{first} in line {line} first"
             )
     return tuple(found)
 

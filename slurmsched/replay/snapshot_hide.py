@@ -11,6 +11,7 @@ from slurmsched.model.acts import RESERVATION_PREFIX
 from slurmsched.model.hints import hints_alone
 from slurmsched.replay.anonymise import HIDDEN, Anonymiser
 from slurmsched.replay.snapshot_file import Saved
+from slurmsched.words import some
 
 # columns of jobs -> first letter of their new names
 LETTERS = {name: HIDDEN[name] for name in ("user", "account", "name")} | {"reservation": "r"}
@@ -25,7 +26,8 @@ def hidden(held: Saved, anonymiser: Anonymiser) -> Saved:
     snapshot = held.snapshot
     names = {name: anonymiser.name(name, LETTERS[column])
              for column in ("account", "user") for name in getattr(snapshot.jobs, column).names if name}  # fmt: skip
-    warnings = (f"{len(snapshot.warnings)} warnings were left out",) if snapshot.warnings else ()
+    left_out = some(len(snapshot.warnings), "warning was", "warnings were")
+    warnings = (f"{left_out} left out",) if snapshot.warnings else ()
     made = replace(
         snapshot, jobs=_jobs(snapshot.jobs, anonymiser), nodes=_nodes(snapshot.nodes), warnings=warnings,
         site=_site(snapshot.site, anonymiser), carry=_renamed(snapshot.carry, names),

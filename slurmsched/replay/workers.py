@@ -15,6 +15,8 @@ from typing import Any
 
 from slurmsched.replay.traces import Trace
 
+TERMINATED = 143  # the exit code of a shell's command that SIGTERM ended
+
 
 @dataclass(frozen=True, slots=True)
 class Workers:
@@ -40,9 +42,10 @@ def processes(count: int) -> Iterator[Workers]:
     """So many processes of this machine, a replay at a time each. When the body fails, or this process is killed, they
     end at once."""
     context = multiprocessing.get_context("spawn")  # a fork would copy the locks of other threads as they are
-    executor = ProcessPoolExecutor(count, context, initializer=_begin)
+    executor = ProcessPoolExecutor(count, context, initializer=begin)
     try:
-        yield Workers(executor, processes=count)
+        with orderly():
+            yield Workers(executor, processes=count)
     except BaseException:
         for child in multiprocessing.active_children():
             child.terminate()
@@ -51,7 +54,25 @@ def processes(count: int) -> Iterator[Workers]:
         executor.shutdown(cancel_futures=True)
 
 
-def _begin() -> None:
+@contextmanager
+def orderly() -> Iterator[None]:
+    """SIGTERM ends the body as an error does, and then this process with TERMINATED: else worker processes would go on,
+    and multiprocessing's resource tracker would tell of leaked semaphores."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, _terminated)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _terminated(*_: Any) -> None:
+    raise SystemExit(TERMINATED)
+
+
+def begin() -> None:
     """In a worker: Ctrl-C is for its parent to act on, and it does not outlive its parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()

@@ -12,7 +12,6 @@ import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
 from slurmsched import __version__
-from slurmsched.explain.text import some
 from slurmsched.replay.metrics import SIZE_CLASSES
 from slurmsched.replay.page import template
 from slurmsched.replay.plots import html
@@ -20,6 +19,7 @@ from slurmsched.replay.sheets import Cell, Plot, Row, Sheet
 from slurmsched.replay.units import Unit, of_jobs
 from slurmsched.report import plots
 from slurmsched.report.material import Material
+from slurmsched.words import some
 
 Shown = Callable[[Any], str]
 
@@ -135,8 +135,9 @@ def _tenants(made: dict[str, Any], unit: Unit, number: Iterator[int]) -> Part | 
     lead = "Most GPU time first."
     if fair:
         worst = f" (largest: {fair['max_rho_tenant']})" if fair["max_rho_tenant"] else ""
-        lead += (f" Over {fair['jobs']:,} jobs that began and ended here, by {fair['of']}: Jain's index of slowdown "
-                 f"{_number(fair['jain_slowdown'], '.3f')}, rho mean {_number(fair['mean_rho'], '.2f')}, max "
+        lead += (f" Over {some(fair['jobs'], 'job')} that began and ended here, by {fair['of']}: "
+                 f"Jain's index of slowdown {_number(fair['jain_slowdown'], '.3f')}, "
+                 f"rho mean {_number(fair['mean_rho'], '.2f')}, max "
                  f"{_number(fair['max_rho'], '.2f')}{worst}.")  # fmt: skip
     drawn = _plot("Wait by tenant", "Of those with most GPU time.", "The table below has the same figures",
                   plots.by_tenant(rows, unit), number)  # fmt: skip
@@ -188,7 +189,7 @@ def sets(one: dict[str, Any]) -> str:
 
 def _owners(one: dict[str, Any]) -> Cell:
     text = "; ".join(f"job {job['job_id']} of {job['user']}: {job['cpus']:g} CPUs, {job['memory_gib']:.1f} GiB, "
-                     f"{job['gpus']} GPUs" for job in one["holders"])  # fmt: skip
+                     f"{some(job['gpus'], 'GPU')}" for job in one["holders"])  # fmt: skip
     return Cell(text or "jobs that are not shown", text)
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from slurmsched.model.snapshot import Rights, Site
 from slurmsched.slurm.facts import Facts, seconds
 from slurmsched.slurm.finding import Finding, operator_line
+from slurmsched.words import some
 
 OURS = "slurmsched_hints.lua"  # what our job_submit.lua loads
 OLDEST = (21, 8)  # the oldest release that the readers are tested with
@@ -231,7 +232,7 @@ def _links(facts: Facts) -> Verdict:
     if facts.gres_conf is None:
         return "warn", "gres.conf is not readable from here", "look for Links= in gres.conf"
     linked = [line for line in facts.gpu_lines if re.search(r"\bLinks=", line, re.I)]
-    detail = f"{len(linked)} GPU lines with Links=" if linked else "no Links="
+    detail = f"{some(len(linked), 'GPU line')} with Links=" if linked else "no Links="
     return "warn" if linked else "ok", detail, "gres.conf: drop Links=, or one Type= per NVLink island"
 
 

@@ -13,6 +13,7 @@ from slurmsched.explain.facts import Facts
 from slurmsched.model.snapshot import Snapshot
 from slurmsched.slurm.commands import Commands
 from slurmsched.slurm.job_facts import read_facts
+from slurmsched.words import some
 
 PATIENCE_S = 2.0  # for one answer
 LOOK_S = 5.0  # for all of one look; the ledger is asked besides, before the server cuts the connection
@@ -69,7 +70,8 @@ class PageFacts:
         """What Slurm tells of the job in this row, with the reservations of the snapshot; what it does not is told."""
         kept = self._snapshot.reservations
         if not self._taken():
-            told = f"Slurm was asked about {self._most} jobs for pages since this cycle, which is all it is asked about"
+            most = some(self._most, "job")
+            told = f"Slurm was asked about {most} for pages since this cycle, which is all it is asked about"
             return Facts(reservations=kept, unread=(f"{told}: `slurmsched explain JOB` asks itself",))
         no_limits = HIDDEN if self._hides("accounts", "usage", "users") else ""
         asking = replace(self._commands, until_s=time.monotonic() + LOOK_S)

@@ -14,6 +14,7 @@ from slurmsched.planning.levers import LEVERS
 from slurmsched.planning.undo import undo_plan
 from slurmsched.slurm.commands import Commands
 from slurmsched.slurm.finding import Finding
+from slurmsched.words import some, some_of
 
 SKEW_S = 5.0  # of two clocks, above which times of runs are off by more than a read takes
 NAMED = 5  # jobs named
@@ -62,9 +63,10 @@ def _levers(config: Config, snapshot: Snapshot) -> Finding:
     rows = np.flatnonzero(large & ~jobs.written)
     name = f"others' {lever.kind}"
     if not len(rows):
-        return Finding(name, "ok", f"{int(large.sum())} large values, all on record", why)
+        return Finding(name, "ok", f"{some(int(large.sum()), 'large value')}, all on record", why)
     waiting = int(jobs.pending.sum())
-    detail = f"{len(rows)} of {waiting} waiting jobs have {lever.floor} or more, up or down, and no record: "
+    detail = some_of(len(rows), waiting, "waiting job", "has", "have")
+    detail += f" {lever.floor} or more, up or down, and no record: "
     detail += ", ".join(map(str, jobs.job_id[rows[:NAMED]].tolist())) + (", ..." if len(rows) > NAMED else "")
     if any(warning.startswith(NOT_KNOWN) for warning in snapshot.warnings):
         return Finding(name, "warn", detail, why, "see it as somebody who may read the ledger")

@@ -16,6 +16,7 @@ from slurmsched.survey.request import Request
 from slurmsched.survey.room import Room, partition_why, rooms, with_partition
 from slurmsched.survey.sets import Link, best_set, link_of
 from slurmsched.topology.picker import UNKNOWN, members
+from slurmsched.words import some
 
 Picker = Callable[[str, int, int], int]  # node, mask of its free GPUs, GPUs wanted -> mask, or UNKNOWN
 
@@ -118,7 +119,7 @@ def _why(snapshot: Snapshot, request: Request, found: Sequence[Room]) -> str:
     able = _able(snapshot, found, max(request.gpus_per_node, 1))
     together = within_reach(snapshot.topology, able, request.least_nodes).any()
     kept = f"Slurm starts no job of {request.least_nodes} on them: they are too far apart on its switches or blocks"
-    return "" if together else f"{int(able.sum())} nodes have room, but {kept}"
+    return "" if together else f"{some(int(able.sum()), 'node has', 'nodes have')} room, but {kept}"
 
 
 def _able(snapshot: Snapshot, found: Sequence[Room], gpus: int) -> Bools:
@@ -133,14 +134,16 @@ def _short(request: Request, found: Sequence[Room]) -> str:
     if request.gpus_per_node:
         able = sum(room.gpus >= request.gpus_per_node for room in found)
         short = able < request.least_nodes
-        return f"{able} of {request.least_nodes} nodes can give {request.gpus_per_node} GPUs" if short else ""
+        told = f"{able} of {some(request.least_nodes, 'node')} can give {some(request.gpus_per_node, 'GPU')}"
+        return told if short else ""
     most = sorted((room.gpus for room in found if room.gpus), reverse=True)
     total = sum(most[: request.nodes] if request.nodes else most)
     if total >= request.gpus and len(most) >= request.least_nodes:
         return ""
     if total >= request.gpus:
-        return f"{len(most)} of {request.least_nodes} nodes can give GPUs"
-    return f"{total} of {request.gpus} GPUs can be given" + (f" on {request.nodes} nodes" if request.nodes else "")
+        return f"{len(most)} of {some(request.least_nodes, 'node')} can give GPUs"
+    where = f" on {some(request.nodes, 'node')}" if request.nodes else ""
+    return f"{total} of {some(request.gpus, 'GPU')} can be given{where}"
 
 
 def places(snapshot: Snapshot, request: Request, able: Sequence[Room], pick: Picker | None) -> tuple[Place, ...]:

@@ -14,10 +14,11 @@ from typing import Any
 
 from rich.text import Text
 
-from slurmsched.explain.text import against, some
+from slurmsched.explain.text import against
 from slurmsched.planning.reasons import criteria
 from slurmsched.survey.gpu_map import CLOSED, FREE, HELD, STUCK
 from slurmsched.terminal import harmless
+from slurmsched.words import some
 
 COLUMNS = ("rank", "job", "user", "part", "GPUs", "GPU h", "queue", "now", "wanted", "why")
 _KEYS = dict(zip(COLUMNS, ("rank", "job_id", "user", "partition", "gpus", "attained_gpu_s", "queue", "lever_now",

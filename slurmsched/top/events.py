@@ -8,6 +8,7 @@ import numpy as np
 
 from slurmsched.model import Act, Jobs, JobState, Snapshot, Stage
 from slurmsched.terminal import harmless
+from slurmsched.words import some
 
 HOLDS = JobState.RUNNING | JobState.SUSPENDED
 MOST = 100  # of jobs, between two looks
@@ -56,4 +57,4 @@ def _holding(jobs: Jobs) -> np.ndarray:
 
 def _job(jobs: Jobs, row: int) -> str:
     gpus = int(jobs.gpus[row])
-    return f"job {jobs.job_id[row]} of {harmless(jobs.user[row])} ({gpus} GPU{'' if gpus == 1 else 's'})"
+    return f"job {jobs.job_id[row]} of {harmless(jobs.user[row])} ({some(gpus, 'GPU')})"

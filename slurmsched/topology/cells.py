@@ -9,6 +9,7 @@ import numpy as np
 
 from slurmsched.model.columns import Labels, frozen
 from slurmsched.model.topology import Fabric
+from slurmsched.words import some
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,5 +120,7 @@ def _homes(cells: Sequence[Cell], warnings: list[str]) -> dict[str, str]:
             if home.setdefault(node, cell.name) != cell.name:
                 pair = (home[node], cell.name)
                 twice[pair] = twice.get(pair, 0) + 1
-    warnings += [f"{count} nodes are in {a} and in {b}; the first counts" for (a, b), count in twice.items()]
+    warnings += [
+        f"{some(count, 'node is', 'nodes are')} in {a} and in {b}; the first counts" for (a, b), count in twice.items()
+    ]
     return home

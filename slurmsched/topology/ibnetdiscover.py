@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from slurmsched.topology.cells import Cell, NamedFabric, fabric_of
 from slurmsched.topology.plain import clean, fold, joined
+from slurmsched.words import some
 
 _HEAD = re.compile(r'(?:Switch|Ca)\s+\d+\s+"([SH]-[0-9a-fA-F]+)"\s+#\s*"([^"]*)"')
 _PORT = re.compile(
@@ -88,7 +89,7 @@ def _scan(text: str) -> _Seen:
 
 def _damage(seen: _Seen) -> tuple[str, ...]:
     first = next((line[:60] for line in seen.broken), "")
-    return (f"{len(seen.broken)} lines of ports cannot be read, such as {first!r}; left out",) if first else ()
+    return (f"{some(len(seen.broken), 'line')} of ports cannot be read, such as {first!r}; left out",) if first else ()
 
 
 def _partial(seen: _Seen, names: Mapping[str, str]) -> tuple[str, ...]:

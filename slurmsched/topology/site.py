@@ -14,6 +14,7 @@ from slurmsched.slurm.gres import parse_gres
 from slurmsched.topology.bandwidth import bandwidth
 from slurmsched.topology.cells import NamedFabric
 from slurmsched.topology.reading import NodeClass
+from slurmsched.words import some
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +81,9 @@ def _classes(nodes: Nodes, names: Sequence[str], classes: Sequence[NodeClass]) -
                 wrong.setdefault((row, has), []).append(name)
             row = -1
         rows.append(row)
-    return rows, [f"{len(of)} nodes like {of[0]} have {has} GPUs, class {classes[row].topology.name} has "
-                  f"{classes[row].topology.gpus}: taken as unknown" for (row, has), of in wrong.items()]  # fmt: skip
+    return rows, [f"{some(len(of), 'node')} like {of[0]} with {some(has, 'GPU')}, "
+                  f"class {classes[row].topology.name} has {classes[row].topology.gpus}: taken as unknown"
+                  for (row, has), of in wrong.items()]  # fmt: skip
 
 
 def _fits(node: GpuTopology, gpus: int) -> bool:
@@ -120,9 +122,9 @@ def gpu_differences(nodes: Nodes, classes: Sequence[NodeClass]) -> Iterator[Diff
     for name, count in has.items():
         told = classes[rows[name]] if name in rows else None
         if told is None and count:
-            yield Difference("extra", name, "", f"{count} GPUs")
+            yield Difference("extra", name, "", some(count, "GPU"))
         elif told and told.topology.gpus and not _fits(told.topology, count) and (told.nodes or count):
-            yield Difference("gpus", name, f"{int((~told.topology.mig).sum())} GPUs", f"{count} GPUs")
+            yield Difference("gpus", name, some(int((~told.topology.mig).sum()), "GPU"), some(count, "GPU"))
 
 
 def fabric_differences(told: Fabric, slurm: Fabric) -> Iterator[Difference]:

@@ -13,9 +13,9 @@ pytestmark = [pytest.mark.live, pytest.mark.newest]
 # Told to slurmsched only: this Slurm has a flat topology, and so takes any two nodes.
 FABRICS = {
     "--switches=1@0:30": ("SwitchName=top Switches=l,r\nSwitchName=l Nodes=n[1-2]\nSwitchName=r Nodes=n[3-4]\n",
-                          "it asked for at most 1 switches, and is on 2"),
+                          "it asked for at most 1 switch, and is on 2"),
     "--segment=2": ("BlockName=l Nodes=n[1-2]\nBlockName=r Nodes=n[3-4]\nBlockSizes=2\n",
-                    "1 of its 1 segments of 2 nodes are not within one block"),
+                    "1 of its 1 segment of 2 nodes is not within one block"),
 }  # fmt: skip
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 import sys
 import sysconfig
 from collections.abc import Iterator
@@ -12,11 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from . import stepwise
+
 ROOT = Path(__file__).parents[2]
 SPEC = str(ROOT / "packaging" / "slurmsched.spec")
 PLUGIN = "/usr/share/slurmsched/plugin/job_submit/job_submit.lua"
 WANTED = {"/usr/bin/slurmsched", "/usr/lib/systemd/system/slurmsched.service", PLUGIN}
-pytestmark = [pytest.mark.packages, pytest.mark.timeout(1800)]  # 450 MB from PyPI; numba compiles
+BUILD_S, DEMO_S, ASK_S = 1800, 1200, 300  # 450 MB from PyPI; numba compiles
+pytestmark = [pytest.mark.packages, pytest.mark.timeout(7200)]  # a net only: each command has its own limit
 
 
 def built(folder: Path, *options: str) -> Path:
@@ -24,15 +26,13 @@ def built(folder: Path, *options: str) -> Path:
     assert shutil.which("rpmbuild"), "apt-get install rpm"
     defined = {"source": ROOT, "_topdir": folder, "python": sys.executable}
     words = [word for name, value in defined.items() for word in ("--define", f"{name} {value}")]
-    done = subprocess.run(["rpmbuild", "-bb", *options, *words, SPEC], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
+    stepwise.run(" ".join(("rpmbuild", *options)), "rpmbuild", "-bb", *options, *words, SPEC, limit_s=BUILD_S)
     (made,) = folder.glob("RPMS/*/slurmsched-*.rpm")
     return made
 
 
 def told(made: Path, *query: str) -> list[str]:
-    argv = ["rpm", "-qp", *query, str(made)]
-    return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.splitlines()
+    return stepwise.run("rpm -qp", "rpm", "-qp", *query, str(made), limit_s=ASK_S).splitlines()
 
 
 @pytest.fixture
@@ -59,10 +59,10 @@ def test_spec__with_all_python_packages_inside(room: Path) -> None:
     assert [name for name in listed if "/man1/" in name and "/slurmsched" not in name] == []
     assert f"/usr/bin/python{version}" in told(made, "--requires")
     root = room / "root"
-    subprocess.run(["rpm", "--root", str(root), "-i", "--nodeps", "--noscripts", str(made)], check=True)
+    laid = ("rpm", "--root", str(root), "-i", "--nodeps", "--noscripts", str(made))
+    stepwise.run("rpm -i", *laid, limit_s=ASK_S)
     assert (root / "usr/bin/slurmsched").read_text().startswith(f"#!/usr/bin/python{version}\n")
     library = root / "usr/lib/slurmsched"
     code = f"import sys; sys.path.insert(0, {str(library)!r}); from slurmsched.cli.main import main; sys.exit(main())"
-    argv = [sys.executable, "-I", "-S", "-c", code, "demo", "--jobs", "20", "--out", str(room / "demo.html")]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
-    assert (done.returncode, "2D-LAS" in done.stdout) == (0, True), done.stderr[-2000:]
+    argv = (sys.executable, "-I", "-S", "-c", code, "demo", "--jobs", "20", "--out", str(room / "demo.html"))
+    assert "2D-LAS" in stepwise.run("demo of the rpm", *argv, limit_s=DEMO_S)

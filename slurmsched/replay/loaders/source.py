@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from slurmsched.errors import InputError
+from slurmsched.words import some
 
 HEAD_BYTES = 1 << 16
 ZSTD_BYTES = 1 << 10  # unpacked at once: of them may come 32 MiB
@@ -157,9 +158,9 @@ class Source:
 
     def warnings(self) -> tuple[str, ...]:
         """What was left out, for people."""
-        texts = [f"{jobs:,} jobs left out: {reason}" for reason, jobs in sorted(self.dropped.items()) if jobs]
+        texts = [f"{some(jobs, 'job')} left out: {reason}" for reason, jobs in sorted(self.dropped.items()) if jobs]
         if self.rejected:
-            texts.insert(0, f"{self.rejected:,} rows cannot be read, the first in {self.first_rejected}")
+            texts.insert(0, f"{some(self.rejected, 'row')} cannot be read, the first in {self.first_rejected}")
         if self.passed_over:
             texts.append(
                 f"lines without a delimiter passed over, of the text before them or torn rows: {self.passed_over:,}"

@@ -13,6 +13,7 @@ from slurmsched.model import Assignments, Snapshot
 from slurmsched.model.columns import Floats
 from slurmsched.replay.physics.gpu_types import GpuTypes
 from slurmsched.replay.physics.levels import places, sharing
+from slurmsched.words import some
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ class Colocated(GpuTypes):
             if min(rates) <= 0:
                 raise InputError(
                     f"jobs {jobs.job_id[rows[0]]} and {jobs.job_id[rows[1]]}: models {one!r} and {other!r} on the same "
-                    f"{gpus} GPUs have no throughputs on {type_!r}; let them not share, or add those",
+                    f"{some(gpus, 'GPU')} have no throughputs on {type_!r}; let them not share, or add those",
                     source=self.throughputs,
                 )
             made.append([self.whole(rate) for rate in rates])

@@ -14,6 +14,7 @@ from slurmsched.model.columns import Floats
 from slurmsched.replay.physics.costs import Costs
 from slurmsched.replay.physics.levels import places
 from slurmsched.slurm.gres import parse_gres
+from slurmsched.words import some
 
 APART = "_unconsolidated"  # workers on several nodes
 
@@ -89,7 +90,7 @@ class GpuTypes(Costs):
         if here > 0 and there > 0:
             return self.whole(here) / there
         missing = type_ if there > 0 else self.reference
-        raise InputError(f"job {job}: model {model!r} on {gpus} GPUs has no throughput on {missing!r}; "
+        raise InputError(f"job {job}: model {model!r} on {some(gpus, 'GPU')} has no throughput on {missing!r}; "
                          "leave out such jobs or nodes, or add it", source=self.throughputs)  # fmt: skip
 
     def whole(self, rate: float) -> float:

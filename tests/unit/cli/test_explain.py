@@ -90,3 +90,21 @@ def test_explain__tells_what_the_expected_run_time_is_made_of(run, asked, fakes,
     assert told[0].startswith(("run time 00:01:00", "run time 60 s", "run time 59 s"))
     assert any(line.endswith("for GPUs: 1") for line in told)
     assert json.loads(run("explain", "12", "--as-user", "--json").out)["explanation"]["expected"] == []
+
+
+@pytest.mark.parametrize(
+    ("job", "told"), [("12_3", "squeue -h -o %A"), ("12+1", "sacct"), ("0", "one number"), ("x", "one")]
+)
+@pytest.mark.parametrize("words", [("history",), ("advise", "--job")])
+def test_history__takes_no_task_for_another_job(run, asked, words, job, told) -> None:
+    """12_3 is no job 123, which Python's own numbers say; the message tells how to find the record's id."""
+    done = run(*words, job)
+    assert (done.code, told in done.err, f"{job!r} is no job id" in done.err) == (2, True, True)
+
+
+def test_history__says_that_not_all_could_be_read(run, fakes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ "Nothing on record" alone would be taken for the whole truth."""
+    monkeypatch.setattr(job_history, "history", lambda *_: ([], ["the ledger: away"]))
+    assert run("history", "12").out.splitlines() == [
+        "nothing is on record of job 12 in what could be read", "not read: the ledger: away",
+    ]  # fmt: skip

@@ -62,7 +62,7 @@ def test_replay__interrupted_prints_what_it_has(
     [
         (["--policy", "fifoo"], "--policy: policy: no policy 'fifoo'"),
         (["--cluster", "9y9"], "9y9: is no cluster"),
-        (["--cluster", "1x2"], "job 6 asks for 3 GPUs, more than"),
+        (["--cluster", "1x2"], "job 2 asks for 4 GPUs, and the nodes that it may have hold 2"),
         (["--history", "gone"], "gone: is no column of numbers"),
         (["--past", "gone", "--policy", "qssf"], "gone: cannot be read"),
         (["--model", "slurm", "--round", "60"], "command line: round_s: only --model ideal"),
@@ -128,7 +128,7 @@ def test_replay__names_the_line_of_a_bad_row(trace: str, capsys: pytest.CaptureF
     assert main(["replay", trace, "--cluster", "1x4", "--json"]) == 0
     shown = capsys.readouterr()
     assert json.loads(shown.out)["jobs"] == 6
-    assert "1 rows cannot be read, the first in line 8: num_gpus is 'many'" in shown.err
+    assert "1 row cannot be read, the first in line 8: num_gpus is 'many'" in shown.err
     assert main(["replay", trace, "--cluster", "1x4", "--strict"]) == 2
     assert f"{trace}:8: num_gpus is 'many'" in capsys.readouterr().err
     assert main(["replay", trace, "--kind", "cvs"]) == 2

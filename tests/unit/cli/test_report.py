@@ -61,6 +61,8 @@ def test_report__says_what_is_wrong_with_its_options(run, fakes, tmp_path):
 
 
 def test_report__without_a_ledger_says_so(run, fakes, tmp_path):
-    """It is no error: the page says what it does not know."""
+    """It is no error: the page says what it does not know, and the text at its head."""
     made = json.loads(run("report", "--no-sacct", "--json").out)
     assert any("ledger" in text for text in made["unread"])
+    lines = run("report", "--no-sacct").out.splitlines()
+    assert lines[1].startswith("not known: ")

@@ -44,7 +44,7 @@ def test_sweep__lists_what_failed(run: Callable[..., Any], trace: str) -> None:
     """Exit code 2, one line an error, and the rest is there."""
     said = run("sweep", trace, *SET, "--set", "policy=fifo", "--set", "cluster=1x2", "--set", "cluster=1x1")
     assert said.code == 2
-    assert "failed: 1 point: job 6 asks for 3 GPUs" in said.out and "the first: trace six.csv, cluster 1x2" in said.out
+    assert "failed: 1 point: job 2 asks for 4 GPUs" in said.out and "the first: trace six.csv, cluster 1x2" in said.out
     assert "1 of 3 points in" in said.out
 
 

@@ -48,7 +48,7 @@ def test_convert__warns_on_stderr_and_strict_stops(run: Callable[..., Any], tmp_
     source = tmp_path / "t.csv"
     source.write_text("job_id,num_gpus,submit_s,duration_s\n1,1,0,5\n2,1,0,5\n3,x,0,5\n")
     said = run("trace", "convert", str(source), str(tmp_path / "o.csv"))
-    assert (said.code, said.err.count("1 rows cannot be read")) == (0, 1)
+    assert (said.code, said.err.count("1 row cannot be read")) == (0, 1)
     strict = run("trace", "convert", str(source), str(tmp_path / "o.csv"), "--strict")
     assert (strict.code, "t.csv:4: num_gpus is 'x'" in strict.err) == (2, True)
 

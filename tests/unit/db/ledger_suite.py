@@ -600,7 +600,7 @@ class LedgerSuite:
         """Ledger and journal are lost: it is never taken for the user's wish."""
         seen = cycle(store, 1100.0, pending(1, nice=-5000), pending(2, nice=50))
         assert seen.jobs.backoff.tolist() == [True, False]
-        assert ["jobs 1)" in text for text in seen.warnings] == [True]
+        assert ["job 1)" in text for text in seen.warnings] == [True]
 
     def test_recall__the_journal_tells_what_a_crash_hid(self, reopen, store: LedgerStore, config: Config) -> None:
         """Killed after the write and before the ledger: base and value are in the journal, and then in the ledger."""

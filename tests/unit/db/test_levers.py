@@ -123,7 +123,7 @@ def test_warning__names_a_few_jobs_only() -> None:
     """A lost ledger means thousands of them."""
     queue = jobs([{"job_id": i, "nice": -5000} for i in range(1, 3000)])
     text = levers.warning(queue, levers.check(Levers.build(0, {}), queue, 0.0, CONFIG).suspects, "nice")
-    assert text.startswith("2999 jobs have a nice") and "(jobs 1, 2, 3, 4, 5, ...)" in text
+    assert text.startswith("2,999 jobs have a nice") and "(jobs 1, 2, 3, 4, 5, ...)" in text
 
 
 def array(**task: object) -> Jobs:

@@ -168,7 +168,7 @@ def test_hint_warnings__one_text_a_fault() -> None:
         "job 4 and 1 more: unknown hint 'k2'",
         "job 6 and 1 more: unknown hint 'k3'",
     ]
-    assert rest == "1 more faults in hints of other jobs"
+    assert rest == "1 more fault in hints of other jobs"
 
 
 def test_hint_warnings__jobs_that_ended_are_past_advice() -> None:

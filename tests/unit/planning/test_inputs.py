@@ -15,7 +15,7 @@ JOBS = (
 def test_lacking__counts_jobs_without_the_hint() -> None:
     """Waiting and running jobs without the hint are counted; what all of them give is not lacking."""
     told = lacking(snapshot(JOBS), (Input.DURATION, Input.DEADLINE))
-    assert told == ("deadline hints: 1 of 2 jobs give no deadline= hint",)
+    assert told == ("deadline hints: 1 of 2 jobs gives no deadline= hint",)
 
 
 def test_lacking__says_that_nothing_is_known_yet() -> None:

@@ -131,7 +131,7 @@ def test_placed__a_segment_that_is_not_within_one_block():
     """--segment=2 over both blocks; what the same gang could have had is another miss only if it asked for no less."""
     (found,) = gang_on("n2", "n3", segment_nodes=2)
     assert (found.ratio, found.missed) == (0.0, True)
-    assert found.note.startswith("1 of its 1 segments of 2 nodes are not within one block; it spans 2")
+    assert found.note.startswith("1 of its 1 segment of 2 nodes is not within one block; it spans 2")
     (alone,) = gang_on("n2", "n3", segment_nodes=1)
     assert (alone.ratio, alone.note) == (1.0, "")
 
@@ -139,7 +139,7 @@ def test_placed__a_segment_that_is_not_within_one_block():
 def test_placed__what_a_gang_asks_of_nodes_need_not_be_understood_to_see_a_broken_segment():
     """A constraint in brackets; without a segment nothing is told of such a gang."""
     (found,) = gang_on("n2", "n3", segment_nodes=2, features_asked="[a|b]")
-    assert found.note == "1 of its 1 segments of 2 nodes are not within one block"
+    assert found.note == "1 of its 1 segment of 2 nodes is not within one block"
     assert gang_on("n2", "n3", features_asked="[a|b]") == []
 
 
@@ -148,7 +148,7 @@ def test_placed__more_switches_than_it_asked_for(most, ratio):
     """No switch had room for it all; on a tree, --switches=1 is broken all the same. Blocks know no such wish."""
     tree = replace(BLOCKS, form="tree")
     (found,) = gang_on("n2", "n3", "n4", fabric=tree, switches=most)
-    note = "it asked for at most 1 switches, and is on 2" if most == 1 else ""
+    note = "it asked for at most 1 switch, and is on 2" if most == 1 else ""
     assert (found.ratio, found.note) == (ratio, note)
     (of_blocks,) = gang_on("n2", "n3", "n4", switches=most)
     assert "switches" not in of_blocks.note

@@ -49,7 +49,7 @@ def test_genie__six_jobs_by_hand() -> None:
     ranking = Genie().rank(given)
     assert (ranking.why["allowance_s"] / HOUR).tolist() == [3.0, 1.0, -1.0, np.inf, 0.5, np.inf]
     assert ids(Genie(), given) == [5, 2, 1, 3, 6, 4]
-    assert ranking.notes == ("2 of 6 jobs tell no deadline: best effort", "1 jobs cannot meet their deadline any more")
+    assert ranking.notes == ("2 of 6 jobs tell no deadline: best effort", "1 job cannot meet the deadline any more")
 
 
 def test_genie__looks_again_when_an_allowance_is_used_up() -> None:
@@ -78,7 +78,7 @@ def test_chronus__six_jobs_by_hand() -> None:
     ranking = Chronus(lease_s=HOUR).rank(told(*CHRONUS_SIX))
     assert ranking.why["group"].tolist() == [2, 0, 1, 1, 1, 2]
     assert (ranking.order + 1).tolist() == [2, 5, 4, 3, 1, 6]
-    assert "1 of 4 deadlines are not promised: best effort" in ranking.notes
+    assert "1 of 4 deadlines is not promised: best effort" in ranking.notes
 
 
 def test_chronus__greedy_goes_by_slack() -> None:
@@ -134,7 +134,7 @@ def test_elasticflow__refuses_what_would_break_a_promise() -> None:
     """On 8 GPUs job 4 fits neither beside jobs 2 and 3 nor after them in time."""
     ranking = FLOW.rank(told(*FLOW_SIX))
     assert ranking.why["admitted"].tolist() == [True, True, True, False, False, False]
-    assert "1 of 4 deadlines are not promised: best effort" in ranking.notes
+    assert "1 of 4 deadlines is not promised: best effort" in ranking.notes
 
 
 def test_elasticflow__sizes_stand_until_the_next_slot() -> None:
@@ -203,7 +203,7 @@ def test_elastic_policies__keep_to_the_curve(make: Any, gpus: int | None, curves
     wants, others = policy.rank(known).wants, policy.rank(unknown)
     assert (None if wants is None else wants.gpus.tolist()) == (gpus and [gpus])
     assert others.wants is not None and others.wants.gpus.tolist() == [16]
-    assert "1 of 1 elastic jobs are in no table of speeds: Amdahl's law" in others.notes
+    assert "1 of 1 elastic job is in no table of speeds: Amdahl's law" in others.notes
     check_policy(policy)
 
 
@@ -239,7 +239,7 @@ def test_oasis__six_jobs_by_hand() -> None:
     ranking = OASIS.rank(told(*OASIS_SIX))
     assert (ranking.why["start_s"] / HOUR).tolist() == [0.0, 1.0, np.inf, 2.0, 4.0, 5.0]
     assert (ranking.order + 1).tolist() == [1, 2, 4, 5, 6, 3]
-    assert ranking.notes == ("1 jobs are worth less than the GPUs of any plan cost: last",)
+    assert ranking.notes == ("1 job is worth less than the GPUs of any plan cost: last",)
 
 
 def test_oasis__decides_once() -> None:
@@ -275,7 +275,7 @@ def test_aonline__six_jobs_by_hand() -> None:
     ranking = ONLINE.rank(told(*ONLINE_SIX))
     assert (ranking.why["begin_s"] / HOUR).tolist() == [3.0, 0.0, 1.0, np.inf, 0.0, 2.0]
     assert (ranking.order + 1).tolist() == [2, 5, 3, 6, 1, 4]
-    assert ranking.notes == ("1 jobs wait for the next batch",)
+    assert ranking.notes == ("1 job waits for the next batch",)
 
 
 def test_aonline__weights_go_before_service() -> None:

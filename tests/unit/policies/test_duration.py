@@ -103,7 +103,7 @@ def test_mlfs__six_jobs_by_hand() -> None:
     assert ranking.why["priority"].tolist() == [1.0, 0.75, 0.375, 1.25, 1.75, 0.625]
     assert ranking.order.tolist() == [4, 3, 0, 1, 5, 2]
     assert ranking.notes == ("5 of 6 jobs tell no progress: ordered by deadline, remaining time and waiting",
-                             "5 of 6 jobs tell no loss: they count as if at their first step")  # fmt: skip
+                             "5 of 6 jobs tell no loss: counted as if at the first step")  # fmt: skip
 
 
 def test_mlfs__loss_and_progress_multiply_and_their_absence_counts_as_the_first_step() -> None:

@@ -100,7 +100,7 @@ def test_heet__who_waits_bids_more() -> None:
 
 def test_heet__says_what_it_does_not_know() -> None:
     """Jobs without progress hints are counted in one note."""
-    assert Heet().rank(snapshot([{}], NODES)).notes == ("1 jobs without progress hints: as fast on every GPU type",)
+    assert Heet().rank(snapshot([{}], NODES)).notes == ("1 job without progress hints: as fast on every GPU type",)
 
 
 FOUR = [{"name": "n1", "gpus": 4, "gpu_types": "gpu:v100:4"}]

@@ -110,7 +110,7 @@ def test_fair_ends__share_of_those_that_are_here() -> None:
 def test_shockwave__says_what_it_does_not_know() -> None:
     """Jobs without an expected run time are counted in one note."""
     assert Shockwave().rank(snapshot([{}], "1x1")).notes == (
-        "1 jobs without an expected run time count as 3600 s from their end",
+        "no expected run time, counted as 3600 s from the end: 1 job",
     )
 
 

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import operator
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -53,7 +57,7 @@ def test_cases__are_every_trace_under_every_policy() -> None:
 
 @pytest.mark.parametrize(("words", "said"), [
     ({"policy": "fifoo"}, "six.csv under fifoo: policy: no policy 'fifoo'"),
-    ({"cluster": "1x2"}, "six.csv under fifo: job 2 asks for 4 GPUs"),
+    ({"cluster": "1x2"}, "six.csv under fifo: job 2 asks for 4 GPUs, .*too few for 1 other job as well"),
 ])  # fmt: skip
 def test_check__finds_what_cannot_begin(words: dict[str, Any], said: str) -> None:
     """Trace and policy are named."""
@@ -168,3 +172,34 @@ def test_play_all__says_when_a_process_was_ended(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(parallel, "_sit_down", operator.index)  # fails at the start of every process
     with pytest.raises(SlurmschedError, match="a process was ended from outside; if memory is short, try --jobs 1"):
         play_all([SIX], cases(1, [Request(policy="fifo"), Request(policy="las")]), 2, ignore)
+
+
+PARENT = """
+import time
+from slurmsched.replay.compare import cases
+from slurmsched.replay.parallel import play_all
+from slurmsched.replay.request import Request
+from slurmsched.replay.traces import Trace
+
+def wait(ended):
+    print("begun", flush=True)
+    time.sleep(1_000_000)
+
+if __name__ == "__main__":
+    requests = [Request(cluster="1x4", policy=policy) for policy in ("srtf", "fifo")]
+    play_all([Trace.of([1], [1], [0], [1])], cases(1, requests), 2, wait)
+"""
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGKILL, -9)])
+def test_play_all__ended_by_a_signal_leaves_no_process(number: int, code: int, tmp_path: Path) -> None:
+    """The processes end with their parent. SIGTERM is told by the exit code, and nothing says "leaked semaphore"."""
+    (script := tmp_path / "parent.py").write_text(PARENT)
+    argv = [sys.executable, str(script)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as parent:
+        assert (parent.stdout.readline() if parent.stdout else "") == "begun\n"
+        children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split()
+        parent.send_signal(number)
+        _, said = parent.communicate()  # until nobody holds its end of the pipe any more
+    assert (parent.returncode, len(children) > 1) == (code, True)
+    assert number == signal.SIGKILL or said == ""

@@ -142,8 +142,11 @@ def test_apply__refuses_what_slurmctld_would(kind: type, job_id: int, submit_s: 
 
 
 def test_job_that_never_fits__is_refused_at_once() -> None:
-    """The error names the job and the nodes."""
-    with pytest.raises(InputError, match="job 5 asks for 8 GPUs, more than nodes of 4 GPUs"):
+    """The error names the largest, how many there are besides, and what helps."""
+    told = r"job 5 asks for 8 GPUs, .* hold 2, too few for 2 other jobs as well \(1, 3\); .*--cluster, with at least 8"
+    with pytest.raises(InputError, match=told):
+        EmbeddedCluster(Trace.of(**SIX), [2])
+    with pytest.raises(InputError, match=r"job 5 asks for 8 GPUs, .* hold 4; .* or leave it out"):
         EmbeddedCluster(Trace.of(**SIX), [4])
 
 

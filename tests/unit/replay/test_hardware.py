@@ -74,7 +74,7 @@ def test_hardware__refuses_a_name_of_nothing() -> None:
 
 def test_hardware__refuses_a_machine_of_another_size() -> None:
     """The nodes that differ are named."""
-    with pytest.raises(ConfigError, match="1 nodes like node3 have 4 GPUs, class dgx-1v has 8"):
+    with pytest.raises(ConfigError, match="1 node like node3 with 4 GPUs, class dgx-1v has 8"):
         Hardware.of(NODES, "dgx-1v")
 
 

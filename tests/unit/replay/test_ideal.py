@@ -148,8 +148,11 @@ def test_ideal__needs_a_target() -> None:
 @pytest.mark.parametrize(("gpus", "nodes"), [(5, [4]), (9, [4, 4]), (7, [4, 2])])
 def test_ideal__refuses_a_job_that_never_fits(gpus: int, nodes: list[int]) -> None:
     """The job and the nodes are named."""
-    with pytest.raises(InputError, match=f"job 3 asks for {gpus} GPUs"):
-        IdealCluster(Trace.of([3], [gpus], [0], [1]), nodes)
+    with pytest.raises(
+        InputError,
+        match=f"job 3 asks for {gpus} GPUs.* hold {sum(nodes)}, too few for 1 other job as well .4.; .*--cluster",
+    ):
+        IdealCluster(Trace.of([3, 4, 5], [gpus, gpus, 1], [0] * 3, [1] * 3), nodes)
 
 
 @pytest.mark.parametrize("name", ["round_s", "clock_s", "restart_cost_s"])

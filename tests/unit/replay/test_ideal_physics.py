@@ -226,7 +226,7 @@ def test_physics__a_job_gets_no_gpus_it_does_not_run_on() -> None:
 @pytest.mark.parametrize(("model", "gpus"), [("h100", 4), ("v100", 8)])
 def test_physics__refuses_a_job_that_runs_nowhere(model: str, gpus: int) -> None:
     """On none of the types, or on too few GPUs of them."""
-    with pytest.raises(InputError, match=f"job 1 asks for {gpus} GPUs"):
+    with pytest.raises(InputError, match=f"job 1 asks for {gpus} GPUs.*; give a larger --cluster"):
         typed([model], Typed(), gpus)
 
 

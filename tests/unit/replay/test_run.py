@@ -41,6 +41,8 @@ def test_parse_policy__refuses_a_part_without_value() -> None:
     """The part is named, and how it should look."""
     with pytest.raises(ConfigError, match="'index' is not PARAMETER=VALUE"):
         parse_policy("gittins:index")
+    with pytest.raises(ConfigError, match=r"'srtf' is not PARAMETER=VALUE, .*; give each policy by itself"):
+        parse_policy("fifo,srtf")
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,13 @@ def test_sweep__one_wrong_point_stops_no_other(tmp_path: Path) -> None:
                     "policy=discretized-las", "policy.thresholds_gpu_s=[9.0, 4.0]")  # fmt: skip
     made, _ = swept(tmp_path / "r", chosen)
     assert [(row["cluster"], row["policy"]) for row in made.rows] == [("1x4", "fifo")]
-    said = ["asks for 3 GPUs", "must ascend", "must ascend", "is no cluster", "is no cluster"]
+    said = [
+        "GPUs, and the nodes that it may have hold 2",
+        "must ascend",
+        "must ascend",
+        "is no cluster",
+        "is no cluster",
+    ]
     assert [words in error for words, (_, error) in zip(said, made.failures, strict=True)] == [True] * 5
     assert (tmp_path / "r").read_text().count("\n") == 1
 
@@ -236,6 +242,21 @@ def test_processes__do_not_outlive_their_parent(tmp_path: Path) -> None:
     while worker.exists() and ") Z " not in worker.read_text() and time.monotonic() < late:
         time.sleep(0.05)
     assert (alive, time.monotonic() < late) == (True, True)
+
+
+def test_processes__end_in_order_by_sigterm(tmp_path: Path) -> None:
+    """The exit code tells it, and no leaked semaphore is told of."""
+    (script := tmp_path / "parent.py").write_text(
+        "import time\nfrom slurmsched.replay.workers import processes\nif __name__ == '__main__':\n"
+        "    with processes(1) as workers:\n        workers.executor.submit(time.sleep, 0).result()\n"
+        "        print('begun', flush=True)\n        time.sleep(1_000_000)\n"
+    )
+    argv = [sys.executable, str(script)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as parent:
+        assert (parent.stdout.readline() if parent.stdout else "") == "begun\n"
+        parent.terminate()
+        _, said = parent.communicate()
+    assert (parent.returncode, said) == (143, "")
 
 
 def test_cores__are_those_of_this_process() -> None:

@@ -62,7 +62,7 @@ def test_wiring__is_built_once_and_shared(tmp_path):
     assert first.warnings == make_snapshot().warnings
     changed = wiring(snapshot(tmp_path / "slurm.conf", gpus=1))
     assert changed.topology.node_class.tolist() == [-1, -1, -1]
-    assert "topology: 2 nodes like n1 have 1 GPUs" in changed.warnings[-1]
+    assert "topology: 2 nodes like n1 with 1 GPU" in changed.warnings[-1]
 
 
 def test_wiring__keeps_the_last_good(tmp_path):

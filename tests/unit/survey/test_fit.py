@@ -37,13 +37,13 @@ def test_fit__slurm_s_choice_by_the_picker():
 
 @pytest.mark.parametrize(("request_", "why"), [
     (Request(gpus_per_node=8, nodes=2), "1 of 2 nodes can give 8 GPUs"),
-    (Request(gpus_per_node=6, node_list=("n1",)), "0 of 1 nodes can give 6 GPUs"),
+    (Request(gpus_per_node=6, node_list=("n1",)), "0 of 1 node can give 6 GPUs"),
     (Request(gpus=14), "13 of 14 GPUs can be given"),
-    (Request(gpus=9, nodes=1), "8 of 9 GPUs can be given on 1 nodes"),
-    (Request(gpus_per_node=1, cpus_per_gpu=65), "0 of 1 nodes can give 1 GPUs"),
-    (Request(gpus_per_node=8, memory_per_gpu_mib=100_000), "0 of 1 nodes can give 8 GPUs"),
-    (Request(gpus_per_node=1, constraint="big&fast"), "0 of 1 nodes can give 1 GPUs"),
-    (Request(gpus_per_node=1, exclusive=True, excluded=("n3",)), "0 of 1 nodes can give 1 GPUs"),
+    (Request(gpus=9, nodes=1), "8 of 9 GPUs can be given on 1 node"),
+    (Request(gpus_per_node=1, cpus_per_gpu=65), "0 of 1 node can give 1 GPU"),
+    (Request(gpus_per_node=8, memory_per_gpu_mib=100_000), "0 of 1 node can give 8 GPUs"),
+    (Request(gpus_per_node=1, constraint="big&fast"), "0 of 1 node can give 1 GPU"),
+    (Request(gpus_per_node=1, exclusive=True, excluded=("n3",)), "0 of 1 node can give 1 GPU"),
     (Request(gpus_per_node=1, time_s=1e6), "--time is above the partition's limit of 48 h"),
     (Request(gpus_per_node=1, gpu_type="a100"), "no node of gpu has such GPUs"),
 ])  # fmt: skip

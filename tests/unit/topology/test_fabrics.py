@@ -60,7 +60,7 @@ def test_read_topology__block_levels_of_23_11():
         ("SwitchName=a Nodes=n1\nSwitchName=a Nodes=n2", "a is given twice"),
         ("SwitchName=a Switches=b", "a holds b, which is nowhere given"),
         ("SwitchName=a Switches=b\nSwitchName=b Switches=a", "hold each other"),
-        ("SwitchName=a Nodes=n1\nSwitchName=b Nodes=n[1-2]", "1 nodes are in a and in b"),
+        ("SwitchName=a Nodes=n1\nSwitchName=b Nodes=n[1-2]", "1 node is in a and in b"),
         ("SwitchName=a Nodes=n1\nSwitchName=b Switches=a\nSwitchName=c Switches=a", "a is held by b and c"),
         ("SwitchName=a Nodes=n1\nBlockName=b Nodes=n2", "the blocks are left out"),
         ("SwitchName=a Nodes=n[1-", "is not a hostlist"),
@@ -132,7 +132,7 @@ def test_read_ibnetdiscover__a_cut_answer_says_so():
     )
     whole, cut = read_ibnetdiscover(text), read_ibnetdiscover(text + '[2]\t"H-02"[1')
     assert (whole.warnings, len(cut.warnings)) == ((), 1)
-    assert cut.warnings[0].startswith("1 lines of ports cannot be read")
+    assert cut.warnings[0].startswith("1 line of ports cannot be read")
     assert whole.notes == cut.notes == ("no part of its own for spine: what else hangs there is not known",)
     router = 'Rt\t2 "R-05"\t\t# "router"\n[1](05) \t"S-0c"[39]\t\t# lid 50\n'
     assert read_ibnetdiscover(f'{text}[3]\t"R-05"[1](05)\n\n{router}').warnings == ()

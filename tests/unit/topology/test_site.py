@@ -35,7 +35,7 @@ def test_site_topology__each_node_its_class_and_cell():
     assert site.cell.tolist() == [0, 0, 0, 1, 1, -1]
     assert [one.name for one in site.classes] == ["pair", "n[3-4]"]
     assert (site.classes[0].gpu_type, site.classes[0].bandwidth_gb_per_s[0, 1]) == ("a6000", 56.25)
-    assert warnings == ("1 nodes like n4 have 3 GPUs, class n[3-4] has 4: taken as unknown",)
+    assert warnings == ("1 node like n4 with 3 GPUs, class n[3-4] has 4: taken as unknown",)
 
 
 def test_site_topology__nothing_known():

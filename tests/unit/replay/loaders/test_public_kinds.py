@@ -321,7 +321,7 @@ def test_load__refuses_a_trace_without_jobs(tmp_path: Path) -> None:
     with (DATA / "openb.csv").open() as file:
         rows = [row for row in csv.reader(file) if row[3] in ("num_gpu", "0")]
     path.write_text("\n".join(",".join(row) for row in rows) + "\n")
-    with pytest.raises(InputError, match=r"no GPU job that ran; .*1 jobs left out: without GPUs"):
+    with pytest.raises(InputError, match=r"no GPU job that ran; .*1 job left out: without GPUs"):
         load(path)
 
 

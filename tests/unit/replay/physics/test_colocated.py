@@ -81,7 +81,7 @@ def test_colocated__whole_steps_of_a_round_count_for_pairs_too(table: str) -> No
 @pytest.mark.parametrize(
     ("places", "models", "message"),
     [
-        ([{0: 1}, {0: 1}], "AC", "jobs 1 and 2: models 'A' and 'C' on the same 1 GPUs have no throughputs on 'v100'"),
+        ([{0: 1}, {0: 1}], "AC", "jobs 1 and 2: models 'A' and 'C' on the same 1 GPU have no throughputs on 'v100'"),
         ([{0: 1}, {0: 1}, {0: 1}], "ABA", "job 3 shares GPUs otherwise than all of them with one other job"),
     ],
 )  # fmt: skip

@@ -91,7 +91,7 @@ def test_gpu_types__another_reference(table: str) -> None:
     ("name", "place", "message"),
     [
         ("", {0: 0b11}, "job 1: model '' on 2 GPUs has no throughput on 'v100'"),
-        ("A", {0: 1}, "job 1: model 'A' on 1 GPUs has no throughput on 'v100'"),
+        ("A", {0: 1}, "job 1: model 'A' on 1 GPU has no throughput on 'v100'"),
         ("B", {1: 0b11}, "job 1: model 'B' on 2 GPUs has no throughput on 'k80'"),
     ],
 )  # fmt: skip
