@@ -8,7 +8,7 @@ from dataclasses import MISSING, Field, fields, is_dataclass
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from slurmsched.errors import ConfigError
+from slurmsched.errors import ConfigError, InputError
 
 KINDS = {
     "policies": "policy",
@@ -71,7 +71,14 @@ def _value(parameter: str, value: Any, key: str) -> Any:
         value = {"name": "throughputs", "table": value} if table else {"name": value}
     if parameter in NESTED and isinstance(value, Mapping):
         rest = {name: setting for name, setting in value.items() if name != "name"}
-        return make(NESTED[parameter], str(value.get("name", "")), rest, key=f"{key}.{parameter}")
+        try:
+            return make(NESTED[parameter], str(value.get("name", "")), rest, key=f"{key}.{parameter}")
+        except InputError as error:
+            if not isinstance(error.__cause__, FileNotFoundError):
+                raise
+            known = ", ".join(names(NESTED[parameter]))
+            raise ConfigError(f"no {KINDS[NESTED[parameter]]} and no file {error.source!r}; known: {known}",
+                              key=f"{key}.{parameter}") from error  # fmt: skip
     return tuple(value) if isinstance(value, list) else value
 
 
