@@ -38,22 +38,30 @@ def list_all(out: Output) -> None:
 @click.option("--site", is_flag=True, help="Ask Slurm, and say what this site lacks for it.")
 @click.option("--kind", default="", metavar="KIND", help="Of this kind, such as physics, where several share a name.")
 def show(out: Output, name: str, site: bool, kind: str) -> None:
-    """Show what NAME does, what it needs and uses, and its parameters with their defaults."""
+    """Show what NAME does, what it needs and uses, and its parameters with their defaults and ranges."""
     from slurmsched import registry
     from slurmsched.errors import ConfigError
 
     chosen = [each for each, one in registry.KINDS.items() if kind in ("", each, one)]
     kinds = [each for each in chosen if name in registry.names(each)]
     if not kinds:
-        known = ", ".join(each for one in chosen for each in registry.names(one)) or ", ".join(registry.KINDS)
-        raise ConfigError(f"no plug-in {name!r}; known: {known}")
+        if not chosen:
+            raise ConfigError(
+                f"no kind {kind!r}{registry.nearest(kind, registry.KINDS)}; known: {', '.join(registry.KINDS)}"
+            )
+        found = {each: registry.names(each) for each in chosen}
+        near = registry.nearest(name, [every for names in found.values() for every in names])
+        known = "; ".join(f"{each}: {', '.join(names)}" for each, names in found.items())
+        raise ConfigError(f"no plug-in {name!r}{near}; known {known}")
     plugin = registry.load(kinds[0], name)
     card = _card(plugin)
     if site and card is not None:
         card["given"], card["lacking"], card["off"] = _at_site(name, plugin)
     parameters = [(spec.name, _default(spec)) for spec in dataclasses.fields(plugin)]
+    allowed = _ranges(plugin)
     if out.as_json:
         told = {"kind": kinds[0], "name": name, "text": inspect.getdoc(plugin), "parameters": dict(parameters)}
+        told["ranges"] = allowed
         out.json(told if card is None else {**told, "card": card})
         return
     out.line(f"{name} ({registry.KINDS[kinds[0]]})")
@@ -66,7 +74,7 @@ def show(out: Output, name: str, site: bool, kind: str) -> None:
             out.line(f"  {text}")
     if parameters:
         out.line()
-        out.table(("parameter", "default"), parameters)
+        out.table(("parameter", "default", "range"), [(*each, allowed.get(each[0], "")) for each in parameters])
 
 
 def _headings(card: dict[str, Any]) -> list[tuple[str, list[str]]]:
@@ -127,6 +135,16 @@ def _line(kind: str, name: str) -> dict[str, str]:
         return {"kind": kind, "name": name, "family": "", "summary": f"broken: {error.message}"}
     card, summary = getattr(plugin, "card", None), (inspect.getdoc(plugin) or "").partition("\n")[0]
     return {"kind": kind, "name": name, "family": str(card.family) if card else "", "summary": summary}
+
+
+def _ranges(plugin: Any) -> dict[str, str]:
+    """The ranges of its parameters as people read them, by name; none where its types cannot be read."""
+    from slurmsched.policies.ranges import ranges
+
+    try:
+        return {name: str(allowed) for name, allowed in ranges(plugin).items()}
+    except (NameError, AttributeError, TypeError):  # a site's own, with types that only a checker knows
+        return {}
 
 
 def _default(spec: dataclasses.Field[Any]) -> Any:

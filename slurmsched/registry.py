@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from slurmsched.errors import ConfigError
+from slurmsched.errors import ConfigError, InputError
 
 KINDS = {
     "policies": "policy",
@@ -39,7 +39,7 @@ def make(kind: str, name: str, parameters: Mapping[str, Any] | None = None, *, k
     known = [spec.name for spec in fields(plugin)]
     for parameter in parameters or {}:
         if parameter not in known:
-            near, has = _nearest(parameter, known), ", ".join(known) or "none"
+            near, has = nearest(parameter, known), ", ".join(known) or "none"
             raise ConfigError(f"{name} has no parameter {parameter!r}{near}; it has {has}", key=key)
     values = {parameter: _value(parameter, value, key) for parameter, value in (parameters or {}).items()}
     for spec in fields(plugin):
@@ -71,7 +71,14 @@ def _value(parameter: str, value: Any, key: str) -> Any:
         value = {"name": "throughputs", "table": value} if table else {"name": value}
     if parameter in NESTED and isinstance(value, Mapping):
         rest = {name: setting for name, setting in value.items() if name != "name"}
-        return make(NESTED[parameter], str(value.get("name", "")), rest, key=f"{key}.{parameter}")
+        try:
+            return make(NESTED[parameter], str(value.get("name", "")), rest, key=f"{key}.{parameter}")
+        except InputError as error:
+            if not isinstance(error.__cause__, FileNotFoundError):
+                raise
+            known = ", ".join(names(NESTED[parameter]))
+            raise ConfigError(f"no {KINDS[NESTED[parameter]]} and no file {error.source!r}; known: {known}",
+                              key=f"{key}.{parameter}") from error  # fmt: skip
     return tuple(value) if isinstance(value, list) else value
 
 
@@ -89,7 +96,7 @@ def load(kind: str, name: str, *, key: str = "policy") -> Any:
     """The plug-in's class. Raises ConfigError for an unknown name or one that cannot be imported."""
     found = _found(kind)
     if name not in found:
-        near, known = _nearest(name, found), ", ".join(sorted(found))
+        near, known = nearest(name, found), ", ".join(sorted(found))
         raise ConfigError(f"no {KINDS[kind]} {name!r}{near}; known: {known}", key=key)
     try:
         return found[name].load()
@@ -102,6 +109,7 @@ def _found(kind: str) -> dict[str, EntryPoint]:
     return {point.name: point for point in entry_points(group=f"slurmsched.{kind}")}
 
 
-def _nearest(name: str, known: Any) -> str:
+def nearest(name: str, known: Iterable[str]) -> str:
+    """What to put behind a name that is not known: the nearest that is, or nothing."""
     near = difflib.get_close_matches(name, list(known), n=1)
     return f" (did you mean {near[0]!r}?)" if near else ""

@@ -15,11 +15,12 @@ from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use
 from slurmsched.model.columns import Bools, Floats, Int64s
 from slurmsched.policies import rounds
 from slurmsched.policies.cards import PREEMPTS, ROUNDS
-from slurmsched.policies.checks import check_choice, check_count, check_number
+from slurmsched.policies.checks import check_choice
 from slurmsched.policies.gpu_market import Market, market
 from slurmsched.policies.left import left_s
 from slurmsched.policies.order import arrival_s, ordered
 from slurmsched.policies.pairs import Allocation
+from slurmsched.policies.ranges import Count, Period, Seconds, Weight, check_ranges
 from slurmsched.protocols import Estimator, SpeedEstimator
 
 
@@ -46,21 +47,18 @@ class Allox:
         on_slurm=(PREEMPTS, ROUNDS, "CPU jobs are not matched: only GPUs are."),
     )
 
-    alpha: float = 0.2
-    most_jobs: int = 500
-    round_s: float = 360.0
+    alpha: Weight = 0.2
+    most_jobs: Count = 500
+    round_s: Period = 360.0
     fill: bool = True
-    reset_s: float = rounds.RESET_S
+    reset_s: Seconds = rounds.RESET_S
     released: bool = False
     speeds: SpeedEstimator = field(default_factory=Alike)
     estimator: Estimator = field(default_factory=Hint)
 
     def __post_init__(self) -> None:
+        check_ranges(self)
         check_choice("released", self.released, (True, False))
-        check_number("alpha", self.alpha, finite=True)
-        check_count("most_jobs", self.most_jobs, least=1)
-        check_number("round_s", self.round_s, above=0.0, finite=True)
-        check_number("reset_s", self.reset_s)
         check_choice("fill", self.fill, (True, False))
 
     def rank(self, snapshot: Snapshot) -> Ranking:

@@ -8,17 +8,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from slurmsched.errors import ConfigError
 from slurmsched.estimators.alike import Alike
 from slurmsched.estimators.hint import Hint
 from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use, Wants
 from slurmsched.model.columns import Bools, Floats
 from slurmsched.placements.candidates import eligible, holding
-from slurmsched.policies.checks import check_count, check_number
 from slurmsched.policies.deadlines import active, cluster_gpus
 from slurmsched.policies.expected import remaining_s, service
 from slurmsched.policies.memory import recall, remembered
 from slurmsched.policies.order import ordered
+from slurmsched.policies.ranges import Count, Part, Period, Slots, check_ranges
 from slurmsched.policies.timetable import Sizes, sizes_of, without_curve
 from slurmsched.policies.weights import check_weights, unmet, weights_of
 from slurmsched.protocols import Estimator, SpeedEstimator
@@ -87,22 +86,17 @@ class AOnline:
         ),
     )
 
-    window_s: float = 3_600.0
-    slots: int = 24
-    serial: float = 0.02
-    most_jobs: int = 300
+    window_s: Period = 3_600.0
+    slots: Slots = 24
+    serial: Part = 0.02
+    most_jobs: Count = 300
     fill: bool = True
     weights: tuple[str, ...] = ()
     speeds: SpeedEstimator = field(default_factory=Alike)
     estimator: Estimator = field(default_factory=Hint)
 
     def __post_init__(self) -> None:
-        check_number("window_s", self.window_s, above=0.0, finite=True)
-        check_count("slots", self.slots, least=1)
-        check_number("serial", self.serial)
-        if self.serial > 1:
-            raise ConfigError(f"must be a number of at most 1, got {self.serial!r}", key="policy.serial")
-        check_count("most_jobs", self.most_jobs, least=1)
+        check_ranges(self)
         check_weights(self.weights)
 
     def rank(self, snapshot: Snapshot) -> Ranking:

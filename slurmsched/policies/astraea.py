@@ -10,11 +10,11 @@ import numpy as np
 from slurmsched.model import Card, Family, Input, Past, Ranking, Snapshot, Use
 from slurmsched.model.columns import Bools, Floats, Int64s
 from slurmsched.policies.cards import PREEMPTS
-from slurmsched.policies.checks import check_count, check_number
 from slurmsched.policies.isolated import contending
 from slurmsched.policies.leases import chosen, contenders, leases
 from slurmsched.policies.memory import recall, remembered
 from slurmsched.policies.order import arrival_s, ordered
+from slurmsched.policies.ranges import Count, Patience, Seconds, check_ranges
 from slurmsched.policies.stride import turns
 from slurmsched.policies.tenants import Tenants, tenants
 
@@ -47,14 +47,12 @@ class Astraea:
         on_slurm=(PREEMPTS, "A lease ends with a requeue where another job is to have the GPUs; else it is renewed."),
     )
 
-    lease_s: float = 1_800.0
-    levels: int = 5
-    starve_s: float = 14_400.0
+    lease_s: Seconds = 1_800.0
+    levels: Count = 5
+    starve_s: Patience = 14_400.0
 
     def __post_init__(self) -> None:
-        check_number("lease_s", self.lease_s, finite=True)
-        check_count("levels", self.levels, least=1)
-        check_number("starve_s", self.starve_s, above=0.0)
+        check_ranges(self)
 
     def rank(self, snapshot: Snapshot) -> Ranking:
         jobs, book, held = snapshot.jobs, tenants(snapshot), leases(snapshot, self.lease_s)

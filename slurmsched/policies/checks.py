@@ -8,6 +8,8 @@ from typing import Any
 
 from slurmsched.errors import ConfigError
 
+MOST = 1e12  # of what is only compared
+
 
 def _number(value: Any) -> bool:
     """Whether it is a number that a float can hold, or infinity."""
@@ -20,28 +22,20 @@ def _number(value: Any) -> bool:
 
 
 def check_ascending(name: str, values: Any) -> None:
-    """values: finite numbers above zero, each above the one before; may be empty."""
+    """values: numbers above zero and up to 1e12, each above the one before; may be empty."""
     if not isinstance(values, Sequence) or isinstance(values, str):
         raise ConfigError(f"must be a list of numbers, got {values!r}", key=f"policy.{name}")
-    if not all(_number(value) and 0 < value < math.inf for value in values):
-        raise ConfigError(f"must be finite numbers above 0, got {list(values)}", key=f"policy.{name}")
+    if not all(_number(value) and 0 < value <= MOST for value in values):
+        raise ConfigError(f"must be numbers above 0 and up to {MOST:g}, got {list(values)}", key=f"policy.{name}")
     if list(values) != sorted(set(values)):
         raise ConfigError(f"must ascend strictly, got {list(values)}", key=f"policy.{name}")
 
 
-def check_number(name: str, value: Any, *, least: float = 0.0, above: float = -math.inf, finite: bool = False) -> None:
-    """value: a number >= least and > above; infinity is one, unless it must be finite."""
+def check_number(name: str, value: Any, *, least: float = 0.0, above: float = -math.inf) -> None:
+    """value: a number >= least and > above; infinity is one."""
     if not _number(value) or value < least or value <= above:
         bound = f"above {above:g}" if above >= least else f"of at least {least:g}"
         raise ConfigError(f"must be a number {bound}, got {value!r}", key=f"policy.{name}")
-    if finite and value == math.inf:
-        raise ConfigError(f"must be finite, got {value!r}", key=f"policy.{name}")
-
-
-def check_count(name: str, value: Any, *, least: int = 0) -> None:
-    """value: a whole number >= least."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise ConfigError(f"must be a whole number of at least {least}, got {value!r}", key=f"policy.{name}")
 
 
 def check_choice(name: str, value: Any, choices: Sequence[Any]) -> None:
@@ -57,7 +51,7 @@ def check_words(name: str, value: Any, of: str = "policy") -> None:
 
 
 def named_numbers(name: str, texts: Any, form: str, kinds: Sequence[str] = ()) -> dict[str, float]:
-    """Numbers above 0 by name, of texts NAME=NUMBER, each name once, "" being one: GPUs without a type.
+    """Numbers from 1e-6 to 1e6 by name, of texts NAME=NUMBER, each name once, "" being one: GPUs without a type.
 
     form: how they read, for the error. kinds: where given, a name is KIND:NAME, with one of these kinds.
     """
@@ -72,7 +66,9 @@ def named_numbers(name: str, texts: Any, form: str, kinds: Sequence[str] = ()) -
             found[key] = float(number)
         except ValueError:
             found[key] = 0.0
-        if "=" not in text or not 0 < found[key] < math.inf or (kinds and (kind not in kinds or not rest)):
+        if "=" not in text or not 1e-6 <= found[key] <= 1e6 or (kinds and (kind not in kinds or not rest)):
             of_kind = f", KIND one of {', '.join(kinds)}" if kinds else ""
-            raise ConfigError(f"must be {form} with a number above 0{of_kind}, got {text!r}", key=f"policy.{name}")
+            raise ConfigError(
+                f"must be {form} with a number from 1e-6 to 1e6{of_kind}, got {text!r}", key=f"policy.{name}"
+            )
     return found

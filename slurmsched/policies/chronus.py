@@ -11,13 +11,14 @@ from slurmsched.estimators.hint import Hint
 from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use
 from slurmsched.model.columns import Bools, Floats
 from slurmsched.policies.cards import PREEMPTS, PROMISED, ROUNDS
-from slurmsched.policies.checks import check_choice, check_count, check_number
+from slurmsched.policies.checks import check_choice
 from slurmsched.policies.deadlines import active, cluster_gpus, deadline_s, missing
 from slurmsched.policies.expected import remaining_s, service
 from slurmsched.policies.lease_plan import Demand, Packing, best, greedy
 from slurmsched.policies.leases import chosen, contenders, leases
 from slurmsched.policies.memory import recall, remembered
 from slurmsched.policies.order import ordered
+from slurmsched.policies.ranges import Count, Period, check_ranges
 from slurmsched.protocols import Estimator
 from slurmsched.words import some_of
 
@@ -60,15 +61,14 @@ class Chronus:
         ),
     )
 
-    lease_s: float = 1_200.0
+    lease_s: Period = 1_200.0
     packing: str = "milp"
-    most_jobs: int = 60
+    most_jobs: Count = 60
     estimator: Estimator = field(default_factory=Hint)
 
     def __post_init__(self) -> None:
-        check_number("lease_s", self.lease_s, above=0.0)
+        check_ranges(self)
         check_choice("packing", self.packing, tuple(_PACKINGS))
-        check_count("most_jobs", self.most_jobs, least=1)
 
     def rank(self, snapshot: Snapshot) -> Ranking:
         jobs, held = snapshot.jobs, leases(snapshot, self.lease_s)

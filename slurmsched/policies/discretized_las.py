@@ -14,9 +14,10 @@ from slurmsched.model import Card, Family, Input, Jobs, JobState, Ranking, Snaps
 from slurmsched.model.columns import Bools, Floats, Int32s, Int64s, sealed
 from slurmsched.model.states import FINISHED
 from slurmsched.policies.cards import PREEMPTS
-from slurmsched.policies.checks import check_ascending, check_choice, check_number
+from slurmsched.policies.checks import check_ascending, check_choice
 from slurmsched.policies.memory import Memory, recall, table_of
 from slurmsched.policies.order import arrival_s
+from slurmsched.policies.ranges import Knob, check_ranges
 
 Columns = dict[str, NDArray[Any]]
 Thresholds = tuple[float, ...]
@@ -76,13 +77,13 @@ class DiscretizedLas:
     )
 
     thresholds_gpu_s: tuple[float, ...] = (3_250.0, 7_200.0)
-    promote_knob: float = math.inf
+    promote_knob: Knob = math.inf
     fifo_by: str = "arrival"
     dimension: str = "2d"
 
     def __post_init__(self) -> None:
+        check_ranges(self)
         check_ascending("thresholds_gpu_s", self.thresholds_gpu_s)
-        check_number("promote_knob", self.promote_knob, above=0.0)
         check_choice("fifo_by", self.fifo_by, FIFO_BY)
         check_choice("dimension", self.dimension, ("1d", "2d"))
 

@@ -13,8 +13,8 @@ from slurmsched.model.columns import Floats, Int64s
 from slurmsched.model.hints import hint_column
 from slurmsched.placements.candidates import eligible, holding
 from slurmsched.policies.cards import PREEMPTS
-from slurmsched.policies.checks import check_count, check_number
 from slurmsched.policies.order import arrival_s, ordered
+from slurmsched.policies.ranges import Count, Weight, check_ranges
 from slurmsched.policies.solve import Programme, solve, water_fill
 from slurmsched.policies.weights import check_weights, unmet, weights_of
 
@@ -58,15 +58,13 @@ class Dorm:
         on_slurm=(PREEMPTS, "A running job changes its size only by a requeue."),
     )
 
-    theta1: float = 0.1
-    theta2: float = 0.1
-    most_jobs: int = 100
+    theta1: Weight = 0.1
+    theta2: Weight = 0.1
+    most_jobs: Count = 100
     weights: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        check_number("theta1", self.theta1, finite=True)
-        check_number("theta2", self.theta2, finite=True)
-        check_count("most_jobs", self.most_jobs, least=1)
+        check_ranges(self)
         check_weights(self.weights)
 
     def rank(self, snapshot: Snapshot) -> Ranking:

@@ -12,8 +12,8 @@ from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use
 from slurmsched.model.columns import Bools, Floats
 from slurmsched.model.hints import hint_column
 from slurmsched.policies.cards import PREEMPTS
-from slurmsched.policies.checks import check_number
 from slurmsched.policies.order import ordered
+from slurmsched.policies.ranges import GpuSeconds, check_ranges
 from slurmsched.words import some_of
 
 
@@ -42,10 +42,10 @@ class ELas:
         ),
     )
 
-    quantum_gpu_s: float = 60.0
+    quantum_gpu_s: GpuSeconds = 60.0
 
     def __post_init__(self) -> None:
-        check_number("quantum_gpu_s", self.quantum_gpu_s, finite=True)
+        check_ranges(self)
 
     def rank(self, snapshot: Snapshot) -> Ranking:
         jobs, progress = snapshot.jobs, hint_column(snapshot.jobs, "progress")

@@ -7,17 +7,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from slurmsched.errors import ConfigError
 from slurmsched.estimators.alike import Alike
 from slurmsched.estimators.hint import Hint
 from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use, Wants
 from slurmsched.model.columns import Bools, Floats, Int64s
 from slurmsched.policies.cards import PREEMPTS, PROMISED, RESIZES
-from slurmsched.policies.checks import check_count, check_number
 from slurmsched.policies.deadlines import active, cluster_gpus, deadline_s, missing
 from slurmsched.policies.expected import remaining_s, service
 from slurmsched.policies.memory import recall, remembered
 from slurmsched.policies.order import ordered
+from slurmsched.policies.ranges import Count, Part, Period, Slots, check_ranges
 from slurmsched.policies.spare import Share, spread
 from slurmsched.policies.timetable import Sizes, Timetable, filled, sizes_of, timetable, without_curve
 from slurmsched.protocols import Estimator, SpeedEstimator
@@ -59,20 +58,15 @@ class ElasticFlow:
         ),
     )
 
-    serial: float = 0.02
-    slot_s: float = 600.0
-    slots: int = 40
-    most_jobs: int = 200
+    serial: Part = 0.02
+    slot_s: Period = 600.0
+    slots: Slots = 40
+    most_jobs: Count = 200
     speeds: SpeedEstimator = field(default_factory=Alike)
     estimator: Estimator = field(default_factory=Hint)
 
     def __post_init__(self) -> None:
-        check_number("serial", self.serial)
-        if self.serial > 1:
-            raise ConfigError(f"must be a number of at most 1, got {self.serial!r}", key="policy.serial")
-        check_number("slot_s", self.slot_s, above=0.0)
-        check_count("slots", self.slots, least=1)
-        check_count("most_jobs", self.most_jobs, least=1)
+        check_ranges(self)
 
     def rank(self, snapshot: Snapshot) -> Ranking:
         jobs, left_s, due_s = snapshot.jobs, remaining_s(self.estimator, snapshot), deadline_s(snapshot.jobs)

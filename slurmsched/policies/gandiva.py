@@ -15,11 +15,12 @@ from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use
 from slurmsched.model.columns import Bools, Floats, Int64s
 from slurmsched.policies import rounds
 from slurmsched.policies.cards import PREEMPTS, ROUNDS, SHARDS
-from slurmsched.policies.checks import check_choice, check_number
+from slurmsched.policies.checks import check_choice
 from slurmsched.policies.gpu_market import Market, market
 from slurmsched.policies.lots import Lots
 from slurmsched.policies.order import arrival_s, ordered
 from slurmsched.policies.pairs import Allocation, Pairs, beside
+from slurmsched.policies.ranges import Period, Seconds, check_ranges
 from slurmsched.policies.rounds import RESET_S, Rules
 from slurmsched.protocols import PairEstimator, SpeedEstimator
 
@@ -53,15 +54,14 @@ class Gandiva:
         on_slurm=(PREEMPTS, ROUNDS, SHARDS),
     )
 
-    round_s: float = 360.0
+    round_s: Period = 360.0
     fill: bool = True
-    reset_s: float = RESET_S
+    reset_s: Seconds = RESET_S
     released: bool = False
     speeds: SpeedEstimator = field(default_factory=lambda: Throughputs("gavel"))
 
     def __post_init__(self) -> None:
-        check_number("round_s", self.round_s, above=0.0, finite=True)
-        check_number("reset_s", self.reset_s)
+        check_ranges(self)
         for name in ("fill", "released"):
             check_choice(name, getattr(self, name), (True, False))
         if not isinstance(self.speeds, PairEstimator):

@@ -14,13 +14,14 @@ from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use
 from slurmsched.model.columns import Bools, Floats, Int64s
 from slurmsched.policies import rounds
 from slurmsched.policies.cards import PREEMPTS, ROUNDS
-from slurmsched.policies.checks import check_choice, check_number
+from slurmsched.policies.checks import check_choice
 from slurmsched.policies.gpu_market import Market, gpu_type, market
 from slurmsched.policies.isolated import contending
 from slurmsched.policies.leases import chosen, contenders, leases
 from slurmsched.policies.memory import recall, remembered
 from slurmsched.policies.order import ordered
 from slurmsched.policies.pairs import Allocation
+from slurmsched.policies.ranges import Seconds, check_ranges
 from slurmsched.policies.rounds import Rules
 from slurmsched.policies.stride import turns
 from slurmsched.policies.tenants import Tenants, tenants
@@ -67,15 +68,14 @@ class GandivaFair:
         ),
     )  # fmt: skip
 
-    quantum_s: float = 60.0
+    quantum_s: Seconds = 60.0
     trade: bool = True
-    trade_s: float = 600.0
+    trade_s: Seconds = 600.0
     speeds: SpeedEstimator = field(default_factory=Alike)
 
     def __post_init__(self) -> None:
-        check_number("quantum_s", self.quantum_s, finite=True)
+        check_ranges(self)
         check_choice("trade", self.trade, (True, False))
-        check_number("trade_s", self.trade_s)
 
     def rank(self, snapshot: Snapshot) -> Ranking:
         nodes = snapshot.nodes

@@ -18,13 +18,14 @@ from slurmsched.model.columns import Bools, Floats, Int64s
 from slurmsched.policies import allocation, allocation_released, pairs, rounds, shared_allocation
 from slurmsched.policies.allocation import Problem
 from slurmsched.policies.cards import PREEMPTS, ROUNDS, SHARDS
-from slurmsched.policies.checks import check_choice, check_count, check_number, check_words, named_numbers
+from slurmsched.policies.checks import check_choice, check_words, named_numbers
 from slurmsched.policies.gpu_market import Market, market
 from slurmsched.policies.isolated_so_far import KEY, isolated_so_far
 from slurmsched.policies.left import left_s
 from slurmsched.policies.order import arrival_s, ordered
 from slurmsched.policies.pairs import Allocation, Pairs
 from slurmsched.policies.partition import partitioned
+from slurmsched.policies.ranges import Count, Period, Seconds, check_ranges
 from slurmsched.policies.rounds import RESET_S, Book, Rules
 from slurmsched.policies.water_filling import Accounts, max_min, water_filled
 from slurmsched.policies.weights import check_weights, unmet, weights_of
@@ -86,11 +87,11 @@ class Gavel:
 
     objective: str = "max-min"
     heterogeneity: bool = True
-    round_s: float = 360.0
+    round_s: Period = 360.0
     fill: bool = True
     prices: tuple[str, ...] = ()
-    most_jobs: int = 1_024
-    reset_s: float = RESET_S
+    most_jobs: Count = 1_024
+    reset_s: Seconds = RESET_S
     released: bool = False
     space_sharing: bool = False
     tell_pairs: bool = False
@@ -101,12 +102,10 @@ class Gavel:
     estimator: Estimator = field(default_factory=Hint)
 
     def __post_init__(self) -> None:
+        check_ranges(self)
         check_choice("objective", self.objective, (*OBJECTIVES, COST))
         check_choice("heterogeneity", self.heterogeneity, (True, False))
         check_choice("fill", self.fill, (True, False))
-        check_number("round_s", self.round_s, above=0.0, finite=True)
-        check_count("most_jobs", self.most_jobs, least=1)
-        check_number("reset_s", self.reset_s)
         check_choice("released", self.released, (True, False))
         named_numbers("prices", self.prices, "TYPE=PRICE")
         self._check_fairness()

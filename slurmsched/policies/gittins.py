@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 
 from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use
 from slurmsched.model.columns import Bools, Floats
 from slurmsched.policies.cards import PREEMPTS
-from slurmsched.policies.checks import check_ascending, check_choice, check_count, check_number
+from slurmsched.policies.checks import check_ascending, check_choice
 from slurmsched.policies.discretized_las import DiscretizedLas, next_drop_s, paces, queue_of
 from slurmsched.policies.order import ordered
+from slurmsched.policies.ranges import Count, Knob, Range, check_ranges
 from slurmsched.words import some
 
 
@@ -84,18 +85,16 @@ class Gittins:
     )
 
     thresholds_gpu_s: tuple[float, ...] = (3_250.0, 7_200.0)
-    delta_gpu_s: float = 3_250.0
+    delta_gpu_s: Annotated[float, Range(1e-3, 1e12)] = 3_250.0
     index: str = "paper"
-    least_samples: int = 100
-    promote_knob: float = math.inf
+    least_samples: Count = 100
+    promote_knob: Knob = math.inf
     dimension: str = "2d"
 
     def __post_init__(self) -> None:
+        check_ranges(self)
         check_ascending("thresholds_gpu_s", self.thresholds_gpu_s)
-        check_number("delta_gpu_s", self.delta_gpu_s, above=0.0, finite=True)
         check_choice("index", self.index, tuple(INDICES))
-        check_count("least_samples", self.least_samples, least=1)
-        check_number("promote_knob", self.promote_knob, above=0.0)
         check_choice("dimension", self.dimension, ("1d", "2d"))
 
     @property

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
-from slurmsched.errors import ConfigError
 from slurmsched.estimators.alike import Alike
 from slurmsched.estimators.completion import completed
 from slurmsched.model import Card, Family, Input, Labels, Ranking, Snapshot, Use, Wants
@@ -18,9 +17,10 @@ from slurmsched.model.hints import hint_column
 from slurmsched.model.wants import request_of
 from slurmsched.policies.bundles import Bundles, on_one, on_two
 from slurmsched.policies.cards import MIXED_GANGS, PREEMPTS, RESIZES, ROUNDS
-from slurmsched.policies.checks import check_choice, check_count, check_number
+from slurmsched.policies.checks import check_choice
 from slurmsched.policies.gpu_market import Market, market
 from slurmsched.policies.order import arrival_s, ordered
+from slurmsched.policies.ranges import Count, Part, Period, Range, check_ranges
 from slurmsched.policies.samples import SEVERAL, Held, Samples, sampled
 from slurmsched.policies.solve import Programme, solve
 from slurmsched.policies.timetable import Sizes, sizes_of
@@ -56,27 +56,20 @@ class Heet:
         on_slurm=(PREEMPTS, ROUNDS, RESIZES, MIXED_GANGS),
     )
 
-    probes: int = 2
-    round_s: float = 360.0
-    most_jobs: int = 300
+    probes: Count = 2
+    round_s: Period = 360.0
+    most_jobs: Count = 300
     fill: bool = True
     elastic: bool = True
-    serial: float = 0.02
+    serial: Part = 0.02
     mixed: bool = False
-    mixed_efficiency: float = 0.9
+    mixed_efficiency: Annotated[float, Range(1e-6, 1.0)] = 0.9
 
     def __post_init__(self) -> None:
-        check_count("probes", self.probes, least=1)
-        check_number("round_s", self.round_s, above=0.0, finite=True)
-        check_count("most_jobs", self.most_jobs, least=1)
+        check_ranges(self)
         check_choice("fill", self.fill, (True, False))
         check_choice("elastic", self.elastic, (True, False))
-        check_number("serial", self.serial)
         check_choice("mixed", self.mixed, (True, False))
-        check_number("mixed_efficiency", self.mixed_efficiency, above=0.0)
-        for name in ("serial", "mixed_efficiency"):
-            if (value := getattr(self, name)) > 1:
-                raise ConfigError(f"must be a number of at most 1, got {value!r}", key=f"policy.{name}")
 
     def rank(self, snapshot: Snapshot) -> Ranking:
         jobs, here = snapshot.jobs, market(snapshot, Alike())

@@ -11,8 +11,9 @@ import numpy as np
 from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use
 from slurmsched.model.columns import Bools
 from slurmsched.policies.cards import PREEMPTS
-from slurmsched.policies.checks import check_choice, check_number
+from slurmsched.policies.checks import check_choice
 from slurmsched.policies.order import ordered
+from slurmsched.policies.ranges import GpuSeconds, check_ranges
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +40,11 @@ class Las:
     )
 
     dimension: str = "2d"
-    quantum_gpu_s: float = 60.0
+    quantum_gpu_s: GpuSeconds = 60.0
 
     def __post_init__(self) -> None:
+        check_ranges(self)
         check_choice("dimension", self.dimension, ("1d", "2d"))
-        check_number("quantum_gpu_s", self.quantum_gpu_s, finite=True)
 
     def rank(self, snapshot: Snapshot) -> Ranking:
         jobs = snapshot.jobs

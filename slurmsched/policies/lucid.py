@@ -12,11 +12,12 @@ from slurmsched.errors import ConfigError
 from slurmsched.estimators.additive import Additive
 from slurmsched.estimators.lessons import available
 from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Wants
-from slurmsched.policies.checks import check_count, check_words
+from slurmsched.policies.checks import check_words
 from slurmsched.policies.expected import known_or_last, service
 from slurmsched.policies.order import ordered
 from slurmsched.policies.packing import beside, sharing_scores
 from slurmsched.policies.qssf import learn_notes
+from slurmsched.policies.ranges import Count, check_ranges
 from slurmsched.protocols import Estimator
 
 _NO_MODEL = (
@@ -65,10 +66,10 @@ class Lucid:
     tiny: tuple[str, ...] = ()
     medium: tuple[str, ...] = ()
     pack: bool = False
-    most_gpus: int = 8
+    most_gpus: Count = 8
 
     def __post_init__(self) -> None:
-        check_count("most_gpus", self.most_gpus, least=1)
+        check_ranges(self)
         if not isinstance(self.pack, bool):
             raise ConfigError(f"must be true or false, got {self.pack!r}", key="policy.pack")
         for name in ("tiny", "medium"):

@@ -8,16 +8,15 @@ from typing import ClassVar
 
 import numpy as np
 
-from slurmsched.errors import ConfigError
 from slurmsched.estimators.history import History
 from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use
 from slurmsched.model.columns import Bools, Floats
 from slurmsched.model.hints import hint_column
 from slurmsched.policies.cards import PREEMPTS
-from slurmsched.policies.checks import check_number
 from slurmsched.policies.deadlines import deadline_s
 from slurmsched.policies.expected import remaining_s
 from slurmsched.policies.order import ordered
+from slurmsched.policies.ranges import Part, Period, Weight, check_ranges
 from slurmsched.protocols import Estimator
 from slurmsched.words import some_of
 
@@ -61,19 +60,15 @@ class Mlfs:
         ),
     )
 
-    alpha: float = 0.3
-    deadline_weight: float = 1.0
-    remaining_weight: float = 1.0
-    waiting_weight: float = 0.1
-    round_s: float = 60.0
+    alpha: Part = 0.3
+    deadline_weight: Weight = 1.0
+    remaining_weight: Weight = 1.0
+    waiting_weight: Weight = 0.1
+    round_s: Period = 60.0
     estimator: Estimator = field(default_factory=History)
 
     def __post_init__(self) -> None:
-        for name in ("alpha", "deadline_weight", "remaining_weight", "waiting_weight"):
-            check_number(name, getattr(self, name), finite=True)
-        if self.alpha > 1:
-            raise ConfigError(f"must be a number of at most 1, got {self.alpha!r}", key="policy.alpha")
-        check_number("round_s", self.round_s, above=0.0, finite=True)
+        check_ranges(self)
 
     def rank(self, snapshot: Snapshot) -> Ranking:
         jobs = snapshot.jobs

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 
-from slurmsched.errors import ConfigError
 from slurmsched.estimators.alike import Alike
 from slurmsched.estimators.hint import Hint
 from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use, Wants
 from slurmsched.model.columns import Bools, Floats, Int64s
 from slurmsched.policies.cards import PREEMPTS, RESIZES
-from slurmsched.policies.checks import check_count, check_number
 from slurmsched.policies.deadlines import active, cluster_gpus, deadline_s
 from slurmsched.policies.expected import remaining_s
 from slurmsched.policies.order import arrival_s, ordered
+from slurmsched.policies.ranges import Count, Part, Period, Range, Slots, Weight, check_ranges
 from slurmsched.policies.slot_prices import Choice, choices, intervals_of, prices, promise, promised
 from slurmsched.policies.timetable import Timetable, sizes_of, timetable, without_curve
 from slurmsched.protocols import Estimator, SpeedEstimator
@@ -61,26 +60,18 @@ class Oasis:
         ),
     )
 
-    least_price: float = 0.01
-    steepness: float = 10.0
-    serial: float = 0.02
-    slot_s: float = 600.0
-    slots: int = 40
+    least_price: Annotated[float, Range(1e-6, 1.0)] = 0.01
+    steepness: Weight = 10.0
+    serial: Part = 0.02
+    slot_s: Period = 600.0
+    slots: Slots = 40
     fill: bool = True
-    most_jobs: int = 200
+    most_jobs: Count = 200
     speeds: SpeedEstimator = field(default_factory=Alike)
     estimator: Estimator = field(default_factory=Hint)
 
     def __post_init__(self) -> None:
-        for name in ("least_price", "slot_s"):
-            check_number(name, getattr(self, name), above=0.0)
-        for name in ("least_price", "serial"):
-            check_number(name, getattr(self, name))
-            if getattr(self, name) > 1:
-                raise ConfigError(f"must be a number of at most 1, got {getattr(self, name)!r}", key=f"policy.{name}")
-        check_number("steepness", self.steepness)
-        check_count("slots", self.slots, least=1)
-        check_count("most_jobs", self.most_jobs, least=1)
+        check_ranges(self)
 
     def rank(self, snapshot: Snapshot) -> Ranking:
         jobs, keys = snapshot.jobs, _keys(snapshot)

@@ -11,6 +11,7 @@ from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use
 from slurmsched.model.columns import Bools
 from slurmsched.policies.cards import PREEMPTS, ROUNDS
 from slurmsched.policies.gavel import Gavel
+from slurmsched.policies.ranges import Count, Period, Seconds
 from slurmsched.policies.rounds import RESET_S
 from slurmsched.protocols import Estimator, SpeedEstimator
 
@@ -34,10 +35,10 @@ class Ossp:
         on_slurm=(PREEMPTS, ROUNDS),
     )
 
-    round_s: float = 360.0
+    round_s: Period = 360.0
     fill: bool = True
-    most_jobs: int = 1_024
-    reset_s: float = RESET_S
+    most_jobs: Count = 1_024
+    reset_s: Seconds = RESET_S
     released: bool = False
     speeds: SpeedEstimator = field(default_factory=Alike)
     estimator: Estimator = field(default_factory=Hint)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
@@ -13,10 +13,10 @@ from slurmsched.model import Card, Family, Labels, Ranking, Snapshot, Use, Wants
 from slurmsched.model.columns import Bools, Floats, Int64s
 from slurmsched.placements.candidates import eligible, holding
 from slurmsched.policies.cards import PREEMPTS
-from slurmsched.policies.checks import check_count
 from slurmsched.policies.gavel import Gavel
 from slurmsched.policies.gpu_market import gpu_type
 from slurmsched.policies.order import ordered
+from slurmsched.policies.ranges import Count, Range, check_ranges
 from slurmsched.protocols import Policy
 
 KEY = "parts"  # in a carry
@@ -45,12 +45,11 @@ class Pop:
     )
 
     of: Policy = field(default_factory=Gavel)
-    k: int = 8
-    most_jobs: int = 0
+    k: Count = 8
+    most_jobs: Annotated[int, Range(0, 1_000_000, whole=True)] = 0
 
     def __post_init__(self) -> None:
-        check_count("k", self.k, least=1)
-        check_count("most_jobs", self.most_jobs)
+        check_ranges(self)
 
     @property
     def preemptive(self) -> bool:

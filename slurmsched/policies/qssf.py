@@ -7,16 +7,15 @@ from typing import ClassVar
 
 import numpy as np
 
-from slurmsched.errors import ConfigError
 from slurmsched.estimators.history import History
 from slurmsched.estimators.lessons import available
 from slurmsched.estimators.nothing import Nothing
 from slurmsched.estimators.trees import Trees
 from slurmsched.model import Card, Family, Input, Ranking, Snapshot
 from slurmsched.model.columns import Floats
-from slurmsched.policies.checks import check_number
 from slurmsched.policies.expected import known_or_last, service
 from slurmsched.policies.order import ordered
+from slurmsched.policies.ranges import Part, check_ranges
 from slurmsched.protocols import Estimator
 
 
@@ -56,13 +55,11 @@ class Qssf:
         ),
     )
 
-    trees_share: float = 0.5
+    trees_share: Part = 0.5
     estimator: Estimator = field(default_factory=History)
 
     def __post_init__(self) -> None:
-        check_number("trees_share", self.trees_share)
-        if self.trees_share > 1:
-            raise ConfigError(f"must be a number of at most 1, got {self.trees_share!r}", key="policy.trees_share")
+        check_ranges(self)
 
     def rank(self, snapshot: Snapshot) -> Ranking:
         run_s = known_or_last(self._run_s(snapshot))

@@ -14,11 +14,12 @@ from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use, Wants
 from slurmsched.model.columns import Bools, Floats, Int64s
 from slurmsched.placements.candidates import eligible, holding
 from slurmsched.policies.cards import PREEMPTS, ROUNDS
-from slurmsched.policies.checks import check_choice, check_count, check_number
+from slurmsched.policies.checks import check_choice
 from slurmsched.policies.fair_end import fair_ends
 from slurmsched.policies.fisher_market import Buyers, Offer, bought, timetable
 from slurmsched.policies.left import UNKNOWN_S
 from slurmsched.policies.order import arrival_s, ordered
+from slurmsched.policies.ranges import Count, Period, Slots, Weight, check_ranges
 from slurmsched.policies.regimes import Rest, rest
 from slurmsched.protocols import Estimator
 from slurmsched.words import some
@@ -50,24 +51,20 @@ class Shockwave:
         on_slurm=(PREEMPTS, ROUNDS, "Batch sizes and progress are what jobs tell in their comment."),
     )
 
-    window: int = 20
-    again: int = 8
-    round_s: float = 120.0
-    k: float = 1e-3
-    power: float = 12.0
-    rho_max: float = 1.0
+    window: Slots = 20
+    again: Count = 8
+    round_s: Period = 120.0
+    k: Weight = 1e-3
+    power: Weight = 12.0
+    rho_max: Weight = 1.0
     fill: bool = True
-    most_jobs: int = 500
+    most_jobs: Count = 500
     table: str = ""
     reference: str = "v100"
     estimator: Estimator = field(default_factory=Hint)
 
     def __post_init__(self) -> None:
-        for name in ("window", "again", "most_jobs"):
-            check_count(name, getattr(self, name), least=1)
-        check_number("round_s", self.round_s, above=0.0, finite=True)
-        for name in ("k", "power", "rho_max"):
-            check_number(name, getattr(self, name), finite=name == "k")
+        check_ranges(self)
         for name in ("table", "reference"):
             if not isinstance(getattr(self, name), str):
                 raise ConfigError(f"must be a text, got {getattr(self, name)!r}", key=f"policy.{name}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 
@@ -12,9 +12,9 @@ from slurmsched.estimators.history import History
 from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use, Wants
 from slurmsched.model.columns import Bools, Floats, Int64s
 from slurmsched.placements.candidates import eligible
-from slurmsched.policies.checks import check_count, check_number
 from slurmsched.policies.memory import recall
 from slurmsched.policies.order import arrival_s, ordered
+from slurmsched.policies.ranges import Count, Period, Range, check_ranges
 from slurmsched.policies.solve import Programme, solve
 from slurmsched.protocols import Estimator
 
@@ -48,16 +48,14 @@ class Spin:
         ),
     )
 
-    round_s: float = 600.0
-    most_jobs: int = 100
-    slots: int = 16
+    round_s: Period = 600.0
+    most_jobs: Count = 100
+    slots: Annotated[int, Range(2, 200, whole=True)] = 16
     fill: bool = True
     estimator: Estimator = field(default_factory=History)
 
     def __post_init__(self) -> None:
-        check_number("round_s", self.round_s, above=0.0, finite=True)
-        check_count("most_jobs", self.most_jobs, least=1)
-        check_count("slots", self.slots, least=2)
+        check_ranges(self)
 
     def rank(self, snapshot: Snapshot) -> Ranking:
         jobs, (at_s, step_s) = snapshot.jobs, self._round(snapshot)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from slurmsched.model.columns import Bools, Floats, Int64s
 from slurmsched.policies.apps import Apps, app_bids, apps
 from slurmsched.policies.auction import auction
 from slurmsched.policies.cards import PREEMPTS, RESIZES, ROUNDS
-from slurmsched.policies.checks import check_choice, check_number
+from slurmsched.policies.checks import check_choice
 from slurmsched.policies.expected import remaining_s
 from slurmsched.policies.finish_time import Times, isolated_columns, least_worst_shares
 from slurmsched.policies.isolated import contending
@@ -24,6 +24,7 @@ from slurmsched.policies.leases import Leases, chosen, contenders, leases
 from slurmsched.policies.lots import chance_of
 from slurmsched.policies.memory import recall, remembered
 from slurmsched.policies.order import arrival_s, ordered
+from slurmsched.policies.ranges import Part, Range, Seconds, check_ranges
 from slurmsched.policies.timetable import Sizes, sizes_of, without_curve
 from slurmsched.protocols import CurveEstimator, Estimator, SpeedEstimator
 from slurmsched.words import some
@@ -72,27 +73,19 @@ class Themis:
     )
 
     variant: str = "auction"
-    fairness: float = 0.8
-    lease_s: float = 1_200.0
+    fairness: Annotated[float, Range(0.0, 0.999999)] = 0.8  # at 1 nobody is offered GPUs
+    lease_s: Seconds = 1_200.0
     elastic: bool = False
-    serial: float = 0.02
+    serial: Part = 0.02
     leftovers: str = "rho"
     apps: str = "job"
     speeds: SpeedEstimator = field(default_factory=Alike)
     estimator: Estimator = field(default_factory=Hint)
 
     def __post_init__(self) -> None:
+        check_ranges(self)
         check_choice("variant", self.variant, VARIANTS)
-        check_number("fairness", self.fairness)
-        if self.fairness >= 1:
-            raise ConfigError(
-                f"must be below 1, or nobody is offered GPUs, got {self.fairness!r}", key="policy.fairness"
-            )
-        check_number("lease_s", self.lease_s, finite=True)
         check_choice("elastic", self.elastic, (True, False))
-        check_number("serial", self.serial)
-        if self.serial > 1:
-            raise ConfigError(f"must be a number of at most 1, got {self.serial!r}", key="policy.serial")
         check_choice("leftovers", self.leftovers, LEFTOVERS)
         if self.leftovers == "random" and not self.lease_s:
             raise ConfigError('"random" is drawn for each lease: needs lease_s above 0', key="policy.leftovers")

@@ -35,12 +35,19 @@ def test_show__tells_parameters_and_source(run):
     assert "thresholds_gpu_s" in answer.out
 
 
-@pytest.mark.parametrize("name", ["discretised-las", ""])
-def test_show__of_an_unknown_name_lists_the_known(run, name):
-    """A wrong name is exit code 2, with all names."""
-    answer = run("policy", "show", name)
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["discretised-las"], "no plug-in 'discretised-las' (did you mean 'discretized-las'?); known policies: allox, "),
+        ([""], "no plug-in ''; known policies: allox, "),
+        (["fifo", "--kind", "policys"], "no kind 'policys' (did you mean 'policies'?); known: policies, placements, "),
+    ],
+)
+def test_show__of_an_unknown_name_lists_the_known(run, words, said):
+    """A wrong name is exit code 2, with the nearest and with all names by kind."""
+    answer = run("policy", "show", *words)
     assert answer.code == 2
-    assert "discretized-las" in answer.err
+    assert said in answer.err
 
 
 def test_list__as_text_names_the_family(run):
