@@ -68,7 +68,11 @@ class ByType:
 
     def able(self, gpu_type: str, gpus: Int64s) -> Bools:
         """Those of the nodes that are told and could hold so many of this type each. gpus: (N,). (N,) bool."""
-        return self.told & (self.has[gpu_type] >= gpus) if gpu_type in self.has else np.zeros_like(self.told)
+        return self.told & self.could(gpu_type, gpus)
+
+    def could(self, gpu_type: str, gpus: Int64s) -> Bools:
+        """The same, whether or not it is told what is free there. (N,) bool."""
+        return self.has[gpu_type] >= gpus if gpu_type in self.has else np.zeros_like(self.told)
 
     def within(self, gpus: Int64s, gpu_type: str) -> Int64s:
         """Free GPUs of all nodes, of those that are told the ones of this type. gpus: (N,) of any. (N,) int64."""

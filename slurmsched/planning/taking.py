@@ -124,7 +124,7 @@ def _for_job(
     if why := asked(snapshot, row):
         return Refusal(job_id, "constraint", f"nobody gives it GPUs: {why}")
     if not len(shortest_head(topology, allowed, need.nodes)):
-        return Refusal(job_id, "nodes", "too few nodes meet what it asks for, whoever left")
+        return Refusal(job_id, "nodes", _too_few(snapshot, row, need, stock))
     if need.gpu_type and stock.types.told.any():
         running = replace(running, held=held_of(snapshot, need.gpu_type))
     chosen = Clearing(snapshot, row, need, running, seen).cheapest(allowed[~kept[allowed]])
@@ -132,6 +132,15 @@ def _for_job(
         return Refusal(job_id, "victims", "no jobs that may lose their GPUs free enough of any nodes it could have")
     nodes, rows = chosen
     return _act(snapshot, row, nodes, rows, running, limits)
+
+
+def _too_few(snapshot: Snapshot, row: int, need: Need, stock: Stock) -> str:
+    """Why a job has no nodes that could be cleared: they are not there, or it is not known what is free on them."""
+    could = stock.types.could(need.gpu_type, need.gpus)
+    with_mixed = np.flatnonzero(allowed_nodes(snapshot, row, could) & need.fits_empty(snapshot))
+    if len(shortest_head(binding(snapshot, row), with_mixed, need.nodes)):
+        return "too few nodes without those of several GPU types of which it is not known now which types are free"
+    return "too few nodes meet what it asks for, whoever left"
 
 
 def _kept(snapshot: Snapshot, row: int, begun: list[Act]) -> Bools:

@@ -18,7 +18,7 @@ from slurmsched.slurm.node_text import parse_nodes, parse_partitions
 from slurmsched.slurm.queue_text import PRIORITIES, Priorities, parse_priorities
 from slurmsched.slurm.site import make_site, parse_settings, read_rights
 
-RIGHTS_S = 3600.0  # our admin level is asked for again after this long
+RIGHTS_S = 3600.0  # our admin level is asked for again after this long, where nothing is refused for want of it
 _WANTED = {
     "nodes": ("scontrol", "-o", "-d", "show", "node"),
     "partitions": ("scontrol", "-o", "show", "partition"),
@@ -55,6 +55,10 @@ class Around:
             abandon(started)
             raise
         return started
+
+    def doubt_rights(self) -> None:
+        """Ask for our admin level again at the next read: Slurm refused a write for want of it."""
+        self._rights = None
 
     def snapshot(
         self, now_s: float, columns: dict[str, Any], started: Mapping[str, Started], warnings: list[str]

@@ -61,6 +61,10 @@ class CliReader:
             abandon(self._begun.started)
             self._begun = None
 
+    def doubt_rights(self) -> None:
+        """Ask for our rights again at the next read."""
+        self._around.doubt_rights()
+
     def read(self) -> Snapshot:
         """The cluster now. Raises SlurmError when it cannot be read whole."""
         if self._begun is not None and self._clock() - self._begun.at_s > STALE_S:

@@ -34,7 +34,7 @@ from slurmsched.slurm.orphans import orphans
 from slurmsched.slurm.pace import Pace
 from slurmsched.slurm.pinning import Pinning, repeated
 from slurmsched.slurm.sacct import Run
-from slurmsched.slurm.writer import Writer
+from slurmsched.slurm.writer import Writer, lacks_rights
 
 if TYPE_CHECKING:
     from slurmsched.db.lease import Lease
@@ -52,6 +52,7 @@ class Reader(Protocol):
 
     def begin(self) -> None: ...
     def read(self) -> Snapshot: ...
+    def doubt_rights(self) -> None: ...
     def close(self) -> None: ...
 
 
@@ -236,6 +237,8 @@ class LiveCluster:
             self._pace.answered()
             self._acting.answered(outcome)
             sent.append(outcome)
+            if lacks_rights(outcome):
+                self._reader.doubt_rights()
             if outcome.status == "unknown":
                 raise SlurmUnreachableError(f"no answer to the write of job {outcome.action.job_id}: {outcome.message}")
         if len(sent) < len(due):

@@ -135,6 +135,11 @@ class PyslurmReader:
         self._end_child()
         self._fallback.close()
 
+    def doubt_rights(self) -> None:
+        """Ask for our rights again at the next read, whichever way that goes."""
+        self._around.doubt_rights()
+        self._fallback.doubt_rights()
+
     def read(self) -> Snapshot:
         """The cluster now, by the commands alone while the child is away. Raises SlurmError as CliReader does."""
         self.begin()

@@ -24,6 +24,10 @@ class Reader(Protocol):
         """The cluster now, without what only the ledger knows. Raises SlurmError when it cannot be read whole."""
         ...
 
+    def doubt_rights(self) -> None:
+        """Ask for our rights again at the next read: Slurm refused a write for want of them."""
+        ...
+
     def close(self) -> None:
         """End every process of this reader."""
         ...

@@ -36,6 +36,7 @@ _WORD = re.compile(r"[\w.,@+\[\]-]{1,60000}")  # what goes into a command: no bl
 _REQUEST = re.compile(r"gpu(?::[\w.@+-]{1,200})?:\d{1,3}(?:,gpu:[\w.@+-]{1,200}:\d{1,3}){0,63}")
 _OF_JOB = re.compile(r"^(?P<text>.*) for job \S+$")
 _OF_TASK = re.compile(r"^(?P<task>\d+(?:_\S+)?): (?P<text>.*)$")
+_NO_RIGHTS = re.compile(r"permission denied|ESLURM_ACCESS_DENIED|Invalid user id", re.IGNORECASE)
 _ENDED = ("already finished", "already completing or completed")  # what tasks of an array that are over answer
 
 
@@ -141,6 +142,11 @@ def answered(action: Action, said: str) -> Outcome:
         return Outcome(action, "written", "; ".join(lines))
     texts = [found["text"] if (found := _OF_JOB.match(line)) else line for line in lines]
     return Outcome(action, "refused", "; ".join(texts))
+
+
+def lacks_rights(outcome: Outcome) -> bool:
+    """Whether Slurm refused the write for want of rights, by its words. Those of one job may be meant, too."""
+    return outcome.status == "refused" and _NO_RIGHTS.search(outcome.message) is not None
 
 
 def _with_own(tell: Callable[[str], str], outcome: Outcome, action: Retype) -> Outcome:

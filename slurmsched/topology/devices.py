@@ -41,8 +41,13 @@ class Device:
     def number(self) -> int:
         """The number at the end of its only device file, -1 if there is none: "/dev/nvidia3" -> 3, and so
         "/dev/dri/renderD131", since Linux numbers render nodes from 128 on."""
-        match = re.search(r"(renderD)?(\d{1,6})$", self.files[0]) if len(self.files) == 1 else None
-        return max(-1, int(match[2]) - (RENDER if match[1] else 0)) if match else -1
+        match = re.search(r"\d{1,6}$", self.files[0]) if len(self.files) == 1 else None
+        return max(-1, int(match[0]) - (RENDER if self.render else 0)) if match else -1
+
+    @property
+    def render(self) -> bool:
+        """Whether its only device file is a render node, as AMD's are."""
+        return len(self.files) == 1 and re.search(r"renderD\d{1,6}$", self.files[0]) is not None
 
 
 def class_of_devices(name: str, devices: Mapping[int, Device], warnings: tuple[str, ...] = ()) -> GpuTopology:

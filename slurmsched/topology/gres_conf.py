@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from slurmsched.model.topology import GpuTopology
 from slurmsched.topology.conf_lines import ConfLine, Include, Lines
@@ -46,11 +47,24 @@ class GresClass:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        notes = [f"index {i} is {device.files[0]}: device numbers have a gap" for i, device in enumerate(self.devices)
-                 if device.number not in (-1, i)]  # fmt: skip
-        if self.autodetect not in ("", "off") and not any(device.links for device in self.devices):
-            notes.append(detected(self.autodetect))
-        return tuple(notes)
+        finds_links = self.autodetect not in ("", "off") and not any(device.links for device in self.devices)
+        return (detected(self.autodetect),) if finds_links else ()
+
+    @property
+    def renumbered(self) -> str:
+        """Where Slurm's index is not the number of the device file, in words. Render nodes of AMD that ascend evenly
+        are no such case: other cards and partitions of the GPUs have numbers between them."""
+        ours = [(i, device) for i, device in enumerate(self.devices) if device.number >= 0]
+        steps = {after.number - before.number for (_, before), (_, after) in pairwise(ours)}
+        even = all(device.render for _, device in ours) and len(steps) <= 1 and min(steps, default=1) > 0
+        others = [] if even else [(i, device) for i, device in ours if device.number != i]
+        if not others:
+            return ""
+        why = (
+            "device numbers have a gap" if min(steps, default=1) > 0 else "device files are not in their numbers' order"
+        )
+        more = f", and {len(others) - 1} more are others" if len(others) > 1 else ""
+        return f"index {others[0][0]} is {others[0][1].files[0]}{more}: {why}"
 
 
 def detected(how: str) -> str:

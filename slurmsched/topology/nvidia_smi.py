@@ -14,6 +14,7 @@ from slurmsched.topology.nvidia_rows import NEAR, Row, cells_of, is_row, link_of
 from slurmsched.topology.plain import clean, fold, unquoted
 
 _TAIL = re.compile(r"CPU\s+Affinity|NUMA\s+Affinity|GPU\s+NUMA(?:\s+ID)?", re.IGNORECASE)
+_ANY_CASE = re.compile(r"(?<!\S)gpu(?=\d)", re.IGNORECASE)
 _LISTED = re.compile(r"^[ \t]*GPU (\d+): (.+?)(?: \(UUID.*)?$", re.MULTILINE)
 _DEVICE = re.compile(r"^[ \t]*MIG \S+ +Device +\d+:")
 _P2P = re.compile(r"^[ \t]*GPU\d+[ \t](?:.*[ \t])?(?:OK|NS|CNS|GNS|TNS|DR)[ \t]*(?:$|[ \t])", re.MULTILINE)
@@ -26,7 +27,7 @@ def read_topo(text: str, name: str = "", gpu_type: str = "") -> GpuTopology:
 
     gpu_type: a model's name, for the bandwidth; "" = as listed. Whatever cannot be read is unknown, with a warning.
     """
-    text = unquoted(clean(text))
+    text = _upper(unquoted(clean(text)))
     rows, more = ({}, (_NO_LINKS,)) if _P2P.search(text) else rows_of(text)
     head, tail = _head(text, rows)
     grid = _grid(head, rows)
@@ -43,6 +44,14 @@ def read_topo(text: str, name: str = "", gpu_type: str = "") -> GpuTopology:
         name, kind, lanes, gpu_type=gpu_type or _model(models), numa=numa, mig=mig, nics=nics, nic_kinds=nic_kinds,
         pcie_group=_switches(grid, gpus, kind), warnings=(*more, *cut, *_lacks(grid, gpus, head), *unlike),
     )  # fmt: skip
+
+
+def _upper(text: str) -> str:
+    """The text with the labels of nvidia-smi, where the rows of all GPUs are labelled otherwise ("gpu0", "Gpu0")."""
+    labels = [line.split()[0] for line in text.splitlines() if is_row(line)]
+    if any(gpu_number(label) is not None for label in labels):
+        return text
+    return _ANY_CASE.sub("GPU", text) if any(gpu_number(label.upper()) is not None for label in labels) else text
 
 
 def nic_names(text: str) -> dict[str, str]:

@@ -117,6 +117,9 @@ def _gres(text: str, include: Include | None) -> Reading:
     classes = [NodeClass(one.topology, one.nodes, one.devices, one.autodetect) for one in found]
     warnings = [f"{one.topology.name}: {text}" for one in found for text in one.topology.warnings]
     notes = [f"{one.topology.name}: {text}" for one in found for text in one.notes]
+    if gaps := [f"{one.topology.name}: {one.renumbered}" for one in found if one.renumbered]:
+        others = f" (so on {len(gaps) - 1} more kinds of node)" if len(gaps) > 1 else ""
+        notes.append(f"{gaps[0]}{others}")
     if not found and conf.autodetect not in ("", "off"):
         notes.append(detected(conf.autodetect))
     return Reading("gres.conf", tuple(classes), warnings=(*conf.warnings, *warnings), notes=tuple(notes))

@@ -226,7 +226,7 @@ def rights(level: str) -> None:
 
 
 def test_rights__lost_in_the_grace_and_given_again(site):
-    """Slurm refuses the requeue, and all that would take the act back: the victim goes on and the act stays on record.
+    """Slurm refuses the requeue: the victim goes on and the act stays on record, and the daemon tries nothing more.
     With the rights again the daemon ends it, and a new one gives the urgent job its node."""
     jobs, stop = four_running("slurmsched: preempt=yes ckpt=USR2@15"), site.folder / "stop"
     with daemon(site):
@@ -239,6 +239,7 @@ def test_rights__lost_in_the_grace_and_given_again(site):
             until(lambda: journal(site)[-1]["act"]["stage"] == "reversing", "the requeue is refused")
             assert "ermission denied" in journal(site)[-1]["act"]["note"]
             assert (len(reservations()), sum(map(restarts, jobs))) == (1, 0)
+            until(lambda: "needs Operator" in (site.folder / "daemon.log").read_text(), "nothing more is tried")
         finally:
             rights("Operator")
         until(lambda: runs(urgent) and clean(), "a new act ends well")

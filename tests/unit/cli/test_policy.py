@@ -38,8 +38,8 @@ def test_show__tells_parameters_and_source(run):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["discretised-las"], "no plug-in 'discretised-las' (did you mean 'discretized-las'?); known policies: allox, "),
-        ([""], "no plug-in ''; known policies: allox, "),
+        (["discretised-las"], "no plug-in 'discretised-las' (did you mean 'discretized-las'?); known policies: a"),
+        ([""], "no plug-in ''; known policies: a"),
         (["fifo", "--kind", "policys"], "no kind 'policys' (did you mean 'policies'?); known: policies, placements, "),
     ],
 )

@@ -494,6 +494,22 @@ def test_begin__nobody_leaves_a_node_of_several_types_of_which_not_all_is_seen()
     assert moves(begun(unseen, [9])) == [(9, "n1", [2])]
 
 
+def test_begin__tells_nodes_whose_free_types_are_not_known_from_nodes_that_are_too_few():
+    """Both nodes hold a job of which no type is shown, or one before it takes GPUs of any type there: they would do."""
+    jobs, unknown = [run(i, 4) for i in (1, 2, 3, 4)], "it is not known now which types are free"
+    vague = FOUR | {1: {"n1": ("", 4)}, 3: {"n2": ("", 4)}}
+    for other, words in (({}, unknown), ({"gpus": 8, "nodes": 2}, unknown), ({"gpus": 12, "nodes": 3}, "whoever left"),
+                         ({"gpu_request": "gpu:v100:5", "gpus": 5}, "whoever left"),
+                         ({"gpu_request": "gpu:h100:4"}, "whoever left")):  # fmt: skip
+        found = begun(mixed([*jobs, typed() | other], vague), [9])
+        assert (moves(found), [refusal.rule for refusal in found.refused]) == ([], ["nodes"])
+        assert words in found.refused[0].reason, other
+    first = [wait(8, 4, nodes=2, gpu_request="gpu:2")]
+    some = {1: FOUR[1], 3: FOUR[3]}
+    found = begun(mixed([run(1, 4), run(3, 4), *first, typed()], some), [8, 9])
+    assert unknown in found.refused[0].reason
+
+
 def test_begin__what_completes_or_is_moved_already_is_counted_by_type():
     """Four V100 are coming free on n2; the other type's would not help. An act on its way takes them for its own."""
     jobs = [*(run(i, 4) for i in (1, 2, 3)), run(4, 4, state="RUNNING,COMPLETING")]

@@ -276,6 +276,25 @@ def test_read__sees_rights(recording, monkeypatch):
     assert _read(recording.commands).site.rights == Rights.ADMINISTRATOR
 
 
+def test_doubt_rights__asks_for_them_at_the_next_read_and_at_each_until_they_are_back(recording, monkeypatch):
+    """Rights that are there are asked for once; lost ones at every read, so that nothing waits for a restart."""
+    monkeypatch.setattr("os.geteuid", lambda: 12_345)
+    level = "UserName=12345(12345) DefAccount= DefWckey= AdminLevel={}\n"
+    answers = {"users.txt": level.format("Operator")}
+    commands = Playback(recording.commands.folder, answers)
+    reader = CliReader(commands, clock=lambda: recording.snapshot.now_s)
+
+    def read(given: str) -> tuple[Rights, int]:
+        answers["users.txt"] = level.format(given)
+        commands.asked.clear()
+        return reader.read().site.rights, sum("assoc_mgr" in asked for asked in commands.asked)
+
+    assert [read("Operator"), read("None")] == [(Rights.OPERATOR, 1), (Rights.OPERATOR, 0)]
+    reader.doubt_rights()
+    assert [read("None"), read("None"), read("Operator")] == [(Rights.USER, 1), (Rights.USER, 1), (Rights.OPERATOR, 1)]
+    assert read("Operator") == (Rights.OPERATOR, 0)
+
+
 @pytest.mark.parametrize(("uid", "warned"), [(0, False), (12_345, True)])
 def test_read__warns_of_hidden_jobs(recording, monkeypatch, uid, warned):
     """With PrivateData=jobs Slurm shows a plain user a short list and no error."""

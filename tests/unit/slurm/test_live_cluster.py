@@ -57,13 +57,20 @@ class FakeSlurm:
         self.load: Load | Exception = Load()
         self.closed = False
         self.told: list[str] = []  # kinds of actions
+        self.words = "as scripted"
+        self.asks_rights, self.known_rights = 0, rights  # how often they were asked for, and what was told last
+        self.doubted = False
 
     def begin(self) -> None: ...
 
+    def doubt_rights(self) -> None:
+        self.doubted = True
+
     def read(self) -> Snapshot:
-        return snapshot(
-            [{"job_id": job_id} for job_id in self.seen], site=Site("lab", "26.05.5", self.rights, "slurmsched")
-        )
+        if self.doubted or self.known_rights < Rights.OPERATOR:
+            self.asks_rights, self.known_rights, self.doubted = self.asks_rights + 1, self.rights, False
+        site = Site("lab", "26.05.5", self.known_rights, "slurmsched")
+        return snapshot([{"job_id": job_id} for job_id in self.seen], site=site)
 
     def close(self) -> None:
         self.closed = True
@@ -79,7 +86,7 @@ class FakeSlurm:
             status = self.answers.get(action.job_id, "written")
             if status == "written" and isinstance(action, SetNice):
                 self.seen[action.job_id] = replace(self.seen[action.job_id], nice=action.new)
-            yield Outcome(action, status, "as scripted")
+            yield Outcome(action, status, self.words)
             if status == "unknown":
                 return
 
@@ -144,6 +151,37 @@ def test_apply__a_refused_write_does_not_stop_the_others(tmp_path):
     slurm.answers[2] = "refused"
     receipt = opened(slurm, tmp_path).apply(plan((1, -5), (2, -6), (3, -7)))
     assert statuses(receipt) == {1: "written", 2: "refused", 3: "written"}
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["Access/permission denied", "15_0-2: Invalid user id", "scancel: error: Kill job error: ACCESS/PERMISSION DENIED"],
+)
+def test_apply__writes_refused_for_want_of_rights_are_tried_no_more(tmp_path, words):
+    """The next read asks for the rights; without them nothing is sent, with them again it goes on by itself."""
+    slurm = FakeSlurm({1: 0})
+    slurm.answers[1], slurm.words, slurm.rights = "refused", words, Rights.USER
+    cluster = opened(slurm, tmp_path)
+    cluster.read()
+    assert statuses(cluster.apply(plan((1, -5)))) == {1: "refused"}
+    for _ in range(2):
+        cluster.read()
+        receipt = cluster.apply(plan((1, -5)))
+        assert (receipt.outcomes, receipt.exit_code) == ((), 6)
+    slurm.rights, slurm.answers = Rights.OPERATOR, {}
+    cluster.read()
+    assert statuses(cluster.apply(plan((1, -5)))) == {1: "written"}
+    assert (len(slurm.told), slurm.asks_rights) == (2, 3)
+
+
+def test_apply__other_refusals_say_nothing_of_rights(tmp_path):
+    """Nobody asks for them then."""
+    slurm = FakeSlurm({1: 0})
+    slurm.answers[1], slurm.words = "refused", "Job has already finished"
+    cluster = opened(slurm, tmp_path)
+    cluster.read()
+    cluster.apply(plan((1, -5)))
+    assert not slurm.doubted
 
 
 def test_apply__leaves_changed_jobs_alone(tmp_path):

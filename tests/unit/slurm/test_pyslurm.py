@@ -219,6 +219,24 @@ def test_read__falls_back_when_the_child_dies(recording):
     assert [(entry["event"], entry["instead"]) for entry in logs] == [("pyslurm.failed", "cli")]
 
 
+def test_doubt_rights__reaches_both_ways_to_read(recording, monkeypatch):
+    """With the child and without it the next read asks for our rights again."""
+    commands, now_s = recording
+    monkeypatch.setattr("os.geteuid", lambda: 12_345)
+    jobs = cli_reader.CliReader(commands, clock=lambda: now_s).read().jobs
+    with monkeypatch.context() as patch, capture_logs():
+        patch.setattr(commands, "instead", {"users.txt": "UserName=12345(12345) DefAccount= AdminLevel=Operator\n"})
+        dies = PyslurmReader(commands, lambda _: Replayed(child_columns(jobs), fails=True))
+        for reader in (PyslurmReader(commands, lambda _: Replayed(child_columns(jobs))), dies):
+            reader.read()
+            for asked, doubt in ((0, False), (1, True)):
+                if doubt:
+                    reader.doubt_rights()
+                commands.asked.clear()
+                reader.read()
+                assert sum("assoc_mgr" in words for words in commands.asked) == asked
+
+
 def test_read__ends_a_child_whose_answer_was_not_taken(recording, monkeypatch):
     """slurmctld away between the two: the next read must not take the answer to this one's question for its own."""
     commands, now_s = recording

@@ -67,7 +67,9 @@ def test_read_gres_conf__order_of_files_is_kept():
     """Slurm's index is the place in the file, whatever the device's number."""
     conf = read_gres_conf("Name=gpu File=/dev/nvidia3\nName=gpu File=/dev/nvidia[0-1]")
     assert [device.number for device in conf.devices()] == [3, 0, 1]
-    assert len(conf.classes()[0].notes) == 3
+    assert conf.classes()[0].renumbered == (
+        "index 0 is /dev/nvidia3, and 2 more are others: device files are not in their numbers' order"
+    )
 
 
 def test_read_gres_conf__autodetect_by_node():

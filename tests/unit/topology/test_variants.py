@@ -76,10 +76,35 @@ def test_gres_conf__keys_in_any_order(line, gpus):
 
 
 def test_gres_conf__render_nodes_have_numbers_from_128_on():
-    """AMD's device files: no gap is told where there is none."""
-    whole, gap = "Name=gpu File=/dev/dri/renderD[128-129]", "Name=gpu File=/dev/dri/renderD[128,130]"
-    assert read_any(whole).notes == ()
-    assert read_any(gap).notes == ("every node: index 1 is /dev/dri/renderD130: device numbers have a gap",)
+    """AMD's device files: a gap is told where their numbers do not ascend evenly."""
+    line = "Name=gpu File=/dev/dri/renderD[{}]"
+    for even in ("128-129", "128,130", "129-136", "128,136,144,152"):
+        assert read_any(line.format(even)).notes == (), even
+    gap = read_any(line.format("128,136,152")).notes
+    assert gap == ("every node: index 1 is /dev/dri/renderD136, and 1 more are others: device numbers have a gap",)
+    turned = "\n".join(line.format(number) for number in (129, 128))
+    assert "not in their numbers' order" in read_any(turned).notes[0]
+
+
+def test_gres_conf__one_note_a_file_tells_of_gaps():
+    """However many GPUs and kinds of node have one."""
+    one, other = "Name=gpu File=/dev/nvidia[0,2-7]", "Name=gpu File=/dev/nvidia[0,2]"
+    assert read_any(f"NodeName=a {one}\nNodeName=b {other}\n").notes == (
+        "a: index 1 is /dev/nvidia2, and 5 more are others: device numbers have a gap (so on 1 more kinds of node)",
+    )
+    assert read_any(other).notes == ("every node: index 1 is /dev/nvidia2: device numbers have a gap",)
+
+
+@pytest.mark.parametrize("label", ["gpu", "Gpu"])
+def test_nvidia_smi__labels_in_any_case(label):
+    """The same matrix, on a host whose name looks like a label too."""
+    text = ("root@gpu0:~# nvidia-smi topo -m\n\tGPU0\tGPU1\tNIC0\tCPU Affinity\tNUMA Affinity\n"
+            "GPU0\t X \tNV12\tPIX\t0-15\t0\nGPU1\tNV12\t X \tSYS\t16-31\t1\nNIC0\tPIX\tSYS\t X \n")  # fmt: skip
+    (expected,), (found,) = read_any(text).classes, read_any(text.replace("GPU", label)).classes
+    assert (found.topology.gpus, found.topology.warnings) == (2, ())
+    for name in ("kind", "lanes", "numa"):
+        assert getattr(found.topology, name).tolist() == getattr(expected.topology, name).tolist(), name
+    assert found.topology.nics == expected.topology.nics
 
 
 PAIRS = {(0, 1): ("15", "1", "XGMI"), (0, 2): ("72", "3", "PCIE"), (1, 2): ("30", "1", "XGMI")}
