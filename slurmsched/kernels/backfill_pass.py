@@ -47,7 +47,7 @@ def backfill_pass(
     last, array, limit, amount and shortest as in main_pass; limit_s: (J,) time limits.
     A job is tried at the present, then where reservations end. Each try takes running jobs away in windows of time, and
     gives the end of the last one taken as its start: none that ends after the next try begins, and at once those that
-    end before its own time. Source: Slurm's sched/backfill and select/cons_tres (will-run).
+    end by its own time. Source: Slurm's sched/backfill and select/cons_tres (will-run).
     """
     now, window_end, step, epoch = clock[0], clock[1], clock[2], clock[3]
     jobs, width, runs = nodes.size, usable.shape[1], run_end.size
@@ -213,7 +213,7 @@ def future_start(
 ) -> float:
     """When a job could start on the nodes of mask, as slurmctld guesses it; infinite if never. chosen: its nodes.
 
-    from_s: runs that end before are gone at once. bound: no run that ends later is taken away.
+    from_s: runs that end by then are gone at once. bound: no run that ends later is taken away.
 
     ready, by_ready (C, N) and able (C,): of each row of shapes_of, as ready_nodes gives them; of_need, of_last: the
     rows of the job. `last` is nowhere more than `need`, so that it fits as soon as enough nodes hold each.
@@ -226,7 +226,7 @@ def future_start(
     if to_go < 0:
         return np.inf
     gone, latest = 0, from_s
-    while from_s > now and gone < runs and order_end[gone] < from_s:
+    while from_s > now and gone < runs and order_end[gone] <= from_s:
         gone += 1
     if to_go == 0 and gone == 0:
         pick_nodes(free, mask, nodes, need, last, shortest, chosen)

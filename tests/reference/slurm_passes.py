@@ -220,7 +220,7 @@ class Backfill:
 
     def _future(self, job: Job, usable: set[int], begin: float, bound: float) -> tuple[float, Chosen]:
         work, i = [list(row) for row in self.free], 0
-        while begin > self.now and i < len(self.runs) and self.runs[i][0] < begin:
+        while begin > self.now and i < len(self.runs) and self.runs[i][0] <= begin:
             for n, share in self.runs[i][1].items():
                 work[n] = [have + part for have, part in zip(work[n], share, strict=True)]
             i += 1
