@@ -189,7 +189,8 @@ def _print(out: Output, answer: Fit, unknown: str, reasons: dict[str, str], seve
     if unknown:
         out.line(f"what Slurm picks: {unknown}")
     if answer.ahead:
-        out.line(f"{some(answer.ahead, 'job')} of the partition wait; those ahead of it go first")
+        wait = some(answer.ahead, "job of the partition waits", "jobs of the partition wait")
+        out.line(f"{wait}; those ahead of it go first")
 
 
 def _cells(given: Given | None) -> tuple[str, str]:

@@ -99,10 +99,11 @@ def print_plan(out: Output, snapshot: Snapshot, plan: Plan, lever: str, limit: i
     print_steps(out, steps)
     managed = set(snapshot.jobs.job_id[plan.managed].tolist())
     back = sum(action.job_id not in managed for action in levers)
+    waits = some(plan.deferred, "more waits", "more wait")
     out.line(
         f"{len(levers) - back} of {some(len(managed), 'managed job')} would get another {lever}"
         + (f"; {some(back, 'job')} out of scope would get their own back" if back else "")
-        + (f"; {plan.deferred} more wait for the next cycle (pace.writes_per_cycle)" if plan.deferred else "")
+        + (f"; {waits} for the next cycle (pace.writes_per_cycle)" if plan.deferred else "")
     )
     for line in left_alone(plan):
         out.line(line)

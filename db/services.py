@@ -238,7 +238,7 @@ def _look_up(cases: list[_Case], lookups: Past, seen: Observation) -> list[Earli
     except SlurmError as error:
         seen.refused = True
         seen.warnings.append(
-            f"sacct does not answer, earlier runs of {some(len(ids), 'job is', 'jobs are')} not counted yet: {error}"
+            f"sacct does not answer, earlier runs of {some(len(ids), 'job')} are not counted yet: {error}"
         )
         return None
     for case in cases:

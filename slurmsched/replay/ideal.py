@@ -19,7 +19,7 @@ from slurmsched.replay.ideal_model import IdealModel
 from slurmsched.replay.ideal_queue import ASK, NOBODY, Queue, queue_of
 from slurmsched.replay.ideal_view import Cast, Shares, Stage, snapshot
 from slurmsched.replay.metrics import History, Outcomes, Runs
-from slurmsched.replay.too_large import too_large
+from slurmsched.replay.too_large import too_large, unparted
 from slurmsched.replay.traces import Trace
 
 NAN = float("nan")
@@ -372,6 +372,9 @@ class IdealCluster:
         size, shares = int(self.capacity.max(initial=0)), np.zeros(len(self.capacity), np.int64)
         never = [gpus for gpus in np.unique(self.gpus).tolist()
                  if not size or not pick_gang(self.capacity, np.zeros(len(shares)), gpus, 1, size, shares)]  # fmt: skip
-        if never:
-            rows = np.isin(self.gpus, never)
-            raise too_large(self.job_id[rows], self.gpus[rows], int(self.capacity.sum()))
+        have, most = int(self.capacity.sum()), max(never, default=0)
+        if most > have:
+            rows = np.isin(self.gpus, never) & (self.gpus > have)
+            raise too_large(self.job_id[rows], self.gpus[rows], have)
+        if most:
+            raise unparted(int(self.job_id[self.gpus == most].min()), most, self.capacity)

@@ -54,9 +54,12 @@ def play_all(traces: Sequence[Trace], cases: Sequence[Case], workers: int, on_pr
 
 def _in_processes(traces: Sequence[Trace], cases: Sequence[Case], workers: int, tell: OnProgress) -> list[Played]:
     desk = Desk(traces, _CONTEXT.RawArray("q", len(cases)), _CONTEXT.Event())
-    with orderly(), ProcessPoolExecutor(workers, _CONTEXT, _sit_down, (desk,)) as pool:
-        futures = [pool.submit(_work, place, case) for place, case in enumerate(cases)]
+    futures: list[Future[Played | None]] = []
+    with orderly() as ending, ProcessPoolExecutor(workers, _CONTEXT, _sit_down, (desk,)) as pool:
         try:
+            for place, case in enumerate(cases):
+                with ending.held():
+                    futures.append(pool.submit(_work, place, case))
             _watch(futures, desk, tell)
         except KeyboardInterrupt:
             return _stopped(futures, desk)

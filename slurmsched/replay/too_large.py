@@ -25,6 +25,16 @@ def too_large(ids: Int64s, gpus: Int64s, have: int, kind: str = "") -> InputErro
     )
 
 
+def unparted(job_id: int, gpus: int, capacity: Int64s) -> InputError:
+    """A gang for which there are GPUs enough, but not on nodes such as it needs. capacity: (N,) GPUs of each node."""
+    sizes, counts = np.unique(capacity, return_counts=True)
+    nodes = "+".join(f"{count}x{size}" for size, count in zip(sizes.tolist(), counts.tolist(), strict=True))
+    return InputError(
+        f"job {job_id} asks for {some(gpus, 'GPU')}: whole nodes of the largest size and one for the rest, which "
+        f"nodes of {nodes} GPUs never give; give a larger --cluster, or leave it out"
+    )
+
+
 def misfit(job_id: int, gpus: int, nodes: int, need: Int64s, kind: str = "") -> InputError:
     """A job for which there are GPUs enough, but never so that its nodes hold all it asks for.
 

@@ -54,22 +54,42 @@ def processes(count: int) -> Iterator[Workers]:
         executor.shutdown(cancel_futures=True)
 
 
+class Ending:
+    """What SIGTERM does: end the body of `with orderly()` as an error does."""
+
+    def __init__(self) -> None:
+        self._held = self._came = False
+
+    def __call__(self, *_: Any) -> None:
+        self._came = True
+        if not self._held:
+            raise SystemExit(TERMINATED)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """SIGTERM waits for the end of the body: a process that is being started has all it needs then."""
+        self._held = True
+        try:
+            yield
+        finally:
+            self._held = False
+        if self._came:
+            raise SystemExit(TERMINATED)
+
+
 @contextmanager
-def orderly() -> Iterator[None]:
+def orderly() -> Iterator[Ending]:
     """SIGTERM ends the body as an error does, and then this process with TERMINATED: else worker processes would go on,
     and multiprocessing's resource tracker would tell of leaked semaphores."""
+    ending = Ending()
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield ending
         return
-    before = signal.signal(signal.SIGTERM, _terminated)
+    before = signal.signal(signal.SIGTERM, ending)
     try:
-        yield
+        yield ending
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def _terminated(*_: Any) -> None:
-    raise SystemExit(TERMINATED)
 
 
 def begin() -> None:

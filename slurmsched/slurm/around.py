@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -16,8 +17,9 @@ from slurmsched.slurm.held import told
 from slurmsched.slurm.job_table import HOLDING, Details, build_allocations, finish_jobs, priority_columns, put_held
 from slurmsched.slurm.node_text import parse_nodes, parse_partitions
 from slurmsched.slurm.queue_text import PRIORITIES, Priorities, parse_priorities
-from slurmsched.slurm.site import make_site, parse_settings, read_rights
+from slurmsched.slurm.site import ask_rights, make_site, parse_settings
 
+DOUBT_S = 60.0  # a doubt that Slurm did not share is not looked into again for so long
 RIGHTS_S = 3600.0  # our admin level is asked for again after this long, where nothing is refused for want of it
 _WANTED = {
     "nodes": ("scontrol", "-o", "-d", "show", "node"),
@@ -42,7 +44,8 @@ class Around:
         self._indices = indices
         self._held = Held(commands, MOST_SINGLY if indices else 1)
         self._multifactor = True
-        self._rights: tuple[float, Rights] | None = None
+        self._rights = (-math.inf, Rights.USER)  # when Slurm told them, and what
+        self._doubted, self._certain_s = False, -math.inf  # until when another doubt is not looked into
 
     def start(self, wanted: Mapping[str, tuple[str, ...]]) -> dict[str, Started]:
         """The given commands and ours, all running. Raises SlurmUnreachableError, and then none runs."""
@@ -58,7 +61,7 @@ class Around:
 
     def doubt_rights(self) -> None:
         """Ask for our admin level again at the next read: Slurm refused a write for want of it."""
-        self._rights = None
+        self._doubted = time.monotonic() >= self._certain_s
 
     def snapshot(
         self, now_s: float, columns: dict[str, Any], started: Mapping[str, Started], warnings: list[str]
@@ -98,8 +101,11 @@ class Around:
     def _site(self, config: str) -> Site:
         settings = parse_settings(config)
         now_s = time.monotonic()
-        if self._rights is None or self._rights[1] < Rights.OPERATOR or now_s - self._rights[0] > RIGHTS_S:
-            self._rights = now_s, read_rights(self.commands, settings)
+        if self._doubted or self._rights[1] < Rights.OPERATOR or now_s - self._rights[0] > RIGHTS_S:
+            told = ask_rights(self.commands, settings)
+            if told is not None:
+                self._certain_s = now_s + DOUBT_S if self._doubted and told >= Rights.OPERATOR else -math.inf
+                self._rights, self._doubted = (now_s, told), False
         return make_site(settings, self._rights[1])
 
 

@@ -44,10 +44,16 @@ def own_name() -> str:
 
 
 def read_rights(commands: Commands, settings: Mapping[str, str]) -> Rights:
-    """Our own admin level. SlurmUser and root may do everything; without slurmdbd nobody else may.
+    """Our own admin level, as ask_rights tells it; no answer counts as no rights beyond a user's."""
+    told = ask_rights(commands, settings)
+    return Rights.USER if told is None else told
+
+
+def ask_rights(commands: Commands, settings: Mapping[str, str]) -> Rights | None:
+    """Our own admin level, None if nobody answers. SlurmUser and root may do everything; without slurmdbd nobody else.
 
     slurmctld's own copy of the accounts is asked, which serves while slurmdbd is down; slurmdbd is asked
-    where that does not name us. No answer from either counts as no rights beyond a user's.
+    where that does not name us.
     """
     user = own_name()
     slurm_user = settings.get("SlurmUser", "").partition("(")[0]
@@ -55,21 +61,22 @@ def read_rights(commands: Commands, settings: Mapping[str, str]) -> Rights:
         return Rights.ADMINISTRATOR
     if "slurmdbd" not in settings.get("AccountingStorageType", ""):
         return Rights.USER
-    level = _ask(commands, "scontrol", "show", "assoc_mgr", "flags=users", f"users={user}")
-    found = re.search(rf"^UserName={re.escape(user)}\(.*\bAdminLevel=(\w+)", level, re.MULTILINE)
+    ours = _ask(commands, "scontrol", "show", "assoc_mgr", "flags=users", f"users={user}")
+    found = re.search(rf"^UserName={re.escape(user)}\(.*\bAdminLevel=(\w+)", ours or "", re.MULTILINE)
     if found is None:
-        found = re.match(
-            r"(\w+)", _ask(commands, "sacctmgr", "-nP", "show", "user", f"name={user}", "format=adminlevel")
-        )
+        kept = _ask(commands, "sacctmgr", "-nP", "show", "user", f"name={user}", "format=adminlevel")
+        if ours is None and kept is None:
+            return None
+        found = re.match(r"(\w+)", kept or "")
     return _RIGHTS.get(found[1].lower(), Rights.USER) if found else Rights.USER
 
 
-def _ask(commands: Commands, program: str, *arguments: str) -> str:
-    """What the command prints; nothing when it fails."""
+def _ask(commands: Commands, program: str, *arguments: str) -> str | None:
+    """What the command prints; None when it fails."""
     try:
         return commands.run(program, *arguments)
     except SlurmError:
-        return ""
+        return None
 
 
 @dataclass(frozen=True, slots=True)

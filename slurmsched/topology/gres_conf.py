@@ -11,6 +11,7 @@ from slurmsched.model.topology import GpuTopology
 from slurmsched.topology.conf_lines import ConfLine, Include, Lines
 from slurmsched.topology.devices import Device, class_of_devices
 from slurmsched.topology.plain import fold, hosts, numbers, parts
+from slurmsched.words import some
 
 _KEYS = frozenset({"autodetect", "cores", "cpus", "count", "file", "files", "flags", "link", "links",
                    "multiplefiles", "name", "nodename", "type"})  # fmt: skip
@@ -63,7 +64,7 @@ class GresClass:
         why = (
             "device numbers have a gap" if min(steps, default=1) > 0 else "device files are not in their numbers' order"
         )
-        more = f", and {len(others) - 1} more are others" if len(others) > 1 else ""
+        more = f", and {some(len(others) - 1, 'other differs', 'others differ')} too" if len(others) > 1 else ""
         return f"index {others[0][0]} is {others[0][1].files[0]}{more}: {why}"
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from slurmsched.model.topology import GpuTopology
 from slurmsched.topology.plain import clean, fold, unquoted
+from slurmsched.words import some
 
 if TYPE_CHECKING:
     from slurmsched.topology.cells import NamedFabric
@@ -118,7 +119,7 @@ def _gres(text: str, include: Include | None) -> Reading:
     warnings = [f"{one.topology.name}: {text}" for one in found for text in one.topology.warnings]
     notes = [f"{one.topology.name}: {text}" for one in found for text in one.notes]
     if gaps := [f"{one.topology.name}: {one.renumbered}" for one in found if one.renumbered]:
-        others = f" (so on {len(gaps) - 1} more kinds of node)" if len(gaps) > 1 else ""
+        others = f" (so on {some(len(gaps) - 1, 'more kind')} of node)" if len(gaps) > 1 else ""
         notes.append(f"{gaps[0]}{others}")
     if not found and conf.autodetect not in ("", "off"):
         notes.append(detected(conf.autodetect))

@@ -5,6 +5,7 @@ Shown as they go on with pytest's -s.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -36,9 +37,9 @@ def steps(name: str, argv: tuple[str, ...], limits_s: Mapping[str, float]) -> di
         try:
             late = _watched(name, process, out, limits_s)
         finally:
-            if process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+            process.wait()
         printed = _parts(out)
         fault = late or (f"ended with status {process.returncode}" if process.returncode else "")
         texts = "".join(path.read_text(errors="replace")[-SHOWN:] for path in (out, err)) if fault else ""
@@ -53,8 +54,9 @@ def _watched(name: str, process: subprocess.Popen[bytes], out: Path, limits_s: M
         if (latest := list(_parts(out))[-1]) != step:
             _tell(name, step, begun_s)
             step, begun_s = latest, time.monotonic()
-        if time.monotonic() - begun_s > limits_s[step]:
-            return f"did not end within {limits_s[step]:g} s"
+        limit_s = limits_s.get(step, limits_s[""])
+        if time.monotonic() - begun_s > limit_s:
+            return f"did not end within {limit_s:g} s"
         time.sleep(0.1)
     _tell(name, step, begun_s)
     return ""

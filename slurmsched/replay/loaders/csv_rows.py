@@ -48,8 +48,8 @@ class _Lines:
 def csv_rows(source: Source, delimiter: str = ",") -> Iterator[tuple[int, list[str]]]:
     """Number of its last line and fields of each row.
 
-    A row whose quoted text runs on over lines that are rows themselves, by their delimiters, or to the end of the file
-    is rejected alone: a file was torn there, or a name was written without its quotes.
+    A row is rejected alone whose quoted text runs on to the end of the file, or over lines that are rows themselves, by
+    their delimiters, to a quote of another row: a file was torn there, or a quote of a name was not doubled.
     Raises InputError for what csv cannot read, and if strict for such a row.
     """
     with source.text() as file:
@@ -74,15 +74,15 @@ def csv_rows(source: Source, delimiter: str = ",") -> Iterator[tuple[int, list[s
 
 def _is_torn(record: Sequence[str], delimiter: str, width: int) -> bool:
     """Whether these lines are no one row. width: fields of the first row, 0 = this is it."""
-    if width > 1 and any(line.count(delimiter) >= width - 1 for line in record[1:]):
-        return True
-    if not sum(line.count('"') for line in record) % 2:
-        return False
     try:
-        list(csv.reader(record, delimiter=delimiter, strict=True))
+        (fields,) = csv.reader(record, delimiter=delimiter, strict=True)
     except csv.Error as error:
-        return OPEN_AT_END in str(error)
-    return False
+        if OPEN_AT_END in str(error):
+            return True
+    else:
+        if len(fields) == width:
+            return False
+    return width > 1 and any(line.count(delimiter) >= width - 1 for line in record[1:])
 
 
 def csv_records(source: Source, columns: tuple[str, ...], delimiter: str = ",") -> Iterator[tuple[int, dict[str, Any]]]:

@@ -191,6 +191,21 @@ if __name__ == "__main__":
 """
 
 
+def children(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+
+
+def test_play_all__ended_while_its_processes_are_started(tmp_path: Path) -> None:
+    """As later on: nothing is played to its end first, and no process that was half there complains."""
+    (script := tmp_path / "parent.py").write_text(PARENT.replace("time.sleep(1_000_000)", "pass"))
+    with subprocess.Popen([sys.executable, str(script)], stderr=subprocess.PIPE, text=True) as parent:
+        while len(children(parent.pid)) < 2 and parent.poll() is None:
+            pass
+        parent.send_signal(signal.SIGTERM)
+        _, said = parent.communicate()
+    assert (parent.returncode, said) == (143, "")
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGKILL, -9)])
 def test_play_all__ended_by_a_signal_leaves_no_process(number: int, code: int, tmp_path: Path) -> None:
     """The processes end with their parent. SIGTERM is told by the exit code, and nothing says "leaked semaphore"."""
@@ -198,8 +213,8 @@ def test_play_all__ended_by_a_signal_leaves_no_process(number: int, code: int, t
     argv = [sys.executable, str(script)]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as parent:
         assert (parent.stdout.readline() if parent.stdout else "") == "begun\n"
-        children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split()
+        those = children(parent.pid)
         parent.send_signal(number)
         _, said = parent.communicate()  # until nobody holds its end of the pipe any more
-    assert (parent.returncode, len(children) > 1) == (code, True)
+    assert (parent.returncode, len(those) > 1) == (code, True)
     assert number == signal.SIGKILL or said == ""

@@ -155,6 +155,12 @@ def test_ideal__refuses_a_job_that_never_fits(gpus: int, nodes: list[int]) -> No
         IdealCluster(Trace.of([3, 4, 5], [gpus, gpus, 1], [0] * 3, [1] * 3), nodes)
 
 
+def test_ideal__tells_a_gang_that_fits_by_count_but_by_no_nodes() -> None:
+    """22 GPUs are 8, 8 and 6, and no third node has 6."""
+    with pytest.raises(InputError, match=r"job 3 asks for 22 GPUs: .* nodes of 2x4\+2x8 GPUs never give; give"):
+        IdealCluster(Trace.of([4, 3, 5], [22, 22, 1], [0] * 3, [1] * 3), [8, 8, 4, 4])
+
+
 @pytest.mark.parametrize("name", ["round_s", "clock_s", "restart_cost_s"])
 def test_ideal_model__refuses_negative_times(name: str) -> None:
     """The setting is named."""

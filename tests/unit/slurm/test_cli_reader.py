@@ -293,6 +293,22 @@ def test_doubt_rights__asks_for_them_at_the_next_read_and_at_each_until_they_are
     reader.doubt_rights()
     assert [read("None"), read("None"), read("Operator")] == [(Rights.USER, 1), (Rights.USER, 1), (Rights.OPERATOR, 1)]
     assert read("Operator") == (Rights.OPERATOR, 0)
+    reader.doubt_rights()
+    assert read("Operator") == (Rights.OPERATOR, 1)
+    reader.doubt_rights()  # who is refused for another reason, again and again, costs no call a cycle
+    assert read("Operator") == (Rights.OPERATOR, 0)
+
+
+def test_doubt_rights__keeps_what_is_known_until_somebody_answers(recording, monkeypatch):
+    """A slurmctld that is too busy to tell our level takes no right away."""
+    reader, told = CliReader(recording.commands, clock=lambda: recording.snapshot.now_s), [Rights.OPERATOR]
+    monkeypatch.setattr("slurmsched.slurm.around.ask_rights", lambda *_: told[0])
+    assert reader.read().site.rights == Rights.OPERATOR
+    reader.doubt_rights()
+    seen = []
+    for told[0] in (None, None, Rights.USER):
+        seen.append(reader.read().site.rights)
+    assert seen == [Rights.OPERATOR, Rights.OPERATOR, Rights.USER]
 
 
 @pytest.mark.parametrize(("uid", "warned"), [(0, False), (12_345, True)])

@@ -11,6 +11,7 @@ from slurmsched.model import Rights
 from slurmsched.slurm import site
 from slurmsched.slurm.site import (
     Load,
+    ask_rights,
     make_site,
     own_name,
     parse_load,
@@ -53,6 +54,14 @@ def plain_user(monkeypatch):
 def test_read_rights__asks_slurmdbd(plain_user, answer, expected):
     """The admin level of our own user; one slurmdbd does not know or that cannot be asked is a plain user."""
     assert read_rights(Answers(scontrol=SlurmError("no such thing"), sacctmgr=answer), BY_DBD) == expected
+
+
+def test_ask_rights__tells_no_answer_from_no_rights(plain_user):
+    """Who is in no account has none; where neither daemon answers nobody knows."""
+    away = SlurmError("away")
+    assert ask_rights(Answers(scontrol="", sacctmgr=""), BY_DBD) == Rights.USER
+    assert ask_rights(Answers(scontrol=away, sacctmgr=away), BY_DBD) is None
+    assert read_rights(Answers(scontrol=away, sacctmgr=away), BY_DBD) == Rights.USER
 
 
 def test_read_rights__slurmctld_knows_while_slurmdbd_is_down(plain_user):

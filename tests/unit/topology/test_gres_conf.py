@@ -68,7 +68,7 @@ def test_read_gres_conf__order_of_files_is_kept():
     conf = read_gres_conf("Name=gpu File=/dev/nvidia3\nName=gpu File=/dev/nvidia[0-1]")
     assert [device.number for device in conf.devices()] == [3, 0, 1]
     assert conf.classes()[0].renumbered == (
-        "index 0 is /dev/nvidia3, and 2 more are others: device files are not in their numbers' order"
+        "index 0 is /dev/nvidia3, and 2 others differ too: device files are not in their numbers' order"
     )
 
 

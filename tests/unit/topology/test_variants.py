@@ -81,7 +81,7 @@ def test_gres_conf__render_nodes_have_numbers_from_128_on():
     for even in ("128-129", "128,130", "129-136", "128,136,144,152"):
         assert read_any(line.format(even)).notes == (), even
     gap = read_any(line.format("128,136,152")).notes
-    assert gap == ("every node: index 1 is /dev/dri/renderD136, and 1 more are others: device numbers have a gap",)
+    assert gap == ("every node: index 1 is /dev/dri/renderD136, and 1 other differs too: device numbers have a gap",)
     turned = "\n".join(line.format(number) for number in (129, 128))
     assert "not in their numbers' order" in read_any(turned).notes[0]
 
@@ -90,7 +90,7 @@ def test_gres_conf__one_note_a_file_tells_of_gaps():
     """However many GPUs and kinds of node have one."""
     one, other = "Name=gpu File=/dev/nvidia[0,2-7]", "Name=gpu File=/dev/nvidia[0,2]"
     assert read_any(f"NodeName=a {one}\nNodeName=b {other}\n").notes == (
-        "a: index 1 is /dev/nvidia2, and 5 more are others: device numbers have a gap (so on 1 more kinds of node)",
+        "a: index 1 is /dev/nvidia2, and 5 others differ too: device numbers have a gap (so on 1 more kind of node)",
     )
     assert read_any(other).notes == ("every node: index 1 is /dev/nvidia2: device numbers have a gap",)
 

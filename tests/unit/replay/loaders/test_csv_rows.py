@@ -36,6 +36,7 @@ def ids(source: Source) -> list[str]:
         (HEAD + '1,1,a\n2,1,"b', ["1"], 3),  # in the last row
         (HEAD + '1,1,"a\n2,1,b\n3,1,"c, d"\n4,1,e\n', ["2", "3", "4"], 2),  # to a quote of another row
         (HEAD + '1,1,"a\n2,1,"b\n3,1,c\n', ["3"], 2),  # two of them
+        (HEAD + '1,"a,b\n2,1,b\n3,"c",d\n', ["2", "3"], 2),  # and fewer fields before it
         (HEAD + '1,1,"a\r\n2,1,b\r\n', ["2"], 2),
         (HEAD + '1,1,"a\n' + "2,1,b\n" * 40_000, ["2"] * 40_000, 2),  # longer than csv takes a field for
     ],
@@ -57,6 +58,9 @@ def test_records__an_open_quote_costs_its_own_row(written, text, kept, first):
         HEAD + '1,1,6" pipe\n2,1,5" pipe\n',
         HEAD + '1,1,"6"" pipe"\n2,1,"a"b\n',
         HEAD + "\n1,1,a\n\n2,1,b\n",
+        HEAD + '"1\nof, two, lines",1,a\n2,1,b\n',
+        HEAD + '1,"x, y\nz, w, v",a\n',
+        HEAD + '1,1,"{\n""a"":1,""b"":2,""c"":3}"\n',
         'id\n"1\n1"\n2\n',
     ],
 )
