@@ -35,7 +35,9 @@ ELSEWHERE = {
     "trace pull history.parquet --since 2026-01-01": "tests/live/test_pull.py",
     "demo": "tests/unit/cli/test_demo.py",
     "replay jobs.csv --cluster 1x8 --policy fewest-gpus": "tests/unit/testing/test_tutorial.py",
-    "compare jobs.csv --cluster 1x8 --policy fifo --policy fewest-gpus --policy fewest-gpus:patience_s=600": "tests/unit/testing/test_tutorial.py",
+    "compare jobs.csv --cluster 1x8 --policy fifo --policy fewest-gpus --policy fewest-gpus:patience_s=600": (
+        "tests/unit/testing/test_tutorial.py"
+    ),
     "reproduce fifo muri": "tests/unit/cli/test_reproduce.py",
 }
 GRES = "NodeName=n[1-2] Name=gpu Type=v100 File=/dev/nvidia[0-7]\n"
