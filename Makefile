@@ -13,7 +13,7 @@ SUITES ?= forky-1of2 forky-2of2 trixie
 NEWEST := forky
 SUITE  ?= forky
 PYTEST_ARGS ?=
-COVERAGE ?= --show-missing --skip-covered
+COVERAGE ?= --show-missing --skip-covered# how it is told; empty: not measured, which is faster
 MINUTES ?= 30
 SEED ?= 1
 DECIDING := estimators kernels model placements planning policies replay testing topology
@@ -35,9 +35,9 @@ test-fast: $(STAMP) ## Tests that need neither Slurm nor browser
 	$(BIN)/python -m pytest $(PARALLEL) $(PYTEST_ARGS)
 
 test-nojit: $(STAMP) ## Tests of deciding code once more, kernels as plain Python, with coverage
-	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest $(PARALLEL) --cov --cov-report= \
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest $(PARALLEL) $(if $(COVERAGE),--cov --cov-report=) \
 		$(DECIDING:%=tests/unit/%) tests/property $(PYTEST_ARGS)
-	@echo "Coverage:" && $(BIN)/coverage report $(COVERAGE)
+	@$(if $(COVERAGE),$(BIN)/coverage report $(COVERAGE))
 
 test-promtool: $(STAMP) ## Alert rules, dashboard and metrics by Prometheus's promtool (Debian's prometheus)
 	$(BIN)/python -m pytest -m promtool tests/promtool $(PYTEST_ARGS)

@@ -33,7 +33,7 @@ IN_ORDER, WAIT_ERROR = 0.95, 0.05  # the target of docs/fidelity.md
 CLOCK_S = 0.5  # of a mean wait of seconds: less is below what Slurm's whole seconds and a busy machine can tell
 
 # what comes in one millisecond no recording tells apart: one that misses the target is made again, and listed as RERUN
-pytestmark = [pytest.mark.live, pytest.mark.newest, pytest.mark.alone, pytest.mark.timeout(600 * STRETCH * JOBS / 240),
+pytestmark = [pytest.mark.live, pytest.mark.newest, pytest.mark.timeout(600 * STRETCH * JOBS / 240),
               pytest.mark.flaky(reruns=2, only_rerun=["AssertionError: Fidelity", "not within [0-9]+ s"])]  # fmt: skip
 
 
@@ -61,6 +61,7 @@ def test_twin__slurm_alone(limited: None) -> None:
     judge("alone", recorder.recording())
 
 
+@pytest.mark.alone
 def test_twin__under_the_daemon(limited: None, site: Installed) -> None:
     """The daemon with srsf, a cycle every 5 s; its reading and writing takes effect as late as it was seen to."""
     site.configure(policy='{ name = "srsf" }', cycle__interval_s=str(TICK_S), log__format='"json"')
