@@ -50,7 +50,7 @@ test-live: ## Live tests in labs side by side (root, debootstrap); SUITES="forky
 		$(if $(filter $(NEWEST)%,$(SUITES)),$(MAKE) --no-print-directory test-live-$(NEWEST)-alone && )exit $$status
 
 test-live-%: suite = $(firstword $(subst -, ,$*))
-test-live-%: part = $(subst of,/,$(or $(filter 1of% 2of% 3of%,$(word 2,$(subst -, ,$*))),1of1))
+test-live-%: part = $(subst of,/,$(or $(filter-out alone,$(word 2,$(subst -, ,$*))),1of1))
 test-live-%: alone = $(if $(filter %-alone,$*),,not )alone
 test-live-%:
 	@trap '$(LAB) down --name test-$* 2>/dev/null || true' EXIT; trap 'exit 130' INT TERM; \
