@@ -17,14 +17,14 @@ from slurmsched.slurm.held import told
 from slurmsched.slurm.job_table import HOLDING, Details, build_allocations, finish_jobs, priority_columns, put_held
 from slurmsched.slurm.node_text import parse_nodes, parse_partitions
 from slurmsched.slurm.queue_text import PRIORITIES, Priorities, parse_priorities
-from slurmsched.slurm.site import ask_rights, make_site, parse_settings
+from slurmsched.slurm.site import SHOW_CONFIG, ask_rights, collect_settings, make_site
 
 DOUBT_S = 60.0  # a doubt that Slurm did not share is not looked into again for so long
 RIGHTS_S = 3600.0  # our admin level is asked for again after this long, where nothing is refused for want of it
 _WANTED = {
     "nodes": ("scontrol", "-o", "-d", "show", "node"),
     "partitions": ("scontrol", "-o", "show", "partition"),
-    "config": ("scontrol", "show", "config"),
+    "config": SHOW_CONFIG,
     "sprio": ("sprio", *PRIORITIES),
 }
 
@@ -67,7 +67,7 @@ class Around:
         self, now_s: float, columns: dict[str, Any], started: Mapping[str, Started], warnings: list[str]
     ) -> Snapshot:
         """The snapshot of these job columns and of what the started commands say. Raises SlurmError."""
-        site = self._site(started["config"].text())
+        site = self._site(collect_settings(started["config"]))
         warnings += _hidden(site)
         _join_priorities(columns, self._priorities(started.get("sprio"), site))
         holds = _holds_gpus(columns)
@@ -98,8 +98,7 @@ class Around:
             raise failure("sprio", status, err or out)
         return parse_priorities(out)
 
-    def _site(self, config: str) -> Site:
-        settings = parse_settings(config)
+    def _site(self, settings: Mapping[str, str]) -> Site:
         now_s = time.monotonic()
         if self._doubted or self._rights[1] < Rights.OPERATOR or now_s - self._rights[0] > RIGHTS_S:
             told = ask_rights(self.commands, settings)

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from slurmsched.slurm.commands import Commands
-from slurmsched.slurm.site import parse_settings
+from slurmsched.slurm.site import read_settings
 
 _GPUS = re.compile(r"(?:^|,)gpu(?::([^:,()]+))?:(\d+)")
 
@@ -35,7 +35,7 @@ class FirstLook:
 
 def first_look(commands: Commands) -> FirstLook:
     """The site as it is. Raises SlurmError when slurmctld does not answer."""
-    settings = parse_settings(commands.run("scontrol", "show", "config"))
+    settings = read_settings(commands)
     return FirstLook(
         settings.get("SLURM_VERSION", ""),
         settings.get("ClusterName", ""),

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 from slurmsched.errors import SlurmError, UnreadableError
 from slurmsched.model.snapshot import Rights, Site
-from slurmsched.slurm.commands import Commands
+from slurmsched.slurm.commands import Commands, Started, failure
 
+SHOW_CONFIG = ("scontrol", "show", "config")
 _SETTING = re.compile(r"^(\S[^=\n]*?)[ \t]*=[ \t]?(.*)$", re.MULTILINE)
 _RIGHTS = {"none": Rights.USER, "operator": Rights.OPERATOR, "administrator": Rights.ADMINISTRATOR}
 
@@ -21,9 +22,27 @@ def parse_settings(text: str) -> dict[str, str]:
     return {match[1].strip(): match[2].strip() for match in _SETTING.finditer(text)}
 
 
+def read_settings(commands: Commands) -> dict[str, str]:
+    """slurm.conf as slurmctld has it. Raises SlurmError when it does not answer."""
+    return collect_settings(commands.start(*SHOW_CONFIG))
+
+
+def collect_settings(started: Started) -> dict[str, str]:
+    """Of SHOW_CONFIG, when it has ended. Raises SlurmError when slurmctld did not answer.
+
+    Behind the settings scontrol pings slurmctld, and ends with 1 where that is not answered. The rate limiter
+    (rl_enable) refuses a ping at once, not tried again as other requests are: settings that are there stay good.
+    """
+    status, out, err = started.finish()
+    settings = parse_settings(out)
+    if status and "SLURM_VERSION" not in settings:
+        raise failure(started.program, status, err or out)
+    return settings
+
+
 def read_site(commands: Commands) -> Site:
     """The site with our own rights in it. Raises SlurmError when slurmctld does not answer."""
-    settings = parse_settings(commands.run("scontrol", "show", "config"))
+    settings = read_settings(commands)
     return make_site(settings, read_rights(commands, settings))
 
 

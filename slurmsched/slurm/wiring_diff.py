@@ -10,7 +10,7 @@ from slurmsched.model.nodes import Nodes
 from slurmsched.model.snapshot import Rights, Site
 from slurmsched.slurm.commands import Commands
 from slurmsched.slurm.node_text import parse_nodes
-from slurmsched.slurm.site import make_site, parse_settings
+from slurmsched.slurm.site import make_site, read_settings
 from slurmsched.slurm.wiring import default_fabric, read_classes, read_file, read_sources, slurm_fabric
 from slurmsched.topology.cells import NamedFabric
 from slurmsched.topology.reading import NodeClass
@@ -64,6 +64,6 @@ def _fabric_file(settings: Topology, site: Site) -> Path | None:
 def _now(commands: Commands) -> tuple[Site, Nodes, list[str]]:
     """Slurm's settings and nodes, and warnings about the latter. Raises SlurmError."""
     warnings: list[str] = []
-    site = make_site(parse_settings(commands.run("scontrol", "show", "config")), Rights.NONE)
+    site = make_site(read_settings(commands), Rights.NONE)
     nodes = parse_nodes(commands.run("scontrol", "-o", "-d", "show", "node"), warnings)
     return site, nodes, warnings

@@ -159,8 +159,12 @@ def test_users_nice__kept_through_writes_changes_and_undo(site, waiting):
 
 @pytest.mark.parametrize(
     "setting",
-    [("PrivateData", "jobs,usage,users,accounts,nodes,partitions,reservations"), ("SlurmctldParameters", "rl_enable")],
-    ids=["private-data", "rate-limit"],
+    [
+        ("PrivateData", "jobs,usage,users,accounts,nodes,partitions,reservations"),
+        ("SlurmctldParameters", "rl_enable"),
+        ("SlurmctldParameters", "rl_enable,rl_bucket_size=2"),
+    ],
+    ids=["private-data", "rate-limit", "tight-rate-limit"],
 )
 def test_site_settings__do_not_stop_the_operator(site, waiting, setting):
     """PrivateData hides nothing from an Operator; the rate limiter slows the writes, and none is lost."""

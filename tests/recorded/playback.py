@@ -52,6 +52,7 @@ class Answer:
     out: str
     status: int = 0
     err: str = ""
+    program: str = "scontrol"
 
     def finish(self) -> tuple[int, str, str]:
         return self.status, self.out, self.err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from slurmsched.slurm.first_look import GpuPartition, first_look, gpu_partitions
+from tests.recorded.playback import Answer
 
 SINFO = """cpu|100|(null)
 gpu|4|gpu:a100:8(S:0-1)
@@ -24,6 +25,9 @@ def test_gpu_partitions__counts_gpus_of_every_kind_of_node() -> None:
 
 
 class Answers:
+    def start(self, program: str, *arguments: str) -> Answer:
+        return Answer(self.run(program, *arguments))
+
     def run(self, program: str, *arguments: str) -> str:
         lines = {"SLURM_VERSION": "26.05.5", "ClusterName": "c", "SlurmUser": "slurm(64030)",
                  "PriorityType": "priority/basic", "AccountingStorageType": "(null)"}  # fmt: skip

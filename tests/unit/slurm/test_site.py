@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from slurmsched.errors import SlurmError, UnreadableError
+from slurmsched.errors import SlurmError, SlurmUnreachableError, UnreadableError
 from slurmsched.model import Rights
 from slurmsched.slurm import site
 from slurmsched.slurm.site import (
     Load,
     ask_rights,
+    collect_settings,
     make_site,
     own_name,
     parse_load,
@@ -20,7 +21,7 @@ from slurmsched.slurm.site import (
     read_rights,
     read_site,
 )
-from tests.recorded.playback import HERE, recorded_versions
+from tests.recorded.playback import HERE, Answer, recorded_versions
 
 BY_DBD = {"SlurmUser": "slurm(64030)", "AccountingStorageType": "accounting_storage/slurmdbd"}
 
@@ -36,6 +37,9 @@ class Answers:
         if isinstance(answer, Exception):
             raise answer
         return answer
+
+    def start(self, program: str, *arguments: str) -> Answer:
+        return Answer(self.run(program, *arguments))
 
 
 @pytest.fixture
@@ -100,6 +104,20 @@ def test_read_site__of_the_labs(version):
         "bf_continue" in found.settings["SchedulerParameters"]
         and "bf_interval=5" in found.settings["SchedulerParameters"]
     )
+
+
+def test_collect_settings__hold_though_the_ping_behind_them_is_refused():
+    """As `scontrol show config` ends on 26.05.5 where the rate limiter lets its ping not through."""
+    told = "SLURM_VERSION           = 26.05.5\nClusterName             = lab\n\nSlurmctld(primary) at lab is DOWN\n"
+    assert collect_settings(Answer(told, status=1))["ClusterName"] == "lab"
+
+
+def test_collect_settings__of_no_answer():
+    """Nothing but the ping's line, or a reason: slurmctld has not told its settings."""
+    with pytest.raises(SlurmError, match="at lab is DOWN"):
+        collect_settings(Answer("Slurmctld(primary) at lab is DOWN\n", status=1))
+    with pytest.raises(SlurmUnreachableError, match="is slurmctld up"):
+        collect_settings(Answer("", 1, "slurm_load_ctl_conf error: Unable to contact slurm controller\n"))
 
 
 def test_make_site__refuses_other_text():

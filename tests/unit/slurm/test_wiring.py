@@ -12,6 +12,7 @@ from slurmsched.errors import InputError, SlurmError, SlurmUnreachableError
 from slurmsched.model import Nodes, Site
 from slurmsched.slurm.wiring import RELOAD_S, Wiring, read_text, slurm_fabric
 from slurmsched.slurm.wiring_diff import differences, known_classes
+from tests.recorded.playback import Answer
 from tests.unit.cli.conftest import make_snapshot
 
 PAIR = "\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\nGPU0\t X \tNV4\t0-7\t0\nGPU1\tNV4\t X \t8-15\t1\n"
@@ -35,6 +36,9 @@ class Asked:
             raise self.fault
         self.asked.append(arguments[-1])
         return self.answers[arguments[-1]]
+
+    def start(self, program: str, *arguments: str) -> Answer:
+        return Answer(self.run(program, *arguments))
 
 
 def settings(folder: Path, text: str = PAIR) -> Topology:
