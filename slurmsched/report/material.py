@@ -55,11 +55,20 @@ class Material:
 
 
 def gathered(config: Config, since_s: float, until_s: float, *, ask_sacct: bool = True) -> Material:
-    """Everything that can be had; what cannot is told in `unread`. Nothing is written."""
+    """Everything that can be had; what cannot is told in `unread`. Nothing is written.
+
+    Raises SlurmError where neither Slurm nor the ledger can be read: that leaves nothing to report on.
+    """
     unread: list[str] = []
-    snapshot = _now(config, unread)
-    ended = _history(config, since_s, until_s, unread) if ask_sacct and snapshot is not None else None
     facts = _ledger(config, since_s, unread)
+    try:
+        snapshot = _now(config, unread)
+    except SlurmError as error:
+        if not facts:
+            raise
+        snapshot = None
+        unread.append(f"the cluster now: {error}")
+    ended = _history(config, since_s, until_s, unread) if ask_sacct and snapshot is not None else None
     here = of_snapshot(snapshot) if snapshot is not None else lived(())
     past = ended if ended is not None else named(lived(facts.pop("jobs", ())), snapshot)
     facts.pop("jobs", None)
@@ -79,13 +88,9 @@ def named(jobs: Lived, snapshot: Snapshot | None) -> Lived:
     return jobs.with_columns(user=[user for user, _ in pairs], account=[account for _, account in pairs])
 
 
-def _now(config: Config, unread: list[str]) -> Snapshot | None:
-    try:
-        with assemble.assembled(config, apply=False, read_only=True) as parts:
-            snapshot = parts.store.recall(parts.cluster.read())
-    except SlurmError as error:
-        unread.append(f"the cluster now: {error}")
-        return None
+def _now(config: Config, unread: list[str]) -> Snapshot:
+    with assemble.assembled(config, apply=False, read_only=True) as parts:
+        snapshot = parts.store.recall(parts.cluster.read())
     unread += snapshot.warnings
     return snapshot
 

@@ -9,6 +9,7 @@ import pytest
 
 from slurmsched.config import load_config
 from slurmsched.db.store import open_store
+from slurmsched.errors import SlurmUnreachableError
 from slurmsched.model import Plan, Receipt
 from slurmsched.testing import snapshot
 
@@ -66,3 +67,25 @@ def test_report__without_a_ledger_says_so(run, fakes, tmp_path):
     assert any("ledger" in text for text in made["unread"])
     lines = run("report", "--no-sacct").out.splitlines()
     assert lines[1].startswith("not known: ")
+
+
+def test_report__of_nothing_at_all_is_an_error(run, fakes, monkeypatch):
+    """Neither Slurm nor a ledger: no tables of zeros, but what Slurm's absence ends with; with a ledger it reports."""
+
+    def away():
+        raise SlurmUnreachableError("no squeue in PATH")
+
+    monkeypatch.setattr(fakes[0], "read", away)
+    done = run("report")
+    assert (done.code, done.out, done.err) == (3, "", "slurmsched: no squeue in PATH\n")
+
+
+def test_report__of_the_ledger_alone(run, fakes, recorded, monkeypatch):
+    """Slurm is away: the ledger's jobs, and what is not known."""
+
+    def away():
+        raise SlurmUnreachableError("no squeue in PATH")
+
+    monkeypatch.setattr(fakes[0], "read", away)
+    made = json.loads(run("report", "--since", "8h", "--json").out)
+    assert (made["started"], made["unread"]) == (2, ["the cluster now: no squeue in PATH"])
