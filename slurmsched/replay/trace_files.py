@@ -17,8 +17,10 @@ from slurmsched import __version__, registry
 from slurmsched.errors import InputError
 from slurmsched.model.columns import Labels
 from slurmsched.paths import dropped
+from slurmsched.replay.loaders.plain import COLUMNS
 from slurmsched.replay.loaders.source import Head, Source
 from slurmsched.replay.traces import Trace
+from slurmsched.words import some
 
 KIND = "traces"  # of plug-ins: entry points `slurmsched.traces`
 CSV_NAMES = {"gpus": "num_gpus"}  # columns that the plain form calls otherwise
@@ -71,7 +73,7 @@ def load(path: Path, kind: str = "", parameters: Mapping[str, Any] | None = None
         trace = Trace.of(**_from_zero(columns, source))
     except InputError as error:
         raise source.fail(error.message) from None
-    return Recorded(trace, kind, source.origin_s, source.utc_offset_s, source.warnings())
+    return Recorded(trace, kind, source.origin_s, source.utc_offset_s, (*source.warnings(), *_early(trace, path)))
 
 
 def sniff(head: Head) -> str:
@@ -82,7 +84,26 @@ def sniff(head: Head) -> str:
     if not head.start:
         raise InputError("is empty", source=str(head.path))
     known = ", ".join(registry.names(KIND))
-    raise InputError(f"is no trace of a known kind ({known}); name its kind with --kind", source=str(head.path))
+    raise InputError(f"is no trace of a known kind ({known}); {_wanting(head)}", source=str(head.path))
+
+
+def _wanting(head: Head) -> str:
+    """What to do about a file of no known kind: a table that is nearly our own is told what it lacks."""
+    lacks = [name for name in COLUMNS if name not in head.columns()]
+    if len(lacks) > len(COLUMNS) / 2:
+        return "name its kind with --kind"
+    return f"to be plain CSV it lacks {' and '.join(lacks)} ({', '.join(COLUMNS)}; docs/traces.md)"
+
+
+def _early(trace: Trace, path: Path) -> tuple[str, ...]:
+    """A warning where jobs were recorded to begin before they came: what such a file tells of waits is wrong."""
+    early_s = trace.submit_s - trace.start_s
+    rows = np.flatnonzero(early_s > 0)
+    if not rows.size:
+        return ()
+    worst = rows[np.argmax(early_s[rows])]
+    return (f"{path}: {some(rows.size, 'job')} started before submission, job {trace.job_id[worst]} "
+            f"{early_s[worst]:,.0f} s: those recorded waits are below 0",)  # fmt: skip
 
 
 def _from_zero(columns: dict[str, Any], source: Source) -> dict[str, Any]:

@@ -280,6 +280,33 @@ def test_load__says_of_an_empty_file_that_it_is_empty(tmp_path: Path) -> None:
             load(tmp_path / "t")
 
 
+@pytest.mark.parametrize(
+    ("header", "said"),
+    [
+        (
+            "job_id,gpus,submit_s,duration_s",
+            "to be plain CSV it lacks num_gpus (job_id, num_gpus, submit_s, duration_s;",
+        ),
+        ("id,num_gpus,submit_s,runtime", "it lacks job_id and duration_s ("),
+        ("id,gpus,when,duration_s", "name its kind with --kind"),
+    ],
+)
+def test_load__tells_a_table_what_it_lacks(tmp_path: Path, header: str, said: str) -> None:
+    """One that has half of the plain form's columns was meant as that; any other is asked for its kind."""
+    (tmp_path / "t.csv").write_text(f"{header}\n1,2,3,4\n")
+    with pytest.raises(InputError, match=re.escape(said)):
+        load(tmp_path / "t.csv")
+
+
+def test_load__warns_of_jobs_that_start_before_they_come(tmp_path: Path) -> None:
+    """How many, and by how much the worst; whose start is not told or in time is not meant."""
+    path = tmp_path / "t.csv"
+    path.write_text("job_id,num_gpus,submit_s,duration_s,start_s\n1,1,0,9,0\n2,1,50,9,40\n3,1,60,9,\n4,1,90,9,89.5\n")
+    assert load(path).warnings == (
+        f"{path}: 2 jobs started before submission, job 2 10 s: those recorded waits are below 0",
+    )
+
+
 def test_load__says_which_extra_zstd_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A site without the package is told how to get it."""
     monkeypatch.setitem(__import__("sys").modules, "zstandard", None)
