@@ -11,9 +11,9 @@ import numpy as np
 from slurmsched.estimators.history import History
 from slurmsched.estimators.lessons import (
     FEATURES,
+    Leaves,
     Lesson,
     asked,
-    check_teaching,
     lesson_of,
     one_thread,
     taught,
@@ -22,6 +22,7 @@ from slurmsched.estimators.lessons import (
 from slurmsched.model import Estimates, Snapshot
 from slurmsched.model.columns import Floats
 from slurmsched.model.terms import Terms
+from slurmsched.policies.ranges import Count, check_ranges
 from slurmsched.protocols import Estimator
 
 LONGEST_LOG = 30.0
@@ -44,14 +45,14 @@ class Additive:
 
     learns: ClassVar[bool] = True
 
-    least_samples: int = 200
-    most_samples: int = 50_000
-    rounds: int = 200
-    leaves: int = 8
+    least_samples: Count = 200
+    most_samples: Count = 50_000
+    rounds: Count = 200
+    leaves: Leaves = 8
     estimator: Estimator = field(default_factory=History)
 
     def __post_init__(self) -> None:
-        check_teaching(self.least_samples, self.most_samples, self.rounds, self.leaves)
+        check_ranges(self)
 
     def estimate(self, snapshot: Snapshot) -> Estimates:
         last, terms = self.estimator.estimate(snapshot), self.terms(snapshot)

@@ -11,7 +11,8 @@ from slurmsched.estimators.groups import Level
 from slurmsched.estimators.hint import Hint
 from slurmsched.estimators.rolling import by_rolling_levels
 from slurmsched.model import Estimates, Snapshot
-from slurmsched.policies.checks import check_choice, check_number
+from slurmsched.policies.checks import check_choice
+from slurmsched.policies.ranges import Count, check_ranges
 from slurmsched.protocols import Estimator
 
 ALL: Level = ("all", ())
@@ -38,12 +39,12 @@ class GroupHash:
     learns: ClassVar[bool] = True
 
     by: str = "group-gpus"
-    least_samples: int = 1
+    least_samples: Count = 1
     estimator: Estimator = field(default_factory=Hint)
 
     def __post_init__(self) -> None:
         check_choice("by", self.by, tuple(BY))
-        check_number("least_samples", self.least_samples, least=1)
+        check_ranges(self)
 
     def estimate(self, snapshot: Snapshot) -> Estimates:
         return by_rolling_levels(snapshot, BY[self.by], math.inf, self.least_samples, self.estimator)

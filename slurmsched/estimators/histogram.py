@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
-from slurmsched.errors import ConfigError
 from slurmsched.estimators.groups import Level, by_levels, quantiles
 from slurmsched.estimators.hint import Hint
 from slurmsched.model import Estimates, Snapshot
-from slurmsched.policies.checks import check_number
+from slurmsched.policies.ranges import Count, Range, check_ranges
 from slurmsched.protocols import Estimator
 
+Share = Annotated[float, Range(1e-6, 1.0)]
 LEVELS: tuple[Level, ...] = (("GPUs", ("gpus",)), ("all", ()))
 
 
@@ -27,15 +27,12 @@ class Histogram:
 
     learns: ClassVar[bool] = True
 
-    quantile: float = 0.5
-    least_samples: int = 10
+    quantile: Share = 0.5
+    least_samples: Count = 10
     estimator: Estimator = field(default_factory=Hint)
 
     def __post_init__(self) -> None:
-        check_number("quantile", self.quantile, above=0.0)
-        if self.quantile > 1:
-            raise ConfigError(f"must be a number of at most 1, got {self.quantile!r}", key="policy.quantile")
-        check_number("least_samples", self.least_samples, least=1)
+        check_ranges(self)
 
     def estimate(self, snapshot: Snapshot) -> Estimates:
         taken = quantiles(snapshot.past.executed_s, self.quantile)

@@ -9,7 +9,7 @@ from slurmsched.estimators.groups import Level
 from slurmsched.estimators.hint import Hint
 from slurmsched.estimators.rolling import by_rolling_levels
 from slurmsched.model import Estimates, Snapshot
-from slurmsched.policies.checks import check_number
+from slurmsched.policies.ranges import Count, Patience, check_ranges
 from slurmsched.protocols import Estimator
 
 LEVELS: tuple[Level, ...] = (
@@ -36,13 +36,12 @@ class History:
 
     learns: ClassVar[bool] = True
 
-    half_life_s: float = 7 * 86_400.0
-    least_samples: int = 1
+    half_life_s: Patience = 7 * 86_400.0
+    least_samples: Count = 1
     estimator: Estimator = field(default_factory=Hint)
 
     def __post_init__(self) -> None:
-        check_number("half_life_s", self.half_life_s, above=0.0)
-        check_number("least_samples", self.least_samples, least=1)
+        check_ranges(self)
 
     def estimate(self, snapshot: Snapshot) -> Estimates:
         return by_rolling_levels(snapshot, LEVELS, self.half_life_s, self.least_samples, self.estimator)

@@ -5,17 +5,18 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from slurmsched.estimators.groups import Groups, groups
 from slurmsched.model import Estimates, Jobs, Past, Snapshot
 from slurmsched.model.columns import Floats
-from slurmsched.policies.checks import check_number
 from slurmsched.policies.order import arrival_s
+from slurmsched.policies.ranges import Range
 
 DAY_S, HOUR_S = 86_400.0, 3_600.0
+Leaves = Annotated[int, Range(2, 1_000_000, whole=True)]
 FEATURES = ("GPUs", "hour", "weekday", "mean of the user", "mean of the user's like names")
 NOBODY = Jobs.build(0, {})
 _WHO = (("account", "user"), ("account", "user", "alike"))
@@ -29,14 +30,6 @@ def available() -> bool:
     except ImportError:
         return False
     return True
-
-
-def check_teaching(least_samples: int, most_samples: int, rounds: int, leaves: int) -> None:
-    """Raises ConfigError for a value out of range: see Trees and Additive, which have the same."""
-    check_number("least_samples", least_samples, least=1)
-    check_number("most_samples", most_samples, least=1)
-    check_number("rounds", rounds, least=1)
-    check_number("leaves", leaves, least=2)
 
 
 def untaught(name: str, last: Estimates) -> Estimates:

@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from slurmsched.estimators.hint import Hint
-from slurmsched.estimators.lessons import Lesson, asked, check_teaching, lesson_of, one_thread, taught, untaught
+from slurmsched.estimators.lessons import Leaves, Lesson, asked, lesson_of, one_thread, taught, untaught
 from slurmsched.model import Estimates, Snapshot
+from slurmsched.policies.ranges import Count, check_ranges
 from slurmsched.protocols import Estimator
 
 
@@ -29,14 +30,14 @@ class Trees:
 
     learns: ClassVar[bool] = True
 
-    least_samples: int = 200
-    most_samples: int = 50_000
-    rounds: int = 100
-    leaves: int = 31
+    least_samples: Count = 200
+    most_samples: Count = 50_000
+    rounds: Count = 100
+    leaves: Leaves = 31
     estimator: Estimator = field(default_factory=Hint)
 
     def __post_init__(self) -> None:
-        check_teaching(self.least_samples, self.most_samples, self.rounds, self.leaves)
+        check_ranges(self)
 
     def estimate(self, snapshot: Snapshot) -> Estimates:
         last = self.estimator.estimate(snapshot)

@@ -31,13 +31,6 @@ def check_ascending(name: str, values: Any) -> None:
         raise ConfigError(f"must ascend strictly, got {list(values)}", key=f"policy.{name}")
 
 
-def check_number(name: str, value: Any, *, least: float = 0.0, above: float = -math.inf) -> None:
-    """value: a number >= least and > above; infinity is one."""
-    if not _number(value) or value < least or value <= above:
-        bound = f"above {above:g}" if above >= least else f"of at least {least:g}"
-        raise ConfigError(f"must be a number {bound}, got {value!r}", key=f"policy.{name}")
-
-
 def check_choice(name: str, value: Any, choices: Sequence[Any]) -> None:
     """value: one of choices."""
     if value not in choices:

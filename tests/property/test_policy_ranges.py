@@ -1,4 +1,5 @@
-"""Parameters of policies: any number within the range that is told gives an order, any other is refused."""
+"""Parameters of policies and estimators: any number within the range told gives an order or estimates, any other is
+refused."""
 
 from __future__ import annotations
 
@@ -16,18 +17,25 @@ from hypothesis import strategies as st
 
 from slurmsched import registry
 from slurmsched.errors import ConfigError
-from slurmsched.model import Ranking
+from slurmsched.model import Past, Ranking
 from slurmsched.policies.ranges import Range, ranges
 from slurmsched.testing import mixed_snapshot
 
-POLICIES = registry.names("policies")
-NUMBERS = [(policy, spec.name) for policy in POLICIES for spec in fields(registry.load("policies", policy))
-           if type(spec.default) in (int, float)]  # fmt: skip
+NUMBERS = [(kind, plugin, spec.name) for kind in ("policies", "estimators") for plugin in registry.names(kind)
+           for spec in fields(registry.load(kind, plugin)) if type(spec.default) in (int, float)]  # fmt: skip
+ORDERS = [case[1:] for case in NUMBERS if case[0] == "policies"]
+ESTIMATES = [case[1:] for case in NUMBERS if case[0] == "estimators"]
 SMALL = mixed_snapshot(5, seed=2)
+ENDED = Past.build(
+    300,
+    {"user": list("abc") * 100, "name": list("xyxyz") * 60, "gpus": [1, 2, 8] * 100,
+     "executed_s": [1.0 + k % 7 * 900 for k in range(300)], "end_s": SMALL.now_s - 2_000.0 * np.arange(300, 0, -1)},
+)  # fmt: skip
+TAUGHT = replace(SMALL, past=ENDED)
 
 
-def allowed(policy: str, name: str) -> Range:
-    return ranges(registry.load("policies", policy))[name]
+def allowed(kind: str, plugin: str, name: str) -> Range:
+    return ranges(registry.load(kind, plugin))[name]
 
 
 def within(bounds: Range) -> st.SearchStrategy[Any]:
@@ -53,12 +61,12 @@ def plain(ranking: Ranking) -> list[str]:
     return [name for name, column in columns.items() if column.dtype.kind == "f" and np.isnan(column).any()]
 
 
-@pytest.mark.parametrize(("policy", "name"), NUMBERS)
+@pytest.mark.parametrize(("policy", "name"), ORDERS)
 @settings(deadline=None, max_examples=3)
 @given(chosen=st.data())
 def test_ranges__numbers_within_give_an_order(policy: str, name: str, chosen: st.DataObject) -> None:
     """Neither NaN nor a warning of numpy, at the first look and at the next."""
-    rule = registry.make("policies", policy, {name: chosen.draw(within(allowed(policy, name)))})
+    rule = registry.make("policies", policy, {name: chosen.draw(within(allowed("policies", policy, name)))})
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         first = rule.rank(SMALL)
@@ -67,15 +75,29 @@ def test_ranges__numbers_within_give_an_order(policy: str, name: str, chosen: st
     assert (plain(first), plain(after), sorted(after.order.tolist())) == ([], [], list(range(len(SMALL.jobs))))
 
 
-@pytest.mark.parametrize(("policy", "name"), NUMBERS)
+@pytest.mark.parametrize(("estimator", "name"), ESTIMATES)
 @settings(deadline=None, max_examples=10)
 @given(chosen=st.data())
-def test_ranges__numbers_outside_are_refused(policy: str, name: str, chosen: st.DataObject) -> None:
+def test_ranges__numbers_within_give_estimates(estimator: str, name: str, chosen: st.DataObject) -> None:
+    """Of no job below 0, and without a warning of numpy; many trees are grown by nobody here."""
+    bounds = allowed("estimators", estimator, name)
+    drawn = st.integers(int(bounds.least), 20) if name in ("rounds", "leaves") else within(bounds)
+    rule = registry.make("estimators", estimator, {name: chosen.draw(drawn)})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        total_s = rule.estimate(TAUGHT).total_s
+    assert (len(total_s), bool((total_s < 0).any())) == (len(SMALL.jobs), False)
+
+
+@pytest.mark.parametrize(("kind", "plugin", "name"), NUMBERS)
+@settings(deadline=None, max_examples=10)
+@given(chosen=st.data())
+def test_ranges__numbers_outside_are_refused(kind: str, plugin: str, name: str, chosen: st.DataObject) -> None:
     """The error names the parameter, the range, and what was given."""
-    bounds = allowed(policy, name)
+    bounds = allowed(kind, plugin, name)
     value = chosen.draw(outside(bounds))
     with pytest.raises(ConfigError) as caught:
-        registry.make("policies", policy, {name: value})
+        registry.make(kind, plugin, {name: value})
     given_value = tuple(value) if isinstance(value, list) else value
     assert caught.value.key == f"policy.{name}"
     assert f"{bounds}, got {given_value!r}" in caught.value.message
