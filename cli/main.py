@@ -69,7 +69,7 @@ def cli(config: str | None, debug: bool) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; its exit code (docs/exit-codes.md)."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    arguments, stdout = list(sys.argv[1:] if argv is None else argv), sys.stdout
     try:
         answer: Any = cli.main(arguments, prog_name="slurmsched", standalone_mode=False)
         sys.stdout.flush()
@@ -82,6 +82,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         sys.stdout = None  # type: ignore[assignment]  # the reader left; Python must not flush at exit
         return 0
+    except SystemExit:
+        if sys.stdout is not stdout:  # click puts another in its place where the reader left, and ends with 1
+            return 0
+        raise
     except Exception as error:
         return _failed(error, debug="--debug" in arguments)
     return answer if isinstance(answer, int) else 0

@@ -49,6 +49,17 @@ def _raising(monkeypatch, error):
     monkeypatch.setattr(main_module.Late, "get_command", lambda *_: click.command("x")(command))
 
 
+@pytest.mark.parametrize("arguments", [["policy", "show", "las"], ["policy", "list", "--json"], ["--help"]])
+def test_reader_that_left__is_no_error(arguments):
+    """As in `slurmsched ... | head`: 0, and not a word."""
+    reads, writes = os.pipe()
+    os.close(reads)
+    command = [sys.executable, "-m", "slurmsched.cli.main", *arguments]
+    done = subprocess.run(command, stdout=writes, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writes)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_error__is_one_line_and_its_exit_code(monkeypatch, capsys):
     """An error of ours: one line on stderr, no traceback, the code of its kind."""
     _raising(monkeypatch, SlurmUnreachableError("slurmctld is away"))
