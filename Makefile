@@ -9,10 +9,9 @@ EDITABLE := $(BIN)/pip install --quiet --disable-pip-version-check --editable
 PARALLEL := --numprocesses auto --dist worksteal
 RETRY  := -raR --reruns 1 --only-rerun 'not within [0-9]+ s' # a wait that ended too early has a second try, which is told of
 LAB    := $(PYTHON) tests/lab/lab.py
-SUITES ?= forky-1of2 forky-2of2 trixie
+SUITES ?= forky-1of3 forky-2of3 forky-3of3 trixie
 NEWEST := forky
 SUITE  ?= forky
-BESIDE ?=# a target that takes what the labs leave of the processors
 PYTEST_ARGS ?=
 COVERAGE ?= --show-missing --skip-covered# how it is told; empty: not measured, which is faster
 MINUTES ?= 30
@@ -30,14 +29,13 @@ demo: ## Install into .venv and run the main job on the embedded cluster; no Slu
 	@begun=$$SECONDS; $(MAKE) --no-print-directory $(BASE) && $(BIN)/slurmsched demo \
 		&& echo "make demo took $$((SECONDS - begun)) s"
 
-test: lint types docs test-fast test-promtool test-browser ## Everything: lint, types, pages, tests compiled and plain, promtool, a browser, a real Slurm
-	@$(MAKE) --no-print-directory test-live BESIDE=test-nojit
+test: lint types docs test-fast test-nojit test-promtool test-browser test-live ## Everything: lint, types, pages, tests compiled and plain, promtool, a browser, a real Slurm
 
 test-fast: $(STAMP) ## Tests that need neither Slurm nor browser
 	$(BIN)/python -m pytest $(PARALLEL) $(PYTEST_ARGS)
 
 test-nojit: $(STAMP) ## Tests of deciding code once more, kernels as plain Python, with coverage
-	NUMBA_DISABLE_JIT=1 $(if $(BESIDE),nice -n 19) $(BIN)/python -m pytest $(PARALLEL) $(if $(COVERAGE),--cov --cov-report=) \
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest $(PARALLEL) $(if $(COVERAGE),--cov --cov-report=) \
 		$(DECIDING:%=tests/unit/%) tests/property $(PYTEST_ARGS)
 	@$(if $(COVERAGE),$(BIN)/coverage report $(COVERAGE))
 
@@ -47,8 +45,8 @@ test-promtool: $(STAMP) ## Alert rules, dashboard and metrics by Prometheus's pr
 test-browser: $(STAMP) ## The demo's page in headless Chromium (Debian's package)
 	$(BIN)/python -m pytest -m browser tests/browser $(PYTEST_ARGS)
 
-test-live: ## Live tests in labs side by side (root, debootstrap); SUITES="forky trixie", forky-1of2: its first half
-	@$(MAKE) --no-print-directory --keep-going --jobs=$(words $(SUITES) $(BESIDE)) $(SUITES:%=test-live-%) $(BESIDE); status=$$?; \
+test-live: ## Live tests in labs side by side (root, debootstrap); SUITES="forky trixie", forky-1of3: its first third
+	@$(MAKE) --no-print-directory --keep-going --jobs=$(words $(SUITES)) $(SUITES:%=test-live-%); status=$$?; \
 		$(if $(filter $(NEWEST)%,$(SUITES)),$(MAKE) --no-print-directory test-live-$(NEWEST)-alone && )exit $$status
 
 test-live-%: suite = $(firstword $(subst -, ,$*))
