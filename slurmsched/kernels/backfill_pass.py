@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from slurmsched.kernels._jit import kernel
-from slurmsched.kernels.nodes import pick_nodes, take_nodes, use_limits, within_limits
-from slurmsched.kernels.ready import pick_later, ready_nodes, runs_to_go, tested_after
-from slurmsched.kernels.slots import BITS, overlaps, pack, reserve, unpack, unreserved
+from slurmsched.kernels.nodes import pick_nodes, pick_spared, take_nodes, use_limits, within_limits
+from slurmsched.kernels.ready import last_end, pick_later, ready_nodes, runs_to_go, tested_after
+from slurmsched.kernels.slots import BITS, merged, overlaps, pack, reserve, unpack, unreserved
 from slurmsched.model.columns import Bools, Floats, Int64s
 
 
@@ -35,6 +35,7 @@ def backfill_pass(
     amount: Floats,
     room: Floats,
     shortest: bool,
+    after_any: bool,
 ) -> Int64s:
     """Which jobs start now, and where. (K, 3) int64: job, node, kind, as take_nodes gives them, in order of start.
 
@@ -46,8 +47,9 @@ def backfill_pass(
     could only start there is held up, with a reservation. Jobs in the order they are tested: pool, usable, nodes, need,
     last, array, limit, amount and shortest as in main_pass; limit_s: (J,) time limits.
     A job is tried at the present, then where reservations end. Each try takes running jobs away in windows of time, and
-    gives the end of the last one taken as its start: none that ends after the next try begins, and at once those that
-    end by its own time. Source: Slurm's sched/backfill and select/cons_tres (will-run).
+    gives as its start the end of the last one taken that holds a node of the job's, or if after_any of the last one:
+    none that ends after the next try begins, and at once those that end by its own time. Source: Slurm's
+    sched/backfill and select/cons_tres (will-run).
     """
     now, window_end, step, epoch = clock[0], clock[1], clock[2], clock[3]
     jobs, width, runs = nodes.size, usable.shape[1], run_end.size
@@ -61,7 +63,7 @@ def backfill_pass(
     words = (width + BITS - 1) // BITS
     begin, end = np.empty(2 * (jobs + block.shape[0]) + 2), np.empty(2 * (jobs + block.shape[0]) + 2)
     opened = np.zeros((begin.size, words), np.int64)
-    mask, chosen, other = np.ones(width, np.bool_), np.zeros(width, np.int64), np.zeros(width, np.int64)
+    mask, chosen = np.ones(width, np.bool_), np.zeros(width, np.int64)
     pools, left, bits = (
         np.zeros((usable.shape[0], words), np.int64), np.zeros(words, np.int64), np.zeros(words, np.int64)
     )  # fmt: skip
@@ -98,7 +100,7 @@ def backfill_pass(
                         )  # fmt: skip
                 start = future_start(
                     now, epoch, free, order_end, order, runs, first, count, held_node, held, ready, by_ready, able,
-                    needs[j], lasts[j], mask, nodes[j], need[j], last[j], shortest, chosen,
+                    needs[j], lasts[j], mask, nodes[j], need[j], last[j], shortest, after_any, chosen,
                     from_s, later if later >= 0 else np.inf,
                 )  # fmt: skip
             if start == np.inf:
@@ -108,8 +110,8 @@ def backfill_pass(
             start = max(start, from_s)
             held_up = False
             if start <= now and (completing & (chosen > 0)).any():
-                held_up = not pick_nodes(free, mask & ~completing, nodes[j], need[j], last[j], shortest, other)
-                chosen = chosen if held_up else other.copy()
+                pick_spared(free, mask, completing, nodes[j], need[j], last[j], shortest, chosen)
+                held_up = bool((completing & (chosen > 0)).any())
             if held_up:
                 start, later = now + 1.0, -1.0
             slot, slot_end = start, start + limit_s[j]
@@ -140,6 +142,7 @@ def backfill_pass(
                     return given[:used].copy()
                 before, slots = slots, reserve(begin, end, opened, slots, slot, slot_end, bits)
                 made += slots - before
+                slots = merged(begin, end, opened, slots, slot, slot_end)
                 in_array += 1 if array[j] > 0 else 0
                 rejected = array[j] if in_array >= most[1] else 0
             break
@@ -207,13 +210,15 @@ def future_start(
     need: Int64s,
     last: Int64s,
     shortest: bool,
+    after_any: bool,
     chosen: Int64s,
     from_s: float,
     bound: float,
 ) -> float:
     """When a job could start on the nodes of mask, as slurmctld guesses it; infinite if never. chosen: its nodes.
 
-    from_s: runs that end by then are gone at once. bound: no run that ends later is taken away.
+    from_s: runs that end by then are gone at once. bound: no run that ends later is taken away. after_any: it starts
+    at the end of the last run taken away, on whatever nodes.
 
     ready, by_ready (C, N) and able (C,): of each row of shapes_of, as ready_nodes gives them; of_need, of_last: the
     rows of the job. `last` is nowhere more than `need`, so that it fits as soon as enough nodes hold each.
@@ -228,6 +233,7 @@ def future_start(
     gone, latest = 0, from_s
     while from_s > now and gone < runs and order_end[gone] <= from_s:
         gone += 1
+    begun = gone
     if to_go == 0 and gone == 0:
         pick_nodes(free, mask, nodes, need, last, shortest, chosen)
         return from_s
@@ -240,4 +246,6 @@ def future_start(
             gone, free, order, run_first, run_count, held_node, held, ready[of_last if nodes == 1 else of_need], mask,
             nodes, need, last, shortest, chosen,
         )  # fmt: skip
+        if not after_any:
+            latest = last_end(order_end, order, run_first, run_count, held_node, chosen, begun, gone, latest)
     return max(latest, now + 1.0)

@@ -32,6 +32,38 @@ def pick_nodes(
     alone = left == 1
     if not alone and not enough_nodes(free, usable, left, need):
         return False
+    if take_runs(free, usable, left, need, shortest, alone, taken) > 0:
+        return False
+    return not differs or take_last(free, usable, last, taken)
+
+
+@kernel
+def pick_spared(
+    free: Int64s,
+    usable: Bools,
+    spared: Bools,
+    nodes: int,
+    need: Int64s,
+    last: Int64s,
+    shortest: bool,
+    taken: Int64s,
+) -> bool:
+    """As pick_nodes, but nodes of spared (N,) come only where the others are not enough: nodes of more weight."""
+    taken[:] = 0
+    differs = last[0] != need[0] or last[1] != need[1] or last[2] != need[2]
+    left = nodes - 1 if differs else nodes
+    alone = left == 1
+    left = take_runs(free, usable & ~spared, left, need, shortest, alone, taken)
+    if take_runs(free, usable & spared, left, need, shortest, alone, taken) > 0:
+        return False
+    if not differs:
+        return True
+    return take_last(free, usable & ~spared, last, taken) or take_last(free, usable & spared, last, taken)
+
+
+@kernel
+def take_runs(free: Int64s, usable: Bools, left: int, need: Int64s, shortest: bool, alone: bool, taken: Int64s) -> int:
+    """Set taken (N,) to 1 for usable nodes that hold `need`, run by run, until `left` are; returns how many are not."""
     while left > 0:
         n, end = 0, usable.size
         if shortest or not alone:
@@ -43,9 +75,13 @@ def pick_nodes(
                 left -= 1
             n += 1
         if left == before:
-            return False
-    if not differs:
-        return True
+            break
+    return left
+
+
+@kernel
+def take_last(free: Int64s, usable: Bools, last: Int64s, taken: Int64s) -> bool:
+    """Set taken (N,) to 2 for the lowest usable node that holds `last` and is not taken; whether there is one."""
     for n in range(usable.size):
         if usable[n] and taken[n] == 0 and holds(free, last, n):
             taken[n] = 2

@@ -124,6 +124,27 @@ def tested_after(
 
 
 @kernel
+def last_end(
+    order_end: Floats,
+    order: Int64s,
+    run_first: Int64s,
+    run_count: Int64s,
+    held_node: Int64s,
+    chosen: Int64s,
+    begun: int,
+    gone: int,
+    otherwise: float,
+) -> float:
+    """The end of the last run that holds a node of chosen (N,), of those between begun and gone in order of their ends;
+    `otherwise` if none does."""
+    mask = chosen > 0
+    for i in range(gone - 1, begun - 1, -1):
+        if touches(order[i], run_first, run_count, held_node, mask):
+            return float(order_end[i])
+    return otherwise
+
+
+@kernel
 def pick_later(
     gone: int,
     free: Int64s,

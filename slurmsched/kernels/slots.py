@@ -100,3 +100,22 @@ def reserve(begin: Floats, end: Floats, opened: Int64s, slots: int, slot: float,
             for w in range(nodes.size):
                 opened[k, w] &= ~nodes[w]
     return slots
+
+
+@kernel
+def merged(begin: Floats, end: Floats, opened: Int64s, slots: int, slot: float, slot_end: float) -> int:
+    """Join the first two neighbours with the same nodes, from the last slot that ends before the reservation
+    [slot, slot_end) to the one after it; returns the number of slots. Source: Slurm's sched/backfill.
+    """
+    k = 0
+    while k + 1 < slots and end[k + 1] < slot:
+        k += 1
+    while k + 1 < slots and end[k] <= slot_end:
+        if (opened[k] == opened[k + 1]).all():
+            end[k] = end[k + 1]
+            for row in range(k + 1, slots - 1):
+                begin[row], end[row] = begin[row + 1], end[row + 1]
+                opened[row] = opened[row + 1]
+            return slots - 1
+        k += 1
+    return slots

@@ -79,7 +79,7 @@ def backfill_starts(cluster: EmbeddedState) -> list[Start]:
         demand.nodes[rows], demand.need[rows],
         demand.last[rows], cluster.trace.time_limit_s[rows],
         cluster.job.requests.array_id[rows], limits.tried[rows],
-        limits.amount[rows], limits.room.copy(), model.shortest_run,
+        limits.amount[rows], limits.room.copy(), model.shortest_run, model.after_any,
     )  # fmt: skip
     return _started(rows, given)
 
@@ -96,15 +96,15 @@ class Running:
 
     @classmethod
     def of(cls, cluster: EmbeddedState, *, completing: bool = False) -> Running:
-        """Running jobs end at their time limits; of equal ends the job first eligible comes first. completing: those
-        that end now and requeued ones too."""
+        """Running jobs end at their time limits; of equal ends that of the lowest id comes first, an array by its own.
+        completing: those that end now and requeued ones too."""
         rows = cluster.holdings.rows
         if not completing:
             rows = rows[cluster.job.phase[rows] == Phase.RUNNING]
         limit = cluster.model.told(cluster.job.start_s[rows]) + cluster.trace.time_limit_s[rows]
         gone = np.where(cluster.job.phase[rows] == Phase.ENDING, cluster.now_s, cluster.job.stopped_s[rows])
         end = np.where(cluster.job.phase[rows] == Phase.RUNNING, limit, gone + cluster.model.kill_wait_s)
-        order = np.lexsort((cluster.job.eligible_s[rows], end))
+        order = np.lexsort((cluster.job.record_id[rows], end))
         count, node, held = cluster.holdings.parts(rows[order])
         return cls(end[order], np.cumsum(count) - count, count, node, held)
 

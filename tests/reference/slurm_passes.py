@@ -10,27 +10,41 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from itertools import groupby, pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 Job = dict[str, Any]
 Free = list[list[int]]
 Chosen = dict[int, int]  # node -> 1: gives need, 2: gives last
 
 
-def pick(free: Free, usable: Iterable[int], job: Job, shortest: bool) -> Chosen | None:
-    """The job's nodes, None if it does not fit. shortest: a single node comes from the shortest run of neighbours."""
+class Slot(NamedTuple):
+    """nodes: open from begin to end."""
+
+    begin: float
+    end: float
+    nodes: set[int]
+
+
+def pick(
+    free: Free, usable: Iterable[int], job: Job, shortest: bool, spared: frozenset[int] | set[int] = frozenset()
+) -> Chosen | None:
+    """The job's nodes, None if it does not fit. shortest: a single node comes from the shortest run of neighbours.
+
+    spared: nodes that come only where the others are not enough.
+    """
     chosen: Chosen = {}
     differs = job["need"] != job["last"]
     whole = job["nodes"] - differs
+    fresh, spare = set(usable) - spared, set(usable) & spared
     while len(chosen) < whole:
-        able = _able(free, usable, job["need"], chosen)
+        able = _able(free, fresh, job["need"], chosen) or _able(free, spare, job["need"], chosen)
         if not able:
             return None
         single = min(_runs(able), key=len) if shortest else able
         run = single if whole == 1 else _best_run(free, able, whole - len(chosen))
         chosen |= dict.fromkeys(run[: whole - len(chosen)], 1)
     if differs:
-        able = _able(free, usable, job["last"], chosen)
+        able = _able(free, fresh, job["last"], chosen) or _able(free, spare, job["last"], chosen)
         if not able:
             return None
         chosen[able[0]] = 2
@@ -114,12 +128,14 @@ class Backfill:
     def __init__(
         self, now: float, window_end: float, step: float, free: Free,
         runs: Sequence[tuple[float, dict[int, list[int]]]], blocks: Sequence[tuple[float, float, set[int]]],
-        completing: set[int], shortest: bool,
+        completing: set[int], shortest: bool, after_any: bool,
     ) -> None:  # fmt: skip
         self.now, self.window_end, self.step, self.free = now, window_end, step, free
         self.runs = sorted(runs, key=lambda run: run[0])
-        self.taken, self.completing = list(blocks), completing
-        self.shortest = shortest
+        self.completing, self.shortest, self.after_any = completing, shortest, after_any
+        self.slots = [Slot(now, window_end, set(range(len(free))))]
+        for begin, end, nodes in blocks:
+            self._reserve(begin, end, nodes)
         self.records = 1  # of the table of reservations, ever made
 
     def starts(
@@ -143,9 +159,9 @@ class Backfill:
             elif start <= self.window_end:
                 if self.records >= most_records:
                     break
-                before = len(self._slots())
-                self.taken.append((*self._rounded(start, start + job["limit_s"]), set(chosen)))
-                self.records += len(self._slots()) - before
+                slot, end = self._rounded(start, start + job["limit_s"])
+                self.records += self._reserve(slot, end, set(chosen))
+                self._merge(slot, end)
                 reserved[array] = reserved.get(array, 0) + 1
                 rejected = array if reserved[array] >= most_of_array else 0
         return started
@@ -166,8 +182,8 @@ class Backfill:
             start = max(start, begin)
             held_up = False
             if start == self.now and not self.completing.isdisjoint(chosen):
-                elsewhere = pick(self.free, usable - self.completing, job, self.shortest)
-                chosen, held_up = elsewhere or chosen, elsewhere is None
+                chosen = pick(self.free, usable, job, self.shortest, self.completing) or chosen
+                held_up = not self.completing.isdisjoint(chosen)
             if held_up:
                 start, following = self.now + 1.0, None
             slot, end = self._rounded(start, start + job["limit_s"])
@@ -190,18 +206,26 @@ class Backfill:
         whole = math.ceil(end / self.step) * self.step if end < math.inf else end
         return math.floor(start / self.step) * self.step, whole
 
-    def _slots(self) -> list[tuple[float, float, set[int]]]:
-        """Begin, end and open nodes of each slot of the window."""
-        edges = {edge for begin, end, _ in self.taken for edge in (begin, end) if self.now < edge < self.window_end}
-        times = [self.now, *sorted(edges), self.window_end]
-        slots = []
-        for begin, end in pairwise(times):
-            held = set().union(*(nodes for b, e, nodes in self.taken if b <= begin and end <= e))
-            slots.append((begin, end, set(range(len(self.free))) - held))
-        return slots
+    def _reserve(self, begin: float, end: float, nodes: set[int]) -> int:
+        """Closes the nodes from begin to end; how many slots that makes more."""
+        slots: list[Slot] = []
+        for slot in self.slots:
+            edges = sorted({edge for edge in (begin, end) if slot.begin < edge < slot.end})
+            slots += [Slot(a, b, slot.nodes) for a, b in pairwise([slot.begin, *edges, slot.end])]
+        more = len(slots) - len(self.slots)
+        self.slots = [s._replace(nodes=s.nodes - nodes) if begin <= s.begin and s.end <= end else s for s in slots]
+        return more
+
+    def _merge(self, begin: float, end: float) -> None:
+        """Makes one slot of the first two neighbours with the same nodes, from the last one before begin to end."""
+        first = max((k for k, slot in enumerate(self.slots) if slot.end < begin), default=0)
+        for k, (slot, after) in enumerate(pairwise(self.slots)):
+            if k >= first and slot.end <= end and slot.nodes == after.nodes:
+                self.slots[k : k + 2] = [slot._replace(end=after.end)]
+                return
 
     def _unreserved(self, begin: float, until: float, pool: set[int]) -> tuple[set[int], float | None]:
-        usable, following, slots = set(pool), None, self._slots()
+        usable, following, slots = set(pool), None, self.slots
         for k, (slot_begin, slot_end, nodes) in enumerate(slots):
             after = slots[k + 1][2] & pool if k + 1 < len(slots) else set()
             if slot_end > begin and following is None and not after <= usable & nodes:
@@ -216,7 +240,7 @@ class Backfill:
         return usable, following
 
     def _overlaps(self, slot: float, end: float, nodes: set[int]) -> bool:
-        return any(b < end and e > slot and not nodes <= open_ for b, e, open_ in self._slots())
+        return any(b < end and e > slot and not nodes <= open_ for b, e, open_ in self.slots)
 
     def _future(self, job: Job, usable: set[int], begin: float, bound: float) -> tuple[float, Chosen]:
         work, i = [list(row) for row in self.free], 0
@@ -227,7 +251,7 @@ class Backfill:
         chosen = pick(work, usable, job, self.shortest)
         if chosen is not None:
             return begin, chosen
-        window, edge, latest = 30.0, None, None
+        window, edge, latest, removed = 30.0, None, None, []
         while i < len(self.runs) and self.runs[i][0] <= bound:
             latest = None
             while i < len(self.runs) and self.runs[i][0] <= bound:
@@ -238,6 +262,7 @@ class Backfill:
                 if edge is None:
                     edge = end + (window - end % window) if end < math.inf else math.inf
                 latest = end
+                removed.append((end, shares))
                 for n, share in shares.items():
                     work[n] = [have + part for have, part in zip(work[n], share, strict=True)]
                 if i == len(self.runs) or self.runs[i][0] > edge + window:
@@ -246,6 +271,8 @@ class Backfill:
                 break
             chosen = pick(work, usable, job, self.shortest)
             if chosen is not None:
+                ends = [end for end, shares in removed if not shares.keys().isdisjoint(chosen)]
+                latest = latest if self.after_any or not ends else ends[-1]
                 return max(latest, self.now + 1.0), chosen
             window *= 2.0
             while i < len(self.runs) and edge is not None and edge + window < self.runs[i][0] and window < math.inf:

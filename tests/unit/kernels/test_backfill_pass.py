@@ -1,4 +1,4 @@
-"""What a try of backfill takes to be gone, on one node of 8 GPUs."""
+"""What a try of backfill takes to be gone, on nodes of 8 GPUs."""
 
 from __future__ import annotations
 
@@ -19,6 +19,22 @@ def test_future_start__what_ends_by_the_time_of_the_try_is_gone_at_once(from_s: 
     able = np.array([ready_nodes(free, need, order, 2, first, count, node, held, ready[0], by_ready[0])])
     found = future_start(
         0.0, 0.0, free, order_end, order, 2, first, count, node, held, ready, by_ready, able, 0, 0, mask, 1, need, need,
-        False, np.zeros(1, np.int64), from_s, np.inf,
+        False, False, np.zeros(1, np.int64), from_s, np.inf,
     )  # fmt: skip
     assert found == start
+
+
+@pytest.mark.parametrize(("after_any", "start"), [(False, 60.0), (True, 70.0)])
+def test_future_start__is_the_end_of_the_last_job_on_the_nodes_it_gets(after_any: bool, start: float) -> None:
+    """Jobs end at 60 on the first node and at 70 on the second, within one window; who needs one of the two is given
+    the first, since 26.05 at 60, before that when both are gone."""
+    free, need, mask = np.zeros((3, 2), np.int64), np.array([8, 0, 0]), np.ones(2, np.bool_)
+    order_end, order, first, count = np.array([60.0, 70.0]), np.arange(2), np.arange(2), np.ones(2, np.int64)
+    node, held, chosen = np.arange(2), np.tile(need, (2, 1)), np.zeros(2, np.int64)
+    ready, by_ready = np.empty((1, 2), np.int64), np.empty((1, 2), np.int64)
+    able = np.array([ready_nodes(free, need, order, 2, first, count, node, held, ready[0], by_ready[0])])
+    found = future_start(
+        0.0, 0.0, free, order_end, order, 2, first, count, node, held, ready, by_ready, able, 0, 0, mask, 1, need, need,
+        False, after_any, chosen, 0.0, np.inf,
+    )  # fmt: skip
+    assert (found, chosen.tolist()) == (start, [1, 0])

@@ -177,9 +177,10 @@ def test_backfill__a_try_reaches_to_where_the_next_begins() -> None:
     assert starts([*rows, rest[0] | {"limit_s": 300.0}, *rest[1:]], LATE)[5] == 5
 
 
-def test_backfill__of_jobs_that_end_together_the_one_eligible_first_is_first() -> None:
-    """As above, both ends at 61 and job 5 on n2 until 361: job 3, on n1, waited for job 1 and so comes behind job 4,
-    on n2; the try for job 6 ends with it. Were it before job 4, the try would go on to 300.
+def test_backfill__of_jobs_that_end_together_the_one_of_the_lowest_id_is_first() -> None:
+    """As above, both ends at 61 and job 5 on n2 until 361: job 3, on n1, comes before job 4, on n2, though it waited
+    for job 1; so the try for job 6 goes on past both to 300, and job 7 starts at once. Were it behind job 4, the try
+    would end with it, and n1 be reserved from 61 on.
     """
     rows: list[Row] = [{"gpus": 8, "pin": "n2", "duration_s": 0.5}, {"gpus": 2, "pin": "n1", "limit_s": 300.0,
                                                                     "duration_s": 300.0}]  # fmt: skip
@@ -189,7 +190,17 @@ def test_backfill__of_jobs_that_end_together_the_one_eligible_first_is_first() -
     rows += [{"gpus": gpus, "limit_s": 100.0, "submit_s": 2.0} for gpus in (4, 2)]
     made = starts(rows, LATE)
     assert made[2] == made[3] == 1
-    assert made[6] > 60
+    assert made[6] == 5
+
+
+def test_backfill__a_gang_held_up_takes_as_few_completing_nodes_as_it_can() -> None:
+    """n1 and n2 are completing at 5: job 3, of two nodes, is held up on n1 and n3, so that job 4 may not have n3."""
+    rows: list[Row] = [{"duration_s": 4.0, "pin": "n1"}, {"duration_s": 4.0, "pin": "n2"}]
+    rows += [{"gpus": 16, "submit_s": 4.5}, {"gpus": 8, "submit_s": 4.6}]
+    model = SlurmModel(bf_phase_s=5.0, batch_sched_delay_s=100.0, sched_phase_s=90.0, epilog_s=3.0)
+    three = Layout((*NODES, Node("n3", 8, 64, 512_000.0)))
+    assert starts(rows, model, three)[3] > 7
+    assert starts([*rows[:2], rows[3]], model, three)[2] == 5
 
 
 def test_backfill__passes_over_nodes_that_are_completing() -> None:
