@@ -21,6 +21,7 @@ HEADS = {
     "Decide and write": ("plan", "tick", "daemon", "undo"),
     "Judge by replays": ("demo", "replay", "compare", "sweep", "reproduce", "trace", "snapshot"),
 }
+READER_LEFT = 141  # as of a program that SIGPIPE ends
 COMMANDS = tuple(name for names in HEADS.values() for name in names)
 
 
@@ -81,10 +82,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     except BrokenPipeError:
         sys.stdout = None  # type: ignore[assignment]  # the reader left; Python must not flush at exit
-        return 0
+        return READER_LEFT
     except SystemExit:
         if sys.stdout is not stdout:  # click puts another in its place where the reader left, and ends with 1
-            return 0
+            return READER_LEFT
         raise
     except Exception as error:
         return _failed(error, debug="--debug" in arguments)

@@ -35,7 +35,7 @@ def backfill_pass(
     amount: Floats,
     room: Floats,
     shortest: bool,
-    after_any: bool,
+    last_of_all: bool,
 ) -> Int64s:
     """Which jobs start now, and where. (K, 3) int64: job, node, kind, as take_nodes gives them, in order of start.
 
@@ -44,10 +44,10 @@ def backfill_pass(
     free: (3, N) int64 and room: (L,) are changed. Running jobs by expected end: run_end (R,), and rows
     run_first .. + run_count of held_node (H,) and held (H, 3). block: (B, 2) begin and end of times in which
     the nodes of blocked (B, N) bool start nothing. completing: (N,) bool, nodes that start nothing now; a job that
-    could only start there is held up, with a reservation. Jobs in the order they are tested: pool, usable, nodes, need,
+    cannot do without them is held up, with a reservation. Jobs in the order they are tested: pool, usable, nodes, need,
     last, array, limit, amount and shortest as in main_pass; limit_s: (J,) time limits.
     A job is tried at the present, then where reservations end. Each try takes running jobs away in windows of time, and
-    gives as its start the end of the last one taken that holds a node of the job's, or if after_any of the last one:
+    gives as its start the end of the last one taken that holds a node of the job's, or if last_of_all of the last one:
     none that ends after the next try begins, and at once those that end by its own time. Source: Slurm's
     sched/backfill and select/cons_tres (will-run).
     """
@@ -100,7 +100,7 @@ def backfill_pass(
                         )  # fmt: skip
                 start = future_start(
                     now, epoch, free, order_end, order, runs, first, count, held_node, held, ready, by_ready, able,
-                    needs[j], lasts[j], mask, nodes[j], need[j], last[j], shortest, after_any, chosen,
+                    needs[j], lasts[j], mask, nodes[j], need[j], last[j], shortest, last_of_all, chosen,
                     from_s, later if later >= 0 else np.inf,
                 )  # fmt: skip
             if start == np.inf:
@@ -210,14 +210,14 @@ def future_start(
     need: Int64s,
     last: Int64s,
     shortest: bool,
-    after_any: bool,
+    last_of_all: bool,
     chosen: Int64s,
     from_s: float,
     bound: float,
 ) -> float:
     """When a job could start on the nodes of mask, as slurmctld guesses it; infinite if never. chosen: its nodes.
 
-    from_s: runs that end by then are gone at once. bound: no run that ends later is taken away. after_any: it starts
+    from_s: runs that end by then are gone at once. bound: no run that ends later is taken away. last_of_all: it starts
     at the end of the last run taken away, on whatever nodes.
 
     ready, by_ready (C, N) and able (C,): of each row of shapes_of, as ready_nodes gives them; of_need, of_last: the
@@ -246,6 +246,6 @@ def future_start(
             gone, free, order, run_first, run_count, held_node, held, ready[of_last if nodes == 1 else of_need], mask,
             nodes, need, last, shortest, chosen,
         )  # fmt: skip
-        if not after_any:
+        if not last_of_all:
             latest = last_end(order_end, order, run_first, run_count, held_node, chosen, begun, gone, latest)
     return max(latest, now + 1.0)

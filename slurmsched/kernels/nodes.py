@@ -47,18 +47,16 @@ def pick_spared(
     last: Int64s,
     shortest: bool,
     taken: Int64s,
-) -> bool:
-    """As pick_nodes, but nodes of spared (N,) come only where the others are not enough: nodes of more weight."""
+) -> None:
+    """As pick_nodes of a job that fits, but nodes of spared (N,) come only where the others are not enough."""
     taken[:] = 0
     differs = last[0] != need[0] or last[1] != need[1] or last[2] != need[2]
     left = nodes - 1 if differs else nodes
     alone = left == 1
     left = take_runs(free, usable & ~spared, left, need, shortest, alone, taken)
-    if take_runs(free, usable & spared, left, need, shortest, alone, taken) > 0:
-        return False
-    if not differs:
-        return True
-    return take_last(free, usable & ~spared, last, taken) or take_last(free, usable & spared, last, taken)
+    take_runs(free, usable & spared, left, need, shortest, alone, taken)
+    if differs and not take_last(free, usable & ~spared, last, taken):
+        take_last(free, usable & spared, last, taken)
 
 
 @kernel

@@ -1,7 +1,7 @@
 """The numbers that a parameter may have, told in its type: `round_s: Period = 360.0`.
 
-`check_ranges` refuses any other when the policy is made, and `slurmsched policy show` prints them. The bounds are ours:
-far from what anybody would set, and near enough that sums and products of them stay finite.
+`check_ranges` refuses any other when the plug-in is made, and `slurmsched policy show` prints them. The bounds are
+ours: far from what anybody would set, and near enough that sums and products of them stay finite.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ def backfill_starts(cluster: EmbeddedState) -> list[Start]:
         demand.nodes[rows], demand.need[rows],
         demand.last[rows], cluster.trace.time_limit_s[rows],
         cluster.job.requests.array_id[rows], limits.tried[rows],
-        limits.amount[rows], limits.room.copy(), model.shortest_run, model.after_any,
+        limits.amount[rows], limits.room.copy(), model.shortest_run, model.last_of_all,
     )  # fmt: skip
     return _started(rows, given)
 
@@ -96,8 +96,8 @@ class Running:
 
     @classmethod
     def of(cls, cluster: EmbeddedState, *, completing: bool = False) -> Running:
-        """Running jobs end at their time limits; of equal ends that of the lowest id comes first, an array by its own.
-        completing: those that end now and requeued ones too."""
+        """Running jobs end at their time limits; of equal ends that of the lowest id comes first, tasks by the id of
+        their array. completing: those that end now and requeued ones too."""
         rows = cluster.holdings.rows
         if not completing:
             rows = rows[cluster.job.phase[rows] == Phase.RUNNING]

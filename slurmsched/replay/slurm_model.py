@@ -32,8 +32,8 @@ class SlurmModel:
     that get a reservation; bf_node_space_size: records of reservations, at which a pass ends, 0 = bf_max_job_test;
     bf_max_job_user, _part, _user_part, _start: per pass, 0 = no limit.
     shortest_run: a job of one node takes it from the shortest run of neighbouring nodes that fit, as Slurm 24.11
-    does; else the lowest that fits. after_any: backfill has a job begin when the last of the running jobs that it took
-    away ends, wherever that runs, as Slurm 24.11 does; else the last of those on the nodes that the job gets.
+    does; else the lowest that fits. last_of_all: backfill has a job begin when the last of the running jobs that it
+    took away ends, wherever that runs, as Slurm 24.11 does; else the last of those on the nodes that the job gets.
     weight_*: PriorityWeight*; max_age_s: PriorityMaxAge; favor_small: PriorityFavorSmall; calc_period_s: ages are
     brought up to date this often. base_priority: what the other factors add, equal for all.
     decay_half_life_s: PriorityDecayHalfLife, 0 = usage never fades; usage_reset: PriorityUsageResetPeriod, "none",
@@ -74,7 +74,7 @@ class SlurmModel:
     bf_max_job_user_part: int = 0
     bf_max_job_start: int = 0
     shortest_run: bool = False
-    after_any: bool = False
+    last_of_all: bool = False
     weight_age: int = 1_000
     weight_job_size: int = 0
     weight_partition: int = 0

@@ -9,7 +9,7 @@ from typing import Any
 from slurmsched.errors import ConfigError
 
 MINUTE_S = 60.0
-LAST_OLD = 25  # the year before 26.05, whose release notes have "Add faster scheduling path for single-node jobs"
+BEFORE = 26  # of the year of 26.05: it chooses a single node, and guesses starts, in another way than 24.11 does
 # SchedulerParameters -> field of SlurmModel, unit of Slurm's number [s], 0 for counts.
 _PARAMETERS: dict[str, tuple[str, float]] = {
     "batch_sched_delay": ("batch_sched_delay_s", 1), "sched_interval": ("sched_interval_s", 1),
@@ -44,7 +44,7 @@ def scheduler(settings: Mapping[str, str]) -> dict[str, Any]:
     if not settings.get("SchedulerType", "sched/backfill").endswith("backfill"):
         values["backfill"] = "none"
     year = settings.get("SLURM_VERSION", "").partition(".")[0]
-    values["shortest_run"] = values["after_any"] = year.isdecimal() and int(year) <= LAST_OLD
+    values["shortest_run"] = values["last_of_all"] = year.isdecimal() and int(year) < BEFORE
     values["has_epilog"] = any(_EPILOG.fullmatch(key) and text != "(null)" for key, text in settings.items())
     expire = re.search(r"cred_expire=(\d+)", settings.get("AuthInfo", ""))
     if expire and "requeue_delay_s" not in values:

@@ -17,7 +17,7 @@ from slurmsched import __version__, registry
 from slurmsched.errors import InputError
 from slurmsched.model.columns import Labels
 from slurmsched.paths import dropped
-from slurmsched.replay.loaders.plain import COLUMNS
+from slurmsched.replay.loaders.plain import COLUMNS, DELIMITERS
 from slurmsched.replay.loaders.source import Head, Source
 from slurmsched.replay.traces import Trace
 from slurmsched.words import some
@@ -89,10 +89,11 @@ def sniff(head: Head) -> str:
 
 def _wanting(head: Head) -> str:
     """What to do about a file of no known kind: a table that is nearly our own is told what it lacks."""
-    lacks = [name for name in COLUMNS if name not in head.columns()]
+    lacks = min(([name for name in COLUMNS if name not in head.columns(mark)] for mark in DELIMITERS), key=len)
     if len(lacks) > len(COLUMNS) / 2:
         return "name its kind with --kind"
-    return f"to be plain CSV it lacks {' and '.join(lacks)} ({', '.join(COLUMNS)}; docs/traces.md)"
+    return (f"to be plain CSV it lacks {' and '.join(lacks)} ({', '.join(COLUMNS)}; docs/traces.md); else name its "
+            "kind with --kind")  # fmt: skip
 
 
 def _early(trace: Trace, path: Path) -> tuple[str, ...]:
@@ -102,8 +103,8 @@ def _early(trace: Trace, path: Path) -> tuple[str, ...]:
     if not rows.size:
         return ()
     worst = rows[np.argmax(early_s[rows])]
-    return (f"{path}: {some(rows.size, 'job')} started before submission, job {trace.job_id[worst]} "
-            f"{early_s[worst]:,.0f} s: those recorded waits are below 0",)  # fmt: skip
+    return (f"{path}: {some(rows.size, 'job')} started before submission, job {trace.job_id[worst]} by "
+            f"{early_s[worst]:,.0f} s, the most: those recorded waits are below 0",)  # fmt: skip
 
 
 def _from_zero(columns: dict[str, Any], source: Source) -> dict[str, Any]:

@@ -65,7 +65,7 @@ def gathered(config: Config, since_s: float, until_s: float, *, ask_sacct: bool 
         snapshot = _now(config, unread)
     except SlurmError as error:
         if not facts:
-            raise
+            raise SlurmError("; ".join((str(error), *unread))) from error
         snapshot = None
         unread.append(f"the cluster now: {error}")
     ended = _history(config, since_s, until_s, unread) if ask_sacct and snapshot is not None else None

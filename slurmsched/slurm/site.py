@@ -35,7 +35,7 @@ def collect_settings(started: Started) -> dict[str, str]:
     """
     status, out, err = started.finish()
     settings = parse_settings(out)
-    if status and "SLURM_VERSION" not in settings:
+    if status and (status != 1 or "SLURM_VERSION" not in settings):
         raise failure(started.program, status, err or out)
     return settings
 

@@ -162,9 +162,8 @@ def test_users_nice__kept_through_writes_changes_and_undo(site, waiting):
     [
         ("PrivateData", "jobs,usage,users,accounts,nodes,partitions,reservations"),
         ("SlurmctldParameters", "rl_enable"),
-        ("SlurmctldParameters", "rl_enable,rl_bucket_size=2"),
     ],
-    ids=["private-data", "rate-limit", "tight-rate-limit"],
+    ids=["private-data", "rate-limit"],
 )
 def test_site_settings__do_not_stop_the_operator(site, waiting, setting):
     """PrivateData hides nothing from an Operator; the rate limiter slows the writes, and none is lost."""
@@ -172,6 +171,15 @@ def test_site_settings__do_not_stop_the_operator(site, waiting, setting):
     run("labctl", "restart", "slurmctld")
     run("labctl", "wait-ready")
     works(site)
+
+
+def test_rate_limiter__a_refused_ping_is_no_outage(site, waiting):
+    """`scontrol show config` ends with 1 where the limiter refuses its ping behind the settings; a cycle reads on."""
+    run("labctl", "conf", "SlurmctldParameters", "rl_enable,rl_bucket_size=2")
+    run("labctl", "restart", "slurmctld")
+    run("labctl", "wait-ready")
+    until(lambda: run("scontrol", "show", "config", user=site.user, check=False).rc == 1, "a ping is refused")
+    assert all(site("plan", "--json").json()["changes"] for _ in range(3))
 
 
 def test_plain_user__reads_and_is_told_why_not_more(site, waiting):

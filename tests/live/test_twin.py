@@ -32,7 +32,7 @@ KEPT = Path("/var/tmp/twin")
 IN_ORDER, WAIT_ERROR = 0.95, 0.05  # the target of docs/fidelity.md
 CLOCK_S = 0.5  # of a mean wait of seconds: less is below what Slurm's whole seconds and a busy machine can tell
 
-# a busy machine may look at the queue at times of its own: a recording that misses the target is made again
+# a pass may take longer on a busy machine than the model can be told: a recording that misses is made again
 pytestmark = [pytest.mark.live, pytest.mark.newest, pytest.mark.timeout(600 * STRETCH * JOBS / 240),
               pytest.mark.flaky(reruns=2, only_rerun=["AssertionError: Fidelity", "not within [0-9]+ s"])]  # fmt: skip
 

@@ -151,7 +151,7 @@ def test_main_pass__agrees_with_reference(scene: Scene, depth: int, shortest: bo
 )
 @settings(deadline=None, max_examples=500)
 def test_backfill_pass__agrees_with_reference(
-    scene: Scene, step: float, most: int, most_of_array: int, most_records: int, shortest: bool, after_any: bool
+    scene: Scene, step: float, most: int, most_of_array: int, most_records: int, shortest: bool, last_of_all: bool
 ) -> None:
     """The same jobs start on the same nodes."""
     c, runs = columns(scene), sorted(scene["runs"], key=lambda run: run[0])
@@ -162,10 +162,10 @@ def test_backfill_pass__agrees_with_reference(
         np.array([NOW, NOW + 500.0, step, 0.0]), np.array([most, most_of_array, most_records]), c["free"],
         np.array([end for end, _ in runs], np.float64), np.cumsum(count) - count, count, node, held, c["block"],
         c["blocked"], c["completing"], c["usable"], c["pool"], c["nodes"], c["need"], c["last"], c["limit_s"],
-        c["array"], c["limit"], c["amount"], c["room"], shortest, after_any,
+        c["array"], c["limit"], c["amount"], c["room"], shortest, last_of_all,
     )  # fmt: skip
     twin = naive.Backfill(NOW, NOW + 500.0, step, scene["free"], scene["runs"], scene["blocks"],
-                          scene["completing"], shortest, after_any)  # fmt: skip
+                          scene["completing"], shortest, last_of_all)  # fmt: skip
     assert chosen(taken, len(scene["jobs"])) == twin.starts(
         scene["jobs"], scene["room"], most, most_of_array, most_records
     )

@@ -128,11 +128,11 @@ class Backfill:
     def __init__(
         self, now: float, window_end: float, step: float, free: Free,
         runs: Sequence[tuple[float, dict[int, list[int]]]], blocks: Sequence[tuple[float, float, set[int]]],
-        completing: set[int], shortest: bool, after_any: bool,
+        completing: set[int], shortest: bool, last_of_all: bool,
     ) -> None:  # fmt: skip
         self.now, self.window_end, self.step, self.free = now, window_end, step, free
         self.runs = sorted(runs, key=lambda run: run[0])
-        self.completing, self.shortest, self.after_any = completing, shortest, after_any
+        self.completing, self.shortest, self.last_of_all = completing, shortest, last_of_all
         self.slots = [Slot(now, window_end, set(range(len(free))))]
         for begin, end, nodes in blocks:
             self._reserve(begin, end, nodes)
@@ -272,7 +272,7 @@ class Backfill:
             chosen = pick(work, usable, job, self.shortest)
             if chosen is not None:
                 ends = [end for end, shares in removed if not shares.keys().isdisjoint(chosen)]
-                latest = latest if self.after_any or not ends else ends[-1]
+                latest = latest if self.last_of_all or not ends else ends[-1]
                 return max(latest, self.now + 1.0), chosen
             window *= 2.0
             while i < len(self.runs) and edge is not None and edge + window < self.runs[i][0] and window < math.inf:

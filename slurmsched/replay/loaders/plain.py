@@ -11,6 +11,7 @@ from slurmsched.replay.loaders.rows import NAN, Job, RowLoader, number, whole
 from slurmsched.replay.loaders.source import Head, Source
 
 COLUMNS = ("job_id", "num_gpus", "submit_s", "duration_s")
+DELIMITERS = ",;\t"
 TEXTS = ("user", "account", "partition", "qos", "name", "model", "gpu_type", "state", "comment")
 
 
@@ -43,7 +44,7 @@ class Plain(RowLoader):
 
 def _delimiter(head: Head) -> str:
     """What parts the columns, "" if the file is none of this kind: a comma, or as spreadsheets write."""
-    return next((mark for mark in ",;\t" if {"job_id", "num_gpus"} <= head.columns(mark)), "")
+    return next((mark for mark in DELIMITERS if {"job_id", "num_gpus"} <= head.columns(mark)), "")
 
 
 def _maybe(row: dict[str, Any], name: str, otherwise: float) -> float:

@@ -24,8 +24,8 @@ def test_future_start__what_ends_by_the_time_of_the_try_is_gone_at_once(from_s: 
     assert found == start
 
 
-@pytest.mark.parametrize(("after_any", "start"), [(False, 60.0), (True, 70.0)])
-def test_future_start__is_the_end_of_the_last_job_on_the_nodes_it_gets(after_any: bool, start: float) -> None:
+@pytest.mark.parametrize(("last_of_all", "start"), [(False, 60.0), (True, 70.0)])
+def test_future_start__is_the_end_of_the_last_job_on_the_nodes_it_gets(last_of_all: bool, start: float) -> None:
     """Jobs end at 60 on the first node and at 70 on the second, within one window; who needs one of the two is given
     the first, since 26.05 at 60, before that when both are gone."""
     free, need, mask = np.zeros((3, 2), np.int64), np.array([8, 0, 0]), np.ones(2, np.bool_)
@@ -35,6 +35,6 @@ def test_future_start__is_the_end_of_the_last_job_on_the_nodes_it_gets(after_any
     able = np.array([ready_nodes(free, need, order, 2, first, count, node, held, ready[0], by_ready[0])])
     found = future_start(
         0.0, 0.0, free, order_end, order, 2, first, count, node, held, ready, by_ready, able, 0, 0, mask, 1, need, need,
-        False, after_any, chosen, 0.0, np.inf,
+        False, last_of_all, chosen, 0.0, np.inf,
     )  # fmt: skip
     assert (found, chosen.tolist()) == (start, [1, 0])

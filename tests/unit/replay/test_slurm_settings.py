@@ -37,12 +37,12 @@ def test_from_settings__takes_the_sites_values() -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "shortest"), [("24.11.5", True), ("22.05.8", True), ("25.11.0", True), ("26.05.5", False), ("", False)]
+    ("version", "old"), [("24.11.5", True), ("22.05.8", True), ("25.11.0", True), ("26.05.5", False), ("", False)]
 )
-def test_from_settings__version_tells_how_a_node_is_chosen(version: str, shortest: bool) -> None:
-    """Before 26.05 by runs of neighbours; a version that is not told counts as new."""
+def test_from_settings__version_tells_the_rules_of_24_11_from_those_of_26_05(version: str, old: bool) -> None:
+    """How a single node is chosen and a start guessed; a version that is not told counts as new."""
     model = SlurmModel.from_settings({"SLURM_VERSION": version})
-    assert (model.shortest_run, model.after_any) == (shortest, shortest)
+    assert (model.shortest_run, model.last_of_all) == (old, old)
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,9 @@ def test_collect_settings__hold_though_the_ping_behind_them_is_refused():
 
 
 def test_collect_settings__of_no_answer():
-    """Nothing but the ping's line, or a reason: slurmctld has not told its settings."""
+    """Nothing but the ping's line, a reason, or a scontrol that was killed half way: these are not all settings."""
+    with pytest.raises(SlurmError):
+        collect_settings(Answer("SLURM_VERSION = 26.05.5\n", status=-9))
     with pytest.raises(SlurmError, match="at lab is DOWN"):
         collect_settings(Answer("Slurmctld(primary) at lab is DOWN\n", status=1))
     with pytest.raises(SlurmUnreachableError, match="is slurmctld up"):

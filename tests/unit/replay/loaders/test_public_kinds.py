@@ -288,6 +288,10 @@ def test_load__says_of_an_empty_file_that_it_is_empty(tmp_path: Path) -> None:
             "to be plain CSV it lacks num_gpus (job_id, num_gpus, submit_s, duration_s;",
         ),
         ("id,num_gpus,submit_s,runtime", "it lacks job_id and duration_s ("),
+        (
+            "job_id;gpus;submit_s;duration_s",
+            "it lacks num_gpus (job_id, num_gpus, submit_s, duration_s; docs/traces.md); ",
+        ),
         ("id,gpus,when,duration_s", "name its kind with --kind"),
     ],
 )
@@ -303,7 +307,7 @@ def test_load__warns_of_jobs_that_start_before_they_come(tmp_path: Path) -> None
     path = tmp_path / "t.csv"
     path.write_text("job_id,num_gpus,submit_s,duration_s,start_s\n1,1,0,9,0\n2,1,50,9,40\n3,1,60,9,\n4,1,90,9,89.5\n")
     assert load(path).warnings == (
-        f"{path}: 2 jobs started before submission, job 2 10 s: those recorded waits are below 0",
+        f"{path}: 2 jobs started before submission, job 2 by 10 s, the most: those recorded waits are below 0",
     )
 
 
