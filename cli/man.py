@@ -32,7 +32,11 @@ def exit_codes() -> dict[int, str]:
             if kind.exit_code in meanings and kind.exit_code != 1:
                 meanings[kind.exit_code] += f" {summary}"
             meanings.setdefault(kind.exit_code, summary)
-    return meanings | {130: "Interrupted from the keyboard."}
+    return meanings | {
+        130: "Interrupted from the keyboard.",
+        141: "Nobody reads the output any more.",
+        143: "Ended by SIGTERM: compare and sweep.",
+    }
 
 
 def _page(context: click.Context, body: str) -> str:

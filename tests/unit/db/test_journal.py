@@ -88,7 +88,7 @@ def test_levers__any_cut_leaves_a_readable_prefix(tmp_path_factory, cut):
 
 
 @given(cut=st.integers(0, 400))
-def test_intend__last_of_all_cut_starts_a_line_of_its_own(tmp_path_factory, cut):
+def test_intend__after_any_cut_starts_a_line_of_its_own(tmp_path_factory, cut):
     """The torn end of a crash is cut off before the next line is added."""
     journal = Journal(tmp_path_factory.mktemp("j") / "j.jsonl", clock=lambda: 0.0)
     journal.intend("a", [nice(job, -job) for job in (1, 2, 3)])
