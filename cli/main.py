@@ -21,8 +21,8 @@ HEADS = {
     "Decide and write": ("plan", "tick", "daemon", "undo"),
     "Judge by replays": ("demo", "replay", "compare", "sweep", "reproduce", "trace", "snapshot"),
 }
-READER_LEFT = 141  # as of a program that SIGPIPE ends
 COMMANDS = tuple(name for names in HEADS.values() for name in names)
+READER_LEFT = 141  # exit code, as of a program that SIGPIPE ends
 
 
 class Late(Group):

@@ -159,10 +159,7 @@ def test_users_nice__kept_through_writes_changes_and_undo(site, waiting):
 
 @pytest.mark.parametrize(
     "setting",
-    [
-        ("PrivateData", "jobs,usage,users,accounts,nodes,partitions,reservations"),
-        ("SlurmctldParameters", "rl_enable"),
-    ],
+    [("PrivateData", "jobs,usage,users,accounts,nodes,partitions,reservations"), ("SlurmctldParameters", "rl_enable")],
     ids=["private-data", "rate-limit"],
 )
 def test_site_settings__do_not_stop_the_operator(site, waiting, setting):
