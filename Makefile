@@ -5,7 +5,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 BASE   := $(VENV)/.base
 STAMP  := $(VENV)/.installed
-EDITABLE := $(BIN)/pip install --quiet --disable-pip-version-check --editable
+LOCKED := packaging/constraints.txt# empty: the newest version of each dependency
+EDITABLE = $(BIN)/pip install --quiet --disable-pip-version-check $(LOCKED:%=--constraint %) --editable
 PARALLEL := --numprocesses auto --dist worksteal
 RETRY  := -raR --reruns 1 --only-rerun 'not within [0-9]+ s' # a wait that ended too early has a second try, which is told of
 LAB    := $(PYTHON) tests/lab/lab.py
@@ -20,7 +21,7 @@ DECIDING := estimators kernels model placements planning policies replay testing
 BENCH_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-nojit test-promtool test-browser test-live test-packages deb soak lab-up lab-down lab-shell bench lint types docs man clean
+.PHONY: help demo test test-fast test-nojit test-promtool test-browser test-live test-bare test-newest test-packages deb soak lab-up lab-down lab-shell bench lint types docs man lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,6 +59,17 @@ test-live-%:
 		&& $(LAB) exec --name test-$* -- python -m pytest -m 'live and $(alone)$(if $(filter $(NEWEST),$(suite)),, and not newest)' \
 		--part $(part) $(RETRY) tests/live $(PYTEST_ARGS)
 
+test-bare: ## lint, types, pages and fast tests on a Debian 13 that has only what the README names (root, debootstrap)
+	$(LAB) bare trixie -- make lint types docs test-fast
+
+test-newest: ## The same with the newest versions, ignoring the lock; says so where these are the locked ones
+	$(LAB) bare trixie -- make LOCKED= test-newest-inside
+
+test-newest-inside: $(STAMP)
+	@mkdir -p build; if $(BIN)/pip freeze --quiet --exclude-editable >build/newest.txt && $(BIN)/python packaging/newer.py build/newest.txt; \
+		then echo "the newest versions are the locked ones: nothing else to test"; \
+		else $(MAKE) --no-print-directory --keep-going LOCKED= lint types docs test-fast; fi
+
 test-packages: $(STAMP) ## Debian package in a clean root of each suite, rpm (root, debootstrap, rpm, Debian mirror, PyPI)
 	$(BIN)/python -m pytest -m packages tests/packaging -s $(PYTEST_ARGS)
 
@@ -92,15 +104,21 @@ types: $(STAMP) ## mypy
 	$(BIN)/mypy
 
 docs: $(STAMP) ## Build the pages as a site in build/site; a broken link fails
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --config-file .ci/mkdocs.yml
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --config-file .ci/mkdocs.yml
 
 man: $(STAMP) ## Write docs/man from the commands
 	$(BIN)/python -m slurmsched.cli.man docs/man
 
+lock: ## Write packaging/constraints.txt anew: the newest versions that fit Python 3.11 to 3.14 (installs uv beside .venv)
+	$(PYTHON) -m venv build/uv && build/uv/bin/pip install --quiet uv
+	build/uv/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --all-extras --no-emit-package pyslurm \
+		--no-header --no-annotate pyproject.toml >build/lock.txt
+	@{ grep '^#' packaging/constraints.txt; cat build/lock.txt; } >build/constraints.txt && mv build/constraints.txt packaging/constraints.txt
+
 clean: ## Remove .venv and what tools left
 	rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .coverage .hypothesis
 
-$(BASE): pyproject.toml
+$(BASE): pyproject.toml $(LOCKED)
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
 		echo "python3 has no venv module here: apt-get install python3-venv"; exit 2; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \

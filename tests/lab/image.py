@@ -31,6 +31,7 @@ PACKAGES = (
 # Two addresses: getaddrinfo's AI_ADDRCONFIG, which Slurm's daemons listen by, overlooks 127.0.0.1.
 LOOPBACK = "ip link set lo up && ip address add 127.0.0.2/32 dev lo && "
 TIDY = ("PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8", "HOME=/root")
+BARE = ("make", "git", "python3", "python3-venv", "ca-certificates")  # what the README asks for, and no more
 EXTRAS = ("test", "mysql", "postgres", "sweep")
 KEPT = 2  # layers of one kind and suite: two branches with other dependencies do not evict each other
 
@@ -71,7 +72,7 @@ def image(suite: str) -> Image:
         system = layer(f"system-{suite}", system_key, lambda new: build_system(suite, new))
         wanted = requirements()
         scripts = ("venv.sh", "pyslurm.sh") if suite in WITH_PYSLURM else ("venv.sh",)
-        venv_key = digest(system.name, *wanted, *texts(*scripts))
+        venv_key = digest(system.name, *wanted, locked_versions(), *texts(*scripts))
         venv = layer(f"venv-{suite}", venv_key, lambda new: build_venv(suite, system, wanted, new))
         versions = json.loads((system / "versions.json").read_text())
         versions |= json.loads((venv / "versions.json").read_text())
@@ -111,13 +112,13 @@ def drop_old(images: Path, kind: str) -> None:
             shutil.rmtree(path)
 
 
-def build_system(suite: str, new: Path) -> None:
-    """Debian, Slurm, databases and accounts, in new/root."""
+def debian(suite: str, new: Path, packages: tuple[str, ...]) -> None:
+    """Debian's smallest system with these packages, in new/root."""
     root = new / "root"
     debs = folder("debs", suite)
     scripts = Path("/usr/share/debootstrap/scripts")
     script = [] if (scripts / suite).exists() else [str(scripts / "sid")]
-    include = "--include=python3,python3-venv,ca-certificates"
+    include = f"--include={','.join(packages)}"
     mirror = host.mirror()
     command = ["debootstrap", "--variant=minbase", include, f"--cache-dir={debs}", suite, str(root), mirror, *script]
     # In namespaces of its own, so that its mounts go with it however it ends.
@@ -125,6 +126,13 @@ def build_system(suite: str, new: Path) -> None:
         raise LabError(f"debootstrap of {suite} failed: does {mirror} have that suite?")
     if host.CA_BUNDLE.exists():
         shutil.copy(host.CA_BUNDLE, root / "etc/ssl/certs/ca-certificates.crt")
+
+
+def build_system(suite: str, new: Path) -> None:
+    """Debian, Slurm, databases and accounts, in new/root."""
+    root = new / "root"
+    debs = folder("debs", suite)
+    debian(suite, new, ("python3", "python3-venv", "ca-certificates"))
     (root / "etc/apt/apt.conf.d/99lab").write_text(host.apt_settings())
     binds = [f"{debs}:/var/cache/apt/archives:rw"]
     in_root(new, "system.sh", binds=binds, env={"PACKAGES": " ".join(PACKAGES)})
@@ -144,6 +152,42 @@ def build_system(suite: str, new: Path) -> None:
     (new / "versions.json").write_text(json.dumps(versions))
 
 
+def bare(suite: str) -> Path:
+    """The cached layer with a Debian that has BARE and what debootstrap's smallest variant has: root/."""
+    host.need_tools()
+    with locked(f"image-{suite}"):
+        return layer(f"bare-{suite}", digest(suite, *BARE), lambda new: debian(suite, new, BARE))
+
+
+def run_bare(suite: str, command: list[str]) -> int:
+    """Run a command in a copy of this checkout on a bare Debian, as root, without /sys; its exit status."""
+    system, env = bare(suite), host.passed_environment()
+    env |= {"PIP_CACHE_DIR": "/var/cache/pip", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_ROOT_USER_ACTION": "ignore"}
+    binds = [f"{path}:{path}:ro" for path in host.named_paths(env)] + [f"{folder('pip')}:/var/cache/pip:rw"]
+    with tempfile.TemporaryDirectory(prefix="bare-", dir=cache()) as scratch:
+        merged, work, files = (Path(scratch, name) for name in ("merged", "work", "src"))
+        for made in (merged, work, files):
+            made.mkdir()
+        copy_checkout(files)
+        argv = ["sh", "-c", 'umount /sys && cd /src && exec "$@"', "bare", *command]
+        argv = enter(merged, layers=[system / "root"], work=work, binds=[*binds, f"{files}:/src:rw"], command=argv)
+        settings = (f"{key}={text}" for key, text in env.items())
+        argv = ["setpriv", "--pdeathsig=KILL", "env", "-i", *TIDY, *settings, *argv]
+        return subprocess.run(argv, check=False, stdin=subprocess.DEVNULL).returncode
+
+
+def copy_checkout(to: Path) -> None:
+    """The files of this checkout that git does not ignore, as they are now, with a repository of their own."""
+    listed = subprocess.run(["git", "-C", CHECKOUT, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+                            check=True, capture_output=True).stdout  # fmt: skip
+    names = [name for name in listed.decode().split("\0") if name and os.path.lexists(CHECKOUT / name)]
+    for name in names:
+        (to / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(CHECKOUT / name, to / name, follow_symlinks=False)
+    subprocess.run(["git", "init", "--quiet", to], check=True)
+    subprocess.run(["git", "-C", to, "add", "--all", "--force"], check=True)
+
+
 def build_venv(suite: str, system: Path, wanted: list[str], new: Path) -> None:
     """The project's dependencies and pyslurm, in new/root/opt/venv."""
     venv = new / "root/opt/venv"
@@ -157,7 +201,8 @@ def build_venv(suite: str, system: Path, wanted: list[str], new: Path) -> None:
         release = wheel.name.split("-")[1]
         binds.append(f"{wheel.parent}:/wheels:ro")
     binds.append(f"{venv}:/opt/venv:rw")
-    in_root(new, "venv.sh", lower=system, binds=binds, env={**env, "REQUIREMENTS": "\n".join(wanted)})
+    wanted_env = {"REQUIREMENTS": "\n".join(wanted), "CONSTRAINTS": locked_versions()}
+    in_root(new, "venv.sh", lower=system, binds=binds, env={**env, **wanted_env})
     (new / "versions.json").write_text(json.dumps({"pyslurm": release}))
 
 
@@ -216,6 +261,11 @@ def requirements() -> list[str]:
     groups = project.get("optional-dependencies", {})
     extras = [line for name in EXTRAS for line in groups.get(name, [])]
     return sorted({*project.get("dependencies", []), *extras})
+
+
+def locked_versions() -> str:
+    """The text of packaging/constraints.txt."""
+    return (CHECKOUT / "packaging" / "constraints.txt").read_text()
 
 
 def quietly(argv: list[str], log: Path) -> int:

@@ -44,6 +44,8 @@ def parser() -> argparse.ArgumentParser:
         sub.add_argument("suite", choices=image.SUITES)
     start.add_argument("--name", help="default: the suite")
     start.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a line of slurm.conf")
+    small = add(do_bare, "run a command in a copy of the checkout on a bare Debian: bare SUITE -- COMMAND...")
+    small.add_argument("suite", choices=image.SUITES)
     run = add(do_exec, "run a command in a lab: exec [--name NAME] [--user USER] -- COMMAND...")
     shell = add(do_shell, "a shell in a lab")
     for sub in (run, shell):
@@ -73,6 +75,12 @@ def do_exec(args: argparse.Namespace) -> None:
     cluster.link_checkout(lab)
     argv = lab.argv(args.command, args.user)
     os.execvp(argv[0], argv)
+
+
+def do_bare(args: argparse.Namespace) -> int:
+    if not args.command:
+        raise LabError("run what? lab.py bare SUITE -- COMMAND...")
+    return image.run_bare(args.suite, args.command)
 
 
 def do_shell(args: argparse.Namespace) -> None:

@@ -7,6 +7,8 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from slurmsched import registry
 
@@ -46,6 +48,23 @@ def test_links__lead_editors_to_cli_and_db(name):
     link = ROOT / "slurmsched" / name
     assert link.is_symlink()
     assert link.resolve() == ROOT / name
+
+
+def test_lock__has_a_fitting_version_of_every_dependency():
+    """A dependency that the lock does not name, or not in a version that pyproject.toml allows, moves by itself."""
+    lines = (ROOT / "packaging" / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    locked: dict[str, list[str]] = {}
+    for line in lines:
+        if line and not line.startswith("#"):
+            one = Requirement(line)
+            locked.setdefault(canonicalize_name(one.name), []).append(str(one.specifier).removeprefix("=="))
+    extras = PROJECT["project"]["optional-dependencies"]
+    named = {*PROJECT["project"]["dependencies"], *(line for name, group in extras.items() if name != "pyslurm"
+                                                    for line in group)}  # fmt: skip
+    for asked in map(Requirement, sorted(named)):
+        versions = locked.get(canonicalize_name(asked.name), [])
+        assert versions, f"{asked.name}: run `make lock`"
+        assert [version for version in versions if version not in asked.specifier] == [], asked.name
 
 
 def test_scripts_and_plugins__can_be_imported():

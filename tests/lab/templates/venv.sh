@@ -1,8 +1,9 @@
-# Fed to sh inside a throw-away copy of the system, /opt/venv being the new layer. REQUIREMENTS by environment.
+# Fed to sh inside a throw-away copy of the system, /opt/venv being the new layer. REQUIREMENTS and CONSTRAINTS by environment.
 set -eu
 python3 -m venv /opt/venv
+printf '%s\n' "$CONSTRAINTS" >/tmp/constraints.txt
 # shellcheck disable=SC2086 # lists
-[ -z "$REQUIREMENTS" ] || printf '%s\n' "$REQUIREMENTS" | /opt/venv/bin/pip install --quiet -r /dev/stdin
+[ -z "$REQUIREMENTS" ] || printf '%s\n' "$REQUIREMENTS" | /opt/venv/bin/pip install --quiet --constraint /tmp/constraints.txt -r /dev/stdin
 for wheel in /wheels/*.whl; do
     [ ! -e "$wheel" ] || /opt/venv/bin/pip install --quiet --no-deps "$wheel"
 done
