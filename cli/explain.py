@@ -87,7 +87,7 @@ def _print(out: Output, told: Explanation, now_s: float) -> None:
              f"{shown(told.slurm_reason) or 'nothing'})")  # fmt: skip
     out.fact("why", told.because)
     lists = {
-        "ahead": (_ahead(told.ahead),) if told.ahead else (),
+        "ahead": (told.ahead.told,) if told.ahead else (),
         "before it": () if told.ahead is None else tuple(_other(one, told.ahead) for one in told.ahead.first),
         "start": (_estimate(told.estimate, now_s),) if told.estimate else (),
         "move": (told.move,) if told.move else (),
@@ -101,14 +101,6 @@ def _print(out: Output, told: Explanation, now_s: float) -> None:
         for line in lines:
             text = line if name in ("ahead", "before it", "start") else shown(line)
             out.fact(name, text, "warning" if name == "not read" else "")
-
-
-def _ahead(one: Ahead) -> str:
-    from slurmsched.planning.reasons import criteria
-
-    order = "the policy's order" if one.by == "policy" else "Slurm's priority"
-    own = criteria(one.why) or "no criteria"
-    return f"rank {one.rank} of {one.of} by {order} ({own}), {some(one.gpus, 'GPU')} asked for before it"
 
 
 def _other(one: Other, own: Ahead) -> str:

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from slurmsched.model import Plan, Snapshot
 from slurmsched.planning.levers import LEVERS
 from slurmsched.planning.managed import JOB_RULES
+from slurmsched.planning.order import queue_order
 
 
 def queue_rows(snapshot: Snapshot, plan: Plan, lever: str, *, managed_only: bool = False) -> list[dict[str, Any]]:
-    """Pending jobs, most urgent first. rank counts from 1 among them; `why` holds the policy's own criteria."""
-    order = plan.ranking.order if plan.ranking is not None else np.arange(len(snapshot.jobs))
-    shown = snapshot.jobs.pending & (plan.managed if managed_only else True)
+    """Pending jobs, most urgent first. rank: from 1 among all of them, whichever are shown, as `explain` tells it.
+
+    `why` holds the policy's own criteria.
+    """
     reasons = {action.job_id: action.reason for action in plan.actions}
     now = LEVERS[lever].now(snapshot.jobs)
-    rows = order[shown[order]].tolist()
-    return [_row(snapshot, plan, row, place, int(now[row]), reasons) for place, row in enumerate(rows, 1)]
+    rows = queue_order(snapshot, plan.ranking).tolist()
+    return [_row(snapshot, plan, row, place, int(now[row]), reasons) for place, row in enumerate(rows, 1)
+            if plan.managed[row] or not managed_only]  # fmt: skip
 
 
 def _row(snapshot: Snapshot, plan: Plan, row: int, place: int, now: int, reasons: dict[int, str]) -> dict[str, Any]:

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from math import isfinite
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from math import inf, isfinite
 
+import numpy as np
+
+from slurmsched.errors import InputError
 from slurmsched.explain import on_nodes
-from slurmsched.explain.case import SMALLER, Case, Said
+from slurmsched.explain.case import Case, Said
+from slurmsched.explain.obstacles import own_reservations, whole
 from slurmsched.explain.text import clock, minutes, shown
+from slurmsched.model import Snapshot
+from slurmsched.model.durations import duration_s
 from slurmsched.model.limits import LimitValue
 from slurmsched.model.reasons import Blocker
+from slurmsched.survey.fit import Fit, by_partition, fit
+from slurmsched.survey.request import Request, request_of
 from slurmsched.words import some
 
 
@@ -24,10 +33,6 @@ def said(case: Case) -> Said:
 
 
 _PLAIN: dict[Blocker, tuple[str, ...]] = {
-    Blocker.PRIORITY: ("Others in its partition go first.", "fewer GPUs or a shorter time limit may start earlier: "
-                       "slurmsched fit"),
-    Blocker.RESOURCES: ("It is next, and the nodes, GPUs, CPUs or memory it asks for are not free yet.",
-                        SMALLER),
     Blocker.DEPENDENCY_NEVER: ("The job it depends on ended in another way than it asks for: it will never start.",
                                "drop the dependency: scontrol update jobid={job} dependency=", "scancel {job}"),
     Blocker.HELD_BY_USER: ("Its owner holds it.", "scontrol release {job}"),
@@ -37,15 +42,91 @@ _PLAIN: dict[Blocker, tuple[str, ...]] = {
     Blocker.NOT_ALLOWED: ("Its account or QOS may not be used for it: {code}.",
                           "another account, QOS or partition: scontrol update jobid={job} account=NAME qos=NAME "
                           "partition=NAME"),
-    Blocker.CONSTRAINTS: ("No node can ever meet what it asks for: {code}.", "change its constraint or nodes"),
+    Blocker.CONSTRAINTS: ("No node can ever meet what it asks for: {code}.",),
     Blocker.DATA: ("It waits for its burst buffer: {code}.",),
     Blocker.POWER: ("It waits for power or for nodes that may be switched on: {code}.",),
     Blocker.LAUNCHING: ("It is being started, or cleaned up after: {code}.",),
     Blocker.FEDERATION: ("Another cluster of the federation looks at it.",),
-    Blocker.NOT_TRIED: ("Slurm has not looked at it yet.",),
     Blocker.ENDED: ("It has ended.",),
     Blocker.UNKNOWN: ("Slurm says {code}, which this release of slurmsched does not know.",),
 }  # fmt: skip
+
+
+def _others_first(case: Case) -> Said:
+    if not case.rivals:
+        return "Others in its partition go first.", ()
+    return f"Slurm ranks others before it: {_rivals(case)}.", ()
+
+
+def _resources(case: Case) -> Said:
+    more = f" Slurm ranks others before it: {_rivals(case)}." if case.rivals else ""
+    return f"The nodes, GPUs, CPUs or memory it asks for are not free yet.{more}", ()
+
+
+def _not_tried(case: Case) -> Said:
+    if case.reason.code == "Priority":
+        return ("No job before it competes for its nodes, and they have room for it. Slurm starts it at the next look "
+                "of its backfill, unless something keeps it that is not told."), ()  # fmt: skip
+    return "Slurm has not looked at it yet.", ()
+
+
+def _rivals(case: Case) -> str:
+    jobs, rows = case.snapshot.jobs, list(case.rivals)
+    gpus = int((jobs.gpus[rows] * np.maximum(jobs.array_tasks[rows], 1)).sum())
+    one = len(rows) == 1
+    return (f"{some(len(rows), 'job')} that {'competes' if one else 'compete'} for its nodes and may start, for "
+            f"{some(gpus, 'GPU')} in all")  # fmt: skip
+
+
+def advice(case: Case) -> Said:
+    """What `fit` says of this very job: requests near it that have room now; "" and () where it tells nothing."""
+    row = case.row
+    request = request_of(case.snapshot, row, case.facts.record, whole(case.snapshot, row, case.facts))
+    if request is None or case.snapshot.jobs.het_job_id[row]:  # components start together
+        return "", ()
+    snapshot = _unreserved(case)
+    try:
+        answers = [fit(snapshot, one) for one in by_partition(snapshot, request)]
+        changes = dict(_near(case, snapshot, request, answers))
+    except InputError:
+        return "", ()
+    if any(answer.starts for answer in answers):
+        return "", ()
+    if not changes and case.reason.blocker in (Blocker.PRIORITY, Blocker.RESOURCES, Blocker.NODES):
+        return " No single change of its request would start it now (slurmsched fit).", ()
+    return "", tuple(f"{_command(case, change)}: {meaning}; there is room for that now"
+                     for change, meaning in changes.items())  # fmt: skip
+
+
+def _near(case: Case, snapshot: Snapshot, request: Request, answers: list[Fit]) -> Iterator[tuple[str, str]]:
+    """Changes of the request with their meaning. The longest time limit that ends before a reservation stands first."""
+    now_s, table = snapshot.now_s, snapshot.reservations
+    late = {int(start_s - now_s) // 60 * 60.0 for start_s in table.start_s.tolist() if start_s >= now_s + 60}
+    for limit_s in sorted((limit_s for limit_s in late if limit_s < (request.time_s or 0.0)), reverse=True):
+        shorter = replace(request, time_s=limit_s)
+        if any(fit(snapshot, one).starts for one in by_partition(snapshot, shorter)):
+            yield f"--time={minutes(limit_s)}", "it ends before a reservation begins"
+            break
+    own = {f"--partition={answer.partition}" for answer in answers}
+    for answer in answers:
+        yield from ((one.change, one.meaning) for one in answer.nearest if one.change not in own)
+
+
+def _unreserved(case: Case) -> Snapshot:
+    """The snapshot with the reservations of others alone."""
+    table, own = case.facts.reservations, own_reservations(case.snapshot, case.row)
+    return replace(case.snapshot, reservations=table.take(~table.name.isin(own)))
+
+
+_UPDATES = {"--partition": "partition", "--time": "timelimit", "--nodes": "numnodes"}
+_CLEARED = {"no --constraint": "features=", "no --nodelist, --exclude": "nodelist= excnodelist="}
+
+
+def _command(case: Case, change: str) -> str:
+    """As Slurm takes it for a job that waits; else as sbatch takes it."""
+    option, _, value = change.partition("=")
+    words = _CLEARED.get(change) or (f"{_UPDATES[option]}={value}" if option in _UPDATES and " " not in value else "")
+    return f"scontrol update jobid={case.job_id} {words}" if words else f"submit it again with {change}"
 
 
 def _limit(case: Case) -> Said:
@@ -88,7 +169,10 @@ def _begin(case: Case) -> Said:
     mine = (record for record in case.snapshot.deferrals if record.job_id == case.job_id)
     if any(record.open and record.meant(eligible_s) for record in mine):
         return f"The policy wants it to start later{when}, and slurmsched told Slurm so (lever.start).", (change,)
-    return f"It may not start before its begin time{when}.", (change,)
+    again = (
+        " It was requeued: Slurm itself delays the next start then." if case.snapshot.jobs.restarts[case.row] else ""
+    )
+    return f"It may not start before its begin time{when}.{again}", (change,)
 
 
 def _array(case: Case) -> Said:
@@ -99,28 +183,43 @@ def _array(case: Case) -> Said:
     return f"Its array lets {told} run at a time (the % of --array).", (change,)
 
 
-_PARTITION_KEYS = {"PartitionTimeLimit": ("MaxTime",), "PartitionNodeLimit": ("MinNodes", "MaxNodes", "TotalNodes"),
-                   "MaxMemPerLimit": ("MaxMemPerNode", "MaxMemPerCPU")}  # fmt: skip
-
-
 def _partition(case: Case) -> Said:
+    """Which limits of which partition its request breaks, and what would be within them."""
     jobs, row = case.snapshot.jobs, case.row
-    keys = _PARTITION_KEYS.get(case.reason.code, ("MaxTime", "MaxNodes", "AllowAccounts", "AllowQos"))
-    told = [
-        f"{name}: " + ", ".join(f"{key}={shown(fields[key])}" for key in keys if key in fields)
-        for name, fields in case.facts.partitions.items()
-    ]
-    asks = f"it asks for {some(int(jobs.nodes[row]), 'node')} and {minutes(float(jobs.time_limit_s[row]))}"
+    limit_s, many = float(jobs.time_limit_s[row]), int(jobs.nodes[row])
+    told, changes = [], list[str]()
+    for name, fields in case.facts.partitions.items():
+        longest = fields.get("MaxTime", "")
+        if limit_s > _seconds(longest):
+            told.append(f"{minutes(limit_s)} is above MaxTime={shown(longest)} of {name}")
+            changes.append(f"timelimit={shown(longest)}")
+        for key in ("MinNodes", "MaxNodes", "TotalNodes"):
+            value = fields.get(key, "")
+            if value.isdigit() and (many < int(value) if key == "MinNodes" else many > int(value)):
+                told.append(f"{some(many, 'node')} {'is' if many == 1 else 'are'} "
+                            f"{'below' if key == 'MinNodes' else 'above'} {key}={value} of {name}")  # fmt: skip
+                changes.append(f"numnodes={value}")
+    if not told:
+        keys = ("MaxTime", "MinNodes", "MaxNodes", "MaxCPUsPerNode", "MaxMemPerNode", "MaxMemPerCPU", "QoS")
+        told = [f"{name} has " + ", ".join(f"{key}={shown(fields[key])}" for key in keys if key in fields)
+                for name, fields in case.facts.partitions.items()]  # fmt: skip
     limits = "; ".join(told) or "the limits could not be read"
-    return f"Its request is outside what its partition allows ({case.reason.code}): {asks}; {limits}.", (
-        f"scontrol update jobid={case.job_id} timelimit=TIME, or numnodes=N, or partition=NAME",)  # fmt: skip
+    return f"Its request is outside what its partition allows ({case.reason.code}): {limits}.", tuple(
+        f"scontrol update jobid={case.job_id} {change}" for change in dict.fromkeys(changes))  # fmt: skip
+
+
+def _seconds(limit: str) -> float:
+    """Of a MaxTime; endless where it sets none."""
+    try:
+        return duration_s(limit)
+    except ValueError:
+        return inf
 
 
 def _closed(case: Case) -> Said:
     told = [f"{name} is {shown(fields.get('State', '?'))}" for name, fields in case.facts.partitions.items()]
     where = ", ".join(told) or shown(case.snapshot.jobs.partition[case.row])
-    return f"Its partition starts no jobs now: {where}.", (
-        f"another partition: scontrol update jobid={case.job_id} partition=NAME",)  # fmt: skip
+    return f"Its partition starts no jobs now: {where}.", ()
 
 
 def _licenses(case: Case) -> Said:
@@ -135,5 +234,6 @@ _TELLS: dict[Blocker, Callable[[Case], Said]] = {
     Blocker.NODES: on_nodes.nodes, Blocker.MAINTENANCE: on_nodes.maintenance, Blocker.RESERVATION: on_nodes.reservation,
     Blocker.RESERVATION_GONE: on_nodes.gone, Blocker.RUNNING: _running,
     Blocker.ARRAY_LIMIT: _array, Blocker.PARTITION_LIMIT: _partition, Blocker.PARTITION_CLOSED: _closed,
-    Blocker.LICENSES: _licenses,
+    Blocker.LICENSES: _licenses, Blocker.PRIORITY: _others_first, Blocker.RESOURCES: _resources,
+    Blocker.NOT_TRIED: _not_tried,
 }  # fmt: skip

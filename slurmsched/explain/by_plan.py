@@ -74,17 +74,31 @@ class Nodes:
         used = self.snapshot.nodes.gpus_used
         return np.array([_gpus_alone(asks.obstacle(at), int(used[at])) for at in range(len(used))], dtype=np.bool_)
 
-    def share(self, row: int) -> Share:
-        """Of a job before it: its record is not at hand."""
+    def ever(self, row: int) -> Bools:
+        """Those that could serve the job that asks, whatever their state and whoever is there now. (N,) bool."""
+        asks = Asks.of(self.snapshot, row, self.facts)
+        found = (asks.obstacle(at) for at in range(len(self.snapshot.nodes)))
+        return np.array([one is None or one.kind is not Kind.NEVER for one in found], dtype=np.bool_)
+
+    def could(self, row: int) -> Bools:
+        """As `ever`, of another job, whose record is not at hand. (N,) bool."""
         jobs, nodes = self.snapshot.jobs, self.snapshot.nodes
-        listed, many = jobs.partition[row].split(","), max(1, int(jobs.nodes[row]))
-        partitions = {name: fields for name, fields in self.facts.partitions.items() if name in listed}
-        alone = whole(self.snapshot, row, Facts(partitions=partitions))
-        may = self._may(row)
-        wide = many == 1 and not (may & (nodes.gpus >= jobs.gpus[row])).any()  # --gpus alone shows one node
+        many, may = max(1, int(jobs.nodes[row])), self._may(row)
         big = (nodes.cpus * many >= jobs.cpus[row]) & (nodes.memory_mib * many >= jobs.memory_mib[row])
         some = many > 1 or (may & big).any()  # else its tasks may be on several nodes: -n alone shows one too
-        return _share(self.snapshot, row, may & big if some and not wide else may, alone, wide)
+        return may & big if some and not self._wide(row) else may
+
+    def share(self, row: int) -> Share:
+        """Of a job before it."""
+        listed = self.snapshot.jobs.partition[row].split(",")
+        partitions = {name: fields for name, fields in self.facts.partitions.items() if name in listed}
+        alone = whole(self.snapshot, row, Facts(partitions=partitions))
+        return _share(self.snapshot, row, self.could(row), alone, self._wide(row))
+
+    def _wide(self, row: int) -> bool:
+        """Whether its GPUs may be on several nodes: --gpus alone shows one node."""
+        jobs, nodes = self.snapshot.jobs, self.snapshot.nodes
+        return bool(jobs.nodes[row] <= 1 and not (self._may(row) & (nodes.gpus >= jobs.gpus[row])).any())
 
     def _may(self, row: int) -> Bools:
         jobs = self.snapshot.jobs

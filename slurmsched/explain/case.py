@@ -10,18 +10,19 @@ from slurmsched.model.reasons import Reason
 from slurmsched.model.snapshot import Snapshot
 
 Said = tuple[str, tuple[str, ...]]  # because, and what would change it
-SMALLER = "a smaller request may start now: slurmsched fit"
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One job. limits: those of the kind that blocks."""
+    """One job. limits: those of the kind that blocks. rivals: rows of jobs that Slurm ranks before it, that may start
+    and compete for its nodes."""
 
     snapshot: Snapshot
     row: int
     reason: Reason
     facts: Facts
     limits: tuple[LimitValue, ...] = ()
+    rivals: tuple[int, ...] = ()
 
     @property
     def job_id(self) -> int:

@@ -6,19 +6,26 @@ from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Any
 
-from slurmsched.explain.ahead import Ahead, ahead, ready, standing
-from slurmsched.explain.because import said
+from slurmsched.explain.ahead import Ahead, ahead, before
+from slurmsched.explain.because import advice, said
 from slurmsched.explain.by_plan import by_plan
 from slurmsched.explain.case import Case
 from slurmsched.explain.estimate import BY_TURNS, Estimate, by_turns, estimate
 from slurmsched.explain.facts import Facts
-from slurmsched.explain.room import MATTERS, room
+from slurmsched.explain.obstacles import Asks, Kind, spreads
+from slurmsched.explain.room import room
 from slurmsched.model.hints import parse_hints, written
 from slurmsched.model.limits import LimitValue, limit_values
 from slurmsched.model.plan import Plan
 from slurmsched.model.reasons import Blocker, Reason, read_reason
-from slurmsched.model.snapshot import Snapshot
+from slurmsched.model.snapshot import Rights, Snapshot
 from slurmsched.model.states import JobState
+
+BY_NODES = (Blocker.PRIORITY, Blocker.RESOURCES, Blocker.NODES, Blocker.NOT_TRIED)  # what the nodes say decides
+_RESERVED = (Blocker.RESERVATION, Blocker.MAINTENANCE)
+BY_REQUEST = (*BY_NODES, *_RESERVED, Blocker.PARTITION_LIMIT, Blocker.PARTITION_CLOSED, Blocker.CONSTRAINTS)
+_EVER = tuple(kind for kind in Kind if kind is not Kind.NEVER)
+_TAKEN = tuple(kind for kind in _EVER if kind not in (Kind.CLOSED, Kind.RESERVED))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +58,21 @@ def explain(
     """The job in this row. plan: None where the policy's order is not known; then Slurm's priority counts. expected,
     move: see Explanation. Pure."""
     jobs = snapshot.jobs
-    reason = _blocker(snapshot, row, facts)
-    limits = limit_values(reason.limit, facts.limits, job_needs(snapshot, row)) if reason.limit else ()
-    because, changes = said(Case(snapshot, row, reason, facts, limits))
-    because += _component(snapshot, row) + _tasks(snapshot, row)
-    because += room(snapshot, row, facts) if reason.blocker in MATTERS else ""
     waits = bool(jobs.pending[row])
+    rivals = before(snapshot, None, row, facts) if waits else []
+    reason = _blocker(snapshot, row, facts)
+    reason = _judged(snapshot, row, facts, reason, bool(rivals)) if waits else reason
+    limits = limit_values(reason.limit, facts.limits, job_needs(snapshot, row)) if reason.limit else ()
+    case = Case(snapshot, row, reason, facts, limits, tuple(rivals))
+    because, changes = said(case)
+    because += _component(snapshot, row) + _tasks(snapshot, row)
+    by_nodes = reason.blocker in BY_NODES or (reason.blocker in _RESERVED and not jobs.reservation[row])
+    because += room(snapshot, row, facts) if by_nodes else ""
+    if reason.blocker in BY_REQUEST:
+        more, others = advice(case)
+        because, changes = because + more, (*changes, *others)
+    ranking = None if plan is None else plan.ranking
+    first = rivals if ranking is None or not waits else before(snapshot, ranking, row, facts)
     return Explanation(
         job_id=int(jobs.job_id[row]),
         user=jobs.user[row],
@@ -66,24 +82,36 @@ def explain(
         because=because,
         changes=changes,
         limits=limits,
-        ahead=ahead(snapshot, plan, row) if waits else None,
-        estimate=_estimate(snapshot, plan, row, reason.blocker, facts) if waits else None,
+        ahead=ahead(snapshot, plan, row, first) if waits else None,
+        estimate=_estimate(snapshot, row, reason.blocker, facts, first) if waits else None,
         ours=facts.ours,
         hints=(*written(jobs.comment[row]), *parse_hints(jobs.comment[row]).warnings),
-        unread=facts.unread,
+        unread=(*_hidden(snapshot), *facts.unread),
         expected=expected,
         move=move,
     )
 
 
-def _estimate(snapshot: Snapshot, plan: Plan | None, row: int, blocker: Blocker, facts: Facts) -> Estimate:
-    """By a promise or the past, else by the plan."""
+def _estimate(snapshot: Snapshot, row: int, blocker: Blocker, facts: Facts, first: list[int]) -> Estimate:
+    """By a promise or the past, else by the plan. first: rows of the jobs before it."""
     told = estimate(snapshot, row, blocker, snapshot.acts, facts.waits_s, facts.start_s)
     if told.source != "none" or blocker not in BY_TURNS:
         return told
-    rows = standing(snapshot, plan, row).tolist()
-    before = ready(snapshot, rows[: rows.index(row)])
-    return by_turns(told, by_plan(snapshot, before, row, facts), len(before))
+    return by_turns(told, by_plan(snapshot, first, row, facts), len(first))
+
+
+def _hidden(snapshot: Snapshot) -> tuple[str, ...]:
+    """What Slurm hides from the user who asks, of that on which the answer rests."""
+    site = snapshot.site
+    private = {name.strip().lower() for name in site.settings.get("PrivateData", "").split(",")}
+    if site.rights >= Rights.OPERATOR:
+        return ()
+    told = {
+        "jobs": "jobs of others: PrivateData=jobs. Ranks and jobs ahead count only the jobs that you may see",
+        "nodes": "nodes: PrivateData=nodes hides them. Room is not known",
+        "reservations": "reservations of others: PrivateData=reservations. They may keep nodes from the job",
+    }
+    return tuple(text for name, text in told.items() if private & {name, "all"})
 
 
 def job_needs(snapshot: Snapshot, row: int) -> dict[str, float]:
@@ -120,7 +148,43 @@ def _blocker(snapshot: Snapshot, row: int, facts: Facts) -> Reason:
         return replace(reason, blocker=Blocker.REQUEUED)
     if reason.blocker is Blocker.NOT_TRIED and jobs.held[row]:
         return replace(reason, blocker=Blocker.HELD_BY_ADMIN)
+    if reason.blocker is Blocker.NOT_TRIED and jobs.dependency[row]:
+        return replace(reason, blocker=Blocker.DEPENDENCY)
     late = float(jobs.eligible_s[row])
     if reason.blocker is Blocker.NOT_TRIED and isfinite(late) and late > snapshot.now_s:
         return replace(reason, blocker=Blocker.BEGIN_TIME)
     return reason
+
+
+def _judged(snapshot: Snapshot, row: int, facts: Facts, reason: Reason, rivals: bool) -> Reason:
+    """What the nodes say of a job that waits for its turn or for nodes. Slurm tells only which of its checks was last.
+
+    rivals: whether Slurm ranks others before it that may start on its nodes.
+    """
+    if reason.blocker not in BY_NODES or not len(snapshot.nodes):
+        return reason
+    asks = Asks.of(snapshot, row, facts)
+    found = [asks.obstacle(at) for at in range(len(snapshot.nodes))]
+
+    def enough(*kinds: Kind) -> bool:
+        """Whether the nodes that lack nothing, or one of these, are enough for it."""
+        fit = [at for at, one in enumerate(found) if one is None or one.kind in kinds]
+        gpus = snapshot.nodes.gpus[fit].sum() if spreads(snapshot, row, facts) else snapshot.jobs.gpus[row]
+        return len(fit) >= max(1, int(snapshot.jobs.nodes[row])) and bool(gpus >= snapshot.jobs.gpus[row])
+
+    if not enough(*_EVER):
+        return reason  # none of its nodes is shown, or what they are is not known
+    if not enough(*_TAKEN, Kind.RESERVED):
+        return replace(reason, blocker=Blocker.NODES)
+    if not enough(*_TAKEN):
+        return replace(reason, blocker=_reserving(asks, facts))
+    if reason.blocker is not Blocker.PRIORITY or rivals or _hidden(snapshot):
+        return reason
+    return replace(reason, blocker=Blocker.NOT_TRIED if enough() else Blocker.RESOURCES)
+
+
+def _reserving(asks: Asks, facts: Facts) -> Blocker:
+    """Whether maintenances alone keep nodes from it."""
+    flags = dict(zip(facts.reservations.name, facts.reservations.flags, strict=True))
+    maintenance = all("MAINT" in flags[one.name].split(",") for one in asks.kept)
+    return Blocker.MAINTENANCE if maintenance else Blocker.RESERVATION

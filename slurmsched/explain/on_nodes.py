@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from slurmsched.explain.case import SMALLER, Case, Said
+from slurmsched.explain.case import Case, Said
 from slurmsched.explain.text import clock, minutes, shown
 from slurmsched.model.hostlist import expand
 from slurmsched.model.snapshot import Snapshot
@@ -18,11 +18,10 @@ def nodes(case: Case) -> Said:
     held = _in_the_way(case, asked)
     more = f" and {len(held) - NODES_SHOWN} more" if len(held) > NODES_SHOWN else ""
     words = shown(case.reason.more)
-    change = f"other nodes: scontrol update jobid={case.job_id} nodelist=" if asked else SMALLER
     if not held:
-        return f"Nodes it needs take no job now: {words or 'not told which'}.", (change,)
+        return f"Nodes it needs take no job now: {words or 'not told which'}.", ()
     slurm = f" Slurm says: {words}." if words else ""
-    return f"Nodes it needs take no job now: {', '.join(held[:NODES_SHOWN])}{more}.{slurm}", (change,)
+    return f"Nodes it needs take no job now: {', '.join(held[:NODES_SHOWN])}{more}.{slurm}", ()
 
 
 def _in_the_way(case: Case, asked: frozenset[str]) -> list[str]:

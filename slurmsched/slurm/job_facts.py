@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
+import numpy as np
+
 from slurmsched.errors import InputError, SlurmError, UnreadableError
 from slurmsched.explain.facts import Facts, Pool
 from slurmsched.model.acts import Reservations
@@ -13,22 +15,25 @@ from slurmsched.model.reasons import Blocker, read_reason
 from slurmsched.model.snapshot import Snapshot
 from slurmsched.slurm.commands import Commands
 from slurmsched.slurm.reservations import read_reservations
-from slurmsched.slurm.text import fields, plain, records, time_s
+from slurmsched.slurm.text import fields, has_task, plain, records, time_s
 
 T = TypeVar("T")
 _NO_RESERVATIONS = Reservations.build(0, {})
 
 
 def find_row(commands: Commands, snapshot: Snapshot, name: str) -> int:
-    """Row of a job: "7", a task "7_3", a component "7+1". Raises InputError where there is none."""
+    """Row of a job: "7", a task "7_3", a component "7+1". Of an array or het job the record that waits, else the first.
+
+    Raises InputError where there is none.
+    """
     jobs = snapshot.jobs
     whole = int(name) if name.isdecimal() else _record_id(commands, name)
-    by_id = {int(job_id): row for row, job_id in enumerate(jobs.job_id.tolist())}
-    if whole in by_id:
-        return by_id[whole]
-    for row in range(len(jobs)):
-        if whole and whole in (int(jobs.array_job_id[row]), int(jobs.het_job_id[row])):
-            return row
+    if whole > 0 and (row := jobs.row_of(whole)) >= 0:
+        return row
+    parts = ((jobs.array_job_id == whole) | (jobs.het_job_id == whole)) & (whole > 0)
+    rows = np.flatnonzero(parts & jobs.pending) if (parts & jobs.pending).any() else np.flatnonzero(parts)
+    if len(rows):
+        return int(rows[0])
     raise InputError(
         f"Slurm has no job {name} in its queue: it ended a while ago (`sacct -j {name}`), was never there, "
         "or is hidden from you"
@@ -37,12 +42,19 @@ def find_row(commands: Commands, snapshot: Snapshot, name: str) -> int:
 
 def _record_id(commands: Commands, name: str) -> int:
     """Job id of the record that stands for a task or component; 0 where Slurm does not know it."""
+    leader, mark, number = name.partition("_") if "_" in name else name.partition("+")
+    if not (leader.isdecimal() and number.isdecimal()):
+        raise InputError(f"{name!r} is no job id; write one such as 7, 7_3 for an array task or 7+1 for a component")
     try:
         text = commands.run("scontrol", "-o", "show", "job", name)
     except SlurmError:
         return 0
-    told = fields(next(records(text, "JobId"), "")).get("JobId", "")
-    return int(told) if told.isdecimal() else 0
+    for record in records(text, "JobId"):
+        told = fields(record.partition(" JobName=")[0])  # what follows its name its owner wrote
+        whose, part = ("ArrayJobId", "ArrayTaskId") if mark == "_" else ("HetJobId", "HetJobOffset")
+        if told.get(whose) == leader and has_task(told.get(part, ""), int(number)):
+            return int(told["JobId"])
+    return 0
 
 
 def read_facts(

@@ -84,6 +84,18 @@ def count_tasks(text: str) -> int:
     return max(tasks, 1)
 
 
+def has_task(text: str, task: int) -> bool:
+    """Whether a list of array tasks ("1-10,15%4", "0-8:4", "3") has this one. False for a list that cannot be read."""
+    for part in text.partition("%")[0].split(","):
+        match = _RANGE.fullmatch(part)
+        if match is None:
+            return False
+        low, high, step = int(match[1]), int(match[2] or match[1]), int(match[3] or 1)
+        if task in range(low, high + 1, max(step, 1)):
+            return True
+    return False
+
+
 def plain(text: str) -> str:
     """The text, or "" for Slurm's ways of saying that there is none."""
     return "" if text in ("(null)", "N/A", "n/a", "None", "(none)") else text

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from slurmsched.errors import UnreadableError
 from slurmsched.model import Snapshot
+from slurmsched.model.hostlist import expand
+from slurmsched.slurm.gres import parse_gres
+from slurmsched.slurm.text import memory_mib
 from slurmsched.survey.stranded import gives_memory
 
 WHOLE = float("inf")  # memory: all that the node has
@@ -115,3 +120,74 @@ def needs(snapshot: Snapshot, request: Request) -> Needs:
         node = WHOLE
     memory = (node or 0.0) if gives_memory(snapshot) else None
     return Needs(max(1, request.cpus_per_task), per_gpu, memory, gpu or 0.0, cpu or 0.0)
+
+
+def request_of(snapshot: Snapshot, row: int, record: Mapping[str, str], exclusive: bool) -> Request | None:
+    """What the job in this row asks for, as sbatch would write it. None where `fit` has no such form: no GPUs, GPUs of
+    several types, parts of GPUs, or a reservation of its own.
+
+    record: fields of `scontrol show job`, empty where it could not be read. exclusive: whether it wants whole nodes.
+    """
+    jobs = snapshot.jobs
+    asked = parse_gres(jobs.gpu_request[row])
+    many, gpus = max(1, int(jobs.nodes[row])), int(jobs.gpus[row])
+    if len(asked) != 1 or asked[0].kind != "gpu" or asked[0].mig or not gpus or jobs.reservation[row]:
+        return None
+    by_node = "TresPerNode" in record or not any(key in record for key in _OF_JOB)
+    fixed = many > 1 or record.get("NumNodes") == "1-1" or by_node
+    even = by_node and gpus % many == 0
+    return Request(
+        nodes=many if fixed else 0,
+        gpus_per_node=gpus // many if even else 0,
+        gpus=0 if even else gpus,
+        gpu_type=asked[0].type,
+        partition=jobs.partition[row],
+        cpus_per_task=_cpus(snapshot, row, record, fixed),
+        cpus_per_gpu=_per_gpu(record.get("CpusPerTres", "")),
+        **_memory(snapshot, row, record),
+        time_s=float(jobs.time_limit_s[row]),
+        constraint=jobs.features_asked[row],
+        node_list=_hosts(jobs.nodes_asked[row]),
+        excluded=_hosts(jobs.nodes_excluded[row]),
+        exclusive=exclusive,
+    )
+
+
+_OF_JOB = ("TresPerJob", "TresPerTask", "TresPerSocket")
+
+
+def _cpus(snapshot: Snapshot, row: int, record: Mapping[str, str], fixed: bool) -> int:
+    """CPUs that it needs on each node."""
+    jobs, task = snapshot.jobs, record.get("CPUs/Task", "")
+    if not fixed and task.isdigit():
+        return max(1, int(task))  # its tasks may be on several nodes
+    return max(1, -(-int(jobs.cpus[row]) // max(1, int(jobs.nodes[row]))))
+
+
+def _per_gpu(text: str) -> int:
+    """Of "gpu:4" or "gres/gpu:4": 4. 0 = not asked for; slurmctld has filled in its partition's by then."""
+    count = text.rpartition(":")[2]
+    return int(count) if count.isdigit() else 0
+
+
+def _memory(snapshot: Snapshot, row: int, record: Mapping[str, str]) -> dict[str, float | None]:
+    """The one way in which it asks for memory [MiB]."""
+    told = {
+        "memory_per_gpu_mib": record.get("MemPerTres", "").rpartition(":")[2],
+        "memory_per_cpu_mib": record.get("MinMemoryCPU", ""),
+        "memory_mib": record.get("MinMemoryNode", ""),
+    }
+    for name, text in told.items():
+        try:
+            if text:
+                return {name: memory_mib(text)}
+        except UnreadableError:
+            continue
+    return {"memory_mib": float(snapshot.jobs.memory_mib[row]) / max(1, int(snapshot.jobs.nodes[row])) or None}
+
+
+def _hosts(text: str) -> tuple[str, ...]:
+    try:
+        return tuple(filter(None, expand(text)))
+    except ValueError:
+        return ()

@@ -137,10 +137,7 @@ def explained(told: Mapping[str, Any]) -> Text:
         *(("change", text) for text in told["changes"]),
     ]
     if (ahead := told["ahead"]) is not None:
-        order = "the policy's order" if ahead["by"] == "policy" else "Slurm's priority"
-        lines.append(
-            ("ahead", f"rank {ahead['rank']} of {ahead['of']} by {order} ({criteria(ahead['why']) or 'no criteria'})")
-        )
+        lines.append(("ahead", ahead["told"]))
         lines += [("before it", _other(one, ahead["why"])) for one in ahead["first"]]
     if (start := told["estimate"]) is not None:
         lines.append(("start", _start(start)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -79,11 +80,18 @@ class Playback:
             return Answer("No reservations in the system\n")  # there was none
         if arguments[-1:] == ("topology",):
             return Answer("")  # topology/flat has none
+        if arguments[-2:-1] == ("job",):
+            return Answer(self._job(arguments[-1]))
         name = file_of(program, arguments, stdin)
         if name in self.instead:
             return Answer(self.instead[name])
         path = self.folder / name
         return Answer(path.read_bytes().decode()) if path.exists() else Answer("", 1, f"{name} was not recorded")
+
+    def _job(self, job_id: str) -> str:
+        """Its record alone, of those that were all asked for at once."""
+        found = re.search(rf"^JobId={job_id} .*?(?=^JobId=|\Z)", (self.folder / "details.txt").read_text(), re.M | re.S)
+        return found[0] if found else ""
 
     def run(self, program: str, *arguments: str, stdin: str = "") -> str:
         return self.start(program, *arguments, stdin=stdin).out

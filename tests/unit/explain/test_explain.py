@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,6 @@ from hypothesis import strategies as st
 
 from slurmsched.config import Preemption, Scope
 from slurmsched.errors import InputError
-from slurmsched.explain.ahead import ahead
 from slurmsched.explain.because import _PLAIN, _TELLS
 from slurmsched.explain.estimate import LEAST, estimate
 from slurmsched.explain.explanation import explain
@@ -20,10 +20,17 @@ from slurmsched.explain.facts import Facts, Pool
 from slurmsched.explain.moving import moving
 from slurmsched.explain.text import against, minutes, shown
 from slurmsched.explain.why_not import why_not
-from slurmsched.model import Act, Deferral, Purpose, Reservations, Stage, Victim
+from slurmsched.model import Act, Deferral, Purpose, Reservations, Rights, Stage, Victim
 from slurmsched.model.limits import limit_named, limit_values, parents
 from slurmsched.model.reasons import Blocker, read_reason
+from slurmsched.planning.order import queue_order
+from slurmsched.slurm import cli_reader
+from slurmsched.slurm.job_facts import read_facts
+from slurmsched.survey.fit import fit
+from slurmsched.survey.request import Request
 from slurmsched.testing import snapshot
+from tests.recorded.playback import HERE as RECORDINGS
+from tests.recorded.playback import MARK, Playback, recorded_versions
 
 HERE = Path(__file__).parent
 REASONS = (HERE / "reasons.txt").read_text().split()
@@ -121,11 +128,136 @@ def test_parents__are_the_accounts_above():
     assert parents(LIMITS) == ("physics", "science")
 
 
-def test_ahead__leaves_out_held_jobs_and_other_nodes():
-    """By Slurm's priority where there is no plan."""
-    rows = [{"priority": 9, "gpus": 4}, {"priority": 0}, {"priority": 5}, {"priority": 99, "partition": "other"}]
-    one = ahead(snapshot(rows, "2x8"), None, 2)
-    assert (one.by, one.rank, one.of, one.gpus, [other.job_id for other in one.first]) == ("priority", 2, 2, 4, [1])
+ELSEWHERE = ("gpu", "short")  # partitions with free nodes
+RECORDED = {  # job -> blocker, jobs before it that may start on its nodes, their GPUs, other partitions with room
+    12: (Blocker.BEGIN_TIME, 0, 0, ()), 13: (Blocker.NODES, 1, 1, ELSEWHERE), 14: (Blocker.NODES, 2, 5, ()),
+    15: (Blocker.NODES, 3, 17, ()), 16: (Blocker.NODES, 4, 23, ELSEWHERE), 18: (Blocker.PARTITION_LIMIT, 1, 1, ()),
+    19: (Blocker.NODES, 0, 0, ELSEWHERE), 20: (Blocker.HELD_BY_USER, None, None, ()),
+    21: (Blocker.BEGIN_TIME, 0, 0, ()), 22: (Blocker.NODES, None, None, ELSEWHERE),
+    23: (Blocker.NODES, None, None, ()), 25: (Blocker.HELD_BY_USER, 0, 0, ()), 26: (Blocker.DEPENDENCY, None, None, ()),
+}  # fmt: skip
+
+
+@pytest.fixture(params=recorded_versions())
+def lab_then(request, monkeypatch):
+    """A recorded queue as it was, and what Slurm tells of its jobs."""
+    monkeypatch.setattr(cli_reader, "fresh_mark", lambda: MARK)
+    commands = Playback(RECORDINGS / request.param)
+    now_s = float(json.loads((commands.folder / "facts.json").read_text())["now_s"])
+    return replace(cli_reader.CliReader(commands).read(), now_s=now_s), commands
+
+
+def test_explain__of_the_recorded_queue(lab_then):
+    """Jobs whose nodes are all down wait for these, whatever Slurm says; jobs on other nodes are not before them; other
+    partitions are named where `fit` finds room there for that very request."""
+    site, commands = lab_then
+    told = {}
+    for job in RECORDED:
+        row = site.jobs.row_of(job)
+        told[job] = one = explain(site, None, row, read_facts(commands, site, row))
+        assert one.unread == ()
+        assert "others-first" not in one.blocker
+        assert one.ahead.rank == 1 + queue_order(site, None).tolist().index(row)
+    found = {job: (one.blocker, one.ahead.jobs, one.ahead.gpus, tuple(
+        change.partition("partition=")[2].partition(":")[0] for change in one.changes if "partition=" in change
+    )) for job, one in told.items()}  # fmt: skip
+    assert {job: tuple(value for value, wanted in zip(found[job], RECORDED[job], strict=True) if wanted is not None)
+            for job in RECORDED} == {
+        job: tuple(value for value in wanted if value is not None) for job, wanted in RECORDED.items()}  # fmt: skip
+    assert not any("smaller request" in change for one in told.values() for change in one.changes)
+    assert told[18].changes == ("scontrol update jobid=18 timelimit=7-00:00:00",)
+    assert [told[job].changes for job in (14, 15)] == [(), ()]
+    assert "It was requeued" in told[12].because
+
+
+GPU = {"name": "n1", "gpus": 8, "partitions": "gpu,both"}
+TWO = [GPU, {"name": "n2", "gpus": 8, "partitions": "short,both"}]
+
+
+@pytest.mark.parametrize(
+    ("other", "counts"),
+    [({}, True), ({"partition": "both"}, True), ({"array_tasks": 3}, True), ({"partition": "short"}, False),
+     ({"partition": "both", "nodes_asked": "n2"}, False), ({"priority": 0}, False), ({"eligible_s": 60.0}, False),
+     ({"dependency": "afterok:7(unfulfilled)"}, False), ({"reason": "QOSMaxGRESPerUser"}, False),
+     ({"nodes": 2, "gpus": 8}, False), ({"partition": "both", "nodes": 2, "gpus": 8}, True), ({"state": "R"}, False)],
+)  # fmt: skip
+def test_explain__ahead_are_those_that_may_start_on_its_nodes(other, counts):
+    """Its rank is that of the whole queue; GPUs are those of the jobs that compete with it."""
+    first = {"job_id": 1, "priority": 9, "gpus": 4, "partition": "gpu", **other}
+    own = {"job_id": 2, "priority": 5, "gpus": 1, "partition": "gpu", "reason": "Priority"}
+    site = snapshot([first, own], TWO, now_s=0.0)
+    told = explain(site, None, 1, Facts())
+    waits = int(first.get("state") != "R")
+    gpus = first["gpus"] * first.get("array_tasks", 1) if counts else 0
+    held = first["priority"] == 0
+    assert (told.ahead.rank, told.ahead.of) == (1 + waits * (not held), 1 + waits)
+    assert (told.ahead.jobs, told.ahead.gpus, [one.job_id for one in told.ahead.first]) == (
+        int(counts), gpus, [1] * counts)  # fmt: skip
+    assert told.blocker is (Blocker.PRIORITY if counts else Blocker.NOT_TRIED)
+    assert ("No job before it competes for its nodes" in told.because) is not counts
+
+
+def test_explain__ahead_on_nodes_that_are_down():
+    """They count where the job has no others; else nobody gets them before it."""
+    down = {"name": "n1", "gpus": 8, "partitions": "gpu", "state": "DOWN"}
+    first = {"job_id": 1, "priority": 9, "gpus": 4, "partition": "gpu", "nodes_asked": "n1"}
+    own = {"job_id": 2, "priority": 5, "gpus": 1, "partition": "gpu", "reason": "Priority"}
+    up = {"name": "n2", "gpus": 8, "partitions": "gpu"}
+    told = [explain(snapshot([first, own], nodes, now_s=0.0), None, 1, Facts()) for nodes in ([down], [down, up])]
+    assert [(one.ahead.jobs, one.blocker) for one in told] == [(1, Blocker.NODES), (0, Blocker.NOT_TRIED)]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "job", "blocker"),
+    [([{**GPU, "state": "DOWN"}], {}, Blocker.NODES), ([{**GPU, "gpus_used": 8}], {}, Blocker.RESOURCES),
+     ([GPU], {}, Blocker.NOT_TRIED), ([GPU, {**TWO[1], "state": "IDLE+DRAIN"}], {"nodes": 2, "gpus": 2,
+      "partition": "both"}, Blocker.NODES), ([{**GPU, "gpus": 4}], {"gpus": 8}, Blocker.PRIORITY)],
+)  # fmt: skip
+@pytest.mark.parametrize("reason", ["Priority", "None"])
+def test_explain__says_what_the_nodes_say(nodes, job, blocker, reason):
+    """Slurm's "Priority" and "None" say that it did not get as far as the nodes."""
+    own = {"job_id": 2, "priority": 5, "gpus": 1, "partition": "gpu", "reason": reason, **job}
+    told = explain(snapshot([own], nodes, now_s=0.0), None, 0, Facts()).blocker
+    asked = {Blocker.PRIORITY: Blocker.NOT_TRIED, Blocker.RESOURCES: Blocker.NOT_TRIED}
+    assert told is (blocker if reason == "Priority" else asked.get(blocker, blocker))
+
+
+def test_explain__reservations_keep_nodes_from_a_job_that_slurm_ranks_last():
+    """With the longest time limit that ends before them, by `fit`."""
+    own = {"job_id": 2, "gpus": 1, "partition": "gpu", "reason": "Priority", "time_limit_s": 7_200.0}
+    table = {"name": ["class"], "node_list": ["n1"], "start_s": [1_859.0], "end_s": [9e9]}
+    facts = Facts(reservations=Reservations.build(1, table))
+    told = explain(snapshot([own], [GPU], now_s=0.0), None, 0, facts)
+    assert (told.blocker, "class keeps nodes" in told.because) == (Blocker.RESERVATION, True)
+    assert any("timelimit=00:30:00" in change for change in told.changes)
+
+
+def test_explain__advises_what_fit_says_of_this_very_job():
+    """Nothing where nothing near it starts; never a partition that has no room either."""
+    full = {**GPU, "gpus_used": 6, "cpus": 64, "gpu_types": "gpu:8"}
+    other = {**full, "name": "n3", "gpus_used": 0, "partitions": "short"}
+    own = {"job_id": 2, "gpus": 4, "partition": "gpu", "gpu_request": "gpu:4", "reason": "Resources",
+           "time_limit_s": 60.0}  # fmt: skip
+    seen = snapshot([own], [full, other], now_s=0.0, partitions=[{"name": "gpu"}, {"name": "short"}])
+    told = explain(seen, None, 0, Facts(record={"TresPerNode": "gres/gpu:4"}))
+    near = fit(seen, Request(nodes=1, gpus_per_node=4, partition="gpu", time_s=60.0)).nearest
+    assert [change.partition(": ")[0].rpartition(" ")[2] for change in told.changes] == [
+        "--gpus-per-node=2", "partition=short"]  # fmt: skip
+    assert [one.change.rpartition(" ")[2] for one in near] == ["--gpus-per-node=2", "--partition=short"]
+    full_too = replace(seen, nodes=seen.nodes.with_columns(gpus_used=[8, 8]))
+    told = explain(full_too, None, 0, Facts(record={"TresPerNode": "gres/gpu:4"}))
+    assert (told.changes, "No single change of its request" in told.because) == ((), True)
+
+
+@pytest.mark.parametrize(("rights", "told"), [(Rights.USER, True), (Rights.OPERATOR, False)])
+@pytest.mark.parametrize("private", ["jobs", "accounts,jobs", "all", "none"])
+def test_explain__says_that_it_sees_part_of_the_queue(rights, told, private):
+    """PrivateData hides jobs from all but operators."""
+    site = snapshot([{"reason": "Priority"}], "1x8")
+    site = replace(site, site=replace(site.site, rights=rights, settings={"PrivateData": private}))
+    one = explain(site, None, 0, Facts())
+    assert any("PrivateData=jobs" in line for line in one.unread) is (told and private != "none")
+    assert (one.blocker is Blocker.PRIORITY) is (told and private != "none")
 
 
 def test_estimate__promise_then_waits_then_none():
@@ -288,7 +420,7 @@ def test_explain__names_the_nodes_that_take_no_job():
     down = [{"name": f"n{n}", "gpus": 8, "partitions": "gpu", "state": "DOWN", "reason": "cables"} for n in range(8)]
     told = explain(snapshot([job], down), None, 0, Facts())
     assert "n0 (cables), n1 (cables), n2 (cables), n3 (cables), n4 (cables) and 3 more. Slurm says: " in told.because
-    assert (told.blocker, told.changes) == (Blocker.NODES, ("a smaller request may start now: slurmsched fit",))
+    assert (told.blocker, told.changes) == (Blocker.NODES, ())
     assert "higher priority partitions" in explain(snapshot([job], "1x8"), None, 0, Facts()).because
 
 

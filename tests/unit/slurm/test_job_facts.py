@@ -14,7 +14,12 @@ from slurmsched.testing import snapshot
 JOBS = {
     "7": "JobId=7 JobName=a StartTime=1700000000 Comment=x",
     "8": "JobId=8 JobName=b JobId=1 StartTime=1 X StartTime=Unknown",
-    "20_3": "JobId=21 ArrayJobId=20 JobName=t",
+    **dict.fromkeys(
+        ("20_3", "20_5", "20_6"),
+        "JobId=22 ArrayJobId=20 ArrayTaskId=4-8:2%1 JobName=ArrayTaskId=3\n"
+        "JobId=21 ArrayJobId=20 ArrayTaskId=3 JobName=t",
+    ),
+    "30+1": "JobId=31 HetJobId=30 HetJobOffset=1 JobName=t",
 }
 PARTITION = "PartitionName=gpu QoS=part State=UP MaxTime=1:00:00"
 LICENSES = "LicenseName=sim Total=2 Used=1\nLicenseName=cad Total=5 Used=0"
@@ -40,19 +45,23 @@ class Asked:
 
 def queue(**job: object):
     row = {"job_id": 7, "name": "a", "partition": "gpu", "user": "ann", "account": "physics", "qos": "normal", **job}
-    return snapshot([row, {"job_id": 21, "array_job_id": 20}, {"job_id": 31, "het_job_id": 30}], "1x8")
+    task = {"job_id": 21, "array_job_id": 20, "state": "RUNNING"}
+    meta = {"job_id": 22, "array_job_id": 20, "array_tasks": 3}
+    return snapshot([row, task, meta, {"job_id": 31, "het_job_id": 30}], "1x8")
 
 
-@pytest.mark.parametrize(("name", "row"), [("7", 0), ("20", 1), ("20_3", 1), ("30", 2), ("31", 2)])
+@pytest.mark.parametrize(
+    ("name", "row"), [("7", 0), ("20", 2), ("20_3", 1), ("20_6", 2), ("30", 3), ("31", 3), ("30+1", 3)]
+)
 def test_find_row__by_id_task_array_and_component(name: str, row: int) -> None:
-    """An array or a heterogeneous job stands for its first record."""
+    """A task that has no record of its own is in that of its array. An array stands for its record that waits."""
     assert find_row(Asked(), queue(), name) == row  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", ["99", "99_1", "0", "x y"])
+@pytest.mark.parametrize("name", ["99", "99_1", "0", "20_5", "x y", "20_[3-6]"])
 def test_find_row__of_a_job_that_is_not_there(name: str) -> None:
-    """Says where to look."""
-    with pytest.raises(InputError, match="sacct -j"):
+    """Says where to look, or what an id is."""
+    with pytest.raises(InputError, match="sacct -j" if "x" not in name and "[" not in name else "is no job id"):
         find_row(Asked(), queue(), name)  # type: ignore[arg-type]
 
 
