@@ -38,12 +38,12 @@ def take_scored(
 @kernel
 def scale(score: Int32s) -> int:
     """Scale the scores down to at most LEVELS; the highest one left."""
-    best = max(0, score.max())
+    best = max(0, int(score.max()))
     if best > LEVELS:
         step = (best + LEVELS - 1) // LEVELS
         for g in range(score.size):
             score[g] //= step
-        best = max(0, score.max())
+        best = max(0, int(score.max()))
     return best
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from slurmsched.errors import ConfigError
 from slurmsched.model import Assignments, Ranking, Snapshot
-from slurmsched.model.columns import Bools, Int64s
+from slurmsched.model.columns import Bools, Floats, Int64s
 from slurmsched.placements.cell_shares import Bound, CellShares, Use
 from slurmsched.placements.cell_tree import NODE, Cell
 from slurmsched.placements.gang_walk import Ask, Gang, Offer, place_gangs
@@ -152,7 +152,8 @@ class _Chooser:
 
     def _opportunistic(self, ask: Ask, offer: Offer, uses: list[Use]) -> Gang | None:
         """On nodes with the fewest GPUs of guaranteed jobs, in the tightest cell that holds the gang."""
-        near = np.bincount([use.node for use in uses], [use.mask.bit_count() for use in uses], len(offer.free))
+        held = np.bincount([use.node for use in uses], [use.mask.bit_count() for use in uses], len(offer.free))
+        near: Floats = held.astype(np.float64)
         best: tuple[tuple[float, int, int], Gang] | None = None
         for level, region in self._regions(len(ask.takes) > 1):
             gang = self._away(ask, offer, near, region)
@@ -161,7 +162,7 @@ class _Chooser:
                 best = (key, gang) if best is None or key < best[0] else best
         return best[1] if best else None
 
-    def _away(self, ask: Ask, offer: Offer, near: Int64s, region: frozenset[int]) -> Gang | None:
+    def _away(self, ask: Ask, offer: Offer, near: Floats, region: frozenset[int]) -> Gang | None:
         taken: dict[int, int] = {}
         for gpus in ask.takes:
             fits = [n for n in region if n not in taken and offer.room[n] >= gpus]
