@@ -114,7 +114,7 @@ def _reading(path: Path, kind: str, gpu_type: str) -> Reading:
 
     text = read_text(path)  # once: it may be a pipe
     found = read_any(text, kind, path.stem, gpu_type, beside(path))
-    return of_kind(found, text) if kind else found
+    return of_kind(found, text)
 
 
 def _write(path: Path, text: str) -> None:

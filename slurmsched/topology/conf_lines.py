@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from slurmsched.topology.plain import clean
 
 Include = Callable[[str], str | None]  # a file's name as written -> its text, None if it cannot be read
-_PAIR = re.compile(r"(\w+)\s*=\s*(\"[^\"]*\"|\S*)")
+PAIR = re.compile(r"(\w+)\s*=\s*(\"[^\"]*\"|\S*)")
 _COMMENT = re.compile(r"(?<!\\)#.*")
 DEEPEST = 8  # of files that include each other
 
@@ -51,8 +51,8 @@ class Lines:
             if match := re.fullmatch(r"include\s+(\S+)", bare, re.IGNORECASE):
                 yield from self._included(match[1], depth)
                 continue
-            values = {key.lower(): value.strip('"') for key, value in _PAIR.findall(bare)}
-            if not values or _PAIR.sub("", bare).strip():
+            values = {key.lower(): value.strip('"') for key, value in PAIR.findall(bare)}
+            if not values or PAIR.sub("", bare).strip():
                 place = f"{source} line {number}".strip()
                 self.warnings.append(f"{place}: not Key=Value pairs: {bare[:60]!r}")
             if values:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from slurmsched.model.topology import GpuTopology
-from slurmsched.topology.conf_lines import ConfLine, Include, Lines
+from slurmsched.topology.conf_lines import PAIR, ConfLine, Include, Lines
 from slurmsched.topology.devices import Device, class_of_devices
 from slurmsched.topology.plain import fold, hosts, numbers, parts
 from slurmsched.words import some
@@ -128,6 +128,14 @@ def read_gres_conf(text: str, include: Include | None = None) -> GresConf:
     read = [found for line in lines.read(text) if (found := _line(line, lines.warnings))]
     default = [line.autodetect for line in read if line.autodetect and not line.nodes]
     return GresConf(tuple(read), default[-1] if default else "", tuple(lines.warnings))
+
+
+def is_gres_line(text: str) -> bool:
+    """Whether this is a line of gres.conf: pairs of keys that it has, or an Include."""
+    if re.fullmatch(r"include\s+\S+", text, re.IGNORECASE):
+        return True
+    keys = [key.lower() for key, _ in PAIR.findall(text)]
+    return bool(keys) and not PAIR.sub("", text).strip() and set(keys) <= _KEYS
 
 
 def _line(line: ConfLine, warnings: list[str]) -> GresLine | None:

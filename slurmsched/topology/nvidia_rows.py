@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -13,7 +13,8 @@ from slurmsched.topology.links import Link
 _CELL = r"(?:X|NV\d{1,3}|C2C|PIX|PXB|PHB|NODE|SYS|SOC)"
 _GPU = re.compile(r"GPU\d")
 _LINK = re.compile(_CELL)
-_ROW = re.compile(rf"[ \t]*(\S+)((?:[ \t]+){_CELL}(?![^ \t]).*)")
+_LINKS = re.compile(f"(?:{_CELL})+")  # cells may run together: "NODENODE", "PIXPIX"
+_ROW = re.compile(rf"[ \t]*(\S+)((?:[ \t]+){_LINKS.pattern}(?![^ \t]).*)")
 _KINDS = {"PIX": LinkKind.PIX, "PXB": LinkKind.PXB, "PHB": LinkKind.PHB, "NODE": LinkKind.NODE, "SYS": LinkKind.SYS,
           "SOC": LinkKind.SYS}  # fmt: skip
 NEAR = LinkKind.PHB  # a NIC behind the same host bridge as the GPU, or nearer
@@ -60,7 +61,7 @@ def rows_of(text: str) -> tuple[dict[str, Row], tuple[str, ...]]:
             break
         if match is None:
             continue
-        if _LINK.fullmatch(match[1]):
+        if _LINKS.fullmatch(match[1]):
             texts[label] = f"{texts.get(label, '')}\t{line.strip()}" if label else ""
         elif match[1] in texts:
             label, again = "", again + 1
@@ -75,9 +76,8 @@ def rows_of(text: str) -> tuple[dict[str, Row], tuple[str, ...]]:
 
 def cells_of(row: Row, columns: int) -> Cells:
     """The row's cells, if the matrix has so many link columns. Tabs separate cells, where there are any."""
-    words = list(re.finditer(r"\S+", row.text))
-    run = list(takewhile(lambda word: _LINK.fullmatch(word[0]), words))
-    links = tuple(word[0] for word in run)
+    run = list(_run(row.text))
+    links = tuple(cell[0] for cell in run)
     if len(run) < columns and "\t" in row.text and not row.ragged:
         cells = [cell.strip() for cell in row.text.split("\t")[1:]]
         if len(cells) >= columns and all(not cell or _LINK.fullmatch(cell) for cell in cells[:columns]):
@@ -88,6 +88,16 @@ def cells_of(row: Row, columns: int) -> Cells:
     if "\t" in behind and not row.ragged:
         return Cells(links, tuple(cell.strip() for cell in behind.split("\t")[1:]), True)
     return Cells(links, tuple(behind.split()), False)
+
+
+def run_of(row: Row) -> tuple[str, ...]:
+    """The link cells that the row begins with, however many there are."""
+    return tuple(cell[0] for cell in _run(row.text))
+
+
+def _run(text: str) -> Iterator[re.Match[str]]:
+    words = takewhile(lambda word: _LINKS.fullmatch(word[0]), re.finditer(r"\S+", text))
+    return (cell for word in words for cell in _LINK.finditer(text, word.start(), word.end()))
 
 
 def _ragged(texts: Sequence[str]) -> bool:

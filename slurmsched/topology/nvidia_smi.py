@@ -8,10 +8,11 @@ from typing import Any
 
 from slurmsched.model.topology import GpuTopology, LinkKind
 from slurmsched.topology.affinity import Affinity, numa_nodes
-from slurmsched.topology.grid import GPU, Grid, best_grid, gpu_number
+from slurmsched.topology.grid import GPU, Grid, best_grid, gpu_block, gpu_number
 from slurmsched.topology.links import Link, agreed, class_of, few_enough, switch_groups
-from slurmsched.topology.nvidia_rows import NEAR, Row, cells_of, is_row, link_of, rows_of
+from slurmsched.topology.nvidia_rows import NEAR, Row, cells_of, is_row, link_of, rows_of, run_of
 from slurmsched.topology.plain import clean, fold, unquoted
+from slurmsched.words import some
 
 _TAIL = re.compile(r"CPU\s+Affinity|NUMA\s+Affinity|GPU\s+NUMA(?:\s+ID)?", re.IGNORECASE)
 _ANY_CASE = re.compile(r"(?<!\S)gpu(?=\d)", re.IGNORECASE)
@@ -38,11 +39,12 @@ def read_topo(text: str, name: str = "", gpu_type: str = "") -> GpuTopology:
     said, weak = _said(grid, rows, gpus)
     kind, lanes, unlike = agreed(gpus, said, weak)
     nics, nic_kinds = _near(grid, gpus)
-    affinities = [_affinity(rows.get(f"GPU{i}"), len(grid.columns), tail) for i in range(gpus)]
+    affinities = [_affinity(rows.get(f"GPU{i}"), grid, tail) for i in range(gpus)]
     numa = numa_nodes(affinities, kind, _common_nics(grid, gpus))
+    lacks = (*_lacks(grid, gpus, head), *_headless(grid, head, rows))
     return class_of(
         name, kind, lanes, gpu_type=gpu_type or _model(models), numa=numa, mig=mig, nics=nics, nic_kinds=nic_kinds,
-        pcie_group=_switches(grid, gpus, kind), warnings=(*more, *cut, *_lacks(grid, gpus, head), *unlike),
+        pcie_group=_switches(grid, gpus, kind), warnings=(*more, *cut, *lacks, *unlike),
     )  # fmt: skip
 
 
@@ -93,12 +95,21 @@ def _head(text: str, rows: Mapping[str, Row]) -> tuple[list[str], tuple[str, ...
 
 
 def _grid(head: Sequence[str], rows: Mapping[str, Row]) -> Grid:
-    """The matrix, under the header's labels or, where more rows fit those, under the rows' own."""
+    """The matrix, under the header's labels or, where more rows fit those, under the rows' own.
+
+    Where more rows of GPUs fit the columns of the GPUs alone, those: whatever is wrong beside them.
+    """
     grids = []
     for labels in (head, list(rows)):
         cells = {label: cells_of(row, len(labels)).links for label, row in rows.items()}
         grids.append(best_grid([labels], cells, "X"))
-    return max(grids, key=lambda grid: len(grid.rows))
+    whole = max(grids, key=lambda grid: len(grid.rows))
+    block = gpu_block(head, {label: run_of(row) for label, row in rows.items()}, "X")
+    return block if _gpu_rows(block) > _gpu_rows(whole) else whole
+
+
+def _gpu_rows(grid: Grid) -> int:
+    return sum(gpu_number(label) is not None for label in grid.rows)
 
 
 def _said(grid: Grid, rows: Mapping[str, Row], gpus: int) -> tuple[dict[tuple[int, int], Link], set[tuple[int, int]]]:
@@ -163,8 +174,11 @@ def _switches(grid: Grid, gpus: int, kind: Any) -> list[int]:
     return switch_groups(wide, gpus)
 
 
-def _affinity(row: Row | None, columns: int, tail: tuple[str, ...]) -> Affinity:
-    return Affinity() if row is None else Affinity.of(cells_of(row, columns), tail)
+def _affinity(row: Row | None, grid: Grid, tail: tuple[str, ...]) -> Affinity:
+    if row is None:
+        return Affinity()
+    columns = len(run_of(row)) if grid.block else len(grid.columns)
+    return Affinity.of(cells_of(row, columns), tail)
 
 
 def _lacks(grid: Grid, gpus: int, head: Sequence[str]) -> tuple[str, ...]:
@@ -183,6 +197,20 @@ def _lacks(grid: Grid, gpus: int, head: Sequence[str]) -> tuple[str, ...]:
         warnings.append(f"no columns of {fold(absent)}: the file is damaged")
     if lost := [label for label in head if gpu_number(label) is not None and label not in grid.columns]:
         warnings.append(f"the head names {fold(lost)}, no row does: the file is damaged")
-    if grid.shifted:
+    if beside := [label for label in head if gpu_number(label) is None and label not in grid.columns]:
+        warnings.append(f"the cells of {fold(beside)} do not fit the head, left out")
+    if grid.shifted and not (grid.block and not head):
         warnings.append("columns do not fit the rows: only links that both rows name alike are taken")
     return tuple(warnings)
+
+
+def _headless(grid: Grid, head: Sequence[str], rows: Mapping[str, Row]) -> tuple[str, ...]:
+    """What rows without a header do not tell, in words."""
+    if not grid.block or head:
+        return ()
+    cells = [run_of(rows[label]) for label in grid.rows]
+    own = {row.index("X") for row in cells}
+    beside = [column for at, column in enumerate(zip(*cells, strict=True)) if at not in own]
+    if any(cell.startswith("NV") for column in beside for cell in column):
+        return ("no header, and no rows of some GPUs: the file is cut",)
+    return (f"no header: {some(len(beside), 'column')} beside those of the GPUs left out",) if beside else ()

@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from slurmsched.model.topology import GpuTopology
+from slurmsched.topology.nccl_xml import MARK as NCCL
 from slurmsched.topology.plain import clean, fold, unquoted
 from slurmsched.words import some
 
@@ -52,8 +53,9 @@ _MARKS = {
     "ibnetdiscover": r'^\s*(?:switchguid=|caguid=|# Topology file: generated)|^\s*(?:Switch|Ca)\s+\d+\s+"[SH]-',
     "rocm-smi": r"ROCm System Management|\(Topology\) (?:Numa|Link type)|between two GPUs(?: =|.*===|$)|"
                 r"^(?:WEIGHT|HOPS|LINK TYPE) TABLE:",
+    "nccl": NCCL,
     "slurmd-log": r"GRES\[gpu\]\s+Type:|Gres Name=gpu\s",
-    "scontrol": r"^\s*(?:SwitchName=\S+\s+Level=|BlockName=\S+\s+BlockIndex=|AggregatedBlock=)",
+    "scontrol": r"^\s*(?:SwitchName=\S+\s+Level=|BlockName=\S+\s+BlockIndex=|AggregatedBlock=|RingName=|TorusName=)",
     "topology.conf": r"^\s*(?:SwitchName|BlockName|BlockSizes|BlockLevels)\s*=",
     "topology.yaml": r"^[\s\[{,-]*[\"']?topology[\"']?\s*:(?=\s|$)",
     "slurm.conf": r"^\s*(?:ClusterName|SlurmctldHost|ControlMachine|PartitionName|SelectType|GresTypes)\s*=|"
@@ -62,14 +64,28 @@ _MARKS = {
     "gres.conf": r"^\s*AutoDetect\s*=|^[^#\n]*(?<!\w)(?:Name|AutoDetect)\s*=",
 }  # fmt: skip
 KINDS = tuple(_MARKS)
+_OF_SLURMS_OWN = ("topology.conf", "topology.yaml", "slurm.conf", "gres.conf")  # no other file's words are theirs
+_ELSE = r"\A\s*<[?!a-zA-Z]|^\s*\[{1,2}[\w.\"' -]+\]{1,2}\s*(?:#.*)?$"  # XML or HTML; a section of TOML or INI
 _LIST = r"^[ \t]*GPU \d+: .*\(UUID"  # `nvidia-smi -L` alone
 
 
 def recognised(text: str) -> str:
     """The kind of a text; "" when it is none of KINDS."""
     text = unquoted(clean(text))
-    found = (kind for kind, mark in _MARKS.items() if re.search(mark, text, re.MULTILINE | re.IGNORECASE))
+    other = re.search(_ELSE, text, re.MULTILINE) is not None
+    marked = (kind for kind, mark in _MARKS.items() if re.search(mark, text, re.MULTILINE | re.IGNORECASE))
+    found = (
+        kind for kind in marked if not (other and kind in _OF_SLURMS_OWN) and (kind != "gres.conf" or _gres_lines(text))
+    )
     return next(found, "nvidia-smi" if re.search(_LIST, text, re.MULTILINE) else "")
+
+
+def _gres_lines(text: str) -> bool:
+    """Whether most lines that say anything are Key=Value pairs of gres.conf."""
+    from slurmsched.topology.gres_conf import is_gres_line
+
+    lines = [bare for line in text.split("\n") if (bare := line.partition("#")[0].strip().rstrip("\\"))]
+    return 2 * sum(map(is_gres_line, lines)) > len(lines)
 
 
 def read_any(text: str, kind: str = "", name: str = "", gpu_type: str = "", include: Include | None = None) -> Reading:
@@ -86,15 +102,21 @@ def read_any(text: str, kind: str = "", name: str = "", gpu_type: str = "", incl
 
 
 def of_kind(found: Reading, text: str) -> Reading:
-    """The reading of a text as of a kind that was named; of no kind where nothing was read, and its content tells
-    another kind or none."""
-    wired = any(one.topology.gpus or one.nodes or one.autodetect for one in found.classes)
-    if wired or found.gpus or found.notes or any(one.fabric.node for one in found.fabrics):
+    """The reading of a text as of its kind; of no kind where nothing was read: its content tells another kind or none,
+    or it is a matrix, log or tree of which nothing is left."""
+    bare = found.kind in ("nvidia-smi", "nccl")  # of a matrix in which no link can be read its labels alone are left
+    wired = any(one.nodes or one.autodetect or _says(one.topology, bare=bare) for one in found.classes)
+    if wired or found.gpus or found.notes or any(one.fabric.node or one.kind for one in found.fabrics):
         return found
-    if (told := recognised(text)) == found.kind:
+    if (told := recognised(text)) == found.kind and found.kind in _OF_SLURMS_OWN:
         return found
-    other = f"; its content is that of {told}" if told else ""
+    other = f"; its content is that of {told}" if told not in ("", found.kind) else ""
     return Reading("", warnings=(f"nothing in it can be read as {found.kind}{other}", *found.warnings))
+
+
+def _says(node: GpuTopology, *, bare: bool) -> bool:
+    """Whether anything is known of these GPUs; bare: their number alone is nothing, but of one GPU."""
+    return node.gpus == 1 or (node.gpus > 1 and (not bare or node.known or bool(node.gpu_type)))
 
 
 def _wired(kind: str, text: str, name: str, gpu_type: str) -> Reading:
@@ -162,6 +184,7 @@ def _slurm(text: str, include: Include | None) -> Reading:
 _WIRED = {
     "nvidia-smi": ("nvidia_smi", "read_topo"),
     "rocm-smi": ("rocm_smi", "read_showtopo"),
+    "nccl": ("nccl_xml", "read_nccl_xml"),
     "slurmd-log": ("slurmd_log", "read_slurmd_log"),
 }
 _OF_SLURM: Mapping[str, Callable[[str, Include | None], Reading]] = {

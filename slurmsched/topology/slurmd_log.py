@@ -13,9 +13,14 @@ from dataclasses import replace
 from slurmsched.model.topology import GpuTopology
 from slurmsched.topology.devices import Device, class_of_devices
 from slurmsched.topology.plain import clean, hosts, numbers, parts
+from slurmsched.words import some
 
 _LINE = re.compile(r"(?:GRES\[gpu\]|Gres Name=gpu)(?=\s)(.*)")
 _FIELD = re.compile(r"(\w+)(?:\(\d+\))?[:=](\S*)")
+_FINAL = re.compile(r"Gres Name=gpu(?=\s)")
+# What slurmd writes above GPUs that it does not use, or not in this form. Source: gres_gpu.c of 21.08 to 26.05.
+_UNUSED = re.compile(r"Discarding the following|Ignoring file-less|are being ignored|mismatching Cores or Links|"
+                     r"\[slurm\|gres\]\.conf:|(?<![\w-])system:\s*$|gres_list_conf")  # fmt: skip
 _PLACE = re.compile(r"(-?\d{1,9},)*-?\d{1,9}")
 MOST_DEVICES = 1024
 
@@ -52,12 +57,32 @@ def _flags(told: Sequence[str]) -> tuple[str, ...]:
 def _told(text: str) -> tuple[dict[int, Device], tuple[str, ...]]:
     """Devices by index, and warnings."""
     rows: dict[tuple[str, ...], tuple[int, Device]] = {}
-    for at, match in enumerate(_LINE.finditer(clean(text))):
+    matches, unused = _used(clean(text))
+    for at, match in enumerate(matches):
         fields = {key.lower(): "" if value == "(null)" else value for key, value in _FIELD.findall(match[1])}
         for index, device in _devices(fields):
             key = (*device.files, device.unique_id) if device.files or device.unique_id else (str(at), str(index))
             rows[key] = (index, device)
-    return _by_index(rows)
+    devices, warnings = _by_index(rows)
+    left = f"slurmd did not use {some(unused, 'GPU')} that it lists; left out"
+    return devices, (*warnings, *((left,) if unused else ()))
+
+
+def _used(text: str) -> tuple[list[re.Match[str]], int]:
+    """The lines of GPUs that slurmd uses, and how many others there are. Its last word, where it is there: the lines
+    "Gres Name=gpu"; else those under no word that they are left out and, if any has a file, those with one."""
+    used, unused, dropping = list[re.Match[str]](), 0, False
+    final = _FINAL.search(text) is not None
+    for line in text.split("\n"):
+        match = _LINE.search(line)
+        if match is None:
+            dropping = _UNUSED.search(line) is not None or (dropping and not line.strip())
+        elif dropping or (final and not _FINAL.search(line)):
+            unused += dropping
+        else:
+            used.append(match)
+    filed = [match for match in used if re.search(r"File[:=](?!\(null\))\S", match[1])]
+    return filed or used, unused + (len(used) - len(filed) if filed else 0)
 
 
 def _devices(fields: Mapping[str, str]) -> list[tuple[int, Device]]:

@@ -111,3 +111,48 @@ def test_read_topo__more_gpus_than_can_be_placed_on():
 def test_nic_names__legend():
     """Labels of the legend, indented or not."""
     assert nic_names("NIC Legend:\n\n  NIC0: mlx5_0\nNIC1: rocep1\n") == {"NIC0": "mlx5_0", "NIC1": "rocep1"}
+
+
+# As of an H20 with 36 NICs (a public report): two cells of the NICs have no blank between them.
+def test_read_topo__cells_that_run_together():
+    """They are as many cells; the NICs keep their columns."""
+    head = "\tGPU0\tGPU1\tNIC0\tNIC1\tNIC2\tNIC3\tCPU Affinity\tNUMA Affinity\n"
+    node = read_topo(head + "GPU0\tX\tNV18\tPIX\tNODENODE\tSYS\t0-7\t0\nGPU1\tNV18X\tNODE\tPIXPIX\tSYS\t0-7\t0\n")
+    assert list(links_of(node)) == [(0, 1, LinkKind.NVLINK, 18)]
+    assert node.nics == (("NIC0",), ("NIC1", "NIC2"))
+
+
+FOUR = ["X NV1 NV2 SYS", "NV1 X SYS NV2", "NV2 SYS X NV1", "SYS NV2 NV1 X"]
+LINKS = list(links_of(read_topo(square(FOUR))))
+
+
+def beside(cells: list[str], right: str, *, head: bool = True) -> str:
+    """The four GPUs' rows with other cells right of theirs."""
+    rows = square([f"{row} {right}" for row in cells]).splitlines(keepends=True)[1:]
+    first = "\t" + "\t".join(f"GPU{i}" for i in range(4)) + "\tNIC0\tNIC1\tCPU Affinity\tNUMA Affinity\n"
+    return "".join([first] * head + rows)
+
+
+@pytest.mark.parametrize("right", ["PIX", "PIX SYS SYS", "PIX ??", "NODE\x07NODE NODE", "junk", ""])
+def test_read_topo__the_gpus_whatever_stands_right_of_them(right):
+    """Cells of NICs that are too few, too many or no cells take no link between GPUs away; a warning tells."""
+    node = read_topo(beside(FOUR, right))
+    assert list(links_of(node)) == LINKS
+    assert node.warnings
+
+
+@pytest.mark.parametrize("right", ["", "PIX SYS", "PIX SYS NODENODE SYS"])
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 1, 0, 2)])
+def test_read_topo__rows_of_gpus_without_a_header(right, order):
+    """As `grep ^GPU` leaves them: a row's own X tells which column is its GPU's, in whatever order the rows come."""
+    rows = beside(FOUR, right, head=False).splitlines(keepends=True)
+    node = read_topo("".join(rows[at] for at in order))
+    assert list(links_of(node)) == LINKS
+    assert (["no header" in warning for warning in node.warnings] == [True]) == bool(right)
+
+
+def test_read_topo__rows_without_a_header_that_are_cut():
+    """A column of NVLinks that is no row's own is a GPU that the file lacks."""
+    node = read_topo("".join(beside(FOUR, "PIX SYS", head=False).splitlines(keepends=True)[:3]))
+    assert {(i, j) for i, j, _, _ in links_of(node)} <= {(i, j) for i, j, _, _ in LINKS}
+    assert any("the file is cut" in warning for warning in node.warnings)

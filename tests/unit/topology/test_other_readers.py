@@ -85,3 +85,46 @@ def test_read_slurm_conf__defaults_and_accounting():
     found = read_slurm_conf(text)
     assert (found.gpus, found.topology, found.notes) == ({"n1": 8, "n2": 8}, "block", ())
     assert "line 6" in found.warnings[0]
+
+
+LINE = "{}GRES[gpu] Type:a100 Count:1 Cores(64):0-31  Links:{} Flags:HAS_FILE,HAS_TYPE File:{} UniqueId:(null)\n"
+STAMP = "[2026-01-01T00:00:00] debug:      "
+
+
+def gpus_of(text: str) -> int:
+    return read_slurmd_log(text).gpus
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "error: Discarding the following config-only GPU due to lack of File specification:",
+        "WARNING: The following autodetected GPUs are being ignored:",
+        "error: This GPU specified in [slurm|gres].conf has mismatching Cores or Links from the device found on the "
+        "system. Ignoring it.",
+    ],
+)
+def test_read_slurmd_log__gpus_that_slurmd_does_not_use(word):
+    """What it lists under such a word is no GPU of the node, and is told."""
+    used = "".join(LINE.format(STAMP, "(null)", f"/dev/nvidia{i}") for i in range(2))
+    head = "[2026-01-01T00:00:00] debug:  Including the following GPU matched between system and configuration:\n"
+    dropped = f"[2026-01-01T00:00:00] {word}\n" + "".join(
+        LINE.format(STAMP, "(null)", f"/dev/nvidia{i}") for i in (6, 7)
+    )
+    for text in (dropped + head + used, head + used + dropped):
+        assert gpus_of(text) == 2
+        assert "slurmd did not use 2 GPUs that it lists" in read_slurmd_log(text).warnings[0]
+
+
+def test_read_slurmd_log__gpus_without_a_file_beside_some_with_one():
+    """slurmd never uses a GPU without a device file where it has others; a log of files only is as before."""
+    bare = LINE.format(STAMP, "(null)", "(null)")
+    whole = LINE.format(STAMP, "(null)", "/dev/nvidia0")
+    assert (gpus_of(whole + bare), gpus_of(bare + bare), gpus_of(whole)) == (1, 2, 1)
+
+
+def test_read_slurmd_log__its_last_word_counts():
+    """The lines "Gres Name=gpu" are what slurmd uses in the end, whatever the debug lines before them list."""
+    last = "slurmd: Gres Name=gpu Type=a100 Count=1 Index={0} ID=7696487 File=/dev/nvidia{0} Links=(null)\n"
+    before = "".join(LINE.format(STAMP, "(null)", f"/dev/nvidia{i}") for i in range(8))
+    assert gpus_of(before + last.format(0) + last.format(1)) == 2
