@@ -58,8 +58,10 @@ def show(out: Output, node: str | None, file: Path | None, svg: Path | None) -> 
 @click.argument("files", nargs=-1, required=True, type=FILE)
 @click.option("--kind", default="", metavar="KIND", help="Of all files; default: told by their content.")
 @click.option("--gpu-type", default="", metavar="MODEL", help="GPU model, such as a100, for link bandwidth.")
+@click.option("--nodes", default="", metavar="HOSTLIST", help="Of ibnetdiscover, only these hosts; default: the nodes "
+              "of a slurm.conf among FILES.")  # fmt: skip
 @click.option("--strict", is_flag=True, help="End with 2 if anything was damaged or left out.")
-def import_files(out: Output, files: tuple[Path, ...], kind: str, gpu_type: str, strict: bool) -> int:
+def import_files(out: Output, files: tuple[Path, ...], kind: str, gpu_type: str, nodes: str, strict: bool) -> int:
     """Read FILES: `nvidia-smi topo -m`, `rocm-smi --showtopo`, slurmd's log, gres.conf, ibnetdiscover and more.
 
     Damaged files give what can still be read, with warnings. Exit code 2 for a file of no known kind, and for one of
@@ -72,7 +74,7 @@ def import_files(out: Output, files: tuple[Path, ...], kind: str, gpu_type: str,
 
     if kind and kind not in KINDS:
         raise InputError(f"--kind {kind!r} is none of {', '.join(KINDS)}")
-    readings = [(path, _reading(path, kind, gpu_type)) for path in files]
+    readings = _readings(files, kind, gpu_type, nodes)
     if out.as_json:
         out.json([{"file": str(path), **record(reading)} for path, reading in readings])
     for path, reading in readings:
@@ -108,13 +110,21 @@ def diff(out: Output, fabric: Path | None) -> int:
     return DIFFERS if found else 0
 
 
-def _reading(path: Path, kind: str, gpu_type: str) -> Reading:
+def _readings(files: tuple[Path, ...], kind: str, gpu_type: str, nodes: str) -> list[tuple[Path, Reading]]:
+    """Each file once: it may be a pipe. An ibnetdiscover is read again once a slurm.conf tells the cluster's nodes."""
+    from slurmsched.errors import InputError
     from slurmsched.slurm.wiring import beside, read_text
+    from slurmsched.topology.plain import hosts
     from slurmsched.topology.reading import of_kind, read_any
 
-    text = read_text(path)  # once: it may be a pipe
-    found = read_any(text, kind, path.stem, gpu_type, beside(path))
-    return of_kind(found, text)
+    if (named := hosts(nodes)) is None:
+        raise InputError(f"--nodes {nodes!r} is no list of hosts, such as n[1-4]")
+    texts = [(path, read_text(path)) for path in files]
+    found = [read_any(text, kind, path.stem, gpu_type, beside(path), named) for path, text in texts]
+    known = named or [node for one in found for node in one.nodes]
+    again = [read_any(text, one.kind, path.stem, gpu_type, beside(path), known) if one.kind == "ibnetdiscover" else one
+             for (path, text), one in zip(texts, found, strict=True)]  # fmt: skip
+    return [(path, of_kind(one, text)) for (path, text), one in zip(texts, again, strict=True)]
 
 
 def _write(path: Path, text: str) -> None:

@@ -86,4 +86,5 @@ class Partitions(Table):
     priority_tier: Int32s = column(np.int32, 1)
     node_list: Labels = text()  # hostlist text
     nodes: Int32s = column(np.int32, 0)
+    topology: Labels = text()  # its own (Topology=, Slurm 25.05 on), "" = the cluster's default
     defaults: Labels = text()  # of jobs that do not say, e.g. "DefMemPerCPU=1000,DefCpuPerGPU=8"

@@ -13,6 +13,7 @@ from slurmsched.model.columns import Bools, Floats, Int32s, Int64s, Labels, froz
 
 Int8s = NDArray[np.int8]
 Int16s = NDArray[np.int16]
+UNDERSTOOD = ("tree", "block")  # forms of a fabric of which it is known where Slurm starts a job
 MAX_GPUS = 64  # a set of GPUs is the bits of one integer
 
 
@@ -92,8 +93,9 @@ class GpuTopology:
 class Fabric:
     """Cells of nodes: switches of a tree, or blocks and their aggregates, lowest level first.
 
-    form: "tree", "block", or "" when the site has none. cell: (C,) names. level: (C,) int8, 1 = the cells that hold
-    nodes (level 0 is the node itself). parent: (C,) int32 row of the cell above, -1 = none.
+    form: "tree", "block", "" when the site has none, or another, of which only the cells are known. cell: (C,) names.
+    level: (C,) int8, 1 = the cells that hold nodes (level 0 is the node itself).
+    parent: (C,) int32 row of the cell above, -1 = none.
     node, node_cell: (M,) names of nodes ascending, and int32 row of the lowest cell each is in.
     block_sizes: nodes that Slurm counts for a block of each level, ascending; () where none are told.
     """

@@ -13,7 +13,7 @@ from slurmsched.model.hostlist import expand
 from slurmsched.placements.fabric_cells import cells_of
 from slurmsched.planning.picks import Pick
 from slurmsched.planning.pin_room import Left, Share
-from slurmsched.planning.reach import reachable, unknown, within_reach
+from slurmsched.planning.reach import of_partitions, reachable, unknown, within_reach
 from slurmsched.planning.stock import Need
 from slurmsched.topology.slurm_node import Form
 
@@ -33,7 +33,7 @@ def unfit(snapshot: Snapshot, row: int, wish: Wish, allowed: Bools) -> str:
         return ""
     if len(cell) != len(allowed) or not (cell[allowed] >= 0).any():
         return "nothing is known of the switches or blocks of its nodes"
-    if why := unknown(snapshot.topology, nodes):
+    if why := unknown(of_partitions(snapshot, jobs.partition[row]), nodes):
         return why
     shown = snapshot.picking is not None and snapshot.picking.version >= _SEGMENTS_SHOWN
     return "" if shown or snapshot.topology.slurm_fabric.form != "block" else "this Slurm does not show --segment"

@@ -17,7 +17,7 @@ from slurmsched.planning.groups import competing
 from slurmsched.planning.picks import Pick
 from slurmsched.planning.pin_gangs import together, unfit, where
 from slurmsched.planning.pin_room import Left
-from slurmsched.planning.reach import reachable, unknown
+from slurmsched.planning.reach import of_partitions, reachable, unknown
 from slurmsched.planning.type_nodes import nodes_of_types, unfit_for_types
 from slurmsched.topology.picker import members
 
@@ -79,7 +79,7 @@ class Walk:
             self._refuse(row, "pin-asks", why)
             return False
         snapshot = self.left.snapshot
-        if why := unknown(snapshot.topology, count):
+        if why := unknown(of_partitions(snapshot, snapshot.jobs.partition[row]), count):
             self._refuse(row, "pin-gang", why)
             return False
         found = nodes_of_types(snapshot, row, want, self.mine.get(row), self._unreserved(row))

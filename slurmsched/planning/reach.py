@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import combinations
 from math import ceil, comb
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from slurmsched.model import SiteTopology, Snapshot
 from slurmsched.model.columns import Bools, Int64s
-from slurmsched.model.topology import Fabric
+from slurmsched.model.topology import UNDERSTOOD, Fabric
 from slurmsched.topology.blocks import at_level
 
 _WAYS = 32  # of choosing the blocks of a job in one cell, up to which each is tried
@@ -83,8 +84,10 @@ def places(topology: SiteTopology, rows: Int64s, count: int) -> Iterator[Int64s]
     Every such set that no other holds, but where the blocks of one cell can be chosen in more than 32 ways, of that
     cell the shortest head. All nodes where Slurm keeps to no fabric.
     """
+    if unknown(topology, count):
+        return
     if count < 2 or not binds(topology, len(topology.slurm_cell)):
-        yield from [rows] * (len(rows) >= count and not unknown(topology, count))
+        yield from [rows] * (len(rows) >= count)
         return
     fabric, bounds = topology.slurm_fabric, _bounds(topology, count)
     rows = rows[topology.slurm_cell[rows] >= 0]
@@ -104,7 +107,7 @@ def places(topology: SiteTopology, rows: Int64s, count: int) -> Iterator[Int64s]
 
 def most_together(topology: SiteTopology, room: Bools) -> int:
     """On how many of these nodes at most Slurm would start one job. room: (N,) bool."""
-    if not topology.slurm_known:
+    if unknown(topology, 2):
         return int(room.any())
     if not binds(topology, len(room)):
         return int(room.sum())
@@ -137,7 +140,19 @@ def _steps(fabric: Fabric) -> Iterator[tuple[int, int, int, int, int]]:
 def binding(snapshot: Snapshot, row: int) -> SiteTopology:
     """The topology that tells where Slurm starts this job: none for one that asks for segments, which are by rules of
     their own."""
-    return SiteTopology() if snapshot.jobs.segment_nodes[row] else snapshot.topology
+    topology = of_partitions(snapshot, snapshot.jobs.partition[row])
+    return SiteTopology() if snapshot.jobs.segment_nodes[row] and not unknown(topology, 2) else topology
+
+
+def of_partitions(snapshot: Snapshot, names: str) -> SiteTopology:
+    """The topology for jobs of these partitions (a comma list). One of a partition's own, `Topology=`, is not read: its
+    form says so."""
+    partitions = snapshot.partitions
+    own = {name: of for name, of in zip(partitions.name, partitions.topology, strict=True) if of}
+    found = next((own[name] for name in names.split(",") if name in own), "")
+    if not found:
+        return snapshot.topology
+    return replace(snapshot.topology, slurm_fabric=Fabric(form=f"topology of its partition ({found})"))
 
 
 def binds(topology: SiteTopology, nodes: int) -> bool:
@@ -147,9 +162,14 @@ def binds(topology: SiteTopology, nodes: int) -> bool:
 
 def unknown(topology: SiteTopology, nodes: int) -> str:
     """Why it is not known where Slurm starts a job of so many nodes, "" = it is."""
-    if nodes < 2 or topology.slurm_known:
+    form = topology.slurm_fabric.form
+    if nodes < 2:
         return ""
-    return "Slurm has not told yet whether it keeps jobs to switches or blocks"
+    if not topology.slurm_known:
+        return "Slurm has not told yet whether it keeps jobs to switches or blocks"
+    if form and form not in UNDERSTOOD:
+        return f"Slurm keeps jobs to a {form}, whose rule is not known"
+    return ""
 
 
 def _bounds(topology: SiteTopology, count: int) -> list[tuple[int, int]]:

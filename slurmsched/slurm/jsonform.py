@@ -201,6 +201,7 @@ def _partition(each: Body) -> dict[str, Any]:
         "priority_tier": int(number(each.get("priority", {}).get("tier"), 1)),
         "node_list": nodes.get("configured", ""),
         "nodes": int(number(nodes.get("total"), 0)),
+        "topology": each.get("topology") or "",
     }
 
 

@@ -105,6 +105,7 @@ def parse_partitions(text: str) -> Partitions:
             "node_list": plain(each.get("Nodes", "")),
             "nodes": int(each.get("TotalNodes", 0)),
             "defaults": ",".join(_defaults(each)),
+            "topology": plain(each.get("Topology", "")),
         }
         for each in found
     )
@@ -124,7 +125,8 @@ def build_partitions(rows: Iterable[Mapping[str, Any]]) -> Partitions:
     ordered = sorted(rows, key=lambda row: str(row["name"]))
     names = ("name", "up", "default", "max_time_s", "default_time_s", "priority_tier", "node_list", "nodes")
     columns = {name: [row[name] for row in ordered] for name in names}
-    return Partitions.build(len(ordered), columns | {"defaults": [row.get("defaults", "") for row in ordered]})
+    more = {name: [row.get(name, "") for row in ordered] for name in ("defaults", "topology")}
+    return Partitions.build(len(ordered), columns | more)
 
 
 def parse_details(text: str, names: Mapping[int, str]) -> dict[int, Parts]:

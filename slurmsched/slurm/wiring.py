@@ -16,7 +16,7 @@ from slurmsched.config import Topology
 from slurmsched.errors import InputError, SlurmError, SlurmUnreachableError
 from slurmsched.model.nodes import Nodes
 from slurmsched.model.snapshot import Site, Snapshot
-from slurmsched.model.topology import Fabric, SiteTopology
+from slurmsched.model.topology import UNDERSTOOD, Fabric, SiteTopology
 from slurmsched.slurm.commands import Commands
 from slurmsched.topology.cells import NamedFabric
 from slurmsched.topology.conf_lines import Include
@@ -26,6 +26,7 @@ from slurmsched.topology.site import Sources, site_topology
 
 T = TypeVar("T")
 RELOAD_S = 3600.0  # files and Slurm's topology are read again after this long
+FLAT = ("", "flat", "default", "none")  # plugins without a fabric
 YAML_SINCE = (25, 5)  # Slurm's release
 LARGEST_BYTES = 32 << 20
 
@@ -47,7 +48,8 @@ class Wiring:
     def __call__(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot with its topology; what could not be read is told among its warnings."""
         if not self._sources.slurm_known or self._clock() - self._read_s > RELOAD_S:
-            self._sources = read_sources(self._settings, self._commands, snapshot.site, self._sources)
+            cluster = tuple(snapshot.nodes.name)
+            self._sources = read_sources(self._settings, self._commands, snapshot.site, cluster, self._sources)
             self._read_s, self._nodes = self._clock(), None
         if self._nodes is None or not _alike(self._nodes, snapshot.nodes):
             self._made = site_topology(snapshot.nodes, self._sources)
@@ -57,17 +59,21 @@ class Wiring:
         return replace(snapshot, topology=topology, warnings=(*snapshot.warnings, *told))
 
 
-def read_sources(settings: Topology, commands: Commands, site: Site, last: Sources | None = None) -> Sources:
+def read_sources(
+    settings: Topology, commands: Commands, site: Site, cluster: Sequence[str] = (), last: Sources | None = None
+) -> Sources:  # fmt: skip
     """Classes by configuration, then by gres.conf; the fabric by its file or by Slurm. Never raises.
 
-    last: what was read before, kept in the place of what cannot be read now.
+    cluster: names of Slurm's nodes. last: what was read before, kept in the place of what cannot be read now.
     """
     last = last or Sources(slurm_known=False)
     warnings: list[str] = []
     classes = read_classes(settings, site, warnings, last.classes)
     own = _attempt(partial(slurm_fabric, commands, site), warnings)
-    told = _attempt(partial(_file_fabric, settings.fabric), warnings) if settings.fabric else own
+    told = _attempt(partial(file_fabric, Path(settings.fabric), cluster), warnings) if settings.fabric else own
     known = own is not None or last.slurm_known
+    for of, one in (("Slurm's topology", own), (settings.fabric, told if told is not own else None)):
+        warnings += [f"{of}: {text}" for text in one.warnings] if one else []
     return Sources(classes, told or last.fabric, own or last.slurm_fabric, known, tuple(warnings))
 
 
@@ -96,8 +102,10 @@ def read_gres(settings: Topology, site: Site) -> Reading:
     return read_file(path, "gres.conf")
 
 
-def _file_fabric(name: str) -> NamedFabric:
-    return default_fabric(read_file(Path(name)))
+def file_fabric(path: Path, cluster: Sequence[str]) -> NamedFabric:
+    """The default fabric of a file, with all its warnings. cluster: as for ibnetdiscover. Raises InputError."""
+    found = read_file(path, cluster=cluster)
+    return replace(default_fabric(found), warnings=found.warnings)
 
 
 def slurm_fabric(commands: Commands, site: Site) -> NamedFabric:
@@ -108,18 +116,28 @@ def slurm_fabric(commands: Commands, site: Site) -> NamedFabric:
     """
     plugin = site.settings.get("TopologyPlugin", "").rpartition("/")[2].lower()
     found = re.match(r"(\d+)\.(\d+)", site.version)
-    flat = plugin not in ("tree", "block")
+    flat = plugin not in UNDERSTOOD
+    none = NamedFabric(Fabric()) if plugin in FLAT else _understood(NamedFabric(Fabric(), plugin))
     if flat and (not found or (int(found[1]), int(found[2])) < YAML_SINCE):
-        return NamedFabric(Fabric())
+        return none
     try:
         text = commands.run("scontrol", "show", "topology")
     except SlurmUnreachableError:
         raise
     except SlurmError:
         if flat:
-            return NamedFabric(Fabric())  # Slurm answers, and refuses to tell of what it has not
+            return none  # Slurm answers, and refuses to tell of what it has not
         raise
-    return default_fabric(read_any(text, "scontrol")) if text.strip() else NamedFabric(Fabric())
+    return _understood(default_fabric(read_any(text, "scontrol"))) if text.strip() else none
+
+
+def _understood(found: NamedFabric) -> NamedFabric:
+    """Of a fabric whose rule is not modelled the form says so, and a warning: then no gang is pinned."""
+    if found.kind in UNDERSTOOD:
+        return found
+    form = found.kind or "fabric of an unknown kind"
+    told = f"Slurm keeps jobs to a {form}, whose rule slurmsched does not know: no gang gets nodes or is placed"
+    return replace(found, fabric=replace(found.fabric, form=form), warnings=(*found.warnings, told))
 
 
 def default_fabric(reading: Reading) -> NamedFabric:
@@ -127,9 +145,11 @@ def default_fabric(reading: Reading) -> NamedFabric:
     return next((one for one in reading.fabrics if one.default), next(iter(reading.fabrics), NamedFabric(Fabric())))
 
 
-def read_file(path: Path, kind: str = "", name: str = "", gpu_type: str = "") -> Reading:
+def read_file(
+    path: Path, kind: str = "", name: str = "", gpu_type: str = "", cluster: Sequence[str] = ()
+) -> Reading:  # fmt: skip
     """As reading.read_any, of a file; files that it includes are looked for beside it. Raises InputError."""
-    return read_any(read_text(path), kind, name, gpu_type, beside(path))
+    return read_any(read_text(path), kind, name, gpu_type, beside(path), cluster)
 
 
 def beside(path: Path) -> Include:

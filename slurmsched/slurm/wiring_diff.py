@@ -11,7 +11,7 @@ from slurmsched.model.snapshot import Rights, Site
 from slurmsched.slurm.commands import Commands
 from slurmsched.slurm.node_text import parse_nodes
 from slurmsched.slurm.site import make_site, read_settings
-from slurmsched.slurm.wiring import default_fabric, read_classes, read_file, read_sources, slurm_fabric
+from slurmsched.slurm.wiring import file_fabric, read_classes, read_sources, slurm_fabric
 from slurmsched.topology.cells import NamedFabric
 from slurmsched.topology.reading import NodeClass
 from slurmsched.topology.site import Difference, class_rows, fabric_differences, gpu_differences
@@ -22,7 +22,7 @@ BESIDE = ("topology.yaml", "topology.conf")  # of slurm.conf; the first that is 
 def known_classes(settings: Topology, commands: Commands) -> tuple[tuple[NodeClass, ...], NamedFabric, tuple[str, ...]]:
     """The classes of the nodes that Slurm has, each with those nodes; the fabric; warnings. Raises SlurmError."""
     site, nodes, warnings = _now(commands)
-    sources = read_sources(settings, commands, site)
+    sources = read_sources(settings, commands, site, tuple(nodes.name))
     having = [name for name, gpus in zip(nodes.name, nodes.gpus.tolist(), strict=True) if gpus]
     rows = class_rows(having, sources.classes)
     classes = []
@@ -47,7 +47,7 @@ def differences(
     if not classes:
         warnings.append("no class of node is known, so no number of GPUs is compared")
     if path := fabric or _fabric_file(settings, site):
-        told = default_fabric(read_file(path))
+        told = file_fabric(path, tuple(nodes.name))
         warnings += [f"{path}: {text}" for text in told.warnings]
         found += fabric_differences(told.fabric, slurm_fabric(commands, site).fabric)
     return tuple(found), tuple(warnings)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 
 from slurmsched.topology.cells import Cell, NamedFabric, fabric_of
 from slurmsched.topology.plain import clean, fold, joined
@@ -17,6 +18,8 @@ _PORT = re.compile(
 )
 _ADAPTER = re.compile(r"([A-Za-z0-9][\w.-]*)\s+[A-Za-z][\w.-]*\d[\w.-]*")
 _NODE = re.compile(r"([A-Za-z][\w.-]*\d[\w.-]*)")
+_NOBODY = re.compile(r"localhost.*|localdomain|none|unknown|noname|default", re.IGNORECASE)  # no host's own name
+_SYSTEM = re.compile(r"sysimgguid=(0x[0-9a-fA-F]+)")
 _CHIP = re.compile(r"MT\d+\w*(?:\s|$)|\S+\s+(?:ConnectX|BlueField)", re.IGNORECASE)
 _SWITCH = re.compile(r"[^;]*;([^:;]+):[^/]*(/.*)?")
 MOST_LEVELS = 8
@@ -24,13 +27,14 @@ MOST_LEVELS = 8
 
 @dataclass(slots=True)
 class _Seen:
-    """told: GUID -> what its comment says. links: GUID -> GUIDs it has a cable to.
+    """told: GUID -> what its comment says. links: GUID -> GUIDs it has a cable to. system: GUID -> that of its device.
 
     heads: GUIDs with a part of their own. broken: lines of ports that cannot be read.
     """
 
     told: dict[str, str] = field(default_factory=dict)
     links: dict[str, set[str]] = field(default_factory=dict)
+    system: dict[str, str] = field(default_factory=dict)
     heads: set[str] = field(default_factory=set)
     broken: list[str] = field(default_factory=list)
 
@@ -43,39 +47,77 @@ class _Seen:
         named = {guid: node_name(text) for guid, text in self.told.items() if guid.startswith("H-")}
         return {guid: node for guid, node in named.items() if node}
 
+    def twice(self) -> set[str]:
+        """Names that several hosts have: the same adapter of the same name is in two devices."""
+        devices: dict[tuple[str, str], set[str]] = {}
+        for guid, node in self.hosts().items():
+            devices.setdefault((node, self.told[guid].strip().strip("'")), set()).add(self.system.get(guid, guid))
+        return {node for (node, _), found in devices.items() if len(found) > 1}
 
-def read_ibnetdiscover(text: str) -> NamedFabric:
+
+def read_ibnetdiscover(text: str, cluster: Collection[str] = ()) -> NamedFabric:
     """The fabric as a tree. A cell is a leaf switch, or leaf switches that share nodes by their rails, joined.
 
+    cluster: names of Slurm's nodes; only these count then, and each joins the leaves it is on. () = not known: leaves
+    are joined if more than half of the nodes of each are on the other, as by rails; a host that is on several others,
+    such as a file server, joins none and is left out.
     Switches above that reach the same cells are joined likewise, so that every cell has one parent.
     """
     seen = _scan(clean(text))
-    names, hosts = _switch_names(seen.told), seen.hosts()
-    nodes = {guid: sorted({hosts[end] for end in seen.links.get(guid, ()) if end in hosts}) for guid in names}
+    names, twice = _switch_names(seen.told), seen.twice()
+    hosts = {guid: node for guid, node in seen.hosts().items() if node not in twice}
+    others = set(hosts.values()) - set(cluster) if cluster else set[str]()
+    nodes = {guid: sorted({hosts[end] for end in seen.links.get(guid, ()) if end in hosts} - others) for guid in names}
+    groups = _groups({guid: set(nodes[guid]) for guid in names if nodes[guid]}, "any" if cluster else "most")
+    astray = _astray(nodes, groups)
+    nodes = {guid: [node for node in held if node not in astray] for guid, held in nodes.items()}
+    groups = [kept for group in groups if (kept := [guid for guid in group if nodes[guid]])]
     leaves = [guid for guid in names if nodes[guid]]
-    fabric, warnings = fabric_of("tree", _cells(seen, names, nodes, leaves))
-    found = () if leaves else ("no switch with nodes found",)
+    fabric, warnings = fabric_of("tree", _cells(seen, names, nodes, groups))
     told = {names[guid]: tuple(nodes[guid]) for guid in leaves}
-    warnings = (*found, *_damage(seen), *warnings)
+    warnings = (*_missed(leaves, twice, astray), *_damage(seen), *warnings)
+    left = (f"{fold(sorted(others))}: no nodes of Slurm, left out",) if others else ()
     kind = "tree" if leaves else ""
-    return NamedFabric(fabric, kind, leaves=told, warnings=warnings, notes=_partial(seen, names))
+    return NamedFabric(fabric, kind, leaves=told, warnings=warnings, notes=(*_partial(seen, names), *left))
+
+
+def _missed(leaves: Sequence[str], twice: Collection[str], astray: Collection[str]) -> Iterator[str]:
+    """Hosts that are left out although they may be nodes."""
+    if not leaves:
+        yield "no switch with nodes found"
+    if twice:
+        yield f"{fold(sorted(twice))}: several hosts have this name, left out"
+    if astray:
+        yield (f"{fold(sorted(astray))}: on switches that share few nodes, as file servers are, left out; "
+               "name the nodes of the cluster to be sure (--nodes, or slurm.conf beside)")  # fmt: skip
+
+
+def _astray(nodes: Mapping[str, Sequence[str]], groups: Sequence[Sequence[str]]) -> set[str]:
+    """Nodes that are on leaves of several groups."""
+    on = Counter(node for group in groups for node in {node for guid in group for node in nodes[guid]})
+    return {node for node, count in on.items() if count > 1}
 
 
 def node_name(text: str) -> str:
     """The node of an adapter's comment: "node001 mlx5_5", "node006 HCA-6", "node006" where a site set it so; "" for a
-    switch's own adapter or a chip."""
+    switch's own adapter, a chip, or a host that has no name of its own."""
     bare = text.strip().strip("'")
     match = _ADAPTER.fullmatch(bare) or _NODE.fullmatch(bare)
-    return match[1].partition(".")[0] if match and not _CHIP.match(text) else ""
+    named = match is not None and not _CHIP.match(text) and not _NOBODY.fullmatch(match[1])
+    return match[1].partition(".")[0] if match and named else ""
 
 
 def _scan(text: str) -> _Seen:
-    seen, at = _Seen(), ""
+    seen, at, system = _Seen(), "", ""
     for line in text.splitlines():
-        if head := _HEAD.match(line):
+        if found := _SYSTEM.match(line):
+            system = found[1]
+        elif head := _HEAD.match(line):
             at = head[1]
             seen.told[at] = head[2]
             seen.heads.add(at)
+            seen.system |= {at: system} if system else {}
+            system = ""
         elif port := _PORT.match(line):
             seen.told.setdefault(port[1], port[2])
             if at:
@@ -110,15 +152,15 @@ def _switch_names(told: Mapping[str, str]) -> dict[str, str]:
 
 
 def _cells(
-    seen: _Seen, names: Mapping[str, str], nodes: Mapping[str, Sequence[str]], leaves: Sequence[str]
+    seen: _Seen, names: Mapping[str, str], nodes: Mapping[str, Sequence[str]], leaves: Sequence[Sequence[str]]
 ) -> list[Cell]:
-    """Cells of all levels: each level's switches joined where they share what is below."""
+    """Cells of all levels: the groups of leaves, then each level's switches joined where they share what is below."""
     cells: list[Cell] = []
     done: set[str] = set()
-    below = {guid: set(nodes[guid]) for guid in leaves}
+    below = {guid: set(nodes[guid]) for group in leaves for guid in group}
     for level in range(MOST_LEVELS):
         made: dict[str, str] = {}
-        for group in _groups(below):
+        for group in leaves if level == 0 else _groups(below):
             held = sorted(set().union(*(below[guid] for guid in group)))
             name = fold(names[guid] for guid in group)
             cells.append(Cell(name, tuple(held)) if level == 0 else Cell(name, (), tuple(held)))
@@ -136,11 +178,17 @@ def _ends(seen: _Seen, of: Iterable[str], among: set[str]) -> list[str]:
     return sorted({end for guid in of for end in seen.links.get(guid, ()) if end in among})
 
 
-def _groups(below: Mapping[str, set[str]]) -> list[list[str]]:
-    """The switches in groups that share something below, over any chain of switches."""
+def _groups(below: Mapping[str, set[str]], shared: str = "any") -> list[list[str]]:
+    """The switches in groups that share something below, over any chain of switches; shared="most": more than half of
+    what is below each."""
     guids = list(below)
-    holder: dict[str, int] = {}
-    pairs = [(holder.setdefault(held, at), at) for at, guid in enumerate(guids) for held in sorted(below[guid])]
+    on: dict[str, list[int]] = {}
+    for at, guid in enumerate(guids):
+        for held in sorted(below[guid]):
+            on.setdefault(held, []).append(at)
+    common = Counter((a, b) for holders in on.values() for a, b in combinations(holders, 2))
+    pairs = [(a, b) for (a, b), count in common.items()
+             if shared == "any" or 2 * count > max(len(below[guids[a]]), len(below[guids[b]]))]  # fmt: skip
     groups: dict[int, list[str]] = {}
     for guid, key in zip(guids, joined(len(guids), pairs), strict=True):
         groups.setdefault(key, []).append(guid)

@@ -81,7 +81,7 @@ def _parts(text: str) -> tuple[list[_Part], tuple[str, ...]]:
     at: _Part | None = None
     if "<!ENTITY" in text:
         return found, ("it defines entities, as no topology file does; nothing is read",)
-    parser = XMLPullParser(("start", "end"))
+    parser: XMLPullParser[Any] = XMLPullParser(("start", "end"))
     try:
         parser.feed(re.sub(r"^\s*<\?xml[^>]*\?>", "", text))
         parser.close()

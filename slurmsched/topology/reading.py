@@ -6,7 +6,7 @@ A kind's reader is loaded with the first file of that kind: a cycle from cron se
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -36,7 +36,8 @@ class NodeClass:
 class Reading:
     """What one file says. kind: of KINDS, "" = none of them.
 
-    gpus: node -> number of GPUs, of files that tell no more. warnings: what is damaged or left out. notes: what is
+    gpus: node -> number of GPUs, of files that tell no more. nodes: of slurm.conf, all that it names.
+    warnings: what is damaged or left out. notes: what is
     worth knowing, though nothing is wrong. nic_names: label in the matrix -> device.
     """
 
@@ -44,6 +45,7 @@ class Reading:
     classes: tuple[NodeClass, ...] = ()
     fabrics: tuple[NamedFabric, ...] = ()
     gpus: Mapping[str, int] = field(default_factory=dict)
+    nodes: tuple[str, ...] = ()
     nic_names: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -88,12 +90,18 @@ def _gres_lines(text: str) -> bool:
     return 2 * sum(map(is_gres_line, lines)) > len(lines)
 
 
-def read_any(text: str, kind: str = "", name: str = "", gpu_type: str = "", include: Include | None = None) -> Reading:
+def read_any(
+    text: str, kind: str = "", name: str = "", gpu_type: str = "", include: Include | None = None,
+    cluster: Collection[str] = (),
+) -> Reading:  # fmt: skip
     """The text read as of this kind, or of the one its content tells.
 
     name: of the class of node, where the text names none. gpu_type: as for the readers. include: as for gres.conf.
+    cluster: names of Slurm's nodes, as for ibnetdiscover.
     """
     kind = kind or recognised(text)
+    if kind == "ibnetdiscover":
+        return _infiniband(text, cluster)
     if kind in _WIRED:
         return _wired(kind, text, name, gpu_type)
     if kind in _OF_SLURM:
@@ -165,10 +173,10 @@ def _yaml(text: str, include: Include | None) -> Reading:
     return Reading("topology.yaml", fabrics=found, warnings=(*warnings, *(w for one in found for w in one.warnings)))
 
 
-def _infiniband(text: str, include: Include | None) -> Reading:
+def _infiniband(text: str, cluster: Collection[str]) -> Reading:
     from slurmsched.topology.ibnetdiscover import read_ibnetdiscover
 
-    found = read_ibnetdiscover(text)
+    found = read_ibnetdiscover(text, cluster)
     rails = {leaf: nodes for leaf, nodes in found.leaves.items() if leaf not in found.fabric.cell.names}
     notes = (f"{fold(rails)}: one cell, since nodes are on several of them by their rails",) if rails else ()
     return Reading("ibnetdiscover", fabrics=(found,), warnings=found.warnings, notes=(*notes, *found.notes))
@@ -178,7 +186,7 @@ def _slurm(text: str, include: Include | None) -> Reading:
     from slurmsched.topology.slurm_conf import read_slurm_conf
 
     found = read_slurm_conf(text, include)
-    return Reading("slurm.conf", gpus=found.gpus, warnings=found.warnings, notes=found.notes)
+    return Reading("slurm.conf", gpus=found.gpus, nodes=found.nodes, warnings=found.warnings, notes=found.notes)
 
 
 _WIRED = {
@@ -189,5 +197,5 @@ _WIRED = {
 }
 _OF_SLURM: Mapping[str, Callable[[str, Include | None], Reading]] = {
     "gres.conf": _gres, "topology.conf": _fabric("topology.conf"), "scontrol": _fabric("scontrol"),
-    "topology.yaml": _yaml, "ibnetdiscover": _infiniband, "slurm.conf": _slurm,
+    "topology.yaml": _yaml, "slurm.conf": _slurm,
 }  # fmt: skip

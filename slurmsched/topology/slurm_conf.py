@@ -15,10 +15,12 @@ from slurmsched.topology.plain import hosts, parts
 class SlurmConf:
     """gpus: node -> GPUs (MIG devices counted as GPUs) by its Gres, nodes without left out.
 
+    nodes: every node that it names.
     topology: TopologyPlugin without its "topology/". accounted: whether AccountingStorageTRES has gres/gpu.
     """
 
     gpus: Mapping[str, int] = field(default_factory=dict)
+    nodes: tuple[str, ...] = ()
     topology: str = ""
     accounted: bool = False
     warnings: tuple[str, ...] = ()
@@ -30,20 +32,23 @@ def read_slurm_conf(text: str, include: Include | None = None) -> SlurmConf:
     lines = Lines(include)
     gpus: dict[str, int] = {}
     settings: dict[str, str] = {}
-    default = ""
+    default, nodes = "", list[str]()
     for line in lines.read(text):
         if name := line.get("nodename"):
             gres = line.values.get("gres", default)
             if name.upper() == "DEFAULT":
                 default = gres
             else:
+                nodes += hosts(name) or ()
                 gpus.update(_gpus(line, gres, lines.warnings))
         else:
             settings.update({key: value for key, value in line.values.items() if key not in settings})
     tres = parts(settings.get("accountingstoragetres", "").lower())
     accounted = any(part == "gres/gpu" for part in tres)
     plugin = settings.get("topologyplugin", "").rpartition("/")[2]
-    return SlurmConf(gpus, plugin, accounted, tuple(lines.warnings), _notes(gpus, accounted))
+    return SlurmConf(
+        gpus, tuple(dict.fromkeys(nodes)), plugin, accounted, tuple(lines.warnings), _notes(gpus, accounted)
+    )
 
 
 def _gpus(line: ConfLine, gres: str, warnings: list[str]) -> dict[str, int]:

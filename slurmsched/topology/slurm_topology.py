@@ -1,4 +1,4 @@
-"""topology.conf (tree and block), and `scontrol show topology`, which prints the same words."""
+"""topology.conf (tree and block), and `scontrol show topology`, which prints the same words (ring and torus too)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from slurmsched.topology.blocks import aggregates, block_cells
 from slurmsched.topology.cells import Cell, NamedFabric, fabric_of, nodes_under
 from slurmsched.topology.conf_lines import ConfLine, Include, Lines
 from slurmsched.topology.plain import fold, hosts, numbers
+
+_RINGS = {"ringname": "ring", "torusname": "torus3d"}  # of 26.05: key -> kind; a whole one is taken for one cell
 
 
 def read_topology(text: str, include: Include | None = None) -> NamedFabric:
@@ -21,13 +23,16 @@ def read_topology(text: str, include: Include | None = None) -> NamedFabric:
     read = list(lines.read(text))
     switches = [_switch(line, lines.warnings) for line in read if line.get("switchname")]
     blocks = [_block(line, lines.warnings) for line in read if line.get("blockname")]
+    rings = [Cell(line.get(key), _names(line, "nodes", lines.warnings))
+             for line in read for key in _RINGS if line.get(key)]  # fmt: skip
     if switches and blocks:
         lines.warnings.append("switches and blocks in one file; the blocks are left out")
-    if not switches and not blocks and not any(line.get("blocksizes") for line in read):
+    if not switches and not blocks and not rings and not any(line.get("blocksizes") for line in read):
         lines.warnings.append("neither switches nor blocks found")
     sizes = _sizes(read, lines.warnings)
-    cells = switches or _blocks(blocks, read, sizes, lines.warnings)
-    kind = "tree" if switches else "block" if blocks else ""
+    cells = switches or _blocks(blocks, read, sizes, lines.warnings) or rings
+    ring = next((_RINGS[key] for line in read for key in _RINGS if line.get(key)), "")
+    kind = "tree" if switches else "block" if blocks else ring
     fabric, more = fabric_of(kind, cells, sizes if kind == "block" else ())
     told = (*lines.warnings, *more, *_lost(read, fabric))
     return NamedFabric(fabric, kind, domains=_domains(read), warnings=told)

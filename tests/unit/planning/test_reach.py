@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurmsched.model import SiteTopology
-from slurmsched.planning.reach import most_together, places, reachable, shortest_head, within_reach
+from slurmsched.model.nodes import Partitions
+from slurmsched.planning.reach import binding, most_together, places, reachable, shortest_head, unknown, within_reach
+from slurmsched.testing import snapshot
 from slurmsched.topology.site import cells_of_nodes
 from slurmsched.topology.slurm_topology import read_topology
 
@@ -139,3 +141,26 @@ def test_shortest_head__no_shorter_one_does(text, order, count):
     if found:
         assert found == [row for row in order[: heads[0]] if row in found]
         assert all(reachable(at, np.array(each)) for each in combinations(found, count))
+
+
+RING = SiteTopology(slurm_fabric=read_topology("RingName=r0 Nodes=n[0-15] RingSize=16\n").fabric)
+
+
+def test_reach__a_fabric_of_a_rule_that_is_not_known():
+    """No nodes for a gang; a job of one node is as anywhere."""
+    rows, room = np.arange(16), np.ones(16, np.bool_)
+    assert not reachable(RING, rows[:2])
+    assert reachable(RING, rows[:1])
+    assert (within_reach(RING, room, 2).sum(), within_reach(RING, room, 1).sum()) == (0, 16)
+    assert (list(places(RING, rows, 2)), len(shortest_head(RING, rows, 2))) == ([], 0)
+    assert most_together(RING, room) == 1
+
+
+def test_binding__partitions_with_a_topology_of_their_own():
+    """Where one of a job's partitions has one, it is not known where Slurm starts its gangs."""
+    partitions = Partitions.build(2, {"name": ["a", "b"], "topology": ["", "blocks"]})
+    rows = [{"job_id": i, "partition": names, "nodes": 2, "gpus": 2} for i, names in ((1, "a"), (2, "b"), (3, "a,b"))]
+    made = replace(snapshot(rows, "2x4"), partitions=partitions)
+    told = [unknown(binding(made, row), 2) for row in range(3)]
+    own = "Slurm keeps jobs to a topology of its partition (blocks), whose rule is not known"
+    assert told == ["", own, own]

@@ -170,3 +170,9 @@ def test_parse_details__hears_scontrol_with_a_prompt():
 def test_spread_of__what_a_record_tells_behind_its_users_words(record, spread):
     """Names, comments and files of users decide nothing; a number that no count can be is none."""
     assert spread_of(record) == spread
+
+
+def test_parse_partitions__a_topology_of_its_own():
+    """Topology= of 25.05 and later; without it the cluster's default."""
+    found = parse_partitions("PartitionName=a State=UP Topology=blocks\n\nPartitionName=b State=UP Topology=(null)\n")
+    assert list(found.topology) == ["blocks", ""]

@@ -10,6 +10,7 @@ import pytest
 from slurmsched.config import Topology, parse_config
 from slurmsched.errors import InputError, SlurmError, SlurmUnreachableError
 from slurmsched.model import Nodes, Site
+from slurmsched.planning.reach import unknown
 from slurmsched.slurm.wiring import RELOAD_S, Wiring, read_text, slurm_fabric
 from slurmsched.slurm.wiring_diff import differences, known_classes
 from tests.recorded.playback import Answer
@@ -191,3 +192,30 @@ def test_read_text__a_folder_is_no_file(tmp_path):
     """The path and the reason are told."""
     with pytest.raises(InputError, match="cannot be read: Is a directory"):
         read_text(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("plugin", "version", "text", "form"),
+    [
+        ("topology/ring", "26.05.5", "RingName=r0 Nodes=n[1-4] RingSize=4\n", "ring"),
+        ("topology/flat", "26.05.5", "TorusName=t0 Dims=2x2x1 Nodes=n[1-4]\n", "torus3d"),
+        ("topology/flat", "26.05.5", "HyperName=h0 Nodes=n[1-4]\n", "fabric of an unknown kind"),
+        ("topology/3d_torus", "23.02.7", "", "3d_torus"),
+        ("topology/hypercube", "25.05.1", "", "hypercube"),
+        ("topology/default", "24.11.5", "", ""),
+        ("topology/flat", "25.11.0", "", ""),
+    ],
+)
+def test_slurm_fabric__of_a_rule_that_is_not_known(tmp_path, plugin, version, text, form):
+    """It is no flat network: the snapshot is warned, and no gang gets nodes."""
+    commands = Asked(tmp_path / "slurm.conf")
+    commands.answers["topology"] = text
+    settings = {"SLURM_CONF": str(tmp_path / "slurm.conf"), "TopologyPlugin": plugin}
+    made = replace(make_snapshot(), site=Site(version=version, settings=settings))
+    found = Wiring(Topology(), commands, lambda: 0.0)(made)
+    assert form == found.topology.slurm_fabric.form
+    assert [f"keeps jobs to a {form}" in text for text in found.warnings if "Slurm's topology" in text][-1:] == [
+        True
+    ] * bool(form)
+    assert unknown(found.topology, 2) == (f"Slurm keeps jobs to a {form}, whose rule is not known" if form else "")
+    assert unknown(found.topology, 1) == ""

@@ -124,6 +124,78 @@ def test_read_ibnetdiscover__chips_of_one_chassis_keep_apart():
     assert read_ibnetdiscover(text).leaves == {"big/L1/U1": ("n1",), "big/L2/U1": ("n2",)}
 
 
+def leaf(guid: str, name: str, *ends: str) -> str:
+    """A leaf switch with adapters at its ports: "GUID host adapter"."""
+    ports = "".join(f'[{at}]\t"H-{end.split()[0]}"[1]({end.split()[0]})\t# "{end.partition(" ")[2]}" lid 1 4xNDR\n'
+                    for at, end in enumerate(ends, 1))  # fmt: skip
+    head = f'Switch\t41 "S-{guid}"\t\t# "MF0;{name}:M/U1" enhanced port 0 lid 3 lmc 0\n'
+    return f'{head}{ports}[40]\t"S-f0"[1]\t\t# "MF0;spine:M/U1"\n\n'
+
+
+RACKS = leaf("1", "left", "a1 a1 mlx5_0", "a2 a2 mlx5_0", "51 store1 mlx5_0") + leaf(
+    "2", "right", "b1 b1 mlx5_0", "b2 b2 mlx5_0", "52 store1 mlx5_1"
+)
+RAILS = leaf("1", "r0", "a1 a1 mlx5_0", "a2 a2 mlx5_0", "51 store1 mlx5_0") + leaf(
+    "2", "r1", "b1 a1 mlx5_1", "b2 a2 mlx5_1"
+)
+
+
+def cells_under(text: str, cluster: tuple[str, ...] = ()) -> dict[str, str]:
+    return {name: fold(nodes) for name, nodes in nodes_under(read_ibnetdiscover(text, cluster).fabric).items()}
+
+
+def test_read_ibnetdiscover__a_host_of_two_racks_joins_them_only_if_it_is_a_node_of_slurm():
+    """A file server on both leaves is no reason to take two racks for one; a node of the cluster is."""
+    racks = {"left": "a[1-2]", "right": "b[1-2]", "spine": "a[1-2],b[1-2]"}
+    found = read_ibnetdiscover(RACKS)
+    assert cells_under(RACKS) == racks
+    assert found.warnings[0].startswith("store1: on switches that share few nodes")
+    named = read_ibnetdiscover(RACKS, ("a1", "a2", "b1", "b2"))
+    assert cells_under(RACKS, ("a1", "a2", "b1", "b2")) == racks
+    assert (named.warnings, "store1: no nodes of Slurm, left out" in named.notes) == ((), True)
+    assert cells_under(RACKS, ("a1", "a2", "b1", "b2", "store1"))["left,right"] == "a[1-2],b[1-2],store1"
+
+
+def test_read_ibnetdiscover__rails_are_one_cell():
+    """Leaves of which each holds most of the other's nodes, whoever else is on one of them."""
+    assert cells_under(RAILS) == {"r[0-1]": "a[1-2],store1", "spine": "a[1-2],store1"}
+    assert cells_under(RAILS, ("a1", "a2")) == {"r[0-1]": "a[1-2]", "spine": "a[1-2]"}
+
+
+@pytest.mark.parametrize("system", ["", 'sysimgguid=0x{0}\ncaguid=0x{0}\nCa\t1 "H-{0}"\t\t# "{1} mlx5_0"\n\n'])
+@pytest.mark.parametrize(("name", "told"), [("localhost", False), ("localhost.localdomain", False), ("node1", True)])
+def test_read_ibnetdiscover__one_name_of_two_hosts_is_neither(name, told, system):
+    """Hosts that were installed alike, or have no name yet, join nothing."""
+    text = leaf("1", "left", "a1 a1 mlx5_0", f"c1 {name} mlx5_0") + leaf(
+        "2", "right", "b1 b1 mlx5_0", f"c2 {name} mlx5_0"
+    )
+    text += "".join(system.format(guid, name) for guid in ("c1", "c2"))
+    assert cells_under(text) == {"left": "a1", "right": "b1", "spine": "a1,b1"}
+    words = ["node1: several hosts have this name, left out"] if told else []
+    assert words == list(read_ibnetdiscover(text).warnings)
+
+
+def test_read_ibnetdiscover__one_host_of_two_adapters_is_one():
+    """Each card of a node has a GUID of its own."""
+    cards = "".join(
+        f'sysimgguid=0x{guid}\nCa\t1 "H-{guid}"\t# "a1 mlx5_{at}"\n\n' for at, guid in enumerate(("a1", "b1"))
+    )
+    assert cells_under(RAILS + cards, ("a1", "a2"))["r[0-1]"] == "a[1-2]"
+
+
+def test_read_topology__ring_and_torus_of_26_05():
+    """As scontrol prints them: one cell each, of a form of its own."""
+    found = read_topology("RingName=r0 Nodes=n[1-8] RingSize=8\nRingName=r1 Nodes=n[9-16] RingSize=8\n")
+    assert (found.kind, found.fabric.form, list(found.fabric.cell), found.warnings) == (
+        "ring",
+        "ring",
+        ["r0", "r1"],
+        (),
+    )
+    torus = read_topology("TorusName=t0 Dims=4x4x2 Nodes=n[1-32]\n")
+    assert (torus.kind, torus.fabric.form, len(torus.fabric.node)) == ("torus3d", "torus3d", 32)
+
+
 def test_read_ibnetdiscover__a_cut_answer_says_so():
     """A line of a port that ends too early is a warning; a switch without a part of its own a note."""
     text = (
