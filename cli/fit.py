@@ -44,7 +44,8 @@ def command(out: Output, **options: Any) -> int:
     """Show the largest request that starts now, by GPU type; or, with --gpus-per-node or --gpus, tell of that one
     where it would start and on which GPUs, or why it would wait and what near it would not.
 
-    Exit code 3 for a request that does not start now. Who goes first among pending jobs, and limits of accounts and
+    Where only nodes that Slurm has powered down have room, the answer is that it starts after a boot. Exit code 3 for a
+    request that waits. Who goes first among pending jobs, and limits of accounts and
     QOS, are not looked at. Needs no rights beyond those of squeue and sinfo; reads only.
     """
     from slurmsched.slurm.look import look
@@ -162,9 +163,13 @@ def _print_largest(out: Output, found: Sequence[Largest], several: bool) -> None
     if out.as_json:
         out.json(found)
         return
-    rows = [(*[one.partition] * several, one.gpu_type or "-", one.one_node, "?" if one.linked is None else one.linked,
+    boot = any(one.after_boot for one in found)
+    rows = [(*[one.partition] * several, one.gpu_type or "-", one.one_node, *[one.after_boot] * boot,
+             "?" if one.linked is None else one.linked,
              ", ".join(f"{nodes}x{gpus}" for gpus, nodes in one.shapes.items()) or "-") for one in found]  # fmt: skip
-    out.table((*["partition"] * several, "type", "on one node>", "linked>", "nodes x GPUs"), rows)
+    out.table(
+        (*["partition"] * several, "type", "on one node>", *["after a boot>"] * boot, "linked>", "nodes x GPUs"), rows
+    )
 
 
 def _print(out: Output, answer: Fit, unknown: str, reasons: dict[str, str], several: bool) -> None:
@@ -182,9 +187,22 @@ def _print(out: Output, answer: Fit, unknown: str, reasons: dict[str, str], seve
         return
     where = f"{answer.needs} of these nodes" if answer.needs else "one or more of these nodes"
     within = f" of {answer.partition}" if several else ""
-    out.line(f"{answer.request}: starts now on {where}{within}; Slurm chooses", "ok")
-    columns = ("nodes", "GPUs>", "Slurm picks", "GB/s>", "best free", "GB/s>", "if empty GB/s>")
-    out.table(columns, [(place.nodes, place.gpus, *_cells(place.picked), *_cells(place.best),
+    when = "starts after a boot" if answer.boot else "starts now"
+    out.line(f"{answer.request}: {when} on {where}{within}; Slurm chooses", "warn" if answer.boot else "ok")
+    if answer.boot:
+        out.line("no nodes that are up have room for it; Slurm boots nodes for it")
+    columns = (
+        "nodes",
+        *["boots"] * answer.boot,
+        "GPUs>",
+        "Slurm picks",
+        "GB/s>",
+        "best free",
+        "GB/s>",
+        "if empty GB/s>",
+    )
+    boots = {False: ((), ()), True: (("no",), ("yes",))}[answer.boot]
+    out.table(columns, [(place.nodes, *boots[place.boot], place.gpus, *_cells(place.picked), *_cells(place.best),
                          _cells(place.ideal)[1]) for place in answer.places])  # fmt: skip
     if unknown:
         out.line(f"what Slurm picks: {unknown}")

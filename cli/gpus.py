@@ -84,9 +84,12 @@ def _print(out: Output, found: Overview, *, indices: bool) -> None:
 
 def _print_sums(out: Output, name: str, sums: tuple[Sum, ...], *, sets: bool = False) -> None:
     last = "linked sets" if sets else "whole nodes>"
-    columns = (name, "GPUs>", "free>", "stranded>", "used>", "drained>", "down>", last)
-    out.table(columns, [(one.name, one.gpus, one.free, one.stranded, one.used, one.drained, one.down,
-                         _sets(one) if sets else one.whole) for one in sums])  # fmt: skip
+    boot, unread = (any(getattr(one, key) for one in sums) for key in ("boot", "unread"))
+    columns = (name, "GPUs>", "free>", *["after a boot>"] * boot, "stranded>", "used>", "drained>", "down>",
+               *["unknown>"] * unread, last)  # fmt: skip
+    rows = [(one.name, one.gpus, one.free, *[one.boot] * boot, one.stranded, one.used, one.drained, one.down,
+             *[one.unread] * unread, _sets(one) if sets else one.whole) for one in sums]  # fmt: skip
+    out.table(columns, rows)
 
 
 def _sets(one: Sum) -> str:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from slurmsched.model import Jobs, Plan, Snapshot
 
 SHOWN = 5  # cycles and failures
+SELDOM = {"boot": "free after a boot", "unknown": "cannot be read"}  # told only where there are some
 
 
 @output.command("status")
@@ -146,7 +147,8 @@ def writes(holder: str, mode: str) -> bool:
 
 def _print(out: Output, facts: dict[str, Any]) -> None:
     mode = _mode(facts) + (", paused by the stop file" if facts["paused"] else "")
-    gpus = ", ".join(f"{count} {name}" for name, count in facts["gpus"].items() if name != "all")
+    gpus = ", ".join(f"{count} {SELDOM.get(name, name)}" for name, count in facts["gpus"].items()
+                     if name != "all" and (count or name not in SELDOM))  # fmt: skip
     jobs = ", ".join(f"{count} {name}" for name, count in facts["jobs"].items())
     lines = {
         "mode": f"{mode}; policy {facts['policy']}, lever {facts['lever']}",

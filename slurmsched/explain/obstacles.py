@@ -11,10 +11,10 @@ import numpy as np
 from slurmsched.explain.facts import Facts
 from slurmsched.explain.text import clock, shown
 from slurmsched.model.columns import Int64s
+from slurmsched.model.gres import parse_gres
 from slurmsched.model.hostlist import expand
 from slurmsched.model.snapshot import Snapshot
 from slurmsched.planning.bounds import UnknownForm, meets
-from slurmsched.slurm.gres import parse_gres
 from slurmsched.survey.overview import state_words
 from slurmsched.survey.stock import whole_types
 from slurmsched.words import some
@@ -88,6 +88,8 @@ class Asks:
         nodes = self.snapshot.nodes
         if not nodes.closed[at]:
             return None
+        if nodes.gpus_unread[at] and not nodes.down[at]:
+            return Obstacle(Kind.CLOSED, "how many of its GPUs are in use cannot be read")
         reason = f": {shown(nodes.reason[at])}" if nodes.reason[at] else ""
         return Obstacle(Kind.CLOSED, f"it takes no new job ({state_words(int(nodes.state[at]))}{reason})")
 

@@ -35,7 +35,9 @@ def _in_the_way(case: Case, asked: frozenset[str]) -> list[str]:
     closed = [at for at in may if nodes.closed[at]]
     if not told and len(may) - len(closed) >= jobs.nodes[row]:
         return []
-    return [f"{nodes.name[at]} ({shown(nodes.reason[at]) or 'no reason given'})" for at in closed]
+    unread = "how many of its GPUs are in use cannot be read"
+    why = {at: unread if nodes.gpus_unread[at] else shown(nodes.reason[at]) or "no reason given" for at in closed}
+    return [f"{nodes.name[at]} ({why[at]})" for at in closed]
 
 
 def maintenance(case: Case) -> Said:

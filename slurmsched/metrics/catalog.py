@@ -76,6 +76,8 @@ class Metric:
         return product(*self.labels.values())
 
 
+GPU_STATES = ("idle", "boot", "allocated", "draining", "down", "unknown")  # as model.Nodes.gpu_use
+
 METRICS = (
     Metric("build_info", INFO, "Version, policy and lever at work; always 1.",
            {"version": (), "policy": (), "lever": ()}),
@@ -118,6 +120,8 @@ METRICS = (
            RATIO_BUCKETS),
     Metric("missed_placements_total", COUNTER, "Jobs of several GPUs that started where better linked ones were free, "
            "or not as their --switches or --segment ask."),
+    Metric("gpus", GAUGE, "GPUs by what they are for now. boot: free after a boot; unknown: how many are used cannot "
+           "be read.", {"state": GPU_STATES}),
     Metric("stranded_gpus", GAUGE, "Free GPUs that no job can get, by what is taken beside them.",
            {"cause": tuple(CAUSES.values())}),
     Metric("largest_linked_set_gpus", GAUGE, "GPUs of the largest free set that NVLink or XGMI joins, of any node."),

@@ -12,6 +12,7 @@ from slurmsched.metrics.catalog import (
     BY_NAME,
     CAUSES,
     GAUGE,
+    GPU_STATES,
     MANY,
     NO_QUEUE,
     OPEN_STAGES,
@@ -39,13 +40,14 @@ def gauges(snapshot: Snapshot, plan: Plan) -> Values:
         "snapshot_warnings": len(snapshot.warnings),
         "planned_writes": len(plan.actions),
         "deferred_writes": plan.deferred,
-        "largest_linked_set_gpus": max((part.linked or 0 for part in parts(snapshot)), default=0),
+        "largest_linked_set_gpus": max((part.linked or 0 for part in parts(snapshot) if part.free), default=0),
         "orphan_reservations": len(orphan_names(snapshot.reservations, snapshot.acts, snapshot.tag)),
     }
     return single(plain) | {
         "managed_jobs": _keyed(_queues(plan)),
         "left_alone_jobs": _keyed(_left_alone(plan)),
         "longest_wait_seconds": _keyed(_longest_s(snapshot)),
+        "gpus": _keyed({state: snapshot.nodes.gpu_totals()[state] for state in GPU_STATES}),
         "stranded_gpus": _keyed(_stranded(snapshot)),
         "open_acts": {key: float(count) for key, count in _acts(plan, snapshot).items()},
     }

@@ -34,7 +34,7 @@ from slurmsched.model.plan import (
     Wake,
 )
 from slurmsched.model.snapshot import Rights, Site, Snapshot
-from slurmsched.model.states import FINISHED, JobState, NodeState, job_state, node_state
+from slurmsched.model.states import FINISHED, JobState, NodeState, job_state, node_state, read_node_state
 from slurmsched.model.topology import Fabric, GpuTopology, LinkKind, SiteTopology
 from slurmsched.model.wants import Wants
 
@@ -45,4 +45,5 @@ __all__ = [
     "Purpose", "Ranking", "Receipt", "Refusal", "Requeue", "Reservations", "Reserve", "Retype", "Rights",
     "SetLever", "SetNice", "SetSiteFactor", "Signal", "Site", "SiteTopology", "Snapshot", "Stage", "Step",
     "Unreserve", "Use", "Victim", "Wait", "Wake", "Wants", "Wish", "frozen", "job_state", "node_state",
+    "read_node_state",
 ]  # fmt: skip

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from slurmsched.model.columns import Bools, Floats, Int32s, Int64s, Labels
-from slurmsched.model.states import NodeState
+from slurmsched.model.states import NodeState, Takes, flags_that
 from slurmsched.model.table import Table, column, text
 
-_GONE = NodeState.DOWN | NodeState.ERROR | NodeState.FUTURE | NodeState.UNKNOWN | NodeState.POWERED_DOWN
-_CLOSED = NodeState.DRAIN | NodeState.FAIL | NodeState.MAINTENANCE | NodeState.INVALID_REG
-
-_NO_NEW_JOB = int(_GONE | NodeState.NOT_RESPONDING | _CLOSED)
+_GONE = NodeState.DOWN | NodeState.ERROR | NodeState.FUTURE | NodeState.UNKNOWN
+_BOOTS = int(flags_that(Takes.BOOT))
+_CLOSES = int(flags_that(Takes.NONE) & ~NodeState.NOT_RESPONDING)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -25,11 +24,13 @@ class Nodes(Table):
     state: Int64s = column(np.int64, int(NodeState.IDLE))
     gpu_types: Labels = text()  # normal form of what it has, e.g. "gpu:a100:8"
     gpus: Int32s = column(np.int32, 0)
-    gpus_used: Int32s = column(np.int32, 0)
+    gpus_used: Int32s = column(np.int32, 0)  # no job can have them whole: held, or shards or MPS of them are
     gpu_mask_used: Int64s = column(np.int64, 0)  # bit i: GPU index i is held; 0 when counts only
-    cpus: Int32s = column(np.int32, 0)
+    gpus_shared: Int32s = column(np.int32, 0)  # of gpus_used those of which only shards or MPS are held
+    gpus_unread: Bools = column(np.bool_, False)  # how many are held cannot be read; all count as held
+    cpus: Int32s = column(np.int32, 0)  # that jobs can have: without specialised ones
     cpus_used: Int32s = column(np.int32, 0)
-    memory_mib: Floats = column(np.float64, 0.0)
+    memory_mib: Floats = column(np.float64, 0.0)  # that jobs can have: without MemSpecLimit
     memory_used_mib: Floats = column(np.float64, 0.0)
     features: Labels = text()
     reason: Labels = text()
@@ -39,33 +40,45 @@ class Nodes(Table):
         return (self.state & int(state)) != 0
 
     @property
+    def after_boot(self) -> Bools:
+        """Takes jobs, which start when it has booted: Slurm has powered it down, or it is booting. (N,) bool."""
+        return self.is_state(NodeState(_BOOTS)) & ((self.state & _CLOSES) == 0) & ~self.gpus_unread
+
+    @property
     def down(self) -> Bools:
-        return self.is_state(_GONE | NodeState.NOT_RESPONDING)
+        """Down, or does not respond while it should be up. (N,) bool."""
+        silent = self.is_state(NodeState.NOT_RESPONDING) & ((self.state & _BOOTS) == 0)
+        return self.is_state(_GONE) | silent
 
     @property
     def closed(self) -> Bools:
-        """Takes no new job: down or draining."""
-        return (self.state & _NO_NEW_JOB) != 0
+        """Takes no job, not after a boot either, or nobody can tell what is free on it. (N,) bool."""
+        return ((self.state & _CLOSES) != 0) | self.down | self.gpus_unread
 
     @property
     def draining(self) -> Bools:
-        """Takes no new job (drain, maintenance, failing), but is not down."""
-        return self.is_state(_CLOSED) & ~self.down
+        """Takes no job (drain, maintenance, powering down, reboot, blocked), but is not down. (N,) bool."""
+        return ((self.state & _CLOSES) != 0) & ~self.down
 
     def gpu_use(self) -> dict[str, Int64s]:
-        """GPUs of each node by what they are for now: idle + allocated + draining + down = all. Each (N,) int64.
+        """GPUs of each node by what they are for now. Each (N,) int64.
 
-        Allocated GPUs of draining nodes count as allocated, free ones as draining; every GPU of
-        a node that is down counts as down.
+        idle + boot + allocated + draining + down + unknown = all. boot: free after a boot. unknown: of nodes whose used
+        GPUs cannot be read. Allocated GPUs of draining nodes count as allocated, free ones as draining; every GPU of a
+        node that is down counts as down.
         """
         every = self.gpus.astype(np.int64)
-        used = np.where(self.down, 0, np.minimum(self.gpus_used, every))
-        free = np.where(self.down, 0, every - used)
+        dark = self.gpus_unread & ~self.down
+        used = np.where(self.down | dark, 0, np.minimum(self.gpus_used, every))
+        free = np.where(self.down | dark, 0, every - used)
+        boots = self.after_boot
         return {
-            "idle": np.where(self.draining, 0, free),
+            "idle": np.where(self.draining | boots, 0, free),
+            "boot": np.where(boots, free, 0),
             "allocated": used,
             "draining": np.where(self.draining, free, 0),
             "down": np.where(self.down, every, 0),
+            "unknown": np.where(dark, every, 0),
             "all": every,
         }
 

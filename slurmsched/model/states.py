@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from enum import IntFlag
+import re
+from enum import Enum, IntFlag
 
 from slurmsched.errors import UnreadableError
 
@@ -79,6 +80,40 @@ class NodeState(IntFlag):
     UNDRAIN = 1 << 26
     REBOOT_CANCELED = 1 << 27
     EXTERNAL = 1 << 28
+    RESUME = 1 << 29
+    POWER_DRAIN = 1 << 30
+    PERFCTRS = 1 << 31
+
+
+class Takes(Enum):
+    """Whether a node with a flag takes jobs."""
+
+    NOW = "now"
+    BOOT = "after a boot"
+    NONE = "none"
+
+
+# Every state and flag of node_state_string_complete(), 20.11 to 26.05, and what slurmctld does with it:
+# make_node_avail() and set_node_down() in node_mgr.c, power_save.c, job_scheduler.c. A node takes no job if any of its
+# flags is NONE. One that does not respond is closed too, unless it is off or boots: then Slurm waits (ResumeTimeout).
+NODE_TAKES: dict[NodeState, Takes] = {
+    NodeState.IDLE: Takes.NOW, NodeState.ALLOCATED: Takes.NOW, NodeState.MIXED: Takes.NOW,
+    NodeState.DOWN: Takes.NONE, NodeState.ERROR: Takes.NONE, NodeState.FUTURE: Takes.NONE,
+    NodeState.UNKNOWN: Takes.NONE,  # has not registered yet
+    NodeState.DRAIN: Takes.NONE, NodeState.FAIL: Takes.NONE, NodeState.INVALID_REG: Takes.NONE,
+    NodeState.MAINTENANCE: Takes.NONE,  # but for jobs of that reservation
+    NodeState.BLOCKED: Takes.NONE,  # by a job with --exclusive=topo
+    NodeState.NOT_RESPONDING: Takes.NONE,
+    NodeState.REBOOT_ISSUED: Takes.NONE,
+    NodeState.POWER_DOWN: Takes.NONE, NodeState.POWERING_DOWN: Takes.NONE, NodeState.POWER_DRAIN: Takes.NONE,
+    NodeState.POWERED_DOWN: Takes.BOOT, NodeState.POWERING_UP: Takes.BOOT, NodeState.POWER_UP: Takes.BOOT,
+    NodeState.COMPLETING: Takes.NOW, NodeState.PLANNED: Takes.NOW,
+    NodeState.RESERVED: Takes.NOW, NodeState.RES: Takes.NOW,  # reservations tell for whom
+    NodeState.REBOOT_REQUESTED: Takes.NOW,  # it reboots when it is idle; with ASAP it is also DRAIN
+    NodeState.REBOOT_CANCELED: Takes.NOW, NodeState.UNDRAIN: Takes.NOW, NodeState.RESUME: Takes.NOW,
+    NodeState.CLOUD: Takes.NOW, NodeState.DYNAMIC: Takes.NOW, NodeState.EXTERNAL: Takes.NOW,
+    NodeState.PERFCTRS: Takes.NOW,
+}  # fmt: skip
 
 
 # Other spellings of a flag: squeue's short forms, scontrol's and sinfo's long ones, older names.
@@ -94,23 +129,30 @@ _NODE_WORDS = {
     "ALLOC": "ALLOCATED", "MIX": "MIXED", "COMP": "COMPLETING", "MAINT": "MAINTENANCE", "RESV": "RESERVED",
     "DRAINED": "DRAIN", "DRAINING": "DRAIN", "DRNG": "DRAIN", "PLND": "PLANNED", "FAILING": "FAIL",
     "FAILG": "FAIL", "UNK": "UNKNOWN", "FUTR": "FUTURE", "NO_RESPOND": "NOT_RESPONDING",
-    "NO_RESP": "NOT_RESPONDING", "POWERING_ON": "POWERING_UP", "REBOOT": "REBOOT_REQUESTED", "BOOT": "REBOOT_ISSUED",
+    "NO_RESP": "NOT_RESPONDING", "POWERING_ON": "POWERING_UP", "REBOOT": "REBOOT_REQUESTED", "BOOT": "REBOOT_REQUESTED",
     "DYNAMIC_NORM": "DYNAMIC", "DYNAMIC_FUTURE": "DYNAMIC", "INVAL": "INVALID_REG", "INVALID": "INVALID_REG",
-    "PERFCTRS": "IDLE", "NPC": "IDLE", "BLOCK": "BLOCKED", "EXT": "EXTERNAL",
+    "NPC": "PERFCTRS", "BLOCK": "BLOCKED", "EXT": "EXTERNAL", "RESM": "RESUME", "CANCEL_REBOOT": "REBOOT_CANCELED",
+    "REBOOT_CANCEL": "REBOOT_CANCELED", "CANC_R": "REBOOT_CANCELED", "POW_DN": "POWER_DOWN", "POW_UP": "POWER_UP",
+    "POWRING_DN": "POWERING_DOWN", "POWERED_DN": "POWERED_DOWN",
+    "POWER": "POWERED_DOWN", "POWER_SAVE": "POWERED_DOWN",  # 20.11
 }  # fmt: skip
+# The mark that node_state_string() puts behind a word: sinfo in every release, scontrol up to 20.11.
+_NODE_MARKS = {
+    "*": NodeState.NOT_RESPONDING, "~": NodeState.POWERED_DOWN, "#": NodeState.POWERING_UP,
+    "%": NodeState.POWERING_DOWN, "!": NodeState.POWER_DOWN, "$": NodeState.MAINTENANCE,
+    "@": NodeState.REBOOT_REQUESTED, "^": NodeState.REBOOT_ISSUED, "-": NodeState.PLANNED,
+}  # fmt: skip
+_WORD = re.compile(r"(.*?)(\W*)", re.DOTALL)
+_BASES = (
+    NodeState.IDLE | NodeState.ALLOCATED | NodeState.MIXED | NodeState.DOWN | NodeState.ERROR | NodeState.FUTURE
+    | NodeState.UNKNOWN
+)  # fmt: skip
+# sinfo prints these in place of IDLE or MIXED.
+_HIDES_IDLE = NodeState.PERFCTRS | NodeState.RESERVED | NodeState.PLANNED | NodeState.COMPLETING
 
 
-def _flags(kind: type[IntFlag], aliases: dict[str, str], text: str) -> int:
-    flags = 0
-    for word in text.replace(",", "+").upper().split("+"):
-        name = word.strip().rstrip("*~#!%$@^-&")
-        if not name:
-            continue
-        member = kind.__members__.get(aliases.get(name, name))
-        if member is None:
-            raise UnreadableError(f"unknown {kind.__name__}", text=word)
-        flags |= member
-    return flags
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.replace(",", "+").upper().split("+") if word.strip()]
 
 
 def job_state(text: str) -> JobState:
@@ -118,7 +160,34 @@ def job_state(text: str) -> JobState:
 
     Raises UnreadableError for a word no Slurm prints.
     """
-    return JobState(_flags(JobState, _JOB_WORDS, text.partition(" by ")[0]))
+    flags = JobState(0)
+    for word in _words(text.partition(" by ")[0]):
+        member = JobState.__members__.get(_JOB_WORDS.get(word, word))
+        if member is None:
+            raise UnreadableError("unknown JobState", text=word)
+        flags |= member
+    return flags
+
+
+def read_node_state(text: str) -> tuple[NodeState, tuple[str, ...]]:
+    """Flags of a state as any Slurm command prints it, and its words that no Slurm up to 26.05 prints.
+
+    A text without a base state that is known counts as UNKNOWN, unless a flag of it tells the base or closes the node.
+    """
+    flags, unknown = NodeState(0), list[str]()
+    for word in _words(text):
+        name, marks = _WORD.fullmatch(word).groups()  # type: ignore[union-attr]
+        member = NodeState.__members__.get(_NODE_WORDS.get(name, name))
+        found = [member, *(_NODE_MARKS.get(mark) for mark in marks)] if name else [None]
+        if None in found:
+            unknown.append(word)
+        for flag in found:
+            flags |= flag or NodeState(0)
+    if flags & _HIDES_IDLE and not flags & _BASES:
+        flags |= NodeState.IDLE
+    if not flags & _BASES and (unknown or takes_jobs(flags) is not Takes.NONE):
+        flags |= NodeState.UNKNOWN
+    return flags, tuple(unknown)
 
 
 def node_state(text: str) -> NodeState:
@@ -126,5 +195,29 @@ def node_state(text: str) -> NodeState:
 
     Raises UnreadableError for a word no Slurm prints.
     """
-    flags = NodeState(_flags(NodeState, _NODE_WORDS, text))
-    return flags | NodeState.NOT_RESPONDING if "*" in text else flags
+    flags, unknown = read_node_state(text)
+    if unknown:
+        raise UnreadableError("unknown NodeState", text=unknown[0])
+    return flags
+
+
+def flags_that(takes: Takes) -> NodeState:
+    """All flags of NODE_TAKES with this answer."""
+    found = NodeState(0)
+    for flag, answer in NODE_TAKES.items():
+        if answer is takes:
+            found |= flag
+    return found
+
+
+_CLOSING = flags_that(Takes.NONE) & ~NodeState.NOT_RESPONDING
+_BOOTING = flags_that(Takes.BOOT)
+
+
+def takes_jobs(state: NodeState) -> Takes:
+    """Whether a node in this state takes jobs."""
+    if state & _CLOSING:
+        return Takes.NONE
+    if state & _BOOTING:
+        return Takes.BOOT
+    return Takes.NONE if state & NodeState.NOT_RESPONDING else Takes.NOW

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from slurmsched.errors import ConfigError, InputError, UnreadableError
+from slurmsched.model.gres import count_gpus, normal_form, parse_gres
 from slurmsched.replay.clusters import Described
 from slurmsched.replay.layout import Layout, Node, Partition
 from slurmsched.replay.slurm_limits import (
@@ -18,7 +19,6 @@ from slurmsched.replay.slurm_limits import (
     read_accounts,
     read_qos,
 )
-from slurmsched.slurm.gres import count_gpus, normal_form, parse_gres
 from slurmsched.slurm.text import memory_mib
 from slurmsched.topology.conf_lines import ConfLine, Lines
 from slurmsched.topology.plain import hosts

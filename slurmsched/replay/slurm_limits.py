@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from slurmsched.errors import ConfigError, InputError, UnreadableError
+from slurmsched.model.gres import count_gpus, parse_gres
 from slurmsched.replay.layout import BARRED, PARENT, Limits
-from slurmsched.slurm.gres import count_gpus, parse_gres
 from slurmsched.words import some
 
 QOS_FILE, ACCOUNTS_FILE, SHARES_FILE = "qos.txt", "assoc.txt", "sshare.txt"

@@ -151,8 +151,9 @@ def _cluster(of: Material) -> dict[str, Any]:
         return {"types": [], "stranded": []}
     look = overview(of.snapshot)
     types = [{"name": one.name, "gpus": one.gpus, "free": one.free, "stranded": one.stranded, "used": one.used,
-              "drained": one.drained, "down": one.down, "whole_nodes": one.whole,
-              "linked_sets": {str(gpus): nodes for gpus, nodes in one.sets.items()}, "unknown_sets": one.unknown}
+              "drained": one.drained, "down": one.down, "boot": one.boot, "unread": one.unread,
+              "whole_nodes": one.whole, "linked_sets": {str(gpus): nodes for gpus, nodes in one.sets.items()},
+              "unknown_sets": one.unknown}
              for one in look.types]  # fmt: skip
     stuck = [{"node": one.node, "gpus": one.gpus, "cause": one.cause,
               "holders": [{"job_id": job.job_id, "user": job.user, "cpus": float(job.cpus),

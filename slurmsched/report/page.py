@@ -163,8 +163,10 @@ def _tenant_sheet(made: dict[str, Any], of: str, unit: Unit) -> Sheet:
 
 
 def _use(of: Material, made: dict[str, Any], number: Iterator[int]) -> Part:
-    columns = ("type", "GPUs", "free", "stranded", "held", "drained", "down", "whole nodes free", "linked free sets")
-    keys = [(key, _count) for key in ("gpus", "free", "stranded", "used", "drained", "down", "whole_nodes")]
+    columns = ("type", "GPUs", "free", "after a boot", "stranded", "held", "drained", "down", "unknown",
+               "whole nodes free", "linked free sets")  # fmt: skip
+    names = ("gpus", "free", "boot", "stranded", "used", "drained", "down", "unread", "whole_nodes")
+    keys = [(key, _count) for key in names]
     types = tuple(Row(one["name"], (*_cells(one, keys), Cell(sets(one), sets(one)))) for one in made["types"])
     stuck = tuple(Row(one["node"], (_cell(one["gpus"], _count), Cell(one["cause"], one["cause"]), _owners(one)))
                   for one in made["stranded"])  # fmt: skip

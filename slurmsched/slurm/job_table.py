@@ -11,10 +11,10 @@ import numpy as np
 
 from slurmsched.errors import UnreadableError
 from slurmsched.model.columns import Int64s, Labels
+from slurmsched.model.gres import Gres, parse_gres
 from slurmsched.model.hostlist import expand
 from slurmsched.model.jobs import Allocations, Jobs
 from slurmsched.model.states import JobState
-from slurmsched.slurm.gres import Gres, parse_gres
 from slurmsched.slurm.node_text import Parts
 from slurmsched.slurm.queue_text import Priorities
 from slurmsched.slurm.requests import NO_REQUEST, Forms, GpuRequest, asked

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from slurmsched.errors import UnreadableError
+from slurmsched.model.gres import Gres, count_gpus
 from slurmsched.model.jobs import Allocations, Jobs
 from slurmsched.model.nodes import Nodes, Partitions
 from slurmsched.model.states import job_state
-from slurmsched.slurm.gres import Gres, count_gpus
 from slurmsched.slurm.job_table import (
     HOLDING,
     build_allocations,
@@ -169,15 +169,19 @@ def read_nodes(body: Body) -> tuple[Nodes, tuple[str, ...]]:
 
 def _node(node: Body) -> dict[str, Any]:
     flags = [words(node.get("state")), words(node.get("state_flags"))]
+    cpus, threads = int(number(node.get("cpus"), 0)), max(int(number(node.get("threads"), 1)), 1)
+    spare = int(number(node.get("specialized_cores"), 0)) * threads
     return {
         "name": node["name"],
         "partitions": words(node.get("partitions")),
         "state": "+".join(flag for flag in flags if flag),
         "gres": node.get("gres") or "",
         "used": node.get("gres_used") or "",
-        "cpus": int(number(node.get("cpus"), 0)),
+        "tres": node.get("tres") or "",
+        "tres_used": node.get("tres_used") or "",
+        "cpus": int(number(node.get("effective_cpus"), 0)) or max(cpus - spare, 0),
         "cpus_used": int(number(node.get("alloc_cpus"), 0)),
-        "memory_mib": number(node.get("real_memory"), 0),
+        "memory_mib": max(number(node.get("real_memory"), 0) - number(node.get("specialized_memory"), 0), 0.0),
         "memory_used_mib": number(node.get("alloc_memory"), 0),
         "features": words(node.get("active_features")),
         "reason": node.get("reason") or "",

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from slurmsched.errors import UnreadableError
+from slurmsched.model.gres import (
+    MOST_DEVICES,
+    NOTHING,
+    SHARING,
+    Gres,
+    count_gpus,
+    count_kind,
+    normal_form,
+    parse_gres,
+    shared_devices,
+)
 from slurmsched.model.nodes import Nodes, Partitions
-from slurmsched.model.states import NodeState, node_state
-from slurmsched.slurm.gres import NOTHING, Gres, count_gpus, normal_form, parse_gres
+from slurmsched.model.states import NodeState, read_node_state
 from slurmsched.slurm.text import duration_s, fields, plain, records
 
 _DETAIL = re.compile(r"(?<!\S)Nodes=(\S+) CPU_IDs=\S* Mem=\d+ GRES=(\S*)")
@@ -19,61 +30,116 @@ Spread = tuple[int, int]  # leaf switches at most, nodes of each segment; 0 = no
 
 
 def parse_nodes(text: str, warnings: list[str]) -> Nodes:
-    """The table of nodes. A node whose state or gres cannot be read counts as down, with a warning."""
+    """The table of nodes. Where a state or gres cannot be read the node takes no job, with a warning."""
     return build_nodes((_node(fields(record)) for record in records(text, "NodeName")), warnings)
 
 
 def _node(found: Mapping[str, str]) -> dict[str, Any]:
+    cpus = _count(found.get("CPUTot", ""))
+    spare = _count(found.get("CoreSpecCount", "")) * max(_count(found.get("ThreadsPerCore", "")), 1)
     return {
         "name": found["NodeName"],
         "partitions": plain(found.get("Partitions", "")),
-        "state": found.get("State", "UNKNOWN"),
-        "gres": _gres_or_tres(found.get("Gres", ""), found.get("CfgTRES", "")),
-        "used": _gres_or_tres(found.get("GresUsed", ""), found.get("AllocTRES", "")),
-        "cpus": int(found.get("CPUTot", 0)),
-        "cpus_used": int(found.get("CPUAlloc", 0)),
-        "memory_mib": float(found.get("RealMemory", 0)),
-        "memory_used_mib": float(found.get("AllocMem", 0)),
+        "state": found.get("State", ""),
+        "gres": found.get("Gres", ""),
+        "used": found.get("GresUsed", ""),
+        "tres": found.get("CfgTRES", ""),
+        "tres_used": found.get("AllocTRES", ""),
+        "cpus": _count(found.get("CPUEfctv", "")) or max(cpus - spare, 0),  # CPUEfctv: since 22.05
+        "cpus_used": _count(found.get("CPUAlloc", "")),
+        "memory_mib": float(max(_count(found.get("RealMemory", "")) - _count(found.get("MemSpecLimit", "")), 0)),
+        "memory_used_mib": float(_count(found.get("AllocMem", ""))),
         "features": plain(found.get("ActiveFeatures", "")),
         "reason": plain(found.get("Reason", "")),
     }
 
 
-def _gres_or_tres(gres: str, tres: str) -> str:
-    """The gres text, or where Slurm shows none ("(null)" beside CfgTRES with GPUs) the TRES text."""
-    return tres if gres in NOTHING and "gres/gpu" in tres else gres
+def _count(text: str) -> int:
+    """A whole number; 0 where Slurm shows none."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
 
 
 def build_nodes(rows: Iterable[Mapping[str, Any]], warnings: list[str]) -> Nodes:
     """The table of nodes, ascending name.
 
-    rows: name, state (text), partitions, gres and used (text), cpus, cpus_used, memory_mib, memory_used_mib,
-    features, reason.
+    rows: name, state (text), partitions, gres, used, tres and tres_used (text), cpus and memory_mib that jobs can have,
+    cpus_used, memory_used_mib, features, reason.
     """
     ordered = sorted(rows, key=lambda row: str(row["name"]))
-    gres = [_gres(row["gres"], row["name"], warnings) for row in ordered]
-    used = [_gres(row["used"], row["name"], warnings) for row in ordered]
+    states = [_state(row["state"], row["name"], warnings) for row in ordered]
+    gpus = [_gpus(row, state, warnings) for row, state in zip(ordered, states, strict=True)]
     plain_columns = ("name", "cpus", "cpus_used", "memory_mib", "memory_used_mib", "features", "reason")
     return Nodes.build(
         len(ordered),
         {name: [row[name] for row in ordered] for name in plain_columns}
-        | {
-            "partitions": [",".join(sorted(filter(None, row["partitions"].split(",")))) for row in ordered],
-            "state": [_state(row["state"], row["name"], warnings) for row in ordered],
-            "gpu_types": [normal_form(entries, ("gpu",)) for entries in gres],
-            "gpus": [count_gpus(entries) for entries in gres],
-            "gpus_used": [count_gpus(entries) for entries in used],
-            "gpu_mask_used": [_mask(entries) for entries in used],
-        },
+        | {"partitions": [",".join(sorted(filter(None, row["partitions"].split(",")))) for row in ordered]}
+        | {"state": [int(state) for state in states]}
+        | {name: [getattr(each, name) for each in gpus] for name in _Gpus.__slots__},
     )
 
 
-def _gres(text: str, node: str, warnings: list[str]) -> tuple[Gres, ...]:
+@dataclass(frozen=True, slots=True)
+class _Gpus:
+    """The columns of model.Nodes that tell of one node's GPUs."""
+
+    gpu_types: str = ""
+    gpus: int = 0
+    gpus_used: int = 0
+    gpu_mask_used: int = 0
+    gpus_shared: int = 0
+    gpus_unread: bool = False
+
+
+def _gpus(row: Mapping[str, Any], state: NodeState, warnings: list[str]) -> _Gpus:
+    """GPUs of a node and how many are in use. What cannot be read never counts as free."""
+    name, gres, tres = row["name"], row["gres"], row.get("tres", "")
     try:
-        return parse_gres(text)
+        entries = _bounded(parse_gres(tres if gres in NOTHING and "gres/gpu" in tres else gres))
     except UnreadableError as error:
-        warnings.append(f"node {node}: gres cannot be read, its GPUs are not counted ({error})")
-        return ()
+        warnings.append(f"node {name}: its GPUs cannot be read and are not counted ({error})")
+        return _Gpus(gpus_unread=True)
+    types, gpus = normal_form(entries, ("gpu",)), count_gpus(entries)
+    try:
+        held, by_tres = (_bounded(parse_gres(row.get(key, ""), counted=True)) for key in ("used", "tres_used"))
+    except UnreadableError as error:
+        warnings.append(_unread(name, str(error)))
+        return _Gpus(types, gpus, gpus, gpus_unread=bool(types))
+    told = any(entry.kind == "gpu" for entry in held) or "gres/gpu" in tres
+    if types and not told and not (state & NodeState.IDLE and not row["cpus_used"]):
+        warnings.append(_unread(name, "Slurm tells none"))
+        return _Gpus(types, gpus, gpus, gpus_unread=True)
+    return _held(types, gpus, held, by_tres)
+
+
+def _unread(name: str, why: str) -> str:
+    return f"node {name}: its GPUs in use cannot be read; none of its GPUs counts as free ({why})"
+
+
+def _held(types: str, gpus: int, held: Sequence[Gres], by_tres: Sequence[Gres]) -> _Gpus:
+    """GresUsed and AllocTRES should agree; where they do not, the higher count stands."""
+    mask, missing = _mask(held), count_kind(by_tres, "gpu") - count_kind(held, "gpu")
+    whole = max(count_gpus(held), mask.bit_count()) + max(missing, 0)
+    most, parts = shared_devices([*held, *_shared_by_tres(held, by_tres)], gpus)
+    which = parts.bit_count() == most and mask.bit_count() == whole
+    shared = (parts & ~mask).bit_count() if which else most
+    used = min(whole + shared, gpus)
+    return _Gpus(types, gpus, used, mask | parts if which or not most else mask, used - min(whole, gpus))
+
+
+def _shared_by_tres(held: Sequence[Gres], by_tres: Sequence[Gres]) -> Iterator[Gres]:
+    """Shards and MPS of AllocTRES beyond those of GresUsed."""
+    for kind in SHARING:
+        missing = count_kind(by_tres, kind) - count_kind(held, kind)
+        if missing > 0:
+            yield Gres(kind, count=missing)
+
+
+def _bounded(entries: Sequence[Gres]) -> Sequence[Gres]:
+    """The entries, if no count of GPUs is one that no node has. Raises UnreadableError."""
+    for entry in entries:
+        if entry.kind == "gpu" and entry.count > MOST_DEVICES:
+            raise UnreadableError("not a number of GPUs", text=str(entry.count))
+    return entries
 
 
 def _mask(entries: Sequence[Gres]) -> int:
@@ -83,12 +149,13 @@ def _mask(entries: Sequence[Gres]) -> int:
     return mask if mask.bit_length() < 64 else 0
 
 
-def _state(text: str, node: str, warnings: list[str]) -> int:
-    try:
-        return int(node_state(text))
-    except UnreadableError as error:
-        warnings.append(f"node {node}: {error}; it counts as down")
-        return int(NodeState.UNKNOWN)
+def _state(text: str, node: str, warnings: list[str]) -> NodeState:
+    state, unknown = read_node_state(text)
+    if unknown:
+        known = "+".join(flag.name or "" for flag in NodeState if flag & state & ~NodeState.UNKNOWN)
+        means = f"it counts as {known}" if known and not state & NodeState.UNKNOWN else "it takes no job"
+        warnings.append(f"node {node}: unknown state {'+'.join(unknown)}; {means}")
+    return state
 
 
 def parse_partitions(text: str) -> Partitions:

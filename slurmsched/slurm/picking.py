@@ -13,11 +13,11 @@ import numpy as np
 from slurmsched.config import Topology
 from slurmsched.errors import InputError, UnreadableError
 from slurmsched.model.columns import Int64s, frozen
+from slurmsched.model.gres import Gres, count_gpus, normal_form, parse_gres
 from slurmsched.model.hostlist import fold
 from slurmsched.model.pins import Picking, Wish
 from slurmsched.model.snapshot import Site, Snapshot
 from slurmsched.slurm.commands import Commands
-from slurmsched.slurm.gres import Gres, count_gpus, normal_form, parse_gres
 from slurmsched.slurm.node_text import options_of
 from slurmsched.slurm.pick_records import PickRecords
 from slurmsched.slurm.picks import NO_FILE, free_cores, known_version, node_of, read_shapes

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 
 from slurmsched.config import Config
 from slurmsched.errors import SlurmError, SlurmschedError
+from slurmsched.model.gres import index_mask
 from slurmsched.model.hostlist import expand, fold
 from slurmsched.model.snapshot import Site, Snapshot
 from slurmsched.slurm.commands import Commands
-from slurmsched.slurm.gres import index_mask
 from slurmsched.slurm.node_text import job_records
 from slurmsched.slurm.reader import open_commands
 from slurmsched.slurm.wiring import read_gres

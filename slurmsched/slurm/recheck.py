@@ -6,6 +6,7 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 
 from slurmsched.errors import SlurmError, SlurmUnreachableError, UnreadableError
+from slurmsched.model.gres import normal_form, parse_gres
 from slurmsched.model.hostlist import expand
 from slurmsched.model.pins import Wish
 from slurmsched.model.plan import Action, PinNodes, Retype, SetSiteFactor
@@ -13,7 +14,6 @@ from slurmsched.model.states import job_state
 from slurmsched.planning.view import Seen
 from slurmsched.slurm.commands import Commands
 from slurmsched.slurm.details import MOST_SINGLY, ONE_AS_MANY, ask_jobs
-from slurmsched.slurm.gres import normal_form, parse_gres
 from slurmsched.slurm.node_text import job_records
 from slurmsched.slurm.text import plain, time_s
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from slurmsched.slurm.gres import Gres, count_gpus, count_kind, count_mig, normal_form, parse_gres
+from slurmsched.model.gres import Gres, count_gpus, count_kind, count_mig, normal_form, parse_gres
 
 KINDS = ("gpu", "shard")
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from slurmsched.errors import UnreadableError
+from slurmsched.model.gres import count_gpus, parse_gres
 from slurmsched.slurm.commands import Commands
-from slurmsched.slurm.gres import count_gpus, parse_gres
 from slurmsched.slurm.text import duration_s, time_s
 
 CHUNK = 500  # job ids a call: keeps the command line and slurmdbd's answer small

@@ -11,10 +11,10 @@ import numpy as np
 
 from slurmsched.model import Snapshot
 from slurmsched.model.asked import Asked
+from slurmsched.model.gres import parse_gres
 from slurmsched.model.hostlist import expand
 from slurmsched.model.topology import GpuTopology
 from slurmsched.placements.gpu_stock import class_of, class_rows
-from slurmsched.slurm.gres import parse_gres
 from slurmsched.survey.stranded import gives_memory
 
 ENDLESS_S = 86_400.0  # what a job without a time limit counts as

@@ -15,6 +15,7 @@ from slurmsched.planning.reach import most_together, unknown, within_reach
 from slurmsched.survey.request import Request
 from slurmsched.survey.room import Room, partition_why, rooms, with_partition
 from slurmsched.survey.sets import Link, best_set, link_of
+from slurmsched.survey.stock import BOOT
 from slurmsched.topology.picker import UNKNOWN, members
 from slurmsched.words import some
 
@@ -33,13 +34,16 @@ class Given:
 @dataclass(frozen=True, slots=True)
 class Place:
     """Nodes on which it can start. gpus: on each. picked: what Slurm would give, None = not known. best: the best free
-    set; ideal: the best set of the node were it empty; both None where the wiring is not known."""
+    set; ideal: the best set of the node were it empty; both None where the wiring is not known. boot: Slurm boots them
+    first.
+    """
 
     nodes: str
     gpus: int
     picked: Given | None
     best: Given | None
     ideal: Given | None
+    boot: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +56,8 @@ class Nearest:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """The answer. why: what keeps it from starting, "" if it starts. places: nodes that could take their share now.
+    """The answer. why: what keeps it from starting, "" if it starts. places: nodes that could take their share. boot:
+    it starts when nodes have booted, since those that are up have no room.
 
     partition: the one that it is told of. lacking: why -> nodes that cannot. needs: nodes it takes, 0 = as Slurm likes.
     ahead: pending jobs of its partition.
@@ -67,6 +72,7 @@ class Fit:
     lacking: dict[str, str]
     nearest: tuple[Nearest, ...]
     ahead: int
+    boot: bool = False
 
 
 def by_partition(snapshot: Snapshot, request: Request) -> tuple[Request, ...]:
@@ -92,8 +98,12 @@ def fit(snapshot: Snapshot, request: Request, pick: Picker | None = None) -> Fit
     Raises InputError for a partition or a constraint that cannot be told.
     """
     request = with_partition(snapshot, request)
-    found = list(rooms(snapshot, request))
+    every = list(rooms(snapshot, request))
+    found = _now(every)
     why = partition_why(snapshot, request) or _why(snapshot, request, found)
+    boot = bool(why) and not partition_why(snapshot, request) and not _why(snapshot, request, every)
+    if boot:
+        found, why = every, ""
     able = [room for room in found if room.gpus >= max(request.gpus_per_node, 1)]
     pending = snapshot.jobs.pending & ~snapshot.jobs.held
     ahead = sum(request.partition in snapshot.jobs.partition[row].split(",") for row in pending.nonzero()[0].tolist())
@@ -107,7 +117,13 @@ def fit(snapshot: Snapshot, request: Request, pick: Picker | None = None) -> Fit
         lacking=_lacking(snapshot, found, able),
         nearest=tuple(nearest(snapshot, request, found)) if why else (),
         ahead=ahead,
+        boot=boot,
     )
+
+
+def _now(found: Sequence[Room]) -> list[Room]:
+    """What is there without a boot."""
+    return [replace(room, gpus=0, why=BOOT) if room.part.standing == BOOT else room for room in found]
 
 
 def _why(snapshot: Snapshot, request: Request, found: Sequence[Room]) -> str:
@@ -160,7 +176,7 @@ def places(snapshot: Snapshot, request: Request, able: Sequence[Room], pick: Pic
             best = _given(one, best_set(one, part.mask, gpus))
             ideal = _given(one, best_set(one, (1 << one.gpus) - 1, gpus))
         picked = None if mask in (0, UNKNOWN) else _given(one, mask)
-        alike.setdefault(Place("", gpus, picked, best, ideal), []).append(name)
+        alike.setdefault(Place("", gpus, picked, best, ideal, part.standing == BOOT), []).append(name)
     return tuple(replace(place, nodes=fold(names)) for place, names in alike.items())
 
 
@@ -185,7 +201,7 @@ def nearest(snapshot: Snapshot, request: Request, found: Sequence[Room]) -> Iter
     """Requests that differ in one thing and start now, the least change of each kind."""
     for other, change, meaning in _others(snapshot, request, found):
         filled = with_partition(snapshot, other)
-        if not partition_why(snapshot, filled) and not _why(snapshot, filled, list(rooms(snapshot, filled))):
+        if not partition_why(snapshot, filled) and not _why(snapshot, filled, _now(list(rooms(snapshot, filled)))):
             yield Nearest(change, meaning)
 
 
@@ -240,8 +256,8 @@ def _lighter(snapshot: Snapshot, request: Request) -> Iterator[tuple[Request, st
 
 @dataclass(frozen=True, slots=True)
 class Largest:
-    """Of one GPU type in one partition. one_node: most GPUs on one node. linked: most of them that are linked, None =
-    not known.
+    """Of one GPU type in one partition. one_node: most GPUs on one node; after_boot: the same of one that Slurm boots
+    first. linked: most of those of one_node that are linked, None = not known.
 
     shapes: GPUs a node -> nodes of one job that can give so many, from the most to one.
     """
@@ -251,6 +267,7 @@ class Largest:
     linked: int | None
     shapes: dict[int, int]
     partition: str = ""
+    after_boot: int = 0
 
 
 def largest(snapshot: Snapshot, request: Request) -> tuple[Largest, ...]:
@@ -267,9 +284,10 @@ def largest(snapshot: Snapshot, request: Request) -> tuple[Largest, ...]:
 
 
 def _largest(snapshot: Snapshot, gpu_type: str, found: Sequence[Room]) -> Largest:
-    able = [room for room in found if room.gpus]
+    able = [room for room in _now(found) if room.gpus]
+    boot = max((room.gpus for room in found if room.part.standing == BOOT), default=0)
     most = max((room.gpus for room in able), default=0)
     linked = [min(room.part.linked, room.gpus) for room in able if room.part.linked is not None]
     sizes = sorted({most, *(size for size in (1 << i for i in range(7)) if size < most)} - {0}, reverse=True)
     shapes = {size: most_together(snapshot.topology, _able(snapshot, able, size)) for size in sizes}
-    return Largest(gpu_type, most, max(linked) if linked else None if able else 0, shapes)
+    return Largest(gpu_type, most, max(linked) if linked else None if able else 0, shapes, after_boot=boot)

@@ -13,14 +13,16 @@ from slurmsched.model.topology import GpuTopology, LinkKind
 from slurmsched.placements.candidates import node_rows
 from slurmsched.placements.gpu_stock import class_of, class_rows
 from slurmsched.survey.overview import state_words
-from slurmsched.survey.stock import DOWN, DRAINED, OPEN, free_masks
+from slurmsched.survey.stock import BOOT, OPEN, UNREAD, free_masks, standings
 
 FREE, HELD, CLOSED, STUCK = "free", "held", "closed", "stranded"
+AFTER_BOOT, NOT_KNOWN = "boot", "unknown"
 
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """what: FREE, HELD, CLOSED (free, but its node takes no job) or STUCK (free, but no job can get it). job_id: 0
+    """what: FREE, HELD, CLOSED (free, but its node takes no job), STUCK (free, but no job can get it), AFTER_BOOT (free
+    after a boot) or NOT_KNOWN (whether it is held cannot be read). job_id: 0
     where nobody holds it or it is not known who. group: number of its linked set within the node, -1 = not known."""
 
     index: int
@@ -32,7 +34,7 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class NodeMap:
-    """standing: OPEN, DRAINED or DOWN. exact: whether Slurm tells which GPUs are held; else only how many are."""
+    """standing: as survey.stock.standings. exact: whether Slurm tells which GPUs are held; else only how many are."""
 
     name: str
     state: str
@@ -50,10 +52,11 @@ def gpu_map(snapshot: Snapshot, stuck: frozenset[str] = frozenset()) -> tuple[No
     """Nodes with GPUs, in their order. stuck: names of nodes whose free GPUs are stranded (survey.stranded)."""
     nodes, (_, known) = snapshot.nodes, free_masks(snapshot)
     holders, classes, used = _holders(snapshot), class_rows(snapshot), nodes.gpu_use()["allocated"]
-    made = []
+    stands, made = standings(nodes), []
     for row in np.flatnonzero(nodes.gpus > 0).tolist():
-        standing = DOWN if nodes.down[row] else DRAINED if nodes.draining[row] else OPEN
-        left = CLOSED if standing != OPEN else STUCK if nodes.name[row] in stuck else FREE
+        standing = stands[row]
+        open_ = STUCK if nodes.name[row] in stuck else FREE
+        left = {OPEN: open_, BOOT: AFTER_BOOT, UNREAD: NOT_KNOWN}.get(standing, CLOSED)
         gpus = _gpus(snapshot, row, holders.get(row, {}), left, bool(known[row]), int(used[row]))
         groups = _groups(snapshot, int(classes[row]), len(gpus))
         told = tuple(Gpu(g.index, g.what, g.job_id, g.user, group) for g, group in zip(gpus, groups, strict=True))

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from slurmsched.model.gres import parse_gres
 from slurmsched.model.hints import parse_hints
-from slurmsched.slurm.gres import parse_gres
 from slurmsched.survey.case import Case
 from slurmsched.survey.sets import largest_linked
 from slurmsched.survey.stock import whole_types

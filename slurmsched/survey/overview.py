@@ -8,22 +8,25 @@ from dataclasses import dataclass, field
 
 from slurmsched.model import NodeState, Snapshot
 from slurmsched.model.hostlist import fold
-from slurmsched.survey.stock import DOWN, DRAINED, Mig, Part, migs, parts
+from slurmsched.survey.stock import DOWN, DRAINED, OPEN, UNREAD, Mig, Part, migs, parts
 from slurmsched.survey.stranded import Stranded, stranded
 
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """GPUs under one name. stranded: of the free ones. sets: how many nodes have so many linked free GPUs that are not
+    """GPUs under one name. boot: free after a boot. unread: of nodes whose used GPUs cannot be read. stranded: of the
+    free ones. sets: how many nodes have so many linked free GPUs that are not
     stranded; unknown: nodes of which that is not known. whole: nodes of which a job could have every GPU."""
 
     name: str
     gpus: int = 0
     free: int = 0
+    boot: int = 0
     stranded: int = 0
     used: int = 0
     drained: int = 0
     down: int = 0
+    unread: int = 0
     whole: int = 0
     unknown: int = 0
     sets: dict[int, int] = field(default_factory=dict)
@@ -31,7 +34,8 @@ class Sum:
 
 @dataclass(frozen=True, slots=True)
 class NodeLine:
-    """Nodes that look alike. free_gpus: which are free, None = not known. linked, why: as stock.Part."""
+    """Nodes that look alike. free_gpus: which are free, None = not known. boot: GPUs free after a boot. linked, why: as
+    stock.Part."""
 
     nodes: str
     state: str
@@ -42,6 +46,7 @@ class NodeLine:
     why: str
     free_gpus: tuple[int, ...] | None
     reason: str
+    boot: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +111,12 @@ def _sum(name: str, of: Collection[Part], stuck: Collection[int]) -> Sum:
         name=name,
         gpus=sum(part.gpus for part in of),
         free=sum(part.free for part in of),
+        boot=sum(part.boot for part in of),
         stranded=sum(part.free for part in of if part.node in stuck),
         used=sum(part.used for part in of),
         drained=sum(part.left for part in of if part.standing == DRAINED),
         down=sum(part.left for part in of if part.standing == DOWN),
+        unread=sum(part.left for part in of if part.standing == UNREAD),
         whole=sum(part.free == part.gpus for part in usable),
         unknown=sum(part.linked is None for part in usable),
         sets=dict(sorted(sets.items(), reverse=True)),
@@ -142,7 +149,7 @@ def _lines(snapshot: Snapshot, seen: Sequence[Part]) -> tuple[NodeLine, ...]:
 
 def _looks(snapshot: Snapshot, part: Part) -> tuple[object, ...]:
     state, reason = int(snapshot.nodes.state[part.node]), snapshot.nodes.reason[part.node]
-    return state, part.gpu_type, part.gpus, part.left, part.linked, part.why, part.mask, reason
+    return state, part.standing, part.gpu_type, part.gpus, part.left, part.linked, part.why, part.mask, reason
 
 
 def _line(snapshot: Snapshot, of: Sequence[Part]) -> NodeLine:
@@ -156,9 +163,10 @@ def _line(snapshot: Snapshot, of: Sequence[Part]) -> NodeLine:
         gpus=one.gpus,
         free=one.free,
         linked=one.linked,
-        why=one.why,
+        why=one.why if one.standing in (OPEN, DRAINED, DOWN) else one.standing,
         free_gpus=None if one.mask is None else tuple(members(one.mask)),
         reason=nodes.reason[one.node],
+        boot=one.boot,
     )
 
 

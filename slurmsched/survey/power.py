@@ -17,8 +17,8 @@ DAYS = 28  # of the past that are looked at
 LEAST_DAYS = 2  # without so many nothing is forecast
 _UNFIT = (
     NodeState.RESERVED | NodeState.PLANNED | NodeState.COMPLETING | NodeState.POWERING_DOWN | NodeState.POWERING_UP
-    | NodeState.POWER_DOWN | NodeState.POWER_UP | NodeState.REBOOT_REQUESTED | NodeState.REBOOT_ISSUED
-    | NodeState.CLOUD | NodeState.MAINTENANCE
+    | NodeState.POWER_DOWN | NodeState.POWER_UP | NodeState.POWERED_DOWN | NodeState.REBOOT_REQUESTED
+    | NodeState.REBOOT_ISSUED | NodeState.CLOUD | NodeState.MAINTENANCE
 )  # fmt: skip
 
 

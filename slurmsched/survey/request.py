@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from slurmsched.errors import UnreadableError
 from slurmsched.model import Snapshot
+from slurmsched.model.gres import parse_gres
 from slurmsched.model.hostlist import expand
-from slurmsched.slurm.gres import parse_gres
 from slurmsched.slurm.text import memory_mib
 from slurmsched.survey.stranded import gives_memory
 

@@ -13,15 +13,15 @@ from slurmsched.model.hostlist import expand
 from slurmsched.planning.bounds import UnknownForm, meets
 from slurmsched.survey.names import check_name
 from slurmsched.survey.request import WHOLE, Needs, Request, needs
-from slurmsched.survey.stock import OPEN, Part, parts
+from slurmsched.survey.stock import BOOT, OPEN, Part, parts
 
 RESERVED = int(NodeState.RESERVED | NodeState.MAINTENANCE)
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """A node of the partition. gpus: of the type asked for that the request could have there now, its CPUs and memory
-    counted. why: what keeps it from more, or from any."""
+    """A node of the partition. gpus: of the type asked for that the request could have there now, or after a boot where
+    the part says so, its CPUs and memory counted. why: what keeps it from more, or from any."""
 
     part: Part
     gpus: int
@@ -80,8 +80,8 @@ def _most(snapshot: Snapshot, part: Part, asks: Needs, exclusive: bool) -> tuple
     memory = float(nodes.memory_mib[row] - nodes.memory_used_mib[row])
     if exclusive and (nodes.cpus_used[row] or nodes.gpus_used[row]):
         return 0, "other jobs are on it"
-    why = "" if part.free == part.gpus else "GPUs are held"
-    for gpus in range(part.free, 0, -1):
+    why = "" if part.left == part.gpus else "GPUs are held"
+    for gpus in range(part.left, 0, -1):
         wants = asks.memory_for(gpus)
         short_memory = wants > memory if wants != WHOLE else nodes.memory_used_mib[row] > 0
         if asks.cpus_for(gpus) <= cpus and not short_memory:
@@ -94,7 +94,7 @@ def _most(snapshot: Snapshot, part: Part, asks: Needs, exclusive: bool) -> tuple
 def _barred(snapshot: Snapshot, request: Request, part: Part, kept: frozenset[str]) -> str:
     """Why the node takes no part of the request, whatever is free on it; "" if it may."""
     nodes, name = snapshot.nodes, snapshot.nodes.name[part.node]
-    if part.standing != OPEN:
+    if part.standing not in (OPEN, BOOT):
         return part.standing
     if name in request.excluded:
         return "excluded"

@@ -8,14 +8,14 @@ from functools import lru_cache
 
 import numpy as np
 
-from slurmsched.model import Snapshot
+from slurmsched.model import Nodes, Snapshot
 from slurmsched.model.columns import Bools, Int64s
+from slurmsched.model.gres import parse_gres
 from slurmsched.placements.candidates import node_rows
 from slurmsched.placements.gpu_stock import bit_counts, class_of, class_rows, whole_gpus
-from slurmsched.slurm.gres import parse_gres
 from slurmsched.survey.sets import largest_linked
 
-OPEN, DRAINED, DOWN = "open", "drained", "down"
+OPEN, BOOT, DRAINED, DOWN, UNREAD = "open", "after a boot", "drained", "down", "used GPUs cannot be read"
 COUNTS_ONLY = "Slurm shows counts only"
 NO_WIRING = "wiring unknown"
 SEVERAL = "several types"
@@ -23,9 +23,10 @@ SEVERAL = "several types"
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The whole GPUs of one type on one node. node: row of snapshot.nodes. standing: OPEN, DRAINED or DOWN.
+    """The whole GPUs of one type on one node. node: row of snapshot.nodes. standing: OPEN, BOOT (it takes jobs after a
+    boot), DRAINED, DOWN or UNREAD (nobody can tell how many are used).
 
-    used: held by jobs; of a node that is down none counts. mask: which are free, None = not known.
+    used: held by jobs, also in part; 0 on a node that is DOWN or UNREAD. mask: which are free, None = not known.
     linked: the most free GPUs that are linked, None = not known; why: then why.
     """
 
@@ -45,13 +46,18 @@ class Part:
 
     @property
     def free(self) -> int:
-        """GPUs that a job could have."""
+        """GPUs that a job could have now."""
         return self.left if self.standing == OPEN else 0
+
+    @property
+    def boot(self) -> int:
+        """GPUs that a job could have after a boot."""
+        return self.left if self.standing == BOOT else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Mig:
-    """The MIG devices of one type on one node; free: of nodes that take jobs."""
+    """The MIG devices of one type on one node; free: of nodes that take jobs now."""
 
     node: int
     gpu_type: str
@@ -74,35 +80,35 @@ def parts(snapshot: Snapshot) -> Iterator[Part]:
     """Every node that has whole GPUs, by type, in the order of nodes."""
     nodes, used = snapshot.nodes, snapshot.nodes.gpu_use()["allocated"].tolist()
     masks, known = free_masks(snapshot)
-    classes, held = class_rows(snapshot), _held(snapshot)
+    classes, held, stands = class_rows(snapshot), _held(snapshot), standings(nodes)
     for row in np.flatnonzero(nodes.gpus > 0).tolist():
-        standing = _standing(snapshot, row)
+        standing = stands[row]
         kinds = whole_types(nodes.gpu_types[row]) or {"": int(nodes.gpus[row])}
         for gpu_type, gpus in kinds.items():
             if len(kinds) > 1:
-                taken = 0 if standing == DOWN else min(gpus, held.get((row, gpu_type), 0))
+                taken = 0 if standing in (DOWN, UNREAD) else min(gpus, held.get((row, gpu_type), 0))
                 yield Part(row, gpu_type, gpus, taken, standing, None, None, SEVERAL)
                 continue
             mask = int(masks[row]) if known[row] else None
-            some = standing == OPEN and gpus > used[row]
+            some = standing in (OPEN, BOOT) and gpus > used[row]
             linked, why = _linked(snapshot, int(classes[row]), mask) if some else (0, "")
             yield Part(row, gpu_type, gpus, used[row], standing, mask, linked, why)
 
 
-def _standing(snapshot: Snapshot, row: int) -> str:
-    nodes = snapshot.nodes
-    if nodes.down[row]:
-        return DOWN
-    return DRAINED if nodes.draining[row] else OPEN
+@lru_cache(maxsize=2)
+def standings(nodes: Nodes) -> tuple[str, ...]:
+    """Of each node whether jobs could have its GPUs: OPEN, BOOT, DRAINED, DOWN or UNREAD."""
+    rules = (nodes.down, DOWN), (nodes.gpus_unread, UNREAD), (nodes.draining, DRAINED), (nodes.after_boot, BOOT)
+    return tuple(np.select([mask for mask, _ in rules], [name for _, name in rules], OPEN).tolist())
 
 
 def migs(snapshot: Snapshot) -> Iterator[Mig]:
     """Every node that has MIG devices, by type."""
-    held, closed = _held(snapshot), snapshot.nodes.closed
+    held, closed, boots = _held(snapshot), snapshot.nodes.closed, snapshot.nodes.after_boot
     for row, text in enumerate(snapshot.nodes.gpu_types):
         for entry in parse_gres(text):
             if entry.mig:
-                left = 0 if closed[row] else max(0, entry.count - held.get((row, entry.type), 0))
+                left = 0 if closed[row] or boots[row] else max(0, entry.count - held.get((row, entry.type), 0))
                 yield Mig(row, entry.type, entry.count, left)
 
 

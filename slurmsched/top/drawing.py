@@ -16,7 +16,7 @@ from rich.text import Text
 
 from slurmsched.explain.text import against
 from slurmsched.planning.reasons import criteria
-from slurmsched.survey.gpu_map import CLOSED, FREE, HELD, STUCK
+from slurmsched.survey.gpu_map import AFTER_BOOT, CLOSED, FREE, HELD, NOT_KNOWN, STUCK
 from slurmsched.terminal import harmless
 from slurmsched.words import some
 
@@ -25,9 +25,10 @@ _KEYS = dict(zip(COLUMNS, ("rank", "job_id", "user", "partition", "gpus", "attai
                            "lever_wanted", "reason"), strict=True))  # fmt: skip
 NUMBERS = frozenset(("rank", "job", "GPUs", "GPU h", "queue", "now", "wanted"))
 WIDTHS = {"user": 9, "part": 6, "why": 60}
-LOOKS = {FREE: "green", HELD: "bold blue", STUCK: "yellow", CLOSED: "bright_black"}
+LOOKS = {FREE: "green", HELD: "bold blue", STUCK: "yellow", CLOSED: "bright_black", AFTER_BOOT: "cyan",
+         NOT_KNOWN: "magenta"}  # fmt: skip
 ID_DIGITS = 4  # of a job in the map; the last ones tell neighbours apart
-_SIGN = {FREE: "free", STUCK: "!", CLOSED: "-"}
+_SIGN = {FREE: "free", STUCK: "!", CLOSED: "-", AFTER_BOOT: "boot", NOT_KNOWN: "?"}
 
 
 def head(frame: Any, width: int) -> Text:
@@ -38,7 +39,9 @@ def head(frame: Any, width: int) -> Text:
     queues = ", ".join(f"{level}: {count}" for level, count in sorted(levels.items())) or "none"
     clock = f"{datetime.fromtimestamp(frame.snapshot.now_s):%H:%M:%S}"
     site = frame.snapshot.site
-    counts = f"{totals['idle']} free, {totals['draining']} drained, {totals['down']} down"
+    seldom = f"{totals['boot']} after a boot, " * (totals["boot"] > 0) + f"{totals['unknown']} unknown, " * (
+        totals["unknown"] > 0)  # fmt: skip
+    counts = f"{totals['idle']} free, {seldom}{totals['draining']} drained, {totals['down']} down"
     waiting = f"{some(len(rows), 'job')} {'waits' if len(rows) == 1 else 'wait'}"
     lines = [
         meter("GPUs", totals["allocated"], totals["all"], width),

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain
 
+from slurmsched.model.gres import is_mig
 from slurmsched.model.topology import GpuTopology, LinkKind
-from slurmsched.slurm.gres import is_mig
 from slurmsched.topology.bandwidth import is_amd
 from slurmsched.topology.links import Link, agreed, class_of, fallen, few_enough
 from slurmsched.topology.plain import apart, fold

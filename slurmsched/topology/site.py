@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from slurmsched.model.columns import Int64s, frozen
+from slurmsched.model.gres import parse_gres
 from slurmsched.model.nodes import Nodes
 from slurmsched.model.topology import Fabric, GpuTopology, SiteTopology
-from slurmsched.slurm.gres import parse_gres
 from slurmsched.topology.bandwidth import bandwidth
 from slurmsched.topology.cells import NamedFabric
 from slurmsched.topology.reading import NodeClass

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from slurmsched.errors import UnreadableError
-from slurmsched.slurm.gres import count_gpus, count_mig, parse_gres
+from slurmsched.model.gres import count_gpus, count_mig, parse_gres
 from slurmsched.topology.conf_lines import ConfLine, Include, Lines
 from slurmsched.topology.plain import hosts, parts
 

@@ -84,7 +84,7 @@ class Frame:
         look = overview(self.snapshot)
         nodes = gpu_map(self.snapshot, frozenset(one.node for one in look.stranded))
         types = [{"name": one.name or "-", "gpus": one.gpus, "free": one.free, "stranded": one.stranded,
-                  "used": one.used, "drained": one.drained, "down": one.down,
+                  "used": one.used, "drained": one.drained, "down": one.down, "boot": one.boot, "unread": one.unread,
                   "sets": {str(gpus): count for gpus, count in one.sets.items()}} for one in look.types]  # fmt: skip
         return self.head | {"types": types, "of": len(nodes), "nodes": [
             {"name": node.name, "state": node.state, "types": node.gpu_types, "free": node.free, "exact": node.exact,

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from slurmsched.slurm.gres import index_mask
+from slurmsched.model.gres import index_mask
 from slurmsched.topology.picker import Form, GpuRequest, SlurmNode
 from tests.live.lab import run
 

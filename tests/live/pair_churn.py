@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from slurmsched.model.gres import index_mask
 from slurmsched.placements.set_ranks import SetRanks, set_ranks
-from slurmsched.slurm.gres import index_mask
 from slurmsched.slurm.wiring import read_file
 from tests.live.gpu_nodes import GRES_CONF, MACHINES, install, restart
 from tests.live.lab import BINARY, Installed, run, until

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
+from slurmsched.model.gres import index_mask
 from slurmsched.model.hostlist import expand
-from slurmsched.slurm.gres import index_mask
 from slurmsched.topology.picker import members
 from tests.live.gpu_nodes import MACHINES, install
 from tests.live.lab import BINARY, run, until

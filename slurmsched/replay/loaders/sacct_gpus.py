@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from slurmsched.errors import UnreadableError
-from slurmsched.slurm.gres import parse_gres
+from slurmsched.model.gres import parse_gres
 from slurmsched.slurm.requests import NO_REQUEST, Forms, GpuRequest, asked
 from slurmsched.slurm.text import UNSET
 

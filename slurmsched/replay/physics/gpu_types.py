@@ -11,9 +11,9 @@ from slurmsched.errors import ConfigError, InputError
 from slurmsched.estimators.throughput_table import throughput, throughput_table
 from slurmsched.model import Assignments, Snapshot
 from slurmsched.model.columns import Floats
+from slurmsched.model.gres import parse_gres
 from slurmsched.replay.physics.costs import Costs
 from slurmsched.replay.physics.levels import places
-from slurmsched.slurm.gres import parse_gres
 from slurmsched.words import some
 
 APART = "_unconsolidated"  # workers on several nodes

@@ -33,7 +33,7 @@ def test_job_state__reads_every_spelling(text: str, state: JobState) -> None:
         ("MIXED+DRAIN", NodeState.MIXED | NodeState.DRAIN),
         ("draining", NodeState.DRAIN),
         ("down*", NodeState.DOWN | NodeState.NOT_RESPONDING),
-        ("idle~", NodeState.IDLE),
+        ("idle~", NodeState.IDLE | NodeState.POWERED_DOWN),
         ("IDLE+MAINT", NodeState.IDLE | NodeState.MAINTENANCE),
         ("ALLOCATED+PLANNED", NodeState.ALLOCATED | NodeState.PLANNED),
     ],

@@ -68,14 +68,19 @@ def test_jobs__held_is_pending_at_priority_zero() -> None:
 
 
 def test_nodes__gpu_totals_add_up() -> None:
-    """idle + allocated + draining + down = all; a drained node's busy GPUs count as allocated."""
+    """Every GPU counts once; a drained node's busy GPUs count as allocated, those that boot or cannot be read apart."""
     rows = [
         {"name": "a", "gpus": 8, "gpus_used": 3},
         {"name": "b", "gpus": 8, "gpus_used": 2, "state": "MIXED+DRAIN"},
         {"name": "c", "gpus": 4, "gpus_used": 4, "state": "down*"},
+        {"name": "d", "gpus": 8, "gpus_used": 1, "state": "MIXED+POWERING_UP"},
+        {"name": "e", "gpus": 2, "gpus_used": 2, "gpus_unread": True},
+        {"name": "f", "gpus": 2, "gpus_used": 2, "gpus_unread": True, "state": "DOWN+POWERED_DOWN"},
     ]
     totals = snapshot(nodes=rows).nodes.gpu_totals()
-    assert totals == {"idle": 5, "allocated": 5, "draining": 6, "down": 4, "all": 20}
+    assert totals == {
+        "idle": 5, "boot": 7, "allocated": 6, "draining": 6, "down": 6, "unknown": 2, "all": 32,
+    }  # fmt: skip
 
 
 def test_site__sums_priority_weights() -> None:

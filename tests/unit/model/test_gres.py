@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slurmsched.errors import UnreadableError
-from slurmsched.slurm.gres import Gres, count_gpus, count_kind, count_mig, index_mask, is_mig, normal_form, parse_gres
+from slurmsched.model.gres import Gres, count_gpus, count_kind, count_mig, index_mask, is_mig, normal_form, parse_gres
 from tests.recorded.playback import HERE
 
 PUBLIC = HERE / "public"
@@ -32,7 +32,10 @@ ENTRIES = [
     ("gpu:1g.5gb:2", (Gres("gpu", "1g.5gb", 2),)),
     ("gpu:a100_1g.5gb:1", (Gres("gpu", "a100_1g.5gb", 1),)),
     ("shard:16", (Gres("shard", "", 16),)),
-    ("shard:a100:4(2/8,2/8)", (Gres("shard", "a100", 4),)),
+    ("shard:a100:4(2/8,2/8)", (Gres("shard", "a100", 4, parts=(2, 2)),)),
+    ("gpu:(null):8(IDX:0-7)", (Gres("gpu", "", 8, 255),)),
+    ("gpu:(null):0(IDX:N/A),shard:(null):3(1/4,2/4)", (Gres("gpu", "", 0), Gres("shard", "", 3, parts=(1, 2)))),
+    ("mps:(null):300(0/100,300/400)", (Gres("mps", "", 300, parts=(0, 300)),)),
     ("mps:1K", (Gres("mps", "", 1024),)),
     ("nsight:no_consume:1", (Gres("nsight", "", 1),)),
     ("pfsdir:scratch:no_consume:1", (Gres("pfsdir", "scratch", 1),)),
@@ -65,7 +68,22 @@ def test_parse_gres__counts_a_device_once_in_tres_text(text, expected):
     assert count_gpus(parse_gres(text)) == expected
 
 
-@pytest.mark.parametrize("text", ["gpu:a100:x:(", ":4", "gpu::", "gpu:4(IDX:0-x)", "4", "gpu:2 gpu:3", "gpu:2,,gpu:1"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "gpu:a100:x:(",
+        ":4",
+        "gpu::",
+        "gpu:4(IDX:0-x)",
+        "gpu:4(IDX:3-0)",
+        "gpu:4(IDX:0-99999)",
+        "gpu:(nul):4",
+        "gpu:-1",
+        "4",
+        "gpu:2 gpu:3",
+        "gpu:2,,gpu:1",
+    ],
+)
 def test_parse_gres__refuses_other_text(text):
     """Text outside the grammar is an error that carries it, never a guess."""
     with pytest.raises(UnreadableError) as error:

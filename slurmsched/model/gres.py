@@ -2,8 +2,9 @@
 
     text   := "" | "(null)" | "N/A" | entry ("," entry)*
     entry  := ["gres:" | "gres/"] kind (":" type)? ((":" | "=") count)? ("(" remark ")")*
-    count  := number ["K" | "M" | "G" | "T" | "P"]        (powers of 1024; 1 when left out)
-    remark := "IDX:" indices | "S:" sockets | anything else
+    type   := name | "(null)"                              (none: GPUs without Type, 20.11 to 25.11)
+    count  := number ["K" | "M" | "G" | "T" | "P"]         (powers of 1024; 1 when left out)
+    remark := "IDX:" indices | "S:" sockets | used "/" all ("," used "/" all)* | anything else
 
 Source: Slurm's gres.conf, sbatch and scontrol manual pages, 20.11 to 26.05; tests/recorded/public.
 """
@@ -17,27 +18,34 @@ from functools import lru_cache
 
 from slurmsched.errors import UnreadableError
 
+SHARING = ("shard", "mps")  # gres of which a GPU has several
 NOTHING = frozenset({"", "(null)", "N/A", "n/a", "none", "None", "(none)"})
 _ENTRY = re.compile(
     r"(?:gres[:/])?(?P<kind>[A-Za-z_][^\s,:=()]*)"
-    r"(?P<type>(?::[^\s,:=()]+)*?)"
+    r"(?P<type>(?::(?:\w[\w.+@/~#-]*|\(null\)))*?)"
     r"(?:(?P<sep>[:=])(?P<count>\d+(?:\.\d+)?)(?P<unit>[KMGTPkmgtp]?))?"
     r"(?P<remarks>(?:\([^()]*\))*)"
 )
 _UNIT = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
 _INDICES = re.compile(r"\(IDX:([^()]*)\)")
+_PARTS = re.compile(r"\((\d+/\d+(?:,\d+/\d+)*)\)")
+MOST_DEVICES = 4096  # of a node: a higher index or count of GPUs is no number of devices
 _COMMA = re.compile(r",(?![^(]*\))")
 _MIG = re.compile(r"(?:^|[^0-9a-z])\d+g[._]?\d+gb", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Gres:
-    """One entry: so many of a kind and type. mask: bit i is device index i, 0 where none is shown."""
+    """One entry: so many of a kind and type. mask: bit i is device index i, 0 where none is shown.
+
+    parts: of shards and MPS how many are used of each device in turn, () where that is not shown.
+    """
 
     kind: str
     type: str = ""
     count: int = 1
     mask: int = 0
+    parts: tuple[int, ...] = ()
 
     @property
     def mig(self) -> bool:
@@ -51,8 +59,9 @@ def is_mig(gpu_type: str) -> bool:
 
 
 @lru_cache(maxsize=1 << 16)
-def parse_gres(text: str) -> tuple[Gres, ...]:
-    """The entries of a gres or TRES text in their order, zeros kept.
+def parse_gres(text: str, *, counted: bool = False) -> tuple[Gres, ...]:
+    """The entries of a gres or TRES text in their order, zeros kept. counted: every entry must have a count, as those
+    of what is in use have.
 
     Of a TRES text's typed and untyped keys ("gres/gpu:a100=2,gres/gpu=3") the untyped one stays with
     what no typed one names (1), so that a sum counts every device once.
@@ -66,6 +75,8 @@ def parse_gres(text: str) -> tuple[Gres, ...]:
         match = _ENTRY.fullmatch(part.strip())
         if match is None:
             raise UnreadableError("not a gres or TRES text", text=text)
+        if counted and match["count"] is None:
+            raise UnreadableError("not a count of gres in use", text=text)
         entry = _entry(match)
         (totals if match["sep"] == "=" and not entry.type else entries).append(entry)
     return tuple(entries + [rest for total in totals if (rest := _rest(total, entries))])
@@ -74,9 +85,12 @@ def parse_gres(text: str) -> tuple[Gres, ...]:
 def _entry(match: re.Match[str]) -> Gres:
     number, unit = match["count"], _UNIT[(match["unit"] or "").upper()]
     count = 1 if number is None else int(float(number) * unit)
-    words = [word for word in match["type"].split(":") if word and word != "no_consume"]
-    indices = _INDICES.search(match["remarks"])
-    return Gres(match["kind"], ":".join(words), count, index_mask(indices[1]) if indices else 0)
+    words = [word for word in match["type"].split(":") if word not in ("", "(null)", "no_consume")]
+    indices, parts = _INDICES.search(match["remarks"]), _PARTS.search(match["remarks"])
+    used = tuple(int(part.partition("/")[0]) for part in parts[1].split(",")) if parts else ()
+    if len(words) > 1:
+        raise UnreadableError("not a gres or TRES text", text=match[0])
+    return Gres(match["kind"], "".join(words), count, index_mask(indices[1]) if indices else 0, used)
 
 
 def _rest(total: Gres, entries: Sequence[Gres]) -> Gres | None:
@@ -93,11 +107,30 @@ def index_mask(text: str) -> int:
         return mask
     for part in text.split(","):
         low, _, high = part.partition("-")
-        if not low.isdigit() or not (high or low).isdigit():
+        ends = (low, high or low)
+        if not all(end.isascii() and end.isdigit() and len(end) < 8 for end in ends) or not (
+            int(low) <= int(ends[1]) < MOST_DEVICES
+        ):
             raise UnreadableError("not a list of device indices", text=text)
-        for index in range(int(low), int(high or low) + 1):
+        for index in range(int(low), int(ends[1]) + 1):
             mask |= 1 << index
     return mask
+
+
+def shared_devices(entries: Iterable[Gres], devices: int) -> tuple[int, int]:
+    """How many of so many GPUs have shards or MPS out on them, and which, as a mask; the mask is 0 where that is not
+    shown for every device.
+
+    Parts that no device is shown for may lie on one device each.
+    """
+    most, mask = 0, 0
+    for entry in entries:
+        if entry.kind in SHARING and entry.count:
+            busy = sum(1 << place for place, used in enumerate(entry.parts) if used)
+            lost = max(entry.count - sum(entry.parts), 0)
+            most = min(most + busy.bit_count() + lost, devices)
+            mask |= busy if len(entry.parts) == devices else 0
+    return most, mask
 
 
 def count_gpus(entries: Iterable[Gres]) -> int:
