@@ -16,6 +16,8 @@ UNSET = frozenset({"", "N/A", "n/a", "NONE", "None", '"None"', "Unknown", "UNKNO
 ENDLESS = frozenset({"UNLIMITED", "INFINITE"})
 _KEY = re.compile(r"(?:^|\s)([A-Z][\w/:.*]*)=")
 _MIB = {"K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}
+_COUNT = re.compile(r"(\d{1,18}(?:\.\d{1,3})?)([KMGTP]?)", re.ASCII | re.IGNORECASE)
+_COUNT_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
 _RANGE = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?")
 
 
@@ -66,6 +68,24 @@ def memory_mib(text: str) -> float:
         return float(number) * _MIB.get(unit, 1.0)
     except ValueError:
         raise UnreadableError("not a memory size", text=text) from None
+
+
+@lru_cache(maxsize=1 << 12)
+def count_units(text: str) -> int:
+    """A count as Slurm prints it, powers of 1024: "12", "1.50K" -> 1536; 0 when not set.
+
+    Raises UnreadableError, also for a count that was rounded ("0.01K").
+    Source: convert_num_unit2 in Slurm's slurm_protocol_api.c, which sacct calls unless --noconvert is given.
+    """
+    if text in UNSET:
+        return 0
+    match = _COUNT.fullmatch(text)
+    if match is None:
+        raise UnreadableError("not a count", text=text)
+    value = float(match[1]) * _COUNT_UNITS[match[2].upper()]
+    if not value.is_integer():
+        raise UnreadableError("a rounded count; sacct --noconvert prints it whole", text=text)
+    return int(value)
 
 
 @lru_cache(maxsize=1 << 14)

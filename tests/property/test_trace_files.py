@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
+import json
+import os
+import random
+import re
 import tempfile
+from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -92,3 +100,109 @@ def test_load__of_noise_is_an_input_error_or_a_trace(content: bytes, kind: str) 
                 assert len(load(path, kind).trace) > 0
             except InputError as error:
                 assert str(path) in str(error)
+
+
+ROUNDS = int(os.environ.get("SLURMSCHED_FUZZ_ROUNDS", "200"))  # 10,000 by hand
+ODD = (
+    "|", "||", "\n", "\r\n", "K", "M", "-", "+", ".", "_", "²", "٣", "\x00", "\x1f", "4294967294", "1e9", "Unknown",
+    "1970-01-01T00:00:00", "+0100", "Z", "gres/gpu=9", "(null)", "sacct: error: x\n", " by 7", "9" * 20,
+)  # fmt: skip
+VALUES = (
+    None, "", "x", "²", -2, 0, 1, 4_294_967_294, 1 << 70, 1.5, float("inf"), float("nan"), True, [], {}, [None],
+    {"set": True, "infinite": True, "number": 0}, {"set": True}, ["RUNNING", "FOO"], [{"type": "gres"}],
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True, scope="module")
+def kinds_are_found_once() -> Iterator[None]:
+    """Entry points are looked up once, as that takes longer than to read a small file."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(registry, "_found", lru_cache(registry._found))
+        yield
+
+
+def damaged(text: str, luck: random.Random) -> str:
+    """A text with some of its parts cut out, doubled, or others put in."""
+    for _ in range(luck.randint(1, 4)):
+        at = luck.randrange(len(text) + 1)
+        cut = luck.choice((0, 0, 1, 3, 20))
+        put = luck.choice((*ODD, text[at : at + 9]))
+        text = text[:at] + put + text[at + cut :]
+    return text
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """The paths of all values within a JSON value."""
+    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path, *(each for key, item in pairs for each in places(item, (*path, key)))][bool(not path) :]
+
+
+def facts(recorded: Recorded, ids: set[int]) -> dict[int, tuple[Any, ...]]:
+    """What a trace tells of these jobs; times on the calendar."""
+    columns = recorded.trace.columns()
+    moved = {"submit_s": columns["submit_s"] + recorded.origin_s, "start_s": columns["start_s"] + recorded.origin_s}
+    rows = zip(*({**columns, **moved}.values()), strict=True)
+    return {int(row[0]): tuple(map(repr, row)) for row in rows if int(row[0]) in ids}
+
+
+def test_sacct__one_damaged_row_changes_no_other(tmp_path: Path) -> None:
+    """Of 13 rows one is damaged: nothing but an InputError is raised, and all that is told of the others stays."""
+    header = "JobID|JobIDRaw|User|State|Submit|Start|End|Suspended|ElapsedRaw|NNodes|AllocTRES|SubmitLine|JobName"
+    alloc = "cpu=8,mem=4G,gres/gpu:a100={},gres/gpu=5|sbatch -N1 --gpus=2 x.sh|a b"
+    rows = [
+        f"{n}|{n}|u{n}|FAILED|2024-01-{n}T00:00:00|2024-01-{n}T01:00:00|2024-01-{n}T02:00:00|00:00:00|3600|2|"
+        + alloc.format(n % 5 + 1)
+        for n in range(10, 23)
+    ]
+    path, luck = tmp_path / "t", random.Random(7)
+    path.write_text("\n".join((header, *rows)) + "\n")
+    whole = facts(load(path, strict=True), set(range(10, 23)))
+    for _ in range(ROUNDS):
+        at = luck.randrange(len(rows))
+        bad = damaged(rows[at], luck)
+        path.write_text("\n".join((header, *rows[:at], bad, *rows[at + 1 :])) + "\n", encoding="utf-8")
+        try:
+            recorded = load(path, "sacct", strict=luck.random() < 0.2)
+        except InputError as error:
+            assert str(path) in str(error)
+            continue
+        others = whole.keys() - {at + 10, *map(int, re.findall(r"(?a)(?:^|\n)(\d{1,9})", bad))}
+        assert {job: whole[job] for job in others} == facts(recorded, others), bad
+
+
+def test_sacct_json__one_odd_value_changes_no_other_job(tmp_path: Path) -> None:
+    """Of four jobs one has values of other kinds: it is read, left out or refused, and the others stay."""
+    (job,) = json.loads((HERE / "public" / "sacct-json-22.5.9.json").read_text())["jobs"]
+    jobs = [job | {"job_id": n, "array": {}, "user": f"u{n}"} for n in range(10, 14)]
+    path, luck = tmp_path / "t", random.Random(7)
+    path.write_text(json.dumps({"jobs": jobs}))
+    whole = facts(load(path, strict=True), set(range(10, 14)))
+    every = places(jobs[0])
+    for _ in range(ROUNDS):
+        at = luck.randrange(4)
+        bad = copy.deepcopy(jobs[at])
+        for *inner, last in luck.sample(every, 3):
+            target = bad
+            with contextlib.suppress(KeyError, TypeError, IndexError):
+                for key in inner:
+                    target = target[key]
+                target[last] = copy.deepcopy(luck.choice(VALUES))
+        path.write_text(json.dumps({"jobs": [*jobs[:at], bad, *jobs[at + 1 :]]}))
+        recorded = load(path, "sacct-json")
+        others = whole.keys() - {at + 10}
+        assert {job: whole[job] for job in others} == facts(recorded, others), bad
+
+
+@pytest.mark.parametrize("name", ["sacct-P-gpu-mixed-states.txt", "sacct-json-22.5.9.json"])
+def test_sacct__of_a_damaged_file_makes_up_no_job(name: str, tmp_path: Path) -> None:
+    """Wherever it is damaged: a trace of no more jobs than lines that begin with an id, or an InputError."""
+    text, path, luck = (HERE / "public" / name).read_text(), tmp_path / "t", random.Random(7)
+    for _ in range(ROUNDS):
+        bad = damaged(text, luck)
+        path.write_text(bad, encoding="utf-8", newline="")
+        try:
+            recorded = load(path, "sacct-json" if name.endswith("json") else "sacct")
+        except InputError as error:
+            assert str(path) in str(error)
+        else:
+            assert len(recorded.trace) <= 14

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,13 +13,16 @@ from slurmsched.estimators.throughput_table import read_throughputs, throughput
 from slurmsched.replay.loaders.rows import Job, RowLoader
 from slurmsched.replay.loaders.source import Head, Source
 
+# columns of a line -> places of total steps, GPUs and arrival; the older forms are in the repository's history
+LAYOUTS = {4: (1, 3, 2), 6: (3, 5, 4), 7: (4, 6, 5), 9: (4, 5, 8), 10: (5, 6, 9)}
 TABLES = ("simulation_throughputs.json", "simulation_throughputs.json.gz")
 
 
 @dataclass(frozen=True, slots=True)
 class Gavel(RowLoader):
-    """Tab-separated, no header: job type ... total steps, GPUs, weight, SLO, arrival; or the older form with
-    job type, steps, arrival, GPUs. Run time is steps / throughput alone.
+    """Tab-separated, no header: job type ... total steps, GPUs, weight, SLO, arrival; or one of the older forms, such
+    as the seven columns of the Philly traces: job type, command, argument, data, steps, arrival, GPUs. Run time is
+    steps / throughput alone.
 
     throughputs: the JSON table of steps per second, looked for beside the trace and in the folder above if not given.
     worker: whose throughputs to take, such as "v100". Source: stanford-futuredata/gavel; Narayanan et al., OSDI '20.
@@ -28,7 +32,7 @@ class Gavel(RowLoader):
     worker: str = "v100"
 
     def sniff(self, head: Head) -> bool:
-        return len(head.lines[0].split("\t")) in (4, 10) and "batch size" in head.lines[0]
+        return any(_is_gavels(line.split("\t")) for line in head.lines[:20])
 
     def records(self, source: Source) -> Iterator[tuple[int, Any]]:
         table = _throughputs(self.throughputs, source.path, self.worker)
@@ -37,14 +41,14 @@ class Gavel(RowLoader):
 
     def job(self, record: Any) -> Job:
         table, fields = record
-        if len(fields) not in (4, 10):
-            raise ValueError(f"has {len(fields)} tab-separated fields, not 10 (or 4)")
-        kind, steps = fields[0], float(fields[1] if len(fields) == 4 else fields[5])
-        arrival_s, gpus = (fields[2], fields[3]) if len(fields) == 4 else (fields[9], fields[6])
+        if len(fields) not in LAYOUTS:
+            raise ValueError(f"has {len(fields)} tab-separated fields, not {', '.join(map(str, LAYOUTS))}")
+        steps, gpus, arrival_s = (fields[place] for place in LAYOUTS[len(fields)])
+        kind = fields[0]
         alone = throughput(table, kind, int(gpus))
         if not alone > 0:
             raise ValueError(f"no throughput of {kind!r} on {gpus} GPUs of this worker type")
-        return Job(gpus=int(gpus), submit_s=float(arrival_s), duration_s=steps / alone, model=kind)
+        return Job(gpus=int(gpus), submit_s=float(arrival_s), duration_s=float(steps) / alone, model=kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +71,13 @@ class Shockwave(RowLoader):
             gpus=int(fields[6]), submit_s=float(fields[11]), duration_s=float(fields[10]), model=fields[0],
             name=fields[7],
         )  # fmt: skip
+
+
+def _is_gavels(fields: list[str]) -> bool:
+    """Whether a line has the columns of one of the forms; the shortest is told by its job type alone."""
+    if len(fields) not in LAYOUTS or (len(fields) == 4 and "batch size" not in fields[0]):
+        return False
+    return all(re.fullmatch(r"\d+(?:\.\d+)?", fields[place], re.ASCII) for place in LAYOUTS[len(fields)])
 
 
 def _lines(source: Source) -> Iterator[tuple[int, list[str]]]:

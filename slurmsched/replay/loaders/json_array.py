@@ -4,37 +4,103 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import IO, Any
 
+from slurmsched.errors import InputError
 from slurmsched.replay.loaders.source import Source
 
 CHUNK = 1 << 18  # characters read at once
-LARGEST = 1 << 24  # characters of one element: more means that the file is broken
+LARGEST = 1 << 26  # characters of one element: more means that the file is broken
+BLANKS = " \t\r\n"
 
 
 def json_records(source: Source) -> Iterator[tuple[int, Any]]:
     """Line and value of each element of the file's array. Raises InputError where it is no JSON array."""
-    decoder, line, at, text = json.JSONDecoder(), 1, 0, ""
     with source.text() as file:
+        yield from _Text(file, source, "is no JSON array of jobs").elements()
+
+
+def json_members(source: Source, listed: str) -> Iterator[tuple[int, str, Any]]:
+    """Line, name and value of each member of the file's object; of the list `listed` each element with that name.
+
+    Raises InputError where it is no JSON object, or `listed` is no list.
+    """
+    with source.text() as file:
+        text = _Text(file, source, "is no JSON object with a list of jobs")
+        text.take("{")
+        while (mark := text.next(",")) != "}":
+            if mark != '"':
+                raise text.broken("a name is missing")
+            line, name = text.value()
+            text.take(":")
+            if name != listed:
+                line, value = text.value()
+                yield line, str(name), value
+            elif text.next() == "[":
+                yield from ((line, listed, value) for line, value in text.elements())
+            else:
+                raise text.broken(f"{listed!r} is no list")
+
+
+class _Text:
+    """Text of JSON that is read little by little."""
+
+    def __init__(self, file: IO[str], source: Source, wrong: str) -> None:
+        self._file, self._source, self._wrong = file, source, wrong
+        self._text, self._at, self._line, self._chunk = "", 0, 1, CHUNK
+        self._decoder = json.JSONDecoder()
+
+    def elements(self) -> Iterator[tuple[int, Any]]:
+        """Line and value of each element of the array that begins here."""
+        self.take("[")
+        while self.next(",") != "]":
+            yield self.value()
+        self.take("]")
+
+    def value(self) -> tuple[int, Any]:
+        """The value that begins here, and its line."""
+        self.next()
         while True:
-            at, rest = _next(text, at), len(text)
-            if at < rest and text[at] == "]":
-                return
             try:
-                value, end = decoder.raw_decode(text, at)
+                value, end = self._decoder.raw_decode(self._text, self._at)
             except (ValueError, RecursionError) as error:
-                more = file.read(CHUNK)
-                if not more or rest - at > LARGEST:
-                    where = line + text.count("\n", 0, at)
-                    raise source.fail(f"is no JSON array of jobs: {error}", line=where) from None
-                line, text, at = line + text.count("\n", 0, at), text[at:] + more, 0
+                if len(self._text) - self._at > LARGEST or not self._more():
+                    raise self.broken(str(error)) from None
                 continue
-            yield line + text.count("\n", 0, at), value
-            line, text, at = line + text.count("\n", 0, end), text[end:], 0
+            if end == len(self._text) and isinstance(value, int | float):  # its digits may go on
+                end -= self._at
+                if self._more():
+                    continue
+            self._chunk = CHUNK
+            line = self._line + self._text.count("\n", 0, self._at)
+            self._at = end
+            return line, value
 
+    def next(self, passed: str = "") -> str:
+        """The next character but blanks and those passed, "" at the end."""
+        while True:
+            while self._at < len(self._text) and self._text[self._at] in BLANKS + passed:
+                self._at += 1
+            if self._at < len(self._text):
+                return self._text[self._at]
+            if not self._more():
+                return ""
 
-def _next(text: str, at: int) -> int:
-    """Place of the next element: blanks, commas and the array's own bracket passed over."""
-    while at < len(text) and text[at] in " \t\r\n,[":
-        at += 1
-    return at
+    def take(self, mark: str) -> None:
+        """Pass over a mark. Raises InputError if another character stands there."""
+        if self.next() != mark:
+            raise self.broken(f"expecting {mark!r}")
+        self._at += 1
+
+    def broken(self, why: str) -> InputError:
+        """The error that stops reading."""
+        line = self._line + self._text.count("\n", 0, self._at)
+        return self._source.fail(f"{self._wrong}: {why}", line=line)
+
+    def _more(self) -> bool:
+        """Read on; more at once each time that a value is longer than what was read."""
+        more = self._file.read(self._chunk)
+        self._line += self._text.count("\n", 0, self._at)
+        self._text, self._at = self._text[self._at :] + more, 0
+        self._chunk *= 2
+        return bool(more)

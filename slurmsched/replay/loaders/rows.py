@@ -53,6 +53,7 @@ class Job(NamedTuple):
     gpu_type: str = ""
     state: str = ""
     comment: str = ""
+    cluster: str = ""  # tells jobs apart that have one id; no column of a trace
 
 
 _TYPES = {int: "q", float: "d", str: "i"}
@@ -159,7 +160,8 @@ class RowLoader(ABC):
                     source.reject(line, _said(error))
                 except UnreadableError as error:
                     source.reject(line, str(error))
-        return self.finish(builder.columns(), source)
+        columns = self.finish(builder.columns(), source)
+        return {name: values for name, values in columns.items() if name != "cluster"}
 
 
 def _said(error: Exception) -> str:
@@ -186,16 +188,33 @@ def whole(row: Mapping[str, Any], name: str) -> int:
     return int(value)
 
 
-@lru_cache(maxsize=1 << 12)
-def wall_s(text: str) -> float:
-    """A wall-clock time ("2017-10-09 07:01:55", ISO) as Unix seconds of that clock in UTC; the hour stays right.
+class Instant(NamedTuple):
+    """A point in time [Unix s]. offset_s: the site's clock less UTC, NaN where the text does not tell.
 
-    Raises ValueError.
+    A wall-clock time without an offset is taken for UTC, so that the hour stays right. wall: whether it is one.
     """
+
+    at_s: float
+    offset_s: float = NAN
+    wall: bool = False
+
+
+@lru_cache(maxsize=1 << 12)
+def instant(text: str) -> Instant:
+    """A time such as "2017-10-09 07:01:55", "2024-01-01T00:00:00+0100" or "...Z". Raises ValueError."""
     try:
-        return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+        found = datetime.fromisoformat(text)
+        offset = found.utcoffset()
+        if offset is None:
+            return Instant(found.replace(tzinfo=UTC).timestamp(), wall=True)
+        return Instant(found.timestamp(), offset.total_seconds())
     except (ValueError, OverflowError, TypeError):
-        raise ValueError(f"{text!r} is no time such as 2017-10-09 07:01:55") from None
+        raise ValueError(f"{str(text)[:80]!r} is no time such as 2017-10-09 07:01:55") from None
+
+
+def wall_s(text: str) -> float:
+    """A time as Unix seconds (see Instant). Raises ValueError."""
+    return instant(text).at_s
 
 
 def shares(gpus: float) -> tuple[int, float]:

@@ -18,7 +18,8 @@ FIELDS = {
     "JobIDRaw": ("JobIDRaw", "JobID"), "Submit": ("SubmitTS", "Submit"), "Start": ("StartTS", "Start"),
     "End": ("EndTS", "End"), "State": ("State",), "User": ("User",), "Account": ("Account",), "JobName": ("JobName",),
     "NNodes": ("NNodes",), "AllocTRES": ("AllocTRES",), "ReqTRES": ("ReqTRES",), "ReqGRES": ("ReqGRES",),
-    "SubmitLine": ("SubmitLine",), "GPUs": ("NGpus", "NGPU", "ReqGPUS", "ReqGPU"), "Limit": ("Timelimit",),
+    "SubmitLine": ("SubmitLine",), "ElapsedRaw": ("Elapsed",), "Cluster": ("Cluster",),
+    "GPUs": ("NGpus", "NGPU", "ReqGPUS", "ReqGPU"), "Limit": ("Timelimit",),
     "Step": ("StepID", "JobStep"),
 }  # fmt: skip
 
@@ -38,15 +39,16 @@ class Slurm2Sql(RowLoader):
     def records(self, source: Source) -> Iterator[tuple[int, Any]]:
         try:
             with closing(sqlite3.connect(f"file:{source.path.absolute()}?mode=ro", uri=True)) as database:
-                yield from enumerate(_rows(database, source), 1)
+                yield from enumerate(((source, row) for row in _rows(database, source)), 1)
         except sqlite3.Error as error:
             raise source.fail(f"cannot be read as slurm2sql's database: {error}") from error
 
     def job(self, record: Any) -> Job:
-        fields = {name: _text(value) for name, value in record.items()}
-        limit = record.get("Limit")
+        source, row = record
+        fields = {name: _text(value) for name, value in row.items()}
+        limit = row.get("Limit")
         fields["TimelimitRaw"] = str(round(float(limit) / 60)) if limit not in (None, "") else ""
-        return job_of(fields, int(record["JobIDRaw"]))
+        return job_of(fields, int(row["JobIDRaw"]), source)
 
     def finish(self, columns: Columns, source: Source) -> Columns:
         return joined(columns, source)

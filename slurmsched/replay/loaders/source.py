@@ -110,6 +110,7 @@ class Source:
     origin_s: Unix time of submit_s = 0, NaN while the loader has not told one. utc_offset_s: what to add for the
     wall clock of the site. rejected: rows that cannot be read. dropped: reason -> jobs left out, though well formed.
     passed_over: lines without a delimiter that belong to the text before them or are torn rows, nobody can tell.
+    remarks: what is odd about jobs that were read -> how many. said: other lines of the file, such as errors of sacct.
     """
 
     path: Path
@@ -120,6 +121,8 @@ class Source:
     first_rejected: str = ""
     dropped: Counter[str] = field(default_factory=Counter)
     passed_over: int = 0
+    remarks: Counter[str] = field(default_factory=Counter)
+    said: list[str] = field(default_factory=list)
 
     @cached_property
     def head(self) -> Head:
@@ -165,7 +168,8 @@ class Source:
             texts.append(
                 f"lines without a delimiter passed over, of the text before them or torn rows: {self.passed_over:,}"
             )
-        return tuple(f"{self.path}: {text}" for text in texts)
+        texts += [f"{some(jobs, 'job')} {remark}" for remark, jobs in sorted(self.remarks.items())]
+        return tuple(f"{self.path}: {text}" for text in (*texts, *self.said))
 
 
 def names(header: Iterable[str]) -> list[str]:

@@ -15,6 +15,8 @@ import pytest
 
 from slurmsched import registry
 from slurmsched.errors import InputError
+from slurmsched.model.hints import parse_hints
+from slurmsched.replay.deadlines import due_s
 from slurmsched.replay.loaders.source import open_bytes
 from slurmsched.replay.trace_files import Recorded, load
 from slurmsched.replay.traces import read_trace, trace_digest
@@ -26,7 +28,8 @@ FILES = {
     "philly.json": ("philly", 1), "pollux/workload.csv": ("pollux", 17), "gavel.trace": ("gavel", 20),
     "shockwave.trace": ("shockwave", 15), "helios.csv": ("helios", 3), "lucid.csv": ("lucid", 2),
     "openb.csv": ("openb-2023", 3), "pai_task_table.csv": ("pai-2020", 3), "pai_list.csv": ("pai-list", 2),
-    "small.swf": ("swf", 2),
+    "small.swf": ("swf", 2), "seren.csv": ("acme", 2), "kalos.csv": ("acme", 2), "chronus.csv": ("chronus", 11),
+    "elasticflow.csv": ("elasticflow", 10), "gavel_philly.trace": ("gavel", 3),
 }  # fmt: skip
 
 
@@ -102,6 +105,63 @@ def test_gavel__reads_the_older_form(tmp_path: Path) -> None:
     (tmp_path / "simulation_throughputs.json").write_bytes((DATA / "simulation_throughputs.json").read_bytes())
     trace = load(tmp_path / "old.tsv").trace
     assert (trace.gpus.tolist(), trace.submit_s.tolist(), round(float(trace.duration_s[0]), 1)) == ([2], [6.0], 4402.9)
+
+
+def test_gavel__reads_the_seven_columns_of_its_philly_traces() -> None:
+    """Job type, command, argument, data, steps, arrival, GPUs."""
+    trace = load(DATA / "gavel_philly.trace", strict=True).trace
+    assert (trace.gpus.tolist(), trace.submit_s.tolist()) == ([1, 1, 4], [0.0, 2_683_745.0, 2_831_625.0])
+    assert [round(float(run_s)) for run_s in trace.duration_s] == [2_461_854, 6_976, 3_017]
+
+
+@pytest.mark.parametrize(("columns", "line"), [
+    (4, "T (batch size 1)\t100\t6.0\t2"), (6, "T (batch size 1)\tcd x\t-step\t100\t6\t2"),
+    (7, "T (batch size 1)\tcd x\t-step\t1\t100\t6.0\t2"), (9, "T (batch size 1)\tcd x\t-s\t1\t100\t2\t1\t-1\t6"),
+    (10, "T (batch size 1)\tcd x\ty\t-s\t1\t100\t2\t1\t-1\t6"),
+])  # fmt: skip
+def test_gavel__reads_every_form(tmp_path: Path, columns: int, line: str) -> None:
+    """100 steps at 4 a second on 2 GPUs, from 6 s on."""
+    (tmp_path / "t").write_text(line + "\n")
+    (tmp_path / "simulation_throughputs.json").write_text(
+        json.dumps({"v100": {"('T (batch size 1)', 2)": {"null": 4.0}}})
+    )
+    assert line.count("\t") == columns - 1
+    trace = load(tmp_path / "t", strict=True).trace
+    assert (trace.gpus.tolist(), trace.submit_s.tolist(), trace.duration_s.tolist()) == ([2], [6.0], [25.0])
+
+
+def test_acme__takes_run_times_from_start_and_end() -> None:
+    """Kalos's `duration` is 18 s of which it waited 10; times count with their offsets, the hour stays the site's."""
+    kalos, seren = load(DATA / "kalos.csv", strict=True), load(DATA / "seren.csv", strict=True)
+    assert (kalos.trace.duration_s.tolist(), kalos.trace.wait_s.tolist()) == ([8.0, 70.0], [10.0, 12.0])
+    assert (seren.trace.duration_s.tolist(), seren.trace.wait_s.tolist()) == ([117.0, 2_693.0], [32.0, 13.0])
+    assert (kalos.origin_s, kalos.utc_offset_s) == (1_684_321_258.0, 0.0)
+    assert (seren.origin_s, seren.utc_offset_s) == (1_677_601_102.0, 28_800.0)
+    assert (kalos.trace.job_id.tolist(), seren.trace.job_id.tolist()) == ([0, 1], [5_778_432, 5_778_469])
+    trace = kalos.trace
+    assert (trace.gpus.tolist(), trace.nodes.tolist(), trace.cpus.tolist()) == ([64, 64], [8, 8], [960, 960])
+
+
+def test_chronus__and_elasticflow_tell_deadlines() -> None:
+    """From the submission on; a best-effort job has none, a job without GPUs is left out."""
+    recorded = load(DATA / "chronus.csv", strict=True)
+    due = dict(zip(recorded.trace.job_id.tolist(), due_s(recorded.trace) - recorded.trace.submit_s, strict=True))
+    assert (due[0], due[1], due[2], recorded.trace.user[0]) == (1_105.0, 128.0, float("inf"), "vc_6c71a0")
+    assert [text.rpartition(": ")[2] for text in recorded.warnings] == ["without GPUs"]
+    trace = load(DATA / "elasticflow.csv", strict=True).trace
+    assert ((due_s(trace) - trace.submit_s)[0], trace.duration_s[0], trace.model[0]) == (693.0, 1_075.0, "deepspeech2")
+    assert parse_hints(trace.comment[0]).batch == 32
+
+
+@pytest.mark.parametrize(("times", "best", "due"), [("60-90-200", 0, 60.0), ("60", 1, float("inf")), ("0", 0, None)])
+def test_chronus__takes_the_first_of_several_times(tmp_path: Path, times: str, best: int, due: float | None) -> None:
+    """A soft deadline has several, each worth less; one that is over at submission is a bad row."""
+    head = (DATA / "chronus.csv").read_text().partition("\n")[0]
+    rows = [f"{job},u,1,10,5,vgg16,30,1,{each},9,{best},soft" for job, each in ((1, times), (2, "70"), (3, "70"))]
+    (tmp_path / "t").write_text("\n".join((head, *rows)) + "\n")
+    trace = load(tmp_path / "t").trace
+    told = dict(zip(trace.job_id.tolist(), (due_s(trace) - 10.0).tolist(), strict=True))
+    assert told.get(1) == due
 
 
 def test_gavel__needs_throughputs(tmp_path: Path) -> None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import re
 import sqlite3
+import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from slurmsched.errors import InputError
 from slurmsched.replay.loaders.sacct_gpus import gpus_of
+from slurmsched.replay.loaders.sacct_rows import FORMAT, RUN
 from slurmsched.replay.trace_files import Recorded, load
 from slurmsched.replay.traces import trace_digest
 from tests.recorded.playback import HERE
@@ -217,8 +222,9 @@ def test_sacct__a_row_of_another_length_is_bad(tmp_path: Path) -> None:
 def test_sacct__without_a_header_says_how_to_get_one(tmp_path: Path) -> None:
     """-n leaves it out."""
     (tmp_path / "t").write_text(row("1", "COMPLETED", "100 110 190") + "\n")
-    with pytest.raises(InputError, match="a header line"):
-        load(tmp_path / "t", "sacct")
+    for kind in ("sacct", ""):
+        with pytest.raises(InputError, match=r"t:1: has no header line \(sacct -n .* sacct -aXDP --noconvert"):
+            load(tmp_path / "t", kind)
 
 
 @pytest.mark.parametrize(
@@ -234,11 +240,343 @@ def test_sacct__without_a_header_says_how_to_get_one(tmp_path: Path) -> None:
         ({"AllocTRES": "cpu=8", "SubmitLine": "sbatch 'unclosed --gpus=4"}, 0),
         ({"AllocGRES": "gpu:2", "NNodes": "3"}, 6),
         ({"AllocTRES": "gres/gpu:1g.5gb=2,gres/gpu=2"}, 0),
+        ({"AllocTRES": "cpu=1,energy=-2,license/x@y:1,gres/gpu=2"}, 2),
+        ({"NNodes": "1.50K", "SubmitLine": "sbatch --gpus-per-node=8 run.sh"}, 12_288),
+        ({"NNodes": "4", "SubmitLine": "sbatch -N1-4 --gpus-per-node=8 run.sh"}, 32),
+        ({"AllocTRES": "node=1K", "AllocGRES": "gpu:8"}, 8_192),
+        ({"SubmitLine": "sbatch --requeue run.sh --gpus=4"}, 0),
+        ({"SubmitLine": "sbatch --requeue --gpus=4 run.sh --gpus=8"}, 4),
+        ({"NNodes": "2", "SubmitLine": "sbatch --ntasks-per-node=4 --gpus-per-task=1 run.sh"}, 8),
     ],
 )  # fmt: skip
 def test_gpus_of__takes_the_first_field_that_tells(fields: dict[str, str], gpus: int) -> None:
     """AllocTRES, ReqTRES, the command line's own options, old GRES by node; MIG slices are no GPUs."""
     assert gpus == gpus_of(fields).gpus
+
+
+TIMES = "JobIDRaw|State|Submit|Start|End|Suspended|ElapsedRaw|Elapsed|AllocTRES"
+
+
+def timed(times: str, *more: str, strict: bool = True, tmp_path: Path) -> Recorded:
+    """A job of these times and the fields after them, and one that nothing is odd about."""
+    submit, start, end = times.split()
+    odd = "|".join(("7", "FAILED", submit, start, end, *more, "gres/gpu=2"))
+    usual = "|".join(("8", "FAILED", submit, submit, submit, "00:00:00", "0", "", "gres/gpu=1"))
+    return history(tmp_path, odd, usual, header=TIMES, strict=strict)
+
+
+@pytest.mark.parametrize(("times", "more", "run_s", "remarks"), [
+    # over the night in which clocks go back, from 02:30 to 02:30, and forward
+    ("2024-10-27T01:00:00 2024-10-27T02:30:00 2024-10-27T02:30:00", ("00:00:00", "3600", ""), 3_600.0, 0),
+    ("2024-10-27T01:00:00 2024-10-27T02:50:00 2024-10-27T02:10:00", ("00:00:00", "1200", ""), 1_200.0, 0),
+    ("2024-03-31T01:00:00 2024-03-31T01:30:00 2024-03-31T03:30:00", ("00:00:00", "", "01:00:00"), 3_600.0, 0),
+    # suspended time is out of it already
+    ("100 110 190", ("00:00:30", "50", ""), 50.0, 0),
+    ("100 110 190", ("00:00:30", "", ""), 50.0, 0),
+    ("100 110 190", ("00:00:00", "4294967294", ""), 80.0, 0),
+    # contradictions: Slurm's own count, and a word of it
+    ("100 110 190", ("00:00:00", "70", ""), 70.0, 1),
+    ("2024-01-01T00:00:00 2024-01-01T00:00:10 2024-01-01T01:00:10", ("00:00:00", "36000", ""), 36_000.0, 1),
+])  # fmt: skip
+def test_sacct__elapsed_is_the_run_time(
+    tmp_path: Path, times: str, more: tuple[str, ...], run_s: float, remarks: int
+) -> None:
+    """Where it is told; End less Start goes wrong over a clock change."""
+    recorded = timed(times, *more, tmp_path=tmp_path)
+    assert (recorded.trace.duration_s[0], len(recorded.warnings)) == (run_s, remarks)
+    assert all("ElapsedRaw is taken" in text for text in recorded.warnings)
+
+
+def test_sacct__a_start_in_1970_is_none(tmp_path: Path) -> None:
+    """The start is what end and run time leave; where they tell 50 years, the row is refused."""
+    times = "2024-01-01T00:00:00 1970-01-01T01:00:00 2024-01-02T00:00:00"
+    recorded = timed(times, "00:00:00", "3600", "", tmp_path=tmp_path)
+    assert (recorded.trace.wait_s[0], recorded.trace.duration_s[0]) == (23 * 3_600.0, 3_600.0)
+    for elapsed in ("", "1704153600"):
+        refused = timed(times, "00:00:00", elapsed, "", strict=False, tmp_path=tmp_path)
+        assert (refused.trace.job_id.tolist(), "long before its submission" in refused.warnings[0]) == ([8], True)
+
+
+@pytest.mark.parametrize(("told", "at_s", "offset_s"), [
+    ("2024-01-01T00:00:00+0100", 1_704_063_600.0, 3_600.0), ("2024-01-01T00:00:00Z", 1_704_067_200.0, 0.0),
+    ("2023-12-31T20:00:00-04:00", 1_704_067_200.0, -14_400.0), ("2024-01-01T00:00:00", 1_704_067_200.0, 0.0),
+])  # fmt: skip
+def test_sacct__an_offset_counts(tmp_path: Path, told: str, at_s: float, offset_s: float) -> None:
+    """The hour of the day stays the site's."""
+    recorded = history(tmp_path, f"7|FAILED|{told}|{told}|{told}|gres/gpu=1", header=SHORT)
+    assert (recorded.origin_s, recorded.utc_offset_s) == (at_s, offset_s)
+
+
+def test_sacct__waits_over_a_clock_change_are_right_with_offsets(tmp_path: Path) -> None:
+    """From 02:30 of summer to 02:10 of winter time are 40 minutes."""
+    times = "2024-10-27T02:30:00+0200|2024-10-27T02:10:00+0100|2024-10-27T04:10:00+0100"
+    assert history(tmp_path, f"7|FAILED|{times}|gres/gpu=1", header=SHORT).trace.wait_s.tolist() == [2_400.0]
+
+
+def test_sacct__refuses_two_clocks_in_one_file(tmp_path: Path) -> None:
+    """Between a wall clock and UTC may be hours."""
+    zoned, plain = "2024-01-01T00:00:00Z", "2024-01-01T00:00:00"
+    rows = [
+        f"{job}|FAILED|{each}|{each}|{end}|gres/gpu=1"
+        for job, each, end in (("7", zoned, zoned), ("8", plain, plain), ("9", zoned, plain), ("5", zoned, zoned))
+    ]
+    recorded = history(tmp_path, *rows, header=SHORT, strict=False)  # fmt: skip
+    assert (recorded.trace.job_id.tolist(), recorded.warnings[0].partition(": ")[2]) == (
+        [5, 7], "2 rows cannot be read, the first in line 3: its times are wall clock and those of other rows are not, "
+        "or the other way round",
+    )  # fmt: skip
+
+
+def test_sacct__counts_have_units(tmp_path: Path) -> None:
+    """As sacct prints them without --noconvert: powers of 1024; what was rounded is refused."""
+    header = "JobIDRaw|State|Submit|Start|End|NNodes|ReqTRES|AllocTRES"
+    recorded = history(
+        tmp_path,
+        "1|FAILED|1|2|3|1.50K|cpu=8K,mem=4T|gres/gpu=1.50K",
+        "2|FAILED|1|2|3||cpu=12,mem=1536M|node=2K,gres/gpu=1K",
+        "3|FAILED|1|2|3|0.01K|cpu=12|gres/gpu=1",
+        "4|FAILED|1|2|3|1.5.1K|cpu=12|gres/gpu=1",
+        header=header, strict=False,
+    )  # fmt: skip
+    trace = recorded.trace
+    assert (trace.nodes.tolist(), trace.cpus.tolist()) == ([1_536, 2_048], [8_192, 12])
+    assert (trace.memory_mib.tolist(), trace.gpus.tolist()) == ([4 * 1024.0**2, 1_536.0], [1_536, 1_024])
+    assert recorded.warnings[0].endswith("a rounded count; sacct --noconvert prints it whole: '0.01K'")
+
+
+SHORT = "JobIDRaw|State|Submit|Start|End|AllocTRES"
+CLUSTERS = "Cluster|JobID|State|Submit|Start|End|AllocTRES|User"
+
+
+def test_sacct__a_job_is_cluster_and_id(tmp_path: Path) -> None:
+    """Two clusters' jobs of one id, and one that was requeued there: three jobs; one cluster can be taken alone."""
+    rows = (
+        "c3|700|PREEMPTED|100|110|190|gres/gpu=8|ann", "c4|700|COMPLETED|150|200|300|gres/gpu=1|ann",
+        "c4|701|REQUEUED|150|200|300|gres/gpu=1|bob", "c4|701|COMPLETED|310|400|500|gres/gpu=1|bob",
+    )  # fmt: skip
+    recorded = history(tmp_path, *rows, header=CLUSTERS)
+    trace = recorded.trace
+    assert (trace.job_id.tolist(), trace.gpus.tolist()) == ([700, 701, 702], [8, 1, 1])
+    assert (trace.duration_s.tolist(), trace.requeues.tolist()) == ([80.0, 200.0, 100.0], [0, 1, 0])
+    assert "jobs of 2 clusters (c3, c4)" in recorded.warnings[0]
+    alone = load(tmp_path / "sacct.txt", "sacct", {"cluster": "c4"}, strict=True)
+    assert (alone.trace.job_id.tolist(), alone.warnings) == ([700, 701], ())
+
+
+def test_sacct__an_id_that_comes_back_is_another_job(tmp_path: Path) -> None:
+    """A preempted run goes on in one submitted as it ended; not in another user's, nor in one submitted days after."""
+    rows = [
+        f"c|{job}|{state}|{at}|{at}|{at + 100}|gres/gpu=1|{user}"
+        for job, runs in {
+            1: (("PREEMPTED", 0, "ann"), ("COMPLETED", 105, "ann")),
+            2: (("PREEMPTED", 0, "ann"), ("COMPLETED", 105, "bob")),
+            3: (("PREEMPTED", 0, "ann"), ("COMPLETED", 200_000, "ann")),
+            4: (("REQUEUED", 0, "ann"), ("COMPLETED", 200_000, "ann")),
+        }.items()
+        for state, at, user in runs
+    ]
+    trace = history(tmp_path, *(row.replace("|0|0|", "|1|1|") for row in rows), header=CLUSTERS).trace
+    told = zip(trace.job_id.tolist(), trace.requeues.tolist(), trace.user, strict=True)
+    assert sorted(told) == [(1, 1, "ann"), (2, 0, "ann"), (3, 0, "ann"), (4, 1, "ann"), (5, 0, "bob"), (6, 0, "ann")]
+
+
+TEXTS = "JobIDRaw|State|Submit|Start|End|JobName|Comment|SubmitLine|WorkDir|AllocTRES|User"
+
+
+def test_sacct__a_delimiter_in_several_texts_leaves_the_rest_sure(tmp_path: Path) -> None:
+    """The fields to both ends count; the texts are left out; where one of them is needed the row is refused."""
+    recorded = history(
+        tmp_path,
+        "7|FAILED|100|110|190|a|b|c|d|gres/gpu=2|ann",
+        "8|FAILED|100|110|190|a|x|y|sbatch a | b|/tmp|gres/gpu=4|bob",
+        "9|FAILED|100|110|190|a|x|y|sbatch --gpus=4 a | b|/tmp||bob",
+        header=TEXTS, strict=False,
+    )  # fmt: skip
+    assert (recorded.trace.gpus.tolist(), list(recorded.trace.user), list(recorded.trace.name)) == (
+        [2, 4], ["ann", "bob"], ["a", ""],
+    )  # fmt: skip
+    assert (
+        recorded.warnings[0].partition(": ")[2].startswith("1 row cannot be read, the first in line 4: several texts")
+    )
+
+
+def test_sacct__texts_apart_from_each_other_are_refused_row_by_row(tmp_path: Path) -> None:
+    """Nobody can tell which of them holds the delimiter, so that what stands between is not sure."""
+    header = "JobIDRaw|JobName|State|Submit|Start|End|AllocTRES|Comment"
+    rows = ("7|a|FAILED|100|110|190|gres/gpu=2|x", "8|a|FAILED|FAILED|100|110|190|gres/gpu=2|x",
+            "9|a|FAILED|100|110|190|gres/gpu=2|x|FAILED|100|110|190|gres/gpu=64|y",
+            "5|a|FAILED|100|110|190|gres/gpu=2|x")  # fmt: skip
+    recorded = history(tmp_path, *rows, header=header, strict=False)
+    assert (recorded.trace.job_id.tolist(), "2 rows cannot be read, the first in line 3" in recorded.warnings[0]) == (
+        [5, 7], True,
+    )  # fmt: skip
+
+
+def test_sacct__says_what_is_no_row(tmp_path: Path) -> None:
+    """A greeting before the header, errors of sacct, a header once more; none of them is a row that is broken."""
+    path = tmp_path / "t"
+    good = row("7", "COMPLETED", "100 110 190")
+    noise = "sacct: error: slurm_persist_conn_open: No answer"
+    lines = ("Welcome to x!", "", "sacct: warning: hm", HEADER, good, noise, HEADER, good.replace("7", "9"))
+    path.write_text("\n".join(lines) + "\n")
+    recorded = load(path, strict=True)
+    assert (recorded.kind, recorded.trace.job_id.tolist()) == ("sacct", [7, 9])
+    assert [text.partition(": ")[2] for text in recorded.warnings] == [
+        "1 line before the header passed over, the first 'Welcome to x!'",
+        "sacct says so itself in 1 line, and its answer may be cut: 'sacct: warning: hm'",
+        f"sacct says so itself in 1 line, and its answer may be cut: {noise!r}",
+    ]
+
+
+@pytest.mark.parametrize(("text", "said"), [
+    ("sacct: error: Problem talking to the database: Connection refused\n", "it says: 'sacct: error: Problem talking"),
+    ("JobID|JobName|Partition|Account|AllocCPUS|State|ExitCode\n7|a|b|c|8|COMPLETED|0:0\n",
+     "has no field Submit, Start, End; run: SLURM_TIME_FORMAT=%s sacct -aXDP"),
+    ("JobID           JobName      State\n------------ ---------- ----------\n7  a  COMPLETED\n",
+     "is sacct's table for people, which cuts its fields; run: "),
+    ("7|7|ann|COMPLETED|2024-01-01T00:00:00|x\n", "has no header line (sacct -n leaves it out); run: "),
+])  # fmt: skip
+def test_sacct__tells_another_answer_what_to_run(tmp_path: Path, text: str, said: str) -> None:
+    """Not that the kind be unknown."""
+    (tmp_path / "t").write_text(text)
+    with pytest.raises(InputError, match=re.escape(said)):
+        load(tmp_path / "t")
+
+
+def test_sacct__what_it_says_to_run_is_what_the_page_says() -> None:
+    """docs/traces.md shows the same fields."""
+    page = (Path(__file__).parents[4] / "docs" / "traces.md").read_text(encoding="utf-8")
+    assert (f"`{FORMAT}`" in page, RUN.partition(FORMAT)[0] in page) == (True, True)
+
+
+def test_sacct__a_bar_at_the_end_of_a_name_stays(tmp_path: Path) -> None:
+    """With -P; with -p each line ends in one more."""
+    header = f"{SHORT}|JobName"
+    plain = history(tmp_path, "7|FAILED|1|2|3|gres/gpu=1|a|", header=header)
+    closed = history(tmp_path, "7|FAILED|1|2|3|gres/gpu=1|a||", header=f"{header}|")
+    assert [list(each.trace.name) for each in (plain, closed)] == [["a|"], ["a|"]]
+
+
+@pytest.mark.parametrize("state", ["FOO", "", "COMPLETED;FAILED"])
+def test_sacct__a_state_that_no_slurm_prints_is_a_bad_row(tmp_path: Path, state: str) -> None:
+    """Short forms are known."""
+    recorded = history(tmp_path, f"7|{state}|1|2|3|gres/gpu=1", "8|TO|1|2|3|gres/gpu=1", header=SHORT, strict=False)
+    assert (recorded.trace.job_id.tolist(), list(recorded.trace.state)) == ([8], ["TIMEOUT"])
+
+
+def test_sacct__gpus_that_only_a_submit_line_names_are_counted_apart(tmp_path: Path) -> None:
+    """Quotes are lost in it, so that nobody can tell the options of sbatch from those of the script."""
+    line = "sbatch --time 1 --wrap sleep 30 && true --gpus 4"
+    rows = f"7|FAILED|1|2|3||{line}", "8|FAILED|1|2|3||sbatch x.sh", "9|FAILED|1|2|3|gres/gpu=1|"
+    recorded = history(tmp_path, *rows, header=f"{SHORT}|SubmitLine")
+    assert [text.rpartition(": ")[2] for text in recorded.warnings] == [
+        "SubmitLine asks for GPUs, nobody can tell whether of Slurm or of the script, and no TRES counts them",
+        "without GPUs",
+    ]
+
+
+def answer(tmp_path: Path, *jobs: dict[str, Any], strict: bool = True, **more: Any) -> Recorded:
+    """The trace of these jobs as sacct --json prints them."""
+    path = tmp_path / "sacct.json"
+    path.write_text(json.dumps({"meta": {"jobs": 1}, **more, "jobs": list(jobs), "warnings": []}, indent=1))
+    return load(path, strict=strict)
+
+
+def told(**changes: Any) -> dict[str, Any]:
+    """A job of 22.05's form, changed."""
+    (job,) = json.loads((HERE / "public" / "sacct-json-22.5.9.json").read_text())["jobs"]
+    return job | changes  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(("name", "said"), [
+    ("21.8.8", "1 job left out: had not ended"), ("23.2.6", "1 job left out: had not ended"),
+    ("23.11.5", "1 job left out: had not ended"), ("25.11-v0.0.44-gpu", "1 job left out: SubmitLine asks for GPUs"),
+])  # fmt: skip
+def test_sacct_json__of_published_answers(name: str, said: str) -> None:
+    """21.08 to 25.11: states as words and lists, numbers plain and as objects; a run that was requeued or goes on."""
+    with pytest.raises(InputError, match=re.escape(said)):
+        load(HERE / "public" / f"sacct-json-{name}.json", strict=True)
+
+
+def test_sacct_json__reads_every_field() -> None:
+    """A task of an array on four nodes with four GPUs each, 22.05."""
+    recorded = load(HERE / "public" / "sacct-json-22.5.9.json", strict=True)
+    (job,) = zip(*recorded.trace.columns().values(), strict=True)
+    named = dict(zip(recorded.trace.columns(), job, strict=True))
+    expected = {
+        "job_id": 20_247_445, "gpus": 16, "duration_s": 124_403.0, "time_limit_s": 172_800.0, "start_s": 1_579_828.0,
+        "nodes": 4, "cpus": 96, "memory_mib": 262_144.0, "user": "user16", "account": "acct1_gpu", "name": "train1",
+        "partition": "gpubase_bynode_b4", "qos": "normal", "state": "FAILED",
+    }  # fmt: skip
+    assert (recorded.kind, recorded.origin_s, expected) == (
+        "sacct-json", 1_692_160_813.0, {name: named[name] for name in expected},
+    )  # fmt: skip
+
+
+def test_sacct_json__equals_the_text_of_the_same_jobs(tmp_path: Path) -> None:
+    """Requeued runs, het components, types of GPUs, numbers as objects and states as lists."""
+    number = lambda value: {"set": True, "infinite": False, "number": value}  # noqa: E731
+    gpus = [{"type": "gres", "name": "gpu", "id": 1, "count": 2}, {"type": "gres", "name": "gpu:a100", "count": 2},
+            {"type": "energy", "name": "", "id": 3, "count": -2}]  # fmt: skip
+    at = {"submission": 100, "start": 110, "end": 190, "elapsed": 50, "suspended": 30, "limit": number(60)}
+    base = told(
+        array={"job_id": 0, "task_id": number(0)}, user="ann", cluster="", tres={"allocated": gpus, "requested": []}
+    )
+    later = {"submission": 195, "start": number(300), "end": number(400), "elapsed": number(100),
+             "suspended": number(0), "limit": {"set": False, "infinite": True, "number": 0}}  # fmt: skip
+    jobs = [
+        base | {"job_id": 7, "time": at, "state": {"current": ["PENDING", "REQUEUED"]}},
+        base | {"job_id": 7, "time": later, "state": {"current": ["COMPLETED"]}},
+        *(base | {"job_id": 20 + n, "time": at, "state": {"current": "FAILED"},
+                  "het": {"job_id": 20, "job_offset": number(n)}} for n in (0, 1)),
+    ]  # fmt: skip
+    ours = answer(tmp_path, *jobs).trace
+    header = "JobID|JobIDRaw|User|State|Submit|Start|End|Suspended|ElapsedRaw|TimelimitRaw|AllocTRES"
+    text = history(
+        tmp_path,
+        "7|7|ann|REQUEUED|100|110|190|00:00:30|50|60|gres/gpu=2,gres/gpu:a100=2",
+        "7|7|ann|COMPLETED|195|300|400|00:00:00|100|UNLIMITED|gres/gpu:a100=2",
+        "20+0|20|ann|FAILED|100|110|190|00:00:30|50|60|gres/gpu:a100=2",
+        "20+1|21|ann|FAILED|100|110|190|00:00:30|50|60|gres/gpu:a100=2", header=header,
+    ).trace  # fmt: skip
+    for name in ("job_id", "gpus", "submit_s", "start_s", "duration_s", "requeues", "limit_known", "user", "gpu_type"):
+        assert (name, list(getattr(text, name))) == (name, list(getattr(ours, name)))
+
+
+def test_sacct_json__says_what_sacct_said(tmp_path: Path) -> None:
+    """Errors in the answer, a job that is none, and jobs of squeue, which has no history."""
+    recorded = answer(tmp_path, told(), told(job_id="x"), errors=[{"description": "No association"}], strict=False)
+    assert [text.partition(": ")[2] for text in recorded.warnings] == [
+        "1 row cannot be read, the first in line 174: "
+        "not a job of sacct --json (UnreadableError: not a number: \"'x'\")",
+        "sacct told errors with its answer, which may be cut: 'No association'",
+    ]
+    with pytest.raises(InputError, match="is the answer of squeue"):
+        load(HERE / "public" / "jobs-json-24.05-v0.0.41.json")
+    with pytest.raises(InputError, match="no trace of a known kind"):
+        load(HERE / "public" / "nodes-json-25.11-v0.0.44.json")
+
+
+def test_sacct_json__a_cut_file_is_refused(tmp_path: Path) -> None:
+    """At any place: a part is not taken for the whole."""
+    text = json.dumps({"jobs": [told(), told(job_id=8)], "errors": []})
+    for share in (0.2, 0.5, 0.9, 0.999):
+        (tmp_path / "t").write_text(text[: int(share * len(text))])
+        with pytest.raises(InputError, match="is no JSON object with a list of jobs"):
+            load(tmp_path / "t", "sacct-json")
+
+
+def test_sacct_json__holds_one_job_at_a_time(tmp_path: Path) -> None:
+    """A file of 20 MB takes a few in memory."""
+    job, jobs = json.dumps(told(steps=[{"x": "y" * 9_000}])), 2_000
+    (tmp_path / "t").write_text('{"jobs": [' + ",\n".join(job for _ in range(jobs)) + "]}")
+    tracemalloc.start()
+    try:
+        recorded = load(tmp_path / "t", strict=True)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert (len(recorded.trace), peak < 6 << 20) == (1, True)
 
 
 OLDER = (
