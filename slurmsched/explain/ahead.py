@@ -12,6 +12,7 @@ from slurmsched.explain.by_plan import Nodes
 from slurmsched.explain.facts import Facts
 from slurmsched.model.columns import Bools
 from slurmsched.model.plan import Plan, Ranking
+from slurmsched.model.reasons import read_reason
 from slurmsched.model.snapshot import Snapshot
 from slurmsched.planning.limited import limited
 from slurmsched.planning.order import queue_order
@@ -50,11 +51,15 @@ class Ahead:
 
 
 def may_start(snapshot: Snapshot) -> Bools:
-    """Pending jobs that wait for nodes alone: for no person, limit, other job or time to begin. (N,) bool."""
+    """Pending jobs that wait for nodes alone: for no person, limit, other job, reservation or begin time. (N,) bool."""
     jobs = snapshot.jobs
-    later = jobs.eligible_s > snapshot.now_s
+    later = (jobs.eligible_s > snapshot.now_s) | jobs.reason.map(_for_reservation, np.bool_)
     found: Bools = jobs.pending & ~jobs.held & jobs.dependency.isin([""]) & ~later & ~limited(jobs)
     return found
+
+
+def _for_reservation(reason: str) -> bool:
+    return read_reason(reason).code in ("Reservation", "ReservationInvalid", "ReservationDeleted")
 
 
 def before(snapshot: Snapshot, ranking: Ranking | None, row: int, facts: Facts) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from math import inf, isfinite
@@ -17,6 +18,7 @@ from slurmsched.model import Snapshot
 from slurmsched.model.durations import duration_s
 from slurmsched.model.limits import LimitValue
 from slurmsched.model.reasons import Blocker
+from slurmsched.model.states import JobState
 from slurmsched.survey.fit import Fit, by_partition, fit
 from slurmsched.survey.request import Request, request_of
 from slurmsched.words import some
@@ -78,6 +80,9 @@ def _rivals(case: Case) -> str:
             f"{some(gpus, 'GPU')} in all")  # fmt: skip
 
 
+_WAITING = (Blocker.PRIORITY, Blocker.RESOURCES, Blocker.NODES, Blocker.PARTITION_CLOSED)
+
+
 def advice(case: Case) -> Said:
     """What `fit` says of this very job: requests near it that have room now; "" and () where it tells nothing."""
     row = case.row
@@ -92,14 +97,23 @@ def advice(case: Case) -> Said:
         return "", ()
     if any(answer.starts for answer in answers):
         return "", ()
-    if not changes and case.reason.blocker in (Blocker.PRIORITY, Blocker.RESOURCES, Blocker.NODES):
+    if not changes and case.reason.blocker in _WAITING:
         return " No single change of its request would start it now (slurmsched fit).", ()
     return "", tuple(f"{_command(case, change)}: {meaning}; there is room for that now"
                      for change, meaning in changes.items())  # fmt: skip
 
 
 def _near(case: Case, snapshot: Snapshot, request: Request, answers: list[Fit]) -> Iterator[tuple[str, str]]:
-    """Changes of the request with their meaning. The longest time limit that ends before a reservation stands first."""
+    """Changes of the request with their meaning."""
+    if case.reason.blocker not in (Blocker.RESERVATION, Blocker.MAINTENANCE):  # else it is said already
+        yield from _earlier(snapshot, request)
+    own = {f"--partition={answer.partition}" for answer in answers} | {"--time=1:00:00"}
+    for answer in answers:
+        yield from ((one.change, one.meaning) for one in answer.nearest if one.change not in own)
+
+
+def _earlier(snapshot: Snapshot, request: Request) -> Iterator[tuple[str, str]]:
+    """The longest time limit that ends before a reservation begins, where that helps."""
     now_s, table = snapshot.now_s, snapshot.reservations
     late = {int(start_s - now_s) // 60 * 60.0 for start_s in table.start_s.tolist() if start_s >= now_s + 60}
     for limit_s in sorted((limit_s for limit_s in late if limit_s < (request.time_s or 0.0)), reverse=True):
@@ -107,9 +121,6 @@ def _near(case: Case, snapshot: Snapshot, request: Request, answers: list[Fit]) 
         if any(fit(snapshot, one).starts for one in by_partition(snapshot, shorter)):
             yield f"--time={minutes(limit_s)}", "it ends before a reservation begins"
             break
-    own = {f"--partition={answer.partition}" for answer in answers}
-    for answer in answers:
-        yield from ((one.change, one.meaning) for one in answer.nearest if one.change not in own)
 
 
 def _unreserved(case: Case) -> Snapshot:
@@ -140,16 +151,35 @@ def _limit(case: Case) -> Said:
     return f"A limit is reached, {code}: {told}.", (change, "or another account or QOS, where you have one")
 
 
+_NAMED = 3  # jobs it depends on, with their state
+_UNITS = {"wall": " minutes", "mem": " MiB"}
+
+
 def _value(value: LimitValue) -> str:
-    used = "" if value.used is None else f", {value.used:g} in use"
-    needs = "" if value.needs is None else f", the job needs {value.needs:g}"
-    return f"{shown(value.owner)} may have {value.value:g} {value.what} ({value.field}{used}{needs})"
+    what, unit = value.what, _UNITS.get(value.what, "")
+    used = "" if value.used is None else f", {value.used:g}{unit} in use"
+    needs = "" if value.needs is None else f", the job needs {value.needs:g}{unit}"
+    most = (
+        f"{value.value:g}{unit} of {what}" if unit else f"{value.value:g} {what.removesuffix('s' * (value.value == 1))}"
+    )
+    return f"{shown(value.owner)} may have {most} ({value.field}{used}{needs})"
 
 
 def _dependency(case: Case) -> Said:
     told = shown(case.snapshot.jobs.dependency[case.row])
-    return f"It waits for other jobs: {told or 'not told which'}.", (
+    states = "".join(_named(case, number) for number in re.findall(r"(?<=[:,])(\d+)", f":{told}")[:_NAMED])
+    return f"It waits for other jobs: {told or 'not told which'}.{states}", (
         f"drop the dependency: scontrol update jobid={case.job_id} dependency=",)  # fmt: skip
+
+
+def _named(case: Case, number: str) -> str:
+    """Of a job it depends on, where it is in the queue."""
+    jobs = case.snapshot.jobs
+    row = jobs.row_of(int(number))
+    if row < 0:
+        return ""
+    state = (JobState(int(jobs.state[row])).name or "?").replace("|", "+")
+    return f" Job {number} of {shown(jobs.user[row])} is {state}."
 
 
 def _running(case: Case) -> Said:
@@ -193,6 +223,11 @@ def _partition(case: Case) -> Said:
         if limit_s > _seconds(longest):
             told.append(f"{minutes(limit_s)} is above MaxTime={shown(longest)} of {name}")
             changes.append(f"timelimit={shown(longest)}")
+        most_mib = fields.get("MaxMemPerNode", "")
+        if most_mib.isdigit() and float(jobs.memory_mib[row]) / max(many, 1) > float(most_mib):
+            told.append(f"{float(jobs.memory_mib[row]) / max(many, 1):.0f} MiB of memory on each node are above "
+                        f"MaxMemPerNode={most_mib} of {name}")  # fmt: skip
+            changes.append(f"minmemorynode={most_mib}")
         for key in ("MinNodes", "MaxNodes", "TotalNodes"):
             value = fields.get(key, "")
             if value.isdigit() and (many < int(value) if key == "MinNodes" else many > int(value)):

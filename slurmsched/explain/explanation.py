@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Any
@@ -12,7 +13,7 @@ from slurmsched.explain.by_plan import by_plan
 from slurmsched.explain.case import Case
 from slurmsched.explain.estimate import BY_TURNS, Estimate, by_turns, estimate
 from slurmsched.explain.facts import Facts
-from slurmsched.explain.obstacles import Asks, Kind, spreads
+from slurmsched.explain.obstacles import Asks, Kind, Obstacle, spreads
 from slurmsched.explain.room import room
 from slurmsched.model.hints import parse_hints, written
 from slurmsched.model.limits import LimitValue, limit_values
@@ -23,7 +24,7 @@ from slurmsched.model.states import JobState
 
 BY_NODES = (Blocker.PRIORITY, Blocker.RESOURCES, Blocker.NODES, Blocker.NOT_TRIED)  # what the nodes say decides
 _RESERVED = (Blocker.RESERVATION, Blocker.MAINTENANCE)
-BY_REQUEST = (*BY_NODES, *_RESERVED, Blocker.PARTITION_LIMIT, Blocker.PARTITION_CLOSED, Blocker.CONSTRAINTS)
+BY_REQUEST = (*BY_NODES, *_RESERVED, Blocker.PARTITION_CLOSED, Blocker.CONSTRAINTS)
 _EVER = tuple(kind for kind in Kind if kind is not Kind.NEVER)
 _TAKEN = tuple(kind for kind in _EVER if kind not in (Kind.CLOSED, Kind.RESERVED))
 
@@ -115,10 +116,11 @@ def _hidden(snapshot: Snapshot) -> tuple[str, ...]:
 
 
 def job_needs(snapshot: Snapshot, row: int) -> dict[str, float]:
-    """What the job adds to the use of limits, by TRES and "jobs"; memory in MiB."""
+    """What the job adds to the use of limits, by TRES, "jobs" and "wall"; memory in MiB, time in minutes."""
     jobs = snapshot.jobs
     counts: dict[str, Any] = {"cpu": jobs.cpus, "mem": jobs.memory_mib, "node": jobs.nodes, "gres/gpu": jobs.gpus}
-    return {name: float(column[row]) for name, column in counts.items()} | {"jobs": 1.0}
+    told = {name: float(column[row]) for name, column in counts.items()}
+    return told | {"jobs": 1.0, "wall": float(jobs.time_limit_s[row]) / 60}
 
 
 def _component(snapshot: Snapshot, row: int) -> str:
@@ -177,14 +179,16 @@ def _judged(snapshot: Snapshot, row: int, facts: Facts, reason: Reason, rivals: 
     if not enough(*_TAKEN, Kind.RESERVED):
         return replace(reason, blocker=Blocker.NODES)
     if not enough(*_TAKEN):
-        return replace(reason, blocker=_reserving(asks, facts))
+        return replace(reason, blocker=_reserving(asks, found, facts))
     if reason.blocker is not Blocker.PRIORITY or rivals or _hidden(snapshot):
         return reason
     return replace(reason, blocker=Blocker.NOT_TRIED if enough() else Blocker.RESOURCES)
 
 
-def _reserving(asks: Asks, facts: Facts) -> Blocker:
+def _reserving(asks: Asks, found: Sequence[Obstacle | None], facts: Facts) -> Blocker:
     """Whether maintenances alone keep nodes from it."""
+    names = [asks.snapshot.nodes.name[at] for at, one in enumerate(found) if one and one.kind is Kind.RESERVED]
     flags = dict(zip(facts.reservations.name, facts.reservations.flags, strict=True))
-    maintenance = all("MAINT" in flags[one.name].split(",") for one in asks.kept)
+    those = [one for one in asks.kept if one.nodes is None or not one.nodes.isdisjoint(names)]
+    maintenance = all("MAINT" in flags[one.name].split(",") for one in those)
     return Blocker.MAINTENANCE if maintenance else Blocker.RESERVATION

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 
+import numpy as np
+
+from slurmsched.explain.by_plan import Nodes
 from slurmsched.explain.case import Case, Said
 from slurmsched.explain.text import clock, minutes, shown
-from slurmsched.model.hostlist import expand
+from slurmsched.model.hostlist import expand, fold
 from slurmsched.model.snapshot import Snapshot
 
 NODES_SHOWN = 5
@@ -56,29 +60,41 @@ class _Kept:
 
 
 def _runs_into(case: Case, what: str, kept: Sequence[_Kept]) -> Said:
-    """One of these begins before the job's time limit ends; where none does that cuts the limit, one that has begun.
-
-    One cuts the limit by nodes that no reservation keeps yet.
-    """
-    now_s = case.snapshot.now_s
-    soon_s = now_s + 60  # no limit is shorter
-    taken = frozenset[str]().union(*(one.nodes for one in _kept(case) if one.start_s < soon_s))
-    coming = [one for one in kept if one.start_s >= soon_s and one.nodes - taken]
+    """Which reservations keep its nodes, and the longest time limit with which enough of these are left to it."""
     if not kept:
         return f"The nodes it needs are kept for {what}.", ()
-    first = min(coming or kept, key=lambda one: (one.start_s, one.name))
-    keeps = f"Reservation {shown(first.name)} keeps nodes it needs from {clock(first.start_s)} on."
-    if not coming:
-        return keeps, ()
-    limit = minutes(first.start_s - now_s)
+    now_s = case.snapshot.now_s
+    limit_s = _longest_s(case)
+    shown_first = sorted(kept, key=lambda one: (one.start_s, one.name))[:NODES_SHOWN]
+    keeps = "; ".join(_keeps(one, now_s) for one in shown_first)
+    if not 60 <= limit_s < case.snapshot.jobs.time_limit_s[case.row]:
+        return f"Nodes it needs are kept for {what}: {keeps}.", ()
+    limit = minutes(limit_s)
     change = f"a time limit of up to {limit} still fits: scontrol update jobid={case.job_id} timelimit={limit}"
-    return f"Its time limit runs into {what}. {keeps}", (change,)
+    return f"Its time limit runs into {what}: {keeps}.", (change,)
+
+
+def _keeps(one: _Kept, now_s: float) -> str:
+    since = f"since {clock(one.start_s)}" if one.start_s <= now_s else f"from {clock(one.start_s)} on"
+    return f"reservation {shown(one.name)} keeps {fold(sorted(one.nodes))} {since}"
+
+
+def _longest_s(case: Case) -> float:
+    """From now until a reservation takes one node too many of those that it may have, of the open ones."""
+    nodes, begins_s = case.snapshot.nodes, dict[str, float]()
+    for one in _kept(case):
+        for name in one.nodes:
+            begins_s[name] = min(one.start_s, begins_s.get(name, inf))
+    could = Nodes(case.snapshot, case.facts).ever(case.row) & ~nodes.closed
+    ends_s = sorted((begins_s.get(nodes.name[at], inf) for at in np.flatnonzero(could)), reverse=True)
+    many = max(1, int(case.snapshot.jobs.nodes[case.row]))
+    return ends_s[many - 1] - case.snapshot.now_s if len(ends_s) >= many else 0.0
 
 
 def _kept(case: Case) -> list[_Kept]:
     """Reservations for others, on nodes it may use, that overlap its time."""
     table, jobs, snapshot = case.facts.reservations, case.snapshot.jobs, case.snapshot
-    may = frozenset(snapshot.nodes.name[at] for at in range(len(snapshot.nodes)) if _serves(snapshot, case.row, at))
+    may = frozenset(np.array(list(snapshot.nodes.name))[Nodes(snapshot, case.facts).ever(case.row)].tolist())
     late_s, own = snapshot.now_s + jobs.time_limit_s[case.row], jobs.reservation[case.row].split(",")
     kept = []
     for at in range(len(table)):

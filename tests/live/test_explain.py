@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,27 +12,44 @@ import pytest
 from slurmsched.cli.top import looked
 from slurmsched.config import load_config
 from slurmsched.daemon.assemble import assembled
+from slurmsched.explain.explanation import explain
 from slurmsched.model.reasons import Blocker, read_reason
 from slurmsched.slurm import page_facts
+from slurmsched.slurm.job_facts import read_facts
+from slurmsched.slurm.reader import open_commands
 from tests.live.acts import four_running, restarts, switched_on, ticks
 from tests.live.lab import Installed, column, partition, run, submit, until
 
 pytestmark = pytest.mark.live
 
 
+QOS = {"few": "maxtresperuser=gres/gpu=2", "lone": "maxjobsperuser=1", "brief": "maxwall=10",
+       "light": "maxtresperjob=cpu=1", "team": "grptres=node=1"}  # fmt: skip
+CONF = """
+Licenses=sim:1
+PartitionName=full Nodes=n1 MaxTime=INFINITE
+PartitionName=closed Nodes=n[1-4] State=DOWN
+PartitionName=asleep Nodes=n[1-4]
+PartitionName=narrow Nodes=n[1-4] MaxNodes=1 MaxMemPerNode=2000
+"""
+
+
 @pytest.fixture
 def limits(site: Installed) -> Iterator[None]:
-    """QOS small: two GPUs a user; physics: ten GPUs; one licence."""
-    run("sacctmgr", "-i", "add", "qos", "small", check=False)
-    run("sacctmgr", "-i", "modify", "qos", "small", "set", "maxtresperuser=gres/gpu=2")
-    run("sacctmgr", "-i", "modify", "user", "carol", "set", "qos+=small", check=False)
+    """QOS of carol's with one limit each, ten GPUs for physics, one licence, partitions that refuse something."""
+    for name, limit in QOS.items():
+        run("sacctmgr", "-i", "add", "qos", name, check=False)
+        run("sacctmgr", "-i", "modify", "qos", name, "set", limit)
+    run("sacctmgr", "-i", "modify", "user", "carol", "set", f"qos+={','.join(QOS)}", check=False)
     run("sacctmgr", "-i", "modify", "account", "physics", "set", "grptres=gres/gpu=10")
     with Path("/etc/slurm/slurm.conf").open("a") as conf:
-        conf.write("Licenses=sim:1\n")
+        conf.write(CONF)
     run("labctl", "restart", "slurmctld")
+    until(lambda: run("sinfo", "-h", "-N", "-p", "gpu", "-t", "idle").out.count("\n") == 4, "all nodes are idle")
     yield
     run("sacctmgr", "-i", "modify", "account", "physics", "set", "grptres=gres/gpu=-1")
     run("scontrol", "update", "nodename=n4", "state=resume", check=False)
+    run("scontrol", "update", "nodename=n[1-4]", "availablefeatures=a100,nvlink", "activefeatures=a100,nvlink")
 
 
 def test_read_reason__knows_every_name_that_this_slurm_has():
@@ -52,80 +70,112 @@ def explained(site: Installed, job: int | str, *options: str, user: str = "") ->
     return site("explain", str(job), "--json", *options, user=user).json()["explanation"]
 
 
-def test_explain__names_the_blocker_and_its_values(site, limits, monkeypatch):
-    """Limits with value and use, dependencies, holds, times, arrays, licences, nodes, partition limits."""
-    submit("carol", 2, "--qos=small")
-    submit("alice", 8, "--licenses=sim:1")
-    until(lambda: len(column("%T", "RUNNING")) == 2, "two run")
+# Name -> who submits, what beside one GPU, Slurm's reason, the blocker, and words of the truth that the test set up.
+WAIT = {
+    "qos": ("carol", "--qos=few", "QOSMaxGRESPerUser", "limit", "QOS few may have 2 gres/gpu (MaxTRESPU, 2 in use, the "
+            "job needs 1)"),
+    "jobs": ("carol", "--qos=lone", "QOSMaxJobsPerUserLimit", "limit", "QOS lone may have 1 job (MaxJobsPU, 1 in use"),
+    "wall": ("carol", "--qos=brief --time=60", "QOSMaxWallDurationPerJobLimit", "limit", "10 minutes of wall "
+             "(MaxWallPJ, the job needs 60 minutes)"),
+    "cpu": ("carol", "--qos=light -c2", "QOSMaxCpuPerJobLimit", "limit", "1 cpu (MaxTRESPJ, the job needs 2)"),
+    "team": ("carol", "--qos=team -w n3", "QOSGrpNodeLimit", "limit", "QOS team may have 1 node (GrpTRES, 1 in use"),
+    "account": ("alice", "--gpus-per-node=4", "AssocGrpGRES", "limit", "account physics may have 10 gres/gpu (GrpTRES, "
+                "8 in use, the job needs 4)"),
+    "licence": ("carol", "--licenses=sim:1", "Licenses", "licenses", "sim: 1 of 1 in use"),
+    "after": ("carol", "--dependency=afterany:{full}", "Dependency", "dependency", "Job {full} of alice is RUNNING."),
+    "never": ("carol", "--begin=now+1hour", "DependencyNeverSatisfied", "dependency-never", "will never start"),
+    "later": ("carol", "--begin=now+1hour", "BeginTime", "begin-time", "may not start before its begin time at 2"),
+    "held": ("carol", "--hold", "JobHeldUser", "held-by-user", "Its owner holds it."),
+    "admin": ("carol", "--begin=now+1hour", "JobHeldAdmin", "held-by-admin", "An administrator holds it"),
+    "special": ("carol", "-w n2 --time=10", "job requeued in held state", "held-by-user", "holds it"),
+    "node": ("carol", "-w n4", "ReqNodeNotAvail", "nodes", "n4 (bad fan"),
+    "gone": ("carol", "-p phantom --time=10", "Nodes required for job", "nodes", "0 of 36 nodes it may use (36 "
+             "closed)"),
+    "long": ("carol", "-p short --time=2:00:00", "PartitionTimeLimit", "partition-limit", "02:00:00 is above "
+             "MaxTime=01:00:00 of short"),
+    "wide": ("carol", "-p narrow -N2", "PartitionNodeLimit", "partition-limit", "2 nodes are above "
+             "MaxNodes=1 of narrow"),
+    "memory": ("carol", "-p narrow --mem=4G", "MaxMemPerLimit", "partition-limit", "4096 MiB of memory on each node "
+               "are above MaxMemPerNode=2000 of narrow"),
+    "closed": ("carol", "-p closed", "PartitionDown", "partition-closed", "closed is DOWN"),
+    "asleep": ("carol", "-p asleep -w n1", "PartitionInactive", "partition-closed", "asleep is INACTIVE"),
+    "tasks": ("carol", "--array=1-3%1 --time=10", "JobArrayTaskLimit", "array-limit", "lets 1 task run at a time"),
+    "class": ("dave", "--reservation=class", "Reservation", "reservation", "It waits for reservation class, from "),
+    "fans": ("carol", "-w n3 --time=2:00:00", "ReqNodeNotAvail", "maintenance", "reservation fans keeps n3 from "),
+    "course": ("carol", "-w n2 --time=2:00:00", "ReqNodeNotAvail", "reservation", "reservation class keeps n2 from "),
+    "next": ("dave", "-p full --gpus-per-node=8", "Resources", "resources", "on 0 of 1 node it may use (1 "
+             "short of GPUs)"),
+    "last": ("carol", "-p full --gpus-per-node=8 --nice=100", "Priority", "others-first", "1 job that competes for its "
+             "nodes and may start, for 8 GPUs in all"),
+}  # fmt: skip
+
+
+def submitted(name: str, jobs: dict[str, int]) -> int:
+    user, options, *_ = WAIT[name]
+    return submit(user, 1, *options.format(**jobs).split(), name=name)
+
+
+def reasons(jobs: dict[str, int]) -> dict[str, str]:
+    """What Slurm says of those that wait for another reason than the one wanted."""
+    told = column("%r")
+    return {name: told.get(jobs[name], "") for name, (_, _, reason, *_) in WAIT.items()
+            if not told.get(jobs[name], "").startswith(reason)}  # fmt: skip
+
+
+def test_explain__what_really_blocks_and_what_would_help(site, limits, monkeypatch):
+    """Each job waits for one thing that the test made. What is advised is done, and the job starts."""
+    jobs = {"full": submit("alice", 8, "--licenses=sim:1", "-w", "n1")}
+    for name in ("few", "lone", "team"):
+        jobs[name] = submit("carol", 2 if name == "few" else 1, f"--qos={name}", "-w", "n2", "--time=10")
+    jobs["special"] = submitted("special", jobs)
+    ended = submit("carol", 1, "-w", "n2", "--time=10", script="false")
+    until(lambda: len(column("%T", "RUNNING")) == 5 and column("%T").get(ended) == "FAILED", "five run, one failed")
     run("scontrol", "update", "nodename=n4", "state=drain", "reason=bad fan")
-    first = submit("dave", 1)
-    made = {
-        "qos": (submit("carol", 1, "--qos=small"), "QOSMaxGRESPerUser", "limit"),
-        "account": (submit("alice", 4), "AssocGrpGRES", "limit"),
-        "licence": (submit("dave", 1, "--licenses=sim:1"), "Licenses", "licenses"),
-        "after": (submit("dave", 1, f"--dependency=afterany:{first}"), "Dependency", "dependency"),
-        "later": (submit("dave", 1, "--begin=now+1hour"), "BeginTime", "begin-time"),
-        "held": (submit("dave", 1, "--hold"), "JobHeldUser", "held-by-user"),
-        "node": (submit("dave", 1, "-w", "n4"), "ReqNodeNotAvail", "nodes"),
-        "gone": (submit("dave", 1, "-p", "phantom"), "Nodes required for job", "nodes"),
-        "long": (submit("dave", 1, "-p", "short", "--time=2:00:00"), "PartitionTimeLimit", "partition-limit"),
-        "tasks": (submit("dave", 1, "--array=1-3%1"), "JobArrayTaskLimit", "array-limit"),
-        "admin": (submit("dave", 1, "--begin=now+1hour"), "JobHeldAdmin", "held-by-admin"),
-        "never": (submit("dave", 1, "--begin=now+1hour"), "DependencyNeverSatisfied", "dependency-never"),
-    }
-    ended = submit("dave", 1, script="false")
-    until(lambda: column("%T").get(ended) == "FAILED", "one failed")
-    job = {name: job for name, (job, _, _) in made.items()}
-    run("scontrol", "update", f"jobid={job['never']}", "starttime=now", f"dependency=afterok:{ended}")
-    run("scontrol", "hold", str(job["admin"]))
-    for number, reason, _ in made.values():
-        waits(number, reason)
-    told = {name: explained(site, number) for name, (number, _, _) in made.items()}
-    assert {name: one["blocker"] for name, one in told.items()} == {name: how for name, (_, _, how) in made.items()}
-    assert told["qos"]["limits"] == [{"owner": "QOS small", "field": "MaxTRESPU", "what": "gres/gpu", "value": 2.0,
-                                      "used": 2.0, "needs": 1.0}]  # fmt: skip
-    assert ("account physics", 10.0, 8.0, 4.0) in {
-        (one["owner"], one["value"], one["used"], one["needs"]) for one in told["account"]["limits"]
-    }
-    assert "sim: 1 of 1 in use" in told["licence"]["because"]
-    assert "n4 (bad fan" in told["node"]["because"]
-    assert "p1 (" in told["gone"]["because"]
-    assert "MaxTime=01:00:00" in told["long"]["because"]
-    assert str(first) in told["after"]["because"]
+    for name, start, node, more in (("fans", 20, "n3", ("flags=maint",)), ("class", 30, "n2", ())):
+        run("scontrol", "create", "reservation", f"reservationname={name}", f"starttime=now+{start}minutes",
+            "duration=60", f"nodes={node}", "users=dave,root", *more)  # fmt: skip
+    jobs |= {name: submitted(name, jobs) for name in WAIT if name != "special"}
+    run("scontrol", "update", f"jobid={jobs['never']}", "starttime=now", f"dependency=afterok:{ended}")
+    run("scontrol", "hold", str(jobs["admin"]))
+    run("scontrol", "requeuehold", "State=SpecialExit", str(jobs["special"]))
+    run("scontrol", "update", "partitionname=asleep", "state=inactive")
+    until(lambda: not reasons(jobs), "each has the reason that it was made for", pause_s=1)
     tree = load_config(site.file)
-    monkeypatch.setattr(page_facts, "PATIENCE_S", 60.0)  # slow machines
-    monkeypatch.setattr(page_facts, "LOOK_S", 240.0)
     with assembled(tree, apply=False, read_only=True) as parts:
+        snapshot, plan = parts.look()
+        commands = open_commands(tree.slurm)
+        rows = {name: snapshot.jobs.row_of(jobs[name]) for name in WAIT}
+        told = {name: explain(snapshot, plan, row, read_facts(commands, snapshot, row)) for name, row in rows.items()}
+        monkeypatch.setattr(page_facts, "PATIENCE_S", 60.0)  # slow machines
+        monkeypatch.setattr(page_facts, "LOOK_S", 240.0)
         page = looked(tree, parts)
-        assert {name: page.job(job[name])["because"] for name in ("qos", "licence", "long", "tasks")} == {
-            name: told[name]["because"] for name in ("qos", "licence", "long", "tasks")
+        assert {name: page.job(jobs[name])["because"] for name in ("qos", "long")} == {
+            name: told[name].because for name in ("qos", "long")
         }
-    asked = explained(site, job["qos"], "--as-user", user="carol")
-    assert (asked["blocker"], asked["limits"], asked["ahead"]["by"]) == ("limit", [], "priority")
-    off = site("explain", str(job["after"]), "--why-not", "n4", "--json").json()["why_not"]
-    assert "takes no new job" in off
+    assert {name: one.blocker for name, one in told.items()} == {name: how for name, (*_, how, _) in WAIT.items()}
+    assert [(name, one.because) for name, one in told.items() if WAIT[name][-1].format(**jobs) not in one.because] == []
+    ranks = {row["job_id"]: row["rank"] for row in site("queue", "--json").json()["jobs"]}
+    assert {name: one.ahead.rank for name, one in told.items()} == {name: ranks[jobs[name]] for name in WAIT}
+    assert [one.job_id for one in told["last"].ahead.first] == [jobs["next"]]
+    helps = {"gone": "partition=gpu", "fans": "timelimit=00:1", "course": "timelimit=00:2",
+             "long": "timelimit=01:00:00", "wide": "numnodes=1", "memory": "minmemorynode=2000"}  # fmt: skip
+    advised = {name: [one for one in told[name].changes if change in one] for name, change in helps.items()}
+    assert {name: len(found) for name, found in advised.items()} == dict.fromkeys(helps, 1)
+    for name in ("gone", "fans", "course"):
+        (command,) = re.findall(r"scontrol update \S+ [^\s:]+(?::\d\d)*", advised[name][0])
+        run(*command.split(), user="carol")
+    until(lambda: all(column("%T").get(jobs[name]) == "RUNNING" for name in ("gone", "fans", "course")), "they start")
+    task = explained(site, f"{jobs['tasks']}_3")
+    assert (task["job_id"], task["blocker"]) == (jobs["tasks"], "array-limit")
+    assert "takes no new job" in site("explain", str(jobs["after"]), "--why-not", "n4", "--json").json()["why_not"]
     assert site("explain", "999999", check=False).rc == 2
-
-
-def test_explain__who_is_ahead_and_maintenance(site):
-    """Priority and Resources with rank; a time limit that still fits before a maintenance."""
-    full = [submit("alice", 8) for _ in range(4)]
-    until(lambda: set(full) == set(column("%T", "RUNNING")), "all nodes are full")
-    first, second = submit("bob", 8, "--nice=0"), submit("carol", 8, "--nice=100")
-    waits(first, "Resources")
-    waits(second, "Priority")
-    assert [explained(site, job)["blocker"] for job in (first, second)] == ["resources", "others-first"]
-    told = explained(site, second)["ahead"]
-    assert (told["rank"], told["of"], [one["job_id"] for one in told["first"]]) == (2, 2, [first])
-    run("scancel", *map(str, [*full, first, second]))
-    until(lambda: not column("%T", "RUNNING", "COMPLETING"), "they left")
-    run("scontrol", "create", "reservation", "reservationname=fans", "starttime=now+20minutes", "duration=60",
-        "nodes=n[1-4]", "flags=maint", "users=root")  # fmt: skip
-    late = submit("alice", 1, "--time=2:00:00")
-    waits(late, "ReqNodeNotAvail")
-    one = explained(site, late)
-    assert one["blocker"] == "maintenance"
-    assert "still fits" in one["changes"][0]
+    run("labctl", "conf", "PrivateData", "jobs")
+    run("scontrol", "reconfigure")
+    until(lambda: "dave" not in run("squeue", "-h", "-o", "%u", user="carol").out, "jobs of others are hidden")
+    asked = explained(site, jobs["qos"], "--as-user", user="carol")
+    assert (asked["blocker"], asked["limits"], asked["ahead"]["by"]) == ("limit", [], "priority")
+    assert any("only the jobs that you may see" in line for line in asked["unread"])
+    assert not any("PrivateData" in line for line in explained(site, jobs["qos"])["unread"])
 
 
 def test_explain__accounts_and_qos_taken_away_and_het_jobs(site, limits):

@@ -179,6 +179,7 @@ TWO = [GPU, {"name": "n2", "gpus": 8, "partitions": "short,both"}]
     [({}, True), ({"partition": "both"}, True), ({"array_tasks": 3}, True), ({"partition": "short"}, False),
      ({"partition": "both", "nodes_asked": "n2"}, False), ({"priority": 0}, False), ({"eligible_s": 60.0}, False),
      ({"dependency": "afterok:7(unfulfilled)"}, False), ({"reason": "QOSMaxGRESPerUser"}, False),
+     ({"reason": "Reservation", "reservation": "class"}, False),
      ({"nodes": 2, "gpus": 8}, False), ({"partition": "both", "nodes": 2, "gpus": 8}, True), ({"state": "R"}, False)],
 )  # fmt: skip
 def test_explain__ahead_are_those_that_may_start_on_its_nodes(other, counts):
@@ -228,7 +229,7 @@ def test_explain__reservations_keep_nodes_from_a_job_that_slurm_ranks_last():
     table = {"name": ["class"], "node_list": ["n1"], "start_s": [1_859.0], "end_s": [9e9]}
     facts = Facts(reservations=Reservations.build(1, table))
     told = explain(snapshot([own], [GPU], now_s=0.0), None, 0, facts)
-    assert (told.blocker, "class keeps nodes" in told.because) == (Blocker.RESERVATION, True)
+    assert (told.blocker, "class keeps n1" in told.because) == (Blocker.RESERVATION, True)
     assert any("timelimit=00:30:00" in change for change in told.changes)
 
 
@@ -398,10 +399,10 @@ def test_explain__maintenance_tells_the_limit_that_fits():
 
 @pytest.mark.parametrize(
     ("words", "course", "because", "limit"),
-    [("maintenance", "n2", "runs into a maintenance. Reservation fans", "01:00:00"),
-     ("maintenance", "n[1-2]", "Reservation fans keeps", ""),
-     ("other reservations", "n2", "runs into a reservation for others. Reservation fans", "01:00:00"),
-     ("other reservations", "n[1-2]", "Reservation course keeps", "")],
+    [("maintenance", "n2", "runs into a maintenance: reservation fans keeps n[1-2] from", "01:00:00"),
+     ("maintenance", "n[1-2]", "kept for a maintenance: reservation fans keeps n[1-2] from", ""),
+     ("other reservations", "n2", "runs into a reservation for others: reservation course keeps n2 since", "01:00:00"),
+     ("other reservations", "n[1-2]", "kept for a reservation for others: reservation course keeps n[1-2] since", "")],
 )  # fmt: skip
 def test_explain__a_standing_reservation_hides_none_that_comes(words, course, because, limit):
     """That which comes is named with the limit that fits, unless the standing one keeps all its nodes already."""
@@ -422,6 +423,23 @@ def test_explain__names_the_nodes_that_take_no_job():
     assert "n0 (cables), n1 (cables), n2 (cables), n3 (cables), n4 (cables) and 3 more. Slurm says: " in told.because
     assert (told.blocker, told.changes) == (Blocker.NODES, ())
     assert "higher priority partitions" in explain(snapshot([job], "1x8"), None, 0, Facts()).because
+
+
+@pytest.mark.parametrize(
+    ("job", "limit"),
+    [({}, "01:00:00"), ({"nodes_asked": "n1"}, "00:30:00"), ({"nodes": 2, "gpus": 2}, "00:30:00"),
+     ({"nodes_excluded": "n2"}, "00:30:00"), ({"features_asked": "big"}, "01:00:00")],
+)  # fmt: skip
+def test_explain__the_limit_that_fits_is_that_of_its_own_nodes(job, limit):
+    """Of the last reservation that leaves enough of the nodes it may have; those it cannot have do not count."""
+    own = {"reason": "Priority", "time_limit_s": 7_200.0, "gpus": 1, **job}
+    nodes = [{"name": "n1", "gpus": 8}, {"name": "n2", "gpus": 8, "features": "big"}]
+    table = {"name": ["fans", "class"], "node_list": ["n1", "n2"], "flags": ["MAINT", ""],
+             "start_s": [1_859.0, 3_600.0], "end_s": [9e9, 9e9]}  # fmt: skip
+    told = explain(snapshot([own], nodes, now_s=0.0), None, 0, Facts(reservations=Reservations.build(2, table)))
+    assert [change.rpartition("=")[2] for change in told.changes] == [limit]
+    only_fans = job.get("nodes_asked") == "n1" or job.get("nodes_excluded") == "n2"
+    assert told.blocker is (Blocker.MAINTENANCE if only_fans else Blocker.RESERVATION)
 
 
 @pytest.mark.parametrize(
@@ -447,7 +465,7 @@ def test_explain__a_reservation_of_others_tells_the_limit_that_fits():
     nodes = [{"name": "n1", "gpus": 8}]
     told = explain(snapshot([job], nodes, now_s=0.0), None, 0, Facts(reservations=kept))
     assert (told.blocker, "timelimit=00:30:00" in told.changes[0]) == (Blocker.RESERVATION, True)
-    assert "runs into a reservation for others. Reservation course keeps nodes" in told.because
+    assert "runs into a reservation for others: reservation course keeps n1" in told.because
     gone = {"reason": "ReservationInvalid", "reservation": "class"}
     told = explain(snapshot([gone], nodes, now_s=0.0), None, 0, Facts(reservations=kept))
     assert ("class is not there" in told.because, "reservationname=" in told.changes[0]) == (True, True)
