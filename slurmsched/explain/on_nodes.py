@@ -86,7 +86,7 @@ def _longest_s(case: Case) -> float:
         for name in one.nodes:
             begins_s[name] = min(one.start_s, begins_s.get(name, inf))
     could = Nodes(case.snapshot, case.facts).ever(case.row) & ~nodes.closed
-    ends_s = sorted((begins_s.get(nodes.name[at], inf) for at in np.flatnonzero(could)), reverse=True)
+    ends_s = sorted((begins_s.get(nodes.name[at], inf) for at in np.flatnonzero(could).tolist()), reverse=True)
     many = max(1, int(case.snapshot.jobs.nodes[case.row]))
     return ends_s[many - 1] - case.snapshot.now_s if len(ends_s) >= many else 0.0
 

@@ -181,8 +181,8 @@ def test_explain__what_really_blocks_and_what_would_help(site, limits, monkeypat
 def test_explain__accounts_and_qos_taken_away_and_het_jobs(site, limits):
     """A QOS that the user had at submit, an association that slurmdbd dropped, components that start together."""
     partition("DOWN")
-    lost = submit("carol", 1, "--qos=small")
-    run("sacctmgr", "-i", "modify", "user", "carol", "set", "qos-=small")
+    lost = submit("carol", 1, "--qos=few")
+    run("sacctmgr", "-i", "modify", "user", "carol", "set", "qos-=few")
     component = ("-N1", "--gpus-per-node=1", "-p", "phantom")
     leader = int(run("sbatch", "--parsable", *component, ":", *component, "--wrap=true", user="alice").out)
     run("labctl", "stop", "slurmdbd")  # it refuses to drop an association whose jobs it knows
