@@ -33,7 +33,7 @@ WAITS = 3  # exit code of a request that does not start now
 @click.option("--mem", metavar="SIZE", default="", help="Of each node, such as 64G; 0 = all. Default: the partition's.")
 @click.option("--mem-per-gpu", metavar="SIZE", default="")
 @click.option("--mem-per-cpu", metavar="SIZE", default="")
-@click.option("--constraint", "-C", metavar="FEATURES", default="", help="Names joined by & and |.")
+@click.option("--constraint", "-C", metavar="FEATURES", default="", help="As sbatch.")
 @click.option(
     "--time", "-t", "time_", metavar="TIME", default="", help="2h, 90m, 1-12:00:00; default: the partition's."
 )
@@ -175,6 +175,8 @@ def _print_largest(out: Output, found: Sequence[Largest], several: bool) -> None
 def _print(out: Output, answer: Fit, unknown: str, reasons: dict[str, str], several: bool) -> None:
     if not answer.starts:
         out.line(f"{answer.request}: waits; {answer.why}", "warn")
+        for unseen in answer.unseen:
+            out.line(f"not looked at: {unseen}")
         for partition, why in reasons.items() if several else ():
             out.line(f"  {partition}: {why}")
         for why, nodes in answer.lacking.items():
@@ -206,6 +208,8 @@ def _print(out: Output, answer: Fit, unknown: str, reasons: dict[str, str], seve
                          _cells(place.ideal)[1]) for place in answer.places])  # fmt: skip
     if unknown:
         out.line(f"what Slurm picks: {unknown}")
+    for unseen in answer.unseen:
+        out.line(f"not looked at: {unseen}")
     if answer.ahead:
         wait = some(answer.ahead, "job of the partition waits", "jobs of the partition wait")
         out.line(f"{wait}; those ahead of it go first")

@@ -12,7 +12,7 @@ from slurmsched.explain.facts import Facts
 from slurmsched.explain.obstacles import Kept, free_gpus, names, reservations
 from slurmsched.model.columns import Bools, Int64s
 from slurmsched.model.snapshot import Snapshot
-from slurmsched.planning.bounds import YEAR_S
+from slurmsched.resources.eligibility import YEAR_S
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -18,9 +18,11 @@ def why_not(snapshot: Snapshot, row: int, node: str, facts: Facts) -> str:
     known = list(snapshot.nodes.name)
     if node not in known:
         raise InputError(f"Slurm has no node {shown(node)}; `sinfo -N` lists them")
-    found = Asks.of(snapshot, row, facts).obstacle(known.index(node))
+    asks = Asks.of(snapshot, row, facts)
+    found = asks.obstacle(known.index(node))
     if found is None:
-        return ""
+        unseen = "; ".join(asks.unseen)
+        return f"nothing that was looked at. Not looked at: {shown(unseen)}" if unseen else ""
     held = found.kind in (Kind.GPUS, Kind.CPUS, Kind.MEMORY, Kind.WHOLE)
     return found.text + (_holders(snapshot, node) if held else "")
 

@@ -119,3 +119,8 @@ class Reservations(Table):
     start_s: Floats = column(np.float64, NAN)
     end_s: Floats = column(np.float64, NAN)
     to_come: Bools = column(np.bool_, False)  # Slurm says that it has not begun (or is over)
+    accounts: Labels = text()  # who may run in it, as printed: "-biology" = all but that
+    groups: Labels = text()
+    qos: Labels = text()
+    tres: Labels = text()  # what it keeps in all, e.g. "cpu=2,gres/gpu=4"
+    cores: Labels = text()  # cores that it keeps of each node, "n3=1,n4=1"; "" = its nodes are whole

@@ -56,6 +56,7 @@ class Jobs(Table):
     mig_devices: Int32s = column(np.int32, 0)
     shards: Int32s = column(np.int32, 0)
     gpu_request: Labels = text()  # normal form, e.g. "gpu:a100:4" or "gpu:h100:2,gpu:h200:4"
+    gpus_by: Labels = text()  # what its option counts GPUs by: "node", "job", "task" or "socket"; "" = not known
     nice: Int64s = column(np.int64, 0)
     site_factor: Int64s = column(np.int64, 0)
     priority: Int64s = column(np.int64, 0)  # may be stale: never verify a write by it

@@ -92,7 +92,7 @@ class Partitions(Table):
     """One row a partition, in ascending name. All columns are (P,)."""
 
     name: Labels = text()
-    up: Bools = column(np.bool_, True)
+    up: Bools = column(np.bool_, True)  # jobs in its queue may start: UP or DRAIN
     default: Bools = column(np.bool_, False)
     max_time_s: Floats = column(np.float64, float("inf"))
     default_time_s: Floats = column(np.float64, float("nan"))
@@ -101,3 +101,21 @@ class Partitions(Table):
     nodes: Int32s = column(np.int32, 0)
     topology: Labels = text()  # its own (Topology=, Slurm 25.05 on), "" = the cluster's default
     defaults: Labels = text()  # of jobs that do not say, e.g. "DefMemPerCPU=1000,DefCpuPerGPU=8"
+    # Limits on where and whether jobs start; none where a source does not tell. Lists have commas, "" = not given.
+    state: Labels = text("UP")  # UP, DOWN, DRAIN or INACTIVE
+    min_nodes: Int32s = column(np.int32, 0)  # of a job
+    max_nodes: Floats = column(np.float64, float("inf"))  # of a job
+    max_cpus_per_node: Floats = column(np.float64, float("inf"))  # of all its jobs on a node together
+    max_cpus_per_socket: Floats = column(np.float64, float("inf"))
+    max_memory_mib: Floats = column(np.float64, float("inf"))  # of a job on a node
+    max_memory_per_cpu_mib: Floats = column(np.float64, float("inf"))
+    over_subscribe: Labels = text("NO")  # as printed, e.g. "FORCE:4"
+    exclusive: Labels = text()  # jobs have nodes alone: "node", "user" (shared with jobs of the same user), "topo"
+    allow_accounts: Labels = text()
+    deny_accounts: Labels = text()
+    allow_groups: Labels = text()
+    allow_qos: Labels = text()
+    deny_qos: Labels = text()
+    alloc_nodes: Labels = text()  # hosts from which jobs may be submitted
+    root_only: Bools = column(np.bool_, False)
+    needs_reservation: Bools = column(np.bool_, False)

@@ -11,6 +11,8 @@ from slurmsched.kernels.stock import givable, standing_of, wanted_of
 from slurmsched.kernels.walk import walk
 from slurmsched.model import Assignments, Jobs, JobState, Snapshot, frozen
 from slurmsched.model.columns import Bools, Floats, Int32s, Int64s, sealed
+from slurmsched.resources.eligibility import eligibility, limit_classes
+from slurmsched.resources.job_request import request_of
 
 _FLAGS = (int(JobState.PENDING), int(JobState.RUNNING | JobState.SUSPENDED), int(JobState.COMPLETING))
 MAY_START, HOLDS = 1, 2
@@ -105,23 +107,20 @@ def node_rows(snapshot: Snapshot) -> Int64s:
 
 
 def pools(snapshot: Snapshot) -> tuple[Int64s, Bools]:
-    """Row of the table for each job, and the table: which open nodes serve its partitions and GPU types. (J,), (P, N).
+    """Row of the table for each job, and the table: which open nodes it may have. (J,), (P, N).
 
-    A request of several types at once gets nodes that have all of them. CPUs, memory and features are not looked at.
+    As resources.eligibility tells, but whatever the size of nodes, and whoever reserved them. A request of several
+    types at once gets nodes that have all of them.
     """
-    jobs, nodes, partitions = snapshot.jobs, snapshot.nodes, snapshot.partitions
-    closed = {name for name, up in zip(partitions.name, partitions.up.tolist(), strict=True) if not up}
-    code = jobs.partition.codes.astype(np.int64) * max(len(jobs.gpu_request.names), 1) + jobs.gpu_request.codes
-    kinds, pool = np.unique(code, return_inverse=True)
-    table = np.zeros((max(len(kinds), 1), len(nodes)), np.bool_)
-    for row, kind in enumerate(kinds.tolist()):
-        partition, request = divmod(kind, max(len(jobs.gpu_request.names), 1))
-        wanted = set(jobs.partition.names[partition].split(",")) - closed
-        types = _types(jobs.gpu_request.names[request])
-        for n in range(len(nodes)):
-            serves = not wanted.isdisjoint(nodes.partitions[n].split(","))
-            table[row, n] = serves and types <= _types(nodes.gpu_types[n])
-    table[:, nodes.closed] = False
+    jobs, nodes, code = snapshot.jobs, snapshot.nodes, np.zeros(len(snapshot.jobs), np.int64)
+    texts = (jobs.partition, jobs.gpu_request, jobs.features_asked, jobs.nodes_asked, jobs.nodes_excluded, jobs.gpus_by)
+    parts: list[Int64s] = [one.codes.astype(np.int64) for one in texts if len(one.names) > 1]
+    for column in (*parts, *limit_classes(snapshot)):
+        _, code = np.unique(code * (int(column.max(initial=0)) + 1) + column, return_inverse=True)
+    _, first, pool = np.unique(code, return_index=True, return_inverse=True)
+    table = np.zeros((max(len(first), 1), len(nodes)), np.bool_)
+    for at, row in enumerate(first.tolist()):
+        table[at] = eligibility(snapshot, request_of(snapshot, row), sized=False).open
     return pool.astype(np.int64), table
 
 
@@ -142,11 +141,6 @@ def parted(gpus: Int64s, nodes: Int32s | Int64s, pool: Int64s, usable: Bools, ca
         if count == needed and int((here >= all_ // count).sum()) < count:
             made[several[place.reshape(-1) == kind]] = 1
     return made
-
-
-def _types(request: str) -> frozenset[str]:
-    """GPU types named in a request's normal form, "gpu:a100:4" -> {"a100"}; an untyped one names none."""
-    return frozenset(part.split(":")[1] for part in request.split(",") if part.count(":") == 2)
 
 
 def assign(

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
-from functools import lru_cache
 from math import inf
 
 import numpy as np
@@ -12,43 +10,33 @@ import numpy as np
 from slurmsched.model import Act, NodeState, Snapshot
 from slurmsched.model.columns import Bools, Floats
 from slurmsched.model.hostlist import expand
-from slurmsched.placements.candidates import pools
-
-YEAR_S = 365 * 86_400.0  # what Slurm takes for an endless reservation
-_FEATURE = re.compile(r"[\w.:-]+")
+from slurmsched.resources.eligibility import YEAR_S, eligibility
+from slurmsched.resources.job_request import request_of
 
 
 class UnknownForm(ValueError):
-    """A constraint is written in a form that is not understood here; no node is sure to meet it."""
+    """Something that decides which nodes a job may have was not looked at; no node is sure."""
 
 
-def allowed_nodes(snapshot: Snapshot, row: int, several: Bools | None = None) -> Bools:
-    """Open nodes that serve the job's partitions and GPU types and meet what it asks of nodes. (N,) bool.
+def allowed_nodes(snapshot: Snapshot, row: int, several: Bools | None = None, *, sized: bool = True) -> Bools:
+    """Open nodes that the job may have, as far as that is sure: see resources.eligibility. (N,) bool.
 
-    several: (N,) bool, nodes of several GPU types that may serve a request by type; none if not given.
-    Nodes of a gang that names several partitions serve all of these: Slurm takes them from one.
+    several: (N,) bool, nodes of several GPU types that may serve a request by type; none if not given. Of a gang that
+    names several partitions nodes that serve all of these: Slurm takes them from one. sized: see eligibility.
 
-    Raises UnknownForm for a constraint with counts, brackets or other forms than & and |, and for a broken hostlist.
+    Raises UnknownForm where something that decides was not looked at, such as a constraint with counts.
     """
     jobs, nodes = snapshot.jobs, snapshot.nodes
-    pool, usable = pools(snapshot)
-    allowed: Bools = usable[pool[row]].copy()
+    found = eligibility(snapshot, request_of(snapshot, row), sized=sized)
+    if found.doubts and not found.sure.any():
+        raise UnknownForm(f"not looked at: {found.doubts[0]}")
+    allowed = found.open & found.sure
     if (listed := frozenset(jobs.partition[row].split(","))) and int(jobs.nodes[row]) > 1:  # it runs in one of them
         allowed &= nodes.partitions.map(lambda serves: listed.issubset(serves.split(",")), np.bool_)
     if ":" in jobs.gpu_request[row].partition(":")[2]:  # of a certain type: which are free is told for all types only
         plain = nodes.gpu_types.map(lambda has: "," not in has, np.bool_)
         allowed &= plain if several is None else plain | several
-    if asked := jobs.features_asked[row]:
-        allowed &= nodes.features.map(lambda has: meets(asked, frozenset(has.split(","))), np.bool_)
-    try:
-        wanted, excluded = expand(jobs.nodes_asked[row]), expand(jobs.nodes_excluded[row])
-    except ValueError as error:
-        raise UnknownForm(str(error)) from error
-    if wanted:
-        if len(wanted) < int(jobs.nodes[row]):
-            raise UnknownForm("it names some of its nodes and leaves others free")
-        allowed &= nodes.name.isin(wanted)
-    return allowed & ~nodes.name.isin(excluded)
+    return allowed
 
 
 def blocked_from_s(snapshot: Snapshot, acts: Iterable[Act] = ()) -> Floats:
@@ -75,19 +63,3 @@ def free_of_reservations(snapshot: Snapshot, row: int, blocked_s: Floats) -> Boo
     over_s = snapshot.now_s + np.fmin(snapshot.jobs.time_limit_s[row], YEAR_S)
     free: Bools = ~snapshot.nodes.is_state(NodeState.RESERVED) & (blocked_s >= over_s)
     return free
-
-
-@lru_cache(maxsize=1 << 12)
-def meets(asked: str, has: frozenset[str]) -> bool:
-    """Whether a node with these features meets a constraint of names, & and |, read from left to right as Slurm does.
-
-    Raises UnknownForm for any other form.
-    """
-    words = re.split(r"([&|,])", asked)
-    names, signs = words[::2], words[1::2]
-    if not all(_FEATURE.fullmatch(name) for name in names):
-        raise UnknownForm(f"its constraint {asked!r} is of a form that is not understood")
-    met = names[0] in has
-    for sign, name in zip(signs, names[1:], strict=True):
-        met = (met or name in has) if sign == "|" else (met and name in has)
-    return met

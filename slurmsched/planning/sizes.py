@@ -96,7 +96,7 @@ def _largest(base: Snapshot, rows: Sequence[int]) -> dict[int, int]:
 def _most(base: Snapshot, row: int) -> int:
     roomy = replace(Need.of(base, row), gpus=np.zeros(len(base.nodes), np.int64)).fits_empty(base)  # by CPUs and memory
     try:
-        return int(base.nodes.gpus[allowed_nodes(base, row) & roomy].max(initial=0))
+        return int(base.nodes.gpus[allowed_nodes(base, row, sized=False) & roomy].max(initial=0))
     except UnknownForm:
         return 0
 

@@ -23,7 +23,7 @@ DOUBT_S = 60.0  # a doubt that Slurm did not share is not looked into again for 
 RIGHTS_S = 3600.0  # our admin level is asked for again after this long, where nothing is refused for want of it
 _WANTED = {
     "nodes": ("scontrol", "-o", "-d", "show", "node"),
-    "partitions": ("scontrol", "-o", "show", "partition"),
+    "partitions": ("scontrol", "-ao", "show", "partition"),  # -a: hidden ones too, whose jobs squeue -a shows
     "config": SHOW_CONFIG,
     "sprio": ("sprio", *PRIORITIES),
 }

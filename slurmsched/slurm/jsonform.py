@@ -112,6 +112,7 @@ def _job(job: Body, now_s: float, warnings: list[str]) -> dict[str, Any]:
         "cpus": int(number(job.get("cpus"), 0)),
         "memory_mib": tres_memory_mib(job.get("tres_alloc_str") or job.get("tres_req_str") or ""),
         "gpus": request.gpus, "mig_devices": request.mig_devices, "shards": request.shards, "gpu_request": request.text,
+        "gpus_by": request.by,
         "nice": int(number(job.get("nice"), 0)), "priority": int(number(job.get("priority"), 0)), "pinned": bool(bad),
         "restarts": int(number(job.get("restart_cnt"), 0)), "requeueable": bool(job.get("requeue")),
         "batch": bool(job.get("batch_flag", True)), "cron": "CRON_JOB" in (job.get("flags") or ()),
@@ -195,10 +196,29 @@ def read_partitions(body: Body) -> Partitions:
 
 def _partition(each: Body) -> dict[str, Any]:
     nodes, maximum = each.get("nodes", {}), each.get("maximums", {}).get("time")
-    state = words(each.get("partition", {}).get("state"))
+    most, told = each.get("maximums", {}), each.get("partition", {})
+    flags, shares = words(each.get("flags")).split(","), told.get("oversubscribe", "NO")
+    accounts, qos = each.get("accounts", {}), each.get("qos", {})
+    exclusive = told.get("exclusive", "NO").lower()
     return {
         "name": each["name"],
-        "up": "UP" in state.split(","),
+        "state": words(told.get("state")) or "UP",
+        "min_nodes": int(number(each.get("minimums", {}).get("nodes"), 0)),
+        "max_nodes": number(most.get("nodes"), INF) or INF,
+        "max_cpus_per_node": number(most.get("cpus_per_node"), INF) or INF,
+        "max_cpus_per_socket": number(most.get("cpus_per_socket"), INF) or INF,
+        "max_memory_mib": number(most.get("partition_memory_per_node"), INF) or INF,
+        "max_memory_per_cpu_mib": number(most.get("partition_memory_per_cpu"), INF) or INF,
+        "over_subscribe": "NO" if shares == "EXCLUSIVE" else shares,
+        "exclusive": exclusive if exclusive != "no" else "node" if shares == "EXCLUSIVE" else "",
+        "allow_accounts": accounts.get("allowed", ""),
+        "deny_accounts": accounts.get("deny", ""),
+        "allow_groups": each.get("groups", {}).get("allowed", ""),
+        "allow_qos": qos.get("allowed", ""),
+        "deny_qos": qos.get("deny", ""),
+        "alloc_nodes": nodes.get("allowed_allocation", ""),
+        "root_only": "ROOT_ONLY" in flags,
+        "needs_reservation": "REQ_RESV" in flags,
         "default": "DEFAULT" in words(each.get("flags")),
         "max_time_s": number(maximum, INF) * 60,
         "default_time_s": number(each.get("defaults", {}).get("time")) * 60,

@@ -21,10 +21,12 @@ from slurmsched.model.gres import (
 )
 from slurmsched.model.nodes import Nodes, Partitions
 from slurmsched.model.states import NodeState, read_node_state
-from slurmsched.slurm.text import duration_s, fields, plain, records
+from slurmsched.slurm.text import INF, duration_s, fields, plain, records
 
 _DETAIL = re.compile(r"(?<!\S)Nodes=(\S+) CPU_IDs=\S* Mem=\d+ GRES=(\S*)")
 _JOB = re.compile(r"^\s*(?:scontrol: )?JobId=(\d+) ", re.MULTILINE)
+_SCHEDULES = ("UP", "DRAIN")  # a partition that drains takes no new jobs, and starts those it has
+_COUNT = {"K": 1024, "M": 1024**2}
 Parts = tuple[tuple[str, str], ...]  # (hostlist, gres text of each of these nodes)
 Spread = tuple[int, int]  # leaf switches at most, nodes of each segment; 0 = not asked for
 
@@ -164,7 +166,7 @@ def parse_partitions(text: str) -> Partitions:
     return build_partitions(
         {
             "name": each["PartitionName"],
-            "up": each.get("State", "UP") == "UP",
+            "state": each.get("State", "UP"),
             "default": each.get("Default") == "YES",
             "max_time_s": duration_s(each.get("MaxTime", "UNLIMITED")),
             "default_time_s": duration_s(each.get("DefaultTime", "NONE")),
@@ -174,8 +176,46 @@ def parse_partitions(text: str) -> Partitions:
             "defaults": ",".join(_defaults(each)),
             "topology": plain(each.get("Topology", "")),
         }
+        | _partition_limits(each)
         for each in found
     )
+
+
+def _partition_limits(found: Mapping[str, str]) -> dict[str, Any]:
+    """What decides whether and where jobs of a partition start. From 26.05 on Exclusive is a field of its own, which
+    stands for OverSubscribe=EXCLUSIVE, ExclusiveUser=YES and ExclusiveTopo=YES of the releases before."""
+    shares, exclusive = found.get("OverSubscribe", "NO"), found.get("Exclusive", "NO").lower()
+    before = ("node", shares == "EXCLUSIVE"), ("user", found.get("ExclusiveUser") == "YES"), (
+        "topo", found.get("ExclusiveTopo") == "YES")  # fmt: skip
+    lists = {"allow_accounts": "AllowAccounts", "deny_accounts": "DenyAccounts", "allow_groups": "AllowGroups",
+             "allow_qos": "AllowQos", "deny_qos": "DenyQos", "alloc_nodes": "AllocNodes"}  # fmt: skip
+    return {
+        "min_nodes": int(_limit(found, "MinNodes", 0)),
+        "max_nodes": _limit(found, "MaxNodes"),
+        "max_cpus_per_node": _limit(found, "MaxCPUsPerNode"),
+        "max_cpus_per_socket": _limit(found, "MaxCPUsPerSocket"),
+        "max_memory_mib": _limit(found, "MaxMemPerNode"),
+        "max_memory_per_cpu_mib": _limit(found, "MaxMemPerCPU"),
+        "over_subscribe": "NO" if shares == "EXCLUSIVE" else shares,
+        "exclusive": exclusive if exclusive != "no" else next((name for name, so in before if so), ""),
+        **{name: _but_all(plain(found.get(key, ""))) for name, key in lists.items()},
+        "root_only": found.get("RootOnly") == "YES",
+        "needs_reservation": found.get("ReqResv") == "YES",
+    }
+
+
+def _limit(found: Mapping[str, str], key: str, otherwise: float = INF) -> float:
+    """Slurm rounds large numbers of nodes: "1.50K"; none is set where it prints none, UNLIMITED or 0 memory."""
+    text = found.get(key, "")
+    number, unit = (text[:-1], _COUNT[text[-1]]) if text and text[-1] in _COUNT else (text, 1)
+    try:
+        return float(number) * unit or otherwise
+    except ValueError:
+        return otherwise
+
+
+def _but_all(listed: str) -> str:
+    return "" if listed == "ALL" else listed
 
 
 def _defaults(found: Mapping[str, str]) -> Iterator[str]:
@@ -190,10 +230,8 @@ def _defaults(found: Mapping[str, str]) -> Iterator[str]:
 def build_partitions(rows: Iterable[Mapping[str, Any]]) -> Partitions:
     """The table of partitions, ascending name, from rows that hold its columns."""
     ordered = sorted(rows, key=lambda row: str(row["name"]))
-    names = ("name", "up", "default", "max_time_s", "default_time_s", "priority_tier", "node_list", "nodes")
-    columns = {name: [row[name] for row in ordered] for name in names}
-    more = {name: [row.get(name, "") for row in ordered] for name in ("defaults", "topology")}
-    return Partitions.build(len(ordered), columns | more)
+    columns = {name: [row[name] for row in ordered] for name in (ordered[0] if ordered else ())}
+    return Partitions.build(len(ordered), columns | {"up": [row["state"] in _SCHEDULES for row in ordered]})
 
 
 def parse_details(text: str, names: Mapping[int, str]) -> dict[int, Parts]:

@@ -87,6 +87,7 @@ def request_columns(kind: Grouped, warnings: list[str]) -> dict[str, Any]:
         "mig_devices": kind.expand([request.mig_devices for request in requests], np.int32),
         "shards": kind.expand([request.shards for request in requests], np.int32),
         "gpu_request": kind.expand_labels([request.text for request in requests]),
+        "gpus_by": kind.expand_labels([request.by for request in requests]),
         **{name: kind.labels(source, plain) for name, source in BOUNDS.items()},
         "pinned": unread[kind.codes],
         "tres": kind.labels("tres-alloc", _gpus_only),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from slurmsched.model.gres import Gres, count_gpus, count_kind, count_mig, normal_form, parse_gres
 
@@ -15,13 +15,15 @@ class GpuRequest:
     """What one job (one array task, one het component) asks or holds on all its nodes together.
 
     gpus: whole GPUs. mig_devices: MIG slices, counted apart. shards: parts of shared GPUs.
-    text: normal form, e.g. "gpu:h100:2,gpu:h200:4"; "" for a job without GPUs.
+    text: normal form, e.g. "gpu:h100:2,gpu:h200:4"; "" for a job without GPUs. by: what the option counts GPUs by,
+    "job", "task", "socket" or "node"; "" = not known.
     """
 
     gpus: int = 0
     mig_devices: int = 0
     shards: int = 0
     text: str = ""
+    by: str = field(default="", compare=False)
 
     @classmethod
     def of(cls, entries: Iterable[Gres]) -> GpuRequest:
@@ -60,17 +62,18 @@ def asked(forms: Forms) -> GpuRequest:
     """
     nodes = max(forms.nodes, 1)
     ways = (
-        (forms.per_job, 1),
-        (forms.per_task, max(forms.tasks, 1)),
-        (forms.per_socket, max(forms.sockets, 1) * nodes),
-        (forms.per_node, nodes),
-        (forms.tres, 1),
+        ("job", forms.per_job, 1),
+        ("task", forms.per_task, max(forms.tasks, 1)),
+        ("socket", forms.per_socket, max(forms.sockets, 1) * nodes),
+        ("node", forms.per_node, nodes),
+        ("", forms.tres, 1),
     )
-    entries: list[Gres] = []
+    entries, by = list[Gres](), dict[str, str]()
     for kind in KINDS:
-        found = (_times(text, factor, kind) for text, factor in ways if kind in text)
-        entries += next((some for some in found if some), [])
-    return GpuRequest.of(entries) if entries else NO_REQUEST
+        found = ((way, _times(text, factor, kind)) for way, text, factor in ways if kind in text)
+        by[kind], some = next(((way, some) for way, some in found if some), ("", []))
+        entries += some
+    return replace(GpuRequest.of(entries), by=by["gpu"]) if entries else NO_REQUEST
 
 
 def _times(text: str, factor: int, kind: str) -> list[Gres]:

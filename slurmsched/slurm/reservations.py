@@ -7,11 +7,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from slurmsched.model.acts import RESERVATION_PREFIX, Act, Reservations
+from slurmsched.model.gres import index_mask
 from slurmsched.slurm.commands import Commands
 from slurmsched.slurm.text import fields, plain, records, time_s
 
 _OF_ACT = re.compile(rf"{RESERVATION_PREFIX}(?:(?P<tag>[0-9a-f]{{6}})-)?\d{{1,10}}-\d+")
-_TEXTS = {"name": "ReservationName", "node_list": "Nodes", "users": "Users", "flags": "Flags"}
+_TEXTS = {"name": "ReservationName", "node_list": "Nodes", "users": "Users", "flags": "Flags", "accounts": "Accounts",
+          "groups": "Groups", "qos": "QOS", "tres": "TRES"}  # fmt: skip
+_CORES = re.compile(r"\bNodeName=(\S+) CoreIDs=([\d,-]+)")
 _TIMES = {"start_s": "StartTime", "end_s": "EndTime"}
 
 
@@ -46,8 +49,15 @@ def ending(name: str) -> str:
 
 def parse_reservations(text: str) -> Reservations:
     """The table, ascending name; "No reservations in the system" is an empty one. Raises UnreadableError."""
-    rows = sorted((fields(record) for record in records(text, "ReservationName")), key=lambda row: row[_TEXTS["name"]])
+    rows = sorted((_row(record) for record in records(text, "ReservationName")), key=lambda row: row[_TEXTS["name"]])
     columns: dict[str, Any] = {name: [plain(row.get(key, "")) for row in rows] for name, key in _TEXTS.items()}
     columns |= {name: [time_s(row.get(key, "")) for row in rows] for name, key in _TIMES.items()}
     columns["to_come"] = [row.get("State", "") == "INACTIVE" for row in rows]
+    columns["cores"] = [row["cores"] for row in rows]
     return Reservations.build(len(rows), columns)
+
+
+def _row(record: str) -> dict[str, str]:
+    """Its fields, and as "cores" how many it keeps of each node where it does not keep whole nodes."""
+    cores = (f"{node}={index_mask(ids).bit_count()}" for node, ids in _CORES.findall(record))
+    return fields(record) | {"cores": ",".join(cores)}

@@ -13,7 +13,7 @@ from slurmsched.model.hostlist import fold
 from slurmsched.placements.gpu_stock import class_of, class_rows
 from slurmsched.planning.reach import most_together, unknown, within_reach
 from slurmsched.survey.request import Request
-from slurmsched.survey.room import Room, partition_why, rooms, with_partition
+from slurmsched.survey.room import Room, eligible, most_nodes, partition_why, rooms, with_partition
 from slurmsched.survey.sets import Link, best_set, link_of
 from slurmsched.survey.stock import BOOT
 from slurmsched.topology.picker import UNKNOWN, members
@@ -60,7 +60,7 @@ class Fit:
     it starts when nodes have booted, since those that are up have no room.
 
     partition: the one that it is told of. lacking: why -> nodes that cannot. needs: nodes it takes, 0 = as Slurm likes.
-    ahead: pending jobs of its partition.
+    ahead: pending jobs of its partition. unseen: what was not looked at of what decides.
     """
 
     request: str
@@ -73,6 +73,7 @@ class Fit:
     nearest: tuple[Nearest, ...]
     ahead: int
     boot: bool = False
+    unseen: tuple[str, ...] = ()
 
 
 def by_partition(snapshot: Snapshot, request: Request) -> tuple[Request, ...]:
@@ -118,6 +119,7 @@ def fit(snapshot: Snapshot, request: Request, pick: Picker | None = None) -> Fit
         nearest=tuple(nearest(snapshot, request, found)) if why else (),
         ahead=ahead,
         boot=boot,
+        unseen=eligible(snapshot, request).unseen,
     )
 
 
@@ -215,7 +217,8 @@ def _others(snapshot: Snapshot, request: Request, found: Sequence[Room]) -> Iter
             yield fewer, fewer.text(), "fewer GPUs on each node"
         if spread := _spread(request, most):
             yield spread, spread.text(), "the same GPUs on more nodes"
-        able = most_together(snapshot.topology, _able(snapshot, found, request.gpus_per_node))
+        together = most_together(snapshot.topology, _able(snapshot, found, request.gpus_per_node))
+        able = int(min(together, most_nodes(snapshot, request)))
         if 0 < able < nodes and not request.node_list:
             yield replace(request, nodes=able), f"--nodes={able}", "fewer nodes"
     elif 0 < (total := sum(most[: request.nodes or None])) < request.gpus:
@@ -278,16 +281,19 @@ def largest(snapshot: Snapshot, request: Request) -> tuple[Largest, ...]:
     of: dict[str, list[Room]] = {}
     for room in rooms(snapshot, request):
         of.setdefault(room.part.gpu_type, []).append(room)
+    most = most_nodes(snapshot, request)
     return tuple(
-        replace(_largest(snapshot, gpu_type, of[gpu_type]), partition=request.partition) for gpu_type in sorted(of)
+        replace(_largest(snapshot, gpu_type, of[gpu_type], most), partition=request.partition)
+        for gpu_type in sorted(of)
     )
 
 
-def _largest(snapshot: Snapshot, gpu_type: str, found: Sequence[Room]) -> Largest:
+def _largest(snapshot: Snapshot, gpu_type: str, found: Sequence[Room], most_nodes: float) -> Largest:
     able = [room for room in _now(found) if room.gpus]
     boot = max((room.gpus for room in found if room.part.standing == BOOT), default=0)
     most = max((room.gpus for room in able), default=0)
     linked = [min(room.part.linked, room.gpus) for room in able if room.part.linked is not None]
     sizes = sorted({most, *(size for size in (1 << i for i in range(7)) if size < most)} - {0}, reverse=True)
-    shapes = {size: most_together(snapshot.topology, _able(snapshot, able, size)) for size in sizes}
+    together = {size: most_together(snapshot.topology, _able(snapshot, able, size)) for size in sizes}
+    shapes = {size: int(min(nodes, most_nodes)) for size, nodes in together.items()}
     return Largest(gpu_type, most, max(linked) if linked else None if able else 0, shapes, after_boot=boot)

@@ -21,7 +21,7 @@ class Request:
 
     cpus_per_gpu: None = the partition's default. memory_mib (a node), memory_per_gpu_mib, memory_per_cpu_mib: None =
     not given; memory_mib of 0 is the whole node's. time_s: None = the partition's default.
-    node_list, excluded: node names. constraint: names joined by & and |.
+    node_list, excluded: node names. constraint: in Slurm's grammar, see resources.constraints.
     """
 
     nodes: int = 0

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from slurmsched.errors import InputError
-from slurmsched.model import NodeState, Snapshot
-from slurmsched.model.hostlist import expand
-from slurmsched.planning.bounds import UnknownForm, meets
+from slurmsched.model import Snapshot
+from slurmsched.model.columns import Floats
+from slurmsched.resources.eligibility import Bar, Eligibility, eligibility
+from slurmsched.resources.free import partition_cpus, partition_memory_mib
+from slurmsched.resources.job_request import JobRequest, takes_whole
 from slurmsched.survey.names import check_name
 from slurmsched.survey.request import WHOLE, Needs, Request, needs
 from slurmsched.survey.stock import BOOT, OPEN, Part, parts
-
-RESERVED = int(NodeState.RESERVED | NodeState.MAINTENANCE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +27,7 @@ class Room:
 
 
 def with_partition(snapshot: Snapshot, request: Request) -> Request:
-    """The request with its partition and time limit filled in as Slurm does.
+    """The request with its partition, time limit and least number of nodes filled in as Slurm does.
 
     Raises InputError for a partition that is not there, or where none is the default.
     """
@@ -44,79 +42,107 @@ def with_partition(snapshot: Snapshot, request: Request) -> Request:
     told = float(partitions.default_time_s[row])
     longest = float(partitions.max_time_s[row])
     limit = request.time_s if request.time_s is not None else told if told == told else longest
-    return replace(request, partition=name, time_s=limit)
+    least = int(partitions.min_nodes[row])  # of a job that does not say; one that says so is refused below it
+    nodes = least if not request.nodes and least > request.least_nodes else request.nodes
+    return replace(request, partition=name, time_s=limit, nodes=nodes)
+
+
+def eligible(snapshot: Snapshot, request: Request) -> Eligibility:
+    """Which nodes the request may have, whatever their size. The request has its partition (see with_partition).
+
+    It counts as one of the user that slurmsched runs as; its account and QOS are not known.
+    """
+    return eligibility(snapshot, as_job(snapshot, request), sized=False)
+
+
+def as_job(snapshot: Snapshot, request: Request) -> JobRequest:
+    """The request as a job's."""
+    asks, gpus = needs(snapshot, request), max(request.gpus_per_node, 1)
+    memory_mib = asks.memory_for(gpus)
+    return JobRequest(
+        partitions=(request.partition,),
+        gpus=gpus,
+        types=((request.gpu_type, gpus),) if request.gpu_type else (),
+        cpus=asks.cpus_for(gpus),
+        memory_mib=0.0 if memory_mib == WHOLE else memory_mib,
+        nodes=request.least_nodes,
+        fixed=request.nodes > 0,
+        spread=request.gpus > 1 and not request.nodes,
+        whole=request.exclusive or takes_whole(snapshot, (request.partition,)),
+        constraint=request.constraint,
+        nodes_asked=",".join(request.node_list),
+        nodes_excluded=",".join(request.excluded),
+        time_limit_s=request.time_s or 0.0,
+        user=snapshot.site.user,
+        queued=False,
+    )
 
 
 def partition_why(snapshot: Snapshot, request: Request) -> str:
     """What of the partition keeps the request from starting at all; "" if nothing does."""
-    partitions = snapshot.partitions
-    row = list(partitions.name).index(request.partition)
-    if not partitions.up[row]:
-        return f"partition {request.partition} is not up"
-    if (request.time_s or 0.0) > float(partitions.max_time_s[row]):
-        return f"--time is above the partition's limit of {float(partitions.max_time_s[row]) / 3600:g} h"
-    return ""
+    return eligible(snapshot, request).limits.get(request.partition, "")
+
+
+def most_nodes(snapshot: Snapshot, request: Request) -> float:
+    """Nodes that the partition gives one job at most."""
+    table = snapshot.partitions
+    return float(table.max_nodes[list(table.name).index(request.partition)])
 
 
 def rooms(snapshot: Snapshot, request: Request) -> Iterator[Room]:
-    """Every node of the partition that has GPUs of the type. The request has its partition (see with_partition).
+    """Every node of the partition that has GPUs of the type, whether or not the partition would start such a job.
 
-    Raises InputError for a constraint of another form than names joined by & and |.
+    The request has its partition (see with_partition).
     """
-    asks, nodes = needs(snapshot, request), snapshot.nodes
-    kept = _reserved(snapshot, request)
+    found, free = eligible(snapshot, request), _Free.of(snapshot, request)
     for part in parts(snapshot):
-        served = request.partition in nodes.partitions[part.node].split(",")
-        if served and request.gpu_type in ("", part.gpu_type):
-            why = _barred(snapshot, request, part, kept)
-            gpus, short = (0, why) if why else _most(snapshot, part, asks, request.exclusive)
-            yield Room(part, gpus, short)
+        bar = Bar(int(found.bar[part.node]))
+        if bar is Bar.PARTITION or request.gpu_type not in ("", part.gpu_type):
+            continue
+        why = _WORDS.get(bar, "") or ("" if part.standing in (OPEN, BOOT) else part.standing)
+        why = f"not {request.constraint}" if bar is Bar.CONSTRAINT else why
+        gpus, short = (0, why) if why else _most(snapshot, part, free, found)
+        yield Room(part, gpus, short)
 
 
-def _most(snapshot: Snapshot, part: Part, asks: Needs, exclusive: bool) -> tuple[int, str]:
+_WORDS = {
+    Bar.EXCLUDED: "excluded", Bar.NOT_ASKED: "not among the nodes asked for", Bar.RESERVED: "reserved",
+    Bar.USER: "another user is on it",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Free:
+    """What the request takes, and what of each node its partition leaves for it. cpus, memory_mib: (N,)."""
+
+    asks: Needs
+    exclusive: bool
+    cpus: Floats
+    memory_mib: Floats
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, request: Request) -> _Free:
+        one = as_job(snapshot, request)
+        return cls(
+            needs(snapshot, request), one.whole, partition_cpus(snapshot, one), partition_memory_mib(snapshot, one)
+        )
+
+
+def _most(snapshot: Snapshot, part: Part, free: _Free, found: Eligibility) -> tuple[int, str]:
     """The most GPUs it can have there, and what keeps it from more."""
-    nodes, row = snapshot.nodes, part.node
-    cpus = int(nodes.cpus[row] - nodes.cpus_used[row])
+    nodes, row, asks = snapshot.nodes, part.node, free.asks
+    cpus = min(float(nodes.cpus[row] - nodes.cpus_used[row] - found.kept_cpus[row]), float(free.cpus[row]))
     memory = float(nodes.memory_mib[row] - nodes.memory_used_mib[row])
-    if exclusive and (nodes.cpus_used[row] or nodes.gpus_used[row]):
+    if free.exclusive and (nodes.cpus_used[row] or nodes.gpus_used[row]):
         return 0, "other jobs are on it"
+    most = max(0, part.left - int(found.kept_gpus[row]))
     why = "" if part.left == part.gpus else "GPUs are held"
-    for gpus in range(part.left, 0, -1):
+    why = why if most == part.left else "GPUs are reserved"
+    for gpus in range(most, 0, -1):
         wants = asks.memory_for(gpus)
-        short_memory = wants > memory if wants != WHOLE else nodes.memory_used_mib[row] > 0
+        short_memory = wants > min(memory, free.memory_mib[row]) if wants != WHOLE else nodes.memory_used_mib[row] > 0
         if asks.cpus_for(gpus) <= cpus and not short_memory:
             return gpus, why
         why = "memory is held" if short_memory else "CPUs are held"
         why = why if nodes.cpus_used[row] else why.replace("is held", "is too small").replace("are held", "are too few")
     return 0, why
-
-
-def _barred(snapshot: Snapshot, request: Request, part: Part, kept: frozenset[str]) -> str:
-    """Why the node takes no part of the request, whatever is free on it; "" if it may."""
-    nodes, name = snapshot.nodes, snapshot.nodes.name[part.node]
-    if part.standing not in (OPEN, BOOT):
-        return part.standing
-    if name in request.excluded:
-        return "excluded"
-    if request.node_list and name not in request.node_list:
-        return "not among the nodes asked for"
-    try:
-        if request.constraint and not meets(request.constraint, frozenset(nodes.features[part.node].split(","))):
-            return f"not {request.constraint}"
-    except UnknownForm as error:
-        raise InputError(f"--constraint {request.constraint!r}: only names joined by & and | can be told") from error
-    return "reserved" if name in kept or int(nodes.state[part.node]) & RESERVED else ""
-
-
-def _reserved(snapshot: Snapshot, request: Request) -> frozenset[str]:
-    """Nodes that a reservation keeps before the request would have ended."""
-    table, until_s = snapshot.reservations, snapshot.now_s + (request.time_s or 0.0)
-    rows = np.flatnonzero((table.start_s < until_s) & (table.end_s > snapshot.now_s)).tolist()
-    return frozenset(name for row in rows for name in _names(table.node_list[row]))
-
-
-def _names(text: str) -> tuple[str, ...]:
-    try:
-        return expand(text)
-    except ValueError:
-        return ()

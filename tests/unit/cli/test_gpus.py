@@ -84,7 +84,7 @@ def test_fit__several_partitions(run, cluster, monkeypatch):
     assert (told["fit"]["partition"], list(told["waits_in"])) == ("gpu", ["short"])
     waits = run("fit", "-p", "short,gpu", "--gpus-per-node=8", "-N2", "-t", "2h")
     assert waits.code == 3
-    assert "\n  short: --time is above" in waits.out
+    assert "\n  short: partition short has MaxTime=1 h" in waits.out
     assert "\n  gpu: 1 of 2 nodes can give 8 GPUs\n" in waits.out
     assert [line.split()[0] for line in run("fit", "-p", "short,gpu").out.splitlines()] == ["partition", "short", "gpu"]
     assert run("fit", "-p", "gpu,nosuch", "--gpus=1").code == 2

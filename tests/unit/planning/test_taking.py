@@ -12,7 +12,6 @@ from slurmsched.config import Preemption, Scope
 from slurmsched.model import Act, Nodes, Purpose, Ranking, Reservations, Snapshot, Stage, Victim
 from slurmsched.placements.candidates import Held
 from slurmsched.planning import clearing
-from slurmsched.planning.bounds import UnknownForm, meets
 from slurmsched.planning.parts import Begun
 from slurmsched.planning.taking import begin
 from slurmsched.planning.victims import VICTIM_RULES, case_of, verdicts
@@ -188,7 +187,8 @@ def test_begin__what_is_completing_counts_as_free():
 @pytest.mark.parametrize(
     ("asks", "rule"),
     [
-        ({"features_asked": "h100"}, "nodes"), ({"features_asked": "[a|b]"}, "constraint"), ({"cpus": 65}, "nodes"),
+        ({"features_asked": "h100"}, "nodes"), ({"features_asked": "[a|b]"}, "nodes"), ({"cpus": 65}, "nodes"),
+            ({"features_asked": "[a*2&b*3]"}, "constraint"), ({"features_asked": "!a"}, "constraint"),
         ({"nodes_asked": "n9"}, "nodes"), ({"nodes_excluded": "n[1-4]"}, "nodes"),
         ({"gpu_request": "gpu:h100:8"}, "nodes"),
     ],
@@ -322,22 +322,6 @@ def test_victim_rules__the_site_may_name_who_needs_no_hint():
     ]
     at = cluster(jobs, {i: {f"n{i}": 8} for i in (1, 2, 3)})
     assert (verdicts(case_of(at, limits, SCOPE)) < 0).tolist() == [True, False, False]
-
-
-@pytest.mark.parametrize(
-    ("asked", "has", "expected"),
-    [("a", "a,b", True), ("a&b", "a,b", True), ("a&c", "a,b", False), ("c|b", "a,b", True), ("c|d", "a,b", False)],
-)
-def test_meets__names_joined_by_and_or(asked, has, expected):
-    """The forms most constraints are written in."""
-    assert meets(asked, frozenset(has.split(","))) is expected
-
-
-@pytest.mark.parametrize("asked", ["[a|b]", "a*2", "(a&b)|c", "!a", ""])
-def test_meets__refuses_what_it_does_not_know(asked):
-    """No node is cleared on a guess."""
-    with pytest.raises(UnknownForm):
-        meets(asked, frozenset({"a"}))
 
 
 def test_victims_on__no_set_is_tried_where_all_are_too_few(monkeypatch):

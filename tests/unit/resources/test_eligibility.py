@@ -1,0 +1,287 @@
+"""Which nodes a job may have, and the first reason why not the others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from slurmsched.explain.facts import Facts
+from slurmsched.explain.room import room
+from slurmsched.explain.why_not import why_not
+from slurmsched.model.acts import Reservations
+from slurmsched.planning.bounds import UnknownForm, allowed_nodes
+from slurmsched.resources.eligibility import Bar, eligibility, eligible_nodes
+from slurmsched.resources.job_request import JobRequest, request_of
+from slurmsched.slurm.node_text import parse_partitions
+from slurmsched.slurm.reservations import parse_reservations
+from slurmsched.survey.fit import fit, largest
+from slurmsched.survey.request import Request
+from slurmsched.testing.builders import snapshot
+
+ROOMY = {"gpus": 8, "gpu_types": "gpu:a100:8", "cpus": 64, "memory_mib": 512_000.0}
+NODES = [ROOMY | {"name": name} for name in ("n1", "n2", "n3")]
+NOW_S = 1_000_000.0
+
+
+def site(jobs=({},), partition=None, nodes=NODES, **others):
+    own = [{"name": "gpu", "default": True, "defaults": "DefMemPerCPU=1000"} | (partition or {})]
+    return snapshot(list(jobs), nodes, partitions=own, now_s=NOW_S, **others)
+
+
+def bars(at, row=0):
+    return [Bar(bar).name for bar in eligible_nodes(at, row).bar]
+
+
+def reservations(*lines: str) -> Reservations:
+    return parse_reservations("\n".join(f"ReservationName={line}" for line in lines))
+
+
+def record(name: str, rest: str, start_s: float = NOW_S - 60, end_s: float = NOW_S + 3600) -> str:
+    return f"{name} StartTime={start_s:.0f} EndTime={end_s:.0f} Duration=01:00:00 {rest} State=ACTIVE"
+
+
+@pytest.mark.parametrize(
+    ("asks", "expected"),
+    [
+        ({}, ["NONE"] * 3),
+        ({"partition": "other"}, ["PARTITION"] * 3),
+        ({"nodes_excluded": "n[1-2]"}, ["EXCLUDED", "EXCLUDED", "NONE"]),
+        ({"nodes_asked": "n2"}, ["NOT_ASKED", "NONE", "NOT_ASKED"]),
+        ({"features_asked": "big"}, ["CONSTRAINT"] * 3),
+        ({"gpu_request": "gpu:h100:1"}, ["GPU_TYPE"] * 3),
+        ({"gpus": 9}, ["SIZE"] * 3),
+        ({"cpus": 65}, ["SIZE"] * 3),
+        ({"memory_mib": 512_001.0}, ["SIZE"] * 3),
+        ({"gpu_request": "gpu:a100:9", "gpus": 9, "gpus_by": "node"}, ["SIZE"] * 3),
+        ({"gpus": 18, "nodes": 2, "gpus_by": "node"}, ["SIZE"] * 3),
+        ({"gpus": 9, "gpus_by": "job"}, ["NONE"] * 3),  # --gpus=9 may lie on several nodes
+    ],
+)  # fmt: skip
+def test_eligibility__first_reason(asks, expected):
+    """By what the job says of nodes, then by their size."""
+    assert bars(site([asks])) == expected
+
+
+@pytest.mark.parametrize(
+    ("partition", "asks", "why"),
+    [
+        ({"max_nodes": 1.0}, {"nodes": 2}, "MaxNodes=1"),
+        ({"min_nodes": 3}, {"nodes": 2}, "MinNodes=3"),
+        ({"max_cpus_per_node": 16.0}, {"cpus": 17}, "MaxCPUsPerNode=16"),
+        ({"max_cpus_per_node": 16.0}, {"cpus": 34, "nodes": 2}, "MaxCPUsPerNode=16"),
+        ({"max_memory_mib": 1000.0}, {"memory_mib": 1001.0}, "MaxMemPerNode=1000"),
+        ({"max_time_s": 3600.0}, {"time_limit_s": 3601.0}, "MaxTime=1 h"),
+        ({"max_time_s": 3600.0}, {}, "MaxTime=1 h"),  # no limit of its own
+        ({"up": False, "state": "DOWN"}, {}, "is DOWN"),
+        ({"up": False, "state": "INACTIVE"}, {}, "is INACTIVE"),
+        ({"needs_reservation": True}, {}, "name a reservation"),
+        ({"allow_qos": "high,low"}, {"qos": "normal"}, "QOS normal"),
+        ({"deny_qos": "Normal"}, {"qos": "normal"}, "QOS normal"),
+        ({"deny_accounts": "phys,bio"}, {"account": "bio"}, "account bio"),
+    ],
+)  # fmt: skip
+def test_eligibility__limits_of_the_partition(partition, asks, why):
+    """Slurm starts no such job there, whoever leaves; explain and the planner say the same."""
+    at = site([asks], partition)
+    found = eligible_nodes(at, 0)
+    assert (bars(at), why in found.limits["gpu"], found.doubts) == (["PARTITION_LIMIT"] * 3, True, ())
+    assert why in why_not(at, 0, "n1", Facts()) and why in room(at, 0, Facts())
+    assert not allowed_nodes(at, 0).any()
+
+
+@pytest.mark.parametrize(
+    ("partition", "asks"),
+    [
+        ({"max_nodes": 2.0, "min_nodes": 2}, {"nodes": 2}),
+        ({"max_cpus_per_node": 16.0}, {"cpus": 16}),
+        ({"max_cpus_per_node": 16.0}, {"cpus": 32, "nodes": 2}),
+        ({"max_time_s": 3600.0}, {"time_limit_s": 3600.0}),
+        ({"state": "DRAIN"}, {}),  # takes no new jobs, starts those it has
+        ({"allow_qos": "High"}, {"qos": "high"}),
+        ({"allow_qos": "high", "deny_qos": "high"}, {"qos": "high"}),  # Slurm heeds deny lists only without allow lists
+        ({"allow_accounts": "phys"}, {"account": "Phys"}),
+        ({"needs_reservation": True}, {"reservation": "mine"}),
+        ({"over_subscribe": "FORCE:4"}, {}),
+        ({"allow_groups": "staff"}, {}),
+    ],
+)  # fmt: skip
+def test_eligibility__within_the_limits(partition, asks):
+    """At a limit is within it."""
+    at = site([asks], partition)
+    assert (bars(at), eligible_nodes(at, 0).doubts, allowed_nodes(at, 0).tolist()) == (["NONE"] * 3, (), [True] * 3)
+
+
+@pytest.mark.parametrize(
+    ("partition", "asks", "named"),
+    [
+        ({"max_cpus_per_socket": 8.0}, {}, "MaxCPUsPerSocket=8"),
+        ({"min_nodes": 2}, {}, "MinNodes=2"),  # -N1 never starts there, no -N does
+        ({"allow_accounts": "phys"}, {"account": "optics"}, "AllowAccounts"),  # accounts below one listed are let in
+        ({"allow_qos": "high"}, {}, "AllowQos"),
+        ({"exclusive": "topo"}, {}, "TOPO"),
+        ({}, {"features_asked": "a*2&b*1"}, "'a*2&b*1'"),
+        ({}, {"features_asked": "!a"}, "'!a'"),
+        ({}, {"nodes": 2, "nodes_asked": "n1"}, "names some of its nodes"),
+        ({}, {"nodes_asked": "n[1-"}, "list of nodes"),
+        ({}, {"gpus_by": "job", "gpus": 2, "nodes": 2, "gpu_request": "gpu:a100:1,gpu:h100:1"}, "GPU types"),
+    ],
+)  # fmt: skip
+def test_eligibility__what_decides_and_was_not_looked_at(partition, asks, named):
+    """It is named in the answer of explain, and nobody leaves for such a job."""
+    at = site([asks], partition)
+    found = eligible_nodes(at, 0)
+    assert (found.mask.any(), found.sure.any(), named in found.doubts[0]) == (True, False, True)
+    told = why_not(at, 0, "n1", Facts())
+    assert "Not looked at" in told and named in told
+    with pytest.raises(UnknownForm, match="not looked at"):
+        allowed_nodes(at, 0)
+
+
+def test_eligibility__a_job_of_several_partitions():
+    """One that lets it in is enough, on its own nodes; what is not known of another bars nothing there."""
+    nodes = [ROOMY | {"name": "n1", "partitions": "a"}, ROOMY | {"name": "n2", "partitions": "a,b"},
+             ROOMY | {"name": "n3", "partitions": "c"}]  # fmt: skip
+    partitions = [{"name": "a", "max_time_s": 60.0}, {"name": "b"}, {"name": "c", "max_cpus_per_socket": 4.0}]
+    at = snapshot([{"partition": "a,b,c"}], nodes, partitions=partitions)
+    found = eligible_nodes(at, 0)
+    assert (bars(at), found.sure.tolist()) == (["PARTITION_LIMIT", "NONE", "NONE"], [False, True, False])
+    assert allowed_nodes(at, 0).tolist() == [False, True, False]
+
+
+def test_eligibility__gpus_of_several_types():
+    """A job that asks by node has nodes that have all types; one by job any of them."""
+    kinds = {"n1": "gpu:a100:8", "n2": "gpu:h100:8", "n3": "gpu:a100:4,gpu:h100:4", "n4": "gpu:l4:8"}
+    nodes = [ROOMY | {"name": name, "gpu_types": kind} for name, kind in kinds.items()]
+    asks = {"gpus": 2, "gpu_request": "gpu:a100:1,gpu:h100:1"}
+    masks = {
+        by: eligible_nodes(site([asks | {"gpus_by": by}], nodes=nodes), 0).mask.tolist() for by in ("", "node", "job")
+    }
+    assert masks == {"": [0, 0, 1, 0], "node": [0, 0, 1, 0], "job": [1, 1, 1, 0]}
+    five = asks | {"gpus": 6, "gpu_request": "gpu:a100:5,gpu:h100:1", "gpus_by": "node"}
+    assert bars(site([five], nodes=nodes))[2] == "SIZE"
+
+
+def test_eligibility__by_what_gpus_are_counted():
+    """GPUs by task or job of two nodes need not be as many on each; the record tells whether -N1 was given."""
+    small = [ROOMY | {"name": "n1"}, ROOMY | {"name": "n2", "gpus": 2, "gpu_types": "gpu:a100:2"}]
+    asks = {"gpus": 8, "nodes": 2, "gpu_request": "gpu:8"}
+    found = {by: bars(site([asks | {"gpus_by": by}], nodes=small))[1] for by in ("node", "job", "task", "socket")}
+    assert found == {"node": "SIZE", "job": "NONE", "task": "NONE", "socket": "NONE"}
+    one = site([{"gpus": 4, "gpus_by": "job"}], nodes=small)
+    fixed = eligibility(one, request_of(one, 0, {"NumNodes": "1-1", "TresPerJob": "gres/gpu:4"}))
+    assert (bars(one)[1], Bar(fixed.bar[1]).name) == ("NONE", "SIZE")
+
+
+def test_eligibility__reservations():
+    """Of whole nodes, of parts of them, of others; one's own, by name or as an act, and one that draws its users in."""
+    table = reservations(
+        record("whole", "Nodes=n1 CoreCnt=64 Flags=SPEC_NODES TRES=cpu=64 Users=bob"),
+        record("part", "Nodes=n2 CoreCnt=60 Flags= NodeName=n2 CoreIDs=0-59 TRES=cpu=60,gres/gpu=6 Users=bob"),
+        record("later", "Nodes=n3 Flags=MAINT,SPEC_NODES TRES=cpu=64 Users=root", NOW_S + 600, NOW_S + 900),
+        record("over", "Nodes=n3 Flags= TRES=cpu=64 Users=root", NOW_S - 900, NOW_S - 600),
+    )  # fmt: skip
+    small = {"cpus": 4, "time_limit_s": 500.0, "gpus": 2, "user": "alice"}
+    cases = [
+        (small, ["RESERVED", "NONE", "NONE"]),
+        (small | {"time_limit_s": 700.0}, ["RESERVED", "NONE", "RESERVED"]),
+        (small | {"gpus": 3}, ["RESERVED", "RESERVED", "NONE"]),
+        (small | {"cpus": 5}, ["RESERVED", "RESERVED", "NONE"]),
+        (small | {"reservation": "whole"}, ["NONE", "OWN_RESERVATION", "OWN_RESERVATION"]),
+    ]
+    for asks, expected in cases:
+        assert bars(site([asks], reservations=table)) == expected, asks
+    assert "2026" not in why_not(site([small], reservations=table), 0, "n1", Facts(reservations=table))
+    drawn = reservations(record("mag", "Nodes=n1 Flags=MAGNETIC TRES=cpu=64 Users=alice"),
+                         record("not", "Nodes=n2 Flags=MAGNETIC TRES=cpu=64 Users=-alice"),
+                         record("flex", "Nodes=n3 Flags=FLEX TRES=cpu=64 Users=alice"))  # fmt: skip
+    assert bars(site([small], reservations=drawn)) == ["NONE", "RESERVED", "RESERVED"]
+    assert bars(site([small | {"reservation": "flex"}], reservations=drawn)) == ["NONE", "RESERVED", "NONE"]
+
+
+def test_eligibility__a_reserved_node_of_a_reservation_not_read():
+    """Slurm's flag alone bars it; a reservation that was read says for whom."""
+    nodes = [ROOMY | {"name": "n1", "state": "IDLE+RESERVED"}]
+    assert bars(site(nodes=nodes)) == ["RESERVED"]
+    table = reservations(record("mine", "Nodes=n1 Flags=SPEC_NODES TRES=cpu=64 Users=alice"))
+    assert bars(site([{"reservation": "mine"}], nodes=nodes, reservations=table)) == ["NONE"]
+
+
+def test_eligibility__users_that_share_no_nodes():
+    """ExclusiveUser of the job's partition, or of the one that another user's job runs in."""
+    runs = {"job_id": 9, "state": "RUNNING", "user": "bob", "node_list": "n1"}
+    asks = {"job_id": 1, "user": "alice"}
+    assert bars(site([asks, runs], {"exclusive": "user"})) == ["USER", "NONE", "NONE"]
+    assert bars(site([asks, runs | {"user": "alice"}], {"exclusive": "user"})) == ["NONE"] * 3
+    other = [{"name": "gpu"}, {"name": "own", "exclusive": "user"}]
+    at = snapshot([asks, runs | {"partition": "own"}], NODES, partitions=other)
+    assert bars(at) == ["USER", "NONE", "NONE"]
+
+
+def test_fit__the_partitions_limits():
+    """A request beyond a limit waits and is told which; what was not looked at is named; the largest heeds them."""
+    at = site([], {"max_nodes": 1.0, "max_cpus_per_node": 16.0, "max_cpus_per_socket": 8.0, "allow_accounts": "phys"})
+    two = fit(at, Request(gpus_per_node=8, nodes=2))
+    assert (two.starts, "MaxNodes=1" in two.why, two.nearest[0].change) == (False, True, "--nodes=1")
+    assert "MaxCPUsPerNode=16" in fit(at, Request(gpus_per_node=1, cpus_per_task=32)).why
+    one = fit(at, Request(gpus_per_node=1, cpus_per_task=16))
+    assert one.starts and [word for word in ("MaxCPUsPerSocket", "AllowAccounts") if word in " ".join(one.unseen)]
+    assert largest(at, Request())[0].shapes[8] == 1
+
+
+def test_fit__cpus_that_jobs_of_the_partition_hold():
+    """MaxCPUsPerNode is of all jobs of the partition together, those of others do not count."""
+    runs = {"state": "RUNNING", "cpus": 12, "node_list": "n1", "gpus": 0}
+    nodes = [ROOMY | {"name": "n1", "cpus_used": 12}]
+    at = site([runs], {"max_cpus_per_node": 16.0}, nodes)
+    assert fit(at, Request(gpus_per_node=1, cpus_per_task=4)).starts
+    assert not fit(at, Request(gpus_per_node=1, cpus_per_task=5)).starts
+    other = replace(at, jobs=at.jobs.with_columns(partition=["other"]))
+    assert fit(other, Request(gpus_per_node=1, cpus_per_task=5)).starts
+
+
+def test_fit__a_constraint_that_is_not_judged_is_named():
+    """It starts by counts, and the answer says what was not looked at."""
+    found = fit(site([]), Request(gpus_per_node=1, constraint="rack1*2&rack2*1"))
+    assert "'rack1*2&rack2*1'" in found.unseen[0]
+
+
+def test_parse_partitions__limits_of_both_forms():
+    """From 26.05 on Exclusive is a field of its own; before it was OverSubscribe=EXCLUSIVE and ExclusiveUser."""
+    lines = (
+        "PartitionName=a AllowGroups=ALL AllowAccounts=phys DenyQos=high AllocNodes=ALL ExclusiveUser=YES "
+        "MaxNodes=1.50K MaxTime=01:00:00 MinNodes=2 MaxCPUsPerNode=16 MaxCPUsPerSocket=8 RootOnly=YES ReqResv=YES "
+        "OverSubscribe=FORCE:4 State=DRAIN MaxMemPerNode=4000",
+        "PartitionName=b AllowGroups=staff AllowAccounts=ALL AllowQos=normal AllocNodes=n1 Exclusive=NODE "
+        "MaxNodes=UNLIMITED MaxTime=UNLIMITED MinNodes=0 MaxCPUsPerNode=UNLIMITED ReqResv=NO OverSubscribe=NO "
+        "State=INACTIVE MaxMemPerCPU=2000",
+        "PartitionName=c OverSubscribe=EXCLUSIVE State=UP MaxMemPerNode=UNLIMITED",
+    )  # fmt: skip
+    table = parse_partitions("\n".join(lines))
+    assert table.exclusive.names == ("node", "user") and list(table.exclusive) == ["user", "node", "node"]
+    assert (table.up.tolist(), list(table.state)) == ([True, False, True], ["DRAIN", "INACTIVE", "UP"])
+    assert table.max_nodes.tolist() == [1536.0, np.inf, np.inf] and table.min_nodes.tolist() == [2, 0, 0]
+    assert (table.max_cpus_per_node[0], table.max_cpus_per_socket[0], table.max_memory_mib.tolist()) == (
+        16, 8, [4000.0, np.inf, np.inf])  # fmt: skip
+    assert (table.max_memory_per_cpu_mib[1], list(table.allow_accounts), list(table.deny_qos)) == (
+        2000, ["phys", "", ""], ["high", "", ""])  # fmt: skip
+    assert (list(table.allow_groups), list(table.alloc_nodes)) == (["", "staff", ""], ["", "n1", ""])
+    assert (table.root_only.tolist(), table.needs_reservation.tolist()) == ([True, False, False],) * 2
+
+
+def test_parse_reservations__of_parts_of_nodes():
+    """`scontrol show reservation` of 26.05.5 prints the cores of each node, on one line and on several."""
+    one = "g2 StartTime=1 EndTime=9 Nodes=n[3-4] CoreCnt=3 Flags=SPEC_NODES   NodeName=n3 CoreIDs=0   NodeName=n4 " \
+          "CoreIDs=0-1 TRES=cpu=3,gres/gpu=4 AllowedPartitions=(null) QOS=(null) Users=alice Accounts=-bio"  # fmt: skip
+    for text in (one, one.replace("   NodeName", "\n     NodeName").replace(" TRES", "\n   TRES")):
+        table = reservations(text)
+        assert (table.cores[0], table.tres[0], table.users[0], table.accounts[0], table.qos[0], table.node_list[0]) == (
+            "n3=1,n4=2", "cpu=3,gres/gpu=4", "alice", "-bio", "", "n[3-4]")  # fmt: skip
+
+
+def test_eligibility__one_answer_a_request():
+    """Jobs that ask alike share one answer."""
+    at = site([{"job_id": 1}, {"job_id": 2}])
+    assert eligible_nodes(at, 0) is eligible_nodes(at, 1)
+    assert eligibility(at, JobRequest(("gpu",))).mask.all()
