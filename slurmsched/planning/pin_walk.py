@@ -124,10 +124,14 @@ class Walk:
         return wish and _own(wish, self.mine.get(row))
 
     def _unreserved(self, row: int) -> Bools:
-        """Nodes that no reservation keeps from the job, for whomever it is; none if that cannot be read. (N,) bool."""
+        """Nodes that are up and that no reservation keeps from the job; none if that cannot be read. (N,) bool.
+
+        A job is never pinned to a node that has to boot first: where it needs one, Slurm chooses it.
+        """
         if self.blocked_s is None:
             self.blocked_s = _blocked_s(self.left.snapshot)
-        return free_of_reservations(self.left.snapshot, row, self.blocked_s)
+        unreserved = free_of_reservations(self.left.snapshot, row, self.blocked_s)
+        return unreserved & ~self.left.snapshot.nodes.after_boot
 
     def _best(self, row: int, wish: Wish, allowed: Bools) -> bool:
         """Take the node with the best pick. Where none can be told, the job is Slurm's."""
@@ -175,7 +179,8 @@ class Walk:
     def _plain(self, row: int, allowed: Bools) -> bool:
         """A job whose nodes are Slurm's to choose: where the placement puts it stands for that, and nothing more is
         known of the GPUs there."""
-        shares = self.left.shares(row, allowed)
+        boots = self.left.snapshot.nodes.after_boot  # Slurm takes these last
+        shares = (self.left.shares(row, allowed & ~boots) if boots.any() else []) or self.left.shares(row, allowed)
         for node, mask, gpus in shares:
             self.left.take(row, node, mask, gpus, len(shares))
             self.left.picks.shut(node)

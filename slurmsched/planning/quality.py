@@ -118,7 +118,7 @@ class _Moment:
         jobs, nodes = self.snapshot.jobs, self.snapshot.nodes
         cpus, memory_mib = (float(column[start.row]) / len(start.node) for column in (jobs.cpus, jobs.memory_mib))
         roomy = (nodes.cpus - nodes.cpus_used >= cpus) & (nodes.memory_mib - nodes.memory_used_mib >= memory_mib)
-        roomy &= allowed
+        roomy &= allowed & ~nodes.after_boot
         roomy[start.node] = True
         return roomy
 

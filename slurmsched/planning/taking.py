@@ -117,10 +117,14 @@ def _for_job(
     if why := unknown(topology, need.nodes):
         return Refusal(job_id, "constraint", f"nobody gives it GPUs: {why}")
     seen = stock.seen_by(need)
-    free = shortest_head(topology, allowed[(seen.fits(need) & ~barred)[allowed]], need.nodes)
+    last = np.argsort(snapshot.nodes.after_boot[allowed], kind="stable")  # Slurm boots nodes only where it must
+    free = shortest_head(topology, allowed[last][(seen.fits(need) & ~barred)[allowed[last]]], need.nodes)
     if len(free):
         stock.take(free[: need.nodes], need)
         return None
+    if _perhaps_free(snapshot, row, need, seen):
+        why = "nobody gives it GPUs: it may start on nodes of which it cannot be read how many GPUs are in use"
+        return Refusal(job_id, "unread", why)
     if why := asked(snapshot, row):
         return Refusal(job_id, "constraint", f"nobody gives it GPUs: {why}")
     if not len(shortest_head(topology, allowed, need.nodes)):
@@ -132,6 +136,18 @@ def _for_job(
         return Refusal(job_id, "victims", "no jobs that may lose their GPUs free enough of any nodes it could have")
     nodes, rows = chosen
     return _act(snapshot, row, nodes, rows, running, limits)
+
+
+def _perhaps_free(snapshot: Snapshot, row: int, need: Need, stock: Stock) -> bool:
+    """Whether the job would start at once if nodes whose used GPUs cannot be read had all of them free."""
+    nodes = snapshot.nodes
+    unread = nodes.gpus_unread
+    if not unread.any():
+        return False
+    opened = replace(snapshot, nodes=nodes.with_columns(gpus_unread=np.zeros_like(unread)))
+    gpus = np.where(unread, nodes.gpus, stock.gpus)
+    room = allowed_nodes(opened, row, stock.types.able(need.gpu_type, need.gpus)) & replace(stock, gpus=gpus).fits(need)
+    return len(shortest_head(binding(snapshot, row), np.flatnonzero(room), need.nodes)) > 0
 
 
 def _too_few(snapshot: Snapshot, row: int, need: Need, stock: Stock) -> str:
