@@ -116,6 +116,7 @@ def states(jobs: Jobs) -> Counter[str]:
     import numpy as np
 
     from slurmsched.model import JobState
+    from slurmsched.model.states import ENDED
 
     found: Counter[str] = Counter()
     left = np.ones(len(jobs), np.bool_)
@@ -123,7 +124,9 @@ def states(jobs: Jobs) -> Counter[str]:
         here = left & jobs.is_state(state)
         left &= ~here
         found[state.name.lower()] = int(here.sum())  # type: ignore[union-attr]
-    found["ended"] = int(left.sum())
+    ended = left & jobs.is_state(ENDED)
+    found["ended"] = int(ended.sum())
+    found["other"] = int((left & ~ended).sum())
     return found
 
 
@@ -149,7 +152,7 @@ def _print(out: Output, facts: dict[str, Any]) -> None:
     mode = _mode(facts) + (", paused by the stop file" if facts["paused"] else "")
     gpus = ", ".join(f"{count} {SELDOM.get(name, name)}" for name, count in facts["gpus"].items()
                      if name != "all" and (count or name not in SELDOM))  # fmt: skip
-    jobs = ", ".join(f"{count} {name}" for name, count in facts["jobs"].items())
+    jobs = ", ".join(f"{count} {name}" for name, count in facts["jobs"].items() if count or name != "other")
     lines = {
         "mode": f"{mode}; policy {facts['policy']}, lever {facts['lever']}",
         "at work": _at_work(facts),

@@ -56,4 +56,6 @@ def _accounting(found: FirstLook) -> Iterator[str]:
 
 def _told(one: GpuPartition) -> str:
     kinds = f" ({harmless(', '.join(one.types))})" if one.types else ""
-    return f"{harmless(one.name)}: {some(one.gpus, 'GPU')}{kinds} on {some(one.nodes, 'node')}"
+    mig = f" and {some(one.mig, 'MIG device')}" if one.mig else ""
+    unread = f"; the GPUs of {some(one.unread, 'more node')} cannot be read" if one.unread else ""
+    return f"{harmless(one.name)}: {some(one.gpus, 'GPU')}{mig}{kinds} on {some(one.nodes, 'node')}{unread}"

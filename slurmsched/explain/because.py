@@ -13,6 +13,7 @@ from slurmsched.errors import InputError
 from slurmsched.explain import on_nodes
 from slurmsched.explain.case import Case, Said
 from slurmsched.explain.obstacles import own_reservations, whole
+from slurmsched.explain.states import more_of_state, sentence_of_state
 from slurmsched.explain.text import clock, minutes, shown
 from slurmsched.model import Snapshot
 from slurmsched.model.durations import duration_s
@@ -37,7 +38,6 @@ def said(case: Case) -> Said:
 _PLAIN: dict[Blocker, tuple[str, ...]] = {
     Blocker.DEPENDENCY_NEVER: ("The job it depends on ended in another way than it asks for: it will never start.",
                                "drop the dependency: scontrol update jobid={job} dependency=", "scancel {job}"),
-    Blocker.HELD_BY_USER: ("Its owner holds it.", "scontrol release {job}"),
     Blocker.HELD_BY_ADMIN: ("An administrator holds it; its owner cannot release it.", "ask the administrators"),
     Blocker.HELD_AFTER_FAILURE: ("It could not be started or ended badly, and Slurm holds it: {code}.",
                                  "look at the cause, then: scontrol release {job}"),
@@ -49,7 +49,6 @@ _PLAIN: dict[Blocker, tuple[str, ...]] = {
     Blocker.POWER: ("It waits for power or for nodes that may be switched on: {code}.",),
     Blocker.LAUNCHING: ("It is being started, or cleaned up after: {code}.",),
     Blocker.FEDERATION: ("Another cluster of the federation looks at it.",),
-    Blocker.ENDED: ("It has ended.",),
     Blocker.UNKNOWN: ("Slurm says {code}, which this release of slurmsched does not know.",),
 }  # fmt: skip
 
@@ -187,7 +186,19 @@ def _running(case: Case) -> Said:
     start_s, end_s, nodes = float(jobs.start_s[row]), float(jobs.end_s[row]), jobs.node_list[row]
     told = f"It runs on {shown(nodes)}" if nodes else "It runs"
     told += f" since {clock(start_s)}" if isfinite(start_s) else ""
-    return told + (f", until {clock(end_s)} at the latest." if isfinite(end_s) else "."), ()
+    told += f", until {clock(end_s)} at the latest." if isfinite(end_s) else "."
+    return told + more_of_state(int(jobs.state[row])), ()
+
+
+def _held(case: Case) -> Said:
+    requeued = int(case.snapshot.jobs.state[case.row]) & int(JobState.REQUEUE_HOLD)
+    told = "It was requeued and is held; its owner may release it." if requeued else "Its owner holds it."
+    return told, (f"scontrol release {case.job_id}",)
+
+
+def _by_state(case: Case) -> Said:
+    jobs, row = case.snapshot.jobs, case.row
+    return sentence_of_state(int(jobs.state[row]), shown(jobs.node_list[row]), shown(jobs.state_text[row])), ()
 
 
 def _begin(case: Case) -> Said:
@@ -267,7 +278,9 @@ def _licenses(case: Case) -> Said:
 _TELLS: dict[Blocker, Callable[[Case], Said]] = {
     Blocker.LIMIT: _limit, Blocker.DEPENDENCY: _dependency, Blocker.BEGIN_TIME: _begin, Blocker.REQUEUED: _begin,
     Blocker.NODES: on_nodes.nodes, Blocker.MAINTENANCE: on_nodes.maintenance, Blocker.RESERVATION: on_nodes.reservation,
-    Blocker.RESERVATION_GONE: on_nodes.gone, Blocker.RUNNING: _running,
+    Blocker.RESERVATION_GONE: on_nodes.gone, Blocker.RUNNING: _running, Blocker.HELD_BY_USER: _held,
+    Blocker.ENDED: _by_state, Blocker.STARTING: _by_state, Blocker.SUSPENDED: _by_state, Blocker.COMPLETING: _by_state,
+    Blocker.STATE_UNKNOWN: _by_state,
     Blocker.ARRAY_LIMIT: _array, Blocker.PARTITION_LIMIT: _partition, Blocker.PARTITION_CLOSED: _closed,
     Blocker.LICENSES: _licenses, Blocker.PRIORITY: _others_first, Blocker.RESOURCES: _resources,
     Blocker.NOT_TRIED: _not_tried,

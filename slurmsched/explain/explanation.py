@@ -15,12 +15,13 @@ from slurmsched.explain.estimate import BY_TURNS, Estimate, by_turns, estimate
 from slurmsched.explain.facts import Facts
 from slurmsched.explain.obstacles import Asks, Kind, Obstacle, spreads
 from slurmsched.explain.room import room
+from slurmsched.explain.states import held_by_state, standing_by_state, state_name
 from slurmsched.model.hints import parse_hints, written
 from slurmsched.model.limits import LimitValue, limit_values
 from slurmsched.model.plan import Plan
 from slurmsched.model.reasons import Blocker, Reason, read_reason
 from slurmsched.model.snapshot import Rights, Snapshot
-from slurmsched.model.states import JobState
+from slurmsched.model.states import HELD, JobState
 
 BY_NODES = (Blocker.PRIORITY, Blocker.RESOURCES, Blocker.NODES, Blocker.NOT_TRIED)  # what the nodes say decides
 _RESERVED = (Blocker.RESERVATION, Blocker.MAINTENANCE)
@@ -77,7 +78,7 @@ def explain(
     return Explanation(
         job_id=int(jobs.job_id[row]),
         user=jobs.user[row],
-        state=(JobState(int(jobs.state[row])).name or "?").replace("|", "+"),
+        state=state_name(int(jobs.state[row])) or jobs.state_text[row] or "?",
         slurm_reason=jobs.reason[row],
         blocker=reason.blocker,
         because=because,
@@ -145,9 +146,11 @@ def _blocker(snapshot: Snapshot, row: int, facts: Facts) -> Reason:
     jobs = snapshot.jobs
     reason = read_reason(jobs.reason[row])
     if not jobs.pending[row]:
-        return replace(reason, blocker=Blocker.ENDED if jobs.finished[row] else Blocker.RUNNING, more="", limit=None)
+        return replace(reason, blocker=standing_by_state(int(jobs.state[row])), more="", limit=None)
     if reason.blocker is Blocker.BEGIN_TIME and facts.requeued:
         return replace(reason, blocker=Blocker.REQUEUED)
+    if reason.blocker is Blocker.NOT_TRIED and (held := held_by_state(int(jobs.state[row]))):
+        return replace(reason, blocker=held, code=state_name(int(jobs.state[row]) & int(HELD | JobState.REQUEUE_FED)))
     if reason.blocker is Blocker.NOT_TRIED and jobs.held[row]:
         return replace(reason, blocker=Blocker.HELD_BY_ADMIN)
     if reason.blocker is Blocker.NOT_TRIED and jobs.dependency[row]:

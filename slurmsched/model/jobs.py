@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from slurmsched.model.columns import Bools, Floats, Int32s, Int64s, Labels
-from slurmsched.model.states import FINISHED, JobState
+from slurmsched.model.states import FINISHED, HELD, JobState
 from slurmsched.model.table import Table, column, text
 
 NAN = float("nan")
@@ -42,7 +42,8 @@ class Jobs(Table):
     features_asked: Labels = text()  # constraint of the nodes, as submitted, e.g. "a100&nvlink"
     nodes_asked: Labels = text()  # hostlist text: must be among its nodes
     nodes_excluded: Labels = text()  # hostlist text
-    state: Int64s = column(np.int64, int(JobState.PENDING))
+    state: Int64s = column(np.int64, int(JobState.PENDING))  # 0: one that this release does not know
+    state_text: Labels = text()  # what Slurm prints for a state that this release does not know
     submit_s: Floats = column(np.float64, NAN)  # Slurm's; moves to the requeue time at a requeue
     eligible_s: Floats = column(np.float64, NAN)
     start_s: Floats = column(np.float64, NAN)  # real start; NaN for a pending job
@@ -110,8 +111,8 @@ class Jobs(Table):
 
     @property
     def held(self) -> Bools:
-        """Held by user or admin: priority 0 and a pending state."""
-        return self.pending & (self.priority == 0)
+        """Held by user, admin or Slurm: a pending state, and priority 0 or a flag that says so."""
+        return self.pending & ((self.priority == 0) | self.is_state(HELD))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

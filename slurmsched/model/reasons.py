@@ -42,6 +42,10 @@ class Blocker(StrEnum):
     NOT_TRIED = "not-tried"
     ENDED = "ended"
     RUNNING = "running"
+    STARTING = "starting"
+    SUSPENDED = "suspended"
+    COMPLETING = "completing"
+    STATE_UNKNOWN = "state-unknown"
     UNKNOWN = "unknown"
 
 

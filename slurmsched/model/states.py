@@ -47,6 +47,9 @@ FINISHED = (
     | JobState.PREEMPTED | JobState.BOOT_FAIL | JobState.DEADLINE | JobState.OUT_OF_MEMORY
 )  # fmt: skip
 
+ENDED = FINISHED | JobState.REVOKED | JobState.STAGE_OUT  # here: another cluster has it, or only its data is on the way
+HELD = JobState.REQUEUE_HOLD | JobState.SPECIAL_EXIT | JobState.RESV_DEL_HOLD  # flags of pending jobs that Slurm holds
+
 
 class NodeState(IntFlag):
     """One base state and any number of flags, under the names Slurm prints."""

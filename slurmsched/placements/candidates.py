@@ -11,6 +11,7 @@ from slurmsched.kernels.stock import givable, standing_of, wanted_of
 from slurmsched.kernels.walk import walk
 from slurmsched.model import Assignments, Jobs, JobState, Snapshot, frozen
 from slurmsched.model.columns import Bools, Floats, Int32s, Int64s, sealed
+from slurmsched.model.states import HELD
 from slurmsched.resources.eligibility import eligibility, limit_classes
 from slurmsched.resources.job_request import request_of
 
@@ -28,6 +29,7 @@ def standing(snapshot: Snapshot) -> Int64s:
     for column in (jobs.dependency, jobs.reservation):
         if column.names not in ((), ("",)):
             found[(found == MAY_START) & ~column.isin([""])] = 0
+    found[(found == MAY_START) & jobs.is_state(HELD)] = 0
     return sealed(found)
 
 

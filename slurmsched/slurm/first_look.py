@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from slurmsched.errors import UnreadableError
+from slurmsched.model.gres import count_gpus, count_mig, parse_gres
 from slurmsched.slurm.commands import Commands
 from slurmsched.slurm.site import read_settings
-
-_GPUS = re.compile(r"(?:^|,)gpu(?::([^:,()]+))?:(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
 class GpuPartition:
-    """A partition with GPUs. types: names of gres.conf in ascending order, none where it gives none."""
+    """A partition with GPUs. nodes: those that have some. gpus: whole ones. mig: MIG devices. types: names of gres.conf
+    in ascending order, none where it gives none. unread: nodes whose gres cannot be read."""
 
     name: str
     nodes: int
     gpus: int
     types: tuple[str, ...] = ()
+    mig: int = 0
+    unread: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +50,24 @@ def first_look(commands: Commands) -> FirstLook:
 
 def gpu_partitions(text: str) -> tuple[GpuPartition, ...]:
     """Those of `sinfo -o "%R|%D|%G"`, which has a line for every kind of node in a partition."""
-    nodes: dict[str, int] = {}
-    gpus: dict[str, int] = {}
-    types: dict[str, set[str]] = {}
+    found: dict[str, GpuPartition] = {}
     for line in text.splitlines():
         name, _, rest = line.partition("|")
         count, _, gres = rest.partition("|")
-        found = _GPUS.findall(gres)
-        if not found or not count.isdigit():
-            continue
-        nodes[name] = nodes.get(name, 0) + int(count)
-        gpus[name] = gpus.get(name, 0) + int(count) * sum(int(each) for _, each in found)
-        types.setdefault(name, set()).update(kind for kind, _ in found if kind)
-    made = [GpuPartition(name, nodes[name], gpus[name], tuple(sorted(types[name]))) for name in nodes]
-    return tuple(sorted(made, key=lambda one: (-one.gpus, one.name)))
+        if count.isdigit() and "gpu" in gres:
+            found[name] = _with(found.get(name, GpuPartition(name, 0, 0)), int(count), gres)
+    made = [one for one in found.values() if one.nodes or one.unread]
+    return tuple(sorted(made, key=lambda one: (-one.gpus, -one.mig, one.name)))
+
+
+def _with(one: GpuPartition, nodes: int, gres: str) -> GpuPartition:
+    """The partition with so many more nodes of this gres."""
+    try:
+        entries = [entry for entry in parse_gres(gres) if entry.kind == "gpu"]
+    except UnreadableError:
+        return replace(one, unread=one.unread + nodes)
+    if not entries:
+        return one
+    types = {*one.types, *(entry.type for entry in entries if entry.type)}
+    return GpuPartition(one.name, one.nodes + nodes, one.gpus + nodes * count_gpus(entries), tuple(sorted(types)),
+                        one.mig + nodes * count_mig(entries), one.unread)  # fmt: skip

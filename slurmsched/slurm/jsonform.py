@@ -107,7 +107,7 @@ def _job(job: Body, now_s: float, warnings: list[str]) -> dict[str, Any]:
         "reason": _reason(job), "dependency": job.get("dependency") or "", "reservation": job.get("resv_name") or "",
         "node_list": job.get("nodes") or "", "features_asked": job.get("features") or "",
         "nodes_asked": words(job.get("required_nodes")), "nodes_excluded": words(job.get("excluded_nodes")),
-        "state": _state(job, warnings),
+        **_state(job, warnings),
         "time_limit_s": number(job.get("time_limit")) * 60, "nodes": int(number(job.get("node_count"), 1)),
         "cpus": int(number(job.get("cpus"), 0)),
         "memory_mib": tres_memory_mib(job.get("tres_alloc_str") or job.get("tres_req_str") or ""),
@@ -143,12 +143,13 @@ def _reason(job: Body) -> str:
     return "" if text == "None" else text
 
 
-def _state(job: Body, warnings: list[str]) -> int:
+def _state(job: Body, warnings: list[str]) -> dict[str, Any]:
+    told = words(job["job_state"])
     try:
-        return int(job_state(words(job["job_state"])))
+        return {"state": int(job_state(told)), "state_text": ""}
     except UnreadableError as error:
         warnings.append(f"job {job['job_id']} is left alone ({error})")
-        return 0
+        return {"state": 0, "state_text": told}
 
 
 def _run_s(job: Body, start_s: float, end_s: float, now_s: float) -> float:

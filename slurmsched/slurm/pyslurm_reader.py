@@ -170,7 +170,7 @@ class PyslurmReader:
         answer, started = self._ask(child, mark)
         try:
             columns = _with_requests(_named(answer), started["squeue"], mark, warnings)
-            columns["state"] = state_columns(columns.pop("state_word"), columns["run_s"], warnings)
+            columns |= state_columns(columns.pop("state_word"), columns["run_s"], warnings)
             return self._around.snapshot(now_s, columns, started, warnings)
         finally:
             abandon(started)

@@ -41,7 +41,7 @@ def queue_columns(queue: Queue, now_s: float, warnings: list[str]) -> dict[str, 
     columns["run_s"] = _run_s(run.columns["TimeUsed"], run, columns["start_s"], now_s)
     columns |= request_columns(kind, warnings)
     columns |= _array_columns(queue)
-    columns["state"] = state_columns(kind.labels("State"), columns["run_s"], warnings)
+    columns |= state_columns(kind.labels("State"), columns["run_s"], warnings)
     return columns
 
 
@@ -56,15 +56,18 @@ def _run_s(texts: list[str], run: Grouped, start_s: Floats, now_s: float) -> Flo
     return np.where(np.isnan(used), np.nan_to_num(np.maximum(now_s - start_s, 0.0)), used)
 
 
-def state_columns(words: Labels, run_s: Floats, warnings: list[str]) -> Any:
-    """Flags. A state this version does not know leaves the job without any, so that nothing manages it."""
-    table = np.zeros((2, len(words.names)), np.int64)
+def state_columns(words: Labels, run_s: Floats, warnings: list[str]) -> dict[str, Any]:
+    """Flags, and the word of a state that is not known: it leaves the job without any flag, so that nothing manages
+    it."""
+    table, unknown = np.zeros((2, len(words.names)), np.int64), [""] * len(words.names)
     for i, word in enumerate(words.names):
         try:
             table[:, i] = state_of_word(word, ran=False), state_of_word(word, ran=True)
         except UnreadableError as error:
             warnings.append(f"jobs in state {word} are left alone ({error})")
-    return table[(run_s > 0).astype(np.intp), words.codes]
+            unknown[i] = word
+    text = Labels.of([unknown[code] for code in words.codes]) if any(unknown) else Labels.constant("", len(words))
+    return {"state": table[(run_s > 0).astype(np.intp), words.codes], "state_text": text}
 
 
 def request_columns(kind: Grouped, warnings: list[str]) -> dict[str, Any]:

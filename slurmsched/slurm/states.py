@@ -13,6 +13,7 @@ _BASE = {
     JobState.RESIZING: JobState.RUNNING,
     JobState.SIGNALING: JobState.RUNNING,
     JobState.STOPPED: JobState.RUNNING,
+    JobState.POWER_UP_NODE: JobState.RUNNING,
     JobState.REQUEUED: JobState.PENDING,
     JobState.REQUEUE_FED: JobState.PENDING,
     JobState.REQUEUE_HOLD: JobState.PENDING,

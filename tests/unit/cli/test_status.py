@@ -80,7 +80,7 @@ def test_states__count_a_completing_job_once():
     """PENDING+COMPLETING (a requeue under way) is completing, not pending."""
     given = [JobState.PENDING | JobState.COMPLETING, JobState.PENDING, JobState.RUNNING, JobState.COMPLETED]
     jobs = Jobs.build(4, {"job_id": [1, 2, 3, 4], "state": np.array([int(state) for state in given])})
-    assert states(jobs) == {"completing": 1, "pending": 1, "running": 1, "suspended": 0, "ended": 1}
+    assert states(jobs) == {"completing": 1, "pending": 1, "running": 1, "suspended": 0, "ended": 1, "other": 0}
 
 
 def test_status__prints_warnings(run, fakes):

@@ -60,7 +60,8 @@ FREE_GPUS_HELP = {Blocker.PRIORITY, Blocker.RESOURCES, Blocker.NODES, Blocker.MA
                   Blocker.LAUNCHING, Blocker.NOT_TRIED, Blocker.UNKNOWN}  # fmt: skip
 OTHER_COLUMNS_TELL = {Blocker.DEPENDENCY, Blocker.DEPENDENCY_NEVER, Blocker.BEGIN_TIME, Blocker.RESERVATION_GONE,
                       Blocker.HELD_BY_USER, Blocker.HELD_BY_ADMIN, Blocker.HELD_AFTER_FAILURE}  # fmt: skip
-NO_REASON_OF_SLURM = {Blocker.REQUEUED, Blocker.ENDED, Blocker.RUNNING}
+NO_REASON_OF_SLURM = {Blocker.REQUEUED, Blocker.ENDED, Blocker.RUNNING, Blocker.STARTING, Blocker.SUSPENDED,
+                      Blocker.COMPLETING, Blocker.STATE_UNKNOWN}  # fmt: skip
 
 
 def test_is_limit__every_blocker_stands_on_one_side():
