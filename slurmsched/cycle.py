@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
+from slurmsched.errors import ConfigError
 from slurmsched.logs import get_logger
 from slurmsched.model.plan import Plan, Receipt
 from slurmsched.model.snapshot import Snapshot
+from slurmsched.planning.notes import ON_BASIC
 from slurmsched.protocols import Cluster, Planner, Store
 
 log = get_logger()
@@ -23,6 +26,8 @@ def run_cycle(
     snapshot = store.recall(cluster.read())
     plan = planner.plan(snapshot)  # pure: the same snapshot gives the same plan
     receipt = cluster.apply(plan)
+    if not (snapshot.site.multifactor or receipt.stopped):
+        receipt = replace(receipt, stopped=ON_BASIC, exit_code=ConfigError.exit_code)
     store.append(snapshot, plan, receipt)
     if tell is not None:
         tell(snapshot, plan, receipt)

@@ -35,7 +35,7 @@ def _lines(found: FirstLook, partitions: Sequence[str], bin_dir: str, conf: str)
         yield f"users = {toml_value([found.slurm_user])}   # SlurmUser, whose event hook may wake the daemon"
         yield ""
     if not found.multifactor:
-        yield "# PriorityType is not priority/multifactor: nice only shifts a job among its neighbours. See doctor."
+        yield "# PriorityType is not priority/multifactor: slurmsched writes nothing until it is. See doctor."
 
 
 def _slurm(bin_dir: str, conf: str) -> Iterator[str]:

@@ -80,7 +80,9 @@ JOB_RULES = (
     JobRule("hidden", "Slurm shows no site factor of a job that is not eligible yet", _hidden, lever="site_factor"),
     JobRule("het", "a het component follows its leader", _het_component, in_scope=False),
     JobRule("array", "an array task follows its array", _array_task, in_scope=False),
+    JobRule("basic", "priority/basic orders jobs, and no lever can", lambda jobs, _: np.zeros(len(jobs), np.bool_)),
 )  # fmt: skip
+BASIC_RULE = len(JOB_RULES) - 1  # at a site where it holds, of every job that no other rule catches
 
 # As JOB_RULES, of giving a job a node list. What its own request bars is told from it (planning/pin_walk.py).
 PIN_RULES = (
@@ -126,7 +128,10 @@ def follows_array(jobs: Jobs) -> Bools:
 
 def verdicts(snapshot: Snapshot, scope: Scope, lever: str) -> NDArray[np.int8]:
     """The rule that leaves each job alone: index into JOB_RULES, -1 for one that the lever may move. (N,) int8."""
-    return _first(JOB_RULES, snapshot.jobs, scope, lever)
+    verdict = _first(JOB_RULES, snapshot.jobs, scope, lever)
+    if not snapshot.site.multifactor:
+        verdict[verdict < 0] = BASIC_RULE
+    return verdict
 
 
 def pin_verdicts(jobs: Jobs, scope: Scope) -> NDArray[np.int8]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from slurmsched.config import Lever, Scope
+from slurmsched.config import Scope
 from slurmsched.model import Rights, Snapshot
 
+ON_BASIC = ("Slurm orders jobs by PriorityType=priority/basic, which no nice or site factor can steer: nothing is "
+            "written. Set PriorityType=priority/multifactor in slurm.conf")  # fmt: skip
 
-def site_notes(snapshot: Snapshot, lever: Lever, scope: Scope) -> tuple[str, ...]:
+
+def site_notes(snapshot: Snapshot, scope: Scope) -> tuple[str, ...]:
     """What keeps the plan from working at this site, in words."""
     site, found = snapshot.site, []
     if site.rights < Rights.OPERATOR:
@@ -14,8 +17,8 @@ def site_notes(snapshot: Snapshot, lever: Lever, scope: Scope) -> tuple[str, ...
         found.append(
             f"{who} has no Operator right in Slurm, which negative nice and SiteFactor need: nothing can be written"
         )
-    if not site.multifactor and lever.kind == "site_factor":
-        found.append('PriorityType is priority/basic, which ignores SiteFactor: set lever.kind = "nice"')
+    if not site.multifactor:
+        found.append(ON_BASIC)
     if not scope.partitions:
         found.append('scope.partitions is empty: no job is managed; name partitions, or "*" for all')
     if unknown := unknown_partitions(snapshot, scope):

@@ -130,7 +130,7 @@ class Planner:
                 *ranking.notes,
                 *untold(seen, ranking, ours, self.lever, types=self.pinning.types),
                 *hint_warnings(snapshot.jobs),
-                *site_notes(snapshot, self.lever, self.scope),
+                *site_notes(snapshot, self.scope),
             ),
             ranking=ranking,
             lever_wanted=frozen(shown(snapshot, wanted, back), np.int64),

@@ -71,7 +71,7 @@ def _priority_type(facts: Facts) -> Verdict:
     found = facts.text("PriorityType") or "not told"
     if facts.site.multifactor:
         return "ok", found, ""
-    return "fail" if facts.lever == "site_factor" else "warn", found, "PriorityType=priority/multifactor"
+    return "fail", found, "PriorityType=priority/multifactor"
 
 
 def _priority_period(facts: Facts) -> Verdict:
@@ -250,7 +250,7 @@ CHECKS = (
     Check("Slurm version", "Older releases print answers that were never tested.", _version),
     Check("admin level", "Negative nice, site factors and other users' jobs need Operator.", _rights),
     Check("PrivateData", "Jobs hidden from slurmsched are missing without an error.", _private_data),
-    Check("PriorityType", "priority/basic ignores site factors and knows nice only as a shift.", _priority_type),
+    Check("PriorityType", "No nice or site factor steers priority/basic, so nothing is written there.", _priority_type),
     Check("PriorityCalcPeriod", "Backfill may undo a new priority until the next calculation.", _priority_period),
     Check("PriorityFlags", "INCR_ONLY keeps the priority of a job in several partitions from going down.", _incr_only),
     Check("priority weights", "Priorities end at 1: without height only negative nice can order jobs.", _weights),

@@ -9,8 +9,21 @@ import numpy as np
 import pytest
 
 from slurmsched.config import Lever, Pace, Scope
+from slurmsched.cycle import run_cycle
 from slurmsched.errors import ConfigError
-from slurmsched.model import Allocations, Jobs, JobState, Nodes, Partitions, Plan, Ranking, Rights, Site, Snapshot
+from slurmsched.model import (
+    Allocations,
+    Jobs,
+    JobState,
+    Nodes,
+    Partitions,
+    Plan,
+    Ranking,
+    Receipt,
+    Rights,
+    Site,
+    Snapshot,
+)
 from slurmsched.planning.planner import Planner
 
 EVERYTHING = Scope(partitions=("*",))
@@ -295,3 +308,36 @@ def test_plan__values_that_go_back_count_against_the_pace():
     seen = queue("abc", nice=[-9, -8, -7], written=[True] * 3, partition=["gpu", "cpu", "cpu"])
     plan = planned(seen, scope=Scope(partitions=("gpu",)), pace=Pace(writes_per_cycle=1))
     assert [action.job_id for action in plan.actions] == [2]
+
+
+@pytest.mark.parametrize("kind", ["nice", "site_factor"])
+def test_planner__writes_nothing_on_priority_basic(kind):
+    """There nice shifts the last priority given, so no value puts jobs into an order."""
+    site = Site(rights=Rights.OPERATOR, settings={"PriorityType": "priority/basic"})
+    plan = planned(replace(queue("cab"), site=site), lever=Lever(kind=kind))
+    assert (plan.actions, plan.managed.tolist(), {one.rule for one in plan.refused}) == ((), [False] * 3, {"basic"})
+    assert any("PriorityType=priority/multifactor" in note for note in plan.notes)
+    assert planned(queue("cab"), lever=Lever(kind=kind)).actions
+
+
+@pytest.mark.parametrize(("basic", "code"), [(True, 2), (False, 0)])
+def test_run_cycle__on_priority_basic_ends_with_a_code_and_a_word(basic, code):
+    """Whatever the cluster says of an empty plan."""
+    settings = {"PriorityType": f"priority/{'basic' if basic else 'multifactor'}"}
+    seen = replace(queue("cab"), site=Site(rights=Rights.OPERATOR, settings=settings))
+
+    class World:
+        def read(self):
+            return seen
+
+        def recall(self, snapshot):
+            return snapshot
+
+        def apply(self, plan):
+            return Receipt(planned=len(plan.actions), dry_run=True)
+
+        def append(self, *what):
+            self.kept = what
+
+    receipt = run_cycle(World(), Planner(ByName(), scope=EVERYTHING), World())
+    assert (receipt.exit_code, "priority/basic" in receipt.stopped) == (code, basic)
