@@ -70,7 +70,7 @@ def before(snapshot: Snapshot, ranking: Ranking | None, row: int, facts: Facts) 
     rows = queue_order(snapshot, ranking)
     place = int(np.flatnonzero(rows == row)[0])
     ready = rows[:place][may_start(snapshot)[rows[:place]]].tolist()
-    nodes, takes = Nodes(snapshot, facts), ~snapshot.nodes.closed
+    nodes, takes = Nodes.of(snapshot, facts), ~snapshot.nodes.closed
     contested = nodes.ever(row)
     if not contested.any():  # its nodes are hidden: by partition then
         listed, own = snapshot.jobs.partition, set(snapshot.jobs.partition[row].split(","))

@@ -21,7 +21,7 @@ from slurmsched.model.limits import LimitValue
 from slurmsched.model.reasons import Blocker
 from slurmsched.model.states import JobState
 from slurmsched.survey.fit import Fit, by_partition, fit
-from slurmsched.survey.request import Request, request_of
+from slurmsched.survey.request import Request, as_submitted
 from slurmsched.words import some
 
 
@@ -85,7 +85,7 @@ _WAITING = (Blocker.PRIORITY, Blocker.RESOURCES, Blocker.NODES, Blocker.PARTITIO
 def advice(case: Case) -> Said:
     """What `fit` says of this very job: requests near it that have room now; "" and () where it tells nothing."""
     row = case.row
-    request = request_of(case.snapshot, row, case.facts.record, whole(case.snapshot, row, case.facts))
+    request = as_submitted(case.snapshot, row, case.facts.record, whole(case.snapshot, row, case.facts))
     if request is None or case.snapshot.jobs.het_job_id[row]:  # components start together
         return "", ()
     snapshot = _unreserved(case)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import nan
 
 import numpy as np
@@ -13,6 +13,7 @@ from slurmsched.explain.floor import Floor, Share
 from slurmsched.explain.obstacles import Asks, Kind, Obstacle, own_reservations, spreads, whole
 from slurmsched.model.columns import Bools
 from slurmsched.model.snapshot import Snapshot
+from slurmsched.resources.eligibility import eligibility, eligible_nodes
 
 MOST = 2_000  # jobs before it, tasks of arrays counted one by one
 
@@ -26,7 +27,7 @@ def by_plan(snapshot: Snapshot, before: Sequence[int], row: int, facts: Facts) -
     tasks = np.maximum(jobs.array_tasks[list(before)], 1)
     if not jobs.gpus[row] or tasks.sum() > MOST:
         return nan, nan
-    nodes = Nodes(snapshot, facts)
+    nodes = Nodes.of(snapshot, facts)
     own = _share(snapshot, row, nodes.own(row), whole(snapshot, row, facts), spreads(snapshot, row, facts))
     shares = {one: nodes.share(one) for one in dict.fromkeys(before)}
     queue = [shares[one] for one in np.repeat(list(before), tasks).astype(int).tolist()]
@@ -62,11 +63,15 @@ def _turn(floor: Floor, before: Sequence[Share], own: Share) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Nodes:
-    """Which nodes jobs may have, whoever is there now. of: by what a job says of nodes."""
+    """Which nodes jobs may have, whoever is there now. seen: the snapshot with the reservations of the facts."""
 
     snapshot: Snapshot
     facts: Facts
-    of: dict[tuple[object, ...], Bools] = field(default_factory=dict)
+    seen: Snapshot
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, facts: Facts) -> Nodes:
+        return cls(snapshot, facts, replace(snapshot, reservations=facts.reservations))
 
     def own(self, row: int) -> Bools:
         """Those that only GPUs keep the job off that asks, if anything. (N,) bool."""
@@ -76,39 +81,24 @@ class Nodes:
 
     def ever(self, row: int) -> Bools:
         """Those that could serve the job that asks, whatever their state and whoever is there now. (N,) bool."""
-        asks = Asks.of(self.snapshot, row, self.facts)
-        found = (asks.obstacle(at) for at in range(len(self.snapshot.nodes)))
-        return np.array([one is None or one.kind is not Kind.NEVER for one in found], dtype=np.bool_)
+        return Asks.of(self.snapshot, row, self.facts).found.ever
 
     def could(self, row: int) -> Bools:
-        """As `ever`, of another job, whose record is not at hand. (N,) bool."""
-        jobs, nodes = self.snapshot.jobs, self.snapshot.nodes
-        many, may = max(1, int(jobs.nodes[row])), self._may(row)
-        big = (nodes.cpus * many >= jobs.cpus[row]) & (nodes.memory_mib * many >= jobs.memory_mib[row])
-        some = many > 1 or (may & big).any()  # else its tasks may be on several nodes: -n alone shows one too
-        return may & big if some and not self._wide(row) else may
+        """As `ever`, of another job, whose record is not at hand. (N,) bool.
+
+        One that is too large for any node may be on several: `-n` and `--gpus` alone show one.
+        """
+        found = eligible_nodes(self.seen, row)
+        return found.ever if found.ever.any() else eligibility(self.seen, found.request, sized=False).ever
 
     def share(self, row: int) -> Share:
         """Of a job before it."""
         listed = self.snapshot.jobs.partition[row].split(",")
         partitions = {name: fields for name, fields in self.facts.partitions.items() if name in listed}
         alone = whole(self.snapshot, row, Facts(partitions=partitions))
-        return _share(self.snapshot, row, self.could(row), alone, self._wide(row))
-
-    def _wide(self, row: int) -> bool:
-        """Whether its GPUs may be on several nodes: --gpus alone shows one node."""
-        jobs, nodes = self.snapshot.jobs, self.snapshot.nodes
-        return bool(jobs.nodes[row] <= 1 and not (self._may(row) & (nodes.gpus >= jobs.gpus[row])).any())
-
-    def _may(self, row: int) -> Bools:
-        jobs = self.snapshot.jobs
-        key = (jobs.partition[row], jobs.gpu_request[row], jobs.features_asked[row], jobs.nodes_asked[row],
-               jobs.nodes_excluded[row], int(jobs.nodes[row]), bool(jobs.gpus[row]))  # fmt: skip
-        if key not in self.of:
-            asks = Asks.of(self.snapshot, row, Facts())
-            found = (asks.elsewhere(at) is None for at in range(len(self.snapshot.nodes)))
-            self.of[key] = np.fromiter(found, np.bool_, len(self.snapshot.nodes))
-        return self.of[key]
+        jobs, could, wide = self.snapshot.jobs, self.could(row), spreads(self.snapshot, row, Facts())
+        wide = wide or (jobs.nodes[row] <= 1 and not (could & (self.snapshot.nodes.gpus >= jobs.gpus[row])).any())
+        return _share(self.snapshot, row, could, alone, bool(wide))
 
 
 def _gpus_alone(one: Obstacle | None, used: int) -> bool:

@@ -85,7 +85,7 @@ def _longest_s(case: Case) -> float:
     for one in _kept(case):
         for name in one.nodes:
             begins_s[name] = min(one.start_s, begins_s.get(name, inf))
-    could = Nodes(case.snapshot, case.facts).ever(case.row) & ~nodes.closed
+    could = Nodes.of(case.snapshot, case.facts).ever(case.row) & ~nodes.closed
     ends_s = sorted((begins_s.get(nodes.name[at], inf) for at in np.flatnonzero(could).tolist()), reverse=True)
     many = max(1, int(case.snapshot.jobs.nodes[case.row]))
     return ends_s[many - 1] - case.snapshot.now_s if len(ends_s) >= many else 0.0
@@ -94,7 +94,7 @@ def _longest_s(case: Case) -> float:
 def _kept(case: Case) -> list[_Kept]:
     """Reservations for others, on nodes it may use, that overlap its time."""
     table, jobs, snapshot = case.facts.reservations, case.snapshot.jobs, case.snapshot
-    may = frozenset(np.array(list(snapshot.nodes.name))[Nodes(snapshot, case.facts).ever(case.row)].tolist())
+    may = frozenset(np.array(list(snapshot.nodes.name))[Nodes.of(snapshot, case.facts).ever(case.row)].tolist())
     late_s, own = snapshot.now_s + jobs.time_limit_s[case.row], jobs.reservation[case.row].split(",")
     kept = []
     for at in range(len(table)):

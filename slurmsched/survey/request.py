@@ -22,6 +22,7 @@ class Request:
     cpus_per_gpu: None = the partition's default. memory_mib (a node), memory_per_gpu_mib, memory_per_cpu_mib: None =
     not given; memory_mib of 0 is the whole node's. time_s: None = the partition's default.
     node_list, excluded: node names. constraint: in Slurm's grammar, see resources.constraints.
+    user, account, qos: of a job that is known; "" = of who asks, and not known.
     """
 
     nodes: int = 0
@@ -39,6 +40,9 @@ class Request:
     node_list: tuple[str, ...] = ()
     excluded: tuple[str, ...] = ()
     exclusive: bool = False
+    user: str = ""
+    account: str = ""
+    qos: str = ""
 
     @property
     def least_nodes(self) -> int:
@@ -122,7 +126,7 @@ def needs(snapshot: Snapshot, request: Request) -> Needs:
     return Needs(max(1, request.cpus_per_task), per_gpu, memory, gpu or 0.0, cpu or 0.0)
 
 
-def request_of(snapshot: Snapshot, row: int, record: Mapping[str, str], exclusive: bool) -> Request | None:
+def as_submitted(snapshot: Snapshot, row: int, record: Mapping[str, str], exclusive: bool) -> Request | None:
     """What the job in this row asks for, as sbatch would write it. None where `fit` has no such form: no GPUs, GPUs of
     several types, parts of GPUs, or a reservation of its own.
 
@@ -150,6 +154,9 @@ def request_of(snapshot: Snapshot, row: int, record: Mapping[str, str], exclusiv
         node_list=_hosts(jobs.nodes_asked[row]),
         excluded=_hosts(jobs.nodes_excluded[row]),
         exclusive=exclusive,
+        user=jobs.user[row],
+        account=jobs.account[row],
+        qos=jobs.qos[row],
     )
 
 

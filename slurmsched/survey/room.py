@@ -50,7 +50,7 @@ def with_partition(snapshot: Snapshot, request: Request) -> Request:
 def eligible(snapshot: Snapshot, request: Request) -> Eligibility:
     """Which nodes the request may have, whatever their size. The request has its partition (see with_partition).
 
-    It counts as one of the user that slurmsched runs as; its account and QOS are not known.
+    It counts as one of the user that slurmsched runs as, of no known account and QOS, where it names none.
     """
     return eligibility(snapshot, as_job(snapshot, request), sized=False)
 
@@ -73,7 +73,9 @@ def as_job(snapshot: Snapshot, request: Request) -> JobRequest:
         nodes_asked=",".join(request.node_list),
         nodes_excluded=",".join(request.excluded),
         time_limit_s=request.time_s or 0.0,
-        user=snapshot.site.user,
+        user=request.user or snapshot.site.user,
+        account=request.account,
+        qos=request.qos,
         queued=False,
     )
 
