@@ -45,7 +45,7 @@ class Count:
         """Running jobs, and those of the ranking that start without delaying any before them."""
         stands, order, jobs = standing(snapshot), ranking.order, snapshot.jobs
         gpus, pile = wanted_gpus(snapshot, stands), to_give(snapshot).sum(keepdims=True)
-        waiting = order[(stands[order] == MAY_START) & (gpus[order] > 0)]
+        waiting = order[(stands[order] == MAY_START) & (gpus[order] > 0) & (gpus[order] <= pile[0])]
         times, free = free_ahead(snapshot, Held.of(snapshot), pile)
         limits_s, ones = jobs.time_limit_s[waiting], np.ones(len(waiting), np.int64)
         started = backfill(times, free, gpus[waiting], ones, limits_s, np.zeros(1), int(pile[0]), len(waiting), False)

@@ -15,7 +15,7 @@ from slurmsched.model.columns import Bools, Floats
 from slurmsched.placements.candidates import eligible, holding
 from slurmsched.policies.deadlines import active, cluster_gpus
 from slurmsched.policies.expected import remaining_s, service
-from slurmsched.policies.memory import recall, remembered
+from slurmsched.policies.memory import NEVER_S, recall, remembered
 from slurmsched.policies.order import ordered
 from slurmsched.policies.ranges import Count, Part, Period, Slots, check_ranges
 from slurmsched.policies.timetable import Sizes, sizes_of, without_curve
@@ -23,7 +23,7 @@ from slurmsched.policies.weights import check_weights, unmet, weights_of
 from slurmsched.protocols import Estimator, SpeedEstimator
 from slurmsched.words import some
 
-_PLANNED = ("begin_s", "end_s", "batch_gpus")  # in a carry, by job: -1 for a job that no batch took
+_PLANNED = ("begin_s", "end_s", "batch_gpus")  # in a carry, by job: NEVER_S for a job that no batch took
 MOST_SLOTS = 4_096  # of a window; beyond, slots are longer
 _BATCH = "batch"  # in a carry: length and end of the window
 
@@ -102,14 +102,17 @@ class AOnline:
     def rank(self, snapshot: Snapshot) -> Ranking:
         jobs, left_s = snapshot.jobs, remaining_s(self.estimator, snapshot)
         known = recall(jobs, snapshot.carry, _PLANNED)
-        plan = {name: np.where(np.isnan(column), -1.0, column) for name, column in known.items()}
+        plan = {name: np.where(np.isnan(column), NEVER_S, column) for name, column in known.items()}
         batch = _batch(snapshot.carry)
         waits = eligible(snapshot) & (jobs.gpus > 0) & np.isfinite(left_s)
         if self._over(snapshot, plan, waits, batch):
             batch = self._new(snapshot, plan, waits, left_s, batch)
-        planned = plan["begin_s"] >= 0
+        planned = plan["begin_s"] > NEVER_S
         order = ordered(jobs, ~planned, np.where(planned, plan["begin_s"], jobs.attained_gpu_s))
-        why = {"begin_s": np.where(planned, plan["begin_s"], np.inf), "batch_gpus": plan["batch_gpus"]}
+        why = {
+            "begin_s": np.where(planned, plan["begin_s"], np.inf),
+            "batch_gpus": np.where(planned, plan["batch_gpus"], -1.0),
+        }
         carry = dict(remembered(jobs, plan)) | {_BATCH: batch}
         notes = (*_notes(snapshot, left_s, waits & ~planned), *without_curve(snapshot, waits, self.speeds),
                  *unmet(snapshot, self.weights))  # fmt: skip
@@ -117,8 +120,8 @@ class AOnline:
 
     def _over(self, snapshot: Snapshot, plan: dict[str, Floats], waits: Bools, batch: dict[str, float]) -> bool:
         """Whether a new batch begins: somebody waits for one, and the window is over or all of the last batch began."""
-        left = waits & (plan["begin_s"] < 0)
-        return bool(left.any()) and (snapshot.now_s >= batch["until_s"] or not (waits & (plan["begin_s"] >= 0)).any())
+        left = waits & (plan["begin_s"] <= NEVER_S)
+        return bool(left.any()) and (snapshot.now_s >= batch["until_s"] or not (waits & ~left).any())
 
     def _new(
         self, snapshot: Snapshot, plan: dict[str, Floats], waits: Bools, left_s: Floats, before: dict[str, float]
@@ -126,7 +129,7 @@ class AOnline:
         """A new batch, entered into the plan; its window."""
         length_s = self._length_s(snapshot, waits, left_s, before)
         for column in plan.values():
-            column[waits] = -1.0
+            column[waits] = NEVER_S
         window = self._window(snapshot, plan, length_s)
         jobs = snapshot.jobs
         weight = weights_of(jobs, self.weights)
@@ -143,7 +146,7 @@ class AOnline:
             plan["begin_s"][row] = window.begin_s + first * window.slot_s
             plan["end_s"][row] = window.begin_s + (first + slots) * window.slot_s
             plan["batch_gpus"][row] = gpus
-        left = bool((waits & (plan["begin_s"] < 0)).any())
+        left = bool((waits & (plan["begin_s"] <= NEVER_S)).any())
         return {"length_s": length_s, "until_s": snapshot.now_s + length_s, "left": float(left)}
 
     def _length_s(self, snapshot: Snapshot, waits: Bools, left_s: Floats, before: dict[str, float]) -> float:
@@ -167,7 +170,7 @@ class AOnline:
         jobs, waits = snapshot.jobs, snapshot.jobs.pending & active(snapshot)
         other = waits & planned & (plan["batch_gpus"] != jobs.gpus)
         sizes = np.where(other, plan["batch_gpus"], 0).astype(np.int32)
-        held = waits & ~self.fill
+        held = waits & (not self.fill)
         start: Floats = np.where(held, np.where(planned, plan["begin_s"], np.inf), -np.inf)
         if not other.any() and not held.any():
             return None

@@ -14,7 +14,7 @@ from slurmsched.model.columns import Bools, Floats, Int64s
 from slurmsched.policies.cards import PREEMPTS, PROMISED, RESIZES
 from slurmsched.policies.deadlines import active, cluster_gpus, deadline_s, missing
 from slurmsched.policies.expected import remaining_s, service
-from slurmsched.policies.memory import recall, remembered
+from slurmsched.policies.memory import ORIGIN, origin_s, recall, remembered
 from slurmsched.policies.order import ordered
 from slurmsched.policies.ranges import Count, Part, Period, Slots, check_ranges
 from slurmsched.policies.spare import Share, spread
@@ -81,7 +81,7 @@ class ElasticFlow:
                         jobs.attained_gpu_s)  # fmt: skip
         why = {"given_gpus": given.astype(np.int64), "admitted": admitted, "deadline_s": due_s}
         carry = dict(remembered(jobs, {"admitted": admitted.astype(np.float64), "given_gpus": given}))
-        return Ranking(order, why=why, carry=carry | {_ROUND: {"begins_s": begins_s}},
+        return Ranking(order, why=why, carry=carry | {_ROUND: {"begins_s": begins_s}, ORIGIN: origin_s(snapshot)},
                        notes=(*_notes(snapshot, wants, admitted, due_s, left_s),
                               *without_curve(snapshot, active(snapshot), self.speeds)),
                        wants=_wants(snapshot, given))  # fmt: skip
@@ -120,7 +120,7 @@ class ElasticFlow:
         return plans
 
     def _table(self, snapshot: Snapshot) -> Timetable:
-        return timetable(snapshot.now_s, self.slot_s, self.slots, cluster_gpus(snapshot))
+        return timetable(snapshot.now_s, self.slot_s, self.slots, cluster_gpus(snapshot), origin_s(snapshot))
 
     def _spare(self, snapshot: Snapshot, left_s: Floats, given: Int64s, gpus: int) -> None:
         """Hand out what the promises leave of this slot, into `given`: first to best effort, then as larger sizes."""

@@ -41,7 +41,7 @@ def fair_ends(snapshot: Snapshot, active: Bools, left: Rest) -> FairEnds:
     gpus = float(snapshot.nodes.gpus[~snapshot.nodes.closed].sum())
     share = min(1.0, gpus / max(int(active.sum()), 1)) if gpus else 1.0
     here = sorted(jobs.job_id[active].tolist())
-    value_s = arrival_s(jobs) + (left.made_s + left.left_s) / share
+    value_s = (left.made_s + left.left_s) / share
     new = np.isnan(known["at_s"])
     latest_s = value_s if kept["jobs"] != here else np.where(new, value_s, known["last_s"])
     stood_s = np.where(new, 0.0, now_s - known["at_s"])
@@ -50,4 +50,4 @@ def fair_ends(snapshot: Snapshot, active: Bools, left: Rest) -> FairEnds:
     mean_s = np.divide(total, since_s, out=latest_s.copy(), where=since_s > 0)
     columns = dict(zip(_COLUMNS, (total, since_s, latest_s, np.full(len(jobs), now_s)), strict=True))
     carry = {KEY: {"jobs": here, "columns": dict(remembered(jobs, columns))}}
-    return FairEnds(MOMENTUM * mean_s + (1 - MOMENTUM) * latest_s, carry)
+    return FairEnds(arrival_s(jobs) + MOMENTUM * mean_s + (1 - MOMENTUM) * latest_s, carry)

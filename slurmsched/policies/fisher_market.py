@@ -34,27 +34,31 @@ class Offer:
 @dataclass(frozen=True, slots=True, eq=False)
 class Buyers:
     """One row a job, (N,). gpus: of its gang. done: share, 0 to 1. left_s, pace_s: as in regimes.Rest. fair_s: when it
-    would have ended with its fair share [Unix s]."""
+    would have ended with its fair share [Unix s]. came_s: its submission [Unix s]."""
 
     gpus: Int64s
     done: Floats
     left_s: Floats
     pace_s: Floats
     fair_s: Floats
+    came_s: Floats
 
 
 def bought(buyers: Buyers, offer: Offer) -> tuple[Int64s, Floats]:
     """Rounds that each job buys (N,) int64, and its weight (N,).
 
     The mean of log(share done by the end of the window) less k times the longest rest is as high as can be, where no
-    job ends later than rho_max times its fair end. Where that cannot be kept, jobs that are late weigh ratio ** power.
-    Ours: whole numbers of rounds instead of one variable a round, which tells rounds of one job apart for nothing.
+    job takes longer than rho_max times its fair time. Where that cannot be kept, jobs that are late weigh
+    ratio ** power. Both times count from the job's own submission, as the paper's finish-time fairness does.
+    Ours: whole numbers of rounds instead of one variable a round, which tells rounds of one job apart for nothing; and
+    the submission, since the released code divides times from the start of its trace.
     """
     share = min(1.0, offer.gpus / len(buyers.gpus))
     weight = np.ones(len(buyers.gpus))
     rounds = _solved(buyers, offer, weight, _spare_s(buyers, offer, share))
     if rounds is None:
-        ratio = (offer.now_s + buyers.left_s / share) / np.maximum(buyers.fair_s, 1.0)
+        took_s, fair_s = offer.now_s - buyers.came_s, buyers.fair_s - buyers.came_s
+        ratio = (took_s + buyers.left_s / share) / np.maximum(fair_s, 1.0)
         power = np.where(buyers.left_s < offer.round_s, ALMOST_OVER, offer.power)
         with np.errstate(over="ignore"):
             weight = np.where(ratio > offer.rho_max, np.minimum(ratio**power, WEIGHTIEST), 1.0)
@@ -88,7 +92,7 @@ def timetable(rounds: Int64s, buyers: Buyers, offer: Offer, weight: Floats, held
 def _spare_s(buyers: Buyers, offer: Offer, share: float) -> Floats:
     """Run time that may be left after the window if a job is to end in time (N,), below 0 if it cannot."""
     end_s = offer.now_s + offer.rounds * offer.round_s
-    return (offer.rho_max * buyers.fair_s - end_s) * share
+    return (offer.rho_max * (buyers.fair_s - buyers.came_s) - (end_s - buyers.came_s)) * share
 
 
 def _solved(buyers: Buyers, offer: Offer, weight: Floats, spare_s: Floats | None) -> Int64s | None:

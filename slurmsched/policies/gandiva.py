@@ -102,16 +102,18 @@ class Gandiva:
         return Allocation(share, Pairs(first, second, speed), shared, {KEY: _remembered(snapshot, couples, count)})
 
     def _couples(self, snapshot: Snapshot, here: Market, kept: Any, rows: list[int]) -> tuple[Couples, int]:
-        """Those that stay together and those drawn anew of these rows, and how many lots were used up so far."""
+        """Those that stay together and those drawn anew of these rows, and a count for the next allocation: of the lots
+        used up so far, or where not released of the allocations."""
         couples = self._paying(snapshot, here, _kept(snapshot, here, kept))
         if self.released:
             lots = Lots((snapshot.seed,), _count(kept))
             return couples | _drawn([row for row in rows if row not in couples], here.gpus, lots), lots.count
-        lots = Lots((snapshot.seed, int(snapshot.now_s) % WORD))
+        allocations = _count(kept)
+        lots = Lots((snapshot.seed, allocations % WORD))
         for _ in range(DRAWS):
             drawn = _drawn([row for row in rows if row not in couples], here.gpus, lots)
             couples |= self._running(snapshot, here, drawn)
-        return couples, 0
+        return couples, allocations + bool(rows)
 
     def _share(self, snapshot: Snapshot, here: Market, first: Int64s, second: Int64s) -> Floats:
         """What each keeps of its speed beside the other. (P, T, 2)."""
@@ -195,7 +197,7 @@ _NAMES = ("first", "first_arrival_s", "second", "second_arrival_s")
 
 
 def _remembered(snapshot: Snapshot, couples: Couples, count: int) -> dict[str, Any]:
-    """The couples, each once, and how many lots were used up, for a carry."""
+    """The couples, each once, and the count of _couples, for a carry."""
     jobs, arrived_s = snapshot.jobs, arrival_s(snapshot.jobs)
     ids = jobs.job_id.tolist()
     named = [(row, other) for row, other in couples.items() if ids[row] < ids[other]]

@@ -158,7 +158,7 @@ class Gavel:
         if self.heterogeneity:
             return rounds.fastest_first(here)
         return (rounds.shuffled_as_released(here, snapshot, book.rounds) if self.released
-                else rounds.shuffled(here, snapshot))  # fmt: skip
+                else rounds.shuffled(here, snapshot, book.rounds))  # fmt: skip
 
     def _allocation(self, snapshot: Snapshot, here: Market, to_come_s: Floats, kept: dict[str, Any]) -> Allocation:
         """Shares of all jobs, 0 for those that are not active, and of pairs, by row of the snapshot."""

@@ -6,7 +6,6 @@ import numpy as np
 
 from slurmsched.model.columns import Floats, Uint64s
 from slurmsched.model.jobs import Jobs
-from slurmsched.policies.order import arrival_s
 
 FEW = 21  # up to so many of which two are drawn, Python takes them out of a list
 
@@ -43,12 +42,12 @@ class Lots:
 
 
 def chance_of(jobs: Jobs, *seed: int) -> Floats:
-    """A number of chance for each job, by its id and first submission alone, whoever else there is. (N,) in [0, 1).
+    """A number of chance for each job, by its id alone, whoever else there is. (N,) in [0, 1).
 
     Source: the mixing function of SplitMix64 (Steele, Lea and Flood, OOPSLA '14), once for each number.
     """
     mixed = np.zeros(len(jobs), np.uint64)
-    words = (*(np.full(len(jobs), each, np.int64) for each in seed), jobs.job_id.astype(np.int64), arrival_s(jobs))
+    words = (*(np.full(len(jobs), each, np.int64) for each in seed), jobs.job_id.astype(np.int64))
     for word in words:
         mixed = _mixed(mixed ^ np.ascontiguousarray(word).view(np.uint64))
     return (mixed >> np.uint64(11)).astype(np.float64) * 2.0**-53

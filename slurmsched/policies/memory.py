@@ -11,9 +11,22 @@ from typing import Any
 
 import numpy as np
 
+from slurmsched.model import Snapshot
 from slurmsched.model.columns import Floats
 from slurmsched.model.jobs import Jobs
 from slurmsched.policies.order import arrival_s
+
+NEVER_S = -1e18  # in a carry: no such time. No time that can be is near it, whatever clocks count from
+ORIGIN = "origin_s"  # in a carry
+
+
+def origin_s(snapshot: Snapshot) -> float:
+    """When the policy first looked [Unix s], to be remembered as ORIGIN: its slots are counted from there.
+
+    Slots counted from the zero of the clock would make a plan another one where all times are later by a constant.
+    """
+    kept = snapshot.carry.get(ORIGIN)
+    return float(kept) if isinstance(kept, int | float) and kept <= snapshot.now_s else snapshot.now_s
 
 
 class Memory(Mapping[str, list[float]]):

@@ -14,6 +14,7 @@ from slurmsched.model.columns import Bools, Floats, Int64s
 from slurmsched.policies.cards import PREEMPTS, RESIZES
 from slurmsched.policies.deadlines import active, cluster_gpus, deadline_s
 from slurmsched.policies.expected import remaining_s
+from slurmsched.policies.memory import ORIGIN, origin_s
 from slurmsched.policies.order import arrival_s, ordered
 from slurmsched.policies.ranges import Count, Part, Period, Range, Slots, Weight, check_ranges
 from slurmsched.policies.slot_prices import Choice, choices, intervals_of, prices, promise, promised
@@ -87,7 +88,7 @@ class Oasis:
         notes += [f"{unknown} no expected run time: last, by attained service"] if blind else []
         notes += without_curve(snapshot, who, self.speeds)
         why = {"standing": group, "planned_gpus": gpus, "start_s": start_s, "deadline_s": due_s}
-        carry = {_KEY: plans}
+        carry = {_KEY: plans, ORIGIN: origin_s(snapshot)}
         return Ranking(
             order, why=why, carry=carry, notes=tuple(notes), wants=self._wants(snapshot, group, gpus, start_s)
         )
@@ -104,7 +105,7 @@ class Oasis:
         new = [row for row in order[who[order]].tolist() if keys[row] not in plans]
         if not new:
             return plans, 0
-        table = timetable(snapshot.now_s, self.slot_s, self.slots, cluster_gpus(snapshot))
+        table = timetable(snapshot.now_s, self.slot_s, self.slots, cluster_gpus(snapshot), origin_s(snapshot))
         for plan in plans.values():
             promise(table, plan)
         now = new[: self.most_jobs]
@@ -138,7 +139,7 @@ class Oasis:
         """Sizes that differ from what is asked for, and the start of who must wait."""
         due = (group == NOW) & (gpus != snapshot.jobs.gpus)
         sizes = np.where(due, gpus, 0).astype(np.int32)
-        waits = ~self.fill & np.isin(group, (LATER, OUT)) & active(snapshot)
+        waits = np.isin(group, (LATER, OUT)) & active(snapshot) & (not self.fill)
         start: Floats = np.where(waits, start_s, -np.inf)
         if not due.any() and not waits.any():
             return None

@@ -142,9 +142,9 @@ def fastest_first(market: Market) -> Int64s:
     return np.lexsort((np.arange(len(mean)), -mean.round(9)))
 
 
-def shuffled(market: Market, snapshot: Snapshot) -> Int64s:
+def shuffled(market: Market, snapshot: Snapshot, rounds: int) -> Int64s:
     """Columns in an order of chance, another in each round. (T,) int64."""
-    return np.random.default_rng((snapshot.seed, int(snapshot.now_s * 1e3))).permutation(len(market.types))
+    return np.random.default_rng((snapshot.seed, rounds)).permutation(len(market.types))
 
 
 def shuffled_as_released(market: Market, snapshot: Snapshot, rounds: int) -> Int64s:

@@ -34,9 +34,10 @@ class Shockwave:
 
     window: rounds planned ahead. again: rounds after which a window is planned anew; it is whenever jobs come or end.
     round_s: [s]. k: price of the longest rest. power: by which late jobs weigh more where not all can be in time.
-    rho_max: end by the plan over the fair end that is still in time. fill: whether GPUs that come free within a round
-    go to other jobs. most_jobs: earliest jobs that one window is planned for. table, reference: throughputs by batch
-    size, and their GPU type; "" = all batch sizes are equally fast. estimator: where run times come from.
+    rho_max: time from a job's submission to its end by the plan, over that to its fair end, that is still in time.
+    fill: whether GPUs that come free within a round go to other jobs. most_jobs: earliest jobs that one window is
+    planned for. table, reference: throughputs by batch size, and their GPU type; "" = all batch sizes are equally fast.
+    estimator: where run times come from.
     Raises ConfigError for a parameter out of range.
     Source: Zheng et al. (Shockwave), NSDI '23; defaults are those of its released settings for 32 GPUs. most_jobs is
     ours, and what fisher_market says of rounds.
@@ -117,7 +118,7 @@ class Shockwave:
             return []
         offer = Offer(self.window, gpus, self.round_s, snapshot.now_s, self.k, self.power, self.rho_max)
         buyers = Buyers(jobs.gpus[rows].astype(np.int64), left.done[rows], left.left_s[rows], left.pace_s[rows],
-                        fair_s[rows])  # fmt: skip
+                        fair_s[rows], arrival_s(jobs)[rows])  # fmt: skip
         rounds, weight = bought(buyers, offer)
         made = timetable(rounds, buyers, offer, weight, holding(jobs)[rows])
         return [jobs.job_id[rows[chosen]].tolist() for chosen in made]

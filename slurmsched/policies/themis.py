@@ -22,7 +22,7 @@ from slurmsched.policies.finish_time import Times, isolated_columns, least_worst
 from slurmsched.policies.isolated import contending
 from slurmsched.policies.leases import Leases, chosen, contenders, leases
 from slurmsched.policies.lots import chance_of
-from slurmsched.policies.memory import recall, remembered
+from slurmsched.policies.memory import NEVER_S, ORIGIN, origin_s, recall, remembered
 from slurmsched.policies.order import arrival_s, ordered
 from slurmsched.policies.ranges import Part, Range, Seconds, check_ranges
 from slurmsched.policies.timetable import Sizes, sizes_of, without_curve
@@ -114,6 +114,8 @@ class Themis:
         notes += without_curve(snapshot, may, self.speeds) if self.elastic else ()
         why = {"rho": times.rho, "in_lease": held.held, "urgency": urgency}
         carry: Mapping[str, Any] = remembered(jobs, renewed | columns)
+        if self.leftovers == "random":
+            carry = {**carry, ORIGIN: origin_s(snapshot)}
         if searches is not None:
             carry, why = {**carry, **searches.carry}, {**why, "app": searches.of}
         return Ranking(order, why=why, carry=carry, notes=tuple(notes), wants=wants)
@@ -150,7 +152,7 @@ class Themis:
         """Key among equals of an auction or a sort, least first: worst rho, or chance for who won nothing. (N,)."""
         if self.variant != "auction" or self.leftovers == "rho":
             return -times.rho
-        chance = chance_of(snapshot.jobs, snapshot.seed, int(snapshot.now_s // max(self.lease_s, 1.0)))
+        chance = chance_of(snapshot.jobs, snapshot.seed, self._lease(snapshot))
         return np.where(urgency > 0, chance, -times.rho)
 
     def _auction(
@@ -195,7 +197,7 @@ class Themis:
         """
         tables = [Sizes(np.array([each]), np.ones(1)) for each in snapshot.jobs.gpus[rows].tolist()]
         if self.elastic:
-            free = np.flatnonzero(held.run_s[rows] < 0).tolist()
+            free = np.flatnonzero(held.run_s[rows] <= NEVER_S).tolist()
             for bidder, table in zip(
                 free, sizes_of(snapshot, rows[free].tolist(), self.serial, self.speeds), strict=True
             ):
@@ -235,7 +237,11 @@ class Themis:
         held, lease_s = leases(snapshot, self.lease_s), max(self.lease_s, 1.0)
         end_s = held.next_end_s(recall(snapshot.jobs, ranking.carry, ("until_s",)), running)
         drawn = self.variant == "auction" and self.leftovers == "random"
-        return min(end_s, (snapshot.now_s // lease_s + 1) * lease_s) if drawn else end_s
+        return min(end_s, origin_s(snapshot) + (self._lease(snapshot) + 1) * lease_s) if drawn else end_s
+
+    def _lease(self, snapshot: Snapshot) -> int:
+        """Leases since the first look: leftovers are drawn anew with each."""
+        return int((snapshot.now_s - origin_s(snapshot)) // max(self.lease_s, 1.0))
 
 
 def _offered(snapshot: Snapshot, held: Leases) -> int:

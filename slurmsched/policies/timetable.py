@@ -94,10 +94,10 @@ class Timetable:
         self.free[:] -= gpus
 
 
-def timetable(now_s: float, slot_s: float, slots: int, gpus: int) -> Timetable:
-    """An empty timetable from now on. Slots end at multiples of slot_s [s]; later ones are longer."""
+def timetable(now_s: float, slot_s: float, slots: int, gpus: int, origin_s: float = 0.0) -> Timetable:
+    """An empty timetable from now on. Slots end at multiples of slot_s [s] from origin_s on; later ones are longer."""
     length = np.ceil(GROWTH ** np.maximum(np.arange(slots) - SINGLE + 1, 0)) * slot_s
-    end_s = math.floor(now_s / slot_s) * slot_s + np.cumsum(length)
+    end_s = origin_s + math.floor((now_s - origin_s) / slot_s) * slot_s + np.cumsum(length)
     begin_s = np.concatenate([[now_s], end_s[:-1]])
     return Timetable(begin_s, end_s, np.full(slots, gpus, np.int64))
 

@@ -3,12 +3,12 @@
 `slurmsched.testing.strategies` (hypothesis) is imported by name, since only tests need it.
 """
 
-from slurmsched.testing.builders import fleet, jobs, mixed_snapshot, snapshot
+from slurmsched.testing.builders import fleet, jobs, mixed_snapshot, shifted, snapshot
 from slurmsched.testing.conformance import NonconformingError, check_estimator, check_policy
 from slurmsched.testing.physics import check_physics
 from slurmsched.testing.placements import check_placement
 
 __all__ = [
     "NonconformingError", "check_estimator", "check_physics", "check_placement", "check_policy", "fleet", "jobs",
-    "mixed_snapshot", "snapshot",
+    "mixed_snapshot", "shifted", "snapshot",
 ]  # fmt: skip

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import numpy as np
 
-from slurmsched.model import Allocations, Jobs, Nodes, Partitions, Snapshot, frozen, job_state, node_state
+from slurmsched.model import Allocations, Jobs, Labels, Nodes, Partitions, Snapshot, frozen, job_state, node_state
 from slurmsched.model.columns import Floats
+from slurmsched.model.hints import parse_hints
 from slurmsched.model.table import Table
 
 T = TypeVar("T", bound=Table)
@@ -87,6 +89,34 @@ def mixed_snapshot(count: int, seed: int = 0) -> Snapshot:
 
     rows = [row(int(job_id)) for job_id in 1 + np.flatnonzero(chance.permutation(2 * count) < count)]
     return snapshot(rows, "8x8", now_s=1e6, seed=seed, history_gpu_s=chance.lognormal(7.0, 2.0, 200))
+
+
+def shifted(given: Snapshot, by_s: float) -> Snapshot:
+    """The same snapshot at another time: by_s [s] is added to the clock and to every time of its tables.
+
+    Deadlines in comments that are given as a time are shifted too. The carry and what is on record of operations stay.
+    """
+    tables = {
+        "jobs": ("submit_s", "eligible_s", "start_s", "end_s", "first_submit_s"),
+        "past": ("submit_s", "end_s"),
+        "reservations": ("start_s", "end_s"),
+    }
+    moved: dict[str, Any] = {}
+    for name, columns in tables.items():
+        table = getattr(given, name)
+        moved[name] = table.with_columns(**{column: getattr(table, column) + by_s for column in columns})
+    comments = [_later(comment, by_s) for comment in given.jobs.comment]
+    moved["jobs"] = moved["jobs"].with_columns(comment=Labels.of(comments))
+    return replace(given, now_s=given.now_s + by_s, **moved)
+
+
+def _later(comment: str, by_s: float) -> str:
+    """A comment whose deadline, where it is a time, comes so much later."""
+    deadline = parse_hints(comment).deadline
+    if deadline is None or deadline.at_s is None:
+        return comment
+    later = datetime.fromtimestamp(deadline.at_s + by_s, UTC).isoformat()
+    return re.sub(r"(?<=\sdeadline=)\S+", later, comment)
 
 
 def _job(row: Row, number: int) -> dict[str, Any]:

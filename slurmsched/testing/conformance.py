@@ -16,8 +16,12 @@ from numpy.typing import NDArray
 from slurmsched.errors import SlurmschedError
 from slurmsched.model import Assignments, Estimates, Labels, Ranking, Snapshot, Wants
 from slurmsched.model.wants import request_of, types_of
-from slurmsched.protocols import Estimator, Policy
-from slurmsched.testing.builders import mixed_snapshot, snapshot
+from slurmsched.placements.candidates import holding
+from slurmsched.protocols import ChangingPolicy, Estimator, Policy
+from slurmsched.testing.builders import mixed_snapshot, shifted, snapshot
+
+SHIFTS_S = (1_764_000_123.0, -2_000_001.0)  # that times are shifted by; neither is a whole number of minutes
+LOOK_S = 600.0  # from one look of a series to the next
 
 R = TypeVar("R", Ranking, Estimates, Assignments, NDArray[Any])
 
@@ -46,7 +50,8 @@ def check_policy(policy: Policy, snapshots: Sequence[Snapshot] = ()) -> None:
     frozen: a frozen dataclass. pure: no clock, no chance, nothing written, nothing kept. repeatable: the same
     snapshot gives the same bytes. total order: every row once. finite: `why` has a number by row and no NaN.
     row order: the same jobs in other rows give the same order. wants: a value by row; GPUs by type in sum as many as
-    the job is to hold. carry: plain values, taken back at the next quantum.
+    the job is to hold. carry: plain values, taken back at the next quantum. clock: all times shifted by a constant
+    change nothing, at the second look neither.
     """
     frozen_or_raise(policy)
     if not isinstance(getattr(policy, "preemptive", False), bool):
@@ -56,6 +61,7 @@ def check_policy(policy: Policy, snapshots: Sequence[Snapshot] = ()) -> None:
         _check_ranking(ranking, given)
         _check_row_order(policy, given, ranking)
         _check_carry(policy, given, ranking)
+        check_clock(policy, given)
 
 
 def check_estimator(estimator: Estimator, snapshots: Sequence[Snapshot] = ()) -> None:
@@ -172,6 +178,55 @@ def _check_carry(policy: Policy, given: Snapshot, ranking: Ranking) -> None:
         raise NonconformingError("carry", "changes when written as JSON; use lists for tuples and texts for keys")
     for later in (replace(given, carry=plain), replace(given, carry={"left by": ["another policy"]})):
         _check_ranking(checked_run(policy.rank, later, Ranking), later)
+
+
+def check_clock(policy: Policy, given: Snapshot, shifts_s: Sequence[float] = SHIFTS_S) -> None:
+    """Raise NonconformingError if a ranking depends on what the clock counts from: at the first look, and at the next
+    with its own carry. shifts_s: what all times are shifted by [s]."""
+    for by_s in shifts_s:
+        here, there = replace(given, carry={}), shifted(replace(given, carry={}), by_s)
+        for _ in range(2):
+            ours, theirs = policy.rank(here), policy.rank(there)
+            if what := _differs(ours, theirs, by_s) or _changes_elsewhere(policy, (here, ours), (there, theirs), by_s):
+                raise NonconformingError("clock", f"all times {by_s:g} s later, and {what}; measure times from a job's "
+                                         "own submission, or from a time in the carry")  # fmt: skip
+            here, there = (
+                replace(each, now_s=each.now_s + LOOK_S, carry=ranked.carry)
+                for each, ranked in ((here, ours), (there, theirs))
+            )
+
+
+def _differs(ours: Ranking, theirs: Ranking, by_s: float) -> str:
+    """What of the ranking of a shifted snapshot is not what it was, "" if all is."""
+    if not np.array_equal(ours.order, theirs.order):
+        return "the order is another"
+    for name, column in ours.why.items():
+        here, there = np.asarray(column, np.float64), np.asarray(theirs.why[name], np.float64)
+        if not (np.isclose(here, there, 1e-6, 1e-3) | np.isclose(here + by_s, there, 0.0, 1e-3)).all():
+            return f"why[{name!r}] is another"
+    columns = {} if ours.wants is None else ours.wants.columns
+    others = {} if theirs.wants is None else theirs.wants.columns
+    for name in columns | others:
+        if name not in columns or name not in others:
+            return f"wants.{name} is not there in both"
+        if isinstance(columns[name], Labels):
+            same = list(columns[name]) == list(others[name])
+        else:
+            here, there = np.asarray(columns[name]), np.asarray(others[name])
+            same = np.allclose(here + (by_s if name == "start_s" else 0), there, 1e-6, 1e-3)
+        if not same:
+            return f"wants.{name} is another"
+    return ""
+
+
+def _changes_elsewhere(
+    policy: Policy, ours: tuple[Snapshot, Ranking], theirs: tuple[Snapshot, Ranking], by_s: float
+) -> str:
+    """What is said when the order is to change at another time, "" if it is not or the policy does not tell."""
+    if not isinstance(policy, ChangingPolicy):
+        return ""
+    here, there = (policy.next_change_s(given, ranking, holding(given.jobs)) for given, ranking in (ours, theirs))
+    return "" if here == there or abs(here + by_s - there) < 1e-3 else f"next_change_s moves from {here} to {there}"
 
 
 def _check_estimates(estimates: Estimates, rows: int) -> None:

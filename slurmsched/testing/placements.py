@@ -13,8 +13,8 @@ from slurmsched.model import Assignments, Ranking, Snapshot, frozen
 from slurmsched.model.topology import SiteTopology
 from slurmsched.placements.candidates import eligible, holding, to_give
 from slurmsched.protocols import Placement
-from slurmsched.testing.builders import mixed_snapshot, snapshot
-from slurmsched.testing.conformance import NonconformingError, checked_run, frozen_or_raise, turned
+from slurmsched.testing.builders import mixed_snapshot, shifted, snapshot
+from slurmsched.testing.conformance import SHIFTS_S, NonconformingError, checked_run, frozen_or_raise, turned
 from slurmsched.topology.machines import machines
 
 
@@ -55,7 +55,8 @@ def check_placement(placement: Placement, snapshots: Sequence[Snapshot] = ()) ->
     frozen, pure and repeatable as check_policy has them. gangs: a job has all its GPUs or none. order: jobs come in
     the ranking's order, each once, and only such as hold GPUs or may start. capacity: no GPU twice, none that others
     hold, none of a node that takes no jobs. masks: none at all, or each 0 or of as many GPUs as are counted, without
-    overlap. stays: a running job holds what it held. row order: the same jobs in other rows get the same GPUs.
+    overlap. stays: a running job holds what it held. row order: the same jobs in other rows get the same GPUs. clock:
+    all times shifted by a constant change nothing.
     """
     frozen_or_raise(placement)
     load()  # lest a kernel be compiled in the watched run: the compiler reads a clock
@@ -68,6 +69,7 @@ def check_placement(placement: Placement, snapshots: Sequence[Snapshot] = ()) ->
             _check_capacity(made, given)
             _check_stays(made, given)
             _check_row_order(placement, given, ranking, made)
+        check_clock(placement, given)
 
 
 def _placed(placement: Placement, ranking: Ranking, given: Snapshot) -> Assignments:
@@ -138,6 +140,20 @@ def _check_row_order(placement: Placement, given: Snapshot, ranking: Ranking, ma
     again = placement.place(other, Ranking(back[ranking.order]))
     if _by_job(made, given) != _by_job(again, other):
         raise NonconformingError("row order", "who gets which GPUs depends on the rows of the jobs table")
+
+
+def check_clock(placement: Placement, given: Snapshot, shifts_s: Sequence[float] = SHIFTS_S) -> None:
+    """Raise NonconformingError if who gets which GPUs depends on what the clock counts from, in `backfill` and
+    `reserve` too where the placement has them. shifts_s: what all times are shifted by [s]."""
+    ranking = Ranking(np.arange(len(given.jobs)))
+    for by_s in shifts_s:
+        later = shifted(given, by_s)
+        for name in ("place", "backfill", "reserve"):
+            if not (make := getattr(placement, name, None)):
+                continue
+            here, there = make(given, ranking), make(later, ranking)
+            if _by_job(here, given) != _by_job(there, later):
+                raise NonconformingError("clock", f"{name}: all times {by_s:g} s later, and others get the GPUs")
 
 
 def _by_job(made: Assignments, given: Snapshot) -> dict[int, list[tuple[int, ...]]]:

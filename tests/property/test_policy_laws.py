@@ -26,6 +26,8 @@ from slurmsched.replay.engine import replay_events
 from slurmsched.replay.ideal import IdealCluster
 from slurmsched.replay.traces import Trace
 from slurmsched.testing import snapshot
+from slurmsched.testing.conformance import check_clock
+from slurmsched.testing.placements import check_clock as check_placement_clock
 from slurmsched.testing.strategies import snapshots
 
 NAMES = tuple(
@@ -47,6 +49,22 @@ def test_every_policy__is_blind_to_the_order_of_rows(name: str, cluster: Snapsho
     ids = [given.jobs.job_id[policy.rank(given).order].tolist() for given in (later, shuffled)]
     assert ids[0] == ids[1]
     assert sorted(ids[0]) == sorted(cluster.jobs.job_id.tolist())
+
+
+@pytest.mark.parametrize("name", EVERY)
+@settings(deadline=None, max_examples=12)
+@given(cluster=snapshots(most_jobs=12), by_s=st.sampled_from([1_764_000_123.0, -123_457.0, 86_399.0]))
+def test_every_policy__is_blind_to_the_zero_of_the_clock(name: str, cluster: Snapshot, by_s: float) -> None:
+    """All times of a snapshot shifted by a constant change nothing, at the second look with its own carry neither."""
+    check_clock(EVERY[name], cluster, (by_s,))
+
+
+@pytest.mark.parametrize("name", registry.names("placements"))
+@settings(deadline=None, max_examples=6)
+@given(cluster=snapshots(most_jobs=12), by_s=st.sampled_from([1_764_000_123.0, -123_457.0, 86_399.0]))
+def test_every_placement__is_blind_to_the_zero_of_the_clock(name: str, cluster: Snapshot, by_s: float) -> None:
+    """All times of a snapshot shifted by a constant change no GPU that is given, promised or filled in behind."""
+    check_placement_clock(registry.make("placements", name, key="placement"), cluster, (by_s,))
 
 
 TYPED = [{"name": f"{kind}{n}", "gpus": gpus, "gpu_types": f"gpu:{kind}:{gpus}" if gpus else ""}
@@ -86,7 +104,7 @@ def test_policies_of_types__are_blind_to_the_order_of_rows(
     assert found[1] == found[2]
 
 
-TIMELESS = ("fifo", "sjf", "srtf", "srsf", "smallest", "chronus", "genie")
+TIMELESS = ("fifo", "edf", "sjf", "srtf", "srsf", "smallest", "chronus", "genie")
 TIMES = ("submit_s", "first_submit_s", "start_s", "executed_s", "attained_gpu_s", "waiting_s", "time_limit_s")
 SCALED = {name: {} for name in TIMELESS} | {"las": {"quantum_gpu_s": 0.0}, "e-las": {"quantum_gpu_s": 0.0}}
 

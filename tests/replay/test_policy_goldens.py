@@ -27,7 +27,7 @@ HERE = Path(__file__).parent
 TRACE = read_trace(HERE / "data" / "deadlines.csv")
 POLICIES: dict[str, dict[str, Any]] = {
     "fifo": {}, "las": {"dimension": "1d"}, "discretized-las": {"dimension": "1d"}, "gittins": {"promote_knob": 2.0},
-    "e-las": {}, "genie": {}, "chronus": {}, "elasticflow": {}, "oasis": {}, "aonline": {},
+    "e-las": {}, "edf": {}, "genie": {}, "chronus": {}, "elasticflow": {}, "oasis": {}, "aonline": {},
 }  # fmt: skip
 
 
@@ -54,7 +54,7 @@ def test_policy__equals_golden(name: str, request: pytest.FixtureRequest) -> Non
     assert made == json.loads(path.read_text(encoding="utf-8"))[name]
 
 
-@pytest.mark.parametrize("name", ["genie", "chronus", "elasticflow", "oasis"])
+@pytest.mark.parametrize("name", ["edf", "genie", "chronus", "elasticflow", "oasis"])
 def test_deadline_policy__meets_more_deadlines_than_fifo(name: str) -> None:
     """What the family is for; aonline knows no deadlines."""
     assert figures(name)["met"] > figures("fifo")["met"]

@@ -134,7 +134,8 @@ def test_themis__random_leftovers_change_with_the_lease_only() -> None:
     given = snapshot([{"gpus": 1, "submit_s": float(n), "comment": "slurmsched: dur=1h"} for n in range(40)], "1x8",
                      now_s=1_200.0)  # fmt: skip
     policy = Themis(fairness=0.99, leftovers="random")
-    first, soon, later = (ids(policy, replace(given, now_s=now_s)) for now_s in (1_200.0, 1_260.0, 2_400.0))
+    kept = policy.rank(given).carry
+    first, soon, later = (ids(policy, replace(given, now_s=at_s, carry=kept)) for at_s in (1_200.0, 1_260.0, 2_400.0))
     by_rho = ids(Themis(fairness=0.99), given)
     assert (first == soon, first == later, first == by_rho) == (True, False, False)
     assert first[0] == by_rho[0] == 1

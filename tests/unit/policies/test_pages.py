@@ -15,7 +15,7 @@ from slurmsched.testing import snapshot
 PAGES = Path(__file__).parents[3] / "docs" / "policies"
 PARAMETERS: dict[str, dict[str, Any]] = {"gittins": {"least_samples": 5}}
 PAST_GPU_S = {"gittins": (2_000.0, 4_000.0, 6_000.0, 8_000.0, 20_000.0)}
-NAMES = ("fifo", "sjf", "srtf", "srsf", "smallest", "las", "discretized-las", "gittins")
+NAMES = ("fifo", "sjf", "srtf", "srsf", "smallest", "las", "discretized-las", "gittins", "edf")
 
 
 def table(text: str) -> list[dict[str, str]]:
@@ -28,11 +28,12 @@ def table(text: str) -> list[dict[str, str]]:
 def job(row: dict[str, str]) -> dict[str, Any]:
     """The job that a row of a page's table describes."""
     submit_s = float(row.get("submitted [s]", 0))
-    run_s = row.get("run time [s]", "")
+    hints = {"dur": row.get("run time [s]", "") + "s", "deadline": "+" + row.get("deadline", "none").replace(" ", "")}
+    known = " ".join(f"{key}={value}" for key, value in hints.items() if value not in ("s", "+none"))
     return {
         "job_id": int(row["job"]), "gpus": int(row.get("GPUs", 1)), "executed_s": float(row.get("ran [s]", 0)),
         "submit_s": float(row.get("requeued [s]") or submit_s), "first_submit_s": submit_s,
-        "comment": f"slurmsched: dur={run_s}s" if run_s else "",
+        "comment": f"slurmsched: {known}" if known else "",
     }  # fmt: skip
 
 

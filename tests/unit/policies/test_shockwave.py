@@ -28,7 +28,8 @@ def offer(**others: float) -> Offer:
 def buyers(done: list[float], fair_s: float = 9_000.0) -> Buyers:
     share, count = np.array(done), len(done)
     whole = np.full(count, 3_000.0)
-    return Buyers(np.ones(count, np.int64), share, (1 - share) * whole, whole, np.full(count, fair_s))
+    return Buyers(np.ones(count, np.int64), share, (1 - share) * whole, whole, np.full(count, fair_s),
+                  np.zeros(count))  # fmt: skip
 
 
 def test_shockwave__the_example_of_the_page() -> None:
@@ -64,6 +65,22 @@ def test_bought__late_jobs_weigh_more() -> None:
     """Nobody can be in time: weights are how late a job is by the plan, to the power."""
     _, weight = bought(buyers([0.0, 0.0, 0.0, 0.0], fair_s=5_000.0), offer(power=2.0))
     assert weight == pytest.approx([(6_000 / 5_000) ** 2] * 4)
+
+
+@pytest.mark.parametrize("zero_s", [0.0, -1e6, 1.764e9])
+def test_shockwave__a_late_job_weighs_more_at_any_clock(zero_s: float) -> None:
+    """Job 1 came ten hours before the others and is past its fair end: it buys, whatever the clock counts from."""
+    late = {"submit_s": zero_s, "executed_s": 1_800.0, "comment": "slurmsched: dur=1h progress=50/100"}
+    rows = [late, *({"submit_s": zero_s + 36_000.0 + n, "comment": "slurmsched: dur=1h"} for n in range(4))]
+    ranking = Shockwave(window=2).rank(snapshot(rows, "1x2", now_s=zero_s + 36_060.0))
+    assert ranking.why["in_round"].tolist() == [1, 1, 0, 0, 0]
+
+
+def test_bought__lateness_counts_from_submission() -> None:
+    """Who came later took less of its time: of two jobs due at the same time the older one is less late."""
+    both = replace(buyers([0.0] * 2, fair_s=1_000.0), came_s=np.array([-9_000.0, 0.0]))
+    _, weight = bought(both, offer(power=2.0, gpus=2.0))
+    assert weight == pytest.approx([(12_000 / 10_000) ** 2, (3_000 / 1_000) ** 2])
 
 
 def test_timetable__within_gpus_and_rounds_as_bought() -> None:

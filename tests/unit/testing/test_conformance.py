@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from slurmsched.model import Estimates, Labels, Ranking, Snapshot, Wants
+from slurmsched.model.columns import Bools
 from slurmsched.policies.fifo import Fifo
 from slurmsched.policies.order import ordered
 from slurmsched.protocols import Estimator, Policy
@@ -134,6 +135,39 @@ class OneMore:
 
 
 @dataclass(frozen=True)
+class CountsHours:
+    def rank(self, snapshot: Snapshot) -> Ranking:
+        return Ranking(ordered(snapshot.jobs, snapshot.jobs.submit_s % 3_600.0))
+
+
+@dataclass(frozen=True)
+class StartsOnTheHour:
+    def rank(self, snapshot: Snapshot) -> Ranking:
+        hour_s = np.full(len(snapshot.jobs), (snapshot.now_s // 3_600.0 + 1) * 3_600.0)
+        return Ranking(ordered(snapshot.jobs), wants=Wants(start_s=hour_s))
+
+
+@dataclass(frozen=True)
+class ChangesOnTheHour:
+    def rank(self, snapshot: Snapshot) -> Ranking:
+        return Fifo().rank(snapshot)
+
+    def next_change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
+        return (snapshot.now_s // 3_600.0 + 1) * 3_600.0
+
+
+@dataclass(frozen=True)
+class LosesTimes:
+    """Its carry counts from the clock's zero, which shows at the second look."""
+
+    def rank(self, snapshot: Snapshot) -> Ranking:
+        hour = snapshot.carry.get("hour", 0)
+        late = np.full(len(snapshot.jobs), float(hour) > 0)
+        carry = {"hour": int(snapshot.now_s > 1e7)}
+        return Ranking(ordered(snapshot.jobs, late), why={"late": late}, carry=carry)
+
+
+@dataclass(frozen=True)
 class NotBoolean:
     preemptive = "sometimes"
 
@@ -149,7 +183,8 @@ class NotBoolean:
         (BreaksTiesByRow(), "row order"), (LeavesJobsOut(), "total order"), (SaysNan(), "finite"),
         (SaysTooMuch(), "finite"), (FailsOnEmpty(), "accepts"), (ReturnsList(), "result"), (CarriesArray(), "carry"),
         (CarriesTuple(), "carry"), (TrustsCarry(), "accepts"), (NotBoolean(), "preemptive"),
-        (OneType(), "wants"), (OneMore(), "wants"),
+        (OneType(), "wants"), (OneMore(), "wants"), (CountsHours(), "clock"), (StartsOnTheHour(), "clock"),
+        (ChangesOnTheHour(), "clock"), (LosesTimes(), "clock"),
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )  # fmt: skip

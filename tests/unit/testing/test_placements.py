@@ -54,6 +54,11 @@ def by_row(snapshot: Snapshot, made: Assignments) -> Assignments:
                        made.gpu_mask[entries])  # fmt: skip
 
 
+def before_noon(snapshot: Snapshot, made: Assignments) -> Assignments:
+    """Nobody who waits is placed in the second half of a day."""
+    return by_row(snapshot, made) if snapshot.now_s % 86_400.0 > 43_200.0 else made
+
+
 @pytest.mark.parametrize(
     ("rule", "spoil"),
     [
@@ -64,6 +69,7 @@ def by_row(snapshot: Snapshot, made: Assignments) -> Assignments:
         ("capacity", changed("gpu_mask", lambda mask: (1 << np.array([int(m).bit_count() for m in mask])) - 1)),
         ("capacity", changed("node", lambda node: node * 0)),
         ("row order", by_row),
+        ("clock", before_noon),
     ],
 )
 def test_check_placement__finds(rule: str, spoil: Spoil) -> None:
