@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -14,34 +15,45 @@ from slurmsched.policies.cards import PREEMPTS, PROMISED, ROUNDS
 from slurmsched.policies.checks import check_choice
 from slurmsched.policies.deadlines import active, cluster_gpus, deadline_s, missing
 from slurmsched.policies.expected import remaining_s, service
-from slurmsched.policies.lease_plan import Demand, Packing, best, greedy
+from slurmsched.policies.lease_plan import (
+    EXACT_S,
+    Deadline,
+    Demand,
+    Interval,
+    Packing,
+    Plan,
+    best,
+    greedy,
+    with_more,
+)
 from slurmsched.policies.leases import chosen, contenders, leases
-from slurmsched.policies.memory import recall, remembered
+from slurmsched.policies.memory import job_keys, recall, remembered
 from slurmsched.policies.order import ordered
 from slurmsched.policies.ranges import Count, Period, check_ranges
 from slurmsched.protocols import Estimator
-from slurmsched.words import some_of
+from slurmsched.words import some, some_of
 
 _PACKINGS = {"milp": best, "greedy": greedy}
-_PLAN = "lease_plan"  # in a carry: until when it stands
-_PLANNED = ("admitted", "due_now")  # in a carry, by job: 1 or 0
+_PLAN = "lease_plan"  # in a carry: until when nobody is asked again, and the times of promised jobs
+_ASKED = "admitted"  # in a carry, by job: 1 where its deadline is promised, 0 where it is not
 
 
 @dataclass(frozen=True, slots=True)
 class Chronus:
-    """A deadline is promised if the leases needed can be packed before it; best effort fills the rest.
+    """A deadline is promised if all promises can be planned together; best effort fills the rest, in leases.
 
-    lease_s: for how long a job that got GPUs keeps them [s]; the plan is in such leases, run times rounded up to whole
-    ones.
-    packing: "milp" promises as many deadlines as can be, "greedy" goes by slack and is faster.
+    lease_s: for how long a best-effort job that got GPUs keeps them from other best effort [s]; jobs whose deadlines
+    could not be promised are asked about again so often.
+    packing: whose deadlines are promised where not all can be: "milp" as many as can be, "greedy" by slack, faster.
     most_jobs: deadline jobs that one plan decides on, those promised before and then the earliest deadlines.
     estimator: where expected run times come from.
-    Those with a lease now go first, then best effort by remaining service, then those whose leases come later. A job
-    whose deadline cannot be promised is best effort, and asked about again at the next plan. Without an expected run
-    time best effort goes by attained service.
+    Those whose time it is by the plan go first, then best effort by remaining service, then those promised whose time
+    is yet to come. A job whose deadline cannot be promised is best effort. With exact run times, and GPUs that can be
+    taken whenever the plan says so, no promise is broken. Without an expected run time best effort goes by attained
+    service.
     Raises ConfigError for a parameter out of range.
-    Source: Gao et al. (Chronus), SoCC '21, for leases, admission and both packings. That those promised get early
-    leases, asking again, and the cap are ours; its placement by profiled slowdown is left to the placement.
+    Source: Gao et al. (Chronus), SoCC '21, for leases, admission and both packings. Ours: promised jobs take GPUs from
+    best effort within its lease, and are planned to the second, each as early as can be; asking again; the cap.
     """
 
     preemptive: ClassVar[bool] = True
@@ -73,64 +85,108 @@ class Chronus:
     def rank(self, snapshot: Snapshot) -> Ranking:
         jobs, held = snapshot.jobs, leases(snapshot, self.lease_s)
         left_s, due_s = remaining_s(self.estimator, snapshot), deadline_s(jobs)
-        planned, until_s, notes = self._planned(snapshot, left_s, due_s)
-        now, later = planned["due_now"] > 0, (planned["admitted"] > 0) & (planned["due_now"] == 0)
-        group = np.where(now, 0, np.where(later, 2, 1))
+        plan, until_s, notes = self._planned(snapshot, left_s, due_s)
+        now = np.zeros(len(jobs), np.bool_)
+        now[[row for row, times in plan.times.items() if times[0][0] <= snapshot.now_s + EXACT_S]] = True
+        admitted = np.zeros(len(jobs), np.bool_)
+        admitted[list(plan.times)] = True
+        group = np.where(now, 0, np.where(admitted, 2, 1))
         left_gpu_s = service(left_s, jobs)
         key = np.where(group == 1, left_gpu_s, due_s - np.where(np.isfinite(left_s), left_s, 0.0))
-        order = ordered(jobs, ~held.held, group, key, jobs.attained_gpu_s)
+        order = ordered(jobs, ~now, ~held.held, group, key, jobs.attained_gpu_s)
         renewed = held.renewed(chosen(snapshot, order, held.held | contenders(snapshot, held)))
-        carry = dict(remembered(jobs, renewed | planned))
+        keys = job_keys(jobs)
+        times = {keys[row]: plan.times[row] for row in sorted(plan.times)}
+        carry = {**remembered(jobs, renewed | {_ASKED: admitted.astype(np.float64)}),
+                 _PLAN: {"until_s": until_s, "times": times}}  # fmt: skip
         why = {"in_lease": held.held, "group": group, "left_gpu_s": left_gpu_s, "deadline_s": due_s}
-        return Ranking(order, why=why, carry=carry | {_PLAN: {"until_s": until_s}},
-                       notes=(*missing(active(snapshot), due_s, left_s), *notes))  # fmt: skip
+        return Ranking(order, why=why, carry=carry, notes=(*missing(active(snapshot), due_s, left_s), *notes))
 
-    def _planned(
-        self, snapshot: Snapshot, left_s: Floats, due_s: Floats
-    ) -> tuple[dict[str, Floats], float, tuple[str, ...]]:
-        """The plan by row, and until when it stands: the one there is, or a new one at the end of a lease or when a
-        deadline job is new."""
-        known = recall(snapshot.jobs, snapshot.carry, _PLANNED)
-        wants = active(snapshot) & np.isfinite(due_s) & np.isfinite(left_s) & (left_s > 0)
-        until_s = _until_s(snapshot.carry)
-        held = {name: np.where(np.isnan(known[name]) | ~wants, 0.0, known[name]) for name in _PLANNED}
-        if snapshot.now_s < until_s and not (wants & np.isnan(known["admitted"])).any():
-            return held, until_s, self._told(wants, held["admitted"])
-        rows, packing = self._packed(snapshot, wants, left_s, due_s, held["admitted"] > 0)
-        made = {name: np.zeros(len(wants)) for name in _PLANNED}
-        made["admitted"][rows], made["due_now"][rows] = packing.admitted, packing.now
-        cut = () if packing.proven else ("the search for the best plan was cut short: more deadlines may be possible",)
-        return made, snapshot.now_s + self.lease_s, (*self._told(wants, made["admitted"]), *cut)
+    def _planned(self, snapshot: Snapshot, left_s: Floats, due_s: Floats) -> tuple[Plan, float, tuple[str, ...]]:
+        """The plan by row, until when nobody is asked again [Unix s], and what is to be said of it.
 
-    def _packed(
-        self, snapshot: Snapshot, wants: Bools, left_s: Floats, due_s: Floats, firm: Bools
-    ) -> tuple[Any, Packing]:
-        """Rows of the jobs that a plan decides on, and the plan."""
-        needed = np.ceil(np.where(wants, left_s, 0.0) / self.lease_s - 1e-9)
-        within = np.floor(np.where(wants, np.clip(due_s - snapshot.now_s, 0.0, 1e9), 0.0) / self.lease_s + 1e-9)
-        capacity = cluster_gpus(snapshot)
-        can = wants & (needed <= within) & (snapshot.jobs.gpus <= capacity)
-        order = ordered(snapshot.jobs, ~firm, due_s)
-        rows = order[can[order]][: self.most_jobs]
-        if not len(rows):
-            return rows, Packing(np.zeros(0, np.bool_), np.zeros(0, np.bool_))
-        gpus = snapshot.jobs.gpus[rows].astype(np.int64)
-        demand = Demand(gpus, needed[rows].astype(np.int64), within[rows].astype(np.int64), firm[rows])
-        return rows, _PACKINGS[self.packing](demand, capacity)
+        Jobs are asked about when a deadline job is new, and at the end of each lease. Between, the plan stands.
+        """
+        known = np.isfinite(due_s) & np.isfinite(left_s) & (left_s > 0)
+        until_s, promised = _kept(snapshot.carry)
+        keys = job_keys(snapshot.jobs)
+        ours = np.array([key in promised for key in keys], np.bool_) & ~snapshot.jobs.finished
+        wants = known & active(snapshot)
+        rows = np.flatnonzero(wants | (known & ours)).tolist()  # one that is being requeued keeps its promise
+        asked = {row: Deadline(int(snapshot.jobs.gpus[row]), float(left_s[row]), float(due_s[row])) for row in rows}
+        times = {row: promised[keys[row]] for row in rows if keys[row] in promised}
+        plan, broken = _standing(snapshot, asked, times)
+        notes = [f"{some(broken, 'promised deadline')} cannot be kept any more: run times or GPUs are not as expected"
+                 ] if broken else []  # fmt: skip
+        new = wants & np.isnan(recall(snapshot.jobs, snapshot.carry, (_ASKED,))[_ASKED])
+        if snapshot.now_s >= until_s or new.any():
+            until_s = snapshot.now_s + self.lease_s
+            plan, proven = self._more(snapshot, plan, asked)
+            notes += [] if proven else ["the search for the best plan was cut short: more deadlines may be possible"]
+        out = len(rows) - len(plan.times)
+        told = [f"{some_of(out, len(rows), 'deadline', 'is', 'are')} not promised: best effort"] if out else []
+        return plan, until_s, (*told, *notes)
 
-    def _told(self, wants: Bools, admitted: Floats) -> tuple[str, ...]:
-        out = int((wants & (admitted == 0)).sum())
-        return (f"{some_of(out, int(wants.sum()), 'deadline', 'is', 'are')} not promised: best effort",) if out else ()
+    def _more(self, snapshot: Snapshot, plan: Plan, asked: dict[int, Deadline]) -> tuple[Plan, bool]:
+        """The plan with the jobs that can be promised their deadlines too, and whether a search was cut."""
+        due = sorted(asked, key=lambda row: (asked[row].due_s, snapshot.jobs.job_id[row]))
+        may = [row for row in due if row not in plan.jobs and _possible(asked[row], snapshot.now_s, plan.gpus)]
+        may = may[: max(self.most_jobs - len(plan.jobs), 0)]
+        by_deadline = with_more(plan, asked, may)
+        if len(by_deadline.jobs) == len(plan.jobs) + len(may):
+            return by_deadline, True
+        rows = [row for row in due if row in plan.jobs or row in may]
+        packing = self._packed(snapshot.now_s, [asked[row] for row in rows], [row in plan.jobs for row in rows],
+                               plan.gpus)  # fmt: skip
+        named = {row for row, admitted in zip(rows, packing.admitted.tolist(), strict=True) if admitted}
+        by_packing = with_more(plan, asked, sorted(may, key=lambda row: row not in named))
+        better = len(by_packing.jobs) > len(by_deadline.jobs)
+        return by_packing if better else by_deadline, packing.proven
+
+    def _packed(self, now_s: float, jobs: list[Deadline], firm: list[bool], gpus: int) -> Packing:
+        """Whom a plan in whole leases would promise their deadlines."""
+        needed = [math.ceil(job.left_s / self.lease_s - 1e-9) for job in jobs]
+        within = [math.floor(min(job.due_s - now_s, 1e9) / self.lease_s + 1e-9) for job in jobs]
+        size = np.array([job.gpus for job in jobs], np.int64)
+        demand = Demand(size, np.array(needed, np.int64), np.array(within, np.int64), np.array(firm, np.bool_))
+        return _PACKINGS[self.packing](demand, gpus)
 
     def next_change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
-        """When the plan or the next lease of those that hold GPUs is over [Unix s]."""
+        """When the next lease of those that hold GPUs is over, or the next time of the plan begins or ends [Unix s]."""
         held = leases(snapshot, self.lease_s)
         end_s = held.next_end_s(recall(snapshot.jobs, ranking.carry, ("until_s",)), running)
+        until_s, promised = _kept(ranking.carry)
         planned = bool(((ranking.why["deadline_s"] < np.inf) & ~snapshot.jobs.finished).any())
-        return min(end_s, _until_s(ranking.carry) if planned else np.inf)
+        times = [at_s for times in promised.values() for part in times for at_s in part]
+        soon_s = min((at_s for at_s in times if at_s > snapshot.now_s + EXACT_S), default=math.inf)
+        return min(end_s, soon_s, until_s if planned else math.inf)
 
 
-def _until_s(carry: Any) -> float:
-    """Until when the plan of a carry stands, -infinity without one."""
+def _possible(job: Deadline, now_s: float, gpus: int) -> bool:
+    """Whether it would be in time alone."""
+    return 0 < job.gpus <= gpus and now_s + job.left_s <= job.due_s + EXACT_S
+
+
+def _standing(snapshot: Snapshot, asked: dict[int, Deadline], times: dict[int, list[Interval]]) -> tuple[Plan, int]:
+    """The plan of those promised before, and how many of them can be in time no more.
+
+    All anew by their deadlines if that keeps all: who ended early leaves room. Else each keeps its times, and who lost
+    them (a node is down, a run was not as long as expected) is asked as if new.
+    """
+    gpus = cluster_gpus(snapshot)
+    firm = {row: asked[row] for row in sorted(times, key=lambda row: (asked[row].due_s, row))}
+    plan = Plan(snapshot.now_s, gpus)
+    if plan.earliest_first(firm):
+        return plan, 0
+    plan = Plan(snapshot.now_s, gpus)
+    lost = [row for row, job in firm.items() if not plan.keep(row, job, times[row])]
+    return plan, sum(not plan.add(row, firm[row]) for row in lost)
+
+
+def _kept(carry: Any) -> tuple[float, dict[str, list[Interval]]]:
+    """Until when nobody is asked again [Unix s], and the times of promised jobs by their keys, of a carry."""
     plan = carry.get(_PLAN)
-    return float(plan["until_s"]) if isinstance(plan, dict) and "until_s" in plan else -np.inf
+    if not isinstance(plan, dict) or not {"until_s", "times"} <= plan.keys():
+        return -math.inf, {}
+    return float(plan["until_s"]), {str(job): [list(map(float, part)) for part in times]
+                                    for job, times in plan["times"].items()}  # fmt: skip

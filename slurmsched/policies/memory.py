@@ -95,3 +95,9 @@ def table_of(carry: Mapping[str, Any], names: Sequence[str]) -> Floats:
     if getattr(carry, "ascending", False) or (known[1:] >= known[:-1]).all():
         return table
     return np.ascontiguousarray(table[:, np.argsort(known, kind="stable")])
+
+
+def job_keys(jobs: Jobs) -> list[str]:
+    """A name for each job that its id used again does not have."""
+    pairs = zip(jobs.job_id.tolist(), arrival_s(jobs).tolist(), strict=True)
+    return [f"{job_id}@{came_s:.0f}" for job_id, came_s in pairs]

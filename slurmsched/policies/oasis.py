@@ -14,7 +14,7 @@ from slurmsched.model.columns import Bools, Floats, Int64s
 from slurmsched.policies.cards import PREEMPTS, RESIZES
 from slurmsched.policies.deadlines import active, cluster_gpus, deadline_s
 from slurmsched.policies.expected import remaining_s
-from slurmsched.policies.memory import ORIGIN, origin_s
+from slurmsched.policies.memory import ORIGIN, job_keys, origin_s
 from slurmsched.policies.order import arrival_s, ordered
 from slurmsched.policies.ranges import Count, Part, Period, Range, Slots, Weight, check_ranges
 from slurmsched.policies.slot_prices import Choice, choices, intervals_of, prices, promise, promised
@@ -75,7 +75,7 @@ class Oasis:
         check_ranges(self)
 
     def rank(self, snapshot: Snapshot) -> Ranking:
-        jobs, keys = snapshot.jobs, _keys(snapshot)
+        jobs, keys = snapshot.jobs, job_keys(snapshot.jobs)
         left_s, due_s = remaining_s(self.estimator, snapshot), deadline_s(snapshot.jobs)
         plans, undecided = self._plans(snapshot, keys, left_s, due_s)
         group, gpus, start_s = _standing(snapshot, keys, plans)
@@ -149,12 +149,6 @@ class Oasis:
         """When the next promised interval begins or ends [Unix s], infinity if none does."""
         times = [at_s for plan in promised(ranking.carry, _KEY).values() for part in plan for at_s in part[:2]]
         return min((at_s for at_s in times if at_s > snapshot.now_s), default=np.inf)
-
-
-def _keys(snapshot: Snapshot) -> list[str]:
-    """A name for each job that its id used again does not have."""
-    pairs = zip(snapshot.jobs.job_id.tolist(), arrival_s(snapshot.jobs).tolist(), strict=True)
-    return [f"{job_id}@{came_s:.0f}" for job_id, came_s in pairs]
 
 
 def _standing(

@@ -11,7 +11,7 @@ import numpy as np
 from slurmsched.estimators.history import History
 from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use, Wants
 from slurmsched.model.columns import Bools, Floats, Int64s
-from slurmsched.placements.candidates import eligible
+from slurmsched.placements.candidates import eligible, holding
 from slurmsched.policies.memory import recall
 from slurmsched.policies.order import arrival_s, ordered
 from slurmsched.policies.ranges import Count, Period, Range, check_ranges
@@ -28,7 +28,8 @@ class Spin:
     round_s: a plan stands for so long [s]; jobs that come meanwhile wait behind it, in FIFO order.
     most_jobs: jobs in a plan, those submitted first. slots: steps that a plan looks ahead.
     fill: jobs may start before their slot where GPUs are idle; False: they wait, and others until they are in a plan.
-    estimator: where expected run times come from; a job without one counts as the longest of the plan.
+    estimator: where expected run times come from; a job without one counts as the longest of the plan. Running jobs
+    hold their GPUs in the plan until they are expected to end.
     Raises ConfigError for a value out of range.
     Source: Han et al. (SPIN), INFOCOM '20: the relaxed programme, and the rounding. Its programme also chooses among
     placements of different speed, which is left to the placement here; equal slots and the sum of ends are ours.
@@ -88,18 +89,22 @@ class Spin:
         rows = first[(waits & (jobs.gpus <= gpus))[first]][: self.most_jobs]
         if not len(rows):
             return slot, self.round_s
-        run_s = self.estimator.estimate(snapshot).total_s[rows]
+        total_s = self.estimator.estimate(snapshot).total_s
+        run_s = total_s[rows]
         longest_s = np.max(run_s, initial=1.0, where=~np.isnan(run_s))
         run_s = np.maximum(np.where(np.isnan(run_s), longest_s, run_s), 1.0)
         taken = jobs.gpus[rows].astype(np.float64)
-        step_s = max(float((run_s * taken).sum()) / gpus, float(run_s.max())) / self.slots
-        share = self._relaxed(taken, run_s, gpus, step_s)
+        held, left_s = _running(snapshot, total_s, float(longest_s))
+        work = float((run_s * taken).sum() + (left_s * held).sum())
+        step_s = max(work / gpus, float(run_s.max())) / self.slots
+        still = (held[:, None] * (left_s[:, None] > np.arange(self.slots) * step_s)).sum(axis=0)
+        share = self._relaxed(taken, run_s, np.maximum(gpus - still, 0.0), step_s)
         lots = np.array([np.random.default_rng((snapshot.seed, int(job))).random() for job in jobs.job_id[rows]])
         slot[rows] = drawn(share, lots)
         return slot, step_s
 
-    def _relaxed(self, gpus: Floats, run_s: Floats, capacity: int, step_s: float) -> Floats:
-        """Share of each job that starts in each slot: the relaxed programme's answer. (J, T)."""
+    def _relaxed(self, gpus: Floats, run_s: Floats, capacity: Floats, step_s: float) -> Floats:
+        """Share of each job that starts in each slot: the relaxed programme's answer. (J, T). capacity: (T,) GPUs."""
         slots = self.slots
         length = np.maximum(np.ceil(run_s / step_s), 1.0).astype(np.int64)
         found = solve(_programme(np.arange(slots) * step_s + run_s[:, None], length, gpus, capacity))
@@ -119,17 +124,26 @@ def _wants(snapshot: Snapshot, start_s: Floats) -> Wants | None:
     return Wants(start_s=np.where(waits, start_s, -np.inf)) if waits.any() else None
 
 
+def _running(snapshot: Snapshot, total_s: Floats, unknown_s: float) -> tuple[Floats, Floats]:
+    """GPUs of each running job, and for how long it is expected to hold them [s]. (R,), (R,)."""
+    jobs = snapshot.jobs
+    runs = holding(jobs) & (jobs.gpus > 0)
+    left_s = total_s[runs] - jobs.executed_s[runs]
+    return jobs.gpus[runs].astype(np.float64), np.maximum(np.where(np.isnan(left_s), unknown_s, left_s), 1.0)
+
+
 def drawn(share: Floats, lots: Floats) -> Floats:
     """The slot that each job's lot falls on, with the share as chance of each. share: (J, T). lots: (J,) in [0, 1)."""
     summed = np.cumsum(np.maximum(share, 0.0), axis=1)
     return (summed < lots[:, None] * summed[:, -1:]).sum(axis=1).astype(np.float64)
 
 
-def _programme(cost: Floats, length: Int64s, gpus: Floats, capacity: int) -> Programme:
+def _programme(cost: Floats, length: Int64s, gpus: Floats, capacity: Floats) -> Programme:
     """Least sum of ends: each job starts once, and no slot holds more GPUs than there are.
 
-    cost: (J, T) end by slot of start [s]. length: (J,) slots held. A run that would outlast the last slot holds GPUs to
-    its end. One more variable a slot lets it hold more, at a price that no plan pays unless it must.
+    cost: (J, T) end by slot of start [s]. length: (J,) slots held. capacity: (T,) GPUs that no running job holds. A run
+    that would outlast the last slot holds GPUs to its end. One more variable a slot lets it hold more, at a price that
+    no plan pays unless it must.
     """
     from scipy.sparse import coo_array
 
@@ -144,7 +158,7 @@ def _programme(cost: Floats, length: Int64s, gpus: Floats, capacity: int) -> Pro
     once = coo_array((np.ones(starts), (job, np.arange(starts))), shape=(jobs, starts + slots)).tocsr()
     price = np.concatenate([cost.ravel(), np.full(slots, 100.0 * cost.max())])
     high = np.concatenate([np.ones(starts), np.full(slots, np.inf)])
-    return Programme(price, np.zeros(starts + slots), high, room, np.full(slots, float(capacity)), once, np.ones(jobs))
+    return Programme(price, np.zeros(starts + slots), high, room, capacity, once, np.ones(jobs))
 
 
 def _counted(held: Int64s) -> Int64s:

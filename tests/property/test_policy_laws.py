@@ -12,10 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slurmsched import registry
-from slurmsched.model import Labels, Snapshot
+from slurmsched.model import Labels, Ranking, Snapshot
+from slurmsched.model.hints import parse_hints
 from slurmsched.placements.count import Count
 from slurmsched.planning.direct import DirectPlanner
 from slurmsched.policies.allocation import Problem, equal_split
+from slurmsched.policies.chronus import Chronus
 from slurmsched.policies.discretized_las import DiscretizedLas
 from slurmsched.policies.lease_plan import Demand, best, greedy
 from slurmsched.policies.solve import water_fill
@@ -235,7 +237,49 @@ def test_packing__best_promises_as_many_as_greedy(
     kept = [(int((one.admitted & demand.firm).sum()), int((one.admitted & ~demand.firm).sum())) for one in made]
     assert kept[1] >= kept[0]
     for one in made:
-        assert int(demand.gpus[one.now].sum()) <= 8 and (one.admitted | ~one.now).all()
+        assert not one.admitted[demand.gpus > 8].any() and (demand.needed <= demand.within)[one.admitted].all()
+
+
+@st.composite
+def deadlines(draw: st.DrawFn) -> Trace:
+    """Gangs of up to 8 GPUs with exact run times, some with deadlines that can be met and some that cannot."""
+    count, zero_s = draw(st.integers(2, 16)), draw(st.sampled_from([0.0, 1.764e9]))
+    columns = [draw(st.lists(each, min_size=count, max_size=count)) for each in (
+        st.integers(0, 4_000), st.sampled_from([1, 1, 2, 3, 5, 8]), st.integers(1, 6_000),
+        st.sampled_from([0.0, 0.9, 1.05, 1.5, 2.0, 4.0]),
+    )]  # fmt: skip
+    submit_s, gpus, duration_s, factor = columns
+    comments = [f"slurmsched: dur={run_s}s" + (f" deadline=+{int(run_s * times) + 1}s" if times else "")
+                for run_s, times in zip(duration_s, factor, strict=True)]  # fmt: skip
+    return Trace.of(list(range(1, count + 1)), gpus, [zero_s + at_s for at_s in submit_s], duration_s,
+                    comment=Labels.of(comments))  # fmt: skip
+
+
+@settings(deadline=None, max_examples=40)
+@given(trace=deadlines(), lease_s=st.sampled_from([60.0, 1_200.0]), packing=st.sampled_from(["milp", "greedy"]))
+def test_chronus__keeps_every_promise(trace: Trace, lease_s: float, packing: str) -> None:
+    """With exact run times who was ever promised its deadline meets it, whatever came afterwards."""
+    assert broken_promises(trace, 8, Chronus(lease_s=lease_s, packing=packing)) == []
+
+
+def broken_promises(trace: Trace, gpus: int, policy: Chronus) -> list[int]:
+    """Ids of the jobs that were promised their deadlines in a replay and ended later."""
+    promised, ranks = set[int](), policy.rank
+
+    class Watched(Chronus):
+        def rank(self, snapshot: Snapshot) -> Ranking:
+            ranking = ranks(snapshot)
+            promised.update(int(key.partition("@")[0]) for key in ranking.carry["lease_plan"]["times"])
+            return ranking
+
+    cluster = IdealCluster(trace, [gpus])
+    replay_events(cluster, DirectPlanner(Watched(policy.lease_s, policy.packing), Count()), CarryStore())
+    done = cluster.outcomes()
+    ends = dict(zip(done.job_id.tolist(), done.end_s.tolist(), strict=True))
+    due = {job: deadline.due_s(at_s) for job, at_s, comment in
+           zip(trace.job_id.tolist(), trace.submit_s.tolist(), trace.comment, strict=True)
+           if (deadline := parse_hints(comment).deadline) is not None}  # fmt: skip
+    return sorted(job for job in promised if ends[job] > due[job] + 1e-4)
 
 
 @settings(deadline=None, max_examples=60)

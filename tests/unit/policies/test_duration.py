@@ -135,6 +135,33 @@ def test_spin__six_jobs_one_after_the_other() -> None:
     assert ranking.order.tolist() == [5, 4, 3, 2, 1, 0]
 
 
+def test_spin__running_jobs_hold_their_gpus_in_the_plan() -> None:
+    """Of four GPUs two are held for an hour and two for ten: both that wait start after the hour, the short one first.
+    Slots are 30 min long: eight hours of all GPUs, in 16."""
+    rows = [
+        {"gpus": 2, "state": "RUNNING", "start_s": 0.0, "comment": f"slurmsched: dur={hours}h"} for hours in (1, 10)
+    ]
+    rows += [
+        {"gpus": 2, "submit_s": 10.0 * n, "comment": f"slurmsched: dur={run}"} for n, run in ((1, "5h"), (2, "1m"))
+    ]
+    held = [
+        {"job_id": 1, "node": "n1", "gpus": 2, "gpu_mask": 3},
+        {"job_id": 2, "node": "n1", "gpus": 2, "gpu_mask": 12},
+    ]
+    ranking = Spin(estimator=Hint()).rank(snapshot(rows, "1x4", now_s=30.0, allocations=held))
+    assert ranking.why["slot"].tolist() == [np.inf, np.inf, 3.0, 2.0]
+    assert ranking.order.tolist() == [3, 2, 0, 1]
+
+
+def test_spin__a_job_that_overran_holds_its_gpus_for_the_first_slot() -> None:
+    """It should have ended long ago: its GPUs are free from the next slot on."""
+    rows = [{"gpus": 8, "state": "RUNNING", "start_s": 0.0, "executed_s": 9_000.0, "comment": "slurmsched: dur=1h"},
+            {"gpus": 8, "comment": "slurmsched: dur=1h"}]  # fmt: skip
+    held = [{"job_id": 1, "node": "n1", "gpus": 8, "gpu_mask": 255}]
+    ranking = Spin(estimator=Hint()).rank(snapshot(rows, "1x8", now_s=9_000.0, allocations=held))
+    assert ranking.why["slot"].tolist() == [np.inf, 1.0]
+
+
 def test_spin__a_plan_stands_for_its_round() -> None:
     """A job that comes within the round goes behind the plan; in the next round it is part of it."""
     policy = Spin(slots=21, estimator=Hint(), round_s=600.0)
