@@ -11,14 +11,17 @@ _GROUP = re.compile(r"\[([^\[\]]*)\]")
 _NOT_SLURMS = re.compile(r"[!&^]|\[[^\]]*/")  # differences, steps and the like: ClusterShell's; Slurm refuses a step
 
 
-def expand(text: str) -> tuple[str, ...]:
-    """Node names of a hostlist, in its order. Raises ValueError."""
+def expand(text: str, most: int = MOST) -> tuple[str, ...]:
+    """Node names of a hostlist, in its order; they may be `most` at most. Raises ValueError."""
     if "[" not in text:
-        return tuple(text.split(",")) if text else ()
+        names = tuple(text.split(",")) if text else ()
+        if len(names) > most:
+            raise ValueError(f"not a hostlist (more than {most} names)")
+        return names
     if _NOT_SLURMS.search(text):
         raise ValueError("not a hostlist (Slurm knows neither steps nor what joins lists but a comma)")
-    if _spanned(text) > MOST:
-        raise ValueError(f"not a hostlist (more than {MOST} names)")
+    if _spanned(text) > most:
+        raise ValueError(f"not a hostlist (more than {most} names)")
     from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet  # late: most clusters' texts need it rarely
 
     try:

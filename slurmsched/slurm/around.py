@@ -12,8 +12,9 @@ from slurmsched.model.columns import Bools
 from slurmsched.model.snapshot import Rights, Site, Snapshot
 from slurmsched.model.states import JobState
 from slurmsched.slurm.commands import Commands, Started, failure
-from slurmsched.slurm.details import MOST_SINGLY, Held
+from slurmsched.slurm.details import Held
 from slurmsched.slurm.held import told
+from slurmsched.slurm.job_records import MOST_SINGLY
 from slurmsched.slurm.job_table import HOLDING, Details, build_allocations, finish_jobs, priority_columns, put_held
 from slurmsched.slurm.node_text import parse_nodes, parse_partitions
 from slurmsched.slurm.queue_text import PRIORITIES, Priorities, parse_priorities
@@ -69,10 +70,12 @@ class Around:
         """The snapshot of these job columns and of what the started commands say. Raises SlurmError."""
         site = self._site(collect_settings(started["config"]))
         warnings += _hidden(site)
-        _join_priorities(columns, self._priorities(started.get("sprio"), site))
+        _join_priorities(columns, self._priorities(started.get("sprio"), site, warnings))
         holds = _holds_gpus(columns)
         tres = columns.pop("tres")
-        details: Details = self._held.read(columns, holds) if self._indices else told(columns, tres, holds)
+        details: Details = (
+            self._held.read(columns, tres, holds, warnings) if self._indices else told(columns, tres, holds)
+        )
         put_held(columns, details, holds)
         if self._indices:
             self._held.put_spread(columns)
@@ -88,7 +91,7 @@ class Around:
             warnings=tuple(warnings),
         )
 
-    def _priorities(self, sprio: Started | None, site: Site) -> Priorities:
+    def _priorities(self, sprio: Started | None, site: Site, warnings: list[str]) -> Priorities:
         """sprio's table; none where priorities have no factors (sprio then refuses)."""
         self._multifactor = site.multifactor
         if sprio is None or not site.multifactor:
@@ -96,7 +99,7 @@ class Around:
         status, out, err = sprio.finish()
         if status:
             raise failure("sprio", status, err or out)
-        return parse_priorities(out)
+        return parse_priorities(out, warnings)
 
     def _site(self, settings: Mapping[str, str]) -> Site:
         now_s = time.monotonic()

@@ -11,8 +11,8 @@ from slurmsched.model.asked import Asked
 from slurmsched.model.columns import Labels
 from slurmsched.model.snapshot import Site
 from slurmsched.slurm.commands import Commands
-from slurmsched.slurm.queue_text import UNIT, fresh_mark
-from slurmsched.slurm.text import plain
+from slurmsched.slurm.queue_text import fresh_mark, unit_of
+from slurmsched.slurm.text import plain, whole
 
 _TEXTS = {"per_job": "tres-per-job", "per_node": "tres-per-node", "per_task": "tres-per-task",
           "per_socket": "tres-per-socket"}  # fmt: skip
@@ -26,7 +26,7 @@ def read_asked(commands: Commands, site: Site) -> Asked:
     """Every record of the queue. Raises SlurmError."""
     mark, extra = fresh_mark(), _exclusive_field(site)
     names = (*_FIELDS, *((extra,) if extra else ()))
-    wanted = [f"{name}:0{UNIT}" for name in names[:-1]] + [f"{names[-1]}:0{mark}"]
+    wanted = [f"{name}:0{unit_of(mark)}" for name in names[:-1]] + [f"{names[-1]}:0{mark}"]
     answer = commands.run(
         "squeue", "-h", "--all", "--local", "--sort=i", "--states=all", f"--Format={','.join(wanted)}"
     )
@@ -47,10 +47,10 @@ def parse_asked(text: str, mark: str, extra: str) -> Asked:
     flat = text.split(mark)
     if flat.pop().strip():
         raise UnreadableError("squeue printed broken rows", text=text[-200:])
-    rows = {int(row[0]): row for row in (line.lstrip("\n").split(UNIT) for line in flat)}
+    width = len(_FIELDS) + bool(extra)
+    split = (line.lstrip("\n").split(unit_of(mark)) for line in flat)
+    rows = {whole(row[0]): row for row in split if len(row) == width and whole(row[0])}
     order = sorted(rows)
-    if any(len(row) != len(_FIELDS) + bool(extra) for row in rows.values()):
-        raise UnreadableError("squeue printed broken rows", text=text[-200:])
     at = {name: place for place, name in enumerate(_FIELDS)}
     columns = {name: Labels.of([plain(rows[job][at[field]]) for job in order]) for name, field in _TEXTS.items()}
     tasks = [_tasks(rows[job][at["NumTasks"]]) for job in order]
@@ -64,4 +64,4 @@ def parse_asked(text: str, mark: str, extra: str) -> Asked:
 
 def _tasks(told: str) -> int:
     """-n; 1 where it was not given."""
-    return int(told) if told.isdigit() and int(told) < NOT_SET else 1
+    return whole(told, 1, NOT_SET - 1)

@@ -19,6 +19,7 @@ from slurmsched.slurm.queue_text import (
     queue_arguments,
     split_arrays,
     split_rows,
+    unit_of,
 )
 
 STALE_S = 30.0  # commands begun longer ago than this are asked again
@@ -75,7 +76,7 @@ class CliReader:
         warnings: list[str] = []
         try:
             rows = self._rows(begun.mark, begun.started)
-            columns = queue_columns(parse_queue(rows), begun.at_s, warnings)
+            columns = queue_columns(parse_queue(rows, unit_of(begun.mark), warnings), begun.at_s, warnings)
             return self._around.snapshot(begun.at_s, columns, begun.started, warnings)
         finally:
             abandon(begun.started)

@@ -9,6 +9,7 @@ import re
 
 from slurmsched.errors import UnreadableError
 from slurmsched.slurm.commands import Commands
+from slurmsched.slurm.text import whole
 
 OWN_FIELD = (26, 5)  # the first release whose squeue knows Exclusive
 
@@ -37,8 +38,7 @@ def field_of(version: str) -> tuple[str, str]:
 
 def parse_exclusive(text: str, means: str) -> frozenset[int]:
     """Ids of the rows "7|NODE" that say so. Raises UnreadableError."""
-    try:
-        rows = [line.strip().split("|") for line in text.splitlines()]
-        return frozenset(int(job_id) for job_id, said in rows if said == means)
-    except ValueError as error:
-        raise UnreadableError("squeue printed something else than was asked for", text=str(error)) from None
+    rows = [line.strip().split("|") for line in text.splitlines()]
+    if any(len(row) != 2 or not whole(row[0]) for row in rows):
+        raise UnreadableError("squeue printed something else than was asked for", text=text[:200])
+    return frozenset(int(job_id) for job_id, said in rows if said == means)

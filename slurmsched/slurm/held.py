@@ -11,8 +11,7 @@ import numpy as np
 from slurmsched.errors import UnreadableError
 from slurmsched.model.columns import Bools, Labels
 from slurmsched.model.gres import Gres, normal_form, parse_gres
-from slurmsched.slurm.job_table import expand_hosts
-from slurmsched.slurm.node_text import Parts
+from slurmsched.slurm.job_table import Parts, expand_hosts
 from slurmsched.slurm.requests import KINDS
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -15,17 +15,19 @@ from slurmsched.model.gres import Gres, parse_gres
 from slurmsched.model.hostlist import expand
 from slurmsched.model.jobs import Allocations, Jobs
 from slurmsched.model.states import JobState
-from slurmsched.slurm.node_text import Parts
 from slurmsched.slurm.queue_text import Priorities
 from slurmsched.slurm.requests import NO_REQUEST, Forms, GpuRequest, asked
-from slurmsched.slurm.text import memory_mib
+from slurmsched.slurm.text import MOST_COUNT, memory_mib
 
 NICE_LIMIT = 2_147_483_645  # slurm.h NICE_OFFSET - 3: what Slurm's own tools take
 HOLDING = JobState.RUNNING | JobState.SUSPENDED
 STARTED = ~int(JobState.PENDING | JobState.REVOKED)
 _MEMORY = re.compile(r"(?:^|,)mem=([\d.]+[KMGTP]?)")
 
+Parts = tuple[tuple[str, str], ...]  # (hostlist, gres text of each of these nodes)
 Details = Mapping[int, Parts]
+MOST_NODES = 1 << 16  # of one job: as many as the largest Slurm cluster has nodes
+MOST_NAMED = 10  # jobs or nodes that a warning names one by one
 
 
 def finish_jobs(columns: Mapping[str, Any], warnings: list[str]) -> Jobs:
@@ -72,10 +74,14 @@ def _refuse_nice(made: dict[str, Any], rows: int, warnings: list[str]) -> None:
 def read_request(forms: Forms, bad: set[str]) -> GpuRequest:
     """The request; one that cannot be read counts as none and its text is put into `bad`."""
     try:
-        return asked(forms)
+        request = asked(forms)
     except UnreadableError as error:
         bad.add(error.text)
         return NO_REQUEST
+    if max(request.gpus, request.mig_devices, request.shards) > MOST_COUNT:
+        bad.update(text for text in forms.texts if text)
+        return NO_REQUEST
+    return request
 
 
 def tres_memory_mib(text: str) -> float:
@@ -127,12 +133,18 @@ def _entries(parts: Iterable[tuple[str, str]]) -> Iterable[tuple[str, Gres]]:
             yield from ((node, entry) for entry in entries)
 
 
-def expand_hosts(text: str) -> tuple[str, ...]:
-    """Node names of a hostlist, in its order. Raises UnreadableError."""
+def expand_hosts(text: str, most: int = MOST_NODES) -> tuple[str, ...]:
+    """Node names of a hostlist, in its order; they may be `most` at most. Raises UnreadableError."""
     try:
-        return expand(text)
+        return expand(text, most)
     except ValueError as error:
         raise UnreadableError(str(error), text=text) from error
+
+
+def named_jobs(jobs: Sequence[int]) -> str:
+    """ "job 7", "jobs 7, 8" for a warning; of many the first ones."""
+    more = f" and {len(jobs) - MOST_NAMED} more" if len(jobs) > MOST_NAMED else ""
+    return f"{'job' if len(jobs) == 1 else 'jobs'} {', '.join(map(str, jobs[:MOST_NAMED]))}{more}"
 
 
 def held_counts(details: Details, job_id: Int64s) -> dict[int, GpuRequest]:

@@ -1,8 +1,7 @@
-"""What `scontrol show node`, `show partition` and `show job -d` print, as tables."""
+"""What `scontrol show node` and `show partition` print, as tables."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,12 +22,8 @@ from slurmsched.model.nodes import Nodes, Partitions
 from slurmsched.model.states import NodeState, read_node_state
 from slurmsched.slurm.text import INF, duration_s, fields, plain, records
 
-_DETAIL = re.compile(r"(?<!\S)Nodes=(\S+) CPU_IDs=\S* Mem=\d+ GRES=(\S*)")
-_JOB = re.compile(r"^\s*(?:scontrol: )?JobId=(\d+) ", re.MULTILINE)
 _SCHEDULES = ("UP", "DRAIN")  # a partition that drains takes no new jobs, and starts those it has
 _COUNT = {"K": 1024, "M": 1024**2}
-Parts = tuple[tuple[str, str], ...]  # (hostlist, gres text of each of these nodes)
-Spread = tuple[int, int]  # leaf switches at most, nodes of each segment; 0 = not asked for
 
 
 def parse_nodes(text: str, warnings: list[str]) -> Nodes:
@@ -232,36 +227,3 @@ def build_partitions(rows: Iterable[Mapping[str, Any]]) -> Partitions:
     ordered = sorted(rows, key=lambda row: str(row["name"]))
     columns = {name: [row[name] for row in ordered] for name in (ordered[0] if ordered else ())}
     return Partitions.build(len(ordered), columns | {"up": [row["state"] in _SCHEDULES for row in ordered]})
-
-
-def parse_details(text: str, names: Mapping[int, str]) -> dict[int, Parts]:
-    """By job the hostlists it holds and the gres text of each of their nodes, from `scontrol -d show job`.
-
-    names: each job's name, which users choose: what looks like details in a name or a comment is none.
-    """
-    found: dict[int, Parts] = {}
-    for job, record in job_records(text):
-        _, _, after = record.partition(f"JobName={names.get(job, '')}")
-        body, _, _ = after.partition(" MinCPUsNode=")  # a comment comes after it
-        found.setdefault(job, tuple(_DETAIL.findall(body)))
-    return found
-
-
-def options_of(record: str) -> Mapping[str, str]:
-    """What a record tells behind all that its user wrote at length: name, comment, command, folder and files."""
-    return fields(record[max(record.rfind(" WorkDir="), record.rfind(" StdOut=")) :])  # no files of srun and salloc
-
-
-def spread_of(record: str) -> Spread:
-    """What a job's record asks for by --switches and --segment."""
-    found = options_of(record)
-    told = (found.get("Switches", "").partition("@")[0], found.get("SegmentSize", ""))
-    switches, segment = (int(text) if text.isdecimal() and len(text) < 10 else 0 for text in told)
-    return switches, segment
-
-
-def job_records(text: str) -> Iterator[tuple[int, str]]:
-    """Job id and text of each record of `scontrol show job`, one line or many."""
-    marks = list(_JOB.finditer(text))
-    for mark, following in zip(marks, [*marks[1:], None], strict=False):
-        yield int(mark[1]), text[mark.start() : following.start() if following else len(text)]

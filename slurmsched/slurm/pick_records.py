@@ -10,12 +10,10 @@ import numpy as np
 from slurmsched.model.columns import Bools, Int64s
 from slurmsched.model.jobs import Jobs
 from slurmsched.model.pins import Wish
-from slurmsched.model.states import JobState
 from slurmsched.slurm.commands import Commands
-from slurmsched.slurm.details import MOST_SINGLY, ask_jobs, cleaned, first_records
-from slurmsched.slurm.picks import cpus_of, union
+from slurmsched.slurm.job_records import MOST_SINGLY, JobRecord, ask_jobs
+from slurmsched.slurm.picks import RUNS, cpus_of, union
 
-_HOLDS = JobState.RUNNING | JobState.SUSPENDED | JobState.COMPLETING
 _Mark = tuple[Any, ...]
 _Cpus = Mapping[str, int]  # node -> mask of CPUs
 
@@ -23,11 +21,12 @@ _Cpus = Mapping[str, int]  # node -> mask of CPUs
 class PickRecords:
     """Remembers what each job told, so that a cycle asks for jobs that are new or look otherwise than before.
 
-    read_wish: of a job's id, record and name. A change that squeue does not show, such as another switch count, is
-    found when the job is read again right before it is written (Recheck).
+    read_wish: of a job's id and record. A job whose record is in doubt has no wish, and no CPUs. A change
+    that squeue does not show, such as another switch count, is found when the job is read again right before it is
+    written (Recheck).
     """
 
-    def __init__(self, commands: Commands, read_wish: Callable[[int, str, str], Wish | None]) -> None:
+    def __init__(self, commands: Commands, read_wish: Callable[[int, JobRecord], Wish | None]) -> None:
         self._commands, self._read_wish = commands, read_wish
         self._runs: dict[int, tuple[_Mark, _Cpus]] = {}
         self._waits: dict[int, tuple[_Mark, Wish | None]] = {}
@@ -40,18 +39,21 @@ class PickRecords:
         cores: whether anybody asks for the CPUs; none are told else. among: (N,) bool, the only jobs whose requests
         anybody asks for; None = all.
         """
-        runs = _run_marks(jobs, np.flatnonzero(jobs.is_state(_HOLDS) & cores))
+        runs = _run_marks(jobs, np.flatnonzero(jobs.is_state(RUNS) & cores))
         asked = jobs.pending & (jobs.gpus > 1)
         waits = _wait_marks(jobs, np.flatnonzero(asked if among is None else asked & among))
         new_runs, new_waits = _news(self._runs, runs), _news(self._waits, waits)
         if missing := [*new_runs, *new_waits]:
-            names = dict(zip(jobs.job_id.tolist(), jobs.name, strict=True)) if new_waits else {}
-            text = ask_jobs(self._commands, missing, len(jobs), MOST_SINGLY)
-            for job, record in first_records(cleaned(text, jobs.name, jobs.comment)).items():
+            names = dict(zip(jobs.job_id.tolist(), jobs.name, strict=True))
+            answer = ask_jobs(self._commands, {job: names[job] for job in missing}, len(jobs))
+            for job, record in answer.records.items():
                 if job in new_runs:
                     self._runs[job] = (runs[job], cpus_of(record))
                 if job in new_waits:
-                    self._waits[job] = (waits[job], self._read_wish(job, record, names[job]))
+                    self._waits[job] = (waits[job], self._read_wish(job, record))
+            if len(answer.doubtful) <= MOST_SINGLY:  # each was asked for alone: it stays in doubt while it looks so
+                self._runs |= {job: (runs[job], {}) for job in answer.doubtful & new_runs}
+                self._waits |= {job: (waits[job], None) for job in answer.doubtful & new_waits}
         self._runs = {job: self._runs[job] for job in runs if job in self._runs}
         self._waits = {job: self._waits[job] for job in waits if job in self._waits}
         return union(cpus for _, cpus in self._runs.values()), tuple(wish for _, wish in self._waits.values() if wish)

@@ -18,10 +18,10 @@ from slurmsched.model.hostlist import fold
 from slurmsched.model.pins import Picking, Wish
 from slurmsched.model.snapshot import Site, Snapshot
 from slurmsched.slurm.commands import Commands
-from slurmsched.slurm.node_text import options_of
+from slurmsched.slurm.job_records import JobRecord
 from slurmsched.slurm.pick_records import PickRecords
 from slurmsched.slurm.picks import NO_FILE, free_cores, known_version, node_of, read_shapes
-from slurmsched.slurm.text import fields, plain, time_s
+from slurmsched.slurm.text import MOST_COUNT, count_of, fields, plain, time_s, whole
 from slurmsched.slurm.wiring import RELOAD_S, read_gres
 from slurmsched.topology.gpu_types import TypedNode
 from slurmsched.topology.reading import NodeClass
@@ -124,21 +124,21 @@ def _cores(node: SlurmNode | TypedNode, held: int, used: int) -> tuple[int, ...]
     return tuple(free_cores(node, held)) if held.bit_count() == used else ()
 
 
-def read_wish(job_id: int, record: str, name: str = "") -> Wish | None:
-    """A pending job's request; None where it cannot be read. name: of the job, which its user chose."""
-    if not (asked := _asked(record, name)):  # renamed since its name was read
+def read_wish(job_id: int, record: JobRecord) -> Wish | None:
+    """A pending job's request; None where it cannot be read."""
+    found, options = fields(record.facts), record.options
+    if options is None:
         return None
-    found, rest = fields(asked), record.partition(asked)[2]
-    options = options_of(rest)
     forms = [(form, entries) for key, form in FORMS.items() if (entries := _gpus(options.get(key, "")))]
     try:
-        wish = Wish(job_id, time_s(found["SubmitTime"]), "", 0, int(found["NumTasks"]), int(found["CPUs/Task"]),
+        tasks, cpus = count_of(found["NumTasks"]), count_of(found["CPUs/Task"])
+        wish = Wish(job_id, time_s(found["SubmitTime"]), "", 0, tasks, cpus,
                     _number(found.get("Socks/Node", "")), options.get("GresEnforceBind") == "Yes")  # fmt: skip
     except (KeyError, ValueError, UnreadableError):
         return None
     if not forms or isnan(wish.submit_s):
         return None
-    told = found | fields(rest.partition(" Licenses=")[0])
+    told = found | fields(record.texts.partition(" Licenses=")[0])
     nodes = _fixed_nodes(found.get("NumNodes", ""), wish.tasks, found.get("ReqTRES") or found.get("TRES", ""))
     bars = (*_bars(told, options, nodes), *(["GPUs in several ways"] if len(forms) > 1 else []))
     form, entries = forms[0]
@@ -146,12 +146,6 @@ def read_wish(job_id: int, record: str, name: str = "") -> Wish | None:
     gpus = [entry for entry in entries if entry.kind == "gpu"]
     alone = len(gpus) == len(entries) and not any("gres" in options.get(key, "") for key in FORMS if FORMS[key] != form)
     return replace(wish, form=str(form), count=count_gpus(gpus), bars=bars, asks=normal_form(gpus), alone=alone)
-
-
-def _asked(record: str, name: str) -> str:
-    """The part of a record between what its user wrote: the name before, features, comment and files after it."""
-    _, _, after = record.partition(f"JobName={name.replace(chr(10), chr(9))}")
-    return after.partition(" MinCPUsNode=")[0]
 
 
 def _fixed_nodes(text: str, tasks: int, least: str) -> int:
@@ -212,4 +206,4 @@ def _gpus(text: str) -> list[Gres]:
 
 
 def _number(text: str) -> int:
-    return int(text) if text.isdigit() else 0
+    return whole(text, 0, MOST_COUNT)

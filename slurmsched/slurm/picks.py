@@ -6,13 +6,18 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from slurmsched.config import Config
-from slurmsched.errors import SlurmError, SlurmschedError
+from slurmsched.errors import SlurmschedError, UnreadableError
 from slurmsched.model.gres import index_mask
-from slurmsched.model.hostlist import expand, fold
+from slurmsched.model.hostlist import fold
+from slurmsched.model.jobs import Jobs
 from slurmsched.model.snapshot import Site, Snapshot
+from slurmsched.model.states import JobState
 from slurmsched.slurm.commands import Commands
-from slurmsched.slurm.node_text import job_records
+from slurmsched.slurm.job_records import DETAIL, JobRecord, ask_jobs
+from slurmsched.slurm.job_table import expand_hosts
 from slurmsched.slurm.reader import open_commands
 from slurmsched.slurm.wiring import read_gres
 from slurmsched.topology.picker import UNKNOWN, Version, pick
@@ -20,8 +25,7 @@ from slurmsched.topology.reading import NodeClass
 from slurmsched.topology.slurm_node import GpuRequest, SlurmNode
 from slurmsched.topology.slurm_site import Shape, slurm_node
 
-_HELD = re.compile(r"(?<!\S)Nodes=(\S+) CPU_IDs=(\S+) Mem=\d+ GRES=")
-_RUNS = re.compile(r" JobState=(?:RUNNING|SUSPENDED|COMPLETING)\b")
+RUNS = JobState.RUNNING | JobState.SUSPENDED | JobState.COMPLETING  # what holds CPUs
 FIRST, LAST = (21, 8), (26, 5)  # releases whose choice is known
 
 
@@ -93,8 +97,7 @@ def node_of(name: str, classes: Sequence[NodeClass], shape: Shape | None) -> Slu
 def _free(commands: Commands, snapshot: Snapshot, nodes: Mapping[str, SlurmNode]) -> dict[str, list[int]]:
     """Free cores of each socket, of nodes where jobs show as many CPUs as Slurm counts. Raises SlurmError."""
     used = dict(zip(snapshot.nodes.name, snapshot.nodes.cpus_used.tolist(), strict=True))
-    busy = any(used[name] for name in nodes)
-    held = held_cpus(commands.run("scontrol", "-o", "-d", "show", "job")) if busy else {}
+    held = held_cpus(commands, snapshot.jobs) if any(used[name] for name in nodes) else {}
     found = {}
     for name, node in nodes.items():
         cpus = held.get(name, 0)
@@ -103,24 +106,25 @@ def _free(commands: Commands, snapshot: Snapshot, nodes: Mapping[str, SlurmNode]
     return found
 
 
-def held_cpus(text: str) -> dict[str, int]:
-    """By node the CPUs that running jobs hold, as a mask, from `scontrol -o -d show job`.
-
-    What a user writes into a name or a comment can only add CPUs; then they are more than Slurm counts.
-    """
-    running = (record for _, record in job_records(text) if _RUNS.search(record))
-    return union(cpus_of(record) for record in running)
+def held_cpus(commands: Commands, jobs: Jobs) -> dict[str, int]:
+    """By node the CPUs that jobs hold, as a mask; a job whose record is in doubt shows none. Raises SlurmError."""
+    rows = np.flatnonzero(jobs.is_state(RUNS)).tolist()
+    answer = ask_jobs(commands, {int(jobs.job_id[row]): jobs.name[row] for row in rows}, len(jobs)) if rows else None
+    return union(cpus_of(record) for record in answer.records.values()) if answer else {}
 
 
-def cpus_of(record: str) -> dict[str, int]:
-    """By node the CPUs that one job's record shows, as a mask."""
+def cpus_of(record: JobRecord) -> dict[str, int]:
+    """By node the CPUs that one job's record shows, as a mask; none where it names other nodes than it has."""
     found: dict[str, int] = {}
-    for hosts, cpus in _HELD.findall(record):
-        try:
-            for name in expand(hosts):
-                found[name] = found.get(name, 0) | index_mask(cpus)
-        except (ValueError, SlurmError):
-            continue
+    try:
+        nodes = frozenset(expand_hosts(record.node_list))
+        for hosts, cpus, _ in DETAIL.findall(record.facts):
+            for name in expand_hosts(hosts, len(nodes)):
+                if name not in nodes or name in found:
+                    return {}
+                found[name] = index_mask(cpus)
+    except UnreadableError:
+        return {}
     return found
 
 

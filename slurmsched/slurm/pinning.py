@@ -11,7 +11,7 @@ from slurmsched.model.columns import Int64s
 from slurmsched.model.pins import Pin
 from slurmsched.model.plan import Action, Outcome, PinNodes, Plan, Retype
 from slurmsched.planning.send_rules import ASKS
-from slurmsched.slurm.recheck import TWICE
+from slurmsched.slurm.recheck import DOUBTFUL
 
 
 class Pinning:
@@ -122,6 +122,6 @@ def _end(pin: Pin, answers: Sequence[Outcome], steps: int) -> Pin | None:
 def _never(pin: Pin, why: str) -> Pin:
     """The record of a job whose first list was refused: it has its own. If by what it asks for, which Slurm's list of
     jobs does not show, it would be refused in every cycle: it is left to Slurm, unless that is another user's doing."""
-    barred = why.startswith(ASKS) and not why.endswith(TWICE)
+    barred = why.startswith(ASKS) and not why.endswith(DOUBTFUL)
     note = why if barred else "Slurm refused the list"
     return Pin(pin.job_id, pin.submit_s, pin.base, pin.base, pin.since_s, over=barred, note=note)

@@ -26,9 +26,9 @@ from slurmsched.slurm.cli_reader import CliReader
 from slurmsched.slurm.columns import Grouped
 from slurmsched.slurm.commands import Commands, Started
 from slurmsched.slurm.pyslurm_child import LENGTH
-from slurmsched.slurm.queue_table import request_columns, state_columns
+from slurmsched.slurm.queue_table import leave_alone, request_columns, state_columns
 from slurmsched.slurm.queue_text import fresh_mark, parse_requests, request_arguments
-from slurmsched.slurm.text import count_tasks, duration_s, plain
+from slurmsched.slurm.text import count_tasks, duration_s, plain, whole
 
 log = get_logger()
 FIRST_REST_S, LONGEST_REST_S = 60.0, 3600.0
@@ -207,7 +207,7 @@ def _with_requests(columns: Mapping[str, Any], squeue: Started, mark: str, warni
     A task that squeue folds into its array has the array's request.
     """
     ids, group = parse_requests(squeue.text(), mark)
-    at = {int(job): row for row, job in enumerate(ids)}
+    at = {whole(job): row for row, job in enumerate(ids)}
     pairs = zip(columns["job_id"].tolist(), columns["array_job_id"].tolist(), strict=True)
     rows = np.array([at.get(job, at.get(array, -1)) for job, array in pairs], np.intp)
     known = np.flatnonzero(rows >= 0)
@@ -215,6 +215,10 @@ def _with_requests(columns: Mapping[str, Any], squeue: Started, mark: str, warni
     kept = {name: values.take(known) for name, values in columns.items()}
     told = {
         "dependency": picked.labels("Dependency", plain),
-        "time_limit_s": picked.numbers("TimeLimit", duration_s, np.float64),
+        "time_limit_s": picked.numbers(
+            "TimeLimit", duration_s, np.float64, odd := np.zeros(len(known), np.bool_), np.nan
+        ),
     }
-    return {**kept, **told, **request_columns(picked, warnings)}
+    made = {**kept, **told, **request_columns(picked, warnings)}
+    leave_alone(made, odd, warnings)
+    return made

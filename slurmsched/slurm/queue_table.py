@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from slurmsched.errors import UnreadableError
-from slurmsched.model.columns import Floats, Labels
+from slurmsched.model.columns import Bools, Floats, Labels
 from slurmsched.slurm.columns import Grouped
-from slurmsched.slurm.job_table import read_request, tres_memory_mib
+from slurmsched.slurm.job_table import named_jobs, read_request, tres_memory_mib
 from slurmsched.slurm.queue_text import Queue
 from slurmsched.slurm.requests import Forms, GpuRequest
 from slurmsched.slurm.states import state_of_word
-from slurmsched.slurm.text import count_tasks, duration_s, plain, time_s
+from slurmsched.slurm.text import MOST_COUNT, count_of, count_tasks, duration_s, plain, time_s, whole
 
 _TEXTS = {"user": "UserName", "account": "Account", "partition": "Partition", "qos": "QOS", "reason": "Reason",
           "reservation": "Reservation"}  # fmt: skip
@@ -22,27 +22,37 @@ BOUNDS = {"features_asked": "Feature", "nodes_asked": "ReqNodes", "nodes_exclude
 
 def queue_columns(queue: Queue, now_s: float, warnings: list[str]) -> dict[str, Any]:
     """Columns of model.Jobs by name, those squeue tells. Times of pending jobs are still Slurm's estimates."""
-    ids, kind, run = queue.ids, queue.kind, queue.run
+    ids, kind, run, odd = queue.ids, queue.kind, queue.run, queue.odd.copy()
     columns: dict[str, Any] = {
         "job_id": ids["JobID"], "nice": ids["Nice"], "priority": ids["PriorityLong"],
         "submit_s": ids["SubmitTime"], "eligible_s": ids["EligibleTime"],
-        "start_s": run.numbers("StartTime", time_s, np.float64),
-        "end_s": run.numbers("EndTime", time_s, np.float64),
+        "start_s": run.numbers("StartTime", time_s, np.float64, odd, np.nan),
+        "end_s": run.numbers("EndTime", time_s, np.float64, odd, np.nan),
         "node_list": run.labels("NodeList", plain), "dependency": run.labels("Dependency", plain),
         "name": Labels.of(queue.name), "comment": _plain_texts(queue.comment),
-        "time_limit_s": kind.numbers("TimeLimit", duration_s, np.float64),
-        "nodes": kind.numbers("NumNodes", int, np.int32), "cpus": kind.numbers("NumCPUs", int, np.int32),
-        "memory_mib": kind.numbers("tres-alloc", tres_memory_mib, np.float64),
-        "restarts": kind.numbers("RestartCnt", int, np.int32),
+        "time_limit_s": kind.numbers("TimeLimit", duration_s, np.float64, odd, np.nan),
+        "nodes": kind.numbers("NumNodes", count_of, np.int32, odd, 1),
+        "cpus": kind.numbers("NumCPUs", count_of, np.int32, odd),
+        "memory_mib": kind.numbers("tres-alloc", tres_memory_mib, np.float64, odd),
+        "restarts": kind.numbers("RestartCnt", count_of, np.int32, odd),
         "requeueable": kind.numbers("Requeue", "1".__eq__, np.bool_),
         "batch": kind.numbers("BatchFlag", "0".__ne__, np.bool_),
     }  # fmt: skip
     columns |= {name: kind.labels(source, plain) for name, source in _TEXTS.items()}
-    columns["run_s"] = _run_s(run.columns["TimeUsed"], run, columns["start_s"], now_s)
+    columns["run_s"] = _run_s(run, columns["start_s"], now_s, odd)
     columns |= request_columns(kind, warnings)
-    columns |= _array_columns(queue)
+    columns |= _array_columns(queue, odd)
     columns |= state_columns(kind.labels("State"), columns["run_s"], warnings)
+    leave_alone(columns, odd, warnings)
     return columns
+
+
+def leave_alone(columns: dict[str, Any], odd: Bools, warnings: list[str]) -> None:
+    """Pin the jobs of these rows, with a warning that names them."""
+    if odd.any():
+        jobs = sorted(np.asarray(columns["job_id"])[odd].tolist())
+        warnings.append(f"{named_jobs(jobs)}: squeue shows a number or time that is none; left alone")
+        columns["pinned"] = columns["pinned"] | odd
 
 
 def _plain_texts(texts: list[str]) -> Labels:
@@ -50,10 +60,10 @@ def _plain_texts(texts: list[str]) -> Labels:
     return Labels.of([known[text] for text in texts])
 
 
-def _run_s(texts: list[str], run: Grouped, start_s: Floats, now_s: float) -> Floats:
+def _run_s(run: Grouped, start_s: Floats, now_s: float, odd: Bools) -> Floats:
     """Seconds executed. squeue says INVALID beyond a year; then all since the start counts."""
-    used = run.expand([duration_s(text) for text in texts], np.float64)
-    return np.where(np.isnan(used), np.nan_to_num(np.maximum(now_s - start_s, 0.0)), used)
+    used = run.numbers("TimeUsed", duration_s, np.float64, odd, np.nan)
+    return np.where(np.isfinite(used), used, np.nan_to_num(np.maximum(now_s - start_s, 0.0)))
 
 
 def state_columns(words: Labels, run_s: Floats, warnings: list[str]) -> dict[str, Any]:
@@ -109,10 +119,10 @@ def _request(row: tuple[str, ...], bad: set[str]) -> GpuRequest:
 
 
 def _count(text: str) -> int:
-    return int(text) if text.isdigit() else 1
+    return whole(text, 1, MOST_COUNT)
 
 
-def _array_columns(queue: Queue) -> dict[str, Any]:
+def _array_columns(queue: Queue, odd: Bools) -> dict[str, Any]:
     """array_job_id, array_tasks, het_job_id, het_offset from "8_3", "8_[4-7%2]" and "11+1"."""
     rows = len(queue)
     array, tasks, het, offset = (np.zeros(rows, np.int64) for _ in range(4))
@@ -120,9 +130,12 @@ def _array_columns(queue: Queue) -> dict[str, Any]:
     for row in [row for row, text in enumerate(queue.array_id) if not text.isdigit()]:
         text = queue.array_id[row]
         leader, plus, component = text.partition("+")
-        if plus:
-            het[row], offset[row] = int(leader), int(component)
-        else:
-            job, _, task = text.partition("_")
-            array[row], tasks[row] = int(job), count_tasks(task.strip("[]"))
+        try:
+            if plus:
+                het[row], offset[row] = count_of(leader), count_of(component)
+            else:
+                job, _, task = text.partition("_")
+                array[row], tasks[row] = count_of(job), count_tasks(task.strip("[]"))
+        except UnreadableError:
+            array[row], het[row], odd[row] = 0, 0, True
     return {"array_job_id": array, "array_tasks": tasks, "het_job_id": het, "het_offset": offset}

@@ -6,6 +6,7 @@ mostly repeat, and free text come in groups, so that 100,000 rows cost a few pas
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,11 +15,12 @@ from typing import Any
 import numpy as np
 
 from slurmsched.errors import UnreadableError
-from slurmsched.model.columns import Floats, Int64s
-from slurmsched.slurm.columns import Grouped, integers, split_columns, times
-from slurmsched.slurm.text import time_s
+from slurmsched.model.columns import Bools, Floats, Int64s
+from slurmsched.slurm.columns import Grouped, convert_each, integers, split_columns, times
+from slurmsched.slurm.text import MOST, time_s, whole
 
-UNIT = "\x1f"
+UNIT = "\x1f"  # between fields that hold nothing but what Slurm writes
+MOST_JOB_ID = 0xFFFF_FFFD  # below slurm.h's NO_VAL
 # Names of squeue -O fields in 21.08, which every later squeue knows.
 IDS = ("JobID", "Nice", "PriorityLong", "SubmitTime", "EligibleTime")
 KIND = (
@@ -33,12 +35,18 @@ REQUESTS = ("tres-per-job", "tres-per-task", "tres-per-socket", "tres-per-node",
 GROUPS = (IDS, KIND, RUN, ("JobArrayID",), ("Name",), ("Comment",))
 _EVERY = ("--noheader", "--all", "--local", "--sort=i")
 EXPANDED = (*_EVERY, "--states=PENDING", "--array", "--Format=ArrayJobID:0_,JobID:0")
+_PRIORITY_FIELDS = ("%i", "%Y", "%S", "%N", "factors")
 PRIORITIES = ("--noheader", f"--format={UNIT.join(('%i', '%Y', '%S', '%N', '%A %B %F %J %P %Q %T'))}")
 
 
 def fresh_mark() -> str:
     """What ends each group of fields: new each time, so that no job can have it in its name or comment."""
-    return f"\x1e{secrets.token_hex(4)}\x1e"
+    return f"\x1e{secrets.token_hex(8)}\x1e"
+
+
+def unit_of(mark: str) -> str:
+    """What ends each field of a group: of the same token, as users may choose an account, too."""
+    return mark.replace("\x1e", UNIT)
 
 
 def queue_arguments(mark: str, arrays: Sequence[int] = ()) -> tuple[str, ...]:
@@ -54,7 +62,7 @@ def queue_arguments(mark: str, arrays: Sequence[int] = ()) -> tuple[str, ...]:
 def _format(groups: Sequence[Sequence[str]], mark: str) -> str:
     wanted = []
     for names in groups:
-        wanted += [f"{name}:0{UNIT}" for name in names[:-1]] + [f"{names[-1]}:0{mark}"]
+        wanted += [f"{name}:0{unit_of(mark)}" for name in names[:-1]] + [f"{names[-1]}:0{mark}"]
     return f"--Format={','.join(wanted)}"
 
 
@@ -68,12 +76,15 @@ def parse_requests(text: str, mark: str) -> tuple[list[str], Grouped]:
     flat = text.split(mark)
     if flat.pop().strip() or len(flat) % 2:
         raise UnreadableError("squeue printed broken rows", text=text[-200:])
-    return flat[::2], Grouped.split(flat[1::2], UNIT, REQUESTS)
+    return flat[::2], Grouped.split(flat[1::2], unit_of(mark), REQUESTS)
 
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """squeue's rows as columns. ids: name -> (N,) numbers. kind, run: grouped. The rest: one text a row."""
+    """squeue's rows as columns. ids: name -> (N,) numbers. kind, run: grouped. array_id, name, comment: one text a row.
+
+    odd: (N,) bool, rows with a number that is none.
+    """
 
     ids: dict[str, Any]
     kind: Grouped
@@ -81,6 +92,7 @@ class Queue:
     array_id: list[str]
     name: list[str]
     comment: list[str]
+    odd: Bools
 
     def __len__(self) -> int:
         return len(self.name)
@@ -96,16 +108,40 @@ def split_rows(text: str, mark: str) -> list[str]:
 
 def _job(ids: str) -> str:
     """The job id that begins a row's first group; the line end of the row before it is left out."""
-    return ids.partition(UNIT)[0].lstrip()
+    return re.match(r"\s*(\w*)", ids)[1]  # type: ignore[index]  # it matches any text
 
 
-def parse_queue(flat: Sequence[str]) -> Queue:
-    """The columns of split_rows. Raises UnreadableError when they do not follow queue_arguments."""
-    ids, kind, run, arrays, names, comments = (list(flat[i :: len(GROUPS)]) for i in range(len(GROUPS)))
-    numbers = split_columns(ids, UNIT, IDS)
-    columns = {name: integers(numbers[name]) for name in ("JobID", "Nice", "PriorityLong")}
-    columns |= {name: times(numbers[name], time_s) for name in ("SubmitTime", "EligibleTime")}
-    return Queue(columns, Grouped.split(kind, UNIT, KIND), Grouped.split(run, UNIT, RUN), arrays, names, comments)
+def parse_queue(flat: Sequence[str], unit: str, warnings: list[str]) -> Queue:
+    """The columns of split_rows. unit: as of queue_arguments. A row without a job id, or with other fields than were
+    asked for, is left out, with a warning."""
+    groups = [list(flat[i :: len(GROUPS)]) for i in range(len(GROUPS))]
+    groups = _whole_rows(groups, unit, warnings)
+    ids, kind, run, arrays, names, comments = groups
+    numbers = split_columns(ids, unit, IDS)
+    odd = np.zeros(len(ids), np.bool_)
+    columns: dict[str, Any] = {"JobID": integers(numbers["JobID"])[0]}
+    for name, low, high in (("Nice", -MOST, MOST), ("PriorityLong", 0, 2**32 - 1)):
+        columns[name], strange = integers(numbers[name], low, high)
+        odd |= strange
+    for name in ("SubmitTime", "EligibleTime"):
+        columns[name], strange = times(numbers[name], time_s)
+        odd |= strange
+    return Queue(columns, Grouped.split(kind, unit, KIND), Grouped.split(run, unit, RUN), arrays, names, comments, odd)
+
+
+def _whole_rows(groups: list[list[str]], unit: str, warnings: list[str]) -> list[list[str]]:
+    """The groups of rows that have a job id and as many fields as were asked for."""
+    odd = np.zeros(len(groups[0]), np.bool_)
+    for group, names in zip(groups, (IDS, KIND, RUN), strict=False):
+        fits = {text: text.count(unit) == len(names) - 1 for text in set(group)}
+        odd |= np.fromiter((not fits[text] for text in group), np.bool_, len(group))
+    odd |= integers([text.partition(unit)[0] for text in groups[0]], 1, MOST_JOB_ID)[1]
+    if not odd.any():
+        return groups
+    shown = [text.partition(unit)[0].strip()[:20] for text, strange in zip(groups[0], odd, strict=True) if strange]
+    warnings.append(f"squeue's rows of {', '.join(map(repr, shown[:10]))} cannot be read; these jobs are left alone")
+    keep = np.flatnonzero(~odd).tolist()
+    return [[group[row] for row in keep] for group in groups]
 
 
 def pending_arrays(flat: Sequence[str]) -> bool:
@@ -117,7 +153,7 @@ def split_arrays(expanded: str, flat: Sequence[str]) -> list[int]:
     """Ids of arrays of which squeue hid a record. expanded: what it prints for the arguments EXPANDED."""
     shown = {_job(ids) for ids in flat[:: len(GROUPS)]}
     pairs = (line.partition("_") for line in set(expanded.split()))
-    return sorted({int(array) for array, _, job in pairs if job not in shown})
+    return sorted({number for array, _, job in pairs if job not in shown and (number := whole(array))})
 
 
 def merge_rows(flat: Sequence[str], unfolded: Sequence[str], arrays: Iterable[int]) -> list[str]:
@@ -163,21 +199,30 @@ class Priorities:
         return cls(empty, empty, np.zeros(0), np.zeros(0, np.bool_))
 
 
-def parse_priorities(text: str) -> Priorities:
+def parse_priorities(text: str, warnings: list[str]) -> Priorities:
     """The columns of what sprio prints for PRIORITIES; of a job with several partitions its highest row.
 
-    A job whose factors are all 0 while its priority is not what site factor and nice alone make of it
-    was pinned. Raises UnreadableError.
+    A job whose factors are all 0 while its priority is not what site factor and nice alone make of it was pinned. One
+    of which a number cannot be read counts as pinned, too, with a warning. A row without a job id is left out.
     """
-    rows = text.split("\n")[:-1]
-    names = ("%i", "%Y", "%S", "%N", "factors")
-    columns = split_columns(rows, UNIT, names) if rows else {name: [] for name in names}
-    job_id, priority, site, nice = (integers([t.strip() for t in columns[name]]) for name in names[:4])
-    known = {factors: _sum_factors(factors) for factors in set(columns["factors"])}
-    factors = np.fromiter(map(known.__getitem__, columns["factors"]), np.float64, len(rows))
+    lines = text.split("\n")[:-1]
+    rows = [line for line in lines if line.count(UNIT) == len(_PRIORITY_FIELDS) - 1]
+    columns = split_columns(rows, UNIT, _PRIORITY_FIELDS) if rows else {name: [] for name in _PRIORITY_FIELDS}
+    job_id, unknown = integers(columns["%i"], 1, MOST_JOB_ID)
+    priority, odd = integers(columns["%Y"], 0, 2**33)
+    site, strange = integers(columns["%S"], -(2**33), 2**33)
+    nice, more = integers(columns["%N"], -(2**33), 2**33)
+    factors, most = convert_each(columns["factors"], _sum_factors, np.float64, np.nan)
+    odd = (odd | strange | more | most) & ~unknown
+    if left_out := len(lines) - len(rows) + int(unknown.sum()):
+        warnings.append(f"sprio: {left_out} rows without a job id, or of other fields than were asked for")
+    if odd.any():
+        jobs = ", ".join(map(str, np.unique(job_id[odd])[:10].tolist()))
+        warnings.append(f"sprio tells no priority of jobs {jobs}; they are left alone")
     order = np.lexsort((-priority, job_id))
+    order = order[~unknown[order]]
     first = order[np.unique(job_id[order], return_index=True)[1]]
-    pinned = (factors == 0) & (priority != np.maximum(site - nice, 1))
+    pinned = ((factors == 0) & (priority != np.maximum(site - nice, 1))) | np.isin(job_id, job_id[odd])
     return Priorities(job_id[first], site[first], factors[first], pinned[first])
 
 
@@ -187,6 +232,9 @@ def _sum_factors(text: str) -> float:
     Each TRES adds to the priority, a typed one and the untyped one of its kind alike. Raises UnreadableError.
     """
     try:
-        return sum(float(part.rpartition("=")[2]) for word in text.split() for part in word.split(","))
+        total = sum(float(part.rpartition("=")[2]) for word in text.split() for part in word.split(","))
     except ValueError:
-        raise UnreadableError("sprio printed something else than priority factors", text=text) from None
+        total = float("nan")
+    if not abs(total) < 2**53:
+        raise UnreadableError("sprio printed something else than priority factors", text=text)
+    return total

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from slurmsched.errors import SlurmError, SlurmUnreachableError, UnreadableError
@@ -13,12 +13,12 @@ from slurmsched.model.plan import Action, PinNodes, Retype, SetSiteFactor
 from slurmsched.model.states import job_state
 from slurmsched.planning.view import Seen
 from slurmsched.slurm.commands import Commands
-from slurmsched.slurm.details import MOST_SINGLY, ONE_AS_MANY, ask_jobs
-from slurmsched.slurm.node_text import job_records
-from slurmsched.slurm.text import plain, time_s
+from slurmsched.slurm.job_records import MOST_SINGLY, ONE_AS_MANY, ask_jobs
+from slurmsched.slurm.queue_text import fresh_mark
+from slurmsched.slurm.text import is_signed, plain, signed, time_s, whole
 
 UNREAD = ("what could not be read",)
-TWICE = ("what two records tell otherwise",)  # one may be what a user wrote into a comment
+DOUBTFUL = ("what a doubled or forged record tells",)  # one may be what a user wrote into a comment
 # Of squeue -O: its short form (-o) has no letter for EligibleTime.
 FIELDS = ("JobID", "SubmitTime", "Nice", "State", "Reservation", "ReqNodes", "tres-per-node", "EligibleTime")
 _FORMAT = ",".join(f"{name}:0|" for name in FIELDS)
@@ -32,14 +32,14 @@ class Recheck:
         self._commands = commands
 
     def __call__(self, actions: Sequence[Action]) -> dict[int, Seen]:
-        """Jobs by id; those that left the queue are absent. Raises SlurmError."""
+        """Jobs by id; those that left the queue, and those whose row cannot be read, are absent. Raises SlurmError."""
         wanted = {action.job_id for action in actions}
         sites = self._site_factors() if any(isinstance(action, SetSiteFactor) for action in actions) else {}
         found: dict[int, Seen] = {}
-        for line in self._squeue(wanted).splitlines():
-            job_id, seen = _row(line, sites)
-            if job_id in wanted:
-                found[job_id] = seen
+        for line in self._squeue(wanted, _FORMAT).split("\n"):
+            row = _row(line, sites)
+            if row is not None and row[0] in wanted and sites.get(row[0], 0) is not None:
+                found[row[0]] = row[1]
         given = [action for action in actions if isinstance(action, PinNodes | Retype) and _gives(action)]
         return self._with_bars(found, [action for action in given if action.job_id in found])
 
@@ -50,22 +50,26 @@ class Recheck:
         from slurmsched.slurm.picking import read_wish
 
         few = sorted({action.job_id for action in actions})
-        text = ask_jobs(self._commands, few, ONE_AS_MANY * len(few), MOST_SINGLY)
-        told: dict[int, list[str]] = {job: [] for job in few}
-        for job, record in job_records(text):
-            told.get(job, []).append(record)
-        wishes = {job: read_wish(job, records[0]) for job, records in told.items() if records}
+        answer = ask_jobs(self._commands, self._names(few), ONE_AS_MANY * len(few), MOST_SINGLY)
+        wishes = {job: read_wish(job, record) for job, record in answer.records.items()}
         rewritten = {action.job_id for action in actions if isinstance(action, Retype)}
         lists = {action.job_id: action for action in actions if isinstance(action, PinNodes)}
         bars = {job: _bars(wish, rewritten, lists.get(job)) if (wish := wishes.get(job)) else UNREAD for job in few}
-        bars |= {job: TWICE for job, records in told.items() if len(records) > 1}
+        bars |= dict.fromkeys(answer.doubtful, DOUBTFUL)
         return found | {job: replace(found[job], bars=bars[job]) for job in few}
 
-    def _squeue(self, job_ids: set[int]) -> str:
+    def _names(self, jobs: Sequence[int]) -> dict[int, str]:
+        """What their users call them, by which their records are read."""
+        mark = fresh_mark()
+        rows = (row.lstrip("\n").partition("|") for row in self._squeue(jobs, f"JobID:0|,Name:0{mark}").split(mark))
+        told = {whole(job, -1): name for job, _, name in rows}
+        return {job: told[job] for job in jobs if job in told}
+
+    def _squeue(self, job_ids: Iterable[int], columns: str) -> str:
         # -r: without it split tasks of an array hide behind its record.
         ids = ",".join(map(str, sorted(job_ids)))
         try:
-            return self._commands.run("squeue", "-h", "-a", "-r", "-t", "all", "-j", ids, "-O", _FORMAT)
+            return self._commands.run("squeue", "-h", "-a", "-r", "-t", "all", "-j", ids, "-O", columns)
         except SlurmUnreachableError:
             raise
         except SlurmError as error:
@@ -73,12 +77,11 @@ class Recheck:
                 return ""
             raise
 
-    def _site_factors(self) -> dict[int, int]:
-        rows = (line.split("|") for line in self._commands.run("sprio", "-h", "-o", "%i|%S").splitlines())
-        try:
-            return {int(job_id): int(site) for job_id, site in rows}
-        except ValueError as error:
-            raise UnreadableError("sprio printed no site factor", text=str(error)) from None
+    def _site_factors(self) -> dict[int, int | None]:
+        """By job; None for one that cannot be read."""
+        rows = (line.partition("|") for line in self._commands.run("sprio", "-h", "-o", "%i|%S").splitlines())
+        told = {whole(job, -1): site.strip() for job, _, site in rows}
+        return {job: int(site) if is_signed(site) else None for job, site in told.items()}
 
 
 def _gives(action: PinNodes | Retype) -> bool:
@@ -114,11 +117,12 @@ def _asked(text: str) -> str:
     return normal_form(entries) if told else text
 
 
-def _row(line: str, sites: Mapping[int, int]) -> tuple[int, Seen]:
+def _row(line: str, sites: Mapping[int, int | None]) -> tuple[int, Seen] | None:
+    """A job's id and state; None for a row that is none, whose job then counts as gone."""
     try:
         job_id, submit_s, nice, state, reservation, nodes, gpus, eligible_s, _ = line.split("|")
-        number, named = int(job_id), plain(reservation)
-        return number, Seen(float(submit_s), job_state(state), int(nice), sites.get(number), named, nodes=plain(nodes),
-                            gpus=_asked(plain(gpus)), eligible_s=time_s(eligible_s))  # fmt: skip
-    except ValueError:
-        raise UnreadableError("squeue printed something else than was asked for", text=line) from None
+        number, named = whole(job_id, -1), plain(reservation)
+        return number, Seen(time_s(submit_s), job_state(state), signed(nice), sites.get(number), named,
+                            nodes=plain(nodes), gpus=_asked(plain(gpus)), eligible_s=time_s(eligible_s))  # fmt: skip
+    except (ValueError, UnreadableError):
+        return None

@@ -53,6 +53,11 @@ class Forms:
     tasks: int = 1
     sockets: int = 1
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Its TRES texts."""
+        return (self.per_job, self.per_task, self.per_socket, self.per_node, self.tres)
+
 
 def asked(forms: Forms) -> GpuRequest:
     """What the job asks for. Where several options name a kind the narrowest total wins: job, task, socket, node.

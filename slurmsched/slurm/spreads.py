@@ -6,8 +6,7 @@ import numpy as np
 
 from slurmsched.model.jobs import Jobs
 from slurmsched.slurm.commands import Commands
-from slurmsched.slurm.details import MOST_SINGLY, ask_jobs, cleaned, first_records
-from slurmsched.slurm.node_text import Spread, spread_of
+from slurmsched.slurm.job_records import Spread, ask_jobs
 
 
 class Spreads:
@@ -22,10 +21,9 @@ class Spreads:
         """The jobs with both columns filled for those of several nodes that wait. Raises SlurmError."""
         rows = np.flatnonzero(jobs.pending & (jobs.nodes > 1) & (jobs.gpus > 0)).tolist()
         key = {row: (int(jobs.job_id[row]), float(jobs.submit_s[row])) for row in rows}
-        if missing := {job: (job, submit_s) for job, submit_s in key.values() if (job, submit_s) not in self._known}:
-            text = cleaned(ask_jobs(self._commands, missing, len(jobs), MOST_SINGLY), jobs.name, jobs.comment)
-            records = first_records(text)
-            self._known |= {key: spread_of(records.get(job, "")) for job, key in missing.items()}
+        if missing := {key[row]: jobs.name[row] for row in rows if key[row] not in self._known}:
+            records = ask_jobs(self._commands, {job: name for (job, _), name in missing.items()}, len(jobs)).records
+            self._known |= {each: records[each[0]].spread if each[0] in records else (0, 0) for each in missing}
         self._known = {each: self._known[each] for each in key.values()}
         made = {"switches": jobs.switches.copy(), "segment_nodes": jobs.segment_nodes.copy()}
         for row in rows:

@@ -18,7 +18,35 @@ _KEY = re.compile(r"(?:^|\s)([A-Z][\w/:.*]*)=")
 _MIB = {"K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}
 _COUNT = re.compile(r"(\d{1,18}(?:\.\d{1,3})?)([KMGTP]?)", re.ASCII | re.IGNORECASE)
 _COUNT_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
-_RANGE = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?")
+_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?", re.ASCII)
+_SIGNED = re.compile(r"[+-]?\d{1,18}", re.ASCII)
+_REAL = re.compile(r"\d{1,15}(?:\.\d{0,9})?", re.ASCII)
+MOST_COUNT = 2**31 - 1  # what int32 columns hold
+MOST = 10**18 - 1  # what int64 columns hold
+LAST_S = 253_402_300_800.0  # the year 10000: a later point in time is none
+LONGEST_S = 86_400 * 365_000.0  # a longer duration is none
+MOST_TASKS = 4_000_001  # slurm.conf's MaxArraySize at most
+
+
+def whole(text: str, otherwise: int = 0, most: int = MOST) -> int:
+    """A number from 0 to `most` in plain digits; `otherwise` for any other text."""
+    text = text.strip()
+    if not (text.isascii() and text.isdigit() and len(text) < 19):
+        return otherwise
+    number = int(text)
+    return number if number <= most else otherwise
+
+
+def is_signed(text: str) -> bool:
+    """Whether the text is a number that 64 bits hold."""
+    return _SIGNED.fullmatch(text.strip()) is not None
+
+
+def signed(text: str) -> int:
+    """A number that may be below 0. Raises UnreadableError."""
+    if not is_signed(text):
+        raise UnreadableError("not a number", text=text)
+    return int(text)
 
 
 def time_s(text: str) -> float:
@@ -26,14 +54,18 @@ def time_s(text: str) -> float:
 
     Raises UnreadableError.
     """
-    if text.isdigit():
-        return float(text) or NAN
-    if text in UNSET:
+    if text.isascii() and text.isdigit():
+        seconds = float(text[:30]) or NAN
+    elif text in UNSET:
         return NAN
-    try:
-        return datetime.fromisoformat(text).timestamp()
-    except ValueError:
-        raise UnreadableError("not a time", text=text) from None
+    else:
+        try:
+            seconds = datetime.fromisoformat(text).timestamp()
+        except (ValueError, OverflowError, OSError):
+            raise UnreadableError("not a time", text=text) from None
+    if not 0 <= seconds < LAST_S and seconds == seconds:
+        raise UnreadableError("not a time", text=text)
+    return seconds
 
 
 def duration_s(text: str) -> float:
@@ -46,16 +78,16 @@ def duration_s(text: str) -> float:
     if text in UNSET:
         return NAN
     days, dash, clock = text.rpartition("-")
-    try:
-        parts = [float(part) for part in clock.split(":")]
-        seconds = 0.0
-        for part in parts:
-            seconds = seconds * 60 + part
-        if len(parts) > 3 or (dash and len(parts) < 3) or len(parts) < 2:
-            raise ValueError(text)
-        return seconds + 86_400 * float(days or 0)
-    except ValueError:
-        raise UnreadableError("not a duration", text=text) from None
+    parts = clock.split(":")
+    numbers = all(_REAL.fullmatch(part) for part in (*parts, days or "0"))
+    if not numbers or len(parts) > 3 or (dash and (len(parts) < 3 or not days)) or len(parts) < 2:
+        raise UnreadableError("not a duration", text=text)
+    seconds = 86_400 * float(days or 0)
+    for place, part in enumerate(reversed(parts)):
+        seconds += float(part) * 60**place
+    if seconds > LONGEST_S:
+        raise UnreadableError("not a duration", text=text)
+    return seconds
 
 
 def memory_mib(text: str) -> float:
@@ -64,10 +96,9 @@ def memory_mib(text: str) -> float:
         return 0.0
     unit = text[-1].upper()
     number = text[:-1] if unit in _MIB else text
-    try:
-        return float(number) * _MIB.get(unit, 1.0)
-    except ValueError:
-        raise UnreadableError("not a memory size", text=text) from None
+    if not _REAL.fullmatch(number):
+        raise UnreadableError("not a memory size", text=text)
+    return float(number) * _MIB.get(unit, 1.0)
 
 
 @lru_cache(maxsize=1 << 12)
@@ -88,6 +119,14 @@ def count_units(text: str) -> int:
     return int(value)
 
 
+def count_of(text: str) -> int:
+    """As count_units, of at most 31 bits. Raises UnreadableError."""
+    number = count_units(text.strip())
+    if number > MOST_COUNT:
+        raise UnreadableError("not a count", text=text[:100])
+    return number
+
+
 @lru_cache(maxsize=1 << 14)
 def count_tasks(text: str) -> int:
     """Tasks of a pending array record: "1-10,15%4" -> 11, "0-8:4" -> 3; 1 for a single task or no array.
@@ -100,7 +139,11 @@ def count_tasks(text: str) -> int:
         if match is None:
             raise UnreadableError("not a list of array tasks", text=text)
         low, high, step = int(match[1]), int(match[2] or match[1]), int(match[3] or 1)
+        if high < low:
+            raise UnreadableError("not a list of array tasks", text=text)
         tasks += (high - low) // max(step, 1) + 1
+    if tasks > MOST_TASKS:
+        raise UnreadableError("more tasks than an array can have", text=text[:100])
     return max(tasks, 1)
 
 

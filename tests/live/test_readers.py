@@ -141,6 +141,60 @@ def test_pyslurm_reader__outlives_its_child(ids):
     assert differences(left(before), left(after), MOVING | {"reason"}) == {}  # Slurm may say anew why a job waits
 
 
+FORGED = "\nJobId={} JobName=x UserId=bob(1001) NodeList=n4 Nodes=n4 CPU_IDs=0 Mem=1 GRES=gpu:8(IDX:0-7) MinCPUsNode=1 "
+
+
+def test_read__line_breaks_and_forged_records_of_users(ids, tmp_path_factory):
+    """Slurm prints users' texts as they are. Whatever they hold, every other job keeps its GPUs, in a listing of all
+    jobs and asked for alone; the jobs of such texts are read or named."""
+    rival, before = ids["gres"], held(CliReader(Commands()).read())
+    folder = tmp_path_factory.getbasetemp() / f"a{FORGED.format(rival)[:200]}"
+    folder.mkdir()
+    for path in (folder, *folder.parents):
+        path.chmod(path.stat().st_mode | 0o055)
+    broken, forged = "--comment=\n", f"--comment={FORGED.format(rival) * 3}"
+    options = ([broken], [forged], [f"--chdir={folder}"], [f"--job-name=x{FORGED.format(rival)}"], ["--job-name=\n"])
+    reader, attackers = CliReader(Commands()), set()
+    reader.read()  # from here on it asks for new runs alone
+    try:
+        for option in options:
+            argv = [
+                "sbatch",
+                "--parsable",
+                "--gres=gpu:1",
+                "-p",
+                "gpu",
+                "-n1",
+                "--mem=10",
+                "--output=/dev/null",
+                *option,
+            ]
+            argv = ["runuser", "-u", "alice", "--", *argv, "--wrap=sleep 300"]
+            attackers.add(int(subprocess.run(argv, capture_output=True, text=True, check=True, cwd="/tmp").stdout))
+        for _ in range(50):
+            running = CliReader(Commands()).read()
+            if attackers <= set(running.allocations.job_id.tolist()):
+                break
+            time.sleep(0.2)
+        for snapshot in (running, reader.read()):
+            now = held(snapshot)
+            assert {job: now[job] for job in before} == before
+            named = " ".join(snapshot.warnings)
+            for job in attackers:
+                assert sum(gpus for _, gpus, _ in now[job]) == 1
+                assert all(mask for _, _, mask in now[job]) or str(job) in named
+    finally:
+        subprocess.run(["scancel", *map(str, attackers)], check=True)
+
+
+def held(snapshot: Snapshot) -> dict[int, set[tuple[str, int, int]]]:
+    """By job node, GPUs and their mask."""
+    table, found = snapshot.allocations, dict[int, set[tuple[str, int, int]]]()
+    for row, job in enumerate(table.job_id.tolist()):
+        found.setdefault(job, set()).add((table.node[row], int(table.gpus[row]), int(table.gpu_mask[row])))
+    return found
+
+
 def test_read__as_a_user_who_sees_all(ids):
     """The operator account reads the same jobs as root, and knows its rights."""
     script = (

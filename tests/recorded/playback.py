@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from slurmsched.slurm.commands import Commands, Started
+from slurmsched.slurm.queue_text import unit_of
 
 HERE = Path(__file__).parent
 MARK = "\x1erecorded\x1e"  # in place of cli_reader.fresh_mark()
+UNIT = unit_of(MARK)  # recordings of before have \x1f alone
 
 
 def recorded_versions() -> list[str]:
@@ -65,6 +67,42 @@ class Answer:
         """Nothing runs."""
 
 
+def jobs_of(script: str) -> list[int]:
+    """The jobs that a script for scontrol asks for."""
+    return [int(line.rpartition(" ")[2]) for line in script.splitlines() if line.startswith("show job ")]
+
+
+class Scontrol:
+    """scontrol of a cluster whose jobs have these records: prints all, or those it is asked for one by one.
+
+    asked: "all", or the jobs asked for by id.
+    """
+
+    def __init__(self, records: Mapping[int, str], others: Mapping[str, str] | None = None) -> None:
+        self.records, self.others = dict(records), dict(others or {})
+        self.asked: list[str | list[int]] = []
+        self.calls: list[tuple[str, ...]] = []
+
+    def run(self, program: str, *arguments: str, stdin: str = "") -> str:
+        self.calls.append((program, *arguments))
+        if arguments[-1] in self.others:
+            return self.others[arguments[-1]]
+        if program in self.others:
+            return self.others[program]
+        self.asked.append("all")
+        return "".join(f"{record}\n" for record in self.records.values())
+
+    def start(self, program: str, *arguments: str, stdin: str = "") -> Answer:
+        self.calls.append((program, *arguments))
+        self.asked.append(jobs_of(stdin))
+        out = []
+        for line in stdin.splitlines():
+            verb, _, name = line.rpartition(" ")
+            told = name if verb == "show hostnames" else self.records.get(int(name), "")
+            out.append(f"scontrol: {line}\n{told}\n")
+        return Answer("".join(out), status=1)  # as that of a job which is gone
+
+
 @dataclass
 class Playback:
     """Commands that answer from files. instead: other answers by file name. asked: what was run, in order."""
@@ -83,10 +121,11 @@ class Playback:
         if arguments[-2:-1] == ("job",):
             return Answer(self._job(arguments[-1]))
         name = file_of(program, arguments, stdin)
-        if name in self.instead:
-            return Answer(self.instead[name])
         path = self.folder / name
-        return Answer(path.read_bytes().decode()) if path.exists() else Answer("", 1, f"{name} was not recorded")
+        if name not in self.instead and not path.exists():
+            return Answer("", 1, f"{name} was not recorded")
+        text = self.instead[name] if name in self.instead else path.read_bytes().decode()
+        return Answer(text.replace("\x1f", UNIT) if program == "squeue" and UNIT not in text else text)
 
     def _job(self, job_id: str) -> str:
         """Its record alone, of those that were all asked for at once."""

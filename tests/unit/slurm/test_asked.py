@@ -7,7 +7,7 @@ import pytest
 from slurmsched.errors import UnreadableError
 from slurmsched.model import Site
 from slurmsched.slurm.asked import _exclusive_field, parse_asked
-from slurmsched.slurm.queue_text import UNIT
+from slurmsched.slurm.queue_text import unit_of
 from slurmsched.slurm.usual import parse_usual, read_usual
 
 ROWS = (("3", "gres/gpu:2", "N/A", "N/A", "N/A", "1", "1000M", "NODE"),
@@ -15,7 +15,7 @@ ROWS = (("3", "gres/gpu:2", "N/A", "N/A", "N/A", "1", "1000M", "NODE"),
 
 
 def text(rows, mark: str = "\x1e") -> str:
-    return "".join("\n" * bool(at) + UNIT.join(row) + mark for at, row in enumerate(rows)) + "\n"
+    return "".join("\n" * bool(at) + unit_of(mark).join(row) + mark for at, row in enumerate(rows)) + "\n"
 
 
 def test_parse_asked__by_job_id():
@@ -45,10 +45,11 @@ def test_parse_asked__tasks_that_are_not_set():
 
 
 def test_parse_asked__torn_answers_are_refused():
-    """Half a row is none."""
-    for torn in (text(ROWS)[:-9], text([ROWS[0][:-2]])):
-        with pytest.raises(UnreadableError):
-            parse_asked(torn, "\x1e", "Exclusive")
+    """Half an answer is none; a row of other fields, or of no job, is left out."""
+    with pytest.raises(UnreadableError):
+        parse_asked(text(ROWS)[:-9], "\x1e", "Exclusive")
+    odd = [ROWS[0][:-2], ["²", *ROWS[0][1:]], ["9" * 30, *ROWS[0][1:]]]
+    assert len(parse_asked(text([*odd, *ROWS]), "\x1e", "Exclusive")) == len(ROWS)
 
 
 def test_usual__run_times_of_gpu_jobs():

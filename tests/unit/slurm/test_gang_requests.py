@@ -6,15 +6,15 @@ import pytest
 
 from slurmsched.slurm.gang_requests import GangRequests
 from slurmsched.testing import snapshot
-from tests.unit.planning.pin_cases import wait
-from tests.unit.slurm.test_picking import SITE, Commands, record
+from tests.recorded.playback import Scontrol
+from tests.unit.slurm.test_picking import SITE, record, wait
 
 GANG = {**wait(7), "nodes": 2, "comment": "slurmsched: mixed=yes"}
 
 
 def test_gang_requests__reads_those_that_may_have_several_types() -> None:
     """One of three jobs that wait, once, on two nodes with as many GPUs on each."""
-    slurm = Commands(job=record(nodes="2-2", tasks=2) + "\n")
+    slurm = Scontrol({7: record(nodes="2-2", tasks=2)})
     requests, at = GangRequests(slurm), snapshot([GANG, wait(8), {**wait(9), "nodes": 2}], "2x8", site=SITE)
     for _ in range(2):
         picking = requests(at).picking
@@ -27,6 +27,6 @@ def test_gang_requests__reads_those_that_may_have_several_types() -> None:
 @pytest.mark.parametrize("change", [{"comment": ""}, {"nodes": 1}, {"comment": "slurmsched: mixed=no"}])
 def test_gang_requests__asks_for_nothing_else(change: dict[str, object]) -> None:
     """No such gang waits: no process is started."""
-    slurm, at = Commands(), snapshot([{**GANG, **change}], "2x8", site=SITE)
+    slurm, at = Scontrol({}), snapshot([{**GANG, **change}], "2x8", site=SITE)
     assert GangRequests(slurm)(at) is at
     assert slurm.calls == []

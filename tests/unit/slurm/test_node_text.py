@@ -8,7 +8,7 @@ import pytest
 
 from slurmsched.model import NodeState, node_state
 from slurmsched.slurm.job_table import expand_hosts
-from slurmsched.slurm.node_text import parse_details, parse_nodes, parse_partitions, spread_of
+from slurmsched.slurm.node_text import parse_nodes, parse_partitions
 from slurmsched.slurm.requests import Forms, asked
 from slurmsched.slurm.text import duration_s, fields, records, time_s
 from tests.recorded.playback import HERE
@@ -122,54 +122,6 @@ def test_job_records__one_line_each():
     ]
     assert [asked(job_forms(job)).gpus for job in found] == [4, 4, 1]
     assert (found[0]["NodeList"], found[0]["Command"], found[0]["SchedNodeList"] != "") == ("", "", True)
-
-
-def test_parse_details__of_published_excerpts():
-    """`scontrol -d` lines of 20.02 to 24.x, several lines a job."""
-    excerpts = (PUBLIC / "scontrol-d-gres-idx-lines.txt").read_text().split("---")
-    found = {}
-    for job, excerpt in enumerate(excerpts, 1):
-        found |= parse_details(f"JobId={job} JobName=x\n{excerpt}\n   MinCPUsNode=1\n", {job: "x"})
-    assert found == {
-        1: (("gpu003", "gpu:a100:4(IDX:0-3)"),), 2: (("gpu01", "gpu:1(IDX:0)"),), 3: (("node1", "gpu:a100:1(IDX:0)"),),
-    }  # fmt: skip
-
-
-DETAIL = "Nodes=n2 CPU_IDs=0 Mem=1000 GRES=gpu:a100:1(IDX:7)"
-FORGED = "Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:a100:8(IDX:0-7)"
-
-
-@pytest.mark.parametrize("name", [f"x {FORGED} ", f"{FORGED} MinCPUsNode=1 ", "plain"])
-def test_parse_details__believes_no_name_and_no_comment(name):
-    """What looks like details in what users write is none."""
-    text = f"JobId=5 JobName={name} UserId=alice(1) JOB_GRES=gpu:1   {DETAIL} MinCPUsNode=1 Comment={FORGED} \n"
-    assert parse_details(text, {5: name}) == {5: (("n2", "gpu:a100:1(IDX:7)"),)}
-
-
-def test_parse_details__hears_scontrol_with_a_prompt():
-    """scontrol that reads from standard input prints its prompt before an answer, with or without the command."""
-    body = f"JobName=x UserId=a(1)   {DETAIL} MinCPUsNode=1\n"
-    text = f"scontrol: show job 5\nJobId=5 {body}scontrol: JobId=6 {body}scontrol: "
-    assert list(parse_details(text, {5: "x", 6: "x"})) == [5, 6]
-
-
-@pytest.mark.parametrize(
-    ("record", "spread"),
-    [
-        (
-            "JobId=1 WorkDir=/a StdErr= StdIn=/dev/null StdOut=/b SegmentSize=2 Switches=1@00:00:10 TresPerNode=g",
-            (1, 2),
-        ),
-        ("JobId=1 WorkDir=/a Switches=3@INVALID TresPerNode=gres/gpu:1", (3, 0)),  # srun and salloc: no files
-        ("JobId=1 WorkDir=/a StdOut=/b TresPerNode=gres/gpu:1", (0, 0)),
-        ("JobId=1 JobName=Switches=9 Comment=x SegmentSize=9 Command=/SegmentSize=9 WorkDir=/a StdOut=/b", (0, 0)),
-        ("JobId=1 WorkDir=/a StdOut=/b Switches=99999999999999@0 SegmentSize=-1", (0, 0)),
-        ("JobId=1", (0, 0)),
-    ],
-)
-def test_spread_of__what_a_record_tells_behind_its_users_words(record, spread):
-    """Names, comments and files of users decide nothing; a number that no count can be is none."""
-    assert spread_of(record) == spread
 
 
 def test_parse_partitions__a_topology_of_its_own():

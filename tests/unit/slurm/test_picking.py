@@ -8,11 +8,14 @@ import pytest
 
 from slurmsched.config import Topology
 from slurmsched.model import Site, Snapshot
+from slurmsched.model.pins import Wish
+from slurmsched.slurm.job_records import read_record
 from slurmsched.slurm.pick_records import PickRecords
 from slurmsched.slurm.picking import NO_TYPES, Pickers, read_wish
 from slurmsched.testing import snapshot
 from slurmsched.topology.gpu_types import TypedNode
-from tests.unit.planning.pin_cases import wait
+from tests.recorded.playback import Scontrol
+from tests.unit.planning import pin_cases
 
 ASKED = (
     "JobId=7 JobName={name} UserId=root(0) GroupId=root(0) MCS_label=N/A Priority=0 Nice=0 Account=root QOS=normal "
@@ -33,13 +36,23 @@ RUNS = (
 )
 
 
+def wait(job_id: int, **columns: object) -> dict[str, object]:
+    return pin_cases.wait(job_id, **{"name": "wrap", **columns})
+
+
 def record(**values: object) -> str:
     made = {**PLAIN, **values}
     return ASKED.format(**{"least": f"node={str(made['nodes']).partition('-')[0]},", **made})
 
 
+def wish_of(text: str, name: str = "wrap") -> Wish | None:
+    """As read when the job has that name."""
+    made = read_record(text, name)
+    return None if made is None else read_wish(7, made)
+
+
 def bars(**values: object) -> tuple[str, ...]:
-    found = read_wish(7, record(**values), str(values.get("name", "wrap")))
+    found = wish_of(record(**values), str(values.get("name", "wrap")))
     assert found is not None
     return found.bars
 
@@ -56,7 +69,7 @@ def bars(**values: object) -> tuple[str, ...]:
 )
 def test_wish__every_form_of_request(options, form, count, bound):
     """As scontrol prints it at the end of a record."""
-    found = read_wish(7, record(options=options), "wrap")
+    found = wish_of(record(options=options), "wrap")
     assert found is not None
     assert (found.form, found.count, found.bound, found.bars) == (form, count, bound, ())
     assert (found.submit_s, found.tasks, found.cpus_per_task, found.sockets) == (940.0, 1, 2, 0)
@@ -89,14 +102,14 @@ def test_wish__tells_what_keeps_a_job_from_being_pinned(values, expected):
 )
 def test_wish__number_of_nodes(nodes, tasks, expected):
     """Where it may have more than the least, a list that comes a moment too late could shrink it: it is barred."""
-    found = read_wish(7, record(nodes=nodes, tasks=tasks), "wrap")
+    found = wish_of(record(nodes=nodes, tasks=tasks), "wrap")
     assert found is not None
     assert (found.nodes, found.bars) == (expected, () if expected else ("a number of nodes that is not fixed",))
 
 
 def test_wish__more_nodes_than_the_least():
     """As 26.05.5 shows --nodes=2-3; --nodes=3 shows the same three everywhere."""
-    told = [read_wish(7, record(nodes="3-3", tasks=2, least=f"node={least},"), "wrap") for least in (2, 3)]
+    told = [wish_of(record(nodes="3-3", tasks=2, least=f"node={least},"), "wrap") for least in (2, 3)]
     assert [wish and wish.nodes for wish in told] == [0, 3]
 
 
@@ -107,7 +120,7 @@ def test_wish__more_nodes_than_the_least():
 def test_wish__more_nodes_than_the_least_where_slurm_names_it_otherwise(nodes, field, expected):
     """20.11 prints TRES=. Where neither is told, only one node cannot be meant to be more."""
     old = record(nodes=nodes).replace(f"ReqTRES=cpu=2,mem=1G,node={nodes[0]},billing=2,gres/gpu=2", field)
-    found = read_wish(7, old, "wrap")
+    found = wish_of(old, "wrap")
     assert field in old
     assert found is not None
     assert found.nodes == expected
@@ -115,12 +128,12 @@ def test_wish__more_nodes_than_the_least_where_slurm_names_it_otherwise(nodes, f
 
 def test_wish__of_a_job_that_was_renamed_meanwhile():
     """Between the look at the queue and the one at the job: not read, and read again by the new name."""
-    assert read_wish(7, record(name="new"), "old") is None
-    slurm = Commands(job=record(name="new") + "\n")
+    assert wish_of(record(name="new"), "old") is None
+    slurm = Scontrol({7: record(name="new")})
     records = PickRecords(slurm, read_wish)
     wishes = [records.read(busy(name=name).jobs, cores=False)[1] for name in ("old", "new", "new")]
     assert [len(each) for each in wishes] == [0, 1, 1]
-    assert len(slurm.calls) == 2
+    assert slurm.asked == ["all", [7], "all"]
 
 
 GANG = {"nodes": "2-2", "tasks": 8}
@@ -146,7 +159,7 @@ BY_TASK = "TresBind=gres/gpu:per_task:1 TresPerTask=gres/gpu=1"
 )
 def test_wish__of_a_gang(values, even, whole, barred):
     """Whether each node gets as many GPUs, and whether nobody else may be there. Tasks by node are no hindrance."""
-    found = read_wish(7, record(**{**GANG, **values}), "wrap")
+    found = wish_of(record(**{**GANG, **values}), "wrap")
     assert found is not None
     assert (found.nodes, found.even, found.whole, found.bars) == (2, even, whole, barred)
 
@@ -160,31 +173,20 @@ def test_wish__of_srun_and_salloc_which_have_no_files():
     """Their records end with the folder."""
     text = record(options="TresPerNode=gres/gpu:2").replace(" StdOut=/dev/null", "")
     assert "StdOut" not in text
-    assert read_wish(7, text, "wrap") is not None
+    assert wish_of(text, "wrap") is not None
 
 
 def test_wish__names_of_users_decide_nothing():
     """What looks like a field in the job's name or the path of its output is none."""
     assert bars(name="x SegmentSize=4 MinCPUsNode=9 Contiguous=1") == ()
-    assert read_wish(7, record(options="").replace("StdOut=/dev/null", "StdOut=/a TresPerNode=gres/gpu:8 StdOut=b"),
+    assert wish_of(record(options="").replace("StdOut=/dev/null", "StdOut=/a TresPerNode=gres/gpu:8 StdOut=b"),
                      "wrap") is None  # fmt: skip
 
 
 @pytest.mark.parametrize("broken", [{"options": ""}, {"tasks": "many"}])
 def test_wish__what_cannot_be_read_is_none(broken):
     """No GPUs by any form, or a number that is none."""
-    assert read_wish(7, record(**broken), "wrap") is None
-
-
-class Commands:
-    """Prints what it is given; the calls are kept."""
-
-    def __init__(self, **texts: str) -> None:
-        self.texts, self.calls = texts, []
-
-    def run(self, *command: str) -> str:
-        self.calls.append(command)
-        return self.texts[command[-1]]
+    assert wish_of(record(**broken), "wrap") is None
 
 
 NODE = {"%N %X %Y %Z": "n1 2 32 1\n"}  # what sinfo is asked for
@@ -203,7 +205,7 @@ SITE = Site("lab", "26.05.5", settings={"SelectTypeParameters": "CR_CORE_MEMORY"
 
 def test_pickers__add_the_nodes_as_slurm_has_them(gres_conf):
     """Sockets of the node, GPUs of gres.conf; both are read once."""
-    slurm = Commands(job=record() + "\n", **NODE)
+    slurm = Scontrol({7: record()}, NODE)
     pickers, at = Pickers(gres_conf, slurm), snapshot([wait(7)], "1x8", site=SITE)
     for _ in range(2):
         picking = pickers(at).picking
@@ -215,20 +217,20 @@ def test_pickers__add_the_nodes_as_slurm_has_them(gres_conf):
 @pytest.mark.parametrize(("used", "free"), [(5, (28, 31)), (4, ())])
 def test_pickers__cores_that_jobs_hold(gres_conf, used, free):
     """By socket; not known where Slurm counts other CPUs on the node than jobs show."""
-    found = Pickers(gres_conf, Commands(job=f"{record()}\n{RUNS}\n", **NODE))(busy(used)).picking
+    found = Pickers(gres_conf, Scontrol({7: record(), 8: RUNS}, NODE))(busy(used)).picking
     assert found is not None
     assert (found.free_cores, [wish.job_id for wish in found.wishes]) == ((free,), [7])
 
 
 def busy(used: int = 5, **columns: object) -> Snapshot:
     """Job 7 waits, job 8 runs."""
-    runs = {"job_id": 8, "state": "RUNNING", "start_s": 1.0, "cpus": 5, "node_list": "n1"}
+    runs = {"job_id": 8, "state": "RUNNING", "start_s": 1.0, "cpus": 5, "node_list": "n1", "name": "wrap"}
     return snapshot([wait(7, **columns), runs], [{"name": "n1", "gpus": 8, "cpus_used": used}], site=SITE)
 
 
 def test_pickers__ask_for_jobs_that_are_new_or_look_otherwise(gres_conf):
     """What one read tells is not asked again: the cost goes with what changes, not with the queue."""
-    slurm = Commands(job=f"{record()}\n{RUNS}\n", **NODE)
+    slurm = Scontrol({7: record(), 8: RUNS}, NODE)
     pickers = Pickers(gres_conf, slurm)
     pickers(busy())
     asked = len(slurm.calls)
@@ -248,7 +250,7 @@ def test_pickers__know_nodes_by_their_types(tmp_path, told, known):
     lines = [f"NodeName=n1 Name=gpu Type={kind} File=/dev/nvidia{g}\n" for g, kind in enumerate(types)]
     path.write_text("".join(lines))
     at = snapshot([wait(7)], "1x4", site=SITE)
-    slurm = Commands(job=record() + "\n", **NODE, **{"%N %G": f"n1 {told}\n"})
+    slurm = Scontrol({7: record()}, {**NODE, "%N %G": f"n1 {told}\n"})
     picking = Pickers(Topology(gres_conf=str(path)), slurm)(at).picking
     assert picking is not None
     assert (picking.kinds, picking.free_cores) == (((TypedNode(types),), ((0,),)) if known else ((), ((),)))
@@ -261,7 +263,7 @@ def test_pickers__know_nodes_by_their_types(tmp_path, told, known):
 )  # fmt: skip
 def test_wish__what_it_asks_for_by_node(request_, asks, alone):
     """By Type, and beside GPUs."""
-    found = read_wish(7, record(options=f"TresPerNode={request_}"), "wrap")
+    found = wish_of(record(options=f"TresPerNode={request_}"), "wrap")
     assert found is not None
     assert (found.asks, found.count, found.alone, found.bars) == (asks, 2, alone, ())
 
@@ -269,13 +271,13 @@ def test_wish__what_it_asks_for_by_node(request_, asks, alone):
 @pytest.mark.parametrize(("retype", "warnings"), [(True, (NO_TYPES,)), (False, ())])
 def test_pickers__say_when_no_request_can_be_rewritten(gres_conf, retype, warnings):
     """It is turned on, and no node has Types: nothing would happen, and nobody would know why."""
-    slurm = Commands(job=record() + "\n", **NODE)
+    slurm = Scontrol({7: record()}, NODE)
     assert Pickers(gres_conf, slurm, retype=retype)(snapshot([wait(7)], "1x8", site=SITE)).warnings == warnings
 
 
 def test_pickers__ask_nothing_while_nobody_could_be_pinned(gres_conf):
     """No job of several GPUs waits."""
-    slurm = Commands()
+    slurm = Scontrol({})
     assert Pickers(gres_conf, slurm)(snapshot([wait(7, gpus=1)], "1x8", site=SITE)).picking is None
     assert slurm.calls == []
 
@@ -289,14 +291,14 @@ def test_pickers__ask_nothing_while_nobody_could_be_pinned(gres_conf):
 )
 def test_pickers__say_where_the_model_does_not_hold(gres_conf, site, text):
     """Nobody is pinned on a guess."""
-    found = Pickers(gres_conf, Commands())(snapshot([wait(7)], "1x8", site=site))
+    found = Pickers(gres_conf, Scontrol({}))(snapshot([wait(7)], "1x8", site=site))
     assert found.picking is None
     assert text in found.warnings[-1]
 
 
 def test_pickers__say_when_gres_conf_cannot_be_read(tmp_path):
     """The nodes are unknown then, and the warning names the file."""
-    pickers = Pickers(Topology(gres_conf=str(tmp_path / "none")), Commands(job=record() + "\n"))
+    pickers = Pickers(Topology(gres_conf=str(tmp_path / "none")), Scontrol({7: record()}))
     found = pickers(snapshot([wait(7)], "1x8", site=SITE))
     assert found.picking is not None
     assert found.picking.node_kind.tolist() == [-1]

@@ -6,15 +6,16 @@ import pytest
 
 from slurmsched.model import Site
 from slurmsched.slurm.picks import NO_FILE, Picks, free_cores, held_cpus, known_version, read_picks, read_shapes
+from slurmsched.testing import snapshot
 from slurmsched.topology.picker import UNKNOWN
 from slurmsched.topology.slurm_node import Form, GpuRequest, SlurmNode
+from tests.recorded.playback import Scontrol
 
 NODE = SlurmNode.build([range(4)] * 2 + [range(4, 8)] * 2, (), sockets=2, cores_per_socket=4, cpus_per_core=2)
-JOBS = """\
-JobId=1 JobName=a UserId=u(1) JobState=RUNNING Reason=None Nodes=n1 CPU_IDs=0-3 Mem=1 GRES=gpu:2(IDX:0-1) MinCPUsNode=1
-JobId=2 JobName=b UserId=u(1) JobState=RUNNING Reason=None Nodes=n[1-2] CPU_IDs=8,9 Mem=1 GRES= MinCPUsNode=1
-JobId=3 JobName=c UserId=u(1) JobState=PENDING Reason=None Nodes=n1 CPU_IDs=10-15 Mem=1 GRES= MinCPUsNode=1
-"""
+RECORD = (
+    "JobId={job} JobName=a UserId=u(1) JobState=RUNNING Reason=None NodeList={nodes} BatchHost=n1 "
+    "Nodes={hosts} CPU_IDs={cpus} Mem=1 GRES= MinCPUsNode=1"
+)
 
 
 class Answers:
@@ -27,9 +28,19 @@ class Answers:
         return self.texts[program]
 
 
-def test_held_cpus__of_jobs_that_run():
-    """Each node of a hostlist holds the CPUs; a pending job holds none."""
-    assert held_cpus(JOBS) == {"n1": 0b11_0000_1111, "n2": 0b11_0000_0000}
+@pytest.mark.parametrize(
+    ("hosts", "cpus", "second"),
+    [("n[1-2]", "8,9", 0b11_0000_0000), ("n[1-3]", "8,9", 0), ("n3", "8,9", 0), ("n[1-999999]", "8", 0),
+     ("n1", "0-99999999", 0), ("n1", "²", 0)],
+)  # fmt: skip
+def test_held_cpus__of_jobs_that_run(hosts, cpus, second):
+    """Each node of a hostlist holds the CPUs; a pending job holds none. A record that names other nodes than the job
+    has, or CPUs that no node has, shows none."""
+    told = {1: ("n1", "n1", "0-3"), 2: ("n[1-2]", hosts, cpus), 3: ("n1", "n1", "10-15")}
+    records = {job: RECORD.format(job=job, nodes=n, hosts=h, cpus=c) for job, (n, h, c) in told.items()}
+    rows = [{"job_id": job, "name": "a", "state": "PENDING" if job == 3 else "RUNNING"} for job in told]
+    held = held_cpus(Scontrol(records), snapshot(rows).jobs)
+    assert {"n1": held["n1"], "n2": held.get("n2", 0)} == {"n1": 0b1111 | second, "n2": second}
 
 
 def test_free_cores__a_core_with_a_held_thread_is_not_free():

@@ -16,9 +16,9 @@ from slurmsched.slurm import cli_reader, pyslurm_reader
 from slurmsched.slurm.commands import Commands
 from slurmsched.slurm.pyslurm_child import answer, load_columns
 from slurmsched.slurm.pyslurm_reader import FIRST_REST_S, Child, ChildError, PyslurmReader
-from slurmsched.slurm.queue_text import GROUPS, KIND, REQUESTS, RUN, UNIT, split_rows
+from slurmsched.slurm.queue_text import GROUPS, KIND, REQUESTS, RUN, split_rows
 from slurmsched.slurm.reader import open_reader
-from tests.recorded.playback import HERE, MARK, Answer, Playback, recorded_versions
+from tests.recorded.playback import HERE, MARK, UNIT, Answer, Playback, recorded_versions
 
 STAND_IN = """
 import os, signal, time
@@ -152,7 +152,7 @@ class WithRequests(Playback):
     def start(self, program, *arguments, stdin=""):
         if program != "squeue" or "--array" in arguments or f"JobID:0{MARK}" not in arguments[-1]:
             return super().start(program, *arguments, stdin=stdin)
-        flat = split_rows((self.folder / "squeue.txt").read_bytes().decode(), MARK)
+        flat = split_rows((self.folder / "squeue.txt").read_bytes().decode().replace("\x1f", UNIT), MARK)
         rows = []
         for i in range(0, len(flat), len(GROUPS)):
             ids, kind, run = (group.split(UNIT) for group in flat[i : i + 3])

@@ -16,7 +16,6 @@ from slurmsched.slurm.queue_text import (
     IDS,
     KIND,
     RUN,
-    UNIT,
     fresh_mark,
     merge_rows,
     parse_priorities,
@@ -24,10 +23,15 @@ from slurmsched.slurm.queue_text import (
     queue_arguments,
     split_arrays,
     split_rows,
+    unit_of,
+)
+from slurmsched.slurm.queue_text import (
+    UNIT as PLAIN,
 )
 from tests.recorded.playback import HERE
 
-MARK = fresh_mark()
+MARK = "\x1e0123456789abcdef\x1e"  # as fresh_mark() makes
+UNIT = unit_of(MARK)
 KIND_VALUES = ["alice", "physics", "gpu", "normal", "PENDING", "None", "(null)", "1:00:00", "1", "1", "1", "*"]
 KIND_VALUES += ["N/A", "N/A", "N/A", "gres/gpu:1", "cpu=1", "0", "1", "1", "(null)", "", ""]
 
@@ -58,7 +62,7 @@ texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 def test_parse_queue__keeps_any_name_and_comment(pairs):
     """Free text with separators, newlines and control characters stays whole and in its row."""
     rows = [row(i + 1, name=name, comment=comment) for i, (name, comment) in enumerate(pairs)]
-    queue = parse_queue(split_rows(printed(rows), MARK))
+    queue = parse_queue(split_rows(printed(rows), MARK), UNIT, [])
     assert list(zip(queue.name, queue.comment, strict=True)) == pairs
     assert queue.ids["JobID"].tolist() == list(range(1, len(pairs) + 1))
 
@@ -81,12 +85,57 @@ def test_split_rows__refuses_a_torn_answer():
         split_rows(whole[:-20], MARK)
 
 
-def test_parse_queue__refuses_wrong_fields():
-    """A row with a field too many is an error that names the fields."""
-    bad = row(1)
-    bad[0] += f"{UNIT}7"
-    with pytest.raises(UnreadableError, match="JobID"):
-        parse_queue(split_rows(printed([bad]), MARK))
+@pytest.mark.parametrize("bad", ["2UNIT7UNIT1", "", "²", "-5", "1e3", "18446744073709551616", "4294967294", "0"])
+def test_parse_queue__leaves_out_a_row_without_a_job_id_or_of_other_fields(bad):
+    """It is named, and all others are read."""
+    rows, warnings = [row(1), row(2), row(3)], list[str]()
+    bad = bad.replace("UNIT", UNIT)
+    rows[1][0] = UNIT.join([bad, *rows[1][0].split(UNIT)[1:]])
+    queue = parse_queue(split_rows(printed(rows), MARK), UNIT, warnings)
+    assert (queue.ids["JobID"].tolist(), len(queue), len(warnings)) == ([1, 3], 2, 1)
+    assert repr(bad.partition(UNIT)[0]) in warnings[0]
+
+
+@pytest.mark.parametrize("place", [*range(1, len(IDS)), "NumNodes", "NumCPUs", "TimeLimit", "RestartCnt", "StartTime"])
+@pytest.mark.parametrize("text", ["²", "99999999999999999999999", "-9", "4294967294.5", "nan", "1_0", "x\ny"])
+def test_queue_columns__leave_a_job_with_an_odd_number_alone(place, text):
+    """Its job is pinned and named, all others go on as they were."""
+    rows = [row(1), row(2), row(3)]
+    group, names = (0, IDS) if isinstance(place, int) else (1, KIND) if place in KIND else (2, RUN)
+    at = place if isinstance(place, int) else names.index(place)
+    values = rows[1][group].split(UNIT)
+    rows[1][group] = UNIT.join([*values[:at], text, *values[at + 1 :]])
+    warnings: list[str] = []
+    columns = queue_columns(parse_queue(split_rows(printed(rows), MARK), UNIT, warnings), 0.0, warnings)
+    if (names[at], text) == ("Nice", "-9"):
+        assert (columns["nice"].tolist(), columns["pinned"].any(), warnings) == ([0, -9, 0], False, [])
+        return
+    assert columns["pinned"].tolist() == [False, True, False]
+    assert [warning[:6] for warning in warnings] == ["job 2:"]
+    for name in ("nice", "priority", "nodes", "cpus", "gpus"):
+        assert (
+            columns[name][0]
+            == columns[name][2]
+            == queue_columns(parse_queue(split_rows(printed([row(1)]), MARK), UNIT, []), 0.0, [])[name][0]
+        )
+
+
+def test_queue_columns__read_counts_in_units():
+    """squeue prints 1536 nodes as 1.50K."""
+    one = row(1)
+    at = KIND.index("NumNodes")
+    one[1] = UNIT.join([*KIND_VALUES[:at], "1.50K", "2K", *KIND_VALUES[at + 2 :]])
+    columns = queue_columns(parse_queue(split_rows(printed([one]), MARK), UNIT, []), 0.0, [])
+    assert (columns["nodes"].tolist(), columns["cpus"].tolist(), columns["pinned"].any()) == ([1536], [2048], False)
+
+
+def test_parse_queue__an_account_may_hold_any_separator():
+    """Without AccountingStorageEnforce users choose it: only the token of this read parts fields."""
+    one, at = row(1), KIND.index("Account")
+    one[1] = UNIT.join([*KIND_VALUES[:at], f"a{PLAIN}b|c\n\x1e", *KIND_VALUES[at + 1 :]])
+    queue = parse_queue(split_rows(printed([one, row(2)]), MARK), UNIT, [])
+    assert queue.kind.labels("Account")[0] == f"a{PLAIN}b|c\n\x1e"
+    assert queue.ids["JobID"].tolist() == [1, 2]
 
 
 def test_split_arrays__finds_hidden_records():
@@ -103,7 +152,7 @@ def test_queue_columns__keep_published_reasons_whole():
     for groups, reason in zip(rows, reasons, strict=True):
         groups[1] = UNIT.join([*KIND_VALUES[:5], reason, *KIND_VALUES[6:]])
     warnings: list[str] = []
-    columns = queue_columns(parse_queue(split_rows(printed(rows), MARK)), 0.0, warnings)
+    columns = queue_columns(parse_queue(split_rows(printed(rows), MARK), UNIT, warnings), 0.0, warnings)
     assert (len(lines), len(reasons), list(columns["reason"]), warnings) == (9, 4, reasons, [])
 
 
@@ -111,7 +160,7 @@ def test_merge_rows__puts_records_in_place_of_folded_rows():
     """The array's own record keeps the tasks that are left; the split task has its nice; other rows stay."""
     rows = split_rows(printed([row(18, "18_[1-4]"), row(5, "5_1"), row(19, "18_7", nice=9)]), MARK)
     unfolded = [row(18, "18_1"), row(18, "18_2"), row(22, "18_3", nice=33), row(18, "18_4"), row(19, "18_7", nice=9)]
-    queue = parse_queue(merge_rows(rows, split_rows(printed(unfolded), MARK), [18]))
+    queue = parse_queue(merge_rows(rows, split_rows(printed(unfolded), MARK), [18]), UNIT, [])
     assert dict(zip(queue.ids["JobID"].tolist(), queue.array_id, strict=True)) == {
         5: "5_1", 18: "18_[1,2,4]", 22: "18_3", 19: "18_7",
     }  # fmt: skip
@@ -119,13 +168,13 @@ def test_merge_rows__puts_records_in_place_of_folded_rows():
 
 
 def priorities(*rows: tuple[int, int, int, int, str]) -> str:
-    return "".join(UNIT.join(map(str, each)) + "\n" for each in rows)
+    return "".join(PLAIN.join(map(str, each)) + "\n" for each in rows)
 
 
 def test_parse_priorities__sums_factors():
     """Base priority is the weighted factors, TRES ones too, without site factor and nice."""
     table = parse_priorities(
-        priorities((7, 1110, 100, 5, "1000 0 5 0 0 0 cpu=4,mem=1,gres/gpu=5"), (9, 1, 0, 0, "0 0 0 0 0 0 "))
+        priorities((7, 1110, 100, 5, "1000 0 5 0 0 0 cpu=4,mem=1,gres/gpu=5"), (9, 1, 0, 0, "0 0 0 0 0 0 ")), []
     )
     assert (table.job_id.tolist(), table.site.tolist(), table.factors.tolist()) == ([7, 9], [100, 0], [1015.0, 0.0])
     assert table.pinned.tolist() == [False, False]
@@ -133,14 +182,31 @@ def test_parse_priorities__sums_factors():
 
 def test_parse_priorities__adds_typed_and_untyped_tres_weights():
     """Both count for the priority, other than in a request, where the typed one is part of the untyped."""
-    table = parse_priorities(priorities((7, 900, 0, 0, "100 0 0 gres/gpu=500,gres/gpu:a100=300")))
+    table = parse_priorities(priorities((7, 900, 0, 0, "100 0 0 gres/gpu=500,gres/gpu:a100=300")), [])
     assert table.factors.tolist() == [900.0]
 
 
-def test_parse_priorities__of_no_number_is_an_error():
-    """Nothing is planned on a priority that cannot be read."""
-    with pytest.raises(UnreadableError, match="priority factors"):
-        parse_priorities(priorities((7, 900, 0, 0, "100 0 0 cpu=many")))
+@pytest.mark.parametrize(
+    "bad",
+    [(8, 900, 0, 0, "100 0 0 cpu=many"), (8, "²", 0, 0, "1"), (8, 1, "9" * 30, 0, "1"), (8, 1, 0, "", "1"),
+     (8, 1, 0, 0, "1e99"), (8, -1, 0, 0, "1"), (8, 1, 0, 0, "nan")],
+)  # fmt: skip
+def test_parse_priorities__pin_the_job_of_a_row_they_cannot_read(bad):
+    """Nothing is planned on a priority that cannot be read; other jobs are."""
+    warnings: list[str] = []
+    good = (7, 900, 3, 0, "100 0 0")
+    table = parse_priorities(priorities(good, bad, (9, 900, 3, 0, "100 0 0")), warnings)
+    assert (table.job_id.tolist(), table.pinned.tolist()) == ([7, 8, 9], [False, True, False])
+    assert table.site[[0, 2]].tolist() == [3, 3]
+    assert ["8" in warning for warning in warnings] == [True]
+
+
+@pytest.mark.parametrize("bad", ["", "x", "0", "²", "99999999999999999999"])
+def test_parse_priorities__leave_out_a_row_without_a_job(bad):
+    """It is said how many there were."""
+    warnings: list[str] = []
+    table = parse_priorities(priorities((bad, 1, 0, 0, "0"), (7, 1, 0, 0, "0")) + "torn\n", warnings)  # type: ignore[arg-type]
+    assert (table.job_id.tolist(), len(warnings), "2 rows" in warnings[0]) == ([7], 1, True)
 
 
 @pytest.mark.parametrize(
@@ -149,16 +215,16 @@ def test_parse_priorities__of_no_number_is_an_error():
 )
 def test_parse_priorities__knows_a_priority_set_by_hand(priority, site, nice, pinned):
     """All factors 0 and a priority that site factor and nice do not explain."""
-    assert parse_priorities(priorities((1, priority, site, nice, "0 0 0 0 0 0 "))).pinned.tolist() == [pinned]
+    assert parse_priorities(priorities((1, priority, site, nice, "0 0 0 0 0 0 ")), []).pinned.tolist() == [pinned]
 
 
 def test_parse_priorities__takes_the_highest_of_several_partitions():
     """A job in two partitions has two rows; Slurm starts it by the better one."""
-    table = parse_priorities(priorities((3, 10, 0, 0, "10 0 0 0 0 0 "), (3, 40, 0, 0, "10 0 0 0 30 0 ")))
+    table = parse_priorities(priorities((3, 10, 0, 0, "10 0 0 0 0 0 "), (3, 40, 0, 0, "10 0 0 0 30 0 ")), [])
     assert (table.job_id.tolist(), table.factors.tolist()) == ([3], [40.0])
 
 
 def test_parse_priorities__of_an_empty_queue():
     """No pending job at all."""
-    assert len(parse_priorities("").job_id) == 0
-    assert parse_priorities("").factors.dtype == np.float64
+    assert len(parse_priorities("", []).job_id) == 0
+    assert parse_priorities("", []).factors.dtype == np.float64
