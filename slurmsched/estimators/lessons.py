@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 
@@ -73,11 +76,17 @@ def digest_of(past: Past) -> str:
     return hasher.hexdigest()
 
 
-def one_thread() -> Any:
-    """Keeps scikit-learn to one thread: several that wait for each other slow a busy machine down."""
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Keeps scikit-learn to one thread: several that wait for each other slow a busy machine down.
+
+    It counts the cores all the same, and warns where /sys is not mounted; that warning is left out.
+    """
     from threadpoolctl import threadpool_limits
 
-    return threadpool_limits(1, user_api="openmp")
+    with threadpool_limits(1, user_api="openmp"), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Could not find the number of physical cores", UserWarning)
+        yield
 
 
 def taught(past: Past) -> Floats:

@@ -87,7 +87,7 @@ def played(trace: Trace, model: SlurmModel, planner: Any, seed: int = 0) -> Embe
 
 
 @given(traces(), models(), st.integers(0, 99))
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=40)
 def test_embedded__keeps_its_laws_under_any_plan(trace: Trace, model: SlurmModel, seed: int) -> None:
     """No GPU is held twice, gangs are whole, time goes on (Chaos checks), all jobs end, and run time adds up."""
     cluster = played(trace, model, Chaos(seed))
@@ -102,14 +102,14 @@ def test_embedded__keeps_its_laws_under_any_plan(trace: Trace, model: SlurmModel
 
 
 @given(traces(), st.integers(0, 99), st.randoms(use_true_random=False))
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=15)
 def test_embedded__is_blind_to_row_order_and_repeatable(trace: Trace, seed: int, random: Any) -> None:
     """Equal seeds give byte-equal outcomes, with the rows of the trace in any order."""
     order = list(range(len(trace)))
     random.shuffle(order)
     names = ("job_id", "gpus", "submit_s", "duration_s", "time_limit_s")
     shuffled = Trace.of(*(getattr(trace, name)[order] for name in names))
-    digests = {Outcomes.of(played(t, SlurmModel(), p())).digest for t in (trace, shuffled) for p in [lambda: LAS] * 2}
+    digests = {Outcomes.of(played(one, SlurmModel(), LAS)).digest for one in (trace, trace, shuffled)}
     assert len(digests) == 1
     assert len({Outcomes.of(played(t, SlurmModel(), Chaos(seed))).digest for t in (trace, shuffled)}) == 1
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from slurmsched.estimators.group_hash import GroupHash
 from slurmsched.estimators.groups import alike
 from slurmsched.estimators.histogram import Histogram
 from slurmsched.estimators.history import History
-from slurmsched.estimators.lessons import DAY_S
+from slurmsched.estimators.lessons import DAY_S, one_thread
 from slurmsched.estimators.nothing import Nothing
 from slurmsched.estimators.trees import Trees
 from slurmsched.model import Estimates, Past, Snapshot
@@ -151,3 +152,13 @@ def test_learning__refuses_bad_parameters(kind: Any, parameters: dict[str, Any])
     with pytest.raises(ConfigError) as caught:
         kind(**parameters)
     assert caught.value.key == f"policy.{next(iter(parameters))}"
+
+
+def test_one_thread__where_cores_cannot_be_counted() -> None:
+    """Where /sys is not mounted scikit-learn warns at each fit; no other warning is hidden."""
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        with one_thread():
+            warnings.warn("Could not find the number of physical cores for the following reason", stacklevel=1)
+            warnings.warn("another", stacklevel=1)
+    assert [str(one.message) for one in heard] == ["another"]
