@@ -70,7 +70,7 @@ local function from_options(job_desc)
     if not fine or not list then return "" end
     for _, entry in pairs(list) do
         local text = tostring(entry):match("SLURMSCHED_HINTS=(.*)$")
-        if text then return text end
+        if text then return grammar.too_long(text) and "" or text end
     end
     return ""
 end
@@ -84,14 +84,17 @@ local function with_defaults(hints, text)
     end
 end
 
--- The comment to write, what is wrong with it, and the hints. nil: the comment has none of ours and stays.
+-- The comment to write, and what is wrong with it. nil: the comment has none of ours, or is or would become longer than
+-- Slurm takes, and stays.
 local function understood(comment, options, defaults)
     local text = comment or ""
+    if grammar.too_long(text) then return nil, grammar.parse(text, keys).warnings end
     if options ~= "" then text = text .. " " .. grammar.MARK .. " " .. options end
     local hints = grammar.parse(text, keys)
     if defaults ~= "" then with_defaults(hints, defaults) end
-    if not hints.marked and next(hints.values) == nil then return nil, {}, hints end
-    return grammar.comment(hints, keys), hints.warnings, hints
+    if not hints.marked and next(hints.values) == nil then return nil, hints.warnings end
+    local written = grammar.comment(hints, keys)
+    return not grammar.too_long(written) and written or nil, hints.warnings
 end
 
 -- For a job of one node --gpus=N is --gpus-per-node=N, but Slurm chooses the GPUs another way (docs/topology-slurm.md).
@@ -132,32 +135,44 @@ local function in_order(set)
     return found
 end
 
-local function keeps_hints(old, new)
+-- The comment with the hints that the job has had, but for those that its owner may change; nil if it gives another one.
+local function kept(old, new)
     local before, after = grammar.parse(old or "", keys), grammar.parse(new, keys)
     for _, key in ipairs(keys) do
-        if not FREE[key.name] and before.values[key.name] ~= after.values[key.name] then return false end
+        local had, gives = before.values[key.name], after.values[key.name]
+        if gives == nil then
+            after.values[key.name] = had
+        elseif gives ~= had and not FREE[key.name] then
+            return nil
+        end
     end
-    return true
+    if next(after.values) == nil then return new end
+    local written = grammar.comment(after, keys)
+    if next(before.values) ~= nil and (grammar.too_long(new) or grammar.too_long(written)) then return nil end
+    return written
 end
 
--- Why the owner of a job may not make this change, or nil.
+-- Why the owner of a job may not make this change, or nil; and the comment to write instead of the one given, or nil.
 local function guarded(job_desc, job_rec, uid)
     local guard = settings.guard or {}
     if uid == 0 or uid ~= job_rec.user_id then return nil end
-    local nice = tonumber(job_desc.nice)
+    local nice, priority = tonumber(job_desc.nice), tonumber(job_desc.priority)
     if guard.nice and nice and nice ~= NOT_GIVEN and nice < (tonumber(job_rec.nice) or nice) then
         return "this site's scheduler sets nice: a job's owner may raise it, not lower it"
     end
+    if guard.nice and priority and priority > 0 and priority < NOT_GIVEN then -- 0 holds a job, INFINITE releases it
+        return "this site's scheduler sets nice, which priority= would set to 0: raise nice, or hold the job"
+    end
     local start = tonumber(job_rec.start_time) or 0
     local begun = start > 0 and start <= os.time() -- that of a waiting job is when Slurm expects it to start
-    if guard.comment and begun and job_desc.comment and not keeps_hints(job_rec.comment, job_desc.comment) then
-        return "hints of a job that has been given nodes stay as they are, but for " .. table.concat(in_order(FREE), " and ")
-    end
-    return nil
+    if not (guard.comment and begun and job_desc.comment) then return nil end
+    local comment = kept(job_rec.comment, job_desc.comment)
+    if comment then return nil, comment end
+    return "hints of a job that has been given nodes stay as they are, but for " .. table.concat(in_order(FREE), " and ")
 end
 
 local function modified(job_desc, job_rec, uid)
-    local why = guarded(job_desc, job_rec, uid)
+    local why, whole = guarded(job_desc, job_rec, uid)
     if why then
         tell(why)
         return true
@@ -165,6 +180,7 @@ local function modified(job_desc, job_rec, uid)
     if not job_desc.comment then return false end
     local comment, warnings = understood(job_desc.comment, "", "")
     if told(warnings) then return true end
+    comment = whole or comment
     if comment and comment ~= job_desc.comment then job_desc.comment = comment end
     return false
 end

@@ -1,8 +1,11 @@
 -- The grammar of hints (docs/hints.md) for Slurm's Lua plug-ins: understands a comment as slurmsched itself does.
 -- For Lua 5.1 to 5.4. The keys lie in slurmsched_keys.lua, which is written from slurmsched's own table.
 
-local M = { MARK = "slurmsched:" }
+-- MOST_BYTES: of a comment, as Slurm takes it from sbatch; it calls job_submit.lua before it looks at the length.
+-- MOST_FAULTS: told of one comment, since slurmctld copies the whole message at every line that is added to it.
+local M = { MARK = "slurmsched:", MOST_BYTES = 1024, MOST_FAULTS = 3 }
 
+local MOST_CHARACTERS = 300
 local LONGEST_S = 100 * 365 * 86400
 local UNITS_S = { s = 1, m = 60, h = 3600, d = 86400, w = 604800 }
 local FORMS = "30s, 90m, 2h, 1d12h, 1.5h or Slurm's 1-02:03:04, 02:00:00, 30:00"
@@ -205,20 +208,43 @@ local function outside(left) -- the user's own text, its pieces apart by one bla
     return table.concat(kept, " ")
 end
 
+-- Whether a comment is longer than any that Slurm takes: nothing in it is looked at.
+function M.too_long(comment) return #(comment or "") > M.MOST_BYTES end
+
+-- A list of faults: add(text) or add(function) keeps the first few, rest() tells how many more there were.
+local function faults_of(list)
+    local more = 0
+    return function(text)
+        if #list >= M.MOST_FAULTS then more = more + 1 return end
+        if type(text) == "function" then text = text() end
+        if #text > MOST_CHARACTERS then text = text:sub(1, MOST_CHARACTERS - 3) .. "..." end
+        list[#list + 1] = text
+    end, function()
+        if more > 0 then list[#list + 1] = more .. (more == 1 and " more fault" or " more faults") end
+    end
+end
+
 -- keys: of slurmsched_keys.lua. values: name -> text to write. wrong: name=value as given, of no use.
 -- warnings: in words. text: of the comment without hints. marked: whether there is a mark at all.
 function M.parse(comment, keys)
     local by_name, hints, numbers = {}, { values = {}, wrong = {}, warnings = {} }, {}
+    if M.too_long(comment) then
+        hints.text, hints.marked = comment, false
+        if comment:lower():find(M.MARK, 1, true) then
+            hints.warnings[1] = "a comment of more than 1,024 bytes is left alone: no hint in it counts"
+        end
+        return hints
+    end
     for _, key in ipairs(keys) do by_name[key.name] = key end
     local found, faults, left = words(comment or "")
     hints.text, hints.marked = outside(left), #left > 1
-    for _, fault in ipairs(faults) do hints.warnings[#hints.warnings + 1] = fault end
-    local function warn(text) hints.warnings[#hints.warnings + 1] = text end
+    local warn, rest = faults_of(hints.warnings)
+    for _, fault in ipairs(faults) do warn(fault) end
     for _, word in ipairs(found) do
         local key = by_name[word.name]
         local text, why, number
         if not key then
-            warn("unknown hint " .. M.shown(word.name) .. "; known are " .. M.names(keys))
+            warn(function() return "unknown hint " .. M.shown(word.name) .. "; known are " .. M.names(keys) end)
         else
             if hints.values[word.name] then warn(word.name .. " is given more than once; the last one counts") end
             text, why, number = PARSERS[key.kind](word.value)
@@ -240,6 +266,7 @@ function M.parse(comment, keys)
             hints.values[name] = nil
         end
     end
+    rest()
     return hints
 end
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -22,6 +22,11 @@ from slurmsched.model.jobs import Jobs
 from slurmsched.words import some
 
 MARK = "slurmsched:"
+MOST_BYTES = 1_024  # of a comment, as Slurm takes it from sbatch
+MOST_FAULTS = 3  # told of one comment
+MOST_CHARACTERS = 300  # of one text
+LONGEST_NAME = 20  # characters of a word for which a near key is looked for
+TOO_LONG = f"a comment of more than {MOST_BYTES:,} bytes is left alone: no hint in it counts"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,46 +111,78 @@ def parse_hints(comment: str) -> Hints:
     """The hints of a comment. Never raises: what is not understood is ignored and told in `warnings`.
 
     Hints are key=value words after "slurmsched:", up to the first word of another form. All other
-    text is the user's own. Of a repeated key the last counts, as with sbatch's own options.
+    text is the user's own. Of a repeated key the last counts, as with sbatch's own options. Of many
+    faults MOST_FAULTS are told and the rest counted. A comment longer than MOST_BYTES has no hints.
     """
     return _parse(comment) if MARK in comment.lower() else _NONE
 
 
 @lru_cache(maxsize=131_072)
 def _parse(comment: str) -> Hints:
+    if _too_long(comment):
+        return Hints(warnings=(TOO_LONG,))
     given: dict[str, Any] = {}
-    warnings: list[str] = []
-    for name, value in _words(comment, warnings):
+    faults = _Faults()
+    for name, value in _words(comment, faults):
         key = _BY_NAME.get(name)
         if key is None:
-            warnings.append(f"unknown hint {_shown(name)}{_nearest(name)}")
+            faults.add("" if faults.full else f"unknown hint {_shown(name)}{_nearest(name)}")
             continue
         if key.field in given:
-            warnings.append(f"{name} is given more than once; the last one counts")
+            faults.add(f"{name} is given more than once; the last one counts")
         try:
             given[key.field] = key.parse(value)
         except (ValueError, OverflowError, OSError) as error:
-            warnings.append(f"{name}={_shown(value)} {error}; for example {key.example}")
-    return _checked(Hints(**given, warnings=tuple(warnings)))
+            faults.add(f"{name}={_shown(value)} {error}; for example {key.example}")
+    low, high = given.get("min_gpus"), given.get("max_gpus")
+    if low is not None and high is not None and low > high:
+        faults.add(f"min_gpus={low} is more than max_gpus={high}; both are ignored")
+        del given["min_gpus"], given["max_gpus"]
+    return Hints(**given, warnings=faults.texts())
 
 
-def _words(comment: str, warnings: list[str]) -> Iterator[tuple[str, str]]:
+class _Faults:
+    """What is wrong with one comment: MOST_FAULTS texts, and how many more there are."""
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+        self._more = 0
+
+    @property
+    def full(self) -> bool:
+        """Whether the next one is counted only."""
+        return len(self._texts) == MOST_FAULTS
+
+    def add(self, text: str) -> None:
+        if self.full:
+            self._more += 1
+        else:
+            self._texts.append(shortened(text))
+
+    def texts(self) -> tuple[str, ...]:
+        return (*self._texts, some(self._more, "more fault")) if self._more else tuple(self._texts)
+
+
+def shortened(text: str) -> str:
+    """The text, cut to MOST_CHARACTERS."""
+    return text if len(text) <= MOST_CHARACTERS else text[: MOST_CHARACTERS - 3] + "..."
+
+
+def _too_long(comment: str) -> bool:
+    return len(comment) > MOST_BYTES or len(comment.encode("utf-8", "surrogatepass")) > MOST_BYTES
+
+
+def _words(comment: str, faults: _Faults | None = None) -> Iterator[tuple[str, str]]:
     at = 0
+    if _too_long(comment):
+        return
     while mark := _MARK.search(comment, at):
         at = mark.end()
-        if not _WORD.match(comment, at):
-            warnings.append(f"no key=value follows {MARK}")
+        if faults and not _WORD.match(comment, at):
+            faults.add(f"no key=value follows {MARK}")
         while word := _WORD.match(comment, at):
             at = word.end()
             yield word[1].lower().replace("-", "_"), word[2].rstrip(",;")
-
-
-def _checked(hints: Hints) -> Hints:
-    low, high = hints.min_gpus, hints.max_gpus
-    if low is None or high is None or low <= high:
-        return hints
-    warning = f"min_gpus={low} is more than max_gpus={high}; both are ignored"
-    return replace(hints, min_gpus=None, max_gpus=None, warnings=(*hints.warnings, warning))
 
 
 def _shown(text: str) -> str:
@@ -153,7 +190,7 @@ def _shown(text: str) -> str:
 
 
 def _nearest(name: str) -> str:
-    near = difflib.get_close_matches(name, _BY_NAME, n=1)
+    near = difflib.get_close_matches(name, _BY_NAME, n=1) if len(name) <= LONGEST_NAME else ()
     return f" (did you mean {near[0]}?)" if near else f"; known are {', '.join(_BY_NAME)}"
 
 
@@ -176,13 +213,13 @@ def value_text(key: Key, value: Any) -> str:
 def written(comment: str) -> tuple[str, ...]:
     """The hints that are understood in the comment's own words, of a key given twice the last: "dur=90m"."""
     kept = {key.name for key, _ in understood(parse_hints(comment))}
-    last = {name: value for name, value in _words(comment, []) if name in kept and _reads(name, value)}
+    last = {name: value for name, value in _words(comment) if name in kept and _reads(name, value)}
     return tuple(f"{name}={value}" for name, value in last.items())
 
 
 def hints_alone(comment: str) -> str:
     """A comment of the hints that are understood, as written, and nothing else of this one; "" if there are none."""
-    words = [f"{name}={value}" for name, value in _words(comment, []) if _reads(name, value)]
+    words = [f"{name}={value}" for name, value in _words(comment) if _reads(name, value)]
     return f"{MARK} {' '.join(words)}" if words else ""
 
 
@@ -217,7 +254,7 @@ def hint_warnings(jobs: Jobs, *, most: int = 20) -> tuple[str, ...]:
     faults: dict[str, list[int]] = {}
     for code, name in enumerate(jobs.comment.names):
         if MARK in name.lower() and (found := parse_hints(name).warnings):  # few among 100,000 comments
-            faults.setdefault("; ".join(found), []).append(code)
+            faults.setdefault(shortened("; ".join(found)), []).append(code)
     stay = ~jobs.finished if faults else np.zeros(len(jobs), np.bool_)
     having = {fault: np.flatnonzero(stay & np.isin(jobs.comment.codes, codes)) for fault, codes in faults.items()}
     having = {fault: rows for fault, rows in having.items() if len(rows)}
@@ -244,7 +281,8 @@ sbatch --gpus=4 --comment="run 17 slurmsched: dur=2h preempt=yes ckpt=USR1@120" 
 ```
 
 Hints are `key=value` words, parted by blanks, after `{MARK}`. They end with the text or at the first word of another
-form. Everything else in the comment is left alone. Hints help the job that gives them: one that is unknown or wrong is
+form. Everything else in the comment is left alone. A comment of more than {MOST_BYTES:,} bytes, the most that `sbatch`
+takes, has no hints. Hints help the job that gives them: one that is unknown or wrong is
 ignored and reported with the plan (`slurmsched plan`), and never fails the job. Of a key given twice the last counts.
 `slurmsched hints check 'TEXT'` shows how a comment is understood.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from slurmsched.model.gres import parse_gres
-from slurmsched.model.hints import parse_hints
+from slurmsched.model.hints import parse_hints, shortened
 from slurmsched.survey.case import Case
 from slurmsched.survey.sets import largest_linked
 from slurmsched.survey.stock import whole_types
@@ -157,4 +157,4 @@ def hints(case: Case) -> Iterator[Caught]:
     jobs = case.snapshot.jobs
     for row in case.rows:
         if warnings := parse_hints(jobs.comment[row]).warnings:
-            yield row, 0.0, "; ".join(warnings)
+            yield row, 0.0, shortened("; ".join(warnings))

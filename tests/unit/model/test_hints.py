@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -169,6 +170,32 @@ def test_hint_warnings__one_text_a_fault() -> None:
         "job 6 and 1 more: unknown hint 'k3'",
     ]
     assert rest == "1 more fault in hints of other jobs"
+
+
+def test_parse_hints__tells_few_of_many_faults(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three, the rest by number, each of at most 300 characters; a near key is looked for only of short words."""
+    looked: list[str] = []
+    near = difflib.get_close_matches
+    monkeypatch.setattr(difflib, "get_close_matches", lambda name, *a, **k: looked.append(name) or near(name, *a, **k))
+    odd = "\U000e0001" * 40
+    found = parse_hints(f"slurmsched: prempt=yes {'y' * 21}=1 dur={odd} topo=1 {'aa=1 ' * 90}").warnings
+    assert (len(found), found[-1], looked) == (4, "91 more faults", ["prempt"])
+    assert [len(text) <= 300 for text in found] == [True] * 4
+
+
+@pytest.mark.parametrize(("text", "read"), [("x" * 1_005, True), ("x" * 1_006, False), ("é" * 503, False)])
+def test_parse_hints__leaves_a_comment_longer_than_slurm_takes_alone(text: str, read: bool) -> None:
+    """By bytes, and says so; one without the mark is nobody's business."""
+    found = parse_hints(f"slurmsched: dur=1h {text}")
+    assert (found.dur_s == 3_600.0, bool(found.warnings)) == (read, not read)
+    assert (written(f"slurmsched: dur=1h {text}") != (), parse_hints(text * 2).warnings) == (read, ())
+
+
+def test_hint_warnings__are_bounded_in_length() -> None:
+    """20 jobs of one user with comments as long as can be make some kilobytes, not hundreds."""
+    many = [{"job_id": n, "comment": f"slurmsched: dur={n} " + "aa=1 " * 190} for n in range(1, 40)]
+    texts = hint_warnings(jobs(many))
+    assert (len(texts), max(map(len, texts)) <= 320, sum(map(len, texts)) < 7_000) == (21, True, True)
 
 
 def test_hint_warnings__jobs_that_ended_are_past_advice() -> None:

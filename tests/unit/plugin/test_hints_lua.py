@@ -29,6 +29,12 @@ CASES = (
     "one slurmsched: dur=1h two slurmsched: topo=any three",
     "é slurmsched: model=é",
     "éslurmsched: dur=1h",
+    "slurmsched: dur=1h " + "aa=1 " * 100,
+    "slurmsched: dur=1h " + "x" * 1_005,
+    "slurmsched: dur=1h " + "x" * 1_006,
+    "slurmsched: dur=1h " + "é" * 503,
+    "slurmsched: min_gpus=9 max_gpus=8 a=1 b=2 c=3",
+    "x" * 2_000,
     *(f"slurmsched: dur={text}" for text in (
         "30s", "90m", "1.5h", "1.h", ".5h", "1..5h", "2H30M", "1w", "1-02:03:04", "1-02", "1-02:30", "1-", "1-:30",
         "1:2:3:4", "02:00:00", "30:00", "0s", "99999999w", "1e400h", "9" * 400 + "h", "", "2.5", "1h2x",

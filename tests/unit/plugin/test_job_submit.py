@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -119,12 +120,90 @@ def test_modify__guard_keeps_owners_off_the_levers(load: Any) -> None:
     assert modify(lua, running, nice=0, uid=990)[0] == 0
     assert modify(lua, running, nice=600)[0] == 0
     assert modify(lua, running, comment="slurmsched: preempt=no")[0] == -1
-    assert modify(lua, running, comment="")[0] == -1
     assert modify(lua, running, comment="mine slurmsched: preempt=yes progress=2/9")[0] == 0
     assert modify(lua, running, comment="slurmsched: preempt=yes progress=2/9 loss=3:2:1")[0] == 0
     for expected in (0, 4_000_000_000):  # of a waiting job: none yet, or when Slurm expects it to start
         assert modify(lua, {**running, "start_time": expected}, comment="")[0] == 0
     assert modify(load(), running, nice=0, comment="")[0] == 0
+
+
+@pytest.mark.parametrize(("given", "written"), [
+    ("slurmsched: progress=2/9", "slurmsched: preempt=yes progress=2/9"),
+    ("step 3", "step 3 slurmsched: preempt=yes progress=1/9"),
+    ("", "slurmsched: preempt=yes progress=1/9"),
+    ("slurmsched: preempt=nein", "slurmsched: preempt=yes progress=1/9 preempt=nein"),
+    ("x" * 1_025, None), ("x" * 1_020, None), ("slurmsched: topo=numa progress=2/9", None),
+])  # fmt: skip
+def test_modify__guard_lets_progress_through(load: Any, given: str, written: str | None) -> None:
+    """Hints that a new comment leaves out stay: a job tells its progress alone. Without room for them it is refused."""
+    lua = load("guard = { comment = true }")
+    running = {"start_time": 9, "comment": "run 7 slurmsched: preempt=yes progress=1/9"}
+    answer, change = modify(lua, running, comment=given)
+    assert (answer, change["comment"]) == ((-1, given) if written is None else (0, written))
+    assert modify(lua, running | {"comment": "run 7"}, comment=given)[1]["comment"] == given
+    assert modify(lua, running, uid=990, comment="")[1]["comment"] == ""
+
+
+@pytest.mark.parametrize(("change", "answer"), [
+    ({"priority": 5}, -1), ({"priority": 1, "nice": 900}, -1), ({"priority": NO_VAL - 1}, -1),
+    ({"priority": 0}, 0), ({"priority": NO_VAL + 1}, 0), ({"priority": NO_VAL}, 0),
+])  # fmt: skip
+def test_modify__guard_refuses_a_priority_of_the_owners(load: Any, change: dict[str, int], answer: int) -> None:
+    """Slurm sets nice to 0 with it. An owner may hold a job (0) and release it (INFINITE)."""
+    lua = load("guard = { nice = true }")
+    assert modify(lua, {"nice": 500}, **change)[0] == answer
+    assert modify(lua, {"nice": 500}, uid=990, **change)[0] == 0
+    assert modify(load(), {"nice": 500}, **change)[0] == 0
+
+
+@pytest.mark.parametrize("length", [1_025, 600_000])
+def test_submit__a_comment_longer_than_slurm_takes_is_left_alone(load: Any, length: int) -> None:
+    """Slurm calls the script before it looks at the length, and copies all messages at each that is added."""
+    lua = load('defaults = { ["*"] = "share=no" }')
+    comment = "slurmsched: " + "aa=1 " * (length // 5)
+    assert submit(lua, comment=comment) == (0, {"comment": comment})
+    assert modify(lua, {}, comment=comment)[0] == 0
+    assert said(lua) == ["slurmsched: a comment of more than 1,024 bytes is left alone: no hint in it counts"] * 2
+    silent = "x" * length
+    assert (submit(lua, comment=silent)[1]["comment"], len(said(lua))) == (silent, 2)
+
+
+def test_submit__tells_few_of_many_faults(load: Any) -> None:
+    """Three and how many more; of those in options, too, which may be as long as one likes."""
+    lua = load()
+    submit(lua, comment=f"slurmsched: {'aa=1 ' * 200}")
+    assert (len(said(lua)), said(lua)[-1]) == (4, "slurmsched: 197 more faults")
+    env = lua.table_from([f"SLURMSCHED_HINTS={'aa=1 ' * 9_000}"])
+    assert submit(lua, comment="mine", spank_job_env=env)[1]["comment"] == "mine"
+    assert len(said(lua)) == 4
+
+
+def test_submit__writes_no_comment_longer_than_slurm_takes(load: Any) -> None:
+    """Such as one with defaults: Slurm would refuse the job for it."""
+    lua = load('defaults = { ["*"] = "share=no" }')
+    for length, written in ((900, True), (1_010, False)):
+        comment = "x" * length
+        assert (submit(lua, comment=comment)[1]["comment"] != comment) is written
+
+
+@pytest.mark.parametrize("script", ["job_submit", "cli_filter"])
+def test_install__as_the_page_says_keeps_edited_settings(script: str, tmp_path: Path) -> None:
+    """Twice, as at an upgrade: the files are new, the settings the site's."""
+    page = (PLUGIN.parent / "docs" / "plugins.md").read_text(encoding="utf-8")
+    section = page.partition(f"## {script}.lua")[2].partition("\n## ")[0]
+    lines = [
+        line.strip().partition(" #")[0] for line in section.splitlines() if line.startswith("    ") and "/etc/" in line
+    ]
+    commands = "\n".join(line.replace("/etc/slurm/", f"{tmp_path}/") for line in lines)
+    settings = tmp_path / "slurmsched_settings.lua"
+    subprocess.run(["sh", "-ec", commands], cwd=PLUGIN.parent, check=True)
+    assert settings.read_text() == (PLUGIN / "lua" / "slurmsched_settings.lua.sample").read_text()
+    settings.write_text("return { refuse = true }")
+    (tmp_path / f"{script}.lua").write_text("old")
+    subprocess.run(["sh", "-c", commands], cwd=PLUGIN.parent, check=False)  # newer cp ends with 1 where it keeps a file
+    assert settings.read_text() == "return { refuse = true }"
+    assert (tmp_path / f"{script}.lua").read_text() == (PLUGIN / script / f"{script}.lua").read_text()
+    assert runtime().eval(f"dofile('{PLUGIN}/lua/slurmsched_settings.lua.sample')") is not None
 
 
 SITE = """
