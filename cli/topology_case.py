@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from slurmsched.cli.settings import config
+from slurmsched.words import some
 
 if TYPE_CHECKING:
     from slurmsched.model.topology import GpuTopology
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
     from slurmsched.topology.reading import NodeClass
     from slurmsched.topology.slurm_node import SlurmNode
 
-NODE = "Only the class of this node; with what `slurmd -G` printed: the nodes it is of, such as n[1-4]."
+NODE = (
+    "Only the class of this node; where lines name none, or with what `slurmd -G` printed: its nodes, such as n[1-4]."
+)
 FILE = click.Path(dir_okay=False, path_type=Path)
 
 
@@ -33,6 +36,17 @@ class Case:
     ranks: SetRanks
     version: tuple[int, int]
     cores_per_gpu: int
+    file: GresFile
+
+
+@dataclass(frozen=True)
+class GresFile:
+    """The gres.conf that the classes are of. text: "" = what `slurmd -G` printed instead. named: whether its lines
+    without NodeName become lines of nodes by name."""
+
+    path: Path
+    text: str
+    named: bool = False
 
 
 def with_case(function: Callable[..., Any], *, named: bool = False) -> Callable[..., Any]:
@@ -74,44 +88,90 @@ def version_of(text: str) -> tuple[int, int]:
 def cases(path: Path, node: str, links: Path | None, gpu_type: str, hardware: str, version: tuple[int, int],
           cores_per_gpu: int, *, named: bool = False) -> Iterator[Case]:  # fmt: skip
     """As wired_classes, with all that picks depend on."""
+    from slurmsched.cli.output import complain
+    from slurmsched.errors import InputError
     from slurmsched.placements.set_ranks import set_ranks
+    from slurmsched.topology.plain import hosts
     from slurmsched.topology.slurm_site import slurm_node
 
-    for one, wiring in wired_classes(path, node, links, gpu_type, named=named):
-        shape = shape_of(hardware, node or (one.nodes[0] if one.nodes else ""))
-        yield Case(one, slurm_node(one, shape), wiring, set_ranks(wiring), version, cores_per_gpu)
+    found, why = 0, list[InputError]()
+    for file, one, wiring in wired_classes(path, node, links, gpu_type, named=named):
+        first = next(iter(hosts(node) or one.nodes), "")
+        try:
+            _nameable(one, named=named)
+            slurm = slurm_node(one, shape_of(hardware, first))
+            yield Case(one, slurm, wiring, set_ranks(wiring), version, cores_per_gpu, file)
+            found += 1
+        except InputError as error:
+            why.append(error)
+    for one_error in why:
+        if not found:
+            raise one_error
+        complain(f"left as it is: {one_error}")
+
+
+def _nameable(one: NodeClass, *, named: bool) -> None:
+    """Raises InputError for nodes without a name whose GPUs slurmd detects: AutoDetect=off needs one."""
+    from slurmsched.errors import InputError
+
+    if named and not one.nodes and one.autodetect not in ("", "off"):
+        text = f"AutoDetect={one.autodetect} holds for lines without NodeName, and only lines with one can turn it off"
+        raise InputError(f"{text}; name the nodes: --node n[1-4]")
 
 
 def wired_classes(path: Path, node: str, links: Path | None, gpu_type: str, *,
-                  named: bool) -> Iterator[tuple[NodeClass, GpuTopology]]:  # fmt: skip
-    """The classes of gres.conf, or that of `node`, each with its true links. named: as for with_case."""
+                  named: bool) -> Iterator[tuple[GresFile, NodeClass, GpuTopology]]:  # fmt: skip
+    """The file, and its classes or that of `node`, each with its true links. named: as for with_case.
+
+    Raises InputError, if `named`, for true links that are not told of every pair.
+    """
+    from slurmsched.cli.output import complain
+    from slurmsched.errors import InputError
+    from slurmsched.placements.set_ranks import unshown
     from slurmsched.slurm.wiring import read_text
     from slurmsched.topology.slurm_site import wiring_of
 
     text = read_text(links) if links else ""  # once: it may be a pipe
-    for one in _listed(path, node, named=named):
-        yield one, wiring_of(one, _told(text, links, gpu_type, one.topology.gpu_type) if links else None)
+    file, classes = _listed(path, node, named=named)
+    for one in classes:
+        wiring = wiring_of(one, _told(text, links, gpu_type, one.topology.gpu_type) if links else None)
+        for warning in wiring.warnings:
+            complain(f"{links or path}: {warning}")
+        if named and wiring.bandwidth_gb_per_s.any() and (pairs := unshown(wiring)):
+            told = f"the link between GPU{pairs[0][0]} and GPU{pairs[0][1]} is not told"
+            others = f", nor {some(len(pairs) - 1, 'other')}" if len(pairs) > 1 else ""
+            raise InputError(f"{told}{others}; the true links of all pairs are needed", source=str(links or path))
+        yield file, one, wiring
 
 
-def _listed(path: Path, node: str, *, named: bool) -> Sequence[NodeClass]:
-    """The classes of a gres.conf, or that of `node`; that of what `slurmd -G` printed, which is of the nodes `node`.
+def _listed(path: Path, node: str, *, named: bool) -> tuple[GresFile, Sequence[NodeClass]]:
+    """The file, and the classes of a gres.conf, or that of `node`; of what `slurmd -G` printed that of those nodes.
 
-    The file is read once: it may be a pipe. Raises InputError for a file that lists no GPUs.
+    The file is read once: it may be a pipe. Raises InputError for a file of another kind or that lists no GPUs.
     """
     from slurmsched.cli.topology_show import class_of
     from slurmsched.errors import InputError
     from slurmsched.slurm.wiring import beside, read_text
+    from slurmsched.topology.plain import hosts
     from slurmsched.topology.reading import read_any, recognised
 
     text = read_text(path)
-    printed = recognised(text) == "slurmd-log"
+    kind = recognised(text)
+    printed = kind == "slurmd-log"
     found = read_any(text, "slurmd-log" if printed else "gres.conf", path.stem, include=beside(path))
     if not any(one.devices for one in found.classes):
         why = "; ".join((*found.warnings, *found.notes)) or "it lists no GPU"
-        raise InputError(f"{why}; name what `slurmd -G` prints there with --gres-conf", source=str(path))
+        other = f"no gres.conf (its content is that of {kind})" if kind not in ("gres.conf", "slurmd-log", "") else why
+        raise InputError(f"{other}; name what `slurmd -G` prints there with --gres-conf", source=str(path))
     if printed:
-        return [_of_nodes(one, node, path, named=named) for one in found.classes if one.devices]
-    return [class_of(node, found.classes)] if node else found.classes
+        return GresFile(path, ""), [_of_nodes(one, node, path, named=named) for one in found.classes if one.devices]
+    if not (wanted := hosts(node) or ()):
+        return GresFile(path, text), found.classes
+    one = class_of(wanted[0], found.classes)
+    if astray := [host for host in wanted if class_of(host, found.classes) is not one]:
+        raise InputError(f"{astray[0]} has other GPUs than {wanted[0]}; name nodes that are alike", source=str(path))
+    by_name = not one.nodes and named and one.autodetect not in ("", "off")
+    return GresFile(path, text, by_name), [replace(one, nodes=wanted) if by_name else one]
 
 
 def _of_nodes(one: NodeClass, node: str, path: Path, *, named: bool) -> NodeClass:

@@ -13,7 +13,10 @@ from slurmsched.cli import output
 from slurmsched.cli.output import Output
 from slurmsched.cli.topology_case import FILE, NODE, Case, wired_classes, with_case
 from slurmsched.cli.topology_check import checked
+from slurmsched.model.hostlist import fold
 from slurmsched.words import some
+
+MARK = "slurmsched:"  # begins every comment that is written
 
 if TYPE_CHECKING:
     from slurmsched.topology.slurm_compile import Compiled
@@ -33,9 +36,11 @@ def register(group: click.Group) -> None:
     def compile_(out: Output, cases: Sequence[Case], version: tuple[int, int], **how: Any) -> None:
         """Write a gres.conf under which Slurm's own pick is the best set as often as can be.
 
-        Links (and with --reorder the order of lines) are chosen for the site's Slurm version: try it again after an
-        upgrade. Cores stay as they are. Goes to stdout; what it reaches is told in its comments. Where that is not
-        every state, two other means go to stderr: GRES Types, and one form of request for all.
+        Links (and with --reorder the order of lines) are chosen for the site's Slurm version: compile again after an
+        upgrade. The new file goes to stdout, whole: only the lines of these GPUs change, and each turns AutoDetect off
+        for its nodes. Its comments tell what it reaches, which lines it replaces, and the true links, which slurmsched
+        reads from there. Where a file cannot be the best in every state, two other means go to stderr: GRES Types,
+        and one form of request for all.
         """
         _typed(out, cases) if how.pop("types") else _linked(out, cases, **how)
 
@@ -49,7 +54,7 @@ def register(group: click.Group) -> None:
         from slurmsched.placements.set_ranks import ring_table
 
         classes = wired_classes(gres_conf, node, links, gpu_type, named=True)
-        tables = [(one.nodes, ring_table(wiring)) for one, wiring in classes]
+        tables = [(one.nodes, ring_table(wiring)) for _, one, wiring in classes]
         if out.as_json:
             out.json([{"nodes": nodes, "rings": [[*pair] for pair in table.items()]} for nodes, table in tables])
             return
@@ -67,9 +72,8 @@ def _linked(out: Output, cases: Sequence[Case], form: str, reorder: bool, most: 
     if out.as_json:
         out.json([record(case, best) for case, best in made])
         return
-    for case, best in made:
-        for line in text_of(case, best, Form(form)):
-            out.line(line)
+    for line in whole_file([(case, list(text_of(case, best, Form(form)))) for case, best in made]):
+        out.line(line)
     if short := [case for case, best in made if best.best_states < best.states]:
         for line in other_means(short):
             click.echo(line, err=True)
@@ -81,10 +85,39 @@ def _typed(out: Output, cases: Sequence[Case]) -> None:
     if out.as_json:
         out.json([{"class": case.one.topology.name, "lines": lines} for case, lines in made])
         return
+    parts = []
     for case, lines in made:
-        out.line(f"# {case.one.topology.name}: GRES Types, by slurmsched topology compile --types")
-        for line in lines:
-            out.line(line)
+        head = f"# {MARK} {case.one.topology.name}: GRES Types, by slurmsched topology compile --types"
+        parts.append((case, [head, *wiring_of_case(case), *lines]))
+    for line in whole_file(parts):
+        out.line(line)
+
+
+def wiring_of_case(case: Case, order: Any = None) -> list[str]:
+    """The true links as comments. order: of lines, None = as they are."""
+    from slurmsched.topology.compiled_file import wiring_comment
+
+    return wiring_comment(case.one.nodes, case.wiring, range(case.node.gpus) if order is None else order)
+
+
+def whole_file(made: Sequence[tuple[Case, list[str]]]) -> Iterator[str]:
+    """The gres.conf with the new lines in place of the old ones; the lines alone where slurmd printed the GPUs."""
+    from slurmsched.slurm.wiring import beside
+    from slurmsched.topology.compiled_file import NewFile
+
+    file = made[0][0].file
+    new = NewFile([(case.one.nodes, lines) for case, lines in made], beside(file.path), file.named)
+    if not file.text:
+        nodes = fold([node for case, _ in made for node in case.one.nodes])
+        yield f"# {MARK} add these lines to gres.conf for {nodes}; keep its other lines, such as those of shard and mps"
+        yield from new.finish()
+        return
+    new.write(file.text)
+    lines = new.finish()
+    yield f"# {MARK} takes the place of {file.path.name} as a whole; changed: {new.changes()}"
+    if file.named:
+        yield f"# {MARK} lines without NodeName are now those of {fold(made[0][0].one.nodes)} alone"
+    yield from (line for line in lines if not line.startswith((f"# {MARK} takes the place", f"# {MARK} lines without")))
 
 
 def typed(case: Case) -> list[str]:
@@ -107,15 +140,16 @@ def text_of(case: Case, best: Compiled, form: Form) -> Iterator[str]:
     from slurmsched.topology.slurm_site import conf_lines
 
     version = "{}.{:02}".format(*case.version)
-    yield f"# {case.one.topology.name}: for Slurm {version} and --{form}, by slurmsched topology compile"
+    yield f"# {MARK} {case.one.topology.name}: for Slurm {version} and --{form}, by slurmsched topology compile"
     before, after = checked(case), checked(case, best.node, best.order)
     for old, new in zip(before, after, strict=True):
         if new.states:
-            yield f"# --{new.form}: best set in {new.best_share:.1%} of states, before {old.best_share:.1%}"
+            yield f"# {MARK} --{new.form}: best set in {new.best_share:.1%} of states, before {old.best_share:.1%}"
     reach = "no file can do better" if best.proven else f"no file can exceed {best.bound / best.states:.1%}"
     sets = some(after[0].drawn, "set")
     drawn = f", in states of {sets} of free GPUs that were drawn, not of all" if after[0].drawn else ""
-    yield f"# {reach}; {best.tried} tried{drawn}"
+    yield f"# {MARK} {reach}; {best.tried} tried{drawn}"
+    yield from wiring_of_case(case, best.order)
     yield from conf_lines(case.one, best.node, best.order)
 
 

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slurmsched.errors import InputError
-from slurmsched.model.columns import Floats, Int64s, sealed
-from slurmsched.model.topology import GpuTopology
+from slurmsched.model.columns import Bools, Floats, Int64s, sealed
+from slurmsched.model.topology import GpuTopology, LinkKind
 from slurmsched.placements.gpu_sets import TABLE_GPUS, domains, gb_per_s, link_weights, members_of, ring, set_table
 
 RING_GPUS = 8  # of a table of rings: a file with a line for each set
@@ -20,13 +20,21 @@ RING_GPUS = 8  # of a table of rings: a file with a line for each set
 class SetRanks:
     """By mask of GPUs, 0 to 2**G - 1. rank: (2**G,) int64, larger is better among sets of one size, by the criteria of
     kernels.best_sets. ring_gb_per_s, total_gb_per_s: (2**G,) float64, smallest link and sum of links of the best ring.
-    best: as SetTable.best, the best set of each size in each free set.
+    best: as SetTable.best, the best set of each size in each free set. known: (2**G,) bool, whether the link of every
+    pair in the set is told: of sets of free GPUs with another one it is not known which set is the best.
     """
 
     rank: Int64s
     ring_gb_per_s: Floats
     total_gb_per_s: Floats
     best: NDArray[np.uint16]
+    known: Bools
+
+
+def unshown(topology: GpuTopology) -> list[tuple[int, int]]:
+    """Pairs of which nothing is told, not even that no NVLink joins them; i < j."""
+    bare = (topology.kind == LinkKind.UNKNOWN) & (topology.bandwidth_gb_per_s == 0)
+    return [(i, j) for i, j in np.argwhere(np.triu(bare, 1)).tolist()]
 
 
 def set_ranks(topology: GpuTopology) -> SetRanks:
@@ -36,7 +44,11 @@ def set_ranks(topology: GpuTopology) -> SetRanks:
     spans = domains(topology.numa, members_of(topology.gpus))
     rank = np.unique(np.column_stack([table.quality, -spans]), axis=0, return_inverse=True)[1]
     smallest, total = gb_per_s(table.quality[:, 1]), gb_per_s(table.quality[:, 2])
-    return SetRanks(sealed(rank.reshape(-1).astype(np.int64)), sealed(smallest), sealed(total), table.best)
+    known = np.ones(len(rank), np.bool_)
+    for i, j in unshown(topology):
+        known &= (np.arange(len(rank)) & (1 << i | 1 << j)) != (1 << i | 1 << j)
+    ranks = sealed(rank.reshape(-1).astype(np.int64))
+    return SetRanks(ranks, sealed(smallest), sealed(total), table.best, sealed(known))
 
 
 def ring_table(topology: GpuTopology) -> dict[tuple[int, ...], tuple[int, ...]]:

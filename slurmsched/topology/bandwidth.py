@@ -1,11 +1,13 @@
 """Peak GB/s of one lane in one direction, by GPU model. Where the model is not known, nothing is.
 
-PCIe is the GPU's own x16 slot: over bridges and sockets it is an upper bound, the machine decides the rest.
+PCIe is the GPU's own x16 slot for PIX. Farther paths share it with others: each kind counts a step less, which gives
+their order and no measurement.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +18,9 @@ from slurmsched.model.topology import Int8s, Int16s, LinkKind
 # PCIe x16, one direction, by generation: transfers a second x 16 lanes x 128/130 (gen 6: 242/256). Source: PCI-SIG
 # base specifications 3.0 to 6.0.
 PCIE = {3: 15.75, 4: 31.5, 5: 63.0, 6: 121.0}
+
+# Share of the slot by kind of path. Source: slurmsched; only the order is known (`nvidia-smi topo -m`, its legend).
+PATH = {LinkKind.PIX: 1.0, LinkKind.PXB: 11 / 12, LinkKind.PHB: 10 / 12, LinkKind.NODE: 9 / 12, LinkKind.SYS: 8 / 12}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,5 +82,14 @@ def bandwidth(kind: Int8s, lanes: Int16s, gpu_type: str) -> Floats:
     if model is None:
         return np.zeros(kind.shape)
     wired = (kind == LinkKind.NVLINK) | (kind == LinkKind.XGMI)
-    hosted = (kind >= LinkKind.SYS) & ~wired
-    return np.where(wired, lanes * model.lane_gb_per_s, np.where(hosted, PCIE[model.pcie], 0.0))
+    share = np.array([PATH.get(LinkKind(k), 0.0) for k in range(max(LinkKind) + 1)])[kind]
+    return np.where(wired, lanes * model.lane_gb_per_s, share * PCIE[model.pcie])
+
+
+def at_least(wide: Floats, kind: Int8s, unwired: Iterable[tuple[int, int]], gpu_type: str) -> Floats:
+    """As `bandwidth`, with the least that PCIe has for pairs of which it is told that no NVLink joins them, no more."""
+    model, found = model_of(gpu_type), wide.copy()
+    for i, j in unwired if model else ():
+        if kind[i, j] == LinkKind.UNKNOWN:
+            found[i, j] = found[j, i] = min(PATH.values()) * PCIE[model.pcie] if model else 0.0
+    return found

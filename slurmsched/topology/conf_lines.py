@@ -11,6 +11,7 @@ from slurmsched.topology.plain import clean
 Include = Callable[[str], str | None]  # a file's name as written -> its text, None if it cannot be read
 PAIR = re.compile(r"(\w+)\s*=\s*(\"[^\"]*\"|\S*)")
 _COMMENT = re.compile(r"(?<!\\)#.*")
+INCLUDE = re.compile(r"include\s+(\S+)", re.IGNORECASE)
 DEEPEST = 8  # of files that include each other
 
 
@@ -48,7 +49,7 @@ class Lines:
             if not bare:
                 comment.append(line.strip().lstrip("#").strip())
                 continue
-            if match := re.fullmatch(r"include\s+(\S+)", bare, re.IGNORECASE):
+            if match := INCLUDE.fullmatch(bare):
                 yield from self._included(match[1], depth)
                 continue
             values = {key.lower(): value.strip('"') for key, value in PAIR.findall(bare)}
@@ -65,6 +66,15 @@ class Lines:
             self.warnings.append(f"{name} is included, but cannot be read from here")
         else:
             yield from self.read(text, name, depth + 1)
+
+
+def written(text: str) -> Iterator[tuple[int, str, str]]:
+    """Of each line with those that follow its backslash: its number, as it is written, and without comments."""
+    lines = clean(text).split("\n")
+    logical = list(_logical(clean(text)))
+    ends = [number for number, _ in logical[1:]] + [len(lines) + 1]
+    for (number, line), end in zip(logical, ends, strict=True):
+        yield number, "\n".join(lines[number - 1 : end - 1]), _COMMENT.sub("", line).strip()
 
 
 def _logical(text: str) -> Iterator[tuple[int, str]]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
+from typing import Any
 
+from slurmsched.model.columns import frozen
 from slurmsched.model.gres import is_mig
 from slurmsched.model.topology import GpuTopology, LinkKind
-from slurmsched.topology.bandwidth import is_amd
-from slurmsched.topology.links import Link, agreed, class_of, fallen, few_enough
+from slurmsched.topology.bandwidth import at_least, is_amd
+from slurmsched.topology.links import Link, Said, agreed, class_of, fallen, few_enough
 from slurmsched.topology.plain import apart, fold
 
 RENDER = 128
@@ -58,18 +60,26 @@ def class_of_devices(name: str, devices: Mapping[int, Device], warnings: tuple[s
     size = max(chain((index + 1 for index in devices), (len(device.links) for device in devices.values())), default=0)
     gpus, cut = few_enough(size)
     said, broken = _said(devices, gpus)
-    unwired = [pair for pair, link in said.items() if link[0] == LinkKind.UNKNOWN]
-    kind, lanes, unlike = agreed(gpus, said)
     types = {device.type for device in devices.values()}
     numa = apart([devices[i].cores if i in devices else () for i in range(gpus)])
     missing = [f"GPU{i}" for i in range(gpus) if i not in devices]
     lost = (f"no row of {fold(missing)}",) if missing else ()
-    return class_of(
-        name, kind, lanes, gpu_type=types.pop() if len(types) == 1 else "", numa=numa or [-1] * gpus,
-        on_fabric=~fallen(kind, unwired),
-        mig=[i in devices and devices[i].mig for i in range(gpus)],
-        warnings=(*warnings, *cut, *lost, *broken, *unlike),
+    return class_of_said(
+        name, gpus, said, gpu_type=types.pop() if len(types) == 1 else "", numa=numa or [-1] * gpus,
+        mig=[i in devices and devices[i].mig for i in range(gpus)], warnings=(*warnings, *cut, *lost, *broken),
     )  # fmt: skip
+
+
+def class_of_said(
+    name: str, gpus: int, said: Said, *, gpu_type: str, warnings: tuple[str, ...], **columns: Any
+) -> GpuTopology:  # fmt: skip
+    """The class by what is said of its pairs; UNKNOWN in it says that no NVLink joins the pair, and no more."""
+    kind, lanes, unlike = agreed(gpus, said)
+    unwired = [pair for pair, link in said.items() if link[0] == LinkKind.UNKNOWN and not lanes[pair]]
+    made = class_of(name, kind, lanes, gpu_type=gpu_type, on_fabric=~fallen(kind, unwired),
+                    warnings=(*warnings, *unlike), **columns)  # fmt: skip
+    wide = at_least(made.bandwidth_gb_per_s, kind, [pair for pair in unwired if pair[::-1] in unwired], gpu_type)
+    return replace(made, bandwidth_gb_per_s=frozen(wide, float))
 
 
 def _said(devices: Mapping[int, Device], gpus: int) -> tuple[dict[tuple[int, int], Link], tuple[str, ...]]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from slurmsched.model.topology import GpuTopology
+from slurmsched.topology.compiled_file import class_as_told, told_by
 from slurmsched.topology.conf_lines import PAIR, ConfLine, Include, Lines
 from slurmsched.topology.devices import Device, class_of_devices
 from slurmsched.topology.plain import fold, hosts, numbers, parts
@@ -23,7 +24,8 @@ MOST_DEVICES = 1024  # on one line: more is a typing error
 class GresLine:
     """One line. nodes: () = every node that reads the file. devices: one for each index the line gives.
 
-    name: "gpu", "shard" ... or "" on a line that only sets autodetect ("" = not set).
+    name: "gpu", "shard" ... or "" on a line that only sets autodetect ("" = not set). wiring: what a comment of
+    `topology compile` before it says of the true links.
     """
 
     nodes: tuple[str, ...] = ()
@@ -31,6 +33,7 @@ class GresLine:
     devices: tuple[Device, ...] = ()
     autodetect: str = ""
     where: str = ""
+    wiring: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +97,14 @@ class GresConf:
 
     def classes(self) -> tuple[GresClass, ...]:
         """Kinds of node, in the order of the file. Nodes that are not named come as one class without nodes."""
-        groups: dict[tuple[tuple[Device, ...], str], list[str]] = {}
+        groups: dict[tuple[tuple[Device, ...], str, tuple[str, ...]], list[str]] = {}
         for node, lines in self._lines_by_node().items():
             devices = tuple(device for line in lines if line.name == "gpu" for device in line.devices)
             own = [line.autodetect for line in lines if line.autodetect]
             detected = own[-1] if own else self.autodetect
+            wiring = next((line.wiring for line in lines if line.wiring), ())
             if devices or detected not in ("", "off"):
-                groups.setdefault((devices, detected), []).append(node)
+                groups.setdefault((devices, detected, wiring), []).append(node)
         return tuple(self._class(tuple(filter(None, nodes)), *key) for key, nodes in groups.items())
 
     def _lines_by_node(self) -> dict[str, list[GresLine]]:
@@ -114,9 +118,12 @@ class GresConf:
                 found[node].append(line)
         return found
 
-    def _class(self, nodes: tuple[str, ...], devices: tuple[Device, ...], detected: str) -> GresClass:
+    def _class(
+        self, nodes: tuple[str, ...], devices: tuple[Device, ...], detected: str, wiring: tuple[str, ...]
+    ) -> GresClass:  # fmt: skip
         name = fold(nodes) if nodes else "every node"
-        return GresClass(nodes, devices, class_of_devices(name, dict(enumerate(devices))), detected)
+        topology = class_as_told(name, devices, wiring) if wiring else class_of_devices(name, dict(enumerate(devices)))
+        return GresClass(nodes, devices, topology, detected)
 
 
 def read_gres_conf(text: str, include: Include | None = None) -> GresConf:
@@ -126,7 +133,7 @@ def read_gres_conf(text: str, include: Include | None = None) -> GresConf:
     """
     lines = Lines(include)
     read = [found for line in lines.read(text) if (found := _line(line, lines.warnings))]
-    default = [line.autodetect for line in read if line.autodetect and not line.nodes]
+    default = [line.autodetect for line in read if line.autodetect and not line.nodes and not line.name]
     return GresConf(tuple(read), default[-1] if default else "", tuple(lines.warnings))
 
 
@@ -146,8 +153,12 @@ def _line(line: ConfLine, warnings: list[str]) -> GresLine | None:
         what = "NodeName is not a hostlist" if nodes is None else "neither Name nor AutoDetect"
         warnings.append(f"{line.where}: {what}; the line is left out")
         return None
-    found = GresLine(nodes, line.get("name").lower(), (), line.get("autodetect").lower(), line.where)
-    told = line.get("multiplefiles", *_FILE, "count") or found.autodetect in ("", "off")
+    found = GresLine(nodes, line.get("name").lower(), (), line.get("autodetect").lower(), line.where, told_by(line))
+    if found.name and found.autodetect and not nodes:  # Slurm: "In-line AutoDetect requires NodeName to take effect"
+        warnings.append(f"{line.where}: AutoDetect on a line without NodeName takes no effect")
+        found = replace(found, autodetect="")
+    bare = line.get("autodetect").lower() in ("", "off")
+    told = bool(line.get("multiplefiles", *_FILE, "count")) or bare
     return replace(found, devices=tuple(_devices(line, warnings)) if found.name == "gpu" and told else ())
 
 

@@ -59,6 +59,17 @@ def numbers(text: str) -> tuple[int, ...] | None:
     return tuple(found)
 
 
+def ranges(listed: Sequence[int]) -> str:
+    """(0, 1, 2, 8) -> "0-2,8"."""
+    runs: list[list[int]] = []
+    for number in sorted(set(listed)):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ",".join(f"{a}-{b}" if b > a else str(a) for a, b in runs)
+
+
 def parts(text: str) -> list[str]:
     """The comma list's parts; a comma in brackets separates nothing: "a[1,2],b" -> ["a[1,2]", "b"]."""
     return [part.strip() for part in _COMMA.split(text) if part.strip()]

@@ -54,7 +54,8 @@ class Miss:
 class Checked:
     """One form of request. best_share: of the states. lost_share: mean bandwidth lost over all states, 0 to 1.
 
-    unknown: further states, in which Slurm's choice is not known. drawn: of so many sets of free GPUs that were drawn,
+    unknown: further states, in which Slurm's choice is not known, or a link between free GPUs.
+    drawn: of so many sets of free GPUs that were drawn,
     0 = of every set.
     """
 
@@ -144,7 +145,8 @@ def check_shaped(node: SlurmNode, ranks: SetRanks, form: Form, version: Version,
             if mask > 0:
                 free.append(unheld)
                 given.append(sum(1 << int(g) for i, g in enumerate(order) if mask >> i & 1))
-    return replace(_judged(ranks, form, free, given), unknown=unknown)
+    found = _judged(ranks, form, free, given)
+    return replace(found, unknown=found.unknown + unknown)
 
 
 def _shapes(form: Form, most: int, node: SlurmNode, cores_per_gpu: int) -> Iterator[GpuRequest]:
@@ -161,12 +163,14 @@ def _shapes(form: Form, most: int, node: SlurmNode, cores_per_gpu: int) -> Itera
 
 def _judged(ranks: SetRanks, form: Form, free: Sequence[int], given: Sequence[int]) -> Checked:
     """Picks, given out of these free GPUs, against the best sets."""
-    pairs = zip(free, given, strict=True)
+    pairs = [(f, g) for f, g in zip(free, given, strict=True) if ranks.known[f]]
     misses = [_miss(ranks, f, g) for f, g in pairs if ranks.rank[g] != ranks.rank[ranks.best[f, g.bit_count()]]]
     worst = sorted(misses, key=lambda miss: (-miss.lost, miss.free.bit_count(), miss.free, miss.picked))
-    lost = sum(miss.lost for miss in misses) / len(free) if free else 0.0
+    lost = sum(miss.lost for miss in misses) / len(pairs) if pairs else 0.0
     drawn = DRAWN if ranks.best.shape[1] - 1 > EVERY else 0
-    return Checked(form, len(free), len(free) - len(misses), lost, tuple(worst[:EXAMPLES]), drawn=drawn)
+    return Checked(
+        form, len(pairs), len(pairs) - len(misses), lost, tuple(worst[:EXAMPLES]), len(free) - len(pairs), drawn
+    )
 
 
 def _miss(ranks: SetRanks, free: int, given: int) -> Miss:

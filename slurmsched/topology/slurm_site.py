@@ -11,7 +11,7 @@ from slurmsched.model.columns import Int32s, frozen
 from slurmsched.model.topology import GpuTopology
 from slurmsched.topology.devices import Device
 from slurmsched.topology.gpu_types import TypedNode
-from slurmsched.topology.plain import fold
+from slurmsched.topology.plain import fold, ranges
 from slurmsched.topology.reading import NodeClass
 from slurmsched.topology.slurm_node import SlurmNode
 
@@ -59,7 +59,11 @@ def wiring_of(one: NodeClass, told: GpuTopology | None) -> GpuTopology:
 
 
 def conf_lines(one: NodeClass, node: SlurmNode, order: Int32s | None = None) -> list[str]:
-    """Lines of gres.conf: the class's devices in this order with these Links, all else as it is."""
+    """Lines of gres.conf: the class's devices in this order with these Links, all else as it is.
+
+    Lines that name their nodes turn AutoDetect off there: with it Slurm ignores each GPU whose Links are not those that
+    it finds. Without NodeName that has no effect in Slurm.
+    """
     order = frozen(range(node.gpus), np.int32) if order is None else order
     return [_line(one.nodes, one.devices[g], node.links[g][order].tolist() if node.linked else ()) for g in order]
 
@@ -67,17 +71,7 @@ def conf_lines(one: NodeClass, node: SlurmNode, order: Int32s | None = None) -> 
 def _line(nodes: Sequence[str], device: Device, links: Sequence[int]) -> str:
     files = {"File": device.files[0]} if len(device.files) == 1 else {"MultipleFiles": ",".join(device.files)}
     near, wired = ranges(device.cores), ",".join(map(str, links))
-    values = {"NodeName": fold(nodes) if nodes else "", "Name": "gpu", "Type": device.type, **files,
+    values = {"NodeName": fold(nodes), "AutoDetect": "off", "Name": "gpu"} if nodes else {"Name": "gpu"}
+    values |= {"Type": device.type, **files,
               "Cores": near, "Links": wired, "Flags": ",".join(device.flags)}  # fmt: skip
     return " ".join(f"{key}={value}" for key, value in values.items() if value)
-
-
-def ranges(numbers: Sequence[int]) -> str:
-    """(0, 1, 2, 8) -> "0-2,8"."""
-    runs: list[list[int]] = []
-    for number in sorted(set(numbers)):
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    return ",".join(f"{a}-{b}" if b > a else str(a) for a, b in runs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from slurmsched.placements.set_ranks import SetRanks, set_ranks
 from slurmsched.slurm.wiring import read_file
 from slurmsched.topology.picker import Form, GpuRequest, members
+from slurmsched.topology.reading import read_any
 from slurmsched.topology.slurm_check import picks_in, states_of
 from slurmsched.topology.slurm_site import slurm_node
 from tests.live.gpu_nodes import CORES, GRES_CONF, MACHINES, SOCKETS, Holding, end, install, leave_free, restart
@@ -32,11 +34,40 @@ def test_compile__slurm_gives_the_best_pairs_and_quads(fresh, machine, tmp_path)
     install({f"n{i}": MACHINES[machine] for i in range(1, 5)})
     ranks = set_ranks(read_file(GRES_CONF, "gres.conf").classes[0].topology)
     text = compiled("n1", 200)
+    links = [device.links for device in read_any(text).classes[0].devices]
+    assert links == links_under_autodetect(text, tmp_path)
+    assert links != links_under_autodetect(text.replace("AutoDetect=off ", ""), tmp_path)  # Slurm keeps its own
     GRES_CONF.write_text(text)
     restart()
+    assert [set_ranks(read_file(GRES_CONF, "gres.conf").classes[0].topology).rank.tolist()] == [ranks.rank.tolist()]
     given = [(free, need, pick_live(free, need)) for free, need in fragmentations(GRES_CONF, ranks)]
     missed = [f"free {members(free)}: {members(got)}" for free, need, got in given if not is_best(ranks, free, got)]
     assert not missed, "\n".join([*missed, text])
+
+
+def links_under_autodetect(text: str, folder: Path) -> list[tuple[int, ...]]:
+    """The Links of the eight GPUs that slurmd has by this file where AutoDetect=nvidia finds them too.
+
+    It finds them in the driver's files, which are put there for it.
+    """
+    shutil.copytree("/etc/slurm", folder, dirs_exist_ok=True)
+    (folder / "gres.conf").write_text("AutoDetect=nvidia\n" + text.replace("/dev/fakegpu", "/dev/nvidia"))
+    run("mount", "-t", "tmpfs", "tmpfs", "/proc/driver")
+    try:
+        for g in range(8):
+            gpu = Path(f"/proc/driver/nvidia/gpus/0000:{g:02}:00.0")
+            gpu.mkdir(parents=True)
+            (gpu / "information").write_text(
+                f"Model: \t\t NVIDIA A100\nBus Location: \t 0000:{g:02}:00.0\nDevice Minor: \t {g}\n"
+            )
+            if not Path(f"/dev/nvidia{g}").exists():
+                run("mknod", f"/dev/nvidia{g}", "c", "195", str(g))
+        said = run("slurmd", "-G", "-N", "n1", "-f", str(folder / "slurm.conf"))
+    finally:
+        run("umount", "/proc/driver")
+    devices = read_any(said.out + said.err, "slurmd-log").classes[0].devices
+    assert [device.files for device in devices] == [(f"/dev/nvidia{g}",) for g in range(8)]
+    return [device.links for device in devices]
 
 
 def fragmentations(path: Path, ranks: SetRanks) -> list[tuple[int, int]]:

@@ -35,10 +35,10 @@ def test_model_of__unknown_stays_unknown(gpu_type):
 
 
 def test_bandwidth__by_kind_and_lanes():
-    """Lanes times the lane's rate; PCIe of the generation for what goes through the host; unknown stays 0."""
+    """Lanes times the lane's rate; PCIe of the generation by kind of path, PIX the fastest; unknown stays 0."""
     kind = np.array([LinkKind.NVLINK, LinkKind.PIX, LinkKind.SYS, LinkKind.UNKNOWN], np.int8)
     lanes = np.array([12, 0, 0, 0], np.int16)
-    assert bandwidth(kind, lanes, "a100").tolist() == [300.0, 31.5, 31.5, 0.0]
+    assert bandwidth(kind, lanes, "a100").tolist() == [300.0, 31.5, 21.0, 0.0]
     assert bandwidth(kind, lanes, "").tolist() == [0.0, 0.0, 0.0, 0.0]
 
 

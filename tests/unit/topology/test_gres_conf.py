@@ -21,7 +21,7 @@ def test_read_gres_conf__links_and_cores():
     assert node.numa.tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
     links = {(i, j): lanes for i, j, kind, lanes in links_of(node) if kind == LinkKind.NVLINK}
     assert (len(links), links[0, 1], links[0, 2]) == (12, 4, 2)
-    assert (node.bandwidth_gb_per_s[4, 5], node.bandwidth_gb_per_s[0, 4]) == (100.0, 0.0)
+    assert (node.bandwidth_gb_per_s[4, 5], node.bandwidth_gb_per_s[0, 4]) == (100.0, 21.0)
     assert found.notes == node.warnings == ()
 
 

@@ -21,7 +21,7 @@ def test_read_topo__a_gpu_off_the_fabric():
         square(["X NV18 NV18 SYS", "NV18 X NV18 SYS", "NV18 NV18 X SYS", "SYS SYS SYS X"]), gpu_type="h100"
     )
     assert node.on_fabric.tolist() == [True, True, True, False]
-    assert (node.bandwidth_gb_per_s[0, 1], node.bandwidth_gb_per_s[0, 3]) == (450.0, 63.0)
+    assert (node.bandwidth_gb_per_s[0, 1], node.bandwidth_gb_per_s[0, 3]) == (450.0, 42.0)
 
 
 def test_read_topo__a_bridged_pair_is_no_fabric():

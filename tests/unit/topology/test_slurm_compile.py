@@ -19,11 +19,12 @@ from slurmsched.placements.set_ranks import ring_table, set_ranks
 from slurmsched.testing.machines import machines
 from slurmsched.topology.gpu_types import TypedNode
 from slurmsched.topology.other_means import JOB_SUBMIT, islands, type_groups
+from slurmsched.topology.plain import ranges
 from slurmsched.topology.reading import read_any
 from slurmsched.topology.slurm_check import DRAWN, SHAPED, Checked, Form, check, check_shaped, free_sets, states_of
 from slurmsched.topology.slurm_compile import bound_of, by_kind, compile_links
 from slurmsched.topology.slurm_node import SlurmNode
-from slurmsched.topology.slurm_site import ranges, typed_node
+from slurmsched.topology.slurm_site import typed_node
 from slurmsched.topology.slurmd_log import slurmd_devices
 
 SCRIPT = Path(__file__).parents[3] / "plugin/task_prolog/ring_order.sh"
@@ -227,7 +228,7 @@ def test_commands__of_a_node_that_detects_its_gpus(tmp_path, capsys):
     printed = [*options, str(RECORDED / "26.05.5-slurmd.txt")]
     assert main(["topology", "compile", "--most=1", "--node=n[1-2]", *printed]) == 0
     lines = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("#")]
-    assert lines[0].startswith("NodeName=n[1-2] Name=gpu Type=a100 File=/dev/fakegpu0 Cores=0-31")
+    assert lines[0].startswith("NodeName=n[1-2] AutoDetect=off Name=gpu Type=a100 File=/dev/fakegpu0 Cores=0-31")
     assert "Flags" not in lines[0]
     for text, words in (("AutoDetect=nvml\n", "AutoDetect=nvml finds links"), ("", "it lists no GPU")):
         (tmp_path / "gres.conf").write_text(text)
@@ -299,7 +300,7 @@ def test_compile__prints_the_other_means_with_their_lines(tmp_path, capsys):
     more = ["--slurm", "26.05", "--hardware", "1x32x1", "--most", "5"]
     assert main(["topology", "compile", *conf(tmp_path), *more]) == 0
     said = capsys.readouterr().err
-    assert "NodeName=n1 Name=gpu Type=a100_i1 File=/dev/nvidia2 Cores=0-31\n" in said
+    assert "NodeName=n1 AutoDetect=off Name=gpu Type=a100_i1 File=/dev/nvidia2 Cores=0-31\n" in said
     assert "Gres=gpu:a100_i0:2,gpu:a100_i1:2\n" in said
     assert JOB_SUBMIT in said
 
@@ -328,7 +329,9 @@ def test_compile__types_for_the_daemon(tmp_path, capsys):
     (one,) = read_any(text, "gres.conf").classes
     assert typed_node(one, (("a100_i0", 2), ("a100_i1", 2))) == TypedNode(("a100_i0",) * 2 + ("a100_i1",) * 2)
     assert main(["topology", "compile", *conf(tmp_path), *more, "--json"]) == 0
-    assert orjson.loads(capsys.readouterr().out)[0]["lines"][0].startswith("NodeName=n1 Name=gpu Type=a100_i0")
+    assert orjson.loads(capsys.readouterr().out)[0]["lines"][0].startswith(
+        "NodeName=n1 AutoDetect=off Name=gpu Type=a100_i0"
+    )
 
 
 def test_check__says_what_helps(tmp_path, capsys):
@@ -339,3 +342,172 @@ def test_check__says_what_helps(tmp_path, capsys):
     perfect, worse = Checked(Form.PER_NODE, 10, 10, 0.0, ()), Checked(Form.PER_JOB, 10, 9, 0.1, ())
     assert list(remedies([perfect])) == []
     assert "job_submit.lua" in list(remedies([perfect, worse]))[1]
+
+
+REST = """\
+# our GPUs
+AutoDetect=nvml
+{gpus}NodeName=a[1-4] Name=gpu Type=a100 File=/dev/nvidia[0-3]
+NodeName=n[1-2] Name=shard Count=64  # of all of them
+NodeName=n[1-2] Name=mps \\
+    Count=800
+Name=bandwidth Type=lustre Count=4G Flags=CountOnly
+"""
+FOR = ["--slurm", "26.05", "--hardware", "1x32x1", "--most", "3"]
+
+
+def lines_of(nodes: str, more: str = "") -> str:
+    """GPUs in pairs, on these nodes; without a NodeName where there are none."""
+    head = f"NodeName={nodes} {more}" if nodes else ""
+    return "".join(f"{head}Name=gpu Type=a100 File=/dev/nvidia{g} Cores=0-31 Links={','.join(map(str, row))} "
+                   "Flags=nvidia_gpu_env\n" for g, row in enumerate(TRUE))  # fmt: skip
+
+
+def compiled_file(tmp_path: Path, capsys, text: str, *options: str, code: int = 0) -> str:
+    """What `compile` writes for this gres.conf."""
+    (tmp_path / "gres.conf").write_text(text)
+    assert code == main(["topology", "compile", "--gres-conf", str(tmp_path / "gres.conf"), *FOR, *options])
+    said = capsys.readouterr()
+    return said.err if code else said.out
+
+
+def gpu_lines(text: str) -> list[str]:
+    return [line for line in text.splitlines() if "Name=gpu" in line and not line.startswith("#")]
+
+
+@pytest.mark.parametrize("options", [(), ("--types",), ("--reorder",)])
+@pytest.mark.parametrize(
+    "gpus",
+    [
+        lines_of("n[1-2]", "AutoDetect=off "),
+        lines_of("n[1-2]"),
+        "NodeName=n[1-2] AutoDetect=off\n" + lines_of("n[1-2]"),
+        lines_of("n[1-2]").replace("NodeName=n[1-2] Name=gpu", 'Name=gpu NodeName="n[1-2]"'),
+        lines_of("n1") + lines_of("n2"),
+    ],
+)
+def test_compile__turns_autodetect_off_and_keeps_the_rest(tmp_path, capsys, gpus, options):
+    """Wherever AutoDetect is set: each new line has AutoDetect=off, and every line of other things stays as it is."""
+    text = compiled_file(tmp_path, capsys, REST.format(gpus=gpus), "--node", "n1", *options)
+    assert [line.startswith("NodeName=n[1-2] AutoDetect=off Name=gpu ") for line in gpu_lines(text)] == [True] * 4 + [
+        False
+    ]
+    assert all(line in text for line in REST.format(gpus="").splitlines())
+    assert "changed: lines 3-" in text.splitlines()[0]
+    assert [len(one.devices) for one in read_any(text).classes if one.nodes] == [4, 4]
+    assert "AutoDetect=nvml" in text.splitlines()
+    if "--types" not in options:  # those are several types: nothing to compile
+        assert compiled_file(tmp_path, capsys, text, "--node", "n1", *options).count("wiring of") == 1
+
+
+def test_compile__other_nodes_of_the_same_line_keep_theirs(tmp_path, capsys):
+    """A line of several classes stays for the nodes that were not compiled; a local AutoDetect too."""
+    text = (
+        "NodeName=n[1-3] AutoDetect=nvml\n" + lines_of("n[1-3]") + "NodeName=n3 Name=gpu Type=a100 File=/dev/nvidia4\n"
+    )
+    made = compiled_file(tmp_path, capsys, text, "--node", "n2")
+    assert "NodeName=n3 AutoDetect=nvml" in made.splitlines()
+    assert [line.split()[0] for line in gpu_lines(made)] == ["NodeName=n[1-2]"] * 4 + ["NodeName=n3"] * 5
+    assert {one.topology.name: len(one.devices) for one in read_any(made).classes} == {"n3": 5, "n[1-2]": 4}
+
+
+def test_compile__included_lines_are_put_in_their_place(tmp_path, capsys):
+    """An Include with lines that change is written out; one without stays an Include."""
+    (tmp_path / "gpus.conf").write_text("# ours\n" + lines_of("n1") + "Name=shard Count=8\n")
+    (tmp_path / "more.conf").write_text("Name=bandwidth Count=4\n")
+    made = compiled_file(tmp_path, capsys, "include gpus.conf\nInclude more.conf\n")
+    assert ["include gpus.conf" in made, "Include more.conf" in made, "Name=shard Count=8" in made] == [
+        False,
+        True,
+        True,
+    ]
+    assert "changed: gpus.conf lines 2-5" in made
+    assert len(gpu_lines(made)) == 4
+
+
+@pytest.mark.parametrize("auto", ["", "AutoDetect=off\n", "AutoDetect=nvml\n"])
+def test_compile__lines_that_name_no_node(tmp_path, capsys, auto):
+    """Slurm heeds AutoDetect=off only on a line with NodeName: with AutoDetect the nodes must be named."""
+    if auto == "AutoDetect=nvml\n":
+        assert "--node n[1-4]" in compiled_file(tmp_path, capsys, auto + lines_of(""), code=2)
+        made = compiled_file(tmp_path, capsys, auto + lines_of(""), "--node", "n[1-4]")
+        assert [line.startswith("NodeName=n[1-4] AutoDetect=off") for line in gpu_lines(made)] == [True] * 4
+        assert "lines without NodeName are now those of n[1-4] alone" in made
+    else:
+        made = compiled_file(tmp_path, capsys, auto + lines_of(""))
+        assert [line.startswith("Name=gpu Type=a100") for line in gpu_lines(made)] == [True] * 4
+
+
+def test_compile__classes_that_cannot_be_compiled_stay(tmp_path, capsys):
+    """GPUs of several types are named on stderr and the others are compiled; alone they are an error."""
+    typed = "NodeName=m1 Name=gpu Type=a File=/dev/nvidia0\nNodeName=m1 Name=gpu Type=b File=/dev/nvidia1\n"
+    (tmp_path / "gres.conf").write_text(lines_of("n1") + typed)
+    assert main(["topology", "compile", "--gres-conf", str(tmp_path / "gres.conf"), *FOR]) == 0
+    said = capsys.readouterr()
+    assert "left as it is: m1 has GPUs of several types" in said.err
+    assert all(line in said.out for line in typed.splitlines())
+    assert "several types" in compiled_file(tmp_path, capsys, typed, code=2)
+
+
+@pytest.mark.parametrize("options", [(), ("--types",), ("--reorder",)])
+def test_compile__its_links_are_never_taken_for_the_wiring(tmp_path, capsys, options):
+    """Whoever reads the compiled file has the true links, in the new order of lines; Slurm's model has the new ones."""
+    before = read_any(lines_of("n1")).classes[0].topology
+    (one,) = read_any(compiled_file(tmp_path, capsys, lines_of("n1"), *options)).classes
+    order = [device.number for device in one.devices]
+    assert np.array_equal(one.topology.kind, before.kind[np.ix_(order, order)])
+    assert np.array_equal(one.topology.lanes, before.lanes[np.ix_(order, order)])
+    assert np.array_equal(one.topology.bandwidth_gb_per_s, before.bandwidth_gb_per_s[np.ix_(order, order)])
+    assert one.topology.warnings == ()
+
+
+@pytest.mark.parametrize("change", [("GPU2 ", "GPU7 "), (" NV4 ", " "), ("# slurmsched: wiring", "# wiring")])
+def test_compile__a_damaged_comment_leaves_the_links_unknown(tmp_path, capsys, change):
+    """Not even then are compiled Links the wiring; a warning says what to do."""
+    text = compiled_file(tmp_path, capsys, lines_of("n1")).replace(*change)
+    (one,) = read_any(text).classes
+    assert (one.topology.known, len(one.devices)) == (False, 4)
+    assert "compile again" in one.topology.warnings[0]
+
+
+PCIE = "\tGPU0\tGPU1\tGPU2\tGPU3\n" + "".join(
+    f"GPU{i}\t" + "\t".join(row.split()) + "\n"
+    for i, row in enumerate(["X PIX PHB SYS", "PIX X SYS SYS", "PHB SYS X PXB", "SYS SYS PXB X"])
+)
+
+
+def test_check__pcie_paths_are_ranked_and_unknown_ones_are_not_judged(tmp_path, capsys):
+    """PIX over PXB, PHB and SYS: some bandwidth is lost by a farther pair. A pair that the file does not show is
+    neither 0 GB/s nor a reason to compile."""
+    (tmp_path / "l40s").write_text("".join(f"Name=gpu Type=l40s File=/dev/nvidia{g} Cores=0-31\n" for g in range(4)))
+    (tmp_path / "whole").write_text(PCIE)
+    (tmp_path / "cut").write_text("".join(PCIE.splitlines(keepends=True)[:3]))
+    options = [
+        "--slurm=26.05",
+        "--hardware=1x32x1",
+        "--gres-conf",
+        str(tmp_path / "l40s"),
+        "--gpu-type=l40s",
+        "--links",
+    ]
+    found = {}
+    for name in ("whole", "cut"):
+        assert main(["topology", "check", *options, str(tmp_path / name), "--json"]) == 0
+        found[name] = orjson.loads(capsys.readouterr().out)[0]["forms"][0]
+    assert found["whole"]["worst"][0]["lost"] == pytest.approx(1 - 8 / 11)  # SYS for PXB
+    assert (found["whole"]["unknown"], found["whole"]["states"]) == (0, 17)
+    assert found["cut"]["unknown"] + found["cut"]["states"] == 17
+    assert found["cut"]["unknown"] == 8  # GPUs 2 and 3, with or without others, and every size
+    assert main(["topology", "compile", *options, str(tmp_path / "cut")]) == 2
+    assert "between GPU2 and GPU3 is not told" in capsys.readouterr().err
+    assert main(["topology", "check", *options, str(tmp_path / "cut")]) == 0
+    assert "the file is cut" in capsys.readouterr().err
+
+
+def test_check__a_file_of_another_kind(tmp_path, capsys):
+    """No gres.conf is made of NCCL's XML."""
+    (tmp_path / "x").write_text(
+        '<system version="1"><cpu numaid="0"><pci busid="0:1.0" class="0x030200"/></cpu></system>'
+    )
+    assert main(["topology", "check", "--slurm=26.05", "--hardware=1x32x1", "--gres-conf", str(tmp_path / "x")]) == 2
+    assert "its content is that of nccl" in capsys.readouterr().err
