@@ -15,9 +15,9 @@ from itertools import combinations
 
 import numpy as np
 
-from slurmsched.placements.candidates import Held
 from slurmsched.planning.clearing import Clearing, Running
-from slurmsched.planning.stock import Need, Stock
+from slurmsched.resources.free import FreeResources, JobRequirements
+from slurmsched.resources.held import Held
 from slurmsched.testing import snapshot
 
 NODES, GPUS, JOBS = 6, 8, 10
@@ -42,7 +42,11 @@ def case(chance: np.random.Generator, widest: int) -> Clearing:
     lost = np.array([3_600.0 * chance.integers(1, 21) * gpus * len(on) for on, gpus in held] + [0.0])
     place = (np.arange(row + 1) + 1) % (row + 1)
     return Clearing(
-        at, row, Need.of(at, row), Running(np.arange(row + 1) < row, lost, place, Held.of(at)), Stock.of(at)
+        at,
+        row,
+        JobRequirements.of(at, row),
+        Running(np.arange(row + 1) < row, lost, place, Held.of(at)),
+        FreeResources.of(at),
     )
 
 

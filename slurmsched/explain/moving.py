@@ -6,8 +6,8 @@ from slurmsched.config import Preemption, Scope
 from slurmsched.model.acts import Stage
 from slurmsched.model.hints import parse_hints
 from slurmsched.model.snapshot import Snapshot
-from slurmsched.placements.candidates import holding
 from slurmsched.planning.victims import VICTIM_RULES, case_of, cost_s, cost_source, verdicts
+from slurmsched.resources.held import holding
 
 
 def moving(snapshot: Snapshot, row: int, limits: Preemption, scope: Scope) -> str:

@@ -12,7 +12,7 @@ from slurmsched.explain.text import clock, shown
 from slurmsched.model.columns import Int64s
 from slurmsched.model.hostlist import expand
 from slurmsched.model.snapshot import Snapshot
-from slurmsched.resources.eligibility import Bar, Eligibility, eligibility
+from slurmsched.resources.eligibility import Bar, Eligibility, eligibility, partition_cpus
 from slurmsched.resources.job_request import JobRequest, request_of
 from slurmsched.survey.overview import state_words
 from slurmsched.words import some
@@ -116,6 +116,10 @@ class Asks:
         if bar is Bar.CLOSED:
             reason = f": {shown(nodes.reason[at])}" if nodes.reason[at] else ""
             return Obstacle(Kind.CLOSED, f"it takes no new job ({state_words(int(nodes.state[at]))}{reason})")
+        if bar is Bar.PARTITION_CPUS:
+            left = max(0, int(partition_cpus(self.snapshot, self.request)[at]))
+            told = f"its partition's jobs may have {some(left, 'CPU')} more of it (MaxCPUsPerNode)"
+            return Obstacle(Kind.CPUS, f"{told}, the job needs {self.request.cpus} there")
         if bar is Bar.USER:
             alone = "another user's job runs there, and users share no nodes (ExclusiveUser)"
             return Obstacle(Kind.WHOLE, alone)

@@ -10,8 +10,9 @@ from slurmsched.errors import ConfigError
 from slurmsched.kernels.backfill import backfill
 from slurmsched.model import Assignments, Ranking, Snapshot
 from slurmsched.model.columns import Floats
-from slurmsched.placements.candidates import Held, assign, assignments, eligible, parted, pools, to_give
+from slurmsched.placements.candidates import assign, assignments, eligible, parted, pools, to_give
 from slurmsched.placements.outlook import free_ahead
+from slurmsched.resources.held import Held
 
 
 @dataclass(frozen=True, slots=True)

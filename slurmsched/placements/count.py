@@ -10,8 +10,9 @@ from slurmsched.kernels.backfill import backfill
 from slurmsched.kernels.pile import backfill_pile, place_on_pile
 from slurmsched.model import Assignments, Ranking, Snapshot
 from slurmsched.model.columns import Int64s, sealed
-from slurmsched.placements.candidates import HOLDS, MAY_START, Held, node_rows, standing, to_give, wanted_gpus
+from slurmsched.placements.candidates import HOLDS, MAY_START, standing, to_give, wanted_gpus
 from slurmsched.placements.outlook import ahead_s, free_ahead
+from slurmsched.resources.held import Held, node_rows
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,8 @@ from slurmsched.errors import ConfigError
 from slurmsched.model import Snapshot
 from slurmsched.model.columns import Bools, Floats, Int64s
 from slurmsched.model.topology import GpuTopology, SiteTopology
-from slurmsched.placements.candidates import holding, to_give
+from slurmsched.placements.candidates import to_give
+from slurmsched.resources.held import holding
 
 MOST_GPUS = 63  # of one node: the bits of a mask
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from slurmsched.model import Snapshot
 from slurmsched.model.columns import Floats, Int64s
-from slurmsched.placements.candidates import Held, holding
+from slurmsched.resources.held import Held, holding
 
 
 def ahead_s(snapshot: Snapshot) -> Floats:

@@ -10,9 +10,9 @@ import numpy as np
 
 from slurmsched.model import Snapshot
 from slurmsched.model.columns import Bools, Floats, Int64s
-from slurmsched.placements.candidates import Held
 from slurmsched.planning.reach import binding, places
-from slurmsched.planning.stock import Need, Stock, share
+from slurmsched.resources.free import FreeResources, JobRequirements, share
+from slurmsched.resources.held import Held
 
 _EXACT = 10  # victims of a node up to which every set of them is tried
 _NOTHING = 1e-6  # of CPUs or MiB: shares of jobs on several nodes are no whole numbers
@@ -63,9 +63,9 @@ class Clearing:
 
     snapshot: Snapshot
     row: int
-    need: Need
+    need: JobRequirements
     running: Running
-    stock: Stock
+    stock: FreeResources
 
     def cheapest(self, allowed: Int64s) -> tuple[list[int], list[int]] | None:
         """The nodes of these that are cleared at the fewest lost GPU seconds, and who leaves; None if too few can be.

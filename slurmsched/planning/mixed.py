@@ -12,8 +12,8 @@ from slurmsched.errors import ConfigError
 from slurmsched.model import Allocations, Assignments, Jobs, Labels, Ranking, Snapshot
 from slurmsched.model.columns import Int64s, sealed
 from slurmsched.model.wants import types_of
-from slurmsched.placements.candidates import node_rows
 from slurmsched.planning.wants import held_types, nodes_for, stopped
+from slurmsched.resources.held import node_rows
 
 Place = Callable[[Snapshot, Ranking], Assignments]
 TRIES = 8  # gangs given up one by one, the most urgent first; then all at once that are torn

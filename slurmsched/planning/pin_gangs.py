@@ -14,7 +14,7 @@ from slurmsched.placements.fabric_cells import cells_of
 from slurmsched.planning.picks import Pick
 from slurmsched.planning.pin_room import Left, Share
 from slurmsched.planning.reach import of_partitions, reachable, unknown, within_reach
-from slurmsched.planning.stock import Need
+from slurmsched.resources.free import JobRequirements
 from slurmsched.topology.slurm_node import Form
 
 _SEGMENTS_SHOWN = (25, 5)  # Slurm's release from which on it tells the segment of a pending job
@@ -46,7 +46,7 @@ def roomy(snapshot: Snapshot, row: int, wish: Wish, allowed: Bools) -> Bools:
     it gets every GPU; where it shares them with nobody, only empty ones.
     """
     nodes = snapshot.nodes
-    room = allowed & Need.of(snapshot, row).fits_free(snapshot)
+    room = allowed & JobRequirements.of(snapshot, row).fits_free(snapshot)
     if not wish.even:
         room &= nodes.gpus == int(snapshot.jobs.gpus[row]) // wish.nodes
     if wish.whole:

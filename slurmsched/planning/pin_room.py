@@ -8,9 +8,9 @@ import numpy as np
 
 from slurmsched.model import NodeState, Ranking, Snapshot
 from slurmsched.model.columns import Bools
-from slurmsched.placements.candidates import holding
 from slurmsched.planning.picks import Picks
 from slurmsched.protocols import Placement
+from slurmsched.resources.held import holding
 
 Share = tuple[int, int, int]  # node row, mask of its GPUs, number of GPUs; the mask is 0 where Slurm shows counts only
 

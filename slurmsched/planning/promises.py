@@ -16,9 +16,9 @@ from slurmsched.planning.bounds import YEAR_S, UnknownForm, allowed_nodes, block
 from slurmsched.planning.parts import Begun
 from slurmsched.planning.reach import binding, shortest_head, unknown, within_reach
 from slurmsched.planning.spread import asked
-from slurmsched.planning.stock import Leaving, Need, Stock
 from slurmsched.planning.taking import act_id, candidates
 from slurmsched.protocols import Estimator
+from slurmsched.resources.free import FreeResources, JobRequirements, Leaving
 
 _LOOKED_AT = 100  # gangs in a cycle, most urgent first
 
@@ -45,12 +45,12 @@ class Promises:
     gangs: Gangs
     limits: Acts
     leaving: Leaving
-    stock: Stock
+    stock: FreeResources
 
     @classmethod
     def of(cls, snapshot: Snapshot, gangs: Gangs, limits: Acts, estimator: Estimator) -> Promises:
         end_s = end_times(snapshot, gangs, estimator)
-        return cls(snapshot, gangs, limits, Leaving.of(snapshot, end_s), Stock.of(snapshot))
+        return cls(snapshot, gangs, limits, Leaving.of(snapshot, end_s), FreeResources.of(snapshot))
 
     def begin(self, ranking: Ranking, managed: Bools, begun: Sequence[Act] = ()) -> Begun:
         """Promises for the most urgent managed gangs that cannot start now. begun: acts that this plan begins already.
@@ -78,7 +78,7 @@ class Promises:
         jobs, row = self.snapshot.jobs, self.snapshot.jobs.row_of(act.job_id)
         if act.stage not in (Stage.BEGUN, Stage.PROMISED, Stage.REQUEUED) or row < 0 or not jobs.pending[row]:
             return act
-        now_s, need = self.snapshot.now_s, Need.of(self.snapshot, row)
+        now_s, need = self.snapshot.now_s, JobRequirements.of(self.snapshot, row)
         held = np.flatnonzero(self.snapshot.nodes.name.isin(expand(act.nodes)))
         outlook = self.outlook(need)
         kept_s = float(outlook.ready_s[held].max(initial=now_s))
@@ -100,7 +100,7 @@ class Promises:
             return self._given_up(act, "its nodes cannot be kept any more, and no others can")
         return replace(act, waits=self._waits(held, outlook))
 
-    def outlook(self, need: Need) -> Outlook:
+    def outlook(self, need: JobRequirements) -> Outlook:
         """When each node has a share of that need free, if nobody else came."""
         ready_s, last = np.full(len(self.stock.gpus), inf), np.full(len(self.stock.gpus), -1, np.int64)
         ready_s[self.stock.fits(need)] = self.snapshot.now_s
@@ -123,7 +123,7 @@ class Promises:
 
     def chosen(
         self,
-        need: Need,
+        need: JobRequirements,
         outlook: Outlook,
         allowed: Bools,
         lasts_s: float,
@@ -161,7 +161,7 @@ class Promises:
 
     def _for_gang(self, row: int, begun: Sequence[Act]) -> Act | Refusal | None:
         """The promise for one gang; a refusal that says why there is none; None for one that starts without."""
-        snapshot, need = self.snapshot, Need.of(self.snapshot, row)
+        snapshot, need = self.snapshot, JobRequirements.of(self.snapshot, row)
         jobs, now_s = snapshot.jobs, snapshot.now_s
         job_id, limit_s = int(jobs.job_id[row]), min(float(jobs.time_limit_s[row]), YEAR_S)
         outlook = self.outlook(need)
@@ -197,7 +197,7 @@ class Promises:
         most = self.gangs.promises_per_partition
         return all(count.get(name, 0) < most for name in jobs.partition[row].split(","))
 
-    def _allowed(self, row: int, need: Need, act: Act | None, begun: Sequence[Act] = ()) -> Bools:
+    def _allowed(self, row: int, need: JobRequirements, act: Act | None, begun: Sequence[Act] = ()) -> Bools:
         """Nodes that the job may have and no other act does. (N,) bool. Raises UnknownForm."""
         acts = (*self.snapshot.acts, *begun)
         others = [name for each in acts if act is None or each.id != act.id for name in expand(each.nodes)]

@@ -12,13 +12,13 @@ from slurmsched.model.columns import Bools, Int64s
 from slurmsched.model.hostlist import expand
 from slurmsched.model.pins import Placed
 from slurmsched.model.snapshot import Snapshot
-from slurmsched.placements.candidates import holding, node_rows
 from slurmsched.placements.gpu_sets import gb_per_s, set_table
 from slurmsched.placements.gpu_stock import MOST_GPUS, GpuStock, bit_counts
 from slurmsched.placements.linked import Tables
 from slurmsched.planning.bounds import UnknownForm, allowed_nodes
 from slurmsched.planning.pin_records import own_lists
 from slurmsched.planning.spread import broken
+from slurmsched.resources.held import holding, node_rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,7 +8,7 @@ import numpy as np
 
 from slurmsched.model import Assignments, JobState, Ranking, Snapshot, Wants
 from slurmsched.model.columns import Bools, Int64s, sealed
-from slurmsched.placements.candidates import Held, holding, node_rows
+from slurmsched.resources.held import Held, holding, node_rows
 
 _PLACED = int(JobState.RUNNING | JobState.SUSPENDED)
 

@@ -18,7 +18,7 @@ from slurmsched.planning.bounds import UnknownForm, allowed_nodes
 from slurmsched.planning.deferrals import own_starts
 from slurmsched.planning.parts import Pinned
 from slurmsched.planning.pin_records import act_of, key_of, left_alone, on_record, returned, sized, untouched
-from slurmsched.planning.stock import Need
+from slurmsched.resources.free import JobRequirements
 from slurmsched.words import some
 
 Move = tuple[Retype, Pin]
@@ -94,7 +94,9 @@ def _largest(base: Snapshot, rows: Sequence[int]) -> dict[int, int]:
 
 
 def _most(base: Snapshot, row: int) -> int:
-    roomy = replace(Need.of(base, row), gpus=np.zeros(len(base.nodes), np.int64)).fits_empty(base)  # by CPUs and memory
+    roomy = replace(JobRequirements.of(base, row), gpus=np.zeros(len(base.nodes), np.int64)).fits_empty(
+        base
+    )  # by CPUs and memory
     try:
         return int(base.nodes.gpus[allowed_nodes(base, row, sized=False) & roomy].max(initial=0))
     except UnknownForm:

@@ -11,16 +11,16 @@ from slurmsched.model import Act, Purpose, Ranking, Refusal, Snapshot, Victim
 from slurmsched.model.columns import Bools, Floats, Int64s
 from slurmsched.model.hints import parse_hints
 from slurmsched.model.hostlist import expand, fold
-from slurmsched.placements.candidates import Held, eligible
+from slurmsched.placements.candidates import eligible
 from slurmsched.planning import victims
 from slurmsched.planning.bounds import YEAR_S, UnknownForm, allowed_nodes, blocked_from_s
-from slurmsched.planning.by_type import held_of
 from slurmsched.planning.clearing import Clearing, Running
 from slurmsched.planning.limited import limited
 from slurmsched.planning.parts import Begun
 from slurmsched.planning.reach import binding, shortest_head, unknown
 from slurmsched.planning.spread import asked
-from slurmsched.planning.stock import Need, Stock
+from slurmsched.resources.free import FreeResources, JobRequirements, held_of
+from slurmsched.resources.held import Held
 
 
 def begin(
@@ -37,7 +37,7 @@ def begin(
     place[ranking.order] = np.arange(len(ranking.order))
     verdict = victims.verdicts(case)
     running = Running(verdict < 0, _lost_gpu_s(case), place, Held.of(snapshot))
-    stock = Stock.of(snapshot)
+    stock = FreeResources.of(snapshot)
     for act in _preemptions(snapshot):
         stock.follow(snapshot, act, running.held)
     acts: list[Act] = []
@@ -102,10 +102,10 @@ def _lost_gpu_s(case: victims.Case) -> Floats:
 
 
 def _for_job(
-    snapshot: Snapshot, row: int, running: Running, stock: Stock, limits: Preemption, begun: list[Act]
+    snapshot: Snapshot, row: int, running: Running, stock: FreeResources, limits: Preemption, begun: list[Act]
 ) -> Act | Refusal | None:
     """The act for one job; a refusal that says why there is none; None for a job that starts without."""
-    job_id, need = int(snapshot.jobs.job_id[row]), Need.of(snapshot, row)
+    job_id, need = int(snapshot.jobs.job_id[row]), JobRequirements.of(snapshot, row)
     try:
         able = stock.types.able(need.gpu_type, need.gpus)
         allowed = np.flatnonzero(allowed_nodes(snapshot, row, able) & need.fits_empty(snapshot))
@@ -138,7 +138,7 @@ def _for_job(
     return _act(snapshot, row, nodes, rows, running, limits)
 
 
-def _perhaps_free(snapshot: Snapshot, row: int, need: Need, stock: Stock) -> bool:
+def _perhaps_free(snapshot: Snapshot, row: int, need: JobRequirements, stock: FreeResources) -> bool:
     """Whether the job would start at once if nodes whose used GPUs cannot be read had all of them free."""
     nodes = snapshot.nodes
     unread = nodes.gpus_unread
@@ -150,7 +150,7 @@ def _perhaps_free(snapshot: Snapshot, row: int, need: Need, stock: Stock) -> boo
     return len(shortest_head(binding(snapshot, row), np.flatnonzero(room), need.nodes)) > 0
 
 
-def _too_few(snapshot: Snapshot, row: int, need: Need, stock: Stock) -> str:
+def _too_few(snapshot: Snapshot, row: int, need: JobRequirements, stock: FreeResources) -> str:
     """Why a job has no nodes that could be cleared: they are not there, or it is not known what is free on them."""
     could = stock.types.could(need.gpu_type, need.gpus)
     with_mixed = np.flatnonzero(allowed_nodes(snapshot, row, could) & need.fits_empty(snapshot))

@@ -10,8 +10,8 @@ from slurmsched.model.hints import parse_hints
 from slurmsched.model.hostlist import expand
 from slurmsched.model.wants import types_of
 from slurmsched.planning.bounds import UnknownForm, allowed_nodes
-from slurmsched.planning.stock import Need
 from slurmsched.policies.gpu_market import gpu_type
+from slurmsched.resources.free import JobRequirements
 
 
 def typeless(snapshot: Snapshot, wants: Wants | None) -> Bools:
@@ -74,6 +74,6 @@ def nodes_of_types(snapshot: Snapshot, row: int, want: dict[str, int], kept: Pin
 def _room(snapshot: Snapshot, row: int) -> Bools:
     """Nodes that the job may have and that have what it asks for left; none where that cannot be told. (N,) bool."""
     try:
-        return allowed_nodes(snapshot, row) & Need.of(snapshot, row).fits_free(snapshot)
+        return allowed_nodes(snapshot, row) & JobRequirements.of(snapshot, row).fits_free(snapshot)
     except UnknownForm:
         return np.zeros(len(snapshot.nodes), np.bool_)

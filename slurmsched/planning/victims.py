@@ -12,8 +12,8 @@ from slurmsched.config import Preemption, Scope
 from slurmsched.model import Jobs, Snapshot
 from slurmsched.model.columns import Bools, Floats
 from slurmsched.model.hints import Hints, parse_hints
-from slurmsched.placements.candidates import Held, holding
 from slurmsched.planning import managed
+from slurmsched.resources.held import Held, holding
 
 
 @dataclass(frozen=True, slots=True)

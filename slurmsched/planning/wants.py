@@ -11,7 +11,7 @@ import numpy as np
 from slurmsched.model import JobState, Labels, Snapshot, Wants
 from slurmsched.model.columns import Bools, Int64s
 from slurmsched.model.wants import types_of
-from slurmsched.placements.candidates import holding, node_rows
+from slurmsched.resources.held import holding, node_rows
 
 _PLACED = int(JobState.RUNNING | JobState.SUSPENDED)
 

@@ -12,7 +12,7 @@ from slurmsched.estimators.alike import Alike
 from slurmsched.estimators.hint import Hint
 from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use, Wants
 from slurmsched.model.columns import Bools, Floats
-from slurmsched.placements.candidates import eligible, holding
+from slurmsched.placements.candidates import eligible
 from slurmsched.policies.deadlines import active, cluster_gpus
 from slurmsched.policies.expected import remaining_s, service
 from slurmsched.policies.memory import NEVER_S, recall, remembered
@@ -21,6 +21,7 @@ from slurmsched.policies.ranges import Count, Part, Period, Slots, check_ranges
 from slurmsched.policies.timetable import Sizes, sizes_of, without_curve
 from slurmsched.policies.weights import check_weights, unmet, weights_of
 from slurmsched.protocols import Estimator, SpeedEstimator
+from slurmsched.resources.held import holding
 from slurmsched.words import some
 
 _PLANNED = ("begin_s", "end_s", "batch_gpus")  # in a carry, by job: NEVER_S for a job that no batch took

@@ -9,8 +9,9 @@ import numpy as np
 from slurmsched.model import Jobs, Snapshot
 from slurmsched.model.columns import Bools, Floats
 from slurmsched.model.hints import parse_hints
-from slurmsched.placements.candidates import eligible, holding
+from slurmsched.placements.candidates import eligible
 from slurmsched.policies.order import arrival_s
+from slurmsched.resources.held import holding
 from slurmsched.words import some, some_of
 
 

@@ -11,12 +11,13 @@ import numpy as np
 from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use, Wants
 from slurmsched.model.columns import Floats, Int64s
 from slurmsched.model.hints import hint_column
-from slurmsched.placements.candidates import eligible, holding
+from slurmsched.placements.candidates import eligible
 from slurmsched.policies.cards import PREEMPTS
 from slurmsched.policies.order import arrival_s, ordered
 from slurmsched.policies.ranges import Count, Weight, check_ranges
 from slurmsched.policies.solve import Programme, solve, water_fill
 from slurmsched.policies.weights import check_weights, unmet, weights_of
+from slurmsched.resources.held import holding
 
 NODES = 200  # of the search tree; what is best by then is taken (ours)
 FAIR, EARLY = 1_000.0, 1e-3  # price of fairness lost beyond the bound, and of a GPU for the last to come

@@ -8,8 +8,9 @@ import numpy as np
 
 from slurmsched.model import Snapshot
 from slurmsched.model.columns import Bools, Floats
-from slurmsched.placements.candidates import eligible, holding, pools
+from slurmsched.placements.candidates import eligible, pools
 from slurmsched.protocols import SpeedEstimator
+from slurmsched.resources.held import holding
 
 
 @dataclass(frozen=True, slots=True, eq=False)

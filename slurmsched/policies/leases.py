@@ -11,8 +11,9 @@ import numpy as np
 
 from slurmsched.model import Snapshot
 from slurmsched.model.columns import Bools, Floats, Int64s
-from slurmsched.placements.candidates import eligible, holding
+from slurmsched.placements.candidates import eligible
 from slurmsched.policies.memory import NEVER_S, recall
+from slurmsched.resources.held import holding
 
 LONG_AGO_S = NEVER_S / 2  # start of a run of which Slurm does not say when it began: its lease is over
 COLUMNS = ("run_s", "until_s")  # in a carry: start of the run that the lease is of, and its end

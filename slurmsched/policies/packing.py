@@ -10,7 +10,8 @@ import numpy as np
 from slurmsched.model import Jobs, JobState, Snapshot
 from slurmsched.model.columns import Floats, Int64s
 from slurmsched.model.hints import hint_column, parse_hints
-from slurmsched.placements.candidates import eligible, holding
+from slurmsched.placements.candidates import eligible
+from slurmsched.resources.held import holding
 
 TINY, MEDIUM, JUMBO, NEVER = 0.0, 1.0, 2.0, np.inf
 MOST_SCORE = 2.0  # of a pair, both added

@@ -11,13 +11,14 @@ import numpy as np
 
 from slurmsched.model import Card, Family, Labels, Ranking, Snapshot, Use, Wants
 from slurmsched.model.columns import Bools, Floats, Int64s
-from slurmsched.placements.candidates import eligible, holding
+from slurmsched.placements.candidates import eligible
 from slurmsched.policies.cards import PREEMPTS
 from slurmsched.policies.gavel import Gavel
 from slurmsched.policies.gpu_market import gpu_type
 from slurmsched.policies.order import ordered
 from slurmsched.policies.ranges import Count, Range, check_ranges
 from slurmsched.protocols import Policy
+from slurmsched.resources.held import holding
 
 KEY = "parts"  # in a carry
 _MIX = np.uint64(0x9E3779B97F4A7C15)  # Knuth's multiplier, for lots drawn by job id

@@ -10,11 +10,11 @@ import numpy as np
 from slurmsched.model import Snapshot
 from slurmsched.model.columns import Bools, Floats, Int64s
 from slurmsched.model.hints import hint_column
-from slurmsched.placements.candidates import node_rows
 from slurmsched.policies.gpu_market import Market, gpu_type
 from slurmsched.policies.memory import recall
 from slurmsched.policies.order import arrival_s
 from slurmsched.policies.timetable import amdahl
+from slurmsched.resources.held import node_rows
 
 _BY_JOB = ("waited", "done", "ran_s", "pace", "made several", "due several", "has others")
 _BY_TYPE = ("made", "took", "gpus", "has")

@@ -12,7 +12,7 @@ from slurmsched.errors import ConfigError
 from slurmsched.estimators.hint import Hint
 from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use, Wants
 from slurmsched.model.columns import Bools, Floats, Int64s
-from slurmsched.placements.candidates import eligible, holding
+from slurmsched.placements.candidates import eligible
 from slurmsched.policies.cards import PREEMPTS, ROUNDS
 from slurmsched.policies.checks import check_choice
 from slurmsched.policies.fair_end import fair_ends
@@ -22,6 +22,7 @@ from slurmsched.policies.order import arrival_s, ordered
 from slurmsched.policies.ranges import Count, Period, Slots, Weight, check_ranges
 from slurmsched.policies.regimes import Rest, rest
 from slurmsched.protocols import Estimator
+from slurmsched.resources.held import holding
 from slurmsched.words import some
 
 KEY = "window"  # in a carry

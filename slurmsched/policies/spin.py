@@ -11,12 +11,13 @@ import numpy as np
 from slurmsched.estimators.history import History
 from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use, Wants
 from slurmsched.model.columns import Bools, Floats, Int64s
-from slurmsched.placements.candidates import eligible, holding
+from slurmsched.placements.candidates import eligible
 from slurmsched.policies.memory import recall
 from slurmsched.policies.order import arrival_s, ordered
 from slurmsched.policies.ranges import Count, Period, Range, check_ranges
 from slurmsched.policies.solve import Programme, solve
 from slurmsched.protocols import Estimator
+from slurmsched.resources.held import holding
 
 AT, STEP = "round_at_s", "step_s"  # in the carry: when the round began, and how long a slot is [s]
 

@@ -13,7 +13,8 @@ import numpy as np
 
 from slurmsched.model import Snapshot
 from slurmsched.model.columns import Floats, Int64s
-from slurmsched.placements.candidates import eligible, holding
+from slurmsched.placements.candidates import eligible
+from slurmsched.resources.held import holding
 
 KEY = "tenants"  # in a carry
 

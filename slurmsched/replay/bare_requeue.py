@@ -9,10 +9,10 @@ import numpy as np
 from slurmsched.model import Plan, Ranking, Requeue, Snapshot
 from slurmsched.model.columns import Bools, Int64s
 from slurmsched.model.hints import parse_hints
-from slurmsched.placements.candidates import Held, holding
 from slurmsched.planning import managed
 from slurmsched.planning.planner import Planner
 from slurmsched.protocols import Placement
+from slurmsched.resources.held import Held, holding
 
 
 @dataclass(frozen=True, slots=True)

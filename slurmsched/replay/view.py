@@ -66,6 +66,9 @@ class Scene:
             "default": [partition == layout.partitions[0] for partition in listed],
             "priority_tier": [partition.tier for partition in listed],
             "nodes": [int(masks[partition.name].sum()) for partition in listed],
+            "max_time_s": [partition.max_time_s or np.inf for partition in listed],
+            "min_nodes": [partition.min_nodes for partition in listed],
+            "max_nodes": [partition.max_nodes or np.inf for partition in listed],
         })  # fmt: skip
         return cls(nodes, partitions, site, order)
 

@@ -10,7 +10,7 @@ from math import inf
 
 import numpy as np
 
-from slurmsched.model.columns import Bools, Int64s, Labels
+from slurmsched.model.columns import Bools, Floats, Int64s, Labels
 from slurmsched.model.hostlist import expand
 from slurmsched.model.nodes import Partitions
 from slurmsched.model.snapshot import Snapshot
@@ -35,8 +35,9 @@ class Bar(IntEnum):
     OWN_RESERVATION = 7  # not a node of the reservation that the job names
     SIZE = 8  # the node is too small
     CLOSED = 9  # it takes no new job
-    RESERVED = 10  # for others
-    USER = 11  # shared by jobs of one user alone, and another one has it
+    USER = 10  # shared by jobs of one user alone, and another one has it
+    PARTITION_CPUS = 11  # jobs of its partition have the CPUs that they may have of the node
+    RESERVED = 12  # for others
 
 
 LASTING = Bar.CLOSED  # bars below this one last
@@ -77,7 +78,7 @@ class Eligibility:
     @property
     def open(self) -> Bools:
         """Nodes that may serve it and take jobs, reservations not looked at. (N,) bool."""
-        found: Bools = (self.bar == Bar.NONE) | (self.bar >= Bar.RESERVED)
+        found: Bools = (self.bar == Bar.NONE) | (self.bar == Bar.RESERVED)
         return found
 
 
@@ -119,6 +120,8 @@ def limit_classes(snapshot: Snapshot) -> list[Int64s]:
     found = [np.searchsorted(some, values, side="left").astype(np.int64) for values, some in bounds if len(some)]
     lists = ((jobs.account, (table.allow_accounts, table.deny_accounts)), (jobs.qos, (table.allow_qos, table.deny_qos)))
     found += [column.codes.astype(np.int64) for column, some in lists if any(set(one.names) - {""} for one in some)]
+    if "user" in table.exclusive.names:
+        found.append(jobs.user.codes.astype(np.int64))
     if table.needs_reservation.any():
         found.append(jobs.reservation.isin([""]).astype(np.int64))
     return found
@@ -147,12 +150,14 @@ def _judged(snapshot: Snapshot, request: JobRequest, sized: bool) -> Eligibility
     if sized:
         off(_too_small(snapshot, request), Bar.SIZE)
     off(nodes.closed, Bar.CLOSED)
+    off(_of_other_users(snapshot, request), Bar.USER)
+    if sized:
+        off(partition_cpus(snapshot, request) < request.cpus, Bar.PARTITION_CPUS)
     reserved, kept_gpus, kept_cpus = _reserved(snapshot, request, found)
     off((reserved >= 0) | _kept_unseen(snapshot, request), Bar.RESERVED)
     if sized:
         short = (nodes.gpus - kept_gpus < request.gpus) | (nodes.cpus - kept_cpus < request.cpus)
         off(short & ((kept_gpus > 0) | (kept_cpus > 0)), Bar.RESERVED)
-    off(_of_other_users(snapshot, request), Bar.USER)
     sure = surely if not found.doubts else np.zeros(rows, np.bool_)
     doubts = (*found.doubts, *found.partition_doubts)
     return Eligibility(request, bar, sure, doubts, found.all(), reserved, kept_gpus, kept_cpus, limits)
@@ -478,4 +483,32 @@ def _runs(snapshot: Snapshot) -> list[tuple[str, str, Bools]]:
             )
         except ValueError:
             continue
+    return found
+
+
+def partition_cpus(snapshot: Snapshot, request: JobRequest) -> Floats:
+    """CPUs of each node that its partitions still give to their jobs (MaxCPUsPerNode), infinity = as many as are free.
+
+    Of several partitions the one that gives most. (N,).
+    """
+    table, found = snapshot.partitions, np.full(len(snapshot.nodes), -inf)
+    rows = {name: row for row, name in enumerate(table.name)}
+    for name in request.partitions:
+        limit = float(table.max_cpus_per_node[rows[name]]) if name in rows else inf
+        found = np.maximum(found, inf if limit == inf else limit - _cpus_of(snapshot, name))
+    return found
+
+
+@lru_cache(maxsize=4)
+def _cpus_of(snapshot: Snapshot, partition: str) -> Floats:
+    """CPUs that jobs of a partition hold on each node, as spread evenly over theirs. (N,)."""
+    jobs, found = snapshot.jobs, np.zeros(len(snapshot.nodes))
+    at = {name: row for row, name in enumerate(snapshot.nodes.name)}
+    runs = jobs.is_state(JobState.RUNNING | JobState.COMPLETING) & jobs.partition.isin([partition])
+    for row in np.flatnonzero(runs).tolist():
+        try:
+            held = [at[name] for name in expand(jobs.node_list[row]) if name in at]
+        except ValueError:
+            continue
+        found[held] += float(jobs.cpus[row]) / max(len(held), 1)
     return found

@@ -10,8 +10,8 @@ import numpy as np
 
 from slurmsched.model import Snapshot
 from slurmsched.model.topology import GpuTopology, LinkKind
-from slurmsched.placements.candidates import node_rows
 from slurmsched.placements.gpu_stock import class_of, class_rows
+from slurmsched.resources.held import node_rows
 from slurmsched.survey.overview import state_words
 from slurmsched.survey.stock import BOOT, OPEN, UNREAD, free_masks, standings
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from slurmsched.errors import InputError
 from slurmsched.model import Snapshot
 from slurmsched.model.columns import Floats
-from slurmsched.resources.eligibility import Bar, Eligibility, eligibility
-from slurmsched.resources.free import partition_cpus, partition_memory_mib
+from slurmsched.resources.eligibility import Bar, Eligibility, eligibility, partition_cpus
+from slurmsched.resources.free import partition_memory_mib
 from slurmsched.resources.job_request import JobRequest, takes_whole
 from slurmsched.survey.names import check_name
 from slurmsched.survey.request import WHOLE, Needs, Request, needs

@@ -11,8 +11,8 @@ import numpy as np
 from slurmsched.model import Nodes, Snapshot
 from slurmsched.model.columns import Bools, Int64s
 from slurmsched.model.gres import parse_gres
-from slurmsched.placements.candidates import node_rows
 from slurmsched.placements.gpu_stock import bit_counts, class_of, class_rows, whole_gpus
+from slurmsched.resources.held import node_rows
 from slurmsched.survey.sets import largest_linked
 
 OPEN, BOOT, DRAINED, DOWN, UNREAD = "open", "after a boot", "drained", "down", "used GPUs cannot be read"

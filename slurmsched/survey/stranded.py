@@ -10,7 +10,7 @@ import numpy as np
 from slurmsched.model import JobState, Snapshot
 from slurmsched.model.columns import Bools
 from slurmsched.model.hostlist import expand
-from slurmsched.placements.candidates import node_rows
+from slurmsched.resources.held import node_rows
 
 HOLDING = JobState.RUNNING | JobState.SUSPENDED | JobState.COMPLETING
 

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from slurmsched.errors import SlurmschedError
 from slurmsched.model import Assignments, Estimates, Labels, Ranking, Snapshot, Wants
 from slurmsched.model.wants import request_of, types_of
-from slurmsched.placements.candidates import holding
 from slurmsched.protocols import ChangingPolicy, Estimator, Policy
+from slurmsched.resources.held import holding
 from slurmsched.testing.builders import mixed_snapshot, shifted, snapshot
 
 SHIFTS_S = (1_764_000_123.0, -2_000_001.0)  # that times are shifted by; neither is a whole number of minutes

@@ -11,8 +11,9 @@ import numpy as np
 from slurmsched.kernels._jit import load
 from slurmsched.model import Assignments, Ranking, Snapshot, frozen
 from slurmsched.model.topology import SiteTopology
-from slurmsched.placements.candidates import eligible, holding, to_give
+from slurmsched.placements.candidates import eligible, to_give
 from slurmsched.protocols import Placement
+from slurmsched.resources.held import holding
 from slurmsched.testing.builders import mixed_snapshot, shifted, snapshot
 from slurmsched.testing.conformance import SHIFTS_S, NonconformingError, checked_run, frozen_or_raise, turned
 from slurmsched.topology.machines import machines

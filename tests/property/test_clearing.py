@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurmsched.model import SiteTopology
-from slurmsched.placements.candidates import Held
 from slurmsched.planning.clearing import Clearing, Running
 from slurmsched.planning.reach import reachable
-from slurmsched.planning.stock import Need, Stock
+from slurmsched.resources.free import FreeResources, JobRequirements
+from slurmsched.resources.held import Held
 from slurmsched.testing import snapshot
 from slurmsched.topology.site import cells_of_nodes
 from slurmsched.topology.slurm_topology import read_topology
@@ -49,7 +49,7 @@ def cases(draw: st.DrawFn) -> Clearing:
     row = len(held)
     place = (np.arange(row + 1) + 1) % (row + 1)
     running = Running(np.arange(row + 1) < row, np.array([*lost, 0.0]), place, Held.of(at))
-    return Clearing(at, row, Need.of(at, row), running, Stock.of(at))
+    return Clearing(at, row, JobRequirements.of(at, row), running, FreeResources.of(at))
 
 
 def cleared(case: Clearing, rows: tuple[int, ...]) -> bool:

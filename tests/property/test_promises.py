@@ -16,7 +16,7 @@ from slurmsched.model import Act, Action, Reservations, Rights, Site, Snapshot, 
 from slurmsched.model.hostlist import expand
 from slurmsched.planning.planner import Planner
 from slurmsched.planning.promises import Promises
-from slurmsched.planning.stock import Need
+from slurmsched.resources.free import JobRequirements
 from slurmsched.testing import fleet, snapshot
 
 KILL_WAIT_S, CYCLE_S = 30.0, 60.0
@@ -43,7 +43,7 @@ def test_chosen__no_other_nodes_start_earlier_or_are_idle_less(jobs, nodes, gpus
     held_by = [{"job_id": i, "node": f"n{node + 1}", "gpus": held} for i, (node, held, _) in enumerate(placed, 2)]
     asks = {"job_id": 1, "gpus": gpus * nodes, "nodes": nodes}
     at = snapshot([asks, *rows], "5x8", allocations=held_by, site=Site(settings={"KillWait": "0 sec"}))
-    promises, need = Promises.of(at, Gangs(), Acts(), Hint()), Need.of(at, 0)
+    promises, need = Promises.of(at, Gangs(), Acts(), Hint()), JobRequirements.of(at, 0)
     found = promises.chosen(need, promises.outlook(need), np.ones(5, np.bool_), 0.0)
     then = [[free[node] + sum(h for n, h, e in placed if n == node and e <= t) for t in range(51)] for node in range(5)]
     ready = [next(t for t in range(51) if row[t] >= gpus) for row in then]

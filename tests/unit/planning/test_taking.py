@@ -10,11 +10,11 @@ import pytest
 
 from slurmsched.config import Preemption, Scope
 from slurmsched.model import Act, Nodes, Purpose, Ranking, Reservations, Snapshot, Stage, Victim
-from slurmsched.placements.candidates import Held
 from slurmsched.planning import clearing
 from slurmsched.planning.parts import Begun
 from slurmsched.planning.taking import begin
 from slurmsched.planning.victims import VICTIM_RULES, case_of, verdicts
+from slurmsched.resources.held import Held
 from slurmsched.testing import fleet, snapshot
 from tests.unit.planning.pin_cases import on_fabric
 
