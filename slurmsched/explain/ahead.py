@@ -109,7 +109,9 @@ def _fixed(snapshot: Snapshot, row: int) -> str:
     jobs = snapshot.jobs
     if jobs.pinned[row]:
         return f"; an operator set its priority to {int(jobs.priority[row])}, which no nice or site factor moves"
-    return ""
+    ours = jobs.written[row] and not jobs.site_factor[row]  # then its nice is what the lever made of its own
+    own = int(jobs.base_nice[row]) if ours else int(jobs.nice[row])
+    return f"; a nice of its own takes {own} off its priority" if own > 0 else ""
 
 
 def _other(snapshot: Snapshot, ranking: Ranking | None, row: int) -> Other:

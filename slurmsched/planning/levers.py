@@ -36,6 +36,10 @@ class NiceLever:
         """Priority without user's nice, site factor and our boost. (N,) float64."""
         return _factors(jobs)
 
+    def others(self, jobs: Jobs) -> Int64s:
+        """What users and operators take off each priority: a nice of their own, less a site factor. (N,) int64."""
+        return jobs.base_nice - jobs.site_factor
+
     def value(self, jobs: Jobs, boost: Int64s) -> Int64s:
         """The nice that gives each job this boost. (N,) int64."""
         return np.clip(jobs.base_nice - boost, -LIMIT, LIMIT)
@@ -61,6 +65,9 @@ class SiteFactorLever:
 
     def factors(self, jobs: Jobs) -> Floats:
         return _factors(jobs)
+
+    def others(self, jobs: Jobs) -> Int64s:
+        return jobs.nice
 
     def value(self, jobs: Jobs, boost: Int64s) -> Int64s:
         return np.clip(boost, -LIMIT, LIMIT)

@@ -36,6 +36,7 @@ from slurmsched.planning.gate import When, refusal
 from slurmsched.planning.left_scope import left_scope, shown
 from slurmsched.planning.levers import LEVERS, AnyLever
 from slurmsched.planning.notes import site_notes
+from slurmsched.planning.order import put_back, with_own_nice
 from slurmsched.planning.parts import Deferred, Pinned
 from slurmsched.planning.reasons import criteria
 from slurmsched.planning.starvation import aged_first
@@ -92,6 +93,8 @@ class Planner:
         ranking = aged_first(self.policy.rank(seen), seen, ours, self.starvation.age_cap_s)
         lever = LEVERS[self.lever.kind]
         wanted = lever_values(snapshot, ranking, ours, lever, self.lever)
+        ranking = with_own_nice(snapshot, ranking, ours, wanted, lever)
+        last = put_back(snapshot, lever)
         writes = due(snapshot.jobs, wanted != lever.now(snapshot.jobs))
         changed = np.flatnonzero(writes[ranking.order])  # places, most urgent first
         left = managed.out_of_scope(snapshot.jobs, self.scope, self.lever.kind)
@@ -110,7 +113,7 @@ class Planner:
         later = wanted_s(snapshot, ranking) > snapshot.now_s + 1  # nobody makes room for these
         placed = _gangs_on_lists(snapshot, pinned)  # nobody makes room for a list that may be given back
         acts = ActPlan(self.taking, self.gangs, self.limits, self.scope, self.estimator)
-        moves, without = acts.moves(snapshot, ranking, ours & ~later & ~resizing & ~placed, view)
+        moves, without = acts.moves(snapshot, ranking, ours & ~later & ~resizing & ~placed & ~last, view)
         return Plan(
             actions=(
                 *pinned.actions,  # first: a look at their jobs is freshest then
@@ -124,6 +127,7 @@ class Planner:
                 *starts.refused,
                 *unfit,
                 *without,
+                *(self._left_waiting(snapshot, ours & last) if self.taking.enabled else ()),
             ),
             deferred=len(changed) - len(places) + len(starts.left),
             notes=(
@@ -152,6 +156,13 @@ class Planner:
             why = criteria({name: values[row].item() for name, values in ranking.why.items()})
             reason = f"{self.name}: rank {waits[place]} of {waits[-1]}" + (f", {why}" if why else "")
             yield lever.action(snapshot.jobs, row, int(wanted[row]), reason)
+
+    def _left_waiting(self, snapshot: Snapshot, last: Bools) -> Iterator[Refusal]:
+        """That nobody leaves for these jobs."""
+        rows = np.flatnonzero(last & (snapshot.jobs.gpus > 0))[: self.taking.candidates].tolist()
+        for row in rows:
+            reason = "nobody gives it GPUs: a nice of its own puts it behind other jobs"
+            yield Refusal(int(snapshot.jobs.job_id[row]), "own-nice", reason)
 
     def _seen(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot as the policy sees it: no start or size of ours is taken for its user's, and who only waits for

@@ -15,7 +15,7 @@ from slurmsched.words import some
 
 
 def spaced(
-    height: Int64s, tie: Int64s, *, gap: int, margin: int, floor: int, ceiling: int, start: int
+    height: Int64s, tie: Int64s, *, gap: int, margin: int, floor: int, ceiling: int, start: int, low: bool = True
 ) -> tuple[Int64s, Bools]:
     """New heights that put the jobs into the given order, and which jobs keep theirs.
 
@@ -23,8 +23,9 @@ def spaced(
     Slurm's own order among equal priorities. gap: distance left to neighbours where there is room.
     margin: least distance of a written job to its neighbours; where kept ones leave less, the nearest of them
     are written too, so that factors which drift do not undo the order at once. 0: the number kept is the largest
-    possible. floor, ceiling: bounds of what is written; a kept job may lie under the floor if all after it are
-    kept. start: height of the lowest job when none is kept. Returns (N,) int64 and (N,) bool. Source: ours.
+    possible. floor, ceiling: bounds of what is written; where `low` allows it, a kept job may lie under the floor if
+    all after it are kept. start: height of the lowest job when none is kept. Returns (N,) int64 and (N,) bool.
+    Source: ours.
     Raises ValueError if ceiling - floor has no room for the jobs.
     """
     n = len(height)
@@ -34,7 +35,7 @@ def spaced(
         raise ValueError(f"no room for {some(n, 'job')} between priority {floor} and {ceiling}")
     steps = descents(tie)
     level = height + steps
-    tail = low_tail(height, level, floor)
+    tail = low_tail(height, level, floor) if low else n
     kept = np.zeros(n, np.bool_)
     kept[tail:] = True
     if tail:

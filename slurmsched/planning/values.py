@@ -24,11 +24,12 @@ def lever_values(snapshot: Snapshot, ranking: Ranking, ours: Bools, lever: AnyLe
     factors = np.rint(lever.factors(jobs)).astype(np.int64)
     tie = np.empty(len(jobs), np.int64)
     tie[np.lexsort((jobs.job_id, jobs.submit_s))] = np.arange(len(jobs))
-    group = competing(snapshot)[order]
+    group, own = competing(snapshot)[order], lever.others(jobs)
     for number in np.unique(group):
         rows = order[group == number]
         height = np.maximum((factors + boost)[rows], 1)  # Slurm never goes below 1
-        made, kept = spaced(height, tie[rows], **_band(snapshot, factors[rows], limits))
+        low = not (own[rows] > 0).any()  # Slurm's least priority is 1: down there nobody's own nice would count
+        made, kept = spaced(height, tie[rows], low=low, **_band(snapshot, factors[rows], limits))
         boost[rows[~kept]] = (made - factors[rows])[~kept]
     return _with_followers(jobs, ours, lever.value(jobs, boost))
 

@@ -206,3 +206,39 @@ def test_probe__tries_both_levers_and_leaves_nothing(fresh):
     assert [line for line in probes if not line.startswith("ok|")] == []
     assert [line for line in lines if line.startswith("fail|")] == []
     until(lambda: not column("%T", "PENDING"), "the probe's job is cancelled")
+
+
+def test_tick__a_nice_of_the_users_own_counts_in_rank_and_in_slurms_order(site):
+    """What users take off their own jobs stays off; ranks of queue and explain are the order that Slurm has then."""
+    site.configure(policy='{ name = "srsf" }')
+    partition("DOWN")
+    jobs = [
+        submit("alice", 1, f"--time={limit}", f"--nice={own}") for limit, own in ((10, 5_000_000), (30, 0), (20, 0))
+    ]
+    site.tick()
+    rows = site("queue", "--json").json()["jobs"]
+    ranked = [row["job_id"] for row in sorted(rows, key=lambda row: row["rank"]) if row["job_id"] in jobs]
+    priority = {job: int(value) for job, value in column("%Q").items() if job in jobs}
+    assert ranked == sorted(jobs, key=lambda job: -priority[job]) == [jobs[2], jobs[1], jobs[0]]
+    told = site("explain", str(jobs[0]), "--json").json()["explanation"]["ahead"]
+    assert (told["rank"], "a nice of its own takes 5000000 off its priority" in told["told"]) == (3, True)
+
+
+@pytest.mark.newest
+def test_tick__on_priority_basic_writes_nothing_and_says_so(site):
+    """There no value puts jobs into an order. doctor fails, plan, status and tick name the setting."""
+    run("labctl", "conf", "PriorityType", "priority/basic")
+    run("labctl", "restart", "slurmctld")
+    partition("DOWN")
+    for limit in (50, 10):
+        submit("alice", 1, f"--time={limit}")
+    site.configure(policy='{ name = "srsf" }')
+    done = site("tick", "--apply", check=False)
+    assert (done.rc, "PriorityType=priority/multifactor" in done.err, set(nices().values())) == (2, True, {0})
+    planned = site("plan", "--json").json()
+    assert (planned["planned"], planned["managed"], {one["rule"] for one in planned["refused"]}) == (0, 0, {"basic"})
+    assert all(
+        any("priority/basic" in note for note in site(name, "--json").json()["notes"]) for name in ("plan", "status")
+    )
+    found = site("doctor", "--json", check=False)
+    assert (found.rc, "PriorityType" in found.out) == (3, True)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from slurmsched.config import Lever, Pace, Scope
+from slurmsched.config import Lever, Pace, Preemption, Scope
 from slurmsched.cycle import run_cycle
 from slurmsched.errors import ConfigError
 from slurmsched.model import (
@@ -25,6 +25,7 @@ from slurmsched.model import (
     Snapshot,
 )
 from slurmsched.planning.planner import Planner
+from slurmsched.testing import snapshot
 
 EVERYTHING = Scope(partitions=("*",))
 
@@ -108,9 +109,11 @@ def _tables(snapshot: Snapshot) -> tuple[Nodes, Partitions, Allocations]:
 
 def test_planner__users_nice_is_added_never_lost():
     """nice = what the user chose - our boost; the user's wish lowers the job below its place."""
-    (without,) = planned(queue("BA")).actions
-    (action,) = planned(queue("BA", nice=[0, 300], base_nice=[0, 300])).actions
-    assert (action.old, action.base, action.new) == (300, 300, without.new + 300)
+    before = queue("BA", nice=[0, 300], base_nice=[0, 300])
+    plan = planned(before)
+    action = next(one for one in plan.actions if one.job_id == 2)
+    priority = after(before, plan).jobs.priority
+    assert (action.old, action.base, priority[1] - priority[0]) == (300, 300, 1_000 - 300)
 
 
 @pytest.mark.parametrize(
@@ -308,6 +311,39 @@ def test_plan__values_that_go_back_count_against_the_pace():
     seen = queue("abc", nice=[-9, -8, -7], written=[True] * 3, partition=["gpu", "cpu", "cpu"])
     plan = planned(seen, scope=Scope(partitions=("gpu",)), pace=Pace(writes_per_cycle=1))
     assert [action.job_id for action in plan.actions] == [2]
+
+
+@pytest.mark.parametrize("kind", ["nice", "site_factor"])
+@pytest.mark.parametrize(
+    ("names", "own", "order"),
+    [("abc", [0, 0, 0], "abc"), ("abc", [50_000, 0, 0], "bca"), ("abc", [0, 1_500, 0], "acb"),
+     ("abc", [2_147_483_645, 0, 0], "bca"), ("abc", [7, 7, 7], "abc"), ("cba", [0, 0, 1], "abc"),
+     ("cba", [0, 0, 1_500], "bac"), ("cba", [0, 1_500, 0], "acb"), ("cba", [0, 50_000, 40_000], "cba")],
+)  # fmt: skip
+def test_planner__a_nice_of_the_users_own_counts_in_the_order(kind, names, own, order):
+    """The ranking is the order that Slurm has once the plan is written, and nobody's own nice is taken away."""
+    before = queue(names, nice=own, base_nice=own if kind == "nice" else [0] * 3)
+    plan = planned(before, lever=Lever(kind=kind))
+    done = after(before, plan)
+    assert "".join(before.jobs.name[row] for row in plan.ranking.order) == order == slurm_order(done)
+    assert planned(replace(done, now_s=before.now_s), lever=Lever(kind=kind)).actions == ()
+
+
+def test_planner__nobody_leaves_for_a_job_that_its_user_put_last():
+    """With a nice of its own above that of a job it competes with; one that all have says nothing."""
+
+    def acts(waiting_nice, running_nice):
+        rows = [{"job_id": 1, "gpus": 8, "state": "RUNNING", "requeueable": True, "run_s": 36_000.0, "end_s": 2e5,
+                 "cpus": 8, "start_s": 64_000.0, "comment": "slurmsched: preempt=yes ckpt=USR2@120",
+                 "nice": running_nice, "base_nice": running_nice, "name": "b"},
+                {"job_id": 2, "gpus": 8, "cpus": 8, "nice": waiting_nice, "base_nice": waiting_nice, "name": "a",
+                 "time_limit_s": 3_600.0}]  # fmt: skip
+        site = Site(rights=Rights.OPERATOR)
+        seen = snapshot(rows, "1x8", now_s=1e5, allocations=[{"job_id": 1, "node": "n1", "gpus": 8}], site=site)
+        plan = planned(seen, taking=Preemption(enabled=True))
+        return len(plan.acts), [one.job_id for one in plan.refused if one.rule == "own-nice"]
+
+    assert [acts(*nices) for nices in ((0, 0), (100, 0), (100, 100))] == [(1, []), (0, [2]), (1, [])]
 
 
 @pytest.mark.parametrize("kind", ["nice", "site_factor"])
