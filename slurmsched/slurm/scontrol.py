@@ -2,12 +2,15 @@
 
 scontrol without arguments reads commands from standard input. That saves a process a command, and
 each still has its own answer: after it comes a word that scontrol does not know, which it names on
-its error output at once, so all that it said before that belongs to the command.
+its error output at once, so all that it said before that belongs to the command. The word is a new
+random one each time: nothing that Slurm says of a job or a reservation can hold it.
 """
 
 from __future__ import annotations
 
 import os
+import re
+import secrets
 import select
 import subprocess
 import time
@@ -24,7 +27,6 @@ class Session:
     def __init__(self, process: subprocess.Popen[bytes], timeout_s: float) -> None:
         self._process = process
         self._timeout_s = timeout_s
-        self._asked = 0
         self._heard = b""
 
     def tell(self, command: str) -> str:
@@ -34,8 +36,7 @@ class Session:
         the command is not known then.
         """
         assert self._process.stdin is not None
-        self._asked += 1
-        mark = f"slurmsched-{self._asked}"
+        mark = f"slurmsched-mark-{secrets.token_hex(16)}"
         try:
             self._process.stdin.write(f"{command}\n{mark}\n".encode())
             self._process.stdin.flush()
@@ -52,14 +53,14 @@ class Session:
         self._process.wait()
 
     def _until(self, mark: bytes) -> str:
-        """What was said before the line that names the mark; that line has been heard to its end."""
+        """What was said before the line about the mark; that line has been heard to its end."""
         late_s = time.monotonic() + self._timeout_s
-        while b"\n" not in self._heard.partition(mark)[2]:
+        of_mark = re.compile(rb"^(?P<before>.*?)(?:scontrol: )?(?:invalid keyword: )?%b(?!\S).*\n" % mark, re.MULTILINE)
+        while (found := of_mark.search(self._heard)) is None:
             self._hear(late_s)
-        before, _, after = self._heard.partition(mark)
-        self._heard = after.partition(b"\n")[2]
-        lines = before.decode("utf-8", "replace").splitlines()
-        return "\n".join(line for line in lines[:-1] if line.strip())  # the last one is scontrol's about the mark
+        said = self._heard[: found.end("before")]
+        self._heard = self._heard[found.end() :]
+        return "\n".join(line for line in said.decode("utf-8", "replace").splitlines() if line.strip())
 
     def _hear(self, late_s: float) -> None:
         assert self._process.stderr is not None

@@ -17,11 +17,13 @@ from slurmsched.slurm.writer import LIMIT, CommandWriter, answered, command
 SCONTROL = r"""#!/bin/sh
 while read -r line; do
     case $line in
-    slurmsched-*) echo "invalid keyword: $line" >&2 ;;
+    slurmsched-mark-*) echo "invalid keyword: $line" >&2 ;;
     *JobId=2\ *) echo "Access/permission denied for job 2" >&2 ;;
     *JobId=3\ *) echo "Unexpected message received for job 3" >&2 ;;
     *JobId=4\ *) echo "fatal: gone" >&2; exit 1 ;;
     *JobId=5\ *) sleep 60 ;;
+    delete\ *) echo "Error deleting reservation ${line#*=}: Requested reservation is in use" >&2 ;;
+    *JobId=9\ *) printf 'slurm_update error: Invalid account %s' "slurmsched-mark-1" >&2 ;;
     *) echo "$line" >>"$0.log" ;;
     esac
 done
@@ -201,7 +203,7 @@ def test_session__says_why_scontrol_ended(commands):
 TORN = r"""#!/bin/sh
 while read -r line; do
     case $line in
-    slurmsched-*) printf 'invalid keyword: %s' "$line" >&2; sleep 0.1; printf ' (not known)\n' >&2 ;;
+    slurmsched-mark-*) printf 'invalid keyword: %s' "$line" >&2; sleep 0.1; printf ' (not known)\n' >&2 ;;
     esac
 done
 """
@@ -214,6 +216,20 @@ def test_session__hears_the_line_of_a_mark_to_its_end(tmp_path):
     program.chmod(0o755)
     with session(Commands(str(tmp_path), timeout_s=5.0)) as scontrol:
         assert [scontrol.tell(f"update JobId={job}") for job in (1, 2, 3)] == ["", "", ""]
+
+
+@pytest.mark.parametrize("tag", ["1f3a2b", "1", "mark-1", "123456"])
+def test_send__a_refusal_that_names_a_reservation_of_any_tag_is_one(commands, tag):
+    """What ends an answer is in no name: a reservation's may begin like any number, and be in the text of a refusal."""
+    actions = [Unreserve(7, 1.0, "", "a", f"slurmsched-{tag}-7-1"), nice(8), Unreserve(7, 1.0, "", "a", "slurmsched-2")]
+    outcomes = list(CommandWriter(commands).send(actions))
+    assert [outcome.status for outcome in outcomes] == ["refused", "written", "refused"]
+    assert outcomes[0].message == f"Error deleting reservation slurmsched-{tag}-7-1: Requested reservation is in use"
+
+
+def test_send__a_refusal_without_a_line_end_is_one(commands):
+    """The line about the mark then begins with it."""
+    assert [outcome.status for outcome in CommandWriter(commands).send([nice(9), nice(8)])] == ["refused", "written"]
 
 
 class Talk:
