@@ -34,12 +34,14 @@ def checklist(
     lever: str = "nice",
     writes_per_s: float = 100.0,
     preemption: bool = False,
+    node_lists: bool = False,
     gres_conf: str | None = None,
     qos_thresholds: Mapping[str, int] | None = None,
     job_submit: tuple[str, ...] = (),
 ) -> tuple[Finding, ...]:
-    """Every check in its order. lever, writes_per_s: as configured. preemption: whether jobs may be requeued."""
-    facts = Facts(site, lever, writes_per_s, preemption, gres_conf, qos_thresholds or {}, job_submit)
+    """Every check in its order. lever, writes_per_s: as configured. preemption: whether jobs may be requeued.
+    node_lists: whether waiting jobs get lists of nodes."""
+    facts = Facts(site, lever, writes_per_s, preemption, gres_conf, qos_thresholds or {}, job_submit, node_lists)
     return tuple(_finding(check, facts) for check in CHECKS)
 
 
@@ -195,7 +197,7 @@ def _min_job_age(facts: Facts) -> Verdict:
 
 def _job_requeue(facts: Facts) -> Verdict:
     off = facts.text("JobRequeue") == "0"
-    return "warn" if off and facts.preemption else "ok", "off" if off else "on", "JobRequeue=1"
+    return "fail" if off and facts.preemption else "ok", "off" if off else "on", "JobRequeue=1"
 
 
 def _kill_wait(facts: Facts) -> Verdict:
@@ -215,7 +217,13 @@ def _requeue_delay(facts: Facts) -> Verdict:
 def _job_shrink(facts: Facts) -> Verdict:
     off = "disable_job_shrink" in facts.words("SchedulerParameters")
     line = facts.added("SchedulerParameters", "disable_job_shrink")
-    return "ok" if off or not facts.preemption else "warn", "off" if off else "allowed", line
+    return "ok" if off or not (facts.preemption or facts.node_lists) else "warn", "off" if off else "allowed", line
+
+
+def _select_type(facts: Facts) -> Verdict:
+    found = facts.text("SelectType") or "not told"
+    verdict = {"select/linear": "fail", "select/cons_res": "warn"}.get(found.lower(), "ok")
+    return verdict, found, "SelectType=select/cons_tres"
 
 
 def _memory_given(facts: Facts) -> Verdict:
@@ -272,8 +280,11 @@ CHECKS = (
     Check("KillWait", "The time to write a checkpoint (matters with preemption only).", _kill_wait),
     Check("requeue delay", "A preempted job waits this long at least (matters with preemption only).", _requeue_delay),
     Check(
-        "disable_job_shrink", "A node list on a started job kills its other nodes (with preemption only).", _job_shrink
+        "disable_job_shrink",
+        "A node list on a started job kills its other nodes (preemption, pinning).",
+        _job_shrink,
     ),
+    Check("SelectType", "Only select/cons_tres gives GPUs one by one; select/linear gives whole nodes.", _select_type),
     Check("SelectTypeParameters", "Without memory in it jobs of one node can use up each other's.", _memory_given),
     Check("Links", "From 24.05 on --gres and --gpus-per-node take the least linked GPUs first.", _links),
     Check("GPU files", "Without File= Slurm does not tell which GPUs a job holds.", _gpu_files),

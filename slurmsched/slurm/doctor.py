@@ -10,7 +10,7 @@ from pathlib import Path
 from slurmsched.config import Config
 from slurmsched.db.acts import acts_on_record
 from slurmsched.db.store import open_store
-from slurmsched.errors import LedgerError, SlurmError
+from slurmsched.errors import LedgerError, SlurmError, SlurmschedError
 from slurmsched.slurm.checklist import checklist
 from slurmsched.slurm.commands import Commands
 from slurmsched.slurm.finding import Finding
@@ -33,11 +33,24 @@ def findings(config: Config, *, probe: bool = False, path: Path | None = None) -
     """
     commands = open_commands(config.slurm)
     user = service_user(config)
-    found = (*_of_slurm(config, commands), *_of_queue(config), clock_finding(commands, time.time()))
+    found = (_plugins(config), *_of_slurm(config, commands), *_of_queue(config), clock_finding(commands, time.time()))
     found = (*found, _acts(config, commands))
     if own_name() not in ("root", user):
         found = tuple(_to_onlooker(finding, user) for finding in found)
     return (*found, *file_findings(config, path), *(probe_job(commands) if probe else ()))
+
+
+def _plugins(config: Config) -> Finding:
+    """Whether policy, placement and estimator can be made as they are configured."""
+    from slurmsched.planning.planner import Planner
+
+    why = "Without them no cycle can begin."
+    names = [config.policy.name, config.placement.name, *([config.estimator.name] if config.estimator else [])]
+    try:
+        Planner.from_config(config)
+    except SlurmschedError as error:
+        return Finding("plug-ins", "fail", str(error), why, "see the message; `slurmsched policy` lists the policies")
+    return Finding("plug-ins", "ok", ", ".join(names), why)
 
 
 def _of_slurm(config: Config, commands: Commands) -> tuple[Finding, ...]:
@@ -46,6 +59,8 @@ def _of_slurm(config: Config, commands: Commands) -> tuple[Finding, ...]:
         site,
         lever=config.lever.kind,
         writes_per_s=config.pace.writes_per_s,
+        preemption=config.preemption.enabled,
+        node_lists=config.placement.places,
         gres_conf=read_gres_conf(site),
         qos_thresholds=read_qos_thresholds(commands, site),
         job_submit=read_job_submit(site),

@@ -26,6 +26,7 @@ class Facts:
     gres_conf: str | None = None
     qos_thresholds: Mapping[str, int] = field(default_factory=dict)
     job_submit: tuple[str, ...] = ()
+    node_lists: bool = False
 
     @property
     def release(self) -> tuple[int, int]:

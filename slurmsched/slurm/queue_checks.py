@@ -23,7 +23,12 @@ NOT_KNOWN = "without memory"  # as the ledger's warning begins where it could no
 
 def queue_findings(config: Config, snapshot: Snapshot) -> tuple[Finding, ...]:
     """Scope and levers, judged by a snapshot with what the ledger remembers."""
-    return _scope(config.scope, snapshot), _levers(config, snapshot), *_other_lever(config, snapshot)
+    return (
+        _scope(config.scope, snapshot),
+        _gpus(config.scope, snapshot),
+        _levers(config, snapshot),
+        *_other_lever(config, snapshot),
+    )
 
 
 def clock_finding(commands: Commands, own_s: float) -> Finding:
@@ -53,6 +58,23 @@ def _scope(scope: Scope, snapshot: Snapshot) -> Finding:
     if empty:
         return Finding("scope.partitions", "warn", f"{', '.join(empty)}: no nodes", why, "Nodes= in slurm.conf")
     return Finding("scope.partitions", "ok", ", ".join(scope.partitions), why)
+
+
+def _gpus(scope: Scope, snapshot: Snapshot) -> Finding:
+    """GPUs of the nodes, and of those in scope: without any there is nothing to give."""
+    why = "slurmsched orders jobs by the GPUs that Slurm counts on its nodes."
+    change = "slurm.conf: GresTypes=gpu and Gres=gpu:8 on the nodes; gres.conf: Name=gpu File=/dev/nvidia[0-7]"
+    nodes, listed = snapshot.nodes, frozenset(scope.partitions)
+    total, without = int(nodes.gpus.sum()), "warn" if not scope.gpu_jobs_only else "fail"
+    if not total:
+        return Finding("GPUs", without, f"none on {some(len(nodes), 'node')}", why, change)
+    all_ = not listed or "*" in listed
+    serves = nodes.partitions.map(lambda text: all_ or not listed.isdisjoint(text.split(",")), np.bool_)
+    here = int(nodes.gpus[serves].sum())
+    if not here:
+        return Finding("GPUs", without, f"none in scope, {total} elsewhere", why, "scope.partitions: those with GPUs")
+    used = int((nodes.gpus[serves] > 0).sum())
+    return Finding("GPUs", "ok", f"{some(here, 'GPU')} on {some(used, 'node')}", why)
 
 
 def _levers(config: Config, snapshot: Snapshot) -> Finding:

@@ -38,11 +38,12 @@ GRES = "NodeName=n[1-4] Name=gpu Type=a100 File=/dev/nvidia[0-7]\n"
 
 def found(name: str, version: str = "25.11.2", rights: Rights = Rights.OPERATOR, user: str = "slurmsched",
           gres_conf: str | None = GRES, qos: dict[str, int] | None = None, preemption: bool = False,
-          lever: str = "nice", job_submit: tuple[str, ...] = (), **settings: str) -> Finding:  # fmt: skip
+          node_lists: bool = False, lever: str = "nice", job_submit: tuple[str, ...] = (),
+          **settings: str) -> Finding:  # fmt: skip
     """The finding of one check at a good site with these settings changed."""
     site = Site("lab", version, rights, user, GOOD | settings)
     findings = checklist(site, lever=lever, preemption=preemption, gres_conf=gres_conf, qos_thresholds=qos,
-                         job_submit=job_submit)  # fmt: skip
+                         node_lists=node_lists, job_submit=job_submit)  # fmt: skip
     (match,) = [finding for finding in findings if finding.name == name]
     return match
 
@@ -128,7 +129,7 @@ CASES = [
     ("AccountingStoreFlags", {"AccountingStoreFlags": "(null)"}, "warn", "AccountingStoreFlags=job_comment"),
     ("MinJobAge", {"MinJobAge": "60 sec"}, "warn", "MinJobAge=300"),
     ("JobRequeue", {"JobRequeue": "0"}, "ok", ""),
-    ("JobRequeue", {"JobRequeue": "0", "preemption": True}, "warn", "JobRequeue=1"),
+    ("JobRequeue", {"JobRequeue": "0", "preemption": True}, "fail", "JobRequeue=1"),
     ("KillWait", {"KillWait": "5 sec"}, "ok", ""),
     ("KillWait", {"KillWait": "5 sec", "preemption": True}, "warn", "KillWait=30"),
     ("requeue delay", {"preemption": True}, "warn", "SchedulerParameters=bf_continue,bf_interval=30,requeue_delay=5"),
@@ -137,6 +138,11 @@ CASES = [
     ("requeue delay", {"preemption": True, "version": "24.11.5", "AuthInfo": "cred_expire=30"}, "ok", ""),
     ("disable_job_shrink", {"preemption": True}, "warn",
      "SchedulerParameters=bf_continue,bf_interval=30,disable_job_shrink"),
+    ("disable_job_shrink", {"node_lists": True}, "warn",
+     "SchedulerParameters=bf_continue,bf_interval=30,disable_job_shrink"),
+    ("SelectType", {"SelectType": "select/linear"}, "fail", "SelectType=select/cons_tres"),
+    ("SelectType", {"SelectType": "select/cons_res"}, "warn", "SelectType=select/cons_tres"),
+    ("SelectType", {"SelectType": "select/cons_tres"}, "ok", ""),
     ("SelectTypeParameters", {"SelectTypeParameters": "CR_CORE"}, "warn", "SelectTypeParameters=CR_CORE_Memory"),
     ("SelectTypeParameters", {"SelectTypeParameters": "CR_Core_Memory,CR_ONE_TASK_PER_CORE"}, "ok", ""),
     ("Links", {"version": "23.11.4", "gres_conf": "Name=gpu File=/dev/nvidia0 Links=-1,4"}, "ok", ""),

@@ -8,7 +8,9 @@ import pytest
 
 from slurmsched.config import Config, parse_config
 from slurmsched.errors import SlurmUnreachableError
+from slurmsched.model import Rights, Site
 from slurmsched.slurm import doctor
+from slurmsched.slurm.commands import Commands
 from slurmsched.slurm.finding import Finding
 
 RIGHTS = Finding("admin level", "fail", "x is User", "", "sacctmgr add user x account=root adminlevel=Operator")
@@ -37,7 +39,7 @@ def test_findings__rights_are_asked_of_the_service_user_only(
     """Nobody becomes Operator for having looked; the site's own failures stay."""
     monkeypatch.setattr(doctor, "own_name", lambda: me)
     monkeypatch.setattr(doctor, "service_user", lambda _: "slurmsched")
-    assert doctor.findings(config)[:2] == (expected, BROKEN)
+    assert doctor.findings(config)[1:3] == (expected, BROKEN)
 
 
 def test_findings__queue_that_cannot_be_read_is_one_failure(config: Config) -> None:
@@ -52,3 +54,39 @@ def test_findings__slurm_that_does_not_answer_ends_it(config: Config, monkeypatc
     monkeypatch.undo()
     with pytest.raises(SlurmUnreachableError):
         doctor.findings(config)
+
+
+@pytest.mark.parametrize(
+    ("policy", "verdict", "text"),
+    [
+        ({"name": "srsf"}, "ok", "srsf, "),
+        ({"name": "sfsr"}, "fail", "srsf"),
+        ({"name": "las", "quantum": 3}, "fail", "quantum"),
+        ({"name": "srsf", "estimator": "histroy"}, "fail", "history"),
+    ],
+)
+def test_findings__of_the_plugins(config: Config, policy: dict[str, object], verdict: str, text: str) -> None:
+    """A name or parameter that no cycle could begin with, with the nearest that there is."""
+    tree = config.model_copy(update={"policy": parse_config({"policy": policy}).policy})
+    found = doctor.findings(tree)[0]
+    assert (found.name, found.verdict) == ("plug-ins", verdict)
+    assert text in found.detail
+
+
+def test_findings__what_is_configured_reaches_the_checks(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Preemption on: each setting that only preemption needs is judged; node lists on: shrinking is."""
+    monkeypatch.undo()
+    settings = {"JobRequeue": "0", "KillWait": "5 sec", "PreemptType": "preempt/qos", "PreemptMode": "REQUEUE"}
+    monkeypatch.setattr(doctor, "read_site", lambda _: Site("lab", "25.11.2", Rights.OPERATOR, "slurmsched", settings))
+    monkeypatch.setattr(doctor, "probe_rights", lambda *_: ())
+    names = ["JobRequeue", "KillWait", "PreemptType", "disable_job_shrink", "requeue delay"]
+
+    def bad(**sections: object) -> list[str]:
+        tree = config.model_copy(update={name: getattr(parse_config({name: value}), name)
+                                         for name, value in sections.items()})  # fmt: skip
+        found = doctor._of_slurm(tree, Commands())
+        return sorted(finding.name for finding in found if finding.name in names and not finding.ok)
+
+    assert bad() == []
+    assert bad(preemption={"enabled": True}) == names
+    assert bad(placement={"pin": "hints"}) == ["disable_job_shrink"]

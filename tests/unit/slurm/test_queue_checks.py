@@ -10,7 +10,7 @@ import pytest
 from slurmsched.config import Config, parse_config
 from slurmsched.db.journal import Journal
 from slurmsched.errors import SlurmError
-from slurmsched.model import Partitions, SetNice, Snapshot
+from slurmsched.model import Nodes, Partitions, SetNice, Snapshot
 from slurmsched.slurm.finding import Finding
 from slurmsched.slurm.queue_checks import clock_finding, queue_findings
 from slurmsched.testing import snapshot
@@ -24,7 +24,7 @@ def config(*partitions: str, kind: str = "nice") -> Config:
 
 def judged(config: Config, *rows: dict[str, object], **changes: object) -> tuple[Finding, Finding]:
     seen: Snapshot = replace(snapshot(rows), partitions=PARTITIONS, **changes)  # type: ignore[arg-type]
-    scope, levers = queue_findings(config, seen)
+    scope, _, levers = queue_findings(config, seen)
     return scope, levers
 
 
@@ -70,6 +70,26 @@ def test_queue_findings__names_a_few_jobs_and_a_ledger_that_was_not_read() -> No
     assert "read the ledger" in found.remedy
 
 
+@pytest.mark.parametrize(
+    ("partitions", "gpu_jobs_only", "gpus", "expected"),
+    [
+        (["gpu"], True, [8, 8], ("ok", "8 GPUs on 1 node")),
+        (["*"], True, [8, 8], ("ok", "16 GPUs on 2 nodes")),
+        ([], True, [8, 8], ("ok", "16 GPUs on 2 nodes")),
+        (["gpu"], True, [0, 0], ("fail", "none on 2 nodes")),
+        (["gpu"], False, [0, 0], ("warn", "none on 2 nodes")),
+        (["gpu"], True, [0, 8], ("fail", "none in scope, 8 elsewhere")),
+    ],
+)
+def test_queue_findings__of_gpus(partitions, gpu_jobs_only, gpus, expected):
+    """Without GPUs, or with all of them out of scope, there is nothing to order."""
+    nodes = Nodes.build(2, {"name": ["n1", "n2"], "partitions": ["gpu,long", "cpu"], "gpus": gpus})
+    tree = parse_config({"scope": {"partitions": partitions, "gpu_jobs_only": gpu_jobs_only}})
+    found = queue_findings(tree, replace(snapshot([]), nodes=nodes, partitions=PARTITIONS))[1]
+    assert (found.name, found.verdict, found.detail) == ("GPUs", *expected)
+    assert bool(found.remedy) == (expected[0] != "ok")
+
+
 class Sdiag:
     """Commands that print this, or fail."""
 
@@ -104,6 +124,6 @@ def test_queue_findings__of_a_lever_changed_without_undo(tmp_path: Path, nice: i
     files = {"journal": f"{tmp_path}/journal.jsonl"}
     tree = parse_config({"scope": {"partitions": ["*"]}, "lever": {"kind": "site_factor"}, "ledger": files})
     seen = replace(snapshot([{"job_id": 7, "submit_s": 100.0, "nice": nice}]), partitions=PARTITIONS)
-    found = queue_findings(tree, seen)[2:]
+    found = queue_findings(tree, seen)[3:]
     assert [finding.verdict for finding in found] == verdicts
     assert all(finding.detail == "site_factor, but waiting jobs have a nice of ours: 7" for finding in found)
