@@ -36,8 +36,9 @@ class ActLog(Either):
         keep_s: float = HOUR_S,
         *,
         shared: SharedLines | None = None,
+        lenient: bool = False,
     ) -> None:
-        super().__init__(journal.with_name(f"{journal.stem}.acts.jsonl"), _sound, shared)
+        super().__init__(journal.with_name(f"{journal.stem}.acts.jsonl"), _sound, shared, lenient=lenient)
         self._clock, self.keep_s = clock, keep_s
         self._read: dict[str, Any] = {}
         self._redated = False  # lines of another clock than ours were of a time to come
@@ -69,7 +70,7 @@ class ActLog(Either):
         latest: dict[str, Act] = {}
         self._read = self._clock.mark()
         for line in self.objects("acts"):
-            act, step_s = _act(line["act"], sure=line["sent"]), self._clock.step_s(line)
+            act, step_s = self._act(line["act"], sure=line["sent"]), self._clock.step_s(line)
             latest[act.id] = _at_step(act, line["time_s"], step_s)
             self._redated |= bool(step_s) and self._clock.elsewhere(line)
         since_s = self._clock.wall() - self.keep_s
@@ -81,7 +82,13 @@ class ActLog(Either):
 
     def compact(self) -> None:
         """Drop what is closed and no longer remembered. Raises LedgerError."""
-        self.store.replace([self._line(act, sent=act.sure) for act in self.known()])
+        self.rewrite([self._line(act, sent=act.sure) for act in self.known()])
+
+    def _act(self, values: Mapping[str, Any], *, sure: bool) -> Act:
+        plain = {**values, "stage": Stage(values["stage"]), "purpose": Purpose(values["purpose"]), "sure": sure}
+        plain["victims"] = tuple(self.made(Victim, victim) for victim in values["victims"])
+        plain["waits"] = tuple(self.made(Wait, wait) for wait in values.get("waits", ()))
+        return self.made(Act, plain)
 
     def _line(self, act: Act, *, sent: bool) -> bytes:
         return self.line({"event": "act", **self._clock.mark(), "sent": sent, "act": asdict(replace(act, sure=True))})
@@ -115,10 +122,3 @@ def _at_step(act: Act, time_s: float, step_s: float) -> Act:
         return act
     moved = {name: at_s + step_s for name in _OWN_TIMES if 0 < (at_s := getattr(act, name)) <= time_s}
     return replace(act, **moved)
-
-
-def _act(values: Mapping[str, Any], *, sure: bool) -> Act:
-    plain = {**values, "stage": Stage(values["stage"]), "purpose": Purpose(values["purpose"]), "sure": sure}
-    plain["victims"] = tuple(Victim(**victim) for victim in values["victims"])
-    plain["waits"] = tuple(Wait(**wait) for wait in values.get("waits", ()))
-    return Act(**plain)

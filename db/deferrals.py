@@ -29,9 +29,14 @@ class DeferralLog(Either):
     """
 
     def __init__(
-        self, journal: Path, clock: Callable[[], float] = time.time, *, shared: SharedLines | None = None
+        self,
+        journal: Path,
+        clock: Callable[[], float] = time.time,
+        *,
+        shared: SharedLines | None = None,
+        lenient: bool = False,
     ) -> None:
-        super().__init__(journal.with_name(f"{journal.stem}.deferrals.jsonl"), _sound, shared)
+        super().__init__(journal.with_name(f"{journal.stem}.deferrals.jsonl"), _sound, shared, lenient=lenient)
         self._clock = clock
 
     def note(self, deferrals: Iterable[Deferral]) -> None:
@@ -41,12 +46,14 @@ class DeferralLog(Either):
     def known(self) -> dict[int, Deferral]:
         """The last record of each job, by id. Raises LedgerError for a line that cannot be read."""
         values = (line["deferral"] for line in self.objects("deferrals"))
-        return {record["job_id"]: _deferral(record) for record in values}
+        return {
+            told["job_id"]: self.made(Deferral, told | {"values": tuple(told.get("values", ()))}) for told in values
+        }
 
     def keep(self, deferrals: Iterable[Deferral]) -> None:
         """Drop all but these once the file has grown. Raises LedgerError."""
         if self.store.size > COMPACT_BYTES:
-            self.store.replace([self._line(record) for record in deferrals])
+            self.rewrite([self._line(record) for record in deferrals])
 
     def _line(self, record: Deferral) -> bytes:
         return self.line({"event": "deferral", "time_s": self._clock(), "deferral": asdict(record)})
@@ -54,10 +61,6 @@ class DeferralLog(Either):
 
 def _sound(line: Mapping[str, Any]) -> bool:
     told = line.get("deferral")
-    if not isinstance(told, dict) or not set(_TYPES) - _LATER <= set(told) <= set(_TYPES):
+    if not isinstance(told, dict) or not set(_TYPES) - _LATER <= set(told):
         return False
-    return all(isinstance(value, _TYPES[key]) for key, value in told.items())
-
-
-def _deferral(line: Mapping[str, Any]) -> Deferral:
-    return Deferral(**{**line, "values": tuple(line.get("values", ()))})
+    return all(isinstance(told[key], kind) for key, kind in _TYPES.items() if key in told)

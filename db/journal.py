@@ -50,13 +50,21 @@ class LeverRecord:
 
 
 class Journal(Lines):
-    """Append-only file of intentions and outcomes. clock: Unix seconds. shared: where other hosts see them."""
+    """Append-only file of intentions and outcomes. clock: Unix seconds. shared: where other hosts see them.
+
+    lenient: for undo. What cannot be put down is sent all the same, with a warning, since it only gives values back.
+    """
 
     def __init__(
-        self, path: Path, clock: Callable[[], float] = time.time, *, shared: SharedLines | None = None
+        self,
+        path: Path,
+        clock: Callable[[], float] = time.time,
+        *,
+        shared: SharedLines | None = None,
+        lenient: bool = False,
     ) -> None:
         super().__init__(path, _sound)
-        self._clock, self._shared = clock, shared
+        self._clock, self._shared, self._lenient = clock, shared, lenient
         self._last = self._settled = (0, 0.0)
 
     @property
@@ -94,9 +102,14 @@ class Journal(Lines):
             raise LedgerError(f"{self.path}: job {unknown[0]} has no submit time to be known by; nothing was sent")
         term = self._shared.term if self._shared else None
         lines = [_intention(now_s, cycle, action, term) for action in actions]
-        if self._shared is not None:
-            self._shared.append(lines)
-        self.append(lines, sync=True)
+        try:
+            if self._shared is not None:
+                self._shared.append(lines)
+            self.append(lines, sync=True)
+        except LedgerError as error:
+            if not self._lenient:
+                raise
+            log.warning("record.not_written", error=str(error))
 
     def outcome(self, cycle: str, outcomes: Iterable[Outcome]) -> None:
         """Note what became of actions. Not synced: an intention without outcome counts as sent. Raises LedgerError."""
@@ -118,6 +131,8 @@ class Journal(Lines):
 
         Lines that cannot be read are moved to `<name>.bad` beside it, with one warning. Raises LedgerError.
         """
+        if self._lenient:
+            return 0
         live = None if live_job_ids is None else frozenset(live_job_ids)
         dropped, bad = 0, list[bytes]()
 

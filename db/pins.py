@@ -29,9 +29,14 @@ class PinLog(Either):
     """
 
     def __init__(
-        self, journal: Path, clock: Callable[[], float] = time.time, *, shared: SharedLines | None = None
+        self,
+        journal: Path,
+        clock: Callable[[], float] = time.time,
+        *,
+        shared: SharedLines | None = None,
+        lenient: bool = False,
     ) -> None:
-        super().__init__(journal.with_name(f"{journal.stem}.pins.jsonl"), _sound, shared)
+        super().__init__(journal.with_name(f"{journal.stem}.pins.jsonl"), _sound, shared, lenient=lenient)
         self._clock = clock
 
     def note(self, pins: Iterable[Pin]) -> None:
@@ -44,12 +49,12 @@ class PinLog(Either):
         Raises LedgerError for a line that cannot be read: no list may be given or taken back on doubt.
         """
         values = (line["pin"] for line in self.objects("pins"))
-        return {pin["job_id"]: _pin(pin) for pin in values}
+        return {pin["job_id"]: self.made(Pin, _tuples(pin)) for pin in values}
 
     def keep(self, pins: Iterable[Pin]) -> None:
         """Drop all but these once the file has grown. Raises LedgerError."""
         if self.store.size > COMPACT_BYTES:
-            self.store.replace([self._line(pin) for pin in pins])
+            self.rewrite([self._line(pin) for pin in pins])
 
     def _line(self, pin: Pin) -> bytes:
         return self.line({"event": "pin", "time_s": self._clock(), "pin": asdict(pin)})
@@ -57,11 +62,10 @@ class PinLog(Either):
 
 def _sound(line: Mapping[str, Any]) -> bool:
     pin = line.get("pin")
-    if not isinstance(pin, dict) or not set(_TYPES) - _LATER <= set(pin) <= set(_TYPES):
+    if not isinstance(pin, dict) or not set(_TYPES) - _LATER <= set(pin):
         return False
-    return all(isinstance(value, _TYPES[key]) for key, value in pin.items())
+    return all(isinstance(pin[key], kind) for key, kind in _TYPES.items() if key in pin)
 
 
-def _pin(line: Mapping[str, Any]) -> Pin:
-    made: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in line.items()}
-    return Pin(**made)
+def _tuples(pin: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in pin.items()}

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import orjson
 import pytest
 
+from slurmsched.db import lines
 from slurmsched.db.acts import ActLog
 from slurmsched.db.clock import Clock, boot_id, uptime
+from slurmsched.db.deferrals import DeferralLog
+from slurmsched.db.pins import PinLog
+from slurmsched.errors import LedgerError
+from slurmsched.logs import configure
 from slurmsched.model import Act, Purpose, Stage, Victim, Wait
+from slurmsched.model.deferrals import Deferral
+from slurmsched.model.pins import Pin
 from slurmsched.slurm.acting import Acting
 
 ACT = Act("7-1", Purpose.PROMISE, 7, 0.0, "bob", "n1", 60.0, 1_000.0, (Victim(8, 0.0, 0, 8),), 1_500.0, 1_470.0,
@@ -85,3 +96,82 @@ def test_acting__reads_the_record_anew_when_the_clock_is_set(tmp_path):
 def test_clock__uptime_goes_on_within_one_start():
     """As the system tells it."""
     assert (0 < uptime() <= uptime(), len(boot_id()) in (0, 36)) == (True, True)
+
+
+PIN = Pin(7, 0.0, "n1", "", 900.0, values=("n1",))
+DEFERRAL = Deferral(7, 0.0, 2_000.0, values=(2_000.0,))
+KINDS = [(ActLog, ACT, "sent", "act"), (PinLog, PIN, "note", "pin"), (DeferralLog, DEFERRAL, "note", "deferral")]
+BAD = [b"no JSON\n", b"[]\n", b'{"event": "act"}\n', b'{"act": {"id": 7}, "pin": 3, "deferral": null}\n']
+
+
+def records(log: Any) -> list[Any]:
+    known = log.known()
+    return list(known.values() if isinstance(known, dict) else known)
+
+
+@pytest.mark.parametrize(("kind", "record", "put", "name"), KINDS)
+def test_records__of_a_newer_version_are_read(tmp_path, capfd, kind, record, put, name):
+    """A downgrade with something under way: fields that are not known here are left out, and said once."""
+    configure("warning", "text")
+    getattr(kind(tmp_path / "journal.jsonl"), put)([record])
+    (path,) = tmp_path.iterdir()
+    line = orjson.loads(path.read_bytes())
+    for part in (line, line[name], *line[name].get("victims", ()), *line[name].get("waits", ())):
+        part["of_tomorrow"] = {"deep": [1]}
+    path.write_bytes(orjson.dumps(line) + b"\n")
+    log = kind(tmp_path / "journal.jsonl")
+    assert records(log) == records(log) == [record]
+    assert capfd.readouterr().err.count("of_tomorrow") == 1
+
+
+@pytest.mark.parametrize("bad", BAD)
+@pytest.mark.parametrize(("kind", "record", "put", "name"), KINDS)
+def test_records__for_undo_bad_lines_are_skipped_and_said(tmp_path, capfd, kind, record, put, name, bad):
+    """What can be read is given back; a cycle does nothing on doubt. The file stays as it is."""
+    configure("warning", "text")
+    getattr(kind(tmp_path / "journal.jsonl"), put)([record])
+    (path,) = tmp_path.iterdir()
+    path.write_bytes(text := bad + path.read_bytes() + bad)
+    with pytest.raises(LedgerError, match=":1: not a line of the"):
+        kind(tmp_path / "journal.jsonl").known()
+    log = kind(tmp_path / "journal.jsonl", lenient=True)
+    assert records(log) == [record]
+    assert "record.lines_skipped" in (err := capfd.readouterr().err)
+    assert "lines=2" in err
+    _ = log.compact() if isinstance(log, ActLog) else log.keep([record])
+    assert path.read_bytes() == text
+
+
+@pytest.mark.parametrize(("kind", "record", "put", "name"), KINDS)
+def test_records__for_undo_a_full_disk_is_no_hindrance(tmp_path, capfd, monkeypatch, kind, record, put, name):
+    """What cannot be put down is said; a cycle sends nothing that it cannot put down."""
+    configure("warning", "text")
+
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(lines, "_append_whole", full)
+    with pytest.raises(LedgerError, match="No space left on device"):
+        getattr(kind(tmp_path / "journal.jsonl"), put)([record])
+    getattr(kind(tmp_path / "journal.jsonl", lenient=True), put)([record])
+    assert "record.not_written" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(("kind", "record", "put", "name"), KINDS)
+def test_records__for_undo_both_files_and_shared_lines_count(tmp_path, kind, record, put, name):
+    """The leader was switched on when something was under way, and its database may be away."""
+    getattr(kind(tmp_path / "journal.jsonl"), put)([record])
+
+    class Shared:
+        size, term, gone = 0, 1, False
+
+        def read(self):
+            if self.gone:
+                raise LedgerError("the database is away")
+            return [path.read_bytes().replace(b'"job_id":7', b'"job_id":9').replace(b'"id":"7-1"', b'"id":"9-1"')]
+
+    (path,), shared = tmp_path.iterdir(), Shared()
+    assert [each.job_id for each in records(kind(tmp_path / "journal.jsonl", shared=shared))] == [9]
+    assert [each.job_id for each in records(kind(tmp_path / "journal.jsonl", shared=shared, lenient=True))] == [7, 9]
+    shared.gone = True
+    assert [each.job_id for each in records(kind(tmp_path / "journal.jsonl", shared=shared, lenient=True))] == [7]
