@@ -13,7 +13,6 @@ from slurmsched.model.snapshot import Snapshot
 from slurmsched.model.states import JobState
 
 _RUNS = int(JobState.RUNNING | JobState.SUSPENDED)
-_SET_BACK_S = 600.0  # a reservation made for now that begins so much later: the clock was set back; munge bears 300 s
 
 
 @dataclass(frozen=True)
@@ -22,6 +21,11 @@ class Facts:
 
     act: Act
     snapshot: Snapshot
+
+    @property
+    def on_record(self) -> bool:
+        """Whether it began in an earlier cycle: one of this cycle was judged by this very snapshot."""
+        return any(act.id == self.act.id for act in self.snapshot.acts)
 
     @cached_property
     def beneficiary(self) -> int:
@@ -60,10 +64,9 @@ class Facts:
 
     @property
     def left_behind(self) -> bool:
-        """Whether its reservation, made for then, begins much later by now: the clocks were set back since. Where ours
-        alone was, Slurm says that it has begun."""
-        start_s = self.snapshot.reservations.start_s
-        return self.to_come and bool(start_s[self.kept] > self.snapshot.now_s + _SET_BACK_S)
+        """Whether Slurm says that its reservation has not begun, though by our clock it has: clocks were set back since
+        it was made, or slurmctld's is behind ours."""
+        return self.to_come and self.act.opens_s <= self.snapshot.now_s
 
     @property
     def to_come(self) -> bool:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from slurmsched.config import Acts, Gangs, Scope
 from slurmsched.config import Preemption as Taking
-from slurmsched.model import Act, Purpose, Ranking, Refusal, Rights, Snapshot
+from slurmsched.model import Act, Purpose, Ranking, Refusal, Rights, Snapshot, Stage
 from slurmsched.model.columns import Bools
 from slurmsched.planning.gate import When, first_refusal
+from slurmsched.planning.managed import scoped
 from slurmsched.planning.parts import Begun
 from slurmsched.planning.view import View
 from slurmsched.protocols import Estimator
@@ -41,7 +44,7 @@ class ActPlan:
 
         moves: list[Advance] = []
         for act in (*renewed, *begun.acts):
-            move = advance(act, snapshot, self.limits)
+            move = advance(self._in_scope(act, snapshot), snapshot, self.limits)
             view = replace(view, acts={act.id: act})
             found = first_refusal(move.steps, view, When.PLAN)
             refused += [found] if found else []
@@ -51,6 +54,15 @@ class ActPlan:
             elif act not in begun.acts:
                 moves.append(taken_back(replace(act, note=found.reason), snapshot))
         return moves, refused
+
+    def _in_scope(self, act: Act, snapshot: Snapshot) -> Act:
+        """The act; one that is to end where its job waits and is out of scope by now."""
+        row = snapshot.jobs.row_of(act.job_id)
+        if act.ending or row < 0 or not snapshot.jobs.pending[row]:
+            return act
+        if scoped(snapshot.jobs.take(np.array([row])), self.scope)[0]:
+            return act
+        return replace(act, stage=Stage.REVERSING, stage_s=snapshot.now_s, note="its job is not in scope any more")
 
     def _begun(self, snapshot: Snapshot, ranking: Ranking, ours: Bools) -> Begun:
         """Acts to begin: preemptions, then promises to gangs for which nobody leaves."""

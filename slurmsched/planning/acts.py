@@ -15,6 +15,9 @@ from slurmsched.model.plan import Delay, Join, Move, Requeue, Reserve, Signal, S
 from slurmsched.model.snapshot import Snapshot
 from slurmsched.planning.act_facts import Facts, job_row
 from slurmsched.planning.limited import limited
+from slurmsched.planning.taking import unable
+
+SKEW_S = 30.0  # by so much slurmctld's clock may be behind ours, or ahead; it takes a start up to 60 s ago (26.05.5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,8 @@ def _given_up(facts: Facts, limits: Limits) -> str:
         return "its reservation was taken away by somebody else"
     if facts.left and facts.closed and not facts.graced:
         return f"node {facts.closed} takes no new job, so that nobody would gain"
+    if facts.on_record and (why := unable(act, facts.snapshot)):
+        return why
     if facts.late_s > limits.start_timeout_s:
         return f"nobody went on with it for {facts.late_s:.0f} s: what its victims have saved is as old"
     ready_s = max(act.stage_s, act.promised_s)
@@ -95,7 +100,7 @@ def _nodes(facts: Facts, limits: Limits) -> Iterator[Step]:
     for nothing else."""
     act, now_s = facts.act, facts.snapshot.now_s
     key = (act.job_id, act.submit_s)
-    start_s = max(act.opens_s, now_s)
+    start_s = now_s - SKEW_S if facts.left_behind else max(act.opens_s, now_s)
     end_s = max(act.promised_s, now_s) + act.time_limit_s + limits.slack_s
     if not facts.reserved:
         whole = bool(facts.snapshot.jobs.exclusive[facts.beneficiary])
@@ -114,6 +119,11 @@ def _moved(facts: Facts, start_s: float, end_s: float) -> Iterator[Step]:
     if kept.start_s[row] <= facts.snapshot.now_s:
         if kept.end_s[row] < act.promised_s + act.time_limit_s:
             yield Move(*key, "its nodes come free later", act.id, act.reservation, end_s=end_s)
+    elif facts.left_behind:
+        if kept.start_s[row] - start_s >= 1:
+            yield Move(
+                *key, "it has not begun: a clock was set back", act.id, act.reservation, act.nodes, start_s, end_s
+            )
     elif abs(kept.start_s[row] - start_s) >= 1 or set(expand(kept.node_list[row])) != set(expand(act.nodes)):
         yield Move(*key, "its nodes come free at another time", act.id, act.reservation, act.nodes, start_s, end_s)
 

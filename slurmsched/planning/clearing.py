@@ -126,6 +126,10 @@ class Clearing:
         enough = (rows for rows in _sets(less, way) if max(_left(lack, [shares[row] for row in rows])) <= _NOTHING)
         return min(enough, key=lambda rows: (way.price(rows), rows), default=None)
 
+    def enough(self, node: int, leave: Sequence[int]) -> bool:
+        """Whether a node has enough for the job when these have left."""
+        return max(self.lack(node, leave)) <= _NOTHING
+
     def lack(self, node: int, leave: Sequence[int]) -> Amounts:
         """GPUs, CPUs and memory [MiB] that a node has too few of for the job when these have left."""
         needs, has, held = self.need, self.stock, self.running.held

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 
 import numpy as np
 
 from slurmsched.config import Preemption, Scope
-from slurmsched.model import Act, Purpose, Ranking, Refusal, Snapshot, Victim
+from slurmsched.model import Act, JobState, Purpose, Ranking, Refusal, Snapshot, Victim
 from slurmsched.model.columns import Bools, Floats, Int64s
 from slurmsched.model.hints import parse_hints
 from slurmsched.model.hostlist import expand, fold
 from slurmsched.placements.candidates import eligible
 from slurmsched.planning import victims
+from slurmsched.planning.act_facts import Facts
 from slurmsched.planning.bounds import YEAR_S, UnknownForm, allowed_nodes, blocked_from_s
 from slurmsched.planning.clearing import Clearing, Running
 from slurmsched.planning.limited import limited
@@ -21,6 +23,10 @@ from slurmsched.planning.reach import binding, shortest_head, unknown
 from slurmsched.planning.spread import asked
 from slurmsched.resources.free import FreeResources, JobRequirements, held_of
 from slurmsched.resources.held import Held
+from slurmsched.words import some
+
+_SET_BACK_S = 60.0  # a job that Slurm does not start so long, as the clock was set back, is worth waiting for
+_CLOCKS_S = 2.0  # by so much the clocks of two hosts, or a rounded time, may differ
 
 
 def begin(
@@ -54,6 +60,99 @@ def begin(
             stock.follow(snapshot, found, running.held)
             running = running.without(snapshot, [victim.job_id for victim in found.victims])
     return Begun(tuple(acts), tuple(refused))
+
+
+def unable(act: Act, snapshot: Snapshot) -> str:
+    """Why the job of an act could not start on its nodes now, were all its victims gone; "" if it could.
+
+    Judged as when the act began: job, nodes and what is free there. The reservation of the act counts as the job's own.
+    Asked again each time somebody is about to lose GPUs for it, and while its nodes are kept for it.
+    """
+    facts = Facts(act, snapshot)
+    if (row := facts.beneficiary) < 0 or not facts.waits:
+        return "its job is held, or left the queue"
+    why = _not_now(facts, row) or _other_size(facts, row)
+    if why or (facts.graced and facts.closed):  # a node may be open again by the time that somebody would leave
+        return why
+    try:
+        return _not_there(facts, row)
+    except UnknownForm as error:
+        return f"it is not known whether its job could start: {error}"
+
+
+def _not_now(facts: Facts, row: int) -> str:
+    """What keeps the job itself from a start when its nodes are to be its own."""
+    at, jobs = facts.snapshot, facts.snapshot.jobs
+    if jobs.dependency[row]:
+        return f"its job waits for other jobs ({jobs.dependency[row]})"
+    if jobs.reservation[row] not in ("", facts.act.reservation):
+        return f"its job names another reservation, {jobs.reservation[row]}"
+    grace_s = facts.act.stage_s + facts.grace_s - at.now_s if facts.graced else 0.0
+    late_s = float(jobs.eligible_s[row]) - max(at.now_s + grace_s, facts.act.promised_s)
+    least_s = _CLOCKS_S
+    if jobs.eligible_s[row] <= jobs.submit_s[row] + _CLOCKS_S:  # nobody's wish: a clock was set back, or ours is behind
+        least_s = _SET_BACK_S if jobs.reason[row] == "BeginTime" else inf
+    return f"its job may not start until {late_s:.0f} s later" if late_s > least_s else ""
+
+
+def _other_size(facts: Facts, row: int) -> str:
+    """How the job outgrows what is kept for it."""
+    jobs, act = facts.snapshot.jobs, facts.act
+    if int(jobs.nodes[row]) != (kept := len(expand(act.nodes))):
+        return f"its job asks for {some(int(jobs.nodes[row]), 'node')}, {kept} were chosen"
+    if min(float(jobs.time_limit_s[row]), YEAR_S) > act.time_limit_s + 1:
+        return "its job may run longer than its nodes are kept"
+    return asked(facts.snapshot, row)
+
+
+def _not_there(facts: Facts, row: int) -> str:
+    """What keeps the job from its nodes, or too little of them from the job. Raises UnknownForm."""
+    act, at = facts.act, _unnamed(facts.snapshot, row)
+    need, stock, held = JobRequirements.of(at, row), FreeResources.of(at), Held.of(at)
+    for other in _preemptions(at):
+        if other.id != act.id:
+            stock.follow(at, other, held)
+    here = at.nodes.name.isin(expand(act.nodes))
+    able = stock.types.able(need.gpu_type, need.gpus)
+    if not (allowed := here & allowed_nodes(at, row, able) & need.fits_empty(at))[here].all():
+        bad = at.nodes.name[int(np.flatnonzero(here & ~allowed)[0])]
+        return f"node {facts.closed} takes no new job" if facts.closed else f"its job cannot run on node {bad}"
+    if int(here.sum()) != need.nodes or not len(shortest_head(binding(at, row), np.flatnonzero(here), need.nodes)):
+        return "Slurm would not start its job on these nodes together"
+    if (blocked_from_s(at, (act,)) < _until_s(at, row))[here].any():
+        return "another reservation holds its nodes before its job would end"
+    return "" if act.purpose == Purpose.PROMISE else _taken(facts, row, need, stock)
+
+
+def _unnamed(snapshot: Snapshot, row: int) -> Snapshot:
+    """The snapshot as if the job in this row named no reservation, as when it was judged first."""
+    named = snapshot.jobs.reservation
+    if not named[row]:
+        return snapshot
+    texts = ["" if at == row else name for at, name in enumerate(named)]
+    return replace(snapshot, jobs=snapshot.jobs.with_columns(reservation=texts))
+
+
+def _taken(facts: Facts, row: int, need: JobRequirements, stock: FreeResources) -> str:
+    """On which of its nodes others hold what the job needs.
+
+    While victims are there what is free and what they give must do. Later only jobs that are known to hold GPUs count:
+    Slurm may show GPUs of those who leave, or of the job itself, as used for a moment.
+    """
+    at, jobs, act = facts.snapshot, facts.snapshot.jobs, facts.act
+    here = np.flatnonzero(at.nodes.name.isin(expand(act.nodes)))
+    typed = bool(need.gpu_type) and bool(stock.types.told.any())
+    held = held_of(at, need.gpu_type) if typed else Held.of(at)
+    running = Running(np.zeros(len(jobs), np.bool_), np.zeros(len(jobs)), np.zeros(len(jobs), np.int64), held)
+    victims_rows = [jobs.row_of(victim.job_id) for victim in act.victims]
+    leave = [jobs.row_of(victim.job_id) for victim in facts.left]
+    clearing = Clearing(at, row, need, running, stock.seen_by(need))
+    lacks = [node for node in here.tolist() if not clearing.enough(node, leave)]
+    if lacks and (not leave or any(jobs.is_state(JobState.COMPLETING)[[row for row in victims_rows if row >= 0]])):
+        other = np.setdiff1d(np.arange(len(jobs)), [row, *victims_rows])
+        taken = held.table(other, at.nodes.gpus.astype(np.int64)).sum(axis=0)
+        lacks = [node for node in lacks if at.nodes.gpus[node] - taken[node] < need.gpus[node]]
+    return f"others hold what its job needs of node {at.nodes.name[lacks[0]]}" if lacks else ""
 
 
 def candidates(snapshot: Snapshot, ranking: Ranking, managed: Bools) -> Int64s:

@@ -6,9 +6,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from slurmsched.errors import SlurmError, SlurmUnreachableError
+from slurmsched.model.jobs import Jobs
 from slurmsched.model.snapshot import Snapshot
 from slurmsched.slurm.around import Around, abandon
 from slurmsched.slurm.commands import Commands, Started
+from slurmsched.slurm.job_table import finish_jobs
 from slurmsched.slurm.queue_table import queue_columns
 from slurmsched.slurm.queue_text import (
     EXPANDED,
@@ -93,3 +96,20 @@ class CliReader:
             return rows
         again = self.commands.run("squeue", *queue_arguments(mark, hidden))
         return merge_rows(rows, split_rows(again, mark), hidden)
+
+
+def read_few(commands: Commands, job_ids: Sequence[int], now_s: float, warnings: list[str]) -> Jobs:
+    """These jobs as squeue shows them now, in ascending id, without what only other commands tell; those that left the
+    queue are absent. Raises SlurmError."""
+    mark = fresh_mark()
+    try:
+        text = commands.run("squeue", *queue_arguments(mark, sorted(job_ids)))
+    except SlurmUnreachableError:
+        raise
+    except SlurmError as error:
+        if "invalid job id" not in str(error).lower():
+            raise
+        text = ""  # none of them is left
+    columns = queue_columns(parse_queue(split_rows(text, mark), unit_of(mark), warnings), now_s, warnings)
+    columns.pop("tres")
+    return finish_jobs(columns, warnings)

@@ -21,9 +21,9 @@ from slurmsched.errors import (
     SlurmUnreachableError,
 )
 from slurmsched.logs import get_logger
-from slurmsched.model.acts import Reservations
+from slurmsched.model.acts import Act, Reservations
 from slurmsched.model.jobs import Jobs
-from slurmsched.model.plan import Action, Outcome, Plan, Receipt, Reserve, SetLever
+from slurmsched.model.plan import Action, Outcome, Plan, Receipt, Requeue, Reserve, SetLever, Signal
 from slurmsched.model.snapshot import Snapshot
 from slurmsched.planning.gate import When, refusal
 from slurmsched.planning.view import Seen, View
@@ -60,6 +60,7 @@ class LiveCluster:
     """The cluster contract over a Slurm.
 
     apply: False = dry-run, nothing is touched. recheck: reads the jobs of all actions that are left again.
+    again: the snapshot with an act's job, victims and nodes as they are now.
     acting: the acts under way. acts_on: whether new ones may begin, and reservations with our name that belong to no
     act on record are taken back. reservations: reads those of Slurm. reserved: whether they
     are read without acts too. exclusive: reads which pending jobs ask for whole
@@ -83,6 +84,7 @@ class LiveCluster:
         *,
         apply: bool,
         recheck: Callable[[Sequence[Action]], Mapping[int, Seen]],
+        again: Callable[[Snapshot, Act, Sequence[Act]], Snapshot] = lambda snapshot, *_: snapshot,
         acting: Acting,
         pinning: Pinning,
         deferring: Deferring,
@@ -100,7 +102,7 @@ class LiveCluster:
         wiring: Callable[[Snapshot], Snapshot] = lambda snapshot: snapshot,
     ) -> None:
         self._reader, self._writer, self._journal, self._pace = reader, writer, journal, pace
-        self._apply, self._recheck, self._stop_file = apply, recheck, stop_file
+        self._apply, self._recheck, self._again, self._stop_file = apply, recheck, again, stop_file
         self._acting, self._reservations, self._pinning = acting, reservations, pinning
         self._deferring = deferring
         self._acts_on, self._reserved, self._exclusive, self._tag = acts_on, reserved, exclusive, tag
@@ -113,6 +115,8 @@ class LiveCluster:
         self._seen_s = float("-inf")
         self._compact_bytes = COMPACT_BYTES
         self._snapshot: Snapshot | None = None
+        self._acts: dict[str, Act] = {}
+        self._judged: dict[str, str] = {}  # by act: why its job could not start, as looked at in this sending
 
     def learn(self, past: Callable[[Snapshot], Snapshot]) -> None:
         """From now on snapshots have what `past` adds to them."""
@@ -169,6 +173,7 @@ class LiveCluster:
         try:
             self._see_no_hindrance(View(site=self._snapshot.site if self._snapshot else None))
             self._compact()
+            self._acts, self._judged = {act.id: act for act in plan.acts}, {}
             self._acting.begin(plan)
             queue = self._snapshot.jobs.job_id if self._snapshot else None
             self._pinning.begin(plan, queue)
@@ -248,7 +253,7 @@ class LiveCluster:
         for action in actions:
             if self._pace.throttled:
                 return
-            if reason := self._acting.unfit(action):
+            if reason := self._acting.unfit(action) or self._in_vain(action):
                 sent.append(self._dropped(action, reason))
                 continue
             self._pace.wait()
@@ -256,6 +261,20 @@ class LiveCluster:
                 self._lease.keep()
             self._acting.goes(action)
             yield action
+
+    def _in_vain(self, action: Action) -> str:
+        """Why nobody should lose GPUs by this step, as its job could not start on them; "" for any other action.
+
+        Judged by what Slurm shows now, once for each act, after its nodes were reserved: nobody else gets them then.
+        """
+        if not isinstance(action, Requeue | Signal) or action.act not in self._acts or self._snapshot is None:
+            return ""
+        if action.act not in self._judged:
+            from slurmsched.planning.taking import unable
+
+            act = self._acts[action.act]
+            self._judged[act.id] = unable(act, self._again(self._snapshot, act, tuple(self._acts.values())))
+        return self._judged[action.act]
 
     def _dropped(self, action: Action, reason: str) -> Outcome:
         outcome = Outcome(action, "refused", reason)

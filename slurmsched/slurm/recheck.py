@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
+from typing import TypeVar
+
+import numpy as np
 
 from slurmsched.errors import SlurmError, SlurmUnreachableError, UnreadableError
+from slurmsched.model.acts import Act
 from slurmsched.model.gres import normal_form, parse_gres
 from slurmsched.model.hostlist import expand
+from slurmsched.model.nodes import Nodes
 from slurmsched.model.pins import Wish
 from slurmsched.model.plan import Action, PinNodes, Retype, SetSiteFactor
-from slurmsched.model.states import job_state
+from slurmsched.model.snapshot import Snapshot
+from slurmsched.model.states import NodeState, job_state
+from slurmsched.model.table import Table
 from slurmsched.planning.view import Seen
+from slurmsched.slurm.cli_reader import read_few
 from slurmsched.slurm.commands import Commands
 from slurmsched.slurm.job_records import MOST_SINGLY, ONE_AS_MANY, ask_jobs
+from slurmsched.slurm.node_text import parse_nodes
 from slurmsched.slurm.queue_text import fresh_mark
 from slurmsched.slurm.text import is_signed, plain, signed, time_s, whole
 
@@ -21,6 +30,14 @@ UNREAD = ("what could not be read",)
 DOUBTFUL = ("what a doubled or forged record tells",)  # one may be what a user wrote into a comment
 # Of squeue -O: its short form (-o) has no letter for EligibleTime.
 FIELDS = ("JobID", "SubmitTime", "Nice", "State", "Reservation", "ReqNodes", "tres-per-node", "EligibleTime")
+# What of a job and of a node says whether the job could start there.
+OF_JOB = (
+    "submit_s", "eligible_s", "priority", "state", "reason", "dependency", "reservation", "partition", "account", "qos",
+    "time_limit_s", "nodes", "cpus", "memory_mib", "gpus", "gpu_request", "restarts", "features_asked", "nodes_asked",
+    "nodes_excluded",
+)  # fmt: skip
+_OF_NODE = tuple(spec.name for spec in fields(Nodes) if spec.name != "name")
+T = TypeVar("T", bound=Table)
 _FORMAT = ",".join(f"{name}:0|" for name in FIELDS)
 
 
@@ -42,6 +59,29 @@ class Recheck:
                 found[row[0]] = row[1]
         given = [action for action in actions if isinstance(action, PinNodes | Retype) and _gives(action)]
         return self._with_bars(found, [action for action in given if action.job_id in found])
+
+    def again(self, snapshot: Snapshot, act: Act, acts: Sequence[Act]) -> Snapshot:
+        """The snapshot with the act's job, its victims and its nodes as Slurm shows them now.
+
+        acts: those of the plan. Only jobs that matter to one act or to its nodes are in it. Raises SlurmError.
+        """
+        jobs, nodes = snapshot.jobs, snapshot.nodes
+        asked = sorted({act.job_id, *(victim.job_id for victim in act.victims)})
+        listed = read_few(self._commands, asked, snapshot.now_s, [])
+        text = self._commands.run("scontrol", "-o", "-d", "show", "node", act.nodes)
+        shown = parse_nodes(text, [])
+        here = snapshot.allocations.take(snapshot.allocations.node.isin(expand(act.nodes)))
+        others = [each.job_id for each in acts] + [victim.job_id for each in acts for victim in each.victims]
+        gone = [job for job in asked if listed.row_of(job) < 0]
+        kept = jobs.take(np.isin(jobs.job_id, [*asked, *others, *here.job_id.tolist()]) & ~np.isin(jobs.job_id, gone))
+        missing = [name for name in expand(act.nodes) if name not in set(shown.name)]
+        unseen = np.where(nodes.name.isin(missing), int(NodeState.UNKNOWN), nodes.state)
+        return replace(
+            snapshot,
+            jobs=_put(kept, "job_id", listed, OF_JOB),
+            nodes=_put(nodes.with_columns(state=unseen), "name", shown, _OF_NODE),
+            acts=tuple(acts),
+        )
 
     def _with_bars(self, found: dict[int, Seen], actions: Sequence[PinNodes | Retype]) -> dict[int, Seen]:
         """The jobs of these with what they ask for now that a list or a request of ours could break."""
@@ -82,6 +122,18 @@ class Recheck:
         rows = (line.partition("|") for line in self._commands.run("sprio", "-h", "-o", "%i|%S").splitlines())
         told = {whole(job, -1): site.strip() for job, _, site in rows}
         return {job: int(site) if is_signed(site) else None for job, site in told.items()}
+
+
+def _put(table: T, key: str, fresh: T, names: Sequence[str]) -> T:
+    """The table with these columns of the rows of `fresh` in place of its own."""
+    row_of = {each: row for row, each in enumerate(getattr(table, key))}
+    pairs = [(row_of[each], row) for row, each in enumerate(getattr(fresh, key)) if each in row_of]
+    columns = {name: list(getattr(table, name)) for name in names}
+    for name, values in columns.items():
+        told = getattr(fresh, name)
+        for old, new in pairs:
+            values[old] = told[new]
+    return table.with_columns(**columns)
 
 
 def _gives(action: PinNodes | Retype) -> bool:

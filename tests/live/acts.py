@@ -42,6 +42,20 @@ from slurmsched.cli.main import main
 sys.argv[0] = "slurmsched"
 main()
 """
+# Runs `slurmsched tick`, and a shell command between its last look at the queue and the first write.
+MEANWHILE = """
+import subprocess, sys
+from slurmsched.slurm import writer
+command = sys.argv.pop(1)
+true_send = writer.CommandWriter.send
+def send(self, actions):
+    subprocess.run(command, shell=True, check=True)
+    yield from true_send(self, actions)
+writer.CommandWriter.send = send
+from slurmsched.cli.main import main
+sys.argv[0] = "slurmsched"
+main()
+"""
 
 
 def switched_on(site: Installed) -> None:
@@ -109,6 +123,12 @@ def ticks(site: Installed, true: object, what: str, limit_s: float = 240) -> Non
 def around(*kinds: str) -> list[tuple[str, str]]:
     """Right before and right after a write of each kind."""
     return [(kind, when) for kind in kinds for when in ("before", "after")]
+
+
+def tick_meanwhile(site: Installed, command: str) -> None:
+    """A cycle, and this command between its look at the queue and its first write."""
+    site.owned()
+    forked(MEANWHILE, ("-c", command, "--config", str(site.file), "tick", "--apply"), site.user)
 
 
 def cut_tick(site: Installed, points: list[tuple[str, str]]) -> bool:

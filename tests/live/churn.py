@@ -8,7 +8,7 @@ import signal
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field
 from itertools import combinations
 
@@ -24,6 +24,7 @@ LATE_S = 25.0  # so long after its act, or after the daemon came back, a reserva
 # Notes nothing, saves nothing: goes on at the signal and ends well when Slurm asks it to.
 SCRIPT = "trap '' USR2; trap 'exit 0' TERM; n=0; until [ $n -ge {s} ]; do sleep 1; n=$((n + 1)); done"
 WILLING = ("slurmsched: preempt=yes ckpt=USR2@1", "slurmsched: preempt=yes ckpt=USR2@3", "slurmsched: preempt=no", "")
+LATER = ("starttime=now+1hour", "numnodes=3", "priority=0", "partition=phantom")
 
 
 @dataclass
@@ -41,6 +42,7 @@ class Churn:
     counts: Counter[str] = field(default_factory=Counter)
     down: set[str] = field(default_factory=set)
     alone_s: dict[str, float] = field(default_factory=dict)  # reservation -> since when no open act has it
+    changed: dict[int, tuple[str, int]] = field(default_factory=dict)  # job -> its reservation then, cycles done
     daemon: subprocess.Popen[bytes] | None = None
     begun_s: float = field(default_factory=time.monotonic)
 
@@ -60,7 +62,7 @@ class Churn:
         """One event, by chance."""
         choices: dict[Callable[[], None], int] = {
             self.submit: 60, self.cancel: 8, self.node_down: 5, self.node_up: 8, self.drain: 3, self.reconfigure: 2,
-            self.kill_daemon: 5, self.restart_slurmctld: 1,
+            self.kill_daemon: 5, self.restart_slurmctld: 1, self.change: 6,
         }  # fmt: skip
         self.chance.choices(list(choices), list(choices.values()))[0]()
 
@@ -87,6 +89,22 @@ class Churn:
             self.cancelled.add(job)
             self.note("cancel", job=job)
             run("scancel", str(job), check=False)
+
+    def change(self) -> None:
+        """What keeps a waiting job from its start, one for which nodes are kept where there is one."""
+        waiting = column("%v", "PENDING")
+        named = {job: name for job, name in waiting.items() if name.startswith("slurmsched-")}
+        if waiting:
+            job = self.chance.choice(sorted(named or waiting))
+            change = self.chance.choice([*LATER, f"excnodelist={','.join(NODES)}"])
+            cycles = self.cycles()
+            if not run("scontrol", "update", f"jobid={job}", change, check=False).rc and job in named:
+                self.changed[job] = (named[job], cycles)
+            self.note("change", job=job, change=change)
+
+    def cycles(self) -> int:
+        """How many cycles of the daemon have ended well."""
+        return (self.site.folder / "daemon.log").read_bytes().count(b'"cycle.done"')
 
     def node_down(self) -> None:
         up = [node for node in NODES if node not in self.down]
@@ -153,7 +171,8 @@ class Churn:
         everyone = (fields(record) for record in records(jobs.out, "JobId"))
         seen = [job for job in everyone if int(job["JobId"]) in self.chosen]
         self._read_acts()
-        return [*self._twice_promised(ours), *self._alone(ours), *self._moved_too_often(seen), *self._unknown(seen)]
+        found = [*self._twice_promised(ours), *self._alone(ours), *self._moved_too_often(seen), *self._unknown(seen)]
+        return [*found, *self._kept_in_vain(ours, seen)]
 
     def _read_acts(self) -> None:
         path = self.site.journal.with_name("journal.acts.jsonl")
@@ -176,6 +195,16 @@ class Churn:
         for name, since_s in self.alone_s.items():
             if now_s - since_s > LATE_S:
                 yield f"{name} is there {now_s - since_s:.0f} s after its act"
+
+    def _kept_in_vain(self, ours: Container[str], seen: list[dict[str, str]]) -> Iterator[str]:
+        """Two whole cycles after its job was kept from its start a reservation is gone: none but the one under way
+        then, which may have looked before, comes on top."""
+        waits = {int(job["JobId"]) for job in seen if "PENDING" in job["JobState"]}
+        self.changed = {job: at for job, at in self.changed.items() if job in waits and at[0] in ours}
+        cycles = self.cycles()
+        for job, (name, before) in self.changed.items():
+            if cycles - before > 3:
+                yield f"{name} is there {cycles - before} cycles after job {job} was kept from its start"
 
     def _moved_too_often(self, seen: list[dict[str, str]]) -> Iterator[str]:
         for job in seen:

@@ -8,11 +8,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from slurmsched.config import Preemption, Scope
-from slurmsched.model import Act, Nodes, Purpose, Ranking, Reservations, Snapshot, Stage, Victim
+from slurmsched.config import Acts, Preemption, Scope
+from slurmsched.model import (
+    Act,
+    JobState,
+    Nodes,
+    NodeState,
+    Purpose,
+    Ranking,
+    Reservations,
+    Snapshot,
+    Stage,
+    Victim,
+)
 from slurmsched.planning import clearing
+from slurmsched.planning.acts import advance
 from slurmsched.planning.parts import Begun
-from slurmsched.planning.taking import begin
+from slurmsched.planning.taking import begin, unable
 from slurmsched.planning.victims import VICTIM_RULES, case_of, verdicts
 from slurmsched.resources.held import Held
 from slurmsched.testing import fleet, snapshot
@@ -506,3 +518,147 @@ def test_begin__what_completes_or_is_moved_already_is_counted_by_type():
     first = wait(8, 2, gpu_request="gpu:v100:2")
     at = mixed([*(run(i, 4) for i in (1, 2, 3, 4)), first, typed()], FOUR, acts=(act,))
     assert moves(begun(at, [9], Preemption(enabled=True, acts=4))) == [(9, "n1", [2])]
+
+
+HERE = "slurmsched-9-100000"
+UNSURE = "it is not known whether its job could start: not looked at: "
+# What becomes of job 9, a gang that gets n1, where job 1 runs, and n2, which is free; and why it gets nothing then.
+CHANGES = [
+    ({}, ""),
+    ({"comment": "anything", "priority": 7}, ""),
+    ({"time_limit_s": 60.0}, ""),
+    ({"eligible_s": NOW_S + 600, "submit_s": NOW_S + 600}, "its job left the queue"),
+    ({"dependency": "afterok:1"}, "its job waits for other jobs (afterok:1)"),
+    ({"nodes": 3, "gpus": 24}, "its job asks for 3 nodes, 2 were chosen"),
+    ({"nodes": 1, "gpus": 8}, "its job asks for 1 node, 2 were chosen"),
+    ({"gpus": 32}, "its job cannot run on node n1"),
+    ({"cpus": 999}, "its job cannot run on node n1"),
+    ({"memory_mib": 9e9}, "its job cannot run on node n1"),
+    ({"nodes_asked": "n[3-4]"}, "its job cannot run on node n1"),
+    ({"nodes_asked": "n1"}, f"{UNSURE}it names some of its nodes and leaves others free"),
+    ({"nodes_excluded": "n2"}, "its job cannot run on node n2"),
+    ({"features_asked": "nvlink"}, "its job cannot run on node n1"),
+    ({"features_asked": "[a*1&b*1]"}, f"{UNSURE}its constraint '[a*1&b*1]' (how many nodes have a feature)"),
+    ({"gpu_request": "gpu:h100:8"}, "its job cannot run on node n1"),
+    ({"partition": "night"}, "its job cannot run on node n1"),
+    ({"priority": 0}, "its job is held"),
+    ({"reservation": "maintenance"}, "its reservation was taken away by somebody else"),
+    ({"time_limit_s": 7_200.0}, "its job may run longer than its nodes are kept"),
+    ({"switches": 1}, "it asks for switches, which Slurm alone sees to"),
+    ({"reason": "QOSMaxJobsPerUserLimit"}, "its job waits for something else than GPUs (QOSMaxJobsPerUserLimit)"),
+    ({"state": "CANCELLED"}, "its job left the queue"),
+    ({"submit_s": NOW_S - 60}, "its job left the queue"),
+]
+
+
+def gang(stage: Stage, extra: list[dict[str, Any]] = [], on: dict[int, dict[str, int]] = {}, machines: Any = "4x8",  # noqa: B006
+         **changes: Any) -> tuple[Act, Snapshot]:  # fmt: skip
+    """An act for job 9 in the grace of job 1, or when that was told to go; others: `extra`, and what they hold."""
+    act = Act("9-100000", Purpose.PREEMPT, 9, NOW_S - 600, "alice", "n[1-2]", 3_600.0, NOW_S - 10,
+              (Victim(1, NOW_S - 40_000, 0, 8, "USR2", 120.0),), stage=stage, stage_s=NOW_S - 10)  # fmt: skip
+    jobs = [run(1), wait(9, **{"gpus": 16, "nodes": 2, "cpus": 16, "reservation": HERE} | changes), *extra]
+    kept = Reservations.build(1, {"name": [HERE], "node_list": ["n[1-2]"], "end_s": [NOW_S + 9_000],
+                                  "start_s": [NOW_S - 9]})  # fmt: skip
+    return act, cluster(jobs, {1: {"n1": 8}} | on, machines, acts=(act,), reservations=kept)
+
+
+@pytest.mark.parametrize("stage", [Stage.WARNED, Stage.REQUEUED])
+@pytest.mark.parametrize(("changes", "why"), CHANGES)
+def test_unable__is_judged_in_the_grace_and_after_it(changes, why, stage):
+    """A job that could not start on its nodes any more takes nobody's GPUs: all is given back at once, with the reason;
+    nothing happens to one that could."""
+    act, at = gang(stage, **changes)
+    move = advance(act, at, Acts())
+    assert (move.act.stage, move.act.note) == ((Stage.REVERSING if why else stage), why)
+    kinds = {step.kind for step in move.steps}
+    assert "signal" not in kinds
+    assert ("requeue" in kinds) == (stage == Stage.REQUEUED and not why)
+    assert ("unreserve" in kinds) == bool(why)
+
+
+@pytest.mark.parametrize(
+    ("stage", "later_s", "submitted_s", "late"),
+    [
+        (Stage.WARNED, 100.0, -600.0, ""),  # its victim has 110 s more
+        (Stage.WARNED, 3_710.0, -600.0, "3600 s"),
+        (Stage.REQUEUED, 2.0, -600.0, ""),
+        (Stage.REQUEUED, 3.0, -600.0, "3 s"),
+        (Stage.REQUEUED, 60.0, 60.0, ""),  # the clock was set back by so much
+        (Stage.REQUEUED, 61.0, 61.0, "61 s"),
+        (Stage.WARNED, 170.0, 170.0, ""),
+        (Stage.WARNED, 3_710.0, 3_710.0, "3600 s"),
+    ],
+)
+def test_unable__a_job_that_may_start_only_later(stage, later_s, submitted_s, late):
+    """Its nodes wait for it no longer than its victims have; for a short while where a clock was set back."""
+    times = {"eligible_s": NOW_S + later_s, "submit_s": NOW_S + submitted_s}
+    act, at = gang(stage, reason="BeginTime", **times)
+    act = replace(act, submit_s=NOW_S + submitted_s)
+    assert unable(act, replace(at, acts=(act,))) == (f"its job may not start until {late} later" if late else "")
+    ours_is_behind = submitted_s > 0  # Slurm does not say that the job's time has not come
+    _, at = gang(stage, reason="Resources", **times)
+    assert bool(unable(act, replace(at, acts=(act,)))) == bool(late and not ours_is_behind)
+
+
+@pytest.mark.parametrize("stage", [Stage.WARNED, Stage.REQUEUED])
+def test_unable__another_job_took_a_free_node_of_the_gang(stage):
+    """Some GPUs, or all, or its CPUs alone; the victim is spared. What is on other nodes does not matter."""
+    taken = "others hold what its job needs of node n2"
+    assert unable(*gang(stage, [run(2, 4)], {2: {"n2": 4}})) == taken
+    assert unable(*gang(stage, [run(2)], {2: {"n2": 8}})) == taken
+    busy = fleet("4x8").with_columns(cpus=[64] * 4, cpus_used=[0, 64, 0, 0])
+    assert unable(*gang(stage, [run(2, 0, node_list="n2")], machines=busy)) == taken
+    assert unable(*gang(stage, [run(2)], {2: {"n3": 8}})) == ""
+
+
+def test_unable__who_left_by_itself_and_whose_gpus_another_took():
+    """The victim's own GPUs count only while it has them."""
+    act, at = gang(Stage.WARNED, [run(2)], {1: {}, 2: {"n1": 8}}, nodes_asked="n[1-2]")
+    at = replace(at, jobs=at.jobs.with_columns(state=[at.jobs.state[0] * 0 + 8, *at.jobs.state[1:]]))
+    assert unable(act, at) == "others hold what its job needs of node n1"
+
+
+def test_unable__gpus_that_slurm_still_shows_as_used_for_a_moment_are_no_reason():
+    """The victim was requeued and is not seen to hold anything, or the job itself has started meanwhile."""
+    act, at = gang(Stage.REQUEUED, on={1: {}})
+    gone = at.jobs.with_columns(state=[int(JobState.PENDING | JobState.COMPLETING), *at.jobs.state[1:]],
+                                restarts=[1, *at.jobs.restarts[1:]])  # fmt: skip
+    busy = at.nodes.with_columns(gpus_used=[8, 8, 0, 0])
+    assert unable(act, replace(at, jobs=gone, nodes=busy)) == ""
+
+
+@pytest.mark.parametrize(("stage", "why"), [(Stage.WARNED, ""), (Stage.REQUEUED, "node n2 takes no new job")])
+def test_unable__a_node_that_closes(stage, why):
+    """In the grace it may open again; later it is waited for no longer."""
+    act, at = gang(stage)
+    shut = at.nodes.with_columns(state=[1, int(NodeState.IDLE | NodeState.DRAIN), 1, 1])
+    assert unable(act, replace(at, nodes=shut)).startswith(why)
+    assert bool(unable(act, replace(at, nodes=shut))) == bool(why)
+
+
+def test_unable__another_reservation_begins_before_its_job_would_end():
+    """Slurm would not start it."""
+    act, at = gang(Stage.WARNED)
+    both = Reservations.build(2, {"name": [HERE, "maint"], "node_list": ["n[1-2]", "n2"], "end_s": [NOW_S + 9_000] * 2,
+                                  "start_s": [NOW_S - 9, NOW_S + 60]})  # fmt: skip
+    assert unable(act, replace(at, reservations=both)) == "another reservation holds its nodes before its job would end"
+
+
+def test_unable__counts_on_what_other_preemptions_free():
+    """A victim of another act holds GPUs of this one's node: it leaves too."""
+    act, at = gang(Stage.WARNED, [run(2, 16), wait(8, 8, reservation="slurmsched-8-1")], {2: {"n2": 8, "n3": 8}})
+    other = Act("8-1", Purpose.PREEMPT, 8, NOW_S - 600, "alice", "n3", 3_600.0, NOW_S - 10,
+                (Victim(2, NOW_S - 40_000, 0, 16),), stage=Stage.WARNED, stage_s=NOW_S - 10)  # fmt: skip
+    assert unable(act, at) == "others hold what its job needs of node n2"
+    assert unable(act, replace(at, acts=(act, other))) == ""
+
+
+@pytest.mark.parametrize(("start_s", "moved"), [(20.0, -30.0), (3_600.0, -30.0), (-29.5, None)])
+def test_advance__a_reservation_that_should_have_begun_begins(start_s, moved):
+    """Clocks were set back by seconds or by an hour: it is moved to a moment ago, once."""
+    act, at = gang(Stage.WARNED)
+    kept = at.reservations.with_columns(start_s=[NOW_S + start_s], to_come=[True])
+    steps = advance(act, replace(at, reservations=kept), Acts()).steps
+    assert [(step.kind, step.start_s - NOW_S, step.nodes) for step in steps] == (
+        [("move", moved, "n[1-2]")] if moved else []
+    )

@@ -13,9 +13,10 @@ import pytest
 
 from slurmsched.errors import SlurmError, UnreadableError
 from slurmsched.model import JobState, Rights, Snapshot
-from slurmsched.slurm import cli_reader
+from slurmsched.slurm import cli_reader, recheck
 from slurmsched.slurm.cli_reader import STALE_S, CliReader
 from slurmsched.slurm.jsonform import read_jobs, read_nodes
+from slurmsched.slurm.queue_text import queue_arguments
 from tests.recorded.playback import HERE, MARK, Playback, recorded_versions
 from tests.recorded.scenario import (
     CASES,
@@ -351,3 +352,35 @@ def test_read__without_indices_asks_for_no_job_and_counts_the_same(recording):
         assert list(getattr(found.allocations, name)) == list(getattr(expected.allocations, name)), name
     assert not found.allocations.gpu_mask.any()
     assert found.warnings == ()
+
+
+def test_read_few__tells_of_jobs_what_a_whole_read_does(recording):
+    """Asked by id; jobs that are gone are absent, and no other error is taken for that."""
+    jobs, columns = recording.snapshot.jobs, recheck.OF_JOB
+
+    class Few:
+        def run(self, program: str, *arguments: str) -> str:
+            assert (program, "--jobs=3,7" in arguments) == ("squeue", True)
+            return recording.commands.run("squeue", *queue_arguments(MARK))
+
+    few = cli_reader.read_few(Few(), [7, 3], recording.snapshot.now_s, [])
+    row_of = {int(job): row for row, job in enumerate(jobs.job_id)}
+    waits = [(row, row_of[int(job)]) for row, job in enumerate(few.job_id) if few.pending[row] and int(job) in row_of]
+    assert len(waits) > 10
+    for name in columns:
+        one, other = (
+            [str(getattr(table, name)[row]) for row in rows]
+            for table, rows in zip((few, jobs), zip(*waits, strict=True), strict=True)
+        )
+        assert one == other, name
+
+    class Gone:
+        def __init__(self, said: str) -> None:
+            self.said = said
+
+        def run(self, *_: str) -> str:
+            raise SlurmError(self.said)
+
+    assert len(cli_reader.read_few(Gone("squeue: error: Invalid job id specified"), [7], 0.0, [])) == 0
+    with pytest.raises(SlurmError, match="denied"):
+        cli_reader.read_few(Gone("squeue: error: Access denied"), [7], 0.0, [])

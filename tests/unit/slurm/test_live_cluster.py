@@ -348,6 +348,38 @@ def test_apply__after_a_refused_step_the_act_is_taken_back(tmp_path):
     assert cluster.read().acts == (replace(ACT, stage=Stage.REVERSING, note="as scripted"),)
 
 
+@pytest.mark.parametrize(
+    ("change", "note"),
+    [
+        ({}, ""),
+        ({"dependency": "afterok:5"}, "its job waits for other jobs (afterok:5)"),
+        ({"nodes": 2}, "its job asks for 2 nodes, 1 were chosen"),
+    ],
+)
+def test_apply__an_act_is_judged_again_when_its_nodes_are_reserved(tmp_path, change, note):
+    """By what Slurm shows then, once for all its victims: nobody is stopped for a job that could not start."""
+    slurm, looks = acting_slurm(), list[list[str]]()
+    slurm.seen |= {2: Seen(100.0, JobState.RUNNING, 0), 3: Seen(100.0, JobState.RUNNING, 0)}
+    rows = [{"job_id": 1, "gpus": 8, "submit_s": 100.0, "time_limit_s": 60.0}]
+    rows += [{"job_id": job, "gpus": 4, "state": "RUNNING", "submit_s": 100.0} for job in (2, 3)]
+    held = [{"job_id": job, "node": "n1", "gpus": 4} for job in (2, 3)]
+
+    def again(at: Snapshot, act: Act, acts: Sequence[Act]) -> Snapshot:
+        looks.append(list(slurm.told))
+        changed = [rows[0] | change | {"reservation": act.reservation}, *rows[1:]]
+        return snapshot(changed, "1x8", allocations=held, acts=acts, site=at.site)
+
+    cluster = opened(slurm, tmp_path, again=again)
+    cluster.read()
+    act = replace(ACT, victims=(Victim(2, 100.0, 0, 4), Victim(3, 100.0, 0, 4)))
+    other = Requeue(3, 100.0, "job 1 gets its GPUs", "1-7", 0)
+    receipt = cluster.apply(Plan(actions=(*STEPS, other), acts=(act,)))
+    assert looks == [["reserve", "join"]]
+    assert [o.status for o in receipt.outcomes] == ["written"] * 2 + ["refused" if note else "written"] * 2
+    (known,) = cluster.read().acts
+    assert (known.stage, known.note) == ((Stage.REVERSING if note else Stage.REQUEUED), note)
+
+
 def test_apply__job_that_changed_breaks_its_act(tmp_path):
     """The victim ended between reading and writing: it is not requeued, which would run it again."""
     slurm = acting_slurm()

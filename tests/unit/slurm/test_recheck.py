@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from slurmsched.errors import SlurmError, SlurmUnreachableError
-from slurmsched.model import JobState, PinNodes, Retype, SetNice, SetSiteFactor
+from slurmsched.model import Act, Jobs, JobState, PinNodes, Purpose, Retype, SetNice, SetSiteFactor, Victim
 from slurmsched.planning.gate import When, refusal
 from slurmsched.planning.view import Seen, View
+from slurmsched.slurm import recheck
 from slurmsched.slurm.recheck import Recheck
+from slurmsched.testing import snapshot
 from tests.recorded.playback import jobs_of
 
 
@@ -204,3 +206,33 @@ def test_recheck__a_job_whose_row_cannot_be_read_is_absent(texts):
     good = "8|100|5|PENDING|(null)||gres/gpu:2|100|\n"
     slurm = Answers(squeue=texts["squeue"].format(good=good), sprio=texts["sprio"])
     assert list(Recheck(slurm)([SetSiteFactor(7, 100.0, "", 0, 1, 0), SetSiteFactor(8, 100.0, "", 0, 1, 0)])) == [8]
+
+
+def test_again__job_victims_and_nodes_as_slurm_shows_them_now(monkeypatch):
+    """One squeue and one scontrol. A victim that is gone is gone, a node that is not shown takes no job; all else is as
+    before, without jobs that do not matter."""
+    act = Act("a", Purpose.PREEMPT, 1, 100.0, "alice", "n[1-2]", 60.0, 0.0,
+              (Victim(2, 100.0, 0, 8), Victim(3, 100.0, 0, 8)))  # fmt: skip
+    rows = [{"job_id": job, "submit_s": 100.0, "gpus": 8} for job in (1, 2, 3, 4, 5)]
+    before = snapshot(rows, "3x8", allocations=[{"job_id": 4, "node": "n2", "gpus": 4}])
+    now = [{"job_id": 1, "submit_s": 100.0, "gpus": 16, "nodes_asked": "n3"}, {"job_id": 2, "submit_s": 100.0}]
+    asked: list[list[int]] = []
+
+    def read_few(_: object, jobs: list[int], *__: object) -> Jobs:
+        asked.append(jobs)
+        return snapshot(now).jobs
+
+    monkeypatch.setattr(recheck, "read_few", read_few)
+    node = (
+        "NodeName=n1 State=MIXED Gres=gpu:a100:8 GresUsed=gpu:a100:3 CPUTot=64 CPUAlloc=9 RealMemory=100 AllocMem=7\n"
+    )
+    slurm = Answers(scontrol=node)
+    seen = Recheck(slurm).again(before, act, (act,))
+    assert (asked, slurm.calls) == ([[1, 2, 3]], [("scontrol", "-o", "-d", "show", "node", "n[1-2]")])
+    assert (seen.jobs.job_id.tolist(), seen.jobs.gpus.tolist(), seen.jobs.nodes_asked[0]) == (
+        [1, 2, 4],
+        [16, 1, 8],
+        "n3",
+    )
+    assert (seen.nodes.gpus_used.tolist(), seen.nodes.closed.tolist()) == ([3, 4, 0], [False, True, False])
+    assert (seen.nodes.cpus_used[0], seen.acts) == (9, (act,))
