@@ -20,7 +20,7 @@ def command(apply: bool, dry_run: bool) -> None:
     from slurmsched.daemon.notify import Notifier
 
     forced = "dry-run" if dry_run else "apply" if apply else None
-    with exclusive(config().ledger.lock):
-        loop = Loop(config, Notifier(), forced)
+    with exclusive(config().ledger.lock) as publish:
+        loop = Loop(config, Notifier(), forced, publish)
         loop.signals.listen()
         loop.run()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from slurmsched.cli import output
@@ -15,6 +15,7 @@ from slurmsched.words import some
 if TYPE_CHECKING:
     from slurmsched.config import Config
     from slurmsched.daemon.assemble import Parts
+    from slurmsched.daemon.lock import AtWork
     from slurmsched.model import Jobs, Plan, Snapshot
 
 SHOWN = 5  # cycles and failures
@@ -84,15 +85,20 @@ def _failures(url: str) -> list[dict[str, Any]]:
 
 def gathered(tree: Config, snapshot: Snapshot, plan: Plan) -> dict[str, Any]:
     """What the cluster and the configuration tell, as plain values."""
+    from dataclasses import asdict
+
+    from slurmsched.config import digest
     from slurmsched.daemon.assemble import paused
     from slurmsched.slurm.reservations import orphan_names
 
-    working = _holder(tree)
+    working, work = _holder(tree)
+    writing = (work.mode == "apply" if work else writes(working, tree.mode)) if working else False
     return {
         "mode": tree.mode,
         "paused": paused(tree),
         "working": working,
-        "writing": writes(working, tree.mode),
+        "writing": writing,
+        "work": work and asdict(work) | {"same_config": work.config == digest(tree)},
         "policy": tree.policy.name,
         "lever": tree.lever.kind,
         "cluster": snapshot.site.cluster,
@@ -130,18 +136,20 @@ def states(jobs: Jobs) -> Counter[str]:
     return found
 
 
-def _holder(tree: Config) -> str:
-    from slurmsched.daemon.lock import holder
+def _holder(tree: Config) -> tuple[str, AtWork | None]:
+    """Who holds the lock, in words, and what that one says that it does."""
+    from slurmsched.daemon.lock import at_work, holder
     from slurmsched.errors import LedgerError
 
     try:
-        return holder(tree.ledger.lock)
+        return holder(tree.ledger.lock), at_work(tree.ledger.lock)
     except LedgerError as error:
-        return f"not known: {error}"
+        return f"not known: {error}", None
 
 
 def writes(holder: str, mode: str) -> bool:
-    """Whether the holder of the lock writes to Slurm: by the options on its signed command line, else by mode."""
+    """Whether a holder of the lock that does not say what it does writes to Slurm: by its command line, else by
+    mode."""
     words = holder.split()
     if not words or "--dry-run" in words:
         return False
@@ -171,7 +179,7 @@ def _print(out: Output, facts: dict[str, Any]) -> None:
     for failure in facts["failures"]:
         ago = seconds(facts["now_s"] - failure["recorded_s"])
         out.line(f"{ago} ago job {failure['job_id']}: {failure['outcome']}: {failure['message']}", "warning")
-    for text in (*facts["notes"], *facts["warnings"]):
+    for text in (*_differences(facts["work"]), *facts["notes"], *facts["warnings"]):
         out.line(f"note: {text}", "warning")
 
 
@@ -192,7 +200,17 @@ def _mode(facts: dict[str, Any]) -> str:
 def _at_work(facts: dict[str, Any]) -> str:
     if not facts["working"]:
         return "nobody now"
-    return f"{facts['working']} ({'writes' if facts['writing'] else 'writes nothing'})"
+    does, work = "writes" if facts["writing"] else "writes nothing", facts["work"]
+    since = f", since {seconds(facts['now_s'] - work['since_s'])}; slurmsched {work['version']}" if work else ""
+    return f"{facts['working']} ({does}{since})"
+
+
+def _differences(work: dict[str, Any] | None) -> Iterator[str]:
+    """What the one at work does otherwise than the configuration read here says."""
+    if work and not work["same_config"]:
+        yield "who is at work has another configuration than the one read here: reload it, or see its environment"
+    if work and work["refused"]:
+        yield f"its last reload was refused, so that it goes on by the configuration before: {work['refused']}"
 
 
 def _standing(leader: dict[str, Any]) -> str:

@@ -51,12 +51,17 @@ def command(out: Output, apply: bool, dry_run: bool, verbose: bool) -> int:
 def _cycle(tree: Config, *, apply: bool, verbose: bool) -> Receipt:
     """One cycle under the lock. verbose: what the log has once in a daemon is logged too."""
     from slurmsched.daemon.assemble import assembled
-    from slurmsched.daemon.lock import exclusive
+    from slurmsched.daemon.lock import exclusive, work_of
 
-    with exclusive(tree.ledger.lock), _counted(tree, apply) as watch, assembled(tree, apply=apply) as parts:
+    with (
+        exclusive(tree.ledger.lock) as publish,
+        _counted(tree, apply) as watch,
+        assembled(tree, apply=apply) as parts,
+    ):
         from slurmsched.cycle import run_cycle
         from slurmsched.daemon.told import Told
 
+        publish(work_of(tree, apply=apply))
         parts.need_lease()
         told = Told(placing=tree.placement.places) if verbose else None
         if watch is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 import click
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from slurmsched.model import Plan, Receipt, Snapshot
     from slurmsched.slurm.live_cluster import LiveCluster
 
+UNKNOWN = "what other hosts wrote is not known, see that none of them works: {}"
 _GIVEN = {"pin": "node list", "retype": "request", "defer": "earliest start"}
 
 
@@ -34,14 +35,19 @@ def command(out: Output, apply: bool, yes: bool) -> int:
     Works from the journal file alone, also with the database lost, and while the stop file is there.
     Before --apply stop the daemon: it holds the lock, and its next cycle would write again.
     """
-    from slurmsched.daemon.lock import exclusive
+    from slurmsched.daemon.lock import exclusive, work_of
     from slurmsched.logs import configure
 
     tree = config()
-    configure("error", "text")  # _report tells what went wrong
+    configure("warning", "text")  # of records that cannot be read or written; _report tells what else went wrong
     if apply and not yes and not sys.stdin.isatty():
         raise click.UsageError("nobody here to ask: add --yes")
-    with exclusive(tree.ledger.lock) if apply else nullcontext(), _opened(tree, apply=apply) as (cluster, lead):
+    with (
+        exclusive(tree.ledger.lock, signed=False) if apply else nullcontext() as publish,
+        _opened(tree, apply=apply) as opened,
+    ):
+        cluster, lead = opened
+        _ = publish and publish(work_of(tree, apply=apply))
         plan = restoring(tree, cluster.read(), lead)
         receipt = None
         if not out.as_json:
@@ -56,10 +62,16 @@ def command(out: Output, apply: bool, yes: bool) -> int:
 def _opened(tree: Config, *, apply: bool) -> Iterator[tuple[LiveCluster, Lead | None]]:
     """The cluster, and what other hosts have on record if they may write too."""
     from slurmsched.daemon.assemble import opened_lead
+    from slurmsched.errors import LedgerError
     from slurmsched.slurm.open import open_live
 
-    with opened_lead(tree) as offered:
-        lead = offered and _held(offered, apply=apply)
+    with ExitStack() as stack:
+        lead: Lead | None = None
+        try:
+            offered = stack.enter_context(opened_lead(tree))
+            lead = offered and _held(offered, apply=apply)
+        except LedgerError as error:
+            complain(UNKNOWN.format(error))
         with closing(open_live(tree, apply=apply, heed_stop=False, lead=lead)) as cluster:
             yield cluster, lead
 
@@ -76,7 +88,7 @@ def _held(lead: Lead, *, apply: bool) -> Lead | None:
             raise lead.lease.lost()
         lead.lease.leader()
     except LedgerError as error:
-        complain(f"what other hosts wrote is not known, see that none of them works: {error}")
+        complain(UNKNOWN.format(error))
         return None
     return lead
 

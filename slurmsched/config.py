@@ -6,6 +6,7 @@ Every field carries its unit and meaning; `slurmsched config defaults` prints th
 from __future__ import annotations
 
 import difflib
+import hashlib
 import json
 import os
 import re
@@ -554,3 +555,10 @@ def _near_elsewhere(name: str) -> str:
 def _near(name: str, known: list[str]) -> str:
     near = difflib.get_close_matches(name, known, n=1)
     return f" (did you mean {near[0]!r}?)" if near else ""
+
+
+def digest(config: Config) -> str:
+    """Twelve hex digits that tell one configuration from another; no password of a URL is in it."""
+    url = re.sub(r"//[^/]*@", "//@", config.ledger.url)
+    told = config.model_copy(update={"ledger": config.ledger.model_copy(update={"url": url})})
+    return hashlib.blake2b(told.model_dump_json().encode(), digest_size=6).hexdigest()

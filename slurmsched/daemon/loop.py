@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from math import inf
 
 from slurmsched.config import Config
 from slurmsched.cycle import run_cycle
 from slurmsched.daemon.assemble import Parts, assembled, paused
 from slurmsched.daemon.leading import Leading
+from slurmsched.daemon.lock import AtWork, work_of
 from slurmsched.daemon.notify import Notifier
 from slurmsched.daemon.signals import Signals
 from slurmsched.daemon.told import Told
@@ -18,12 +20,13 @@ from slurmsched.daemon.wakers import Wakers
 from slurmsched.daemon.watch import Watch
 from slurmsched.errors import ConfigError, NotLeadingError, SlurmschedError
 from slurmsched.logs import configure, get_logger
-from slurmsched.model.plan import Plan, Receipt
+from slurmsched.model.plan import Plan, Receipt, Step
 from slurmsched.model.snapshot import Snapshot
 
 LONGEST_BACKOFF_S = 600.0
 LEAST_LOOK_S = 1.0  # between two cycles, however soon a plan wants to look again
 LEAST_REST = 0.1  # of a cycle's length, before the next: slurmctld and users come first
+MOST_SAID = 300  # characters of a refused reload's reason that are published
 FIXED = ("url", "journal", "lock")  # of the ledger: what a running daemon holds
 
 log = get_logger()
@@ -33,10 +36,17 @@ class Loop:
     """Runs cycles until told to stop.
 
     load: the configuration, read anew at each reload. forced: "apply", "dry-run" or None = as configured.
+    publish: tells others what this daemon does.
     """
 
-    def __init__(self, load: Callable[[], Config], notifier: Notifier, forced: str | None = None) -> None:
-        self._load, self._notifier, self._forced = load, notifier, forced
+    def __init__(
+        self,
+        load: Callable[[], Config],
+        notifier: Notifier,
+        forced: str | None = None,
+        publish: Callable[[AtWork], None] = lambda _: None,
+    ) -> None:
+        self._load, self._notifier, self._forced, self._publish = load, notifier, forced, publish
         self.signals = Signals()
         self._failures = 0
         self._look_s = inf  # so soon after its begin the last cycle wants another
@@ -46,6 +56,8 @@ class Loop:
         self._stack, self._parts = self._open(self._config)
         self._leading = Leading(self._parts.lead)
         self._watch = Watch(self._config, apply=self._mode(self._config) == "apply")
+        self._work = work_of(self._config, apply=self._mode(self._config) == "apply")
+        publish(self._work)
 
     def run(self) -> None:
         """Cycles until SIGTERM or SIGINT; the one under way is finished first."""
@@ -122,7 +134,9 @@ class Loop:
         self._told(snapshot, plan, receipt)
         self._watch.done(snapshot, plan, receipt)
         if plan.acts and not receipt.dry_run and not receipt.stopped:
-            self._look_s = plan.wake.at_s - snapshot.now_s
+            steps = [outcome.action for outcome in receipt.refused if isinstance(outcome.action, Step)]
+            given_up = {step.act for step in steps} & {act.id for act in plan.acts}  # to be taken back
+            self._look_s = 0.0 if given_up else plan.wake.at_s - snapshot.now_s
 
     def _wait_until(self, then_s: float, woken_s: float = inf) -> None:
         """Sleep, telling the watchdog twice in its time, until then or until a signal asks for something.
@@ -159,12 +173,15 @@ class Loop:
             expected = isinstance(error, SlurmschedError)
             log.error("config.refused", error=str(error), kind=type(error).__name__, kept="the configuration before",
                       exc_info=not expected)  # fmt: skip
+            self._work = replace(self._work, refused=str(error)[:MOST_SAID])
         else:
             old, self._config, self._stack, self._parts = self._stack, config, stack, parts
             self._told.placing = config.placement.places
             self._leading = Leading(parts.lead)
             _closed(old)
+            self._work = work_of(config, apply=self._mode(config) == "apply")
             log.info("config.reloaded", mode=self._mode(config))
+        self._publish(self._work)
         self._notifier.ready("reloaded")
 
     def _adopted(self, config: Config, stack: ExitStack) -> None:

@@ -39,7 +39,8 @@ def open_live(
 ) -> LiveCluster:
     """The Slurm of the configuration, its first read under way. apply: whether it may be written to, lock held.
 
-    heed_stop: False for `undo`, which a stop file must not keep from giving values back.
+    heed_stop: False for `undo`, which nothing must keep from giving values back: neither a stop file nor records that
+    cannot be read or written, nor a policy or topology that cannot be had.
     indices: as open_reader; where jobs are placed by them they are read anyway. lead: where several hosts may write.
 
     Raises SlurmUnreachableError when Slurm's commands are not found.
@@ -47,27 +48,32 @@ def open_live(
     commands = open_commands(config.slurm)
     reader = open_reader(config.slurm, indices=indices or config.placement.pin != "off")
     reader.begin()
-    keep_s = max(HOUR_S, config.acts.lease_s)
+    keep_s, lenient = max(HOUR_S, config.acts.lease_s), not heed_stop
     return LiveCluster(
         reader,
         CommandWriter(commands),
-        Journal(config.ledger.journal, shared=lead.journal if lead else None),
+        Journal(config.ledger.journal, shared=lead.journal if lead else None, lenient=lenient),
         Pace(config.pace, partial(read_load, commands)),
         apply=apply,
-        recheck=Recheck(commands),
+        recheck=(recheck := Recheck(commands)),
+        again=recheck.again,
         reservations=partial(read_reservations, commands),
         tag=tag_of(config),
         acts_on=config.preemption.enabled or config.gangs.reserve or not heed_stop,
         reserved=config.placement.places,
         exclusive=Exclusive(commands),
         spreads=Spreads(commands),
-        acting=Acting(ActLog(config.ledger.journal, keep_s=keep_s, shared=lead.acts if lead else None)),
-        pinning=Pinning(PinLog(config.ledger.journal, shared=lead.pins if lead else None)),
-        deferring=Deferring(DeferralLog(config.ledger.journal, shared=lead.deferrals if lead else None)),
+        acting=Acting(
+            ActLog(config.ledger.journal, keep_s=keep_s, shared=lead.acts if lead else None, lenient=lenient)
+        ),
+        pinning=Pinning(PinLog(config.ledger.journal, shared=lead.pins if lead else None, lenient=lenient)),
+        deferring=Deferring(
+            DeferralLog(config.ledger.journal, shared=lead.deferrals if lead else None, lenient=lenient)
+        ),
         lease=lead.lease if lead else None,
         earlier_runs=partial(earlier_runs, commands),
         stop_file=config.cycle.stop_file if heed_stop else None,
-        wiring=_tables(config, commands),
+        wiring=_tables(config, commands) if heed_stop else lambda snapshot: snapshot,
     )
 
 

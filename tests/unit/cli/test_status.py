@@ -8,8 +8,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from slurmsched import __version__
 from slurmsched.cli.status import states
-from slurmsched.daemon.lock import exclusive
+from slurmsched.config import load_config
+from slurmsched.daemon.lock import exclusive, work_of
 from slurmsched.db.lease import Leader
 from slurmsched.db.store import open_store
 from slurmsched.model import Jobs, JobState, Outcome, Plan, Receipt, SetNice
@@ -61,10 +63,26 @@ def test_status__tells_what_the_holder_does(run, fakes, site, monkeypatch, comma
     assert ("(writes)" in text, "(writes nothing)" in text) == (writing, not writing)
 
 
+@pytest.mark.parametrize(("apply", "line"), [(True, "dry-run in the configuration, apply at work"), (False, "dry-run")])
+def test_status__believes_what_the_holder_publishes(run, fakes, site, monkeypatch, apply, line):
+    """Not its command line: its mode may come from its environment, or from before a reload that was refused."""
+    monkeypatch.setattr(sys, "argv", ["slurmsched", "daemon", *([] if apply else ["--apply"])])
+    tree = load_config(site)
+    with exclusive(site.parent / "lock") as publish:
+        publish(replace(work_of(tree, apply=apply), since_s=fakes[0].snapshot.now_s - 300))
+        told, text = json.loads(run("status", "--json").out), run("status").out
+        publish(work_of(tree.model_copy(update={"mode": "apply"}), apply=apply, refused="policy: no such policy"))
+        other = run("status").out
+    assert (told["writing"], told["work"]["same_config"], told["work"]["version"]) == (apply, True, __version__)
+    assert text.splitlines()[0] == f"mode     {line}; policy discretized-las, lever nice"
+    assert f"({'writes' if apply else 'writes nothing'}, since 5m; slurmsched {__version__})" in text
+    assert "another configuration" not in text
+    assert "note: who is at work has another configuration" in other
+    assert "reload was refused, so that it goes on by the configuration before: policy: no such policy" in other
+
+
 def test_status__shows_cycles_and_failed_writes_of_the_ledger(run, fakes, site):
     """The last cycle, and the job that Slurm refused."""
-    from slurmsched.config import load_config
-
     cluster, _ = fakes
     store = open_store(load_config(site))
     snapshot = store.recall(cluster.snapshot)

@@ -12,7 +12,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from slurmsched.daemon.lock import exclusive, holder
+from slurmsched.config import digest, parse_config
+from slurmsched.daemon.lock import at_work, exclusive, holder, work_of
 from slurmsched.errors import LedgerError, LockedError, RightsError
 from slurmsched.paths import owner
 
@@ -120,3 +121,30 @@ def test_exclusive__root_makes_no_files_in_a_folder_of_somebody_else(tmp_path, m
         pytest.fail("not reached")
     monkeypatch.undo()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_exclusive__publishes_what_its_holder_does(path):
+    """Behind who it is, again at each change; the lock is as old as before. A holder that says nothing, or a file of
+    another version, tells nothing."""
+    tree = parse_config({"scope": {"partitions": ["gpu"]}})
+    assert at_work(path) is None
+    with exclusive(path) as publish:
+        assert at_work(path) is None
+        os.utime(path, (1_000, 1_000))
+        publish(work_of(tree, apply=True, refused="policy: unknown\nname"))
+        publish(first := work_of(tree, apply=False))
+        assert at_work(path) == first
+        assert (first.mode, first.config, first.refused) == ("dry-run", digest(tree), "")
+        assert holder(path).startswith(f"pid {os.getpid()} ")
+        assert path.stat().st_mtime == 1_000
+        path.write_text(path.read_text().replace('"mode"', '"kind"'))
+        assert at_work(path) is None
+    assert (at_work(path), holder(path)) == (None, "")
+
+
+def test_digest__tells_configurations_apart_and_no_password():
+    """Each setting counts; a password does not, whose guesses the digest could be held against."""
+    one, other = (parse_config({"cycle": {"interval_s": seconds}}) for seconds in (5, 6))
+    assert digest(one) != digest(other) != digest(parse_config({}))
+    urls = [f"mysql+pymysql://me:{word}@db/slurmsched" for word in ("secret", "other")]
+    assert len({digest(parse_config({"ledger": {"url": url}})) for url in urls}) == 1

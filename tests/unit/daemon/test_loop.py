@@ -6,14 +6,15 @@ import signal
 import socket
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from slurmsched.config import parse_config
+from slurmsched import __version__
+from slurmsched.config import digest, parse_config
 from slurmsched.daemon import loop as loop_module
 from slurmsched.daemon.loop import LONGEST_BACKOFF_S, Loop
 from slurmsched.errors import ConfigError, LedgerError, NotLeadingError, SlurmUnreachableError
@@ -27,6 +28,7 @@ class World:
     config: Any
     script: list[Any]
     told: list[str] = field(default_factory=list)
+    published: list[Any] = field(default_factory=list)
     loop: Any = None
     watchdog_s: float = 0.0
     said: str = ""
@@ -83,7 +85,7 @@ def world(tmp_path, monkeypatch):
         made = World(config or _config(tmp_path), list(script))
         monkeypatch.setattr(loop_module, "assembled", made.assembled)
         monkeypatch.setattr(loop_module, "run_cycle", made.run_cycle)
-        made.loop = Loop(made.load, made, forced)
+        made.loop = Loop(made.load, made, forced, made.published.append)
         return made
 
     return build
@@ -156,6 +158,25 @@ def test_reload__of_a_bad_configuration_keeps_the_old_one(world, error):
     assert made.told == [
         "open dry-run 0.01", "ready", "cycle", "reloading", "ready", "cycle", "stopping", "close 0.01"
     ]  # fmt: skip
+
+
+def test_loop__publishes_what_it_does_from_its_start_on(world, tmp_path):
+    """A new configuration that is refused changes nothing but what is said of it; the next one counts."""
+    made = world(None, None, None)
+    better = parse_config({"cycle": {"interval_s": 0.02}, "mode": "apply"})
+
+    def reload(config):
+        made.config = config
+        made.loop.signals.on_reload(signal.SIGHUP, None)
+
+    made.script = [lambda: reload(ConfigError("unknown key", key="scop")), lambda: reload(better), None]
+    first = made.published[0]
+    made.loop.run()
+    assert (first.mode, first.config, first.version) == ("dry-run", digest(_config(tmp_path)), __version__)
+    assert made.published[1:-1] == [replace(first, refused="scop: unknown key")]
+    assert (made.published[-1].mode, made.published[-1].config, made.published[-1].refused) == (
+        "apply", digest(better), ""
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("error", [ConfigError("nothing there", key="metrics"), ZeroDivisionError("a bug")])
