@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import IO, Any
 
@@ -20,13 +21,19 @@ def json_records(source: Source) -> Iterator[tuple[int, Any]]:
         yield from _Text(file, source, "is no JSON array of jobs").elements()
 
 
-def json_members(source: Source, listed: str) -> Iterator[tuple[int, str, Any]]:
+def json_members(source: Source, listed: str, noise: re.Pattern[str]) -> Iterator[tuple[int, str, Any]]:
     """Line, name and value of each member of the file's object; of the list `listed` each element with that name.
 
+    A file that is this list alone is read as well. noise: lines before the object, which are yielded as named "".
     Raises InputError where it is no JSON object, or `listed` is no list.
     """
     with source.text() as file:
         text = _Text(file, source, "is no JSON object with a list of jobs")
+        while text.next() and (said := text.line(noise)):
+            yield 0, "", said
+        if text.next() == "[":
+            yield from ((line, listed, value) for line, value in text.elements())
+            return
         text.take("{")
         while (mark := text.next(",")) != "}":
             if mark != '"':
@@ -75,6 +82,14 @@ class _Text:
             line = self._line + self._text.count("\n", 0, self._at)
             self._at = end
             return line, value
+
+    def line(self, pattern: re.Pattern[str]) -> str:
+        """The line that begins here if it is of this pattern; it is passed over."""
+        rest, end, _ = self._text[self._at :].partition("\n")
+        if not pattern.fullmatch(rest.rstrip("\r")):
+            return ""
+        self._at += len(rest) + len(end)
+        return rest
 
     def next(self, passed: str = "") -> str:
         """The next character but blanks and those passed, "" at the end."""

@@ -345,5 +345,8 @@ def _tres(text: str) -> dict[str, str]:
 
 def _limit_s(fields: Mapping[str, str]) -> float:
     raw = fields.get("TimelimitRaw", "")
-    value = float(raw) * 60 if raw.isascii() and raw.isdecimal() else duration_s(fields.get("Timelimit", ""))
+    if not (raw.isascii() and raw.isdecimal()):
+        value = duration_s(fields.get("Timelimit", ""))
+    else:
+        value = NAN if int(raw) in NOT_SET else float(raw) * 60
     return value if 0 < value < math.inf else NAN

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
+from itertools import groupby
 from typing import Any
 
 from slurmsched.errors import UnreadableError
@@ -46,7 +47,7 @@ def gpus_of(fields: Mapping[str, str]) -> GpuRequest:
         text = fields.get(name, "")
         if text in UNSET or ("gpu" not in text and "-G" not in text):
             continue
-        found = _asked(name, text, nodes, tasks)
+        found = _asked(name, text, nodes, tasks, _component(fields.get("JobID", "")))
         if found.gpus or found.mig_devices or found.shards:
             return found
     count = fields.get("GPUs", "")
@@ -65,16 +66,22 @@ def first_type(text: str) -> str:
 
 
 @lru_cache(maxsize=1 << 14)
-def _asked(name: str, text: str, nodes: int, tasks: int) -> GpuRequest:
+def _asked(name: str, text: str, nodes: int, tasks: int, component: int) -> GpuRequest:
     """The request of one field's text. Raises UnreadableError."""
     if name == "SubmitLine":
-        return _from_command(text, nodes, tasks)
+        return _from_command(text, nodes, tasks, component)
     if name.endswith("TRES"):  # energy, licences and others have forms of their own
         return asked(Forms(tres=",".join(part for part in text.split(",") if _PARTS.search(part))))
     return asked(Forms(per_node=text, nodes=max(nodes, 1)))
 
 
-def _from_command(line: str, nodes: int, tasks: int) -> GpuRequest:
+def _component(job_id: str) -> int:
+    """The place of a het job's component in its command line."""
+    offset = job_id.rpartition("+")[2] if "+" in job_id else ""
+    return int(offset) if offset.isascii() and offset.isdecimal() else 0
+
+
+def _from_command(line: str, nodes: int, tasks: int, component: int) -> GpuRequest:
     """The request in the options of an sbatch, salloc or srun command line; those after the script are its own.
 
     nodes, tasks: as accounting counts them, 0 where it does not tell: then the options tell.
@@ -84,6 +91,10 @@ def _from_command(line: str, nodes: int, tasks: int) -> GpuRequest:
     except ValueError:
         return NO_REQUEST
     forms: dict[str, Any] = {}
+    parts = [list(part) for option, part in groupby(words[1:], key=lambda word: word != ":") if option]
+    if component >= len(parts):
+        return NO_REQUEST
+    words = ["", *parts[component]]
     for i, word in enumerate(words[1:], 1):
         if not word.startswith("-") and not _takes(words[i - 1]):
             break

@@ -11,7 +11,7 @@ from typing import Any
 from slurmsched.errors import UnreadableError
 from slurmsched.replay.loaders.json_array import json_members
 from slurmsched.replay.loaders.sacct import SacctRows, Seen
-from slurmsched.replay.loaders.sacct_rows import SHOWN
+from slurmsched.replay.loaders.sacct_rows import SAYS, SHOWN
 from slurmsched.replay.loaders.source import Head, Source
 from slurmsched.slurm.jsonform import number, words
 
@@ -31,14 +31,16 @@ class SacctJson(SacctRows):
     cluster: str = ""
 
     def sniff(self, head: Head) -> bool:
-        start = head.start.removeprefix(b"\xef\xbb\xbf").lstrip()
-        return start.startswith(b"{") and re.search(rb'"jobs"\s*:\s*\[', head.start) is not None
+        text = next(("\n".join(head.lines[at:]) for at, line in enumerate(head.lines) if not SAYS.fullmatch(line)), "")
+        if text.lstrip().startswith("["):
+            return '"submission"' in text and '"allocation_nodes"' in text
+        return text.lstrip().startswith("{") and re.search(r'"jobs"\s*:\s*\[', text) is not None
 
     def records(self, source: Source) -> Iterator[tuple[int, Any]]:
         seen, found, others = Seen(), False, list[str]()
-        for line, name, value in json_members(source, "jobs"):
+        for line, name, value in json_members(source, "jobs", SAYS):
             if name != "jobs":
-                others.append(name)
+                others += [name] * bool(name)
                 _tell(name, value, source)
                 continue
             found = True
@@ -128,6 +130,8 @@ def _tres(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def _tell(name: str, value: Any, source: Source) -> None:
     """Errors and warnings that Slurm put into its answer."""
+    if not name:
+        source.said.append(f"sacct says so itself, and its answer may be cut: {str(value)[:SHOWN]!r}")
     if name not in ("errors", "warnings") or not isinstance(value, Sequence) or not value:
         return
     first = value[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,13 +17,13 @@ FREE_TEXT = frozenset({
 })  # fmt: skip
 FORMAT = ("Cluster,JobID,JobIDRaw,User,Account,Partition,QOS,State,Submit,Start,End,ElapsedRaw,Suspended,TimelimitRaw,"
           "NNodes,AllocTRES,ReqTRES,SubmitLine,JobName")  # fmt: skip
-RUN = f"SLURM_TIME_FORMAT=%s sacct -aXDP --noconvert -S now-30days -o {FORMAT}"
+RUN = f"SLURM_TIME_FORMAT=%s sacct -aXDP --noconvert --delimiter=';|;' -S now-30days -o {FORMAT}"
 MOST_LINES = 200  # of one row
-MOST_BEFORE = 100  # lines before the header
+MOST_BEFORE = 200  # lines before the header
 SHOWN = 200  # characters of a line that is no row
 _ID_BEGUN = re.compile(r"\d[\d_.+\[\]%,-]*")
 _NAMES = re.compile(r"[A-Za-z]+(?:([^A-Za-z]+)[A-Za-z]+)+[^A-Za-z]*")
-_SAYS = re.compile(r"(?:sacct|slurm\w*|srun|munge\w*): (?:error|fatal|warning|info|debug\d?)\b.*", re.IGNORECASE)
+SAYS = re.compile(r"(?:sacct|slurm\w*|srun|munge\w*): (?:error|fatal|warning|info|debug\d?)\b.*", re.IGNORECASE)
 _ROW = re.compile(r"\d+(?:_\d+|\+\d+|_\[[^\]]*\])?(?:\.\w+)?\|.*\|"
                   r"(?:COMPLETED|FAILED|CANCELLED(?: by \d+)?|TIMEOUT|PENDING|RUNNING|NODE_FAIL|PREEMPTED|OUT_OF_MEMORY"
                   r"|REQUEUED)\|.*")  # fmt: skip
@@ -41,9 +42,13 @@ class Header:
         """A row, None if the text has too few or too many fields.
 
         A delimiter within a text of users makes surplus parts: the fields to both ends of the texts are sure, and where
-        several texts stand side by side nobody can tell which part is whose, so that all of them are left out.
+        several texts stand side by side nobody can tell which part is whose, so that all of them are left out. Quotes
+        as of a spreadsheet are read where the parts do not fit without.
         """
         values = text.split(self.delimiter)
+        if len(values) > len(self.names) and '"' in text and self.delimiter in ",;\t":
+            (quoted,) = csv.reader([text.replace("\n", " ")], delimiter=self.delimiter)
+            values = quoted if len(quoted) == len(self.names) else values
         if self.closed:
             if values.pop() != "":
                 return None
@@ -95,12 +100,16 @@ def header_of(line: str) -> Header | None:
 
 
 def looks_like_sacct(lines: Sequence[str]) -> bool:
-    """Whether these are the first lines of something that sacct printed, well or not."""
+    """Whether these are the first lines of a text that sacct printed, well or not."""
+    first = next((line for line in lines if line.strip() and not SAYS.fullmatch(line)), "")
+    if first.lstrip().startswith(("{", "[")):
+        return False
+    if not first:
+        return any(line.startswith(("sacct: error: ", "sacct: fatal: ")) for line in lines)
     return any(
-        header_of(line) or _ROW.fullmatch(line) or line.startswith(("sacct: error: ", "sacct: fatal: "))
-        or (_RULED.fullmatch(line) and lines[:at] and "JobID" in lines[at - 1])
+        header_of(line) or _ROW.fullmatch(line) or (at and _RULED.fullmatch(line) and "JobID" in lines[at - 1])
         for at, line in enumerate(lines[:MOST_BEFORE])
-    )  # fmt: skip
+    )
 
 
 def read_rows(file: Iterable[str], source: Source) -> Iterator[tuple[int, Row]]:
@@ -119,7 +128,7 @@ def read_rows(file: Iterable[str], source: Source) -> Iterator[tuple[int, Row]]:
     said = list[str]()
     for line, raw in lines:
         text = raw.rstrip("\r\n")
-        if _SAYS.fullmatch(text):
+        if SAYS.fullmatch(text):
             said.append(text)
             continue
         if not held and (again := header_of(text)) is not None and set(NEEDED) <= set(again.names):
@@ -177,7 +186,7 @@ def _first_header(lines: Iterator[tuple[int, str]], source: Source) -> Header:
         before += [text] * bool(text.strip())
         if len(before) > MOST_BEFORE:
             break
-    errors = [text for text in before if _SAYS.fullmatch(text)]
+    errors = [text for text in before if SAYS.fullmatch(text)]
     if errors:
         raise source.fail(f"holds no answer of sacct; it says: {errors[0][:SHOWN]!r}")
     raise source.fail(f"has no header line with {', '.join(NEEDED)} and JobIDRaw or JobID; {_advice()}", line=1)
@@ -189,7 +198,7 @@ def _advice() -> str:
 
 def _tell(lines: Sequence[str], source: Source) -> None:
     """Lines that are no rows, for people."""
-    errors = [text for text in lines if _SAYS.fullmatch(text)]
+    errors = [text for text in lines if SAYS.fullmatch(text)]
     others = len(lines) - len(errors)
     if others:
         first = next(text for text in lines if text not in errors)

@@ -18,6 +18,8 @@ from slurmsched.replay.trace_files import Recorded, load
 from slurmsched.replay.traces import trace_digest
 from tests.recorded.playback import HERE
 
+DATA = Path(__file__).parent / "data"
+
 HEADER = "JobID|JobIDRaw|User|State|Submit|Start|End|Suspended|TimelimitRaw|NNodes|AllocTRES|JobName"
 
 
@@ -245,6 +247,9 @@ def test_sacct__without_a_header_says_how_to_get_one(tmp_path: Path) -> None:
         ({"NNodes": "4", "SubmitLine": "sbatch -N1-4 --gpus-per-node=8 run.sh"}, 32),
         ({"AllocTRES": "node=1K", "AllocGRES": "gpu:8"}, 8_192),
         ({"SubmitLine": "sbatch --requeue run.sh --gpus=4"}, 0),
+        ({"JobID": "7+0", "SubmitLine": "sbatch -G2 : -G3 run.sh"}, 2),
+        ({"JobID": "7+1", "SubmitLine": "sbatch -G2 : -G3 run.sh"}, 3),
+        ({"JobID": "7+2", "SubmitLine": "sbatch -G2 : -G3 run.sh"}, 0),
         ({"SubmitLine": "sbatch --requeue --gpus=4 run.sh --gpus=8"}, 4),
         ({"NNodes": "2", "SubmitLine": "sbatch --ntasks-per-node=4 --gpus-per-task=1 run.sh"}, 8),
     ],
@@ -541,6 +546,47 @@ def test_sacct_json__equals_the_text_of_the_same_jobs(tmp_path: Path) -> None:
     ).trace  # fmt: skip
     for name in ("job_id", "gpus", "submit_s", "start_s", "duration_s", "requeues", "limit_known", "user", "gpu_type"):
         assert (name, list(getattr(text, name))) == (name, list(getattr(ours, name)))
+
+
+def test_sacct_json__of_26_05_equals_the_text_of_the_same_jobs() -> None:
+    """A job on two nodes, one that was requeued, a het job: what the lab's sacct printed in both forms."""
+    json_form, text_form = (load(DATA / f"sacct-26.05.{kind}", strict=True) for kind in ("json", "txt"))
+    assert (json_form.kind, text_form.kind) == ("sacct-json", "sacct")
+    assert json_form.origin_s == text_form.origin_s
+    for name, values in json_form.trace.columns().items():
+        if name != "name":  # `|` in the command line and in the name: whose it is nobody can tell
+            assert (name, list(map(repr, values))) == (name, list(map(repr, text_form.trace.columns()[name])))
+    assert (list(json_form.trace.name), list(text_form.trace.name)) == (["two|nodes", "job", "wrap"], ["", "", "wrap"])
+    assert (json_form.trace.requeues.tolist(), json_form.trace.gpus.tolist()) == ([0, 1, 0], [16, 4, 2])
+
+
+@pytest.mark.parametrize("form", ["list", "noise"])
+def test_sacct_json__alone_and_behind_errors(tmp_path: Path, form: str) -> None:
+    """The list of jobs alone, as jq prints it; and an answer with sacct's errors before it."""
+    text = json.dumps([told()] if form == "list" else {"jobs": [told()]}, indent=1)
+    (tmp_path / "t").write_text(text if form == "list" else f"sacct: error: x\n{text}\n")
+    recorded = load(tmp_path / "t", strict=True)
+    assert (recorded.kind, recorded.trace.gpus.tolist()) == ("sacct-json", [16])
+    assert ["and its answer may be cut: 'sacct: error: x'" in text for text in recorded.warnings] == [True] * (
+        form == "noise"
+    )
+
+
+def test_sacct__reads_the_quotes_of_a_spreadsheet(tmp_path: Path) -> None:
+    """Commas stand within AllocTRES; a quote in a name of sacct's own is a character as any other."""
+    header = "JobIDRaw,State,Submit,Start,End,AllocTRES,User"
+    quoted = history(tmp_path, '7,FAILED,1,2,3,"cpu=8,gres/gpu=2",ann', "8,FAILED,1,2,3,gres/gpu=1,bob", header=header)
+    assert (quoted.trace.gpus.tolist(), list(quoted.trace.user)) == ([2, 1], ["ann", "bob"])
+    own = history(tmp_path, '7|FAILED|1|2|3|gres/gpu=1|a"b', header=f"{SHORT}|JobName")
+    assert list(own.trace.name) == ['a"b']
+
+
+@pytest.mark.parametrize("limit", ["", "UNLIMITED", "Partition_Limit", "4294967294", "4294967295", "0"])
+def test_sacct__a_limit_that_is_none_is_not_known(tmp_path: Path, limit: str) -> None:
+    """Neither as a word nor as Slurm's numbers for it."""
+    rows = f"7|FAILED|1|2|3|{limit}|gres/gpu=1", "8|FAILED|1|2|3|5|gres/gpu=1"
+    trace = history(tmp_path, *rows, header="JobIDRaw|State|Submit|Start|End|TimelimitRaw|AllocTRES").trace
+    assert (trace.limit_known.tolist(), trace.time_limit_s[1]) == ([False, True], 300.0)
 
 
 def test_sacct_json__says_what_sacct_said(tmp_path: Path) -> None:
