@@ -1,0 +1,151 @@
+"""What slurmsched says of nodes of all kinds, held against what a real Slurm does with them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from tests.live.lab import BINARY, Done, forked, run, until
+from tests.live.node_kinds import (
+    BOOTED,
+    LIMITED,
+    MPS,
+    PARTITION,
+    PLAIN,
+    SAVING,
+    SHARDS,
+    SPECIALISED,
+    node_kinds,
+    start,
+    stop,
+)
+from tests.live.warm import COMMAND
+
+pytestmark = pytest.mark.live
+
+
+@pytest.fixture(scope="module")
+def kinds(left_as_found: None) -> Iterator[None]:
+    """The lab with nodes of these kinds, once for all tests of this file."""
+    run("labctl", "reset")
+    with node_kinds():
+        yield
+
+
+@pytest.fixture
+def empty(kinds: None) -> Iterator[None]:
+    """No job on these nodes before a test and after it."""
+    yield
+    run("scancel", "-p", PARTITION, check=False)
+    until(lambda: not run("squeue", "-h", "-p", PARTITION).out, "its jobs are gone")
+
+
+def submit(node: str, *options: str) -> int:
+    words = ("-p", PARTITION, "-w", node, "--mem=1G", "--output=/dev/null", *options)
+    return int(run("sbatch", "--parsable", *words, "--wrap=sleep 600", user="alice").out)
+
+
+def held(node: str, *options: str) -> int:
+    """A job that runs there."""
+    job = submit(node, *options)
+    until(lambda: run("squeue", "-h", "-j", str(job), "-o", "%T").out.strip() == "RUNNING", f"{options} runs")
+    return job
+
+
+def starts(node: str, *options: str) -> bool:
+    """Whether Slurm gives a job that at once."""
+    words = ("-p", PARTITION, "-w", node, "--mem=1G", *options)
+    made = run("salloc", "--no-shell", "--immediate=2", *words, check=False)
+    if found := re.search(r"Granted job allocation (\d+)", made.err):
+        run("scancel", "-Q", found[1])
+        until(lambda: not run("squeue", "-h", "-j", found[1], check=False).out, "it is gone")
+    return found is not None
+
+
+def told(*words: str, check: bool = True) -> Done:
+    """What slurmsched answers alice, without the time that its start takes."""
+    return forked(COMMAND, (BINARY, *words), "alice", check)
+
+
+def fit(node: str, *options: str) -> Done:
+    return told("fit", "-p", PARTITION, "-w", node, "--mem=1G", *options, check=False)
+
+
+def agrees(node: str, *options: str) -> bool:
+    """What `fit` says of a request, which must be what Slurm does."""
+    answer = fit(node, *options)
+    assert (answer.rc == 0) == starts(node, *options), answer.out + answer.err
+    return answer.rc == 0
+
+
+def figures(node: str) -> dict[str, int]:
+    """GPUs of one node by what `gpus` says they are for now."""
+    (found,) = told("gpus", "--json", "--node", node).json()["types"]
+    return {key: found[key] for key in ("free", "boot", "used", "drained", "down", "unread")}
+
+
+def rest(**given: int) -> dict[str, int]:
+    return dict.fromkeys(("free", "boot", "used", "drained", "down", "unread"), 0) | given
+
+
+def test_gpus_without_a_type__are_used_when_slurm_says_so(empty):
+    """gpu:(null):3(IDX:0-2) before 26.05, gpu:3(IDX:0-2) since: three of eight; and with five more none is left."""
+    held(PLAIN, "--gpus-per-node=3")
+    assert figures(PLAIN) == rest(free=5, used=3)
+    assert (agrees(PLAIN, "--gpus-per-node=5"), agrees(PLAIN, "--gpus-per-node=6")) == (True, False)
+    held(PLAIN, "--gpus-per-node=5")
+    assert figures(PLAIN) == rest(used=8)
+    assert not agrees(PLAIN, "--gpus-per-node=1")
+
+
+@pytest.mark.parametrize(("node", "part"), [(SHARDS, "shard:3"), (MPS, "mps:50")])
+def test_gpus_with_parts_out__are_not_whole(empty, node, part):
+    """Of four GPUs one has shards or MPS out: three can be had whole, with a fourth a job waits."""
+    held(node, f"--gres={part}")
+    assert figures(node) == rest(free=3, used=1)
+    assert (agrees(node, "--gpus-per-node=3"), agrees(node, "--gpus-per-node=4")) == (True, False)
+
+
+def test_specialised_cores_and_memory__are_not_for_jobs(empty):
+    """64 CPUs less two cores, 512,000 MiB less 16,000."""
+    asks = ("--gpus-per-node=1",)
+    assert (agrees(SPECIALISED, *asks, "-c62"), agrees(SPECIALISED, *asks, "-c63")) == (True, False)
+    assert (agrees(SPECIALISED, *asks, "--mem=496000"), agrees(SPECIALISED, *asks, "--mem=496001")) == (True, False)
+
+
+def test_limits_of_a_partition__are_those_of_the_lab(empty):
+    """A partition lets jobs have one node and eight CPUs there."""
+    shown = run("scontrol", "show", "partition", LIMITED).out
+    assert "MaxNodes=1" in shown and "MaxCPUsPerNode=8" in shown
+    assert told("fit", "-p", LIMITED, "--gpus-per-node=1", "-c9", check=False).rc == 3
+    assert told("fit", "-p", LIMITED, "--gpus-per-node=1", "-c8", check=False).rc == 0
+
+
+def state() -> str:
+    found = re.search(r" State=(\S+)", run("scontrol", "-o", "show", "node", SAVING).out)
+    assert found
+    return found[1]
+
+
+def test_power_saving__a_node_takes_jobs_after_a_boot(empty):
+    """While it powers down it takes none; then its GPUs are free after a boot, and a job for them boots it."""
+    BOOTED.write_text("")
+    run("scontrol", "update", f"nodename={SAVING}", "state=power_down")
+    until(lambda: "POWERING_DOWN" in state(), "it powers down", pause_s=0.05)
+    going = figures(SAVING)
+    assert "POWERED_DOWN" in state() or going == rest(drained=8)
+    assert "POWERED_DOWN" in state() or not starts(SAVING, "--gpus-per-node=1")
+    stop(SAVING)
+    until(lambda: "POWERED_DOWN" in state(), "it is off")
+    assert figures(SAVING) == rest(boot=8)
+    answer = fit(SAVING, "--gpus-per-node=8")
+    assert (answer.rc, "starts after a boot" in answer.out) == (0, True)
+    job = submit(SAVING, "--gpus-per-node=2")
+    until(lambda: SAVING in BOOTED.read_text(), "Slurm boots it")
+    assert told("explain", str(job), "--as-user", "--json").json()["explanation"]["blocker"] == ("starting")
+    assert figures(SAVING) == rest(boot=6, used=2)
+    start(SAVING)
+    until(lambda: run("squeue", "-h", "-j", str(job), "-o", "%T").out.strip() == "RUNNING", "the job runs")
+    assert figures(SAVING) == rest(free=6, used=2)
