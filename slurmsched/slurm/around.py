@@ -15,7 +15,15 @@ from slurmsched.slurm.commands import Commands, Started, failure
 from slurmsched.slurm.details import Held
 from slurmsched.slurm.held import told
 from slurmsched.slurm.job_records import MOST_SINGLY
-from slurmsched.slurm.job_table import HOLDING, Details, build_allocations, finish_jobs, priority_columns, put_held
+from slurmsched.slurm.job_table import (
+    HOLDING,
+    Details,
+    build_allocations,
+    finish_jobs,
+    priority_columns,
+    put_held,
+    with_held,
+)
 from slurmsched.slurm.node_text import parse_nodes, parse_partitions
 from slurmsched.slurm.queue_text import PRIORITIES, Priorities, parse_priorities
 from slurmsched.slurm.site import SHOW_CONFIG, ask_rights, collect_settings, make_site
@@ -81,12 +89,13 @@ class Around:
             self._held.put_spread(columns)
         if "cron" not in columns:
             columns["cron"] = self._held.cron_jobs(columns, site)
+        nodes, held = parse_nodes(started["nodes"].text(), warnings), build_allocations(details, warnings)
         return Snapshot(
             now_s=now_s,
             jobs=finish_jobs(columns, warnings),
-            nodes=parse_nodes(started["nodes"].text(), warnings),
+            nodes=with_held(nodes, held, exact=self._indices),
             partitions=parse_partitions(started["partitions"].text()),
-            allocations=build_allocations(details, warnings),
+            allocations=held,
             site=site,
             warnings=tuple(warnings),
         )

@@ -10,6 +10,7 @@ import orjson
 
 from slurmsched.errors import InputError, UnreadableError
 from slurmsched.model import Nodes, Partitions, Rights, Site, Snapshot
+from slurmsched.slurm.job_table import with_held
 from slurmsched.slurm.jsonform import number, read_jobs, read_nodes, slurm_version
 
 T = TypeVar("T")
@@ -31,6 +32,7 @@ def read_dump(jobs: Path, nodes: Path | None = None) -> Snapshot:
     if nodes is not None:
         listed = _body(nodes)
         fleet, more = _read(nodes, lambda: read_nodes(listed))
+        fleet = with_held(fleet, held)
     site = Site(cluster=_cluster(body), version=slurm_version(body), rights=Rights.OPERATOR)
     return Snapshot(now_s, queue, fleet, Partitions.build(0, {}), held, site, warnings=(WARNING, *warnings, *more))
 

@@ -11,9 +11,10 @@ import numpy as np
 
 from slurmsched.errors import UnreadableError
 from slurmsched.model.columns import Int64s, Labels
-from slurmsched.model.gres import Gres, parse_gres
+from slurmsched.model.gres import Gres, is_mig, parse_gres
 from slurmsched.model.hostlist import expand
 from slurmsched.model.jobs import Allocations, Jobs
+from slurmsched.model.nodes import Nodes
 from slurmsched.model.states import JobState
 from slurmsched.slurm.queue_text import Priorities
 from slurmsched.slurm.requests import NO_REQUEST, Forms, GpuRequest, asked
@@ -131,6 +132,29 @@ def _entries(parts: Iterable[tuple[str, str]]) -> Iterable[tuple[str, Gres]]:
         entries = [entry for entry in parse_gres(text) if entry.kind == "gpu" and entry.count]
         for node in expand_hosts(hosts) if entries else ():
             yield from ((node, entry) for entry in entries)
+
+
+def with_held(nodes: Nodes, held: Allocations, *, exact: bool = True) -> Nodes:
+    """The nodes, with no fewer GPUs in use on any than jobs hold there: what Slurm says of the two may differ.
+
+    held: what each job holds on each node. exact: Slurm tells it by node; otherwise jobs on several nodes are left out,
+    of which it is only known what they hold on all of them.
+    """
+    at = {name: row for row, name in enumerate(nodes.name)}
+    rows = held.node.map(lambda name: at.get(name, -1), np.int64)
+    known = (rows >= 0) & ~held.gpu_type.map(is_mig, np.bool_)
+    if not exact:
+        job, parts = np.unique(held.job_id, return_inverse=True)
+        known &= (np.bincount(parts, minlength=len(job)) == 1)[parts]
+    counts = np.bincount(rows[known], held.gpus[known], len(nodes)).astype(np.int64)
+    more = np.flatnonzero((counts > nodes.gpus_used) & ~nodes.gpus_unread).tolist()
+    if not more:
+        return nodes
+    used, masks = nodes.gpus_used.copy(), nodes.gpu_mask_used.copy()
+    used[more] = np.minimum(counts, nodes.gpus)[more]
+    for row in more:
+        masks[row] |= int(np.bitwise_or.reduce(held.gpu_mask[known & (rows == row)]))
+    return nodes.with_columns(gpus_used=used, gpu_mask_used=masks)
 
 
 def expand_hosts(text: str, most: int = MOST_NODES) -> tuple[str, ...]:

@@ -6,14 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from slurmsched.errors import InputError
-from slurmsched.model import Snapshot
+from slurmsched.model import NodeState, Snapshot
 from slurmsched.model.columns import Floats
 from slurmsched.resources.eligibility import Bar, Eligibility, eligibility, partition_cpus
 from slurmsched.resources.free import partition_memory_mib
 from slurmsched.resources.job_request import JobRequest, takes_whole
 from slurmsched.survey.names import check_name
+from slurmsched.survey.overview import state_words
 from slurmsched.survey.request import WHOLE, Needs, Request, needs
-from slurmsched.survey.stock import BOOT, OPEN, Part, parts
+from slurmsched.survey.stock import BOOT, DRAINED, OPEN, Part, parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +102,19 @@ def rooms(snapshot: Snapshot, request: Request) -> Iterator[Room]:
         bar = Bar(int(found.bar[part.node]))
         if bar is Bar.PARTITION or request.gpu_type not in ("", part.gpu_type):
             continue
-        why = _WORDS.get(bar, "") or ("" if part.standing in (OPEN, BOOT) else part.standing)
+        why = _WORDS.get(bar, "") or _closed(snapshot, part)
         why = f"not {request.constraint}" if bar is Bar.CONSTRAINT else why
         gpus, short = (0, why) if why else _most(snapshot, part, free, found)
         yield Room(part, gpus, short)
+
+
+def _closed(snapshot: Snapshot, part: Part) -> str:
+    """Why the node takes no job, "" if it does: by its standing, and by its state where that is not drained."""
+    if part.standing in (OPEN, BOOT):
+        return ""
+    state = int(snapshot.nodes.state[part.node])
+    drains = part.standing != DRAINED or state & int(NodeState.DRAIN)
+    return part.standing if drains else f"takes no new job ({state_words(state)})"
 
 
 _WORDS = {

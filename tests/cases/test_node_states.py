@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 
@@ -38,6 +40,14 @@ UNKNOWN = {"IDLE+?", "IDLE+NET", "NEWBASE", "IDLE&"}
 def test_node_takes__has_every_flag():
     """The table answers for each state and flag there is."""
     assert set(NODE_TAKES) == set(NodeState)
+
+
+def test_reading_page__has_the_table():
+    """docs/reading.md names each state and flag in the row of its answer."""
+    page = (Path(__file__).parents[2] / "docs/reading.md").read_text()
+    rows = dict(line.strip("| ").split(" | ") for line in page.splitlines() if re.match(r"\| (now|after|not)", line))
+    words = {Takes.NOW: "now", Takes.BOOT: "after a boot", Takes.NONE: "not"}
+    assert [flag for flag in NodeState if f"`{flag.name}`" not in rows[words[NODE_TAKES[flag]]]] == []
 
 
 @pytest.mark.parametrize("flag", NodeState)

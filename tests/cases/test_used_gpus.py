@@ -127,3 +127,21 @@ def test_commands__say_that_gpus_cannot_be_read(on: Run, command, words):
     assert words in said.out
     if command[0] != "explain":
         assert "node n1: its GPUs in use cannot be read" in said.out + said.err
+
+
+def test_gpus__believes_jobs_where_their_node_says_less(on: Run):
+    """A node without GPUs in use on which jobs hold three: three are in use. Jobs on several nodes are told as one."""
+    jobs = [running(at + 1, "n1") for at in range(3)]
+    both = running(9, "n[1-2]", 4, NumNodes="2")
+    slurm = FakeSlurm(_node("gpu:a100:0(IDX:N/A)", "", {}) + node("n2"), [*jobs, both])
+    (found,) = json.loads(on(slurm, "gpus", "--json").out)["types"]
+    assert (found["free"], found["used"]) == (13, 3)
+
+
+def test_plan__believes_jobs_by_index(on: Run):
+    """The same where each job tells which GPUs it holds: the waiting job for six finds five free."""
+    lines = "".join(record(at + 1, Nodes=f"n1 CPU_IDs={at} Mem=1000 GRES=gpu:a100:1(IDX:{at})") for at in range(3))
+    jobs = [running(at + 1, "n1") for at in range(3)]
+    slurm = FakeSlurm(_node("gpu:a100:0(IDX:N/A)", "", {}), [*jobs, job(8, 6)], records=lines)
+    told = json.loads(on(slurm, "explain", "8", "--why-not", "n1", "--json").out)
+    assert "5 of its 8 GPUs are free" in json.dumps(told["why_not"])
