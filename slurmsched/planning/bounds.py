@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from math import inf
 
 import numpy as np
@@ -11,6 +12,7 @@ from slurmsched.model import Act, NodeState, Snapshot
 from slurmsched.model.columns import Bools, Floats
 from slurmsched.model.hostlist import expand
 from slurmsched.resources.eligibility import YEAR_S, eligibility
+from slurmsched.resources.free import FreeResources
 from slurmsched.resources.job_request import request_of
 
 
@@ -53,6 +55,22 @@ def blocked_from_s(snapshot: Snapshot, acts: Iterable[Act] = ()) -> Floats:
             raise UnknownForm(str(error)) from error
         found[there] = np.fmin(found[there], kept.start_s[row])
     return found
+
+
+def left_by_reservations(snapshot: Snapshot, row: int, stock: FreeResources, acts: Iterable[Act] = ()) -> Bools:
+    """Nodes where Slurm would start the job now as far as reservations go: none has the whole node before it would be
+    over, and what those of parts of it keep is not counted in. (N,) bool. stock: loses that.
+
+    acts: whose reservations are counted otherwise.
+    """
+    table = snapshot.reservations
+    if own := [act.reservation for act in acts]:
+        snapshot = replace(snapshot, reservations=table.take(~table.name.isin(own)))
+    found = eligibility(snapshot, request_of(snapshot, row), sized=False)
+    stock.gpus = stock.gpus - found.kept_gpus
+    stock.cpus = stock.cpus - found.kept_cpus
+    free: Bools = found.reserved_by < 0
+    return free
 
 
 def free_of_reservations(snapshot: Snapshot, row: int, blocked_s: Floats) -> Bools:

@@ -12,7 +12,7 @@ from slurmsched.config import Acts, Gangs
 from slurmsched.model import Act, Purpose, Ranking, Refusal, Snapshot, Stage, Wait
 from slurmsched.model.columns import Bools, Floats, Int64s
 from slurmsched.model.hostlist import expand, fold
-from slurmsched.planning.bounds import YEAR_S, UnknownForm, allowed_nodes, blocked_from_s
+from slurmsched.planning.bounds import YEAR_S, UnknownForm, allowed_nodes, blocked_from_s, left_by_reservations
 from slurmsched.planning.parts import Begun
 from slurmsched.planning.reach import binding, shortest_head, unknown, within_reach
 from slurmsched.planning.spread import asked
@@ -167,13 +167,14 @@ class Promises:
         outlook = self.outlook(need)
         try:
             allowed = self._allowed(row, need, None, begun)
-            in_time = blocked_from_s(snapshot) >= now_s + limit_s  # Slurm starts it only where it is done before
+            seen = replace(self.stock)
+            in_time = left_by_reservations(snapshot, row, seen)  # Slurm starts it only where it is done before
             best = self.chosen(need, outlook, allowed, self._lasts(limit_s))
         except UnknownForm as error:
             return Refusal(job_id, "constraint", f"no nodes are kept for it: {error}")
         if why := unknown(binding(snapshot, row), need.nodes):
             return Refusal(job_id, "constraint", f"no nodes are kept for it: {why}")
-        room = allowed & in_time & self.stock.fits(need)
+        room = allowed & in_time & seen.fits(need)
         free = np.flatnonzero(within_reach(binding(snapshot, row), room, need.nodes))
         if len(free) >= need.nodes:
             self.stock.take(free[: need.nodes], need)

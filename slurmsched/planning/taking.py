@@ -15,7 +15,7 @@ from slurmsched.model.hostlist import expand, fold
 from slurmsched.placements.candidates import eligible
 from slurmsched.planning import victims
 from slurmsched.planning.act_facts import Facts
-from slurmsched.planning.bounds import YEAR_S, UnknownForm, allowed_nodes, blocked_from_s
+from slurmsched.planning.bounds import YEAR_S, UnknownForm, allowed_nodes, blocked_from_s, left_by_reservations
 from slurmsched.planning.clearing import Clearing, Running
 from slurmsched.planning.limited import limited
 from slurmsched.planning.parts import Begun
@@ -208,16 +208,16 @@ def _for_job(
     try:
         able = stock.types.able(need.gpu_type, need.gpus)
         allowed = np.flatnonzero(allowed_nodes(snapshot, row, able) & need.fits_empty(snapshot))
-        barred = blocked_from_s(snapshot, _preemptions(snapshot)) < _until_s(snapshot, row)
+        seen = stock.seen_by(need)
+        left = left_by_reservations(snapshot, row, seen, _preemptions(snapshot))
         kept = _kept(snapshot, row, begun)
     except UnknownForm as error:
         return Refusal(job_id, "constraint", f"nobody gives it GPUs: {error}")
     topology = binding(snapshot, row)
     if why := unknown(topology, need.nodes):
         return Refusal(job_id, "constraint", f"nobody gives it GPUs: {why}")
-    seen = stock.seen_by(need)
     last = np.argsort(snapshot.nodes.after_boot[allowed], kind="stable")  # Slurm boots nodes only where it must
-    free = shortest_head(topology, allowed[last][(seen.fits(need) & ~barred)[allowed[last]]], need.nodes)
+    free = shortest_head(topology, allowed[last][(seen.fits(need) & left)[allowed[last]]], need.nodes)
     if len(free):
         stock.take(free[: need.nodes], need)
         return None

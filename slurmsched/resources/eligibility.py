@@ -401,7 +401,7 @@ def _reserved(snapshot: Snapshot, request: JobRequest, found: _Doubts) -> tuple[
     table, count = snapshot.reservations, len(snapshot.nodes)
     by, gpus, cpus = np.full(count, -1, np.int64), np.zeros(count, np.int64), np.zeros(count, np.int64)
     until_s = snapshot.now_s + min(request.time_limit_s, YEAR_S)
-    rows = np.flatnonzero((table.start_s < until_s) & ~(table.end_s <= snapshot.now_s))
+    rows = np.flatnonzero(~(table.start_s >= until_s) & ~(table.end_s <= snapshot.now_s))
     for row in rows[np.argsort(table.start_s[rows], kind="stable")].tolist():
         if table.name[row] in request.reservations or table.name[row] in request.own:
             continue

@@ -278,6 +278,49 @@ def test_begin__what_is_free_before_a_maintenance_only_is_not_free_for_a_longer_
     assert moves(begun(at, [9])) == found
 
 
+@pytest.mark.parametrize(("gpus", "found"), [(6, []), (7, [(9, "n1", [1])])])
+def test_begin__what_a_reservation_of_a_part_of_a_node_leaves_is_free(gpus, found):
+    """Slurm starts the job beside it; nobody leaves, and nobody is moved off a node that it has a part of."""
+    jobs, held = full(1)
+    columns = {"start_s": [NOW_S - 60], "end_s": [NOW_S + 9e3], "cores": ["n2=2"], "tres": ["cpu=2,gres/gpu=2"]}
+    part = Reservations.build(1, {"name": ["part"], "node_list": ["n2"], **columns})
+    at = cluster([*jobs, wait(9, gpus, cpus=1)], held, "2x8", reservations=part)
+    assert moves(begun(at, [9])) == found
+
+
+@pytest.mark.parametrize(
+    ("partition", "asks", "found"),
+    [
+        ({"max_nodes": 1.0}, {"nodes": 2, "gpus": 16}, "nodes"),
+        ({"max_cpus_per_node": 4.0}, {}, "nodes"),
+        ({"max_time_s": 60.0}, {}, "nodes"),
+        ({"up": False, "state": "DOWN"}, {}, "nodes"),
+        ({"exclusive": "user"}, {}, "nodes"),
+        ({"max_cpus_per_socket": 8.0}, {}, "constraint"),
+        ({"allow_accounts": "others"}, {"account": "phys"}, "constraint"),
+        ({"state": "DRAIN"}, {}, [1]),
+        ({"exclusive": "node"}, {"gpus": 1, "cpus": 1}, [1]),
+    ],
+)  # fmt: skip
+def test_begin__nobody_leaves_for_a_job_that_the_partition_does_not_start(partition, asks, found):
+    """By its limits, or by some that were not looked at. One that gives whole nodes needs all of one."""
+    jobs, held = full(2, user="bob")
+    jobs = [jobs[0] | {"node_list": "n1"}, jobs[1] | {"comment": "", "node_list": "n2"}]
+    where = [{"name": "gpu", "default": True} | partition]
+    told = begun(cluster([*jobs, wait(9, **asks)], held, "2x8", partitions=where), [9])
+    rules = [refusal.rule for refusal in told.refused]
+    assert (moves(told), rules) == ([], [found]) if isinstance(found, str) else ([(9, "n1", found)], [])
+
+
+def test_begin__cpus_that_jobs_share_by_force_need_not_be_free():
+    """OverSubscribe=FORCE: GPUs alone are what is short."""
+    nodes = [{"name": "n1", "gpus": 8, "cpus": 8, "cpus_used": 8}]
+    jobs, held = [run(1, 4, cpus=8)], {1: {"n1": 4}}
+    for how, found in (("NO", [(9, "n1", [1])]), ("FORCE:4", []), ("FORCE:1", [(9, "n1", [1])])):
+        where = [{"name": "gpu", "over_subscribe": how}]
+        assert moves(begun(cluster([*jobs, wait(9, 4)], held, nodes, partitions=where), [9])) == found
+
+
 def test_begin__nobody_leaves_for_a_gang_with_wishes_of_the_fabric():
     """Its --switches or --segment is Slurm's to see to: the nodes chosen here might not serve it."""
     jobs, held = full(2)
