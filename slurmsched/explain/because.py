@@ -12,13 +12,13 @@ import numpy as np
 from slurmsched.errors import InputError
 from slurmsched.explain import on_nodes
 from slurmsched.explain.case import Case, Said
-from slurmsched.explain.obstacles import own_reservations, whole
+from slurmsched.explain.obstacles import Asks, own_reservations, whole
 from slurmsched.explain.states import more_of_state, sentence_of_state
 from slurmsched.explain.text import clock, minutes, shown
 from slurmsched.model import Snapshot
 from slurmsched.model.durations import duration_s
 from slurmsched.model.limits import LimitValue
-from slurmsched.model.reasons import Blocker
+from slurmsched.model.reasons import CODES, Blocker
 from slurmsched.model.states import JobState
 from slurmsched.survey.fit import Fit, by_partition, fit
 from slurmsched.survey.request import Request, as_submitted
@@ -44,7 +44,6 @@ _PLAIN: dict[Blocker, tuple[str, ...]] = {
     Blocker.NOT_ALLOWED: ("Its account or QOS may not be used for it: {code}.",
                           "another account, QOS or partition: scontrol update jobid={job} account=NAME qos=NAME "
                           "partition=NAME"),
-    Blocker.CONSTRAINTS: ("No node can ever meet what it asks for: {code}.",),
     Blocker.DATA: ("It waits for its burst buffer: {code}.",),
     Blocker.POWER: ("It waits for power or for nodes that may be switched on: {code}.",),
     Blocker.LAUNCHING: ("It is being started, or cleaned up after: {code}.",),
@@ -54,14 +53,21 @@ _PLAIN: dict[Blocker, tuple[str, ...]] = {
 
 
 def _others_first(case: Case) -> Said:
-    if not case.rivals:
-        return "Others in its partition go first.", ()
-    return f"Slurm ranks others before it: {_rivals(case)}.", ()
+    return _rivals(case) or "Others in its partition go first.", ()
 
 
 def _resources(case: Case) -> Said:
-    more = f" Slurm ranks others before it: {_rivals(case)}." if case.rivals else ""
-    return f"The nodes, GPUs, CPUs or memory it asks for are not free yet.{more}", ()
+    rivals = _rivals(case)
+    return "The nodes, GPUs, CPUs or memory it asks for are not free yet." + f" {rivals}" * bool(rivals), ()
+
+
+def _constraints(case: Case) -> Said:
+    code, row = case.reason.code, case.row
+    release = (f"once it can be met: scontrol release {case.job_id}",) * bool(case.snapshot.jobs.held[row])
+    if CODES.get(code.lower(), ("", None))[1] is Blocker.CONSTRAINTS:
+        return f"No node can ever meet what it asks for: {shown(code)}.", release
+    many = max(1, int(case.snapshot.jobs.nodes[row]))
+    return f"It needs {some(many, 'node')}, and fewer can ever serve it.", release
 
 
 def _not_tried(case: Case) -> Said:
@@ -72,11 +78,14 @@ def _not_tried(case: Case) -> Said:
 
 
 def _rivals(case: Case) -> str:
+    """That Slurm ranks others before it; "" if there is none of them."""
     jobs, rows = case.snapshot.jobs, list(case.rivals)
-    gpus = int((jobs.gpus[rows] * np.maximum(jobs.array_tasks[rows], 1)).sum())
-    one = len(rows) == 1
-    return (f"{some(len(rows), 'job')} that {'competes' if one else 'compete'} for its nodes and may start, for "
-            f"{some(gpus, 'GPU')} in all")  # fmt: skip
+    if not rows:
+        return ""
+    gpus = some(int((jobs.gpus[rows] * np.maximum(jobs.array_tasks[rows], 1)).sum()), "GPU")
+    if len(rows) == 1:
+        return f"Slurm ranks 1 job before it that competes for its nodes and may start. It asks for {gpus}."
+    return f"Slurm ranks {len(rows):,} jobs before it that compete for its nodes and may start. They ask for {gpus}."
 
 
 _WAITING = (Blocker.PRIORITY, Blocker.RESOURCES, Blocker.NODES, Blocker.PARTITION_CLOSED)
@@ -246,11 +255,15 @@ def _partition(case: Case) -> Said:
                             f"{'below' if key == 'MinNodes' else 'above'} {key}={value} of {name}")  # fmt: skip
                 changes.append(f"numnodes={value}")
     if not told:
+        told = list(Asks.of(case.snapshot, row, case.facts).found.limits.values())
+    if not told:
         keys = ("MaxTime", "MinNodes", "MaxNodes", "MaxCPUsPerNode", "MaxMemPerNode", "MaxMemPerCPU", "QoS")
         told = [f"{name} has " + ", ".join(f"{key}={shown(fields[key])}" for key in keys if key in fields)
                 for name, fields in case.facts.partitions.items()]  # fmt: skip
     limits = "; ".join(told) or "the limits could not be read"
-    return f"Its request is outside what its partition allows ({case.reason.code}): {limits}.", tuple(
+    said_so = CODES.get(case.reason.code.lower(), ("", None))[1] is Blocker.PARTITION_LIMIT
+    code = f" ({case.reason.code})" * said_so
+    return f"Its request is outside what its partition allows{code}: {limits}.", tuple(
         f"scontrol update jobid={case.job_id} {change}" for change in dict.fromkeys(changes))  # fmt: skip
 
 
@@ -283,5 +296,5 @@ _TELLS: dict[Blocker, Callable[[Case], Said]] = {
     Blocker.STATE_UNKNOWN: _by_state,
     Blocker.ARRAY_LIMIT: _array, Blocker.PARTITION_LIMIT: _partition, Blocker.PARTITION_CLOSED: _closed,
     Blocker.LICENSES: _licenses, Blocker.PRIORITY: _others_first, Blocker.RESOURCES: _resources,
-    Blocker.NOT_TRIED: _not_tried,
+    Blocker.NOT_TRIED: _not_tried, Blocker.CONSTRAINTS: _constraints,
 }  # fmt: skip

@@ -22,6 +22,7 @@ from slurmsched.model.plan import Plan
 from slurmsched.model.reasons import Blocker, Reason, read_reason
 from slurmsched.model.snapshot import Rights, Snapshot
 from slurmsched.model.states import HELD, JobState
+from slurmsched.resources.eligibility import Bar
 
 BY_NODES = (Blocker.PRIORITY, Blocker.RESOURCES, Blocker.NODES, Blocker.NOT_TRIED)  # what the nodes say decides
 _RESERVED = (Blocker.RESERVATION, Blocker.MAINTENANCE)
@@ -68,7 +69,8 @@ def explain(
     case = Case(snapshot, row, reason, facts, limits, tuple(rivals))
     because, changes = said(case)
     because += _component(snapshot, row) + _tasks(snapshot, row)
-    by_nodes = reason.blocker in BY_NODES or (reason.blocker in _RESERVED and not jobs.reservation[row])
+    by_nodes = reason.blocker in (*BY_NODES, Blocker.CONSTRAINTS)
+    by_nodes = by_nodes or (reason.blocker in _RESERVED and not jobs.reservation[row])
     because += room(snapshot, row, facts) if by_nodes else ""
     if reason.blocker in BY_REQUEST:
         more, others = advice(case)
@@ -178,7 +180,7 @@ def _judged(snapshot: Snapshot, row: int, facts: Facts, reason: Reason, rivals: 
         return len(fit) >= max(1, int(snapshot.jobs.nodes[row])) and bool(gpus >= snapshot.jobs.gpus[row])
 
     if not enough(*_EVER):
-        return reason  # none of its nodes is shown, or what they are is not known
+        return replace(reason, blocker=_never(asks, reason.blocker))
     if not enough(*_TAKEN, Kind.RESERVED):
         return replace(reason, blocker=Blocker.NODES)
     if not enough(*_TAKEN):
@@ -195,3 +197,15 @@ def _reserving(asks: Asks, found: Sequence[Obstacle | None], facts: Facts) -> Bl
     those = [one for one in asks.kept if one.nodes is None or not one.nodes.isdisjoint(names)]
     maintenance = all("MAINT" in flags[one.name].split(",") for one in those)
     return Blocker.MAINTENANCE if maintenance else Blocker.RESERVATION
+
+
+def _never(asks: Asks, otherwise: Blocker) -> Blocker:
+    """Why too few nodes could ever serve it. otherwise: where none of its nodes is shown, or not all was looked at."""
+    bars = {Bar(bar) for bar in asks.found.bar.tolist()} - {Bar.PARTITION}
+    if not bars or asks.found.doubts:
+        return otherwise
+    if Bar.PARTITION_LIMIT not in bars:
+        return Blocker.CONSTRAINTS
+    partitions = asks.snapshot.partitions
+    down = {name for name, up in zip(partitions.name, partitions.up.tolist(), strict=True) if not up}
+    return Blocker.PARTITION_CLOSED if down.issuperset(asks.found.limits) else Blocker.PARTITION_LIMIT

@@ -100,13 +100,15 @@ WAIT = {
     "closed": ("carol", "-p closed", "PartitionDown", "partition-closed", "closed is DOWN"),
     "asleep": ("carol", "-p asleep -w n1", "PartitionInactive", "partition-closed", "asleep is INACTIVE"),
     "tasks": ("carol", "--array=1-3%1 --time=10", "JobArrayTaskLimit", "array-limit", "lets 1 task run at a time"),
+    "bad": ("carol", "-C nvlink --begin=now+1hour", ("Nodes required for job", "BadConstraints"), "constraints", "it is "
+            "not nvlink (its features: a100)"),
     "class": ("dave", "--reservation=class", "Reservation", "reservation", "It waits for reservation class, from "),
     "fans": ("carol", "-w n3 --time=2:00:00", "ReqNodeNotAvail", "maintenance", "reservation fans keeps n3 from "),
     "course": ("carol", "-w n2 --time=2:00:00", "ReqNodeNotAvail", "reservation", "reservation class keeps n2 from "),
     "next": ("dave", "-p full --gpus-per-node=8", "Resources", "resources", "on 0 of 1 node it may use (1 "
              "short of GPUs)"),
-    "last": ("carol", "-p full --gpus-per-node=8 --nice=100", "Priority", "others-first", "1 job that competes for its "
-             "nodes and may start, for 8 GPUs in all"),
+    "last": ("carol", "-p full --gpus-per-node=8 --nice=100", "Priority", "others-first", "Slurm ranks 1 job before it "
+             "that competes for its nodes and may start. It asks for 8 GPUs."),
 }  # fmt: skip
 
 
@@ -137,6 +139,8 @@ def test_explain__what_really_blocks_and_what_would_help(site, limits, monkeypat
     jobs |= {name: submitted(name, jobs) for name in WAIT if name != "special"}
     run("scontrol", "update", f"jobid={jobs['never']}", "starttime=now", f"dependency=afterok:{ended}")
     run("scontrol", "hold", str(jobs["admin"]))
+    run("scontrol", "update", "nodename=n[1-4]", "availablefeatures=a100", "activefeatures=a100")
+    run("scontrol", "update", f"jobid={jobs['bad']}", "starttime=now")
     run("scontrol", "requeuehold", "State=SpecialExit", str(jobs["special"]))
     run("scontrol", "update", "partitionname=asleep", "state=inactive")
     until(lambda: not reasons(jobs), "each has the reason that it was made for", pause_s=1)

@@ -212,7 +212,9 @@ def test_explain__ahead_on_nodes_that_are_down():
     ("nodes", "job", "blocker"),
     [([{**GPU, "state": "DOWN"}], {}, Blocker.NODES), ([{**GPU, "gpus_used": 8}], {}, Blocker.RESOURCES),
      ([GPU], {}, Blocker.NOT_TRIED), ([GPU, {**TWO[1], "state": "IDLE+DRAIN"}], {"nodes": 2, "gpus": 2,
-      "partition": "both"}, Blocker.NODES), ([{**GPU, "gpus": 4}], {"gpus": 8}, Blocker.PRIORITY)],
+      "partition": "both"}, Blocker.NODES), ([{**GPU, "gpus": 4}], {"gpus": 8}, Blocker.CONSTRAINTS),
+     ([GPU], {"features_asked": "ib"}, Blocker.CONSTRAINTS), ([TWO[1]], {}, Blocker.PRIORITY),
+     ([GPU], {"features_asked": "ib*2"}, Blocker.NOT_TRIED)],
 )  # fmt: skip
 @pytest.mark.parametrize("reason", ["Priority", "None"])
 def test_explain__says_what_the_nodes_say(nodes, job, blocker, reason):
@@ -221,6 +223,21 @@ def test_explain__says_what_the_nodes_say(nodes, job, blocker, reason):
     told = explain(snapshot([own], nodes, now_s=0.0), None, 0, Facts()).blocker
     asked = {Blocker.PRIORITY: Blocker.NOT_TRIED, Blocker.RESOURCES: Blocker.NOT_TRIED}
     assert told is (blocker if reason == "Priority" else asked.get(blocker, blocker))
+
+
+@pytest.mark.parametrize("reason", ["Resources", "Priority", "ReqNodeNotAvail, UnavailableNodes:n1", ""])
+@pytest.mark.parametrize(
+    ("partition", "job", "blocker", "told"),
+    [({"max_cpus_per_node": 16.0}, {"cpus": 32}, Blocker.PARTITION_LIMIT, "MaxCPUsPerNode=16, the job asks for 32"),
+     ({"max_time_s": 3_600.0}, {"time_limit_s": 7_200.0}, Blocker.PARTITION_LIMIT, "MaxTime=1 h"),
+     ({"up": False}, {}, Blocker.PARTITION_CLOSED, "starts no jobs now")],
+)  # fmt: skip
+def test_explain__what_the_partition_refuses_waits_for_no_node(reason, partition, job, blocker, told):
+    """A limit that was set after Slurm's last look, or that Slurm names by another reason."""
+    own = {"job_id": 2, "gpus": 1, "partition": "gpu", "reason": reason, "time_limit_s": 60.0, **job}
+    site = snapshot([own], [{**GPU, "cpus": 64}], now_s=0.0, partitions=[{"name": "gpu", **partition}])
+    one = explain(site, None, 0, Facts())
+    assert (one.blocker, told in one.because) == (blocker, True)
 
 
 def test_explain__reservations_keep_nodes_from_a_job_that_slurm_ranks_last():
@@ -352,8 +369,10 @@ def test_why_not__a_reservation_of_all_nodes_keeps_each():
       "closed); it needs 12."),
      ({"gpus": 1, "nodes_asked": "n1"}, {}, "room for it on 1 of 1 node it may use."),
      ({"gpus": 12}, {"TresPerJob": "gres/gpu:12"}, "There are 10 GPUs free on 2 of 3 nodes it may use (1 closed)"),
-     ({"gpus": 12, "reason": "Resources"}, {"TresPerJob": "gres/gpu:12", "NumNodes": "1-1"}, "are not free yet."),
-     ({"gpus": 1, "cpus": 9, "reason": "Resources"}, {}, "are not free yet.")],
+     ({"gpus": 12, "reason": "Resources"}, {"TresPerJob": "gres/gpu:12", "NumNodes": "1-1"},
+      "fewer can ever serve it. No node can serve it: it has 8 GPUs, the job needs 12 there."),
+     ({"gpus": 1, "cpus": 9, "reason": "Resources"}, {},
+      "fewer can ever serve it. No node can serve it: it has 8 CPUs")],
 )  # fmt: skip
 def test_explain__counts_the_nodes_that_have_room(job, record, told):
     """Nodes that could never serve the job are left out; GPUs of a job as a whole need not be even on its nodes."""
@@ -361,7 +380,7 @@ def test_explain__counts_the_nodes_that_have_room(job, record, told):
     site = snapshot([{"reason": "Priority", **job}], [USED, EMPTY, down, {"name": "n4", "gpus": 0}])
     because = explain(site, None, 0, Facts(record=record)).because
     assert told in because
-    assert ("room" in because or "GPUs free" in because) is not told.startswith("are not")
+    assert ("room" in because or "GPUs free" in because) is not told.startswith("fewer")
 
 
 @pytest.mark.parametrize(("job_id", "room"), [(9, "By counts there is room for it on 1 of 1"), (8, "1 reserved for")])
