@@ -100,8 +100,8 @@ WAIT = {
     "closed": ("carol", "-p closed", "PartitionDown", "partition-closed", "closed is DOWN"),
     "asleep": ("carol", "-p asleep -w n1", "PartitionInactive", "partition-closed", "asleep is INACTIVE"),
     "tasks": ("carol", "--array=1-3%1 --time=10", "JobArrayTaskLimit", "array-limit", "lets 1 task run at a time"),
-    "bad": ("carol", "-C nvlink --begin=now+1hour", ("Nodes required for job", "BadConstraints"), "constraints", "it is "
-            "not nvlink (its features: a100)"),
+    "bad": ("carol", "-C nvlink --begin=now+1hour", ("Nodes required for job", "BadConstraints"), "constraints", "it "
+            "is not nvlink (its features: a100)"),
     "class": ("dave", "--reservation=class", "Reservation", "reservation", "It waits for reservation class, from "),
     "fans": ("carol", "-w n3 --time=2:00:00", "ReqNodeNotAvail", "maintenance", "reservation fans keeps n3 from "),
     "course": ("carol", "-w n2 --time=2:00:00", "ReqNodeNotAvail", "reservation", "reservation class keeps n2 from "),
