@@ -20,7 +20,7 @@ def look(**settings: str) -> Snapshot:
     runs = {"state": "RUNNING", "start_s": NOW_S - 600, "submit_s": NOW_S - 900}
     waits = [{"job_id": job, "user": ("ann", "bob", EVIL)[job % 3], "account": "physics", "gpus": 1 + job % 8,
               "submit_s": NOW_S - 100 * job, "waiting_s": 100.0 * job, "reason": "Priority",
-              "attained_gpu_s": 3_600.0 * (job % 4),
+              "attained_gpu_s": 3_600.0 * (job % 4), "time_limit_s": 86_400.0,
               "comment": "slurmsched: dur=2h"} for job in range(30, 45)]  # fmt: skip
     jobs = [
         {"job_id": 21, "user": "carol", "gpus": 4, "node_list": "n1", "cpus": 8, **runs},
