@@ -29,6 +29,7 @@ TELL_S = 15.0  # without a worker
 JOB = {"cores": 1, "processes": 1, "memory": "4 GiB", "name": "slurmsched-sweep", "walltime": "1-00:00:00"}
 DASKS_OWN = {"name": "dask-worker", "walltime": "00:30:00"}
 PRELOAD = "slurmsched.replay.tls"
+SAFE_PATH = "export PYTHONSAFEPATH=1"  # a worker takes no module from the folder it is started in
 Tell = Callable[[str], None]
 
 
@@ -123,7 +124,7 @@ def job_settings(config: Any, folder: Path) -> dict[str, Any]:
     places = {"log-directory": str(folder), "shared-temp-directory": str(folder)}
     asked = {name: value for name, value in {**JOB, **places}.items() if site.get(name) in (None, DASKS_OWN.get(name))}
     theirs = site.get("job-script-prologue") or site.get("env-extra")  # the second is its older name
-    prologue = [*_listed(theirs), *(_preload(config, who) for who in ("nanny", "worker"))]
+    prologue = [*_listed(theirs), SAFE_PATH, *(_preload(config, who) for who in ("nanny", "worker"))]
     options = {"dashboard_address": "127.0.0.1:0", **(site.get("scheduler-options") or {})}
     made = {name.replace("-", "_"): value for name, value in asked.items()}
     job_name = {"job_name": made.pop("name")} if "name" in made else {}

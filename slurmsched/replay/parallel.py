@@ -14,7 +14,7 @@ from slurmsched.errors import SlurmschedError
 from slurmsched.logs import configure
 from slurmsched.replay.compare import Case, Played, play
 from slurmsched.replay.traces import Trace
-from slurmsched.replay.workers import begin, orderly
+from slurmsched.replay.workers import begin, orderly, use_safe_path
 
 LOOK_S = 0.2  # between two looks at the progress
 _CONTEXT = get_context("spawn")  # a fork would copy the threads of whatever read the trace
@@ -53,6 +53,7 @@ def play_all(traces: Sequence[Trace], cases: Sequence[Case], workers: int, on_pr
 
 
 def _in_processes(traces: Sequence[Trace], cases: Sequence[Case], workers: int, tell: OnProgress) -> list[Played]:
+    use_safe_path()
     desk = Desk(traces, _CONTEXT.RawArray("q", len(cases)), _CONTEXT.Event())
     futures: list[Future[Played | None]] = []
     with orderly() as ending, ProcessPoolExecutor(workers, _CONTEXT, _sit_down, (desk,)) as pool:

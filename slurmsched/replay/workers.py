@@ -41,6 +41,7 @@ def cores() -> int:
 def processes(count: int) -> Iterator[Workers]:
     """So many processes of this machine, a replay at a time each. When the body fails, or this process is killed, they
     end at once."""
+    use_safe_path()
     context = multiprocessing.get_context("spawn")  # a fork would copy the locks of other threads as they are
     executor = ProcessPoolExecutor(count, context, initializer=begin)
     try:
@@ -52,6 +53,11 @@ def processes(count: int) -> Iterator[Workers]:
         raise
     finally:
         executor.shutdown(cancel_futures=True)
+
+
+def use_safe_path() -> None:
+    """From now on Python processes that this one starts take no module from the working directory."""
+    os.environ["PYTHONSAFEPATH"] = "1"
 
 
 class Ending:

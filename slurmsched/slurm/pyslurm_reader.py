@@ -43,8 +43,8 @@ class Child:
     """The process that imports pyslurm. timeout_s: longest wait for one answer."""
 
     def __init__(self, commands: Commands) -> None:
-        argv = [sys.executable, "-m", "slurmsched.slurm.pyslurm_child"]
-        env = {**commands.env, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        argv = [sys.executable, "-P", "-m", "slurmsched.slurm.pyslurm_child"]  # -P: no module of the working directory
+        env = {**commands.env, "PYTHONPATH": os.pathsep.join(filter(os.path.isabs, sys.path))}
         pipe = subprocess.PIPE
         self._process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, env=env)
         self._timeout_s = commands.timeout_s
