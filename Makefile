@@ -21,7 +21,7 @@ DECIDING := estimators kernels model placements planning policies replay testing
 BENCH_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-nojit test-promtool test-browser test-live test-bare test-newest test-packages deb soak lab-up lab-down lab-shell bench lint types docs man lock clean
+.PHONY: help demo test test-fast test-nojit test-promtool test-browser test-live test-bare test-newest fuzz test-packages deb soak lab-up lab-down lab-shell bench lint types docs man lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,6 +45,9 @@ test-promtool: $(STAMP) ## Alert rules, dashboard and metrics by Prometheus's pr
 
 test-browser: $(STAMP) ## The demo's page in headless Chromium (Debian's package)
 	$(BIN)/python -m pytest -m browser tests/browser $(PYTEST_ARGS)
+
+fuzz: $(STAMP) ## 10,000 changes of each answer, record and file that is read; an hour or two (JOBS=2: on two cores)
+	SLURMSCHED_FUZZ=10000 $(BIN)/python -m pytest -q -n $(or $(JOBS),1) tests/property/test_fuzz.py
 
 test-live: ## Live tests in labs side by side (root, debootstrap); SUITES="forky trixie", forky-1of3: its first third
 	@$(MAKE) --no-print-directory --keep-going --jobs=$(words $(SUITES)) $(SUITES:%=test-live-%); status=$$?; \

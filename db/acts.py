@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, replace
+from dataclasses import MISSING, asdict, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -106,11 +106,21 @@ def acts_on_record(config: Config) -> tuple[Act, ...]:
 
 def _sound(line: Mapping[str, Any]) -> bool:
     act = line.get("act")
-    if not isinstance(act, dict) or not isinstance(line.get("sent"), bool):
+    if not (
+        isinstance(act, dict) and isinstance(line.get("sent"), bool) and isinstance(line.get("time_s"), int | float)
+    ):
         return False
     typed = all(isinstance(act.get(name), str) for name in _TEXTS) and isinstance(act.get("victims"), list)
     known = all(isinstance(act.get(name), int | float) for name in _NUMBERS)
-    return typed and known and act.get("stage") in {*Stage} and act.get("purpose") in {*Purpose}
+    times = all(isinstance(act.get(name, 0.0), int | float) for name in _OWN_TIMES)
+    parts = all(_whole(act.get(name, []), kind) for name, kind in (("victims", Victim), ("waits", Wait)))
+    return typed and known and times and parts and act.get("stage") in [*Stage] and act.get("purpose") in [*Purpose]
+
+
+def _whole(rows: Any, kind: type[Victim | Wait]) -> bool:
+    """Whether each row has what this kind cannot be without."""
+    needed = {spec.name for spec in fields(kind) if spec.default is MISSING and spec.default_factory is MISSING}
+    return isinstance(rows, list) and all(isinstance(row, dict) and needed <= row.keys() for row in rows)
 
 
 def _at_step(act: Act, time_s: float, step_s: float) -> Act:

@@ -227,7 +227,7 @@ def _begin(case: Case) -> Said:
 
 def _array(case: Case) -> Said:
     most = case.facts.record.get("ArrayTaskThrottle", "")
-    told = some(int(most), "task") if most.isdigit() else "so many tasks as its array allows"
+    told = some(int(most), "task") if most.isdecimal() else "so many tasks as its array allows"
     array = int(case.snapshot.jobs.array_job_id[case.row]) or case.job_id
     change = f"scontrol update jobid={array} arraytaskthrottle=N"
     return f"Its array lets {told} run at a time (the % of --array).", (change,)
@@ -244,13 +244,13 @@ def _partition(case: Case) -> Said:
             told.append(f"{minutes(limit_s)} is above MaxTime={shown(longest)} of {name}")
             changes.append(f"timelimit={shown(longest)}")
         most_mib = fields.get("MaxMemPerNode", "")
-        if most_mib.isdigit() and float(jobs.memory_mib[row]) / max(many, 1) > float(most_mib):
+        if most_mib.isdecimal() and float(jobs.memory_mib[row]) / max(many, 1) > float(most_mib):
             told.append(f"{float(jobs.memory_mib[row]) / max(many, 1):.0f} MiB of memory on each node are above "
                         f"MaxMemPerNode={most_mib} of {name}")  # fmt: skip
             changes.append(f"minmemorynode={most_mib}")
         for key in ("MinNodes", "MaxNodes", "TotalNodes"):
             value = fields.get(key, "")
-            if value.isdigit() and (many < int(value) if key == "MinNodes" else many > int(value)):
+            if value.isdecimal() and (many < int(value) if key == "MinNodes" else many > int(value)):
                 told.append(f"{some(many, 'node')} {'is' if many == 1 else 'are'} "
                             f"{'below' if key == 'MinNodes' else 'above'} {key}={value} of {name}")  # fmt: skip
                 changes.append(f"numnodes={value}")

@@ -29,6 +29,7 @@ _ENTRY = re.compile(
 _UNIT = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
 _INDICES = re.compile(r"\(IDX:([^()]*)\)")
 _PARTS = re.compile(r"\((\d+/\d+(?:,\d+/\d+)*)\)")
+MOST_COUNT = 2**53  # of any gres, counted in bytes or not
 MOST_DEVICES = 4096  # of a node: a higher index or count of GPUs is no number of devices
 _COMMA = re.compile(r",(?![^(]*\))")
 _MIG = re.compile(r"(?:^|[^0-9a-z])\d+g[._]?\d+gb", re.IGNORECASE)
@@ -84,10 +85,12 @@ def parse_gres(text: str, *, counted: bool = False) -> tuple[Gres, ...]:
 
 def _entry(match: re.Match[str]) -> Gres:
     number, unit = match["count"], _UNIT[(match["unit"] or "").upper()]
+    if number is not None and float(number) * unit >= MOST_COUNT:
+        raise UnreadableError("not a count of gres", text=match[0][:100])
     count = 1 if number is None else int(float(number) * unit)
     words = [word for word in match["type"].split(":") if word not in ("", "(null)", "no_consume")]
     indices, parts = _INDICES.search(match["remarks"]), _PARTS.search(match["remarks"])
-    used = tuple(int(part.partition("/")[0]) for part in parts[1].split(",")) if parts else ()
+    used = tuple(int(part.partition("/")[0][:18]) for part in parts[1].split(",")) if parts else ()
     if len(words) > 1:
         raise UnreadableError("not a gres or TRES text", text=match[0])
     return Gres(match["kind"], "".join(words), count, index_mask(indices[1]) if indices else 0, used)

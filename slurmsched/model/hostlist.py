@@ -8,7 +8,8 @@ from collections.abc import Iterable
 MOST = 1 << 20  # names of one hostlist: more is a typing error, or meant to take the memory
 _COMMA = re.compile(r",(?![^\[]*\])")
 _GROUP = re.compile(r"\[([^\[\]]*)\]")
-_NOT_SLURMS = re.compile(r"[!&^]|\[[^\]]*/")  # differences, steps and the like: ClusterShell's; Slurm refuses a step
+# Differences, steps, other digits than Slurm's and the like: ClusterShell knows them, Slurm does not.
+_NOT_SLURMS = re.compile(r"[!&^]|\[[^\]]*[^\]0-9,-]")
 
 
 def expand(text: str, most: int = MOST) -> tuple[str, ...]:

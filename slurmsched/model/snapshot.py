@@ -63,15 +63,16 @@ class Site:
     @property
     def priority_weights(self) -> float:
         """Sum of all priority weights: the span that factors alone can move a job by."""
-        plain = sum(float(v) for k, v in self.settings.items() if k.startswith("PriorityWeight") and v.isdigit())
+        plain = sum(_number(v, 0.0) for k, v in self.settings.items() if k.startswith("PriorityWeight"))
         tres = self.settings.get("PriorityWeightTRES", "")
-        return plain + sum(float(v) for _, _, v in (p.partition("=") for p in tres.split(",")) if v.isdigit())
+        return plain + sum(_number(v, 0.0) for _, _, v in (p.partition("=") for p in tres.split(",")))
 
 
 def _number(text: str, default: float) -> float:
     """The number that a setting such as "30 sec" begins with; infinity for UNLIMITED."""
     word = text.partition(" ")[0]
-    return inf if word == "UNLIMITED" else float(word) if word.isdigit() else default
+    plain = word.isascii() and word.isdigit() and len(word) < 16
+    return inf if word == "UNLIMITED" else float(word) if plain else default
 
 
 @quickly

@@ -49,7 +49,7 @@ class CellTree:
         """Level of "gpu", "switch", "socket", "node", or "cell1" and up of the fabric. Raises ValueError."""
         if name in INNER:
             return INNER.index(name)
-        if name.startswith("cell") and name[4:].isdigit() and int(name[4:]) > 0:
+        if name.startswith("cell") and name[4:].isdecimal() and int(name[4:]) > 0:
             return NODE + int(name[4:])
         raise ValueError(name)
 

@@ -40,7 +40,7 @@ class CellPlacement:
         for account, share in self.virtual_clusters.items():
             for name, cells in share.items():
                 level, _, _ = name.partition(":")
-                known = level in ("switch", "socket", "node") or (level[:4] == "cell" and level[4:].isdigit())
+                known = level in ("switch", "socket", "node") or (level[:4] == "cell" and level[4:].isdecimal())
                 if not known or level == "cell0" or cells < 0:
                     text = f"{account}: {name} = {cells} is no level (switch, socket, node, cell1, ...) and a number"
                     raise ConfigError(text, key="placement.virtual_clusters")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import lzma
 import re
 import zipfile
 import zlib
@@ -35,6 +36,11 @@ SETTINGS = re.compile(
     "SLURM_VERSION|ClusterName|(Priority|Scheduler|Preempt|Select|Gres|Fair|Topology|Max|Min|Kill|AccountingStorage"
     "(Type|TRES|Enforce)|JobRequeue|EnforcePartLimits|OverTimeLimit|CompleteWait|DefMem|TaskPlugin).*"
 )
+
+
+# What reading a file raises that is none of ours, or damaged.
+DAMAGE = (zipfile.BadZipFile, zlib.error, LookupError, TypeError, ValueError, AttributeError, EOFError, RuntimeError,
+          ArithmeticError, MemoryError, lzma.LZMAError)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +119,7 @@ def read_snapshot(path: Path) -> Saved:
             return _read(file, path)
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror or error}", source=str(path)) from error
-    except (zipfile.BadZipFile, zlib.error, KeyError, TypeError, ValueError, AttributeError, EOFError) as error:
+    except DAMAGE as error:
         raise InputError(f"is no snapshot file, or damaged: {error}", source=str(path)) from error
 
 

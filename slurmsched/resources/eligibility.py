@@ -432,7 +432,7 @@ def _parts_kept(snapshot: Snapshot, row: int) -> tuple[Int64s, Int64s]:
 
 
 def _number(text: str) -> int:
-    return int(text) if text.isdigit() else 0
+    return int(text) if text.isdecimal() else 0
 
 
 def _let_in(snapshot: Snapshot, row: int, request: JobRequest) -> bool | None:

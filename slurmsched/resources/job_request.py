@@ -58,8 +58,8 @@ def request_of(snapshot: Snapshot, row: int, record: Mapping[str, str] = _NO_REC
     spread = uneven and gpus > 1 and not fixed
     cpus, memory_mib = -(-int(jobs.cpus[row]) // nodes), float(jobs.memory_mib[row]) / nodes
     tasks, task = record.get("NumTasks", ""), record.get("CPUs/Task", "")
-    if spread or (tasks.isdigit() and int(tasks) > 1 and not fixed):
-        cpus = min(cpus, int(task) if task.isdigit() else 1)
+    if spread or (tasks.isdecimal() and int(tasks) > 1 and not fixed):
+        cpus = min(cpus, int(task) if task.isdecimal() else 1)
         memory_mib = memory_mib if "MinMemoryNode" in record else 0.0
     each = min(gpus, 1) if spread or (uneven and nodes > 1) else -(-gpus // nodes)
     types = _types(jobs.gpu_request[row])

@@ -72,4 +72,4 @@ def parse_shares(text: str, cluster: str) -> dict[str, float]:
 
 
 def _number(share: str) -> float:
-    return float(share) if share.isdigit() else 1.0
+    return float(share) if share.isdecimal() else 1.0

@@ -94,7 +94,7 @@ class Around:
             now_s=now_s,
             jobs=finish_jobs(columns, warnings),
             nodes=with_held(nodes, held, exact=self._indices),
-            partitions=parse_partitions(started["partitions"].text()),
+            partitions=parse_partitions(started["partitions"].text(), warnings),
             allocations=held,
             site=site,
             warnings=tuple(warnings),

@@ -210,7 +210,7 @@ def _requeue_delay(facts: Facts) -> Verdict:
     key, word = ("SchedulerParameters", "requeue_delay") if new else ("AuthInfo", "cred_expire")
     delay = facts.words(key).get(word, "120")
     line = facts.added(key, f"{word}={5 if new else 30}")
-    long = float(delay) > 60 if delay.isdigit() else True
+    long = float(delay) > 60 if delay.isdecimal() else True
     return "warn" if long and facts.preemption else "ok", f"{delay} s", line
 
 

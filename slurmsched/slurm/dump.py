@@ -33,7 +33,7 @@ def read_dump(jobs: Path, nodes: Path | None = None) -> Snapshot:
         listed = _body(nodes)
         fleet, more = _read(nodes, lambda: read_nodes(listed))
         fleet = with_held(fleet, held)
-    site = Site(cluster=_cluster(body), version=slurm_version(body), rights=Rights.OPERATOR)
+    site = _read(jobs, lambda: Site(cluster=_cluster(body), version=slurm_version(body), rights=Rights.OPERATOR))
     return Snapshot(now_s, queue, fleet, Partitions.build(0, {}), held, site, warnings=(WARNING, *warnings, *more))
 
 
@@ -65,5 +65,5 @@ def _read(path: Path, reader: Callable[[], T]) -> T:
 def _cluster(body: Mapping[str, Any]) -> str:
     meta = body.get("meta", {})
     slurm = meta.get("slurm") or meta.get("Slurm") or {}
-    rows = body.get("jobs") or [{}]
+    rows = [row for row in body.get("jobs") or () if isinstance(row, dict)] or [{}]
     return str(slurm.get("cluster") or rows[0].get("cluster") or "")

@@ -54,7 +54,7 @@ def gpu_partitions(text: str) -> tuple[GpuPartition, ...]:
     for line in text.splitlines():
         name, _, rest = line.partition("|")
         count, _, gres = rest.partition("|")
-        if count.isdigit() and "gpu" in gres:
+        if count.isdecimal() and "gpu" in gres:
             found[name] = _with(found.get(name, GpuPartition(name, 0, 0)), int(count), gres)
     made = [one for one in found.values() if one.nodes or one.unread]
     return tuple(sorted(made, key=lambda one: (-one.gpus, -one.mig, one.name)))

@@ -63,7 +63,9 @@ class JobRecord:
         """What the job asks for by --switches and --segment."""
         options = self.options or {}
         told = (options.get("Switches", "").partition("@")[0], options.get("SegmentSize", ""))
-        switches, segment = (int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0 for text in told)
+        switches, segment = (
+            int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0 for text in told
+        )
         return switches, segment
 
 
@@ -121,7 +123,7 @@ def _ask_singly(commands: Commands, jobs: list[int]) -> dict[int, list[str]]:
     pieces = re.split(rf"{token}x(\w+)", out)
     parts: dict[int, str] = {}
     for name, text in zip(pieces[1::2], pieces[2::2], strict=True):
-        if name.isdigit():
+        if name.isdecimal():
             parts[int(name)] = parts.get(int(name), "") + text
     for job in jobs:
         found |= _by_job(parts.get(job, ""), (job,))

@@ -7,6 +7,8 @@ Used for small queries: a job costs fifty times what it costs as text. Numbers a
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from math import isnan
 from typing import Any
 
 import numpy as np
@@ -25,11 +27,12 @@ from slurmsched.slurm.job_table import (
     read_request,
     tres_memory_mib,
 )
-from slurmsched.slurm.node_text import build_nodes, build_partitions
+from slurmsched.slurm.node_text import build_nodes, build_partitions, readable
+from slurmsched.slurm.queue_text import MOST_JOB_ID
 from slurmsched.slurm.requests import Forms
 from slurmsched.slurm.sacct import Run
 from slurmsched.slurm.site import Load
-from slurmsched.slurm.text import count_tasks
+from slurmsched.slurm.text import LAST_S, MOST, MOST_COUNT, count_tasks
 
 NAN, INF = float("nan"), float("inf")
 Body = Mapping[str, Any]
@@ -40,19 +43,57 @@ def number(value: Any, unset: float = NAN) -> float:
     if isinstance(value, Mapping):
         if value.get("infinite"):
             return INF
-        return float(value["number"]) if value.get("set") else unset
+        if not value.get("set"):
+            return unset
+        value = value.get("number", value)
     if value is None:
         return unset
-    if isinstance(value, int | float):
+    if isinstance(value, int | float) and abs(value) < 1e300:
         return float(value)
     raise UnreadableError("not a number", text=repr(value))
 
 
+def count(value: Any, unset: int = 0, low: int = 0, high: int = MOST_COUNT) -> int:
+    """A whole number from low to high. Raises UnreadableError."""
+    found = number(value, unset)
+    if not low <= found <= high:
+        raise UnreadableError("not a count", text=repr(value)[:100])
+    return int(found)
+
+
+def moment(value: Any) -> float:
+    """Unix seconds; NaN for 0 and where it is not set. Raises UnreadableError."""
+    seconds = number(value) or NAN
+    if not (isnan(seconds) or 0 <= seconds < LAST_S):
+        raise UnreadableError("not a time", text=repr(value)[:100])
+    return seconds
+
+
+def span(value: Any, unset: float = NAN) -> float:
+    """A duration or amount, 0 or more, endless ones too. Raises UnreadableError."""
+    found = number(value, unset)
+    if found < 0:
+        raise UnreadableError("below 0", text=repr(value)[:100])
+    return found
+
+
+def said(body: Body, *keys: str) -> str:
+    """The first text of these keys that is not empty. Raises UnreadableError for what is no text."""
+    for key in keys:
+        value = body.get(key)
+        if value is not None and not isinstance(value, str):
+            raise UnreadableError("not a text", text=f"{key}: {value!r}"[:100])
+        if value:
+            return value
+    return ""
+
+
 def words(value: Any) -> str:
-    """A state or a list of names as comma-joined text."""
-    if value is None:
-        return ""
-    return value if isinstance(value, str) else ",".join(value)
+    """A state or a list of names as comma-joined text. Raises UnreadableError."""
+    listed = [] if value is None else [value] if isinstance(value, str) else list(value)
+    if not all(isinstance(word, str) for word in listed):
+        raise UnreadableError("not a list of names", text=repr(value)[:100])
+    return ",".join(listed)
 
 
 def slurm_version(body: Body) -> str:
@@ -76,70 +117,74 @@ def read_jobs(body: Body, now_s: float) -> tuple[Jobs, Allocations, tuple[str, .
     """
     warnings: list[str] = []
     rows = _list(body, "jobs")
-    made = [_job(job, now_s, warnings) for job in rows]
-    columns: dict[str, Any] = {name: [row[name] for row in made] for name in made[0]} if made else {"job_id": []}
+    made = list(readable(rows, lambda job: _job(job, now_s, warnings) | {"details": _details(job)}, "a job", warnings))
+    if not made and rows:
+        raise UnreadableError(f"no job of Slurm's JSON answer can be read: {warnings[-1]}", text=str(rows[0])[:100])
     if not made:
-        return Jobs.build(0, {}), Allocations.build(0, {}), ()
+        return Jobs.build(0, {}), Allocations.build(0, {}), tuple(warnings)
+    columns: dict[str, Any] = {name: [row[name] for row in made] for name in made[0]}
+    texts = columns.pop("details")
     for name in ("gpus", "mig_devices", "shards"):
         columns[name] = np.array(columns[name], np.int64)
     holds = (np.array(columns["state"], np.int64) & int(HOLDING)) != 0
-    details = {int(job["job_id"]): _details(job) for job, held in zip(rows, holds, strict=True) if held}
+    details = {job: parts for job, parts, held in zip(columns["job_id"], texts, holds, strict=True) if held}
     put_held(columns, details, holds)
     return finish_jobs(columns, warnings), build_allocations(details, warnings), tuple(warnings)
 
 
 def _details(job: Body) -> tuple[tuple[str, str], ...]:
     """gres_detail has one text a node, in the order of the node list."""
-    texts = job.get("gres_detail") or []
-    return tuple(zip(expand_hosts(job.get("nodes") or ""), texts, strict=False))
+    texts = words(job.get("gres_detail")) and list(job["gres_detail"])
+    return tuple(zip(expand_hosts(said(job, "nodes")), texts, strict=False))
 
 
 def _job(job: Body, now_s: float, warnings: list[str]) -> dict[str, Any]:
     bad: set[str] = set()
     request = read_request(_forms(job), bad)
-    tasks = job.get("array_task_string") or ""
+    tasks = said(job, "array_task_string")
     row: dict[str, Any] = {
-        "job_id": int(job["job_id"]), "array_job_id": int(number(job.get("array_job_id"), 0)),
-        "array_tasks": count_tasks(tasks), "het_job_id": int(number(job.get("het_job_id"), 0)),
-        "het_offset": int(number(job.get("het_job_offset"), 0)),
-        "user": job.get("user_name") or "", "account": job.get("account") or "", "qos": job.get("qos") or "",
-        "partition": job.get("partition") or "", "name": job.get("name") or "", "comment": job.get("comment") or "",
-        "reason": _reason(job), "dependency": job.get("dependency") or "", "reservation": job.get("resv_name") or "",
-        "node_list": job.get("nodes") or "", "features_asked": job.get("features") or "",
+        "job_id": count(job["job_id"], -1, 1, MOST_JOB_ID), "array_job_id": count(job.get("array_job_id"), 0),
+        "array_tasks": count_tasks(tasks), "het_job_id": count(job.get("het_job_id"), 0),
+        "het_offset": count(job.get("het_job_offset"), 0),
+        "user": said(job, "user_name"), "account": said(job, "account"), "qos": said(job, "qos"),
+        "partition": said(job, "partition"), "name": said(job, "name"), "comment": said(job, "comment"),
+        "reason": _reason(job), "dependency": said(job, "dependency"), "reservation": said(job, "resv_name"),
+        "node_list": said(job, "nodes"), "features_asked": said(job, "features"),
         "nodes_asked": words(job.get("required_nodes")), "nodes_excluded": words(job.get("excluded_nodes")),
         **_state(job, warnings),
-        "time_limit_s": number(job.get("time_limit")) * 60, "nodes": int(number(job.get("node_count"), 1)),
-        "cpus": int(number(job.get("cpus"), 0)),
-        "memory_mib": tres_memory_mib(job.get("tres_alloc_str") or job.get("tres_req_str") or ""),
+        "time_limit_s": span(job.get("time_limit")) * 60, "nodes": count(job.get("node_count"), 1),
+        "cpus": count(job.get("cpus"), 0),
+        "memory_mib": tres_memory_mib(said(job, "tres_alloc_str", "tres_req_str")),
         "gpus": request.gpus, "mig_devices": request.mig_devices, "shards": request.shards, "gpu_request": request.text,
         "gpus_by": request.by,
-        "nice": int(number(job.get("nice"), 0)), "priority": int(number(job.get("priority"), 0)), "pinned": bool(bad),
-        "restarts": int(number(job.get("restart_cnt"), 0)), "requeueable": bool(job.get("requeue")),
+        "nice": count(job.get("nice"), 0, -MOST, MOST), "priority": count(job.get("priority"), 0, 0, 2**32 - 1),
+        "pinned": bool(bad),
+        "restarts": count(job.get("restart_cnt"), 0), "requeueable": bool(job.get("requeue")),
         "batch": bool(job.get("batch_flag", True)), "cron": "CRON_JOB" in (job.get("flags") or ()),
     }  # fmt: skip
     warnings.extend(f"job {row['job_id']}: its request cannot be read, it is left alone: {text!r}" for text in bad)
     for name in ("submit", "eligible", "start", "end"):
-        row[f"{name}_s"] = number(job.get(f"{name}_time")) or NAN
+        row[f"{name}_s"] = moment(job.get(f"{name}_time"))
     row["run_s"] = _run_s(job, row["start_s"], row["end_s"], now_s)
     return row
 
 
 def _forms(job: Body) -> Forms:
     return Forms(
-        per_job=job.get("tres_per_job") or "",
-        per_task=job.get("tres_per_task") or "",
-        per_socket=job.get("tres_per_socket") or "",
-        per_node=job.get("tres_per_node") or "",
-        tres=job.get("tres_alloc_str") or job.get("tres_req_str") or "",
-        nodes=int(number(job.get("node_count"), 1)),
-        tasks=int(number(job.get("tasks"), 1)),
-        sockets=int(number(job.get("sockets_per_node"), 1)),
+        per_job=said(job, "tres_per_job"),
+        per_task=said(job, "tres_per_task"),
+        per_socket=said(job, "tres_per_socket"),
+        per_node=said(job, "tres_per_node"),
+        tres=said(job, "tres_alloc_str", "tres_req_str"),
+        nodes=count(job.get("node_count"), 1),
+        tasks=count(job.get("tasks"), 1),
+        sockets=count(job.get("sockets_per_node"), 1),
     )
 
 
 def _reason(job: Body) -> str:
     """What squeue prints: the description where there is one."""
-    text = job.get("state_description") or job.get("state_reason") or ""
+    text = said(job, "state_description", "state_reason")
     return "" if text == "None" else text
 
 
@@ -154,7 +199,7 @@ def _state(job: Body, warnings: list[str]) -> dict[str, Any]:
 
 def _run_s(job: Body, start_s: float, end_s: float, now_s: float) -> float:
     """Seconds executed, as squeue counts them: before the last suspension, and since."""
-    before, suspended = number(job.get("pre_sus_time"), 0), number(job.get("suspend_time"), 0)
+    before, suspended = (count(job.get(key), 0, 0, int(LAST_S)) for key in ("pre_sus_time", "suspend_time"))
     state = words(job["job_state"])
     if "SUSPENDED" in state:
         return before
@@ -166,67 +211,76 @@ def _run_s(job: Body, start_s: float, end_s: float, now_s: float) -> float:
 def read_nodes(body: Body) -> tuple[Nodes, tuple[str, ...]]:
     """Nodes and warnings, from `sinfo --json`, `scontrol --json show node` or slurmrestd's nodes."""
     warnings: list[str] = []
-    return build_nodes((_node(node) for node in _list(body, "nodes")), warnings), tuple(warnings)
+    rows = readable(_list(body, "nodes"), _node, "a node", warnings)
+    return build_nodes(rows, warnings), tuple(warnings)
 
 
 def _node(node: Body) -> dict[str, Any]:
     flags = [words(node.get("state")), words(node.get("state_flags"))]
-    cpus, threads = int(number(node.get("cpus"), 0)), max(int(number(node.get("threads"), 1)), 1)
-    spare = int(number(node.get("specialized_cores"), 0)) * threads
+    cpus, threads = count(node.get("cpus"), 0), max(count(node.get("threads"), 1), 1)
+    spare = count(node.get("specialized_cores"), 0) * threads
     return {
-        "name": node["name"],
+        "name": _name(node),
         "partitions": words(node.get("partitions")),
         "state": "+".join(flag for flag in flags if flag),
-        "gres": node.get("gres") or "",
-        "used": node.get("gres_used") or "",
-        "tres": node.get("tres") or "",
-        "tres_used": node.get("tres_used") or "",
-        "cpus": int(number(node.get("effective_cpus"), 0)) or max(cpus - spare, 0),
-        "cpus_used": int(number(node.get("alloc_cpus"), 0)),
-        "memory_mib": max(number(node.get("real_memory"), 0) - number(node.get("specialized_memory"), 0), 0.0),
-        "memory_used_mib": number(node.get("alloc_memory"), 0),
+        "gres": said(node, "gres"),
+        "used": said(node, "gres_used"),
+        "tres": said(node, "tres"),
+        "tres_used": said(node, "tres_used"),
+        "cpus": count(node.get("effective_cpus"), 0) or max(cpus - spare, 0),
+        "cpus_used": count(node.get("alloc_cpus"), 0),
+        "memory_mib": max(
+            float(count(node.get("real_memory"), 0, 0, MOST) - count(node.get("specialized_memory"), 0, 0, MOST)), 0.0
+        ),
+        "memory_used_mib": float(count(node.get("alloc_memory"), 0, 0, MOST)),
         "features": words(node.get("active_features")),
-        "reason": node.get("reason") or "",
+        "reason": said(node, "reason"),
     }
+
+
+def _name(row: Body) -> str:
+    if not (name := said(row, "name")):
+        raise UnreadableError("it has no name", text=repr(row)[:100])
+    return name
 
 
 def read_partitions(body: Body) -> Partitions:
     """Partitions, from slurmrestd or `scontrol --json show partition` (23.02 and later)."""
-    return build_partitions(_partition(each) for each in _list(body, "partitions"))
+    return build_partitions(readable(_list(body, "partitions"), _partition, "a partition", []))
 
 
 def _partition(each: Body) -> dict[str, Any]:
     nodes, maximum = each.get("nodes", {}), each.get("maximums", {}).get("time")
     most, told = each.get("maximums", {}), each.get("partition", {})
-    flags, shares = words(each.get("flags")).split(","), told.get("oversubscribe", "NO")
+    flags, shares = words(each.get("flags")).split(","), said(told, "oversubscribe") or "NO"
     accounts, qos = each.get("accounts", {}), each.get("qos", {})
-    exclusive = told.get("exclusive", "NO").lower()
+    exclusive = (said(told, "exclusive") or "NO").lower()
     return {
-        "name": each["name"],
+        "name": _name(each),
         "state": words(told.get("state")) or "UP",
-        "min_nodes": int(number(each.get("minimums", {}).get("nodes"), 0)),
-        "max_nodes": number(most.get("nodes"), INF) or INF,
-        "max_cpus_per_node": number(most.get("cpus_per_node"), INF) or INF,
-        "max_cpus_per_socket": number(most.get("cpus_per_socket"), INF) or INF,
-        "max_memory_mib": number(most.get("partition_memory_per_node"), INF) or INF,
-        "max_memory_per_cpu_mib": number(most.get("partition_memory_per_cpu"), INF) or INF,
+        "min_nodes": count(each.get("minimums", {}).get("nodes"), 0),
+        "max_nodes": span(most.get("nodes"), INF) or INF,
+        "max_cpus_per_node": span(most.get("cpus_per_node"), INF) or INF,
+        "max_cpus_per_socket": span(most.get("cpus_per_socket"), INF) or INF,
+        "max_memory_mib": span(most.get("partition_memory_per_node"), INF) or INF,
+        "max_memory_per_cpu_mib": span(most.get("partition_memory_per_cpu"), INF) or INF,
         "over_subscribe": "NO" if shares == "EXCLUSIVE" else shares,
         "exclusive": exclusive if exclusive != "no" else "node" if shares == "EXCLUSIVE" else "",
-        "allow_accounts": accounts.get("allowed", ""),
-        "deny_accounts": accounts.get("deny", ""),
-        "allow_groups": each.get("groups", {}).get("allowed", ""),
-        "allow_qos": qos.get("allowed", ""),
-        "deny_qos": qos.get("deny", ""),
-        "alloc_nodes": nodes.get("allowed_allocation", ""),
+        "allow_accounts": said(accounts, "allowed"),
+        "deny_accounts": said(accounts, "deny"),
+        "allow_groups": said(each.get("groups", {}), "allowed"),
+        "allow_qos": said(qos, "allowed"),
+        "deny_qos": said(qos, "deny"),
+        "alloc_nodes": said(nodes, "allowed_allocation"),
         "root_only": "ROOT_ONLY" in flags,
         "needs_reservation": "REQ_RESV" in flags,
         "default": "DEFAULT" in words(each.get("flags")),
-        "max_time_s": number(maximum, INF) * 60,
-        "default_time_s": number(each.get("defaults", {}).get("time")) * 60,
-        "priority_tier": int(number(each.get("priority", {}).get("tier"), 1)),
-        "node_list": nodes.get("configured", ""),
-        "nodes": int(number(nodes.get("total"), 0)),
-        "topology": each.get("topology") or "",
+        "max_time_s": span(maximum, INF) * 60,
+        "default_time_s": span(each.get("defaults", {}).get("time")) * 60,
+        "priority_tier": count(each.get("priority", {}).get("tier"), 1),
+        "node_list": said(nodes, "configured"),
+        "nodes": count(nodes.get("total"), 0),
+        "topology": said(each, "topology"),
     }
 
 
@@ -236,7 +290,7 @@ def read_load(body: Body) -> Load:
     if not isinstance(found, Mapping) or "server_thread_count" not in found:
         raise UnreadableError("not an answer of sdiag", text=", ".join(body))
     names = ("server_thread_count", "dbd_agent_queue_size", "agent_queue_size")
-    return Load(*(int(number(found.get(name), 0)) for name in names))
+    return Load(*(count(found.get(name), 0) for name in names))
 
 
 def count_reservations(body: Body) -> int:
@@ -246,25 +300,27 @@ def count_reservations(body: Body) -> int:
 
 def read_runs(body: Body) -> list[Run]:
     """Runs, from `sacct --json` or slurmrestd's slurmdb jobs, by job and submit time."""
-    jobs = sorted(_list(body, "jobs"), key=lambda job: (job["job_id"], number(job["time"]["submission"])))
+    rows = readable(_list(body, "jobs"), lambda job: {"run": _run(job)}, "a run", [])
     runs: list[Run] = []
-    for job in jobs:
-        again = bool(runs) and runs[-1].job_id == int(job["job_id"])
-        runs.append(_run(job, runs[-1].restart + 1 if again else 0))
+    for run in sorted(
+        (row["run"] for row in rows), key=lambda run: (run.job_id, run.submit_s if run.submit_s > 0 else 0.0)
+    ):
+        again = bool(runs) and runs[-1].job_id == run.job_id
+        runs.append(replace(run, restart=runs[-1].restart + 1 if again else 0))
     return runs
 
 
-def _run(job: Body, restart: int) -> Run:
+def _run(job: Body) -> Run:
     at = job["time"]
     return Run(
-        job_id=int(job["job_id"]),
-        submit_s=number(at["submission"]) or NAN,
-        start_s=number(at["start"]) or NAN,
-        end_s=number(at["end"]) or NAN,
-        suspended_s=number(at["suspended"], 0),
+        job_id=count(job["job_id"], -1, 1, MOST_JOB_ID),
+        submit_s=moment(at["submission"]),
+        start_s=moment(at["start"]),
+        end_s=moment(at["end"]),
+        suspended_s=float(count(at["suspended"], 0, 0, int(LAST_S))),
         gpus=count_gpus(_tres(job.get("tres", {}).get("allocated") or ())),
         state=words(job["state"]["current"]),
-        restart=restart,
+        restart=0,
     )
 
 
@@ -276,5 +332,5 @@ def _tres(rows: Iterable[Body]) -> list[Gres]:
 
 
 def _entry(row: Body) -> Gres:
-    kind, _, gpu_type = (row.get("name") or "").partition(":")
-    return Gres(kind, gpu_type, int(number(row.get("count"), 0)))
+    kind, _, gpu_type = said(row, "name").partition(":")
+    return Gres(kind, gpu_type, count(row.get("count"), 0))

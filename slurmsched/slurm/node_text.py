@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from slurmsched.errors import UnreadableError
 from slurmsched.model.gres import (
@@ -20,10 +20,10 @@ from slurmsched.model.gres import (
 )
 from slurmsched.model.nodes import Nodes, Partitions
 from slurmsched.model.states import NodeState, read_node_state
-from slurmsched.slurm.text import INF, duration_s, fields, plain, records
+from slurmsched.slurm.text import INF, MOST_COUNT, count_of, duration_s, fields, plain, records, whole
 
+T = TypeVar("T")
 _SCHEDULES = ("UP", "DRAIN")  # a partition that drains takes no new jobs, and starts those it has
-_COUNT = {"K": 1024, "M": 1024**2}
 
 
 def parse_nodes(text: str, warnings: list[str]) -> Nodes:
@@ -155,25 +155,39 @@ def _state(text: str, node: str, warnings: list[str]) -> NodeState:
     return state
 
 
-def parse_partitions(text: str) -> Partitions:
-    """The table of partitions. Raises UnreadableError."""
-    found = [fields(record) for record in records(text, "PartitionName")]
-    return build_partitions(
-        {
-            "name": each["PartitionName"],
-            "state": each.get("State", "UP"),
-            "default": each.get("Default") == "YES",
-            "max_time_s": duration_s(each.get("MaxTime", "UNLIMITED")),
-            "default_time_s": duration_s(each.get("DefaultTime", "NONE")),
-            "priority_tier": int(each.get("PriorityTier", 1)),
-            "node_list": plain(each.get("Nodes", "")),
-            "nodes": int(each.get("TotalNodes", 0)),
-            "defaults": ",".join(_defaults(each)),
-            "topology": plain(each.get("Topology", "")),
-        }
-        | _partition_limits(each)
-        for each in found
-    )
+def parse_partitions(text: str, warnings: list[str]) -> Partitions:
+    """The table of partitions. One with a number or time that is none is left out, with a warning."""
+    return build_partitions(readable(records(text, "PartitionName"), _partition, "a partition", warnings))
+
+
+def readable(
+    rows: Iterable[T], read: Callable[[T], Mapping[str, Any]], what: str, warnings: list[str]
+) -> Iterator[Mapping[str, Any]]:
+    """What `read` makes of the rows; one that it trips over is left out, with a warning."""
+    for row in rows:
+        try:
+            yield read(row)
+        except (UnreadableError, KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            warnings.append(f"{what} is left out, as it cannot be read ({error!r:.80}): {str(row)[:80]!r}")
+
+
+def _partition(record: str) -> dict[str, Any]:
+    each = fields(record)
+    tier, nodes = whole(each.get("PriorityTier", "1"), -1, MOST_COUNT), count_of(each.get("TotalNodes", "0"))
+    if tier < 0:
+        raise UnreadableError("not a PriorityTier", text=each["PriorityTier"])
+    return {
+        "name": each["PartitionName"],
+        "state": each.get("State", "UP"),
+        "default": each.get("Default") == "YES",
+        "max_time_s": duration_s(each.get("MaxTime", "UNLIMITED")),
+        "default_time_s": duration_s(each.get("DefaultTime", "NONE")),
+        "priority_tier": tier,
+        "node_list": plain(each.get("Nodes", "")),
+        "nodes": nodes,
+        "defaults": ",".join(_defaults(each)),
+        "topology": plain(each.get("Topology", "")),
+    } | _partition_limits(each)
 
 
 def _partition_limits(found: Mapping[str, str]) -> dict[str, Any]:
@@ -185,7 +199,7 @@ def _partition_limits(found: Mapping[str, str]) -> dict[str, Any]:
     lists = {"allow_accounts": "AllowAccounts", "deny_accounts": "DenyAccounts", "allow_groups": "AllowGroups",
              "allow_qos": "AllowQos", "deny_qos": "DenyQos", "alloc_nodes": "AllocNodes"}  # fmt: skip
     return {
-        "min_nodes": int(_limit(found, "MinNodes", 0)),
+        "min_nodes": min(int(_limit(found, "MinNodes", 0)), MOST_COUNT),
         "max_nodes": _limit(found, "MaxNodes"),
         "max_cpus_per_node": _limit(found, "MaxCPUsPerNode"),
         "max_cpus_per_socket": _limit(found, "MaxCPUsPerSocket"),
@@ -201,11 +215,9 @@ def _partition_limits(found: Mapping[str, str]) -> dict[str, Any]:
 
 def _limit(found: Mapping[str, str], key: str, otherwise: float = INF) -> float:
     """Slurm rounds large numbers of nodes: "1.50K"; none is set where it prints none, UNLIMITED or 0 memory."""
-    text = found.get(key, "")
-    number, unit = (text[:-1], _COUNT[text[-1]]) if text and text[-1] in _COUNT else (text, 1)
     try:
-        return float(number) * unit or otherwise
-    except ValueError:
+        return float(count_of(found.get(key, ""))) or otherwise
+    except UnreadableError:
         return otherwise
 
 
@@ -224,6 +236,6 @@ def _defaults(found: Mapping[str, str]) -> Iterator[str]:
 
 def build_partitions(rows: Iterable[Mapping[str, Any]]) -> Partitions:
     """The table of partitions, ascending name, from rows that hold its columns."""
-    ordered = sorted(rows, key=lambda row: str(row["name"]))
+    ordered = [row for _, row in sorted({row["name"]: row for row in rows}.items())]
     columns = {name: [row[name] for row in ordered] for name in (ordered[0] if ordered else ())}
     return Partitions.build(len(ordered), columns | {"up": [row["state"] in _SCHEDULES for row in ordered]})

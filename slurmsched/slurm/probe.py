@@ -77,13 +77,13 @@ def read_qos_thresholds(commands: Commands, site: Site) -> dict[str, int]:
     except SlurmError:
         return {}
     pairs = (row.partition("|") for row in rows)
-    return {name: int(value) for name, _, value in pairs if value.isdigit() and int(value) > 0}
+    return {name: int(value) for name, _, value in pairs if value.isdecimal() and int(value) > 0}
 
 
 def _submitted(answer: str) -> str:
     """The job id that sbatch printed. Raises UnreadableError: scontrol takes an empty id for success."""
     job_id = answer.partition(";")[0].strip()
-    if not job_id.isdigit():
+    if not job_id.isdecimal():
         raise UnreadableError("sbatch printed no job id", text=answer)
     return job_id
 

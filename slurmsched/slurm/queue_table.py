@@ -127,7 +127,7 @@ def _array_columns(queue: Queue, odd: Bools) -> dict[str, Any]:
     rows = len(queue)
     array, tasks, het, offset = (np.zeros(rows, np.int64) for _ in range(4))
     tasks += 1
-    for row in [row for row, text in enumerate(queue.array_id) if not text.isdigit()]:
+    for row in [row for row, text in enumerate(queue.array_id) if not text.isdecimal()]:
         text = queue.array_id[row]
         leader, plus, component = text.partition("+")
         try:

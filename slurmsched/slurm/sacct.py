@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from math import isfinite
 
 from slurmsched.errors import UnreadableError
 from slurmsched.model.gres import count_gpus, parse_gres
 from slurmsched.slurm.commands import Commands
-from slurmsched.slurm.text import duration_s, time_s
+from slurmsched.slurm.text import duration_s, time_s, whole
 
 CHUNK = 500  # job ids a call: keeps the command line and slurmdbd's answer small
 _FIELDS = ("JobIDRaw", "Submit", "Start", "End", "Suspended", "State", "AllocTRES")
@@ -54,45 +56,41 @@ def earlier_runs(commands: Commands, job_ids: Sequence[int]) -> list[Run]:
 def parse_runs(text: str) -> list[Run]:
     """Runs of `sacct -P` text with a header line that names at least the fields asked above.
 
-    Steps are skipped. A JobName may hold "|" if it is the last field. Raises UnreadableError.
+    Steps are skipped, and rows with a number or time that is none. A JobName may hold "|" if it is the last field.
+    Raises UnreadableError.
     """
     lines = iter(text.splitlines())
     header = next(lines, "").split("|")
     missing = [name for name in _FIELDS if name not in header]
     if missing:
         raise UnreadableError(f"sacct printed no {', '.join(missing)}", text="|".join(header))
-    rows = sorted(_jobs(lines, header), key=lambda row: (int(row["JobIDRaw"]), _number(row["Submit"])))
     runs: list[Run] = []
-    for row in rows:
-        again = runs and runs[-1].job_id == int(row["JobIDRaw"])
-        runs.append(_run(row, runs[-1].restart + 1 if again else 0))
+    for run in sorted(_runs(lines, header), key=lambda run: (run.job_id, run.submit_s if run.submit_s > 0 else 0.0)):
+        again = runs and runs[-1].job_id == run.job_id
+        runs.append(replace(run, restart=runs[-1].restart + 1 if again else 0))
     return runs
 
 
-def _jobs(lines: Iterator[str], header: Sequence[str]) -> Iterator[dict[str, str]]:
+def _runs(lines: Iterator[str], header: Sequence[str]) -> Iterator[Run]:
     for line in lines:
         values = line.split("|", len(header) - 1)
-        row = dict(zip(header, values, strict=False))
         if len(values) < len(header):
             raise UnreadableError(f"sacct printed {len(values)} fields, not {len(header)}", text=line)
-        if row["JobIDRaw"].isdigit():
-            yield row
+        row = dict(zip(header, values, strict=False))
+        if whole(row["JobIDRaw"]):
+            with suppress(UnreadableError):
+                yield _run(row)
 
 
-def _number(text: str) -> float:
-    seconds = time_s(text)
-    return seconds if seconds == seconds else 0.0
-
-
-def _run(row: dict[str, str], restart: int) -> Run:
+def _run(row: dict[str, str]) -> Run:
     suspended = duration_s(row["Suspended"])
     return Run(
-        job_id=int(row["JobIDRaw"]),
+        job_id=whole(row["JobIDRaw"]),
         submit_s=time_s(row["Submit"]),
         start_s=time_s(row["Start"]),
         end_s=time_s(row["End"]),
-        suspended_s=suspended if suspended == suspended else 0.0,
+        suspended_s=suspended if isfinite(suspended) else 0.0,
         gpus=count_gpus(parse_gres(row["AllocTRES"])),
         state=row["State"].partition(" by ")[0],
-        restart=restart,
+        restart=0,
     )

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from slurmsched.errors import SlurmError, UnreadableError
 from slurmsched.model.snapshot import Rights, Site
 from slurmsched.slurm.commands import Commands, Started, failure
+from slurmsched.slurm.text import whole
 
 SHOW_CONFIG = ("scontrol", "show", "config")
 _SETTING = re.compile(r"^(\S[^=\n]*?)[ \t]*=[ \t]?(.*)$", re.MULTILINE)
@@ -118,8 +119,8 @@ def parse_load(text: str) -> Load:
     found: dict[str, int] = {}
     for line in text.splitlines():
         words, _, number = line.partition(":")
-        if (name := _LOAD.get(words.strip())) and number.strip().isdigit():
-            found.setdefault(name, int(number))
+        if (name := _LOAD.get(words.strip())) and (count := whole(number, -1)) >= 0:
+            found.setdefault(name, count)
     if "threads" not in found:
         raise UnreadableError("sdiag tells no server thread count", text=text[:80])
     return Load(**found)

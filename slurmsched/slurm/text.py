@@ -21,6 +21,7 @@ _COUNT_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "
 _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?", re.ASCII)
 _SIGNED = re.compile(r"[+-]?\d{1,18}", re.ASCII)
 _REAL = re.compile(r"\d{1,15}(?:\.\d{0,9})?", re.ASCII)
+BLANKS = " \t\r\n"  # not all that Python takes for a blank
 MOST_COUNT = 2**31 - 1  # what int32 columns hold
 MOST = 10**18 - 1  # what int64 columns hold
 LAST_S = 253_402_300_800.0  # the year 10000: a later point in time is none
@@ -30,7 +31,7 @@ MOST_TASKS = 4_000_001  # slurm.conf's MaxArraySize at most
 
 def whole(text: str, otherwise: int = 0, most: int = MOST) -> int:
     """A number from 0 to `most` in plain digits; `otherwise` for any other text."""
-    text = text.strip()
+    text = text.strip(BLANKS)
     if not (text.isascii() and text.isdigit() and len(text) < 19):
         return otherwise
     number = int(text)
@@ -39,14 +40,14 @@ def whole(text: str, otherwise: int = 0, most: int = MOST) -> int:
 
 def is_signed(text: str) -> bool:
     """Whether the text is a number that 64 bits hold."""
-    return _SIGNED.fullmatch(text.strip()) is not None
+    return _SIGNED.fullmatch(text.strip(BLANKS)) is not None
 
 
 def signed(text: str) -> int:
     """A number that may be below 0. Raises UnreadableError."""
     if not is_signed(text):
         raise UnreadableError("not a number", text=text)
-    return int(text)
+    return int(text.strip(BLANKS))
 
 
 def time_s(text: str) -> float:
@@ -121,7 +122,7 @@ def count_units(text: str) -> int:
 
 def count_of(text: str) -> int:
     """As count_units, of at most 31 bits. Raises UnreadableError."""
-    number = count_units(text.strip())
+    number = count_units(text.strip(BLANKS))
     if number > MOST_COUNT:
         raise UnreadableError("not a count", text=text[:100])
     return number

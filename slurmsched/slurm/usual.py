@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from slurmsched.slurm.commands import Commands
+from slurmsched.slurm.text import MOST_COUNT, whole
 
 DAYS = 30
 Usual = Mapping[tuple[str, str], tuple[float, ...]]  # user, partition -> run times, ascending [s]
@@ -28,6 +29,6 @@ def parse_usual(text: str) -> Usual:
     found: dict[tuple[str, str], list[float]] = {}
     for line in text.splitlines():
         row = line.split("|", 3)
-        if len(row) == 4 and row[2].isdigit() and "gres/gpu" in row[3]:
-            found.setdefault((row[0], row[1]), []).append(float(row[2]))
+        if len(row) == 4 and "gres/gpu" in row[3] and (seconds := whole(row[2], -1, MOST_COUNT)) >= 0:
+            found.setdefault((row[0], row[1]), []).append(float(seconds))
     return {key: tuple(sorted(times)) for key, times in found.items()}

@@ -86,7 +86,7 @@ def defaults(snapshot: Snapshot, partition: str) -> Defaults:
 def _pairs(text: str) -> dict[str, float]:
     """ "DefMemPerCPU=1000,DefCpuPerGPU=4" as numbers; what is none ("UNLIMITED", "(null)") is left out."""
     pairs = (part.partition("=") for part in text.split(","))
-    return {name.strip(): float(value) for name, _, value in pairs if value.strip().isdigit()}
+    return {name.strip(): float(value) for name, _, value in pairs if value.strip().isdecimal()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ _OF_JOB = ("TresPerJob", "TresPerTask", "TresPerSocket")
 def _cpus(snapshot: Snapshot, row: int, record: Mapping[str, str], fixed: bool) -> int:
     """CPUs that it needs on each node."""
     jobs, task = snapshot.jobs, record.get("CPUs/Task", "")
-    if not fixed and task.isdigit():
+    if not fixed and task.isdecimal():
         return max(1, int(task))  # its tasks may be on several nodes
     return max(1, -(-int(jobs.cpus[row]) // max(1, int(jobs.nodes[row]))))
 
@@ -174,7 +174,7 @@ def _cpus(snapshot: Snapshot, row: int, record: Mapping[str, str], fixed: bool) 
 def _per_gpu(text: str) -> int:
     """Of "gpu:4" or "gres/gpu:4": 4. 0 = not asked for; slurmctld has filled in its partition's by then."""
     count = text.rpartition(":")[2]
-    return int(count) if count.isdigit() else 0
+    return int(count) if count.isdecimal() else 0
 
 
 def _memory(snapshot: Snapshot, row: int, record: Mapping[str, str]) -> dict[str, float | None]:

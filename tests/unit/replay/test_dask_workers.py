@@ -64,7 +64,8 @@ def test_job_settings__workers_load_our_sockets_after_the_sites_modules(
     prologue = settings({"job-script-prologue": ["module load x"]}, tmp_path, **more)["job_script_prologue"]
     wanted = repr([*first, "slurmsched.replay.tls"])
     assert [shlex.split(line)[1:] for line in prologue] == [
-        ["load", "x"], ["PYTHONSAFEPATH=1"], [f"DASK_DISTRIBUTED__NANNY__PRELOAD={wanted}"], [f"DASK_DISTRIBUTED__WORKER__PRELOAD={wanted}"],
+        ["load", "x"], ["PYTHONSAFEPATH=1"],
+        [f"DASK_DISTRIBUTED__NANNY__PRELOAD={wanted}"], [f"DASK_DISTRIBUTED__WORKER__PRELOAD={wanted}"],
     ]  # fmt: skip
 
 

@@ -258,7 +258,7 @@ def test_parse_partitions__limits_of_both_forms():
         "State=INACTIVE MaxMemPerCPU=2000",
         "PartitionName=c OverSubscribe=EXCLUSIVE State=UP MaxMemPerNode=UNLIMITED",
     )  # fmt: skip
-    table = parse_partitions("\n".join(lines))
+    table = parse_partitions("\n".join(lines), [])
     assert table.exclusive.names == ("node", "user") and list(table.exclusive) == ["user", "node", "node"]
     assert (table.up.tolist(), list(table.state)) == ([True, False, True], ["DRAIN", "INACTIVE", "UP"])
     assert table.max_nodes.tolist() == [1536.0, np.inf, np.inf] and table.min_nodes.tolist() == [2, 0, 0]

@@ -51,8 +51,8 @@ def test_read_dump__clock_is_the_answers_own(tmp_path: Path) -> None:
         ("{\n]", "2: is not JSON"),
         ("[]", "is JSON, but no answer of Slurm"),
         ('{"nodes": []}', "has no list 'jobs'"),
-        ('{"jobs": [{"job_id": 1}]}', "no 'job_state'"),
-        ('{"jobs": [3]}', "does not have the form of Slurm's answers"),
+        ('{"jobs": [{"job_id": 1}]}', "no job .* can be read: .*'job_state'"),
+        ('{"jobs": [3]}', "no job of Slurm's JSON answer can be read"),
         ('{"jobs": [], "last_update": "yesterday"}', "not a number"),
     ],
 )
@@ -68,5 +68,5 @@ def test_read_dump__of_something_else_names_the_file(tmp_path: Path, text: str |
 
 def test_read_dump__accounting_is_no_queue() -> None:
     """sacct's jobs look alike and are another table."""
-    with pytest.raises(InputError, match="is another of Slurm's answers"):
+    with pytest.raises(InputError, match="no job of Slurm's JSON answer can be read"):
         read_dump(PUBLIC / "sacct-json-23.11.5.json")

@@ -70,7 +70,7 @@ def test_parse_partitions__reads_limits():
     """Endless and absent times, tiers, hostlists."""
     closed = "Default=NO DefaultTime=NONE MaxTime=UNLIMITED Nodes=n[1-4] PriorityTier=3 State=DOWN TotalNodes=4"
     empty = "Default=YES DefaultTime=01:00:00 MaxTime=7-00:00:00 Nodes=(null) PriorityTier=1 State=UP TotalNodes=0"
-    table = parse_partitions(f"PartitionName=b {closed}\nPartitionName=a {empty}\n")
+    table = parse_partitions(f"PartitionName=b {closed}\nPartitionName=a {empty}\n", [])
     assert list(table.name) == ["a", "b"]
     assert (table.up.tolist(), table.default.tolist(), table.priority_tier.tolist()) == (
         [True, False],
@@ -126,5 +126,7 @@ def test_job_records__one_line_each():
 
 def test_parse_partitions__a_topology_of_its_own():
     """Topology= of 25.05 and later; without it the cluster's default."""
-    found = parse_partitions("PartitionName=a State=UP Topology=blocks\n\nPartitionName=b State=UP Topology=(null)\n")
+    found = parse_partitions(
+        "PartitionName=a State=UP Topology=blocks\n\nPartitionName=b State=UP Topology=(null)\n", []
+    )
     assert list(found.topology) == ["blocks", ""]
