@@ -206,12 +206,15 @@ def scrontab(closed: Installed, tmp_path: Path) -> Iterator[int]:
 
 
 def test_scrontab_job__is_left_alone(closed, scrontab):
-    """Slurm refuses every change of it: none is planned, the others are written."""
+    """Slurm refuses every change of it: none is planned, the others are written. A comment makes nobody's job one."""
     submit("bob", 1, "--time=600")
+    liars = [submit("dave", 1, "--time=30", "--begin=now+3600", f"--comment={text}")
+             for text in ("CronJob=Yes", " CronJob=Yes CrontabSpec=* ", "x\nJobId=1 CronJob=Yes ")]  # fmt: skip
     medium = submit("carol", 1, "--time=60")
     assert written(closed) > 0
     assert left_alone(closed) == {scrontab: "cron"}
     assert (nices()[scrontab], nices()[medium] != 0) == (0, True)
+    assert [nices()[liar] != 0 for liar in liars] == [True] * 3
     settled(closed)
 
 
