@@ -28,10 +28,10 @@ ENDED_BY_SLURM = frozenset(
 TO_BE_CONTINUED = frozenset({"REQUEUED", "REQUEUE_HOLD", "RESIZING", "SPECIAL_EXIT"})
 UNENDED = frozenset({"PENDING", "RUNNING", "SUSPENDED", "CONFIGURING", "COMPLETING", "STOPPED", "SIGNALING"})
 WITHOUT_START = frozenset({"CANCELLED", "DEADLINE", "REVOKED"})  # ends of jobs that wait, too
-REMARK_START = "with a Start long before Submit: the start is taken as End less ElapsedRaw"
+REMARK_START = "with a Start long before Submit or after End: the start is taken as End less ElapsedRaw"
 REMARK_ELAPSED = "with an ElapsedRaw other than the time from Start to End: ElapsedRaw is taken"
 HOUR_S, DAY_S = 3_600.0, 86_400.0
-NOT_SET = frozenset({0xFFFFFFFE, 0xFFFFFFFF})  # NO_VAL and INFINITE
+NO_VAL = 0xFFFFFFFE  # and INFINITE above it: a number that is not set
 _ASKS = re.compile(r"(?:^|\s)(?:--gpus|--gres[= ]\S*gpu|-G)")
 _ID = re.compile(r"(\d+)(?:_(\d+|\[[^\]]*\])|\+(\d+))?", re.ASCII)
 
@@ -140,7 +140,7 @@ def job_of(fields: Mapping[str, str], job_id: int, source: Source | None = None,
         raise Dropped("never started")
     if state in UNENDED or math.isnan(times.end_s):
         raise Dropped("had not ended")
-    if times.start_s == times.end_s and state in WITHOUT_START and not _had_resources(fields):
+    if times.start_s >= times.end_s and state in WITHOUT_START and not _had_resources(fields):
         raise Dropped("never started")
     request = gpus_of(fields)
     if not request.gpus:
@@ -177,7 +177,7 @@ def _why_without(fields: Mapping[str, str], request: GpuRequest) -> str:
 
 
 def _run(fields: Mapping[str, str], times: Times) -> tuple[float, float, str]:
-    """Start, run time and a remark. A start long before the submission (1970) is none.
+    """Start, run time and a remark. A start long before the submission (1970), or after the end, is none.
 
     Slurm's own count, ElapsedRaw or Elapsed, is the run time where it is told: it knows nothing of clock changes, and
     leaves out suspended time.
@@ -185,15 +185,17 @@ def _run(fields: Mapping[str, str], times: Times) -> tuple[float, float, str]:
     Raises ValueError where nothing tells the run time.
     """
     suspended_s, told_s = _seconds(fields.get("Suspended", ""), 0.0), _elapsed_s(fields)
-    if times.start_s < times.submit_s - DAY_S:
+    slack_s = 2 * HOUR_S if times.wall else 2.0
+    if not times.submit_s - DAY_S <= times.start_s <= times.end_s + slack_s:
         if not 0 <= told_s <= times.end_s - times.submit_s + DAY_S:
-            raise ValueError("its start is long before its submission, and ElapsedRaw tells no run time")
+            raise ValueError(
+                "its start is long before its submission or after its end, and ElapsedRaw tells no run time"
+            )
         return times.end_s - told_s - suspended_s, told_s, REMARK_START
     spanned_s = times.end_s - times.start_s - suspended_s
     if math.isnan(told_s):
         return times.start_s, spanned_s, ""
-    differs = abs(told_s - spanned_s) > (2 * HOUR_S if times.wall else 2.0)
-    return times.start_s, told_s, REMARK_ELAPSED if differs else ""
+    return times.start_s, told_s, REMARK_ELAPSED if abs(told_s - spanned_s) > slack_s else ""
 
 
 def joined(columns: Columns, source: Source) -> Columns:
@@ -297,7 +299,7 @@ def _instant(text: str) -> Instant:
     if text in UNSET:
         return Instant(NAN)
     if text.isascii() and text.isdecimal():
-        return Instant(float(text) or NAN)
+        return Instant(float(text) if 0 < int(text) < NO_VAL else NAN)
     try:
         return instant(text)
     except ValueError as error:
@@ -311,7 +313,7 @@ def _elapsed_s(fields: Mapping[str, str]) -> float:
         return _seconds(fields.get("Elapsed", ""), NAN)
     if not (raw.isascii() and raw.isdecimal()):
         raise ValueError(f"ElapsedRaw is {raw[:80]!r}, not a whole number")
-    return NAN if int(raw) in NOT_SET else float(raw)
+    return float(raw) if int(raw) < NO_VAL else NAN
 
 
 @lru_cache(maxsize=1 << 12)
@@ -348,5 +350,5 @@ def _limit_s(fields: Mapping[str, str]) -> float:
     if not (raw.isascii() and raw.isdecimal()):
         value = duration_s(fields.get("Timelimit", ""))
     else:
-        value = NAN if int(raw) in NOT_SET else float(raw) * 60
+        value = float(raw) * 60 if int(raw) < NO_VAL else NAN
     return value if 0 < value < math.inf else NAN

@@ -292,6 +292,28 @@ def test_sacct__elapsed_is_the_run_time(
     assert all("ElapsedRaw is taken" in text for text in recorded.warnings)
 
 
+@pytest.mark.parametrize("unset", [4_294_967_294, 4_294_967_295, 0xFFFFFFFFFFFFFFFE, 0])
+def test_sacct__no_val_is_no_time(tmp_path: Path, unset: int) -> None:
+    """Slurm 24.11 tells the start of a job that was cancelled while it waited so in JSON."""
+    at = {"submission": 100, "start": unset, "end": 190, "elapsed": 0, "suspended": 0, "limit": 60}
+    asked = [{"type": "gres", "name": "gpu", "id": 1, "count": 2}]
+    waited = told(job_id=7, time=at, state={"current": ["CANCELLED"]}, tres={"allocated": [], "requested": asked})
+    runs_on = told(job_id=9, time=at | {"start": 110, "end": unset}, state={"current": ["FAILED"]})
+    recorded = answer(tmp_path, waited, runs_on, told(job_id=8))
+    assert recorded.trace.job_id.tolist() == [8]
+    assert [text.rpartition(": ")[2] for text in recorded.warnings] == ["had not ended", "never started"]
+    text = history(tmp_path, f"7|FAILED|100|{unset}|190|gres/gpu=1", "8|FAILED|1|2|3|gres/gpu=1", header=SHORT)
+    assert text.trace.job_id.tolist() == [8]
+
+
+def test_sacct__a_start_after_the_end_is_none(tmp_path: Path) -> None:
+    """As one in 1970 is."""
+    recorded = timed("100 9000 190", "00:00:00", "50", "", tmp_path=tmp_path)
+    assert (recorded.trace.wait_s[0], recorded.trace.duration_s[0]) == (40.0, 50.0)
+    refused = timed("100 9000 190", "00:00:00", "", "", strict=False, tmp_path=tmp_path)
+    assert refused.trace.job_id.tolist() == [8]
+
+
 def test_sacct__a_start_in_1970_is_none(tmp_path: Path) -> None:
     """The start is what end and run time leave; where they tell 50 years, the row is refused."""
     times = "2024-01-01T00:00:00 1970-01-01T01:00:00 2024-01-02T00:00:00"
