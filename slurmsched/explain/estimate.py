@@ -59,8 +59,13 @@ def by_turns(none: Estimate, planned_s: tuple[float, float], before: int) -> Est
     """From the plan, where the past tells nothing of a blocker of BY_TURNS. planned_s: of by_plan. before: how many."""
     if not all(map(isfinite, planned_s)):
         return none
-    turn = f"if it were next, to after the {before} before it that could start" if before else "it is next"
-    counted = "counted in GPUs of nodes that lack nothing else, every job to its time limit, no new one before it"
+    jobs = some(before, "job")
+    turn = (
+        f"from its start if it were next, to that after the {jobs} before it that may start" if before else "it is next"
+    )
+    counted = (
+        "GPUs of nodes that lack nothing else count, every job runs to its time limit, and no new one comes before it"
+    )
     told = f"{turn}; {counted} ({none.why})"
     return replace(none, source="plan", why=told, earliest_s=planned_s[0], latest_s=planned_s[1])
 
@@ -76,4 +81,8 @@ def _by_waits(snapshot: Snapshot, row: int, waits_s: Sequence[float], slurm_s: f
         return Estimate("none", told, slurm_s=slurm_s)
     low, high = np.quantile(longer, SHARES)
     told = f"8 of 10 of the {len(longer)} jobs of its size that waited longer than it has"
-    return Estimate("history", told, snapshot.now_s + float(low), snapshot.now_s + float(high), slurm_s)
+    begin_s = float(snapshot.jobs.eligible_s[row])
+    soon_s, late_s = snapshot.now_s + float(low), snapshot.now_s + float(high)
+    if begin_s > soon_s:
+        return Estimate("history", f"{told}, not before its begin time", begin_s, max(late_s, begin_s), slurm_s)
+    return Estimate("history", told, soon_s, late_s, slurm_s)

@@ -130,7 +130,9 @@ def test_explain__tells_the_plan_where_the_past_tells_nothing():
     row = row_of(site, 9)
     told = explain(site, None, row, Facts()).estimate
     assert (told.source, told.earliest_s, told.latest_s) == ("plan", 50.0, 150.0)
-    assert told.why.startswith("if it were next, to after the 1 before it that could start; counted in GPUs")
+    assert told.why.startswith(
+        "from its start if it were next, to that after the 1 job before it that may start; GPUs of"
+    )
     assert explain(site, None, row, Facts(waits_s=(30.0,) * 20)).estimate.source == "history"
 
 

@@ -289,6 +289,9 @@ def test_estimate__promise_then_waits_then_none():
     few = estimate(site, 0, Blocker.PRIORITY, (), waits_s[: 90 + LEAST - 1], math.nan)
     assert (few.source, "9 jobs" in few.why) == ("none", True)
     assert estimate(site, 0, Blocker.HELD_BY_USER, (), waits_s, math.nan).why == "it is held"
+    later = snapshot([{"submit_s": 0.0, "eligible_s": 150.0}], "1x8", now_s=100.0)
+    told = estimate(later, 0, Blocker.BEGIN_TIME, (), waits_s, math.nan)
+    assert (told.earliest_s, told.latest_s, "begin time" in told.why) == (150.0, 200.0, True)
 
 
 def test_against__only_what_differs():
