@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import nan
 
 import numpy as np
@@ -11,9 +11,10 @@ import numpy as np
 from slurmsched.explain.facts import Facts
 from slurmsched.explain.floor import Floor, Share
 from slurmsched.explain.obstacles import Asks, Kind, Obstacle, own_reservations, spreads, whole
-from slurmsched.model.columns import Bools
+from slurmsched.model.columns import Bools, Int64s
 from slurmsched.model.snapshot import Snapshot
-from slurmsched.resources.eligibility import eligibility, eligible_nodes
+from slurmsched.resources.eligibility import eligibility, limit_classes
+from slurmsched.resources.job_request import request_of
 
 MOST = 2_000  # jobs before it, tasks of arrays counted one by one
 
@@ -63,15 +64,18 @@ def _turn(floor: Floor, before: Sequence[Share], own: Share) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Nodes:
-    """Which nodes jobs may have, whoever is there now. seen: the snapshot with the reservations of the facts."""
+    """Which nodes jobs may have, whoever is there now. seen: the snapshot with the reservations of the facts. classes:
+    see limit_classes. known: nodes large enough or not, by what jobs say of nodes: a queue has few kinds of these."""
 
     snapshot: Snapshot
     facts: Facts
     seen: Snapshot
+    classes: list[Int64s]
+    known: dict[tuple[object, ...], Bools] = field(default_factory=dict)
 
     @classmethod
     def of(cls, snapshot: Snapshot, facts: Facts) -> Nodes:
-        return cls(snapshot, facts, replace(snapshot, reservations=facts.reservations))
+        return cls(snapshot, facts, replace(snapshot, reservations=facts.reservations), limit_classes(snapshot))
 
     def own(self, row: int) -> Bools:
         """Those that only GPUs keep the job off that asks, if anything. (N,) bool."""
@@ -88,8 +92,18 @@ class Nodes:
 
         One that is too large for any node may be on several: `-n` and `--gpus` alone show one.
         """
-        found = eligible_nodes(self.seen, row)
-        return found.ever if found.ever.any() else eligibility(self.seen, found.request, sized=False).ever
+        nodes, request, may = self.snapshot.nodes, request_of(self.seen, row), self._any_size(row)
+        large = (nodes.gpus >= request.gpus) & (nodes.cpus >= request.cpus) & (nodes.memory_mib >= request.memory_mib)
+        return may & large if (may & large).any() else may
+
+    def _any_size(self, row: int) -> Bools:
+        jobs = self.snapshot.jobs
+        key = (jobs.partition[row], jobs.gpu_request[row], jobs.features_asked[row], jobs.nodes_asked[row],
+               jobs.nodes_excluded[row], jobs.reservation[row], int(jobs.nodes[row]),
+               *(int(one[row]) for one in self.classes))  # fmt: skip
+        if key not in self.known:
+            self.known[key] = eligibility(self.seen, request_of(self.seen, row), sized=False).ever
+        return self.known[key]
 
     def share(self, row: int) -> Share:
         """Of a job before it."""

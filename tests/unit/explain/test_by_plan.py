@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurmsched.explain.by_plan import MOST, by_plan
+from slurmsched.explain.by_plan import MOST, Nodes, by_plan
 from slurmsched.explain.explanation import explain
 from slurmsched.explain.facts import Facts
 from slurmsched.model import Reservations
+from slurmsched.resources.eligibility import eligible_nodes
 from slurmsched.testing import snapshot
+from slurmsched.testing.strategies import snapshots
 
 
 def running(job_id, gpus, end_s, nodes="n1"):
@@ -180,3 +183,15 @@ def test_by_plan__types_wait_apart(asked):
             now_s += 1
         held += [(need, now_s + limit_s)] * (kind == kinds[-1])
     assert latest_s == now_s
+
+
+@given(site=snapshots(), sizes=st.lists(st.tuples(st.integers(1, 80), st.integers(1, 3)), min_size=20, max_size=20))
+def test_nodes__those_that_another_job_could_have_are_those_of_eligibility(site, sizes):
+    """Worked out once for jobs that say the same of nodes, and cut to those that are large enough."""
+    many = len(site.jobs)
+    jobs = site.jobs.with_columns(cpus=[cpus for cpus, _ in sizes[:many]], nodes=[nodes for _, nodes in sizes[:many]])
+    site = replace(site, jobs=jobs, nodes=site.nodes.with_columns(cpus=[64] * len(site.nodes)))
+    found = Nodes.of(site, Facts())
+    for row in range(many):
+        expected = eligible_nodes(site, row).ever
+        assert found.could(row).tolist() == expected.tolist() or not expected.any()
