@@ -107,8 +107,9 @@ class _Conf:
             return
         try:
             gres = parse_gres(values.get("gres", ""))
-            memory = memory_mib(values.get("realmemory", ""))
-            cpus = int(values.get("cpus") or values.get("procs") or _cores(values))
+            memory = max(memory_mib(values.get("realmemory", "")) - memory_mib(values.get("memspeclimit", "")), 0.0)
+            spare = int(values.get("corespeccount", "0")) * int(values.get("threadspercore", "1"))
+            cpus = max(int(values.get("cpus") or values.get("procs") or _cores(values)) - spare, 0)
         except (UnreadableError, ValueError) as error:
             raise InputError(f"{line.where}: {error}", source=self.source) from error
         for name in self._names(line, line.get("nodename")):

@@ -6,8 +6,14 @@ import json
 
 import pytest
 
+from slurmsched.metrics.gauges import gauges
+from slurmsched.model import Plan
+from slurmsched.survey.gpu_map import gpu_map
+from slurmsched.testing import snapshot
+from slurmsched.top.drawing import head
 from tests.cases.conftest import Run
 from tests.cases.fake_slurm import FakeSlurm, job, node, record, running
+from tests.unit.web.made_up import frame
 
 TAKING = '[policy]\nname = "discretized-las"\n[preemption]\nenabled = true\nquantum_s = 600\n'
 FULL = {"State": "MIXED+CLOUD", "CPUAlloc": "8", "GresUsed": "gpu:a100:8(IDX:0-7)", "AllocTRES": "cpu=8,gres/gpu=8"}
@@ -67,3 +73,28 @@ def test_figures__tell_gpus_that_are_free_after_a_boot(on: Run):
     assert "16: 0 idle, 8 free after a boot, 8 allocated, 0 draining, 0 down" in on(slurm, "status").out
     (found,) = json.loads(on(slurm, "gpus", "--json").out)["types"]
     assert [found[key] for key in ("gpus", "free", "boot", "used", "drained", "down")] == [16, 0, 8, 8, 0, 0]
+
+
+ROWS = (
+    {"name": "n1", "gpus": 8, "gpus_used": 1, "state": "MIXED+POWERING_UP"},
+    {"name": "n2", "gpus": 4, "gpus_used": 4, "gpus_unread": True},
+    {"name": "n3", "gpus": 2, "state": "IDLE+POWERING_DOWN"},
+)
+
+
+def test_metrics__count_gpus_by_state():
+    """One series a state; each GPU is in one of them."""
+    told = gauges(snapshot(nodes=ROWS), Plan())["gpus"]
+    assert {state: count for (state,), count in told.items()} == {
+        "idle": 0, "boot": 7, "allocated": 1, "draining": 2, "down": 0, "unknown": 4,
+    }  # fmt: skip
+
+
+def test_web_and_top__show_them_apart():
+    """Types, boxes of GPUs and the meter of `top` tell those that boot and those that cannot be read."""
+    made = frame(snapshot(nodes=ROWS))
+    (one,) = made.gpus()["types"]
+    assert [one[key] for key in ("gpus", "free", "boot", "used", "drained", "down", "unread")] == [14, 0, 7, 1, 2, 0, 4]
+    what = {node.name: sorted({gpu.what for gpu in node.gpus}) for node in gpu_map(snapshot(nodes=ROWS))}
+    assert what == {"n1": ["boot", "held"], "n2": ["unknown"], "n3": ["closed"]}
+    assert "0 free, 7 after a boot, 4 unknown, 2 drained, 0 down" in head(made, 100).plain

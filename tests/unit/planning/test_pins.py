@@ -24,6 +24,7 @@ from slurmsched.model import (
     Snapshot,
     Wants,
     frozen,
+    node_state,
 )
 from slurmsched.placements.linked import Linked
 from slurmsched.planning.parts import Pinned
@@ -54,6 +55,33 @@ def test_pins__takes_the_node_where_slurms_pick_is_best():
     assert found.pins == (Pin(1, NOW_S - 60, "n2", "", NOW_S, ("n2",)),)
     assert found.actions[0].picked
     assert found.actions[0].reason == "Slurm gives it GPUs 0,3 there, the best set of all it may have"
+
+
+@pytest.mark.parametrize("state", ["IDLE+POWERED_DOWN", "IDLE+POWERING_UP", "IDLE+POWERING_DOWN", "IDLE+BLOCKED"])
+def test_pins__takes_no_node_that_has_to_boot_or_takes_no_job(state):
+    """The best pick is on n2, which is not up: the job gets n1. Where nothing else has room Slurm chooses."""
+    two, one = cluster([wait(1)], [SINGLE, DOUBLE]), cluster([wait(1)], [[], DOUBLE])
+    assert lists(planned(_in_state(two, 1, state))) == {1: "n1"}
+    assert lists(planned(_in_state(one, 1, state))) == {}
+
+
+def test_pins__takes_no_node_whose_gpus_in_use_cannot_be_read():
+    """It is closed for every decision."""
+    at = cluster([wait(1)], [SINGLE, DOUBLE])
+    unread = at.nodes.with_columns(gpus_unread=np.array([False, True]))
+    assert lists(planned(replace(at, nodes=unread))) == {1: "n1"}
+
+
+def test_pins__jobs_of_slurm_take_nodes_that_are_up_before_others_boot():
+    """The first job, whose node Slurm chooses, takes n2, which is up; the second has room after a boot only."""
+    at = _in_state(cluster([wait(1, comment=""), wait(2)], [DOUBLE, SINGLE]), 0, "IDLE+POWERED_DOWN")
+    assert lists(planned(at)) == {}
+
+
+def _in_state(at: Snapshot, row: int, state: str) -> Snapshot:
+    states = at.nodes.state.copy()
+    states[row] = int(node_state(state))
+    return replace(at, nodes=at.nodes.with_columns(state=states))
 
 
 def test_pins__of_nodes_with_equal_links_the_pair_on_one_numa_node():

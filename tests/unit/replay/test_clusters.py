@@ -318,6 +318,14 @@ usage = 70.5
     )  # fmt: skip
 
 
+def test_cluster_of__leaves_out_specialised_resources(site: Path) -> None:
+    """Jobs get neither CoreSpecCount nor MemSpecLimit: two cores are four CPUs here."""
+    text = "NodeName=a[1-2] Gres=gpu:a100:8 CoreSpecCount=2 MemSpecLimit=16000\n"
+    (site / "nodes.conf").write_text(NODES.replace("NodeName=a[1-2] Gres=gpu:a100:8\n", text))
+    nodes = {node.name: node for node in cluster_of(str(site), BUSY).layout.nodes}
+    assert (nodes["a1"].cpus, nodes["a1"].memory_mib) == (60, 496_000.0)
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [

@@ -243,3 +243,18 @@ def test_read_runs__counts_typed_gpus_once():
         {"jobs": [{"job_id": 1, "time": at, "state": {"current": "COMPLETED"}, "tres": {"allocated": tres}}] * 2}
     )
     assert [(run.gpus, run.restart) for run in runs] == [(2, 0), (2, 1)]
+
+
+def test_read_nodes__leaves_out_specialised_resources_and_reads_power_states():
+    """effective_cpus where it is told, else CPUs without specialised cores; flags as a list; types that are null."""
+    plain = {"cpus": 64, "real_memory": 512000, "threads": 2, "gres": "gpu:8", "gres_used": "gpu:(null):3(IDX:0-2)"}
+    body = {"nodes": [
+        {"name": "a", "state": ["IDLE", "CLOUD", "POWERED_DOWN"], "effective_cpus": 60, "specialized_memory": 16000}
+        | plain,
+        {"name": "b", "state": ["MIXED", "NEWFLAG"], "specialized_cores": 2} | plain,
+        {"name": "c", "state": []} | plain,
+    ]}  # fmt: skip
+    nodes, warnings = read_nodes(body)
+    assert (nodes.cpus.tolist(), nodes.memory_mib.tolist()) == ([60, 60, 64], [496000.0, 512000.0, 512000.0])
+    assert (nodes.after_boot.tolist(), nodes.closed.tolist()) == ([True, False, False], [False, False, True])
+    assert (nodes.gpus_used.tolist(), len(warnings)) == ([3, 3, 3], 1)
