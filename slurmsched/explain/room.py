@@ -44,6 +44,8 @@ def _counted(asks: Asks, found: Sequence[Obstacle | None], may: Sequence[int]) -
     least = "at least " if asks.request.spread else ""
     told = ", ".join(f"{lack[kind]} {words}" for kind, words in _LACK.items() if lack[kind])
     of = f"{len(fit)} of {some(len(may), 'node')} it may use" + (f" ({told})" if told else "")
+    boots = int(snapshot.nodes.after_boot[fit].sum())
+    of += f", on {boots} of these after a boot" if boots else ""
     if len(fit) < needs:
         return f" There is room for it on {of}; it needs {least}{needs}."
     free, gpus = int(free_gpus(snapshot)[fit].sum()), int(snapshot.jobs.gpus[row])

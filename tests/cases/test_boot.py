@@ -75,6 +75,17 @@ def test_figures__tell_gpus_that_are_free_after_a_boot(on: Run):
     assert [found[key] for key in ("gpus", "free", "boot", "used", "drained", "down")] == [16, 0, 8, 8, 0, 0]
 
 
+@pytest.mark.parametrize(("state", "words"), [
+    ("IDLE+CLOUD+POWERED_DOWN", "room for it on 1 of 2 nodes it may use (1 short of GPUs), on 1 of these after a boot"),
+    ("IDLE+CLOUD+POWERING_DOWN", "(1 closed, 1 short of GPUs)"),
+    ("IDLE+CLOUD", "By counts there is room for it on 1 of 2 nodes it may use (1 short of GPUs)."),
+])  # fmt: skip
+def test_explain__counts_nodes_that_boot_apart(on: Run, state, words):
+    """Room on a node that is off is room after a boot."""
+    told = json.loads(on(_slurm(state), "explain", "9", "--json").out)["explanation"]["because"]
+    assert words in told
+
+
 ROWS = (
     {"name": "n1", "gpus": 8, "gpus_used": 1, "state": "MIXED+POWERING_UP"},
     {"name": "n2", "gpus": 4, "gpus_used": 4, "gpus_unread": True},
