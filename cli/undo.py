@@ -55,7 +55,19 @@ def command(out: Output, apply: bool, yes: bool) -> int:
         if apply and plan.actions:
             yes or click.confirm(f"{_told(plan)}?", abort=True)
             receipt = cluster.apply(plan)
+        if apply and not (receipt and receipt.stopped):
+            _closed(tree, cluster, lead)
     return _report(out, plan, receipt)
+
+
+def _closed(tree: Config, cluster: LiveCluster, lead: Lead | None) -> None:
+    """Put on record that what Slurm shows no more is over: of a preemption cut off at its end nothing else is left."""
+    from dataclasses import replace
+
+    plan = restoring(tree, cluster.read(), lead)
+    over = tuple(act for act in plan.acts if act.stage == "closed")
+    if over:
+        cluster.apply(replace(plan, actions=(), acts=over, pins=(), deferrals=()))
 
 
 @contextmanager

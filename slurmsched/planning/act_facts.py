@@ -53,6 +53,13 @@ class Facts:
         return row if named else -1
 
     @cached_property
+    def naming(self) -> tuple[int, ...]:
+        """Rows of all jobs that name its reservation and are not over: users may send other jobs there, and Slurm
+        deletes none that a job names."""
+        jobs = self.snapshot.jobs
+        return tuple(np.flatnonzero(jobs.reservation.isin((self.act.reservation,)) & ~jobs.finished).tolist())
+
+    @cached_property
     def kept(self) -> int:
         """Row of its reservation, -1: there is none."""
         rows = np.flatnonzero(self.snapshot.reservations.name.isin((self.act.reservation,)))
@@ -126,8 +133,8 @@ class Facts:
         jobs, row = self.snapshot.jobs, job_row(self.snapshot, victim.job_id)
         if row < 0 or not jobs.pending[row] or int(jobs.restarts[row]) != victim.restarts + 1:
             return False
-        early = jobs.reason[row] in ("", "None") and jobs.eligible_s[row] > self.snapshot.now_s
-        return bool(early or jobs.reason[row] == "BeginTime")
+        later = not jobs.eligible_s[row] <= self.snapshot.now_s  # else the reason is one of before: its time has come
+        return bool(later) and jobs.reason[row] in ("", "None", "BeginTime")
 
 
 def job_row(snapshot: Snapshot, job_id: int, submit_s: float | None = None) -> int:

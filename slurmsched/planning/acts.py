@@ -17,6 +17,7 @@ from slurmsched.planning.act_facts import Facts, job_row
 from slurmsched.planning.limited import limited
 from slurmsched.planning.taking import unable
 
+PUT_OFF_S = 600.0  # so long a victim is told that it may start again; one that Slurm does not let is left then
 SKEW_S = 30.0  # by so much slurmctld's clock may be behind ours, or ahead; it takes a start up to 60 s ago (26.05.5)
 
 
@@ -133,11 +134,11 @@ def _ended(facts: Facts, act: Act) -> Advance:
     now_s, jobs = facts.snapshot.now_s, facts.snapshot.jobs
     why = act.note or "its job runs"
     steps: list[Step] = []
-    if facts.named >= 0:
-        steps.append(Join(act.job_id, float(jobs.submit_s[facts.named]), why, act.id))
+    for row in facts.naming:
+        steps.append(Join(int(jobs.job_id[row]), float(jobs.submit_s[row]), why, act.id))
     if facts.reserved:
         steps.append(Unreserve(act.job_id, act.submit_s, why, act.id, act.reservation))
-    for victim in facts.put_off:
+    for victim in facts.put_off if now_s - act.stage_s < PUT_OFF_S else ():
         submit_s = float(jobs.submit_s[job_row(facts.snapshot, victim.job_id)])
         steps.append(Delay(victim.job_id, submit_s, "the nodes are given, it may start elsewhere", act.id, now_s))
     if not steps:

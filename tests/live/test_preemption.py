@@ -206,6 +206,8 @@ def test_preempt__killed_at_every_later_step_in_turn(site, running):
     assert urgent in column("%A", "RUNNING")
     assert ([restarts(job) for job in sorted(running)].count(1), signalled()) == (1, [victim])
     until(lambda: column("%r", "PENDING").get(victim) != "BeginTime", "the victim may start again")
+    site("undo", "--apply", "--yes")
+    assert [line["act"]["stage"] for line in journal(site)][-1] == "closed"
 
 
 def test_preempt__slurmctld_restarts_in_the_middle(site, running):

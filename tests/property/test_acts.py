@@ -33,6 +33,9 @@ class World:
     span_s: tuple[float, float] = (0.0, 0.0)
     held: bool = False
     drained: bool = False
+    later: bool = False  # its user has put the beneficiary off
+    other: bool = False  # another job of its user names the reservation
+    stuck: bool = False  # Slurm takes no begin time of a victim
     looks: bool = True
     signals: dict[int, int] = field(default_factory=dict)
     requeues: dict[int, int] = field(default_factory=dict)
@@ -42,14 +45,19 @@ class World:
             {
                 "job_id": job, "state": state, "restarts": self.restarts.get(job, 0),
                 "reservation": self.name if job == 1 else "", "priority": 0 if job == 1 and self.held else 1,
-                "reason": self.reason(job), "eligible_s": self.begin_s.get(job, 0.0),
+                "reason": self.reason(job), "eligible_s": self.begin_s.get(job, 0.0), "time_limit_s": 3_600.0,
             }
             for job, state in self.state.items() if state
         ]  # fmt: skip
+        if self.other:
+            rows.append({"job_id": 99, "state": RUNNING, "reservation": self.act.reservation})
+        if self.later and rows:
+            rows[0] |= {"eligible_s": self.now_s + 9_999.0} if rows[0]["job_id"] == 1 else {}
         span = {"start_s": [self.span_s[0]], "end_s": [self.span_s[1]], "to_come": [self.span_s[0] > self.now_s]}
         one = {"name": [self.act.reservation], "node_list": ["n1"], **span} if self.reserved else {}
         node = {"name": "n1", "gpus": 8, "state": "MIXED+DRAIN" if self.drained else "MIXED"}
-        return snapshot(rows, [node], now_s=self.now_s, reservations=Reservations.build(int(self.reserved), one))
+        return snapshot(rows, [node], now_s=self.now_s, acts=(self.act,),
+                        reservations=Reservations.build(int(self.reserved), one))  # fmt: skip
 
     def reason(self, job: int) -> str:
         """Slurm has one only when a scheduling pass has looked at the job."""
@@ -67,9 +75,11 @@ class World:
                 return False
             self.span_s = (self.span_s[0] if begun else step.start_s, step.end_s)
         elif kind == "unreserve":
-            if self.name:
+            if self.name or self.other:
                 return False
             self.reserved = False
+        elif kind == "join" and job == 99:
+            self.other = False
         elif kind == "join":
             if not self.state[job] or (step.name and not self.reserved):
                 return False
@@ -84,6 +94,8 @@ class World:
             self.restarts[job] = self.restarts.get(job, 0) + 1
             self.state[job], self.left_s[job] = LEAVING, self.now_s + KILL_WAIT_S
         elif kind == "delay":
+            if self.stuck:
+                return False
             self.begin_s[job] = step.start_s
         return True
 
@@ -95,7 +107,7 @@ class World:
                 self.state[job], self.begin_s[job] = PENDING, left_s + BEGIN_S
         busy = any(self.state[victim.job_id] in (RUNNING, LEAVING) for victim in self.act.victims)
         open_ = self.reserved and self.span_s[0] <= self.now_s if self.name else self.act.purpose == Purpose.PREEMPT
-        if self.state[1] == PENDING and not busy and not self.held and open_ and not self.drained:
+        if self.state[1] == PENDING and not busy and not self.held and open_ and not self.drained and not self.later:
             self.state[1] = RUNNING
 
 
@@ -117,7 +129,8 @@ def begun(grace_s: float, victims: int) -> tuple[World, Act]:
     return World(act, state={1: PENDING, **{victim.job_id: RUNNING for victim in chosen}}), act
 
 
-EVENTS = st.sampled_from(["nothing", "nothing", "victim ends", "cancelled", "held", "reservation deleted", "drained"])
+EVENTS = st.sampled_from(["nothing", "nothing", "victim ends", "cancelled", "held", "reservation deleted", "drained",
+                          "put off", "another job comes", "stuck"])  # fmt: skip
 
 
 @settings(deadline=None, max_examples=400)
@@ -128,7 +141,7 @@ EVENTS = st.sampled_from(["nothing", "nothing", "victim ends", "cancelled", "hel
 )
 def test_act__ends_clean_whatever_happens(grace_s, victims, happens):
     """No reservation, no name is left; no run is requeued twice or signalled twice, none without its grace, and nobody
-    leaves a node that takes no job."""
+    leaves a node that takes no job, or leaves for a job that could not start."""
     world, act = begun(grace_s, victims)
     warned_s: dict[int, float] = {}
     for event, cut, seconds in [*happens, *[("nothing", 99, 60.0)] * 30]:
@@ -144,12 +157,18 @@ def test_act__ends_clean_whatever_happens(grace_s, victims, happens):
             world.reserved, world.name = False, ""
         elif event == "drained":
             world.drained = not world.drained
+        elif event == "put off":
+            world.later = not world.later
+        elif event == "another job comes":
+            world.other = world.reserved
+        elif event == "stuck":
+            world.stuck = True
         before = dict(world.requeues)
         act = cycle(world, act, cut)
         for job in world.signals:
             warned_s.setdefault(job, world.now_s)
         told = [job for job, count in world.requeues.items() if count > before.get(job, 0)]
-        assert not (told and world.drained)
+        assert not (told and (world.drained or world.later))
         assert all(job in warned_s and world.now_s - warned_s[job] >= grace_s for job in told if grace_s)
         world.passes(seconds)
     assert act.stage == Stage.CLOSED

@@ -113,3 +113,26 @@ def test_undo__takes_preemptions_under_way_back(run, written):
     ]  # fmt: skip
     assert run("undo", "--apply", "--yes").code == 0
     assert [action.kind for action in written.sent][-2:] == ["join", "unreserve"]
+
+
+def test_undo__closes_a_preemption_of_which_nothing_is_left(run, written, monkeypatch):
+    """slurmsched was killed right after its last step: the record must not tell for ever that it is being cleaned up.
+    One that only ends now is closed too, once Slurm shows nothing of it any more."""
+    from dataclasses import replace
+
+    from slurmsched.model import Act, Purpose, Reservations, Stage
+
+    act = Act("11-7", Purpose.PREEMPT, 11, 1.0, "ann", "n1", 3_600.0, 1.0, stage=Stage.CLEANING, sure=False)
+    kept, none = Reservations.build(1, {"name": [act.reservation]}), Reservations.build(0, {})
+    written.snapshot = replace(written.snapshot, acts=(act,), reservations=kept)
+    plans, true_apply = [], written.apply
+
+    def apply(plan):
+        plans.append(plan)
+        written.snapshot = replace(written.snapshot, reservations=none)
+        return true_apply(plan)
+
+    monkeypatch.setattr(written, "apply", apply)
+    assert run("undo", "--apply", "--yes").code == 0
+    assert [[each.stage for each in plan.acts] for plan in plans] == [[Stage.REVERSING], [Stage.CLOSED]]
+    assert plans[1].actions == ()
