@@ -5,7 +5,7 @@ Pure: the same rules serve the ledger and the replay's memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -99,8 +99,13 @@ def check(levers: Levers, jobs: Jobs, now_s: float, config: LeverConfig) -> Chec
     at, known = match(levers, jobs, now)
     ours = _ours(levers, at, now) | LEVERS[config.kind].hidden(jobs)
     changed, changes = [], []
-    for row in np.flatnonzero(known & jobs.pending & ~ours):
-        lever, change = _changed(Lever(**levers.values(at[row])), jobs, int(row), now_s, config)
+    for row in np.flatnonzero(known & jobs.pending & ~ours).tolist():
+        lever, change = _changed(Lever(**levers.values(at[row])), jobs, row, now_s, config)
+        changed.append(lever)
+        changes.append(change)
+    for row, lead in _strayed(levers, jobs, now, known, config.kind):
+        of_array = replace(Lever(**levers.values(lead)), job_id=int(jobs.job_id[row]))
+        lever, change = _changed(of_array, jobs, row, now_s, config)
         changed.append(lever)
         changes.append(change)
     changed += _redated(levers.merged(changed), now_s, config)
@@ -134,6 +139,18 @@ def _ours(levers: Levers, at: Int64s, now: Int64s) -> Bools:
         return np.ones(len(now), np.bool_)
     unsure = ~levers.sure[at] & ((now == levers.old[at]) | (now == levers.base[at]))
     return (now == levers.new[at]) | unsure
+
+
+def _strayed(levers: Levers, jobs: Jobs, now: Int64s, known: Bools, kind: str) -> Iterator[tuple[int, int]]:
+    """Rows of waiting array tasks to which somebody gave another value than we gave their array, and of its lever."""
+    if not len(levers):
+        return
+    lead, led = levers.find(jobs.leader)
+    led &= jobs.pending & (jobs.array_job_id > 0) & (jobs.leader != jobs.job_id) & ~known
+    led &= levers.written[lead] & levers.sure[lead] & (now != levers.new[lead]) & ~LEVERS[kind].hidden(jobs)
+    led &= (jobs.restarts > 0) | (jobs.submit_s <= levers.submit_s[lead])
+    for row in np.flatnonzero(led).tolist():
+        yield row, int(lead[row])
 
 
 def adopt(levers: Levers, jobs: Jobs, records: Iterable[LeverRecord], kind: str) -> list[Lever]:
@@ -176,6 +193,8 @@ def remember(levers: Levers, jobs: Jobs, outcomes: Iterable[Outcome], kind: str)
         if jobs.job_id[row] != action.job_id or (outcome.status == "refused" and not jobs.array_job_id[row]):
             continue  # of an array Slurm may refuse one task and take the rest
         before = Lever(**levers.values(at[row])) if known[row] else None
+        if action.new == action.old and before is not None:
+            continue  # an array task keeps what its user gave it
         made[action.job_id] = Lever(
             action.job_id,
             float(jobs.submit_s[row]),

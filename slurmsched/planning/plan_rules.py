@@ -39,6 +39,8 @@ def unmanaged(action: Action | None, view: View) -> str:
         left = view.left is not None and view.left[row] and view.snapshot.jobs.written[row]
         if left and action.new == action.base:
             return ""  # a job that left the scope gets its own back
+        if action.new == action.old:
+            return ""  # an array task keeps what it has, behind the write of its array
         index = -1 if view.verdict is None else int(view.verdict[row])
         rule = managed.JOB_RULES[index] if index >= 0 else None
         return rule.reason if rule and rule.name != "array" else ""  # a task gets what its managed array has

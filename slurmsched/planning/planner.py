@@ -40,7 +40,7 @@ from slurmsched.planning.order import put_back, with_own_nice
 from slurmsched.planning.parts import Deferred, Pinned
 from slurmsched.planning.reasons import criteria
 from slurmsched.planning.starvation import aged_first
-from slurmsched.planning.values import due, lever_values
+from slurmsched.planning.values import behind_arrays, due, lever_values
 from slurmsched.planning.view import View
 from slurmsched.protocols import Estimator, Placement, Policy, Telling
 
@@ -95,8 +95,10 @@ class Planner:
         wanted = lever_values(snapshot, ranking, ours, lever, self.lever)
         ranking = with_own_nice(snapshot, ranking, ours, wanted, lever)
         last = put_back(snapshot, lever)
-        writes = due(snapshot.jobs, wanted != lever.now(snapshot.jobs))
-        changed = np.flatnonzero(writes[ranking.order])  # places, most urgent first
+        writes = due(snapshot.jobs, wanted, lever.now(snapshot.jobs))
+        changed = behind_arrays(
+            snapshot.jobs, ranking.order, np.flatnonzero(writes[ranking.order])
+        )  # most urgent first
         left = managed.out_of_scope(snapshot.jobs, self.scope, self.lever.kind)
         view = View(snapshot, self.scope, self.taking, self.limits, verdict, left=left)
         starts = self._starts(snapshot, ranking, ours)

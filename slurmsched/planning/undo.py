@@ -18,21 +18,27 @@ def undo_plan(snapshot: Snapshot, records: Iterable[LeverRecord]) -> Plan:
     """Actions that give each unfinished job its base back. records: oldest first; the last base counts.
 
     A job that holds a value we never sent was changed by somebody else since: it is left alone and told. One whose
-    value Slurm does not show gets its base if that was not the last one sent. Tasks are written with their array.
+    value Slurm does not show gets its base if that was not the last one sent. Tasks are written with their array; one
+    that has another value of its own than that gets it again right behind.
     """
     actions: list[Action] = []
     refused: list[Refusal] = []
-    jobs, written = snapshot.jobs, set[tuple[int, str]]()
+    jobs, written = snapshot.jobs, dict[tuple[int, str], int]()
     hidden = {kind: lever.hidden(jobs) for kind, lever in LEVERS.items()}
     for row, kind, base, values, last in _known(jobs, records):
         lever = LEVERS[kind]
         now = int(lever.now(jobs)[row])
         ours = (last if hidden[kind][row] else now) in values - {base}
-        if ours:
-            if (int(jobs.leader[row]), kind) not in written:
-                action = lever.action(jobs, row, base, "undo: back to the base value")
-                actions.append(replace(action, base=base))
-                written.add((action.job_id, kind))
+        leader = (int(jobs.leader[row]), kind)
+        if leader in written:  # Slurm gives the task what its array gets
+            own = base if ours or hidden[kind][row] else now
+            if jobs.array_job_id[row] and own != written[leader]:
+                action = lever.action(jobs, row, own, "undo: its own value, other than that of its array")
+                actions.append(replace(action, base=own))
+        elif ours:
+            action = lever.action(jobs, row, base, "undo: back to the base value")
+            actions.append(replace(action, base=base))
+            written[action.job_id, kind] = base
         elif now != base:
             reason = f"its {kind} is {now}, which slurmsched never wrote: somebody changed it since"
             refused.append(Refusal(int(snapshot.jobs.job_id[row]), "foreign", reason))

@@ -10,7 +10,7 @@ from slurmsched.model import Jobs, Ranking, Snapshot
 from slurmsched.model.columns import Bools, Int64s
 from slurmsched.planning import managed
 from slurmsched.planning.groups import competing
-from slurmsched.planning.levers import AnyLever
+from slurmsched.planning.levers import LIMIT, AnyLever
 from slurmsched.planning.spacing import spaced
 from slurmsched.words import some
 
@@ -31,7 +31,7 @@ def lever_values(snapshot: Snapshot, ranking: Ranking, ours: Bools, lever: AnyLe
         low = not (own[rows] > 0).any()  # Slurm's least priority is 1: down there nobody's own nice would count
         made, kept = spaced(height, tie[rows], low=low, **_band(snapshot, factors[rows], limits))
         boost[rows[~kept]] = (made - factors[rows])[~kept]
-    return _with_followers(jobs, ours, lever.value(jobs, boost))
+    return _with_followers(jobs, ours, lever.value(jobs, boost), lever.now(jobs))
 
 
 def _band(snapshot: Snapshot, factors: Int64s, lever: Lever) -> dict[str, int]:
@@ -51,12 +51,28 @@ def _band(snapshot: Snapshot, factors: Int64s, lever: Lever) -> dict[str, int]:
     return {"gap": gap, "margin": gap // 8 if weights else 0, **bounds}
 
 
-def due(jobs: Jobs, changed: Bools) -> Bools:
-    """Changed rows without the array tasks that the write of their array reaches. (N,) bool."""
+def due(jobs: Jobs, wanted: Int64s, now: Int64s) -> Bools:
+    """Rows to write: changed ones without the array tasks that the write of their array gives what they are to have.
+
+    A task that is to have another value than its array is written behind it, whether or not it has it: the write of
+    the array takes it away. wanted, now: (N,) lever values. (N,) bool.
+    """
     rows, leader = _followers(jobs)
-    first = changed.copy()
-    first[rows[changed[leader]]] = False
+    first: Bools = wanted != now
+    first[rows] = np.where(first[leader], wanted[rows] != wanted[leader], first[rows])
     return first
+
+
+def behind_arrays(jobs: Jobs, order: Int64s, places: Int64s) -> Int64s:
+    """These places of an order of rows, with each array task behind its array."""
+    place = np.empty(len(jobs), np.int64)
+    place[order] = np.arange(len(order))
+    rows, leader = _followers(jobs)
+    behind, follows = place.copy(), np.zeros(len(jobs), np.bool_)
+    behind[rows], follows[rows] = np.maximum(place[rows], place[leader]), True
+    written = order[places]
+    made: Int64s = places[np.lexsort((follows[written], behind[written]))]
+    return made
 
 
 def _followers(jobs: Jobs) -> tuple[Int64s, Int64s]:
@@ -65,9 +81,11 @@ def _followers(jobs: Jobs) -> tuple[Int64s, Int64s]:
     return rows, np.searchsorted(jobs.job_id, jobs.array_job_id[rows])
 
 
-def _with_followers(jobs: Jobs, ours: Bools, wanted: Int64s) -> Int64s:
-    """Array tasks follow their array: Slurm writes them together. (N,) int64."""
+def _with_followers(jobs: Jobs, ours: Bools, wanted: Int64s, now: Int64s) -> Int64s:
+    """Array tasks follow their array: Slurm writes them together. One with a nice of its own is as much behind or
+    ahead of the others as its user wants; one that was changed lately keeps what it has. (N,) int64."""
     rows, leader = _followers(jobs)
     rows, leader = rows[ours[leader]], leader[ours[leader]]
-    wanted[rows] = wanted[leader]
+    own = np.clip(wanted[leader] + jobs.base_nice[rows] - jobs.base_nice[leader], -LIMIT, LIMIT)
+    wanted[rows] = np.where(jobs.backoff[rows], now[rows], own)
     return wanted

@@ -72,6 +72,32 @@ def test_array__pending_running_and_requeued_tasks(site):
     undone(site, before)
 
 
+def test_array__a_nice_that_its_user_set_on_one_task(closed):
+    """It counts on top of what the array gets, one that is set after a write is left as it is, also when the array is
+    written again, and undo gives each its own back."""
+    submit("bob", 1, "--time=600")
+    array = submit("alice", 4, "--array=0-4", "--time=50")
+    run("scontrol", "update", f"jobid={array}_2", "nice=50", user="alice")
+    before = nices()
+    (task,) = (job for job, nice in before.items() if nice == 50)
+    assert written(closed) > 0
+    assert nices()[task] == nices()[array] + 50
+    settled(closed)
+    run("scontrol", "update", f"jobid={array}_1", "nice=7", user="alice")
+    (later,) = (job for job, nice in nices().items() if nice == 7)
+    moved = nices()[array]
+    for limit in (600, 400, 5):
+        submit("carol", 1, f"--time={limit}")
+        closed.tick()
+        assert (nices()[later], nices()[task]) == (7, nices()[array] + 50)
+    run("scontrol", "update", f"jobid={array}", "timelimit=1")  # the shortest of all: it must be written again
+    closed.tick()
+    assert nices()[array] != moved
+    assert (nices()[later], nices()[task]) == (7, nices()[array] + 50)
+    closed("undo", "--apply", "--yes")
+    assert {job: nice for job, nice in nices().items() if job in before or job == later} == before | {later: 7}
+
+
 def test_array__task_requeued_between_cycles(site):
     """It waits again with what its array got, which is not its user's wish."""
     site.configure(policy=SRSF)

@@ -96,6 +96,29 @@ def test_slurmdbd_down__cycle_works_all_the_same(site, waiting):
     works(site)
 
 
+def test_undo__with_a_full_disk_without_ledger_policy_and_whole_records(site, waiting):
+    """It needs what the journal tells, and nothing else: each value goes back, and what was passed over is said."""
+    run("mount", "-t", "tmpfs", "-o", "size=400k", "none", str(site.folder))
+    try:
+        site.configure(policy='{ name = "srsf" }')
+        site.tick()
+        assert any(nices().values())
+        for name in ("acts", "pins", "deferrals"):
+            site.journal.with_name(f"journal.{name}.jsonl").write_text('{"of": "tomorrow"}\nno line\n')
+        site.configure(policy='{ name = "no-such-policy" }', leader__enabled="true",
+                       ledger__url='"mysql+pymysql://nobody:nothing@127.0.0.1:1/none"')  # fmt: skip
+        (site.folder / "ledger.db").unlink()
+        run("sh", "-c", f"cat /dev/zero > {site.folder}/filler", check=False)
+        site.owned()
+        assert "No space left" in run("sh", "-c", f"echo x > {site.folder}/more", check=False).err
+        done = site("undo", "--apply", "--yes", check=False)
+        assert (done.rc, any(nices().values())) == (0, False), done.out + done.err
+        for said in ("lines_skipped", "not_written", "what other hosts wrote is not known"):
+            assert said in done.err, done.err
+    finally:
+        run("umount", str(site.folder))
+
+
 def test_database_locked__exit_4_and_no_job_touched(site, waiting):
     """Another process holds the database: exit code 4, and nothing was sent."""
     site.tick("--dry-run")

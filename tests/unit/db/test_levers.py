@@ -157,6 +157,27 @@ def test_check__a_later_write_of_the_array_is_no_change_behind_our_back() -> Non
     assert levers.check(held, both, 2000.0, CONFIG).changes == []
 
 
+@pytest.mark.parametrize("nice", [0, 5, 77])
+def test_check__a_task_that_its_user_changed_is_respected(nice: int) -> None:
+    """Nobody wrote to the task but with its array: what it has is its base, and it is left alone for a while."""
+    check = levers.check(Levers.of([written()]), array(nice=nice), 2000.0, CONFIG)
+    assert [(change.job_id, change.expected, change.found, change.base) for change in check.changes] == [
+        (2, -800, nice, nice)
+    ]
+    assert (check.columns["base_nice"][1], check.columns["backoff"].tolist()) == (nice, [False, True])
+    again = levers.check(check.levers, array(nice=nice), 2001.0, CONFIG)
+    assert (again.changes, again.columns["backoff"][1]) == ([], True)
+    kept = SetNice(2, 1000.0, "behind its array", nice, nice, nice)
+    assert levers.remember(again.levers, array(nice=nice), [Outcome(kept, "written")], "nice") == []
+
+
+@pytest.mark.parametrize("lead", [{"sure": False}, {"written": False, "new": 5}])
+def test_check__a_task_differs_where_its_array_is_not_ours(lead: dict[str, object]) -> None:
+    """Without an answer nobody knows what the task got, and an array that was not written says nothing."""
+    check = levers.check(Levers.of([written(**lead)]), array(nice=9), 2000.0, CONFIG)
+    assert [change.job_id for change in check.changes if change.job_id == 2] == []
+
+
 def test_gone__an_array_is_remembered_while_a_task_is_left() -> None:
     """Its record leaves the queue first; the task still holds its value."""
     held = Levers.of([written(), written(9)])

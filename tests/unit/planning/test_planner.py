@@ -190,6 +190,23 @@ def test_planner__a_task_that_left_its_array_is_brought_back():
     assert [(a.job_id, a.new) for a in planned(before).actions] == [(11, -5000)]
 
 
+@pytest.mark.parametrize("names", ["CAB", "CBA"])
+@pytest.mark.parametrize(("own", "backoff"), [(50, False), (0, True), (50, True)])
+def test_planner__a_nice_of_a_tasks_own_is_respected(names, own, backoff):
+    """Its array is written first, wherever the policy puts the two, and Slurm takes the task's own away with that: the
+    task gets it again right behind, on top of what the others get, or as it is where it was changed lately. Once all is
+    as wanted nothing is written any more."""
+    before = queue(names, job_id=[5, 10, 11], array_job_id=[0, 10, 10], array_tasks=[1, 4, 1], nice=[0, 0, own],
+                   base_nice=[0, 0, own], backoff=[False, False, backoff])  # fmt: skip
+    plan = planned(before)
+    array, task = plan.actions
+    assert ((array.job_id, array.base), (task.job_id, task.old, task.base)) == ((10, 0), (11, own, own))
+    assert task.new == (own if backoff else array.new + own) != array.new
+    assert not [refusal for refusal in plan.refused if refusal.rule != "backoff"]
+    after = before.jobs.with_columns(nice=[0, array.new, task.new])
+    assert planned(replace(before, jobs=after)).actions == ()
+
+
 def test_planner__leaves_jobs_alone_whose_site_factor_slurm_hides():
     """What sprio does not list cannot be told from 0: every cycle would write another value."""
     hidden = queue("BA", priority=[2_000_000, 1_000_100], base_priority=[100.0, np.nan], site_factor=[1_999_900, 0])

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+import pytest
+
 from slurmsched.model import Allocations, Jobs, JobState, Nodes, Partitions, Snapshot
 from slurmsched.planning.undo import undo_plan
 
@@ -85,3 +87,22 @@ def test_undo__an_array_is_written_with_all_its_tasks():
     columns = {"job_id": [7, 8], "array_job_id": [7, 7], "submit_s": [10.0, 10.0], "nice": [-950, -950]}
     snapshot = replace(one_job(), jobs=Jobs.build(2, columns))
     assert [action.job_id for action in undo_plan(snapshot, [Record()]).actions] == [7]
+
+
+@pytest.mark.parametrize(
+    ("task", "records", "expected"),
+    [
+        (77, [], [(7, -950, 50), (8, 77, 77)]),  # its user set it, and nobody wrote to it since
+        (50, [], [(7, -950, 50)]),  # to what all of them had
+        (-873, [Record(job_id=8, base=77, values=frozenset({-873}), last=-873)], [(7, -950, 50), (8, -873, 77)]),
+        (60, [Record(job_id=8, base=77, values=frozenset({-873}), last=-873)], [(7, -950, 50), (8, 60, 60)]),
+    ],
+)
+def test_undo__a_task_with_a_nice_of_its_own_keeps_it(task, records, expected):
+    """What its array gets back reaches the task as well: it gets its own right behind."""
+    columns = {"job_id": [7, 8], "array_job_id": [7, 7], "submit_s": [10.0, 10.0], "nice": [-950, task]}
+    snapshot = replace(one_job(), jobs=Jobs.build(2, columns))
+    plan = undo_plan(snapshot, [Record(), *(replace(record, submit_s=10.0) for record in records)])
+    assert [(action.job_id, action.old, action.new) for action in plan.actions] == expected
+    assert all(action.base == action.new for action in plan.actions)
+    assert plan.refused == ()
