@@ -80,6 +80,10 @@ def test_daemon__sighup_takes_a_good_configuration_and_refuses_a_bad_one(site, d
     daemon.send_signal(signal.SIGHUP)
     more = wrong_order()
     until(lambda: in_order(more), "it works on with the old configuration")
+    site.file.write_text(good)
+    work = site("status", "--json").json()["work"]
+    assert (work["mode"], work["same_config"]) == ("apply", True)  # by its option; the file says dry-run
+    assert "mood" in work["refused"]
     site.configure(policy='{ name = "fifo" }')
     daemon.send_signal(signal.SIGHUP)
     until(lambda: in_order(sorted([*jobs, *more])), "first come, first served now")
