@@ -98,7 +98,7 @@ def test_slurmdbd_down__cycle_works_all_the_same(site, waiting):
 
 def test_undo__with_a_full_disk_without_ledger_policy_and_whole_records(site, waiting):
     """It needs what the journal tells, and nothing else: each value goes back, and what was passed over is said."""
-    run("mount", "-t", "tmpfs", "-o", "size=400k", "none", str(site.folder))
+    run("mount", "-t", "tmpfs", "-o", "size=4m", "none", str(site.folder))
     try:
         site.configure(policy='{ name = "srsf" }')
         site.tick()
