@@ -102,30 +102,26 @@ def test_plugins__guard_the_levers_and_let_the_daemon_work(plugins):
     assert (again.rc, column("%k")[written]) == (0, "slurmsched: preempt=yes")
 
 
-def test_plugins__progress_of_a_running_job_keeps_its_hints(plugins):
-    """The job tells its progress alone; its owner cannot take back a hint."""
-    job = submit("alice", 1, "--comment=run 7 slurmsched: preempt=yes", "--wrap=sleep 300")
+def test_plugins__hold_whatever_a_user_sends(plugins):
+    """A job tells its progress alone; its owner cannot take back a hint. The longest comment that Slurm takes, and one
+    that it refuses only after the script has seen it: squeue is answered meanwhile, who submits reads a few lines."""
+    job = submit("alice", 1, "--comment=run 7 slurmsched: preempt=yes")
     until(lambda: told(job)["JobState"].startswith("RUNNING"), "the job to start")
     run("scontrol", "update", f"jobid={job}", "comment=slurmsched: progress=2/9", user="alice")
     assert column("%k")[job] == "slurmsched: preempt=yes progress=2/9"
     refused = run("scontrol", "update", f"jobid={job}", "comment=slurmsched: preempt=no", user="alice", check=False)
     assert (refused.rc != 0, column("%k")[job]) == (True, "slurmsched: preempt=yes progress=2/9")
-
-
-@pytest.mark.parametrize("length", [1_000, 600_000])
-def test_plugins__no_comment_keeps_slurmctld_from_answering(plugins, length):
-    """The longest comment that Slurm takes, and one that it refuses only after the script has seen it: squeue is
-    answered meanwhile, and whoever submits reads a few lines."""
     script = Path("/tmp/long_comment.sh")
-    script.write_text(f'#!/bin/sh\n#SBATCH --comment="slurmsched: {"aa=1 " * (length // 5 - 3)}"\n')
-    script.chmod(0o644)
-    with ThreadPoolExecutor(1) as pool:
-        asked = ("sbatch", "-p", "phantom", "--output=/dev/null", str(script))
-        sent = pool.submit(run, *asked, user="alice", check=False)
-        while not sent.done():
-            run("squeue", "-h")  # fails after MessageTimeout
-    done = sent.result()
-    assert ((done.rc == 0), done.err.count("slurmsched: ") <= 4) == (length < 1_024, True)
+    for length in (1_000, 600_000):
+        script.write_text(f'#!/bin/sh\n#SBATCH --comment="slurmsched: {"aa=1 " * (length // 5 - 3)}"\n')
+        script.chmod(0o644)
+        with ThreadPoolExecutor(1) as pool:
+            asked = ("sbatch", "-p", "phantom", "--output=/dev/null", str(script))
+            sent = pool.submit(run, *asked, user="alice", check=False)
+            while not sent.done():
+                run("squeue", "-h")  # fails after MessageTimeout
+        done = sent.result()
+        assert ((done.rc == 0), done.err.count("slurmsched: ") <= 4) == (length < 1_024, True)
 
 
 def test_plugins__whatever_fails_jobs_go_in_unchanged(plugins):

@@ -18,7 +18,7 @@ FIELDS = {
     "JobIDRaw": ("JobIDRaw", "JobID"), "Submit": ("SubmitTS", "Submit"), "Start": ("StartTS", "Start"),
     "End": ("EndTS", "End"), "State": ("State",), "User": ("User",), "Account": ("Account",), "JobName": ("JobName",),
     "NNodes": ("NNodes",), "AllocTRES": ("AllocTRES",), "ReqTRES": ("ReqTRES",), "ReqGRES": ("ReqGRES",),
-    "SubmitLine": ("SubmitLine",), "ElapsedRaw": ("Elapsed",), "Cluster": ("Cluster",),
+    "SubmitLine": ("SubmitLine",), "Run": ("Elapsed",), "Cluster": ("Cluster",),
     "GPUs": ("NGpus", "NGPU", "ReqGPUS", "ReqGPU"), "Limit": ("Timelimit",),
     "Step": ("StepID", "JobStep"),
 }  # fmt: skip
@@ -48,6 +48,8 @@ class Slurm2Sql(RowLoader):
         fields = {name: _text(value) for name, value in row.items()}
         limit = row.get("Limit")
         fields["TimelimitRaw"] = str(round(float(limit) / 60)) if limit not in (None, "") else ""
+        run = row.get("Run")
+        fields |= {"ElapsedRaw": str(int(run))} if isinstance(run, int | float) else {"Elapsed": _text(run)}
         return job_of(fields, int(row["JobIDRaw"]), source)
 
     def finish(self, columns: Columns, source: Source) -> Columns:

@@ -684,6 +684,19 @@ def test_slurm2sql__reads_older_and_newer_tables(tmp_path: Path, names: tuple[st
     ) == ([490.0, 90.0], [3600.0, 90.0])  # fmt: skip
 
 
+@pytest.mark.parametrize("elapsed", [400, 400.0, "00:06:40", None, ""])
+def test_slurm2sql__takes_elapsed_for_the_run_time(tmp_path: Path, elapsed: Any) -> None:
+    """A number of seconds or sacct's words, as its releases keep it."""
+    path = tmp_path / "jobs.sqlite3"
+    names = (*NEWER, "Elapsed")
+    with sqlite3.connect(path) as database:
+        database.execute(f"CREATE TABLE slurm ({', '.join(names)})")
+        row = (1, None, "ann", "COMPLETED", 1000.0, 1010.0, 1500.0, 3600.0, 2, "gpu:2", None, elapsed)
+        database.execute(f"INSERT INTO slurm VALUES ({', '.join('?' * len(names))})", row)
+    database.close()
+    assert load(path, strict=True).trace.duration_s.tolist() == [400.0 if elapsed else 490.0]
+
+
 def test_slurm2sql__refuses_another_database(tmp_path: Path) -> None:
     """A SQLite file without its table is named as such."""
     path = tmp_path / "other.sqlite3"
