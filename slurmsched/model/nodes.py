@@ -24,6 +24,7 @@ class Nodes(Table):
     state: Int64s = column(np.int64, int(NodeState.IDLE))
     gpu_types: Labels = text()  # normal form of what it has, e.g. "gpu:a100:8"
     gpus: Int32s = column(np.int32, 0)
+    types_used: Labels = text()  # what Slurm says is used of it, e.g. "gpu:a100:2,gpu:1g.5gb:1"; "" = nothing
     gpus_used: Int32s = column(np.int32, 0)  # no job can have them whole: held, or shards or MPS of them are
     gpu_mask_used: Int64s = column(np.int64, 0)  # bit i: GPU index i is held; 0 when counts only
     gpus_shared: Int32s = column(np.int32, 0)  # of gpus_used those of which only shards or MPS are held

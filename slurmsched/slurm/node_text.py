@@ -80,6 +80,7 @@ class _Gpus:
     """The columns of model.Nodes that tell of one node's GPUs."""
 
     gpu_types: str = ""
+    types_used: str = ""
     gpus: int = 0
     gpus_used: int = 0
     gpu_mask_used: int = 0
@@ -100,11 +101,11 @@ def _gpus(row: Mapping[str, Any], state: NodeState, warnings: list[str]) -> _Gpu
         held, by_tres = (_bounded(parse_gres(row.get(key, ""), counted=True)) for key in ("used", "tres_used"))
     except UnreadableError as error:
         warnings.append(_unread(name, str(error)))
-        return _Gpus(types, gpus, gpus, gpus_unread=bool(types))
+        return _Gpus(types, types, gpus, gpus, gpus_unread=bool(types))
     told = any(entry.kind == "gpu" for entry in held) or "gres/gpu" in tres
     if types and not told and not (state & NodeState.IDLE and not row["cpus_used"]):
         warnings.append(_unread(name, "Slurm tells none"))
-        return _Gpus(types, gpus, gpus, gpus_unread=True)
+        return _Gpus(types, types, gpus, gpus, gpus_unread=True)
     return _held(types, gpus, held, by_tres)
 
 
@@ -120,7 +121,8 @@ def _held(types: str, gpus: int, held: Sequence[Gres], by_tres: Sequence[Gres]) 
     which = parts.bit_count() == most and mask.bit_count() == whole
     shared = (parts & ~mask).bit_count() if which else most
     used = min(whole + shared, gpus)
-    return _Gpus(types, gpus, used, mask | parts if which or not most else mask, used - min(whole, gpus))
+    by_type = normal_form(held, ("gpu",)) or normal_form(by_tres, ("gpu",))
+    return _Gpus(types, by_type, gpus, used, mask | parts if which or not most else mask, used - min(whole, gpus))
 
 
 def _shared_by_tres(held: Sequence[Gres], by_tres: Sequence[Gres]) -> Iterator[Gres]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -84,15 +84,24 @@ def parts(snapshot: Snapshot) -> Iterator[Part]:
     for row in np.flatnonzero(nodes.gpus > 0).tolist():
         standing = stands[row]
         kinds = whole_types(nodes.gpu_types[row]) or {"": int(nodes.gpus[row])}
+        by_type = _taken(snapshot, row, kinds, held) if len(kinds) > 1 else {}
         for gpu_type, gpus in kinds.items():
             if len(kinds) > 1:
-                taken = 0 if standing in (DOWN, UNREAD) else min(gpus, held.get((row, gpu_type), 0))
+                taken = 0 if standing in (DOWN, UNREAD) else min(gpus, by_type[gpu_type])
                 yield Part(row, gpu_type, gpus, taken, standing, None, None, SEVERAL)
                 continue
             mask = int(masks[row]) if known[row] else None
             some = standing in (OPEN, BOOT) and gpus > used[row]
             linked, why = _linked(snapshot, int(classes[row]), mask) if some else (0, "")
             yield Part(row, gpu_type, gpus, used[row], standing, mask, linked, why)
+
+
+def _taken(snapshot: Snapshot, row: int, kinds: Iterable[str], held: Mapping[tuple[int, str], int]) -> dict[str, int]:
+    """GPUs of each type that are in use on a node of several. One of which the type is not told may be of any."""
+    told = whole_types(snapshot.nodes.types_used[row])
+    found = {kind: max(held.get((row, kind), 0), told.get(kind, 0)) for kind in kinds}
+    rest = max(int(snapshot.nodes.gpus_used[row]) - sum(found.values()), 0)
+    return {kind: gpus + rest for kind, gpus in found.items()}
 
 
 @lru_cache(maxsize=2)
@@ -108,8 +117,14 @@ def migs(snapshot: Snapshot) -> Iterator[Mig]:
     for row, text in enumerate(snapshot.nodes.gpu_types):
         for entry in parse_gres(text):
             if entry.mig:
-                left = 0 if closed[row] or boots[row] else max(0, entry.count - held.get((row, entry.type), 0))
+                used = max(held.get((row, entry.type), 0), _migs_used(snapshot.nodes.types_used[row], entry.type))
+                left = 0 if closed[row] or boots[row] else max(0, entry.count - used)
                 yield Mig(row, entry.type, entry.count, left)
+
+
+def _migs_used(text: str, mig_type: str) -> int:
+    """MIG devices of a type in what Slurm says is used; those without a type may be of any."""
+    return sum(entry.count for entry in parse_gres(text) if entry.kind == "gpu" and entry.type in (mig_type, ""))
 
 
 def gpu_types(snapshot: Snapshot) -> frozenset[str]:

@@ -12,6 +12,7 @@ import numpy as np
 
 from slurmsched.model import Allocations, Jobs, Labels, Nodes, Partitions, Snapshot, frozen, job_state, node_state
 from slurmsched.model.columns import Floats
+from slurmsched.model.gres import is_mig
 from slurmsched.model.hints import parse_hints
 from slurmsched.model.table import Table
 
@@ -144,10 +145,12 @@ def _node(row: Row) -> dict[str, Any]:
 
 
 def _used(nodes: Nodes, held: Allocations) -> Nodes:
-    """The nodes with the GPUs that are held counted as used."""
+    """The nodes with the GPUs that are held counted as used; MIG devices are none."""
     row = {name: i for i, name in enumerate(nodes.name)}
     used, mask = nodes.gpus_used.copy(), nodes.gpu_mask_used.copy()
-    for name, gpus, gpu_mask in zip(held.node, held.gpus, held.gpu_mask, strict=True):
+    for name, gpu_type, gpus, gpu_mask in zip(held.node, held.gpu_type, held.gpus, held.gpu_mask, strict=True):
+        if is_mig(gpu_type):
+            continue
         used[row[name]] += gpus
         mask[row[name]] |= gpu_mask
     return nodes.with_columns(gpus_used=used, gpu_mask_used=mask) if len(held) else nodes

@@ -145,3 +145,26 @@ def test_plan__believes_jobs_by_index(on: Run):
     slurm = FakeSlurm(_node("gpu:a100:0(IDX:N/A)", "", {}), [*jobs, job(8, 6)], records=lines)
     told = json.loads(on(slurm, "explain", "8", "--why-not", "n1", "--json").out)
     assert "5 of its 8 GPUs are free" in json.dumps(told["why_not"])
+
+
+@pytest.mark.parametrize(("used", "tres", "free"), [
+    ("gpu:gtx970:1(IDX:0),gpu:gtx1060:0(IDX:N/A)", "cpu=1,gres/gpu=1", {"gtx970": 0, "gtx1060": 2}),
+    ("gpu:gtx970:1(IDX:0),gpu:gtx1060:1(IDX:1)", "cpu=1,gres/gpu=2", {"gtx970": 0, "gtx1060": 1}),
+    ("(null)", "cpu=1,gres/gpu=1", {"gtx970": 0, "gtx1060": 1}),  # of which type is not told: it may be of any
+    ("gpu:gtx970:0(IDX:N/A),gpu:gtx1060:0(IDX:N/A),shard:gtx1060:1(1/4,0/4)", "", {"gtx970": 0, "gtx1060": 1}),
+    ("gpu:gtx970:0(IDX:N/A),gpu:gtx1060:0(IDX:N/A)", "", {"gtx970": 1, "gtx1060": 2}),
+])  # fmt: skip
+def test_gpus__counts_by_type_what_the_node_says(on: Run, used, tres, free):
+    """On a node of several types no GPU is free whose type Slurm says, or does not say, is in use."""
+    gres = {"Gres": "gpu:gtx970:1,gpu:gtx1060:2", "CfgTRES": f"{TRES},gres/gpu=3"}
+    slurm = FakeSlurm(_node(used, tres, gres), [running(1, "n1")] if tres else [])
+    told = json.loads(on(slurm, "gpus", "--json").out)["types"]
+    assert {one["name"]: one["free"] for one in told} == free
+
+
+def test_gpus__counts_mig_devices_that_the_node_says_are_used(on: Run):
+    """Of fourteen slices three are in use, whatever jobs are shown."""
+    fields = {"Gres": "gpu:a100:1,gpu:1g.5gb:14"}
+    slurm = FakeSlurm(_node("gpu:a100:0(IDX:N/A),gpu:1g.5gb:3(IDX:1-3)", "", fields))
+    (mig,) = json.loads(on(slurm, "gpus", "--json").out)["mig"]
+    assert (mig["devices"], mig["free"]) == (14, 11)
