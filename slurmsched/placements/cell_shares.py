@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +12,7 @@ from slurmsched.placements.cell_tree import NODE, Cell, CellTree
 from slurmsched.placements.gpu_stock import GpuStock, bit_counts
 
 Bound = dict[str, list[Cell]]  # cells in use by account
+_Kind = tuple[str, int, frozenset[int]]  # of a share: account, level, nodes
 
 
 class Use(NamedTuple):
@@ -41,12 +42,13 @@ class CellShares:
         np.bitwise_or.at(self.busy, stock.held.node, stock.held.mask)
         self.open = set(np.flatnonzero(~snapshot.nodes.closed).tolist())
 
-    def bound(self, uses: Iterable[Use]) -> Bound:
-        """Cells in use by account."""
+    def bound(self, uses: Iterable[Use], given_back: Collection[Use] = ()) -> Bound:
+        """Cells in use by account. given_back: uses that count only as far as the share of their tenant holds them:
+        what a tenant has beyond it goes when another needs it."""
         mine: dict[str, list[Use]] = {account: [] for account in self.shares}
         for use in uses:
             mine[use.account].append(use)
-        return {account: self._bound(share, mine[account]) for account, share in self.shares.items()}
+        return {account: self._bound(share, mine[account], given_back) for account, share in self.shares.items()}
 
     def new(self, account: str, bound: Bound, lowest: int) -> Iterable[Cell]:
         """Unused cells of the tenant's share, those first whose taking breaks up least; none that others need."""
@@ -57,20 +59,47 @@ class CellShares:
                 continue
             free = [c for c in self._cells(level, nodes) if self._unused(c, taken)]
             order = sorted(free, key=lambda c: self._cost(c, taken))
-            yield from (c for c in order if self._safe(c, account, bound, taken))
+            wants, kind = self._wants(bound), (account, level, nodes)
+            can = self._had(wants, taken)
+            rest = {**wants, kind: wants[kind] - 1}
+            yield from (c for c in order if self._safe(level, can, self._had(rest, [*taken, c])))
 
-    def _safe(self, cell: Cell, account: str, bound: Bound, taken: list[Cell]) -> bool:
-        """Whether all shares that are not in use can still be had once this cell is taken."""
-        for name, shares in self.shares.items():
-            for level, nodes, cells in shares:
-                wanted = cells - sum(c.level == level and set(c.nodes) <= nodes for c in bound[name])
-                if level <= cell.level or wanted <= 0:
-                    continue
-                free = [c for c in self._cells(level, nodes) if self._unused(c, taken)]
-                whole = [c for c in free if not set(c.nodes) & set(cell.nodes)]
-                if len(whole) < min(wanted, len(free)):
-                    return False
-        return True
+    @staticmethod
+    def _safe(level: int, before: Mapping[int, int], after: Mapping[int, int]) -> bool:
+        """Whether, with a cell of this level taken, as many cells of each level can be had for all shares together."""
+        return all(after.get(at, 0) + (at == level) >= count for at, count in before.items())
+
+    def _wants(self, bound: Bound) -> dict[_Kind, int]:
+        """The cells of every share that are not in use, by account, level and nodes."""
+        return {
+            (name, level, nodes): max(0, cells - sum(c.level == level and set(c.nodes) <= nodes for c in bound[name]))
+            for name, shares in self.shares.items()
+            for level, nodes, cells in shares
+        }
+
+    def _had(self, wants: Mapping[_Kind, int], taken: Iterable[Cell]) -> dict[int, int]:
+        """By level, how many of the wanted cells can be had at once beside those taken.
+
+        The highest level first, of it the wants with the fewest nodes, each in cells that have the fewest lower cells.
+        """
+        whole: list[int] = self.tree.whole.tolist()
+        left = [mask if n in self.open else 0 for n, mask in enumerate(whole)]
+        for cell in taken:
+            _take(left, cell)
+        found: dict[int, int] = {}
+        for _, level, nodes in sorted(wants, key=lambda kind: (-kind[1], len(kind[2]))):
+            count = wants[_, level, nodes]
+            free = [c for c in self._cells(level, nodes) if _fits(left, whole, c)] if count else []
+            for cell in sorted(free, key=lambda c: (self._lower(c), c.nodes, c.mask))[:count]:
+                _take(left, cell)
+                found[level] = found.get(level, 0) + 1
+        return found
+
+    def _lower(self, cell: Cell) -> int:
+        """How many cells of levels below lie in a cell: of nodes whose classes are not known there are none."""
+        return sum(
+            1 for n in cell.nodes for level in range(1, min(cell.level, NODE)) for _ in self.tree.inside(n, level)
+        )
 
     def _cost(self, cell: Cell, taken: list[Cell]) -> tuple[Any, ...]:
         """What binding an unused cell does: who must go, how large it is, what it breaks up; then its place."""
@@ -103,13 +132,14 @@ class CellShares:
             return [cell for cell in self.tree.above(level) if cell.nodes and set(cell.nodes) <= nodes]
         return [cell for n in sorted(nodes) for cell in self.tree.inside(n, level)]
 
-    def _bound(self, shares: list[Share], uses: list[Use]) -> list[Cell]:
-        """Cells of the share that running jobs are in, largest gangs first; what exceeds it counts as itself."""
+    def _bound(self, shares: list[Share], uses: list[Use], given_back: Collection[Use]) -> list[Cell]:
+        """Cells of the share that running jobs are in, largest gangs first, then as they come; what exceeds it counts
+        as itself, but for what is given back."""
         bound: list[Cell] = []
         jobs: dict[int, list[Use]] = {}
         for use in uses:
             jobs.setdefault(use.job_id, []).append(use)
-        for _, parts in sorted(jobs.items(), key=lambda item: (-len(item[1]), item[0])):
+        for parts in sorted(jobs.values(), key=lambda parts: -len(parts)):
             loose = [use for use in parts if not any(cell.holds(use.node, use.mask) for cell in bound)]
             groups = [loose] if len(loose) > 1 else []
             for group in (*groups, *([use] for use in loose)):
@@ -118,7 +148,7 @@ class CellShares:
             bound += [
                 Cell(NODE, (use.node,), use.mask)
                 for use in loose
-                if not any(cell.holds(use.node, use.mask) for cell in bound)
+                if use not in given_back and not any(cell.holds(use.node, use.mask) for cell in bound)
             ]
         return bound
 
@@ -142,6 +172,19 @@ class CellShares:
             )
             kinds.append(Share(self.tree.level(level), nodes, cells))
         return kinds
+
+
+def _take(left: list[int], cell: Cell) -> None:
+    """Take a cell's GPUs from those left by node."""
+    for n in cell.nodes:
+        left[n] &= ~cell.mask if cell.level <= NODE else 0
+
+
+def _fits(left: list[int], whole: list[int], cell: Cell) -> bool:
+    """Whether all of a cell is left."""
+    if cell.level <= NODE:
+        return bool(cell.mask) and left[cell.nodes[0]] & cell.mask == cell.mask
+    return all(whole[n] and left[n] == whole[n] for n in cell.nodes)
 
 
 def _overlap(one: Cell, other: Cell) -> bool:

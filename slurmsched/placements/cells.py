@@ -12,10 +12,12 @@ from slurmsched.model import Assignments, Ranking, Snapshot
 from slurmsched.model.columns import Bools, Floats, Int64s
 from slurmsched.placements.cell_shares import Bound, CellShares, Use
 from slurmsched.placements.cell_tree import NODE, Cell
+from slurmsched.placements.fabric_cells import fewest_cells
 from slurmsched.placements.gang_walk import Ask, Gang, Offer, place_gangs
 from slurmsched.placements.gpu_stock import GpuStock
 
 Shares = Mapping[str, Mapping[str, int]]
+_TOP = 1 << 30  # above every level
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,7 @@ class CellPlacement:
         """Which jobs of the ranking should hold which GPUs now; every gang whole, in the ranking's order."""
         stock, guaranteed = GpuStock.of(snapshot), self._guaranteed(snapshot)
         first = np.concatenate([ranking.order[guaranteed[ranking.order]], ranking.order[~guaranteed[ranking.order]]])
-        chooser = _Chooser(snapshot, stock, guaranteed, self.virtual_clusters)
+        chooser = _Chooser(snapshot, stock, guaranteed, self.virtual_clusters, first)
         made = place_gangs(snapshot, Ranking(first), chooser.choose, stock, chooser.served)
         return _reordered(made, ranking.order)
 
@@ -59,14 +61,16 @@ class CellPlacement:
 
 
 class _Chooser:
-    def __init__(self, snapshot: Snapshot, stock: GpuStock, guaranteed: Bools, shares: Shares) -> None:
+    def __init__(self, snapshot: Snapshot, stock: GpuStock, guaranteed: Bools, shares: Shares, order: Int64s) -> None:
         self.snapshot, self.guaranteed = snapshot, guaranteed
         self.book = CellShares(snapshot, stock, shares)
         self.tree, held = self.book.tree, stock.held
+        place = np.empty(len(order), np.int64)
+        place[order] = np.arange(len(order))
         self.uses = [
-            self._use(int(row), int(node), int(mask))
-            for row, node, mask in zip(held.row, held.node, held.mask, strict=True)
-            if guaranteed[row]
+            self._use(int(held.row[k]), int(held.node[k]), int(held.mask[k]))
+            for k in np.argsort(place[held.row], kind="stable").tolist()
+            if guaranteed[held.row[k]]
         ]
 
     def served(self, row: int, gang: Gang) -> None:
@@ -75,10 +79,12 @@ class _Chooser:
             self.uses += [self._use(row, int(n), int(mask)) for n, mask in zip(*gang, strict=True)]
 
     def choose(self, ask: Ask, offer: Offer) -> Gang | None:
-        uses = [use for use in self.uses if use.mask & ~int(offer.free[use.node])]  # those not given back
+        back = {use for use in self.uses if not use.mask & ~int(offer.free[use.node])}
         if not self.guaranteed[ask.row]:
-            return self._opportunistic(ask, offer, uses)
-        account, bound = self.snapshot.jobs.account[ask.row], self.book.bound(uses)
+            return self._opportunistic(ask, offer, [use for use in self.uses if use not in back])
+        account = self.snapshot.jobs.account[ask.row]
+        uses = [use for use in self.uses if use not in back or use.account != account]  # no other tenant makes way
+        bound = self.book.bound(uses, back)
         return self._whole(ask, offer, account, bound) or self._parts(ask, offer, account, bound)
 
     # -- guaranteed jobs
@@ -87,18 +93,38 @@ class _Chooser:
         """A gang of several nodes in one cell of the fabric that is in the tenant's share."""
         if len(ask.takes) < 2:
             return None
-        mine = [cell for cell in bound[account] if cell.level > NODE]
+        mine, held = [cell for cell in bound[account] if cell.level > NODE], _TOP
         for cell in (*mine, *self.book.new(account, bound, NODE + 1)):
-            gang = self._in(ask.takes, offer, self._open_to(account, offer, bound, cell))
-            if gang is not None:
-                return gang
+            if cell not in mine and cell.level > held:
+                return None  # a smaller cell is the tenant's once others make way
+            open_to = self._open_to(account, offer, bound, cell)
+            room = np.zeros_like(offer.room)
+            room[list(open_to)] = [min(mask.bit_count(), int(offer.room[n])) for n, mask in open_to.items()]
+            for among in self._fewest(ask, room, self._row(cell), frozenset(open_to)):
+                gang = self._in(ask.takes, offer, {n: mask for n, mask in open_to.items() if n in among})
+                if gang is not None:
+                    return gang
+            held = min(held, _TOP if cell in mine else self._held(ask, offer, cell, sum(ask.takes)))
         return None
+
+    def _held(self, ask: Ask, offer: Offer, cell: Cell, gpus: int) -> int:
+        """The level of a cell that could hold so many GPUs if nobody else were in it; the highest where none is."""
+        inside = {
+            n: int(self.tree.whole[n]) & (cell.mask if cell.level <= NODE else -1) for n in cell.nodes if ask.usable[n]
+        }
+        room = sum(mask.bit_count() for mask in inside.values()) >= gpus
+        others = any(mask & ~int(offer.free[n]) for n, mask in inside.items())
+        return cell.level if room and others else _TOP
 
     def _parts(self, ask: Ask, offer: Offer, account: str, bound: Bound) -> Gang | None:
         """Each node of the gang in a cell of its own; those of several nodes as near each other as can be."""
         best: tuple[tuple[int, int], Gang] | None = None
-        for level, region in self._regions(len(ask.takes) > 1):
-            gang = self._one_by_one(ask, offer, account, {name: list(cells) for name, cells in bound.items()}, region)
+        room = self._room(offer, account, bound)
+        for level, row, region in self._regions(len(ask.takes) > 1):
+            gang = None
+            for among in self._fewest(ask, room, row, region):
+                mine = {name: list(cells) for name, cells in bound.items()}
+                gang = self._one_by_one(ask, offer, account, mine, among) if gang is None else gang
             if gang is not None and (best is None or (level, self._left(region, offer)) < best[0]):
                 best = ((level, self._left(region, offer)), gang)
             if best is not None and best[0][0] < level:
@@ -108,14 +134,15 @@ class _Chooser:
     def _one_by_one(self, ask: Ask, offer: Offer, account: str, bound: Bound, region: frozenset[int]) -> Gang | None:
         taken: dict[int, int] = {}
         for gpus in ask.takes:
-            for cell in (
-                *sorted(bound[account], key=lambda c: (c.level, c.nodes, c.mask)),
-                *self.book.new(account, bound, 0),
-            ):
+            mine, held = sorted(bound[account], key=lambda c: (c.level, c.nodes, c.mask)), _TOP
+            for cell in (*mine, *self.book.new(account, bound, 0)):
+                if cell not in mine and cell.level > held:
+                    return None  # as in _whole
                 open_to = {n: m for n, m in self._open_to(account, offer, bound, cell).items() if n in region}
                 gang = self._in([gpus], offer, {n: m for n, m in open_to.items() if n not in taken})
                 if gang is not None:
                     break
+                held = min(held, _TOP if cell in mine else self._held(ask, offer, cell, gpus))
             else:
                 return None
             taken[int(gang[0][0])] = int(gang[1][0])
@@ -155,8 +182,10 @@ class _Chooser:
         held = np.bincount([use.node for use in uses], [use.mask.bit_count() for use in uses], len(offer.free))
         near: Floats = held.astype(np.float64)
         best: tuple[tuple[float, int, int], Gang] | None = None
-        for level, region in self._regions(len(ask.takes) > 1):
-            gang = self._away(ask, offer, near, region)
+        for level, row, region in self._regions(len(ask.takes) > 1):
+            gang = None
+            for among in self._fewest(ask, offer.room, row, region):
+                gang = self._away(ask, offer, near, among) if gang is None else gang
             if gang is not None:
                 key = (float(near[gang[0]].sum()), level, self._left(region, offer))
                 best = (key, gang) if best is None or key < best[0] else best
@@ -173,12 +202,37 @@ class _Chooser:
         nodes = sorted(taken)
         return np.array(nodes, np.int64), np.array([taken[n] for n in nodes], np.int64)
 
-    def _regions(self, several: bool) -> Iterable[tuple[int, frozenset[int]]]:
-        """Where a gang may lie: the cells of the fabric from the lowest level up, then the cluster."""
-        top = int(self.tree.fabric.level.max(initial=0))
+    def _regions(self, several: bool) -> Iterable[tuple[int, int, frozenset[int]]]:
+        """Level, row, nodes of where a gang may lie: the fabric's cells from the lowest level up, then the cluster."""
+        top, last = int(self.tree.fabric.level.max(initial=0)), len(self.tree.fabric.low) - 1
         for level in range(NODE + 1, NODE + top) if several else ():
-            yield from ((level, frozenset(cell.nodes)) for cell in self.tree.above(level))
-        yield NODE + top, frozenset(range(len(self.tree.whole)))
+            yield from ((level, self._row(cell), frozenset(cell.nodes)) for cell in self.tree.above(level))
+        yield NODE + top, last, frozenset(range(len(self.tree.whole)))
+
+    def _row(self, cell: Cell) -> int:
+        """The row of a cell of the fabric."""
+        fabric = self.tree.fabric
+        spans = zip(fabric.level.tolist(), fabric.low.tolist(), fabric.high.tolist(), strict=True)
+        return next(c for c, (level, low, high) in enumerate(spans)
+                    if level == cell.level - NODE and tuple(fabric.order[low:high].tolist()) == cell.nodes)  # fmt: skip
+
+    def _fewest(self, ask: Ask, room: Int64s, row: int, region: frozenset[int]) -> Iterable[frozenset[int]]:
+        """Of a region the nodes in the fewest of its lowest cells that have room for the gang; then all of it."""
+        if len(ask.takes) > 1:
+            found = fewest_cells(self.tree.fabric, room, row, ask.part, ask.parts, ask.rest)
+            near = region & frozenset(np.flatnonzero(found).tolist())
+            yield near
+            for n in sorted((n for n in region - near if room[n] >= ask.rest > 0), key=lambda n: room[n])[:1]:
+                yield near | {n}  # the rest is one cell further
+        yield region
+
+    def _room(self, offer: Offer, account: str, bound: Bound) -> Int64s:
+        """GPUs of each node that no other tenant's cells hold, as many as the job can have there. (N,)."""
+        every = Cell(NODE + 1, tuple(range(len(offer.free))), 0)
+        room = np.zeros_like(offer.room)
+        for n, mask in self._open_to(account, offer, bound, every).items():
+            room[n] = min(mask.bit_count(), int(offer.room[n]))
+        return room
 
     def _left(self, region: frozenset[int], offer: Offer) -> int:
         return int(offer.room[list(region)].sum())

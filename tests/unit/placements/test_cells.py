@@ -226,3 +226,22 @@ def test_cells__broken_nodes_are_no_cells() -> None:
 def test_cells__no_share_is_no_guarantee() -> None:
     """Without shares every job is opportunistic and is served while GPUs last."""
     assert {1, 2} == set(placed({}, [job(1, "a", 8), job(2, "b", 8)]))
+
+
+def test_cells__guests_are_no_reason_to_break_up_what_other_shares_need() -> None:
+    """Of three nodes one is broken up: its other socket is for d, though a guest is there; a and b find a node each."""
+    shares = {"a": {"node": 1}, "b": {"node": 1}, "c": {"socket": 1}, "d": {"socket": 1}}
+    low, high = 0b1111, 0b11110000
+    first = placed(shares, [runs(1, "c", "n1", low), runs(2, "guest", "n1", high), job(3, "d", 4)], "3x8")
+    assert first == {1: {"n1": low}, 3: {"n1": high}}
+    got = placed(shares, [runs(1, "c", "n1", low), runs(3, "d", "n1", high), job(4, "a", 8), job(5, "b", 8)], "3x8")
+    assert set(got) == {1, 3, 4, 5}
+
+
+def test_cells__no_tenant_makes_way_for_another_within_its_share() -> None:
+    """Job 2 of team b ranks before job 3 of team a, and takes the other node; beyond its share team a does make way."""
+    shares = {"a": {"socket": 1}, "b": {"node": 1}}
+    got = placed(shares, [job(2, "b", 8), runs(3, "a", "n1", 0b1111), runs(4, "guest", "n2", 0b1)])
+    assert got == {2: {"n2": 255}, 3: {"n1": 0b1111}}
+    beyond = placed(shares, [job(2, "b", 8), runs(3, "a", "n1", 0b1111), runs(4, "a", "n2", 0b1111)])
+    assert beyond == {2: {"n2": 255}, 3: {"n1": 0b1111}}
