@@ -33,10 +33,13 @@ class ActPlan:
     estimator: Estimator
 
     def moves(
-        self, snapshot: Snapshot, ranking: Ranking, ours: Bools, view: View
+        self, snapshot: Snapshot, ranking: Ranking, ours: Bools, last: Bools, view: View
     ) -> tuple[list[Advance], list[Refusal]]:
-        """Open acts a step further, whether or not new ones may begin; then new ones, as far as the gate lets them."""
-        begun = self._begun(snapshot, ranking, ours)
+        """Open acts a step further, whether or not new ones may begin; then new ones, as far as the gate lets them.
+
+        ours: (N,) bool, jobs that an act may be for. last: (N,) bool, those that their users have put behind others.
+        """
+        begun = self._begun(snapshot, ranking, ours & ~last)
         renewed, refused = self._renewed(snapshot), list(begun.refused)
         if not (renewed or begun.acts):
             return [], refused
@@ -44,7 +47,7 @@ class ActPlan:
 
         moves: list[Advance] = []
         for act in (*renewed, *begun.acts):
-            move = advance(self._in_scope(act, snapshot), snapshot, self.limits)
+            move = advance(self._still_wanted(act, snapshot, last), snapshot, self.limits)
             view = replace(view, acts={act.id: act})
             found = first_refusal(move.steps, view, When.PLAN)
             refused += [found] if found else []
@@ -55,14 +58,16 @@ class ActPlan:
                 moves.append(taken_back(replace(act, note=found.reason), snapshot))
         return moves, refused
 
-    def _in_scope(self, act: Act, snapshot: Snapshot) -> Act:
-        """The act; one that is to end where its job waits and is out of scope by now."""
+    def _still_wanted(self, act: Act, snapshot: Snapshot, last: Bools) -> Act:
+        """The act; one that is to end where its job waits and is out of scope by now, or behind others by its user's
+        own nice."""
         row = snapshot.jobs.row_of(act.job_id)
         if act.ending or row < 0 or not snapshot.jobs.pending[row]:
             return act
-        if scoped(snapshot.jobs.take(np.array([row])), self.scope)[0]:
-            return act
-        return replace(act, stage=Stage.REVERSING, stage_s=snapshot.now_s, note="its job is not in scope any more")
+        note = "a nice of its own puts its job behind other jobs" if last[row] else ""
+        if not scoped(snapshot.jobs.take(np.array([row])), self.scope)[0]:
+            note = "its job is not in scope any more"
+        return replace(act, stage=Stage.REVERSING, stage_s=snapshot.now_s, note=note) if note else act
 
     def _begun(self, snapshot: Snapshot, ranking: Ranking, ours: Bools) -> Begun:
         """Acts to begin: preemptions, then promises to gangs for which nobody leaves."""

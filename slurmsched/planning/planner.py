@@ -115,7 +115,7 @@ class Planner:
         later = wanted_s(snapshot, ranking) > snapshot.now_s + 1  # nobody makes room for these
         placed = _gangs_on_lists(snapshot, pinned)  # nobody makes room for a list that may be given back
         acts = ActPlan(self.taking, self.gangs, self.limits, self.scope, self.estimator)
-        moves, without = acts.moves(snapshot, ranking, ours & ~later & ~resizing & ~placed & ~last, view)
+        moves, without = acts.moves(snapshot, ranking, ours & ~later & ~resizing & ~placed, last, view)
         return Plan(
             actions=(
                 *pinned.actions,  # first: a look at their jobs is freshest then

@@ -210,6 +210,7 @@ CHANGED = [
     ("features=slow", "its job cannot run on node"),
     ("partition=phantom", "its job"),
     ("priority=0", "its job is held"),
+    ("nice=100", "a nice of its own puts its job behind other jobs"),
 ]
 
 

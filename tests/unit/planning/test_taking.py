@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,13 +17,17 @@ from slurmsched.model import (
     Purpose,
     Ranking,
     Reservations,
+    Rights,
+    Site,
     Snapshot,
     Stage,
+    Step,
     Victim,
 )
 from slurmsched.planning import clearing
 from slurmsched.planning.acts import advance
 from slurmsched.planning.parts import Begun
+from slurmsched.planning.planner import Planner
 from slurmsched.planning.taking import begin, unable
 from slurmsched.planning.victims import VICTIM_RULES, case_of, verdicts
 from slurmsched.resources.held import Held
@@ -705,3 +709,28 @@ def test_advance__a_reservation_that_should_have_begun_begins(start_s, moved):
     assert [(step.kind, step.start_s - NOW_S, step.nodes) for step in steps] == (
         [("move", moved, "n[1-2]")] if moved else []
     )
+
+
+@dataclass(frozen=True)
+class ById:
+    """The latest first."""
+
+    def rank(self, snapshot: Snapshot) -> Ranking:
+        return Ranking(np.argsort(-snapshot.jobs.job_id))
+
+
+@pytest.mark.parametrize(
+    ("changes", "scope", "why"),
+    [
+        ({}, ("*",), ""),
+        ({"nice": 50, "base_nice": 50}, ("*",), "a nice of its own puts its job behind other jobs"),
+        ({}, ("night",), "its job is not in scope any more"),
+    ],
+)
+def test_planner__an_act_whose_job_would_get_none_now_is_taken_back(changes, scope, why):
+    """Its user puts it behind others in the grace, or its partition leaves the scope."""
+    act, at = gang(Stage.WARNED, **changes)
+    at = replace(at, site=Site(rights=Rights.OPERATOR))
+    plan = Planner(ById(), scope=Scope(partitions=scope), taking=LIMITS).plan(at)
+    assert [(each.id, each.ending, each.note) for each in plan.acts] == [(act.id, bool(why), why)]
+    assert [step.kind for step in plan.actions if isinstance(step, Step)] == (["join", "unreserve"] if why else [])
