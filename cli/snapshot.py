@@ -29,7 +29,7 @@ def command() -> None:
 
 @output.with_command(command, "save")
 @click.argument("file", type=FILE)
-@click.option("--anonymise", is_flag=True, help="Users, accounts, jobs, reservations and cluster as keyed hashes.")
+@click.option("--anonymise", is_flag=True, help="Every name of the site, and all free text, as keyed hashes.")
 @click.option("--key-file", type=FILE, help="With --anonymise: made if it is not there; the same key, the same names.")
 def save(out: Output, file: Path, anonymise: bool, key_file: Path | None) -> None:
     """Write the live snapshot as FILE, with the policy's settings and a mark of what `plan` shows now.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 import secrets
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +22,21 @@ HIDDEN = {
     "partition": "p",
     "qos": "q",
 }  # column -> first letter of its new names
+# Models that makers sell, with MIG profiles; any other Type of GPU is a name that the site gave.
+SOLD = re.compile(
+    r"(?i)(?:(?:nvidia|amd|intel|tesla|geforce|quadro|instinct|radeon)[_-])*"
+    r"(?:a|h|v|p|l|t|k|b|gh|gb|mi|rtx|gtx|titan|max)(?:_?\d{1,4}[a-z]{0,3})"
+    r"(?:[_-](?:\d{1,3}gb?|\d+g[._]?\d+gb|sxm\d?|pcie|nvl|super|ti|ada))*"
+)
+# Architectures and data sets that are published, with a size; any other model may be a name of the site's own.
+PUBLISHED = re.compile(
+    r"(?i)(?:bert|roberta|vgg|resnets?|resnet|resnext|gpt|llama|mistral|mixtral|qwen|falcon|opt|bloom|t5|vit|swin|clip|"
+    r"whisper|transformer|lstm|nmt|cyclegan|dcgan|deepspeech|inception|mobilenet|alexnet|googlenet|squeezenet|densenet|"
+    r"efficientnet|yolov?|unet|a3c|recommendation|autoencoder|ncf|neumf|cifar|imagenet|librispeech|wikitext|language|translation)"
+    r"(?:[-_. ]?v?\d{1,4}[bmk]?|[-_. ](?:base|large|small|tiny|xl|medium))*(?: \(batch size \d{1,6}\))?"
+)
+STATES = re.compile(r"[A-Z][A-Z_]*")  # of sacct, without "by UID"
+KINDS = re.compile(r"[a-z][a-z0-9_-]{0,20}")
 WEEK_S = 604_800.0
 DIGEST_BYTES = 6  # 48 bits: two of a million names meet with a chance of 0.2 %
 
@@ -39,18 +55,35 @@ class Anonymiser:
     shift_s: float = 0.0
 
     def apply(self, recorded: Recorded) -> Recorded:
-        """The trace without names. Sizes, times between events, GPU types and states stay: they are its use."""
+        """The trace without names. Sizes, times between events and states stay: they are its use. So do GPUs that are
+        sold, and models that are published."""
         trace = recorded.trace
         columns = HIDDEN | ({"model": "m"} if self.models else {})
         hidden = {name: self.hide(getattr(trace, name), letter) for name, letter in columns.items()}
+        hidden["gpu_type"] = self._but(trace.gpu_type, "t", SOLD)
+        states = Labels.of([name.partition(" ")[0] for name in trace.state.names])
+        hidden["state"] = self._but(states.take(trace.state.codes) if len(trace) else trace.state, "x", STATES)
+        if not self.models:
+            hidden["model"] = self._but(trace.model, "m", PUBLISHED)
         ids = np.arange(1, len(trace) + 1)
         origin_s = recorded.origin_s % WEEK_S + self.shift_s if self.calendar else math.nan
         hidden["comment"] = Labels.constant("", len(trace))  # free text, which may tell anything
-        return replace(recorded, trace=trace.with_columns(job_id=ids, **hidden), origin_s=origin_s, warnings=())
+        return replace(
+            recorded,
+            trace=trace.with_columns(job_id=ids, **hidden),
+            origin_s=origin_s,
+            warnings=(),
+            kind=recorded.kind if KINDS.fullmatch(recorded.kind) else "other",
+        )
 
     def hide(self, labels: Labels, letter: str) -> Labels:
         """The column with each name as letter and hash; the same name of another column gets another."""
         made = Labels.of([self.name(name, letter) for name in labels.names])
+        return made.take(labels.codes) if len(labels) else labels
+
+    def _but(self, labels: Labels, letter: str, plain: re.Pattern[str]) -> Labels:
+        """As hide, but for names of this form."""
+        made = Labels.of([name if plain.fullmatch(name) else self.name(name, letter) for name in labels.names])
         return made.take(labels.codes) if len(labels) else labels
 
     def name(self, name: str, letter: str) -> str:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import stat
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from slurmsched.errors import InputError
+from slurmsched.model import Labels
 from slurmsched.replay.anonymise import Anonymiser, read_key
 from slurmsched.replay.trace_files import Recorded
 from slurmsched.replay.traces import Trace
@@ -46,6 +48,25 @@ def test_apply__keeps_what_the_trace_is_for() -> None:
         assert getattr(trace, name).tolist() == getattr(before, name).tolist()
     assert (trace.job_id.tolist(), list(trace.state), list(trace.model)) == ([1, 2, 3], ["FAILED"] * 3, [*before.model])
     assert "bert" not in Anonymiser(KEY, models=True).apply(recorded()).trace.model.names
+
+
+def test_apply__hides_every_text_that_may_be_a_name() -> None:
+    """A mark in every column: none is left. Models that are published and GPUs that are sold stay."""
+    mark = "Zq7marker"
+    columns = {name: [mark, "ResNet-50", "H100"] for name in (
+        "user", "account", "partition", "qos", "name", "model", "gpu_type", "comment")}  # fmt: skip
+    trace = Trace.of(
+        [1, 2, 3], [1, 1, 1], [0, 1, 2], [5, 5, 5], state=[f"CANCELLED by {mark}", mark, "FAILED"], **columns
+    )
+    made = Anonymiser(KEY).apply(Recorded(trace, mark, FRIDAY, 0.0, (mark,)))
+    texts = [
+        name
+        for spec in fields(made.trace)
+        if isinstance(column := getattr(made.trace, spec.name), Labels)
+        for name in column
+    ]
+    assert [text for text in (*texts, made.kind, *made.warnings) if mark in text] == []
+    assert (made.trace.model[1], made.trace.gpu_type[2], made.trace.state[0]) == ("ResNet-50", "H100", "CANCELLED")
 
 
 def test_apply__moves_the_calendar_by_whole_weeks() -> None:

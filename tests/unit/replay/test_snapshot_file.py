@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import re
 import zipfile
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass, replace
+from enum import IntEnum
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import orjson
 import pytest
 
 from slurmsched.config import Config, parse_config
 from slurmsched.errors import InputError
-from slurmsched.model import Past, Plan, Rights, SetNice, Site, Snapshot
+from slurmsched.model import Labels, Past, Plan, Rights, SetNice, Site, Snapshot
+from slurmsched.model.acts import Act, Purpose, Reservations, Victim, Wait
+from slurmsched.model.columns import frozen
+from slurmsched.model.deferrals import Deferral
+from slurmsched.model.pins import Picking, Pin, Placed, Wish
+from slurmsched.model.table import Table
 from slurmsched.planning.planner import Planner
 from slurmsched.replay.anonymise import Anonymiser
 from slurmsched.replay.snapshot_file import plan_digest, read_snapshot, saved, write_snapshot
 from slurmsched.replay.snapshot_hide import hidden
 from slurmsched.testing.builders import mixed_snapshot, snapshot
 
-POLICIES = ("discretized-las", "las", "gittins", "sjf", "srtf", "srsf")
+POLICIES = ("discretized-las", "las", "gittins", "sjf", "srtf", "srsf", "themis", "gandiva-fair", "gavel")
 SETTINGS = {
     "PriorityType": "priority/multifactor", "PriorityWeightAge": "1000", "SLURM_VERSION": "24.11.5",
     "ClusterName": "hpc", "JobCompPass": "hunter2", "JobCompLoc": "https://u:p@es:9200", "SlurmdbdPass": "hunter2",
@@ -89,15 +99,121 @@ def test_hidden__leaves_no_name_and_keeps_hints(tmp_path: Path) -> None:
     write_snapshot(tmp_path / "s", held)
     with zipfile.ZipFile(tmp_path / "s") as file:
         content = b"".join(file.read(name) for name in file.namelist())
-    words = (b"zoe", b"bob", b"physics", b"biology", b"secret", b"hpc", b"call")
+    words = (b"zoe", b"bob", b"physics", b"biology", b"secret", b"hpc", b"call", b"xyz")
     assert [word for word in words if word in content] == []
     made = read_snapshot(tmp_path / "s")
     assert made.anonymised
     assert list(made.snapshot.jobs.comment) == ["slurmsched: dur=2h", "", ""]
     assert made.config.scope.accounts == (made.snapshot.jobs.account[0],)
     assert set(made.snapshot.carry) == {made.snapshot.jobs.user[1], "who"}
-    assert made.snapshot.carry["who"] == [made.snapshot.jobs.user[0], "xyz"]
+    assert made.snapshot.carry["who"][0] == made.snapshot.jobs.user[0]
+    assert made.snapshot.carry["who"][1].startswith("x")
     assert (made.snapshot.past.user[0], made.snapshot.past.executed_s[0]) == (made.snapshot.jobs.user[0], 5.0)
+
+
+MARK = "Zq7marker"
+
+
+def marked(value: Any, place: str, planted: set[str]) -> Any:
+    """The value with the mark in every text of it; the tables keep their rows."""
+    if isinstance(value, str):
+        planted.add(place)
+        return MARK + place.rpartition(".")[2]
+    if isinstance(value, Labels):
+        planted.add(place)
+        return Labels.of([f"{MARK}{row}" for row in range(len(value))])
+    if place.endswith(".shares"):
+        return {MARK: 2.0}
+    if place.endswith(".settings"):
+        return {
+            MARK: "1",
+            **dict.fromkeys(value, MARK),
+            "PriorityFlags": f"A,{MARK}",
+            "PriorityWeightTRES": f"gres/gpu:{MARK}=5",
+        }
+    if isinstance(value, Mapping):
+        return {MARK: 1.0, "list": [MARK, {MARK: MARK}]}
+    if isinstance(value, Table):
+        columns = {
+            spec.name: marked(getattr(value, spec.name), f"{place}.{spec.name}", planted) for spec in fields(value)
+        }
+        return value.with_columns(**columns)
+    if isinstance(value, tuple):
+        return tuple(marked(part, place, planted) for part in value)
+    if is_dataclass(value) and not isinstance(value, IntEnum):
+        parts = {spec.name: getattr(value, spec.name) for spec in fields(value)}
+        made = {name: marked(part, f"{place}.{name}", planted) for name, part in parts.items()}
+        return replace(value, **made)  # type: ignore[type-var]
+    return value
+
+
+def test_hidden__leaves_no_mark_in_any_field(tmp_path: Path) -> None:
+    """A mark in every text of every table, record, setting and memory: none of it is in the file."""
+    wait, wish = Wait("n1", 3, 9.0), Wish(7, 1.0, form="gpus", count=2, bars=("x",), asks="gpu:2")
+    act = Act(
+        "7-1",
+        Purpose.PREEMPT,
+        7,
+        1.0,
+        "zoe",
+        "n1",
+        60.0,
+        1.0,
+        (Victim(3, 1.0, 0, 1, "USR1", 5.0, 1.0, "hint"),),
+        waits=(wait,),
+    )
+    given = snapshot(
+        NAMED, [{"name": "n1", "gpus": 8}], site=SITE, acts=(act,), past_acts=(act,),
+        past=Past.build(1, {"user": ["zoe"]}),
+        pins=(Pin(7, 1.0, "n1", "n2", 1.0, ("n1",), note="x", gpus="gpu:2", own_gpus="gpu:1", requests=("gpu:2",)),),
+        deferrals=(Deferral(7, 1.0, 2.0, note="x"),), shares={"physics": 2.0},
+        placed=(Placed(7, 1.0, 2.0, "n1", 2, 9.0, 9.0, 1.0, False, "x"),),
+        carry={"who": ["zoe"]}, warnings=("x",), tag="x",
+        reservations=Reservations.build(1, {"name": ["x"], "node_list": ["n1"], "users": ["zoe"]}),
+        picking=Picking((), frozen([-1], np.int64), ((),), (24, 11), (wish,)),
+    )  # fmt: skip
+    planted: set[str] = set()
+    full = marked(given, "", planted)
+    assert len(planted) > 60
+    settings = {"policy": {"name": "fifo", "weights": {MARK: 1.0}, "file": f"/home/{MARK}", "one": MARK},
+                "scope": {"partitions": [MARK], "accounts": [MARK], "qos": [MARK, "*"]}}  # fmt: skip
+    held = hidden(replace(saved(given, Plan(), config()), snapshot=full, settings=settings), Anonymiser(b"k" * 32))
+    assert [name for name in texts_of(held) if MARK.lower() in name.lower()] == []
+    write_snapshot(tmp_path / "s", held)
+    with zipfile.ZipFile(tmp_path / "s") as file:
+        assert [name for name in file.namelist() if MARK.encode() in file.read(name)] == []
+
+
+def texts_of(value: Any) -> list[str]:
+    """Every text in it, keys too."""
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, Labels):
+        return [*value.names]
+    if isinstance(value, Mapping):
+        return [text for pair in value.items() for part in pair for text in texts_of(part)]
+    if isinstance(value, list | tuple):
+        return [text for part in value for text in texts_of(part)]
+    if is_dataclass(value):
+        return [text for spec in fields(value) for text in texts_of(getattr(value, spec.name))]
+    return []
+
+
+def test_hidden__keeps_what_is_no_name() -> None:
+    """GPU models that are sold, Slurm's words and numbers; nodes keep their order, lists of nodes their nodes."""
+    jobs = [{"gpus": 4, "nodes": 2, "node_list": "b[1-2]", "gpu_request": "gpu:a100:4",
+             "features_asked": "[rack1*2&ib]"},
+            {"gpus": 1, "gpu_request": "gpu:zoes_own:1", "dependency": "afterok:7(unfulfilled),singleton"}]  # fmt: skip
+    given = snapshot(jobs, [{"name": name, "gpus": 8} for name in ("b1", "b2", "a9")], site=SITE)
+    made = hidden(saved(given, Plan(), config()), Anonymiser(b"k" * 32)).snapshot
+    assert list(made.nodes.name) == ["n1", "n2", "n3"]
+    assert made.jobs.node_list[0] == "n2,n3"
+    assert made.jobs.gpu_request[0] == "gpu:a100:4"
+    assert re.fullmatch("gpu:t[0-9a-f]{12}:1", made.jobs.gpu_request[1])
+    assert re.fullmatch(r"\[f[0-9a-f]{12}\*2&f[0-9a-f]{12}\]", made.jobs.features_asked[0])
+    assert made.jobs.dependency[1] == "afterok:7(unfulfilled),singleton"
+    assert made.site.settings == {name: SETTINGS[name] for name in (
+        "PriorityType", "PriorityWeightAge", "SLURM_VERSION", "AccountingStorageType")}  # fmt: skip
 
 
 def test_hidden__uses_the_names_of_anonymised_traces() -> None:
