@@ -14,6 +14,7 @@ from slurmsched.explain.case import Case
 from slurmsched.explain.estimate import BY_TURNS, Estimate, by_turns, estimate
 from slurmsched.explain.facts import Facts
 from slurmsched.explain.obstacles import Asks, Kind, Obstacle, spreads
+from slurmsched.explain.on_nodes import reserved
 from slurmsched.explain.room import room
 from slurmsched.explain.states import held_by_state, standing_by_state, state_name
 from slurmsched.model.hints import parse_hints, written
@@ -72,6 +73,7 @@ def explain(
     by_nodes = reason.blocker in (*BY_NODES, Blocker.CONSTRAINTS)
     by_nodes = by_nodes or (reason.blocker in _RESERVED and not jobs.reservation[row])
     because += room(snapshot, row, facts) if by_nodes else ""
+    because += reserved(case) if reason.blocker in BY_NODES else ""
     if reason.blocker in BY_REQUEST:
         more, others = advice(case)
         because, changes = because + more, (*changes, *others)

@@ -10,9 +10,9 @@ import numpy as np
 
 from slurmsched.explain.by_plan import Nodes
 from slurmsched.explain.case import Case, Said
+from slurmsched.explain.obstacles import own_reservations
 from slurmsched.explain.text import clock, minutes, shown
 from slurmsched.model.hostlist import expand, fold
-from slurmsched.model.snapshot import Snapshot
 
 NODES_SHOWN = 5
 
@@ -33,15 +33,24 @@ def _in_the_way(case: Case, asked: frozenset[str]) -> list[str]:
     few open ones are left for it. Slurm gives such a reason also where nodes are only kept for other jobs."""
     nodes, jobs, row = case.snapshot.nodes, case.snapshot.jobs, case.row
     told = asked or _names(case.reason.more.partition("UnavailableNodes:")[2])
-    least = -(-int(jobs.gpus[row]) // max(int(jobs.nodes[row]), 1))
-    may = [at for at in range(len(nodes)) if nodes.name[at] in told] if told else [
-        at for at in range(len(nodes)) if nodes.gpus[at] >= least and _serves(case.snapshot, row, at)]  # fmt: skip
-    closed = [at for at in may if nodes.closed[at]]
-    if not told and len(may) - len(closed) >= jobs.nodes[row]:
+    ever = Nodes.of(case.snapshot, case.facts).ever(row)
+    left = ever & ~nodes.closed
+    enough = np.count_nonzero(left) >= jobs.nodes[row] and nodes.gpus[left].sum() >= jobs.gpus[row]
+    if not told and enough:
         return []
-    unread = "how many of its GPUs are in use cannot be read"
-    why = {at: unread if nodes.gpus_unread[at] else shown(nodes.reason[at]) or "no reason given" for at in closed}
-    return [f"{nodes.name[at]} ({why[at]})" for at in closed]
+    may = nodes.name.isin(told) if told else ever
+    by_why: dict[str, list[str]] = {}
+    for at in np.flatnonzero(may & nodes.closed).tolist():
+        unread = "how many of its GPUs are in use cannot be read" if nodes.gpus_unread[at] else ""
+        by_why.setdefault(unread or shown(nodes.reason[at]) or "no reason given", []).append(nodes.name[at])
+    return [f"{fold(names)} ({why})" for why, names in by_why.items()]
+
+
+def reserved(case: Case) -> str:
+    """Which reservations keep nodes from a job that waits for others; "" if none does."""
+    kept = sorted(_kept(case), key=lambda one: (one.start_s, one.name))[:NODES_SHOWN]
+    told = "; ".join(_keeps(one, case.snapshot.now_s) for one in kept)
+    return f" Kept from it: {told}." if told else ""
 
 
 def maintenance(case: Case) -> Said:
@@ -95,7 +104,7 @@ def _kept(case: Case) -> list[_Kept]:
     """Reservations for others, on nodes it may use, that overlap its time."""
     table, jobs, snapshot = case.facts.reservations, case.snapshot.jobs, case.snapshot
     may = frozenset(np.array(list(snapshot.nodes.name))[Nodes.of(snapshot, case.facts).ever(case.row)].tolist())
-    late_s, own = snapshot.now_s + jobs.time_limit_s[case.row], jobs.reservation[case.row].split(",")
+    late_s, own = snapshot.now_s + jobs.time_limit_s[case.row], own_reservations(snapshot, case.row)
     kept = []
     for at in range(len(table)):
         nodes = may if "ALL_NODES" in table.flags[at] else may & _names(table.node_list[at])
@@ -122,10 +131,6 @@ def gone(case: Case) -> Said:
         return reservation(case)
     told = f": {shown(case.reason.more)}" if case.reason.more else ""
     return f"The reservation it was for is gone, and Slurm holds it{told}.", (f"scontrol release {case.job_id}",)
-
-
-def _serves(snapshot: Snapshot, row: int, at: int) -> bool:
-    return bool(set(snapshot.jobs.partition[row].split(",")) & set(snapshot.nodes.partitions[at].split(",")))
 
 
 def _names(text: str) -> frozenset[str]:

@@ -396,6 +396,33 @@ def test_explain__nodes_kept_for_a_job_are_not_reserved_for_others(job_id, room)
     assert room in explain(site, None, 0, Facts(reservations=Reservations.build(1, table))).because
 
 
+def test_explain__names_reservations_that_keep_some_of_its_nodes():
+    """Of a job that waits for others on the rest; not the one that is kept for the job itself."""
+    act = Act("t-9-1", Purpose.PROMISE, 9, 0.0, "ann", "n1", 60.0, 0.0, promised_s=500.0)
+    table = {"name": [act.reservation, "class"], "start_s": [0.0, 0.0], "end_s": [9e9, 9e9], "node_list": ["n1", "n2"]}
+    nodes = [{**GPU, "gpus_used": 8}, {**TWO[1], "partitions": "gpu"}]
+    job = {"job_id": 9, "gpus": 8, "partition": "gpu", "reason": "Resources"}
+    site = replace(snapshot([job], nodes, now_s=0.0), acts=(act,))
+    because = explain(site, None, 0, Facts(reservations=Reservations.build(2, table))).because
+    assert ("Kept from it: reservation class keeps n2 since " in because, act.reservation in because) == (True, False)
+
+
+def test_explain__names_only_closed_nodes_that_the_job_could_have():
+    """By constraint and size, and together where they are closed for the same reason."""
+    rows = [("n1", "big", 8, "fan"), ("n2", "", 8, "fan"), ("n3", "big", 8, "fan"), ("n4", "big", 2, "disk")]
+    nodes = [
+        {"name": name, "features": has, "gpus": gpus, "state": "DOWN", "reason": why} for name, has, gpus, why in rows
+    ]
+    job = {"features_asked": "big", "gpus": 8, "reason": "Priority"}
+    because = explain(snapshot([job], nodes, now_s=0.0), None, 0, Facts()).because
+    assert because.startswith("Nodes it needs take no job now: n[1,3] (fan). ")
+    spread = {"gpus": 12, "reason": "Priority"}
+    because = explain(
+        snapshot([spread], nodes, now_s=0.0), None, 0, Facts(record={"TresPerJob": "gres/gpu:12"})
+    ).because
+    assert because.startswith("Nodes it needs take no job now: n[1-3] (fan), n4 (disk). ")
+
+
 def test_explain__of_an_array_says_how_many_tasks_wait():
     """Slurm keeps one record for them; a task that was split off is alone."""
     rows = [{"array_job_id": 1, "array_tasks": 9}, {"array_job_id": 1, "array_tasks": 1}]
@@ -442,7 +469,7 @@ def test_explain__names_the_nodes_that_take_no_job():
     job = {"reason": next(iter(SENTENCES)), "partition": "gpu"}
     down = [{"name": f"n{n}", "gpus": 8, "partitions": "gpu", "state": "DOWN", "reason": "cables"} for n in range(8)]
     told = explain(snapshot([job], down), None, 0, Facts())
-    assert "n0 (cables), n1 (cables), n2 (cables), n3 (cables), n4 (cables) and 3 more. Slurm says: " in told.because
+    assert "n[0-7] (cables). Slurm says: " in told.because
     assert (told.blocker, told.changes) == (Blocker.NODES, ())
     assert "higher priority partitions" in explain(snapshot([job], "1x8"), None, 0, Facts()).because
 
