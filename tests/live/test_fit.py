@@ -74,3 +74,43 @@ def test_fit__what_it_says_starts_and_what_it_says_waits(busy):
     last = submit("--gpus-per-node=1 -w n4 --time=1")
     until(lambda: shown(last)[0] == "RUNNING", "a later job runs")
     assert {options: shown(job)[0] for options, job in jobs.items()} == dict.fromkeys(WAITS, "PENDING")
+    run("scancel", str(last), *map(str, jobs.values()))
+    until(lambda: not run("squeue", "-h", "-j", str(last), "-t", "R,CG", check=False).out, "it ends")
+    limits_are_heeded()
+
+
+LIMITS = (
+    ("MaxNodes=1", "MaxNodes=UNLIMITED", "-N1 --gpus-per-node=1", "-N2 --gpus-per-node=1"),
+    ("MinNodes=2", "MinNodes=0", "-N2 --gpus-per-node=1", "-N1 --gpus-per-node=1"),
+    ("MaxCPUsPerNode=4", "MaxCPUsPerNode=UNLIMITED", "-N1 --gpus-per-node=1 -c4", "-N1 --gpus-per-node=1 -c5"),
+    ("OverSubscribe=EXCLUSIVE", "OverSubscribe=NO", "-N1 --gpus-per-node=1 -w n4", "-N1 --gpus-per-node=1 -w n1"),
+)  # fmt: skip
+
+
+def limits_are_heeded() -> None:
+    """What the partition, the features or a reservation of GPUs lets start starts there, and the other waits."""
+    features = {"n1": "a,b", "n4": "b,c"}
+    for node, names in features.items():
+        run("scontrol", "update", f"node={node}", f"AvailableFeatures={names}", f"ActiveFeatures={names}")
+    for limit, none, starts, waits in LIMITS:
+        run("scontrol", "update", "partition=short", *limit.split())
+        heeded(f"-p short -t 5 {starts}", f"-p short -t 5 {waits}")
+        run("scontrol", "update", "partition=short", *none.split())
+    heeded("-N1 --gpus-per-node=1 -C a|b&c", "-N1 --gpus-per-node=1 -C a&c")
+    where = ("nodes=n4", "nodecnt=1", "trespernode=gres/gpu=3")
+    when = ("reservationname=part", "starttime=now", "duration=60")
+    run("scontrol", "create", "reservation", *when, "users=bob", *where)
+    heeded("-N1 --gpus-per-node=5 -t 5 -w n4", "-N1 --gpus-per-node=6 -t 5 -w n4")
+    run("scontrol", "delete", "reservationname=part")
+
+
+def heeded(starts: str, waits: str) -> None:
+    """fit says so, and Slurm does so: it lets the other one wait, or refuses it where no node could ever take it."""
+    asked(starts, 0)
+    asked(waits, 3)
+    late = run("sbatch", "--parsable", "--output=/dev/null", *waits.split(), "--wrap=true", user="alice", check=False)
+    soon = submit(starts)
+    until(lambda: shown(soon)[0] == "RUNNING", f"{starts} starts")
+    assert late.rc or shown(int(late.out))[0] == "PENDING", waits
+    run("scancel", str(soon), *late.out.split())
+    until(lambda: not run("squeue", "-h", "-j", str(soon), "-t", "R,CG", check=False).out, "it ends")
