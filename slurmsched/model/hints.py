@@ -104,7 +104,7 @@ KEYS: tuple[Key, ...] = (
 _BY_NAME = {key.name: key for key in KEYS}
 _MARK = re.compile(rf"(?<![\w-]){MARK}", re.IGNORECASE | re.ASCII)
 _WORD = re.compile(r"\s*([A-Za-z][\w-]*)=(\S*)", re.ASCII)
-_NONE = Hints()
+_NONE, _LONG = Hints(), Hints(warnings=(TOO_LONG,))
 
 
 def parse_hints(comment: str) -> Hints:
@@ -114,13 +114,13 @@ def parse_hints(comment: str) -> Hints:
     text is the user's own. Of a repeated key the last counts, as with sbatch's own options. Of many
     faults MOST_FAULTS are told and the rest counted. A comment longer than MOST_BYTES has no hints.
     """
-    return _parse(comment) if MARK in comment.lower() else _NONE
+    if MARK not in comment.lower():
+        return _NONE
+    return _LONG if _too_long(comment) else _parse(comment)
 
 
 @lru_cache(maxsize=131_072)
 def _parse(comment: str) -> Hints:
-    if _too_long(comment):
-        return Hints(warnings=(TOO_LONG,))
     given: dict[str, Any] = {}
     faults = _Faults()
     for name, value in _words(comment, faults):
@@ -283,7 +283,8 @@ sbatch --gpus=4 --comment="run 17 slurmsched: dur=2h preempt=yes ckpt=USR1@120" 
 Hints are `key=value` words, parted by blanks, after `{MARK}`. They end with the text or at the first word of another
 form. Everything else in the comment is left alone. A comment of more than {MOST_BYTES:,} bytes, the most that `sbatch`
 takes, has no hints. Hints help the job that gives them: one that is unknown or wrong is
-ignored and reported with the plan (`slurmsched plan`), and never fails the job. Of a key given twice the last counts.
+ignored and reported with the plan (`slurmsched plan`), at most three of one comment, and never fails the job. Of a key
+given twice the last counts.
 `slurmsched hints check 'TEXT'` shows how a comment is understood.
 
 | key | value | meaning | example |

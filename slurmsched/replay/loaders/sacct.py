@@ -16,7 +16,7 @@ from slurmsched.model.columns import Labels
 from slurmsched.model.states import JobState, job_state
 from slurmsched.replay.loaders.joining import Groups, by_id, with_joined
 from slurmsched.replay.loaders.rows import NAN, Columns, Dropped, Instant, Job, RowLoader, instant
-from slurmsched.replay.loaders.sacct_gpus import first_type, gpus_of
+from slurmsched.replay.loaders.sacct_gpus import gpus_of, one_type
 from slurmsched.replay.loaders.sacct_rows import looks_like_sacct, read_rows
 from slurmsched.replay.loaders.source import Head, Source
 from slurmsched.slurm.requests import GpuRequest
@@ -162,7 +162,7 @@ def job_of(fields: Mapping[str, str], job_id: int, source: Source | None = None,
         partition=fields.get("Partition", ""),
         qos=fields.get("QOS", ""),
         name=fields.get("JobName", ""),
-        gpu_type=first_type(request.text),
+        gpu_type=one_type(request.text),
         state=state,
         cluster=fields.get("Cluster", ""),
     )

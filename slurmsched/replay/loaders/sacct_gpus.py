@@ -60,9 +60,10 @@ def _nodes_of(tres: str) -> str:
 
 
 @lru_cache(maxsize=1 << 12)
-def first_type(text: str) -> str:
-    """The GPU type of a request's normal form: "gpu:a100:2" -> "a100"."""
-    return next((entry.type for entry in parse_gres(text) if entry.kind == "gpu" and entry.type), "")
+def one_type(text: str) -> str:
+    """The GPU type of a request's normal form: "gpu:a100:2" -> "a100"; "" of several or none."""
+    types = {entry.type for entry in parse_gres(text) if entry.kind == "gpu"}
+    return types.pop() if len(types) == 1 else ""
 
 
 @lru_cache(maxsize=1 << 14)

@@ -24,9 +24,9 @@ SHOWN = 200  # characters of a line that is no row
 _ID_BEGUN = re.compile(r"\d[\d_.+\[\]%,-]*")
 _NAMES = re.compile(r"[A-Za-z]+(?:([^A-Za-z]+)[A-Za-z]+)+[^A-Za-z]*")
 SAYS = re.compile(r"(?:sacct|slurm\w*|srun|munge\w*): (?:error|fatal|warning|info|debug\d?)\b.*", re.IGNORECASE)
-_ROW = re.compile(r"\d+(?:_\d+|\+\d+|_\[[^\]]*\])?(?:\.\w+)?\|.*\|"
+_ROW = re.compile(r"\d+(?:_\d+|\+\d+|_\[[^\]]*\])?(?:\.\w+)?(\||;\|;|\t|\x1f).*\1"
                   r"(?:COMPLETED|FAILED|CANCELLED(?: by \d+)?|TIMEOUT|PENDING|RUNNING|NODE_FAIL|PREEMPTED|OUT_OF_MEMORY"
-                  r"|REQUEUED)\|.*")  # fmt: skip
+                  r"|REQUEUED)\1.*")  # fmt: skip
 _RULED = re.compile(r"\s*-{4,}(?:\s+-{4,})+\s*")
 
 

@@ -462,6 +462,7 @@ def test_sacct__says_what_is_no_row(tmp_path: Path) -> None:
     ("JobID           JobName      State\n------------ ---------- ----------\n7  a  COMPLETED\n",
      "is sacct's table for people, which cuts its fields; run: "),
     ("7|7|ann|COMPLETED|2024-01-01T00:00:00|x\n", "has no header line (sacct -n leaves it out); run: "),
+    ("7_1;|;7;|;CANCELLED by 5;|;x\n", "has no header line (sacct -n leaves it out); run: "),
 ])  # fmt: skip
 def test_sacct__tells_another_answer_what_to_run(tmp_path: Path, text: str, said: str) -> None:
     """Not that the kind be unknown."""
@@ -645,6 +646,14 @@ def test_sacct_json__holds_one_job_at_a_time(tmp_path: Path) -> None:
     finally:
         tracemalloc.stop()
     assert (len(recorded.trace), peak < 3 << 20) == (1, True)
+
+
+def test_sacct__a_job_on_gpus_of_several_types_has_none(tmp_path: Path) -> None:
+    """The type is of all its GPUs."""
+    tres = ("gres/gpu:a100=2,gres/gpu:h100=2,gres/gpu=4", "gres/gpu:a100=2,gres/gpu=2", "gres/gpu:a100=2,gres/gpu=4")
+    rows = [f"{job}|FAILED|1|2|3|{each}" for job, each in enumerate(tres, 7)]
+    trace = history(tmp_path, *rows, header=SHORT).trace
+    assert (trace.gpus.tolist(), list(trace.gpu_type)) == ([4, 2, 4], ["", "a100", ""])
 
 
 OLDER = (
