@@ -19,7 +19,7 @@ WORSE = [
     ("", "", "batch_sched_delay", "warn"),
     ("", "", "bf_min_prio_reserve", "warn"),
     ("", "", "enable_user_top", "warn"),
-    ("", "", "requeue delay", "warn"),
+    ("AuthInfo", "", "requeue delay", "warn"),  # what decides it before 25.11
     ("", "", "disable_job_shrink", "warn"),
     ("PreemptType", "preempt/qos", "PreemptType", "warn"),
     ("PreemptMode", "REQUEUE", "", ""),
