@@ -99,6 +99,18 @@ def grace_s(site: Installed, victim: int) -> float:
     return up_s["requeued"] - up_s["warned"]
 
 
+def notes(site: Installed) -> list[str]:
+    return [line["act"]["note"] for line in journal(site) if line["act"]["note"]]
+
+
+def node_of(job: int) -> str:
+    return column("%N", "RUNNING")[job]
+
+
+def featured(node: str, features: str) -> None:
+    run("scontrol", "update", f"nodename={node}", f"availablefeatures={features}", f"activefeatures={features}")
+
+
 def reservations() -> list[str]:
     listed = run("scontrol", "-o", "show", "reservation").out
     return [line for line in listed.splitlines() if line.startswith("ReservationName=slurmsched-")]

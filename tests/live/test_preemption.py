@@ -17,12 +17,16 @@ from tests.live.acts import (
     around,
     clean,
     cut_tick,
+    featured,
     four_running,
     journal,
+    node_of,
+    notes,
     reservations,
     restarts,
     signalled,
     switched_on,
+    tick_meanwhile,
     ticks,
 )
 from tests.live.lab import Installed, column, run, submit, until
@@ -89,6 +93,67 @@ def test_preempt__victim_that_leaves_by_itself_is_not_waited_for(site):
     ticks(site, lambda: urgent in column("%A", "RUNNING"), "the urgent job runs")
     ticks(site, clean, "no reservation is left")
     assert (len(signalled()), sorted(restarts(job) for job in jobs)) == (1, [0, 0, 0, 1])
+
+
+# What a user makes of a waiting job while a victim saves itself for it, and why nobody leaves for it then.
+CHANGED = [
+    ("starttime=now+1hour", "its job may not start until"),
+    ("dependency=afterok:{other}", "its job waits for other jobs"),
+    ("numnodes=2", "its job asks for 2 nodes, 1 were chosen"),
+    ("reqnodelist={elsewhere}", "its job cannot run on node"),
+    ("excnodelist={node}", "its job cannot run on node"),
+    ("features=slow", "its job cannot run on node"),
+    ("partition=phantom", "its job"),
+    ("priority=0", "its job is held"),
+    ("nice=100", "a nice of its own puts its job behind other jobs"),
+]
+
+
+def test_preempt__a_job_that_could_not_start_any_more_takes_nobodys_gpus(site):
+    """Its user changes it in the grace of its victim: its nodes are given back in the next cycle, the journal says why,
+    and the victim goes on. So for each change, one job after the other."""
+    site.configure(policy='{ name = "srsf" }')
+    jobs = four_running("slurmsched: preempt=yes ckpt=USR2@300")
+    site.configure(acts__lease_s="0", scope__partitions='["gpu", "short"]')
+    featured("p1", "a100,slow")
+    for at, (change, why) in enumerate(CHANGED):
+        urgent = submit("bob", 8, "--time=10", script="sleep 300")
+        ticks(site, lambda at=at: len(signalled()) > at, "a victim is warned")
+        victim = signalled()[-1]
+        elsewhere = node_of(next(job for job in jobs if job != victim))
+        words = change.format(other=victim, node=node_of(victim), elsewhere=elsewhere)
+        run("scontrol", "update", f"jobid={urgent}", *words.split(), user="root")
+        told = len(notes(site))
+        site.tick()
+        seen = (why, "its job waits for something else than GPUs (BadConstraints)")  # Slurm may have looked already
+        assert notes(site)[told:] and notes(site)[-1].startswith(seen), (change, notes(site)[told:])
+        site.tick()
+        assert clean(), change
+        run("scancel", str(urgent))
+    assert sum(map(restarts, jobs)) == 0
+    assert set(jobs) <= set(column("%A", "RUNNING"))
+
+
+def test_preempt__is_judged_again_when_its_nodes_are_reserved(site):
+    """Between the look at the queue and the requeue another job takes the gang's free node, and the gang's user puts
+    off its start: nobody is requeued for it, and its nodes are given back in the next cycle."""
+    site.configure(policy='{ name = "srsf" }')
+    jobs = [submit("alice", 8, "--requeue", "--time=60", "-w n1")]
+    jobs += [submit("carol", 8, "--time=60", f"-w n{node}", "--comment=slurmsched: preempt=no") for node in (2, 3)]
+    until(lambda: set(jobs) <= set(column("%A", "RUNNING")), "they run")
+    site.configure(preemption__without_checkpoint="true", preemption__partitions='["gpu"]', gangs__reserve="false")
+    gang, other = submit("bob", 16, "--time=10"), submit("carol", 8, "--time=60", "-w n4", "--hold")
+    taken = f"scontrol release {other}; until squeue -h -j {other} -t R | grep -q .; do sleep 0.2; done"
+    later = f"scontrol update jobid={gang} starttime=now+1hour"
+    for command, why in ((taken, "others hold what its job needs of node n4"), (later, "its job may not start until")):
+        until(lambda: site("plan", "--json").json()["steps"], "nodes would be kept for the gang")
+        tick_meanwhile(site, command)
+        assert notes(site)[-1].startswith(why)
+        site.tick()
+        assert clean()
+        run("scancel", str(other))
+        ticks(site, lambda: journal(site)[-1]["act"]["stage"] == "closed", "it is over")
+    assert restarts(jobs[0]) == 0
 
 
 def test_preempt__second_cycle_takes_nobody_else(site):
