@@ -3,7 +3,8 @@
 Written from what select/cons_tres does (gres_select_filter.c of 24.05 to 26.05), checked against 24.11.5 and 26.05.5.
 Arguments, the same in all: free: (G,) bool, GPUs no job holds. socket: (G,) int32, where a GPU's cores are, -1 = on
 any socket. links: (G, G) int32, the Links rows of gres.conf, read only if `linked`: every GPU has a row.
-cores: (S,) int32, the job's cores on each socket. bound: GPUs of sockets without such cores are not given.
+cores: (S,) int32, the job's cores on each socket. double: whether shares are reckoned in doubles.
+bound: GPUs of sockets without such cores are not given.
 Each returns (G,) bool, the GPUs given; fewer than asked for if the node does not have them.
 """
 
@@ -56,17 +57,26 @@ def take(
 
 
 @kernel
+def share_of(cores: int, need: int, total: int, double: bool) -> int:
+    """GPUs of a socket with so many of the job's `total` cores. Slurm reckons in floats, from 25.11 on in doubles."""
+    if double:
+        return int(cores * (need / total))
+    return int(np.float32(cores) * (np.float32(need) / np.float32(total)))
+
+
+@kernel
 def pick_per_node(
-    free: Bools, socket: Int32s, links: Int32s, linked: bool, cores: Int32s, need: int, bound: bool
-) -> Bools:
+    free: Bools, socket: Int32s, links: Int32s, linked: bool, cores: Int32s, need: int, bound: bool,
+    double: bool = False,
+) -> Bools:  # fmt: skip
     """--gres=gpu:N and --gpus-per-node=N: by the share of the job's cores on each socket, then what is left."""
     given, score = np.zeros(free.size, np.bool_), np.zeros(free.size, np.int32)
     order = np.arange(free.size).astype(np.int32)
-    per_core = np.float32(need) / np.float32(cores.sum())
+    total = cores.sum()
     left = need
     for s in range(cores.size):
         if cores[s] > 0:
-            share = min(left, int(np.float32(cores[s]) * per_core))
+            share = min(left, share_of(cores[s], need, total, double))
             left -= take(s, share, free, socket, links, order, score, linked, given)
     left -= take(ANY, left, free, socket, links, order, score, linked, given)
     for s in range(cores.size):
@@ -117,8 +127,9 @@ def pick_per_socket(
 
 @kernel
 def pick_per_job(
-    free: Bools, socket: Int32s, links: Int32s, linked: bool, cores: Int32s, need: int, bound: bool
-) -> Bools:
+    free: Bools, socket: Int32s, links: Int32s, linked: bool, cores: Int32s, need: int, bound: bool,
+    double: bool = False,
+) -> Bools:  # fmt: skip
     """--gpus=N on one node: all near the job's cores, less those that are linked least to the best linked one.
 
     Where those are too few, the rest comes from the other sockets, bound or not, the least linked first.
@@ -127,11 +138,11 @@ def pick_per_job(
     order = np.arange(free.size).astype(np.int32)
     most = free.size if linked and need > 1 else need
     wish = 65534 if linked and need > 1 else need
-    per_core = np.float32(wish) / np.float32(cores.sum())
+    total = cores.sum()
     have = 0
     for s in range(cores.size):
         if cores[s] > 0 and have < most:
-            share = min(wish - have, int(np.float32(cores[s]) * per_core))
+            share = min(wish - have, share_of(cores[s], wish, total, double))
             have += take(s, share, free, socket, links, order, score, False, given)
     have += take(ANY, max(0, most - have), free, socket, links, order, score, False, given)
     for s in range(cores.size):

@@ -13,13 +13,13 @@ from slurmsched.model.columns import Int32s, Int64s
 @kernel
 def picked(
     free: Int64s, need: Int64s, cores: Int32s, socket: Int32s, links: Int32s, linked: bool, order: Int32s,
-    per_job: bool, old: bool,
+    per_job: bool, old: bool, double: bool,
 ) -> Int64s:  # fmt: skip
     """(T,) int64: in each state the mask of GPUs that Slurm picks.
 
     free: (T,) int64 masks of free GPUs. need: (T,) int64. cores: (T, S) int32, the job's cores on each socket.
     socket: (G,) int32 and links: (G, G) int32 by GPU. order: (G,) int32, the GPU at each index of gres.conf.
-    per_job: --gpus=N instead of --gpus-per-node=N. old: before 24.05.
+    per_job: --gpus=N instead of --gpus-per-node=N. old: before 24.05. double: from 25.11 on.
     """
     gpus, given = order.size, np.zeros(free.size, np.int64)
     near, wired = np.empty(gpus, np.int32), np.empty((gpus, gpus), np.int32)
@@ -36,9 +36,9 @@ def picked(
         elif old:
             got = old_pick_per_node(unheld, near, wired, linked, cores[t], need[t], False)
         elif per_job:
-            got = pick_per_job(unheld, near, wired, linked, cores[t], need[t], False)
+            got = pick_per_job(unheld, near, wired, linked, cores[t], need[t], False, double)
         else:
-            got = pick_per_node(unheld, near, wired, linked, cores[t], need[t], False)
+            got = pick_per_node(unheld, near, wired, linked, cores[t], need[t], False, double)
         for i in range(gpus):
             if got[i]:
                 given[t] |= 1 << order[i]

@@ -24,6 +24,8 @@ Version = tuple[int, int]  # Slurm's year and month: (24, 11)
 REVERSED_LINKS: Version = (24, 5)  # from here on the least linked GPUs are taken first
 FEW_SOCKETS_UNTIL: Version = (24, 11)  # a bound --gpus=N job of few CPUs has no more sockets than CPUs
 ALL_SOCKETS_SINCE: Version = (26, 5)
+THREADS_MENDED: Version = (24, 5)  # in its third update: "Fix gres per task allocation with threads-per-core"
+DOUBLE_SINCE: Version = (25, 11)  # shares of sockets are reckoned in doubles, before in floats
 
 
 def pick(
@@ -36,6 +38,8 @@ def pick(
     unheld = bools(free, node.gpus)
     if request.tasks and version < REVERSED_LINKS:
         return UNKNOWN  # how many tasks fit was reckoned otherwise then
+    if request.form is Form.PER_TASK and node.cpus_per_core > 1 and version == THREADS_MENDED:
+        return UNKNOWN  # 24.05.0 to 24.05.2 counted tasks otherwise than 24.05.3, and only the release is looked at
     if request.crowded(node.sockets) and FEW_SOCKETS_UNTIL < version < ALL_SOCKETS_SINCE:
         return UNKNOWN
     if request.crowded(node.sockets) and version <= FEW_SOCKETS_UNTIL:
@@ -62,7 +66,9 @@ def pick_near(node: SlurmNode, request: GpuRequest, free: int, cores: Int32s, ve
     elif form is Form.PER_SOCKET:
         need, given = count * used, by_socket(unheld, *shape, cores, count, bound)
     else:
-        need, given = count, (by_job if form is Form.PER_JOB else by_node)(unheld, *shape, cores, count, bound)
+        by = by_job if form is Form.PER_JOB else by_node
+        more = (version >= DOUBLE_SINCE,) if version >= REVERSED_LINKS else ()
+        need, given = count, by(unheld, *shape, cores, count, bound, *more)
     return mask_of(given) if given.sum() == need else 0
 
 

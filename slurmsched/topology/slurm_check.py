@@ -11,7 +11,7 @@ from slurmsched.kernels.slurm_pick import ANY
 from slurmsched.kernels.slurm_search import picked
 from slurmsched.model.columns import Int32s, Int64s
 from slurmsched.placements.set_ranks import SetRanks
-from slurmsched.topology.picker import REVERSED_LINKS, UNKNOWN, Version, bools, pick
+from slurmsched.topology.picker import DOUBLE_SINCE, REVERSED_LINKS, UNKNOWN, Version, bools, pick
 from slurmsched.topology.slurm_cores import cores_for
 from slurmsched.topology.slurm_node import Form, GpuRequest, SlurmNode
 
@@ -115,8 +115,9 @@ def picks_in(node: SlurmNode, states: States, form: Form, version: Version, orde
     order = np.arange(node.gpus, dtype=np.int32) if order is None else order
     old, per_job = version < REVERSED_LINKS, form is Form.PER_JOB
     found: Int64s = picked(
-        states.free, states.need, states.cores, node.socket, node.links, node.linked, order, per_job, old
-    )
+        states.free, states.need, states.cores, node.socket, node.links, node.linked, order, per_job, old,
+        version >= DOUBLE_SINCE,
+    )  # fmt: skip
     return found
 
 

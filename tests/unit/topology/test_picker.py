@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from slurmsched.errors import ConfigError
-from slurmsched.topology.picker import UNKNOWN, Form, GpuRequest, SlurmNode, members, pick
+from slurmsched.topology.picker import UNKNOWN, Form, GpuRequest, SlurmNode, members, pick, pick_near
 from slurmsched.topology.slurm_cores import cores_for
 
 
@@ -69,3 +69,22 @@ def test_slurm_node__cores_that_the_node_has_not_are_refused():
     """A wrong Cores is an error that names the core."""
     with pytest.raises(ConfigError, match="core 64"):
         SlurmNode.build([[64]], [[-1]], sockets=2, cores_per_socket=32)
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"), [((24, 5), [0, 1]), ((25, 5), [0, 1]), ((25, 11), [0, 2]), (NEW, [0, 2])]
+)
+def test_pick__shares_of_sockets_are_doubles_from_25_11_on(version, expected):
+    """41 of 82 cores are half of two GPUs: 0.99 in floats, which is none, and 1 in doubles."""
+    node = SlurmNode.build([range(41)] * 2 + [range(41, 82)] * 2, [], sockets=2, cores_per_socket=41)
+    cores = np.array([41, 41], np.int32)
+    assert expected == members(pick_near(node, GpuRequest(Form.PER_NODE, 2), 0b1111, cores, version))
+
+
+def test_pick__tasks_with_threads_in_24_05():
+    """Its third update counts tasks otherwise, and the release alone does not tell which it is."""
+    node = SlurmNode.build(CORES, PAIRS, sockets=2, cores_per_socket=32, cpus_per_core=2)
+    asked = GpuRequest(Form.PER_TASK, 1, 2)
+    assert pick(node, asked, 0xFF, (32, 32), (24, 5)) == UNKNOWN
+    assert pick(node, asked, 0xFF, (32, 32), (24, 11)) > 0
+    assert pick(NODE, asked, 0xFF, (32, 32), (24, 5)) > 0
