@@ -13,6 +13,7 @@ from slurmsched.model.columns import Int64s
 from slurmsched.model.hostlist import expand
 from slurmsched.model.snapshot import Snapshot
 from slurmsched.resources.eligibility import Bar, Eligibility, eligibility, partition_cpus
+from slurmsched.resources.free import shares
 from slurmsched.resources.job_request import JobRequest, request_of
 from slurmsched.survey.overview import state_words
 from slurmsched.words import some
@@ -158,7 +159,7 @@ class Asks:
         if needs.gpus > free:
             return Obstacle(Kind.GPUS, _free(free, int(nodes.gpus[at]), "GPU", needs.gpus))
         free_cpus = int(nodes.cpus[at] - nodes.cpus_used[at] - self.found.kept_cpus[at])
-        if needs.cpus > free_cpus:
+        if needs.cpus > free_cpus and not shares(self.snapshot, needs):
             return Obstacle(Kind.CPUS, _free(free_cpus, int(nodes.cpus[at]), "CPU", needs.cpus))
         free_mib = float(nodes.memory_mib[at] - nodes.memory_used_mib[at])
         if needs.memory_mib > free_mib:

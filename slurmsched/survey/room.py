@@ -9,7 +9,7 @@ from slurmsched.errors import InputError
 from slurmsched.model import NodeState, Snapshot
 from slurmsched.model.columns import Floats
 from slurmsched.resources.eligibility import Bar, Eligibility, eligibility, partition_cpus
-from slurmsched.resources.free import partition_memory_mib
+from slurmsched.resources.free import partition_memory_mib, shares
 from slurmsched.resources.job_request import JobRequest, takes_whole
 from slurmsched.survey.names import check_name
 from slurmsched.survey.overview import state_words
@@ -125,25 +125,29 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Free:
-    """What the request takes, and what of each node its partition leaves for it. cpus, memory_mib: (N,)."""
+    """What the request takes, and what of each node its partition leaves for it. cpus, memory_mib: (N,).
+
+    shared: jobs of the partition share CPUs whatever they do.
+    """
 
     asks: Needs
     exclusive: bool
+    shared: bool
     cpus: Floats
     memory_mib: Floats
 
     @classmethod
     def of(cls, snapshot: Snapshot, request: Request) -> _Free:
         one = as_job(snapshot, request)
-        return cls(
-            needs(snapshot, request), one.whole, partition_cpus(snapshot, one), partition_memory_mib(snapshot, one)
-        )
+        limits = partition_cpus(snapshot, one), partition_memory_mib(snapshot, one)
+        return cls(needs(snapshot, request), one.whole, shares(snapshot, one), *limits)
 
 
 def _most(snapshot: Snapshot, part: Part, free: _Free, found: Eligibility) -> tuple[int, str]:
     """The most GPUs it can have there, and what keeps it from more."""
     nodes, row, asks = snapshot.nodes, part.node, free.asks
-    cpus = min(float(nodes.cpus[row] - nodes.cpus_used[row] - found.kept_cpus[row]), float(free.cpus[row]))
+    left = float(nodes.cpus[row] if free.shared else nodes.cpus[row] - nodes.cpus_used[row] - found.kept_cpus[row])
+    cpus = min(left, float(free.cpus[row]))
     memory = float(nodes.memory_mib[row] - nodes.memory_used_mib[row])
     if free.exclusive and (nodes.cpus_used[row] or nodes.gpus_used[row]):
         return 0, "other jobs are on it"

@@ -241,6 +241,16 @@ def test_fit__cpus_that_jobs_of_the_partition_hold():
     assert fit(other, Request(gpus_per_node=1, cpus_per_task=5)).starts
 
 
+def test_eligibility__cpus_that_jobs_share_by_force():
+    """OverSubscribe=FORCE: held CPUs keep nobody off, and the answers say that CPUs were not looked at."""
+    nodes = [ROOMY | {"name": "n1", "cpus_used": 64}]
+    for how, free in (("FORCE:4", True), ("FORCE:1", False), ("YES:4", False), ("NO", False)):
+        at = site([{"cpus": 4}], {"over_subscribe": how}, nodes)
+        told, answer = why_not(at, 0, "n1", Facts()), fit(at, Request(gpus_per_node=1, cpus_per_task=4))
+        assert ("CPUs are free" not in told, answer.starts) == (free, free), how
+        assert ("OverSubscribe" in told, "OverSubscribe" in " ".join(answer.unseen)) == (free, free), how
+
+
 def test_fit__a_constraint_that_is_not_judged_is_named():
     """It starts by counts, and the answer says what was not looked at."""
     found = fit(site([]), Request(gpus_per_node=1, constraint="rack1*2&rack2*1"))
