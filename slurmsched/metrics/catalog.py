@@ -37,7 +37,7 @@ def _kinds(action: type[Action]) -> set[str]:
 KINDS = tuple(sorted(_kinds(Action)))
 QUEUES = (*map(str, range(10)), MANY, NO_QUEUE)
 PURPOSES, OPEN_STAGES = tuple(map(str, Purpose)), tuple(str(stage) for stage in Stage if stage != Stage.CLOSED)
-_OF_PLANNERS = ("constraint", "ends", "far", "limit", "nodes", "victims", "pin-asks", "pin-form", "pin-gang")
+_OF_PLANNERS = ("constraint", "ends", "far", "limit", "nodes", "unread", "victims", "pin-asks", "pin-form", "pin-gang")
 RULE_NAMES = tuple(sorted({
     *(rule.name for rule in (*JOB_RULES, *PIN_RULES, *START_RULES) if rule.in_scope),
     *(rule.name for rule in RULES if rule.when == When.PLAN), *_OF_PLANNERS, OTHER,

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from slurmsched.metrics.catalog import RULE_NAMES
 from slurmsched.metrics.gauges import gauges
 from slurmsched.model import Plan
 from slurmsched.survey.gpu_map import gpu_map
@@ -45,6 +46,7 @@ def test_plan__preempts_nobody_where_a_node_may_be_free(on: Run):
     told = json.loads(on(_slurm("IDLE", GresUsed="???"), "plan", "--json", toml=TAKING).out)
     assert [act for act in told["acts"] if act["job_id"] == 9] == []
     assert ("unread", 9) in [(one["rule"], one["job_id"]) for one in told["refused"]]
+    assert "unread" in RULE_NAMES
 
 
 @pytest.mark.parametrize(("options", "code", "words"), [
