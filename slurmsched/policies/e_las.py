@@ -22,7 +22,7 @@ class ELas:
     """Least attained service first, times the share of epochs still to come: a job near its end passes its equals.
 
     quantum_gpu_s: the weighted service is rounded down to multiples of it [GPU s]; jobs within one keep FIFO order. 0:
-    exact.
+    exact. Ten GPU hours by default, as of las.
     A job without the hint `progress=` counts as being at its beginning, which leaves plain least attained service.
     Raises ConfigError for a negative quantum.
     Source: Sultana et al. (E-LAS), ICPP '20, for service in time and GPUs guided by the real-time epoch progress rate;
@@ -42,7 +42,7 @@ class ELas:
         ),
     )
 
-    quantum_gpu_s: GpuSeconds = 60.0
+    quantum_gpu_s: GpuSeconds = 36_000.0
 
     def __post_init__(self) -> None:
         check_ranges(self)

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from slurmsched.model.columns import Bools, Floats, Int64s
-from slurmsched.policies.solve import Programme, solve
 
 BASES = np.array([0.0, 0.2, 0.4, 0.6, 0.8, 1.0])  # where the logarithm is told exactly, as in the released settings
 ORIGIN = 1e-6  # whose logarithm stands for that of 0
 WEIGHTIEST, ALMOST_OVER = 1e8, 100.0  # a bound (ours), and the power for jobs that would end within a round
-GAP, NODES = 1e-3, 2_000
+MOST_TRIES = 32  # longest rests that are tried at a time
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,8 +49,8 @@ def bought(buyers: Buyers, offer: Offer) -> tuple[Int64s, Floats]:
     The mean of log(share done by the end of the window) less k times the longest rest is as high as can be, where no
     job takes longer than rho_max times its fair time. Where that cannot be kept, jobs that are late weigh
     ratio ** power. Both times count from the job's own submission, as the paper's finish-time fairness does.
-    Ours: whole numbers of rounds instead of one variable a round, which tells rounds of one job apart for nothing; and
-    the submission, since the released code divides times from the start of its trace.
+    Ours: whole numbers of rounds instead of one variable a round, which tells rounds of one job apart for nothing; the
+    submission, since the released code divides times from the start of its trace; and no solver (see _solved).
     """
     share = min(1.0, offer.gpus / len(buyers.gpus))
     weight = np.ones(len(buyers.gpus))
@@ -96,40 +95,89 @@ def _spare_s(buyers: Buyers, offer: Offer, share: float) -> Floats:
 
 
 def _solved(buyers: Buyers, offer: Offer, weight: Floats, spare_s: Floats | None) -> Int64s | None:
-    """Rounds of each job, None if there is no solution.
+    """Rounds of each job, None if not all can be in time.
 
-    Variables: rounds, run time in them, a part of each of BASES, and the longest rest.
+    For a given longest rest each job must have so many rounds; the others go one after the other to where a round adds
+    most per GPU. The longest rest of the highest sum is searched for. Every value falls from round to round, so that
+    this is the best but for a part of the last gang; and unlike with a solver that stops near the best, equal choices
+    are decided by rule: fewer rounds first, then the job that comes first.
     """
-    from scipy import sparse
-
-    count, bases = len(buyers.gpus), len(BASES)
-    if spare_s is not None and (spare_s < 0).any():
-        return None
-    one, none = sparse.eye_array(count), sparse.csr_array((count, count))
-    corner = sparse.csr_array((count, count * bases))
-    last = sparse.csr_array((count, 1))
-    at_most = [
-        (sparse.hstack([buyers.gpus.reshape(1, -1) * 1.0, sparse.csr_array((1, count + count * bases + 1))]),
-         [offer.gpus * offer.rounds]),
-        (sparse.hstack([-offer.round_s * one, one, corner, last]), np.zeros(count)),
-        (sparse.hstack([none, -one, corner, -np.ones((count, 1))]), -buyers.left_s),
-    ]  # fmt: skip
+    least = np.zeros(len(buyers.gpus), np.int64)
     if spare_s is not None:
-        at_most.append((sparse.hstack([none, -one, corner, last]), spare_s - buyers.left_s))
-    of_job = sparse.kron(one, np.ones((1, bases)))
-    equal = [
-        (sparse.hstack([none, sparse.diags_array(-1 / buyers.pace_s), sparse.kron(one, BASES.reshape(1, -1)), last]),
-         buyers.done),
-        (sparse.hstack([none, none, of_job, last]), np.ones(count)),
-    ]  # fmt: skip
-    value = np.tile(np.log(np.maximum(BASES, ORIGIN)), count) * np.repeat(weight, bases) / (count * offer.rounds)
-    cost = np.concatenate([np.zeros(2 * count), -value, [offer.k]])
-    high = np.concatenate([np.full(count, float(offer.rounds)), np.full(count + count * bases + 1, np.inf)])
-    whole = np.arange(len(cost)) < count
-    found = solve(
-        Programme(cost / max(float(weight.max()), 1.0), np.zeros(len(cost)), high,
-                  sparse.vstack([rows for rows, _ in at_most]).tocsc(), np.concatenate([each for _, each in at_most]),
-                  sparse.vstack([rows for rows, _ in equal]).tocsc(), np.concatenate([each for _, each in equal]),
-                  whole), gap=GAP, nodes=NODES,
-    )  # fmt: skip
-    return None if found.x is None else np.round(found.x[:count]).astype(np.int64)
+        if (spare_s < 0).any():
+            return None
+        least = _rounds_for(buyers.left_s - spare_s, offer)
+    market = _Market.of(buyers, offer, weight)
+    steps = np.arange(offer.rounds + 1) * offer.round_s
+    rests = np.unique(np.maximum(buyers.left_s[:, None] - steps, 0.0).round(6))
+    found: dict[int, tuple[float, Int64s | None]] = {}
+
+    def at(place: int) -> float:
+        if place not in found:
+            rounds = market.sold(np.maximum(least, _rounds_for(buyers.left_s - rests[place], offer)))
+            found[place] = (-np.inf if rounds is None else market.worth(rounds), rounds)
+        return found[place][0]
+
+    low, high = 0, len(rests) - 1
+    while True:
+        tried = np.unique(np.linspace(low, high, MOST_TRIES).astype(np.int64)).tolist()
+        best = max(tried, key=lambda place: (round(at(place), 12), place))
+        if len(tried) > high - low:
+            return found[best][1]
+        where = tried.index(best)
+        low, high = tried[max(where - 1, 0)], tried[min(where + 1, len(tried) - 1)]
+
+
+def _rounds_for(run_s: Floats, offer: Offer) -> Int64s:
+    """Rounds that hold so much run time. (N,)."""
+    return np.maximum(np.ceil(run_s / offer.round_s - 1e-9), 0.0).astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Market:
+    """gain: (N, R) what each further round of a job adds. order: (N * R,) of these cells, best per GPU first."""
+
+    buyers: Buyers
+    offer: Offer
+    gain: Floats
+    order: Int64s
+
+    @classmethod
+    def of(cls, buyers: Buyers, offer: Offer, weight: Floats) -> _Market:
+        steps = np.arange(offer.rounds + 1) * offer.round_s
+        run_s = np.minimum(steps, buyers.left_s[:, None])
+        share = np.minimum(buyers.done[:, None] + run_s / buyers.pace_s[:, None], 1.0)
+        value = np.interp(share, BASES, np.log(np.maximum(BASES, ORIGIN)))
+        gain = np.diff(value, axis=1) * weight[:, None] / (len(weight) * offer.rounds)
+        cells = np.arange(gain.size)
+        per_gpu = (gain / np.maximum(buyers.gpus, 1)[:, None]).ravel()
+        rank = np.log(per_gpu, out=np.full(gain.size, -np.inf), where=per_gpu > 0).round(9)  # as any machine has it
+        return cls(buyers, offer, gain, np.lexsort((cells // offer.rounds, cells % offer.rounds, -rank)))
+
+    def sold(self, least: Int64s) -> Int64s | None:
+        """Rounds of each job, at least so many; None if there are not enough GPUs for these. (N,)."""
+        rounds, gpus, count = least.copy(), self.buyers.gpus, self.offer.rounds
+        free = int(self.offer.gpus * count) - int((least * gpus).sum())
+        if free < 0 or (least > count).any():
+            return None
+        row, number = self.order // count, self.order % count
+        row = row[(number >= least[row]) & (self.gain.ravel()[self.order] > 0)]
+        whole = int(np.searchsorted(np.cumsum(gpus[row]), free, side="right"))
+        rounds += np.bincount(row[:whole], minlength=len(rounds))
+        free -= int(gpus[row[:whole]].sum())
+        passed = set[int]()
+        for job in row[whole:].tolist():
+            if free <= 0:
+                break
+            if gpus[job] > free:
+                passed.add(job)
+            elif job not in passed:
+                rounds[job] += 1
+                free -= int(gpus[job])
+        return rounds
+
+    def worth(self, rounds: Int64s) -> float:
+        """What these rounds add, less the price of the longest rest."""
+        had = np.arange(self.offer.rounds) < rounds[:, None]
+        rest_s = np.maximum(self.buyers.left_s - rounds * self.offer.round_s, 0.0)
+        return float((self.gain * had).sum()) - self.offer.k * float(rest_s.max(initial=0.0))

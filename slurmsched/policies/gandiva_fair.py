@@ -37,7 +37,8 @@ NO_TRADE = "GPUs are not traded across types: no speed by GPU type is known"
 class GandivaFair:
     """Equal GPU time by ticket for every account, whole gangs at a time; fast GPUs are traded for more slow ones.
 
-    quantum_s: for how long a job that got GPUs keeps them [s]; 0 = it contends at every look.
+    quantum_s: for how long a job that got GPUs keeps them [s]; 0 = it contends at every look. Half an hour by default,
+    as `preemption.quantum_s` (ours): the paper has a minute, in which its jobs are suspended, not requeued.
     speeds: where speeds by GPU type come from. Without a table types count alike: the account with the least pass (GPU
     time per ticket) is picked, then its job with the least attained service per GPU; its pass moves on by the gang's
     quantum. A gang that does not fit is passed over and keeps its pass, so that it comes first later. Whoever comes new
@@ -68,7 +69,7 @@ class GandivaFair:
         ),
     )  # fmt: skip
 
-    quantum_s: Seconds = 60.0
+    quantum_s: Seconds = 1_800.0
     trade: bool = True
     trade_s: Seconds = 600.0
     speeds: SpeedEstimator = field(default_factory=Alike)

@@ -79,6 +79,12 @@ class Gavel:
     card: ClassVar[Card] = Card(
         Family.HETEROGENEITY,
         "Narayanan et al.: Gavel, OSDI 2020",
+        left_out=(
+            "Estimating throughputs by profiling: they are read from a table, and completed where entries are missing.",
+            "Where a gang runs: its speed on one node or several is the physics' of a replay, its nodes are the "
+            "placement's to say.",
+            "Deadlines in the objective `cost`: it is without them.",
+        ),
         needs=(Input.SPEED, Input.DURATION, Input.SHARES),
         only_with=((Input.SHARES, "accounts"),),
         uses=(Use.ORDER, Use.GPU_TYPE, Use.REQUEUE, Use.START),

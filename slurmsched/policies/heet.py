@@ -50,7 +50,10 @@ class Heet:
     card: ClassVar[Card] = Card(
         Family.HETEROGENEITY,
         "Mo et al.: Heet, ASPLOS 2024",
-        left_out=("Trades between jobs after the matching: one programme finds the best sum at once.",),
+        left_out=(
+            "Trades between jobs after the matching: one programme finds the best sum at once.",
+            "Filling in speeds over numbers of GPUs: sizes follow Amdahl's law.",
+        ),
         needs=(Input.PROGRESS,),
         uses=(Use.ORDER, Use.GPU_TYPE, Use.SIZE, Use.REQUEUE, Use.START),
         on_slurm=(PREEMPTS, ROUNDS, RESIZES, MIXED_GANGS),

@@ -48,6 +48,11 @@ class Shockwave:
     card: ClassVar[Card] = Card(
         Family.FAIRNESS,
         "Zheng et al.: Shockwave, NSDI 2023",
+        left_out=(
+            "Where jobs run, near the GPUs that they had, is the placement's to say.",
+            "The stochastic programme over all ways that batch sizes may change: expected run times stand for it, as "
+            "in the released code.",
+        ),
         needs=(Input.DURATION, Input.PROGRESS),
         uses=(Use.ORDER, Use.REQUEUE, Use.START),
         on_slurm=(PREEMPTS, ROUNDS, "Batch sizes and progress are what jobs tell in their comment."),

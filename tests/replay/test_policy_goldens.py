@@ -26,8 +26,10 @@ from slurmsched.replay.traces import Trace, read_trace
 HERE = Path(__file__).parent
 TRACE = read_trace(HERE / "data" / "deadlines.csv")
 POLICIES: dict[str, dict[str, Any]] = {
-    "fifo": {}, "las": {"dimension": "1d"}, "discretized-las": {"dimension": "1d"}, "gittins": {"promote_knob": 2.0},
-    "e-las": {}, "edf": {}, "genie": {}, "chronus": {}, "elasticflow": {}, "oasis": {}, "aonline": {},
+    "fifo": {}, "las": {"dimension": "1d", "quantum_gpu_s": 60.0}, "discretized-las": {"dimension": "1d"},
+    "gittins": {"promote_knob": 2.0},
+    "e-las": {"quantum_gpu_s": 60.0}, "edf": {}, "genie": {}, "chronus": {}, "elasticflow": {}, "oasis": {},
+    "aonline": {},
 }  # fmt: skip
 
 

@@ -22,7 +22,7 @@ def six(**others):
 
 def test_e_las__six_jobs_by_hand() -> None:
     """600, 120, 300, 600, 0 and 600 GPU s as on the page."""
-    ranking = ELas().rank(six())
+    ranking = ELas(60.0).rank(six())
     assert ranking.why["counted"].tolist() == [600.0, 120.0, 300.0, 600.0, 0.0, 600.0]
     assert (ranking.order + 1).tolist() == [5, 2, 3, 1, 4, 6]
     assert ranking.notes == ("2 of 6 jobs tell no progress: ordered by attained service alone",)
@@ -31,12 +31,12 @@ def test_e_las__six_jobs_by_hand() -> None:
 def test_e_las__without_progress_it_is_las() -> None:
     """Nobody tells epochs: the order of continuous least attained service."""
     given = snapshot([{"gpus": 1 + row % 3, "executed_s": 700.0 * (row * 5 % 7)} for row in range(7)])
-    assert ELas().rank(given).order.tolist() == Las().rank(given).order.tolist()
+    assert ELas(60.0).rank(given).order.tolist() == Las(quantum_gpu_s=60.0).rank(given).order.tolist()
 
 
 def test_e_las__looks_again_when_a_multiple_is_reached() -> None:
     """2 GPUs with a tenth of the epochs left count 0.2 GPU s a second: the next 60 are reached 300 s from 120 GPU s."""
-    given, policy = six(), ELas()
+    given, policy = six(), ELas(60.0)
     runs = np.arange(6) == 1
     assert policy.next_change_s(given, policy.rank(given), runs) == pytest.approx(900.0 + 300.0)
     assert ELas(0.0).next_change_s(given, ELas(0.0).rank(given), runs) == 900.0
@@ -44,7 +44,7 @@ def test_e_las__looks_again_when_a_multiple_is_reached() -> None:
 
 def test_e_las__conforms() -> None:
     """Every rule that all policies keep."""
-    check_policy(ELas(), [six()])
+    check_policy(ELas(60.0), [six()])
 
 
 def test_e_las__refuses_a_negative_quantum() -> None:

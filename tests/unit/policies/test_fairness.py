@@ -12,7 +12,7 @@ import pytest
 from slurmsched.errors import ConfigError
 from slurmsched.estimators.throughputs import Throughputs
 from slurmsched.model import Past
-from slurmsched.policies.astraea import Astraea, end_within
+from slurmsched.policies.astraea import Astraea, end_within, level_of
 from slurmsched.policies.auction import auction
 from slurmsched.policies.dorm import Dorm
 from slurmsched.policies.finish_time import Times
@@ -280,7 +280,7 @@ def test_gandiva_fair__trades_as_its_page_tells(table: Throughputs) -> None:
 
 def test_gandiva_fair__tells_the_trade_until_the_next(table: Throughputs) -> None:
     """One note, kept within trade_s; shares of time are tickets over GPUs; a round later it still stands."""
-    policy, given = GandivaFair(speeds=table), snapshot(TRADERS, MIXED)
+    policy, given = GandivaFair(quantum_s=60.0, speeds=table), snapshot(TRADERS, MIXED)
     first = policy.rank(given)
     later = policy.rank(replace(given, now_s=given.now_s + 60.0, carry=json.loads(json.dumps(dict(first.carry)))))
     told = "traded 1.3 v100 for 3.2 k80 GPUs: everybody has 1.12 to 1.36 times as much"
@@ -293,20 +293,23 @@ def test_gandiva_fair__of_equal_gains_the_first_trades_first(table: Throughputs)
     """In whatever order of rows: jobs 5 and 6 gain alike, and 6 sells all."""
     given = snapshot(TRADERS, MIXED)
     rows = np.array([3, 5, 1, 0, 4, 2])
-    wants = (GandivaFair(speeds=table).rank(each).wants for each in (given, replace(given, jobs=given.jobs.take(rows))))
+    wants = (
+        GandivaFair(quantum_s=60.0, speeds=table).rank(each).wants
+        for each in (given, replace(given, jobs=given.jobs.take(rows)))
+    )
     straight, shuffled = (want.share for want in wants)  # type: ignore[union-attr]
     assert shuffled.tolist() == pytest.approx(straight[rows].tolist())
 
 
 def test_gandiva_fair__without_trades_each_has_its_part_of_every_type(table: Throughputs) -> None:
     """A sixth of all 12 GPUs each, half of the time; no note."""
-    ranked = GandivaFair(speeds=table, trade=False).rank(snapshot(TRADERS, MIXED))
+    ranked = GandivaFair(quantum_s=60.0, speeds=table, trade=False).rank(snapshot(TRADERS, MIXED))
     assert (ranked.notes, ranked.wants.share.tolist()) == ((), pytest.approx([0.5] * 6))  # type: ignore[union-attr]
 
 
 def test_gandiva_fair__rounds_give_the_tickets_after_the_trade(table: Throughputs) -> None:
     """Of 100 quanta each job has on each type as many as the page's tickets over its 4 GPUs say, give or take four."""
-    policy, given = GandivaFair(speeds=table), snapshot(TRADERS, MIXED)
+    policy, given = GandivaFair(quantum_s=60.0, speeds=table), snapshot(TRADERS, MIXED)
     had = {kind: np.zeros(6) for kind in ("v100", "k80", "")}
     for _ in range(100):
         ranked = policy.rank(given)
@@ -323,24 +326,44 @@ def test_gandiva_fair__rounds_give_the_tickets_after_the_trade(table: Throughput
 
 def test_gandiva_fair__a_lone_job_is_on_the_fastest_type(table: Throughputs) -> None:
     """No other: no trade, all of its time on the V100; an empty cluster and one without jobs are fine."""
-    alone = GandivaFair(speeds=table).rank(snapshot(TRADERS[:1], MIXED))
+    alone = GandivaFair(quantum_s=60.0, speeds=table).rank(snapshot(TRADERS[:1], MIXED))
     assert (list(alone.wants.gpu_type), alone.wants.share.tolist()) == (["v100"], [1.0])  # type: ignore[union-attr]
     assert alone.notes[0].startswith("no trade")
-    assert GandivaFair(speeds=table).rank(snapshot([], MIXED)).order.tolist() == []
+    assert GandivaFair(quantum_s=60.0, speeds=table).rank(snapshot([], MIXED)).order.tolist() == []
 
 
 def test_traded__one_account_trades_between_its_jobs(table: Throughputs) -> None:
     """Where all jobs are of one account, each trades for itself."""
     rows = [row | {"account": "x"} for row in TRADERS]
-    assert GandivaFair(speeds=table).rank(snapshot(rows, MIXED)).notes[0].startswith("traded")
+    assert GandivaFair(quantum_s=60.0, speeds=table).rank(snapshot(rows, MIXED)).notes[0].startswith("traded")
 
 
 def test_gandiva_fair__ends_a_round_of_trades(table: Throughputs) -> None:
     """The next change is the end of the quantum while somebody runs."""
-    policy, given = GandivaFair(speeds=table), snapshot(TRADERS, MIXED, now_s=100.0)
+    policy, given = GandivaFair(quantum_s=60.0, speeds=table), snapshot(TRADERS, MIXED, now_s=100.0)
     ranked = policy.rank(given)
     assert policy.next_change_s(given, ranked, np.ones(6, np.bool_)) == 160.0
     assert policy.next_change_s(given, ranked, np.zeros(6, np.bool_)) == np.inf
+
+
+@pytest.mark.parametrize(
+    ("ratio", "level"), [(0.0, 0), (1e-9, 1), (0.1, 1), (0.5, 2), (0.99, 3), (1.0, 3), (1.5, 4), (4.0, 5), (1e9, 5)]
+)
+def test_astraea__levels_are_those_of_the_released_code(ratio: float, level: int) -> None:
+    """Level 0 is for jobs that had nothing; a ratio of 1 is in the middle of the others."""
+    assert level_of(np.array([ratio]), 5).tolist() == [level]
+
+
+def test_astraea__a_tenant_below_a_fifth_of_its_quota_goes_first() -> None:
+    """Account a got more than it deserved and holds nothing, b less and holds half of its quota: a goes first, until
+    it has a fifth."""
+    rows = [{"account": "b", "state": "RUNNING", "start_s": 0.0, "gpus": 2}, {"account": "b", "gpus": 1},
+            {"account": "a", "gpus": 1}, {"account": "a", "gpus": 1}]  # fmt: skip
+    book = {"at_s": 60.0, "rows": {"a": [9_000.0, 1_000.0, 0.0, 0.0], "b": [100.0, 1_000.0, 0.0, 0.0]}}
+    given = snapshot(rows, "1x8", now_s=60.0, carry={"tenants": book},
+                     allocations=[{"job_id": 1, "node": "n1", "gpus": 2, "gpu_mask": 3}])  # fmt: skip
+    ranking = Astraea().rank(given)
+    assert (ids(Astraea(), given), ranking.why["below_quota"].tolist()) == ([1, 3, 2, 4], [False, False, True, False])
 
 
 def test_astraea__starving_job_goes_first() -> None:

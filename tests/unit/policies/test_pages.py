@@ -13,7 +13,7 @@ from slurmsched.model import Snapshot
 from slurmsched.testing import snapshot
 
 PAGES = Path(__file__).parents[3] / "docs" / "policies"
-PARAMETERS: dict[str, dict[str, Any]] = {"gittins": {"least_samples": 5}}
+PARAMETERS: dict[str, dict[str, Any]] = {"gittins": {"least_samples": 5}, "las": {"quantum_gpu_s": 60.0}}
 PAST_GPU_S = {"gittins": (2_000.0, 4_000.0, 6_000.0, 8_000.0, 20_000.0)}
 NAMES = ("fifo", "sjf", "srtf", "srsf", "smallest", "las", "discretized-las", "gittins", "edf")
 

@@ -22,7 +22,7 @@ def trace(*rows: tuple[float, float, str, str]) -> Trace:
 
 
 def played(*rows: tuple[float, float, str, str], gpus: int = 1):
-    session = Session(trace(*rows), Request(cluster=f"1x{gpus}", policy="las", settings=SETTINGS))
+    session = Session(trace(*rows), Request(cluster=f"1x{gpus}", policy="las:quantum_gpu_s=60", settings=SETTINGS))
     session.run()
     return session.replayed
 
@@ -70,7 +70,9 @@ def test_adapting__who_was_not_in_the_round_before_pays() -> None:
 
 def test_adapting__policies_see_progress_and_batch() -> None:
     """Hints tell the batch size, those to come, and steps of all."""
-    session = Session(trace((0.0, 900.0, "LM (batch size 10)", "gns")), Request("1x1", "las", settings=SETTINGS))
+    session = Session(
+        trace((0.0, 900.0, "LM (batch size 10)", "gns")), Request("1x1", "las:quantum_gpu_s=60", settings=SETTINGS)
+    )
     cluster = session.replayed.cluster
     cluster.advance(0.0)
     hints = parse_hints(cluster.read().jobs.comment[0])
@@ -81,10 +83,12 @@ def test_adapting__needs_rounds() -> None:
     """A ConfigError that names the setting."""
     one = trace((0.0, 9.0, "LM (batch size 5)", "static"))
     with pytest.raises(ConfigError, match="rounds_follow"):
-        Session(one, Request("1x1", "las", settings={"adapts": "shockwave"}))
+        Session(one, Request("1x1", "las:quantum_gpu_s=60", settings={"adapts": "shockwave"}))
 
 
 def test_adapting__a_model_that_the_table_lacks_is_refused() -> None:
     """An InputError that names the job."""
     with pytest.raises(InputError, match="job 0: 'GPT'"):
-        Session(trace((0.0, 9.0, "GPT (batch size 5)", "static")), Request("1x1", "las", settings=SETTINGS))
+        Session(
+            trace((0.0, 9.0, "GPT (batch size 5)", "static")), Request("1x1", "las:quantum_gpu_s=60", settings=SETTINGS)
+        )
