@@ -18,6 +18,14 @@ seconds. Where percentiles, makespan or preemptions were published too, the one 
 with sources and licences: `slurmsched/replay/traces/README.md`; the tables: `slurmsched/replay/reproduced`. What a
 setting does: [replay.md](replay.md), "The ideal cluster".
 
+Two kinds of figures stand under "theirs":
+
+- Published by the authors: those of tables whose name begins with `claims` (from the papers), of
+  `tiresias-rounds-measured` (Pollux's artifact ships them), what a row tells of a physical cluster, and Alibaba's in
+  `elsewhere`.
+- All others are our own runs of the programs that the authors released, at the commit that the table names. For four
+  policies of `shockwave-120` (max-min, proportional, sum of throughputs, makespan) they equal what is shipped with it.
+
 Tables whose name begins with `claims` set ratios beside what a paper claims against another policy, such as "up to 1.3
 times". Where the paper's input is not public, a public trace stands in for it, and the row says why ours differs.
 

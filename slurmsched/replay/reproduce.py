@@ -18,6 +18,7 @@ _FOLDER = files("slurmsched.replay") / "reproduced"
 PRECISION = {
     "avg_jct_s": 0.005, "p50_jct_s": 0.05, "p95_jct_s": 0.05, "p99_jct_s": 0.05, "makespan_s": 0.5, "preemptions": 0.0,
     "jct_ratio": 0.005, "wait_ratio": 0.005, "makespan_ratio": 0.005, "fairness_ratio": 0.005,
+    "met_ratio": 0.005, "missed_ratio": 0.05,
     "use_gain_pct": 0.05, "worst_rho": 0.0005, "unfair_pct": 0.005,
 }  # fmt: skip
 
@@ -28,8 +29,9 @@ class Row:
 
     trace: of those shipped; jobs: only so many that come first, 0 = all. cluster, policy, placement, backfill, physics:
     as `slurmsched replay` takes them. against: the policy that a claim compares with; figures are then ratios, its
-    figure over that of `policy`: mean JCT, mean wait, makespan, and rho of the tenant who fares worst (the slowdown of
-    the job that does, where no tenants are known).
+    figure over that of `policy`: mean JCT, mean wait, makespan, deadlines missed (none counts as one), and rho of the
+    tenant who fares worst (the slowdown of the job that does, where no tenants are known). Deadlines met are those of
+    `policy` over the other's.
     power: the figure is what powering idle nodes down by a forecast gains (survey.power), and not of the replay itself.
     settings: fields of IdealModel. parameters: of the policy, besides those of its text.
     tolerance_pct: allowed difference of any figure, those in loose_pct excepted [%].

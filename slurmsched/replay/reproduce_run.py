@@ -109,6 +109,12 @@ def _ratios(row: Row, trace: Trace, other: Replayed, ours: Replayed) -> dict[str
     """What the other policy's figures are over ours."""
     told = {"jct_ratio": "avg_jct_s", "wait_ratio": "avg_wait_s", "makespan_ratio": "makespan_s"}
     made = {name: other.figures[of] / ours.figures[of] for name, of in told.items() if name in row.figures}
+    met = [float(each.figures.get("deadlines_met", np.nan)) for each in (other, ours)]
+    if "met_ratio" in row.figures:
+        made["met_ratio"] = met[1] / met[0]
+    if "missed_ratio" in row.figures:
+        missed = [max(round((1 - each) * ours.figures["deadlines"]), 1) for each in met]
+        made["missed_ratio"] = missed[0] / missed[1]
     if "fairness_ratio" in row.figures:
         made["fairness_ratio"] = _worst(trace, other) / _worst(trace, ours)
     return made

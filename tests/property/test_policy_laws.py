@@ -26,6 +26,7 @@ from slurmsched.policies.water_filling import max_min
 from slurmsched.replay.carry_store import CarryStore
 from slurmsched.replay.engine import replay_events
 from slurmsched.replay.ideal import IdealCluster
+from slurmsched.replay.reproduce import shipped_trace
 from slurmsched.replay.traces import Trace
 from slurmsched.testing import snapshot
 from slurmsched.testing.conformance import check_clock
@@ -260,6 +261,11 @@ def deadlines(draw: st.DrawFn) -> Trace:
 def test_chronus__keeps_every_promise(trace: Trace, lease_s: float, packing: str) -> None:
     """With exact run times who was ever promised its deadline meets it, whatever came afterwards."""
     assert broken_promises(trace, 8, Chronus(lease_s=lease_s, packing=packing)) == []
+
+
+def test_chronus__keeps_every_promise_on_its_authors_trace() -> None:
+    """The first jobs of their trace of deadlines, more work than 32 GPUs can do."""
+    assert broken_promises(shipped_trace("chronus_slo").first(120), 32, Chronus()) == []
 
 
 def broken_promises(trace: Trace, gpus: int, policy: Chronus) -> list[int]:

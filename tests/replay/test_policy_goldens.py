@@ -33,9 +33,9 @@ POLICIES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def figures(name: str, trace: Trace = TRACE) -> dict[str, float | int]:
+def figures(name: str, trace: Trace = TRACE, gpus: int = 16) -> dict[str, float | int]:
     """Mean JCT [s], last end [s], preemptions, and how many of the deadlines were met."""
-    cluster, policy = IdealCluster(trace, [16]), registry.make("policies", name, POLICIES[name])
+    cluster, policy = IdealCluster(trace, [gpus]), registry.make("policies", name, POLICIES[name])
     replay_events(cluster, DirectPlanner(policy, Count()), CarryStore())
     done = cluster.outcomes()
     told = [parse_hints(comment).deadline for comment in trace.comment]
@@ -60,3 +60,12 @@ def test_policy__equals_golden(name: str, request: pytest.FixtureRequest) -> Non
 def test_deadline_policy__meets_more_deadlines_than_fifo(name: str) -> None:
     """What the family is for; aonline knows no deadlines."""
     assert figures(name)["met"] > figures("fifo")["met"]
+
+
+@pytest.mark.parametrize("name", ["deadlines_tight", "deadlines_mix"])
+def test_chronus__meets_as_many_deadlines_as_the_earliest_first(name: str) -> None:
+    """Gangs of 1 to 24 GPUs on 64, run times of less than a minute to nine hours, of which many are far shorter than a
+    lease: promises cost no deadline."""
+    trace = read_trace(HERE / "data" / f"{name}.csv")
+    chronus, edf = (figures(policy, trace, 64)["met"] for policy in ("chronus", "edf"))
+    assert chronus >= edf > 0.9 * sum("deadline=" in comment for comment in trace.comment)
