@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 MOST = 1 << 20  # names of one hostlist: more is a typing error, or meant to take the memory
 _COMMA = re.compile(r",(?![^\[]*\])")
 _GROUP = re.compile(r"\[([^\[\]]*)\]")
 # Differences, steps, other digits than Slurm's and the like: ClusterShell knows them, Slurm does not.
+_RANGES = re.compile(r"\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*", re.ASCII)
 _NOT_SLURMS = re.compile(r"[!&^]|\[[^\]]*[^\]0-9,-]")
 
 
@@ -19,16 +20,30 @@ def expand(text: str, most: int = MOST) -> tuple[str, ...]:
         if len(names) > most:
             raise ValueError(f"not a hostlist (more than {most} names)")
         return names
-    if _NOT_SLURMS.search(text):
+    if _NOT_SLURMS.search(text) or not all(map(_RANGES.fullmatch, _GROUP.findall(text))):
         raise ValueError("not a hostlist (Slurm knows neither steps nor what joins lists but a comma)")
     if _spanned(text) > most:
         raise ValueError(f"not a hostlist (more than {most} names)")
-    from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet  # late: most clusters' texts need it rarely
+    return tuple(dict.fromkeys(name for part in _COMMA.split(text) for name in _names(part)))
 
-    try:
-        return tuple(NodeSet(text, resolver=RESOLVER_NOGROUP))
-    except Exception as error:
-        raise ValueError(f"not a hostlist ({error})") from error
+
+def _names(part: str) -> list[str]:
+    """Names of one part of a list, "a[01-02]b[1,3]": each group stands for its numbers, as wide as the lower one."""
+    head, *rest = re.split(r"\[([^\[\]]*)\]", part)
+    if not part or "[" in head or "]" in "".join((head, *rest[1::2])):
+        raise ValueError("not a hostlist (a bracket without its other one, or nothing between commas)")
+    names = [head]
+    for group, tail in zip(rest[::2], rest[1::2], strict=True):
+        names = [name + number + tail for name in names for number in _numbers(group)]
+    return names
+
+
+def _numbers(group: str) -> Iterator[str]:
+    for span in group.split(","):
+        low, _, high = span.partition("-")
+        if int(high or low) < int(low):
+            raise ValueError("not a hostlist (a range that goes down)")
+        yield from (str(number).zfill(len(low)) for number in range(int(low), int(high or low) + 1))
 
 
 def _spanned(text: str) -> int:

@@ -26,6 +26,7 @@ MOST_COUNT = 2**31 - 1  # what int32 columns hold
 MOST = 10**18 - 1  # what int64 columns hold
 LAST_S = 253_402_300_800.0  # the year 10000: a later point in time is none
 LONGEST_S = 86_400 * 365_000.0  # a longer duration is none
+MOST_MIB = 1e12  # an exbibyte
 MOST_TASKS = 4_000_001  # slurm.conf's MaxArraySize at most
 
 
@@ -97,9 +98,10 @@ def memory_mib(text: str) -> float:
         return 0.0
     unit = text[-1].upper()
     number = text[:-1] if unit in _MIB else text
-    if not _REAL.fullmatch(number):
+    size = float(number) * _MIB.get(unit, 1.0) if _REAL.fullmatch(number) else INF
+    if size > MOST_MIB:
         raise UnreadableError("not a memory size", text=text)
-    return float(number) * _MIB.get(unit, 1.0)
+    return size
 
 
 @lru_cache(maxsize=1 << 12)

@@ -64,3 +64,20 @@ def test_fold__is_expand_turned_round():
     assert expand(fold(("n1", "n2", "n4"))) == ("n1", "n2", "n4")
     assert same_hosts("n[1-2]", "n2,n1")
     assert not same_hosts("n[1-2]", "n[1-")
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [("n1[8-12]", ("n18", "n19", "n110", "n111", "n112")), ("2[1-3]", ("21", "22", "23")),
+     ("r1[2-3]n[09-10]", ("r12n09", "r12n10", "r13n09", "r13n10")), ("n[10,2]", ("n10", "n2"))],
+)  # fmt: skip
+def test_expand__digits_before_a_bracket_are_part_of_the_name(text, names):
+    """As slurmctld: n1[8-12] is five nodes, not the 95 from n18 to n112."""
+    assert expand(text) == names
+
+
+@pytest.mark.parametrize("text", ["n[5-2]", "n[1-2", "n[1-2],", "n[1--2]", "n[٣-5]", "n[1_0-2]", "n[]", "n[1-2]]"])
+def test_expand__of_no_hostlist_is_an_error(text):
+    """Nothing is made up."""
+    with pytest.raises(ValueError, match="not a hostlist"):
+        expand(text)
