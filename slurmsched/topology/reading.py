@@ -112,7 +112,7 @@ def read_any(
 def of_kind(found: Reading, text: str) -> Reading:
     """The reading of a text as of its kind; of no kind where nothing was read: its content tells another kind or none,
     or it is a matrix, log or tree of which nothing is left."""
-    bare = found.kind in ("nvidia-smi", "nccl")  # of a matrix in which no link can be read its labels alone are left
+    bare = found.kind == "nvidia-smi"  # of a matrix in which no link can be read its labels alone are left
     wired = any(one.nodes or one.autodetect or _says(one.topology, bare=bare) for one in found.classes)
     if wired or found.gpus or found.notes or any(one.fabric.node or one.kind for one in found.fabrics):
         return found
