@@ -13,7 +13,6 @@ from slurmsched.cli import output
 from slurmsched.cli.output import Output
 from slurmsched.cli.topology_case import FILE, NODE, Case, wired_classes, with_case
 from slurmsched.cli.topology_check import checked
-from slurmsched.model.hostlist import fold
 from slurmsched.words import some
 
 MARK = "slurmsched:"  # begins every comment that is written
@@ -102,6 +101,7 @@ def wiring_of_case(case: Case, order: Any = None) -> list[str]:
 
 def whole_file(made: Sequence[tuple[Case, list[str]]]) -> Iterator[str]:
     """The gres.conf with the new lines in place of the old ones; the lines alone where slurmd printed the GPUs."""
+    from slurmsched.model.hostlist import fold
     from slurmsched.slurm.wiring import beside
     from slurmsched.topology.compiled_file import NewFile
 
