@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import secrets
 from contextlib import suppress
 from pathlib import Path
 
@@ -38,3 +39,8 @@ def see_not_root(path: Path) -> None:
         who = owner(folder)
         raise RightsError(f"root would make files in {folder} that {who}, who owns it, cannot write; "
                           f"run it as {who}: runuser -u {who} -- slurmsched ...")  # fmt: skip
+
+
+def draft_of(path: Path) -> Path:
+    """Where to write what then takes this file's place: beside it, by a name that nobody can know before."""
+    return path.with_name(f".{path.name}.{secrets.token_hex(8)}.new")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from slurmsched.errors import InputError
-from slurmsched.paths import dropped
+from slurmsched.paths import draft_of, dropped
 
 MODE = 0o644  # node_exporter is another user
 
@@ -34,7 +34,7 @@ def write_textfile(path: Path, families: Sequence[Any]) -> None:
     """Write the file whole or not at all. Raises InputError if it cannot be written."""
     from prometheus_client.exposition import generate_latest
 
-    draft = path.with_name(f".{path.name}.new")  # the collector reads *.prom only
+    draft = draft_of(path)  # the collector reads *.prom only
     try:
         draft.write_bytes(generate_latest(Families(families)))  # type: ignore[arg-type]
         draft.chmod(MODE)

@@ -10,7 +10,7 @@ from plotly.offline import get_plotlyjs
 
 from slurmsched import __version__
 from slurmsched.errors import InputError
-from slurmsched.paths import dropped
+from slurmsched.paths import draft_of, dropped
 from slurmsched.replay.demo import Demo, Run, table
 from slurmsched.replay.plots import delays, html, queue, times, usage
 
@@ -22,7 +22,7 @@ def write_page(path: Path, demo: Demo, runs: Sequence[Run]) -> None:
 
 def write_whole(path: Path, text: str) -> None:
     """Write a text file whole or not at all. Raises InputError if it cannot be written."""
-    draft = path.with_name(f".{path.name}.new")
+    draft = draft_of(path)
     try:
         draft.write_text(text, encoding="utf-8")
         draft.replace(path)

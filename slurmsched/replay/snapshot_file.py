@@ -24,7 +24,7 @@ from slurmsched import __version__
 from slurmsched.config import Config, parse_config
 from slurmsched.errors import InputError
 from slurmsched.model import Plan, SetLever, Snapshot
-from slurmsched.paths import dropped
+from slurmsched.paths import draft_of, dropped
 from slurmsched.replay.snapshot_form import packed, unpacked
 
 FORMAT, FORMAT_VERSION = "slurmsched-snapshot", 1
@@ -82,7 +82,7 @@ def plan_digest(plan: Plan) -> str:
 def write_snapshot(path: Path, held: Saved) -> None:
     """Write the file, whole or not at all. Raises InputError if it cannot be written, or holds what has no form."""
     arrays: dict[str, NDArray[Any]] = {}
-    draft = path.with_name(f".{path.name}.new")
+    draft = draft_of(path)
     try:
         head = _head(held, packed(held.snapshot, "", arrays))
         with zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as file:

@@ -16,7 +16,7 @@ import numpy as np
 from slurmsched import __version__, registry
 from slurmsched.errors import InputError
 from slurmsched.model.columns import Labels
-from slurmsched.paths import dropped
+from slurmsched.paths import draft_of, dropped
 from slurmsched.replay.loaders.plain import COLUMNS, DELIMITERS
 from slurmsched.replay.loaders.source import Head, Source
 from slurmsched.replay.traces import Trace
@@ -131,7 +131,7 @@ def save(path: Path, recorded: Recorded) -> None:
     check_ending(path)
     from slurmsched.replay.loaders.parquet import write_parquet
 
-    draft = path.with_name(f".{path.name}.new")
+    draft = draft_of(path)
     told = {"slurmsched": __version__, "kind": recorded.kind, "origin_s": repr(recorded.origin_s),
             "utc_offset_s": repr(recorded.utc_offset_s)}  # fmt: skip
     try:

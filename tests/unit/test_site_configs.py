@@ -78,3 +78,11 @@ def test_readme__names_every_file():
     text = (FOLDER / "README.md").read_text(encoding="utf-8")
     files = {path.relative_to(FOLDER).as_posix() for path in FOLDER.rglob("*") if path.is_file()} - {"README.md"}
     assert {name for name in files if f"`{name}`" not in text} == set()
+
+
+def test_units__that_of_a_single_cycle_is_as_confined_as_the_daemons() -> None:
+    """The same lines, from the comment on what is left out."""
+    folder = Path(__file__).parents[2] / "site-configs"
+    daemon, tick = ((folder / f"{name}.service").read_text() for name in ("slurmsched", "slurmsched-tick"))
+    begin = "# MemoryDenyWriteExecute"
+    assert tick[tick.index(begin) :].strip() == daemon[daemon.index(begin) : daemon.index("[Install]")].strip()
