@@ -52,4 +52,5 @@ class Clock:
 
     def elsewhere(self, mark: Mapping[str, Any]) -> bool:
         """Whether another start of a machine made that mark, or it is not known which."""
-        return not mark.get("boot") or mark["boot"] != self.boot()
+        up_s = mark.get("up_s")
+        return not mark.get("boot") or mark["boot"] != self.boot() or not isinstance(up_s, int | float)

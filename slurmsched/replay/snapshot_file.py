@@ -40,7 +40,7 @@ SETTINGS = re.compile(
 
 # What reading a file raises that is none of ours, or damaged.
 DAMAGE = (zipfile.BadZipFile, zlib.error, LookupError, TypeError, ValueError, AttributeError, EOFError, RuntimeError,
-          ArithmeticError, MemoryError, lzma.LZMAError)  # fmt: skip
+          ArithmeticError, MemoryError, StopIteration, lzma.LZMAError)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
