@@ -90,7 +90,8 @@ def _not_now(facts: Facts, row: int) -> str:
     grace_s = facts.act.stage_s + facts.grace_s - at.now_s if facts.graced else 0.0
     late_s = float(jobs.eligible_s[row]) - max(at.now_s + grace_s, facts.act.promised_s)
     least_s = _CLOCKS_S
-    if jobs.eligible_s[row] <= jobs.submit_s[row] + _CLOCKS_S:  # nobody's wish: a clock was set back, or ours is behind
+    at_first_s = float(jobs.submit_s[row]) + _SET_BACK_S  # by then a busy slurmctld has seen a job, which it may start
+    if jobs.eligible_s[row] <= at_first_s:  # nobody's wish: a clock was set back, or ours is behind
         least_s = _SET_BACK_S if jobs.reason[row] == "BeginTime" else inf
     return f"its job may not start until {late_s:.0f} s later" if late_s > least_s else ""
 
