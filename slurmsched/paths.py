@@ -7,6 +7,7 @@ import pwd
 import secrets
 from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from slurmsched.errors import RightsError
 
@@ -44,3 +45,9 @@ def see_not_root(path: Path) -> None:
 def draft_of(path: Path) -> Path:
     """Where to write what then takes this file's place: beside it, by a name that nobody can know before."""
     return path.with_name(f".{path.name}.{secrets.token_hex(8)}.new")
+
+
+def create(path: Path, mode: int = 0o666) -> BinaryIO:
+    """A new file, open for writing. Raises OSError where there is one of that name, a link too."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    return os.fdopen(os.open(path, flags, mode), "wb")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
@@ -18,6 +17,7 @@ from slurmsched.model import Past
 from slurmsched.model.columns import Floats, Int64s, Labels
 from slurmsched.model.hints import parse_hints
 from slurmsched.model.table import Table, column, text
+from slurmsched.paths import create, draft_of
 from slurmsched.replay.loaders.rows import Builder, Dropped
 from slurmsched.replay.loaders.sacct import job_id_of, job_of, joined
 from slurmsched.replay.loaders.source import Source
@@ -134,10 +134,10 @@ def save(path: Path, kept: Kept) -> None:
             columns[f"{spec.name}.names"] = np.frombuffer(orjson.dumps(values.names), np.uint8)
             values = values.codes
         columns[spec.name] = values
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft = draft_of(path)
     try:
         path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
-        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o640), "wb") as file:
+        with create(draft, 0o640) as file:
             np.savez(file, **columns)
         draft.replace(path)
     finally:

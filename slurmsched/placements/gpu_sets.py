@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,6 +17,7 @@ from slurmsched.kernels.best_sets import best_sets, grown_set
 from slurmsched.kernels.rings import ring_order, rings
 from slurmsched.model.columns import Floats, Int64s, frozen
 from slurmsched.model.topology import GpuTopology, LinkKind
+from slurmsched.paths import create, draft_of, dropped
 
 Objective = Literal["smallest", "sum"]
 TABLE_GPUS = 16  # classes of more GPUs have no table: it would have 3**G entries to look at
@@ -155,10 +155,13 @@ def _table(source: _Source) -> SetTable:
 
 def _keep(path: Path, column: NDArray[Any]) -> None:
     """Whole or not at all, whoever else writes it."""
-    fresh = path.with_suffix(f".{os.getpid()}.tmp")
-    with fresh.open("wb") as file:
-        np.save(file, column)
-    fresh.replace(path)
+    draft = draft_of(path)
+    try:
+        with create(draft) as file:
+            np.save(file, column)
+        draft.replace(path)
+    finally:
+        dropped(draft)
 
 
 def _made(source: _Source) -> SetTable:

@@ -11,6 +11,7 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 from slurmsched.errors import InputError
+from slurmsched.paths import create, draft_of, dropped
 from slurmsched.replay.trace_files import Recorded, load
 from slurmsched.slurm.commands import Commands
 from slurmsched.slurm.history import DELIMITER, ended_runs, fields
@@ -64,10 +65,10 @@ class Pull:
 
     def trace(self, *, strict: bool = False) -> Recorded:
         """The trace of the days pulled. Raises InputError."""
-        whole = self.folder / "all.sacct.gz"
+        whole = draft_of(self.folder / "all").with_suffix(".sacct.gz")  # load goes by the end of a name
         header = DELIMITER.join(self._names()) + "\n"
         try:
-            with whole.open("wb") as file:
+            with create(whole) as file:
                 file.write(gzip.compress(header.encode(), mtime=0))
                 for day in self.days:
                     file.write(self._rows(day))
@@ -105,13 +106,16 @@ class Pull:
         return self.folder / f"{day.isoformat()}{SUFFIX}"
 
     def _keep(self, path: Path, content: bytes) -> None:
-        draft = path.with_name(f".{path.name}.new")
+        draft = draft_of(path)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            draft.write_bytes(content)
+            with create(draft) as file:
+                file.write(content)
             draft.replace(path)
         except OSError as error:
             raise InputError(f"cannot be written: {error.strerror}", source=str(path)) from error
+        finally:
+            dropped(draft)
 
 
 def _whole(path: Path, day_end_s: float) -> bool:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from slurmsched import paths
 from slurmsched.config import Past as Settings
+from slurmsched.daemon import past_runs
 from slurmsched.daemon.past import DAY_S, LATE_S, PAUSE_S, LivePast
 from slurmsched.daemon.past_runs import FIELDS, load
 from slurmsched.errors import SlurmError
@@ -212,3 +215,14 @@ def test_past__without_slurmdbd_nobody_is_asked(tmp_path: Path) -> None:
     """There is no history to read."""
     sacct = Sacct(row(1, NOW - 30))
     assert (len(past(sacct, tmp_path)(at(site=Site())).past), sacct.spans) == (0, [])
+
+
+def test_save__writes_through_no_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor to a name that somebody knew before."""
+    monkeypatch.setattr(paths.secrets, "token_hex", lambda _: "aa")
+    (tmp_path / "kept").write_text("kept")
+    for name in (f".past.npz.{os.getpid()}", ".past.npz.aa.new"):
+        (tmp_path / name).symlink_to(tmp_path / "kept")
+    with pytest.raises(FileExistsError):
+        past_runs.save(tmp_path / "past.npz", past_runs.Kept(0.0, 1.0, 1.0))
+    assert (tmp_path / "kept").read_text() == "kept"

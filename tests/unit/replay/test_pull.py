@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from slurmsched import paths
 from slurmsched.errors import InputError, SlurmError
 from slurmsched.replay.pull import Pull
 from slurmsched.slurm.commands import Commands
@@ -145,3 +146,16 @@ def test_trace__of_days_without_jobs_names_the_days(site: Path) -> None:
     said = r"^accounting, 2025-09-20 to 2025-09-21 \(UTC\): holds no GPU job that ran"
     with pytest.raises(InputError, match=said):
         quiet.trace()
+
+
+@pytest.mark.parametrize("name", [".fields.aa.new", ".2025-09-26.rows.gz.aa.new", ".all.aa.sacct.gz"])
+def test_pull__writes_through_no_link(site: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Even where somebody guessed a draft's name, which is a random one."""
+    (site / "days").mkdir()
+    monkeypatch.setattr(paths.secrets, "token_hex", lambda _: "aa")
+    (site / "kept").write_text("kept")
+    (site / "days" / name).symlink_to(site / "kept")
+    with pytest.raises(InputError, match="File exists"):
+        list(pull(site).run())
+        pull(site).trace()
+    assert (site / "kept").read_text() == "kept"
