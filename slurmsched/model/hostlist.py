@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 MOST = 1 << 20  # names of one hostlist: more is a typing error, or meant to take the memory
+MOST_DIGITS = 255  # of a number: Linux takes no longer name of a host
 _COMMA = re.compile(r",(?![^\[]*\])")
 _GROUP = re.compile(r"\[([^\[\]]*)\]")
 # Differences, steps, other digits than Slurm's and the like: ClusterShell knows them, Slurm does not.
@@ -59,9 +60,9 @@ def _spanned(text: str) -> int:
 
 
 def _size(low: str, high: str) -> int:
-    """Numbers from low to high; 1 for what ClusterShell will refuse."""
-    short = low.isdecimal() and high.isdecimal() and len(high) < 12
-    return max(1, int(high) - int(low[-12:]) + 1) if short else MOST + 1 if high.isdecimal() else 1
+    """Numbers from low to high."""
+    short = max(len(low), len(high)) <= MOST_DIGITS
+    return max(1, int(high) - int(low) + 1) if short else MOST + 1
 
 
 def fold(names: Iterable[str]) -> str:

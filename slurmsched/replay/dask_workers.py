@@ -17,7 +17,7 @@ from slurmsched.errors import InputError, SlurmError, SlurmUnreachableError, Wor
 from slurmsched.replay.tls import sockets
 from slurmsched.replay.traces import Trace
 from slurmsched.replay.workers import Workers
-from slurmsched.slurm.commands import Commands
+from slurmsched.slurm.commands import Commands, batches
 
 CONNECT_S, CLOSE_S = 10.0, 30.0
 ASK_S = 30.0  # between two questions to Slurm
@@ -228,7 +228,8 @@ class Watch:
         if not (jobs := _job_ids(self.cluster)):
             return
         try:
-            answer = Commands().run("squeue", "--noheader", f"--jobs={','.join(jobs)}", "--format=%i %T")
+            options = [f"--jobs={listed}" for listed in batches(jobs)]
+            answer = "\n".join(Commands().run("squeue", "--noheader", each, "--format=%i %T") for each in options)
             self._states = dict(line.split() for line in answer.splitlines() if line.strip())
         except SlurmUnreachableError:
             self._states = None

@@ -10,7 +10,7 @@ from slurmsched.errors import SlurmError, SlurmUnreachableError
 from slurmsched.model.jobs import Jobs
 from slurmsched.model.snapshot import Snapshot
 from slurmsched.slurm.around import Around, abandon
-from slurmsched.slurm.commands import Commands, Started
+from slurmsched.slurm.commands import Commands, Started, batches
 from slurmsched.slurm.job_table import finish_jobs
 from slurmsched.slurm.queue_table import queue_columns
 from slurmsched.slurm.queue_text import (
@@ -94,7 +94,7 @@ class CliReader:
         hidden = split_arrays(expanded.text(), rows)
         if not hidden:
             return rows
-        again = self.commands.run("squeue", *queue_arguments(mark, hidden))
+        again = "".join(self.commands.run("squeue", *queue_arguments(mark, listed)) for listed in batches(hidden))
         return merge_rows(rows, split_rows(again, mark), hidden)
 
 
@@ -102,14 +102,19 @@ def read_few(commands: Commands, job_ids: Sequence[int], now_s: float, warnings:
     """These jobs as squeue shows them now, in ascending id, without what only other commands tell; those that left the
     queue are absent. Raises SlurmError."""
     mark = fresh_mark()
+    text = "".join(_of_these(commands, mark, listed) for listed in batches(sorted(job_ids)))
+    columns = queue_columns(parse_queue(split_rows(text, mark), unit_of(mark), warnings), now_s, warnings)
+    columns.pop("tres")
+    return finish_jobs(columns, warnings)
+
+
+def _of_these(commands: Commands, mark: str, listed: str) -> str:
+    """squeue's rows of a list of ids; "" where none of them is left."""
     try:
-        text = commands.run("squeue", *queue_arguments(mark, sorted(job_ids)))
+        return commands.run("squeue", *queue_arguments(mark, listed))
     except SlurmUnreachableError:
         raise
     except SlurmError as error:
         if "invalid job id" not in str(error).lower():
             raise
-        text = ""  # none of them is left
-    columns = queue_columns(parse_queue(split_rows(text, mark), unit_of(mark), warnings), now_s, warnings)
-    columns.pop("tres")
-    return finish_jobs(columns, warnings)
+    return ""

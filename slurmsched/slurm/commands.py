@@ -11,10 +11,12 @@ import select
 import shutil
 import subprocess
 import time
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from slurmsched.errors import SlurmError, SlurmUnreachableError
+from slurmsched.model.hostlist import expand
 
 # Variables that change what Slurm's commands print; those that say where the cluster is are kept.
 _DROPPED = ("SQUEUE_", "SPRIO_", "SINFO_", "SCONTROL_", "SACCT_", "SACCTMGR_", "SDIAG_", "SLURM_", "LC_", "LANG")
@@ -47,6 +49,27 @@ _AWAY = (
     "protocol authentication error",
     "invalid authentication credential",
 )
+
+
+MOST_BYTES = 100_000  # of one argument: Linux takes 131,071 (MAX_ARG_STRLEN), whatever the limit on all of them is
+
+
+def batches(words: Iterable[object], most: int = MOST_BYTES) -> Iterator[str]:
+    """The words in comma lists that fit into an argument each."""
+    listed, size = list[str](), 0
+    for word in map(str, words):
+        if listed and size + len(word.encode()) > most:
+            yield ",".join(listed)
+            listed, size = [], 0
+        listed.append(word)
+        size += len(word.encode()) + 1
+    if listed:
+        yield ",".join(listed)
+
+
+def node_batches(hostlist: str) -> Iterator[str]:
+    """The hostlist as it is, or its names in lists that fit into an argument each."""
+    return iter((hostlist,)) if len(hostlist.encode()) <= MOST_BYTES else batches(expand(hostlist))
 
 
 class Started:

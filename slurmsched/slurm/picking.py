@@ -17,7 +17,7 @@ from slurmsched.model.gres import Gres, count_gpus, normal_form, parse_gres
 from slurmsched.model.hostlist import fold
 from slurmsched.model.pins import Picking, Wish
 from slurmsched.model.snapshot import Site, Snapshot
-from slurmsched.slurm.commands import Commands
+from slurmsched.slurm.commands import Commands, node_batches
 from slurmsched.slurm.job_records import JobRecord
 from slurmsched.slurm.pick_records import PickRecords
 from slurmsched.slurm.picks import NO_FILE, free_cores, known_version, node_of, read_shapes
@@ -108,7 +108,8 @@ def _free_cores(snapshot: Snapshot, held: Mapping[str, int], kinds: Kinds) -> tu
 
 def read_types(commands: Commands, names: Sequence[str]) -> dict[str, Counted]:
     """GPU Types of each node and how many of each, in Slurm's order. Raises SlurmError."""
-    text = commands.run("sinfo", "-h", "-N", "-n", fold(names), "-o", "%N %G")
+    lists = node_batches(fold(names))
+    text = "\n".join(commands.run("sinfo", "-h", "-N", "-n", listed, "-o", "%N %G") for listed in lists)
     rows = (line.split(maxsplit=1) for line in text.splitlines())
     return {row[0]: tuple((entry.type, entry.count) for entry in _gpus(row[1])) for row in rows if len(row) > 1}
 

@@ -15,7 +15,7 @@ from slurmsched.model.hostlist import fold
 from slurmsched.model.jobs import Jobs
 from slurmsched.model.snapshot import Site, Snapshot
 from slurmsched.model.states import JobState
-from slurmsched.slurm.commands import Commands
+from slurmsched.slurm.commands import Commands, node_batches
 from slurmsched.slurm.job_records import DETAIL, JobRecord, ask_jobs
 from slurmsched.slurm.job_table import expand_hosts
 from slurmsched.slurm.reader import open_commands
@@ -80,8 +80,9 @@ def known_version(site: Site) -> tuple[Version, str]:
 
 def read_shapes(commands: Commands, names: Sequence[str]) -> dict[str, Shape]:
     """Sockets, cores of each and threads of each core, by node. Raises SlurmError."""
-    text = commands.run("sinfo", "-h", "-N", "-n", fold(names), "-o", "%N %X %Y %Z")
-    rows = (line.split() for line in text.splitlines())
+    lists = node_batches(fold(names))
+    text = "\n".join(commands.run("sinfo", "-h", "-N", "-n", listed, "-o", "%N %X %Y %Z") for listed in lists)
+    rows = (line.split() for line in text.splitlines() if line.strip())
     return {name: (int(sockets), int(cores), int(threads)) for name, sockets, cores, threads in rows}
 
 

@@ -49,13 +49,13 @@ def unit_of(mark: str) -> str:
     return mark.replace("\x1e", UNIT)
 
 
-def queue_arguments(mark: str, arrays: Sequence[int] = ()) -> tuple[str, ...]:
+def queue_arguments(mark: str, listed: str = "") -> tuple[str, ...]:
     """Arguments of squeue that print one row a job.
 
     squeue folds pending tasks split off an array into the row of its record, and --array prints a row
-    for each task instead. arrays: ids of those to print that way; the rest is left out.
+    for each task instead. listed: ids of those to print that way (see commands.batches); the rest is left out.
     """
-    chosen = ("--array", f"--jobs={','.join(map(str, arrays))}") if arrays else ()
+    chosen = ("--array", f"--jobs={listed}") if listed else ()
     return (*_EVERY, "--states=all", *chosen, _format(GROUPS, mark))
 
 

@@ -20,7 +20,7 @@ from slurmsched.model.states import NodeState, job_state
 from slurmsched.model.table import Table
 from slurmsched.planning.view import Seen
 from slurmsched.slurm.cli_reader import read_few
-from slurmsched.slurm.commands import Commands
+from slurmsched.slurm.commands import Commands, batches, node_batches
 from slurmsched.slurm.job_records import MOST_SINGLY, ONE_AS_MANY, ask_jobs
 from slurmsched.slurm.node_text import parse_nodes
 from slurmsched.slurm.queue_text import fresh_mark
@@ -68,8 +68,8 @@ class Recheck:
         jobs, nodes = snapshot.jobs, snapshot.nodes
         asked = sorted({act.job_id, *(victim.job_id for victim in act.victims)})
         listed = read_few(self._commands, asked, snapshot.now_s, [])
-        text = self._commands.run("scontrol", "-o", "-d", "show", "node", act.nodes)
-        shown = parse_nodes(text, [])
+        show = ("scontrol", "-o", "-d", "show", "node")
+        shown = parse_nodes("\n".join(self._commands.run(*show, listed) for listed in node_batches(act.nodes)), [])
         here = snapshot.allocations.take(snapshot.allocations.node.isin(expand(act.nodes)))
         others = [each.job_id for each in acts] + [victim.job_id for each in acts for victim in each.victims]
         gone = [job for job in asked if listed.row_of(job) < 0]
@@ -107,7 +107,9 @@ class Recheck:
 
     def _squeue(self, job_ids: Iterable[int], columns: str) -> str:
         # -r: without it split tasks of an array hide behind its record.
-        ids = ",".join(map(str, sorted(job_ids)))
+        return "".join(self._squeue_of(ids, columns) for ids in batches(sorted(job_ids)))
+
+    def _squeue_of(self, ids: str, columns: str) -> str:
         try:
             return self._commands.run("squeue", "-h", "-a", "-r", "-t", "all", "-j", ids, "-O", columns)
         except SlurmUnreachableError:

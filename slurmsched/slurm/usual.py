@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from slurmsched.slurm.commands import Commands
+from slurmsched.slurm.commands import Commands, batches
 from slurmsched.slurm.text import MOST_COUNT, whole
 
 DAYS = 30
@@ -16,12 +16,11 @@ def read_usual(commands: Commands, users: Collection[str]) -> Usual:
 
     Raises SlurmError where there is no accounting or it does not answer.
     """
-    if not users:
-        return {}
-    return parse_usual(commands.run(
-        "sacct", "--allocations", "--noheader", "--parsable2", f"--user={','.join(sorted(users))}", "--state=COMPLETED",
+    answers = (commands.run(
+        "sacct", "--allocations", "--noheader", "--parsable2", f"--user={listed}", "--state=COMPLETED",
         f"--starttime=now-{DAYS}days", "--endtime=now", "--format=User,Partition,ElapsedRaw,AllocTRES",
-    ))  # fmt: skip
+    ) for listed in batches(sorted(users)))  # fmt: skip
+    return parse_usual("\n".join(answers))
 
 
 def parse_usual(text: str) -> Usual:

@@ -8,7 +8,13 @@ from pathlib import Path
 import pytest
 
 from slurmsched.errors import SlurmError, SlurmUnreachableError
-from slurmsched.slurm.commands import Commands, clean_environment
+from slurmsched.model import SetNice
+from slurmsched.slurm.cli_reader import CliReader, read_few
+from slurmsched.slurm.commands import MOST_BYTES, Commands, batches, clean_environment, node_batches
+from slurmsched.slurm.picks import read_shapes
+from slurmsched.slurm.queue_text import GROUPS
+from slurmsched.slurm.recheck import Recheck
+from slurmsched.slurm.usual import read_usual
 
 
 @pytest.fixture
@@ -121,3 +127,65 @@ def test_abandon__leaves_nothing_behind(script):
     started.abandon()
     started.abandon()
     assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+@pytest.mark.parametrize("over", [0, 1])
+def test_batches__fill_an_argument_and_no_more(script, over):
+    """To the byte, and the kernel takes it. What Linux does not take is what a list of all would be."""
+    words = ["x" * 999] * 99 + ["é" * 499 + "x" * (2 + over)]  # with their commas MOST_BYTES, and one more
+    made = list(batches(words))
+    assert [len(listed.encode()) for listed in made] == ([98_999, 1001] if over else [MOST_BYTES])
+    assert ",".join(made).split(",") == words
+    assert script("squeue", 'echo "${#1}"').run("squeue", made[0])
+    with pytest.raises(SlurmUnreachableError, match="Argument list too long"):
+        script("squeue", "true").run("squeue", ",".join(map(str, range(1_000_000, 1_020_000))))
+
+
+def test_batches__of_nothing_and_of_one_long_word():
+    """Nothing is asked for then; a word is never cut."""
+    assert list(batches(())) == []
+    assert list(batches(["a", "b" * (MOST_BYTES + 1), "c"])) == ["a", "b" * (MOST_BYTES + 1), "c"]
+
+
+def test_node_batches__keeps_a_hostlist_that_fits():
+    """Only a longer one is written out."""
+    assert list(node_batches("n[1-9]")) == ["n[1-9]"]
+    odd = ",".join(f"node{n:06}x[1-2]" for n in range(7_000))
+    made = list(node_batches(odd))
+    assert max(map(len, made)) <= MOST_BYTES < len(odd)
+    assert ",".join(made).split(",")[-2:] == ["node006999x1", "node006999x2"]
+
+
+IDS = range(10_000_000, 10_020_000)  # 180 kB as a list
+
+
+def test_ids__of_a_whole_queue_are_asked_for_in_several_commands(script, tmp_path):
+    """Each of which runs: the last look, squeue's rows of some jobs, accounting's of some users, nodes by name."""
+    count = f'echo "$0" >> {tmp_path}/calls; for word in "$@"; do case "$word" in'
+    done = "esac; done"
+    slurm = script("squeue", f"{count} [0-9]*) echo $word | tr , '\\n' | sed 's/$/|100|5|PENDING||||100|/';; {done}")
+    assert len(Recheck(slurm)([SetNice(job, 100.0, "", 5, 5, 0) for job in IDS])) == len(IDS)
+    quiet = script("squeue", f"{count} x) ;; {done}")
+    assert len(read_few(quiet, IDS, 0.0, [])) == 0
+    sacct = script("sacct", f'{count} --user=*) echo "${{word##*,}}|gpu|9|gres/gpu=1";; {done}')
+    assert (f"user{IDS[-1]}", "gpu") in read_usual(sacct, {f"user{job}" for job in IDS})
+    sinfo = script("sinfo", f"{count} n*) echo ${{word##*,}} 1 2 3;; {done}")
+    names = [f"n{job * job}" for job in IDS]
+    assert read_shapes(sinfo, names)[names[-1]] == (1, 2, 3)
+    calls = (tmp_path / "calls").read_text().split()
+    assert {name: calls.count(str(tmp_path / name)) for name in ("squeue", "sacct", "sinfo")} == {
+        "squeue": 4, "sacct": 3, "sinfo": 4,
+    }  # fmt: skip
+
+
+def test_arrays__that_squeue_hides_are_asked_for_in_several_commands(script, tmp_path):
+    """However many there are."""
+    mark = "\x1e1\x1e"
+    fields = {("JobArrayID",): "1_[1-2]"}
+    row = "".join(f"{fields.get(group, '1')}{mark}" for group in GROUPS)
+    hidden = "".join(f"{job}_{job + 100_000}\n" for job in IDS)
+    slurm = script("squeue", f'echo "$@" | grep -c -e --array >> {tmp_path}/calls')
+    script("shown", "cat")
+    begun = {"squeue": slurm.start("shown", stdin=row), "expanded": slurm.start("shown", stdin=hidden)}
+    assert len(CliReader(slurm)._rows(mark, begun)) == len(GROUPS)
+    assert (tmp_path / "calls").read_text().split() == ["1", "1"]
