@@ -274,29 +274,43 @@ def reference() -> str:
     rows = "\n".join(f"| `{key.name}` | {key.form} | {key.meaning} | `{key.example}` |" for key in KEYS)
     return f"""# Hints
 
-Slurm has no field for what a GPU scheduler would like to know about a job, so users write it into the comment:
+With this page you can:
+
+- give slurmsched what you know about your job, in its comment;
+- check a comment before you use it;
+- look up each hint.
+
+Slurm has no fields for this, so hints are part of the comment:
 
 ```
 sbatch --gpus=4 --comment="run 17 slurmsched: dur=2h preempt=yes ckpt=USR1@120" train.sh
 ```
 
-Hints are `key=value` words, parted by blanks, after `{MARK}`. They end with the text or at the first word of another
-form. Everything else in the comment is left alone. A comment of more than {MOST_BYTES:,} bytes, the most that `sbatch`
-takes, has no hints. Hints help the job that gives them: one that is unknown or wrong is
-ignored and reported with the plan (`slurmsched plan`), at most three of one comment, and never fails the job. Of a key
-given twice the last counts.
-`slurmsched hints check 'TEXT'` shows how a comment is understood.
+`slurmsched hints check 'TEXT'` shows how a comment is understood. For `slurmsched: dur=2h deadline=soon` it prints
+
+    hint  value  meaning
+    dur   2h     Expected run time of the whole job at the GPUs it asks for, without waiting. Not a limit.
+    warning: deadline='soon' is neither an ISO time nor +DURATION; for example deadline=+12h
+
+Rules:
+
+- Hints follow `{MARK}`. They are `key=value` words with blanks between them.
+- They end with the text, or at the first word of another form. Everything else in the comment is left alone.
+- If a key is given twice, the last one counts.
+- A comment of more than {MOST_BYTES:,} bytes has no hints. `sbatch` takes no longer one.
+- Hints help the job that gives them. An unknown or wrong hint is ignored, and never fails the job.
+- `slurmsched plan` reports unknown and wrong hints, at most three of one comment.
 
 | key | value | meaning | example |
 | --- | --- | --- | --- |
 {rows}
 
-Durations are {FORMS} (the last is MM:SS, as in
-`sbatch --time`). A bare number is refused, since Slurm reads minutes where most people mean seconds; only the seconds
-of `ckpt` may be one.
+**Durations** are {FORMS}.
+The last form is MM:SS, as in `sbatch --time`. A bare number is refused, since Slurm reads minutes where most people
+mean seconds. Only the seconds of `ckpt` may be a bare number.
 
-Which hints matter depends on the policy and estimator in use; their pages say what they read. `dur` is read by the
-estimator `hint`, on which `sjf`, `srtf` and `srsf` stand.
+**Which hints matter** depends on the policy and the estimator in use. Their pages list what they read. The estimator
+`hint` reads `dur`; the policies `sjf`, `srtf` and `srsf` use this estimator by default.
 
 This page is written from the grammar: `python -m slurmsched.model.hints > docs/hints.md`.
 """
