@@ -69,8 +69,8 @@ class Jobs(Table):
     cron: Bools = column(np.bool_, False)
     exclusive: Bools = column(np.bool_, False)  # asks for whole nodes; read where acts are on
     # Of jobs that hold GPUs where these are read by index, and of waiting gangs where acts are on; else 0.
-    switches: Int32s = column(np.int32, 0)  # leaf switches at most (--switches), 0: any number
-    segment_nodes: Int32s = column(np.int32, 0)  # nodes of each segment (--segment), 0: not asked for
+    switches: Int32s = column(np.int32, 0)  # leaf switches at most (--switches), 0: any number, -1: not known
+    segment_nodes: Int32s = column(np.int32, 0)  # nodes of each segment (--segment), 0: not asked for, -1: not known
     # Filled by the store from the ledger; a reader leaves the defaults.
     first_submit_s: Floats = column(np.float64, NAN)  # with job_id the key of a job for good
     attained_gpu_s: Floats = column(np.float64, 0.0)  # over all runs

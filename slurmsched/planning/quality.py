@@ -154,9 +154,11 @@ class _Moment:
             yield self._told(start, gpus, nan, nan, ratio, "; ".join(note for _, note in wrong))
 
     def _split(self, start: _Start, gpus: int, allowed: Bools) -> Iterator[tuple[float, str]]:
-        """Over several cells though one had room for it all; nothing of a job that asked for smaller segments."""
+        """Over several cells though one had room for it all; nothing of a job that asked for smaller segments, or
+        that may have."""
         cell, nodes = self.snapshot.topology.cell, len(start.node)
-        if 0 < int(self.snapshot.jobs.segment_nodes[start.row]) < nodes:
+        size = int(self.snapshot.jobs.segment_nodes[start.row])
+        if size and size < nodes:
             return
         free = self.free.copy()
         np.bitwise_or.at(free, start.node, start.mask)

@@ -46,6 +46,8 @@ def asked(snapshot: Snapshot, row: int) -> str:
     jobs = snapshot.jobs
     if int(jobs.nodes[row]) < 2 or not (jobs.switches[row] or jobs.segment_nodes[row]):
         return ""
+    if min(jobs.switches[row], jobs.segment_nodes[row]) < 0:
+        return "whether it asks for switches or a segment is not known"
     return f"it asks for {'switches' if jobs.switches[row] else 'a segment'}, which Slurm alone sees to"
 
 

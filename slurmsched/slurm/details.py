@@ -14,10 +14,19 @@ from slurmsched.model.snapshot import Site
 from slurmsched.model.states import JobState
 from slurmsched.slurm.commands import Commands
 from slurmsched.slurm.held import told
-from slurmsched.slurm.job_records import DETAIL, MOST_SINGLY, JobRecord, Spread, ask_jobs
+from slurmsched.slurm.job_records import (
+    DETAIL,
+    LONGEST_REST,
+    MOST_SINGLY,
+    NOT_KNOWN,
+    JobRecord,
+    Retries,
+    Spread,
+    ask_jobs,
+)
 from slurmsched.slurm.job_table import Parts, expand_hosts, named_jobs
 
-_LONGEST_REST = 64
+_LIVES = JobState.PENDING | JobState.RUNNING | JobState.SUSPENDED
 _Mark = tuple[Any, ...]
 
 
@@ -35,6 +44,7 @@ class Held:
         self._doubts: dict[int, tuple[_Mark, int, int]] = {}  # what the run looked like, tries, read of the next try
         self._reads = 0
         self._cron: dict[tuple[int, float], bool] = {}
+        self._cron_retries = Retries()
 
     def read(self, columns: Mapping[str, Any], tres: Labels, holds: Bools, warnings: list[str]) -> dict[int, Parts]:
         """By job the hostlists it holds and the gres text of each of these nodes, for the rows of `holds`.
@@ -56,9 +66,10 @@ class Held:
         return {job: parts for job, (_, parts, _) in self._known.items()} | told(columns, tres, doubts)
 
     def put_spread(self, columns: dict[str, Any]) -> None:
-        """The columns of what the jobs read last ask for by --switches and --segment."""
+        """The columns of what the jobs read last ask for by --switches and --segment; -1 where that is in doubt."""
         ids = np.asarray(columns["job_id"], np.int64)
         wishes = {job: spread for job, (_, _, spread) in self._known.items() if any(spread)}
+        wishes |= dict.fromkeys(self._doubts, NOT_KNOWN)
         for place, name in enumerate(("switches", "segment_nodes")):
             columns[name] = np.zeros(len(ids), np.int32)
             for job, spread in wishes.items():
@@ -92,24 +103,29 @@ class Held:
                 self._known[job] = (marks[job], parts, record.spread)
         for job in doubtful:
             tries = self._tries(job) + 1
-            self._doubts[job] = (marks[job], tries, self._reads + min(1 << min(tries - 1, 10), _LONGEST_REST))
+            self._doubts[job] = (marks[job], tries, self._reads + min(1 << min(tries - 1, 10), LONGEST_REST))
 
     def cron_jobs(self, columns: Mapping[str, Any], site: Site) -> Bools:
-        """Which rows are scrontab's. Only where the site offers scrontab is anything asked. (N,) bool."""
+        """Which rows are scrontab's, and those of which that is in doubt. (N,) bool.
+
+        Only where the site offers scrontab is anything asked.
+        """
         cron = np.zeros(len(columns["job_id"]), np.bool_)
         if "enable" not in site.settings.get("ScronParameters", ""):
+            self._cron = {}
             return cron
-        waits = (columns["state"] & int(JobState.PENDING)) != 0
-        late = np.flatnonzero(waits & columns["batch"] & (columns["eligible_s"] > columns["submit_s"])).tolist()
+        lives = (columns["state"] & int(_LIVES)) != 0
+        late = np.flatnonzero(lives & columns["batch"] & (columns["eligible_s"] > columns["submit_s"])).tolist()
         keys = {row: (int(columns["job_id"][row]), float(columns["submit_s"][row])) for row in late}
-        missing = {key: columns["name"][row] for row, key in keys.items() if key not in self._cron}
-        if missing:
-            names = {job: name for (job, _), name in missing.items()}
+        self._cron = {key: self._cron[key] for key in keys.values() if key in self._cron}
+        name = {key: columns["name"][row] for row, key in keys.items()}
+        if missing := self._cron_retries.due(key for key in name if key not in self._cron):
+            names = {key[0]: name[key] for key in missing}
             records = ask_jobs(self._commands, names, len(cron), self._most_singly).records
-            self._cron |= {key: job in records and _is_cron(records[job]) for key in missing for job in key[:1]}
-        self._cron = {key: self._cron[key] for key in keys.values()}
+            self._cron |= {key: _is_cron(records[key[0]]) for key in missing if key[0] in records}
+            self._cron_retries.failed(key for key in missing if key not in self._cron)
         for row, key in keys.items():
-            cron[row] = self._cron[key]
+            cron[row] = self._cron.get(key, True)
         return cron
 
 

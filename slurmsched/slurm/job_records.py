@@ -7,15 +7,17 @@ a record, begin a forged one of another job, or look like any field. What holds 
 * In a listing of all jobs each real record begins a line. So a job with one record has the real one, and a job with
   several is asked for alone.
 * Of a record only what Slurm wrote is read: after the job's name, which squeue told, and before the user's texts.
-* A record that does not fit is no answer: the job is in doubt.
+* A record that does not fit is no answer: the job is in doubt. Options behind a user's text that may end them are not
+  known.
 """
 
 from __future__ import annotations
 
 import re
 import secrets
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from slurmsched.errors import SlurmUnreachableError
 from slurmsched.slurm.commands import Commands, failure
@@ -32,7 +34,11 @@ _NEXT = re.compile(r"\s+(?:SLUID|HetJobIdSet|UserId)=")  # what follows the name
 _USER = re.compile(r"\sUserId=([^\s(]*)\((\d+)\)")
 _TEXTS = re.compile(r"\sMinCPUsNode=")  # behind it come features, licences, command, folder, comment and files
 _KEY = re.compile(r"(?:^|\s)([A-Z][\w/:.*]*)=")
-Spread = tuple[int, int]  # leaf switches at most, nodes of each segment; 0 = not asked for
+_BEFORE_MAIL = re.compile(r"\s(?:StdErr|StdIn|SegmentSize|Switches|Tres\w*|\w+PerTres)=")
+LONGEST_REST = 64  # reads after which a doubt is looked into again
+_Piece = tuple[str, bool]  # a record, and whether a user's text may have cut it short
+Spread = tuple[int, int]  # leaf switches at most, nodes of each segment; 0 = not asked for, -1 = not known
+NOT_KNOWN: Spread = (-1, -1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +67,34 @@ class JobRecord:
     @property
     def spread(self) -> Spread:
         """What the job asks for by --switches and --segment."""
-        options = self.options or {}
-        told = (options.get("Switches", "").partition("@")[0], options.get("SegmentSize", ""))
-        switches, segment = (
-            int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0 for text in told
-        )
-        return switches, segment
+        if self.options is None:
+            return NOT_KNOWN
+        return _count(self.options.get("Switches", "0").partition("@")[0]), _count(self.options.get("SegmentSize", "0"))
+
+
+def _count(text: str) -> int:
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else -1
+
+
+class Retries:
+    """Jobs in doubt, which are asked for again after 1, 2, 4 ... 64 reads. A key is a job's id and when it came."""
+
+    def __init__(self) -> None:
+        self._reads = 0
+        self._of: dict[tuple[int, float], tuple[int, int]] = {}  # tries, and the read of the next one
+
+    def due(self, keys: Iterable[tuple[int, float]]) -> list[tuple[int, float]]:
+        """Which of these to ask for in this read. All others are forgotten."""
+        self._reads += 1
+        wanted = list(keys)
+        self._of = {key: self._of[key] for key in wanted if key in self._of}
+        return [key for key in wanted if key not in self._of or self._of[key][1] <= self._reads]
+
+    def failed(self, keys: Iterable[tuple[int, float]]) -> None:
+        """These are still in doubt."""
+        for key in keys:
+            tries = self._of[key][0] + 1 if key in self._of else 1
+            self._of[key] = (tries, self._reads + min(1 << min(tries - 1, 10), LONGEST_REST))
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,20 +123,20 @@ def ask_jobs(commands: Commands, names: Mapping[int, str], rows: int, most_singl
     return JobAnswer(found, frozenset(doubtful))
 
 
-def _bound(told: Mapping[int, list[str]], names: Mapping[int, str]) -> tuple[dict[int, JobRecord], set[int]]:
+def _bound(told: Mapping[int, list[_Piece]], names: Mapping[int, str]) -> tuple[dict[int, JobRecord], set[int]]:
     """Records of jobs that have exactly one, and the jobs that have others."""
     found: dict[int, JobRecord] = {}
     doubtful: set[int] = set()
-    for job, texts in told.items():
-        record = read_record(texts[0], names[job]) if len(texts) == 1 else None
+    for job, pieces in told.items():
+        record = read_record(pieces[0][0], names[job]) if len(pieces) == 1 else None
         if record is None:
             doubtful.add(job)
         else:
-            found[job] = record
+            found[job] = replace(record, options=None) if pieces[0][1] else record
     return found, doubtful
 
 
-def _ask_singly(commands: Commands, jobs: list[int]) -> dict[int, list[str]]:
+def _ask_singly(commands: Commands, jobs: list[int]) -> dict[int, list[_Piece]]:
     """By job its records, one process whatever their number. Raises SlurmUnreachableError."""
     token = f"t{secrets.token_hex(8)}"
     script = "".join(f"show hostnames {token}x{job}\nshow job {job}\n" for job in jobs)
@@ -119,25 +147,39 @@ def _ask_singly(commands: Commands, jobs: list[int]) -> dict[int, list[str]]:
             raise error
     if token not in out:
         return _by_job(out, jobs)  # a scontrol that prints no host names
-    found: dict[int, list[str]] = {}
+    found: dict[int, list[_Piece]] = {}
     pieces = re.split(rf"{token}x(\w+)", out)
     parts: dict[int, str] = {}
     for name, text in zip(pieces[1::2], pieces[2::2], strict=True):
         if name.isdecimal():
             parts[int(name)] = parts.get(int(name), "") + text
     for job in jobs:
-        found |= _by_job(parts.get(job, ""), (job,))
+        found |= _by_job(parts.get(job, ""), (job,), alone=True)
     return found
 
 
-def _by_job(text: str, jobs: Iterable[int]) -> dict[int, list[str]]:
-    """Of these jobs what begins as a record of theirs."""
+def _by_job(text: str, jobs: Iterable[int], *, alone: bool = False) -> dict[int, list[_Piece]]:
+    """Of these jobs what begins as a record of theirs. alone: the text answers for one job, and for tasks of its array.
+
+    A record that a user's text may have cut short ends where another begins that is there twice, or of no such task.
+    """
     wanted = frozenset(jobs)
-    found: dict[int, list[str]] = {}
-    for job, record in job_records(text):
+    found: dict[int, list[_Piece]] = {}
+    told = list(job_records(text))
+    times = Counter(job for job, _ in told)
+    for (job, record), following in zip(told, [*told[1:], None], strict=False):
         if job in wanted:
-            found.setdefault(job, []).append(record)
+            cut = following is not None and (
+                times[following[0]] > 1 or (alone and (not (of := _array(record)) or _array(following[1]) != of))
+            )
+            found.setdefault(job, []).append((record, cut))
     return found
+
+
+def _array(record: str) -> str:
+    """The id of its array, which Slurm writes before the name; "" = it is of none."""
+    found = re.search(r" ArrayJobId=(\d+)", record.partition(" JobName=")[0])
+    return found[1] if found else ""
 
 
 def job_records(text: str) -> Iterator[tuple[int, str]]:
@@ -166,11 +208,12 @@ def _follows(rest: str, name: str) -> bool:
 
 
 def _options(rest: str) -> Mapping[str, str] | None:
-    """What comes behind files and folder, up to the mail address; None where a key of it or they come twice."""
+    """What comes behind files and folder, up to the mail address; None where a user's text may begin or end it, or
+    where no folder is told."""
     marks = [mark for mark in (" WorkDir=", " StdOut=") if mark in rest]  # no files of srun and salloc
-    if any(rest.count(mark) > 1 for mark in marks):
+    if " WorkDir=" not in marks or any(rest.count(mark) > 1 for mark in marks):
         return None
-    tail = rest[rest.rfind(marks[-1]) :] if marks else ""
-    tail = tail.partition(" MailUser=")[0]
+    tail = rest[rest.rfind(marks[-1]) :]
+    tail, _, mail = tail.partition(" MailUser=")
     keys = _KEY.findall(tail)
-    return fields(tail) if len(keys) == len(set(keys)) else None
+    return fields(tail) if len(keys) == len(set(keys)) and not _BEFORE_MAIL.search(mail) else None

@@ -194,6 +194,10 @@ def test_put_spread__of_runs_that_ask_for_it():
     assert {name: table[name][[2, 3, 4]].tolist() for name in ("switches", "segment_nodes")} == {
         "switches": [0, 2, 0], "segment_nodes": [0, 3, 0],
     }  # fmt: skip
+    held = Held(Scontrol({3: record(3, more=FORGED.format(job=3)), 4: record(4, more=" Comment= WorkDir=/x")}))
+    read(held, (table, runs))
+    held.put_spread(table)
+    assert [(table["switches"][row], table["segment_nodes"][row]) for row in (2, 3)] == [(-1, -1)] * 2
 
 
 SPREAD = "Switches=2@00:05:00 SegmentSize=3 TresPerNode=x"
@@ -213,6 +217,19 @@ def test_cron_jobs__are_looked_for_where_there_is_scrontab():
     assert np.flatnonzero(held.cron_jobs(table, site("enable"))).tolist() == [6]
     assert np.flatnonzero(held.cron_jobs(table, site("enable"))).tolist() == [6]
     assert scontrol.asked == [[7, 8]]
+
+
+def test_cron_jobs__run_too_and_count_as_such_in_doubt():
+    """A job of scrontab that runs is not requeued. What its record does not tell is asked again."""
+    forged = "JobId=8 JobName=x UserId=a(1) MinCPUsNode=1 Comment=\nJobId=8 JobName=x UserId=a(1) MinCPUsNode=1"
+    texts = {7: "JobId=7 JobName=x UserId=a(1) CronJob=Yes CrontabSpec= MinCPUsNode=1", 8: forged}
+    scontrol = Scontrol(texts | {9: "JobId=9 JobName=x UserId=a(1) MinCPUsNode=1"})
+    held, (table, _) = Held(scontrol), columns(7, 8, 9)
+    table["eligible_s"] = np.where(table["job_id"] > 6, 50.0, 1.0) * (table["job_id"] < 10)
+    for _ in range(3):
+        assert np.flatnonzero(held.cron_jobs(table, site("enable"))).tolist() == [6, 7]
+    scontrol.records[8] = "JobId=8 JobName=x UserId=a(1) MinCPUsNode=1"
+    assert np.flatnonzero(held.cron_jobs(table, site("enable"))).tolist() == [6]
 
 
 def test_cron_jobs__cost_nothing_elsewhere():
@@ -238,16 +255,20 @@ def test_read_record__of_published_excerpts():
         ("WorkDir=/a Switches=3@INVALID TresPerNode=gres/gpu:1", (3, 0)),  # srun and salloc: no files
         ("WorkDir=/a StdOut=/b TresPerNode=gres/gpu:1", (0, 0)),
         ("Comment=x SegmentSize=9 Command=/SegmentSize=9 WorkDir=/a StdOut=/b", (0, 0)),
-        ("WorkDir=/a StdOut=/b Switches=99999999999999@0 SegmentSize=-1", (0, 0)),
-        ("WorkDir=/a StdOut=/b Switches=²@0 SegmentSize=٣", (0, 0)),
-        ("WorkDir=/a StdOut=/b Switches=1@0 Switches=9@0", (0, 0)),
-        ("WorkDir=/a StdOut=/b Switches=9@0 StdOut=/c Switches=1@0", (0, 0)),
-        ("WorkDir=/a StdOut=/b Switches=1@0 MailUser=x Switches=9@0 SegmentSize=9", (1, 0)),
-        ("", (0, 0)),
+        ("WorkDir=/a StdOut=/b Switches=99999999999999@0 SegmentSize=-1", (-1, -1)),
+        ("WorkDir=/a StdOut=/b Switches=²@0 SegmentSize=٣", (-1, -1)),
+        ("WorkDir=/a StdOut=/b Switches=1@0 Switches=9@0", (-1, -1)),
+        ("WorkDir=/a StdOut=/b Switches=9@0 StdOut=/c Switches=1@0", (-1, -1)),
+        ("WorkDir=/a StdOut=/b Switches=1@0 MailUser=x MailType=END", (1, 0)),
+        ("WorkDir=/a StdOut=/b Switches=1@0 MailUser=x Switches=9@0 SegmentSize=9", (-1, -1)),
+        ("WorkDir=/a StdOut=/b MailUser=x Switches=1@0 TresPerNode=gres/gpu:1", (-1, -1)),  # the file's name has it
+        ("Comment= WorkDir=/x WorkDir=/a StdOut=/b Switches=1@0", (-1, -1)),
+        ("Comment= StdOut=/x WorkDir=/a StdOut=/b SegmentSize=2", (-1, -1)),
+        ("", (-1, -1)),
     ],
 )
 def test_spread__what_a_record_tells_behind_its_users_words(tail, spread):
-    """Comments, files and the mail address of users decide nothing; a number that no count can be is none."""
+    """Comments, files and the mail address of users decide nothing. -1: they leave it in doubt, or it is no count."""
     found = read_record(f"JobId=1 JobName=Switches=9 UserId=a(1) MinCPUsNode=1 {tail}", "Switches=9")
     assert found is not None
     assert found.spread == spread

@@ -53,7 +53,7 @@ def test_recheck__asks_sprio_for_site_factors():
 ASKED = (
     "JobId=7 JobName=x UserId=a(1) JobState=PENDING SubmitTime=100 NumNodes={nodes} NumTasks=1 CPUs/Task=1 "
     "ReqTRES=cpu=1,node={least},billing=1 "
-    "Socks/Node=* MinCPUsNode=1 OverSubscribe=OK StdOut=/dev/null {asked}TresPerNode=gres/gpu:2\n"
+    "Socks/Node=* MinCPUsNode=1 OverSubscribe=OK WorkDir=/a StdOut=/dev/null {asked}TresPerNode=gres/gpu:2\n"
 )
 
 
