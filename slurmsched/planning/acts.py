@@ -10,7 +10,7 @@ import numpy as np
 
 from slurmsched.config import Acts as Limits
 from slurmsched.model.acts import Act, Purpose, Stage, Victim
-from slurmsched.model.hostlist import expand
+from slurmsched.model.hostlist import same_hosts
 from slurmsched.model.plan import Delay, Join, Move, Requeue, Reserve, Signal, Step, Unreserve
 from slurmsched.model.snapshot import Snapshot
 from slurmsched.planning.act_facts import Facts, job_row
@@ -125,7 +125,7 @@ def _moved(facts: Facts, start_s: float, end_s: float) -> Iterator[Step]:
             yield Move(
                 *key, "it has not begun: a clock was set back", act.id, act.reservation, act.nodes, start_s, end_s
             )
-    elif abs(kept.start_s[row] - start_s) >= 1 or set(expand(kept.node_list[row])) != set(expand(act.nodes)):
+    elif abs(kept.start_s[row] - start_s) >= 1 or not same_hosts(kept.node_list[row], act.nodes):
         yield Move(*key, "its nodes come free at another time", act.id, act.reservation, act.nodes, start_s, end_s)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import inf
 
@@ -99,7 +100,7 @@ class FreeByType:
 @dataclass(frozen=True, slots=True, eq=False)
 class JobRequirements:
     """What a job needs on each of its nodes, by the node it may be. nodes: how many. gpus, cpus, memory_mib: (N,).
-    gpu_type: the one type that it asks for, see by_type.one_type."""
+    gpu_type: the one type that it asks for, see one_type."""
 
     nodes: int
     gpus: Int64s
@@ -248,11 +249,13 @@ class Leaving:
 
 
 def _by_node_list(snapshot: Snapshot, rows: Int64s) -> tuple[Int64s, Int64s]:
-    """Job and node rows of what these jobs hold, from the hostlist that Slurm shows. Nodes not known are left out."""
+    """Job and node rows of what these jobs hold, from the hostlist that Slurm shows. Nodes not known are left out, and
+    lists that cannot be read: nothing is to come free there."""
     row_of = {name: row for row, name in enumerate(snapshot.nodes.name)}
-    pairs = [
-        (row, row_of[name]) for row in rows.tolist() for name in expand(snapshot.jobs.node_list[row]) if name in row_of
-    ]
+    pairs: list[tuple[int, int]] = []
+    for row in rows.tolist():
+        with suppress(ValueError):
+            pairs += [(row, row_of[name]) for name in expand(snapshot.jobs.node_list[row]) if name in row_of]
     made = np.array(pairs, np.int64).reshape(-1, 2)
     return made[:, 0], made[:, 1]
 

@@ -37,8 +37,8 @@ def field_of(version: str) -> tuple[str, str]:
 
 
 def parse_exclusive(text: str, means: str) -> frozenset[int]:
-    """Ids of the rows "7|NODE" that say so. Raises UnreadableError."""
-    rows = [line.strip().split("|") for line in text.splitlines()]
-    if any(len(row) != 2 or not whole(row[0]) for row in rows):
+    """Ids of the rows "7|NODE" that say so, or have another form. Raises UnreadableError for a row without id."""
+    rows = [(whole(job), said) for job, *said in (line.strip().split("|") for line in text.splitlines())]
+    if not all(job for job, _ in rows):
         raise UnreadableError("squeue printed something else than was asked for", text=text[:200])
-    return frozenset(int(job_id) for job_id, said in rows if said == means)
+    return frozenset(job for job, said in rows if said == [means] or len(said) != 1 or not said[0])

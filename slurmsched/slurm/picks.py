@@ -19,6 +19,7 @@ from slurmsched.slurm.commands import Commands, node_batches
 from slurmsched.slurm.job_records import DETAIL, JobRecord, ask_jobs
 from slurmsched.slurm.job_table import expand_hosts
 from slurmsched.slurm.reader import open_commands
+from slurmsched.slurm.text import MOST_COUNT, whole
 from slurmsched.slurm.wiring import read_gres
 from slurmsched.topology.picker import UNKNOWN, Version, pick
 from slurmsched.topology.reading import NodeClass
@@ -79,11 +80,15 @@ def known_version(site: Site) -> tuple[Version, str]:
 
 
 def read_shapes(commands: Commands, names: Sequence[str]) -> dict[str, Shape]:
-    """Sockets, cores of each and threads of each core, by node. Raises SlurmError."""
+    """Sockets, cores of each and threads of each core, by node; other rows are left out. Raises SlurmError."""
     lists = node_batches(fold(names))
     text = "\n".join(commands.run("sinfo", "-h", "-N", "-n", listed, "-o", "%N %X %Y %Z") for listed in lists)
-    rows = (line.split() for line in text.splitlines() if line.strip())
-    return {name: (int(sockets), int(cores), int(threads)) for name, sockets, cores, threads in rows}
+    found: dict[str, Shape] = {}
+    for name, *words in filter(None, (line.split() for line in text.splitlines())):
+        counts = [whole(word, most=MOST_COUNT) for word in words]
+        if len(counts) == 3 and all(counts):
+            found[name] = (counts[0], counts[1], counts[2])
+    return found
 
 
 def node_of(name: str, classes: Sequence[NodeClass], shape: Shape | None) -> SlurmNode | None:

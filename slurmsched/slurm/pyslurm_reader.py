@@ -190,11 +190,12 @@ class PyslurmReader:
 
 
 def _named(found: Mapping[str, Any]) -> dict[str, Any]:
-    """The child's columns as those of model.Jobs, the state still a word."""
+    """The child's columns as those of model.Jobs, the state still a word; odd: jobs whose tasks cannot be counted."""
     columns = {name: values for name, values in found.items() if not isinstance(values, tuple)}
     coded = {name: Grouped(values[0], {name: values[1]}) for name, values in found.items() if isinstance(values, tuple)}
     columns["state_word"] = coded.pop("state").labels("state")
-    columns["array_tasks"] = coded.pop("array_tasks").numbers("array_tasks", count_tasks, np.int32)
+    odd = columns["odd"] = np.zeros(len(columns["job_id"]), np.bool_)
+    columns["array_tasks"] = coded.pop("array_tasks").numbers("array_tasks", count_tasks, np.int32, odd, 1)
     columns |= {name: group.labels(name, plain) for name, group in coded.items()}
     columns["run_s"] = np.nan_to_num(columns["run_s"])
     columns["memory_mib"] = columns["memory_mib"].astype(np.float64)
@@ -213,11 +214,10 @@ def _with_requests(columns: Mapping[str, Any], squeue: Started, mark: str, warni
     known = np.flatnonzero(rows >= 0)
     picked = Grouped(group.codes[rows[known]], group.columns)
     kept = {name: values.take(known) for name, values in columns.items()}
+    odd = kept.pop("odd")
     told = {
         "dependency": picked.labels("Dependency", plain),
-        "time_limit_s": picked.numbers(
-            "TimeLimit", duration_s, np.float64, odd := np.zeros(len(known), np.bool_), np.nan
-        ),
+        "time_limit_s": picked.numbers("TimeLimit", duration_s, np.float64, odd, np.nan),
     }
     made = {**kept, **told, **request_columns(picked, warnings)}
     leave_alone(made, odd, warnings)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from slurmsched.errors import UnreadableError
+from slurmsched.logs import get_logger
 from slurmsched.model.acts import RESERVATION_PREFIX, Act, Reservations
 from slurmsched.model.gres import index_mask
 from slurmsched.slurm.commands import Commands
 from slurmsched.slurm.text import fields, plain, records, time_s
 
+NEVER_S = float(2**32 - 2)  # in 2106: the last time that 32 bits hold
+log = get_logger()
 _OF_ACT = re.compile(rf"{RESERVATION_PREFIX}(?:(?P<tag>[0-9a-f]{{6}})-)?\d{{1,10}}-\d+")
 _TEXTS = {"name": "ReservationName", "node_list": "Nodes", "users": "Users", "flags": "Flags", "accounts": "Accounts",
           "groups": "Groups", "qos": "QOS", "tres": "TRES"}  # fmt: skip
@@ -48,10 +52,13 @@ def ending(name: str) -> str:
 
 
 def parse_reservations(text: str) -> Reservations:
-    """The table, ascending name; "No reservations in the system" is an empty one. Raises UnreadableError."""
+    """The table, ascending name; "No reservations in the system" is an empty one.
+
+    What cannot be read of one keeps more, not less: it has begun, never ends, and its nodes are whole. The log tells.
+    """
     rows = sorted((_row(record) for record in records(text, "ReservationName")), key=lambda row: row[_TEXTS["name"]])
     columns: dict[str, Any] = {name: [plain(row.get(key, "")) for row in rows] for name, key in _TEXTS.items()}
-    columns |= {name: [time_s(row.get(key, "")) for row in rows] for name, key in _TIMES.items()}
+    columns |= {name: [_time_s(row, key) for row in rows] for name, key in _TIMES.items()}
     columns["to_come"] = [row.get("State", "") == "INACTIVE" for row in rows]
     columns["cores"] = [row["cores"] for row in rows]
     return Reservations.build(len(rows), columns)
@@ -59,5 +66,19 @@ def parse_reservations(text: str) -> Reservations:
 
 def _row(record: str) -> dict[str, str]:
     """Its fields, and as "cores" how many it keeps of each node where it does not keep whole nodes."""
-    cores = (f"{node}={index_mask(ids).bit_count()}" for node, ids in _CORES.findall(record))
-    return fields(record) | {"cores": ",".join(cores)}
+    row = fields(record)
+    try:
+        cores = [f"{node}={index_mask(ids).bit_count()}" for node, ids in _CORES.findall(record)]
+    except UnreadableError as error:
+        log.warning("reservation.unreadable", name=row["ReservationName"], reason=str(error))
+        cores = []
+    return row | {"cores": ",".join(cores)}
+
+
+def _time_s(row: Mapping[str, str], key: str) -> float:
+    """A time [Unix s]; of one that cannot be read the one that keeps most."""
+    try:
+        return time_s(row.get(key, ""))
+    except UnreadableError as error:
+        log.warning("reservation.unreadable", name=row["ReservationName"], reason=str(error))
+        return 0.0 if key == "StartTime" else NEVER_S

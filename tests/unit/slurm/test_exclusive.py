@@ -43,4 +43,10 @@ def test_exclusive__unreadable_answers_are_errors():
     with pytest.raises(UnreadableError):
         field_of("squeue")
     with pytest.raises(UnreadableError):
-        parse_exclusive("7\n", "NODE")
+        parse_exclusive("x|NODE\n", "NODE")
+
+
+@pytest.mark.parametrize("row", ["7", "7|", "7|NODE|NODE"])
+def test_exclusive__a_row_of_another_form_asks_for_whole_nodes(row):
+    """One row says nothing of the others; where in doubt a job needs more, not less."""
+    assert parse_exclusive(f"1|NO\n{row}\n2|NODE\n", "NODE") == frozenset({2, 7})

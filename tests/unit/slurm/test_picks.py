@@ -50,7 +50,11 @@ def test_free_cores__a_core_with_a_held_thread_is_not_free():
 
 def test_read_shapes__by_node():
     """sinfo's answer, a node a line."""
-    assert read_shapes(Answers(sinfo="n1 2 32 1\nn2 1 8 2\n"), ["n1", "n2"]) == {"n1": (2, 32, 1), "n2": (1, 8, 2)}
+    odd = "n3 1 8\nn4 1 8 2 9\nn5 x 8 2\nn6 1 ² 2\n\n"
+    assert read_shapes(Answers(sinfo=f"n1 2 32 1\n{odd}n2 1 8 2\n"), ["n1", "n2"]) == {
+        "n1": (2, 32, 1),
+        "n2": (1, 8, 2),
+    }
 
 
 @pytest.mark.parametrize(("version", "chosen", "known"), [

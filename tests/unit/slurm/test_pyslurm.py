@@ -196,6 +196,18 @@ def test_read__equals_the_command_reader(recording):
     assert found.allocations.gpu_mask.tolist() == expected.allocations.gpu_mask.tolist()
 
 
+def test_read__an_array_whose_tasks_cannot_be_counted_is_left_alone(recording):
+    """It says nothing of the other jobs, and pyslurm is read on."""
+    commands, now_s = recording
+    jobs = cli_reader.CliReader(commands, clock=lambda: now_s).read().jobs
+    columns = child_columns(jobs)
+    columns["array_tasks"][1][0] = "1-x"
+    with capture_logs() as logs:
+        found = PyslurmReader(commands, lambda _: Replayed(columns)).read()
+    assert (logs, len(found.jobs), found.jobs.array_tasks[0], found.jobs.pinned[0]) == ([], len(jobs), 1, True)
+    assert any(warning.startswith(f"job {jobs.job_id[0]}: squeue shows") for warning in found.warnings)
+
+
 def test_read__falls_back_when_the_child_dies(recording):
     """This read and those of the next while go by the commands; one warning says so; then a new child is tried."""
     commands, now_s = recording
