@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from slurmsched.survey.fit import Fit, Given, Largest, Picker
     from slurmsched.survey.request import Request
 
+_NO_LIMIT = re.compile(r"0+[smhdw]?|(?:0+-)?0+(?::0+){0,2}|-1|infinite|unlimited", re.IGNORECASE)
 COUNT = click.IntRange(1)
 WAITS = 3  # exit code of a request that does not start now
 
@@ -35,7 +37,12 @@ WAITS = 3  # exit code of a request that does not start now
 @click.option("--mem-per-cpu", metavar="SIZE", default="")
 @click.option("--constraint", "-C", metavar="FEATURES", default="", help="As sbatch.")
 @click.option(
-    "--time", "-t", "time_", metavar="TIME", default="", help="2h, 90m, 1-12:00:00; default: the partition's."
+    "--time",
+    "-t",
+    "time_",
+    metavar="TIME",
+    default="",
+    help="2h, 90m, 1-12:00:00; 0: no limit; default: the partition's.",
 )
 @click.option("--nodelist", "-w", metavar="HOSTLIST", default="")
 @click.option("--exclude", "-x", metavar="HOSTLIST", default="")
@@ -129,7 +136,7 @@ def _gpus(text: str) -> tuple[str, int]:
     from slurmsched.errors import InputError
 
     kind, _, count = text.rpartition(":")
-    if not count.isdigit() or not int(count):
+    if not (count.isascii() and count.isdecimal() and len(count) < 10 and int(count)):
         raise InputError(f"GPUs {text!r}: write N or TYPE:N, such as a100:4")
     return kind, int(count)
 
@@ -145,11 +152,15 @@ def _size(option: str, text: str) -> float | None:
 
 
 def _time(text: str) -> float | None:
+    """Seconds; 0 is no limit, as in Slurm. Raises InputError."""
     from slurmsched.errors import InputError
     from slurmsched.model.durations import duration_s
 
+    if _NO_LIMIT.fullmatch(text):
+        return float("inf")
     try:
-        return 60.0 * int(text) if text.isdigit() else duration_s(text) if text else None
+        minutes = text.isascii() and text.isdecimal() and len(text) < 9
+        return 60.0 * int(text) if minutes else duration_s(text) if text else None
     except ValueError as error:
         raise InputError(f"--time {text!r} {error}") from error
 

@@ -51,7 +51,7 @@ def parameter(pair: str) -> tuple[str, Any]:
     name, equals, value = pair.partition("=")
     if not equals:
         raise InputError(f"--set {pair!r} is not NAME=VALUE")
-    return name.replace("-", "_"), int(value) if value.isdigit() else value
+    return name.replace("-", "_"), int(value) if value.isascii() and value.isdecimal() and len(value) < 19 else value
 
 
 def warn(recorded: Recorded) -> None:

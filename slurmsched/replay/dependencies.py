@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
@@ -13,6 +14,7 @@ from slurmsched.replay.traces import Trace
 
 KINDS = ("after", "afterany", "afterok", "afternotok")
 SINGLETON = "singleton"
+_JOB = re.compile(r"\d{1,18}", re.ASCII)
 
 
 class Dependencies:
@@ -68,7 +70,7 @@ class Dependencies:
             kind, *targets = part.split(":")
             if kind == SINGLETON:
                 yield from ((SINGLETON, row) for row in namesakes)
-            elif kind in KINDS and targets and all(target.isdigit() for target in targets):
+            elif kind in KINDS and targets and all(map(_JOB.fullmatch, targets)):
                 for target in targets:
                     if int(target) not in self._rows:
                         raise InputError(f"job {job_id} depends on job {target}, which is not in the trace")

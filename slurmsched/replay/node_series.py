@@ -25,7 +25,7 @@ def read_series(path: Path) -> tuple[Floats, Floats]:
     for line, row in csv_records(source, COLUMNS):
         try:
             text = row["time"]
-            time_s = float(text) if text.replace(".", "", 1).isdigit() else wall_s(text)
+            time_s = float(text) if text.replace(".", "", 1).isdecimal() else wall_s(text)
             rows.append((time_s, number(row, "active"), number(row, "total")))
         except (ValueError, AttributeError) as error:
             raise source.fail(str(error), line) from None

@@ -163,7 +163,7 @@ class _Conf:
 
     def _whole(self, line: ConfLine, values: Mapping[str, str], key: str) -> int:
         text = values.get(key) or values.get("priority") or "1"
-        if not text.isdigit():
+        if not (text.isascii() and text.isdecimal() and len(text) < 19):
             raise InputError(f"{line.where}: {key} is {text!r}, not a whole number", source=self.source)
         return int(text)
 

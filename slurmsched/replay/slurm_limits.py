@@ -24,6 +24,7 @@ MADE_BY = {
 }
 _TRES = ("GrpTRES", "MaxTRES", "MaxTRESPU", "GrpTRESMins", "GrpTRESRunMins", "MaxTRESMins")
 _UNITS_MIB = {"": 1.0, "K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2}  # memory is billed by MiB
+_DIGITS = re.compile(r"\d{1,15}", re.ASCII)
 _WEIGHT = re.compile(r"(\d+(?:\.\d*)?|\.\d+)([KMGT]?)", re.IGNORECASE | re.ASCII)
 
 
@@ -32,7 +33,7 @@ def clock_s(text: str, key: str) -> float:
     days, dash, clock = text.rpartition("-")
     parts = clock.split(":")
     units = (3600, 60, 1) if dash or len(parts) == 3 else (60, 1)
-    if len(parts) > len(units) or not all(part.isdigit() for part in (*parts, days or "0")):
+    if len(parts) > len(units) or not all(map(_DIGITS.fullmatch, (*parts, days or "0"))):
         raise ConfigError(f"is {text!r}, not a time such as 5, 0:30 or 7-0", key=key)
     return 86_400.0 * int(days or 0) + sum(unit * int(part) for unit, part in zip(units, parts, strict=False))
 

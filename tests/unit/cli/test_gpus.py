@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from slurmsched.cli.fit import _time
 from slurmsched.model.asked import Asked
 from tests.unit.survey.site import node, site
 
@@ -56,12 +57,24 @@ def test_fit__starts_waits_and_wrong_options(run, cluster):
     assert "--nodes=1" in waits.out
     for same in (("--gres=gpu:v100:4",), ("--gres=gpu:4",)):
         assert run("fit", *same).out.splitlines()[0].endswith("starts now on 1 of these nodes; Slurm chooses")
-    for wrong in (("--gpus=x",), ("--gpus=1", "--gpus-per-node=1"), ("--gres=gpu:1", "--gpus=1"),
+    odd = (
+        *((f"--gpus={count}",) for count in ("²", "٣", "9" * 5000)),
+        ("--gpus=1", "-t", "²"),
+        ("--gpus=1", "-t", "9" * 5000),
+    )
+    for wrong in (*odd, ("--gpus=x",), ("--gpus=1", "--gpus-per-node=1"), ("--gres=gpu:1", "--gpus=1"),
                   ("--gres=craynetwork:1",), ("--gres=gpu",), ("--gres=gpu:",), ("--gres=gpu:a100:",),
                   ("--gpus=1", "--mem=much"),
                   ("--gpus=1", "-t", "long"), ("--gpus=1", "-w", "n["), ("--gpus=1", "-p", "nosuch"),
                   ("-w", "n9"), ("-w", "n1 n2"), ("-w", "@all"), ("--gpus=1", "-x", "n[1-9]")):  # fmt: skip
         assert run("fit", *wrong).code == 2
+
+
+@pytest.mark.parametrize("text", ["0", "0:00", "00:00:00", "0-00:00:00", "0s", "-1", "UNLIMITED", "infinite"])
+def test_time__of_zero_is_no_limit(text):
+    """As in Slurm: it fits no partition with a limit, rather than any."""
+    assert _time(text) == float("inf")
+    assert (_time("1"), _time("0-1"), _time("")) == (60.0, 3600.0, None)
 
 
 def test_fit__largest_by_type(run, cluster):

@@ -52,6 +52,7 @@ def test_singleton__waits_for_earlier_namesakes_of_the_same_user() -> None:
     ("text", "message"),
     [
         ("afterok:9", "job 1 depends on job 9, which is not in the trace"),
+        ("afterok:²", "replayed are after, afterany"),
         ("aftercorr:1", "replayed are after, afterany"),
     ],
 )
