@@ -164,7 +164,8 @@ local function guarded(job_desc, job_rec, uid)
         return "this site's scheduler sets nice, which priority= would set to 0: raise nice, or hold the job"
     end
     local start = tonumber(job_rec.start_time) or 0
-    local begun = start > 0 and start <= os.time() -- that of a waiting job is when Slurm expects it to start
+    local waits = (tonumber(job_rec.job_state) or 1) % 256 == 0 -- PENDING; its flags are above the lowest 8 bits
+    local begun = not waits and start > 0 and start <= os.time() -- a waiting job has the time that Slurm expects
     if not (guard.comment and begun and job_desc.comment) then return nil end
     local comment = kept(job_rec.comment, job_desc.comment)
     if comment then return nil, comment end

@@ -124,6 +124,10 @@ def test_modify__guard_keeps_owners_off_the_levers(load: Any) -> None:
     assert modify(lua, running, comment="slurmsched: preempt=yes progress=2/9 loss=3:2:1")[0] == 0
     for expected in (0, 4_000_000_000):  # of a waiting job: none yet, or when Slurm expects it to start
         assert modify(lua, {**running, "start_time": expected}, comment="")[0] == 0
+    for state in (0, 0x8000, 0x20000):  # one that waits on after the time at which Slurm expected it to start
+        assert modify(lua, {**running, "job_state": state}, comment="")[1]["comment"] == ""
+    for state in (1, 2, 0x4001):  # running, suspended, being given nodes
+        assert modify(lua, {**running, "job_state": state}, comment="slurmsched: preempt=no")[0] == -1
     assert modify(load(), running, nice=0, comment="")[0] == 0
 
 
