@@ -13,9 +13,8 @@ from slurmsched.cli import output
 from slurmsched.cli.output import Output
 from slurmsched.cli.topology_case import FILE, NODE, Case, wired_classes, with_case
 from slurmsched.cli.topology_check import checked
+from slurmsched.topology.compiled_file import MARK
 from slurmsched.words import some
-
-MARK = "slurmsched:"  # begins every comment that is written
 
 if TYPE_CHECKING:
     from slurmsched.topology.slurm_compile import Compiled

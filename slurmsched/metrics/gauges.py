@@ -35,6 +35,7 @@ Values = dict[str, dict[tuple[str, ...], float]]  # name without prefix -> label
 
 def gauges(snapshot: Snapshot, plan: Plan) -> Values:
     """Every gauge that a snapshot and its plan give; series whose value is 0 may be left out."""
+    totals = snapshot.nodes.gpu_totals()
     plain = {
         "snapshot_timestamp_seconds": snapshot.now_s,
         "snapshot_warnings": len(snapshot.warnings),
@@ -47,7 +48,7 @@ def gauges(snapshot: Snapshot, plan: Plan) -> Values:
         "managed_jobs": _keyed(_queues(plan)),
         "left_alone_jobs": _keyed(_left_alone(plan)),
         "longest_wait_seconds": _keyed(_longest_s(snapshot)),
-        "gpus": _keyed({state: snapshot.nodes.gpu_totals()[state] for state in GPU_STATES}),
+        "gpus": _keyed({state: totals[state] for state in GPU_STATES}),
         "stranded_gpus": _keyed(_stranded(snapshot)),
         "open_acts": {key: float(count) for key, count in _acts(plan, snapshot).items()},
     }
