@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import math
-import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -14,7 +13,6 @@ from typing import Any
 
 from slurmsched import __version__
 from slurmsched.errors import InputError, SlurmError, SlurmUnreachableError, WorkersLostError
-from slurmsched.replay.tls import sockets
 from slurmsched.replay.traces import Trace
 from slurmsched.replay.workers import Workers
 from slurmsched.slurm.commands import Commands, batches
@@ -28,7 +26,7 @@ TELL_S = 15.0  # without a worker
 # What a worker's job asks for where the site's Dask configuration (jobqueue.slurm) says nothing of its own.
 JOB = {"cores": 1, "processes": 1, "memory": "4 GiB", "name": "slurmsched-sweep", "walltime": "1-00:00:00"}
 DASKS_OWN = {"name": "dask-worker", "walltime": "00:30:00"}
-PRELOAD = "slurmsched.replay.tls"
+TLS, TCP = "tls://", "tcp://"
 SAFE_PATH = "export PYTHONSAFEPATH=1"  # a worker takes no module from the folder it is started in
 Tell = Callable[[str], None]
 
@@ -38,18 +36,20 @@ def scheduler(address: str, tell: Tell) -> Iterator[Workers]:
     """The workers of a running Dask scheduler. tell: given a line where none comes. Raises InputError without Dask, or
     if it does not answer."""
     distributed = _dask("distributed")
-    with sockets():
-        try:
-            client = distributed.Client(address, timeout=CONNECT_S)
-        except (OSError, ValueError) as error:
-            raise InputError(f"no Dask scheduler answers: {error}", source=address) from error
-        with _ended(client):
-            yield _workers(client, Watch(client, tell=tell, address=address))
+    try:
+        client = distributed.Client(address, timeout=CONNECT_S)
+    except (OSError, ValueError) as error:
+        raise InputError(f"no Dask scheduler answers: {error}", source=address) from error
+    with _ended(client):
+        yield _workers(client, Watch(client, tell=tell, address=address))
 
 
 @contextmanager
 def slurm_jobs(count: int, folder: Path, tell: Tell) -> Iterator[Workers]:
-    """So many Slurm jobs, a Dask worker each, that talk with this process by TLS; they end with the body.
+    """So many Slurm jobs, a Dask worker each; they end with the body.
+
+    They talk with this process by TLS with a key made for this run, or in clear text where Dask's configuration says so
+    (jobqueue.slurm.protocol: "tcp://").
 
     What they ask for comes from Dask's own configuration, jobqueue.slurm, over JOB. folder: made where there is
     none, seen by all machines, for their key, which its owner alone can read, and their logs. tell: given a line where
@@ -57,19 +57,18 @@ def slurm_jobs(count: int, folder: Path, tell: Tell) -> Iterator[Workers]:
     not take such a job, WorkersLostError when Dask does not reach its own scheduler.
     """
     distributed, jobqueue = _dask("distributed"), _dask("dask_jobqueue")
-    with sockets():
-        try:
-            folder.mkdir(exist_ok=True)
-            asked = job_settings(_dask("dask").config, folder)
-            security = distributed.Security.temporary()
-            cluster = jobqueue.SLURMCluster(security=security, protocol="tls://", **asked)
-        except (ImportError, OSError, RuntimeError, TypeError, ValueError) as error:
-            raise InputError(f"dask-jobqueue cannot describe a worker's job: {error}") from error
-        with _forgotten(cluster), _ended(cluster, _cancelled), _ended(_client(distributed, cluster)) as client:
-            Commands().run("sbatch", "--test-only", stdin=cluster.job_script())  # Dask would try for ever, silently
-            # unlike scale, it replaces a job that has ended
-            adaptive = cluster.adapt(minimum_jobs=count, maximum_jobs=count)
-            yield _workers(client, Watch(client, cluster, adaptive, folder, tell))
+    try:
+        folder.mkdir(exist_ok=True)
+        asked = job_settings(_dask("dask").config, folder)
+        security = distributed.Security.temporary() if asked["protocol"] == TLS else None
+        cluster = jobqueue.SLURMCluster(security=security, **asked)
+    except (ImportError, OSError, RuntimeError, TypeError, ValueError) as error:
+        raise InputError(f"dask-jobqueue cannot describe a worker's job: {error}") from error
+    with _forgotten(cluster), _ended(cluster, _cancelled), _ended(_client(distributed, cluster)) as client:
+        Commands().run("sbatch", "--test-only", stdin=cluster.job_script())  # Dask would try for ever, silently
+        # unlike scale, it replaces a job that has ended
+        adaptive = cluster.adapt(minimum_jobs=count, maximum_jobs=count)
+        yield _workers(client, Watch(client, cluster, adaptive, folder, tell))
 
 
 def _client(distributed: Any, cluster: Any) -> Any:
@@ -118,23 +117,20 @@ def _forgotten(cluster: Any) -> Iterator[None]:
 
 
 def job_settings(config: Any, folder: Path) -> dict[str, Any]:
-    """Arguments of SLURMCluster. config: Dask's; jobqueue.slurm comes first where it says something."""
+    """Arguments of SLURMCluster but for the key. config: Dask's; jobqueue.slurm comes first where it says something.
+    Raises InputError for a protocol that is none of the two."""
     given: Mapping[str, Any] = config.get("jobqueue.slurm", {})
     site = {name.replace("_", "-"): value for name, value in given.items()}  # variables give names with underscores
     places = {"log-directory": str(folder), "shared-temp-directory": str(folder)}
     asked = {name: value for name, value in {**JOB, **places}.items() if site.get(name) in (None, DASKS_OWN.get(name))}
     theirs = site.get("job-script-prologue") or site.get("env-extra")  # the second is its older name
-    prologue = [*_listed(theirs), SAFE_PATH, *(_preload(config, who) for who in ("nanny", "worker"))]
+    if (protocol := site.get("protocol") or TLS) not in (TLS, TCP):
+        raise InputError(f"{protocol!r} is neither {TLS!r} nor {TCP!r}", source="jobqueue.slurm.protocol")
     options = {"dashboard_address": "127.0.0.1:0", **(site.get("scheduler-options") or {})}
     made = {name.replace("-", "_"): value for name, value in asked.items()}
     job_name = {"job_name": made.pop("name")} if "name" in made else {}
-    return {**made, **job_name, "job_script_prologue": prologue, "scheduler_options": options}
-
-
-def _preload(config: Any, who: str) -> str:
-    """A line of shell: what Dask loads first in a worker, or in the process that watches it, and our sockets."""
-    modules = [*_listed(config.get(f"distributed.{who}.preload", None)), PRELOAD]
-    return f"export DASK_DISTRIBUTED__{who.upper()}__PRELOAD={shlex.quote(repr(modules))}"
+    prologue = [*_listed(theirs), SAFE_PATH]
+    return {**made, **job_name, "job_script_prologue": prologue, "scheduler_options": options, "protocol": protocol}
 
 
 def _listed(value: Any) -> list[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
+import ssl
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -53,20 +53,49 @@ def test_job_settings__a_prologue_may_be_one_line(name: str, tmp_path: Path) -> 
     assert settings({name: "module load x"}, tmp_path)["job_script_prologue"][0] == "module load x"
 
 
+def test_job_settings__workers_take_no_module_from_the_folder(tmp_path: Path) -> None:
+    """That they are started in; what the site's prologue loads comes first, and nothing else is put in."""
+    prologue = settings({"job-script-prologue": ["module load x"]}, tmp_path)["job_script_prologue"]
+    assert prologue == ["module load x", "export PYTHONSAFEPATH=1"]
+
+
 @pytest.mark.parametrize(
-    ("theirs", "first"), [(None, []), ([], []), (["a.b", "it's"], ["a.b", "it's"]), ("a.b", ["a.b"])]
+    ("site", "protocol"), [({}, "tls://"), ({"protocol": None}, "tls://"), ({"protocol": "tcp://"}, "tcp://")]
 )
-def test_job_settings__workers_load_our_sockets_after_the_sites_modules(
-    theirs: Any, first: list[str], tmp_path: Path
+def test_job_settings__encrypted_unless_the_site_says_otherwise(
+    site: dict[str, Any], protocol: str, tmp_path: Path
 ) -> None:
-    """In both processes of a job; Dask reads the variable as a Python value."""
-    more = {"distributed.worker.preload": theirs, "distributed.nanny.preload": theirs}
-    prologue = settings({"job-script-prologue": ["module load x"]}, tmp_path, **more)["job_script_prologue"]
-    wanted = repr([*first, "slurmsched.replay.tls"])
-    assert [shlex.split(line)[1:] for line in prologue] == [
-        ["load", "x"], ["PYTHONSAFEPATH=1"],
-        [f"DASK_DISTRIBUTED__NANNY__PRELOAD={wanted}"], [f"DASK_DISTRIBUTED__WORKER__PRELOAD={wanted}"],
-    ]  # fmt: skip
+    """Clear text is a choice that somebody writes down."""
+    assert settings(site, tmp_path)["protocol"] == protocol
+    with pytest.raises(InputError, match="'ucx://' is neither 'tls://' nor 'tcp://'"):
+        settings({"protocol": "ucx://"}, tmp_path)
+
+
+class Cluster:
+    """In the place of SLURMCluster: keeps what it was made with, and comes no further."""
+
+    made: list[dict[str, Any]] = []  # noqa: RUF012
+
+    def __init__(self, **words: Any) -> None:
+        self.made.append(words)
+        raise ValueError("enough")
+
+
+@pytest.mark.parametrize(("protocol", "key"), [("tls://", "a key"), ("tcp://", None)])
+def test_slurm_jobs__use_dasks_own_security(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, protocol: str, key: str | None
+) -> None:
+    """A key for this run, made by Dask; none in clear text. Python's sockets stay as they are."""
+    monkeypatch.setattr(Cluster, "made", [])
+    distributed = SimpleNamespace(Security=SimpleNamespace(temporary=lambda: "a key"))
+    config = Config({"jobqueue.slurm": {"protocol": protocol}})
+    for name, module in (("distributed", distributed), ("dask_jobqueue", SimpleNamespace(SLURMCluster=Cluster)),
+                         ("dask", SimpleNamespace(config=config))):  # fmt: skip
+        monkeypatch.setitem(sys.modules, name, module)
+    with pytest.raises(InputError, match="cannot describe a worker's job: enough"), slurm_jobs(1, tmp_path, print):
+        pass
+    assert [(words["protocol"], words["security"]) for words in Cluster.made] == [(protocol, key)]
+    assert ssl.SSLContext.sslsocket_class is ssl.SSLSocket
 
 
 def test_slurm_jobs__name_the_extra_where_dask_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
