@@ -30,6 +30,7 @@ _UNIT = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 <
 _INDICES = re.compile(r"\(IDX:([^()]*)\)")
 _PARTS = re.compile(r"\((\d+/\d+(?:,\d+/\d+)*)\)")
 MOST_COUNT = 2**53  # of any gres, counted in bytes or not
+MOST_INDEXED = 63  # GPUs of a node that are told apart: as many bits as an int64 column has for a mask
 MOST_DEVICES = 4096  # of a node: a higher index or count of GPUs is no number of devices
 _COMMA = re.compile(r",(?![^(]*\))")
 _MIG = re.compile(r"(?:^|[^0-9a-z])\d+g[._]?\d+gb", re.IGNORECASE)
@@ -132,7 +133,7 @@ def shared_devices(entries: Iterable[Gres], devices: int) -> tuple[int, int]:
             busy = sum(1 << place for place, used in enumerate(entry.parts) if used)
             lost = max(entry.count - sum(entry.parts), 0)
             most = min(most + busy.bit_count() + lost, devices)
-            mask |= busy if len(entry.parts) == devices else 0
+            mask |= busy if len(entry.parts) == devices <= MOST_INDEXED else 0
     return most, mask
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from slurmsched.errors import UnreadableError
 from slurmsched.model.columns import Int64s, Labels
-from slurmsched.model.gres import Gres, is_mig, parse_gres
+from slurmsched.model.gres import MOST_DEVICES, MOST_INDEXED, Gres, is_mig, parse_gres
 from slurmsched.model.hostlist import expand
 from slurmsched.model.jobs import Allocations, Jobs
 from slurmsched.model.nodes import Nodes
@@ -28,6 +28,7 @@ _MEMORY = re.compile(r"(?:^|,)mem=([\d.]+[KMGTP]?)")
 Parts = tuple[tuple[str, str], ...]  # (hostlist, gres text of each of these nodes)
 Details = Mapping[int, Parts]
 MOST_NODES = 1 << 16  # of one job: as many as the largest Slurm cluster has nodes
+BEYOND = f"GPUs of index {MOST_INDEXED} or higher cannot be told apart; all are counted without indices"
 MOST_NAMED = 10  # jobs or nodes that a warning names one by one
 
 
@@ -115,6 +116,8 @@ def build_allocations(details: Details, warnings: list[str]) -> Allocations:
         except UnreadableError as error:
             warnings.append(f"job {job_id}: held GPUs cannot be read ({error})")
     keys = sorted(held)
+    if beyond := sorted({key[0] for key in keys if held[key][1].bit_length() > MOST_INDEXED and not is_mig(key[2])}):
+        warnings.append(f"{named_jobs(beyond)}: {BEYOND}")
     return Allocations.build(
         len(keys),
         {
@@ -122,14 +125,22 @@ def build_allocations(details: Details, warnings: list[str]) -> Allocations:
             "node": [node for _, node, _ in keys],
             "gpu_type": [gpu_type for _, _, gpu_type in keys],
             "gpus": [held[key][0] for key in keys],
-            "gpu_mask": [mask if (mask := held[key][1]).bit_length() < 64 else 0 for key in keys],
+            "gpu_mask": [mask if (mask := held[key][1]).bit_length() <= MOST_INDEXED else 0 for key in keys],
         },
     )
 
 
+def bounded(entries: Sequence[Gres]) -> Sequence[Gres]:
+    """The entries of one node, if no count of GPUs is one that no node has. Raises UnreadableError."""
+    for entry in entries:
+        if entry.kind == "gpu" and entry.count > MOST_DEVICES:
+            raise UnreadableError("not a number of GPUs", text=str(entry.count))
+    return entries
+
+
 def _entries(parts: Iterable[tuple[str, str]]) -> Iterable[tuple[str, Gres]]:
     for hosts, text in parts:
-        entries = [entry for entry in parse_gres(text) if entry.kind == "gpu" and entry.count]
+        entries = [entry for entry in bounded(parse_gres(text)) if entry.kind == "gpu" and entry.count]
         for node in expand_hosts(hosts) if entries else ():
             yield from ((node, entry) for entry in entries)
 
@@ -177,13 +188,14 @@ def held_counts(details: Details, job_id: Int64s) -> dict[int, GpuRequest]:
     for job in job_id.tolist():
         with suppress(UnreadableError):  # build_allocations warns of it
             entries = [entry for part in details.get(job, ()) for entry in _held_by_part(*part)]
-            if entries:
-                found[job] = GpuRequest.of(entries)
+            has = GpuRequest.of(entries)
+            if entries and max(has.gpus, has.mig_devices, has.shards) <= MOST_COUNT:
+                found[job] = has
     return found
 
 
 def _held_by_part(hosts: str, text: str) -> list[Gres]:
-    return list(parse_gres(text)) * len(expand_hosts(hosts))
+    return list(bounded(parse_gres(text))) * len(expand_hosts(hosts))
 
 
 def put_held(columns: dict[str, Any], details: Details, holds: Any) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from slurmsched.errors import UnreadableError
 from slurmsched.model.gres import (
-    MOST_DEVICES,
+    MOST_INDEXED,
     NOTHING,
     SHARING,
     Gres,
@@ -20,6 +20,7 @@ from slurmsched.model.gres import (
 )
 from slurmsched.model.nodes import Nodes, Partitions
 from slurmsched.model.states import NodeState, read_node_state
+from slurmsched.slurm.job_table import BEYOND, bounded
 from slurmsched.slurm.text import INF, MOST_COUNT, count_of, duration_s, fields, plain, records, whole
 
 T = TypeVar("T")
@@ -92,13 +93,13 @@ def _gpus(row: Mapping[str, Any], state: NodeState, warnings: list[str]) -> _Gpu
     """GPUs of a node and how many are in use. What cannot be read never counts as free."""
     name, gres, tres = row["name"], row["gres"], row.get("tres", "")
     try:
-        entries = _bounded(parse_gres(tres if gres in NOTHING and "gres/gpu" in tres else gres))
+        entries = bounded(parse_gres(tres if gres in NOTHING and "gres/gpu" in tres else gres))
     except UnreadableError as error:
         warnings.append(f"node {name}: its GPUs cannot be read and are not counted ({error})")
         return _Gpus(gpus_unread=True)
     types, gpus = normal_form(entries, ("gpu",)), count_gpus(entries)
     try:
-        held, by_tres = (_bounded(parse_gres(row.get(key, ""), counted=True)) for key in ("used", "tres_used"))
+        held, by_tres = (bounded(parse_gres(row.get(key, ""), counted=True)) for key in ("used", "tres_used"))
     except UnreadableError as error:
         warnings.append(_unread(name, str(error)))
         return _Gpus(types, types, gpus, gpus, gpus_unread=bool(types))
@@ -106,6 +107,9 @@ def _gpus(row: Mapping[str, Any], state: NodeState, warnings: list[str]) -> _Gpu
     if types and not told and not (state & NodeState.IDLE and not row["cpus_used"]):
         warnings.append(_unread(name, "Slurm tells none"))
         return _Gpus(types, types, gpus, gpus, gpus_unread=True)
+    if _mask(held).bit_length() > MOST_INDEXED:
+        warnings.append(f"node {name}: {BEYOND}")
+        held = [replace(entry, mask=0) for entry in held]
     return _held(types, gpus, held, by_tres)
 
 
@@ -133,19 +137,11 @@ def _shared_by_tres(held: Sequence[Gres], by_tres: Sequence[Gres]) -> Iterator[G
             yield Gres(kind, count=missing)
 
 
-def _bounded(entries: Sequence[Gres]) -> Sequence[Gres]:
-    """The entries, if no count of GPUs is one that no node has. Raises UnreadableError."""
-    for entry in entries:
-        if entry.kind == "gpu" and entry.count > MOST_DEVICES:
-            raise UnreadableError("not a number of GPUs", text=str(entry.count))
-    return entries
-
-
 def _mask(entries: Sequence[Gres]) -> int:
     mask = 0
     for entry in entries:
         mask |= entry.mask if entry.kind == "gpu" and not entry.mig else 0
-    return mask if mask.bit_length() < 64 else 0
+    return mask
 
 
 def _state(text: str, node: str, warnings: list[str]) -> NodeState:

@@ -146,3 +146,25 @@ def test_expand_hosts__refuses_other_text():
 def test_tres_memory_mib__finds_mem(text, expected):
     """The mem key of a TRES text, in any unit."""
     assert tres_memory_mib(text) == expected
+
+
+def test_held__of_more_gpus_than_a_node_has_is_left_out_and_named():
+    """A number that no column holds ends no cycle; the job beside it is read."""
+    told = columns(gpus=np.array([1, 2], np.int32), mig_devices=np.zeros(2, np.int32), shards=np.zeros(2, np.int32))
+    warnings: list[str] = []
+    details = {1: (("n1", "gpu:4294967295,gpu:1g.5gb:4294967295"),), 2: (("n2", "gpu:a100:4,shard:4294967295"),)}
+    put_held(told, details, np.ones(2, np.bool_))
+    assert told["gpus"].tolist() == [1, 2]
+    held = build_allocations(details, warnings)
+    assert (held.job_id.tolist(), held.gpus.tolist()) == ([2], [4])
+    assert warnings == ["job 1: held GPUs cannot be read (not a number of GPUs: '4294967295')"]
+
+
+@pytest.mark.parametrize(("indices", "mask"), [("61-62", 0b11 << 61), ("62-63", 0), ("0,4095", 0)])
+def test_build_allocations__names_gpus_beyond_a_mask(indices, mask):
+    """They are counted, and which they are is not known."""
+    warnings: list[str] = []
+    held = build_allocations({7: (("n1", f"gpu:2(IDX:{indices})"),)}, warnings)
+    assert (held.gpus.tolist(), held.gpu_mask.tolist()) == ([2], [mask])
+    beyond = "job 7: GPUs of index 63 or higher cannot be told apart; all are counted without indices"
+    assert warnings == ([] if mask else [beyond])

@@ -130,3 +130,16 @@ def test_parse_partitions__a_topology_of_its_own():
         "PartitionName=a State=UP Topology=blocks\n\nPartitionName=b State=UP Topology=(null)\n", []
     )
     assert list(found.topology) == ["blocks", ""]
+
+
+def test_parse_nodes__names_gpus_beyond_a_mask():
+    """Of 64 and more the used ones are counted without indices, shared ones too."""
+    warnings: list[str] = []
+    nodes = parse_nodes(node(Gres="gpu:a100:64", GresUsed="gpu:a100:2(IDX:62-63)"), warnings)
+    assert (nodes.gpus_used.tolist(), nodes.gpu_mask_used.tolist()) == ([2], [0])
+    assert [warning.partition(": ")[2] for warning in warnings] == [
+        "GPUs of index 63 or higher cannot be told apart; all are counted without indices"
+    ]
+    parts = ",".join(["1/4"] * 64)
+    shared = parse_nodes(node(Gres="gpu:a100:64,shard:256", GresUsed=f"gpu:a100:0,shard:64({parts})"), warnings)
+    assert (shared.gpus_used.tolist(), shared.gpu_mask_used.tolist()) == ([64], [0])
