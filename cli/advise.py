@@ -95,8 +95,10 @@ def _usual(tree: Config, snapshot: Snapshot) -> tuple[Any, tuple[str, ...]]:
     from slurmsched.slurm.usual import read_usual
 
     jobs = snapshot.jobs
+    warnings: list[str] = []
     try:
-        return read_usual(open_commands(tree.slurm), set(jobs.take(jobs.pending).user)), ()
+        usual = read_usual(open_commands(tree.slurm), set(jobs.take(jobs.pending).user), warnings)
+        return usual, tuple(warnings)
     except SlurmError as error:
         return {}, (f"time limits are not judged: {error}",)
 

@@ -244,9 +244,11 @@ def _name(row: Body) -> str:
     return name
 
 
-def read_partitions(body: Body) -> Partitions:
-    """Partitions, from slurmrestd or `scontrol --json show partition` (23.02 and later)."""
-    return build_partitions(readable(_list(body, "partitions"), _partition, "a partition", []))
+def read_partitions(body: Body) -> tuple[Partitions, tuple[str, ...]]:
+    """Partitions and warnings, from slurmrestd or `scontrol --json show partition` (23.02 and later)."""
+    warnings: list[str] = []
+    made = build_partitions(readable(_list(body, "partitions"), _partition, "a partition", warnings))
+    return made, tuple(warnings)
 
 
 def _partition(each: Body) -> dict[str, Any]:
@@ -298,16 +300,17 @@ def count_reservations(body: Body) -> int:
     return len(_list(body, "reservations"))
 
 
-def read_runs(body: Body) -> list[Run]:
-    """Runs, from `sacct --json` or slurmrestd's slurmdb jobs, by job and submit time."""
-    rows = readable(_list(body, "jobs"), lambda job: {"run": _run(job)}, "a run", [])
+def read_runs(body: Body) -> tuple[list[Run], tuple[str, ...]]:
+    """Runs by job and submit time, and warnings, from `sacct --json` or slurmrestd's slurmdb jobs."""
+    warnings: list[str] = []
+    rows = readable(_list(body, "jobs"), lambda job: {"run": _run(job)}, "a run", warnings)
     runs: list[Run] = []
     for run in sorted(
         (row["run"] for row in rows), key=lambda run: (run.job_id, run.submit_s if run.submit_s > 0 else 0.0)
     ):
         again = bool(runs) and runs[-1].job_id == run.job_id
         runs.append(replace(run, restart=runs[-1].restart + 1 if again else 0))
-    return runs
+    return runs, tuple(warnings)
 
 
 def _run(job: Body) -> Run:

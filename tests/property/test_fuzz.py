@@ -319,11 +319,11 @@ def facts(snapshot: Snapshot, but: int) -> dict[str, Any]:
 @pytest.mark.parametrize("version", recorded_versions())
 def test_texts__of_other_commands(version: str, tmp_path: Path) -> None:
     """sacct, sdiag, reservations, shares, how jobs ask, and single records."""
-    fuzz(answer(version, "sacct.txt"), parse_runs)
+    fuzz(answer(version, "sacct.txt"), lambda given: parse_runs(given, []))
     fuzz(answer(version, "sdiag.txt"), parse_load)
     fuzz("ReservationName=a StartTime=1795848837 EndTime=1795849837 Nodes=n[1-2] Users=bob TRES=cpu=4 State=ACTIVE\n"
          "  NodeName=n1 CoreIDs=0-3\n", parse_reservations)  # fmt: skip
-    fuzz("ann|gpu|90|cpu=1,gres/gpu=1\nbob|gpu|9|gres/gpu=2\n", parse_usual)
+    fuzz("ann|gpu|90|cpu=1,gres/gpu=1\nbob|gpu|9|gres/gpu=2\n", lambda given: parse_usual(given, []))
     fuzz("root||1|\nphysics|root|10|\nlab|physics|parent|\n", lambda given: parse_shares(given, "lab"))
     asked = UNIT.join(["3", "gres/gpu:2", "N/A", "N/A", "N/A", "1", "1000M", "NODE"])
     fuzz(f"{asked}{MARK}\n", lambda given: parse_asked(given, MARK, "Exclusive"))

@@ -53,7 +53,9 @@ def test_parse_asked__torn_answers_are_refused():
 
 
 def test_usual__run_times_of_gpu_jobs():
-    """Ascending, by user and partition; jobs without GPUs and broken rows are left out; of nobody nothing is read."""
+    """Ascending, by user and partition. Jobs without GPUs are left out; broken rows are counted; nobody has none."""
     rows = "ann|gpu|90|cpu=1,gres/gpu=1\nann|gpu|30|gres/gpu=2\nann|gpu|9|cpu=1\nbob|gpu|x|gres/gpu=1\nbroken\n"
-    assert parse_usual(rows) == {("ann", "gpu"): (30.0, 90.0)}
-    assert read_usual(None, ()) == {}  # type: ignore[arg-type]
+    warnings: list[str] = []
+    assert parse_usual(rows, warnings) == {("ann", "gpu"): (30.0, 90.0)}
+    assert warnings == ["run times of users: 2 rows of sacct cannot be read"]
+    assert read_usual(None, (), warnings) == {}  # type: ignore[arg-type]

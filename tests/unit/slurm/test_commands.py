@@ -168,7 +168,7 @@ def test_ids__of_a_whole_queue_are_asked_for_in_several_commands(script, tmp_pat
     quiet = script("squeue", f"{count} x) ;; {done}")
     assert len(read_few(quiet, IDS, 0.0, [])) == 0
     sacct = script("sacct", f'{count} --user=*) echo "${{word##*,}}|gpu|9|gres/gpu=1";; {done}')
-    assert (f"user{IDS[-1]}", "gpu") in read_usual(sacct, {f"user{job}" for job in IDS})
+    assert (f"user{IDS[-1]}", "gpu") in read_usual(sacct, {f"user{job}" for job in IDS}, [])
     sinfo = script("sinfo", f"{count} n*) echo ${{word##*,}} 1 2 3;; {done}")
     names = [f"n{job * job}" for job in IDS]
     assert read_shapes(sinfo, names)[names[-1]] == (1, 2, 3)

@@ -185,7 +185,7 @@ def test_read_nodes__of_21_08():
 
 def test_read_partitions__of_25_11():
     """Two partitions with their limits and nodes."""
-    table = read_partitions(body("partitions-json-25.11-v0.0.44.json"))
+    table, _ = read_partitions(body("partitions-json-25.11-v0.0.44.json"))
     assert (list(table.name), list(table.node_list), table.max_time_s.tolist(), table.up.tolist()) == (
         ["gpu", "normal"], ["gpu[1-2]", "cn[1-4]"], [7200.0, 7200.0], [True, True],
     )  # fmt: skip
@@ -194,7 +194,7 @@ def test_read_partitions__of_25_11():
 @pytest.mark.parametrize("version", recorded_versions())
 def test_read_partitions__agrees_with_text(version):
     """The recorded labs: JSON and text name the same partitions and nodes."""
-    table = read_partitions(orjson.loads((HERE / version / "partitions.json").read_bytes()))
+    table, _ = read_partitions(orjson.loads((HERE / version / "partitions.json").read_bytes()))
     assert [(table.name[i], int(table.nodes[i]), float(table.max_time_s[i])) for i in range(len(table))] == [
         ("gpu", 4, 604_800.0), ("phantom", 36, 604_800.0), ("short", 4, 3600.0),
     ]  # fmt: skip
@@ -229,7 +229,7 @@ def test_count_reservations__of_24_11():
 )
 def test_read_runs__of_each_version(name, job_id, gpus, state, seconds):
     """State as a word or a list, a running job without end, GPUs where accounting tracks them."""
-    (run,) = read_runs(body(name))
+    (run,), _ = read_runs(body(name))
     assert (run.job_id, run.gpus, run.state, run.restart) == (job_id, gpus, state, 0)
     assert run.end_s - run.start_s == pytest.approx(seconds, nan_ok=True)
     assert datetime.fromtimestamp(run.submit_s, UTC).year >= 2021
@@ -239,7 +239,7 @@ def test_read_runs__counts_typed_gpus_once():
     """gres/gpu and gres/gpu:a100 in one list are the same devices."""
     tres = [{"type": "gres", "name": "gpu", "count": 2}, {"type": "gres", "name": "gpu:a100", "count": 2}]
     at = {"submission": 1, "start": 2, "end": 3, "suspended": 0}
-    runs = read_runs(
+    runs, _ = read_runs(
         {"jobs": [{"job_id": 1, "time": at, "state": {"current": "COMPLETED"}, "tres": {"allocated": tres}}] * 2}
     )
     assert [(run.gpus, run.restart) for run in runs] == [(2, 0), (2, 1)]
@@ -258,3 +258,13 @@ def test_read_nodes__leaves_out_specialised_resources_and_reads_power_states():
     assert (nodes.cpus.tolist(), nodes.memory_mib.tolist()) == ([60, 60, 64], [496000.0, 512000.0, 512000.0])
     assert (nodes.after_boot.tolist(), nodes.closed.tolist()) == ([True, False, False], [False, False, True])
     assert (nodes.gpus_used.tolist(), len(warnings)) == ([3, 3, 3], 1)
+
+
+def test_rows__that_are_left_out_are_named():
+    """A partition and a run of sacct that cannot be read: a warning each, and the others are there."""
+    partitions = body("partitions-json-25.11-v0.0.44.json")
+    table, warnings = read_partitions({"partitions": [{"name": ""}, 7, *partitions["partitions"]]})
+    assert (list(table.name), len(warnings)) == (["gpu", "normal"], 2)
+    assert all(warning.startswith("a partition is left out, as it cannot be read") for warning in warnings)
+    runs, told = read_runs({"jobs": [{"job_id": 1}, *body("sacct-json-23.2.6.json")["jobs"]]})
+    assert (len(runs), [warning.partition(",")[0] for warning in told]) == (1, ["a run is left out"])

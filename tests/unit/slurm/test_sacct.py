@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
+from structlog.testing import capture_logs
 
 from slurmsched.errors import UnreadableError
 from slurmsched.slurm.sacct import CHUNK, Run, earlier_runs, parse_runs
@@ -15,7 +16,7 @@ PUBLIC = (HERE / "public" / "sacct-P-gpu-mixed-states.txt").read_text()
 
 
 def runs_by_id(text: str) -> dict[int, Run]:
-    return {run.job_id: run for run in parse_runs(text)}
+    return {run.job_id: run for run in parse_runs(text, [])}
 
 
 def test_parse_runs__of_a_published_answer():
@@ -38,33 +39,33 @@ def test_parse_runs__knows_what_never_started():
 def test_parse_runs__numbers_the_runs_of_a_job():
     """A requeue closes a record; the next one has a later submit time, whatever their order in the answer."""
     rows = ("7|200|Unknown|Unknown|00:00:00|PENDING|", "7|100|110|190|00:00:30|REQUEUED|gres/gpu:a100=3,gres/gpu=3")
-    first, second = parse_runs("\n".join([HEADER, *rows, ""]))
+    first, second = parse_runs("\n".join([HEADER, *rows, ""]), [])
     assert first == Run(7, 100.0, 110.0, 190.0, 30.0, 3, "REQUEUED", 0)
     assert (second.submit_s, second.restart, second.gpus) == (200.0, 1, 0)
 
 
 def test_parse_runs__keeps_bars_in_a_last_job_name():
     """JobName may hold "|" when it is the last field."""
-    assert parse_runs(f"{HEADER}|JobName\n7|1|2|3|00:00:00|COMPLETED|gres/gpu=1|a|b||c\n")[0].gpus == 1
+    assert parse_runs(f"{HEADER}|JobName\n7|1|2|3|00:00:00|COMPLETED|gres/gpu=1|a|b||c\n", [])[0].gpus == 1
 
 
 @pytest.mark.parametrize("text", ["", "JobID|State\n1|RUNNING\n"])
 def test_parse_runs__refuses_other_text(text):
     """An answer without the fields is an error that names them."""
     with pytest.raises(UnreadableError, match="AllocTRES"):
-        parse_runs(text)
+        parse_runs(text, [])
 
 
 def test_parse_runs__refuses_a_short_row():
     """A row cut in the middle is not taken for a run."""
     with pytest.raises(UnreadableError, match="2 fields, not 7"):
-        parse_runs(f"{HEADER}\n7|1\n")
+        parse_runs(f"{HEADER}\n7|1\n", [])
 
 
 @pytest.mark.parametrize("version", recorded_versions())
 def test_parse_runs__of_the_labs(version):
     """The requeued job has two records, and the running ones their GPUs."""
-    runs = parse_runs((HERE / version / "sacct.txt").read_text())
+    runs = parse_runs((HERE / version / "sacct.txt").read_text(), [])
     twice = [run for run in runs if run.restart == 1]
     assert len(twice) == 1
     first = next(run for run in runs if run.job_id == twice[0].job_id and run.restart == 0)
@@ -96,3 +97,20 @@ def test_earlier_runs__of_nothing_asks_nothing():
     """No ids, no call."""
     commands = Sacct()
     assert (earlier_runs(commands, []), commands.asked) == ([], [])
+
+
+def test_parse_runs__counts_rows_that_it_leaves_out():
+    """In one warning, the first of them by its text; a step is none of them."""
+    rows = ["7|1|2|3|00:00:00|COMPLETED|gres/gpu=1", "7.batch|x|x|x|x|x|x", "²|1|2|3|00:00:00|COMPLETED|",
+            "8|1e99|2|3|00:00:00|COMPLETED|", "9|1|2|3|00:00:00|COMPLETED|gres/gpu=x"]  # fmt: skip
+    warnings: list[str] = []
+    assert [run.job_id for run in parse_runs("\n".join([HEADER, *rows, ""]), warnings)] == [7]
+    assert warnings == [f"3 rows of sacct cannot be read; the first: {rows[2]!r}"]
+
+    class Odd(Sacct):
+        def run(self, program: str, *arguments: str, stdin: str = "") -> str:
+            return "\n".join([HEADER, *rows, ""])
+
+    with capture_logs() as log:
+        assert [run.job_id for run in earlier_runs(Odd(), [7, 8, 9])] == [7]
+    assert [entry["told"] for entry in log] == warnings
