@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from slurmsched.model.quick import quickly
 
 Bools = NDArray[np.bool_]
+Int8s = NDArray[np.int8]
 Int32s = NDArray[np.int32]
 Int64s = NDArray[np.int64]
 Uint64s = NDArray[np.uint64]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -11,7 +13,7 @@ from slurmsched.kernels.walk import walk
 from slurmsched.model import Assignments, JobState, Snapshot, frozen
 from slurmsched.model.columns import Bools, Floats, Int32s, Int64s, sealed
 from slurmsched.model.states import HELD
-from slurmsched.resources.eligibility import eligibility, limit_classes
+from slurmsched.resources.eligibility import eligibility, limit_classes, named_rows
 from slurmsched.resources.held import Held, node_rows
 from slurmsched.resources.job_request import request_of
 
@@ -59,16 +61,44 @@ def pools(snapshot: Snapshot) -> tuple[Int64s, Bools]:
     As resources.eligibility tells, but whatever the size of nodes, and whoever reserved them. A request of several
     types at once gets nodes that have all of them.
     """
-    jobs, nodes, code = snapshot.jobs, snapshot.nodes, np.zeros(len(snapshot.jobs), np.int64)
-    texts = (jobs.partition, jobs.gpu_request, jobs.features_asked, jobs.nodes_asked, jobs.nodes_excluded, jobs.gpus_by)
+    jobs = snapshot.jobs
+    texts = (jobs.partition, jobs.gpu_request, jobs.features_asked, jobs.gpus_by, jobs.reservation)
     parts: list[Int64s] = [one.codes.astype(np.int64) for one in texts if len(one.names) > 1]
-    for column in (*parts, *limit_classes(snapshot)):
-        _, code = np.unique(code * (int(column.max(initial=0)) + 1) + column, return_inverse=True)
-    _, first, pool = np.unique(code, return_index=True, return_inverse=True)
-    table = np.zeros((max(len(first), 1), len(nodes)), np.bool_)
+    alike, kind = _alike(np.zeros(len(jobs), np.int64), (*parts, *limit_classes(snapshot)))
+    table = np.zeros((max(len(alike), 1), len(snapshot.nodes)), np.bool_)
+    for at, row in enumerate(alike.tolist()):
+        any_node = replace(request_of(snapshot, row), nodes_asked="", nodes_excluded="")
+        table[at] = eligibility(snapshot, any_node, sized=False).open
+    if jobs.nodes_asked.names in ((), ("",)) and jobs.nodes_excluded.names in ((), ("",)):
+        return kind, table
+    many = np.where(jobs.nodes_asked.isin([""]), 0, jobs.nodes).astype(
+        np.int64
+    )  # see eligibility: too few are no limit
+    lists = (many, jobs.nodes_asked.codes.astype(np.int64), jobs.nodes_excluded.codes.astype(np.int64))
+    first, pool = _alike(kind, lists)
+    usable = table[kind[first]]
     for at, row in enumerate(first.tolist()):
-        table[at] = eligibility(snapshot, request_of(snapshot, row), sized=False).open
-    return pool.astype(np.int64), table
+        _keep_named(snapshot, row, usable[at])
+    return pool, usable
+
+
+def _alike(code: Int64s, columns: Iterable[Int64s]) -> tuple[Int64s, Int64s]:
+    """The first row of each class of rows with the same code and columns, and the class of each row. (C,), (N,)."""
+    for column in columns:
+        _, code = np.unique(code * (int(column.max(initial=0)) + 1) + column, return_inverse=True)
+    _, first, made = np.unique(code, return_index=True, return_inverse=True)
+    return first.astype(np.int64), made.astype(np.int64)
+
+
+def _keep_named(snapshot: Snapshot, row: int, usable: Bools) -> None:
+    """Takes from `usable` the nodes that the job in this row excludes or does not ask for, as eligibility does."""
+    asked, excluded = snapshot.jobs.nodes_asked[row], snapshot.jobs.nodes_excluded[row]
+    if excluded and (names := named_rows(snapshot, excluded)) is not None:
+        usable[names[0]] = False
+    if asked and (names := named_rows(snapshot, asked)) is not None and names[1] >= max(1, snapshot.jobs.nodes[row]):
+        others = np.ones_like(usable)
+        others[names[0]] = False
+        usable[others] = False
 
 
 def parted(gpus: Int64s, nodes: Int32s | Int64s, pool: Int64s, usable: Bools, capacity: Int32s | Int64s) -> Int64s:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import inf
 
 import numpy as np
 
-from slurmsched.model.columns import Bools, Floats, Int64s, Labels
+from slurmsched.model.columns import Bools, Floats, Int8s, Int32s, Int64s, Labels, sealed
 from slurmsched.model.hostlist import expand
 from slurmsched.model.nodes import Partitions
 from slurmsched.model.snapshot import Snapshot
@@ -19,6 +19,8 @@ from slurmsched.resources.constraints import judge_constraint
 from slurmsched.resources.job_request import JobRequest, request_of
 
 YEAR_S = 365 * 86_400.0  # what Slurm takes for an endless reservation
+_KEPT_ANSWERS = 1 << 9  # of a snapshot: users write as many different requests as they like
+_HOLDS = JobState.RUNNING | JobState.SUSPENDED | JobState.COMPLETING
 
 
 class Bar(IntEnum):
@@ -54,11 +56,11 @@ class Eligibility:
     """
 
     request: JobRequest
-    bar: Int64s
+    bar: Int8s
     sure: Bools
     doubts: tuple[str, ...]
     unseen: tuple[str, ...]
-    reserved_by: Int64s
+    reserved_by: Int32s
     kept_gpus: Int64s
     kept_cpus: Int64s
     limits: dict[str, str] = field(default_factory=dict)
@@ -88,20 +90,17 @@ def eligible_nodes(snapshot: Snapshot, row: int) -> Eligibility:
 
 
 def eligibility(snapshot: Snapshot, request: JobRequest, *, sized: bool = True) -> Eligibility:
-    """The answer for this request. Worked out once a snapshot and request. What the snapshot does not tell of
+    """The answer for this request. The last answers of a snapshot are remembered. What the snapshot does not tell of
     partitions and reservations bars nothing.
 
     sized: whether a node must be large enough; without, Bar.SIZE is not looked at.
     """
-    known = _answers(snapshot)
-    if (request, sized) not in known:
-        known[request, sized] = _judged(snapshot, request, sized)
-    return known[request, sized]
+    return _answers(snapshot)(request, sized)
 
 
 @lru_cache(maxsize=2)
-def _answers(snapshot: Snapshot) -> dict[tuple[JobRequest, bool], Eligibility]:
-    return {}
+def _answers(snapshot: Snapshot) -> Callable[[JobRequest, bool], Eligibility]:
+    return lru_cache(maxsize=_KEPT_ANSWERS)(partial(_judged, snapshot))
 
 
 def limit_classes(snapshot: Snapshot) -> list[Int64s]:
@@ -111,7 +110,7 @@ def limit_classes(snapshot: Snapshot) -> list[Int64s]:
     nodes = np.maximum(jobs.nodes, 1)
     sizes = (
         (jobs.nodes, table.max_nodes),
-        (jobs.nodes, table.min_nodes - 1.0),
+        (jobs.nodes, np.append(table.min_nodes - 1.0, table.min_nodes.max(initial=0) > 1)),  # one node is not fixed
         (jobs.time_limit_s, table.max_time_s),
         (-(-jobs.cpus // nodes), table.max_cpus_per_node),
         (jobs.memory_mib / nodes, table.max_memory_mib),
@@ -123,13 +122,14 @@ def limit_classes(snapshot: Snapshot) -> list[Int64s]:
     if "user" in table.exclusive.names:
         found.append(jobs.user.codes.astype(np.int64))
     if table.needs_reservation.any():
-        found.append(jobs.reservation.isin([""]).astype(np.int64))
+        kept = [act.job_id for act in snapshot.acts]
+        found.append((jobs.reservation.isin([""]) & ~np.isin(jobs.job_id, kept)).astype(np.int64))
     return found
 
 
 def _judged(snapshot: Snapshot, request: JobRequest, sized: bool) -> Eligibility:
     nodes, rows = snapshot.nodes, len(snapshot.nodes)
-    bar, found = np.zeros(rows, np.int64), _Doubts()
+    bar, found = np.zeros(rows, np.int8), _Doubts()
 
     def off(where: Bools, why: Bar) -> None:
         bar[(bar == Bar.NONE) & where] = why
@@ -149,10 +149,11 @@ def _judged(snapshot: Snapshot, request: JobRequest, sized: bool) -> Eligibility
     off(_outside(snapshot, request, found), Bar.OWN_RESERVATION)
     if sized:
         off(_too_small(snapshot, request), Bar.SIZE)
-    off(nodes.closed, Bar.CLOSED)
-    off(_of_other_users(snapshot, request), Bar.USER)
+    off(_closed(snapshot, request), Bar.CLOSED)
+    off(_of_other_users(snapshot, request, found), Bar.USER)
     if sized:
         off(partition_cpus(snapshot, request) < request.cpus, Bar.PARTITION_CPUS)
+        _doubt_cpus(snapshot, request, found)
     reserved, kept_gpus, kept_cpus = _reserved(snapshot, request, found)
     off((reserved >= 0) | _kept_unseen(snapshot, request), Bar.RESERVED)
     if sized:
@@ -200,6 +201,26 @@ def _hosts(text: str, found: _Doubts) -> tuple[str, ...]:
     except ValueError as error:
         found.doubt(f"its list of nodes {text!r} ({error})")
         return ()
+
+
+def named_rows(snapshot: Snapshot, text: str) -> tuple[list[int], int] | None:
+    """Rows of the nodes of a hostlist and how many names it has; None where it cannot be read."""
+    try:
+        names = expand(text)
+    except ValueError:
+        return None
+    at = _rows_of(snapshot.nodes.name)
+    return [at[name] for name in names if name in at], len(names)
+
+
+@lru_cache(maxsize=2)
+def _rows_of(names: Labels) -> dict[str, int]:
+    return {name: row for row, name in enumerate(names)}
+
+
+@lru_cache(maxsize=4)
+def _nothing(rows: int) -> Int64s:
+    return sealed(np.zeros(rows, np.int64))
 
 
 def _unmet(snapshot: Snapshot, request: JobRequest, found: _Doubts) -> Bools:
@@ -395,11 +416,23 @@ def _of(snapshot: Snapshot, row: int) -> Bools:
         return np.ones(len(snapshot.nodes), np.bool_)
 
 
-def _reserved(snapshot: Snapshot, request: JobRequest, found: _Doubts) -> tuple[Int64s, Int64s, Int64s]:
+def _closed(snapshot: Snapshot, request: JobRequest) -> Bools:
+    """Nodes that take no new job. Closed by a maintenance alone, one takes jobs of its reservation. (N,) bool."""
+    nodes = snapshot.nodes
+    if not request.reservations or not nodes.is_state(NodeState.MAINTENANCE).any():
+        return nodes.closed
+    table, own = snapshot.reservations, np.zeros(len(nodes), np.bool_)
+    for row in np.flatnonzero(table.name.isin(request.reservations)).tolist():
+        own |= _of(snapshot, row)
+    others: Bools = nodes.with_columns(state=nodes.state & ~int(NodeState.MAINTENANCE)).closed
+    return np.where(own, others, nodes.closed)
+
+
+def _reserved(snapshot: Snapshot, request: JobRequest, found: _Doubts) -> tuple[Int32s, Int64s, Int64s]:
     """Row of the first reservation of others that has each node before the job would be over, -1 = none; GPUs and CPUs
     that those of parts of a node keep there. Three (N,)."""
     table, count = snapshot.reservations, len(snapshot.nodes)
-    by, gpus, cpus = np.full(count, -1, np.int64), np.zeros(count, np.int64), np.zeros(count, np.int64)
+    by, gpus, cpus = np.full(count, -1, np.int32), _nothing(count), _nothing(count)
     until_s = snapshot.now_s + min(request.time_limit_s, YEAR_S)
     rows = np.flatnonzero(~(table.start_s >= until_s) & ~(table.end_s <= snapshot.now_s))
     for row in rows[np.argsort(table.start_s[rows], kind="stable")].tolist():
@@ -456,34 +489,44 @@ def _listed_in(listed: str, name: str) -> str:
     return "yes" if name.lower() in names else "no"
 
 
-def _of_other_users(snapshot: Snapshot, request: JobRequest) -> Bools:
+def _of_other_users(snapshot: Snapshot, request: JobRequest, found: _Doubts) -> Bools:
     """Nodes where another user's job runs, and either of the two shares nodes with its own user's jobs alone."""
-    table, nodes = snapshot.partitions, len(snapshot.nodes)
+    table, taken = snapshot.partitions, np.zeros(len(snapshot.nodes), np.bool_)
     if "user" not in table.exclusive.names:
-        return np.zeros(nodes, np.bool_)
+        return taken
     alone = {name for name, how in zip(table.name, table.exclusive, strict=True) if how == "user"}
     mine = not alone.isdisjoint(request.partitions)
-    found = np.zeros(nodes, np.bool_)
-    for user, partition, here in _runs(snapshot):
+    for (user, partition), (rows, unread) in _runs(snapshot).items():
         if user != request.user and (mine or partition in alone):
-            found |= here
-    return found
+            taken[rows] = True
+            if unread:
+                found.doubt(f"on which nodes a job of user {user} runs (its list of nodes cannot be read)")
+    return taken
 
 
 @lru_cache(maxsize=2)
-def _runs(snapshot: Snapshot) -> list[tuple[str, str, Bools]]:
-    """User, partition and nodes of each job that runs. Nodes (N,) bool."""
-    jobs = snapshot.jobs
-    runs = np.flatnonzero(jobs.is_state(JobState.RUNNING | JobState.SUSPENDED | JobState.COMPLETING)).tolist()
-    found = []
-    for row in runs:
-        try:
-            found.append(
-                (jobs.user[row], jobs.partition[row], _named(snapshot.nodes.name, expand(jobs.node_list[row])))
-            )
-        except ValueError:
-            continue
-    return found
+def _placed(snapshot: Snapshot) -> tuple[Int64s, Int64s, frozenset[int]]:
+    """Row and node of each job that holds nodes, one entry a node, and the rows of those whose list cannot be read."""
+    jobs, rows, nodes, unread = snapshot.jobs, list[int](), list[int](), set[int]()
+    for row in np.flatnonzero(jobs.is_state(_HOLDS)).tolist():
+        here = named_rows(snapshot, jobs.node_list[row])
+        if here is None:
+            unread.add(row)
+        else:
+            nodes += here[0]
+            rows += [row] * len(here[0])
+    return np.array(rows, np.int64), np.array(nodes, np.int64), frozenset(unread)
+
+
+@lru_cache(maxsize=2)
+def _runs(snapshot: Snapshot) -> dict[tuple[str, str], tuple[list[int], bool]]:
+    """By user and partition the rows of the nodes that their jobs hold, and whether a list of them cannot be read."""
+    jobs, (rows, nodes, unread) = snapshot.jobs, _placed(snapshot)
+    held: dict[tuple[str, str], set[int]] = {}
+    for row, node in zip(rows.tolist(), nodes.tolist(), strict=True):
+        held.setdefault((jobs.user[row], jobs.partition[row]), set()).add(node)
+    lost = {(jobs.user[row], jobs.partition[row]) for row in unread}
+    return {key: (sorted(held.get(key, ())), key in lost) for key in held.keys() | lost}
 
 
 def partition_cpus(snapshot: Snapshot, request: JobRequest) -> Floats:
@@ -495,20 +538,29 @@ def partition_cpus(snapshot: Snapshot, request: JobRequest) -> Floats:
     rows = {name: row for row, name in enumerate(table.name)}
     for name in request.partitions:
         limit = float(table.max_cpus_per_node[rows[name]]) if name in rows else inf
-        found = np.maximum(found, inf if limit == inf else limit - _cpus_of(snapshot, name))
+        found = np.maximum(found, inf if limit == inf else limit - _cpus_held(snapshot)[name][0])
     return found
 
 
-@lru_cache(maxsize=4)
-def _cpus_of(snapshot: Snapshot, partition: str) -> Floats:
-    """CPUs that jobs of a partition hold on each node, as spread evenly over theirs. (N,)."""
-    jobs, found = snapshot.jobs, np.zeros(len(snapshot.nodes))
-    at = {name: row for row, name in enumerate(snapshot.nodes.name)}
-    runs = jobs.is_state(JobState.RUNNING | JobState.COMPLETING) & jobs.partition.isin([partition])
-    for row in np.flatnonzero(runs).tolist():
-        try:
-            held = [at[name] for name in expand(jobs.node_list[row]) if name in at]
-        except ValueError:
-            continue
-        found[held] += float(jobs.cpus[row]) / max(len(held), 1)
+def _doubt_cpus(snapshot: Snapshot, request: JobRequest, found: _Doubts) -> None:
+    if not np.isfinite(snapshot.partitions.max_cpus_per_node).any():
+        return
+    for name in request.partitions:
+        if name in (held := _cpus_held(snapshot)) and held[name][1]:
+            found.doubt(f"partition {name}: on which nodes one of its jobs runs (its list of nodes cannot be read)")
+
+
+@lru_cache(maxsize=2)
+def _cpus_held(snapshot: Snapshot) -> dict[str, tuple[Floats, bool]]:
+    """Of each partition with MaxCPUsPerNode the CPUs that its jobs hold on each node (N,), as spread evenly over
+    theirs, and whether the list of nodes of one of them cannot be read. Suspended jobs hold none."""
+    jobs, table, (rows, nodes, unread) = snapshot.jobs, snapshot.partitions, _placed(snapshot)
+    runs = jobs.is_state(JobState.RUNNING | JobState.COMPLETING)
+    each = jobs.cpus / np.maximum(np.bincount(rows, minlength=len(jobs)), 1)
+    found = dict[str, tuple[Floats, bool]]()
+    for at in np.flatnonzero(np.isfinite(table.max_cpus_per_node)).tolist():
+        counts = runs & jobs.partition.isin([table.name[at]])
+        here = counts[rows]
+        held: Floats = np.bincount(nodes[here], each[rows[here]], len(snapshot.nodes)).astype(np.float64)
+        found[table.name[at]] = held, any(counts[row] for row in unread)
     return found

@@ -10,8 +10,10 @@ import pytest
 from slurmsched.explain.facts import Facts
 from slurmsched.explain.room import room
 from slurmsched.explain.why_not import why_not
-from slurmsched.model.acts import Reservations
+from slurmsched.model.acts import Act, Purpose, Reservations
+from slurmsched.placements.candidates import pools
 from slurmsched.planning.bounds import UnknownForm, allowed_nodes
+from slurmsched.resources import eligibility as eligibility_module
 from slurmsched.resources.eligibility import Bar, eligibility, eligible_nodes
 from slurmsched.resources.job_request import JobRequest, request_of
 from slurmsched.slurm.node_text import parse_partitions
@@ -217,6 +219,102 @@ def test_eligibility__users_that_share_no_nodes():
     other = [{"name": "gpu"}, {"name": "own", "exclusive": "user"}]
     at = snapshot([asks, runs | {"partition": "own"}], NODES, partitions=other)
     assert bars(at) == ["USER", "NONE", "NONE"]
+
+
+@pytest.mark.parametrize("partition", [{"exclusive": "user"}, {"max_cpus_per_node": 16.0}])
+def test_eligibility__a_running_job_whose_nodes_cannot_be_read(partition):
+    """It may be anywhere: the answer is not sure, but for the partitions and users that it does not matter to."""
+    runs = {"job_id": 9, "state": "RUNNING", "user": "bob", "node_list": "n[1-", "partition": "gpu"}
+    found = eligible_nodes(site([{"job_id": 1, "user": "alice"}, runs], partition), 0)
+    assert not found.sure.any() and "cannot be read" in found.doubts[0]
+    assert eligible_nodes(site([{"job_id": 1, "user": "alice"}, runs]), 0).sure.all()
+    other = eligible_nodes(site([{"job_id": 1, "user": "bob"}, runs | {"partition": "other"}], partition), 0)
+    assert other.sure.all()
+
+
+def test_eligibility__cpus_of_many_partitions_in_one_pass(monkeypatch):
+    """However many partitions have MaxCPUsPerNode, the lists of nodes are expanded once a snapshot."""
+    names = [f"p{at}" for at in range(7)]
+    runs = [{"job_id": 90 + at, "state": "RUNNING", "node_list": "n[1-2]", "cpus": 24, "partition": name}
+            for at, name in enumerate(names)]  # fmt: skip
+    asks = [{"job_id": 1 + at, "partition": name, "cpus": 11} for at, name in enumerate(names)]
+    nodes = [one | {"partitions": ",".join(names)} for one in NODES]
+    at = snapshot([*asks, *runs], nodes, partitions=[{"name": name, "max_cpus_per_node": 16.0} for name in names])
+    asked = list[str]()
+    expand = eligibility_module.expand
+    monkeypatch.setattr(eligibility_module, "expand", lambda text: asked.append(text) or expand(text))
+    for cpus in (11, 10):
+        for row in range(7):
+            found = eligibility(at, replace(request_of(at, row), cpus=cpus), sized=True)
+            assert [Bar(bar).name for bar in found.bar] == ["PARTITION_CPUS", "PARTITION_CPUS", "NONE"]
+    assert asked.count("n[1-2]") == len(runs)
+
+
+def test_eligibility__answers_take_little_memory():
+    """However many different requests there are, a bounded number of answers is kept, in narrow columns."""
+    at = site([{"job_id": 1 + row, "time_limit_s": 60.0 + row} for row in range(600)])
+    first = eligible_nodes(at, 0)
+    assert eligible_nodes(at, 0) is first
+    found = [eligible_nodes(at, row) for row in range(600)]
+    assert eligible_nodes(at, 599) is found[-1] and eligible_nodes(at, 0) is not first
+    assert (first.bar.itemsize, first.reserved_by.itemsize) == (1, 4)
+    assert first.kept_gpus is found[-1].kept_gpus
+
+
+def test_eligibility__a_maintenance_lets_its_own_jobs_in():
+    """The state closes a node for all but the jobs of the reservation; any other closing state closes it for them."""
+    table = reservations(record("maint", "Nodes=n[1-2] Flags=MAINT,SPEC_NODES TRES=cpu=128 Users=alice"))
+    states = {"n1": "IDLE+MAINTENANCE", "n2": "IDLE+DRAIN+MAINTENANCE", "n3": "IDLE+MAINTENANCE"}
+    nodes = [ROOMY | {"name": name, "state": state} for name, state in states.items()]
+    mine = site([{"reservation": "maint", "user": "alice"}], nodes=nodes, reservations=table)
+    assert bars(mine) == ["NONE", "CLOSED", "OWN_RESERVATION"]
+    assert bars(site([{}], nodes=nodes, reservations=table)) == ["CLOSED"] * 3
+
+
+def usable(at, row):
+    pool, table = pools(at)
+    return table[pool[row]].tolist()
+
+
+def test_pools__a_job_of_a_reservation_speaks_for_no_other():
+    """Nor does the one that slurmsched keeps nodes for, in a partition of reservations alone."""
+    table = reservations(record("maint", "Nodes=n1 Flags=SPEC_NODES TRES=cpu=64 Users=alice"))
+    jobs = [{"job_id": 1, "state": "RUNNING", "reservation": "maint", "node_list": "n1"}, {"job_id": 2}]
+    at = site(jobs, reservations=table)
+    assert (usable(at, 0), usable(at, 1)) == ([True, False, False], [True] * 3)
+    act = Act("1-9", Purpose.PREEMPT, 1, NOW_S, "bob", "n1", 60.0, NOW_S)
+    kept = replace(site([{"job_id": 1}, {"job_id": 2}], {"needs_reservation": True}), acts=(act,))
+    assert (usable(kept, 0), usable(kept, 1)) == ([True] * 3, [False] * 3)
+
+
+def test_pools__the_nodes_that_jobs_name():
+    """As eligibility tells of each, whatever the first of the class asks for."""
+    asks = [{"nodes": 2, "nodes_asked": "n[1-2]"}, {"nodes": 4, "nodes_asked": "n[1-2]"}, {"nodes": 2},
+            {"nodes": 2, "nodes_excluded": "n[2-3],n9"}, {"nodes": 2, "nodes_excluded": "n[2-"},
+            {"nodes": 2, "nodes_asked": "n[2-"},
+            {"nodes": 1, "nodes_asked": "n[1-2]", "nodes_excluded": "n1"}]  # fmt: skip
+    at = site([{"job_id": 1 + row, "gpus": 8, "gpu_request": "gpu:8"} | ask for row, ask in enumerate(asks)])
+    for row in range(len(asks)):
+        alone = eligibility(at, request_of(at, row), sized=False)
+        assert usable(at, row) == alone.open.tolist(), asks[row]
+    assert (usable(at, 0), usable(at, 1)) == ([True, True, False], [True] * 3)
+
+
+def test_pools__min_nodes_of_jobs_of_one_node():
+    """MinNodes may give a job that shows one node more, and refuses one of two: neither speaks for the other."""
+    for many in ((1, 2), (2, 1)):
+        asks = [{"job_id": 1 + row, "gpus": 8, "gpu_request": "gpu:8", "nodes": n} for row, n in enumerate(many)]
+        at = site(asks, {"min_nodes": 3})
+        assert {n: usable(at, row) for row, n in enumerate(many)} == {1: [True] * 3, 2: [False] * 3}
+
+
+def test_pools__lists_of_nodes_are_no_classes(monkeypatch):
+    """Jobs that differ in the nodes they name alone are judged once."""
+    judged = list[int]()
+    judge = eligibility_module._judged
+    monkeypatch.setattr(eligibility_module, "_judged", lambda *args: judged.append(1) or judge(*args))
+    pools(site([{"job_id": 1 + row, "nodes_excluded": f"n{row}"} for row in range(50)]))
+    assert len(judged) == 1
 
 
 def test_fit__the_partitions_limits():
