@@ -34,7 +34,7 @@ class Case:
     node: SlurmNode
     wiring: GpuTopology
     ranks: SetRanks
-    version: tuple[int, int]
+    version: tuple[int, ...]
     cores_per_gpu: int
     file: GresFile
 
@@ -59,7 +59,7 @@ def with_case(function: Callable[..., Any], *, named: bool = False) -> Callable[
                   "node; default: the Links of gres.conf.")  # fmt: skip
     @click.option("--gpu-type", default="", metavar="MODEL", help="GPU model of --links, such as v100; default: as "
                   "that or gres.conf tells.")  # fmt: skip
-    @click.option("--slurm", default="", metavar="VERSION", help="Such as 24.11; default: the site's own.")
+    @click.option("--slurm", default="", metavar="VERSION", help="Such as 24.11.5; default: the site's own.")
     @click.option("--hardware", default="", metavar="SxCxT", help="Sockets, cores, threads; default: as Slurm says.")
     @click.option("--cores-per-gpu", type=click.IntRange(0), default=1, show_default=True,
                   help="Cores that jobs ask for with each GPU.")  # fmt: skip
@@ -73,19 +73,19 @@ def with_case(function: Callable[..., Any], *, named: bool = False) -> Callable[
     return wrapped
 
 
-def version_of(text: str) -> tuple[int, int]:
-    """ "24.11.5" -> (24, 11); "" asks the site's Slurm. Raises InputError outside 21.08 to 26.05."""
+def version_of(text: str) -> tuple[int, ...]:
+    """ "24.11.5" -> (24, 11, 5); "" asks the site's Slurm. Raises InputError outside 21.08 to 26.05."""
     from slurmsched.errors import InputError
+    from slurmsched.topology.picker import read_version
 
     text = text or commands_run("sinfo", "--version")
-    match = re.search(r"(\d\d)\.(\d\d)", text)
-    version = (int(match[1]), int(match[2])) if match else (0, 0)
-    if not (21, 8) <= version <= (26, 5):
+    version = read_version(text)
+    if not (21, 8) <= version[:2] <= (26, 5):
         raise InputError(f"Slurm {text.strip()!r}: known is how 21.08 to 26.05 pick GPUs; name one with --slurm")
     return version
 
 
-def cases(path: Path, node: str, links: Path | None, gpu_type: str, hardware: str, version: tuple[int, int],
+def cases(path: Path, node: str, links: Path | None, gpu_type: str, hardware: str, version: tuple[int, ...],
           cores_per_gpu: int, *, named: bool = False) -> Iterator[Case]:  # fmt: skip
     """As wired_classes, with all that picks depend on."""
     from slurmsched.cli.output import complain

@@ -22,7 +22,7 @@ def register(group: click.Group) -> None:
 
     @output.with_command(group, "check")
     @with_case
-    def check(out: Output, cases: Sequence[Case], version: tuple[int, int]) -> None:
+    def check(out: Output, cases: Sequence[Case], version: tuple[int, ...]) -> None:
         """Tell how often the GPUs that Slurm picks are the best free ones.
 
         For every set of free GPUs of a node (of more than nine GPUs, a thousand drawn from all sets) and every job of

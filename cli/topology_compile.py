@@ -31,7 +31,7 @@ def register(group: click.Group) -> None:
     @click.option("--reorder", is_flag=True, help="Lines may change places; only with ConstrainDevices=yes.")
     @click.option("--most", type=click.IntRange(1), default=6000, show_default=True, help="Files to try.")
     @click.option("--types", is_flag=True, help="Instead, a GRES Type for each island or GPU, for placement.retype.")
-    def compile_(out: Output, cases: Sequence[Case], version: tuple[int, int], **how: Any) -> None:
+    def compile_(out: Output, cases: Sequence[Case], version: tuple[int, ...], **how: Any) -> None:
         """Write a gres.conf under which Slurm's own pick is the best set as often as can be.
 
         Links (and with --reorder the order of lines) are chosen for the site's Slurm version: compile again after an

@@ -1,9 +1,10 @@
 """Which GPUs of a node slurmctld gives a job once the job's cores are chosen: Slurm 24.05 and later.
 
-Written from what select/cons_tres does (gres_select_filter.c of 24.05 to 26.05), checked against 24.11.5 and 26.05.5.
+Written from what select/cons_tres does (gres_select_filter.c), checked against 24.11.5 and 26.05.5; what is known
+of each version is in docs/topology-slurm.md.
 Arguments, the same in all: free: (G,) bool, GPUs no job holds. socket: (G,) int32, where a GPU's cores are, -1 = on
 any socket. links: (G, G) int32, the Links rows of gres.conf, read only if `linked`: every GPU has a row.
-cores: (S,) int32, the job's cores on each socket. double: whether shares are reckoned in doubles.
+cores: (S,) int32, the job's cores on each socket.
 bound: GPUs of sockets without such cores are not given.
 Each returns (G,) bool, the GPUs given; fewer than asked for if the node does not have them.
 """
@@ -58,7 +59,10 @@ def take(
 
 @kernel
 def share_of(cores: int, need: int, total: int, double: bool) -> int:
-    """GPUs of a socket with so many of the job's `total` cores. Slurm reckons in floats, from 25.11 on in doubles."""
+    """GPUs of a socket with so many of the job's `total` cores. double: as Slurm 26.05 reckons for requests by node.
+
+    Else in floats: all requests in 24.11, those by job in both.
+    """
     if double:
         return int(cores * (need / total))
     return int(np.float32(cores) * (np.float32(need) / np.float32(total)))
@@ -69,7 +73,10 @@ def pick_per_node(
     free: Bools, socket: Int32s, links: Int32s, linked: bool, cores: Int32s, need: int, bound: bool,
     double: bool = False,
 ) -> Bools:  # fmt: skip
-    """--gres=gpu:N and --gpus-per-node=N: by the share of the job's cores on each socket, then what is left."""
+    """--gres=gpu:N and --gpus-per-node=N: by the share of the job's cores on each socket, then what is left.
+
+    double: whether the shares are reckoned in doubles.
+    """
     given, score = np.zeros(free.size, np.bool_), np.zeros(free.size, np.int32)
     order = np.arange(free.size).astype(np.int32)
     total = cores.sum()
@@ -127,9 +134,8 @@ def pick_per_socket(
 
 @kernel
 def pick_per_job(
-    free: Bools, socket: Int32s, links: Int32s, linked: bool, cores: Int32s, need: int, bound: bool,
-    double: bool = False,
-) -> Bools:  # fmt: skip
+    free: Bools, socket: Int32s, links: Int32s, linked: bool, cores: Int32s, need: int, bound: bool
+) -> Bools:
     """--gpus=N on one node: all near the job's cores, less those that are linked least to the best linked one.
 
     Where those are too few, the rest comes from the other sockets, bound or not, the least linked first.
@@ -142,7 +148,7 @@ def pick_per_job(
     have = 0
     for s in range(cores.size):
         if cores[s] > 0 and have < most:
-            share = min(wish - have, share_of(cores[s], wish, total, double))
+            share = min(wish - have, share_of(cores[s], wish, total, False))
             have += take(s, share, free, socket, links, order, score, False, given)
     have += take(ANY, max(0, most - have), free, socket, links, order, score, False, given)
     for s in range(cores.size):

@@ -19,7 +19,7 @@ def picked(
 
     free: (T,) int64 masks of free GPUs. need: (T,) int64. cores: (T, S) int32, the job's cores on each socket.
     socket: (G,) int32 and links: (G, G) int32 by GPU. order: (G,) int32, the GPU at each index of gres.conf.
-    per_job: --gpus=N instead of --gpus-per-node=N. old: before 24.05. double: from 25.11 on.
+    per_job: --gpus=N instead of --gpus-per-node=N. old: before 24.05. double: from 25.11 on, not per_job.
     """
     gpus, given = order.size, np.zeros(free.size, np.int64)
     near, wired = np.empty(gpus, np.int32), np.empty((gpus, gpus), np.int32)
@@ -36,7 +36,7 @@ def picked(
         elif old:
             got = old_pick_per_node(unheld, near, wired, linked, cores[t], need[t], False)
         elif per_job:
-            got = pick_per_job(unheld, near, wired, linked, cores[t], need[t], False, double)
+            got = pick_per_job(unheld, near, wired, linked, cores[t], need[t], False)
         else:
             got = pick_per_node(unheld, near, wired, linked, cores[t], need[t], False, double)
         for i in range(gpus):

@@ -89,13 +89,14 @@ class Picking:
     """What Slurm picks by. Row i of node_kind and free_cores belongs to row i of snapshot.nodes.
 
     kinds: GPUs, sockets and Links as slurmctld has them, or GPUs of several Types. node_kind: (N,) int64 index into
-    kinds, -1 = not known. free_cores: of each socket, () = not known. version: Slurm's year and month.
+    kinds, -1 = not known. free_cores: of each socket, () = not known. version: Slurm's, as in
+    topology.picker.
     """
 
     kinds: tuple[Any, ...]  # topology.slurm_node.SlurmNode or gpu_types.TypedNode, made from what lies above the model
     node_kind: Int64s
     free_cores: tuple[tuple[int, ...], ...]
-    version: tuple[int, int]
+    version: tuple[int, ...]
     wishes: tuple[Wish, ...] = ()
 
 

@@ -15,7 +15,7 @@ from slurmsched.placements.gpu_sets import domains, members_of
 from slurmsched.placements.gpu_stock import MOST_GPUS, GpuStock
 from slurmsched.placements.linked import Tables
 from slurmsched.topology.gpu_types import TypedNode, surest
-from slurmsched.topology.picker import UNKNOWN, bools, pick
+from slurmsched.topology.picker import UNKNOWN, Version, bools, pick
 from slurmsched.topology.slurm_cores import cores_for
 from slurmsched.topology.slurm_node import Form, GpuRequest, SlurmNode
 
@@ -145,7 +145,7 @@ def _requests(wish: Wish) -> list[GpuRequest]:
     return [GpuRequest(form, wish.count, n, wish.cpus_per_task, wish.sockets, wish.bound) for n in tasks]
 
 
-def _picked(node: SlurmNode, request: GpuRequest, free: int, cores: tuple[int, ...], version: tuple[int, int]) -> int:
+def _picked(node: SlurmNode, request: GpuRequest, free: int, cores: tuple[int, ...], version: Version) -> int:
     try:
         return pick(node, request, free, cores, version)
     except ConfigError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -21,7 +20,7 @@ from slurmsched.slurm.job_table import expand_hosts
 from slurmsched.slurm.reader import open_commands
 from slurmsched.slurm.text import MOST_COUNT, whole
 from slurmsched.slurm.wiring import read_gres
-from slurmsched.topology.picker import UNKNOWN, Version, pick
+from slurmsched.topology.picker import UNKNOWN, Version, pick, read_version
 from slurmsched.topology.reading import NodeClass
 from slurmsched.topology.slurm_node import GpuRequest, SlurmNode
 from slurmsched.topology.slurm_site import Shape, slurm_node
@@ -70,10 +69,9 @@ NO_FILE = "no gres.conf with a File line for each GPU can be read here"
 
 
 def known_version(site: Site) -> tuple[Version, str]:
-    """Slurm's year and month, and why its choice of GPUs is not known; "" if it is."""
-    found = re.match(r"(\d+)\.(\d+)", site.version)
-    version = (int(found[1]), int(found[2])) if found else (0, 0)
-    if not FIRST <= version <= LAST:
+    """Slurm's version, and why its choice of GPUs is not known; "" if it is."""
+    version = read_version(site.version)
+    if not FIRST <= version[:2] <= LAST:
         return version, f"how Slurm {site.version} picks GPUs is not known"
     chosen = site.settings.get("SelectTypeParameters", "CR_CORE").upper()
     return version, "" if "CR_CORE" in chosen else f"not known with SelectTypeParameters={chosen}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -20,12 +21,21 @@ from slurmsched.topology.slurm_node import Form, GpuRequest, SlurmNode
 NEW = (pick_per_node, pick_per_socket, pick_per_task, pick_per_job)
 OLD = (old_pick_per_node, old_pick_per_socket, old_pick_per_task, old_pick_per_job)
 UNKNOWN = -1  # no mask of GPUs
-Version = tuple[int, int]  # Slurm's year and month: (24, 11)
+Version = tuple[int, ...]  # Slurm's year, month and micro: (24, 11, 5); (24, 11) = its micro is not known
 REVERSED_LINKS: Version = (24, 5)  # from here on the least linked GPUs are taken first
+TASKS_MENDED: Version = (24, 5, 3)  # CHANGELOG: "Fix gres per task allocation with threads-per-core"
+BOUND_MENDED: Version = (24, 11, 1)  # NEWS: bound jobs got "less resources than needed"
 FEW_SOCKETS_UNTIL: Version = (24, 11)  # a bound --gpus=N job of few CPUs has no more sockets than CPUs
+GIVEN_TWICE: Version = (25, 5, 0)  # CHANGELOG of 25.05.1: GPUs could be "allocated to multiple jobs"
+# Shares of sockets by node: 24.11.5 reckons in floats, 26.05.5 in doubles; for 25.11 see docs/topology-slurm.md.
+DOUBLE_SINCE: Version = (25, 11)
 ALL_SOCKETS_SINCE: Version = (26, 5)
-THREADS_MENDED: Version = (24, 5)  # in its third update: "Fix gres per task allocation with threads-per-core"
-DOUBLE_SINCE: Version = (25, 11)  # shares of sockets are reckoned in doubles, before in floats
+
+
+def read_version(text: str) -> Version:
+    """ "24.11.5" -> (24, 11, 5), "24.11" and "24.11.0-0rc1" -> (24, 11); (0, 0) where none is told."""
+    found = re.search(r"(?<!\d)(\d\d)\.(\d\d)(?:\.(\d+)(?![\d-]*rc))?(?!\d)", text)
+    return tuple(int(part) for part in found.groups() if part is not None) if found else (0, 0)
 
 
 def pick(
@@ -33,16 +43,19 @@ def pick(
 ) -> int:  # fmt: skip
     """The GPUs given, as a mask; 0 if the job does not fit, UNKNOWN if Slurm's choice cannot be told.
 
-    free: mask of the GPUs no job holds. free_cores: free cores of each socket.
+    free: mask of the GPUs no job holds. free_cores: free cores of each socket. Of a version whose micro is not known it
+    can be told only where all micros of the release give the same.
     """
-    unheld = bools(free, node.gpus)
-    if request.tasks and version < REVERSED_LINKS:
+    unheld, release = bools(free, node.gpus), version[:2]
+    if request.tasks and release < REVERSED_LINKS:
         return UNKNOWN  # how many tasks fit was reckoned otherwise then
-    if request.form is Form.PER_TASK and node.cpus_per_core > 1 and version == THREADS_MENDED:
-        return UNKNOWN  # 24.05.0 to 24.05.2 counted tasks otherwise than 24.05.3, and only the release is looked at
-    if request.crowded(node.sockets) and FEW_SOCKETS_UNTIL < version < ALL_SOCKETS_SINCE:
+    if version == GIVEN_TWICE and not unheld.all():
+        return UNKNOWN  # it may give GPUs that are held
+    if request.bound and REVERSED_LINKS <= version < BOUND_MENDED:
         return UNKNOWN
-    if request.crowded(node.sockets) and version <= FEW_SOCKETS_UNTIL:
+    if request.crowded(node.sockets) and FEW_SOCKETS_UNTIL < release < ALL_SOCKETS_SINCE:
+        return UNKNOWN
+    if request.crowded(node.sockets) and release <= FEW_SOCKETS_UNTIL:
         free_cores = fullest_sockets(node, request, unheld, free_cores)
     cores = cores_for(node, request, unheld, free_cores)
     return 0 if cores is None else pick_near(node, request, free, cores, version)
@@ -59,15 +72,17 @@ def pick_near(node: SlurmNode, request: GpuRequest, free: int, cores: Int32s, ve
     if not used or (form is Form.PER_SOCKET and request.sockets > used):
         return UNKNOWN
     if form is Form.PER_TASK:
-        if version > FEW_SOCKETS_UNTIL and straddles(cores, request, node.cpus_per_core):
+        if version[:2] > FEW_SOCKETS_UNTIL and straddles(cores, request, node.cpus_per_core):
             return UNKNOWN
         tasks = tasks_on(cores, request, node.cpus_per_core)
+        if REVERSED_LINKS <= version < TASKS_MENDED and not _counted_alike(cores, tasks, node.cpus_per_core):
+            return UNKNOWN
         need, given = count * int(tasks.sum()), by_task(unheld, *shape, tasks, count, bound)
     elif form is Form.PER_SOCKET:
         need, given = count * used, by_socket(unheld, *shape, cores, count, bound)
     else:
         by = by_job if form is Form.PER_JOB else by_node
-        more = (version >= DOUBLE_SINCE,) if version >= REVERSED_LINKS else ()
+        more = (version >= DOUBLE_SINCE,) if by is pick_per_node else ()
         need, given = count, by(unheld, *shape, cores, count, bound, *more)
     return mask_of(given) if given.sum() == need else 0
 
@@ -81,6 +96,12 @@ def tasks_on(cores: Int32s, request: GpuRequest, cpus_per_core: int) -> Int32s:
         tasks[s] = min(left, -(-int(count) // step) * per_core)
         left -= int(tasks[s])
     return tasks
+
+
+def _counted_alike(cores: Int32s, tasks: Int32s, cpus_per_core: int) -> bool:
+    """Whether the tasks are also those counted before 24.05.3: one for each core, however many CPUs a task has."""
+    by_core = np.diff(np.minimum(np.cumsum(cores), tasks.sum()), prepend=0)
+    return cpus_per_core == 1 and bool((by_core == tasks).all())
 
 
 def straddles(cores: Int32s, request: GpuRequest, cpus_per_core: int) -> bool:

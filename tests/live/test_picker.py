@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import os
 import random
-import re
 from collections import Counter
 
 import numpy as np
 import pytest
 
-from slurmsched.topology.picker import UNKNOWN, pick, pick_near
+from slurmsched.topology.picker import UNKNOWN, Version, pick, pick_near, read_version
 from tests.live.gpu_nodes import BRIDGES, MACHINES, MESH, Gpus, Holding, end, install, requests, rows
 from tests.live.lab import run
 
@@ -29,9 +28,8 @@ ODD = {
 }  # fmt: skip
 
 
-def slurm_version() -> tuple[int, int]:
-    year, month = re.findall(r"\d+", run("sinfo", "--version").out)[:2]
-    return int(year), int(month)
+def slurm_version() -> Version:
+    return read_version(run("sinfo", "--version").out)
 
 
 def churn(machines: dict[str, Gpus], picks: int, seed: int) -> list[str]:

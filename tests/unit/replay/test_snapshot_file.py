@@ -170,7 +170,7 @@ def test_hidden__leaves_no_mark_in_any_field(tmp_path: Path) -> None:
         placed=(Placed(7, 1.0, 2.0, "n1", 2, 9.0, 9.0, 1.0, False, "x"),),
         carry={"who": ["zoe"]}, warnings=("x",), tag="x",
         reservations=Reservations.build(1, {"name": ["x"], "node_list": ["n1"], "users": ["zoe"]}),
-        picking=Picking((), frozen([-1], np.int64), ((),), (24, 11), (wish,)),
+        picking=Picking((), frozen([-1], np.int64), ((),), (24, 11, 5), (wish,)),
     )  # fmt: skip
     planted: set[str] = set()
     full = marked(given, "", planted)

@@ -20,7 +20,7 @@ def test_gang_requests__reads_those_that_may_have_several_types() -> None:
         picking = requests(at).picking
     assert picking is not None
     assert [(wish.job_id, wish.nodes, wish.even) for wish in picking.wishes] == [(7, 2, True)]
-    assert (picking.kinds, picking.node_kind.tolist(), picking.version) == ((), [-1, -1], (26, 5))
+    assert (picking.kinds, picking.node_kind.tolist(), picking.version) == ((), [-1, -1], (26, 5, 5))
     assert len(slurm.calls) == 1
 
 

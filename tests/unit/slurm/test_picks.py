@@ -66,6 +66,12 @@ def test_known_version__releases_and_settings_that_were_tried(version, chosen, k
     assert (why == "") == known
 
 
+def test_known_version__tells_the_micro():
+    """Rules changed within releases; a candidate's micro does not count."""
+    told = {text: known_version(Site("c", text))[0] for text in ("24.05.3", "26.05.5", "24.11", "24.11.0-0rc1")}
+    assert list(told.values()) == [(24, 5, 3), (26, 5, 5), (24, 11), (24, 11)]
+
+
 def test_picks__a_node_that_is_not_known_is_unknown():
     """No guess for other nodes, nor where the cores in use are not known."""
     ask = Picks((26, 5), {"n1": NODE, "n2": NODE}, {"n1": [4, 4]})(GpuRequest(Form.PER_NODE, 1))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from slurmsched.errors import ConfigError
-from slurmsched.topology.picker import UNKNOWN, Form, GpuRequest, SlurmNode, members, pick, pick_near
+from slurmsched.topology.picker import UNKNOWN, Form, GpuRequest, SlurmNode, members, pick, pick_near, read_version
 from slurmsched.topology.slurm_cores import cores_for
 
 
@@ -71,20 +71,70 @@ def test_slurm_node__cores_that_the_node_has_not_are_refused():
         SlurmNode.build([[64]], [[-1]], sockets=2, cores_per_socket=32)
 
 
-@pytest.mark.parametrize(
-    ("version", "expected"), [((24, 5), [0, 1]), ((25, 5), [0, 1]), ((25, 11), [0, 2]), (NEW, [0, 2])]
-)
-def test_pick__shares_of_sockets_are_doubles_from_25_11_on(version, expected):
-    """41 of 82 cores are half of two GPUs: 0.99 in floats, which is none, and 1 in doubles."""
-    node = SlurmNode.build([range(41)] * 2 + [range(41, 82)] * 2, [], sockets=2, cores_per_socket=41)
+WIDE = SlurmNode.build([range(41)] * 4 + [range(41, 82)] * 4, [], sockets=2, cores_per_socket=41)
+
+
+@pytest.mark.parametrize(("form", "count", "expected"), [
+    (Form.PER_JOB, 2, [0, 1]), (Form.PER_JOB, 4, [0, 1, 2, 4]), (Form.PER_JOB, 6, [0, 1, 2, 4, 5, 6]),
+    (Form.PER_NODE, 2, [0, 4]), (Form.PER_NODE, 4, [0, 1, 4, 5]), (Form.PER_NODE, 6, [0, 1, 2, 4, 5, 6])])  # fmt: skip
+def test_pick__shares_as_recorded_on_41_cores_a_socket(form, count, expected):
+    """26.05.5 gave these: by job the share of a socket is still reckoned in floats, by node in doubles."""
+    assert expected == members(pick(WIDE, GpuRequest(form, count, 1, 82), 0xFF, (41, 41), (26, 5, 5)))
+
+
+@pytest.mark.parametrize(("version", "expected"), [
+    ((24, 5), [0, 1]), ((24, 11, 5), [0, 1]), ((25, 5, 9), [0, 1]), ((25, 11), [0, 4]), ((25, 11, 0), [0, 4]),
+    (NEW, [0, 4])])  # fmt: skip
+def test_pick__shares_of_requests_by_node_are_doubles_from_25_11_on(version, expected):
+    """41 of 82 cores are half of two GPUs: 0.99 in floats, which is none, and 1 in doubles. By job always none."""
     cores = np.array([41, 41], np.int32)
-    assert expected == members(pick_near(node, GpuRequest(Form.PER_NODE, 2), 0b1111, cores, version))
+    assert expected == members(pick_near(WIDE, GpuRequest(Form.PER_NODE, 2), 0xFF, cores, version))
+    assert members(pick_near(WIDE, GpuRequest(Form.PER_JOB, 2), 0xFF, cores, version)) == [0, 1]
 
 
-def test_pick__tasks_with_threads_in_24_05():
-    """Its third update counts tasks otherwise, and the release alone does not tell which it is."""
-    node = SlurmNode.build(CORES, PAIRS, sockets=2, cores_per_socket=32, cpus_per_core=2)
-    asked = GpuRequest(Form.PER_TASK, 1, 2)
-    assert pick(node, asked, 0xFF, (32, 32), (24, 5)) == UNKNOWN
-    assert pick(node, asked, 0xFF, (32, 32), (24, 11)) > 0
-    assert pick(NODE, asked, 0xFF, (32, 32), (24, 5)) > 0
+@pytest.mark.parametrize(("version", "known"), [
+    ((24, 5), False), ((24, 5, 0), False), ((24, 5, 2), False), ((24, 5, 3), True), ((24, 5, 4), True), ((24, 11), True)
+])  # fmt: skip
+def test_pick__tasks_were_counted_by_cores_before_24_05_3(version, known):
+    """Unknown with threads, and where two tasks of 20 CPUs were both counted on the first socket."""
+    threads = SlurmNode.build(CORES, PAIRS, sockets=2, cores_per_socket=32, cpus_per_core=2)
+    assert (pick(threads, GpuRequest(Form.PER_TASK, 1, 2), 0xFF, (32, 32), version) > 0) == known
+    assert (pick(NODE, GpuRequest(Form.PER_TASK, 1, 2, 20), 0xFF, (32, 32), version) > 0) == known
+    assert members(pick(NODE, GpuRequest(Form.PER_TASK, 1, 2), 0xFF, (32, 32), version)) == [0, 2]
+    assert members(pick(NODE, GpuRequest(Form.PER_TASK, 1, 2, 8), 0xFF, (32, 32), version)) == [0, 2]
+
+
+@pytest.mark.parametrize(("version", "known"), [
+    ((23, 11, 9), True), ((24, 5, 8), False), ((24, 11), False), ((24, 11, 0), False), ((24, 11, 1), True),
+    ((24, 11, 5), True), ((25, 5), True), ((26, 5, 5), True)])  # fmt: skip
+def test_pick__bound_requests_got_too_little_before_24_11_1(version, known):
+    """Which of their resources were missing is not told, so what they get is unknown; others are not concerned."""
+    assert (pick(NODE, GpuRequest(Form.PER_NODE, 2, bound=True), 0xFF, (32, 32), version) > 0) == known
+    assert pick(NODE, GpuRequest(Form.PER_NODE, 2), 0xFF, (32, 32), version) > 0
+
+
+@pytest.mark.parametrize("version", [(24, 11, 1), (24, 11, 5), (25, 5, 3), (25, 11, 2), (26, 5, 0), (26, 5, 5)])
+def test_pick__a_micro_does_not_move_a_release(version):
+    """Rules that hold for a whole release hold for each of its micros, the last ones too."""
+    crowded = pick(NODE, GpuRequest(Form.PER_JOB, 2, bound=True), 0xFF, (32, 32), version)
+    assert crowded == {(24, 11): 0b110000, (26, 5): 0b11}.get(version[:2], UNKNOWN)
+    straddling = pick(NODE, GpuRequest(Form.PER_TASK, 5, 1, cpus_per_task=6), 0xFF, (32, 32), version)
+    assert (straddling == UNKNOWN) == (version[:2] > (24, 11))
+
+
+@pytest.mark.parametrize(
+    ("version", "known"), [((24, 11, 5), True), ((25, 5, 0), False), ((25, 5, 1), True), ((25, 5), True)]
+)
+def test_pick__25_05_0_may_give_gpus_that_are_held(version, known):
+    """Its fault, mended in 25.05.1: only where nothing is held its choice is known."""
+    assert (pick(NODE, GpuRequest(Form.PER_NODE, 2), 0xFE, (32, 32), version) > 0) == known
+    assert pick(NODE, GpuRequest(Form.PER_NODE, 2), 0xFF, (32, 32), version) > 0
+
+
+@pytest.mark.parametrize(("text", "expected"), [
+    ("24.11.5", (24, 11, 5)), ("slurm 24.05.3", (24, 5, 3)), ("slurm-wlm 26.05.5-1", (26, 5, 5)), ("24.11", (24, 11)),
+    ("24.11.10", (24, 11, 10)), ("24.11.0-0rc1", (24, 11)), ("24.11.10rc1", (24, 11)), ("24.115", (0, 0)),
+    ("", (0, 0)), ("2024.11.5", (0, 0))])  # fmt: skip
+def test_read_version__a_candidate_has_no_micro(text, expected):
+    """Year, month and micro where it is told."""
+    assert read_version(text) == expected
