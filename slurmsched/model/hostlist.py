@@ -28,6 +28,11 @@ def expand(text: str, most: int = MOST) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for part in _COMMA.split(text) for name in _names(part)))
 
 
+def most_of(nodes: int) -> int:
+    """How many names a hostlist of a cluster of so many nodes may have: nodes may have gone since it was written."""
+    return min(2 * nodes + 64, MOST)
+
+
 def _names(part: str) -> list[str]:
     """Names of one part of a list, "a[01-02]b[1,3]": each group stands for its numbers, as wide as the lower one."""
     head, *rest = re.split(r"\[([^\[\]]*)\]", part)

@@ -10,7 +10,7 @@ import numpy as np
 
 from slurmsched.model import Act, NodeState, Snapshot
 from slurmsched.model.columns import Bools, Floats
-from slurmsched.model.hostlist import expand
+from slurmsched.model.hostlist import expand, most_of
 from slurmsched.resources.eligibility import YEAR_S, eligibility
 from slurmsched.resources.free import FreeResources
 from slurmsched.resources.job_request import request_of
@@ -50,7 +50,7 @@ def blocked_from_s(snapshot: Snapshot, acts: Iterable[Act] = ()) -> Floats:
     own, kept = [act.reservation for act in acts], snapshot.reservations
     for row in np.flatnonzero(~(kept.end_s <= snapshot.now_s) & ~kept.name.isin(own)).tolist():
         try:
-            there = name.isin(expand(kept.node_list[row]))
+            there = name.isin(expand(kept.node_list[row], most_of(len(name))))
         except ValueError as error:
             raise UnknownForm(str(error)) from error
         found[there] = np.fmin(found[there], kept.start_s[row])

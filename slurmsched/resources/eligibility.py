@@ -11,7 +11,7 @@ from math import inf
 import numpy as np
 
 from slurmsched.model.columns import Bools, Floats, Int8s, Int32s, Int64s, Labels, sealed
-from slurmsched.model.hostlist import expand
+from slurmsched.model.hostlist import expand, most_of
 from slurmsched.model.nodes import Partitions
 from slurmsched.model.snapshot import Snapshot
 from slurmsched.model.states import JobState, NodeState
@@ -137,7 +137,7 @@ def _judged(snapshot: Snapshot, request: JobRequest, sized: bool) -> Eligibility
     limits, admits, surely = _partitions(snapshot, request, found)
     off(~_any(_serving(nodes.partitions, name) for name in request.partitions) if request.partitions else
         np.ones(rows, np.bool_), Bar.PARTITION)  # fmt: skip
-    asked, excluded = _hosts(request.nodes_asked, found), _hosts(request.nodes_excluded, found)
+    asked, excluded = (_hosts(text, found, rows) for text in (request.nodes_asked, request.nodes_excluded))
     off(_named(nodes.name, excluded), Bar.EXCLUDED)
     if asked and len(asked) >= request.nodes:
         off(~_named(nodes.name, asked), Bar.NOT_ASKED)
@@ -195,9 +195,9 @@ def _named(names: Labels, hosts: tuple[str, ...]) -> Bools:
     return names.isin(hosts)
 
 
-def _hosts(text: str, found: _Doubts) -> tuple[str, ...]:
+def _hosts(text: str, found: _Doubts, nodes: int) -> tuple[str, ...]:
     try:
-        return expand(text)
+        return expand(text, most_of(nodes))
     except ValueError as error:
         found.doubt(f"its list of nodes {text!r} ({error})")
         return ()
@@ -206,7 +206,7 @@ def _hosts(text: str, found: _Doubts) -> tuple[str, ...]:
 def named_rows(snapshot: Snapshot, text: str) -> tuple[list[int], int] | None:
     """Rows of the nodes of a hostlist and how many names it has; None where it cannot be read."""
     try:
-        names = expand(text)
+        names = expand(text, most_of(len(snapshot.nodes)))
     except ValueError:
         return None
     at = _rows_of(snapshot.nodes.name)
@@ -411,7 +411,7 @@ def _of(snapshot: Snapshot, row: int) -> Bools:
     if "ALL_NODES" in table.flags[row].split(",") and not table.node_list[row]:
         return np.ones(len(snapshot.nodes), np.bool_)
     try:
-        return _named(snapshot.nodes.name, expand(table.node_list[row]))
+        return _named(snapshot.nodes.name, expand(table.node_list[row], most_of(len(snapshot.nodes))))
     except ValueError:
         return np.ones(len(snapshot.nodes), np.bool_)
 

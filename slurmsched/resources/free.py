@@ -11,7 +11,7 @@ import numpy as np
 
 from slurmsched.model import Act, JobState, Snapshot
 from slurmsched.model.columns import Bools, Floats, Int32s, Int64s
-from slurmsched.model.hostlist import expand
+from slurmsched.model.hostlist import expand, most_of
 from slurmsched.model.wants import types_of
 from slurmsched.resources.eligibility import shares_cpus
 from slurmsched.resources.held import Held, holding, node_rows
@@ -255,7 +255,8 @@ def _by_node_list(snapshot: Snapshot, rows: Int64s) -> tuple[Int64s, Int64s]:
     pairs: list[tuple[int, int]] = []
     for row in rows.tolist():
         with suppress(ValueError):
-            pairs += [(row, row_of[name]) for name in expand(snapshot.jobs.node_list[row]) if name in row_of]
+            hosts = expand(snapshot.jobs.node_list[row], most_of(len(row_of)))
+            pairs += [(row, row_of[name]) for name in hosts if name in row_of]
     made = np.array(pairs, np.int64).reshape(-1, 2)
     return made[:, 0], made[:, 1]
 

@@ -127,6 +127,8 @@ def test_eligibility__within_the_limits(partition, asks):
         ({}, {"features_asked": "!a"}, "'!a'"),
         ({}, {"nodes": 2, "nodes_asked": "n1"}, "names some of its nodes"),
         ({}, {"nodes_asked": "n[1-"}, "list of nodes"),
+        ({}, {"nodes_asked": "n[1-71]"}, "more than 70 names"),  # of three nodes
+        ({}, {"nodes_excluded": "n[2-99999]"}, "more than 70 names"),
         ({}, {"gpus_by": "job", "gpus": 2, "nodes": 2, "gpu_request": "gpu:a100:1,gpu:h100:1"}, "GPU types"),
     ],
 )  # fmt: skip
@@ -242,7 +244,7 @@ def test_eligibility__cpus_of_many_partitions_in_one_pass(monkeypatch):
     at = snapshot([*asks, *runs], nodes, partitions=[{"name": name, "max_cpus_per_node": 16.0} for name in names])
     asked = list[str]()
     expand = eligibility_module.expand
-    monkeypatch.setattr(eligibility_module, "expand", lambda text: asked.append(text) or expand(text))
+    monkeypatch.setattr(eligibility_module, "expand", lambda text, *most: asked.append(text) or expand(text, *most))
     for cpus in (11, 10):
         for row in range(7):
             found = eligibility(at, replace(request_of(at, row), cpus=cpus), sized=True)
