@@ -66,7 +66,7 @@ def told(tree: Config, since_s: float) -> list[dict[str, Any]]:
     from slurmsched.db.reports import acts_since
 
     idle_gpu_s = {act.id: act.idle_gpu_s for act in acts_on_record(tree)}
-    rows = acts_since(tree.ledger.url, since_s)
+    rows = acts_since(tree.ledger.address, since_s)
     return [row | {"idle_gpu_s": max(row["idle_gpu_s"], idle_gpu_s.get(row["act"], 0.0))} for row in rows]
 
 

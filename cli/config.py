@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ from slurmsched.cli import output
 from slurmsched.cli.groups import Group
 from slurmsched.cli.output import Output
 from slurmsched.cli.settings import settings
+from slurmsched.passwords import url_without_password, without_passwords
 
 if TYPE_CHECKING:
     from slurmsched.config import Config
@@ -63,7 +63,9 @@ def defaults(out: Output) -> None:
 
 def _masked(key: str, value: Any) -> Any:
     """The value without a database's password."""
-    return re.sub(r"(://[^:/@]*):[^@]*@", r"\1:***@", value) if key == "ledger.url" else value
+    if key == "ledger.url":
+        return url_without_password(value)
+    return without_passwords(value) if isinstance(value, str) else value
 
 
 def judged(config: Config) -> list[str]:
@@ -71,7 +73,7 @@ def judged(config: Config) -> list[str]:
     from slurmsched.planning.planner import Planner
 
     Planner.from_config(config)
-    _check_ledger(config.ledger.url)
+    _check_ledger(config.ledger.address)
     warnings = []
     if config.slurm.bin_dir and not shutil.which("squeue", path=config.slurm.bin_dir):
         warnings.append(f"slurm.bin_dir: no squeue in {config.slurm.bin_dir}")
@@ -90,4 +92,5 @@ def _check_ledger(url: str) -> None:
     try:
         open_engine(url, read_only=True).dispose()
     except LedgerError as error:
-        raise ConfigError(str(error).removeprefix("ledger.url").lstrip(": "), key="ledger.url") from error
+        key = "ledger.password_file" if str(error).startswith("ledger.password_file") else "ledger.url"
+        raise ConfigError(str(error).removeprefix(key).lstrip(": "), key=key) from error

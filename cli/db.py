@@ -20,7 +20,7 @@ def upgrade(out: Output) -> None:
     """Make the ledger, or bring its schema up to this version. Does nothing if it is."""
     from slurmsched.db import engine
 
-    url = config().ledger.url
+    url = config().ledger.address
     revision = engine.upgrade(url)
     if out.as_json:
         out.json({"ledger": engine.shown(url), "schema": revision})

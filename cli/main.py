@@ -13,6 +13,7 @@ from slurmsched import __version__
 from slurmsched.cli.groups import Group
 from slurmsched.cli.output import complain
 from slurmsched.errors import ConfigError, SlurmschedError
+from slurmsched.passwords import without_passwords
 
 # Heads of the help, and the commands under each: modules of slurmsched.cli that hold one click command named `command`.
 HEADS = {
@@ -96,7 +97,7 @@ def _failed(error: Exception, *, debug: bool) -> int:
     if debug:
         import traceback
 
-        traceback.print_exc()
+        sys.stderr.write(without_passwords(traceback.format_exc()))
     if isinstance(error, SlurmschedError):
         complain(str(error))
         return error.exit_code

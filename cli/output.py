@@ -20,6 +20,7 @@ import click
 from click.core import ParameterSource
 
 from slurmsched.errors import ConfigError, InputError
+from slurmsched.passwords import without_passwords
 from slurmsched.terminal import harmless, harmless_json, harmless_lines, paired
 
 if TYPE_CHECKING:
@@ -169,7 +170,7 @@ def refuse_folder(page: Path | None) -> None:
 
 def complain(text: str) -> None:
     """One line on stderr, about what went wrong."""
-    click.echo(f"slurmsched: {harmless(text)}", err=True)
+    click.echo(f"slurmsched: {harmless(without_passwords(text))}", err=True)
 
 
 def seconds(value: float) -> str:

@@ -59,8 +59,8 @@ def remembered(tree: Config) -> dict[str, Any]:
     from slurmsched.errors import LedgerError
 
     try:
-        return {"cycles": last_cycles(tree.ledger.url, SHOWN), "failures": _failures(tree.ledger.url),
-                "placements": _placements(tree.ledger.url)}  # fmt: skip
+        return {"cycles": last_cycles(tree.ledger.address, SHOWN), "failures": _failures(tree.ledger.address),
+                "placements": _placements(tree.ledger.address)}  # fmt: skip
     except LedgerError:
         return {"cycles": [], "failures": [], "placements": {}}  # the snapshot's warnings say why
 

@@ -32,7 +32,7 @@ def register(group: click.Group) -> None:
         """
         from slurmsched.db.reports import placements
 
-        rows = placements(config().ledger.url, time.time() - _seconds(since))
+        rows = placements(config().ledger.address, time.time() - _seconds(since))
         missed = [row for row in rows if row["note"]]
         shown = missed[:limit] if limit else missed
         if out.as_json:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import StringIO
@@ -15,6 +16,7 @@ from sqlalchemy.engine import URL, Connection, Engine, make_url
 
 from slurmsched.db import cut_short, schema
 from slurmsched.errors import LedgerError
+from slurmsched.passwords import holds_password, read_password, url_without_password, without_passwords
 from slurmsched.paths import see_not_root
 
 ANSWER_S = 60.0  # a server that says nothing for so long is given up [s]
@@ -40,9 +42,14 @@ def open_engine(
     Raises LedgerError for a URL that cannot be used, RightsError for root in a folder of somebody else.
     """
     parsed = _parsed(url)
+    file = parsed.query.get("password_file")
+    parsed = parsed.difference_update_query(["password_file"])
     options: dict[str, Any] = {"connect_args": {"timeout": min(patience_s or BUSY_S, BUSY_S)}}
     if parsed.get_backend_name() != "sqlite":
         arguments = _of_server(parsed.get_backend_name(), patience_s or ANSWER_S, still_s or STILL_S)
+        if parsed.get_backend_name() != "postgresql":
+            parsed, tls = _with_tls(parsed)
+            arguments |= tls
         options = {"pool_pre_ping": True, "connect_args": arguments}
     elif read_only:
         parsed = parsed.set(database=f"file:{quote(parsed.database or '')}", query={"mode": "ro", "uri": "true"})
@@ -53,6 +60,13 @@ def open_engine(
     except ImportError as error:
         extra = _DRIVERS[parsed.get_backend_name()][1]
         raise LedgerError(f"ledger {shown(url)}: no driver for it; `pip install slurmsched[{extra}]`") from error
+    except (TypeError, ValueError) as error:
+        what = without_passwords(str(error), _passwords(parsed))
+        raise LedgerError(f"ledger {shown(url)}: {what}; see docs/ledger.md for the options of ledger.url") from None
+    if parsed.get_backend_name() != "sqlite":
+        sa.event.listen(engine, "do_connect", _connecting(engine.url, Path(str(file)) if file else None))
+        if file:
+            read_password(Path(str(file)))  # what is wrong with it is said before anything is connected
     if parsed.get_backend_name() == "sqlite" and not read_only:
         sa.event.listen(engine, "connect", _set_pragmas)
         sa.event.listen(engine, "connect", _opened(engine))
@@ -180,7 +194,8 @@ def translated(engine: Engine) -> Iterator[None]:
     try:
         yield
     except sa.exc.SQLAlchemyError as error:
-        cause = str(getattr(error, "orig", None) or error).splitlines()[0]
+        cause = (str(getattr(error, "orig", None) or error).splitlines() or [type(error).__name__])[0]
+        cause = without_passwords(cause, _passwords(engine.url))
         raise LedgerError(f"ledger {shown(engine.url)}: {cause}{_advice(cause)}") from error
 
 
@@ -189,14 +204,20 @@ def shown(url: str | URL) -> str:
     parsed = make_url(url)
     if (parsed.database or "").startswith("file:"):  # as open_engine opens it to read only
         parsed = parsed.set(database=unquote((parsed.database or "")[5:]), query={})
-    return parsed.render_as_string(hide_password=True)
+    parsed = parsed.difference_update_query(["password_file"])
+    return url_without_password(parsed.render_as_string(hide_password=True))
 
 
 def _parsed(url: str) -> URL:
     try:
         parsed = make_url(url)
-    except sa.exc.ArgumentError as error:
-        raise LedgerError(f"ledger.url {url!r} is not an SQLAlchemy URL, such as sqlite:////path/ledger.db") from error
+    except (sa.exc.ArgumentError, ValueError):  # its text, and the URL, may hold a password
+        what = f"{url_without_password(url)} is not an SQLAlchemy URL, such as sqlite:////path/ledger.db"
+        raise LedgerError(f"ledger.url {what} or mysql://user@host/database") from None
+    before, _, _ = url.rpartition("@")
+    if "@" in before or "?" in before:  # read otherwise than meant, and shown as host then
+        what = "has an @ or ? in its password, or an @ in its options; write them as %40 and %3F"
+        raise LedgerError(f"ledger.url: {url_without_password(url)} {what}, or use ledger.password_file")
     if parsed.get_backend_name() not in _DRIVERS:
         raise LedgerError(f"ledger.url: {parsed.drivername} is not offered; use {', '.join(_DRIVERS)}")
     if "+" not in parsed.drivername:
@@ -227,6 +248,85 @@ def _of_server(backend: str, patience_s: float, still_s: float) -> dict[str, Any
     still = f"SET SESSION wait_timeout = @@wait_timeout /*M! , SESSION idle_transaction_timeout = {still_s:.0f} */"
     waits = {"read_timeout": patience_s, "write_timeout": patience_s}
     return {"connect_timeout": connect_s, "init_command": still, **waits}
+
+
+def _with_tls(url: URL) -> tuple[URL, dict[str, Any]]:
+    """The URL without its ssl_ options, and the connect argument of pymysql that does what they say.
+
+    Any of them switches TLS on, with certificate and host name checked unless they say otherwise: pymysql by itself
+    checks nothing where ssl_verify_identity comes without its own ssl_ca. Raises LedgerError.
+    """
+    given = {name: str(value) for name, value in url.query.items() if name.startswith("ssl_")}
+    if not given:
+        return url, {}
+    names = (
+        "ca",
+        "capath",
+        "cert",
+        "key",
+        "key_password",
+        "cipher",
+        "check_hostname",
+        "verify_cert",
+        "verify_identity",
+    )
+    if unknown := set(given) - {f"ssl_{name}" for name in names}:
+        raise LedgerError(f"ledger.url: unknown option {', '.join(sorted(unknown))}; see docs/ledger.md, TLS")
+    ca, capath, cert, key, passphrase, cipher, *_ = (given.get(f"ssl_{name}") for name in names)
+    try:
+        context = ssl.create_default_context(cafile=ca, capath=capath)
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # which certificates that MariaDB makes do not pass
+        context.check_hostname = all(_yes(given, name) for name in ("check_hostname", "verify_cert", "verify_identity"))
+        context.verify_mode = ssl.CERT_REQUIRED if _yes(given, "verify_cert") else ssl.CERT_NONE
+        if cert:
+            context.load_cert_chain(cert, key, passphrase or "")  # without one OpenSSL would ask on the terminal
+        if cipher:
+            context.set_ciphers(cipher)
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        files = ", ".join(f"ssl_{name}={given[f'ssl_{name}']}" for name in names[:4] if f"ssl_{name}" in given)
+        what = error.strerror if isinstance(error, OSError) and error.strerror else type(error).__name__
+        raise LedgerError(f"ledger {shown(url)}: {files or 'the ssl_ options'} cannot be used: {what}") from None
+    return url.difference_update_query(list(given)), {"ssl": context}
+
+
+def _yes(options: dict[str, str], name: str) -> bool:
+    """Whether the option is on, as it is where it is not given. Raises LedgerError."""
+    text = options.get(f"ssl_{name}", "true").lower()
+    if text not in ("true", "1", "yes", "on", "false", "0", "no", "off"):
+        raise LedgerError(f"ledger.url: ssl_{name} must be true or false")
+    return text in ("true", "1", "yes", "on")
+
+
+def _passwords(url: URL) -> tuple[str, ...]:
+    """What stands in the URL as a password, unless it is a name that is shown anyway."""
+    options = [str(value) for name, value in url.query.items() if holds_password(f"x://?{name}={value}")]
+    return tuple({str(url.password or ""), *options} - {"", url.username, url.host, url.database})
+
+
+def _connecting(url: URL, file: Path | None) -> Any:
+    """Connects with the password that is in the file by now. What a driver says of wrong options leaves as LedgerError,
+    and nothing that quotes a password leaves."""
+
+    def connect(dialect: Any, _: Any, arguments: Any, options: dict[str, Any]) -> Any:
+        password = {"password": read_password(file)} if file else {}
+        known = {*_passwords(url), *password.values()} - {url.username, url.host, url.database}
+        try:
+            connection = dialect.connect(*arguments, **options | password)
+        except Exception as error:
+            text = str(error) or type(error).__name__
+            clean = without_passwords(text, known)
+            if isinstance(error, dialect.loaded_dbapi.Error) and clean == text:
+                raise
+            clean = clean.splitlines()[0]
+            raise LedgerError(f"ledger {shown(url)}: {clean}{_advice(clean)}") from None
+        if "ssl" in options and not getattr(connection, "_secure", True):  # older pymysql goes on without
+            connection.close()
+            raise LedgerError(
+                f"ledger {shown(url)}: the server offers no TLS; switch it on there (docs/ledger.md, TLS)"
+            )
+        return connection
+
+    return connect
 
 
 def _identity(url: URL) -> tuple[int, int] | None:
@@ -279,6 +379,7 @@ def _advice(cause: str) -> str:
         ("readonly", "see that slurmsched may write the file and its folder"),
         ("no such table", "run `slurmsched db upgrade`"),
         ("malformed", "move the file away and start anew: levers are in the journal, runs in sacct"),
+        ("certificate", "see that ledger.url names the CA of the server's certificate, and the host that it is for"),
         ("connect", "see that the database server runs and that ledger.url is right"),
     ):
         if sign in text:

@@ -40,7 +40,7 @@ class Place:
     @classmethod
     def of(cls, config: Config, patience_s: float | None = None) -> Place:
         """As configured."""
-        return cls(config.ledger.url, config.ledger.journal, config.leader.enabled, patience_s)
+        return cls(config.ledger.address, config.ledger.journal, config.leader.enabled, patience_s)
 
 
 def history(at: Place, job_id: int) -> tuple[list[dict[str, Any]], list[str]]:

@@ -42,6 +42,6 @@ def open_lead(config: Config) -> Lead:
     """As [leader] says. Nothing is connected yet. Raises LedgerError."""
     leader = config.leader
     patience_s = max(leader.lease_s / PATIENCE, 1.0)
-    engine = engines.open_engine(config.ledger.url, patience_s=patience_s, still_s=leader.lease_s)
+    engine = engines.open_engine(config.ledger.address, patience_s=patience_s, still_s=leader.lease_s)
     lease = Lease(engine, leader.name or socket.gethostname(), leader.lease_s)
     return Lead(lease, *(SharedLines(engine, lease, file) for file in ("journal", "acts", "pins", "deferrals")))

@@ -252,7 +252,7 @@ def open_store(
     read_only: nothing is made or changed, and where there is no ledger that can be read an empty one serves, with a
     warning in each snapshot. Raises LedgerError.
     """
-    url, path = config.ledger.url, config.ledger.journal
+    url, path = config.ledger.address, config.ledger.journal
     readable = not read_only or os.access(path, os.R_OK)  # who only looks need not be able to read it
     journal = Journal(path, shared=lead.journal if lead else None) if readable else None
     if not read_only:

@@ -35,7 +35,9 @@ PLACED = {  # of site-configs
     "slurmsched.tmpfiles": "usr/lib/tmpfiles.d/slurmsched.conf",
     "slurmsched.logrotate": "etc/logrotate.d/slurmsched",
 }
-DEFAULTS = "# Variables of slurmsched's units, such as SLURMSCHED_LEDGER__URL with a password. Keep it mode 600 then.\n"
+DEFAULTS = """# Variables of slurmsched's units, such as SLURMSCHED_LOG__LEVEL=debug. Commands that people start do not read this:
+# settings of the ledger belong into slurmsched.toml, and its password into the file that ledger.password_file names.
+"""
 
 
 def stage(root: Path, *, vendor: bool = False) -> None:
@@ -52,6 +54,7 @@ def stage(root: Path, *, vendor: bool = False) -> None:
     put(root / "usr/bin/slurmsched", COMMAND.format(version=version), 0o755)
     shutil.copy(share / "slurmsched/plugin/requeue/slurmsched-requeue", root / "usr/bin")
     put(root / "etc/default/slurmsched", DEFAULTS, 0o600)
+    put(library / "upgrade-ledger", (HERE / "upgrade-ledger").read_text(encoding="utf-8"), 0o755)
     for name in UNITS:
         unit = (CONFIGS / name).read_text(encoding="utf-8").replace("/opt/slurmsched/bin/", "/usr/bin/")
         put(root / "usr/lib/systemd/system" / name, unit)

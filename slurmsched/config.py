@@ -15,10 +15,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
+from urllib.parse import quote
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from slurmsched.errors import ConfigError
+from slurmsched.passwords import holds_password, url_without_password, without_passwords
 from slurmsched.written_files import absolute, ledger_url, see_distinct
 
 PREFIX = "SLURMSCHED_"
@@ -242,12 +244,31 @@ class Ledger(Section):
     url: Annotated[str, AfterValidator(ledger_url)] = Field(
         "sqlite:////var/lib/slurmsched/ledger.db", description="SQLAlchemy URL of the database"
     )
+    password_file: Written | None = Field(
+        None, description="file with the database's password in one line, which others may not read"
+    )
     journal: Written = Field(
         Path("/var/lib/slurmsched/journal.jsonl"), description="each write, on disk before it is sent"
     )
     lock: Written = Field(Path("/var/lib/slurmsched/lock"), description="held by the one that works on the cluster")
     keep_days: int = Field(180, ge=1, description="facts older than this are dropped [days]")
     sacct: bool = Field(True, description="ask sacct for earlier runs of jobs seen for the first time")
+
+    @model_validator(mode="after")
+    def _one_password(self) -> Ledger:
+        if self.password_file and self.url.startswith("sqlite"):
+            raise ValueError("password_file is set but url names a SQLite file, which has no password; "
+                             "set url to mysql://USER@HOST/DATABASE or postgresql://USER@HOST/DATABASE")  # fmt: skip
+        if self.password_file and holds_password(self.url):
+            raise ValueError("password_file is set and url holds a password too; take it out of url")
+        return self
+
+    @property
+    def address(self) -> str:
+        """What db/engine.py opens: the URL, with the password's file as an option."""
+        if not self.password_file:
+            return self.url
+        return f"{self.url}{'&' if '?' in self.url else '?'}password_file={quote(str(self.password_file))}"
 
 
 class Past(Section):
@@ -534,7 +555,15 @@ def _message(error: Any) -> str:
     text = error["msg"].removeprefix("Value error, ")
     if error["type"] in _WORDS:
         text = _WORDS[error["type"]].format(**error.get("ctx", {}))
-    return text if isinstance(error["input"], Mapping) else f"{text}, got {error['input']!r}"
+    return text if isinstance(error["input"], Mapping) else f"{text}, got {_input(error)}"
+
+
+def _input(error: Any) -> str:
+    """What stood there, without a password."""
+    if tuple(error["loc"]) in (("ledger",), ("ledger", "url")):
+        text = isinstance(error["input"], str)
+        return repr(url_without_password(error["input"])) if text else f"a {type(error['input']).__name__}"
+    return without_passwords(repr(error["input"]))
 
 
 def _nearest(loc: tuple[int | str, ...]) -> str:
@@ -559,6 +588,6 @@ def _near(name: str, known: list[str]) -> str:
 
 def digest(config: Config) -> str:
     """Twelve hex digits that tell one configuration from another; no password of a URL is in it."""
-    url = re.sub(r"//[^/]*@", "//@", config.ledger.url)
+    url = url_without_password(config.ledger.url)
     told = config.model_copy(update={"ledger": config.ledger.model_copy(update={"url": url})})
     return hashlib.blake2b(told.model_dump_json().encode(), digest_size=6).hexdigest()

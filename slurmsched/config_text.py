@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, get_args
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -57,7 +58,8 @@ def _section(name: str, section: BaseModel) -> list[str]:
 def _entry(key: str, field: FieldInfo, value: Any) -> list[str]:
     comment = f"# {field.description}"
     if value is None:
-        return [comment, f'# {key} = {{ name = "..." }}']
+        plugin = isinstance(field.annotation, UnionType) and Plugin in get_args(field.annotation)
+        return [comment, f'# {key} = {{ name = "..." }}' if plugin else f'# {key} = "..."']
     return [comment, f"{key} = {toml_value(value)}"]
 
 

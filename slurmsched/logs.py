@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import MutableMapping
 from typing import Any, TextIO
 
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
@@ -50,24 +51,44 @@ def _emit(level: str, event: str, values: dict[str, Any]) -> None:
     getattr(structlog.get_logger(), level)(event, **values)
 
 
-def _harmless(_: Any, __: str, values: dict[str, Any]) -> dict[str, Any]:
-    """For a terminal: no value, whoever it came from, steers it. JSON lines are escaped by JSON."""
-    from slurmsched.terminal import harmless
+def _guarded(_: Any, __: str, values: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """No password in any value, tracebacks included."""
+    from slurmsched.passwords import without_passwords
 
-    return {key: harmless(value) if isinstance(value, str) else value for key, value in values.items()}
+    def guarded(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: guarded(part) for key, part in value.items()}
+        if isinstance(value, list | tuple):
+            return [guarded(part) for part in value]
+        return without_passwords(value) if isinstance(value, str) else value
+
+    return {key: guarded(value) for key, value in values.items()}
+
+
+def _harmless(_: Any, __: str, values: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """For a terminal: no value, whoever it came from, steers it. JSON lines are escaped by JSON."""
+    from slurmsched.terminal import harmless, harmless_lines
+
+    lines = {key: harmless_lines(value) for key, value in values.items() if key == "exception"}
+    return {key: harmless(value) if isinstance(value, str) else value for key, value in values.items()} | lines
 
 
 def _start(stream: TextIO) -> None:
     import structlog
 
     text = _chosen["format"] == "text" or (_chosen["format"] == "auto" and stream.isatty())
-    render: Any = structlog.dev.ConsoleRenderer(colors=stream.isatty()) if text else structlog.processors.JSONRenderer()
+    render: Any = structlog.processors.JSONRenderer()
+    if text:  # a traceback as Python prints it: structlog's own shows the values of variables
+        plain = structlog.dev.plain_traceback
+        render = structlog.dev.ConsoleRenderer(colors=stream.isatty(), exception_formatter=plain)
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            *([_harmless] if text else [structlog.processors.format_exc_info]),
+            structlog.processors.format_exc_info,
+            _guarded,
+            *([_harmless] if text else []),
             render,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(_chosen["least"]),

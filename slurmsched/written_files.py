@@ -48,6 +48,8 @@ def _written(config: Config) -> list[tuple[str, Path]]:
     sqlite, path = _sqlite(config.ledger.url)
     if sqlite and path.startswith("//"):
         found.append(("ledger.url", Path(path[1:])))
+    if config.ledger.password_file:
+        found.append(("ledger.password_file", config.ledger.password_file))
     if config.daemon.socket:
         found.append(("daemon.socket", config.daemon.socket))
     if config.metrics.textfile:

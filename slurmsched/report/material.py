@@ -113,7 +113,7 @@ def _history(config: Config, since_s: float, until_s: float, unread: list[str]) 
 
 
 def _ledger(config: Config, since_s: float, unread: list[str]) -> dict[str, Any]:
-    url = config.ledger.url
+    url = config.ledger.address
     try:
         idle_gpu_s = {act.id: act.idle_gpu_s for act in acts_on_record(config)}
         acts = [row | {"idle_gpu_s": max(row["idle_gpu_s"], idle_gpu_s.get(row["act"], 0.0))}

@@ -8,10 +8,12 @@ import stat
 from pathlib import Path
 
 from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError
 
 from slurmsched.config import Config
 from slurmsched.db import engine as engines
 from slurmsched.errors import LedgerError
+from slurmsched.passwords import holds_password, url_without_password
 from slurmsched.paths import owner, standing_folder
 from slurmsched.slurm.finding import Finding
 from slurmsched.slurm.site import own_name
@@ -63,9 +65,12 @@ def _ledger(config: Config, user: str) -> Finding:
             found = _writable("ledger", Path(url.database), user, why)
             if not found.ok or not Path(url.database).exists():
                 return found
-        return Finding("ledger", "ok", engines.look(config.ledger.url), why)
-    except (LedgerError, ValueError) as error:
+        return Finding("ledger", "ok", engines.look(config.ledger.address), why)
+    except LedgerError as error:
         return Finding("ledger", "fail", str(error), why, "ledger.url: see docs/ledger.md")
+    except (ValueError, ArgumentError):  # its text may hold a password
+        detail = f"ledger.url {url_without_password(config.ledger.url)} is not an SQLAlchemy URL"
+        return Finding("ledger", "fail", detail, why, "ledger.url: see docs/ledger.md")
 
 
 def _writable(name: str, path: Path, user: str, why: str) -> Finding:
@@ -97,7 +102,7 @@ def _config_file(config: Config, path: Path | None, user: str) -> Finding:
     if path is None:
         return Finding("configuration file", "ok", "built-in defaults", why)
     mode, belongs = path.stat().st_mode, owner(path)
-    secret = make_url(config.ledger.url).password and mode & stat.S_IROTH
+    secret = holds_password(config.ledger.url) and mode & stat.S_IROTH
     verdict, detail, remedy = "ok", f"{path}, {stat.filemode(mode)}, of {belongs}", ""
     if mode & stat.S_IWOTH:
         verdict, remedy = "fail", f"chmod o-w {path}"

@@ -7,6 +7,7 @@ import socket
 from urllib.parse import urlsplit
 
 from slurmsched.config import Config
+from slurmsched.passwords import url_without_password
 
 
 def tag_of(config: Config) -> str:
@@ -16,6 +17,6 @@ def tag_of(config: Config) -> str:
     """
     where = [socket.gethostname(), str(config.ledger.journal.absolute())]
     if config.leader.enabled:
-        url = urlsplit(config.ledger.url)
+        url = urlsplit(url_without_password(config.ledger.url))
         where = [url.hostname or "", str(url.port or ""), url.path]
     return hashlib.blake2b("\0".join(where).encode(), digest_size=3).hexdigest()

@@ -39,7 +39,7 @@ def test_stage__takes_what_is_ours(stage: ModuleType, tmp_path: Path, vendor: bo
     share = tmp_path / "usr/share"
     assert {path.name for path in (share / "man/man1").iterdir()} == {"slurmsched.1", "slurmsched-plan.1"}
     assert not (share / "jupyter").exists()
-    assert [path.name for path in (tmp_path / "usr/lib/slurmsched").iterdir()] == []
+    assert [path.name for path in (tmp_path / "usr/lib/slurmsched").iterdir()] == ["upgrade-ledger"]
     assert {path.name for path in (tmp_path / "usr/bin").iterdir()} == {"slurmsched", "slurmsched-requeue"}
 
 
