@@ -35,7 +35,7 @@ PLACED = {  # of site-configs
     "slurmsched.tmpfiles": "usr/lib/tmpfiles.d/slurmsched.conf",
     "slurmsched.logrotate": "etc/logrotate.d/slurmsched",
 }
-DEFAULTS = """# Variables of slurmsched's units, such as SLURMSCHED_LOG__LEVEL=debug. Commands that people start do not read this:
+DEFAULTS = """# Variables of slurmsched's units, such as SLURMSCHED_LOG__LEVEL=debug. No command in a shell reads them:
 # settings of the ledger belong into slurmsched.toml, and its password into the file that ledger.password_file names.
 """
 

@@ -21,7 +21,7 @@ _SHOWN = re.compile(  # options of a URL that hold no password; the value of any
     re.IGNORECASE | re.VERBOSE,
 )
 _PAIR = re.compile(  # password=secret, sslpassword='a b', "passwd": "x", password%3Dsecret
-    r"""((?:password|passwd|passphrase|pwd|secret|token|(?:client|server)_key)["']?\s*(?:=|:|%3d)\s*)"""
+    r"""((?:password|passwd|passphrase|pwd|secret|token|(?:client|server)_key)(?:["']?\s*(?:=|%3d)|["']\s*:)\s*)"""
     r"""(?:'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|(?:\\.|[^\s&;,'")])+)""",
     re.IGNORECASE,
 )

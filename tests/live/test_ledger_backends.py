@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from slurmsched.db import engine as engines
+from slurmsched.db import schema
 from slurmsched.db.store import LedgerStore
 from slurmsched.errors import LedgerError
 from tests.live.lab import run
@@ -146,3 +148,30 @@ def test_tls__with_the_servers_ca_and_no_other(tls: None, tmp_path: Path, url: s
         over_tls(url, options, "wrong.pem")
     with pytest.raises(LedgerError, match=r"ertificate"):
         over_tls(url.replace("127.0.0.1", "localhost"), options, "ca.pem")
+
+
+def test_install_page__as_written(lab: None) -> None:
+    """docs/install.md's own lines, with the lab's database: it is filled, by who has no password in the URL."""
+    page = (Path(__file__).parents[2] / "docs" / "install.md").read_text().partition("## Ledger")[2].partition("## ")[0]
+    lines = [line.strip() for line in page.splitlines() if line.startswith(" " * 8)]
+    made, owned, _, *settings, upgrade = lines
+    mine = "/tmp/ledger-as-written"
+    text = "\n".join(settings).replace("db.example.org", "127.0.0.1").replace("/etc/slurmsched", mine)
+    script = f"""set -eu
+    rm -rf {mine}; install -d -o slurmsched {mine}
+    {made.replace("/etc/slurmsched", mine)}
+    {owned.replace("/etc/slurmsched", mine)}
+    echo slurmsched >{mine}/ledger.password
+    cat >{mine}/slurmsched.toml
+    export SLURMSCHED_CONFIG={mine}/slurmsched.toml
+    {upgrade}
+    ls {mine}
+    chmod o+r {mine}/ledger.password
+    {upgrade} 2>&1 || echo exit $?"""
+    with emptied(MARIADB):
+        done = subprocess.run(["sh", "-c", script], input=text, capture_output=True, text=True, check=True, timeout=60)
+        assert missing_tables(MARIADB) == set()
+    shown = f"mysql://slurmsched@127.0.0.1/slurmsched: schema {schema.HEAD}, up to date"
+    assert done.stdout.splitlines()[:3] == [shown, "ledger.password", "slurmsched.toml"]
+    assert f"password_file {mine}/ledger.password: others may read or write it (-rw----r--)" in done.stdout
+    assert done.stdout.splitlines()[-1] == f"exit {LedgerError.exit_code}"

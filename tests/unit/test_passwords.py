@@ -122,6 +122,10 @@ def test_log__shows_no_password(style: str, monkeypatch: pytest.MonkeyPatch) -> 
         ("ledger mysql://me@host/db: gone", "ledger mysql://me@host/db: gone"),
         ("cannot reach mysql://me:a@b@host/db?charset=utf8", "cannot reach mysql://me:***@host/db?charset=utf8"),
         ("ledger.password_file /etc/p: is empty", "ledger.password_file /etc/p: is empty"),
+        (
+            "ledger.password_file /etc/ledger.password: others may",
+            "ledger.password_file /etc/ledger.password: others may",
+        ),
         ("see http://host:9811/job/1", "see http://host:9811/job/1"),
     ],
 )

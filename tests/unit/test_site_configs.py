@@ -27,9 +27,13 @@ def _unit(path: Path) -> dict[str, list[tuple[str, str]]]:
 
 
 @pytest.mark.parametrize("path", SITES, ids=lambda path: path.stem)
-def test_site__loads_and_its_policy_can_be_made(path, monkeypatch):
+def test_site__loads_and_its_policy_can_be_made(path, monkeypatch, tmp_path):
     """Each is a configuration that runs as it stands: it manages something, and starts in dry-run."""
     monkeypatch.delenv("SLURMSCHED_CONFIG", raising=False)
+    if load_config(path).ledger.password_file:
+        (file := tmp_path / "password").write_text("secret")
+        file.chmod(0o600)
+        monkeypatch.setenv("SLURMSCHED_LEDGER__PASSWORD_FILE", str(file))
     config = load_config(path)
     warnings = judged(config)
     assert [text for text in warnings if "manages nothing" in text or "no job is managed" in text] == []
