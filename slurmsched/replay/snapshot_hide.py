@@ -203,12 +203,12 @@ class _Hider:
         return rules[told] if told in rules else self.names(told)
 
     def key(self, text: str) -> str:
-        """What a policy keeps something under, such as "share a100" or "57@1800": its own words and numbers stay."""
+        """What a policy keeps something under, such as "share a100" or "57@1800": our own words and numbers stay."""
         return re.sub(r"[^\s@:/|,]+", lambda found: self._key_word(found[0]), text)
 
     def _key_word(self, word: str) -> str:
-        own = _IDENTIFIER.fullmatch(word) or re.fullmatch(r"[\d_+.-]*", word) or SOLD.fullmatch(word)
-        return self._people.get(word) or (word if own else self.known(word))
+        plain = re.fullmatch(r"[\d_+.-]*", word) or (SOLD.fullmatch(word) and word not in self._known)
+        return self._people.get(word) or (word if plain or word in _OWN_KEYS else self.known(word))
 
     def memory(self, value: Any) -> Any:
         """A policy's memory: numbers stay, texts become names, keys of mappings too."""
@@ -266,6 +266,17 @@ class _Hider:
         return value if _WORDY.fullmatch(key) and all(map(_OPTION.fullmatch, parts)) else ""
 
 
+# What our policies keep their memory under. Any other word may be a name of the site, and so may a site's own policy's.
+_OWN_TEXT = (
+    "admitted apps arrival_s at_s batch batch_gpus begin_s begins_s begun_s columns count deficit_s deserved_gpu_s "
+    "deserved_gpus done done_s drawn due elastic_round end_s executed_s fair first first_arrival_s forgiven_gpu_s "
+    "forgiven_s given_gpus gpus has heet ids isolated isolated_s job_id jobs last_s lease_plan left left_s length_s "
+    "made oasis on origin_s others pace pairs parts passed passes place queue ran_here ran_s rate received_s "
+    "regimes reset_s round round_at_s rounds rows run_s runs second second_arrival_s several share shared since_s "
+    "slot speed_first speed_second stale started_s step_s stretch sum tenants times took trades until_s waited "
+    "window worker_s "
+)
+_OWN_KEYS = frozenset(_OWN_TEXT.split())
 _SCOPE = {"accounts": "account", "partitions": "partition", "qos": "qos"}
 # Texts of Slurm's or our own words, whatever they are part of, and what they can look like.
 _WORDS = {

@@ -29,6 +29,7 @@ from slurmsched.replay.snapshot_hide import hidden
 from slurmsched.testing.builders import mixed_snapshot, snapshot
 
 POLICIES = ("discretized-las", "las", "gittins", "sjf", "srtf", "srsf", "themis", "gandiva-fair", "gavel")
+MEMORIES = ("aonline", "astraea", "chronus", "elasticflow", "gandiva", "heet", "oasis", "pop", "shockwave", "spin")
 SETTINGS = {
     "PriorityType": "priority/multifactor", "PriorityWeightAge": "1000", "SLURM_VERSION": "24.11.5",
     "ClusterName": "hpc", "JobCompPass": "hunter2", "JobCompLoc": "https://u:p@es:9200", "SlurmdbdPass": "hunter2",
@@ -93,7 +94,7 @@ def test_hidden__leaves_no_name_and_keeps_hints(tmp_path: Path) -> None:
     """Users, accounts, jobs, reservations, comments, the cluster, and names in a policy's memory."""
     past = Past.build(1, {"user": ["zoe"], "account": ["physics"], "name": ["secret"], "executed_s": [5.0]})
     given = snapshot(NAMED, [{"name": "n1", "gpus": 8, "reason": "ask zoe"}], site=replace(SITE, user="zoe"), past=past,
-                     carry={"bob": [1.0], "who": ["zoe", "xyz"]}, warnings=("comment of zoe",))  # fmt: skip
+                     carry={"bob": [1.0], "tenants": ["zoe", "xyz"]}, warnings=("comment of zoe",))  # fmt: skip
     tree = config(scope={"partitions": ["*"], "accounts": ["physics"]})
     held = hidden(saved(given, planned(given, tree), tree), Anonymiser(b"k" * 32))
     write_snapshot(tmp_path / "s", held)
@@ -105,10 +106,36 @@ def test_hidden__leaves_no_name_and_keeps_hints(tmp_path: Path) -> None:
     assert made.anonymised
     assert list(made.snapshot.jobs.comment) == ["slurmsched: dur=2h", "", ""]
     assert made.config.scope.accounts == (made.snapshot.jobs.account[0],)
-    assert set(made.snapshot.carry) == {made.snapshot.jobs.user[1], "who"}
-    assert made.snapshot.carry["who"][0] == made.snapshot.jobs.user[0]
-    assert made.snapshot.carry["who"][1].startswith("x")
+    assert set(made.snapshot.carry) == {made.snapshot.jobs.user[1], "tenants"}
+    assert made.snapshot.carry["tenants"][0] == made.snapshot.jobs.user[0]
+    assert made.snapshot.carry["tenants"][1].startswith("x")
     assert (made.snapshot.past.user[0], made.snapshot.past.executed_s[0]) == (made.snapshot.jobs.user[0], 5.0)
+
+
+def test_hidden__of_a_memory_our_own_keys_stay_and_no_others() -> None:
+    """A tenant without jobs, a job's name, a node that is gone, a model that is a job's name: in whatever form."""
+    names = ("alice", "projectx", "bob", "old-node-7", "secret", "h100", "lab_a")
+    given = snapshot([*NAMED, {"name": "projectx"}, {"name": "h100"}], site=SITE,
+                     carry={"tenants": dict.fromkeys(names, 1), "share a100": {f"{name}@1800": 2 for name in names},
+                            "rows": [{f"7/{name}": 3} for name in names]})  # fmt: skip
+    made = hidden(saved(given, Plan(), config()), Anonymiser(b"k" * 32)).snapshot.carry
+    assert [name for name in names if name in str(made)] == []
+    assert list(made) == ["tenants", "share a100", "rows"]
+    assert len(made["tenants"]) == len(made["share a100"]) == len(names)
+
+
+@pytest.mark.parametrize("policy", MEMORIES)
+def test_hidden__keeps_the_keys_of_our_policies(policy: str) -> None:
+    """Without them the plan of the file would be another."""
+    given = mixed_snapshot(8, seed=3)
+    comments = [f"slurmsched: dur=1h deadline=+{row + 2}h" for row in range(len(given.jobs))]
+    given = replace(given, site=SITE, jobs=given.jobs.with_columns(comment=Labels.of(comments)))
+    ranking = planned(given, config(policy)).ranking
+    assert ranking is not None
+    held = replace(given, carry=ranking.carry)
+    made = hidden(saved(held, Plan(), config(policy)), Anonymiser(b"k" * 32)).snapshot.carry
+    assert list(made) == list(ranking.carry)
+    assert made
 
 
 MARK = "Zq7marker"
