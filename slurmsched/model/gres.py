@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from slurmsched.errors import UnreadableError
+from slurmsched.model.hostlist import split_list
 
 SHARING = ("shard", "mps")  # gres of which a GPU has several
 NOTHING = frozenset({"", "(null)", "N/A", "n/a", "none", "None", "(none)"})
@@ -32,7 +33,7 @@ _PARTS = re.compile(r"\((\d+/\d+(?:,\d+/\d+)*)\)")
 MOST_COUNT = 2**53  # of any gres, counted in bytes or not
 MOST_INDEXED = 63  # GPUs of a node that are told apart: as many bits as an int64 column has for a mask
 MOST_DEVICES = 4096  # of a node: a higher index or count of GPUs is no number of devices
-_COMMA = re.compile(r",(?![^(]*\))")
+LONGEST = 4096  # characters of one text: no node or job has so many kinds
 _MIG = re.compile(r"(?:^|[^0-9a-z])\d+g[._]?\d+gb", re.IGNORECASE)
 
 
@@ -71,9 +72,11 @@ def parse_gres(text: str, *, counted: bool = False) -> tuple[Gres, ...]:
     """
     if text in NOTHING:
         return ()
+    if len(text) > LONGEST:
+        raise UnreadableError("not a gres or TRES text: too long", text=text[:100])
     entries: list[Gres] = []
     totals: list[Gres] = []
-    for part in _COMMA.split(text):
+    for part in split_list(text, "()"):
         match = _ENTRY.fullmatch(part.strip())
         if match is None:
             raise UnreadableError("not a gres or TRES text", text=text)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 
 MOST = 1 << 20  # names of one hostlist: more is a typing error, or meant to take the memory
 MOST_DIGITS = 255  # of a number: Linux takes no longer name of a host
-_COMMA = re.compile(r",(?![^\[]*\])")
+MOST_KEPT = 1 << 14  # names of a list that is remembered
 _GROUP = re.compile(r"\[([^\[\]]*)\]")
 # Differences, steps, other digits than Slurm's and the like: ClusterShell knows them, Slurm does not.
 _RANGES = re.compile(r"\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*", re.ASCII)
@@ -23,9 +24,28 @@ def expand(text: str, most: int = MOST) -> tuple[str, ...]:
         return names
     if _NOT_SLURMS.search(text) or not all(map(_RANGES.fullmatch, _GROUP.findall(text))):
         raise ValueError("not a hostlist (Slurm knows neither steps nor what joins lists but a comma)")
-    if _spanned(text) > most:
+    names_at_least = _spanned(text)
+    if names_at_least > most:
         raise ValueError(f"not a hostlist (more than {most} names)")
-    return tuple(dict.fromkeys(name for part in _COMMA.split(text) for name in _names(part)))
+    return _kept(text) if names_at_least <= MOST_KEPT else _expanded(text)
+
+
+def split_list(text: str, brackets: str = "[]") -> list[str]:
+    """The parts of a comma list; a comma in brackets separates nothing: "a[1,2],b" -> ["a[1,2]", "b"]."""
+    parts = list[list[str]]([[]])
+    for number, piece in enumerate(text.split(brackets[0])):
+        inner, closing, outer = piece.rpartition(brackets[1])
+        first, *others = outer.split(",")
+        parts[-1] += [brackets[0] * (number > 0), inner, closing, first]
+        parts += [[other] for other in others]
+    return ["".join(part) for part in parts]
+
+
+def _expanded(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for part in dict.fromkeys(split_list(text)) for name in _names(part)))
+
+
+_kept = lru_cache(maxsize=64)(_expanded)
 
 
 def most_of(nodes: int) -> int:
@@ -55,7 +75,7 @@ def _numbers(group: str) -> Iterator[str]:
 def _spanned(text: str) -> int:
     """At least as many names as the text stands for, found without making them."""
     total = 0
-    for part in _COMMA.split(text):
+    for part in split_list(text):
         names = 1
         for group in _GROUP.findall(part):
             spans = [span.partition("-") for span in group.split(",")]

@@ -12,7 +12,6 @@ _ENDS = re.compile(r"\r*\n|\r")
 _CONTROLS = dict.fromkeys([*range(9), *range(11, 32), 127], "")
 _BLANKS = _CONTROLS | {0xA0: " ", 0x2007: " ", 0x202F: " ", 0x200B: "", 0xFEFF: ""}  # what web pages put in their place
 _MARK = re.compile(r">+|[\w.-]+:(?=[ \t]|$)")
-_COMMA = re.compile(r",(?![^\[]*\])")
 _SPAN = re.compile(r"(\d{1,6})(?:-(\d{1,6}))?")
 MOST_NUMBERS = 1 << 16  # a longer list of CPUs or devices is a typing error
 
@@ -72,7 +71,7 @@ def ranges(listed: Sequence[int]) -> str:
 
 def parts(text: str) -> list[str]:
     """The comma list's parts; a comma in brackets separates nothing: "a[1,2],b" -> ["a[1,2]", "b"]."""
-    return [part.strip() for part in _COMMA.split(text) if part.strip()]
+    return [part.strip() for part in hostlist.split_list(text) if part.strip()]
 
 
 def hosts(text: str) -> tuple[str, ...] | None:

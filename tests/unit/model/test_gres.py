@@ -157,3 +157,10 @@ def test_parse_gres__reads_used_and_unused():
     """GresUsed says IDX:N/A where nothing is used (23.x)."""
     used = {row[0].partition(".")[0]: parse_gres(row[2])[0] for row in _rows("sinfo-gres-used.txt")}
     assert [(entry.count, entry.mask) for entry in used.values()] == [(8, 255), (4, 15), (0, 0)]
+
+
+def test_parse_gres__a_text_longer_than_any_is_refused():
+    """A user's, to take our time."""
+    assert len(parse_gres(",".join(["gpu:1"] * 600))) == 600
+    with pytest.raises(UnreadableError, match="too long"):
+        parse_gres(",".join(["gpu:1"] * 800))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
 from hypothesis import given
 from hypothesis import strategies as st
 
 from slurmsched.model import hostlist
-from slurmsched.model.hostlist import expand, fold, same_hosts
+from slurmsched.model.hostlist import expand, fold, same_hosts, split_list
 
 RANGES = st.tuples(st.integers(0, 30), st.integers(0, 9)).map(lambda pair: f"{pair[0]}-{pair[0] + pair[1]}")
 GROUPS = st.lists(RANGES | st.integers(0, 99).map(str), min_size=1, max_size=3).map(lambda each: f"[{','.join(each)}]")
@@ -88,3 +90,15 @@ def test_expand__of_no_hostlist_is_an_error(text):
     """Nothing is made up."""
     with pytest.raises(ValueError, match="not a hostlist"):
         expand(text)
+
+
+@given(st.text("a,[]()1", max_size=30), st.sampled_from(["[]", "()"]))
+def test_split_list__at_commas_outside_brackets(text, brackets):
+    """Broken brackets too: as a look ahead from each comma finds it, which takes the square of the length."""
+    opening, closing = map(re.escape, brackets)
+    assert split_list(text, brackets) == re.split(rf",(?![^{opening}]*{closing})", text)
+
+
+def test_split_list__looks_at_each_comma_once():
+    """A list of ten million commas ends; by looking ahead from each it would take days."""
+    assert len(split_list("," * 10_000_000)) == 10_000_001
