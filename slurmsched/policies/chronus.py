@@ -107,7 +107,7 @@ class Chronus:
 
         Jobs are asked about when a deadline job is new, and at the end of each lease. Between, the plan stands.
         """
-        known = np.isfinite(due_s) & np.isfinite(left_s) & (left_s > 0)
+        known = np.isfinite(due_s) & np.isfinite(left_s) & (left_s > EXACT_S)
         until_s, promised = _kept(snapshot.carry)
         keys = job_keys(snapshot.jobs)
         ours = np.array([key in promised for key in keys], np.bool_) & ~snapshot.jobs.finished

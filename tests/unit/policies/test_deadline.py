@@ -175,6 +175,17 @@ def test_chronus__gangs_that_do_not_fit_beside_each_other_are_promised_one_after
     assert ranking.why["group"].tolist() == [0, 1]
 
 
+@pytest.mark.parametrize("left_s", [5e-6, 1e-5, 2e-5, 1e-3])
+def test_chronus__a_promised_job_in_its_last_moment_is_planned(left_s: float) -> None:
+    """Its times are past, and another promise cannot be kept: each keeps its times, of which it needs none."""
+    carry = {"lease_plan": {"until_s": 9e3, "times": {"1@0": [[0.0, HOUR]], "2@0": [[HOUR, 2 * HOUR]]}}}
+    jobs = [{"gpus": 4, "state": "RUNNING", "start_s": 0.0, "executed_s": HOUR - left_s,
+             "comment": "slurmsched: dur=1h deadline=+2h"},
+            {"gpus": 4, "comment": "slurmsched: dur=2h deadline=+2h"}]  # fmt: skip
+    ranking = Chronus().rank(snapshot(jobs, "1x8", now_s=HOUR, carry=carry))
+    assert len(ranking.order) == 2
+
+
 def test_chronus__a_promise_that_cannot_be_kept_is_told() -> None:
     """The job has not run since its plan was made, and can be in time no more: it is best effort, and the plan says
     so. One that is being requeued keeps its promise."""
