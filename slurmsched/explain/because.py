@@ -64,6 +64,10 @@ def _resources(case: Case) -> Said:
 def _constraints(case: Case) -> Said:
     code, row = case.reason.code, case.row
     release = (f"once it can be met: scontrol release {case.job_id}",) * bool(case.snapshot.jobs.held[row])
+    if code == "DeadLine":
+        return "It cannot end before its --deadline any more.", (
+            f"if it may end later: scontrol update jobid={case.job_id} deadline=TIME",
+        )
     if CODES.get(code.lower(), ("", None))[1] is Blocker.CONSTRAINTS:
         return f"No node can ever meet what it asks for: {shown(code)}.", release
     many = max(1, int(case.snapshot.jobs.nodes[row]))

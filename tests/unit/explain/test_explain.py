@@ -386,6 +386,14 @@ def test_explain__counts_the_nodes_that_have_room(job, record, told):
     assert ("room" in because or "GPUs free" in because) is not told.startswith("fewer")
 
 
+def test_explain__a_deadline_says_nothing_of_nodes():
+    """DeadLine is of time alone: an idle node serves it no more."""
+    site = snapshot([{"job_id": 7, "reason": "DeadLine", "gpus": 1}], [EMPTY])
+    told = explain(site, None, 0, Facts())
+    assert told.because.startswith("It cannot end before its --deadline any more.")
+    assert ("No node" in told.because, "deadline=TIME" in str(told)) == (False, True)
+
+
 @pytest.mark.parametrize(("job_id", "room"), [(9, "By counts there is room for it on 1 of 1"), (8, "1 reserved for")])
 def test_explain__nodes_kept_for_a_job_are_not_reserved_for_others(job_id, room):
     """The job that an act is for names its reservation only when it is its turn."""
