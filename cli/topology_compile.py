@@ -13,7 +13,6 @@ from slurmsched.cli import output
 from slurmsched.cli.output import Output
 from slurmsched.cli.topology_case import FILE, NODE, Case, wired_classes, with_case
 from slurmsched.cli.topology_check import checked
-from slurmsched.topology.compiled_file import MARK
 from slurmsched.words import some
 
 if TYPE_CHECKING:
@@ -79,6 +78,8 @@ def _linked(out: Output, cases: Sequence[Case], form: str, reorder: bool, most: 
 
 def _typed(out: Output, cases: Sequence[Case]) -> None:
     """Files with Types."""
+    from slurmsched.topology.compiled_file import MARK
+
     made = [(case, typed(case)) for case in cases]
     if out.as_json:
         out.json([{"class": case.one.topology.name, "lines": lines} for case, lines in made])
@@ -102,7 +103,7 @@ def whole_file(made: Sequence[tuple[Case, list[str]]]) -> Iterator[str]:
     """The gres.conf with the new lines in place of the old ones; the lines alone where slurmd printed the GPUs."""
     from slurmsched.model.hostlist import fold
     from slurmsched.slurm.wiring import beside
-    from slurmsched.topology.compiled_file import NewFile
+    from slurmsched.topology.compiled_file import MARK, NewFile
 
     file = made[0][0].file
     new = NewFile([(case.one.nodes, lines) for case, lines in made], beside(file.path), file.named)
@@ -136,6 +137,7 @@ def compiled(case: Case, form: Form, reorder: bool, most: int) -> Compiled:
 
 def text_of(case: Case, best: Compiled, form: Form) -> Iterator[str]:
     """The lines, under comments that tell what they reach."""
+    from slurmsched.topology.compiled_file import MARK
     from slurmsched.topology.slurm_site import conf_lines
 
     version = "{}.{:02}".format(*case.version)
