@@ -10,9 +10,10 @@ import numpy as np
 
 from slurmsched.explain.by_plan import Nodes
 from slurmsched.explain.case import Case, Said
-from slurmsched.explain.obstacles import own_reservations
+from slurmsched.explain.obstacles import Asks
 from slurmsched.explain.text import clock, minutes, shown
 from slurmsched.model.hostlist import expand, fold
+from slurmsched.resources.eligibility import Bar, kept_from
 
 NODES_SHOWN = 5
 
@@ -101,14 +102,15 @@ def _longest_s(case: Case) -> float:
 
 
 def _kept(case: Case) -> list[_Kept]:
-    """Reservations for others, on nodes it may use, that overlap its time."""
-    table, jobs, snapshot = case.facts.reservations, case.snapshot.jobs, case.snapshot
-    may = frozenset(np.array(list(snapshot.nodes.name))[Nodes.of(snapshot, case.facts).ever(case.row)].tolist())
-    late_s, own = snapshot.now_s + jobs.time_limit_s[case.row], own_reservations(snapshot, case.row)
-    kept = []
-    for at in range(len(table)):
-        nodes = may if "ALL_NODES" in table.flags[at] else may & _names(table.node_list[at])
-        if table.name[at] not in own and nodes and table.start_s[at] < late_s and table.end_s[at] > snapshot.now_s:
+    """Reservations for others, on nodes it may use, that overlap its time; of those of parts of nodes the nodes on
+    which they leave too little."""
+    asks = Asks.of(case.snapshot, case.row, case.facts)
+    table, found, names = asks.snapshot.reservations, asks.found, list(asks.snapshot.nodes.name)
+    short, kept = (found.bar == Bar.RESERVED) & (found.reserved_by < 0), list[_Kept]()
+    for at, here in kept_from(asks.snapshot, asks.request, []):
+        rows = np.flatnonzero(here & (short if table.cores[at] else found.ever)).tolist()
+        if rows:
+            nodes = frozenset(names[row] for row in rows)
             kept.append(_Kept(float(table.start_s[at]), table.name[at], table.flags[at], nodes))
     return kept
 

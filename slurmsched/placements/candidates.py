@@ -14,7 +14,7 @@ from slurmsched.model import Assignments, JobState, Snapshot, frozen
 from slurmsched.model.columns import Bools, Floats, Int32s, Int64s, sealed
 from slurmsched.model.states import HELD
 from slurmsched.resources.eligibility import eligibility, limit_classes, named_rows
-from slurmsched.resources.held import Held, node_rows
+from slurmsched.resources.held import Held, node_rows, whole_gpus
 from slurmsched.resources.job_request import request_of
 
 _FLAGS = (int(JobState.PENDING), int(JobState.RUNNING | JobState.SUSPENDED), int(JobState.COMPLETING))
@@ -43,15 +43,15 @@ def eligible(snapshot: Snapshot) -> Bools:
 def wanted_gpus(snapshot: Snapshot, stands: Int64s) -> Int64s:
     """GPUs each job holds, or asks for if it may start; 0 for the others. (J,) int64. stands: of `standing`."""
     jobs, held = snapshot.jobs, snapshot.allocations
-    found: Int64s = wanted_of(jobs.job_id, stands, jobs.gpus, held.job_id, held.gpus)
+    found: Int64s = wanted_of(jobs.job_id, stands, jobs.gpus, held.job_id, whole_gpus(snapshot))
     return found
 
 
 def to_give(snapshot: Snapshot) -> Int64s:
     """GPUs of each node that jobs of the snapshot hold or may get: without those of unseen holders and the free
     ones of closed nodes, with those of completing jobs. (N,) int64."""
-    nodes, allocations = snapshot.nodes, snapshot.allocations
-    found: Int64s = givable(nodes.closed, nodes.gpus, nodes.gpus_used, node_rows(snapshot), allocations.gpus)
+    nodes, held = snapshot.nodes, whole_gpus(snapshot)
+    found: Int64s = givable(nodes.closed, nodes.gpus, nodes.gpus_used, node_rows(snapshot), held)
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import combinations
 
 import numpy as np
@@ -42,19 +43,29 @@ class Running:
 
     def on(self, node: int) -> list[int]:
         """Rows of those that hold GPUs of this node, ascending."""
-        return [row for row in sorted(set(self._rows()[self.held.node == node].tolist())) if self.may_lose[row]]
+        nodes, rows = _by_node(self.held)
+        here = slice(*np.searchsorted(nodes, (node, node + 1)).tolist())
+        return [row for row in sorted(set(rows[here].tolist())) if self.may_lose[row]]
 
     def spread(self, nodes: Int64s, most: int) -> Running:
         """The same, but the work of a job counts on each of these nodes in part, as if shared among those that it
         would clear, at most so many."""
         here = np.isin(self.held.node, nodes)
-        pairs = np.unique(np.stack((self._rows()[here], self.held.node[here])), axis=1)  # one a GPU type on record
+        pairs = np.unique(np.stack((_rows(self.held)[here], self.held.node[here])), axis=1)  # one a GPU type on record
         among = np.bincount(pairs[0], minlength=len(self.held.count))
         return replace(self, lost_gpu_s=self.lost_gpu_s / np.clip(among, 1, most))
 
-    def _rows(self) -> Int64s:
-        """The job of each row of held."""
-        return np.repeat(np.arange(len(self.held.count)), self.held.count)
+
+def _rows(held: Held) -> Int64s:
+    """The job of each row of held."""
+    return np.repeat(np.arange(len(held.count)), held.count)
+
+
+@lru_cache(maxsize=2)  # all questions of a cycle are of one
+def _by_node(held: Held) -> tuple[Int64s, Int64s]:
+    """Nodes of the rows of held, ascending, and the job of each."""
+    order = np.argsort(held.node, kind="stable")
+    return held.node[order], _rows(held)[order]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -433,22 +433,28 @@ def _reserved(snapshot: Snapshot, request: JobRequest, found: _Doubts) -> tuple[
     that those of parts of a node keep there. Three (N,)."""
     table, count = snapshot.reservations, len(snapshot.nodes)
     by, gpus, cpus = np.full(count, -1, np.int32), _nothing(count), _nothing(count)
-    until_s = snapshot.now_s + min(request.time_limit_s, YEAR_S)
-    rows = np.flatnonzero(~(table.start_s >= until_s) & ~(table.end_s <= snapshot.now_s))
-    for row in rows[np.argsort(table.start_s[rows], kind="stable")].tolist():
-        if table.name[row] in request.reservations or table.name[row] in request.own:
-            continue
-        if "MAGNETIC" in table.flags[row].split(",") and (let_in := _let_in(snapshot, row, request)) is not False:
-            if let_in is None:
-                found.others.append(f"reservation {table.name[row]} (MAGNETIC: whether the job may run in it)")
-            continue
-        here = _of(snapshot, row)
+    for row, here in kept_from(snapshot, request, found.others):
         if table.cores[row]:
             kept_gpus, kept_cpus = _parts_kept(snapshot, row)
             gpus, cpus = gpus + np.where(here, kept_gpus, 0), cpus + np.where(here, kept_cpus, 0)
         else:
             by[here & (by < 0)] = row
     return by, gpus, cpus
+
+
+def kept_from(snapshot: Snapshot, request: JobRequest, unseen: list[str]) -> Iterator[tuple[int, Bools]]:
+    """Rows of the reservations that keep nodes from the job before it would be over, by their start, and their nodes
+    (N,). unseen: is told of those of which it is not known whether they let the job in."""
+    table, until_s = snapshot.reservations, snapshot.now_s + min(request.time_limit_s, YEAR_S)
+    rows = np.flatnonzero(~(table.start_s >= until_s) & ~(table.end_s <= snapshot.now_s))
+    for row in rows[np.argsort(table.start_s[rows], kind="stable")].tolist():
+        if table.name[row] in request.reservations or table.name[row] in request.own:
+            continue
+        if "MAGNETIC" in table.flags[row].split(",") and (let_in := _let_in(snapshot, row, request)) is not False:
+            if let_in is None:
+                unseen.append(f"reservation {table.name[row]} (MAGNETIC: whether the job may run in it)")
+            continue
+        yield row, _of(snapshot, row)
 
 
 def _parts_kept(snapshot: Snapshot, row: int) -> tuple[Int64s, Int64s]:

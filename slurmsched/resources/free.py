@@ -14,7 +14,7 @@ from slurmsched.model.columns import Bools, Floats, Int32s, Int64s
 from slurmsched.model.hostlist import expand, most_of
 from slurmsched.model.wants import types_of
 from slurmsched.resources.eligibility import shares_cpus
-from slurmsched.resources.held import Held, holding, node_rows
+from slurmsched.resources.held import Held, holding, node_rows, whole_gpus
 from slurmsched.resources.job_request import JobRequest, request_of
 
 
@@ -161,7 +161,9 @@ class FreeResources:
             FreeByType.of(snapshot),
         )
         leaving = jobs.job_id[jobs.is_state(JobState.COMPLETING)]
-        held = snapshot.allocations.take(np.isin(snapshot.allocations.job_id, leaving))
+        held = snapshot.allocations.with_columns(gpus=whole_gpus(snapshot)).take(
+            np.isin(snapshot.allocations.job_id, leaving)
+        )
         row_of = {name: row for row, name in enumerate(nodes.name)}
         for job_id, node in {
             (int(job_id), row_of.get(name, -1)) for job_id, name in zip(held.job_id, held.node, strict=True)

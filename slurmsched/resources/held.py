@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from slurmsched.model.columns import Bools, Int64s
+from slurmsched.model.columns import Bools, Int32s, Int64s
+from slurmsched.model.gres import is_mig
 from slurmsched.model.jobs import Jobs
 from slurmsched.model.snapshot import Snapshot
 from slurmsched.model.states import JobState
@@ -19,7 +20,8 @@ def holding(jobs: Jobs) -> Bools:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Held:
-    """GPUs of holding jobs, by row of the jobs table: row j holds gpus[k] on node[k], k in first[j] .. +count[j]."""
+    """GPUs of holding jobs, MIG devices left out, by row of the jobs table: row j holds gpus[k] on node[k], k in
+    first[j] .. +count[j]."""
 
     first: Int64s
     count: Int64s
@@ -29,7 +31,7 @@ class Held:
     @classmethod
     def of(cls, snapshot: Snapshot) -> Held:
         row, node = _holder_rows(snapshot), node_rows(snapshot)
-        known = (row >= 0) & (node >= 0)
+        known = (row >= 0) & (node >= 0) & ~_mig(snapshot)
         count = np.bincount(row[known], minlength=len(snapshot.jobs)).astype(np.int64)
         gpus = snapshot.allocations.gpus[known].astype(np.int64)
         return cls(np.cumsum(count) - count, count, node[known], gpus)
@@ -47,6 +49,17 @@ class Held:
         made = np.zeros((len(self.count), len(capacity)), np.int64)
         np.add.at(made, (np.repeat(np.arange(len(self.count)), self.count), self.node), self.gpus)
         return made[rows]
+
+
+def _mig(snapshot: Snapshot) -> Bools:
+    """Which allocations are of MIG devices, which are no whole GPUs. (A,) bool."""
+    return snapshot.allocations.gpu_type.map(is_mig, np.bool_)
+
+
+def whole_gpus(snapshot: Snapshot) -> Int32s:
+    """GPUs of each allocation; MIG devices are none. (A,)."""
+    mig, gpus = _mig(snapshot), snapshot.allocations.gpus
+    return np.where(mig, np.int32(0), gpus) if mig.any() else gpus
 
 
 def _holder_rows(snapshot: Snapshot) -> Int64s:

@@ -200,11 +200,18 @@ def _lacking(snapshot: Snapshot, found: Sequence[Room], able: Sequence[Room]) ->
 
 
 def nearest(snapshot: Snapshot, request: Request, found: Sequence[Room]) -> Iterator[Nearest]:
-    """Requests that differ in one thing and start now, the least change of each kind."""
+    """Requests that differ in one thing and start now, the least change of each kind.
+
+    What was not looked at of them alone, such as who may use another partition, is told with the meaning.
+    """
+    seen = eligible(snapshot, request).unseen
     for other, change, meaning in _others(snapshot, request, found):
         filled = with_partition(snapshot, other)
         if not partition_why(snapshot, filled) and not _why(snapshot, filled, _now(list(rooms(snapshot, filled)))):
-            yield Nearest(change, meaning)
+            unseen = [one for one in eligible(snapshot, filled).unseen if one not in seen]
+            yield Nearest(
+                change, f"{meaning}, if Slurm lets it in (not looked at: {'; '.join(unseen)})" if unseen else meaning
+            )
 
 
 def _others(snapshot: Snapshot, request: Request, found: Sequence[Room]) -> Iterator[tuple[Request, str, str]]:

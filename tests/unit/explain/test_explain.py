@@ -415,6 +415,21 @@ def test_explain__names_reservations_that_keep_some_of_its_nodes():
     assert ("Kept from it: reservation class keeps n2 since " in because, act.reservation in because) == (True, False)
 
 
+def test_explain__names_no_reservation_that_keeps_nothing_from_it():
+    """One that draws its users in, and one of a part of a node that leaves the job enough."""
+    table = {
+        "name": ["mine", "theirs", "part", "most"], "flags": ["MAGNETIC", "MAGNETIC", "", ""], "start_s": [0.0] * 4,
+        "end_s": [9e9] * 4, "node_list": ["n1", "n2", "n3", "n4"], "users": ["ann", "bob", "bob", "bob"],
+        "cores": ["", "", "n3=2", "n4=7"], "tres": ["", "", "cpu=2,gres/gpu=1", "cpu=7,gres/gpu=7"],
+    }  # fmt: skip
+    nodes = [{"name": f"n{at}", "gpus": 8, "gpus_used": 8, "cpus": 8, "memory_mib": 8.0} for at in range(1, 5)]
+    job = {"job_id": 9, "gpus": 4, "cpus": 2, "user": "ann", "reason": "Resources"}
+    facts = Facts(reservations=Reservations.build(4, table))
+    because = explain(snapshot([job], nodes, now_s=0.0), None, 0, facts).because
+    told = [name for name in table["name"] if f"reservation {name} keeps" in because]
+    assert told == ["theirs", "most"]
+
+
 def test_explain__names_only_closed_nodes_that_the_job_could_have():
     """By constraint and size, and together where they are closed for the same reason."""
     rows = [("n1", "big", 8, "fan"), ("n2", "", 8, "fan"), ("n3", "big", 8, "fan"), ("n4", "big", 2, "disk")]

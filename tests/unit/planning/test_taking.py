@@ -24,12 +24,14 @@ from slurmsched.model import (
     Step,
     Victim,
 )
+from slurmsched.placements.candidates import standing, to_give, wanted_gpus
 from slurmsched.planning import clearing
 from slurmsched.planning.acts import advance
 from slurmsched.planning.parts import Begun
 from slurmsched.planning.planner import Planner
 from slurmsched.planning.taking import begin, unable
 from slurmsched.planning.victims import VICTIM_RULES, case_of, verdicts
+from slurmsched.resources.free import FreeResources
 from slurmsched.resources.held import Held
 from slurmsched.testing import fleet, snapshot
 from tests.unit.planning.pin_cases import on_fabric
@@ -214,6 +216,17 @@ def test_begin__no_victim_for_what_no_node_can_serve(asks, rule):
     jobs, held = full()
     found = begun(cluster([*jobs, wait(9, **asks)], held), [9])
     assert (moves(found), [refusal.rule for refusal in found.refused]) == ([], [rule])
+
+
+def test_begin__mig_devices_are_no_whole_gpus():
+    """A job that holds such alone is no victim, and gives no GPU back when it completes."""
+    rows = [{"job_id": 1, "node": "n1", "gpus": 2, "gpu_type": "1g.5gb"}, {"job_id": 2, "node": "n1", "gpus": 6}]
+    at = snapshot([run(1, 0, mig_devices=2), run(2, 6), wait(9, 8)], "1x8", allocations=rows, now_s=NOW_S)
+    assert Held.of(at).count.tolist() == [0, 1, 0]
+    assert VICTIM_RULES[verdicts(case_of(at, LIMITS, SCOPE))[0]].name == "no-gpu"
+    leaving = replace(at, jobs=at.jobs.with_columns(state=[int(JobState.COMPLETING)] * 2 + [int(JobState.PENDING)]))
+    assert FreeResources.of(leaving).gpus.tolist() == [8]
+    assert (to_give(at).tolist(), wanted_gpus(at, standing(at)).tolist()) == ([8], [0, 6, 8])
 
 
 def test_begin__only_nodes_that_meet_the_constraint_are_cleared():

@@ -92,6 +92,18 @@ def test_fit__nearest_that_starts():
     assert [one.change for one in spread.nearest] == ["--gpus-per-node=5", "no --nodelist, --exclude"]
 
 
+def test_fit__another_partition_that_may_not_let_it_in():
+    """What decides and was not looked at is told with the change."""
+    nodes = [node("n1", mask=0xFF, cpus_used=8), node("n2", partitions="vip"), node("n3", partitions="all")]
+    rows = [{"name": "gpu", "default": True}, {"name": "vip", "allow_accounts": "vip", "allow_groups": "vips"},
+            {"name": "all"}]  # fmt: skip
+    at = snapshot([], nodes, partitions=[row | {"defaults": CPU_MEMORY} for row in rows], now_s=0.0)
+    told = {one.change: one.meaning for one in fit(at, Request(gpus_per_node=1, account="plebs")).nearest}
+    assert told["--partition=all"] == "another partition"
+    vip = told["--partition=vip"]
+    assert "if Slurm lets it in" in vip and "AllowAccounts" in vip and "AllowGroups" in vip
+
+
 def test_fit__a_reservation_keeps_nodes_from_jobs_that_reach_into_it():
     """One that begins in 30 minutes stops a job of an hour, not one of ten minutes."""
     from slurmsched.model import Reservations
