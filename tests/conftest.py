@@ -6,7 +6,10 @@ import signal
 from collections.abc import Iterator
 
 import pytest
+import structlog
 from hypothesis import settings
+
+from slurmsched import logs
 
 settings.register_profile("busy", deadline=None)  # machines are noisy: a slow example is no fault
 settings.load_profile("busy")
@@ -26,3 +29,14 @@ def own_cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         yield
+
+
+@pytest.fixture(autouse=True)
+def own_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Logging and environment as in a process that has just begun, whatever the command of the test before chose."""
+    structlog.reset_defaults()
+    monkeypatch.setattr(
+        logs, "_chosen", {"least": logs.LEVELS["info"], "format": "auto", "asked": False, "ready": False}
+    )
+    monkeypatch.setenv("PYTHONSAFEPATH", "")  # so that monkeypatch gives back what a test makes of it
+    monkeypatch.delenv("PYTHONSAFEPATH")

@@ -351,7 +351,7 @@ def test_shockwave__ends_in_time_whom_it_can(jobs: list[tuple[int, float, float,
     left_s = whole_s * (1 - done)
     share = min(1.0, offer.gpus / len(jobs))
     fair_s = 720.0 + left_s * slack
-    rounds, _ = bought(Buyers(gpus.astype(np.int64), done, left_s, whole_s, fair_s), offer)
+    rounds, _ = bought(Buyers(gpus.astype(np.int64), done, left_s, whole_s, fair_s, np.zeros(len(jobs))), offer)
     assert (rounds >= 0).all() and (rounds <= 6).all() and float(gpus @ rounds) <= 24
     need = np.ceil(np.maximum(left_s - (fair_s - 720.0) * share - 1e-6, 0.0) / 120.0)
     if (need <= 6).all() and float(gpus @ need) <= 24:

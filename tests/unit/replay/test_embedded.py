@@ -151,11 +151,13 @@ def test_job_that_never_fits__is_refused_at_once() -> None:
 
 
 def test_read__adds_up() -> None:
-    """Idle, allocated, draining and down GPUs are all GPUs; held GPUs are those of running jobs."""
+    """The states of GPUs add up to all GPUs; held GPUs are those of running jobs."""
     cluster = EmbeddedCluster(Trace.of(**SIX), [4, 4], ideal("none"))
     cluster.advance(45)
     snapshot = cluster.read()
-    assert snapshot.nodes.gpu_totals() == {"idle": 2, "allocated": 6, "draining": 0, "down": 0, "all": 8}
+    assert snapshot.nodes.gpu_totals() == {
+        "idle": 2, "boot": 0, "allocated": 6, "draining": 0, "down": 0, "unknown": 0, "all": 8,
+    }  # fmt: skip
     assert int(snapshot.jobs.gpus[snapshot.jobs.running].sum()) == int(snapshot.allocations.gpus.sum()) == 6
 
 
