@@ -108,9 +108,11 @@ def limit_classes(snapshot: Snapshot) -> list[Int64s]:
     limit. Each (J,)."""
     jobs, table = snapshot.jobs, snapshot.partitions
     nodes = np.maximum(jobs.nodes, 1)
+    by_node = np.isfinite(table.max_cpus_per_node).any() or np.isfinite(table.max_memory_mib).any()
+    apart = by_node or table.min_nodes.max(initial=0) > 1  # one node is not fixed, and takes no certain share of each
     sizes = (
         (jobs.nodes, table.max_nodes),
-        (jobs.nodes, np.append(table.min_nodes - 1.0, table.min_nodes.max(initial=0) > 1)),  # one node is not fixed
+        (jobs.nodes, np.append(table.min_nodes - 1.0, float(apart))),
         (jobs.time_limit_s, table.max_time_s),
         (-(-jobs.cpus // nodes), table.max_cpus_per_node),
         (jobs.memory_mib / nodes, table.max_memory_mib),

@@ -127,8 +127,8 @@ def test_eligibility__within_the_limits(partition, asks):
         ({}, {"features_asked": "!a"}, "'!a'"),
         ({}, {"nodes": 2, "nodes_asked": "n1"}, "names some of its nodes"),
         ({}, {"nodes_asked": "n[1-"}, "list of nodes"),
-        ({}, {"nodes_asked": "n[1-71]"}, "more than 70 names"),  # of three nodes
-        ({}, {"nodes_excluded": "n[2-99999]"}, "more than 70 names"),
+        ({}, {"nodes_asked": "n[1-65537]"}, "more than 65536 names"),
+        ({}, {"nodes_excluded": "n[2-99999]"}, "more than 65536 names"),
         ({}, {"gpus_by": "job", "gpus": 2, "nodes": 2, "gpu_request": "gpu:a100:1,gpu:h100:1"}, "GPU types"),
     ],
 )  # fmt: skip
@@ -308,6 +308,36 @@ def test_pools__min_nodes_of_jobs_of_one_node():
         asks = [{"job_id": 1 + row, "gpus": 8, "gpu_request": "gpu:8", "nodes": n} for row, n in enumerate(many)]
         at = site(asks, {"min_nodes": 3})
         assert {n: usable(at, row) for row, n in enumerate(many)} == {1: [True] * 3, 2: [False] * 3}
+
+
+@pytest.mark.parametrize("limit", [{"max_memory_mib": 100.0}, {"max_cpus_per_node": 4.0}])
+def test_pools__limits_by_node_of_jobs_of_one_node(limit):
+    """GPUs by job of one node may be spread, so its share of a node is not certain; that of two nodes is."""
+    sizes = ((1, 200.0, 8), (2, 400.0, 16))
+    for order in (sizes, sizes[::-1]):
+        asks = [
+            {
+                "job_id": row,
+                "gpus": 2,
+                "gpu_request": "gpu:2",
+                "gpus_by": "job",
+                "nodes": n,
+                "memory_mib": mib,
+                "cpus": cpus,
+            }
+            for row, (n, mib, cpus) in enumerate(order, 1)
+        ]
+        at = site(asks, limit)
+        for row in range(2):
+            assert usable(at, row) == eligibility(at, request_of(at, row), sized=False).open.tolist()
+        assert len({tuple(usable(at, row)) for row in range(2)}) == 2
+
+
+def test_hostlists__may_name_nodes_of_a_cloud_that_slurm_hides():
+    """Powered-down nodes of a cloud are not shown: a list of 500 with three nodes in sight is no fault."""
+    kept = reservations(record("cloud", "Nodes=cloud[1-500] Flags=SPEC_NODES TRES=cpu=64 Users=bob"))
+    found = eligible_nodes(site([{"nodes_excluded": "cloud[1-500]"}], reservations=kept), 0)
+    assert (found.mask.all(), found.sure.all()) == (True, True)
 
 
 def test_pools__lists_of_nodes_are_no_classes(monkeypatch):
