@@ -270,7 +270,8 @@ def test_upgrade_script_of_packages__gives_what_units_get(tmp_path: Path) -> Non
     """Quotes are taken off as systemd does; & and $ mean nothing; other lines are left out."""
     (variables := tmp_path / "default").write_text(
         "# SLURMSCHED_NO=1\nPATH=/nowhere\nSLURMSCHED_LEDGER__URL=mysql://me@h/d?a=$b&c=d\nSLURMSCHED_bad=1\n"
-        "SLURMSCHED_NOTHING\nSLURMSCHED_LEDGER__PASSWORD_FILE='/a b'\nSLURMSCHED_LOG__LEVEL=\"debug\""
+        "SLURMSCHED_NOTHING\n \tSLURMSCHED_LEDGER__PASSWORD_FILE = '/a b' \t\r\nOTHER=\\\n"
+        'SLURMSCHED_A=  b c\t\r\nSLURMSCHED_E=\nSLURMSCHED_LOG__LEVEL="debug"\r'
     )
     (fake := tmp_path / "runuser").write_text('#!/bin/sh\nenv | grep ^SLURMSCHED_ | sort; echo "$@"\n')
     fake.chmod(0o755)
@@ -278,11 +279,22 @@ def test_upgrade_script_of_packages__gives_what_units_get(tmp_path: Path) -> Non
     script = [str(ROOT / "packaging" / "upgrade-ledger"), str(variables)]
     done = subprocess.run(script, env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == [
+        "SLURMSCHED_A=b c",
+        "SLURMSCHED_E=",
         "SLURMSCHED_LEDGER__PASSWORD_FILE=/a b",
         "SLURMSCHED_LEDGER__URL=mysql://me@h/d?a=$b&c=d",
         "SLURMSCHED_LOG__LEVEL=debug",
         "-u slurmsched -- slurmsched db upgrade",
     ]
+    for line in (
+        "SLURMSCHED_A=b\\",
+        "SLURMSCHED_A='b",
+        'SLURMSCHED_A="',
+        'SLURMSCHED_A="b\\"c"',
+    ):  # read otherwise by systemd
+        variables.write_text(f"{line}\n")
+        done = subprocess.run(script, env=environment, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout, "SLURMSCHED_A: a" in done.stderr) == (1, "", True)
     for maintained in ("debian/postinst", "slurmsched.spec"):
         text = (ROOT / "packaging" / maintained).read_text()
-        assert ("/usr/lib/slurmsched/upgrade-ledger" in text, "slurmsched db upgrade ||" in text) == (True, False)
+        assert '/usr/lib/slurmsched/upgrade-ledger || echo "slurmsched: run \\`slurmsched db upgrade\\`' in text
