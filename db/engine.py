@@ -60,9 +60,11 @@ def open_engine(
     except ImportError as error:
         extra = _DRIVERS[parsed.get_backend_name()][1]
         raise LedgerError(f"ledger {shown(url)}: no driver for it; `pip install slurmsched[{extra}]`") from error
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, sa.exc.ArgumentError) as error:
         what = without_passwords(str(error), _passwords(parsed))
         raise LedgerError(f"ledger {shown(url)}: {what}; see docs/ledger.md for the options of ledger.url") from None
+    if "ssl" in options["connect_args"]:
+        _see_tls_kept(engine, options["connect_args"]["ssl"])
     if parsed.get_backend_name() != "sqlite":
         sa.event.listen(engine, "do_connect", _connecting(engine.url, Path(str(file)) if file else None))
         if file:
@@ -272,6 +274,10 @@ def _with_tls(url: URL) -> tuple[URL, dict[str, Any]]:
     )
     if unknown := set(given) - {f"ssl_{name}" for name in names}:
         raise LedgerError(f"ledger.url: unknown option {', '.join(sorted(unknown))}; see docs/ledger.md, TLS")
+    if lonely := [
+        f"ssl_{name}" for name in ("key", "key_password") if f"ssl_{name}" in given and not given.get("ssl_cert")
+    ]:
+        raise LedgerError(f"ledger.url: {lonely[0]} needs ssl_cert; see docs/ledger.md, TLS")
     ca, capath, cert, key, passphrase, cipher, *_ = (given.get(f"ssl_{name}") for name in names)
     try:
         context = ssl.create_default_context(cafile=ca, capath=capath)
@@ -287,6 +293,14 @@ def _with_tls(url: URL) -> tuple[URL, dict[str, Any]]:
         what = error.strerror if isinstance(error, OSError) and error.strerror else type(error).__name__
         raise LedgerError(f"ledger {shown(url)}: {files or 'the ssl_ options'} cannot be used: {what}") from None
     return url.difference_update_query(list(given)), {"ssl": context}
+
+
+def _see_tls_kept(engine: Engine, context: ssl.SSLContext) -> None:
+    """Raises LedgerError for a driver that sends the password in clear where a server offers no TLS."""
+    driver: Any = engine.dialect.loaded_dbapi
+    if driver.__name__ != "pymysql" or not hasattr(driver.connect(defer_connect=True, ssl=context), "_ssl_required"):
+        what = "TLS needs pymysql 1.2 or newer; `pip install -U slurmsched[mysql]` (docs/ledger.md, TLS)"
+        raise LedgerError(f"ledger {shown(engine.url)}: {what}")
 
 
 def _yes(options: dict[str, str], name: str) -> bool:
@@ -311,7 +325,7 @@ def _connecting(url: URL, file: Path | None) -> Any:
         password = {"password": read_password(file)} if file else {}
         known = {*_passwords(url), *password.values()} - {url.username, url.host, url.database}
         try:
-            connection = dialect.connect(*arguments, **options | password)
+            return dialect.connect(*arguments, **options | password)
         except Exception as error:
             text = str(error) or type(error).__name__
             clean = without_passwords(text, known)
@@ -319,12 +333,6 @@ def _connecting(url: URL, file: Path | None) -> Any:
                 raise
             clean = clean.splitlines()[0]
             raise LedgerError(f"ledger {shown(url)}: {clean}{_advice(clean)}") from None
-        if "ssl" in options and not getattr(connection, "_secure", True):  # older pymysql goes on without
-            connection.close()
-            raise LedgerError(
-                f"ledger {shown(url)}: the server offers no TLS; switch it on there (docs/ledger.md, TLS)"
-            )
-        return connection
 
     return connect
 

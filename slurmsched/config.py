@@ -20,7 +20,7 @@ from urllib.parse import quote
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from slurmsched.errors import ConfigError
-from slurmsched.passwords import holds_password, url_without_password, without_passwords
+from slurmsched.passwords import HIDDEN, holds_password, url_without_password, without_passwords
 from slurmsched.written_files import absolute, ledger_url, see_distinct
 
 PREFIX = "SLURMSCHED_"
@@ -259,7 +259,8 @@ class Ledger(Section):
         if self.password_file and self.url.startswith("sqlite"):
             raise ValueError("password_file is set but url names a SQLite file, which has no password; "
                              "set url to mysql://USER@HOST/DATABASE or postgresql://USER@HOST/DATABASE")  # fmt: skip
-        if self.password_file and holds_password(self.url):
+        of_key = r"(?<=[?&])(ssl_key_password|sslpassword)=[^&@]*(?=&|$)"  # opens the client's key, not the database
+        if self.password_file and holds_password(re.sub(of_key, "", self.url)):
             raise ValueError("password_file is set and url holds a password too; take it out of url")
         return self
 
@@ -560,6 +561,8 @@ def _message(error: Any) -> str:
 
 def _input(error: Any) -> str:
     """What stood there, without a password."""
+    if tuple(error["loc"]) == ("ledger", "password_file"):  # in which somebody wrote the password itself
+        return HIDDEN
     if tuple(error["loc"]) in (("ledger",), ("ledger", "url")):
         text = isinstance(error["input"], str)
         return repr(url_without_password(error["input"])) if text else f"a {type(error['input']).__name__}"

@@ -22,10 +22,11 @@ _SHOWN = re.compile(  # options of a URL that hold no password; the value of any
 )
 _PAIR = re.compile(  # password=secret, sslpassword='a b', "passwd": "x", password%3Dsecret
     r"""((?:password|passwd|passphrase|pwd|secret|token|(?:client|server)_key)(?:["']?\s*(?:=|%3d)|["']\s*:)\s*)"""
-    r"""(?:'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|(?:\\.|[^\s&;,'")])+)""",
-    re.IGNORECASE,
+    r"""(?:'(?:\\.|[^'\\])*(?:'|\\?\Z)|"(?:\\.|[^"\\])*(?:"|\\?\Z)|(?:\\.|[^\s&;,'")]|['"](?=\w))+)""",
+    re.IGNORECASE | re.DOTALL,
 )
 _AFTER_SCHEME = re.compile(r"""(?<=://)[^\s'"<>]+""")
+_SERVER = re.compile(r"(?:mysql|mariadb|postgres|postgresql)(?:\+\w+)?://", re.IGNORECASE)
 
 
 def without_passwords(text: str, known: Iterable[str] = ()) -> str:
@@ -33,7 +34,7 @@ def without_passwords(text: str, known: Iterable[str] = ()) -> str:
     for word in sorted(set(known), key=len, reverse=True):
         for form in {word, quote(word, safe=""), quote_plus(word)} if word else ():
             text = re.sub(rf"(?<!\w){re.escape(form)}(?!\w)", HIDDEN, text)
-    return _PAIR.sub(rf"\1{HIDDEN}", _AFTER_SCHEME.sub(lambda found: _address(found[0]), text))
+    return _PAIR.sub(rf"\1{HIDDEN}", "\n".join(map(_addresses, text.split("\n"))))
 
 
 def url_without_password(url: str) -> str:
@@ -50,14 +51,24 @@ def holds_password(url: str) -> bool:
     return hidden == HIDDEN or f":{HIDDEN}@" in hidden or bool(_PAIR.search(unquote(url)))
 
 
+def _addresses(line: str) -> str:
+    """A line without the passwords before a host. One for a server may hold blanks and quotes: up to the last @."""
+    before, at, after = line.rpartition("@")
+    if not (server := _SERVER.search(before)):
+        return _AFTER_SCHEME.sub(lambda found: _address(found[0]), line)
+    start, end = server.end(), len(re.split(r"""[\s'"<>]""", after, maxsplit=1)[0])
+    head, tail = (_AFTER_SCHEME.sub(lambda found: _address(found[0]), part) for part in (line[:start], after[end:]))
+    return head + _address(before[start:] + at + after[:end]) + tail
+
+
 def _address(rest: str) -> str:
     """What stands behind :// of a URL. A password may hold every character, an @ too: it goes to the last one."""
     before, _, tail = rest.rpartition("@")
     user, *password = re.split(r":|%3[aA]", before, maxsplit=1)
-    if not password or "@" in user:
+    if not password:
         return _options(rest)
-    if "?" in password[0]:  # in a password, or an @ in an option: who knows
-        return f"{user}:{HIDDEN}@{HIDDEN}"
+    if "@" in user or "?" in user + password[0]:  # in a password, or an @ in an option: who knows
+        return f"{_options(user)}:{HIDDEN}@{HIDDEN}"
     return f"{user}:{HIDDEN}@{_options(tail)}"
 
 
@@ -76,10 +87,12 @@ def read_password(path: Path) -> str:
     """The one line of ledger.password_file. Raises LedgerError: what is wrong with which file, and what to do."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe would keep us waiting
-        with os.fdopen(descriptor, "rb") as file:
-            mode = os.fstat(descriptor).st_mode
-            _see_guarded(path, mode)
-            content = file.read(LONGEST + 1)
+        try:
+            _see_guarded(path, os.fstat(descriptor).st_mode)
+            with os.fdopen(descriptor, "rb", closefd=False) as file:
+                content = file.read(LONGEST + 1)
+        finally:
+            os.close(descriptor)
     except FileNotFoundError:
         made = f"run `install -o slurmsched -m 0600 /dev/null {path}` and write the password into it"
         raise _unusable(path, f"is not there; {made}") from None

@@ -30,6 +30,11 @@ URLS = (  # every way to write a password into a URL, right or wrong
     f"mysql://me:{WORD}/a?b#c@127.0.0.1:1/db",
     f"mysql://me:a {WORD} '{WORD}@127.0.0.1:1/db",
     f"mysql://me%3A{WORD}@127.0.0.1:1/db",
+    f"mysql://me@corp:{WORD}/{WORD}@127.0.0.1:1/db",
+    f"mysql://me@corp:12/{WORD}@127.0.0.1:1/db",
+    f"mysql://me@corp:{WORD}?{WORD}=1@127.0.0.1:1/db",
+    f"mysql://me@127.0.0.1:1/db?passwort={WORD}:{WORD}@127.0.0.1",
+    f"mysql://127.0.0.1/db?passwort={WORD}:{WORD}@127.0.0.1",
     f"mysql://:{WORD}@127.0.0.1:1/db",
     f"mariadb://me@127.0.0.1:1/db?password={WORD}",
     f"mysql://me@127.0.0.1:1/db?passwd={WORD}&charset=utf8mb4",
@@ -127,6 +132,9 @@ def test_log__shows_no_password(style: str, monkeypatch: pytest.MonkeyPatch) -> 
             "ledger.password_file /etc/ledger.password: others may",
         ),
         ("see http://host:9811/job/1", "see http://host:9811/job/1"),
+        ("a@b: ledger mysql://me@host/db: gone", "a@b: ledger mysql://me@host/db: gone"),
+        ("me@h: 'http://me:a@host/x' and more", "me@h: 'http://me:***@host/x' and more"),
+        ("'mysql://me:a@host/db' failed\nat b@c", "'mysql://me:***@host/db' failed\nat b@c"),
     ],
 )
 def test_without_passwords__leaves_the_rest(text: str, shown: str) -> None:
@@ -134,10 +142,29 @@ def test_without_passwords__leaves_the_rest(text: str, shown: str) -> None:
     assert without_passwords(text) == shown
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("at mysql://u:pa'ss@h/db, gone", "at mysql://u:***@h/db, gone"),
+        ('at mariadb+pymysql://u:12"34@h/db', "at mariadb+pymysql://u:***@h/db"),
+        ("'PostgreSQL://u:pa ss>x@h/db' gone", "'PostgreSQL://u:***@h/db' gone"),
+        ("http://u:x@h mysql://u:a b@h/db?charset=utf8 http://u:y@h", "http://u:***@h mysql://u:***@***"),
+        ("it says password='abc def", "it says password=***"),
+        ('it says password="abc def\\', "it says password=***"),
+        ("it says password='a\\\nb c' gone", "it says password=*** gone"),
+        ("it says 'password=pa'ss' gone", "it says 'password=***' gone"),
+    ],
+)
+def test_without_passwords__with_quotes_and_blanks(text: str, shown: str) -> None:
+    """A password may hold what ends a word; where it ends is not known then, and too much is hidden."""
+    assert without_passwords(text) == shown
+
+
 def test_without_passwords__is_quick_with_long_text() -> None:
     """A text of a user, logged as it is, must not cost minutes."""
-    for part in ("password", "x://", "a@", "password='", "://a:", "&a"):
+    for part in ("password", "x://", "a@", "password='", "://a:", "&a", "mysql://", "a@mysql://", "password='\\"):
         assert without_passwords(part * 20_000)
+        assert without_passwords(f"mysql://{part * 20_000}@h")
 
 
 @pytest.mark.parametrize(
@@ -176,13 +203,15 @@ def test_read_password__refuses(tmp_path: Path, content: bytes, mode: int, what:
 def test_read_password__of_no_file(tmp_path: Path) -> None:
     """Missing, a folder, a pipe in which nobody writes."""
     os.mkfifo(tmp_path / "pipe", 0o600)
+    before = sorted(Path("/proc/self/fd").iterdir())
     for name, what in (
         ("none", "is not there; run `install -o slurmsched"),
-        (".", "Is a directory"),
-        ("pipe", "is no o"),
+        (".", "is no ordinary file"),
+        ("pipe", "is no ordinary file"),
     ):
         with pytest.raises(LedgerError, match=what):
             read_password(tmp_path / name)
+    assert sorted(Path("/proc/self/fd").iterdir()) == before  # asked again at each connection: none may stay open
 
 
 @pytest.mark.parametrize(("content", "word"), [(b"a b\n", "a b"), (b"p\xc3\xa4@:/\r\n", "pä@:/"), (b"%41", "%41")])
@@ -224,6 +253,10 @@ def test_connection__takes_the_password_of_the_file_by_then(
         ({"password_file": "/p"}, "url names a SQLite file"),
         ({"password_file": "/p", "url": "mysql://me:x@h/d"}, "url holds a password too"),
         ({"password_file": "/p", "url": "postgresql://me@h/d?password=x"}, "url holds a password too"),
+        ({"password_file": "/p", "url": "postgresql://me@h/d?sslpassword=x&password=x"}, "url holds a password too"),
+        ({"password_file": "/p", "url": "mysql://me:x?sslpassword=1@h/d"}, "url holds a password too"),
+        ({"password_file": "hunter2"}, r"must be an absolute path, got \*\*\*$"),
+        ({"password_file": ["hunter2"]}, r"must be a path in quotes, got \*\*\*$"),
         ({"password_file": "/var/lib/slurmsched/lock", "url": "mysql://me@h/d"}, "are the same file"),
     ],
 )
@@ -231,6 +264,20 @@ def test_config__password_file(ledger: dict[str, str], what: str) -> None:
     """SQLite has no password: a file for one means that the URL was not read, which made a stray database."""
     with pytest.raises(ConfigError, match=what):
         parse_config({"ledger": ledger})
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "mysql://me@h/d?ssl_cert=/c&ssl_key=/k&ssl_key_password=x",
+        "postgresql://me@h/d?sslpassword=x&sslkey=/k",
+        "postgresql://me@h/d?sslkey=/k&sslpassword=x%2Fy",
+    ],
+)
+def test_config__password_file_beside_the_one_of_a_key(url: str) -> None:
+    """It opens the client's key. It is still hidden, and the file that holds it still has to be guarded."""
+    assert parse_config({"ledger": {"url": url, "password_file": "/p"}}).ledger.url == url
+    assert holds_password(url)
 
 
 def test_config__password_file_of_a_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,6 +294,8 @@ def test_config__password_file_of_a_variable(tmp_path: Path, monkeypatch: pytest
         ("ssl_ca=/nowhere/ca.pem", "ssl_ca=/nowhere/ca.pem cannot be used: No such file"),
         ("ssl_verify=true", "unknown option ssl_verify"),
         ("ssl_verify_cert=maybe", "must be true or false"),
+        ("ssl_key=/k", "ssl_key needs ssl_cert"),
+        ("ssl_ca=/nowhere/ca.pem&ssl_key_password=x", "ssl_key_password needs ssl_cert"),
         ("nonsense=1", "nonsense"),
     ],
 )
@@ -264,6 +313,23 @@ def test_tls__is_checked_unless_said_otherwise(options: str) -> None:
     assert (tls["ssl"].check_hostname, tls["ssl"].verify_mode.name, dict(url.query)) == (True, "CERT_REQUIRED", {})
     _, off = engines._with_tls(engines._parsed("mysql://me@h/db?ssl_verify_cert=false"))
     assert (off["ssl"].check_hostname, off["ssl"].verify_mode.name) == (False, "CERT_NONE")
+
+
+@pytest.mark.parametrize("driver", ["mysql+foo", "mariadb+foo", "postgresql+foo", "sqlite+foo"])
+def test_driver_that_is_not_there(driver: str) -> None:
+    """Said as an error of the ledger, without the password."""
+    with pytest.raises(LedgerError, match="Can't load plugin") as caught:
+        engines.open_engine(f"{driver}://me:{WORD}@h/db", read_only=True)
+    assert WORD not in str(caught.value)
+
+
+def test_tls__of_older_pymysql_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It sends the password in clear where a server, or whoever stands between, says that there is no TLS."""
+    assert engines.open_engine("mysql://me@127.0.0.1:1/db?ssl_verify_cert=true")
+    monkeypatch.setattr("pymysql.connect", lambda **_: object())
+    assert engines.open_engine("mysql://me@127.0.0.1:1/db")
+    with pytest.raises(LedgerError, match=r"needs pymysql 1\.2 or newer"):
+        engines.open_engine("mysql://me@127.0.0.1:1/db?ssl_verify_cert=true")
 
 
 def test_upgrade_script_of_packages__gives_what_units_get(tmp_path: Path) -> None:
