@@ -100,5 +100,5 @@ def test_split_list__at_commas_outside_brackets(text, brackets):
 
 
 def test_split_list__looks_at_each_comma_once():
-    """A list of ten million commas ends; by looking ahead from each it would take days."""
-    assert len(split_list("," * 10_000_000)) == 10_000_001
+    """A list of a million commas ends; by looking ahead from each it would take hours."""
+    assert len(split_list("," * 1_000_000)) == 1_000_001
