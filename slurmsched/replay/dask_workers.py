@@ -234,13 +234,14 @@ class Watch:
 
 
 def _workers(client: Any, watch: Watch) -> Workers:
-    """The client's executor. A trace is sent once to each worker, not with each task."""
+    """The client's executor. A trace is sent once to each worker, not with each task: as the result of a task, which
+    Dask makes again where it was lost with a worker. What it scatters is lost, and then what was played of it too."""
 
     def share(trace: Trace) -> Any:
         for left in reversed(range(CONNECTS)):
             try:
-                _arrived(client, watch)  # however long Slurm's queue is; scatter would give up
-                return client.scatter(trace)
+                _arrived(client, watch)  # however long Slurm's queue is
+                return client.submit(unchanged, trace, pure=False)
             except OSError as error:  # Dask connects anew
                 if not left:
                     raise WorkersLostError(f"the connection to Dask broke: {error}") from error
@@ -248,6 +249,11 @@ def _workers(client: Any, watch: Watch) -> Workers:
         return None
 
     return Workers(client.get_executor(pure=False), share, ATTEMPTS, watch)
+
+
+def unchanged(trace: Trace) -> Trace:
+    """The trace, on a worker."""
+    return trace
 
 
 def _arrived(client: Any, watch: Watch) -> None:

@@ -205,7 +205,7 @@ class Client:
     """Answers `nthreads` in turn; OSError is raised."""
 
     def __init__(self, *answers: Any) -> None:
-        self.answers, self.scattered = list(answers), 0
+        self.answers, self.submitted = list(answers), 0
 
     def nthreads(self) -> Any:
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
@@ -213,9 +213,9 @@ class Client:
             raise answer
         return answer
 
-    def scatter(self, trace: Trace) -> Trace:
-        self.scattered += 1
-        return trace
+    def submit(self, task: Any, trace: Trace, **_: Any) -> Trace:
+        self.submitted += 1
+        return task(trace)
 
     def get_executor(self, **_: Any) -> Any:
         return None
@@ -228,7 +228,7 @@ def test_share__waits_for_a_worker_and_for_the_connection(clock: SimpleNamespace
     """A break in between is tried again."""
     client = Client({}, OSError("broken"), {}, {"tls://1": 1})
     made = dask_workers._workers(client, watch())
-    assert (made.share(SIX), client.scattered) == (SIX, 1)
+    assert (made.share(SIX), client.submitted) == (SIX, 1)
 
 
 def test_share__gives_up_on_what_does_not_come(clock: SimpleNamespace) -> None:
