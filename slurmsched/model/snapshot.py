@@ -63,9 +63,13 @@ class Site:
     @property
     def priority_weights(self) -> float:
         """Sum of all priority weights: the span that factors alone can move a job by."""
-        plain = sum(_number(v, 0.0) for k, v in self.settings.items() if k.startswith("PriorityWeight"))
-        tres = self.settings.get("PriorityWeightTRES", "")
-        return plain + sum(_number(v, 0.0) for _, _, v in (p.partition("=") for p in tres.split(",")))
+        plain = [text for name, text in self.settings.items() if name.startswith("PriorityWeight")]
+        tres = [part.partition("=")[2] for part in self.settings.get("PriorityWeightTRES", "").split(",")]
+        weights = [_number(text, 0.0) for text in (*plain, *tres)]
+        return sum(weight for weight in weights if weight < _MOST_WEIGHT)  # a larger one is none that Slurm has
+
+
+_MOST_WEIGHT = 2.0**32
 
 
 def _number(text: str, default: float) -> float:

@@ -87,6 +87,8 @@ def test_site__sums_priority_weights() -> None:
     """Plain weights and those of PriorityWeightTRES; other settings do not count."""
     settings = {"PriorityWeightAge": "1000", "PriorityWeightTRES": "CPU=5,GRES/gpu=20", "PriorityMaxAge": "7-0"}
     assert Site(settings=settings).priority_weights == 1_025.0
+    odd = {"PriorityWeightQOS": "UNLIMITED", "PriorityWeightJobSize": "99999999999"}
+    assert Site(settings=settings | odd).priority_weights == Site(settings=settings).priority_weights
 
 
 @pytest.mark.parametrize(
