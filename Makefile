@@ -17,7 +17,7 @@ PYTEST_ARGS ?=
 COVERAGE ?= --show-missing --skip-covered# how it is told; empty: not measured, which is faster
 MINUTES ?= 30
 SEED ?= 1
-DECIDING := estimators kernels model placements planning policies replay testing topology
+DECIDING := estimators kernels model placements planning policies replay resources testing topology
 BENCH_ARGS ?=
 
 .DEFAULT_GOAL := help

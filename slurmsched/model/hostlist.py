@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
 MOST = 1 << 20  # names of one hostlist: more is a typing error, or meant to take the memory
-FEWEST_MOST = 1 << 16  # names that a hostlist may have on any cluster: the largest Slurm cluster has as many nodes
+LARGEST_CLUSTER = 1 << 16  # nodes of the largest Slurm cluster: a hostlist may have as many names on any
 MOST_DIGITS = 255  # of a number: Linux takes no longer name of a host
 MOST_KEPT = 1 << 14  # names of a list that is remembered
 _GROUP = re.compile(r"\[([^\[\]]*)\]")
@@ -52,7 +52,7 @@ _kept = lru_cache(maxsize=64)(_expanded)
 def most_of(nodes: int) -> int:
     """How many names a hostlist of a cluster may have that shows so many nodes: Slurm hides nodes of a cloud while they
     are powered down, and nodes may have gone since it was written."""
-    return min(max(2 * nodes, FEWEST_MOST), MOST)
+    return min(max(2 * nodes, LARGEST_CLUSTER), MOST)
 
 
 def _names(part: str) -> list[str]:

@@ -12,7 +12,7 @@ import numpy as np
 from slurmsched.errors import UnreadableError
 from slurmsched.model.columns import Int64s, Labels
 from slurmsched.model.gres import MOST_DEVICES, MOST_INDEXED, Gres, is_mig, parse_gres
-from slurmsched.model.hostlist import expand
+from slurmsched.model.hostlist import LARGEST_CLUSTER, expand
 from slurmsched.model.jobs import Allocations, Jobs
 from slurmsched.model.nodes import Nodes
 from slurmsched.model.states import JobState
@@ -27,7 +27,6 @@ _MEMORY = re.compile(r"(?:^|,)mem=([\d.]+[KMGTP]?)")
 
 Parts = tuple[tuple[str, str], ...]  # (hostlist, gres text of each of these nodes)
 Details = Mapping[int, Parts]
-MOST_NODES = 1 << 16  # of one job: as many as the largest Slurm cluster has nodes
 BEYOND = f"GPUs of index {MOST_INDEXED} or higher cannot be told apart; all are counted without indices"
 MOST_NAMED = 10  # jobs or nodes that a warning names one by one
 
@@ -168,7 +167,7 @@ def with_held(nodes: Nodes, held: Allocations, *, exact: bool = True) -> Nodes:
     return nodes.with_columns(gpus_used=used, gpu_mask_used=masks)
 
 
-def expand_hosts(text: str, most: int = MOST_NODES) -> tuple[str, ...]:
+def expand_hosts(text: str, most: int = LARGEST_CLUSTER) -> tuple[str, ...]:
     """Node names of a hostlist, in its order; they may be `most` at most. Raises UnreadableError."""
     try:
         return expand(text, most)
