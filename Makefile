@@ -17,16 +17,18 @@ PYTEST_ARGS ?=
 COVERAGE ?= --show-missing --skip-covered# how it is told; empty: not measured, which is faster
 MINUTES ?= 30
 SEED ?= 1
-DECIDING := estimators kernels model placements planning policies replay resources testing topology
+DECIDING := allocation estimators kernels model placements planning policies sim resources testing topology
 BENCH_ARGS ?=
+UNITS := tests/unit tests/cases# what a bare machine and the newest versions run: laws and replays are test-fast's
+PLOTLY := 4.1.1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-nojit test-promtool test-browser test-live test-bare test-newest fuzz test-packages deb soak lab-up lab-down lab-shell bench lint types docs man lock clean
+.PHONY: help demo test test-fast test-nojit test-promtool test-browser test-live test-bare test-newest fuzz test-packages deb soak lab-up lab-down lab-shell bench lint types docs man lock pictures plotly clean hooks
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: ## Install into .venv and run the main job on the embedded cluster; no Slurm needed
+demo: ## Install into .venv and run the main job on the ideal cluster; no Slurm needed
 	@begun=$$SECONDS; $(MAKE) --no-print-directory $(BASE) && $(BIN)/slurmsched demo \
 		&& echo "make demo took $$((SECONDS - begun)) s"
 
@@ -62,16 +64,16 @@ test-live-%:
 		&& $(LAB) exec --name test-$* -- python -m pytest -m 'live and $(alone)$(if $(filter $(NEWEST),$(suite)),, and not newest)' \
 		--part $(part) $(RETRY) tests/live $(PYTEST_ARGS)
 
-test-bare: ## lint, types, pages and fast tests on a Debian 13 that has only what the README names (root, debootstrap)
-	$(LAB) bare trixie -- make lint types docs test-fast
+test-bare: ## lint, types, pages and unit tests on a Debian 13 that has only what the README names (root, debootstrap)
+	$(LAB) bare trixie -- make lint types docs test-fast PYTEST_ARGS='$(UNITS)'
 
-test-newest: ## The same with the newest versions, ignoring the lock; says so where these are the locked ones
+test-newest: ## Types and unit tests with the newest versions, ignoring the lock; says so where these are the locked ones
 	$(LAB) bare trixie -- make LOCKED= test-newest-inside
 
 test-newest-inside: $(STAMP)
 	@mkdir -p build; if $(BIN)/pip freeze --quiet --exclude-editable >build/newest.txt && $(BIN)/python packaging/newer.py build/newest.txt; \
 		then echo "the newest versions are the locked ones: nothing else to test"; \
-		else $(MAKE) --no-print-directory --keep-going LOCKED= lint types docs test-fast; fi
+		else $(MAKE) --no-print-directory --keep-going LOCKED= types test-fast PYTEST_ARGS='$(UNITS)'; fi
 
 test-packages: $(STAMP) ## Debian package in a clean root of each suite, rpm (root, debootstrap, rpm, Debian mirror, PyPI)
 	$(BIN)/python -m pytest -m packages tests/packaging -s $(PYTEST_ARGS)
@@ -106,17 +108,32 @@ lint: $(STAMP) ## ruff, and the import contracts of pyproject.toml
 types: $(STAMP) ## mypy
 	$(BIN)/mypy
 
-docs: $(STAMP) ## Build the pages as a site in build/site; a broken link fails
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --config-file .ci/mkdocs.yml
+docs: $(STAMP) ## Build the pages as a site in build/site, a folder a version; a broken link fails
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --config-file .ci/mkdocs.yml \
+		--site-dir $(CURDIR)/build/site/$$($(BIN)/python -c 'import slurmsched; print(slurmsched.__version__)')
+	$(BIN)/python packaging/site_versions.py build/site
 
-man: $(STAMP) ## Write docs/man from the commands
-	$(BIN)/python -m slurmsched.cli.man docs/man
+man: $(STAMP) ## Write the manual pages to build/man
+	$(BIN)/python -m slurmsched.cli.man_pages build/man
 
 lock: ## Write packaging/constraints.txt anew: the newest versions that fit Python 3.11 to 3.14 (installs uv beside .venv)
 	$(PYTHON) -m venv build/uv && build/uv/bin/pip install --quiet uv
 	build/uv/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --all-extras --no-emit-package pyslurm \
 		--no-header --no-annotate pyproject.toml >build/lock.txt
 	@{ grep '^#' packaging/constraints.txt; cat build/lock.txt; } >build/constraints.txt && mv build/constraints.txt packaging/constraints.txt
+
+pictures: $(STAMP) ## Renew the pictures of docs: pages (Debian's chromium) and `slurmsched top`
+	$(BIN)/python -m tests.browser.page_pictures docs
+	$(BIN)/python -m tests.unit.observe.top.top_picture docs/top.svg docs/top-gpus.svg
+
+plotly: ## Fetch plotly's small bundle anew (npm): make plotly PLOTLY=4.1.1; then write its checksum to the README beside it
+	rm -rf build/plotly && mkdir -p build/plotly && cd build/plotly && npm pack --silent plotly.js-basic-dist-min@$(PLOTLY) && tar xzf *.tgz
+	cp build/plotly/package/plotly-basic.min.js slurmsched/observe/static/
+	cp build/plotly/package/LICENSE slurmsched/observe/static/plotly-basic.LICENSE
+	@echo "sha512-$$(openssl dgst -sha512 -binary slurmsched/observe/static/plotly-basic.min.js | base64 -w0)"
+
+hooks: ## Let git check each commit message (.ci/hooks/commit-msg)
+	git config core.hooksPath .ci/hooks
 
 clean: ## Remove .venv and what tools left
 	rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .coverage .hypothesis

@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from slurmsched import logs
-from slurmsched.config import Config, Ledger, PolicyPlugin, Scope, Slurm
+from slurmsched.config import Config, LedgerConfig, PolicyConfig, ScopeConfig, SlurmConfig
 from slurmsched.cycle import run_cycle
-from slurmsched.daemon.assemble import Parts, assembled
+from slurmsched.daemon.cycle_parts import CycleParts, open_cycle_parts
 from slurmsched.planning.planner import Planner
 from slurmsched.slurm import pyslurm_reader
 
@@ -115,9 +115,9 @@ def compared(work: Callable[[], object], rounds: int) -> tuple[Cost, Cost]:
 
 def config(folder: Path, adapter: str, policy: str = "discretized-las") -> Config:
     """Everything of the cycle in a folder of its own, managing the whole queue."""
-    ledger = Ledger(url=f"sqlite:///{folder}/ledger.db", journal=folder / "journal", lock=folder / "lock")
-    return Config(ledger=ledger, scope=Scope(partitions=("*",)), slurm=Slurm(adapter=adapter),
-                  policy=PolicyPlugin(name=policy))  # fmt: skip
+    ledger = LedgerConfig(url=f"sqlite:///{folder}/ledger.db", journal=folder / "journal", lock=folder / "lock")
+    return Config(ledger=ledger, scope=ScopeConfig(partitions=("*",)), slurm=SlurmConfig(adapter=adapter),
+                  policy=PolicyConfig(name=policy))  # fmt: skip
 
 
 def tick(folder: Path, policy: str) -> Callable[[], object]:
@@ -158,7 +158,7 @@ def rows(jobs: int, rounds: int) -> Iterator[str]:
         cold = compared(tick(folder, "srsf"), rounds)
         yield row("the same by srsf, which moves nearly every job", cold, target)
     for adapter in ("cli", "pyslurm"):
-        with own_folder("root") as folder, assembled(config(folder, adapter), apply=False) as parts:
+        with own_folder("root") as folder, open_cycle_parts(config(folder, adapter), apply=False) as parts:
             try:
                 yield from warm_rows(adapter, parts, rounds)
             except FallenBack as error:
@@ -167,7 +167,7 @@ def rows(jobs: int, rounds: int) -> Iterator[str]:
                 yield from plan_rows(config(folder, adapter, "srsf"), parts, rounds)
 
 
-def warm_rows(adapter: str, parts: Parts, rounds: int) -> Iterator[str]:
+def warm_rows(adapter: str, parts: CycleParts, rounds: int) -> Iterator[str]:
     """Rows of the daemon's cycle by an adapter. Raises FallenBack."""
     run_cycle(parts.cluster, parts.planner, parts.store)  # as in a daemon: the ledger knows the jobs
     yield row(f"read, {adapter}", compared(parts.cluster.read, rounds))
@@ -176,7 +176,7 @@ def warm_rows(adapter: str, parts: Parts, rounds: int) -> Iterator[str]:
     yield row(f"whole cycle, dry-run, {adapter}", compared(cycle, rounds))
 
 
-def plan_rows(other: Config, parts: Parts, rounds: int) -> Iterator[str]:
+def plan_rows(other: Config, parts: CycleParts, rounds: int) -> Iterator[str]:
     """Rows of deciding alone, by the policy of the parts and by that of another configuration."""
     snapshot = parts.look()[0]
     yield row("decide, plan", compared(partial(parts.planner.plan, snapshot), rounds), 0.25)

@@ -13,9 +13,9 @@ import numpy as np
 from slurmsched import registry
 from slurmsched.model import Estimates, Past, Snapshot
 from slurmsched.model.columns import Floats
-from slurmsched.replay.learning_store import as_past
-from slurmsched.replay.trace_files import load
-from slurmsched.replay.traces import Trace
+from slurmsched.model.trace import Trace
+from slurmsched.sim.replay_stores import as_past
+from slurmsched.sim.traces.trace_io import load_trace
 from slurmsched.testing import jobs, snapshot
 
 NAMES = ("history", "group-hash", "histogram", "trees")
@@ -23,11 +23,11 @@ DAY_S, LAST = 86_400.0, 0.5
 
 
 def main() -> None:
-    trace = load(Path(sys.argv[1])).trace
+    trace = load_trace(Path(sys.argv[1])).trace
     past = as_past(trace)
     past = past.take(np.argsort(past.end_s, kind="stable"))
     for name in NAMES:
-        error = np.concatenate(list(_errors(registry.make("estimators", name), trace, past)))
+        error = np.concatenate(list(_errors(registry.make_plugin("estimators", name), trace, past)))
         half = np.percentile(error, (25, 50, 75))
         print(f"{name}: {len(error)} jobs, relative error: quartiles {half.round(2).tolist()}", flush=True)
 

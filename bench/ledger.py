@@ -16,8 +16,9 @@ from pathlib import Path
 
 import numpy as np
 
-from slurmsched.config import Config, parse_config
-from slurmsched.db.store import LedgerStore, open_store
+from slurmsched.config import Config
+from slurmsched.config_file import parse_config
+from slurmsched.db.ledger_store import LedgerStore, open_store
 from slurmsched.model import Allocations, Jobs, JobState, Nodes, Outcome, Partitions, Plan, Receipt, SetNice, Snapshot
 
 RUNNING_JOBS = 1_000

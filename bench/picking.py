@@ -14,10 +14,9 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from bench.cycle import Cost, cost, fill, median, waiting
-from slurmsched.config import Slurm
-from slurmsched.model import PinNodes, Snapshot
-from slurmsched.slurm.pick_records import PickRecords
-from slurmsched.slurm.picking import read_wish
+from slurmsched.config import SlurmConfig
+from slurmsched.model import SetNodeList, Snapshot
+from slurmsched.slurm.cons_tres import SelectionRecords, read_gpu_request
 from slurmsched.slurm.reader import open_commands, open_reader
 from slurmsched.slurm.recheck import Recheck
 
@@ -27,12 +26,14 @@ FEW = 10  # jobs that come between two cycles, and jobs that a cycle writes
 def rows(jobs: int, rounds: int) -> Iterator[str]:
     """The table's lines for a queue of so many jobs."""
     fill(jobs)
-    commands, snapshot = open_commands(Slurm()), read()
-    records, recheck = PickRecords(commands, read_wish), Recheck(commands)
+    commands, snapshot = open_commands(SlurmConfig()), read()
+    records, recheck = SelectionRecords(commands, read_gpu_request), Recheck(commands)
     records.read(snapshot.jobs, cores=True)
     wishing = np.flatnonzero(snapshot.jobs.pending & (snapshot.jobs.gpus > 1))[:FEW]
     ids, submits = snapshot.jobs.job_id[wishing].tolist(), snapshot.jobs.submit_s[wishing].tolist()
-    pins = [PinNodes(job, submit_s, "", f"pin-{job}", "n1", "", "") for job, submit_s in zip(ids, submits, strict=True)]
+    pins = [
+        SetNodeList(job, submit_s, "", f"pin-{job}", "n1", "", "") for job, submit_s in zip(ids, submits, strict=True)
+    ]
     works: dict[str, Callable[[], object]] = {
         "every job (`scontrol -d show job`)": lambda: commands.run("scontrol", "-o", "-d", "show", "job"),
         "nothing new": lambda: records.read(snapshot.jobs, cores=True),
@@ -47,7 +48,7 @@ def rows(jobs: int, rounds: int) -> Iterator[str]:
 
 
 def read() -> Snapshot:
-    reader = open_reader(Slurm(), indices=False)
+    reader = open_reader(SlurmConfig(), indices=False)
     try:
         reader.begin()
         return reader.read()

@@ -20,15 +20,15 @@ from typing import Any
 import numpy as np
 
 from slurmsched import registry
+from slurmsched.allocation import programmes, space_sharing
+from slurmsched.allocation.programmes import AllocationProblem, solve_in_groups
+from slurmsched.allocation.water_filling import max_min
 from slurmsched.estimators.throughput_table import kinds, model_and_batch, throughput_table
 from slurmsched.estimators.throughputs import Throughputs
 from slurmsched.model import Past, Snapshot
 from slurmsched.model.columns import Floats, Int64s
-from slurmsched.policies import allocation, pairs, shared_allocation
-from slurmsched.policies.allocation import Problem
+from slurmsched.policies.best_scaling import BestScaling
 from slurmsched.policies.heet import Heet
-from slurmsched.policies.partition import partitioned
-from slurmsched.policies.water_filling import max_min
 from slurmsched.testing import snapshot
 
 RESULTS = Path(__file__).parent / "RESULTS.md"
@@ -37,7 +37,8 @@ TYPES = ("k80", "p100", "v100")
 ROUNDS, LONG_S = 5, 3.0  # measurements of each; one alone where it takes longer
 POP_JOBS, POP_PARTS = 2_048, (1, 2, 4, 8)
 SHARED, SHARED_JOBS = ("max-min", "makespan", "ftf"), (100, 300, 1_000)
-MODELLED = ("gandiva",)  # policies whose queue is of Gavel's models
+MODELLED = ("gandiva", "muri", "co-scheml")  # policies whose queue is of Gavel's models
+WIDE_GPUS = 2_000
 PAIR_JOBS, PAIR_GPUS = 256, 24  # GPUs of each type
 
 
@@ -47,18 +48,18 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, nargs="*", default=[100, 1_000, 10_000], help="pending jobs")
     parser.add_argument("--write", action="store_true", help="put the tables into bench/RESULTS.md")
     options = parser.parse_args()
-    text = "\n".join(_lines(options.names or registry.names("policies"), options.jobs))
+    text = "\n".join(_lines(options.names or registry.plugin_names("policies"), options.jobs, not options.names))
     print(text)
     if options.write:
         RESULTS.write_text(_placed(RESULTS.read_text(encoding="utf-8"), text), encoding="utf-8")
 
 
-def _lines(names: tuple[str, ...] | list[str], jobs: list[int]) -> Iterator[str]:
+def _lines(names: tuple[str, ...] | list[str], jobs: list[int], others: bool) -> Iterator[str]:
     yield f"{HEADING}\n"
     yield (
         f"`python -m bench.policies`, CPU time of this process alone, median of {ROUNDS}; one where it takes longer "
         f"than {LONG_S:g} s. Pending jobs only, half with deadlines and sizes, on 100 nodes of 8 GPUs of three types; "
-        f"default parameters. gandiva: of one GPU and Gavel's models, or no two could be a pair. "
+        f"default parameters. {', '.join(MODELLED)}: of one GPU and Gavel's models, or no two could share GPUs. "
         f"numpy {version('numpy')}, scipy {version('scipy')}, CPython {platform.python_version()}. "
         "Growth: time of a first look against jobs over the last step, as a power; 1 = linear.\n"
     )
@@ -68,6 +69,10 @@ def _lines(names: tuple[str, ...] | list[str], jobs: list[int]) -> Iterator[str]
         times_s = [measured(name, count) for count in jobs]
         cells = " | ".join(f"{1e3 * first:,.1f} / {1e3 * after:,.1f}" for first, after in times_s)
         yield f"| {name} | {cells} | {_growth(jobs, [first for first, _ in times_s])} |"
+    if "best-scaling" in names:
+        yield from _wide()
+    if not others:
+        return
     yield "\ngavel with `accounts = true`, twenty accounts; their jobs share alike, or in turn:\n"
     yield "| accounts | " + " | ".join(f"{count:,}: first / next look [ms]" for count in jobs) + " |"
     yield "| --- |" + " ---: |" * len(jobs)
@@ -88,7 +93,7 @@ def _lines(names: tuple[str, ...] | list[str], jobs: list[int]) -> Iterator[str]
     yield from _paired_pop()
     yield (
         f"\nGavel with `space_sharing`, an allocation of jobs of one GPU of Gavel's table that have waited, on "
-        f"{3 * PAIR_GPUS} GPUs of three types, in groups of at most {shared_allocation.GROUP} jobs (POP):\n"
+        f"{3 * PAIR_GPUS} GPUs of three types, in groups of at most {space_sharing.GROUP} jobs (POP):\n"
     )
     yield "| jobs | groups | pairs that gain | " + " | ".join(f"{name} [s]" for name in SHARED) + " |"
     yield "| ---: | ---: | ---: |" + " ---: |" * len(SHARED)
@@ -104,7 +109,7 @@ def _lines(names: tuple[str, ...] | list[str], jobs: list[int]) -> Iterator[str]
 
 def measured(name: str, jobs: int, parameters: Mapping[str, Any] | None = None) -> tuple[float, float]:
     """CPU time of a first look at a queue of this many jobs, and of the next one a minute later [s]."""
-    policy, given = registry.make("policies", name, parameters), queue(jobs, models=name in MODELLED)
+    policy, given = registry.make_plugin("policies", name, parameters), queue(jobs, models=name in MODELLED)
     policy.rank(queue(3))  # what is loaded or compiled once
     first: list[float] = []
     after: list[float] = []
@@ -158,6 +163,19 @@ def _models(chance: np.random.Generator, jobs: int) -> list[str]:
     return hints
 
 
+def _wide() -> Iterator[str]:
+    """CPU time of best-scaling by number of jobs that may have any size."""
+    yield f"\nbest-scaling on {WIDE_GPUS:,} GPUs, each job from 1 to {WIDE_GPUS:,}:\n"
+    yield "| jobs | a round [s] |"
+    yield "| ---: | ---: |"
+    hints = f"slurmsched: min_gpus=1 max_gpus={WIDE_GPUS}"
+    for jobs in (100, 300):
+        given = snapshot([{"gpus": 1, "comment": hints}] * jobs, f"{WIDE_GPUS // 8}x8")
+        began_s = time.process_time()
+        BestScaling().rank(given)
+        yield f"| {jobs} | {time.process_time() - began_s:.2f} |"
+
+
 def _mixed() -> Iterator[str]:
     """CPU time of a round's first look by number of jobs."""
     for jobs in SHARED_JOBS:
@@ -193,13 +211,14 @@ def _pop() -> Iterator[str]:
     chance = np.random.default_rng(7)
     speed = np.column_stack([chance.uniform(0.1, 0.6, POP_JOBS), chance.uniform(0.4, 0.9, POP_JOBS), np.ones(POP_JOBS)])
     gpus = 2.0 ** chance.integers(0, 4, POP_JOBS)
-    given = Problem(np.array([264.0, 272.0, 264.0]), gpus, speed, np.full(POP_JOBS, 3_600.0), np.zeros(POP_JOBS),
-                    np.ones(POP_JOBS))  # fmt: skip
-    fair = (allocation.equal_split(given) * speed).sum(axis=1)
+    given = AllocationProblem(
+        np.array([264.0, 272.0, 264.0]), gpus, speed, np.full(POP_JOBS, 3_600.0), np.zeros(POP_JOBS), np.ones(POP_JOBS)
+    )
+    fair = (programmes.equal_split(given) * speed).sum(axis=1)
     exact: tuple[float, float] | None = None
     for parts in POP_PARTS:
         began = time.process_time()
-        share = partitioned(max_min, given, parts, seed=0)
+        share = solve_in_groups(max_min, given, parts, seed=0)
         took_s = time.process_time() - began
         gain = (share * speed).sum(axis=1) * gpus / fair
         found = float(gain.min()), float(gain.sum())
@@ -210,7 +229,7 @@ def _pop() -> Iterator[str]:
 def _paired_pop() -> Iterator[str]:
     """A row for each number of parts, with pairs."""
     given, first, second, kept = _paired(PAIR_JOBS)
-    _, alone = allocation.raise_least(given, given.speed * allocation.worth(given)[:, None])
+    _, alone = programmes.raise_least(given, given.speed * programmes.throughput_weight(given)[:, None])
     exact: tuple[float, float] | None = None
     for parts in POP_PARTS:
         began, levels = time.process_time(), np.zeros(0)
@@ -219,7 +238,9 @@ def _paired_pop() -> Iterator[str]:
             order = np.sort(rows)
             part = replace(given.take(order), capacity=given.capacity / parts)
             ends = (np.searchsorted(order, each[inside]) for each in (first, second))
-            levels = np.append(levels, pairs.max_min(part, pairs.worthwhile(part, *ends, kept[inside]))[2])
+            levels = np.append(
+                levels, space_sharing.max_min_level(part, space_sharing.worthwhile_pairs(part, *ends, kept[inside]))[2]
+            )
         took_s, least = time.process_time() - began, float(levels.min())
         exact = exact or (took_s, least)
         yield (f"| {parts} | {took_s:.2f} | {exact[0] / took_s:.1f} | {least / exact[1]:.4f} "
@@ -231,27 +252,27 @@ def _shared() -> Iterator[str]:
     for jobs in SHARED_JOBS:
         given, first, second, kept = _paired(jobs)
         chance = np.random.default_rng(jobs)
-        given = replace(given, left_s=chance.lognormal(8, 1, jobs), elapsed_s=chance.uniform(0, 20_000, jobs))
+        given = replace(given, remaining_s=chance.lognormal(8, 1, jobs), elapsed_s=chance.uniform(0, 20_000, jobs))
         table = np.zeros((jobs, jobs, *kept.shape[1:]))
         table[first, second] = kept
-        gains, times_s = len(pairs.worthwhile(given, first, second, kept).first), list[float]()
+        gains, times_s = len(space_sharing.worthwhile_pairs(given, first, second, kept).first), list[float]()
         for objective in SHARED:
             began = time.process_time()
-            shared_allocation.allocated(objective, given, lambda one, two, table=table: table[one, two], jobs, 0)  # type: ignore[misc]
+            space_sharing.allocate_with_pairs(objective, given, lambda one, two, table=table: table[one, two], jobs, 0)  # type: ignore[misc]
             times_s.append(time.process_time() - began)
         cells = " | ".join(f"{took_s:.2f}" for took_s in times_s)
-        yield f"| {jobs:,} | {-(-jobs // shared_allocation.GROUP)} | {gains:,} | {cells} |"
+        yield f"| {jobs:,} | {-(-jobs // space_sharing.GROUP)} | {gains:,} | {cells} |"
 
 
-def _paired(jobs: int) -> tuple[Problem, Int64s, Int64s, Floats]:
+def _paired(jobs: int) -> tuple[AllocationProblem, Int64s, Int64s, Floats]:
     """Jobs of one GPU of all models in Gavel's table, their pairs, and the speed that each keeps in them."""
     chance, speeds = np.random.default_rng(7), Throughputs("gavel")
     hints = _models(chance, jobs)
     here = snapshot([{"job_id": n, "gpus": 1, "comment": hint} for n, hint in enumerate(hints, 1)])
-    given = Problem(np.full(3, float(PAIR_GPUS)), np.ones(jobs), speeds.speeds(here, TYPES),
+    given = AllocationProblem(np.full(3, float(PAIR_GPUS)), np.ones(jobs), speeds.speeds(here, TYPES),
                     *[np.ones(jobs)] * 3)  # fmt: skip
-    first, second = pairs.possible(given.gpus)
-    return given, first, second, speeds.kept(here, first, second, TYPES)
+    first, second = space_sharing.possible_pairs(given.gpus)
+    return given, first, second, speeds.shared_speeds(here, first, second, TYPES)
 
 
 def _placed(whole: str, text: str) -> str:

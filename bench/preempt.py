@@ -25,9 +25,9 @@ from typing import NamedTuple
 
 from bench.cycle import own_folder, run
 from slurmsched import logs
-from slurmsched.config import Acts, Config, Ledger, PolicyPlugin, Preemption, Scope
+from slurmsched.config import Config, LedgerConfig, OperationsConfig, PolicyConfig, PreemptionConfig, ScopeConfig
 from slurmsched.cycle import run_cycle
-from slurmsched.daemon.assemble import Parts, assembled
+from slurmsched.daemon.cycle_parts import CycleParts, open_cycle_parts
 from slurmsched.model import Action, Outcome, Requeue
 from slurmsched.slurm.writer import CommandWriter
 
@@ -113,7 +113,7 @@ def clean_by_hand(urgent: int) -> None:
 class Clocked:
     """The daemon's cycle; notes when it sends a requeue."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: CycleParts) -> None:
         self._cycle = partial(run_cycle, parts.cluster, parts.planner, parts.store)
         self._parts, self._sent_s = parts, 0.0
         self._cycle()  # the first one reads what was there when the parts were opened
@@ -148,19 +148,21 @@ class Clocked:
     def clean(self, urgent: int) -> None:
         def over() -> bool:
             self._cycle()
-            return not self._parts.cluster.read().acts
+            return not self._parts.cluster.read().operations
 
         until(over, "the preemption is over")
 
 
 def config(folder: Path) -> Config:
     """Everybody may be preempted after a second, without a checkpoint."""
-    ledger = Ledger(url=f"sqlite:///{folder}/ledger.db", journal=folder / "journal", lock=folder / "lock")
-    taking = Preemption(enabled=True, partitions=("gpu",), without_checkpoint=True, quantum_s=1, restart_cost_s=0,
+    ledger = LedgerConfig(url=f"sqlite:///{folder}/ledger.db", journal=folder / "journal", lock=folder / "lock")
+    taking = PreemptionConfig(enabled=True, partitions=("gpu",), without_checkpoint=True, quantum_s=1, restart_cost_s=0,
                         least_factor=0)  # fmt: skip
-    policy = PolicyPlugin(name="discretized-las", thresholds_gpu_s=[8.0])
-    often = Acts(per_hour=10_000, per_user_per_hour=10_000)
-    return Config(ledger=ledger, scope=Scope(partitions=("*",)), policy=policy, preemption=taking, acts=often)
+    policy = PolicyConfig(name="discretized-las", thresholds_gpu_s=[8.0])
+    often = OperationsConfig(per_hour=10_000, per_user_per_hour=10_000)
+    return Config(
+        ledger=ledger, scope=ScopeConfig(partitions=("*",)), policy=policy, preemption=taking, operations=often
+    )
 
 
 def row(name: str, values: list[float], target_s: float | None = None) -> str:
@@ -184,7 +186,7 @@ def main() -> None:
     options = parser.parse_args()
     logs.configure("warning")
     ours, hand = [], []
-    with own_folder("root") as folder, assembled(config(folder), apply=True) as parts:
+    with own_folder("root") as folder, open_cycle_parts(config(folder), apply=True) as parts:
         clocked = Clocked(parts)
         with clocked.noting():
             for number in range(options.rounds + 1):

@@ -20,13 +20,14 @@ import time
 from pathlib import Path
 
 from slurmsched import logs
-from slurmsched.replay.demo import Demo, contenders
-from slurmsched.replay.request import Request
-from slurmsched.replay.run import Session
-from slurmsched.replay.traces import Trace, read_trace, sample_trace
+from slurmsched.model.trace import Trace
+from slurmsched.sim.experiments.demo_runs import Demo, demo_policies
+from slurmsched.sim.experiments.replay_request import ReplayRequest
+from slurmsched.sim.experiments.replay_session import ReplaySession
+from slurmsched.sim.traces.trace_io import read_trace, sample_trace
 from tests.reference.schedules import job_ends
 
-TRACE = Path("slurmsched/replay/traces/philly_10k.csv.gz")
+TRACE = Path("slurmsched/sim/traces/shipped/philly_10k.csv.gz")
 GPUS = 400
 # discipline -> fastest peer on this trace and its wall time [s]
 PEERS = {
@@ -58,7 +59,8 @@ def main() -> None:
 def table(trace: Trace, gpus: int, policies: list[str], repeat: int) -> None:
     """Ours beside the bare loop and the fastest peer."""
     print(
-        "| discipline | wall [s] | CPU [s] | jobs/s | cycles | us a cycle | bare loop [s] | ratio | peer [s] | faster |"
+        "| discipline | wall [s] | CPU [s] | jobs/s | cycles | us a cycle | bare loop [s] | ratio | "
+        "peer [s], another run | faster, not the same run |"
     )
     print("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
     for policy in policies:
@@ -81,7 +83,7 @@ def table(trace: Trace, gpus: int, policies: list[str], repeat: int) -> None:
 
 def played(trace: Trace, gpus: int, policy: str) -> tuple[float, float, int]:
     """Wall time [s], CPU time [s] and cycles of a replay."""
-    session, began_s = Session(trace, Request(cluster=f"1x{gpus}", policy=policy)), time.process_time()
+    session, began_s = ReplaySession(trace, ReplayRequest(cluster=f"1x{gpus}", policy=policy)), time.process_time()
     run = session.run()
     return run.wall_s, time.process_time() - began_s, run.cycles
 
@@ -99,7 +101,7 @@ def demo_table(trace: Trace, repeat: int) -> None:
     """The demo's contenders under slurmctld's model."""
     print("| contender | wall [s] | jobs/s | cycles | cycles/s |")
     print("| --- | ---: | ---: | ---: | ---: |")
-    for contender in contenders():
+    for contender in demo_policies():
         Demo(trace.first(40)).run(contender)  # loads the kernels
         runs = [Demo(trace).run(contender) for _ in range(repeat)]
         wall_s, cycles = min(run.wall_s for run in runs), runs[0].cycles

@@ -20,10 +20,10 @@ import time
 from pathlib import Path
 
 from slurmsched import logs
-from slurmsched.replay.generate import Workload, diurnal, generate
-from slurmsched.replay.request import Request
-from slurmsched.replay.run import Session
-from slurmsched.replay.traces import Trace
+from slurmsched.model.trace import Trace
+from slurmsched.sim.experiments.replay_request import ReplayRequest
+from slurmsched.sim.experiments.replay_session import ReplaySession
+from slurmsched.sim.traces.trace_generator import SyntheticWorkload, diurnal, generate_trace
 
 NODES, NODE_GPUS, LOAD = 1_250, 8, 0.9
 SIZES = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
@@ -34,17 +34,17 @@ WIDTH, HEIGHT, EDGE = 640, 400, 60  # of the plot [px]
 
 def trace_of(jobs: int) -> Trace:
     """So many jobs at the rate that LOAD means."""
-    sample = generate(Workload(), 100_000, seed=1).trace
+    sample = generate_trace(SyntheticWorkload(), 100_000, seed=1).trace
     rate = LOAD * NODES * NODE_GPUS / float((sample.gpus * sample.duration_s).mean()) * 86_400
-    return generate(Workload(jobs_per_day=rate, hourly=diurnal()), jobs).trace
+    return generate_trace(SyntheticWorkload(jobs_per_day=rate, hourly=diurnal()), jobs).trace
 
 
 def measure(jobs: int) -> dict[str, float]:
     """A row of the table."""
     trace = trace_of(jobs)
-    request = Request(cluster=f"{NODES}x{NODE_GPUS}", policy="discretized-las")
-    Session(trace.first(1_000), request).run()  # loads the kernels
-    session, began_s = Session(trace, request), time.process_time()
+    request = ReplayRequest(cluster=f"{NODES}x{NODE_GPUS}", policy="discretized-las")
+    ReplaySession(trace.first(1_000), request).run()  # loads the kernels
+    session, began_s = ReplaySession(trace, request), time.process_time()
     run = session.run()
     cpu_s, peak = time.process_time() - began_s, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     values = (jobs, cpu_s, run.wall_s, run.cycles, run.figures["preemptions"], peak)

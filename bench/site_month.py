@@ -15,10 +15,10 @@ import resource
 import time
 
 from slurmsched import logs
-from slurmsched.replay.generate import Law, Workload, diurnal, generate, zipf
-from slurmsched.replay.request import Request
-from slurmsched.replay.run import Session
-from slurmsched.replay.traces import Trace
+from slurmsched.model.trace import Trace
+from slurmsched.sim.experiments.replay_request import ReplayRequest
+from slurmsched.sim.experiments.replay_session import ReplaySession
+from slurmsched.sim.traces.trace_generator import SyntheticWorkload, WorkloadLaw, diurnal, generate_trace, zipf
 
 NODES, NODE_GPUS, DAYS, JOBS, USERS = 1_000, 8, 30, 100_000, 200
 SIZES = {1: 50, 2: 10, 4: 10, 8: 20, 16: 6, 32: 3, 64: 1}
@@ -29,8 +29,10 @@ def trace_of(load: float) -> Trace:
     """A month of jobs that would keep this share of the GPUs busy."""
     gpus = sum(size * weight for size, weight in SIZES.items()) / sum(SIZES.values())
     mean_s = load * NODES * NODE_GPUS * DAYS * 86_400 / (JOBS * gpus)
-    law = Law("lognormal", mean_s / math.exp(SHAPE**2 / 2), SHAPE)
-    return generate(Workload(JOBS / DAYS, diurnal(), SIZES, law, users=zipf(USERS)), JOBS, 1, limits=True).trace
+    law = WorkloadLaw("lognormal", mean_s / math.exp(SHAPE**2 / 2), SHAPE)
+    return generate_trace(
+        SyntheticWorkload(JOBS / DAYS, diurnal(), SIZES, law, users=zipf(USERS)), JOBS, 1, limits=True
+    ).trace
 
 
 def main() -> None:
@@ -40,10 +42,10 @@ def main() -> None:
     parser.add_argument("--policy", default="slurm")
     options = parser.parse_args()
     logs.configure("warning")
-    request = Request(cluster=f"{NODES}x{NODE_GPUS}", model="slurm", policy=options.policy)
+    request = ReplayRequest(cluster=f"{NODES}x{NODE_GPUS}", model="slurm", policy=options.policy)
     trace = trace_of(options.load).first(options.jobs)
-    Session(trace.first(1_000), request).run()  # loads the kernels
-    session, began_s = Session(trace, request), time.process_time()
+    ReplaySession(trace.first(1_000), request).run()  # loads the kernels
+    session, began_s = ReplaySession(trace, request), time.process_time()
     run = session.run()
     cpu_s, peak = time.process_time() - began_s, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print("| policy | load | jobs | CPU [s] | jobs per CPU s | mean wait [s] | cycles | largest resident size [MiB] |")

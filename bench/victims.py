@@ -15,15 +15,15 @@ from itertools import combinations
 
 import numpy as np
 
-from slurmsched.planning.clearing import Clearing, Running
+from slurmsched.planning.operations.victims import PreemptableJobs, VictimSearch
+from slurmsched.resources.allocated import AllocatedGpus
 from slurmsched.resources.free import FreeResources, JobRequirements
-from slurmsched.resources.held import Held
 from slurmsched.testing import snapshot
 
 NODES, GPUS, JOBS = 6, 8, 10
 
 
-def case(chance: np.random.Generator, widest: int) -> Clearing:
+def case(chance: np.random.Generator, widest: int) -> VictimSearch:
     """One at random, as the module tells."""
     free, held = np.full(NODES, GPUS), list[tuple[list[int], int]]()
     for _ in range(3 * JOBS):
@@ -41,23 +41,24 @@ def case(chance: np.random.Generator, widest: int) -> Clearing:
     at, row = snapshot(jobs, f"{NODES}x{GPUS}", allocations=rows), len(held)
     lost = np.array([3_600.0 * chance.integers(1, 21) * gpus * len(on) for on, gpus in held] + [0.0])
     place = (np.arange(row + 1) + 1) % (row + 1)
-    return Clearing(
+    return VictimSearch(
         at,
         row,
         JobRequirements.of(at, row),
-        Running(np.arange(row + 1) < row, lost, place, Held.of(at)),
+        PreemptableJobs(np.arange(row + 1) < row, lost, place, AllocatedGpus.of(at)),
         FreeResources.of(at),
     )
 
 
-def fewest(one: Clearing) -> float:
+def fewest(one: VictimSearch) -> float:
     """GPU seconds lost by the best of all sets of jobs; infinity if none makes room."""
-    gives = one.running.held.table(np.arange(one.row), np.zeros(NODES, np.int64))
+    gives = one.running.allocated.table(np.arange(one.row), np.zeros(NODES, np.int64))
     best = np.inf
     for size in range(one.row + 1):
         for leave in map(list, combinations(range(one.row), size)):
             lost = float(one.running.lost_gpu_s[leave].sum())
-            if lost < best and ((one.stock.gpus + gives[leave].sum(axis=0)) >= one.need.gpus).sum() >= one.need.nodes:
+            free = one.available.gpus + gives[leave].sum(axis=0)
+            if lost < best and (free >= one.need.gpus).sum() >= one.need.nodes:
                 best = lost
     return best
 

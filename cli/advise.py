@@ -6,41 +6,72 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from slurmsched.cli import output
-from slurmsched.cli.output import JobId, Output
-from slurmsched.cli.settings import config
+from slurmsched.cli import completers, framework
+from slurmsched.cli.framework import JobId, Output, read_config
+from slurmsched.cli.listing import ALL_JOBS, Choice, Column, JobFilter, Listing, filtered, listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from slurmsched.config import Config
     from slurmsched.model import Snapshot
-    from slurmsched.slurm.finding import Finding
-    from slurmsched.survey.advice import Advice
-    from slurmsched.survey.case import Case
+    from slurmsched.observe.survey.advice import Advice
+    from slurmsched.observe.survey.advice_rules import AdviceInput
+    from slurmsched.slurm.doctor import CheckResult
 
 OF_SITE = ("SelectTypeParameters", "AccountingStorageTRES", "GPU files")  # checks of doctor about GPUs
 
 
-@output.command("advise")
-@click.option("--user", metavar="NAME", default="", help="Only this user's jobs.")
-@click.option("--job", type=JobId(), metavar="ID", help="Only this job, or this array.")
-def command(out: Output, user: str, job: int | None) -> None:
-    """Show requests of waiting and running jobs that cost GPU time, most GPU hours at stake first, with the option to
-    write instead; then settings of the site that do. Reads only.
+LISTING = Listing(
+    (
+        Column("hours", "gpu_h", "GPU h", number=True, text=lambda value: f"{value:,.0f}"),
+        Column("rule", "rule", "rule"),
+        Column("user username", "user", "user", "u"),
+        Column("jobid", "job_id", "job", "i", number=True),
+        Column("change", "change", "write instead"),
+    )
+)
 
-    Needs no rights beyond those of squeue and sinfo. Jobs that are alike are one line; --json has each.
+
+@framework.examples(
+    ("slurmsched advise --me", "What your own jobs could request instead."),
+    ("slurmsched advise -j 4711", "What job 4711 could request instead."),
+)
+@framework.command("advise")
+@filtered("user", "account", "partition", "qos")
+@click.option(
+    "-j",
+    "--job",
+    type=JobId(),
+    metavar="ID",
+    shell_complete=completers.squeue("A"),
+    help="Only this job, or this array.",
+)
+@listed(LISTING)
+def command(out: Output, keeps: JobFilter, job: int | None, choice: Choice) -> None:
+    """List job requests and site settings that waste GPU time.
+
+    For each request: the GPU hours at stake and the option to use instead. The most GPU hours come first. Similar
+    jobs share one line; --json has each of them. Settings of the site follow.
+
+    Needs no more rights than squeue and sinfo. Reads only.
     """
-    from slurmsched.survey.advice import RULES, advice
+    from dataclasses import asdict
 
-    tree = config()
-    case, findings, warnings = _read(tree, whole=not user and job is None)
+    from slurmsched.observe.survey.advice import RULES, advice
+
+    tree = read_config()
+    case, findings, warnings = _read(tree, whole=keeps == ALL_JOBS and job is None)
     if job is not None:
         _find(case, job)
-    found = [one for one in advice(case) if user in ("", one.user) and job in (None, *_ids(case, one))]
+    found = [one for one in advice(case) if keeps(_row(case, one)) and job in (None, *_ids(case, one))]
     if out.as_json:
         rules = [{"rule": one.name, "wrong": one.wrong, "why": one.why, "stake": one.stake} for one in RULES]
-        out.json({"jobs": found, "rules": rules, "site": findings, "warnings": warnings})
+        out.json({"jobs": found, "rules": rules, "site": findings, "warnings": warnings}, schema="advise")
+        return
+    if choice.plain or choice.sort:
+        LISTING.show(out, [asdict(one) for one in found], choice)
+        out.notes((), warnings, plain=True)
         return
     _print_jobs(out, found)
     _print_site(out, findings)
@@ -48,7 +79,7 @@ def command(out: Output, user: str, job: int | None) -> None:
         out.line(f"warning: {warning}", "warning")
 
 
-def _find(case: Case, job: int) -> None:
+def _find(case: AdviceInput, job: int) -> None:
     """Raises InputError for a job that is not there."""
     from slurmsched.errors import InputError
 
@@ -57,50 +88,73 @@ def _find(case: Case, job: int) -> None:
         raise InputError(f"job {job} is not in the queue")
 
 
-def _ids(case: Case, one: Advice) -> tuple[int, int]:
+def _row(case: AdviceInput, one: Advice) -> dict[str, str]:
+    """What filters look at."""
+    jobs = case.snapshot.jobs
+    row = int(jobs.job_id.searchsorted(one.job_id))
+    return {"user": one.user} | {name: getattr(jobs, name)[row] for name in ("account", "partition", "qos")}
+
+
+def _ids(case: AdviceInput, one: Advice) -> tuple[int, int]:
     """The job's id and that of its array."""
     jobs = case.snapshot.jobs
     row = int(jobs.job_id.searchsorted(one.job_id))
     return one.job_id, int(jobs.array_job_id[row])
 
 
-def _read(tree: Config, *, whole: bool) -> tuple[Case, Sequence[Finding], Sequence[str]]:
+def _read(tree: Config, *, whole: bool) -> tuple[AdviceInput, Sequence[CheckResult], Sequence[str]]:
     """The case, what of the site costs GPU time (only of a whole look), and warnings.
 
     Slurm's choice of GPUs is judged only where something depends on it: that may take seconds.
     """
     from dataclasses import replace
 
-    from slurmsched.slurm.asked import read_asked
-    from slurmsched.slurm.look import look
-    from slurmsched.slurm.reader import open_commands
-    from slurmsched.slurm.shares import pick_findings, read_checks
-    from slurmsched.survey.case import Case
-    from slurmsched.survey.judges import by_job
+    from slurmsched.observe.survey.advice_rules import AdviceInput, gpus_by_job
+    from slurmsched.slurm.doctor.selection_checks import check_gpu_picks, rate_gpu_picks
+    from slurmsched.slurm.job_options import read_gpu_options
+    from slurmsched.slurm.reader import open_commands, read_cluster_once
 
-    snapshot = look(tree)
-    asked = read_asked(open_commands(tree.slurm), snapshot.site)
+    snapshot = read_cluster_once(tree)
+    asked = read_gpu_options(open_commands(tree.slurm), snapshot.site)
     usual, warnings = _usual(tree, snapshot)
-    case = Case(snapshot, asked, usual, preempted=_preempted(tree, snapshot))
-    checks = read_checks(tree, snapshot) if whole or list(by_job(case)) else {}
+    use, unmeasured = _measured(tree, snapshot)
+    case = AdviceInput(snapshot, asked, usual, preempted=_preempted(tree, snapshot), use=use)
+    checks = rate_gpu_picks(tree, snapshot) if whole or list(gpus_by_job(case)) else {}
     shares = {name: (forms[0].best_share, forms[1].best_share) for name, forms in checks.items()}
-    findings = (*_findings(snapshot), *pick_findings(checks)) if whole else ()
-    return replace(case, shares=shares), findings, (*snapshot.warnings, *warnings)
+    findings = (*_findings(snapshot), *check_gpu_picks(checks)) if whole else ()
+    return replace(case, shares=shares), findings, (*snapshot.warnings, *warnings, *unmeasured)
 
 
 def _usual(tree: Config, snapshot: Snapshot) -> tuple[Any, tuple[str, ...]]:
     """How long jobs of those who wait ran, and a warning where that is not known."""
     from slurmsched.errors import SlurmError
+    from slurmsched.slurm.accounting import read_typical_run_times
     from slurmsched.slurm.reader import open_commands
-    from slurmsched.slurm.usual import read_usual
 
     jobs = snapshot.jobs
     warnings: list[str] = []
     try:
-        usual = read_usual(open_commands(tree.slurm), set(jobs.take(jobs.pending).user), warnings)
+        usual = read_typical_run_times(open_commands(tree.slurm), set(jobs.take(jobs.pending).user), warnings)
         return usual, tuple(warnings)
     except SlurmError as error:
         return {}, (f"time limits are not judged: {error}",)
+
+
+def _measured(tree: Config, snapshot: Snapshot) -> tuple[Any, tuple[str, ...]]:
+    """How running jobs use their GPUs, nothing where that is not measured, and a warning where it cannot be read."""
+    from slurmsched.errors import SlurmschedError
+    from slurmsched.observe.gpu_use_sources import read_gpu_use
+    from slurmsched.slurm.gpu_accounting import running_gpu_jobs
+    from slurmsched.slurm.reader import open_commands
+
+    if tree.measured_use.source == "none":
+        return {}, ()
+    jobs = running_gpu_jobs(snapshot)
+    gpus = {one.job_id: one.gpus for one in jobs}
+    try:
+        return read_gpu_use(tree.measured_use, open_commands(tree.slurm), gpus, list(gpus)).by_job, ()
+    except SlurmschedError as error:
+        return {}, (f"the use of GPUs is not judged: {error}",)
 
 
 def _preempted(tree: Config, snapshot: Snapshot) -> bool:
@@ -110,27 +164,22 @@ def _preempted(tree: Config, snapshot: Snapshot) -> bool:
     return tree.preemption.enabled or (kind not in ("", "(null)", "preempt/none") and mode != "OFF")
 
 
-def _findings(snapshot: Snapshot) -> tuple[Finding, ...]:
+def _findings(snapshot: Snapshot) -> tuple[CheckResult, ...]:
     """Those checks of doctor that are about GPUs and not well."""
-    from slurmsched.slurm.checklist import checklist
-    from slurmsched.slurm.probe import read_gres_conf
+    from slurmsched.slurm.doctor.settings_checks import check_settings
+    from slurmsched.slurm.doctor.site_checks import read_gres_conf
 
-    found = checklist(snapshot.site, gres_conf=read_gres_conf(snapshot.site))
+    found = check_settings(snapshot.site, gres_conf=read_gres_conf(snapshot.site))
     return tuple(one for one in found if one.name in OF_SITE and not one.ok)
 
 
 def _print_jobs(out: Output, found: Sequence[Advice]) -> None:
-    from slurmsched.survey.advice import RULES
+    from slurmsched.observe.survey.advice import RULES, advice_groups
 
     if not found:
-        out.line("no job asks for what costs GPU time", "ok")
+        out.line("no job request wastes GPU time", "ok")
         return
-    alike: dict[tuple[str, str, str], list[Advice]] = {}
-    for one in found:
-        alike.setdefault((one.rule, one.user, one.change), []).append(one)
-    rows = [(f"{sum(one.gpu_h for one in of):,.0f}", rule, user, _named(of), change)
-            for (rule, user, change), of in alike.items()]  # fmt: skip
-    rows.sort(key=lambda row: -float(row[0].replace(",", "")))
+    rows = [(f"{one.gpu_h:,.0f}", one.rule, one.user, _named(one.job_ids), one.change) for one in advice_groups(found)]
     out.table(("GPU h>", "rule", "user", "jobs", "write instead"), rows)
     out.line()
     broken = {one.rule for one in found}
@@ -139,13 +188,13 @@ def _print_jobs(out: Output, found: Sequence[Advice]) -> None:
             _wrapped(out, f"{rule.name}: {rule.wrong}. {rule.why} GPU h: {rule.stake}.")
 
 
-def _named(of: Sequence[Advice]) -> str:
+def _named(job_ids: Sequence[int]) -> str:
     """ "12", "12 and 3 more"."""
-    first = str(min(one.job_id for one in of))
-    return first if len(of) == 1 else f"{first} and {len(of) - 1} more"
+    first = str(job_ids[0])
+    return first if len(job_ids) == 1 else f"{first} and {len(job_ids) - 1} more"
 
 
-def _print_site(out: Output, findings: Iterable[Finding]) -> None:
+def _print_site(out: Output, findings: Iterable[CheckResult]) -> None:
     for one in findings:
         out.line()
         _wrapped(out, f"site: {one.name}: {one.detail}. {one.why} Change: {one.remedy}")

@@ -4,123 +4,232 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from slurmsched.cli import output
-from slurmsched.cli.output import Output, refuse_folder
-from slurmsched.cli.replay_options import preempting, replaying, sections
-from slurmsched.cli.trace_files import FILE, read_whole, reading
-from slurmsched.words import some
+from slurmsched.cli import completers, framework
+from slurmsched.cli.framework import JobId, Output, command_line, refuse_folder
+from slurmsched.cli.replay_options import (
+    FILE,
+    Chosen,
+    preempting,
+    read,
+    reading,
+    replaying,
+    sections,
+    selecting,
+    warn_of_parts,
+)
+from slurmsched.cli.schedule_tables import show_back_test, show_job
+from slurmsched.plain_text import pluralize
 
 if TYPE_CHECKING:
-    from slurmsched.replay.compare import Case, Comparison, Played
-    from slurmsched.replay.trace_files import Recorded
+    from slurmsched.model.trace import RecordedTrace
+    from slurmsched.sim.experiments.comparison import ComparisonCase, PlayedCase, PolicyComparison
+    from slurmsched.sim.experiments.replay_request import ReplayRequest
 
 INTERRUPTED = 130
 
 
-@output.command("compare")
+# Over 30 lines: a command: about half is its signature, its help and its imports.
+@framework.examples(
+    (
+        "slurmsched compare trace.csv --policy fifo --policy srsf --page compare.html",
+        "FIFO and SRSF, with a page of plots.",
+    )
+)
+@framework.command("compare")
 @click.argument("traces", type=FILE, nargs=-1, required=True, metavar="TRACE...")
 @reading
+@selecting
 @replaying
-@click.option("--policy", "policies", multiple=True, required=True, metavar="NAME[:PARAMETER=VALUE,...]",
-              help="As of replay; once for each that is to be compared. The first is what the others are measured "
-                   "against.")  # fmt: skip
+@click.option(
+    "--policy",
+    "policies",
+    multiple=True,
+    required=True,
+    metavar="NAME[:PARAMETER=VALUE,...]",
+    shell_complete=completers.plugins("policies"),
+    help="As in replay; give it once per policy. The others are compared with the first.",
+)
 @preempting
-@click.option("--jobs", type=click.IntRange(min=1), default=None, metavar="N",
-              help="Processes at once. Default: one for each core.")  # fmt: skip
-@click.option("--by", type=click.Choice(["auto", "user", "account"]), default="auto", show_default=True,
-              help="Whom fairness is about. auto: users, or accounts where the trace tells no users.")  # fmt: skip
-@click.option("--top", type=click.IntRange(min=1), default=5, show_default=True, metavar="N",
-              help="Users to name that gain most, and that lose most.")  # fmt: skip
-@click.option("-o", "--out", "page", type=FILE, help="Write tables and plots as an HTML page.")
+@click.option(
+    "--workers",
+    "jobs",
+    type=click.IntRange(min=1),
+    default=None,
+    metavar="N",
+    help="Worker processes. Default: one per core.",
+)
+@click.option(
+    "--tenants",
+    "by",
+    type=click.Choice(["auto", "user", "account"]),
+    default="auto",
+    show_default=True,
+    help="Tenants for fairness. auto: users, or accounts if the trace has no users.",
+)
+@click.option(
+    "--top",
+    type=click.IntRange(min=1),
+    default=5,
+    show_default=True,
+    metavar="N",
+    help="Number of users to list that gain most, and that lose most.",
+)
+@click.option("--page", "page", type=FILE, help="Write tables and plots to this HTML page.")
+@click.option("--jobs-out", type=FILE, help="Write a row for each job and schedule to this file: .csv or .parquet.")
+@click.option("--job", "job_id", type=JobId(), default=None, help="Show this job in each schedule.")
+@click.option("--back-test/--no-back-test", default=True, show_default=True,
+              help="slurm: replay Slurm alone too, and compare it with the recorded starts.")  # fmt: skip
 def command(
     out: Output, traces: tuple[Path, ...], kind: str, pairs: tuple[str, ...], strict: bool, policies: tuple[str, ...],
-    model: Literal["ideal", "slurm"], backfill: str | None, seed: int, jobs: int | None, by: str, top: int,
-    page: Path | None, preempt: bool, hints: str, **words: Any,
+    model: Literal["ideal", "slurm"] | None, backfill: str | None, seed: int, jobs: int | None, by: str, top: int,
+    page: Path | None, jobs_out: Path | None, job_id: int | None, back_test: bool, preempt: bool, hints: str,
+    **words: Any,
 ) -> int:  # fmt: skip
-    """Replay each TRACE under every --policy and set the results side by side.
+    """Replay each TRACE with every --policy and compare the results.
 
-    TRACE: a file of any kind that docs/traces.md lists (sacct's output, CSV, SWF, ...). After Ctrl-C the figures are
-    of the jobs that ended until then. With --preempt each policy that ranks jobs is replayed twice, as it is and with
-    the daemon's own preemption.
+    TRACE is a file of any kind in docs/traces.md, such as sacct's output, CSV or SWF. After Ctrl-C the figures cover
+    the jobs that have ended. With --preempt each policy that ranks jobs is replayed twice: without and with the
+    daemon's own preemption.
     """
     from slurmsched.logs import configure
-    from slurmsched.replay.compare import cases, check
-    from slurmsched.replay.compare import preempting as beside
-    from slurmsched.replay.request import Request
+    from slurmsched.sim.experiments.comparison import with_daemon_preemption as beside
+    from slurmsched.sim.experiments.job_rows import check_name, joined, write_job_rows
+    from slurmsched.sim.experiments.replay_request import ReplayRequest
 
     configure("warning")
     refuse_folder(page)
-    requests = [Request(model=model, policy=name, backfill=backfill or "", seed=seed, **words) for name in policies]
-    if (taking := sections(preempt, hints)) is not None:
-        requests = beside(requests, taking, hints)
-    every = cases(len(traces), requests)
-    recorded = [read_whole(trace, kind, pairs, strict) for trace in traces]
-    for trace, each in zip(traces, recorded, strict=True):
-        check(each, str(trace), requests, by)
+    refuse_folder(jobs_out)
+    if jobs_out is not None:
+        check_name(jobs_out)
+    chosen, taking = Chosen.taken(words), sections(preempt, hints)
+    asked = [read(trace, kind, pairs, strict) for trace in traces]
+    model = model or chosen.model_for(asked)
+    recorded = [chosen.jobs_of(each, model, seed) for each in asked]
+    requests = [
+        ReplayRequest(model=model, policy=name, backfill=backfill or "", seed=seed, **words) for name in policies
+    ]
+    requests = requests if taking is None else beside(requests, taking, hints)
+    every = _cases(traces, recorded, requests, by, back_test=back_test)
+    for trace, each in zip(traces, asked, strict=True):
+        warn_of_parts(trace, each, requests[0])
+    recorded = [_with_warnings(each, requests[0]) for each in recorded]
+    for each in recorded:
+        chosen.warn_of_limits(each)
     played = _played(recorded, every, jobs or len(os.sched_getaffinity(0)))
     whole = len(played) == len(every) and all(each.complete for each in played)
-    _show(out, _compared(traces, recorded, played, by, top), seed, page, whole=whole)
+    compared = _compared(traces, recorded, played, by, top)
+    _show(out, compared, seed, page, job_id, whole=whole)
+    if jobs_out is not None and compared:
+        write_job_rows(jobs_out, joined([each.job_rows for each in compared]))
     if not whole:
-        click.echo("slurmsched: interrupted; the figures are of the jobs that ended", err=True)
+        click.echo("slurmsched: interrupted; the figures cover only the jobs that have ended", err=True)
     return 0 if whole else INTERRUPTED
 
 
-def _played(recorded: Sequence[Recorded], cases: Sequence[Case], workers: int) -> list[Played]:
+def _cases(
+    traces: Sequence[Path], recorded: Sequence[RecordedTrace], requests: Sequence[ReplayRequest], by: str, *,
+    back_test: bool,
+) -> list[ComparisonCase]:  # fmt: skip
+    """Each request on each trace; with back_test also Slurm alone. Raises InputError if they cannot be compared."""
+    from slurmsched.sim.experiments.comparison import check_comparison, comparison_cases, with_back_test
+
+    every = comparison_cases(len(traces), requests, recorded)
+    for trace, each in zip(traces, recorded, strict=True):
+        check_comparison(each, str(trace), requests, by)
+    return with_back_test(every, recorded) if back_test else every
+
+
+def _with_warnings(recorded: RecordedTrace, request: ReplayRequest) -> RecordedTrace:
+    """The trace with the warnings of its cluster, which are also printed."""
+    from slurmsched.sim.experiments.replay_session import on_its_cluster
+
+    found = on_its_cluster(recorded.trace, replace(request, origin_s=recorded.clock_s))[1].warnings
+    for warning in found:
+        click.echo(f"slurmsched: {warning}", err=True)
+    return replace(recorded, warnings=(*recorded.warnings, *found))
+
+
+def _played(recorded: Sequence[RecordedTrace], cases: Sequence[ComparisonCase], workers: int) -> list[PlayedCase]:
     """What came of the cases, with a progress bar on stderr."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from slurmsched.replay.parallel import play_all
+    from slurmsched.sim.experiments.worker_processes import play_cases
 
     traces = [each.trace for each in recorded]
     bars = (TextColumn("jobs"), BarColumn(), MofNCompleteColumn(), TextColumn("ETA"), TimeRemainingColumn())
     with Progress(*bars, console=Console(stderr=True)) as progress:
         bar = progress.add_task("", total=sum(len(traces[case.trace]) for case in cases))
-        return play_all(traces, cases, workers, lambda ended: progress.update(bar, completed=ended))
+        return play_cases(traces, cases, workers, lambda ended: progress.update(bar, completed=ended))
 
 
 def _compared(
-    traces: Sequence[Path], recorded: Sequence[Recorded], played: Sequence[Played], by: str, top: int
-) -> list[Comparison]:
+    traces: Sequence[Path], recorded: Sequence[RecordedTrace], played: Sequence[PlayedCase], by: str, top: int
+) -> list[PolicyComparison]:
     """One comparison a trace of which anything was played."""
-    from slurmsched.replay.compare import Comparison
+    from slurmsched.sim.experiments.comparison import PolicyComparison
 
     made = []
     for place, (trace, each) in enumerate(zip(traces, recorded, strict=True)):
-        if mine := [case for case in played if case.case.trace == place]:
-            made.append(Comparison(str(trace), each, mine, by, top))
+        mine = [case for case in played if case.case.trace == place]
+        alone = next((case for case in mine if case.case.beside), None)
+        if policies := [case for case in mine if not case.case.beside]:
+            made.append(PolicyComparison(str(trace), each, policies, by, top, alone))
     return made
 
 
-def _show(out: Output, compared: Sequence[Comparison], seed: int, page: Path | None, *, whole: bool) -> None:
-    from slurmsched.replay.compare import report
+def _show(
+    out: Output, compared: Sequence[PolicyComparison], seed: int, page: Path | None, job_id: int | None, *, whole: bool
+) -> None:
+    from slurmsched.sim.experiments.comparison import comparison_report
+    from slurmsched.sim.experiments.comparison_conclusion import conclusions
+    from slurmsched.sim.experiments.job_rows import of_job
 
     if page is not None and compared:
-        from slurmsched.replay.compare_page import compare_page
-        from slurmsched.replay.page import write_whole
+        from slurmsched.observe.html_page import write_html
+        from slurmsched.sim.experiments.comparison_page import comparison_html
 
-        write_whole(page, compare_page(compared, seed, complete=whole))
+        write_html(page, comparison_html(compared, seed, command_line(), complete=whole))
+    jobs = [] if job_id is None else [of_job(each.job_rows, job_id, each.source) for each in compared]
     if out.as_json:
-        out.json(report(compared, seed, complete=whole) | {"page": str(page.resolve()) if page else None})
+        more = {"page": str(page.resolve()) if page else None} | (
+            {"job": [row for rows in jobs for row in rows]} if jobs else {}
+        )
+        made = comparison_report(compared, seed, command_line(), complete=whole)
+        for trace, each in zip(made["traces"], compared, strict=True):
+            trace["conclusion"] = conclusions(each)
+        out.json(made | more)
         return
     for each in compared:
         _table(out, each)
+    for each, rows in zip(compared, jobs, strict=False):
+        show_job(out, rows, each.recorded)
     if page is not None and compared:
         out.line(f"Page: {page.resolve()}")
 
 
-def _table(out: Output, each: Comparison) -> None:
+def _table(out: Output, each: PolicyComparison) -> None:
     """The figures of one trace, then who gains and loses by each policy but the first."""
-    from slurmsched.replay.compare_table import CHANGE_COLUMNS, change_rows, rows, unit_of
+    from slurmsched.sim.experiments.comparison import CHANGE_COLUMNS, change_rows, comparison_rows, unit_of_runs
+    from slurmsched.sim.experiments.comparison_conclusion import conclusions
+    from slurmsched.sim.experiments.replay_result import assumptions_text
 
-    titles, unit = [run["policy"] for run in each.runs], unit_of(each.runs)
-    out.line(f"{each.source}: {some(len(each.trace), 'job')} on {some(each.played[0].outcomes.cluster_gpus, 'GPU')}")
-    out.table(("", *(f"{title}>" for title in titles)), rows(each.runs))
+    titles, unit = [run["policy"] for run in each.runs], unit_of_runs(each.runs)
+    gpus = pluralize(each.played[0].outcomes.cluster_gpus, "GPU")
+    out.line(f"{each.source}: {pluralize(len(each.trace), 'job')} on {gpus}")
+    if each.back_test is not None:
+        show_back_test(out, each.back_test.figures())
+    out.line(assumptions_text(each.assumptions))
+    out.table(("", *(f"{title}>" for title in titles)), comparison_rows(each.runs))
+    out.line()
+    for text in conclusions(each):
+        out.line(text)
     out.line()
     for run in each.runs[1:]:
         changed = change_rows([*run["gain"], *reversed(run["lose"])], unit)

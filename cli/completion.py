@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import click
 
+from slurmsched.cli import framework
 
+
+@framework.examples(
+    ("slurmsched completion bash > /etc/bash_completion.d/slurmsched", "Install the completion for bash.")
+)
 @click.command("completion")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context

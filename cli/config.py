@@ -7,51 +7,64 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from slurmsched.cli import output
-from slurmsched.cli.groups import Group
-from slurmsched.cli.output import Output
-from slurmsched.cli.settings import settings
+from slurmsched.cli import framework
+from slurmsched.cli.framework import CommandGroup, Output, complain, examined, read_settings
+from slurmsched.errors import ConfigError, LedgerError
 from slurmsched.passwords import url_without_password, without_passwords
 
 if TYPE_CHECKING:
     from slurmsched.config import Config
+    from slurmsched.config_file import LoadedConfig
 
 
-@click.group("config", cls=Group)
+@click.group("config", cls=CommandGroup)
 def command() -> None:
     """Check, show or print the configuration."""
 
 
-@output.with_command(command, "check")
-def check(out: Output) -> None:
-    """Check file, variables and policy parameters. Exit code 2 if something is wrong."""
-    found = settings()
-    warnings = judged(found.config)
+@framework.examples(("slurmsched --config new.toml config check", "Check a file before it is put in place."))
+@framework.with_command(command, "check")
+def check(out: Output) -> int:
+    """Check the configuration and the parameters of its plug-ins.
+
+    Lists all faults of the file and the variables. Exit code 2 if there is one.
+    """
+    found, faults = examined()
+    faults += plugin_faults(found)
+    warnings = warned(found.config)
     where = str(found.path or "built-in defaults")
     if out.as_json:
-        out.json({"source": where, "ok": True, "warnings": warnings})
-        return
+        rows = [{"source": each.source, "key": each.key, "message": each.message} for each in faults]
+        out.json({"source": where, "ok": not faults, "faults": rows, "warnings": warnings}, schema="check")
+        return ConfigError.exit_code if faults else 0
+    for each in faults:
+        complain(str(each))
     for warning in warnings:
         out.line(f"warning: {warning}", "warning")
-    out.line(f"{where}: ok", "ok")
+    if not faults:
+        out.line(f"{where}: ok", "ok")
+    return ConfigError.exit_code if faults else 0
 
 
-@output.with_command(command, "show")
+@framework.examples(("slurmsched config show", "All values and their sources."))
+@framework.with_command(command, "show")
 def show(out: Output) -> None:
-    """Show the value in force of every key, and where it comes from."""
+    """Show the value and the source of every key."""
     from slurmsched.config_text import flat, toml_value
 
-    found = settings()
+    found = read_settings()
     rows = [(key, _masked(key, value), found.source(key)) for key, value in flat(found.config)]
     if out.as_json:
-        out.json([{"key": key, "value": value, "source": source} for key, value, source in rows])
+        values = [{"key": key, "value": value, "source": source} for key, value, source in rows]
+        out.json({"values": values}, schema="config")
     else:
         out.table(("key", "value", "from"), [(key, toml_value(value), source) for key, value, source in rows])
 
 
-@output.with_command(command, "defaults")
+@framework.examples(("slurmsched config defaults > slurmsched.toml", "A file to start from."))
+@framework.with_command(command, "defaults")
 def defaults(out: Output) -> None:
-    """Print a commented configuration file with every default."""
+    """Print a commented configuration file with all defaults."""
     from slurmsched.config import Config
     from slurmsched.config_text import default_toml
 
@@ -68,12 +81,16 @@ def _masked(key: str, value: Any) -> Any:
     return without_passwords(value) if isinstance(value, str) else value
 
 
-def judged(config: Config) -> list[str]:
-    """What is allowed but will surprise. Raises ConfigError for a policy or estimator that cannot be made."""
-    from slurmsched.planning.planner import Planner
+def plugin_faults(found: LoadedConfig) -> list[ConfigError]:
+    """What is wrong with the policy, the estimator, the placement and the ledger's URL; with the source of each."""
+    from slurmsched import registry
 
-    Planner.from_config(config)
-    _check_ledger(config.ledger.address)
+    faults = [*registry.plugin_faults(found.config), *_ledger_faults(found.config.ledger.address)]
+    return [ConfigError(each.message, key=each.key, source=each.source or found.source(each.key)) for each in faults]
+
+
+def warned(config: Config) -> list[str]:
+    """Settings that are allowed and may surprise."""
     warnings = []
     if config.slurm.bin_dir and not shutil.which("squeue", path=config.slurm.bin_dir):
         warnings.append(f"slurm.bin_dir: no squeue in {config.slurm.bin_dir}")
@@ -84,13 +101,13 @@ def judged(config: Config) -> list[str]:
     return warnings
 
 
-def _check_ledger(url: str) -> None:
-    """See that the URL can be used, its driver included; nothing is opened. Raises ConfigError."""
-    from slurmsched.db.engine import open_engine
-    from slurmsched.errors import ConfigError, LedgerError
+def _ledger_faults(url: str) -> list[ConfigError]:
+    """A URL that cannot be used, or whose driver is missing. Nothing is opened."""
+    from slurmsched.db.database import open_engine
 
     try:
         open_engine(url, read_only=True).dispose()
     except LedgerError as error:
         key = "ledger.password_file" if str(error).startswith("ledger.password_file") else "ledger.url"
-        raise ConfigError(str(error).removeprefix(key).lstrip(": "), key=key) from error
+        return [ConfigError(str(error).removeprefix(key).lstrip(": "), key=key)]
+    return []

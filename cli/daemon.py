@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import click
 
-from slurmsched.cli.settings import config
+from slurmsched.cli import framework
+from slurmsched.cli.framework import read_config
 
 
+@framework.examples(("slurmsched daemon --dry-run", "Run cycles that write nothing."))
 @click.command("daemon")
-@click.option("--apply", "apply", is_flag=True, help='Write to Slurm even if the configuration says mode = "dry-run".')
-@click.option("--dry-run", is_flag=True, help="Write nothing to Slurm, whatever else says so.")
+@click.option("--apply", "apply", is_flag=True, help='Write to Slurm, even if the configuration has mode = "dry-run".')
+@click.option("--dry-run", is_flag=True, help="Never write to Slurm; overrides --apply and the configuration.")
 def command(apply: bool, dry_run: bool) -> None:
-    """Run a cycle every cycle.interval_s. SIGHUP reads the configuration anew, SIGTERM ends after the cycle.
+    """Run a cycle every cycle.interval_s seconds.
 
-    Logs go to stderr: JSON lines, or text on a terminal (log.format). systemd is told by sd_notify.
+    SIGHUP reads the configuration again; SIGTERM stops after the current cycle. Logs go to stderr: JSON lines, or
+    text on a terminal (log.format). systemd is notified by sd_notify.
     """
     from slurmsched.daemon.lock import exclusive
     from slurmsched.daemon.loop import Loop
-    from slurmsched.daemon.notify import Notifier
+    from slurmsched.daemon.service import Notifier
 
     forced = "dry-run" if dry_run else "apply" if apply else None
-    with exclusive(config().ledger.lock) as publish:
-        loop = Loop(config, Notifier(), forced, publish)
+    with exclusive(read_config().ledger.lock) as publish:
+        loop = Loop(read_config, Notifier(), forced, publish)
         loop.signals.listen()
         loop.run()

@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import click
 
-from slurmsched.cli import output
-from slurmsched.cli.groups import Group
-from slurmsched.cli.output import Output
-from slurmsched.cli.settings import config
+from slurmsched.cli import framework
+from slurmsched.cli.framework import CommandGroup, Output, read_config
 
 
-@click.group("db", cls=Group)
+@click.group("db", cls=CommandGroup)
 def command() -> None:
-    """The ledger's database."""
+    """Manage the ledger's database."""
 
 
-@output.with_command(command, "upgrade")
+@framework.examples(("slurmsched db upgrade", "Create or upgrade the ledger."))
+@framework.with_command(command, "upgrade")
 def upgrade(out: Output) -> None:
-    """Make the ledger, or bring its schema up to this version. Does nothing if it is."""
-    from slurmsched.db import engine
+    """Create the ledger, or upgrade its schema.
 
-    url = config().ledger.address
-    revision = engine.upgrade(url)
+    Does nothing if the schema is up to date.
+    """
+    from slurmsched.db import database
+
+    url = read_config(plugins=False).ledger.address
+    revision = database.upgrade_schema(url)
     if out.as_json:
-        out.json({"ledger": engine.shown(url), "schema": revision})
+        out.json({"ledger": database.url_for_people(url), "schema": revision})
     else:
-        out.line(f"{engine.shown(url)}: schema {revision}, up to date", "ok")
+        out.line(f"{database.url_for_people(url)}: schema {revision}, up to date", "ok")

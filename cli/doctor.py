@@ -6,36 +6,39 @@ from typing import TYPE_CHECKING
 
 import click
 
-from slurmsched.cli import output
-from slurmsched.cli.output import Output
-from slurmsched.cli.settings import settings
+from slurmsched.cli import framework
+from slurmsched.cli.framework import ANSWER_NO, Output, read_settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from slurmsched.slurm.finding import Finding
+    from slurmsched.slurm.doctor import CheckResult
 
 
-@output.command("doctor")
-@click.option("--probe", is_flag=True, help="Also try the levers on a held job of slurmsched's own, then cancel it.")
-@click.option("--all", "everything", is_flag=True, help="Show what is well too.")
+@framework.examples(
+    ("slurmsched doctor --all", "All checks, also those that passed."),
+    ("slurmsched doctor --probe", "Also change and cancel a held test job."),
+)
+@framework.command("doctor")
+@click.option("--probe", is_flag=True, help="Also submit a held job, change its nice and site factor, and cancel it.")
+@click.option("--all", "everything", is_flag=True, help="Also show checks that passed.")
 def command(out: Output, probe: bool, everything: bool) -> int:
-    """Check the site's Slurm, queue and slurmsched's files, each with a verdict and the line to change.
+    """Check Slurm, the queue and the files of slurmsched.
 
-    Exit code 3 if something keeps slurmsched from working, else 0.
+    Each check gives a verdict and the line to change. Exit code 10: slurmsched cannot work here yet.
     """
-    from slurmsched.slurm.doctor import findings
+    from slurmsched.slurm.doctor.diagnosis import diagnose
 
-    told = settings()
-    found = findings(told.config, probe=probe, path=told.path)
+    loaded = read_settings()
+    found = diagnose(loaded.config, probe=probe, path=loaded.path)
     if out.as_json:
-        out.json(found)
+        out.json({"findings": found}, schema="doctor")
     else:
         show(out, found, everything=everything)
-    return 3 if any(finding.verdict == "fail" for finding in found) else 0
+    return ANSWER_NO if any(finding.verdict == "fail" for finding in found) else 0
 
 
-def show(out: Output, found: Sequence[Finding], *, everything: bool) -> None:
+def show(out: Output, found: Sequence[CheckResult], *, everything: bool) -> None:
     """Findings as a table, with why for those that are not well, and how many there are of each."""
     shown = [finding for finding in found if everything or not finding.ok]
     if shown:

@@ -7,112 +7,174 @@ from typing import TYPE_CHECKING
 
 import click
 
-from slurmsched.cli import output
-from slurmsched.cli.output import Output, clock, seconds
-from slurmsched.cli.settings import config
-from slurmsched.words import some
+from slurmsched.cli import completers, framework
+from slurmsched.cli.framework import Output, clock, duration, read_config
+from slurmsched.plain_text import pluralize
 
 if TYPE_CHECKING:
     from slurmsched.config import Config
-    from slurmsched.explain.ahead import Ahead, Other
-    from slurmsched.explain.estimate import Estimate
-    from slurmsched.explain.explanation import Explanation
-    from slurmsched.explain.facts import Facts
     from slurmsched.model import Plan, Snapshot
-    from slurmsched.protocols import Planner
+    from slurmsched.model.job_details import JobDetails
+    from slurmsched.observe.explain.explanation import Explanation
+    from slurmsched.observe.explain.queue_position import CompetingJob
+    from slurmsched.observe.explain.start_estimate import StartEstimate
+    from slurmsched.protocols import DecidingPlanner
+
+NO_LEDGER = "the ledger, which you may not read: past waits, and writes that the AdminComment does not have"
+KEPT = 5  # kept nodes that are shown
 
 
-@output.command("explain")
-@click.argument("job")
-@click.option("--as-user", is_flag=True, help="Ask for no more than squeue shows: no ledger, no accounting limits.")
-@click.option("--why-not", "node", metavar="NODE", help="Also the first thing that keeps the job off this node.")
+# Over 30 lines: a command: about half is its signature, its help and its imports.
+@framework.examples(
+    ("slurmsched explain 4711", "Why job 4711 waits."),
+    ("slurmsched explain 4711 --why-not n7", "Also why it cannot run on node n7."),
+)
+@framework.command("explain")
+@click.argument("job", shell_complete=completers.squeue("i"))
+@click.option("--as-user", is_flag=True, help="Use only what squeue shows: no ledger and no accounting limits.")
+@click.option(
+    "--why-not",
+    "node",
+    metavar="NODE",
+    shell_complete=completers.nodes,
+    help="Also show the first reason why the job cannot run on this node.",
+)
 def command(out: Output, job: str, as_user: bool, node: str | None) -> None:
-    """Show why a job waits, who goes before it and why, what would change it, and when it may start. Reads only.
+    """Explain why a job waits and when it may start.
 
-    JOB is an id, an array task such as 7_3, or a component such as 7+1. What could not be read is said.
+    Shows which jobs go first and why, what would change that, and the estimated start. Also the parts of the job's
+    priority, what its user and account are entitled to and use, and idle nodes that are kept for others.
+
+    JOB is a job id, an array task such as 7_3, or a component such as 7+1. What cannot be read is named. Reads only.
     """
-    from slurmsched.explain.expected import expected
-    from slurmsched.explain.explanation import explain
-    from slurmsched.explain.moving import moving
-    from slurmsched.explain.why_not import why_not
-    from slurmsched.slurm.job_facts import find_row, read_facts
+    from slurmsched.observe.explain.explanation import explain
+    from slurmsched.observe.explain.node_obstacles import why_not
+    from slurmsched.observe.explain.planner_answers import preemption_outlook, run_time_terms
+    from slurmsched.slurm.job_queries import find_row, read_details
+    from slurmsched.slurm.job_standing import read_standing
     from slurmsched.slurm.reader import open_commands
 
-    tree = config()
+    tree = read_config()
     commands = open_commands(tree.slurm)
     snapshot, plan, planner = _looked(tree, as_user)
     row = find_row(commands, snapshot, job)
-    facts = read_facts(commands, snapshot, row, no_limits="not asked with --as-user" if as_user else "")
-    facts = _without_ledger(facts) if as_user else _remembered(tree, snapshot, row, facts)
-    move = "" if as_user else moving(snapshot, row, tree.preemption, tree.scope)
-    told = explain(snapshot, plan, row, facts, expected(planner, snapshot, row), move)
-    off = None if node is None else why_not(snapshot, row, node, facts)
+    snapshot = _measured(tree, snapshot, row)
+    details = read_details(commands, snapshot, row, no_limits="not asked with --as-user" if as_user else "")
+    details = read_standing(commands, snapshot, row, details)
+    details = _without_ledger(details) if as_user else _remembered(tree, snapshot, row, details)
+    move = "" if as_user else preemption_outlook(snapshot, row, tree.preemption, tree.scope)
+    answer = explain(snapshot, plan, row, details, run_time_terms(planner, snapshot, row), move,
+                     lever=tree.lever.kind)  # fmt: skip
+    off = None if node is None else why_not(snapshot, row, node, details)
     if out.as_json:
-        out.json({"explanation": told, "why_not": off, "warnings": snapshot.warnings})
+        out.json({"explanation": answer, "why_not": off, "warnings": snapshot.warnings}, schema="explain")
     else:
-        _print(out, told, snapshot.now_s)
+        _print(out, answer, snapshot.now_s)
         if off is not None:
             out.fact(f"on {node}", off or "nothing that is known keeps it off this node")
 
 
-def _looked(tree: Config, as_user: bool) -> tuple[Snapshot, Plan | None, Planner | None]:
+def _looked(tree: Config, as_user: bool) -> tuple[Snapshot, Plan | None, DecidingPlanner | None]:
     """The queue, and the plan and the planner where its owner is not the one who asks."""
     if as_user:
-        from slurmsched.slurm.look import look
+        from slurmsched.slurm.reader import read_cluster_once
 
-        return look(tree), None, None
-    from slurmsched.daemon.assemble import assembled
+        return read_cluster_once(tree, priorities=True), None, None
+    from slurmsched.daemon.cycle_parts import open_cycle_parts
 
-    with assembled(tree, apply=False, read_only=True) as parts:
+    with open_cycle_parts(tree, apply=False, read_only=True) as parts:
         return *parts.look(), parts.planner
 
 
-def _without_ledger(facts: Facts) -> Facts:
-    return replace(facts, unread=(*facts.unread, "what slurmsched did and past waits: not asked with --as-user"))
+def _measured(tree: Config, snapshot: Snapshot, row: int) -> Snapshot:
+    """With the measured use of a running job, where there is a source; a warning where it does not answer."""
+    from slurmsched.observe.gpu_use_sources import PeriodicUse, read_gpu_use
+    from slurmsched.slurm.reader import open_commands
+
+    jobs, config = snapshot.jobs, tree.measured_use
+    job = int(jobs.job_id[row])
+    if config.source == "none" or not jobs.running[row] or not jobs.gpus[row] or jobs.gpu_use[row] >= 0:
+        return snapshot
+    return PeriodicUse(
+        config, lambda gpus: read_gpu_use(config, open_commands(tree.slurm), {job: gpus.get(job, 0)}, [job])
+    )(snapshot)
 
 
-def _remembered(tree: Config, snapshot: Snapshot, row: int, facts: Facts) -> Facts:
-    """With what the ledger knows of the job and of jobs of its size."""
-    from slurmsched.db.job_history import Place, past
+def _without_ledger(details: JobDetails) -> JobDetails:
+    return replace(details, unread=(*details.unread, "what slurmsched did and past waits: not asked with --as-user"))
+
+
+def _remembered(tree: Config, snapshot: Snapshot, row: int, details: JobDetails) -> JobDetails:
+    """With what the ledger knows of the job and of jobs of its size; for others what accounting shows of the job."""
+    from slurmsched.cli.history import may_read
+    from slurmsched.db.job_history import LedgerPlace, past_of_job
 
     jobs = snapshot.jobs
-    known = past(Place.of(tree), int(jobs.job_id[row]), int(jobs.gpus[row]))
-    return facts.remembered(known)
+    if not may_read(tree):
+        return _accounted(tree, int(jobs.job_id[row]), details)
+    known = past_of_job(LedgerPlace.of(tree), int(jobs.job_id[row]), int(jobs.gpus[row]))
+    return details.remembered(known)
 
 
-def _print(out: Output, told: Explanation, now_s: float) -> None:
-    from slurmsched.explain.text import shown
+def _accounted(tree: Config, job_id: int, details: JobDetails) -> JobDetails:
+    """With what the job's AdminComment says that slurmsched did."""
+    from slurmsched.cli.history import job_history
+    from slurmsched.db.job_history import in_words
+    from slurmsched.errors import SlurmError
 
-    out.line(f"job {told.job_id} of {shown(told.user)}: {told.state}, {told.blocker} (Slurm says: "
-             f"{shown(told.slurm_reason) or 'nothing'})")  # fmt: skip
-    out.fact("why", told.because)
+    try:
+        rows, _, _ = job_history(tree, job_id)
+    except SlurmError as error:
+        return replace(details, unread=(*details.unread, str(error)))
+    ours = tuple(in_words(each) for each in rows if each["by"] == "slurmsched")
+    return replace(details, ours=ours, unread=(*details.unread, NO_LEDGER))
+
+
+def _print(out: Output, answer: Explanation, now_s: float) -> None:
+    from slurmsched.observe.explain.priority_parts import share_lines
+    from slurmsched.observe.explain.wording import printable
+
+    out.line(f"job {answer.job_id} of {printable(answer.user)}: {answer.state}, {answer.blocker} (Slurm says: "
+             f"{printable(answer.slurm_reason) or 'nothing'})")  # fmt: skip
+    out.fact("why", answer.because)
     lists = {
-        "ahead": (told.ahead.told,) if told.ahead else (),
-        "before it": () if told.ahead is None else tuple(_other(one, told.ahead) for one in told.ahead.first),
-        "start": (_estimate(told.estimate, now_s),) if told.estimate else (),
-        "move": (told.move,) if told.move else (),
-        "change": told.changes,
-        "slurmsched": told.ours,
-        "hint": told.hints,
-        "expected": told.expected,
-        "not read": told.unread,
+        "ahead": (answer.ahead.told,) if answer.ahead else (),
+        "before it": () if answer.ahead is None else tuple(_other(one) for one in answer.ahead.first),
+        "tier": (answer.tier.text,) if answer.tier else (),
+        "priority": (answer.priority.text,) if answer.priority else (),
+        "share": share_lines(answer.shares, answer.use),
+        "kept": (*(one.text for one in answer.kept[:KEPT]), *_more(answer)),
+        "idle": (answer.idle,) if answer.idle else (),
+        "start": (_estimate(answer.estimate, now_s),) if answer.estimate else (),
+        "move": (answer.move,) if answer.move else (),
+        "change": answer.changes,
+        "GPUs": (answer.measured,) if answer.measured else (),
+        "slurmsched": answer.ours,
+        "hint": answer.hints,
+        "expected": answer.expected,
+        "not read": answer.unread,
     }
     for name, lines in lists.items():
         for line in lines:
-            text = line if name in ("ahead", "before it", "start") else shown(line)
+            text = line if name in ("ahead", "before it", "start") else printable(line)
             out.fact(name, text, "warning" if name == "not read" else "")
 
 
-def _other(one: Other, own: Ahead) -> str:
-    from slurmsched.explain.text import against, shown
+def _more(answer: Explanation) -> tuple[str, ...]:
+    more = len(answer.kept) - KEPT
+    return (f"and {more} more; --json has all",) if more > 0 else ()
 
-    return f"job {one.job_id} of {shown(one.user)}, {some(one.gpus, 'GPU')}: {against(one.why, own.why)}"
+
+def _other(one: CompetingJob) -> str:
+    from slurmsched.observe.explain.wording import printable
+
+    return f"job {one.job_id} of {printable(one.user)}, {pluralize(one.gpus, 'GPU')}: {one.differs}"
 
 
-def _estimate(one: Estimate, now_s: float) -> str:
+def _estimate(one: StartEstimate, now_s: float) -> str:
     slurm = f"; Slurm expects {clock(one.slurm_s)}" if one.slurm_s == one.slurm_s else "; Slurm expects nothing yet"
     if one.source == "none":
         return f"no estimate: {one.why}{slurm}"
-    soon, late = seconds(one.earliest_s - now_s), seconds(one.latest_s - now_s)
+    soon, late = duration(one.earliest_s - now_s), duration(one.latest_s - now_s)
     range_s = f"{clock(one.earliest_s)} to {clock(one.latest_s)} (in {soon} to {late})"
     return f"{range_s if soon != late else f'{clock(one.latest_s)} (in {late})'}, by {one.source}: {one.why}{slurm}"

@@ -7,113 +7,134 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from slurmsched.cli import output
-from slurmsched.cli.output import Output
-from slurmsched.cli.settings import config
-from slurmsched.words import some
+from slurmsched.cli import completers, framework
+from slurmsched.cli.framework import ANSWER_NO, Output, read_config
+from slurmsched.plain_text import pluralize
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from slurmsched.survey.fit import Fit, Given, Largest, Picker
-    from slurmsched.survey.request import Request
+    from slurmsched.config import Config
+    from slurmsched.observe.survey.fit import Fit, GivenSet, LargestRequest, Picker
+    from slurmsched.observe.survey.sbatch_request import SbatchRequest
 
 _NO_LIMIT = re.compile(r"0+[smhdw]?|(?:0+-)?0+(?::0+){0,2}|-1|infinite|unlimited", re.IGNORECASE)
 COUNT = click.IntRange(1)
-WAITS = 3  # exit code of a request that does not start now
 
 
-@output.command("fit")
-@click.option("--gpus-per-node", metavar="[TYPE:]N", default="", help="As sbatch.")
-@click.option("--gres", metavar="gpu:[TYPE:]N", default="", help="As sbatch, GPUs only: the same as --gpus-per-node.")
-@click.option("--gpus", "-G", metavar="[TYPE:]N", default="", help="GPUs of the whole job, as sbatch.")
-@click.option("--nodes", "-N", type=COUNT, help="Default: as many as it takes.")
-@click.option("--partition", "-p", metavar="NAMES", default="",
-              help="Several by commas: the first that it starts in. Default: Slurm's default partition.")  # fmt: skip
-@click.option("--cpus-per-task", "-c", type=COUNT, default=1, show_default=True)
-@click.option("--cpus-per-gpu", type=COUNT, help="Default: the partition's.")
-@click.option("--mem", metavar="SIZE", default="", help="Of each node, such as 64G; 0 = all. Default: the partition's.")
-@click.option("--mem-per-gpu", metavar="SIZE", default="")
-@click.option("--mem-per-cpu", metavar="SIZE", default="")
-@click.option("--constraint", "-C", metavar="FEATURES", default="", help="As sbatch.")
+# Over 30 lines: a command: about half is its signature, its help and its imports.
+@framework.examples(
+    ("slurmsched fit", "The largest request that can start now."),
+    ("slurmsched fit --gpus-per-node a100:4 -N 2 -t 1-00:00:00", "Whether this job can start now."),
+)
+@framework.command("fit")
+@click.option("--gpus-per-node", metavar="[TYPE:]N", default="", help="GPUs per node, as in sbatch.")
+@click.option("--gres", metavar="gpu:[TYPE:]N", default="", help="GPUs per node: the same as --gpus-per-node.")
+@click.option("--gpus", "-G", metavar="[TYPE:]N", default="", help="GPUs of the whole job, as in sbatch.")
+@click.option("--nodes", "-N", type=COUNT, help="Number of nodes. Default: as many as needed.")
+@click.option(
+    "--partition",
+    "-p",
+    shell_complete=completers.partitions,
+    metavar="NAMES",
+    default="",
+    help="Partitions, separated by commas; the first in which the job can start is used. Default: Slurm's "
+    "default partition.",
+)
+@click.option("--cpus-per-task", "-c", type=COUNT, default=1, show_default=True, help="CPUs per task.")
+@click.option("--cpus-per-gpu", type=COUNT, help="CPUs per GPU. Default: the partition's.")
+@click.option(
+    "--mem", metavar="SIZE", default="", help="Memory per node, such as 64G; 0: all memory. Default: the partition's."
+)
+@click.option("--mem-per-gpu", metavar="SIZE", default="", help="Memory per GPU.")
+@click.option("--mem-per-cpu", metavar="SIZE", default="", help="Memory per CPU.")
+@click.option("--constraint", "-C", metavar="FEATURES", default="", help="Features that nodes must have, as in sbatch.")
 @click.option(
     "--time",
     "-t",
     "time_",
     metavar="TIME",
     default="",
-    help="2h, 90m, 1-12:00:00; 0: no limit; default: the partition's.",
+    help="Time limit: 2h, 90m, 1-12:00:00; 0: no limit. Default: the partition's.",
 )
-@click.option("--nodelist", "-w", metavar="HOSTLIST", default="")
-@click.option("--exclude", "-x", metavar="HOSTLIST", default="")
-@click.option("--exclusive", is_flag=True)
+@click.option("--nodelist", "-w", metavar="HOSTLIST", default="", help="Nodes that the job must get.")
+@click.option("--exclude", "-x", metavar="HOSTLIST", default="", help="Nodes that the job must not get.")
+@click.option("--exclusive", is_flag=True, help="Whole nodes.")
 def command(out: Output, **options: Any) -> int:
-    """Show the largest request that starts now, by GPU type; or, with --gpus-per-node or --gpus, tell of that one
-    where it would start and on which GPUs, or why it would wait and what near it would not.
+    """Show the largest request that can start now, by GPU type.
 
-    Where only nodes that Slurm has powered down have room, the answer is that it starts after a boot. Exit code 3 for a
-    request that waits. Who goes first among pending jobs, and limits of accounts and
-    QOS, are not looked at. Needs no rights beyond those of squeue and sinfo; reads only.
+    With --gpus-per-node, --gres or --gpus: show whether this request can start now.
+
+    If it can: where, and on which GPUs. If it cannot: why it would wait, and which similar requests could start. If
+    only nodes that Slurm has powered down have room, it starts after they boot. Exit code 10: the request would wait.
+
+    The order of pending jobs and the limits of accounts and QOS are not considered. Needs no more rights than squeue
+    and sinfo. Reads only.
     """
-    from slurmsched.slurm.look import look
-    from slurmsched.survey.fit import by_partition, first_start, fit, largest
-    from slurmsched.survey.names import check_nodes
+    from slurmsched.observe.survey.fit import by_partition, first_start, fit, largest_requests
+    from slurmsched.observe.survey.sbatch_request import check_nodes
+    from slurmsched.slurm.reader import read_cluster_once
 
-    request = _request(options)
-    snapshot = look(config(), reservations=True)
+    request, tree = _request(options), read_config()
+    snapshot = read_cluster_once(tree, reservations=True)
     for option, names in (("--nodelist", request.node_list), ("--exclude", request.excluded)):
         check_nodes(option, names, snapshot.nodes.name)
     for warning in snapshot.warnings:
         click.echo(f"slurmsched: {warning}", err=True)
     each = by_partition(snapshot, request)
     if not request.gpus and not request.gpus_per_node:
-        _print_largest(out, [found for one in each for found in largest(snapshot, one)], several=len(each) > 1)
+        _print_largest(out, [found for one in each for found in largest_requests(snapshot, one)], several=len(each) > 1)
         return 0
     answers = [fit(snapshot, one) for one in each]
     at = first_start(answers)
-    request, answer = each[at], answers[at]
-    unknown = ""
-    if answer.starts and answer.needs == 1:
-        pick, unknown = _picker(snapshot, request, answer)
-        answer = fit(snapshot, request, pick)
-    elif answer.starts:
-        unknown = "told of jobs of one node" + ("" if answer.needs else ", such as by --nodes=1")
+    answer, unknown = _with_pick(tree, snapshot, each[at], answers[at])
     if out.as_json:
-        out.json({"fit": answer, "pick_unknown": unknown, "waits_in": _reasons(answers)})
+        out.json({"fit": answer, "pick_unknown": unknown, "waits_in": _reasons(answers)}, schema="fit")
     else:
         _print(out, answer, unknown, _reasons(answers), several=len(each) > 1)
-    return 0 if answer.starts else WAITS
+    return 0 if answer.starts else ANSWER_NO
 
 
-def _picker(snapshot: Any, request: Request, answer: Fit) -> tuple[Picker | None, str]:
+def _with_pick(tree: Config, snapshot: Any, request: SbatchRequest, answer: Fit) -> tuple[Fit, str]:
+    """The answer with the GPUs that Slurm picks, and why they are not known, "" if they are or the request waits."""
+    from slurmsched.observe.survey.fit import fit
+
+    if answer.starts and answer.needs == 1:
+        pick, unknown = _picker(tree, snapshot, request, answer)
+        return fit(snapshot, request, pick), unknown
+    if answer.starts:
+        return answer, "told of jobs of one node" + ("" if answer.needs else ", such as by --nodes=1")
+    return answer, ""
+
+
+def _picker(tree: Config, snapshot: Any, request: SbatchRequest, answer: Fit) -> tuple[Picker | None, str]:
     """What tells Slurm's choice on the nodes that can take it, and why it is not known."""
-    from slurmsched.model.hostlist import expand
-    from slurmsched.slurm.picks import read_picks
-    from slurmsched.survey.request import needs
-    from slurmsched.survey.room import with_partition
-    from slurmsched.topology.slurm_node import Form, GpuRequest
+    from slurmsched.model.hostlists import expand_hostlist
+    from slurmsched.observe.survey.fit import with_partition
+    from slurmsched.observe.survey.sbatch_request import node_needs
+    from slurmsched.slurm.cons_tres import read_known_selection
+    from slurmsched.topology.slurm_selection import GpuOption, NodeGpuRequest
 
-    if request.exclusive or needs(snapshot, with_partition(snapshot, request)).cpus_per_gpu:
+    if request.exclusive or node_needs(snapshot, with_partition(snapshot, request)).cpus_per_gpu:
         return None, "not known with --exclusive, and with CPUs by GPU (--cpus-per-gpu, DefCpuPerGPU)"
-    names = [name for place in answer.places for name in expand(place.nodes)]
-    picks = read_picks(config(), snapshot, names)
-    form = Form.PER_NODE if request.gpus_per_node else Form.PER_JOB
-    return picks(GpuRequest(form, 1, cpus_per_task=request.cpus_per_task)), picks.why
+    names = [name for place in answer.places for name in expand_hostlist(place.nodes)]
+    picks = read_known_selection(tree, snapshot, names)
+    form = GpuOption.PER_NODE if request.gpus_per_node else GpuOption.PER_JOB
+    return picks(NodeGpuRequest(form, 1, cpus_per_task=request.cpus_per_task)), picks.why
 
 
-def _request(options: dict[str, Any]) -> Request:
+def _request(options: dict[str, Any]) -> SbatchRequest:
     """The request of the options. Raises InputError for a value that is none, or for two ways to ask for GPUs."""
     from slurmsched.errors import InputError
-    from slurmsched.survey.names import hosts
-    from slurmsched.survey.request import Request
+    from slurmsched.observe.survey.sbatch_request import SbatchRequest, named_hosts
 
     ways = [options[name] for name in ("gpus", "gpus_per_node", "gres") if options[name]]
     if len(ways) > 1:
-        raise InputError("--gpus, --gpus-per-node and --gres: give one of them")
+        raise InputError("only one of --gpus, --gpus-per-node and --gres may be given")
     if options["gres"] and not options["gres"].startswith("gpu:"):
-        raise InputError(f"--gres {options['gres']!r}: write gpu:N or gpu:TYPE:N; nothing but GPUs is looked at")
+        raise InputError(f"--gres {options['gres']!r}: write gpu:N or gpu:TYPE:N; other GRES are not supported")
     kind, count = _gpus(ways[0].removeprefix("gpu:")) if ways else ("", 0)
-    return Request(
+    return SbatchRequest(
         nodes=options["nodes"] or 0,
         gpus_per_node=0 if options["gpus"] else count,
         gpus=count if options["gpus"] else 0,
@@ -126,8 +147,8 @@ def _request(options: dict[str, Any]) -> Request:
         memory_per_cpu_mib=_size("--mem-per-cpu", options["mem_per_cpu"]),
         time_s=_time(options["time_"]),
         constraint=options["constraint"],
-        node_list=hosts("--nodelist", options["nodelist"]),
-        excluded=hosts("--exclude", options["exclude"]),
+        node_list=named_hosts("--nodelist", options["nodelist"]),
+        excluded=named_hosts("--exclude", options["exclude"]),
         exclusive=options["exclusive"],
     )
 
@@ -143,7 +164,7 @@ def _gpus(text: str) -> tuple[str, int]:
 
 def _size(option: str, text: str) -> float | None:
     from slurmsched.errors import InputError, UnreadableError
-    from slurmsched.slurm.text import memory_mib
+    from slurmsched.model.slurm_text import memory_mib
 
     try:
         return memory_mib(text) if text else None
@@ -170,9 +191,9 @@ def _reasons(answers: Sequence[Fit]) -> dict[str, str]:
     return {answer.partition: answer.why for answer in answers if not answer.starts}
 
 
-def _print_largest(out: Output, found: Sequence[Largest], several: bool) -> None:
+def _print_largest(out: Output, found: Sequence[LargestRequest], several: bool) -> None:
     if out.as_json:
-        out.json(found)
+        out.json({"largest": found}, schema="largest")
         return
     boot = any(one.after_boot for one in found)
     rows = [(*[one.partition] * several, one.gpu_type or "-", one.one_node, *[one.after_boot] * boot,
@@ -185,18 +206,7 @@ def _print_largest(out: Output, found: Sequence[Largest], several: bool) -> None
 
 def _print(out: Output, answer: Fit, unknown: str, reasons: dict[str, str], several: bool) -> None:
     if not answer.starts:
-        out.line(f"{answer.request}: waits; {answer.why}", "warn")
-        for unseen in answer.unseen:
-            out.line(f"not looked at: {unseen}")
-        for partition, why in reasons.items() if several else ():
-            out.line(f"  {partition}: {why}")
-        for why, nodes in answer.lacking.items():
-            out.line(f"  {nodes}: {why}")
-        if answer.nearest:
-            out.line("starts now instead:")
-            width = max(len(one.change) for one in answer.nearest)
-            for one in answer.nearest:
-                out.line(f"  {one.change:{width}}  {one.meaning}")
+        _print_waiting(out, answer, reasons if several else {})
         return
     where = f"{answer.needs} of these nodes" if answer.needs else "one or more of these nodes"
     within = f" of {answer.partition}" if several else ""
@@ -204,32 +214,45 @@ def _print(out: Output, answer: Fit, unknown: str, reasons: dict[str, str], seve
     out.line(f"{answer.request}: {when} on {where}{within}; Slurm chooses", "warn" if answer.boot else "ok")
     if answer.boot:
         out.line("no nodes that are up have room for it; Slurm boots nodes for it")
-    columns = (
-        "nodes",
-        *["boots"] * answer.boot,
-        "GPUs>",
-        "Slurm picks",
-        "GB/s>",
-        "best free",
-        "GB/s>",
-        "if empty GB/s>",
-    )
-    boots = {False: ((), ()), True: (("no",), ("yes",))}[answer.boot]
-    out.table(columns, [(place.nodes, *boots[place.boot], place.gpus, *_cells(place.picked), *_cells(place.best),
-                         _cells(place.ideal)[1]) for place in answer.places])  # fmt: skip
+    _print_places(out, answer)
     if unknown:
         out.line(f"what Slurm picks: {unknown}")
     for unseen in answer.unseen:
         out.line(f"not looked at: {unseen}")
     if answer.ahead:
-        wait = some(answer.ahead, "job of the partition waits", "jobs of the partition wait")
+        wait = pluralize(answer.ahead, "job of the partition waits", "jobs of the partition wait")
         out.line(f"{wait}; those ahead of it go first")
 
 
-def _cells(given: Given | None) -> tuple[str, str]:
-    from slurmsched.topology.slurm_site import ranges
+def _print_waiting(out: Output, answer: Fit, reasons: dict[str, str]) -> None:
+    """Why the request would wait, and what could start in its place. reasons: by partition."""
+    out.line(f"{answer.request}: waits; {answer.why}", "warn")
+    for unseen in answer.unseen:
+        out.line(f"not looked at: {unseen}")
+    for partition, why in reasons.items():
+        out.line(f"  {partition}: {why}")
+    for why, nodes in answer.lacking.items():
+        out.line(f"  {nodes}: {why}")
+    if answer.nearest:
+        out.line("starts now instead:")
+        width = max(len(one.change) for one in answer.nearest)
+        for one in answer.nearest:
+            out.line(f"  {one.change:{width}}  {one.meaning}")
+
+
+def _print_places(out: Output, answer: Fit) -> None:
+    """A row for each kind of nodes that could take the request. The column `boots` only if some are down."""
+    columns = ("nodes", *["boots"] * answer.boot, "GPUs>", "Slurm picks", "GB/s>", "best free", "GB/s>",
+               "if empty GB/s>")  # fmt: skip
+    boots = {False: ((), ()), True: (("no",), ("yes",))}[answer.boot]
+    out.table(columns, [(place.nodes, *boots[place.boot], place.gpus, *_cells(place.picked), *_cells(place.best),
+                         _cells(place.ideal)[1]) for place in answer.places])  # fmt: skip
+
+
+def _cells(given: GivenSet | None) -> tuple[str, str]:
+    from slurmsched.topology.gres_nodes import fold_numbers
 
     if given is None:
         return "?", "?"
     speed = f"{given.gb_per_s:g}" if given.gb_per_s else "-" if len(given.gpus) < 2 else "?"
-    return ranges(given.gpus) or "-", speed
+    return fold_numbers(given.gpus) or "-", speed

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import click
 
-from slurmsched.cli import output
-from slurmsched.cli.groups import Group
-from slurmsched.cli.output import Output
+from slurmsched.cli import framework
+from slurmsched.cli.framework import CommandGroup, Output
 
 
-@click.group("hints", cls=Group)
+@click.group("hints", cls=CommandGroup)
 def command() -> None:
-    """Hints of users in `sbatch --comment`."""
+    """Check hints that users give in `sbatch --comment`."""
 
 
-@output.with_command(command, "check")
+@framework.examples(("slurmsched hints check 'slurmsched: preempt=yes'", "Whether the comment is understood."))
+@framework.with_command(command, "check")
 @click.argument("text")
 def check(out: Output, text: str) -> int:
-    """Explain how TEXT, a job's comment, is understood. Exit code 2 if part of it is not."""
+    """Explain how slurmsched reads the comment TEXT.
+
+    Exit code 2: part of TEXT is not understood.
+    """
     from slurmsched.errors import InputError
     from slurmsched.model.hints import MARK, parse_hints, understood, value_text
 

@@ -2,39 +2,67 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from slurmsched.cli import output
-from slurmsched.cli.output import Output
+from slurmsched.cli import framework
+from slurmsched.cli.framework import ANSWER_NO, Output
+from slurmsched.plain_text import escape_terminal
 
 if TYPE_CHECKING:
-    from slurmsched.slurm.finding import Finding
-    from slurmsched.slurm.first_look import FirstLook
+    from slurmsched.config import SlurmConfig
+    from slurmsched.sim.experiments.site_history import HistoryProposal
+    from slurmsched.slurm.doctor import CheckResult
+    from slurmsched.slurm.doctor.site_discovery import DiscoveredSite
 
 
-@output.command("init")
+# Over 30 lines: a command: about half is its signature, its help and its imports.
+@framework.examples(
+    ("slurmsched init --stdout", "Print a first configuration."),
+    ("slurmsched init --history 30", "Propose policy and tiers by the site's own jobs of 30 days."),
+    ("slurmsched init -p gpu", "Write one that manages partition gpu."),
+)
+@framework.command("init")
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path), required=False)
-@click.option("-p", "--partition", "partitions", multiple=True, metavar="NAME", help="Default: all with GPUs.")
-@click.option("--user", default="slurmsched", show_default=True, help="The user slurmsched is to run as.")
-@click.option("--stdout", "only_print", is_flag=True, help="Print the configuration, write no file.")
-def command(out: Output, file: Path | None, partitions: tuple[str, ...], user: str, only_print: bool) -> int:
-    """Look at this site and write a commented configuration to FILE (default: that of --config, else
-    /etc/slurmsched/slurmsched.toml), in dry-run. A file that exists is not touched.
+@click.option(
+    "-p",
+    "--partition",
+    "partitions",
+    multiple=True,
+    metavar="NAME",
+    help="Partitions to manage. Default: all with GPUs.",
+)
+@click.option("--run-as", "user", default="slurmsched", show_default=True, help="The user that slurmsched will run as.")
+@click.option("--history", "days", type=click.IntRange(1, 366), metavar="DAYS",
+              help="Compare policies on the jobs of these last days, from accounting, and propose one.")  # fmt: skip
+@click.option("--stdout", "only_print", is_flag=True, help="Print the configuration; write no file.")
+def command(
+    out: Output, file: Path | None, partitions: tuple[str, ...], user: str, days: int | None, only_print: bool
+) -> int:  # fmt: skip
+    """Examine this site and write a first configuration.
 
-    Then doctor is run with it. Exit code 3 if something keeps slurmsched from working, else 0.
+    Writes a commented configuration in dry-run mode to FILE, then runs doctor with it. FILE is by default that of
+    --config, else /etc/slurmsched/slurmsched.toml. An existing file is not changed. Exit code 10: slurmsched cannot
+    work here yet.
+
+    With --history policies are compared on the site's own jobs, in the model of slurmctld: the file holds the table,
+    who loses, and which policy and tiers are proposed. This reads accounting, and may take an hour for a large site.
     """
-    from slurmsched.config import load_config
-    from slurmsched.first_config import first_config
-    from slurmsched.slurm.first_look import first_look
+    from slurmsched.config_file import load_config
+    from slurmsched.config_text import first_config
+    from slurmsched.slurm.doctor.site_discovery import discover_site
     from slurmsched.slurm.reader import open_commands
 
     settings = load_config(None).slurm
-    found = first_look(open_commands(settings))
+    found = discover_site(open_commands(settings))
     chosen = _chosen(found, partitions)
-    text = first_config(found, chosen, bin_dir=settings.bin_dir, conf=settings.conf)
+    proposal, unchecked = _proposal(found, settings, days) if days else (None, "")
+    text = first_config(
+        found, chosen, bin_dir=settings.bin_dir, conf=settings.conf, proposal=proposal, unchecked=unchecked
+    )
     if only_print:
         out.line(text.rstrip())
         return 0
@@ -42,13 +70,30 @@ def command(out: Output, file: Path | None, partitions: tuple[str, ...], user: s
     _write(path, text)
     findings = _examined(path)
     if out.as_json:
-        out.json({"file": path, "partitions": chosen, "operator": _operator(found, user), "findings": findings})
+        out.json({"file": path, "partitions": chosen, "operator": _operator(found, user), "findings": findings,
+                  "proposal": proposal, "unchecked": unchecked or None})  # fmt: skip
     else:
         _tell(out, path, _operator(found, user), findings)
-    return 3 if any(finding.verdict == "fail" for finding in findings) else 0
+    return ANSWER_NO if any(finding.verdict == "fail" for finding in findings) else 0
 
 
-def _chosen(found: FirstLook, partitions: tuple[str, ...]) -> tuple[str, ...]:
+def _proposal(found: DiscoveredSite, settings: SlurmConfig, days: int) -> tuple[HistoryProposal | None, str]:
+    """What the site's own history speaks for; else None, and why it could not be compared."""
+    from slurmsched.errors import SlurmschedError
+    from slurmsched.planning.priorities.priority_weights import proposed_tiers
+    from slurmsched.sim.experiments.site_history import site_proposal
+    from slurmsched.slurm.reader import open_commands
+
+    workers = len(os.sched_getaffinity(0))
+    try:
+        tiers = proposed_tiers(found.settings)
+        return site_proposal(open_commands(settings), tiers, days, workers, lambda ended: None), ""
+    except SlurmschedError as error:
+        framework.complain(f"--history: {error}")
+        return None, f"Not checked on the jobs of this site: {' '.join(escape_terminal(str(error)).split())}"
+
+
+def _chosen(found: DiscoveredSite, partitions: tuple[str, ...]) -> tuple[str, ...]:
     """The partitions asked for, or all with GPUs. Raises ConfigError where there are none."""
     from slurmsched.errors import ConfigError
 
@@ -57,12 +102,12 @@ def _chosen(found: FirstLook, partitions: tuple[str, ...]) -> tuple[str, ...]:
         raise ConfigError("no partition here has GPUs (gres/gpu in slurm.conf and gres.conf); nothing to order")
     unknown = sorted(set(partitions) - set(known))
     if unknown:
-        raise ConfigError(f"no partition with GPUs is called {', '.join(unknown)}; there are {', '.join(known)}")
+        raise ConfigError(f"no partition with GPUs is named {', '.join(unknown)}; there are {', '.join(known)}")
     return partitions or tuple(known)
 
 
 def _path(file: Path | None) -> Path:
-    from slurmsched.config import SYSTEM_FILE
+    from slurmsched.config_file import SYSTEM_FILE
 
     given = click.get_current_context().find_root().params["config"]
     return file or (Path(given) if given else SYSTEM_FILE)
@@ -77,26 +122,26 @@ def _write(path: Path, text: str) -> None:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        raise InputError("is there already, and is left as it is; name another file", source=str(path)) from None
+        raise InputError("already exists and was not changed; name another file", source=str(path)) from None
     except OSError as error:
         raise InputError(f"cannot be written: {error.strerror}; --stdout prints it", source=str(path)) from error
 
 
-def _examined(path: Path) -> tuple[Finding, ...]:
-    from slurmsched.config import load_config
-    from slurmsched.slurm.doctor import findings
+def _examined(path: Path) -> tuple[CheckResult, ...]:
+    from slurmsched.config_file import load_config
+    from slurmsched.slurm.doctor.diagnosis import diagnose
 
-    return findings(load_config(path), path=path)
+    return diagnose(load_config(path), path=path)
 
 
-def _operator(found: FirstLook, user: str) -> str:
+def _operator(found: DiscoveredSite, user: str) -> str:
     """The line that gives the user its rights; where no slurmdbd knows levels, what to do instead."""
-    from slurmsched.slurm.finding import operator_line
+    from slurmsched.slurm.site import operator_line
 
     return operator_line(user) if found.slurmdbd else f"no slurmdbd here: run slurmsched as {found.slurm_user}"
 
 
-def _tell(out: Output, path: Path, operator: str, findings: tuple[Finding, ...]) -> None:
+def _tell(out: Output, path: Path, operator: str, findings: tuple[CheckResult, ...]) -> None:
     from slurmsched.cli.doctor import show
 
     out.line(f"{path} is written; look through it. Rights: {operator}")

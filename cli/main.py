@@ -10,23 +10,37 @@ from typing import Any
 import click
 
 from slurmsched import __version__
-from slurmsched.cli.groups import Group
-from slurmsched.cli.output import complain
-from slurmsched.errors import ConfigError, SlurmschedError
+from slurmsched.cli.framework import CommandGroup, complain
+from slurmsched.errors import ConfigError, MissingPackageError, SlurmschedError
 from slurmsched.passwords import without_passwords
 
 # Heads of the help, and the commands under each: modules of slurmsched.cli that hold one click command named `command`.
 HEADS = {
-    "Look": ("status", "queue", "explain", "history", "top", "gpus", "fit", "advise", "acts", "report", "power"),
+    "Observe": (
+        "status",
+        "queue",
+        "explain",
+        "history",
+        "top",
+        "web",
+        "gpus",
+        "fit",
+        "advise",
+        "usage",
+        "job",
+        "operations",
+        "report",
+        "power",
+    ),
     "Set up": ("init", "doctor", "config", "policy", "hints", "topology", "db", "completion"),
     "Decide and write": ("plan", "tick", "daemon", "undo"),
-    "Judge by replays": ("demo", "replay", "compare", "sweep", "reproduce", "trace", "snapshot"),
+    "Replay": ("demo", "replay", "compare", "sweep", "reproduce", "trace", "snapshot"),
 }
 COMMANDS = tuple(name for names in HEADS.values() for name in names)
 READER_LEFT = 141  # exit code, as of a program that SIGPIPE ends
 
 
-class Late(Group):
+class LazyGroup(CommandGroup):
     """A group whose commands are imported when they are asked for."""
 
     heads = HEADS
@@ -50,16 +64,20 @@ class Late(Group):
 
     def _source(self, ctx: click.Context, key: str) -> str:
         """Where a value comes from: the configuration, if it was read and has such a key, else the command's words."""
-        from slurmsched.cli.settings import READ
+        from slurmsched.cli.framework import READ
 
         found = ctx.meta.get(READ)
         known = found is not None and key.partition(".")[0] in type(found.config).model_fields
         return found.source(key) if found is not None and known else "command line"
 
 
-@click.command(cls=Late, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.option("--config", metavar="FILE", help="Default: $SLURMSCHED_CONFIG, else /etc/slurmsched/slurmsched.toml.")
-@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option(
+    "--config",
+    metavar="FILE",
+    help="Configuration file. Default: $SLURMSCHED_CONFIG, else /etc/slurmsched/slurmsched.toml.",
+)
+@click.option("--debug", is_flag=True, help="Print the traceback of an error.")
 @click.version_option(__version__, message="slurmsched %(version)s")
 def cli(config: str | None, debug: bool) -> None:
     """Published GPU scheduling policies for the Slurm you have.
@@ -93,6 +111,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     return answer if isinstance(answer, int) else 0
 
 
+def _missing(module: str) -> MissingPackageError | None:
+    """The error for a module that cannot be found, if an extra of slurmsched has its package."""
+    from slurmsched.extras import EXTRA_OF
+
+    package = module.partition(".")[0]
+    return MissingPackageError(package, EXTRA_OF[package]) if package in EXTRA_OF else None
+
+
 def _failed(error: Exception, *, debug: bool) -> int:
     if debug:
         import traceback
@@ -101,7 +127,10 @@ def _failed(error: Exception, *, debug: bool) -> int:
     if isinstance(error, SlurmschedError):
         complain(str(error))
         return error.exit_code
-    hint = "" if debug else "; run it again with --debug before the command for the traceback"
+    if isinstance(error, ModuleNotFoundError) and (missing := _missing(error.name or "")):
+        complain(str(missing))
+        return missing.exit_code
+    hint = "" if debug else "; for the traceback run it again with --debug before the command"
     complain(f"unexpected {type(error).__name__}: {error}{hint}")
     return 1
 

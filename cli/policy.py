@@ -9,65 +9,69 @@ from typing import Any
 
 import click
 
-from slurmsched.cli import output
-from slurmsched.cli.groups import Group
-from slurmsched.cli.output import Output
-from slurmsched.cli.settings import config
+from slurmsched.cli import completers, framework
+from slurmsched.cli.framework import CommandGroup, Output, read_config
+from slurmsched.cli.listing import Choice, Column, Listing, listed
 
 
-@click.group("policy", cls=Group)
+@click.group("policy", cls=CommandGroup)
 def command() -> None:
-    """Which policies, placements and estimators there are, and their parameters."""
+    """List and describe policies, placements and estimators."""
 
 
-@output.with_command(command, "list")
-def list_all(out: Output) -> None:
-    """List every plug-in, a site's own included."""
+LISTING = Listing(
+    (
+        Column("kind", "kind_text", "kind"),
+        Column("name", "name", "name", "j"),
+        Column("family", "family", "family"),
+        Column("summary", "summary", "summary"),
+    )
+)
+
+
+@framework.examples(("slurmsched policy list", "All plug-ins."))
+@framework.with_command(command, "list")
+@listed(LISTING)
+def list_all(out: Output, choice: Choice) -> None:
+    """List all plug-ins, including the site's own."""
     from slurmsched import registry
 
-    found = [_line(kind, name) for kind in registry.KINDS for name in registry.names(kind)]
+    found = [_line(kind, name) for kind in registry.KINDS for name in registry.plugin_names(kind)]
+    rows = LISTING.ordered([row | {"kind_text": registry.KINDS[row["kind"]]} for row in found], choice.sort)
     if out.as_json:
-        out.json(found)
+        out.json({"plugins": [{key: row[key] for key in row if key != "kind_text"} for row in rows]}, schema="plugins")
     else:
-        names = ("kind", "name", "family", "summary")
-        out.table(names, [(registry.KINDS[row["kind"]], *(row[name] for name in names[1:])) for row in found])
+        LISTING.show(out, rows, choice)
 
 
-@output.with_command(command, "show")
-@click.argument("name")
-@click.option("--site", is_flag=True, help="Ask Slurm, and say what this site lacks for it.")
-@click.option("--kind", default="", metavar="KIND", help="Of this kind, such as physics, where several share a name.")
+@framework.examples(("slurmsched policy show gittins --site", "Gittins, and what this site lacks for it."))
+@framework.with_command(command, "show")
+@click.argument("name", shell_complete=completers.plugins())
+@click.option("--site", is_flag=True, help="Also ask Slurm, and show what this site lacks for it.")
+@click.option("--kind", default="", metavar="KIND", help="Kind of plug-in, such as physics, if several have this name.")
 def show(out: Output, name: str, site: bool, kind: str) -> None:
-    """Show what NAME does, what it needs and uses, and its parameters with their defaults and ranges."""
-    from slurmsched import registry
-    from slurmsched.errors import ConfigError
+    """Describe the plug-in NAME and its parameters.
 
-    chosen = [each for each, one in registry.KINDS.items() if kind in ("", each, one)]
-    kinds = [each for each in chosen if name in registry.names(each)]
-    if not kinds:
-        if not chosen:
-            raise ConfigError(
-                f"no kind {kind!r}{registry.nearest(kind, registry.KINDS)}; known: {', '.join(registry.KINDS)}"
-            )
-        found = {each: registry.names(each) for each in chosen}
-        near = registry.nearest(name, [every for names in found.values() for every in names])
-        known = "; ".join(f"{each}: {', '.join(names)}" for each, names in found.items())
-        raise ConfigError(f"no plug-in {name!r}{near}; known {known}")
-    plugin = registry.load(kinds[0], name)
-    card = _card(plugin)
-    if site and card is not None:
-        card["given"], card["lacking"], card["off"] = _at_site(name, plugin)
+    Shows what it does, what it needs from Slurm, and its parameters with defaults and ranges.
+    """
+    from slurmsched import registry
+
+    found = _kind_of(name, kind)
+    plugin = registry.load_plugin(found, name)
+    about = _about(plugin)
+    if site and about is not None:
+        about["given"], about["lacking"], about["off"] = _at_site(name, plugin)
     parameters = [(spec.name, _default(spec)) for spec in dataclasses.fields(plugin)]
     allowed = _ranges(plugin)
     if out.as_json:
-        told = {"kind": kinds[0], "name": name, "text": inspect.getdoc(plugin), "parameters": dict(parameters)}
-        told["ranges"] = allowed
-        out.json(told if card is None else {**told, "card": card})
+        record = {"kind": found, "name": name, "text": inspect.getdoc(plugin), "parameters": dict(parameters)}
+        record["ranges"] = allowed
+        out.json(record if about is None else {**record, "card": about})
         return
-    out.line(f"{name} ({registry.KINDS[kinds[0]]})")
+    out.line(f"{name} ({registry.KINDS[found]})")
     out.line()
     out.line(inspect.getdoc(plugin) or "")
-    for heading, texts in _headings(card or {}):
+    for heading, texts in _headings(about or {}):
         out.line()
         out.line(heading)
         for text in texts:
@@ -77,72 +81,102 @@ def show(out: Output, name: str, site: bool, kind: str) -> None:
         out.table(("parameter", "default", "range"), [(*each, allowed.get(each[0], "")) for each in parameters])
 
 
-def _headings(card: dict[str, Any]) -> list[tuple[str, list[str]]]:
-    """The parts of a card as people read them, empty ones left out."""
+def _kind_of(name: str, kind: str) -> str:
+    """The first kind that has a plug-in of this name. kind: the only one to look at, "" = all. Raises ConfigError."""
+    from slurmsched import registry
+    from slurmsched.errors import ConfigError
+
+    chosen = [each for each, one in registry.KINDS.items() if kind in ("", each, one)]
+    if not chosen:
+        near = registry.nearest(kind, registry.KINDS)
+        raise ConfigError(f"no kind {kind!r}{near}; known: {', '.join(registry.KINDS)}")
+    names_of = {each: registry.plugin_names(each) for each in chosen}
+    for each, names in names_of.items():
+        if name in names:
+            return each
+    near = registry.nearest(name, [every for names in names_of.values() for every in names])
+    known = "; ".join(f"{each}: {', '.join(names)}" for each, names in names_of.items())
+    raise ConfigError(f"no plug-in {name!r}{near}; known {known}")
+
+
+def _headings(about: dict[str, Any]) -> list[tuple[str, list[str]]]:
+    """The parts of it as people read them, empty ones left out."""
     titles = {"paper": "paper", "needs": "needs", "uses": "levers of Slurm", "on_slurm": "on Slurm",
-              "left_out": "left out of the paper",
+              "left_out": "left out of the paper", "packages": "Python packages",
               "given": "this site gives", "off": "switched off here", "lacking": "this site lacks"}  # fmt: skip
-    parts = [(title, [card[key]] if isinstance(card.get(key), str) else list(card.get(key, ())))
+    parts = [(title, [about[key]] if isinstance(about.get(key), str) else list(about.get(key, ())))
              for key, title in titles.items()]  # fmt: skip
-    if card.get("lacking") == []:
+    if about.get("lacking") == []:
         parts[-1] = (titles["lacking"], ["nothing"])
     return [part for part in parts if part[1]]
 
 
-def _card(plugin: Any) -> dict[str, Any] | None:
-    """The card of a policy as plain values, None for a plug-in without one."""
-    card = getattr(plugin, "card", None)
-    if card is None:
+def _about(plugin: Any) -> dict[str, Any] | None:
+    """What a policy says about itself as plain values, None for a plug-in that says nothing."""
+    from slurmsched.model.policy_info import policy_info
+
+    about = policy_info(plugin)
+    if about is None:
         return None
-    return {"family": str(card.family), "paper": card.paper, "needs": [str(need) for need in card.needs],
-            "uses": [str(use) for use in card.uses], "on_slurm": list(card.on_slurm),
-            "left_out": list(card.left_out)}  # fmt: skip
+    return {"family": str(about.family), "paper": about.paper, "needs": [str(need) for need in about.needs],
+            "uses": [str(use) for use in about.uses], "on_slurm": list(about.on_slurm),
+            "left_out": list(about.left_out), "packages": [_package(name) for name in about.packages]}  # fmt: skip
+
+
+def _package(name: str) -> str:
+    """A package of an extra, and how to install it if it is not there."""
+    from slurmsched.extras import EXTRA_OF, is_installed
+
+    return name if is_installed(name) else f"{name}, which is not installed: pip install 'slurmsched[{EXTRA_OF[name]}]'"
 
 
 def _at_site(name: str, plugin: Any) -> tuple[list[str], list[str], list[str]]:
     """Of what the policy needs: what the live cluster gives that is not there from the start, and what it does not; of
     its levers those that the configuration keeps from Slurm."""
-    from slurmsched.daemon.assemble import assembled
-    from slurmsched.planning.inputs import given, lacking, switched_off
+    from slurmsched.daemon.cycle_parts import open_cycle_parts
+    from slurmsched.planning.policy_needs import given, lacking, switched_off
+    from slurmsched.registry import configured
 
-    tree = config()
+    tree = read_config(plugins=False)
     if tree.policy.name != name:
         tree = tree.model_copy(update={"policy": type(tree.policy)(name=name)})
-    with assembled(tree, apply=False, read_only=True) as parts:
-        snapshot = parts.store.recall(parts.cluster.read())
-    needs = plugin.card.needed(tree.policy.parameters)
+    configured(tree)
+    with open_cycle_parts(tree, apply=False, read_only=True) as parts:
+        snapshot = parts.read()
+    needs = plugin.about.needed(tree.policy.parameters)
     lacks = [*lacking(snapshot, needs), *_tableless(tree.policy.parameters, needs)]
-    return list(given(snapshot, needs)), lacks, list(switched_off(tree, plugin.card.uses))
+    return list(given(snapshot, needs)), lacks, list(switched_off(tree, plugin.about.uses))
 
 
 def _tableless(parameters: dict[str, Any], needs: Sequence[str]) -> list[str]:
     """Whether speeds by GPU type are asked for and no table of them is configured."""
-    from slurmsched.model import Input
+    from slurmsched.model import PolicyInput
 
     alike = parameters.get("speeds", "alike") in ("alike", {"name": "alike"})
-    told = f"{Input.SPEED.value}: no table (policy.speeds), so that every type counts alike"
-    return [told] if Input.SPEED in needs and alike else []
+    text = f"{PolicyInput.SPEED.value}: no table (policy.speeds), so that every type counts alike"
+    return [text] if PolicyInput.SPEED in needs and alike else []
 
 
 def _line(kind: str, name: str) -> dict[str, str]:
     """The plug-in's first line; one that cannot be loaded says why and hides no other."""
     from slurmsched import registry
     from slurmsched.errors import ConfigError
+    from slurmsched.model.policy_info import policy_info
 
     try:
-        plugin = registry.load(kind, name)
+        plugin = registry.load_plugin(kind, name)
     except ConfigError as error:
         return {"kind": kind, "name": name, "family": "", "summary": f"broken: {error.message}"}
-    card, summary = getattr(plugin, "card", None), (inspect.getdoc(plugin) or "").partition("\n")[0]
-    return {"kind": kind, "name": name, "family": str(card.family) if card else "", "summary": summary}
+    about, summary = policy_info(plugin), (inspect.getdoc(plugin) or "").partition("\n")[0]
+    return {"kind": kind, "name": name, "family": str(about.family) if about else "", "summary": summary}
 
 
 def _ranges(plugin: Any) -> dict[str, str]:
     """The ranges of its parameters as people read them, by name; none where its types cannot be read."""
-    from slurmsched.policies.ranges import ranges
+    from slurmsched.model.parameters import parameter_ranges
 
     try:
-        return {name: str(allowed) for name, allowed in ranges(plugin).items()}
+        return {name: str(allowed) for name, allowed in parameter_ranges(plugin).items()}
     except (NameError, AttributeError, TypeError):  # a site's own, with types that only a checker knows
         return {}
 

@@ -1,4 +1,4 @@
-"""`replay`: a trace on an embedded cluster, and what it would have come to."""
+"""`replay`: a trace on a simulated slurmctld, and what it would have come to."""
 
 from __future__ import annotations
 
@@ -7,15 +7,27 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from slurmsched.cli import output
-from slurmsched.cli.output import Output
-from slurmsched.cli.replay_options import preempting, replaying, sections
-from slurmsched.cli.trace_files import FILE, read_whole, reading
-from slurmsched.words import some
+from slurmsched.cli import completers, framework
+from slurmsched.cli.framework import Output
+from slurmsched.cli.replay_options import (
+    FILE,
+    Chosen,
+    preempting,
+    read,
+    reading,
+    replaying,
+    sections,
+    selecting,
+    warn_of_parts,
+)
+from slurmsched.cli.schedule_tables import show_back_test
+from slurmsched.plain_text import pluralize
 
 if TYPE_CHECKING:
-    from slurmsched.replay.replayed import Replayed
-    from slurmsched.replay.run import Session
+    from slurmsched.model.trace import RecordedTrace
+    from slurmsched.sim.experiments.back_test import BackTest
+    from slurmsched.sim.experiments.replay_result import ReplayResult
+    from slurmsched.sim.experiments.replay_session import ReplaySession
 
 INTERRUPTED = 130
 SHOWN = (
@@ -24,48 +36,65 @@ SHOWN = (
     ("avg_wait_s", "queueing delay mean [s]", ".1f"), ("makespan_s", "makespan [s]", ".0f"),
     ("preemptions", "preemptions", "d"), ("lost_gpu_h", "work lost [GPU h]", ".1f"),
     ("gpu_utilisation", "GPU utilisation", ".4f"), ("mean_slowdown", "slowdown mean", ".4f"),
-    ("deadlines_met", "deadlines met", ".4f"), ("refused", "jobs not let in", "d"),
+    ("resizes", "changes of size", "d"),
+    ("deadlines_met", "deadlines met", ".4f"), ("refused", "jobs not admitted", "d"),
     ("wall_s", "took [s]", ".2f"),
 )  # fmt: skip
 
 
-@output.command("replay")
+# Over 30 lines: a command: about half is its signature, its help and its imports.
+@framework.examples(
+    ("slurmsched replay trace.csv --policy las --cluster 20x8", "LAS on 20 nodes of 8 GPUs."),
+    ("slurmsched replay trace.csv --model slurm --policy srsf", "SRSF in the model of slurmctld."),
+)
+@framework.command("replay")
 @click.argument("trace", type=FILE)
 @reading
+@selecting
 @replaying
 @click.option("--policy", default="fifo", show_default=True, metavar="NAME[:PARAMETER=VALUE,...]",
-              help="Any policy (slurmsched policy list), fifo, easy = fifo with EASY backfill, fjf = fifo, first fit; "
-                   "with --model slurm also slurm = Slurm alone.")  # fmt: skip
+                 shell_complete=completers.plugins("policies"),
+              help="Any policy of `slurmsched policy list`; easy: fifo with EASY backfill; fjf: fifo, first fit; "
+"with --model slurm also slurm: Slurm alone.")  # fmt: skip
+@click.option("--back-test/--no-back-test", default=True, show_default=True,
+              help="slurm: replay Slurm alone too, and compare it with the recorded starts.")  # fmt: skip
 @preempting
 def command(
-    out: Output, trace: Path, kind: str, pairs: tuple[str, ...], strict: bool, model: Literal["ideal", "slurm"],
-    backfill: str | None, seed: int, preempt: bool, hints: str, **words: Any,
+    out: Output, trace: Path, kind: str, pairs: tuple[str, ...], strict: bool, model: Literal["ideal", "slurm"] | None,
+    backfill: str | None, seed: int, preempt: bool, hints: str, back_test: bool, **words: Any,
 ) -> int:  # fmt: skip
-    """Replay TRACE with the daemon's own cycle on a cluster that is only simulated.
+    """Replay TRACE on a simulated cluster.
 
-    TRACE: a file of any kind that docs/traces.md lists (sacct's output, CSV, SWF, ...). After Ctrl-C the figures are
-    of the jobs that ended until then.
+    Runs the daemon's own cycle. TRACE is a file of any kind in docs/traces.md, such as sacct's output, CSV or SWF.
+    After Ctrl-C the figures cover the jobs that have ended.
     """
     from slurmsched.logs import configure
-    from slurmsched.replay.request import Request
-    from slurmsched.replay.run import Session
+    from slurmsched.sim.experiments.replay_request import ReplayRequest
+    from slurmsched.sim.experiments.replay_session import ReplaySession
 
     configure("warning")
-    taking = sections(preempt, hints)
-    request = Request(model=model, backfill=backfill or "", seed=seed, preempt=taking, hints=hints, **words)
-    session = Session(read_whole(trace, kind, pairs, strict).trace, request)
+    chosen, taking = Chosen.taken(words), sections(preempt, hints)
+    asked = read(trace, kind, pairs, strict)
+    model = model or chosen.model_for([asked])
+    recorded = chosen.jobs_of(asked, model, seed)
+    request = ReplayRequest(model=model, backfill=backfill or "", seed=seed, preempt=taking, hints=hints,
+                            origin_s=recorded.clock_s, **words)  # fmt: skip
+    session = ReplaySession(recorded.trace, request)
+    warn_of_parts(trace, asked, request)
+    chosen.warn_of_limits(recorded)
     for warning in session.described.warnings:
         click.echo(f"slurmsched: {warning}", err=True)
     whole = _played(session)
     for reason, jobs in session.replayed.refused.items():
-        click.echo(f"slurmsched: {some(jobs, 'job')} not let in, left out of all figures: {reason}", err=True)
-    _show(out, session.replayed)
+        click.echo(f"slurmsched: {pluralize(jobs, 'job')} not admitted, left out of all figures: {reason}", err=True)
+    found = _back_test(recorded, session, whole and back_test)
+    _show(out, session.replayed, recorded, found)
     if not whole:
-        click.echo("slurmsched: interrupted; the figures are of the jobs that ended", err=True)
+        click.echo("slurmsched: interrupted; the figures cover only the jobs that have ended", err=True)
     return 0 if whole else INTERRUPTED
 
 
-def _played(session: Session) -> bool:
+def _played(session: ReplaySession) -> bool:
     """Whether it came to its end; with a progress bar on stderr."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -80,9 +109,36 @@ def _played(session: Session) -> bool:
     return True
 
 
-def _show(out: Output, replayed: Replayed) -> None:
+def _back_test(recorded: RecordedTrace, session: ReplaySession, wanted: bool) -> dict[str, Any] | None:
+    """The figures of the back-test, where there are recorded starts and the slurmctld model replays them."""
+    from slurmsched.sim.experiments.back_test import back_test
+    from slurmsched.sim.experiments.comparison import slurm_alone
+    from slurmsched.sim.experiments.replay_session import ReplaySession
+
+    if not wanted or session.request.model != "slurm" or not recorded.has_starts:
+        return None
+    alone = slurm_alone(session.request)
+    if alone == session.request:
+        return _figures(back_test(recorded.trace, session.replayed.all_outcomes))
+    beside = ReplaySession(recorded.trace, alone)
+    if not _played(beside):
+        return None
+    return _figures(back_test(recorded.trace, beside.replayed.all_outcomes))
+
+
+def _figures(found: BackTest | None) -> dict[str, Any] | None:
+    return None if found is None else found.figures()
+
+
+def _show(out: Output, replayed: ReplayResult, recorded: RecordedTrace, back_test: dict[str, Any] | None) -> None:
+    from slurmsched.sim.experiments.replay_result import assumptions_text
+
     figures = replayed.figures
+    assumed = {**figures["assumptions"], "trace": list(recorded.assumed)}
     if out.as_json:
-        out.json(figures)
+        out.json(figures | {"assumptions": assumed, "back_test": back_test})
         return
+    if back_test is not None:
+        show_back_test(out, back_test)
+    out.line(assumptions_text(assumed))
     out.table(("", "value>"), [(title, format(figures[key], form)) for key, title, form in SHOWN if key in figures])

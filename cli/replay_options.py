@@ -1,87 +1,275 @@
-"""The options that every command has that replays: which cluster, and what it is like."""
+"""The options of commands that read traces and replay them."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from slurmsched.cli import completers
+from slurmsched.cli.framework import Output, complain, refuse_folder
+from slurmsched.errors import InputError
+from slurmsched.plain_text import pluralize
+
+if TYPE_CHECKING:
+    from slurmsched.model.trace import RecordedTrace
+    from slurmsched.sim.experiments.replay_request import ReplayRequest
+    from slurmsched.sim.traces.trace_statistics import TraceSection
+
+
+FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+def reading(function: Any) -> Any:
+    """The options of commands that read a trace."""
+    function = click.option("--strict", is_flag=True, help="Stop at the first row that cannot be read.")(function)
+    function = click.option("--set", "pairs", multiple=True, metavar="NAME=VALUE",
+                            help="A parameter of the trace kind, such as throughputs=FILE.")(function)  # fmt: skip
+    return click.option("--kind", default="", metavar="KIND", help="Kind of the trace. Default: detected.")(function)
+
+
+def read(source: Path, kind: str, pairs: tuple[str, ...], strict: bool) -> RecordedTrace:
+    """The trace of a file, with what was left out as warnings on stderr."""
+    from slurmsched.sim.traces.trace_io import load_trace
+
+    recorded = load_trace(source, kind, dict(parameter(pair) for pair in pairs), strict=strict)
+    warn(recorded)
+    return recorded
+
+
+def warn_of_parts(source: Path, recorded: RecordedTrace, request: ReplayRequest) -> None:
+    """A line on stderr where jobs that asked for parts of GPUs get whole ones."""
+    from slurmsched.sim.experiments.replay_request import rounded_up
+
+    if parts := rounded_up(recorded.trace, request):
+        complain(f"{source}: jobs that requested part of a GPU get a whole GPU: {parts:,}")
+
+
+def parameter(pair: str) -> tuple[str, Any]:
+    """Name and value of NAME=VALUE; a whole number becomes one. Raises InputError."""
+    from slurmsched.errors import InputError
+
+    name, equals, value = pair.partition("=")
+    if not equals:
+        raise InputError(f"--set {pair!r} is not NAME=VALUE")
+    return name.replace("-", "_"), int(value) if value.isascii() and value.isdecimal() and len(value) < 19 else value
+
+
+def warn(recorded: RecordedTrace) -> None:
+    """Each warning as a line on stderr."""
+    for warning in recorded.warnings:
+        complain(warning)
+
+
+def apart(source: Path, target: Path) -> None:
+    """Raises InputError where the trace would be written over itself, or in a folder in which nothing can be."""
+    refuse_folder(target)
+    if target.exists() and source.exists() and target.samefile(source):
+        raise InputError("is the same file as SOURCE; name another TARGET", source=str(target))
+
+
+def written(out: Output, target: Path, recorded: RecordedTrace) -> None:
+    """Say what was written."""
+    from slurmsched.model.trace import trace_digest
+
+    trace = recorded.trace
+    record = {"file": str(target.resolve()), "kind": recorded.kind, "jobs": len(trace),
+            "trace_digest": trace_digest(trace), "gpu_hours": float(trace.gpu_s.sum()) / 3600,
+            "warnings": recorded.warnings}  # fmt: skip
+    if out.as_json:
+        out.json(record)
+    else:
+        out.line(f"{record['file']}: {pluralize(len(trace), 'job')}, {record['gpu_hours']:,.0f} GPU hours", "ok")
+
+
+def show(out: Output, section: TraceSection) -> None:
+    """One table, numbers to the right."""
+    from slurmsched.sim.traces.trace_page import section_rows
+
+    names = [section.columns[0], *(f"{name}>" for name in section.columns[1:])]
+    out.line(f"{section.title}. {section.note}" if section.note else section.title)
+    out.table(names, [[section_rows(cell) for cell in row] for row in section.rows])
+    out.line()
+
+
+# Options of commands that replay: the cluster and its settings
+
 _OPTIONS = (
     click.option("--cluster", default="auto", show_default=True, metavar="NxG|FILE|auto",
-                 help="20x8 is 20 nodes of 8 GPUs, 2x4:v100+4x4:p100 nodes of two types; FILE: TOML with [[nodes]] "
-                      "tables, a slurm.conf, a folder with one, or a saved snapshot; auto: nodes of 8 GPUs, 80 % of "
-                      "them busy while jobs come."),
-    click.option("--model", type=click.Choice(["ideal", "slurm"]), default="ideal", show_default=True,
-                 help="ideal: the plan is enacted at every event, at no cost; slurm: as slurmctld would."),
+                 help="20x8: 20 nodes of 8 GPUs. 2x4:v100+4x4:p100: nodes of two types. FILE: TOML with [[nodes]] "
+"tables, a slurm.conf, a folder with one, or a saved snapshot. auto: nodes of 8 GPUs, 80 % of "
+"them busy while jobs arrive."),
+    click.option("--model", type=click.Choice(["ideal", "slurm"]), default=None,
+                 help="ideal: the plan takes effect at once and costs nothing. slurm: a model of slurmctld. Default: "
+                      "slurm for a history with recorded starts and partitions, else ideal."),
     click.option("--placement", default="count", show_default=True, metavar="NAME[:PARAMETER=VALUE,...]",
-                 help="count: nodes do not matter; consolidated: a gang on the fewest nodes; docs/placements."),
+                 shell_complete=completers.plugins("placements"),
+                 help="count: nodes do not matter. consolidated: a gang on the fewest nodes. Others: docs/placements."),
     click.option("--topology", default="", metavar="MACHINE|FILE",
-                 help="ideal: how the GPUs of nodes are wired: a machine known by name such as dgx-1v, or a TOML file "
-                      "with [topology] as in the configuration."),
+                 help="ideal: links of the GPUs of a node: a known machine such as dgx-1v, or a TOML file with "
+"[topology] as in the configuration."),
     click.option("--physics", default="recorded", show_default=True, metavar="NAME[:PARAMETER=VALUE,...]",
-                 help="ideal: how fast a job runs on what it holds (docs/physics.md): recorded, spread, "
-                      "topology-aware, mapa, gpu-types, tiers."),
+                 help="ideal: how fast a job runs on its GPUs (docs/physics.md): recorded, spread, topology-aware, "
+"mapa, gpu-types, colocated, tiers, amdahl, goodput."),
     click.option("--backfill", type=click.Choice(["none", "easy", "conservative", "skip"]), default=None,
-                 help="Who gets GPUs that the first waiting job cannot use: nobody, jobs that do not delay it, jobs "
-                      "that delay none before them, any that fits. Default: as the policy's name says."),
+                 help="Which jobs may use GPUs that the first waiting job cannot use. none: none. easy: jobs that do "
+"not delay the first. conservative: jobs that delay no job before them. skip: all that fit. "
+"Default: given by the policy."),
     click.option("--round", "round_s", type=click.FloatRange(min=0), default=0.0, metavar="SECONDS",
-                 help="ideal: decide at multiples of it; 0: whenever something happens."),
+                 help="ideal: time between decisions; 0: decide at every event."),
     click.option("--restart-cost", "restart_cost_s", type=click.FloatRange(min=0), default=0.0, metavar="SECONDS",
                  help="ideal: run time without progress after a preemption."),
     click.option("--requeue/--no-requeue", default=True, show_default=True,
-                 help="slurm: whether a preemptive policy may requeue running jobs, or only order those that wait."),
+                 help="slurm: whether a preemptive policy may requeue running jobs."),
     click.option("--setting", "settings", multiple=True, metavar="NAME=VALUE",
                  callback=lambda _context, _option, pairs: _settings(pairs),
                  help="Any other setting of the cluster (docs/replay.md), such as node_gpus=8 or rpc_latency_s=0.02."),
+    click.option("--tiers", default="", metavar="LIST", callback=lambda _context, _option, text: _listed(text),
+                 help="slurm: keys that go before the policy, as policy.tiers: partition,qos,fair_share:4."),
+    click.option("--age-cap", "age_cap_s", type=click.FloatRange(min=0), default=0.0, metavar="SECONDS",
+                 help="slurm: as starvation.age_cap_s; a job that waited longer goes first; 0: never."),
     click.option("--history", default="", metavar="FILE",
-                 help="GPU seconds that completed jobs needed, a CSV column; for gittins; or Tiresias's."),
+                 help="For gittins: GPU seconds of completed jobs, a CSV column; or Tiresias's file."),
     click.option("--past", default="", metavar="FILE",
-                 help="A trace of jobs that ended before this one begins, for estimators that learn."),
+                 help="For estimators that learn: a trace of earlier jobs."),
     click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True,
-                 help="Of everything that is left to chance."),
+                 help="Seed of all random numbers."),
 )  # fmt: skip
 
 
+_SELECTION = (
+    click.option("--partition", "partitions", multiple=True, metavar="NAME", help="Only jobs of this partition."),
+    click.option("--user", "users", multiple=True, metavar="NAME", help="Only jobs of this user."),
+    click.option("--since", default="", metavar="TIME",
+                 help="Only jobs submitted from then on: a date, or a time after the first submission (7d)."),
+    click.option("--until", default="", metavar="TIME", help="Only jobs submitted before then."),
+    click.option("--map", "renames", multiple=True, metavar="OLD=NEW",
+                 help="Rename a partition, QOS or account of the trace to one of the cluster."),
+    click.option("--warm-start/--cold-start", default=None,
+                 help="Whether jobs that ran or waited when the window begins are there. Default: warm for a trace "
+                      "with recorded starts and --model slurm."),
+    click.option("--count-from", default="", metavar="TIME",
+                 help="Only jobs submitted from then on count; 10% is a tenth of the window. Default: 10% for a trace "
+                      "with recorded starts, else 0%."),
+    click.option("--count-until", default="", metavar="TIME",
+                 help="Only jobs submitted until then count; 10% is a tenth before the end. Default: as --count-from."),
+    click.option("--limits", default="recorded", show_default=True, metavar="recorded|factor:X|users",
+                 help="Time limits of jobs without one: their exact run times, X times these, or made up as "
+                      "users set them."),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What the options of `selecting` and --model say."""
+
+    partitions: tuple[str, ...]
+    users: tuple[str, ...]
+    since: str
+    until: str
+    renames: tuple[str, ...]
+    warm_start: bool | None
+    count_from: str
+    count_until: str
+    limits: str
+
+    @classmethod
+    def taken(cls, words: dict[str, Any]) -> Chosen:
+        """Of the options of a command, from which they are taken out."""
+        return cls(**{spec.name: words.pop(spec.name) for spec in fields(cls)})
+
+    def model_for(self, traces: Sequence[RecordedTrace]) -> Literal["ideal", "slurm"]:
+        """The model that suits these traces, where none is asked for."""
+        return "slurm" if all(each.is_slurm_history for each in traces) else "ideal"
+
+    def jobs_of(self, recorded: RecordedTrace, model: str, seed: int) -> RecordedTrace:
+        """The jobs to replay; what is assumed of them is in its `assumed`. Raises InputError."""
+        from slurmsched.sim.traces.trace_selection import Selection, selected, with_limits, with_those_beside
+
+        warm = recorded.has_starts and model == "slurm" if self.warm_start is None else self.warm_start
+        wanted = Selection(self.partitions, self.users, self.since, self.until, self._renames, warm, self.count_from,
+                           self.count_until)  # fmt: skip
+        recorded = with_those_beside(recorded) if model == "slurm" else recorded
+        found = selected(recorded, wanted)
+        trace, limits = with_limits(found.recorded.trace, self.limits, seed)
+        return replace(found.recorded, trace=trace, assumed=(limits, *recorded.assumed, *found.notes))
+
+    def warn_of_limits(self, recorded: RecordedTrace) -> None:
+        """A line on stderr where exact run times stand for time limits."""
+        from slurmsched.sim.traces.trace_selection import unknown_limits
+
+        if self.limits == "recorded" and (said := unknown_limits(recorded.trace)):
+            complain(f"{said}, taken as the exact run times: backfill and policies that go by the limit look into the "
+                     "future; --limits users does not")  # fmt: skip
+
+    @property
+    def _renames(self) -> dict[str, str]:
+        pairs = [pair.partition("=") for pair in self.renames]
+        for (old, equals, new), pair in zip(pairs, self.renames, strict=True):
+            if not (old and equals and new):
+                raise InputError(f"--map {pair!r} is not OLD=NEW")
+        return {old: new for old, _, new in pairs}
+
+
 def replaying(function: Any) -> Any:
-    """The fields of replay.request.Request but the policy, as options; `backfill` may be None."""
+    """The fields of replay_request.ReplayRequest but the policy, as options; `backfill` may be None."""
     for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+def selecting(function: Any) -> Any:
+    """The options that choose jobs of a trace, what they count for, and their time limits."""
+    for option in reversed(_SELECTION):
         function = option(function)
     return function
 
 
 def preempting(function: Any) -> Any:
     """The options `preempt` and `hints`."""
-    taking = click.option("--preempt", is_flag=True,
-                          help="slurm: take GPUs from running jobs as the daemon does, by [preemption], [acts] and "
-                               "[gangs] of the configuration; without it a policy that preempts requeues whom it "
-                               "likes.")  # fmt: skip
-    told = click.option("--hints", default="", metavar="COMMENT",
-                        help="With --preempt: comment of every job, such as 'slurmsched: preempt=yes "
-                             "ckpt=USR2@120'.")  # fmt: skip
-    return taking(told(function))
+    preempt = click.option(
+        "--preempt",
+        is_flag=True,
+        help="slurm: preempt as the daemon does, by [preemption], [operations] and [gangs] of the configuration. "
+        "Otherwise a preemptive policy may requeue any job.",
+    )
+    hints = click.option(
+        "--hints",
+        default="",
+        metavar="COMMENT",
+        help="With --preempt: the comment of all jobs, such as 'slurmsched: preempt=yes ckpt=USR2@120'.",
+    )
+    return preempt(hints(function))
 
 
 def sections(preempt: bool, hints: str) -> dict[str, Any] | None:
     """What of the configuration rules preemption; None without --preempt, which --hints needs."""
     if not preempt:
         if hints:
-            raise click.UsageError("--hints goes with --preempt")
+            raise click.UsageError("--hints needs --preempt")
         return None
-    from slurmsched.cli.settings import config
-    from slurmsched.replay.preempting import SECTIONS
+    from slurmsched.cli.framework import read_config
+    from slurmsched.sim.experiments.preemption_sections import SECTIONS
 
-    tree = config()
+    tree = read_config(plugins=False)
     return {section: getattr(tree, section).model_dump() for section in SECTIONS}
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
 def _settings(pairs: tuple[str, ...]) -> dict[str, Any]:
     """Settings by name. Raises UsageError for a text that is not NAME=VALUE."""
-    from slurmsched.replay.request import value_of
+    from slurmsched.sim.experiments.replay_request import toml_value
 
     found = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals:
             raise click.UsageError(f"--setting {pair!r} is not NAME=VALUE")
-        found[name.replace("-", "_")] = value_of(value)
+        found[name.replace("-", "_")] = toml_value(value)
     return found

@@ -7,30 +7,28 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from slurmsched.cli import output
-from slurmsched.cli.output import Output
+from slurmsched.cli import completers, framework
+from slurmsched.cli.framework import ANSWER_NO, Output
 
 if TYPE_CHECKING:
-    from slurmsched.replay.reproduce import Table
-    from slurmsched.replay.reproduce_run import Result
-
-DIFFERS = 3
+    from slurmsched.sim.experiments.reproduction import PublishedTable, TableResult
 
 
-@output.command("reproduce")
-@click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.option("--list", "listing", is_flag=True, help="Only name the tables there are.")
+@framework.examples(("slurmsched reproduce --list", "The tables."))
+@framework.command("reproduce")
+@click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=completers.published_tables)
+@click.option("--list", "listing", is_flag=True, help="Only list the tables.")
 def command(out: Output, names: tuple[str, ...], listing: bool) -> int:
-    """Replay published tables NAME... and set ours beside theirs; all tables without a NAME.
+    """Replay published tables and compare our figures with theirs.
 
-    The figure is the mean JCT; what else was published (percentiles, makespan, preemptions) is compared too. Traces,
-    settings and sources come with slurmsched. Ends with 3 if a row that must hold does not.
+    Without NAME: all tables. Compares the mean JCT, and whatever else was published (percentiles, makespan,
+    preemptions). Traces, settings and sources are included. Exit code 10: a row that must agree does not.
     """
     from slurmsched.logs import configure
-    from slurmsched.replay.reproduce import tables
+    from slurmsched.sim.experiments.reproduction import published_tables
 
     configure("warning")
-    chosen = list(tables(names))
+    chosen = list(published_tables(names))
     if listing:
         _list(out, chosen)
         return 0
@@ -44,10 +42,10 @@ def command(out: Output, names: tuple[str, ...], listing: bool) -> int:
     for result in failed:
         where = " on ".join(filter(None, (result.row.trace, result.row.cluster)))
         click.echo(f"slurmsched: {result.row.table}: {where}: differs from the published figure", err=True)
-    return DIFFERS if failed else 0
+    return ANSWER_NO if failed else 0
 
 
-def _list(out: Output, tables: Iterable[Table]) -> None:
+def _list(out: Output, tables: Iterable[PublishedTable]) -> None:
     if out.as_json:
         out.json([{"name": each.name, "title": each.title, "source": each.source, "rows": len(each.rows)}
                   for each in tables])  # fmt: skip
@@ -56,21 +54,23 @@ def _list(out: Output, tables: Iterable[Table]) -> None:
                                                     for each in tables])  # fmt: skip
 
 
-def _replayed(table: Table) -> list[Result]:
+def _replayed(table: PublishedTable) -> list[TableResult]:
     """Its rows, with a progress bar on stderr."""
     from rich.console import Console
     from rich.progress import track
 
-    from slurmsched.replay.reproduce_run import results
+    from slurmsched.sim.experiments.reproduction import table_results
 
-    return list(track(results(table), table.name, total=len(table.rows), console=Console(stderr=True), transient=True))
+    return list(
+        track(table_results(table), table.name, total=len(table.rows), console=Console(stderr=True), transient=True)
+    )
 
 
-def _show(out: Output, table: Table, results: Iterable[Result]) -> None:
-    from slurmsched.replay.reproduce_text import COLUMNS, cells, heading
+def _show(out: Output, table: PublishedTable, results: Iterable[TableResult]) -> None:
+    from slurmsched.sim.experiments.reproduction import RESULT_COLUMNS, result_cells, table_heading
 
     out.line()
-    for line in heading(table):
+    for line in table_heading(table):
         out.line(line)
-    rows: list[Any] = [cells(result) for result in results]
-    out.table(COLUMNS, rows)
+    rows: list[Any] = [result_cells(result) for result in results]
+    out.table(RESULT_COLUMNS, rows)

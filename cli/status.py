@@ -2,44 +2,49 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from slurmsched.cli import output
-from slurmsched.cli.output import Output, seconds
-from slurmsched.cli.settings import config
-from slurmsched.cli.steps import act_rows, print_acts
-from slurmsched.words import some
+from slurmsched.cli import framework
+from slurmsched.cli.framework import Output, duration, read_config
+from slurmsched.cli.operation_tables import operation_rows, print_operations
+from slurmsched.plain_text import pluralize
 
 if TYPE_CHECKING:
     from slurmsched.config import Config
-    from slurmsched.daemon.assemble import Parts
-    from slurmsched.daemon.lock import AtWork
-    from slurmsched.model import Jobs, Plan, Snapshot
+    from slurmsched.daemon.cycle_parts import CycleParts
+    from slurmsched.daemon.lock import LockHolder
+    from slurmsched.model import Plan, Snapshot
 
 SHOWN = 5  # cycles and failures
 SELDOM = {"boot": "free after a boot", "unknown": "cannot be read"}  # told only where there are some
 
 
-@output.command("status")
+@framework.examples(
+    ("slurmsched status", "Mode, daemon, last cycles, GPUs and jobs."),
+    ("slurmsched status --json | jq .gpus", "The number of GPUs by state."),
+)
+@framework.command("status")
 def command(out: Output) -> None:
-    """Show mode, who works on the cluster, the last cycles, GPUs and jobs. Reads only."""
-    from slurmsched.daemon.assemble import assembled
+    """Show mode, daemon, last cycles, GPUs and jobs.
 
-    tree = config()
-    with assembled(tree, apply=False, read_only=True) as parts:
+    Reads only.
+    """
+    from slurmsched.daemon.cycle_parts import open_cycle_parts
+
+    tree = read_config()
+    with open_cycle_parts(tree, apply=False, read_only=True) as parts:
         snapshot, plan = parts.look()
         facts = gathered(tree, snapshot, plan) | {"leader": led(parts)} | remembered(tree)
     if out.as_json:
-        out.json(facts)
+        out.json(facts, schema="status")
     else:
         _print(out, facts)
-        print_acts(out, snapshot.acts, snapshot.now_s)
+        print_operations(out, snapshot.operations, snapshot.now_s)
         _print_orphans(out, facts["orphans"])
 
 
-def led(parts: Parts) -> dict[str, Any] | None:
+def led(parts: CycleParts) -> dict[str, Any] | None:
     """Who leads of the hosts that share the ledger; None where there is one host only, or nobody can say."""
     from slurmsched.errors import LedgerError
 
@@ -50,12 +55,18 @@ def led(parts: Parts) -> dict[str, Any] | None:
         leader = lease.leader()
     except LedgerError:
         return None  # the snapshot's warnings say why
-    return {"name": leader.name, "term": leader.term, "left_s": leader.left_s, "us": lease.name, "text": str(leader)}
+    return {
+        "name": leader.name,
+        "term": leader.term,
+        "remaining_s": leader.remaining_s,
+        "us": lease.name,
+        "text": str(leader),
+    }
 
 
 def remembered(tree: Config) -> dict[str, Any]:
     """The ledger's last cycles, and the last writes that failed, newest first; nothing where it cannot be read."""
-    from slurmsched.db.reports import last_cycles
+    from slurmsched.db.ledger_queries import last_cycles
     from slurmsched.errors import LedgerError
 
     try:
@@ -69,27 +80,29 @@ def _placements(url: str) -> dict[str, int]:
     """Jobs of several GPUs that started in the last day, and those that missed better GPUs; empty if there is none."""
     import time
 
-    from slurmsched.db.reports import placements
+    from slurmsched.db.ledger_queries import placements_since
 
-    rows = placements(url, time.time() - 86_400)
+    rows = placements_since(url, time.time() - 86_400)
     return {"jobs": len(rows), "missed": sum(bool(row["note"]) for row in rows)} if rows else {}
 
 
 def _failures(url: str) -> list[dict[str, Any]]:
     """Without jobs that just started or ended before their write: that happens all the time."""
-    from slurmsched.db.reports import last_failures
-    from slurmsched.planning.send_rules import CHANGED
+    from slurmsched.db.ledger_queries import last_failures
+    from slurmsched.planning.gate import CHANGED
 
     return [row for row in last_failures(url, 10 * SHOWN) if not row["message"].startswith(CHANGED)][:SHOWN]
 
 
+# Over 30 lines: one line for each key of the answer.
 def gathered(tree: Config, snapshot: Snapshot, plan: Plan) -> dict[str, Any]:
     """What the cluster and the configuration tell, as plain values."""
     from dataclasses import asdict
 
-    from slurmsched.config import digest
-    from slurmsched.daemon.assemble import paused
-    from slurmsched.slurm.reservations import orphan_names
+    from slurmsched.config_file import digest
+    from slurmsched.daemon.cycle_parts import paused
+    from slurmsched.observe.queue_rows import job_state_counts
+    from slurmsched.slurm.scontrol_tables import orphan_names
 
     working, work = _holder(tree)
     writing = (work.mode == "apply" if work else writes(working, tree.mode)) if working else False
@@ -106,43 +119,24 @@ def gathered(tree: Config, snapshot: Snapshot, plan: Plan) -> dict[str, Any]:
         "user": snapshot.site.user,
         "rights": snapshot.site.rights.name.lower(),
         "gpus": snapshot.nodes.gpu_totals(),
-        "jobs": dict(states(snapshot.jobs)),
+        "jobs": job_state_counts(snapshot.jobs),
         "managed": int(plan.managed.sum()),
         "planned": len(plan.actions) + plan.deferred,
-        "acts": act_rows(snapshot.acts),
-        "orphans": orphan_names(snapshot.reservations, snapshot.acts, snapshot.tag),
+        "operations": operation_rows(snapshot.operations),
+        "orphans": orphan_names(snapshot.reservations, snapshot.operations, snapshot.tag),
         "now_s": snapshot.now_s,
         "notes": plan.notes,
         "warnings": snapshot.warnings,
     }
 
 
-def states(jobs: Jobs) -> Counter[str]:
-    """How many job records are in each base state; a job that still completes counts as completing."""
-    import numpy as np
-
-    from slurmsched.model import JobState
-    from slurmsched.model.states import ENDED
-
-    found: Counter[str] = Counter()
-    left = np.ones(len(jobs), np.bool_)
-    for state in (JobState.COMPLETING, JobState.RUNNING, JobState.SUSPENDED, JobState.PENDING):
-        here = left & jobs.is_state(state)
-        left &= ~here
-        found[state.name.lower()] = int(here.sum())  # type: ignore[union-attr]
-    ended = left & jobs.is_state(ENDED)
-    found["ended"] = int(ended.sum())
-    found["other"] = int((left & ~ended).sum())
-    return found
-
-
-def _holder(tree: Config) -> tuple[str, AtWork | None]:
+def _holder(tree: Config) -> tuple[str, LockHolder | None]:
     """Who holds the lock, in words, and what that one says that it does."""
-    from slurmsched.daemon.lock import at_work, holder
+    from slurmsched.daemon.lock import holder, lock_holder_work
     from slurmsched.errors import LedgerError
 
     try:
-        return holder(tree.ledger.lock), at_work(tree.ledger.lock)
+        return holder(tree.ledger.lock), lock_holder_work(tree.ledger.lock)
     except LedgerError as error:
         return f"not known: {error}", None
 
@@ -173,21 +167,21 @@ def _print(out: Output, facts: dict[str, Any]) -> None:
     for name, text in lines.items():
         out.line(f"{name:8} {text}")
     if placed := facts["placements"]:
-        text = f"{some(placed['jobs'], 'job')} of several GPUs in a day, {placed['missed']} missed better ones"
+        text = f"{pluralize(placed['jobs'], 'job')} of several GPUs in a day, {placed['missed']} missed better ones"
         out.line(f"{'links':8} {text} (`slurmsched topology quality`)", "warning" if placed["missed"] else "")
     _print_cycles(out, facts)
     for failure in facts["failures"]:
-        ago = seconds(facts["now_s"] - failure["recorded_s"])
+        ago = duration(facts["now_s"] - failure["recorded_s"])
         out.line(f"{ago} ago job {failure['job_id']}: {failure['outcome']}: {failure['message']}", "warning")
     for text in (*_differences(facts["work"]), *facts["notes"], *facts["warnings"]):
         out.line(f"note: {text}", "warning")
 
 
 def _print_orphans(out: Output, names: Sequence[str]) -> None:
-    from slurmsched.slurm.reservations import ending
+    from slurmsched.slurm.scontrol_tables import end_by_hand
 
     for name in names:
-        out.line(f"reservation {name} belongs to no act on record; to end it: {ending(name)}", "warning")
+        out.line(f"reservation {name} belongs to no operation on record; to end it: {end_by_hand(name)}", "warning")
 
 
 def _mode(facts: dict[str, Any]) -> str:
@@ -201,7 +195,7 @@ def _at_work(facts: dict[str, Any]) -> str:
     if not facts["working"]:
         return "nobody now"
     does, work = "writes" if facts["writing"] else "writes nothing", facts["work"]
-    since = f", since {seconds(facts['now_s'] - work['since_s'])}; slurmsched {work['version']}" if work else ""
+    since = f", since {duration(facts['now_s'] - work['since_s'])}; slurmsched {work['version']}" if work else ""
     return f"{facts['working']} ({does}{since})"
 
 
@@ -214,13 +208,13 @@ def _differences(work: dict[str, Any] | None) -> Iterator[str]:
 
 
 def _standing(leader: dict[str, Any]) -> str:
-    if leader["left_s"] <= 0:
+    if leader["remaining_s"] <= 0:
         return ""
     return " (this host)" if leader["name"] == leader["us"] else f"; this host, {leader['us']}, stands by"
 
 
 def _took(duration_s: float) -> str:
-    return f"{duration_s:.1f}s" if 0 <= duration_s < 10 else seconds(duration_s)
+    return f"{duration_s:.1f}s" if 0 <= duration_s < 10 else duration(duration_s)
 
 
 def _print_cycles(out: Output, facts: dict[str, Any]) -> None:
@@ -229,7 +223,7 @@ def _print_cycles(out: Output, facts: dict[str, Any]) -> None:
         return
     columns = ("cycle", "took", "jobs>", "planned>", "written>", "refused>", "ended early")
     rows = [
-        (f"{seconds(facts['now_s'] - c['recorded_s'])} ago", _took(c["duration_s"]), c["jobs"], c["planned"],
+        (f"{duration(facts['now_s'] - c['recorded_s'])} ago", _took(c["duration_s"]), c["jobs"], c["planned"],
          "dry-run" if c["dry_run"] else c["written"], c["refused"], c["stopped"].partition(":")[0])
         for c in facts["cycles"]
     ]  # fmt: skip

@@ -2,81 +2,152 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from slurmsched.cli import output
-from slurmsched.cli.output import Output
+from slurmsched.cli import framework
+from slurmsched.cli.framework import Output
 from slurmsched.cli.replay import INTERRUPTED, SHOWN
-from slurmsched.errors import WorkersLostError
-from slurmsched.terminal import harmless
-from slurmsched.words import some
+from slurmsched.errors import SlurmschedError, WorkersLostError
+from slurmsched.plain_text import escape_terminal, pluralize
 
 if TYPE_CHECKING:
-    from slurmsched.replay.attempts import Opened
-    from slurmsched.replay.sweep import Sweep
-    from slurmsched.replay.workers import Workers
+    from slurmsched.model.trace import RecordedTrace, Trace
+    from slurmsched.sim.experiments.parameter_grid import GridPoint
+    from slurmsched.sim.experiments.parameter_sweep import Opened, ParameterSweep
+    from slurmsched.sim.experiments.worker_processes import SweepWorkers
 
 FAILED = 2
 FILE = click.Path(dir_okay=False, path_type=Path)
 SLURM_JOBS = 4
-SOMETIMES = ("mean_slowdown", "deadlines_met", "refused")  # shown where they are known
+SOMETIMES = ("mean_slowdown", "deadlines_met", "refused", "resizes")  # shown where they are known
 FIGURES = [row for row in SHOWN if row[0] not in ("jobs", "wall_s")]
 
 
-@output.command("sweep")
+# Over 30 lines: a command: about half is its signature, its help and its imports.
+@framework.examples(
+    ("slurmsched sweep trace.csv --axis policy=las --axis cluster=10x8 --axis cluster=20x8", "LAS on two clusters.")
+)
+@framework.command("sweep")
 @click.argument("traces", nargs=-1, metavar="[TRACE]...")
-@click.option("--grid", type=FILE, help="TOML: an axis = a value or a list of values; [[policy]] tables.")
-@click.option("--set", "pairs", multiple=True, metavar="AXIS=VALUE",
-              help="One value of an axis (cluster, policy, model, placement, topology, physics, backfill, history, "
-                   "round_s, restart_cost_s, seed, trace) or of policy.PARAMETER; give it again for more.")  # fmt: skip
-@click.option("--results", type=FILE, default=Path("sweep.jsonl"), show_default=True,
-              help="Finished points, added one by one; what is there is not played again.")  # fmt: skip
-@click.option("--by", default="avg_jct_s", show_default=True, metavar="FIGURE", help="What is best.")
-@click.option("--top", type=click.IntRange(min=0), default=20, show_default=True, help="Rows shown; 0: all.")
-@click.option("--workers", type=click.IntRange(min=1), default=None,
-              help=f"Processes here, default: one a core; with --dask: jobs, default {SLURM_JOBS}.")  # fmt: skip
-@click.option("--dask", type=click.Choice(["slurm"]), help="Play in Slurm jobs, submitted by dask-jobqueue.")
-@click.option("--scheduler", metavar="ADDRESS", help="Play on the workers of this Dask scheduler.")
+@click.option("--grid", type=FILE, help="TOML file: AXIS = value or list of values, and [[policy]] tables.")
+@click.option(
+    "--axis",
+    "pairs",
+    multiple=True,
+    metavar="AXIS=VALUE",
+    help="A value of an axis (cluster, policy, model, placement, topology, physics, backfill, history, "
+    "round_s, restart_cost_s, seed, trace) or of policy.PARAMETER; may be repeated.",
+)
+@click.option(
+    "--results",
+    type=FILE,
+    default=Path("sweep.jsonl"),
+    show_default=True,
+    help="File of finished points; a point in it is not replayed again.",
+)
+@click.option("--by", default="avg_jct_s", show_default=True, metavar="FIGURE", help="Figure to rank by.")
+@click.option(
+    "--limit", "top", type=click.IntRange(min=0), default=20, show_default=True, help="Most rows to show; 0: all."
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    default=None,
+    help=f"Worker processes. Default: one per core; with --dask: {SLURM_JOBS} jobs.",
+)
+@click.option("--back-test/--no-back-test", "with_back_test", default=True, show_default=True,
+              help="slurm: replay Slurm alone too, and compare it with the recorded starts.")  # fmt: skip
+@click.option("--dask", type=click.Choice(["slurm"]), help="Replay in Slurm jobs, submitted by dask-jobqueue.")
+@click.option("--scheduler", metavar="ADDRESS", help="Replay on the workers of this Dask scheduler.")
 def command(
     out: Output, traces: tuple[str, ...], grid: Path | None, pairs: tuple[str, ...], results: Path, by: str, top: int,
-    workers: int | None, dask: str | None, scheduler: str | None,
+    workers: int | None, with_back_test: bool, dask: str | None, scheduler: str | None,
 ) -> int:  # fmt: skip
-    """Replay every TRACE at every point of a grid, and rank the points.
+    """Replay each TRACE at all points of a grid and rank them.
 
-    After Ctrl-C or a power failure the same command plays only what is missing. A point that fails is listed, and
-    does not stop the others.
+    After Ctrl-C or a power failure, the same command replays only the missing points. A point that fails is listed
+    and does not stop the others.
     """
-    from slurmsched.config import read_toml
-    from slurmsched.replay.best import ranked
-    from slurmsched.replay.grid import points_of
-    from slurmsched.replay.results import open_results
-    from slurmsched.replay.sweep import Sweep, read_traces
-    from slurmsched.replay.traces import read_trace
+    from slurmsched.config_file import read_toml
+    from slurmsched.sim.experiments.parameter_grid import grid_points, names_axis, ranked_points
+    from slurmsched.sim.experiments.parameter_sweep import (
+        ParameterSweep,
+        back_test_points,
+        open_results,
+        read_traces,
+        suited_points,
+    )
+    from slurmsched.sim.traces.trace_io import load_trace
 
     if dask and scheduler:
-        raise click.UsageError("--dask starts a scheduler of its own: leave out --scheduler")
-    ranked((), by)
-    points = points_of(read_toml(grid) if grid else {}, pairs, traces, source=str(grid or "--set"))
-    known = read_traces(points, lambda name: read_trace(Path(name)))
+        raise click.UsageError("--dask starts its own scheduler and cannot be combined with --scheduler")
+    ranked_points((), by)
+    tree = read_toml(grid) if grid else {}
+    points = grid_points(tree, pairs, traces, source=str(grid or "--axis"))
+    known = read_traces(points, lambda name: load_trace(Path(name), strict=True))
+    if not names_axis("model", tree, pairs):
+        points = suited_points(points, known)
+    known = {name: _chosen(each, name, points) for name, each in known.items()}
+    points = [replace(each, request=replace(each.request, origin_s=known[each.trace].clock_s)) for each in points]
+    _warn_of_clusters(points, {name: each.trace for name, each in known.items()})
+    beside = back_test_points(points, known) if with_back_test else []
     with open_results(results) as file:
-        sweep = Sweep(points, known, file)
+        sweep = ParameterSweep(points, {name: each.trace for name, each in known.items()}, file, beside)
         found = len(sweep.rows)
         whole, lost = _played(sweep, lambda most: _workers(len(sweep.todo), workers, dask, scheduler, results, most))
-        told = _told(sweep, found) | {"results": str(results.resolve()), "by": by}
-        _show(out, told, ranked(sweep.rows, by), top)
+        summary = _summary(sweep, found) | {
+            "results": str(results.resolve()),
+            "by": by,
+            "traces": [_described(name, each, sweep) for name, each in known.items()],
+        }
+        _show(out, summary, ranked_points(sweep.rows, by), top)
     if lost:
         raise lost
     if not whole:
-        click.echo("slurmsched: interrupted; the same command plays what is missing", err=True)
+        click.echo("slurmsched: interrupted; the same command replays the missing points", err=True)
         return INTERRUPTED
     return FAILED if sweep.failures else 0
 
 
-def _told(sweep: Sweep, found: int) -> dict[str, Any]:
+def _chosen(recorded: RecordedTrace, name: str, points: Sequence[GridPoint]) -> RecordedTrace:
+    """The jobs of a trace that are replayed."""
+    from slurmsched.sim.traces.trace_selection import chosen_by_default
+
+    slurm = all(point.request.model == "slurm" for point in points if point.trace == name)
+    return chosen_by_default(recorded, slurm=slurm)
+
+
+def _described(name: str, recorded: RecordedTrace, sweep: ParameterSweep) -> dict[str, Any]:
+    """A trace: what its figures rest on, each combination once, and how well Slurm alone repeats its record."""
+    rows = [row for row in sweep.rows if row["trace"] == name]
+    kinds = {repr(row["assumptions"]): row["assumptions"] for row in rows}
+    assumed = [{**kind, "trace": list(recorded.assumed)} for kind in kinds.values()]
+    tests = [{"cluster": row["cluster"], **row["back_test"]} for row in sweep.back_tests if row["trace"] == name]
+    return {"file": name, "jobs": len(recorded.trace), "assumptions": assumed, "back_test": tests}
+
+
+def _warn_of_clusters(points: Sequence[GridPoint], traces: Mapping[str, Trace]) -> None:
+    """A line on stderr for each thing that is left out of a cluster or of a trace on it."""
+    from slurmsched.sim.experiments.replay_session import on_its_cluster
+
+    every = {(point.trace, point.request.cluster, point.request.model): point for point in points}
+    warnings = dict[str, None]()
+    for each in every.values():
+        try:
+            warnings |= dict.fromkeys(on_its_cluster(traces[each.trace], each.request)[1].warnings)
+        except SlurmschedError:
+            continue  # the point fails, and is listed
+    for warning in warnings:
+        click.echo(f"slurmsched: {warning}", err=True)
+
+
+def _summary(sweep: ParameterSweep, found: int) -> dict[str, Any]:
     """How many points there are, were found on file, were played now, and are missing; those that failed, and why."""
     failed = [{**point.words, "error": error} for point, error in sweep.failures]
     missing = sum(map(len, sweep.todo.values()))
@@ -86,31 +157,31 @@ def _told(sweep: Sweep, found: int) -> dict[str, Any]:
 
 def _workers(
     todo: int, count: int | None, dask: str | None, scheduler: str | None, results: Path, most: int
-) -> AbstractContextManager[Workers]:
+) -> AbstractContextManager[SweepWorkers]:
     """Who plays: by default a process a core. most: processes of this machine, 0 = any number."""
-    from slurmsched.replay import dask_workers
-    from slurmsched.replay.workers import cores, processes
+    from slurmsched.sim.experiments import dask_workers
+    from slurmsched.sim.experiments.worker_processes import local_processes, usable_cores
 
     if scheduler:
         return dask_workers.scheduler(scheduler, _tell)
     if dask:
         folder = results.resolve().with_name(f"{results.name}.workers")
         return dask_workers.slurm_jobs(min(count or SLURM_JOBS, todo), folder, _tell)
-    return processes(min(count or cores(), todo, most or todo))
+    return local_processes(min(count or usable_cores(), todo, most or todo))
 
 
-def _played(sweep: Sweep, opened: Opened) -> tuple[bool, WorkersLostError | None]:
+def _played(sweep: ParameterSweep, opened: Opened) -> tuple[bool, WorkersLostError | None]:
     """Whether nobody interrupted it, and why workers were lost for good; with a progress bar on stderr."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from slurmsched.replay.attempts import play_through
+    from slurmsched.sim.experiments.parameter_sweep import play_despite_losses
 
     bars = (TextColumn("points"), BarColumn(), MofNCompleteColumn(), TextColumn("ETA"), TimeRemainingColumn())
     try:
         with Progress(*bars, console=Console(stderr=True), disable=not sweep.todo) as progress:
             bar = progress.add_task("", total=len(sweep.todo))
-            play_through(sweep, opened, lambda: progress.advance(bar), _tell)
+            play_despite_losses(sweep, opened, lambda: progress.advance(bar), _tell)
     except KeyboardInterrupt:
         return False, None
     except WorkersLostError as lost:
@@ -120,19 +191,34 @@ def _played(sweep: Sweep, opened: Opened) -> tuple[bool, WorkersLostError | None
 
 def _tell(line: str) -> None:
     """A line of its own on stderr; the progress bar makes room for it."""
-    click.echo(harmless(f"slurmsched: {line}"), err=True)
+    click.echo(escape_terminal(f"slurmsched: {line}"), err=True)
 
 
-def _show(out: Output, told: dict[str, Any], best: list[dict[str, Any]], top: int) -> None:
+def _show(out: Output, summary: dict[str, Any], best: list[dict[str, Any]], top: int) -> None:
     if out.as_json:
-        out.json(told | {"best": best[:top] if top else best})
+        out.json(summary | {"best": best[:top] if top else best})
         return
     if best:
         _table(out, best, top)
-    for line in _failures(told["failed"]):
+    for trace in summary["traces"]:
+        for line in _lines_of(trace):
+            out.line(line)
+    for line in _failures(summary["failed"]):
         out.line(line, "failed")
-    done = told["found"] + told["played"]
-    out.line(f"{done} of {some(told['points'], 'point')} in {told['results']}, {told['played']} of them played now")
+    done = summary["found"] + summary["played"]
+    out.line(
+        f"{done} of {pluralize(summary['points'], 'point')} in {summary['results']}, {summary['played']} played now"
+    )
+
+
+def _lines_of(trace: dict[str, Any]) -> Iterator[str]:
+    """How far to trust the figures of a trace, and what they rest on."""
+    from slurmsched.sim.experiments.replay_result import assumptions_text
+
+    for test in trace["back_test"]:
+        yield f"{trace['file']} on {test['cluster']}: Trust: {test['verdict']}"
+    for assumed in trace["assumptions"]:
+        yield f"{trace['file']}: {assumptions_text(assumed)}"
 
 
 def _failures(failed: list[dict[str, Any]]) -> list[str]:
@@ -141,7 +227,7 @@ def _failures(failed: list[dict[str, Any]]) -> list[str]:
     for point in failed:
         found.setdefault(point["error"], []).append(_flat(point))
     return [
-        f"failed: {some(len(points), 'point')}: {error}; the first: "
+        f"failed: {pluralize(len(points), 'point')}: {error}; the first: "
         + ", ".join(f"{name} {value}" for name, value in points[0].items() if value not in ("", 0.0))
         for error, points in found.items()
     ]
@@ -158,16 +244,16 @@ def _table(out: Output, best: list[dict[str, Any]], top: int) -> None:
              "*" if row["pareto"] else ""] for row in (best[:top] if top else best)]  # fmt: skip
     out.table([*axes, *titles, "Pareto"], rows)
     if top < len(best) and top:
-        out.line(f"... and {len(best) - top} more (--top 0 shows all)")
+        out.line(f"... and {len(best) - top} more (--limit 0 shows all)")
     out.line("*: none of the same trace and cluster has both a lower mean JCT and no more preemptions")
 
 
 def _flat(row: dict[str, Any]) -> dict[str, Any]:
     """Axis -> value, the policy's parameters as axes."""
-    from slurmsched.replay.best import WORDS
+    from slurmsched.sim.experiments.parameter_grid import FIGURE_TITLES
 
     own = {f"policy.{name}": value for name, value in row["parameters"].items()}
-    return {name: row[name] for name in WORDS if name != "parameters"} | own
+    return {name: row[name] for name in FIGURE_TITLES if name != "parameters"} | own
 
 
 def _figure(value: float, form: str) -> str:

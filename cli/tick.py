@@ -9,30 +9,36 @@ from typing import TYPE_CHECKING
 
 import click
 
-from slurmsched.cli import output
-from slurmsched.cli.output import Output, complain
-from slurmsched.cli.settings import config
+from slurmsched.cli import framework
+from slurmsched.cli.framework import Output, complain, read_config
 from slurmsched.errors import LockedError, NotLeadingError, PausedError
 
 if TYPE_CHECKING:
     from slurmsched.config import Config
-    from slurmsched.daemon.watch import Watch
+    from slurmsched.daemon.observers import Observers
     from slurmsched.model import Plan, Receipt, Snapshot
 
 OVERLAP_S = 600.0  # a lock held for less is a slow cycle, or a daemon just started: nothing that cron should mail
 
 
-@output.command("tick")
-@click.option("--apply", "apply", is_flag=True, help='Write to Slurm even if the configuration says mode = "dry-run".')
-@click.option("--dry-run", is_flag=True, help="Write nothing to Slurm, whatever else says so.")
-@click.option("-v", "--verbose", is_flag=True, help="Say what was done; without it only what went wrong.")
+@framework.examples(
+    ("slurmsched tick --dry-run --verbose", "One cycle that writes nothing."),
+    ("* * * * * slurm slurmsched tick", "One cycle a minute, as a line of /etc/cron.d."),
+)
+@framework.command("tick")
+@click.option("--apply", "apply", is_flag=True, help='Write to Slurm, even if the configuration has mode = "dry-run".')
+@click.option("--dry-run", is_flag=True, help="Never write to Slurm; overrides --apply and the configuration.")
+@click.option("-v", "--verbose", is_flag=True, help="Also print what was done.")
 def command(out: Output, apply: bool, dry_run: bool, verbose: bool) -> int:
-    """Run one cycle: read, decide, write, remember. Quiet unless something is wrong."""
+    """Run one cycle: read, decide, write, record.
+
+    For cron and systemd timers. Prints nothing unless something is wrong.
+    """
     gc.disable()  # one short process: looking for garbage while importing is a tenth of its time
-    from slurmsched.daemon.assemble import paused
+    from slurmsched.daemon.cycle_parts import paused
     from slurmsched.logs import configure
 
-    tree = config()
+    tree = read_config()
     configure("info" if verbose else "warning", tree.log.format)
     wanted = (apply or tree.mode == "apply") and not dry_run
     held = wanted and paused(tree)
@@ -50,41 +56,45 @@ def command(out: Output, apply: bool, dry_run: bool, verbose: bool) -> int:
 
 def _cycle(tree: Config, *, apply: bool, verbose: bool) -> Receipt:
     """One cycle under the lock. verbose: what the log has once in a daemon is logged too."""
-    from slurmsched.daemon.assemble import assembled
-    from slurmsched.daemon.lock import exclusive, work_of
+    from slurmsched.daemon.cycle_parts import open_cycle_parts
+    from slurmsched.daemon.lock import exclusive, work_of_config
 
     with (
         exclusive(tree.ledger.lock) as publish,
         _counted(tree, apply) as watch,
-        assembled(tree, apply=apply) as parts,
+        open_cycle_parts(tree, apply=apply) as parts,
     ):
         from slurmsched.cycle import run_cycle
-        from slurmsched.daemon.told import Told
+        from slurmsched.daemon.observers import WarningLog
 
-        publish(work_of(tree, apply=apply))
+        publish(work_of_config(tree, apply=apply))
         parts.need_lease()
-        told = Told(placing=tree.placement.places) if verbose else None
+        warning_log = WarningLog(placing=tree.placement.places) if verbose else None
         if watch is None:
-            return run_cycle(parts.cluster, parts.planner, parts.store, told)
+            return run_cycle(parts.cluster, parts.planner, parts.store, warning_log)
 
         def tell(snapshot: Snapshot, plan: Plan, receipt: Receipt) -> None:
             watch.done(snapshot, plan, receipt)
-            if told:
-                told(snapshot, plan, receipt)
+            if warning_log:
+                warning_log(snapshot, plan, receipt)
 
         return run_cycle(*watch.parts(parts.cluster, parts.planner, parts.store), tell)
 
 
 @contextmanager
-def _counted(tree: Config, apply: bool) -> Iterator[Watch | None]:
-    """Counts the cycle of the body in metrics.textfile, where there is one; nothing is served."""
+def _counted(tree: Config, apply: bool) -> Iterator[Observers | None]:
+    """Counts the cycle of the body in metrics.textfile, where there is one; nothing is served, mailed or profiled."""
     if not tree.metrics.textfile:
         yield None
         return
-    from slurmsched.daemon.watch import Watch
+    from slurmsched.daemon.observers import Observers
 
-    quiet = tree.metrics.model_copy(update={"listen": ""})
-    watch = Watch(tree.model_copy(update={"metrics": quiet, "web": type(tree.web)()}), apply=apply)
+    quiet = {
+        "metrics": tree.metrics.model_copy(update={"listen": ""}), "web": type(tree.web)(),
+        "idle_gpus": tree.idle_gpus.model_copy(update={"mail_command": ()}),
+        "measured_use": tree.measured_use.model_copy(update={"profiles": ""}),
+    }  # fmt: skip
+    watch = Observers(tree.model_copy(update=quiet), apply=apply)
     try:
         yield watch
     except NotLeadingError:
@@ -97,10 +107,10 @@ def _counted(tree: Config, apply: bool) -> Iterator[Watch | None]:
 
 def _report(out: Output, receipt: Receipt, verbose: bool) -> int:
     """Jobs start and end all the time: that one changed before its write is nothing that cron should mail."""
-    from slurmsched.planning.send_rules import CHANGED
+    from slurmsched.planning.gate import CHANGED
 
     if out.as_json:
-        out.json(summary(receipt))
+        out.json(summary(receipt), schema="tick")
     elif verbose:
         verb = "would be written" if receipt.dry_run else "written"
         out.line(f"{receipt.planned if receipt.dry_run else len(receipt.written)} of {receipt.planned} changes {verb}")

@@ -1,40 +1,101 @@
-"""`topology`: how GPUs and nodes are wired, from files and from Slurm."""
+"""`topology`: show, import and compare how GPUs and nodes are connected; quality of placements."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from slurmsched.cli import output, topology_check, topology_compile, topology_quality
-from slurmsched.cli.groups import Group
-from slurmsched.cli.output import Output, complain
-from slurmsched.cli.settings import config
-from slurmsched.words import some
+from slurmsched.cli import completers, framework, topology_check, topology_compile
+from slurmsched.cli.framework import ANSWER_NO, CommandGroup, Output, complain, read_config
+from slurmsched.plain_text import pluralize
 
 if TYPE_CHECKING:
-    from slurmsched.topology.cells import NamedFabric
-    from slurmsched.topology.reading import NodeClass, Reading
+    from slurmsched.topology.fabrics import NamedFabric
+    from slurmsched.topology.topology_files import NodeClass, TopologyFile
+
+
+PlacementRow = Mapping[str, Any]
+
+
+def register_quality(group: click.Group) -> None:
+    """Add the command to `topology`."""
+
+    @framework.examples(("slurmsched topology quality --since 7d", "Placements of the last week."))
+    @framework.with_command(group, "quality")
+    @click.option(
+        "--since", default="1d", show_default=True, metavar="DURATION", help="Jobs that started within this time."
+    )
+    @click.option("--limit", type=click.IntRange(min=0), default=20, show_default=True,
+                  help="Most rows to show; 0: all.")  # fmt: skip
+    def quality(out: Output, since: str, limit: int) -> None:
+        """Show how good the GPUs of started jobs were.
+
+        Compares their bandwidth with the best that was possible at the start. Reads the ledger of a running daemon.
+        Jobs of one GPU and jobs on nodes of unknown topology are not included.
+        """
+        from slurmsched.db.ledger_queries import placement_quality, placements_since
+
+        rows = placements_since(read_config(plugins=False).ledger.address, time.time() - _seconds(since))
+        missed = [row for row in rows if row["note"]]
+        shown = missed[:limit] if limit else missed
+        if out.as_json:
+            out.json({"since_s": _seconds(since), "jobs": placement_quality(rows), "missed": shown}, schema="quality")
+            return
+        heads = ("jobs of", "pinned", "jobs>", "best>", "mean ratio>", "worst>")
+        out.table(heads, [_cells(row) for row in placement_quality(rows)])
+        if shown:
+            out.table(("job>", "started", "nodes", "GPUs>", "ratio>", "missed"), [_missed(row) for row in shown])
+        if len(shown) < len(missed):
+            out.line(f"... and {len(missed) - len(shown)} more (--limit 0 shows all)")
+
+
+def _cells(row: PlacementRow) -> tuple[Any, ...]:
+    return (pluralize(row["gpus"], "GPU"), "yes" if row["pinned"] else "no", row["jobs"], f"{row['best_share']:.1%}",
+            f"{row['mean_ratio']:.3f}", f"{row['worst_ratio']:.3f}")  # fmt: skip
+
+
+def _missed(row: PlacementRow) -> tuple[Any, ...]:
+    started = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(row["start_s"]))
+    return row["job_id"], started, row["nodes"], row["gpus"], f"{row['ratio']:.3f}", row["note"]
+
+
+def _seconds(text: str) -> float:
+    from slurmsched.errors import InputError
+    from slurmsched.model.durations import duration_s
+
+    try:
+        return duration_s(text)
+    except ValueError as error:
+        raise InputError(f"--since {text} {error}") from None
+
+
+# `topology show`, `import` and `diff`
 
 FILE = click.Path(dir_okay=False, path_type=Path)
-DIFFERS = 3  # exit code of `diff`
 
 
-@click.group("topology", cls=Group)
+@click.group("topology", cls=CommandGroup)
 def command() -> None:
-    """How GPUs and nodes are wired: show it, read it from files, hold it against Slurm."""
+    """Show, import, compare and compile the topology of GPUs and nodes."""
 
 
-@output.with_command(command, "show")
-@click.argument("node", required=False)
-@click.option("--file", type=FILE, help="Show what this file says, of a node it names or of its only class; no Slurm.")
-@click.option("--svg", type=FILE, help="Also draw the node's GPUs and links, as an SVG picture.")
+@framework.examples(("slurmsched topology show n1 --svg n1.svg", "The links of node n1, also as a picture."))
+@framework.with_command(command, "show")
+@click.argument("node", required=False, shell_complete=completers.nodes)
+@click.option("--file", type=FILE, help="Show the contents of this file; do not ask Slurm.")
+@click.option("--svg", type=FILE, help="Also draw the node's GPUs and links to this SVG file.")
 def show(out: Output, node: str | None, file: Path | None, svg: Path | None) -> None:
-    """Show the classes of nodes and the fabric or, of NODE, the matrix of its links, its groups and where it is."""
+    """Show the classes of nodes and the fabric, or one NODE.
+
+    For NODE: the matrix of its links, its linked sets and its place in the fabric.
+    """
     from slurmsched.cli.topology_show import class_of, print_class, print_site
-    from slurmsched.topology.picture import svg as drawn
-    from slurmsched.topology.record import class_record, fabric_record
+    from slurmsched.topology.topology_views import class_record, fabric_record
+    from slurmsched.topology.topology_views import topology_svg as drawn
 
     classes, fabric, warnings = _of_file(file) if file else _of_slurm()
     for warning in warnings:
@@ -54,29 +115,37 @@ def show(out: Output, node: str | None, file: Path | None, svg: Path | None) -> 
         print_class(out, node or "", one, fabric)
 
 
-@output.with_command(command, "import")
+@framework.examples(("slurmsched topology import topo.txt --gpu-type a100", "The contents of a file of nvidia-smi."))
+@framework.with_command(command, "import")
 @click.argument("files", nargs=-1, required=True, type=FILE)
-@click.option("--kind", default="", metavar="KIND", help="Of all files; default: told by their content.")
-@click.option("--gpu-type", default="", metavar="MODEL", help="GPU model, such as a100, for link bandwidth.")
-@click.option("--nodes", default="", metavar="HOSTLIST", help="Of ibnetdiscover, only these hosts; default: the nodes "
-              "of a slurm.conf among FILES.")  # fmt: skip
-@click.option("--strict", is_flag=True, help="End with 2 if anything was damaged or left out.")
+@click.option("--kind", default="", metavar="KIND", help="Kind of all files. Default: detected.")
+@click.option("--gpu-type", default="", metavar="MODEL", help="GPU model, for the bandwidth of links, such as a100.")
+@click.option(
+    "-w",
+    "--nodelist",
+    "nodes",
+    default="",
+    metavar="HOSTLIST",
+    help="Only these hosts of ibnetdiscover. Default: the nodes of a slurm.conf among FILES.",
+)
+@click.option("--strict", is_flag=True, help="Exit code 2 if anything was damaged or skipped.")
 def import_files(out: Output, files: tuple[Path, ...], kind: str, gpu_type: str, nodes: str, strict: bool) -> int:
-    """Read FILES: `nvidia-smi topo -m`, `rocm-smi --showtopo`, slurmd's log, gres.conf, ibnetdiscover and more.
+    """Read topology files and show what they contain.
 
-    Damaged files give what can still be read, with warnings. Exit code 2 for a file of no known kind, and for one of
-    which nothing can be read as of --kind.
+    FILES: `nvidia-smi topo -m`, `rocm-smi --showtopo`, slurmd's log, gres.conf, ibnetdiscover and more. Damaged files
+    are read as far as possible, with warnings. Exit code 2: a file is of no known kind, or nothing in it can be read
+    as --kind.
     """
     from slurmsched.cli.topology_show import print_reading
     from slurmsched.errors import InputError
-    from slurmsched.topology.reading import KINDS
-    from slurmsched.topology.record import record
+    from slurmsched.topology.topology_files import KINDS
+    from slurmsched.topology.topology_views import topology_file_record
 
     if kind and kind not in KINDS:
-        raise InputError(f"--kind {kind!r} is none of {', '.join(KINDS)}")
+        raise InputError(f"--kind {kind!r} is unknown; known: {', '.join(KINDS)}")
     readings = _readings(files, kind, gpu_type, nodes)
     if out.as_json:
-        out.json([{"file": str(path), **record(reading)} for path, reading in readings])
+        out.json([{"file": str(path), **topology_file_record(reading)} for path, reading in readings])
     for path, reading in readings:
         if not out.as_json:
             print_reading(out, path, reading)
@@ -86,19 +155,25 @@ def import_files(out: Output, files: tuple[Path, ...], kind: str, gpu_type: str,
     return InputError.exit_code if failed else 0
 
 
-@output.with_command(command, "diff")
-@click.option("--fabric", type=FILE, help="topology.conf, topology.yaml or ibnetdiscover; default: as configured, else "
-              "the file beside slurm.conf.")  # fmt: skip
+@framework.examples(("slurmsched topology diff", "Differences between files and Slurm."))
+@framework.with_command(command, "diff")
+@click.option(
+    "--fabric",
+    type=FILE,
+    help="topology.conf, topology.yaml or ibnetdiscover file. Default: as configured, else the file beside slurm.conf.",
+)
 def diff(out: Output, fabric: Path | None) -> int:
-    """Hold what files and configuration say against what Slurm says now: missing, extra, moved nodes, GPU counts.
+    """Compare files and configuration with Slurm.
 
-    Exit code 3 if anything differs.
+    Shows missing, extra and moved nodes, and GPU counts that differ. Exit code 10: there are differences.
     """
     from slurmsched.cli.topology_show import grouped
     from slurmsched.slurm.reader import open_commands
-    from slurmsched.slurm.wiring_diff import differences
+    from slurmsched.slurm.topology_sources import differences
 
-    found, warnings = differences(config().topology, open_commands(config().slurm), fabric)
+    found, warnings = differences(
+        read_config(plugins=False).topology, open_commands(read_config(plugins=False).slurm), fabric
+    )
     for warning in warnings:
         complain(warning)
     if out.as_json:
@@ -106,25 +181,29 @@ def diff(out: Output, fabric: Path | None) -> int:
     elif found:
         out.table(("what", "nodes", "files", "slurm"), grouped(found))
     if not out.as_json:
-        out.line(f"{some(len(found), 'difference')}", "warn" if found else "ok")
-    return DIFFERS if found else 0
+        out.line(f"{pluralize(len(found), 'difference')}", "warn" if found else "ok")
+    return ANSWER_NO if found else 0
 
 
-def _readings(files: tuple[Path, ...], kind: str, gpu_type: str, nodes: str) -> list[tuple[Path, Reading]]:
+def _readings(files: tuple[Path, ...], kind: str, gpu_type: str, nodes: str) -> list[tuple[Path, TopologyFile]]:
     """Each file once: it may be a pipe. An ibnetdiscover is read again once a slurm.conf tells the cluster's nodes."""
     from slurmsched.errors import InputError
-    from slurmsched.slurm.wiring import beside, read_text
-    from slurmsched.topology.plain import hosts
-    from slurmsched.topology.reading import of_kind, read_any
+    from slurmsched.slurm.topology_sources import files_beside, read_text
+    from slurmsched.topology.topology_files import checked_kind, read_topology_text
+    from slurmsched.topology.topology_text import hosts_or_none
 
-    if (named := hosts(nodes)) is None:
-        raise InputError(f"--nodes {nodes!r} is no list of hosts, such as n[1-4]")
+    if (named := hosts_or_none(nodes)) is None:
+        raise InputError(f"--nodelist {nodes!r} is not a list of hosts such as n[1-4]")
     texts = [(path, read_text(path)) for path in files]
-    found = [read_any(text, kind, path.stem, gpu_type, beside(path), named) for path, text in texts]
+    found = [read_topology_text(text, kind, path.stem, gpu_type, files_beside(path), named) for path, text in texts]
     known = named or [node for one in found for node in one.nodes]
-    again = [read_any(text, one.kind, path.stem, gpu_type, beside(path), known) if one.kind == "ibnetdiscover" else one
-             for (path, text), one in zip(texts, found, strict=True)]  # fmt: skip
-    return [(path, of_kind(one, text)) for (path, text), one in zip(texts, again, strict=True)]
+    again = [
+        read_topology_text(text, one.kind, path.stem, gpu_type, files_beside(path), known)
+        if one.kind == "ibnetdiscover"
+        else one
+        for (path, text), one in zip(texts, found, strict=True)
+    ]
+    return [(path, checked_kind(one, text)) for (path, text), one in zip(texts, again, strict=True)]
 
 
 def _write(path: Path, text: str) -> None:
@@ -138,9 +217,9 @@ def _write(path: Path, text: str) -> None:
 
 def _of_file(path: Path) -> tuple[tuple[NodeClass, ...], NamedFabric, tuple[str, ...]]:
     from slurmsched.errors import InputError
-    from slurmsched.slurm.wiring import default_fabric, read_file
+    from slurmsched.slurm.topology_sources import default_fabric, read_file
 
-    reading: Reading = read_file(path, name=path.stem)
+    reading: TopologyFile = read_file(path, name=path.stem)
     if not reading.kind:
         raise InputError(reading.warnings[0], source=str(path))
     return reading.classes, default_fabric(reading), reading.warnings
@@ -149,11 +228,11 @@ def _of_file(path: Path) -> tuple[tuple[NodeClass, ...], NamedFabric, tuple[str,
 def _of_slurm() -> tuple[tuple[NodeClass, ...], NamedFabric, tuple[str, ...]]:
     """The classes of nodes that Slurm has, each with its nodes."""
     from slurmsched.slurm.reader import open_commands
-    from slurmsched.slurm.wiring_diff import known_classes
+    from slurmsched.slurm.topology_sources import known_classes
 
-    return known_classes(config().topology, open_commands(config().slurm))
+    return known_classes(read_config(plugins=False).topology, open_commands(read_config(plugins=False).slurm))
 
 
-topology_check.register(command)
-topology_compile.register(command)
-topology_quality.register(command)
+topology_check.register_check(command)
+topology_compile.register_compile(command)
+register_quality(command)

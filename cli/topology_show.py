@@ -6,16 +6,16 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from slurmsched.cli.output import Output
+from slurmsched.cli.framework import Output
 from slurmsched.errors import InputError
-from slurmsched.model.topology import Fabric
-from slurmsched.topology.cells import NamedFabric, nodes_under
-from slurmsched.topology.links import links_of, shown
-from slurmsched.topology.picture import groups, matrix
-from slurmsched.topology.plain import fold
-from slurmsched.topology.reading import NodeClass, Reading
-from slurmsched.topology.site import Difference
-from slurmsched.words import some
+from slurmsched.model.gpu_topology import Fabric
+from slurmsched.plain_text import pluralize
+from slurmsched.topology.fabrics import NamedFabric, nodes_under
+from slurmsched.topology.gpu_links import links_of, shown_link
+from slurmsched.topology.site_topology import TopologyDifference
+from slurmsched.topology.topology_files import NodeClass, TopologyFile
+from slurmsched.topology.topology_text import fold_names
+from slurmsched.topology.topology_views import link_groups, link_matrix
 
 
 def class_of(node: str | None, classes: Sequence[NodeClass]) -> NodeClass:
@@ -23,7 +23,9 @@ def class_of(node: str | None, classes: Sequence[NodeClass]) -> NodeClass:
     if node is None and len(classes) == 1:
         return classes[0]
     if node is None:
-        raise InputError(f"which node? {', '.join(one.topology.name for one in classes) or 'no class is known'}")
+        raise InputError(
+            f"name a node or a class; classes: {', '.join(one.topology.name for one in classes) or 'none'}"
+        )
     for one in classes:
         if node in one.nodes or node == one.topology.name:
             return one
@@ -31,13 +33,15 @@ def class_of(node: str | None, classes: Sequence[NodeClass]) -> NodeClass:
     anywhere = [one for one in classes if not one.nodes]
     if len(anywhere) == 1:
         return anywhere[0]
-    raise InputError(f"nothing is known of the GPUs of node {node}: is that its name in slurm.conf? If so, {hint}")
+    raise InputError(f"the GPUs of node {node} are unknown; check its name in slurm.conf. If it is right, {hint}")
 
 
 def print_site(out: Output, classes: Sequence[NodeClass], fabric: NamedFabric) -> None:
     """One line a class, one line a cell."""
-    rows = [(one.topology.name, fold(one.nodes) or "-", one.topology.gpus, one.topology.gpu_type or "-", links(one))
-            for one in classes]  # fmt: skip
+    rows = [
+        (one.topology.name, fold_names(one.nodes) or "-", one.topology.gpus, one.topology.gpu_type or "-", links(one))
+        for one in classes
+    ]
     if rows:
         out.table(("class", "nodes", "GPUs>", "type", "links"), rows)
     else:
@@ -52,7 +56,7 @@ def print_fabric(out: Output, one: NamedFabric) -> None:
     fabric, under = one.fabric, nodes_under(one.fabric)
     names = list(fabric.cell)
     places = zip(names, fabric.level.tolist(), fabric.parent.tolist(), strict=True)
-    rows = [(level, name, names[above] if above >= 0 else "-", len(under[name]), fold(under[name]))
+    rows = [(level, name, names[above] if above >= 0 else "-", len(under[name]), fold_names(under[name]))
             for name, level, above in places]  # fmt: skip
     out.line(f"{one.kind or 'no fabric'} {one.name}".strip() + (" (default)" if one.name and one.default else ""))
     if rows:
@@ -62,16 +66,16 @@ def print_fabric(out: Output, one: NamedFabric) -> None:
 def print_class(out: Output, node: str, one: NodeClass, fabric: NamedFabric) -> None:
     """Matrix, groups, and the cells that the node is in."""
     topology = one.topology
-    head = f"{node or topology.name}: {some(topology.gpus, 'GPU')} {topology.gpu_type}".rstrip()
+    head = f"{node or topology.name}: {pluralize(topology.gpus, 'GPU')} {topology.gpu_type}".rstrip()
     out.line(f"{head}, class {topology.name}" if node and node != topology.name else head)
-    out.table(*matrix(topology))
-    for line in groups(topology):
+    out.table(*link_matrix(topology))
+    for line in link_groups(topology):
         out.line(line)
     if cells := [name for name, nodes in nodes_under(fabric.fabric).items() if node in nodes]:
         out.line("in " + ", in ".join(cells))
 
 
-def print_reading(out: Output, path: Path, reading: Reading) -> None:
+def print_reading(out: Output, path: Path, reading: TopologyFile) -> None:
     """What one file says."""
     out.line(f"{path}: {reading.kind or 'of no known kind'}")
     for one in reading.classes:
@@ -79,22 +83,22 @@ def print_reading(out: Output, path: Path, reading: Reading) -> None:
     for fabric in reading.fabrics:
         print_fabric(out, fabric)
     if reading.gpus:
-        out.table(("GPUs>", "nodes"), [(gpus, fold(node for node, has in reading.gpus.items() if has == gpus))
+        out.table(("GPUs>", "nodes"), [(gpus, fold_names(node for node, has in reading.gpus.items() if has == gpus))
                                        for gpus in sorted(set(reading.gpus.values()))])  # fmt: skip
     for note in reading.notes:
         out.line(f"note: {note}")
     out.line()
 
 
-def grouped(differences: Sequence[Difference]) -> list[tuple[str, str, str, str]]:
+def grouped(differences: Sequence[TopologyDifference]) -> list[tuple[str, str, str, str]]:
     """What, nodes, what files and what Slurm say: nodes of one kind of difference as one row."""
     nodes: dict[tuple[str, str, str], list[str]] = {}
     for one in differences:
-        nodes.setdefault((one.kind, one.told, one.slurm), []).append(one.node)
-    return [(kind, fold(of), told or "-", slurm or "-") for (kind, told, slurm), of in nodes.items()]
+        nodes.setdefault((one.kind, one.files, one.slurm), []).append(one.node)
+    return [(kind, fold_names(of), said or "-", slurm or "-") for (kind, said, slurm), of in nodes.items()]
 
 
 def links(one: NodeClass) -> str:
     """The links of a class in a few words: "28 NV12", "4 NV4, 24 SYS"; "unknown"."""
-    count = Counter(shown(one.topology, (kind, lanes)) for _, _, kind, lanes in links_of(one.topology))
+    count = Counter(shown_link(one.topology, (kind, lanes)) for _, _, kind, lanes in links_of(one.topology))
     return ", ".join(f"{number} {link}" for link, number in count.items()) or "unknown"

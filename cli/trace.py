@@ -7,66 +7,76 @@ from typing import Any
 
 import click
 
-from slurmsched.cli import output
-from slurmsched.cli.groups import Group
-from slurmsched.cli.output import Output, complain, refuse_folder
+from slurmsched.cli import framework
+from slurmsched.cli.framework import CommandGroup, Output, complain, refuse_folder
 from slurmsched.cli.replay import INTERRUPTED
-from slurmsched.cli.trace_files import FILE, apart, read, reading, show, warn, written
+from slurmsched.cli.replay_options import FILE, apart, read, reading, show, warn, written
 
 
-@click.group("trace", cls=Group)
+@click.group("trace", cls=CommandGroup)
 def command() -> None:
-    """Job traces: a dozen public kinds, sacct's among them, in one form."""
+    """Convert, describe, anonymise, generate and pull job traces."""
 
 
-@output.with_command(command, "convert")
+@framework.examples(("slurmsched trace convert jobs.swf jobs.csv", "An SWF trace as CSV."))
+@framework.with_command(command, "convert")
 @click.argument("source", type=FILE)
 @click.argument("target", type=FILE)
 @reading
 def convert(out: Output, source: Path, target: Path, kind: str, pairs: tuple[str, ...], strict: bool) -> None:
-    """Write SOURCE, of any kind, as TARGET: .parquet, or plain CSV (.csv, .csv.gz)."""
-    from slurmsched.replay.trace_files import check_ending, save
+    """Convert the trace SOURCE to TARGET.
+
+    TARGET is a .parquet file, or plain CSV (.csv, .csv.gz).
+    """
+    from slurmsched.sim.traces.trace_io import check_ending, save_trace
 
     check_ending(target)
     apart(source, target)
     recorded = read(source, kind, pairs, strict)
-    save(target, recorded)
+    save_trace(target, recorded)
     written(out, target, recorded)
 
 
-@output.with_command(command, "describe")
+# Over 30 lines: a command: about half is its signature, its help and its imports.
+@framework.examples(("slurmsched trace describe jobs.csv --page jobs.html", "A page about a trace."))
+@framework.with_command(command, "describe")
 @click.argument("source", type=FILE)
 @reading
-@click.option("--gpus", type=click.IntRange(min=0), default=0, help="GPUs of the cluster, for its utilisation.")
-@click.option("--utc-offset", type=click.FloatRange(-24, 24), metavar="HOURS", help="The site's clock less UTC.")
-@click.option("--beside", metavar="NAME", help="Set published figures beside: philly, helios-venus, pollux, ...")
-@click.option("--page", type=FILE, help="Write tables and plots as an HTML page.")
+@click.option(
+    "--cluster-gpus", "gpus", type=click.IntRange(min=0), default=0, help="GPUs of the cluster, for its utilisation."
+)
+@click.option("--utc-offset", type=click.FloatRange(-24, 24), metavar="HOURS", help="Local time minus UTC.")
+@click.option("--beside", metavar="NAME", help="Compare with published figures: philly, helios-venus, pollux, ...")
+@click.option("--page", type=FILE, help="Write tables and plots to this HTML page.")
 def describe(
     out: Output, source: Path, kind: str, pairs: tuple[str, ...], strict: bool, gpus: int, utc_offset: float | None,
     beside: str | None, page: Path | None,
 ) -> None:  # fmt: skip
-    """Sizes, run times, waits, outcomes, users and hours of a trace, as the trace papers show them."""
+    """Describe a trace as trace papers do.
+
+    Shows sizes, run times, waits, outcomes, users and hours.
+    """
     from dataclasses import replace
 
-    from slurmsched.replay import published
-    from slurmsched.replay.describe import describe, figures
-    from slurmsched.replay.traces import trace_digest
+    from slurmsched.model.trace import trace_digest
+    from slurmsched.sim.traces import trace_statistics
+    from slurmsched.sim.traces.trace_statistics import describe_trace, trace_figures
 
     refuse_folder(page)
     recorded = read(source, kind, pairs, strict)
     if utc_offset is not None:
         recorded = replace(recorded, utc_offset_s=3_600 * utc_offset)
-    sections = describe(recorded, gpus)
+    sections = describe_trace(recorded, gpus)
     if beside:
-        sections.append(published.beside(beside, figures(recorded)))
+        sections.append(trace_statistics.beside_published(beside, trace_figures(recorded)))
     if page:
-        from slurmsched.replay.page import write_whole
-        from slurmsched.replay.trace_page import trace_page
+        from slurmsched.observe.html_page import write_html
+        from slurmsched.sim.traces.trace_page import trace_page
 
-        write_whole(page, trace_page(source.name, recorded, sections))
+        write_html(page, trace_page(source.name, recorded, sections))
     if out.as_json:
-        told = {"trace_digest": trace_digest(recorded.trace), "warnings": recorded.warnings}
-        out.json({section.name: section.records() for section in sections} | told)
+        details = {"trace_digest": trace_digest(recorded.trace), "warnings": recorded.warnings}
+        out.json({section.name: section.records() for section in sections} | details)
         return
     for section in sections:
         show(out, section)
@@ -74,84 +84,116 @@ def describe(
         out.line(f"Page: {page.resolve()}")
 
 
-@output.with_command(command, "anonymise")
+@framework.examples(("slurmsched trace anonymise jobs.csv public.csv --key-file key", "A trace without names."))
+@framework.with_command(command, "anonymise")
 @click.argument("source", type=FILE)
 @click.argument("target", type=FILE)
 @reading
-@click.option("--key-file", type=FILE, help="Made if it is not there; the same key gives the same names again.")
-@click.option("--models", is_flag=True, help="Hide the models' names too.")
-@click.option("--no-calendar", is_flag=True, help="Leave out hour and weekday, which are kept else.")
-@click.option("--shift", "shift_s", type=float, default=0.0, metavar="SECONDS", help="Move the calendar by so much.")
+@click.option("--key-file", type=FILE, help="File of the key; created if missing. The same key gives the same names.")
+@click.option("--models", is_flag=True, help="Also hide the names of models.")
+@click.option("--no-calendar", is_flag=True, help="Do not keep hour and weekday.")
+@click.option("--shift", "shift_s", type=float, default=0.0, metavar="SECONDS", help="Shift of the calendar.")
 def anonymise(
     out: Output, source: Path, target: Path, kind: str, pairs: tuple[str, ...], strict: bool, key_file: Path | None,
     models: bool, no_calendar: bool, shift_s: float,
 ) -> None:  # fmt: skip
-    """Write SOURCE as TARGET without names: users, accounts and job names as keyed hashes, ids renumbered.
+    """Write SOURCE to TARGET without names.
 
-    Dates move by whole weeks into January 1970. Sizes, times, GPU types and states stay: a rare size may still tell
-    who it was.
+    Users, accounts and job names become keyed hashes; job ids are renumbered. Dates are moved by whole weeks into
+    January 1970. Sizes, times, GPU types and states are kept: a rare size may still identify a user.
     """
-    from slurmsched.replay.anonymise import Anonymiser, new_key, read_key
-    from slurmsched.replay.trace_files import check_ending, save
+    from slurmsched.observe.trace_anonymiser import TraceAnonymiser, new_key, read_key
+    from slurmsched.sim.traces.trace_io import check_ending, save_trace
 
     check_ending(target)
     apart(source, target)
     recorded = read(source, kind, pairs, strict)
     key = read_key(key_file) if key_file else new_key()
-    anonymiser = Anonymiser(key, models=models, calendar=not no_calendar, shift_s=shift_s)
-    save(target, anonymiser.apply(recorded))
+    anonymiser = TraceAnonymiser(key, models=models, calendar=not no_calendar, shift_s=shift_s)
+    save_trace(target, anonymiser.apply(recorded))
     written(out, target, recorded)
 
 
-@output.with_command(command, "generate")
+@framework.examples(("slurmsched trace generate made.csv --jobs 1000", "A trace of 1000 jobs."))
+@framework.with_command(command, "generate")
 @click.argument("target", type=FILE)
-@click.option("--jobs", type=click.IntRange(min=1), default=10_000, show_default=True)
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
-@click.option("--like", type=FILE, help="Fit everything below to this trace instead.")
-@click.option("--jobs-per-day", type=float, default=500.0, show_default=True)
-@click.option("--arrivals", type=click.Choice(["poisson", "diurnal"]), default="poisson", show_default=True)
-@click.option("--durations", type=click.Choice(["lognormal", "weibull"]), default="lognormal", show_default=True)
-@click.option("--scale", default="30m", show_default=True, help="Median of the lognormal, scale of the Weibull.")
-@click.option("--shape", type=float, default=1.8, show_default=True, help="Sigma of the log; shape of the Weibull.")
-@click.option("--sizes", default="1=70,2=10,4=8,8=10,16=2", show_default=True, help="GPUs=weight, ...")
-@click.option("--users", type=click.IntRange(min=1), default=20, show_default=True)
-@click.option("--limits", is_flag=True, help="Make up time limits as users set them.")
+@click.option("--jobs", type=click.IntRange(min=1), default=10_000, show_default=True, help="Number of jobs.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of all random numbers.")
+@click.option("--like", type=FILE, help="Fit the distributions to this trace, in place of the options below.")
+@click.option("--jobs-per-day", type=float, default=500.0, show_default=True, help="Mean number of jobs per day.")
+@click.option(
+    "--arrivals",
+    type=click.Choice(["poisson", "diurnal"]),
+    default="poisson",
+    show_default=True,
+    help="Distribution of submissions.",
+)
+@click.option(
+    "--durations",
+    type=click.Choice(["lognormal", "weibull"]),
+    default="lognormal",
+    show_default=True,
+    help="Distribution of run times.",
+)
+@click.option(
+    "--scale", default="30m", show_default=True, help="Median of the lognormal or scale of the Weibull distribution."
+)
+@click.option(
+    "--shape",
+    type=float,
+    default=1.8,
+    show_default=True,
+    help="Sigma of the lognormal or shape of the Weibull distribution.",
+)
+@click.option(
+    "--sizes",
+    default="1=70,2=10,4=8,8=10,16=2",
+    show_default=True,
+    help="Job sizes and their weights: GPUs=WEIGHT, ...",
+)
+@click.option("--users", type=click.IntRange(min=1), default=20, show_default=True, help="Number of users.")
+@click.option("--time-limits", "limits", is_flag=True, help="Also generate time limits as users set them.")
 def generate(out: Output, target: Path, jobs: int, seed: int, like: Path | None, limits: bool, **laws: Any) -> None:
-    """Write a made-up trace as TARGET, by laws given here or fitted to a trace."""
-    from slurmsched.replay.generate import fitted, parametric
-    from slurmsched.replay.generate import generate as made
-    from slurmsched.replay.trace_files import check_ending, save
+    """Write a synthetic trace to TARGET.
+
+    Its distributions are given by options or fitted to a trace.
+    """
+    from slurmsched.sim.traces.trace_generator import fitted_workload, parametric_workload
+    from slurmsched.sim.traces.trace_generator import generate_trace as made
+    from slurmsched.sim.traces.trace_io import check_ending, save_trace
 
     check_ending(target)
     refuse_folder(target)
-    workload = fitted(read(like, "", (), False)) if like else parametric(**laws)
+    workload = fitted_workload(read(like, "", (), False)) if like else parametric_workload(**laws)
     recorded = made(workload, jobs, seed, limits=limits)
-    save(target, recorded)
+    save_trace(target, recorded)
     written(out, target, recorded)
 
 
-@output.with_command(command, "pull")
+# Over 30 lines: a command: about half is its signature, its help and its imports.
+@framework.examples(("slurmsched trace pull site.csv --since 2026-01-01", "The site's own history."))
+@framework.with_command(command, "pull")
 @click.argument("target", type=FILE)
-@click.option("--since", type=click.DateTime(["%Y-%m-%d"]), help="First day, UTC; default: 30 days before --until.")
-@click.option("--until", type=click.DateTime(["%Y-%m-%d"]), help="The day after the last, UTC; default: today.")
+@click.option("--since", type=click.DateTime(["%Y-%m-%d"]), help="First day, UTC. Default: 30 days before --until.")
+@click.option("--until", type=click.DateTime(["%Y-%m-%d"]), help="Day after the last, UTC. Default: today.")
 @click.option("--pause", "pause_s", type=click.FloatRange(min=0), default=1.0, show_default=True, metavar="SECONDS",
-              help="Shortest wait between two calls of sacct.")  # fmt: skip
+              help="Shortest pause between two calls of sacct.")  # fmt: skip
 @click.option("--strict", is_flag=True, help="Stop at the first row that cannot be read.")
 def pull(out: Output, target: Path, since: Any, until: Any, pause_s: float, strict: bool) -> int:
-    """Write the site's own history, from accounting, as TARGET.
+    """Write the site's own history from accounting to TARGET.
 
-    Only reads: one call of sacct a day of history, with pauses. Days already pulled are kept in the folder
-    TARGET.days, so that a pull that was interrupted, or one of next month, goes on from there. Needs the right to
-    see the jobs of all users (Operator, or no PrivateData).
+    Calls sacct once per day of history, with pauses. Days that were read are kept in the folder TARGET.days, so that
+    an interrupted pull or next month's pull continues from there. Needs the right to see the jobs of all users
+    (Operator, or no PrivateData). Reads only.
     """
     from datetime import UTC, datetime, timedelta
 
     from rich.console import Console
     from rich.progress import track
 
-    from slurmsched.cli.settings import config
-    from slurmsched.replay.pull import Pull
-    from slurmsched.replay.trace_files import check_ending, save
+    from slurmsched.cli.framework import read_config
+    from slurmsched.sim.traces.trace_io import check_ending, save_trace
+    from slurmsched.slurm.accounting_archive import AccountingArchive
     from slurmsched.slurm.reader import open_commands
 
     check_ending(target)
@@ -159,15 +201,15 @@ def pull(out: Output, target: Path, since: Any, until: Any, pause_s: float, stri
     last = until.date() if until else datetime.now(UTC).date()
     first = since.date() if since else last - timedelta(days=30)
     folder = target.with_name(f"{target.name}.days")
-    job = Pull(open_commands(config().slurm), folder, first, last, pause_s)
+    job = AccountingArchive(open_commands(read_config(plugins=False).slurm), folder, first, last, pause_s)
     try:
         for _ in track(job.run(), "days", total=len(job.days), console=Console(stderr=True)):
             pass
     except KeyboardInterrupt:
-        complain("interrupted; the same command asks only for the days that are missing")
+        complain("interrupted; run the same command again to read the missing days")
         return INTERRUPTED
     recorded = job.trace(strict=strict)
-    save(target, recorded)
+    save_trace(target, recorded)
     warn(recorded)
     written(out, target, recorded)
     return 0

@@ -10,77 +10,89 @@ from typing import TYPE_CHECKING
 
 import click
 
-from slurmsched.cli import output
-from slurmsched.cli.output import Output, complain
-from slurmsched.cli.settings import config
-from slurmsched.cli.steps import act_word, parted, print_steps, step_rows
-from slurmsched.words import some
+from slurmsched.cli import framework
+from slurmsched.cli.framework import Output, complain, read_config
+from slurmsched.cli.operation_tables import operation_word, parted, print_steps, step_rows
+from slurmsched.plain_text import pluralize
 
 if TYPE_CHECKING:
     from slurmsched.config import Config
-    from slurmsched.db.lead import Lead
+    from slurmsched.db.leader_files import LeaderFiles
     from slurmsched.model import Plan, Receipt, Snapshot
     from slurmsched.slurm.live_cluster import LiveCluster
 
-UNKNOWN = "what other hosts wrote is not known, see that none of them works: {}"
-_GIVEN = {"pin": "node list", "retype": "request", "defer": "earliest start"}
+UNKNOWN = "the writes of other hosts are unknown; make sure that no other host runs slurmsched: {}"
+_GIVEN = {
+    "pin": "node list",
+    "retype": "request",
+    "defer": "earliest start",
+    "comment": "AdminComment",
+    "want": "asked size",
+}
 
 
-@output.command("undo")
-@click.option("--apply", "apply", is_flag=True, help="Write; without it the changes are only shown.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+# Over 30 lines: a command: about half is its signature, its help and its imports.
+@framework.examples(
+    ("slurmsched undo", "Show what would be restored."), ("slurmsched undo --apply --yes", "Restore it without asking.")
+)
+@framework.command("undo")
+@click.option("--apply", "apply", is_flag=True, help="Write to Slurm; otherwise the changes are only shown.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 def command(out: Output, apply: bool, yes: bool) -> int:
-    """Give every job its own nice, site factor, node list, request and start back; end preemptions and promises.
+    """Restore all values in Slurm that slurmsched has changed.
 
-    Works from the journal file alone, also with the database lost, and while the stop file is there.
-    Before --apply stop the daemon: it holds the lock, and its next cycle would write again.
+    Restores nice, site factor, node list, request and earliest start of each job, and empties its AdminComment if
+    slurmsched wrote it. Ends preemptions and reservations. Asks no job for another size any more.
+
+    Works from the journal file alone, also without the database and while the stop file exists. Stop the daemon
+    before --apply: it holds the lock, and its next cycle would write again.
     """
-    from slurmsched.daemon.lock import exclusive, work_of
+    from slurmsched.daemon.lock import exclusive, work_of_config
     from slurmsched.logs import configure
 
-    tree = config()
+    tree = read_config(plugins=False)
     configure("warning", "text")  # of records that cannot be read or written; _report tells what else went wrong
     if apply and not yes and not sys.stdin.isatty():
-        raise click.UsageError("nobody here to ask: add --yes")
+        raise click.UsageError("no terminal to confirm on; pass --yes")
     with (
         exclusive(tree.ledger.lock, signed=False) if apply else nullcontext() as publish,
         _opened(tree, apply=apply) as opened,
     ):
         cluster, lead = opened
-        _ = publish and publish(work_of(tree, apply=apply))
+        _ = publish and publish(work_of_config(tree, apply=apply))
         plan = restoring(tree, cluster.read(), lead)
         receipt = None
         if not out.as_json:
             _print(out, plan, applies=apply)
         if apply and plan.actions:
-            yes or click.confirm(f"{_told(plan)}?", abort=True)
+            yes or click.confirm(f"{_question(plan)}?", abort=True)
             receipt = cluster.apply(plan)
         if apply and not (receipt and receipt.stopped):
             _closed(tree, cluster, lead)
     return _report(out, plan, receipt)
 
 
-def _closed(tree: Config, cluster: LiveCluster, lead: Lead | None) -> None:
+def _closed(tree: Config, cluster: LiveCluster, lead: LeaderFiles | None) -> None:
     """Put on record that what Slurm shows no more is over: of a preemption cut off at its end nothing else is left."""
     from dataclasses import replace
 
     plan = restoring(tree, cluster.read(), lead)
-    over = tuple(act for act in plan.acts if act.stage == "closed")
+    over = tuple(operation for operation in plan.operations if operation.stage == "closed")
     if over:
-        cluster.apply(replace(plan, actions=(), acts=over, pins=(), deferrals=()))
+        cluster.apply(replace(plan, actions=(), operations=over, overrides=()))
 
 
 @contextmanager
-def _opened(tree: Config, *, apply: bool) -> Iterator[tuple[LiveCluster, Lead | None]]:
+def _opened(tree: Config, *, apply: bool) -> Iterator[tuple[LiveCluster, LeaderFiles | None]]:
     """The cluster, and what other hosts have on record if they may write too."""
-    from slurmsched.daemon.assemble import opened_lead
+    from slurmsched.daemon.cycle_parts import open_leadership
     from slurmsched.errors import LedgerError
-    from slurmsched.slurm.open import open_live
+    from slurmsched.slurm.open_cluster import open_live
 
     with ExitStack() as stack:
-        lead: Lead | None = None
+        lead: LeaderFiles | None = None
         try:
-            offered = stack.enter_context(opened_lead(tree))
+            offered = stack.enter_context(open_leadership(tree))
             lead = offered and _held(offered, apply=apply)
         except LedgerError as error:
             complain(UNKNOWN.format(error))
@@ -88,7 +100,7 @@ def _opened(tree: Config, *, apply: bool) -> Iterator[tuple[LiveCluster, Lead | 
             yield cluster, lead
 
 
-def _held(lead: Lead, *, apply: bool) -> Lead | None:
+def _held(lead: LeaderFiles, *, apply: bool) -> LeaderFiles | None:
     """The lease, taken if it is needed; None, with a warning, where the database is lost: then our own journal counts.
 
     Raises NotLeadingError while another host leads.
@@ -105,42 +117,29 @@ def _held(lead: Lead, *, apply: bool) -> Lead | None:
     return lead
 
 
-def restoring(tree: Config, snapshot: Snapshot, lead: Lead | None = None) -> Plan:
-    """The plan that restores every lever, node list, request and start the journal knows and takes every act back.
-
-    Raises LedgerError if the journal cannot be read.
-    """
+def restoring(tree: Config, snapshot: Snapshot, lead: LeaderFiles | None = None) -> Plan:
+    """The plan that restores every field on record and ends every operation. Raises LedgerError for a lost journal."""
     from dataclasses import replace
 
-    from slurmsched.db.journal import Journal
-    from slurmsched.planning.acts import taken_back
-    from slurmsched.planning.deferrals import given_back as starts_back
-    from slurmsched.planning.pin_records import given_back
-    from slurmsched.planning.undo import undo_plan
+    from slurmsched.db.override_log import OverrideLog
+    from slurmsched.planning.levers import undo_plan
 
-    records = Journal(tree.ledger.journal, shared=lead.journal if lead else None).levers(lenient=True).values()
-    plan = undo_plan(snapshot, sorted(records, key=lambda record: record.submit_s))
-    moves = [taken_back(act, snapshot) for act in snapshot.acts]
-    steps = tuple(step for move in moves for step in move.steps)
-    lists = given_back(snapshot, "undo: its own node list and request")
-    starts = starts_back(snapshot, "undo: its own start")
-    actions = (*plan.actions, *lists.actions, *starts.actions, *steps)
-    acts = tuple(move.act for move in moves)
-    return replace(plan, actions=actions, acts=acts, pins=lists.pins, deferrals=starts.deferrals)
+    log = OverrideLog(tree.ledger.journal, shared=lead.journal if lead else None)
+    return undo_plan(replace(snapshot, overrides=(*snapshot.overrides, *log.priorities(lenient=True))))
 
 
-def _told(plan: Plan) -> str:
+def _question(plan: Plan) -> str:
     levers, _ = parted(plan.actions)
-    return f"Restore {some(len(levers), 'lever')}{_also(plan, 'end ')}"
+    return f"Restore {pluralize(len(levers), 'lever')}{_also(plan, 'end ')}"
 
 
 def _also(plan: Plan, ends: str = "", after: str = "") -> str:
-    """Node lists, requests, earliest starts, preemptions and promises of the plan, in words."""
+    """Node lists, requests, earliest starts, preemptions and gang reservations of the plan, in words."""
     kinds = [step.kind for step in parted(plan.actions)[1]]
-    told = [some(kinds.count(kind), what) for kind, what in _GIVEN.items() if kind in kinds]
-    acts = Counter(act_word(act) for act in plan.acts)
-    told += [f"{ends}{some(number, word)}{after}" for word, number in acts.items()]
-    return "".join(f", {text}" for text in told)
+    phrases = [pluralize(kinds.count(kind), what) for kind, what in _GIVEN.items() if kind in kinds]
+    operations = Counter(operation_word(operation) for operation in plan.operations)
+    phrases += [f"{ends}{pluralize(number, word)}{after}" for word, number in operations.items()]
+    return "".join(f", {text}" for text in phrases)
 
 
 def _print(out: Output, plan: Plan, *, applies: bool) -> None:
@@ -151,7 +150,7 @@ def _print(out: Output, plan: Plan, *, applies: bool) -> None:
     for refusal in plan.refused:
         out.line(f"job {refusal.job_id} left alone: {refusal.reason}", "warning")
     out.line(
-        f"{some(len(levers), 'lever')} to restore"
+        f"{pluralize(len(levers), 'lever')} to restore"
         + _also(plan, after=" to end")
         + ("" if applies or not plan.actions else "; --apply does it")
     )
@@ -170,7 +169,8 @@ def _report(out: Output, plan: Plan, receipt: Receipt | None) -> int:
                 "steps": step_rows(steps),
                 "left_alone": plan.refused,
                 "receipt": receipt and summary(receipt),
-            }
+            },
+            schema="undo",
         )
     if receipt is None:
         return 0

@@ -1,4 +1,5 @@
-"""All that is on record of one job: every write and act with its reason, from ledger, journal and record of acts."""
+"""All that is on record of one job: every write and operation with its reason, from ledger, journal and record of
+operations."""
 
 from __future__ import annotations
 
@@ -13,24 +14,24 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Engine
 
 from slurmsched.config import Config
-from slurmsched.db import engine as engines
+from slurmsched.db import database as engines
 from slurmsched.db import schema
-from slurmsched.db.acts import ActLog
-from slurmsched.db.journal import Journal
-from slurmsched.db.lease import Lease
-from slurmsched.db.shared import SharedLines
+from slurmsched.db.leader_lease import LeaderLease
+from slurmsched.db.operation_log import OperationLog
+from slurmsched.db.override_log import OverrideLog
+from slurmsched.db.shared_lines import SharedLines
 from slurmsched.errors import LedgerError
-from slurmsched.explain.facts import Facts
+from slurmsched.model.job_details import JobDetails
 
 WAITS = 1000  # latest first starts that are looked at
-SHOWN = 20  # latest writes and acts of ours
+SHOWN = 20  # latest writes and operations of ours
 PAGE_S = 2.0  # patience of who waits for a page
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where records are. shared: [leader] is on, and hosts share acts and intentions in the database. patience_s: how
-    long a server's answer is waited for [s], None = as for a cycle."""
+class LedgerPlace:
+    """Where records are. shared: [leader] is on, and hosts share operations and intentions in the database. patience_s:
+    how long a server's answer is waited for [s], None = as for a cycle."""
 
     url: str
     journal: Path
@@ -38,59 +39,61 @@ class Place:
     patience_s: float | None = None
 
     @classmethod
-    def of(cls, config: Config, patience_s: float | None = None) -> Place:
+    def of(cls, config: Config, patience_s: float | None = None) -> LedgerPlace:
         """As configured."""
         return cls(config.ledger.address, config.ledger.journal, config.leader.enabled, patience_s)
 
 
-def history(at: Place, job_id: int) -> tuple[list[dict[str, Any]], list[str]]:
+def history_of_job(at: LedgerPlace, job_id: int) -> tuple[list[dict[str, Any]], list[str]]:
     """Rows oldest first: time_s, by, what, reason, outcome; and what could not be read. Nothing is written."""
     rows, _, unread = _recorded(at, job_id)
     return rows, unread
 
 
-def past(at: Place, job_id: int, gpus: int) -> Facts:
+def past_of_job(at: LedgerPlace, job_id: int, gpus: int) -> JobDetails:
     """What slurmsched did to the job last, whether it waits since we requeued it, and how long jobs of the same power
     of two of GPUs waited; what could not be read is told."""
     rows, waits_s, unread = _recorded(at, job_id, gpus)
     lines = [in_words(row) for row in rows if row["by"].startswith("slurmsched")]
     before = [f"{len(lines) - SHOWN} more before that: slurmsched history {job_id}"] if len(lines) > SHOWN else []
-    return Facts(ours=(*before, *lines[-SHOWN:]), requeued=_requeued_last(rows), waits_s=waits_s, unread=tuple(unread))
+    return JobDetails(
+        ours=(*before, *lines[-SHOWN:]), requeued=_requeued_last(rows), waits_s=waits_s, unread=tuple(unread)
+    )
 
 
 def _recorded(
-    at: Place, job_id: int, gpus: int | None = None
+    at: LedgerPlace, job_id: int, gpus: int | None = None
 ) -> tuple[list[dict[str, Any]], tuple[float, ...], list[str]]:
     """History, waits where gpus are given, and what could not be read.
 
     All questions to the database share a connection, and none follows one that failed.
     """
     rows, waits_s, unread = list[dict[str, Any]](), list[float](), list[str]()
-    left: dict[str, Callable[[Engine], object]] = {
+    readers: dict[str, Callable[[Engine], object]] = {
         "writes and changes by others": lambda engine: rows.extend(_ledger(engine, job_id)),
-        "runs and acts": lambda engine: rows.extend(_runs_and_acts(engine, job_id)),
+        "runs and operations": lambda engine: rows.extend(_runs_and_operations(engine, job_id)),
     }
     if gpus is not None:
-        left["past waits"] = lambda engine: waits_s.extend(first_waits(engine, gpus))
+        readers["past waits"] = lambda engine: waits_s.extend(first_waits(engine, gpus))
     if at.shared:
-        left["what hosts share"] = lambda engine: rows.extend(_shared(engine, at.journal, job_id, rows))
+        readers["what hosts share"] = lambda engine: rows.extend(_shared(engine, at.journal, job_id, rows))
     try:
         with _opened(at) as engine:
-            for what in tuple(left):
-                left[what](engine)
-                del left[what]
+            for what in tuple(readers):
+                readers[what](engine)
+                del readers[what]
     except LedgerError as error:
-        unread.append(f"{', '.join(left)}: {error}")
+        unread.append(f"{', '.join(readers)}: {error}")
     try:
-        if not at.shared:  # else a file of this host would tell of acts of a time before that
-            rows += _in_files(Journal(at.journal), ActLog(at.journal), job_id, rows)
+        if not at.shared:  # else a file of this host would tell of operations of a time before that
+            rows += _in_files(OverrideLog(at.journal), OperationLog(at.journal), job_id, rows)
     except (LedgerError, OSError) as error:
         unread.append(f"the journal: {error}")
     return sorted(rows, key=lambda row: float(row["time_s"])), tuple(waits_s), unread
 
 
 @contextmanager
-def _opened(at: Place) -> Iterator[Engine]:
+def _opened(at: LedgerPlace) -> Iterator[Engine]:
     engine = engines.open_engine(at.url, read_only=True, patience_s=at.patience_s)
     try:
         yield engine
@@ -100,14 +103,16 @@ def _opened(at: Place) -> Iterator[Engine]:
 
 def _shared(engine: Engine, journal: Path, job_id: int, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """As _in_files, of the lines that all hosts see. Nobody leads by reading them."""
-    lease = Lease(engine, "", 0.0)
-    files = (SharedLines(engine, lease, file) for file in ("journal", "acts"))
-    return _in_files(Journal(journal, shared=next(files)), ActLog(journal, shared=next(files)), job_id, rows)
+    lease = LeaderLease(engine, "", 0.0)
+    files = (SharedLines(engine, lease, file) for file in ("journal", "operations"))
+    return _in_files(OverrideLog(journal, shared=next(files)), OperationLog(journal, shared=next(files)), job_id, rows)
 
 
-def _in_files(journal: Journal, acts: ActLog, job_id: int, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _in_files(
+    journal: OverrideLog, operations: OperationLog, job_id: int, rows: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
     """What the ledger, whose rows these are, does not have. Raises LedgerError, OSError."""
-    return [*_unfinished(journal, job_id, rows), *_open_acts(acts, job_id)]
+    return [*_unfinished(journal, job_id, rows), *_open_operations(operations, job_id)]
 
 
 def _requeued_last(rows: list[dict[str, Any]]) -> bool:
@@ -135,7 +140,7 @@ def first_waits(engine: Engine, gpus: int) -> tuple[float, ...]:
 
 
 def _answers(engine: Engine, query: sa.Select[Any]) -> list[dict[str, Any]]:
-    with engines.translated(engine), engine.connect() as connection:
+    with engines.ledger_errors(engine), engine.connect() as connection:
         return [dict(row) for row in connection.execute(query).mappings()]
 
 
@@ -151,44 +156,48 @@ def _row(time_s: float, by: str, what: str, reason: str = "", outcome: str = "")
 
 
 def _ledger(engine: Engine, job_id: int) -> Iterator[dict[str, Any]]:
-    actions, cycles, changes = schema.actions, schema.cycles, schema.lever_changes
+    actions, cycles, changes = schema.actions, schema.cycles, schema.outside_changes
     query = sa.select(actions, cycles.c.recorded_s, cycles.c.policy).join(cycles, cycles.c.id == actions.c.cycle_id)
     for row in _answers(engine, query.where(actions.c.job_id == job_id)):
         what = row["kind"] if row["new"] is None else f"{row['kind']} {row['old']} -> {row['new']}"
         outcome = ": ".join(text for text in (row["outcome"], row["message"]) if text)
         yield _row(row["recorded_s"], f"slurmsched ({row['policy']})", what, row["reason"], outcome)
     for row in _answers(engine, sa.select(changes).where(changes.c.job_id == job_id)):
-        what = f"{row['kind']} was {row['found']} where slurmsched had left {row['expected']}"
+        what = f"{row['field']} was {row['found']} where slurmsched had left {row['expected']}"
         yield _row(row["seen_s"], "somebody else", what, row["cause"])
 
 
-def _runs_and_acts(engine: Engine, job_id: int) -> Iterator[dict[str, Any]]:
-    starts, ends, acts = schema.run_starts, schema.run_ends, schema.acts
+def _runs_and_operations(engine: Engine, job_id: int) -> Iterator[dict[str, Any]]:
+    starts, ends, operations = schema.run_starts, schema.run_ends, schema.operations
+    runs = list[tuple[int, dict[str, Any]]]()
     for row in _answers(engine, sa.select(starts).where(starts.c.job_id == job_id)):
-        yield _row(row["start_s"], "Slurm", f"run {row['run']} began on {row['gpus']} GPUs")
+        runs.append((row["run"], _row(row["start_s"], "Slurm", f"run {row['run']} began on {row['gpus']} GPUs")))
     for row in _answers(engine, sa.select(ends).where(ends.c.job_id == job_id)):
         what = f"run {row['run']} ended after {row['executed_s']:.0f} s"
-        yield _row(row["end_s"], "Slurm", what, outcome=row["source"])
-    for row in _answers(engine, sa.select(acts).where(acts.c.job_id == job_id)):
+        runs.append((row["run"], _row(row["end_s"], "Slurm", what, outcome=row["source"])))
+    yield from (row for _, row in sorted(runs, key=lambda one: one[0]))  # within a second a run ends before the next
+    for row in _answers(engine, sa.select(operations).where(operations.c.job_id == job_id)):
         by = "slurmsched (dry-run)" if row["dry_run"] else "slurmsched"
-        yield _row(row["seen_s"], by, f"{row['purpose']} {row['act']} on {row['nodes']}: {row['stage']}", row["note"])
+        yield _row(
+            row["seen_s"], by, f"{row['purpose']} {row['operation']} on {row['nodes']}: {row['stage']}", row["note"]
+        )
 
 
-def _unfinished(journal: Journal, job_id: int, known: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def _unfinished(journal: OverrideLog, job_id: int, known: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Intentions of the journal that the ledger does not have: of a cycle that was cut, or of a lost ledger."""
-    have, told = {(row["what"], row["reason"]) for row in known}, list[dict[str, Any]]()
+    have, added = {(row["what"], row["reason"]) for row in known}, list[dict[str, Any]]()
     for line in journal.lines(lenient=True):
-        if line["event"] == "intend" and line["job_id"] == job_id:
+        if line["event"] == "override" and "old" in line and line["job_id"] == job_id:
             row = _row(line.get("time_s", 0.0), "slurmsched (journal)",
-                       f"{line['kind']} {line.get('old')} -> {line['new']}", line.get("reason", ""))  # fmt: skip
-            if (row["what"], row["reason"]) not in have and row not in told:  # our own are among the shared ones too
-                told.append(row)
+                       f"{line['field']} {line['old']} -> {line['sent']}", line.get("reason", ""))  # fmt: skip
+            if (row["what"], row["reason"]) not in have and row not in added:  # our own are among the shared ones too
+                added.append(row)
                 yield row
 
 
-def _open_acts(acts: ActLog, job_id: int) -> Iterator[dict[str, Any]]:
-    """Acts under way that take from this job; those for it are in the ledger."""
-    for act in acts.known():
-        if any(victim.job_id == job_id for victim in act.victims):
-            what = f"{act.purpose} {act.id} takes its GPUs for job {act.job_id}"
-            yield _row(act.begun_s, "slurmsched", what, act.note, str(act.stage))
+def _open_operations(operations: OperationLog, job_id: int) -> Iterator[dict[str, Any]]:
+    """Operations under way that take from this job; those for it are in the ledger."""
+    for operation in operations.known():
+        if any(victim.job_id == job_id for victim in operation.victims):
+            what = f"{operation.purpose} {operation.id} takes its GPUs for job {operation.job_id}"
+            yield _row(operation.begun_s, "slurmsched", what, operation.note, str(operation.stage))

@@ -1,7 +1,7 @@
 """The tables of the ledger, for SQLite, MariaDB and PostgreSQL alike.
 
-Facts (cycles, actions, run_*, completions, lever_changes) are appended and never changed; retention drops
-old ones. Memory (services, levers, carries) is the sum of the facts for the jobs now in the queue: it makes
+Facts (cycles, actions, run_*, completions, outside_changes) are appended and never changed; retention drops
+old ones. Memory (services, priority_overrides, carries) is the sum of the facts for the jobs now in the queue: it makes
 a cold start as cheap as the queue is, whatever the length of the history.
 
 Times are Unix seconds [s], attained service is [GPU s]. A job is known by job_id and first_submit_s.
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-HEAD = "0005"  # revision of the newest migration
+HEAD = "0001"  # revision of the newest migration
 
 Key = sa.BigInteger().with_variant(sa.Integer(), "sqlite")  # SQLite counts up only INTEGER keys
 LongText = sa.Text().with_variant(sa.Text(4_294_967_295), "mysql", "mariadb")  # LONGTEXT; loads no dialect
@@ -114,7 +114,7 @@ run_ends = _table(
     _time("end_s"),
     _real("executed_s"),
     _real("gpu_s"),
-    _word("source"),  # how the end is known, see facts.SOURCES
+    _word("source"),  # how the end is known, see attained_service.SOURCES
 )
 completions = _table(  # jobs that ended well: what policies learn run times from
     "completions",
@@ -124,11 +124,11 @@ completions = _table(  # jobs that ended well: what policies learn run times fro
     _real("executed_s"),
     _real("gpu_s"),
 )
-lever_changes = _table(  # a lever was changed behind our back
-    "lever_changes",
+outside_changes = _table(  # somebody else changed a nice or site factor
+    "outside_changes",
     _count(),
     *_job(),
-    _word("kind"),
+    _word("field"),
     _whole("expected"),
     _whole("found"),
     _whole("base"),  # from now on
@@ -170,17 +170,17 @@ services = _table(
     _whole("asks"),
     _real("gone_s", nullable=True),
 )
-levers = _table(
-    "levers",
+priority_overrides = _table(  # see priority_overrides.PriorityOverride
+    "priority_overrides",
     sa.Column("job_id", sa.BigInteger, primary_key=True, autoincrement=False),
-    _word("kind"),
+    _word("field"),
     _real("submit_s"),
     _whole("restarts"),
     _whole("base"),
-    _whole("old"),
-    _whole("new"),
+    _whole("earlier"),
+    _whole("sent"),
     _flag("sure"),
-    _flag("written"),
+    _flag("abandoned"),
     _real("backoff_until_s"),
     _whole("backoffs"),
 )
@@ -190,11 +190,11 @@ carries = _table(
     _word("policy", 100),
     sa.Column("carry", LongText, nullable=False),
 )
-acts = _table(  # preemptions and promises: a row whenever one begins, moves on or takes GPUs
-    "acts",
+operations = _table(  # preemptions and gang reservations: a row whenever one begins, moves on or takes GPUs
+    "operations",
     _count(),
     _time("seen_s"),
-    _word("act", 64),
+    _word("operation", 64),
     _word("purpose"),
     *_job(),  # that it is for
     _word("user", 100),
@@ -212,20 +212,22 @@ chores = _table(  # what is done now and then, and when it was last
     sa.Column("name", sa.String(32), primary_key=True),
     _real("done_s"),
 )
-leader = _table(  # one row: who may write, see lease.Lease
+leader = _table(  # one row: who may write, see leader_lease.LeaderLease
     "leader",
     sa.Column("name", sa.String(32), primary_key=True),
     _word("holder", 200),
     _whole("term"),
     _real("ends_s"),  # by this database's clock
-    sa.Column("lease_s", sa.Double, nullable=False, server_default="3600"),  # of the leader, from each renewal on
+    _real("lease_s"),  # of the leader, from each renewal on
 )
-shared_lines = _table(  # for all hosts that may lead the journal and the acts, what was put on record in one go; and
-    # what moves of jobs cost, one row
-    "shared_lines",
-    _count(),
-    sa.Column("file", sa.String(32), nullable=False, index=True),
-    _whole("term"),
-    _real("time_s"),  # clock of the host that wrote it
-    sa.Column("text", LongText, nullable=False),
+shared_lines = (
+    _table(  # for all hosts that may lead the journal and the operations, what was put on record in one go; and
+        # what moves of jobs cost, one row
+        "shared_lines",
+        _count(),
+        sa.Column("file", sa.String(32), nullable=False, index=True),
+        _whole("term"),
+        _real("time_s"),  # clock of the host that wrote it
+        sa.Column("text", LongText, nullable=False),
+    )
 )

@@ -9,27 +9,26 @@ from typing import Any
 
 import numpy as np
 
-from slurmsched.db import attained, past
-from slurmsched.db.facts import EarlierRun, Fact, RunEnd, Service, Sight
-from slurmsched.db.memory import Memory
+from slurmsched.db import attained_service
+from slurmsched.db.attained_service import EarlierRun, Fact, ObservedJob, RunEnded, Service
+from slurmsched.db.remembered_jobs import JobRows
 from slurmsched.errors import SlurmError
-from slurmsched.model.columns import Bools, Floats, Int32s, Int64s
+from slurmsched.model.columns import Bools, Floats, Int32s, Int64s, column
 from slurmsched.model.jobs import NAN, Jobs
 from slurmsched.model.snapshot import Snapshot
 from slurmsched.model.states import JobState
-from slurmsched.model.table import column
-from slurmsched.words import some
+from slurmsched.plain_text import pluralize
 
 ASKS = 3  # sacct may lag behind: it is asked again for a run it does not know yet, but not for ever
 GONE_KEPT_S = 86_400.0  # a job that left unseen is asked for this long while sacct does not answer
 
-Ends = Callable[[Sequence[int]], Mapping[int, Sequence[RunEnd]]]
+Ends = Callable[[Sequence[int]], Mapping[int, Sequence[RunEnded]]]
 Runs = Callable[[Sequence[int]], "list[EarlierRun]"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Services(Memory):
-    """One row a job with a past, see attained.Service."""
+class Services(JobRows):
+    """One row a job with a past, see attained_service.Service."""
 
     job_id: Int64s = column(np.int64, 0)
     first_submit_s: Floats = column(np.float64, NAN)
@@ -51,11 +50,12 @@ class Services(Memory):
     gone_s: Floats = column(np.float64, NAN)
 
     def row(self, row: int) -> Service:
+        """One row as a record."""
         return Service(**self.values(row))
 
 
 @dataclass(slots=True)
-class Past:
+class RunSources:
     """Where runs before our time are looked up.
 
     ends: our own facts by job. runs: sacct, None if it is not to be asked now; later: it may be asked another time.
@@ -83,13 +83,13 @@ class _Case:
     """A job on its way through the rules."""
 
     service: Service
-    sight: Sight | None
+    sight: ObservedJob | None
     facts: list[Fact]
     fresh: bool
 
 
 def observe(
-    services: Services, snapshot: Snapshot, last_s: float, lookups: Past, *, gpu_jobs_only: bool
+    services: Services, snapshot: Snapshot, last_s: float, lookups: RunSources, *, gpu_jobs_only: bool
 ) -> Observation:
     """The services after this snapshot. last_s: time of the look before [s], NaN if there was none."""
     jobs, now_s = snapshot.jobs, snapshot.now_s
@@ -99,10 +99,10 @@ def observe(
     restless = _restless(services, jobs, views, now_s, watched, asking=lookups.runs is not None)
     cases = [_departed(services, views.sight(row), at, last_s, seen) for row, at in restless]
     cases += [_vanished(services.row(at), now_s, last_s) for at in np.flatnonzero(~_present(services, jobs)).tolist()]
-    told = _look_up(cases, lookups, seen)
+    sacct_runs = _look_up(cases, lookups, seen)
     for case in cases:
         if case.sight is None:
-            _leave(case.service, case.facts, told, now_s, lookups.later, seen)
+            _leave(case.service, case.facts, sacct_runs, now_s, lookups.later, seen)
         else:
             _stay(case.service, case.facts, case.sight, now_s, last_s, seen)
     seen.services = services.merged(seen.changed, seen.dropped)
@@ -155,9 +155,9 @@ class _Views:
         self.completed = jobs.is_state(JobState.COMPLETED)
         self.ran = jobs.finished & np.isfinite(jobs.start_s) & ((jobs.run_s > 0) | self.completed)
 
-    def sight(self, row: int) -> Sight:
+    def sight(self, row: int) -> ObservedJob:
         jobs = self.jobs
-        return Sight(
+        return ObservedJob(
             int(jobs.job_id[row]), float(jobs.submit_s[row]), int(jobs.restarts[row]), float(jobs.start_s[row]),
             float(jobs.end_s[row]), float(jobs.run_s[row]), int(jobs.gpus[row]), bool(self.active[row]),
             bool(self.paused[row]), bool(jobs.finished[row]), bool(self.completed[row]),
@@ -190,7 +190,7 @@ def _quiet(known: Services, jobs: Jobs, views: _Views, now_s: float, asking: boo
         (known.run == jobs.restarts)
         & ((jobs.gpus == known.run_gpus) | (jobs.gpus == 0))
         & (views.paused == known.paused)
-        & (views.paused | (suspended_s <= known.suspended_s + attained.SUSPENSION_S))
+        & (views.paused | (suspended_s <= known.suspended_s + attained_service.SUSPENSION_S))
     )
     idle = (known.run < 0) & (~views.ran | (known.runs > jobs.restarts))
     settled = (known.missing == 0) | (known.asks >= ASKS) | (not asking)
@@ -203,25 +203,25 @@ def _present(services: Services, jobs: Jobs) -> Bools:
     return np.isin(services.job_id, jobs.job_id)
 
 
-def _departed(services: Services, sight: Sight, at: int, last_s: float, seen: Observation) -> _Case:
+def _departed(services: Services, sight: ObservedJob, at: int, last_s: float, seen: Observation) -> _Case:
     service = services.row(at) if at >= 0 else None
     if service and isfinite(service.gone_s):
         service = None  # it left and is back: own facts tell its past
-    if service and not attained.same_job(service, sight):
-        seen.facts += attained.vanish(service, last_s, last_s)[1]
+    if service and not attained_service.same_job(service, sight):
+        seen.facts += attained_service.vanish(service, last_s, last_s)[1]
         service = None
     if service is None:
-        return _Case(attained.first_sight(sight), sight, [], fresh=True)
-    service, facts = attained.depart(service, sight, last_s)
+        return _Case(attained_service.first_sight(sight), sight, [], fresh=True)
+    service, facts = attained_service.depart(service, sight, last_s)
     return _Case(replace(service, submit_s=sight.submit_s, restarts=sight.restarts), sight, facts, fresh=False)
 
 
 def _vanished(service: Service, now_s: float, last_s: float) -> _Case:
-    service, facts = attained.vanish(service, now_s, last_s)
+    service, facts = attained_service.vanish(service, now_s, last_s)
     return _Case(service, None, facts, fresh=False)
 
 
-def _look_up(cases: list[_Case], lookups: Past, seen: Observation) -> list[EarlierRun] | None:
+def _look_up(cases: list[_Case], lookups: RunSources, seen: Observation) -> list[EarlierRun] | None:
     """Own facts of each job that misses runs are added to it; what sacct says of them, None if it was not asked."""
     ids = [case.service.job_id for case in cases if case.service.missing and case.service.asks < ASKS]
     if not ids:
@@ -229,41 +229,48 @@ def _look_up(cases: list[_Case], lookups: Past, seen: Observation) -> list[Earli
     ends = lookups.ends(ids)
     for case in cases:
         if case.fresh and case.service.missing:
-            case.service = past.recollect(case.service, ends.get(case.service.job_id, ()))
+            case.service = attained_service.merge_own_runs(case.service, ends.get(case.service.job_id, ()))
     ids = [case.service.job_id for case in cases if case.service.missing and case.service.asks < ASKS]
     if lookups.runs is None or not ids:
         return None
     try:
-        told = lookups.runs(ids)
+        sacct_runs = lookups.runs(ids)
     except SlurmError as error:
         seen.refused = True
         seen.warnings.append(
-            f"sacct does not answer, earlier runs of {some(len(ids), 'job')} are not counted yet: {error}"
+            f"sacct does not answer, earlier runs of {pluralize(len(ids), 'job')} are not counted yet: {error}"
         )
         return None
     for case in cases:
-        _settle(case, ends, told)
-    return told
+        _settle(case, ends, sacct_runs)
+    return sacct_runs
 
 
-def _settle(case: _Case, ends: Mapping[int, Sequence[RunEnd]], told: list[EarlierRun]) -> None:
+def _settle(case: _Case, ends: Mapping[int, Sequence[RunEnded]], sacct_runs: list[EarlierRun]) -> None:
     service = case.service
     if not service.missing or service.asks >= ASKS:
         return
     ours = [end for end in ends.get(service.job_id, ()) if end.first_submit_s == service.first_submit_s]
-    unsaved = [fact for fact in case.facts if isinstance(fact, RunEnd)]
-    case.service, facts = past.settle(service, [*ours, *unsaved], told, fresh=case.fresh and not ours)
+    unsaved = [fact for fact in case.facts if isinstance(fact, RunEnded)]
+    case.service, facts = attained_service.merge_sacct_runs(
+        service, [*ours, *unsaved], sacct_runs, fresh=case.fresh and not ours
+    )
     case.facts += facts
 
 
 def _leave(
-    service: Service, facts: list[Fact], told: list[EarlierRun] | None, now_s: float, later: bool, seen: Observation
+    service: Service,
+    facts: list[Fact],
+    sacct_runs: list[EarlierRun] | None,
+    now_s: float,
+    later: bool,
+    seen: Observation,
 ) -> None:
     """A job that left unseen is kept while sacct may still tell how it ended."""
     seen.facts += facts
-    of_it = [run for run in told or () if run.job_id == service.job_id]
-    if not service.missing and past.completed_at_last(service, of_it):
-        seen.facts.append(attained.completion(service))
+    of_it = [run for run in sacct_runs or () if run.job_id == service.job_id]
+    if not service.missing and attained_service.completed_in_sacct(service, of_it):
+        seen.facts.append(attained_service.completion(service))
     recent = now_s - service.gone_s < GONE_KEPT_S
     if service.missing and service.asks < ASKS and later and recent:
         seen.changed.append(service)
@@ -271,11 +278,13 @@ def _leave(
         seen.dropped.append(service.job_id)
 
 
-def _stay(service: Service, facts: list[Fact], sight: Sight, now_s: float, last_s: float, seen: Observation) -> None:
-    service, arrived = attained.arrive(service, sight, now_s, last_s)
+def _stay(
+    service: Service, facts: list[Fact], sight: ObservedJob, now_s: float, last_s: float, seen: Observation
+) -> None:
+    service, arrived = attained_service.arrive(service, sight, now_s, last_s)
     facts = [*facts, *arrived]
-    ended = any(isinstance(fact, RunEnd) and fact.run == sight.restarts for fact in facts)
+    ended = any(isinstance(fact, RunEnded) and fact.run == sight.restarts for fact in facts)
     seen.facts += facts
     seen.changed.append(service)
     if sight.completed and ended:
-        seen.facts.append(attained.completion(service))
+        seen.facts.append(attained_service.completion(service))

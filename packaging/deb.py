@@ -23,7 +23,7 @@ Maintainer: The slurmsched authors <root@localhost>
 Section: admin
 Priority: optional
 Depends: python3 (>= 3.11), {depends}
-Recommends: slurm-client, python3-pymysql, python3-psycopg
+Recommends: slurm-client, python3-scipy, python3-pymysql, python3-psycopg
 Suggests: slurmctld
 Description: published GPU scheduling policies for Slurm
  A daemon beside slurmctld that ranks jobs by a policy of the site's choice and

@@ -45,14 +45,15 @@ def stage(root: Path, *, vendor: bool = False) -> None:
     library = root / "usr/lib/slurmsched"
     install(library, vendor=vendor)
     share = root / "usr/share"
-    for ours in (library / "share/slurmsched", *(library / "share/man/man1").glob("slurmsched*")):
-        (place := share / ours.relative_to(library / "share")).parent.mkdir(parents=True, exist_ok=True)
-        shutil.move(ours, place)
+    share.mkdir(parents=True, exist_ok=True)
+    shutil.move(library / "share/slurmsched", share / "slurmsched")
     shutil.rmtree(library / "share")  # manual pages of what else is inside would be taken for the system's
+    manual(library, share / "man")
     shutil.rmtree(library / "bin", ignore_errors=True)
     version = sysconfig.get_python_version() if vendor else "3"  # compiled packages are for the Python that took them
     put(root / "usr/bin/slurmsched", COMMAND.format(version=version), 0o755)
-    shutil.copy(share / "slurmsched/plugin/requeue/slurmsched-requeue", root / "usr/bin")
+    for script in ("requeue/slurmsched-requeue", "job/slurmsched-job"):
+        shutil.copy(share / "slurmsched/plugin" / script, root / "usr/bin")
     put(root / "etc/default/slurmsched", DEFAULTS, 0o600)
     put(library / "upgrade-ledger", (HERE / "upgrade-ledger").read_text(encoding="utf-8"), 0o755)
     for name in UNITS:
@@ -70,9 +71,15 @@ def install(library: Path, *, vendor: bool) -> None:
         source = Path(scratch, "source")  # setuptools builds in the source's folder
         shutil.copytree(SOURCE, source, symlinks=True, ignore=shutil.ignore_patterns(".git", ".venv", "build", "tests"))
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-compile", "--target", str(library)]
-        subprocess.run([*pip, *([] if vendor else ["--no-deps"]), str(source)], check=True)
+        subprocess.run([*pip, *([f"{source}[solver]"] if vendor else ["--no-deps", str(source)])], check=True)
     for told in library.glob("slurmsched-*.dist-info/direct_url.json"):  # where it was built
         told.unlink()
+
+
+def manual(library: Path, folder: Path) -> None:
+    """Writes the manual pages, by the Python that runs this."""
+    code = f"import sys; sys.path.insert(0, {str(library)!r}); from slurmsched.cli.man_pages import write_pages"
+    subprocess.run([sys.executable, "-B", "-c", f"{code}; write_pages({str(folder)!r})"], check=True)
 
 
 def completion(library: Path, shell: str) -> str:

@@ -9,14 +9,17 @@ from slurmsched.errors import ConfigError
 from slurmsched.logs import get_logger
 from slurmsched.model.plan import Plan, Receipt
 from slurmsched.model.snapshot import Snapshot
-from slurmsched.planning.notes import ON_BASIC
-from slurmsched.protocols import Cluster, Planner, Store
+from slurmsched.planning.job_scope import ON_BASIC
+from slurmsched.protocols import Cluster, DecidingPlanner, Store
 
 log = get_logger()
 
 
 def run_cycle(
-    cluster: Cluster, planner: Planner, store: Store, tell: Callable[[Snapshot, Plan, Receipt], None] | None = None
+    cluster: Cluster,
+    planner: DecidingPlanner,
+    store: Store,
+    tell: Callable[[Snapshot, Plan, Receipt], None] | None = None,
 ) -> Receipt:
     """One quantum. tell: is given what was read, planned and done, once it is remembered.
 

@@ -67,10 +67,10 @@ def _guarded(_: Any, __: str, values: MutableMapping[str, Any]) -> MutableMappin
 
 def _harmless(_: Any, __: str, values: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     """For a terminal: no value, whoever it came from, steers it. JSON lines are escaped by JSON."""
-    from slurmsched.terminal import harmless, harmless_lines
+    from slurmsched.plain_text import escape_terminal, escape_terminal_lines
 
-    lines = {key: harmless_lines(value) for key, value in values.items() if key == "exception"}
-    return {key: harmless(value) if isinstance(value, str) else value for key, value in values.items()} | lines
+    lines = {key: escape_terminal_lines(value) for key, value in values.items() if key == "exception"}
+    return {key: escape_terminal(value) if isinstance(value, str) else value for key, value in values.items()} | lines
 
 
 def _start(stream: TextIO) -> None:

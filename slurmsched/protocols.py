@@ -1,4 +1,4 @@
-"""The seams: what a policy, a placement, an estimator, physics, a cluster, a planner and a store must offer."""
+"""Protocols: what policies, placements, estimators, physics, clusters, readers, planners and stores must offer."""
 
 from __future__ import annotations
 
@@ -6,48 +6,39 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol, runtime_checkable
 
 from slurmsched.model.columns import Bools, Floats, Int64s
-from slurmsched.model.plan import Assignments, Estimates, Plan, Ranking, Receipt
+from slurmsched.model.plan import Assignments, Estimates, Plan, Ranking, Receipt, RunTimeFactors
 from slurmsched.model.snapshot import Snapshot
-from slurmsched.model.terms import Terms
 
 
 @runtime_checkable
 class Policy(Protocol):
-    """Who goes first."""
+    """Who goes first.
+
+    A policy may have more attributes; without one the default counts:
+    preemptive: bool, whether its order is meant to take GPUs from running jobs. Default: False.
+    learns: bool, whether it uses jobs that ended (Snapshot.past). Default: False.
+    estimator: Estimator, source of expected run times; the configuration may replace it. Default: none.
+    about: PolicyInfo, what people should know about it. Default: none.
+    """
 
     def rank(self, snapshot: Snapshot) -> Ranking: ...
 
 
+def is_preemptive(policy: object) -> bool:
+    """Whether the order of a policy is meant to take GPUs from running jobs."""
+    return bool(getattr(policy, "preemptive", False))
+
+
 @runtime_checkable
 class ChangingPolicy(Policy, Protocol):
-    """Optional: a policy whose order can change though no job comes or ends says when. Without it: never."""
+    """Optional: the order of the policy can change although no job comes or ends. Without it: never."""
 
     def next_change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
         """The earliest time after snapshot.now_s at which `rank` would give another order [Unix s], or infinity.
 
-        ranking: what `rank` gave for this snapshot. running: (N,) bool, who holds GPUs from now on. Too early costs a
-        cycle for nothing; too late would miss the change.
-        """
-        ...
-
-
-@runtime_checkable
-class SteadyPolicy(Policy, Protocol):
-    """Optional: a preemptive policy says for how long nobody who waits passes one that holds GPUs.
-
-    Then no cycle runs for GPUs that come back if they are too few to change who runs, or if who is next takes them.
-    """
-
-    def next_swap_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
-        """The earliest time after snapshot.now_s at which a job that waits may pass one that holds GPUs [Unix s].
-
-        Infinity if only a job that comes can bring that about. ranking, running: as in ChangingPolicy. Any of those
-        that wait may start meanwhile: what may happen to them then counts too. Jobs that all hold GPUs may change
-        places, and one that holds GPUs may pass one that waits. A policy with a field `estimator` is only
-        asked if that says `constant = True`: its estimate of a job never changes.
-
-        A policy may have an attribute `unpassed_gpu_s` too: a job that comes and starts holds its GPUs against all who
-        wait until it has attained so much service [GPU s]. Then it starts without a cycle where GPUs are free.
+        ranking: what `rank` returned for this snapshot.
+        running: (N,) bool, jobs that hold GPUs from now on.
+        A time that is too early costs a cycle. A time that is too late is wrong.
         """
         ...
 
@@ -57,6 +48,11 @@ class Placement(Protocol):
     """On which GPUs."""
 
     def place(self, snapshot: Snapshot, ranking: Ranking) -> Assignments: ...
+
+
+def knows_gpu_parts(placement: object) -> bool:
+    """Whether a placement gives jobs parts of GPUs: its attribute `shares`. Others give whole ones."""
+    return bool(getattr(placement, "shares", False))
 
 
 @runtime_checkable
@@ -85,10 +81,10 @@ class Estimator(Protocol):
 
 
 @runtime_checkable
-class Telling(Protocol):
+class ExplainingEstimator(Protocol):
     """Optional, of an estimator and of a planner: it can tell what its estimates of run times are made of."""
 
-    def terms(self, snapshot: Snapshot) -> Terms | None:
+    def terms(self, snapshot: Snapshot) -> RunTimeFactors | None:
         """One row a job of the snapshot; None while nothing is learnt."""
         ...
 
@@ -106,7 +102,7 @@ class SpeedEstimator(Protocol):
 class PairEstimator(Protocol):
     """How fast jobs are that share GPUs."""
 
-    def kept(self, snapshot: Snapshot, first: Int64s, second: Int64s, types: Sequence[str]) -> Floats:
+    def shared_speeds(self, snapshot: Snapshot, first: Int64s, second: Int64s, types: Sequence[str]) -> Floats:
         """Share of its speed alone that each of two jobs keeps on the same GPUs, 0 where nothing is known. (P, T, 2).
 
         first, second: (P,) rows of jobs that ask for the same number of GPUs.
@@ -122,6 +118,19 @@ class CurveEstimator(Protocol):
         """Speed of a job on so many GPUs over that on as many as it asks for, 0 = it cannot run so. (K,).
 
         None where nothing is known. gpus: (K,), at least 1.
+        """
+        ...
+
+
+@runtime_checkable
+class TypedCurveEstimator(Protocol):
+    """How fast jobs are on other numbers of GPUs of each type."""
+
+    def curve_on(self, snapshot: Snapshot, row: int, type_: str, gpus: Int64s, apart: Bools) -> Floats | None:
+        """Speed of a job on so many GPUs of a type over that on as many of the reference type as it asks for, 0 = it
+        cannot run so. (K,).
+
+        None where nothing is known. gpus: (K,), at least 1. apart: (K,) whether they are on several nodes.
         """
         ...
 
@@ -168,6 +177,45 @@ class ColocatingPhysics(Physics, Protocol):
     def colocates(self) -> bool: ...
 
 
+@runtime_checkable
+class LinkSensitivePhysics(Physics, Protocol):
+    """Optional: physics in which slow links slow jobs down. insensitive: words in names of models that do not mind."""
+
+    @property
+    def insensitive(self) -> tuple[str, ...]: ...
+
+
+@runtime_checkable
+class MixedTypePhysics(Physics, Protocol):
+    """Optional: physics of jobs on several GPU types at once. 0: they are as slow as on their slowest type."""
+
+    @property
+    def mixed_efficiency(self) -> float: ...
+
+
+@runtime_checkable
+class ScalingPhysics(Physics, Protocol):
+    """Optional: physics of jobs on other numbers of GPUs than they ask for. Without it each job has what it asks for.
+
+    scales: whether `speed` heeds how many GPUs a job holds.
+    """
+
+    @property
+    def scales(self) -> bool: ...
+
+
+@runtime_checkable
+class ProgressPhysics(Physics, Protocol):
+    """Optional: physics in which a job is faster or slower as it makes progress."""
+
+    def pace(self, snapshot: Snapshot, held: Assignments, done: Floats) -> tuple[Floats, Floats]:
+        """Speed of each job of held.rows, and the share of its work at which its speed changes. (R,), (R,).
+
+        done: (R,) share of its work that is done, 0 to 1. A share of 1 or more: the speed stays to the end.
+        """
+        ...
+
+
 class Cluster(Protocol):
     """A Slurm, or something that stands for one."""
 
@@ -180,38 +228,10 @@ class Cluster(Protocol):
         ...
 
 
-class Planner(Protocol):
+class DecidingPlanner(Protocol):
     """The pure middle of a cycle."""
 
     def plan(self, snapshot: Snapshot) -> Plan: ...
-
-
-class LeverRecord(Protocol):
-    """What is on record of one lever of one job."""
-
-    @property
-    def job_id(self) -> int: ...
-    @property
-    def submit_s(self) -> float: ...
-    @property
-    def kind(self) -> str:
-        """ "nice" or "site_factor"."""
-        ...
-
-    @property
-    def base(self) -> int:
-        """What undo gives back."""
-        ...
-
-    @property
-    def values(self) -> frozenset[int]:
-        """Every value ever sent, or about to be."""
-        ...
-
-    @property
-    def last(self) -> int:
-        """The latest of them."""
-        ...
 
 
 class Store(Protocol):
@@ -223,4 +243,26 @@ class Store(Protocol):
 
     def append(self, snapshot: Snapshot, plan: Plan, receipt: Receipt) -> None:
         """Remember this cycle. Facts are appended, never changed."""
+        ...
+
+
+class ClusterReader(Protocol):
+    """A way to read a cluster. name: its name in the configuration."""
+
+    name: str
+
+    def begin(self) -> None:
+        """Start what the next read waits for, so that other work can be done meanwhile."""
+        ...
+
+    def read(self) -> Snapshot:
+        """The cluster now, without the columns of the ledger. Raises SlurmError if it cannot be read completely."""
+        ...
+
+    def doubt_rights(self) -> None:
+        """Read our rights again at the next read, because Slurm refused a write."""
+        ...
+
+    def close(self) -> None:
+        """End every process of this reader."""
         ...

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, Field, fields, is_dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from slurmsched.errors import ConfigError, InputError
+from slurmsched.extras import check_package
+from slurmsched.model.policy_info import policy_info
+
+if TYPE_CHECKING:
+    from slurmsched.config import Config
 
 KINDS = {
     "policies": "policy",
@@ -22,25 +28,32 @@ KINDS = {
 NESTED = {"estimator": "estimators", "speeds": "speeds", "of": "policies"}
 
 
-def names(kind: str) -> tuple[str, ...]:
+def plugin_names(kind: str) -> tuple[str, ...]:
     """Names of all plug-ins of a kind ("policies", "placements", "estimators"), ascending."""
     return tuple(sorted(_found(kind)))
 
 
-def make(kind: str, name: str, parameters: Mapping[str, Any] | None = None, *, key: str = "policy") -> Any:
+def make_plugin(kind: str, name: str, parameters: Mapping[str, Any] | None = None, *, key: str = "policy") -> Any:
     """The named plug-in with its parameters. key: dotted name of the setting, for errors.
 
     A parameter called `estimator`, `speeds` or `of` may be a name, or a mapping of `name` and parameters: it becomes
     that estimator, or for `of` that policy. `speeds` may also be a table of throughputs, a file or one that is shipped.
-    Raises ConfigError for an unknown name or parameter (naming the nearest known), or a bad value, here for a switch
-    (`bool`) that is not true or false and for a nested plug-in that is none; other values are the plug-in's to check.
+    Raises MissingPackageError if a package that the policy needs is not installed.
+    Raises ConfigError for an unknown name or parameter, with the nearest known one. It does so too for a switch
+    (`bool`) that is neither true nor false, and for a nested plug-in that does not exist. The plug-in checks all other
+    values.
     """
-    plugin = load(kind, name, key=key)
+    return build_plugin(load_plugin(kind, name, key=key), name, parameters, key=key)
+
+
+def build_plugin(plugin: Any, name: str, parameters: Mapping[str, Any] | None = None, *, key: str = "policy") -> Any:
+    """A plug-in of this class with its parameters. name: for errors. Raises ConfigError as make_plugin."""
+    _check_packages(plugin, name, key)
     known = [spec.name for spec in fields(plugin)]
-    for parameter in parameters or {}:
-        if parameter not in known:
-            near, has = nearest(parameter, known), ", ".join(known) or "none"
-            raise ConfigError(f"{name} has no parameter {parameter!r}{near}; it has {has}", key=key)
+    unknown = [f"{parameter!r}{nearest(parameter, known)}" for parameter in parameters or {} if parameter not in known]
+    if unknown:
+        has = ", ".join(known) or "none"
+        raise ConfigError(f"{name} has no parameter {', '.join(unknown)}; it has {has}", key=key)
     values = {parameter: _value(parameter, value, key) for parameter, value in (parameters or {}).items()}
     for spec in fields(plugin):
         if spec.name in values:
@@ -51,35 +64,112 @@ def make(kind: str, name: str, parameters: Mapping[str, Any] | None = None, *, k
         raise ConfigError(str(error), key=key) from error
 
 
+@dataclass(frozen=True, slots=True)
+class Plugins:
+    """The plug-ins of a configuration. estimator: None where the configuration names none."""
+
+    policy: Any
+    placement: Any
+    estimator: Any = None
+
+
+def configured(config: Config) -> Plugins:
+    """The plug-ins that a configuration names. Raises ConfigError for an unknown one or a bad parameter."""
+    estimator = _estimator(config)
+    return Plugins(_policy(config, estimator), _placement(config), estimator)
+
+
+def plugin_faults(config: Config) -> list[ConfigError]:
+    """What is wrong with the plug-ins that a configuration names, one fault a plug-in at most."""
+    faults: list[ConfigError] = []
+    estimator = None
+    try:
+        estimator = _estimator(config)
+    except ConfigError as error:
+        faults.append(error)
+    for make_one in (lambda: _policy(config, estimator), lambda: _placement(config)):
+        try:
+            make_one()
+        except ConfigError as error:
+            faults.append(error)
+    return faults
+
+
+def _estimator(config: Config) -> Any:
+    named = config.estimator
+    return make_plugin("estimators", named.name, named.parameters, key="estimator") if named is not None else None
+
+
+def _policy(config: Config, estimator: Any) -> Any:
+    """The policy; one that takes an estimator gets the configuration's, unless its own parameters name one."""
+    name, values = config.policy.name, _kept_tables(config.policy.parameters, config.measured_use.profiles)
+    if estimator is not None and "estimator" in parameters("policies", name):
+        values.setdefault("estimator", estimator)
+    return make_plugin("policies", name, values)
+
+
+def _kept_tables(values: Mapping[str, Any], profiles: str) -> dict[str, Any]:
+    """The parameters of a policy. Speeds from the daemon's own profiles may lack them: none are there at first."""
+    made = dict(values)
+    speeds = made.get("speeds")
+    speeds = {"name": "throughputs", "table": speeds} if isinstance(speeds, str) else speeds
+    if profiles and isinstance(speeds, Mapping) and speeds.get("table") == profiles:
+        made["speeds"] = {"may_lack": True, **speeds}
+    if isinstance(made.get("of"), Mapping):
+        made["of"] = _kept_tables(made["of"], profiles)
+    return made
+
+
+def _placement(config: Config) -> Any:
+    return make_plugin("placements", config.placement.name, config.placement.parameters, key="placement")
+
+
 def parameters(kind: str, name: str, *, key: str = "policy") -> tuple[str, ...]:
     """Names of the parameters of a plug-in. Raises ConfigError as make does."""
-    return tuple(spec.name for spec in fields(load(kind, name, key=key)))
+    return tuple(spec.name for spec in fields(load_plugin(kind, name, key=key)))
 
 
 def learns(plugin: Any) -> bool:
     """Whether a plug-in, or an estimator it was given, looks at Snapshot.past."""
-    if getattr(plugin, "learns", False):
-        return True
-    inner = (getattr(plugin, spec.name) for spec in fields(plugin)) if is_dataclass(plugin) else ()
-    return any(is_dataclass(each) and learns(each) for each in inner)
+    return any(getattr(each, "learns", False) for each in _within(plugin))
+
+
+def plugin_notes(plugin: Any) -> tuple[str, ...]:
+    """What a plug-in, or those it was given, have to say about what they lack (`notes`)."""
+    return tuple(note for each in _within(plugin) for note in getattr(each, "notes", ()))
+
+
+def _within(plugin: Any) -> Iterator[Any]:
+    """A plug-in, and those that it was given."""
+    yield plugin
+    for spec in fields(plugin) if is_dataclass(plugin) else ():
+        if is_dataclass(each := getattr(plugin, spec.name)):
+            yield from _within(each)
 
 
 def _value(parameter: str, value: Any, key: str) -> Any:
     """A parameter as the plug-in takes it: lists as tuples, a nested plug-in's name as the plug-in."""
     if parameter in NESTED and isinstance(value, str):
-        table = parameter == "speeds" and value not in names("speeds")
+        table = parameter == "speeds" and value not in plugin_names("speeds")
         value = {"name": "throughputs", "table": value} if table else {"name": value}
     if parameter in NESTED and isinstance(value, Mapping):
         rest = {name: setting for name, setting in value.items() if name != "name"}
         try:
-            return make(NESTED[parameter], str(value.get("name", "")), rest, key=f"{key}.{parameter}")
+            return make_plugin(NESTED[parameter], str(value.get("name", "")), rest, key=f"{key}.{parameter}")
         except InputError as error:
             if not isinstance(error.__cause__, FileNotFoundError):
                 raise
-            known = ", ".join(names(NESTED[parameter]))
+            known = ", ".join(plugin_names(NESTED[parameter]))
             raise ConfigError(f"no {KINDS[NESTED[parameter]]} and no file {error.source!r}; known: {known}",
                               key=f"{key}.{parameter}") from error  # fmt: skip
     return tuple(value) if isinstance(value, list) else value
+
+
+def _check_packages(plugin: Any, name: str, key: str) -> None:
+    """Raises MissingPackageError if a package that a policy names in its `about` is not installed."""
+    about = policy_info(plugin)
+    for package in about.packages if about else ():
+        check_package(package, f"policy {name}", key=key)
 
 
 def _check(spec: Field[Any], value: Any, key: str) -> None:
@@ -88,11 +178,11 @@ def _check(spec: Field[Any], value: Any, key: str) -> None:
         raise ConfigError(f"must be true or false, got {value!r}", key=key)
     nested = spec.name in NESTED and spec.default_factory is not MISSING and is_dataclass(spec.default_factory())
     if nested and not is_dataclass(value):
-        known = ", ".join(names(NESTED[spec.name]))
+        known = ", ".join(plugin_names(NESTED[spec.name]))
         raise ConfigError(f'must be a name, or {{ name = "NAME", ... }}, got {value!r}; known: {known}', key=key)
 
 
-def load(kind: str, name: str, *, key: str = "policy") -> Any:
+def load_plugin(kind: str, name: str, *, key: str = "policy") -> Any:
     """The plug-in's class. Raises ConfigError for an unknown name or one that cannot be imported."""
     found = _found(kind)
     if name not in found:
@@ -106,7 +196,13 @@ def load(kind: str, name: str, *, key: str = "policy") -> Any:
 
 
 def _found(kind: str) -> dict[str, EntryPoint]:
-    return {point.name: point for point in entry_points(group=f"slurmsched.{kind}")}
+    return {point.name: point for point in _entry_points().select(group=f"slurmsched.{kind}")}
+
+
+@lru_cache(maxsize=1)
+def _entry_points() -> Any:  # EntryPoints; SelectableGroups up to 3.11
+    """Those of every installed package. They are read once: each look reads a file of each package."""
+    return entry_points()
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

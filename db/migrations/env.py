@@ -1,4 +1,4 @@
-"""Run by Alembic: migrates the connection that `slurmsched.db.engine.migrate` hands over."""
+"""Run by Alembic: migrates the connection that `slurmsched.db.database.migrate` hands over."""
 
 from typing import Any
 

@@ -4,7 +4,8 @@
 
 local HERE = debug.getinfo(1, "S").source:match("^@(.*/)") or "/etc/slurm/"
 local SITE = HERE .. "job_submit_site.lua"
-local FREE = { progress = true, loss = true } -- hints that the owner of a running job may change
+-- hints that the owner of a running job may change
+local FREE = { progress = true, loss = true, batch = true, throughput = true, noise = true, metric = true }
 local NOT_GIVEN = 4294967294 -- NO_VAL of slurm.h
 
 local function tell(text) slurm.log_user("%s", "slurmsched: " .. text) end

@@ -144,10 +144,17 @@ local PARSERS = {
         end
         return true
     end),
+    number = same(function(text)
+        local plain = text:gsub("[eE][+-]?%d+$", "")
+        if not (plain:match("^%d+$") or plain:match("^%d+%.%d+$")) or tonumber(text) == math.huge then
+            return nil, "is no number of at least 0"
+        end
+        return true
+    end),
     topology = function(text)
         local low = text:lower()
         if low == "nvlink" or low == "numa" or low == "switch" or low == "any" then return low end
-        return nil, "is none of nvlink, numa, switch, any"
+        return nil, "is none of nvlink, numa, switch, any: choose one"
     end,
     count = same(count),
     counts = same(function(text)

@@ -28,10 +28,15 @@ SPANK_PLUGIN(slurmsched, 1);
 	X("share", "sched-share", "yes|no", "may share its GPUs with another job")                  \
 	X("min_gpus", "sched-min-gpus", "n", "fewest GPUs an elastic job can run on")               \
 	X("max_gpus", "sched-max-gpus", "n", "most GPUs an elastic job can make use of")            \
+	X("min_cpus", "sched-min-cpus", "n", "fewest CPUs that its one task can run with")           \
+	X("gpu_mem", "sched-gpu-mem", "GiB", "memory of each of its GPUs that it needs")            \
 	X("mixed", "sched-mixed", "yes|no", "may have GPUs of several types at once")               \
 	X("model", "sched-model", "name", "what is trained")                                        \
 	X("batch", "sched-batch", "n", "global batch size")                                         \
-	X("batches", "sched-batches", "n:n...", "batch sizes it may change to")
+	X("batches", "sched-batches", "n:n...", "batch sizes it may change to")                     \
+	X("throughput", "sched-throughput", "number", "samples that it trains in a second")         \
+	X("noise", "sched-noise", "number", "gradient noise scale")                                 \
+	X("metric", "sched-metric", "number", "a figure for people to see, as accuracy")
 
 #define KEY(key, option, value, help) key,
 static const char *const keys[] = { HINTS(KEY) };

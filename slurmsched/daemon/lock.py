@@ -1,4 +1,4 @@
-"""One slurmsched at a time on a cluster: daemon, tick and undo hold the same lock."""
+"""The lock that daemon, tick and undo hold: only one slurmsched works on a cluster at a time."""
 
 from __future__ import annotations
 
@@ -16,16 +16,20 @@ from functools import partial
 from pathlib import Path
 
 from slurmsched import __version__
-from slurmsched.config import Config, digest
+from slurmsched.config import Config
+from slurmsched.config_file import digest
 from slurmsched.errors import LedgerError, LockedError
-from slurmsched.paths import owner, see_not_root, standing_folder
+from slurmsched.paths import owner, refuse_root, standing_folder
 
 
 @dataclass(frozen=True, slots=True)
-class AtWork:
-    """What the holder of the lock does. mode: "apply" or "dry-run", whatever decided it. config: its digest.
+class LockHolder:
+    """What the holder of the lock does.
 
-    since_s: since when it does so [Unix s]. refused: why its last reload changed nothing, "" = it did.
+    mode: "apply" or "dry-run".
+    config: digest of its configuration. version: its version.
+    since_s: since when [Unix s].
+    refused: why its last reload failed, "" = it did not.
     """
 
     mode: str
@@ -35,20 +39,22 @@ class AtWork:
     refused: str = ""
 
 
-def work_of(config: Config, *, apply: bool, refused: str = "") -> AtWork:
-    """What a process does from now on that works by this configuration. apply: whether it writes."""
-    return AtWork("apply" if apply else "dry-run", digest(config), __version__, time.time(), refused)
+def work_of_config(config: Config, *, apply: bool, refused: str = "") -> LockHolder:
+    """What a process with this configuration does from now on. apply: whether it writes."""
+    return LockHolder("apply" if apply else "dry-run", digest(config), __version__, time.time(), refused)
 
 
 @contextmanager
-def exclusive(path: Path, *, signed: bool = True) -> Iterator[Callable[[AtWork], None]]:
-    """Hold the lock for the body, which is given what publishes what it does. The kernel frees the lock however the
-    process ends, so a file left over is harmless. signed: False = a full disk on which nobody can sign is no hindrance.
+def exclusive(path: Path, *, signed: bool = True) -> Iterator[Callable[[LockHolder], None]]:
+    """Hold the lock for the body. The body gets a function that publishes what the process does.
 
-    Raises LockedError naming the holder, LedgerError if the file cannot be made, RightsError for root in a folder of
-    somebody else.
+    The kernel frees the lock however the process ends, so an old file is harmless.
+
+    signed: False = go on if the file cannot be written, as on a full disk.
+    Raises LockedError with the holder, LedgerError if the file cannot be made, and RightsError for root in a folder of
+    another user.
     """
-    see_not_root(path)
+    refuse_root(path)
     try:
         path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -70,22 +76,23 @@ def exclusive(path: Path, *, signed: bool = True) -> Iterator[Callable[[AtWork],
 
 
 def holder(path: Path) -> str:
-    """Who holds the lock, in words; "" if nobody does. Raises LedgerError if it cannot be read."""
+    """The holder of the lock, in words; "" without one. Raises LedgerError if the file cannot be read."""
     return _text(path).partition("\n")[0]
 
 
-def at_work(path: Path) -> AtWork | None:
-    """What the holder of the lock says that it does; None if nobody holds it, or it says nothing. Raises LedgerError if
-    it cannot be read."""
+def lock_holder_work(path: Path) -> LockHolder | None:
+    """What the holder of the lock published; None without a holder, or if it published nothing.
+
+    Raises LedgerError if the file cannot be read."""
     try:
-        told = json.loads(_text(path).partition("\n")[2])
-        return AtWork(**{spec.name: told[spec.name] for spec in fields(AtWork)})
+        published = json.loads(_text(path).partition("\n")[2])
+        return LockHolder(**{spec.name: published[spec.name] for spec in fields(LockHolder)})
     except (ValueError, TypeError, KeyError):
         return None
 
 
 def _text(path: Path) -> str:
-    """What the holder has written; "" if nobody holds it."""
+    """The text of the holder; "" without one."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -103,13 +110,13 @@ def _text(path: Path) -> str:
 
 
 def _take(fd: int, path: Path) -> None:
-    for pause_s in (0.05, 0.1, 0.0):  # `holder` of another process takes it for a moment
+    for pause_s in (0.05, 0.1, 0.0):  # `holder` of another process locks it for a moment
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return
         except BlockingIOError:
             time.sleep(pause_s)
-    who, held_s = _signed(fd), time.time() - os.fstat(fd).st_mtime  # who takes it signs it
+    who, held_s = _signed(fd), time.time() - os.fstat(fd).st_mtime  # the holder writes the file
     who = who.partition("\n")[0]
     raise LockedError(f"{path}: held by {who}; let it end, or stop it first", holder=who, held_s=held_s)
 
@@ -121,8 +128,8 @@ def _sign(fd: int) -> None:
     os.pwrite(fd, text.encode(errors="replace"), 0)
 
 
-def _publish(fd: int, work: AtWork) -> None:
-    """Write it behind the signature. What cannot be written is left: it is for people. The lock keeps its age."""
+def _publish(fd: int, work: LockHolder) -> None:
+    """Write it behind the signature, if possible. The time of the file stays, since it is the age of the lock."""
     signature = _signed(fd).partition("\n")[0]
     stat = os.fstat(fd)
     with suppress(OSError):

@@ -1,4 +1,4 @@
-"""The daemon: a cycle every interval, signals between cycles, failures backed off and survived."""
+"""The daemon: a cycle every interval, signals between cycles, a longer pause after failures, and the leader lease."""
 
 from __future__ import annotations
 
@@ -7,36 +7,93 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from math import inf
+from typing import TYPE_CHECKING
 
 from slurmsched.config import Config
 from slurmsched.cycle import run_cycle
-from slurmsched.daemon.assemble import Parts, assembled, paused
-from slurmsched.daemon.leading import Leading
-from slurmsched.daemon.lock import AtWork, work_of
-from slurmsched.daemon.notify import Notifier
-from slurmsched.daemon.signals import Signals
-from slurmsched.daemon.told import Told
-from slurmsched.daemon.wakers import Wakers
-from slurmsched.daemon.watch import Watch
-from slurmsched.errors import ConfigError, NotLeadingError, SlurmschedError
+from slurmsched.daemon.cycle_parts import CycleParts, open_cycle_parts, paused
+from slurmsched.daemon.lock import LockHolder, work_of_config
+from slurmsched.daemon.observers import Observers, WarningLog
+from slurmsched.daemon.service import Notifier, Signals, WakeupSocket
+from slurmsched.errors import ConfigError, LedgerError, NotLeadingError, SlurmschedError
 from slurmsched.logs import configure, get_logger
 from slurmsched.model.plan import Plan, Receipt, Step
 from slurmsched.model.snapshot import Snapshot
 
-LONGEST_BACKOFF_S = 600.0
-LEAST_LOOK_S = 1.0  # between two cycles, however soon a plan wants to look again
-LEAST_REST = 0.1  # of a cycle's length, before the next: slurmctld and users come first
-MOST_SAID = 300  # characters of a refused reload's reason that are published
-FIXED = ("url", "journal", "lock")  # of the ledger: what a running daemon holds
+if TYPE_CHECKING:
+    from slurmsched.db.leader_files import LeaderFiles
+
+
+SOON_S = 0.5  # delay after the end of a lease before it is read again
 
 log = get_logger()
 
 
-class Loop:
-    """Runs cycles until told to stop.
+class Leadership:
+    """Whether this daemon leads. It is checked before each cycle and renewed between cycles.
 
-    load: the configuration, read anew at each reload. forced: "apply", "dry-run" or None = as configured.
-    publish: tells others what this daemon does.
+    lead: None = this host is the only one and always leads."""
+
+    def __init__(self, lead: LeaderFiles | None) -> None:
+        self._lease = lead.lease if lead else None
+        self._leads: bool | None = None
+        self.standby = ""  # who leads in our place, in words
+
+    def __call__(self) -> bool:
+        """Whether a cycle may write. Raises LedgerError if the database does not answer."""
+        if self._lease is None:
+            return True
+        leads = self._lease.take()
+        self.standby = "" if leads else str(self._lease.leader())
+        self._tell(leads)
+        return leads
+
+    def keep(self) -> None:
+        """Renew the lease between cycles if it is due. Failures are logged; the next cycle tries again."""
+        if self._lease is None or not self._leads:
+            return
+        try:
+            self._lease.keep()
+        except NotLeadingError as error:
+            self._tell(False, str(error))
+        except LedgerError as error:
+            log.warning("leader.not_renewed", error=str(error), remaining_s=round(self._lease.remaining_s, 1))
+
+    @property
+    def step_s(self) -> float:
+        """Longest sleep between cycles before `keep` must be called again [s]."""
+        return self._lease.lease_s / 8 if self._lease and self._leads else inf
+
+    def look_s(self) -> float:
+        """When a standby should look again [s from now]: after the end of the leader's lease. Raises LedgerError."""
+        return inf if self._lease is None or self._leads else max(self._lease.leader().remaining_s, 0.0) + SOON_S
+
+    def _tell(self, leads: bool, why: str = "") -> None:
+        if leads != self._leads and self._lease is not None:
+            if leads:
+                log.info("leader.taken", name=self._lease.name, term=self._lease.term)
+            elif self._leads:
+                log.warning("leader.lost", name=self._lease.name, term=self._lease.term, why=why or self.standby)
+            else:
+                log.info("leader.standby", name=self._lease.name, why=self.standby)
+        self._leads = leads
+
+
+# The loop of cycles.
+
+LONGEST_BACKOFF_S = 600.0
+LEAST_LOOK_S = 1.0  # least time between two cycles
+LEAST_REST = 0.1  # least rest after a cycle, as a share of its length, so that slurmctld serves others
+MOST_SAID = 300  # most characters of the reason of a refused reload
+FIXED_LEDGER_KEYS = ("url", "journal", "lock")  # keys of the ledger that a reload cannot change
+
+
+class Loop:
+    """Runs cycles until a signal stops it.
+
+    load: reads the configuration, at the start and at each reload.
+    forced: "apply", "dry-run" or None = as configured.
+    publish: makes public what this daemon does.
     """
 
     def __init__(
@@ -44,23 +101,23 @@ class Loop:
         load: Callable[[], Config],
         notifier: Notifier,
         forced: str | None = None,
-        publish: Callable[[AtWork], None] = lambda _: None,
+        publish: Callable[[LockHolder], None] = lambda _: None,
     ) -> None:
         self._load, self._notifier, self._forced, self._publish = load, notifier, forced, publish
         self.signals = Signals()
         self._failures = 0
-        self._look_s = inf  # so soon after its begin the last cycle wants another
+        self._look_s = inf  # the last cycle needs another one so soon after its start
         self._config = load()
-        self._told = Told(placing=self._config.placement.places)
+        self._warning_log = WarningLog(placing=self._config.placement.places)
         self._wakers = _wakers(self._config)
         self._stack, self._parts = self._open(self._config)
-        self._leading = Leading(self._parts.lead)
-        self._watch = Watch(self._config, apply=self._mode(self._config) == "apply")
-        self._work = work_of(self._config, apply=self._mode(self._config) == "apply")
+        self._leading = Leadership(self._parts.lead)
+        self._watch = Observers(self._config, apply=self._mode(self._config) == "apply")
+        self._work = work_of_config(self._config, apply=self._mode(self._config) == "apply")
         publish(self._work)
 
     def run(self) -> None:
-        """Cycles until SIGTERM or SIGINT; the one under way is finished first."""
+        """Run cycles until SIGTERM or SIGINT; the current one is finished first."""
         self._notifier.ready("waiting for the first cycle")
         log.info("daemon.started", mode=self._mode(self._config), interval_s=self._config.cycle.interval_s)
         while not self.signals.stop:
@@ -79,18 +136,19 @@ class Loop:
         log.info("daemon.stopped")
 
     def next_s(self, begun_s: float, ended_s: float) -> float:
-        """When the next cycle begins, by the clock of begun_s and ended_s: after the interval, or sooner where a
-        preemption under way needs it. A cycle longer than the interval is followed by a rest all the same."""
+        """When the next cycle begins, by the clock of begun_s and ended_s.
+
+        That is after the interval, or sooner if a preemption under way needs it. There is a rest after every cycle."""
         wait_s = self.pause_s() if self._failures else min(self.pause_s(), max(self._look_s, LEAST_LOOK_S))
         return max(begun_s + wait_s, ended_s + LEAST_REST * (ended_s - begun_s))
 
     def woken_s(self, begun_s: float, ended_s: float) -> float:
-        """When the next cycle begins if somebody calls (`daemon.socket`): not while cycles fail."""
+        """When the next cycle begins after a wake-up (`daemon.socket`); never while cycles fail."""
         wait_s = inf if self._failures else self._config.daemon.wake_s
         return max(begun_s + wait_s, ended_s + LEAST_REST * (ended_s - begun_s))
 
     def pause_s(self) -> float:
-        """From the begin of a cycle to the next [s]: the interval, doubled for each failure in a row up to a limit."""
+        """From the start of a cycle to the next [s]: the interval, doubled for each failure in a row up to a limit."""
         interval_s = self._config.cycle.interval_s
         longest_s = max(interval_s, LONGEST_BACKOFF_S)
         return float(min(interval_s * 2 ** min(self._failures, 30), longest_s))
@@ -122,7 +180,7 @@ class Loop:
         self._notifier.watchdog()
 
     def _stand_by(self) -> None:
-        """Another host leads: look, so that taking over is known to work, and neither write nor remember."""
+        """Another host leads. Read and plan, so that taking over is known to work, but write nothing."""
         self._watch.looked(*self._parts.look(), self._parts.planner)
         self._failures = 0
         self._look_s = self._leading.look_s()
@@ -131,27 +189,29 @@ class Loop:
         self._notifier.watchdog()
 
     def _tell(self, snapshot: Snapshot, plan: Plan, receipt: Receipt) -> None:
-        self._told(snapshot, plan, receipt)
+        self._warning_log(snapshot, plan, receipt)
         self._watch.done(snapshot, plan, receipt)
-        if plan.acts and not receipt.dry_run and not receipt.stopped:
+        if plan.operations and not receipt.dry_run and not receipt.stopped:
             steps = [outcome.action for outcome in receipt.refused if isinstance(outcome.action, Step)]
-            given_up = {step.act for step in steps} & {act.id for act in plan.acts}  # to be taken back
-            self._look_s = 0.0 if given_up else plan.wake.at_s - snapshot.now_s
+            given_up = {step.operation for step in steps} & {
+                operation.id for operation in plan.operations
+            }  # to be taken back
+            self._look_s = 0.0 if given_up else plan.next_look_s - snapshot.now_s
 
     def _wait_until(self, then_s: float, woken_s: float = inf) -> None:
-        """Sleep, telling the watchdog twice in its time, until then or until a signal asks for something.
+        """Sleep until then_s or a signal. The watchdog is answered twice in its period.
 
-        woken_s: when to return once somebody has called; no call is lost, nor looked for again. Callers who do not
-        count are looked for once in wake_s, so that a flood of theirs costs nothing.
+        woken_s: when to return after a wake-up. No wake-up is lost. Messages of other senders are checked once in
+            wake_s, so that a flood of them costs nothing.
         """
         step_s = min(self._notifier.watchdog_s / 2 or inf, self._leading.step_s)
         signals, wakers, deaf_until_s = self.signals, self._wakers, -inf
-        while not (signals.stop or signals.reload) and (left_s := then_s - (now_s := time.monotonic())) > 0:
+        while not (signals.stop or signals.reload) and (remaining_s := then_s - (now_s := time.monotonic())) > 0:
             if wakers is None:
-                signals.sleep(min(left_s, step_s))
+                signals.sleep(min(remaining_s, step_s))
             elif now_s < deaf_until_s:
-                signals.sleep(min(left_s, step_s, deaf_until_s - now_s))
-            elif signals.sleep(min(left_s, step_s), wakers):
+                signals.sleep(min(remaining_s, step_s, deaf_until_s - now_s))
+            elif signals.sleep(min(remaining_s, step_s), wakers):
                 if wakers.called():
                     then_s, wakers = min(then_s, woken_s), None
                 else:
@@ -160,7 +220,7 @@ class Loop:
             self._leading.keep()
 
     def _reread(self) -> None:
-        """The new configuration in place of the old one; the old one stays if the new one does not open."""
+        """Load the new configuration. The old one stays if the new one does not open."""
         self.signals.reload = False
         self._notifier.reloading()
         try:
@@ -176,38 +236,38 @@ class Loop:
             self._work = replace(self._work, refused=str(error)[:MOST_SAID])
         else:
             old, self._config, self._stack, self._parts = self._stack, config, stack, parts
-            self._told.placing = config.placement.places
-            self._leading = Leading(parts.lead)
+            self._warning_log.placing = config.placement.places
+            self._leading = Leadership(parts.lead)
             _closed(old)
-            self._work = work_of(config, apply=self._mode(config) == "apply")
+            self._work = work_of_config(config, apply=self._mode(config) == "apply")
             log.info("config.reloaded", mode=self._mode(config))
         self._publish(self._work)
         self._notifier.ready("reloaded")
 
     def _adopted(self, config: Config, stack: ExitStack) -> None:
-        """Metrics and pages by the new configuration; what was opened for it is closed again if that cannot be."""
+        """Adopt the new configuration for metrics and pages. If that fails, close what was opened for it."""
         try:
             self._watch.adopt(config, apply=self._mode(config) == "apply")
         except BaseException:
             stack.close()
             raise
 
-    def _open(self, config: Config) -> tuple[ExitStack, Parts]:
+    def _open(self, config: Config) -> tuple[ExitStack, CycleParts]:
         configure(config.log.level, config.log.format)
         stack = ExitStack()
-        return stack, stack.enter_context(assembled(config, apply=self._mode(config) == "apply", indices=True))
+        return stack, stack.enter_context(open_cycle_parts(config, apply=self._mode(config) == "apply", indices=True))
 
     def _mode(self, config: Config) -> str:
         return self._forced or config.mode
 
 
-def _wakers(config: Config) -> Wakers | None:
-    """The socket of `daemon.socket`; None where there is none. Raises ConfigError."""
-    return Wakers(config.daemon.socket, config.daemon.users) if config.daemon.socket else None
+def _wakers(config: Config) -> WakeupSocket | None:
+    """The socket of `daemon.socket`; None without one. Raises ConfigError."""
+    return WakeupSocket(config.daemon.socket, config.daemon.users) if config.daemon.socket else None
 
 
 def _closed(stack: ExitStack) -> None:
-    """Close what the configuration before had open. What goes wrong is told: the new one is in force already."""
+    """Close what the old configuration had open. Failures are only logged, since the new one is in force."""
     try:
         stack.close()
     except Exception as error:
@@ -216,11 +276,11 @@ def _closed(stack: ExitStack) -> None:
 
 
 def _see_held(old: Config, new: Config) -> None:
-    """Raises ConfigError naming what cannot change under a running daemon: it holds the old lock and socket."""
+    """Raises ConfigError for a change that a running daemon cannot make: it holds the old lock and socket."""
     if (old.daemon.socket, old.daemon.users) != (new.daemon.socket, new.daemon.users):
         raise ConfigError("changed, which a reload cannot do: restart the daemon", key="daemon.socket")
     if old.leader != new.leader:
         raise ConfigError("changed, which a reload cannot do: restart the daemon", key="leader")
-    for name in FIXED:
+    for name in FIXED_LEDGER_KEYS:
         if getattr(old.ledger, name) != getattr(new.ledger, name):
             raise ConfigError("changed, which a reload cannot do: restart the daemon", key=f"ledger.{name}")

@@ -1,4 +1,4 @@
-"""Speed by model, batch size, number of GPUs and GPU type, from a table of throughputs."""
+"""Speeds by GPU type: all equal, or from a table by model, batch size, number of GPUs and GPU type."""
 
 from __future__ import annotations
 
@@ -9,18 +9,34 @@ from functools import lru_cache
 import numpy as np
 
 from slurmsched.errors import ConfigError
-from slurmsched.estimators.completion import completed, rising
 from slurmsched.estimators.throughput_table import (
-    SHIPPED,
+    APART,
+    BATCH_OF_EACH_GPU,
+    complete_rates,
+    group_name,
     job_kind,
+    kept_table,
     kinds,
+    non_decreasing_rates,
     pair_throughput,
     throughput,
     throughput_table,
 )
-from slurmsched.model import Snapshot
-from slurmsched.model.columns import Floats, Int64s
+from slurmsched.model import Jobs, Snapshot
+from slurmsched.model.columns import Bools, Floats, Int64s
 from slurmsched.model.hints import parse_hints
+
+
+@dataclass(frozen=True, slots=True)
+class EqualSpeeds:
+    """Speed 1 on every GPU type, for sites without a table. Source: slurmsched."""
+
+    def speeds(self, snapshot: Snapshot, types: Sequence[str]) -> Floats:
+        """See protocols.SpeedEstimator."""
+        return np.ones((len(snapshot.jobs), len(types)))
+
+
+# Speeds from a table.
 
 Rates = Mapping[tuple[str, int], Floats]
 UNITS = ("reference", "steps")
@@ -28,59 +44,105 @@ UNITS = ("reference", "steps")
 
 @dataclass(frozen=True, slots=True)
 class Throughputs:
-    """Steps per second of a job on a type over those on the reference type, by its hints `model` and `batch`.
+    """Steps per second of a job on a GPU type over those on the reference type, by its hints `model` and `batch`.
 
-    table: Gavel's or Shockwave's JSON, or a CSV of model, batch, gpus, gpu_type, steps_per_s; gzip or not; or "gavel",
-    which is shipped. reference: the type on which expected run times are. unit: "reference", or "steps" for the bare
-    steps per second of the table, by which jobs are compared with each other then. Entries that are missing are
-    completed (see estimators.completion) and do not fall with the number of GPUs; an entry of 0 says that the job
-    cannot run there. A job of another size takes the speed of the nearest size; one of no known model the geometric
-    mean of all models. A type that the table lacks is as fast as the mean of those it has.
-    Elastic jobs have a curve where the table has their model on two sizes or more; the tables that are shipped have
-    none, since their steps are of a batch that grows with the GPUs.
+    Missing entries are completed (see throughput_table.complete_rates) and do not fall with the number of GPUs. An
+    entry of 0 means that the job cannot run there. A job of another size has the speed of the nearest size, a job of no
+    known model the geometric mean of all models. A type that the table lacks has the mean speed of the others. Elastic
+    jobs have a curve if the table has their model on two sizes or more. The shipped tables "gavel" and "shockwave"
+    have no curves, because their steps are of a batch that grows with the GPUs.
+    table: Gavel's or Shockwave's JSON, or a CSV of model, batch, gpus, gpu_type, steps_per_s; gzip or not; or one that
+        is shipped: "gavel", "shockwave", "elasticflow". The file of measured_use.profiles is such a CSV. A job without
+        the hint `model` is found there by its user and name.
+    reference: GPU type of expected run times.
+    unit: "reference", or "steps" for the bare steps per second of the table.
+    any_batch: curves from those tables too. A sample then counts the same in a large batch as in a small one.
+    may_lack: whether the table may be missing, unreadable or without the reference: then every type counts alike, no
+        job has a curve, and `notes` says so. The configuration sets it for the file of measured_use.profiles.
     Raises ConfigError without a table or for a reference that is not in it, InputError for a file that cannot be read.
-    Source: Narayanan et al. (Gavel), OSDI '20; what is done without an entry is ours.
+    Source: Narayanan et al. (Gavel), OSDI '20. What is done without an entry is ours.
     """
 
     table: str = ""
     reference: str = "v100"
     unit: str = "reference"
+    any_batch: bool = False
+    may_lack: bool = False
 
     def __post_init__(self) -> None:
         if not self.table:
             raise ConfigError('needs a table: speeds = { name = "throughputs", table = "FILE" }',
                               key="policy.speeds.table")  # fmt: skip
-        if self.reference not in throughput_table(self.table):
+        if not self.may_lack and self.reference not in throughput_table(self.table):
             known = ", ".join(sorted(throughput_table(self.table)))
             raise ConfigError(f"{self.table} has no type {self.reference!r}; it has {known}",
                               key="policy.speeds.reference")  # fmt: skip
         if self.unit not in UNITS:
             raise ConfigError(f"must be one of {', '.join(UNITS)}, got {self.unit!r}", key="policy.speeds.unit")
+        if not isinstance(self.any_batch, bool):
+            raise ConfigError(f"must be true or false, got {self.any_batch!r}", key="policy.speeds.any_batch")
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is missing, in words."""
+        if not self._lacking():
+            return ()
+        return (f"policy.speeds: {self.table} has no rows of GPU type {self.reference!r} yet, or cannot be read; all "
+                "types count alike until slurmsched starts again with it",)  # fmt: skip
+
+    def _lacking(self) -> bool:
+        """Whether there is no table to go by."""
+        return self.may_lack and self.reference not in kept_table(self.table)
 
     def speeds(self, snapshot: Snapshot, types: Sequence[str]) -> Floats:
         """See protocols.SpeedEstimator. (N, T)."""
+        if self._lacking():
+            return np.ones((len(snapshot.jobs), len(types)))
         rates, jobs = _rates(self.table, self.reference, tuple(types), self.unit), snapshot.jobs
         anything = _mean(rates)
         codes = jobs.comment.codes.astype(np.int64) * (int(jobs.gpus.max(initial=0)) + 1) + jobs.gpus
+        if any(":" in model for model, _ in rates):  # groups of a user and a name
+            for column in (jobs.user, jobs.name):
+                codes = np.unique(codes, return_inverse=True)[1] * len(column.names) + column.codes
         _, first, place = np.unique(codes, return_index=True, return_inverse=True)
-        found = [_speed(rates, _kind(jobs.comment[row]), int(jobs.gpus[row]), anything) for row in first.tolist()]
+        found = [_speed(rates, _kind(jobs, row), int(jobs.gpus[row]), anything) for row in first.tolist()]
         return np.array(found).reshape(len(first), len(types))[place]
 
-    def kept(self, snapshot: Snapshot, first: Int64s, second: Int64s, types: Sequence[str]) -> Floats:
+    def shared_speeds(self, snapshot: Snapshot, first: Int64s, second: Int64s, types: Sequence[str]) -> Floats:
         """See protocols.PairEstimator. (P, T, 2)."""
+        if self._lacking():
+            return np.zeros((len(first), len(types), 2))
         jobs = snapshot.jobs
-        kind = [_kind(text) for text in jobs.comment]
+        kind = [_kind(jobs, row) for row in range(len(jobs))]
         keys = [(kind[a], kind[b], int(jobs.gpus[a])) for a, b in zip(first.tolist(), second.tolist(), strict=True)]
         known = {key: self._kept(key, types) for key in set(keys)}
         return np.array([known[key] for key in keys]).reshape(len(keys), len(types), 2)
 
     def curve(self, snapshot: Snapshot, row: int, gpus: Int64s) -> Floats | None:
         """See protocols.CurveEstimator: of the reference type, with the batch size that the job tells. (K,)."""
-        if self.table in SHIPPED:
-            return None
-        asked, kind = max(int(snapshot.jobs.gpus[row]), 1), _kind(snapshot.jobs.comment[row])
-        made = _at_sizes(self.table, self.reference, kind, (asked, *gpus.tolist()))
+        asked = max(int(snapshot.jobs.gpus[row]), 1)
+        made = self._rates(snapshot, row, self.reference, (asked, *gpus.tolist()))
         return None if made is None or made[0] <= 0 else made[1:] / made[0]
+
+    def curve_on(self, snapshot: Snapshot, row: int, type_: str, gpus: Int64s, apart: Bools) -> Floats | None:
+        """See protocols.TypedCurveEstimator. (K,)."""
+        asked, sizes = (max(int(snapshot.jobs.gpus[row]), 1),), tuple(gpus.tolist())
+        base = self._rates(snapshot, row, self.reference, asked)
+        name = type_ or self.reference
+        near, far = (self._rates(snapshot, row, name + form, sizes) for form in ("", APART))
+        if base is None or base[0] <= 0 or near is None:
+            return None
+        if far is None:
+            far = np.zeros(len(gpus)) if name + APART in throughput_table(self.table) else near
+        return np.where(apart, far, near) / base[0]
+
+    def _rates(self, snapshot: Snapshot, row: int, type_: str, gpus: tuple[int, ...]) -> Floats | None:
+        """Steps per second of a job on so many GPUs, None where nothing is known. (K,)."""
+        if self._lacking() or (self.table in BATCH_OF_EACH_GPU and not self.any_batch):
+            return None
+        if type_ not in throughput_table(self.table):
+            return None
+        return rates_at_sizes(self.table, type_, _kind(snapshot.jobs, row), gpus)
 
     def _kept(self, pair: tuple[str, str, int], types: Sequence[str]) -> list[tuple[float, float]]:
         """By type, 0 for both where the table lacks the pair or one of them alone."""
@@ -95,7 +157,7 @@ class Throughputs:
 
 
 @lru_cache(maxsize=4_096)
-def _at_sizes(name: str, reference: str, kind: str, gpus: tuple[int, ...]) -> Floats | None:
+def rates_at_sizes(name: str, reference: str, kind: str, gpus: tuple[int, ...]) -> Floats | None:
     """Steps per second on so many GPUs: between sizes in the table along straight lines in logarithms, below them in
     proportion, above them no more. None where the table has fewer than two sizes. (K,)."""
     rates = _sizes(name, reference).get(kind, {})
@@ -108,7 +170,7 @@ def _at_sizes(name: str, reference: str, kind: str, gpus: tuple[int, ...]) -> Fl
     return np.where([rates.get(each, 1.0) > 0 for each in gpus], made, 0.0)
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=32)
 def _sizes(name: str, type_: str) -> Mapping[str, Mapping[int, float]]:
     """Model -> number of GPUs -> steps per second on this type, as the table has it."""
     found: dict[str, dict[int, float]] = {}
@@ -118,9 +180,10 @@ def _sizes(name: str, type_: str) -> Mapping[str, Mapping[int, float]]:
     return found
 
 
-def _kind(comment: str) -> str:
-    hints = parse_hints(comment)
-    return job_kind(hints.model or "", hints.batch)
+def _kind(jobs: Jobs, row: int) -> str:
+    """The job type in a table: by its model, else by its user and name."""
+    hints = parse_hints(jobs.comment[row])
+    return job_kind(hints.model or group_name(jobs.user[row], jobs.name[row]), hints.batch)
 
 
 def _speed(rates: Rates, kind: str, gpus: int, anything: Floats) -> Floats:
@@ -152,10 +215,10 @@ def _rates(name: str, reference: str, types: tuple[str, ...], unit: str) -> Rate
     some = (raw > 0).any(axis=1)
     known = [known[row] for row in np.flatnonzero(some).tolist()]
     raw = raw[some]
-    filled = completed(raw)
+    filled = complete_rates(raw)
     for model in {model for model, _ in known}:
         rows = [row for row, kind in enumerate(known) if kind[0] == model]
-        filled[rows] = rising(filled[rows], np.isnan(raw[rows]))
+        filled[rows] = non_decreasing_rates(filled[rows], np.isnan(raw[rows]))
     base = np.where(filled[:, -1] > 0, filled[:, -1], filled.max(axis=1))
     base = base if unit == "reference" else np.ones(len(base))
     return dict(zip(known, filled[:, :-1] / base[:, None], strict=True))

@@ -1,49 +1,107 @@
 """The nouns: frozen tables of jobs, nodes and partitions, the snapshot, the plan."""
 
-from slurmsched.model.acts import Act, Purpose, Reservations, Stage, Victim, Wait
-from slurmsched.model.card import Card, Family, Input, Use
 from slurmsched.model.columns import Labels, frozen
-from slurmsched.model.deferrals import Deferral
-from slurmsched.model.jobs import Allocations, Jobs
+from slurmsched.model.gpu_selection import GpuSelection, JobGpuRequest, PlacedJob
+from slurmsched.model.gpu_topology import Fabric, GpuTopology, LinkKind, SiteTopology
+from slurmsched.model.jobs import Allocations, Jobs, Past
 from slurmsched.model.nodes import Nodes, Partitions
-from slurmsched.model.past import Past
-from slurmsched.model.pins import Picking, Pin, Placed, Wish
+from slurmsched.model.operations import NodeWait, Operation, OperationStage, Purpose, Reservations, Victim
+from slurmsched.model.overrides import JobChanges, Override, OverrideState
 from slurmsched.model.plan import (
     Action,
+    AllowStart,
+    AskSize,
     Assignments,
-    Defer,
-    Delay,
+    DeleteReservation,
     Estimates,
-    Join,
-    Move,
+    JoinReservation,
+    MoveReservation,
     Outcome,
-    PinNodes,
     Plan,
     Ranking,
     Receipt,
     Refusal,
     Requeue,
     Reserve,
-    Retype,
-    SetLever,
+    SetAdminComment,
+    SetCpus,
+    SetField,
+    SetGpuRequest,
     SetNice,
+    SetNodeList,
+    SetPriority,
     SetSiteFactor,
+    SetSize,
+    SetStart,
     Signal,
     Step,
-    Unreserve,
-    Wake,
 )
+from slurmsched.model.policy_info import PolicyFamily, PolicyInfo, PolicyInput, PolicyLever
 from slurmsched.model.snapshot import Rights, Site, Snapshot
 from slurmsched.model.states import FINISHED, JobState, NodeState, job_state, node_state, read_node_state
-from slurmsched.model.topology import Fabric, GpuTopology, LinkKind, SiteTopology
-from slurmsched.model.wants import Wants
 
 __all__ = [
-    "Act", "Action", "Allocations", "Assignments", "Card", "Defer", "Deferral", "Delay", "Estimates", "FINISHED",
-    "Fabric", "Family", "GpuTopology", "Input", "JobState", "Jobs", "Join", "Labels", "LinkKind", "Move",
-    "NodeState", "Nodes", "Outcome", "Partitions", "Past", "Picking", "Pin", "PinNodes", "Placed", "Plan",
-    "Purpose", "Ranking", "Receipt", "Refusal", "Requeue", "Reservations", "Reserve", "Retype", "Rights",
-    "SetLever", "SetNice", "SetSiteFactor", "Signal", "Site", "SiteTopology", "Snapshot", "Stage", "Step",
-    "Unreserve", "Use", "Victim", "Wait", "Wake", "Wants", "Wish", "frozen", "job_state", "node_state",
+    "Operation",
+    "Action",
+    "Allocations",
+    "Assignments",
+    "PolicyInfo",
+    "SetStart",
+    "AllowStart",
+    "AskSize",
+    "Estimates",
+    "FINISHED",
+    "Fabric",
+    "PolicyFamily",
+    "GpuTopology",
+    "PolicyInput",
+    "JobState",
+    "Jobs",
+    "JoinReservation",
+    "Labels",
+    "LinkKind",
+    "MoveReservation",
+    "NodeState",
+    "Nodes",
+    "Outcome",
+    "Override",
+    "OverrideState",
+    "Partitions",
+    "Past",
+    "GpuSelection",
+    "SetNodeList",
+    "PlacedJob",
+    "Plan",
+    "Purpose",
+    "Ranking",
+    "Receipt",
+    "Refusal",
+    "Requeue",
+    "Reservations",
+    "Reserve",
+    "SetGpuRequest",
+    "Rights",
+    "SetAdminComment",
+    "SetField",
+    "SetPriority",
+    "SetNice",
+    "SetSiteFactor",
+    "SetCpus",
+    "SetSize",
+    "Signal",
+    "Site",
+    "SiteTopology",
+    "Snapshot",
+    "OperationStage",
+    "Step",
+    "DeleteReservation",
+    "PolicyLever",
+    "Victim",
+    "NodeWait",
+    "JobChanges",
+    "JobGpuRequest",
+    "frozen",
+    "job_state",
+    "node_state",
     "read_node_state",
-]  # fmt: skip
+]

@@ -1,15 +1,13 @@
-"""Columns: read-only numpy arrays and text columns, the material of every table."""
+"""Columns and tables: read-only numpy arrays, text columns, and frozen tables made of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-
-from slurmsched.model.quick import quickly
 
 Bools = NDArray[np.bool_]
 Int8s = NDArray[np.int8]
@@ -20,7 +18,7 @@ Floats = NDArray[np.float64]
 
 
 def frozen(values: Any, dtype: Any) -> NDArray[Any]:
-    """values as a read-only array of dtype; copied only if something else could write to it."""
+    """The values as a read-only array of dtype. They are copied only if other code could write to them."""
     array = np.asarray(values, dtype=dtype)
     if array.flags.writeable:
         array = array.copy() if array is values else array
@@ -28,19 +26,18 @@ def frozen(values: Any, dtype: Any) -> NDArray[Any]:
     return array
 
 
-def sealed(fresh: NDArray[Any]) -> NDArray[Any]:
-    """An array that nothing else refers to, made read-only as it is."""
+def made_read_only(fresh: NDArray[Any]) -> NDArray[Any]:
+    """The same array, made read-only. No other code may refer to it."""
     fresh.flags.writeable = False
     return fresh
 
 
-@quickly
 @dataclass(frozen=True, slots=True, eq=False)
 class Labels:
     """A text column: row i holds names[codes[i]]. Equal texts share one name.
 
-    codes: (N,) int32. names: distinct texts in ascending order, so that equal columns have
-    equal codes whatever the order of their making.
+    codes: (N,) int32.
+    names: distinct texts in ascending order, so that equal columns have equal codes.
     """
 
     codes: Int32s
@@ -51,7 +48,7 @@ class Labels:
 
     @classmethod
     def of(cls, texts: Sequence[str]) -> Labels:
-        """The column that holds these texts, row by row."""
+        """The column with these texts, row by row."""
         names = sorted(set(texts))
         code = {name: i for i, name in enumerate(names)}
         return cls(np.fromiter(map(code.__getitem__, texts), np.int32, len(texts)), tuple(names))
@@ -70,14 +67,22 @@ class Labels:
     def __iter__(self) -> Iterator[str]:
         return map(self.names.__getitem__, self.codes)
 
+    def rows(self) -> dict[str, int]:
+        """Row of each text; of a text in several rows the last."""
+        return {text: row for row, text in enumerate(self)}
+
     def take(self, rows: NDArray[Any]) -> Labels:
-        """The column of the given rows (indices or a mask), names no row holds dropped."""
+        """The column of the given rows (indices or a mask), without unused names."""
         codes = self.codes[rows]
-        used, inverse = np.unique(codes, return_inverse=True)
-        return Labels(inverse.astype(np.int32), tuple(self.names[c] for c in used))
+        used = np.flatnonzero(np.bincount(codes, minlength=len(self.names)))
+        if len(used) == len(self.names):
+            return Labels(codes, self.names)
+        place = np.empty(len(self.names), np.int32)
+        place[used] = np.arange(len(used))
+        return Labels(place[codes], tuple(self.names[c] for c in used))
 
     def followed_by(self, other: Labels) -> Labels:
-        """The rows of this column, then those of another."""
+        """The rows of this column, followed by those of another."""
         names = sorted({*self.names, *other.names})
         place = {name: code for code, name in enumerate(names)}
         codes = [
@@ -86,14 +91,97 @@ class Labels:
         return Labels(np.concatenate([np.zeros(0, np.int32), *codes]), tuple(names))
 
     def map(self, function: Callable[[str], Any], dtype: Any) -> NDArray[Any]:
-        """function of each row's text, computed once a name. (N,) of dtype."""
+        """The function of each row's text, computed once for each name. (N,) of dtype."""
         if not self.names:
             return frozen(np.zeros(0, dtype), dtype)
         table = np.empty(len(self.names), dtype)
         table[:] = [function(name) for name in self.names]
         return frozen(table[self.codes], dtype)
 
+    @property
+    def any_text(self) -> bool:
+        """Whether any row has a text."""
+        return self.names not in ((), ("",))
+
     def isin(self, names: Iterable[str]) -> Bools:
         """Whether each row's text is one of names. (N,) bool."""
         wanted = frozenset(names)
         return self.map(wanted.__contains__, np.bool_)
+
+
+# Tables.
+
+T = TypeVar("T", bound="Table")
+
+
+def column(dtype: Any, default: Any) -> Any:
+    """A numeric column: its dtype, and the value of rows without one."""
+    return field(metadata={"dtype": dtype, "default": default})
+
+
+def text_column(default: str = "") -> Any:
+    """A text column (Labels), and the text of rows without one."""
+    return field(metadata={"dtype": Labels, "default": default})
+
+
+class Table:
+    """Base of frozen dataclasses whose every field is a column made by `column` or `text`."""
+
+    __slots__ = ()
+
+    @classmethod
+    def build(cls: type[T], rows: int, columns: Mapping[str, Any]) -> T:
+        """A table of `rows` rows from the given columns. Other columns hold their defaults.
+
+        columns: name -> array or sequence (sequence of str or Labels for text).
+        Raises ValueError for an unknown column or one of another length.
+        """
+        made: dict[str, Any] = {}
+        for spec in fields(cls):  # type: ignore[arg-type]
+            dtype, given = spec.metadata["dtype"], columns.get(spec.name)
+            if dtype is Labels:
+                made[spec.name] = _labels(given, spec.metadata["default"], rows)
+            else:
+                values = np.full(rows, spec.metadata["default"], dtype) if given is None else given
+                made[spec.name] = frozen(values, dtype)
+            if len(made[spec.name]) != rows:
+                raise ValueError(f"column {spec.name} has {len(made[spec.name])} rows, not {rows}")
+        unknown = set(columns) - set(made)
+        if unknown:
+            raise ValueError(f"{cls.__name__} has no column {', '.join(sorted(unknown))}")
+        return cls(**made)
+
+    @classmethod
+    def _kind(cls: type[T]) -> type[T]:
+        """The class of tables made from this one."""
+        return cls
+
+    def take(self: T, rows: Any) -> T:
+        """The table of the given rows (indices or a mask)."""
+        cut = {}
+        for spec in fields(self):  # type: ignore[arg-type]
+            values = getattr(self, spec.name)
+            cut[spec.name] = values.take(rows) if isinstance(values, Labels) else frozen(values[rows], values.dtype)
+        return self._kind()(**cut)
+
+    def followed_by(self: T, other: T) -> T:
+        """The rows of this table, followed by those of another one of its kind."""
+        both: dict[str, Any] = {}
+        for spec in fields(self):  # type: ignore[arg-type]
+            one, two = getattr(self, spec.name), getattr(other, spec.name)
+            both[spec.name] = one.followed_by(two) if isinstance(one, Labels) else np.concatenate([one, two])
+        return self._kind().build(len(self) + len(other), both)
+
+    def with_columns(self: T, **columns: Any) -> T:
+        """This table with some columns replaced."""
+        now = {spec.name: getattr(self, spec.name) for spec in fields(self)}  # type: ignore[arg-type]
+        return self._kind().build(len(self), now | columns)
+
+    def __len__(self) -> int:
+        return len(getattr(self, self.__slots__[0]))  # type: ignore[misc]
+
+
+def _labels(given: Any, default: str, rows: int) -> Labels:
+    if given is None:
+        return Labels.constant(default, rows)
+    return given if isinstance(given, Labels) else Labels.of(given)

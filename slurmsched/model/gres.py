@@ -1,9 +1,9 @@
-"""One grammar for every gres and TRES text that Slurm prints, of all ages.
+"""One grammar for every gres and TRES text of Slurm, and the request of a job in one normal form.
 
     text   := "" | "(null)" | "N/A" | entry ("," entry)*
     entry  := ["gres:" | "gres/"] kind (":" type)? ((":" | "=") count)? ("(" remark ")")*
     type   := name | "(null)"                              (none: GPUs without Type, 20.11 to 25.11)
-    count  := number ["K" | "M" | "G" | "T" | "P"]         (powers of 1024; 1 when left out)
+    count  := number ["K" | "M" | "G" | "T" | "P"]         (powers of 1024; 1 if left out)
     remark := "IDX:" indices | "S:" sockets | used "/" all ("," used "/" all)* | anything else
 
 Source: Slurm's gres.conf, sbatch and scontrol manual pages, 20.11 to 26.05; tests/recorded/public.
@@ -13,35 +13,36 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from slurmsched.errors import UnreadableError
-from slurmsched.model.hostlist import split_list
+from slurmsched.model.hostlists import split_comma_list
+from slurmsched.model.slurm_text import COUNT_UNITS
 
-SHARING = ("shard", "mps")  # gres of which a GPU has several
-NOTHING = frozenset({"", "(null)", "N/A", "n/a", "none", "None", "(none)"})
+SHARING = ("shard", "mps")  # gres that share a GPU
+NO_GRES = frozenset({"", "(null)", "N/A", "n/a", "none", "None", "(none)"})
 _ENTRY = re.compile(
     r"(?:gres[:/])?(?P<kind>[A-Za-z_][^\s,:=()]*)"
     r"(?P<type>(?::(?:\w[\w.+@/~#-]*|\(null\)))*?)"
     r"(?:(?P<sep>[:=])(?P<count>\d+(?:\.\d+)?)(?P<unit>[KMGTPkmgtp]?))?"
     r"(?P<remarks>(?:\([^()]*\))*)"
 )
-_UNIT = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
 _INDICES = re.compile(r"\(IDX:([^()]*)\)")
 _PARTS = re.compile(r"\((\d+/\d+(?:,\d+/\d+)*)\)")
 MOST_COUNT = 2**53  # of any gres, counted in bytes or not
-MOST_INDEXED = 63  # GPUs of a node that are told apart: as many bits as an int64 column has for a mask
-MOST_DEVICES = 4096  # of a node: a higher index or count of GPUs is no number of devices
-LONGEST = 4096  # characters of one text: no node or job has so many kinds
+MOST_INDEXED = 63  # most GPUs of a node in a mask: bits of an int64 column
+MOST_DEVICES = 4096  # of a node; higher indices and counts are not accepted
+LONGEST_TEXT = 4096  # most characters of one text
 _MIG = re.compile(r"(?:^|[^0-9a-z])\d+g[._]?\d+gb", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Gres:
-    """One entry: so many of a kind and type. mask: bit i is device index i, 0 where none is shown.
+    """One entry: a count of a kind and type.
 
-    parts: of shards and MPS how many are used of each device in turn, () where that is not shown.
+    mask: bit i is device index i, 0 = no indices are shown.
+    parts: for shards and MPS the number in use on each device, () = not shown.
     """
 
     kind: str
@@ -52,7 +53,7 @@ class Gres:
 
     @property
     def mig(self) -> bool:
-        """Whether this is a slice of a GPU (MIG), which no NVLink joins to others."""
+        """Whether this is a MIG device, which has no NVLink."""
         return self.kind == "gpu" and is_mig(self.type)
 
 
@@ -63,20 +64,21 @@ def is_mig(gpu_type: str) -> bool:
 
 @lru_cache(maxsize=1 << 16)
 def parse_gres(text: str, *, counted: bool = False) -> tuple[Gres, ...]:
-    """The entries of a gres or TRES text in their order, zeros kept. counted: every entry must have a count, as those
-    of what is in use have.
+    """The entries of a gres or TRES text in their order, zeros included.
 
-    Of a TRES text's typed and untyped keys ("gres/gpu:a100=2,gres/gpu=3") the untyped one stays with
-    what no typed one names (1), so that a sum counts every device once.
+    A TRES text may have typed and untyped keys ("gres/gpu:a100=2,gres/gpu=3"). The untyped one keeps the rest
+    (1), so that a sum counts every device once.
+
+    counted: every entry must have a count, as entries of gres in use have.
     Raises UnreadableError for text outside the grammar.
     """
-    if text in NOTHING:
+    if text in NO_GRES:
         return ()
-    if len(text) > LONGEST:
+    if len(text) > LONGEST_TEXT:
         raise UnreadableError("not a gres or TRES text: too long", text=text[:100])
     entries: list[Gres] = []
     totals: list[Gres] = []
-    for part in split_list(text, "()"):
+    for part in split_comma_list(text, "()"):
         match = _ENTRY.fullmatch(part.strip())
         if match is None:
             raise UnreadableError("not a gres or TRES text", text=text)
@@ -84,11 +86,11 @@ def parse_gres(text: str, *, counted: bool = False) -> tuple[Gres, ...]:
             raise UnreadableError("not a count of gres in use", text=text)
         entry = _entry(match)
         (totals if match["sep"] == "=" and not entry.type else entries).append(entry)
-    return tuple(entries + [rest for total in totals if (rest := _rest(total, entries))])
+    return tuple(entries + [rest for total in totals if (rest := _untyped_rest(total, entries))])
 
 
 def _entry(match: re.Match[str]) -> Gres:
-    number, unit = match["count"], _UNIT[(match["unit"] or "").upper()]
+    number, unit = match["count"], COUNT_UNITS[(match["unit"] or "").upper()]
     if number is not None and float(number) * unit >= MOST_COUNT:
         raise UnreadableError("not a count of gres", text=match[0][:100])
     count = 1 if number is None else int(float(number) * unit)
@@ -100,7 +102,7 @@ def _entry(match: re.Match[str]) -> Gres:
     return Gres(match["kind"], "".join(words), count, index_mask(indices[1]) if indices else 0, used)
 
 
-def _rest(total: Gres, entries: Sequence[Gres]) -> Gres | None:
+def _untyped_rest(total: Gres, entries: Sequence[Gres]) -> Gres | None:
     typed = sum(entry.count for entry in entries if entry.kind == total.kind)
     if typed and typed >= total.count:
         return None
@@ -110,7 +112,7 @@ def _rest(total: Gres, entries: Sequence[Gres]) -> Gres | None:
 def index_mask(text: str) -> int:
     """Device indices as a bit mask: "0,2-3" -> 0b1101; "N/A" and "" -> 0. Raises UnreadableError."""
     mask = 0
-    if text in NOTHING:
+    if text in NO_GRES:
         return mask
     for part in text.split(","):
         low, _, high = part.partition("-")
@@ -125,10 +127,11 @@ def index_mask(text: str) -> int:
 
 
 def shared_devices(entries: Iterable[Gres], devices: int) -> tuple[int, int]:
-    """How many of so many GPUs have shards or MPS out on them, and which, as a mask; the mask is 0 where that is not
-    shown for every device.
+    """The number of GPUs with shards or MPS in use, and a mask of them; the mask is 0 if not every device is shown.
 
-    Parts that no device is shown for may lie on one device each.
+    Parts without a device may be on one device each.
+
+    devices: number of GPUs.
     """
     most, mask = 0, 0
     for entry in entries:
@@ -141,7 +144,7 @@ def shared_devices(entries: Iterable[Gres], devices: int) -> tuple[int, int]:
 
 
 def count_gpus(entries: Iterable[Gres]) -> int:
-    """Whole GPUs: MIG devices are left out."""
+    """The number of whole GPUs, without MIG devices."""
     return sum(entry.count for entry in entries if entry.kind == "gpu" and not entry.mig)
 
 
@@ -151,12 +154,12 @@ def count_mig(entries: Iterable[Gres]) -> int:
 
 
 def count_kind(entries: Iterable[Gres], kind: str) -> int:
-    """Entries of another kind, such as "shard", summed."""
+    """The sum of entries of another kind, such as "shard"."""
     return sum(entry.count for entry in entries if entry.kind == kind)
 
 
 def normal_form(entries: Iterable[Gres], kinds: Sequence[str] = ("gpu", "shard")) -> str:
-    """The entries of these kinds as one text, equal ones summed, zeros dropped: "gpu:a100:4,gpu:h100:2"."""
+    """The entries of these kinds as one text, equal ones summed, without zeros: "gpu:a100:4,gpu:h100:2"."""
     totals: dict[tuple[str, str], int] = {}
     for entry in entries:
         if entry.kind in kinds:
@@ -167,3 +170,91 @@ def normal_form(entries: Iterable[Gres], kinds: Sequence[str] = ("gpu", "shard")
         for (kind, gpu_type), count in sorted(totals.items())
         if count
     )
+
+
+# The GPUs that a job requests, whatever option it used, in one normal form.
+
+KINDS = ("gpu", "shard")
+
+
+@dataclass(frozen=True, slots=True)
+class GpuRequest:
+    """What one job (one array task, one het component) requests or holds on all its nodes together.
+
+    gpus: whole GPUs.
+    mig_devices: MIG devices, counted separately.
+    shards: parts of shared GPUs.
+    text: normal form, e.g. "gpu:h100:2,gpu:h200:4"; "" for a job without GPUs.
+    by: unit of the option, "job", "task", "socket" or "node"; "" = unknown.
+    """
+
+    gpus: int = 0
+    mig_devices: int = 0
+    shards: int = 0
+    text: str = ""
+    by: str = field(default="", compare=False)
+
+    @classmethod
+    def of(cls, entries: Iterable[Gres]) -> GpuRequest:
+        """The request that these entries make up."""
+        entries = tuple(entries)
+        return cls(count_gpus(entries), count_mig(entries), count_kind(entries, "shard"), normal_form(entries, KINDS))
+
+
+NO_REQUEST = GpuRequest()
+
+
+@dataclass(frozen=True, slots=True)
+class RequestForms:
+    """A job's request as Slurm keeps it: one TRES text for each option.
+
+    per_job: --gpus. per_task: --gpus-per-task. per_socket: --gpus-per-socket. per_node: --gres, --gpus-per-node.
+    tres: ReqTRES. It has GPUs only if AccountingStorageTRES lists them, and may have too few. It is used if the other
+        texts are empty.
+    nodes, tasks, sockets: least numbers requested; sockets are those of one node.
+    """
+
+    per_job: str = ""
+    per_task: str = ""
+    per_socket: str = ""
+    per_node: str = ""
+    tres: str = ""
+    nodes: int = 1
+    tasks: int = 1
+    sockets: int = 1
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Its TRES texts."""
+        return (self.per_job, self.per_task, self.per_socket, self.per_node, self.tres)
+
+
+def read_request_forms(forms: RequestForms) -> GpuRequest:
+    """What the job requests. If several options name a kind, the first of these counts: job, task, socket, node.
+
+    Raises UnreadableError for text outside the grammar of this module.
+    Source: sbatch manual page, options --gpus ... --gres. --gpus is the total of the job.
+    """
+    nodes = max(forms.nodes, 1)
+    ways = (
+        ("job", forms.per_job, 1),
+        ("task", forms.per_task, max(forms.tasks, 1)),
+        ("socket", forms.per_socket, max(forms.sockets, 1) * nodes),
+        ("node", forms.per_node, nodes),
+        ("", forms.tres, 1),
+    )
+    entries, by = list[Gres](), dict[str, str]()
+    for kind in KINDS:
+        found = ((way, _multiplied(text, factor, kind)) for way, text, factor in ways if kind in text)
+        by[kind], some = next(((way, some) for way, some in found if some), ("", []))
+        entries += some
+    return replace(GpuRequest.of(entries), by=by["gpu"]) if entries else NO_REQUEST
+
+
+def _multiplied(text: str, factor: int, kind: str) -> list[Gres]:
+    """The entries of that kind, with their counts multiplied."""
+    return [
+        replace(entry, count=entry.count * factor)
+        for entry in parse_gres(text)
+        if entry.kind == kind and entry.count > 0
+    ]

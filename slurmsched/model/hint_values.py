@@ -105,9 +105,16 @@ def losses(text: str) -> float:
     return min(max(before - now, 0.0) / (first - now), 1.0) if first > now else 0.0
 
 
+def number(text: str) -> float:
+    """A number of at least 0, such as 512, 0.76 or 9.9e-05."""
+    if not re.fullmatch(_LOSS, text, re.ASCII) or not math.isfinite(float(text)):
+        raise ValueError("is no number of at least 0")
+    return float(text)
+
+
 def topology(text: str) -> str:
     if text.lower() not in TOPOLOGIES:
-        raise ValueError(f"is none of {', '.join(TOPOLOGIES)}")
+        raise ValueError(f"is none of {', '.join(TOPOLOGIES)}: choose one")
     return text.lower()
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -19,7 +19,7 @@ from slurmsched.model.columns import Floats, Int64s
 from slurmsched.model.durations import FORMS, duration_s, duration_text
 from slurmsched.model.hint_values import TOPOLOGIES, Checkpoint, Deadline
 from slurmsched.model.jobs import Jobs
-from slurmsched.words import some
+from slurmsched.plain_text import pluralize
 
 MARK = "slurmsched:"
 MOST_BYTES = 1_024  # of a comment, as Slurm takes it from sbatch
@@ -44,10 +44,15 @@ class Hints:
     share: bool | None = None
     min_gpus: int | None = None
     max_gpus: int | None = None
+    min_cpus: int | None = None
+    gpu_mem: int | None = None  # GiB of each GPU
     mixed: bool | None = None
     model: str | None = None
     batch: int | None = None
     batches: tuple[int, ...] | None = None
+    throughput: float | None = None  # samples/s
+    noise: float | None = None  # gradient noise scale [samples]
+    metric: float | None = None
     warnings: tuple[str, ...] = ()
 
 
@@ -77,11 +82,11 @@ KEYS: tuple[Key, ...] = (
         "When the job must have ended: a time as 2027-01-31T12:00 (local to the cluster unless a zone follows: Z or "
         "+01:00), or so long after submission.", "deadline=+12h"),
     Key("progress", "progress", "`DONE/TOTAL`", values.progress,
-        "How far the job is, in any unit: steps, epochs, samples. A job may update it while it runs "
-        "(`scontrol update jobid=$SLURM_JOB_ID comment=...`).", "progress=30/90"),
+        "How far the job is, in any unit: steps, epochs, samples. A job may tell it while it runs "
+        "(`slurmsched-job report progress=30/90`).", "progress=30/90"),
     Key("loss", "loss", "`FIRST:BEFORE:NOW`", values.losses,
-        "Loss of the first step, of the step before and of now, each a number of at least 0 (0.8, 9.9e-05), updated "
-        "as `progress` is: a job whose loss still falls much has more to learn.", "loss=2.3:0.9:0.8"),
+        "Loss of the first step, of the step before and of now, each at least 0 (0.8, 9.9e-05). Update it with "
+        "`progress`. A job whose loss still falls much has more to learn.", "loss=2.3:0.9:0.8"),
     Key("topo", "topo", ", ".join(f"`{name}`" for name in TOPOLOGIES), values.topology,
         "The widest cell its GPUs may span: one NVLink island, one NUMA node, one network switch, or anything.",
         "topo=nvlink"),
@@ -91,6 +96,10 @@ KEYS: tuple[Key, ...] = (
         "Fewest GPUs an elastic job can run on.", "min_gpus=2"),
     Key("max_gpus", "max_gpus", "whole number", values.count,
         "Most GPUs an elastic job can make use of.", "max_gpus=16"),
+    Key("min_cpus", "min_cpus", "whole number", values.count,
+        "Fewest CPUs that a job of one node and one task can run with.", "min_cpus=4"),
+    Key("gpu_mem", "gpu_mem", "whole number", values.count,
+        "Memory of each of its GPUs that it needs, in GiB. Jobs that share a GPU must fit into it.", "gpu_mem=10"),
     Key("mixed", "mixed", "`yes` or `no`", values.yes_no,
         "The job may have GPUs of several types at once: it shares out its batch by how fast they are.", "mixed=yes"),
     Key("model", "model", "name", values.name,
@@ -99,9 +108,17 @@ KEYS: tuple[Key, ...] = (
         "Global batch size, for estimators of throughput.", "batch=512"),
     Key("batches", "batches", "whole numbers between colons", values.counts,
         "Batch sizes that the job may change to while it runs; `batch` is the one it has now.", "batches=32:64:128"),
+    Key("throughput", "throughput", "number", values.number,
+        "Samples that the job trains in a second, as it measured last.", "throughput=512.5"),
+    Key("noise", "noise", "number", values.number,
+        "Gradient noise scale, as measured last: the batch size [samples] beyond which a larger one gains little.",
+        "noise=1800"),
+    Key("metric", "metric", "number", values.number,
+        "A figure by which the user judges the job, such as its accuracy; for people to see.", "metric=0.76"),
 )  # fmt: skip
 
 _BY_NAME = {key.name: key for key in KEYS}
+REPORTED = ("progress", "loss", "batch", "throughput", "noise", "metric")  # what a running job may tell
 _MARK = re.compile(rf"(?<![\w-]){MARK}", re.IGNORECASE | re.ASCII)
 _WORD = re.compile(r"\s*([A-Za-z][\w-]*)=(\S*)", re.ASCII)
 _NONE, _LONG = Hints(), Hints(warnings=(TOO_LONG,))
@@ -160,7 +177,7 @@ class _Faults:
             self._texts.append(shortened(text))
 
     def texts(self) -> tuple[str, ...]:
-        return (*self._texts, some(self._more, "more fault")) if self._more else tuple(self._texts)
+        return (*self._texts, pluralize(self._more, "more fault")) if self._more else tuple(self._texts)
 
 
 def shortened(text: str) -> str:
@@ -223,6 +240,22 @@ def hints_alone(comment: str) -> str:
     return f"{MARK} {' '.join(words)}" if words else ""
 
 
+def reported_hints(text: str) -> tuple[str, ...]:
+    """The words of a job's report that are understood, in the order of REPORTED: "progress=30/90". Of a key given twice
+    the last counts. Other keys are for the comment alone, so that a report cannot ask for anything."""
+    last = {name: value for name, value in _words(f"{MARK} {text}") if name in REPORTED and _reads(name, value)}
+    return tuple(f"{name}={last[name]}" for name in REPORTED if name in last)
+
+
+def with_reported_hints(comment: str, words: Sequence[str]) -> str:
+    """A comment of the hints of this one, and of these words in place of its own of the same keys. Its other text is
+    left out: no policy reads it."""
+    given = {word.partition("=")[0] for word in words}
+    own = [f"{name}={value}" for name, value in _words(comment) if name not in given]
+    made = f"{MARK} {' '.join((*own, *words))}"
+    return comment if not words or _too_long(made) else made
+
+
 def _reads(name: str, value: str) -> bool:
     """Whether there is such a key, and its value is understood."""
     try:
@@ -260,7 +293,7 @@ def hint_warnings(jobs: Jobs, *, most: int = 20) -> tuple[str, ...]:
     having = {fault: rows for fault, rows in having.items() if len(rows)}
     texts = [f"{_first_of(jobs, rows)}: {fault}" for fault, rows in list(having.items())[:most]]
     rest = len(having) - len(texts)
-    return (*texts, f"{some(rest, 'more fault')} in hints of other jobs") if rest else tuple(texts)
+    return (*texts, f"{pluralize(rest, 'more fault')} in hints of other jobs") if rest else tuple(texts)
 
 
 def _first_of(jobs: Jobs, rows: Int64s) -> str:
@@ -269,6 +302,7 @@ def _first_of(jobs: Jobs, rows: Int64s) -> str:
     return f"job {jobs.job_id[rows[0]]}{more}"
 
 
+# Over 30 lines: the text of a page.
 def reference() -> str:
     """The page docs/hints.md, from the table of keys."""
     rows = "\n".join(f"| `{key.name}` | {key.form} | {key.meaning} | `{key.example}` |" for key in KEYS)
@@ -308,6 +342,9 @@ Rules:
 **Durations** are {FORMS}.
 The last form is MM:SS, as in `sbatch --time`. A bare number is refused, since Slurm reads minutes where most people
 mean seconds. Only the seconds of `ckpt` may be a bare number.
+
+**While it runs** a job tells `progress`, `loss`, `batch`, `throughput`, `noise` and `metric` with
+[slurmsched-job](talking-jobs.md). What it told last counts, in place of its comment.
 
 **Which hints matter** depends on the policy and the estimator in use. Their pages list what they read. The estimator
 `hint` reads `dur`; the policies `sjf`, `srtf` and `srsf` use this estimator by default.

@@ -1,4 +1,4 @@
-"""The jobs of a snapshot: one row a job record Slurm keeps, in ascending job id."""
+"""Jobs: those of a snapshot, those that ended, and by which options they asked for GPUs."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from slurmsched.model.columns import Bools, Floats, Int32s, Int64s, Labels
+from slurmsched.model.columns import Bools, Floats, Int32s, Int64s, Labels, Table, column, text_column
 from slurmsched.model.states import FINISHED, HELD, JobState
-from slurmsched.model.table import Table, column, text
 
 NAN = float("nan")
 _PENDING = int(JobState.PENDING)
@@ -18,74 +17,92 @@ INF = float("inf")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Jobs(Table):
-    """One row a job record, as slurmctld keeps it. Times are Unix seconds, NaN when not known.
+    """One row for each job record of slurmctld. Times are Unix seconds, NaN if unknown. All columns are (N,).
 
-    A pending array is one record (`array_tasks` > 1, job_id = array_job_id); a task that started
-    has its own. A het component is a row of its own. All columns are (N,).
+    A pending array is one record (`array_tasks` > 1, job_id = array_job_id). A task that started has its own record. So
+    has each het component.
     """
 
     job_id: Int64s = column(np.int64, 0)
     array_job_id: Int64s = column(np.int64, 0)  # 0: not an array
-    array_tasks: Int32s = column(np.int32, 1)  # tasks this record stands for
+    array_tasks: Int32s = column(np.int32, 1)  # tasks of this record
     het_job_id: Int64s = column(np.int64, 0)  # leader's id, 0: not a het job
     het_offset: Int32s = column(np.int32, 0)
-    user: Labels = text()
-    account: Labels = text()
-    partition: Labels = text()  # comma list as submitted
-    qos: Labels = text()
-    name: Labels = text()
-    comment: Labels = text()
-    reason: Labels = text()
-    dependency: Labels = text()
-    reservation: Labels = text()
-    node_list: Labels = text()  # nodes held, hostlist text
-    features_asked: Labels = text()  # constraint of the nodes, as submitted, e.g. "a100&nvlink"
-    nodes_asked: Labels = text()  # hostlist text: must be among its nodes
-    nodes_excluded: Labels = text()  # hostlist text
-    state: Int64s = column(np.int64, int(JobState.PENDING))  # 0: one that this release does not know
-    state_text: Labels = text()  # what Slurm prints for a state that this release does not know
-    submit_s: Floats = column(np.float64, NAN)  # Slurm's; moves to the requeue time at a requeue
+    user: Labels = text_column()
+    account: Labels = text_column()
+    partition: Labels = text_column()  # comma list as submitted
+    qos: Labels = text_column()
+    name: Labels = text_column()
+    comment: Labels = text_column()
+    reason: Labels = text_column()
+    dependency: Labels = text_column()
+    reservation: Labels = text_column()
+    node_list: Labels = text_column()  # nodes held, hostlist text
+    features_asked: Labels = text_column()  # constraint of the nodes, as submitted, e.g. "a100&nvlink"
+    nodes_asked: Labels = text_column()  # hostlist text: must be among its nodes
+    nodes_excluded: Labels = text_column()  # hostlist text
+    state: Int64s = column(np.int64, int(JobState.PENDING))  # 0: unknown to this release
+    state_text: Labels = text_column()  # the word of an unknown state
+    submit_s: Floats = column(np.float64, NAN)  # of Slurm; a requeue sets it to the requeue time
     eligible_s: Floats = column(np.float64, NAN)
     start_s: Floats = column(np.float64, NAN)  # real start; NaN for a pending job
+    expected_start_s: Floats = column(
+        np.float64, NAN
+    )  # of a pending job, by Slurm's backfill; NaN = it has no estimate
     end_s: Floats = column(np.float64, NAN)  # real or latest possible end
     time_limit_s: Floats = column(np.float64, INF)
-    run_s: Floats = column(np.float64, 0.0)  # executed in this run, suspensions left out
-    nodes: Int32s = column(np.int32, 1)  # asked (pending) or held
+    run_s: Floats = column(np.float64, 0.0)  # executed in this run, without suspensions
+    nodes: Int32s = column(np.int32, 1)  # requested (pending) or held
     cpus: Int32s = column(np.int32, 0)
     memory_mib: Floats = column(np.float64, 0.0)
-    gpus: Int32s = column(np.int32, 0)  # whole GPUs asked or held, all nodes, one array task
+    gpus: Int32s = column(np.int32, 0)  # whole GPUs requested or held on all nodes, for one array task
     mig_devices: Int32s = column(np.int32, 0)
     shards: Int32s = column(np.int32, 0)
-    gpu_request: Labels = text()  # normal form, e.g. "gpu:a100:4" or "gpu:h100:2,gpu:h200:4"
-    gpus_by: Labels = text()  # what its option counts GPUs by: "node", "job", "task" or "socket"; "" = not known
+    gpu_milli: Int32s = column(np.int32, 1000)  # part of each of its GPUs that it asks for or holds [1/1000]
+    gpu_request: Labels = text_column()  # normal form, e.g. "gpu:a100:4" or "gpu:h100:2,gpu:h200:4"
+    gpus_by: Labels = text_column()  # unit of its option: "node", "job", "task" or "socket"; "" = unknown
     nice: Int64s = column(np.int64, 0)
     site_factor: Int64s = column(np.int64, 0)
-    priority: Int64s = column(np.int64, 0)  # may be stale: never verify a write by it
+    priority: Int64s = column(np.int64, 0)  # may be outdated: never verify a write by it
     base_priority: Floats = column(np.float64, NAN)  # sum of weighted factors, without nice and site
-    pinned: Bools = column(np.bool_, False)  # priority= set by an operator: nice and site act on nothing
+    lifted_limits: Int32s = column(np.int32, 0)  # bits of LIFTING_FLAGS: partition limits that its QOS lifts
+    # What tiers order by, NaN = not known or not asked for.
+    qos_priority: Floats = column(np.float64, NAN)  # Priority of its QOS
+    association_priority: Floats = column(np.float64, NAN)  # Priority of its association
+    fair_share: Floats = column(np.float64, NAN)  # the site's own factor, 0 to 1
+    fixed_priority: Bools = column(np.bool_, False)  # an operator set priority=: nice and site factor have no effect
     restarts: Int32s = column(np.int32, 0)
     requeueable: Bools = column(np.bool_, False)
     batch: Bools = column(np.bool_, True)
     cron: Bools = column(np.bool_, False)
-    exclusive: Bools = column(np.bool_, False)  # asks for whole nodes; read where acts are on
-    # Of jobs that hold GPUs where these are read by index, and of waiting gangs where acts are on; else 0.
-    switches: Int32s = column(np.int32, 0)  # leaf switches at most (--switches), 0: any number, -1: not known
-    segment_nodes: Int32s = column(np.int32, 0)  # nodes of each segment (--segment), 0: not asked for, -1: not known
-    # Filled by the store from the ledger; a reader leaves the defaults.
-    first_submit_s: Floats = column(np.float64, NAN)  # with job_id the key of a job for good
+    exclusive: Bools = column(np.bool_, False)  # asks for whole nodes; read if operations are on
+    # For jobs whose GPUs are read by index, and for pending gangs if operations are on; else 0.
+    switches: Int32s = column(np.int32, 0)  # most leaf switches (--switches), 0: any number, -1: unknown
+    segment_nodes: Int32s = column(np.int32, 0)  # nodes of each segment (--segment), 0: not requested, -1: unknown
+    # From the ledger; readers leave the defaults.
+    first_submit_s: Floats = column(np.float64, NAN)  # with job_id the permanent key of a job
     attained_gpu_s: Floats = column(np.float64, 0.0)  # over all runs
     executed_s: Floats = column(np.float64, 0.0)  # over all runs
-    waiting_s: Floats = column(np.float64, 0.0)  # pending since it last ran (or was submitted)
-    base_nice: Int64s = column(np.int64, 0)  # what user or admin chose
+    waiting_s: Floats = column(np.float64, 0.0)  # pending time since its last run or its submission
+    base_nice: Int64s = column(np.int64, 0)  # the nice that user or administrator chose
     written: Bools = column(np.bool_, False)  # a lever value of ours is on record
-    backoff: Bools = column(np.bool_, False)  # somebody else set the lever lately: leave alone
-    moved_cost_s: Floats = column(np.float64, NAN)  # median of the latest moves of its user's jobs of its name
-    moves_seen: Int32s = column(np.int32, 0)  # how many they are
+    backoff: Bools = column(np.bool_, False)  # somebody else set the lever recently: not managed
+    moved_cost_s: Floats = column(np.float64, NAN)  # median cost of recent moves of its user's jobs with its name
+    moves_seen: Int32s = column(np.int32, 0)  # number of those moves
+    # As measured lately, of running jobs, where measured_use.every_s is set.
+    gpu_use: Floats = column(np.float64, NAN)  # mean share of the time in which its GPUs computed, 0 to 1
+    idle_gpus: Floats = column(np.float64, NAN)  # GPUs that computed less than 1 % of the time
+    wanted_gpus: Int32s = column(np.int32, 0)  # to which it was asked to change (`job wants`), 0: none
+    gpu_memory_mib: Floats = column(np.float64, NAN)  # the most memory in use on one of them
 
     def row_of(self, job_id: int) -> int:
-        """Row of a job, -1 if it is not there."""
+        """Row of a job, -1 if absent."""
         row = int(np.searchsorted(self.job_id, job_id))
         return row if row < len(self.job_id) and self.job_id[row] == job_id else -1
+
+    def id_and_submit(self, row: int) -> tuple[int, float]:
+        """Job id and submit time [Unix s] of this row: an id may come again, not with the same time."""
+        return int(self.job_id[row]), float(self.submit_s[row])
 
     def is_state(self, state: JobState) -> Bools:
         """Whether any of these flags is set. (N,) bool."""
@@ -93,7 +110,7 @@ class Jobs(Table):
 
     @property
     def pending(self) -> Bools:
-        """Waiting, and not still completing an earlier run."""
+        """Pending, and no longer completing an earlier run."""
         return (self.state & _PENDING_OR_COMPLETING) == _PENDING
 
     @property
@@ -106,21 +123,70 @@ class Jobs(Table):
 
     @property
     def leader(self) -> Int64s:
-        """Id of the record through which Slurm writes a task or component too, 0: none. (N,) int64."""
+        """Id of the array or het record through which Slurm also writes this one, 0: none. (N,) int64."""
         return np.where(self.array_job_id > 0, self.array_job_id, self.het_job_id)
 
     @property
     def held(self) -> Bools:
-        """Held by user, admin or Slurm: a pending state, and priority 0 or a flag that says so."""
+        """Held by user, administrator or Slurm: pending, with priority 0 or a flag for it."""
         return self.pending & ((self.priority == 0) | self.is_state(HELD))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Allocations(Table):
-    """GPUs held: one row a job, node and GPU type, ascending (job_id, node, type). All columns (A,)."""
+    """Held GPUs: one row for each job, node and GPU type, ascending (job_id, node, type). All columns are (A,)."""
 
     job_id: Int64s = column(np.int64, 0)
-    node: Labels = text()
-    gpu_type: Labels = text()
+    node: Labels = text_column()
+    gpu_type: Labels = text_column()
     gpus: Int32s = column(np.int32, 0)
-    gpu_mask: Int64s = column(np.int64, 0)  # bit i: GPU index i; 0 when Slurm shows counts only
+    gpu_mask: Int64s = column(np.int64, 0)  # bit i: GPU index i; 0 if only counts are known
+
+
+# Jobs that ended: what policies and estimators learn from.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Past(Table):
+    """One row for each job that ended, in ascending end; jobs of equal end in any order. All columns are (P,).
+
+    submit_s: first submission.
+    executed_s, attained_gpu_s: over all runs.
+    completed: it ended by itself and successfully.
+    gpu_type: the type of its last run, "" = unknown.
+    model: as in its hints.
+    """
+
+    job_id: Int64s = column(np.int64, 0)
+    user: Labels = text_column()
+    account: Labels = text_column()
+    partition: Labels = text_column()
+    name: Labels = text_column()
+    model: Labels = text_column()
+    gpu_type: Labels = text_column()
+    gpus: Int32s = column(np.int32, 0)
+    submit_s: Floats = column(np.float64, NAN)
+    end_s: Floats = column(np.float64, NAN)
+    executed_s: Floats = column(np.float64, 0.0)
+    attained_gpu_s: Floats = column(np.float64, 0.0)
+    completed: Bools = column(np.bool_, True)
+
+
+NO_PAST = Past.build(0, {})
+
+
+# The options behind a request, which its normal form no longer shows.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GpuOptions(Table):
+    """One row for each job, in ascending job id. Texts are TRES texts of Slurm, "" = option not used. All are (N,)."""
+
+    job_id: Int64s = column(np.int64, 0)
+    per_job: Labels = text_column()  # --gpus
+    per_node: Labels = text_column()  # --gpus-per-node, --gres
+    per_task: Labels = text_column()  # --gpus-per-task
+    per_socket: Labels = text_column()  # --gpus-per-socket
+    tasks: Int32s = column(np.int32, 1)
+    whole_memory: Bools = column(np.bool_, False)  # the job gets all memory of its nodes
+    exclusive: Bools = column(np.bool_, False)  # requested, as far as Slurm shows it

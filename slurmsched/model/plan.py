@@ -10,17 +10,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from slurmsched.model.acts import Act
 from slurmsched.model.columns import Floats, Int64s, frozen
-from slurmsched.model.deferrals import Deferral
-from slurmsched.model.pins import Pin
-from slurmsched.model.quick import quickly
-from slurmsched.model.wants import Wants
+from slurmsched.model.operations import Operation
+from slurmsched.model.overrides import JobChanges, Override
 
 _NO_INTS, _NO_BOOLS, _NO_BYTES = frozen([], np.int64), frozen([], np.bool_), frozen([], np.int8)
 
 
-@quickly
 @dataclass(frozen=True, slots=True, eq=False)
 class Ranking:
     """Who goes first.
@@ -29,20 +25,21 @@ class Ranking:
     why: name -> (N,) array by row, the criteria behind the order, for `queue` and `explain`.
     carry: comes back as snapshot.carry at the next quantum. Plain numbers, texts, lists, mappings.
     notes: what the policy could not honour, in words.
-    wants: size, GPU type and earliest start of jobs, for a policy that decides those too.
+    changes: size, GPU type and earliest start of jobs, for a policy that decides those too.
+    words: of criteria, as PolicyInfo.criteria; the planner adds those of the policy.
     """
 
     order: Int64s
     why: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     carry: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    wants: Wants | None = None
+    changes: JobChanges | None = None
+    words: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "order", frozen(self.order, np.int64))
 
 
-@quickly
 @dataclass(frozen=True, slots=True, eq=False)
 class Estimates:
     """Expected run time. total_s: (N,) whole run time of each job [s], NaN when there is none.
@@ -55,7 +52,6 @@ class Estimates:
     sources: tuple[str, ...] = ()
 
 
-@quickly
 @dataclass(frozen=True, slots=True, eq=False)
 class Assignments:
     """Which jobs should hold GPUs now. Gangs are whole: a job has all its GPUs or none.
@@ -88,8 +84,8 @@ class Action:
 
 
 @dataclass(frozen=True, slots=True)
-class SetLever(Action):
-    """Give a pending job's lever the value `new`; it has `old`. `base` is what undo gives back."""
+class SetPriority(Action):
+    """Give a pending job the nice or site factor `new`; it has `old`. `base` is what undo gives back."""
 
     old: int = 0
     new: int = 0
@@ -97,14 +93,14 @@ class SetLever(Action):
 
 
 @dataclass(frozen=True, slots=True)
-class SetNice(SetLever):
+class SetNice(SetPriority):
     """`base` is the user's own part of the nice."""
 
     kind: ClassVar[str] = "nice"
 
 
 @dataclass(frozen=True, slots=True)
-class SetSiteFactor(SetLever):
+class SetSiteFactor(SetPriority):
     """Users have no part in the site factor: `base` is 0."""
 
     kind: ClassVar[str] = "site_factor"
@@ -112,9 +108,10 @@ class SetSiteFactor(SetLever):
 
 @dataclass(frozen=True, slots=True)
 class Step(Action):
-    """A step of an act (see acts.Act); sent only when the steps of that act before it were written. act: its id."""
+    """A step of an operation (see operations.Operation); sent only when the steps of that operation before it were
+    written. operation: its id."""
 
-    act: str = ""
+    operation: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +141,7 @@ class Reserve(Step):
 
 
 @dataclass(frozen=True, slots=True)
-class Move(Step):
+class MoveReservation(Step):
     """Let the reservation `name` begin and end then, on these nodes. nodes "": it has begun, only its end changes."""
 
     kind: ClassVar[str] = "move"
@@ -156,7 +153,7 @@ class Move(Step):
 
 
 @dataclass(frozen=True, slots=True)
-class Join(Step):
+class JoinReservation(Step):
     """Let a pending job run in the reservation `name` only; "" = in none, which a running job may be told too."""
 
     kind: ClassVar[str] = "join"
@@ -175,7 +172,20 @@ class Signal(Step):
 
 
 @dataclass(frozen=True, slots=True)
-class Delay(Step):
+class AskSize(Step):
+    """Ask a job to change to so many GPUs at its own pace, 0 = no other size is wanted any more. Slurm is not told.
+
+    restarts: of the run that is meant; the next run does not see the request.
+    """
+
+    kind: ClassVar[str] = "want"
+
+    gpus: int = 0
+    restarts: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class AllowStart(Step):
     """Let a pending job start at start_s at the earliest."""
 
     kind: ClassVar[str] = "delay"
@@ -184,51 +194,117 @@ class Delay(Step):
 
 
 @dataclass(frozen=True, slots=True)
-class Defer(Delay):
-    """As Delay, because the policy wants so; on record as a Deferral. back: it gives the job its own start back.
+class SetField(Step):
+    """Give a field of a pending job the value `new`; it has `old`, and by its user `base`. On record as an Override.
 
-    was_s: the start it has, NaN = not known.
+    operation: the name under which the changes of one job go together; after a refused one the others are not sent.
     """
 
-    kind: ClassVar[str] = "defer"
+    field: ClassVar[str] = ""  # of Override.field
+    option: ClassVar[str] = ""  # as `scontrol update` calls it
+    alike: ClassVar[tuple[str, ...]] = ()  # options that get the same value
+    columns: ClassVar[tuple[str, ...]] = ()  # as `squeue -O` calls them, where the gate has no rule of its own for them
 
-    back: bool = False
-    was_s: float = math.nan
+    new: Any = ""
+    old: Any = ""
+    base: Any = ""
+
+    @property
+    def restores(self) -> bool:
+        """Whether it gives the job its own value back."""
+        return bool(self.new == self.base)
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The options that it writes."""
+        return (self.option, *self.alike)
 
 
 @dataclass(frozen=True, slots=True)
-class PinNodes(Step):
-    """Give a pending job the node list `nodes`, of as many nodes as it gets; it has `was`.
+class SetStart(SetField):
+    """Let it start at `new` at the earliest [Unix s]. old: NaN = not known. base: equal to new to restore, else 0."""
 
-    base: what its user asked for, "" = none.
+    kind: ClassVar[str] = "defer"
+    field: ClassVar[str] = "start_time"
+    option: ClassVar[str] = "StartTime"
+
+    new: float = math.nan
+    old: float = math.nan
+    base: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class SetNodeList(SetField):
+    """Give it a node list of as many nodes as it gets, "" = none.
+
     picked: the nodes were chosen by what the job asks for, which holds only while it asks for no more.
     """
 
     kind: ClassVar[str] = "pin"
+    field: ClassVar[str] = "node_list"
+    option: ClassVar[str] = "NodeList"
 
-    nodes: str = ""
-    was: str = ""
-    base: str = ""
     picked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Retype(Step):
-    """Let a pending job ask for GPUs of these Types (normal form, by node); it asks for `was`. base: its own.
-
-    resizes: their number is to change too, or to be its own again.
-    """
+class SetGpuRequest(SetField):
+    """Let it ask for as many GPUs of these Types, in normal form, by node."""
 
     kind: ClassVar[str] = "retype"
-
-    gpus: str = ""
-    was: str = ""
-    base: str = ""
-    resizes: bool = False
+    field: ClassVar[str] = "gpu_type"
+    option: ClassVar[str] = "Gres"  # TresPerNode by the name that every version has
 
 
 @dataclass(frozen=True, slots=True)
-class Unreserve(Step):
+class SetSize(SetGpuRequest):
+    """Let it ask for another number of GPUs."""
+
+    field: ClassVar[str] = "size"
+
+
+@dataclass(frozen=True, slots=True)
+class SetCpus(SetField):
+    """Let its one task ask for so many CPUs: of the job, of each task and of each node. Only a job that asks for `old`
+    of them in all three ways, as by --cpus-per-task, is changed.
+
+    omitted: options that are left out of a step back, since somebody else changed them.
+    """
+
+    kind: ClassVar[str] = "cpus"
+    field: ClassVar[str] = "cpus"
+    option: ClassVar[str] = "CPUsPerTask"
+    alike: ClassVar[tuple[str, ...]] = ("NumCPUs", "MinCPUsNode")
+    columns: ClassVar[tuple[str, ...]] = ("cpus-per-task", "NumCPUs", "mincpus")
+
+    new: int = 0
+    old: int = 0
+    base: int = 0
+    omitted: tuple[str, ...] = ()
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        return tuple(name for name in (self.option, *self.alike) if name not in self.omitted)
+
+
+@dataclass(frozen=True, slots=True)
+class SetAdminComment(SetField):
+    """Let its AdminComment say what slurmsched did to it, "" = nothing.
+
+    texts: all that slurmsched meant for it before; any other text is somebody else's and stays.
+    accounting: True = in the record of slurmdbd, where an Operator may write it; False = in slurmctld.
+    """
+
+    kind: ClassVar[str] = "comment"
+    field: ClassVar[str] = "admin_comment"
+    option: ClassVar[str] = "AdminComment"
+
+    texts: tuple[str, ...] = ()
+    accounting: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteReservation(Step):
     """Delete the reservation `name`; the job is the one it was for."""
 
     kind: ClassVar[str] = "unreserve"
@@ -245,45 +321,13 @@ class Refusal:
     reason: str
 
 
-@quickly
-@dataclass(frozen=True, slots=True)
-class Wake:
-    """When the next plan can differ from this one, so that a cycle in between would be for nothing.
-
-    at_s: the order may change by itself at this time [Unix s]. free_gpus: before that, nothing changes while
-    fewer GPUs are free. arrivals: except by a job that comes and asks for fewer; False: not even then.
-    fits: no job waits, and whoever comes gets GPUs while there are enough: nothing is to be decided until a job comes
-    that finds too few. takes: whoever comes may take GPUs from others, so that each matters however few are free.
-    running: at at_s jobs may move though none waits. lets_in_gpu_s: whoever comes and finds enough GPUs starts at once,
-    and nothing changes before it has attained so much [GPU s]; None: only a plan lets in. The default rules nothing out
-    but a change with time.
-    """
-
-    at_s: float = math.inf
-    free_gpus: int = 0
-    arrivals: bool = True
-    fits: bool = False
-    takes: bool = False
-    running: bool = False
-    lets_in_gpu_s: float | None = None
-
-
-ANY_EVENT = Wake()
-
-
-@quickly
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
     """What this cycle would change, and why; only what differs from now.
 
     actions: in the order to send them. refused: what was left out. deferred: actions wanted beyond this
-    cycle's cap, left to the next. notes: for people. target: who should hold GPUs now, and where, for a cluster
-    that can be told so; None if the planner has no placement. acts: those that this plan begins or moves on, as they
-    are from now on; pins and deferrals likewise. queue: rows of waiting jobs in the order in which they
-    take GPUs that come free, each when it fits, if no newer plan says otherwise; jobs that come later go behind. None:
-    only the next plan tells. queue_needs: (Q,) GPUs that must be free before each of the queue has its turn, whoever
-    waits before it: what it asks for, less what jobs after it hold. Where any do, the next plan tells. Empty: nobody
-    passes the first, and each needs what it asks for.
+    cycle's cap, left to the next. notes: for people. operations: those that this plan begins or moves on, as they
+    are from now on; overrides likewise. next_look_s: when to plan again though nothing happens [Unix s].
     """
 
     actions: tuple[Action, ...] = ()
@@ -291,16 +335,12 @@ class Plan:
     deferred: int = 0
     notes: tuple[str, ...] = ()
     ranking: Ranking | None = None
-    lever_wanted: Int64s = field(default_factory=lambda: _NO_INTS)  # (N,) value by row; old where unmanaged
+    wanted_values: Int64s = field(default_factory=lambda: _NO_INTS)  # (N,) value by row; old where unmanaged
     managed: NDArray[np.bool_] = field(default_factory=lambda: _NO_BOOLS)
-    verdict: NDArray[np.int8] = field(default_factory=lambda: _NO_BYTES)  # index into managed.JOB_RULES, -1: managed
-    target: Assignments | None = None
-    wake: Wake = ANY_EVENT
-    queue: Int64s | None = None
-    queue_needs: Int64s = field(default_factory=lambda: _NO_INTS)
-    acts: tuple[Act, ...] = ()
-    pins: tuple[Pin, ...] = ()
-    deferrals: tuple[Deferral, ...] = ()
+    verdict: NDArray[np.int8] = field(default_factory=lambda: _NO_BYTES)  # index into job_scope.JOB_RULES, -1: managed
+    next_look_s: float = math.inf
+    operations: tuple[Operation, ...] = ()
+    overrides: tuple[Override, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,7 +352,6 @@ class Outcome:
     message: str = ""
 
 
-@quickly
 @dataclass(frozen=True, slots=True)
 class Receipt:
     """What apply did. dry_run: nothing was sent, `outcomes` is empty and `planned` counts.
@@ -333,3 +372,20 @@ class Receipt:
     @property
     def refused(self) -> tuple[Outcome, ...]:
         return tuple(o for o in self.outcomes if o.status != "written")
+
+
+# What an estimate is made of, where an estimator can tell.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RunTimeFactors:
+    """Of each job: expected run time = usual_s times all its factors.
+
+    names: (F,) what each factor stands for. value: (N, F) what the job has there, NaN = not known. factor: (N, F).
+    usual_s: the run time of a job whose factors are all 1 [s].
+    """
+
+    names: tuple[str, ...]
+    usual_s: float
+    value: Floats
+    factor: Floats

@@ -1,4 +1,4 @@
-"""The snapshot: all that a cycle may know, and nothing that can change under it."""
+"""The snapshot: all inputs of a cycle, immutable."""
 
 from __future__ import annotations
 
@@ -12,22 +12,20 @@ from typing import Any
 
 import numpy as np
 
-from slurmsched.model.acts import Act, Reservations
 from slurmsched.model.columns import Floats, frozen
-from slurmsched.model.deferrals import Deferral
-from slurmsched.model.jobs import Allocations, Jobs
+from slurmsched.model.gpu_selection import GpuSelection, PlacedJob
+from slurmsched.model.gpu_topology import SiteTopology
+from slurmsched.model.jobs import NO_PAST, Allocations, Jobs, Past
 from slurmsched.model.nodes import Nodes, Partitions
-from slurmsched.model.past import NO_PAST, Past
-from slurmsched.model.pins import Picking, Pin, Placed
-from slurmsched.model.quick import quickly
-from slurmsched.model.topology import SiteTopology
+from slurmsched.model.operations import Operation, Reservations
+from slurmsched.model.overrides import Override
 
 _NO_TOPOLOGY, _NO_HISTORY = SiteTopology(), frozen([], np.float64)
 _NO_RESERVATIONS = Reservations.build(0, {})
 
 
 class Rights(IntEnum):
-    """What Slurm lets the user of slurmsched do."""
+    """Rights of the user of slurmsched in Slurm."""
 
     NONE = 0
     USER = 1
@@ -37,49 +35,53 @@ class Rights(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What of slurm.conf decides which levers work. `settings` holds every key as printed."""
+    """A site. settings: every key of slurm.conf as slurmctld prints it."""
 
     cluster: str = ""
     version: str = ""  # of slurmctld, e.g. "24.11.5"
     rights: Rights = Rights.NONE
-    user: str = ""  # whom slurmsched runs as
+    user: str = ""  # user that runs slurmsched
     settings: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def multifactor(self) -> bool:
-        """Whether priorities are computed from factors (and the site factor is heard)."""
+        """Whether priorities are computed from factors, the site factor among them."""
         return self.settings.get("PriorityType", "priority/multifactor").endswith("multifactor")
+
+    def hides(self, *kinds: str) -> bool:
+        """Whether PrivateData shows users only their own of one of these, such as "jobs"."""
+        names = self.settings.get("PrivateData", "").lower().split(",")
+        return any(name.strip() in (*kinds, "all") for name in names)
 
     @property
     def kill_wait_s(self) -> float:
-        """From a job's time limit to its end by force [s]."""
+        """Time between a job's time limit and its forced end [s]."""
         return _number(self.settings.get("KillWait", ""), 30.0)
 
     @property
     def over_time_s(self) -> float:
-        """How long jobs may exceed their time limit [s], infinity where nothing ends them."""
+        """How long jobs may exceed their time limit [s]; infinity if nothing ends them."""
         return 60 * _number(self.settings.get("OverTimeLimit", ""), 0.0)
 
     @property
     def priority_weights(self) -> float:
-        """Sum of all priority weights: the span that factors alone can move a job by."""
+        """Sum of all priority weights: the largest priority that factors alone can give."""
         plain = [text for name, text in self.settings.items() if name.startswith("PriorityWeight")]
         tres = [part.partition("=")[2] for part in self.settings.get("PriorityWeightTRES", "").split(",")]
         weights = [_number(text, 0.0) for text in (*plain, *tres)]
-        return sum(weight for weight in weights if weight < _MOST_WEIGHT)  # a larger one is none that Slurm has
+        return sum(weight for weight in weights if weight < _MOST_WEIGHT)  # larger weights are not possible in Slurm
 
 
 _MOST_WEIGHT = 2.0**32
 
 
 def _number(text: str, default: float) -> float:
-    """The number that a setting such as "30 sec" begins with; infinity for UNLIMITED."""
+    """The number at the beginning of a setting such as "30 sec"; infinity for UNLIMITED."""
     word = text.partition(" ")[0]
     plain = word.isascii() and word.isdigit() and len(word) < 16
     return inf if word == "UNLIMITED" else float(word) if plain else default
 
 
-@quickly
 @dataclass(frozen=True, slots=True, eq=False)
 class Snapshot:
     """The cluster at now_s, whole. Pure code takes everything from here: clock, chance and memory too.
@@ -100,17 +102,16 @@ class Snapshot:
     history_gpu_s: Floats = field(default_factory=lambda: _NO_HISTORY)
     carry: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()  # what could not be read or understood
-    acts: tuple[Act, ...] = ()  # open ones, from the journal
-    past_acts: tuple[Act, ...] = ()  # closed ones that caps and leases still count
-    reservations: Reservations = field(default_factory=lambda: _NO_RESERVATIONS)  # read where acts may be open
+    operations: tuple[Operation, ...] = ()  # open ones, from the journal
+    past_operations: tuple[Operation, ...] = ()  # closed ones that caps and leases still count
+    reservations: Reservations = field(default_factory=lambda: _NO_RESERVATIONS)  # read where operations may be open
     topology: SiteTopology = field(default_factory=lambda: _NO_TOPOLOGY)  # empty where nothing is known
     past: Past = NO_PAST
     shares: Mapping[str, float] = field(default_factory=dict)
-    pins: tuple[Pin, ...] = ()  # on record, of jobs that may hold one
-    deferrals: tuple[Deferral, ...] = ()  # on record, of jobs that may have one
-    picking: Picking | None = None  # read where jobs may be pinned
-    placed: tuple[Placed, ...] = ()  # started since the last snapshot of this process
-    tag: str = ""  # which slurmsched this is, where several work beside one Slurm: in the ids of its acts
+    overrides: tuple[Override, ...] = ()  # on record, of jobs that may hold one; without nice and site factor
+    picking: GpuSelection | None = None  # read where jobs may be pinned
+    placed: tuple[PlacedJob, ...] = ()  # started since the last snapshot of this process
+    tag: str = ""  # which slurmsched this is, where several work beside one Slurm: in the ids of its operations
 
     def remembering(self, history_gpu_s: Floats, carry: Mapping[str, Any]) -> Snapshot:
         """This snapshot with history and carry; the same as dataclasses.replace, which costs a replay's cycle more."""

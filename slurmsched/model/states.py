@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from enum import Enum, IntFlag
+from functools import lru_cache
 
 from slurmsched.errors import UnreadableError
 
@@ -47,8 +48,10 @@ FINISHED = (
     | JobState.PREEMPTED | JobState.BOOT_FAIL | JobState.DEADLINE | JobState.OUT_OF_MEMORY
 )  # fmt: skip
 
-ENDED = FINISHED | JobState.REVOKED | JobState.STAGE_OUT  # here: another cluster has it, or only its data is on the way
-HELD = JobState.REQUEUE_HOLD | JobState.SPECIAL_EXIT | JobState.RESV_DEL_HOLD  # flags of pending jobs that Slurm holds
+HOLDS_NODES = JobState.RUNNING | JobState.SUSPENDED  # a job that completes gives them back
+ON_NODES = HOLDS_NODES | JobState.COMPLETING  # what is in use on its nodes counts until it has left
+ENDED = FINISHED | JobState.REVOKED | JobState.STAGE_OUT  # REVOKED: another cluster has it; STAGE_OUT: data is moved
+HELD = JobState.REQUEUE_HOLD | JobState.SPECIAL_EXIT | JobState.RESV_DEL_HOLD  # flags of pending jobs held by Slurm
 
 
 class NodeState(IntFlag):
@@ -86,9 +89,10 @@ class NodeState(IntFlag):
     RESUME = 1 << 29
     POWER_DRAIN = 1 << 30
     PERFCTRS = 1 << 31
+    REBOOT_RESUME = 1 << 32  # ours, for NextState=RESUME: Slurm opens the node as soon as it has rebooted
 
 
-class Takes(Enum):
+class Availability(Enum):
     """Whether a node with a flag takes jobs."""
 
     NOW = "now"
@@ -96,26 +100,30 @@ class Takes(Enum):
     NONE = "none"
 
 
-# Every state and flag of node_state_string_complete(), 20.11 to 26.05, and what slurmctld does with it:
+# All states and flags of node_state_string_complete(), 20.11 to 26.05, and what slurmctld does with them:
 # make_node_avail() and set_node_down() in node_mgr.c, power_save.c, job_scheduler.c. A node takes no job if any of its
 # flags is NONE. One that does not respond is closed too, unless it is off or boots: then Slurm waits (ResumeTimeout).
-NODE_TAKES: dict[NodeState, Takes] = {
-    NodeState.IDLE: Takes.NOW, NodeState.ALLOCATED: Takes.NOW, NodeState.MIXED: Takes.NOW,
-    NodeState.DOWN: Takes.NONE, NodeState.ERROR: Takes.NONE, NodeState.FUTURE: Takes.NONE,
-    NodeState.UNKNOWN: Takes.NONE,  # has not registered yet
-    NodeState.DRAIN: Takes.NONE, NodeState.FAIL: Takes.NONE, NodeState.INVALID_REG: Takes.NONE,
-    NodeState.MAINTENANCE: Takes.NONE,  # but for jobs of that reservation
-    NodeState.BLOCKED: Takes.NONE,  # by a job with --exclusive=topo
-    NodeState.NOT_RESPONDING: Takes.NONE,
-    NodeState.REBOOT_ISSUED: Takes.NONE,
-    NodeState.POWER_DOWN: Takes.NONE, NodeState.POWERING_DOWN: Takes.NONE, NodeState.POWER_DRAIN: Takes.NONE,
-    NodeState.POWERED_DOWN: Takes.BOOT, NodeState.POWERING_UP: Takes.BOOT, NodeState.POWER_UP: Takes.BOOT,
-    NodeState.COMPLETING: Takes.NOW, NodeState.PLANNED: Takes.NOW,
-    NodeState.RESERVED: Takes.NOW, NodeState.RES: Takes.NOW,  # reservations tell for whom
-    NodeState.REBOOT_REQUESTED: Takes.NOW,  # it reboots when it is idle; with ASAP it is also DRAIN
-    NodeState.REBOOT_CANCELED: Takes.NOW, NodeState.UNDRAIN: Takes.NOW, NodeState.RESUME: Takes.NOW,
-    NodeState.CLOUD: Takes.NOW, NodeState.DYNAMIC: Takes.NOW, NodeState.EXTERNAL: Takes.NOW,
-    NodeState.PERFCTRS: Takes.NOW,
+NODE_TAKES: dict[NodeState, Availability] = {
+    NodeState.IDLE: Availability.NOW, NodeState.ALLOCATED: Availability.NOW, NodeState.MIXED: Availability.NOW,
+    NodeState.DOWN: Availability.NONE, NodeState.ERROR: Availability.NONE, NodeState.FUTURE: Availability.NONE,
+    NodeState.UNKNOWN: Availability.NONE,  # has not registered yet
+    NodeState.DRAIN: Availability.NONE, NodeState.FAIL: Availability.NONE, NodeState.INVALID_REG: Availability.NONE,
+    NodeState.MAINTENANCE: Availability.NONE,  # but for jobs of that reservation
+    NodeState.BLOCKED: Availability.NONE,  # by a job with --exclusive=topo
+    NodeState.NOT_RESPONDING: Availability.NONE,
+    NodeState.REBOOT_ISSUED: Availability.NONE,
+    NodeState.POWER_DOWN: Availability.NONE, NodeState.POWERING_DOWN: Availability.NONE,
+    NodeState.POWER_DRAIN: Availability.NONE,
+    NodeState.POWERED_DOWN: Availability.BOOT, NodeState.POWERING_UP: Availability.BOOT,
+    NodeState.POWER_UP: Availability.BOOT,
+    NodeState.COMPLETING: Availability.NOW, NodeState.PLANNED: Availability.NOW,
+    NodeState.RESERVED: Availability.NOW, NodeState.RES: Availability.NOW,  # reservations tell for whom
+    NodeState.REBOOT_REQUESTED: Availability.NOW,  # it reboots when it is idle; with ASAP it is also DRAIN
+    NodeState.REBOOT_CANCELED: Availability.NOW, NodeState.UNDRAIN: Availability.NOW,
+    NodeState.RESUME: Availability.NOW,
+    NodeState.CLOUD: Availability.NOW, NodeState.DYNAMIC: Availability.NOW, NodeState.EXTERNAL: Availability.NOW,
+    NodeState.PERFCTRS: Availability.NOW,
+    NodeState.REBOOT_RESUME: Availability.NOW,  # see resumes_after_reboot
 }  # fmt: skip
 
 
@@ -139,7 +147,7 @@ _NODE_WORDS = {
     "POWRING_DN": "POWERING_DOWN", "POWERED_DN": "POWERED_DOWN",
     "POWER": "POWERED_DOWN", "POWER_SAVE": "POWERED_DOWN",  # 20.11
 }  # fmt: skip
-# The mark that node_state_string() puts behind a word: sinfo in every release, scontrol up to 20.11.
+# Marks that node_state_string() appends: sinfo in every release, scontrol up to 20.11.
 _NODE_MARKS = {
     "*": NodeState.NOT_RESPONDING, "~": NodeState.POWERED_DOWN, "#": NodeState.POWERING_UP,
     "%": NodeState.POWERING_DOWN, "!": NodeState.POWER_DOWN, "$": NodeState.MAINTENANCE,
@@ -150,7 +158,7 @@ _BASES = (
     NodeState.IDLE | NodeState.ALLOCATED | NodeState.MIXED | NodeState.DOWN | NodeState.ERROR | NodeState.FUTURE
     | NodeState.UNKNOWN
 )  # fmt: skip
-# sinfo prints these in place of IDLE or MIXED.
+# sinfo prints these instead of IDLE or MIXED.
 _HIDES_IDLE = NodeState.PERFCTRS | NodeState.RESERVED | NodeState.PLANNED | NodeState.COMPLETING
 
 
@@ -159,9 +167,9 @@ def _words(text: str) -> list[str]:
 
 
 def job_state(text: str) -> JobState:
-    """Flags of a state as any Slurm command prints it: "PENDING", "CG", "RUNNING,COMPLETING", "CANCELLED by 1000".
+    """Flags of a state in the form of any Slurm command: "PENDING", "CG", "RUNNING,COMPLETING", "CANCELLED by 1000".
 
-    Raises UnreadableError for a word no Slurm prints.
+    Raises UnreadableError for an unknown word.
     """
     flags = JobState(0)
     for word in _words(text.partition(" by ")[0]):
@@ -172,10 +180,12 @@ def job_state(text: str) -> JobState:
     return flags
 
 
-def read_node_state(text: str) -> tuple[NodeState, tuple[str, ...]]:
-    """Flags of a state as any Slurm command prints it, and its words that no Slurm up to 26.05 prints.
+@lru_cache(maxsize=1 << 8)  # most nodes are in few states
+def read_node_state(text: str, next_state: str = "") -> tuple[NodeState, tuple[str, ...]]:
+    """Flags of a state in the form of any Slurm command, and its words that no Slurm up to 26.05 prints.
 
-    A text without a base state that is known counts as UNKNOWN, unless a flag of it tells the base or closes the node.
+    A text without a known base state counts as UNKNOWN, unless a flag implies the base or closes the node.
+    next_state: the NextState of `scontrol reboot nextstate=...`, "" if none is set.
     """
     flags, unknown = NodeState(0), list[str]()
     for word in _words(text):
@@ -188,15 +198,17 @@ def read_node_state(text: str) -> tuple[NodeState, tuple[str, ...]]:
             flags |= flag or NodeState(0)
     if flags & _HIDES_IDLE and not flags & _BASES:
         flags |= NodeState.IDLE
-    if not flags & _BASES and (unknown or takes_jobs(flags) is not Takes.NONE):
+    if not flags & _BASES and (unknown or takes_jobs(flags) is not Availability.NONE):
         flags |= NodeState.UNKNOWN
+    if "RESUME" in next_state.upper():
+        flags |= NodeState.REBOOT_RESUME
     return flags, tuple(unknown)
 
 
 def node_state(text: str) -> NodeState:
-    """Flags of a state as any Slurm command prints it: "MIXED+DRAIN", "idle*", "down~".
+    """Flags of a state in the form of any Slurm command: "MIXED+DRAIN", "idle*", "down~".
 
-    Raises UnreadableError for a word no Slurm prints.
+    Raises UnreadableError for an unknown word.
     """
     flags, unknown = read_node_state(text)
     if unknown:
@@ -204,7 +216,7 @@ def node_state(text: str) -> NodeState:
     return flags
 
 
-def flags_that(takes: Takes) -> NodeState:
+def flags_that(takes: Availability) -> NodeState:
     """All flags of NODE_TAKES with this answer."""
     found = NodeState(0)
     for flag, answer in NODE_TAKES.items():
@@ -213,14 +225,56 @@ def flags_that(takes: Takes) -> NodeState:
     return found
 
 
-_CLOSING = flags_that(Takes.NONE) & ~NodeState.NOT_RESPONDING
-_BOOTING = flags_that(Takes.BOOT)
+_CLOSING = flags_that(Availability.NONE) & ~NodeState.NOT_RESPONDING
+_BOOTING = flags_that(Availability.BOOT)
 
 
-def takes_jobs(state: NodeState) -> Takes:
+def resumes_after_reboot(state: NodeState) -> bool:
+    """Whether a node reboots now and Slurm opens it afterwards, whatever closed it before.
+
+    Slurm's backfill plans jobs on such a node. A node that still waits for its jobs to end before the reboot
+    (REBOOT_REQUESTED) is not meant. Source: rs_node_bitmap in slurmctld (_queue_reboot_msg, backfill.c).
+    """
+    return bool(state & NodeState.REBOOT_ISSUED and state & NodeState.REBOOT_RESUME)
+
+
+def takes_jobs(state: NodeState) -> Availability:
     """Whether a node in this state takes jobs."""
+    if resumes_after_reboot(state):
+        return Availability.BOOT
     if state & _CLOSING:
-        return Takes.NONE
+        return Availability.NONE
     if state & _BOOTING:
-        return Takes.BOOT
-    return Takes.NONE if state & NodeState.NOT_RESPONDING else Takes.NOW
+        return Availability.BOOT
+    return Availability.NONE if state & NodeState.NOT_RESPONDING else Availability.NOW
+
+
+# The full state behind a single state word of Slurm.
+
+# squeue, scontrol and pyslurm print one word: a flag hides its base state.
+# Source: job_state_string() and the places in slurmctld that set each flag.
+_BASE = {
+    JobState.CONFIGURING: JobState.RUNNING,
+    JobState.RESIZING: JobState.RUNNING,
+    JobState.SIGNALING: JobState.RUNNING,
+    JobState.STOPPED: JobState.RUNNING,
+    JobState.POWER_UP_NODE: JobState.RUNNING,
+    JobState.REQUEUED: JobState.PENDING,
+    JobState.REQUEUE_FED: JobState.PENDING,
+    JobState.REQUEUE_HOLD: JobState.PENDING,
+    JobState.SPECIAL_EXIT: JobState.PENDING,
+    JobState.RESV_DEL_HOLD: JobState.PENDING,
+}
+
+
+@lru_cache(maxsize=4096)
+def state_of_word(word: str, ran: bool) -> int:
+    """State flags of a job whose state was printed as one word.
+
+    ran: whether a run time is shown. A completing job without one is being requeued (PENDING+COMPLETING), since
+    Slurm shows run time for every other one. Raises UnreadableError for a word no Slurm prints.
+    """
+    state = job_state(word)
+    if state == JobState.COMPLETING and not ran:
+        return int(state | JobState.PENDING)
+    return int(state | _BASE.get(state, JobState(0)))

@@ -10,11 +10,10 @@ import numpy as np
 from slurmsched.errors import ConfigError
 from slurmsched.model import Assignments, Ranking, Snapshot
 from slurmsched.model.columns import Bools, Floats, Int64s
-from slurmsched.placements.cell_shares import Bound, CellShares, Use
-from slurmsched.placements.cell_tree import NODE, Cell
+from slurmsched.placements.cell_shares import NODE, Bound, CellShares, GpuCell, GuaranteedUse
 from slurmsched.placements.fabric_cells import fewest_cells
-from slurmsched.placements.gang_walk import Ask, Gang, Offer, place_gangs
-from slurmsched.placements.gpu_stock import GpuStock
+from slurmsched.placements.gang_walk import Gang, GangRequest, OfferedGpus, place_gangs
+from slurmsched.resources.placeable_gpus import PlaceableGpus
 
 Shares = Mapping[str, Mapping[str, int]]
 _TOP = 1 << 30  # above every level
@@ -49,10 +48,10 @@ class CellPlacement:
 
     def place(self, snapshot: Snapshot, ranking: Ranking) -> Assignments:
         """Which jobs of the ranking should hold which GPUs now; every gang whole, in the ranking's order."""
-        stock, guaranteed = GpuStock.of(snapshot), self._guaranteed(snapshot)
+        placeable, guaranteed = PlaceableGpus.of(snapshot), self._guaranteed(snapshot)
         first = np.concatenate([ranking.order[guaranteed[ranking.order]], ranking.order[~guaranteed[ranking.order]]])
-        chooser = _Chooser(snapshot, stock, guaranteed, self.virtual_clusters, first)
-        made = place_gangs(snapshot, Ranking(first), chooser.choose, stock, chooser.served)
+        chooser = _CellChooser(snapshot, placeable, guaranteed, self.virtual_clusters, first)
+        made = place_gangs(snapshot, Ranking(first), chooser.choose, placeable, chooser.served)
         return _reordered(made, ranking.order)
 
     def _guaranteed(self, snapshot: Snapshot) -> Bools:
@@ -60,13 +59,14 @@ class CellPlacement:
         return jobs.account.isin(self.virtual_clusters) & ~jobs.qos.isin(self.opportunistic)
 
 
-class _Chooser:
-    def __init__(self, snapshot: Snapshot, stock: GpuStock, guaranteed: Bools, shares: Shares, order: Int64s) -> None:
+class _CellChooser:
+    def __init__(
+        self, snapshot: Snapshot, placeable: PlaceableGpus, guaranteed: Bools, shares: Shares, order: Int64s
+    ) -> None:
         self.snapshot, self.guaranteed = snapshot, guaranteed
-        self.book = CellShares(snapshot, stock, shares)
-        self.tree, held = self.book.tree, stock.held
-        place = np.empty(len(order), np.int64)
-        place[order] = np.arange(len(order))
+        self.book = CellShares(snapshot, placeable, shares)
+        self.tree, held = self.book.tree, placeable.allocated
+        place = _places(order, len(snapshot.jobs))
         self.uses = [
             self._use(int(held.row[k]), int(held.node[k]), int(held.mask[k]))
             for k in np.argsort(place[held.row], kind="stable").tolist()
@@ -78,7 +78,7 @@ class _Chooser:
         if self.guaranteed[row]:
             self.uses += [self._use(row, int(n), int(mask)) for n, mask in zip(*gang, strict=True)]
 
-    def choose(self, ask: Ask, offer: Offer) -> Gang | None:
+    def choose(self, ask: GangRequest, offer: OfferedGpus) -> Gang | None:
         back = {use for use in self.uses if not use.mask & ~int(offer.free[use.node])}
         if not self.guaranteed[ask.row]:
             return self._opportunistic(ask, offer, [use for use in self.uses if use not in back])
@@ -89,7 +89,7 @@ class _Chooser:
 
     # -- guaranteed jobs
 
-    def _whole(self, ask: Ask, offer: Offer, account: str, bound: Bound) -> Gang | None:
+    def _whole(self, ask: GangRequest, offer: OfferedGpus, account: str, bound: Bound) -> Gang | None:
         """A gang of several nodes in one cell of the fabric that is in the tenant's share."""
         if len(ask.takes) < 2:
             return None
@@ -107,7 +107,7 @@ class _Chooser:
             held = min(held, _TOP if cell in mine else self._held(ask, offer, cell, sum(ask.takes)))
         return None
 
-    def _held(self, ask: Ask, offer: Offer, cell: Cell, gpus: int) -> int:
+    def _held(self, ask: GangRequest, offer: OfferedGpus, cell: GpuCell, gpus: int) -> int:
         """The level of a cell that could hold so many GPUs if nobody else were in it; the highest where none is."""
         inside = {
             n: int(self.tree.whole[n]) & (cell.mask if cell.level <= NODE else -1) for n in cell.nodes if ask.usable[n]
@@ -116,7 +116,7 @@ class _Chooser:
         others = any(mask & ~int(offer.free[n]) for n, mask in inside.items())
         return cell.level if room and others else _TOP
 
-    def _parts(self, ask: Ask, offer: Offer, account: str, bound: Bound) -> Gang | None:
+    def _parts(self, ask: GangRequest, offer: OfferedGpus, account: str, bound: Bound) -> Gang | None:
         """Each node of the gang in a cell of its own; those of several nodes as near each other as can be."""
         best: tuple[tuple[int, int], Gang] | None = None
         room = self._room(offer, account, bound)
@@ -131,7 +131,9 @@ class _Chooser:
                 break
         return best[1] if best else None
 
-    def _one_by_one(self, ask: Ask, offer: Offer, account: str, bound: Bound, region: frozenset[int]) -> Gang | None:
+    def _one_by_one(
+        self, ask: GangRequest, offer: OfferedGpus, account: str, bound: Bound, region: frozenset[int]
+    ) -> Gang | None:
         taken: dict[int, int] = {}
         for gpus in ask.takes:
             mine, held = sorted(bound[account], key=lambda c: (c.level, c.nodes, c.mask)), _TOP
@@ -150,7 +152,7 @@ class _Chooser:
         nodes = sorted(taken)
         return np.array(nodes, np.int64), np.array([taken[n] for n in nodes], np.int64)
 
-    def _in(self, takes: list[int], offer: Offer, open_to: Mapping[int, int]) -> Gang | None:
+    def _in(self, takes: list[int], offer: OfferedGpus, open_to: Mapping[int, int]) -> Gang | None:
         """The parts on these GPUs by node: each on the node left fullest, in its smallest cell."""
         taken: dict[int, int] = {}
         for gpus in takes:
@@ -166,7 +168,7 @@ class _Chooser:
         nodes = sorted(taken)
         return np.array(nodes, np.int64), np.array([taken[n] for n in nodes], np.int64)
 
-    def _open_to(self, account: str, offer: Offer, bound: Bound, cell: Cell) -> dict[int, int]:
+    def _open_to(self, account: str, offer: OfferedGpus, bound: Bound, cell: GpuCell) -> dict[int, int]:
         """Free GPUs of a cell by node, without those of other tenants' cells."""
         found = {n: int(offer.free[n]) & (cell.mask if cell.level <= NODE else -1) for n in cell.nodes if offer.room[n]}
         for name, cells in bound.items():
@@ -177,7 +179,7 @@ class _Chooser:
 
     # -- opportunistic jobs
 
-    def _opportunistic(self, ask: Ask, offer: Offer, uses: list[Use]) -> Gang | None:
+    def _opportunistic(self, ask: GangRequest, offer: OfferedGpus, uses: list[GuaranteedUse]) -> Gang | None:
         """On nodes with the fewest GPUs of guaranteed jobs, in the tightest cell that holds the gang."""
         held = np.bincount([use.node for use in uses], [use.mask.bit_count() for use in uses], len(offer.free))
         near: Floats = held.astype(np.float64)
@@ -191,13 +193,13 @@ class _Chooser:
                 best = (key, gang) if best is None or key < best[0] else best
         return best[1] if best else None
 
-    def _away(self, ask: Ask, offer: Offer, near: Floats, region: frozenset[int]) -> Gang | None:
+    def _away(self, ask: GangRequest, offer: OfferedGpus, near: Floats, region: frozenset[int]) -> Gang | None:
         taken: dict[int, int] = {}
         for gpus in ask.takes:
             fits = [n for n in region if n not in taken and offer.room[n] >= gpus]
             if not fits:
                 return None
-            node = min(fits, key=lambda n: (near[n], self.book.breaks(Cell(0, (n,), 1), []), offer.room[n], n))
+            node = min(fits, key=lambda n: (near[n], self.book.breaks(GpuCell(0, (n,), 1), []), offer.room[n], n))
             taken[node] = self.tree.tightest(node, int(offer.free[node]), gpus)
         nodes = sorted(taken)
         return np.array(nodes, np.int64), np.array([taken[n] for n in nodes], np.int64)
@@ -209,14 +211,14 @@ class _Chooser:
             yield from ((level, self._row(cell), frozenset(cell.nodes)) for cell in self.tree.above(level))
         yield NODE + top, last, frozenset(range(len(self.tree.whole)))
 
-    def _row(self, cell: Cell) -> int:
+    def _row(self, cell: GpuCell) -> int:
         """The row of a cell of the fabric."""
         fabric = self.tree.fabric
         spans = zip(fabric.level.tolist(), fabric.low.tolist(), fabric.high.tolist(), strict=True)
         return next(c for c, (level, low, high) in enumerate(spans)
                     if level == cell.level - NODE and tuple(fabric.order[low:high].tolist()) == cell.nodes)  # fmt: skip
 
-    def _fewest(self, ask: Ask, room: Int64s, row: int, region: frozenset[int]) -> Iterable[frozenset[int]]:
+    def _fewest(self, ask: GangRequest, room: Int64s, row: int, region: frozenset[int]) -> Iterable[frozenset[int]]:
         """Of a region the nodes in the fewest of its lowest cells that have room for the gang; then all of it."""
         if len(ask.takes) > 1:
             found = fewest_cells(self.tree.fabric, room, row, ask.part, ask.parts, ask.rest)
@@ -226,26 +228,32 @@ class _Chooser:
                 yield near | {n}  # the rest is one cell further
         yield region
 
-    def _room(self, offer: Offer, account: str, bound: Bound) -> Int64s:
+    def _room(self, offer: OfferedGpus, account: str, bound: Bound) -> Int64s:
         """GPUs of each node that no other tenant's cells hold, as many as the job can have there. (N,)."""
-        every = Cell(NODE + 1, tuple(range(len(offer.free))), 0)
+        every = GpuCell(NODE + 1, tuple(range(len(offer.free))), 0)
         room = np.zeros_like(offer.room)
         for n, mask in self._open_to(account, offer, bound, every).items():
             room[n] = min(mask.bit_count(), int(offer.room[n]))
         return room
 
-    def _left(self, region: frozenset[int], offer: Offer) -> int:
+    def _left(self, region: frozenset[int], offer: OfferedGpus) -> int:
         return int(offer.room[list(region)].sum())
 
-    def _use(self, row: int, node: int, mask: int) -> Use:
+    def _use(self, row: int, node: int, mask: int) -> GuaranteedUse:
         jobs = self.snapshot.jobs
-        return Use(int(jobs.job_id[row]), jobs.account[row], node, mask)
+        return GuaranteedUse(int(jobs.job_id[row]), jobs.account[row], node, mask)
+
+
+def _places(order: Int64s, rows: int) -> Int64s:
+    """Place of each row in the order; behind all others where it is not in it. (N,)."""
+    place = np.full(rows, len(order), np.int64)
+    place[order] = np.arange(len(order))
+    return place
 
 
 def _reordered(made: Assignments, order: Int64s) -> Assignments:
     """The same assignments with their jobs in the order given."""
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
+    place = _places(order, int(order.max(initial=-1)) + 1)
     turn = np.argsort(place[made.rows], kind="stable")
     entries = np.concatenate([np.arange(made.first[i], made.first[i] + made.count[i]) for i in turn] or [turn])
     count = made.count[turn]

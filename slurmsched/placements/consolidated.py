@@ -7,12 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from slurmsched.errors import ConfigError
-from slurmsched.kernels.backfill import backfill
-from slurmsched.model import Assignments, Ranking, Snapshot
-from slurmsched.model.columns import Floats
-from slurmsched.placements.candidates import assign, assignments, eligible, parted, pools, to_give
-from slurmsched.placements.outlook import free_ahead
-from slurmsched.resources.held import Held
+from slurmsched.kernels.ranking_walks import backfill, walk
+from slurmsched.model import Assignments, Ranking, Snapshot, frozen
+from slurmsched.model.columns import Floats, Int64s
+from slurmsched.placements.gang_walk import equal_parts
+from slurmsched.resources.allocated import AllocatedGpus
+from slurmsched.resources.eligibility import node_pools
+from slurmsched.resources.placeable_gpus import placeable_gpu_counts
+from slurmsched.resources.startable_jobs import startable
+from slurmsched.resources.timeline import free_gpus_over_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +36,13 @@ class Consolidated:
 
     def place(self, snapshot: Snapshot, ranking: Ranking) -> Assignments:
         """Which jobs of the ranking should hold GPUs now, and where; every gang whole."""
-        pool, usable = pools(snapshot)
-        return assign(
-            snapshot, ranking.order, to_give(snapshot), Held.of(snapshot), pool, usable, self._handicap(snapshot)
-        )
+        jobs, held, (pool, usable) = snapshot.jobs, AllocatedGpus.of(snapshot), node_pools(snapshot)
+        rows = ranking.order[((held.count > 0) | startable(snapshot))[ranking.order]]
+        gpus, capacity = jobs.gpus.astype(np.int64), placeable_gpu_counts(snapshot)
+        nodes = equal_parts(gpus, jobs.nodes, pool, usable, snapshot.nodes.gpus)
+        given = walk(rows, gpus, nodes, held.first, held.count, held.node, held.gpus, pool, usable, capacity,
+                     self._handicap(snapshot))  # fmt: skip
+        return _assignments(rows, given)
 
     def backfill(self, snapshot: Snapshot, ranking: Ranking) -> Assignments:
         """Running jobs, and those of the ranking that start without delaying the first that must wait.
@@ -50,19 +56,33 @@ class Consolidated:
         return _backfilled(snapshot, ranking, self._handicap(snapshot), len(ranking.order))
 
     def _handicap(self, snapshot: Snapshot) -> Floats:
-        """What sets nodes of one price apart (kernels.walk). (N,)."""
+        """What sets nodes of one price apart (ranking_walks.walk). (N,)."""
         nodes = len(snapshot.nodes)
         return np.arange(nodes) / max(nodes, 1) if self.node_choice == "first" else np.zeros(nodes)
 
 
 def _backfilled(snapshot: Snapshot, ranking: Ranking, price: Floats, most: int) -> Assignments:
     """Running jobs, and those that start before no reservation. most: reservations made for jobs that must wait."""
-    jobs, held, capacity, order = snapshot.jobs, Held.of(snapshot), to_give(snapshot), ranking.order
-    times, free = free_ahead(snapshot, held, capacity)
-    waiting = order[(eligible(snapshot) & (jobs.gpus > 0))[order]]
+    jobs, held, capacity, order = (
+        snapshot.jobs,
+        AllocatedGpus.of(snapshot),
+        placeable_gpu_counts(snapshot),
+        ranking.order,
+    )
+    times, free = free_gpus_over_time(snapshot, held, capacity)
+    waiting = order[(startable(snapshot) & (jobs.gpus > 0))[order]]
     size = max(int(capacity.max(initial=0)), 1)
     gpus, every = jobs.gpus[waiting].astype(np.int64), np.ones((1, len(capacity)), np.bool_)
-    nodes = parted(gpus, jobs.nodes[waiting], np.zeros(len(waiting), np.int64), every, snapshot.nodes.gpus)
+    nodes = equal_parts(gpus, jobs.nodes[waiting], np.zeros(len(waiting), np.int64), every, snapshot.nodes.gpus)
     started = backfill(times, free, gpus, nodes, jobs.time_limit_s[waiting], price, size, most, False)
     running = order[(held.count > 0)[order]]
-    return assignments(np.concatenate([running, waiting]), np.concatenate([held.table(running, capacity), started]))
+    return _assignments(np.concatenate([running, waiting]), np.concatenate([held.table(running, capacity), started]))
+
+
+def _assignments(rows: Int64s, given: Int64s) -> Assignments:
+    """The rows that were given GPUs, with their places. rows: (R,). given: (R, N) GPUs of each node."""
+    served = np.flatnonzero(given.any(axis=1))
+    rank, node = np.nonzero(given[served])
+    count = np.bincount(rank, minlength=len(served)).astype(np.int64)
+    ints = (rows[served], np.cumsum(count) - count, count, node, given[served][rank, node])
+    return Assignments(*(frozen(column, np.int64) for column in ints))

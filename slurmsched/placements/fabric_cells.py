@@ -7,16 +7,18 @@ from functools import lru_cache
 
 import numpy as np
 
+from slurmsched.kernels.gang_fit import near_cells
 from slurmsched.model.columns import Int64s, frozen
-from slurmsched.model.topology import SiteTopology
+from slurmsched.model.gpu_topology import SiteTopology
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Cells:
+class FabricCells:
     """order: (N,) node rows; cell c holds order[low[c]:high[c]]. level, low, high: (C + 1,) int64, lowest level first.
 
     The last cell is the whole cluster, above all others. lowest: (N,) row of the lowest cell of each node, -1 = none.
-    row: (C + 1,) row of each cell in the fabric, -1 of the last.
+    row: (C + 1,) row of each cell in the fabric, -1 of the last. place: (N,) where each node is in `order`. above:
+    (C + 1,) row of the cell that holds each cell, -1 of the last.
     """
 
     order: Int64s
@@ -25,14 +27,21 @@ class Cells:
     level: Int64s
     lowest: Int64s
     row: Int64s
+    place: Int64s
+    above: Int64s
+
+    def smallest(self, nodes: Int64s) -> int:
+        """Row of the lowest cell that holds all these nodes; the last is the whole cluster."""
+        place = self.place[nodes]
+        return int(np.argmax((self.low <= place.min()) & (self.high > place.max())))
 
 
-def cells_of(topology: SiteTopology, nodes: int) -> Cells:
+def cells_of(topology: SiteTopology, nodes: int) -> FabricCells:
     """The cells of a site with so many nodes. A site without a fabric has one cell: the cluster."""
     return _cells(topology, nodes)
 
 
-def fewest_cells(cells: Cells, room: Int64s, cell: int, gpus: int, nodes: int, rest: int = 0) -> Int64s:
+def fewest_cells(cells: FabricCells, room: Int64s, cell: int, gpus: int, nodes: int, rest: int = 0) -> Int64s:
     """The room of nodes in as few of the lowest cells under `cell` as hold so many nodes with so many GPUs each.
 
     rest: GPUs of one more node, 0 = none. Where as few cells as the others need have no place for it, it is left out.
@@ -43,27 +52,16 @@ def fewest_cells(cells: Cells, room: Int64s, cell: int, gpus: int, nodes: int, r
     if nodes < 2:
         return room
     rows = cells.order[cells.low[cell] : cells.high[cell]]
-    rows = rows[room[rows] >= (rest or gpus)]
-    if not (cells.lowest[rows] >= 0).any():
+    have = room[rows]
+    if not (cells.lowest[rows[have >= (rest or gpus)]] >= 0).any():
         return room
-    home = np.where(cells.lowest[rows] >= 0, cells.lowest[rows], len(cells.low) + rows)
-    _, at, every = np.unique(home, return_inverse=True, return_counts=True)
-    count = np.bincount(at.reshape(-1), room[rows] >= gpus, len(every)).astype(np.int64)
-    order = np.lexsort((-every, -count))
-    full = int(np.searchsorted(np.cumsum(count[order]), nodes))  # so many cells are used up before the last
-    left = nodes - int(count[order[:full]].sum())
-    last = order[full:][count[order[full:]] >= left]
-    if rest and (spare := every[order[:full]].sum() + every[last] > nodes).any():
-        last = last[spare]
-    chosen = [*order[:full].tolist(), *([int(last[np.argmin(count[last])])] if len(last) else [])]
     near = np.zeros_like(room)
-    kept = rows[np.isin(at.reshape(-1), chosen)]
-    near[kept] = room[kept]
+    near[rows] = np.where(near_cells(rows, have, cells.lowest, len(cells.low), gpus, nodes, rest), have, 0)
     return near
 
 
 @lru_cache(maxsize=8)  # a site's topology is one object for as long as it holds
-def _cells(topology: SiteTopology, nodes: int) -> Cells:
+def _cells(topology: SiteTopology, nodes: int) -> FabricCells:
     fabric = topology.fabric
     count = len(fabric.parent)
     cell = topology.cell if len(topology.cell) == nodes else np.full(nodes, -1, np.int64)
@@ -82,7 +80,10 @@ def _cells(topology: SiteTopology, nodes: int) -> Cells:
     new_row[by_level] = np.arange(count + 1)
     lowest = np.where(cell >= 0, new_row[cell], -1) if count else cell
     row = np.where(by_level < count, by_level, -1)
-    return Cells(*(frozen(c, np.int64) for c in (order, low[by_level], high[by_level], level[by_level], lowest, row)))
+    above = new_row[np.append(np.where(fabric.parent >= 0, fabric.parent, count), -1)][by_level]
+    above[count] = -1
+    made = (order, low[by_level], high[by_level], level[by_level], lowest, row, np.argsort(order), above)
+    return FabricCells(*(frozen(column, np.int64) for column in made))
 
 
 def _depth_first(parent: Int64s | np.ndarray) -> Int64s:

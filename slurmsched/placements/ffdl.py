@@ -10,8 +10,8 @@ import numpy as np
 from slurmsched.errors import ConfigError
 from slurmsched.model import Assignments, Ranking, Snapshot
 from slurmsched.model.columns import Int64s
-from slurmsched.placements.gang_walk import Ask, Gang, Offer, by_node, lowest, place_gangs
-from slurmsched.placements.gpu_stock import bit_counts
+from slurmsched.model.gpu_masks import bit_counts, lowest_bits
+from slurmsched.placements.gang_walk import Gang, GangRequest, OfferedGpus, by_node, place_gangs
 
 Form = Literal["pack", "spread"]
 
@@ -42,7 +42,7 @@ class Ffdl:
     def place(self, snapshot: Snapshot, ranking: Ranking) -> Assignments:
         """Which jobs of the ranking should hold which GPUs now; every gang whole."""
 
-        def sampled(ask: Ask, offer: Offer) -> Gang | None:
+        def sampled(ask: GangRequest, offer: OfferedGpus) -> Gang | None:
             free = bit_counts(offer.free)
             preferred = free if self.form == "pack" else -free
             in_order = np.argsort(preferred, kind="stable")
@@ -50,10 +50,10 @@ class Ffdl:
                 return None
             chance = np.random.default_rng((abs(snapshot.seed), ask.job_id))
             drawn = [self._draw(preferred, chance) for _ in range(self.samples)]
-            gangs = [by_node(ask, offer, order, lambda _, mask, gpus: lowest(mask, gpus)) for order in drawn]
+            gangs = [by_node(ask, offer, order, lambda _, mask, gpus: lowest_bits(mask, gpus)) for order in drawn]
             whole = [gang for gang in gangs if gang is not None]
             if not whole:
-                return by_node(ask, offer, in_order, lambda _, mask, gpus: lowest(mask, gpus))
+                return by_node(ask, offer, in_order, lambda _, mask, gpus: lowest_bits(mask, gpus))
             return min(whole, key=lambda gang: (int(preferred[gang[0]].sum()), gang[0].tolist()))
 
         return place_gangs(snapshot, ranking, sampled)

@@ -10,14 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slurmsched.errors import ConfigError
-from slurmsched.kernels.linked_gang import best_nodes, tightest_cell
+from slurmsched.kernels.gang_fit import SetTables, best_nodes, tightest_cell
+from slurmsched.kernels.gang_series import CellRanges, FreeCluster, GangSeries, serve_series
 from slurmsched.model import Assignments, Ranking, Snapshot
-from slurmsched.model.columns import Int64s
-from slurmsched.model.topology import GpuTopology, SiteTopology
-from slurmsched.placements.fabric_cells import Cells, cells_of, fewest_cells
-from slurmsched.placements.gang_walk import Ask, Gang, Offer, lowest, place_gangs
-from slurmsched.placements.gpu_sets import TABLE_GPUS, Objective, large_set, set_table
-from slurmsched.placements.gpu_stock import GpuStock
+from slurmsched.model.columns import Bools, Int64s
+from slurmsched.model.gpu_masks import lowest_bits
+from slurmsched.model.gpu_topology import GpuTopology, SiteTopology
+from slurmsched.placements.fabric_cells import FabricCells, cells_of, fewest_cells
+from slurmsched.placements.gang_walk import Chooser, FreeNow, Gang, GangRequest, OfferedGpus, place_gangs
+from slurmsched.resources.gpu_sets import TABLE_GPUS, Objective, large_set, set_table
+from slurmsched.resources.placeable_gpus import PlaceableGpus
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +43,20 @@ class Linked:
 
     def place(self, snapshot: Snapshot, ranking: Ranking) -> Assignments:
         """Which jobs of the ranking should hold which GPUs now; every gang whole."""
-        stock = GpuStock.of(snapshot)
-        tables = Tables.of(snapshot.topology, self.objective)
-        chooser = _Chooser.of(tables, cells_of(snapshot.topology, len(snapshot.nodes)), stock.node_class)
-        return place_gangs(snapshot, ranking, chooser.choose, stock)
+        placeable, tables = PlaceableGpus.of(snapshot), ClassTables.of(snapshot.topology, self.objective)
+        chooser = _Chooser.of(tables, cells_of(snapshot.topology, len(snapshot.nodes)), placeable.node_class)
+        series = chooser.series if chooser.all_tabled else None
+        return place_gangs(snapshot, ranking, chooser.choose, placeable, series=series)
+
+    def chooser(self, snapshot: Snapshot, placeable: PlaceableGpus) -> Chooser:
+        """Of one gang by what is free: see GangPlacement."""
+        tables = ClassTables.of(snapshot.topology, self.objective)
+        return _Chooser.of(tables, cells_of(snapshot.topology, len(snapshot.nodes)), placeable.node_class).choose
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Tables:
-    """The set tables of all classes of a site, end to end (see kernels.linked_gang.best_nodes)."""
+class ClassTables:
+    """The set tables of all classes of a site, end to end (see gang_fit.best_nodes)."""
 
     classes: tuple[GpuTopology, ...]
     tabled: NDArray[np.bool_]  # (K,) classes that have a table
@@ -61,20 +68,21 @@ class Tables:
     worth: Int64s
 
     @classmethod
-    def of(cls, topology: SiteTopology, objective: Objective) -> Tables:
+    def of(cls, topology: SiteTopology, objective: Objective) -> ClassTables:
+        """The tables of all classes of a site; sets are ranked by `objective`."""
         return _tables(topology.classes, objective)
 
     def take(self, node_class: int, free: int, gpus: int) -> int:
         """The best `gpus` of a free set as a mask; the lowest ones where nothing is known."""
         if node_class < 0:
-            return lowest(free, gpus)
+            return lowest_bits(free, gpus)
         if not self.tabled[node_class]:
             return large_set(self.classes[node_class], free, gpus)
         return int(self.best[self.best_at[node_class] + free * self.width[node_class] + gpus])
 
 
 @lru_cache(maxsize=16)
-def _tables(classes: tuple[GpuTopology, ...], objective: Objective) -> Tables:
+def _tables(classes: tuple[GpuTopology, ...], objective: Objective) -> ClassTables:
     tabled = np.array([one.known and one.gpus <= TABLE_GPUS for one in classes], np.bool_)
     made = [set_table(one, objective) for one, has in zip(classes, tabled, strict=True) if has]
     widths = np.array([one.gpus + 1 for one in classes], np.int64)
@@ -84,22 +92,42 @@ def _tables(classes: tuple[GpuTopology, ...], objective: Objective) -> Tables:
     quality = np.concatenate([t.quality for t in made] or [np.zeros((0, 3), np.int64)])
     worth = np.concatenate([t.worth for t in made] or [np.zeros(0, np.int64)])
     rank = np.unique(quality, axis=0, return_inverse=True)[1].astype(np.int64).reshape(-1)
-    return Tables(classes, tabled, best_at, widths, best, set_at, rank, worth)
+    return ClassTables(classes, tabled, best_at, widths, best, set_at, rank, worth)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Chooser:
-    tables: Tables
-    cells: Cells
+    tables: ClassTables
+    cells: FabricCells
     node_class: Int64s  # (N,)
     tabled: Int64s  # (N,) node_class, -1 also for classes without a table
 
     @classmethod
-    def of(cls, tables: Tables, cells: Cells, node_class: Int64s) -> _Chooser:
+    def of(cls, tables: ClassTables, cells: FabricCells, node_class: Int64s) -> _Chooser:
         has = np.append(tables.tabled, False)  # -1 is the last
         return cls(tables, cells, node_class, np.where(has[node_class], node_class, -1))
 
-    def choose(self, ask: Ask, offer: Offer) -> Gang | None:
+    @property
+    def all_tabled(self) -> bool:
+        """Whether no node is of a known class without a table."""
+        return bool((self.tabled == self.node_class).all())
+
+    def series(
+        self, asks: GangSeries, free: FreeNow, usable: Bools, unused: int, stops: bool
+    ) -> tuple[int, Int64s, Int64s, Int64s]:
+        """As `choose` for one gang after another: see gang_series.serve_series. Takes their GPUs from `free`."""
+        c = self.cells
+        cluster = FreeCluster(free.gpus, free.cpus, free.memory_mib, usable, self.tabled)
+        cells = CellRanges(c.order, c.low, c.high, c.level, c.lowest, c.above, c.place)
+        found: tuple[int, Int64s, Int64s, Int64s] = serve_series(asks, cluster, cells, self._set_tables, unused, stops)
+        return found
+
+    @property
+    def _set_tables(self) -> SetTables:
+        t = self.tables
+        return SetTables(t.best_at, t.width, t.best, t.set_at, t.rank, t.worth)
+
+    def choose(self, ask: GangRequest, offer: OfferedGpus) -> Gang | None:
         cells, cell = self.cells, len(self.cells.low) - 1
         if ask.gpus > int(offer.room.sum()):
             return None
@@ -108,7 +136,7 @@ class _Chooser:
             cell = int(tightest_cell(offer.room, cells.order, cells.low, cells.high, cells.level, *shape))
         return self._in_cell(ask, offer, cell) if cell >= 0 else None
 
-    def _in_cell(self, ask: Ask, offer: Offer, cell: int) -> Gang | None:
+    def _in_cell(self, ask: GangRequest, offer: OfferedGpus, cell: int) -> Gang | None:
         near = fewest_cells(self.cells, offer.room, cell, ask.part, ask.parts, ask.rest)
         nodes = self._nodes(offer, near, cell, ask.part, ask.parts)
         if len(nodes) < ask.parts:
@@ -126,7 +154,7 @@ class _Chooser:
         turn = np.argsort(nodes)
         return nodes[turn], np.array(masks, np.int64)[turn]
 
-    def _beside(self, nodes: Int64s, offer: Offer, near: Int64s, cell: int, gpus: int) -> Int64s:
+    def _beside(self, nodes: Int64s, offer: OfferedGpus, near: Int64s, cell: int, gpus: int) -> Int64s:
         """One more node, of those near if one has room, else of the cell. Empty if none has."""
         for room in (near.copy(), offer.room.copy()):
             room[nodes] = 0
@@ -134,9 +162,10 @@ class _Chooser:
                 return found
         return np.zeros(0, np.int64)
 
-    def _nodes(self, offer: Offer, room: Int64s, cell: int, gpus: int, count: int) -> Int64s:
-        c, t = self.cells, self.tables
-        span = (c.order, int(c.low[cell]), int(c.high[cell]), c.lowest, len(c.low))
-        columns = (t.best_at, t.width, t.best, t.set_at, t.rank, t.worth)
-        found: Int64s = best_nodes(offer.free, room, *span, self.tabled, gpus, count, *columns)
+    def _nodes(self, offer: OfferedGpus, room: Int64s, cell: int, gpus: int, count: int) -> Int64s:
+        if count == 0:
+            return np.zeros(0, np.int64)
+        c, tables = self.cells, self._set_tables
+        among = c.order[c.low[cell] : c.high[cell]]
+        found: Int64s = best_nodes(offer.free, room, among, c.lowest, len(c.low), self.tabled, tables, gpus, count)
         return found

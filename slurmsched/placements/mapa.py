@@ -12,11 +12,11 @@ import numpy as np
 
 from slurmsched.errors import ConfigError
 from slurmsched.model import Assignments, Ranking, Snapshot
-from slurmsched.model.topology import GpuTopology, LinkKind
-from slurmsched.placements.gang_walk import Ask, Gang, Offer, by_node, lowest, place_gangs
-from slurmsched.placements.gpu_sets import TABLE_GPUS, link_weights, set_table
-from slurmsched.placements.gpu_stock import GpuStock, bit_counts
-from slurmsched.placements.sensitivity import sensitive
+from slurmsched.model.gpu_masks import bit_counts, lowest_bits, mask_members
+from slurmsched.model.gpu_topology import GpuTopology, LinkKind
+from slurmsched.placements.gang_walk import Gang, GangRequest, OfferedGpus, by_node, place_gangs, sensitive_to_topology
+from slurmsched.resources.gpu_sets import TABLE_GPUS, link_weights, set_table
+from slurmsched.resources.placeable_gpus import PlaceableGpus
 
 Scoring = Literal["preserve", "greedy"]
 ALL_RINGS = 8  # GPUs of a class up to which every ring of every set is looked at
@@ -53,23 +53,23 @@ class Mapa:
 
     def place(self, snapshot: Snapshot, ranking: Ranking) -> Assignments:
         """Which jobs of the ranking should hold which GPUs now; every gang whole."""
-        stock, classes = GpuStock.of(snapshot), snapshot.topology.classes
+        placeable, classes = PlaceableGpus.of(snapshot), snapshot.topology.classes
 
-        def matched(ask: Ask, offer: Offer) -> Gang | None:
+        def matched(ask: GangRequest, offer: OfferedGpus) -> Gang | None:
             score = self._score(snapshot, ask)
 
             def pick(node: int, free: int, gpus: int) -> int:
-                row = int(stock.node_class[node])
-                return score(classes[row], free, gpus) if row >= 0 else lowest(free, gpus)
+                row = int(placeable.node_class[node])
+                return score(classes[row], free, gpus) if row >= 0 else lowest_bits(free, gpus)
 
             return by_node(ask, offer, np.argsort(bit_counts(offer.free), kind="stable"), pick)
 
-        return place_gangs(snapshot, ranking, matched, stock)
+        return place_gangs(snapshot, ranking, matched, placeable)
 
-    def _score(self, snapshot: Snapshot, ask: Ask) -> Callable[[GpuTopology, int, int], int]:
+    def _score(self, snapshot: Snapshot, ask: GangRequest) -> Callable[[GpuTopology, int, int], int]:
         if self.scoring == "greedy":
             return greedy_set
-        return fastest_set if sensitive(snapshot, ask.row, self.insensitive) else preserving_set
+        return fastest_set if sensitive_to_topology(snapshot, ask.row, self.insensitive) else preserving_set
 
 
 def predicted_gb_per_s(double: int, single: int, other: int) -> float:
@@ -80,7 +80,7 @@ def predicted_gb_per_s(double: int, single: int, other: int) -> float:
 def greedy_set(topology: GpuTopology, free: int, gpus: int) -> int:
     """The set whose best ring has the largest sum of links, as a mask; the lowest GPUs of a class of more than 16."""
     if topology.gpus > TABLE_GPUS:
-        return lowest(free, gpus)
+        return lowest_bits(free, gpus)
     return int(set_table(topology, "sum").best[free, gpus])
 
 
@@ -94,14 +94,14 @@ def fastest_set(topology: GpuTopology, free: int, gpus: int) -> int:
 def preserving_set(topology: GpuTopology, free: int, gpus: int) -> int:
     """The set that leaves most NVLink bandwidth between the GPUs that stay free, then has most predicted bandwidth."""
     if topology.gpus > TABLE_GPUS:
-        return lowest(free, gpus)
+        return lowest_bits(free, gpus)
     return max(_sets(free, gpus), key=lambda s: (_nvlinks(topology, free & ~s), predicted_of(topology, s), -s))
 
 
 @lru_cache(maxsize=200_000)
 def predicted_of(topology: GpuTopology, members: int) -> float:
     """The most predicted bandwidth of any ring through the set [GB/s]; 0 for a class of more than 8 GPUs."""
-    gpus = _bits(members)
+    gpus = mask_members(members)
     if topology.gpus > ALL_RINGS:
         return 0.0
     if len(gpus) < 2:
@@ -120,14 +120,10 @@ def _links(topology: GpuTopology, order: tuple[int, ...]) -> tuple[int, int, int
 @lru_cache(maxsize=200_000)
 def _nvlinks(topology: GpuTopology, free: int) -> int:
     """Sum of the NVLink weights between all pairs of a set (see link_weights)."""
-    gpus, weight = _bits(free), link_weights(topology)
+    gpus, weight = mask_members(free), link_weights(topology)
     return sum(int(weight[pair]) for pair in combinations(gpus, 2) if topology.kind[pair] >= LinkKind.XGMI)
 
 
 @lru_cache(maxsize=4_096)
 def _sets(free: int, gpus: int) -> tuple[int, ...]:
-    return tuple(sum(1 << g for g in chosen) for chosen in combinations(_bits(free), gpus))
-
-
-def _bits(mask: int) -> tuple[int, ...]:
-    return tuple(g for g in range(mask.bit_length()) if mask >> g & 1)
+    return tuple(sum(1 << g for g in chosen) for chosen in combinations(mask_members(free), gpus))

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from slurmsched.model import Assignments, Ranking, Snapshot
-from slurmsched.placements.gang_walk import Ask, Gang, Offer, by_node, lowest, place_gangs
-from slurmsched.placements.gpu_stock import bit_counts
-from slurmsched.placements.sensitivity import sensitive
+from slurmsched.model.gpu_masks import bit_counts, lowest_bits
+from slurmsched.placements.gang_walk import Gang, GangRequest, OfferedGpus, by_node, place_gangs, sensitive_to_topology
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,24 +28,24 @@ class Sched2:
     def place(self, snapshot: Snapshot, ranking: Ranking) -> Assignments:
         """Which jobs of the ranking should hold which GPUs now; every gang whole."""
 
-        def by_need(ask: Ask, offer: Offer) -> Gang | None:
-            if not sensitive(snapshot, ask.row, self.insensitive):
+        def by_need(ask: GangRequest, offer: OfferedGpus) -> Gang | None:
+            if not sensitive_to_topology(snapshot, ask.row, self.insensitive):
                 return gathered(ask, offer)
             order = np.argsort(bit_counts(offer.free), kind="stable")
-            return by_node(ask, offer, order, lambda _, free, gpus: lowest(free, gpus))
+            return by_node(ask, offer, order, lambda _, free, gpus: lowest_bits(free, gpus))
 
         return place_gangs(snapshot, ranking, by_need)
 
 
-def gathered(ask: Ask, offer: Offer) -> Gang | None:
+def gathered(ask: GangRequest, offer: OfferedGpus) -> Gang | None:
     """The gang from the nodes with the fewest GPUs it can have, whatever their number; None if all are too few."""
-    left, taken = ask.gpus, []
+    missing, taken = ask.gpus, []
     for node in np.lexsort((np.arange(len(offer.room)), offer.room)).tolist():
-        gpus = min(left, int(offer.room[node]))
+        gpus = min(missing, int(offer.room[node]))
         if gpus > 0:
-            taken.append((node, lowest(int(offer.free[node]), gpus)))
-            left -= gpus
-    if left or not taken:
+            taken.append((node, lowest_bits(int(offer.free[node]), gpus)))
+            missing -= gpus
+    if missing or not taken:
         return None
     taken.sort()
     return np.array([node for node, _ in taken], np.int64), np.array([mask for _, mask in taken], np.int64)

@@ -12,10 +12,11 @@ import numpy as np
 from slurmsched.errors import ConfigError
 from slurmsched.model import Assignments, Ranking, Snapshot
 from slurmsched.model.columns import Floats
-from slurmsched.model.topology import GpuTopology, LinkKind
-from slurmsched.placements.gang_walk import Ask, Gang, Offer, by_node, lowest, place_gangs
-from slurmsched.placements.gpu_sets import TABLE_GPUS, set_table
-from slurmsched.placements.gpu_stock import GpuStock, bit_counts
+from slurmsched.model.gpu_masks import bit_counts, lowest_bits
+from slurmsched.model.gpu_topology import GpuTopology, LinkKind
+from slurmsched.placements.gang_walk import Gang, GangRequest, OfferedGpus, by_node, place_gangs
+from slurmsched.resources.gpu_sets import TABLE_GPUS, set_table
+from slurmsched.resources.placeable_gpus import PlaceableGpus
 
 LEAST_COST = 0.01  # of a criterion, as in the paper's simulator: no cost is 0
 ALL_SETS = 8  # GPUs of a class up to which every set is a candidate
@@ -50,14 +51,14 @@ class TopologyAware:
 
     def place(self, snapshot: Snapshot, ranking: Ranking) -> Assignments:
         """Which jobs of the ranking should hold which GPUs now; every gang whole."""
-        stock, classes = GpuStock.of(snapshot), snapshot.topology.classes
+        placeable, classes = PlaceableGpus.of(snapshot), snapshot.topology.classes
 
-        def useful(ask: Ask, offer: Offer) -> Gang | None:
+        def useful(ask: GangRequest, offer: OfferedGpus) -> Gang | None:
             found: dict[tuple[int, int], tuple[float, int]] = {}
 
             def best(node: int, free: int, gpus: int) -> tuple[float, int]:
-                row = int(stock.node_class[node])
-                return self.best_set(classes[row], free, gpus) if row >= 0 else (0.0, lowest(free, gpus))
+                row = int(placeable.node_class[node])
+                return self.best_set(classes[row], free, gpus) if row >= 0 else (0.0, lowest_bits(free, gpus))
 
             for gpus in set(ask.takes):
                 for node in np.flatnonzero(offer.room >= gpus).tolist():
@@ -68,7 +69,7 @@ class TopologyAware:
             order = np.lexsort((bit_counts(offer.free), -utility))
             return by_node(ask, _acceptable(offer, utility), order, lambda node, _, gpus: found[node, gpus][1])
 
-        return place_gangs(snapshot, ranking, useful, stock)
+        return place_gangs(snapshot, ranking, useful, placeable)
 
     def best_set(self, topology: GpuTopology, free: int, gpus: int) -> tuple[float, int]:
         """The utility for the system of the best set, and its mask; -1 and 0 if each is worth too little to the job."""
@@ -95,12 +96,12 @@ def job_utility(communication: float, interference: float, weights: Sequence[flo
     return utility((communication, interference), [1.5 * weight for weight in weights[:2]])
 
 
-def fragmentation(topology: GpuTopology, left: int) -> float:
+def fragmentation(topology: GpuTopology, free: int) -> float:
     """Mean share of free GPUs of the sockets once only the set `left` is free; LEAST_COST if all or none are."""
     shares = []
     for socket in np.unique(topology.numa):
         members = np.flatnonzero(topology.numa == socket).tolist()
-        shares.append(sum(left >> g & 1 for g in members) / len(members))
+        shares.append(sum(free >> g & 1 for g in members) / len(members))
     mean = sum(shares) / len(shares)
     return mean if 0 < mean < 1 else LEAST_COST
 
@@ -150,6 +151,6 @@ def _pairs(distance: Floats, members: Sequence[int]) -> float:
     return float(sum(distance[a, b] for a, b in combinations(members, 2)))
 
 
-def _acceptable(offer: Offer, utility: Floats) -> Offer:
+def _acceptable(offer: OfferedGpus, utility: Floats) -> OfferedGpus:
     """Without nodes where no set is worth enough."""
-    return Offer(offer.free, np.where(utility < 0, 0, offer.room))
+    return OfferedGpus(offer.free, np.where(utility < 0, 0, offer.room))

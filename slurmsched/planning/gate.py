@@ -1,22 +1,417 @@
-"""The gate: every action of a plan passes here, when it is planned and again right before it is sent.
-
-One table of rules; the first that catches an action is its reason. Rules of SEND look at the job as it is then, those
-of APPLY at what keeps everything from being sent.
-"""
+"""The gate: the rules that refuse an action when it is planned or right before it is sent, and what they look at."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from math import isfinite, nan
 
-from slurmsched.model import Refusal, Rights
-from slurmsched.model.plan import Action
-from slurmsched.planning import plan_rules, send_rules
-from slurmsched.planning.view import View
+import numpy as np
+from numpy.typing import NDArray
+
+from slurmsched.config import OperationsConfig, PreemptionConfig, ScopeConfig
+from slurmsched.model import Operation, Refusal, Rights, Site, Snapshot
+from slurmsched.model.columns import Bools
+from slurmsched.model.gpu_selection import counted
+from slurmsched.model.hints import parse_hints
+from slurmsched.model.hostlists import same_hosts
+from slurmsched.model.operations import RESERVATION_PREFIX
+from slurmsched.model.overrides import SAME_S
+from slurmsched.model.plan import (
+    Action,
+    AskSize,
+    DeleteReservation,
+    JoinReservation,
+    MoveReservation,
+    Requeue,
+    Reserve,
+    SetAdminComment,
+    SetCpus,
+    SetField,
+    SetGpuRequest,
+    SetNice,
+    SetNodeList,
+    SetPriority,
+    SetSize,
+    SetStart,
+    Signal,
+    Step,
+)
+from slurmsched.model.states import FINISHED, HOLDS_NODES, JobState
+from slurmsched.plain_text import pluralize
+from slurmsched.planning import job_scope
+from slurmsched.planning.operations import victims
+from slurmsched.planning.priorities.priority_fields import MOST_PRIORITY
 
 
-class When(StrEnum):
+@dataclass(frozen=True, slots=True)
+class CurrentJob:
+    """A job as the last look shows it. site_factor: None where sprio does not show the job (held, or not yet eligible).
+
+    exclusive: whether it asks for whole nodes; looked at only where nodes are about to be reserved. eligible_s: when it
+    may start [Unix s], NaN = not told.
+    """
+
+    submit_s: float
+    state: JobState
+    nice: int
+    site_factor: int | None = None
+    reservation: str = ""
+    exclusive: bool = False
+    nodes: str = ""  # that it asks for
+    gpus: str = ""  # that it asks for by node, in normal form
+    bars: tuple[str, ...] = ()  # what it asks for that a value of ours could break; read where one is given
+    eligible_s: float = nan
+    admin_comment: str | None = None  # read where one is to be written; None = not known
+    fields: Mapping[str, str] = field(default_factory=dict)  # others that levers write, by squeue's name
+
+    @property
+    def pending(self) -> bool:
+        """Waiting, and not still completing an earlier run."""
+        return bool(self.state & JobState.PENDING) and not self.state & JobState.COMPLETING
+
+
+@dataclass(frozen=True, slots=True)
+class GateContext:
+    """What rules look at. A rule is asked only about what belongs to its time.
+
+    When the plan is made:
+    snapshot, scope, preemption, operations_config: the state and the configuration.
+    verdict: (N,) int8, the rule of job_scope that excludes each job, -1 = none.
+    operations: those of the plan, by id.
+    begun: operations that the plan lets begin so far.
+    out_of_scope: (N,) bool, of job_scope.out_of_scope.
+
+    When the plan is applied:
+    site: as Slurm shows it now.
+    stopped, busy: why nothing may be sent, in words; "" = it may.
+
+    When an action is sent:
+    seen: jobs as they are now, by id.
+    """
+
+    snapshot: Snapshot | None = None
+    scope: ScopeConfig = field(default_factory=ScopeConfig)
+    preemption: PreemptionConfig = field(default_factory=PreemptionConfig)
+    operations_config: OperationsConfig = field(default_factory=OperationsConfig)
+    verdict: NDArray[np.int8] | None = None
+    operations: Mapping[str, Operation] = field(default_factory=dict)
+    begun: tuple[Operation, ...] = ()
+    out_of_scope: Bools | None = None
+    site: Site | None = None
+    stopped: str = ""
+    busy: str = ""
+    seen: Mapping[int, CurrentJob] = field(default_factory=dict)
+
+
+def row_of(action: Action, snapshot: Snapshot) -> int:
+    """Row of the action's job, -1 if it is not in the snapshot."""
+    return snapshot.jobs.row_of(action.job_id)
+
+
+# The gate's rules for actions about to be sent: is the job still as the snapshot saw it? Each says why not.
+
+CHANGED = "changed since the snapshot"
+ASKS = f"{CHANGED}: it asks for"
+DOUBTFUL = "what a doubled or forged record tells"  # of a job whose record cannot be read for sure
+UNREAD_COMMENT = "its AdminComment could not be read"
+FOREIGN_COMMENT = f"{CHANGED}: the text of somebody else"
+FOREIGN_FIELD = f"{CHANGED}: its"  # and the name of the option, and what it is
+
+
+def gone(action: Action | None, view: GateContext) -> str:
+    """ "" while the job is in the queue. A reservation is deleted in any case."""
+    if action is None or isinstance(action, DeleteReservation) or action.job_id in view.seen:
+        return ""
+    return f"{CHANGED}: it left the queue"
+
+
+def nameless(action: Action | None, _: GateContext) -> str:
+    """Without a submit time a job cannot be distinguished from a later one with the same id."""
+    if action is None or isinstance(action, DeleteReservation) or isfinite(action.submit_s):
+        return ""
+    return "its submit time is not known, so that its id could not be told from one used again"
+
+
+def other_run(action: Action | None, view: GateContext) -> str:
+    """ "" if the submit time is the same within a second."""
+    same = (seen := _current(action, view)) is None or action is None or abs(seen.submit_s - action.submit_s) < 1
+    return "" if same else f"{CHANGED}: it was requeued, or its id is used again"
+
+
+def other_state(action: Action | None, view: GateContext) -> str:
+    """Steps that take something from a job need it running, those that give it something need it waiting: a
+    reservation set on a running job kills it at its end, a requeue of an ended one runs it again. A value that gives
+    the base back may go to a job that has started meanwhile: it does no harm there, and a requeue keeps it."""
+    if (seen := _current(action, view)) is None or (isinstance(action, JoinReservation) and not action.name):
+        return ""
+    if isinstance(action, Requeue | Signal) or (isinstance(action, AskSize) and action.gpus):
+        fits = bool(seen.state & HOLDS_NODES)
+    elif isinstance(action, SetAdminComment | AskSize) or (
+        isinstance(action, SetPriority) and action.new == action.base
+    ):
+        fits = not seen.state & FINISHED
+    else:
+        fits = seen.pending
+    return "" if fits else f"{CHANGED}: it is {_state_words(seen.state)}"
+
+
+def other_value(action: Action | None, view: GateContext) -> str:
+    """ "" if the nice, site factor or field still has the value that the action replaces."""
+    if (seen := _current(action, view)) is None or not isinstance(action, SetPriority | SetField):
+        return ""
+    if isinstance(action, SetField):
+        others = _changed_options(action, seen)
+        stays = isinstance(action, SetCpus) and action.restores and len(others) < len(action.columns)  # see still_ours
+        option, value = next(iter(others.items()), ("", ""))
+        return f"{FOREIGN_FIELD} {option} is {value or 'empty'}" if others and not stays else ""
+    now = seen.nice if isinstance(action, SetNice) else seen.site_factor
+    return "" if now is None or now == action.old else f"{CHANGED}: its {action.kind} is {now}, not {action.old}"
+
+
+def still_ours(action: Action, view: GateContext) -> Action:
+    """The action; one that gives CPUs back without the options that somebody else changed, each of which stays."""
+    if not isinstance(action, SetCpus) or not action.restores or (seen := _current(action, view)) is None:
+        return action
+    return replace(action, omitted=tuple(_changed_options(action, seen)))
+
+
+def _changed_options(action: SetField, seen: CurrentJob) -> dict[str, str]:
+    """Options that have not the value that the action replaces, and the value they have."""
+    names = (action.option, *action.alike)
+    now = {name: seen.fields.get(column, "") for name, column in zip(names, action.columns, strict=False)}
+    return {name: value for name, value in now.items() if value != str(action.old)}
+
+
+def other_list(action: Action | None, view: GateContext) -> str:
+    """ "" if the node list is still the one that the action replaces."""
+    if (
+        (seen := _current(action, view)) is None
+        or not isinstance(action, SetNodeList)
+        or same_hosts(seen.nodes, action.old)
+    ):
+        return ""
+    return f"{CHANGED}: its node list is {seen.nodes or 'empty'}"
+
+
+def other_comment(action: Action | None, view: GateContext) -> str:
+    """ "" if its AdminComment is empty or one of ours."""
+    if (seen := _current(action, view)) is None or not isinstance(action, SetAdminComment):
+        return ""
+    if seen.admin_comment is None:
+        return UNREAD_COMMENT
+    return "" if seen.admin_comment in ("", *action.texts) else f"{FOREIGN_COMMENT} is in its AdminComment"
+
+
+def other_start(action: Action | None, view: GateContext) -> str:
+    """ "" if the earliest start differs by at most SAME_S from the one that the action replaces."""
+    if (seen := _current(action, view)) is None or not isinstance(action, SetStart) or not isfinite(action.old):
+        return ""
+    same = abs(seen.eligible_s - action.old) <= SAME_S
+    return "" if same else f"{CHANGED}: its earliest start is another one"
+
+
+def other_request(action: Action | None, view: GateContext) -> str:
+    """ "" if the GPUs of the request are as planned, and only SetSize changes their number."""
+    if (seen := _current(action, view)) is None or not isinstance(action, SetGpuRequest):
+        return ""
+    if seen.gpus != action.old:
+        return f"{CHANGED}: it asks for {seen.gpus or 'no GPUs by node'}"
+    gets = counted(action.new)
+    other = next((count for count in (counted(action.base), counted(action.old)) if count != gets), gets)
+    return (
+        ""
+        if other == gets or isinstance(action, SetSize)
+        else f"it would get {pluralize(gets, 'GPU')} instead of {other}"
+    )
+
+
+def other_asks(action: Action | None, view: GateContext) -> str:
+    """Slurm's list of jobs does not show all that a job asks for: it may have changed since it was read."""
+    if not isinstance(action, SetNodeList | SetGpuRequest | SetCpus) or (seen := _current(action, view)) is None:
+        return ""
+    return "" if action.restores or not seen.bars else f"{ASKS} {' and '.join(seen.bars)}"
+
+
+def other_reservation(action: Action | None, view: GateContext) -> str:
+    """Only a free job joins a reservation, and only the name of its own operation is taken off."""
+    if (seen := _current(action, view)) is None or not isinstance(action, JoinReservation):
+        return ""
+    fits = not seen.reservation if action.name else seen.reservation == RESERVATION_PREFIX + action.operation
+    return "" if fits else f"{CHANGED}: its reservation is {seen.reservation or 'none'}"
+
+
+def other_extent(action: Action | None, view: GateContext) -> str:
+    """ "" unless the job now needs whole nodes and the planned reservation has parts of nodes."""
+    if (
+        (seen := _current(action, view)) is None
+        or not isinstance(action, Reserve)
+        or action.whole
+        or not seen.exclusive
+    ):
+        return ""
+    return f"{CHANGED}: it asks for whole nodes (--exclusive)"
+
+
+def _current(action: Action | None, view: GateContext) -> CurrentJob | None:
+    """The action's job; None where that does not matter: a reservation is deleted whatever became of its job."""
+    return None if action is None or isinstance(action, DeleteReservation) else view.seen.get(action.job_id)
+
+
+def _state_words(state: JobState) -> str:
+    return "+".join(flag.name or "" for flag in JobState if flag & state)
+
+
+# The gate's rules for actions that are being planned: scope, victims, bounds, caps, leases. Each says why not.
+
+HOUR_S = 3_600.0
+
+
+def unmanaged(action: Action | None, view: GateContext) -> str:
+    """A lever moves managed jobs only; steps need the job in scope, whatever became of its priority meanwhile."""
+    if view.snapshot is None or action is None or _gives_back(action) or (row := row_of(action, view.snapshot)) < 0:
+        return ""
+    if isinstance(action, SetPriority):
+        left_scope = view.out_of_scope is not None and view.out_of_scope[row] and view.snapshot.jobs.written[row]
+        if left_scope and action.new == action.base:
+            return ""  # a job that left the scope gets its own back
+        if action.new == action.old:
+            return ""  # an array task keeps what it has, behind the write of its array
+        index = -1 if view.verdict is None else int(view.verdict[row])
+        rule = job_scope.JOB_RULES[index] if index >= 0 else None
+        return rule.reason if rule and rule.name != "array" else ""  # a task gets what its managed array has
+    in_scope = job_scope.scoped(view.snapshot.jobs.take(np.array([row])), view.scope)[0]
+    return "" if in_scope or not (isinstance(action, Step) and action.operation) else "it is not in scope"
+
+
+def unwilling(action: Action | None, view: GateContext) -> str:
+    """What makes a job no victim at all counts while its grace runs, too."""
+    if view.snapshot is None or not isinstance(action, Requeue | Signal) or not action.operation:
+        return ""
+    if (row := row_of(action, view.snapshot)) < 0:
+        return ""
+    one = replace(view.snapshot, jobs=view.snapshot.jobs.take(np.array([row])))
+    return victims.hard_reason(victims.preemption_case(one, view.preemption, view.scope))
+
+
+def out_of_bounds(action: Action | None, _: GateContext) -> str:
+    """Limits of Slurm that need no snapshot: priority, nodes and times of a reservation."""
+    if isinstance(action, SetPriority) and abs(action.new) > MOST_PRIORITY:
+        return f"{action.kind} {action.new} is beyond {MOST_PRIORITY}, the most that Slurm takes"
+    if isinstance(action, Reserve) and not action.nodes:
+        return "it names no nodes"
+    if isinstance(action, Reserve | MoveReservation) and not (
+        isfinite(action.end_s) and not action.end_s <= action.start_s
+    ):
+        return "its reservation would end before it begins"
+    return ""
+
+
+def other_size(action: Action | None, view: GateContext) -> str:
+    """A size of ours stays between what the job's hints name as its least and most."""
+    if view.snapshot is None or not isinstance(action, SetSize | AskSize) or _gives_back(action):
+        return ""
+    if (row := row_of(action, view.snapshot)) < 0:
+        return ""
+    hints = parse_hints(view.snapshot.jobs.comment[row])
+    gpus = action.gpus if isinstance(action, AskSize) else counted(action.new)
+    within = hints.min_gpus is not None and hints.max_gpus is not None and hints.min_gpus <= gpus <= hints.max_gpus
+    return "" if within else f"{pluralize(gpus, 'GPU is', 'GPUs are')} not between its hints min_gpus and max_gpus"
+
+
+def other_cpus(action: Action | None, view: GateContext) -> str:
+    """A number of CPUs of ours is at least what the job's hint names, and less than its user's."""
+    if view.snapshot is None or not isinstance(action, SetCpus) or action.restores:
+        return ""
+    if (row := row_of(action, view.snapshot)) < 0:
+        return ""
+    least = parse_hints(view.snapshot.jobs.comment[row]).min_cpus
+    within = least is not None and least <= action.new < action.base
+    return "" if within else f"{pluralize(action.new, 'CPU is', 'CPUs are')} not between its hint min_cpus and its own"
+
+
+def _begins(action: Action | None, view: GateContext) -> Operation | None:
+    """The operation that this action begins, if it does."""
+    if (
+        view.snapshot is None
+        or not isinstance(action, Reserve)
+        or action.operation in {operation.id for operation in view.snapshot.operations}
+    ):
+        return None
+    return view.operations.get(action.operation)
+
+
+def _lately(operation: Operation, view: GateContext) -> list[Operation]:
+    """Operations begun in the hour before this one."""
+    assert view.snapshot is not None
+    known = (*view.snapshot.past_operations, *view.snapshot.operations, *view.begun)
+    return [each for each in known if each.begun_s > operation.begun_s - HOUR_S]
+
+
+def cycle_full(action: Action | None, view: GateContext) -> str:
+    """ "" while fewer than operations.per_cycle operations begin in this cycle."""
+    most = view.operations_config.per_cycle
+    full = _begins(action, view) is not None and len(view.begun) >= most
+    return (
+        f"{pluralize(most, 'operation begins', 'operations begin')} in this cycle already (operations.per_cycle)"
+        if full
+        else ""
+    )
+
+
+def hour_full(action: Action | None, view: GateContext) -> str:
+    """ "" while fewer than operations.per_hour operations began in the last hour."""
+    operation, most = _begins(action, view), view.operations_config.per_hour
+    full = operation is not None and len(_lately(operation, view)) >= most
+    return (
+        f"{pluralize(most, 'operation was', 'operations were')} begun in the last hour (operations.per_hour)"
+        if full
+        else ""
+    )
+
+
+def user_full(action: Action | None, view: GateContext) -> str:
+    """The same for the operations of one user, see operations.per_user_per_hour."""
+    operation, most = _begins(action, view), view.operations_config.per_user_per_hour
+    if operation is None or sum(each.user == operation.user for each in _lately(operation, view)) < most:
+        return ""
+    begun = pluralize(most, "operation was", "operations were")
+    return f"{begun} begun for {operation.user} in the last hour (operations.per_user_per_hour)"
+
+
+def swaps_back(action: Action | None, view: GateContext) -> str:
+    """Refuses to take GPUs from a job that got them from the beneficiary within operations.lease_s."""
+    if (
+        view.snapshot is None
+        or not isinstance(action, Requeue | Signal)
+        or (operation := view.operations.get(action.operation)) is None
+    ):
+        return ""
+    if action.job_id not in victims.protected_by_lease(view.snapshot, operation.job_id, view.operations_config.lease_s):
+        return ""
+    return (
+        f"it got GPUs of job {operation.job_id} less than {view.operations_config.lease_s:g} s ago (operations.lease_s)"
+    )
+
+
+def _gives_back(action: Action) -> bool:
+    """Steps that end an operation may always go, or it could not be taken back; so may what gives a job its own
+    again."""
+    if isinstance(action, SetField):
+        return action.restores
+    if isinstance(action, AskSize):
+        return not action.gpus
+    return action.kind in ("delay", "unreserve") or (isinstance(action, JoinReservation) and not action.name)
+
+
+# The gate: every action of a plan passes here, when it is planned and again right before it is sent.
+#
+# One table of rules; the first that catches an action is its reason. Rules of SEND look at the job as it is then,
+# those of APPLY at what keeps everything from being sent.
+
+
+class GateTime(StrEnum):
     """When a rule is asked."""
 
     PLAN = "plan"
@@ -25,16 +420,16 @@ class When(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class GateRule:
     """One reason to leave an action out. says: the reason in words, "" = it may pass. about: what it guards."""
 
     name: str
-    when: When
+    when: GateTime
     about: str
-    says: Callable[[Action | None, View], str]
+    says: Callable[[Action | None, GateContext], str]
 
 
-def refusal(action: Action | None, view: View, when: When) -> Refusal | None:
+def refusal(action: Action | None, view: GateContext, when: GateTime) -> Refusal | None:
     """Why an action must not be planned or sent; None if it may be. action: None at APPLY, when all are meant."""
     for rule in RULES:
         if rule.when == when and (reason := rule.says(action, view)):
@@ -42,12 +437,12 @@ def refusal(action: Action | None, view: View, when: When) -> Refusal | None:
     return None
 
 
-def first_refusal(actions: Iterable[Action], view: View, when: When) -> Refusal | None:
+def first_refusal(actions: Iterable[Action], view: GateContext, when: GateTime) -> Refusal | None:
     """The refusal of the first of these that may not pass; None if all may."""
     return next((found for action in actions if (found := refusal(action, view, when))), None)
 
 
-def _rights(_: Action | None, view: View) -> str:
+def _rights(_: Action | None, view: GateContext) -> str:
     site = view.site
     if site is None or site.rights >= Rights.OPERATOR:
         return ""
@@ -55,26 +450,28 @@ def _rights(_: Action | None, view: View) -> str:
 
 
 RULES = (
-    Rule("rights", When.APPLY, "writing needs the Operator right", _rights),
-    Rule("stop-file", When.APPLY, "the administrator's stop file", lambda _, view: view.stopped),
-    Rule("load", When.APPLY, "slurmctld's load, and how fast it answers", lambda _, view: view.busy),
-    Rule("managed", When.PLAN, "the job is in scope, and its priority is ours to move", plan_rules.unmanaged),
-    Rule("victim", When.PLAN, "the job can be requeued, and nobody said that it must not", plan_rules.unwilling),
-    Rule("bounds", When.PLAN, "values that Slurm takes", plan_rules.out_of_bounds),
-    Rule("size", When.PLAN, "a size between the job's hints", plan_rules.other_size),
-    Rule("per-cycle", When.PLAN, "acts begun in a cycle", plan_rules.cycle_full),
-    Rule("per-hour", When.PLAN, "acts begun in an hour", plan_rules.hour_full),
-    Rule("per-user-per-hour", When.PLAN, "acts begun in an hour for one user", plan_rules.user_full),
-    Rule("lease", When.PLAN, "no two jobs take GPUs of each other in turn", plan_rules.swaps_back),
-    Rule("gone", When.SEND, "the job is in the queue", send_rules.gone),
-    Rule("submit-time", When.SEND, "the job is known for good", send_rules.nameless),
-    Rule("other-run", When.SEND, "it is the same run", send_rules.other_run),
-    Rule("state", When.SEND, "it waits, or runs, as the action needs", send_rules.other_state),
-    Rule("value", When.SEND, "nobody else changed the lever", send_rules.other_value),
-    Rule("node-list", When.SEND, "nobody else changed its node list", send_rules.other_list),
-    Rule("start", When.SEND, "nobody else changed its earliest start", send_rules.other_start),
-    Rule("request", When.SEND, "nobody else changed its request, whose GPUs stay as many", send_rules.other_request),
-    Rule("asks", When.SEND, "it asks for nothing that a list or request of ours breaks", send_rules.other_asks),
-    Rule("reservation", When.SEND, "nobody else gave it a reservation", send_rules.other_reservation),
-    Rule("exclusive", When.SEND, "it asks for no more of its nodes", send_rules.other_extent),
+    GateRule("rights", GateTime.APPLY, "writing needs the Operator right", _rights),
+    GateRule("stop-file", GateTime.APPLY, "the administrator's stop file", lambda _, view: view.stopped),
+    GateRule("load", GateTime.APPLY, "slurmctld's load, and how fast it answers", lambda _, view: view.busy),
+    GateRule("managed", GateTime.PLAN, "the job is in scope, and its priority is ours to move", unmanaged),
+    GateRule("victim", GateTime.PLAN, "the job can be requeued, and nobody said that it must not", unwilling),
+    GateRule("bounds", GateTime.PLAN, "values that Slurm takes", out_of_bounds),
+    GateRule("size", GateTime.PLAN, "a size between the job's hints", other_size),
+    GateRule("cpus", GateTime.PLAN, "no fewer CPUs than the job's hint", other_cpus),
+    GateRule("per-cycle", GateTime.PLAN, "operations begun in a cycle", cycle_full),
+    GateRule("per-hour", GateTime.PLAN, "operations begun in an hour", hour_full),
+    GateRule("per-user-per-hour", GateTime.PLAN, "operations begun in an hour for one user", user_full),
+    GateRule("lease", GateTime.PLAN, "no two jobs take GPUs of each other in turn", swaps_back),
+    GateRule("gone", GateTime.SEND, "the job is in the queue", gone),
+    GateRule("submit-time", GateTime.SEND, "the job is known for good", nameless),
+    GateRule("other-run", GateTime.SEND, "it is the same run", other_run),
+    GateRule("state", GateTime.SEND, "it waits, or runs, as the action needs", other_state),
+    GateRule("value", GateTime.SEND, "nobody else changed the lever", other_value),
+    GateRule("node-list", GateTime.SEND, "nobody else changed its node list", other_list),
+    GateRule("admin-comment", GateTime.SEND, "nobody else wrote its AdminComment", other_comment),
+    GateRule("start", GateTime.SEND, "nobody else changed its earliest start", other_start),
+    GateRule("request", GateTime.SEND, "its request is unchanged, and so is its number of GPUs", other_request),
+    GateRule("asks", GateTime.SEND, "it asks for nothing that a list, request or number of ours breaks", other_asks),
+    GateRule("reservation", GateTime.SEND, "nobody else gave it a reservation", other_reservation),
+    GateRule("exclusive", GateTime.SEND, "it asks for no more of its nodes", other_extent),
 )

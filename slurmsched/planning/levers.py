@@ -1,90 +1,96 @@
-"""The two levers: how a height becomes a value of the job, and the action that writes it."""
+"""The levers of a cycle, in the order in which they propose changes, and undo. A new lever is a line here."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-import numpy as np
+from slurmsched.model import Plan
+from slurmsched.planning.proposals import Lever
 
-from slurmsched.model import Jobs, SetNice, SetSiteFactor
-from slurmsched.model.columns import Bools, Floats, Int64s
-
-LIMIT = 2_147_483_645  # slurm/slurm.h, NICE_OFFSET - 3: the most that Slurm's tools take, either sign
+if TYPE_CHECKING:
+    from slurmsched.model import Snapshot
+    from slurmsched.planning.planner import Planner
 
 
 @dataclass(frozen=True, slots=True)
-class NiceLever:
-    """Lower nice, sooner start. What the user chose stays in: value = base nice - boost.
+class LeverEntry:
+    """One lever.
 
-    A site factor that an operator gave a job moves it on top of that, as the user's own nice does.
+    at: module and class, loaded when it is needed.
+    fields: of the overrides that are its own.
+    on: whether it is switched on. A lever that is off is asked too while a job has an override of it, to give it back.
     """
 
-    name: str = "nice"
+    name: str
+    at: str
+    fields: tuple[str, ...] = ()
+    on: Callable[[Planner], bool] = lambda _: True
 
-    def now(self, jobs: Jobs) -> Int64s:
-        return jobs.nice
-
-    def hidden(self, jobs: Jobs) -> Bools:
-        """Jobs whose value Slurm does not show. (N,) bool."""
-        return np.zeros(len(jobs), np.bool_)
-
-    def boost(self, jobs: Jobs) -> Int64s:
-        """What slurmsched adds to each priority now. (N,) int64."""
-        return jobs.base_nice - jobs.nice
-
-    def factors(self, jobs: Jobs) -> Floats:
-        """Priority without user's nice, site factor and our boost. (N,) float64."""
-        return _factors(jobs)
-
-    def others(self, jobs: Jobs) -> Int64s:
-        """What users and operators take off each priority: a nice of their own, less a site factor. (N,) int64."""
-        return jobs.base_nice - jobs.site_factor
-
-    def value(self, jobs: Jobs, boost: Int64s) -> Int64s:
-        """The nice that gives each job this boost. (N,) int64."""
-        return np.clip(jobs.base_nice - boost, -LIMIT, LIMIT)
-
-    def action(self, jobs: Jobs, row: int, new: int, reason: str) -> SetNice:
-        return SetNice(*_whom(jobs, row), reason, int(jobs.nice[row]), new, int(jobs.base_nice[row]))
+    def load(self) -> type[Lever]:
+        """The class, imported now."""
+        module, _, name = self.at.partition(":")
+        made: type[Lever] = getattr(import_module(module), name)
+        return made
 
 
-@dataclass(frozen=True, slots=True)
-class SiteFactorLever:
-    """Higher site factor, sooner start. The user's nice is not touched at all."""
-
-    name: str = "site_factor"
-
-    def now(self, jobs: Jobs) -> Int64s:
-        return jobs.site_factor
-
-    def hidden(self, jobs: Jobs) -> Bools:
-        return np.isnan(jobs.base_priority) & (jobs.site_factor == 0)  # sprio lists eligible jobs only
-
-    def boost(self, jobs: Jobs) -> Int64s:
-        return jobs.site_factor
-
-    def factors(self, jobs: Jobs) -> Floats:
-        return _factors(jobs)
-
-    def others(self, jobs: Jobs) -> Int64s:
-        return jobs.nice
-
-    def value(self, jobs: Jobs, boost: Int64s) -> Int64s:
-        return np.clip(boost, -LIMIT, LIMIT)
-
-    def action(self, jobs: Jobs, row: int, new: int, reason: str) -> SetSiteFactor:
-        return SetSiteFactor(*_whom(jobs, row), reason, int(jobs.site_factor[row]), new, 0)
-
-
-AnyLever = NiceLever | SiteFactorLever
-LEVERS: dict[str, AnyLever] = {lever.name: lever for lever in (NiceLever(), SiteFactorLever())}
-
-
-def _whom(jobs: Jobs, row: int) -> tuple[int, float]:
-    return int(jobs.job_id[row]), float(jobs.submit_s[row])
+LEVERS = [
+    LeverEntry("out-of-scope", "slurmsched.planning.job_scope:OutOfScopeLever"),
+    LeverEntry(
+        "start",
+        "slurmsched.planning.earliest_starts:StartLever",
+        ("start_time",),
+        on=lambda planner: planner.lever.start,
+    ),
+    LeverEntry("size", "slurmsched.planning.job_sizes:SizeLever", ("size",), on=lambda planner: planner.lever.size),
+    LeverEntry("cpus", "slurmsched.planning.cpu_counts:CpuLever", ("cpus",), on=lambda planner: planner.lever.cpus),
+    LeverEntry(
+        "node-list",
+        "slurmsched.planning.node_lists.node_list_lever:NodeListLever",
+        ("node_list", "gpu_type"),
+        on=lambda planner: planner.placement_config.places,
+    ),
+    LeverEntry("priority", "slurmsched.planning.priorities.priority_values:PriorityLever"),
+    LeverEntry("operation", "slurmsched.planning.operations.operation_planner:OperationLever"),
+    LeverEntry(
+        "running-size",
+        "slurmsched.planning.job_sizes:RunningSizeLever",
+        on=lambda planner: planner.reports.sizes,
+    ),
+    LeverEntry(
+        "admin-comment",
+        "slurmsched.planning.admin_comments:AdminCommentLever",
+        ("admin_comment",),
+        on=lambda planner: planner.lever.admin_comment,
+    ),
+]
 
 
-def _factors(jobs: Jobs) -> Floats:
-    """Weighted factors of each job; worked back from its priority where Slurm did not list them."""
-    from_priority = np.maximum(jobs.priority + jobs.nice - jobs.site_factor, 0)
-    return np.where(np.isnan(jobs.base_priority), from_priority, jobs.base_priority)
+def levers_of(planner: Planner, snapshot: Snapshot) -> dict[str, Lever]:
+    """The levers that this cycle asks, by name."""
+    held = {record.field for record in snapshot.overrides}
+    return {
+        entry.name: entry.load().of(planner) for entry in LEVERS if entry.on(planner) or held.intersection(entry.fields)
+    }
+
+
+def lever_of(field: str) -> LeverEntry:
+    """The lever whose overrides are of this field; one of its own for a field of no lever."""
+    found = next((entry for entry in LEVERS if field in entry.fields), None)
+    return found or LeverEntry(field, f"{Lever.__module__}:{Lever.__name__}", (field,))
+
+
+def undo_plan(snapshot: Snapshot) -> Plan:
+    """The actions that restore what is on record. snapshot: with all its overrides, those of nice and site factor too.
+
+    A job that holds a value we never sent was changed by somebody else since: it is left alone, and refused.
+    """
+    parts = [entry.load().restore(snapshot) for entry in LEVERS]
+    return Plan(
+        actions=tuple(action for part in parts for action in part.actions),
+        refused=tuple(refusal for part in parts for refusal in part.refusals),
+        overrides=tuple(record for part in parts for record in part.overrides),
+        operations=tuple(operation for part in parts for operation in part.operations),
+    )

@@ -1,50 +1,52 @@
-"""Snapshot in, plan out: rank, gate, space, and name each change with its reason."""
+"""Snapshot in, plan out: rank the jobs, let each lever propose changes, and pass these through the gate."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from typing import TypeVar
 
 import numpy as np
 
 from slurmsched import registry
-from slurmsched.config import Acts, Config, Gangs, Lever, Pace, Scope, Starvation
-from slurmsched.config import Placement as Pinning
-from slurmsched.config import Preemption as Taking
-from slurmsched.estimators.hint import Hint
-from slurmsched.model import (
-    Action,
-    Plan,
-    Ranking,
-    Refusal,
-    Rights,
-    SetNice,
-    SetSiteFactor,
-    Snapshot,
-    Wake,
-    frozen,
+from slurmsched.config import (
+    Config,
+    GangsConfig,
+    IdleGpusConfig,
+    JobReportsConfig,
+    LeverConfig,
+    OperationsConfig,
+    PaceConfig,
+    PlacementConfig,
+    PreemptionConfig,
+    ScopeConfig,
+    SoftCaps,
+    StarvationConfig,
 )
-from slurmsched.model.columns import Bools, Int64s
+from slurmsched.estimators.requested_time import Hint
+from slurmsched.model import Action, Override, Plan, Ranking, Refusal, SetField, Snapshot, frozen
+from slurmsched.model.columns import Bools
 from slurmsched.model.hints import hint_warnings
-from slurmsched.model.terms import Terms
-from slurmsched.planning import managed
-from slurmsched.planning.act_plan import ActPlan
-from slurmsched.planning.deferrals import deferrals, own_starts, untold, wanted_s
-from slurmsched.planning.gate import When, refusal
-from slurmsched.planning.left_scope import left_scope, shown
-from slurmsched.planning.levers import LEVERS, AnyLever
-from slurmsched.planning.notes import site_notes
-from slurmsched.planning.order import put_back, with_own_nice
-from slurmsched.planning.parts import Deferred, Pinned
-from slurmsched.planning.reasons import criteria
-from slurmsched.planning.starvation import aged_first
-from slurmsched.planning.values import behind_arrays, due, lever_values
-from slurmsched.planning.view import View
-from slurmsched.protocols import Estimator, Placement, Policy, Telling
+from slurmsched.model.plan import RunTimeFactors, Step
+from slurmsched.model.policy_info import criteria_words
+from slurmsched.planning import job_scope
+from slurmsched.planning.earliest_starts import untold
+from slurmsched.planning.gate import GateContext, GateTime, refusal
+from slurmsched.planning.idle_gpus import idle_users_last
+from slurmsched.planning.job_scope import site_notes, with_returned
+from slurmsched.planning.levers import levers_of
+from slurmsched.planning.priorities.order import aged_first, behind_by_own_nice, with_own_nice
+from slurmsched.planning.priorities.priority_fields import PRIORITY_FIELDS, PriorityField
+from slurmsched.planning.priorities.priority_values import wanted_values
+from slurmsched.planning.priorities.priority_weights import weight_notes
+from slurmsched.planning.priorities.soft_caps import capped_last
+from slurmsched.planning.priorities.tiers import in_tiers, unread_tiers, with_decider
+from slurmsched.planning.proposals import Budget, Lever, Proposal
+from slurmsched.protocols import Estimator, ExplainingEstimator, Placement, Policy
+from slurmsched.tier_spec import Tier, read_tiers
 
-A = TypeVar("A", bound=Action)
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,181 +55,139 @@ class Planner:
 
     policy: Policy
     name: str = "policy"  # of the policy, for reasons
-    scope: Scope = field(default_factory=Scope)
-    lever: Lever = field(default_factory=Lever)
-    pace: Pace = field(default_factory=Pace)
+    scope: ScopeConfig = field(default_factory=ScopeConfig)
+    lever: LeverConfig = field(default_factory=LeverConfig)
+    pace: PaceConfig = field(default_factory=PaceConfig)
     placement: Placement | None = None  # where jobs are pinned to
-    taking: Taking = field(default_factory=Taking)
-    gangs: Gangs = field(default_factory=Gangs)
-    limits: Acts = field(default_factory=Acts)
-    starvation: Starvation = field(default_factory=Starvation)
+    preemption: PreemptionConfig = field(default_factory=PreemptionConfig)
+    gangs: GangsConfig = field(default_factory=GangsConfig)
+    operations_config: OperationsConfig = field(default_factory=OperationsConfig)
+    starvation: StarvationConfig = field(default_factory=StarvationConfig)
     estimator: Estimator = field(default_factory=Hint)
-    pinning: Pinning = field(default_factory=Pinning)
+    placement_config: PlacementConfig = field(default_factory=PlacementConfig)
+    tiers: tuple[Tier, ...] = ()  # keys that go before the policy
+    soft_caps: SoftCaps = field(default_factory=SoftCaps)
+    idle: IdleGpusConfig = field(default_factory=IdleGpusConfig)
+    reports: JobReportsConfig = field(default_factory=JobReportsConfig)
 
     @classmethod
     def from_config(cls, config: Config) -> Planner:
         """The planner a configuration describes. Raises ConfigError for an unknown plug-in or a bad parameter."""
-        parameters, estimator = dict(config.policy.parameters), None
-        if config.estimator is not None:
-            estimator = registry.make("estimators", config.estimator.name, config.estimator.parameters, key="estimator")
-            if "estimator" not in parameters:
-                parameters |= _estimator_field(config.policy.name, estimator)
-        policy = registry.make("policies", config.policy.name, parameters)
+        plugins = registry.configured(config)
         return cls(
-            policy, config.policy.name, config.scope, config.lever, config.pace, starvation=config.starvation,
-            taking=config.preemption, gangs=config.gangs, limits=config.acts, estimator=estimator or Hint(),
-            placement=registry.make("placements", config.placement.name, config.placement.parameters, key="placement"),
-            pinning=config.placement,
+            plugins.policy, config.policy.name, config.scope, config.lever, config.pace, starvation=config.starvation,
+            preemption=config.preemption, gangs=config.gangs, operations_config=config.operations,
+            estimator=plugins.estimator or Hint(),
+            placement=plugins.placement, placement_config=config.placement, tiers=read_tiers(config.policy.tiers),
+            soft_caps=config.soft_caps, idle=config.idle_gpus, reports=config.job_reports,
         )  # fmt: skip
 
-    def terms(self, snapshot: Snapshot) -> Terms | None:
+    def terms(self, snapshot: Snapshot) -> RunTimeFactors | None:
         """What the policy's estimates of run times are made of; None where its estimator cannot tell."""
         estimator = getattr(self.policy, "estimator", None)
-        return estimator.terms(snapshot) if isinstance(estimator, Telling) else None
+        return estimator.terms(snapshot) if isinstance(estimator, ExplainingEstimator) else None
 
+    # Over 30 lines: the numbered steps of a cycle, to be read on one screen.
     def plan(self, snapshot: Snapshot) -> Plan:
         """What this cycle would change. The same snapshot gives the same plan."""
-        verdict = managed.verdicts(snapshot, self.scope, self.lever.kind)
+        # 1. Which jobs are ours to order; for each other one the rule that leaves it alone.
+        verdict = job_scope.verdicts(snapshot, self.scope, self.lever.kind)
         ours = verdict < 0
-        seen = self._seen(snapshot)
-        ranking = aged_first(self.policy.rank(seen), seen, ours, self.starvation.age_cap_s)
-        lever = LEVERS[self.lever.kind]
-        wanted = lever_values(snapshot, ranking, ours, lever, self.lever)
-        ranking = with_own_nice(snapshot, ranking, ours, wanted, lever)
-        last = put_back(snapshot, lever)
-        writes = due(snapshot.jobs, wanted, lever.now(snapshot.jobs))
-        changed = behind_arrays(
-            snapshot.jobs, ranking.order, np.flatnonzero(writes[ranking.order])
-        )  # most urgent first
-        left = managed.out_of_scope(snapshot.jobs, self.scope, self.lever.kind)
-        view = View(snapshot, self.scope, self.taking, self.limits, verdict, left=left)
-        starts = self._starts(snapshot, ranking, ours)
-        back = left_scope(snapshot, self.scope, lever, left)[: self.pace.writes_per_cycle]
-        most = self.pace.writes_per_cycle - len(starts.actions) - len(back)
-        resized = self._sizes(snapshot, ranking, ours, most)
-        resizing = np.isin(snapshot.jobs.job_id, resized.jobs)
-        moved = resizing | np.isin(snapshot.jobs.job_id, starts.jobs)
-        most -= len(resized.actions)
-        pinned = self._pins(snapshot, ranking, ours & ~moved, most)
-        places = changed[: max(0, most - len(pinned.actions))]
-        values = self._actions(snapshot, ranking, places, wanted, lever)
-        levers, unfit = _passed((*back, *resized.actions, *starts.actions, *values), view)
-        later = wanted_s(snapshot, ranking) > snapshot.now_s + 1  # nobody makes room for these
-        placed = _gangs_on_lists(snapshot, pinned)  # nobody makes room for a list that may be given back
-        acts = ActPlan(self.taking, self.gangs, self.limits, self.scope, self.estimator)
-        moves, without = acts.moves(snapshot, ranking, ours & ~later & ~resizing & ~placed, last, view)
+        # 2. The policy ranks the jobs as their users submitted them.
+        levers = levers_of(self, snapshot)
+        seen = reduce(lambda made, lever: lever.as_submitted(made), levers.values(), snapshot)
+        priority = PRIORITY_FIELDS[self.lever.kind]
+        ranking = self._ranked(seen, ours, priority)
+        # 3. A nice of a user's own counts as it does in Slurm.
+        values = wanted_values(snapshot, ranking, ours, priority, self.lever)
+        ranking = with_own_nice(snapshot, ranking, ours, values, priority)
+        # 4. Each lever proposes changes, within the writes that those before it have not used.
+        context = GateContext(
+            snapshot,
+            self.scope,
+            self.preemption,
+            self.operations_config,
+            verdict,
+            out_of_scope=self._out_of_scope(snapshot),
+        )
+        budget = Budget(ours, self.pace.writes_per_cycle, values, behind_by_own_nice(snapshot, priority), context)
+        proposals = _proposals(levers, snapshot, ranking, budget)
+        # 5. The gate leaves out what is not safe.
+        first = sorted(proposals, key=lambda name: not levers[name].first)
+        passed, unfit = _passed([action for name in first for action in proposals[name].actions], proposals, context)
+        # 6. The plan, with a reason for each change and each refusal.
+        returned = proposals["out-of-scope"].actions
         return Plan(
-            actions=(
-                *pinned.actions,  # first: a look at their jobs is freshest then
-                *levers,
-                *(step for move in moves for step in move.steps),
-            ),
-            refused=(
-                *managed.refusals(snapshot, verdict),
-                *pinned.refused,
-                *resized.refused,
-                *starts.refused,
-                *unfit,
-                *without,
-                *(self._left_waiting(snapshot, ours & last) if self.taking.enabled else ()),
-            ),
-            deferred=len(changed) - len(places) + len(starts.left),
-            notes=(
-                *ranking.notes,
-                *untold(seen, ranking, ours, self.lever, types=self.pinning.types),
-                *hint_warnings(snapshot.jobs),
-                *site_notes(snapshot, self.scope),
-            ),
+            actions=tuple(passed),
+            refused=(*job_scope.refusals(snapshot, verdict), *_all(proposals, lambda each: each.refusals), *unfit),
+            deferred=len(_all(proposals, lambda each: each.postponed)),
+            notes=self._notes(snapshot, seen, ranking, ours),
             ranking=ranking,
-            lever_wanted=frozen(shown(snapshot, wanted, back), np.int64),
+            wanted_values=frozen(with_returned(snapshot, values, returned), np.int64),
             managed=frozen(ours, np.bool_),
             verdict=frozen(verdict, np.int8),
-            acts=tuple(move.act for move in moves),
-            pins=(*pinned.pins, *resized.pins),
-            deferrals=starts.deferrals,
-            wake=Wake(min([move.wake_s for move in moves], default=math.inf)),
+            operations=_all(proposals, lambda each: each.operations),
+            overrides=_recorded(proposals, passed),
+            next_look_s=min(proposal.next_look_s for proposal in proposals.values()),
         )
 
-    def _actions(
-        self, snapshot: Snapshot, ranking: Ranking, places: Int64s, wanted: Int64s, lever: AnyLever
-    ) -> Iterator[SetNice | SetSiteFactor]:
-        """The writes at these places of the ranking, each with its reason. Ranks count waiting jobs only."""
-        waits = np.cumsum(snapshot.jobs.pending[ranking.order])
-        for place in places.tolist():
-            row = int(ranking.order[place])
-            why = criteria({name: values[row].item() for name, values in ranking.why.items()})
-            reason = f"{self.name}: rank {waits[place]} of {waits[-1]}" + (f", {why}" if why else "")
-            yield lever.action(snapshot.jobs, row, int(wanted[row]), reason)
+    def _ranked(self, seen: Snapshot, ours: Bools, priority: PriorityField) -> Ranking:
+        """The policy's order within the tiers; jobs beyond a soft cap last, and beyond the age cap first."""
+        made = self.policy.rank(seen)
+        made = replace(made, words={**criteria_words(self.policy), **made.words})
+        ranking = in_tiers(made, seen, self.tiers, priority.factors(seen.jobs))
+        ranking = capped_last(ranking, seen, ours, self.soft_caps)
+        ranking = idle_users_last(ranking, seen, ours, self.idle)
+        return with_decider(seen, aged_first(ranking, seen, ours, self.starvation.age_cap_s))
 
-    def _left_waiting(self, snapshot: Snapshot, last: Bools) -> Iterator[Refusal]:
-        """That nobody leaves for these jobs."""
-        rows = np.flatnonzero(last & (snapshot.jobs.gpus > 0))[: self.taking.candidates].tolist()
-        for row in rows:
-            reason = "nobody gives it GPUs: a nice of its own puts it behind other jobs"
-            yield Refusal(int(snapshot.jobs.job_id[row]), "own-nice", reason)
+    def _out_of_scope(self, snapshot: Snapshot) -> Bools:
+        return job_scope.out_of_scope(snapshot.jobs, self.scope, self.lever.kind)
 
-    def _seen(self, snapshot: Snapshot) -> Snapshot:
-        """The snapshot as the policy sees it: no start or size of ours is taken for its user's, and who only waits for
-        a node of its type is ranked."""
-        seen = own_starts(snapshot)
-        if seen.pins:
-            from slurmsched.planning.sizes import own_sizes
-
-            seen = own_sizes(seen)
-        if self.pinning.types:
-            from slurmsched.planning.pins import soon
-
-            seen = soon(seen, self.pinning.wait_s)
-        return seen
-
-    def _pins(self, snapshot: Snapshot, ranking: Ranking, ours: Bools, most: int) -> Pinned:
-        """Node lists to give and to take back; those on record go back also after pinning is turned off."""
-        on = self.pinning.pin != "off" or self.pinning.types
-        if self.placement is None or not (snapshot.pins or on):
-            return Pinned()
-        from slurmsched.planning.pin_records import unsized
-
-        if not (unsized(snapshot).pins or on):
-            return Pinned()
-        from slurmsched.planning.pins import pins
-
-        ready = ours & (snapshot.site.rights >= Rights.OPERATOR)
-        return pins(snapshot, ranking, ready, self.placement, self.pinning, self.scope, most)
-
-    def _sizes(self, snapshot: Snapshot, ranking: Ranking, ours: Bools, most: int) -> Pinned:
-        """Sizes to give and to take back; those on record go back also after the lever is turned off."""
-        if snapshot.site.rights < Rights.OPERATOR or not (snapshot.pins or self.lever.size):
-            return Pinned()
-        from slurmsched.planning.pin_records import sized
-        from slurmsched.planning.sizes import sizes
-
-        if not (sized(snapshot).pins or self.lever.size):
-            return Pinned()
-        return sizes(snapshot, ranking, ours, self.lever, self.scope, most)
-
-    def _starts(self, snapshot: Snapshot, ranking: Ranking, ours: Bools) -> Deferred:
-        """Earliest starts to give and to take back; those on record go back also after the lever is turned off."""
-        if snapshot.site.rights < Rights.OPERATOR or not (snapshot.deferrals or self.lever.start):
-            return Deferred()
-        return deferrals(snapshot, ranking, ours, self.lever, self.scope, self.pace.writes_per_cycle)
+    def _notes(self, snapshot: Snapshot, seen: Snapshot, ranking: Ranking, ours: Bools) -> tuple[str, ...]:
+        """What this plan cannot do, in words."""
+        return (
+            *ranking.notes,
+            *registry.plugin_notes(self.policy),
+            *untold(seen, ranking, ours, self.lever, types=self.placement_config.types),
+            *hint_warnings(snapshot.jobs),
+            *site_notes(snapshot, self.scope),
+            *unread_tiers(snapshot, self.tiers, ours),
+            *(weight_notes(snapshot.site.settings, self.tiers) if self.scope.partitions else ()),
+        )
 
 
-def _gangs_on_lists(snapshot: Snapshot, pinned: Pinned) -> Bools:
-    """Jobs of several nodes that have a node list of ours, or had one until this cycle. (N,) bool."""
-    listed = [pin.job_id for pin in (*snapshot.pins, *pinned.pins) if pin.listed]
-    return np.isin(snapshot.jobs.job_id, listed) & (snapshot.jobs.nodes > 1)
+def _proposals(levers: dict[str, Lever], snapshot: Snapshot, ranking: Ranking, budget: Budget) -> dict[str, Proposal]:
+    """What each lever proposes, by name."""
+    proposals: dict[str, Proposal] = {}
+    for name, lever in levers.items():
+        proposals[name] = lever.propose(snapshot, ranking, replace(budget, proposals=dict(proposals)))
+        budget = replace(budget, writes=budget.writes - len(proposals[name].actions))
+    return proposals
 
 
-def _passed(actions: Iterable[A], view: View) -> tuple[list[A], list[Refusal]]:
-    """The actions that the gate lets pass, and why not the others."""
-    passed, refused = list[A](), list[Refusal]()
+def _passed(
+    actions: list[Action], proposals: dict[str, Proposal], context: GateContext
+) -> tuple[list[Action], list[Refusal]]:
+    """The actions that the gate lets pass, and why not the others. Steps of operations have passed it together."""
+    passed, refused = list[Action](), list[Refusal]()
+    operations = {operation.id for proposal in proposals.values() for operation in proposal.operations}
     for action in actions:
-        found = refusal(action, view, When.PLAN)
+        together = isinstance(action, Step) and action.operation in operations
+        found = None if together else refusal(action, context, GateTime.PLAN)
         passed += [] if found else [action]
         refused += [found] if found else []
     return passed, refused
 
 
-def _estimator_field(policy: str, estimator: Any) -> dict[str, Any]:
-    """The estimator as a parameter of the policy, if the policy uses one."""
-    return {"estimator": estimator} if "estimator" in registry.parameters("policies", policy) else {}
+def _recorded(proposals: dict[str, Proposal], passed: list[Action]) -> tuple[Override, ...]:
+    """The records that change, but those of changes that the gate has left out."""
+    every = [action for proposal in proposals.values() for action in proposal.actions]
+    wanted, sent = ({(each.job_id, each.field) for each in actions if isinstance(each, SetField)}
+                    for actions in (every, passed))  # fmt: skip
+    records = _all(proposals, lambda each: each.overrides)
+    return tuple(record for record in records if record.key not in wanted - sent)
+
+
+def _all(proposals: dict[str, Proposal], part: Callable[[Proposal], tuple[Item, ...]]) -> tuple[Item, ...]:
+    """This part of all proposals."""
+    return tuple(item for proposal in proposals.values() for item in part(proposal))

@@ -9,20 +9,22 @@ from math import ceil, nan
 import numpy as np
 
 from slurmsched.model.columns import Bools, Int64s
-from slurmsched.model.hostlist import expand
-from slurmsched.model.pins import Placed
+from slurmsched.model.gpu_masks import bit_counts
+from slurmsched.model.gpu_selection import PlacedJob
+from slurmsched.model.hostlists import expand_hostlist, fold_hostlist
 from slurmsched.model.snapshot import Snapshot
-from slurmsched.placements.gpu_sets import gb_per_s, set_table
-from slurmsched.placements.gpu_stock import MOST_GPUS, GpuStock, bit_counts
-from slurmsched.placements.linked import Tables
-from slurmsched.planning.bounds import UnknownForm, allowed_nodes
-from slurmsched.planning.pin_records import own_lists
-from slurmsched.planning.spread import broken
-from slurmsched.resources.held import holding, node_rows
+from slurmsched.placements.linked import ClassTables
+from slurmsched.planning.job_overrides import NODE_LIST, own_lists
+from slurmsched.resources.allocated import holding, node_rows
+from slurmsched.resources.eligibility import allowed_nodes
+from slurmsched.resources.gpu_sets import gb_per_s, set_table
+from slurmsched.resources.placeable_gpus import MOST_GPUS, PlaceableGpus
+from slurmsched.resources.reservation_limits import UnknownEligibility
+from slurmsched.resources.topology_limits import unmet_topology_requests
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Start:
+class _JobStart:
     """One job that started since the snapshot before. node, mask: (K,) what it holds."""
 
     row: int
@@ -31,7 +33,7 @@ class _Start:
     mask: Int64s
 
 
-def placed(before: Snapshot, now: Snapshot) -> tuple[Placed, ...]:
+def placed(before: Snapshot, now: Snapshot) -> tuple[PlacedJob, ...]:
     """The jobs of two and more GPUs that started between two snapshots, in the order of their starts.
 
     What was free when a job started: what was free before, less what jobs took that started earlier, with what others
@@ -43,10 +45,12 @@ def placed(before: Snapshot, now: Snapshot) -> tuple[Placed, ...]:
     if not (alike and len(rows) and wired) or now.nodes.gpus.max(initial=0) > MOST_GPUS:
         return ()
     snapshot = replace(now, jobs=own_lists(now))
-    stock, tables = GpuStock.of(snapshot), Tables.of(topology, "smallest")
-    moment = _Moment(snapshot, tables, np.where(stock.blind, -1, stock.node_class), _free(before), _ends(before, now))
-    found: list[Placed] = []
-    for start in _starts(snapshot, rows, stock):
+    placeable, tables = PlaceableGpus.of(snapshot), ClassTables.of(topology, "smallest")
+    moment = _Moment(
+        snapshot, tables, np.where(placeable.blind, -1, placeable.node_class), _free(before), _ends(before, now)
+    )
+    found: list[PlacedJob] = []
+    for start in _starts(snapshot, rows, placeable):
         moment.pass_to(start.start_s)
         found += moment.judged(start)
         np.bitwise_and.at(moment.free, start.node, ~start.mask)
@@ -63,11 +67,11 @@ def _new(before: Snapshot, now: Snapshot) -> Int64s:
     return new[np.lexsort((jobs.job_id[new], jobs.start_s[new]))]
 
 
-def _starts(now: Snapshot, rows: Int64s, stock: GpuStock) -> Iterator[_Start]:
-    held = stock.held
+def _starts(now: Snapshot, rows: Int64s, placeable: PlaceableGpus) -> Iterator[_JobStart]:
+    held = placeable.allocated
     for row in rows[held.count[rows] > 0].tolist():
         entries = held.entries(np.array([row]))
-        yield _Start(row, float(now.jobs.start_s[row]), held.node[entries], held.mask[entries])
+        yield _JobStart(row, float(now.jobs.start_s[row]), held.node[entries], held.mask[entries])
 
 
 def _free(before: Snapshot) -> Int64s:
@@ -89,7 +93,7 @@ class _Moment:
     """The cluster as it was at one time between the snapshots. free: (N,) masks. ends: still to come."""
 
     snapshot: Snapshot
-    tables: Tables
+    tables: ClassTables
     node_class: Int64s
     free: Int64s
     ends: list[tuple[float, int, int]]
@@ -100,7 +104,7 @@ class _Moment:
             _, node, mask = self.ends.pop(0)
             self.free[node] |= mask
 
-    def judged(self, start: _Start) -> Iterator[Placed]:
+    def judged(self, start: _JobStart) -> Iterator[PlacedJob]:
         """What is to be told of one start; nothing of a job of one GPU or on unknown wiring."""
         gpus, roomy = int(bit_counts(start.mask).sum()), self._roomy(start)
         if len(start.node) > 1:
@@ -108,12 +112,12 @@ class _Moment:
         elif gpus > 1 and roomy is not None:
             yield from self._one_node(start, gpus, roomy)
 
-    def _roomy(self, start: _Start) -> Bools | None:
+    def _roomy(self, start: _JobStart) -> Bools | None:
         """Nodes that the job may have, with CPUs and memory for a share of it now; its own have them. None where what
         it asks of nodes is not understood."""
         try:
             allowed = allowed_nodes(self.snapshot, start.row)
-        except UnknownForm:
+        except UnknownEligibility:
             return None
         jobs, nodes = self.snapshot.jobs, self.snapshot.nodes
         cpus, memory_mib = (float(column[start.row]) / len(start.node) for column in (jobs.cpus, jobs.memory_mib))
@@ -122,7 +126,7 @@ class _Moment:
         roomy[start.node] = True
         return roomy
 
-    def _one_node(self, start: _Start, gpus: int, allowed: Bools) -> Iterator[Placed]:
+    def _one_node(self, start: _JobStart, gpus: int, allowed: Bools) -> Iterator[PlacedJob]:
         node, mask = int(start.node[0]), int(start.mask[0])
         if self.node_class[node] < 0 or not self.tables.tabled[self.node_class[node]]:
             return
@@ -142,10 +146,10 @@ class _Moment:
         note = f"{where} had GPUs {','.join(str(g) for g in range(64) if best[1] >> g & 1)}"
         yield self._told(start, gpus, got_s[of], best_s[of], ratio, note)
 
-    def _gang(self, start: _Start, gpus: int, roomy: Bools | None) -> Iterator[Placed]:
+    def _gang(self, start: _JobStart, gpus: int, roomy: Bools | None) -> Iterator[PlacedJob]:
         """A gang that lies on the fabric worse than it had to, or otherwise than its user asked."""
         cell = self.snapshot.topology.cell
-        wrong = list(broken(self.snapshot, start.row, start.node))
+        wrong = list(unmet_topology_requests(self.snapshot, start.row, start.node))
         placed = len(cell) == len(self.free) and bool((cell[start.node] >= 0).all())
         if roomy is not None and placed:
             wrong += self._split(start, gpus, roomy)
@@ -153,7 +157,7 @@ class _Moment:
             ratio = min((kept for kept, _ in wrong), default=1.0)
             yield self._told(start, gpus, nan, nan, ratio, "; ".join(note for _, note in wrong))
 
-    def _split(self, start: _Start, gpus: int, allowed: Bools) -> Iterator[tuple[float, str]]:
+    def _split(self, start: _JobStart, gpus: int, allowed: Bools) -> Iterator[tuple[float, str]]:
         """Over several cells though one had room for it all; nothing of a job that asked for smaller segments, or
         that may have."""
         cell, nodes = self.snapshot.topology.cell, len(start.node)
@@ -178,12 +182,14 @@ class _Moment:
         return float(gb_per_s(quality[1])), float(gb_per_s(quality[2]))
 
     def _told(
-        self, start: _Start, gpus: int, got: float, best: float, ratio: float, note: str = ""
-    ) -> Placed:  # fmt: skip
+        self, start: _JobStart, gpus: int, got: float, best: float, ratio: float, note: str = ""
+    ) -> PlacedJob:  # fmt: skip
         jobs, names = self.snapshot.jobs, self.snapshot.nodes.name
         row = start.row
-        hosts = ",".join(names[n] for n in start.node.tolist())
+        hosts = [names[n] for n in start.node.tolist()]
         first_s = float(jobs.first_submit_s[row])
-        pinned = any(pin.job_id == jobs.job_id[row] and set(expand(pin.nodes)) == set(hosts.split(","))
-                     for pin in self.snapshot.pins if pin.open and not pin.sized)  # fmt: skip
-        return Placed(int(jobs.job_id[row]), first_s, start.start_s, hosts, gpus, got, best, ratio, pinned, note)
+        pinned = any(ours.key == (jobs.job_id[row], NODE_LIST) and set(expand_hostlist(str(ours.sent))) == set(hosts)
+                     for ours in self.snapshot.overrides if ours.open)  # fmt: skip
+        return PlacedJob(
+            int(jobs.job_id[row]), first_s, start.start_s, fold_hostlist(hosts), gpus, got, best, ratio, pinned, note
+        )

@@ -9,42 +9,47 @@ from typing import ClassVar
 
 import numpy as np
 
-from slurmsched.estimators.alike import Alike
-from slurmsched.estimators.hint import Hint
-from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use
+from slurmsched.allocation import rounds
+from slurmsched.allocation.heterogeneity import HeterogeneousCluster, heterogeneous_cluster
+from slurmsched.allocation.job_times import remaining_on_reference_s
+from slurmsched.allocation.space_sharing import TimeShares
+from slurmsched.estimators.requested_time import Hint
+from slurmsched.estimators.throughputs import EqualSpeeds
+from slurmsched.model import PolicyFamily, PolicyInfo, PolicyInput, PolicyLever, Ranking, Snapshot
 from slurmsched.model.columns import Bools, Floats, Int64s
-from slurmsched.policies import rounds
-from slurmsched.policies.cards import PREEMPTS, ROUNDS
-from slurmsched.policies.checks import check_choice
-from slurmsched.policies.gpu_market import Market, market
-from slurmsched.policies.left import left_s
-from slurmsched.policies.order import arrival_s, ordered
-from slurmsched.policies.pairs import Allocation
-from slurmsched.policies.ranges import Count, Period, Seconds, Weight, check_ranges
+from slurmsched.model.ordering import arrival_s, ordered
+from slurmsched.model.parameters import Count, Period, Seconds, Weight, check_choice, check_ranges
+from slurmsched.model.policy_info import NEEDS_PREEMPTION, ROUND_CRITERIA, ROUNDS_ARE_LEASES
 from slurmsched.protocols import Estimator, SpeedEstimator
 
 
 @dataclass(frozen=True, slots=True)
 class Allox:
-    """A job in place k from the end of a GPU's queue costs k times its run time there; the cheapest matching counts.
+    """Matches jobs with places in the queues of GPUs so that the sum of all completion times is least.
 
-    alpha: part of the jobs without a GPU, the earliest, that a matching looks at, though at least as many as there are
-    GPUs. most_jobs: and no more than these. round_s: [s]. fill: whether GPUs that come free within a round go to
-    other jobs. reset_s: least time from one matching to the next [s]. released: as the released simulators (see gavel).
-    speeds, estimator: where speeds and run times come from.
-    Who is first on a GPU has it until it ends; a gang is matched as one job of one GPU and has 1 / GPUs of the time.
+    A job at place k from the end of a GPU's queue costs k times its run time there. The first job of each queue keeps
+    the GPU until it ends. A gang is matched as one job of one GPU and gets 1 / GPUs of the time.
+    alpha: share of the jobs without a GPU that a matching considers, the earliest first; at least as many as GPUs.
+    most_jobs: most jobs of one matching.
+    round_s: length of a round [s].
+    fill: other jobs get GPUs that become free within a round.
+    reset_s: least time between two matchings [s].
+    speeds: source of speeds by GPU type.
+    estimator: source of expected run times.
     Raises ConfigError for a parameter out of range.
-    Source: Le et al. (AlloX), EuroSys '20, for the matching; rounds, and what a gang is given, as released with
-    Gavel (c4fa400) and Shockwave (8a44f4a); most_jobs is ours.
+    Source: Le et al. (AlloX), EuroSys '20, for the matching. Rounds and gangs are as released with Gavel (c4fa400) and
+    Shockwave (8a44f4a). most_jobs is ours.
     """
 
     preemptive: ClassVar[bool] = True
-    card: ClassVar[Card] = Card(
-        Family.HETEROGENEITY,
+    about: ClassVar[PolicyInfo] = PolicyInfo(
+        PolicyFamily.HETEROGENEITY,
         "Le et al.: AlloX, EuroSys 2020",
-        needs=(Input.SPEED, Input.DURATION),
-        uses=(Use.ORDER, Use.GPU_TYPE, Use.REQUEUE, Use.START),
-        on_slurm=(PREEMPTS, ROUNDS, "CPU jobs are not matched: only GPUs are."),
+        packages=("scipy",),
+        needs=(PolicyInput.SPEED, PolicyInput.DURATION),
+        uses=(PolicyLever.ORDER, PolicyLever.GPU_TYPE, PolicyLever.REQUEUE, PolicyLever.START),
+        on_slurm=(NEEDS_PREEMPTION, ROUNDS_ARE_LEASES, "CPU jobs are not matched: only GPUs are."),
+        criteria=ROUND_CRITERIA,
     )
 
     alpha: Weight = 0.2
@@ -52,46 +57,47 @@ class Allox:
     round_s: Period = 360.0
     fill: bool = True
     reset_s: Seconds = rounds.RESET_S
-    released: bool = False
-    speeds: SpeedEstimator = field(default_factory=Alike)
+    speeds: SpeedEstimator = field(default_factory=EqualSpeeds)
     estimator: Estimator = field(default_factory=Hint)
 
     def __post_init__(self) -> None:
         check_ranges(self)
-        check_choice("released", self.released, (True, False))
         check_choice("fill", self.fill, (True, False))
 
     def rank(self, snapshot: Snapshot) -> Ranking:
-        here = market(snapshot, self.speeds)
-        book = rounds.opened(snapshot, here, self.round_s)
+        cluster = heterogeneous_cluster(snapshot, self.speeds)
+        book = rounds.open_rounds(snapshot, cluster, self.round_s)
         notes: tuple[str, ...] = ()
-        rules = rounds.Rules(self.round_s, self.reset_s, released=self.released)
-        if rounds.over(book, snapshot.now_s, rules):
-            to_come_s, notes = left_s(self.estimator, snapshot, book.done_s)
-            before, queues = np.nan_to_num(book.share), rounds.fastest_first(here)
-            shares = partial(self._shares, snapshot, here, to_come_s, before)
-            rounds.begin(book, snapshot, here, rules, lambda: Allocation(shares()), queues)
-        return rounds.ranking(book, snapshot, here, self.fill, notes)
+        rules = self._rules()
+        if rounds.round_is_over(book, snapshot.now_s, rules):
+            to_come_s, notes = remaining_on_reference_s(self.estimator, snapshot, book.done_s)
+            before, queues = np.nan_to_num(book.share), rounds.fastest_first(cluster)
+            shares = partial(self._shares, snapshot, cluster, to_come_s, before)
+            rounds.begin_round(book, snapshot, cluster, rules, lambda: TimeShares(shares()), queues)
+        return rounds.round_ranking(book, snapshot, cluster, self.fill, notes)
+
+    def _rules(self) -> rounds.RoundRules:
+        return rounds.RoundRules(self.round_s, self.reset_s)
 
     def next_change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
         """The end of the round [Unix s], infinity without jobs."""
         return rounds.round_end_s(ranking, running, self.round_s) if running.any() else math.inf
 
-    def _shares(self, snapshot: Snapshot, here: Market, to_come_s: Floats, before: Floats) -> Floats:
+    def _shares(self, snapshot: Snapshot, cluster: HeterogeneousCluster, to_come_s: Floats, before: Floats) -> Floats:
         """Share of each job on each type: as before, and who is now first in the queue of a GPU. (N, T)."""
-        share = np.where(here.active[:, None], before, 0.0)
-        settled = here.active & (share.sum(axis=1) >= 1.0)
-        free = np.maximum(here.capacity - (share[settled] >= 1.0).sum(axis=0), 0.0).astype(np.int64)
+        share = np.where(cluster.active[:, None], before, 0.0)
+        settled = cluster.active & (share.sum(axis=1) >= 1.0)
+        free = np.maximum(cluster.capacity - (share[settled] >= 1.0).sum(axis=0), 0.0).astype(np.int64)
         earliest = ordered(snapshot.jobs, arrival_s(snapshot.jobs))
-        rows = earliest[(here.active & ~settled)[earliest]]
+        rows = earliest[(cluster.active & ~settled)[earliest]]
         rows = rows[: min(max(int(self.alpha * len(rows)), int(free.sum())), self.most_jobs)]
         if not len(rows) or not free.sum():
             return share
-        speed = here.speed[rows]
+        speed = cluster.speed[rows]
         cost_s = to_come_s[rows, None] / np.where(speed > 0, speed, 1e-10)
         first, column = first_of_queues(cost_s, free)
         runs = speed[first, column] > 0
-        share[rows[first[runs]], column[runs]] = 1.0 / here.gpus[rows[first[runs]]]
+        share[rows[first[runs]], column[runs]] = 1.0 / cluster.gpus[rows[first[runs]]]
         return share
 
 

@@ -8,69 +8,77 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from slurmsched.estimators.hint import Hint
-from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use
-from slurmsched.model.columns import Bools, Floats
-from slurmsched.policies.cards import PREEMPTS, PROMISED, ROUNDS
-from slurmsched.policies.checks import check_choice
-from slurmsched.policies.deadlines import active, cluster_gpus, deadline_s, missing
-from slurmsched.policies.expected import remaining_s, service
-from slurmsched.policies.lease_plan import (
+from slurmsched.allocation.job_memory import job_keys, recall, remembered
+from slurmsched.allocation.job_times import (
+    active,
+    cluster_gpus,
+    deadline_s,
+    expected_remaining_s,
+    missing_inputs,
+    service,
+)
+from slurmsched.allocation.leases import (
     EXACT_S,
-    Deadline,
-    Demand,
+    DeadlineJob,
     Interval,
-    Packing,
-    Plan,
-    best,
-    greedy,
+    LeaseDemand,
+    LeasePacking,
+    LeasePlan,
+    contenders,
+    leases,
+    pack_by_programme,
+    pack_greedily,
+    who_gets_gpus,
     with_more,
 )
-from slurmsched.policies.leases import chosen, contenders, leases
-from slurmsched.policies.memory import job_keys, recall, remembered
-from slurmsched.policies.order import ordered
-from slurmsched.policies.ranges import Count, Period, check_ranges
+from slurmsched.estimators.requested_time import Hint
+from slurmsched.model import PolicyFamily, PolicyInfo, PolicyInput, PolicyLever, Ranking, Snapshot
+from slurmsched.model.columns import Bools, Floats
+from slurmsched.model.ordering import ordered
+from slurmsched.model.parameters import Count, Period, check_choice, check_ranges
+from slurmsched.model.policy_info import DEADLINE_NOT_PROMISED, NEEDS_PREEMPTION, ROUNDS_ARE_LEASES
+from slurmsched.plain_text import pluralize, pluralize_of
 from slurmsched.protocols import Estimator
-from slurmsched.words import some, some_of
 
-_PACKINGS = {"milp": best, "greedy": greedy}
+_PACKINGS = {"milp": pack_by_programme, "greedy": pack_greedily}
 _PLAN = "lease_plan"  # in a carry: until when nobody is asked again, and the times of promised jobs
 _ASKED = "admitted"  # in a carry, by job: 1 where its deadline is promised, 0 where it is not
 
 
 @dataclass(frozen=True, slots=True)
 class Chronus:
-    """A deadline is promised if all promises can be planned together; best effort fills the rest, in leases.
+    """Promises a deadline if all promises can be kept together. Best effort fills the rest, in leases.
 
-    lease_s: for how long a best-effort job that got GPUs keeps them from other best effort [s]; jobs whose deadlines
-    could not be promised are asked about again so often.
-    packing: whose deadlines are promised where not all can be: "milp" as many as can be, "greedy" by slack, faster.
-    most_jobs: deadline jobs that one plan decides on, those promised before and then the earliest deadlines.
-    estimator: where expected run times come from.
-    Those whose time it is by the plan go first, then best effort by remaining service, then those promised whose time
-    is yet to come. A job whose deadline cannot be promised is best effort. With exact run times, and GPUs that can be
-    taken whenever the plan says so, no promise is broken. Without an expected run time best effort goes by attained
-    service.
+    Jobs whose planned time is now go first. Then best-effort jobs by remaining service, then promised jobs whose time
+    comes later. A job whose deadline cannot be promised is best effort. If run times are exact and GPUs can be taken at
+    any time, no promise is broken. Without an expected run time, best effort goes by attained service.
+    lease_s: how long a best-effort job keeps GPUs from other best-effort jobs, and time until a deadline that was not
+        promised is considered again [s].
+    packing: if not all deadlines fit, "milp" promises as many as possible, "greedy" goes by slack and is faster.
+    most_jobs: most deadline jobs of one plan, promised ones first, then the earliest deadlines.
+    estimator: source of expected run times.
     Raises ConfigError for a parameter out of range.
     Source: Gao et al. (Chronus), SoCC '21, for leases, admission and both packings. Ours: promised jobs take GPUs from
-    best effort within its lease, and are planned to the second, each as early as can be; asking again; the cap.
+    best effort within its lease; jobs are planned to the second, as early as possible; considering again; most_jobs.
     """
 
     preemptive: ClassVar[bool] = True
-    card: ClassVar[Card] = Card(
-        Family.DEADLINE,
+    about: ClassVar[PolicyInfo] = PolicyInfo(
+        PolicyFamily.DEADLINE,
         "Gao et al.: Chronus, SoCC 2021",
+        packages=("scipy",),
         left_out=(
-            "Where jobs run: whole nodes for large jobs, and exchanging small ones by profiled slowdown, are the "
-            "placement's to say.",
+            "The choice of nodes: whole nodes for large jobs, and exchanging small jobs by profiled slowdown.",
+            "The placement chooses nodes.",
         ),
-        needs=(Input.DEADLINE, Input.DURATION, Input.SERVICE),
-        uses=(Use.ORDER, Use.REQUEUE),
+        needs=(PolicyInput.DEADLINE, PolicyInput.DURATION, PolicyInput.SERVICE),
+        uses=(PolicyLever.ORDER, PolicyLever.REQUEUE),
         on_slurm=(
-            PREEMPTS,
-            ROUNDS,
-            PROMISED,
+            NEEDS_PREEMPTION,
+            ROUNDS_ARE_LEASES,
+            DEADLINE_NOT_PROMISED,
         ),
+        criteria={"in_lease": "in its lease", "remaining_gpu_s": "has {} to go", "deadline_s": "deadline {at}"},
     )
 
     lease_s: Period = 1_200.0
@@ -83,51 +91,66 @@ class Chronus:
         check_choice("packing", self.packing, tuple(_PACKINGS))
 
     def rank(self, snapshot: Snapshot) -> Ranking:
-        jobs, held = snapshot.jobs, leases(snapshot, self.lease_s)
-        left_s, due_s = remaining_s(self.estimator, snapshot), deadline_s(jobs)
-        plan, until_s, notes = self._planned(snapshot, left_s, due_s)
+        jobs, held_leases = snapshot.jobs, leases(snapshot, self.lease_s)
+        remaining_s, due_s = expected_remaining_s(self.estimator, snapshot), deadline_s(jobs)
+        plan, until_s, notes = self._planned(snapshot, remaining_s, due_s)
         now = np.zeros(len(jobs), np.bool_)
         now[[row for row, times in plan.times.items() if times[0][0] <= snapshot.now_s + EXACT_S]] = True
         admitted = np.zeros(len(jobs), np.bool_)
         admitted[list(plan.times)] = True
         group = np.where(now, 0, np.where(admitted, 2, 1))
-        left_gpu_s = service(left_s, jobs)
-        key = np.where(group == 1, left_gpu_s, due_s - np.where(np.isfinite(left_s), left_s, 0.0))
-        order = ordered(jobs, ~now, ~held.held, group, key, jobs.attained_gpu_s)
-        renewed = held.renewed(chosen(snapshot, order, held.held | contenders(snapshot, held)))
+        remaining_gpu_s = service(remaining_s, jobs)
+        key = np.where(group == 1, remaining_gpu_s, due_s - np.where(np.isfinite(remaining_s), remaining_s, 0.0))
+        order = ordered(jobs, ~now, ~held_leases.in_force, group, key, jobs.attained_gpu_s)
+        renewed = held_leases.renewed(
+            who_gets_gpus(snapshot, order, held_leases.in_force | contenders(snapshot, held_leases))
+        )
         keys = job_keys(jobs)
         times = {keys[row]: plan.times[row] for row in sorted(plan.times)}
         carry = {**remembered(jobs, renewed | {_ASKED: admitted.astype(np.float64)}),
                  _PLAN: {"until_s": until_s, "times": times}}  # fmt: skip
-        why = {"in_lease": held.held, "group": group, "left_gpu_s": left_gpu_s, "deadline_s": due_s}
-        return Ranking(order, why=why, carry=carry, notes=(*missing(active(snapshot), due_s, left_s), *notes))
+        why = {
+            "in_lease": held_leases.in_force,
+            "group": group,
+            "remaining_gpu_s": remaining_gpu_s,
+            "deadline_s": due_s,
+        }
+        return Ranking(
+            order, why=why, carry=carry, notes=(*missing_inputs(active(snapshot), due_s, remaining_s), *notes)
+        )
 
-    def _planned(self, snapshot: Snapshot, left_s: Floats, due_s: Floats) -> tuple[Plan, float, tuple[str, ...]]:
+    def _planned(
+        self, snapshot: Snapshot, remaining_s: Floats, due_s: Floats
+    ) -> tuple[LeasePlan, float, tuple[str, ...]]:
         """The plan by row, until when nobody is asked again [Unix s], and what is to be said of it.
 
         Jobs are asked about when a deadline job is new, and at the end of each lease. Between, the plan stands.
         """
-        known = np.isfinite(due_s) & np.isfinite(left_s) & (left_s > EXACT_S)
+        known = np.isfinite(due_s) & np.isfinite(remaining_s) & (remaining_s > EXACT_S)
         until_s, promised = _kept(snapshot.carry)
         keys = job_keys(snapshot.jobs)
         ours = np.array([key in promised for key in keys], np.bool_) & ~snapshot.jobs.finished
-        wants = known & active(snapshot)
-        rows = np.flatnonzero(wants | (known & ours)).tolist()  # one that is being requeued keeps its promise
-        asked = {row: Deadline(int(snapshot.jobs.gpus[row]), float(left_s[row]), float(due_s[row])) for row in rows}
+        asking = known & active(snapshot)
+        rows = np.flatnonzero(asking | (known & ours)).tolist()  # one that is being requeued keeps its promise
+        gpus = snapshot.jobs.gpus
+        asked = {row: DeadlineJob(int(gpus[row]), float(remaining_s[row]), float(due_s[row])) for row in rows}
         times = {row: promised[keys[row]] for row in rows if keys[row] in promised}
         plan, broken = _standing(snapshot, asked, times)
-        notes = [f"{some(broken, 'promised deadline')} cannot be kept any more: run times or GPUs are not as expected"
-                 ] if broken else []  # fmt: skip
-        new = wants & np.isnan(recall(snapshot.jobs, snapshot.carry, (_ASKED,))[_ASKED])
+        notes = (
+            [f"{pluralize(broken, 'promised deadline')} cannot be kept any more: run times or GPUs are not as expected"]
+            if broken
+            else []
+        )
+        new = asking & np.isnan(recall(snapshot.jobs, snapshot.carry, (_ASKED,))[_ASKED])
         if snapshot.now_s >= until_s or new.any():
             until_s = snapshot.now_s + self.lease_s
             plan, proven = self._more(snapshot, plan, asked)
             notes += [] if proven else ["the search for the best plan was cut short: more deadlines may be possible"]
         out = len(rows) - len(plan.times)
-        told = [f"{some_of(out, len(rows), 'deadline', 'is', 'are')} not promised: best effort"] if out else []
-        return plan, until_s, (*told, *notes)
+        refused = [f"{pluralize_of(out, len(rows), 'deadline', 'is', 'are')} not promised: best effort"] if out else []
+        return plan, until_s, (*refused, *notes)
 
-    def _more(self, snapshot: Snapshot, plan: Plan, asked: dict[int, Deadline]) -> tuple[Plan, bool]:
+    def _more(self, snapshot: Snapshot, plan: LeasePlan, asked: dict[int, DeadlineJob]) -> tuple[LeasePlan, bool]:
         """The plan with the jobs that can be promised their deadlines too, and whether a search was cut."""
         due = sorted(asked, key=lambda row: (asked[row].due_s, snapshot.jobs.job_id[row]))
         may = [row for row in due if row not in plan.jobs and _possible(asked[row], snapshot.now_s, plan.gpus)]
@@ -143,18 +166,18 @@ class Chronus:
         better = len(by_packing.jobs) > len(by_deadline.jobs)
         return by_packing if better else by_deadline, packing.proven
 
-    def _packed(self, now_s: float, jobs: list[Deadline], firm: list[bool], gpus: int) -> Packing:
+    def _packed(self, now_s: float, jobs: list[DeadlineJob], firm: list[bool], gpus: int) -> LeasePacking:
         """Whom a plan in whole leases would promise their deadlines."""
-        needed = [math.ceil(job.left_s / self.lease_s - 1e-9) for job in jobs]
+        needed = [math.ceil(job.remaining_s / self.lease_s - 1e-9) for job in jobs]
         within = [math.floor(min(job.due_s - now_s, 1e9) / self.lease_s + 1e-9) for job in jobs]
         size = np.array([job.gpus for job in jobs], np.int64)
-        demand = Demand(size, np.array(needed, np.int64), np.array(within, np.int64), np.array(firm, np.bool_))
+        demand = LeaseDemand(size, np.array(needed, np.int64), np.array(within, np.int64), np.array(firm, np.bool_))
         return _PACKINGS[self.packing](demand, gpus)
 
     def next_change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
         """When the next lease of those that hold GPUs is over, or the next time of the plan begins or ends [Unix s]."""
-        held = leases(snapshot, self.lease_s)
-        end_s = held.next_end_s(recall(snapshot.jobs, ranking.carry, ("until_s",)), running)
+        held_leases = leases(snapshot, self.lease_s)
+        end_s = held_leases.next_end_s(recall(snapshot.jobs, ranking.carry, ("until_s",)), running)
         until_s, promised = _kept(ranking.carry)
         planned = bool(((ranking.why["deadline_s"] < np.inf) & ~snapshot.jobs.finished).any())
         times = [at_s for times in promised.values() for part in times for at_s in part]
@@ -162,12 +185,14 @@ class Chronus:
         return min(end_s, soon_s, until_s if planned else math.inf)
 
 
-def _possible(job: Deadline, now_s: float, gpus: int) -> bool:
+def _possible(job: DeadlineJob, now_s: float, gpus: int) -> bool:
     """Whether it would be in time alone."""
-    return 0 < job.gpus <= gpus and now_s + job.left_s <= job.due_s + EXACT_S
+    return 0 < job.gpus <= gpus and now_s + job.remaining_s <= job.due_s + EXACT_S
 
 
-def _standing(snapshot: Snapshot, asked: dict[int, Deadline], times: dict[int, list[Interval]]) -> tuple[Plan, int]:
+def _standing(
+    snapshot: Snapshot, asked: dict[int, DeadlineJob], times: dict[int, list[Interval]]
+) -> tuple[LeasePlan, int]:
     """The plan of those promised before, and how many of them can be in time no more.
 
     All anew by their deadlines if that keeps all: who ended early leaves room. Else each keeps its times, and who lost
@@ -175,10 +200,10 @@ def _standing(snapshot: Snapshot, asked: dict[int, Deadline], times: dict[int, l
     """
     gpus = cluster_gpus(snapshot)
     firm = {row: asked[row] for row in sorted(times, key=lambda row: (asked[row].due_s, row))}
-    plan = Plan(snapshot.now_s, gpus)
+    plan = LeasePlan(snapshot.now_s, gpus)
     if plan.earliest_first(firm):
         return plan, 0
-    plan = Plan(snapshot.now_s, gpus)
+    plan = LeasePlan(snapshot.now_s, gpus)
     lost = [row for row, job in firm.items() if not plan.keep(row, job, times[row])]
     return plan, sum(not plan.add(row, firm[row]) for row in lost)
 

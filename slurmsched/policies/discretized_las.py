@@ -9,15 +9,28 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from slurmsched.kernels.las import las_rank, next_drop, next_swap
-from slurmsched.model import Card, Family, Input, Jobs, JobState, Ranking, Snapshot, Use
-from slurmsched.model.columns import Bools, Floats, Int32s, Int64s, sealed
+from slurmsched.allocation.job_memory import JobMemory, recall, table_of
+from slurmsched.kernels.service_queues import (
+    AT_PLACE,
+    KEY_GROUP,
+    KEY_QUEUE,
+    PROMOTED,
+    SERVED,
+    SINCE,
+    STARTED,
+    LasJobs,
+    LasKeys,
+    LasRules,
+    empty_keys,
+    las_rank,
+    next_drop,
+)
+from slurmsched.model import Jobs, JobState, PolicyFamily, PolicyInfo, PolicyInput, PolicyLever, Ranking, Snapshot
+from slurmsched.model.columns import Bools, Floats, Int32s, Int64s, made_read_only
+from slurmsched.model.ordering import arrival_s
+from slurmsched.model.parameters import Multiple, check_ascending, check_choice, check_ranges
+from slurmsched.model.policy_info import NEEDS_PREEMPTION
 from slurmsched.model.states import FINISHED
-from slurmsched.policies.cards import PREEMPTS
-from slurmsched.policies.checks import check_ascending, check_choice
-from slurmsched.policies.memory import Memory, recall, table_of
-from slurmsched.policies.order import arrival_s
-from slurmsched.policies.ranges import Knob, check_ranges
 
 Columns = dict[str, NDArray[Any]]
 Thresholds = tuple[float, ...]
@@ -54,30 +67,37 @@ class DiscretizedLas:
     """Least attained service in a few FIFO queues: short jobs pass, few are preempted.
 
     thresholds_gpu_s: ascending attained service [GPU s] at which a job drops one queue.
-    promote_knob: a waiting job returns to queue 0, its service counted anew, once it has waited this many
-    times as long as it ran since its last promotion. inf: never.
-    fifo_by: what FIFO goes by inside a queue. "start": first start, jobs never started last (the paper).
-    "arrival": running jobs, then those preempted in this queue, then by arrival at it (the released simulator).
-    "submit": submission (the simulators of Pollux and Lucid).
-    dimension: "2d" counts GPU seconds, "1d" seconds of run time; thresholds are in the unit of it.
+    promote_knob: a waiting job returns to queue 0, and its service counts from 0 again, once it has waited this many
+        times as long as it ran since its last promotion. inf: never.
+    fifo_by: order inside a queue. "start": first start, jobs that never started last (the paper). "arrival": running
+        jobs, then jobs preempted in this queue, then by arrival at it (the released simulator). "submit": submission
+        (the simulators of Pollux and Lucid).
+    dimension: "2d" counts GPU seconds, "1d" seconds of run time; thresholds are in that unit.
     Raises ConfigError if thresholds do not ascend, or another value is out of range.
     Source: Gu et al. (Tiresias), NSDI '19, section 3.2.3; thresholds of its released simulator.
     """
 
     preemptive: ClassVar[bool] = True
-    card: ClassVar[Card] = Card(
-        Family.SERVICE,
+    about: ClassVar[PolicyInfo] = PolicyInfo(
+        PolicyFamily.SERVICE,
         "Gu et al.: Tiresias, NSDI 2019",
-        left_out=(
-            "Which models to keep on few nodes, by the skew of their tensors, is the placement's to say (hint `topo`).",
-        ),
-        needs=(Input.SERVICE,),
-        uses=(Use.ORDER, Use.REQUEUE),
-        on_slurm=(PREEMPTS,),
+        left_out=("Keeping models with skewed tensors on few nodes: the placement does this, by the hint `topo`.",),
+        needs=(PolicyInput.SERVICE,),
+        uses=(PolicyLever.ORDER, PolicyLever.REQUEUE),
+        on_slurm=(NEEDS_PREEMPTION,),
+        criteria={
+            "service_gpu_s": "used {}",
+            "service_s": "ran {}",
+            "promoted": "promoted after waiting",
+            "started_s": "first started {at}",
+            "turn": "running|preempted in this queue|waiting|new in this queue",
+            "place": "place {} in the last cycle",
+            "since_s": "in this queue since {at}",
+        },
     )
 
     thresholds_gpu_s: tuple[float, ...] = (3_250.0, 7_200.0)
-    promote_knob: Knob = math.inf
+    promote_knob: Multiple = math.inf
     fifo_by: str = "arrival"
     dimension: str = "2d"
 
@@ -88,31 +108,32 @@ class DiscretizedLas:
         check_choice("dimension", self.dimension, ("1d", "2d"))
 
     def rank(self, snapshot: Snapshot) -> Ranking:
-        jobs, arrived_s = snapshot.jobs, arrival_s(snapshot.jobs)
+        jobs, arrived_s, rows = snapshot.jobs, arrival_s(snapshot.jobs), len(snapshot.jobs)
+        service, rate = paces(jobs, self.dimension)
+        listed = LasJobs(
+            jobs.job_id, arrived_s, jobs.state, jobs.start_s, jobs.executed_s, service, jobs.waiting_s, rate
+        )
         thresholds, past = np.array(self.thresholds_gpu_s, np.float64), table_of(snapshot.carry, _REMEMBERED)
-        service, pace = paces(jobs, self.dimension)
-        times = (jobs.start_s, jobs.executed_s, service, jobs.waiting_s)
-        rows = len(jobs)
-        floats, ints, bools = np.empty((8, rows)), np.empty((2, rows), np.int64), np.empty((2, rows), np.bool_)
-        order, memory = np.empty(rows, np.int64), np.empty((rows, len(_REMEMBERED) + 2))
-        kept, ascending = las_rank(
-            (jobs.job_id, arrived_s, jobs.state), _FLAGS, pace, times, np.ascontiguousarray(past.T), thresholds,
-            self.promote_knob, snapshot.now_s, FIFO_BY.index(self.fifo_by), floats, ints, bools, order, memory,
-        )  # fmt: skip
-        why = {"queue": ints[0], self._service: floats[3], **self._inside(floats, ints), "promoted": bools[0]}
-        return Ranking(sealed(order), why=why, carry=Memory(_REMEMBERED, memory[:kept].T, ascending=ascending))
+        rules = LasRules(thresholds, self.promote_knob, FIFO_BY.index(self.fifo_by), snapshot.now_s, *_FLAGS)
+        order, keys, memory = np.empty(rows, np.int64), empty_keys(rows), np.empty((rows, len(_REMEMBERED) + 2))
+        kept, ascending = las_rank(order, listed, rules, np.ascontiguousarray(past.T), keys, memory)
+        why = {"queue": keys.ints[KEY_QUEUE], self._service: keys.floats[SERVED], **self._inside(keys),
+               "promoted": keys.bools[PROMOTED]}  # fmt: skip
+        return Ranking(
+            made_read_only(order), why=why, carry=JobMemory(_REMEMBERED, memory[:kept].T, ascending=ascending)
+        )
 
     @property
     def _service(self) -> str:
         """What attained service is called among the criteria."""
         return "service_gpu_s" if self.dimension == "2d" else "service_s"
 
-    def _inside(self, floats: Floats, ints: Int64s) -> Columns:
-        """The keys inside a queue, by name; none for plain submission order. floats, ints: of las_keys."""
+    def _inside(self, keys: LasKeys) -> Columns:
+        """The keys inside a queue, by name; none for plain submission order."""
         if self.fifo_by == "start":
-            return {"started_s": floats[0]}
+            return {"started_s": keys.floats[STARTED]}
         if self.fifo_by == "arrival":
-            return {"turn": ints[1], "place": floats[2], "since_s": floats[1]}
+            return {"turn": keys.ints[KEY_GROUP], "place": keys.floats[AT_PLACE], "since_s": keys.floats[SINCE]}
         return {}
 
     def next_change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
@@ -120,21 +141,6 @@ class DiscretizedLas:
         service = ranking.why[self._service]
         drop_s = next_drop_s(snapshot, service, running, self.thresholds_gpu_s, dimension=self.dimension)
         return min(drop_s, self.next_promotion_s(snapshot, ranking, ~running))
-
-    def next_swap_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
-        """The next drop to a queue in which, or above which, somebody waits; or the next promotion [Unix s].
-
-        A job that waits may start before: it drops so early at the earliest.
-        """
-        jobs, why, limits = snapshot.jobs, ranking.why, np.array(self.thresholds_gpu_s, np.float64)
-        pace, finished = paces(jobs, self.dimension)[1], int(FINISHED)
-        soon_s = next_swap(why[self._service], why["queue"], pace, jobs.state, finished, running, limits)
-        return min(snapshot.now_s + float(soon_s), self.next_promotion_s(snapshot, ranking, ~running))
-
-    @property
-    def unpassed_gpu_s(self) -> float | None:
-        """Nobody who waits passes a job that came and started before its first drop; in 1d that is no service."""
-        return None if self.dimension == "1d" else min(self.thresholds_gpu_s, default=math.inf)
 
     def next_promotion_s(self, snapshot: Snapshot, ranking: Ranking, waits: Bools) -> float:
         """When the next of those that wait is promoted [Unix s], infinity if none is."""
@@ -144,8 +150,8 @@ class DiscretizedLas:
         since = recall(jobs, ranking.carry, ("forgiven_s",))["forgiven_s"]
         ran_s = jobs.executed_s - _or_zero(since)
         low = waits & ~jobs.finished & (ranking.why["queue"] > 0) & (ran_s > 0)
-        left_s = self.promote_knob * ran_s[low] - jobs.waiting_s[low]
-        return snapshot.now_s + float(np.min(left_s, initial=math.inf))
+        remaining_s = self.promote_knob * ran_s[low] - jobs.waiting_s[low]
+        return snapshot.now_s + float(np.min(remaining_s, initial=math.inf))
 
 
 def _or_zero(remembered: Floats) -> Floats:

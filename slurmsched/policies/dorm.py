@@ -8,23 +8,23 @@ from typing import ClassVar
 
 import numpy as np
 
-from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use, Wants
+from slurmsched.allocation.solver import Programme, solve, water_fill
+from slurmsched.allocation.tenants import check_weights, unused_weights, weights_of
+from slurmsched.model import JobChanges, PolicyFamily, PolicyInfo, PolicyInput, PolicyLever, Ranking, Snapshot
 from slurmsched.model.columns import Floats, Int64s
 from slurmsched.model.hints import hint_column
-from slurmsched.placements.candidates import eligible
-from slurmsched.policies.cards import PREEMPTS
-from slurmsched.policies.order import arrival_s, ordered
-from slurmsched.policies.ranges import Count, Weight, check_ranges
-from slurmsched.policies.solve import Programme, solve, water_fill
-from slurmsched.policies.weights import check_weights, unmet, weights_of
-from slurmsched.resources.held import holding
+from slurmsched.model.ordering import arrival_s, ordered
+from slurmsched.model.parameters import Count, Weight, check_ranges
+from slurmsched.model.policy_info import NEEDS_PREEMPTION
+from slurmsched.resources.allocated import holding
+from slurmsched.resources.startable_jobs import startable
 
 NODES = 200  # of the search tree; what is best by then is taken (ours)
 FAIR, EARLY = 1_000.0, 1e-3  # price of fairness lost beyond the bound, and of a GPU for the last to come
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Sizes:
+class DormJobs:
     """Of the jobs in one programme: (A,) rows of jobs, least and most GPUs of each, what it holds, and its weight."""
 
     rows: Int64s
@@ -36,27 +36,29 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True)
 class Dorm:
-    """As many GPUs in use as can be, with bounds on unfairness and on the running jobs that are changed.
+    """As many GPUs in use as possible, with limits on unfairness and on the running jobs that are changed.
 
-    theta1: bound of the fairness loss: the sum of distances of GPU shares from max-min fair ones is at most 2 theta1.
-    theta2: part of the running jobs that may be changed (resized or stopped) at a look.
-    most_jobs: running and then earliest waiting jobs that one programme decides on.
-    weights: KIND:NAME=WEIGHT each, KIND qos, user or account: fair shares are by what jobs weigh, see policies.weights.
-    A job with hints min_gpus and max_gpus may have any size between; any other all its GPUs or none. Where the bound
-    of unfairness cannot be kept, it is exceeded by as little as can be.
+    A job with hints min_gpus and max_gpus may have any size between them. Any other job has all its GPUs or none. If
+    the limit of unfairness cannot be kept, it is exceeded by as little as possible.
+    theta1: the sum of distances of GPU shares from max-min fair ones is at most 2 theta1.
+    theta2: share of the running jobs that one cycle may resize or stop.
+    most_jobs: most jobs of one programme, running jobs and then the earliest waiting ones.
+    weights: weights for the fair shares, "KIND:NAME=WEIGHT" each; KIND is qos, user or account.
     Raises ConfigError for a parameter out of range.
-    Source: Sun et al. (Dorm), SMARTCOMP '17, for the programme; defaults are unverified. One resource (GPUs), the
-    price for what exceeds the bound, and the cap are ours.
+    Source: Sun et al. (Dorm), SMARTCOMP '17, for the programme; its defaults are not verified. Ours: GPUs as the only
+    resource, the price of exceeding the limit, most_jobs.
     """
 
     preemptive: ClassVar[bool] = True
-    card: ClassVar[Card] = Card(
-        Family.FAIRNESS,
+    about: ClassVar[PolicyInfo] = PolicyInfo(
+        PolicyFamily.FAIRNESS,
         "Sun et al.: Dorm, IEEE SMARTCOMP 2017",
-        left_out=("Several resources: GPUs are the only one, so that the fair share is of GPUs alone.",),
-        needs=(Input.SIZES,),
-        uses=(Use.ORDER, Use.SIZE, Use.REQUEUE),
-        on_slurm=(PREEMPTS, "A running job changes its size only by a requeue."),
+        packages=("scipy",),
+        left_out=("Several resources: GPUs are the only one, so the fair share is of GPUs alone.",),
+        needs=(PolicyInput.SIZES,),
+        uses=(PolicyLever.ORDER, PolicyLever.SIZE, PolicyLever.REQUEUE),
+        on_slurm=(NEEDS_PREEMPTION, "A running job changes its size only by a requeue."),
+        criteria={"given_gpus": "given {} GPUs"},
     )
 
     theta1: Weight = 0.1
@@ -75,14 +77,14 @@ class Dorm:
         gpus[sizes.rows] = given
         elastic = np.zeros(len(jobs), np.bool_)
         elastic[sizes.rows] = sizes.low < sizes.high
-        wants = Wants(gpus=np.where(elastic, gpus, 0).astype(np.int32)) if elastic.any() else None
-        notes = unmet(snapshot, self.weights)
-        return Ranking(ordered(jobs, gpus == 0), why={"given_gpus": gpus}, notes=notes, wants=wants)
+        changes = JobChanges(gpus=np.where(elastic, gpus, 0).astype(np.int32)) if elastic.any() else None
+        notes = unused_weights(snapshot, self.weights)
+        return Ranking(ordered(jobs, gpus == 0), why={"given_gpus": gpus}, notes=notes, changes=changes)
 
-    def _sizes(self, snapshot: Snapshot) -> Sizes:
+    def _sizes(self, snapshot: Snapshot) -> DormJobs:
         """The jobs to decide on, in ascending submission and id."""
         jobs, runs = snapshot.jobs, holding(snapshot.jobs) & (snapshot.jobs.gpus > 0)
-        may = runs | (eligible(snapshot) & (jobs.gpus > 0))
+        may = runs | (startable(snapshot) & (jobs.gpus > 0))
         order = ordered(jobs, ~runs)
         rows = order[may[order]][: self.most_jobs]
         rows = rows[np.lexsort((jobs.job_id[rows], arrival_s(jobs)[rows]))]
@@ -90,10 +92,10 @@ class Dorm:
         low, high = hint_column(jobs, "min_gpus"), hint_column(jobs, "max_gpus")
         elastic = ~(np.isnan(low) | np.isnan(high))
         held = np.where(runs, asked, 0.0)
-        return Sizes(rows, np.where(elastic, low, asked)[rows], np.where(elastic, high, asked)[rows], held[rows],
+        return DormJobs(rows, np.where(elastic, low, asked)[rows], np.where(elastic, high, asked)[rows], held[rows],
                      weights_of(jobs, self.weights)[rows])  # fmt: skip
 
-    def _solved(self, snapshot: Snapshot, sizes: Sizes) -> Int64s:
+    def _solved(self, snapshot: Snapshot, sizes: DormJobs) -> Int64s:
         """GPUs of each job to decide on, 0 = none. (A,) int64."""
         total = int(snapshot.nodes.gpus[~snapshot.nodes.down].sum())
         if not len(sizes.rows) or not total:
@@ -103,7 +105,8 @@ class Dorm:
         return kept.astype(np.int64)
 
 
-def programme(sizes: Sizes, total: int, theta1: float, theta2: float) -> Programme:
+# Over 30 lines: the matrices of one programme; their columns must agree.
+def programme(sizes: DormJobs, total: int, theta1: float, theta2: float) -> Programme:
     """The mixed-integer programme over, each (A,): GPUs, whether it runs, whether it changes, distance from its fair
     GPUs; and the fairness lost beyond the bound."""
     count = len(sizes.rows)

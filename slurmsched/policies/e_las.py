@@ -8,38 +8,39 @@ from typing import ClassVar
 
 import numpy as np
 
-from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use
+from slurmsched.model import PolicyFamily, PolicyInfo, PolicyInput, PolicyLever, Ranking, Snapshot
 from slurmsched.model.columns import Bools, Floats
 from slurmsched.model.hints import hint_column
-from slurmsched.policies.cards import PREEMPTS
-from slurmsched.policies.order import ordered
-from slurmsched.policies.ranges import GpuSeconds, check_ranges
-from slurmsched.words import some_of
+from slurmsched.model.ordering import ordered
+from slurmsched.model.parameters import GpuSeconds, check_ranges
+from slurmsched.model.policy_info import NEEDS_PREEMPTION
+from slurmsched.plain_text import pluralize_of
 
 
 @dataclass(frozen=True, slots=True)
 class ELas:
-    """Least attained service first, times the share of epochs still to come: a job near its end passes its equals.
+    """Least attained service, times the share of epochs still to come: a job near its end passes its equals.
 
-    quantum_gpu_s: the weighted service is rounded down to multiples of it [GPU s]; jobs within one keep FIFO order. 0:
-    exact. Ten GPU hours by default, as of las.
-    A job without the hint `progress=` counts as being at its beginning, which leaves plain least attained service.
+    A job without the hint `progress=` counts as being at its beginning, which is plain least attained service.
+    quantum_gpu_s: the weighted service is rounded down to multiples of it [GPU s]; jobs within one multiple keep FIFO
+        order. 0: exact. The default is ten GPU hours, as for las.
     Raises ConfigError for a negative quantum.
-    Source: Sultana et al. (E-LAS), ICPP '20, for service in time and GPUs guided by the real-time epoch progress rate;
-    the product of both, and the quantum, are ours.
+    Source: Sultana et al. (E-LAS), ICPP '20, for service in time and GPUs guided by the real-time epoch progress rate.
+    The product of both, and the quantum, are ours.
     """
 
     preemptive: ClassVar[bool] = True
-    card: ClassVar[Card] = Card(
-        Family.SERVICE,
+    about: ClassVar[PolicyInfo] = PolicyInfo(
+        PolicyFamily.SERVICE,
         "Sultana, Chen, Xu, Yuan: E-LAS, ICPP 2020",
-        left_out=("Its placement, on few nodes first and then on any, is the placement's to say.",),
-        needs=(Input.SERVICE, Input.PROGRESS),
-        uses=(Use.ORDER, Use.REQUEUE),
+        left_out=("Its placement, on few nodes first and then on any: the placement chooses nodes.",),
+        needs=(PolicyInput.SERVICE, PolicyInput.PROGRESS),
+        uses=(PolicyLever.ORDER, PolicyLever.REQUEUE),
         on_slurm=(
-            PREEMPTS,
+            NEEDS_PREEMPTION,
             "Slurm knows no epochs: a job tells them in its comment (`progress=DONE/TOTAL`), as often as it likes.",
         ),
+        criteria={"attained_gpu_s": "used {}"},
     )
 
     quantum_gpu_s: GpuSeconds = 36_000.0
@@ -49,12 +50,12 @@ class ELas:
 
     def rank(self, snapshot: Snapshot) -> Ranking:
         jobs, progress = snapshot.jobs, hint_column(snapshot.jobs, "progress")
-        left = 1.0 - np.where(np.isnan(progress), 0.0, progress)
-        weighted = jobs.attained_gpu_s * left
+        to_come = 1.0 - np.where(np.isnan(progress), 0.0, progress)
+        weighted = jobs.attained_gpu_s * to_come
         counted = (
             np.floor(weighted / self.quantum_gpu_s + 1e-9) * self.quantum_gpu_s if self.quantum_gpu_s else weighted
         )
-        why = {"attained_gpu_s": jobs.attained_gpu_s, "epochs_left": left, "counted": counted}
+        why = {"attained_gpu_s": jobs.attained_gpu_s, "epochs_left": to_come, "counted": counted}
         return Ranking(ordered(jobs, counted), why=why, notes=_notes(progress))
 
     def next_change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
@@ -72,4 +73,5 @@ def _notes(progress: Floats) -> tuple[str, ...]:
     silent = int(np.isnan(progress).sum())
     if not silent:
         return ()
-    return (f"{some_of(silent, len(progress), 'job', 'tells', 'tell')} no progress: ordered by attained service alone",)
+    count = pluralize_of(silent, len(progress), "job", "reports", "report")
+    return (f"{count} no progress: ordered by attained service alone",)

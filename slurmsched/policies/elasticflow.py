@@ -7,20 +7,28 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from slurmsched.estimators.alike import Alike
-from slurmsched.estimators.hint import Hint
-from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use, Wants
+from slurmsched.allocation.elastic import (
+    GrowingJob,
+    JobSizes,
+    Timetable,
+    give_spare_gpus,
+    least_share_in_time,
+    sizes_of,
+    timetable,
+    without_curve,
+)
+from slurmsched.allocation.job_memory import ORIGIN, origin_s, recall, remembered
+from slurmsched.allocation.job_times import active, cluster_gpus, deadline_s, missing_inputs, remaining_work_s, service
+from slurmsched.allocation.size_rounds import all_wait, size_changes
+from slurmsched.estimators.requested_time import Hint
+from slurmsched.estimators.throughputs import EqualSpeeds
+from slurmsched.model import PolicyFamily, PolicyInfo, PolicyInput, PolicyLever, Ranking, Snapshot
 from slurmsched.model.columns import Bools, Floats, Int64s
-from slurmsched.policies.cards import PREEMPTS, PROMISED, RESIZES
-from slurmsched.policies.deadlines import active, cluster_gpus, deadline_s, missing
-from slurmsched.policies.expected import remaining_s, service
-from slurmsched.policies.memory import ORIGIN, origin_s, recall, remembered
-from slurmsched.policies.order import ordered
-from slurmsched.policies.ranges import Count, Part, Period, Slots, check_ranges
-from slurmsched.policies.spare import Share, spread
-from slurmsched.policies.timetable import Sizes, Timetable, filled, sizes_of, timetable, without_curve
+from slurmsched.model.ordering import ordered
+from slurmsched.model.parameters import Count, Part, Period, SlotCount, check_ranges
+from slurmsched.model.policy_info import DEADLINE_NOT_PROMISED, NEEDS_PREEMPTION, RESIZE_BY_REQUEUE
+from slurmsched.plain_text import pluralize_of
 from slurmsched.protocols import Estimator, SpeedEstimator
-from slurmsched.words import some_of
 
 _KEPT = ("admitted", "given_gpus")  # in a carry, by job
 _ROUND = "elastic_round"  # in a carry: when the next one begins
@@ -28,92 +36,101 @@ _ROUND = "elastic_round"  # in a carry: when the next one begins
 
 @dataclass(frozen=True, slots=True)
 class ElasticFlow:
-    """Each deadline job has the fewest GPUs that end it in time; spare GPUs go where they cost least GPU time.
+    """Each deadline job gets the fewest GPUs that end it in time. Spare GPUs go where they cost least GPU time.
 
-    serial: part of a job's work that more GPUs do not speed up; the scaling curve is Amdahl's law with it.
-    slot_s: length of the first slots of the plan, and time between two changes of sizes [s]. slots: of the plan.
-    most_jobs: deadline jobs that are planned, those promised before and then in order of submission.
-    speeds: where a table knows a job's speed by number of GPUs, its curve counts in the place of Amdahl's law.
-    estimator: where expected run times come from, at the size that a job asks for.
-    A job with hints min_gpus and max_gpus may have any doubling between; any other all its GPUs or none. A job whose
-    deadline cannot be promised is best effort. Best effort starts by least remaining service, without an expected run
-    time by attained service.
+    A job with hints min_gpus and max_gpus may have any doubling between them. Any other job has all its GPUs or none. A
+    job whose deadline cannot be promised is best effort. Best effort starts by least remaining service; without an
+    expected run time by attained service.
+    serial: share of a job's work that more GPUs do not speed up (Amdahl's law).
+    slot_s: length of the first slots of the plan, and time between two changes of sizes [s].
+    slots: slots of the plan.
+    most_jobs: most deadline jobs of one plan, promised ones first, then in order of submission.
+    speeds: a table of throughputs by number of GPUs replaces Amdahl's law.
+    estimator: source of expected run times, at the size that a job asks for.
     Raises ConfigError for a parameter out of range.
-    Source: Gu et al. (ElasticFlow), ASPLOS '23, for minimum satisfactory share, admission and elastic allocation. The
-    curve where no table has a profiled one, slots that grow, and best effort in place of turning away are ours.
+    Source: Gu et al. (ElasticFlow), ASPLOS '23, for minimum satisfactory share, admission and elastic allocation. Ours:
+    the curve where no table has a profiled one, slots that grow, best effort where the paper rejects a job.
     """
 
     preemptive: ClassVar[bool] = True
-    card: ClassVar[Card] = Card(
-        Family.DEADLINE,
+    about: ClassVar[PolicyInfo] = PolicyInfo(
+        PolicyFamily.DEADLINE,
         "Gu et al.: ElasticFlow, ASPLOS 2023",
-        left_out=("Throughputs profiled by placement: a curve is by number of GPUs.",),
-        needs=(Input.DEADLINE, Input.DURATION, Input.SIZES),
-        uses=(Use.ORDER, Use.SIZE, Use.REQUEUE),
+        left_out=("Throughputs profiled by placement: a scaling curve depends on the number of GPUs only.",),
+        needs=(PolicyInput.DEADLINE, PolicyInput.DURATION, PolicyInput.SIZES),
+        uses=(PolicyLever.ORDER, PolicyLever.SIZE, PolicyLever.REQUEUE, PolicyLever.START),
         on_slurm=(
-            PREEMPTS,
-            RESIZES,
-            PROMISED,
+            NEEDS_PREEMPTION,
+            RESIZE_BY_REQUEUE,
+            DEADLINE_NOT_PROMISED,
             "Sub-trees of powers of two are left to the placement.",
         ),
+        criteria={
+            "given_gpus": "given {} GPUs",
+            "admitted": "its deadline was promised",
+            "deadline_s": "deadline {at}",
+        },
     )
 
     serial: Part = 0.02
     slot_s: Period = 600.0
-    slots: Slots = 40
+    slots: SlotCount = 40
     most_jobs: Count = 200
-    speeds: SpeedEstimator = field(default_factory=Alike)
+    speeds: SpeedEstimator = field(default_factory=EqualSpeeds)
     estimator: Estimator = field(default_factory=Hint)
 
     def __post_init__(self) -> None:
         check_ranges(self)
 
     def rank(self, snapshot: Snapshot) -> Ranking:
-        jobs, left_s, due_s = snapshot.jobs, remaining_s(self.estimator, snapshot), deadline_s(snapshot.jobs)
+        jobs, remaining_s, due_s = snapshot.jobs, remaining_work_s(self.estimator, snapshot), deadline_s(snapshot.jobs)
         known, begins_s = recall(jobs, snapshot.carry, _KEPT), _begins_s(snapshot.carry)
-        wants = active(snapshot) & np.isfinite(due_s) & np.isfinite(left_s) & (left_s > 0)
+        candidates = active(snapshot) & np.isfinite(due_s) & np.isfinite(remaining_s) & (remaining_s > 0)
         kept = {name: np.where(np.isnan(column), 0.0, column) for name, column in known.items()}
-        if snapshot.now_s >= begins_s or (wants & np.isnan(known["admitted"])).any():
-            kept = self._planned(snapshot, left_s, due_s, wants, kept["admitted"] > 0)
+        idle = all_wait(snapshot, kept["given_gpus"])
+        if idle or snapshot.now_s >= begins_s or (candidates & np.isnan(known["admitted"])).any():
+            kept = self._planned(snapshot, remaining_s, due_s, candidates, kept["admitted"] > 0)
             begins_s = snapshot.now_s + self.slot_s
-        admitted, given = (kept["admitted"] > 0) & wants, np.where(active(snapshot), kept["given_gpus"], 0.0)
-        order = ordered(jobs, given == 0, ~admitted, np.where(admitted, due_s, service(left_s, jobs)),
+        admitted, given = (kept["admitted"] > 0) & candidates, np.where(active(snapshot), kept["given_gpus"], 0.0)
+        order = ordered(jobs, given == 0, ~admitted, np.where(admitted, due_s, service(remaining_s, jobs)),
                         jobs.attained_gpu_s)  # fmt: skip
         why = {"given_gpus": given.astype(np.int64), "admitted": admitted, "deadline_s": due_s}
         carry = dict(remembered(jobs, {"admitted": admitted.astype(np.float64), "given_gpus": given}))
         return Ranking(order, why=why, carry=carry | {_ROUND: {"begins_s": begins_s}, ORIGIN: origin_s(snapshot)},
-                       notes=(*_notes(snapshot, wants, admitted, due_s, left_s),
+                       notes=(*_notes(snapshot, candidates, admitted, due_s, remaining_s),
                               *without_curve(snapshot, active(snapshot), self.speeds)),
-                       wants=_wants(snapshot, given))  # fmt: skip
+                       changes=size_changes(snapshot, given.astype(np.int64), begins_s))  # fmt: skip
 
     def _planned(
-        self, snapshot: Snapshot, left_s: Floats, due_s: Floats, wants: Bools, before: Bools
+        self, snapshot: Snapshot, remaining_s: Floats, due_s: Floats, candidates: Bools, before: Bools
     ) -> dict[str, Floats]:
         """Who is promised its deadline, and GPUs of each job from now on."""
-        gpus, count = cluster_gpus(snapshot), len(wants)
+        gpus, count = cluster_gpus(snapshot), len(candidates)
         order = ordered(snapshot.jobs, ~before)
-        rows = order[wants[order]][: self.most_jobs].tolist()
+        rows = order[candidates[order]][: self.most_jobs].tolist()
         sizes = dict(zip(rows, sizes_of(snapshot, rows, self.serial, self.speeds), strict=True))
-        promised = self._fill(snapshot, {row: sizes[row] for row in rows if before[row]}, left_s, due_s)
+        promised = self._fill(snapshot, {row: sizes[row] for row in rows if before[row]}, remaining_s, due_s)
         for row in rows:
             if before[row]:
                 continue
             asked = {each: sizes[each] for each in (*promised, row)}
-            found = self._fill(snapshot, asked, left_s, due_s)
+            found = self._fill(snapshot, asked, remaining_s, due_s)
             promised = found if len(found) == len(asked) else promised
         given = np.zeros(count, np.int64)
         for row, share in promised.items():
             given[row] = share[0]
-        self._spare(snapshot, left_s, given, gpus)
+        self._spare(snapshot, remaining_s, given, gpus)
         admitted = np.zeros(count)
         admitted[list(promised)] = 1.0
         return {"admitted": admitted, "given_gpus": given.astype(np.float64)}
 
-    def _fill(self, snapshot: Snapshot, sizes: dict[int, Sizes], left_s: Floats, due_s: Floats) -> dict[int, Int64s]:
+    def _fill(
+        self, snapshot: Snapshot, sizes: dict[int, JobSizes], remaining_s: Floats, due_s: Floats
+    ) -> dict[int, Int64s]:
         """GPUs in each slot of those that can be in time, earliest deadline first, by row."""
         table, plans, ids = self._table(snapshot), dict[int, Int64s](), snapshot.jobs.job_id
         for row in sorted(sizes, key=lambda row: (due_s[row], ids[row])):
-            plan = filled(sizes[row], float(left_s[row]), float(due_s[row]), table)
+            plan = least_share_in_time(sizes[row], float(remaining_s[row]), float(due_s[row]), table)
             if plan is not None:
                 table.take(plan)
                 plans[row] = plan
@@ -122,14 +139,17 @@ class ElasticFlow:
     def _table(self, snapshot: Snapshot) -> Timetable:
         return timetable(snapshot.now_s, self.slot_s, self.slots, cluster_gpus(snapshot), origin_s(snapshot))
 
-    def _spare(self, snapshot: Snapshot, left_s: Floats, given: Int64s, gpus: int) -> None:
+    def _spare(self, snapshot: Snapshot, remaining_s: Floats, given: Int64s, gpus: int) -> None:
         """Hand out what the promises leave of this slot, into `given`: first to best effort, then as larger sizes."""
         jobs, who = snapshot.jobs, active(snapshot)
-        order = ordered(jobs, given == 0, service(left_s, jobs), jobs.attained_gpu_s)
+        order = ordered(jobs, given == 0, service(remaining_s, jobs), jobs.attained_gpu_s)
         rows = order[who[order]][: max(gpus, 1)].tolist()
         sizes = sizes_of(snapshot, rows, self.serial, self.speeds)
-        shares = [Share(row, each, float(left_s[row]), int(given[row])) for row, each in zip(rows, sizes, strict=True)]
-        for share in spread(shares, gpus - int(given.sum())):
+        shares = [
+            GrowingJob(row, each, float(remaining_s[row]), int(given[row]))
+            for row, each in zip(rows, sizes, strict=True)
+        ]
+        for share in give_spare_gpus(shares, gpus - int(given.sum())):
             given[share.row] = share.gpus
 
     def next_change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
@@ -137,16 +157,16 @@ class ElasticFlow:
         return _begins_s(ranking.carry) if active(snapshot).any() else np.inf
 
 
-def _wants(snapshot: Snapshot, given: Floats) -> Wants | None:
-    """Sizes that differ from what is asked for."""
-    gpus = np.where((given > 0) & (given != snapshot.jobs.gpus), given, 0).astype(np.int32)
-    return Wants(gpus=gpus) if gpus.any() else None
-
-
-def _notes(snapshot: Snapshot, wants: Bools, admitted: Bools, due_s: Floats, left_s: Floats) -> tuple[str, ...]:
-    out = int((wants & ~admitted).sum())
-    told = (f"{some_of(out, int(wants.sum()), 'deadline', 'is', 'are')} not promised: best effort",) if out else ()
-    return (*missing(active(snapshot), due_s, left_s), *told)
+def _notes(
+    snapshot: Snapshot, candidates: Bools, admitted: Bools, due_s: Floats, remaining_s: Floats
+) -> tuple[str, ...]:
+    out = int((candidates & ~admitted).sum())
+    refused = (
+        (f"{pluralize_of(out, int(candidates.sum()), 'deadline', 'is', 'are')} not promised: best effort",)
+        if out
+        else ()
+    )
+    return (*missing_inputs(active(snapshot), due_s, remaining_s), *refused)
 
 
 def _begins_s(carry: Any) -> float:

@@ -5,23 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
+from slurmsched.allocation import rounds
+from slurmsched.allocation.cpython_random import CPythonRandom
+from slurmsched.allocation.heterogeneity import HeterogeneousCluster, heterogeneous_cluster
+from slurmsched.allocation.rounds import RESET_S, RoundRules
+from slurmsched.allocation.space_sharing import JobPairs, TimeShares, speeds_together
 from slurmsched.errors import ConfigError
 from slurmsched.estimators.throughputs import Throughputs
-from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use
+from slurmsched.model import PolicyFamily, PolicyInfo, PolicyInput, PolicyLever, Ranking, Snapshot
 from slurmsched.model.columns import Bools, Floats, Int64s
-from slurmsched.policies import rounds
-from slurmsched.policies.cards import PREEMPTS, ROUNDS, SHARDS
-from slurmsched.policies.checks import check_choice
-from slurmsched.policies.gpu_market import Market, market
-from slurmsched.policies.lots import Lots
-from slurmsched.policies.order import arrival_s, ordered
-from slurmsched.policies.pairs import Allocation, Pairs, beside
-from slurmsched.policies.ranges import Period, Seconds, check_ranges
-from slurmsched.policies.rounds import RESET_S, Rules
+from slurmsched.model.ordering import arrival_s, ordered
+from slurmsched.model.parameters import Period, Seconds, check_choice, check_ranges
+from slurmsched.model.policy_info import NEEDS_PREEMPTION, NO_SHARED_GPUS, ROUND_CRITERIA, ROUNDS_ARE_LEASES
 from slurmsched.protocols import PairEstimator, SpeedEstimator
 
 KEY = "drawn"  # in the carry
@@ -32,108 +32,123 @@ Couples = dict[int, int]  # row -> row of the partner, both ways
 
 @dataclass(frozen=True, slots=True)
 class Gandiva:
-    """While jobs ask for more GPUs than there are, pairs drawn by chance share; time is split evenly among all.
+    """Random pairs share GPUs while jobs ask for more than there are. Pairs and single jobs get an even split.
 
-    A pair stays together until one ends, or at the next allocation if its jobs keep less in all than one job alone:
-    the shares of their speeds, of both and over all types that have any, add up to less than 1. Jobs of which no type
-    has speeds side by side are no pair. round_s: [s]. fill: whether GPUs that come free within a round go to other
-    jobs. reset_s: least time from one allocation to the next [s]. released: as the released simulator (see gavel),
-    where pairs without speeds are drawn too and do not run. speeds: a table of throughputs that has pairs.
-    Raises ConfigError for a parameter out of range, and for speeds that know no pairs.
-    Source: Xiao et al. (Gandiva), OSDI '18, for packing; what is drawn, kept and split as in the released code of
+    A pair stays together until one of its jobs ends, or until the next allocation if it does not pay: the shares of
+    their speeds that both jobs keep, over all types that have any, add up to less than 1. Jobs without speeds beside
+    other jobs are never a pair.
+    round_s: length of a round [s].
+    fill: other jobs get GPUs that become free within a round.
+    reset_s: least time between two allocations [s].
+    speeds: a table of throughputs with pairs.
+    Raises ConfigError for a parameter out of range, and for speeds without pairs.
+    Source: Xiao et al. (Gandiva), OSDI '18, for packing. Drawing, keeping and splitting are as in the released code of
     Narayanan et al. (Gavel), OSDI '20 (c4fa400). Without its migration, and its growing and shrinking.
     """
 
     preemptive: ClassVar[bool] = True
-    card: ClassVar[Card] = Card(
-        Family.HETEROGENEITY,
+    about: ClassVar[PolicyInfo] = PolicyInfo(
+        PolicyFamily.HETEROGENEITY,
         "Xiao et al.: Gandiva, OSDI 2018",
         left_out=("Time slices within a GPU, migration, and growing and shrinking.",),
-        needs=(Input.SPEED,),
-        uses=(Use.ORDER, Use.GPU_TYPE, Use.REQUEUE, Use.START),
-        on_slurm=(PREEMPTS, ROUNDS, SHARDS),
+        needs=(PolicyInput.SPEED,),
+        uses=(PolicyLever.ORDER, PolicyLever.GPU_TYPE, PolicyLever.REQUEUE, PolicyLever.START),
+        on_slurm=(NEEDS_PREEMPTION, ROUNDS_ARE_LEASES, NO_SHARED_GPUS),
+        criteria=ROUND_CRITERIA,
     )
 
     round_s: Period = 360.0
     fill: bool = True
     reset_s: Seconds = RESET_S
-    released: bool = False
     speeds: SpeedEstimator = field(default_factory=lambda: Throughputs("gavel"))
 
     def __post_init__(self) -> None:
         check_ranges(self)
-        for name in ("fill", "released"):
-            check_choice(name, getattr(self, name), (True, False))
+        check_choice("fill", self.fill, (True, False))
         if not isinstance(self.speeds, PairEstimator):
-            raise ConfigError('needs speeds of pairs: speeds = { name = "throughputs", table = "FILE" }',
+            raise ConfigError('needs a table with speeds of pairs: speeds = { name = "throughputs", table = "FILE" }',
                               key="policy.speeds")  # fmt: skip
 
     def rank(self, snapshot: Snapshot) -> Ranking:
-        here = market(snapshot, self.speeds)
-        book = rounds.opened(snapshot, here, self.round_s)
+        cluster = heterogeneous_cluster(snapshot, self.speeds)
+        book = rounds.open_rounds(snapshot, cluster, self.round_s)
         kept = {KEY: snapshot.carry.get(KEY)}
-        rules = Rules(self.round_s, self.reset_s, released=self.released)
-        if rounds.over(book, snapshot.now_s, rules):
-            kept |= rounds.begin(book, snapshot, here, rules, lambda: self._allocation(snapshot, here, kept[KEY]),
-                                 rounds.fastest_first(here))  # fmt: skip
-        made = rounds.ranking(book, snapshot, here, self.fill, shares=True)
+        rules = self._rules()
+        if rounds.round_is_over(book, snapshot.now_s, rules):
+            allocate = partial(self._allocation, snapshot, cluster, kept[KEY])
+            kept |= rounds.begin_round(book, snapshot, cluster, rules, allocate, rounds.fastest_first(cluster))
+        made = rounds.round_ranking(book, snapshot, cluster, self.fill, shares=True)
         return replace(made, carry={**made.carry, **kept}) if kept[KEY] else made
+
+    def _rules(self) -> RoundRules:
+        return RoundRules(self.round_s, self.reset_s)
 
     def next_change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
         """The end of the round [Unix s], infinity without jobs."""
         return rounds.round_end_s(ranking, running, self.round_s) if running.any() else math.inf
 
-    def _allocation(self, snapshot: Snapshot, here: Market, kept: Any) -> Allocation:
+    def _allocation(self, snapshot: Snapshot, cluster: HeterogeneousCluster, kept: Any) -> TimeShares:
         """An even split of all GPUs among pairs and single jobs. kept: of the allocation before."""
         order = ordered(snapshot.jobs)
-        rows = order[here.active[order]].tolist()
-        crowded = here.gpus[rows].sum() > here.capacity.sum()
-        couples, count = self._couples(snapshot, here, kept, rows if crowded else [])
+        rows = order[cluster.active[order]].tolist()
+        crowded = cluster.gpus[rows].sum() > cluster.capacity.sum()
+        couples, count = self._couples(snapshot, cluster, kept, rows if crowded else [])
         paired = couples if crowded else {}
         place = np.argsort(order).tolist()
         first = np.array([row for row in rows if row in paired and place[row] < place[paired[row]]], np.int64)
         second = np.array([paired[row] for row in first.tolist()], np.int64)
         alone = np.array([row for row in rows if row not in paired], np.int64)
         units = max(len(first) + len(alone), 1)
-        share = np.zeros(here.speed.shape)
-        share[alone] = _split(here, alone, units)
-        speed = beside(self._share(snapshot, here, first, second), here.speed, first, second)
-        shared = np.where(self.released | (speed > 0).all(axis=2), _split(here, first, units), 0.0)
-        return Allocation(share, Pairs(first, second, speed), shared, {KEY: _remembered(snapshot, couples, count)})
+        share = np.zeros(cluster.speed.shape)
+        share[alone] = _split(cluster, alone, units)
+        speed = speeds_together(self._share(snapshot, cluster, first, second), cluster.speed, first, second)
+        shared = np.where(self._may_share(speed), _split(cluster, first, units), 0.0)
+        return TimeShares(share, JobPairs(first, second, speed), shared, {KEY: _remembered(snapshot, couples, count)})
 
-    def _couples(self, snapshot: Snapshot, here: Market, kept: Any, rows: list[int]) -> tuple[Couples, int]:
-        """Those that stay together and those drawn anew of these rows, and a count for the next allocation: of the lots
-        used up so far, or where not released of the allocations."""
-        couples = self._paying(snapshot, here, _kept(snapshot, here, kept))
-        if self.released:
-            lots = Lots((snapshot.seed,), _count(kept))
-            return couples | _drawn([row for row in rows if row not in couples], here.gpus, lots), lots.count
-        allocations = _count(kept)
-        lots = Lots((snapshot.seed, allocations % WORD))
+    def _couples(
+        self, snapshot: Snapshot, cluster: HeterogeneousCluster, kept: Any, rows: list[int]
+    ) -> tuple[Couples, int]:
+        """Those that stay together and those drawn anew of these rows, and a count for the next allocation."""
+        couples = self._paying(snapshot, cluster, _kept(snapshot, cluster, kept))
+        return self._drawn(snapshot, cluster, couples, [row for row in rows if row not in couples], count_so_far(kept))
+
+    def _drawn(
+        self, snapshot: Snapshot, cluster: HeterogeneousCluster, couples: Couples, rows: list[int], allocations: int
+    ) -> tuple[Couples, int]:
+        """The couples and those drawn of these rows, which have none, and the count of allocations with such rows."""
+        made = dict(couples)
+        random = CPythonRandom((snapshot.seed, allocations % WORD))
         for _ in range(DRAWS):
-            drawn = _drawn([row for row in rows if row not in couples], here.gpus, lots)
-            couples |= self._running(snapshot, here, drawn)
-        return couples, allocations + bool(rows)
+            drawn = draw_couples([row for row in rows if row not in made], cluster.gpus, random)
+            made |= self._running(snapshot, cluster, drawn)
+        return made, allocations + bool(rows)
 
-    def _share(self, snapshot: Snapshot, here: Market, first: Int64s, second: Int64s) -> Floats:
+    def _may_share(self, speed: Floats) -> Bools:
+        """The types on which a pair gets time. speed: (P, T, 2). (P, T)."""
+        return np.all(speed > 0, axis=2)
+
+    def _share(self, snapshot: Snapshot, cluster: HeterogeneousCluster, first: Int64s, second: Int64s) -> Floats:
         """What each keeps of its speed beside the other. (P, T, 2)."""
         assert isinstance(self.speeds, PairEstimator)
-        return self.speeds.kept(snapshot, first, second, here.types)
+        return self.speeds.shared_speeds(snapshot, first, second, cluster.types)
 
-    def _paying(self, snapshot: Snapshot, here: Market, couples: Couples) -> Couples:
+    def _paying(self, snapshot: Snapshot, cluster: HeterogeneousCluster, couples: Couples) -> Couples:
         """The couples that stay together."""
         first, second = _ends(couples)
-        shares = self._share(snapshot, here, first, second)
-        runs = _runs(here, shares, first, second)
-        told = (shares > 0).all(axis=(1, 2)) if self.released else runs.any(axis=1)
-        counted = shares if self.released else np.where(runs[:, :, None], shares, 0.0)
-        pays: Bools = np.logical_and(told, counted.sum(axis=(1, 2)) >= 1.0)
-        return _only(couples, pays)
+        shares = self._share(snapshot, cluster, first, second)
+        runs = _runs(cluster, shares, first, second)
+        return _only(couples, self._pays(shares, runs))
 
-    def _running(self, snapshot: Snapshot, here: Market, couples: Couples) -> Couples:
+    def _pays(self, shares: Floats, runs: Bools) -> Bools:
+        """Whether both jobs together keep all of one job's speed. shares: (P, T, 2). runs: (P, T). (P,)."""
+        counted = np.where(runs[:, :, None], shares, 0.0)
+        pays: Bools = np.logical_and(runs.any(axis=1), counted.sum(axis=(1, 2)) >= 1.0)
+        return pays
+
+    def _running(self, snapshot: Snapshot, cluster: HeterogeneousCluster, couples: Couples) -> Couples:
         """The couples that can run on some type."""
         first, second = _ends(couples)
-        runs = _runs(here, self._share(snapshot, here, first, second), first, second)
+        runs = _runs(cluster, self._share(snapshot, cluster, first, second), first, second)
         return _only(couples, np.asarray(runs.any(axis=1)))
 
 
@@ -148,25 +163,25 @@ def _only(couples: Couples, wanted: Bools) -> Couples:
     return {row: other for (row, other), keeps in zip(couples.items(), wanted.tolist(), strict=True) if keeps}
 
 
-def _runs(here: Market, shares: Floats, first: Int64s, second: Int64s) -> Bools:
+def _runs(cluster: HeterogeneousCluster, shares: Floats, first: Int64s, second: Int64s) -> Bools:
     """Whether both keep some speed there, on a type where each runs alone. (P, T)."""
-    return (shares > 0).all(axis=2) & (here.speed[first] > 0) & (here.speed[second] > 0)
+    return (shares > 0).all(axis=2) & (cluster.speed[first] > 0) & (cluster.speed[second] > 0)
 
 
-def _split(here: Market, rows: Int64s, units: int) -> Floats:
+def _split(cluster: HeterogeneousCluster, rows: Int64s, units: int) -> Floats:
     """An equal part of every type, in gangs, and no more than all the time. (R, T)."""
-    share = np.tile(here.capacity / units, (len(rows), 1)) / here.gpus[rows][:, None]
+    share = np.tile(cluster.capacity / units, (len(rows), 1)) / cluster.gpus[rows][:, None]
     return share / np.maximum(share.sum(axis=1, keepdims=True), 1.0)
 
 
-def _drawn(rows: list[int], gpus: Floats, lots: Lots) -> Couples:
+def draw_couples(rows: list[int], gpus: Floats, random: CPythonRandom) -> Couples:
     """Pairs of the same size, drawn as often as there are jobs; who draws another size tries again."""
     couples: Couples = {}
     free = list(rows)
     for _ in rows:
         if len(free) < 2:
             break
-        one, other = (free[place] for place in lots.two(len(free)))
+        one, other = (free[place] for place in random.two(len(free)))
         if gpus[one] == gpus[other]:
             couples |= {one: other, other: one}
             free.remove(one)
@@ -174,21 +189,22 @@ def _drawn(rows: list[int], gpus: Floats, lots: Lots) -> Couples:
     return couples
 
 
-def _count(kept: Any) -> int:
+def count_so_far(kept: Any) -> int:
+    """The count of the last allocation in the carry."""
     return int(kept.get("count", 0)) if isinstance(kept, Mapping) else 0
 
 
-def _kept(snapshot: Snapshot, here: Market, kept: Any) -> Couples:
+def _kept(snapshot: Snapshot, cluster: HeterogeneousCluster, kept: Any) -> Couples:
     """The couples of the last allocation of which both jobs are still there."""
     if not isinstance(kept, Mapping):
         return {}
     jobs, arrived_s = snapshot.jobs, arrival_s(snapshot.jobs)
     known = {(job, at_s): row for row, (job, at_s) in enumerate(zip(jobs.job_id.tolist(), arrived_s.tolist(),
-                                                                   strict=True)) if here.active[row]}  # fmt: skip
+                                                                   strict=True)) if cluster.active[row]}  # fmt: skip
     found: Couples = {}
     for one, one_s, other, other_s in zip(*(kept[name] for name in _NAMES), strict=True):
         row, partner = known.get((one, one_s)), known.get((other, other_s))
-        if row is not None and partner is not None and here.gpus[row] == here.gpus[partner]:
+        if row is not None and partner is not None and cluster.gpus[row] == cluster.gpus[partner]:
             found |= {row: partner, partner: row}
     return found
 

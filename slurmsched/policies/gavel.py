@@ -10,85 +10,84 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from slurmsched.allocation import programmes, rounds, space_sharing
+from slurmsched.allocation.finish_time import ISOLATED_KEY
+from slurmsched.allocation.heterogeneity import HeterogeneousCluster, heterogeneous_cluster
+from slurmsched.allocation.job_times import remaining_on_reference_s
+from slurmsched.allocation.programmes import AllocationProblem, solve_in_groups
+from slurmsched.allocation.rounds import RESET_S, RoundRules, RoundState
+from slurmsched.allocation.space_sharing import JobPairs, TimeShares
+from slurmsched.allocation.tenants import check_weights, unused_weights, weights_of
+from slurmsched.allocation.water_filling import AccountWeights, max_min, water_filled
 from slurmsched.errors import ConfigError
-from slurmsched.estimators.alike import Alike
-from slurmsched.estimators.hint import Hint
-from slurmsched.model import Card, Family, Input, Jobs, Ranking, Snapshot, Use
+from slurmsched.estimators.requested_time import Hint
+from slurmsched.estimators.throughputs import EqualSpeeds
+from slurmsched.model import Jobs, PolicyFamily, PolicyInfo, PolicyInput, PolicyLever, Ranking, Snapshot
 from slurmsched.model.columns import Bools, Floats, Int64s
-from slurmsched.policies import allocation, allocation_released, pairs, rounds, shared_allocation
-from slurmsched.policies.allocation import Problem
-from slurmsched.policies.cards import PREEMPTS, ROUNDS, SHARDS
-from slurmsched.policies.checks import check_choice, check_words, named_numbers
-from slurmsched.policies.gpu_market import Market, market
-from slurmsched.policies.isolated_so_far import KEY, isolated_so_far
-from slurmsched.policies.left import left_s
-from slurmsched.policies.order import arrival_s, ordered
-from slurmsched.policies.pairs import Allocation, Pairs
-from slurmsched.policies.partition import partitioned
-from slurmsched.policies.ranges import Count, Period, Seconds, check_ranges
-from slurmsched.policies.rounds import RESET_S, Book, Rules
-from slurmsched.policies.water_filling import Accounts, max_min, water_filled
-from slurmsched.policies.weights import check_weights, unmet, weights_of
+from slurmsched.model.ordering import arrival_s, ordered
+from slurmsched.model.parameters import Count, Period, Seconds, check_choice, check_ranges, check_words, named_numbers
+from slurmsched.model.policy_info import NEEDS_PREEMPTION, NO_SHARED_GPUS, ROUND_CRITERIA, ROUNDS_ARE_LEASES
 from slurmsched.protocols import Estimator, PairEstimator, SpeedEstimator
 
-OBJECTIVES: Mapping[str, Callable[[Problem], Floats]] = {
+Programme = Callable[[AllocationProblem], Floats]
+OBJECTIVES: Mapping[str, Programme] = {
     "max-min": max_min,
     "las": max_min,
-    "ftf": allocation.finish_time_fairness,
-    "makespan": allocation.makespan,
-    "sum-throughput": allocation.sum_throughput,
-    "fifo": allocation.first_come,
-    "isolated": allocation.isolated,
-    "proportional": allocation.equal_split,
-}
-AS_RELEASED: Mapping[str, Callable[[Problem], Floats]] = {
-    "max-min": allocation_released.max_min,
-    "las": allocation_released.max_min,
-    "ftf": allocation_released.finish_time_fairness,
-    "makespan": allocation_released.makespan,
-    "sum-throughput": allocation_released.sum_throughput,
-    "isolated": allocation_released.isolated,
+    "ftf": programmes.finish_time_fairness,
+    "makespan": programmes.makespan,
+    "sum-throughput": programmes.sum_throughput,
+    "fifo": programmes.first_come,
+    "isolated": programmes.isolated,
+    "proportional": programmes.equal_split,
 }
 COST = "cost"
 FAIR = ("max-min", "las")  # objectives with weights and accounts
+NEEDS_PAIRS = 'needs a table with speeds of pairs: speeds = { name = "throughputs", table = "FILE" }'
 EVERY = "*"  # in_turn: all accounts
 PAIRS = "pairs"  # in the carry
-LEAST = 1e-3  # of the largest weight, that of an account without any share, lest its jobs wait for ever
+LEAST = 1e-3  # weight of an account without shares, relative to the largest: its jobs must not wait for ever
 
 
 @dataclass(frozen=True, slots=True)
 class Gavel:
-    """Each job's share of time on each GPU type is the solution of a programme; rounds make it come true.
+    """Shares of time on each GPU type that are best for an objective, carried out in rounds.
 
-    objective: max-min (las is the same, under its name in the paper), ftf, makespan, sum-throughput, cost, fifo or
-    isolated. heterogeneity: whether speeds differ by type; false takes every type for equally fast. round_s: [s].
-    fill: whether GPUs that come free within a round go to other jobs; the paper leaves them idle. prices: for cost, of
-    a GPU in an hour, "TYPE=PRICE" each; a type not named costs 1. most_jobs: more are split at random into groups of
-    no more, each with its part of every type (POP). reset_s: least time from one allocation to the next [s]. released:
-    as the released simulator, in what the paper leaves open (see docs/policies/gavel.md). space_sharing: whether two
-    jobs may be given the same GPUs, in a replay. tell_pairs: whether to say at each allocation what that would gain in
-    max-min fairness. weights: for max-min, KIND:NAME=WEIGHT each, KIND qos, user or account: what jobs weigh, see
-    policies.weights. accounts: for max-min, whether accounts share first, each as its Slurm shares times its weight,
-    and then the jobs of each. in_turn: accounts whose jobs are served one after the other there; "*" = all. speeds,
-    estimator: where speeds and run times come from.
+    objective: "max-min" ("las" is the same, by its name in the paper), "ftf", "makespan", "sum-throughput", "cost",
+        "fifo", "isolated" or "proportional".
+    heterogeneity: whether speeds differ by GPU type. False: all types count as equally fast.
+    round_s: length of a round [s].
+    fill: other jobs get GPUs that become free within a round. The paper leaves these GPUs idle.
+    prices: for "cost", the price of a GPU hour, "TYPE=PRICE" each. A type that is not named costs 1.
+    most_jobs: more jobs are split at random into groups of at most this many, each with its part of every type (POP).
+    reset_s: least time between two allocations [s].
+    space_sharing: two jobs may get the same GPUs, in a replay.
+    tell_pairs: at each allocation, a note says what pairs would gain in max-min fairness.
+    weights: for "max-min", weights of jobs, "KIND:NAME=WEIGHT" each; KIND is qos, user or account.
+    accounts: for "max-min", accounts share first, by their shares in Slurm times their weights, then their jobs.
+    in_turn: accounts whose jobs are served one after the other; "*" = all.
+    speeds: source of speeds by GPU type.
+    estimator: source of expected run times.
     Raises ConfigError for a parameter out of range.
-    Source: Narayanan et al. (Gavel), OSDI '20; Narayanan et al. (POP), SOSP '21; fill is ours.
+    Source: Narayanan et al. (Gavel), OSDI '20; Narayanan et al. (POP), SOSP '21. `fill` is ours.
     """
 
     preemptive: ClassVar[bool] = True
-    card: ClassVar[Card] = Card(
-        Family.HETEROGENEITY,
+    objectives: ClassVar[Mapping[str, Programme]] = OBJECTIVES
+    about: ClassVar[PolicyInfo] = PolicyInfo(
+        PolicyFamily.HETEROGENEITY,
         "Narayanan et al.: Gavel, OSDI 2020",
+        packages=("scipy",),
         left_out=(
-            "Estimating throughputs by profiling: they are read from a table, and completed where entries are missing.",
-            "Where a gang runs: its speed on one node or several is the physics' of a replay, its nodes are the "
-            "placement's to say.",
-            "Deadlines in the objective `cost`: it is without them.",
+            "Estimating throughputs by profiling: they are read from a table, and missing entries are completed.",
+            "Where a gang runs: the placement chooses its nodes, and the physics of a replay its speed on one "
+            "node or several.",
+            "Deadlines in the objective `cost`.",
         ),
-        needs=(Input.SPEED, Input.DURATION, Input.SHARES),
-        only_with=((Input.SHARES, "accounts"),),
-        uses=(Use.ORDER, Use.GPU_TYPE, Use.REQUEUE, Use.START),
-        on_slurm=(PREEMPTS, ROUNDS, SHARDS),
+        needs=(PolicyInput.SPEED, PolicyInput.DURATION, PolicyInput.SHARES),
+        only_with=((PolicyInput.SHARES, "accounts"),),
+        uses=(PolicyLever.ORDER, PolicyLever.GPU_TYPE, PolicyLever.REQUEUE, PolicyLever.START),
+        on_slurm=(NEEDS_PREEMPTION, ROUNDS_ARE_LEASES, NO_SHARED_GPUS),
+        criteria=ROUND_CRITERIA,
     )
 
     objective: str = "max-min"
@@ -98,13 +97,12 @@ class Gavel:
     prices: tuple[str, ...] = ()
     most_jobs: Count = 1_024
     reset_s: Seconds = RESET_S
-    released: bool = False
     space_sharing: bool = False
     tell_pairs: bool = False
     weights: tuple[str, ...] = ()
     accounts: bool = False
     in_turn: tuple[str, ...] = ()
-    speeds: SpeedEstimator = field(default_factory=Alike)
+    speeds: SpeedEstimator = field(default_factory=EqualSpeeds)
     estimator: Estimator = field(default_factory=Hint)
 
     def __post_init__(self) -> None:
@@ -112,124 +110,181 @@ class Gavel:
         check_choice("objective", self.objective, (*OBJECTIVES, COST))
         check_choice("heterogeneity", self.heterogeneity, (True, False))
         check_choice("fill", self.fill, (True, False))
-        check_choice("released", self.released, (True, False))
         named_numbers("prices", self.prices, "TYPE=PRICE")
         self._check_fairness()
         for name in ("space_sharing", "tell_pairs"):
             check_choice(name, getattr(self, name), (True, False))
             if getattr(self, name) and not isinstance(self.speeds, PairEstimator):
-                raise ConfigError('needs speeds of pairs: speeds = { name = "throughputs", table = "FILE" }',
-                                  key=f"policy.{name}")  # fmt: skip
-        if self.space_sharing and self.objective not in shared_allocation.OBJECTIVES:
-            raise ConfigError(f"goes with the objectives {', '.join(shared_allocation.OBJECTIVES)}, not with "
-                              f"{self.objective}", key="policy.space_sharing")  # fmt: skip
+                raise ConfigError(NEEDS_PAIRS, key=f"policy.{name}")
+        if self.space_sharing and self.objective not in space_sharing.OBJECTIVES:
+            known = ", ".join(space_sharing.OBJECTIVES)
+            raise ConfigError(f"needs an objective of {known}; got {self.objective}", key="policy.space_sharing")
 
     def _check_fairness(self) -> None:
-        """Weights and accounts, and what they go with."""
+        """Check weights and accounts, and that they are used together with what they need."""
         check_weights(self.weights)
         check_choice("accounts", self.accounts, (True, False))
         check_words("in_turn", self.in_turn)
         for name in ("weights", "accounts"):
             if getattr(self, name) and self.objective not in FAIR:
-                raise ConfigError(f"goes with the objective max-min, not with {self.objective}", key=f"policy.{name}")
-        if self.accounts and (self.released or self.space_sharing):
-            other = "released" if self.released else "space_sharing"
-            raise ConfigError(f"goes not with {other}", key="policy.accounts")
+                raise ConfigError(f"needs the objective max-min; got {self.objective}", key=f"policy.{name}")
+        if self.accounts and self.space_sharing:
+            raise ConfigError("cannot be combined with space_sharing", key="policy.accounts")
         if self.in_turn and not self.accounts:
             raise ConfigError("needs accounts = true", key="policy.in_turn")
 
     def rank(self, snapshot: Snapshot) -> Ranking:
-        here = market(snapshot, self.speeds)
-        book = rounds.opened(snapshot, here, self.round_s)
+        cluster = heterogeneous_cluster(snapshot, self.speeds)
+        book = rounds.open_rounds(snapshot, cluster, self.round_s)
         notes: tuple[str, ...] = ()
-        kept = {key: snapshot.carry[key] for key in (KEY, *[PAIRS] * self.tell_pairs) if key in snapshot.carry}
-        rules = Rules(self.round_s, self.reset_s, self.objective == "fifo", self.released)
-        if rounds.over(book, snapshot.now_s, rules):
-            to_come_s, told = left_s(self.estimator, snapshot, book.done_s)
-            notes = told if self.objective in ("ftf", "makespan") else ()
-            allocate = partial(self._allocation, snapshot, here, to_come_s, kept)
-            queues = self._queues(snapshot, here, book)
-            rounds.begin(book, snapshot, here, rules, allocate, queues)
+        kept = {key: snapshot.carry[key] for key in (ISOLATED_KEY, *[PAIRS] * self.tell_pairs) if key in snapshot.carry}
+        rules = self._rules()
+        if rounds.round_is_over(book, snapshot.now_s, rules):
+            to_come_s, unknown = remaining_on_reference_s(self.estimator, snapshot, book.done_s)
+            notes = unknown if self.objective in ("ftf", "makespan") else ()
+            allocate = partial(self._allocation, snapshot, cluster, to_come_s, kept)
+            queues = self._queues(snapshot, cluster, book)
+            rounds.begin_round(book, snapshot, cluster, rules, allocate, queues)
         notes = (*notes, kept[PAIRS]) if PAIRS in kept else notes
-        notes += unmet(snapshot, self.weights, [name for name in self.in_turn if name != EVERY])
-        made = rounds.ranking(book, snapshot, here, self.fill, notes, shares=self.space_sharing)
+        notes += unused_weights(snapshot, self.weights, [name for name in self.in_turn if name != EVERY])
+        made = rounds.round_ranking(book, snapshot, cluster, self.fill, notes, shares=self.space_sharing)
         return replace(made, carry={**made.carry, **kept}) if kept else made
 
     def next_change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
         """The end of the round [Unix s], infinity without jobs."""
         return rounds.round_end_s(ranking, running, self.round_s) if running.any() else math.inf
 
-    def _queues(self, snapshot: Snapshot, here: Market, book: Book) -> Int64s:
+    def _rules(self) -> RoundRules:
+        return RoundRules(self.round_s, self.reset_s, self.objective == "fifo")
+
+    def _queues(self, snapshot: Snapshot, cluster: HeterogeneousCluster, book: RoundState) -> Int64s:
         """The order in which types are filled. (T,) int64."""
         if self.heterogeneity:
-            return rounds.fastest_first(here)
-        return (rounds.shuffled_as_released(here, snapshot, book.rounds) if self.released
-                else rounds.shuffled(here, snapshot, book.rounds))  # fmt: skip
+            return rounds.fastest_first(cluster)
+        return rounds.shuffled(cluster, snapshot, book.rounds)
 
-    def _allocation(self, snapshot: Snapshot, here: Market, to_come_s: Floats, kept: dict[str, Any]) -> Allocation:
+    def _allocation(
+        self, snapshot: Snapshot, cluster: HeterogeneousCluster, to_come_s: Floats, kept: dict[str, Any]
+    ) -> TimeShares:
         """Shares of all jobs, 0 for those that are not active, and of pairs, by row of the snapshot."""
-        share = np.zeros(here.speed.shape)
+        share = np.zeros(cluster.speed.shape)
         order = ordered(snapshot.jobs)  # of several best solutions the one that a solver finds depends on the order
-        rows = order[here.active[order]]
+        rows = order[cluster.active[order]]
         if not len(rows):
-            return Allocation(share)
-        runs = here.speed >= 0 if self.released else here.speed > 0
-        speed = here.speed if self.heterogeneity else runs.astype(np.float64)
+            return TimeShares(share)
+        speed = cluster.speed if self.heterogeneity else self._types_of(cluster).astype(np.float64)
         elapsed_s = np.maximum(snapshot.now_s - arrival_s(snapshot.jobs), 0.0)
-        problem = Problem(here.capacity, here.gpus[rows], speed[rows], to_come_s[rows], elapsed_s[rows],
+        problem = AllocationProblem(cluster.capacity, cluster.gpus[rows], speed[rows], to_come_s[rows], elapsed_s[rows],
                           weights_of(snapshot.jobs, self.weights)[rows])  # fmt: skip
-        if self.released and self.objective == "ftf":
-            alone = np.ones(len(share))
-            alone[rows] = (allocation_released.isolated(problem) * problem.speed).sum(axis=1)
-            isolated_s, kept[KEY] = isolated_so_far(snapshot, to_come_s, alone)
-            problem = replace(problem, isolated_s=isolated_s[rows])
-        together = partial(self._together, snapshot, here, rows)
+        problem = self._with_past(problem, rows, snapshot, to_come_s, kept)
+        together = partial(self._together, snapshot, cluster, rows)
         if self.tell_pairs:
-            kept[PAIRS] = pairs.gain(problem, together, snapshot.seed)
+            kept[PAIRS] = space_sharing.space_sharing_gain(problem, together, snapshot.seed)
         if self.space_sharing:
-            made = shared_allocation.allocated(self.objective, problem, together, self.most_jobs, snapshot.seed)
+            made = space_sharing.allocate_with_pairs(self.objective, problem, together, self.most_jobs, snapshot.seed)
             share[rows] = made.share
-            return Allocation(share, self._real(snapshot, here, rows, made.pairs), made.shared)
-        if self.accounts:
-            share[rows] = self._by_account(snapshot, rows, problem)
-        else:
-            share[rows] = self._solved(problem, here, snapshot.seed)
-        return Allocation(share)
+            return TimeShares(share, self._real(snapshot, cluster, rows, made.pairs), made.shared)
+        share[rows] = (self._by_account(snapshot, rows, problem) if self.accounts
+                       else self._solved(problem, cluster, snapshot.seed))  # fmt: skip
+        return TimeShares(share)
 
-    def _by_account(self, snapshot: Snapshot, rows: Int64s, problem: Problem) -> Floats:
+    def _types_of(self, cluster: HeterogeneousCluster) -> Bools:
+        """The types on which a job may get time where all types count as equally fast. (N, T)."""
+        return cluster.speed > 0
+
+    def _with_past(
+        self, problem: AllocationProblem, rows: Int64s, snapshot: Snapshot, to_come_s: Floats, kept: dict[str, Any]
+    ) -> AllocationProblem:
+        """The problem with what an objective remembers from allocation to allocation: nothing. kept: for the carry."""
+        return problem
+
+    def _by_account(self, snapshot: Snapshot, rows: Int64s, problem: AllocationProblem) -> Floats:
         """Shares of accounts, then of their jobs. (R, T)."""
         jobs = snapshot.jobs.take(rows)
         weight = weights_of(jobs, self.weights, ("qos", "user"))
         problem = replace(problem, account=jobs.account.codes.astype(np.int64), weight=weight)
         fair = partial(water_filled, accounts=self._accounts(snapshot, jobs))
-        return partitioned(fair, problem, -(-len(rows) // self.most_jobs), snapshot.seed)
+        return solve_in_groups(fair, problem, -(-len(rows) // self.most_jobs), snapshot.seed)
 
-    def _accounts(self, snapshot: Snapshot, jobs: Jobs) -> Accounts:
+    def _accounts(self, snapshot: Snapshot, jobs: Jobs) -> AccountWeights:
         """What the account of each name is entitled to: its shares in Slurm times its weight."""
         names = jobs.account.names
         own = np.ones(len(names))
         own[jobs.account.codes] = weights_of(jobs, self.weights, ("account",))
-        here = np.bincount(jobs.account.codes, minlength=len(names)) > 0
-        entitled = own * [snapshot.shares.get(name, 1.0) for name in names] * here
+        present = np.bincount(jobs.account.codes, minlength=len(names)) > 0
+        entitled = own * [snapshot.shares.get(name, 1.0) for name in names] * present
         in_turn = np.isin(names, self.in_turn) | (EVERY in self.in_turn)
-        return Accounts(np.maximum(entitled, LEAST * (entitled.max() or 1.0)), in_turn)
+        return AccountWeights(np.maximum(entitled, LEAST * (entitled.max() or 1.0)), in_turn)
 
-    def _real(self, snapshot: Snapshot, here: Market, rows: Int64s, made: Pairs) -> Pairs:
+    def _real(self, snapshot: Snapshot, cluster: HeterogeneousCluster, rows: Int64s, made: JobPairs) -> JobPairs:
         """The pairs by row of the snapshot, with the speeds that they have, whatever an objective took them for."""
         first, second = rows[made.first], rows[made.second]
-        kept = self._together(snapshot, here, rows, made.first, made.second)
-        return Pairs(first, second, pairs.beside(kept, here.speed, first, second))
+        kept = self._together(snapshot, cluster, rows, made.first, made.second)
+        return JobPairs(first, second, space_sharing.speeds_together(kept, cluster.speed, first, second))
 
-    def _together(self, snapshot: Snapshot, here: Market, rows: Int64s, first: Int64s, second: Int64s) -> Floats:
+    def _together(
+        self, snapshot: Snapshot, cluster: HeterogeneousCluster, rows: Int64s, first: Int64s, second: Int64s
+    ) -> Floats:
         """What jobs of these rows keep of their speed side by side, see protocols.PairEstimator. (P, T, 2)."""
         assert isinstance(self.speeds, PairEstimator)
-        return self.speeds.kept(snapshot, rows[first], rows[second], here.types)
+        return self.speeds.shared_speeds(snapshot, rows[first], rows[second], cluster.types)
 
-    def _solved(self, problem: Problem, here: Market, seed: int) -> Floats:
-        programmes = {**OBJECTIVES, **(AS_RELEASED if self.released else {})}
-        programme = programmes.get(self.objective)
+    def _solved(self, problem: AllocationProblem, cluster: HeterogeneousCluster, seed: int) -> Floats:
+        programme = self.objectives.get(self.objective)
         if programme is None:
             known = named_numbers("prices", self.prices, "TYPE=PRICE")
-            programme = partial(allocation.cost, prices=[known.get(type_, 1.0) for type_ in here.types])
+            programme = partial(programmes.cost, prices=[known.get(type_, 1.0) for type_ in cluster.types])
         groups = 1 if self.objective == "fifo" else -(-len(problem.gpus) // self.most_jobs)
-        return partitioned(programme, problem, groups, seed)
+        return solve_in_groups(programme, problem, groups, seed)
+
+
+@dataclass(frozen=True, slots=True)
+class Ossp(Gavel):
+    """Minimize the makespan: gavel with objective = "makespan".
+
+    GPU types are the machines of an open shop in which a job may be interrupted at no cost.
+    Source: Gonzalez and Sahni, JACM 1976, for preemptive open shops; a baseline of Zheng et al. (Shockwave), NSDI '23,
+    and `min_total_duration` of Gavel's released code (c4fa400), with one job on all its GPUs at a time.
+    """
+
+    about: ClassVar[PolicyInfo] = PolicyInfo(
+        PolicyFamily.HETEROGENEITY,
+        "Gonzalez and Sahni, JACM 1976; as in Zheng et al.: Shockwave, NSDI 2023",
+        packages=("scipy",),
+        needs=(PolicyInput.DURATION, PolicyInput.SPEED),
+        uses=(PolicyLever.ORDER, PolicyLever.GPU_TYPE, PolicyLever.REQUEUE, PolicyLever.START),
+        on_slurm=(NEEDS_PREEMPTION, ROUNDS_ARE_LEASES),
+        criteria=ROUND_CRITERIA,
+    )
+
+    objective: str = "makespan"
+
+    def __post_init__(self) -> None:
+        check_choice("objective", self.objective, ("makespan",))
+        Gavel.__post_init__(self)
+
+
+@dataclass(frozen=True, slots=True)
+class MaxSumThroughput(Gavel):
+    """Maximize the sum of all throughputs: gavel with objective = "sum-throughput".
+
+    With `unit = "steps"` in the table of speeds, throughputs are steps a second, as in the public baselines: models
+    with short steps go first.
+    Source: Narayanan et al. (Gavel), OSDI '20, `max_sum_throughput_perf` of its released code (c4fa400).
+    """
+
+    about: ClassVar[PolicyInfo] = PolicyInfo(
+        PolicyFamily.HETEROGENEITY,
+        "Narayanan et al.: Gavel, OSDI 2020",
+        packages=("scipy",),
+        needs=(PolicyInput.SPEED,),
+        uses=(PolicyLever.ORDER, PolicyLever.GPU_TYPE, PolicyLever.REQUEUE, PolicyLever.START),
+        on_slurm=(NEEDS_PREEMPTION, ROUNDS_ARE_LEASES),
+        criteria=ROUND_CRITERIA,
+    )
+
+    objective: str = "sum-throughput"
+
+    def __post_init__(self) -> None:
+        check_choice("objective", self.objective, ("sum-throughput",))
+        Gavel.__post_init__(self)

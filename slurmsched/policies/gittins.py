@@ -8,14 +8,13 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 
-from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use
+from slurmsched.model import PolicyFamily, PolicyInfo, PolicyInput, PolicyLever, Ranking, Snapshot
 from slurmsched.model.columns import Bools, Floats
-from slurmsched.policies.cards import PREEMPTS
-from slurmsched.policies.checks import check_ascending, check_choice
+from slurmsched.model.ordering import ordered
+from slurmsched.model.parameters import Count, Multiple, Range, check_ascending, check_choice, check_ranges
+from slurmsched.model.policy_info import NEEDS_PREEMPTION
+from slurmsched.plain_text import pluralize
 from slurmsched.policies.discretized_las import DiscretizedLas, next_drop_s, paces, queue_of
-from slurmsched.policies.order import ordered
-from slurmsched.policies.ranges import Count, Knob, Range, check_ranges
-from slurmsched.words import some
 
 
 def gittins_index(history_gpu_s: Floats, attained_gpu_s: Floats, delta_gpu_s: float) -> Floats:
@@ -33,68 +32,45 @@ def gittins_index(history_gpu_s: Floats, attained_gpu_s: Floats, delta_gpu_s: fl
     return np.divide(ending, served, out=np.zeros(len(attained_gpu_s)), where=ending > 0)
 
 
-def released_index(history_gpu_s: Floats, attained_gpu_s: Floats, delta_gpu_s: float) -> Floats:
-    """The index as Tiresias's released simulator tabulates it. (N,) [1 / GPU s], shapes as gittins_index.
-
-    It differs from the paper's: taken 1 GPU s below the next sample above the attained service; service counts from
-    0, not from what is attained; the last sample never ends. Its integer division is left out.
-    Source: simulator/run_sim.py of the released Tiresias, cal_r_gittins_index.
-    """
-    last = len(history_gpu_s) - 1
-    summed = np.concatenate(([0.0], np.cumsum(history_gpu_s)))
-    above = np.searchsorted(history_gpu_s, attained_gpu_s, side="right")
-    from_gpu_s = history_gpu_s[np.minimum(above, last)] - 1.0
-    above = np.searchsorted(history_gpu_s, from_gpu_s, side="right")
-    beyond = np.minimum(np.searchsorted(history_gpu_s, from_gpu_s + delta_gpu_s, side="right"), last)
-    ending = np.where(attained_gpu_s < history_gpu_s[-1], beyond - above, 0)
-    served = summed[beyond] - summed[above] + delta_gpu_s * (len(history_gpu_s) - beyond)
-    return np.divide(ending, served, out=np.zeros(len(attained_gpu_s)), where=ending > 0)
-
-
-INDICES = {"paper": gittins_index, "released": released_index}
-
-
 @dataclass(frozen=True, slots=True)
 class Gittins:
     """Highest Gittins index first, inside discretized queues: likeliest to end for the service it takes.
 
     thresholds_gpu_s: ascending attained service [GPU s] at which a job drops one queue; () = one queue, by index alone.
-    delta_gpu_s: service [GPU s] the index looks ahead.
-    index: "paper", or "released" as the released simulator tabulates it.
-    least_samples: completed jobs the ledger must know; below that the index is 0, which leaves the order of
-    discretized-las by submission.
-    promote_knob: a waiting job returns to queue 0, its service counted anew, once it has waited this many times as long
-    as it ran since its last promotion. inf: never.
-    dimension: "2d" counts GPU seconds, "1d" seconds of run time; thresholds and delta are in the unit of it.
+    delta_gpu_s: service that the index looks ahead [GPU s].
+    least_samples: completed jobs that must be known. With fewer the index is 0, and the order is that of
+        discretized-las by submission.
+    promote_knob: a waiting job returns to queue 0, and its service counts from 0 again, once it has waited this many
+        times as long as it ran since its last promotion. inf: never.
+    dimension: "2d" counts GPU seconds, "1d" seconds of run time; thresholds and delta are in that unit.
     Raises ConfigError for a parameter out of range.
     Source: Gu et al. (Tiresias), NSDI '19, sections 3.2.2 and 3.2.3, for 2D; 1D is the index of Gittins on run time
-    alone. Defaults of its released simulator, least_samples is ours.
+    alone. Defaults of its released simulator; least_samples is ours.
     """
 
     preemptive: ClassVar[bool] = True
-    card: ClassVar[Card] = Card(
-        Family.SERVICE,
+    about: ClassVar[PolicyInfo] = PolicyInfo(
+        PolicyFamily.SERVICE,
         "Gu et al.: Tiresias, NSDI 2019",
         left_out=(
-            "Which models to keep on few nodes, by the skew of their tensors, is the placement's to say (hint `topo`).",
+            "Keeping models with skewed tensors on few nodes: the placement does this, by the hint `topo`.",
             "The best look-ahead for each job: it is fixed, as in the released simulator.",
         ),
-        needs=(Input.SERVICE, Input.PAST),
-        uses=(Use.ORDER, Use.REQUEUE),
-        on_slurm=(PREEMPTS,),
+        needs=(PolicyInput.SERVICE, PolicyInput.PAST),
+        uses=(PolicyLever.ORDER, PolicyLever.REQUEUE),
+        on_slurm=(NEEDS_PREEMPTION,),
+        criteria={"service_gpu_s": "used {}", "service_s": "ran {}"},
     )
 
     thresholds_gpu_s: tuple[float, ...] = (3_250.0, 7_200.0)
     delta_gpu_s: Annotated[float, Range(1e-3, 1e12)] = 3_250.0
-    index: str = "paper"
     least_samples: Count = 100
-    promote_knob: Knob = math.inf
+    promote_knob: Multiple = math.inf
     dimension: str = "2d"
 
     def __post_init__(self) -> None:
         check_ranges(self)
         check_ascending("thresholds_gpu_s", self.thresholds_gpu_s)
-        check_choice("index", self.index, tuple(INDICES))
         check_choice("dimension", self.dimension, ("1d", "2d"))
 
     @property
@@ -109,11 +85,17 @@ class Gittins:
         index = np.zeros(len(jobs))
         notes: tuple[str, ...] = ()
         if known >= self.least_samples:
-            index = INDICES[self.index](history, service, self.delta_gpu_s)
+            index = self._index(history, service)
         else:
-            notes = (f"{some(known, 'completed job')} known, {self.least_samples} needed: ordered as discretized-las",)
+            notes = (
+                f"{pluralize(known, 'completed job')} known, {self.least_samples} needed: ordered as discretized-las",
+            )
         why = {"queue": queue, "index_per_gpu_s" if self.dimension == "2d" else "index_per_s": index}
         return Ranking(ordered(jobs, queue, -index), why=why, carry=queued.carry, notes=notes)
+
+    def _index(self, history: Floats, service: Floats) -> Floats:
+        """history: (H,) as _history. service: (N,) attained. (N,)."""
+        return gittins_index(history, service, self.delta_gpu_s)
 
     @property
     def _service(self) -> str:

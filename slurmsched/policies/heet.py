@@ -9,54 +9,64 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
-from slurmsched.estimators.alike import Alike
-from slurmsched.estimators.completion import completed
-from slurmsched.model import Card, Family, Input, Labels, Ranking, Snapshot, Use, Wants
+from slurmsched.allocation.elastic import JobSizes, sizes_of
+from slurmsched.allocation.heterogeneity import HeterogeneousCluster, heterogeneous_cluster
+from slurmsched.allocation.solver import UNMATCHED, matched
+from slurmsched.allocation.speed_samples import (
+    SEVERAL,
+    GpuChoices,
+    RoundGpus,
+    SpeedSamples,
+    choices_of_one_type,
+    choices_of_two_types,
+    take_samples,
+)
+from slurmsched.estimators.throughput_table import complete_rates
+from slurmsched.estimators.throughputs import EqualSpeeds
+from slurmsched.model import JobChanges, Labels, PolicyFamily, PolicyInfo, PolicyInput, PolicyLever, Ranking, Snapshot
 from slurmsched.model.columns import Bools, Floats, Int32s, Int64s
 from slurmsched.model.hints import hint_column
-from slurmsched.model.wants import request_of
-from slurmsched.policies.bundles import Bundles, on_one, on_two
-from slurmsched.policies.cards import MIXED_GANGS, PREEMPTS, RESIZES, ROUNDS
-from slurmsched.policies.checks import check_choice
-from slurmsched.policies.gpu_market import Market, market
-from slurmsched.policies.order import arrival_s, ordered
-from slurmsched.policies.ranges import Count, Part, Period, Range, check_ranges
-from slurmsched.policies.samples import SEVERAL, Held, Samples, sampled
-from slurmsched.policies.solve import Programme, solve
-from slurmsched.policies.timetable import Sizes, sizes_of
-from slurmsched.words import some
+from slurmsched.model.ordering import arrival_s, ordered
+from slurmsched.model.overrides import request_of
+from slurmsched.model.parameters import Count, Part, Period, Range, check_choice, check_ranges
+from slurmsched.model.policy_info import NEEDS_PREEMPTION, RESIZE_BY_REQUEUE, ROUNDS_ARE_LEASES, SEVERAL_GPU_TYPES
+from slurmsched.plain_text import pluralize
 
 KEY = "heet"  # in a carry
-GAP, NODES = 1e-3, 500
 
 
 @dataclass(frozen=True, slots=True)
 class Heet:
-    """A job is tried on a few GPU types; what it was not tried on is filled in from the others, and a matching decides.
+    """Tries jobs on a few GPU types, fills in missing speeds, and matches jobs with types and sizes.
 
-    probes: types that a job is to be tried on. round_s: [s]. most_jobs: jobs of one matching, those first that waited
-    longest. fill: whether GPUs that come free within a round go to other jobs. elastic: whether a job with hints
-    min_gpus and max_gpus may have any doubling between. serial: part of its work that more GPUs do not speed up.
-    mixed: whether a job with the hint `mixed=yes` that was tried on enough types may have GPUs of two at once, a
-    quarter, a half or three quarters of them of the first. mixed_efficiency: speed then over the sum of what its GPUs
-    do each, until progress tells it.
+    probes: types on which a job is tried before the matching alone decides.
+    round_s: length of a round [s].
+    most_jobs: most jobs of one matching, the longest waiting first.
+    fill: other jobs get GPUs that become free within a round.
+    elastic: a job with hints min_gpus and max_gpus may have any doubling between them.
+    serial: share of a job's work that more GPUs do not speed up (Amdahl's law).
+    mixed: a job with the hint `mixed=yes` that was tried on enough types may have GPUs of two types at once: a quarter,
+        a half or three quarters of them of the first.
+    mixed_efficiency: speed on two types over the sum of the speeds of their GPUs, until progress measures it.
     Raises ConfigError for a parameter out of range.
     Source: Mo et al. (Heet), ASPLOS '24, for sampling, filling in, matching, sizes and jobs on several types. Ours: a
     job bids its relative speed times its GPUs times rounds waited; sizes by Amdahl's law; samples by the hint
-    `progress`; which parts of a gang may be on which type; that speeds add up but for one efficiency.
+    `progress`; which parts of a gang may be on which type; that speeds add up except for one efficiency.
     """
 
     preemptive: ClassVar[bool] = True
-    card: ClassVar[Card] = Card(
-        Family.HETEROGENEITY,
+    about: ClassVar[PolicyInfo] = PolicyInfo(
+        PolicyFamily.HETEROGENEITY,
         "Mo et al.: Heet, ASPLOS 2024",
+        packages=("scipy",),
         left_out=(
             "Trades between jobs after the matching: one programme finds the best sum at once.",
             "Filling in speeds over numbers of GPUs: sizes follow Amdahl's law.",
         ),
-        needs=(Input.PROGRESS,),
-        uses=(Use.ORDER, Use.GPU_TYPE, Use.SIZE, Use.REQUEUE, Use.START),
-        on_slurm=(PREEMPTS, ROUNDS, RESIZES, MIXED_GANGS),
+        needs=(PolicyInput.PROGRESS,),
+        uses=(PolicyLever.ORDER, PolicyLever.GPU_TYPE, PolicyLever.SIZE, PolicyLever.REQUEUE, PolicyLever.START),
+        on_slurm=(NEEDS_PREEMPTION, ROUNDS_ARE_LEASES, RESIZE_BY_REQUEUE, SEVERAL_GPU_TYPES),
+        criteria={"in_round": "in this round"},
     )
 
     probes: Count = 2
@@ -75,57 +85,66 @@ class Heet:
         check_choice("mixed", self.mixed, (True, False))
 
     def rank(self, snapshot: Snapshot) -> Ranking:
-        jobs, here = snapshot.jobs, market(snapshot, Alike())
+        jobs, cluster = snapshot.jobs, heterogeneous_cluster(snapshot, EqualSpeeds())
         kept = _kept(snapshot)
-        samples = sampled(snapshot, here.types, self.serial)
-        held, begun_s = _still(samples, here.active), float(kept.get("begun_s", -math.inf))
+        samples = take_samples(snapshot, cluster.types, self.serial)
+        held, begun_s = _still(samples, cluster.active), float(kept.get("begun_s", -math.inf))
+        notes: tuple[str, ...] = ()
         if snapshot.now_s >= begun_s + self.round_s - 1e-6 or not held.size.any():
-            begun_s, held = snapshot.now_s, self._matched(snapshot, here, samples)
+            begun_s, found = snapshot.now_s, self._matched(snapshot, cluster, samples)
+            held, notes = (held, (UNMATCHED,)) if found is None else (found, ())
         in_round = held.size > 0
-        waited = np.where(in_round, 0.0, samples.waited + here.active * (begun_s == snapshot.now_s))
-        start_s = None if self.fill else np.where(in_round | ~here.active, -np.inf, np.inf)
-        carry = {KEY: {"begun_s": begun_s}, **samples.carry(snapshot, here, replace(held, waited=waited))}
-        missing = int((here.active & np.isnan(hint_column(jobs, "progress"))).sum())
-        notes = (f"{some(missing, 'job')} without progress hints: as fast on every GPU type",) if missing else ()
+        waited = np.where(in_round, 0.0, samples.waited + cluster.active * (begun_s == snapshot.now_s))
+        start_s = None if self.fill else np.where(in_round | ~cluster.active, -np.inf, np.inf)
+        carry = {KEY: {"begun_s": begun_s}, **samples.carry(snapshot, cluster, replace(held, waited=waited))}
+        missing = int((cluster.active & np.isnan(hint_column(jobs, "progress"))).sum())
+        if missing:
+            notes += (f"{pluralize(missing, 'job')} without progress hints: as fast on every GPU type",)
         why = {"in_round": in_round.astype(np.int64), "types_tried": samples.tried, "rounds_waited": waited}
-        return Ranking(ordered(jobs, ~in_round, -waited), why, carry, notes, _wants(held, here, jobs.gpus, start_s))
+        return Ranking(ordered(jobs, ~in_round, -waited), why, carry, notes, _wants(held, cluster, jobs.gpus, start_s))
 
     def next_change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
         """The end of the round [Unix s], infinity without jobs."""
         return float(ranking.carry[KEY]["begun_s"]) + self.round_s if running.any() else math.inf
 
-    def _matched(self, snapshot: Snapshot, here: Market, samples: Samples) -> Held:
-        """What each job has in the round that begins."""
+    def _matched(self, snapshot: Snapshot, cluster: HeterogeneousCluster, samples: SpeedSamples) -> RoundGpus | None:
+        """What each job has in the round that begins, None if the solver finds nothing."""
         held = _still(samples, np.zeros(len(snapshot.jobs), np.bool_))
         order = ordered(snapshot.jobs, -samples.waited, arrival_s(snapshot.jobs))
-        rows = order[here.active[order]][: self.most_jobs]
+        rows = order[cluster.active[order]][: self.most_jobs]
         if len(rows):
-            choices = self._choices(snapshot, here, samples, rows)
-            worth = here.gpus[rows] * (1.0 + samples.waited[rows])
-            found = matched(choices.speed * (choices.pace * worth[:, None]), choices.gpus, here.capacity)
+            choices = self._choices(snapshot, cluster, samples, rows)
+            worth = cluster.gpus[rows] * (1.0 + samples.waited[rows])
+            found = matched(choices.speed * (choices.pace * worth[:, None]), choices.gpus, cluster.capacity)
+            if found is None:
+                return None
             got = np.flatnonzero(found >= 0)
             held.gpus[rows[got]] = choices.gpus[got, found[got]]
             held.pace[rows[got]] = choices.pace[got, found[got]]
         return held
 
-    def _choices(self, snapshot: Snapshot, here: Market, samples: Samples, rows: Int64s) -> Bundles:
+    def _choices(
+        self, snapshot: Snapshot, cluster: HeterogeneousCluster, samples: SpeedSamples, rows: Int64s
+    ) -> GpuChoices:
         """What each of these jobs may have."""
-        may, rate, sizes = here.speed[rows] > 0, samples.rate[rows], self._sizes(snapshot, rows)
+        may, rate, sizes = cluster.speed[rows] > 0, samples.rate[rows], self._sizes(snapshot, rows)
         speed = speeds(rate, may, self.probes)
-        one = on_one(speed, sizes)
+        one = choices_of_one_type(speed, sizes)
         if not self.mixed:
             return one
-        jobs, told = snapshot.jobs, np.array([name != "" for name in here.types], np.bool_)
+        jobs, typed = snapshot.jobs, np.array([name != "" for name in cluster.types], np.bool_)
         can = (hint_column(jobs, "mixed") == 1) & _over_nodes(snapshot)
         ready = can[rows] & ~_to_try(rate, may, self.probes)
         efficiency = samples.efficiency(self.mixed_efficiency)[rows]
-        return one.with_more(on_two(speed, sizes, may & told & ready[:, None], efficiency, jobs.nodes[rows]))
+        return one.with_more(
+            choices_of_two_types(speed, sizes, may & typed & ready[:, None], efficiency, jobs.nodes[rows])
+        )
 
-    def _sizes(self, snapshot: Snapshot, rows: Int64s) -> list[Sizes]:
+    def _sizes(self, snapshot: Snapshot, rows: Int64s) -> list[JobSizes]:
         """The sizes that each of these jobs may have."""
         if self.elastic:
             return sizes_of(snapshot, rows.tolist(), self.serial)
-        return [Sizes(np.array([gpus]), np.ones(1)) for gpus in snapshot.jobs.gpus[rows].tolist()]
+        return [JobSizes(np.array([gpus]), np.ones(1)) for gpus in snapshot.jobs.gpus[rows].tolist()]
 
 
 def _over_nodes(snapshot: Snapshot) -> Bools:
@@ -134,24 +153,26 @@ def _over_nodes(snapshot: Snapshot) -> Bools:
     return ((jobs.nodes > 1) | (jobs.gpus > largest)) & (jobs.gpus % np.maximum(jobs.nodes, 1) == 0)
 
 
-def _still(samples: Samples, active: Bools) -> Held:
+def _still(samples: SpeedSamples, active: Bools) -> RoundGpus:
     """What these jobs have from before, nothing for the others."""
-    return Held(np.where(active[:, None], samples.gpus, 0.0), samples.waited, np.where(active, samples.pace, 1.0))
+    return RoundGpus(np.where(active[:, None], samples.gpus, 0.0), samples.waited, np.where(active, samples.pace, 1.0))
 
 
-def _wants(held: Held, here: Market, asked: Int32s, start_s: Floats | None) -> Wants:
+def _wants(held: RoundGpus, cluster: HeterogeneousCluster, asked: Int32s, start_s: Floats | None) -> JobChanges:
     """Types and sizes of the jobs of the round. asked: (N,) GPUs."""
     most, several = held.gpus.argmax(axis=1), held.on == SEVERAL
-    types = [here.types[column] if gpus else "" for column, gpus in zip(most.tolist(), held.size.tolist(), strict=True)]
+    types = [
+        cluster.types[column] if gpus else "" for column, gpus in zip(most.tolist(), held.size.tolist(), strict=True)
+    ]
     mixed = [
-        request_of({name: int(gpus) for name, gpus in zip(here.types, row, strict=True) if gpus}) if two else ""
+        request_of({name: int(gpus) for name, gpus in zip(cluster.types, row, strict=True) if gpus}) if two else ""
         for row, two in zip(held.gpus.tolist(), several.tolist(), strict=True)
     ]
     by_type = Labels.of(mixed) if several.any() else None
-    return Wants(_sizes(held, asked), Labels.of(types), start_s, gpus_by_type=by_type)
+    return JobChanges(_sizes(held, asked), Labels.of(types), start_s, gpus_by_type=by_type)
 
 
-def _sizes(held: Held, asked: Int32s) -> Int32s | None:
+def _sizes(held: RoundGpus, asked: Int32s) -> Int32s | None:
     """Sizes that differ from what is asked for, 0 elsewhere; None if none do. (N,)."""
     differs = (held.size > 0) & (held.size != asked)
     return np.where(differs, held.size, 0).astype(np.int32) if differs.any() else None
@@ -166,7 +187,7 @@ def speeds(rate: Floats, may: Bools, probes: int) -> Floats:
     known = ~np.isnan(rate)
     filled, some = np.ones(rate.shape), known.any(axis=1)
     if some.any():
-        filled[some] = completed(rate[some])
+        filled[some] = complete_rates(rate[some])
         filled[some] /= filled[some].max(axis=1, keepdims=True)
     to_try = _to_try(rate, may, probes)
     filled = np.where(to_try[:, None] & ~known, 1.0, np.where(to_try[:, None], 0.5 * filled, filled))
@@ -177,32 +198,6 @@ def _to_try(rate: Floats, may: Bools, probes: int) -> Bools:
     """Jobs that were tried on fewer types than `probes` and may be on more. (N,). rate, may: see speeds."""
     tried = (~np.isnan(rate) & may).sum(axis=1)
     return np.asarray(tried < np.minimum(probes, may.sum(axis=1)))
-
-
-def matched(bids: Floats, gpus: Floats, capacity: Floats) -> Int64s:
-    """Choice of each job when the sum of bids is highest and no type gives more GPUs than it has, -1 for none. (N,).
-
-    bids: (N, C), 0 = it cannot have this. gpus: (N, C, T) of each type. capacity: (T,).
-    """
-    from scipy import sparse
-
-    job, choice = np.nonzero(bids > 0)
-    cell, need = np.arange(len(job)), gpus[job, choice]
-    if not len(job):
-        return np.full(len(bids), -1, np.int64)
-    by_type = sparse.csc_array(need.T)
-    by_job = sparse.csr_array((np.ones(len(cell)), (job, cell)), shape=(len(bids), len(cell)))
-    earlier = 1.0 + 1e-6 * (len(bids) - job)  # of equal bids the one that comes first
-    found = solve(
-        Programme(-bids[job, choice] * earlier, np.zeros(len(cell)), np.ones(len(cell)),
-                  sparse.vstack([by_type, by_job]).tocsc(), np.append(capacity, np.ones(len(bids))),
-                  whole=np.ones(len(cell), np.bool_)), gap=GAP, nodes=NODES,
-    )  # fmt: skip
-    chosen = np.full(len(bids), -1, np.int64)
-    if found.x is not None:
-        taken = found.x > 0.5
-        chosen[job[taken]] = choice[taken]
-    return chosen
 
 
 def _kept(snapshot: Snapshot) -> Mapping[str, Any]:

@@ -8,52 +8,52 @@ from typing import ClassVar
 
 import numpy as np
 
-from slurmsched.estimators.history import History
-from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use
+from slurmsched.allocation.job_times import deadline_s, expected_remaining_s
+from slurmsched.estimators.past_run_times import RollingHistory
+from slurmsched.model import PolicyFamily, PolicyInfo, PolicyInput, PolicyLever, Ranking, Snapshot
 from slurmsched.model.columns import Bools, Floats
 from slurmsched.model.hints import hint_column
-from slurmsched.policies.cards import PREEMPTS
-from slurmsched.policies.deadlines import deadline_s
-from slurmsched.policies.expected import remaining_s
-from slurmsched.policies.order import ordered
-from slurmsched.policies.ranges import Part, Period, Weight, check_ranges
+from slurmsched.model.ordering import ordered
+from slurmsched.model.parameters import Part, Period, Weight, check_ranges
+from slurmsched.model.policy_info import NEEDS_PREEMPTION
+from slurmsched.plain_text import pluralize_of
 from slurmsched.protocols import Estimator
-from slurmsched.words import some_of
 
 LEAST_H = 1.0 / 60.0  # a remaining time or slack below a minute counts as one, lest a priority be infinite
 
 
 @dataclass(frozen=True, slots=True)
 class Mlfs:
-    """Highest composite priority first: what is still to be learnt, and deadline, remaining time and waiting.
+    """Highest composite priority first: learning progress, and deadline, remaining time and waiting.
 
-    alpha: weight of the learning part, 0 to 1; the rest is that of the cluster part.
-    deadline_weight, remaining_weight, waiting_weight: of 1 / hours to the deadline, 1 / hours remaining, hours waited.
-    round_s: the order is looked at again after so long [s].
-    estimator: where expected run times come from.
-    The learning part is 1 less the progress that a job tells (`progress=`), times what its last step took off the loss
-    over all that was taken off (`loss=`); each is 1 without its hint, as at the first step, so that it decides nothing
-    where nobody tells. A job without a deadline has no term of it. Raises ConfigError for a value out of range.
+    The learning part is 1 less the progress (`progress=`), times the loss fall of the last step over that of all steps
+    (`loss=`). Each factor is 1 without its hint, as at the first step. A job without a deadline has no term for it.
+    alpha: weight of the learning part, 0 to 1. The rest is the weight of the cluster part.
+    deadline_weight: weight of 1 / hours to the deadline.
+    remaining_weight: weight of 1 / hours remaining.
+    waiting_weight: weight of hours waited.
+    round_s: time until the order is computed again [s].
+    estimator: source of expected run times.
+    Raises ConfigError for a value out of range.
     Source: Wang, Liu and Shen (MLFS), CoNEXT '20: the composite, the terms of the cluster part, and the loss in the
-    learning part. Theirs has 1 / iteration where ours has the share not done, which needs no unit, and urgency and the
-    size of a model's partition, which Slurm is not told; hours as unit and weights are ours; its learnt policy and its
-    load control are left out.
+    learning part. Ours: the share not done in place of 1 / iteration, hours as the unit, the weights. Left out: urgency
+    and the size of a model's partition, its learnt policy, its load control.
     """
 
     preemptive: ClassVar[bool] = True
     learns: ClassVar[bool] = True
-    card: ClassVar[Card] = Card(
-        Family.DURATION,
+    about: ClassVar[PolicyInfo] = PolicyInfo(
+        PolicyFamily.DURATION,
         "Wang, Liu, Shen: MLFS, CoNEXT 2020",
         left_out=(
             "The learnt policy, load control, priorities of tasks that wait for others, and servers by distance to an "
             "ideal one.",
             "Urgency and the size of a model's partition in the learning part.",
         ),
-        needs=(Input.PROGRESS, Input.DEADLINE, Input.PAST, Input.DURATION),
-        uses=(Use.ORDER, Use.REQUEUE),
+        needs=(PolicyInput.PROGRESS, PolicyInput.DEADLINE, PolicyInput.PAST, PolicyInput.DURATION),
+        uses=(PolicyLever.ORDER, PolicyLever.REQUEUE),
         on_slurm=(
-            PREEMPTS,
+            NEEDS_PREEMPTION,
             "Priorities are of tasks in the paper and of whole jobs here: Slurm starts and stops a gang as one.",
             "Slurm knows no losses: a job tells them by the hint loss=, and progress by progress=; without them the "
             "learning part is the same for all. Model partitions are not told.",
@@ -65,7 +65,7 @@ class Mlfs:
     remaining_weight: Weight = 1.0
     waiting_weight: Weight = 0.1
     round_s: Period = 60.0
-    estimator: Estimator = field(default_factory=History)
+    estimator: Estimator = field(default_factory=RollingHistory)
 
     def __post_init__(self) -> None:
         check_ranges(self)
@@ -84,10 +84,10 @@ class Mlfs:
         """The cluster part: deadline, remaining time and waiting. (N,), finite."""
         jobs = snapshot.jobs
         slack_h = (deadline_s(jobs) - snapshot.now_s) / 3_600.0
-        left_h = remaining_s(self.estimator, snapshot) / 3_600.0
+        remaining_h = expected_remaining_s(self.estimator, snapshot) / 3_600.0
         return (
             self.deadline_weight / np.maximum(slack_h, LEAST_H)
-            + self.remaining_weight / np.maximum(left_h, LEAST_H)
+            + self.remaining_weight / np.maximum(remaining_h, LEAST_H)
             + self.waiting_weight * jobs.waiting_s / 3_600.0
         )
 
@@ -103,11 +103,11 @@ def _notes(progress: Floats, loss: Floats) -> tuple[str, ...]:
     notes = list[str]()
     if silent:
         notes.append(
-            f"{some_of(silent, len(progress), 'job', 'tells', 'tell')} no progress: "
+            f"{pluralize_of(silent, len(progress), 'job', 'reports', 'report')} no progress: "
             "ordered by deadline, remaining time and waiting"
         )
     if 0 < unlearned < len(loss):
         notes.append(
-            f"{some_of(unlearned, len(loss), 'job', 'tells', 'tell')} no loss: counted as if at the first step"
+            f"{pluralize_of(unlearned, len(loss), 'job', 'reports', 'report')} no loss: counted as if at the first step"
         )
     return tuple(notes)

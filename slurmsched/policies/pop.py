@@ -9,16 +9,16 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
-from slurmsched.model import Card, Family, Labels, Ranking, Snapshot, Use, Wants
+from slurmsched.allocation.heterogeneity import gpu_type
+from slurmsched.model import JobChanges, Labels, PolicyFamily, PolicyInfo, PolicyLever, Ranking, Snapshot
 from slurmsched.model.columns import Bools, Floats, Int64s
-from slurmsched.placements.candidates import eligible
-from slurmsched.policies.cards import PREEMPTS
+from slurmsched.model.ordering import ordered
+from slurmsched.model.parameters import Count, Range, check_ranges
+from slurmsched.model.policy_info import NEEDS_PREEMPTION, criteria_words
 from slurmsched.policies.gavel import Gavel
-from slurmsched.policies.gpu_market import gpu_type
-from slurmsched.policies.order import ordered
-from slurmsched.policies.ranges import Count, Range, check_ranges
-from slurmsched.protocols import Policy
-from slurmsched.resources.held import holding
+from slurmsched.protocols import ChangingPolicy, Policy, is_preemptive
+from slurmsched.resources.allocated import holding
+from slurmsched.resources.startable_jobs import startable
 
 KEY = "parts"  # in a carry
 _MIX = np.uint64(0x9E3779B97F4A7C15)  # Knuth's multiplier, for lots drawn by job id
@@ -26,23 +26,26 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)  # Knuth's multiplier, for lots drawn by jo
 
 @dataclass(frozen=True, slots=True)
 class Pop:
-    """Jobs are split at random into k parts, GPUs into k equal ones; the policy ranks each part for itself.
+    """Splits jobs at random into k parts and GPUs into k equal parts. The policy ranks each part by itself.
 
-    of: the policy, or its name. k: parts, a power of 2; fewer where the largest gang would not fit a part. most_jobs:
-    so many more parts that none has many more jobs than these; 0 = k as it is. A job stays in its part.
+    A job stays in its part.
+    of: the policy, or its name.
+    k: parts, a power of 2; fewer if the largest gang would not fit into a part.
+    most_jobs: more parts, so that a part has about this many jobs at most; 0: k decides.
     Raises ConfigError for a parameter out of range.
-    Source: Narayanan et al. (POP), SOSP '21; lots by job id, whole gangs in one part, and the merging of the orders by
-    GPUs counted out are ours.
+    Source: Narayanan et al. (POP), SOSP '21. Ours: parts by job id, whole gangs in one part, merging the orders by the
+    GPUs assigned so far.
     """
 
-    card: ClassVar[Card] = Card(
-        Family.HETEROGENEITY,
+    about: ClassVar[PolicyInfo] = PolicyInfo(
+        PolicyFamily.HETEROGENEITY,
         "Narayanan et al.: POP, SOSP 2021",
+        packages=("scipy",),
         left_out=(
             "Copies of a very large job in several parts, each with a share of its demand: a gang is in one part.",
         ),
-        uses=(Use.ORDER, Use.GPU_TYPE, Use.REQUEUE, Use.START),
-        on_slurm=(PREEMPTS, "Inputs and levers are those of the policy that is split: see its card."),
+        uses=(PolicyLever.ORDER, PolicyLever.GPU_TYPE, PolicyLever.REQUEUE, PolicyLever.START),
+        on_slurm=(NEEDS_PREEMPTION, "Inputs and levers are those of the policy that is split."),
     )
 
     of: Policy = field(default_factory=Gavel)
@@ -54,17 +57,13 @@ class Pop:
 
     @property
     def preemptive(self) -> bool:
-        return bool(getattr(self.of, "preemptive", False))
-
-    @property
-    def learns(self) -> bool:
-        return bool(getattr(self.of, "learns", False))
+        return is_preemptive(self.of)
 
     def rank(self, snapshot: Snapshot) -> Ranking:
         parts = self._parts(snapshot)
         made = [self.of.rank(part) for _, part in parts]
         if len(parts) == 1:
-            return replace(made[0], carry={KEY: {"0": dict(made[0].carry)}})
+            return replace(made[0], carry={KEY: {"0": dict(made[0].carry)}}, words=criteria_words(self.of))
         place = np.empty(len(snapshot.jobs))
         for (rows, part), ranking in zip(parts, made, strict=True):
             gpus = part.jobs.gpus[ranking.order].astype(np.float64)
@@ -75,18 +74,21 @@ class Pop:
         carry = {KEY: {str(number): dict(ranking.carry) for number, ranking in enumerate(made)}}
         notes = tuple(dict.fromkeys(note for ranking in made for note in ranking.notes))
         rows_of = [rows for rows, _ in parts]
-        return Ranking(ordered(snapshot.jobs, place, inner), _why(rows_of, made), carry, notes, _wants(rows_of, made))
+        why, words = _why(rows_of, made), criteria_words(self.of)
+        return Ranking(ordered(snapshot.jobs, place, inner), why, carry, notes, _wants(rows_of, made), words)
 
     def next_change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
-        """When the first part's order changes by itself [Unix s]."""
-        asked = getattr(self.of, "next_change_s", None)
-        if asked is None:
+        """When the order of a part changes by itself, the earliest of all parts [Unix s]."""
+        if not isinstance(self.of, ChangingPolicy):
             return math.inf
-        carries: Mapping[str, Any] = ranking.carry[KEY]
-        found = math.inf
-        for number, (rows, part) in enumerate(self._parts(snapshot)):
-            carry = carries.get(str(number), {})
-            found = min(found, float(asked(part, Ranking(np.arange(len(rows)), carry=carry), running[rows])))
+        parts = self._parts(snapshot)
+        if len(parts) == 1:
+            return self.of.next_change_s(parts[0][1], replace(ranking, carry=ranking.carry[KEY]["0"]), running)
+        place, found = np.argsort(ranking.order), math.inf
+        for number, (rows, part) in enumerate(parts):
+            why = {name: np.asarray(values)[rows] for name, values in ranking.why.items()}
+            own = Ranking(np.argsort(place[rows]), why=why, carry=ranking.carry[KEY].get(str(number), {}))
+            found = min(found, self.of.next_change_s(part, own, running[rows]))
         return found
 
     def _parts(self, snapshot: Snapshot) -> list[tuple[Int64s, Snapshot]]:
@@ -103,7 +105,7 @@ class Pop:
 
     def _count(self, snapshot: Snapshot) -> int:
         """Number of parts, a power of 2."""
-        active = holding(snapshot.jobs) | eligible(snapshot)
+        active = holding(snapshot.jobs) | startable(snapshot)
         wanted = self.k
         if self.most_jobs:
             wanted = max(wanted, math.ceil(int(active.sum()) / self.most_jobs))
@@ -156,12 +158,12 @@ def _why(rows_of: Sequence[Int64s], made: Sequence[Ranking]) -> dict[str, Any]:
     return found
 
 
-def _wants(rows_of: Sequence[Int64s], made: Sequence[Ranking]) -> Wants | None:
+def _wants(rows_of: Sequence[Int64s], made: Sequence[Ranking]) -> JobChanges | None:
     """What all parts want, by row of the whole; None if none wants anything."""
     count = sum(len(rows) for rows in rows_of)
     given: dict[str, Any] = {}
     for rows, ranking in zip(rows_of, made, strict=True):
-        for name, values in ({} if ranking.wants is None else ranking.wants.columns).items():
+        for name, values in ({} if ranking.changes is None else ranking.changes.columns).items():
             if isinstance(values, Labels):
                 column = given.setdefault(name, [""] * count)
                 for row, text in zip(rows.tolist(), values, strict=True):
@@ -172,4 +174,4 @@ def _wants(rows_of: Sequence[Int64s], made: Sequence[Ranking]) -> Wants | None:
     columns: dict[str, Any] = {
         name: Labels.of(column) if isinstance(column, list) else column for name, column in given.items()
     }
-    return Wants(**columns) if columns else None
+    return JobChanges(**columns) if columns else None

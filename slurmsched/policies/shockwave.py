@@ -8,22 +8,27 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from slurmsched.allocation.fisher_market import (
+    RemainingWork,
+    RoundBuyers,
+    RoundOffer,
+    buy_rounds,
+    fair_ends,
+    jobs_of_rounds,
+    remaining_work,
+)
+from slurmsched.allocation.job_times import UNKNOWN_RUN_TIME_S
 from slurmsched.errors import ConfigError
-from slurmsched.estimators.hint import Hint
-from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use, Wants
+from slurmsched.estimators.requested_time import Hint
+from slurmsched.model import JobChanges, PolicyFamily, PolicyInfo, PolicyInput, PolicyLever, Ranking, Snapshot
 from slurmsched.model.columns import Bools, Floats, Int64s
-from slurmsched.placements.candidates import eligible
-from slurmsched.policies.cards import PREEMPTS, ROUNDS
-from slurmsched.policies.checks import check_choice
-from slurmsched.policies.fair_end import fair_ends
-from slurmsched.policies.fisher_market import Buyers, Offer, bought, timetable
-from slurmsched.policies.left import UNKNOWN_S
-from slurmsched.policies.order import arrival_s, ordered
-from slurmsched.policies.ranges import Count, Period, Slots, Weight, check_ranges
-from slurmsched.policies.regimes import Rest, rest
+from slurmsched.model.ordering import arrival_s, ordered
+from slurmsched.model.parameters import Count, Period, SlotCount, Weight, check_choice, check_ranges
+from slurmsched.model.policy_info import NEEDS_PREEMPTION, ROUNDS_ARE_LEASES
+from slurmsched.plain_text import pluralize
 from slurmsched.protocols import Estimator
-from slurmsched.resources.held import holding
-from slurmsched.words import some
+from slurmsched.resources.allocated import holding
+from slurmsched.resources.startable_jobs import startable
 
 KEY = "window"  # in a carry
 EARLY = 0.05  # part of a round by which its end may come early: jobs of a replay end with whole steps
@@ -31,34 +36,40 @@ EARLY = 0.05  # part of a round by which its end may come early: jobs of a repla
 
 @dataclass(frozen=True, slots=True)
 class Shockwave:
-    """Jobs buy rounds of a window so that log progress and the longest rest are best and nobody ends too late.
+    """Jobs buy rounds of a window: log progress and the longest remaining time are best, no job ends too late.
 
-    window: rounds planned ahead. again: rounds after which a window is planned anew; it is whenever jobs come or end.
-    round_s: [s]. k: price of the longest rest. power: by which late jobs weigh more where not all can be in time.
-    rho_max: time from a job's submission to its end by the plan, over that to its fair end, that is still in time.
-    fill: whether GPUs that come free within a round go to other jobs. most_jobs: earliest jobs that one window is
-    planned for. table, reference: throughputs by batch size, and their GPU type; "" = all batch sizes are equally fast.
-    estimator: where run times come from.
+    window: rounds planned ahead.
+    again: rounds after which a window is planned again. It also is when jobs come or end.
+    round_s: length of a round [s].
+    k: price of the longest remaining run time.
+    power: exponent of the weight of late jobs, where not all can be in time.
+    rho_max: largest time from submission to planned end, over that to the fair end, that is still in time.
+    fill: other jobs get GPUs that become free within a round.
+    most_jobs: most jobs of one window, the earliest first.
+    table: throughputs by batch size; "" = all batch sizes are equally fast.
+    reference: GPU type whose throughputs in the table count.
+    estimator: source of expected run times.
     Raises ConfigError for a parameter out of range.
-    Source: Zheng et al. (Shockwave), NSDI '23; defaults are those of its released settings for 32 GPUs. most_jobs is
-    ours, and what fisher_market says of rounds.
+    Source: Zheng et al. (Shockwave), NSDI '23; defaults are those of its released settings for 32 GPUs. Ours:
+    most_jobs, and whole numbers of rounds, see allocation.fisher_market.
     """
 
     preemptive: ClassVar[bool] = True
-    card: ClassVar[Card] = Card(
-        Family.FAIRNESS,
+    about: ClassVar[PolicyInfo] = PolicyInfo(
+        PolicyFamily.FAIRNESS,
         "Zheng et al.: Shockwave, NSDI 2023",
         left_out=(
-            "Where jobs run, near the GPUs that they had, is the placement's to say.",
-            "The stochastic programme over all ways that batch sizes may change: expected run times stand for it, as "
-            "in the released code.",
+            "Running jobs near the GPUs that they had: the placement chooses GPUs.",
+            "The stochastic programme over all ways that batch sizes may change: expected run times replace "
+            "it, as in the released code.",
         ),
-        needs=(Input.DURATION, Input.PROGRESS),
-        uses=(Use.ORDER, Use.REQUEUE, Use.START),
-        on_slurm=(PREEMPTS, ROUNDS, "Batch sizes and progress are what jobs tell in their comment."),
+        needs=(PolicyInput.DURATION, PolicyInput.PROGRESS),
+        uses=(PolicyLever.ORDER, PolicyLever.REQUEUE, PolicyLever.START),
+        on_slurm=(NEEDS_PREEMPTION, ROUNDS_ARE_LEASES, "Batch sizes and progress are what jobs tell in their comment."),
+        criteria={"in_round": "in this round", "remaining_s": "{} of run time to go", "fair_end_s": "fair end {at}"},
     )
 
-    window: Slots = 20
+    window: SlotCount = 20
     again: Count = 8
     round_s: Period = 120.0
     k: Weight = 1e-3
@@ -80,15 +91,15 @@ class Shockwave:
     def rank(self, snapshot: Snapshot) -> Ranking:
         jobs = snapshot.jobs
         whole_s, notes = self._whole_s(snapshot)
-        left = rest(snapshot, whole_s, self.table, self.reference)
-        active = (holding(jobs) | eligible(snapshot)) & (jobs.gpus > 0)
-        ends = fair_ends(snapshot, active, left)
-        plan = self._plan(snapshot, active, left, ends.fair_s)
+        work = remaining_work(snapshot, whole_s, self.table, self.reference)
+        active = (holding(jobs) | startable(snapshot)) & (jobs.gpus > 0)
+        ends = fair_ends(snapshot, active, work)
+        plan = self._plan(snapshot, active, work, ends.fair_s)
         in_round = np.isin(jobs.job_id, plan["ids"][0] if plan["ids"] else []) & active
         start_s = None if self.fill else np.where(in_round | ~active, -np.inf, np.inf)
-        why = {"in_round": in_round.astype(np.int64), "left_s": left.left_s, "fair_end_s": ends.fair_s}
-        order = ordered(jobs, ~in_round, -left.left_s)
-        return Ranking(order, why, {**left.carry, **ends.carry, KEY: plan}, notes, Wants(start_s=start_s))
+        why = {"in_round": in_round.astype(np.int64), "remaining_s": work.remaining_s, "fair_end_s": ends.fair_s}
+        order = ordered(jobs, ~in_round, -work.remaining_s)
+        return Ranking(order, why, {**work.carry, **ends.carry, KEY: plan}, notes, JobChanges(start_s=start_s))
 
     def next_change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
         """The end of the round [Unix s], infinity without jobs."""
@@ -98,11 +109,14 @@ class Shockwave:
         """Run time of each whole job at its present batch size (N,), and what is said of jobs of unknown length."""
         total_s = self.estimator.estimate(snapshot).total_s
         unknown = ~np.isfinite(total_s)
-        note = f"no expected run time, counted as {UNKNOWN_S:g} s from the end: {some(int(unknown.sum()), 'job')}"
-        known = np.where(unknown, snapshot.jobs.executed_s + UNKNOWN_S, np.maximum(total_s, 1.0))
+        note = (
+            f"no expected run time, counted as {UNKNOWN_RUN_TIME_S:g} s from the end: "
+            f"{pluralize(int(unknown.sum()), 'job')}"
+        )
+        known = np.where(unknown, snapshot.jobs.executed_s + UNKNOWN_RUN_TIME_S, np.maximum(total_s, 1.0))
         return known, (note,) if unknown.any() else ()
 
-    def _plan(self, snapshot: Snapshot, active: Bools, left: Rest, fair_s: Floats) -> dict[str, Any]:
+    def _plan(self, snapshot: Snapshot, active: Bools, work: RemainingWork, fair_s: Floats) -> dict[str, Any]:
         """The rounds from now on: ids of the jobs in each, the present one first."""
         kept = _kept(snapshot)
         here = sorted(snapshot.jobs.job_id[active].tolist())
@@ -111,10 +125,10 @@ class Shockwave:
         passed = int(kept.get("passed", 0)) + 1 if kept else 0
         rounds = kept["ids"][1:] if kept else []
         if kept.get("jobs") != here or passed >= self.again or not rounds:
-            rounds, passed = self._planned(snapshot, active, left, fair_s), 0
+            rounds, passed = self._planned(snapshot, active, work, fair_s), 0
         return {"begun_s": snapshot.now_s, "passed": passed, "jobs": here, "ids": rounds}
 
-    def _planned(self, snapshot: Snapshot, active: Bools, left: Rest, fair_s: Floats) -> list[list[int]]:
+    def _planned(self, snapshot: Snapshot, active: Bools, work: RemainingWork, fair_s: Floats) -> list[list[int]]:
         """A window planned anew: ids of the jobs in each round."""
         jobs, nodes = snapshot.jobs, snapshot.nodes
         gpus = float(nodes.gpus[~nodes.closed].sum())
@@ -122,11 +136,11 @@ class Shockwave:
         rows = earliest[(active & (jobs.gpus <= gpus))[earliest]][: self.most_jobs]
         if not len(rows):
             return []
-        offer = Offer(self.window, gpus, self.round_s, snapshot.now_s, self.k, self.power, self.rho_max)
-        buyers = Buyers(jobs.gpus[rows].astype(np.int64), left.done[rows], left.left_s[rows], left.pace_s[rows],
-                        fair_s[rows], arrival_s(jobs)[rows])  # fmt: skip
-        rounds, weight = bought(buyers, offer)
-        made = timetable(rounds, buyers, offer, weight, holding(jobs)[rows])
+        offer = RoundOffer(self.window, gpus, self.round_s, snapshot.now_s, self.k, self.power, self.rho_max)
+        buyers = RoundBuyers(jobs.gpus[rows].astype(np.int64), work.done[rows], work.remaining_s[rows],
+                        work.pace_s[rows], fair_s[rows], arrival_s(jobs)[rows])  # fmt: skip
+        rounds, weight = buy_rounds(buyers, offer)
+        made = jobs_of_rounds(rounds, buyers, offer, weight, holding(jobs)[rows])
         return [jobs.job_id[rows[chosen]].tolist() for chosen in made]
 
 

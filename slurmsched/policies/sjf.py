@@ -5,27 +5,29 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from slurmsched.estimators.hint import Hint
-from slurmsched.model import Card, Family, Input, Ranking, Snapshot
-from slurmsched.policies.expected import known_or_last
-from slurmsched.policies.order import ordered
+from slurmsched.allocation.job_times import known_or_last
+from slurmsched.estimators.requested_time import Hint
+from slurmsched.model import PolicyFamily, PolicyInfo, PolicyInput, Ranking, Snapshot
+from slurmsched.model.ordering import ordered
 from slurmsched.protocols import Estimator
 
 
 @dataclass(frozen=True, slots=True)
 class Sjf:
-    """Shortest expected run time first; running jobs are left alone.
+    """Shortest expected run time first. Running jobs are not stopped.
 
-    estimator: where expected run times come from. Jobs without an estimate come last, in FIFO order.
-    The key is the whole run time, not the GPUs: the Tiresias simulator's "sjf" is fewest GPUs first.
+    The key is the whole run time, not the GPUs: the Tiresias simulator's "sjf" is fewest GPUs first. Jobs without an
+    estimate come last, in FIFO order.
+    estimator: source of expected run times.
     Source: Conway, Maxwell and Miller, Theory of Scheduling (1967), chapter 3.
     """
 
     preemptive: ClassVar[bool] = False
-    card: ClassVar[Card] = Card(
-        Family.BASELINE,
+    about: ClassVar[PolicyInfo] = PolicyInfo(
+        PolicyFamily.BASELINE,
         "Conway, Maxwell, Miller: Theory of Scheduling, 1967",
-        needs=(Input.DURATION,),
+        needs=(PolicyInput.DURATION,),
+        criteria={"run_s": "runs {}"},
     )
 
     estimator: Estimator = field(default_factory=Hint)

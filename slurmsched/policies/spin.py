@@ -8,53 +8,57 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 
-from slurmsched.estimators.history import History
-from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use, Wants
+from slurmsched.allocation.job_memory import recall
+from slurmsched.allocation.solver import Programme, solve
+from slurmsched.estimators.past_run_times import RollingHistory
+from slurmsched.model import JobChanges, PolicyFamily, PolicyInfo, PolicyInput, PolicyLever, Ranking, Snapshot
 from slurmsched.model.columns import Bools, Floats, Int64s
-from slurmsched.placements.candidates import eligible
-from slurmsched.policies.memory import recall
-from slurmsched.policies.order import arrival_s, ordered
-from slurmsched.policies.ranges import Count, Period, Range, check_ranges
-from slurmsched.policies.solve import Programme, solve
+from slurmsched.model.ordering import arrival_s, ordered
+from slurmsched.model.parameters import Count, Period, Range, check_ranges
 from slurmsched.protocols import Estimator
-from slurmsched.resources.held import holding
+from slurmsched.resources.allocated import holding
+from slurmsched.resources.startable_jobs import startable
 
 AT, STEP = "round_at_s", "step_s"  # in the carry: when the round began, and how long a slot is [s]
 
 
 @dataclass(frozen=True, slots=True)
 class Spin:
-    """Jobs in the order of the starts of a plan: a programme over job and time, relaxed and rounded by lot.
+    """Jobs in the order of the starts of a plan: a programme over job and time, relaxed and rounded at random.
 
-    round_s: a plan stands for so long [s]; jobs that come meanwhile wait behind it, in FIFO order.
-    most_jobs: jobs in a plan, those submitted first. slots: steps that a plan looks ahead.
-    fill: jobs may start before their slot where GPUs are idle; False: they wait, and others until they are in a plan.
-    estimator: where expected run times come from; a job without one counts as the longest of the plan. Running jobs
-    hold their GPUs in the plan until they are expected to end.
+    Running jobs hold their GPUs in the plan until their expected end.
+    round_s: how long a plan stands [s]. New jobs wait behind it, in FIFO order.
+    most_jobs: most jobs of a plan, the earliest first.
+    slots: slots of a plan.
+    fill: jobs may start before their slot on idle GPUs. False: they wait, and jobs outside the plan until they are in
+        one.
+    estimator: source of expected run times. A job without one counts as the longest of the plan.
     Raises ConfigError for a value out of range.
     Source: Han et al. (SPIN), INFOCOM '20: the relaxed programme, and the rounding. Its programme also chooses among
-    placements of different speed, which is left to the placement here; equal slots and the sum of ends are ours.
+    placements of different speed; here the placement does. Equal slots and the sum of ends are ours.
     """
 
     preemptive: ClassVar[bool] = False
     learns: ClassVar[bool] = True
-    card: ClassVar[Card] = Card(
-        Family.DURATION,
+    about: ClassVar[PolicyInfo] = PolicyInfo(
+        PolicyFamily.DURATION,
         "Han et al.: SPIN, INFOCOM 2020",
-        left_out=("Placements of different speed in the programme: where a job runs is the placement's to say.",),
-        needs=(Input.PAST, Input.DURATION),
-        uses=(Use.ORDER, Use.START),
+        packages=("scipy",),
+        left_out=("Placements of different speed in the programme: the placement chooses where a job runs.",),
+        needs=(PolicyInput.PAST, PolicyInput.DURATION),
+        uses=(PolicyLever.ORDER, PolicyLever.START),
         on_slurm=(
             "The paper starts each job with the placement of its plan, which is left to the placement here, and at its "
             "time: fill = false; by default the plan gives the order, and Slurm starts jobs as GPUs come free.",
         ),
+        criteria={"slot": "slot {}"},
     )
 
     round_s: Period = 600.0
     most_jobs: Count = 100
     slots: Annotated[int, Range(2, 200, whole=True)] = 16
     fill: bool = True
-    estimator: Estimator = field(default_factory=History)
+    estimator: Estimator = field(default_factory=RollingHistory)
 
     def __post_init__(self) -> None:
         check_ranges(self)
@@ -70,8 +74,8 @@ class Spin:
         kept = kept[np.argsort(jobs.job_id[kept], kind="stable")]
         carry = {AT: at_s, STEP: step_s, "job_id": jobs.job_id[kept].tolist(),
                  "arrival_s": arrival_s(jobs)[kept].tolist(), "slot": start[kept].tolist()}  # fmt: skip
-        wants = None if self.fill else _wants(snapshot, at_s + start * step_s)
-        return Ranking(ordered(jobs, start), why={"slot": start}, carry=carry, wants=wants)
+        changes = None if self.fill else _wants(snapshot, at_s + start * step_s)
+        return Ranking(ordered(jobs, start), why={"slot": start}, carry=carry, changes=changes)
 
     def _round(self, snapshot: Snapshot) -> tuple[float, float]:
         """When the round began [Unix s], and the length of its slots [s], infinity if one begins now."""
@@ -84,7 +88,7 @@ class Spin:
         """Slot in which each job starts, NaN for one outside the plan (N,), and the length of a slot [s]."""
         jobs = snapshot.jobs
         slot = np.full(len(jobs), np.nan)
-        waits = eligible(snapshot) & (jobs.gpus > 0)
+        waits = startable(snapshot) & (jobs.gpus > 0)
         gpus = int(snapshot.nodes.gpus[~snapshot.nodes.down].sum())
         first = ordered(jobs)
         rows = first[(waits & (jobs.gpus <= gpus))[first]][: self.most_jobs]
@@ -95,13 +99,13 @@ class Spin:
         longest_s = np.max(run_s, initial=1.0, where=~np.isnan(run_s))
         run_s = np.maximum(np.where(np.isnan(run_s), longest_s, run_s), 1.0)
         taken = jobs.gpus[rows].astype(np.float64)
-        held, left_s = _running(snapshot, total_s, float(longest_s))
-        work = float((run_s * taken).sum() + (left_s * held).sum())
+        held, remaining_s = _running(snapshot, total_s, float(longest_s))
+        work = float((run_s * taken).sum() + (remaining_s * held).sum())
         step_s = max(work / gpus, float(run_s.max())) / self.slots
-        still = (held[:, None] * (left_s[:, None] > np.arange(self.slots) * step_s)).sum(axis=0)
+        still = (held[:, None] * (remaining_s[:, None] > np.arange(self.slots) * step_s)).sum(axis=0)
         share = self._relaxed(taken, run_s, np.maximum(gpus - still, 0.0), step_s)
-        lots = np.array([np.random.default_rng((snapshot.seed, int(job))).random() for job in jobs.job_id[rows]])
-        slot[rows] = drawn(share, lots)
+        draws = np.array([np.random.default_rng((snapshot.seed, int(job))).random() for job in jobs.job_id[rows]])
+        slot[rows] = drawn(share, draws)
         return slot, step_s
 
     def _relaxed(self, gpus: Floats, run_s: Floats, capacity: Floats, step_s: float) -> Floats:
@@ -119,24 +123,24 @@ class Spin:
         return float(ranking.carry[AT]) + self.round_s if waits.any() else math.inf
 
 
-def _wants(snapshot: Snapshot, start_s: Floats) -> Wants | None:
+def _wants(snapshot: Snapshot, start_s: Floats) -> JobChanges | None:
     """The start of each job of the plan [Unix s]; who could start and is in no plan has none, until one has it."""
-    waits = eligible(snapshot) & (snapshot.jobs.gpus > 0)
-    return Wants(start_s=np.where(waits, start_s, -np.inf)) if waits.any() else None
+    waits = startable(snapshot) & (snapshot.jobs.gpus > 0)
+    return JobChanges(start_s=np.where(waits, start_s, -np.inf)) if waits.any() else None
 
 
 def _running(snapshot: Snapshot, total_s: Floats, unknown_s: float) -> tuple[Floats, Floats]:
     """GPUs of each running job, and for how long it is expected to hold them [s]. (R,), (R,)."""
     jobs = snapshot.jobs
     runs = holding(jobs) & (jobs.gpus > 0)
-    left_s = total_s[runs] - jobs.executed_s[runs]
-    return jobs.gpus[runs].astype(np.float64), np.maximum(np.where(np.isnan(left_s), unknown_s, left_s), 1.0)
+    remaining_s = total_s[runs] - jobs.executed_s[runs]
+    return jobs.gpus[runs].astype(np.float64), np.maximum(np.where(np.isnan(remaining_s), unknown_s, remaining_s), 1.0)
 
 
-def drawn(share: Floats, lots: Floats) -> Floats:
-    """The slot that each job's lot falls on, with the share as chance of each. share: (J, T). lots: (J,) in [0, 1)."""
+def drawn(share: Floats, draws: Floats) -> Floats:
+    """The slot that each job's lot falls on, with the share as chance of each. share: (J, T). draws: (J,) in [0, 1)."""
     summed = np.cumsum(np.maximum(share, 0.0), axis=1)
-    return (summed < lots[:, None] * summed[:, -1:]).sum(axis=1).astype(np.float64)
+    return (summed < draws[:, None] * summed[:, -1:]).sum(axis=1).astype(np.float64)
 
 
 def _programme(cost: Floats, length: Int64s, gpus: Floats, capacity: Floats) -> Programme:

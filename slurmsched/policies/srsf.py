@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from slurmsched.estimators.hint import Hint
-from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use
-from slurmsched.model.columns import Bools
-from slurmsched.policies.cards import PREEMPTS
-from slurmsched.policies.expected import remaining_s, service
-from slurmsched.policies.order import ordered
+from slurmsched.allocation.job_times import expected_remaining_s, service
+from slurmsched.estimators.requested_time import Hint
+from slurmsched.model import PolicyFamily, PolicyInfo, PolicyInput, PolicyLever, Ranking, Snapshot
+from slurmsched.model.ordering import ordered
+from slurmsched.model.policy_info import NEEDS_PREEMPTION
 from slurmsched.protocols import Estimator
 
 
@@ -19,28 +17,27 @@ from slurmsched.protocols import Estimator
 class Srsf:
     """Least remaining service [GPU s] first: remaining run time times GPUs, running jobs included.
 
-    estimator: where expected run times come from. Jobs without an estimate come last, in FIFO order.
+    Jobs without an estimate come last, in FIFO order.
+    estimator: source of expected run times.
     Source: the SRSF of Gu et al. (Tiresias), NSDI '19, section 3.1.
     """
 
     preemptive: ClassVar[bool] = True
-    unpassed_gpu_s: ClassVar[float] = math.inf
-    card: ClassVar[Card] = Card(
-        Family.SERVICE,
+    about: ClassVar[PolicyInfo] = PolicyInfo(
+        PolicyFamily.SERVICE,
         "Gu et al.: Tiresias, NSDI 2019",
-        needs=(Input.DURATION, Input.SERVICE),
-        uses=(Use.ORDER, Use.REQUEUE),
-        on_slurm=(PREEMPTS,),
+        needs=(PolicyInput.DURATION, PolicyInput.SERVICE),
+        uses=(PolicyLever.ORDER, PolicyLever.REQUEUE),
+        on_slurm=(NEEDS_PREEMPTION,),
+        criteria={"remaining_gpu_s": "has {} to go", "remaining_s": "{} of run time to go"},
     )
 
     estimator: Estimator = field(default_factory=Hint)
 
     def rank(self, snapshot: Snapshot) -> Ranking:
         jobs = snapshot.jobs
-        left_s = remaining_s(self.estimator, snapshot)
-        left_gpu_s = service(left_s, jobs)
-        return Ranking(ordered(jobs, left_gpu_s), why={"remaining_gpu_s": left_gpu_s, "remaining_s": left_s})
-
-    def next_swap_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
-        """Never: what is left shrinks only where it runs."""
-        return math.inf
+        remaining_s = expected_remaining_s(self.estimator, snapshot)
+        remaining_gpu_s = service(remaining_s, jobs)
+        return Ranking(
+            ordered(jobs, remaining_gpu_s), why={"remaining_gpu_s": remaining_gpu_s, "remaining_s": remaining_s}
+        )

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from slurmsched.estimators.hint import Hint
-from slurmsched.model import Card, Family, Input, Ranking, Snapshot, Use
-from slurmsched.model.columns import Bools
-from slurmsched.policies.cards import PREEMPTS
-from slurmsched.policies.expected import remaining_s
-from slurmsched.policies.order import ordered
+from slurmsched.allocation.job_times import expected_remaining_s
+from slurmsched.estimators.requested_time import Hint
+from slurmsched.model import PolicyFamily, PolicyInfo, PolicyInput, PolicyLever, Ranking, Snapshot
+from slurmsched.model.ordering import ordered
+from slurmsched.model.policy_info import NEEDS_PREEMPTION
 from slurmsched.protocols import Estimator
 
 
@@ -19,26 +17,23 @@ from slurmsched.protocols import Estimator
 class Srtf:
     """Shortest remaining run time first, running jobs included.
 
-    estimator: where expected run times come from. Jobs without an estimate come last, in FIFO order.
+    Jobs without an estimate come last, in FIFO order.
+    estimator: source of expected run times.
     Source: Schrage, Operations Research 16(3), 1968; the SRTF of Gu et al. (Tiresias), NSDI '19, section 2.2.
     """
 
     preemptive: ClassVar[bool] = True
-    unpassed_gpu_s: ClassVar[float] = math.inf
-    card: ClassVar[Card] = Card(
-        Family.BASELINE,
+    about: ClassVar[PolicyInfo] = PolicyInfo(
+        PolicyFamily.BASELINE,
         "Schrage: shortest remaining processing time, Operations Research, 1968",
-        needs=(Input.DURATION,),
-        uses=(Use.ORDER, Use.REQUEUE),
-        on_slurm=(PREEMPTS,),
+        needs=(PolicyInput.DURATION,),
+        uses=(PolicyLever.ORDER, PolicyLever.REQUEUE),
+        on_slurm=(NEEDS_PREEMPTION,),
+        criteria={"remaining_s": "{} of run time to go"},
     )
 
     estimator: Estimator = field(default_factory=Hint)
 
     def rank(self, snapshot: Snapshot) -> Ranking:
-        left_s = remaining_s(self.estimator, snapshot)
-        return Ranking(ordered(snapshot.jobs, left_s), why={"remaining_s": left_s})
-
-    def next_swap_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
-        """Never: what is left shrinks only where it runs."""
-        return math.inf
+        remaining_s = expected_remaining_s(self.estimator, snapshot)
+        return Ranking(ordered(snapshot.jobs, remaining_s), why={"remaining_s": remaining_s})

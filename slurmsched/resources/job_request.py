@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from math import inf
 
+from slurmsched.model.hostlists import expand_hostlist, most_names_of
+from slurmsched.model.overrides import types_of
 from slurmsched.model.snapshot import Snapshot
 
 UNEVEN = ("TresPerJob", "TresPerTask", "TresPerSocket")  # GPUs that need not be as many on each node
@@ -20,7 +22,8 @@ class JobRequest:
     partitions: it may start in any of them. apart: its GPU types may lie on different nodes. nodes: how many it takes
     at least. fixed: it takes exactly so many. spread: its GPUs may come from more nodes than that. whole: it shares a
     node with no other job. reservations: those it names. own: those kept for it. user, account, qos: "" = not known.
-    queued: a job of the queue; one that is not must be taken by the partition first.
+    lifted: bits of LIFTING_FLAGS, partition limits that its QOS lifts. queued: a job of the queue; one that is not must
+    be taken by the partition first.
     """
 
     partitions: tuple[str, ...] = ()
@@ -43,6 +46,25 @@ class JobRequest:
     reservations: tuple[str, ...] = ()
     own: frozenset[str] = frozenset()
     queued: bool = True
+    lifted: int = 0
+
+
+@dataclass(slots=True)
+class UnsupportedRules:
+    """What was not looked at. doubts: that decides of all nodes; partition_doubts: of those of a partition; others."""
+
+    doubts: list[str] = field(default_factory=list)
+    partition_doubts: list[str] = field(default_factory=list)
+    others: list[str] = field(default_factory=list)
+
+    def doubt(self, why: str) -> None:
+        """Add a reason that concerns all nodes, once."""
+        if why not in self.doubts:
+            self.doubts.append(why)
+
+    def all(self) -> tuple[str, ...]:
+        """Every reason once, those about all nodes first."""
+        return tuple(dict.fromkeys((*self.doubts, *self.partition_doubts, *self.others)))
 
 
 def request_of(snapshot: Snapshot, row: int, record: Mapping[str, str] = _NO_RECORD) -> JobRequest:
@@ -65,19 +87,19 @@ def request_of(snapshot: Snapshot, row: int, record: Mapping[str, str] = _NO_REC
     types = _types(jobs.gpu_request[row])
     apart = uneven and len(types) > 1 and record.get("NumNodes") != "1-1"
     least = tuple((name, 1 if each <= 1 and uneven else -(-count // nodes)) for name, count in types)
-    own = (act.reservation for act in snapshot.acts if act.job_id == jobs.job_id[row])
+    own = (operation.reservation for operation in snapshot.operations if operation.job_id == jobs.job_id[row])
     return JobRequest(
         named, min(each, 1) if apart else each, least, cpus, memory_mib, nodes, fixed, spread, apart,
         _whole(snapshot, row, named, record), jobs.features_asked[row], jobs.nodes_asked[row],
         jobs.nodes_excluded[row], float(jobs.time_limit_s[row]), jobs.user[row], jobs.account[row], jobs.qos[row],
-        _listed(jobs.reservation[row]), frozenset(own),
+        _listed(jobs.reservation[row]), frozenset(own), lifted=int(jobs.lifted_limits[row]),
     )  # fmt: skip
 
 
 def _form(known: str, record: Mapping[str, str]) -> str:
     """What its option counts GPUs by, as far as that is told."""
-    told = next((key for key in UNEVEN if "gpu" in record.get(key, "")), "")
-    return told.removeprefix("TresPer").lower() or known
+    form = next((key for key in UNEVEN if "gpu" in record.get(key, "")), "")
+    return form.removeprefix("TresPer").lower() or known
 
 
 def _whole(snapshot: Snapshot, row: int, named: tuple[str, ...], record: Mapping[str, str]) -> bool:
@@ -103,6 +125,18 @@ def _listed(names: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1 << 12)
 def _types(request: str) -> tuple[tuple[str, int], ...]:
-    """GPUs by type in a request's normal form; an untyped one names none."""
-    parts = (part.split(":") for part in request.split(",") if part.count(":") == 2)
-    return tuple((name, int(count)) for kind, name, count in parts if kind == "gpu")
+    return tuple(types_of(request).items())
+
+
+def hosts_named(text: str, found: UnsupportedRules, nodes: int) -> tuple[str, ...]:
+    """Names in a hostlist. Unreadable: () and a doubt. nodes: of the cluster, which bounds their number."""
+    try:
+        return expand_hostlist(text, most_names_of(nodes))
+    except ValueError as error:
+        found.doubt(f"its list of nodes {text!r} ({error})")
+        return ()
+
+
+def lower_names(listed: str) -> list[str]:
+    """The parts of a comma-separated list in lower case; [""] for an empty text."""
+    return listed.lower().split(",")

@@ -1,14 +1,13 @@
-"""Records of `scontrol -d show job`: which text belongs to which job, and which part of it Slurm wrote.
+"""Records of `scontrol -d show job`, and which part of each record Slurm itself wrote.
 
-scontrol prints names, comments, folders and commands as they are, line breaks included. So a user's text can end
-a record, begin a forged one of another job, or look like any field. What holds here:
+scontrol prints names, comments, folders and commands unchanged, with their line breaks. So a user's text can end a
+record, begin a forged record of another job, or look like any field. Therefore:
 
-* Jobs asked for one by one are told apart by lines of a random token, which no text can hold.
-* In a listing of all jobs each real record begins a line. So a job with one record has the real one, and a job with
-  several is asked for alone.
-* Of a record only what Slurm wrote is read: after the job's name, which squeue told, and before the user's texts.
-* A record that does not fit is no answer: the job is in doubt. Options behind a user's text that may end them are not
-  known.
+* Jobs that are read one by one are separated by lines with a random token, which no text can contain.
+* In a listing of all jobs each real record begins a line. So if a job has one record, it is the real one. A job with
+  several records is read alone.
+* Only the part that Slurm wrote is read: after the job's name (known from squeue) and before the user's texts.
+* If a record does not fit, the job is in doubt. Options behind a user's text are then unknown.
 """
 
 from __future__ import annotations
@@ -20,55 +19,55 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from slurmsched.errors import SlurmUnreachableError
-from slurmsched.slurm.commands import Commands, failure
-from slurmsched.slurm.text import fields
+from slurmsched.model.slurm_text import RECORD_KEY, record_fields
+from slurmsched.slurm.commands import Commands, command_error
 
-# Asking for one job costs about as much as printing this many of all jobs (measured: 0.3 ms against 0.08 ms).
+# Reading one job costs as much as listing this many jobs (measured: 0.3 ms against 0.08 ms).
 ONE_AS_MANY = 4
-# Each is two requests to slurmctld (the job, and whether there is a federation), which the rate limiter counts.
+# Each takes two requests to slurmctld (the job, and the federation), which the rate limiter counts.
 MOST_SINGLY = 20
 
-DETAIL = re.compile(r"(?<!\S)Nodes=(\S+) CPU_IDs=(\S*) Mem=\d+ GRES=(\S*)")
+NODE_DETAIL = re.compile(r"(?<!\S)Nodes=(\S+) CPU_IDs=(\S*) Mem=\d+ GRES=(\S*)")
 _JOB = re.compile(r"^[ \t]*(?:scontrol: )?JobId=(\d{1,18}) ", re.MULTILINE)
-_NEXT = re.compile(r"\s+(?:SLUID|HetJobIdSet|UserId)=")  # what follows the name, in every release
+_NEXT = re.compile(r"\s+(?:SLUID|HetJobIdSet|UserId)=")  # follows the name in every release
 _USER = re.compile(r"\sUserId=([^\s(]*)\((\d+)\)")
 _TEXTS = re.compile(r"\sMinCPUsNode=")  # behind it come features, licences, command, folder, comment and files
-_KEY = re.compile(r"(?:^|\s)([A-Z][\w/:.*]*)=")
 _BEFORE_MAIL = re.compile(r"\s(?:StdErr|StdIn|SegmentSize|Switches|Tres\w*|\w+PerTres)=")
-LONGEST_REST = 64  # reads after which a doubt is looked into again
+LONGEST_REST = 64  # most reads between two tries for a job in doubt
 _Piece = tuple[str, bool]  # a record, and whether a user's text may have cut it short
-Spread = tuple[int, int]  # leaf switches at most, nodes of each segment; 0 = not asked for, -1 = not known
-NOT_KNOWN: Spread = (-1, -1)
+SpreadLimits = tuple[int, int]  # most leaf switches, nodes of each segment; 0 = not asked for, -1 = unknown
+SPREAD_NOT_KNOWN: SpreadLimits = (-1, -1)
 
 
 @dataclass(frozen=True, slots=True)
 class JobRecord:
-    """What Slurm wrote of one job.
+    """What Slurm wrote about one job.
 
-    facts: from behind the name to the user's texts. texts: from there on. options: what comes behind the user's
-    texts, by key; None where the texts make that doubtful.
+    record_text: the text between the job's name and the user's texts.
+    texts: the user's texts and all that follows.
+    options: fields behind the user's texts, by key; None if the texts make them doubtful.
     """
 
-    facts: str
+    record_text: str
     texts: str
     options: Mapping[str, str] | None
 
     @property
     def node_list(self) -> str:
-        """Nodes of a job that runs."""
-        found = re.search(r"\sNodeList=(\S*)", self.facts)
+        """Nodes of a running job."""
+        found = re.search(r"\sNodeList=(\S*)", self.record_text)
         return found[1] if found else ""
 
     def is_of(self, user: str) -> bool:
-        """Whether it is of this user, whom squeue shows by name or number."""
-        found = _USER.search(self.facts)
+        """Whether the job belongs to this user (name or uid, as squeue shows it)."""
+        found = _USER.search(self.record_text)
         return not user or found is None or user in found.groups() or found[1] == "nobody"
 
     @property
-    def spread(self) -> Spread:
-        """What the job asks for by --switches and --segment."""
+    def spread(self) -> SpreadLimits:
+        """The job's --switches and --segment."""
         if self.options is None:
-            return NOT_KNOWN
+            return SPREAD_NOT_KNOWN
         return _count(self.options.get("Switches", "0").partition("@")[0]), _count(self.options.get("SegmentSize", "0"))
 
 
@@ -76,15 +75,15 @@ def _count(text: str) -> int:
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else -1
 
 
-class Retries:
-    """Jobs in doubt, which are asked for again after 1, 2, 4 ... 64 reads. A key is a job's id and when it came."""
+class DoubtfulJobs:
+    """Jobs in doubt, which are read again after 1, 2, 4 ... 64 reads. A key is the job's id and submit time."""
 
     def __init__(self) -> None:
         self._reads = 0
         self._of: dict[tuple[int, float], tuple[int, int]] = {}  # tries, and the read of the next one
 
     def due(self, keys: Iterable[tuple[int, float]]) -> list[tuple[int, float]]:
-        """Which of these to ask for in this read. All others are forgotten."""
+        """Those of these keys that are due in this read. All other keys are forgotten."""
         self._reads += 1
         wanted = list(keys)
         self._of = {key: self._of[key] for key in wanted if key in self._of}
@@ -99,17 +98,19 @@ class Retries:
 
 @dataclass(frozen=True, slots=True)
 class JobAnswer:
-    """Records by job, and the jobs that have one which cannot be told from a forged one."""
+    """Records by job, and jobs whose record may be forged."""
 
     records: Mapping[int, JobRecord]
     doubtful: frozenset[int] = frozenset()
 
 
 def ask_jobs(commands: Commands, names: Mapping[int, str], rows: int, most_singly: int = MOST_SINGLY) -> JobAnswer:
-    """The records of these jobs; one that ended meanwhile has none.
+    """The records of these jobs. A job that ended meanwhile has none.
 
-    names: by job its name as squeue told it. rows: jobs in the queue. most_singly: jobs asked for by id in one go; for
-    more, all jobs are printed at once. Raises SlurmError.
+    names: job id -> name, as squeue shows it.
+    rows: number of jobs in the queue.
+    most_singly: up to this many jobs are read one by one; for more, all jobs are listed at once.
+    Raises SlurmError.
     """
     singly, found, doubtful = list(names), dict[int, JobRecord](), set[int]()
     if len(names) > most_singly or len(names) * ONE_AS_MANY > rows:
@@ -123,11 +124,11 @@ def ask_jobs(commands: Commands, names: Mapping[int, str], rows: int, most_singl
     return JobAnswer(found, frozenset(doubtful))
 
 
-def _bound(told: Mapping[int, list[_Piece]], names: Mapping[int, str]) -> tuple[dict[int, JobRecord], set[int]]:
-    """Records of jobs that have exactly one, and the jobs that have others."""
+def _bound(pieces_of: Mapping[int, list[_Piece]], names: Mapping[int, str]) -> tuple[dict[int, JobRecord], set[int]]:
+    """Records of jobs that have exactly one, and jobs with several or an unreadable one."""
     found: dict[int, JobRecord] = {}
     doubtful: set[int] = set()
-    for job, pieces in told.items():
+    for job, pieces in pieces_of.items():
         record = read_record(pieces[0][0], names[job]) if len(pieces) == 1 else None
         if record is None:
             doubtful.add(job)
@@ -137,12 +138,12 @@ def _bound(told: Mapping[int, list[_Piece]], names: Mapping[int, str]) -> tuple[
 
 
 def _ask_singly(commands: Commands, jobs: list[int]) -> dict[int, list[_Piece]]:
-    """By job its records, one process whatever their number. Raises SlurmUnreachableError."""
+    """Records by job, read by one process. Raises SlurmUnreachableError."""
     token = f"t{secrets.token_hex(8)}"
     script = "".join(f"show hostnames {token}x{job}\nshow job {job}\n" for job in jobs)
     status, out, err = commands.start("scontrol", "-o", "-d", stdin=f"{script}show hostnames {token}xend\n").finish()
     if status:  # a job that ended meanwhile makes the status 1
-        error = failure("scontrol", status, err)
+        error = command_error("scontrol", status, err)
         if isinstance(error, SlurmUnreachableError):
             raise error
     if token not in out:
@@ -159,15 +160,17 @@ def _ask_singly(commands: Commands, jobs: list[int]) -> dict[int, list[_Piece]]:
 
 
 def _by_job(text: str, jobs: Iterable[int], *, alone: bool = False) -> dict[int, list[_Piece]]:
-    """Of these jobs what begins as a record of theirs. alone: the text answers for one job, and for tasks of its array.
+    """All texts that begin like a record of these jobs.
 
-    A record that a user's text may have cut short ends where another begins that is there twice, or of no such task.
+    A user's text may have cut a record short if the record behind it occurs twice, or (alone) is of another array.
+
+    alone: the text answers for one job and the tasks of its array.
     """
     wanted = frozenset(jobs)
     found: dict[int, list[_Piece]] = {}
-    told = list(job_records(text))
-    times = Counter(job for job, _ in told)
-    for (job, record), following in zip(told, [*told[1:], None], strict=False):
+    pieces = list(job_records(text))
+    times = Counter(job for job, _ in pieces)
+    for (job, record), following in zip(pieces, [*pieces[1:], None], strict=False):
         if job in wanted:
             cut = following is not None and (
                 times[following[0]] > 1 or (alone and (not (of := _array(record)) or _array(following[1]) != of))
@@ -177,20 +180,20 @@ def _by_job(text: str, jobs: Iterable[int], *, alone: bool = False) -> dict[int,
 
 
 def _array(record: str) -> str:
-    """The id of its array, which Slurm writes before the name; "" = it is of none."""
+    """The id of the job's array, which Slurm writes before the name; "" = no array."""
     found = re.search(r" ArrayJobId=(\d+)", record.partition(" JobName=")[0])
     return found[1] if found else ""
 
 
 def job_records(text: str) -> Iterator[tuple[int, str]]:
-    """Job id and text of whatever begins like a record, one line or many."""
+    """Job id and text of everything that begins like a record, of one line or several."""
     marks = list(_JOB.finditer(text))
     for mark, following in zip(marks, [*marks[1:], None], strict=False):
         yield int(mark[1]), text[mark.start() : following.start() if following else len(text)]
 
 
 def read_record(text: str, name: str) -> JobRecord | None:
-    """A record of the job of this name; None where it is of another, or where what Slurm wrote cannot be told."""
+    """The record of the job with this name; None if the name differs or Slurm's part cannot be separated."""
     _, named, rest = text.partition("JobName=")
     words = next((word for word in (name, name or "(null)") if _follows(rest, word)), None)
     if not named or words is None:
@@ -199,8 +202,8 @@ def read_record(text: str, name: str) -> JobRecord | None:
     ends = [mark.start() for mark in _TEXTS.finditer(rest)]
     if len(ends) > 1:
         return None
-    facts, texts = (rest[: ends[0]], rest[ends[0] :]) if ends else (rest, "")
-    return JobRecord(facts, texts, _options(rest))
+    record_text, texts = (rest[: ends[0]], rest[ends[0] :]) if ends else (rest, "")
+    return JobRecord(record_text, texts, _options(rest))
 
 
 def _follows(rest: str, name: str) -> bool:
@@ -208,12 +211,14 @@ def _follows(rest: str, name: str) -> bool:
 
 
 def _options(rest: str) -> Mapping[str, str] | None:
-    """What comes behind files and folder, up to the mail address; None where a user's text may begin or end it, or
-    where no folder is told."""
+    """The fields between the folder or files and the mail address.
+
+    None if a user's text may begin or end that part, or if no folder is shown.
+    """
     marks = [mark for mark in (" WorkDir=", " StdOut=") if mark in rest]  # no files of srun and salloc
     if " WorkDir=" not in marks or any(rest.count(mark) > 1 for mark in marks):
         return None
     tail = rest[rest.rfind(marks[-1]) :]
     tail, _, mail = tail.partition(" MailUser=")
-    keys = _KEY.findall(tail)
-    return fields(tail) if len(keys) == len(set(keys)) and not _BEFORE_MAIL.search(mail) else None
+    keys = RECORD_KEY.findall(tail)
+    return record_fields(tail) if len(keys) == len(set(keys)) and not _BEFORE_MAIL.search(mail) else None

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from slurmsched.db.journal import Journal
 from slurmsched.errors import (
     BusyError,
     LedgerError,
@@ -20,103 +19,117 @@ from slurmsched.errors import (
     SlurmschedError,
     SlurmUnreachableError,
 )
-from slurmsched.logs import get_logger
-from slurmsched.model.acts import Act, Reservations
 from slurmsched.model.jobs import Jobs
-from slurmsched.model.plan import Action, Outcome, Plan, Receipt, Requeue, Reserve, SetLever, Signal
+from slurmsched.model.operations import Operation, Reservations
+from slurmsched.model.plan import Action, Outcome, Plan, Receipt, Requeue, Reserve, Signal
 from slurmsched.model.snapshot import Snapshot
-from slurmsched.planning.gate import When, refusal
-from slurmsched.planning.view import Seen, View
-from slurmsched.slurm.acting import Acting
-from slurmsched.slurm.deferring import Deferring
-from slurmsched.slurm.finding import operator_line
-from slurmsched.slurm.orphans import orphans
-from slurmsched.slurm.pace import Pace
-from slurmsched.slurm.pinning import Pinning, repeated
-from slurmsched.slurm.sacct import Run
-from slurmsched.slurm.writer import Writer, lacks_rights
+from slurmsched.planning.gate import CurrentJob, GateContext, GateTime, refusal, still_ours
+from slurmsched.protocols import ClusterReader
+from slurmsched.slurm.accounting import AccountedRun
+from slurmsched.slurm.recorder import Recorder
+from slurmsched.slurm.scontrol_tables import end_orphans
+from slurmsched.slurm.site import operator_line
+from slurmsched.slurm.writer import WritePacer, Writer, lacks_rights
 
 if TYPE_CHECKING:
-    from slurmsched.db.lease import Lease
-
-log = get_logger()
+    from slurmsched.db.leader_lease import LeaderLease
 
 CHUNK = 200  # most actions between two looks at slurmctld's load and the stop file
 FRESH_S = 10.0  # no job is written later after the last look at it; one look costs slurmctld a listing of its queue
 _HINDRANCES = {"rights": RightsError, "stop-file": PausedError, "load": BusyError}
-COMPACT_BYTES = 16 << 20  # a journal longer than this is cut down to the jobs in the queue
 
 
-class Reader(Protocol):
-    """Whatever reads a cluster."""
+class LastLook(Protocol):
+    """Reads jobs again. again: the snapshot with an operation's job, victims and nodes as they are now."""
 
-    def begin(self) -> None: ...
-    def read(self) -> Snapshot: ...
-    def doubt_rights(self) -> None: ...
-    def close(self) -> None: ...
+    def __call__(self, actions: Sequence[Action]) -> Mapping[int, CurrentJob]: ...
+    def again(self, snapshot: Snapshot, operation: Operation, operations: Sequence[Operation]) -> Snapshot: ...
+
+
+@dataclass(frozen=True, slots=True)
+class OperationInputs:
+    """What operations need to know beside the queue, each at a request of its own.
+
+    wanted: whether new operations may begin, and reservations with our name that belong to none on record are taken
+        back.
+    always: whether reservations are read without operations too.
+    tag: which slurmsched this is; reservations of another are left alone.
+    reservations: reads those of Slurm.
+    exclusive: reads which pending jobs ask for whole nodes.
+    spreads: the jobs with what waiting gangs ask of the fabric.
+    """
+
+    reservations: Callable[[], Reservations]
+    wanted: bool = False
+    always: bool = False
+    tag: str = ""
+    exclusive: Callable[[], frozenset[int]] = frozenset
+    spreads: Callable[[Jobs], Jobs] = lambda jobs: jobs
+
+
+@dataclass(frozen=True, slots=True)
+class SendCheck:
+    """What may keep everything from being sent. lease: None = this host is the only one. stop_file: None = no file."""
+
+    stop_file: Path | None = None
+    lease: LeaderLease | None = None
+
+    def fence(self) -> None:
+        """See that we lead still. Raises NotLeadingError."""
+        if self.lease is not None:
+            self.lease.fence()
+
+    def keep(self) -> None:
+        """As fence, renewing the lease only when that is due."""
+        if self.lease is not None:
+            self.lease.keep()
+
+    @property
+    def stopped(self) -> str:
+        """Why the administrator wants nothing sent, "" = nothing speaks against it."""
+        there = self.stop_file is not None and self.stop_file.exists()
+        return f"paused: {self.stop_file} exists; remove it to go on" if there else ""
 
 
 class LiveCluster:
     """The cluster contract over a Slurm.
 
-    apply: False = dry-run, nothing is touched. recheck: reads the jobs of all actions that are left again.
-    again: the snapshot with an act's job, victims and nodes as they are now.
-    acting: the acts under way. acts_on: whether new ones may begin, and reservations with our name that belong to no
-    act on record are taken back. reservations: reads those of Slurm. reserved: whether they
-    are read without acts too. exclusive: reads which pending jobs ask for whole
-    nodes. spreads: the jobs with what waiting gangs ask of the fabric. lease: without it nothing is sent; None: this
-    host is the only one. pinning: the node lists given to jobs.
-    deferring: the earliest starts given to jobs.
-    stop_file: while it exists nothing is sent; None: nobody looks for one.
-    tag: which slurmsched this is; reservations of another are left alone.
+    recorder: what is on record of its jobs, before and after each write.
+    apply: False = dry-run, nothing is touched.
+    recheck: reads the jobs of actions again right before they are sent.
     earlier_runs: runs that slurmdbd has of some jobs, for the ledger.
     wiring: the snapshot with what is known of its topology.
-    clock: Unix seconds, for the names of cycles in the journal and the begin of a grace. monotonic: seconds, for the
-        age of a look.
+    forget: removes what was asked of jobs that are gone, and of earlier runs of the others.
+    clock: Unix seconds, for the names of cycles in the log and the begin of a grace.
+    monotonic: seconds, for the age of a look.
     """
 
     def __init__(
         self,
-        reader: Reader,
+        reader: ClusterReader,
         writer: Writer,
-        journal: Journal,
-        pace: Pace,
+        recorder: Recorder,
+        pace: WritePacer,
         *,
         apply: bool,
-        recheck: Callable[[Sequence[Action]], Mapping[int, Seen]],
-        again: Callable[[Snapshot, Act, Sequence[Act]], Snapshot] = lambda snapshot, *_: snapshot,
-        acting: Acting,
-        pinning: Pinning,
-        deferring: Deferring,
-        reservations: Callable[[], Reservations],
-        acts_on: bool = False,
-        reserved: bool = False,
-        tag: str = "",
-        exclusive: Callable[[], frozenset[int]] = frozenset,
-        spreads: Callable[[Jobs], Jobs] = lambda jobs: jobs,
-        stop_file: Path | None,
-        lease: Lease | None = None,
-        earlier_runs: Callable[[Sequence[int]], Sequence[Run]],
+        recheck: LastLook,
+        inputs: OperationInputs,
+        guard: SendCheck,
+        earlier_runs: Callable[[Sequence[int]], Sequence[AccountedRun]],
+        wiring: Callable[[Snapshot], Snapshot] = lambda snapshot: snapshot,
+        forget: Callable[[Jobs], None] = lambda jobs: None,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
-        wiring: Callable[[Snapshot], Snapshot] = lambda snapshot: snapshot,
     ) -> None:
-        self._reader, self._writer, self._journal, self._pace = reader, writer, journal, pace
-        self._apply, self._recheck, self._again, self._stop_file = apply, recheck, again, stop_file
-        self._acting, self._reservations, self._pinning = acting, reservations, pinning
-        self._deferring = deferring
-        self._acts_on, self._reserved, self._exclusive, self._tag = acts_on, reserved, exclusive, tag
-        self._spreads = spreads
+        self._reader, self._writer, self._recorder, self._pace = reader, writer, recorder, pace
+        self._apply, self._recheck, self._inputs, self._guard = apply, recheck, inputs, guard
         self._clock, self._monotonic = clock, monotonic
-        self.earlier_runs = earlier_runs
-        self._wiring = wiring
-        self._lease = lease
-        self._seen: Mapping[int, Seen] = {}
+        self._wiring, self.earlier_runs, self._forget = wiring, earlier_runs, forget
+        self._seen: Mapping[int, CurrentJob] = {}
         self._seen_s = float("-inf")
-        self._compact_bytes = COMPACT_BYTES
         self._snapshot: Snapshot | None = None
-        self._acts: dict[str, Act] = {}
-        self._judged: dict[str, str] = {}  # by act: why its job could not start, as looked at in this sending
+        self._operations: dict[str, Operation] = {}
+        self._judged: dict[str, str] = {}  # by operation: why its job could not start, as looked at in this sending
 
     def learn(self, past: Callable[[Snapshot], Snapshot]) -> None:
         """From now on snapshots have what `past` adds to them."""
@@ -129,19 +142,15 @@ class LiveCluster:
 
     def read(self) -> Snapshot:
         """The cluster now. Raises SlurmError when it cannot be read whole."""
-        if self._lease is not None:
-            self._acting.forget()
-            self._pinning.forget()
-            self._deferring.forget()
-        snapshot = replace(self._wiring(self._reader.read()), tag=self._tag)
+        self._recorder.read()
+        snapshot = replace(self._wiring(self._reader.read()), tag=self._inputs.tag)
         try:
-            if self._acting.open or self._acts_on:
-                snapshot = self._with_acts(snapshot)
-            elif self._reserved:
-                snapshot = replace(snapshot, reservations=self._reservations())
-            snapshot = replace(snapshot, pins=self._pinning.known) if self._pinning.known else snapshot
-            known = self._deferring.known
-            snapshot = replace(snapshot, deferrals=known) if known else snapshot
+            if self._recorder.operations.open or self._inputs.wanted:
+                snapshot = self._with_operations(snapshot)
+            elif self._inputs.always:
+                snapshot = replace(snapshot, reservations=self._inputs.reservations())
+            overrides = self._recorder.overrides.known
+            snapshot = replace(snapshot, overrides=overrides) if overrides else snapshot
         except LedgerError as error:
             if self._apply:
                 raise
@@ -149,16 +158,17 @@ class LiveCluster:
         self._snapshot = snapshot
         return snapshot
 
-    def _with_acts(self, snapshot: Snapshot) -> Snapshot:
-        """What only acts need to know, at two more requests; with them what is left of acts that nobody knows."""
-        reservations, acts = self._reservations(), self._acting.open
-        left = orphans(snapshot.jobs, reservations, acts, self._tag) if self._acts_on else ()
-        exclusive = np.isin(snapshot.jobs.job_id, sorted(self._exclusive()))
+    def _with_operations(self, snapshot: Snapshot) -> Snapshot:
+        """What only operations need to know, at two more requests; with them what is left of operations that nobody
+        knows."""
+        reservations, operations = self._inputs.reservations(), self._recorder.operations.open
+        orphans = end_orphans(snapshot.jobs, reservations, operations, self._inputs.tag) if self._inputs.wanted else ()
+        exclusive = np.isin(snapshot.jobs.job_id, sorted(self._inputs.exclusive()))
         return replace(
             snapshot,
-            jobs=self._spreads(snapshot.jobs).with_columns(exclusive=exclusive),
-            acts=(*acts, *left),
-            past_acts=self._acting.past(snapshot.now_s),
+            jobs=self._inputs.spreads(snapshot.jobs).with_columns(exclusive=exclusive),
+            operations=(*operations, *orphans),
+            past_operations=self._recorder.operations.past(snapshot.now_s),
             reservations=reservations,
         )
 
@@ -171,20 +181,15 @@ class LiveCluster:
             return Receipt(planned=len(plan.actions), dry_run=True)
         outcomes: list[Outcome] = []
         try:
-            self._see_no_hindrance(View(site=self._snapshot.site if self._snapshot else None))
-            self._compact()
-            self._acts, self._judged = {act.id: act for act in plan.acts}, {}
-            self._acting.begin(plan)
-            queue = self._snapshot.jobs.job_id if self._snapshot else None
-            self._pinning.begin(plan, queue)
-            self._deferring.begin(plan, queue)
+            self._see_no_hindrance(GateContext(site=self._snapshot.site if self._snapshot else None))
+            self._operations, self._judged = {operation.id: operation for operation in plan.operations}, {}
+            self._recorder.begin(plan, self._snapshot)
             try:
                 self._send_all(plan.actions, outcomes)
+                if self._snapshot and not self._guard.stopped:
+                    self._forget(self._snapshot.jobs)
             finally:
-                self._acting.end(self._clock())
-                self._pinning.end(outcomes)
-                outcomes[:] = [outcome for outcome in outcomes if not repeated(outcome)]
-                self._deferring.end(outcomes)
+                self._recorder.end(outcomes, self._clock())
         except SlurmschedError as error:
             return Receipt(tuple(outcomes), len(plan.actions), stopped=str(error), exit_code=error.exit_code)
         return Receipt(tuple(outcomes), len(plan.actions))
@@ -200,9 +205,9 @@ class LiveCluster:
         cycle = f"{self._clock():.0f}-{os.getpid()}"
         at = 0
         while at < len(actions):
-            stopped = self._stopped()
+            stopped = self._guard.stopped
             busy = "" if stopped else self._pace.throttled or self._pace.busy()
-            self._see_no_hindrance(View(stopped=stopped, busy=busy))
+            self._see_no_hindrance(GateContext(stopped=stopped, busy=busy))
             chunk = actions[at : at + self._chunk()]
             due, dropped = self._due(chunk, actions[at:])
             outcomes += dropped
@@ -213,34 +218,29 @@ class LiveCluster:
         """Actions that can be sent at the present pace while a look at their jobs is fresh."""
         return max(1, min(CHUNK, int(self._pace.rate_per_s * FRESH_S / 2)))
 
-    def _see_no_hindrance(self, view: View) -> None:
+    def _see_no_hindrance(self, view: GateContext) -> None:
         """Raises what keeps everything from being sent now."""
-        if self._lease is not None:
-            self._lease.fence()
-        if found := refusal(None, view, When.APPLY):
+        self._guard.fence()
+        if found := refusal(None, view, GateTime.APPLY):
             remedy = f": {operator_line(view.site.user)}" if view.site and found.rule == "rights" else ""
             raise _HINDRANCES[found.rule](found.reason + remedy)
-
-    def _stopped(self) -> str:
-        there = self._stop_file is not None and self._stop_file.exists()
-        return f"paused: {self._stop_file} exists; remove it to go on" if there else ""
 
     def _send(self, cycle: str, due: Sequence[Action], outcomes: list[Outcome]) -> None:
         """Send one chunk, adding to outcomes; on record first."""
         if not due:
             return
-        self._journal.intend(cycle, [action for action in due if isinstance(action, SetLever)])
+        self._recorder.intend(cycle, due)
         sent: list[Outcome] = []
         try:
             self._answers(due, sent)
         finally:
             outcomes += sent
-            self._note(cycle, [outcome for outcome in sent if isinstance(outcome.action, SetLever)])
+            self._recorder.note(cycle, sent)
 
     def _answers(self, due: Sequence[Action], sent: list[Outcome]) -> None:
         for outcome in self._writer.send(self._paced(due, sent)):
             self._pace.answered()
-            self._acting.answered(outcome)
+            self._recorder.operations.answered(outcome)
             sent.append(outcome)
             if lacks_rights(outcome):
                 self._reader.doubt_rights()
@@ -253,66 +253,56 @@ class LiveCluster:
         for action in actions:
             if self._pace.throttled:
                 return
-            if reason := self._acting.unfit(action) or self._in_vain(action):
+            if reason := self._recorder.operations.unfit(action) or self._in_vain(action):
                 sent.append(self._dropped(action, reason))
                 continue
             self._pace.wait()
-            if self._lease is not None:
-                self._lease.keep()
-            self._acting.goes(action)
+            self._guard.keep()
+            self._recorder.operations.goes(action)
             yield action
 
     def _in_vain(self, action: Action) -> str:
         """Why nobody should lose GPUs by this step, as its job could not start on them; "" for any other action.
 
-        Judged by what Slurm shows now, once for each act, after its nodes were reserved: nobody else gets them then.
-        """
-        if not isinstance(action, Requeue | Signal) or action.act not in self._acts or self._snapshot is None:
+        Judged by what Slurm shows now, once for each operation, after its nodes were reserved: nobody else gets them
+        then."""
+        if (
+            not isinstance(action, Requeue | Signal)
+            or action.operation not in self._operations
+            or self._snapshot is None
+        ):
             return ""
-        if action.act not in self._judged:
-            from slurmsched.planning.taking import unable
+        if action.operation not in self._judged:
+            from slurmsched.planning.operations.preemption import cannot_start
 
-            act = self._acts[action.act]
-            self._judged[act.id] = unable(act, self._again(self._snapshot, act, tuple(self._acts.values())))
-        return self._judged[action.act]
+            operation = self._operations[action.operation]
+            self._judged[operation.id] = cannot_start(
+                operation, self._recheck.again(self._snapshot, operation, tuple(self._operations.values()))
+            )
+        return self._judged[action.operation]
 
     def _dropped(self, action: Action, reason: str) -> Outcome:
         outcome = Outcome(action, "refused", reason)
-        self._acting.answered(outcome)
+        self._recorder.operations.answered(outcome)
         return outcome
 
-    def _due(self, chunk: Sequence[Action], left: Sequence[Action]) -> tuple[list[Action], list[Outcome]]:
+    def _due(self, chunk: Sequence[Action], unsent: Sequence[Action]) -> tuple[list[Action], list[Outcome]]:
         """The chunk's actions that still fit their jobs, and the others as refused. left: all that are not sent yet."""
-        self._look(left)
+        self._look(unsent)
         due, dropped = [], []
         for action in chunk:
-            found = refusal(action, View(seen=self._seen), When.SEND)
-            if reason := self._acting.unfit(action) or (found.reason if found else ""):
+            found = refusal(action, view := GateContext(seen=self._seen), GateTime.SEND)
+            if reason := self._recorder.operations.unfit(action) or (found.reason if found else ""):
                 dropped.append(self._dropped(action, reason))
             else:
-                due.append(action)
+                due.append(still_ours(action, view))
         return due, dropped
 
-    def _look(self, left: Sequence[Action]) -> None:
+    def _look(self, unsent: Sequence[Action]) -> None:
         """Read the jobs of these actions anew, unless the last look will still be fresh when a chunk is sent."""
         now_s = self._monotonic()
         if now_s - self._seen_s > FRESH_S / 2:
-            self._seen, self._seen_s = self._recheck(left), now_s
-            if any(isinstance(action, Reserve) for action in left):
-                whole = self._exclusive()
+            self._seen, self._seen_s = self._recheck(unsent), now_s
+            if any(isinstance(action, Reserve) for action in unsent):
+                whole = self._inputs.exclusive()
                 self._seen = {job: replace(seen, exclusive=job in whole) for job, seen in self._seen.items()}
-
-    def _note(self, cycle: str, outcomes: Sequence[Outcome]) -> None:
-        try:
-            self._journal.outcome(cycle, outcomes)
-        except LedgerError as error:  # the intentions are on disk, which is what counts
-            log.warning("journal.outcome_lost", error=str(error), outcomes=len(outcomes))
-
-    def _compact(self) -> None:
-        if self._snapshot is None or self._journal.size <= self._compact_bytes:
-            return
-        jobs = self._snapshot.jobs
-        live = ~jobs.finished  # a task or component is written through its leader, which may be gone
-        dropped = self._journal.compact(np.union1d(jobs.job_id[live], jobs.leader[live]).tolist())
-        self._compact_bytes = max(COMPACT_BYTES, 2 * self._journal.size)
-        log.info("journal.compacted", dropped=dropped, size=self._journal.size)

@@ -1,8 +1,8 @@
-"""Loads the jobs by pyslurm, in a process of its own: `python -m slurmsched.slurm.pyslurm_child`.
+"""Loads the jobs by pyslurm in a process of its own: `python -m slurmsched.slurm.pyslurm_child`.
 
-Slurm's client library ends the process on a bad slurm.conf and may crash when it is older than the
-cluster. So nothing else imports pyslurm. Each line on standard input asks for one load; each answer
-is eight bytes of length and a pickle of (kind, value): "columns" or "error".
+Slurm's client library ends its process on a bad slurm.conf, and may crash if it is older than the cluster. So no other
+module imports pyslurm. Each line on standard input asks for one load. Each answer is eight bytes with its length, then
+a pickle of (kind, value). The kind is "columns" or "error".
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LENGTH = struct.Struct(">Q")
 NAN = float("nan")
 
 _TEXTS: dict[str, str] = {
-    "user": "user_name", "account": "account", "partition": "partition", "qos": "qos", "name": "name",
+    "account": "account", "partition": "partition", "qos": "qos", "name": "name",
     "comment": "comment", "reason": "state_reason", "reservation": "reservation", "node_list": "allocated_nodes",
     "state": "state", "array_tasks": "array_tasks_waiting",
 }  # fmt: skip
@@ -37,7 +37,7 @@ _TIMES: dict[str, str] = {
 
 
 def load_columns(load: Callable[[], Mapping[int, Any]]) -> dict[str, Any]:
-    """All jobs as columns: int64 and float64 arrays (a time that is not set is NaN), and coded texts."""
+    """All jobs as columns: int64 and float64 arrays (unset times are NaN) and coded texts."""
     jobs = list(load().values())
     columns: dict[str, Any] = {}
     for name, attribute in _COUNTS.items():
@@ -46,11 +46,20 @@ def load_columns(load: Callable[[], Mapping[int, Any]]) -> dict[str, Any]:
         columns[name] = np.array([getattr(job, attribute) or NAN for job in jobs], np.float64)
     for name, attribute in _TEXTS.items():
         columns[name] = _coded([getattr(job, attribute) for job in jobs])
-    return columns
+    return columns | {"user": _coded(_users(jobs))}
+
+
+def _users(jobs: list[Any]) -> list[Any]:
+    """Name of each job's user. pyslurm asks the system for each job, which is half of its time: here once a user."""
+    known: dict[int, Any] = {}
+    for job in jobs:
+        if job.user_id not in known:
+            known[job.user_id] = job.user_name
+    return [known[job.user_id] for job in jobs]
 
 
 def _coded(texts: list[Any]) -> tuple[Any, list[str]]:
-    """Row codes and the distinct texts they stand for."""
+    """Code of each row, and the text of each code."""
     plain = ["" if text is None else str(text) for text in texts]
     names = list(dict.fromkeys(plain))
     code = {name: i for i, name in enumerate(names)}
@@ -58,10 +67,10 @@ def _coded(texts: list[Any]) -> tuple[Any, list[str]]:
 
 
 def answer(load: Callable[[], Mapping[int, Any]]) -> tuple[str, Any]:
-    """What to send for one request."""
+    """The answer to one request."""
     try:
         return "columns", load_columns(load)
-    except Exception as error:  # whatever the library raises is said to the parent, which has a way out
+    except Exception as error:  # the parent falls back to Slurm's commands
         return "error", f"{type(error).__name__}: {error}"
 
 
@@ -74,9 +83,9 @@ def send(pipe: BinaryIO, message: tuple[str, Any]) -> None:
 
 
 def main() -> None:
-    """Serve until standard input ends."""
+    """Answer requests until standard input ends."""
     pipe = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # the library may print; that must not get between two answers
+    os.dup2(2, 1)  # the library may print, which must not mix with the answers
     try:
         import pyslurm
 

@@ -1,4 +1,4 @@
-"""A last look at the jobs that are about to be written, for the gate's rules (planning/send_rules.py)."""
+"""A last look at the jobs that are about to be written, for the gate's rules (planning/gate.py)."""
 
 from __future__ import annotations
 
@@ -9,25 +9,34 @@ from typing import TypeVar
 import numpy as np
 
 from slurmsched.errors import SlurmError, SlurmUnreachableError, UnreadableError
-from slurmsched.model.acts import Act
+from slurmsched.logs import get_logger
+from slurmsched.model.columns import Table
+from slurmsched.model.gpu_selection import JobGpuRequest
 from slurmsched.model.gres import normal_form, parse_gres
-from slurmsched.model.hostlist import expand
+from slurmsched.model.hostlists import expand_hostlist
 from slurmsched.model.nodes import Nodes
-from slurmsched.model.pins import Wish
-from slurmsched.model.plan import Action, PinNodes, Retype, SetSiteFactor
+from slurmsched.model.operations import Operation
+from slurmsched.model.plan import Action, SetAdminComment, SetCpus, SetField, SetGpuRequest, SetNodeList, SetSiteFactor
+from slurmsched.model.slurm_text import (
+    is_signed_number,
+    record_fields,
+    signed_number,
+    text_or_empty,
+    time_s,
+    whole_number,
+)
 from slurmsched.model.snapshot import Snapshot
 from slurmsched.model.states import NodeState, job_state
-from slurmsched.model.table import Table
-from slurmsched.planning.view import Seen
-from slurmsched.slurm.cli_reader import read_few
-from slurmsched.slurm.commands import Commands, batches, node_batches
-from slurmsched.slurm.job_records import MOST_SINGLY, ONE_AS_MANY, ask_jobs
-from slurmsched.slurm.node_text import parse_nodes
-from slurmsched.slurm.queue_text import fresh_mark
-from slurmsched.slurm.text import is_signed, plain, signed, time_s, whole
+from slurmsched.planning.gate import DOUBTFUL, CurrentJob
+from slurmsched.slurm.commands import Commands, argument_batches, node_batches
+from slurmsched.slurm.job_records import MOST_SINGLY, ONE_AS_MANY, JobRecord, ask_jobs
+from slurmsched.slurm.reader import read_few
+from slurmsched.slurm.scontrol_tables import parse_nodes
+from slurmsched.slurm.squeue import fresh_mark
+
+log = get_logger()
 
 UNREAD = ("what could not be read",)
-DOUBTFUL = ("what a doubled or forged record tells",)  # one may be what a user wrote into a comment
 # Of squeue -O: its short form (-o) has no letter for EligibleTime.
 FIELDS = ("JobID", "SubmitTime", "Nice", "State", "Reservation", "ReqNodes", "tres-per-node", "EligibleTime")
 # What of a job and of a node says whether the job could start there.
@@ -38,76 +47,113 @@ OF_JOB = (
 )  # fmt: skip
 _OF_NODE = tuple(spec.name for spec in fields(Nodes) if spec.name != "name")
 T = TypeVar("T", bound=Table)
-_FORMAT = ",".join(f"{name}:0|" for name in FIELDS)
 
 
 class Recheck:
     """Reads the few jobs of some actions again: one squeue, one sprio if a site factor is among them, and what those
-    ask for that are to get a node list or a request."""
+    ask for that are to get a node list, a request or a number of CPUs."""
 
     def __init__(self, commands: Commands) -> None:
         self._commands = commands
 
-    def __call__(self, actions: Sequence[Action]) -> dict[int, Seen]:
+    def __call__(self, actions: Sequence[Action]) -> dict[int, CurrentJob]:
         """Jobs by id; those that left the queue, and those whose row cannot be read, are absent. Raises SlurmError."""
         wanted = {action.job_id for action in actions}
         sites = self._site_factors() if any(isinstance(action, SetSiteFactor) for action in actions) else {}
-        found: dict[int, Seen] = {}
-        for line in self._squeue(wanted, _FORMAT).split("\n"):
-            row = _row(line, sites)
+        found: dict[int, CurrentJob] = {}
+        more = sorted({name for action in actions if isinstance(action, SetField) for name in action.columns})
+        columns = ",".join(f"{name}:0|" for name in (*FIELDS, *more))
+        for line in self._squeue(wanted, columns).split("\n"):
+            row = _row(line, sites, more)
             if row is not None and row[0] in wanted and sites.get(row[0], 0) is not None:
                 found[row[0]] = row[1]
-        given = [action for action in actions if isinstance(action, PinNodes | Retype) and _gives(action)]
-        return self._with_bars(found, [action for action in given if action.job_id in found])
+        given = [action for action in actions
+                 if isinstance(action, SetNodeList | SetGpuRequest | SetCpus) and not action.restores]  # fmt: skip
+        found = self._with_bars(found, [action for action in given if action.job_id in found])
+        for job, text in self._admin_comments(actions).items():
+            found |= {job: replace(found[job], admin_comment=text)} if job in found else {}
+        return found
 
-    def again(self, snapshot: Snapshot, act: Act, acts: Sequence[Act]) -> Snapshot:
-        """The snapshot with the act's job, its victims and its nodes as Slurm shows them now.
+    def again(self, snapshot: Snapshot, operation: Operation, operations: Sequence[Operation]) -> Snapshot:
+        """The snapshot with the operation's job, its victims and its nodes as Slurm shows them now.
 
-        acts: those of the plan. Only jobs that matter to one act or to its nodes are in it. Raises SlurmError.
-        """
+        operations: those of the plan. Only jobs that matter to one operation or to its nodes are in it. Raises
+        SlurmError."""
         jobs, nodes = snapshot.jobs, snapshot.nodes
-        asked = sorted({act.job_id, *(victim.job_id for victim in act.victims)})
+        asked = sorted({operation.job_id, *(victim.job_id for victim in operation.victims)})
         listed = read_few(self._commands, asked, snapshot.now_s, [])
         show = ("scontrol", "-o", "-d", "show", "node")
-        shown = parse_nodes("\n".join(self._commands.run(*show, listed) for listed in node_batches(act.nodes)), [])
-        here = snapshot.allocations.take(snapshot.allocations.node.isin(expand(act.nodes)))
-        others = [each.job_id for each in acts] + [victim.job_id for each in acts for victim in each.victims]
+        shown = parse_nodes(
+            "\n".join(self._commands.run(*show, listed) for listed in node_batches(operation.nodes)), []
+        )
+        here = snapshot.allocations.take(snapshot.allocations.node.isin(expand_hostlist(operation.nodes)))
+        others = [each.job_id for each in operations] + [
+            victim.job_id for each in operations for victim in each.victims
+        ]
         gone = [job for job in asked if listed.row_of(job) < 0]
         kept = jobs.take(np.isin(jobs.job_id, [*asked, *others, *here.job_id.tolist()]) & ~np.isin(jobs.job_id, gone))
-        missing = [name for name in expand(act.nodes) if name not in set(shown.name)]
+        missing = [name for name in expand_hostlist(operation.nodes) if name not in set(shown.name)]
         unseen = np.where(nodes.name.isin(missing), int(NodeState.UNKNOWN), nodes.state)
         return replace(
             snapshot,
             jobs=_put(kept, "job_id", listed, OF_JOB),
             nodes=_put(nodes.with_columns(state=unseen), "name", shown, _OF_NODE),
-            acts=tuple(acts),
+            operations=tuple(operations),
         )
 
-    def _with_bars(self, found: dict[int, Seen], actions: Sequence[PinNodes | Retype]) -> dict[int, Seen]:
-        """The jobs of these with what they ask for now that a list or a request of ours could break."""
+    def _with_bars(
+        self, found: dict[int, CurrentJob], actions: Sequence[SetNodeList | SetGpuRequest | SetCpus]
+    ) -> dict[int, CurrentJob]:
+        """The jobs of these with what they ask for now that a value of ours could break."""
         if not actions:
             return found
-        from slurmsched.slurm.picking import read_wish
+        from slurmsched.slurm.cons_tres import read_gpu_request
 
         few = sorted({action.job_id for action in actions})
         answer = ask_jobs(self._commands, self._names(few), ONE_AS_MANY * len(few), MOST_SINGLY)
-        wishes = {job: read_wish(job, record) for job, record in answer.records.items()}
-        rewritten = {action.job_id for action in actions if isinstance(action, Retype)}
-        lists = {action.job_id: action for action in actions if isinstance(action, PinNodes)}
+        wishes = {job: read_gpu_request(job, record) for job, record in answer.records.items()}
+        rewritten = {action.job_id for action in actions if isinstance(action, SetGpuRequest)}
+        lists = {action.job_id: action for action in actions if isinstance(action, SetNodeList)}
         bars = {job: _bars(wish, rewritten, lists.get(job)) if (wish := wishes.get(job)) else UNREAD for job in few}
-        bars |= dict.fromkeys(answer.doubtful, DOUBTFUL)
+        numbers = {action.job_id for action in actions if isinstance(action, SetCpus)}
+        bars |= {job: _cpu_bars(record) for job, record in answer.records.items() if job in numbers}
+        bars |= dict.fromkeys(answer.doubtful, (DOUBTFUL,))
         return found | {job: replace(found[job], bars=bars[job]) for job in few}
+
+    def _admin_comments(self, actions: Sequence[Action]) -> dict[int, str]:
+        """The text that each job has where it is to get another one; without those that cannot be read."""
+        given = [action for action in actions if isinstance(action, SetAdminComment)]
+        mark, texts = fresh_mark(), dict[int, str]()
+        for accounting in {action.accounting for action in given}:
+            for ids in argument_batches(sorted(action.job_id for action in given if action.accounting == accounting)):
+                try:
+                    shown = self._accounted(ids, mark) if accounting else self._in_queue(ids, mark)
+                except SlurmError as error:  # not a warning: cron would mail it in every minute that slurmdbd is down
+                    log.info("recheck.admin_comments_unread", error=str(error))
+                    continue
+                rows = (row.lstrip("\n").partition("|") for row in shown.split(mark))
+                texts |= {whole_number(job, -1): text_or_empty(text.removesuffix("|")) for job, _, text in rows}
+        return texts
+
+    def _in_queue(self, ids: str, mark: str) -> str:
+        return self._squeue_of(ids, f"JobID:0|,admin_comment:0{mark}")
+
+    def _accounted(self, ids: str, mark: str) -> str:
+        """In the form of _in_queue. The text is the last field, so that a "|" in it does no harm."""
+        asked = ("-X", "-n", "-p", f"--delimiter={mark}", "-j", ids, "-o", "JobIDRaw,AdminComment")
+        fields = self._commands.run("sacct", *asked).split(mark)
+        return mark.join(f"{job.strip()}|{text}" for job, text in zip(fields[::2], fields[1::2], strict=False)) + mark
 
     def _names(self, jobs: Sequence[int]) -> dict[int, str]:
         """What their users call them, by which their records are read."""
         mark = fresh_mark()
         rows = (row.lstrip("\n").partition("|") for row in self._squeue(jobs, f"JobID:0|,Name:0{mark}").split(mark))
-        told = {whole(job, -1): name for job, _, name in rows}
-        return {job: told[job] for job in jobs if job in told}
+        name_of = {whole_number(job, -1): name for job, _, name in rows}
+        return {job: name_of[job] for job in jobs if job in name_of}
 
     def _squeue(self, job_ids: Iterable[int], columns: str) -> str:
         # -r: without it split tasks of an array hide behind its record.
-        return "".join(self._squeue_of(ids, columns) for ids in batches(sorted(job_ids)))
+        return "".join(self._squeue_of(ids, columns) for ids in argument_batches(sorted(job_ids)))
 
     def _squeue_of(self, ids: str, columns: str) -> str:
         try:
@@ -122,8 +168,8 @@ class Recheck:
     def _site_factors(self) -> dict[int, int | None]:
         """By job; None for one that cannot be read."""
         rows = (line.partition("|") for line in self._commands.run("sprio", "-h", "-o", "%i|%S").splitlines())
-        told = {whole(job, -1): site.strip() for job, _, site in rows}
-        return {job: int(site) if is_signed(site) else None for job, site in told.items()}
+        factor_of = {whole_number(job, -1): site.strip() for job, _, site in rows}
+        return {job: int(site) if is_signed_number(site) else None for job, site in factor_of.items()}
 
 
 def _put(table: T, key: str, fresh: T, names: Sequence[str]) -> T:
@@ -132,33 +178,44 @@ def _put(table: T, key: str, fresh: T, names: Sequence[str]) -> T:
     pairs = [(row_of[each], row) for row, each in enumerate(getattr(fresh, key)) if each in row_of]
     columns = {name: list(getattr(table, name)) for name in names}
     for name, values in columns.items():
-        told = getattr(fresh, name)
+        fresh_values = getattr(fresh, name)
         for old, new in pairs:
-            values[old] = told[new]
+            values[old] = fresh_values[new]
     return table.with_columns(**columns)
 
 
-def _gives(action: PinNodes | Retype) -> bool:
-    """Whether it is no job's own that is given back."""
-    return action.nodes != action.base if isinstance(action, PinNodes) else action.gpus != action.base
-
-
-def _bars(wish: Wish, rewritten: Container[int], given: PinNodes | None) -> tuple[str, ...]:
+def _bars(wish: JobGpuRequest, rewritten: Container[int], given: SetNodeList | None) -> tuple[str, ...]:
     """What keeps its job from a list or a request. A list of fewer nodes than it gets would shrink it if it starts
     right then. A request of ours takes the place of all that it asks by node."""
-    from slurmsched.slurm.picking import UNFIXED
+    from slurmsched.slurm.cons_tres import UNFIXED
 
-    if given is not None and len(expand(given.nodes)) != wish.nodes:
+    if given is not None and len(expand_hostlist(given.new)) != wish.nodes:
         return (f"{wish.nodes} nodes" if wish.nodes else UNFIXED,)
     bars = tuple(bar for bar in wish.bars if bar != UNFIXED)  # of a list alone, which is that of `given`
     if wish.job_id not in rewritten:
         return bars if given is None or given.picked else ()
     said = {
-        "GPUs in another way than by node": wish.form != "gpus-per-node",  # topology.slurm_node.Form.PER_NODE
+        "GPUs in another way than by node": wish.form != "gpus-per-node",  # slurm_selection.GpuOption.PER_NODE
         "other GRES beside GPUs": not wish.alone,
         "GPUs near its cores": wish.bound,
     }
     return (*bars, *(words for words, bars in said.items() if bars))
+
+
+def _cpu_bars(record: JobRecord) -> tuple[str, ...]:
+    """What keeps its job from another number of CPUs: memory that would change with them, and whatever makes the three
+    numbers differ, as a write makes them equal for good."""
+    if record.options is None:
+        return UNREAD
+    found = record_fields(record.record_text) | record_fields(record.texts.partition(" Features=")[0])
+    ways = {found.get(key, "") for key in ("NumCPUs", "CPUs/Task", "MinCPUsNode")}
+    said = {
+        "memory by CPU": "MinMemoryNode" not in found,
+        "several tasks": found.get("NumTasks") != "1",
+        "CPUs by GPU": "CpusPerTres" in record.options,
+        "CPUs in another way than by --cpus-per-task alone": len(ways) > 1 or ways == {""},
+    }
+    return tuple(words for words, bars in said.items() if bars)
 
 
 def _asked(text: str) -> str:
@@ -167,16 +224,18 @@ def _asked(text: str) -> str:
         entries = parse_gres(text)
     except UnreadableError:
         return text
-    told = all(entry.kind in ("gpu", "shard") for entry in entries if entry.count)
-    return normal_form(entries) if told else text
+    gpus_only = all(entry.kind in ("gpu", "shard") for entry in entries if entry.count)
+    return normal_form(entries) if gpus_only else text
 
 
-def _row(line: str, sites: Mapping[int, int | None]) -> tuple[int, Seen] | None:
-    """A job's id and state; None for a row that is none, whose job then counts as gone."""
+def _row(line: str, sites: Mapping[int, int | None], more: Sequence[str] = ()) -> tuple[int, CurrentJob] | None:
+    """A job's id and state; None for a row that is none, whose job then counts as gone. more: further columns."""
     try:
-        job_id, submit_s, nice, state, reservation, nodes, gpus, eligible_s, _ = line.split("|")
-        number, named = whole(job_id, -1), plain(reservation)
-        return number, Seen(time_s(submit_s), job_state(state), signed(nice), sites.get(number), named,
-                            nodes=plain(nodes), gpus=_asked(plain(gpus)), eligible_s=time_s(eligible_s))  # fmt: skip
+        job_id, submit_s, nice, state, reservation, nodes, gpus, eligible_s, *others, _ = line.split("|")
+        texts = dict(zip(more, map(text_or_empty, others), strict=True))
+        number, named = whole_number(job_id, -1), text_or_empty(reservation)
+        asked = {"nodes": text_or_empty(nodes), "gpus": _asked(text_or_empty(gpus)), "eligible_s": time_s(eligible_s)}
+        return number, CurrentJob(time_s(submit_s), job_state(state), signed_number(nice), sites.get(number), named,
+                            fields=texts, **asked)  # type: ignore[arg-type]  # fmt: skip
     except (ValueError, UnreadableError):
         return None

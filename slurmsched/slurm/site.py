@@ -1,17 +1,22 @@
-"""What a site's Slurm is: its settings, its version, our rights there, and how busy it is."""
+"""The settings, version and load of a site's Slurm, our rights there, and a tag for this installation."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import pwd
 import re
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
+from slurmsched.config import Config
 from slurmsched.errors import SlurmError, UnreadableError
+from slurmsched.model.slurm_text import whole_number
 from slurmsched.model.snapshot import Rights, Site
-from slurmsched.slurm.commands import Commands, Started, failure
-from slurmsched.slurm.text import whole
+from slurmsched.passwords import url_without_password
+from slurmsched.slurm.commands import Commands, RunningCommand, command_error
 
 SHOW_CONFIG = ("scontrol", "show", "config")
 _SETTING = re.compile(r"^(\S[^=\n]*?)[ \t]*=[ \t]?(.*)$", re.MULTILINE)
@@ -24,31 +29,31 @@ def parse_settings(text: str) -> dict[str, str]:
 
 
 def read_settings(commands: Commands) -> dict[str, str]:
-    """slurm.conf as slurmctld has it. Raises SlurmError when it does not answer."""
+    """slurm.conf as slurmctld has it. Raises SlurmError if it does not answer."""
     return collect_settings(commands.start(*SHOW_CONFIG))
 
 
-def collect_settings(started: Started) -> dict[str, str]:
-    """Of SHOW_CONFIG, when it has ended. Raises SlurmError when slurmctld did not answer.
+def collect_settings(started: RunningCommand) -> dict[str, str]:
+    """The settings of a started SHOW_CONFIG. Raises SlurmError if slurmctld did not answer.
 
-    Behind the settings scontrol pings slurmctld, and ends with 1 where that is not answered. The rate limiter
-    (rl_enable) refuses a ping at once, not tried again as other requests are: settings that are there stay good.
+    After printing them scontrol pings slurmctld, and ends with 1 if that fails. The rate limiter (rl_enable) may refuse
+    the ping, which is not retried. The settings are valid all the same.
     """
     status, out, err = started.finish()
     settings = parse_settings(out)
     if status and (status != 1 or "SLURM_VERSION" not in settings):
-        raise failure(started.program, status, err or out)
+        raise command_error(started.program, status, err or out)
     return settings
 
 
 def read_site(commands: Commands) -> Site:
-    """The site with our own rights in it. Raises SlurmError when slurmctld does not answer."""
+    """The site and our rights there. Raises SlurmError if slurmctld does not answer."""
     settings = read_settings(commands)
     return make_site(settings, read_rights(commands, settings))
 
 
 def make_site(settings: Mapping[str, str], rights: Rights) -> Site:
-    """The site of these settings. Raises UnreadableError when they are not Slurm's."""
+    """The site of these settings. Raises UnreadableError if they are not Slurm's."""
     version = settings.get("SLURM_VERSION", "")
     if not version:
         raise UnreadableError("`scontrol show config` names no SLURM_VERSION", text=", ".join(list(settings)[:5]))
@@ -56,7 +61,7 @@ def make_site(settings: Mapping[str, str], rights: Rights) -> Site:
 
 
 def own_name() -> str:
-    """The user slurmsched runs as."""
+    """The user that runs this process."""
     try:
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
@@ -64,16 +69,16 @@ def own_name() -> str:
 
 
 def read_rights(commands: Commands, settings: Mapping[str, str]) -> Rights:
-    """Our own admin level, as ask_rights tells it; no answer counts as no rights beyond a user's."""
-    told = ask_rights(commands, settings)
-    return Rights.USER if told is None else told
+    """Our admin level, as ask_rights; without an answer, that of a user."""
+    rights = ask_rights(commands, settings)
+    return Rights.USER if rights is None else rights
 
 
 def ask_rights(commands: Commands, settings: Mapping[str, str]) -> Rights | None:
-    """Our own admin level, None if nobody answers. SlurmUser and root may do everything; without slurmdbd nobody else.
+    """Our admin level; None without an answer. SlurmUser and root may do everything; without slurmdbd nobody else may.
 
-    slurmctld's own copy of the accounts is asked, which serves while slurmdbd is down; slurmdbd is asked
-    where that does not name us.
+    slurmctld's copy of the accounts is read first, since it works while slurmdbd is down. slurmdbd is asked if that
+    copy does not contain us.
     """
     user = own_name()
     slurm_user = settings.get("SlurmUser", "").partition("(")[0]
@@ -91,8 +96,19 @@ def ask_rights(commands: Commands, settings: Mapping[str, str]) -> Rights | None
     return _RIGHTS.get(found[1].lower(), Rights.USER) if found else Rights.USER
 
 
+def operator_line(user: str) -> str:
+    """The command that gives a user the Operator right.
+
+    `sacctmgr modify` does nothing for a user without association, and `add` nothing for a user with one.
+    """
+    return (
+        f"sacctmgr add user {user} account=root adminlevel=Operator "
+        f"(if it has an association: sacctmgr modify user {user} set adminlevel=Operator)"
+    )
+
+
 def _ask(commands: Commands, program: str, *arguments: str) -> str | None:
-    """What the command prints; None when it fails."""
+    """The output of the command; None if it fails."""
     try:
         return commands.run(program, *arguments)
     except SlurmError:
@@ -100,9 +116,11 @@ def _ask(commands: Commands, program: str, *arguments: str) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
-    """How busy slurmctld is. threads: server threads now. dbd_queue: messages waiting for slurmdbd.
+class SdiagLoad:
+    """The load of slurmctld.
 
+    threads: server threads now.
+    dbd_queue: messages waiting for slurmdbd.
     agent_queue: messages waiting for nodes.
     """
 
@@ -114,18 +132,34 @@ class Load:
 _LOAD = {"Server thread count": "threads", "DBD Agent queue size": "dbd_queue", "Agent queue size": "agent_queue"}
 
 
-def parse_load(text: str) -> Load:
-    """The load of sdiag's text, all versions. Raises UnreadableError when it is not sdiag's."""
+def parse_load(text: str) -> SdiagLoad:
+    """The load in the output of sdiag, of any version. Raises UnreadableError for other text."""
     found: dict[str, int] = {}
     for line in text.splitlines():
         words, _, number = line.partition(":")
-        if (name := _LOAD.get(words.strip())) and (count := whole(number, -1)) >= 0:
+        if (name := _LOAD.get(words.strip())) and (count := whole_number(number, -1)) >= 0:
             found.setdefault(name, count)
     if "threads" not in found:
-        raise UnreadableError("sdiag tells no server thread count", text=text[:80])
-    return Load(**found)
+        raise UnreadableError("sdiag shows no server thread count", text=text[:80])
+    return SdiagLoad(**found)
 
 
-def read_load(commands: Commands) -> Load:
+def read_load(commands: Commands) -> SdiagLoad:
     """The load of slurmctld now. Raises SlurmError."""
     return parse_load(commands.run("sdiag"))
+
+
+# A tag for this installation, since several may work with one Slurm.
+
+
+def installation_tag(config: Config) -> str:
+    """Six hex digits for the names of its reservations. They are the same at every start.
+
+    They follow from the place of the record of operations: host and journal file, or the database if several hosts
+    share one.
+    """
+    where = [socket.gethostname(), str(config.ledger.journal.absolute())]
+    if config.leader.enabled:
+        url = urlsplit(url_without_password(config.ledger.url))
+        where = [url.hostname or "", str(url.port or ""), url.path]
+    return hashlib.blake2b("\0".join(where).encode(), digest_size=3).hexdigest()

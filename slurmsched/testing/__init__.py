@@ -5,8 +5,7 @@
 
 from slurmsched.testing.builders import fleet, jobs, mixed_snapshot, shifted, snapshot
 from slurmsched.testing.conformance import NonconformingError, check_estimator, check_policy
-from slurmsched.testing.physics import check_physics
-from slurmsched.testing.placements import check_placement
+from slurmsched.testing.placement_conformance import check_physics, check_placement
 
 __all__ = [
     "NonconformingError", "check_estimator", "check_physics", "check_placement", "check_policy", "fleet", "jobs",

@@ -1,4 +1,4 @@
-"""Snapshots in a line: rows as dicts, everything not given at a sensible default."""
+"""Small snapshots in a line: rows as dicts, with sensible defaults for the rest."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from slurmsched.model import Allocations, Jobs, Labels, Nodes, Partitions, Snapshot, frozen, job_state, node_state
-from slurmsched.model.columns import Floats
+from slurmsched.model.columns import Floats, Table
 from slurmsched.model.gres import is_mig
 from slurmsched.model.hints import parse_hints
-from slurmsched.model.table import Table
 
 T = TypeVar("T", bound=Table)
 Row = Mapping[str, Any]
@@ -59,11 +58,12 @@ def snapshot(
     with all nodes if not given. history_gpu_s is sorted. others: further fields of Snapshot.
     """
     held = _table(Allocations, sorted(allocations, key=_place))
-    machines = _used(_nodes(nodes), held)
+    submitted = _jobs(jobs)
+    machines = _used(_nodes(nodes), held, submitted)
     default = [{"name": PARTITION, "default": True, "nodes": len(machines), "node_list": ",".join(machines.name)}]
     return Snapshot(
         now_s=now_s,
-        jobs=_jobs(jobs),
+        jobs=submitted,
         nodes=machines,
         partitions=_table(Partitions, sorted(default if partitions is None else partitions, key=_name)),
         allocations=held,
@@ -98,7 +98,7 @@ def shifted(given: Snapshot, by_s: float) -> Snapshot:
     Deadlines in comments that are given as a time are shifted too. The carry and what is on record of operations stay.
     """
     tables = {
-        "jobs": ("submit_s", "eligible_s", "start_s", "end_s", "first_submit_s"),
+        "jobs": ("submit_s", "eligible_s", "start_s", "expected_start_s", "end_s", "first_submit_s"),
         "past": ("submit_s", "end_s"),
         "reservations": ("start_s", "end_s"),
     }
@@ -144,15 +144,18 @@ def _node(row: Row) -> dict[str, Any]:
     return {"partitions": PARTITION, **row, **({"state": int(node_state(state))} if isinstance(state, str) else {})}
 
 
-def _used(nodes: Nodes, held: Allocations) -> Nodes:
-    """The nodes with the GPUs that are held counted as used; MIG devices are none."""
+def _used(nodes: Nodes, held: Allocations, submitted: Jobs) -> Nodes:
+    """The nodes with the GPUs that are held counted as used, also in part; MIG devices are none."""
     row = {name: i for i, name in enumerate(nodes.name)}
     used, mask = nodes.gpus_used.copy(), nodes.gpu_mask_used.copy()
-    for name, gpu_type, gpus, gpu_mask in zip(held.node, held.gpu_type, held.gpus, held.gpu_mask, strict=True):
+    parts = set(submitted.job_id[submitted.gpu_milli < 1000].tolist())
+    columns = zip(held.job_id.tolist(), held.node, held.gpu_type, held.gpus, held.gpu_mask.tolist(), strict=True)
+    for job_id, name, gpu_type, gpus, gpu_mask in columns:
         if is_mig(gpu_type):
             continue
-        used[row[name]] += gpus
-        mask[row[name]] |= gpu_mask
+        n = row[name]
+        used[n] += (gpu_mask & ~int(mask[n])).bit_count() if job_id in parts else gpus
+        mask[n] |= gpu_mask
     return nodes.with_columns(gpus_used=used, gpu_mask_used=mask) if len(held) else nodes
 
 

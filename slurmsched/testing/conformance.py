@@ -1,4 +1,4 @@
-"""What every policy and estimator must keep to, as one call in a plug-in's own tests."""
+"""Rules that every policy and estimator keeps, as one call in a plug-in's own tests."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slurmsched.errors import SlurmschedError
-from slurmsched.model import Assignments, Estimates, Labels, Ranking, Snapshot, Wants
-from slurmsched.model.wants import request_of, types_of
+from slurmsched.model import Assignments, Estimates, JobChanges, Labels, Ranking, Snapshot
+from slurmsched.model.overrides import request_of, types_of
 from slurmsched.protocols import ChangingPolicy, Estimator, Policy
-from slurmsched.resources.held import holding
+from slurmsched.resources.allocated import holding
 from slurmsched.testing.builders import mixed_snapshot, shifted, snapshot
 
 SHIFTS_S = (1_764_000_123.0, -2_000_001.0)  # that times are shifted by; neither is a whole number of minutes
@@ -49,8 +49,8 @@ def check_policy(policy: Policy, snapshots: Sequence[Snapshot] = ()) -> None:
 
     frozen: a frozen dataclass. pure: no clock, no chance, nothing written, nothing kept. repeatable: the same
     snapshot gives the same bytes. total order: every row once. finite: `why` has a number by row and no NaN.
-    row order: the same jobs in other rows give the same order. wants: a value by row; GPUs by type in sum as many as
-    the job is to hold. carry: plain values, taken back at the next quantum. clock: all times shifted by a constant
+    row order: the same jobs in other rows give the same order. changes: a value by row; GPUs by type in sum as many
+    as the job is to hold. carry: plain values, taken back at the next quantum. clock: all times shifted by a constant
     change nothing, at the second look neither.
     """
     frozen_or_raise(policy)
@@ -145,21 +145,21 @@ def _check_ranking(ranking: Ranking, given: Snapshot) -> None:
             raise NonconformingError("finite", f"why[{name!r}] has shape {np.shape(column)}, not ({rows},)")
         if np.asarray(column).dtype.kind == "f" and np.isnan(column).any():
             raise NonconformingError("finite", f"why[{name!r}] has NaN; say infinity for a job that comes last")
-    for name, values in ({} if ranking.wants is None else ranking.wants.columns).items():
+    for name, values in ({} if ranking.changes is None else ranking.changes.columns).items():
         if len(values) != rows:
-            raise NonconformingError("wants", f"wants.{name} has {len(values)} rows, not {rows}")
-    if ranking.wants is not None and ranking.wants.gpus_by_type is not None:
-        _check_types(ranking.wants, ranking.wants.gpus_by_type, given)
+            raise NonconformingError("changes", f"changes.{name} has {len(values)} rows, not {rows}")
+    if ranking.changes is not None and ranking.changes.gpus_by_type is not None:
+        _check_types(ranking.changes, ranking.changes.gpus_by_type, given)
 
 
-def _check_types(wants: Wants, gpus_by_type: Labels, given: Snapshot) -> None:
+def _check_types(changes: JobChanges, gpus_by_type: Labels, given: Snapshot) -> None:
     """That whoever is to be on several types is to hold its GPUs of them, some of each."""
-    asked = given.jobs.gpus if wants.gpus is None else np.where(wants.gpus > 0, wants.gpus, given.jobs.gpus)
+    asked = given.jobs.gpus if changes.gpus is None else np.where(changes.gpus > 0, changes.gpus, given.jobs.gpus)
     for text, gpus in zip(gpus_by_type, asked.tolist(), strict=True):
         of = types_of(text)
         if text and (text != request_of(of) or len(of) < 2 or min(of.values()) < 1 or sum(of.values()) != gpus):
-            raise NonconformingError("wants", f"wants.gpus_by_type has {text!r} for {gpus} GPUs: say how many of each "
-                                     'of several types, as "gpu:k80:2,gpu:v100:4"')  # fmt: skip
+            raise NonconformingError("changes", f"changes.gpus_by_type has {text!r} for {gpus} GPUs: say how many "
+                                     'of each of several types, as "gpu:k80:2,gpu:v100:4"')  # fmt: skip
 
 
 def _check_row_order(policy: Policy, given: Snapshot, ranking: Ranking) -> None:
@@ -204,18 +204,18 @@ def _differs(ours: Ranking, theirs: Ranking, by_s: float) -> str:
         here, there = np.asarray(column, np.float64), np.asarray(theirs.why[name], np.float64)
         if not (np.isclose(here, there, 1e-6, 1e-3) | np.isclose(here + by_s, there, 0.0, 1e-3)).all():
             return f"why[{name!r}] is another"
-    columns = {} if ours.wants is None else ours.wants.columns
-    others = {} if theirs.wants is None else theirs.wants.columns
+    columns = {} if ours.changes is None else ours.changes.columns
+    others = {} if theirs.changes is None else theirs.changes.columns
     for name in columns | others:
         if name not in columns or name not in others:
-            return f"wants.{name} is not there in both"
+            return f"changes.{name} is not there in both"
         if isinstance(columns[name], Labels):
             same = list(columns[name]) == list(others[name])
         else:
             here, there = np.asarray(columns[name]), np.asarray(others[name])
             same = np.allclose(here + (by_s if name == "start_s" else 0), there, 1e-6, 1e-3)
         if not same:
-            return f"wants.{name} is another"
+            return f"changes.{name} is another"
     return ""
 
 

@@ -1,4 +1,4 @@
-"""How a site's GPUs and nodes are wired, read from what it has: pure functions, text in, frozen tables out.
+"""How a site's GPUs and nodes are wired, read from its files.
 
-A reader never fails on text and never guesses: what cannot be read is unknown, and `warnings` says so.
+Pure functions: text in, frozen tables out. Slurm and files are read in slurmsched/slurm.
 """

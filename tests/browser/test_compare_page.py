@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from slurmsched.replay.trace_files import Recorded, save
-from slurmsched.replay.traces import sample_trace
+from slurmsched.model.trace import RecordedTrace
+from slurmsched.sim.traces.trace_io import sample_trace, save_trace
 from tests.browser.axe import findings
-from tests.browser.chromium import Rendered, rendered
+from tests.browser.chromium import DARK, Rendered, rendered
 
 pytestmark = pytest.mark.browser
 
@@ -35,10 +35,10 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Shown:
     """120 jobs of Philly, of nine users, under three policies."""
     folder = tmp_path_factory.mktemp("compare")
     trace, page = sample_trace().first(120), folder / "page.html"
-    save(folder / "trace.csv", Recorded(trace.with_columns(user=[f"user{job % 9}" for job in trace.job_id])))
+    save_trace(folder / "trace.csv", RecordedTrace(trace.with_columns(user=[f"user{job % 9}" for job in trace.job_id])))
     words = [word for policy in POLICIES for word in ("--policy", policy)]
     command = [sys.executable, "-m", "slurmsched.cli.main", "compare", "trace.csv", "--cluster", "2x8", *words,
-               "--jobs", "1", "-o", str(page), "--json"]  # fmt: skip
+               "--workers", "1", "--page", str(page), "--json"]  # fmt: skip
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=300, cwd=folder)
     return Shown(json.loads(done.stdout), rendered(page, folder / "profile"), page)
 
@@ -86,12 +86,50 @@ def test_plots__draw_a_line_for_each_policy(shown: Shown) -> None:
 
 
 def test_gantts__draw_an_image_for_each_policy(shown: Shown) -> None:
-    """The heat map is there, with a legend of the sizes, and says how many runs it shows."""
+    """The image is there, with a legend of the sizes, and says how many runs it shows."""
     for number, run in enumerate(shown.made["runs"], 6):
         plot = _plot(shown.page, number)
         assert len(re.findall(r"<image [^>]*href=\"data:image/png", plot)) == 1
         assert "1 GPU" in re.findall(r'class="legendtext"[^>]*>(.*?)</text>', plot)
         assert f"{run['jobs'] + run['preemptions']:,} runs on 16 GPUs." in shown.page.html
+
+
+def test_gantts__name_the_job_under_the_pointer(shown: Shown, tmp_path: Path) -> None:
+    """A GPU, a time and a job of the trace, in the line below the chart."""
+    told = """
+    const chart = document.getElementById("plot-6"), box = chart.getBoundingClientRect();
+    const {l, t, h} = chart._fullLayout._size;
+    chart.dispatchEvent(new PointerEvent("pointermove", {clientX: box.left + l + 3, clientY: box.top + t + h - 3}));
+    document.title = chart.closest("figure").querySelector("output").textContent;
+    """
+    page = _with_script(shown, tmp_path, f'addEventListener("load", () => {{ {told} }})')
+    (line,) = re.findall(r"<title>(.*?)</title>", page.html)
+    assert re.fullmatch(r"GPU 0, 0\.\d\d (h|days): job \d+", line)
+
+
+def test_plots__follow_the_theme_and_print_light(shown: Shown, tmp_path: Path) -> None:
+    """The line of fifo is light on a dark screen, dark on paper, and light again after printing."""
+    told = """
+    const lines = [], look = () => lines.push(document.querySelector("#plot-0 .js-line").style.stroke);
+    look();
+    for (const name of ["beforeprint", "afterprint"]) { dispatchEvent(new Event(name)); look(); }
+    document.title = lines.join(" ");
+    """
+    page = _with_script(shown, tmp_path, f'addEventListener("load", () => {{ {told} }})', 1280, DARK)
+    (colours,) = re.findall(r"<title>(.*?)</title>", page.html)
+    light, dark = "rgb(26, 26, 26)", "rgb(232, 232, 232)"
+    assert colours == f"{dark} {light} {dark}"
+
+
+def test_conclusion__names_the_best_and_the_command(shown: Shown) -> None:
+    """As the JSON has it; the best figures are marked, for all readers."""
+    told = shown.made["traces"][0]["conclusion"]
+    listed = re.search(r'<ul class="conclusion".*?</ul>', shown.page.html, re.DOTALL)
+    assert listed is not None
+    assert [html.unescape(text) for text in re.findall(r"<li>(.*?)</li>", listed[0])] == told
+    assert html.unescape(re.findall(r"<pre[^>]*><code>(.*?)</code>", shown.page.html)[0]) == shown.made["command"]
+    best = re.findall(r'class="best">([^<]*)<span class="sr"> best</span>', shown.page.html)
+    assert f"{min(run['avg_wait_s'] for run in shown.made['runs']) / 3600:,.2f}" in best
 
 
 def test_heads__sort_their_table(shown: Shown, tmp_path: Path) -> None:
@@ -118,12 +156,12 @@ def test_page__fits_its_window(shown: Shown, tmp_path: Path, width: int) -> None
     assert int(surplus) <= 0
 
 
-def _with_script(shown: Shown, folder: Path, script: str, width: int = 1280) -> Rendered:
+def _with_script(shown: Shown, folder: Path, script: str, width: int = 1280, *flags: str) -> Rendered:
     """The page with a script of ours at its end. `heads`: the buttons of all tables."""
     copy = folder / "copy.html"
     heads = 'const heads = document.querySelectorAll("thead button");'
     copy.write_text(f"{shown.path.read_text(encoding='utf-8')}<script>{heads}{script}</script>", encoding="utf-8")
-    return rendered(copy, folder / "profile", width)
+    return rendered(copy, folder / "profile", width, 0, *flags)
 
 
 def _tables(page: str) -> list[list[tuple[str, list[float | None]]]]:

@@ -30,7 +30,7 @@ class Shown(NamedTuple):
 def shown(tmp_path_factory: pytest.TempPathFactory) -> Shown:
     folder = tmp_path_factory.mktemp("demo")
     path = folder / "page.html"
-    command = [sys.executable, "-m", "slurmsched.cli.main", "demo", "--jobs", "100", "--out", str(path), "--json"]
+    command = [sys.executable, "-m", "slurmsched.cli.main", "demo", "--first", "100", "--page", str(path), "--json"]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=300)
     return Shown(json.loads(done.stdout), rendered(path, folder / "profile"), path)
 

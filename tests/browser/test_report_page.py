@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from slurmsched.report.figures import figures
-from slurmsched.report.page import report_page
+from slurmsched.observe.report.report_figures import report_figures
+from slurmsched.observe.report.report_page import report_page
 from tests.browser.axe import findings
 from tests.browser.chromium import Rendered, rendered
-from tests.unit.report.made_up import material
+from tests.unit.observe.report.report_samples import material
 
 pytestmark = pytest.mark.browser
 
@@ -30,7 +30,7 @@ class Shown(NamedTuple):
 def shown(tmp_path_factory: pytest.TempPathFactory) -> Shown:
     folder = tmp_path_factory.mktemp("report")
     of = material()
-    made, path = figures(of), folder / "report.html"
+    made, path = report_figures(of), folder / "report.html"
     path.write_text(report_page(of, made), encoding="utf-8")
     return Shown(made, rendered(path, folder / "profile"), path)
 

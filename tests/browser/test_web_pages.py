@@ -11,22 +11,22 @@ from pathlib import Path
 import orjson
 import pytest
 
-from slurmsched.web.pages import Pages
-from slurmsched.web.server import Server, Site, allowed_hosts
+from slurmsched.observe.web.web_pages import WebPages, slurm_duration
+from slurmsched.observe.web.web_server import ServedSite, WebServer, allowed_hosts
 from tests.browser.axe import findings
-from tests.browser.chromium import rendered
-from tests.unit.web.made_up import EVIL, frame
+from tests.browser.chromium import DARK, rendered
+from tests.unit.observe.web.frame_samples import EVIL, frame
 
 pytestmark = pytest.mark.browser
 
-PATHS = ("/", "/gpus", "/job?id=33")
+PATHS = ("/", "/running", "/gpus", "/use", "/job?id=33")
 
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    pages = Pages()
+    pages = WebPages()
     pages.show(frame())
-    server = Server("127.0.0.1:0", Site(pages.answer, allowed_hosts("127.0.0.1:0")))
+    server = WebServer("127.0.0.1:0", ServedSite(pages.answer, allowed_hosts("127.0.0.1:0")))
     yield f"http://127.0.0.1:{server.port}"
     server.close()
 
@@ -56,21 +56,50 @@ def test_queue__has_the_numbers_of_the_json(address: str, tmp_path: Path) -> Non
     cells = [[html.unescape(re.sub(r"<[^>]*>", "", cell)).strip() for cell in row] for row in rows]
     jobs = orjson.loads(fetched(f"{address}/queue.json"))["jobs"]
     users = {job["job_id"]: job["user"].replace("\u202e", "\\u202e") for job in jobs}
-    assert [row[:9] for row in cells] == [
-        [str(job["rank"]), str(job["job_id"]), users[job["job_id"]], job["partition"], str(job["gpus"]),
-         f"{job['attained_gpu_s'] / 3600:.1f}", str(job["queue"]), str(job["lever_now"]), str(job["lever_wanted"])]
+    assert [[*row[:3], *row[4:7], row[8], *row[10:13]] for row in cells] == [
+        [str(job["job_id"]), str(job["rank"]), users[job["job_id"]], job["account"], job["partition"],
+         str(job["gpus"]), slurm_duration(job["waiting_s"]), job["slurm_reason"],
+         f"{job['attained_gpu_s'] / 3600:.1f}", str(job["queue"])]
         for job in jobs
     ]  # fmt: skip
     assert EVIL in {job["user"] for job in jobs}
 
 
-@pytest.mark.parametrize("path", PATHS)
-def test_page__is_accessible(address: str, tmp_path: Path, path: str) -> None:
-    """axe finds nothing serious in it, with its style in place."""
-    text = fetched(address + path).replace(
-        '<link rel="stylesheet" href="/style.css">', f"<style>{fetched(address + '/style.css')}</style>"
-    )
+@pytest.mark.parametrize(("path", "flags"), [("/", ()), ("/gpus", ()), ("/use", (DARK,)), ("/job?id=33", ())])
+def test_page__is_accessible(address: str, tmp_path: Path, path: str, flags: tuple[str, ...]) -> None:
+    """axe finds nothing serious in it, with its style in place, in light or dark."""
+    page = saved(address, path, tmp_path)
+    assert findings(page, tmp_path, 1280, *flags) == []
+
+
+def saved(address: str, path: str, folder: Path) -> Path:
+    """The page as a file, with its style inside."""
+    style = '<link rel="stylesheet" href="/style.css">'
+    text = fetched(address + path).replace(style, f"<style>{fetched(address + '/style.css')}</style>")
     assert "<style>" in text
-    page = tmp_path / "page.html"
+    page = folder / "page.html"
     page.write_text(text, encoding="utf-8")
-    assert findings(page, tmp_path) == []
+    return page
+
+
+def test_queue__is_sorted_and_searched_in_the_browser(address: str, tmp_path: Path) -> None:
+    """By a click on a head, by what the numbers are; rows without the word are hidden, and the page says how many
+    are left. On a phone's width only the table scrolls."""
+    page, script = saved(address, "/", tmp_path), fetched(f"{address}/page.js")
+    told = """
+    [...document.querySelectorAll("thead button")].find((head) => head.textContent === "GPUs").click();
+    const find = document.getElementById("find");
+    find.value = "BOB";
+    find.dispatchEvent(new Event("input"));
+    document.title = document.documentElement.scrollWidth - innerWidth;
+    """
+    text = page.read_text(encoding="utf-8").replace('<script src="/page.js" defer></script>', "")
+    page.write_text(f"{text}<script>{script}</script><script>{told}</script>", encoding="utf-8")
+    done = rendered(page, tmp_path / "profile", 500)
+    shown = re.findall(r'<tr>\s*<th scope="row"><a href="/job\?id=(\d+)"', done.html)
+    jobs = {job["job_id"]: job for job in orjson.loads(fetched(f"{address}/queue.json"))["jobs"]}
+    assert {jobs[int(job)]["user"] for job in shown} == {"bob"}
+    assert [jobs[int(job)]["gpus"] for job in shown] == sorted(jobs[int(job)]["gpus"] for job in shown)
+    assert ">5 of 15 rows</span>" in done.html
+    (surplus,) = re.findall(r"<title>(-?\d+)</title>", done.html)
+    assert int(surplus) <= 0

@@ -6,15 +6,15 @@ import json
 
 import pytest
 
-from slurmsched.metrics.catalog import RULE_NAMES
-from slurmsched.metrics.gauges import gauges
 from slurmsched.model import Plan
-from slurmsched.survey.gpu_map import gpu_map
+from slurmsched.observe.metrics.cycle_figures import gauges
+from slurmsched.observe.metrics.metric_catalog import RULE_NAMES
+from slurmsched.observe.survey.gpu_overview import gpu_map
+from slurmsched.observe.top.top_drawing import head
 from slurmsched.testing import snapshot
-from slurmsched.top.drawing import head
 from tests.cases.conftest import Run
 from tests.cases.fake_slurm import FakeSlurm, job, node, record, running
-from tests.unit.web.made_up import frame
+from tests.unit.observe.web.frame_samples import frame
 
 TAKING = '[policy]\nname = "discretized-las"\n[preemption]\nenabled = true\nquantum_s = 600\n'
 FULL = {"State": "MIXED+CLOUD", "CPUAlloc": "8", "GresUsed": "gpu:a100:8(IDX:0-7)", "AllocTRES": "cpu=8,gres/gpu=8"}
@@ -37,23 +37,23 @@ def _slurm(state: str, gpus: int = 8, **fields: str) -> FakeSlurm:
 def test_plan__preempts_nobody_where_slurm_would_boot_a_node(on: Run, state, victims):
     """An empty node that is up, off or booting takes the job; one that takes none leaves preemption."""
     told = json.loads(on(_slurm(state), "plan", "--json", toml=TAKING).out)
-    stopped = [act for act in told["acts"] if act["job_id"] == 9]
-    assert sum(len(act["victims"]) for act in stopped) == victims
+    stopped = [operation for operation in told["operations"] if operation["job_id"] == 9]
+    assert sum(len(operation["victims"]) for operation in stopped) == victims
 
 
 def test_plan__preempts_nobody_where_a_node_may_be_free(on: Run):
     """Of n2 it cannot be read how many GPUs are in use: the job may start there, so nobody leaves for it."""
     told = json.loads(on(_slurm("IDLE", GresUsed="???"), "plan", "--json", toml=TAKING).out)
-    assert [act for act in told["acts"] if act["job_id"] == 9] == []
+    assert [operation for operation in told["operations"] if operation["job_id"] == 9] == []
     assert ("unread", 9) in [(one["rule"], one["job_id"]) for one in told["refused"]]
     assert "unread" in RULE_NAMES
 
 
 @pytest.mark.parametrize(("options", "code", "words"), [
     (("--gpus-per-node=8",), 0, "starts after a boot on 1 of these nodes"),
-    (("--gpus-per-node=8", "-N2"), 3, "waits; 0 of 2 nodes can give 8 GPUs"),
-    (("--gpus=16",), 3, "waits"),
-    (("--gpus-per-node=1", "-c", "65"), 3, "waits"),
+    (("--gpus-per-node=8", "-N2"), 10, "waits; 0 of 2 nodes can give 8 GPUs"),
+    (("--gpus=16",), 10, "waits"),
+    (("--gpus-per-node=1", "-c", "65"), 10, "waits"),
     ((), 0, "after a boot"),
 ])  # fmt: skip
 def test_fit__tells_what_starts_after_a_boot(on: Run, options, code, words):
@@ -110,4 +110,4 @@ def test_web_and_top__show_them_apart():
     assert [one[key] for key in ("gpus", "free", "boot", "used", "drained", "down", "unread")] == [14, 0, 7, 1, 2, 0, 4]
     what = {node.name: sorted({gpu.what for gpu in node.gpus}) for node in gpu_map(snapshot(nodes=ROWS))}
     assert what == {"n1": ["boot", "held"], "n2": ["unknown"], "n3": ["closed"]}
-    assert "0 free, 7 after a boot, 4 unknown, 2 drained, 0 down" in head(made, 100).plain
+    assert "0 idle, 7 after a boot, 4 unknown, 2 draining, 0 down" in head(made, 100).plain

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from tests.cases.conftest import Run
 from tests.cases.fake_slurm import FakeSlurm
 
@@ -18,7 +20,7 @@ odd|3|gpu:a100:?
 def test_init__counts_mig_devices_apart(on: Run):
     """A slice of a GPU is none; what cannot be read is said; a partition without GPUs is not named."""
     told = on(FakeSlurm(sinfo=SINFO), "init", "--stdout").out
-    scope = [line for line in told.splitlines() if line.startswith("# ") and ": " in line and " on " in line]
+    scope = [line for line in told.splitlines() if re.match(r"# \w+: \d", line)]
     assert scope == [
         "# cloud: 128 GPUs (v100) on 16 nodes",
         "# gpu: 34 GPUs and 28 MIG devices (a100, a100_3g.20gb) on 6 nodes",

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from slurmsched.explain.states import standing_by_state
 from slurmsched.model import JobState
 from slurmsched.model.reasons import Blocker
+from slurmsched.observe.explain.wording import blocker_of_state
 from tests.cases.conftest import Run
 from tests.cases.fake_slurm import FakeSlurm, job, node, running
 
@@ -65,7 +65,7 @@ def test_explain__a_requeued_job_that_completes_is_said_for_both(on: Run):
 @pytest.mark.parametrize("state", JobState)
 def test_standing_by_state__runs_only_what_runs(state):
     """No flag but RUNNING makes a job run."""
-    assert (standing_by_state(int(state)) is Blocker.RUNNING) == (state is JobState.RUNNING)
+    assert (blocker_of_state(int(state)) is Blocker.RUNNING) == (state is JobState.RUNNING)
 
 
 def test_status__counts_each_job_once(on: Run):
@@ -81,10 +81,10 @@ def test_plan__lets_no_held_job_take_gpus(on: Run):
     toml = '[policy]\nname = "discretized-las"\n[preemption]\nenabled = true\nquantum_s = 600\n'
     full = node("n1", State="ALLOCATED", GresUsed="gpu:a100:8(IDX:0-7)", CPUAlloc="1")
     lo = running(1, "n1", 8, UserName="lo", Comment="slurmsched: preempt=yes ckpt=USR1@60")
-    for word, acts in (("PENDING", 1), ("REQUEUE_HOLD", 0), ("SPECIAL_EXIT", 0), ("RESV_DEL_HOLD", 0)):
+    for word, operations in (("PENDING", 1), ("REQUEUE_HOLD", 0), ("SPECIAL_EXIT", 0), ("RESV_DEL_HOLD", 0)):
         wants = job(9, 8, State=word, UserName="hi", PriorityLong="2000")
         slurm = FakeSlurm(full, [lo, wants], records=HOLDS)
-        assert len(json.loads(on(slurm, "plan", "--json", toml=toml).out)["acts"]) == acts
+        assert len(json.loads(on(slurm, "plan", "--json", toml=toml).out)["operations"]) == operations
 
 
 HOLDS = "JobId=1 JobName=train UserId=lo(1) JobState=RUNNING Nodes=n1 CPU_IDs=0 Mem=1000 GRES=gpu:a100:8(IDX:0-7)\n"

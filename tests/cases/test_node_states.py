@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from slurmsched.model import NodeState
-from slurmsched.model.states import NODE_TAKES, Takes
+from slurmsched.model.states import NODE_TAKES, Availability
 from tests.cases.conftest import Run
 from tests.cases.fake_slurm import FakeSlurm, node
 
-NOW, BOOT, NONE = Takes.NOW, Takes.BOOT, Takes.NONE
+NOW, BOOT, NONE = Availability.NOW, Availability.BOOT, Availability.NONE
 STATES = {
     "IDLE": NOW, "IDLE+BLOCKED": NONE, "IDLE+COMPLETING": NOW, "IDLE+PLANNED": NOW, "IDLE+RESERVED": NOW,
     "IDLE+CLOUD+POWERED_DOWN": BOOT, "IDLE+CLOUD+POWERING_UP": BOOT, "IDLE+CLOUD+POWERING_DOWN": NONE,
@@ -46,7 +46,7 @@ def test_reading_page__has_the_table():
     """docs/reading.md names each state and flag in the row of its answer."""
     page = (Path(__file__).parents[2] / "docs/reading.md").read_text()
     rows = dict(line.strip("| ").split(" | ") for line in page.splitlines() if re.match(r"\| (now|after|not)", line))
-    words = {Takes.NOW: "now", Takes.BOOT: "after a boot", Takes.NONE: "not"}
+    words = {Availability.NOW: "now", Availability.BOOT: "after a boot", Availability.NONE: "not"}
     assert [flag for flag in NodeState if f"`{flag.name}`" not in rows[words[NODE_TAKES[flag]]]] == []
 
 
@@ -64,7 +64,7 @@ def test_gpus__tells_open_after_a_boot_and_closed(on: Run):
     names = {f"s{at:02}": text for at, text in enumerate(STATES)}
     slurm = FakeSlurm("".join(node(name, State=text) for name, text in names.items()))
     (found,) = json.loads(on(slurm, "gpus", "--json").out)["types"]
-    of = [sum(8 for takes in STATES.values() if takes is answer) for answer in Takes]
+    of = [sum(8 for takes in STATES.values() if takes is answer) for answer in Availability]
     assert [found["free"], found["boot"], found["drained"] + found["down"]] == of
     assert found["gpus"] == 8 * len(STATES)
     warned = {

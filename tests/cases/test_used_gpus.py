@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from slurmsched.slurm.node_text import parse_nodes
+from slurmsched.slurm.scontrol_tables import parse_nodes
 from tests.cases.conftest import Run
 from tests.cases.fake_slurm import FakeSlurm, job, node, record, running
 
@@ -112,7 +112,7 @@ def test_commands__take_a_full_node_without_types_for_full(on: Run):
     lines = "".join(record(at + 1, Nodes=f"n1 CPU_IDs={at} Mem=1000 GRES=gpu:(null):1(IDX:{at})") for at in range(8))
     slurm = FakeSlurm(_node(*USED[0][:3]), jobs, records=lines)
     assert json.loads(on(slurm, "status", "--json").out)["gpus"]["allocated"] == 8
-    assert on(slurm, "fit", "--gpus-per-node=1").code == 3
+    assert on(slurm, "fit", "--gpus-per-node=1").code == 10
 
 
 @pytest.mark.parametrize(("command", "words"), [
@@ -126,7 +126,7 @@ def test_commands__say_that_gpus_cannot_be_read(on: Run, command, words):
     said = on(FakeSlurm(_node("???", "", {}), [job(5)]), *command)
     assert words in said.out
     if command[0] != "explain":
-        assert "node n1: its GPUs in use cannot be read" in said.out + said.err
+        assert "node n1: cannot read its GPUs in use" in said.out + said.err
 
 
 def test_gpus__believes_jobs_where_their_node_says_less(on: Run):

@@ -15,12 +15,13 @@ from itertools import combinations
 import orjson
 from ClusterShell.NodeSet import NodeSet
 
-from slurmsched.slurm.reservations import parse_reservations
-from slurmsched.slurm.text import fields, records
+from slurmsched.model.slurm_text import record_fields, split_records
+from slurmsched.slurm.scontrol_tables import parse_reservations
 from tests.live.lab import USERS, Installed, column, run, sacct
 
 NODES = [f"n{number}" for number in range(1, 17)]
-LATE_S = 25.0  # so long after its act, or after the daemon came back, a reservation may be there that no open act has
+# A reservation may be there that no open operation has, so long after its operation or after the daemon came back.
+LATE_S = 25.0
 # Notes nothing, saves nothing: goes on at the signal and ends well when Slurm asks it to.
 SCRIPT = "trap '' USR2; trap 'exit 0' TERM; n=0; until [ $n -ge {s} ]; do sleep 1; n=$((n + 1)); done"
 WILLING = ("slurmsched: preempt=yes ckpt=USR2@1", "slurmsched: preempt=yes ckpt=USR2@3", "slurmsched: preempt=no", "")
@@ -36,12 +37,12 @@ class Churn:
     chosen: dict[int, int] = field(default_factory=dict)
     cancelled: set[int] = field(default_factory=set)
     failed: Counter[int] = field(default_factory=Counter)  # runs that a node's end took, by job
-    named: Counter[int] = field(default_factory=Counter)  # acts that name a job as a victim
-    acts: dict[str, dict] = field(default_factory=dict)
+    named: Counter[int] = field(default_factory=Counter)  # operations that name a job as a victim
+    operations: dict[str, dict] = field(default_factory=dict)
     closed: set[str] = field(default_factory=set)
     counts: Counter[str] = field(default_factory=Counter)
     down: set[str] = field(default_factory=set)
-    alone_s: dict[str, float] = field(default_factory=dict)  # reservation -> since when no open act has it
+    alone_s: dict[str, float] = field(default_factory=dict)  # reservation -> since when no open operation has it
     changed: dict[int, tuple[str, int]] = field(default_factory=dict)  # job -> its reservation then, cycles done
     daemon: subprocess.Popen[bytes] | None = None
     begun_s: float = field(default_factory=time.monotonic)
@@ -168,20 +169,20 @@ class Churn:
         ours = {name: (nodes, start_s, end_s) for name, nodes, start_s, end_s
                 in zip(table.name, table.node_list, table.start_s, table.end_s, strict=True)
                 if name.startswith("slurmsched-")}  # fmt: skip
-        everyone = (fields(record) for record in records(jobs.out, "JobId"))
+        everyone = (record_fields(record) for record in split_records(jobs.out, "JobId"))
         seen = [job for job in everyone if int(job["JobId"]) in self.chosen]
-        self._read_acts()
+        self._read_operations()
         found = [*self._twice_promised(ours), *self._alone(ours), *self._moved_too_often(seen), *self._unknown(seen)]
         return [*found, *self._kept_in_vain(ours, seen)]
 
-    def _read_acts(self) -> None:
-        path = self.site.journal.with_name("journal.acts.jsonl")
+    def _read_operations(self) -> None:
+        path = self.site.journal.with_name("journal.operations.jsonl")
         for line in path.read_bytes().splitlines() if path.exists() else ():
-            act = orjson.loads(line)["act"]
-            if act["id"] not in self.acts:
-                self.named.update(victim["job_id"] for victim in act["victims"])
-            self.acts[act["id"]] = act
-            (self.closed.add if act["stage"] == "closed" else self.closed.discard)(act["id"])
+            operation = orjson.loads(line)["operation"]
+            if operation["id"] not in self.operations:
+                self.named.update(victim["job_id"] for victim in operation["victims"])
+            self.operations[operation["id"]] = operation
+            (self.closed.add if operation["stage"] == "closed" else self.closed.discard)(operation["id"])
 
     def _twice_promised(self, ours: dict[str, tuple[str, float, float]]) -> Iterator[str]:
         for (one, a), (other, b) in combinations(sorted(ours.items()), 2):
@@ -190,11 +191,13 @@ class Churn:
 
     def _alone(self, ours: dict[str, tuple[str, float, float]]) -> Iterator[str]:
         now_s = time.monotonic()
-        alone = {f"slurmsched-{act}" for act in self.closed} | {name for name in ours if name[11:] not in self.acts}
+        alone = {f"slurmsched-{operation}" for operation in self.closed} | {
+            name for name in ours if name[11:] not in self.operations
+        }
         self.alone_s = {name: self.alone_s.get(name, now_s) for name in alone & ours.keys()}
         for name, since_s in self.alone_s.items():
             if now_s - since_s > LATE_S:
-                yield f"{name} is there {now_s - since_s:.0f} s after its act"
+                yield f"{name} is there {now_s - since_s:.0f} s after its operation"
 
     def _kept_in_vain(self, ours: Container[str], seen: list[dict[str, str]]) -> Iterator[str]:
         """Two whole cycles after its job was kept from its start a reservation is gone: none but the one under way
@@ -209,9 +212,10 @@ class Churn:
     def _moved_too_often(self, seen: list[dict[str, str]]) -> Iterator[str]:
         for job in seen:
             job_id, restarts = int(job["JobId"]), int(job.get("Restarts", 0))
-            acts, nodes = self.named[job_id], self.failed[job_id]
-            if restarts > acts + nodes:
-                yield f"job {job_id} was requeued {restarts} times: {acts} acts named it, {nodes} nodes failed"
+            operations, nodes = self.named[job_id], self.failed[job_id]
+            if restarts > operations + nodes:
+                causes = f"{operations} operations named it, {nodes} nodes failed"
+                yield f"job {job_id} was requeued {restarts} times: {causes}"
 
     def _unknown(self, seen: list[dict[str, str]]) -> Iterator[str]:
         known = self.site.journalled()

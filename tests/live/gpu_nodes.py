@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from slurmsched.model.gres import index_mask
-from slurmsched.topology.picker import Form, GpuRequest, SlurmNode
+from slurmsched.topology.slurm_selection import GpuOption, NodeGpuRequest, SlurmNode
 from tests.live.lab import run
 
 GRES_CONF = Path("/etc/slurm/gres.conf")
@@ -75,7 +75,7 @@ def restart() -> None:
         run("labctl", *command)
 
 
-def options(request: GpuRequest) -> list[str]:
+def options(request: NodeGpuRequest) -> list[str]:
     """The request in the words of the command line."""
     words = [f"--{request.form}={request.count}", f"-c{request.cpus_per_task}"]
     words += [f"-n{request.tasks}"] if request.tasks else []
@@ -100,7 +100,7 @@ class Holding:
         held = sum(self.cpus.values())
         return [CORES - (held >> s * CORES & (1 << CORES) - 1).bit_count() for s in range(SOCKETS)]
 
-    def ask(self, request: GpuRequest) -> int | None:
+    def ask(self, request: NodeGpuRequest) -> int | None:
         """The job that got what it asked for, at once; None if it did not fit."""
         made = run("salloc", "--no-shell", "--immediate=1", "-N1", f"-w{self.name}", "--mem=1",
                    *options(request), check=False)  # fmt: skip
@@ -136,23 +136,23 @@ def end(holdings: Iterable[Holding], jobs: Sequence[int]) -> None:
         holding.forget([job for job in jobs if job in holding.gpus])
 
 
-def requests(counts: Iterable[int] = range(1, 9)) -> list[GpuRequest]:
+def requests(counts: Iterable[int] = range(1, 9)) -> list[NodeGpuRequest]:
     """Every form of request that the test draws from."""
     made = []
     for count, bound in itertools.product(counts, (False, True)):
-        for form in (Form.PER_NODE, Form.PER_JOB):
-            made += [GpuRequest(form, count, cpus_per_task=cpus, bound=bound) for cpus in (1, 4, 20)]
-            made += [GpuRequest(form, count, tasks, bound=bound) for tasks in (1, 2, 3, 4)]
+        for form in (GpuOption.PER_NODE, GpuOption.PER_JOB):
+            made += [NodeGpuRequest(form, count, cpus_per_task=cpus, bound=bound) for cpus in (1, 4, 20)]
+            made += [NodeGpuRequest(form, count, tasks, bound=bound) for tasks in (1, 2, 3, 4)]
     for each, tasks, bound in itertools.product((1, 2, 3), (1, 2, 3, 4), (False, True)):
-        made.append(GpuRequest(Form.PER_TASK, each, tasks, bound=bound))
-        made.append(GpuRequest(Form.PER_TASK, each, tasks, cpus_per_task=6, bound=bound))
+        made.append(NodeGpuRequest(GpuOption.PER_TASK, each, tasks, bound=bound))
+        made.append(NodeGpuRequest(GpuOption.PER_TASK, each, tasks, cpus_per_task=6, bound=bound))
     for each, sockets, bound in itertools.product((1, 2, 3, 4), (1, 2), (False, True)):
-        made.append(GpuRequest(Form.PER_SOCKET, each, sockets=sockets, bound=bound))
+        made.append(NodeGpuRequest(GpuOption.PER_SOCKET, each, sockets=sockets, bound=bound))
     return made
 
 
 def leave_free(holding: Holding, free: int) -> None:
     """Hold every GPU of an empty node but these, one job a GPU."""
     while holding.free:
-        assert holding.ask(GpuRequest(Form.PER_NODE, 1))
+        assert holding.ask(NodeGpuRequest(GpuOption.PER_NODE, 1))
     end([holding], [job for job, gpus in holding.gpus.items() if gpus & free])

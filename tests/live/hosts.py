@@ -55,7 +55,7 @@ class Host(Installed):
     def sent_s(self) -> list[float]:
         """When it meant to write something, by its own journal [Unix s]."""
         lines = self.journal.read_bytes().splitlines() if self.journal.exists() else []
-        return [line["time_s"] for line in map(orjson.loads, lines) if line["event"] == "intend"]
+        return [line["time_s"] for line in map(orjson.loads, lines) if line["event"] == "override" and "old" in line]
 
 
 @contextmanager

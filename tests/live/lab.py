@@ -58,9 +58,10 @@ def forked(
 
 
 def submit(user: str, gpus: int, *options: str, script: str = "sleep 600", name: str = "job") -> int:
-    """Job id of a batch job of this many GPUs (whole nodes above 8)."""
+    """Job id of a batch job of this many GPUs (whole nodes above 8), with 1 GiB a node if no option says otherwise."""
     nodes = max(1, gpus // 8)
-    request = [f"--nodes={nodes}", f"--gpus-per-node={gpus // nodes}", "--mem=1G", f"--job-name={name}"]
+    request = [f"--nodes={nodes}", f"--gpus-per-node={gpus // nodes}", f"--job-name={name}"]
+    request += [] if any(option.startswith("--mem") for option in options) else ["--mem=1G"]
     answer = run("sbatch", "--parsable", "--output=/dev/null", *request, *options, f"--wrap={script}", user=user)
     return int(answer.out.split(";")[0])
 
@@ -192,5 +193,6 @@ class Installed:
         known: dict[int, set[int]] = {}
         for line in self.journal.read_bytes().splitlines() if self.journal.exists() else ():
             entry = orjson.loads(line)
-            known.setdefault(entry["job_id"], set()).update(entry.get(key, 0) for key in ("old", "new", "base"))
+            if entry.get("field") in ("nice", "site_factor"):
+                known.setdefault(entry["job_id"], set()).update(entry.get(key, 0) for key in ("old", "sent", "base"))
         return known

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from slurmsched.model.gres import index_mask
-from slurmsched.placements.set_ranks import SetRanks, set_ranks
-from slurmsched.slurm.wiring import read_file
+from slurmsched.resources.gpu_sets import SetRanks, set_ranks
+from slurmsched.slurm.topology_sources import read_file
 from tests.live.gpu_nodes import GRES_CONF, MACHINES, install, restart
 from tests.live.lab import BINARY, Installed, run, until
 

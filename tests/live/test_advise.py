@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from slurmsched.topology.other_means import JOB_SUBMIT
+from slurmsched.topology.gres_compiler import JOB_SUBMIT
 from tests.live.lab import BINARY, run, until
 
 pytestmark = [pytest.mark.live, pytest.mark.newest]
@@ -39,7 +39,7 @@ def test_gpus__free_used_and_stranded(fresh):
     """What running jobs hold is used; free GPUs beside a job that took all memory are stranded, by its name."""
     job = submit("-w n1 --gpus-per-node=3 --mem=0")
     until(lambda: run("squeue", "-h", "-t", "R", "-o", "%A").out.split() == [str(job)], "it runs")
-    told = run(BINARY, "gpus", "--node", "n[1-2]", "--json", user="bob").json()
+    told = run(BINARY, "gpus", "--nodelist", "n[1-2]", "--json", user="bob").json()
     (kind,), (lost,) = told["types"], told["stranded"]
     assert (kind["gpus"], kind["free"], kind["stranded"], kind["used"]) == (16, 13, 5, 3)
     assert (lost["node"], lost["cause"], lost["holders"][0]["job_id"]) == ("n1", "memory", job)
@@ -57,3 +57,24 @@ def test_job_submit__makes_one_form_of_requests(fresh):
         assert {options: word in texts[options] for options, word in wanted.items()} == dict.fromkeys(wanted, True)
     finally:
         run("labctl", "reset")  # removes the script too
+
+
+def test_usage__what_slurm_has_measured(fresh):
+    """Of fake GPUs slurmd measures nothing, and that is said. With a value in slurmdbd's table sacct shows it, and the
+    job's own size is counted: 100 of two GPUs is a half. Running jobs are asked about by sstat."""
+    (config := Path("/tmp/usage.toml")).write_text('[measured_use]\nsource = "slurm"\n')
+    measured = int(run("sbatch", "--parsable", "--output=/dev/null", "-N1", "--gpus-per-node=2", "--mem=1G",
+                       "--wrap=srun sleep 1", user="alice").out)  # fmt: skip
+    until(lambda: "COMPLETED" in run("sacct", "-nXj", str(measured), "-o", "State").out, "it has ended")
+    running = submit("-N1 --gpus-per-node=1 --mem=1G")
+    until(lambda: str(running) in run("squeue", "-h", "-t", "R", "-o", "%A").out, "it runs")
+    asked = (BINARY, "--config", str(config), "usage", "--since", "1h", "--json")
+    assert {one["job_id"]: one["use"] for one in run(*asked, user="alice").json()["jobs"]}.items() >= {
+        measured: None, running: None}.items()  # fmt: skip
+    tres = run("sacctmgr", "-nP", "show", "tres", "format=type,name,id").out.splitlines()
+    gpuutil = next(line.rpartition("|")[2] for line in tres if line.startswith("gres|gpuutil"))
+    run("mariadb", "slurm_acct_db", "-e", f"UPDATE lab_step_table s JOIN lab_job_table j USING (job_db_inx) SET "
+        f"s.tres_usage_in_tot = '1=1000,{gpuutil}=100' WHERE j.id_job = {measured}")  # fmt: skip
+    told = run(*asked, user="alice").json()
+    assert {one["job_id"]: one["use"] for one in told["jobs"]}[measured] == 0.5
+    config.unlink()

@@ -199,7 +199,7 @@ def test_job__pinned_by_an_operator_is_left_alone(closed):
     closed.tick()
     assert nices()[short] != 0
     run("scontrol", "update", f"jobid={short}", "priority=400000")
-    until(lambda: left_alone(closed) == {short: "pinned"}, "sprio shows it as pinned")
+    until(lambda: left_alone(closed) == {short: "fixed-priority"}, "sprio shows its priority as fixed")
     closed.tick()
     assert nices()[short] == 0
 
@@ -251,7 +251,7 @@ def test_plan__of_dumps_of_this_slurm(closed):
     queue.write_text(run("squeue", "--json", "-t", "pending").out)
     fleet.write_text(run("scontrol", "show", "node", "--json").out)
     closed.configure(slurm__bin_dir='"/nowhere"')
-    files = ("--jobs", str(queue), "--nodes", str(fleet))
+    files = ("--jobs-file", str(queue), "--nodes-file", str(fleet))
     told = run(BINARY, "--config", str(closed.file), "plan", "--json", *files, user="bob").json()
     assert (told["cluster"], told["jobs"], told["managed"]) == ("lab", 3, 3)
     wanted = {row["job_id"]: row["lever_wanted"] for row in told["changes"]}

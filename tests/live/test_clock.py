@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.live.acts import clean, four_running, grace_s, restarts, signalled, switched_on, ticks
 from tests.live.clock import settable
 from tests.live.lab import Installed, column, submit
+from tests.live.operations import clean, four_running, grace_s, restarts, signalled, switched_on, ticks
 
 pytestmark = [pytest.mark.live, pytest.mark.newest]
 
@@ -27,8 +27,8 @@ def set_to(site: Installed) -> Iterator[Callable[[int], None]]:
 
 
 def test_clock__of_everybody_is_set_in_the_grace(site, set_to):
-    """Ahead by a quarter of an hour, and in the grace of the next act back by twenty seconds, in which Slurm itself
-    starts nothing: each victim has its eight seconds, is asked once and moved once, and nothing is left."""
+    """Ahead by a quarter of an hour, and in the grace of the next operation back by twenty seconds, in which Slurm
+    itself starts nothing: each victim has its eight seconds, is asked once and moved once, and nothing is left."""
     jobs = four_running(LONG)
     for done, (user, off_s) in enumerate([("bob", AHEAD_S), ("carol", AHEAD_S - BACK_S)]):
         urgent = submit(user, 8, "--time=30")

@@ -20,7 +20,7 @@ def test_chronus__a_deadline_job_starts_before_earlier_ones(site: Installed) -> 
         submit(user, WHOLE)
     urgent = submit("bob", WHOLE, "--comment=slurmsched: dur=10m deadline=+30m")
     told = site("plan", "--json").json()
-    assert told["notes"] == ["3 of 4 jobs tell no deadline: best effort"]
+    assert "3 of 4 jobs have no deadline: best effort" in told["notes"]
     assert site.tick()["written"] > 0
     partition("UP")
     until(lambda: column("%T", "RUNNING"), "the first job runs")

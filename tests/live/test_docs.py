@@ -16,20 +16,21 @@ from tests.unit.test_docs import SHOWN
 pytestmark = [pytest.mark.live, pytest.mark.newest]
 
 OF_A_SITE = frozenset(
-    ("acts", "advise", "config", "db", "doctor", "explain", "fit", "gpus", "hints", "history", "init", "plan", "policy",
-     "power", "queue", "report", "snapshot", "status", "topology", "undo", "--config")
+    ("operations", "advise", "config", "db", "doctor", "explain", "fit", "gpus", "hints", "history", "init", "plan",
+    "policy",
+     "power", "queue", "report", "snapshot", "status", "topology", "undo", "usage", "--config")
 )  # fmt: skip
-NAMES = frozenset(("explain", "init", "policy show NAME"))  # a command is named, not typed
-OF_FILES = ("TRACE", "FILE", "import")  # of the reader's own
+NAMES = frozenset(("explain", "init", "init --history 30", "policy show NAME"))  # a command is named, not typed
+OF_FILES = ("dgx.txt", "TRACE", "FILE", "import")  # of the reader's own
 TOPO = Path(__file__).parents[1] / "unit" / "topology" / "samples" / "002-dgx1-v100.txt"
 FIRST = ("db upgrade", "snapshot save", "init my.toml")  # what others read
-MAY_SAY_NO = {"doctor": 3, "init": 3, "fit": 3, "topology": 3}  # docs/exit-codes.md
+MAY_SAY_NO = {"doctor": 10, "init": 10, "fit": 10, "history": 10, "topology": 10}  # docs/exit-codes.md
 
 
 def at_the_lab(shown: str, job: int) -> list[str]:
     """The words with the lab's own names in place of the page's."""
-    here = {"17": str(job), "4711": str(job), "1234": str(job), "JOB": str(job), "n7": "n2", "$USER": "alice",
-            "ann": "alice", "long": "gpu", "dgx03": "n1"}  # fmt: skip
+    here = {"6": str(job), "16": str(job), "17": str(job), "4711": str(job), "1234": str(job), "JOB": str(job),
+            "n7": "n2", "$USER": "alice", "ann": "alice", "long": "gpu", "dgx03": "n1"}  # fmt: skip
     words = [here.get(word, word) for word in shlex.split(shown)]
     return [*words, "--yes"] if words == ["undo", "--apply"] else words  # nobody is here to be asked
 
@@ -46,7 +47,10 @@ def test_pages__what_they_show_can_be_typed_at_a_site(site: Installed) -> None:
     (site.folder / "queue.json").write_text(run("squeue", "--json").out)
     (site.folder / "nodes.json").write_text(run("scontrol", "show", "node", "--json").out)
     shutil.copy(site.file, site.folder / "new.toml")
-    shutil.copy(TOPO, site.folder / "nvidia-smi-topo.txt")
+    with site.file.open("a") as file:
+        file.write(f'\n[measured_use]\nsource = "slurm"\nprofiles = "{site.folder}/profiles.csv"\n')
+    for name in ("nvidia-smi-topo.txt", "dgx.txt"):
+        shutil.copy(TOPO, site.folder / name)
     site.owned()
     lines = [at_the_lab(shown, job) for shown in wanted()]
     assert len(lines) > 40

@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from slurmsched.replay.embedded import EmbeddedCluster
-from slurmsched.replay.engine import replay
-from slurmsched.replay.layout import Layout, Node, Partition
-from slurmsched.replay.requests import Requests
-from slurmsched.replay.slurm_limits import MADE_BY, read_accounts
-from slurmsched.replay.slurm_model import SlurmModel
-from slurmsched.replay.traces import Trace
+from slurmsched.model.trace import Trace
+from slurmsched.sim.cluster_layout import ClusterLayout, NodeSpec, PartitionSpec
+from slurmsched.sim.cluster_slurm_conf import MADE_BY, read_accounts
+from slurmsched.sim.event_loop import replay
+from slurmsched.sim.slurmctld.job_demands import SubmittedRequests
+from slurmsched.sim.slurmctld.simulated_slurmctld import SimulatedSlurmctld
+from slurmsched.sim.slurmctld.slurmctld_settings import SlurmctldSettings
 from slurmsched.slurm.site import parse_settings
 from tests.live.lab import column, run, submit, until
 
@@ -28,8 +28,8 @@ TREE = (
 )  # fmt: skip
 CONF = (("PriorityWeightFairShare", "100000"), ("PriorityDecayHalfLife", "10"), ("PriorityCalcPeriod", "0:02"))
 SACCTMGR = ("sacctmgr", "-iQ")
-LAYOUT = Layout(tuple(Node(f"n{n}", 8, 64, 512_000.0) for n in range(1, 5)),
-                (Partition("gpu"), Partition("short", max_time_s=3_600.0)))  # fmt: skip
+LAYOUT = ClusterLayout(tuple(NodeSpec(f"n{n}", 8, 64, 512_000.0) for n in range(1, 5)),
+                (PartitionSpec("gpu"), PartitionSpec("short", max_time_s=3_600.0)))  # fmt: skip
 
 
 @pytest.fixture
@@ -61,15 +61,15 @@ def restart() -> None:
     run("scontrol", "update", "partitionname=gpu", "TRESBillingWeights=CPU=1.0,GRES/gpu=100")
 
 
-def model_of(folder: Path, rows: list[tuple[str, str, int, float, str]]) -> EmbeddedCluster:
+def model_of(folder: Path, rows: list[tuple[str, str, int, float, str]]) -> SimulatedSlurmctld:
     """The model of this Slurm by its own commands; rows: user, account, GPUs, minutes, partition of jobs of 9 s."""
     for name in ("assoc.txt", "sshare.txt"):
         (folder / name).write_text(run(*MADE_BY[name].split()).out)
-    layout = Layout(LAYOUT.nodes, LAYOUT.partitions, accounts=read_accounts(folder))
+    layout = ClusterLayout(LAYOUT.nodes, LAYOUT.partitions, accounts=read_accounts(folder))
     user, account, gpus, minutes, partition = zip(*rows, strict=True)
     trace = Trace.of(range(1, len(rows) + 1), gpus, range(len(rows)), [9.0] * len(rows), 60 * np.array(minutes))
-    asked = Requests.build(len(rows), {"user": user, "account": account, "partition": partition})
-    return EmbeddedCluster(trace, layout, SlurmModel.from_settings(settings()), requests=asked)
+    asked = SubmittedRequests.build(len(rows), {"user": user, "account": account, "partition": partition})
+    return SimulatedSlurmctld(trace, layout, SlurmctldSettings.from_settings(settings()), requests=asked)
 
 
 def settings() -> dict[str, str]:

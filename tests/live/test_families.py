@@ -10,9 +10,9 @@ import numpy as np
 import orjson
 import pytest
 
-from slurmsched.daemon.past_runs import Kept, Runs, save
-from tests.live.acts import restarts
+from slurmsched.daemon.ended_jobs import EndedRuns, KnownRuns, save_runs
 from tests.live.lab import PYTHON, Installed, column, partition, run, submit, until
+from tests.live.operations import restarts
 
 pytestmark = [pytest.mark.live, pytest.mark.newest]
 WHOLE = 32  # GPUs of the partition
@@ -21,9 +21,9 @@ DAY_S, USUAL_S = 86_400.0, 240.0
 EVERY = """
 import json, subprocess, sys, tomllib
 from slurmsched import registry
-from slurmsched.config import parse_config
+from slurmsched.config_file import parse_config
 from slurmsched.cycle import run_cycle
-from slurmsched.daemon.assemble import assembled
+from slurmsched.daemon.cycle_parts import open_cycle_parts
 
 def order():
     listed = subprocess.run(["squeue", "-h", "-a", "-t", "PENDING", "-o", "%A|%Q"], capture_output=True, text=True)
@@ -32,7 +32,7 @@ def order():
 
 def tick(tree):
     told = []
-    with assembled(parse_config(tree), apply=True) as parts:
+    with open_cycle_parts(parse_config(tree), apply=True) as parts:
         run_cycle(parts.cluster, parts.planner, parts.store, lambda *all: told.extend(all))
     snapshot, plan, receipt = told
     wanted = [int(snapshot.jobs.job_id[row]) for row in plan.ranking.order if snapshot.jobs.pending[row]]
@@ -40,7 +40,7 @@ def tick(tree):
             "refused": [outcome.message for outcome in receipt.refused], "wanted": wanted, "order": order()}
 
 tree = tomllib.load(open(sys.argv[1], "rb"))
-print(json.dumps({name: tick(tree | {"policy": {"name": name}}) for name in registry.names("policies")}))
+print(json.dumps({name: tick(tree | {"policy": {"name": name}}) for name in registry.plugin_names("policies")}))
 """
 
 
@@ -205,12 +205,12 @@ def taught(site: Installed, run_s: dict[str, float]) -> None:
     users, chance = [*run_s] * 200, np.random.default_rng(1)
     submit_s = now_s - 2.5 * DAY_S + np.arange(count) * 300.0
     took_s = np.array([run_s[user] for user in users]) * chance.uniform(0.9, 1.1, count)
-    runs = Runs.build(count, {
+    runs = EndedRuns.build(count, {
         "job_id": np.arange(1, count + 1), "submit_s": submit_s, "start_s": submit_s, "end_s": submit_s + took_s,
         "duration_s": took_s, "nodes": [1] * count, "user": users, "account": ["physics"] * count,
         "name": ["train"] * count, "state": ["COMPLETED"] * count,
     })  # fmt: skip
-    save(site.folder / "past.npz", Kept(now_s - 2.9 * DAY_S, now_s - 1.0, DAY_S, runs=runs))
+    save_runs(site.folder / "past.npz", KnownRuns(now_s - 2.9 * DAY_S, now_s - 1.0, DAY_S, runs=runs))
     site.owned()
 
 

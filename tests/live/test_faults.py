@@ -103,8 +103,7 @@ def test_undo__with_a_full_disk_without_ledger_policy_and_whole_records(site, wa
         site.configure(policy='{ name = "srsf" }')
         site.tick()
         assert any(nices().values())
-        for name in ("acts", "pins", "deferrals"):
-            site.journal.with_name(f"journal.{name}.jsonl").write_text('{"of": "tomorrow"}\nno line\n')
+        site.journal.with_name("journal.operations.jsonl").write_text('{"of": "tomorrow"}\nno line\n')
         site.configure(policy='{ name = "no-such-policy" }', leader__enabled="true",
                        ledger__url='"mysql+pymysql://nobody:nothing@127.0.0.1:1/none"')  # fmt: skip
         (site.folder / "ledger.db").unlink()
@@ -115,7 +114,7 @@ def test_undo__with_a_full_disk_without_ledger_policy_and_whole_records(site, wa
         assert run("sh", "-c", f"echo x > {site.folder}/more", check=False).rc != 0
         done = site("undo", "--apply", "--yes", check=False)
         assert (done.rc, any(nices().values())) == (0, False), done.out + done.err
-        for said in ("lines_skipped", "not_written", "what other hosts wrote is not known"):
+        for said in ("lines_skipped", "not_written", "the writes of other hosts are unknown"):
             assert said in done.err, done.err
     finally:
         run("umount", str(site.folder))

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
+from slurmsched.model.gpu_masks import mask_members
 from slurmsched.model.gres import index_mask
-from slurmsched.model.hostlist import expand
-from slurmsched.topology.picker import members
+from slurmsched.model.hostlists import expand_hostlist
 from tests.live.gpu_nodes import MACHINES, install
 from tests.live.lab import BINARY, run, until
 
@@ -47,14 +47,14 @@ def shown(job: int) -> tuple[str, list[str], dict[str, list[int]]]:
     state, hosts = re.search(r"JobState=(\w+)", text), re.search(r"\n\s+NodeList=(\S*)", text)
     assert state and hosts, text
     held = re.findall(r"Nodes=(\S+) CPU_IDs=\S+ Mem=\d+ GRES=\S*\(IDX:([\d,-]+)\)", text)
-    gpus = {node: members(index_mask(index)) for nodes, index in held for node in expand(nodes)}
-    return state[1], list(expand(hosts[1])), gpus
+    gpus = {node: mask_members(index_mask(index)) for nodes, index in held for node in expand_hostlist(nodes)}
+    return state[1], list(expand_hostlist(hosts[1])), gpus
 
 
 def starts_as_told(options: str) -> None:
     """It starts at once on nodes that were named; where the picker knows, on the very GPUs."""
     answer = asked(options, 0)
-    places = {node: place for place in answer["places"] for node in expand(place["nodes"])}
+    places = {node: place for place in answer["places"] for node in expand_hostlist(place["nodes"])}
     job = submit(options)
     until(lambda: shown(job)[0] == "RUNNING", f"{options} starts")
     _, nodes, gpus = shown(job)
@@ -70,7 +70,7 @@ def test_fit__what_it_says_starts_and_what_it_says_waits(busy):
     """Each of STARTS runs where it was told; of WAITS none has started when a short job submitted after them runs."""
     for options in STARTS:
         starts_as_told(options)
-    jobs = {options: submit(options) for options in WAITS if asked(options, 3)}
+    jobs = {options: submit(options) for options in WAITS if asked(options, 10)}
     last = submit("--gpus-per-node=1 -w n4 --time=1")
     until(lambda: shown(last)[0] == "RUNNING", "a later job runs")
     assert {options: shown(job)[0] for options, job in jobs.items()} == dict.fromkeys(WAITS, "PENDING")
@@ -107,7 +107,7 @@ def limits_are_heeded() -> None:
 def heeded(starts: str, waits: str) -> None:
     """fit says so, and Slurm does so: it lets the other one wait, or refuses it where no node could ever take it."""
     asked(starts, 0)
-    asked(waits, 3)
+    asked(waits, 10)
     late = run("sbatch", "--parsable", "--output=/dev/null", *waits.split(), "--wrap=true", user="alice", check=False)
     soon = submit(starts)
     until(lambda: shown(soon)[0] == "RUNNING", f"{starts} starts")

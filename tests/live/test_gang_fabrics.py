@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from slurmsched.model import SiteTopology, frozen
-from slurmsched.model.hostlist import expand
-from slurmsched.planning.reach import reachable
-from slurmsched.topology.slurm_topology import read_topology
+from slurmsched.model.hostlists import expand_hostlist
+from slurmsched.resources.topology_limits import starts_on
+from slurmsched.topology.fabric_files import read_topology
 from tests.live.lab import Installed, column, run, submit, until
 
 pytestmark = pytest.mark.live
@@ -20,8 +20,8 @@ pytestmark = pytest.mark.live
 TREE = "SwitchName=top Switches=l,r\nSwitchName=l Nodes=n1,n3\nSwitchName=r Nodes=n2,n4\n"
 BLOCK = "BlockName=l Nodes=n1,n3\nBlockName=r Nodes=n2,n4\nBlockSizes=2,4\n"
 HINTED = ("--comment=slurmsched: topo=switch", "--begin=now+600")
-MORE = expand("p[1-12]")  # beside n[1-4]
-SIXTEEN = (*expand("n[1-4]"), *MORE)
+MORE = expand_hostlist("p[1-12]")  # beside n[1-4]
+SIXTEEN = (*expand_hostlist("n[1-4]"), *MORE)
 EIGHT = "".join(f"BlockName=b{at} Nodes={SIXTEEN[at]},{SIXTEEN[at + 1]}\n" for at in range(0, 16, 2))
 FABRICS = {
     "one size": EIGHT + "BlockSizes=2\n",
@@ -96,7 +96,7 @@ def test_promise__is_of_nodes_on_which_slurm_starts_the_gang(site: Installed):
     waits = gang(2)
     until(lambda: column("%r", "PENDING").get(waits) not in (None, "None"), "Slurm has looked at it")
     plan = site("plan", "--json").json()
-    assert [(act["job_id"], act["nodes"]) for act in plan["acts"]] == [(waits, "n[1,3]")]
+    assert [(operation["job_id"], operation["nodes"]) for operation in plan["operations"]] == [(waits, "n[1,3]")]
 
 
 @pytest.fixture
@@ -146,7 +146,7 @@ def test_reachable__is_where_slurm_starts_a_gang_with_a_node_list(sixteen: tuple
         answer = run("sbatch", "--parsable", "--hold", "--output=/dev/null", "--mem=1G", "-N", nodes, "-n", nodes,
                      f"--nodelist={names}", "--wrap=sleep 600", user="alice")  # fmt: skip
         asked[int(answer.out)] = rows
-    may = {job for job, rows in asked.items() if reachable(at, np.array(rows))}
+    may = {job for job, rows in asked.items() if starts_on(at, np.array(rows))}
     assert 5 < len(may) < len(asked) - 5
     run("scontrol", "release", ",".join(map(str, may)))
     until(lambda: may == column("%A", "RUNNING").keys(), "all that may run do")

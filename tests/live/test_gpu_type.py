@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from slurmsched.model.hostlist import expand
+from slurmsched.model.hostlists import expand_hostlist
 from tests.live.gpu_nodes import GRES_CONF, HALVES, Gpus, restart
 from tests.live.lab import Installed, column, run, submit, until
 
@@ -87,4 +87,4 @@ def test_heet__sends_a_gang_to_nodes_of_both_gpu_types(mixed):
     mixed.tick()
     until(lambda: column("%N", "RUNNING").get(gang, "").startswith("n["), "the gang runs on both")
     free = {"n1", "n2", "n3", "n4"} - {column("%N", "RUNNING")[job] for job in (taken[0], other)}
-    assert set(expand(column("%N", "RUNNING")[gang])) == free
+    assert set(expand_hostlist(column("%N", "RUNNING")[gang])) == free

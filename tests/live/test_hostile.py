@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slurmsched.terminal import harmless
+from slurmsched.plain_text import escape_terminal
 from tests.live.lab import USERS, Installed, column, nices, run, submit
 
 pytestmark = [pytest.mark.live, pytest.mark.newest]
@@ -45,7 +45,7 @@ def longest() -> int:
 
 def steering(text: str) -> list[str]:
     """Lines of an output that are not harmless."""
-    return [line for line in text.split("\n") if harmless(line) != line]
+    return [line for line in text.split("\n") if escape_terminal(line) != line]
 
 
 def test_hostile_jobs__every_command_works_and_says_nothing_that_steers(site, hostile):

@@ -1,4 +1,5 @@
-"""Two daemons, one Slurm: the leader is killed, stopped or cut off in the middle of an act, and the other goes on."""
+"""Two daemons, one Slurm: the leader is killed, stopped or cut off in the middle of an operation, and the other goes
+on."""
 
 from __future__ import annotations
 
@@ -12,11 +13,11 @@ import orjson
 import pytest
 import sqlalchemy as sa
 
-from slurmsched.db import engine as engines
+from slurmsched.db import database as engines
 from slurmsched.db import schema
-from tests.live.acts import clean, four_running, restarts, signalled, switched_on
 from tests.live.hosts import HERE, Host, cabled, hosts
 from tests.live.lab import USERS, column, nices, run, submit, until
+from tests.live.operations import clean, four_running, restarts, signalled, switched_on
 from tests.live.test_ledger_backends import MARIADB, POSTGRESQL
 from tests.unit.db.ledger_suite import emptied
 
@@ -110,8 +111,8 @@ def pair(fault: str, url: str) -> Iterator[tuple[Host, Host, Callable]]:
 @pytest.mark.newest
 @pytest.mark.parametrize("fault", ["killed", "stopped", "partitioned"])
 def test_failover__the_other_finishes_what_the_leader_began(url, fault):
-    """It takes over soon after the lease's end, by its log, ends the act once, and the first one writes nothing more
-    until it leads again; every value is on record and undo gives it back."""
+    """It takes over soon after the lease's end, by its log, ends the operation once, and the first one writes nothing
+    more until it leads again; every value is on record and undo gives it back."""
     with pair(fault, url) as (a, b, happens):
         preempting(a, b)
         running, own = four_running(), wrong_order()
@@ -128,7 +129,7 @@ def test_failover__the_other_finishes_what_the_leader_began(url, fault):
         with happens(a):
             until(lambda: b.told("leader.taken"), "b leads")
             until(lambda: urgent in column("%A", "RUNNING"), "the urgent job runs")
-            until(clean, "nothing of the act is left")
+            until(clean, "nothing of the operation is left")
             resumed_s = time.time()
         late_s = told_s(b.told("leader.taken")[0]) - fault_s - LEASE_S  # a renewed before the fault, if at all
         limit_s = LATE_S + longest_s(url)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from slurmsched.db import engine as engines
+from slurmsched.db import database as engines
 from slurmsched.db import schema
-from slurmsched.db.store import LedgerStore
+from slurmsched.db.ledger_store import LedgerStore
 from slurmsched.errors import LedgerError
 from tests.live.lab import run
 from tests.unit.db.lease_suite import LeaseSuite
@@ -75,7 +75,7 @@ class TestMariaDb(LedgerSuite, CutSuite, LeaseSuite):
 
     def test_tables__hold_any_script(self, ledger_url: str) -> None:
         """utf8mb4, whatever the default of the server."""
-        engines.upgrade(ledger_url)
+        engines.upgrade_schema(ledger_url)
         engine = engines.open_engine(ledger_url)
         with engine.connect() as connection:
             query = "SELECT DISTINCT character_set_name FROM information_schema.columns WHERE table_schema = DATABASE()"
@@ -94,7 +94,7 @@ class TestMariaDb(LedgerSuite, CutSuite, LeaseSuite):
             connection.exec_driver_sql("DELETE FROM alembic_version")
         engine.dispose()
         with pytest.raises(LedgerError, match=r"table chores has rows, .* restore the table alembic_version"):
-            engines.upgrade(ledger_url)
+            engines.upgrade_schema(ledger_url)
         assert missing_tables(ledger_url) == set()
 
 
@@ -124,7 +124,7 @@ def over_tls(url: str, options: str, ca: str) -> str:
     if engine.dialect.name == "postgresql":
         query = "SELECT pid, cipher FROM pg_stat_ssl WHERE pid = pg_backend_pid()"
     try:
-        with engines.translated(engine), engine.connect() as connection:
+        with engines.ledger_errors(engine), engine.connect() as connection:
             return str(connection.exec_driver_sql(query).one()[1] or "")
     finally:
         engine.dispose()

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.live.acts import clean, four_running, restarts, switched_on, ticks
 from tests.live.lab import Installed, column, run, submit, until
+from tests.live.operations import clean, four_running, restarts, switched_on, ticks
 
 pytestmark = pytest.mark.live
 

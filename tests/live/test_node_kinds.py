@@ -82,7 +82,7 @@ def agrees(node: str, *options: str) -> bool:
 
 def figures(node: str) -> dict[str, int]:
     """GPUs of one node by what `gpus` says they are for now."""
-    (found,) = told("gpus", "--json", "--node", node).json()["types"]
+    (found,) = told("gpus", "--json", "--nodelist", node).json()["types"]
     return {key: found[key] for key in ("free", "boot", "used", "drained", "down", "unread")}
 
 
@@ -119,7 +119,7 @@ def test_limits_of_a_partition__are_those_of_the_lab(empty):
     """A partition lets jobs have one node and eight CPUs there."""
     shown = run("scontrol", "show", "partition", LIMITED).out
     assert "MaxNodes=1" in shown and "MaxCPUsPerNode=8" in shown
-    assert told("fit", "-p", LIMITED, "--gpus-per-node=1", "-c9", check=False).rc == 3
+    assert told("fit", "-p", LIMITED, "--gpus-per-node=1", "-c9", check=False).rc == 10
     assert told("fit", "-p", LIMITED, "--gpus-per-node=1", "-c8", check=False).rc == 0
 
 

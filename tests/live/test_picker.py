@@ -12,7 +12,13 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from slurmsched.topology.picker import UNKNOWN, Version, pick, pick_near, read_version
+from slurmsched.topology.slurm_selection import (
+    UNKNOWN_SELECTION,
+    SlurmVersion,
+    read_version,
+    select_gpus,
+    select_near_cores,
+)
 from tests.live.gpu_nodes import BRIDGES, MACHINES, MESH, Gpus, Holding, end, install, requests, rows
 from tests.live.lab import run
 
@@ -28,7 +34,7 @@ ODD = {
 }  # fmt: skip
 
 
-def slurm_version() -> Version:
+def slurm_version() -> SlurmVersion:
     return read_version(run("sinfo", "--version").out)
 
 
@@ -41,13 +47,13 @@ def churn(machines: dict[str, Gpus], picks: int, seed: int) -> list[str]:
         for holding, name, node in nodes:
             free, cores = holding.free, holding.free_cores
             request = draw.choice([one for one in asked if one.gpus <= free.bit_count()] or asked)
-            expected = pick(node, request, free, cores, version)
-            if expected in (0, UNKNOWN):
+            expected = select_gpus(node, request, free, cores, version)
+            if expected in (0, UNKNOWN_SELECTION):
                 continue
             job = holding.ask(request)
             seen[name] += 1
             given, near = (holding.gpus[job], holding.cores_of(job)) if job else (0, [])
-            by_cores = pick_near(node, request, free, np.array(near, np.int32), version) if job else 0
+            by_cores = select_near_cores(node, request, free, np.array(near, np.int32), version) if job else 0
             if (expected, by_cores) != (given, given):
                 wrong.append(f"{name}: {request}, free {free:#x}, cores {cores}: expected {expected:#x}, "
                              f"by its cores {near} {by_cores:#x}, given {given:#x}")  # fmt: skip

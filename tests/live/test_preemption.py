@@ -8,8 +8,10 @@ from contextlib import closing
 
 import pytest
 
-from slurmsched.db.moves import Moves, decoded
-from tests.live.acts import (
+from slurmsched.db.move_costs import MoveCosts, decode_moves
+from tests.live.lab import Installed, column, run, submit, until
+from tests.live.more_nodes import more_nodes
+from tests.live.operations import (
     LEAVES,
     SAVES,
     STAYS,
@@ -29,8 +31,6 @@ from tests.live.acts import (
     tick_meanwhile,
     ticks,
 )
-from tests.live.lab import Installed, column, run, submit, until
-from tests.live.more_nodes import more_nodes
 
 pytestmark = pytest.mark.live
 
@@ -53,11 +53,11 @@ def full(script: str = SAVES, comment: str = WILLING) -> list[int]:
     return jobs
 
 
-def moves(site: Installed) -> Moves:
+def moves(site: Installed) -> MoveCosts:
     """What the ledger knows of the cost of moves."""
     with closing(sqlite3.connect(site.folder / "ledger.db")) as ledger:
         row = ledger.execute("select text from shared_lines where file = 'moves'").fetchone()
-    return decoded(row[0] if row else "")
+    return decode_moves(row[0] if row else "")
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def test_preempt__one_victim_saves_itself_leaves_and_comes_back(site):
     ticks(site, lambda: urgent in column("%A", "RUNNING"), "the urgent job runs")
     (victim,) = [job for job in running if restarts(job)]
     assert (signalled(), restarts(victim)) == ([victim], 1)
-    begun_s = {line["act"]["stage"]: line["act"]["stage_s"] for line in journal(site)}
+    begun_s = {line["operation"]["stage"]: line["operation"]["stage_s"] for line in journal(site)}
     assert begun_s["requeued"] - begun_s["warned"] >= 3  # what its hint asks for
     ticks(site, clean, "no reservation is left")
     run("scancel", str(urgent))
@@ -105,7 +105,7 @@ CHANGED = [
     ("features=slow", "its job cannot run on node"),
     ("partition=phantom", "its job"),
     ("priority=0", "its job is held"),
-    ("nice=100", "a nice of its own puts its job behind other jobs"),
+    ("nice=100", "its user's nice puts its job behind other jobs"),
 ]
 
 
@@ -114,7 +114,7 @@ def test_preempt__a_job_that_could_not_start_any_more_takes_nobodys_gpus(site):
     and the victim goes on. So for each change, one job after the other."""
     site.configure(policy='{ name = "srsf" }')
     jobs = four_running("slurmsched: preempt=yes ckpt=USR2@300")
-    site.configure(acts__lease_s="0", scope__partitions='["gpu", "short"]')
+    site.configure(operations__lease_s="0", scope__partitions='["gpu", "short"]')
     featured("p1", "a100,slow")
     for at, (change, why) in enumerate(CHANGED):
         urgent = submit("bob", 8, "--time=10", script="sleep 300")
@@ -152,7 +152,7 @@ def test_preempt__is_judged_again_when_its_nodes_are_reserved(site):
         site.tick()
         assert clean()
         run("scancel", str(other))
-        ticks(site, lambda: journal(site)[-1]["act"]["stage"] == "closed", "it is over")
+        ticks(site, lambda: journal(site)[-1]["operation"]["stage"] == "closed", "it is over")
     assert restarts(jobs[0]) == 0
 
 
@@ -220,7 +220,7 @@ def test_preempt__job_without_hint_is_left_alone_unless_the_site_allows_it(site)
     site.configure(preemption__partitions='["gpu"]', preemption__without_checkpoint="true")
     ticks(site, lambda: urgent in column("%A", "RUNNING"), "the urgent job runs")
     assert (signalled(), sorted(restarts(job) for job in jobs)) == ([], [0, 0, 0, 1])
-    (victim,) = journal(site)[-1]["act"]["victims"]
+    (victim,) = journal(site)[-1]["operation"]["victims"]
     assert victim["lost_gpu_s"] >= 8 * 2
     ticks(site, clean, "nothing is left")
 
@@ -246,12 +246,14 @@ def test_preempt__killed_where_it_begins_ends_clean(site, running, point):
     ticks(site, lambda: urgent in column("%A", "RUNNING"), "the urgent job runs all the same")
     ticks(site, clean, "nothing is left")
     assert max(restarts(job) for job in running) == 1
-    # Cut off after a signal nobody knows whether it was heard: that act is taken back, and another one asks again.
+    # Cut off after a signal nobody knows whether it was heard: that operation is taken back, and another one asks
+    # again.
     assert len(signalled()) == (2 if point == ("signal", "after") else 1)
 
 
 def test_preempt__killed_at_every_later_step_in_turn(site, running):
-    """One act, killed right before and right after each write from the requeue to the very last: it ends as any other.
+    """One operation, killed right before and right after each write from the requeue to the very last: it ends as any
+    other.
 
     The victim is kept from starting for long, so that there is something to be put right for it.
     """
@@ -272,11 +274,11 @@ def test_preempt__killed_at_every_later_step_in_turn(site, running):
     assert ([restarts(job) for job in sorted(running)].count(1), signalled()) == (1, [victim])
     until(lambda: column("%r", "PENDING").get(victim) != "BeginTime", "the victim may start again")
     site("undo", "--apply", "--yes")
-    assert [line["act"]["stage"] for line in journal(site)][-1] == "closed"
+    assert [line["operation"]["stage"] for line in journal(site)][-1] == "closed"
 
 
 def test_preempt__slurmctld_restarts_in_the_middle(site, running):
-    """The act goes on where it was."""
+    """The operation goes on where it was."""
     urgent = submit("bob", 8, "--time=10", script="sleep 300")
     ticks(site, signalled, "a victim is warned")
     run("labctl", "restart", "slurmctld")

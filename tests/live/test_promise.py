@@ -15,9 +15,9 @@ import orjson
 import pytest
 from ClusterShell.NodeSet import NodeSet
 
-from tests.live.acts import around, clean, cut_tick, reservations, ticks
 from tests.live.lab import Installed, column, run, sacct, submit, until
 from tests.live.more_nodes import more_nodes
+from tests.live.operations import around, clean, cut_tick, reservations, ticks
 
 pytestmark = pytest.mark.live
 
@@ -28,7 +28,7 @@ PASS_S = 5.0  # Slurm looks at its whole queue so often (sched_interval)
 
 @pytest.fixture
 def site(site: Installed) -> Installed:
-    """Promises to jobs of two nodes; small times, small gains."""
+    """Gang reservations for jobs of two nodes; small times, small gains."""
     keys = {"reserve": "true", "least_gpus": "16", "least_gain_s": "5"}
     site.configure(**{f"gangs__{key}": value for key, value in keys.items()})
     return site
@@ -59,8 +59,10 @@ def test_promise__gang_before_endless_small_jobs(site, busy):
     assert " Nodes=n[1-2] " in shown
     assert "PURGE_COMP=00:30:00" in shown  # where nobody is left to delete it
     assert column("%v", "PENDING")[gang] in ("", "(null)", "N/A")  # it may still start elsewhere
-    told = site("plan", "--json").json()["acts"]
-    assert [(act["purpose"], act["job_id"], len(act["waits"])) for act in told] == [("promise", gang, 2)]
+    told = site("plan", "--json").json()["operations"]
+    assert [(operation["purpose"], operation["job_id"], len(operation["waits"])) for operation in told] == [
+        ("reserve", gang, 2)
+    ]
     long, short = set[int](), set[int]()
     while gang not in column("%A", "RUNNING"):
         assert time.monotonic() - begun_s < LIMIT_S + KILL_WAIT_S + 40, "the gang did not start in time"
@@ -97,9 +99,9 @@ def gate(path: Path) -> Iterator[Callable[[], None]]:
 
 def test_promise__the_published_case_in_full(site):
     """8 x 8 GPUs busy with one-GPU jobs of one limit that end at spread times, a gang of four nodes at the head, and
-    one-GPU jobs that never stop coming; an hour is two minutes here, which begin when the promise stands. By the
-    daemon's own cycles the gang starts within the longest remaining time and a cycle, and no later than a cycle after
-    the last job has left its nodes; short jobs run there until then, and none that would still run."""
+    one-GPU jobs that never stop coming; an hour is two minutes here, which begin when the gang reservation stands. By
+    the daemon's own cycles the gang starts within the longest remaining time and a cycle, and no later than a cycle
+    after the last job has left its nodes; short jobs run there until then, and none that would still run."""
     site.configure(gangs__least_gpus="32", scope__partitions='["wide"]', cycle__interval_s="5.0", log__format='"json"')
     where = ("--partition=wide",)
     with more_nodes(8, "wide"), gate(Path("/tmp/slurmsched-gate")) as opened:
@@ -170,7 +172,7 @@ def test_promise__whole_nodes_are_told_on_both_versions(site):
 
 @pytest.mark.newest
 def test_promise__killed_at_every_step_ends_clean(site):
-    """kill -9 right before and right after each write: the held gang's promise is taken back, the released one's is
+    """kill -9 right before and right after each write: the held gang's reservation is taken back, the released one's is
     kept (moved when a limit falls, joined when its nodes are free), and no reservation and no bound job is left."""
     far = [small(node, 40, 2_000, gpus=8) for node in ("n3", "n4")]
     near = [small(node, 20, 1_000, gpus=8) for node in KEPT]
@@ -195,7 +197,7 @@ def test_promise__killed_at_every_step_ends_clean(site):
     dies("move")
     run("scancel", *map(str, near))
     dies("move", "join")
-    until(lambda: gang in column("%A", "RUNNING"), "the promise is kept")
+    until(lambda: gang in column("%A", "RUNNING"), "the gang reservation is kept")
     assert column("%N", "RUNNING")[gang] == "n[1-2]"
     dies("leave", "unreserve")
     ticks(site, clean, "nothing is left")

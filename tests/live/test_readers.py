@@ -15,13 +15,13 @@ import orjson
 import pytest
 
 from slurmsched.model import Jobs, Labels, Snapshot
-from slurmsched.model.table import Table
-from slurmsched.slurm.cli_reader import CliReader
+from slurmsched.model.columns import Table
+from slurmsched.slurm.accounting import earlier_runs
 from slurmsched.slurm.commands import Commands
-from slurmsched.slurm.jsonform import read_jobs
-from slurmsched.slurm.pyslurm_reader import Child, PyslurmReader
-from slurmsched.slurm.sacct import earlier_runs
+from slurmsched.slurm.pyslurm_reader import PyslurmChild, PyslurmReader
+from slurmsched.slurm.reader import CommandReader
 from slurmsched.slurm.site import read_load
+from slurmsched.slurm.slurm_json import read_jobs
 from tests.recorded.scenario import CASES, NICE_OF_TASK, SITE_FACTOR, submit_all
 
 pytestmark = pytest.mark.live
@@ -42,7 +42,7 @@ def ids():
 
 @pytest.fixture(scope="module")
 def snapshot(ids) -> Snapshot:
-    return CliReader(Commands()).read()
+    return CommandReader(Commands()).read()
 
 
 def differences(ours: Table, theirs: Table, leave: set[str] = MOVING) -> dict[str, list]:
@@ -61,7 +61,7 @@ def left(snapshot: Snapshot) -> Jobs:
     return snapshot.jobs.take(~snapshot.jobs.finished)
 
 
-def both(one: CliReader | PyslurmReader, other: CliReader) -> tuple[Snapshot, Snapshot]:
+def both(one: CommandReader | PyslurmReader, other: CommandReader) -> tuple[Snapshot, Snapshot]:
     """Two reads that tell the same of jobs, or the last of twenty: Slurm says anew why jobs wait while it looks."""
     for _ in range(20):
         pair = one.read(), other.read()
@@ -72,7 +72,7 @@ def both(one: CliReader | PyslurmReader, other: CliReader) -> tuple[Snapshot, Sn
 
 def test_readers__without_indices_hold_the_same_gpus(ids):
     """squeue's counts give the same GPUs by job, node and type as the details of each running job."""
-    cold, full = both(CliReader(Commands(), indices=False), CliReader(Commands()))
+    cold, full = both(CommandReader(Commands(), indices=False), CommandReader(Commands()))
     assert differences(left(cold), left(full)) == {}
     assert differences(cold.allocations, full.allocations, {"gpu_mask"}) == {}
     assert not cold.allocations.gpu_mask.any()
@@ -97,7 +97,7 @@ def test_cli_reader__agrees_with_json(snapshot):
     jobs, held, _ = read_jobs(body, snapshot.now_s)
     ours = snapshot.jobs.take(np.isin(snapshot.jobs.job_id, jobs.job_id))  # JSON leaves out ended jobs
     assert len(ours) == len(jobs) >= len(CASES)
-    unknown = {"site_factor", "pinned", "base_priority", "name", "reason"}
+    unknown = {"site_factor", "fixed_priority", "base_priority", "name", "reason"}
     assert differences(ours, jobs, MOVING | unknown) == {}
     assert differences(snapshot.allocations, held) == {}
 
@@ -107,9 +107,9 @@ def test_readers__give_equal_snapshots(ids):
 
     In a lab without pyslurm that is the commands twice, after a warning.
     """
-    reader = PyslurmReader(Commands())
+    reader = PyslurmReader(Commands(), CommandReader(Commands()))
     try:
-        theirs, ours = both(reader, CliReader(Commands()))
+        theirs, ours = both(reader, CommandReader(Commands()))
         assert (reader._child is not None) == HAS_PYSLURM  # it was pyslurm that answered
     finally:
         reader.close()
@@ -123,13 +123,13 @@ def test_readers__give_equal_snapshots(ids):
 
 def test_pyslurm_reader__outlives_its_child(ids):
     """A killed child costs nothing but a warning: the read goes by the commands."""
-    children: list[Child] = []
+    children: list[PyslurmChild] = []
 
-    def open_child(commands: Commands) -> Child:
-        children.append(Child(commands))
+    def open_child(commands: Commands) -> PyslurmChild:
+        children.append(PyslurmChild(commands))
         return children[-1]
 
-    reader = PyslurmReader(Commands(), open_child)
+    reader = PyslurmReader(Commands(), CommandReader(Commands()), open_child)
     try:
         before = reader.read()
         assert len(children) == HAS_PYSLURM
@@ -147,14 +147,14 @@ FORGED = "\nJobId={} JobName=x UserId=bob(1001) NodeList=n4 Nodes=n4 CPU_IDs=0 M
 def test_read__line_breaks_and_forged_records_of_users(ids, tmp_path_factory):
     """Slurm prints users' texts as they are. Whatever they hold, every other job keeps its GPUs, in a listing of all
     jobs and asked for alone; the jobs of such texts are read or named."""
-    rival, before = ids["gres"], held(CliReader(Commands()).read())
+    rival, before = ids["gres"], held(CommandReader(Commands()).read())
     folder = tmp_path_factory.getbasetemp() / f"a{FORGED.format(rival)[:200]}"
     folder.mkdir()
     for path in (folder, *folder.parents):
         path.chmod(path.stat().st_mode | 0o055)
     broken, forged = "--comment=\n", f"--comment={FORGED.format(rival) * 3}"
     options = ([broken], [forged], [f"--chdir={folder}"], [f"--job-name=x{FORGED.format(rival)}"], ["--job-name=\n"])
-    reader, attackers = CliReader(Commands()), set()
+    reader, attackers = CommandReader(Commands()), set()
     reader.read()  # from here on it asks for new runs alone
     try:
         for option in options:
@@ -172,7 +172,7 @@ def test_read__line_breaks_and_forged_records_of_users(ids, tmp_path_factory):
             argv = ["runuser", "-u", "alice", "--", *argv, "--wrap=sleep 300"]
             attackers.add(int(subprocess.run(argv, capture_output=True, text=True, check=True, cwd="/tmp").stdout))
         for _ in range(50):
-            running = CliReader(Commands()).read()
+            running = CommandReader(Commands()).read()
             if attackers <= set(running.allocations.job_id.tolist()):
                 break
             time.sleep(0.2)
@@ -198,13 +198,13 @@ def held(snapshot: Snapshot) -> dict[int, set[tuple[str, int, int]]]:
 def test_read__as_a_user_who_sees_all(ids):
     """The operator account reads the same jobs as root, and knows its rights."""
     script = (
-        "from slurmsched.slurm.cli_reader import CliReader; from slurmsched.slurm.commands import Commands;"
-        "s = CliReader(Commands()).read(); print(len(s.jobs), s.site.rights.name, s.site.user)"
+        "from slurmsched.slurm.reader import CommandReader; from slurmsched.slurm.commands import Commands;"
+        "s = CommandReader(Commands()).read(); print(len(s.jobs), s.site.rights.name, s.site.user)"
     )
     argv = ["runuser", "-u", "slurmsched", "--", "env", "PYTHONPATH=/src", "/opt/venv/bin/python", "-c", script]
     done = subprocess.run(argv, capture_output=True, text=True, check=True, cwd="/tmp")
     count, rights, user = done.stdout.split()
-    assert int(count) == len(CliReader(Commands()).read().jobs)
+    assert int(count) == len(CommandReader(Commands()).read().jobs)
     assert (rights, user) == ("OPERATOR", "slurmsched")
 
 
@@ -237,7 +237,7 @@ def test_cli_reader__knows_scrontab_jobs(ids, tmp_path):
         for command in ("labctl conf ScronParameters enable", "labctl restart slurmctld"):
             subprocess.run(command.split(), check=True, capture_output=True)
         subprocess.run(["runuser", "-u", "alice", "--", "scrontab", str(table)], check=True, cwd="/tmp")
-        jobs = CliReader(Commands()).read().jobs
+        jobs = CommandReader(Commands()).read().jobs
         assert [jobs.name[row] for row in np.flatnonzero(jobs.cron)] == ["/bin/true"]
     finally:
         subprocess.run(["runuser", "-u", "alice", "--", "scrontab", "-r"], check=False, cwd="/tmp")

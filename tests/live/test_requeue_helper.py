@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.live.acts import clean, restarts, switched_on, ticks
 from tests.live.lab import PYTHON, Installed, column, run, submit, until
+from tests.live.operations import clean, restarts, switched_on, ticks
 
 pytestmark = [pytest.mark.live, pytest.mark.newest]
 HELPERS = Path("/src/plugin/requeue")

@@ -8,8 +8,8 @@ from tests.live.lab import column, partition, run, sacct, submit, until
 
 pytestmark = pytest.mark.live
 READ = """
-from slurmsched.config import parse_config
-from slurmsched.slurm.open import open_live
+from slurmsched.config_file import parse_config
+from slurmsched.slurm.open_cluster import open_live
 cluster = open_live(parse_config({"policy": {"name": "astraea"}}), apply=False)
 print(dict(cluster.read().shares))
 cluster.close()

@@ -36,7 +36,10 @@ def wanted(told: dict) -> dict[int, int]:
 
 
 def test_snapshot__gives_the_plan_of_the_live_cycle(site: Installed, tmp_path: Path) -> None:
-    """The same digest and changes elsewhere; the next applied cycle writes exactly these; anonymised too."""
+    """The same digest and changes elsewhere; the next applied cycle writes these; anonymised too.
+
+    Between the two a job's age may have grown by a point of priority (PriorityWeightAge); its nice moves by that.
+    """
     site.configure(policy='{ name = "srsf" }')
     jobs = busy(site)
     files = [str(site.folder / name) for name in ("plain.snapshot", "hidden.snapshot")]
@@ -48,7 +51,8 @@ def test_snapshot__gives_the_plan_of_the_live_cycle(site: Installed, tmp_path: P
     assert wanted(plain) == wanted(other) != {}
     assert (plain["jobs"], plain["cluster"]) == (told["jobs"], "lab")
     site.tick()
-    assert {job: nices()[job] for job in wanted(plain)} == wanted(plain)
+    written = nices()
+    assert {job: nice for job, nice in wanted(plain).items() if abs(written[job] - nice) > 1} == {}
     text = elsewhere(files[1], "--limit", "0").out
     assert [name for name in ("alice", "bob", "carol", "physics", "biology") if name in text] == []
     assert text.rstrip().endswith("the plan is that of the cycle when it was saved")

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 import orjson
 import pytest
 
-from tests.live.acts import clean
 from tests.live.churn import NODES, Churn
 from tests.live.lab import Installed, nices
 from tests.live.more_nodes import more_nodes
+from tests.live.operations import clean
 
 pytestmark = [pytest.mark.live, pytest.mark.newest, pytest.mark.timeout(0)]
 
@@ -26,10 +26,11 @@ PAUSE_S = 0.7  # on average between two events
 
 @pytest.fixture
 def churn(site: Installed) -> Iterator[Churn]:
-    """A daemon at work on 16 nodes, a cycle every two seconds, preemption and promises on, everything allowed soon."""
+    """A daemon at work on 16 nodes, a cycle every two seconds, preemption and gang reservations on, everything allowed
+    soon."""
     keys = {"preemption__enabled": "true", "preemption__quantum_s": "5", "preemption__restart_cost_s": "0",
-            "preemption__least_factor": "0", "acts__lease_s": "10", "acts__per_hour": "1000",
-            "acts__per_user_per_hour": "500", "gangs__reserve": "true", "gangs__least_gpus": "16"}  # fmt: skip
+            "preemption__least_factor": "0", "operations__lease_s": "10", "operations__per_hour": "1000",
+            "operations__per_user_per_hour": "500", "gangs__reserve": "true", "gangs__least_gpus": "16"}  # fmt: skip
     site.configure(policy='{ name = "discretized-las", thresholds_gpu_s = [60.0, 600.0] }', cycle__interval_s="2.0",
                    scope__partitions='["soak", "phantom"]', log__format='"json"', **keys)  # fmt: skip
     with more_nodes(len(NODES), "soak"):
@@ -72,7 +73,11 @@ def _restored(churn: Churn) -> bool:
 def _told(churn: Churn) -> str:
     """What the run was, for the person who reads of it."""
     facts = {"seed": churn.seed, "minutes": round((time.monotonic() - churn.begun_s) / 60, 1)}
-    facts |= {"acts": len(churn.acts), "acts_open": len(churn.acts) - len(churn.closed), "events": dict(churn.counts)}
+    facts |= {
+        "operations": len(churn.operations),
+        "operations_open": len(churn.operations) - len(churn.closed),
+        "events": dict(churn.counts),
+    }
     cycles = sum(b'"cycle.done"' in line for line in (churn.site.folder / "daemon.log").read_bytes().splitlines())
     last = (churn.site.folder / "churn.jsonl").read_text().splitlines()[-15:]
     return "\n".join(["", orjson.dumps(facts | {"cycles": cycles}).decode(), *last])

@@ -41,7 +41,7 @@ def test_spread__of_a_gang_against_its_wish(site: Installed, asks: str):
     until(lambda: column("%r", "PENDING").get(waits) not in (None, "None"), "Slurm has looked at it")
     plan = site("plan", "--json").json()
     assert {row["job_id"]: row["rule"] for row in plan["refused"]} == {waits: "constraint"}
-    assert plan["acts"] == []
+    assert plan["operations"] == []
 
 
 def cycles(site: Installed) -> int:

@@ -83,7 +83,7 @@ def test_plugins__guard_the_levers_and_let_the_daemon_work(plugins):
     lowered = run("scontrol", "update", f"jobid={written}", f"nice={before - 1}", user="alice", check=False)
     assert (lowered.rc != 0, nices()[written]) == (True, before)
     assert "slurmsched: this site's scheduler sets nice" in lowered.err
-    found = plugins("doctor", "--json", check=False).json()
+    found = plugins("doctor", "--json", check=False).json()["findings"]
     (mine,) = [one for one in found if one["name"] == "JobSubmitPlugins"]
     assert (mine["verdict"], mine["detail"]) == ("warn", "slurmsched's own and job_submit_site.lua")
     if before >= 0:

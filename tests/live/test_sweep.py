@@ -79,15 +79,15 @@ def test_sweep__in_slurm_jobs_plays_only_what_is_missing(folder: Path) -> None:
     whole = rows(folder, "r")
     lines = (folder / "r").read_bytes().splitlines(keepends=True)
     (folder / "r").write_bytes(b"".join(lines[:-2]) + lines[-2][:40])
-    again = sweep(folder, "r", "--workers", "1", "--dask", "slurm", "--set", "cluster=1x4", "--set", "cluster=2x4")
+    again = sweep(folder, "r", "--workers", "1", "--dask", "slurm", "--axis", "cluster=1x4", "--axis", "cluster=2x4")
     assert (again.rc, again.json()["played"], again.json()["missing"]) == (0, 2, 0), again.err
     assert rows(folder, "r") == whole
 
 
 def test_sweep__a_lost_job_is_replaced(folder: Path) -> None:
     """The only worker's job is cancelled on the way: another one does the rest, and no point fails."""
-    trace = "/src/slurmsched/replay/traces/philly_ee9e8c_2w.csv.gz"
-    axes = ("--set", "cluster=30x8", "--set", "policy=srtf", *(f"--set=seed={seed}" for seed in range(LONG)))
+    trace = "/src/slurmsched/sim/traces/shipped/philly_ee9e8c_2w.csv.gz"
+    axes = ("--axis", "cluster=30x8", "--axis", "policy=srtf", *(f"--axis=seed={seed}" for seed in range(LONG)))
     command = [
         "env",
         "-C",

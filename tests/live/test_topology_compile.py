@@ -9,12 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from slurmsched.placements.set_ranks import SetRanks, set_ranks
-from slurmsched.slurm.wiring import read_file
-from slurmsched.topology.picker import Form, GpuRequest, members
-from slurmsched.topology.reading import read_any
-from slurmsched.topology.slurm_check import picks_in, states_of
-from slurmsched.topology.slurm_site import slurm_node
+from slurmsched.model.gpu_masks import mask_members
+from slurmsched.resources.gpu_sets import SetRanks, set_ranks
+from slurmsched.slurm.topology_sources import read_file
+from slurmsched.topology.gres_nodes import slurm_node
+from slurmsched.topology.selection_quality import picks_in, states_of
+from slurmsched.topology.slurm_selection import GpuOption, NodeGpuRequest
+from slurmsched.topology.topology_files import read_topology_text
 from tests.live.gpu_nodes import CORES, GRES_CONF, MACHINES, SOCKETS, Holding, end, install, leave_free, restart
 from tests.live.lab import BINARY, run
 from tests.live.test_picker import slurm_version
@@ -34,14 +35,16 @@ def test_compile__slurm_gives_the_best_pairs_and_quads(fresh, machine, tmp_path)
     install({f"n{i}": MACHINES[machine] for i in range(1, 5)})
     ranks = set_ranks(read_file(GRES_CONF, "gres.conf").classes[0].topology)
     text = compiled("n1", 200)
-    links = [device.links for device in read_any(text).classes[0].devices]
+    links = [device.links for device in read_topology_text(text).classes[0].devices]
     assert links == links_under_autodetect(text, tmp_path)
     assert links != links_under_autodetect(text.replace("AutoDetect=off ", ""), tmp_path)  # Slurm keeps its own
     GRES_CONF.write_text(text)
     restart()
     assert [set_ranks(read_file(GRES_CONF, "gres.conf").classes[0].topology).rank.tolist()] == [ranks.rank.tolist()]
     given = [(free, need, pick_live(free, need)) for free, need in fragmentations(GRES_CONF, ranks)]
-    missed = [f"free {members(free)}: {members(got)}" for free, need, got in given if not is_best(ranks, free, got)]
+    missed = [
+        f"free {mask_members(free)}: {mask_members(got)}" for free, need, got in given if not is_best(ranks, free, got)
+    ]
     assert not missed, "\n".join([*missed, text])
 
 
@@ -66,7 +69,7 @@ def links_under_autodetect(text: str, folder: Path) -> list[tuple[int, ...]]:
         said = run("slurmd", "-G", "-N", "n1", "-f", str(folder / "slurm.conf"), check=False)
     finally:
         run("umount", "/proc/driver")
-    devices = read_any(said.out + said.err, "slurmd-log").classes[0].devices if said.rc == 0 else ()
+    devices = read_topology_text(said.out + said.err, "slurmd-log").classes[0].devices if said.rc == 0 else ()
     assert not devices or [device.files for device in devices] == [(f"/dev/nvidia{g}",) for g in range(8)]
     return [device.links for device in devices]
 
@@ -77,8 +80,8 @@ def fragmentations(path: Path, ranks: SetRanks) -> list[tuple[int, int]]:
     Those are at least three of four, so that a file that promises little fails.
     """
     node = slurm_node(read_file(path, "gres.conf").classes[0], (SOCKETS, CORES, 1))
-    states = states_of(node, ranks, Form.PER_NODE, 1)
-    promised = ranks.rank[picks_in(node, states, Form.PER_NODE, slurm_version())] == states.best
+    states = states_of(node, ranks, GpuOption.PER_NODE, 1)
+    promised = ranks.rank[picks_in(node, states, GpuOption.PER_NODE, slurm_version())] == states.best
     found, draw = [], random.Random(3)
     for need in (2, 4):
         rows = np.flatnonzero(promised & (states.need == need))
@@ -91,8 +94,8 @@ def pick_live(free: int, need: int) -> int:
     """The GPUs a job of so many gets on a node on which only these are free."""
     holding = Holding("n1")
     leave_free(holding, free)
-    job = holding.ask(GpuRequest(Form.PER_NODE, need, cpus_per_task=need))
-    assert job, f"{need} GPUs out of {members(free)} were refused"
+    job = holding.ask(NodeGpuRequest(GpuOption.PER_NODE, need, cpus_per_task=need))
+    assert job, f"{need} GPUs out of {mask_members(free)} were refused"
     got = holding.gpus[job]
     end([holding], list(holding.gpus))
     return got

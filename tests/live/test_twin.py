@@ -76,13 +76,13 @@ def test_twin__under_the_daemon(limited: None, site: Installed) -> None:
     judge("srsf", recorder.recording(uid, done_s, **of_daemon))
 
 
-def cycles(log: str) -> tuple[float, float, list[float]]:
+def cycles(log: str, tick_s: float = TICK_S) -> tuple[float, float, list[float]]:
     """Unix time of the daemon's first cycle, the median time from the begin of a cycle to its last write [s], and the
     Unix times of their ends."""
     lines = [orjson.loads(line) for line in log.splitlines() if line.startswith("{")]
     at = {name: [stamp(line) for line in lines if line["event"] == name] for name in ("daemon.started", "cycle.done")}
     first_s = at["daemon.started"][0]
-    late = [(done - first_s) % TICK_S for done in at["cycle.done"][1:]]
+    late = [(done - first_s) % tick_s for done in at["cycle.done"][1:]]
     return first_s, float(np.median(late)), at["cycle.done"]
 
 

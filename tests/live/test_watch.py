@@ -82,5 +82,5 @@ def _reported(site, runs: int) -> None:
     assert found["source"] == "sacct"
     assert found["waits"]["2-4"]["jobs"] >= 1
     assert found["gpus"] > 0
-    assert site("report", "--since", "1h", "-o", str(site.folder / "r.html")).rc == 0
+    assert site("report", "--since", "1h", "--page", str(site.folder / "r.html")).rc == 0
     assert (site.folder / "r.html").stat().st_size > 1_000_000

@@ -9,7 +9,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from slurmsched.db.journal import Journal
+from slurmsched.db.override_log import OverrideLog
 from tests.live.lab import Done, column, nices, partition, run, submit, until
 
 pytestmark = pytest.mark.live
@@ -18,9 +18,9 @@ PYTHON = "/opt/venv/bin/python"
 # Reads the cluster, optionally waits for a line on standard input, applies the given values, prints the receipt.
 APPLY = """
 import sys, orjson
-from slurmsched.config import parse_config
+from slurmsched.config_file import parse_config
 from slurmsched.model import Plan, SetNice, SetSiteFactor
-from slurmsched.slurm.open import open_live
+from slurmsched.slurm.open_cluster import open_live
 
 order = orjson.loads(sys.argv[1])
 cluster = open_live(parse_config(order["config"]), apply=True)
@@ -101,8 +101,8 @@ def test_apply__lever_is_written_zeroed_and_read_back(folder, kind):
     assert {now(other)[job] for job in jobs} == {0}
     assert set(statuses(apply(folder, dict.fromkeys(jobs, 0), kind)).values()) == {"written"}
     assert {now(kind)[job] for job in jobs} == {0}
-    record = Journal(folder / "journal.jsonl").levers()
-    assert {key.job_id: set(lever.values) for key, lever in record.items()} == {j: {v, 0} for j, v in values.items()}
+    records = OverrideLog(folder / "journal.jsonl").priorities()
+    assert {each.job_id: set(each.values) for each in records} == {j: {v, 0} for j, v in values.items()}
 
 
 def tasks(array: int, *states: str) -> dict[int, int]:
@@ -124,7 +124,7 @@ def test_apply__whole_array_by_its_record(folder):
     assert statuses(apply(folder, {array: -40})) == {array: "written"}
     assert tasks(array, "PENDING") == {0: -40, 3: -40, 4: -40}
     assert tasks(array, "CANCELLED")[1] == 0
-    assert {key.job_id for key in Journal(folder / "journal.jsonl").levers()} == {array}
+    assert {each.job_id for each in OverrideLog(folder / "journal.jsonl").priorities()} == {array}
     assert statuses(apply(folder, {array: 0})) == {array: "written"}
     assert tasks(array, "PENDING", "RUNNING") == {0: 0, 2: 0, 3: 0, 4: 0}
 
@@ -138,7 +138,7 @@ def test_apply__what_changed_after_the_snapshot_is_left_alone(folder, kind):
     done = apply(folder, dict.fromkeys((mine, theirs, gone), 50), kind, meanwhile=["sh", "-c", change])
     assert statuses(done) == {mine: "written", theirs: "refused", gone: "refused"}
     assert now(kind)[theirs] == 33
-    assert {key.job_id for key in Journal(folder / "journal.jsonl").levers()} == {mine}
+    assert {each.job_id for each in OverrideLog(folder / "journal.jsonl").priorities()} == {mine}
 
 
 def test_apply__running_job_is_left_alone(folder):
@@ -162,7 +162,7 @@ def test_apply__slurmctld_killed_half_way(folder):
     assert done.json()["stopped"]
     assert 0 < told.count("written") < len(jobs)
     assert set(told[:-1]) == {"written"}
-    known = {key.job_id: lever.values for key, lever in Journal(folder / "journal.jsonl").levers().items()}
+    known = {each.job_id: each.values for each in OverrideLog(folder / "journal.jsonl").priorities()}
     # A slurmctld that died remembers jobs of earlier tests as they were before their cancellation: ours only.
     now_set = nices()
     assert all(now_set[job] == 0 or now_set[job] in known[job] for job in jobs if job in now_set)
@@ -197,9 +197,9 @@ def test_probe__tries_both_levers_and_leaves_nothing(fresh):
     """doctor --probe as the Operator: every probe is ok, and its job is gone."""
     own = {"url": "sqlite:////tmp/probe/ledger.db", "journal": "/tmp/probe/journal", "lock": "/tmp/probe/lock"}
     run("mkdir", "-p", "/tmp/probe", user="slurmsched")
-    code = "from slurmsched.config import parse_config; from slurmsched.slurm.doctor import findings; "
+    code = "from slurmsched.config_file import parse_config; from slurmsched.slurm.doctor.diagnosis import diagnose; "
     code += f"config = parse_config({{'ledger': {own}, 'scope': {{'partitions': ['gpu']}}}}); "
-    code += "print(*(f'{f.verdict}|{f.name}|{f.detail}' for f in findings(config, probe=True)), sep='\\n')"
+    code += "print(*(f'{f.verdict}|{f.name}|{f.detail}' for f in diagnose(config, probe=True)), sep='\\n')"
     lines = run(PYTHON, "-c", code, user="slurmsched").out.splitlines()
     probes = [line for line in lines if "|probe: " in line or "|read " in line or "|write " in line]
     assert len(probes) == 12
@@ -241,4 +241,4 @@ def test_tick__on_priority_basic_writes_nothing_and_says_so(site):
         any("priority/basic" in note for note in site(name, "--json").json()["notes"]) for name in ("plan", "status")
     )
     found = site("doctor", "--json", check=False)
-    assert (found.rc, "PriorityType" in found.out) == (3, True)
+    assert (found.rc, "PriorityType" in found.out) == (10, True)

@@ -20,11 +20,21 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 COMMAND = "import sys; from slurmsched.cli.main import main; sys.exit(main())"
 LOADED = (
-    "alembic.command", "slurmsched.cycle", "slurmsched.daemon.assemble", "slurmsched.daemon.lock",
-    "slurmsched.daemon.told", "slurmsched.db.store", "slurmsched.planning.acts", "slurmsched.planning.planner",
-    "slurmsched.planning.promises", "slurmsched.planning.taking", "slurmsched.policies.discretized_las",
-    "slurmsched.slurm.cli_reader", "slurmsched.slurm.open", "sqlalchemy.dialects.sqlite",
-)  # fmt: skip
+    "alembic.command",
+    "slurmsched.cycle",
+    "slurmsched.daemon.cycle_parts",
+    "slurmsched.daemon.lock",
+    "slurmsched.daemon.observers",
+    "slurmsched.db.ledger_store",
+    "slurmsched.planning.operations.operation_steps",
+    "slurmsched.planning.planner",
+    "slurmsched.planning.operations.gang_reservations",
+    "slurmsched.planning.operations.preemption",
+    "slurmsched.policies.discretized_las",
+    "slurmsched.slurm.reader",
+    "slurmsched.slurm.open_cluster",
+    "sqlalchemy.dialects.sqlite",
+)
 
 
 class Warm:

@@ -16,7 +16,7 @@ LAB = ROOT / "tests" / "lab"
 sys.path.insert(0, str(LAB))
 import image  # noqa: E402 - the lab's scripts are no package
 
-from . import stepwise  # noqa: E402
+from tests.packaging import stepwise  # noqa: E402
 
 SCRATCH, A_DAY_S = "packages-", 86_400
 BUILD_S, IMAGE_S = 600, 1800  # the lab's system of a suite is built once, which takes minutes
@@ -28,7 +28,7 @@ set -eu
 export DEBIAN_FRONTEND=noninteractive
 step() { echo "== $1"; }
 quietly() { "$@" >&2; }
-install() { quietly apt-get -q install -y --no-install-recommends "$1"; }
+install() { quietly apt-get -q install -y --no-install-recommends "$@"; }
 userdel -r slurmsched 2>/dev/null || true
 rm -rf /opt/venv /opt/slurmsched
 step update
@@ -37,7 +37,7 @@ step install
 install /debs/first.deb
 slurmsched --version
 stat -c '%U %a' /var/lib/slurmsched
-ls /usr/share/slurmsched/plugin /usr/share/man/man1/slurmsched-init.1
+ls /usr/share/slurmsched/plugin /usr/share/man/man1/slurmsched-init.1 /usr/share/man/man5/slurmsched.toml.5
 step run
 cd /tmp
 runuser -u slurmsched -- sh -c 'HOME=/var/lib/slurmsched slurmsched demo' | tail -n 3

@@ -61,7 +61,6 @@ def wheel_has_every_package_and_plugin(dists: Path) -> None:
     assert {name.split("/")[0].split("-")[0] for name in names} == {"slurmsched"}
     share = {name.partition(".data/data/share/slurmsched/plugin/")[2] for name in names if ".data/data/share" in name}
     assert share - {""} == plugin_files()
-    assert any(name.endswith("share/man/man1/slurmsched.1") for name in names)
 
 
 def wheel_installs_and_runs(dists: Path, tmp_path: Path) -> None:

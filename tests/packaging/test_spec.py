@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from . import stepwise
+from tests.packaging import stepwise
 
 ROOT = Path(__file__).parents[2]
 SPEC = str(ROOT / "packaging" / "slurmsched.spec")
@@ -64,5 +64,5 @@ def test_spec__with_all_python_packages_inside(room: Path) -> None:
     assert (root / "usr/bin/slurmsched").read_text().startswith(f"#!/usr/bin/python{version}\n")
     library = root / "usr/lib/slurmsched"
     code = f"import sys; sys.path.insert(0, {str(library)!r}); from slurmsched.cli.main import main; sys.exit(main())"
-    argv = (sys.executable, "-I", "-S", "-c", code, "demo", "--jobs", "20", "--out", str(room / "demo.html"))
+    argv = (sys.executable, "-I", "-S", "-c", code, "demo", "--first", "20", "--page", str(room / "demo.html"))
     assert "2D-LAS" in stepwise.run("demo of the rpm", *argv, limit_s=DEMO_S)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from . import stepwise
+from tests.packaging import stepwise
 
 NEVER = "sleep 1000000"
 HANG_S = 1e-3  # such a step is late at the first look

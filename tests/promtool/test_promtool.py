@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from slurmsched.config import parse_config
-from slurmsched.metrics.exposition import scraped
-from slurmsched.metrics.meters import Meters, Standing
+from slurmsched.config_file import parse_config
 from slurmsched.model import Receipt
+from slurmsched.observe.metrics.prometheus import CycleMetrics, ProcessState, scraped
 from slurmsched.planning.planner import Planner
 from slurmsched.testing import mixed_snapshot
 
@@ -37,9 +36,9 @@ def promtool(*arguments: str, given: bytes = b"") -> str:
 def exported() -> bytes:
     """What a scrape gives after one cycle."""
     config = parse_config({"scope": {"partitions": ["*"]}})
-    meters, look = Meters(config), mixed_snapshot(80, seed=5)
+    meters, look = CycleMetrics(config), mixed_snapshot(80, seed=5)
     meters.done(look, Planner.from_config(config).plan(look), Receipt(dry_run=True))
-    return scraped(meters.families(Standing(apply=True)), "")[0]
+    return scraped(meters.families(ProcessState(apply=True)), "")[0]
 
 
 def test_rules__are_taken():

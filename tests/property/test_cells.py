@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from slurmsched.model import Labels, Ranking, frozen
-from slurmsched.model.topology import Fabric, GpuTopology, LinkKind, SiteTopology
+from slurmsched.model.gpu_topology import Fabric, GpuTopology, LinkKind, SiteTopology
 from slurmsched.placements.cells import CellPlacement
 from slurmsched.testing import snapshot
 

@@ -10,25 +10,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slurmsched.policies.allocation import (
+from slurmsched.allocation.finish_time import auction
+from slurmsched.allocation.fisher_market import RoundBuyers, RoundOffer, buy_rounds
+from slurmsched.allocation.heterogeneity import HeterogeneousCluster
+from slurmsched.allocation.programmes import (
     PRECISION,
-    Problem,
-    best,
+    AllocationProblem,
     finish_time_fairness,
     isolated,
     least_rho_of,
+    max_weighted_sum,
     raise_least,
-    worth,
+    throughput_weight,
 )
-from slurmsched.policies.auction import auction
+from slurmsched.allocation.solver import water_fill
+from slurmsched.allocation.tenants import fair_tickets, stride_order, trade_tickets
+from slurmsched.allocation.water_filling import AccountWeights, max_min, water_filled
 from slurmsched.policies.dorm import Dorm
-from slurmsched.policies.fisher_market import Buyers, Offer, bought
-from slurmsched.policies.gpu_market import Market
-from slurmsched.policies.solve import water_fill
-from slurmsched.policies.stride import turns
 from slurmsched.policies.themis import Themis
-from slurmsched.policies.trading import fair_tickets, traded
-from slurmsched.policies.water_filling import Accounts, max_min, water_filled
 from slurmsched.testing import snapshot
 
 
@@ -88,10 +87,10 @@ def test_themis__nobody_new_is_worse_off_than_on_its_own_part(jobs: list[tuple[i
     """Sharing incentive: shares that make the largest rho least give all that have just come a rho of at most 1."""
     rows = [{"gpus": gpus, "comment": f"slurmsched: dur={run_s}s"} for gpus, run_s in jobs]
     ranking = Themis(variant="minmax").rank(snapshot(rows, "2x8"))
-    assert ranking.wants is not None and ranking.wants.share is not None
+    assert ranking.changes is not None and ranking.changes.share is not None
     gpus, run_s = (np.array(column, np.float64) for column in zip(*jobs, strict=True))
     alone_s = run_s * np.maximum(1.0, gpus * len(jobs) / 16)
-    assert (run_s / ranking.wants.share <= alone_s * (1 + 1e-3)).all()
+    assert (run_s / ranking.changes.share <= alone_s * (1 + 1e-3)).all()
 
 
 @settings(deadline=None, max_examples=30)
@@ -118,18 +117,18 @@ def test_themis__apps_of_one_job_are_as_jobs(jobs: list[tuple[int, int, int]], v
 
 
 @st.composite
-def problems(draw: st.DrawFn) -> Problem:
+def problems(draw: st.DrawFn) -> AllocationProblem:
     """Jobs that have just come, of one GPU, on two GPU types."""
     jobs = draw(st.integers(1, 6))
     speed = np.array(draw(st.lists(st.floats(0.1, 4.0), min_size=2 * jobs, max_size=2 * jobs))).reshape(jobs, 2)
     capacity = np.array(draw(st.lists(st.integers(1, 4), min_size=2, max_size=2)), np.float64)
-    left_s = np.array(draw(st.lists(st.floats(100.0, 9_000.0), min_size=jobs, max_size=jobs)))
-    return Problem(capacity, np.ones(jobs), speed, left_s, np.zeros(jobs), np.ones(jobs))
+    remaining_s = np.array(draw(st.lists(st.floats(100.0, 9_000.0), min_size=jobs, max_size=jobs)))
+    return AllocationProblem(capacity, np.ones(jobs), speed, remaining_s, np.zeros(jobs), np.ones(jobs))
 
 
 @settings(deadline=None, max_examples=30)
 @given(problem=problems())
-def test_finish_time_fairness__nobody_new_ends_later_than_alone(problem: Problem) -> None:
+def test_finish_time_fairness__nobody_new_ends_later_than_alone(problem: AllocationProblem) -> None:
     """Sharing incentive, with several GPU types: what each would have on its own part is one of the choices."""
     speed = (finish_time_fairness(problem) * problem.speed).sum(axis=1)
     alone = (isolated(problem) * problem.speed).sum(axis=1)
@@ -138,14 +137,14 @@ def test_finish_time_fairness__nobody_new_ends_later_than_alone(problem: Problem
 
 @settings(deadline=None, max_examples=40)
 @given(problem=problems(), waited=st.lists(st.floats(0.0, 30_000.0), min_size=6, max_size=6))
-def test_least_rho_of__is_as_low_as_by_bisection(problem: Problem, waited: list[float]) -> None:
+def test_least_rho_of__is_as_low_as_by_bisection(problem: AllocationProblem, waited: list[float]) -> None:
     """The same rho, to the precision that both have, for jobs that waited too."""
     problem = replace(problem, elapsed_s=np.array(waited[: len(problem.gpus)]))
 
     def rho(share: np.ndarray) -> float:
         made, alone = ((each * problem.speed).sum(axis=1) for each in (share, isolated(problem)))
         elapsed_s = problem.elapsed_s
-        return float(np.max((elapsed_s + problem.left_s / made) / (elapsed_s + problem.left_s / alone)))
+        return float(np.max((elapsed_s + problem.remaining_s / made) / (elapsed_s + problem.remaining_s / alone)))
 
     found = least_rho_of(
         problem, lambda worth: raise_least(problem, problem.speed * worth[:, None]),
@@ -156,7 +155,7 @@ def test_least_rho_of__is_as_low_as_by_bisection(problem: Problem, waited: list[
 
 @settings(deadline=None, max_examples=30)
 @given(problem=problems())
-def test_max_min__nobody_can_be_better_off_without_another_being_worse(problem: Problem) -> None:
+def test_max_min__nobody_can_be_better_off_without_another_being_worse(problem: AllocationProblem) -> None:
     """Pareto efficiency: where nobody may have less, nobody's speed can be raised, the others' least being theirs."""
     have = (max_min(problem) * problem.speed).sum(axis=1)
     for one in range(len(have)):
@@ -168,12 +167,12 @@ def test_max_min__nobody_can_be_better_off_without_another_being_worse(problem: 
 
 
 @st.composite
-def families(draw: st.DrawFn, types: int) -> tuple[Problem, Accounts]:
+def families(draw: st.DrawFn, types: int) -> tuple[AllocationProblem, AccountWeights]:
     """Jobs of one to four GPUs, of up to three accounts, some of which serve theirs in turn."""
     jobs, accounts = draw(st.integers(1, 7)), draw(st.integers(1, 3))
     speed = draw(st.lists(st.floats(0.1, 4.0), min_size=types * jobs, max_size=types * jobs)) if types > 1 else 1.0
     row = {"min_size": jobs, "max_size": jobs}
-    problem = Problem(
+    problem = AllocationProblem(
         np.array(draw(st.lists(st.integers(1, 6), min_size=types, max_size=types)), np.float64),
         np.array(draw(st.lists(st.sampled_from([1.0, 2.0, 4.0]), **row))),
         np.broadcast_to(speed, (jobs * types,)).reshape(jobs, types), np.ones(jobs), np.zeros(jobs),
@@ -182,12 +181,14 @@ def families(draw: st.DrawFn, types: int) -> tuple[Problem, Accounts]:
     )  # fmt: skip
     weight = draw(st.lists(st.sampled_from([0.5, 1.0, 2.5]), min_size=accounts, max_size=accounts))
     in_turn = draw(st.lists(st.booleans(), min_size=accounts, max_size=accounts))
-    return problem, Accounts(np.array(weight), np.array(in_turn, np.bool_))
+    return problem, AccountWeights(np.array(weight), np.array(in_turn, np.bool_))
 
 
 @settings(deadline=None, max_examples=80)
 @given(family=families(1))
-def test_water_filled__on_one_type_is_water_filling_within_water_filling(family: tuple[Problem, Accounts]) -> None:
+def test_water_filled__on_one_type_is_water_filling_within_water_filling(
+    family: tuple[AllocationProblem, AccountWeights],
+) -> None:
     """What each account has is its weighted max-min share, and what each of its jobs has that of this; in turn the
     first have all that they can use."""
     problem, accounts = family
@@ -205,16 +206,18 @@ def test_water_filled__on_one_type_is_water_filling_within_water_filling(family:
 
 @settings(deadline=None, max_examples=40)
 @given(family=families(2))
-def test_water_filled__more_for_one_is_less_for_another_who_has_no_more(family: tuple[Problem, Accounts]) -> None:
+def test_water_filled__more_for_one_is_less_for_another_who_has_no_more(
+    family: tuple[AllocationProblem, AccountWeights],
+) -> None:
     """The law of max-min fairness, on several GPU types, of jobs that weigh alike: raising one's level takes from who
     has no higher one."""
     problem = replace(family[0], weight=np.ones(len(family[0].gpus)))
-    gain = problem.speed * worth(problem)[:, None]
+    gain = problem.speed * throughput_weight(problem)[:, None]
     level = (max_min(problem) * gain).sum(axis=1)
     for one in range(len(level)):
         floor = np.where(level <= level[one] * (1 + 1e-3), level, 0.0) * (1 - 1e-6)
         floor[one] = 0.0
-        most = (best(problem, gain, floor, np.arange(len(level)) == one) * gain).sum(axis=1)[one]
+        most = (max_weighted_sum(problem, gain, floor, np.arange(len(level)) == one) * gain).sum(axis=1)[one]
         assert most <= level[one] * (1 + 1e-2)
 
 
@@ -242,7 +245,7 @@ def test_stride__service_by_ticket_stays_within_a_gang(tickets: list[float], gan
     own largest gang."""
     tenant = np.array([each % len(tickets) for each, _ in gangs], np.int64)
     stride = np.array([gpus for _, gpus in gangs]) / np.array(tickets)[tenant]
-    turn = turns(tenant, np.arange(len(gangs)), np.zeros(len(tickets)), stride)
+    turn = stride_order(tenant, np.arange(len(gangs)), np.zeros(len(tickets)), stride)
     most = np.array([stride[tenant == each].max(initial=0.0) for each in range(len(tickets))])
     had, left = np.zeros(len(tickets)), np.bincount(tenant, minlength=len(tickets))
     for row in np.lexsort((np.arange(len(turn)), turn)).tolist():
@@ -253,7 +256,7 @@ def test_stride__service_by_ticket_stays_within_a_gang(tickets: list[float], gan
 
 
 @st.composite
-def markets(draw: st.DrawFn) -> tuple[Market, np.ndarray]:
+def markets(draw: st.DrawFn) -> tuple[HeterogeneousCluster, np.ndarray]:
     """Jobs on up to three GPU types, some not on all of them, and whose each is."""
     jobs, types = draw(st.integers(1, 8)), draw(st.integers(1, 3))
     speed = draw(st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0, 1.3, 4.0]), min_size=jobs * types,
@@ -262,12 +265,14 @@ def markets(draw: st.DrawFn) -> tuple[Market, np.ndarray]:
     capacity = np.array(draw(st.lists(st.integers(0, 12), min_size=types, max_size=types)), np.float64)
     table = np.array(speed).reshape(jobs, types)
     account = np.array(draw(st.lists(st.integers(0, 2), min_size=jobs, max_size=jobs)), np.int64)
-    return Market(("a", "b", "c")[:types], capacity, gpus, table, (table > 0).any(axis=1)), account
+    return HeterogeneousCluster(("a", "b", "c")[:types], capacity, gpus, table, (table > 0).any(axis=1)), account
 
 
 @settings(deadline=None, max_examples=60)
 @given(sale=markets(), shares=st.lists(st.floats(0.5, 4.0), min_size=3, max_size=3))
-def test_tickets__are_all_that_there_is_and_no_more(sale: tuple[Market, np.ndarray], shares: list[float]) -> None:
+def test_tickets__are_all_that_there_is_and_no_more(
+    sale: tuple[HeterogeneousCluster, np.ndarray], shares: list[float]
+) -> None:
     """No type gives more than it has, and no job has more than it asks for or any of a type that it cannot run on.
 
     Where a job lacks GPUs, types that it could use are given out.
@@ -285,12 +290,12 @@ def test_tickets__are_all_that_there_is_and_no_more(sale: tuple[Market, np.ndarr
 @settings(deadline=None, max_examples=60)
 @given(sale=markets(), shares=st.lists(st.floats(0.5, 4.0), min_size=3, max_size=3))
 def test_trade__nobody_has_less_and_every_type_stays_given_out(
-    sale: tuple[Market, np.ndarray], shares: list[float]
+    sale: tuple[HeterogeneousCluster, np.ndarray], shares: list[float]
 ) -> None:
     """Sharing incentive, of each job and so of each account; what is sold is bought."""
     here, account = sale
     before = fair_tickets(here, account, np.array(shares))
-    after, deals = traded(before, here, account)
+    after, deals = trade_tickets(before, here, account)
     made, had = ((tickets * here.speed).sum(axis=1) for tickets in (after, before))
     assert (made >= had - 1e-9).all()
     assert after.sum(axis=0) == pytest.approx(before.sum(axis=0))
@@ -302,15 +307,15 @@ def test_trade__nobody_has_less_and_every_type_stays_given_out(
 
 @settings(deadline=None, max_examples=60)
 @given(sale=markets(), shares=st.lists(st.floats(0.5, 4.0), min_size=3, max_size=3))
-def test_trade__a_deal_gives_some_job_more(sale: tuple[Market, np.ndarray], shares: list[float]) -> None:
+def test_trade__a_deal_gives_some_job_more(sale: tuple[HeterogeneousCluster, np.ndarray], shares: list[float]) -> None:
     """No deal is for nothing: after any somebody has more, and without a difference in gains there is none."""
     here, account = sale
     before = fair_tickets(here, account, np.array(shares))
-    after, deals = traded(before, here, account)
+    after, deals = trade_tickets(before, here, account)
     gain = ((after - before) * here.speed).sum()
     assert gain > 0 or not [deal for deal in deals if deal.gpus > 1e-9]
     alike = replace(here, speed=(here.speed > 0).astype(np.float64))
-    assert traded(before, alike, account)[1] == []
+    assert trade_tickets(before, alike, account)[1] == []
 
 
 @settings(deadline=None, max_examples=30)
@@ -347,12 +352,14 @@ def test_dorm__keeps_to_sizes_capacity_and_changes(holds: list[int], waits: list
 def test_shockwave__ends_in_time_whom_it_can(jobs: list[tuple[int, float, float, float]]) -> None:
     """Sharing incentive: where rounds can be bought so that nobody ends later than with a fair share, they are."""
     gpus, done, whole_s, slack = (np.array(column, np.float64) for column in zip(*jobs, strict=True))
-    offer = Offer(rounds=6, gpus=4.0, round_s=120.0, now_s=0.0, k=1e-3, power=12.0, rho_max=1.0)
-    left_s = whole_s * (1 - done)
+    offer = RoundOffer(rounds=6, gpus=4.0, round_s=120.0, now_s=0.0, k=1e-3, power=12.0, rho_max=1.0)
+    remaining_s = whole_s * (1 - done)
     share = min(1.0, offer.gpus / len(jobs))
-    fair_s = 720.0 + left_s * slack
-    rounds, _ = bought(Buyers(gpus.astype(np.int64), done, left_s, whole_s, fair_s, np.zeros(len(jobs))), offer)
+    fair_s = 720.0 + remaining_s * slack
+    rounds, _ = buy_rounds(
+        RoundBuyers(gpus.astype(np.int64), done, remaining_s, whole_s, fair_s, np.zeros(len(jobs))), offer
+    )
     assert (rounds >= 0).all() and (rounds <= 6).all() and float(gpus @ rounds) <= 24
-    need = np.ceil(np.maximum(left_s - (fair_s - 720.0) * share - 1e-6, 0.0) / 120.0)
+    need = np.ceil(np.maximum(remaining_s - (fair_s - 720.0) * share - 1e-6, 0.0) / 120.0)
     if (need <= 6).all() and float(gpus @ need) <= 24:
         assert (rounds >= need).all()

@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slurmsched.survey.fit import fit, largest
-from slurmsched.survey.overview import overview
-from slurmsched.survey.request import Request
-from tests.unit.survey.site import node, site
+from slurmsched.observe.survey.fit import fit, largest_requests
+from slurmsched.observe.survey.gpu_overview import gpu_overview
+from slurmsched.observe.survey.sbatch_request import SbatchRequest
+from tests.unit.observe.survey.survey_site import node, site
 
 
 @st.composite
@@ -27,7 +27,7 @@ def clusters(draw):
 @settings(deadline=None)
 def test_overview__adds_up(snapshot):
     """By type the sums are those of the nodes table; the nodes shown have all free GPUs."""
-    found, totals = overview(snapshot), snapshot.nodes.gpu_totals()
+    found, totals = gpu_overview(snapshot), snapshot.nodes.gpu_totals()
     named = {"free": "idle", "used": "allocated", "drained": "draining", "down": "down", "gpus": "all"}
     for name, total in named.items():
         assert sum(getattr(one, name) for one in found.types) == totals[total]
@@ -38,9 +38,9 @@ def test_overview__adds_up(snapshot):
 @settings(deadline=None)
 def test_largest__is_the_edge_of_what_fits(snapshot, cpus):
     """As many nodes of so many GPUs as are told start, and one node more does not; one GPU more on a node neither."""
-    for one in largest(snapshot, Request(cpus_per_task=cpus)):
+    for one in largest_requests(snapshot, SbatchRequest(cpus_per_task=cpus)):
         ask = {"gpu_type": one.gpu_type, "cpus_per_task": cpus}
         for gpus, nodes in one.shapes.items():
-            told = [fit(snapshot, Request(nodes=n, gpus_per_node=gpus, **ask)).starts for n in (nodes, nodes + 1)]
+            told = [fit(snapshot, SbatchRequest(nodes=n, gpus_per_node=gpus, **ask)).starts for n in (nodes, nodes + 1)]
             assert told == [True, False]
-        assert not fit(snapshot, Request(nodes=1, gpus_per_node=one.one_node + 1, **ask)).starts
+        assert not fit(snapshot, SbatchRequest(nodes=1, gpus_per_node=one.one_node + 1, **ask)).starts

@@ -24,32 +24,27 @@ import orjson
 import pytest
 from structlog.testing import capture_logs
 
-from slurmsched.config import parse_config
-from slurmsched.db.acts import ActLog
-from slurmsched.db.clock import Clock
-from slurmsched.db.deferrals import DeferralLog
-from slurmsched.db.journal import Journal
-from slurmsched.db.pins import PinLog
+from slurmsched.config_file import parse_config
+from slurmsched.db.boot_clock import BootClock
+from slurmsched.db.operation_log import OperationLog
+from slurmsched.db.override_log import OverrideLog
 from slurmsched.errors import LedgerError, SlurmschedError
-from slurmsched.model import JobState, Labels, Outcome, SetNice, Snapshot
-from slurmsched.model.acts import Act, Purpose, Victim
-from slurmsched.model.deferrals import Deferral
+from slurmsched.model import JobState, Labels, Outcome, SetNice, Snapshot, slurm_text
 from slurmsched.model.gres import MOST_DEVICES, parse_gres
-from slurmsched.model.hostlist import expand
-from slurmsched.model.pins import Pin
+from slurmsched.model.hostlists import expand_hostlist
+from slurmsched.model.operations import Operation, Purpose, Victim
+from slurmsched.model.overrides import Override
+from slurmsched.observe.snapshot_file import read_snapshot, saved_snapshot, write_snapshot
 from slurmsched.planning.planner import Planner
-from slurmsched.replay.snapshot_file import read_snapshot, saved, write_snapshot
-from slurmsched.slurm import cli_reader, jsonform, text
-from slurmsched.slurm.account_shares import parse_shares
-from slurmsched.slurm.asked import parse_asked
-from slurmsched.slurm.cli_reader import CliReader
-from slurmsched.slurm.dump import read_dump
+from slurmsched.slurm import reader, slurm_json
+from slurmsched.slurm.accounting import parse_runs, parse_shares, parse_typical_run_times
+from slurmsched.slurm.cons_tres import read_gpu_request
+from slurmsched.slurm.job_options import parse_gpu_options
 from slurmsched.slurm.job_records import job_records, read_record
-from slurmsched.slurm.picking import read_wish
-from slurmsched.slurm.reservations import parse_reservations
-from slurmsched.slurm.sacct import parse_runs
+from slurmsched.slurm.reader import CommandReader
+from slurmsched.slurm.scontrol_tables import parse_reservations
 from slurmsched.slurm.site import parse_load
-from slurmsched.slurm.usual import parse_usual
+from slurmsched.slurm.slurm_json import read_dump
 from slurmsched.testing.builders import mixed_snapshot
 from tests.recorded.playback import HERE, MARK, UNIT, Answer, Playback, Scontrol, recorded_versions
 
@@ -224,7 +219,7 @@ def fuzz(body: str, read: Callable[[str], object]) -> None:
 
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(cli_reader, "fresh_mark", lambda: MARK)
+    monkeypatch.setattr(reader, "fresh_mark", lambda: MARK)
     with capture_logs():
         yield
 
@@ -249,7 +244,7 @@ def test_snapshot__of_a_changed_answer(version: str, name: str) -> None:
     def read(given: str) -> None:
         playback.instead = {f"{name}.txt": given}
         playback.asked.clear()
-        snapshot = CliReader(playback, clock=lambda: now_s).read()
+        snapshot = CommandReader(playback, clock=lambda: now_s).read()
         check(snapshot)
         PLANNER.plan(snapshot)
 
@@ -275,7 +270,7 @@ def check(snapshot: Snapshot) -> None:
 @pytest.mark.parametrize("version", recorded_versions())
 def test_snapshot__of_changed_texts_of_users(version: str) -> None:
     """Names, comments and accounts of some jobs: no fact of any other job changes."""
-    before = CliReader(Framed(HERE / version), clock=lambda: 1e9).read()
+    before = CommandReader(Framed(HERE / version), clock=lambda: 1e9).read()
     rows = answer(version, "squeue.txt").split(MARK)
     for seed in range(FIRST, FIRST + TRIES):
         rng = random.Random(seed)
@@ -288,7 +283,7 @@ def test_snapshot__of_changed_texts_of_users(version: str) -> None:
         playback = Framed(HERE / version, {"squeue.txt": MARK.join(made), "details.txt": "".join(details.values())})
         playback.records = details  # type: ignore[misc]
         with watched(seed):
-            after = CliReader(playback, clock=lambda: 1e9).read()
+            after = CommandReader(playback, clock=lambda: 1e9).read()
             assert facts(after, job) == facts(before, job)
             for name in MAY_BE_UNKNOWN:  # -1 = not known, which chooses no nodes: a forged record puts a job in doubt
                 now, was = getattr(after.jobs, name), getattr(before.jobs, name)
@@ -329,17 +324,17 @@ def test_texts__of_other_commands(version: str, tmp_path: Path) -> None:
     fuzz(answer(version, "sdiag.txt"), parse_load)
     fuzz("ReservationName=a StartTime=1795848837 EndTime=1795849837 Nodes=n[1-2] Users=bob TRES=cpu=4 State=ACTIVE\n"
          "  NodeName=n1 CoreIDs=0-3\n", parse_reservations)  # fmt: skip
-    fuzz("ann|gpu|90|cpu=1,gres/gpu=1\nbob|gpu|9|gres/gpu=2\n", lambda given: parse_usual(given, []))
+    fuzz("ann|gpu|90|cpu=1,gres/gpu=1\nbob|gpu|9|gres/gpu=2\n", lambda given: parse_typical_run_times(given, []))
     fuzz("root||1|\nphysics|root|10|\nlab|physics|parent|\n", lambda given: parse_shares(given, "lab"))
     asked = UNIT.join(["3", "gres/gpu:2", "N/A", "N/A", "N/A", "1", "1000M", "NODE"])
-    fuzz(f"{asked}{MARK}\n", lambda given: parse_asked(given, MARK, "Exclusive"))
+    fuzz(f"{asked}{MARK}\n", lambda given: parse_gpu_options(given, MARK, "Exclusive"))
     for job, record in list(job_records(answer(version, "details.txt")))[::8]:
         name = record.partition("JobName=")[2].partition(" ")[0]
 
         def wish(given: str, job: int = job, name: str = name) -> None:
             made = read_record(given, name)
             if made is not None:
-                read_wish(job, made)
+                read_gpu_request(job, made)
                 assert len(made.spread) == 2
 
         fuzz(record, wish)
@@ -347,22 +342,22 @@ def test_texts__of_other_commands(version: str, tmp_path: Path) -> None:
 
 SMALL: dict[str, tuple[tuple[str, ...], Callable[[str], object]]] = {
     "gres": (("gpu:a100:4(IDX:0-3),shard:8(0/4,1/4)", "gres/gpu:a100=2,gres/gpu=3", "gpu:(null):8(S:0-1)"), parse_gres),
-    "time_s": (("1763321773", "2025-09-12T14:06:12"), text.time_s),
-    "duration_s": (("1-02:03:04", "02:03.500", "UNLIMITED"), text.duration_s),
-    "memory_mib": (("62.50G", "4000M"), text.memory_mib),
-    "count_tasks": (("1-10,15%4", "0-8:4"), text.count_tasks),
-    "count_of": (("1.50K", "12"), text.count_of),
+    "time_s": (("1763321773", "2025-09-12T14:06:12"), slurm_text.time_s),
+    "duration_s": (("1-02:03:04", "02:03.500", "UNLIMITED"), slurm_text.slurm_duration_s),
+    "memory_mib": (("62.50G", "4000M"), slurm_text.memory_mib),
+    "count_tasks": (("1-10,15%4", "0-8:4"), slurm_text.count_tasks),
+    "count_of": (("1.50K", "12"), slurm_text.parse_count),
 }
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_small_texts(name: str) -> None:
+def test_small_texts__never_break_a_reader(name: str) -> None:
     """A number that is told is one that can be: no NaN of a text that is none, nothing below 0, nothing endless."""
     examples, read = SMALL[name]
 
     def checked(given: str) -> None:
         value = read(given)
-        none = given in text.UNSET | text.ENDLESS or (name == "time_s" and not given.strip("0"))
+        none = given in slurm_text.UNSET | slurm_text.ENDLESS or (name == "time_s" and not given.strip("0"))
         if isinstance(value, int | float) and not none:
             assert 0 <= value < 10**15, given
         if name == "gres":
@@ -373,12 +368,12 @@ def test_small_texts(name: str) -> None:
         fuzz(example, checked)
 
 
-def test_hostlists() -> None:
+def test_hostlists__never_break_the_reader() -> None:
     """Names or ValueError, and never more than are allowed."""
 
     def read(given: str) -> None:
         try:
-            assert len(expand(given, 5000)) <= 5000
+            assert len(expand_hostlist(given, 5000)) <= 5000
         except ValueError as error:
             assert str(error)
 
@@ -387,9 +382,8 @@ def test_hostlists() -> None:
 
 
 @pytest.mark.parametrize("version", recorded_versions())
-@pytest.mark.parametrize(("name", "reader"), [("jobs", "read_jobs"), ("nodes", "read_nodes"),
-                                              ("partitions", "read_partitions"), ("sdiag", "read_load")])  # fmt: skip
-def test_json(version: str, name: str, reader: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "reader"), [("jobs", "read_jobs"), ("nodes", "read_nodes"), ("sdiag", "read_load")])
+def test_json__never_breaks_a_reader(version: str, name: str, reader: str, tmp_path: Path) -> None:
     """One odd row is left out or left alone, and the others are read; an answer of another form is refused."""
     body = orjson.loads(answer(version, f"{name}.json"))
     if name == "jobs":
@@ -400,9 +394,9 @@ def test_json(version: str, name: str, reader: str, tmp_path: Path) -> None:
         given = changed_json(body, random.Random(seed))
         with watched(seed):
             if name == "jobs":
-                check_jobs(jsonform.read_jobs(given, 1e9)[0])
+                check_jobs(slurm_json.read_jobs(given, 1e9)[0])
             else:
-                getattr(jsonform, reader)(given)
+                getattr(slurm_json, reader)(given)
         if name == "jobs" and seed % 10 == 0:
             (tmp_path / "jobs.json").write_bytes(
                 orjson.dumps(body)[: seed * 7] + b"\xff" if seed % 20 else orjson.dumps(body)
@@ -416,30 +410,28 @@ def check_jobs(jobs: Any) -> None:
     assert (jobs.job_id > 0).all() and (jobs.gpus >= 0).all()
 
 
-def records(folder: Path) -> tuple[Journal, ActLog, PinLog, DeferralLog]:
-    """The journal and every record beside it."""
+def records(folder: Path) -> tuple[OverrideLog, OperationLog]:
+    """The journal and the record of operations beside it."""
     path = folder / "journal.jsonl"
-    return Journal(path), ActLog(path, Clock(lambda: 2000.0)), PinLog(path), DeferralLog(path)
+    return OverrideLog(path), OperationLog(path, BootClock(lambda: 2000.0))
 
 
 def write_records(folder: Path) -> None:
     """Some lines of each."""
-    journal, acts, pins, deferrals = records(folder)
+    journal, operations = records(folder)
     nice = SetNice(7, 100.0, "", 0, 9, 0)
     journal.intend("1-1", [nice, SetNice(8, 100.0, "", 5, -3, 5)])
     journal.outcome("1-1", [Outcome(nice, "written", "")])
     victim = Victim(3, 50.0, "n1", 900.0)
-    act = Act("0a1b2c-1-1100", Purpose.PREEMPT, 1, 1000.0, "zoe", "n[1-2]", 600.0, 1100.0, (victim,))
-    acts.begin([act])
-    acts.sent([act])
-    pins.note([Pin(7, 100.0, "n1", "", 1000.0, ("n1",))])
-    deferrals.note([Deferral(9, 100.0, 3000.0)])
+    operation = Operation("0a1b2c-1-1100", Purpose.PREEMPT, 1, 1000.0, "zoe", "n[1-2]", 600.0, 1100.0, (victim,))
+    operations.begin([operation])
+    operations.sent([operation])
+    lists = Override(7, 100.0, "node_list", "", "n1", values=("n1",), since_s=1000.0)
+    journal.record([lists, Override(9, 100.0, "start_time", 0.0, 3000.0)])
 
 
-@pytest.mark.parametrize(
-    "name", ["journal.jsonl", "journal.acts.jsonl", "journal.pins.jsonl", "journal.deferrals.jsonl"]
-)
-def test_journal_and_records(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["journal.jsonl", "journal.operations.jsonl"])
+def test_journal__never_breaks_a_reader(name: str, tmp_path: Path) -> None:
     """Lines that cannot be read are set aside or refused by an error of ours."""
     write_records(tmp_path)
     path = tmp_path / name
@@ -448,14 +440,14 @@ def test_journal_and_records(name: str, tmp_path: Path) -> None:
 
     def read(given: str) -> None:
         path.write_bytes(given.encode("utf-8", "surrogatepass"))
-        journal, acts, pins, deferrals = records(tmp_path)
+        journal, operations = records(tmp_path)
         for each in (
-            lambda: journal.levers(lenient=True),
-            journal.levers,
+            lambda: journal.priorities(lenient=True),
+            journal.priorities,
+            journal.known,
+            journal.compact,
             journal.settle,
-            acts.open,
-            pins.known,
-            deferrals.known,
+            operations.open,
         ):
             with suppress(LedgerError):
                 each()
@@ -473,10 +465,10 @@ def test_journal_and_records(name: str, tmp_path: Path) -> None:
             read_values(seed)
 
 
-def test_snapshot_file(tmp_path: Path) -> None:
+def test_snapshot_file__never_breaks_the_reader(tmp_path: Path) -> None:
     """A changed file is refused or read; nothing else comes of it."""
     given, tree = mixed_snapshot(20), parse_config({"policy": {"name": "fifo"}, "scope": {"partitions": ["*"]}})
-    write_snapshot(tmp_path / "s", saved(given, Planner.from_config(tree).plan(given), tree))
+    write_snapshot(tmp_path / "s", saved_snapshot(given, Planner.from_config(tree).plan(given), tree))
     whole = (tmp_path / "s").read_bytes()
     with zipfile.ZipFile(io.BytesIO(whole)) as file:
         members = {name: file.read(name) for name in file.namelist()}

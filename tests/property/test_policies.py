@@ -16,17 +16,20 @@ from slurmsched.policies.discretized_las import DiscretizedLas, queue_of
 from slurmsched.policies.fifo import Fifo
 from slurmsched.policies.gittins import Gittins, gittins_index
 from slurmsched.policies.las import Las
+from slurmsched.policies.response_ratio import ResponseRatio
 from slurmsched.policies.sjf import Sjf
 from slurmsched.policies.smallest import Smallest
 from slurmsched.policies.srsf import Srsf
 from slurmsched.policies.srtf import Srtf
 from slurmsched.protocols import Policy
+from slurmsched.sim.experiments.released_policies import GittinsAsReleased
 from slurmsched.testing.strategies import snapshots
 from tests.reference import las as reference
 
 POLICIES = [
+    ResponseRatio(), ResponseRatio(0.33),
     Fifo(), Sjf(), Smallest(), Srtf(), Srsf(), Las(), Las("1d", 0.0), Gittins(least_samples=1),
-    Gittins(index="released"),
+    GittinsAsReleased(),
     *(DiscretizedLas(promote_knob=knob, fifo_by=by) for knob in (0.5, np.inf) for by in ("start", "arrival", "submit")),
 ]  # fmt: skip
 

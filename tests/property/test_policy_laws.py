@@ -12,31 +12,31 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slurmsched import registry
+from slurmsched.allocation.elastic import least_share_in_time, sizes_of, timetable
+from slurmsched.allocation.leases import LeaseDemand, pack_by_programme, pack_greedily
+from slurmsched.allocation.programmes import AllocationProblem, equal_split
+from slurmsched.allocation.solver import water_fill
+from slurmsched.allocation.water_filling import max_min
 from slurmsched.model import Labels, Ranking, Snapshot
 from slurmsched.model.hints import parse_hints
+from slurmsched.model.trace import Trace
 from slurmsched.placements.count import Count
-from slurmsched.planning.direct import DirectPlanner
-from slurmsched.policies.allocation import Problem, equal_split
 from slurmsched.policies.chronus import Chronus
 from slurmsched.policies.discretized_las import DiscretizedLas
-from slurmsched.policies.lease_plan import Demand, best, greedy
-from slurmsched.policies.solve import water_fill
-from slurmsched.policies.timetable import filled, sizes_of, timetable
-from slurmsched.policies.water_filling import max_min
-from slurmsched.replay.carry_store import CarryStore
-from slurmsched.replay.engine import replay_events
-from slurmsched.replay.ideal import IdealCluster
-from slurmsched.replay.reproduce import shipped_trace
-from slurmsched.replay.traces import Trace
+from slurmsched.sim.event_loop import replay_events
+from slurmsched.sim.ideal.ideal_cluster import IdealCluster
+from slurmsched.sim.ideal.ideal_planner import DirectPlanner
+from slurmsched.sim.replay_stores import CarryStore
+from slurmsched.sim.traces.trace_io import shipped_trace
 from slurmsched.testing import snapshot
 from slurmsched.testing.conformance import check_clock
-from slurmsched.testing.placements import check_clock as check_placement_clock
+from slurmsched.testing.placement_conformance import check_clock as check_placement_clock
 from slurmsched.testing.strategies import snapshots
 
 NAMES = tuple(
     point.name for point in entry_points(group="slurmsched.policies") if point.value.startswith("slurmsched.policies.")
 )
-EVERY = {name: registry.make("policies", name) for name in sorted(NAMES)}
+EVERY = {name: registry.make_plugin("policies", name) for name in sorted(NAMES)}
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -62,18 +62,20 @@ def test_every_policy__is_blind_to_the_zero_of_the_clock(name: str, cluster: Sna
     check_clock(EVERY[name], cluster, (by_s,))
 
 
-@pytest.mark.parametrize("name", registry.names("placements"))
+@pytest.mark.parametrize("name", registry.plugin_names("placements"))
 @settings(deadline=None, max_examples=6)
 @given(cluster=snapshots(most_jobs=12), by_s=st.sampled_from([1_764_000_123.0, -123_457.0, 86_399.0]))
 def test_every_placement__is_blind_to_the_zero_of_the_clock(name: str, cluster: Snapshot, by_s: float) -> None:
     """All times of a snapshot shifted by a constant change no GPU that is given, promised or filled in behind."""
-    check_placement_clock(registry.make("placements", name, key="placement"), cluster, (by_s,))
+    check_placement_clock(registry.make_plugin("placements", name, key="placement"), cluster, (by_s,))
 
 
 TYPED = [{"name": f"{kind}{n}", "gpus": gpus, "gpu_types": f"gpu:{kind}:{gpus}" if gpus else ""}
          for kind, gpus in (("v100", 4), ("k80", 8), ("p100", 2), ("cpu", 0)) for n in range(2)]  # fmt: skip
 MODELS = ("LM batch=80", "ResNet-18 batch=256", "Transformer batch=64", "unknown", "")
-ON_TYPES = {name: registry.make("policies", name, {"speeds": "gavel"}) for name in ("gandiva-fair", "gavel")}
+ON_TYPES = {
+    name: registry.make_plugin("policies", name, {"speeds": "gavel"}) for name in ("gandiva-fair", "gavel", "sia")
+}
 
 
 @pytest.mark.parametrize("name", ON_TYPES)
@@ -99,7 +101,7 @@ def test_policies_of_types__are_blind_to_the_order_of_rows(
     found = []
     for given_ in (first, later, shuffled):
         ranked = policy.rank(given_)
-        kinds = dict(zip(given_.jobs.job_id.tolist(), ranked.wants.gpu_type, strict=True))  # type: ignore[union-attr,arg-type]
+        kinds = dict(zip(given_.jobs.job_id.tolist(), ranked.changes.gpu_type, strict=True))  # type: ignore[union-attr,arg-type]
         found.append((given_.jobs.job_id[ranked.order].tolist(), kinds, ranked.notes))
         gpus = dict(zip(given_.jobs.job_id.tolist(), given_.jobs.gpus.tolist(), strict=True))
         for kind, most in (("v100", 8), ("k80", 16), ("p100", 4)):
@@ -121,7 +123,7 @@ def test_policies_without_a_time_of_their_own__do_not_depend_on_its_unit(
     """All times of jobs and cluster twice as long: the same order. Policies with thresholds have those in seconds."""
     bare = cluster.jobs.with_columns(comment=Labels.constant("", len(cluster.jobs)))
     longer = bare.with_columns(**{column: getattr(bare, column) * factor for column in TIMES})
-    policy = registry.make("policies", name, SCALED[name])
+    policy = registry.make_plugin("policies", name, SCALED[name])
     orders = [
         policy.rank(replace(cluster, jobs=jobs, now_s=cluster.now_s * by)).order.tolist()
         for jobs, by in ((bare, 1.0), (longer, factor))
@@ -184,18 +186,18 @@ def test_promote_knob__a_long_job_ends_in_a_stream_of_short_ones(work_s: int, kn
 
 
 @st.composite
-def problems(draw: st.DrawFn) -> Problem:
+def problems(draw: st.DrawFn) -> AllocationProblem:
     """Jobs of one GPU on two GPU types, each job at some speed on both."""
     jobs = draw(st.integers(1, 6))
     speed = np.array(draw(st.lists(st.floats(0.1, 4.0), min_size=2 * jobs, max_size=2 * jobs))).reshape(jobs, 2)
     capacity = np.array(draw(st.lists(st.integers(1, 4), min_size=2, max_size=2)), np.float64)
     ones = np.ones(jobs)
-    return Problem(capacity, ones, speed, 100.0 * ones, 0.0 * ones, ones)
+    return AllocationProblem(capacity, ones, speed, 100.0 * ones, 0.0 * ones, ones)
 
 
 @settings(deadline=None, max_examples=40)
 @given(problem=problems())
-def test_max_min__gives_everybody_at_least_an_equal_split(problem: Problem) -> None:
+def test_max_min__gives_everybody_at_least_an_equal_split(problem: AllocationProblem) -> None:
     """Sharing incentive, as Gavel's paper proves of max-min fairness; and no type is given more than there is."""
     share = max_min(problem)
     assert (share.sum(axis=0) <= problem.capacity + 1e-6).all()
@@ -233,8 +235,8 @@ def test_packing__best_promises_as_many_as_greedy(
     """Of those promised before and, with equally many of them, of all; nobody has GPUs now that are not there."""
     count = len(gpus)
     need = np.array(needed[:count])
-    demand = Demand(np.array(gpus), need, need + np.array(spare[:count]), np.array(firm[:count]))
-    made = [pack(demand, 8) for pack in (greedy, best)]
+    demand = LeaseDemand(np.array(gpus), need, need + np.array(spare[:count]), np.array(firm[:count]))
+    made = [pack(demand, 8) for pack in (pack_greedily, pack_by_programme)]
     kept = [(int((one.admitted & demand.firm).sum()), int((one.admitted & ~demand.firm).sum())) for one in made]
     assert kept[1] >= kept[0]
     for one in made:
@@ -290,16 +292,16 @@ def broken_promises(trace: Trace, gpus: int, policy: Chronus) -> list[int]:
 
 @settings(deadline=None, max_examples=60)
 @given(
-    free=st.lists(st.integers(0, 8), min_size=8, max_size=8), left_s=st.floats(1.0, 20_000.0),
+    free=st.lists(st.integers(0, 8), min_size=8, max_size=8), remaining_s=st.floats(1.0, 20_000.0),
     due_s=st.floats(1.0, 6_000.0), low=st.sampled_from([1, 2, 4]),
 )  # fmt: skip
-def test_filled__fits_and_is_in_time(free: list[int], left_s: float, due_s: float, low: int) -> None:
+def test_filled__fits_and_is_in_time(free: list[int], remaining_s: float, due_s: float, low: int) -> None:
     """The plan never holds more than is free, only sizes of the job, and does all of its work before the deadline."""
     table = timetable(0.0, 600.0, 8, 8)
     table.free[:] = free
     sizes = sizes_of(snapshot([{"gpus": 4, "comment": f"slurmsched: min_gpus={low} max_gpus=8"}]), [0], 0.1)[0]
-    plan = filled(sizes, left_s, due_s, table)
+    plan = least_share_in_time(sizes, remaining_s, due_s, table)
     if plan is not None:
         assert (plan <= table.free).all() and set(plan.tolist()) <= {0, *sizes.gpus.tolist()}
         speed = np.array([dict(zip(sizes.gpus.tolist(), sizes.speed.tolist(), strict=True)).get(k, 0.0) for k in plan])
-        assert float((speed * table.until(due_s)).sum()) >= left_s - 1e-3
+        assert float((speed * table.until(due_s)).sum()) >= remaining_s - 1e-3

@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from slurmsched import registry
 from slurmsched.errors import ConfigError
 from slurmsched.model import Past, Ranking
-from slurmsched.policies.ranges import Range, ranges
+from slurmsched.model.parameters import Range, parameter_ranges
 from slurmsched.testing import mixed_snapshot
 
-NUMBERS = [(kind, plugin, spec.name) for kind in ("policies", "estimators") for plugin in registry.names(kind)
-           for spec in fields(registry.load(kind, plugin)) if type(spec.default) in (int, float)]  # fmt: skip
+NUMBERS = [(kind, plugin, spec.name) for kind in ("policies", "estimators") for plugin in registry.plugin_names(kind)
+           for spec in fields(registry.load_plugin(kind, plugin)) if type(spec.default) in (int, float)]  # fmt: skip
 ORDERS = [case[1:] for case in NUMBERS if case[0] == "policies"]
 ESTIMATES = [case[1:] for case in NUMBERS if case[0] == "estimators"]
 SMALL = mixed_snapshot(5, seed=2)
@@ -35,7 +35,7 @@ TAUGHT = replace(SMALL, past=ENDED)
 
 
 def allowed(kind: str, plugin: str, name: str) -> Range:
-    return ranges(registry.load(kind, plugin))[name]
+    return parameter_ranges(registry.load_plugin(kind, plugin))[name]
 
 
 def within(bounds: Range) -> st.SearchStrategy[Any]:
@@ -66,7 +66,7 @@ def plain(ranking: Ranking) -> list[str]:
 @given(chosen=st.data())
 def test_ranges__numbers_within_give_an_order(policy: str, name: str, chosen: st.DataObject) -> None:
     """Neither NaN nor a warning of numpy, at the first look and at the next."""
-    rule = registry.make("policies", policy, {name: chosen.draw(within(allowed("policies", policy, name)))})
+    rule = registry.make_plugin("policies", policy, {name: chosen.draw(within(allowed("policies", policy, name)))})
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         first = rule.rank(SMALL)
@@ -83,12 +83,12 @@ def test_ranges__numbers_within_give_estimates(estimator: str, name: str, chosen
     small."""
     bounds = allowed("estimators", estimator, name)
     drawn = st.integers(int(bounds.least), 20) if name in ("rounds", "leaves") else within(bounds)
-    rule = registry.make("estimators", estimator, {name: chosen.draw(drawn)})
+    rule = registry.make_plugin("estimators", estimator, {name: chosen.draw(drawn)})
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         total_s = rule.estimate(TAUGHT).total_s
     silent = np.isnan(total_s)
-    assert not (silent & ~np.isnan(registry.make("estimators", "hint").estimate(TAUGHT).total_s)).any()
+    assert not (silent & ~np.isnan(registry.make_plugin("estimators", "hint").estimate(TAUGHT).total_s)).any()
     assert ((total_s >= 0) & np.isfinite(total_s) | silent).all()
 
 
@@ -100,7 +100,7 @@ def test_ranges__numbers_outside_are_refused(kind: str, plugin: str, name: str, 
     bounds = allowed(kind, plugin, name)
     value = chosen.draw(outside(bounds))
     with pytest.raises(ConfigError) as caught:
-        registry.make(kind, plugin, {name: value})
+        registry.make_plugin(kind, plugin, {name: value})
     given_value = tuple(value) if isinstance(value, list) else value
     assert caught.value.key == f"policy.{name}"
     assert f"{bounds}, got {given_value!r}" in caught.value.message

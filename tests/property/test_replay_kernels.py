@@ -8,9 +8,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slurmsched.kernels.backfill import backfill
-from slurmsched.kernels.gang import pick_gang
-from slurmsched.kernels.walk import walk
+from slurmsched.kernels.gang_fit import pick_gang
+from slurmsched.kernels.ranking_walks import backfill, walk
 from tests.reference import backfill as naive_backfill
 from tests.reference import gang as naive_gang
 from tests.reference import walk as naive_walk

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slurmsched.estimators import rolling
-from slurmsched.estimators.history import LEVELS, History
+from slurmsched.estimators import similar_jobs
+from slurmsched.estimators.past_run_times import HISTORY_LEVELS, RollingHistory
 from slurmsched.model import Past
 from slurmsched.testing import snapshot
 from tests.reference.rolling import decayed_mean_s
@@ -27,18 +27,18 @@ def looked(rows, half_life_s):
     user, name, gpus, executed_s, end_s = zip(*rows, strict=True)
     past = Past.build(len(rows), {"user": user, "name": name, "gpus": gpus, "executed_s": executed_s, "end_s": end_s})
     jobs = [{"user": user, "name": name, "gpus": gpus} for user, name, gpus in JOBS]
-    return History(half_life_s).estimate(snapshot(jobs, past=past)).total_s
+    return RollingHistory(half_life_s).estimate(snapshot(jobs, past=past)).total_s
 
 
 @settings(deadline=None)
 @given(rows=ROWS, half_life_s=HALF_LIVES, cuts=st.lists(st.integers(1, 30), max_size=4))
 def test_rolling__grows_to_what_a_fresh_look_gives(rows, half_life_s, cuts) -> None:
     """However the past came, in steps or at once: what is kept between looks changes no bit."""
-    rolling._KNOWN.clear()
+    similar_jobs._KNOWN.clear()
     for cut in sorted(cuts):
         looked(rows[:cut], half_life_s)
     grown = looked(rows, half_life_s)
-    rolling._KNOWN.clear()
+    similar_jobs._KNOWN.clear()
     assert np.array_equal(looked(rows, half_life_s), grown)
 
 
@@ -48,7 +48,11 @@ def test_rolling__agrees_with_reference(rows, other, half_life_s) -> None:
     """The first level with a like job, over the whole past, whatever other past was looked at before."""
     looked(other, half_life_s)
     expected = [
-        next(mean for _, columns in LEVELS if (mean := decayed_mean_s(rows, half_life_s, columns, job)) is not None)
+        next(
+            mean
+            for _, columns in HISTORY_LEVELS
+            if (mean := decayed_mean_s(rows, half_life_s, columns, job)) is not None
+        )
         for job in JOBS
     ]
     assert looked(rows, half_life_s).tolist() == pytest.approx(expected, rel=1e-9)

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slurmsched.replay.request import Request
-from slurmsched.replay.run import Session
-from slurmsched.replay.traces import Trace
+from slurmsched.model.trace import Trace
+from slurmsched.sim.experiments.replay_request import ReplayRequest
+from slurmsched.sim.experiments.replay_session import ReplaySession
 from tests.reference.preemptive import ORDERS, Order, Queues, preemptive_ends
 from tests.reference.schedules import Job, job_ends
 
@@ -24,7 +24,7 @@ JOBS = st.lists(
 def ours(jobs: list[Job], policy: str) -> dict[int, tuple[float, int]]:
     """End and preemptions of every job by id, rows in reverse order."""
     submit_s, number, gpus, run_s = zip(*reversed(jobs), strict=True)
-    session = Session(Trace.of(number, gpus, submit_s, run_s), Request(cluster=f"1x{GPUS}", policy=policy))
+    session = ReplaySession(Trace.of(number, gpus, submit_s, run_s), ReplayRequest(cluster=f"1x{GPUS}", policy=policy))
     done = session.run().outcomes
     return {
         int(job): (end_s, times) for job, end_s, times in zip(done.job_id, done.end_s, done.preemptions, strict=True)

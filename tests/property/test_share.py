@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slurmsched.kernels.share import ends_alone
-from tests.reference import share as naive
+from slurmsched.kernels.isolated_share import ends_alone
+from tests.reference import isolated_share as naive
 
 JOBS = st.lists(st.tuples(st.integers(0, 40), st.integers(1, 6), st.integers(0, 20)), min_size=1, max_size=12)
 

@@ -8,9 +8,18 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slurmsched.kernels.backfill_pass import backfill_pass
-from slurmsched.kernels.main_pass import main_pass
-from slurmsched.kernels.nodes import pick_nodes
+from slurmsched.kernels.slurmctld_nodes import NodeRequest, pick_nodes
+from slurmsched.kernels.slurmctld_passes import (
+    BackfillRules,
+    ClosedTimes,
+    PassNodes,
+    PassPartitions,
+    QueuedJobs,
+    RunningJobs,
+    any_fits,
+    backfill_pass,
+    main_pass,
+)
 from tests.reference import slurm_passes as naive
 
 NOW = 100.0
@@ -40,17 +49,21 @@ def scenes(draw: st.DrawFn) -> Scene:
     jobs = []
     for _ in range(draw(number(1, 7))):
         part, need = draw(number(0, 1)), [draw(number(0, 4)), draw(number(0, 8)), draw(number(0, 9))]
-        nodes, pinned = draw(number(1, 3)), draw(st.booleans())
+        nodes, bound = draw(number(1, 3)), draw(st.booleans())
         last = [need[0] // 2, *need[1:]] if draw(st.booleans()) else need
         jobs.append({
-            "part": part, "nodes": nodes, "need": need, "last": last, "pinned": pinned,
-            "pool": members[part] & some_nodes() if pinned else members[part],
+            "part": part, "nodes": nodes, "need": need, "last": last, "bound": bound,
+            "pool": members[part] & some_nodes() if bound else members[part],
             "limit_s": draw(st.sampled_from([20.0, 45.0, 60.0, 300.0, np.inf])),
             "array": draw(st.sampled_from([0, 0, 7])),
             "limits": {name: 1.0 for name in LIMITS if draw(st.booleans())},
             "counts": {name: 1.0 for name in LIMITS if draw(st.booleans())},
+            "group": [draw(number(0, 1)), part, draw(number(0, 3))],
+            "reserves": draw(st.sampled_from([True, True, False])),
         })  # fmt: skip
     room = {name: float(draw(number(0, 3))) for name in LIMITS}
+    for job in jobs:
+        job["throttle"] = draw(st.sampled_from(["", "a"])) if job["array"] and "a" in job["limits"] else ""
     completing = some_nodes() if draw(st.booleans()) else set()
     return {
         "free": free,
@@ -79,16 +92,25 @@ def columns(scene: Scene) -> dict[str, Any]:
         "nodes": np.array([job["nodes"] for job in jobs]),
         "need": np.array([job["need"] for job in jobs]),
         "last": np.array([job["last"] for job in jobs]),
-        "pinned": np.array([job["pinned"] for job in jobs]),
+        "bound": np.array([job["bound"] for job in jobs]),
+        "failed": np.zeros(len(scene["members"]), np.bool_),
         "limit_s": np.array([job["limit_s"] for job in jobs]),
         "array": np.array([job["array"] for job in jobs]),
         "limit": np.array([[_row(job, name, k) for k, name in enumerate(LIMITS)] for job in jobs]),
+        "throttle": np.array([LIMITS.index(job["throttle"]) if job["throttle"] else -1 for job in jobs]),
+        "group": np.array([job["group"] for job in jobs]),
+        "reserves": np.array([job["reserves"] for job in jobs]),
         "amount": np.ones((len(jobs), len(LIMITS))),
         "room": np.array([scene["room"][name] for name in LIMITS]),
         "block": np.array([block[:2] for block in scene["blocks"]], np.float64).reshape(-1, 2),
         "completing": masks([scene["completing"]])[0],
         "blocked": masks([block[2] for block in scene["blocks"]]),
     }
+
+
+def _of(kind: Any, columns: dict[str, Any]) -> Any:
+    """The named tuple of these columns."""
+    return kind(*(columns[name] for name in kind._fields))
 
 
 def _row(job: dict[str, Any], name: str, row: int) -> int:
@@ -110,7 +132,8 @@ def test_pick_nodes__agrees_with_reference(scene: Scene, shortest: bool) -> None
     """The same nodes, or none."""
     c, taken = columns(scene), np.zeros(len(scene["free"]), np.int64)
     for j, job in enumerate(scene["jobs"]):
-        fits = pick_nodes(c["free"], c["usable"][j], job["nodes"], c["need"][j], c["last"][j], shortest, taken)
+        request = NodeRequest(job["nodes"], c["need"][j], c["last"][j])
+        fits = pick_nodes(c["free"], c["usable"][j], request, shortest, taken)
         assert ({n: int(k) for n, k in enumerate(taken) if k} if fits else None) == naive.pick(
             scene["free"], job["pool"], job, shortest
         )
@@ -122,9 +145,8 @@ def test_main_pass__agrees_with_reference(scene: Scene, depth: int, shortest: bo
     """The same jobs start on the same nodes."""
     c = columns(scene)
     taken = main_pass(
-        c["free"], np.ones(len(scene["free"]), np.bool_), c["completing"], c["usable"], c["pool"], c["members"],
-        c["part"], c["nodes"], c["need"], c["last"], c["pinned"], c["array"], c["limit"], c["amount"], c["room"],
-        depth, NOW, c["limit_s"], c["block"], c["blocked"], shortest,
+        _of(PassNodes, c), np.ones(len(scene["free"]), np.bool_), _of(PassPartitions, c),
+        ClosedTimes(c["block"], c["blocked"]), _of(QueuedJobs, c), c["room"], depth, NOW, shortest,
     )  # fmt: skip
     expected = naive.main_pass(
         scene["free"],
@@ -146,26 +168,38 @@ def test_main_pass__agrees_with_reference(scene: Scene, depth: int, shortest: bo
     st.integers(1, 7),
     st.integers(1, 3),
     st.integers(1, 9),
+    st.integers(1, 7),
+    st.tuples(*[st.integers(0, 3)] * 3),
     st.booleans(),
     st.booleans(),
 )
 @settings(deadline=None, max_examples=500)
 def test_backfill_pass__agrees_with_reference(
-    scene: Scene, step: float, most: int, most_of_array: int, most_records: int, shortest: bool, last_of_all: bool
-) -> None:
-    """The same jobs start on the same nodes."""
+    scene: Scene, step: float, most: int, most_of_array: int, most_records: int, most_tested: int,
+    most_of_group: tuple[int, ...], shortest: bool, last_of_all: bool,
+) -> None:  # fmt: skip
+    """The same jobs start on the same nodes, also where a part of the queue settles it; none where none fits."""
     c, runs = columns(scene), sorted(scene["runs"], key=lambda run: run[0])
     count = np.array([len(held) for _, held in runs], np.int64)
     node = np.array([n for _, held in runs for n in held], np.int64)
     held = np.array([share for _, held in runs for share in held.values()], np.int64).reshape(-1, 3)
-    taken = backfill_pass(
-        np.array([NOW, NOW + 500.0, step, 0.0]), np.array([most, most_of_array, most_records]), c["free"],
-        np.array([end for end, _ in runs], np.float64), np.cumsum(count) - count, count, node, held, c["block"],
-        c["blocked"], c["completing"], c["usable"], c["pool"], c["nodes"], c["need"], c["last"], c["limit_s"],
-        c["array"], c["limit"], c["amount"], c["room"], shortest, last_of_all,
-    )  # fmt: skip
+    rules = BackfillRules(NOW, NOW + 500.0, step, 0.0, most, most_of_array, most_records, most_tested,
+                          np.array(most_of_group, np.int64), shortest, last_of_all)  # fmt: skip
+    running = RunningJobs(np.array([end for end, _ in runs], np.float64), np.cumsum(count) - count, count, node, held)
+
+    def made(walked: int) -> tuple[np.ndarray, bool]:
+        now = {**c, "free": c["free"].copy()}
+        return backfill_pass(rules, _of(PassNodes, now), running, ClosedTimes(c["block"], c["blocked"]),
+                             _of(QueuedJobs, c), walked, c["room"].copy())  # fmt: skip
+
+    taken, settled = made(len(scene["jobs"]))
+    assert settled
+    parts = [made(walked) for walked in range(len(scene["jobs"]))]
+    assert all(part.tolist() == taken.tolist() for part, settled in parts if settled)
+    fits = any_fits(_of(PassNodes, c), c["pool"], c["nodes"], c["last"])
+    assert fits or not len(taken)
     twin = naive.Backfill(NOW, NOW + 500.0, step, scene["free"], scene["runs"], scene["blocks"],
                           scene["completing"], shortest, last_of_all)  # fmt: skip
     assert chosen(taken, len(scene["jobs"])) == twin.starts(
-        scene["jobs"], scene["room"], most, most_of_array, most_records
+        scene["jobs"], scene["room"], most, most_of_array, most_records, most_tested, most_of_group
     )

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slurmsched.kernels import slurm_pick, slurm_pick_old
+from slurmsched.kernels import slurm_gpu_pick
 from tests.reference import slurm_pick as reference
 
 
@@ -28,21 +28,21 @@ def states(draw):
 @settings(deadline=None)
 def test_pick_per_node__agrees_with_reference(state):
     """By the cores on each socket, the least linked first."""
-    assert reference.pick_per_node(*state) == slurm_pick.pick_per_node(*state).tolist()
+    assert reference.pick_per_node(*state) == slurm_gpu_pick.pick_per_node(*state).tolist()
 
 
 @given(state=states())
 @settings(deadline=None)
 def test_pick_per_job__agrees_with_reference(state):
     """Near GPUs less those that are linked least to the best linked one."""
-    assert reference.pick_per_job(*state) == slurm_pick.pick_per_job(*state).tolist()
+    assert reference.pick_per_job(*state) == slurm_gpu_pick.pick_per_job(*state).tolist()
 
 
 @given(state=states())
 @settings(deadline=None)
 def test_old_pick_per_node__agrees_with_reference(state):
     """Before 24.05: the best linked first."""
-    assert reference.old_pick_per_node(*state) == slurm_pick_old.old_pick_per_node(*state).tolist()
+    assert reference.old_pick_per_node(*state) == slurm_gpu_pick.old_pick_per_node(*state).tolist()
 
 
 @given(state=states())
@@ -50,7 +50,7 @@ def test_old_pick_per_node__agrees_with_reference(state):
 def test_picks__give_free_gpus_and_no_more_than_asked_for(state):
     """Every form: only free GPUs; a node gives as many as asked for, or fewer if they are not there."""
     free, cores, need = state[0], state[4], state[5]
-    for module, old in ((slurm_pick, ""), (slurm_pick_old, "old_")):
+    for module, old in ((slurm_gpu_pick, ""), (slurm_gpu_pick, "old_")):
         most = {"pick_per_node": need, "pick_per_job": need, "pick_per_task": need * int(cores.sum()),
                 "pick_per_socket": need * int((cores > 0).sum())}  # fmt: skip
         for name, count in most.items():

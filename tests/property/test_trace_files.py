@@ -21,10 +21,10 @@ from hypothesis import strategies as st
 
 from slurmsched import registry
 from slurmsched.errors import ConfigError, InputError
-from slurmsched.replay.trace_files import Recorded, load, save
-from slurmsched.replay.traces import Trace
+from slurmsched.model.trace import RecordedTrace, Trace
+from slurmsched.sim.traces.trace_io import load_trace, save_trace
 from tests.recorded.playback import HERE
-from tests.unit.replay.loaders.test_public_kinds import DATA, FILES, same
+from tests.unit.sim.traces.test_public_kinds import DATA, FILES, same
 
 EXCERPTS = [*(DATA / name for name in FILES), HERE / "public" / "sacct-P-gpu-mixed-states.txt"]
 TIMES = st.floats(0, 1e9, allow_nan=False) | st.integers(0, 10**9).map(float)
@@ -32,7 +32,7 @@ TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0\r"), max_siz
 
 
 @st.composite
-def recordeds(draw: st.DrawFn) -> Recorded:
+def recordeds(draw: st.DrawFn) -> RecordedTrace:
     """Traces with any column told or not."""
     ids = draw(st.lists(st.integers(0, 2**62 - 1), min_size=1, max_size=12, unique=True))
     many: Any = lambda values: draw(st.lists(values, min_size=len(ids), max_size=len(ids)))  # noqa: E731
@@ -43,18 +43,18 @@ def recordeds(draw: st.DrawFn) -> Recorded:
         ids, many(st.integers(1, 512)), many(TIMES), many(TIMES.map(lambda t: t + 1)), told(TIMES.map(lambda t: t + 1)),
         **texts, **{name: values for name, values in more.items() if values is not None},
     )  # fmt: skip
-    return Recorded(trace, "test", draw(st.just(float("nan")) | st.just(0.0)))
+    return RecordedTrace(trace, "test", draw(st.just(float("nan")) | st.just(0.0)))
 
 
 @pytest.mark.parametrize("ending", [".parquet", ".csv", ".csv.gz"])
 @settings(deadline=None, max_examples=25)
 @given(recorded=recordeds())
-def test_save__reads_back_equal(ending: str, recorded: Recorded) -> None:
+def test_save__reads_back_equal(ending: str, recorded: RecordedTrace) -> None:
     """Every column, times to the last bit; a calendar moves the first submission to 0."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"t{ending}"
-        save(path, recorded)
-        back = load(path, strict=True)
+        save_trace(path, recorded)
+        back = load_trace(path, strict=True)
     if ending == ".parquet" and not np.isnan(recorded.origin_s):
         first_s = recorded.trace.submit_s.min()
         assert back.origin_s == recorded.origin_s + first_s
@@ -66,7 +66,7 @@ def test_save__reads_back_equal(ending: str, recorded: Recorded) -> None:
 @settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow])
 @given(
     path=st.sampled_from(EXCERPTS),
-    kind=st.sampled_from(["", *registry.names("traces")]),
+    kind=st.sampled_from(["", *registry.plugin_names("traces")]),
     cuts=st.lists(st.tuples(st.floats(0, 1), st.binary(max_size=12), st.integers(0, 40)), max_size=6),
     strict=st.booleans(),
 )
@@ -81,7 +81,7 @@ def test_load__of_a_damaged_file_is_a_trace_or_an_input_error(
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / path.name).write_bytes(content)
         try:
-            trace = load(Path(folder) / path.name, kind, strict=strict).trace
+            trace = load_trace(Path(folder) / path.name, kind, strict=strict).trace
         except (InputError, ConfigError) as error:
             assert str(error)
         else:
@@ -89,7 +89,7 @@ def test_load__of_a_damaged_file_is_a_trace_or_an_input_error(
 
 
 @settings(deadline=None, max_examples=40)
-@given(content=st.binary(max_size=200), kind=st.sampled_from(registry.names("traces")))
+@given(content=st.binary(max_size=200), kind=st.sampled_from(registry.plugin_names("traces")))
 def test_load__of_noise_is_an_input_error_or_a_trace(content: bytes, kind: str) -> None:
     """Any bytes read as any kind, those that look compressed too."""
     with tempfile.TemporaryDirectory() as folder:
@@ -97,7 +97,7 @@ def test_load__of_noise_is_an_input_error_or_a_trace(content: bytes, kind: str) 
         for magic in (b"", b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PAR1", b"SQLite format 3\x00"):
             path.write_bytes(magic + content)
             try:
-                assert len(load(path, kind).trace) > 0
+                assert len(load_trace(path, kind).trace) > 0
             except InputError as error:
                 assert str(path) in str(error)
 
@@ -137,7 +137,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return [path, *(each for key, item in pairs for each in places(item, (*path, key)))][bool(not path) :]
 
 
-def facts(recorded: Recorded, ids: set[int]) -> dict[int, tuple[Any, ...]]:
+def facts(recorded: RecordedTrace, ids: set[int]) -> dict[int, tuple[Any, ...]]:
     """What a trace tells of these jobs; times on the calendar."""
     columns = recorded.trace.columns()
     moved = {"submit_s": columns["submit_s"] + recorded.origin_s, "start_s": columns["start_s"] + recorded.origin_s}
@@ -156,13 +156,13 @@ def test_sacct__one_damaged_row_changes_no_other(tmp_path: Path) -> None:
     ]
     path, luck = tmp_path / "t", random.Random(7)
     path.write_text("\n".join((header, *rows)) + "\n")
-    whole = facts(load(path, strict=True), set(range(10, 23)))
+    whole = facts(load_trace(path, strict=True), set(range(10, 23)))
     for _ in range(ROUNDS):
         at = luck.randrange(len(rows))
         bad = damaged(rows[at], luck)
         path.write_text("\n".join((header, *rows[:at], bad, *rows[at + 1 :])) + "\n", encoding="utf-8")
         try:
-            recorded = load(path, "sacct", strict=luck.random() < 0.2)
+            recorded = load_trace(path, "sacct", strict=luck.random() < 0.2)
         except InputError as error:
             assert str(path) in str(error)
             continue
@@ -176,7 +176,7 @@ def test_sacct_json__one_odd_value_changes_no_other_job(tmp_path: Path) -> None:
     jobs = [job | {"job_id": n, "array": {}, "user": f"u{n}"} for n in range(10, 14)]
     path, luck = tmp_path / "t", random.Random(7)
     path.write_text(json.dumps({"jobs": jobs}))
-    whole = facts(load(path, strict=True), set(range(10, 14)))
+    whole = facts(load_trace(path, strict=True), set(range(10, 14)))
     every = places(jobs[0])
     for _ in range(ROUNDS):
         at = luck.randrange(4)
@@ -188,7 +188,7 @@ def test_sacct_json__one_odd_value_changes_no_other_job(tmp_path: Path) -> None:
                     target = target[key]
                 target[last] = copy.deepcopy(luck.choice(VALUES))
         path.write_text(json.dumps({"jobs": [*jobs[:at], bad, *jobs[at + 1 :]]}))
-        recorded = load(path, "sacct-json")
+        recorded = load_trace(path, "sacct-json")
         others = whole.keys() - {at + 10}
         assert {job: whole[job] for job in others} == facts(recorded, others), bad
 
@@ -201,7 +201,7 @@ def test_sacct__of_a_damaged_file_makes_up_no_job(name: str, tmp_path: Path) -> 
         bad = damaged(text, luck)
         path.write_text(bad, encoding="utf-8", newline="")
         try:
-            recorded = load(path, "sacct-json" if name.endswith("json") else "sacct")
+            recorded = load_trace(path, "sacct-json" if name.endswith("json") else "sacct")
         except InputError as error:
             assert str(path) in str(error)
         else:

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from slurmsched.slurm.commands import Commands, Started
-from slurmsched.slurm.queue_text import unit_of
+from slurmsched.slurm.commands import Commands, RunningCommand
+from slurmsched.slurm.squeue import unit_of
 
 HERE = Path(__file__).parent
 MARK = "\x1erecorded\x1e"  # in place of cli_reader.fresh_mark()
@@ -41,7 +41,7 @@ class Recorder(Commands):
 
     folder: Path = HERE
 
-    def start(self, program: str, *arguments: str, stdin: str = "") -> Started:
+    def start(self, program: str, *arguments: str, stdin: str = "") -> RunningCommand:
         (self.folder / file_of(program, arguments, stdin)).write_text(
             Commands().run(program, *arguments, stdin=stdin), encoding="utf-8"
         )

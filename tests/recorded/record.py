@@ -4,7 +4,7 @@
     python3 tests/lab/lab.py exec -- /opt/venv/bin/python -m tests.recorded.record /tmp/24.11.5
 
 It submits the jobs of scenario.py, reads the cluster by its commands and keeps every answer, with
-time and job ids by name in facts.json, and jobs, nodes, partitions and sdiag as JSON.
+time and job ids by name in facts.json, and jobs, nodes and sdiag as JSON.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-from slurmsched.slurm import cli_reader
+from slurmsched.slurm import reader
 from slurmsched.slurm.commands import Commands
 from tests.recorded.playback import MARK, Recorder
 from tests.recorded.scenario import submit_all
@@ -22,7 +22,6 @@ from tests.recorded.scenario import submit_all
 AS_JSON = {
     "jobs.json": ("squeue", "--json"),
     "nodes.json": ("scontrol", "--json", "show", "node"),
-    "partitions.json": ("scontrol", "--json", "show", "partition"),
     "sdiag.json": ("sdiag", "--json"),
 }
 
@@ -34,8 +33,8 @@ def record(folder: Path) -> None:
     time.sleep(3)
     (folder / "facts.json").write_text(json.dumps({"now_s": int(time.time()), "ids": ids}, indent=1) + "\n")
     Recorder.folder = folder
-    cli_reader.fresh_mark = lambda: MARK
-    cli_reader.CliReader(Recorder()).read()
+    reader.fresh_mark = lambda: MARK
+    reader.CommandReader(Recorder()).read()
     for name, (program, *arguments) in AS_JSON.items():
         (folder / name).write_text(_small(Commands().run(program, *arguments)), encoding="utf-8")
     fields = "JobIDRaw,Submit,Start,End,Suspended,State,AllocTRES,JobName"

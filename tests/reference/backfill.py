@@ -1,4 +1,4 @@
-"""Naive twin of kernels.backfill: reservations as a list, free GPUs counted anew at every time that matters."""
+"""Naive twin of ranking_walks.backfill: reservations as a list, free GPUs counted anew at every time that matters."""
 
 from __future__ import annotations
 

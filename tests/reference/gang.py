@@ -1,4 +1,4 @@
-"""Naive twin of kernels.gang: the parts of the gang as a list, each to the best node."""
+"""Naive twin of gang_fit.pick_gang: the parts of the gang as a list, each to the best node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Naive twins of kernels.headroom and kernels.linked_gang."""
+"""Naive twins of gang_fit.headroom, gang_fit.tightest_cell and gang_fit.best_nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plain twins of kernels/pile.py and kernels/stock.py."""
+"""Plain twins of kernels/free_gpus.py, and of the kernels in kernels/ranking_walks.py that only count GPUs."""
 
 from __future__ import annotations
 

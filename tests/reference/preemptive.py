@@ -26,14 +26,14 @@ class Task:
     preempted: int = 0
 
     @property
-    def left_s(self) -> float:
+    def remaining_s(self) -> float:
         return self.run_s - self.done_s
 
 
 Order = Callable[[list[Task]], list[Task]]
 ORDERS: dict[str, Order] = {
-    "srtf": lambda there: sorted(there, key=lambda task: task.left_s),
-    "srsf": lambda there: sorted(there, key=lambda task: task.left_s * task.gpus),
+    "srtf": lambda there: sorted(there, key=lambda task: task.remaining_s),
+    "srsf": lambda there: sorted(there, key=lambda task: task.remaining_s * task.gpus),
     "smallest": lambda there: sorted(there, key=lambda task: task.gpus),
 }
 
@@ -75,7 +75,7 @@ def preemptive_ends(jobs: Sequence[Job], capacity: int, order: Order) -> dict[in
     ends: dict[int, tuple[float, int]] = {}
     while todo or there:
         now_s += _go_on(todo, there, now_s, order)
-        for task in [task for task in there if task.running and task.left_s <= 0]:
+        for task in [task for task in there if task.running and task.remaining_s <= 0]:
             there.remove(task)
             ends[task.number] = now_s, task.preempted
         while todo and todo[-1].submit_s <= now_s:
@@ -93,7 +93,7 @@ def _go_on(todo: list[Task], there: list[Task], now_s: float, order: Order) -> f
     """Let all run until the next event, and say how long that took [s]."""
     running = [task for task in there if task.running]
     waits = [todo[-1].submit_s - now_s] if todo else []
-    waits += [task.left_s for task in running]
+    waits += [task.remaining_s for task in running]
     waits += [order.drop_s(task) for task in running] if isinstance(order, Queues) else []
     step_s = min(waits)
     for task in running:

@@ -1,8 +1,8 @@
-"""The naive twin of estimators.rolling: every look goes over the whole past."""
+"""The naive twin of past_run_times.RollingHistory: every look goes over the whole past."""
 
 from __future__ import annotations
 
-from slurmsched.estimators.groups import alike
+from slurmsched.estimators.similar_jobs import normalized_name
 
 
 def decayed_mean_s(rows, half_life_s, columns, job):
@@ -12,7 +12,7 @@ def decayed_mean_s(rows, half_life_s, columns, job):
     """
 
     def key(user, name, gpus):
-        told = {"account": "", "user": user, "alike": alike(name), "gpus": gpus}
+        told = {"account": "", "user": user, "alike": normalized_name(name), "gpus": gpus}
         return [told[column] for column in columns]
 
     like = [row for row in rows if key(*row[:3]) == key(*job)]

@@ -1,4 +1,4 @@
-"""Naive twin of kernels/room.py."""
+"""Naive twin of nice_spacing.keep_with_margin."""
 
 from __future__ import annotations
 

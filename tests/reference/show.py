@@ -1,4 +1,4 @@
-"""Plain twins of kernels/show.py and kernels/order.py."""
+"""Plain twins of kernels/job_scan.py, and of service_queues.sort_rows."""
 
 from __future__ import annotations
 

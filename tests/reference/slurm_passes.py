@@ -1,13 +1,15 @@
-"""Naive twins of kernels.nodes, kernels.main_pass and kernels.backfill_pass: sets of nodes, jobs as dicts.
+"""Naive twins of kernels/slurmctld_nodes.py and kernels/slurmctld_passes.py: sets of nodes, jobs as dicts.
 
 A job has pool (a set of nodes), nodes, need and last (GPUs, CPUs, MiB), limit_s, array, limits ({name: amount}), counts
-(the same; in those it only counts), and for the main pass part and pinned. free is a list of [GPUs, CPUs, MiB], one a
-node.
+(the same; in those it only counts), for the main pass part and bound, and for backfill throttle (the limit that is
+the tasks of its array which may run at once, or ""), group (of its user, its partition, both) and reserves.
+free is a list of [GPUs, CPUs, MiB], one a node.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import groupby, pairwise
 from typing import Any, NamedTuple
@@ -111,7 +113,7 @@ def main_pass(
             _give(free, job, chosen, -1)
             _use(room, job)
             started[-1], rejected = chosen, 0
-        elif job["pinned"]:
+        elif job["bound"]:
             closed |= job["pool"]
         else:
             failed.add(job["part"])
@@ -137,24 +139,35 @@ class Backfill:
         for begin, end, nodes in blocks:
             self._reserve(begin, end, nodes)
         self.records = 1  # of the table of reservations, ever made
+        self.tries = 0  # jobs for which enough nodes were found unreserved at some time
 
     def starts(
-        self, jobs: Sequence[Job], room: dict[str, float], most: int, most_of_array: int, most_records: int = 10**9
-    ) -> list[Chosen]:
+        self, jobs: Sequence[Job], room: dict[str, float], most: int, most_of_array: int, most_records: int,
+        most_tested: int, most_of_group: Sequence[int],
+    ) -> list[Chosen]:  # fmt: skip
         started: list[Chosen] = [{} for _ in jobs]
-        reserved: dict[int, int] = {}
-        rejected = 0
+        reserved: dict[int, int] = {0: 0}
+        of_group: Counter[tuple[int, int]] = Counter()
+        rejected, before = 0, 0
         for place, job in enumerate(jobs):
             array = job["array"]
+            if self.tries >= most_tested and not (array and array == before):
+                break
+            if array != before:
+                reserved[before := array] = 0
             if (array and array == rejected) or not _within(room, job):
                 rejected = array or rejected
                 continue
             rejected = array or rejected
+            groups = list(enumerate(job["group"]))
+            if any(most_of_group[g] and of_group[g, of] >= most_of_group[g] for g, of in groups):
+                continue
+            of_group.update(groups)
             start, chosen = self._place(job)
             if start == self.now:
                 started[place], rejected = chosen, 0
                 _use(room, job)
-                if sum(map(bool, started)) >= most:
+                if sum(map(bool, started)) >= most or self.tries >= most_tested:
                     break
             elif start <= self.window_end:
                 if self.records >= most_records:
@@ -162,20 +175,23 @@ class Backfill:
                 slot, end = self._rounded(start, start + job["limit_s"])
                 self.records += self._reserve(slot, end, set(chosen))
                 self._merge(slot, end)
-                reserved[array] = reserved.get(array, 0) + 1
-                rejected = array if reserved[array] >= most_of_array else 0
+                reserved[array] += 1
+                left = room[job["throttle"]] if job["throttle"] else most_of_array
+                rejected = array if reserved[array] >= min(most_of_array, left) else 0
         return started
 
     def _place(self, job: Job) -> tuple[float, Chosen]:
         """Start and nodes of a job that starts or gets a reservation; infinite where it gets neither."""
-        later = self.now
+        later, tried = self.now, False
         while later <= self.window_end:
             begin = later
             usable, following = self._unreserved(begin, begin + job["limit_s"], job["pool"])
             fits = self._future(job, usable, begin, math.inf if following is None else following)
             start, chosen = fits if len(usable) >= job["nodes"] else (math.inf, {})
+            if len(usable) >= job["nodes"] and not tried:
+                tried, self.tries = True, self.tries + 1
             if start == math.inf:
-                if following is None:
+                if following is None or not job["reserves"]:
                     break
                 later = following
                 continue
@@ -186,6 +202,8 @@ class Backfill:
                 held_up = not self.completing.isdisjoint(chosen)
             if held_up:
                 start, following = self.now + 1.0, None
+            if start > self.now and not job["reserves"]:
+                break
             slot, end = self._rounded(start, start + job["limit_s"])
             if start > self.now and not held_up and self._overlaps(slot, end, set(chosen)):
                 later = start + (self.step or 1.0) if start == begin else start

@@ -1,4 +1,4 @@
-"""Naive twin of kernels/subsequence.py."""
+"""Naive twin of nice_spacing.longest_non_increasing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Naive twin of kernels.walk: jobs as dicts, prices from a sorted list of who would have to go."""
+"""Naive twin of ranking_walks.walk: jobs as dicts, prices from a sorted list of who would have to go."""
 
 from __future__ import annotations
 

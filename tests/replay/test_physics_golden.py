@@ -1,7 +1,8 @@
 """Mean slowdown of placements, exactly: the small form of the table in docs/physics.md.
 
 Anew: pytest tests/replay/test_physics_golden.py --update-goldens. One of the figures: slurmsched replay
-slurmsched/replay/traces/gavel_96_v100.csv.gz --cluster 4x8 --topology dgx-1v --physics mapa --placement linked --json.
+slurmsched/sim/traces/shipped/gavel_96_v100.csv.gz --cluster 4x8 --topology dgx-1v --physics mapa --placement linked
+--json.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from slurmsched.replay.request import Request
-from slurmsched.replay.run import Session
-from slurmsched.replay.traces import read_trace
+from slurmsched.sim.experiments.replay_request import ReplayRequest
+from slurmsched.sim.experiments.replay_session import ReplaySession
+from slurmsched.sim.traces.trace_io import read_trace
 
 GOLDENS = Path(__file__).parent / "goldens"
 PLACEMENTS = ("random", "spread", "best-fit", "consolidated", "topology-aware", "mapa", "linked")
@@ -23,11 +24,11 @@ PLACEMENTS = ("random", "spread", "best-fit", "consolidated", "topology-aware", 
 
 def played(physics: str) -> dict[str, Any]:
     """Figures by placement, seed 0."""
-    trace = read_trace(files("slurmsched.replay") / "traces" / "gavel_96_v100.csv.gz")
+    trace = read_trace(files("slurmsched.sim.traces") / "shipped" / "gavel_96_v100.csv.gz")
     words = {"cluster": "4x8", "topology": "dgx-1v", "physics": physics}
     found = {}
     for placement in PLACEMENTS:
-        made = Session(trace, Request(placement=placement, **words)).run()
+        made = ReplaySession(trace, ReplayRequest(placement=placement, **words)).run()
         names = ("mean_slowdown", "avg_jct_s", "makespan_s")
         found[placement] = {name: made.figures[name] for name in names} | {"digest": made.outcomes.digest}
     return found

@@ -16,12 +16,13 @@ import pytest
 
 from slurmsched import registry
 from slurmsched.model.hints import parse_hints
+from slurmsched.model.trace import Trace
 from slurmsched.placements.count import Count
-from slurmsched.planning.direct import DirectPlanner
-from slurmsched.replay.carry_store import CarryStore
-from slurmsched.replay.engine import replay_events
-from slurmsched.replay.ideal import IdealCluster
-from slurmsched.replay.traces import Trace, read_trace
+from slurmsched.sim.event_loop import replay_events
+from slurmsched.sim.ideal.ideal_cluster import IdealCluster
+from slurmsched.sim.ideal.ideal_planner import DirectPlanner
+from slurmsched.sim.replay_stores import CarryStore
+from slurmsched.sim.traces.trace_io import read_trace
 
 HERE = Path(__file__).parent
 TRACE = read_trace(HERE / "data" / "deadlines.csv")
@@ -35,7 +36,7 @@ POLICIES: dict[str, dict[str, Any]] = {
 
 def figures(name: str, trace: Trace = TRACE, gpus: int = 16) -> dict[str, float | int]:
     """Mean JCT [s], last end [s], preemptions, and how many of the deadlines were met."""
-    cluster, policy = IdealCluster(trace, [gpus]), registry.make("policies", name, POLICIES[name])
+    cluster, policy = IdealCluster(trace, [gpus]), registry.make_plugin("policies", name, POLICIES[name])
     replay_events(cluster, DirectPlanner(policy, Count()), CarryStore())
     done = cluster.outcomes()
     told = [parse_hints(comment).deadline for comment in trace.comment]

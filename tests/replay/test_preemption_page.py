@@ -10,7 +10,7 @@ import pytest
 from slurmsched.cli.main import main
 
 ROOT = Path(__file__).parents[2]
-TRACE = ROOT / "slurmsched" / "replay" / "traces" / "pollux_w6_fixed.csv.gz"
+TRACE = ROOT / "slurmsched" / "sim" / "traces" / "shipped" / "pollux_w6_fixed.csv.gz"
 FIGURES = ("p50_jct_s", "p95_jct_s", "avg_jct_s", "preemptions", "lost_gpu_h")
 ROWS = {
     "Tiresias's own simulator": (),  # what reproduce finds equal, as the table of docs/reproduced.md tells

@@ -5,32 +5,32 @@ from __future__ import annotations
 import pytest
 
 from slurmsched.estimators.throughput_table import pair_throughput, throughput, throughput_table
-from slurmsched.placements.any_fit import AnyFit
+from slurmsched.model.job_outcomes import JobOutcomes
+from slurmsched.model.trace import Trace
+from slurmsched.placements.baselines import AnyFit
 from slurmsched.placements.consolidated import Consolidated
-from slurmsched.planning.direct import DirectPlanner
 from slurmsched.policies.gavel import Gavel
 from slurmsched.protocols import Placement
-from slurmsched.registry import make
-from slurmsched.replay.carry_store import CarryStore
-from slurmsched.replay.engine import replay, replay_events
-from slurmsched.replay.hardware import Hardware
-from slurmsched.replay.ideal_model import IdealModel
-from slurmsched.replay.ideal_physics import PhysicsCluster
-from slurmsched.replay.layout import Layout
-from slurmsched.replay.metrics import Outcomes
-from slurmsched.replay.physics.colocated import Colocated
-from slurmsched.replay.traces import Trace
+from slurmsched.registry import make_plugin
+from slurmsched.sim.cluster_layout import ClusterLayout
+from slurmsched.sim.event_loop import replay, replay_events
+from slurmsched.sim.ideal.cluster_hardware import ClusterHardware
+from slurmsched.sim.ideal.ideal_planner import DirectPlanner
+from slurmsched.sim.ideal.ideal_settings import IdealSettings
+from slurmsched.sim.ideal.physics_cluster import PhysicsCluster
+from slurmsched.sim.physics.gpu_speed import PairSpeed
+from slurmsched.sim.replay_stores import CarryStore
 
 MODEL = "ResNet-18 (batch size 16)"
 WORK_S = 3_600.0
 
 
-def played(jobs: int, gpus: int, placement: Placement, *, sharing: bool, round_s: float = 0.0) -> Outcomes:
+def played(jobs: int, gpus: int, placement: Placement, *, sharing: bool, round_s: float = 0.0) -> JobOutcomes:
     """So many jobs of one hour of V100 at once."""
     trace = Trace.of(range(1, jobs + 1), [1] * jobs, [0] * jobs, [WORK_S] * jobs, model=[MODEL] * jobs)
-    hardware = Hardware.of(Layout.of_gpus([gpus], ["v100"]).nodes)
-    cluster = PhysicsCluster(trace, hardware, Colocated("gavel"), IdealModel(round_s=round_s))
-    policy = make("policies", "gavel", {"speeds": "gavel", "space_sharing": sharing})
+    hardware = ClusterHardware.of(ClusterLayout.of_gpus([gpus], ["v100"]).nodes)
+    cluster = PhysicsCluster(trace, hardware, PairSpeed("gavel"), IdealSettings(round_s=round_s))
+    policy = make_plugin("policies", "gavel", {"speeds": "gavel", "space_sharing": sharing})
     assert isinstance(policy, Gavel)
     planner = DirectPlanner(policy, placement, "skip")
     if round_s:

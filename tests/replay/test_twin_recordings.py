@@ -12,7 +12,8 @@ from tests.twin.recording import Recording, replayed
 RECORDED = Path(__file__).parents[1] / "recorded" / "twin"
 FILES = sorted(RECORDED.glob("*.json.gz"))
 LIMITED = [path for path in FILES if path.name.endswith(("-limits.json.gz", "-safe.json.gz"))]
-MIXED = sorted(set(FILES) - set(LIMITED))
+ARRAYS = [path for path in FILES if path.name.endswith("-arrays.json.gz")]
+MIXED = sorted(set(FILES) - set(LIMITED) - set(ARRAYS))
 # Closer than the target of docs/fidelity.md: jobs in order, error of the mean wait.
 IN_ORDER, WAIT_ERROR = 0.99, 0.01
 
@@ -22,11 +23,13 @@ def case(path: Path) -> str:
 
 
 def test_recordings__are_of_both_versions() -> None:
-    """Four cases of each Slurm that the lab has, two of them under limits."""
+    """Five cases of each Slurm that the lab has, two of them under limits, one of arrays."""
     cases = [case(path).partition("-")[::2] for path in FILES]
     versions = {version for version, _ in cases}
     assert len(versions) == 2
-    assert {(version, name) for version in versions for name in ("alone", "srsf", "limits", "safe")} <= set(cases)
+    assert {(version, name) for version in versions for name in ("alone", "srsf", "limits", "safe", "arrays")} <= set(
+        cases
+    )
 
 
 @pytest.mark.parametrize("path", LIMITED, ids=case)
@@ -37,6 +40,14 @@ def test_model__holds_back_and_ends_whom_the_recorded_slurm_did(path: Path) -> N
     assert any(each.ended for each in recording.ran) == case(path).endswith("-limits")
     assert same_end(recording, model)
     assert compare(recording, model).same_second == 1.0
+
+
+@pytest.mark.parametrize("path", ARRAYS, ids=case)
+def test_model__counts_tasks_of_arrays_as_the_recorded_slurm_did(path: Path) -> None:
+    """All jobs start within a second of Slurm: what of an array a pass tests, and how many tasks run at once."""
+    recording = Recording.read(path)
+    seen = compare(recording, replayed(recording))
+    assert (seen.jobs, seen.same_second) == (len(recording.ran), 1.0), seen
 
 
 @pytest.mark.parametrize("path", MIXED, ids=case)

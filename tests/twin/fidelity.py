@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from slurmsched.model import JobState
-from slurmsched.replay.embedded import EmbeddedCluster
+from slurmsched.sim.slurmctld.simulated_slurmctld import SimulatedSlurmctld
 from tests.twin.recording import Recording
 
 
@@ -40,11 +40,15 @@ class Fidelity:
         )
 
 
-def compare(recording: Recording, cluster: EmbeddedCluster) -> Fidelity:
+def compare(recording: Recording, cluster: SimulatedSlurmctld) -> Fidelity:
     """Slurm's starts beside the model's."""
     model = dict(zip(cluster.trace.job_id.tolist(), cluster.job.first_start_s.tolist(), strict=True))
     rows = [(e.start_s, model[e.job_id] + recording.origin_s, e.submit_s) for e in recording.ran if e.start_s]
-    real, made, submit = np.array([row for row in rows if np.isfinite(row[1])]).T
+    return judged(*np.array([row for row in rows if np.isfinite(row[1])]).T)
+
+
+def judged(real: np.ndarray, made: np.ndarray, submit: np.ndarray) -> Fidelity:
+    """Starts in Slurm and in the model, and submissions of the same jobs [s]. (J,), (J,), (J,)."""
     first, second = np.triu_indices(len(real), 1)
     apart = np.abs(real[first] - real[second]) >= 1.0
     agree = (real[first] - real[second]) * (made[first] - made[second]) > 0
@@ -67,7 +71,7 @@ def longest_common(real: np.ndarray, made: np.ndarray) -> int:
     return int(lengths.max(initial=0))
 
 
-def same_end(recording: Recording, cluster: EmbeddedCluster) -> bool:
+def same_end(recording: Recording, cluster: SimulatedSlurmctld) -> bool:
     """Whether the model starts the same jobs as Slurm, and ends the same ones for a limit."""
     started = {job for job, at in zip(cluster.trace.job_id, cluster.job.first_start_s, strict=True) if np.isfinite(at)}
     over = {job for job, state in zip(cluster.trace.job_id, cluster.job.ended_as, strict=True)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from slurmsched.replay.layout import Layout, Partition
+from slurmsched.sim.cluster_layout import ClusterLayout, PartitionSpec
 from tests.twin.workload import LAYOUT as LAB
 from tests.twin.workload import Submission
 
 ACCOUNT, PART_QOS = "twin_mins", "twin_part"
-LAYOUT = Layout(LAB.nodes, (Partition("gpu"), Partition("short", qos=PART_QOS)))
+LAYOUT = ClusterLayout(LAB.nodes, (PartitionSpec("gpu"), PartitionSpec("short", qos=PART_QOS)))
 # Slurm's shortest, both a minute: a limit that is used up lets in again while the test runs.
 CONF = {"PriorityDecayHalfLife": "1", "PriorityCalcPeriod": "1", "DebugFlags": "Priority"}
 ENFORCE = {"limits": "associations,limits,qos", "safe": "associations,limits,qos,safe"}

@@ -11,7 +11,7 @@ from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 
-from slurmsched.replay.slurm_limits import ACCOUNTS_FILE, MADE_BY, QOS_FILE
+from slurmsched.sim.cluster_slurm_conf import ACCOUNTS_FILE, MADE_BY, QOS_FILE
 from slurmsched.slurm.site import parse_settings
 from tests.live.lab import run, until
 from tests.twin.recording import Ran, Recording
@@ -48,17 +48,18 @@ _WRITTEN = _STAMP + r"_slurm_rpc_update_job: complete JobId=\S+ uid={uid}\b"
 
 @dataclass
 class Recorder:
-    """Submits, waits, and reads what became of it."""
+    """Submits, waits, and reads what became of it. rate: so many times as fast as ours Slurm's clock runs."""
 
     submissions: Sequence[Submission]
     ids: list[int] = field(default_factory=list)
+    rate: float = 1.0
 
     def play(self) -> None:
         """Submit and cancel at the planned times; return when the queue is empty."""
         warm_up()
         begun_s = time.monotonic()
         for at_s, place, cancel in self._plan():
-            time.sleep(max(0.0, begun_s + at_s - time.monotonic()))
+            time.sleep(max(0.0, begun_s + at_s / self.rate - time.monotonic()))
             if cancel:
                 run("scancel", "-Q", str(self.ids[place]), check=False)
             else:
@@ -96,7 +97,7 @@ class Recorder:
                 job, array, f"afterany:{self.ids[one.after]}" if one.after >= 0 else "", one.user, one.gpus, one.nodes,
                 one.limit_min, one.partition, one.qos or "normal", submit[record],
                 begun_s and start.get(job, begun_s), min(ends, default=ended_s), freed.get(job, ended_s), cancel_s,
-                spread.get(job, 0.0), one.account, job in over,
+                spread.get(job, 0.0), one.account, job in over, one.throttle if array else 0,
             ))  # fmt: skip
         settings = parse_settings(run("scontrol", "show", "config").out)
         first_s = min(each.submit_s for each in made)

@@ -12,18 +12,19 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import orjson
 
-from slurmsched.config import Scope
+from slurmsched.config import ScopeConfig
 from slurmsched.cycle import run_cycle
+from slurmsched.model.trace import Trace
 from slurmsched.planning.planner import Planner
 from slurmsched.policies.srsf import Srsf
-from slurmsched.replay.embedded import EmbeddedCluster
-from slurmsched.replay.engine import Kind, replay
-from slurmsched.replay.layout import Layout
-from slurmsched.replay.memory_store import MemoryStore
-from slurmsched.replay.requests import Requests
-from slurmsched.replay.slurm_limits import read_accounts, read_qos
-from slurmsched.replay.slurm_model import SlurmModel
-from slurmsched.replay.traces import Trace
+from slurmsched.sim.cluster_files import cluster_of
+from slurmsched.sim.cluster_layout import ClusterLayout
+from slurmsched.sim.cluster_slurm_conf import read_accounts, read_qos
+from slurmsched.sim.event_loop import EventKind, replay
+from slurmsched.sim.replay_stores import MemoryStore
+from slurmsched.sim.slurmctld.job_demands import SubmittedRequests
+from slurmsched.sim.slurmctld.simulated_slurmctld import SimulatedSlurmctld
+from slurmsched.sim.slurmctld.slurmctld_settings import SlurmctldSettings
 from tests.twin import limits
 from tests.twin.workload import CPUS_PER_GPU, LAYOUT, MIB_PER_NODE
 
@@ -38,7 +39,7 @@ KEPT = (
     "SchedulerType",
     "SLURM_VERSION",
 )
-TOLD = {"backfill": Kind.BACKFILL, "usage": Kind.USAGE, "check": Kind.CHECK}  # all else are main passes
+TOLD = {"backfill": EventKind.BACKFILL, "usage": EventKind.USAGE, "check": EventKind.CHECK}  # all else are main passes
 COUNTS = ("usage", "check")
 UNLIMITED_S = 3600.0  # run time of a job whose user ended it: longer than anybody waited
 
@@ -68,6 +69,7 @@ class Ran:
     spread_s: float = 0.0
     account: str = ""
     ended: bool = False
+    array_limit: int = 0
 
     @property
     def run_s(self) -> float:
@@ -85,7 +87,7 @@ class Recording:
     passes: when slurmctld looked at the queue, and how: "main", "full" (main, the whole queue) or "backfill"; or when
     it counted usage ("usage") and held running jobs against their limits ("check").
     limited: the jobs are those of tests/twin/limits.py; files: what commands print of the limits, by the names that
-    slurmsched.replay.slurm_limits gives them.
+    slurmsched.sim.cluster_slurm_conf gives them.
     first_cycle_s, interval_s, lateness_s: of the daemon's cycles, the last from the begin of a cycle to its last
     write; interval_s 0 = no daemon. cycles: when it read the queue, its first and its last write, and how many.
     writes: when each write of these cycles came, as far as that was recorded.
@@ -131,11 +133,11 @@ class Recording:
         return cls(**made | pairs | {"ran": tuple(Ran(**each) for each in made["ran"])})
 
 
-def replayed(recording: Recording) -> EmbeddedCluster:
+def replayed(recording: Recording) -> SimulatedSlurmctld:
     """The model after the same jobs, alone or under srsf."""
     cluster = twin(recording)
     if recording.interval_s:
-        planner = Planner(Srsf(), "srsf", Scope(partitions=("*",)))
+        planner = Planner(Srsf(), "srsf", ScopeConfig(partitions=("*",)))
         if recording.cycles:
             _cycle(cluster, planner, recording)
         else:
@@ -145,7 +147,7 @@ def replayed(recording: Recording) -> EmbeddedCluster:
     return cluster
 
 
-class Twin(EmbeddedCluster):
+class Twin(SimulatedSlurmctld):
     """Writes come as late as they were seen to, where that was recorded."""
 
     writes_s: Sequence[float] = ()  # of the last cycle, since it read the queue
@@ -169,7 +171,7 @@ def _cycle(cluster: Twin, planner: Planner, recording: Recording) -> None:
 def twin(recording: Recording) -> Twin:
     """The model of this very Slurm with the same jobs, nothing run yet."""
     origin_s, ran = recording.origin_s, recording.ran
-    model = SlurmModel.from_settings(
+    model = SlurmctldSettings.from_settings(
         recording.settings, epoch_s=origin_s, rpc_latency_s=recording.lateness_s,
         sched_phase_s=recording.full_pass_s - origin_s,
     )  # fmt: skip
@@ -178,28 +180,32 @@ def twin(recording: Recording) -> Twin:
     limit_s = [60.0 * each.limit_min for each in ran]
     submit_s = [each.submit_s - origin_s for each in ran]
     trace = Trace.of(ids, [each.gpus for each in ran], submit_s, [recording.run_s(each) for each in ran], limit_s)
-    told = [(at - origin_s, TOLD.get(how, Kind.SCHEDULE), how == "full")
+    told = [(at - origin_s, TOLD.get(how, EventKind.SCHEDULE), how == "full")
             for at, how in recording.passes if at >= origin_s]  # fmt: skip
     requests = _requests(trace, ran, origin_s)
-    made = Twin(trace, _layout(recording), model, requests=requests, told=told)
-    if counts_s := [at_s for at_s, kind, _ in told if kind == Kind.USAGE]:  # what came before fades from the last on
-        made.budgets.counted_s = float(model.told(min(counts_s) - model.calc_period_s))
+    made = Twin(trace, _layout(recording), model, requests=requests, recorded_passes=told)
+    if counts_s := [
+        at_s for at_s, kind, _ in told if kind == EventKind.USAGE
+    ]:  # what came before fades from the last on
+        made.budgets.counted_s = float(model.whole_ticks(min(counts_s) - model.calc_period_s))
     return made
 
 
-def _layout(recording: Recording) -> Layout:
-    """The lab, with its limits as Slurm's own commands print them."""
-    if not recording.limited:
+def _layout(recording: Recording) -> ClusterLayout:
+    """The lab, with its limits as Slurm's own commands print them; or the cluster of a slurm.conf."""
+    if not recording.files:
         return LAYOUT
     with TemporaryDirectory() as name:
         folder = Path(name)
         for file, text in recording.files.items():
             (folder / file).write_text(text)
+        if not recording.limited:
+            return cluster_of(name, Trace.of([1], [1], [0.0], [1.0])).layout
         return replace(limits.LAYOUT, qos=read_qos(folder), accounts=read_accounts(folder))
 
 
-def _requests(trace: Trace, ran: Sequence[Ran], origin_s: float) -> Requests:
-    return Requests.of(trace, [each.job_id for each in ran], {
+def _requests(trace: Trace, ran: Sequence[Ran], origin_s: float) -> SubmittedRequests:
+    return SubmittedRequests.of(trace, [each.job_id for each in ran], {
         "nodes": [each.nodes for each in ran],
         "cpus": [each.gpus * CPUS_PER_GPU for each in ran],
         "memory_mib": [each.nodes * MIB_PER_NODE for each in ran],
@@ -208,6 +214,7 @@ def _requests(trace: Trace, ran: Sequence[Ran], origin_s: float) -> Requests:
         "account": [each.account for each in ran],
         "qos": [each.qos for each in ran],
         "array_id": [each.array_id for each in ran],
+        "array_limit": [each.array_limit for each in ran],
         "dependency": [each.dependency for each in ran],
         "epilog_s": [max((each.freed_s or 0.0) - (each.end_s or 0.0), 0.0) for each in ran],
         "epilog_spread_s": [each.spread_s for each in ran],

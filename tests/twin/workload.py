@@ -6,13 +6,13 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from slurmsched.replay.layout import Layout, Limits, Node, Partition
+from slurmsched.sim.cluster_layout import ClusterLayout, LimitSpec, NodeSpec, PartitionSpec
 
 USERS = ("alice", "bob", "carol", "dave")
-QOS = Limits("twin", max_jobs_per_user=2, group_gpus=6)
-LAYOUT = Layout(
-    tuple(Node(f"n{n}", 8, 64, 512_000.0) for n in range(1, 5)),
-    (Partition("gpu"), Partition("short")),
+QOS = LimitSpec("twin", max_jobs_per_user=2, group_gpus=6)
+LAYOUT = ClusterLayout(
+    tuple(NodeSpec(f"n{n}", 8, 64, 512_000.0) for n in range(1, 5)),
+    (PartitionSpec("gpu"), PartitionSpec("short")),
     qos=(QOS,),
 )
 CPUS_PER_GPU, MIB_PER_NODE = 4, 1024.0
@@ -34,6 +34,7 @@ class Submission:
     after: int = -1
     cancel_s: float = 0.0  # after its submission, 0 = never
     account: str = ""
+    throttle: int = 0  # tasks that may run at once, 0 = all
 
     @property
     def nodes(self) -> int:
@@ -48,7 +49,8 @@ class Submission:
         ]  # fmt: skip
         options += [f"--qos={self.qos}"] if self.qos else []
         options += [f"--account={self.account}"] if self.account else []
-        options += [f"--array=1-{self.tasks}"] if self.tasks > 1 else []
+        at_once = f"%{self.throttle}" if self.throttle else ""
+        options += [f"--array=1-{self.tasks}{at_once}"] if self.tasks > 1 else []
         options += [f"--dependency=afterany:{ids[self.after]}"] if self.after >= 0 else []
         return ["sbatch", "--parsable", *options, f"--wrap=sleep {self.sleep_s}"]
 

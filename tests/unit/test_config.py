@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from slurmsched.config import Config, config_path, load_config, load_settings, parse_config
+from slurmsched.config import Config
+from slurmsched.config_file import config_path, load_config, load_settings, parse_config
 from slurmsched.config_text import default_toml, flat, toml_value
 from slurmsched.errors import ConfigError
 
@@ -85,8 +86,8 @@ def test_load_config__names_file_key_and_remedy(tmp_path, text, message):
         ),
         ("ledger = { lock = '/x/d', url = 'sqlite:////x/d' }", "ledger.lock and ledger.url are the same file, /x/d"),
         (
-            "ledger = { journal = '/x/j.jsonl', lock = '/x/j.acts.jsonl' }",
-            "ledger.lock and the acts.jsonl of ledger.journal are the same file, /x/j.acts.jsonl",
+            "ledger = { journal = '/x/j.jsonl', lock = '/x/j.operations.jsonl' }",
+            "ledger.lock and the operations.jsonl of ledger.journal are the same file, /x/j.operations.jsonl",
         ),
         (
             "cycle = { stop_file = '/x/l' }\nledger = { lock = '/x/l' }",
@@ -135,9 +136,9 @@ def test_variable__overrides_the_file(tmp_path, monkeypatch):
 
 def test_variable__sets_parameters_of_the_policy(monkeypatch):
     """Parameters are any JSON; the default policy need not be named again."""
-    monkeypatch.setenv("SLURMSCHED_POLICY__THRESHOLDS_GPU_S", "[60.0, 600.0]")
+    monkeypatch.setenv("SLURMSCHED_POLICY__GPUS_POWER", "0.5")
     policy = load_config(None).policy
-    assert (policy.name, policy.parameters) == ("discretized-las", {"thresholds_gpu_s": [60.0, 600.0]})
+    assert (policy.name, policy.parameters) == ("response-ratio", {"gpus_power": 0.5})
 
 
 @pytest.mark.parametrize(
@@ -176,9 +177,9 @@ def test_variable__another_plugin_comes_without_the_files_parameters(tmp_path, m
 
 def test_variable__the_same_plugin_keeps_the_files_parameters(tmp_path, monkeypatch):
     """Named or not: the default policy is one too."""
-    path = _file(tmp_path, "[policy]\nthresholds_gpu_s = [60.0]\n")
-    monkeypatch.setenv("SLURMSCHED_POLICY__NAME", "discretized-las")
-    assert load_config(path).policy.parameters == {"thresholds_gpu_s": [60.0]}
+    path = _file(tmp_path, "[policy]\ngpus_power = 0.5\n")
+    monkeypatch.setenv("SLURMSCHED_POLICY__NAME", "response-ratio")
+    assert load_config(path).policy.parameters == {"gpus_power": 0.5}
 
 
 def test_variable__of_the_lab_is_no_setting(monkeypatch):
@@ -214,6 +215,23 @@ def test_default_toml__is_the_defaults_with_every_key():
     bare = [line for above, line in pairwise(lines) if " = " in line and not above.startswith("#")]
     assert [line for line in bare if not line.startswith("#")] == []
     assert "None" not in text
+
+
+COMMENTED = [line for line in default_toml().splitlines() if re.match(r"# \w+ = ", line)]
+
+
+@pytest.mark.parametrize("line", COMMENTED)
+def test_default_toml__a_commented_line_works_uncommented(line):
+    """It shows a value that the key takes."""
+    tree = tomllib.loads(default_toml().replace(line, line.removeprefix("# ")))
+    assert parse_config(tree) != Config()
+
+
+def test_default_toml__says_which_values_are_allowed():
+    """By the words of the key's type and bounds."""
+    text = default_toml()
+    for values in ('("nice" or "site_factor")', "(above 0, at most 86400)", "(true or false)", "(at least 1)"):
+        assert values in text
 
 
 @pytest.mark.parametrize(

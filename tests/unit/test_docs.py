@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,11 +11,14 @@ from pathlib import Path
 import click
 import pytest
 import yaml
+from pydantic import BaseModel
 
-from slurmsched.cli.main import cli
+from slurmsched.cli.main import COMMANDS, cli
+from slurmsched.config import Config
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted({ROOT / "README.md", *(ROOT / "docs").rglob("*.md")})
+MADE = runpy.run_path(str(ROOT / "packaging" / "site_reference.py"))["generated_pages"]()
 _FENCE = re.compile(r"^(?P<mark>```|~~~)[^\n]*\n(?P<body>.*?)^(?P=mark)", re.MULTILINE | re.DOTALL)
 _INDENTED = re.compile(r"(?:^(?: {4}.*)?\n)+", re.MULTILINE)
 _SPAN = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
@@ -67,7 +71,35 @@ def test_pages__are_all_in_the_contents_of_the_site() -> None:
     """A page that nobody can find is as good as none."""
     contents = yaml.safe_load((ROOT / ".ci" / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]
     pages = {page.relative_to(ROOT / "docs").as_posix() for page in PAGES if page.parent != ROOT}
-    assert pages == set(_leaves(contents))
+    assert pages | set(MADE) == set(_leaves(contents))
+    assert pages & set(MADE) == set()
+
+
+def test_contents__have_few_heads() -> None:
+    """A reader finds a page by its purpose: to learn, to do, to look up, to understand."""
+    contents = yaml.safe_load((ROOT / ".ci" / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]
+    heads = [next(iter(each)) for each in contents]
+    assert heads == ["Start", "Tutorial", "Tasks", "Reference", "Concepts", "Policies"]
+
+
+def test_made_pages__have_every_command_and_every_key() -> None:
+    """The reference of the site is made from click and from the fields of the configuration."""
+    commands, configuration = MADE["reference/commands.md"], MADE["reference/configuration.md"]
+    assert [name for name in COMMANDS if f"### slurmsched {name}\n" not in commands] == []
+    assert "#### slurmsched trace describe\n" in commands
+    for section, field in Config.model_fields.items():
+        assert f"## [{section}]\n" in configuration or f"| `{section}` |" in configuration
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel) and section != "policy":
+            part = configuration.partition(f"## [{section}]\n")[2].partition("\n## ")[0]
+            assert [key for key in field.annotation.model_fields if f"| `{key}` |" not in part] == []
+
+
+@pytest.mark.parametrize("page", MADE)
+def test_made_pages__have_whole_tables(page: str) -> None:
+    """Each row has as many cells as its head: no text of the program is taken for a mark of Markdown."""
+    for table in re.findall(r"(?:^\|.*\|\n)+", MADE[page], re.MULTILINE):
+        cells = {len(re.findall(r"(?<!\\)\|", row)) for row in table.splitlines()}
+        assert len(cells) == 1, table
 
 
 def _leaves(contents: object) -> Iterator[str]:

@@ -94,3 +94,13 @@ def test_makefile__help_lists_its_targets():
     phony = next(line for line in text.splitlines() if line.startswith(".PHONY:")).split()[1:]
     listed = re.findall(r"^([a-z-]+):.*## ", text, re.MULTILINE)
     assert sorted(listed) == sorted(phony)
+
+
+def test_repository__has_nothing_that_is_built() -> None:
+    """Sites, caches and build folders are made anew; a checkout from an archive has no git to ask."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a git checkout")
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split(
+        "\n"
+    )
+    assert [path for path in tracked if "build" in path.split("/") or path.endswith(".dmypy.json")] == []

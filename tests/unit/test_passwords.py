@@ -14,12 +14,12 @@ import pytest
 
 from slurmsched import logs
 from slurmsched.cli.main import main
-from slurmsched.config import digest, load_config, parse_config
-from slurmsched.db import engine as engines
+from slurmsched.config_file import digest, load_config, parse_config
+from slurmsched.db import database as engines
 from slurmsched.errors import ConfigError, LedgerError
 from slurmsched.passwords import holds_password, read_password, url_without_password, without_passwords
-from slurmsched.slurm.own_files import file_findings
-from slurmsched.slurm.tag import tag_of
+from slurmsched.slurm.doctor.site_checks import check_files
+from slurmsched.slurm.site import installation_tag
 
 ROOT = Path(__file__).parents[2]
 WORD = "hidd3n"
@@ -63,7 +63,7 @@ COMMANDS = (
     ["--debug", "config", "check"],
     ["db", "upgrade"],
     ["--debug", "db", "upgrade"],
-    ["acts"],
+    ["operations"],
     ["topology", "quality"],
 )
 
@@ -97,9 +97,9 @@ def test_doctor_digest_and_log__show_no_password(url: str, tmp_path: Path) -> No
     """What doctor finds, the digest that status compares, and a log line with a traceback."""
     ledger = {"journal": f"{tmp_path}/j", "lock": f"{tmp_path}/l"}
     config = parse_config({"ledger": {"url": url, **ledger}})
-    assert WORD not in str(file_findings(config, None))
+    assert WORD not in str(check_files(config, None))
     other = parse_config({"ledger": {"url": url.replace(WORD, "another"), **ledger}})
-    assert (digest(config), tag_of(config)) == (digest(other), tag_of(other))
+    assert (digest(config), installation_tag(config)) == (digest(other), installation_tag(other))
     assert holds_password(url) or "passwort" in url or f":{WORD}/" in url
 
 
@@ -238,12 +238,12 @@ def test_connection__takes_the_password_of_the_file_by_then(
     monkeypatch.setattr(engine.dialect, "connect", connect)
     for word in (WORD, "other w0rd"):
         guarded(path, word.encode())
-        with pytest.raises(LedgerError) as caught, engines.translated(engine):
+        with pytest.raises(LedgerError) as caught, engines.ledger_errors(engine):
             engine.connect()
         assert "no way to use *** or ***" in str(caught.value)
     assert seen == [WORD, "other w0rd"]
     assert WORD not in str(engine.url)
-    assert engines.shown(address) == url
+    assert engines.url_for_people(address) == url
 
 
 @pytest.mark.parametrize(
@@ -316,7 +316,7 @@ def test_tls__is_checked_unless_said_otherwise(options: str) -> None:
 
 
 @pytest.mark.parametrize("driver", ["mysql+foo", "mariadb+foo", "postgresql+foo", "sqlite+foo"])
-def test_driver_that_is_not_there(driver: str) -> None:
+def test_driver__that_is_missing(driver: str) -> None:
     """Said as an error of the ledger, without the password."""
     with pytest.raises(LedgerError, match="Can't load plugin") as caught:
         engines.open_engine(f"{driver}://me:{WORD}@h/db", read_only=True)

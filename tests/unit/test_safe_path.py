@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from slurmsched.replay import parallel
-from slurmsched.replay.workers import processes
+from slurmsched.sim.experiments import worker_processes
+from slurmsched.sim.experiments.worker_processes import local_processes
 from slurmsched.slurm.commands import Commands
-from slurmsched.slurm.pyslurm_reader import Child, ChildError
+from slurmsched.slurm.pyslurm_reader import PyslurmChild, PyslurmError
 
 # what a child imports early, and what slurmsched's own modules import
 NAMES = ("multiprocessing", "pickle", "struct", "numpy", "slurmsched", "pyslurm", "selectors", "site", "sitecustomize")
@@ -31,22 +31,22 @@ def trap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_child__of_pyslurm(trap: Path) -> None:
     """It starts, and says that there is no pyslurm, or which."""
     try:
-        Child(Commands(timeout_s=30)).close()
-    except ChildError as error:
+        PyslurmChild(Commands(timeout_s=30)).close()
+    except PyslurmError as error:
         assert "pyslurm" in str(error)
     assert not trap.exists()
 
 
 def test_processes__of_sweep(trap: Path) -> None:
     """They work."""
-    with processes(1) as workers:
+    with local_processes(1) as workers:
         assert workers.executor.submit(os.getpid).result() != os.getpid()
     assert not trap.exists()
 
 
 def test_play_all__in_processes(trap: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The processes of replay and compare are told the same before they are started."""
-    monkeypatch.setattr(parallel, "Desk", lambda *_: 1 / 0)
+    monkeypatch.setattr(worker_processes, "WorkerChannel", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        parallel._in_processes((), (), 2, lambda _: None)
+        worker_processes._in_processes((), (), 2, lambda _: None)
     assert os.environ["PYTHONSAFEPATH"] == "1"

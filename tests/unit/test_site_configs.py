@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from slurmsched.cli.config import judged
+from slurmsched.cli.config import plugin_faults, warned
 from slurmsched.cli.main import COMMANDS
-from slurmsched.config import load_config
+from slurmsched.config_file import load_config, load_settings
 
 FOLDER = Path(__file__).parents[2] / "site-configs"
 SITES = sorted(FOLDER.glob("*.toml"))
@@ -35,14 +35,15 @@ def test_site__loads_and_its_policy_can_be_made(path, monkeypatch, tmp_path):
         file.chmod(0o600)
         monkeypatch.setenv("SLURMSCHED_LEDGER__PASSWORD_FILE", str(file))
     config = load_config(path)
-    warnings = judged(config)
-    assert [text for text in warnings if "manages nothing" in text or "no job is managed" in text] == []
+    assert plugin_faults(load_settings(path)) == []
+    assert [text for text in warned(config) if "no job is managed" in text] == []
     assert (config.mode, bool(config.scope.partitions)) == ("dry-run", True)
 
 
-def test_sites__are_the_four_promised():
-    """DGX A100, V100 hybrid mesh, PCIe only, mixed generations."""
-    assert {path.stem for path in SITES} >= {"dgx-a100", "v100-hybrid-mesh", "pcie-only", "mixed-generation"}
+def test_sites__are_those_promised():
+    """DGX A100, V100 hybrid mesh, PCIe only, mixed generations; usual QOS, contracts, a class-room, and none of it."""
+    machines = {"dgx-a100", "v100-hybrid-mesh", "pcie-only", "mixed-generation"}
+    assert {path.stem for path in SITES} == machines | {"qos-tiers", "contract-qos", "class-room", "no-qos"}
 
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)

@@ -22,13 +22,18 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     spec.loader.exec_module(module)
 
     def install(library: Path, *, vendor: bool) -> None:
-        for page in ("slurmsched.1", "slurmsched-plan.1", "clush.1"):
-            module.put(library / "share/man/man1" / page, "")
-        for file in ("share/slurmsched/plugin/requeue/slurmsched-requeue", "share/jupyter/a.json", "bin/f2py"):
+        module.put(library / "share/man/man1/clush.1", "")
+        for file in (
+            "share/slurmsched/plugin/requeue/slurmsched-requeue",
+            "share/slurmsched/plugin/job/slurmsched-job",
+            "share/jupyter/a.json",
+            "bin/f2py",
+        ):
             module.put(library / file, "")
 
     monkeypatch.setattr(module, "install", install)
     monkeypatch.setattr(module, "completion", lambda library, shell: shell)
+    monkeypatch.setattr(module, "manual", lambda library, folder: module.put(folder / "man1/slurmsched.1", ""))
     return module
 
 
@@ -37,10 +42,14 @@ def test_stage__takes_what_is_ours(stage: ModuleType, tmp_path: Path, vendor: bo
     """Manual pages and data of Python packages are left out, their commands too."""
     stage.stage(tmp_path, vendor=vendor)
     share = tmp_path / "usr/share"
-    assert {path.name for path in (share / "man/man1").iterdir()} == {"slurmsched.1", "slurmsched-plan.1"}
+    assert {path.name for path in (share / "man/man1").iterdir()} == {"slurmsched.1"}
     assert not (share / "jupyter").exists()
     assert [path.name for path in (tmp_path / "usr/lib/slurmsched").iterdir()] == ["upgrade-ledger"]
-    assert {path.name for path in (tmp_path / "usr/bin").iterdir()} == {"slurmsched", "slurmsched-requeue"}
+    assert {path.name for path in (tmp_path / "usr/bin").iterdir()} == {
+        "slurmsched",
+        "slurmsched-requeue",
+        "slurmsched-job",
+    }
 
 
 @pytest.mark.parametrize("vendor", [True, False])

@@ -123,7 +123,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def fakes(monkeypatch: pytest.MonkeyPatch) -> tuple[FakeCluster, FakeStore]:
     """Puts a FakeCluster and a FakeStore in the place of Slurm and ledger."""
-    from slurmsched.daemon import assemble
+    from slurmsched.daemon import cycle_parts
     from slurmsched.planning.planner import Planner
 
     cluster, store = FakeCluster(make_snapshot()), FakeStore()
@@ -131,9 +131,9 @@ def fakes(monkeypatch: pytest.MonkeyPatch) -> tuple[FakeCluster, FakeStore]:
     @contextmanager
     def assembled(config: Any, *, apply: bool, read_only: bool = False, indices: bool = False) -> Iterator[Any]:
         cluster.applies = apply
-        yield assemble.Parts(cluster, Planner.from_config(config), store, cluster.lead)  # type: ignore[arg-type]
+        yield cycle_parts.CycleParts(cluster, Planner.from_config(config), store, cluster.lead)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(assemble, "assembled", assembled)
+    monkeypatch.setattr(cycle_parts, "open_cycle_parts", assembled)
     return cluster, store
 
 

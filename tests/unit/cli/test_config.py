@@ -49,7 +49,9 @@ def test_check__errors_of_a_policy_by_variable_name_the_variable(run, site, monk
 def test_show__tells_value_and_source(run, site, monkeypatch):
     """Each key with the value in force and where it comes from."""
     monkeypatch.setenv("SLURMSCHED_CYCLE__SEED", "4")
-    rows = {row["key"]: (row["value"], row["source"]) for row in json.loads(run("config", "show", "--json").out)}
+    rows = {
+        row["key"]: (row["value"], row["source"]) for row in json.loads(run("config", "show", "--json").out)["values"]
+    }
     assert rows["cycle.seed"] == (4, "SLURMSCHED_CYCLE__SEED")
     assert rows["scope.partitions"] == (["*"], str(site))
     assert rows["pace.writes_per_s"] == (100.0, "default")

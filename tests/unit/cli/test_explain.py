@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from slurmsched.cli import history
+from slurmsched.cli.history import BY_ACCOUNTING
+from slurmsched.config_file import parse_config
 from slurmsched.db import job_history
 from slurmsched.errors import SlurmError
-from slurmsched.explain.facts import Facts
-from slurmsched.model import Past
-from slurmsched.slurm import job_facts, look, reader
+from slurmsched.model import JobState, Past
+from slurmsched.model.job_details import JobDetails
+from slurmsched.slurm import accounted_history, job_queries, job_standing, reader
 from slurmsched.slurm.commands import Commands
 from tests.unit.cli.conftest import make_snapshot
 
@@ -23,16 +28,17 @@ def asked(fakes, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Slurm without commands: one fact is unread, one write is on record. Notes how facts were asked."""
     calls: list[bool] = []
 
-    def facts(commands: object, snapshot: object, row: int, *, no_limits: str = "") -> Facts:
+    def details(commands: object, snapshot: object, row: int, *, no_limits: str = "") -> JobDetails:
         calls.append(bool(no_limits))
-        return Facts(unread=("licences: away",))
+        return JobDetails(unread=("licences: away",))
 
     def nobody(self: Commands, *words: str, **options: str) -> str:
         raise SlurmError("no such job")
 
-    monkeypatch.setattr(job_facts, "read_facts", facts)
+    monkeypatch.setattr(job_queries, "read_details", details)
+    monkeypatch.setattr(job_standing, "read_standing", lambda commands, snapshot, row, known: known)
     monkeypatch.setattr(Commands, "run", nobody)
-    monkeypatch.setattr(look, "look", lambda tree: make_snapshot())
+    monkeypatch.setattr(reader, "read_cluster_once", lambda tree, **_: make_snapshot())
     monkeypatch.setattr(job_history, "_recorded", lambda *_: ([WROTE], (), []))
     assert reader.open_commands
     return calls
@@ -99,12 +105,74 @@ def test_explain__tells_what_the_expected_run_time_is_made_of(run, asked, fakes,
 def test_history__takes_no_task_for_another_job(run, asked, words, job, told) -> None:
     """12_3 is no job 123, which Python's own numbers say; the message tells how to find the record's id."""
     done = run(*words, job)
-    assert (done.code, told in done.err, f"{job!r} is no job id" in done.err) == (2, True, True)
+    assert (done.code, told in done.err, f"{job!r} is not a job id" in done.err) == (2, True, True)
 
 
 def test_history__says_that_not_all_could_be_read(run, fakes, monkeypatch: pytest.MonkeyPatch) -> None:
-    """ "Nothing on record" alone would be taken for the whole truth."""
-    monkeypatch.setattr(job_history, "history", lambda *_: ([], ["the ledger: away"]))
-    assert run("history", "12").out.splitlines() == [
+    """ "Nothing on record" alone would be taken for the whole truth; so would the exit code of an answer."""
+    monkeypatch.setattr(job_history, "history_of_job", lambda *_: ([], ["the ledger: away"]))
+    done = run("history", "12")
+    assert (done.code, done.out.splitlines()) == (4, [
         "nothing is on record of job 12 in what could be read", "not read: the ledger: away",
-    ]  # fmt: skip
+    ])  # fmt: skip
+
+
+def test_history__of_a_job_without_any_is_a_negative_answer(run, fakes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not an error, and not a success either."""
+    monkeypatch.setattr(job_history, "history_of_job", lambda *_: ([], []))
+    assert (run("history", "12").code, run("history", "12", "--json").code) == (10, 10)
+
+
+def test_history__of_a_user_without_rights_is_that_of_accounting(run, fakes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says so. Where accounting is away too, that is an outage, and both reasons are told."""
+    monkeypatch.setattr(history, "may_read", lambda _: False)
+    monkeypatch.setattr(accounted_history, "accounted_history", lambda *_: [WROTE])
+    done = run("history", "12", "--json")
+    assert (done.code, json.loads(done.out)["history"], json.loads(done.out)["notes"]) == (0, [WROTE], [BY_ACCOUNTING])
+
+    def away(*_: object) -> None:
+        raise SlurmError("sacct: refused")
+
+    monkeypatch.setattr(accounted_history, "accounted_history", away)
+    done = run("history", "12")
+    assert (done.code, "closed to you" in done.err, "sacct: refused" in done.err) == (3, True, True)
+
+
+@pytest.mark.parametrize("closed", ["a", "b"])
+def test_may_read__is_told_by_journal_and_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, closed: str) -> None:
+    """Files that are not there yet hide nothing from who may make them; a closed folder or file does."""
+    names = {"journal": str(tmp_path / "a" / "journal.jsonl"), "url": f"sqlite:///{tmp_path}/b/ledger.db"}
+    tree, true_stat = parse_config({"ledger": names}), Path.stat
+
+    def stat(path: Path, **options: bool) -> os.stat_result:
+        if path.parent.name == closed:
+            raise PermissionError
+        return true_stat(path, **options)
+
+    assert not history.may_read(tree)  # as on a login node
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    assert history.may_read(tree)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "access", lambda path, mode: mode != os.W_OK)
+        assert not history.may_read(tree)
+    with monkeypatch.context() as patch:  # root may read all
+        patch.setattr(Path, "stat", stat)
+        assert not history.may_read(tree)
+    (tmp_path / closed / ("journal.jsonl" if closed == "a" else "ledger.db")).touch()
+    monkeypatch.setattr(os, "access", lambda path, _: path.parent.name != closed)
+    assert not history.may_read(tree)
+
+
+def test_explain__reads_the_use_of_a_running_job(run, asked, fakes, tmp_path) -> None:
+    """From the source of the configuration, where cycles do not read it."""
+    cluster, _ = fakes
+    state = [int(JobState.RUNNING), *cluster.snapshot.jobs.state[1:].tolist()]
+    jobs = cluster.snapshot.jobs.with_columns(state=state)
+    cluster.snapshot = replace(cluster.snapshot, jobs=jobs)
+    job, gpus = int(jobs.job_id[0]), int(jobs.gpus[0])
+    rows = "".join(f"{job},{gpu},{80 if gpu == 0 else 0}\n" for gpu in range(gpus))
+    (use := tmp_path / "use.csv").write_text(f"job_id,gpu,use_pct\n{rows}")
+    (config := tmp_path / "site.toml").write_text(f'[measured_use]\nsource = "file"\nfile = "{use}"\n')
+    lines = run("--config", str(config), "explain", str(job)).out.splitlines()
+    assert next(line for line in lines if line.startswith("GPUs")).startswith(f"GPUs       1 of {gpus} GPU")

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from slurmsched.cli.fit import _time
-from slurmsched.model.asked import Asked
-from tests.unit.survey.site import node, site
+from slurmsched.model.jobs import GpuOptions
+from tests.unit.observe.survey.survey_site import node, site
 
 NODES = (node("n1", mask=0b11, cpus_used=2), node("n2", mask=0b1, cpus_used=64), node("n3", state="DOWN", reason="fan"))
 JOBS = ({"job_id": 5, "user": "ann", "state": "R", "node_list": "n2", "cpus": 64, "gpus": 1, "time_limit_s": 7200.0},)
@@ -17,14 +17,17 @@ JOBS = ({"job_id": 5, "user": "ann", "state": "R", "node_list": "n2", "cpus": 64
 @pytest.fixture
 def cluster(monkeypatch):
     """A small site in the place of Slurm, whose choice of GPUs is not known."""
-    from slurmsched.slurm import asked, look, probe, shares, usual
+    from slurmsched.slurm import accounting, job_options, reader
+    from slurmsched.slurm.doctor import selection_checks, site_checks
 
     found = site(NODES, JOBS, defaults="DefMemPerCPU=1000", settings={"AccountingStorageTRES": "gres/gpu"})
-    monkeypatch.setattr(look, "look", lambda *_, **__: found)
-    monkeypatch.setattr(asked, "read_asked", lambda *_: Asked.build(1, {"job_id": [5], "per_job": ["gres/gpu:1"]}))
-    monkeypatch.setattr(usual, "read_usual", lambda *_: {})
-    monkeypatch.setattr(shares, "read_checks", lambda *_: {})
-    monkeypatch.setattr(probe, "read_gres_conf", lambda *_: "Name=gpu Count=8")
+    monkeypatch.setattr(reader, "read_cluster_once", lambda *_, **__: found)
+    monkeypatch.setattr(
+        job_options, "read_gpu_options", lambda *_: GpuOptions.build(1, {"job_id": [5], "per_job": ["gres/gpu:1"]})
+    )
+    monkeypatch.setattr(accounting, "read_typical_run_times", lambda *_: {})
+    monkeypatch.setattr(selection_checks, "rate_gpu_picks", lambda *_: {})
+    monkeypatch.setattr(site_checks, "read_gres_conf", lambda *_: "Name=gpu Count=8")
     return found
 
 
@@ -32,17 +35,17 @@ def test_gpus__fits_80_columns(run, cluster):
     """Types, nodes with their reason, and stranded GPUs with the job that holds the CPUs."""
     said = run("gpus")
     assert max(map(len, said.out.splitlines())) <= 80
-    assert "v100    24    13         7     3        0     8  1x6" in said.out
+    assert "v100    24    13         7          3         0     8  1x6" in said.out
     assert "stranded: 7 free GPUs of n2, whose CPUs are taken\n  job 5 of ann: 64 CPUs" in said.out
-    assert "2-7" in run("gpus", "--node", "n[1-2]").out
+    assert "2-7" in run("gpus", "--nodelist", "n[1-2]").out
 
 
 def test_gpus__json_and_filters(run, cluster):
     """The same in figures; a node, partition or type that is not there ends with 2."""
-    told = json.loads(run("gpus", "--json", "--node", "n1").out)
+    told = json.loads(run("gpus", "--json", "--nodelist", "n1").out)
     assert [told["types"][0]["free"], told["nodes"][0]["free_gpus"], told["fabric"][0]["name"]] == [
         6, [2, 3, 4, 5, 6, 7], "spine"]  # fmt: skip
-    for wrong in (("--node", "n9"), ("--node", "n["), ("--partition", "nosuch"), ("--type", "nosuch")):
+    for wrong in (("--nodelist", "n9"), ("--node", "n["), ("--partition", "nosuch"), ("--type", "nosuch")):
         assert run("gpus", *wrong).code == 2
     assert run("gpus", "--json", "--type", "a100").err == "slurmsched: --type a100: there is v100\n"
 
@@ -50,7 +53,7 @@ def test_gpus__json_and_filters(run, cluster):
 def test_fit__starts_waits_and_wrong_options(run, cluster):
     """Exit code 0, 3 and 2; each with what to do."""
     starts, waits = run("fit", "--gpus-per-node=v100:4"), run("fit", "-N2", "--gpus-per-node=4")
-    assert (starts.code, waits.code) == (0, 3)
+    assert (starts.code, waits.code) == (0, 10)
     assert "starts now on 1 of these nodes" in starts.out
     assert "n3: down" in waits.out
     assert "what Slurm picks: told of jobs of one node, such as by --nodes=1\n" in run("fit", "--gpus=2").out
@@ -80,23 +83,23 @@ def test_time__of_zero_is_no_limit(text):
 def test_fit__largest_by_type(run, cluster):
     """Without a request: what is the most that starts."""
     assert run("fit").out.splitlines()[1].split() == ["v100", "6", "6", "1x6,", "1x4,", "1x2,", "1x1"]
-    assert json.loads(run("fit", "--json").out)[0]["one_node"] == 6
+    assert json.loads(run("fit", "--json").out)["largest"][0]["one_node"] == 6
 
 
 def test_fit__several_partitions(run, cluster, monkeypatch):
     """The one that it starts in is told, or of each why not; the largest request of each."""
-    from slurmsched.slurm import look
+    from slurmsched.slurm import reader
 
     both = [node(name, partitions="gpu,short", **columns) for name, columns in (("n1", {"mask": 0b11}), ("n2", {}))]
     short = {"name": "short", "max_time_s": 3600.0, "default_time_s": 3600.0}
     found = site(both, defaults="DefMemPerCPU=1000", partitions=[{"name": "gpu", "default": True}, short])
-    monkeypatch.setattr(look, "look", lambda *_, **__: found)
+    monkeypatch.setattr(reader, "read_cluster_once", lambda *_, **__: found)
     starts = run("fit", "-p", "short,gpu", "--gpus-per-node=8", "-N1", "-t", "2h")
     assert (starts.code, "starts now on 1 of these nodes of gpu; Slurm" in starts.out) == (0, True)
     told = json.loads(run("fit", "-p", "short,gpu", "--gpus-per-node=8", "-N1", "-t", "2h", "--json").out)
     assert (told["fit"]["partition"], list(told["waits_in"])) == ("gpu", ["short"])
     waits = run("fit", "-p", "short,gpu", "--gpus-per-node=8", "-N2", "-t", "2h")
-    assert waits.code == 3
+    assert waits.code == 10
     assert "\n  short: partition short has MaxTime=1 h" in waits.out
     assert "\n  gpu: 1 of 2 nodes can give 8 GPUs\n" in waits.out
     assert [line.split()[0] for line in run("fit", "-p", "short,gpu").out.splitlines()] == ["partition", "short", "gpu"]
@@ -109,7 +112,7 @@ def test_advise__jobs_and_site(run, cluster):
     assert max(map(len, said.out.splitlines())) <= 80
     assert said.out.splitlines()[1].split() == ["14", "cpus", "ann", "5", "--cpus-per-gpu=8"]
     assert "site: GPU files" in said.out
-    assert "no job asks for what costs GPU time" in run("advise", "--user", "bob").out
+    assert "no job request wastes GPU time" in run("advise", "--user", "bob").out
     told = json.loads(run("advise", "--job", "5", "--json").out)
     assert [(one["rule"], one["gpu_h"]) for one in told["jobs"]] == [("cpus", 14.0)]
     gone = run("advise", "--job", "999")

@@ -14,24 +14,39 @@ from tests.recorded.playback import HERE, recorded_versions
 ROOT = Path(__file__).parents[3]
 LIBRARIES = {
     "alembic", "dask", "jinja2", "numba", "plotly", "polars", "prometheus_client", "pydantic_settings", "pyslurm",
-    "rich", "scipy", "sklearn", "structlog", "tenacity", "textual", "yaml",
+    "rich", "scipy", "sklearn", "structlog", "textual", "yaml",
 }  # fmt: skip
 OURS = {
-    "slurmsched.db.lead", "slurmsched.db.lease", "slurmsched.db.shared", "slurmsched.explain", "slurmsched.metrics",
-    "slurmsched.planning.acts", "slurmsched.planning.pins", "slurmsched.planning.promises",
-    "slurmsched.planning.quality", "slurmsched.planning.taking", "slurmsched.replay", "slurmsched.report",
-    "slurmsched.slurm.account_shares", "slurmsched.slurm.picking", "slurmsched.slurm.pyslurm_reader",
-    "slurmsched.survey", "slurmsched.topology.ibnetdiscover", "slurmsched.topology.nvidia_smi",
-    "slurmsched.topology.rocm_smi", "slurmsched.topology.slurmd_log", "slurmsched.topology.topology_yaml",
-    "slurmsched.web", "sqlalchemy.dialects.mysql", "sqlalchemy.dialects.postgresql",
-}  # fmt: skip
+    "slurmsched.db.leader_files",
+    "slurmsched.db.leader_lease",
+    "slurmsched.db.shared_lines",
+    "slurmsched.observe.explain",
+    "slurmsched.observe.metrics",
+    "slurmsched.planning.operations.operation_steps",
+    "slurmsched.planning.node_lists.node_list_lever",
+    "slurmsched.planning.operations.gang_reservations",
+    "slurmsched.planning.quality",
+    "slurmsched.planning.operations.preemption",
+    "slurmsched.sim",
+    "slurmsched.observe.report",
+    "slurmsched.slurm.cons_tres",
+    "slurmsched.slurm.pyslurm_reader",
+    "slurmsched.observe.survey",
+    "slurmsched.topology.ibnetdiscover",
+    "slurmsched.topology.nvidia_smi",
+    "slurmsched.topology.rocm_smi",
+    "slurmsched.topology.slurmd_log",
+    "slurmsched.observe.web",
+    "sqlalchemy.dialects.mysql",
+    "sqlalchemy.dialects.postgresql",
+}
 # A Slurm that answers from a recording; then the command, its exit code and what it has loaded.
 COMMAND = """
 import json, sys
 from pathlib import Path
-from slurmsched.slurm import cli_reader, reader
+from slurmsched.slurm import reader
 from tests.recorded.playback import MARK, Playback
-cli_reader.fresh_mark = lambda: MARK
+reader.fresh_mark = lambda: MARK
 reader.open_commands = lambda _: Playback(Path(sys.argv[1]))
 from slurmsched.cli.main import main
 code = main(sys.argv[2:])
@@ -74,4 +89,4 @@ def test_cycle__loads_only_what_it_uses(folder, arguments):
 def test_part__is_loaded_once_it_is_switched_on(folder):
     """Late is not never."""
     modules = loaded(folder, "tick", more='[placement]\npin = "multi-gpu"')
-    assert {"slurmsched.planning.pins", "slurmsched.slurm.picking"} <= modules
+    assert {"slurmsched.planning.node_lists.node_list_lever", "slurmsched.slurm.cons_tres"} <= modules

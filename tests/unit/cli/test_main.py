@@ -46,7 +46,7 @@ def _raising(monkeypatch, error):
 
     import click
 
-    monkeypatch.setattr(main_module.Late, "get_command", lambda *_: click.command("x")(command))
+    monkeypatch.setattr(main_module.LazyGroup, "get_command", lambda *_: click.command("x")(command))
 
 
 @pytest.mark.parametrize("arguments", [["policy", "show", "las"], ["policy", "list", "--json"], ["--help"]])

@@ -79,7 +79,7 @@ def test_queue__prints_warnings_and_criteria_for_people(run, fakes):
     fakes[0].snapshot = replace(fakes[0].snapshot, warnings=("gres text odd",))
     told = run("queue").out
     assert "warning: gres text odd" in told
-    assert "since_s 1970-01-1" in told
+    assert "in this queue since 1970-01-1" in told
     assert "e+" not in told and "promoted" not in told and "inf" not in told
 
 
@@ -107,23 +107,23 @@ def test_queue__tells_why_a_job_is_left_alone(run, fakes):
 
 def test_plan__of_a_dump_needs_no_slurm(run):
     """Jobs of another cluster's file, judged by this configuration and policy."""
-    told = json.loads(run("plan", "--json", "--jobs", str(PUBLIC / "jobs-json-24.11-v0.0.42.json")).out)
+    told = json.loads(run("plan", "--json", "--jobs-file", str(PUBLIC / "jobs-json-24.11-v0.0.42.json")).out)
     assert (told["cluster"], told["jobs"], told["managed"]) == ("hpc", 3, 1)
-    assert any(warning.startswith("read from a file: rights") for warning in told["warnings"])
+    assert any(warning.startswith("read from a file, which has no rights") for warning in told["warnings"])
     assert not any("Operator" in note for note in told["notes"])
 
 
 def test_plan__of_a_dump_that_is_something_else(run, tmp_path):
     """Exit code 2, with the file's name."""
     (tmp_path / "notes.txt").write_text("hello")
-    answer = run("plan", "--jobs", str(tmp_path / "notes.txt"))
+    answer = run("plan", "--jobs-file", str(tmp_path / "notes.txt"))
     assert (answer.code, answer.err.startswith(f"slurmsched: {tmp_path}/notes.txt:1: is not JSON")) == (2, True)
 
 
 def test_plan__nodes_alone_are_no_queue(run, tmp_path):
     """The other option is named."""
-    answer = run("plan", "--nodes", str(tmp_path / "x"))
-    assert (answer.code, "--nodes goes with --jobs" in answer.err) == (2, True)
+    answer = run("plan", "--nodes-file", str(tmp_path / "x"))
+    assert (answer.code, "--nodes-file needs --jobs-file" in answer.err) == (2, True)
 
 
 def test_plan__shows_the_steps_of_a_preemption(run, fakes, site):
@@ -157,11 +157,11 @@ def test_plan__shows_a_promise_and_what_its_nodes_wait_for(run, fakes, site):
     held = Allocations.build(1, {"job_id": [13], "node": ["n1"], "gpus": [8]})
     nodes = snapshot.nodes.with_columns(partitions=["gpu", "gpu"])
     cluster.snapshot = replace(snapshot, jobs=jobs, nodes=nodes, allocations=held)
-    assert json.loads(run("plan", "--json").out)["acts"] == []
+    assert json.loads(run("plan", "--json").out)["operations"] == []
     site.write_text(site.read_text() + "[gangs]\nreserve = true\n")
-    (act,) = json.loads(run("plan", "--json").out)["acts"]
-    assert (act["purpose"], act["job_id"], act["nodes"]) == ("promise", 11, "n[1-2]")
-    assert [(wait["node"], wait["job_id"]) for wait in act["waits"]] == [("n1", 13), ("n2", None)]
+    (operation,) = json.loads(run("plan", "--json").out)["operations"]
+    assert (operation["purpose"], operation["job_id"], operation["nodes"]) == ("reserve", 11, "n[1-2]")
+    assert [(wait["node"], wait["job_id"]) for wait in operation["waits"]] == [("n1", 13), ("n2", None)]
     text = run("plan").out
     assert "n1 until job 13 has left" in text
-    assert "(in 2h 30m)" in text
+    assert "(in 2 h 30 min)" in text

@@ -10,8 +10,8 @@ from slurmsched.policies.qssf import Qssf
 
 def test_list__names_every_plugin(run):
     """All that entry points name, a site's own included."""
-    rows = json.loads(run("policy", "list", "--json").out)
-    expected = [(kind, name) for kind in registry.KINDS for name in registry.names(kind)]
+    rows = json.loads(run("policy", "list", "--json").out)["plugins"]
+    expected = [(kind, name) for kind in registry.KINDS for name in registry.plugin_names(kind)]
     assert [(row["kind"], row["name"]) for row in rows] == expected
     assert [row["name"] for row in rows if row["summary"].startswith("broken")] == []
 
@@ -22,7 +22,7 @@ def test_list__survives_a_broken_plugin(run, monkeypatch):
 
     broken = {"mine": EntryPoint("mine", "no_such_package:Mine", "slurmsched.policies")}
     monkeypatch.setattr(registry, "_found", lambda kind: broken if kind == "policies" else {})
-    (row,) = json.loads(run("policy", "list", "--json").out)
+    (row,) = json.loads(run("policy", "list", "--json").out)["plugins"]
     assert row["summary"].startswith("broken: ")
     assert "no_such_package" in row["summary"]
 
@@ -60,13 +60,14 @@ def test_list__as_text_names_the_family(run):
 def test_show__prints_the_card(run):
     """Inputs, levers and what Slurm cannot do, with the paper."""
     answer = run("policy", "show", "gittins")
-    for text in ("Tiresias, NSDI 2019", "jobs that ended", "requeue of running jobs", "An order stops no running job"):
+    running = "An order does not stop running jobs"
+    for text in ("Tiresias, NSDI 2019", "jobs that ended", "requeue of running jobs", running):
         assert text in answer.out
 
 
 def test_show__says_what_of_the_paper_is_left_out(run):
     """Under a heading of its own, in JSON too; a policy that leaves nothing out has no such heading."""
-    (line,) = Qssf.card.left_out
+    (line,) = Qssf.about.left_out
     answer = run("policy", "show", "qssf")
     assert f"left out of the paper\n  {line.partition(':')[0]}" in answer.out
     assert json.loads(run("policy", "show", "qssf", "--json").out)["card"]["left_out"] == [line]

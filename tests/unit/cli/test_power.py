@@ -6,11 +6,10 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from tests.unit.survey.site import node
-from tests.unit.survey.site import site as small_site
+from tests.unit.observe.survey.survey_site import node
+from tests.unit.observe.survey.survey_site import site as small_site
 
 
 class Known:
@@ -24,38 +23,36 @@ class Known:
 
 
 def test_power_advise__names_nodes_and_reads_only(run, monkeypatch) -> None:
-    """Idle nodes beyond the buffer, with the line by which an administrator acts; what is not known is said."""
+    """Idle nodes beyond the buffer, with the line by which an administrator operations; what is not known is said."""
     from slurmsched.cli import power
-    from slurmsched.slurm import look
+    from slurmsched.daemon.ended_jobs import NO_RUNS, EndedRuns
+    from slurmsched.slurm import reader
 
     found = small_site([node("n1"), node("n2"), node("n3")])
-    monkeypatch.setattr(look, "look", lambda *_, **__: found)
-    monkeypatch.setattr(power, "_used", lambda *_: (np.zeros(600), ()))
+    monkeypatch.setattr(reader, "read_cluster_once", lambda *_, **__: found)
+    long_ago_s = [found.now_s - 5 * 86_400]
+    runs = EndedRuns.build(1, {"gpus": [0], "start_s": long_ago_s, "end_s": long_ago_s})
+    monkeypatch.setattr(power, "_ended_runs", lambda *_: (runs, ()))
     said = run("power", "advise", "--buffer", "1")
     assert (said.code, "2 of 3 idle nodes could be powered down: n[2-3]" in said.out) == (0, True)
     assert "nodename=n[2-3] state=power_down" in said.out
     told = json.loads(run("power", "advise", "--json").out)
     assert (told["hostlist"], told["idle"], told["why"]) == ("n3", 3, "")
-    monkeypatch.setattr(power, "_used", lambda *_: (np.zeros(3), ("slurmdbd is away",)))
+    monkeypatch.setattr(power, "_ended_runs", lambda *_: (NO_RUNS, ("slurmdbd is away",)))
     said = run("power", "advise")
     assert "no node should be powered down: fewer than 2 days" in said.out and "slurmdbd is away" in said.out
 
 
-def test_power_advise__demand_is_that_of_ended_and_running_jobs(site, monkeypatch) -> None:
-    """A job of four GPUs that ended half an hour ago, and one of eight that has run for twenty minutes."""
-
+def test_power_advise__warns_of_accounting_only(site, monkeypatch) -> None:
+    """The ended runs come with the warnings of accounting, without those of the snapshot."""
     from slurmsched.cli import power
-    from slurmsched.config import load_config
-    from slurmsched.daemon import past
-    from slurmsched.daemon.past_runs import Runs
+    from slurmsched.config_file import load_config
+    from slurmsched.daemon import ended_jobs
     from slurmsched.testing import snapshot
 
-    now_s = 1_000_000.0
-    runs = Runs.build(1, {"gpus": [4], "start_s": [now_s - 3_600], "end_s": [now_s - 1_800]})
-    monkeypatch.setattr(past, "open_past", lambda *_, **__: Known(runs))
-    here = snapshot([{"job_id": 5, "state": "R", "gpus": 8, "start_s": now_s - 1_200}], now_s=now_s)
-    used, warnings = power._used(load_config(None), replace(here, warnings=("not of accounting",)))
-    assert (used.tolist(), warnings) == ([0.0, 8.0, 8.0], ("slurmdbd is slow",))
+    monkeypatch.setattr(ended_jobs, "open_past", lambda *_, **__: Known(ended_jobs.NO_RUNS))
+    here = replace(snapshot([]), warnings=("not of accounting",))
+    assert power._ended_runs(load_config(None), here) == (ended_jobs.NO_RUNS, ("slurmdbd is slow",))
 
 
 def test_power_replay__forecast_beside_all_that_are_idle(run, tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from slurmsched.cli.main import main
-from slurmsched.replay import run
-from tests.unit.replay.loaders.test_public_kinds import DATA
+from slurmsched.sim.experiments import replay_session
+from tests.unit.sim.traces.test_public_kinds import DATA
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def test_replay__interrupted_prints_what_it_has(
     def stopped(*arguments: object, **settings: object) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(run, "replay_events", stopped)
+    monkeypatch.setattr(replay_session, "replay_events", stopped)
     assert main(["replay", trace, "--cluster", "1x4", "--json"]) == 130
     shown = capsys.readouterr()
     assert (json.loads(shown.out)["jobs"], json.loads(shown.out)["complete"]) == (0, False)
@@ -91,7 +91,7 @@ def test_replay__says_that_a_policy_keeps_jobs_back_for_ever(trace: str, capsys:
     """Jobs of seconds are worth no slot of ten minutes, and nobody may fill idle GPUs."""
     assert main(["replay", trace, "--cluster", "1x4", "--policy", "oasis:fill=false"]) == 1
     told = capsys.readouterr().err
-    assert "stands still at 5 s" in told
+    assert "cannot go on after 5 s" in told
     assert "unexpected" not in told
 
 
@@ -110,7 +110,7 @@ def test_replay__interrupted_while_it_compiles(trace: str, tmp_path: Path) -> No
         _, said = played.communicate(timeout=300)
     assert played.returncode == 130
     assert [line for line in said.splitlines() if "ETA" not in line and line.strip()] == [
-        "slurmsched: interrupted; the figures are of the jobs that ended"
+        "slurmsched: interrupted; the figures cover only the jobs that have ended"
     ] or said.strip() == "slurmsched: interrupted"
 
 
@@ -135,14 +135,28 @@ def test_replay__names_the_line_of_a_bad_row(trace: str, capsys: pytest.CaptureF
     assert "no trace kind 'cvs' (did you mean 'csv'?)" in capsys.readouterr().err
 
 
-def test_replay__says_that_parts_of_gpus_become_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A replay knows whole GPUs only."""
+@pytest.mark.parametrize(("options", "makespan_s", "whole"), [
+    (["--placement", "best-fit"], 10.0, True), (["--placement", "fgd"], 5.0, False),
+    (["--placement", "fgd", "--physics", "spread"], 10.0, True),
+])  # fmt: skip
+def test_replay__places_parts_of_gpus_or_says_that_they_become_whole(
+    options: list[str], makespan_s: float, whole: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two halves run at once where the placement knows parts; physics knows none. A note says which it is."""
     path = tmp_path / "parts.csv"
-    path.write_text("job_id,num_gpus,submit_s,duration_s,gpu_share\n1,1,0,5,0.5\n2,1,0,5,1\n")
-    assert main(["replay", str(path), "--cluster", "1x1", "--json"]) == 0
+    path.write_text("job_id,num_gpus,submit_s,duration_s,gpu_share\n1,1,0,5,0.5\n2,1,0,5,0.5\n")
+    assert main(["replay", str(path), "--cluster", "1x1", "--json", *options]) == 0
     shown = capsys.readouterr()
-    assert json.loads(shown.out)["makespan_s"] == 10.0
-    assert "jobs that asked for a part of a GPU get it whole: 1" in shown.err
+    told = json.loads(shown.out)
+    assert (told["makespan_s"], told["gpu_utilisation"]) == (makespan_s, 1.0)
+    assert ("jobs that requested part of a GPU get a whole GPU: 2" in shown.err) is whole
+    assert ("a job on part of a GPU runs as long as recorded" in told["assumptions"]["model"]) is not whole
+
+
+def test_replay__refuses_quirks_that_know_whole_gpus_only(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit code 2, and what to do."""
+    assert main(["replay", trace, "--placement", "fgd", "--setting", "costs_known=true"]) == 2
+    assert "take a placement of whole GPUs" in capsys.readouterr().err
 
 
 def test_replay__takes_settings_of_the_ideal_cluster(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -182,7 +196,7 @@ def test_replay__tells_what_a_slurm_conf_left_out(
     assert main(["replay", trace, "--cluster", str(conf), "--model", "slurm", "--policy", "slurm", "--json"]) == 0
     shown = capsys.readouterr()
     assert json.loads(shown.out)["jobs"] == 6
-    assert "slurmsched: line 2: n2 left out, State=FUTURE" in shown.err
+    assert f"slurmsched: {conf}: line 2: n2 left out, State=FUTURE" in shown.err
 
 
 def test_replay__with_physics_shows_slowdown(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -230,7 +244,7 @@ def test_replay__preempts_by_the_configuration(
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("--preempt",), "the ideal cluster preempts by itself"), (("--hints", "x"), "--hints goes with --preempt"),
+        (("--preempt",), "the ideal cluster preempts by itself"), (("--hints", "x"), "--hints needs --preempt"),
         (("--preempt", "--model", "slurm", "--policy", "slurm"), "slurm ranks no jobs"),
     ],
 )  # fmt: skip

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from slurmsched.config import load_config
-from slurmsched.db.store import open_store
+from slurmsched.config_file import load_config
+from slurmsched.db.ledger_store import open_store
 from slurmsched.errors import SlurmUnreachableError
 from slurmsched.model import Plan, Receipt
 from slurmsched.testing import snapshot
@@ -47,9 +47,13 @@ def test_report__is_made_of_the_ledger_where_accounting_is_away(run, fakes, reco
 
 def test_report__prints_tables_and_writes_a_page(run, fakes, recorded, tmp_path):
     """The page's place is told last."""
-    done = run("report", "--since", "8h", "--no-sacct", "-o", str(tmp_path / "r.html"))
+    done = run("report", "--since", "8h", "--no-sacct", "--page", str(tmp_path / "r.html"))
     lines = done.out.splitlines()
     assert lines[0].startswith("2 jobs started; 24 GPU hours held")
+    assert lines[1] == (
+        "Assumed: no model: jobs as recorded by slurmsched's ledger; preemption: work lost as the ledger has it; "
+        "waits from the first submission, time limits play no part; jobs that started in the span count"
+    )
     assert lines[-1] == f"Page: {tmp_path / 'r.html'}"
     assert (tmp_path / "r.html").read_text().startswith("<!doctype html>")
 
@@ -57,8 +61,8 @@ def test_report__prints_tables_and_writes_a_page(run, fakes, recorded, tmp_path)
 def test_report__says_what_is_wrong_with_its_options(run, fakes, tmp_path):
     """A span that is none, a folder that is not there; before anything is asked."""
     assert run("report", "--since", "soon").code == 2
-    done = run("report", "-o", str(tmp_path / "nosuch" / "r.html"))
-    assert (done.code, "has no such folder" in done.err) == (2, True)
+    done = run("report", "--page", str(tmp_path / "nosuch" / "r.html"))
+    assert (done.code, "the folder does not exist" in done.err) == (2, True)
 
 
 def test_report__without_a_ledger_says_so(run, fakes, tmp_path):
@@ -66,7 +70,7 @@ def test_report__without_a_ledger_says_so(run, fakes, tmp_path):
     made = json.loads(run("report", "--no-sacct", "--json").out)
     assert any("ledger" in text for text in made["unread"])
     lines = run("report", "--no-sacct").out.splitlines()
-    assert lines[1].startswith("not known: ")
+    assert lines[2].startswith("not known: ")
 
 
 def test_report__of_nothing_at_all_is_an_error(run, fakes, monkeypatch):

@@ -39,6 +39,11 @@ def test_run__shows_the_plan_of_the_live_cycle(
     assert (code, told["same_plan"], told["changes"], told["planned"]) == (0, True, live["changes"], 1)
     assert (told["cluster"], told["digest"] in run("snapshot", "save", file).out) == ("test", True)
     table = elsewhere(capsys, "snapshot", "run", file)[1]
+    assert told["assumptions"] == [
+        "model: none, one cycle; when jobs would start is not predicted", "preemption: off",
+        "2 waiting jobs without a time limit", "the queue of 1970-01-12T13:46:40; policy discretized-las",
+    ]  # fmt: skip
+    assert f"Assumed: {'; '.join(told['assumptions'])}\n" in table
     assert "of test, 1970-01-12" in table and "3 jobs, 2 nodes, by slurmsched" in table
     assert table.endswith("the plan is that of the cycle when it was saved\n")
 
@@ -49,6 +54,7 @@ def test_run__policy_and_config_take_the_place_of_the_files(
     """And the plan is said to be another."""
     said = elsewhere(capsys, "snapshot", "run", file, "--policy", "discretized-las:thresholds_gpu_s=[1e9]")[1]
     assert "the plan is not that of the cycle when it was saved" in said
+    assert "; policy discretized-las:thresholds_gpu_s=[1e9]\n" in said
     site.write_text(site.read_text().replace('["*"]', '["other"]'))
     assert json.loads(run("snapshot", "run", file, "--json").out)["managed"] == 0
     assert json.loads(elsewhere(capsys, "snapshot", "run", file, "--json")[1])["managed"] == 2
@@ -64,7 +70,7 @@ def test_save__anonymises_with_a_key(
     shown = elsewhere(capsys, "snapshot", "run", path, "--json")[1]
     assert (json.loads(shown)["same_plan"], "bob" in shown, "biology" in shown) == (True, False, False)
     wrong = run("snapshot", "save", path, "--key-file", key)
-    assert (wrong.code, "--key-file goes with --anonymise" in wrong.err) == (2, True)
+    assert (wrong.code, "--key-file needs --anonymise" in wrong.err) == (2, True)
 
 
 def test_run__names_a_file_that_is_none(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -89,4 +95,4 @@ def test_errors__name_where_the_value_is_from(
 def test_save__refuses_a_folder_that_is_not_there(run: Callable[..., Any], fakes: Any) -> None:
     """Before Slurm is asked."""
     done = run("snapshot", "save", "/nowhere/s.snapshot")
-    assert (done.code, "has no such folder" in done.err) == (2, True)
+    assert (done.code, "the folder does not exist" in done.err) == (2, True)

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from slurmsched import __version__
-from slurmsched.cli.status import states
-from slurmsched.config import load_config
-from slurmsched.daemon.lock import exclusive, work_of
-from slurmsched.db.lease import Leader
-from slurmsched.db.store import open_store
+from slurmsched.config_file import load_config
+from slurmsched.daemon.lock import exclusive, work_of_config
+from slurmsched.db.leader_lease import LeaseHolder
+from slurmsched.db.ledger_store import open_store
 from slurmsched.model import Jobs, JobState, Outcome, Plan, Receipt, SetNice
+from slurmsched.observe.queue_rows import job_state_counts
 
 
 def test_status__adds_up(run, fakes):
@@ -69,13 +69,15 @@ def test_status__believes_what_the_holder_publishes(run, fakes, site, monkeypatc
     monkeypatch.setattr(sys, "argv", ["slurmsched", "daemon", *([] if apply else ["--apply"])])
     tree = load_config(site)
     with exclusive(site.parent / "lock") as publish:
-        publish(replace(work_of(tree, apply=apply), since_s=fakes[0].snapshot.now_s - 300))
+        publish(replace(work_of_config(tree, apply=apply), since_s=fakes[0].snapshot.now_s - 300))
         told, text = json.loads(run("status", "--json").out), run("status").out
-        publish(work_of(tree.model_copy(update={"mode": "apply"}), apply=apply, refused="policy: no such policy"))
+        publish(
+            work_of_config(tree.model_copy(update={"mode": "apply"}), apply=apply, refused="policy: no such policy")
+        )
         other = run("status").out
     assert (told["writing"], told["work"]["same_config"], told["work"]["version"]) == (apply, True, __version__)
     assert text.splitlines()[0] == f"mode     {line}; policy discretized-las, lever nice"
-    assert f"({'writes' if apply else 'writes nothing'}, since 5m; slurmsched {__version__})" in text
+    assert f"({'writes' if apply else 'writes nothing'}, since 300 s; slurmsched {__version__})" in text
     assert "another configuration" not in text
     assert "note: who is at work has another configuration" in other
     assert "reload was refused, so that it goes on by the configuration before: policy: no such policy" in other
@@ -98,7 +100,14 @@ def test_states__count_a_completing_job_once():
     """PENDING+COMPLETING (a requeue under way) is completing, not pending."""
     given = [JobState.PENDING | JobState.COMPLETING, JobState.PENDING, JobState.RUNNING, JobState.COMPLETED]
     jobs = Jobs.build(4, {"job_id": [1, 2, 3, 4], "state": np.array([int(state) for state in given])})
-    assert states(jobs) == {"completing": 1, "pending": 1, "running": 1, "suspended": 0, "ended": 1, "other": 0}
+    assert job_state_counts(jobs) == {
+        "completing": 1,
+        "pending": 1,
+        "running": 1,
+        "suspended": 0,
+        "ended": 1,
+        "other": 0,
+    }
 
 
 def test_status__prints_warnings(run, fakes):
@@ -114,11 +123,11 @@ ENDS = "its lease ends in 20 s unless renewed"
     ("leader", "expected"),
     [
         (
-            Leader("a", 3, 20.0, 30.0),
+            LeaseHolder("a", 3, 20.0, 30.0),
             "leader   a leads, term 3; its lease ends in 20 s unless renewed; this host, b, stands by",
         ),
-        (Leader("b", 4, 20.0, 30.0), f"leader   b leads, term 4; {ENDS} (this host)"),
-        (Leader("a", 3, -5.0, 30.0), "leader   nobody leads now"),
+        (LeaseHolder("b", 4, 20.0, 30.0), f"leader   b leads, term 4; {ENDS} (this host)"),
+        (LeaseHolder("a", 3, -5.0, 30.0), "leader   nobody leads now"),
     ],
 )
 def test_status__says_who_leads(leader, expected, run, fakes):

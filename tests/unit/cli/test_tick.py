@@ -11,9 +11,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from slurmsched.config import load_config
+from slurmsched.config_file import load_config
 from slurmsched.daemon.lock import exclusive
-from slurmsched.db.store import open_store
+from slurmsched.db.ledger_store import open_store
 from slurmsched.errors import NotLeadingError, SlurmUnreachableError
 
 ROOT = Path(__file__).parents[3]
@@ -47,7 +47,8 @@ def test_tick__verbose_tells_what_was_done(run, fakes):
 def test_tick__json_is_the_receipt(run, fakes):
     """--json prints the receipt as numbers."""
     assert json.loads(run("tick", "--json", "--apply").out) == {
-        "dry_run": False, "planned": 1, "written": 1, "refused": [], "stopped": "", "exit_code": 0
+        "schema": "slurmsched/tick/1", "dry_run": False, "planned": 1, "written": 1, "refused": [], "stopped": "",
+        "exit_code": 0,
     }  # fmt: skip
 
 
@@ -119,7 +120,7 @@ def test_tick__bad_config_is_exit_code_2(run, fakes, tmp_path):
 
 COLD = """if True:
     import sys
-    from slurmsched.slurm import open as opening
+    from slurmsched.slurm import open_cluster as opening
     from tests.unit.cli.conftest import FakeCluster, make_snapshot
     opening.open_live = lambda config, *, apply, indices, lead: FakeCluster(make_snapshot())
     from slurmsched.cli.main import main
@@ -149,7 +150,8 @@ def test_tick__stands_by_while_another_host_leads(run, fakes):
 def test_tick__counts_its_cycle_in_a_textfile(run, fakes, site, tmp_path, monkeypatch):
     """One that works and one that fails, each in a process of its own; nothing is served, whatever listen says."""
     path = tmp_path / "out.prom"
-    site.write_text(f'{site.read_text()}[metrics]\ntextfile = "{path}"\nlisten = "192.0.2.1:1"\n')
+    own = f'[measured_use]\nprofiles = "{tmp_path}/profiles.csv"\n'  # the daemon's
+    site.write_text(f'{site.read_text()}{own}[metrics]\ntextfile = "{path}"\nlisten = "192.0.2.1:1"\n')
     assert run("tick").code == 0
     assert 'slurmsched_cycles_total{outcome="done"} 1.0' in path.read_text()
     monkeypatch.setattr(fakes[0], "read", _away, raising=False)
@@ -158,6 +160,7 @@ def test_tick__counts_its_cycle_in_a_textfile(run, fakes, site, tmp_path, monkey
     assert 'slurmsched_cycles_total{outcome="done"} 1.0' in told
     assert 'slurmsched_cycles_total{outcome="failed"} 1.0' in told
     assert "slurmsched_snapshot_timestamp_seconds 1e+06" in told  # still the one that worked
+    assert not (tmp_path / "profiles.csv").exists()
 
 
 def test_tick__runs_its_cycle_though_the_textfile_cannot_be_written(run, fakes, site, tmp_path):

@@ -3,13 +3,13 @@ from __future__ import annotations
 import sys
 
 from slurmsched.cli import top
-from slurmsched.config import load_config
-from slurmsched.daemon import assemble
+from slurmsched.config_file import load_config
+from slurmsched.daemon import cycle_parts
 
 
 def test_top__says_what_to_install(run, monkeypatch):
     """Exit code 2 without textual."""
-    monkeypatch.setitem(sys.modules, "slurmsched.top.app", None)
+    monkeypatch.setitem(sys.modules, "slurmsched.observe.top.top_app", None)
     done = run("top")
     assert (done.code, "pip install 'slurmsched[top]'" in done.err) == (2, True)
 
@@ -22,10 +22,10 @@ def test_top__refuses_an_interval_that_is_none(run):
 
 def test_top__runs_on_looks_of_the_cluster(run, fakes, monkeypatch):
     """Each look is a frame of the cluster and its plan, as `queue` has it."""
-    from slurmsched.top import app
+    from slurmsched.observe.top import top_app
 
     looks = []
-    monkeypatch.setattr(app.Top, "run", lambda self: looks.append(self._look()))
+    monkeypatch.setattr(top_app.TopApp, "run", lambda self: looks.append(self._look()))
     assert run("top", "--interval", "30s").code == 0
     assert [row["job_id"] for row in looks[0].rows] == [12, 11]
     known = looks[0].past(12, 4)
@@ -35,5 +35,5 @@ def test_top__runs_on_looks_of_the_cluster(run, fakes, monkeypatch):
 def test_looked__is_in_the_policys_order(site, fakes):
     """The same, without a screen."""
     tree = load_config(site)
-    with assemble.assembled(tree, apply=False, read_only=True) as parts:
+    with cycle_parts.open_cycle_parts(tree, apply=False, read_only=True) as parts:
         assert top.looked(tree, parts).policy == "discretized-las"

@@ -72,7 +72,7 @@ def test_show__a_file(run, tmp_path):
     assert "tux3: 3 GPUs" in run("topology", "show", "tux3", "--file", gres).out
     assert "tux[0-2,4-15]" in run("topology", "show", "--file", gres).out
     unknown = run("topology", "show", "nosuch", "--file", gres)
-    assert (unknown.code, "nothing is known of the GPUs of node nosuch" in unknown.err) == (2, True)
+    assert (unknown.code, "the GPUs of node nosuch are unknown" in unknown.err) == (2, True)
 
 
 def test_show__what_cannot_be_read_or_written(run, tmp_path):
@@ -100,13 +100,13 @@ def test_check__links_from_a_file_without_links(run, tmp_path, text, words):
 
 def test_show__a_node_of_the_site(run, monkeypatch):
     """With a Slurm: the classes of its nodes, and where a node is in the fabric."""
-    from slurmsched.slurm import wiring_diff
-    from slurmsched.topology.reading import read_any
-    from slurmsched.topology.slurm_topology import read_topology
+    from slurmsched.slurm import topology_sources
+    from slurmsched.topology.fabric_files import read_topology
+    from slurmsched.topology.topology_files import read_topology_text
 
-    classes = read_any((SAMPLES / "066-gres-nodename-ranges.conf").read_text()).classes
+    classes = read_topology_text((SAMPLES / "066-gres-nodename-ranges.conf").read_text()).classes
     fabric = read_topology("SwitchName=a Nodes=tux[0-15]\nSwitchName=b Switches=a")
-    monkeypatch.setattr(wiring_diff, "known_classes", lambda *_: (classes, fabric, ("gres.conf: odd",)))
+    monkeypatch.setattr(topology_sources, "known_classes", lambda *_: (classes, fabric, ("gres.conf: odd",)))
     said = run("topology", "show", "tux3")
     assert "in a, in b" in said.out
     assert "slurmsched: gres.conf: odd" in said.err
@@ -116,15 +116,15 @@ def test_show__a_node_of_the_site(run, monkeypatch):
 
 def test_diff__differs_ends_with_3(run, monkeypatch):
     """Nodes of one difference are one row; no difference ends with 0."""
-    from slurmsched.slurm import wiring_diff
-    from slurmsched.topology.site import Difference
+    from slurmsched.slurm import topology_sources
+    from slurmsched.topology.site_topology import TopologyDifference
 
-    found = tuple(Difference("moved", f"n{i}", "a", "b") for i in (1, 2, 3))
-    monkeypatch.setattr(wiring_diff, "differences", lambda *_: (found, ()))
+    found = tuple(TopologyDifference("moved", f"n{i}", "a", "b") for i in (1, 2, 3))
+    monkeypatch.setattr(topology_sources, "differences", lambda *_: (found, ()))
     said = run("topology", "diff")
-    assert (said.code, "n[1-3]" in said.out, "3 differences" in said.out) == (3, True, True)
+    assert (said.code, "n[1-3]" in said.out, "3 differences" in said.out) == (10, True, True)
     assert len(json.loads(run("topology", "diff", "--json").out)) == 3
-    monkeypatch.setattr(wiring_diff, "differences", lambda *_: ((), ()))
+    monkeypatch.setattr(topology_sources, "differences", lambda *_: ((), ()))
     assert run("topology", "diff").code == 0
 
 
@@ -132,16 +132,16 @@ def test_quality__sums_up_what_jobs_got(run, site):
     """By number of GPUs and by pin: how many got the best; then those that missed it. Older starts are left out."""
     import time
 
-    from slurmsched.config import load_config
-    from slurmsched.db.store import open_store
-    from slurmsched.model import Placed, Plan, Receipt
+    from slurmsched.config_file import load_config
+    from slurmsched.db.ledger_store import open_store
+    from slurmsched.model import PlacedJob, Plan, Receipt
     from tests.unit.cli.conftest import make_snapshot
 
     now_s = time.time()
     placed = (
-        Placed(1, 1.0, now_s - 60, "n1", 2, 50.0, 50.0, 1.0, True),
-        Placed(2, 1.0, now_s - 50, "n1", 2, 25.0, 50.0, 0.5, False, "n2 had GPUs 0,3"),
-        Placed(3, 1.0, now_s - 90_000, "n1", 2, 8.0, 50.0, 0.16, False, "long ago"),
+        PlacedJob(1, 1.0, now_s - 60, "n1", 2, 50.0, 50.0, 1.0, True),
+        PlacedJob(2, 1.0, now_s - 50, "n1", 2, 25.0, 50.0, 0.5, False, "n2 had GPUs 0,3"),
+        PlacedJob(3, 1.0, now_s - 90_000, "n1", 2, 8.0, 50.0, 0.16, False, "long ago"),
     )
     store = open_store(load_config(site))
     store.append(replace(store.recall(make_snapshot(now_s)), placed=placed), Plan(), Receipt())

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from slurmsched.replay.pull import Pull
-from slurmsched.replay.trace_files import load
-from slurmsched.replay.traces import trace_digest
-from tests.unit.replay.loaders.test_public_kinds import DATA, same
+from slurmsched.model.trace import trace_digest
+from slurmsched.sim.traces.trace_io import load_trace
+from slurmsched.slurm.accounting_archive import AccountingArchive
+from tests.unit.sim.traces.test_public_kinds import DATA, same
 
 
 @pytest.mark.parametrize("ending", ["parquet", "csv", "csv.gz"])
@@ -21,7 +21,7 @@ def test_convert__writes_the_common_form(run: Callable[..., Any], tmp_path: Path
     target = tmp_path / f"t.{ending}"
     said = run("trace", "convert", str(DATA / "muri.csv"), str(target), "--json")
     assert (said.code, json.loads(said.out)["kind"], json.loads(said.out)["jobs"]) == (0, "muri", 25)
-    assert same(load(DATA / "muri.csv"), load(target))
+    assert same(load_trace(DATA / "muri.csv"), load_trace(target))
 
 
 def test_convert__refuses_another_ending(run: Callable[..., Any], tmp_path: Path) -> None:
@@ -37,7 +37,7 @@ def test_convert__takes_parameters_of_the_kind(run: Callable[..., Any], tmp_path
     made = tmp_path / "t.csv"
     arguments = ("trace", "convert", str(DATA / "small.swf"), str(made), "--kind", "swf")
     assert run(*arguments, "--set", "processors_per_gpu=4").code == 0
-    assert load(made).trace.gpus.tolist() == [1, 2]
+    assert load_trace(made).trace.gpus.tolist() == [1, 2]
     wrong = run(*arguments, "--set", "processors-per-gp=4")
     assert (wrong.code, "did you mean 'processors_per_gpu'" in wrong.err) == (2, True)
     assert "is not NAME=VALUE" in run(*arguments, "--set", "x").err
@@ -61,7 +61,7 @@ def test_describe__prints_tables_json_and_a_page(run: Callable[..., Any], tmp_pa
     assert (said.code, made["overview"][0]) == (0, {"measure": "jobs", "value": 17.0})
     assert made["published"][0]["verdict"] == "not reproduced: differs"
     assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
-    assert made["trace_digest"] == trace_digest(load(Path(source)).trace)
+    assert made["trace_digest"] == trace_digest(load_trace(Path(source)).trace)
     table = run("trace", "describe", source).out
     assert ("Overview (pollux)" in table, "By run time" in table) == (True, True)
 
@@ -69,15 +69,15 @@ def test_describe__prints_tables_json_and_a_page(run: Callable[..., Any], tmp_pa
 def test_generate__anonymise__round(run: Callable[..., Any], tmp_path: Path) -> None:
     """A made-up trace, one like it, and both without names; the key file makes names alike."""
     first, like, key = tmp_path / "a.parquet", tmp_path / "b.csv", tmp_path / "key"
-    assert run("trace", "generate", str(first), "--jobs", "300", "--arrivals", "diurnal", "--limits").code == 0
+    assert run("trace", "generate", str(first), "--jobs", "300", "--arrivals", "diurnal", "--time-limits").code == 0
     assert run("trace", "generate", str(like), "--jobs", "100", "--like", str(first)).code == 0
-    assert (len(load(first).trace), len(load(like).trace)) == (300, 100)
-    assert load(first).trace.limit_known.tolist() == [True] * 300
+    assert (len(load_trace(first).trace), len(load_trace(like).trace)) == (300, 100)
+    assert load_trace(first).trace.limit_known.tolist() == [True] * 300
     hidden = []
     for source in (first, like):
         target = source.with_name(f"hidden-{source.name}")
         assert run("trace", "anonymise", str(source), str(target), "--key-file", str(key)).code == 0
-        hidden.append(set(load(target).trace.user.names))
+        hidden.append(set(load_trace(target).trace.user.names))
     assert hidden[1] <= hidden[0]
     assert "user01" not in hidden[0]
 
@@ -98,7 +98,7 @@ def test_pull__refuses_a_name_before_it_asks(
     run: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not after an hour of calls."""
-    monkeypatch.setattr(Pull, "run", lambda _: pytest.fail("asked"))
+    monkeypatch.setattr(AccountingArchive, "run", lambda _: pytest.fail("asked"))
     said = run("trace", "pull", str(tmp_path / "h.txt"))
     assert (said.code, "must end in .parquet" in said.err, list(tmp_path.glob("h*"))) == (2, True, [])
 
@@ -108,12 +108,12 @@ def test_pull__interrupted_says_how_to_go_on(
 ) -> None:
     """Exit code 130; nothing is written as TARGET."""
 
-    def stopped(_: Pull) -> Any:
+    def stopped(_: AccountingArchive) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Pull, "run", stopped)
+    monkeypatch.setattr(AccountingArchive, "run", stopped)
     said = run("trace", "pull", str(tmp_path / "h.parquet"))
-    assert (said.code, "the same command asks only for the days that are missing" in said.err) == (130, True)
+    assert (said.code, "run the same command again to read the missing days" in said.err) == (130, True)
     assert not (tmp_path / "h.parquet").exists()
 
 

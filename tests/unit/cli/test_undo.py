@@ -6,9 +6,9 @@ from types import SimpleNamespace
 import pytest
 
 from slurmsched.daemon.lock import exclusive
-from slurmsched.db.journal import Journal
+from slurmsched.db.override_log import OverrideLog
 from slurmsched.model import SetNice, SetSiteFactor
-from slurmsched.slurm import open as opening
+from slurmsched.slurm import open_cluster as opening
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def written(site, fakes, monkeypatch):
         SetNice(12, second_s, "test", 0, -300, 0),
         SetSiteFactor(11, first_s, "test", 0, 900, 0),
     )
-    Journal(site.parent / "journal.jsonl").intend("1", actions)
+    OverrideLog(site.parent / "journal.jsonl").intend("1", actions)
 
     def open_live(config, *, apply, heed_stop, lead):
         assert not heed_stop
@@ -95,24 +95,37 @@ def test_undo__takes_preemptions_under_way_back(run, written):
     """The job's name comes off its reservation, which is deleted; both are shown before, and in the JSON."""
     from dataclasses import replace
 
-    from slurmsched.model import Act, Purpose, Reservations
+    from slurmsched.model import Operation, Purpose, Reservations
 
     snapshot = written.snapshot
-    act = Act("11-7", Purpose.PREEMPT, 11, float(snapshot.jobs.submit_s[0]), "ann", "n1", 3_600.0, snapshot.now_s)
-    jobs = snapshot.jobs.with_columns(reservation=[act.reservation, "", ""])
-    kept = Reservations.build(1, {"name": [act.reservation]})
-    written.snapshot = replace(snapshot, jobs=jobs, acts=(act,), reservations=kept)
+    operation = Operation(
+        "11-7", Purpose.PREEMPT, 11, float(snapshot.jobs.submit_s[0]), "ann", "n1", 3_600.0, snapshot.now_s
+    )
+    jobs = snapshot.jobs.with_columns(reservation=[operation.reservation, "", ""])
+    kept = Reservations.build(1, {"name": [operation.reservation]})
+    written.snapshot = replace(snapshot, jobs=jobs, operations=(operation,), reservations=kept)
     assert "1 preemption to end" in run("undo").out
-    promise, lost = replace(act, id="12-7", purpose=Purpose.PROMISE), replace(act, id="13-7", begun_s=0.0)
-    written.snapshot = replace(written.snapshot, acts=(act, promise, lost))
-    assert "1 preemption to end, 1 promise to end, 1 left-over reservation to end" in run("undo").out
-    written.snapshot = replace(written.snapshot, acts=(act,))
+    promise, lost = replace(operation, id="12-7", purpose=Purpose.RESERVE), replace(operation, id="13-7", begun_s=0.0)
+    written.snapshot = replace(written.snapshot, operations=(operation, promise, lost))
+    assert "1 preemption to end, 1 gang reservation to end, 1 left-over reservation to end" in run("undo").out
+    written.snapshot = replace(written.snapshot, operations=(operation,))
     steps = json.loads(run("undo", "--json").out)["steps"]
     assert [(step["job_id"], step["step"], step["name"]) for step in steps] == [
-        (11, "join", ""), (11, "unreserve", act.reservation),
+        (11, "join", ""), (11, "unreserve", operation.reservation),
     ]  # fmt: skip
     assert run("undo", "--apply", "--yes").code == 0
     assert [action.kind for action in written.sent][-2:] == ["join", "unreserve"]
+
+
+def test_undo__asks_no_job_for_another_size(run, written):
+    """Shown before, and sent like the others."""
+    from dataclasses import replace
+
+    snapshot = written.snapshot
+    written.snapshot = replace(snapshot, jobs=snapshot.jobs.with_columns(wanted_gpus=[0, 0, 4]))
+    assert "1 asked size" in run("undo").out
+    assert run("undo", "--apply", "--yes").code == 0
+    assert (written.sent[-1].kind, written.sent[-1].gpus) == ("want", 0)
 
 
 def test_undo__closes_a_preemption_of_which_nothing_is_left(run, written, monkeypatch):
@@ -120,11 +133,13 @@ def test_undo__closes_a_preemption_of_which_nothing_is_left(run, written, monkey
     One that only ends now is closed too, once Slurm shows nothing of it any more."""
     from dataclasses import replace
 
-    from slurmsched.model import Act, Purpose, Reservations, Stage
+    from slurmsched.model import Operation, OperationStage, Purpose, Reservations
 
-    act = Act("11-7", Purpose.PREEMPT, 11, 1.0, "ann", "n1", 3_600.0, 1.0, stage=Stage.CLEANING, sure=False)
-    kept, none = Reservations.build(1, {"name": [act.reservation]}), Reservations.build(0, {})
-    written.snapshot = replace(written.snapshot, acts=(act,), reservations=kept)
+    operation = Operation(
+        "11-7", Purpose.PREEMPT, 11, 1.0, "ann", "n1", 3_600.0, 1.0, stage=OperationStage.CLEANING, sure=False
+    )
+    kept, none = Reservations.build(1, {"name": [operation.reservation]}), Reservations.build(0, {})
+    written.snapshot = replace(written.snapshot, operations=(operation,), reservations=kept)
     plans, true_apply = [], written.apply
 
     def apply(plan):
@@ -134,5 +149,8 @@ def test_undo__closes_a_preemption_of_which_nothing_is_left(run, written, monkey
 
     monkeypatch.setattr(written, "apply", apply)
     assert run("undo", "--apply", "--yes").code == 0
-    assert [[each.stage for each in plan.acts] for plan in plans] == [[Stage.REVERSING], [Stage.CLOSED]]
+    assert [[each.stage for each in plan.operations] for plan in plans] == [
+        [OperationStage.REVERSING],
+        [OperationStage.CLOSED],
+    ]
     assert plans[1].actions == ()

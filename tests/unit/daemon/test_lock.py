@@ -12,8 +12,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from slurmsched.config import digest, parse_config
-from slurmsched.daemon.lock import at_work, exclusive, holder, work_of
+from slurmsched.config_file import digest, parse_config
+from slurmsched.daemon.lock import exclusive, holder, lock_holder_work, work_of_config
 from slurmsched.errors import LedgerError, LockedError, RightsError
 from slurmsched.paths import owner
 
@@ -127,19 +127,19 @@ def test_exclusive__publishes_what_its_holder_does(path):
     """Behind who it is, again at each change; the lock is as old as before. A holder that says nothing, or a file of
     another version, tells nothing."""
     tree = parse_config({"scope": {"partitions": ["gpu"]}})
-    assert at_work(path) is None
+    assert lock_holder_work(path) is None
     with exclusive(path) as publish:
-        assert at_work(path) is None
+        assert lock_holder_work(path) is None
         os.utime(path, (1_000, 1_000))
-        publish(work_of(tree, apply=True, refused="policy: unknown\nname"))
-        publish(first := work_of(tree, apply=False))
-        assert at_work(path) == first
+        publish(work_of_config(tree, apply=True, refused="policy: unknown\nname"))
+        publish(first := work_of_config(tree, apply=False))
+        assert lock_holder_work(path) == first
         assert (first.mode, first.config, first.refused) == ("dry-run", digest(tree), "")
         assert holder(path).startswith(f"pid {os.getpid()} ")
         assert path.stat().st_mtime == 1_000
         path.write_text(path.read_text().replace('"mode"', '"kind"'))
-        assert at_work(path) is None
-    assert (at_work(path), holder(path)) == (None, "")
+        assert lock_holder_work(path) is None
+    assert (lock_holder_work(path), holder(path)) == (None, "")
 
 
 def test_digest__tells_configurations_apart_and_no_password():

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from slurmsched import __version__
-from slurmsched.config import digest, parse_config
+from slurmsched.config_file import digest, parse_config
 from slurmsched.daemon import loop as loop_module
 from slurmsched.daemon.loop import LONGEST_BACKOFF_S, Loop
 from slurmsched.errors import ConfigError, LedgerError, NotLeadingError, SlurmUnreachableError
@@ -42,7 +42,7 @@ class World:
     def assembled(self, config, *, apply, read_only=False, indices=False):
         self.told.append(f"open {'apply' if apply else 'dry-run'} {config.cycle.interval_s:g}")
         try:
-            yield loop_module.Parts(None, None, None)
+            yield loop_module.CycleParts(None, None, None)
         finally:
             self.told.append(f"close {config.cycle.interval_s:g}")
 
@@ -83,7 +83,7 @@ def world(tmp_path, monkeypatch):
 
     def build(*script, forced=None, config=None):
         made = World(config or _config(tmp_path), list(script))
-        monkeypatch.setattr(loop_module, "assembled", made.assembled)
+        monkeypatch.setattr(loop_module, "open_cycle_parts", made.assembled)
         monkeypatch.setattr(loop_module, "run_cycle", made.run_cycle)
         made.loop = Loop(made.load, made, forced, made.published.append)
         return made

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from slurmsched.daemon.signals import Signals
+from slurmsched.daemon.service import Signals
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def test_sleep__says_whether_another_ended_it(signals):
 # code holds would never return.
 STORM = """if True:
     import os, signal, threading, time
-    from slurmsched.daemon.signals import Signals
+    from slurmsched.daemon.service import Signals
     signals = Signals()
     signals.listen()
     def storm():

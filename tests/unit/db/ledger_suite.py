@@ -13,30 +13,31 @@ import pytest
 import sqlalchemy as sa
 from alembic import command
 
-from slurmsched.config import Config, parse_config
-from slurmsched.db import engine as engines
-from slurmsched.db import retention, schema
-from slurmsched.db.journal import Journal
-from slurmsched.db.reports import acts_since
-from slurmsched.db.store import LedgerStore, open_store
+from slurmsched.config import Config
+from slurmsched.config_file import parse_config
+from slurmsched.db import database as engines
+from slurmsched.db import ledger_records, schema
+from slurmsched.db.ledger_queries import operations_since
+from slurmsched.db.ledger_store import LedgerStore, open_store
+from slurmsched.db.override_log import OverrideLog
 from slurmsched.errors import LedgerError, SlurmUnreachableError
 from slurmsched.model import (
-    Act,
+    Operation,
+    OperationStage,
     Outcome,
-    PinNodes,
     Plan,
     Purpose,
     Ranking,
     Receipt,
     Requeue,
     SetNice,
+    SetNodeList,
     SetSiteFactor,
     Snapshot,
-    Stage,
     Victim,
 )
 from slurmsched.testing import snapshot
-from tests.unit.planning.pin_cases import mesh_of
+from tests.unit.planning.node_lists.node_list_cases import mesh_of
 
 DAY_S = 86_400.0
 RUNNING, PENDING, COMPLETED = "RUNNING", "PENDING", "COMPLETED"
@@ -98,13 +99,18 @@ def cycle(
     return recalled
 
 
-def acts_of(
-    store: LedgerStore, now_s: float, before: Sequence[Act], acts: Sequence[Act], outcomes: Sequence[Outcome] = (),
-    *, dry_run: bool = False,
-) -> None:  # fmt: skip
-    """One quantum of jobs 1 and 3 that finds the acts `before` open and leaves `acts`."""
-    at = store.recall(snapshot([pending(1), pending(3)], now_s=now_s, acts=tuple(before)))
-    plan = Plan(tuple(outcome.action for outcome in outcomes), acts=tuple(acts))
+def operations_of(
+    store: LedgerStore,
+    now_s: float,
+    before: Sequence[Operation],
+    operations: Sequence[Operation],
+    outcomes: Sequence[Outcome] = (),
+    *,
+    dry_run: bool = False,
+) -> None:
+    """One quantum of jobs 1 and 3 that finds the operations `before` open and leaves `operations`."""
+    at = store.recall(snapshot([pending(1), pending(3)], now_s=now_s, operations=tuple(before)))
+    plan = Plan(tuple(outcome.action for outcome in outcomes), operations=tuple(operations))
     store.append(at, plan, Receipt(tuple(outcomes), planned=len(outcomes), dry_run=dry_run))
 
 
@@ -126,15 +132,6 @@ def emptied(url: str) -> Iterator[None]:
     empty()
     yield
     empty()
-
-
-def migrated(url: str, revision: str) -> None:
-    """Bring an empty database to an older schema."""
-    engine, config = engines.open_engine(url), engines.migrations()
-    with engine.begin() as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, revision)
-    engine.dispose()
 
 
 def cut_after(url: str, statements: int) -> bool:
@@ -169,24 +166,34 @@ def missing_tables(url: str) -> set[str]:
 class CutSuite:
     """Beside the other suite, for databases where a migration may be cut short."""
 
-    @pytest.mark.parametrize(("begins", "apart"), [("base", 9), ("0001", 4)])
-    def test_migrations__cut_anywhere_are_made_whole(self, ledger_url: str, reopen, begins: str, apart: int) -> None:
+    def test_migrations__cut_anywhere_are_made_whole(self, ledger_url: str, reopen) -> None:
         """Killed after any number of statements that make something: who starts then says what to run if anything is
-        left, and after `db upgrade` all tables are there and a cycle can be put on record."""
+        there, and after `db upgrade` all tables are there and a cycle can be put on record."""
+        apart = 9
         for made in itertools.count(1, apart):
             with emptied(ledger_url):
-                if begins != "base":
-                    migrated(ledger_url, begins)
                 whole = cut_after(ledger_url, made)
                 if missing_tables(ledger_url) not in (set(), set(schema.metadata.tables)):
                     with pytest.raises(LedgerError, match="run `slurmsched db upgrade`"):
                         reopen()
-                engines.upgrade(ledger_url)
+                engines.upgrade_schema(ledger_url)
                 assert missing_tables(ledger_url) == set()
                 cycle(reopen(), 1100.0, pending())
             if whole:
                 break
         assert made > 2 * apart
+
+    def test_migrations__leave_tables_with_rows_alone(self, ledger_url: str, reopen) -> None:
+        """A ledger without its revision on record is somebody's, not half a schema."""
+        with emptied(ledger_url):
+            cycle(reopen(), 1100.0, pending())
+            engine = engines.open_engine(ledger_url)
+            with engine.begin() as connection:
+                connection.execute(sa.text("DROP TABLE alembic_version"))
+            with pytest.raises(LedgerError, match=r"table \w+ has rows, but no schema version is recorded"):
+                engines.upgrade_schema(ledger_url)
+            assert missing_tables(ledger_url) == set()
+            engine.dispose()
 
 
 class LedgerSuite:
@@ -232,53 +239,54 @@ class LedgerSuite:
 
     def test_append__a_node_list_is_among_the_actions(self, store: LedgerStore) -> None:
         """With its reason; numbers are for levers."""
-        step = PinNodes(1, 1000.0, "GPUs 0,3", "pin-1", "n2", "", "")
+        step = SetNodeList(1, 1000.0, "GPUs 0,3", "pin-1", "n2", "", "")
         cycle(store, 2000.0, running(start_s=1990.0, now_s=2000.0), outcomes=(Outcome(step, "written"),))
         (row,) = rows_of(store, schema.actions)
         assert (row["kind"], row["reason"], row["old"], row["base"]) == ("pin", "GPUs 0,3", None, None)
 
-    # Preemptions and promises
+    # Preemptions and gang reservations
 
-    def test_append__acts_are_on_record_as_they_move_on(self, store: LedgerStore, config: Config) -> None:
-        """A row whenever a preemption or promise begins or moves on, with what it takes; each told once, with sums."""
+    def test_append__operations_are_on_record_as_they_move_on(self, store: LedgerStore, config: Config) -> None:
+        """A row whenever a preemption or gang reservation begins or moves on, with what it takes; each told once, with
+        sums."""
         victim = Victim(2, 0.0, 0, 4, "USR2", 30.0, 480.0)
-        takes = Act("0a1b2c-1-1100", Purpose.PREEMPT, 1, 1000.0, "zoë", "n[1-900]", 600.0, 1100.0, (victim,))
-        keeps = Act("0a1b2c-3-1100", Purpose.PROMISE, 3, 1000.0, "bob", "n7", 600.0, 1100.0, promised_s=1500.0)
-        before: list[Act] = []
+        takes = Operation("0a1b2c-1-1100", Purpose.PREEMPT, 1, 1000.0, "zoë", "n[1-900]", 600.0, 1100.0, (victim,))
+        keeps = Operation("0a1b2c-3-1100", Purpose.RESERVE, 3, 1000.0, "bob", "n7", 600.0, 1100.0, promised_s=1500.0)
+        before: list[Operation] = []
         gone = Outcome(Requeue(2, 0.0, "", takes.id), "written")
         for now_s, stages, outcomes in (
-            (1100.0, (Stage.BEGUN, Stage.PROMISED), ()),
-            (1160.0, (Stage.REQUEUED, Stage.PROMISED), (gone,)),
-            (1220.0, (Stage.CLOSED, Stage.REVERSING), ()),
+            (1100.0, (OperationStage.BEGUN, OperationStage.PROMISED), ()),
+            (1160.0, (OperationStage.REQUEUED, OperationStage.PROMISED), (gone,)),
+            (1220.0, (OperationStage.CLOSED, OperationStage.REVERSING), ()),
         ):
-            moved = [replace(act, stage=stage, idle_gpu_s=now_s - 1100.0)
-                     for act, stage in zip((takes, keeps), stages, strict=True)]  # fmt: skip
-            acts_of(store, now_s, before, moved, outcomes)
+            moved = [replace(operation, stage=stage, idle_gpu_s=now_s - 1100.0)
+                     for operation, stage in zip((takes, keeps), stages, strict=True)]  # fmt: skip
+            operations_of(store, now_s, before, moved, outcomes)
             before = moved
-        told = acts_since(config.ledger.url, 1100.0)
-        names = ("act", "user", "nodes", "stage", "lost_gpu_s", "idle_gpu_s", "gpus")
+        told = operations_since(config.ledger.url, 1100.0)
+        names = ("operation", "user", "nodes", "stage", "lost_gpu_s", "idle_gpu_s", "gpus")
         assert [tuple(row[name] for name in names) for row in told] == [
             (takes.id, "zoë", "n[1-900]", "closed", 480.0, 120.0, 4),
             (keeps.id, "bob", "n7", "reversing", 0.0, 120.0, 4),
         ]
-        assert [row["stage"] for row in rows_of(store, schema.acts)] == [
+        assert [row["stage"] for row in rows_of(store, schema.operations)] == [
             "begun", "promised", "requeued", "closed", "reversing",
         ]  # fmt: skip
 
-    def test_append__a_dry_run_tells_each_act_once(self, store: LedgerStore, config: Config) -> None:
+    def test_append__a_dry_run_tells_each_operation_once(self, store: LedgerStore, config: Config) -> None:
         """What it would have taken, though every cycle would begin the same anew."""
         victim = Victim(2, 0.0, 0, 4, "USR2", 30.0, 7_200.0)
         for now_s in (1100.0, 1160.0):
-            act = Act(f"1-{now_s:.0f}", Purpose.PREEMPT, 1, 1000.0, "ann", "n1", 600.0, now_s, (victim,))
-            acts_of(store, now_s, [], [act], dry_run=True)
-        (told,) = acts_since(config.ledger.url, 0.0)
+            operation = Operation(f"1-{now_s:.0f}", Purpose.PREEMPT, 1, 1000.0, "ann", "n1", 600.0, now_s, (victim,))
+            operations_of(store, now_s, [], [operation], dry_run=True)
+        (told,) = operations_since(config.ledger.url, 0.0)
         assert (told["dry_run"], told["lost_gpu_s"], told["victims"]) == (True, 7_200.0, 1)
 
     # The schema
 
     def test_migrations__make_the_schema_that_the_code_describes(self, ledger_url: str) -> None:
         """From an empty database up to the newest revision there is no difference left."""
-        engines.upgrade(ledger_url)
+        engines.upgrade_schema(ledger_url)
         engine, config = engines.open_engine(ledger_url), engines.migrations()
         with engine.begin() as connection:
             config.attributes["connection"] = connection
@@ -289,7 +297,7 @@ class LedgerSuite:
 
     def test_migrations__go_down_to_nothing(self, ledger_url: str) -> None:
         """Every migration can be undone."""
-        engines.upgrade(ledger_url)
+        engines.upgrade_schema(ledger_url)
         engine, config = engines.open_engine(ledger_url), engines.migrations()
         with engine.begin() as connection:
             config.attributes["connection"] = connection
@@ -319,7 +327,7 @@ class LedgerSuite:
         with pytest.raises(LedgerError, match=said):
             reopen()
         with pytest.raises(LedgerError, match=said):
-            engines.upgrade(ledger_url)
+            engines.upgrade_schema(ledger_url)
 
     # Attained service
 
@@ -521,7 +529,7 @@ class LedgerSuite:
         free = cycle(store, 3100.0 + 3601.0, pending(nice=41)).jobs
         assert [bool(j.backoff[0]) for j in (ended, again, late, free)] == [False, True, True, False]
         assert [int(j.base_nice[0]) for j in (ended, again, late, free)] == [40, 41, 41, 41]
-        assert [(row["found"], row["base"]) for row in rows_of(store, schema.lever_changes)] == [(40, 40), (41, 41)]
+        assert [(row["found"], row["base"]) for row in rows_of(store, schema.outside_changes)] == [(40, 40), (41, 41)]
 
     def test_recall__a_lever_set_back_to_its_base_is_a_change_too(self, store: LedgerStore) -> None:
         """Users do so, and Slurm at `scontrol release`: respected, at a repeat twice as long."""
@@ -532,7 +540,7 @@ class LedgerSuite:
         late = cycle(store, 3100.0 + 3599.0, pending(nice=5)).jobs
         assert [bool(j.backoff[0]) for j in (back, ended, again, late)] == [True, False, True, True]
         assert [int(j.base_nice[0]) for j in (back, ended, again, late)] == [5, 5, 5, 5]
-        assert [(row["expected"], row["found"]) for row in rows_of(store, schema.lever_changes)] == [
+        assert [(row["expected"], row["found"]) for row in rows_of(store, schema.outside_changes)] == [
             (-800, 5),
             (-700, 5),
         ]
@@ -552,15 +560,15 @@ class LedgerSuite:
     def test_recall__undo_is_no_change_behind_our_back(self, reopen, store: LedgerStore, config: Config) -> None:
         """The journal's last value for the job is its base: the next cycle may write it again, the one after too."""
         cycle(store, 1100.0, pending(nice=5), outcomes=[nice(5, -800, 5)])
-        Journal(config.ledger.journal).intend("undo", [SetNice(1, 1000.0, "undo", -800, 5, 5)])
+        OverrideLog(config.ledger.journal).intend("undo", [SetNice(1, 1000.0, "undo", -800, 5, 5)])
         for now_s in (1200.0, 1300.0):
             jobs = cycle(reopen(), now_s, pending(nice=5)).jobs
             assert (jobs.base_nice[0], jobs.written[0], jobs.backoff[0]) == (5, False, False)
-        assert rows_of(store, schema.lever_changes) == []
+        assert rows_of(store, schema.outside_changes) == []
 
     def test_recall__a_reset_after_undo_and_a_new_write_is_the_users(self, store: LedgerStore, config: Config) -> None:
         """An undo of long ago excuses nothing."""
-        journal = Journal(config.ledger.journal)
+        journal = OverrideLog(config.ledger.journal)
         journal.intend("undo", [SetNice(1, 1000.0, "undo", -800, 5, 5)])
         journal.intend("c2", [SetNice(1, 1000.0, "to place 1", 5, -900, 5)])
         cycle(store, 1100.0, pending(nice=5), outcomes=[nice(5, -900, 5)])
@@ -568,7 +576,7 @@ class LedgerSuite:
 
     def test_recall__an_older_value_of_ours_is_nobodys_base(self, store: LedgerStore, config: Config) -> None:
         """slurmctld was killed before it saved our last write: the journal knows the value that came back."""
-        journal = Journal(config.ledger.journal)
+        journal = OverrideLog(config.ledger.journal)
         for now_s, old, new in ((1100.0, 5, -800), (1200.0, -800, -900)):
             write = nice(old, new, 5)
             journal.intend("c", [write.action])
@@ -605,7 +613,7 @@ class LedgerSuite:
     def test_recall__the_journal_tells_what_a_crash_hid(self, reopen, store: LedgerStore, config: Config) -> None:
         """Killed after the write and before the ledger: base and value are in the journal, and then in the ledger."""
         cycle(store, 1100.0, pending(nice=5))
-        Journal(config.ledger.journal).intend("c2", [SetNice(1, 1000.0, "to place 1", 5, -300, 5)])
+        OverrideLog(config.ledger.journal).intend("c2", [SetNice(1, 1000.0, "to place 1", 5, -300, 5)])
         fresh = reopen()
         looked = fresh.recall(snapshot([pending(nice=-300)], now_s=1200.0))
         jobs = cycle(fresh, 1200.0, pending(nice=-300)).jobs
@@ -665,7 +673,7 @@ class LedgerSuite:
         cycle(store, 1200.0, running(1, start_s=1100.0, now_s=1200.0), *done, outcomes=[nice(0, 1, 0, 2)])
         now_s = 1200.0 + 11 * DAY_S
         cycle(store, now_s, running(1, start_s=1100.0, now_s=now_s))
-        retention.drop_old(store._engine, now_s, keep_days, kind="nice")
+        ledger_records.drop_old(store._engine, now_s, keep_days, field="nice")
         left = {name: len(rows_of(store, schema.metadata.tables[name])) for name in ("run_starts", "run_ends",
                 "completions", "actions", "cycles")}  # fmt: skip
         assert left == {"run_starts": 1, "run_ends": 0, "completions": 0, "actions": 0, "cycles": 1}
@@ -682,7 +690,7 @@ class LedgerSuite:
         self, reopen, store: LedgerStore, config: Config, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """One batch at least, then no more in this cycle; the hour begins when all is done."""
-        monkeypatch.setattr(retention, "BATCH_ROWS", 2)
+        monkeypatch.setattr(ledger_records, "BATCH_ROWS", 2)
         cycle(
             store,
             1200.0,
@@ -690,7 +698,7 @@ class LedgerSuite:
             outcomes=[nice(0, 9, 0, j) for j in range(1, 6)],
         )
         now_s, left = 1200.0 + (config.ledger.keep_days + 1) * DAY_S, []
-        monkeypatch.setattr(retention.drop_old, "__kwdefaults__", {"budget_s": -1.0})
+        monkeypatch.setattr(ledger_records.drop_old, "__kwdefaults__", {"budget_s": -1.0})
         for later_s in range(4):
             cycle(store, now_s + later_s)
             left.append(len(rows_of(store, schema.actions)))

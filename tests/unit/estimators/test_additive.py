@@ -9,14 +9,13 @@ import numpy as np
 import pytest
 
 from slurmsched import registry
-from slurmsched.config import parse_config
+from slurmsched.config_file import parse_config
 from slurmsched.errors import ConfigError
-from slurmsched.estimators import lessons
-from slurmsched.estimators.additive import Additive
-from slurmsched.estimators.lessons import DAY_S, taught
-from slurmsched.estimators.nothing import Nothing
-from slurmsched.explain.expected import expected
+from slurmsched.estimators import boosted_trees
+from slurmsched.estimators.boosted_trees import DAY_S, Additive, training_features
+from slurmsched.estimators.requested_time import NoEstimate
 from slurmsched.model import Past, Snapshot
+from slurmsched.observe.explain.planner_answers import run_time_terms
 from slurmsched.planning.planner import Planner
 from slurmsched.testing import check_estimator, mixed_snapshot, snapshot
 
@@ -75,7 +74,7 @@ def test_additive__factors_are_one_in_the_mean() -> None:
 @pytest.mark.parametrize("least", [401, 10_000])
 def test_additive__too_few_jobs_teach_nothing(least: int) -> None:
     """Then the other estimator speaks, and there are no factors; nor are there for nobody."""
-    policy = Additive(least_samples=least, estimator=Nothing())
+    policy = Additive(least_samples=least, estimator=NoEstimate())
     assert np.isnan(policy.estimate(asked(*FOUR)).total_s).all()
     assert policy.estimate(asked(*FOUR)).source.tolist() == [1] * 4
     assert policy.terms(asked(*FOUR)) is None
@@ -85,7 +84,7 @@ def test_additive__too_few_jobs_teach_nothing(least: int) -> None:
 
 def test_additive__does_without_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
     """The other estimator speaks: the mean of the user's like jobs of that size."""
-    monkeypatch.setattr(lessons, "available", lambda: False)
+    monkeypatch.setattr(boosted_trees, "scikit_learn_installed", lambda: False)
     estimates = Additive().estimate(asked(("ann", 4)))
     assert (estimates.total_s.tolist(), estimates.sources[estimates.source[0]]) == (
         [pytest.approx(1_800.0)], "user, name, GPUs",
@@ -102,7 +101,10 @@ def test_additive__one_run_time_for_all_is_learnt() -> None:
 
 def test_additive__conforms() -> None:
     """Every rule of check_estimator, with a past too, and a past of one user who is not there any more."""
-    assert check_estimator(registry.make("estimators", "additive"), [asked(*FOUR), mixed_snapshot(50, seed=3)]) is None
+    assert (
+        check_estimator(registry.make_plugin("estimators", "additive"), [asked(*FOUR), mixed_snapshot(50, seed=3)])
+        is None
+    )
     stranger = asked(("eve", 2))
     terms = Additive().terms(stranger)
     assert terms is not None
@@ -112,7 +114,7 @@ def test_additive__conforms() -> None:
 
 def test_additive__features_of_the_past_are_those_of_jobs() -> None:
     """As many columns as names."""
-    assert taught(ended()).shape == (400, 5)
+    assert training_features(ended()).shape == (400, 5)
 
 
 @pytest.mark.parametrize("parameters", [{"least_samples": 0}, {"most_samples": 0}, {"rounds": 0}, {"leaves": 1}])
@@ -126,7 +128,7 @@ def test_additive__refuses_bad_parameters(parameters: dict[str, int]) -> None:
 def test_expected__tells_the_greatest_factor_first() -> None:
     """ann's jobs are long, which is told before that four GPUs halve it; bob's own mean is told as a time."""
     given = asked(*FOUR)
-    lines = expected(Additive(), given, 1)
+    lines = run_time_terms(Additive(), given, 1)
     assert lines[0].startswith("run time 00:2") or lines[0].startswith("run time 00:3")
     assert "mean of the user" in lines[1] and len(lines) == 6
     assert any(line.endswith("for GPUs: 4") for line in lines)
@@ -143,17 +145,17 @@ def planner(name: str) -> Planner:
 def test_expected__is_what_the_planner_of_lucid_tells() -> None:
     """By the estimator of its policy."""
     given = asked(*FOUR)
-    assert expected(planner("lucid"), given, 1) == expected(Additive(), given, 1) != ()
+    assert run_time_terms(planner("lucid"), given, 1) == run_time_terms(Additive(), given, 1) != ()
 
 
 def test_expected__nothing_to_tell() -> None:
     """A policy without an estimator, one that has learnt nothing, and no planner at all."""
     given = replace(asked(*FOUR), past=Past.build(0, {}))
-    assert expected(planner("fifo"), given, 0) == expected(None, given, 0) == ()
-    assert expected(planner("lucid"), given, 0) == ()
+    assert run_time_terms(planner("fifo"), given, 0) == run_time_terms(None, given, 0) == ()
+    assert run_time_terms(planner("lucid"), given, 0) == ()
 
 
 def test_expected__tells_what_is_not_known_of_a_stranger() -> None:
     """A user of whom nothing ended."""
-    lines = expected(Additive(), asked(("eve", 1)), 0)
+    lines = run_time_terms(Additive(), asked(("eve", 1)), 0)
     assert sum(line.endswith("none is known") for line in lines) == 2

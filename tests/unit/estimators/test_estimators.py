@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from slurmsched import registry
-from slurmsched.estimators.hint import Hint
-from slurmsched.estimators.time_limit import TimeLimit
+from slurmsched.estimators.requested_time import Hint, TimeLimit
 from slurmsched.model import Estimates
 from slurmsched.protocols import Estimator
 from slurmsched.testing import check_estimator, snapshot
@@ -46,6 +45,6 @@ def test_time_limit__ignores_hints() -> None:
 @pytest.mark.parametrize("name", ["hint", "time-limit"])
 def test_estimator__is_registered_and_conforms(name: str) -> None:
     """Every estimator of ours is found by name and keeps every rule of check_estimator."""
-    estimator = registry.make("estimators", name)
+    estimator = registry.make_plugin("estimators", name)
     assert isinstance(estimator, Estimator)
     assert check_estimator(estimator) is None

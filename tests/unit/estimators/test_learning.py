@@ -10,14 +10,11 @@ import pytest
 
 from slurmsched import registry
 from slurmsched.errors import ConfigError
-from slurmsched.estimators import lessons
-from slurmsched.estimators.group_hash import GroupHash
-from slurmsched.estimators.groups import alike
-from slurmsched.estimators.histogram import Histogram
-from slurmsched.estimators.history import History
-from slurmsched.estimators.lessons import DAY_S, one_thread
-from slurmsched.estimators.nothing import Nothing
-from slurmsched.estimators.trees import Trees
+from slurmsched.estimators import boosted_trees
+from slurmsched.estimators.boosted_trees import DAY_S, Trees, one_thread
+from slurmsched.estimators.past_run_times import GroupHash, Histogram, RollingHistory
+from slurmsched.estimators.requested_time import NoEstimate
+from slurmsched.estimators.similar_jobs import normalized_name
 from slurmsched.model import Estimates, Past, Snapshot
 from slurmsched.testing import check_estimator, mixed_snapshot, snapshot
 
@@ -52,14 +49,14 @@ def told(estimates: Estimates) -> list[tuple[float, str]]:
 
 def test_alike__case_and_numbers_do_not_count() -> None:
     """Runs of one script differ in numbers; another script differs in words."""
-    assert alike("Train_7-of-10") == alike("train_12-of-9") != alike("eval_7-of-10")
+    assert normalized_name("Train_7-of-10") == normalized_name("train_12-of-9") != normalized_name("eval_7-of-10")
 
 
 def test_history__goes_from_narrow_to_wide_groups() -> None:
     """User, like name and size; then without size, without name, the user; then by GPUs; then all."""
     given = asked(("ann", "TRAIN_9", 2), ("ann", "train_9", 1), ("ann", "new", 4), ("ann", "new", 1), ("eve", "new", 8),
                   ("eve", "new", 1))  # fmt: skip
-    assert told(History(INF).estimate(given)) == [
+    assert told(RollingHistory(INF).estimate(given)) == [
         (150.0, "user, name, GPUs"), (400.0, "user, name"), (900.0, "user, GPUs"), (315.0, "user"), (40.0, "GPUs"),
         (260.0, "all"),
     ]  # fmt: skip
@@ -68,13 +65,13 @@ def test_history__goes_from_narrow_to_wide_groups() -> None:
 def test_history__late_jobs_weigh_more() -> None:
     """With a half-life of 1 s the job that ended 1 s before the last weighs half: (100 / 2 + 200) / 1.5."""
     given = asked(("ann", "train", 2), past=past([("ann", "train", 2, 100.0), ("ann", "train", 2, 200.0)]))
-    assert History(1.0).estimate(given).total_s[0] == pytest.approx(250.0 / 1.5, rel=1e-12)
+    assert RollingHistory(1.0).estimate(given).total_s[0] == pytest.approx(250.0 / 1.5, rel=1e-12)
 
 
 def test_history__very_old_jobs_still_count() -> None:
     """A group whose every job ended thousands of half-lives ago has a mean still."""
     old = past([("ann", "train", 2, 100.0), ("bob", "eval", 1, 5.0)], end_s=[0.0, 1e9])
-    assert History(1.0).estimate(asked(("ann", "train", 2), past=old)).total_s.tolist() == [100.0]
+    assert RollingHistory(1.0).estimate(asked(("ann", "train", 2), past=old)).total_s.tolist() == [100.0]
 
 
 @pytest.mark.parametrize(("by", "expected"), [("user", 315.0), ("group", 550.0), ("group-gpus", 200.0)])
@@ -97,12 +94,12 @@ def test_histogram__quantile_of_a_size(quantile: float, expected: float) -> None
     assert Histogram(quantile, least_samples=1).estimate(asked(("eve", "new", 2))).total_s.tolist() == [expected]
 
 
-@pytest.mark.parametrize("estimator", [History(), GroupHash(), Histogram(), Trees()])
+@pytest.mark.parametrize("estimator", [RollingHistory(), GroupHash(), Histogram(), Trees()])
 def test_learning__without_a_past_the_other_estimator_counts(estimator: Any) -> None:
     """Nothing ended: the time limit, through the default estimator; with `nothing` none at all."""
     given = asked(("ann", "train", 2), past=past(ENDED).take(slice(0, 0)))
     assert told(estimator.estimate(given)) == [(9.0, "time-limit")]
-    unknown = type(estimator)(estimator=Nothing()).estimate(given)
+    unknown = type(estimator)(estimator=NoEstimate()).estimate(given)
     assert np.isnan(unknown.total_s).tolist() == [True]
 
 
@@ -125,8 +122,8 @@ def test_trees__learn_at_midnight_only() -> None:
 def test_trees__read_a_past_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Looks at the very same past digest it once; an equal one is digested anew and gives the same run times."""
     digested: list[int] = []
-    digest = lessons.digest_of
-    monkeypatch.setattr(lessons, "digest_of", lambda taught: digested.append(len(taught)) or digest(taught))
+    digest = boosted_trees.digest_of
+    monkeypatch.setattr(boosted_trees, "digest_of", lambda taught: digested.append(len(taught)) or digest(taught))
     given = asked(("ann", "train_1", 2), now_s=DAY_S, past=past(ENDED * 60))
     again = asked(("ann", "train_1", 2), now_s=DAY_S, past=past(ENDED * 60))
     made = [Trees().estimate(each).total_s[0] for each in (given, given, again)]
@@ -139,12 +136,14 @@ def test_learning__conforms(name: str) -> None:
     """Every rule of check_estimator, with a past too."""
     taught = mixed_snapshot(50, seed=3)
     ended = past([("", "", 1 + i % 8, 10.0 * (i + 1)) for i in range(300)])
-    assert check_estimator(registry.make("estimators", name), [asked(("ann", "a", 1), past=ended), taught]) is None
+    assert (
+        check_estimator(registry.make_plugin("estimators", name), [asked(("ann", "a", 1), past=ended), taught]) is None
+    )
 
 
 @pytest.mark.parametrize(
     ("kind", "parameters"),
-    [(History, {"half_life_s": 0.0}), (History, {"least_samples": 0}), (GroupHash, {"by": "name"}),
+    [(RollingHistory, {"half_life_s": 0.0}), (RollingHistory, {"least_samples": 0}), (GroupHash, {"by": "name"}),
      (Histogram, {"quantile": 1.1}), (Histogram, {"quantile": 0.0}), (Trees, {"leaves": 1})],
 )  # fmt: skip
 def test_learning__refuses_bad_parameters(kind: Any, parameters: dict[str, Any]) -> None:

@@ -9,8 +9,13 @@ import pytest
 
 from slurmsched import registry
 from slurmsched.errors import ConfigError, InputError
-from slurmsched.estimators.completion import completed, rising
-from slurmsched.estimators.throughput_table import job_kind, model_and_batch, pair_throughput
+from slurmsched.estimators.throughput_table import (
+    complete_rates,
+    job_kind,
+    model_and_batch,
+    non_decreasing_rates,
+    pair_throughput,
+)
 from slurmsched.estimators.throughputs import Throughputs
 from slurmsched.testing import snapshot
 from slurmsched.testing.builders import Row
@@ -83,6 +88,20 @@ def test_curve__none_where_nothing_is_known(curves: Throughputs) -> None:
     assert [curves.curve(given, row, np.ones(1, np.int64)) for row in range(3)] == [None] * 3
     lm = snapshot([{"comment": "slurmsched: model=LM batch=5"}])
     assert Throughputs("gavel").curve(lm, 0, np.ones(1, np.int64)) is None
+    assert Throughputs("gavel").curve_on(lm, 0, "k80", np.ones(1, np.int64), np.zeros(1, np.bool_)) is None
+
+
+def test_curve_on__of_another_type_and_on_several_nodes() -> None:
+    """Gavel's own rates over that of one V100; ResNet-50 of batch 64 was not measured on several K80 nodes."""
+    table = Throughputs("gavel", any_batch=True)
+    given = snapshot([{"comment": f"slurmsched: model={model}"} for model in ("LM batch=5", "ResNet-50 batch=64")])
+    sizes, apart = np.array([1, 2, 2]), np.array([False, False, True])
+    lm = table.curve_on(given, 0, "k80", sizes, apart)
+    assert lm == pytest.approx(np.array([25.4855013, 32.3855118, 22.1282571]) / 109.1666177)
+    resnet = table.curve_on(given, 1, "k80", sizes, apart)
+    assert resnet is not None
+    assert resnet.tolist() == pytest.approx([0.61902822 / 4.39477482, 1.26363707 / 4.39477482, 0.0])
+    assert table.curve_on(given, 0, "h100", sizes, apart) is None
 
 
 def test_completed__recovers_a_table_of_rank_one() -> None:
@@ -90,19 +109,19 @@ def test_completed__recovers_a_table_of_rank_one() -> None:
     rates = np.outer([1.0, 2.0, 4.0, 8.0], [1.0, 3.0, 6.0])
     holes = rates.copy()
     holes[0, 1] = holes[2, 0] = holes[3, 2] = np.nan
-    assert completed(holes) == pytest.approx(rates, rel=0.05)
+    assert complete_rates(holes) == pytest.approx(rates, rel=0.05)
 
 
 def test_completed__refuses_a_row_without_entries() -> None:
     """Nothing is known of such a row."""
     with pytest.raises(ValueError, match="without any rate"):
-        completed(np.array([[1.0, 2.0], [np.nan, np.nan]]))
+        complete_rates(np.array([[1.0, 2.0], [np.nan, np.nan]]))
 
 
 def test_rising__only_estimates_are_raised() -> None:
     """An estimate below that of fewer GPUs is raised to it; a measured one stays."""
     rates = np.array([[4.0, 4.0], [3.0, 3.0]])
-    assert rising(rates, np.array([[False, False], [True, False]])).tolist() == [[4.0, 4.0], [4.0, 3.0]]
+    assert non_decreasing_rates(rates, np.array([[False, False], [True, False]])).tolist() == [[4.0, 4.0], [4.0, 3.0]]
 
 
 @pytest.mark.parametrize(("model", "batch"), [("ResNet-50", 64), ("A3C", None)])
@@ -113,7 +132,7 @@ def test_job_kind__and_its_reverse(model: str, batch: int | None) -> None:
 
 def test_registry__speeds_by_name_or_table(table: str) -> None:
     """A policy's `speeds` may be a table: a file or one that is shipped."""
-    made = [registry.make("policies", "gavel", {"speeds": each}).speeds for each in (table, "gavel")]
+    made = [registry.make_plugin("policies", "gavel", {"speeds": each}).speeds for each in (table, "gavel")]
     assert made == [Throughputs(table), Throughputs("gavel")]
 
 

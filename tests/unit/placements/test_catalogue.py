@@ -10,13 +10,14 @@ import pytest
 
 from slurmsched import registry
 
-OURS = ("best-fit", "cells", "ffdl", "linked", "mapa", "random", "sched2", "spread", "topology-aware")
+SHARES = ("dot-product", "fgd", "gpu-clustering", "gpu-packing", "share-best-fit", "share-random")
+OURS = ("best-fit", "cells", "ffdl", "linked", "mapa", "random", "sched2", "spread", "topology-aware", *SHARES)
 PAGES = Path(__file__).parents[3] / "docs" / "placements"
 
 
 def test_registry__knows_our_placements() -> None:
     """Every placement of ours is an entry point, and the list of docs/placements names it."""
-    assert set(OURS) | {"consolidated", "count"} <= set(registry.names("placements"))
+    assert set(OURS) | {"consolidated", "count"} <= set(registry.plugin_names("placements"))
     listed = (PAGES / "README.md").read_text(encoding="utf-8")
     assert [name for name in OURS if f"[{name}]({name}.md)" not in listed] == []
 
@@ -24,7 +25,7 @@ def test_registry__knows_our_placements() -> None:
 @pytest.mark.parametrize("name", OURS)
 def test_placement_page__names_every_parameter_and_its_default(name: str) -> None:
     """A page of docs/placements has a table row for each parameter, with the default the code has."""
-    placement = registry.make("placements", name, key="placement")
+    placement = registry.make_plugin("placements", name, key="placement")
     text = (PAGES / f"{name}.md").read_text(encoding="utf-8")
     rows = dict(line.split("|")[1:3] for line in text.splitlines() if line.startswith("| `"))
     documented = {key.strip(" `"): default.strip(" `") for key, default in rows.items()}

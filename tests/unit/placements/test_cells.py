@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from slurmsched.model import Labels, Ranking, Snapshot, frozen
-from slurmsched.model.topology import Fabric, GpuTopology, SiteTopology
+from slurmsched.model.gpu_topology import Fabric, GpuTopology, SiteTopology
 from slurmsched.placements.cells import CellPlacement
 from slurmsched.testing import snapshot
-from slurmsched.topology.machines import machines
+from slurmsched.topology.published_hardware import machines
 
 HIVED = json.loads(
     (Path(__file__).parents[2] / "recorded" / "peers" / "hived" / "expected_placements.json").read_text()

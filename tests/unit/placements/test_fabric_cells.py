@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from slurmsched.model import Labels, frozen
-from slurmsched.model.topology import Fabric, SiteTopology
-from slurmsched.placements.fabric_cells import Cells, cells_of, fewest_cells
+from slurmsched.model.gpu_topology import Fabric, SiteTopology
+from slurmsched.placements.fabric_cells import FabricCells, cells_of, fewest_cells
 
 
-def members(cells: Cells) -> list[tuple[int, list[int]]]:
+def members(cells: FabricCells) -> list[tuple[int, list[int]]]:
     """Level and nodes of each cell."""
     return [
         (level, sorted(cells.order[low:high].tolist()))

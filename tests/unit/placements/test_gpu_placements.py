@@ -10,21 +10,19 @@ import pytest
 from slurmsched import registry
 from slurmsched.errors import ConfigError
 from slurmsched.model import Assignments, Labels, Ranking, Snapshot, frozen
-from slurmsched.model.topology import Fabric, GpuTopology, SiteTopology
-from slurmsched.placements.any_fit import AnyFit
-from slurmsched.placements.best_fit import BestFit
+from slurmsched.model.gpu_topology import Fabric, GpuTopology, SiteTopology
+from slurmsched.placements.baselines import AnyFit, BestFit, Spread
 from slurmsched.placements.cells import CellPlacement
 from slurmsched.placements.ffdl import Ffdl
 from slurmsched.placements.linked import Linked
 from slurmsched.placements.mapa import Mapa
 from slurmsched.placements.sched2 import Sched2
-from slurmsched.placements.spread import Spread
 from slurmsched.placements.topology_aware import TopologyAware
-from slurmsched.planning.direct import DirectPlanner
 from slurmsched.policies.fifo import Fifo
 from slurmsched.protocols import Placement
+from slurmsched.sim.ideal.ideal_planner import DirectPlanner
 from slurmsched.testing import check_placement, snapshot
-from slurmsched.topology.machines import machines
+from slurmsched.topology.published_hardware import machines
 
 MESH, PAIRS = machines()["dgx-1v"], machines()["bridged-pairs"]
 SHARES = {"team0": {"node": 3}, "team1": {"node": 2, "socket": 2}}
@@ -81,7 +79,7 @@ def leaves(count: int, size: int, above: bool = False) -> tuple[Fabric, Any]:
 @pytest.mark.parametrize("name", NAMES)
 def test_placements__conform(name: str) -> None:
     """Whole gangs, no GPU twice, masks that agree, blind to row order."""
-    check_placement(registry.make("placements", name, key="placement"))
+    check_placement(registry.make_plugin("placements", name, key="placement"))
 
 
 @pytest.mark.parametrize(
@@ -107,7 +105,7 @@ def test_placements__conform_with_parameters(placement: Placement) -> None:
 def test_placements__refuse_bad_parameters(name: str, parameters: dict[str, Any]) -> None:
     """The message names the parameter."""
     with pytest.raises(ConfigError, match=next(iter(parameters))):
-        registry.make("placements", name, parameters, key="placement")
+        registry.make_plugin("placements", name, parameters, key="placement")
 
 
 @pytest.mark.parametrize(

@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 
 from slurmsched.model import Ranking, frozen
-from slurmsched.model.topology import GpuTopology, LinkKind, SiteTopology
-from slurmsched.placements import gpu_sets
+from slurmsched.model.gpu_topology import GpuTopology, LinkKind, SiteTopology
 from slurmsched.placements.linked import Linked
 from slurmsched.placements.mapa import Mapa, predicted_of
 from slurmsched.placements.topology_aware import TopologyAware, distances, job_utility
 from slurmsched.protocols import Placement
+from slurmsched.resources import gpu_sets
 from slurmsched.testing import snapshot
-from tests.reference import rings as reference
+from tests.reference import gpu_set_search as reference
 
 PEERS = Path(__file__).parents[2] / "recorded" / "peers"
 MACHINES = json.loads((PEERS / "mapa" / "topologies.json").read_text())

@@ -75,7 +75,9 @@ def test_placements__share_a_gang_out(name: str, gpus: int, nodes: int, size: An
     sizes = size if isinstance(size, str) else [
         {"name": f"n{i}", "gpus": each, "gpu_types": f"gpu:v100:{each}"} for i, each in enumerate(size)
     ]  # fmt: skip
-    made = placed(registry.make("placements", name, key="placement"), snapshot([asks(1, gpus, nodes=nodes)], sizes))
+    made = placed(
+        registry.make_plugin("placements", name, key="placement"), snapshot([asks(1, gpus, nodes=nodes)], sizes)
+    )
     assert sorted(made[1].values(), reverse=True) == given
 
 
@@ -160,7 +162,7 @@ def test_placement__accepts_an_empty_cluster(placement: Placement) -> None:
 
 def test_registry__finds_our_placements() -> None:
     """By name, as in the configuration."""
-    assert [registry.make("placements", name) for name in ("consolidated", "count")] == [Consolidated(), Count()]
+    assert [registry.make_plugin("placements", name) for name in ("consolidated", "count")] == [Consolidated(), Count()]
 
 
 def _nodes(*gpus: int) -> list[dict[str, Any]]:

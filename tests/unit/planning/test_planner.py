@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from slurmsched.config import Lever, Pace, Preemption, Scope
+from slurmsched.config import LeverConfig, PaceConfig, PreemptionConfig, ScopeConfig
 from slurmsched.cycle import run_cycle
 from slurmsched.errors import ConfigError
 from slurmsched.model import (
@@ -27,7 +27,7 @@ from slurmsched.model import (
 from slurmsched.planning.planner import Planner
 from slurmsched.testing import snapshot
 
-EVERYTHING = Scope(partitions=("*",))
+EVERYTHING = ScopeConfig(partitions=("*",))
 
 
 @dataclass(frozen=True)
@@ -81,10 +81,10 @@ def slurm_order(snapshot: Snapshot) -> str:
 def test_planner__slurm_gets_the_order_of_the_policy(kind):
     """After the writes Slurm's order is the ranking, by either lever, and a second cycle writes nothing."""
     before = queue("DBCA", base_priority=[5.0, 900.0, 12.0, 0.0])
-    plan = planned(before, lever=Lever(kind=kind))
+    plan = planned(before, lever=LeverConfig(kind=kind))
     then = after(before, plan)
     assert slurm_order(then) == "ABCD"
-    assert planned(then, lever=Lever(kind=kind)).actions == ()
+    assert planned(then, lever=LeverConfig(kind=kind)).actions == ()
     assert {action.kind for action in plan.actions} == {kind}
 
 
@@ -119,7 +119,7 @@ def test_planner__users_nice_is_added_never_lost():
 @pytest.mark.parametrize(
     ("columns", "rule"),
     [
-        ({"pinned": [True, False]}, "pinned"),
+        ({"fixed_priority": [True, False]}, "fixed-priority"),
         ({"backoff": [True, False]}, "backoff"),
         ({"cron": [True, False]}, "cron"),
         ({"priority": [0, 1]}, "held"),
@@ -136,10 +136,10 @@ def test_planner__jobs_to_leave_alone_are_refused_with_their_rule(columns, rule)
 @pytest.mark.parametrize(
     "scope",
     [
-        Scope(partitions=()),
-        Scope(partitions=("cpu",)),
-        Scope(partitions=("*",), accounts=("physics",)),
-        Scope(partitions=("*",), qos=("high",)),
+        ScopeConfig(partitions=()),
+        ScopeConfig(partitions=("cpu",)),
+        ScopeConfig(partitions=("*",), accounts=("physics",)),
+        ScopeConfig(partitions=("*",), qos=("high",)),
     ],
 )
 def test_planner__outside_the_scope_nothing_is_written(scope):
@@ -150,8 +150,8 @@ def test_planner__outside_the_scope_nothing_is_written(scope):
 def test_planner__a_job_in_two_partitions_needs_both_in_scope():
     """The lever acts in every partition of the job."""
     both = queue("BA", partition=["gpu,cpu", "gpu,cpu"])
-    assert planned(both, scope=Scope(partitions=("gpu",))).actions == ()
-    assert planned(both, scope=Scope(partitions=("gpu", "cpu"))).actions != ()
+    assert planned(both, scope=ScopeConfig(partitions=("gpu",))).actions == ()
+    assert planned(both, scope=ScopeConfig(partitions=("gpu", "cpu"))).actions != ()
 
 
 def test_planner__running_and_completing_jobs_are_not_written():
@@ -171,7 +171,7 @@ def test_planner__partitions_without_common_nodes_are_ordered_apart():
 
 def test_planner__cap_defers_the_least_urgent():
     """pace.writes_per_cycle bounds the actions, most urgent first."""
-    plan = planned(queue("EDCBA"), pace=Pace(writes_per_cycle=2))
+    plan = planned(queue("EDCBA"), pace=PaceConfig(writes_per_cycle=2))
     assert [action.job_id for action in plan.actions] == [5, 4]
     assert plan.deferred == 2
 
@@ -181,7 +181,7 @@ def test_planner__array_tasks_follow_their_array():
     before = queue("CAB", job_id=[5, 10, 11], array_job_id=[0, 10, 10], array_tasks=[1, 4, 1])
     plan = planned(before)
     assert [action.job_id for action in plan.actions] == [10]
-    assert plan.lever_wanted[1] == plan.lever_wanted[2]
+    assert plan.wanted_values[1] == plan.wanted_values[2]
 
 
 def test_planner__a_task_that_left_its_array_is_brought_back():
@@ -210,7 +210,7 @@ def test_planner__a_nice_of_a_tasks_own_is_respected(names, own, backoff):
 def test_planner__leaves_jobs_alone_whose_site_factor_slurm_hides():
     """What sprio does not list cannot be told from 0: every cycle would write another value."""
     hidden = queue("BA", priority=[2_000_000, 1_000_100], base_priority=[100.0, np.nan], site_factor=[1_999_900, 0])
-    plan = planned(hidden, lever=Lever(kind="site_factor"))
+    plan = planned(hidden, lever=LeverConfig(kind="site_factor"))
     assert plan.actions == ()
     assert [refusal.rule for refusal in plan.refused] == ["hidden"]
     assert planned(hidden).refused == ()  # every nice is shown
@@ -219,7 +219,7 @@ def test_planner__leaves_jobs_alone_whose_site_factor_slurm_hides():
 def test_planner__a_band_too_narrow_names_the_setting():
     """An error that says what to change, not one of arithmetic."""
     with pytest.raises(ConfigError, match=r"lever.ceiling: 1002 leaves no room for 3 jobs"):
-        planned(queue("CBA"), lever=Lever(floor=1000, ceiling=1002))
+        planned(queue("CBA"), lever=LeverConfig(floor=1000, ceiling=1002))
 
 
 def test_planner__het_components_follow_their_leader():
@@ -290,11 +290,13 @@ def test_plan__a_job_that_left_the_scope_gets_its_own_value_back(kind, now, own)
     """Its user moved it, or an admin shortened a list: lifted as it is it would pass all jobs there."""
     columns = {**now, "partition": ["gpu", "cpu", "cpu"], "written": [True, True, False], "base_nice": [5, 5, 5]}
     seen = queue("abc", **columns)
-    plan = planned(seen, scope=Scope(partitions=("gpu",)), lever=Lever(kind=kind))
+    plan = planned(seen, scope=ScopeConfig(partitions=("gpu",)), lever=LeverConfig(kind=kind))
     back = [action for action in plan.actions if action.job_id != 1]
     assert [(each.job_id, each.kind, each.new, each.base) for each in back] == [(2, kind, own, own)]
-    assert (plan.lever_wanted.tolist()[1], plan.managed.tolist()) == (own, [True, False, False])
-    assert planned(after(seen, plan), scope=Scope(partitions=("gpu",)), lever=Lever(kind=kind)).actions == ()
+    assert (plan.wanted_values.tolist()[1], plan.managed.tolist()) == (own, [True, False, False])
+    assert (
+        planned(after(seen, plan), scope=ScopeConfig(partitions=("gpu",)), lever=LeverConfig(kind=kind)).actions == ()
+    )
 
 
 @pytest.mark.parametrize(
@@ -302,7 +304,7 @@ def test_plan__a_job_that_left_the_scope_gets_its_own_value_back(kind, now, own)
     [
         {"state": int(JobState.RUNNING)},
         {"backoff": True},
-        {"pinned": True},
+        {"fixed_priority": True},
         {"cron": True},
         {"priority": 0},
         {"nice": -900, "written": False},
@@ -312,22 +314,26 @@ def test_plan__leaves_other_jobs_out_of_scope_alone(columns):
     """Values that somebody else set, jobs that run, and those that take no value of ours."""
     of = {"nice": -900, "written": True, "base_nice": 5, "partition": "cpu"} | columns
     seen = queue("a", **{name: [value] for name, value in of.items()})
-    assert planned(seen, scope=Scope(partitions=("gpu",))).actions == ()
+    assert planned(seen, scope=ScopeConfig(partitions=("gpu",))).actions == ()
 
 
 def test_plan__nothing_goes_back_while_the_scope_names_a_partition_that_slurm_does_not_know():
     """A slip of the pen would take the whole order away."""
     seen = queue("ab", nice=[-9, -8], written=[True] * 2, partition=["gpu", "cpu"])
     seen = replace(seen, partitions=Partitions.build(2, {"name": ["cpu", "gpu"]}))
-    assert planned(seen, scope=Scope(partitions=("gpuu",))).actions == ()
-    assert [action.job_id for action in planned(seen, scope=Scope(partitions=("gpu",))).actions if action.job_id == 2]
+    assert planned(seen, scope=ScopeConfig(partitions=("gpuu",))).actions == ()
+    assert [
+        action.job_id for action in planned(seen, scope=ScopeConfig(partitions=("gpu",))).actions if action.job_id == 2
+    ]
 
 
 def test_plan__values_that_go_back_count_against_the_pace():
     """A hundred jobs that leave the scope are not written at once."""
     seen = queue("abc", nice=[-9, -8, -7], written=[True] * 3, partition=["gpu", "cpu", "cpu"])
-    plan = planned(seen, scope=Scope(partitions=("gpu",)), pace=Pace(writes_per_cycle=1))
+    plan = planned(seen, scope=ScopeConfig(partitions=("gpu",)), pace=PaceConfig(writes_per_cycle=1))
     assert [action.job_id for action in plan.actions] == [2]
+    unbound = planned(seen, scope=ScopeConfig(partitions=("gpu",)))
+    assert plan.deferred == len(unbound.actions) - 1  # what waits for the next cycle is counted, of every lever
 
 
 @pytest.mark.parametrize("kind", ["nice", "site_factor"])
@@ -340,16 +346,16 @@ def test_plan__values_that_go_back_count_against_the_pace():
 def test_planner__a_nice_of_the_users_own_counts_in_the_order(kind, names, own, order):
     """The ranking is the order that Slurm has once the plan is written, and nobody's own nice is taken away."""
     before = queue(names, nice=own, base_nice=own if kind == "nice" else [0] * 3)
-    plan = planned(before, lever=Lever(kind=kind))
+    plan = planned(before, lever=LeverConfig(kind=kind))
     done = after(before, plan)
     assert "".join(before.jobs.name[row] for row in plan.ranking.order) == order == slurm_order(done)
-    assert planned(replace(done, now_s=before.now_s), lever=Lever(kind=kind)).actions == ()
+    assert planned(replace(done, now_s=before.now_s), lever=LeverConfig(kind=kind)).actions == ()
 
 
 def test_planner__nobody_leaves_for_a_job_that_its_user_put_last():
     """With a nice of its own above that of a job it competes with; one that all have says nothing."""
 
-    def acts(waiting_nice, running_nice):
+    def operations(waiting_nice, running_nice):
         rows = [{"job_id": 1, "gpus": 8, "state": "RUNNING", "requeueable": True, "run_s": 36_000.0, "end_s": 2e5,
                  "cpus": 8, "start_s": 64_000.0, "comment": "slurmsched: preempt=yes ckpt=USR2@120",
                  "nice": running_nice, "base_nice": running_nice, "name": "b"},
@@ -357,20 +363,20 @@ def test_planner__nobody_leaves_for_a_job_that_its_user_put_last():
                  "time_limit_s": 3_600.0}]  # fmt: skip
         site = Site(rights=Rights.OPERATOR)
         seen = snapshot(rows, "1x8", now_s=1e5, allocations=[{"job_id": 1, "node": "n1", "gpus": 8}], site=site)
-        plan = planned(seen, taking=Preemption(enabled=True))
-        return len(plan.acts), [one.job_id for one in plan.refused if one.rule == "own-nice"]
+        plan = planned(seen, preemption=PreemptionConfig(enabled=True))
+        return len(plan.operations), [one.job_id for one in plan.refused if one.rule == "own-nice"]
 
-    assert [acts(*nices) for nices in ((0, 0), (100, 0), (100, 100))] == [(1, []), (0, [2]), (1, [])]
+    assert [operations(*nices) for nices in ((0, 0), (100, 0), (100, 100))] == [(1, []), (0, [2]), (1, [])]
 
 
 @pytest.mark.parametrize("kind", ["nice", "site_factor"])
 def test_planner__writes_nothing_on_priority_basic(kind):
     """There nice shifts the last priority given, so no value puts jobs into an order."""
     site = Site(rights=Rights.OPERATOR, settings={"PriorityType": "priority/basic"})
-    plan = planned(replace(queue("cab"), site=site), lever=Lever(kind=kind))
+    plan = planned(replace(queue("cab"), site=site), lever=LeverConfig(kind=kind))
     assert (plan.actions, plan.managed.tolist(), {one.rule for one in plan.refused}) == ((), [False] * 3, {"basic"})
     assert any("PriorityType=priority/multifactor" in note for note in plan.notes)
-    assert planned(queue("cab"), lever=Lever(kind=kind)).actions
+    assert planned(queue("cab"), lever=LeverConfig(kind=kind)).actions
 
 
 @pytest.mark.parametrize(("basic", "code"), [(True, 2), (False, 0)])

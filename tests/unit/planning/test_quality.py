@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from slurmsched.model import Fabric, Pin, SiteTopology, Snapshot, frozen
+from slurmsched.model import Fabric, SiteTopology, Snapshot, frozen
 from slurmsched.model.columns import Labels
+from slurmsched.planning.job_overrides import JobOverrides, records_of
 from slurmsched.planning.quality import placed
 from slurmsched.testing import snapshot
-from tests.unit.planning.pin_cases import mesh_of
+from tests.unit.planning.node_lists.node_list_cases import list_overrides, mesh_of
 
 BEFORE_S, NOW_S = 100.0, 200.0
 
@@ -76,12 +77,12 @@ def test_placed__only_nodes_it_could_have_had():
     """n1 is better and excluded; our own pin is no wish of the user's."""
     (barred,) = placed(EMPTY, cluster([run(7, 2, 150.0, nodes_excluded="n2")], {7: ("n1", (0, 3))}, NOW_S))
     assert barred.ratio == 1.0
-    pin = Pin(7, 1.0, "n1", "", 1.0, ("n1",))
+    pin = list_overrides(7, "n1", submit_s=1.0, since_s=1.0)
     full = cluster([run(1, 6, 50.0)], {1: ("n1", (2, 3, 4, 5, 6, 7))}, BEFORE_S)
     now = cluster([run(1, 6, 50.0), run(7, 2, 150.0, nodes_asked="n1")],
                   {1: ("n1", (2, 3, 4, 5, 6, 7)), 7: ("n1", (0, 1))}, NOW_S)  # fmt: skip
     assert [one.ratio for one in placed(full, now)] == [1.0]
-    pinned = placed(full, replace(now, pins=(pin,)))
+    pinned = placed(full, replace(now, overrides=records_of((pin,))))
     assert [(one.ratio, one.pinned) for one in pinned] == [(0.5, True)]
 
 
@@ -100,7 +101,7 @@ BLOCKS = Fabric("block", Labels.of(["a", "b"]), frozen([1, 1], np.int8), frozen(
 
 
 def gang_on(
-    *names: str, fabric: Fabric = BLOCKS, classes: bool = True, pins: tuple[Pin, ...] = (), **asks: Any
+    *names: str, fabric: Fabric = BLOCKS, classes: bool = True, pins: tuple[JobOverrides, ...] = (), **asks: Any
 ) -> list[Any]:
     """What is told of a gang of whole nodes that started on these, while a job held n1."""
     wired = mesh_of(4) if classes else SiteTopology(node_class=frozen([-1] * 4, np.int64))
@@ -109,7 +110,7 @@ def gang_on(
     rows = [{"job_id": job, "node": node, "gpus": 8, "gpu_mask": 255}
             for job, node in ((1, "n1"), *((7, name) for name in names))]  # fmt: skip
     before = snapshot(jobs[:1], "4x8", now_s=BEFORE_S, allocations=rows[:1], topology=blocks)
-    now = snapshot(jobs, "4x8", now_s=NOW_S, allocations=rows, topology=blocks, pins=pins)
+    now = snapshot(jobs, "4x8", now_s=NOW_S, allocations=rows, topology=blocks, overrides=records_of(pins))
     return list(placed(before, now))
 
 
@@ -123,7 +124,7 @@ def test_placed__a_gang_over_two_cells_though_one_had_room():
 @pytest.mark.parametrize(("nodes", "pinned"), [("n[2-3]", True), ("n[3-4]", False)])
 def test_placed__a_gang_on_a_list_of_ours(nodes, pinned):
     """It is told whether the gang runs on just the nodes that it was given."""
-    (found,) = gang_on("n2", "n3", pins=(Pin(7, 1.0, nodes, "", 1.0, (nodes,)),))
+    (found,) = gang_on("n2", "n3", pins=(list_overrides(7, nodes, submit_s=1.0, since_s=1.0),))
     assert (found.pinned, found.ratio) == (pinned, 0.5)
 
 

@@ -19,6 +19,7 @@ CASES = (
     "SlurmSched:DUR=1d12h Preempt=NO topo=NVLink,",
     "slurmsched: max-gpus=8 min_gpus=2; share=no batch=512 model=meta/llama-3.1",
     "slurmsched: min_gpus=9 max_gpus=8",
+    "slurmsched: min_cpus=9 gpu_mem=0",
     "slurmsched: dur=2h dur=3h",
     "slurmsched: dur=2h dur=nonsense",
     "slurmsched: dur=2 bogus=1 topo=moon count",

@@ -10,18 +10,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+from slurmsched.allocation import leases
+from slurmsched.allocation.elastic import amdahl, least_share_in_time, sizes_of, timetable
+from slurmsched.allocation.leases import LeaseDemand
 from slurmsched.errors import ConfigError
 from slurmsched.estimators.throughputs import Throughputs
 from slurmsched.model import Labels, Snapshot
-from slurmsched.policies import lease_plan
 from slurmsched.policies.aonline import AOnline
 from slurmsched.policies.chronus import Chronus
 from slurmsched.policies.elasticflow import ElasticFlow
 from slurmsched.policies.genie import Genie
-from slurmsched.policies.lease_plan import Demand
 from slurmsched.policies.oasis import Oasis
 from slurmsched.policies.themis import Themis
-from slurmsched.policies.timetable import amdahl, filled, sizes_of, timetable
 from slurmsched.testing import check_policy, mixed_snapshot, snapshot
 
 HOUR = 3_600.0
@@ -49,7 +49,7 @@ def test_genie__six_jobs_by_hand() -> None:
     ranking = Genie().rank(given)
     assert (ranking.why["allowance_s"] / HOUR).tolist() == [3.0, 1.0, -1.0, np.inf, 0.5, np.inf]
     assert ids(Genie(), given) == [5, 2, 1, 3, 6, 4]
-    assert ranking.notes == ("2 of 6 jobs tell no deadline: best effort", "1 job cannot meet the deadline any more")
+    assert ranking.notes == ("2 of 6 jobs have no deadline: best effort", "1 job cannot meet the deadline any more")
 
 
 def test_genie__looks_again_when_an_allowance_is_used_up() -> None:
@@ -65,7 +65,7 @@ def test_genie__waits_for_the_type_on_which_it_is_faster() -> None:
     given = snapshot([{"comment": hints}], nodes)
     policy = Genie(speeds=Throughputs(table="gavel", reference="k80"))
     ranking = policy.rank(given)
-    assert ranking.wants is not None and list(ranking.wants.gpu_type or ()) == ["v100"]
+    assert ranking.changes is not None and list(ranking.changes.gpu_type or ()) == ["v100"]
     assert ranking.why["allowance_s"][0] > HOUR
 
 
@@ -90,7 +90,7 @@ def test_genie__waits_for_a_type_only_where_that_ends_sooner(ran_s: float | None
         held = [{"job_id": 9, "node": "n1", "gpus": 1}]
     given = snapshot(rows, FAST_AND_SLOW, now_s=60.0, allocations=held)
     ranking = Genie(speeds=Throughputs("gavel")).rank(given)
-    assert ranking.wants is not None and list(ranking.wants.gpu_type or ())[:3] == types
+    assert ranking.changes is not None and list(ranking.changes.gpu_type or ())[:3] == types
 
 
 def test_genie__waits_for_a_fast_type_that_is_worth_it() -> None:
@@ -99,7 +99,7 @@ def test_genie__waits_for_a_fast_type_that_is_worth_it() -> None:
     rows = [{"state": "RUNNING", "start_s": 0.0, "comment": RESNET}, {"comment": RESNET}]
     given = snapshot(rows, nodes, allocations=[{"job_id": 1, "node": "n1", "gpus": 1}])
     ranking = Genie(speeds=Throughputs("gavel")).rank(given)
-    assert ranking.wants is not None and list(ranking.wants.gpu_type or ()) == ["", "v100"]
+    assert ranking.changes is not None and list(ranking.changes.gpu_type or ()) == ["", "v100"]
 
 
 def test_genie__nobody_waits_for_gpus_that_others_hold_for_who_knows_how_long() -> None:
@@ -108,7 +108,7 @@ def test_genie__nobody_waits_for_gpus_that_others_hold_for_who_knows_how_long() 
                      allocations=[{"job_id": 1, "node": "n1", "gpus": 1}])  # fmt: skip
     hidden = snapshot([{"comment": RESNET}], [{**FAST_AND_SLOW[0], "gpus_used": 1}, FAST_AND_SLOW[1]])
     for given in (shown, hidden):
-        wants = Genie(speeds=Throughputs("gavel")).rank(given).wants
+        wants = Genie(speeds=Throughputs("gavel")).rank(given).changes
         assert wants is not None and list(wants.gpu_type or ())[-1] == "p100"
 
 
@@ -175,11 +175,11 @@ def test_chronus__gangs_that_do_not_fit_beside_each_other_are_promised_one_after
     assert ranking.why["group"].tolist() == [0, 1]
 
 
-@pytest.mark.parametrize("left_s", [5e-6, 1e-5, 2e-5, 1e-3])
-def test_chronus__a_promised_job_in_its_last_moment_is_planned(left_s: float) -> None:
+@pytest.mark.parametrize("remaining_s", [5e-6, 1e-5, 2e-5, 1e-3])
+def test_chronus__a_promised_job_in_its_last_moment_is_planned(remaining_s: float) -> None:
     """Its times are past, and another promise cannot be kept: each keeps its times, of which it needs none."""
     carry = {"lease_plan": {"until_s": 9e3, "times": {"1@0": [[0.0, HOUR]], "2@0": [[HOUR, 2 * HOUR]]}}}
-    jobs = [{"gpus": 4, "state": "RUNNING", "start_s": 0.0, "executed_s": HOUR - left_s,
+    jobs = [{"gpus": 4, "state": "RUNNING", "start_s": 0.0, "executed_s": HOUR - remaining_s,
              "comment": "slurmsched: dur=1h deadline=+2h"},
             {"gpus": 4, "comment": "slurmsched: dur=2h deadline=+2h"}]  # fmt: skip
     ranking = Chronus().rank(snapshot(jobs, "1x8", now_s=HOUR, carry=carry))
@@ -200,13 +200,13 @@ def test_chronus__a_promise_that_cannot_be_kept_is_told() -> None:
     assert Chronus().rank(two).carry["lease_plan"]["times"] == {"1@0": [[60.0, 3_660.0]]}
 
 
-@pytest.mark.parametrize("pack", [lease_plan.best, lease_plan.greedy])
+@pytest.mark.parametrize("pack", [leases.pack_by_programme, leases.pack_greedily])
 def test_packing__far_leases_are_counted_in_blocks(pack: Any) -> None:
     """20 leases in 40: blocks of 8 single ones, then 2 to 32; two such jobs fit into them, three not. Of equals the
     earlier deadline, which comes first, is taken."""
-    assert lease_plan.blocks(40).tolist() == [1] * 8 + [2, 4, 8, 16, 32]
+    assert leases.blocks(40).tolist() == [1] * 8 + [2, 4, 8, 16, 32]
     twenty, forty = np.full(3, 20), np.full(3, 40)
-    made = pack(Demand(np.full(3, 8), twenty, forty, np.zeros(3, np.bool_)), 8)
+    made = pack(LeaseDemand(np.full(3, 8), twenty, forty, np.zeros(3, np.bool_)), 8)
     assert made.admitted.tolist() == [True, True, False]
 
 
@@ -222,8 +222,8 @@ def test_elasticflow__six_jobs_by_hand() -> None:
     assert ranking.why["given_gpus"].tolist() == [2, 4, 4, 0, 2, 0]
     assert ranking.why["admitted"].tolist() == [True, True, True, True, False, False]
     assert (ranking.order + 1).tolist() == [3, 2, 1, 5, 4, 6]
-    assert ranking.wants is not None and ranking.wants.gpus is not None
-    assert ranking.wants.gpus.tolist() == [0, 0, 0, 0, 2, 0]  # only what differs from what is asked for
+    assert ranking.changes is not None and ranking.changes.gpus is not None
+    assert ranking.changes.gpus.tolist() == [2, 4, 4, 0, 2, 0]  # also what is asked for: a job may hold another size
 
 
 def test_elasticflow__refuses_what_would_break_a_promise() -> None:
@@ -245,10 +245,10 @@ def test_filled__the_least_share_that_is_in_time() -> None:
     """4 GPU hours by hour 2 take 2 GPUs; where 1 is free in the first hour they take 4 in the second."""
     given = told((2, f"dur=2h deadline=+4h {ELASTIC}"))
     sizes, table = sizes_of(given, [0], 0.0)[0], timetable(0.0, HOUR, 4, 8)
-    assert filled(sizes, 2 * HOUR, 2 * HOUR, table).tolist() == [2, 2, 0, 0]  # type: ignore[union-attr]
+    assert least_share_in_time(sizes, 2 * HOUR, 2 * HOUR, table).tolist() == [2, 2, 0, 0]  # type: ignore[union-attr]
     table.take(np.array([7, 0, 0, 0]))
-    assert filled(sizes, 2 * HOUR, 2 * HOUR, table).tolist() == [1, 4, 0, 0]  # type: ignore[union-attr]
-    assert filled(sizes, 9 * HOUR, 2 * HOUR, table) is None
+    assert least_share_in_time(sizes, 2 * HOUR, 2 * HOUR, table).tolist() == [1, 4, 0, 0]  # type: ignore[union-attr]
+    assert least_share_in_time(sizes, 9 * HOUR, 2 * HOUR, table) is None
 
 
 def test_sizes_of__doublings_between_the_hints_and_what_is_asked() -> None:
@@ -296,9 +296,9 @@ def test_elastic_policies__keep_to_the_curve(make: Any, gpus: int | None, curves
     time has a price. One that no table knows is told of, and has all."""
     known, unknown = (told((2, f"dur=9h model={model} min_gpus=1 max_gpus=16"), nodes="2x8") for model in "mx")
     policy = make(serial=0.0, speeds=curves)
-    wants, others = policy.rank(known).wants, policy.rank(unknown)
+    wants, others = policy.rank(known).changes, policy.rank(unknown)
     assert (None if wants is None else wants.gpus.tolist()) == (gpus and [gpus])
-    assert others.wants is not None and others.wants.gpus.tolist() == [16]
+    assert others.changes is not None and others.changes.gpus.tolist() == [16]
     assert "1 of 1 elastic job is in no table of speeds: Amdahl's law" in others.notes
     check_policy(policy)
 
@@ -315,7 +315,7 @@ def test_elastic_policies__a_job_that_can_run_in_none_of_its_sizes_has_what_it_a
     policy = make(speeds=Throughputs(str(tmp_path / "b.csv")))
     assert [each.gpus.tolist() for each in sizes_of(given, [0], 0.0, policy.speeds)] == [[1]]
     ranking = policy.rank(given)
-    assert ranking.wants is None or ranking.wants.gpus is None or not ranking.wants.gpus.any()
+    assert ranking.changes is None or ranking.changes.gpus is None or ranking.changes.gpus[0] in (0, 1)
 
 
 def test_timetable__slots_end_at_multiples_and_grow() -> None:
@@ -351,13 +351,13 @@ def test_oasis__an_elastic_job_buys_the_size_that_is_cheapest() -> None:
     """4 GPU hours by hour 1, alone on 8 GPUs: 4 GPUs for an hour, though it asks for 1."""
     given = told((1, "dur=4h deadline=+1h min_gpus=1 max_gpus=8"))
     ranking = Oasis(serial=0.0, slot_s=HOUR, steepness=50.0).rank(given)
-    assert ranking.wants is not None and ranking.wants.gpus is not None
-    assert ranking.wants.gpus.tolist() == [4]
+    assert ranking.changes is not None and ranking.changes.gpus is not None
+    assert ranking.changes.gpus.tolist() == [4]
 
 
 def test_oasis__without_fill_jobs_wait_for_their_slot() -> None:
     """Who is due later is told when, who is refused not to start."""
-    wants = Oasis(serial=0.0, slot_s=HOUR, fill=False).rank(told(*OASIS_SIX)).wants
+    wants = Oasis(serial=0.0, slot_s=HOUR, fill=False).rank(told(*OASIS_SIX)).changes
     assert wants is not None and wants.start_s is not None
     assert (wants.start_s / HOUR).tolist() == [-np.inf, 1.0, np.inf, 2.0, 4.0, 5.0]
 
@@ -395,7 +395,7 @@ def test_aonline__the_next_window_is_twice_as_long() -> None:
 
 def test_aonline__without_fill_jobs_wait_for_their_run() -> None:
     """Planned jobs are told their time, the one left over not to start."""
-    wants = replace(ONLINE, fill=False).rank(told(*ONLINE_SIX)).wants
+    wants = replace(ONLINE, fill=False).rank(told(*ONLINE_SIX)).changes
     assert wants is not None and wants.start_s is not None
     assert (wants.start_s / HOUR).tolist() == [3.0, 0.0, 1.0, np.inf, 0.0, 2.0]
 

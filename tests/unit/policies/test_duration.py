@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from slurmsched.config import Lever, Scope
+from slurmsched.config import LeverConfig, ScopeConfig
 from slurmsched.errors import ConfigError
-from slurmsched.estimators.additive import Additive
-from slurmsched.estimators.hint import Hint
-from slurmsched.estimators.history import History
-from slurmsched.model import Defer, Past, Rights, Site, Snapshot
+from slurmsched.estimators.boosted_trees import Additive
+from slurmsched.estimators.past_run_times import RollingHistory
+from slurmsched.estimators.requested_time import Hint
+from slurmsched.model import Past, Rights, SetStart, Site, Snapshot
 from slurmsched.planning.planner import Planner
 from slurmsched.policies.lucid import Lucid
 from slurmsched.policies.mlfs import Mlfs
@@ -30,7 +30,9 @@ def six() -> Snapshot:
     return snapshot([{"user": user, "gpus": gpus} for user, gpus in SIX], now_s=9.0, past=ended)
 
 
-@pytest.mark.parametrize("policy", [Qssf(estimator=History(np.inf)), Lucid(Additive(estimator=History(np.inf)))])
+@pytest.mark.parametrize(
+    "policy", [Qssf(estimator=RollingHistory(np.inf)), Lucid(Additive(estimator=RollingHistory(np.inf)))]
+)
 def test_expected_service__six_jobs_by_hand(policy: Any) -> None:
     """100, 400, 240, 60, 65 and 520 GPU s: least first."""
     ranking = policy.rank(six())
@@ -48,14 +50,14 @@ def test_expected_service__says_that_nothing_has_ended(policy: Any, name: str) -
 
 def test_qssf__says_that_the_trees_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without scikit-learn the rolling estimate alone counts; told only where the trees were to count."""
-    monkeypatch.setattr("slurmsched.policies.qssf.available", lambda: False)
+    monkeypatch.setattr("slurmsched.policies.qssf.scikit_learn_installed", lambda: False)
     told = [Qssf(trees_share=share).rank(six()).notes for share in (0.5, 0.0)]
     assert [["scikit-learn is not installed" in note for note in notes] for notes in told] == [[True], []]
 
 
 def test_lucid__says_that_its_model_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without scikit-learn history alone counts; told only where the model was to count."""
-    monkeypatch.setattr("slurmsched.policies.lucid.available", lambda: False)
+    monkeypatch.setattr("slurmsched.policies.lucid.scikit_learn_installed", lambda: False)
     told = [policy.rank(six()).notes for policy in (Lucid(), Lucid(estimator=Hint()))]
     assert [["scikit-learn is not installed" in note for note in notes] for notes in told] == [[True], []]
 
@@ -102,8 +104,8 @@ def test_mlfs__six_jobs_by_hand() -> None:
     ranking = Mlfs(alpha=0.5, waiting_weight=0.5, estimator=Hint()).rank(snapshot(rows))
     assert ranking.why["priority"].tolist() == [1.0, 0.75, 0.375, 1.25, 1.75, 0.625]
     assert ranking.order.tolist() == [4, 3, 0, 1, 5, 2]
-    assert ranking.notes == ("5 of 6 jobs tell no progress: ordered by deadline, remaining time and waiting",
-                             "5 of 6 jobs tell no loss: counted as if at the first step")  # fmt: skip
+    assert ranking.notes == ("5 of 6 jobs report no progress: ordered by deadline, remaining time and waiting",
+                             "5 of 6 jobs report no loss: counted as if at the first step")  # fmt: skip
 
 
 def test_mlfs__loss_and_progress_multiply_and_their_absence_counts_as_the_first_step() -> None:
@@ -177,19 +179,19 @@ def test_spin__without_filling_jobs_wait_for_their_slots() -> None:
     policy = Spin(slots=21, estimator=Hint(), fill=False)
     first = snapshot(SPIN_SIX, "1x8", now_s=1_000.0)
     told = policy.rank(first)
-    assert told.wants is not None and told.wants.start_s is not None
-    assert told.wants.start_s.tolist() == [1_000.0 + 600.0 * slot for slot in (15, 10, 6, 3, 1, 0)]
+    assert told.changes is not None and told.changes.start_s is not None
+    assert told.changes.start_s.tolist() == [1_000.0 + 600.0 * slot for slot in (15, 10, 6, 3, 1, 0)]
     rows = [*SPIN_SIX, {"job_id": 99, "submit_s": 1_100.0, "gpus": 8}]
     later = policy.rank(snapshot(rows, "1x8", now_s=1_200.0, carry=told.carry))
-    assert later.wants is not None and later.wants.start_s is not None
-    assert later.wants.start_s.tolist() == [*told.wants.start_s.tolist(), np.inf]
-    assert Spin(slots=21, estimator=Hint()).rank(first).wants is None
+    assert later.changes is not None and later.changes.start_s is not None
+    assert later.changes.start_s.tolist() == [*told.changes.start_s.tolist(), np.inf]
+    assert Spin(slots=21, estimator=Hint()).rank(first).changes is None
 
 
 def test_spin__without_filling_only_jobs_that_could_start_wait() -> None:
     """One that is not eligible yet is told no start; one beyond most_jobs is."""
     rows = [{"gpus": 8}, {"gpus": 8}, {"gpus": 8, "eligible_s": 9_000.0}]
-    wants = Spin(fill=False, most_jobs=1).rank(snapshot(rows, "1x8", now_s=1_000.0)).wants
+    wants = Spin(fill=False, most_jobs=1).rank(snapshot(rows, "1x8", now_s=1_000.0)).changes
     assert wants is not None and wants.start_s is not None
     assert np.isfinite(wants.start_s).tolist() == [True, False, False]
     assert wants.start_s[1:].tolist() == [np.inf, -np.inf]
@@ -198,16 +200,16 @@ def test_spin__without_filling_only_jobs_that_could_start_wait() -> None:
 def test_spin__a_new_round_writes_starts_of_its_own_jobs_only() -> None:
     """20 jobs, 2 in a plan, starts written for an hour at most: after the first cycle no start of a job outside the
     plan ends with the round, and the next plan writes none of them again."""
-    planner = Planner(Spin(fill=False, most_jobs=2, estimator=Hint()), scope=Scope(partitions=("gpu",)),
-                      lever=Lever(start=True, start_most_s=3_600))  # fmt: skip
+    planner = Planner(Spin(fill=False, most_jobs=2, estimator=Hint()), scope=ScopeConfig(partitions=("gpu",)),
+                      lever=LeverConfig(start=True, start_most_s=3_600))  # fmt: skip
     rows = [{"job_id": number, "submit_s": 900.0, "eligible_s": 900.0, "gpus": 8} for number in range(1, 21)]
     plan = planner.plan(snapshot(rows, "1x8", now_s=1_000.0, site=Site(rights=Rights.OPERATOR)))
-    starts = {each.job_id: each.start_s for each in plan.actions if isinstance(each, Defer)}
+    starts = {each.job_id: each.new for each in plan.actions if isinstance(each, SetStart)}
     assert [starts[job] for job in range(3, 21)] == [4_600.0] * 18
     held = [{**row, "eligible_s": starts.get(row["job_id"], 900.0)} for row in rows]
     later = snapshot(held, "1x8", now_s=1_600.0, site=Site(rights=Rights.OPERATOR), carry=plan.ranking.carry,
-                     deferrals=plan.deferrals)  # fmt: skip
-    written = {each.job_id for each in planner.plan(later).actions if isinstance(each, Defer)}
+                     overrides=plan.overrides)  # fmt: skip
+    written = {each.job_id for each in planner.plan(later).actions if isinstance(each, SetStart)}
     assert written <= {1, 2}
 
 

@@ -25,7 +25,7 @@ def test_e_las__six_jobs_by_hand() -> None:
     ranking = ELas(60.0).rank(six())
     assert ranking.why["counted"].tolist() == [600.0, 120.0, 300.0, 600.0, 0.0, 600.0]
     assert (ranking.order + 1).tolist() == [5, 2, 3, 1, 4, 6]
-    assert ranking.notes == ("2 of 6 jobs tell no progress: ordered by attained service alone",)
+    assert ranking.notes == ("2 of 6 jobs report no progress: ordered by attained service alone",)
 
 
 def test_e_las__without_progress_it_is_las() -> None:

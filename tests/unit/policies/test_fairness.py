@@ -9,19 +9,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from slurmsched.allocation.finish_time import FinishTimes, auction
+from slurmsched.allocation.heterogeneity import heterogeneous_cluster
+from slurmsched.allocation.leases import leases
+from slurmsched.allocation.tenants import fair_tickets, stride_order, trade_tickets
 from slurmsched.errors import ConfigError
 from slurmsched.estimators.throughputs import Throughputs
 from slurmsched.model import Past
 from slurmsched.policies.astraea import Astraea, end_within, level_of
-from slurmsched.policies.auction import auction
 from slurmsched.policies.dorm import Dorm
-from slurmsched.policies.finish_time import Times
 from slurmsched.policies.gandiva_fair import NO_TRADE, GandivaFair
-from slurmsched.policies.gpu_market import market
-from slurmsched.policies.leases import leases
-from slurmsched.policies.stride import turns
 from slurmsched.policies.themis import Themis
-from slurmsched.policies.trading import fair_tickets, traded
 from slurmsched.testing import check_policy, snapshot
 
 SIX = [
@@ -57,7 +55,7 @@ def test_themis__minmax_shares_make_the_largest_rho_least() -> None:
     """Two new jobs of all 8 GPUs and equal length: half of the time each."""
     given = snapshot([{"gpus": 8, "comment": "slurmsched: dur=1h"}] * 2, "1x8")
     ranking = Themis(variant="minmax").rank(given)
-    assert ranking.wants.share == pytest.approx([0.5, 0.5], rel=5e-3)
+    assert ranking.changes.share == pytest.approx([0.5, 0.5], rel=5e-3)
 
 
 def test_themis__says_what_it_does_not_know() -> None:
@@ -99,10 +97,10 @@ def test_themis__elastic_jobs_bid_for_parts_as_the_page_tells() -> None:
     """Two alike on 8 GPUs have 4 each; a gang alone is all or nothing, so that one has all."""
     given = snapshot([ELASTIC, ELASTIC], "1x8")
     both = Themis(fairness=0.0, elastic=True).rank(given)
-    assert both.wants.gpus.tolist() == [4, 4]  # type: ignore[union-attr]
+    assert both.changes.gpus.tolist() == [4, 4]  # type: ignore[union-attr]
     assert both.why["urgency"].tolist() == [0.0, 0.0]
     one = Themis(fairness=0.0).rank(given)
-    assert (one.wants, one.why["urgency"].tolist()) == (None, [0.0, 1.0])
+    assert (one.changes, one.why["urgency"].tolist()) == (None, [0.0, 1.0])
 
 
 def test_themis__who_runs_bids_for_its_own_size_alone() -> None:
@@ -114,15 +112,15 @@ def test_themis__who_runs_bids_for_its_own_size_alone() -> None:
         ranked = policy.rank(replace(given, now_s=now_s, carry=carry))
         carry = ranked.carry
         assert given.jobs.job_id[ranked.order].tolist() == [2, 3, 1]
-        assert ranked.wants.gpus.tolist() == [0, 4, 4]  # type: ignore[union-attr]
+        assert ranked.changes.gpus.tolist() == [0, 4, 4]  # type: ignore[union-attr]
         assert ranked.carry["until_s"][0] == 100.0
     alone = policy.rank(replace(given, jobs=given.jobs.take(np.array([0])), now_s=100.0))
-    assert (alone.wants, alone.carry["until_s"][0]) == (None, 200.0)
+    assert (alone.changes, alone.carry["until_s"][0]) == (None, 200.0)
 
 
 def test_themis__a_bid_for_all_gains_as_much_as_its_page_tells() -> None:
     """An hour left, 20 minutes of lease, just come: log(1 + 1200 / 3600) at all GPUs; at none of them nothing."""
-    policy, times = Themis(), Times(np.zeros(2), np.array([3_600.0, 600.0]), np.ones(2))
+    policy, times = Themis(), FinishTimes(np.zeros(2), np.array([3_600.0, 600.0]), np.ones(2))
     gains = policy._gains(times, np.array([0, 1]), np.array([[1.0, 0.5, 0.0]] * 2))
     assert gains[0] == pytest.approx([np.log(4 / 3), np.log(4_800 / 4_200), 0.0])
     assert gains[1] == pytest.approx([np.log(1_800 / 600), np.log(1_800 / 1_200), 0.0])
@@ -214,7 +212,7 @@ def test_leases__loser_contends_until_it_is_chosen() -> None:
 
 def test_turns__tenants_alternate_by_ticket() -> None:
     """Equal strides: the tenant with pass 0 gets two turns before one with pass 2."""
-    found = turns(np.array([0, 0, 0, 1]), np.arange(4), np.array([0.0, 2.0]), np.ones(4))
+    found = stride_order(np.array([0, 0, 0, 1]), np.arange(4), np.array([0.0, 2.0]), np.ones(4))
     assert found.tolist() == [0.0, 1.0, 2.0, 2.0]
 
 
@@ -265,10 +263,10 @@ def table(tmp_path: Path) -> Throughputs:
 def test_gandiva_fair__trades_as_its_page_tells(table: Throughputs) -> None:
     """Tickets after the deals and throughput before and after, in the page's table."""
     given = snapshot(TRADERS, MIXED)
-    here = market(given, table)
+    here = heterogeneous_cluster(given, table)
     account = np.array([0, 0, 1, 1, 2, 2])
     before = fair_tickets(here, account, np.ones(3))
-    after, _ = traded(before, here, account)
+    after, _ = trade_tickets(before, here, account)
     have, had = ((tickets * here.speed).sum(axis=1) for tickets in (after, before))
     rows = [(f"{row[2]:.2f}", f"{row[1]:.2f}", f"{now:.2f} from {then:.2f}")
             for row, now, then in zip(after, have, had, strict=True)]  # fmt: skip
@@ -283,9 +281,9 @@ def test_gandiva_fair__tells_the_trade_until_the_next(table: Throughputs) -> Non
     policy, given = GandivaFair(quantum_s=60.0, speeds=table), snapshot(TRADERS, MIXED)
     first = policy.rank(given)
     later = policy.rank(replace(given, now_s=given.now_s + 60.0, carry=json.loads(json.dumps(dict(first.carry)))))
-    told = "traded 1.3 v100 for 3.2 k80 GPUs: everybody has 1.12 to 1.36 times as much"
+    told = "traded 1.3 v100 for 3.2 k80 GPUs: each has 1.12 to 1.36 times as much"
     assert (first.notes, later.notes) == ((told,), (told,))
-    share = first.wants.share  # type: ignore[union-attr]
+    share = first.changes.share  # type: ignore[union-attr]
     assert share.round(3).tolist() == [0.278, 0.278, 0.472, 0.5, 0.639, 0.833]
 
 
@@ -294,7 +292,7 @@ def test_gandiva_fair__of_equal_gains_the_first_trades_first(table: Throughputs)
     given = snapshot(TRADERS, MIXED)
     rows = np.array([3, 5, 1, 0, 4, 2])
     wants = (
-        GandivaFair(quantum_s=60.0, speeds=table).rank(each).wants
+        GandivaFair(quantum_s=60.0, speeds=table).rank(each).changes
         for each in (given, replace(given, jobs=given.jobs.take(rows)))
     )
     straight, shuffled = (want.share for want in wants)  # type: ignore[union-attr]
@@ -304,7 +302,7 @@ def test_gandiva_fair__of_equal_gains_the_first_trades_first(table: Throughputs)
 def test_gandiva_fair__without_trades_each_has_its_part_of_every_type(table: Throughputs) -> None:
     """A sixth of all 12 GPUs each, half of the time; no note."""
     ranked = GandivaFair(quantum_s=60.0, speeds=table, trade=False).rank(snapshot(TRADERS, MIXED))
-    assert (ranked.notes, ranked.wants.share.tolist()) == ((), pytest.approx([0.5] * 6))  # type: ignore[union-attr]
+    assert (ranked.notes, ranked.changes.share.tolist()) == ((), pytest.approx([0.5] * 6))  # type: ignore[union-attr]
 
 
 def test_gandiva_fair__rounds_give_the_tickets_after_the_trade(table: Throughputs) -> None:
@@ -313,7 +311,7 @@ def test_gandiva_fair__rounds_give_the_tickets_after_the_trade(table: Throughput
     had = {kind: np.zeros(6) for kind in ("v100", "k80", "")}
     for _ in range(100):
         ranked = policy.rank(given)
-        on = list(ranked.wants.gpu_type)  # type: ignore[union-attr]
+        on = list(ranked.changes.gpu_type)  # type: ignore[union-attr]
         for job, kind in enumerate(on):
             had[kind][job] += 1
         ran_s = given.jobs.executed_s + np.array([60.0 * bool(kind) for kind in on])
@@ -327,7 +325,7 @@ def test_gandiva_fair__rounds_give_the_tickets_after_the_trade(table: Throughput
 def test_gandiva_fair__a_lone_job_is_on_the_fastest_type(table: Throughputs) -> None:
     """No other: no trade, all of its time on the V100; an empty cluster and one without jobs are fine."""
     alone = GandivaFair(quantum_s=60.0, speeds=table).rank(snapshot(TRADERS[:1], MIXED))
-    assert (list(alone.wants.gpu_type), alone.wants.share.tolist()) == (["v100"], [1.0])  # type: ignore[union-attr]
+    assert (list(alone.changes.gpu_type), alone.changes.share.tolist()) == (["v100"], [1.0])  # type: ignore[union-attr]
     assert alone.notes[0].startswith("no trade")
     assert GandivaFair(quantum_s=60.0, speeds=table).rank(snapshot([], MIXED)).order.tolist() == []
 
@@ -385,7 +383,7 @@ def test_dorm__fair_sizes_of_the_page() -> None:
     """Six elastic jobs share 12 GPUs alike."""
     rows = [{"gpus": 2, "comment": "slurmsched: min_gpus=1 max_gpus=4"}] * 6
     ranking = Dorm(theta1=0.0).rank(snapshot(rows, "1x12"))
-    assert ranking.wants.gpus.tolist() == [2] * 6
+    assert ranking.changes.gpus.tolist() == [2] * 6
 
 
 def test_dorm__fair_sizes_are_by_weight() -> None:
@@ -393,7 +391,7 @@ def test_dorm__fair_sizes_are_by_weight() -> None:
     hint = "slurmsched: min_gpus=1 max_gpus=4"
     rows = [{"gpus": 2, "qos": qos, "comment": hint} for qos in ("", "", "", "high", "", "")]
     ranking = Dorm(theta1=0.0, weights=("qos:high=2",)).rank(snapshot(rows, "1x14"))
-    assert ranking.wants.gpus.tolist() == [2, 2, 2, 4, 2, 2]
+    assert ranking.changes.gpus.tolist() == [2, 2, 2, 4, 2, 2]
 
 
 def test_dorm__changes_no_more_running_jobs_than_told() -> None:
@@ -406,7 +404,7 @@ def test_dorm__changes_no_more_running_jobs_than_told() -> None:
 def test_dorm__rigid_jobs_have_all_or_nothing() -> None:
     """Without hints a gang is whole, and no size is wanted."""
     ranking = Dorm(theta1=1.0).rank(snapshot([{"gpus": 5}, {"gpus": 4}, {"gpus": 4}], "1x8"))
-    assert (ranking.why["given_gpus"].tolist(), ranking.wants) == ([0, 4, 4], None)
+    assert (ranking.why["given_gpus"].tolist(), ranking.changes) == ([0, 4, 4], None)
 
 
 @pytest.mark.parametrize(

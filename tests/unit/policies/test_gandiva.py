@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json
 import random
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from slurmsched.allocation.cpython_random import CPythonRandom
 from slurmsched.errors import ConfigError
-from slurmsched.estimators.alike import Alike
-from slurmsched.estimators.throughputs import Throughputs
+from slurmsched.estimators.throughputs import EqualSpeeds, Throughputs
 from slurmsched.model import Ranking
 from slurmsched.policies.gandiva import Gandiva
-from slurmsched.policies.lots import Lots
+from slurmsched.sim.experiments.released_policies import GandivaAsReleased
 from slurmsched.testing import check_policy, snapshot
 
 PAIR = {"A": {"A": 0.6, "B": 0.9}, "B": {"A": 0.9, "B": 0.3}}  # what each keeps beside the other
@@ -43,18 +42,18 @@ def pairs(made: Ranking) -> set[frozenset[int]]:
 
 
 def shares(made: Ranking) -> list[float]:
-    assert made.wants is not None and made.wants.share is not None
-    return made.wants.share.round(6).tolist()
+    assert made.changes is not None and made.changes.share is not None
+    return made.changes.share.round(6).tolist()
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_lots__are_those_of_pythons_own_generator(seed: int) -> None:
     """Two of a list of any length, and numbers, go on where the last draws ended."""
-    theirs, ours = random.Random(), Lots((seed,))
+    theirs, ours = random.Random(), CPythonRandom((seed,))
     theirs.seed(seed)
     for count in [*range(2, 60), 100, 1_000]:
         assert list(ours.two(count)) == theirs.sample(range(count), 2)
-    again = Lots((seed,), ours.count)
+    again = CPythonRandom((seed,), ours.count)
     assert [again.below(9) for _ in range(5)] == [theirs.randrange(9) for _ in range(5)]
 
 
@@ -69,7 +68,7 @@ def test_gandiva__the_example_of_the_page(policy: Gandiva) -> None:
 def test_gandiva__nobody_shares_while_all_fit(policy: Gandiva) -> None:
     """Two jobs, two GPUs: each has its own all the time; no lot is drawn."""
     made = policy.rank(snapshot(jobs("AA"), NODES))
-    assert (made.wants.beside.tolist(), shares(made)) == ([-1, -1], [1.0, 1.0])  # type: ignore[union-attr]
+    assert (made.changes.beside.tolist(), shares(made)) == ([-1, -1], [1.0, 1.0])  # type: ignore[union-attr]
     assert (pairs(made), made.carry["drawn"]["count"]) == (set(), 0)
 
 
@@ -89,7 +88,7 @@ def test_gandiva__a_pair_that_pays_stays_and_one_that_does_not_is_parted(policy:
     """0.6 twice is more than one alone, 0.3 twice is less: who is parted is paired anew."""
     good = policy.rank(snapshot(jobs("AAAA"), NODES))
     assert pairs(good) <= pairs(later(policy, good, "AAAA"))
-    released = replace(policy, released=True)  # which tells how many lots were used up
+    released = GandivaAsReleased(speeds=policy.speeds)  # its count is of random numbers used up
     bad = released.rank(snapshot(jobs("BBBB"), NODES))
     kept = later(released, bad, "BBBB").carry["drawn"]["count"]
     assert (len(pairs(bad)), kept > bad.carry["drawn"]["count"]) == (2, True)
@@ -116,9 +115,9 @@ def test_gandiva__who_lost_its_partner_draws_again(policy: Gandiva) -> None:
 def test_gandiva__a_pair_without_throughputs_is_none(policy: Gandiva) -> None:
     """Gangs of two GPUs have none: each has half of the time. As released they are a pair, which cannot run."""
     given = snapshot(jobs("AA", gpus=2), NODES)
-    made, released = policy.rank(given), replace(policy, released=True).rank(given)
+    made, released = policy.rank(given), GandivaAsReleased(speeds=policy.speeds).rank(given)
     assert (pairs(made), shares(made)) == (set(), [0.5, 0.5])
-    assert (pairs(released), released.wants.beside.tolist()) == ({frozenset({1, 2})}, [-1, -1])  # type: ignore[union-attr]
+    assert (pairs(released), released.changes.beside.tolist()) == ({frozenset({1, 2})}, [-1, -1])  # type: ignore[union-attr]
     assert [each.why["in_round"].sum() for each in (made, released)] == [1, 1]
 
 
@@ -150,7 +149,7 @@ def test_gandiva__conforms_and_refuses_speeds_without_pairs(policy: Gandiva) -> 
     """Every rule of check_policy, its carry included; a ConfigError names the setting."""
     check_policy(policy, [snapshot(jobs("AABBA"), NODES), snapshot(jobs("AABBA"), NODES, seed=3)])
     with pytest.raises(ConfigError) as caught:
-        Gandiva(speeds=Alike())
+        Gandiva(speeds=EqualSpeeds())
     assert caught.value.key == "policy.speeds"
     with pytest.raises(ConfigError) as caught:
         Gandiva(round_s=0.0)

@@ -7,54 +7,53 @@ import dataclasses
 import numpy as np
 import pytest
 
+from slurmsched.allocation import programmes
+from slurmsched.allocation.programmes import AllocationProblem, solve_in_groups
+from slurmsched.allocation.water_filling import max_min
 from slurmsched.errors import ConfigError
 from slurmsched.model import Snapshot
-from slurmsched.policies import allocation
-from slurmsched.policies.allocation import Problem
 from slurmsched.policies.gavel import Gavel
-from slurmsched.policies.partition import partitioned
-from slurmsched.policies.water_filling import max_min
 from slurmsched.testing import check_policy, snapshot
 
 NODES = [{"name": "n1", "gpus": 1, "gpu_types": "gpu:k80:1"}, {"name": "n2", "gpus": 1, "gpu_types": "gpu:v100:1"}]
 PAGE = np.array([[0.25, 1.0]] * 3 + [[1.0, 1.0]] * 3)  # columns: k80, v100
 
 
-def problem(speed: np.ndarray, left_s: float | list[float] = 100.0, gpus: float = 1.0) -> Problem:
+def problem(speed: np.ndarray, remaining_s: float | list[float] = 100.0, gpus: float = 1.0) -> AllocationProblem:
     jobs = len(speed)
-    left = np.broadcast_to(np.asarray(left_s, np.float64), (jobs,))
-    return Problem(np.ones(2), np.full(jobs, gpus), speed, left, np.zeros(jobs), np.ones(jobs))
+    left = np.broadcast_to(np.asarray(remaining_s, np.float64), (jobs,))
+    return AllocationProblem(np.ones(2), np.full(jobs, gpus), speed, left, np.zeros(jobs), np.ones(jobs))
 
 
 def test_max_min__the_example_of_the_page() -> None:
     """Three jobs that gain from the V100 and three that do not: everyone has 16/13 of an equal split."""
     share = max_min(problem(PAGE))
-    split = (allocation.equal_split(problem(PAGE)) * PAGE).sum(axis=1)
+    split = (programmes.equal_split(problem(PAGE)) * PAGE).sum(axis=1)
     assert (share * PAGE).sum(axis=1) / split == pytest.approx([16 / 13] * 6, rel=1e-4)
 
 
 def test_makespan__long_jobs_get_the_faster_type() -> None:
     """200 s and 100 s of work, the V100 twice as fast: the long job has it, and both end after 100 s."""
     speed = np.array([[1.0, 2.0], [1.0, 2.0]])
-    share = allocation.makespan(problem(speed, [200.0, 100.0]))
+    share = programmes.makespan(problem(speed, [200.0, 100.0]))
     assert (share * speed).sum(axis=1) == pytest.approx([2.0, 1.0], rel=1e-4)
 
 
 def test_finish_time_fairness__equal_jobs_fare_alike() -> None:
     """Two jobs and two GPUs that are alike: each has one all the time, as it would have isolated."""
-    share = allocation.finish_time_fairness(problem(np.ones((2, 2))))
+    share = programmes.finish_time_fairness(problem(np.ones((2, 2))))
     assert share.sum(axis=1) == pytest.approx([1.0, 1.0], rel=2e-3)
 
 
 def test_sum_throughput__nobody_is_owed_anything() -> None:
     """One V100: the job that is fastest there has it, the other one the K80."""
-    share = allocation.sum_throughput(problem(np.array([[0.5, 1.0], [0.2, 3.0]])))
+    share = programmes.sum_throughput(problem(np.array([[0.5, 1.0], [0.2, 3.0]])))
     assert share.round(6).tolist() == [[1.0, 0.0], [0.0, 1.0]]
 
 
 def test_cost__prices_decide() -> None:
     """Twice as fast and three times as dear: the only job runs on the K80."""
-    share = allocation.cost(problem(np.array([[1.0, 2.0]])), [1.0, 3.0])
+    share = programmes.cost(problem(np.array([[1.0, 2.0]])), [1.0, 3.0])
     assert share.round(6).tolist() == [[1.0, 0.0]]
 
 
@@ -62,12 +61,12 @@ def test_first_come__a_job_without_room_blocks_those_behind_it() -> None:
     """The second job, of two GPUs, fits nowhere; the third one waits behind it."""
     one = problem(np.ones((3, 2)))
     asked = dataclasses.replace(one, gpus=np.array([1.0, 2.0, 1.0]), elapsed_s=np.array([30.0, 20.0, 10.0]))
-    assert allocation.first_come(asked).sum(axis=1).tolist() == [1.0, 0.0, 0.0]
+    assert programmes.first_come(asked).sum(axis=1).tolist() == [1.0, 0.0, 0.0]
 
 
 def test_partitioned__same_seed_same_groups_within_capacity() -> None:
     """Two groups never take more than there is, and the same seed gives the same shares."""
-    given = [partitioned(max_min, problem(PAGE), 2, seed) for seed in (1, 1)]
+    given = [solve_in_groups(max_min, problem(PAGE), 2, seed) for seed in (1, 1)]
     assert np.array_equal(given[0], given[1])
     assert (given[0].sum(axis=0) <= 1 + 1e-6).all()
 
@@ -93,9 +92,9 @@ def test_gavel__a_round_stands_until_it_is_over() -> None:
 def test_gavel__without_fill_the_others_wait_for_the_next_round() -> None:
     """Three jobs, two GPUs: the one out of the round is not to start, and with `fill` it may."""
     given = snapshot([{"job_id": i} for i in (1, 2, 3)], NODES)
-    start_s = Gavel(fill=False).rank(given).wants.start_s  # type: ignore[union-attr]
+    start_s = Gavel(fill=False).rank(given).changes.start_s  # type: ignore[union-attr]
     assert np.isposinf(start_s).sum() == 1  # type: ignore[arg-type]
-    assert Gavel().rank(given).wants.start_s is None  # type: ignore[union-attr]
+    assert Gavel().rank(given).changes.start_s is None  # type: ignore[union-attr]
 
 
 SHARERS = [{"job_id": i, "account": account, "qos": qos, "user": account} for i, (account, qos) in
@@ -106,7 +105,7 @@ FOUR = [{"name": "n1", "gpus": 4, "gpu_types": "gpu:a100:4"}]
 def shares(policy: Gavel, **more: object) -> list[float]:
     """Share of its time that each job is to have."""
     ranked = policy.rank(dataclasses.replace(snapshot(SHARERS, FOUR), **more))
-    return ranked.wants.share.round(4).tolist()  # type: ignore[union-attr]
+    return ranked.changes.share.round(4).tolist()  # type: ignore[union-attr]
 
 
 def test_gavel__accounts_share_first_as_the_page_tells() -> None:
@@ -165,7 +164,7 @@ def test_gavel__an_account_without_shares_is_last_and_not_starved() -> None:
 def test_gavel__accounts_of_no_shares_are_alike(others: list[dict[str, str]]) -> None:
     """Where no account with jobs has any, each has as much as another, however many one of no jobs has."""
     given = dataclasses.replace(snapshot([*SHARERS, *others], FOUR), shares={"a": 0.0, "b": 0.0, "c": 1.0})
-    share = Gavel(accounts=True).rank(given).wants.share  # type: ignore[union-attr]
+    share = Gavel(accounts=True).rank(given).changes.share  # type: ignore[union-attr]
     assert share[:6].round(4).tolist() == [0.5] * 4 + [1.0] * 2  # type: ignore[index]
 
 
@@ -189,7 +188,6 @@ def test_gavel__prices_of_gpus_without_a_type() -> None:
         ({"weights": ("user:ann=2", "user:ann=3")}, "policy.weights"),
         ({"weights": ("high=2",)}, "policy.weights"), ({"weights": ("qos:high=0",)}, "policy.weights"),
         ({"accounts": True, "objective": "ftf"}, "policy.accounts"), ({"in_turn": ("a",)}, "policy.in_turn"),
-        ({"accounts": True, "released": True}, "policy.accounts"),
         ({"weights": ("qos:high=2",), "objective": "makespan"}, "policy.weights"),
     ],
 )  # fmt: skip

@@ -9,7 +9,7 @@ from slurmsched import registry
 from slurmsched.errors import ConfigError
 from slurmsched.model import Past
 from slurmsched.policies.discretized_las import DiscretizedLas
-from slurmsched.policies.gittins import Gittins, gittins_index, released_index
+from slurmsched.policies.gittins import Gittins, gittins_index
 from slurmsched.testing import check_policy, mixed_snapshot, snapshot
 
 HISTORY = np.array([4.0, 8.0, 12.0])
@@ -33,20 +33,6 @@ HISTORY = np.array([4.0, 8.0, 12.0])
 def test_gittins_index__agrees_with_hand(attained: float, delta: float, index: float) -> None:
     """P(S - a <= delta | S > a) / E[min(S - a, delta) | S > a] on S in {4, 8, 12}, each equally likely."""
     assert gittins_index(HISTORY, np.array([attained]), delta)[0] == pytest.approx(index, rel=1e-15)
-
-
-@pytest.mark.parametrize(
-    ("attained", "index"),
-    [
-        (0.0, 1 / (4 + 4 + 4)),  # from 3: the 4 ends, served 4; the other two delta each
-        (5.0, 1 / (8 + 4)),  # from 7: the 8 ends, counted whole; 12 is served delta
-        (8.0, 0.0),  # from 11: the last sample never ends
-        (12.0, 0.0),
-    ],
-)
-def test_released_index__agrees_with_hand(attained: float, index: float) -> None:
-    """The released simulator's table on {4, 8, 12} with delta 4: just below the next sample, service from 0."""
-    assert released_index(HISTORY, np.array([attained]), 4.0)[0] == pytest.approx(index, rel=1e-15)
 
 
 def test_gittins__likelier_end_goes_first() -> None:
@@ -74,7 +60,7 @@ def test_gittins__short_history_falls_back_and_says_so() -> None:
 @pytest.mark.parametrize(
     ("parameters", "key"),
     [({"delta_gpu_s": 0.0}, "policy.delta_gpu_s"), ({"least_samples": 0}, "policy.least_samples"),
-     ({"thresholds_gpu_s": (2.0, 1.0)}, "policy.thresholds_gpu_s"), ({"index": "mine"}, "policy.index"),
+     ({"thresholds_gpu_s": (2.0, 1.0)}, "policy.thresholds_gpu_s"),
      ({"dimension": "3d"}, "policy.dimension")],
 )  # fmt: skip
 def test_gittins__refuses_bad_parameters(parameters: dict[str, object], key: str) -> None:
@@ -84,10 +70,9 @@ def test_gittins__refuses_bad_parameters(parameters: dict[str, object], key: str
     assert caught.value.key == key
 
 
-@pytest.mark.parametrize("index", ["paper", "released"])
-def test_gittins__conforms(index: str) -> None:
+def test_gittins__conforms() -> None:
     """Every rule of check_policy."""
-    assert check_policy(Gittins(index=index)) is None
+    assert check_policy(Gittins()) is None
 
 
 def test_gittins__promotes_a_job_that_waited_as_long_as_it_ran() -> None:

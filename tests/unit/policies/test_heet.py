@@ -7,18 +7,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from slurmsched.allocation.elastic import JobSizes
+from slurmsched.allocation.speed_samples import choices_of_one_type, take_samples
 from slurmsched.errors import ConfigError
 from slurmsched.model import Snapshot
-from slurmsched.policies.bundles import on_one
 from slurmsched.policies.heet import Heet, matched, speeds
-from slurmsched.policies.samples import sampled
-from slurmsched.policies.timetable import Sizes
 from slurmsched.testing import check_policy, snapshot
 
 NODES = [{"name": "n1", "gpus": 1, "gpu_types": "gpu:k80:1"}, {"name": "n2", "gpus": 1, "gpu_types": "gpu:v100:1"}]
 PAGE = np.array([[0.01, 0.02, 0.04]] * 2 + [[0.02] * 3] * 4)
 MAY = np.ones(PAGE.shape, np.bool_)
-ONE = Sizes(np.array([1]), np.ones(1))
+ONE = JobSizes(np.array([1]), np.ones(1))
 
 
 def jobs(*progress: int) -> list[dict[str, object]]:
@@ -37,8 +36,9 @@ def test_matched__the_example_of_the_page() -> None:
     """One of the first two has the V100, three of the others the rest: bids of 4 in all."""
     speed = speeds(PAGE, MAY, probes=3)
     assert speed[0].tolist() == pytest.approx([0.25, 0.5, 1.0])
-    each = on_one(speed, [ONE] * 6)
+    each = choices_of_one_type(speed, [ONE] * 6)
     on = matched(each.speed, each.gpus, np.array([1.0, 2.0, 1.0]))
+    assert on is not None
     assert on.tolist() == [2, -1, *on[2:].tolist()]
     assert sorted(on[2:].tolist()) == [-1, 0, 1, 1]
 
@@ -46,7 +46,18 @@ def test_matched__the_example_of_the_page() -> None:
 def test_matched__gangs_are_whole() -> None:
     """Three GPUs hold a gang of two and one of one, never a part of the other gang of two."""
     bids, gpus = np.array([[2.0], [2.0], [1.0]]), np.array([2.0, 2.0, 1.0]).reshape(3, 1, 1)
-    assert matched(bids, gpus, np.array([3.0])).tolist() == [0, -1, 0]
+    found = matched(bids, gpus, np.array([3.0]))
+    assert found is not None and found.tolist() == [0, -1, 0]
+
+
+def test_heet__without_a_solution_the_last_round_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody is stopped because the solver found nothing, and the ranking says so."""
+    first = Heet().rank(snapshot(jobs(0, 0, 0), NODES))
+    monkeypatch.setattr("slurmsched.policies.heet.matched", lambda *_: None)
+    later = Heet().rank(snapshot(jobs(0, 0, 0), NODES, now_s=3_600.0, carry=first.carry))
+    assert later.why["in_round"].tolist() == first.why["in_round"].tolist()
+    assert first.why["in_round"].sum() == 2
+    assert later.notes[0].startswith("the solver found no solution")
 
 
 def test_speeds__types_not_tried_yet_are_tried() -> None:
@@ -70,8 +81,8 @@ def test_speeds__never_where_a_job_may_not_run() -> None:
 def test_sampled__progress_counts_for_the_type_of_the_round() -> None:
     """Ten hundredths in 360 s on the type that it was on, nothing for the other."""
     policy, given = Heet(), snapshot(jobs(0), NODES)
-    first = policy.rank(given).wants.gpu_type[0]  # type: ignore[union-attr]
-    found = sampled(after(policy, given, 10), ("k80", "v100"), 0.02)
+    first = policy.rank(given).changes.gpu_type[0]  # type: ignore[union-attr]
+    found = take_samples(after(policy, given, 10), ("k80", "v100"), 0.02)
     assert found.rate[0, ("k80", "v100").index(first)] == pytest.approx(0.1 / 360)
     assert found.tried.tolist() == [1]
 
@@ -80,7 +91,7 @@ def test_heet__a_job_is_tried_on_both_types_then_goes_where_it_is_faster() -> No
     """Alone: first one type, then the other, then for good the one on which it made more progress."""
     policy, now, total, seen = Heet(), snapshot(jobs(0), NODES), 0, list[str]()
     for _ in range(4):
-        kind = policy.rank(now).wants.gpu_type[0]  # type: ignore[union-attr]
+        kind = policy.rank(now).changes.gpu_type[0]  # type: ignore[union-attr]
         seen.append(kind)
         total += {"k80": 2, "v100": 8}[kind]
         now = after(policy, now, total)
@@ -116,7 +127,7 @@ def test_heet__an_elastic_job_makes_room_and_grows() -> None:
     rigid = {"gpus": 2, "comment": "slurmsched: progress=0/100"}
     both = Heet().rank(snapshot([elastic(4, 1, 4), rigid], FOUR))
     alone = Heet().rank(snapshot([elastic(1, 1, 4)], FOUR))
-    assert [ranked.wants.gpus.tolist() for ranked in (both, alone)] == [[2, 0], [4]]  # type: ignore[union-attr]
+    assert [ranked.changes.gpus.tolist() for ranked in (both, alone)] == [[2, 0], [4]]  # type: ignore[union-attr]
     assert both.why["in_round"].tolist() == [1, 1]
 
 
@@ -124,7 +135,7 @@ def test_heet__without_elastic_sizes_stay() -> None:
     """The job of 4 GPUs has them all, and the other waits."""
     rigid = {"gpus": 2, "comment": "slurmsched: progress=0/100"}
     ranked = Heet(elastic=False).rank(snapshot([elastic(4, 1, 4), rigid], FOUR))
-    assert (ranked.wants.gpus, ranked.why["in_round"].tolist()) == (None, [1, 0])  # type: ignore[union-attr]
+    assert (ranked.changes.gpus, ranked.why["in_round"].tolist()) == (None, [1, 0])  # type: ignore[union-attr]
 
 
 def test_heet__progress_at_another_size_counts_as_at_the_one_asked_for() -> None:
@@ -134,8 +145,8 @@ def test_heet__progress_at_another_size_counts_as_at_the_one_asked_for() -> None
     ranked = Heet().rank(first)
     row = elastic(1, 1, 4) | {"comment": "slurmsched: progress=4/100 min_gpus=1 max_gpus=4", "executed_s": 360.0}
     later = snapshot([row], FOUR, now_s=first.now_s + 100.0, carry=ranked.carry)
-    assert sampled(later, ("v100",), 0.02).made[0, 0] == pytest.approx(0.04 * (0.02 + 0.98 / 4))
-    assert Heet().rank(later).wants.gpus.tolist() == [4]  # type: ignore[union-attr]
+    assert take_samples(later, ("v100",), 0.02).made[0, 0] == pytest.approx(0.04 * (0.02 + 0.98 / 4))
+    assert Heet().rank(later).changes.gpus.tolist() == [4]  # type: ignore[union-attr]
 
 
 def test_heet__progress_counts_for_the_size_and_type_that_a_job_holds() -> None:
@@ -148,7 +159,7 @@ def test_heet__progress_counts_for_the_size_and_type_that_a_job_holds() -> None:
         carry = {**Heet().rank(first).carry, **planned, "pace": [pace]}
         held = [{"job_id": 1, "node": "n1", "gpus": 4}]
         later = snapshot([row | {"state": "running"}], both, now_s=100.0, carry=carry, allocations=held)
-        assert sampled(later, ("k80", "v100"), 0.02).made.tolist() == [[pytest.approx(0.04), 0.0]]
+        assert take_samples(later, ("k80", "v100"), 0.02).made.tolist() == [[pytest.approx(0.04), 0.0]]
 
 
 def test_heet__progress_counts_for_what_a_job_held_before_it_was_stopped() -> None:
@@ -158,7 +169,7 @@ def test_heet__progress_counts_for_what_a_job_held_before_it_was_stopped() -> No
     for step, node in enumerate(("n1", "", "n2", "n1"), 1):
         row = jobs(step)[0] | {"executed_s": 60.0 * step, "state": "running" if node else "pending"}
         now = snapshot([row], NODES, now_s=10.0 * step, carry=carry, allocations=held.get(node, []))
-        seen.append(sampled(now, ("k80", "v100"), 0.02).ran_s[0].tolist())
+        seen.append(take_samples(now, ("k80", "v100"), 0.02).ran_s[0].tolist())
         carry = Heet().rank(now).carry
     assert seen == [[60.0, 0.0], [120.0, 0.0], [120.0, 60.0], [120.0, 60.0]]
 

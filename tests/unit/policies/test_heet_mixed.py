@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from slurmsched.allocation.elastic import JobSizes
+from slurmsched.allocation.speed_samples import MOST_PAIRS, choices_of_two_types, take_samples
 from slurmsched.model import Ranking, Snapshot
 from slurmsched.model.columns import Int32s
-from slurmsched.model.wants import request_of, types_of
-from slurmsched.policies.bundles import MOST_PAIRS, on_two
+from slurmsched.model.overrides import request_of, types_of
 from slurmsched.policies.heet import Heet
-from slurmsched.policies.samples import sampled
-from slurmsched.policies.timetable import Sizes
 from slurmsched.testing import check_policy, snapshot
 
 TYPES = ("p100", "v100")
@@ -47,8 +46,8 @@ def ranked(rows: list[dict[str, Any]], policy: Heet = Heet(mixed=True), **more: 
 
 
 def requests(found: Ranking) -> list[str]:
-    assert found.wants is not None
-    return [""] * 3 if found.wants.gpus_by_type is None else sorted(found.wants.gpus_by_type)
+    assert found.changes is not None
+    return [""] * 3 if found.changes.gpus_by_type is None else sorted(found.changes.gpus_by_type)
 
 
 def test_heet_mixed__the_example_of_the_page() -> None:
@@ -74,7 +73,7 @@ def test_heet_mixed__a_job_of_one_node_has_one_type(nodes: int, mixes: bool) -> 
     pair = [{"name": name, "gpus": 12, "gpu_types": f"gpu:{name}:12"} for name in TYPES]
     rows = [{"executed_s": 720.0, "submit_s": 0.0, **row} for row in page(nodes=nodes)]
     found = Heet(mixed=True).rank(snapshot(rows, pair, now_s=1_000.0, carry=carry(rows)))
-    assert found.wants is not None and (found.wants.gpus_by_type is not None) == mixes
+    assert found.changes is not None and (found.changes.gpus_by_type is not None) == mixes
     assert found.why["in_round"].sum() == 2 + mixes
 
 
@@ -105,7 +104,7 @@ def beside() -> list[dict[str, Any]]:
 
 def test_heet_mixed__tells_the_type_of_most_for_who_can_give_one_only() -> None:
     """Two P100 and six V100 at 0.9 x 0.875: 10 + 6 + 6.3 is more than 10 + 8 with all eight on V100."""
-    wants = ranked(beside()).wants
+    wants = ranked(beside()).changes
     assert wants is not None
     assert wants.gpus_by_type is not None
     assert (wants.gpus_by_type[0], wants.gpu_type[0]) == ("gpu:p100:2,gpu:v100:6", "v100")
@@ -130,16 +129,16 @@ def learnt(done: int, others: int = 0) -> Snapshot:
 def test_sampled__progress_on_two_types_tells_the_efficiency() -> None:
     """By the sum of a half at 1 % and a half at 2 % in 360 s, 400 s make 1.67 %: with 1 % the efficiency is 0.6, of
     this job and of all that were not seen so. What is known of each type alone stays."""
-    found = sampled(learnt(1), TYPES, 0.02)
+    found = take_samples(learnt(1), TYPES, 0.02)
     assert found.several[0].tolist() == pytest.approx([0.01, 400 * 0.015 / 360])
     assert found.efficiency(0.9).tolist() == pytest.approx([0.6, 0.6, 0.6])
     assert found.made[0].tolist() == [0.01, 0.02]
-    assert sampled(learnt(5), TYPES, 0.02).efficiency(0.9).tolist() == [1.0] * 3
+    assert take_samples(learnt(5), TYPES, 0.02).efficiency(0.9).tolist() == [1.0] * 3
 
 
 def test_sampled__who_is_on_another_type_too_tells_nothing() -> None:
     """It held GPUs of a type that is not known, which it has no longer."""
-    assert sampled(learnt(1, others=2), TYPES, 0.02).efficiency(0.9).tolist() == [0.9] * 3
+    assert take_samples(learnt(1, others=2), TYPES, 0.02).efficiency(0.9).tolist() == [0.9] * 3
 
 
 def test_heet_mixed__remembers_jobs_that_are_delayed() -> None:
@@ -158,7 +157,9 @@ def nodes(count: int) -> Int32s:
 
 def test_on_two__sizes_and_parts() -> None:
     """Of two and four GPUs: 1 + 1; 1 + 3, 2 + 2, 3 + 1. Each size has its own pace."""
-    found = on_two(np.array([[0.5, 1.0]]), [Sizes(np.array([2, 4]), np.array([1.0, 1.9]))], EVERY, np.ones(1), nodes(1))
+    found = choices_of_two_types(
+        np.array([[0.5, 1.0]]), [JobSizes(np.array([2, 4]), np.array([1.0, 1.9]))], EVERY, np.ones(1), nodes(1)
+    )
     assert found.gpus[0].tolist() == [[1, 3], [1, 1], [2, 2], [3, 1]]
     assert found.pace[0].tolist() == [1.9, 1.0, 1.9, 1.9]
     assert found.speed[0].tolist() == [0.875, 0.75, 0.75, 0.625]
@@ -167,15 +168,19 @@ def test_on_two__sizes_and_parts() -> None:
 def test_on_two__no_more_than_the_nearest_pairs() -> None:
     """Of eight types six pairs, three parts each; the fastest and the slowest are none of them."""
     speed = 2.0 ** -np.arange(8.0)[None, :]
-    found = on_two(speed, [Sizes(np.array([4]), np.ones(1))], np.ones((1, 8), np.bool_), np.ones(1), nodes(1))
+    found = choices_of_two_types(
+        speed, [JobSizes(np.array([4]), np.ones(1))], np.ones((1, 8), np.bool_), np.ones(1), nodes(1)
+    )
     assert found.gpus.shape == (1, 3 * MOST_PAIRS, 8)
     assert not ((found.gpus[0, :, 0] > 0) & (found.gpus[0, :, 7] > 0)).any()
 
 
 def test_on_two__nobody_can() -> None:
     """One type, or one GPU: no choices."""
-    one = on_two(np.ones((1, 1)), [Sizes(np.array([4]), np.ones(1))], EVERY[:, :1], np.ones(1), nodes(1))
-    single = on_two(np.ones((1, 2)), [Sizes(np.array([1]), np.ones(1))], EVERY, np.ones(1), nodes(1))
+    one = choices_of_two_types(
+        np.ones((1, 1)), [JobSizes(np.array([4]), np.ones(1))], EVERY[:, :1], np.ones(1), nodes(1)
+    )
+    single = choices_of_two_types(np.ones((1, 2)), [JobSizes(np.array([1]), np.ones(1))], EVERY, np.ones(1), nodes(1))
     assert (one.gpus.shape, single.gpus.shape) == ((1, 0, 1), (1, 0, 2))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from slurmsched.errors import ConfigError
@@ -45,14 +44,3 @@ def test_las__refuses_bad_parameters(parameters: dict[str, object], key: str) ->
 def test_las__conforms(policy: Las) -> None:
     """Every rule of check_policy."""
     assert check_policy(policy) is None
-
-
-@pytest.mark.parametrize(("waiting_gpu_s", "change_s"), [(300.0, 1_030.0), (600.0, 1_060.0)])
-def test_las__changes_when_a_job_may_fall_behind_one_that_waits(waiting_gpu_s: float, change_s: float) -> None:
-    """A job at 60 GPU s runs on 8 GPUs. It meets one that waits at 300 after 30 s; minutes before that do not count.
-
-    One that waits at 600, on one GPU, would leave its minute after 60 s if it were let in at once.
-    """
-    given = snapshot([{"executed_s": 7.5, "gpus": 8}, {"executed_s": waiting_gpu_s, "gpus": 1}], now_s=1_000.0)
-    policy = Las(quantum_gpu_s=60.0)
-    assert policy.next_swap_s(given, policy.rank(given), np.array([True, False])) == change_s

@@ -15,7 +15,7 @@ from slurmsched.testing import snapshot
 PAGES = Path(__file__).parents[3] / "docs" / "policies"
 PARAMETERS: dict[str, dict[str, Any]] = {"gittins": {"least_samples": 5}, "las": {"quantum_gpu_s": 60.0}}
 PAST_GPU_S = {"gittins": (2_000.0, 4_000.0, 6_000.0, 8_000.0, 20_000.0)}
-NAMES = ("fifo", "sjf", "srtf", "srsf", "smallest", "las", "discretized-las", "gittins", "edf")
+NAMES = ("fifo", "sjf", "srtf", "srsf", "smallest", "response-ratio", "las", "discretized-las", "gittins", "edf")
 
 
 def table(text: str) -> list[dict[str, str]]:
@@ -49,7 +49,7 @@ def test_page__six_jobs_go_in_the_order_that_it_tells(name: str) -> None:
     text = (PAGES / f"{name}.md").read_text(encoding="utf-8")
     told = re.search(r"The order is ([\d, ]+)\.", text)
     given = six(name, text)
-    order = registry.make("policies", name, PARAMETERS.get(name)).rank(given).order
+    order = registry.make_plugin("policies", name, PARAMETERS.get(name)).rank(given).order
     assert told is not None
     assert given.jobs.job_id[order].tolist() == [int(number) for number in told[1].split(",")]
 
@@ -70,5 +70,5 @@ def test_page__derived_columns_are_right() -> None:
 def test_page__says_what_a_reader_asks(name: str) -> None:
     """Inputs, whether it preempts, its source, six jobs, when to use it, and what it costs."""
     text = (PAGES / f"{name}.md").read_text(encoding="utf-8")
-    asked = ("- Inputs", "preempt", "- Source:", "ix jobs|ix waiting|ix elastic", r"[Uu]se it|\bWhen", "Cost:")
+    asked = ("- Inputs", "preempt", "- Source:", "ix jobs|ix waiting|ix elastic|ix new", r"[Uu]se it|\bWhen", "Cost:")
     assert [each for each in asked if not re.search(each, text)] == []

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from slurmsched import registry
+from slurmsched.allocation import programmes
+from slurmsched.allocation.programmes import AllocationProblem, solve_in_groups
+from slurmsched.allocation.water_filling import max_min
 from slurmsched.errors import ConfigError
-from slurmsched.model import Labels, Ranking, Snapshot, Wants
-from slurmsched.policies import allocation
-from slurmsched.policies.allocation import Problem
+from slurmsched.model import JobChanges, Labels, Ranking, Snapshot
+from slurmsched.policies.discretized_las import DiscretizedLas
 from slurmsched.policies.fifo import Fifo
 from slurmsched.policies.gavel import Gavel
-from slurmsched.policies.partition import partitioned
+from slurmsched.policies.genie import Genie
 from slurmsched.policies.pop import Pop
 from slurmsched.policies.shockwave import Shockwave
 from slurmsched.policies.themis import Themis
-from slurmsched.policies.water_filling import max_min
-from slurmsched.testing import check_policy, snapshot
+from slurmsched.testing import check_policy, mixed_snapshot, snapshot
 
 NODES = [
     {"name": "n1", "gpus": 4, "gpu_types": "gpu:k80:4"}, {"name": "n2", "gpus": 4, "gpu_types": "gpu:v100:4"},
@@ -38,7 +40,10 @@ def test_pop__the_example_of_the_page() -> None:
 def test_pop__one_part_is_the_policy_itself() -> None:
     """k = 1: the same order and the same wants."""
     split, whole = Pop(Gavel(), k=1).rank(SIX), Gavel().rank(SIX)
-    assert (split.order.tolist(), list(split.wants.gpu_type)) == (whole.order.tolist(), list(whole.wants.gpu_type))
+    assert (split.order.tolist(), list(split.changes.gpu_type)) == (
+        whole.order.tolist(),
+        list(whole.changes.gpu_type),
+    )
 
 
 class Both(Fifo):
@@ -46,12 +51,12 @@ class Both(Fifo):
 
     def rank(self, snapshot: Snapshot) -> Ranking:
         both = Labels.of([f"gpu:k80:{job},gpu:v100:{job}" for job in snapshot.jobs.job_id.tolist()])
-        return Ranking(super().rank(snapshot).order, wants=Wants(gpus_by_type=both))
+        return Ranking(super().rank(snapshot).order, changes=JobChanges(gpus_by_type=both))
 
 
 def test_pop__hands_on_gpus_of_several_types() -> None:
     """Each job's own, whatever its part."""
-    wants = Pop(Both(), k=2).rank(SIX).wants
+    wants = Pop(Both(), k=2).rank(SIX).changes
     assert wants is not None
     assert wants.gpus_by_type is not None
     assert list(wants.gpus_by_type) == [f"gpu:k80:{job},gpu:v100:{job}" for job in range(1, 7)]
@@ -94,8 +99,8 @@ def test_pop__next_change_is_the_first_of_any_part() -> None:
 
 def test_pop__from_a_configuration() -> None:
     """`of` is a name, or a table with parameters."""
-    assert registry.make("policies", "pop", {"of": "shockwave", "k": 4}) == Pop(Shockwave(), 4)
-    assert registry.make("policies", "pop", {"of": {"name": "gavel", "objective": "ftf"}}) == Pop(Gavel("ftf"))
+    assert registry.make_plugin("policies", "pop", {"of": "shockwave", "k": 4}) == Pop(Shockwave(), 4)
+    assert registry.make_plugin("policies", "pop", {"of": {"name": "gavel", "objective": "ftf"}}) == Pop(Gavel("ftf"))
 
 
 @pytest.mark.parametrize("of", [Themis(), Fifo(), Shockwave()], ids=lambda of: type(of).__name__)
@@ -117,10 +122,21 @@ def test_partitioned__is_within_the_published_quality(parts: int) -> None:
     chance = np.random.default_rng(1)
     speed = np.column_stack([chance.uniform(0.1, 0.6, 600), chance.uniform(0.4, 0.9, 600), np.ones(600)])
     gpus = 2.0 ** chance.integers(0, 3, 600)
-    given = Problem(np.full(3, 120.0), gpus, speed, np.full(600, 3_600.0), np.zeros(600), np.ones(600))
-    fair = (allocation.equal_split(given) * speed).sum(axis=1)
+    given = AllocationProblem(np.full(3, 120.0), gpus, speed, np.full(600, 3_600.0), np.zeros(600), np.ones(600))
+    fair = (programmes.equal_split(given) * speed).sum(axis=1)
     exact, split = (
-        (partitioned(max_min, given, count, seed=0) * speed).sum(axis=1) * gpus / fair for count in (1, parts)
+        (solve_in_groups(max_min, given, count, seed=0) * speed).sum(axis=1) * gpus / fair for count in (1, parts)
     )
     assert split.min() >= 0.985 * exact.min()
     assert split.sum() >= 0.985 * exact.sum()
+
+
+@pytest.mark.parametrize("policy", [DiscretizedLas(), Genie(), Gavel()], ids=["discretized-las", "genie", "gavel"])
+def test_pop__changes_when_the_first_part_does(policy: Any) -> None:
+    """The earliest change of all parts: with one part that of the policy, with more none before it."""
+    given, running = mixed_snapshot(40, seed=1), np.arange(40) % 2 == 0
+    alone = policy.next_change_s(given, policy.rank(given), running)
+    for parts in (1, 4):
+        split = Pop(policy, k=parts)
+        found = split.next_change_s(given, split.rank(given), running)
+        assert found == alone if parts == 1 else found > given.now_s

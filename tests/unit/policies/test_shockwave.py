@@ -8,10 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from slurmsched.allocation.fisher_market import (
+    RoundBuyers,
+    RoundOffer,
+    buy_rounds,
+    fair_ends,
+    jobs_of_rounds,
+    remaining_work,
+)
 from slurmsched.errors import ConfigError
-from slurmsched.policies.fair_end import fair_ends
-from slurmsched.policies.fisher_market import Buyers, Offer, bought, timetable
-from slurmsched.policies.regimes import rest
 from slurmsched.policies.shockwave import Shockwave
 from slurmsched.testing import snapshot
 
@@ -20,15 +25,15 @@ PAGE = snapshot(
 )
 
 
-def offer(**others: float) -> Offer:
+def offer(**others: float) -> RoundOffer:
     made = {"rounds": 2, "gpus": 2.0, "round_s": 600.0, "now_s": 0.0, "k": 1e-3, "power": 12.0, "rho_max": 1.0}
-    return Offer(**{**made, **others})  # type: ignore[arg-type]
+    return RoundOffer(**{**made, **others})  # type: ignore[arg-type]
 
 
-def buyers(done: list[float], fair_s: float = 9_000.0) -> Buyers:
+def buyers(done: list[float], fair_s: float = 9_000.0) -> RoundBuyers:
     share, count = np.array(done), len(done)
     whole = np.full(count, 3_000.0)
-    return Buyers(np.ones(count, np.int64), share, (1 - share) * whole, whole, np.full(count, fair_s),
+    return RoundBuyers(np.ones(count, np.int64), share, (1 - share) * whole, whole, np.full(count, fair_s),
                   np.zeros(count))  # fmt: skip
 
 
@@ -57,13 +62,13 @@ def test_shockwave__plans_anew_when_a_job_comes() -> None:
 
 def test_bought__all_in_time() -> None:
     """Four places go to the four jobs to which a round is worth most, and nobody weighs more."""
-    rounds, weight = bought(buyers([0.0] * 4 + [0.8] * 2), offer())
+    rounds, weight = buy_rounds(buyers([0.0] * 4 + [0.8] * 2), offer())
     assert (rounds.tolist(), weight.tolist()) == ([1, 1, 1, 1, 0, 0], [1.0] * 6)
 
 
 def test_bought__late_jobs_weigh_more() -> None:
     """Nobody can be in time: weights are how late a job is by the plan, to the power."""
-    _, weight = bought(buyers([0.0, 0.0, 0.0, 0.0], fair_s=5_000.0), offer(power=2.0))
+    _, weight = buy_rounds(buyers([0.0, 0.0, 0.0, 0.0], fair_s=5_000.0), offer(power=2.0))
     assert weight == pytest.approx([(6_000 / 5_000) ** 2] * 4)
 
 
@@ -79,13 +84,13 @@ def test_shockwave__a_late_job_weighs_more_at_any_clock(zero_s: float) -> None:
 def test_bought__lateness_counts_from_submission() -> None:
     """Who came later took less of its time: of two jobs due at the same time the older one is less late."""
     both = replace(buyers([0.0] * 2, fair_s=1_000.0), came_s=np.array([-9_000.0, 0.0]))
-    _, weight = bought(both, offer(power=2.0, gpus=2.0))
+    _, weight = buy_rounds(both, offer(power=2.0, gpus=2.0))
     assert weight == pytest.approx([(12_000 / 10_000) ** 2, (3_000 / 1_000) ** 2])
 
 
 def test_timetable__within_gpus_and_rounds_as_bought() -> None:
     """No round has more than its GPUs; a job that bought all rounds is in each."""
-    made = timetable(np.array([2, 1, 1]), buyers([0.0] * 3), offer(), np.ones(3), np.zeros(3, np.bool_))
+    made = jobs_of_rounds(np.array([2, 1, 1]), buyers([0.0] * 3), offer(), np.ones(3), np.zeros(3, np.bool_))
     assert made == [[0, 1], [0, 2]]
 
 
@@ -99,27 +104,27 @@ def test_rest__a_belief_about_batch_sizes(tmp_path: Path) -> None:
         return snapshot([{"job_id": 1, "comment": hint}], "1x1", carry=carry or {})
 
     whole_s = np.array([1_000.0])
-    before = rest(given(0), whole_s, str(table), "v100")
-    after = rest(given(5, dict(before.carry)), whole_s, str(table), "v100")
-    assert before.left_s.tolist() == pytest.approx([750.0])
-    assert (after.left_s.tolist(), after.made_s.tolist()) == (pytest.approx([1_000 / 3]), [500.0])
+    before = remaining_work(given(0), whole_s, str(table), "v100")
+    after = remaining_work(given(5, dict(before.carry)), whole_s, str(table), "v100")
+    assert before.remaining_s.tolist() == pytest.approx([750.0])
+    assert (after.remaining_s.tolist(), after.made_s.tolist()) == (pytest.approx([1_000 / 3]), [500.0])
 
 
 def test_rest__without_hints_the_run_time_counts() -> None:
     """A job of an hour that ran for a quarter of it has three quarters to come."""
     given = snapshot([{"executed_s": 900.0}], "1x1")
-    left = rest(given, np.array([3_600.0]), "", "v100")
-    assert (left.done.tolist(), left.left_s.tolist()) == ([0.25], [2_700.0])
+    left = remaining_work(given, np.array([3_600.0]), "", "v100")
+    assert (left.done.tolist(), left.remaining_s.tolist()) == ([0.25], [2_700.0])
 
 
 def test_fair_ends__share_of_those_that_are_here() -> None:
     """Six jobs on two GPUs: an hour takes three. The mean over time lags behind when the share grows."""
     jobs = [{"job_id": n} for n in range(1, 7)]
     given = snapshot(jobs, "1x2")
-    left = rest(given, np.full(6, 3_600.0), "", "v100")
+    left = remaining_work(given, np.full(6, 3_600.0), "", "v100")
     first = fair_ends(given, np.ones(6, np.bool_), left)
     alone = snapshot(jobs[:1], "1x2", now_s=100.0, carry=dict(first.carry))
-    later = fair_ends(alone, np.ones(1, np.bool_), rest(alone, np.full(1, 3_600.0), "", "v100"))
+    later = fair_ends(alone, np.ones(1, np.bool_), remaining_work(alone, np.full(1, 3_600.0), "", "v100"))
     assert first.fair_s.tolist() == [10_800.0] * 6
     assert later.fair_s.tolist() == pytest.approx([0.9 * 10_800 + 0.1 * 3_600])
 

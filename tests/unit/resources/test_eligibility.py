@@ -7,19 +7,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from slurmsched.explain.facts import Facts
-from slurmsched.explain.room import room
-from slurmsched.explain.why_not import why_not
-from slurmsched.model.acts import Act, Purpose, Reservations
-from slurmsched.placements.candidates import pools
-from slurmsched.planning.bounds import UnknownForm, allowed_nodes
+from slurmsched.model.job_details import JobDetails
+from slurmsched.model.operations import Operation, Purpose, Reservations
+from slurmsched.observe.explain.node_obstacles import room_on_nodes, why_not
+from slurmsched.observe.survey.fit import fit, largest_requests
+from slurmsched.observe.survey.sbatch_request import SbatchRequest
+from slurmsched.resources import allocated as allocated_module
 from slurmsched.resources import eligibility as eligibility_module
-from slurmsched.resources.eligibility import Bar, eligibility, eligible_nodes
+from slurmsched.resources.eligibility import Exclusion, allowed_nodes, eligibility, node_pools
+from slurmsched.resources.free import free_for
 from slurmsched.resources.job_request import JobRequest, request_of
-from slurmsched.slurm.node_text import parse_partitions
-from slurmsched.slurm.reservations import parse_reservations
-from slurmsched.survey.fit import fit, largest
-from slurmsched.survey.request import Request
+from slurmsched.resources.reservation_limits import UnknownEligibility
+from slurmsched.slurm.scontrol_tables import parse_partitions, parse_reservations
 from slurmsched.testing.builders import snapshot
 
 ROOMY = {"gpus": 8, "gpu_types": "gpu:a100:8", "cpus": 64, "memory_mib": 512_000.0}
@@ -33,7 +32,7 @@ def site(jobs=({},), partition=None, nodes=NODES, **others):
 
 
 def bars(at, row=0):
-    return [Bar(bar).name for bar in eligible_nodes(at, row).bar]
+    return [Exclusion(bar).name for bar in eligibility(at, request_of(at, row)).exclusion]
 
 
 def reservations(*lines: str) -> Reservations:
@@ -75,7 +74,7 @@ def test_eligibility__first_reason(asks, expected):
         ({"max_cpus_per_node": 16.0}, {"cpus": 34, "nodes": 2}, "MaxCPUsPerNode=16"),
         ({"max_memory_mib": 1000.0}, {"memory_mib": 1001.0}, "MaxMemPerNode=1000"),
         ({"max_time_s": 3600.0}, {"time_limit_s": 3601.0}, "MaxTime=1 h"),
-        ({"max_time_s": 3600.0}, {}, "MaxTime=1 h"),  # no limit of its own
+        ({"max_time_s": 3600.0}, {"lifted_limits": 6}, "MaxTime=1 h"),  # no limit of its own; its QOS lifts others
         ({"up": False, "state": "DOWN"}, {}, "is DOWN"),
         ({"up": False, "state": "INACTIVE"}, {}, "is INACTIVE"),
         ({"needs_reservation": True}, {}, "name a reservation"),
@@ -87,9 +86,9 @@ def test_eligibility__first_reason(asks, expected):
 def test_eligibility__limits_of_the_partition(partition, asks, why):
     """Slurm starts no such job there, whoever leaves; explain and the planner say the same."""
     at = site([asks], partition)
-    found = eligible_nodes(at, 0)
-    assert (bars(at), why in found.limits["gpu"], found.doubts) == (["PARTITION_LIMIT"] * 3, True, ())
-    assert why in why_not(at, 0, "n1", Facts()) and why in room(at, 0, Facts())
+    found = eligibility(at, request_of(at, 0))
+    assert (bars(at), why in found.refusals["gpu"], found.doubts) == (["PARTITION_LIMIT"] * 3, True, ())
+    assert why in why_not(at, 0, "n1", JobDetails()) and why in room_on_nodes(at, 0, JobDetails())
     assert not allowed_nodes(at, 0).any()
 
 
@@ -100,6 +99,9 @@ def test_eligibility__limits_of_the_partition(partition, asks, why):
         ({"max_cpus_per_node": 16.0}, {"cpus": 16}),
         ({"max_cpus_per_node": 16.0}, {"cpus": 32, "nodes": 2}),
         ({"max_time_s": 3600.0}, {"time_limit_s": 3600.0}),
+        ({"max_time_s": 3600.0}, {"lifted_limits": 1}),  # its QOS lifts it
+        ({"max_nodes": 1.0}, {"nodes": 2, "lifted_limits": 2}),
+        ({"min_nodes": 3}, {"nodes": 2, "lifted_limits": 4}),
         ({"state": "DRAIN"}, {}),  # takes no new jobs, starts those it has
         ({"allow_qos": "High"}, {"qos": "high"}),
         ({"allow_qos": "high", "deny_qos": "high"}, {"qos": "high"}),  # Slurm heeds deny lists only without allow lists
@@ -112,7 +114,11 @@ def test_eligibility__limits_of_the_partition(partition, asks, why):
 def test_eligibility__within_the_limits(partition, asks):
     """At a limit is within it."""
     at = site([asks], partition)
-    assert (bars(at), eligible_nodes(at, 0).doubts, allowed_nodes(at, 0).tolist()) == (["NONE"] * 3, (), [True] * 3)
+    assert (bars(at), eligibility(at, request_of(at, 0)).doubts, allowed_nodes(at, 0).tolist()) == (
+        ["NONE"] * 3,
+        (),
+        [True] * 3,
+    )
 
 
 @pytest.mark.parametrize(
@@ -135,11 +141,11 @@ def test_eligibility__within_the_limits(partition, asks):
 def test_eligibility__what_decides_and_was_not_looked_at(partition, asks, named):
     """It is named in the answer of explain, and nobody leaves for such a job."""
     at = site([asks], partition)
-    found = eligible_nodes(at, 0)
+    found = eligibility(at, request_of(at, 0))
     assert (found.mask.any(), found.sure.any(), named in found.doubts[0]) == (True, False, True)
-    told = why_not(at, 0, "n1", Facts())
+    told = why_not(at, 0, "n1", JobDetails())
     assert "Not looked at" in told and named in told
-    with pytest.raises(UnknownForm, match="not looked at"):
+    with pytest.raises(UnknownEligibility, match="not looked at"):
         allowed_nodes(at, 0)
 
 
@@ -149,7 +155,7 @@ def test_eligibility__a_job_of_several_partitions():
              ROOMY | {"name": "n3", "partitions": "c"}]  # fmt: skip
     partitions = [{"name": "a", "max_time_s": 60.0}, {"name": "b"}, {"name": "c", "max_cpus_per_socket": 4.0}]
     at = snapshot([{"partition": "a,b,c"}], nodes, partitions=partitions)
-    found = eligible_nodes(at, 0)
+    found = eligibility(at, request_of(at, 0))
     assert (bars(at), found.sure.tolist()) == (["PARTITION_LIMIT", "NONE", "NONE"], [False, True, False])
     assert allowed_nodes(at, 0).tolist() == [False, True, False]
 
@@ -160,7 +166,10 @@ def test_eligibility__gpus_of_several_types():
     nodes = [ROOMY | {"name": name, "gpu_types": kind} for name, kind in kinds.items()]
     asks = {"gpus": 2, "gpu_request": "gpu:a100:1,gpu:h100:1"}
     masks = {
-        by: eligible_nodes(site([asks | {"gpus_by": by}], nodes=nodes), 0).mask.tolist() for by in ("", "node", "job")
+        by: eligibility(
+            site([asks | {"gpus_by": by}], nodes=nodes), request_of(site([asks | {"gpus_by": by}], nodes=nodes), 0)
+        ).mask.tolist()
+        for by in ("", "node", "job")
     }
     assert masks == {"": [0, 0, 1, 0], "node": [0, 0, 1, 0], "job": [1, 1, 1, 0]}
     five = asks | {"gpus": 6, "gpu_request": "gpu:a100:5,gpu:h100:1", "gpus_by": "node"}
@@ -175,11 +184,32 @@ def test_eligibility__by_what_gpus_are_counted():
     assert found == {"node": "SIZE", "job": "NONE", "task": "NONE", "socket": "NONE"}
     one = site([{"gpus": 4, "gpus_by": "job"}], nodes=small)
     fixed = eligibility(one, request_of(one, 0, {"NumNodes": "1-1", "TresPerJob": "gres/gpu:4"}))
-    assert (bars(one)[1], Bar(fixed.bar[1]).name) == ("NONE", "SIZE")
+    assert (bars(one)[1], Exclusion(fixed.exclusion[1]).name) == ("NONE", "SIZE")
+
+
+@pytest.mark.parametrize(
+    ("asks", "empty", "one_gpu_held"),
+    [
+        ({"gpus": 1, "cpus": 16}, "NONE", "NONE"),
+        ({"gpus": 1, "cpus": 17}, "SIZE", "SIZE"),  # the other 48 CPUs are kept for three GPUs
+        ({"gpus": 3, "cpus": 48}, "NONE", "NONE"),
+        ({"gpus": 4, "cpus": 64}, "NONE", "GPUS"),
+        ({"gpus": 2, "cpus": 20}, "NONE", "CPUS"),  # the job on the held GPU has 30 CPUs
+    ],
+)
+def test_free__cpus_that_only_jobs_on_other_gpus_get(asks, empty, one_gpu_held):
+    """RestrictedCoresPerGPU: each free GPU that the job does not use keeps its CPUs for others."""
+    node = ROOMY | {"name": "n1", "gpus": 4, "gpu_types": "gpu:a100:4", "cpus": 64, "cpus_per_gpu_kept": 16}
+    held = {"gpus_used": 1, "cpus_used": 16 if asks["cpus"] != 20 else 30}
+    for used, expected in (({}, empty), (held, one_gpu_held)):
+        at = site(nodes=[node | {"gpus_used": 0, "cpus_used": 0} | used])
+        found = free_for(at, replace(request_of(at, 0), **asks))
+        assert [Exclusion(why).name for why in found.exclusion] == [expected]
 
 
 def test_eligibility__reservations():
-    """Of whole nodes, of parts of them, of others; one's own, by name or as an act, and one that draws its users in."""
+    """Of whole nodes, of parts of them, of others; one's own, by name or as an operation, and one that draws its users
+    in."""
     table = reservations(
         record("whole", "Nodes=n1 CoreCnt=64 Flags=SPEC_NODES TRES=cpu=64 Users=bob"),
         record("part", "Nodes=n2 CoreCnt=60 Flags= NodeName=n2 CoreIDs=0-59 TRES=cpu=60,gres/gpu=6 Users=bob"),
@@ -196,7 +226,7 @@ def test_eligibility__reservations():
     ]
     for asks, expected in cases:
         assert bars(site([asks], reservations=table)) == expected, asks
-    assert "2026" not in why_not(site([small], reservations=table), 0, "n1", Facts(reservations=table))
+    assert "2026" not in why_not(site([small], reservations=table), 0, "n1", JobDetails(reservations=table))
     drawn = reservations(record("mag", "Nodes=n1 Flags=MAGNETIC TRES=cpu=64 Users=alice"),
                          record("not", "Nodes=n2 Flags=MAGNETIC TRES=cpu=64 Users=-alice"),
                          record("flex", "Nodes=n3 Flags=FLEX TRES=cpu=64 Users=alice"))  # fmt: skip
@@ -227,10 +257,18 @@ def test_eligibility__users_that_share_no_nodes():
 def test_eligibility__a_running_job_whose_nodes_cannot_be_read(partition):
     """It may be anywhere: the answer is not sure, but for the partitions and users that it does not matter to."""
     runs = {"job_id": 9, "state": "RUNNING", "user": "bob", "node_list": "n[1-", "partition": "gpu"}
-    found = eligible_nodes(site([{"job_id": 1, "user": "alice"}, runs], partition), 0)
+    found = eligibility(
+        site([{"job_id": 1, "user": "alice"}, runs], partition),
+        request_of(site([{"job_id": 1, "user": "alice"}, runs], partition), 0),
+    )
     assert not found.sure.any() and "cannot be read" in found.doubts[0]
-    assert eligible_nodes(site([{"job_id": 1, "user": "alice"}, runs]), 0).sure.all()
-    other = eligible_nodes(site([{"job_id": 1, "user": "bob"}, runs | {"partition": "other"}], partition), 0)
+    assert eligibility(
+        site([{"job_id": 1, "user": "alice"}, runs]), request_of(site([{"job_id": 1, "user": "alice"}, runs]), 0)
+    ).sure.all()
+    other = eligibility(
+        site([{"job_id": 1, "user": "bob"}, runs | {"partition": "other"}], partition),
+        request_of(site([{"job_id": 1, "user": "bob"}, runs | {"partition": "other"}], partition), 0),
+    )
     assert other.sure.all()
 
 
@@ -243,23 +281,25 @@ def test_eligibility__cpus_of_many_partitions_in_one_pass(monkeypatch):
     nodes = [one | {"partitions": ",".join(names)} for one in NODES]
     at = snapshot([*asks, *runs], nodes, partitions=[{"name": name, "max_cpus_per_node": 16.0} for name in names])
     asked = list[str]()
-    expand = eligibility_module.expand
-    monkeypatch.setattr(eligibility_module, "expand", lambda text, *most: asked.append(text) or expand(text, *most))
+    expand = allocated_module.expand_or_none
+    monkeypatch.setattr(
+        allocated_module, "expand_or_none", lambda text, *most: asked.append(text) or expand(text, *most)
+    )
     for cpus in (11, 10):
         for row in range(7):
             found = eligibility(at, replace(request_of(at, row), cpus=cpus), sized=True)
-            assert [Bar(bar).name for bar in found.bar] == ["PARTITION_CPUS", "PARTITION_CPUS", "NONE"]
+            assert [Exclusion(bar).name for bar in found.exclusion] == ["PARTITION_CPUS", "PARTITION_CPUS", "NONE"]
     assert asked.count("n[1-2]") == len(runs)
 
 
 def test_eligibility__answers_take_little_memory():
     """However many different requests there are, a bounded number of answers is kept, in narrow columns."""
     at = site([{"job_id": 1 + row, "time_limit_s": 60.0 + row} for row in range(600)])
-    first = eligible_nodes(at, 0)
-    assert eligible_nodes(at, 0) is first
-    found = [eligible_nodes(at, row) for row in range(600)]
-    assert eligible_nodes(at, 599) is found[-1] and eligible_nodes(at, 0) is not first
-    assert (first.bar.itemsize, first.reserved_by.itemsize) == (1, 4)
+    first = eligibility(at, request_of(at, 0))
+    assert eligibility(at, request_of(at, 0)) is first
+    found = [eligibility(at, request_of(at, row)) for row in range(600)]
+    assert eligibility(at, request_of(at, 599)) is found[-1] and eligibility(at, request_of(at, 0)) is not first
+    assert (first.exclusion.itemsize, first.reserved_by.itemsize) == (1, 4)
     assert first.kept_gpus is found[-1].kept_gpus
 
 
@@ -274,18 +314,19 @@ def test_eligibility__a_maintenance_lets_its_own_jobs_in():
 
 
 def usable(at, row):
-    pool, table = pools(at)
+    pool, table = node_pools(at)
     return table[pool[row]].tolist()
 
 
 def test_pools__a_job_of_a_reservation_speaks_for_no_other():
-    """Nor does the one that slurmsched keeps nodes for, in a partition of reservations alone."""
+    """Others have no node that a reservation keeps from them. Nor does the one that slurmsched keeps nodes for, in a
+    partition of reservations alone."""
     table = reservations(record("maint", "Nodes=n1 Flags=SPEC_NODES TRES=cpu=64 Users=alice"))
     jobs = [{"job_id": 1, "state": "RUNNING", "reservation": "maint", "node_list": "n1"}, {"job_id": 2}]
     at = site(jobs, reservations=table)
-    assert (usable(at, 0), usable(at, 1)) == ([True, False, False], [True] * 3)
-    act = Act("1-9", Purpose.PREEMPT, 1, NOW_S, "bob", "n1", 60.0, NOW_S)
-    kept = replace(site([{"job_id": 1}, {"job_id": 2}], {"needs_reservation": True}), acts=(act,))
+    assert (usable(at, 0), usable(at, 1)) == ([True, False, False], [False, True, True])
+    operation = Operation("1-9", Purpose.PREEMPT, 1, NOW_S, "bob", "n1", 60.0, NOW_S)
+    kept = replace(site([{"job_id": 1}, {"job_id": 2}], {"needs_reservation": True}), operations=(operation,))
     assert (usable(kept, 0), usable(kept, 1)) == ([True] * 3, [False] * 3)
 
 
@@ -336,28 +377,31 @@ def test_pools__limits_by_node_of_jobs_of_one_node(limit):
 def test_hostlists__may_name_nodes_of_a_cloud_that_slurm_hides():
     """Powered-down nodes of a cloud are not shown: a list of 500 with three nodes in sight is no fault."""
     kept = reservations(record("cloud", "Nodes=cloud[1-500] Flags=SPEC_NODES TRES=cpu=64 Users=bob"))
-    found = eligible_nodes(site([{"nodes_excluded": "cloud[1-500]"}], reservations=kept), 0)
+    found = eligibility(
+        site([{"nodes_excluded": "cloud[1-500]"}], reservations=kept),
+        request_of(site([{"nodes_excluded": "cloud[1-500]"}], reservations=kept), 0),
+    )
     assert (found.mask.all(), found.sure.all()) == (True, True)
 
 
 def test_pools__lists_of_nodes_are_no_classes(monkeypatch):
     """Jobs that differ in the nodes they name alone are judged once."""
     judged = list[int]()
-    judge = eligibility_module._judged
-    monkeypatch.setattr(eligibility_module, "_judged", lambda *args: judged.append(1) or judge(*args))
-    pools(site([{"job_id": 1 + row, "nodes_excluded": f"n{row}"} for row in range(50)]))
+    judge = eligibility_module._eligibility
+    monkeypatch.setattr(eligibility_module, "_eligibility", lambda *args: judged.append(1) or judge(*args))
+    node_pools(site([{"job_id": 1 + row, "nodes_excluded": f"n{row}"} for row in range(50)]))
     assert len(judged) == 1
 
 
 def test_fit__the_partitions_limits():
     """A request beyond a limit waits and is told which; what was not looked at is named; the largest heeds them."""
     at = site([], {"max_nodes": 1.0, "max_cpus_per_node": 16.0, "max_cpus_per_socket": 8.0, "allow_accounts": "phys"})
-    two = fit(at, Request(gpus_per_node=8, nodes=2))
+    two = fit(at, SbatchRequest(gpus_per_node=8, nodes=2))
     assert (two.starts, "MaxNodes=1" in two.why, two.nearest[0].change) == (False, True, "--nodes=1")
-    assert "MaxCPUsPerNode=16" in fit(at, Request(gpus_per_node=1, cpus_per_task=32)).why
-    one = fit(at, Request(gpus_per_node=1, cpus_per_task=16))
+    assert "MaxCPUsPerNode=16" in fit(at, SbatchRequest(gpus_per_node=1, cpus_per_task=32)).why
+    one = fit(at, SbatchRequest(gpus_per_node=1, cpus_per_task=16))
     assert one.starts and [word for word in ("MaxCPUsPerSocket", "AllowAccounts") if word in " ".join(one.unseen)]
-    assert largest(at, Request())[0].shapes[8] == 1
+    assert largest_requests(at, SbatchRequest())[0].shapes[8] == 1
 
 
 def test_fit__cpus_that_jobs_of_the_partition_hold():
@@ -365,10 +409,10 @@ def test_fit__cpus_that_jobs_of_the_partition_hold():
     runs = {"state": "RUNNING", "cpus": 12, "node_list": "n1", "gpus": 0}
     nodes = [ROOMY | {"name": "n1", "cpus_used": 12}]
     at = site([runs], {"max_cpus_per_node": 16.0}, nodes)
-    assert fit(at, Request(gpus_per_node=1, cpus_per_task=4)).starts
-    assert not fit(at, Request(gpus_per_node=1, cpus_per_task=5)).starts
+    assert fit(at, SbatchRequest(gpus_per_node=1, cpus_per_task=4)).starts
+    assert not fit(at, SbatchRequest(gpus_per_node=1, cpus_per_task=5)).starts
     other = replace(at, jobs=at.jobs.with_columns(partition=["other"]))
-    assert fit(other, Request(gpus_per_node=1, cpus_per_task=5)).starts
+    assert fit(other, SbatchRequest(gpus_per_node=1, cpus_per_task=5)).starts
 
 
 def test_eligibility__cpus_that_jobs_share_by_force():
@@ -376,14 +420,14 @@ def test_eligibility__cpus_that_jobs_share_by_force():
     nodes = [ROOMY | {"name": "n1", "cpus_used": 64}]
     for how, free in (("FORCE:4", True), ("FORCE:1", False), ("YES:4", False), ("NO", False)):
         at = site([{"cpus": 4}], {"over_subscribe": how}, nodes)
-        told, answer = why_not(at, 0, "n1", Facts()), fit(at, Request(gpus_per_node=1, cpus_per_task=4))
+        told, answer = why_not(at, 0, "n1", JobDetails()), fit(at, SbatchRequest(gpus_per_node=1, cpus_per_task=4))
         assert ("CPUs are free" not in told, answer.starts) == (free, free), how
         assert ("OverSubscribe" in told, "OverSubscribe" in " ".join(answer.unseen)) == (free, free), how
 
 
 def test_fit__a_constraint_that_is_not_judged_is_named():
     """It starts by counts, and the answer says what was not looked at."""
-    found = fit(site([]), Request(gpus_per_node=1, constraint="rack1*2&rack2*1"))
+    found = fit(site([]), SbatchRequest(gpus_per_node=1, constraint="rack1*2&rack2*1"))
     assert "'rack1*2&rack2*1'" in found.unseen[0]
 
 
@@ -423,5 +467,5 @@ def test_parse_reservations__of_parts_of_nodes():
 def test_eligibility__one_answer_a_request():
     """Jobs that ask alike share one answer."""
     at = site([{"job_id": 1}, {"job_id": 2}])
-    assert eligible_nodes(at, 0) is eligible_nodes(at, 1)
+    assert eligibility(at, request_of(at, 0)) is eligibility(at, request_of(at, 1))
     assert eligibility(at, JobRequest(("gpu",))).mask.all()

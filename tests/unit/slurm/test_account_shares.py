@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from slurmsched.errors import SlurmError
 from slurmsched.model.snapshot import Site
-from slurmsched.slurm.account_shares import RELOAD_S, RETRY_S, Shares, parse_shares
+from slurmsched.slurm.accounting import SHARES_RELOAD_S, SHARES_RETRY_S, AccountShares, parse_shares
 from slurmsched.testing import snapshot
 
 # sacctmgr -nP show assoc format=cluster,account,parentname,user,share, Slurm 26.05.5, with other shares
@@ -54,16 +54,16 @@ def test_parse_shares__word_and_loop_do_no_harm() -> None:
 def test_shares__are_read_once_an_hour_and_kept() -> None:
     """One call an hour; a slurmdbd that is away changes nothing but the warnings."""
     commands, now = Asked(), [0.0]
-    shares, given = Shares(commands, lambda: now[0]), replace(snapshot(), site=SITE)
+    shares, given = AccountShares(commands, lambda: now[0]), replace(snapshot(), site=SITE)
     assert [shares(given).shares, shares(given).shares, commands.calls] == [EXPECTED, EXPECTED, 1]
-    commands.away, now[0] = True, RELOAD_S + 1
+    commands.away, now[0] = True, SHARES_RELOAD_S + 1
     later = shares(given)
     assert (later.shares, later.warnings) == (EXPECTED, ("shares of accounts: slurmdbd is away",))
-    commands.away, now[0] = False, RELOAD_S + RETRY_S + 2
+    commands.away, now[0] = False, SHARES_RELOAD_S + SHARES_RETRY_S + 2
     assert shares(given).warnings == ()
 
 
 def test_shares__without_slurmdbd_nobody_is_asked() -> None:
     """No associations without slurmdbd: none, without a call."""
     commands = Asked()
-    assert (Shares(commands, lambda: 0.0)(snapshot()).shares, commands.calls) == ({}, 0)
+    assert (AccountShares(commands, lambda: 0.0)(snapshot()).shares, commands.calls) == ({}, 0)

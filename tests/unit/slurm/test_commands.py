@@ -9,12 +9,12 @@ import pytest
 
 from slurmsched.errors import SlurmError, SlurmUnreachableError
 from slurmsched.model import SetNice
-from slurmsched.slurm.cli_reader import CliReader, read_few
-from slurmsched.slurm.commands import MOST_BYTES, Commands, batches, clean_environment, node_batches
-from slurmsched.slurm.picks import read_shapes
-from slurmsched.slurm.queue_text import GROUPS
+from slurmsched.slurm.accounting import read_typical_run_times
+from slurmsched.slurm.commands import MOST_BYTES, Commands, argument_batches, clean_environment, node_batches
+from slurmsched.slurm.cons_tres import read_shapes
+from slurmsched.slurm.reader import CommandReader, read_few
 from slurmsched.slurm.recheck import Recheck
-from slurmsched.slurm.usual import read_usual
+from slurmsched.slurm.squeue import GROUPS
 
 
 @pytest.fixture
@@ -133,7 +133,7 @@ def test_abandon__leaves_nothing_behind(script):
 def test_batches__fill_an_argument_and_no_more(script, over):
     """To the byte, and the kernel takes it. What Linux does not take is what a list of all would be."""
     words = ["x" * 999] * 99 + ["é" * 499 + "x" * (2 + over)]  # with their commas MOST_BYTES, and one more
-    made = list(batches(words))
+    made = list(argument_batches(words))
     assert [len(listed.encode()) for listed in made] == ([98_999, 1001] if over else [MOST_BYTES])
     assert ",".join(made).split(",") == words
     assert script("squeue", 'echo "${#1}"').run("squeue", made[0])
@@ -143,8 +143,8 @@ def test_batches__fill_an_argument_and_no_more(script, over):
 
 def test_batches__of_nothing_and_of_one_long_word():
     """Nothing is asked for then; a word is never cut."""
-    assert list(batches(())) == []
-    assert list(batches(["a", "b" * (MOST_BYTES + 1), "c"])) == ["a", "b" * (MOST_BYTES + 1), "c"]
+    assert list(argument_batches(())) == []
+    assert list(argument_batches(["a", "b" * (MOST_BYTES + 1), "c"])) == ["a", "b" * (MOST_BYTES + 1), "c"]
 
 
 def test_node_batches__keeps_a_hostlist_that_fits():
@@ -168,7 +168,7 @@ def test_ids__of_a_whole_queue_are_asked_for_in_several_commands(script, tmp_pat
     quiet = script("squeue", f"{count} x) ;; {done}")
     assert len(read_few(quiet, IDS, 0.0, [])) == 0
     sacct = script("sacct", f'{count} --user=*) echo "${{word##*,}}|gpu|9|gres/gpu=1";; {done}')
-    assert (f"user{IDS[-1]}", "gpu") in read_usual(sacct, {f"user{job}" for job in IDS}, [])
+    assert (f"user{IDS[-1]}", "gpu") in read_typical_run_times(sacct, {f"user{job}" for job in IDS}, [])
     sinfo = script("sinfo", f"{count} n*) echo ${{word##*,}} 1 2 3;; {done}")
     names = [f"n{job * job}" for job in IDS]
     assert read_shapes(sinfo, names)[names[-1]] == (1, 2, 3)
@@ -187,5 +187,5 @@ def test_arrays__that_squeue_hides_are_asked_for_in_several_commands(script, tmp
     slurm = script("squeue", f'echo "$@" | grep -c -e --array >> {tmp_path}/calls')
     script("shown", "cat")
     begun = {"squeue": slurm.start("shown", stdin=row), "expanded": slurm.start("shown", stdin=hidden)}
-    assert len(CliReader(slurm)._rows(mark, begun)) == len(GROUPS)
+    assert len(CommandReader(slurm)._rows(mark, begun)) == len(GROUPS)
     assert (tmp_path / "calls").read_text().split() == ["1", "1"]

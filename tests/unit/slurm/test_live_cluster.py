@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from slurmsched import config
-from slurmsched.db.acts import ActLog
-from slurmsched.db.deferrals import DeferralLog
-from slurmsched.db.journal import Journal
-from slurmsched.db.pins import PinLog
+from slurmsched.db.operation_log import OperationLog
+from slurmsched.db.override_log import OverrideLog
 from slurmsched.errors import LedgerError, SlurmUnreachableError
 from slurmsched.model import (
-    Act,
     Action,
     JobState,
-    Join,
+    JoinReservation,
+    Operation,
+    OperationStage,
     Outcome,
     Plan,
     Purpose,
@@ -31,17 +30,14 @@ from slurmsched.model import (
     Signal,
     Site,
     Snapshot,
-    Stage,
-    Victim,
-)  # fmt: skip
-from slurmsched.planning.view import Seen
-from slurmsched.slurm import live_cluster
-from slurmsched.slurm.acting import Acting
-from slurmsched.slurm.deferring import Deferring
-from slurmsched.slurm.live_cluster import LiveCluster
-from slurmsched.slurm.pace import Pace
-from slurmsched.slurm.pinning import Pinning
-from slurmsched.slurm.site import Load
+    Victim,  # fmt: skip
+)
+from slurmsched.planning.gate import CurrentJob
+from slurmsched.slurm import live_cluster, recorder
+from slurmsched.slurm.live_cluster import LiveCluster, OperationInputs, SendCheck
+from slurmsched.slurm.recorder import OperationRecorder, Recorder
+from slurmsched.slurm.site import SdiagLoad
+from slurmsched.slurm.writer import WritePacer
 from slurmsched.testing.builders import snapshot
 
 
@@ -49,12 +45,12 @@ class FakeSlurm:
     """Jobs with a nice, as reader, writer and recheck see them; answers are scripted by job id."""
 
     def __init__(self, jobs: Mapping[int, int], rights: Rights = Rights.OPERATOR) -> None:
-        self.seen = {job_id: Seen(100.0, JobState.PENDING, nice) for job_id, nice in jobs.items()}
+        self.seen = {job_id: CurrentJob(100.0, JobState.PENDING, nice) for job_id, nice in jobs.items()}
         self.rights = rights
         self.answers: dict[int, str] = {}
         self.journalled: list[set[int]] = []  # ids in the journal at each write
-        self.journal: Journal | None = None
-        self.load: Load | Exception = Load()
+        self.journal: OverrideLog | None = None
+        self.load: SdiagLoad | Exception = SdiagLoad()
         self.closed = False
         self.told: list[str] = []  # kinds of actions
         self.words = "as scripted"
@@ -75,14 +71,14 @@ class FakeSlurm:
     def close(self) -> None:
         self.closed = True
 
-    def recheck(self, actions: Sequence[Action]) -> dict[int, Seen]:
+    def recheck(self, actions: Sequence[Action]) -> dict[int, CurrentJob]:
         return {action.job_id: self.seen[action.job_id] for action in actions if action.job_id in self.seen}
 
     def send(self, actions: Iterable[Action]) -> Iterator[Outcome]:
         for action in actions:
             assert self.journal is not None
             self.told.append(action.kind)
-            self.journalled.append({key.job_id for key in self.journal.levers()})
+            self.journalled.append({record.job_id for record in self.journal.priorities()})
             status = self.answers.get(action.job_id, "written")
             if status == "written" and isinstance(action, SetNice):
                 self.seen[action.job_id] = replace(self.seen[action.job_id], nice=action.new)
@@ -90,31 +86,47 @@ class FakeSlurm:
             if status == "unknown":
                 return
 
-    def read_load(self) -> Load:
+    def read_load(self) -> SdiagLoad:
         if isinstance(self.load, Exception):
             raise self.load
         return self.load
 
 
+@dataclass
+class Look:
+    """What is read again. again: of an operation; by default all is as before."""
+
+    recheck: Callable[[Sequence[Action]], dict[int, CurrentJob]]
+    again: Callable[..., Snapshot] = lambda at, *_: at
+
+    def __call__(self, actions: Sequence[Action]) -> dict[int, CurrentJob]:
+        return self.recheck(actions)
+
+
 def opened(
-    slurm: FakeSlurm, folder: Path, *, apply: bool = True, paced: Iterator[float] | None = None, **options: Any
+    slurm: FakeSlurm,
+    folder: Path,
+    *,
+    apply: bool = True,
+    paced: Iterator[float] | None = None,
+    again: Callable[..., Snapshot] = lambda at, *_: at,
+    inputs: OperationInputs | None = None,
+    **options: Any,
 ) -> LiveCluster:
-    slurm.journal = Journal(folder / "journal.jsonl")
+    path = folder / "journal.jsonl"
+    slurm.journal = OverrideLog(path)
     times = paced or iter(lambda: 0.0, None)
-    pace = Pace(config.Pace(), slurm.read_load, clock=lambda: next(times), sleep=lambda _: None)
     return LiveCluster(
         slurm,
         slurm,
-        slurm.journal,
-        pace,
+        Recorder(slurm.journal, OperationRecorder(OperationLog(path))),
+        WritePacer(config.PaceConfig(), slurm.read_load, clock=lambda: next(times), sleep=lambda _: None),
         apply=apply,
-        recheck=slurm.recheck,
-        **{"reservations": lambda: Reservations.build(0, {}), **options},
-        acting=Acting(ActLog(folder / "journal.jsonl")),
-        pinning=Pinning(PinLog(folder / "journal.jsonl")),
-        deferring=Deferring(DeferralLog(folder / "journal.jsonl")),
-        stop_file=folder / "stop",
+        recheck=Look(slurm.recheck, again),
+        inputs=inputs or OperationInputs(lambda: Reservations.build(0, {})),
+        guard=SendCheck(folder / "stop"),
         earlier_runs=lambda _: [],
+        **options,
     )
 
 
@@ -201,7 +213,7 @@ def test_apply__no_answer_stops_and_leaves_the_rest(tmp_path):
     receipt = opened(slurm, tmp_path).apply(plan((1, -5), (2, -6), (3, -7)))
     assert statuses(receipt) == {1: "written", 2: "unknown"}
     assert (receipt.stopped, receipt.exit_code) == ("no answer to the write of job 2: as scripted", 3)
-    assert {key.job_id for key in slurm.journal.levers()} == {1, 2, 3}
+    assert {record.job_id for record in slurm.journal.priorities()} == {1, 2, 3}
 
 
 def test_apply__stop_file_stops_all(tmp_path):
@@ -213,18 +225,31 @@ def test_apply__stop_file_stops_all(tmp_path):
     assert (receipt.stopped, receipt.exit_code) == (f"paused: {tmp_path / 'stop'} exists; remove it to go on", 75)
 
 
+def test_apply__stop_file_keeps_what_jobs_were_asked(tmp_path):
+    """An empty plan too changes nothing then; without the file what is stale goes after the actions."""
+    slurm, forgotten = FakeSlurm({1: 0}), []
+    cluster = opened(slurm, tmp_path, forget=lambda jobs: forgotten.append(jobs.job_id.tolist()))
+    cluster.read()
+    (tmp_path / "stop").touch()
+    cluster.apply(Plan())
+    assert forgotten == []
+    (tmp_path / "stop").unlink()
+    cluster.apply(Plan())
+    assert forgotten == [[1]]
+
+
 def test_apply__without_a_stop_file_nobody_looks(tmp_path):
     """`undo` gives values back while the stop file keeps cycles from writing."""
     slurm = FakeSlurm({1: 0})
     (tmp_path / "stop").touch()
     cluster = opened(slurm, tmp_path)
-    cluster._stop_file = None
+    cluster._guard = SendCheck()
     assert statuses(cluster.apply(plan((1, -5)))) == {1: "written"}
 
 
 @pytest.mark.parametrize(
     ("load", "words", "code"),
-    [(Load(threads=999), "slurmctld is busy", 75), (SlurmUnreachableError("sdiag: no answer"), "sdiag", 3)],
+    [(SdiagLoad(threads=999), "slurmctld is busy", 75), (SlurmUnreachableError("sdiag: no answer"), "sdiag", 3)],
 )
 def test_apply__busy_or_silent_slurmctld_is_left_alone(tmp_path, load, words, code):
     """Load is looked at before the first write."""
@@ -240,7 +265,7 @@ def test_apply__looks_at_the_load_between_chunks(tmp_path, monkeypatch):
     """What was written stays in the receipt when a later look finds slurmctld busy."""
     monkeypatch.setattr(live_cluster, "CHUNK", 2)
     slurm = FakeSlurm(dict.fromkeys(range(1, 6), 0))
-    loads = iter([Load(), Load(), Load(threads=999)])
+    loads = iter([SdiagLoad(), SdiagLoad(), SdiagLoad(threads=999)])
     slurm.read_load = lambda: next(loads)
     receipt = opened(slurm, tmp_path).apply(plan(*((job_id, -job_id) for job_id in range(1, 6))))
     assert statuses(receipt) == dict.fromkeys(range(1, 5), "written")
@@ -299,53 +324,64 @@ def test_apply__lost_outcome_lines_lose_no_receipt(tmp_path, monkeypatch):
 
 STEPS = (
     Reserve(1, 100.0, "nodes", "1-7", "slurmsched-1-7", "n1", "alice", 0.0, 3_600.0),
-    Join(1, 100.0, "nodes", "1-7", "slurmsched-1-7"),
+    JoinReservation(1, 100.0, "nodes", "1-7", "slurmsched-1-7"),
     Requeue(2, 100.0, "job 1 gets its GPUs", "1-7", 0),
 )
-ACT = Act(
-    "1-7", Purpose.PREEMPT, 1, 100.0, "alice", "n1", 3_000.0, 0.0, (Victim(2, 100.0, 0, 8),), stage=Stage.REQUEUED
+OPERATION = Operation(
+    "1-7",
+    Purpose.PREEMPT,
+    1,
+    100.0,
+    "alice",
+    "n1",
+    3_000.0,
+    0.0,
+    (Victim(2, 100.0, 0, 8),),
+    stage=OperationStage.REQUEUED,
 )
 
 
 def acting_slurm() -> FakeSlurm:
     slurm = FakeSlurm({1: 0, 2: 0})
-    slurm.seen[2] = Seen(100.0, JobState.RUNNING, 0)
+    slurm.seen[2] = CurrentJob(100.0, JobState.RUNNING, 0)
     return slurm
 
 
-def test_apply__steps_of_an_act_go_in_their_order_and_it_is_open_from_then_on(tmp_path):
+def test_apply__steps_of_an_operation_go_in_their_order_and_it_is_open_from_then_on(tmp_path):
     """It comes back with the next snapshot, of this process and of one that starts anew."""
     slurm = acting_slurm()
     cluster = opened(slurm, tmp_path)
-    receipt = cluster.apply(Plan(actions=STEPS, acts=(ACT,)))
+    receipt = cluster.apply(Plan(actions=STEPS, operations=(OPERATION,)))
     assert [(o.action.kind, o.status) for o in receipt.outcomes] == [
         ("reserve", "written"), ("join", "written"), ("requeue", "written"),
     ]  # fmt: skip
-    assert cluster.read().acts == opened(slurm, tmp_path).read().acts == (ACT,)
+    assert cluster.read().operations == opened(slurm, tmp_path).read().operations == (OPERATION,)
 
 
 def test_apply__a_grace_begins_when_its_signal_was_sent(tmp_path):
     """Not when the queue was read: what was sent before may have taken long. A later cycle does not begin it anew."""
     slurm, now_s = acting_slurm(), iter((1_000.0, 1_045.0, 2_000.0, 2_045.0))  # of each apply, its begin and its end
     cluster = opened(slurm, tmp_path, clock=lambda: next(now_s))
-    act = replace(ACT, stage=Stage.WARNED, stage_s=999.0, victims=(Victim(2, 100.0, 0, 8, "USR2", 120.0),))
+    operation = replace(
+        OPERATION, stage=OperationStage.WARNED, stage_s=999.0, victims=(Victim(2, 100.0, 0, 8, "USR2", 120.0),)
+    )
     signal = Signal(2, 100.0, "job 1 gets its GPUs", "1-7", "USR2", 0)
-    cluster.apply(Plan(actions=(*STEPS[:2], signal), acts=(act,)))
-    (known,) = cluster.read().acts
-    assert (known.stage, known.stage_s) == (Stage.WARNED, 1_045.0)
-    cluster.apply(Plan(acts=(known,)))
-    assert cluster.read().acts[0].stage_s == opened(slurm, tmp_path).read().acts[0].stage_s == 1_045.0
+    cluster.apply(Plan(actions=(*STEPS[:2], signal), operations=(operation,)))
+    (known,) = cluster.read().operations
+    assert (known.stage, known.stage_s) == (OperationStage.WARNED, 1_045.0)
+    cluster.apply(Plan(operations=(known,)))
+    assert cluster.read().operations[0].stage_s == opened(slurm, tmp_path).read().operations[0].stage_s == 1_045.0
 
 
-def test_apply__after_a_refused_step_the_act_is_taken_back(tmp_path):
-    """Its later steps are not sent: nobody loses GPUs for nothing. Other acts and levers go on."""
+def test_apply__after_a_refused_step_the_operation_is_taken_back(tmp_path):
+    """Its later steps are not sent: nobody loses GPUs for nothing. Other operations and levers go on."""
     slurm = acting_slurm()
     slurm.answers[1] = "refused"
     cluster = opened(slurm, tmp_path)
-    receipt = cluster.apply(Plan(actions=STEPS, acts=(ACT,)))
+    receipt = cluster.apply(Plan(actions=STEPS, operations=(OPERATION,)))
     assert [o.status for o in receipt.outcomes] == ["refused"] * 3
     assert slurm.told == ["reserve"]
-    assert cluster.read().acts == (replace(ACT, stage=Stage.REVERSING, note="as scripted"),)
+    assert cluster.read().operations == (replace(OPERATION, stage=OperationStage.REVERSING, note="as scripted"),)
 
 
 @pytest.mark.parametrize(
@@ -356,56 +392,56 @@ def test_apply__after_a_refused_step_the_act_is_taken_back(tmp_path):
         ({"nodes": 2}, "its job asks for 2 nodes, 1 were chosen"),
     ],
 )
-def test_apply__an_act_is_judged_again_when_its_nodes_are_reserved(tmp_path, change, note):
+def test_apply__an_operation_is_judged_again_when_its_nodes_are_reserved(tmp_path, change, note):
     """By what Slurm shows then, once for all its victims: nobody is stopped for a job that could not start."""
     slurm, looks = acting_slurm(), list[list[str]]()
-    slurm.seen |= {2: Seen(100.0, JobState.RUNNING, 0), 3: Seen(100.0, JobState.RUNNING, 0)}
+    slurm.seen |= {2: CurrentJob(100.0, JobState.RUNNING, 0), 3: CurrentJob(100.0, JobState.RUNNING, 0)}
     rows = [{"job_id": 1, "gpus": 8, "submit_s": 100.0, "time_limit_s": 60.0}]
     rows += [{"job_id": job, "gpus": 4, "state": "RUNNING", "submit_s": 100.0} for job in (2, 3)]
     held = [{"job_id": job, "node": "n1", "gpus": 4} for job in (2, 3)]
 
-    def again(at: Snapshot, act: Act, acts: Sequence[Act]) -> Snapshot:
+    def again(at: Snapshot, operation: Operation, operations: Sequence[Operation]) -> Snapshot:
         looks.append(list(slurm.told))
-        changed = [rows[0] | change | {"reservation": act.reservation}, *rows[1:]]
-        return snapshot(changed, "1x8", allocations=held, acts=acts, site=at.site)
+        changed = [rows[0] | change | {"reservation": operation.reservation}, *rows[1:]]
+        return snapshot(changed, "1x8", allocations=held, operations=operations, site=at.site)
 
     cluster = opened(slurm, tmp_path, again=again)
     cluster.read()
-    act = replace(ACT, victims=(Victim(2, 100.0, 0, 4), Victim(3, 100.0, 0, 4)))
+    operation = replace(OPERATION, victims=(Victim(2, 100.0, 0, 4), Victim(3, 100.0, 0, 4)))
     other = Requeue(3, 100.0, "job 1 gets its GPUs", "1-7", 0)
-    receipt = cluster.apply(Plan(actions=(*STEPS, other), acts=(act,)))
+    receipt = cluster.apply(Plan(actions=(*STEPS, other), operations=(operation,)))
     assert looks == [["reserve", "join"]]
     assert [o.status for o in receipt.outcomes] == ["written"] * 2 + ["refused" if note else "written"] * 2
-    (known,) = cluster.read().acts
-    assert (known.stage, known.note) == ((Stage.REVERSING if note else Stage.REQUEUED), note)
+    (known,) = cluster.read().operations
+    assert (known.stage, known.note) == ((OperationStage.REVERSING if note else OperationStage.REQUEUED), note)
 
 
-def test_apply__job_that_changed_breaks_its_act(tmp_path):
+def test_apply__job_that_changed_breaks_its_operation(tmp_path):
     """The victim ended between reading and writing: it is not requeued, which would run it again."""
     slurm = acting_slurm()
-    slurm.seen[2] = Seen(100.0, JobState.COMPLETED, 0)
+    slurm.seen[2] = CurrentJob(100.0, JobState.COMPLETED, 0)
     cluster = opened(slurm, tmp_path)
-    cluster.apply(Plan(actions=STEPS, acts=(ACT,)))
+    cluster.apply(Plan(actions=STEPS, operations=(OPERATION,)))
     assert "requeue" not in slurm.told
-    assert [act.stage for act in cluster.read().acts] == [Stage.REVERSING]
+    assert [operation.stage for operation in cluster.read().operations] == [OperationStage.REVERSING]
 
 
-def test_apply__act_whose_answer_is_unknown_is_not_sure(tmp_path):
+def test_apply__operation_whose_answer_is_unknown_is_not_sure(tmp_path):
     """Slurm did not answer in the middle: the next look at Slurm tells what is there."""
     slurm = acting_slurm()
     slurm.answers[2] = "unknown"
     cluster = opened(slurm, tmp_path)
-    assert cluster.apply(Plan(actions=STEPS, acts=(ACT,))).exit_code == 3
-    assert cluster.read().acts == opened(slurm, tmp_path).read().acts == (replace(ACT, sure=False),)
+    assert cluster.apply(Plan(actions=STEPS, operations=(OPERATION,))).exit_code == 3
+    assert cluster.read().operations == opened(slurm, tmp_path).read().operations == (replace(OPERATION, sure=False),)
 
 
-def test_apply__act_of_which_nothing_was_sent_is_as_before(tmp_path):
-    """The stop file came: a new act does not exist, an old one stays where it was."""
+def test_apply__operation_of_which_nothing_was_sent_is_as_before(tmp_path):
+    """The stop file came: a new operation does not exist, an old one stays where it was."""
     slurm = acting_slurm()
     cluster = opened(slurm, tmp_path)
     (tmp_path / "stop").touch()
-    cluster.apply(Plan(actions=STEPS, acts=(ACT,)))
-    assert (cluster.read().acts, slurm.told) == ((), [])
+    cluster.apply(Plan(actions=STEPS, operations=(OPERATION,)))
+    assert (cluster.read().operations, slurm.told) == ((), [])
 
 
 def test_apply__without_operator_rights_sends_nothing(tmp_path):
@@ -421,18 +457,18 @@ def test_apply__without_operator_rights_sends_nothing(tmp_path):
 
 def test_apply__long_journal_is_cut_to_the_queue(tmp_path, monkeypatch):
     """Only jobs that Slurm still shows are kept; what this apply writes is added."""
-    monkeypatch.setattr(live_cluster, "COMPACT_BYTES", 10)
+    monkeypatch.setattr(recorder, "COMPACT_BYTES", 10)
     slurm = FakeSlurm({1: 0, 2: 0})
     cluster = opened(slurm, tmp_path)
     slurm.journal.intend("old", plan((1, -3), (77, -4)).actions)
     cluster.read()
     cluster.apply(plan((2, -5)))
-    assert {key.job_id for key in slurm.journal.levers()} == {1, 2}
+    assert {record.job_id for record in slurm.journal.priorities()} == {1, 2}
 
 
 def test_apply__journal_keeps_the_array_of_a_task_that_lives(tmp_path, monkeypatch):
     """A task that was split off is on record under its array, whose own record is gone: undo still needs the line."""
-    monkeypatch.setattr(live_cluster, "COMPACT_BYTES", 10)
+    monkeypatch.setattr(recorder, "COMPACT_BYTES", 10)
     slurm = FakeSlurm({})
     tasks = [{"job_id": 12, "array_job_id": 7}, {"job_id": 31, "het_job_id": 30, "het_offset": 1}]
     slurm.read = lambda: snapshot(tasks, site=Site("lab", "26.05.5", Rights.OPERATOR, "slurmsched"))
@@ -440,7 +476,7 @@ def test_apply__journal_keeps_the_array_of_a_task_that_lives(tmp_path, monkeypat
     slurm.journal.intend("old", plan((7, -3), (30, -2), (77, -4)).actions)
     cluster.read()
     cluster.apply(Plan())
-    assert {key.job_id for key in slurm.journal.levers()} == {7, 30}
+    assert {record.job_id for record in slurm.journal.priorities()} == {7, 30}
 
 
 @pytest.mark.parametrize(("writes_per_s", "looks"), [(100.0, 1), (10.0, 5)])
@@ -451,9 +487,9 @@ def test_apply__looks_at_all_jobs_at_once_and_again_when_that_is_old(tmp_path, w
     ages: list[float] = []
     slurm = FakeSlurm(dict.fromkeys(range(1, 501), 0))
     cluster = opened(slurm, tmp_path)
-    limits = config.Pace(writes_per_s=writes_per_s)
+    limits = config.PaceConfig(writes_per_s=writes_per_s)
     cluster._monotonic = lambda: now_s[0]
-    cluster._pace = Pace(
+    cluster._pace = WritePacer(
         limits, slurm.read_load, clock=lambda: now_s[0], sleep=lambda s: now_s.__setitem__(0, now_s[0] + s)
     )
     recheck, send = slurm.recheck, slurm.send
@@ -482,9 +518,9 @@ def test_close__lets_the_reader_go(tmp_path):
 
 @pytest.mark.parametrize("reserved", [False, True])
 def test_read__reservations_where_jobs_are_placed(tmp_path, reserved):
-    """One request more, without any act."""
+    """One request more, without any operation."""
     asked = Reservations.build(1, {"name": ["fix"], "node_list": ["n1"]})
-    cluster = opened(FakeSlurm({1: 0}), tmp_path, reservations=lambda: asked, reserved=reserved)
+    cluster = opened(FakeSlurm({1: 0}), tmp_path, inputs=OperationInputs(lambda: asked, always=reserved))
     assert list(cluster.read().reservations.name) == (["fix"] if reserved else [])
 
 

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from slurmsched.model import Site
-from slurmsched.slurm.picks import NO_FILE, Picks, free_cores, held_cpus, known_version, read_picks, read_shapes
+from slurmsched.model import Nodes, Site
+from slurmsched.slurm.cons_tres import (
+    NO_FILE,
+    KnownSelection,
+    free_cores,
+    held_cpus,
+    known_version,
+    read_known_selection,
+    read_shapes,
+    shapes_of,
+)
 from slurmsched.testing import snapshot
-from slurmsched.topology.picker import UNKNOWN
-from slurmsched.topology.slurm_node import Form, GpuRequest, SlurmNode
+from slurmsched.topology.slurm_selection import UNKNOWN_SELECTION, GpuOption, NodeGpuRequest, SlurmNode
 from tests.recorded.playback import Scontrol
 
 NODE = SlurmNode.build([range(4)] * 2 + [range(4, 8)] * 2, (), sockets=2, cores_per_socket=4, cpus_per_core=2)
@@ -66,6 +74,12 @@ def test_known_version__releases_and_settings_that_were_tried(version, chosen, k
     assert (why == "") == known
 
 
+def test_shapes_of__leaves_out_nodes_with_cores_kept_for_gpu_jobs():
+    """With RestrictedCoresPerGPU Slurm selects cores by a rule that is not modelled: its choice of GPUs is unknown."""
+    nodes = Nodes.build(2, {"name": ["n1", "n2"], "cpus_per_gpu_kept": [0, 16]})
+    assert shapes_of(Answers(sinfo="n1 2 32 1\nn2 2 32 1\n"), nodes, ["n1", "n2"]) == {"n1": (2, 32, 1)}
+
+
 def test_known_version__tells_the_micro():
     """Rules changed within releases; a candidate's micro does not count."""
     told = {text: known_version(Site("c", text))[0] for text in ("24.05.3", "26.05.5", "24.11", "24.11.0-0rc1")}
@@ -74,17 +88,17 @@ def test_known_version__tells_the_micro():
 
 def test_picks__a_node_that_is_not_known_is_unknown():
     """No guess for other nodes, nor where the cores in use are not known."""
-    ask = Picks((26, 5), {"n1": NODE, "n2": NODE}, {"n1": [4, 4]})(GpuRequest(Form.PER_NODE, 1))
-    assert [ask(name, 0b1100, 2) for name in ("n1", "n2", "n3")] == [0b1100, UNKNOWN, UNKNOWN]
+    ask = KnownSelection((26, 5), {"n1": NODE, "n2": NODE}, {"n1": [4, 4]})(NodeGpuRequest(GpuOption.PER_NODE, 1))
+    assert [ask(name, 0b1100, 2) for name in ("n1", "n2", "n3")] == [0b1100, UNKNOWN_SELECTION, UNKNOWN_SELECTION]
 
 
 def test_read_picks__without_a_gres_conf(monkeypatch):
     """Nothing can be told; nothing is raised."""
     from slurmsched.config import Config
-    from slurmsched.slurm import picks
+    from slurmsched.slurm import cons_tres
     from slurmsched.testing.builders import snapshot
 
     site = Site("c", "26.05.5", settings={"SelectTypeParameters": "CR_CORE"})
-    monkeypatch.setattr(picks, "open_commands", lambda _: Answers(sinfo="n1 2 4 2\n"))
-    found = read_picks(Config(), snapshot(site=site), ["n1"])
+    monkeypatch.setattr(cons_tres, "open_commands", lambda _: Answers(sinfo="n1 2 4 2\n"))
+    found = read_known_selection(Config(), snapshot(site=site), ["n1"])
     assert (found.nodes, found.why) == ({}, NO_FILE)

@@ -10,14 +10,15 @@ import numpy as np
 import pytest
 from structlog.testing import capture_logs
 
-from slurmsched.config import Slurm
+from slurmsched.config import SlurmConfig
 from slurmsched.errors import SlurmUnreachableError
-from slurmsched.slurm import cli_reader, pyslurm_reader
+from slurmsched.slurm import pyslurm_reader
+from slurmsched.slurm import reader as reader_module
 from slurmsched.slurm.commands import Commands
 from slurmsched.slurm.pyslurm_child import answer, load_columns
-from slurmsched.slurm.pyslurm_reader import FIRST_REST_S, Child, ChildError, PyslurmReader
-from slurmsched.slurm.queue_text import GROUPS, KIND, REQUESTS, RUN, split_rows
-from slurmsched.slurm.reader import open_reader
+from slurmsched.slurm.pyslurm_reader import FIRST_REST_S, PyslurmChild, PyslurmError, PyslurmReader
+from slurmsched.slurm.reader import CommandReader, open_reader
+from slurmsched.slurm.squeue import GROUPS, KIND_FIELDS, REQUEST_FIELDS, RUN_FIELDS, split_rows
 from tests.recorded.playback import HERE, MARK, UNIT, Answer, Playback, recorded_versions
 
 STAND_IN = """
@@ -32,7 +33,8 @@ class Jobs:
         {body}
 """
 JOB = {
-    "user_name": "alice", "account": "physics", "partition": "gpu", "qos": "normal", "name": "x|y", "comment": None,
+    "user_id": 1001, "user_name": "alice", "account": "physics", "partition": "gpu", "qos": "normal", "name": "x|y",
+    "comment": None,
     "state_reason": "None", "reservation": None, "allocated_nodes": None, "state": "PENDING",
     "array_tasks_waiting": "1-4", "id": 7, "nice": 5, "priority": 1, "num_nodes": 1, "cpus": 1,
     "memory": 1000, "requeue_count": 0, "array_id": 7, "heterogeneous_id": None, "heterogeneous_offset": None,
@@ -45,11 +47,11 @@ GOOD = f"return {{7: Job(**{JOB!r})}}"
 @pytest.fixture
 def child(tmp_path, monkeypatch):
     """Starts a real child whose pyslurm does what `body` says."""
-    opened: list[Child] = []
+    opened: list[PyslurmChild] = []
 
-    def start(body: str, timeout_s: float = 20.0) -> Child:
+    def start(body: str, timeout_s: float = 20.0) -> PyslurmChild:
         (tmp_path / "pyslurm.py").write_text(STAND_IN.replace("{body}", body))
-        opened.append(Child(Commands(timeout_s=timeout_s)))
+        opened.append(PyslurmChild(Commands(timeout_s=timeout_s)))
         return opened[-1]
 
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
@@ -83,7 +85,7 @@ def test_child__dies_alone(child, body, words):
     if "sleep" in body:
         it._timeout_s = 0.5  # once it runs: a busy machine takes seconds to start it
     it.ask()
-    with pytest.raises(ChildError, match=words):
+    with pytest.raises(PyslurmError, match=words):
         it.columns()
 
 
@@ -91,8 +93,8 @@ def test_child__tells_that_pyslurm_is_missing(tmp_path, monkeypatch):
     """Without pyslurm the reason is the import's own."""
     (tmp_path / "pyslurm.py").write_text("raise ImportError('libslurmfull.so: cannot open shared object file')")
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    with pytest.raises(ChildError, match="libslurmfull"):
-        Child(Commands(timeout_s=20))
+    with pytest.raises(PyslurmError, match="libslurmfull"):
+        PyslurmChild(Commands(timeout_s=20))
 
 
 def test_child__that_closes_its_output_and_lives_on_is_ended(child, monkeypatch):
@@ -100,7 +102,7 @@ def test_child__that_closes_its_output_and_lives_on_is_ended(child, monkeypatch)
     monkeypatch.setattr(pyslurm_reader, "END_S", 0.2)
     it = child("os.closerange(3, 20); os.close(1); time.sleep(60)")
     it.ask()
-    with pytest.raises(ChildError, match=r"did not end within 0\.2 s"):
+    with pytest.raises(PyslurmError, match=r"did not end within 0\.2 s"):
         it.columns()
     assert it._process.poll() is not None
 
@@ -119,6 +121,30 @@ def test_load_columns__has_a_row_a_job():
     assert columns["submit_s"].tolist() == [100.0, 300.0] and np.isnan(columns["eligible_s"]).all()
     codes, names = columns["comment"]
     assert [names[code] for code in codes] == ["", "c"]
+
+
+class AskedUser(Row):
+    """A job that counts how often its user's name is asked for."""
+
+    asked = 0
+
+    def __init__(self, **values):
+        super().__init__(**values)
+        del self.__dict__["user_name"]
+
+    @property
+    def user_name(self):
+        AskedUser.asked += 1
+        return {1: "alice", 2: "bob"}[self.user_id]
+
+
+def test_load_columns__asks_once_for_the_name_of_a_user(monkeypatch):
+    """pyslurm looks into the system's users each time."""
+    monkeypatch.setattr(AskedUser, "asked", 0)
+    jobs = {job: AskedUser(id=job, user_id=1 + job % 2) for job in range(6)}
+    codes, names = load_columns(lambda: jobs)["user"]
+    assert [names[code] for code in codes] == ["alice", "bob"] * 3
+    assert AskedUser.asked == 2
 
 
 def test_answer__turns_any_error_into_words():
@@ -141,7 +167,7 @@ class Replayed:
 
     def columns(self):
         if self.fails:
-            raise ChildError("pyslurm's process ended with signal 11")
+            raise PyslurmError("pyslurm's process ended with signal 11")
         return dict(self._columns)
 
     def close(self):
@@ -158,14 +184,14 @@ class WithRequests(Playback):
         rows = []
         for i in range(0, len(flat), len(GROUPS)):
             ids, kind, run = (group.split(UNIT) for group in flat[i : i + 3])
-            found = dict(zip((*KIND, *RUN), (*kind, *run), strict=True))
-            rows.append(f"{ids[0].strip()}{MARK}{UNIT.join(found[name] for name in REQUESTS)}{MARK}\n")
+            found = dict(zip((*KIND_FIELDS, *RUN_FIELDS), (*kind, *run), strict=True))
+            rows.append(f"{ids[0].strip()}{MARK}{UNIT.join(found[name] for name in REQUEST_FIELDS)}{MARK}\n")
         return Answer("".join(rows))
 
 
 @pytest.fixture(params=recorded_versions())
 def recording(request, monkeypatch):
-    monkeypatch.setattr(cli_reader, "fresh_mark", lambda: MARK)
+    monkeypatch.setattr(reader_module, "fresh_mark", lambda: MARK)
     monkeypatch.setattr(pyslurm_reader, "fresh_mark", lambda: MARK)
     folder = HERE / request.param
     return WithRequests(folder), json.loads((folder / "facts.json").read_text())["now_s"]
@@ -177,6 +203,7 @@ def child_columns(jobs) -> dict:
                "het_offset", "requeueable", "batch", "cron")  # fmt: skip
     columns = {name: np.asarray(getattr(jobs, name)).astype(np.int64) for name in numbers}
     columns |= {name: getattr(jobs, name) for name in ("submit_s", "eligible_s", "start_s", "end_s", "run_s")}
+    columns["start_s"] = np.where(np.isnan(jobs.start_s), jobs.expected_start_s, jobs.start_s)  # one field in Slurm
     for name in ("user", "account", "partition", "qos", "name", "comment", "reason", "reservation", "node_list"):
         texts = getattr(jobs, name)
         columns[name] = texts.codes, list(texts.names)
@@ -190,8 +217,8 @@ def child_columns(jobs) -> dict:
 def test_read__equals_the_command_reader(recording):
     """What pyslurm tells, joined with the commands' part, is the same snapshot, field by field."""
     commands, now_s = recording
-    expected = cli_reader.CliReader(commands, clock=lambda: now_s).read()
-    reader = PyslurmReader(commands, lambda _: Replayed(child_columns(expected.jobs)))
+    expected = CommandReader(commands, clock=lambda: now_s).read()
+    reader = PyslurmReader(commands, CommandReader(commands), lambda _: Replayed(child_columns(expected.jobs)))
     found = reader.read()
     for spec in fields(found.jobs):
         np.testing.assert_array_equal(list(getattr(found.jobs, spec.name)), list(getattr(expected.jobs, spec.name)))
@@ -201,19 +228,19 @@ def test_read__equals_the_command_reader(recording):
 def test_read__an_array_whose_tasks_cannot_be_counted_is_left_alone(recording):
     """It says nothing of the other jobs, and pyslurm is read on."""
     commands, now_s = recording
-    jobs = cli_reader.CliReader(commands, clock=lambda: now_s).read().jobs
+    jobs = CommandReader(commands, clock=lambda: now_s).read().jobs
     columns = child_columns(jobs)
     columns["array_tasks"][1][0] = "1-x"
     with capture_logs() as logs:
-        found = PyslurmReader(commands, lambda _: Replayed(columns)).read()
-    assert (logs, len(found.jobs), found.jobs.array_tasks[0], found.jobs.pinned[0]) == ([], len(jobs), 1, True)
+        found = PyslurmReader(commands, CommandReader(commands), lambda _: Replayed(columns)).read()
+    assert (logs, len(found.jobs), found.jobs.array_tasks[0], found.jobs.fixed_priority[0]) == ([], len(jobs), 1, True)
     assert any(warning.startswith(f"job {jobs.job_id[0]}: squeue shows") for warning in found.warnings)
 
 
 def test_read__falls_back_when_the_child_dies(recording):
     """This read and those of the next while go by the commands; one warning says so; then a new child is tried."""
     commands, now_s = recording
-    expected = cli_reader.CliReader(commands, clock=lambda: now_s).read()
+    expected = CommandReader(commands, clock=lambda: now_s).read()
     now = [0.0]
     made: list[Replayed] = []
 
@@ -221,7 +248,7 @@ def test_read__falls_back_when_the_child_dies(recording):
         made.append(Replayed(child_columns(expected.jobs), fails=not made))
         return made[-1]
 
-    reader = PyslurmReader(commands, open_child, clock=lambda: now[0])
+    reader = PyslurmReader(commands, CommandReader(commands), open_child, clock=lambda: now[0])
     with capture_logs() as logs:
         assert len(reader.read().jobs) == len(expected.jobs)
         now[0] = FIRST_REST_S / 2
@@ -237,11 +264,11 @@ def test_doubt_rights__reaches_both_ways_to_read(recording, monkeypatch):
     """With the child and without it the next read asks for our rights again."""
     commands, now_s = recording
     monkeypatch.setattr("os.geteuid", lambda: 12_345)
-    jobs = cli_reader.CliReader(commands, clock=lambda: now_s).read().jobs
+    jobs = CommandReader(commands, clock=lambda: now_s).read().jobs
     with monkeypatch.context() as patch, capture_logs():
         patch.setattr(commands, "instead", {"users.txt": "UserName=12345(12345) DefAccount= AdminLevel=Operator\n"})
-        dies = PyslurmReader(commands, lambda _: Replayed(child_columns(jobs), fails=True))
-        for reader in (PyslurmReader(commands, lambda _: Replayed(child_columns(jobs))), dies):
+        dies = PyslurmReader(commands, CommandReader(commands), lambda _: Replayed(child_columns(jobs), fails=True))
+        for reader in (PyslurmReader(commands, CommandReader(commands), lambda _: Replayed(child_columns(jobs))), dies):
             reader.read()
             for asked, doubt in ((0, False), (1, True)):
                 if doubt:
@@ -257,10 +284,10 @@ def test_read__ends_a_child_whose_answer_was_not_taken(recording, monkeypatch):
     made: list[Replayed] = []
 
     def open_child(_):
-        made.append(Replayed(child_columns(cli_reader.CliReader(commands, clock=lambda: now_s).read().jobs)))
+        made.append(Replayed(child_columns(CommandReader(commands, clock=lambda: now_s).read().jobs)))
         return made[-1]
 
-    reader = PyslurmReader(commands, open_child)
+    reader = PyslurmReader(commands, CommandReader(commands), open_child)
     start = commands.start
 
     def no_slurmctld(*_, **__):
@@ -283,9 +310,9 @@ def test_read__rests_longer_after_each_failure(recording):
 
     def open_child(_):
         tries.append(now[0])
-        raise ChildError("no pyslurm")
+        raise PyslurmError("no pyslurm")
 
-    reader = PyslurmReader(commands, open_child, clock=lambda: now[0])
+    reader = PyslurmReader(commands, CommandReader(commands), open_child, clock=lambda: now[0])
     with capture_logs():
         for now[0] in range(0, 3000, 10):
             reader.begin()
@@ -294,4 +321,8 @@ def test_read__rests_longer_after_each_failure(recording):
 
 def test_open_reader__takes_the_configured_adapter():
     """auto and cli are the commands, pyslurm is pyslurm."""
-    assert [open_reader(Slurm(adapter=name)).name for name in ("auto", "cli", "pyslurm")] == ["cli", "cli", "pyslurm"]
+    assert [open_reader(SlurmConfig(adapter=name)).name for name in ("auto", "cli", "pyslurm")] == [
+        "cli",
+        "cli",
+        "pyslurm",
+    ]

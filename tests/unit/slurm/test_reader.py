@@ -6,7 +6,7 @@ from importlib.metadata import PackageNotFoundError
 
 import pytest
 
-from slurmsched.config import Slurm
+from slurmsched.config import SlurmConfig
 from slurmsched.slurm import reader
 from slurmsched.slurm.commands import Commands
 
@@ -27,16 +27,20 @@ def with_pyslurm(monkeypatch: pytest.MonkeyPatch, installed: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("adapter", "installed", "expected"),
+    ("adapter", "installed", "daemon", "expected"),
     [
-        ("auto", "26.5.1", "pyslurm"),
-        ("auto", "25.11.2", "cli"),
-        ("auto", "", "cli"),
-        ("pyslurm", "25.11.2", "pyslurm"),
-        ("cli", "26.5.1", "cli"),
+        ("auto", "26.5.1", True, "pyslurm"),
+        ("auto", "26.5.1", False, "cli"),
+        ("auto", "25.11.2", True, "cli"),
+        ("auto", "", True, "cli"),
+        ("pyslurm", "25.11.2", False, "pyslurm"),
+        ("cli", "26.5.1", True, "cli"),
     ],
 )
-def test_open_reader__auto_is_pyslurm_of_the_clusters_release(slurm_2605, monkeypatch, adapter, installed, expected):
-    """pyslurm of another release may crash or read wrong: then, and without pyslurm, the commands serve."""
+def test_open_reader__auto_is_pyslurm_of_the_clusters_release(
+    slurm_2605, monkeypatch, adapter, installed, daemon, expected
+):
+    """pyslurm of another release may crash or read wrong: then, without pyslurm, and in a process of one cycle, which
+    would wait for its import, the commands serve."""
     with_pyslurm(monkeypatch, installed)
-    assert reader.open_reader(Slurm(adapter=adapter)).name == expected
+    assert reader.open_reader(SlurmConfig(adapter=adapter), indices=daemon).name == expected

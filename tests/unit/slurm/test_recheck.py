@@ -5,9 +5,20 @@ from __future__ import annotations
 import pytest
 
 from slurmsched.errors import SlurmError, SlurmUnreachableError
-from slurmsched.model import Act, Jobs, JobState, PinNodes, Purpose, Retype, SetNice, SetSiteFactor, Victim
-from slurmsched.planning.gate import When, refusal
-from slurmsched.planning.view import Seen, View
+from slurmsched.model import (
+    Jobs,
+    JobState,
+    Operation,
+    Purpose,
+    SetCpus,
+    SetGpuRequest,
+    SetNice,
+    SetNodeList,
+    SetSiteFactor,
+    SetSize,
+    Victim,
+)
+from slurmsched.planning.gate import CurrentJob, GateContext, GateTime, refusal
 from slurmsched.slurm import recheck
 from slurmsched.slurm.recheck import Recheck
 from slurmsched.testing import snapshot
@@ -37,8 +48,11 @@ def test_recheck__reads_only_the_jobs_of_the_actions():
     slurm = Answers(
         squeue="7|100|5|PENDING|night|n[1-2]|gres:gpu:i1:1,gres:gpu:i0:1|300|\n7|100|5|PENDING|night|n[1-2]|gres:gpu:i1:1,gres:gpu:i0:1|300|\n8|90|-3|RUNNING|(null)||N/A|N/A|\n"
     )
-    assert Recheck(slurm)([nice(7), nice(9)]) == {7: Seen(100.0, JobState.PENDING, 5, None, "night", nodes="n[1-2]",
-                                            gpus="gpu:i0:1,gpu:i1:1", eligible_s=300.0)}  # fmt: skip
+    assert Recheck(slurm)([nice(7), nice(9)]) == {
+        7: CurrentJob(
+            100.0, JobState.PENDING, 5, None, "night", nodes="n[1-2]", gpus="gpu:i0:1,gpu:i1:1", eligible_s=300.0
+        )
+    }
     assert [call[0] for call in slurm.calls] == ["squeue"]
     assert "7,9" in slurm.calls[0]
 
@@ -47,7 +61,7 @@ def test_recheck__asks_sprio_for_site_factors():
     """squeue does not show them. A job in several partitions has several rows."""
     slurm = Answers(squeue="7|100|5|PENDING|(null)||gres/gpu:2|100|\n", sprio="7|-12\n7|-12\n8|3\n")
     found = Recheck(slurm)([SetSiteFactor(7, 100.0, "", -12, 0, 0)])
-    assert found == {7: Seen(100.0, JobState.PENDING, 5, -12, gpus="gpu:2", eligible_s=100.0)}
+    assert found == {7: CurrentJob(100.0, JobState.PENDING, 5, -12, gpus="gpu:2", eligible_s=100.0)}
 
 
 ASKED = (
@@ -89,7 +103,9 @@ def test_recheck__what_jobs_ask_for_that_get_a_list_or_request(text, bars):
     """One process for them all, and only these are asked for: not the whole queue."""
     slurm = Records(squeue="7|100|5|PENDING|(null)||gres/gpu:2|100|\n8|90|0|PENDING|(null)||N/A|N/A|\n", scontrol=text)
     key = (7, 100.0, "", "pin-7")
-    found = Recheck(slurm)([nice(8), PinNodes(*key, "n2", "", "", True), Retype(*key, "gpu:i0:2", "gpu:2", "gpu:2")])
+    found = Recheck(slurm)(
+        [nice(8), SetNodeList(*key, "n2", "", "", True), SetGpuRequest(*key, "gpu:i0:2", "gpu:2", "gpu:2")]
+    )
     assert (found[7].bars, found[8].bars) == (bars, ())
     assert slurm.calls[1:] == [("scontrol", "-o", "-d", "[7]")]
 
@@ -116,14 +132,37 @@ def test_recheck__a_request_of_ours_replaces_all_that_a_job_asks_by_node(asked, 
     text = record(nodes="1-1", asked="").replace("TresPerNode=gres/gpu:2", asked)
     text += other + record(nodes="1-1", asked="") if other else ""
     key = (7, 100.0, "", "size-7")
-    size = Retype(*key, "gpu:4", "gpu:2", "gpu:2", resizes=True)
+    size = SetSize(*key, "gpu:4", "gpu:2", "gpu:2")
     squeue = "7|100|5|PENDING|(null)||gres/gpu:2|100|\n"
     seen = Recheck(Records(squeue=squeue, scontrol=text))([size])
     assert seen[7].bars == bars
-    refused = refusal(size, View(seen=seen), When.SEND)
+    refused = refusal(size, GateContext(seen=seen), GateTime.SEND)
     assert (refused.rule if refused else "") == ("asks" if bars else "")
     if not other:
-        assert Recheck(Records(squeue=squeue, scontrol=text))([PinNodes(*key, "n2", "", "", True)])[7].bars == ()
+        assert Recheck(Records(squeue=squeue, scontrol=text))([SetNodeList(*key, "n2", "", "", True)])[7].bars == ()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "bars"),
+    [
+        ("", "", ()),
+        ("MinMemoryNode=1G", "MinMemoryCPU=1000M", ("memory by CPU",)),  # --mem-per-cpu, or DefMemPerCPU of a partition
+        ("NumTasks=1", "NumTasks=4", ("several tasks",)),
+        ("MinCPUsNode=8", "MinCPUsNode=1", ("CPUs in another way than by --cpus-per-task alone",)),
+        ("TresPerNode", "CpusPerTres=gres/gpu:4 TresPerNode", ("CPUs by GPU",)),
+    ],
+)
+def test_recheck__what_keeps_a_job_from_fewer_cpus(old: str, new: str, bars: tuple[str, ...]) -> None:
+    """Whatever would lose memory with them, or could not be given back as it was. The way back is always open."""
+    text = record(nodes="1-1", asked="").replace("CPUs/Task=1", "CPUs/Task=8 NumCPUs=8")
+    text = text.replace("MinCPUsNode=1", "MinCPUsNode=8 MinMemoryNode=1G MinTmpDiskNode=0 Features=(null)")
+    squeue = "7|100|5|PENDING|(null)||gres/gpu:2|100|8|8|8|\n"
+    for fewer, found in ((SetCpus(7, 100.0, "", "cpus-7", 4, 8, 8), bars), (SetCpus(7, 100.0, "", "", 8, 8, 8), ())):
+        seen = Recheck(Records(squeue=squeue, scontrol=text.replace(old, new) if old else text))([fewer])
+        assert seen[7].fields == dict.fromkeys(("cpus-per-task", "NumCPUs", "mincpus"), "8")
+        assert seen[7].bars == found
+        refused = refusal(fewer, GateContext(seen=seen), GateTime.SEND)
+        assert (refused.rule if refused else "") == ("asks" if found else "")
 
 
 @pytest.mark.parametrize(
@@ -139,7 +178,7 @@ def test_recheck__a_list_names_as_many_nodes_as_the_job_gets(nodes, asked, picke
     nodes were chosen by it."""
     text = record(nodes=nodes, asked=asked)
     found = Recheck(Records(squeue="7|100|5|PENDING|(null)||gres/gpu:2|100|\n", scontrol=text))(
-        [PinNodes(7, 100.0, "", "pin-7", "n[1-2]", "", "", picked)]
+        [SetNodeList(7, 100.0, "", "pin-7", "n[1-2]", "", "", picked)]
     )
     assert found[7].bars == bars
 
@@ -151,7 +190,7 @@ def test_recheck__many_jobs_are_one_listing(jobs, listing):
     text = "".join(record("1-1", "").replace("JobId=7", f"JobId={job}") for job in ids)
     rows = "".join(f"{job}|100|5|PENDING|(null)||gres/gpu:2|100|\n" for job in ids)
     slurm = Records(squeue=rows, scontrol=text)
-    found = Recheck(slurm)([PinNodes(job, 100.0, "", f"pin-{job}", "n2", "", "", True) for job in ids])
+    found = Recheck(slurm)([SetNodeList(job, 100.0, "", f"pin-{job}", "n2", "", "", True) for job in ids])
     assert {seen.bars for seen in found.values()} == {()}
     asked = ("show", "job") if listing else (str([*ids]),)
     assert slurm.calls[1:] == [("scontrol", "-o", "-d", *asked)]
@@ -160,7 +199,7 @@ def test_recheck__many_jobs_are_one_listing(jobs, listing):
 def test_recheck__a_request_alone_does_not_depend_on_the_number_of_nodes():
     """Only a list could shrink it."""
     text = record(nodes="1-4", asked="")
-    size = Retype(7, 100.0, "", "size-7", "gpu:4", "gpu:2", "gpu:2", resizes=True)
+    size = SetSize(7, 100.0, "", "size-7", "gpu:4", "gpu:2", "gpu:2")
     assert Recheck(Records(squeue="7|100|5|PENDING|(null)||gres/gpu:2|100|\n", scontrol=text))([size])[7].bars == ()
 
 
@@ -168,16 +207,16 @@ def test_recheck__asks_no_more_where_jobs_get_their_own_back():
     """Nothing that they ask for keeps them from it."""
     slurm = Records(squeue="7|100|5|PENDING|(null)|n2|gres/gpu:i0:2|100|\n")
     key = (7, 100.0, "", "pin-7")
-    Recheck(slurm)([PinNodes(*key, "", "n2", ""), Retype(*key, "gpu:2", "gpu:i0:2", "gpu:2")])
+    Recheck(slurm)([SetNodeList(*key, "", "n2", ""), SetGpuRequest(*key, "gpu:2", "gpu:i0:2", "gpu:2")])
     assert [call[0] for call in slurm.calls] == ["squeue"]
 
 
 def test_recheck__other_gres_are_part_of_what_a_job_asks_for():
     """Its user added some to a request of ours: its own is not written over them, at undo neither."""
-    back = Retype(7, 100.0, "", "size-7", "gpu:2", "gpu:4", "gpu:2", resizes=True)
+    back = SetSize(7, 100.0, "", "size-7", "gpu:2", "gpu:4", "gpu:2")
     for more, rule in (("", ""), (",gres/nic:1", "request")):
         seen = Recheck(Answers(squeue=f"7|100|5|PENDING|(null)||gres/gpu:4{more}|100|\n"))([back])
-        refused = refusal(back, View(seen=seen), When.SEND)
+        refused = refusal(back, GateContext(seen=seen), GateTime.SEND)
         assert (refused.rule if refused else "") == rule
 
 
@@ -211,7 +250,7 @@ def test_recheck__a_job_whose_row_cannot_be_read_is_absent(texts):
 def test_again__job_victims_and_nodes_as_slurm_shows_them_now(monkeypatch):
     """One squeue and one scontrol. A victim that is gone is gone, a node that is not shown takes no job; all else is as
     before, without jobs that do not matter."""
-    act = Act("a", Purpose.PREEMPT, 1, 100.0, "alice", "n[1-2]", 60.0, 0.0,
+    operation = Operation("a", Purpose.PREEMPT, 1, 100.0, "alice", "n[1-2]", 60.0, 0.0,
               (Victim(2, 100.0, 0, 8), Victim(3, 100.0, 0, 8)))  # fmt: skip
     rows = [{"job_id": job, "submit_s": 100.0, "gpus": 8} for job in (1, 2, 3, 4, 5)]
     before = snapshot(rows, "3x8", allocations=[{"job_id": 4, "node": "n2", "gpus": 4}])
@@ -227,7 +266,7 @@ def test_again__job_victims_and_nodes_as_slurm_shows_them_now(monkeypatch):
         "NodeName=n1 State=MIXED Gres=gpu:a100:8 GresUsed=gpu:a100:3 CPUTot=64 CPUAlloc=9 RealMemory=100 AllocMem=7\n"
     )
     slurm = Answers(scontrol=node)
-    seen = Recheck(slurm).again(before, act, (act,))
+    seen = Recheck(slurm).again(before, operation, (operation,))
     assert (asked, slurm.calls) == ([[1, 2, 3]], [("scontrol", "-o", "-d", "show", "node", "n[1-2]")])
     assert (seen.jobs.job_id.tolist(), seen.jobs.gpus.tolist(), seen.jobs.nodes_asked[0]) == (
         [1, 2, 4],
@@ -235,4 +274,4 @@ def test_again__job_victims_and_nodes_as_slurm_shows_them_now(monkeypatch):
         "n3",
     )
     assert (seen.nodes.gpus_used.tolist(), seen.nodes.closed.tolist()) == ([3, 4, 0], [False, True, False])
-    assert (seen.nodes.cpus_used[0], seen.acts) == (9, (act,))
+    assert (seen.nodes.cpus_used[0], seen.operations) == (9, (operation,))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slurmsched.slurm.reservations import NEVER_S, parse_reservations
+from slurmsched.slurm.scontrol_tables import LAST_32_BIT_TIME_S, parse_reservations
 
 LINE = (
     "ReservationName={} StartTime=2026-11-29T00:32:24 EndTime=2026-11-29T01:32:24 Duration=01:00:00 Nodes=n1 NodeCnt=1 "
@@ -30,7 +30,7 @@ def test_parse_reservations__none() -> None:
 @pytest.mark.parametrize(
     ("good", "odd", "kept"),
     [("StartTime=2026-11-29T00:32:24", "StartTime=odd", {"start_s": 0.0}),
-     ("EndTime=2026-11-29T01:32:24", "EndTime=9999999-01-01T00:00:00", {"end_s": NEVER_S}),
+     ("EndTime=2026-11-29T01:32:24", "EndTime=9999999-01-01T00:00:00", {"end_s": LAST_32_BIT_TIME_S}),
      (" BurstBuffer", " NodeName=n1 CoreIDs=0-5000 BurstBuffer", {"cores": ""}),
      ("Nodes=n1 ", "Nodes=n[1- ", {"node_list": "n[1-"})],
 )  # fmt: skip

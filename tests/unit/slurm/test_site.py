@@ -10,7 +10,7 @@ from slurmsched.errors import SlurmError, SlurmUnreachableError, UnreadableError
 from slurmsched.model import Rights
 from slurmsched.slurm import site
 from slurmsched.slurm.site import (
-    Load,
+    SdiagLoad,
     ask_rights,
     collect_settings,
     make_site,
@@ -130,7 +130,9 @@ def test_make_site__refuses_other_text():
 
 def test_parse_load__of_17():
     """The same words come again in later sections; the first ones are the server's."""
-    assert parse_load((HERE / "public" / "sdiag-17.txt").read_text()) == Load(threads=3, dbd_queue=0, agent_queue=0)
+    assert parse_load((HERE / "public" / "sdiag-17.txt").read_text()) == SdiagLoad(
+        threads=3, dbd_queue=0, agent_queue=0
+    )
 
 
 @pytest.mark.parametrize("version", recorded_versions())

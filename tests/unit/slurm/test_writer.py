@@ -8,10 +8,21 @@ from pathlib import Path
 import pytest
 
 from slurmsched.errors import SlurmUnreachableError
-from slurmsched.model import Delay, Join, Outcome, PinNodes, Requeue, Reserve, Retype, SetNice, SetSiteFactor, Unreserve
-from slurmsched.slurm.commands import Commands
-from slurmsched.slurm.scontrol import session
-from slurmsched.slurm.writer import LIMIT, CommandWriter, answered, command
+from slurmsched.model import (
+    AllowStart,
+    DeleteReservation,
+    JoinReservation,
+    Outcome,
+    Requeue,
+    Reserve,
+    SetCpus,
+    SetGpuRequest,
+    SetNice,
+    SetNodeList,
+    SetSiteFactor,
+)
+from slurmsched.slurm.commands import Commands, scontrol_session
+from slurmsched.slurm.writer import MOST_PRIORITY, CommandWriter, answered, command
 
 # Answers by what a job id asks for; else silence, which is scontrol's success.
 SCONTROL = r"""#!/bin/sh
@@ -49,7 +60,7 @@ def nice(job_id: int, new: int = -5) -> SetNice:
         (SetNice(7, 1.0, "", -500, 0, 0), "update JobId=7 Nice=0"),
         (SetSiteFactor(7, 1.0, "", 0, 900, 0), "update JobId=7 SiteFactor=900"),
         (SetSiteFactor(7, 1.0, "", 900, 0, 0), "update JobId=7 SiteFactor=0"),
-        (SetNice(7, 1.0, "", 0, LIMIT, 0), "update JobId=7 Nice=2147483645"),
+        (SetNice(7, 1.0, "", 0, MOST_PRIORITY, 0), "update JobId=7 Nice=2147483645"),
     ],
 )
 def test_command__names_the_lever_and_its_signed_value(action, expected):
@@ -57,7 +68,9 @@ def test_command__names_the_lever_and_its_signed_value(action, expected):
     assert command(action) == expected
 
 
-@pytest.mark.parametrize("action", [SetNice(7, 1.0, "", 0, -LIMIT - 1, 0), SetSiteFactor(7, 1.0, "", 0, LIMIT + 1, 0)])
+@pytest.mark.parametrize(
+    "action", [SetNice(7, 1.0, "", 0, -MOST_PRIORITY - 1, 0), SetSiteFactor(7, 1.0, "", 0, MOST_PRIORITY + 1, 0)]
+)
 def test_command__what_slurm_would_ignore_is_not_said(action):
     """scontrol ignores a value out of range and reports success, so it must never see one."""
     with pytest.raises(ValueError, match=action.kind):
@@ -68,14 +81,14 @@ def test_command__what_slurm_would_ignore_is_not_said(action):
     ("action", "expected"),
     [
         (Requeue(7, 1.0, "", "a", 0), "requeue incomplete 7"),
-        (Join(7, 1.0, "", "a", "slurmsched-7-1"), "update JobId=7 ReservationName=slurmsched-7-1"),
-        (Join(7, 1.0, "", "a"), "update JobId=7 ReservationName="),
-        (Delay(7, 1.0, "", "a", 1_795_848_424.4), "update JobId=7 StartTime=uts1795848424"),
-        (PinNodes(7, 1.0, "", "a", "n2"), "update JobId=7 NodeList=n2"),
-        (PinNodes(7, 1.0, "", "a", "", "n2"), "update JobId=7 NodeList="),
-        (Retype(7, 1.0, "", "a", "gpu:i0:1,gpu:i1:1"), "update JobId=7 Gres=gpu:i0:1,gpu:i1:1"),
-        (Retype(7, 1.0, "", "a", "gpu:2"), "update JobId=7 Gres=gpu:2"),
-        (Unreserve(7, 1.0, "", "a", "slurmsched-7-1"), "delete ReservationName=slurmsched-7-1"),
+        (JoinReservation(7, 1.0, "", "a", "slurmsched-7-1"), "update JobId=7 ReservationName=slurmsched-7-1"),
+        (JoinReservation(7, 1.0, "", "a"), "update JobId=7 ReservationName="),
+        (AllowStart(7, 1.0, "", "a", 1_795_848_424.4), "update JobId=7 StartTime=uts1795848424"),
+        (SetNodeList(7, 1.0, "", "a", "n2"), "update JobId=7 NodeList=n2"),
+        (SetNodeList(7, 1.0, "", "a", "", "n2"), "update JobId=7 NodeList="),
+        (SetGpuRequest(7, 1.0, "", "a", "gpu:i0:1,gpu:i1:1"), "update JobId=7 Gres=gpu:i0:1,gpu:i1:1"),
+        (SetGpuRequest(7, 1.0, "", "a", "gpu:2"), "update JobId=7 Gres=gpu:2"),
+        (DeleteReservation(7, 1.0, "", "a", "slurmsched-7-1"), "delete ReservationName=slurmsched-7-1"),
         (
             Reserve(7, 1.0, "", "a", "slurmsched-7-1", "n[1-2,4]", "alice@lab", 10.0, 20.0),
             "create ReservationName=slurmsched-7-1 Nodes=n[1-2,4] Users=alice@lab StartTime=uts10 EndTime=uts20 "
@@ -84,7 +97,7 @@ def test_command__what_slurm_would_ignore_is_not_said(action):
     ],
     ids=lambda value: value.kind if hasattr(value, "kind") else "",
 )
-def test_command__steps_of_acts(action, expected):
+def test_command__steps_of_operations(action, expected):
     """Each step is one command of scontrol."""
     assert command(action) == expected
 
@@ -102,7 +115,7 @@ def test_command__what_others_named_is_never_more_than_a_word(text):
 def test_command__a_request_is_gpus_and_nothing_else(text):
     """Types are named by the site's gres.conf and by Slurm."""
     with pytest.raises(ValueError, match="not a word"):
-        command(Retype(7, 1.0, "", "a", text))
+        command(SetGpuRequest(7, 1.0, "", "a", text))
 
 
 @pytest.mark.parametrize(
@@ -138,7 +151,7 @@ def test_answered__words_of_24_11_and_26_05(said, status, message):
 
 def test_send__tells_each_answer_apart(commands):
     """One process, one outcome an action, in their order; a refused one does not stop the others."""
-    actions = [nice(1), nice(2), nice(10, 0), nice(11, LIMIT + 1)]
+    actions = [nice(1), nice(2), nice(10, 0), nice(11, MOST_PRIORITY + 1)]
     outcomes = list(CommandWriter(commands).send(actions))
     assert [(o.action.job_id, o.status) for o in outcomes] == [
         (1, "written"),
@@ -167,7 +180,7 @@ def test_send__stops_when_no_answer_comes(commands, job_id):
 
 
 def test_send__takes_an_action_only_when_the_one_before_is_answered(commands):
-    """So that pacing and stopping act between two writes."""
+    """So that pacing and stopping operation between two writes."""
     events: list[str] = []
 
     def actions():
@@ -188,7 +201,7 @@ def test_send__without_scontrol_raises(tmp_path):
 
 def test_session__ends_its_process(commands):
     """Nothing is left running, whatever happened inside."""
-    with pytest.raises(ZeroDivisionError), session(commands) as scontrol:
+    with pytest.raises(ZeroDivisionError), scontrol_session(commands) as scontrol:
         process = scontrol._process
         1 / 0  # noqa: B018
     assert process.poll() is not None
@@ -196,7 +209,7 @@ def test_session__ends_its_process(commands):
 
 def test_session__says_why_scontrol_ended(commands):
     """The last words of a scontrol that ends are in the error."""
-    with session(commands) as scontrol, pytest.raises(SlurmUnreachableError, match="fatal: gone"):
+    with scontrol_session(commands) as scontrol, pytest.raises(SlurmUnreachableError, match="fatal: gone"):
         scontrol.tell("update JobId=4 Nice=1")
 
 
@@ -214,14 +227,18 @@ def test_session__hears_the_line_of_a_mark_to_its_end(tmp_path):
     program = tmp_path / "scontrol"
     program.write_text(TORN)
     program.chmod(0o755)
-    with session(Commands(str(tmp_path), timeout_s=5.0)) as scontrol:
+    with scontrol_session(Commands(str(tmp_path), timeout_s=5.0)) as scontrol:
         assert [scontrol.tell(f"update JobId={job}") for job in (1, 2, 3)] == ["", "", ""]
 
 
 @pytest.mark.parametrize("tag", ["1f3a2b", "1", "mark-1", "123456"])
 def test_send__a_refusal_that_names_a_reservation_of_any_tag_is_one(commands, tag):
     """What ends an answer is in no name: a reservation's may begin like any number, and be in the text of a refusal."""
-    actions = [Unreserve(7, 1.0, "", "a", f"slurmsched-{tag}-7-1"), nice(8), Unreserve(7, 1.0, "", "a", "slurmsched-2")]
+    actions = [
+        DeleteReservation(7, 1.0, "", "a", f"slurmsched-{tag}-7-1"),
+        nice(8),
+        DeleteReservation(7, 1.0, "", "a", "slurmsched-2"),
+    ]
     outcomes = list(CommandWriter(commands).send(actions))
     assert [outcome.status for outcome in outcomes] == ["refused", "written", "refused"]
     assert outcomes[0].message == f"Error deleting reservation slurmsched-{tag}-7-1: Requested reservation is in use"
@@ -255,8 +272,16 @@ class Talk:
 def test_send__a_refused_request_is_followed_by_the_jobs_own(monkeypatch, answers, status, text):
     """Else the job would start without GPUs: Slurm drops the request in force when it refuses another."""
     talk = Talk(*answers)
-    monkeypatch.setattr("slurmsched.slurm.writer.session", lambda commands: nullcontext(talk))
-    (outcome,) = CommandWriter(None).send([Retype(7, 1.0, "", "pin-7", "gpu:i0:2", "gpu:2", "gpu:2")])
+    monkeypatch.setattr("slurmsched.slurm.writer.scontrol_session", lambda commands: nullcontext(talk))
+    (outcome,) = CommandWriter(None).send([SetGpuRequest(7, 1.0, "", "pin-7", "gpu:i0:2", "gpu:2", "gpu:2")])
     assert outcome.status == status
     assert text in outcome.message
     assert talk.told == ["update JobId=7 Gres=gpu:i0:2", "update JobId=7 Gres=gpu:2"][: len(answers)]
+
+
+def test_send__refused_cpus_are_followed_by_the_jobs_own(monkeypatch):
+    """Slurm sets them, and checks the job's limits only then."""
+    talk = Talk("Job violates accounting/QOS policy for job 7", "")
+    monkeypatch.setattr("slurmsched.slurm.writer.scontrol_session", lambda commands: nullcontext(talk))
+    (outcome,) = CommandWriter(None).send([SetCpus(7, 1.0, "", "cpus-7", 4, 16, 16)])
+    assert (outcome.status, talk.told[1]) == ("refused", "update JobId=7 CPUsPerTask=16 NumCPUs=16 MinCPUsNode=16")

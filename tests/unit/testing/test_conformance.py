@@ -10,10 +10,10 @@ from datetime import datetime
 import numpy as np
 import pytest
 
-from slurmsched.model import Estimates, Labels, Ranking, Snapshot, Wants
+from slurmsched.model import Estimates, JobChanges, Labels, Ranking, Snapshot
 from slurmsched.model.columns import Bools
+from slurmsched.model.ordering import ordered
 from slurmsched.policies.fifo import Fifo
-from slurmsched.policies.order import ordered
 from slurmsched.protocols import Estimator, Policy
 from slurmsched.testing import NonconformingError, check_estimator, check_policy
 
@@ -124,14 +124,14 @@ class TrustsCarry:
 class OneType:
     def rank(self, snapshot: Snapshot) -> Ranking:
         parts = [f"gpu:v100:{gpus}" for gpus in snapshot.jobs.gpus.tolist()]
-        return Ranking(ordered(snapshot.jobs), wants=Wants(gpus_by_type=Labels.of(parts)))
+        return Ranking(ordered(snapshot.jobs), changes=JobChanges(gpus_by_type=Labels.of(parts)))
 
 
 @dataclass(frozen=True)
 class OneMore:
     def rank(self, snapshot: Snapshot) -> Ranking:
         parts = [f"gpu:k80:1,gpu:v100:{gpus}" for gpus in snapshot.jobs.gpus.tolist()]
-        return Ranking(ordered(snapshot.jobs), wants=Wants(gpus_by_type=Labels.of(parts)))
+        return Ranking(ordered(snapshot.jobs), changes=JobChanges(gpus_by_type=Labels.of(parts)))
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class CountsHours:
 class StartsOnTheHour:
     def rank(self, snapshot: Snapshot) -> Ranking:
         hour_s = np.full(len(snapshot.jobs), (snapshot.now_s // 3_600.0 + 1) * 3_600.0)
-        return Ranking(ordered(snapshot.jobs), wants=Wants(start_s=hour_s))
+        return Ranking(ordered(snapshot.jobs), changes=JobChanges(start_s=hour_s))
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ class NotBoolean:
         (BreaksTiesByRow(), "row order"), (LeavesJobsOut(), "total order"), (SaysNan(), "finite"),
         (SaysTooMuch(), "finite"), (FailsOnEmpty(), "accepts"), (ReturnsList(), "result"), (CarriesArray(), "carry"),
         (CarriesTuple(), "carry"), (TrustsCarry(), "accepts"), (NotBoolean(), "preemptive"),
-        (OneType(), "wants"), (OneMore(), "wants"), (CountsHours(), "clock"), (StartsOnTheHour(), "clock"),
+        (OneType(), "changes"), (OneMore(), "changes"), (CountsHours(), "clock"), (StartsOnTheHour(), "clock"),
         (ChangesOnTheHour(), "clock"), (LosesTimes(), "clock"),
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
@@ -243,7 +243,7 @@ def test_check_policy__takes_gangs_on_several_types() -> None:
         def rank(self, snapshot: Snapshot) -> Ranking:
             rows = len(snapshot.jobs)
             parts, five = Labels.constant("gpu:k80:2,gpu:v100:3", rows), np.full(rows, 5, np.int32)
-            return Ranking(ordered(snapshot.jobs), wants=Wants(gpus=five, gpus_by_type=parts))
+            return Ranking(ordered(snapshot.jobs), changes=JobChanges(gpus=five, gpus_by_type=parts))
 
     assert check_policy(Both()) is None
 

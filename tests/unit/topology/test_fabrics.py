@@ -6,14 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from slurmsched.topology.blocks import aggregates
-from slurmsched.topology.cells import NamedFabric, nodes_under
+from slurmsched.topology.fabric_files import read_topology, read_topology_yaml
+from slurmsched.topology.fabrics import NamedFabric, aggregates, nodes_under
 from slurmsched.topology.ibnetdiscover import node_name, read_ibnetdiscover
-from slurmsched.topology.plain import fold
-from slurmsched.topology.reading import read_any
-from slurmsched.topology.site import Difference, fabric_differences
-from slurmsched.topology.slurm_topology import read_topology
-from slurmsched.topology.topology_yaml import read_topology_yaml
+from slurmsched.topology.site_topology import TopologyDifference, fabric_differences
+from slurmsched.topology.topology_files import read_topology_text
+from slurmsched.topology.topology_text import fold_names
 
 RECORDED = Path(__file__).parent / "recorded"
 TREE = """
@@ -33,7 +31,7 @@ BLOCKS = "BlockName=b1 Nodes=n[1-4]\n" + "".join(
 def cells(one: NamedFabric) -> dict[str, tuple[int, str, str]]:
     """Cell -> level, the cell above, nodes."""
     names, under = list(one.fabric.cell), nodes_under(one.fabric)
-    return {name: (level, names[above] if above >= 0 else "", fold(under[name])) for name, level, above in
+    return {name: (level, names[above] if above >= 0 else "", fold_names(under[name])) for name, level, above in
             zip(names, one.fabric.level.tolist(), one.fabric.parent.tolist(), strict=True)}  # fmt: skip
 
 
@@ -41,7 +39,7 @@ def cells(one: NamedFabric) -> dict[str, tuple[int, str, str]]:
 @pytest.mark.parametrize(("file", "text"), [("tree", TREE), ("block", BLOCKS + "BlockSizes=4,8,16,32\n")])
 def test_read_topology__the_file_gives_what_slurm_makes_of_it(version, file, text):
     """Cells, levels and nodes of the file are those that `scontrol show topology` prints for it."""
-    said = read_any((RECORDED / f"{version}-{file}.txt").read_text())
+    said = read_topology_text((RECORDED / f"{version}-{file}.txt").read_text())
     assert said.kind == "scontrol"
     assert cells(read_topology(text)) == cells(said.fabrics[0])
     assert said.warnings == ()
@@ -141,7 +139,7 @@ RAILS = leaf("1", "r0", "a1 a1 mlx5_0", "a2 a2 mlx5_0", "51 store1 mlx5_0") + le
 
 
 def cells_under(text: str, cluster: tuple[str, ...] = ()) -> dict[str, str]:
-    return {name: fold(nodes) for name, nodes in nodes_under(read_ibnetdiscover(text, cluster).fabric).items()}
+    return {name: fold_names(nodes) for name, nodes in nodes_under(read_ibnetdiscover(text, cluster).fabric).items()}
 
 
 def test_read_ibnetdiscover__a_host_of_two_racks_joins_them_only_if_it_is_a_node_of_slurm():
@@ -216,9 +214,9 @@ def test_fabric_differences__missing_extra_moved():
         TREE.replace("p[5-14]", "p[6-14]").replace("p[1-4]", "p[1-5]").replace("p[21-30]", "p[21-29],q1")
     )
     assert [
-        Difference("missing", "p30", "leaf4", ""),
-        Difference("moved", "p5", "leaf2", "leaf1"),
-        Difference("extra", "q1", "", "leaf4"),
+        TopologyDifference("missing", "p30", "leaf4", ""),
+        TopologyDifference("moved", "p5", "leaf2", "leaf1"),
+        TopologyDifference("extra", "q1", "", "leaf4"),
     ] == list(fabric_differences(read_topology(TREE).fabric, now.fabric))
     assert list(fabric_differences(now.fabric, now.fabric)) == []
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slurmsched.model import GpuTopology, LinkKind
-from slurmsched.topology.links import links_of
-from slurmsched.topology.reading import read_any, recognised
+from slurmsched.topology.gpu_links import links_of
+from slurmsched.topology.topology_files import kind_of_text, read_topology_text
 
 SAMPLES = {path.name: path.read_text() for path in sorted((Path(__file__).parent / "samples").glob("0*"))}
 WIRED = [name for name in SAMPLES if name < "050" or name.startswith("067")]
@@ -107,8 +107,8 @@ def damaged(text: str, ways: Sequence[tuple[Damage, tuple[int, int]]]) -> str:
 def test_read_any__damage_never_makes_a_link(case):
     """Whatever is lost is unknown: each link that is still read is one of the whole file's."""
     name, ways = case
-    whole = read_any(SAMPLES[name])
-    found = read_any(damaged(SAMPLES[name], ways), whole.kind)
+    whole = read_topology_text(SAMPLES[name])
+    found = read_topology_text(damaged(SAMPLES[name], ways), whole.kind)
     assert links(found.classes[0].topology) <= possible(whole.classes[0].topology)
 
 
@@ -116,8 +116,8 @@ def test_read_any__damage_never_makes_a_link(case):
 @pytest.mark.parametrize("damage", [spaced, escaped])
 def test_read_any__links_survive_what_loses_nothing(name, damage):
     """Colours, and spaces in the place of tabs, take no link away."""
-    assert links(read_any(SAMPLES[name]).classes[0].topology) == links(
-        read_any(damage(SAMPLES[name], 7, 350), recognised(SAMPLES[name])).classes[0].topology
+    assert links(read_topology_text(SAMPLES[name]).classes[0].topology) == links(
+        read_topology_text(damage(SAMPLES[name], 7, 350), kind_of_text(SAMPLES[name])).classes[0].topology
     )
 
 
@@ -125,16 +125,16 @@ def test_read_any__links_survive_what_loses_nothing(name, damage):
 @given(name=st.sampled_from(sorted(SAMPLES)), ways=LOST | NARROWER, junk=st.text(max_size=30), at=st.integers(0, 5_000))
 def test_read_any__never_fails(name, ways, junk, at):
     """Damage and junk of any kind give a reading, by the content's kind and by the original's."""
-    text, kind = damaged(SAMPLES[name], ways), recognised(SAMPLES[name])
+    text, kind = damaged(SAMPLES[name], ways), kind_of_text(SAMPLES[name])
     text = text[: at % (len(text) + 1)] + junk + text[at % (len(text) + 1) :]
-    assert read_any(text, kind).kind == kind
-    assert read_any(text).kind in ("", *{recognised(sample) for sample in SAMPLES.values()}, "scontrol")
+    assert read_topology_text(text, kind).kind == kind
+    assert read_topology_text(text).kind in ("", *{kind_of_text(sample) for sample in SAMPLES.values()}, "scontrol")
 
 
 @PLAIN
 @given(name=st.sampled_from(WIRED), at=st.integers(0, 5_000))
 def test_read_any__a_cut_node_has_no_more_gpus(name, at):
     """A file that is cut shows no GPU that the whole one lacks."""
-    whole = read_any(SAMPLES[name])
-    found = read_any(SAMPLES[name][:at], whole.kind)
+    whole = read_topology_text(SAMPLES[name])
+    found = read_topology_text(SAMPLES[name][:at], whole.kind)
     assert found.classes[0].topology.gpus <= whole.classes[0].topology.gpus

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from slurmsched.model import LinkKind
+from slurmsched.topology.gpu_links import links_of
 from slurmsched.topology.gres_conf import read_gres_conf
-from slurmsched.topology.links import links_of
 
 LAB = (Path(__file__).parents[2] / "lab" / "templates" / "gres.conf").read_text()
 

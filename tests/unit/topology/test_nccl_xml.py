@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from slurmsched.model import LinkKind
-from slurmsched.topology.links import links_of
+from slurmsched.topology.gpu_links import links_of
 from slurmsched.topology.nccl_xml import read_nccl_xml
-from slurmsched.topology.reading import of_kind, read_any, recognised
+from slurmsched.topology.topology_files import checked_kind, kind_of_text, read_topology_text
 
 SWITCH = "".join(f'<nvlink target="0000:{bus}:00.0" count="6" tclass="0x068000"/>' for bus in ("c4", "c5"))
 
@@ -69,7 +69,9 @@ def test_read_nccl_xml__links_whose_other_end_is_not_told():
     node = read_nccl_xml(system(*own, gpu("0004:00:00.0", "3")))
     assert {(i, j): kind for i, j, kind, _ in links_of(node)} == dict.fromkeys(((0, 3), (1, 3), (2, 3)), LinkKind.SYS)
     assert "those pairs are unknown" in node.warnings[0]
-    assert of_kind(read_any(system(*own)), system(*own)).kind == "nccl"  # it tells their number and NUMA nodes
+    assert (
+        checked_kind(read_topology_text(system(*own)), system(*own)).kind == "nccl"
+    )  # it tells their number and NUMA nodes
 
 
 @pytest.mark.parametrize(
@@ -113,8 +115,8 @@ def test_read_nccl_xml__entities_are_refused():
 )  # fmt: skip
 def test_recognised__files_of_other_programs(text):
     """XML of hwloc and nvidia-smi, TOML, os-release and prose are none of the kinds, though they hold words of them."""
-    assert recognised(text) == ""
-    assert read_any(text).kind == ""
+    assert kind_of_text(text) == ""
+    assert read_topology_text(text).kind == ""
 
 
 @pytest.mark.parametrize(
@@ -129,10 +131,10 @@ def test_recognised__files_of_other_programs(text):
 )
 def test_recognised__still_knows_its_own(text, kind):
     """Comments, continued lines, includes and other GRES are no other program's."""
-    assert recognised(text) == kind
+    assert kind_of_text(text) == kind
 
 
 @pytest.mark.parametrize("text", [system(), "\tGPU0\tGPU1\n", "GRES[gpu] were found\n"])
 def test_of_kind__a_file_of_which_nothing_is_left(text):
     """A matrix, tree or log that gives no GPU is no reading."""
-    assert of_kind(read_any(text), text).kind == ""
+    assert checked_kind(read_topology_text(text), text).kind == ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from slurmsched.model import LinkKind
-from slurmsched.topology.links import links_of
+from slurmsched.topology.gpu_links import links_of
 from slurmsched.topology.nvidia_smi import nic_names, read_topo
 
 

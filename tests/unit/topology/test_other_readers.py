@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from slurmsched.model import LinkKind
-from slurmsched.topology.links import links_of
+from slurmsched.topology.gpu_links import links_of
 from slurmsched.topology.rocm_smi import read_showtopo
 from slurmsched.topology.slurm_conf import read_slurm_conf
 from slurmsched.topology.slurmd_log import read_slurmd_log

@@ -8,20 +8,19 @@ from pathlib import Path
 import pytest
 
 from slurmsched.model import GpuTopology, LinkKind
-from slurmsched.topology.cells import nodes_under
-from slurmsched.topology.links import links_of
-from slurmsched.topology.plain import fold
-from slurmsched.topology.reading import Reading, read_any
-
-from . import expected
+from slurmsched.topology.fabrics import nodes_under
+from slurmsched.topology.gpu_links import links_of
+from slurmsched.topology.topology_files import TopologyFile, read_topology_text
+from slurmsched.topology.topology_text import fold_names
+from tests.unit.topology import expected
 
 SAMPLES = Path(__file__).parent / "samples"
 LISTED = (LinkKind.NVLINK, LinkKind.XGMI, LinkKind.PIX)
 SHORT = {LinkKind.NVLINK: "NV"}
 
 
-def reading(file: str) -> Reading:
-    return read_any((SAMPLES / file).read_text())
+def reading(file: str) -> TopologyFile:
+    return read_topology_text((SAMPLES / file).read_text())
 
 
 def listed(node: GpuTopology, kinds: set[str]) -> dict[str, set[tuple[int, int]]]:
@@ -88,7 +87,7 @@ def test_read_any__fabric(file):
     under = nodes_under(found.fabric)
     levels = dict(zip(found.fabric.cell, found.fabric.level.tolist(), strict=True))
     assert (kind, count, nodes) == (found.kind, len(found.fabric.cell), len(found.fabric.node))
-    assert cells == {cell: (levels[cell], fold(under[cell])) for cell in cells}
+    assert cells == {cell: (levels[cell], fold_names(under[cell])) for cell in cells}
     assert found.warnings == ()
 
 

@@ -6,9 +6,9 @@ import orjson
 import pytest
 
 from slurmsched.model import LinkKind
-from slurmsched.slurm.wiring import read_file
-from slurmsched.topology.links import links_of
-from slurmsched.topology.reading import read_any, recognised
+from slurmsched.slurm.topology_sources import read_file
+from slurmsched.topology.gpu_links import links_of
+from slurmsched.topology.topology_files import kind_of_text, read_topology_text
 
 TREE = """\
 - cluster_default: true
@@ -33,7 +33,7 @@ BOMB = "- topology: main\n  cluster_default: true\n  a0: &a0 [x,x,x,x,x,x,x,x,x]
 
 def fabric(text: str) -> dict[str, str]:
     """Node -> its lowest cell."""
-    (found,) = read_any(text).fabrics
+    (found,) = read_topology_text(text).fabrics
     cells = found.fabric
     return {node: cells.cell[cell] for node, cell in zip(cells.node, cells.node_cell.tolist(), strict=True)}
 
@@ -45,13 +45,13 @@ def test_topology_yaml__keys_in_any_order_and_names_as_lists():
 
 def test_topology_yaml__as_json():
     """JSON is YAML."""
-    assert recognised(BLOCKS) == "topology.yaml"
+    assert kind_of_text(BLOCKS) == "topology.yaml"
     assert fabric(BLOCKS) == {"n1": "b1", "n2": "b1"}
 
 
 def test_topology_yaml__aliases_that_grow_are_not_looked_into():
     """A warning of one line, at once."""
-    found = read_any(f"{BOMB}  tree:\n    switches:\n      - switch: s1\n        nodes: *a8\n")
+    found = read_topology_text(f"{BOMB}  tree:\n    switches:\n      - switch: s1\n        nodes: *a8\n")
     assert any("a value is not a hostlist" in warning for warning in found.warnings)
     assert max(map(len, found.warnings)) < 200
 
@@ -70,7 +70,7 @@ def test_topology_yaml__aliases_that_grow_are_not_looked_into():
 )
 def test_gres_conf__keys_in_any_order(line, gpus):
     """The line tells its kind wherever Name stands; what is only detected has no number."""
-    found = read_any(line)
+    found = read_topology_text(line)
     assert found.kind == "gres.conf"
     assert [one.topology.gpus for one in found.classes] == [gpus]
 
@@ -79,20 +79,20 @@ def test_gres_conf__render_nodes_have_numbers_from_128_on():
     """AMD's device files: a gap is told where their numbers do not ascend evenly."""
     line = "Name=gpu File=/dev/dri/renderD[{}]"
     for even in ("128-129", "128,130", "129-136", "128,136,144,152"):
-        assert read_any(line.format(even)).notes == (), even
-    gap = read_any(line.format("128,136,152")).notes
+        assert read_topology_text(line.format(even)).notes == (), even
+    gap = read_topology_text(line.format("128,136,152")).notes
     assert gap == ("every node: index 1 is /dev/dri/renderD136, and 1 other differs too: device numbers have a gap",)
     turned = "\n".join(line.format(number) for number in (129, 128))
-    assert "not in their numbers' order" in read_any(turned).notes[0]
+    assert "not in their numbers' order" in read_topology_text(turned).notes[0]
 
 
 def test_gres_conf__one_note_a_file_tells_of_gaps():
     """However many GPUs and kinds of node have one."""
     one, other = "Name=gpu File=/dev/nvidia[0,2-7]", "Name=gpu File=/dev/nvidia[0,2]"
-    assert read_any(f"NodeName=a {one}\nNodeName=b {other}\n").notes == (
+    assert read_topology_text(f"NodeName=a {one}\nNodeName=b {other}\n").notes == (
         "a: index 1 is /dev/nvidia2, and 5 others differ too: device numbers have a gap (so on 1 more kind of node)",
     )
-    assert read_any(other).notes == ("every node: index 1 is /dev/nvidia2: device numbers have a gap",)
+    assert read_topology_text(other).notes == ("every node: index 1 is /dev/nvidia2: device numbers have a gap",)
 
 
 @pytest.mark.parametrize("label", ["gpu", "Gpu"])
@@ -100,7 +100,7 @@ def test_nvidia_smi__labels_in_any_case(label):
     """The same matrix, on a host whose name looks like a label too."""
     text = ("root@gpu0:~# nvidia-smi topo -m\n\tGPU0\tGPU1\tNIC0\tCPU Affinity\tNUMA Affinity\n"
             "GPU0\t X \tNV12\tPIX\t0-15\t0\nGPU1\tNV12\t X \tSYS\t16-31\t1\nNIC0\tPIX\tSYS\t X \n")  # fmt: skip
-    (expected,), (found,) = read_any(text).classes, read_any(text.replace("GPU", label)).classes
+    (expected,), (found,) = read_topology_text(text).classes, read_topology_text(text.replace("GPU", label)).classes
     assert (found.topology.gpus, found.topology.warnings) == (2, ())
     for name in ("kind", "lanes", "numa"):
         assert getattr(found.topology, name).tolist() == getattr(expected.topology, name).tolist(), name
@@ -123,7 +123,7 @@ ROCM = {
 @pytest.mark.parametrize("indent", [0, orjson.OPT_INDENT_2])
 def test_rocm_smi__as_json(indent):
     """`--showtopo --json`: each pair once, NUMA nodes by card, numbers as texts or not."""
-    found = read_any(orjson.dumps(ROCM, option=indent).decode())
+    found = read_topology_text(orjson.dumps(ROCM, option=indent).decode())
     assert found.kind == "rocm-smi"
     (one,) = found.classes
     assert list(links_of(one.topology)) == [
@@ -135,7 +135,7 @@ def test_rocm_smi__as_json(indent):
 def test_rocm_smi__as_json_of_one_kind():
     """`--showtopotype --json`: nothing tells which XGMI links are direct, nor the NUMA nodes."""
     only = {"system": {key: cell for key, cell in ROCM["system"].items() if "Link type" in key}}
-    found = read_any(orjson.dumps(only).decode())
+    found = read_topology_text(orjson.dumps(only).decode())
     (one,) = found.classes
     assert found.kind == "rocm-smi"
     assert {link[2:] for link in links_of(one.topology)} == {(LinkKind.XGMI, 0)}
@@ -143,8 +143,8 @@ def test_rocm_smi__as_json_of_one_kind():
 
 def test_slurm_conf__a_part_with_nodes_only():
     """What a site includes; gres.conf lines name nodes and CPUs too."""
-    assert read_any("NodeName=n[1-2] CPUs=64 Gres=gpu:a100:8 State=UNKNOWN\n").gpus == {"n1": 8, "n2": 8}
-    assert recognised("NodeName=n1 Name=gpu File=/dev/nvidia0 CPUs=0-3\n") == "gres.conf"
+    assert read_topology_text("NodeName=n[1-2] CPUs=64 Gres=gpu:a100:8 State=UNKNOWN\n").gpus == {"n1": 8, "n2": 8}
+    assert kind_of_text("NodeName=n1 Name=gpu File=/dev/nvidia0 CPUs=0-3\n") == "gres.conf"
 
 
 def test_read_file__includes_with_wildcards(tmp_path):
@@ -195,7 +195,7 @@ Legend:
 
 def test_amd_smi__topology_is_read_as_rocm_smis_tables():
     """GPUs are numbered in the order of its columns."""
-    found = read_any(AMD_SMI)
+    found = read_topology_text(AMD_SMI)
     assert (found.kind, found.warnings) == ("rocm-smi", ())
     assert list(links_of(found.classes[0].topology)) == [
         (0, 1, LinkKind.XGMI, 1), (0, 2, LinkKind.NODE, 0), (1, 2, LinkKind.SYS, 0),
@@ -204,7 +204,7 @@ def test_amd_smi__topology_is_read_as_rocm_smis_tables():
 
 def test_amd_smi__cut_in_its_last_table():
     """The row that is cut says nothing, the others still do."""
-    found = read_any(AMD_SMI[: AMD_SMI.index("PCIE         SELF\nNUMA")])
+    found = read_topology_text(AMD_SMI[: AMD_SMI.index("PCIE         SELF\nNUMA")])
     assert found.warnings == ("table of type: rows cut, damaged or missing: GPU2",)
     assert len(list(links_of(found.classes[0].topology))) == 3
 
@@ -227,27 +227,27 @@ NIC Legend:
 def test_nvidia_smi__legend_of_nics_behind_srun_l():
     """Each line begins with the task's number; what the second task said is left out."""
     lines = [f"{task}: {line}" for line in NVLINKS.splitlines() for task in (0, 1)]
-    found = read_any("\n".join(lines))
+    found = read_topology_text("\n".join(lines))
     assert (found.nic_names, found.warnings) == ({"NIC0": "mlx5_bond_0"}, ())
 
 
 @pytest.mark.parametrize("junk", ["\0", "\x07", "\x0f", "\x7f"])
 def test_nvidia_smi__control_characters_are_no_part_of_a_label(junk):
     """A row keeps its name whatever a terminal or a bad disk put in front of it."""
-    found = read_any(NVLINKS.replace("GPU1\tNV18", f"{junk}GPU1\tNV18"))
+    found = read_topology_text(NVLINKS.replace("GPU1\tNV18", f"{junk}GPU1\tNV18"))
     assert found.warnings == ()
     assert found.classes[0].topology.nics == (("NIC0",), ())
 
 
 def test_nvidia_smi__a_gpu_whose_row_lost_its_name_is_told():
     """The row counts as that of some other device; the GPU is not lost without a word."""
-    found = read_any(NVLINKS.replace("GPU1\tNV18", "PU1\tNV18"))
+    found = read_topology_text(NVLINKS.replace("GPU1\tNV18", "PU1\tNV18"))
     assert found.warnings == ("the head names GPU1, no row does: the file is damaged",)
 
 
 def test_nvidia_smi__a_label_that_is_no_gpu_is_no_nic_by_nvlink():
     """NICs hang on PCIe; a damaged label must not become one that is nearer than all."""
-    found = read_any(NVLINKS.replace("GPU1", "GPX1").replace("SYS", "NV18"))
+    found = read_topology_text(NVLINKS.replace("GPU1", "GPX1").replace("SYS", "NV18"))
     assert found.classes[0].topology.nics == (("NIC0",),)
 
 
@@ -256,27 +256,27 @@ def test_nvidia_smi__a_label_that_is_no_gpu_is_no_nic_by_nvlink():
 )
 def test_gres_conf__count_with_a_suffix(count, gpus, told):
     """K is 1024 in Slurm; what is no number of GPUs gives none, with a warning."""
-    found = read_any(f"Name=gpu Type=h100 Count={count}\n")
+    found = read_topology_text(f"Name=gpu Type=h100 Count={count}\n")
     assert (sum(one.topology.gpus for one in found.classes), len(found.warnings)) == (gpus, told)
 
 
 def test_gres_conf__autodetect_alone_says_what_to_import():
     """The most common file of all tells nothing of GPUs; not an empty answer without a word."""
-    (note,) = read_any("AutoDetect=nvml\n").notes
+    (note,) = read_topology_text("AutoDetect=nvml\n").notes
     assert note.startswith("AutoDetect=nvml finds links on the node only")
-    assert read_any("AutoDetect=off\n").notes == ()
+    assert read_topology_text("AutoDetect=off\n").notes == ()
 
 
 def test_topology_conf__nodes_of_a_switch_that_has_switches():
     """Nodes that none of its switches holds are told; those that scontrol repeats there are no fault."""
     text = "SwitchName=top Switches=a Nodes={}\nSwitchName=a Nodes=n[1-2]\n"
-    assert read_any(text.format("n[2-4]")).warnings == (
+    assert read_topology_text(text.format("n[2-4]")).warnings == (
         "line 1: n[3-4] of top are under none of its switches; left out",
     )
-    assert read_any(text.format("n[1-2]")).warnings == ()
-    assert read_any("SwitchName=a Level=0 Nodes=n1 Switches=(null)\n").warnings == ()
+    assert read_topology_text(text.format("n[1-2]")).warnings == ()
+    assert read_topology_text("SwitchName=a Level=0 Nodes=n1 Switches=(null)\n").warnings == ()
     empty = "SwitchName=a Level=0 Nodes=n1 Switches=(null)\nSwitchName=top Level=1 Nodes=(null) Switches=a\n"
-    assert read_any(empty).warnings == ()
+    assert read_topology_text(empty).warnings == ()
 
 
 GB200 = """\
@@ -299,7 +299,7 @@ NIC Legend:
 def test_nvidia_smi__numa_nodes_beside_memory_nodes_and_gpu_numa_ids(change):
     """A GPU of Grace is near several NUMA nodes, of which all but the first are GPU memory: GPUs of one list share a
     number. Written with tabs, with blanks, and with the header underlined as on a terminal."""
-    found = read_any(change(GB200))
+    found = read_topology_text(change(GB200))
     (one,) = found.classes
     assert (one.topology.gpus, one.topology.numa.tolist(), found.warnings) == (4, [0, 0, 1, 1], ())
     assert {lanes for _, _, kind, lanes in links_of(one.topology) if kind == LinkKind.NVLINK} == {18}
@@ -311,7 +311,7 @@ def test_nvidia_smi__one_gpu_and_its_memory_node():
     text = (
         "\tGPU0\tNIC0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\nGPU0\t X \tSYS\t0-71\t0\t\t1\nNIC0\tSYS\t X \t\t\t\n"
     )
-    (one,) = read_any(text).classes
+    (one,) = read_topology_text(text).classes
     assert (one.topology.gpus, one.topology.numa.tolist()) == (1, [0])
 
 
@@ -330,7 +330,7 @@ NIC12   NODE    NODE    NODE    NODE    NODE  X
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 def test_nvidia_smi__labels_of_two_figures_run_together(end):
     """NICs from the tenth on leave no blank between two labels of the header; each GPU keeps its own."""
-    found = read_any(B200.replace("\n", end))
+    found = read_topology_text(B200.replace("\n", end))
     (one,) = found.classes
     assert (found.warnings, one.topology.numa.tolist()) == ((), [0, 0])
     assert [nics[0] for nics in one.topology.nics] == ["NIC11", "NIC10"]
@@ -345,7 +345,7 @@ def test_gres_conf__continued_lines_and_devices_of_several_files(end):
         "NodeName=m1 Name=gpu Type=1g MultipleFiles=/dev/nvidia-caps/nvidia-cap21,"
         "/dev/nvidia-caps/nvidia-cap22,/dev/nvidia0\n"
     )
-    found = read_any(text.replace("\n", end))
+    found = read_topology_text(text.replace("\n", end))
     assert ([one.topology.gpus for one in found.classes], found.warnings) == ([8, 1], ())
     assert found.classes[0].topology.numa.tolist() == [0] * 4 + [1] * 4
     assert len(found.classes[1].devices[0].files) == 3
@@ -357,7 +357,7 @@ def test_topology_yaml__three_topologies():
         f"---\n{TREE}- topology: gb\n  cluster_default: false\n  block:\n    block_sizes:\n      - 4\n      - 16\n"
         "    blocks:\n      - block: b1\n        nodes: n[1-4]\n- topology: rest\n  flat: true\n"
     )
-    found = read_any(text)
+    found = read_topology_text(text)
     assert [(one.kind, one.name, one.fabric.block_sizes) for one in found.fabrics] == [
         ("tree", "main", ()), ("block", "gb", (4, 16)), ("flat", "rest", ())]  # fmt: skip
     assert ([one.default for one in found.fabrics], found.warnings) == ([True, False, False], ())

@@ -1,0 +1,98 @@
+"""`job wants`: what is wanted of a running job, which it reads at its own pace."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from slurmsched.cli import completers, framework
+from slurmsched.cli.framework import CommandGroup, JobId, Output, clock, read_config
+
+if TYPE_CHECKING:
+    from slurmsched.config import Config
+    from slurmsched.slurm.job_reports import JobWants
+
+
+@click.group("job", cls=CommandGroup)
+def command() -> None:
+    """Ask a running job for something."""
+
+
+# Over 30 lines: a command: about half is its signature, its help and its imports.
+@framework.examples(
+    ("slurmsched job wants 4711", "What is wanted of job 4711 now."),
+    ("slurmsched job wants 4711 --size 2 --checkpoint", "Another size, and a checkpoint now."),
+    ("slurmsched job wants 4711 --clear", "Nothing any more."),
+)
+@framework.with_command(command, "wants")
+@click.argument("job", type=JobId(), shell_complete=completers.squeue("A"))
+@click.option("--size", "gpus", type=click.IntRange(min=1), metavar="N", help="It is to run on so many GPUs.")
+@click.option("--checkpoint", is_flag=True, help="It is to save itself now.")
+@click.option("--stop", is_flag=True, help="It is to end: what it does is of no use any more.")
+@click.option("--clear", is_flag=True, help="Nothing of what was asked before is wanted any more.")
+def wants(out: Output, job: int, gpus: int | None, checkpoint: bool, stop: bool, clear: bool) -> None:
+    """Ask a running job for another size, a checkpoint or its end.
+
+    The job is not signalled and nothing is written to Slurm. A job that looks (`slurmsched-job wants`) does it at its
+    own pace, others go on as they are. What is asked is added to what was asked before. Without an option it is shown.
+
+    Needs job_reports.folder, and the right to write there.
+    """
+    from dataclasses import replace
+    from pathlib import Path
+
+    from slurmsched.errors import ConfigError
+    from slurmsched.slurm.job_reports import JobWants, read_wants, write_wants
+
+    config = read_config(plugins=False)
+    if gpus and not config.lever.size:
+        raise ConfigError("is off: nobody would write the size that the job leaves for", key="lever.size")
+    if not config.job_reports.folder:
+        raise ConfigError("is empty: name a folder that the nodes share", key="job_reports.folder")
+    folder = Path(config.job_reports.folder)
+    before = JobWants() if clear else read_wants(folder, job)
+    wanted = replace(before, gpus=gpus or before.gpus, stop=stop or before.stop,
+                     checkpoint_s=int(time.time()) if checkpoint else before.checkpoint_s)  # fmt: skip
+    if gpus or checkpoint or stop:
+        run = _run(config, job, gpus or 0)
+        wanted = replace(wanted, run=run if gpus else wanted.run)
+    if gpus or checkpoint or stop or clear:
+        write_wants(folder, {job: wanted})
+    if out.as_json:
+        out.json({"job_id": job, "gpus": wanted.gpus or None, "checkpoint_s": wanted.checkpoint_s or None,
+                  "stop": wanted.stop}, schema="wants")  # fmt: skip
+    else:
+        out.line(f"job {job}: {_in_words(wanted)}")
+
+
+def _run(config: Config, job: int, gpus: int) -> int:
+    """How often the job was restarted. Raises InputError for one that does not run, and for a size that it cannot
+    have."""
+    from slurmsched.errors import InputError
+    from slurmsched.model.hints import parse_hints
+    from slurmsched.planning.job_scope import SIZE_RULES, size_verdicts
+    from slurmsched.slurm.reader import read_cluster_once
+
+    jobs = read_cluster_once(config).jobs
+    row = jobs.row_of(job)
+    if row < 0 or not jobs.running[row]:
+        raise InputError(f"job {job} does not run; only a running job reads what is wanted of it")
+    rule = int(size_verdicts(jobs, config.scope)[row])
+    if gpus and rule >= 0:
+        raise InputError(f"job {job} cannot change its size: {SIZE_RULES[rule].reason}")
+    if gpus and not (jobs.batch[row] and jobs.requeueable[row]):
+        raise InputError(f"job {job} cannot change its size: it is no batch job that Slurm may requeue")
+    hints = parse_hints(jobs.comment[row])
+    if gpus and not (hints.min_gpus or gpus + 1) <= gpus <= (hints.max_gpus or 0):
+        allowed = f"{hints.min_gpus or '?'} to {hints.max_gpus or '?'}"
+        raise InputError(f"job {job} cannot run on {gpus} GPUs: its hints min_gpus and max_gpus allow {allowed}")
+    return int(jobs.restarts[row])
+
+
+def _in_words(wanted: JobWants) -> str:
+    parts = [f"{wanted.gpus} GPUs" if wanted.gpus else "",
+             f"a checkpoint, asked for at {clock(wanted.checkpoint_s)}" if wanted.checkpoint_s else "",
+             "to stop" if wanted.stop else ""]  # fmt: skip
+    return ", ".join(filter(None, parts)) or "nothing is wanted of it"

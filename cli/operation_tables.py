@@ -1,0 +1,114 @@
+"""Operations (preemptions, gang reservations), node lists and their steps, as `plan`, `status`, `operations` and `undo`
+show them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from slurmsched.cli.framework import Output, clock, duration
+from slurmsched.plain_text import pluralize
+
+if TYPE_CHECKING:
+    from slurmsched.model import NodeWait, Operation
+    from slurmsched.model.plan import Action, SetPriority, Step
+
+
+_KEYS = {"pin": "nodes", "retype": "gpus", "defer": "start_s"}  # of the new value, by kind of step
+
+
+def parted(actions: Sequence[Action]) -> tuple[list[SetPriority], list[Step]]:
+    """The changes of levers, and the steps of operations."""
+    from slurmsched.model.plan import SetPriority, Step
+
+    levers = [action for action in actions if isinstance(action, SetPriority)]
+    return levers, [action for action in actions if isinstance(action, Step)]
+
+
+def step_rows(steps: Sequence[Step]) -> list[dict[str, Any]]:
+    """The steps as plain values, those that Slurm is told."""
+    from slurmsched.model.plan import SetField
+
+    names = ("name", "nodes", "user", "signal", "start_s", "end_s", "whole", "gpus")
+    return [
+        {"job_id": step.job_id, "step": step.kind, "operation": step.operation, "reason": step.reason}
+        | {name: getattr(step, name) for name in names if hasattr(step, name)}
+        | ({_KEYS.get(step.kind, "value"): step.new} if isinstance(step, SetField) else {})
+        for step in steps
+    ]
+
+
+def operation_rows(operations: Sequence[Operation]) -> list[dict[str, Any]]:
+    """Operations as plain values: for whom, which nodes, how far, and what each node that is kept waits for."""
+    return [
+        {"operation": operation.id, "purpose": str(operation.purpose), "job_id": operation.job_id,
+        "user": operation.user, "nodes": operation.nodes,
+         "stage": str(operation.stage), "note": operation.note, "promised_s": operation.promised_s or None,
+         "victims": [{"job_id": victim.job_id, "lost_gpu_s": victim.lost_gpu_s, "cost_by": victim.cost_by or None}
+                     for victim in operation.victims],
+         "waits": [{"node": wait.node, "job_id": wait.job_id or None,
+         "until_s": wait.until_s} for wait in operation.waits],
+         "idle_gpu_s": operation.idle_gpu_s}
+        for operation in operations
+    ]  # fmt: skip
+
+
+def operation_word(operation: Operation) -> str:
+    """What it is: a preemption, a gang reservation, or a reservation of ours that nobody has on record."""
+    if not operation.begun_s:
+        return "left-over reservation"
+    return {"preempt": "preemption", "reserve": "gang reservation"}[operation.purpose]
+
+
+def print_operations(out: Output, operations: Sequence[Operation], now_s: float) -> None:
+    """A line for each, and one for each job that kept nodes wait for; none where there are none."""
+    for operation in operations:
+        takes = f", {pluralize(len(operation.victims), 'victim')}" if operation.victims else ""
+        when = (
+            f", by {clock(operation.promised_s)} (in {duration(operation.promised_s - now_s)})"
+            if operation.promised_s > now_s
+            else ""
+        )
+        note = f": {operation.note}" if operation.note else ""
+        what = f"{operation.purpose} {operation.id}: job {operation.job_id} of {operation.user} on {operation.nodes}"
+        out.line(f"{what}, {operation.stage}{takes}{when}{note}")
+        for job_id, waits in groupby(
+            sorted(operation.waits, key=lambda wait: wait.job_id), key=lambda wait: wait.job_id
+        ):
+            out.line(f"  {_waiting(job_id, list(waits))}")
+        for victim in operation.victims:
+            out.line(f"  victim {victim.job_id} {victim.loses}")
+
+
+def _waiting(job_id: int, waits: Sequence[NodeWait]) -> str:
+    from slurmsched.model.hostlists import fold_hostlist
+
+    nodes = fold_hostlist(wait.node for wait in waits)
+    return f"{nodes} until job {job_id} has left, {clock(waits[0].until_s)}" if job_id else f"{nodes} ready"
+
+
+def print_steps(out: Output, steps: Sequence[Step]) -> None:
+    """A table of them, none where there are none."""
+    if steps:
+        rows = [(step.operation, _word(step), step.job_id, step.reason) for step in steps]
+        out.table(("operation", "step", "job>", "reason"), rows)
+
+
+def _word(step: Step) -> str:
+    """What is done, in a word or two."""
+    from slurmsched.model.plan import AskSize, SetField
+
+    if isinstance(step, AskSize):
+        return f"want {pluralize(step.gpus, 'GPU')}" if step.gpus else "want no other size"
+    if not isinstance(step, SetField):
+        return step.kind
+    if step.kind == "defer":
+        return "start back" if step.restores else f"start at {clock(step.new)}"
+    if step.kind == "retype":  # of another size, or of other Types
+        return f"ask {step.new}"
+    if step.kind == "pin":
+        return f"pin {step.new}" if step.new else "unpin"
+    if step.kind == "comment":
+        return f"set AdminComment {step.new}" if step.new else "clear AdminComment"
+    return f"{step.kind} {step.new}"

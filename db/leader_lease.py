@@ -1,0 +1,179 @@
+"""The leader lease: of all hosts that share a ledger, one writes. A row of the database, with a fencing token.
+
+The row ends by the database's clock, so hosts need not agree on the time. Each taking counts `term` up; whatever the
+leader writes goes through the row of its term, and none of that succeeds once another host has taken over. What is
+sent to Slurm, which knows no terms, is held back by the leader's own clock: it stops MARGIN before its lease ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection, Engine
+
+from slurmsched.db import database as engines
+from slurmsched.db import schema
+from slurmsched.db.boot_clock import uptime
+from slurmsched.errors import NotLeadingError
+
+MARGIN = 0.25  # of the lease: a leader that has not renewed it stops so long before it ends
+KEEP = 0.5  # of the lease: so much of it is used up before it is renewed
+BEYOND_S = 1.0  # a lease that ends so much later, or earlier, than it should: the database's clock was set
+_ROW = "leader"
+_CLOCKS = {  # Unix seconds at the begin of the statement, whatever the session's time zone
+    "sqlite": "(julianday('now') - 2440587.5) * 86400.0",
+    "mysql": "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) / 1e6",
+    "postgresql": "CAST(extract(epoch FROM statement_timestamp()) AS double precision)",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseHolder:
+    """Who leads. term: 0 if nobody ever did. remaining_s: until the lease ends [s], 0 or less when it has. lease_s: how
+    long it lasts from a renewal on [s]; hosts may differ. ends_s: its end by the database's clock [Unix s]."""
+
+    name: str
+    term: int
+    remaining_s: float
+    lease_s: float
+    ends_s: float = 0.0
+
+    def __str__(self) -> str:
+        if self.remaining_s <= 0:
+            return "nobody leads now"
+        return f"{self.name} leads, term {self.term}; its lease ends in {self.remaining_s:.0f} s unless renewed"
+
+
+class LeaderLease:
+    """This process's side of it. clock: seconds as boot_clock.uptime.
+
+    A row that is locked by somebody who stopped would keep everybody out, so the row is locked by the last statement of
+    a transaction only, and the server ends transactions that stand still (engine.open_engine).
+    All methods raise LedgerError when the database does not answer.
+    """
+
+    def __init__(self, engine: Engine, name: str, lease_s: float, clock: Callable[[], float] = uptime) -> None:
+        self._engine, self._clock = engine, clock
+        self.name, self.lease_s = name, lease_s
+        self._now: sa.ColumnElement[float] = sa.literal_column(_CLOCKS[engine.dialect.name], sa.Double())
+        self._term = 0
+        self._until_s = float("-inf")
+        self._seen: tuple[int, float] | None = None  # term and end of the lease that we saw last
+        self._seen_until_s = float("-inf")  # its end by our own clock
+
+    @property
+    def term(self) -> int:
+        """The term that we lead, or led last; 0 if none yet."""
+        return self._term
+
+    @property
+    def remaining_s(self) -> float:
+        """How long we may still write [s]; 0 if we do not lead."""
+        return max(self._until_s - self._clock(), 0.0)
+
+    def take(self) -> bool:
+        """Whether we lead now: what we hold is renewed, and what nobody holds is taken."""
+        if self._term and self._renewed():
+            return True
+        self._until_s = float("-inf")
+        begun_s, leader = self._clock(), self.leader()
+        if leader.remaining_s > leader.lease_s + BEYOND_S:
+            self._shorten()
+        if leader.remaining_s > 0:
+            self._seen = (leader.term, leader.ends_s)
+            self._seen_until_s = begun_s + min(leader.remaining_s, leader.lease_s)
+        return leader.remaining_s <= 0 and not self._too_early(leader, begun_s) and self._taken()
+
+    def keep(self) -> None:
+        """Renew the lease when it is due. Raises NotLeadingError when we do not lead any more."""
+        if self.remaining_s < (1 - MARGIN - KEEP) * self.lease_s:
+            self.fence()
+
+    def fence(self) -> None:
+        """See that our term is still the current one, and renew it. Raises NotLeadingError."""
+        if not (self._term and self._renewed()):
+            raise self.lost()
+        if not self.remaining_s:  # the answer came too late to go by
+            raise self.lost()
+
+    @contextmanager
+    def fenced(self, engine: Engine | None = None) -> Iterator[Connection]:
+        """A transaction that commits only while our term is the current one. Raises NotLeadingError."""
+        with engines.ledger_errors(engine or self._engine), (engine or self._engine).begin() as connection:
+            yield connection
+            begun_s = self._clock()
+            if not (self._term and self._renew(connection)):
+                raise self.lost()
+        self._until_s = begun_s + (1 - MARGIN) * self.lease_s
+
+    def release(self) -> None:
+        """Let another lead at once. Nothing happens if we do not lead."""
+        self._until_s = float("-inf")
+        mine = schema.leader.c.term == self._term
+        with engines.ledger_errors(self._engine), self._engine.begin() as connection:
+            connection.execute(sa.update(schema.leader).where(mine).values(ends_s=0.0))
+
+    def leader(self) -> LeaseHolder:
+        """Who leads, read without a lock."""
+        leader = schema.leader
+        remaining_s = leader.c.ends_s - self._now
+        query = sa.select(leader.c.holder, leader.c.term, remaining_s, leader.c.lease_s, leader.c.ends_s)
+        with engines.ledger_errors(self._engine), self._engine.connect() as connection:
+            row = connection.execute(query.where(leader.c.name == _ROW)).one_or_none()
+        return LeaseHolder(*row) if row else LeaseHolder("", 0, 0.0, self.lease_s)
+
+    def lost(self) -> NotLeadingError:
+        """The error of somebody who does not lead (any more), which then is on record here too."""
+        self._until_s = float("-inf")
+        leader = self.leader()
+        return NotLeadingError(f"{self.name} may not write: {leader}", holder=leader.name)
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self._engine.dispose()
+
+    def _too_early(self, leader: LeaseHolder, now_s: float) -> bool:
+        """Whether a lease that has ended lasts longer than that by our own clock, since it was seen last: the
+        database's clock was set ahead since, and its leader may not know yet. One that was renewed after we saw it ends
+        so much later; of one that was given back, or of another term, nothing is known."""
+        if self._seen is None or leader.term != self._seen[0] or leader.ends_s < self._seen[1]:
+            return False
+        until_s = self._seen_until_s + leader.ends_s - self._seen[1]
+        self._seen, self._seen_until_s = (leader.term, leader.ends_s), min(until_s, now_s + leader.lease_s)
+        return now_s < self._seen_until_s - min(BEYOND_S, MARGIN * leader.lease_s)
+
+    def _renewed(self) -> bool:
+        begun_s = self._clock()
+        with engines.ledger_errors(self._engine), self._engine.begin() as connection:
+            mine = self._renew(connection)
+        self._until_s = begun_s + (1 - MARGIN) * self.lease_s if mine else float("-inf")
+        return mine
+
+    def _renew(self, connection: Connection) -> bool:
+        return self._set(connection, schema.leader.c.term == self._term)
+
+    def _taken(self) -> bool:
+        begun_s, leader = self._clock(), schema.leader
+        with engines.ledger_errors(self._engine), self._engine.begin() as connection:
+            if not self._set(connection, leader.c.ends_s <= self._now, holder=self.name, term=leader.c.term + 1):
+                return False
+            term = connection.scalar(sa.select(leader.c.term).where(leader.c.name == _ROW))
+        self._term, self._until_s = int(term or 0), begun_s + (1 - MARGIN) * self.lease_s
+        return True
+
+    def _shorten(self) -> None:
+        """Let a lease that ends later than it lasts end as if renewed now: a leader that lives renews it before."""
+        leader = schema.leader
+        end_s = self._now + leader.c.lease_s
+        late = leader.c.ends_s > end_s + BEYOND_S
+        with engines.ledger_errors(self._engine), self._engine.begin() as connection:
+            connection.execute(sa.update(leader).where(leader.c.name == _ROW, late).values(ends_s=end_s))
+
+    def _set(self, connection: Connection, condition: sa.ColumnElement[bool], **values: object) -> bool:
+        leader = schema.leader
+        update = sa.update(leader).where(leader.c.name == _ROW, condition)
+        values |= {"ends_s": self._now + self.lease_s, "lease_s": self.lease_s}
+        return connection.execute(update.values(**values)).rowcount == 1

@@ -1,0 +1,221 @@
+"""Which nodes slurmctld gives a job, and whether its limits let it start."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from slurmsched.kernels._jit import kernel
+from slurmsched.model.columns import Bools, Floats, Int64s
+
+
+class NodeRequest(NamedTuple):
+    """What a job asks for.
+
+    nodes: how many nodes.
+    need: (R,) int64, what each of them gives [GPUs, CPUs, MiB, then CPUs of each partition that limits them].
+    last: (R,) int64, what the last one gives of the same, nowhere more than `need`.
+    """
+
+    nodes: int
+    need: Int64s
+    last: Int64s
+
+
+@kernel
+def holds(free: Int64s, need: Int64s, n: int) -> bool:
+    """Whether node n has free what one node of the job needs. free: (R, N) GPUs, CPUs, MiB and more. need: (R,)."""
+    held = free[0, n] >= need[0] and free[1, n] >= need[1] and free[2, n] >= need[2]
+    for r in range(3, need.size):
+        held = held and free[r, n] >= need[r]
+    return bool(held)
+
+
+@kernel
+def unequal(one: Int64s, other: Int64s) -> bool:
+    """Whether two needs differ. (R,), (R,)."""
+    differs = False
+    for r in range(one.size):
+        differs = differs or one[r] != other[r]
+    return differs
+
+
+@kernel
+def pick_nodes(free: Int64s, usable: Bools, request: NodeRequest, shortest: bool, taken: Int64s) -> bool:
+    """Whether the job fits; then taken[n] is 1 for nodes that give `need`, 2 for the one that gives `last`.
+
+    free: (R, N) int64 GPUs, CPUs, MiB and more. usable: (N,) bool, nodes it may use. taken: (N,) int64, overwritten.
+    A single node is the lowest that fits; if shortest, the lowest of the shortest run of neighbouring nodes that fit.
+    Several come from one run, from its lowest on, then from further runs. Run by run, the best so far gives way to one
+    that is long enough and has fewer free CPUs (or is the first long enough), and to one too short that has more.
+    Source: Slurm's select/cons_tres without a topology, nodes of equal weight; single nodes as 26.05 does, and if
+    shortest as 24.11.
+    """
+    taken[:] = 0
+    nodes, need, last = request.nodes, request.need, request.last
+    differs = unequal(last, need)
+    missing = nodes - 1 if differs else nodes
+    alone = missing == 1
+    if not alone and not enough_nodes(free, usable, missing, need):
+        return False
+    if take_runs(free, usable, missing, need, shortest, alone, taken) > 0:
+        return False
+    return not differs or take_last(free, usable, last, taken)
+
+
+@kernel
+def pick_spared(
+    free: Int64s, usable: Bools, spared: Bools, request: NodeRequest, shortest: bool, taken: Int64s
+) -> None:
+    """As pick_nodes of a job that fits, but nodes of spared (N,) come only where the others are not enough."""
+    taken[:] = 0
+    nodes, need, last = request.nodes, request.need, request.last
+    differs = unequal(last, need)
+    missing = nodes - 1 if differs else nodes
+    alone = missing == 1
+    missing = take_runs(free, usable & ~spared, missing, need, shortest, alone, taken)
+    take_runs(free, usable & spared, missing, need, shortest, alone, taken)
+    if differs and not take_last(free, usable & ~spared, last, taken):
+        take_last(free, usable & spared, last, taken)
+
+
+@kernel
+def take_runs(
+    free: Int64s, usable: Bools, missing: int, need: Int64s, shortest: bool, alone: bool, taken: Int64s
+) -> int:
+    """Set taken (N,) to 1 for `missing` usable nodes that hold `need`, run by run. Returns how many are not found."""
+    if alone and not shortest:
+        return take_between(0, usable.size, free, usable, missing, need, taken)
+    runs = fitting_runs(free, usable, need, taken, alone)
+    while missing > 0 and runs.shape[0] > 0:
+        best = best_run(runs, missing, alone)
+        if best < 0:
+            break
+        missing = take_between(runs[best, 0], runs[best, 1], free, usable, missing, need, taken)
+        runs[best, 1] = runs[best, 0]
+    return missing
+
+
+@kernel
+def take_between(n: int, end: int, free: Int64s, usable: Bools, missing: int, need: Int64s, taken: Int64s) -> int:
+    """As take_runs, from the nodes [n, end) alone."""
+    while n < end and missing > 0:
+        if usable[n] and taken[n] == 0 and holds(free, need, n):
+            taken[n] = 1
+            missing -= 1
+        n += 1
+    return missing
+
+
+@kernel
+def take_last(free: Int64s, usable: Bools, last: Int64s, taken: Int64s) -> bool:
+    """Set taken (N,) to 2 for the lowest usable node that holds `last` and is not taken; whether there is one."""
+    for n in range(usable.size):
+        if usable[n] and taken[n] == 0 and holds(free, last, n):
+            taken[n] = 2
+            return True
+    return False
+
+
+@kernel
+def enough_nodes(free: Int64s, usable: Bools, nodes: int, need: Int64s) -> bool:
+    """Whether as many usable nodes hold what the job needs."""
+    for n in range(usable.size):
+        if usable[n] and holds(free, need, n):
+            nodes -= 1
+            if nodes <= 0:
+                return True
+    return nodes <= 0
+
+
+@kernel
+def fitting_runs(free: Int64s, usable: Bools, need: Int64s, taken: Int64s, alone: bool) -> Int64s:
+    """Runs of neighbouring nodes that are usable, not taken and hold `need`, ascending. (R, 3) int64.
+
+    Begin, end, and free CPUs of the run; if alone, its nodes.
+    """
+    width = usable.size
+    runs, found, n = np.empty((width // 2 + 1, 3), np.int64), 0, 0
+    while n < width:
+        begin, cpus = n, 0
+        while n < width and usable[n] and taken[n] == 0 and holds(free, need, n):
+            cpus += 1 if alone else free[1, n]
+            n += 1
+        if n > begin:
+            runs[found, 0], runs[found, 1], runs[found, 2] = begin, n, cpus
+            found += 1
+        n += 1
+    return runs[:found]
+
+
+@kernel
+def best_run(runs: Int64s, missing: int, alone: bool) -> int:
+    """The row of the run to take nodes from, -1 if none is left. runs: (R, 3), as fitting_runs gives them; one without
+    nodes is used up. alone: for one node."""
+    best, best_cpus, best_enough = -1, 0, False
+    for row in range(runs.shape[0]):
+        size, cpus = runs[row, 1] - runs[row, 0], runs[row, 2]
+        if size == 0:
+            continue
+        enough = size >= missing
+        better = enough and (not best_enough or cpus < best_cpus)
+        if best < 0 or better or (not enough and cpus > best_cpus):
+            best, best_cpus, best_enough = row, cpus, enough
+        if alone and best_cpus == 1:
+            break
+    return best
+
+
+@kernel
+def shortest_run(ready: Int64s, mask: Bools, gone: int) -> int:
+    """Lowest node of the shortest run of neighbouring nodes of mask that are ready once `gone` runs are; -1 of none."""
+    best, least, n = -1, mask.size + 1, 0
+    while n < mask.size:
+        begin = n
+        while n < mask.size and mask[n] and ready[n] <= gone:
+            n += 1
+        if begin < n < begin + least:
+            best, least = begin, n - begin
+        n += 1
+    return best
+
+
+@kernel
+def take_nodes(free: Int64s, request: NodeRequest, taken: Int64s, job: int, given: Int64s, used: int) -> int:
+    """Subtract from free, in place, what the nodes of `taken` give, and note them in given from row `used` on.
+
+    given: (G, 3) int64 rows of job, node, and 1 for a node that gives `need`, 2 for the one that gives `last`. Returns
+    how many rows are used then.
+    """
+    need, last = request.need, request.last
+    for n in range(taken.size):
+        if taken[n] == 0:
+            continue
+        for r in range(need.size):
+            free[r, n] -= need[r] if taken[n] == 1 else last[r]
+        given[used, 0], given[used, 1], given[used, 2] = job, n, taken[n]
+        used += 1
+    return used
+
+
+@kernel
+def within_limits(room: Floats, limit: Int64s, amount: Floats) -> bool:
+    """Whether every limit of the job has room for it. room: (L,). limit: (K,) rows of room, below 0 = none that holds
+    it back, L + row = one that is only looked at. amount: (K,).
+    """
+    within = True
+    for k in range(limit.size):
+        within = within and (limit[k] < 0 or room[limit[k] % room.size] >= amount[k])
+    return within
+
+
+@kernel
+def use_limits(room: Floats, limit: Int64s, amount: Floats) -> None:
+    """Subtract from room, in place, what the job uses of its limits.
+
+    -1 = none, -2 - row: it only counts there, L + row: it takes nothing.
+    """
+    for k in range(limit.size):
+        if limit[k] != -1 and limit[k] < room.size:
+            room[limit[k] if limit[k] >= 0 else -2 - limit[k]] -= amount[k]

@@ -1,0 +1,242 @@
+"""One job explained: blocker, limits, who is ahead, what would change it, what slurmsched did, hints, estimate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import isfinite
+from typing import Any
+
+from slurmsched.model.hints import parse_hints, written
+from slurmsched.model.job_details import JobDetails, ShareAndUse
+from slurmsched.model.plan import Plan
+from slurmsched.model.reasons import Blocker, LimitValue, Reason, limit_values, read_reason
+from slurmsched.model.snapshot import Rights, Snapshot
+from slurmsched.model.states import HELD, JobState
+from slurmsched.observe.explain.blocked_job import BlockedJob
+from slurmsched.observe.explain.blocked_nodes import kept_by_reservations
+from slurmsched.observe.explain.blocker_text import explain_blocker, nearby_requests
+from slurmsched.observe.explain.kept_nodes import KeptNodes, idle_line, kept_nodes
+from slurmsched.observe.explain.node_obstacles import NodeCheck, room_on_nodes
+from slurmsched.observe.explain.priority_parts import (
+    GpuUse,
+    PriorityParts,
+    TierPlace,
+    gpu_use,
+    measured_use,
+    priority_parts,
+    tier_place,
+)
+from slurmsched.observe.explain.queue_position import QueuePosition, competitors_before, queue_position
+from slurmsched.observe.explain.start_estimate import (
+    BY_TURNS,
+    StartEstimate,
+    estimate_by_plan,
+    start_estimate,
+    starts_by_plan,
+)
+from slurmsched.observe.explain.wording import blocker_of_state, held_by_flag, state_name
+from slurmsched.resources.eligibility import FIRST_PASSING, Exclusion
+
+BY_NODES = (Blocker.PRIORITY, Blocker.RESOURCES, Blocker.NODES, Blocker.NOT_TRIED)  # what the nodes say decides
+_RESERVED = (Blocker.RESERVATION, Blocker.MAINTENANCE)
+BY_REQUEST = (*BY_NODES, *_RESERVED, Blocker.PARTITION_CLOSED, Blocker.CONSTRAINTS)
+_PASSING = tuple(why for why in Exclusion if why >= FIRST_PASSING)
+_HELD = tuple(why for why in _PASSING if why not in (Exclusion.CLOSED, Exclusion.RESERVED))
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What `explain` shows. slurm_reason: as Slurm names it. changes: what would change it. ours: what slurmsched did,
+    oldest first. hints: as understood. ahead, estimate: None for a job that does not wait. expected: what the policy's
+    estimate of its run time is made of, in words. move: of a running job, whether it may be asked to make way, and what
+    that counts as. Of a job that waits: shares, use: of its account and user; priority: its parts; tier: what orders it
+    before the policy, None = no tier; kept: idle nodes that it may use, but that are reserved or planned for others;
+    idle: GPUs kept for nobody, in words. measured: what a running job makes of its GPUs, in words, "" = not known."""
+
+    job_id: int
+    user: str
+    state: str
+    slurm_reason: str
+    blocker: Blocker
+    because: str
+    changes: tuple[str, ...] = ()
+    limits: tuple[LimitValue, ...] = ()
+    ahead: QueuePosition | None = None
+    estimate: StartEstimate | None = None
+    ours: tuple[str, ...] = ()
+    hints: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
+    expected: tuple[str, ...] = ()
+    move: str = ""
+    shares: tuple[ShareAndUse, ...] = ()
+    use: tuple[GpuUse, ...] = ()
+    priority: PriorityParts | None = None
+    tier: TierPlace | None = None
+    kept: tuple[KeptNodes, ...] = ()
+    idle: str = ""
+    measured: str = ""
+
+
+# Over 30 lines: one line for each part of the explanation.
+def explain(
+    snapshot: Snapshot, plan: Plan | None, row: int, details: JobDetails, expected: tuple[str, ...] = (),
+    move: str = "", *, lever: str = "nice",
+) -> Explanation:  # fmt: skip
+    """The job in this row. plan: None where the policy's order is not known; then Slurm's priority counts. expected,
+    move: see Explanation. lever: the lever's kind. Pure."""
+    jobs = snapshot.jobs
+    waits = bool(jobs.pending[row])
+    rivals = competitors_before(snapshot, None, row, details) if waits else []
+    reason = _blocker(snapshot, row, details)
+    reason = _judged(snapshot, row, details, reason, bool(rivals)) if waits else reason
+    limits = limit_values(reason.limit, details.limits, job_needs(snapshot, row)) if reason.limit else ()
+    case = BlockedJob(snapshot, row, reason, details, limits, tuple(rivals))
+    because, changes = _causes(case)
+    ranking = None if plan is None else plan.ranking
+    first = rivals if ranking is None or not waits else competitors_before(snapshot, ranking, row, details)
+    ahead = queue_position(snapshot, plan, row, first) if waits else None
+    kept = kept_nodes(snapshot, row, details) if waits else ()
+    return Explanation(
+        job_id=int(jobs.job_id[row]),
+        user=jobs.user[row],
+        state=state_name(int(jobs.state[row])) or jobs.state_text[row] or "?",
+        slurm_reason=jobs.reason[row],
+        blocker=reason.blocker,
+        because=because,
+        changes=changes,
+        limits=limits,
+        ahead=ahead,
+        estimate=_estimate(snapshot, row, reason.blocker, details, first) if waits else None,
+        ours=details.ours,
+        hints=(*written(jobs.comment[row]), *parse_hints(jobs.comment[row]).warnings),
+        unread=(*_hidden(snapshot), *details.unread),
+        expected=expected,
+        move=move,
+        shares=details.shares,
+        use=gpu_use(snapshot, row) if waits else (),
+        priority=priority_parts(snapshot, plan, row, details, lever) if waits else None,
+        tier=tier_place(ahead.why) if ahead else None,
+        kept=kept,
+        idle=idle_line(snapshot, row, details, kept),
+        measured=measured_use(snapshot.jobs, row),
+    )
+
+
+def _causes(case: BlockedJob) -> tuple[str, tuple[str, ...]]:
+    """Why the job does not start, in sentences; and what its user could change."""
+    snapshot, row, blocker = case.snapshot, case.row, case.reason.blocker
+    because, changes = explain_blocker(case)
+    because += _component(snapshot, row) + _tasks(snapshot, row)
+    by_nodes = blocker in (*BY_NODES, Blocker.CONSTRAINTS)
+    by_nodes = by_nodes or (blocker in _RESERVED and not snapshot.jobs.reservation[row])
+    because += room_on_nodes(snapshot, row, case.details) if by_nodes else ""
+    because += kept_by_reservations(case) if blocker in BY_NODES else ""
+    if blocker not in BY_REQUEST:
+        return because, changes
+    more, others = nearby_requests(case)
+    return because + more, (*changes, *others)
+
+
+def _estimate(snapshot: Snapshot, row: int, blocker: Blocker, details: JobDetails, first: list[int]) -> StartEstimate:
+    """By a gang reservation or the past, else by the plan. first: rows of the jobs before it."""
+    estimate = start_estimate(snapshot, row, blocker, snapshot.operations, details.waits_s, details.start_s)
+    if estimate.source != "none" or blocker not in BY_TURNS:
+        return estimate
+    return estimate_by_plan(estimate, starts_by_plan(snapshot, first, row, details), len(first))
+
+
+def _hidden(snapshot: Snapshot) -> tuple[str, ...]:
+    """What Slurm hides from the user who asks, of that on which the answer rests."""
+    site = snapshot.site
+    private = {name.strip().lower() for name in site.settings.get("PrivateData", "").split(",")}
+    if site.rights >= Rights.OPERATOR:
+        return ()
+    hidden = {
+        "jobs": "jobs of others: PrivateData=jobs. Ranks and jobs ahead count only the jobs that you may see",
+        "nodes": "nodes: PrivateData=nodes hides them. Room is not known",
+        "reservations": "reservations of others: PrivateData=reservations. They may keep nodes from the job",
+    }
+    return tuple(text for name, text in hidden.items() if private & {name, "all"})
+
+
+def job_needs(snapshot: Snapshot, row: int) -> dict[str, float]:
+    """What the job adds to the use of limits, by TRES, "jobs" and "wall"; memory in MiB, time in minutes."""
+    jobs = snapshot.jobs
+    counts: dict[str, Any] = {"cpu": jobs.cpus, "mem": jobs.memory_mib, "node": jobs.nodes, "gres/gpu": jobs.gpus}
+    needs = {name: float(column[row]) for name, column in counts.items()}
+    return needs | {"jobs": 1.0, "wall": float(jobs.time_limit_s[row]) / 60}
+
+
+def _component(snapshot: Snapshot, row: int) -> str:
+    """What to add for a component of a heterogeneous job that waits."""
+    jobs = snapshot.jobs
+    leader = int(jobs.het_job_id[row])
+    if not leader or not jobs.pending[row]:
+        return ""
+    others = [int(jobs.job_id[at]) for at in range(len(jobs)) if jobs.het_job_id[at] == leader and at != row]
+    more = f": what keeps {', '.join(map(str, others))} keeps it too" if others else ""
+    return f" It is component {int(jobs.het_offset[row])} of job {leader}, whose components start together{more}."
+
+
+def _tasks(snapshot: Snapshot, row: int) -> str:
+    """What to add for tasks of an array that wait as one record."""
+    tasks = int(snapshot.jobs.array_tasks[row])
+    return f" The same holds for all {tasks} tasks of its array that wait together." if tasks > 1 else ""
+
+
+def _blocker(snapshot: Snapshot, row: int, details: JobDetails) -> Reason:
+    """Slurm's reason, made more exact by what else is known."""
+    jobs = snapshot.jobs
+    reason = read_reason(jobs.reason[row])
+    if not jobs.pending[row]:
+        return replace(reason, blocker=blocker_of_state(int(jobs.state[row])), more="", limit=None)
+    if reason.blocker is Blocker.BEGIN_TIME and details.requeued:
+        return replace(reason, blocker=Blocker.REQUEUED)
+    if reason.blocker is Blocker.NOT_TRIED and (held := held_by_flag(int(jobs.state[row]))):
+        return replace(reason, blocker=held, code=state_name(int(jobs.state[row]) & int(HELD | JobState.REQUEUE_FED)))
+    if reason.blocker is Blocker.NOT_TRIED and jobs.held[row]:
+        return replace(reason, blocker=Blocker.HELD_BY_ADMIN)
+    if reason.blocker is Blocker.NOT_TRIED and jobs.dependency[row]:
+        return replace(reason, blocker=Blocker.DEPENDENCY)
+    late = float(jobs.eligible_s[row])
+    if reason.blocker is Blocker.NOT_TRIED and isfinite(late) and late > snapshot.now_s:
+        return replace(reason, blocker=Blocker.BEGIN_TIME)
+    return reason
+
+
+def _judged(snapshot: Snapshot, row: int, details: JobDetails, reason: Reason, rivals: bool) -> Reason:
+    """What the nodes say of a job that waits for its turn or for nodes. Slurm tells only which of its checks was last.
+
+    rivals: whether Slurm ranks others before it that may start on its nodes.
+    """
+    if reason.blocker not in BY_NODES or not len(snapshot.nodes):
+        return reason
+    check = NodeCheck.of(snapshot, row, details)
+    if not check.enough(*_PASSING):
+        return replace(reason, blocker=_never(check, reason.blocker))
+    if not check.enough(*_HELD, Exclusion.RESERVED):
+        return replace(reason, blocker=Blocker.NODES)
+    if not check.enough(*_HELD):
+        return replace(reason, blocker=_reserving(check))
+    if reason.blocker is not Blocker.PRIORITY or rivals or _hidden(snapshot):
+        return reason
+    return replace(reason, blocker=Blocker.NOT_TRIED if check.enough() else Blocker.RESOURCES)
+
+
+def _reserving(check: NodeCheck) -> Blocker:
+    """Whether maintenances alone keep nodes from it."""
+    by = check.found.reserved_by[check.excluded_by(Exclusion.RESERVED)]
+    flags = [check.snapshot.reservations.flags[row].split(",") for row in sorted(set(by[by >= 0].tolist()))]
+    return Blocker.MAINTENANCE if flags and all("MAINT" in each for each in flags) else Blocker.RESERVATION
+
+
+def _never(check: NodeCheck, otherwise: Blocker) -> Blocker:
+    """Why too few nodes could ever serve it. otherwise: where none of its nodes is shown, or not all was looked at."""
+    bars = {Exclusion(bar) for bar in check.found.exclusion.tolist()} - {Exclusion.PARTITION}
+    if not bars or check.found.doubts:
+        return otherwise
+    if Exclusion.PARTITION_LIMIT not in bars:
+        return Blocker.CONSTRAINTS
+    partitions = check.snapshot.partitions
+    down = {name for name, up in zip(partitions.name, partitions.up.tolist(), strict=True) if not up}
+    return Blocker.PARTITION_CLOSED if down.issuperset(check.found.refusals) else Blocker.PARTITION_LIMIT

@@ -1,0 +1,71 @@
+"""What the policy's estimate of a job's run time is made of, in words."""
+
+from __future__ import annotations
+
+from math import isfinite
+
+from slurmsched.config import PreemptionConfig, ScopeConfig
+from slurmsched.model.hints import parse_hints
+from slurmsched.model.operations import OperationStage
+from slurmsched.model.snapshot import Snapshot
+from slurmsched.observe.explain.wording import sbatch_time
+from slurmsched.planning.operations.victims import VICTIM_RULES, cost_s, cost_source, preemption_case, victim_verdicts
+from slurmsched.protocols import ExplainingEstimator
+from slurmsched.resources.allocated import holding
+
+DAYS = ("Thursday", "Friday", "Saturday", "Sunday", "Monday", "Tuesday", "Wednesday")
+
+
+def run_time_terms(planner: object, snapshot: Snapshot, row: int) -> tuple[str, ...]:
+    """One line for the whole, then one for each factor, the greatest first; () where the planner cannot tell,
+    or its policy's estimator has learnt nothing yet."""
+    terms = planner.terms(snapshot) if isinstance(planner, ExplainingEstimator) else None
+    if terms is None:
+        return ()
+    total_s = float(terms.usual_s * terms.factor[row].prod())
+    pairs = list(zip(terms.names, terms.value[row].tolist(), terms.factor[row].tolist(), strict=True))
+    pairs.sort(key=lambda each: -max(each[2], 1.0 / each[2]))
+    first = f"run time {_time(total_s)}: the usual {_time(terms.usual_s)}, times the factors below"
+    return (first, *(f"x {factor:.2f} for {_named(name, value)}" for name, value, factor in pairs))
+
+
+def _named(name: str, value: float) -> str:
+    """A factor's name with what the job has there."""
+    if not isfinite(value):
+        return f"{name}: none is known"
+    if name.startswith("mean"):
+        return f"{name}: {_time(value)}"
+    if name == "weekday":
+        return f"{name}: {DAYS[int(value) % 7]}, UTC"
+    return f"{name}: {value:g}" + (" h, UTC" if name == "hour" else "")
+
+
+def _time(time_s: float) -> str:
+    """A duration; below a minute in seconds."""
+    return f"{time_s:.0f} s" if time_s < 60 else sbatch_time(time_s)
+
+
+# Whether a running job may be asked to make way for another one, and what its restart counts as.
+
+
+def preemption_outlook(snapshot: Snapshot, row: int, config: PreemptionConfig, scope: ScopeConfig) -> str:
+    """In words; "" for a job that holds no GPUs, and where preemption is off."""
+    if not config.enabled or not holding(snapshot.jobs)[row]:
+        return ""
+    case = preemption_case(snapshot, config, scope)
+    rule = int(victim_verdicts(case)[row])
+    may = "it may be asked to make way" if rule < 0 else f"it keeps its GPUs: {VICTIM_RULES[rule].text(config)}"
+    may = _leaving(snapshot, row) or may
+    counts = f"a restart counts as {cost_s(case)[row]:.0f} s, by {cost_source(snapshot.jobs, row)}"
+    loses_all = config.without_checkpoint and parse_hints(snapshot.jobs.comment[row]).ckpt is None
+    return f"{may}; {counts}" + ", and all it has done, as it has no ckpt hint" * loses_all
+
+
+def _leaving(snapshot: Snapshot, row: int) -> str:
+    """That this run of the job is to leave its GPUs, and for which job; "" if it is not, or not any more."""
+    run = int(snapshot.jobs.job_id[row]), int(snapshot.jobs.restarts[row])
+    for operation in snapshot.operations:
+        over = operation.stage in (OperationStage.CLEANING, OperationStage.REVERSING, OperationStage.CLOSED)
+        if not over and any((victim.job_id, victim.restarts) == run for victim in operation.victims):
+            return f"it is being asked to make way for job {operation.job_id}"
+    return ""

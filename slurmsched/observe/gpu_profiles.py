@@ -1,0 +1,235 @@
+"""Profiles of what runs: use, memory and throughput by model, batch size, number and type of GPUs, as they were seen.
+
+A model is what the hint `model` says. Jobs without it are grouped by user and name, as "ann:train". The profiles are a
+CSV file, which `speeds = { name = "throughputs", table = FILE }` reads: it has the columns of that table, and more.
+Each user has rows apart, and the table takes the median over users: what one tells of a model does not count for all.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import os
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from pathlib import Path
+from statistics import median_low
+from typing import Any
+
+from slurmsched.errors import InputError
+from slurmsched.estimators.throughput_table import COLUMNS, USER, group_name
+from slurmsched.model.gpu_use import GpuJob
+from slurmsched.model.hints import parse_hints
+from slurmsched.model.snapshot import Snapshot
+from slurmsched.slurm.gpu_accounting import running_gpu_jobs
+
+MORE = (USER, "samples_per_s", "use", "memory_mib", "speed_s", "use_s", "jobs", "last_s")
+MOST_ROWS, MOST_OF_USER = 5_000, 500  # in all and of one user; of more, the ones seen last stay
+LEAST_SPEED, MOST_SPEED = 1e-6, 1e9  # samples per second; what a job tells beyond is no throughput
+LONGEST_S = 600.0  # a longer time between two cycles is counted as this: nobody looked meanwhile
+SAVE_S = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileKey:
+    """What is alike. batch: 0 = not told. gpu_type: "" = not known. user: whose jobs."""
+
+    model: str
+    batch: int
+    gpus: int
+    gpu_type: str
+    user: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuProfile:
+    """Sums over the time that was looked at. samples: trained in speed_s. used_s: of use_s, that in which the GPUs
+    computed. memory_mib: the most on one GPU, NaN unknown. jobs: that were seen. last_s: when [Unix s]."""
+
+    samples: float = 0.0
+    speed_s: float = 0.0
+    used_s: float = 0.0
+    use_s: float = 0.0
+    memory_mib: float = math.nan
+    jobs: int = 0
+    last_s: float = 0.0
+
+    @property
+    def samples_per_s(self) -> float:
+        """Mean throughput, NaN where no job told it."""
+        return self.samples / self.speed_s if self.speed_s else math.nan
+
+    @property
+    def use(self) -> float:
+        """Mean share of the time in which the GPUs computed, NaN where it was not measured."""
+        return self.used_s / self.use_s if self.use_s else math.nan
+
+
+def profile_key(snapshot: Snapshot, row: int, job: GpuJob) -> ProfileKey:
+    """The group of a running job."""
+    hints = parse_hints(snapshot.jobs.comment[row])
+    model = hints.model or group_name(job.user, job.name)
+    return ProfileKey(model, hints.batch or 0, job.gpus, job.gpu_type.replace(",", "+"), job.user)
+
+
+def with_seen(
+    profiles: Mapping[ProfileKey, GpuProfile], snapshot: Snapshot, past_s: float, known: Mapping[int, ProfileKey]
+) -> tuple[dict[ProfileKey, GpuProfile], dict[int, ProfileKey]]:
+    """The profiles with what runs now, taken to be so for the last past_s seconds; and the group of each running job.
+
+    known: the groups at the last look. A job that tells nothing and is not measured makes no profile. Of too many
+    profiles (MOST_ROWS, MOST_OF_USER) those seen last stay.
+    """
+    made, groups = dict(profiles), dict[int, ProfileKey]()
+    for job in running_gpu_jobs(snapshot):
+        row = snapshot.jobs.row_of(job.job_id)
+        speed, use = _told_speed(snapshot.jobs.comment[row]), _finite(float(snapshot.jobs.gpu_use[row]))
+        if not speed and math.isnan(use):
+            continue
+        key = groups[job.job_id] = profile_key(snapshot, row, job)
+        before, same_s = made.get(key, GpuProfile()), past_s if known.get(job.job_id) == key else 0.0
+        made[key] = replace(
+            before, samples=before.samples + speed * same_s,
+            speed_s=before.speed_s + (same_s if speed else 0.0),
+            used_s=before.used_s + (0.0 if math.isnan(use) else use * same_s),
+            use_s=before.use_s + (0.0 if math.isnan(use) else same_s),
+            memory_mib=_larger(before.memory_mib, _finite(float(snapshot.jobs.gpu_memory_mib[row]))),
+            jobs=before.jobs + (known.get(job.job_id) != key), last_s=snapshot.now_s,
+        )  # fmt: skip
+    return _bounded(made), groups
+
+
+def _told_speed(comment: str) -> float:
+    """Samples per second that a job tells, 0 where it tells none that can be."""
+    speed = parse_hints(comment).throughput or 0.0
+    return speed if LEAST_SPEED <= speed <= MOST_SPEED else 0.0
+
+
+def _finite(value: float) -> float:
+    return value if math.isfinite(value) else math.nan
+
+
+def _bounded(profiles: dict[ProfileKey, GpuProfile]) -> dict[ProfileKey, GpuProfile]:
+    """The profiles seen last, at most MOST_OF_USER of one user and MOST_ROWS in all, in the order given."""
+    if len(profiles) <= MOST_OF_USER:
+        return profiles
+    of_user, stay = Counter[str](), set[ProfileKey]()
+    for key in sorted(profiles, key=lambda key: -profiles[key].last_s):
+        of_user[key.user] += 1
+        if of_user[key.user] <= MOST_OF_USER and len(stay) < MOST_ROWS:
+            stay.add(key)
+    return profiles if len(stay) == len(profiles) else {key: one for key, one in profiles.items() if key in stay}
+
+
+def _larger(one: float, other: float) -> float:
+    return other if math.isnan(one) else one if math.isnan(other) else max(one, other)
+
+
+class ProfileStore:
+    """Keeps the profiles of a file up to date, cycle by cycle. Raises InputError for a file that cannot be read."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._groups = path, dict[int, ProfileKey]()
+        self._profiles = read_profiles(path)
+        self._seen_s = self._saved_s = math.nan
+
+    def add(self, snapshot: Snapshot) -> None:
+        """Count what runs now, and write the file now and then. Raises InputError where it cannot be written."""
+        now_s = snapshot.now_s
+        past_s = 0.0 if math.isnan(self._seen_s) else min(max(now_s - self._seen_s, 0.0), LONGEST_S)
+        self._profiles, self._groups = with_seen(self._profiles, snapshot, past_s, self._groups)
+        self._seen_s = now_s
+        if not now_s - self._saved_s < SAVE_S:
+            self._saved_s = now_s
+            write_profiles(self._path, self._profiles)
+
+
+def write_profiles(path: Path, profiles: Mapping[ProfileKey, GpuProfile]) -> None:
+    """Put the file in place whole, the rows seen last first. Rows without any time are left out. Raises InputError."""
+    rows = [(key, one) for key, one in _bounded(dict(profiles)).items() if one.speed_s or one.use_s]
+    rows.sort(key=lambda row: -row[1].last_s)
+    try:
+        handle, made = tempfile.mkstemp(prefix=".profiles-", dir=path.parent)
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+            os.fchmod(handle, 0o644)
+            out = csv.DictWriter(file, (*COLUMNS, *MORE))
+            out.writeheader()
+            out.writerows(_row(key, one) for key, one in rows)
+        os.replace(made, path)  # noqa: PTH105 - made is a text
+    except OSError as error:
+        raise InputError(f"cannot be written: {error.strerror or error}", source=str(path)) from error
+
+
+def _row(key: ProfileKey, one: GpuProfile) -> dict[str, Any]:
+    """steps_per_s: of the batch, samples per second without one. What is not known is empty."""
+    speed = one.samples_per_s
+    return {
+        "model": key.model, "batch": key.batch or "", "gpus": key.gpus, "gpu_type": key.gpu_type, USER: key.user,
+        "steps_per_s": "" if math.isnan(speed) else f"{speed / max(key.batch, 1):.6g}",
+        "samples_per_s": "" if math.isnan(speed) else f"{speed:.6g}",
+        "use": "" if math.isnan(one.use) else f"{one.use:.4f}",
+        "memory_mib": "" if math.isnan(one.memory_mib) else f"{one.memory_mib:.0f}", "speed_s": f"{one.speed_s:.0f}",
+        "use_s": f"{one.use_s:.0f}", "jobs": one.jobs, "last_s": f"{one.last_s:.0f}",
+    }  # fmt: skip
+
+
+def read_profiles(path: Path) -> dict[ProfileKey, GpuProfile]:
+    """The profiles of a file, none while there is no file; rows with numbers that are not finite are left out.
+
+    Raises InputError.
+    """
+    if not path.exists():
+        return {}
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            return dict(_profiles(csv.DictReader(file)))
+    except (OSError, UnicodeDecodeError, csv.Error, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"cannot be read as profiles: {error}", source=str(path)) from error
+
+
+def _profiles(rows: csv.DictReader[str]) -> Iterator[tuple[ProfileKey, GpuProfile]]:
+    for row in rows:
+        speed_s, use_s = float(row["speed_s"]), float(row["use_s"])
+        samples, use = float(row["samples_per_s"] or 0.0), float(row["use"] or 0.0)
+        memory_mib, last_s = _finite(float(row["memory_mib"] or "nan")), float(row["last_s"])
+        key = ProfileKey(row["model"], int(row["batch"] or 0), int(row["gpus"]), row["gpu_type"], row[USER])
+        if math.isfinite(samples * speed_s + use * use_s + last_s) and samples <= MOST_SPEED:
+            yield key, GpuProfile(samples * speed_s, speed_s, use * use_s, use_s, memory_mib, int(row["jobs"]), last_s)
+
+
+def profile_rows(profiles: Mapping[ProfileKey, GpuProfile]) -> list[dict[str, Any]]:
+    """One row by model, batch, type and GPUs, for tables and JSON. What is not known is None.
+
+    The throughput is the median over users, of two the lower. Use, hours and jobs are those of all.
+    """
+    kinds: dict[tuple[str, int, str, int], list[GpuProfile]] = {}
+    for key, one in profiles.items():
+        kinds.setdefault((key.model, key.batch, key.gpu_type, key.gpus), []).append(one)
+    return [
+        {"model": model, "batch": batch or None, "gpus": gpus, "gpu_type": gpu_type,
+         **_of_users(kinds[model, batch, gpu_type, gpus])}
+        for model, batch, gpu_type, gpus in sorted(kinds)
+    ]  # fmt: skip
+
+
+def _of_users(profiles: Sequence[GpuProfile]) -> dict[str, Any]:
+    """The profiles of several users as one. speed: the median, since any user may tell anything."""
+    speeds = [one.samples_per_s for one in profiles if math.isfinite(one.samples_per_s)]
+    all_ = reduce(_together, profiles)
+    return {"samples_per_s": median_low(speeds) if speeds else None, "use": _known(all_.use),
+            "memory_mib": _known(all_.memory_mib), "hours": max(all_.speed_s, all_.use_s) / 3600,
+            "jobs": all_.jobs}  # fmt: skip
+
+
+def _together(one: GpuProfile, other: GpuProfile) -> GpuProfile:
+    return GpuProfile(
+        one.samples + other.samples, one.speed_s + other.speed_s, one.used_s + other.used_s, one.use_s + other.use_s,
+        _larger(one.memory_mib, other.memory_mib), one.jobs + other.jobs, max(one.last_s, other.last_s),
+    )  # fmt: skip
+
+
+def _known(value: float) -> float | None:
+    return value if math.isfinite(value) else None

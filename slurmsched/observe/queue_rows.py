@@ -1,0 +1,129 @@
+"""Rows of a snapshot and its plan for people: one mapping a job, in the order the policy wants."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from slurmsched.model import Jobs, JobState, Plan, Ranking, Snapshot
+from slurmsched.model.hints import parse_hints
+from slurmsched.model.states import ENDED, ON_NODES
+from slurmsched.planning.criteria import criteria
+from slurmsched.planning.job_scope import JOB_RULES
+from slurmsched.planning.priorities.order import queue_order
+from slurmsched.planning.priorities.priority_fields import PRIORITY_FIELDS
+
+_BASE_STATES = (JobState.COMPLETING, JobState.RUNNING, JobState.SUSPENDED, JobState.PENDING)
+_SHOWN_STATES = tuple((name, int(JobState[name])) for name in ("COMPLETING", "PENDING", "RUNNING", "SUSPENDED"))
+
+
+def queue_rows(
+    snapshot: Snapshot, plan: Plan, lever: str, *, managed_only: bool = False, running: bool = False
+) -> list[dict[str, Any]]:
+    """Pending jobs, most urgent first; with running, jobs that hold nodes after them.
+
+    rank: from 1 among all pending jobs, whichever are shown, as in `explain`; None of the others. why: the policy's
+    own criteria. why_text: in words, without the queue.
+    """
+    reasons = {action.job_id: action.reason for action in plan.actions}
+    now = PRIORITY_FIELDS[lever].now(snapshot.jobs)
+    rows = queue_order(snapshot, plan.ranking).tolist()
+    found = [_row(snapshot, plan, row, place, int(now[row]), reasons) for place, row in enumerate(rows, 1)
+             if plan.managed[row] or not managed_only]  # fmt: skip
+    holding = np.flatnonzero(snapshot.jobs.is_state(ON_NODES)).tolist() if running else []
+    return found + [_row(snapshot, plan, row, None, int(now[row]), reasons) for row in holding]
+
+
+# Over 30 lines: one line for each column of the row.
+def _row(
+    snapshot: Snapshot, plan: Plan, row: int, place: int | None, now: int, reasons: dict[int, str]
+) -> dict[str, Any]:
+    jobs = snapshot.jobs
+    job_id = int(jobs.job_id[row])
+    ranking = plan.ranking or Ranking(np.arange(len(jobs)))
+    why = {name: values[row].item() for name, values in ranking.why.items()}
+    verdict = int(plan.verdict[row])
+    return {
+        "rank": place,
+        **_identity(jobs, row),
+        "time_limit_s": float(jobs.time_limit_s[row]),
+        "nodes": int(jobs.nodes[row]),
+        "submit_s": float(jobs.submit_s[row]),
+        "expected_start_s": float(jobs.expected_start_s[row]),
+        "priority": int(jobs.priority[row]),
+        "nice": int(jobs.nice[row]),
+        "slurm_reason": jobs.reason[row],
+        "gpus": int(jobs.gpus[row]) * max(int(jobs.array_tasks[row]), 1),
+        "attained_gpu_s": float(jobs.attained_gpu_s[row]),
+        **_told(jobs, row),
+        "queue": int(why["queue"]) if "queue" in why else None,
+        "why": why,
+        "why_text": criteria({name: value for name, value in why.items() if name != "queue"}, ranking.words),
+        "lever_now": now,
+        "lever_wanted": int(plan.wanted_values[row]),
+        "left_alone": JOB_RULES[verdict].name if verdict >= 0 else None,
+        "reason": reasons.get(job_id) or (JOB_RULES[verdict].reason if verdict >= 0 else "it is where it should be"),
+    }
+
+
+def _identity(jobs: Jobs, row: int) -> dict[str, Any]:
+    """Whose job it is and its state: what every row begins with."""
+    return {
+        "job_id": int(jobs.job_id[row]),
+        "user": jobs.user[row],
+        "account": jobs.account[row],
+        "partition": jobs.partition[row],
+        "qos": jobs.qos[row],
+        "name": jobs.name[row],
+        "state": _state(jobs, row),
+    }
+
+
+def running_rows(snapshot: Snapshot) -> list[dict[str, Any]]:
+    """Jobs that hold nodes, the one that must end first at the top."""
+    jobs = snapshot.jobs
+    holding = np.flatnonzero(jobs.is_state(ON_NODES))
+    order = np.lexsort((jobs.job_id[holding], jobs.end_s[holding]))  # NaN, without an end, comes last
+    return [_running_row(snapshot, row) for row in holding[order].tolist()]
+
+
+def _running_row(snapshot: Snapshot, row: int) -> dict[str, Any]:
+    jobs = snapshot.jobs
+    return {
+        **_identity(jobs, row),
+        "gpus": int(jobs.gpus[row]),
+        "nodes": int(jobs.nodes[row]),
+        "node_list": jobs.node_list[row],
+        "start_s": float(jobs.start_s[row]),
+        "run_s": float(jobs.run_s[row]),
+        "end_s": float(jobs.end_s[row]),
+        "time_limit_s": float(jobs.time_limit_s[row]),
+        "attained_gpu_s": float(jobs.attained_gpu_s[row]),
+        **_told(jobs, row),
+    }
+
+
+def _told(jobs: Jobs, row: int) -> dict[str, float | None]:
+    """What the job tells of itself: share done, 0 to 1, and samples per second; None where it does not.
+
+    And the measured use of its GPUs, 0 to 1, NaN where it is not known."""
+    hints = parse_hints(jobs.comment[row])
+    return {"progress": hints.progress, "throughput": hints.throughput, "gpu_use": float(jobs.gpu_use[row])}
+
+
+def _state(jobs: Jobs, row: int) -> str:
+    """The job's state as squeue writes it; a job that still completes is COMPLETING."""
+    state = int(jobs.state[row])
+    return next((name for name, flag in _SHOWN_STATES if state & flag), "UNKNOWN")
+
+
+def job_state_counts(jobs: Jobs) -> dict[str, int]:
+    """How many job records are in each base state; a job that still completes counts as completing."""
+    found, rest = dict[str, int](), np.ones(len(jobs), np.bool_)
+    for state in _BASE_STATES:
+        here = rest & jobs.is_state(state)
+        rest &= ~here
+        found[str(state.name).lower()] = int(here.sum())
+    ended = rest & jobs.is_state(ENDED)
+    return found | {"ended": int(ended.sum()), "other": int((rest & ~ended).sum())}

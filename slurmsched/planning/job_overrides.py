@@ -1,0 +1,338 @@
+"""Overrides of node lists, GPU types and sizes, by job: what is still in force, and what gives a job its own back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TypedDict, TypeVar, Unpack
+
+import numpy as np
+
+from slurmsched.model import (
+    Outcome,
+    Override,
+    OverrideState,
+    SetCpus,
+    SetGpuRequest,
+    SetNodeList,
+    SetSize,
+    Snapshot,
+    Step,
+)
+from slurmsched.model.columns import Bools, Labels
+from slurmsched.model.hostlists import same_hosts
+from slurmsched.model.jobs import Jobs
+from slurmsched.model.overrides import FieldValue
+from slurmsched.planning.gate import ASKS, DOUBTFUL
+from slurmsched.planning.proposals import Lever, Proposal, Records
+
+NODE_LIST, GPU_TYPE, SIZE = SetNodeList.field, SetGpuRequest.field, SetSize.field
+CPUS = SetCpus.field
+NODE_LIST_FIELDS, SIZE_FIELDS = (NODE_LIST, GPU_TYPE), (SIZE,)
+_TOGETHER = {field: fields for fields in (NODE_LIST_FIELDS, SIZE_FIELDS) for field in fields}
+_FOREIGN = "its request is another one: somebody changed it, or Slurm did not take ours"
+
+
+class OverrideChanges(TypedDict, total=False):
+    """Fields of Override that change."""
+
+    job_id: int
+    submit_s: float
+    base: FieldValue
+    sent: FieldValue
+    state: OverrideState
+    values: tuple[FieldValue, ...]
+    since_s: float
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobOverrides:
+    """One job's overrides of one lever: of its node list and GPU type, or of its size.
+
+    They are given, abandoned and settled together: submission, state, time and note are the same in all of them. Of a
+    field that was never written, base and sent are "".
+    """
+
+    records: tuple[Override, ...]
+
+    @classmethod
+    def blank(cls, fields: tuple[str, ...], job_id: int, submit_s: float, since_s: float) -> JobOverrides:
+        """Of a job to which nothing was written."""
+        return cls(tuple(Override(job_id, submit_s, field, "", "", since_s=since_s) for field in fields))
+
+    @property
+    def job_id(self) -> int:
+        return self.records[0].job_id
+
+    @property
+    def submit_s(self) -> float:
+        return self.records[0].submit_s
+
+    @property
+    def since_s(self) -> float:
+        return self.records[0].since_s
+
+    @property
+    def note(self) -> str:
+        return self.records[0].note
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether the job is left to Slurm: it did not start in time, or somebody else changed it."""
+        return self.records[0].abandoned
+
+    @property
+    def open(self) -> bool:
+        """Whether the job may hold anything of ours."""
+        return any(record.open for record in self.records)
+
+    @property
+    def sized(self) -> bool:
+        """Whether it is about the number of GPUs of the job, and not about where it starts."""
+        return self.records[0].field == SIZE
+
+    @property
+    def nodes(self) -> Override:
+        """Of the node list."""
+        return self.records[0]
+
+    @property
+    def request(self) -> Override:
+        """Of the GPU request, in normal form."""
+        return self.records[-1]
+
+    def with_nodes(self, **changes: Unpack[OverrideChanges]) -> JobOverrides:
+        """With these changes of the override of the node list."""
+        return JobOverrides((replace(self.nodes, **changes), *self.records[1:]))
+
+    def with_request(self, **changes: Unpack[OverrideChanges]) -> JobOverrides:
+        """With these changes of the override of the GPU request."""
+        return JobOverrides((*self.records[:-1], replace(self.request, **changes)))
+
+    def with_all(self, **changes: Unpack[OverrideChanges]) -> JobOverrides:
+        """With these changes of every override."""
+        return JobOverrides(tuple(replace(record, **changes) for record in self.records))
+
+    def left_to_slurm(self, note: str) -> JobOverrides:
+        return self.with_all(state=OverrideState.ABANDONED, note=note)
+
+
+Known = TypeVar("Known", Override, JobOverrides)
+
+
+def by_job(overrides: Iterable[Override], fields: Sequence[str] = tuple(_TOGETHER)) -> tuple[JobOverrides, ...]:
+    """The overrides of these fields, put together by job."""
+    of_job: dict[tuple[int, tuple[str, ...]], dict[str, Override]] = {}
+    for record in overrides:
+        if record.field in fields:
+            of_job.setdefault((record.job_id, _TOGETHER[record.field]), {})[record.field] = record
+    return tuple(_joined(together, parts) for (_, together), parts in of_job.items())
+
+
+def _joined(fields: tuple[str, ...], parts: dict[str, Override]) -> JobOverrides:
+    first = next(iter(parts.values()))
+    state = OverrideState.ABANDONED if any(record.abandoned for record in parts.values()) else OverrideState.ACTIVE
+    blank = JobOverrides.blank(fields, first.job_id, first.submit_s, first.since_s)
+    found = JobOverrides(tuple(parts.get(record.field, record) for record in blank.records))
+    return found.with_all(submit_s=first.submit_s, since_s=first.since_s, note=first.note, state=state)
+
+
+def records_of(jobs: Iterable[JobOverrides]) -> tuple[Override, ...]:
+    """The reverse of by_job."""
+    return tuple(record for job in jobs for record in job.records)
+
+
+def given_back(snapshot: Snapshot, fields: Sequence[str], note: str) -> Proposal:
+    """Every job its own values of these fields, as `undo` does. One that holds none of ours any more is left alone."""
+    mine, lost, changed = on_record(snapshot, fields)
+    back = [returned(snapshot, row, ours, note, abandoned=False) for row, ours in (mine | lost).items()]
+    steps = tuple(step for actions, _ in back for step in actions)
+    return Proposal(steps, records_of((*changed, *(ours for _, ours in back))))
+
+
+def on_record(
+    snapshot: Snapshot, fields: Sequence[str]
+) -> tuple[dict[int, JobOverrides], dict[int, JobOverrides], tuple[JobOverrides, ...]]:
+    """Pending jobs that hold what we gave them, by row; those of which somebody else changed the list or the request,
+    with what they still hold of ours; and records that change by themselves: of jobs that wait again after a requeue,
+    which keeps both, of those that have their own request again, of those given when the clock was further on, and of
+    those that hold nothing of ours any more."""
+    jobs, mine, lost, changed = (
+        snapshot.jobs,
+        dict[int, JobOverrides](),
+        dict[int, JobOverrides](),
+        list[JobOverrides](),
+    )
+    for row, known in of_pending(jobs, by_job(snapshot.overrides, fields)):
+        now = _with_request_seen(_waiting_anew(snapshot, row, known), jobs.gpu_request[row])
+        rest = _rest(jobs, row, now)
+        latest = rest if rest and not rest.open else now
+        if latest != known:
+            changed.append(latest)
+        if rest is None:
+            mine[row] = now
+        elif rest.open:
+            lost[row] = rest
+    return mine, lost, tuple(changed)
+
+
+def of_field(overrides: Iterable[Override], field: str) -> Records:
+    """The overrides of this field."""
+    return tuple(record for record in overrides if record.field == field)
+
+
+def of_pending(jobs: Jobs, known: Iterable[Known]) -> Iterator[tuple[int, Known]]:
+    """Of jobs that wait and may hold a value of ours, with their rows."""
+    pending = jobs.pending
+    for ours in known:
+        row = jobs.row_of(ours.job_id)
+        if ours.open and row >= 0 and pending[row]:
+            yield row, ours
+
+
+def with_cpus(snapshot: Snapshot) -> list[int]:
+    """Ids of the jobs that have a number of CPUs of ours on record."""
+    return [record.job_id for record in of_field(snapshot.overrides, CPUS) if record.open]
+
+
+def untouched(snapshot: Snapshot, *, but: Sequence[str]) -> Bools:
+    """Jobs that have overrides of other fields than these, or for which an operation is under way: sizes, CPUs, or
+    lists and Types, leave them as they are, so that a job has overrides of one kind at most. (N,) bool."""
+    others = by_job(snapshot.overrides, [field for field in _TOGETHER if field not in but])
+    ids = [*(operation.job_id for operation in snapshot.operations), *(job.job_id for job in others if job.open)]
+    ids += with_cpus(snapshot) if CPUS not in but else []
+    return np.isin(snapshot.jobs.job_id, ids) | left_alone(snapshot.jobs, others)
+
+
+def _waiting_anew(snapshot: Snapshot, row: int, known: JobOverrides) -> JobOverrides:
+    """The overrides by the job's submission: after a requeue it is no more left alone for what was before. One of a
+    time to come, since the clock was set back, is of now."""
+    submit_s = float(snapshot.jobs.submit_s[row])
+    if known.submit_s == submit_s:
+        return known.with_all(since_s=min(known.since_s, snapshot.now_s))
+    return known.with_all(submit_s=submit_s, since_s=snapshot.now_s, state=OverrideState.ACTIVE, note="")
+
+
+def _with_request_seen(known: JobOverrides, request: str) -> JobOverrides:
+    """The overrides by the request that the job has, where its own was to be written while it keeps a list: one of ours
+    is there still, as the write did not reach Slurm; any other is its user's, and from then on every one is."""
+    if known.request.open or not known.request.values:
+        return known
+    if request in known.request.values:
+        return known.with_request(sent=request)
+    return known.with_request(sent="", base="", values=())
+
+
+def _rest(jobs: Jobs, row: int, known: JobOverrides) -> JobOverrides | None:
+    """What is left of overrides that somebody else changed; None if nobody did."""
+    found = known if known.sized or _has_list(jobs.nodes_asked[row], known.nodes) else _closed(known, NODE_LIST)
+    found = found if _has_request(jobs.gpu_request[row], known.request) else _closed(found, known.request.field)
+    if found == known:
+        return None
+    what = "node list" if found.nodes.sent != known.nodes.sent else "request"
+    note = _FOREIGN if known.sized else f"somebody else changed its {what}"
+    return found.left_to_slurm(known.note if known.abandoned else note)
+
+
+def _closed(known: JobOverrides, *fields: str) -> JobOverrides:
+    """These fields with their users' own values, and all that were meant for them."""
+    return JobOverrides(tuple(
+        replace(record, sent=record.base) if record.field in fields else record for record in known.records
+    ))  # fmt: skip
+
+
+def _has_list(nodes: str, record: Override) -> bool:
+    return any(same_hosts(nodes, str(ours)) for ours in (record.sent, *record.values))
+
+
+def _has_request(request: str, record: Override) -> bool:
+    return not record.open or record.meant(request)
+
+
+def own_lists(snapshot: Snapshot) -> Jobs:
+    """The jobs with the node lists and requests that their users gave them, whatever state they are in."""
+    known = {job.job_id: job for job in by_job(snapshot.overrides, NODE_LIST_FIELDS) if job.open}
+    jobs = snapshot.jobs
+    rows = np.flatnonzero(np.isin(jobs.job_id, list(known))).tolist()
+    lists, requests = (list(jobs.nodes_asked), list(jobs.gpu_request)) if rows else ([], [])
+    for row in rows:
+        ours = _with_request_seen(known[int(jobs.job_id[row])], requests[row])
+        if _has_list(lists[row], ours.nodes):
+            lists[row] = str(ours.nodes.base)
+        if ours.request.open and _has_request(requests[row], ours.request):
+            requests[row] = str(ours.request.base)
+    return jobs.with_columns(nodes_asked=Labels.of(lists), gpu_request=Labels.of(requests)) if rows else jobs
+
+
+def left_alone(jobs: Jobs, known: Iterable[Override | JobOverrides]) -> Bools:
+    """Jobs that are left to Slurm until they run or are submitted again. (N,) bool."""
+    abandoned = {(job.job_id, job.submit_s) for job in known if job.abandoned}
+    keys = zip(jobs.job_id.tolist(), jobs.submit_s.tolist(), strict=True) if abandoned else ()
+    return np.array([key in abandoned for key in keys], np.bool_) if abandoned else np.zeros(len(jobs), np.bool_)
+
+
+def returned(
+    snapshot: Snapshot, row: int, known: JobOverrides, note: str, *, abandoned: bool
+) -> tuple[tuple[Step, ...], JobOverrides]:
+    """The steps that restore what a job's user asked for, and the overrides after them."""
+    key, operation, jobs = snapshot.jobs.id_and_submit(row), operation_of(snapshot, row, known.sized), snapshot.jobs
+    now = {NODE_LIST: jobs.nodes_asked[row], GPU_TYPE: jobs.gpu_request[row], SIZE: jobs.gpu_request[row]}
+    steps = tuple(
+        _SETS[record.field](*key, note, operation, str(record.base), now[record.field], str(record.base))
+        for record in known.records
+        if record.open
+    )
+    state = OverrideState.ABANDONED if abandoned else OverrideState.ACTIVE
+    return steps, _closed(known, *_TOGETHER).with_all(submit_s=key[1], state=state, note=note)
+
+
+_SETS: dict[str, type[SetNodeList] | type[SetGpuRequest]] = {
+    NODE_LIST: SetNodeList, GPU_TYPE: SetGpuRequest, SIZE: SetSize
+}  # fmt: skip
+
+
+def operation_of(snapshot: Snapshot, row: int, sized: bool) -> str:
+    """Under which name the ledger has the steps of a job."""
+    return f"{'size' if sized else 'pin'}-{snapshot.jobs.job_id[row]}"
+
+
+def settled_list(planned: Records, before: Records, answers: Sequence[Outcome], steps: int) -> Records:
+    """The overrides of a job's node list and GPU type after these answers to so many steps; () if they stay.
+
+    A job has its own again when Slurm has taken every step of that. One whose first list was refused has it too, since
+    no request is sent then.
+    """
+    (job,) = by_job(planned)
+    if not job.open or not answers:
+        return Lever.taken_back(planned, answers, steps)
+    first = answers[0]
+    refused = isinstance(first.action, SetNodeList) and first.action.old == job.nodes.base
+    return _never_given(job, first.message) if refused and first.status == "refused" else ()
+
+
+def settled_size(planned: Records, before: Records, answers: Sequence[Outcome], steps: int) -> Records:
+    """The override of a job's size after these answers; () if it stays.
+
+    As of any lever, but a job whose size was not sent has what it had. One whose size was refused gets its own back and
+    is abandoned; so is one that could not be given its own.
+    """
+    (record,) = planned
+    if steps and record.open and not answers:
+        return before or (record.closed(),)
+    if not answers or answers[0].status != "refused":
+        return Lever.settled(planned, before, answers, steps)
+    return tuple(
+        replace(each, state=OverrideState.ABANDONED, note=answers[0].message)
+        for each in (planned if record.open else before)
+    )
+
+
+def _never_given(job: JobOverrides, why: str) -> Records:
+    """The overrides of a job whose first list was refused: it has its own. If by what it asks for, which Slurm's list
+    of jobs does not show, it would be refused in every cycle: it is left to Slurm, unless that is another user's
+    doing."""
+    barred = why.startswith(ASKS) and not why.endswith(DOUBTFUL)
+    blank = JobOverrides.blank(NODE_LIST_FIELDS, job.job_id, job.submit_s, job.since_s)
+    own = blank.with_nodes(base=job.nodes.base, sent=job.nodes.base)
+    return own.left_to_slurm(why).records if barred else own.with_all(note="Slurm refused the list").records

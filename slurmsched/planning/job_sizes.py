@@ -1,0 +1,289 @@
+"""GPUs of pending jobs as the policy wants them: `JobChanges.gpus` as the request of the job, within its hints."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from slurmsched.config import JobReportsConfig, LeverConfig, ScopeConfig
+from slurmsched.model import AskSize, Jobs, Ranking, Refusal, Rights, SetSize, Snapshot
+from slurmsched.model.columns import Bools, Floats, Int64s, Labels
+from slurmsched.model.gpu_selection import counted
+from slurmsched.model.hints import hint_column
+from slurmsched.plain_text import pluralize
+from slurmsched.planning import job_scope as jobs_of
+from slurmsched.planning.earliest_starts import own_starts
+from slurmsched.planning.job_overrides import (
+    SIZE_FIELDS,
+    JobOverrides,
+    by_job,
+    given_back,
+    left_alone,
+    on_record,
+    operation_of,
+    records_of,
+    returned,
+    settled_size,
+    untouched,
+)
+from slurmsched.planning.proposals import Budget, Lever, Proposal, Records
+from slurmsched.resources.eligibility import allowed_nodes
+from slurmsched.resources.free import JobRequirements
+from slurmsched.resources.reservation_limits import UnknownEligibility
+from slurmsched.resources.startable_jobs import startable
+
+if TYPE_CHECKING:
+    from slurmsched.planning.planner import Planner
+
+SizeMove = tuple[SetSize, Records]
+_LIMIT = "it waits for a limit that its own request may meet"
+
+
+@dataclass(frozen=True, slots=True)
+class SizeLever(Lever):
+    """Writes the number of GPUs; sizes on record go back also after the lever is turned off."""
+
+    config: LeverConfig
+    scope: ScopeConfig
+
+    @classmethod
+    def of(cls, planner: Planner) -> SizeLever:
+        return cls(planner.lever, planner.scope)
+
+    def as_submitted(self, snapshot: Snapshot) -> Snapshot:
+        return own_sizes(snapshot)
+
+    def propose(self, snapshot: Snapshot, ranking: Ranking, budget: Budget) -> Proposal:
+        if snapshot.site.rights < Rights.OPERATOR:
+            return Proposal()
+        return sizes(snapshot, ranking, budget.jobs, self.config, self.scope, budget.writes)
+
+    @staticmethod
+    def restore(snapshot: Snapshot) -> Proposal:
+        return given_back(snapshot, SIZE_FIELDS, "undo: its own request")
+
+    settled = staticmethod(settled_size)
+
+
+def own_sizes(snapshot: Snapshot) -> Snapshot:
+    """The snapshot in which pending jobs ask for as many GPUs as their users say: what a policy looks at."""
+    mine, _, _ = on_record(snapshot, SIZE_FIELDS)
+    if not mine:
+        return snapshot
+    gpus, requests = snapshot.jobs.gpus.copy(), list(snapshot.jobs.gpu_request)
+    for row, size in mine.items():
+        own = str(size.request.base)
+        gpus[row], requests[row] = counted(own), own
+    return replace(snapshot, jobs=snapshot.jobs.with_columns(gpus=gpus, gpu_request=Labels.of(requests)))
+
+
+def sizes(
+    snapshot: Snapshot, ranking: Ranking, managed: Bools, lever: LeverConfig, scope: ScopeConfig, most: int = 500
+) -> Proposal:
+    """Requests to give, to change and to give back. snapshot: as read. managed: (N,) bool. most: writes of this cycle.
+
+    Of jobs of one node that tell both min_gpus and max_gpus, if the policy wants another size between these for which
+    some node has GPUs. One with an operation under way, or with a node list or Type on record, is left as it is.
+    Requests are given back first, then changed, then given to new jobs, most urgent first."""
+    mine, _, changed = on_record(snapshot, SIZE_FIELDS)
+    others = untouched(snapshot, but=SIZE_FIELDS)
+    mine = {row: _limited(snapshot, row, size) for row, size in mine.items() if not others[row]}
+    base = own_sizes(own_starts(snapshot))
+    known = by_job(snapshot.overrides, SIZE_FIELDS)
+    over = others | left_alone(snapshot.jobs, (*known, *changed, *mine.values()))
+    wanted, refused = _wanted(base, ranking, managed & ~over, scope) if lever.size else ({}, ())
+    new = {row: request for row, request in wanted.items() if row not in mine}
+    moves = [*_kept(snapshot, mine, wanted), *(_given(snapshot, row, request, None) for row, request in new.items())]
+    return Proposal.of_moves(moves, most, records_of(changed), refused)
+
+
+def _wanted(
+    base: Snapshot, ranking: Ranking, managed: Bools, scope: ScopeConfig
+) -> tuple[dict[int, str], tuple[Refusal, ...]]:
+    """Requests of the jobs that are to have another size than they ask for, by row, most urgent first; and why others
+    are not."""
+    jobs = base.jobs
+    gpus = _policy_gpus(ranking, jobs)
+    again = _asked_and_requeued(jobs) & (gpus == 0)
+    gpus = np.where(again, jobs.wanted_gpus, gpus)
+    if not gpus.any():
+        return {}, ()
+    asked = managed & (startable(base) | again) & (gpus > 0) & (gpus != jobs.gpus) & _within(jobs, gpus)
+    asked &= ~((gpus > jobs.gpus) & jobs.reason.map(_at_limit, np.bool_))
+    verdict = np.where(asked, jobs_of.size_verdicts(jobs, scope), -1).astype(np.int8)
+    rows = ranking.order[(asked & (verdict < 0))[ranking.order]].tolist()
+    most = _largest(base, rows)
+    found = {row: f"{jobs.gpu_request[row].rpartition(':')[0]}:{gpus[row]}" for row in rows if gpus[row] <= most[row]}
+    small = (Refusal(int(jobs.job_id[row]), "size-room", f"no node that it may have has {pluralize(gpus[row], 'GPU')}")
+             for row in rows if row not in found)  # fmt: skip
+    return found, (*jobs_of.refusals(base, verdict, jobs_of.SIZE_RULES), *small)
+
+
+def _policy_gpus(ranking: Ranking, jobs: Jobs) -> Int64s:
+    """GPUs that the policy gives each job, 0 = none, or it says nothing. (N,)."""
+    given = ranking.changes.gpus if ranking.changes else None
+    return np.zeros(len(jobs), np.int64) if given is None else np.asarray(given, np.int64)
+
+
+def _within(jobs: Jobs, gpus: Int64s) -> Bools:
+    """Whether a job's hints allow so many GPUs; not without both of them. (N,) bool."""
+    found: Bools = (gpus >= hint_column(jobs, "min_gpus")) & (gpus <= hint_column(jobs, "max_gpus"))  # NaN: no hint
+    return found
+
+
+def _asked_and_requeued(jobs: Jobs) -> Bools:
+    """Jobs that went back to the queue after they were asked for another size, and wait for their begin time. They get
+    it now: Slurm may start them before the next cycle. (N,) bool."""
+    return jobs.pending & ~jobs.held & (jobs.restarts > 0) & (jobs.wanted_gpus > 0) & jobs.dependency.isin([""])
+
+
+@dataclass(frozen=True, slots=True)
+class RunningSizeLever(Lever):
+    """Asks running jobs to change to the number of GPUs that the policy gives them. Slurm is not told.
+
+    restart_cost_s: of a job without the hint [s]. most: jobs that are asked anew in a cycle.
+    """
+
+    reports: JobReportsConfig
+    scope: ScopeConfig
+    restart_cost_s: float = 0.0
+    most: int = 4
+
+    @classmethod
+    def of(cls, planner: Planner) -> RunningSizeLever:
+        return cls(
+            planner.reports, planner.scope, planner.preemption.restart_cost_s, planner.operations_config.per_cycle
+        )
+
+    def propose(self, snapshot: Snapshot, ranking: Ranking, budget: Budget) -> Proposal:
+        jobs = snapshot.jobs
+        wanted = running_sizes(snapshot, ranking, self.reports, self.scope, self.restart_cost_s, self.most)
+        asks = [AskSize(*jobs.id_and_submit(row), _ask_reason(jobs, row, gpus), f"want-{jobs.job_id[row]}", gpus,
+                        int(jobs.restarts[row])) for row, gpus in wanted.items()]  # fmt: skip
+        sent, later = asks[: max(budget.writes, 0)], asks[max(budget.writes, 0) :]
+        return Proposal(tuple(sent), postponed=tuple(action.job_id for action in later))
+
+    @staticmethod
+    def restore(snapshot: Snapshot) -> Proposal:
+        """No job is asked for another size any more, whoever asked it."""
+        jobs, why = snapshot.jobs, "undo: no other size is wanted of it"
+        rows = np.flatnonzero(jobs.wanted_gpus > 0).tolist()
+        return Proposal(tuple(AskSize(*jobs.id_and_submit(row), why, f"want-{jobs.job_id[row]}") for row in rows))
+
+
+def _ask_reason(jobs: Jobs, row: int, gpus: int) -> str:
+    has = pluralize(int(jobs.gpus[row]), "GPU")
+    return (
+        f"the policy wants it on {gpus} of the GPUs that its hints allow; it has {has}"
+        if gpus
+        else (f"the policy wants it on {has} as it is")
+    )
+
+
+def running_sizes(
+    snapshot: Snapshot, ranking: Ranking, reports: JobReportsConfig, scope: ScopeConfig, restart_cost_s: float = 0.0,
+    most: int = 4,
+) -> dict[int, int]:  # fmt: skip
+    """GPUs that running jobs are to be asked to change to, by row, most urgent first; 0 = what was asked holds no more.
+    Only what differs from what they were asked before.
+
+    Of batch jobs of one node in scope that Slurm may requeue, whose size may change, and that have run for
+    reports.least_run_s. A job is asked to grow only if that saves it more than a restart costs, as far as its progress
+    is known.
+    restart_cost_s: of a job without the hint. most: jobs that are asked anew.
+    """
+    jobs = snapshot.jobs
+    gpus = _policy_gpus(ranking, jobs)
+    may = jobs.running & jobs.batch & jobs.requeueable & jobs_of.scoped(jobs, scope) & (jobs.gpus > 0)
+    may &= jobs_of.size_verdicts(jobs, scope) < 0  # else it would come back as it was
+    ask = may & (gpus > 0) & (gpus != jobs.gpus) & _within(jobs, gpus) & (jobs.run_s >= reports.least_run_s)
+    ask &= (gpus < jobs.gpus) | (_saved_s(jobs, gpus) > _restart_s(jobs, restart_cost_s))
+    wanted = np.where(ask, gpus, 0)
+    changed = may & (wanted != jobs.wanted_gpus) & ((wanted > 0) | (gpus == jobs.gpus))
+    rows = ranking.order[changed[ranking.order]]
+    new = [row for row in rows.tolist() if wanted[row]][: max(most, 0)]
+    return {row: int(wanted[row]) for row in (*rows[wanted[rows] == 0].tolist(), *new)}
+
+
+def _saved_s(jobs: Jobs, gpus: Int64s) -> Floats:
+    """Run time that each job would save on so many GPUs, at best [s]; infinite where its progress is unknown. (N,)."""
+    progress = hint_column(jobs, "progress")
+    ran_s = np.maximum(jobs.executed_s, jobs.run_s)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        remaining_s = ran_s * (1.0 - progress) / progress
+        saved: Floats = remaining_s * (1.0 - jobs.gpus / np.maximum(gpus, 1))
+    return np.where(np.isnan(saved), np.inf, saved)
+
+
+def _restart_s(jobs: Jobs, default_s: float) -> Floats:
+    """What a restart costs each job, by its hint or else the default [s]. (N,)."""
+    hinted = hint_column(jobs, "restart_s")
+    return np.where(np.isnan(hinted), default_s, hinted)
+
+
+def _largest(base: Snapshot, rows: Sequence[int]) -> dict[int, int]:
+    """Most GPUs of an open node that each of these jobs may have once its partition is up, and that has its CPUs and
+    memory; by row, 0 if that is not known. Slurm takes any number."""
+    jobs, parts = base.jobs, base.partitions
+    up = replace(base, partitions=parts.with_columns(up=np.ones(len(parts), np.bool_)))
+    columns = (jobs.partition, jobs.gpu_request, jobs.features_asked, jobs.nodes_asked, jobs.nodes_excluded,
+               jobs.cpus, jobs.memory_mib)  # fmt: skip
+    known: dict[tuple[object, ...], int] = {}
+    found = {}
+    for row in rows:
+        key = tuple(column[row] for column in columns)
+        if key not in known:
+            known[key] = _most(up, row)
+        found[row] = known[key]
+    return found
+
+
+def _most(base: Snapshot, row: int) -> int:
+    roomy = replace(JobRequirements.of(base, row), gpus=np.zeros(len(base.nodes), np.int64)).fits_empty(
+        base
+    )  # by CPUs and memory
+    try:
+        return int(base.nodes.gpus[allowed_nodes(base, row, sized=False) & roomy].max(initial=0))
+    except UnknownEligibility:
+        return 0
+
+
+def _kept(snapshot: Snapshot, mine: dict[int, JobOverrides], wanted: dict[int, str]) -> list[SizeMove]:
+    """What changes of the sizes that jobs have by us: those given back, then those changed."""
+    rows = sorted(mine, key=lambda row: row in wanted)
+    moves = [_given(snapshot, row, wanted[row], mine[row]) if row in wanted else _back(snapshot, row, mine[row])
+             for row in rows]  # fmt: skip
+    return [move for move in moves if move[0].new != move[0].old]
+
+
+def _limited(snapshot: Snapshot, row: int, size: JobOverrides) -> JobOverrides:
+    """The override, abandoned if its size may be why the job waits for a limit: Slurm checks none when an Operator
+    writes."""
+    reason, more = snapshot.jobs.reason[row], counted(str(size.request.sent)) > counted(str(size.request.base))
+    limit = _at_limit(reason) if more else "MinGRES" in reason
+    return size.left_to_slurm(_LIMIT) if limit and not size.abandoned else size
+
+
+def _at_limit(reason: str) -> bool:
+    """Whether Slurm says that an association or QOS lets a job have no more GPUs, such as QOSMaxGRESPerUser."""
+    return "GRES" in reason or "Billing" in reason
+
+
+def _back(snapshot: Snapshot, row: int, size: JobOverrides) -> SizeMove:
+    note = size.note if size.abandoned else "the policy wants it as it asks"
+    (step,), own = returned(snapshot, row, size, note, abandoned=size.abandoned)
+    assert isinstance(step, SetSize)
+    return step, own.records
+
+
+def _given(snapshot: Snapshot, row: int, request: str, before: JobOverrides | None) -> SizeMove:
+    """The write, and the override that still knows of the requests before."""
+    key, has = snapshot.jobs.id_and_submit(row), snapshot.jobs.gpu_request[row]
+    size = before or JobOverrides.blank(SIZE_FIELDS, *key, snapshot.now_s).with_request(base=has, sent=has)
+    why = f"the policy wants it on {counted(request)} of the GPUs that its hints allow"
+    step = SetSize(*key, why, operation_of(snapshot, row, sized=True), request, has, str(size.request.base))
+    ours = size.with_request(sent=request, values=tuple(dict.fromkeys((*size.request.values, request))))
+    return step, ours.records

@@ -1,0 +1,447 @@
+"""What Slurm would hand a job on each node, beside the best set that is free there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from slurmsched.errors import ConfigError
+from slurmsched.model import GpuSelection, JobGpuRequest, NodeState, Ranking, SiteTopology, Snapshot, frozen
+from slurmsched.model.columns import Bools, Int64s
+from slurmsched.model.gpu_masks import bit_counts
+from slurmsched.model.hostlists import expand_hostlist
+from slurmsched.placements.fabric_cells import cells_of
+from slurmsched.placements.linked import ClassTables
+from slurmsched.placements.stepwise_placement import GangPlacement, InUse, StepwisePlacement
+from slurmsched.protocols import Placement
+from slurmsched.resources.allocated import holding
+from slurmsched.resources.by_type import FreeByType
+from slurmsched.resources.free import FreeResources, JobRequirements
+from slurmsched.resources.gpu_sets import domains, members_of
+from slurmsched.resources.placeable_gpus import MOST_GPUS, PlaceableGpus
+from slurmsched.resources.topology_limits import (
+    nodes_for_one_job,
+    starts_on,
+    topology_for_partitions,
+    unknown_topology_rule,
+)
+from slurmsched.topology.gres_nodes import TypedNode, safest_request
+from slurmsched.topology.slurm_selection import (
+    UNKNOWN_SELECTION,
+    GpuOption,
+    NodeGpuRequest,
+    SlurmNode,
+    SlurmVersion,
+    cores_for,
+    mask_to_bools,
+    select_gpus,
+)
+
+NO_RANK = -1
+
+
+@dataclass(frozen=True, slots=True)
+class SelectedGpus:
+    """One node. mask: GPUs that Slurm would give, 0 = none, or it cannot be told. rank: of that set, higher is better,
+    of all classes alike: by its links, then by fewest NUMA nodes. best_rank: of the best free set there, -1 = too few
+    are free. cores: taken of each socket. request: by Type, for which that holds; "" = the job's own."""
+
+    mask: int = 0
+    rank: int = NO_RANK
+    best_rank: int = NO_RANK
+    cores: tuple[int, ...] = ()
+    request: str = ""
+
+
+class NodeSelectionState(NamedTuple):
+    """What a pick on one node depends on.
+
+    kind: row of picking.kinds, -1 = not known. The others: see SelectionState.
+    """
+
+    kind: int
+    node_class: int
+    free: int
+    cores: tuple[int, ...]
+
+
+@dataclass(slots=True, eq=False)
+class SelectionState:
+    """Free GPUs and cores as a cycle gives them away, and what Slurm picks of them.
+
+    free: (N,) int64 masks of GPUs that no job holds; 0 on nodes whose wiring or free cores are not known.
+    rank: of all sets of all classes, where tables.set_at says. node_class: (N,) row of the site's classes that has a
+    table of sets, -1 = none. retype: whether requests may be
+    rewritten; else nothing is told of nodes of several Types.
+    alike: (N,) row of `states` of each node. Nodes that are alike in all that counts are worked out once.
+    """
+
+    picking: GpuSelection
+    tables: ClassTables
+    rank: Int64s
+    free: Int64s
+    node_class: Int64s
+    cores: list[tuple[int, ...]]
+    retype: bool = False
+    alike: Int64s = field(init=False)
+    states: list[NodeSelectionState] = field(init=False)
+    _code: dict[NodeSelectionState, int] = field(init=False)
+    _best: dict[int, list[int]] = field(default_factory=dict)
+    _known: dict[tuple[JobGpuRequest, int], dict[int, SelectedGpus]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        columns = (self.picking.node_kind.tolist(), self.node_class.tolist(), self.free.tolist(), self.cores)
+        each = list(zip(*columns, strict=True))
+        self.states = [NodeSelectionState(*state) for state in dict.fromkeys(each)]
+        self._code = {state: code for code, state in enumerate(self.states)}
+        self.alike = np.fromiter(map(self._code.__getitem__, each), np.int64, len(each))  # type: ignore[arg-type]
+
+    @classmethod
+    def of(
+        cls, snapshot: Snapshot, picking: GpuSelection, *, retype: bool = False, placeable: PlaceableGpus | None = None
+    ) -> SelectionState:
+        """Of a snapshot whose picking is known. placeable: PlaceableGpus.of(snapshot), if it is at hand."""
+        placeable = PlaceableGpus.of(snapshot) if placeable is None else placeable
+        tables = ClassTables.of(snapshot.topology, "smallest")
+        has = np.append(tables.tabled, False)
+        node_class = np.where(has[placeable.node_class], placeable.node_class, -1)
+        cores_known = np.array([bool(cores) for cores in picking.free_cores], np.bool_)
+        whole = (np.int64(1) << snapshot.nodes.gpus.astype(np.int64)) - 1
+        free = np.where(cores_known & (node_class >= 0), whole & ~snapshot.nodes.gpu_mask_used, 0)
+        return cls(picking, tables, _ranks(tables), free, node_class, list(picking.free_cores), retype)
+
+    @classmethod
+    def unknown(cls, snapshot: Snapshot) -> SelectionState:
+        """Where nothing is known of what Slurm picks by."""
+        nodes, tables = len(snapshot.nodes), ClassTables.of(SiteTopology(), "smallest")
+        none, cores = frozen(np.full(nodes, -1), np.int64), ((),) * nodes
+        return cls(GpuSelection((), none, cores, (0, 0)), tables, none, np.zeros(nodes, np.int64), none, list(cores))
+
+    def pick(self, node: int, wish: JobGpuRequest, gpus: int) -> SelectedGpus:
+        """What Slurm would give on this node now."""
+        return self._pick_of(int(self.alike[node]), self._picks_of(wish, gpus), wish, gpus)
+
+    def best_picks(self, nodes: Bools, wish: JobGpuRequest, gpus: int) -> tuple[Bools, int]:
+        """Of these nodes those where Slurm's pick is of the highest rank; and the rank of the best set that is free on
+        any of them, -1 = too few are free on each. (N,) bool."""
+        codes = np.flatnonzero(np.bincount(self.alike[nodes], minlength=len(self.states))).tolist()
+        best = {code: self.best_rank(code, gpus) for code in codes}
+        known, top, good = self._picks_of(wish, gpus), NO_RANK, np.zeros(len(self.states), np.bool_)
+        for code in sorted(codes, key=best.__getitem__, reverse=True):
+            if best[code] == NO_RANK or _by_links(best[code]) < _by_links(top):
+                break  # no pick is linked better than the best set that is free there
+            rank = (known.get(code) or self._pick_of(code, known, wish, gpus)).rank
+            if rank > top:
+                top, good = rank, np.zeros_like(good)
+            good[code] = rank == top > NO_RANK
+        return nodes & good[self.alike], max(best.values(), default=NO_RANK)
+
+    def best_rank(self, code: int, gpus: int) -> int:
+        """Rank of the best free set of so many GPUs on nodes of this state, -1 if fewer are free or it is not known."""
+        known = self._best.setdefault(gpus, [])
+        for kind, node_class, free, _ in self.states[len(known) :]:
+            fits, tables = min(kind, node_class) >= 0 and free.bit_count() >= gpus, self.tables
+            rank = self.rank[tables.set_at[node_class] + tables.take(node_class, free, gpus)] if fits else NO_RANK
+            known.append(int(rank))
+        return known[code]
+
+    def _picks_of(self, wish: JobGpuRequest, gpus: int) -> dict[int, SelectedGpus]:
+        """What is known of a job of such a wish, by row of `states`."""
+        return self._known.setdefault((replace(wish, job_id=0, submit_s=0.0), gpus), {})
+
+    def _pick_of(self, code: int, known: dict[int, SelectedGpus], wish: JobGpuRequest, gpus: int) -> SelectedGpus:
+        if code not in known:
+            state = self.states[code]
+            fits = state.kind >= 0 and state.free.bit_count() >= gpus
+            known[code] = self._pick(code, state, wish, gpus) if fits else SelectedGpus()
+        return known[code]
+
+    def take(self, node: int, pick: SelectedGpus) -> None:
+        """A job takes this pick."""
+        self.free[node] &= ~pick.mask
+        self.cores[node] = tuple(max(0, n - k) for n, k in zip(self.cores[node], pick.cores, strict=True))
+        self._look_again(node)
+
+    def shut(self, node: int) -> None:
+        """What is free here cannot be told any more."""
+        self.free[node] = 0
+        self._look_again(node)
+
+    def _look_again(self, node: int) -> None:
+        kind, node_class = int(self.picking.node_kind[node]), int(self.node_class[node])
+        state = NodeSelectionState(kind, node_class, int(self.free[node]), self.cores[node])
+        if state not in self._code:
+            self._code[state] = len(self.states)
+            self.states.append(state)
+        self.alike[node] = self._code[state]
+
+    def _pick(self, code: int, state: NodeSelectionState, wish: JobGpuRequest, gpus: int) -> SelectedGpus:
+        shape: SlurmNode | TypedNode = self.picking.kinds[state.kind]
+        if isinstance(shape, TypedNode):
+            return self._surest(code, state, shape, wish, gpus)
+        free, cores, best = state.free, state.cores, self.best_rank(code, gpus)
+        given = {_picked(shape, request, free, cores, self.picking.version) for request in _requests(wish)}
+        mask = given.pop() if len(given) == 1 else UNKNOWN_SELECTION
+        if mask <= 0 or mask.bit_count() != gpus:
+            return SelectedGpus(best_rank=best)
+        at = self.tables.set_at[state.node_class]
+        return SelectedGpus(mask, int(self.rank[at + mask]), best, _spent(shape, _requests(wish)[0], free, cores))
+
+    def _surest(
+        self, code: int, state: NodeSelectionState, shape: TypedNode, wish: JobGpuRequest, gpus: int
+    ) -> SelectedGpus:
+        """What the job gets by the best request by Type. Its cores are taken wherever Slurm finds them."""
+        best, kind, free = self.best_rank(code, gpus), state.node_class, state.free
+        if not (self.retype and _may_retype(wish, gpus) and kind >= 0 and shape.gpus == self.tables.classes[kind].gpus):
+            return SelectedGpus(best_rank=best)
+        at = int(self.tables.set_at[kind])
+        rank = self.rank[at : at + (1 << shape.gpus)]
+        sure = safest_request(shape.types, free, gpus, rank, self.tables.take(kind, free, gpus))
+        return SelectedGpus(sure.mask, sure.rank, best, (0,), sure.request) if sure else SelectedGpus(best_rank=best)
+
+
+@lru_cache(maxsize=16)
+def _ranks(tables: ClassTables) -> Int64s:
+    """Ranks of the tables' sets, of equal ones that on fewer NUMA nodes first. Same shape."""
+    classes = [one for one, has in zip(tables.classes, tables.tabled, strict=True) if has]
+    spans = np.concatenate([domains(one.numa, members_of(one.gpus)) for one in classes] or [np.zeros(0, np.int64)])
+    found: Int64s = tables.rank * (MOST_GPUS + 1) + MOST_GPUS - spans
+    return found
+
+
+def _by_links(rank: int) -> int:
+    """What of a rank is by links alone."""
+    return rank // (MOST_GPUS + 1)
+
+
+def _may_retype(wish: JobGpuRequest, gpus: int) -> bool:
+    """Whether all that a job asks for by node is so many GPUs of any Type, near its cores or not."""
+    return wish.asks == f"gpu:{gpus}" and wish.form == GpuOption.PER_NODE and wish.alone and not wish.bound
+
+
+def _requests(wish: JobGpuRequest) -> list[NodeGpuRequest]:
+    """The requests that the wish may be: Slurm does not tell one task from none given."""
+    tasks: Iterable[int] = (wish.tasks,) if wish.tasks > 1 else (0, 1)
+    form = GpuOption(wish.form)
+    return [NodeGpuRequest(form, wish.count, n, wish.cpus_per_task, wish.sockets, wish.bound) for n in tasks]
+
+
+@lru_cache(maxsize=1 << 16)  # they are the same from cycle to cycle
+def _picked(node: SlurmNode, request: NodeGpuRequest, free: int, cores: tuple[int, ...], version: SlurmVersion) -> int:
+    try:
+        return select_gpus(node, request, free, cores, version)
+    except ConfigError:
+        return UNKNOWN_SELECTION
+
+
+@lru_cache(maxsize=1 << 16)
+def _spent(node: SlurmNode, request: NodeGpuRequest, free: int, cores: tuple[int, ...]) -> tuple[int, ...]:
+    """Cores of each socket that such a job takes."""
+    taken = cores_for(node, request, mask_to_bools(free, node.gpus), cores)
+    return tuple(map(int, taken)) if taken is not None else (0,) * len(cores)
+
+
+# What is left of the cluster while waiting jobs take their shares, one after another.
+
+Share = tuple[int, int, int]  # node row, mask of its GPUs, number of GPUs; the mask is 0 where Slurm shows counts only
+
+_DRAIN = int(NodeState.DRAIN)
+
+
+@dataclass(slots=True, eq=False)
+class WalkCapacity:
+    """base: as the cycle found it. placement: puts jobs on nodes. picks: what Slurm would pick on them. rows: (K,) of
+    the jobs that are looked at. placeable: PlaceableGpus.of(base), if it is at hand. closed: (N,) bool, nodes to which
+    nobody else comes. used: what is in use by now."""
+
+    base: Snapshot
+    placement: Placement
+    picks: SelectionState
+    rows: Int64s
+    placeable: PlaceableGpus | None = None
+    closed: Bools = field(init=False)
+    used: InUse = field(init=False)
+    _now: Snapshot | None = None
+    _steps: StepwisePlacement | None = None
+    _types: FreeByType | None = None
+
+    def __post_init__(self) -> None:
+        self.closed, self.used = np.zeros(len(self.base.nodes), np.bool_), InUse.of(self.base)
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The base in which what jobs took is in use, and closed nodes are drained."""
+        if self._now is None:
+            nodes, used = self.base.nodes, self.used
+            state = np.where(self.closed, _DRAIN, nodes.state)
+            columns = {spec.name: getattr(used, spec.name).copy() for spec in fields(used)}
+            self._now = replace(self.base, nodes=nodes.with_columns(state=state, **columns))
+        return self._now
+
+    def shares(self, row: int, nodes: Bools) -> list[Share]:
+        """What the placement gives the job on these nodes; none if it does not fit."""
+        if self._steps is None:
+            if not isinstance(self.placement, GangPlacement):
+                return self._shares_of_place(row, nodes)
+            placeable, self.placeable = self.placeable, None  # it holds once
+            self._steps = StepwisePlacement.of(self.snapshot, self.placement, self.rows, placeable)
+        gang = self._steps.place(row, nodes & ~self.closed)
+        if gang is None:
+            return []
+        masks, blind = gang[1], self._steps.placeable.blind[gang[0]]
+        return list(zip(gang[0].tolist(), np.where(blind, 0, masks).tolist(), bit_counts(masks).tolist(), strict=True))
+
+    def _shares_of_place(self, row: int, nodes: Bools) -> list[Share]:
+        table = self.snapshot.nodes
+        closed = np.where(
+            nodes, table.state, _DRAIN
+        )  # and nothing else: a node that reboots takes jobs while it drains
+        view = replace(self.snapshot, nodes=table.with_columns(state=closed))
+        found = self.placement.place(view, Ranking(np.append(np.flatnonzero(holding(view.jobs)), row)))
+        at = np.flatnonzero(found.rows == row)
+        if not len(at):
+            return []
+        entries = slice(int(found.first[at[0]]), int(found.first[at[0]] + found.count[at[0]]))
+        gpus = found.gpus[entries]
+        masks = found.gpu_mask[entries] if len(found.gpu_mask) else np.zeros_like(gpus)
+        return list(zip(found.node[entries].tolist(), masks.tolist(), gpus.tolist(), strict=True))
+
+    def free(self) -> FreeResources:
+        """What each node has free by now."""
+        nodes, used = self.base.nodes, self.used
+        if self._types is None or self._types.several.any():
+            self._types = FreeByType.of(self.snapshot)
+        gpus, cpus = nodes.gpus.astype(np.int64) - used.gpus_used, nodes.cpus.astype(np.int64) - used.cpus_used
+        return FreeResources(gpus, cpus, nodes.memory_mib - used.memory_used_mib, self._types)
+
+    def take(self, row: int, node: int, taken: int, gpus: int, of: int = 1) -> None:
+        """The job's share, one of so many, is gone. taken: mask, 0 = not known."""
+        jobs, used = self.base.jobs, self.used
+        used.gpu_mask_used[node] |= taken
+        used.gpus_used[node] += gpus
+        used.cpus_used[node] += -(-int(jobs.cpus[row]) // of)
+        used.memory_used_mib[node] += float(jobs.memory_mib[row]) / of
+        if self._steps is not None and not self._steps.follow(node, taken, gpus, used):
+            self._steps = None
+        self._now = None
+
+    def close(self, node: int) -> None:
+        """Nobody else comes to this node."""
+        self.used.cpus_used[node] = self.base.nodes.cpus[node]
+        self.used.memory_used_mib[node] = self.base.nodes.memory_mib[node]
+        self.closed[node], self._now = True, None
+        self.picks.shut(node)
+
+
+# Which nodes a waiting gang gets: those that it could have now and that lie nearest each other on the fabric.
+
+_SEGMENTS_SHOWN = (25, 5)  # Slurm's release from which on it tells the segment of a pending job
+
+
+def unfit(snapshot: Snapshot, row: int, wish: JobGpuRequest, allowed: Bools) -> str:
+    """Why no nodes are chosen for a gang whatever is free, "" = they are. allowed: (N,) nodes that it may have."""
+    jobs, cell = snapshot.jobs, snapshot.topology.cell
+    nodes, gpus = int(jobs.nodes[row]), int(jobs.gpus[row])
+    whole = bool((snapshot.nodes.gpus[allowed] * nodes == gpus).any())
+    if wish.nodes != nodes or gpus % nodes or not (wish.even or whole):
+        return "how many GPUs Slurm gives it on each of its nodes is not known"
+    if wish.tasks % nodes:
+        return "how many of its tasks Slurm starts on each of its nodes is not known"
+    if not allowed.any():
+        return ""
+    if len(cell) != len(allowed) or not (cell[allowed] >= 0).any():
+        return "nothing is known of the switches or blocks of its nodes"
+    if why := unknown_topology_rule(topology_for_partitions(snapshot, jobs.partition[row]), nodes):
+        return why
+    shown = snapshot.picking is not None and snapshot.picking.version >= _SEGMENTS_SHOWN
+    return "" if shown or snapshot.topology.slurm_fabric.form != "block" else "this Slurm does not show --segment"
+
+
+def roomy(available: WalkCapacity, row: int, wish: JobGpuRequest, allowed: Bools) -> Bools:
+    """Of the nodes that a gang may have, those with a share of it free now. (N,) bool.
+
+    A share is as many GPUs, CPUs and as much memory on each. Where GPUs are not asked for by node, only nodes of which
+    it gets every GPU; where it shares them with nobody, only empty ones.
+    """
+    snapshot, used, need = available.base, available.used, JobRequirements.of(available.base, row)
+    room = allowed & available.free().seen_by(need).fits(need)
+    if not wish.even:
+        room &= snapshot.nodes.gpus == int(snapshot.jobs.gpus[row]) // wish.nodes
+    if wish.whole:
+        room &= (used.gpus_used == 0) & (used.cpus_used == 0) & (used.memory_used_mib == 0)
+    return room
+
+
+def together(available: WalkCapacity, row: int, wish: JobGpuRequest, allowed: Bools, has: str) -> list[int]:
+    """The nodes of a gang that lie together best, its shares of them taken; none where they cannot all be had now.
+
+    allowed: (N,) nodes that it may have. has: a node list of ours, which stays where no other is nearer; "" = none.
+    """
+    room = roomy(available, row, wish, allowed)
+    share, each = int(available.base.jobs.gpus[row]) // wish.nodes, on_one(wish)
+    good = available.picks.best_picks(room, each, share)[0] if each else np.zeros_like(room)
+    found = _nearest(available, row, wish, room, good, has)
+    for node, mask, gpus in found:
+        pick = available.picks.pick(node, each, share) if each else SelectedGpus()
+        available.picks.take(node, pick) if pick.mask else available.picks.shut(node)
+        available.take(row, node, pick.mask or mask, gpus, len(found))
+        if wish.whole:
+            available.close(node)
+    return [node for node, _, _ in found]
+
+
+def _nearest(available: WalkCapacity, row: int, wish: JobGpuRequest, room: Bools, good: Bools, has: str) -> list[Share]:
+    """Where the placement puts the gang: on the nodes of a list of ours, or where Slurm's picks are best, if they lie
+    together as well as any. room: (N,) nodes with a share of it. good: (N,) those of them with the best picks."""
+    topology, names = available.base.topology, available.base.nodes.name
+    best = _whole(available, row, wish, room) or _whole(
+        available, row, wish, nodes_for_one_job(topology, room, wish.nodes)
+    )
+    if not best or (not has and (good == room).all()):
+        return best
+    own = names.isin(expand_hostlist(has)) if has else np.zeros_like(room)
+    for among in (own & room, good):
+        found = _whole(available, row, wish, among)
+        if found and height(topology, [node for node, _, _ in found]) <= height(topology, [n for n, _, _ in best]):
+            return found
+    return best
+
+
+def _whole(available: WalkCapacity, row: int, wish: JobGpuRequest, among: Bools) -> list[Share]:
+    """What the placement gives the gang of these nodes: an equal share of each, on nodes where Slurm would start it;
+    else nothing."""
+    if int(among.sum()) < wish.nodes:
+        return []
+    found, share = available.shares(row, among), int(available.base.jobs.gpus[row]) // wish.nodes
+    even = len(found) == wish.nodes and all(gpus == share for _, _, gpus in found)
+    return found if even and starts_on(available.base.topology, np.array([node for node, _, _ in found])) else []
+
+
+def on_one(wish: JobGpuRequest) -> JobGpuRequest | None:
+    """What the gang asks for on each of its nodes, None where Slurm's pick by it is not known. Its request is never
+    rewritten: alone is False."""
+    tasks, rest = divmod(wish.tasks, wish.nodes)
+    if rest or wish.form != GpuOption.PER_NODE or wish.whole:
+        return None
+    return replace(wish, tasks=tasks, nodes=1, alone=False)
+
+
+def height(topology: SiteTopology, nodes: Sequence[int]) -> tuple[int, int]:
+    """Level of the lowest cell that holds all these nodes, and how many of the lowest cells they are in; lower is
+    nearer."""
+    cells = cells_of(topology, len(topology.cell))
+    lowest = cells.lowest[list(nodes)].tolist()
+    spans = len({cell for cell in lowest if cell >= 0}) + sum(cell < 0 for cell in lowest)
+    return int(cells.level[cells.smallest(np.array(nodes))]), spans
+
+
+def where(topology: SiteTopology, nodes: Sequence[int]) -> str:
+    """In words, for people."""
+    cells = cells_of(topology, len(topology.cell))
+    row, spans = int(cells.row[cells.smallest(np.array(nodes))]), height(topology, nodes)[1]
+    together = f"in {topology.fabric.cell[row]}" if row >= 0 else "in no one cell of the fabric"
+    return f"its {len(nodes)} nodes are free together {together}, over {spans} of the lowest cells"

@@ -1,0 +1,176 @@
+"""GPUs one by one: which there are to give on each node, and which each running job holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from slurmsched.errors import ConfigError
+from slurmsched.kernels.free_gpus import givable
+from slurmsched.model import Snapshot
+from slurmsched.model.columns import Bools, Floats, Int64s
+from slurmsched.model.gpu_masks import bit_counts, low_bits
+from slurmsched.model.gpu_topology import GpuTopology, SiteTopology
+from slurmsched.resources.allocated import allocated_whole_gpus, holding, node_rows
+
+MOST_GPUS = 63  # of one node: the bits of a mask
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AllocatedSets:
+    """What holding jobs hold: one entry a job and node, by ascending row of the jobs table, then node row. (A,) each.
+
+    first, count: (J,) the entries of each job. cpus, memory_mib: its share on the node, by GPUs.
+    """
+
+    row: Int64s
+    node: Int64s
+    mask: Int64s
+    gpus: Int64s
+    cpus: Floats
+    memory_mib: Floats
+    first: Int64s
+    count: Int64s
+
+    def entries(self, rows: Int64s) -> Int64s:
+        """The entries of these jobs, one job after another. (E,) int64."""
+        count = self.count[rows]
+        shift = np.repeat(self.first[rows] - (np.cumsum(count) - count), count)
+        return np.arange(int(count.sum())) + shift
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlaceableGpus:
+    """The cluster as placements of GPU sets see it. Masks: bit i is GPU index i.
+
+    capacity: (N,) int64 masks of GPUs that jobs of the snapshot hold or may get. blind: (N,) bool, Slurm shows how
+    many GPUs of the node are held but not which, or indices that are none of the node's: bits there only count.
+    node_class: (N,) int64 row of the site's classes, -1 = unknown or blind. cpus, memory_mib: (N,) to give beside the
+    GPUs, infinity = not counted.
+    """
+
+    capacity: Int64s
+    blind: Bools
+    node_class: Int64s
+    cpus: Floats
+    memory_mib: Floats
+    allocated: AllocatedSets
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> PlaceableGpus:
+        """Raises ConfigError for a node of more than 63 GPUs."""
+        _check_sizes(snapshot)
+        entry_row, entry_node = _entry_rows(snapshot), node_rows(snapshot)
+        visible, known = shown_masks(snapshot), entry_node >= 0
+        seen, whole = snapshot.nodes.gpu_mask_used | visible, whole_gpu_masks(snapshot)
+        blind = _blind(snapshot, entry_node) | (seen & ~whole != 0)
+        node_class = np.where(blind, -1, topology_class_rows(snapshot))
+        counted = low_bits(placeable_gpu_counts(snapshot))
+        unseen = snapshot.nodes.gpu_mask_used & ~visible
+        exact = np.where(snapshot.nodes.closed, visible, whole & ~unseen)
+        mine = (entry_row >= 0) & known
+        allocated = _held(snapshot, entry_row[mine], entry_node[mine], mine, blind)
+        beside = _beside(snapshot, allocated)
+        return cls(np.where(blind, counted, exact), blind, node_class, *beside, allocated)
+
+
+def topology_class(topology: SiteTopology, row: int) -> GpuTopology | None:
+    """The topology of a node by the row of its class; None for -1, an unknown one."""
+    return topology.classes[row] if row >= 0 else None
+
+
+def _check_sizes(snapshot: Snapshot) -> None:
+    gpus = snapshot.nodes.gpus
+    if len(gpus) and gpus.max() > MOST_GPUS:
+        name = snapshot.nodes.name[int(gpus.argmax())]
+        message = f"looks at single GPUs, at most {MOST_GPUS} a node, and {name} has {gpus.max()}; choose `count`"
+        raise ConfigError(message, key="placement")
+
+
+def _entry_rows(snapshot: Snapshot) -> Int64s:
+    """Row of the holding job of each allocation, -1 if it is none of the snapshot's. (A,). Jobs may be in any order."""
+    jobs, allocated = snapshot.jobs, snapshot.allocations.job_id
+    rows = np.flatnonzero(holding(jobs))
+    if not len(rows):
+        return np.full(len(allocated), -1, np.int64)
+    rows = rows[np.argsort(jobs.job_id[rows], kind="stable")]
+    found = rows[np.minimum(np.searchsorted(jobs.job_id[rows], allocated), len(rows) - 1)]
+    return np.where(jobs.job_id[found] == allocated, found, -1)
+
+
+def shown_masks(snapshot: Snapshot) -> Int64s:
+    """GPUs of each node that allocations show, as masks. (N,) int64."""
+    visible, node = np.zeros(len(snapshot.nodes), np.int64), node_rows(snapshot)
+    np.bitwise_or.at(visible, node[node >= 0], snapshot.allocations.gpu_mask[node >= 0])
+    return visible
+
+
+def _blind(snapshot: Snapshot, entry_node: Int64s) -> Bools:
+    """Nodes of which Slurm does not show which GPUs are held. (N,)."""
+    nodes, allocated = snapshot.nodes, snapshot.allocations
+    blind = bit_counts(nodes.gpu_mask_used) != nodes.gpus_used
+    vague = (bit_counts(allocated.gpu_mask) != allocated.gpus) & (entry_node >= 0)
+    blind[entry_node[vague]] = True
+    return blind
+
+
+def topology_class_rows(snapshot: Snapshot) -> Int64s:
+    """Row of the class of each node, -1 where none is known or it has another number of whole GPUs. (N,)."""
+    topology, nodes = snapshot.topology, snapshot.nodes
+    given = topology.node_class if len(topology.node_class) == len(nodes) else np.full(len(nodes), -1, np.int64)
+    whole = np.array([int((~one.mig).sum()) if one.known else -1 for one in topology.classes] + [-1], np.int64)
+    return np.where((given >= 0) & (whole[given] == nodes.gpus), given, -1)
+
+
+def whole_gpu_masks(snapshot: Snapshot) -> Int64s:
+    """All GPUs of each node that are not cut into MIG devices, as masks: the lowest ones where no class tells. (N,)."""
+    classes, node_class = snapshot.topology.classes, topology_class_rows(snapshot)
+    masks = [sum(1 << int(g) for g in np.flatnonzero(~one.mig)) for one in classes]
+    table = np.array([*masks, 0], np.int64)
+    return np.where(node_class >= 0, table[node_class], low_bits(snapshot.nodes.gpus.astype(np.int64)))
+
+
+def _held(snapshot: Snapshot, row: Int64s, node: Int64s, mine: Bools, blind: Bools) -> AllocatedSets:
+    """Entries of the same job and node made one; on blind nodes bits are dealt out in order."""
+    jobs, gpus = snapshot.jobs, snapshot.allocations.gpus[mine].astype(np.int64)
+    key, at = np.unique(row * max(len(snapshot.nodes), 1) + node, return_inverse=True)
+    made_row, made_node = np.divmod(key, max(len(snapshot.nodes), 1))
+    count, mask = np.zeros(len(key), np.int64), np.zeros(len(key), np.int64)
+    np.add.at(count, at, gpus)
+    np.bitwise_or.at(mask, at, snapshot.allocations.gpu_mask[mine])
+    order = np.lexsort((jobs.job_id[made_row], made_node))  # by job, whatever its row
+    order = order[blind[made_node[order]]]
+    mask[order] = low_bits(count[order]) << _before_on_node(made_node[order], count[order])
+    share = count / np.maximum(jobs.gpus[made_row], 1)
+    entries = np.bincount(made_row, minlength=len(jobs)).astype(np.int64)
+    beside = (jobs.cpus[made_row] * share, jobs.memory_mib[made_row] * share)
+    return AllocatedSets(made_row, made_node, mask, count, *beside, np.cumsum(entries) - entries, entries)
+
+
+def _before_on_node(node: Int64s, gpus: Int64s) -> Int64s:
+    """GPUs of the entries before each on its node. node: (A,) ascending. gpus: (A,)."""
+    before = np.cumsum(gpus) - gpus
+    found: Int64s = before - before[np.searchsorted(node, node)]
+    return found
+
+
+def _beside(snapshot: Snapshot, allocated: AllocatedSets) -> tuple[Floats, Floats]:
+    """CPUs and memory that jobs of the snapshot hold with their GPUs or may get. Two (N,), infinity = not counted."""
+    nodes, found = snapshot.nodes, []
+    for have, used, theirs in (
+        (nodes.cpus, nodes.cpus_used, allocated.cpus),
+        (nodes.memory_mib, nodes.memory_used_mib, allocated.memory_mib),
+    ):
+        back = np.bincount(allocated.node, theirs, len(nodes))
+        others = np.maximum(used - back, 0.0)
+        found.append(np.where(have > 0, have - others, np.inf))
+    return found[0], found[1]
+
+
+def placeable_gpu_counts(snapshot: Snapshot) -> Int64s:
+    """GPUs of each node that jobs of the snapshot hold or may get: without those of unseen holders and the free
+    ones of closed nodes, with those of completing jobs. (N,) int64."""
+    nodes, allocated = snapshot.nodes, allocated_whole_gpus(snapshot)
+    found: Int64s = givable(nodes.closed, nodes.gpus, nodes.gpus_used, node_rows(snapshot), allocated)
+    return found

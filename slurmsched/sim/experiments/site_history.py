@@ -1,0 +1,197 @@
+"""What the site's own jobs say of a policy: pulled from accounting, replayed in the model of slurmctld, judged."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from slurmsched.errors import InputError, SlurmError
+from slurmsched.model.trace import RecordedTrace, Trace
+from slurmsched.observe.fairness import JobTenants
+from slurmsched.plain_text import pluralize
+from slurmsched.sim.cluster_files import cluster_of
+from slurmsched.sim.cluster_slurm_conf import MADE_BY
+from slurmsched.sim.experiments.comparison import ComparisonCase, PlayedCase, PolicyComparison
+from slurmsched.sim.experiments.policy_proposal import BETTER, CANDIDATES, COLUMNS, Judged, choose, judged, table
+from slurmsched.sim.experiments.replay_request import ReplayRequest, parse_policy
+from slurmsched.sim.experiments.replay_result import assumptions_text
+from slurmsched.sim.experiments.worker_processes import play_cases
+from slurmsched.sim.traces.trace_selection import chosen_by_default
+from slurmsched.slurm.accounting_archive import AccountingArchive
+from slurmsched.slurm.commands import Commands
+from slurmsched.slurm.site import read_settings
+from slurmsched.topology.slurm_conf import INCLUDE
+
+PREEMPTING, HINTS = "discretized-las", "slurmsched: preempt=yes ckpt=USR2@120"
+COLUMNS_PLAIN = tuple(name.rstrip(">") for name in COLUMNS)
+FEWEST_JOBS = 50  # fewer say nothing
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryProposal:
+    """What the history speaks for. policy: None where no policy saves enough without a clear loss for somebody.
+
+    rows: every policy that was tried, by nice alone. preempting: discretized-las with preemption, if every job could be
+    moved. days, jobs: of the history. notes: how far to trust it, what it rests on, and what was left out.
+    """
+
+    policy: Judged | None
+    rows: tuple[Judged, ...]
+    preempting: Judged
+    slurm_wait_h: float
+    days: int
+    jobs: int
+    notes: tuple[str, ...] = ()
+
+    @property
+    def choice(self) -> tuple[str, dict[str, Any]]:
+        """Name and parameters of the policy to write into a configuration; fifo where none helps."""
+        return ("fifo", {}) if self.policy is None else parse_policy(self.policy.policy)
+
+    @property
+    def preempt(self) -> bool:
+        """Whether preemption saves clearly more than the order alone, and harms nobody clearly."""
+        ordered = 1.0 if self.policy is None else self.policy.mean_wait
+        return self.preempting.harmless and self.preempting.mean_wait < BETTER * ordered
+
+    def lines(self) -> Iterator[str]:
+        """What was compared, the table, and what is proposed, for people."""
+        yield f"{self.jobs:,} jobs of the last {self.days} days, replayed in the model of slurmctld. The last row takes"
+        yield "GPUs from running jobs, as if every job had a checkpoint; the others only order the queue."
+        rows = [COLUMNS_PLAIN, *table((*self.rows, self.preempting), self.slurm_wait_h)]
+        widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
+        for row in rows:
+            yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        yield from self.notes
+        yield from self._conclusion()
+
+    def _conclusion(self) -> Iterator[str]:
+        if self.policy is None:
+            yield f"No policy saves {1 - BETTER:.0%} of the mean wait without a clear loss for somebody."
+            yield "fifo changes least."
+        else:
+            yield f"{self.policy.policy} saves most of the mean wait of those under which nobody clearly loses."
+            yield f"Who loses most by it: {self.policy.user}; {self.policy.size}."
+        verdict = "would save more" if self.preempt else "is not worth it"
+        yield f"Preemption: {verdict} ({self.preempting.mean_wait:.2f}x of Slurm's mean wait); it stays off here."
+
+
+def site_proposal(
+    commands: Commands, tiers: Sequence[str], days: int, workers: int, on_progress: Callable[[int], None]
+) -> HistoryProposal:
+    """What the jobs of these last days speak for, on the cluster as it is today.
+
+    Raises SlurmError where Slurm or accounting does not answer, InputError or ConfigError for what cannot be replayed.
+    """
+    with tempfile.TemporaryDirectory(prefix="slurmsched-init-") as place:
+        trace, notes = pull_days(commands, days, Path(place) / "days")
+        conf = Path(read_settings(commands).get("SLURM_CONF", "/etc/slurm/slurm.conf"))
+        cluster = str(site_folder(commands, conf, Path(place) / "site"))
+        trace, left_out = fitting(trace, cluster)
+        made = propose(trace, cluster, tiers, days, workers, on_progress)
+    return replace(made, notes=(*made.notes, *notes, *left_out))
+
+
+def pull_days(commands: Commands, days: int, folder: Path) -> tuple[Trace, tuple[str, ...]]:
+    """The GPU jobs that ended on the site in these last whole days, and what to tell of them.
+
+    Raises SlurmError where accounting does not answer, InputError for too few jobs.
+    """
+    last = datetime.now(UTC).date()
+    pull = AccountingArchive(commands, folder, last - timedelta(days=days), last)
+    for _ in pull.run():
+        pass
+    recorded = pull.trace()
+    if len(recorded.trace) < FEWEST_JOBS:
+        raise InputError(
+            f"accounting has {pluralize(len(recorded.trace), 'GPU job')} of the last {days} days, of which at "
+            f"least {FEWEST_JOBS} are needed; ask for more days"
+        )
+    return recorded.trace.with_user_limits(), recorded.warnings
+
+
+def site_folder(commands: Commands, conf: Path, folder: Path) -> Path:
+    """A folder with slurm.conf, what it includes, and what Slurm's commands print of limits and shares.
+
+    Raises InputError where slurm.conf cannot be read from here.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("slurm.conf", *_included(conf)):
+        try:
+            (folder / Path(name).name).write_bytes((conf.parent / name if name != "slurm.conf" else conf).read_bytes())
+        except OSError as error:
+            if name == "slurm.conf":
+                raise InputError(f"cannot be read: {error.strerror}", source=str(conf)) from error
+    for name, command in MADE_BY.items():
+        try:
+            (folder / name).write_text(commands.run(*command.split()), encoding="utf-8")
+        except SlurmError:
+            continue  # without slurmdbd there are none; what is left out is said when the folder is read
+    return folder
+
+
+def _included(conf: Path) -> Iterator[str]:
+    try:
+        lines = conf.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return
+    yield from (match[1] for line in lines if (match := INCLUDE.fullmatch(line.strip())))
+
+
+def fitting(trace: Trace, cluster: str) -> tuple[Trace, tuple[str, ...]]:
+    """The jobs that the cluster as it is today could start, and how many were left out. Raises InputError if all."""
+    layout = cluster_of(cluster, trace).layout
+    known = {partition.name for partition in layout.partitions}
+    named = trace.partition.map(lambda name: not name or all(part in known for part in name.split(",")), np.bool_)
+    largest = int(layout.column("gpus").sum())
+    fits = (trace.gpus <= largest) & named
+    if not fits.any():
+        raise InputError("no job of the history fits the cluster as it is today", source=cluster)
+    gone = int((~fits).sum())
+    left_out = (
+        (f"{pluralize(gone, 'job')} left out: their partition or their GPUs are not there any more",) if gone else ()
+    )
+    return trace.take(fits), left_out
+
+
+def propose(
+    trace: Trace, cluster: str, tiers: Sequence[str], days: int, workers: int,
+    on_progress: Callable[[int], None] = lambda ended: None, candidates: Sequence[str] = CANDIDATES,
+) -> HistoryProposal:  # fmt: skip
+    """Replay the jobs under Slurm alone, under each candidate by nice alone, and with preemption. Raises InputError.
+
+    A history with recorded starts begins warm, and its first and last tenth do not count, as in `compare`.
+    """
+    recorded = chosen_by_default(RecordedTrace(trace), slurm=True)
+    trace = recorded.trace
+    plain = ReplayRequest(cluster=cluster, model="slurm", policy="slurm", requeue=False)
+    ordered = [replace(plain, policy=policy, tiers=tuple(tiers)) for policy in candidates]
+    moved = replace(plain, policy=PREEMPTING, tiers=tuple(tiers), hints=HINTS,
+                    preempt={"preemption": {"partitions": ["*"]}})  # fmt: skip
+    every = [ComparisonCase(0, request) for request in (plain, *ordered, moved)]
+    made = play_cases([trace], every, workers, on_progress)
+    if len(made) < len(every) or not all(each.complete for each in made):
+        raise InputError("the comparison was interrupted; nothing is proposed")
+    slurm, *others, preempting = _judged(trace, made)
+    return HistoryProposal(choose(others), tuple(others), preempting, slurm.mean_wait_h, days, len(trace),
+                           tuple(_trust(recorded, made)))  # fmt: skip
+
+
+def _trust(recorded: RecordedTrace, made: Sequence[PlayedCase]) -> Iterator[str]:
+    """The lines of `compare`: how well Slurm alone repeats the record, and what the figures rest on. made: Slurm alone
+    first."""
+    compared = PolicyComparison("", recorded, made)
+    if compared.back_test is not None:
+        yield f"Trust: {compared.back_test.verdict}"
+    yield f"{assumptions_text(compared.assumptions)}."
+
+
+def _judged(trace: Trace, made: Sequence[PlayedCase]) -> list[Judged]:
+    tenants, first = JobTenants.find(trace), made[0].outcomes
+    return [judged(each.title, trace, tenants, each.outcomes, first) for each in made]

@@ -1,0 +1,223 @@
+"""Preemption by requeue alone, for replays: nobody is asked, nothing is reserved. What a live Slurm gets is another."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from slurmsched.config import ScopeConfig, StarvationConfig
+from slurmsched.errors import ConfigError
+from slurmsched.model import Plan, Ranking, Requeue, Snapshot
+from slurmsched.model.columns import Bools, Int64s, Labels
+from slurmsched.model.hints import parse_hints
+from slurmsched.model.trace import Trace
+from slurmsched.planning import job_scope
+from slurmsched.planning.planner import Planner
+from slurmsched.planning.planner import Planner as DaemonPlanner
+from slurmsched.protocols import ChangingPolicy, DecidingPlanner, Placement, Policy, is_preemptive
+from slurmsched.resources.allocated import AllocatedGpus, holding
+from slurmsched.sim.cluster_description import ClusterDescription
+from slurmsched.sim.experiments.preemption_sections import SECTIONS, PreemptionSections
+from slurmsched.sim.experiments.released_policies import make_policy
+from slurmsched.sim.experiments.replay_request import RECORDED_PHYSICS, ReplayRequest, make_placement
+from slurmsched.sim.experiments.replay_result import COMPILE_FROM_JOBS, SLURM_INTERVAL_S, PreparedReplay, ReplayResult
+from slurmsched.sim.replay_stores import MemoryStore, learns_from_ended_jobs
+from slurmsched.sim.slurmctld.job_demands import SubmittedRequests
+from slurmsched.sim.slurmctld.simulated_slurmctld import SimulatedSlurmctld
+from slurmsched.sim.slurmctld.slurmctld_settings import SlurmctldSettings, checked
+from slurmsched.tier_spec import Tier, read_tiers
+
+LEAST_RUN_S = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class RequeuePlanner:
+    """A planner that also requeues running jobs for more urgent ones, as simulators of papers let a policy preempt.
+
+    Every job may lose its GPUs, at no other cost than Slurm's delays and its restart, and nothing keeps its nodes for
+    the job that they are meant for but the order of the queue. That shows what a policy could gain where all jobs can
+    be moved. The daemon never works like this: it asks for a hint, sends signals, reserves
+    (planning.operations.preemption).
+
+    planner: orders the waiting jobs. placement: says who would hold which GPUs. least_run_s: a job runs at least this
+    long before it is requeued [s], so that a requeue, which costs Slurm's kill wait and a restart, is worth it.
+    """
+
+    planner: Planner
+    placement: Placement
+    least_run_s: float = LEAST_RUN_S
+
+    def plan(self, snapshot: Snapshot) -> Plan:
+        """The planner's plan, and the requeues behind it: the freed GPUs go to whom they are meant for."""
+        plan = self.planner.plan(snapshot)
+        assert plan.ranking is not None
+        movable = plan.managed | (snapshot.jobs.running & job_scope.scoped(snapshot.jobs, self.planner.scope))
+        return replace(plan, actions=(*plan.actions, *self.requeues(snapshot, plan.ranking, movable)))
+
+    def requeues(self, snapshot: Snapshot, ranking: Ranking, movable: Bools) -> tuple[Requeue, ...]:
+        """One Requeue for each running job whose GPUs a more urgent eligible job gets, least urgent first.
+
+        movable: (N,) bool, jobs that slurmsched may take part in ordering (pending) or requeue (running) at all.
+        Jobs that may not be requeued keep their GPUs, whatever their rank. A job is never requeued for nothing:
+        the gang that displaces it fits whole.
+        """
+        jobs = snapshot.jobs
+        reclaimable = self.reclaimable(snapshot) & movable
+        order = _running_first(ranking.order, holding(jobs) & ~reclaimable, movable & (jobs.pending | reclaimable))
+        assigned = self.placement.place(snapshot, Ranking(order))
+        if not jobs.pending[assigned.rows].any():
+            return ()
+        served = np.zeros(len(jobs), np.bool_)
+        served[assigned.rows] = True
+        victims = [row for row in order[::-1].tolist() if reclaimable[row] and not served[row]]
+        places = {row: place for place, row in enumerate(order.tolist())}
+        return tuple(
+            Requeue(
+                int(jobs.job_id[row]),
+                float(jobs.submit_s[row]),
+                f"more urgent jobs get its GPUs; rank {places[row] + 1}",
+            )
+            for row in victims
+        )
+
+    def reclaimable(self, snapshot: Snapshot) -> Bools:
+        """Running jobs that had their least run and that neither Slurm nor `preempt=no` keeps. (N,) bool.
+
+        Of a job whose GPUs Slurm does not place nobody can tell what a requeue would free: it stays.
+        """
+        jobs, placed = snapshot.jobs, AllocatedGpus.of(snapshot).count > 0
+        plain = jobs.batch & jobs.requeueable & ~jobs.cron & (jobs.het_job_id == 0)
+        plain &= jobs.comment.map(lambda comment: parse_hints(comment).preempt is not False, np.bool_)
+        return jobs.running & holding(jobs) & plain & placed & (jobs.gpus > 0) & (jobs.run_s >= self.least_run_s)
+
+
+@dataclass(frozen=True, slots=True)
+class QuietTimes:
+    """Until when a plan that does nothing is followed by equal ones while nothing happens.
+
+    The ages that Slurm's priority counts change by themselves, and the order of a ChangingPolicy: what that says of
+    its next change holds for the jobs that would start, not for the whole order. For a while after the last event it
+    also changes who may be requeued, and which ended jobs are shown. Where nobody is requeued, a job that waits alone
+    has no order. Source: slurmsched.
+    """
+
+    policy: Policy
+    requeues: bool
+    model: SlurmctldSettings
+
+    def until(self, snapshot: Snapshot, plan: Plan) -> float:
+        """When another plan may differ [s]; minus infinity if at any time."""
+        ranking, now_s = plan.ranking, snapshot.now_s
+        does = plan.actions or plan.deferred or plan.operations or plan.overrides
+        if does or ranking is None or ranking.carry or not self._settled(snapshot):
+            return -math.inf
+        pending = snapshot.jobs.pending
+        if not self.requeues and pending.sum() < 2:
+            return math.inf
+        if isinstance(self.policy, ChangingPolicy):
+            return -math.inf
+        young = (now_s - snapshot.jobs.eligible_s < self.model.max_age_s)[pending].any()
+        return now_s - now_s % self.model.calc_period_s + self.model.calc_period_s if young else math.inf
+
+    def _settled(self, snapshot: Snapshot) -> bool:
+        """Whether no job has started or ended of late."""
+        jobs = snapshot.jobs
+        return not (jobs.finished | (jobs.running & (jobs.run_s < LEAST_RUN_S))).any()
+
+
+def _running_first(order: Int64s, firm: Bools, ranked: Bools) -> Int64s:
+    """Rows that keep their GPUs, then the ranked ones in their order."""
+    return np.concatenate([order[firm[order]], order[ranked[order]]])
+
+
+# A replay on the model of slurmctld, set up from words.
+
+BARE = ("slurm", "easy")  # policies that are Slurm alone
+
+
+@dataclass(frozen=True, slots=True)
+class PlannerWithStore:
+    """Who steers Slurm. planner: None if nobody does. plugins: policy and placement. config: what the JSON says of
+    it. model: fields of SlurmctldSettings that it sets. orders: its plan
+    needs the policy's order alone. requeues: it requeues running jobs."""
+
+    planner: DecidingPlanner | None = None
+    plugins: tuple[Any, ...] = ()
+    config: dict[str, Any] = field(default_factory=dict)
+    model: dict[str, Any] = field(default_factory=dict)
+    orders: bool = False
+    requeues: bool = False
+
+
+def slurm_setup(trace: Trace, described: ClusterDescription, request: ReplayRequest) -> PreparedReplay:
+    """Raises ConfigError or InputError for words that name nothing or mean nothing here."""
+    word, _, parameters, _ = request.discipline
+    _refuse_what_only_ideal_has(request, word)
+    if word in BARE and parameters:
+        raise ConfigError(f"{word} is Slurm alone and has no parameter {min(parameters)!r}", key="policy")
+    steering = _steering(request)
+    chosen = request.backfill or ("easy" if word == "easy" else "")
+    settings = checked(request.settings) | ({"backfill": chosen} if chosen else {})
+    model = replace(described.slurm_model, **{**steering.model, **described.model, **settings})
+    config = {"model": "slurm", "nodes": list(described.gpus), "policy": word,
+              **({} if word == "slurm" else {"parameters": parameters}), "backfill": model.backfill,
+              "placement": request.placement, "requeue": request.requeue, "interval_s": SLURM_INTERVAL_S,
+              "slurm": {**described.settings, **described.model, **settings}, **steering.config}  # fmt: skip
+    requests = SubmittedRequests.of_trace(trace, described.layout, cpus_known=described.cpus_known)
+    if request.hints:
+        requests = requests.with_columns(comment=Labels.constant(request.hints, len(requests)))
+    cluster = SimulatedSlurmctld(trace, described.layout, model, seed=request.seed, requests=requests)
+    store = learns_from_ended_jobs(MemoryStore(), steering.plugins, cluster, request.past)
+    quiet = steering.orders and model.calc_period_s > 0
+    return PreparedReplay(
+        ReplayResult(cluster, config), steering.planner, store, compiled=len(trace) >= COMPILE_FROM_JOBS,
+        stands_until=QuietTimes(steering.plugins[0], steering.requeues, model).until if quiet else None,
+    )  # fmt: skip
+
+
+def _refuse_what_only_ideal_has(request: ReplayRequest, word: str) -> None:
+    if {request.backfill, word} & {"skip", "fjf", "conservative"}:
+        raise ConfigError("slurmctld has no such backfill; use --model ideal", key="backfill")
+    if request.topology or request.physics != RECORDED_PHYSICS:
+        raise ConfigError("only --model ideal has physics and topology", key="physics")
+    if request.history:
+        raise ConfigError("--history works only with --model ideal", key="history")
+    if request.round_s:
+        raise ConfigError("only --model ideal decides in rounds; here a cycle runs every minute", key="round_s")
+    if request.restart_cost_s:
+        raise ConfigError("is of the ideal cluster; here it is --setting restart_cost_s=SECONDS", key="restart_cost_s")
+
+
+def _tiers(request: ReplayRequest) -> tuple[Tier, ...]:
+    """The tiers of the request. Raises ConfigError."""
+    try:
+        return read_tiers(request.tiers)
+    except ValueError as error:
+        raise ConfigError(str(error), key="tiers") from None
+
+
+def _steering(request: ReplayRequest) -> PlannerWithStore:
+    word, name, parameters, _ = request.discipline
+    policy = None if word in BARE else make_policy(name, parameters)
+    tiers, starvation = _tiers(request), StarvationConfig(age_cap_s=request.age_cap_s)
+    if request.preempt is not None:
+        if policy is None:
+            raise ConfigError(f"{word} ranks no jobs, so that nobody can lose GPUs to another one", key="preempt")
+        sections = PreemptionSections.of(request.preempt)
+        config: dict[str, Any] = {section: getattr(sections, section).model_dump() for section in SECTIONS}
+        planner = replace(sections.planner(policy, word), tiers=tiers, starvation=starvation)
+        return PlannerWithStore(planner, (policy,), config | {"hints": request.hints}, sections.model)
+    if policy is None:
+        return PlannerWithStore()  # Slurm's own priority has the tiers in it
+    placement = make_placement(request)
+    planner = DaemonPlanner(policy, word, ScopeConfig(partitions=("*",)), tiers=tiers, starvation=starvation)
+    preempts = request.requeue and is_preemptive(policy)
+    config = {"tiers": list(request.tiers)} if tiers else {}
+    config |= {"age_cap_s": request.age_cap_s} if request.age_cap_s else {}
+    steered = RequeuePlanner(planner, placement) if preempts else planner
+    return PlannerWithStore(
+        steered, (policy, placement), config, orders=not (tiers or request.age_cap_s), requeues=preempts
+    )

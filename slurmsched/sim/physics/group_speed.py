@@ -1,0 +1,69 @@
+"""Groups: two to four jobs on the same GPUs, at the speeds that interference leaves them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from slurmsched.errors import ConfigError, InputError
+from slurmsched.estimators.group_speeds import MOST_JOBS, GroupSpeeds, check_group_speeds
+from slurmsched.model import Assignments, Snapshot
+from slurmsched.model.columns import Floats, Int64s
+from slurmsched.model.hints import parse_hints
+from slurmsched.plain_text import pluralize
+from slurmsched.sim.physics.change_costs import ChangeCosts
+from slurmsched.sim.physics.gpu_distance import sharing
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSpeed(ChangeCosts):
+    """Speed 1 alone; in a group of two to four jobs on the same GPUs what estimators.group_speeds leaves each.
+
+    stages, pairs, type: tables of stages and of pairs, and the GPU type of the pairs; see GroupSpeeds.
+    most: jobs on one GPU. memory_gib: of a GPU; jobs of a group whose hints `gpu_mem` add up to more are an error; 0 =
+    memory is no limit.
+    Jobs share all their GPUs or none. When one ends the others go on at the speed of the smaller group.
+    Raises ConfigError for numbers out of range and InputError for tables that cannot be read.
+    """
+
+    shared: ClassVar[bool] = True
+    colocates: ClassVar[bool] = True
+
+    stages: str = "muri"
+    pairs: str = "gavel"
+    type: str = "v100"
+    most: int = MOST_JOBS
+    memory_gib: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.most, int) or isinstance(self.most, bool) or not 1 <= self.most <= MOST_JOBS:
+            raise ConfigError(f"must be 1 to {MOST_JOBS} jobs, got {self.most!r}", key="physics.most")
+        if not isinstance(self.memory_gib, int | float) or not 0 <= self.memory_gib < np.inf:
+            raise ConfigError(f"must be at least 0 GiB, got {self.memory_gib!r}", key="physics.memory_gib")
+        check_group_speeds(self._speeds)
+
+    @property
+    def _speeds(self) -> GroupSpeeds:
+        return GroupSpeeds(self.stages, self.pairs, self.type)
+
+    def speed(self, snapshot: Snapshot, held: Assignments) -> Floats:
+        """See protocols.Physics."""
+        found, jobs = np.ones(len(held.rows)), snapshot.jobs
+        for group in sharing(snapshot, held, self.most):
+            rows = held.rows[group]
+            self._check_memory(snapshot, rows)
+            order = sorted(range(len(group)), key=lambda place: jobs.name[int(rows[place])])  # one entry of the cache
+            kept = self._speeds.kept([jobs.name[row] for row in rows[order]], int(jobs.gpus[rows[0]])).kept
+            found[np.array(group)[order]] = kept
+        return found
+
+    def _check_memory(self, snapshot: Snapshot, rows: Int64s) -> None:
+        """Raises InputError where the jobs of these rows need more memory than a GPU has."""
+        comments = [snapshot.jobs.comment[row] for row in rows.tolist()]
+        needed = sum(parse_hints(comment).gpu_mem or 0.0 for comment in comments)
+        if self.memory_gib and needed > self.memory_gib:
+            jobs = ", ".join(map(str, sorted(snapshot.jobs.job_id[rows].tolist())))
+            raise InputError(f"{pluralize(len(rows), 'job')} on one GPU ({jobs}) need {needed:g} GiB of its memory, it "
+                             f"has {self.memory_gib:g}; let them not share")  # fmt: skip

@@ -1,0 +1,238 @@
+"""Asks Slurm for what explains one job: for `explain`, and for web pages within limits. Failures are named."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+import numpy as np
+
+from slurmsched.config import SlurmConfig
+from slurmsched.errors import InputError, SlurmError, SlurmUnreachableError, UnreadableError
+from slurmsched.model.job_details import JobDetails, LicensePool
+from slurmsched.model.operations import Reservations
+from slurmsched.model.reasons import Blocker, parents, read_reason
+from slurmsched.model.slurm_text import has_task, record_fields, split_records, text_or_empty, time_s
+from slurmsched.model.snapshot import Snapshot
+from slurmsched.plain_text import pluralize
+from slurmsched.slurm.commands import Commands
+from slurmsched.slurm.scontrol_tables import read_reservations
+
+T = TypeVar("T")
+_NO_RESERVATIONS = Reservations.build(0, {})
+
+
+def find_row(commands: Commands, snapshot: Snapshot, name: str) -> int:
+    """Row of a job "7", an array task "7_3" or a het component "7+1".
+
+    For an array or het job: its pending record, else its first one. Raises InputError if there is none.
+    """
+    jobs = snapshot.jobs
+    whole = int(name) if name.isdecimal() else _record_id(commands, name)
+    if whole > 0 and (row := jobs.row_of(whole)) >= 0:
+        return row
+    parts = ((jobs.array_job_id == whole) | (jobs.het_job_id == whole)) & (whole > 0)
+    rows = np.flatnonzero(parts & jobs.pending) if (parts & jobs.pending).any() else np.flatnonzero(parts)
+    if len(rows):
+        return int(rows[0])
+    raise InputError(
+        f"Slurm has no job {name} in its queue: it ended a while ago (`sacct -j {name}`), was never there, "
+        "or is hidden from you"
+    )
+
+
+def _record_id(commands: Commands, name: str) -> int:
+    """Job id of the record of an array task or het component; 0 if Slurm has none."""
+    leader, mark, number = name.partition("_") if "_" in name else name.partition("+")
+    if not (leader.isdecimal() and number.isdecimal()):
+        raise InputError(f"{name!r} is no job id; write 7, 7_3 for an array task or 7+1 for a het component")
+    try:
+        text = commands.run("scontrol", "-o", "show", "job", name)
+    except SlurmError:
+        return 0
+    for record in split_records(text, "JobId"):
+        shown = record_fields(record.partition(" JobName=")[0])  # the owner chose the name; it may look like any field
+        whose, part = ("ArrayJobId", "ArrayTaskId") if mark == "_" else ("HetJobId", "HetJobOffset")
+        if shown.get(whose) == leader and has_task(shown.get(part, ""), int(number)):
+            return int(shown["JobId"])
+    return 0
+
+
+# Over 30 lines: one question to Slurm after the other, each only if the reason needs it.
+def read_details(
+    commands: Commands, snapshot: Snapshot, row: int, *, no_limits: str = "", reservations: Reservations | None = None
+) -> JobDetails:
+    """What Slurm shows of the job. Only what its reason needs is asked for.
+
+    no_limits: why limits of accounts and QOS are not asked for, "" = they are.
+    reservations: those that are known, None = ask.
+    """
+    jobs, unread = snapshot.jobs, list[str]()
+
+    def attempt(what: str, ask: Callable[[], T], otherwise: T) -> T:
+        try:
+            return ask()
+        except (SlurmError, UnreadableError, ValueError) as error:
+            unread.append(f"{what}: {error}")
+            return otherwise
+
+    reason = read_reason(jobs.reason[row])
+    nothing: Mapping[str, str] = {}
+    none: Mapping[str, Mapping[str, str]] = {}
+    record = attempt("the job's record", lambda: _record(commands, snapshot, row), nothing)
+    partitions = attempt("its partition", lambda: _partitions(commands, jobs.partition[row]), none)
+    limits, pools = "", tuple[LicensePool, ...]()
+    if reason.limit is not None and no_limits:
+        unread.append(f"limits of accounts and QOS: {no_limits}")
+    elif reason.limit is not None:
+        limits = attempt("limits of accounts and QOS", lambda: _limits(commands, snapshot, row, partitions), "")
+    if reason.blocker is Blocker.LICENSES:
+        pools = attempt("licences", lambda: _pools(commands), ())
+    if reservations is None:
+        reservations = attempt("reservations", lambda: read_reservations(commands), _NO_RESERVATIONS)
+    return JobDetails(
+        record=record, partitions=partitions, pools=pools, limits=limits, reservations=reservations,
+        start_s=attempt("Slurm's own expectation", lambda: time_s(record.get("StartTime", "")), float("nan")),
+        unread=tuple(unread),
+    )  # fmt: skip
+
+
+def _record(commands: Commands, snapshot: Snapshot, row: int) -> Mapping[str, str]:
+    """Fields of the job's record after its name. The owner chose the name; it may look like any field."""
+    jobs = snapshot.jobs
+    text = commands.run("scontrol", "-o", "show", "job", str(int(jobs.job_id[row])))
+    head, named, rest = text.partition(f"JobName={jobs.name[row]} ")
+    if not named:
+        raise UnreadableError("scontrol shows it under another name", text=head[:80])
+    return record_fields(rest)
+
+
+def _partitions(commands: Commands, listed: str) -> Mapping[str, Mapping[str, str]]:
+    """Fields of each partition, hidden ones too. Slurm always sends all of them, so one request is enough."""
+    names = [name for name in listed.split(",") if name]
+    text = commands.run("scontrol", "-ao", "show", "partition") if names else ""
+    shown = {one.get("PartitionName", ""): one for one in map(record_fields, split_records(text, "PartitionName"))}
+    if missing := [name for name in names if name not in shown]:
+        raise UnreadableError("scontrol does not show it", text=",".join(missing))
+    return {name: shown[name] for name in names}
+
+
+def _limits(commands: Commands, snapshot: Snapshot, row: int, partitions: Mapping[str, Mapping[str, str]]) -> str:
+    """assoc_mgr of the job's user, its account and the accounts above, its QOS and those of its partitions."""
+    jobs = snapshot.jobs
+    qos = {jobs.qos[row], *(text_or_empty(fields.get("QoS", "")) for fields in partitions.values())} - {""}
+
+    def ask(accounts: tuple[str, ...]) -> str:
+        return commands.run(
+            "scontrol", "-o", "show", "assoc_mgr", f"users={jobs.user[row]}", f"accounts={','.join(accounts)}",
+            f"qos={','.join(sorted(qos))}", "flags=assoc,qos",
+        )  # fmt: skip
+
+    text = ask((jobs.account[row],))
+    above = tuple(sorted({*parents(text), jobs.account[row]}))
+    return ask(above) if len(above) > 1 else text
+
+
+def _pools(commands: Commands) -> tuple[LicensePool, ...]:
+    found = (
+        record_fields(record)
+        for record in split_records(commands.run("scontrol", "-o", "show", "licenses"), "LicenseName")
+    )
+    return tuple(LicensePool(one["LicenseName"], int(one.get("Total", 0)), int(one.get("Used", 0))) for one in found)
+
+
+# Asks Slurm about jobs that are shown on a web page: a limited number, and none after Slurm did not answer.
+
+PATIENCE_S = 2.0  # for one answer
+PAGE_BUDGET_S = 5.0  # for all answers of one page; the ledger is read too before the server closes the connection
+SAME_FOR_ALL_JOBS = ("partition", "licenses")  # the output of `scontrol show` for these is the same for every job
+HIDDEN = "PrivateData hides them from users here; `slurmsched explain JOB` shows what you may see"
+NO_ANSWER_BEFORE = "not asked: Slurm did not answer an earlier question since this cycle"
+SLOW_BEFORE = "not asked: earlier answers took too long"
+HIDDEN_PARTITION_KEYS = (
+    "AllowAccounts",
+    "AllowQos",
+    "DenyAccounts",
+    "DenyQos",
+)  # keys of a partition with hidden accounts and QOS
+
+
+@dataclass(frozen=True, slots=True)
+class BoundedCommands(Commands):
+    """Commands that stop running after one of them got no answer.
+
+    late: set after a command without an answer.
+    kept: answers that are the same for every job. keeping: guards them.
+    until_s: no command is started after this time [s of the monotonic clock].
+    """
+
+    late: threading.Event = field(default_factory=threading.Event, repr=False, compare=False)
+    answers: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
+    keeping: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
+    until_s: float = math.inf
+
+    def run(self, program: str, *arguments: str, stdin: str = "") -> str:
+        """As Commands.run. Raises SlurmUnreachableError at once after an unanswered command."""
+        if arguments[-1] not in SAME_FOR_ALL_JOBS:
+            return self._run(program, *arguments, stdin=stdin)
+        with self.keeping:
+            if arguments[-1] not in self.answers:
+                self.answers[arguments[-1]] = self._run(program, *arguments, stdin=stdin)
+            return self.answers[arguments[-1]]
+
+    def _run(self, program: str, *arguments: str, stdin: str) -> str:
+        if self.late.is_set():
+            raise SlurmUnreachableError(NO_ANSWER_BEFORE)
+        remaining_s = self.until_s - time.monotonic()
+        if remaining_s <= 0:
+            raise SlurmUnreachableError(SLOW_BEFORE)
+        try:
+            asking = replace(self, timeout_s=min(self.timeout_s, remaining_s))
+            return Commands.run(asking, program, *arguments, stdin=stdin)
+        except SlurmUnreachableError:
+            self.late.set()
+            raise
+
+
+class PageQueries:
+    """Answers about jobs of one snapshot, for several threads. most: number of jobs to ask about."""
+
+    def __init__(self, settings: SlurmConfig, snapshot: Snapshot, most: int) -> None:
+        patience_s = min(settings.timeout_s, PATIENCE_S)
+        self._commands = BoundedCommands(settings.bin_dir, settings.conf, patience_s)
+        self._snapshot, self._most, self._remaining = snapshot, most, most
+        self._lock = threading.Lock()
+
+    def __call__(self, row: int) -> JobDetails:
+        """What Slurm shows of the job in this row, with the reservations of the snapshot."""
+        answers = self._snapshot.reservations
+        if not self._taken():
+            most = pluralize(self._most, "job")
+            limit = f"Slurm was asked about {most} for pages since this cycle, which is the limit"
+            return JobDetails(reservations=answers, unread=(f"{limit}; use `slurmsched explain JOB`",))
+        no_limits = HIDDEN if self._hides("accounts", "usage", "users") else ""
+        asking = replace(self._commands, until_s=time.monotonic() + PAGE_BUDGET_S)
+        return self._seen(read_details(asking, self._snapshot, row, no_limits=no_limits, reservations=answers))
+
+    def _seen(self, details: JobDetails) -> JobDetails:
+        """The facts without what Slurm hides from users."""
+        if self._hides("partitions"):
+            return replace(details, partitions={}, unread=(*details.unread, f"its partition: {HIDDEN}"))
+        if not self._hides("accounts", "usage", "users"):
+            return details
+        seen = {name: {key: value for key, value in fields.items() if key not in HIDDEN_PARTITION_KEYS}
+                for name, fields in details.partitions.items()}  # fmt: skip
+        return replace(details, partitions=seen)
+
+    def _hides(self, *kinds: str) -> bool:
+        """Whether Slurm shows users only their own of these. Who reads a page is unknown."""
+        return self._snapshot.site.hides(*kinds)
+
+    def _taken(self) -> bool:
+        with self._lock:
+            self._remaining -= 1
+            return self._remaining >= 0

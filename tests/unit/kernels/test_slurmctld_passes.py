@@ -1,0 +1,40 @@
+"""What a try of backfill takes to be gone, on nodes of 8 GPUs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from slurmsched.kernels.backfill_slots import Runs, ready_nodes
+from slurmsched.kernels.slurmctld_nodes import NodeRequest
+from slurmsched.kernels.slurmctld_passes import BackfillRules, future_start, runs_until_fit
+from slurmsched.model.columns import Int64s
+
+
+def start_of(on: Int64s, *, nodes: int, gpus: int, from_s: float, last_of_all: bool = False) -> tuple[float, list[int]]:
+    """When a job of one node could start, and where, if jobs of as many GPUs end at 60 and 70 on the nodes `on`."""
+    free, mask, chosen = np.zeros((3, nodes), np.int64), np.ones(nodes, np.bool_), np.zeros(nodes, np.int64)
+    need = np.array([gpus, 0, 0])
+    runs = Runs(np.array([60.0, 70.0]), np.arange(2), np.arange(2), np.ones(2, np.int64), on, np.tile(need, (2, 1)))
+    ready, by_ready = np.empty((1, nodes), np.int64), np.empty((1, nodes), np.int64)
+    able = np.array([ready_nodes(free, need, runs, 2, ready[0], by_ready[0])])
+    rules = BackfillRules(0.0, np.inf, 0.0, 0.0, 9, 9, 9, 9, np.zeros(3, np.int64), False, last_of_all)
+    to_go = runs_until_fit(ready, by_ready, able, mask, 1, 0, 0)
+    request = NodeRequest(1, need, need)
+    start = future_start(rules, free, runs, 2, to_go, ready[0], mask, request, chosen, from_s, np.inf)
+    return start, chosen.tolist()
+
+
+@pytest.mark.parametrize(("from_s", "start"), [(59.0, 70.0), (60.0, 60.0), (61.0, 61.0)])
+def test_future_start__what_ends_by_the_time_of_the_try_is_gone_at_once(from_s: float, start: float) -> None:
+    """Jobs of 4 GPUs end at 60 and at 70, within one window; who needs 4 has them at 60 if the try is of then."""
+    found, _ = start_of(np.array([0, 0]), nodes=1, gpus=4, from_s=from_s)
+    assert found == start
+
+
+@pytest.mark.parametrize(("last_of_all", "start"), [(False, 60.0), (True, 70.0)])
+def test_future_start__is_the_end_of_the_last_job_on_the_nodes_it_gets(last_of_all: bool, start: float) -> None:
+    """Jobs end at 60 on the first node and at 70 on the second, within one window; who needs one of the two is given
+    the first, since 26.05 at 60, before that when both are gone."""
+    found, chosen = start_of(np.array([0, 1]), nodes=2, gpus=8, from_s=0.0, last_of_all=last_of_all)
+    assert (found, chosen) == (start, [1, 0])

@@ -1,0 +1,127 @@
+"""Profiles of what runs: kept by model, or by user and name, written and read, and taken as a table of throughputs."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from slurmsched.config_file import parse_config
+from slurmsched.errors import ConfigError, InputError
+from slurmsched.estimators.throughput_table import throughput_table
+from slurmsched.estimators.throughputs import Throughputs
+from slurmsched.observe.gpu_profiles import (
+    GpuProfile,
+    ProfileKey,
+    ProfileStore,
+    profile_rows,
+    read_profiles,
+    with_seen,
+    write_profiles,
+)
+from slurmsched.planning.planner import Planner
+from slurmsched.testing import snapshot
+
+
+def at(now_s: float, *jobs: dict):
+    """Jobs that run on two GPUs of one node each."""
+    rows = [{"job_id": number, "state": "R", "gpus": 2, "user": "ann", "name": "a,b\n", **job}
+            for number, job in enumerate(jobs, 1)]  # fmt: skip
+    held = [
+        {"job_id": row["job_id"], "node": f"n{row['job_id']}", "gpu_type": "a100", "gpus": row["gpus"]} for row in rows
+    ]
+    return snapshot(rows, "4x8", now_s=now_s, allocations=held)
+
+
+def test_store__keeps_means_over_the_time_that_was_seen(tmp_path: Path) -> None:
+    """By model and batch, or by user and name; a job counts from its second look; a new daemon goes on."""
+    path, tells = tmp_path / "profiles.csv", "slurmsched: model=bert batch=64 throughput="
+    store = ProfileStore(path)
+    store.add(at(0.0, {"comment": f"{tells}100"}, {"gpu_use": 0.5, "gpu_memory_mib": 1_000.0}, {}))
+    store.add(at(100.0, {"comment": f"{tells}100"}, {"gpu_use": 0.5, "gpu_memory_mib": 3_000.0}, {}))
+    store.add(at(400.0, {"comment": f"{tells}200"}, {"gpu_use": 1.0, "gpu_memory_mib": 2_000.0}, {}))
+    again = ProfileStore(path)
+    again.add(at(10_000.0, {"comment": f"{tells}200"}))
+    again.add(at(20_000.0, {"comment": f"{tells}200"}))
+    found = read_profiles(path)
+    bert, group = (found[ProfileKey(*key, 2, "a100", "ann")] for key in (("bert", 64), ("ann:a_b_", 0)))
+    assert (bert.speed_s, round(bert.samples_per_s), bert.jobs, bert.last_s) == (1_000.0, 190, 2, 20_000.0)
+    assert (group.use, group.memory_mib, math.isnan(group.samples_per_s), len(found)) == (0.875, 3_000.0, True, 2)
+
+
+def test_profiles__are_a_table_of_throughputs(tmp_path: Path) -> None:
+    """For a policy's speeds: of a model, of a user's jobs of one name; rows without a throughput say nothing."""
+    path = tmp_path / "profiles.csv"
+    keys = {ProfileKey(model, 0, 2, kind): speed for model, kind, speed in
+            (("bert", "a100", 10.0), ("bert", "h100", 30.0), ("ann:train", "a100", 10.0),
+             ("ann:train", "h100", 20.0))}  # fmt: skip
+    profiles = {key: GpuProfile(speed * 100, 100.0, last_s=1.0) for key, speed in keys.items()}
+    write_profiles(path, profiles | {ProfileKey("dark", 0, 1, "a100"): GpuProfile(used_s=5.0, use_s=9.0)})
+    jobs = [{"gpus": 2, "comment": "slurmsched: model=bert"}, {"gpus": 2, "user": "ann", "name": "train"},
+            {"gpus": 2, "user": "bob", "name": "train"}]  # fmt: skip
+    speeds = Throughputs(str(path), "a100").speeds(snapshot(jobs), ("a100", "h100"))
+    assert speeds.round(2).tolist() == [[1.0, 3.0], [1.0, 2.0], [1.0, 2.45]]
+
+
+def test_profiles__one_user_does_not_price_the_jobs_of_others(tmp_path: Path) -> None:
+    """The median over users counts, in the table, in what is shown, and of two users the lower."""
+    path = tmp_path / "profiles.csv"
+    told = {"ann": (10.0, 30.0), "bob": (11.0, 33.0), "eve": (1e9, 1e-3)}
+    profiles = {ProfileKey("bert", 0, 2, kind, user): GpuProfile(speed * 100, 100.0, jobs=1)
+                for user, both in told.items() for kind, speed in zip(("a100", "h100"), both, strict=True)}  # fmt: skip
+    write_profiles(path, profiles)
+    speeds = Throughputs(str(path), "a100").speeds(
+        snapshot([{"gpus": 2, "comment": "slurmsched: model=bert"}]), ("h100",)
+    )
+    assert speeds.round(3).tolist() == [[round(30.0 / 11.0, 3)]]
+    few = {key: one for key, one in read_profiles(path).items() if key.user != "bob"}
+    shown = [[(row["gpu_type"], row["samples_per_s"], row["jobs"]) for row in profile_rows(some)]
+             for some in (profiles, few)]  # fmt: skip
+    assert shown == [[("a100", 11.0, 3), ("h100", 30.0, 3)], [("a100", 10.0, 2), ("h100", 1e-3, 2)]]
+
+
+def test_profiles__what_cannot_be_is_left_out(tmp_path: Path) -> None:
+    """A throughput beyond all machines, values that are not finite: neither kept, nor read, nor shown."""
+    path = tmp_path / "profiles.csv"
+    store = ProfileStore(path)
+    for now_s in (0.0, 600.0):
+        idle = {"gpu_use": 0.5, "gpu_memory_mib": math.inf, "comment": "slurmsched: throughput=1e-300"}
+        store.add(at(now_s, {"comment": "slurmsched: model=x throughput=1e308"}, idle))
+    assert "inf" not in path.read_text()
+    (row,) = profile_rows(read_profiles(path))
+    assert (row["samples_per_s"], row["memory_mib"], row["use"]) == (None, None, 0.5)
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([*lines, lines[1].replace("0.5000", "inf").replace(",a100", ",h100")]) + "\n")
+    assert len(read_profiles(path)) == 1
+    assert throughput_table(str(path)) == {}
+
+
+def test_profiles__are_read_when_there_are_any(tmp_path: Path) -> None:
+    """By the documented configuration slurmsched starts before there is a file, and says so in its plans; a policy of
+    elastic jobs too. A table that is not the daemon's own must be there."""
+    path = str(tmp_path / "profiles.csv")
+    for policy in ("gavel", "best-scaling"):
+        speeds = {"name": "throughputs", "table": path, "reference": "a100"}
+        tree = {"policy": {"name": policy, "speeds": speeds}}
+        planner = Planner.from_config(parse_config(tree | {"measured_use": {"profiles": path}}))
+        (note,) = [one for one in planner.plan(snapshot([{"gpus": 2}], "4x8")).notes if path in one]
+        assert "has no rows of GPU type 'a100' yet" in note
+        with pytest.raises(ConfigError, match=r"no speed estimator and no file"):
+            Planner.from_config(parse_config(tree))
+
+
+def test_profiles__are_bounded_and_a_bad_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ones seen last stay, in memory and in the file; of one user only so many."""
+    monkeypatch.setattr("slurmsched.observe.gpu_profiles.MOST_OF_USER", 3)
+    monkeypatch.setattr("slurmsched.observe.gpu_profiles.MOST_ROWS", 5)
+    path, profiles = tmp_path / "profiles.csv", {}
+    for now_s, user in enumerate(["ann", "bob", "cid", *["eve"] * 9]):
+        seen = at(float(now_s), {"user": user, "gpu_use": 0.5, "name": f"m{now_s}"})
+        profiles, _ = with_seen(profiles, seen, 1.0, {1: ProfileKey(f"{user}:m{now_s}", 0, 2, "a100", user)})
+    assert [key.model for key in profiles] == ["bob:m1", "cid:m2", "eve:m9", "eve:m10", "eve:m11"]
+    write_profiles(path, profiles)
+    assert len(read_profiles(path)) == 5
+    path.write_text("model,batch\nx,y\n")
+    with pytest.raises(InputError, match=r"profiles\.csv"):
+        ProfileStore(path)

@@ -1,0 +1,255 @@
+"""CPUs of pending jobs: fewer where CPUs alone keep them from free GPUs, given back, and left alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from slurmsched.config import LeverConfig, PlacementConfig, PreemptionConfig, ScopeConfig
+from slurmsched.model import (
+    JobState,
+    Operation,
+    Outcome,
+    Override,
+    OverrideState,
+    Plan,
+    Purpose,
+    Ranking,
+    Rights,
+    SetCpus,
+    Site,
+    Snapshot,
+)
+from slurmsched.placements.baselines import BestFit
+from slurmsched.planning.cpu_counts import CpuLever, own_cpus
+from slurmsched.planning.gate import CHANGED, CurrentJob, GateContext, GateTime, refusal, still_ours
+from slurmsched.planning.job_overrides import CPUS, NODE_LIST_FIELDS, untouched
+from slurmsched.planning.levers import undo_plan
+from slurmsched.planning.node_lists import node_list_lever
+from slurmsched.planning.planner import Planner
+from slurmsched.planning.proposals import Budget, Proposal
+from slurmsched.policies.fifo import Fifo
+from slurmsched.slurm.writer import command
+from slurmsched.testing import snapshot
+
+NOW = 1_000.0
+HINT = "slurmsched: min_cpus=4"
+
+
+def queue(*rows: dict[str, Any], used: int = 58, **others: Any) -> Snapshot:
+    """Jobs of one GPU and 16 CPUs on a node with 8 GPUs, 4 of them free, and 64 CPUs, of which so many are used."""
+    jobs = [{"job_id": number, "submit_s": 900.0, "gpus": 1, "nodes": 1, "cpus": 16, "gpu_request": "gpu:1",
+             "comment": HINT, **row} for number, row in enumerate(rows, 1)]  # fmt: skip
+    made = snapshot(jobs, "1x8", now_s=NOW, site=Site(rights=Rights.OPERATOR), **others)
+    columns = {"cpus": 64, "cpus_used": used, "gpus_used": 4, "memory_mib": 1e6}
+    nodes = made.nodes.with_columns(**{name: np.array([value], getattr(made.nodes, name).dtype)
+                                       for name, value in columns.items()})  # fmt: skip
+    return replace(made, nodes=nodes)
+
+
+def plan(given: Snapshot, *, on: bool = True, preempts: bool = False) -> Plan:
+    lever, preemption = (
+        LeverConfig(cpus=on, admin_comment=False),
+        PreemptionConfig(enabled=preempts, quantum_s=1, least_factor=0),
+    )
+    return Planner(Fifo(), scope=ScopeConfig(partitions=("gpu",)), lever=lever, preemption=preemption).plan(given)
+
+
+def asks(made: Plan) -> dict[int, tuple[int, int, int]]:
+    """What is written: job -> the new number, the one it has, its own."""
+    return {step.job_id: (step.new, step.old, step.base) for step in made.actions if isinstance(step, SetCpus)}
+
+
+def record(sent: int, **others: Any) -> Override:
+    return Override(**{"job_id": 1, "submit_s": 900.0, "field": "cpus", "base": 16, "sent": sent, "values": (16,),
+                       "since_s": NOW} | others)  # fmt: skip
+
+
+OPERATION = Operation("1-1", Purpose.PREEMPT, 1, 900.0, "ann", "n1", 60.0, 950.0)
+LISTED = (Override(1, 900.0, "node_list", "", "n1", values=("n1",)),)
+
+
+def test_cpus__nothing_is_written_by_default() -> None:
+    """lever.cpus is off."""
+    assert asks(plan(queue({}), on=False)) == {}
+
+
+def test_cpus__a_job_gets_what_a_node_has_beside_its_free_gpus() -> None:
+    """6 CPUs are left: job 1 gets them all, so that none are left for job 2; job 2 alone would get them too."""
+    made = plan(queue({}, {}))
+    assert asks(made) == {1: (6, 16, 16)}
+    assert made.overrides[0] == record(6)
+    assert asks(plan(queue({}))) == {1: (6, 16, 16)}
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"comment": ""},  # it tells nothing
+        {"comment": "slurmsched: min_cpus=7"},  # no node has so many
+        {"cpus": 6},  # its own fit
+        {"gpus": 5, "gpu_request": "gpu:5"},  # there are too few GPUs
+        {"nodes": 2, "gpus": 2},
+        {"array_job_id": 1},
+        {"het_job_id": 1},
+        {"exclusive": True},
+        {"priority": 0},  # held
+        {"state": "RUNNING", "start_s": 950.0},
+    ],
+)
+def test_cpus__jobs_that_keep_theirs(row: dict[str, Any]) -> None:
+    """Whatever else keeps them waiting."""
+    assert asks(plan(queue(row))) == {}
+
+
+def test_cpus__a_number_on_record_stays_while_it_fits() -> None:
+    """5 CPUs of ours, and 6 free: nothing is written. With 4 free it is changed; with 16 it has its own again."""
+    given = queue({"cpus": 5}, overrides=(record(5),))
+    assert own_cpus(given).jobs.cpus.tolist() == [16]
+    assert asks(plan(given)) == {}
+    assert asks(plan(queue({"cpus": 5}, used=60, overrides=(record(5),)))) == {1: (4, 5, 16)}
+    made = plan(queue({"cpus": 5}, used=48, overrides=(record(5),)))
+    assert asks(made) == {1: (16, 5, 16)} and not made.overrides[-1].open
+
+
+@pytest.mark.parametrize("more", [{"operations": (OPERATION,)}, {"overrides": LISTED}])
+def test_cpus__of_a_job_with_something_else_under_way_stay(more: dict[str, Any]) -> None:
+    """Nodes are kept for a job of 5 CPUs, or it has a node list: with 16 it might not fit there. A job of 5 CPUs of
+    ours gets no node list and no victims either."""
+    known = (record(5), *more.get("overrides", ()))
+    assert asks(plan(queue({"cpus": 5}, used=48, **{**more, "overrides": known}))) == {}
+    given = queue({"cpus": 5}, {}, overrides=(record(5),))
+    assert untouched(given, but=NODE_LIST_FIELDS).tolist() == [True, False]
+    assert untouched(given, but=(CPUS,)).tolist() == [False, False]
+
+
+def test_cpus__no_node_list_is_chosen_while_they_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would be chosen by the number of before, also where the write waits for the next cycle."""
+    given, chosen = queue({}, {}), list[Any]()
+    monkeypatch.setattr(
+        node_list_lever, "node_lists", lambda _, __, managed, *___: chosen.extend(managed) or Proposal()
+    )
+    none, all_ = np.zeros(2, np.int64), np.ones(2, np.bool_)
+    budget = Budget(all_, 9, none, ~all_, GateContext(), {"cpus": Proposal(postponed=(1,))})
+    lever = node_list_lever.NodeListLever(BestFit(), PlacementConfig(), ScopeConfig())
+    lever.propose(given, Ranking(none), budget)
+    assert chosen == [False, True]
+
+
+def test_cpus__nobody_leaves_for_a_job_that_has_room_by_fewer() -> None:
+    """Neither in the cycle that writes its CPUs, nor while it has 6 of ours and a job before it takes 2. Without the
+    hint, or without the record, bob's job goes."""
+    bob = {"user": "bob", "state": "RUNNING", "submit_s": 901.0, "start_s": 902.0, "run_s": 98.0, "end_s": 90_000.0,
+           "node_list": "n1", "cpus": 58, "gpus": 4, "requeueable": True,
+           "comment": "slurmsched: preempt=yes ckpt=USR2@9"}  # fmt: skip
+    held = [{"job_id": 2, "node": "n1", "gpus": 4}]
+
+    def moved(*waiting: dict[str, Any], known: tuple[Override, ...] = ()) -> set[str]:
+        first, *others = ({"time_limit_s": 600.0, **row} for row in waiting)
+        given = queue(first, bob, *others, allocations=held, overrides=known)
+        return {step.kind for step in plan(given, preempts=True).actions}
+
+    assert moved({}) == {"cpus"}
+    assert "signal" in moved({"comment": ""})
+    two = ({"cpus": 2, "comment": ""}, {"cpus": 6, "comment": "slurmsched: min_cpus=6"})
+    assert moved(*two, known=(record(6, job_id=3, values=()),)) == set()
+    assert "signal" in moved(*two)
+
+
+def test_cpus__go_back_for_good_where_a_limit_asks_for_more() -> None:
+    """QOS with MinTRES: the job would wait for good because of us."""
+    given = queue({"cpus": 5, "reason": "QOSMinCpuNotSatisfied"}, overrides=(record(5),))
+    made = plan(given)
+    assert (asks(made), made.overrides[-1].abandoned) == ({1: (16, 5, 16)}, True)
+    assert asks(plan(queue({"cpus": 16}, overrides=made.overrides[-1:]))) == {}
+    assert asks(plan(queue({"cpus": 5, "reason": "AssocGrpCPUMinutesLimit"}, overrides=(record(5),)))) == {}
+
+
+def test_cpus__go_back_when_the_lever_is_off_and_at_undo() -> None:
+    """Also of a job that waits again after a requeue, which keeps what it was given."""
+    given = queue({"cpus": 5, "submit_s": 950.0}, overrides=(record(5),))
+    for made in (plan(given, on=False), undo_plan(given)):
+        assert asks(made) == {1: (16, 5, 16)}
+    assert asks(undo_plan(queue({"cpus": 5, "state": "RUNNING", "start_s": 950.0}, overrides=(record(5),)))) == {}
+
+
+def test_cpus__what_was_on_record_and_not_sent_is_closed() -> None:
+    """A process that dies right before the write: the job has its own, and undo writes nothing."""
+    given = queue({}, overrides=(record(5),))
+    assert asks(undo_plan(given)) == {} and not undo_plan(given).overrides[0].open
+    assert asks(plan(given)) == {1: (6, 16, 16)}
+    made = plan(queue({}, used=0, overrides=(record(5),)))
+    assert asks(made) == {} and not made.overrides[0].open
+
+
+def test_cpus__what_somebody_else_changed_stays() -> None:
+    """8 CPUs are not ours: the job is left alone until it is submitted again, at undo too."""
+    given = queue({"cpus": 8}, overrides=(record(5),))
+    made = plan(given)
+    assert (asks(made), made.overrides[0].state, made.overrides[0].open) == ({}, OverrideState.ABANDONED, False)
+    assert asks(undo_plan(given)) == {}
+    restored = queue({}, overrides=(record(5, values=()),))  # 5 were in force, and its user has set 16 again
+    assert (asks(plan(restored)), plan(restored).overrides[0].state) == ({}, OverrideState.ABANDONED)
+    assert asks(undo_plan(restored)) == {}
+    assert plan(queue({"cpus": 5}, overrides=(record(5),))).overrides[0].values == ()  # seen in force
+    left = record(16, state=OverrideState.ABANDONED)
+    assert asks(plan(queue({}, overrides=(left,)))) == {}
+    assert asks(plan(queue({"submit_s": 950.0}, overrides=(left,)))) == {1: (6, 16, 16)}
+
+
+def test_cpus__a_refused_job_is_left_alone() -> None:
+    """Its CPUs are asked for in another way: one attempt. What Slurm refused may be in force: the next look tells, and
+    a number of ours goes back then. What Slurm took is known."""
+    (action,), records = (made := plan(queue({}))).actions, made.overrides
+    why = f"{CHANGED}: its CPUsPerTask is 1"
+
+    def after(status: str, message: str = "", before: tuple[Override, ...] = ()) -> Override:
+        (found,) = CpuLever.settled(records, before, [Outcome(action, status, message)], 1)
+        return found
+
+    assert after("refused", why) == record(16, values=(), state=OverrideState.ABANDONED, note=why)
+    assert after("refused", why, (record(7),)) == record(7, state=OverrideState.ABANDONED, note=why)
+    doubtful = after("refused", "Requested node configuration is not available")
+    assert (doubtful.abandoned, doubtful.open) == (True, True)
+    assert asks(plan(queue({"cpus": 6}, overrides=(doubtful,)))) == {1: (16, 6, 16)}
+    (own,) = plan(queue({}, overrides=(doubtful,))).overrides
+    assert (own.abandoned, own.open) == (True, False)
+    assert after("written") == replace(records[0], values=())
+    assert CpuLever.settled(records, (), [Outcome(action, "unknown")], 1) == ()
+
+
+def test_cpus__what_somebody_else_changed_stays_when_the_rest_goes_back() -> None:
+    """`scontrol update cpuspertask=8` leaves the two other numbers at our 6: these go back, and the job is left alone.
+    Where all of them are another one, nothing goes back, and no later cycle tries again."""
+    ours = (record(6),)
+    undone = undo_plan(queue({"cpus": 6}, overrides=ours))
+    (back,), planned = undone.actions, undone.overrides[-1]
+    assert isinstance(back, SetCpus)
+
+    def seen(task: int, job: int, node: int) -> GateContext:
+        fields = {"cpus-per-task": str(task), "NumCPUs": str(job), "mincpus": str(node)}
+        return GateContext(seen={1: CurrentJob(900.0, JobState.PENDING, 0, fields=fields)})
+
+    assert still_ours(back, seen(6, 6, 6)) == back and refusal(back, seen(6, 6, 6), GateTime.SEND) is None
+    assert refusal(back, seen(8, 6, 6), GateTime.SEND) is None
+    part = still_ours(back, seen(8, 6, 6))
+    assert command(part) == "update JobId=1 NumCPUs=16 MinCPUsNode=16"
+    refused = refusal(back, seen(8, 7, 9), GateTime.SEND)
+    assert refused and refused.rule == "value"
+    for answer in (Outcome(part, "written"), Outcome(back, "refused", refused.reason)):
+        (after,) = CpuLever.settled((planned,), ours, [answer], 1)
+        assert (after.abandoned, after.open) == (True, False)
+    assert CpuLever.settled((planned,), ours, [Outcome(back, "refused", f"{CHANGED}: it is RUNNING")], 1) == ()
+    given = replace(back, new=4, base=16)
+    assert refusal(given, seen(6, 6, 1), GateTime.SEND) is not None  # as by --mincpus
+
+
+def test_cpus__are_written_in_one_command() -> None:
+    """Of the job, of its task and of its node; nothing else goes into it."""
+    (action,) = (action for action in plan(queue({})).actions if isinstance(action, SetCpus))
+    assert command(action) == "update JobId=1 CPUsPerTask=6 NumCPUs=6 MinCPUsNode=6"
+    with pytest.raises(ValueError, match="is not a word"):
+        command(replace(action, new="6 Nice=0"))  # type: ignore[arg-type]

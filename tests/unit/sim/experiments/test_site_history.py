@@ -1,0 +1,159 @@
+"""`init --history`: the site's own jobs and cluster, read and replayed, and what they speak for."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from slurmsched.config_file import parse_config
+from slurmsched.config_text import first_config
+from slurmsched.errors import InputError, SlurmError
+from slurmsched.model import Labels
+from slurmsched.model.trace import RecordedTrace, Trace
+from slurmsched.sim.experiments import site_history
+from slurmsched.sim.experiments.policy_proposal import Judged, Loss
+from slurmsched.sim.experiments.site_history import HistoryProposal, fitting, propose, pull_days, site_folder
+from slurmsched.slurm.doctor.site_discovery import DiscoveredSite, GpuPartition
+
+CONF = """ClusterName=lab
+include nodes.conf
+PartitionName=gpu Nodes=n[1-2] Default=YES
+"""
+NODES = "NodeName=n[1-2] CPUs=8 Gres=gpu:4 RealMemory=1000\n"
+
+
+def jobs(count: int) -> Trace:
+    """Long and short jobs in turns, all at once."""
+    limits = [7_200.0 if number % 2 else 600.0 for number in range(count)]
+    return Trace.of(range(1, count + 1), [4] * count, range(count), limits, limits, user=["ann", "bob"] * (count // 2))
+
+
+class Answers:
+    """Commands of a Slurm without slurmdbd, but for its QOS."""
+
+    def run(self, *command: str) -> str:
+        if command[-1] != "qos":
+            raise SlurmError("there is no slurmdbd")
+        return "Name|Priority\nnormal|0\n"
+
+
+@pytest.fixture
+def conf(tmp_path: Path) -> Path:
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc" / "slurm.conf").write_text(CONF)
+    (tmp_path / "etc" / "nodes.conf").write_text(NODES)
+    return tmp_path / "etc" / "slurm.conf"
+
+
+def test_site_folder__is_a_cluster_to_replay_on(conf: Path, tmp_path: Path) -> None:
+    """slurm.conf with what it includes, and what Slurm's commands say of limits; what they do not say is left out."""
+    folder = site_folder(Answers(), conf, tmp_path / "site")
+    assert sorted(path.name for path in folder.iterdir()) == ["nodes.conf", "qos.txt", "slurm.conf"]
+    assert len(fitting(jobs(4), str(folder))[0]) == 4
+
+
+def test_site_folder__needs_slurm_conf(tmp_path: Path) -> None:
+    """Named in the error."""
+    with pytest.raises(InputError, match="cannot be read") as error:
+        site_folder(Answers(), tmp_path / "none" / "slurm.conf", tmp_path / "site")
+    assert error.value.source.endswith("none/slurm.conf")
+
+
+def test_fitting__leaves_out_what_the_cluster_cannot_start(conf: Path, tmp_path: Path) -> None:
+    """Jobs of a partition that is gone, or of more GPUs than there are; said with their number."""
+    folder = str(site_folder(Answers(), conf, tmp_path / "site"))
+    trace = jobs(4).with_columns(partition=Labels.of(["gpu", "old", "", "gpu"]), gpus=np.array([4, 4, 4, 64]))
+    fits, told = fitting(trace, folder)
+    assert fits.job_id.tolist() == [1, 3]
+    assert told == ("2 jobs left out: their partition or their GPUs are not there any more",)
+    with pytest.raises(InputError, match="no job of the history fits"):
+        fitting(trace.with_columns(gpus=np.full(4, 64)), folder)
+
+
+def test_pull_days__asks_for_whole_days_and_needs_jobs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """From so many days ago until today; a handful of jobs says nothing."""
+    asked: list[tuple[object, object]] = []
+
+    class Archive:
+        def __init__(self, commands: object, folder: Path, since: object, until: object) -> None:
+            asked.append((since, until))
+
+        def run(self) -> list[object]:
+            return []
+
+        def trace(self) -> RecordedTrace:
+            return RecordedTrace(trace, "sacct", warnings=("one row cannot be read",))
+
+    monkeypatch.setattr(site_history, "AccountingArchive", Archive)
+    today, trace = datetime.now(UTC).date(), jobs(60)
+    pulled, told = pull_days(Answers(), 7, tmp_path)
+    assert (len(pulled), told, asked) == (60, ("one row cannot be read",), [(today - timedelta(days=7), today)])
+    trace = jobs(10)
+    with pytest.raises(InputError, match="10 GPU jobs of the last 7 days"):
+        pull_days(Answers(), 7, tmp_path)
+
+
+def test_propose__finds_that_short_jobs_first_helps(conf: Path, tmp_path: Path) -> None:
+    """All policies against Slurm alone; preemption in a row of its own."""
+    folder = str(site_folder(Answers(), conf, tmp_path / "site"))
+    made = propose(jobs(16), folder, (), 7, 1, candidates=("sjf", "discretized-las"))
+    sjf, las = made.rows
+    assert (sjf.policy, las.policy, made.preempting.policy) == ("sjf", "discretized-las", "discretized-las +preempt")
+    assert sjf.mean_wait < 0.8
+    assert las.same
+    assert made.slurm_wait_h > 0
+    assert made.notes == (
+        "Assumed: model slurmctld; preemption: a job keeps all its work and restarts in 30 s; time limits as recorded; "
+        "all jobs count.",
+    )  # fmt: skip
+
+
+def test_propose__says_how_far_to_trust_a_history(conf: Path, tmp_path: Path) -> None:
+    """Recorded starts: a back-test, and the edges of the window do not count."""
+    folder, trace = str(site_folder(Answers(), conf, tmp_path / "site")), jobs(16)
+    recorded = trace.with_columns(start_s=np.floor(trace.submit_s / 4) * 2_000.0 + 60)
+    trust, assumed = propose(recorded, folder, (), 7, 1, candidates=("sjf",)).notes
+    assert trust.startswith("Trust: ") and "of the pairs start in the recorded order" in trust
+    assert assumed.startswith("Assumed: model slurmctld; ") and "are left out" in assumed
+
+
+SJF = Judged(
+    "response-ratio:gpus_power=0.33", 0.7, 0.8, 1.1, 2.8, Loss("bob", 0.4, 1.1), Loss("1 GPU", -1.0, 0.8), False
+)
+PREEMPT = replace(SJF, policy="discretized-las +preempt", mean_wait=0.4)
+SITE = DiscoveredSite("26.05.5", "lab", "slurm", True, True, (GpuPartition("gpu", 4, 32),))
+
+
+def test_first_config__writes_what_the_history_speaks_for() -> None:
+    """Policy and parameters; the table and who loses as comments; preemption stays off."""
+    text = first_config(
+        SITE, ("gpu",), proposal=HistoryProposal(SJF, (SJF,), PREEMPT, 4.0, 30, 1_000, ("3 jobs left out",))
+    )
+    config = parse_config(tomllib.loads(text))
+    assert (config.policy.name, config.policy.parameters) == ("response-ratio", {"gpus_power": 0.33})
+    assert config.preemption.enabled is False
+    for line in ("# 1,000 jobs of the last 30 days",
+                 "# Who loses most by it: bob +0.4 h (1.10x); 1 GPU -1.0 h (0.80x).",
+                 "# Preemption: would save more (0.40x of Slurm's mean wait)", "# 3 jobs left out"):  # fmt: skip
+        assert line in text
+
+
+def test_first_config__says_that_no_policy_helps() -> None:
+    """fifo within the tiers changes least."""
+    text = first_config(
+        SITE, ("gpu",), proposal=HistoryProposal(None, (), replace(PREEMPT, mean_wait=0.99), 4.0, 30, 1_000)
+    )
+    assert parse_config(tomllib.loads(text)).policy.name == "fifo"
+    assert "# No policy saves 5% of the mean wait without a clear loss for somebody" in text
+    assert "# Preemption: is not worth it" in text
+
+
+def test_first_config__without_history_says_what_was_not_checked() -> None:
+    """And which command checks it; or why it could not."""
+    assert "# Not checked on the jobs of this site: `slurmsched init --history 30`" in first_config(SITE, ("gpu",))
+    assert "# Not checked: away" in first_config(SITE, ("gpu",), unchecked="Not checked: away")

@@ -1,0 +1,47 @@
+"""Functions over 30 lines: each says why, in a comment above it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+MOST_LINES = 30  # from `def` to the last line, without decorators
+MARK = f"# Over {MOST_LINES} lines: "
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def _files() -> list[Path]:
+    """Every module of the product once."""
+    links = (ROOT / "slurmsched" / "cli", ROOT / "slurmsched" / "db")
+    found = [path for folder in ("cli", "db", "plugin", "slurmsched") for path in (ROOT / folder).rglob("*.py")]
+    return [path for path in found if not any(path.is_relative_to(link) for link in links)]
+
+
+def _unexplained(text: str) -> Iterator[str]:
+    """Names of the long functions that lack the comment above their first decorator, or above `def`."""
+    lines = text.splitlines()
+    for node in ast.walk(ast.parse(text)):
+        if not isinstance(node, FUNCTIONS) or node.end_lineno - node.lineno < MOST_LINES:
+            continue
+        above = min([node.lineno, *(each.lineno for each in node.decorator_list)]) - 2
+        while above >= 0 and lines[above].lstrip().startswith("#") and MARK not in lines[above]:
+            above -= 1
+        if above < 0 or not lines[above].lstrip().startswith(MARK):
+            yield f"{node.name}: {node.end_lineno - node.lineno + 1} lines"
+
+
+def test_long_functions__are_found():
+    body = "    pass\n" * MOST_LINES
+    long, short = f"def long():\n{body}", f"@cache\ndef short():\n{body[9:]}"
+    reason = f"{MARK}one line for each column.\n@cache\n"
+    assert list(_unexplained(long + short)) == ["long: 31 lines"]
+    assert list(_unexplained(reason + long)) == []
+
+
+def test_long_functions__say_why_they_are_long():
+    files = _files()
+    assert len(files) > 200
+    assert {f"{path.relative_to(ROOT)}: {each}" for path in files
+            for each in _unexplained(path.read_text(encoding="utf-8"))} == set()  # fmt: skip
