@@ -196,7 +196,7 @@ def test_site_settings__do_not_stop_the_operator(site, waiting, setting):
 
 def test_rate_limiter__a_refused_ping_is_no_outage(site, waiting):
     """`scontrol show config` ends with 1 where the limiter refuses its ping behind the settings; a cycle reads on."""
-    run("labctl", "conf", "SlurmctldParameters", "rl_enable,rl_bucket_size=2")
+    run("labctl", "conf", "SlurmctldParameters", "rl_enable,rl_bucket_size=1")
     run("labctl", "restart", "slurmctld")
     run("labctl", "wait-ready")
     until(lambda: run("scontrol", "show", "config", user=site.user, check=False).rc == 1, "a ping is refused")
