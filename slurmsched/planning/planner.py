@@ -8,6 +8,7 @@ from functools import reduce
 from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from slurmsched import registry
 from slurmsched.config import (
@@ -87,7 +88,7 @@ class Planner:
         estimator = getattr(self.policy, "estimator", None)
         return estimator.terms(snapshot) if isinstance(estimator, ExplainingEstimator) else None
 
-    # Over 30 lines: the numbered steps of a cycle, to be read on one screen.
+    # Over 30 lines: the numbered steps of a cycle.
     def plan(self, snapshot: Snapshot) -> Plan:
         """What this cycle would change. The same snapshot gives the same plan."""
         # 1. Which jobs are ours to order; for each other one the rule that leaves it alone.
@@ -102,19 +103,11 @@ class Planner:
         values = wanted_values(snapshot, ranking, ours, priority, self.lever)
         ranking = with_own_nice(snapshot, ranking, ours, values, priority)
         # 4. Each lever proposes changes, within the writes that those before it have not used.
-        context = GateContext(
-            snapshot,
-            self.scope,
-            self.preemption,
-            self.operations_config,
-            verdict,
-            out_of_scope=self._out_of_scope(snapshot),
-        )
+        context = self._context(snapshot, verdict)
         budget = Budget(ours, self.pace.writes_per_cycle, values, behind_by_own_nice(snapshot, priority), context)
         proposals = _proposals(levers, snapshot, ranking, budget)
         # 5. The gate leaves out what is not safe.
-        first = sorted(proposals, key=lambda name: not levers[name].first)
-        passed, unfit = _passed([action for name in first for action in proposals[name].actions], proposals, context)
+        passed, unfit = _passed(levers, proposals, context)
         # 6. The plan, with a reason for each change and each refusal.
         returned = proposals["out-of-scope"].actions
         return Plan(
@@ -140,8 +133,12 @@ class Planner:
         ranking = idle_users_last(ranking, seen, ours, self.idle)
         return with_decider(seen, aged_first(ranking, seen, ours, self.starvation.age_cap_s))
 
-    def _out_of_scope(self, snapshot: Snapshot) -> Bools:
-        return job_scope.out_of_scope(snapshot.jobs, self.scope, self.lever.kind)
+    def _context(self, snapshot: Snapshot, verdict: NDArray[np.int8]) -> GateContext:
+        """What the gate's rules look at when the plan is made. verdict: (N,), of job_scope.verdicts."""
+        out_of_scope = job_scope.out_of_scope(snapshot.jobs, self.scope, self.lever.kind)
+        return GateContext(
+            snapshot, self.scope, self.preemption, self.operations_config, verdict, out_of_scope=out_of_scope
+        )
 
     def _notes(self, snapshot: Snapshot, seen: Snapshot, ranking: Ranking, ours: Bools) -> tuple[str, ...]:
         """What this plan cannot do, in words."""
@@ -166,12 +163,16 @@ def _proposals(levers: dict[str, Lever], snapshot: Snapshot, ranking: Ranking, b
 
 
 def _passed(
-    actions: list[Action], proposals: dict[str, Proposal], context: GateContext
+    levers: dict[str, Lever], proposals: dict[str, Proposal], context: GateContext
 ) -> tuple[list[Action], list[Refusal]]:
-    """The actions that the gate lets pass, and why not the others. Steps of operations have passed it together."""
+    """The actions that the gate lets pass, and why not the others. Steps of operations have passed it together.
+
+    Actions of the levers that are marked `first` come before all others.
+    """
     passed, refused = list[Action](), list[Refusal]()
+    order = sorted(proposals, key=lambda name: not levers[name].first)
     operations = {operation.id for proposal in proposals.values() for operation in proposal.operations}
-    for action in actions:
+    for action in (action for name in order for action in proposals[name].actions):
         together = isinstance(action, Step) and action.operation in operations
         found = None if together else refusal(action, context, GateTime.PLAN)
         passed += [] if found else [action]

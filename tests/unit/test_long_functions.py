@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ast
+import inspect
 from collections.abc import Iterator
 from pathlib import Path
+
+from slurmsched.planning.planner import Planner
 
 ROOT = Path(__file__).parents[2]
 MOST_LINES = 30  # from `def` to the last line, without decorators
@@ -45,3 +48,9 @@ def test_long_functions__say_why_they_are_long():
     assert len(files) > 200
     assert {f"{path.relative_to(ROOT)}: {each}" for path in files
             for each in _unexplained(path.read_text(encoding="utf-8"))} == set()  # fmt: skip
+
+
+def test_planner__steps_of_a_cycle_fit_on_one_screen():
+    """Planner.plan has fewer than 40 lines."""
+    lines, _ = inspect.getsourcelines(Planner.plan)
+    assert len(lines) < 40
