@@ -89,6 +89,8 @@ class GateContext:
 
     When an action is sent:
     seen: jobs as they are now, by id.
+    broken: answers to the steps that were refused, by the id of their operation.
+    cannot_start: why the job of an operation cannot start on its nodes, by the operation's id; "" = it can.
     """
 
     snapshot: Snapshot | None = None
@@ -103,6 +105,8 @@ class GateContext:
     stopped: str = ""
     busy: str = ""
     seen: Mapping[int, CurrentJob] = field(default_factory=dict)
+    broken: Mapping[str, str] = field(default_factory=dict)
+    cannot_start: Mapping[str, str] = field(default_factory=dict)
 
 
 def row_of(action: Action, snapshot: Snapshot) -> int:
@@ -118,6 +122,12 @@ DOUBTFUL = "what a doubled or forged record tells"  # of a job whose record cann
 UNREAD_COMMENT = "its AdminComment could not be read"
 FOREIGN_COMMENT = f"{CHANGED}: the text of somebody else"
 FOREIGN_FIELD = f"{CHANGED}: its"  # and the name of the option, and what it is
+
+
+def earlier_step(action: Action | None, view: GateContext) -> str:
+    """The steps of an operation are sent in their order, and none after one that was refused."""
+    reason = view.broken.get(action.operation, "") if isinstance(action, Step) else ""
+    return f"an earlier step of its operation was refused: {reason}" if reason else ""
 
 
 def gone(action: Action | None, view: GateContext) -> str:
@@ -252,6 +262,11 @@ def other_extent(action: Action | None, view: GateContext) -> str:
     ):
         return ""
     return f"{CHANGED}: it asks for whole nodes (--exclusive)"
+
+
+def beneficiary_cannot_start(action: Action | None, view: GateContext) -> str:
+    """No job loses GPUs to a job that could not start on them."""
+    return view.cannot_start.get(action.operation, "") if isinstance(action, Requeue | Signal) else ""
 
 
 def _current(action: Action | None, view: GateContext) -> CurrentJob | None:
@@ -462,6 +477,7 @@ RULES = (
     GateRule("per-hour", GateTime.PLAN, "operations begun in an hour", hour_full),
     GateRule("per-user-per-hour", GateTime.PLAN, "operations begun in an hour for one user", user_full),
     GateRule("lease", GateTime.PLAN, "no two jobs take GPUs of each other in turn", swaps_back),
+    GateRule("earlier-step", GateTime.SEND, "no earlier step of its operation was refused", earlier_step),
     GateRule("gone", GateTime.SEND, "the job is in the queue", gone),
     GateRule("submit-time", GateTime.SEND, "the job is known for good", nameless),
     GateRule("other-run", GateTime.SEND, "it is the same run", other_run),
@@ -474,4 +490,5 @@ RULES = (
     GateRule("asks", GateTime.SEND, "it asks for nothing that a list, request or number of ours breaks", other_asks),
     GateRule("reservation", GateTime.SEND, "nobody else gave it a reservation", other_reservation),
     GateRule("exclusive", GateTime.SEND, "it asks for no more of its nodes", other_extent),
+    GateRule("beneficiary", GateTime.SEND, "the job that is to get the GPUs can start", beneficiary_cannot_start),
 )

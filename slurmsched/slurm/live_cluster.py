@@ -21,7 +21,7 @@ from slurmsched.errors import (
 )
 from slurmsched.model.jobs import Jobs
 from slurmsched.model.operations import Operation, Reservations
-from slurmsched.model.plan import Action, Outcome, Plan, Receipt, Requeue, Reserve, Signal
+from slurmsched.model.plan import Action, Outcome, Plan, Receipt, Refusal, Requeue, Reserve, Signal
 from slurmsched.model.snapshot import Snapshot
 from slurmsched.planning.gate import CurrentJob, GateContext, GateTime, refusal, still_ours
 from slurmsched.protocols import ClusterReader
@@ -129,7 +129,7 @@ class LiveCluster:
         self._seen_s = float("-inf")
         self._snapshot: Snapshot | None = None
         self._operations: dict[str, Operation] = {}
-        self._judged: dict[str, str] = {}  # by operation: why its job could not start, as looked at in this sending
+        self._cannot_start: dict[str, str] = {}  # by operation: why its job cannot start, as read in this sending
 
     def learn(self, past: Callable[[Snapshot], Snapshot]) -> None:
         """From now on snapshots have what `past` adds to them."""
@@ -182,7 +182,7 @@ class LiveCluster:
         outcomes: list[Outcome] = []
         try:
             self._see_no_hindrance(GateContext(site=self._snapshot.site if self._snapshot else None))
-            self._operations, self._judged = {operation.id: operation for operation in plan.operations}, {}
+            self._operations, self._cannot_start = {operation.id: operation for operation in plan.operations}, {}
             self._recorder.begin(plan, self._snapshot)
             try:
                 self._send_all(plan.actions, outcomes)
@@ -253,49 +253,51 @@ class LiveCluster:
         for action in actions:
             if self._pace.throttled:
                 return
-            if reason := self._recorder.operations.unfit(action) or self._in_vain(action):
-                sent.append(self._dropped(action, reason))
+            self._judge_beneficiary(action)
+            if found := refusal(action, self._context, GateTime.SEND):
+                sent.append(self._dropped(action, found))
                 continue
             self._pace.wait()
             self._guard.keep()
             self._recorder.operations.goes(action)
             yield action
 
-    def _in_vain(self, action: Action) -> str:
-        """Why nobody should lose GPUs by this step, as its job could not start on them; "" for any other action.
+    @property
+    def _context(self) -> GateContext:
+        """What the gate looks at when an action is sent."""
+        return GateContext(seen=self._seen, broken=self._recorder.operations.broken, cannot_start=self._cannot_start)
 
-        Judged by what Slurm shows now, once for each operation, after its nodes were reserved: nobody else gets them
-        then."""
-        if (
-            not isinstance(action, Requeue | Signal)
-            or action.operation not in self._operations
-            or self._snapshot is None
-        ):
-            return ""
-        if action.operation not in self._judged:
-            from slurmsched.planning.operations.preemption import cannot_start
+    def _judge_beneficiary(self, action: Action) -> None:
+        """Before a job loses GPUs: ask Slurm whether the job that is to get them can start.
 
-            operation = self._operations[action.operation]
-            self._judged[operation.id] = cannot_start(
-                operation, self._recheck.again(self._snapshot, operation, tuple(self._operations.values()))
-            )
-        return self._judged[action.operation]
+        Once for each operation, after its nodes were reserved: no other job gets them then.
+        """
+        operation = self._operations.get(action.operation) if isinstance(action, Requeue | Signal) else None
+        known = self._cannot_start.keys() | self._recorder.operations.broken.keys()
+        if operation is None or self._snapshot is None or operation.id in known:
+            return
+        from slurmsched.planning.operations.preemption import cannot_start
 
-    def _dropped(self, action: Action, reason: str) -> Outcome:
-        outcome = Outcome(action, "refused", reason)
+        again = self._recheck.again(self._snapshot, operation, tuple(self._operations.values()))
+        self._cannot_start[operation.id] = cannot_start(operation, again)
+
+    def _dropped(self, action: Action, found: Refusal) -> Outcome:
+        outcome = Outcome(action, "refused", found.reason)
         self._recorder.operations.answered(outcome)
         return outcome
 
     def _due(self, chunk: Sequence[Action], unsent: Sequence[Action]) -> tuple[list[Action], list[Outcome]]:
-        """The chunk's actions that still fit their jobs, and the others as refused. left: all that are not sent yet."""
+        """The chunk's actions that still fit their jobs, and the others as refused.
+
+        unsent: all actions that are not sent yet.
+        """
         self._look(unsent)
         due, dropped = [], []
         for action in chunk:
-            found = refusal(action, view := GateContext(seen=self._seen), GateTime.SEND)
-            if reason := self._recorder.operations.unfit(action) or (found.reason if found else ""):
-                dropped.append(self._dropped(action, reason))
+            if found := refusal(action, self._context, GateTime.SEND):
+                dropped.append(self._dropped(action, found))
             else:
-                due.append(still_ours(action, view))
+                due.append(still_ours(action, self._context))
         return due, dropped
 
     def _look(self, unsent: Sequence[Action]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -254,10 +254,10 @@ class OperationRecorder:
         self._tried, self._broken = set(), {}
         self._log.begin(plan.operations)
 
-    def unfit(self, action: Action) -> str:
-        """Why a step must not be sent any more; "" for any other action."""
-        reason = self._broken.get(action.operation, "") if isinstance(action, Step) else ""
-        return f"an earlier step of its operation was refused: {reason}" if reason else ""
+    @property
+    def broken(self) -> Mapping[str, str]:
+        """Slurm's answers to the refused steps of this sending, the first of each operation, by the operation's id."""
+        return self._broken
 
     def goes(self, action: Action) -> None:
         """It is sent now."""

@@ -13,6 +13,7 @@ from slurmsched.model.job_outcomes import JobOutcomes
 from slurmsched.model.overrides import Override
 from slurmsched.model.plan import Action
 from slurmsched.model.trace import Trace
+from slurmsched.planning.gate import GateContext, earlier_step
 from slurmsched.sim.cluster_layout import ClusterLayout
 from slurmsched.sim.event_loop import Event, EventKind
 from slurmsched.sim.replay_stores import OperationMemory
@@ -307,7 +308,7 @@ class SimulatedSlurmctld(SlurmctldEvents):
     def _answered(self, action: Action, place: int) -> Outcome:
         if not (isinstance(action, Step) and action.operation):
             return self._apply(action, place)
-        if reason := self._acting.unfit(action):
+        if reason := earlier_step(action, GateContext(broken=self._acting.broken)):
             outcome = Outcome(action, "refused", reason)
         else:
             self._acting.goes(action)

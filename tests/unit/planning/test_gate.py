@@ -104,6 +104,7 @@ def earlier(user: str = "bob", begun_s: float = 900.0, job_id: int = 9, victims:
 
 FEW = OperationsConfig(per_user_per_hour=1)
 TAKES = Requeue(8, 0.0, "", "7-1")
+REQUEUE = Requeue(7, 100.0, "", "a")
 OWN_AGAIN = nice(old=-10, new=0)
 NOBODY = Site(rights=Rights.USER, user="eve")
 # rule, when it is asked, the action, what is looked at, words of the reason
@@ -220,6 +221,8 @@ CASES: list[tuple[str, GateTime, Action | None, GateContext, str]] = [
     ("size", GateTime.PLAN, AskSize(7, 0.0, "", "want-7", 3), planned(), "3 GPUs are not between"),
     ("managed", GateTime.PLAN, AskSize(7, 0.0, "", "want-7", 3), planned(partition="cpu"), "not in scope"),
     ("state", GateTime.SEND, AskSize(7, 100.0, "", "want-7", 3), sent(), "PENDING"),
+    ("earlier-step", GateTime.SEND, TAKES, replace(sent(None), broken={"7-1": "node n1 is down"}), "node n1 is down"),
+    ("beneficiary", GateTime.SEND, REQUEUE, replace(sent(RUNS), cannot_start={"a": "it is held"}), "it is held"),
     ("exclusive", GateTime.SEND, reserve(submit_s=100.0), sent(replace(WAITS, exclusive=True)), "whole nodes"),
 ]
 PASS: list[tuple[GateTime, Action | None, GateContext]] = [
@@ -266,7 +269,8 @@ PASS: list[tuple[GateTime, Action | None, GateContext]] = [
     (GateTime.SEND, SetNodeList(7, 100.0, "", "a", "", "n2"), sent(replace(WAITS, nodes="n2", bars=("switches",)))),
     (GateTime.SEND, retype("gpu:i0:1,gpu:i1:1"), sent(replace(WAITS, gpus="gpu:2"))),
     (GateTime.SEND, JoinReservation(7, 100.0, "", "7-1"), sent(replace(RUNS, reservation=OURS))),
-    (GateTime.SEND, Requeue(7, 100.0, "", "a"), sent(RUNS)),
+    (GateTime.SEND, REQUEUE, replace(sent(RUNS), broken={"7-1": "node n1 is down"}, cannot_start={"a": ""})),
+    (GateTime.SEND, nice(), replace(sent(), broken={"": "busy"}, cannot_start={"": "it is held"})),
     (GateTime.PLAN, AskSize(7, 0.0, "", "want-7"), planned(partition="cpu")),  # no other size any more
     (GateTime.SEND, AskSize(7, 100.0, "", "want-7"), sent()),
     (GateTime.SEND, DeleteReservation(7, 100.0, "", "a", OURS), sent(None)),
