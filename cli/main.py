@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 from typing import Any
 
 import click
@@ -88,7 +90,9 @@ def cli(config: str | None, debug: bool) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; its exit code (docs/exit-codes.md)."""
+    """Run the command line; its exit code (docs/exit-codes.md). argv: None = of this process."""
+    if argv is None:
+        _send_foreign_output_to_stderr()
     arguments, stdout = list(sys.argv[1:] if argv is None else argv), sys.stdout
     try:
         answer: Any = cli.main(arguments, prog_name="slurmsched", standalone_mode=False)
@@ -109,6 +113,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         return _failed(error, debug="--debug" in arguments)
     return answer if isinstance(answer, int) else 0
+
+
+def _send_foreign_output_to_stderr() -> None:
+    """From now on standard output has only what Python writes to sys.stdout: it may be JSON.
+
+    What a C library prints goes to standard error. HiGHS prints a line that no option turns off, "output_flag" and
+    "log_to_console" included (jump-dev/HiGHS.jl issue 312; seen with scipy 1.17.1).
+    """
+    if not isinstance(sys.stdout, TextIOWrapper) or sys.stdout is not sys.__stdout__ or sys.stderr is None:
+        return  # one of them is closed, or Python writes elsewhere already
+    ours = os.fdopen(os.dup(1), "w", encoding=sys.stdout.encoding, errors=sys.stdout.errors)
+    ours.reconfigure(line_buffering=sys.stdout.line_buffering, write_through=sys.stdout.write_through)
+    sys.stdout = sys.__stdout__ = ours  # type: ignore[misc]  # shutil asks the second for the width of the terminal
+    os.dup2(2, 1)
 
 
 def _missing(module: str) -> MissingPackageError | None:

@@ -5,10 +5,7 @@ scipy is imported when a programme is solved: most policies need none.
 
 from __future__ import annotations
 
-import ctypes
-import os
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -84,41 +81,8 @@ def _mixed(programme: Programme, options: dict[str, float]) -> Solution:
     if programme.equal_x is not None:
         rows.append(LinearConstraint(programme.equal_x, programme.equal, programme.equal))
     bounds, whole = Bounds(programme.low, programme.high), np.asarray(programme.whole, np.int64)
-    with _silent():
-        found = milp(programme.cost, integrality=whole, bounds=bounds, constraints=rows, options=options)
+    found = milp(programme.cost, integrality=whole, bounds=bounds, constraints=rows, options=options)
     return _solution(found)
-
-
-@contextmanager
-def _silent() -> Iterator[None]:
-    """C code prints nothing on standard output: HiGHS has a line that no option turns off (jump-dev/HiGHS.jl issue
-    312), and our own output may be JSON."""
-    with ExitStack() as opened:
-        kept, nowhere = _standard_output(opened)
-        if nowhere < 0:
-            yield
-            return
-        _print_to(nowhere)
-        try:
-            yield
-        finally:
-            _print_to(kept)
-
-
-def _standard_output(opened: ExitStack) -> tuple[int, int]:
-    """Two files that `opened` closes: a copy of standard output, and one to nowhere. -1 for both if one fails."""
-    try:
-        opened.callback(os.close, kept := os.dup(1))
-        opened.callback(os.close, nowhere := os.open(os.devnull, os.O_WRONLY))
-    except OSError:  # standard output is closed, or there are too many files
-        return -1, -1
-    return kept, nowhere
-
-
-def _print_to(file: int) -> None:
-    """What C code prints from now on goes there. What it printed before does not: into a pipe C prints by blocks."""
-    ctypes.CDLL(None).fflush(None)
-    os.dup2(file, 1)
 
 
 def _solution(found: Any) -> Solution:

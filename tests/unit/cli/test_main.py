@@ -60,6 +60,28 @@ def test_reader_that_left__ends_as_in_a_shell(arguments):
     assert (done.returncode, done.stderr) == (141, "")
 
 
+PRINTS = """
+import ctypes, os, sys, click
+from slurmsched.cli import main
+
+@click.command("x")
+def prints():
+    os.write(1, b"now ")
+    ctypes.CDLL(None).puts(b"late")  # C keeps it until the process ends
+    click.echo('{"answer": 1}')
+
+main.LazyGroup.get_command = lambda *_: prints
+sys.argv = ["slurmsched", "x"]
+sys.exit(main.main())
+"""
+
+
+def test_main__what_a_library_prints_goes_to_stderr():
+    """Standard output has the command's JSON alone, whatever a library in C prints and when."""
+    done = subprocess.run([sys.executable, "-c", PRINTS], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, '{"answer": 1}\n', "now late\n")
+
+
 def test_error__is_one_line_and_its_exit_code(monkeypatch, capsys):
     """An error of ours: one line on stderr, no traceback, the code of its kind."""
     _raising(monkeypatch, SlurmUnreachableError("slurmctld is away"))
