@@ -311,7 +311,11 @@ def unwilling(action: Action | None, view: GateContext) -> str:
 
 
 def out_of_bounds(action: Action | None, _: GateContext) -> str:
-    """Limits of Slurm that need no snapshot: priority, nodes and times of a reservation."""
+    """Limits of Slurm that need no snapshot: priority, nodes and times of a reservation.
+
+    scontrol ignores a priority out of range and reports success. What undo sends was planned by no policy, so this
+    rule is asked again before an action is sent.
+    """
     if isinstance(action, SetPriority) and abs(action.new) > MOST_PRIORITY:
         return f"{action.kind} {action.new} is beyond {MOST_PRIORITY}, the most that Slurm takes"
     if isinstance(action, Reserve) and not action.nodes:
@@ -490,5 +494,6 @@ RULES = (
     GateRule("asks", GateTime.SEND, "it asks for nothing that a list, request or number of ours breaks", other_asks),
     GateRule("reservation", GateTime.SEND, "nobody else gave it a reservation", other_reservation),
     GateRule("exclusive", GateTime.SEND, "it asks for no more of its nodes", other_extent),
+    GateRule("bounds", GateTime.SEND, "values that Slurm takes", out_of_bounds),
     GateRule("beneficiary", GateTime.SEND, "the job that is to get the GPUs can start", beneficiary_cannot_start),
 )

@@ -29,7 +29,6 @@ from slurmsched.model.plan import (
     SetSiteFactor,
     Signal,
 )
-from slurmsched.planning.priorities.priority_fields import MOST_PRIORITY
 from slurmsched.slurm.commands import Commands, command_error, scontrol_session
 
 SLOW_S = 1.0  # Slurm's client answers the rate limiter by waiting one second, without a word, and asking again
@@ -208,12 +207,10 @@ def argv_of(action: Signal | SetAdminComment) -> tuple[str, ...]:
 def command(action: Action) -> str:
     """The words scontrol takes for an action.
 
-    Raises ValueError for one it has none for, a value out of range, or a text that is more than one word.
+    Raises ValueError for one it has none for, or a text that is more than one word.
     """
     match action:
         case SetNice() | SetSiteFactor():
-            if abs(action.new) > MOST_PRIORITY:
-                raise ValueError(f"{action.kind} {action.new} is beyond {MOST_PRIORITY}, the most that Slurm takes")
             return f"update JobId={action.job_id} {FIELDS[action.kind]}={action.new}"
         case Requeue():
             return f"requeue incomplete {action.job_id}"  # incomplete: a job that has just ended is not run again

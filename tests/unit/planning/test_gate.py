@@ -37,6 +37,7 @@ from slurmsched.model import (
 )
 from slurmsched.planning.gate import RULES, CurrentJob, GateContext, GateTime, first_refusal, refusal
 from slurmsched.planning.job_scope import out_of_scope, verdicts
+from slurmsched.planning.priorities.priority_fields import MOST_PRIORITY
 from slurmsched.testing import snapshot
 
 SCOPE = ScopeConfig(partitions=("gpu",))
@@ -105,6 +106,7 @@ def earlier(user: str = "bob", begun_s: float = 900.0, job_id: int = 9, victims:
 FEW = OperationsConfig(per_user_per_hour=1)
 TAKES = Requeue(8, 0.0, "", "7-1")
 REQUEUE = Requeue(7, 100.0, "", "a")
+BEYOND = SetSiteFactor(7, 100.0, "", 0, MOST_PRIORITY + 1, 0)
 OWN_AGAIN = nice(old=-10, new=0)
 NOBODY = Site(rights=Rights.USER, user="eve")
 # rule, when it is asked, the action, what is looked at, words of the reason
@@ -121,6 +123,8 @@ CASES: list[tuple[str, GateTime, Action | None, GateContext, str]] = [
     ("victim", GateTime.PLAN, TAKES, planned(comment="slurmsched: preempt=no"), "preempted"),
     ("victim", GateTime.PLAN, TAKES, planned(requeueable=False), "--no-requeue"),
     ("bounds", GateTime.PLAN, nice(new=-3_000_000_000), planned(), "most that Slurm takes"),
+    ("bounds", GateTime.SEND, nice(new=-MOST_PRIORITY - 1), sent(), "most that Slurm takes"),
+    ("bounds", GateTime.SEND, BEYOND, sent(replace(WAITS, site_factor=0)), "most that Slurm takes"),
     ("bounds", GateTime.PLAN, reserve(nodes=""), planned(), "no nodes"),
     ("bounds", GateTime.PLAN, reserve(end_s=900.0), planned(), "before it begins"),
     ("bounds", GateTime.PLAN, MoveReservation(7, 0.0, "", "7-1", OURS), planned(), "before it begins"),
@@ -249,6 +253,7 @@ PASS: list[tuple[GateTime, Action | None, GateContext]] = [
     (GateTime.PLAN, DeleteReservation(7, 0.0, "", "7-1", OURS), planned(partition="cpu")),
     (GateTime.PLAN, AllowStart(7, 0.0, "", "7-1", 0.0), planned(partition="cpu")),
     (GateTime.SEND, nice(), sent()),
+    (GateTime.SEND, nice(new=MOST_PRIORITY), sent()),
     (GateTime.SEND, nice(old=-10, new=3, base=3), sent(replace(RUNS, nice=-10))),  # undo reaches running jobs
     (GateTime.SEND, SetSiteFactor(7, 100.0, "", 0, 900, 0), sent(replace(WAITS, site_factor=None))),
     (GateTime.SEND, JoinReservation(7, 100.0, "", "a", OURS), sent()),
@@ -295,9 +300,9 @@ def test_refusal__none_for_what_may_pass(when, action, view):
 
 
 def test_rules__every_one_has_a_case():
-    """A rule nobody tests is a rule nobody knows; each is named once, for one time."""
+    """A rule without a case is not tested. Each is named once for a time."""
     assert {(rule.name, rule.when) for rule in RULES} == {(rule, when) for rule, when, *_ in CASES}
-    assert len({rule.name for rule in RULES}) == len(RULES)
+    assert len({(rule.name, rule.when) for rule in RULES}) == len(RULES)
 
 
 def test_first_refusal__is_that_of_the_first_action_that_may_not_pass():
