@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Protocol, runtime_checkable
 
-from slurmsched.model.columns import Bools, Floats, Int64s
+from slurmsched.model.columns import Bools, Floats, Int64s, Labels
 from slurmsched.model.plan import Assignments, Estimates, Plan, Ranking, Receipt, RunTimeFactors
 from slurmsched.model.snapshot import Snapshot
 
@@ -212,6 +212,21 @@ class ProgressPhysics(Physics, Protocol):
         """Speed of each job of held.rows, and the share of its work at which its speed changes. (R,), (R,).
 
         done: (R,) share of its work that is done, 0 to 1. A share of 1 or more: the speed stays to the end.
+        """
+        ...
+
+
+@runtime_checkable
+class LossPhysics(Physics, Protocol):
+    """Optional: physics that knows how the loss of jobs falls. tells_loss: whether jobs tell it, by the hint `loss`."""
+
+    @property
+    def tells_loss(self) -> bool: ...
+
+    def losses(self, models: Labels, done: Floats) -> Floats:
+        """Loss of the first step, of the step before and of now, NaN where a job has made none. (R, 3).
+
+        models: (R,). done: (R,) share of its work that each job has done, 0 to 1.
         """
         ...
 

@@ -33,12 +33,14 @@ class TrainingProfile:
 
     steps: rows of local batch, step time [s], time of it in which gradients are exchanged [s], ascending.
     validations: batch size -> rows, one an epoch, of progress, squared gradient norm, gradient variance.
+    losses: (E,) loss after each epoch, of the smallest batch; empty if it was not measured.
     Progress is in iterations of the smallest batch. Source: Qiao et al. (Pollux), OSDI '21, sections 3 and 5.3.
     """
 
     name: str
     steps: Mapping[StepKey, Floats]
     validations: Mapping[int, Floats]
+    losses: Floats = field(default_factory=lambda: np.zeros(0))
     _rates: dict[tuple[tuple[int, ...], int], Floats] = field(default_factory=dict, init=False, repr=False)
     _run_times_s: dict[tuple[int, int], float] = field(default_factory=dict, init=False, repr=False)
 
@@ -67,6 +69,14 @@ class TrainingProfile:
         """Number of the epoch, from 0, in which a job is that has done this share of its work."""
         at = int(np.searchsorted(self.epoch_ends, done + 1e-9, side="right"))
         return min(at, len(self.epoch_ends) - 1)
+
+    def loss_steps(self, done: float) -> tuple[float, float, float]:
+        """Loss after the first epoch, the last but one and the last that a job has ended which has done this share of
+        its work. NaN before the first one ends, and if no losses were measured."""
+        ended = min(int(np.searchsorted(self.epoch_ends, done + 1e-9, side="right")), len(self.losses))
+        if not ended:
+            return (math.nan,) * 3
+        return tuple(self.losses[[0, max(ended - 2, 0), ended - 1]].tolist())
 
     def run_time_s(self, gpus: int, batch: int) -> float:
         """Seconds alone to the last epoch: progress over goodput, each epoch in whole seconds as the authors count.
@@ -240,12 +250,13 @@ def training_profiles(name: str) -> Mapping[str, TrainingProfile]:
 
 def read_profile(folder: Path) -> TrainingProfile:
     """The profile of a folder: placements.csv, scalability.csv, validation-B.csv. Raises InputError."""
-    return TrainingProfile(folder.name, _read_steps(folder), _read_validations(folder))
+    return TrainingProfile(folder.name, _read_steps(folder), _read_validations(folder), _read_losses(folder))
 
 
 def _of_json(application: str, made: Any) -> TrainingProfile:
     steps = {(text, int(nodes), int(gpus)): np.array(rows) for text, nodes, gpus, rows in made["steps"]}
-    return TrainingProfile(application, steps, {int(key): np.array(rows) for key, rows in made["validations"].items()})
+    validations = {int(key): np.array(rows) for key, rows in made["validations"].items()}
+    return TrainingProfile(application, steps, validations, np.array(made["losses"]))
 
 
 def _read_steps(folder: Path) -> dict[StepKey, Floats]:
@@ -269,6 +280,17 @@ def _read_validations(folder: Path) -> dict[int, Floats]:
     if not epochs:
         raise InputError("has no validation-B.csv", source=str(folder))
     return {batch: found[batch][:epochs] for batch in sorted(found)}
+
+
+def _read_losses(folder: Path) -> Floats:
+    """Of the smallest batch. A metric that rises is an accuracy of 1 or of 100 %, and the loss is what it lacks."""
+    first = min(folder.glob("validation-*.csv"), key=lambda path: int(path.stem.partition("-")[2]))
+    metric = np.array([float(row.get("metric") or "nan") for row in _rows(first)])
+    if not np.isfinite(metric).all():
+        return np.zeros(0)
+    whole = 100.0 if metric.max() > 1 else 1.0
+    rises = metric[-1] > metric[0]
+    return np.asarray((whole - metric if rises else metric) / whole)
 
 
 def _rows(path: Path) -> Iterator[dict[str, Any]]:

@@ -96,13 +96,19 @@ def progress(text: str) -> float:
 
 def losses(text: str) -> float:
     """What the last step took off the loss over all that has been taken off so far, 0 to 1; 1 before any step."""
+    first, before, now = loss_steps(text)
+    if first == before == now:
+        return 1.0
+    return min(max(before - now, 0.0) / (first - now), 1.0) if first > now else 0.0
+
+
+def loss_steps(text: str) -> tuple[float, float, float]:
+    """Loss of the first step, of the step before and of now."""
     match = re.fullmatch(rf"({_LOSS}):({_LOSS}):({_LOSS})", text, re.ASCII)
     first, before, now = map(float, match.groups()) if match else (math.inf,) * 3
     if math.inf in (first, before, now):
         raise ValueError("is not FIRST:BEFORE:NOW")
-    if first == before == now:
-        return 1.0
-    return min(max(before - now, 0.0) / (first - now), 1.0) if first > now else 0.0
+    return first, before, now
 
 
 def number(text: str) -> float:

@@ -279,6 +279,19 @@ def hint_column(jobs: Jobs, field: str) -> Floats:
     return jobs.comment.map(number, np.float64)
 
 
+def loss_columns(jobs: Jobs) -> Floats:
+    """Loss of the first step, of the step before and of now, by the hint `loss`. (N, 3), NaN where not given."""
+    named = np.array([_losses(name) for name in jobs.comment.names]).reshape(-1, 3)
+    return np.asarray(named[jobs.comment.codes])
+
+
+@lru_cache(maxsize=131_072)
+def _losses(comment: str) -> tuple[float, float, float]:
+    if MARK not in comment.lower() or parse_hints(comment).loss is None:
+        return (np.nan,) * 3
+    return values.loss_steps([value for name, value in _words(comment) if name == "loss" and _reads(name, value)][-1])
+
+
 def hint_warnings(jobs: Jobs, *, most: int = 20) -> tuple[str, ...]:
     """What is wrong with the hints of these jobs, in words: each fault once, at most `most` and a count of the rest.
 

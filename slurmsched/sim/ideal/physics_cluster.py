@@ -22,6 +22,7 @@ from slurmsched.plain_text import pluralize
 from slurmsched.protocols import (
     ColocatingPhysics,
     LinkSensitivePhysics,
+    LossPhysics,
     MixedTypePhysics,
     Physics,
     ProgressPhysics,
@@ -156,6 +157,7 @@ def _lowest(mask: Int64s, hands: GpuHolders, capacity: Int64s) -> Int64s:
 # An ideal cluster whose jobs run as fast as physics says, on GPUs that it tells apart.
 
 _PROGRESS = re.compile(r"\sprogress=\S*", re.IGNORECASE)
+_LOSS = re.compile(r"\sloss=\S*", re.IGNORECASE)
 
 
 class PhysicsCluster(IdealCluster):
@@ -169,7 +171,7 @@ class PhysicsCluster(IdealCluster):
     Where it knows how fast jobs are on the same GPUs (`colocates`), a plan may give two jobs the same.
     Where the physics tells on which GPU types a job runs, each type is a partition and the job asks for those.
     Where it knows how fast jobs are on other numbers of GPUs, a plan may give elastic jobs those. These bear the hint
-    `progress`, and attained service counts the GPUs that they held.
+    `progress`, and `loss` where the physics tells it, and attained service counts the GPUs that they held.
     scales: whether there are elastic jobs. size: (J,) GPUs that each holds, or held last. resizes: (J,) how often each
     got another number while it ran.
     Raises InputError for a job that could never start.
@@ -268,7 +270,11 @@ class PhysicsCluster(IdealCluster):
     def _telling(self, jobs: Jobs) -> Jobs:
         """The jobs, each with its progress as a hint. jobs: those of self._seen."""
         pairs = zip((_PROGRESS.sub("", text) for text in jobs.comment), self._done(self._seen).tolist(), strict=True)
-        return jobs.with_columns(comment=[_with_hint(text, f"progress={done:.9f}/1") for text, done in pairs])
+        texts = [_with_hint(text, f"progress={done:.9f}/1") for text, done in pairs]
+        if isinstance(self.physics, LossPhysics) and self.physics.tells_loss:
+            losses = self.physics.losses(self._models.take(self._seen), self._done(self._seen))
+            texts = [_with_loss(text, steps) for text, steps in zip(texts, losses.tolist(), strict=True)]
+        return jobs.with_columns(comment=texts)
 
     def _done(self, rows: Int64s) -> Floats:
         """Share of the work of these rows that is done. (R,)."""
@@ -433,6 +439,13 @@ def _with_hint(comment: str, hint: str) -> str:
         return comment
     own = comment.removeprefix(MARK)
     return f"{MARK} {hint}{own}" if own != comment or not comment else f"{MARK} {hint} {comment}"
+
+
+def _with_loss(comment: str, steps: Sequence[float]) -> str:
+    """The comment with these losses of the first step, of the step before and of now; as it is without any."""
+    if math.isnan(steps[0]):
+        return comment
+    return _with_hint(_LOSS.sub("", comment), "loss=" + ":".join(f"{loss:.9g}" for loss in steps))
 
 
 def _partitioned(stage: NodeArrays, trace: Trace, physics: Physics) -> tuple[NodeArrays, Labels]:

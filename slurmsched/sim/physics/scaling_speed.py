@@ -12,7 +12,7 @@ from slurmsched.allocation.elastic import amdahl
 from slurmsched.errors import ConfigError, InputError
 from slurmsched.estimators.throughput_table import model_and_batch
 from slurmsched.estimators.training_profiles import TrainingProfile, training_profiles
-from slurmsched.model import Assignments, Snapshot
+from slurmsched.model import Assignments, Labels, Snapshot
 from slurmsched.model.columns import Bools, Floats, Int64s
 from slurmsched.model.parameters import Part, check_ranges
 from slurmsched.sim.physics.change_costs import ChangeCosts
@@ -59,6 +59,7 @@ class TrainingSpeed(ChangeCosts):
     adapt: jobs take the batch size with the most goodput whenever they get other GPUs or begin an epoch. Otherwise they
         keep the one that they ask for.
     interference: share of its speed that a job on several nodes loses while another such job is on one of them.
+    tells_loss: jobs tell the loss of their epochs, by the hint `loss`.
     Raises ConfigError for a share out of range, InputError for profiles that cannot be read, and for a job without one.
     Source: Qiao et al. (Pollux), OSDI '21, sections 3 and 5.3, and its released simulator.
     """
@@ -68,6 +69,7 @@ class TrainingSpeed(ChangeCosts):
     profiles: str = "pollux"
     adapt: bool = False
     interference: float = 0.0
+    tells_loss: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.interference, int | float) or not 0 <= self.interference < 1:
@@ -82,6 +84,14 @@ class TrainingSpeed(ChangeCosts):
     def speed(self, snapshot: Snapshot, held: Assignments) -> Floats:
         """See protocols.Physics; in the first epoch."""
         return self.pace(snapshot, held, np.zeros(len(held.rows)))[0]
+
+    def losses(self, models: Labels, done: Floats) -> Floats:
+        """See protocols.LossPhysics."""
+        known = training_profiles(self.profiles)
+        names = [model_and_batch(model)[0] for model in models]
+        steps = [known[name].loss_steps(share) if name in known else (np.nan,) * 3
+                 for name, share in zip(names, done.tolist(), strict=True)]  # fmt: skip
+        return np.array(steps).reshape(-1, 3)
 
     def pace(self, snapshot: Snapshot, held: Assignments, done: Floats) -> tuple[Floats, Floats]:
         """See protocols.ProgressPhysics."""

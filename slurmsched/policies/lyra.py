@@ -1,0 +1,215 @@
+"""Nodes of a service lent to jobs and taken back at the least cost; spare GPUs where they save most time: Lyra."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Annotated, ClassVar
+
+import numpy as np
+
+from slurmsched.allocation.elastic import best_sizes, sizes_of, thinned, without_curve
+from slurmsched.allocation.job_memory import recall, remembered
+from slurmsched.allocation.job_times import UNKNOWN_RUN_TIME_S, active, cluster_gpus, remaining_work_s
+from slurmsched.allocation.size_rounds import SizeRound, elastic_jobs, gpus_now, size_ranking
+from slurmsched.estimators.requested_time import Hint
+from slurmsched.estimators.throughputs import EqualSpeeds
+from slurmsched.model import PolicyFamily, PolicyInfo, PolicyInput, PolicyLever, Ranking, Snapshot
+from slurmsched.model.columns import Bools, Floats, Int64s
+from slurmsched.model.hints import hint_column
+from slurmsched.model.ordering import ordered
+from slurmsched.model.parameters import Count, Part, Period, Range, check_ranges, check_words
+from slurmsched.model.policy_info import NEEDS_PREEMPTION, RESIZE_BY_REQUEUE
+from slurmsched.plain_text import pluralize
+from slurmsched.protocols import Estimator, SpeedEstimator
+from slurmsched.resources.allocated import AllocatedGpus, holding, nodes_serving
+
+LEAVES = "lyra_leaves"  # in a carry, by job
+
+
+@dataclass(frozen=True, slots=True)
+class Lyra:
+    """Running jobs go on, then the shortest waiting jobs get their least size, then spare GPUs save the most run time.
+
+    Nodes in a partition of `lenders` are lent: jobs of other partitions may use them while jobs of the lenders do not
+    need them. If those wait for GPUs, nodes are taken back one by one. The next is the node with the least preemption
+    cost: the sum of the shares that it has of the nodes of each job that must be stopped. An elastic job that can do
+    without its GPUs there shrinks, at no cost.
+    lenders: partitions whose nodes are lent and whose jobs go first; none: nothing is lent.
+    spare_gpus: GPUs of lent nodes that stay free for the lenders.
+    interval_s: time between two changes of sizes [s]. A job of a lender begins a new one at once.
+    most_jobs: most elastic jobs of one choice of sizes, running ones and then the shortest first.
+    serial: share of a job's work that more GPUs do not speed up (Amdahl's law).
+    speeds: a table of throughputs by number of GPUs replaces Amdahl's law.
+    estimator: source of expected run times, at the size that a job asks for.
+    Raises ConfigError for a parameter out of range.
+    Source: Li et al. (Lyra), EuroSys '23, for the preemption cost of a node, and both phases of sizes: least sizes by
+    shortest job, then a multiple-choice knapsack of saved run time. Ours: the lenders' waiting jobs say how much is
+    taken back; jobs without an expected run time count as one hour from their end.
+    """
+
+    preemptive: ClassVar[bool] = True
+    about: ClassVar[PolicyInfo] = PolicyInfo(
+        PolicyFamily.ELASTIC,
+        "Li et al.: Lyra, EuroSys 2023",
+        left_out=(
+            "The forecast of the service's load: waiting jobs of the lenders and `spare_gpus` say what is taken back.",
+            "Elastic jobs on lent nodes first: the placement chooses nodes.",
+            "GPU types: a lent GPU counts as any other.",
+        ),
+        needs=(PolicyInput.DURATION, PolicyInput.SIZES, PolicyInput.SPEED, PolicyInput.PROGRESS),
+        uses=(PolicyLever.ORDER, PolicyLever.SIZE, PolicyLever.REQUEUE, PolicyLever.START),
+        on_slurm=(
+            NEEDS_PREEMPTION,
+            RESIZE_BY_REQUEUE,
+            "Nodes do not change their partition. A lent node is in a partition of the lender and in one of the "
+            "borrowers. A job that must not be on lent nodes uses a partition without them.",
+        ),
+        criteria={"given_gpus": "given {} GPUs", "leaves": "leaves lent nodes to their lender"},
+    )
+
+    lenders: tuple[str, ...] = ()
+    spare_gpus: Annotated[int, Range(0, 1_000_000, whole=True)] = 0
+    interval_s: Period = 300.0
+    most_jobs: Count = 300
+    serial: Part = 0.02
+    speeds: SpeedEstimator = field(default_factory=EqualSpeeds)
+    estimator: Estimator = field(default_factory=Hint)
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+        check_words("lenders", self.lenders)
+
+    def rank(self, snapshot: Snapshot) -> Ranking:
+        jobs, who, before = snapshot.jobs, active(snapshot), SizeRound.of(snapshot, "lyra")
+        lends = who & _of_partitions(snapshot, self.lenders)
+        leaves = np.nan_to_num(recall(jobs, snapshot.carry, (LEAVES,))[LEAVES]) > 0
+        remaining_s = remaining_work_s(self.estimator, snapshot)
+        remaining_s = np.where(np.isfinite(remaining_s), remaining_s, UNKNOWN_RUN_TIME_S)
+        if before.over(snapshot) or (lends & (before.given == 0)).any():
+            stays = self._after_return(snapshot, who, lends)
+            given = self._given(snapshot, who, lends, stays, remaining_s)
+            before, leaves = before.begun(snapshot, given, self.interval_s), holding(jobs) & who & (stays == 0)
+        runs = holding(jobs) & who
+        late = np.select([leaves, runs, lends, before.given > 0], [4, 0, 1, 2], 3)
+        notes = without_curve(snapshot, who, self.speeds) + _returned_note(leaves & runs)
+        ranking = size_ranking(snapshot, ordered(jobs, late, remaining_s), before, notes)
+        carry = {**ranking.carry, **dict(remembered(jobs, {LEAVES: leaves.astype(np.float64)}))}
+        return replace(ranking, carry=carry, why={**ranking.why, "leaves": leaves & runs})
+
+    def next_change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
+        """When sizes may change next [Unix s]; infinity where nobody is."""
+        return SizeRound.end_s(ranking.carry, "lyra") if active(snapshot).any() else np.inf
+
+    def _after_return(self, snapshot: Snapshot, who: Bools, lends: Bools) -> Int64s:
+        """GPUs of each running job when the lenders have what they need: 0 of one that must leave. (N,)."""
+        jobs, nodes, held, now = snapshot.jobs, snapshot.nodes, AllocatedGpus.of(snapshot), gpus_now(snapshot)
+        lent = np.flatnonzero(_nodes_of(snapshot, self.lenders) & ~nodes.closed)
+        borrowers = np.flatnonzero((now > 0) & who & ~lends)
+        if not len(lent) or not len(borrowers):
+            return now
+        table = held.table(borrowers, nodes.gpus.astype(np.int64))
+        used = held.table(np.flatnonzero(now > 0), nodes.gpus.astype(np.int64)).sum(axis=0)
+        free = np.maximum(nodes.gpus - np.maximum(used, nodes.gpus_used), 0)[lent].astype(np.int64)
+        waiting = np.flatnonzero(lends & jobs.pending)
+        waiting = waiting[np.lexsort((jobs.job_id[waiting], -jobs.gpus[waiting]))]
+        needs = [_by_node(int(jobs.gpus[row]), int(jobs.nodes[row])) for row in waiting.tolist()]
+        needs += [[1]] * self.spare_gpus
+        least = np.where(elastic_jobs(snapshot), hint_column(jobs, "min_gpus"), now)
+        taken = taken_back(
+            table[:, lent], now[borrowers], (table > 0).sum(axis=1), least[borrowers].astype(np.int64), free, needs
+        )
+        after = now.copy()
+        after[borrowers] = taken
+        return after
+
+    def _given(self, snapshot: Snapshot, who: Bools, lends: Bools, stays: Int64s, remaining_s: Floats) -> Int64s:
+        """GPUs of each job from now on. stays: (N,) as _after_return has it. (N,)."""
+        jobs, runs = snapshot.jobs, stays > 0
+        given = np.where(lends, jobs.gpus, 0).astype(np.int64)
+        free = max(cluster_gpus(snapshot) - int(given.sum()) - (self.spare_gpus if self.lenders else 0), 0)
+        rows = ordered(jobs, ~runs, remaining_s)
+        rows = rows[(who & ~lends & ~(holding(jobs) & ~runs))[rows]]
+        sizes = sizes_of(snapshot, rows.tolist(), self.serial, self.speeds, max(free, 1))
+        chosen = list[int]()
+        for place, (row, each) in enumerate(zip(rows.tolist(), sizes, strict=True)):
+            if each.gpus[0] <= free:
+                given[row], free = each.gpus[0], free - int(each.gpus[0])
+                chosen += [place] if len(each.gpus) > 1 else []
+        options = [thinned(sizes[place]) for place in chosen[: self.most_jobs]]
+        grows = rows[chosen[: self.most_jobs]]
+        saved_s = [remaining_s[row] * (1 / each.speed - 1 / each.speed[0]) for row, each in
+                   zip(grows.tolist(), options, strict=True)]  # fmt: skip
+        given[grows] += best_sizes([each.gpus - each.gpus[0] for each in options], saved_s, free)
+        return given
+
+
+def taken_back(
+    table: Int64s, has: Int64s, spans: Int64s, least: Int64s, free: Int64s, needs: Sequence[Sequence[int]]
+) -> Int64s:
+    """GPUs that each borrower keeps when the lenders have what they need, 0 of one that must leave. (B,).
+
+    table: (B, M) GPUs that it holds on each lent node. has: (B,) on all nodes. spans: (B,) nodes that it is on.
+    least: (B,) GPUs that it can do with; has, or more, of a job of one size. free: (M,) of each lent node. needs: GPUs
+    on each of the nodes of each waiting job of a lender. Nodes are taken back while the next of these does not fit,
+    those of the least preemption cost first; of equals that on which borrowers hold fewer GPUs, then the first.
+    Source: Li et al. (Lyra), EuroSys '23, section on reclaiming servers: greedy, by server preemption cost.
+    """
+    table, has, spans, free = table.copy(), has.copy(), spans.copy(), free.copy()
+    for need in needs:
+        while not _placed(free, need):
+            here = table > 0
+            if not here.any():
+                return has
+            shrinks = has[:, None] - table >= least[:, None]
+            cost = np.where(here & ~shrinks, 1.0 / np.maximum(spans, 1)[:, None], 0.0).sum(axis=0)
+            node = int(np.lexsort((table.sum(axis=0), cost.round(9), ~here.any(axis=0)))[0])
+            stopped = here[:, node] & ~shrinks[:, node]
+            has = np.where(stopped, 0, has - table[:, node])
+            spans = spans - here[:, node]
+            free += table[stopped].sum(axis=0)
+            free[node] += table[~stopped, node].sum()
+            table[stopped] = 0
+            table[:, node] = 0
+    return has
+
+
+def _placed(free: Int64s, need: Sequence[int]) -> bool:
+    """Whether these parts of a job fit on nodes of their own; then they are taken from what is free."""
+    order = np.argsort(free, kind="stable")
+    at = 0
+    nodes = list[int]()
+    for gpus in sorted(need):
+        while at < len(order) and free[order[at]] < gpus:
+            at += 1
+        if at == len(order):
+            return False
+        nodes.append(int(order[at]))
+        at += 1
+    free[nodes] -= np.sort(np.asarray(need, np.int64))
+    return True
+
+
+def _by_node(gpus: int, nodes: int) -> list[int]:
+    """GPUs on each node of a job that asks for so many nodes."""
+    nodes = max(min(nodes, gpus), 1)
+    return [gpus // nodes + (place < gpus % nodes) for place in range(nodes)]
+
+
+def _of_partitions(snapshot: Snapshot, names: tuple[str, ...]) -> Bools:
+    """Jobs that ask for one of these partitions. (N,)."""
+    wanted = set(names)
+    return snapshot.jobs.partition.map(lambda text: not wanted.isdisjoint(text.split(",")), np.bool_)
+
+
+def _nodes_of(snapshot: Snapshot, names: tuple[str, ...]) -> Bools:
+    """Nodes in one of these partitions. (M,)."""
+    found = np.zeros(len(snapshot.nodes), np.bool_)
+    for name in names:
+        found |= nodes_serving(snapshot.nodes.partitions, name)
+    return found
+
+
+def _returned_note(leaves: Bools) -> tuple[str, ...]:
+    count = pluralize(int(leaves.sum()), "running job leaves lent nodes", "running jobs leave lent nodes")
+    return (f"{count} to their lender",) if leaves.any() else ()

@@ -1,0 +1,102 @@
+"""Nodes that are lent and taken back, and sizes of the jobs that borrow them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slurmsched.errors import ConfigError
+from slurmsched.model import Ranking
+from slurmsched.policies.lyra import Lyra, taken_back
+from slurmsched.testing import check_policy, snapshot
+
+NODES = [{"name": "n1", "gpus": 4, "partitions": "train"},
+         *({"name": f"n{n}", "gpus": 4, "partitions": "serve,train"} for n in (2, 3, 4))]  # fmt: skip
+JOBS = ((8, 2, "dur=5h"), (2, 1, "dur=1h"), (2, 1, "dur=2h"), (2, 1, "dur=3h min_gpus=1 max_gpus=4"), (2, 1, "dur=4h"))
+HELD = ((1, "n1", 4), (1, "n2", 4), (2, "n3", 2), (3, "n3", 2), (4, "n4", 2), (5, "n4", 2))
+PARTITIONS = [{"name": "serve"}, {"name": "train"}]
+LENDS = Lyra(lenders=("serve",))
+
+
+def rows(*more: dict[str, Any]) -> list[dict[str, Any]]:
+    """The page's five borrowers, running, and other jobs."""
+    runs = {"partition": "train", "state": "RUNNING"}
+    running = [{**runs, "gpus": gpus, "nodes": nodes, "comment": f"slurmsched: {hints}"} for gpus, nodes, hints in JOBS]
+    return [*running, *more]
+
+
+def ranked(policy: Lyra, *more: dict[str, Any], **others: Any) -> Ranking:
+    held = [{"job_id": job, "node": node, "gpus": gpus} for job, node, gpus in HELD]
+    return policy.rank(snapshot(rows(*more), NODES, allocations=held, partitions=PARTITIONS, **others))
+
+
+def test_lyra__conforms() -> None:
+    """The rules of all policies, with and without lenders."""
+    check_policy(LENDS)
+    check_policy(Lyra(lenders=("gpu",), spare_gpus=2))
+
+
+def test_lyra__six_jobs_by_hand() -> None:
+    """The page's: node n2 costs half a job, n3 and n4 two each; job 1 leaves, and job 4 grows to four."""
+    ranking = ranked(LENDS, {"gpus": 4, "partition": "serve"})
+    assert ranking.why["leaves"].tolist() == [True] + [False] * 5
+    assert ranking.why["given_gpus"].tolist() == [0, 2, 2, 4, 2, 4]
+    assert (ranking.order + 1).tolist() == [2, 3, 4, 5, 6, 1]
+    assert ranking.notes == ("1 running job leaves lent nodes to their lender",)
+
+
+def test_lyra__nobody_leaves_while_the_lender_needs_nothing() -> None:
+    """Without a job of the lender, and where it finds GPUs free, all go on."""
+    assert not ranked(LENDS).why["leaves"].any()
+    waits = {"gpus": 4, "partition": "serve"}
+    one = [{"job_id": 1, "node": "n1", "gpus": 4}, {"job_id": 2, "node": "n3", "gpus": 2}]
+    ranking = LENDS.rank(snapshot([*rows()[:2], waits], NODES, allocations=one, partitions=PARTITIONS))
+    assert not ranking.why["leaves"].any()
+    assert not ranked(Lyra(), waits).why["leaves"].any()
+
+
+def test_lyra__spare_gpus_stay_free_for_the_lender() -> None:
+    """Six of them: two nodes come back though no job of the lender waits."""
+    assert ranked(Lyra(lenders=("serve",), spare_gpus=6)).why["leaves"].tolist() == [True, True, True, False, False]
+
+
+def test_lyra__who_leaves_leaves_until_the_next_round() -> None:
+    """A minute later the choice stands. A further job of the lender begins a new one at once."""
+    first = ranked(LENDS, {"gpus": 4, "partition": "serve"})
+    later = ranked(LENDS, {"gpus": 4, "partition": "serve"}, now_s=60.0, carry=first.carry)
+    assert later.why["leaves"].tolist() == first.why["leaves"].tolist()
+    more = ranked(LENDS, *[{"gpus": 4, "partition": "serve"}] * 2, now_s=60.0, carry=first.carry)
+    assert more.why["leaves"].tolist() == [True, True, True, False, False, False, False]
+
+
+def test_taken_back__a_job_that_can_do_without_shrinks_at_no_cost() -> None:
+    """It has six GPUs on two lent nodes and needs two: the first node comes back, then it must leave."""
+    table, free = np.array([[4, 2], [0, 2]]), np.array([0, 0])
+    one = taken_back(table, np.array([6, 2]), np.array([2, 1]), np.array([2, 2]), free, [[4]])
+    assert one.tolist() == [2, 2]
+    two = taken_back(table, np.array([6, 2]), np.array([2, 1]), np.array([2, 2]), free, [[4], [2]])
+    assert two.tolist() == [0, 0]
+
+
+@settings(deadline=None, max_examples=100)
+@given(chance=st.integers(0, 10_000))
+def test_taken_back__gives_what_is_needed_and_keeps_gangs_whole(chance: int) -> None:
+    """Each borrower keeps all, or enough, or nothing; the lender's jobs fit if they fit on all of the lent nodes."""
+    draw = np.random.default_rng(chance)
+    table = draw.integers(0, 3, (4, 3))
+    has, least = table.sum(axis=1), draw.integers(1, 5, 4)
+    needs = [[int(each)] for each in draw.integers(1, 5, draw.integers(0, 3))]
+    free = 9 - table.sum(axis=0)
+    left = taken_back(table, has, (table > 0).sum(axis=1), least, free, needs)
+    assert ((left == has) | (left == 0) | (left >= least)).all()
+    assert (9 * 3 - left.sum()) >= sum(map(sum, needs))
+
+
+def test_lyra__refuses_a_lender_without_a_name() -> None:
+    """The error names the parameter."""
+    with pytest.raises(ConfigError, match=r"policy\.lenders"):
+        Lyra(lenders=("",))
