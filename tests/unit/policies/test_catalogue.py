@@ -102,7 +102,7 @@ def test_registry__unknown_estimator_names_the_setting() -> None:
 def _written(value: object) -> str:
     """A default as the configuration file has it."""
     if isinstance(value, tuple):
-        return f"[{', '.join(f'{number:g}' for number in value)}]"
+        return f"[{', '.join(map(_written, value))}]"
     if isinstance(value, Throughputs):
         return f'"{value.table}"'
     if (name := NAMES.get(f"{type(value).__module__}:{type(value).__name__}")) is not None:
