@@ -161,6 +161,19 @@ class Physics(Protocol):
 
 
 @runtime_checkable
+class CpuMemoryPhysics(Physics, Protocol):
+    """Optional: physics in which CPUs and memory beside the GPUs count. Without it they do not.
+
+    cpus_per_gpu, memory_gib_per_gpu: of nodes of which the cluster does not tell it.
+    """
+
+    @property
+    def cpus_per_gpu(self) -> float: ...
+    @property
+    def memory_gib_per_gpu(self) -> float: ...
+
+
+@runtime_checkable
 class TypedPhysics(Physics, Protocol):
     """Optional: physics that knows on which GPU types a job runs at all. Without it: on every one."""
 

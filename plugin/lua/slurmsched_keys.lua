@@ -12,6 +12,8 @@ return {
     { name = "min_gpus", kind = "count", example = "min_gpus=2", meaning = "Fewest GPUs an elastic job can run on." },
     { name = "max_gpus", kind = "count", example = "max_gpus=16", meaning = "Most GPUs an elastic job can make use of." },
     { name = "min_cpus", kind = "count", example = "min_cpus=4", meaning = "Fewest CPUs that a job of one node and one task can run with." },
+    { name = "max_cpus", kind = "count", example = "max_cpus=24", meaning = "Most CPUs that a job of one node and one task can make use of." },
+    { name = "min_mem", kind = "count", example = "min_mem=32", meaning = "Least memory that a job of one node can run with, in GiB. Not of its GPUs." },
     { name = "gpu_mem", kind = "count", example = "gpu_mem=10", meaning = "Memory of each of its GPUs that it needs, in GiB. Jobs that share a GPU must fit into it." },
     { name = "mixed", kind = "yes_no", example = "mixed=yes", meaning = "The job may have GPUs of several types at once: it shares out its batch by how fast they are." },
     { name = "model", kind = "name", example = "model=resnet50", meaning = "What is trained: jobs of one model are taken to speed up and to share alike." },

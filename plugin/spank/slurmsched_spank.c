@@ -29,6 +29,8 @@ SPANK_PLUGIN(slurmsched, 1);
 	X("min_gpus", "sched-min-gpus", "n", "fewest GPUs an elastic job can run on")               \
 	X("max_gpus", "sched-max-gpus", "n", "most GPUs an elastic job can make use of")            \
 	X("min_cpus", "sched-min-cpus", "n", "fewest CPUs that its one task can run with")           \
+	X("max_cpus", "sched-max-cpus", "n", "most CPUs that its one task can make use of")         \
+	X("min_mem", "sched-min-mem", "GiB", "least memory that it can run with on its node")       \
 	X("gpu_mem", "sched-gpu-mem", "GiB", "memory of each of its GPUs that it needs")            \
 	X("mixed", "sched-mixed", "yes|no", "may have GPUs of several types at once")               \
 	X("model", "sched-model", "name", "what is trained")                                        \

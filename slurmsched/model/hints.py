@@ -45,6 +45,8 @@ class Hints:
     min_gpus: int | None = None
     max_gpus: int | None = None
     min_cpus: int | None = None
+    max_cpus: int | None = None
+    min_mem: int | None = None  # GiB on its node
     gpu_mem: int | None = None  # GiB of each GPU
     mixed: bool | None = None
     model: str | None = None
@@ -98,6 +100,10 @@ KEYS: tuple[Key, ...] = (
         "Most GPUs an elastic job can make use of.", "max_gpus=16"),
     Key("min_cpus", "min_cpus", "whole number", values.count,
         "Fewest CPUs that a job of one node and one task can run with.", "min_cpus=4"),
+    Key("max_cpus", "max_cpus", "whole number", values.count,
+        "Most CPUs that a job of one node and one task can make use of.", "max_cpus=24"),
+    Key("min_mem", "min_mem", "whole number", values.count,
+        "Least memory that a job of one node can run with, in GiB. Not of its GPUs.", "min_mem=32"),
     Key("gpu_mem", "gpu_mem", "whole number", values.count,
         "Memory of each of its GPUs that it needs, in GiB. Jobs that share a GPU must fit into it.", "gpu_mem=10"),
     Key("mixed", "mixed", "`yes` or `no`", values.yes_no,

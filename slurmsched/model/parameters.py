@@ -91,10 +91,10 @@ def check_ascending(name: str, values: Any) -> None:
         raise ConfigError(f"must ascend strictly, got {list(values)}", key=f"policy.{name}")
 
 
-def check_choice(name: str, value: Any, choices: Sequence[Any]) -> None:
-    """value: one of choices."""
+def check_choice(name: str, value: Any, choices: Sequence[Any], of: str = "policy") -> None:
+    """value: one of choices. of: what has the parameter."""
     if value not in choices:
-        raise ConfigError(f"must be one of {', '.join(map(str, choices))}, got {value!r}", key=f"policy.{name}")
+        raise ConfigError(f"must be one of {', '.join(map(str, choices))}, got {value!r}", key=f"{of}.{name}")
 
 
 def check_words(name: str, value: Any, of: str = "policy") -> None:

@@ -15,6 +15,7 @@ from slurmsched.model.operations import Operation
 from slurmsched.model.overrides import JobChanges, Override
 
 _NO_INTS, _NO_BOOLS, _NO_BYTES = frozen([], np.int64), frozen([], np.bool_), frozen([], np.int8)
+_NO_FLOATS = frozen([], np.float64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,6 +62,8 @@ class Assignments:
     gpu_mask: which ones, bit i for GPU index i; empty where only counts were decided.
     host: (R,) int64 row of the job on whose GPUs this one is, -1 = on its own; such guests come after all others.
     Empty: no two jobs share.
+    cpus, memory_mib: (R,) float64 CPUs and memory of each job on all its nodes together, by GPUs on each; 0 = as it
+    asks. Empty where the placement does not choose them.
     """
 
     rows: Int64s
@@ -70,6 +73,8 @@ class Assignments:
     gpus: Int64s
     gpu_mask: Int64s = field(default_factory=lambda: _NO_INTS)
     host: Int64s = field(default_factory=lambda: _NO_INTS)
+    cpus: Floats = field(default_factory=lambda: _NO_FLOATS)
+    memory_mib: Floats = field(default_factory=lambda: _NO_FLOATS)
 
 
 @dataclass(frozen=True, slots=True)

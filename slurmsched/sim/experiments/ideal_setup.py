@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from slurmsched import registry
 from slurmsched.errors import ConfigError
 from slurmsched.model.trace import Trace
 from slurmsched.placements.count import Count
-from slurmsched.protocols import Physics, is_preemptive, knows_gpu_parts
+from slurmsched.protocols import CpuMemoryPhysics, Physics, is_preemptive, knows_gpu_parts
 from slurmsched.sim.cluster_description import ClusterDescription
 from slurmsched.sim.experiments.profiling_stage import profiled
 from slurmsched.sim.experiments.published_quirks import gpu_parts_cluster, ideal_cluster, physics_cluster
@@ -87,7 +88,9 @@ def _with_physics(
     """With single GPUs and speeds."""
     from slurmsched.sim.ideal.cluster_hardware import ClusterHardware  # late: reading of topology files
 
-    hardware = ClusterHardware.of(described.layout.nodes, request.topology)
+    counts = isinstance(physics, CpuMemoryPhysics)
+    nodes = described.layout.nodes if counts else [replace(node, memory_mib=0) for node in described.layout.nodes]
+    hardware = ClusterHardware.of(nodes, request.topology, cpus_known=counts and described.cpus_known)
     config |= {"nodes": hardware.nodes.gpus.tolist(), "gpu_types": list(hardware.nodes.gpu_types),
                "physics": request.physics, "topology": request.topology}  # fmt: skip
     return ReplayResult(physics_cluster(trace, hardware, physics, model, seed=request.seed), config)

@@ -12,9 +12,11 @@ from slurmsched.kernels.gang_fit import pick_gang
 from slurmsched.model import Plan, Receipt
 from slurmsched.model.columns import Floats, Int64s
 from slurmsched.model.trace import Trace
+from slurmsched.protocols import CpuMemoryPhysics
 from slurmsched.sim.cluster_description import ClusterDescription
 from slurmsched.sim.experiments.adapting_jobs import AdaptingCluster
 from slurmsched.sim.experiments.published_settings import NodeChoice, PublishedSettings
+from slurmsched.sim.ideal.cpu_memory_cluster import CpuMemoryCluster
 from slurmsched.sim.ideal.gpu_parts_cluster import GpuPartsCluster
 from slurmsched.sim.ideal.ideal_cluster import IdealCluster, RunEnd
 from slurmsched.sim.ideal.ideal_plan import IdealPlan
@@ -199,6 +201,10 @@ def physics_cluster(
     if model.restart_cost_by_gpus or model.costs_known or model.node_gpus:
         raise ConfigError("physics goes with event_cost_s alone of the quirks of single simulators; leave one out",
                           key="physics")  # fmt: skip
+    if isinstance(physics, CpuMemoryPhysics):
+        if model.event_cost_s:
+            raise ConfigError("does not go with physics of CPUs and memory; leave one out", key="model.event_cost_s")
+        return CpuMemoryCluster(slowed(trace, model), hardware, physics, model, seed=seed)
     made: type[PhysicsCluster] = EventCostCluster if model.event_cost_s else PhysicsCluster
     return made(slowed(trace, model), hardware, physics, model, seed=seed)
 

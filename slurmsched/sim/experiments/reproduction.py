@@ -45,6 +45,7 @@ class PublishedRow:
     sharing: a workload of requests of parts of GPUs (experiments.gpu_sharing), placed `runs` times.
     power: the figure is what powering idle nodes down by a forecast gains (survey.power_saving), not of the replay.
     settings: fields of PublishedSettings. parameters: of the policy, besides those of its text; `against` has none.
+    against_placement: the placement that a claim compares with, under the same policy.
     tolerance_pct: allowed difference of any figure, those in loose_pct excepted [%].
     slow: takes long, so that tests leave it to `slurmsched reproduce`.
     differs: why ours may lie outside; then the row need not hold. absent: why it is not replayed at all. beside: what
@@ -58,6 +59,7 @@ class PublishedRow:
     cluster: str = ""
     policy: str = ""
     against: str = ""
+    against_placement: str = ""
     power: bool = False
     sharing: str = ""
     runs: int = 0
@@ -86,7 +88,7 @@ class PublishedRow:
         """The settings that are not the default ones, by name."""
         words = {
             "policy": self.policy,
-            "against": self.against,
+            "against": self.against or self.against_placement,
             "jobs": self.jobs,
             "runs": self.runs,
             "placement": self.placement,
@@ -239,6 +241,9 @@ def row_result(row: PublishedRow) -> TableResult:
     ours: Mapping[str, float] = replayed.figures
     if row.power:
         ours = {"use_gain_pct": _use_gain_pct(replayed)}
+    elif row.against_placement:
+        other = ReplaySession(trace, replace(row.request, placement=row.against_placement)).run()
+        ours = _ratios(row, trace, other, replayed)
     elif row.against:
         other = ReplaySession(trace, replace(row.request, policy=row.against, parameters={})).run()
         ours = _ratios(row, trace, other, replayed)
@@ -333,7 +338,7 @@ def table_settings(words: dict[str, object]) -> str:
 def result_cells(result: TableResult) -> tuple[str, ...]:
     """Trace, digest, cluster, theirs, ours, difference, furthest other figure, verdict."""
     row, first = result.row, next((each for each in result.comparisons if each.figure == MEAN_TITLE), None)
-    if row.against or row.power:
+    if row.against or row.against_placement or row.power:
         return _claim_cells(result)
     if row.sharing:
         return _sharing_cells(result)

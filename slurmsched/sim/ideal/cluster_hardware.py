@@ -35,9 +35,9 @@ class ClusterHardware:
     topology: SiteTopology = field(default_factory=SiteTopology)
 
     @classmethod
-    def of(cls, listed: Sequence[NodeSpec], topology: str = "") -> ClusterHardware:
-        """Those of the listed nodes that have GPUs, by name. topology: as topology_of takes it. Raises as it does, and
-        ConfigError for a node of more than 63 GPUs."""
+    def of(cls, listed: Sequence[NodeSpec], topology: str = "", *, cpus_known: bool = False) -> ClusterHardware:
+        """Those of the listed nodes that have GPUs, by name. topology: as topology_of takes it. cpus_known: whether
+        their CPUs were given. Raises as it does, and ConfigError for a node of more than 63 GPUs."""
         chosen = sorted((node for node in listed if node.gpus), key=lambda node: node.name)
         gpus = [node.gpus for node in chosen]
         if max(gpus, default=0) > MOST_GPUS:
@@ -46,6 +46,8 @@ class ClusterHardware:
         types = [node.gpu_types or f"gpu:{node.gpus}" for node in chosen]
         plain = NodeArrays.of(np.array(gpus, np.int64)).nodes
         nodes = plain.with_columns(name=[node.name for node in chosen], gpu_types=types)
+        cpus = [node.cpus * cpus_known for node in chosen]
+        nodes = nodes.with_columns(cpus=cpus, memory_mib=[node.memory_mib for node in chosen])
         return cls(nodes, topology_of(topology, nodes))
 
 

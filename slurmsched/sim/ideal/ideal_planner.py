@@ -398,5 +398,6 @@ def _blocked(order: Int64s, stands: Int64s, target: Assignments) -> Assignments:
         return target
     kept = int(np.count_nonzero(served[order[: blocked.argmax()]]))
     last = int(target.count[:kept].sum())
-    of_job, of_place = (target.rows, target.first, target.count), (target.node, target.gpus, target.gpu_mask)
-    return Assignments(*(column[:kept] for column in of_job), *(column[:last] for column in of_place))
+    of_job = {name: getattr(target, name)[:kept] for name in ("rows", "first", "count", "cpus", "memory_mib")}
+    of_place = {name: getattr(target, name)[:last] for name in ("node", "gpus", "gpu_mask")}
+    return replace(target, **of_job, **of_place)

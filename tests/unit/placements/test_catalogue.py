@@ -11,7 +11,8 @@ import pytest
 from slurmsched import registry
 
 SHARES = ("dot-product", "fgd", "gpu-clustering", "gpu-packing", "share-best-fit", "share-random")
-OURS = ("best-fit", "cells", "ffdl", "linked", "mapa", "random", "sched2", "spread", "topology-aware", *SHARES)
+LINKS = ("linked", "mapa", "topology-aware")
+OURS = ("best-fit", "cells", "ffdl", "random", "sched2", "spread", "synergy", *LINKS, *SHARES)
 PAGES = Path(__file__).parents[3] / "docs" / "placements"
 
 

@@ -1,0 +1,104 @@
+"""Synergy: CPUs and memory by profile, beside GPUs, and the cluster that counts with them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from slurmsched.errors import ConfigError
+from slurmsched.model import Assignments, Ranking, Snapshot
+from slurmsched.model.trace import Trace
+from slurmsched.placements.synergy import ALLOCATIONS, Synergy
+from slurmsched.sim.experiments.replay_request import ReplayRequest
+from slurmsched.sim.experiments.replay_session import ReplaySession
+from slurmsched.testing import check_placement, snapshot
+
+NODE = {"name": "n1", "gpus": 4, "cpus": 16, "memory_mib": 400 * 1024.0}
+
+
+def asks(job_id: int, model: str, hints: str = "", **others: Any) -> dict[str, Any]:
+    return {"job_id": job_id, "gpus": 1, "comment": f"slurmsched: model={model} {hints}", **others}
+
+
+def placed(placement: Synergy, at: Snapshot) -> dict[int, tuple[float, float]]:
+    """CPUs and memory [GiB] of each job that is placed."""
+    made: Assignments = placement.place(at, Ranking(np.arange(len(at.jobs))))
+    pairs = zip(made.cpus.tolist(), (made.memory_mib / 1024).tolist(), strict=True)
+    return dict(zip(at.jobs.job_id[made.rows].tolist(), pairs, strict=True))
+
+
+@pytest.mark.parametrize("allocation", ALLOCATIONS)
+@pytest.mark.parametrize("running", ["fixed", "retuned"])
+def test_synergy__keeps_the_laws(allocation: str, running: str) -> None:
+    """Those of every placement. With running="moved" jobs move, as in the paper."""
+    check_placement(Synergy(allocation=allocation, running=running))
+
+
+def test_synergy__worked_example() -> None:
+    """A node of 4 GPUs, 16 CPUs and 400 GiB. AlexNet is fastest with 12 CPUs and 125 GiB, GNMT needs 1 CPU, ResNet-50
+    4 CPUs. Tuned, GNMT finds none left: AlexNet falls back to its part, 4 CPUs and 100 GiB. Greedily GNMT
+    waits. In proportion all have 4 CPUs and 100 GiB."""
+    at = snapshot([asks(1, "alexnet"), asks(2, "gnmt"), asks(3, "res50")], [NODE])
+    two = snapshot([asks(1, "alexnet"), asks(2, "gnmt")], [NODE])
+    assert placed(Synergy(), two) == {1: (12, 125), 2: (1, pytest.approx(20.83, abs=0.01))}
+    tuned = placed(Synergy(), at)
+    assert {job: cpus for job, (cpus, _) in tuned.items()} == {1: 4, 2: 1, 3: 4}
+    assert tuned[1] == (4, 100)
+    assert sorted(placed(Synergy(allocation="greedy"), at)) == [1, 3]
+    assert placed(Synergy(allocation="proportional"), at) == dict.fromkeys((1, 2, 3), (4, 100))
+
+
+def test_synergy__heeds_what_users_allow() -> None:
+    """A job that asks for 8 CPUs and 64 GiB has them, and with min_cpus or max_cpus and min_mem what is best in these
+    bounds. A model without a profile has its part."""
+    cpus: dict[str, Any] = {"cpus": 8, "memory_mib": 64 * 1024.0}
+    wide = [asks(1, "alexnet", "max_cpus=10", **cpus), asks(2, "gnmt", "min_cpus=2 min_mem=32", **cpus)]
+    assert placed(Synergy(), snapshot(wide, [NODE])) == {1: (10, 64), 2: (2, 32)}
+    own = [asks(1, "alexnet", **cpus), asks(2, "gnmt", **cpus)]
+    assert placed(Synergy(), snapshot(own, [NODE])) == {1: (8, 64), 2: (8, 64)}
+    assert placed(Synergy(), snapshot([asks(1, "unknown")], [NODE])) == {1: (4, 100)}
+
+
+def test_synergy__running_jobs() -> None:
+    """A running job with 12 of 16 CPUs keeps them if fixed, so that one of 8 CPUs waits; retuned it has its part."""
+    runs = asks(1, "alexnet", state="RUNNING", cpus=12, memory_mib=1024.0)
+    held = [{"job_id": 1, "node": "n1", "gpus": 1, "gpu_mask": 1}]
+    node = {**NODE, "cpus_used": 12, "memory_used_mib": 1024.0}
+    at = snapshot([runs, asks(2, "res50", cpus=8)], [node], allocations=held)
+    assert sorted(placed(Synergy(), at)) == [1]
+    assert {job: cpus for job, (cpus, _) in placed(Synergy(running="retuned"), at).items()} == {1: 4, 2: 8}
+
+
+def replayed(*models: str, placement: str, durations: tuple[int, ...] = ()) -> list[float]:
+    """JCT [s] of jobs of one GPU that come at once and take 1,000 s on their part of a node."""
+    jobs = len(models)
+    trace = Trace.of(np.arange(jobs) + 1, [1] * jobs, [0.0] * jobs, durations or [1_000.0] * jobs, model=list(models))
+    request = ReplayRequest(cluster="1x4", policy="fifo", backfill="skip", placement=placement, physics="cpu-memory")
+    ends, _ = ReplaySession(trace, request).run().cluster.endings()
+    return [round(end) for end in ends.tolist()]
+
+
+def test_cluster__speed_follows_cpus_and_memory() -> None:
+    """4 GPUs with 12 CPUs and 250 GiB. A job of ResNet-18 has 9 CPUs beside two of GNMT, 2.4 times the speed of 3.
+    Where the placement does not choose CPUs all run as recorded."""
+    assert replayed("res18", "gnmt", "gnmt", placement="synergy") == [417, 1_000, 1_000]
+    assert replayed("res18", "gnmt", "gnmt", placement="synergy:allocation=proportional") == [1_000] * 3
+    assert replayed("res18", "gnmt", "gnmt", placement="consolidated") == [1_000] * 3
+
+
+def test_cluster__running_jobs_are_tuned_again() -> None:
+    """Two jobs of ResNet-18 and one of GNMT find 12 CPUs: 9, 1, and 2 that are less than a part, so that both have
+    3. The longer one has 9 once the other has ended, if running jobs are tuned."""
+    models, durations = ("res18", "res18", "gnmt"), (500, 1_000, 2_000)
+    fixed = replayed(*models, placement="synergy", durations=durations)
+    again = replayed(*models, placement="synergy:running=retuned", durations=durations)
+    assert (fixed, again) == ([500, 1_000, 2_000], [500, 708, 2_000])
+
+
+def test_synergy__refuses_words_that_are_none() -> None:
+    """The error names the parameter of the placement."""
+    with pytest.raises(ConfigError, match="tune, greedy, proportional") as caught:
+        Synergy(allocation="best")
+    assert caught.value.key == "placement.allocation"
