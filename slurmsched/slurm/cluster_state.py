@@ -9,14 +9,16 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from slurmsched.errors import SlurmError, UnreadableError
-from slurmsched.model.columns import Bools, Labels
+from slurmsched.model.columns import Bools, Int64s, Labels
 from slurmsched.model.gres import KINDS, Gres, normal_form, parse_gres
+from slurmsched.model.slurm_text import setting_s
 from slurmsched.model.snapshot import Rights, Site, Snapshot
 from slurmsched.model.states import HOLDS_NODES, JobState
 from slurmsched.slurm.commands import Commands, RunningCommand, command_error
@@ -266,23 +268,65 @@ _COMMANDS = {
 }
 
 
+SprioUse = Literal["never", "always", "changed"]
+PriorityMarks = tuple[Int64s, Int64s]  # ids of the waiting jobs, ascending; what changes with their factors
+
+
+def priority_marks(columns: Mapping[str, Any], now_s: float) -> PriorityMarks:
+    """The waiting jobs, each with its priority before nice, and whether sprio lists it: not held, and eligible.
+
+    Slurm raises a priority below 1 to 1, so that nice does not show in it.
+    """
+    rows = np.flatnonzero((columns["state"] & int(JobState.PENDING)) != 0)
+    rows = rows[np.argsort(columns["job_id"][rows], kind="stable")]
+    priority = np.asarray(columns["priority"], np.int64)[rows]
+    before = np.where(priority > 1, priority + np.asarray(columns["nice"], np.int64)[rows], priority)
+    return columns["job_id"][rows], before * 2 + (columns["eligible_s"][rows] <= now_s)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownPriorities:
+    """The last table of sprio. marks: the waiting jobs at that time. at_s: when it was read (monotonic)."""
+
+    table: Priorities = field(default_factory=Priorities.none)
+    marks: PriorityMarks = (np.zeros(0, np.int64), np.zeros(0, np.int64))
+    at_s: float = -math.inf
+
+    def hold(self, marks: PriorityMarks, site: Site) -> bool:
+        """Whether sprio would show the same of these waiting jobs.
+
+        Slurm computes the factors when a job is submitted or changed, and again each PriorityCalcPeriod.
+        """
+        age_s = time.monotonic() - self.at_s
+        if not age_s < setting_s(site.settings.get("PriorityCalcPeriod", "")):
+            return False
+        if "CALCULATE_RUNNING" in site.settings.get("PriorityFlags", ""):
+            return False
+        ids, before = self.marks
+        at = np.searchsorted(ids, marks[0])
+        if len(marks[0]) and (not len(ids) or at[-1] >= len(ids)):
+            return False
+        return bool((ids[at] == marks[0]).all() and (before[at] == marks[1]).all())
+
+
 class ClusterState:
     """Nodes, partitions, settings, priority factors and held GPUs of one cluster.
 
-    Between reads it remembers the GPUs that each run holds (they never change during a run), our rights, and whether
-    priorities have factors.
+    Between reads it remembers the GPUs that each run holds (they never change during a run), our rights, whether
+    priorities have factors, and the last table of sprio.
 
     indices: True reads the GPU indices of each run, which takes requests to slurmctld for every new run. False takes
         the counts of squeue (held_by_squeue), and the number of requests does not depend on the running jobs.
-    priorities: whether sprio runs. Without it no job has a base priority or a site factor, and none is pinned by an
-        operator.
+    sprio: when sprio runs. "changed": where a waiting job is new or its priority has changed since the last table,
+        apart from its nice. "never": no job has a base priority or a site factor, and none is pinned by an operator.
     """
 
-    def __init__(self, commands: Commands, *, indices: bool = True, priorities: bool = True) -> None:
+    def __init__(self, commands: Commands, *, indices: bool = True, sprio: SprioUse = "always") -> None:
         self.commands = commands
-        self._indices, self._reads_priorities = indices, priorities
+        self._indices, self._sprio = indices, sprio
         self._held = HeldGpuRecords(commands, MOST_SINGLY if indices else 1)
-        self._multifactor = True
+        self._multifactor, self._sprio_first = True, True
+        self._known = KnownPriorities()
         self._rights = (-math.inf, Rights.USER)  # when they were read, and what they are
         self._doubted, self._certain_s = False, -math.inf  # until when another doubt is ignored
 
@@ -291,7 +335,7 @@ class ClusterState:
         ours = {
             name: command
             for name, command in _COMMANDS.items()
-            if name != "sprio" or (self._multifactor and self._reads_priorities)
+            if name != "sprio" or (self._multifactor and self._sprio != "never" and self._sprio_first)
         }
         started: dict[str, RunningCommand] = {}
         try:
@@ -312,7 +356,7 @@ class ClusterState:
         """The snapshot of these job columns and of the output of the started commands. Raises SlurmError."""
         site = self._site(collect_settings(started["config"]))
         warnings += _hidden(site)
-        _join_priorities(columns, self._priorities(started.get("sprio"), site, warnings))
+        _join_priorities(columns, self._priorities(columns, now_s, started.get("sprio"), site, warnings))
         holds = _holds_gpus(columns)
         tres = columns.pop("tres")
         details: HeldByJob = (
@@ -334,15 +378,26 @@ class ClusterState:
             warnings=tuple(warnings),
         )
 
-    def _priorities(self, sprio: RunningCommand | None, site: Site, warnings: list[str]) -> Priorities:
-        """The table of sprio. It is empty if priorities have no factors, since sprio then refuses."""
+    def _priorities(
+        self, columns: Mapping[str, Any], now_s: float, sprio: RunningCommand | None, site: Site, warnings: list[str]
+    ) -> Priorities:
+        """The table of sprio, or the last one if it still holds for all waiting jobs.
+
+        It is empty if priorities have no factors, since sprio then refuses. After a read that needed sprio the next one
+        starts it with the other commands.
+        """
         self._multifactor = site.multifactor
-        if sprio is None or not site.multifactor:
+        if not site.multifactor or self._sprio == "never":
             return Priorities.none()
-        status, out, err = sprio.finish()
+        marks = priority_marks(columns, now_s)
+        self._sprio_first = self._sprio == "always" or not self._known.hold(marks, site)
+        if sprio is None and not self._sprio_first:
+            return self._known.table
+        status, out, err = (sprio or self.commands.start(*_COMMANDS["sprio"])).finish()
         if status:
             raise command_error("sprio", status, err or out)
-        return parse_priorities(out, warnings)
+        self._known = KnownPriorities(parse_priorities(out, warnings), marks, time.monotonic())
+        return self._known.table
 
     def _site(self, settings: Mapping[str, str]) -> Site:
         now_s = time.monotonic()

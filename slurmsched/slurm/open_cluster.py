@@ -14,6 +14,7 @@ from slurmsched.db.override_log import OverrideLog
 from slurmsched.model import PolicyInput, Snapshot
 from slurmsched.model.policy_info import policy_info
 from slurmsched.slurm.accounting import earlier_runs
+from slurmsched.slurm.cluster_state import SprioUse
 from slurmsched.slurm.commands import Commands
 from slurmsched.slurm.job_options import ExclusiveJobs, SpreadRequests
 from slurmsched.slurm.job_reports import ReportReader, ask_size, forget_wants, with_asked_sizes
@@ -43,7 +44,8 @@ def open_live(
     Raises SlurmUnreachableError if Slurm's commands are not found.
     """
     commands = open_commands(config.slurm)
-    reader = open_reader(config.slurm, indices=indices or config.placement.pin != "off")
+    sprio: SprioUse = "changed" if config.lever.kind == "nice" else "always"  # a site factor may not show in squeue
+    reader = open_reader(config.slurm, indices=indices or config.placement.pin != "off", sprio=sprio)
     reader.begin()
     folder = Path(config.job_reports.folder) if config.job_reports.folder else None
     return LiveCluster(

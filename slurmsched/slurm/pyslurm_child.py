@@ -1,4 +1,8 @@
-"""Loads the jobs by pyslurm in a process of its own: `python -m slurmsched.slurm.pyslurm_child`.
+"""Loads the jobs in a process of its own: `python -m slurmsched.slurm.pyslurm_child HEADER`.
+
+pyslurm loads and sets up Slurm's client library. pyslurm's own Jobs.load() makes an object of each job, which takes
+longer than squeue. So this process calls slurm_load_jobs itself and reads the array of structs column by column.
+HEADER is Slurm's slurm.h, which has the layout of the struct. pyslurm's own values of a few jobs confirm it.
 
 Slurm's client library ends its process on a bad slurm.conf, and may crash if it is older than the cluster. So no other
 module imports pyslurm. Each line on standard input asks for one load. Each answer is eight bytes with its length, then
@@ -7,69 +11,220 @@ a pickle of (kind, value). The kind is "columns" or "error".
 
 from __future__ import annotations
 
+import ctypes
 import os
 import pickle
+import pwd
 import struct
 import sys
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
+from slurmsched.slurm.struct_layout import HeaderStructs
+
 LENGTH = struct.Struct(">Q")
-NAN = float("nan")
+CHECKED = 10  # jobs whose values are compared with pyslurm's at the first load
+SHOW_ALL, SHOW_LOCAL = 1 << 0, 1 << 4  # slurm.h: hidden partitions too; no other cluster of a federation
+NICE_OFFSET = 0x8000_0000
+NO_VAL16, NO_VAL, INFINITE = 0xFFFE, 0xFFFF_FFFE, 0xFFFF_FFFF
+PENDING, SUSPENDED, BASE_STATE = 0, 2, 0xFF  # of job_state
 
-_TEXTS: dict[str, str] = {
-    "account": "account", "partition": "partition", "qos": "qos", "name": "name",
-    "comment": "comment", "reason": "state_reason", "reservation": "reservation", "node_list": "allocated_nodes",
-    "state": "state", "array_tasks": "array_tasks_waiting",
+_COUNTS = {
+    "job_id": "job_id", "priority": "priority", "cpus": "num_cpus", "tasks": "num_tasks", "restarts": "restart_cnt",
+    "array_job_id": "array_job_id", "het_job_id": "het_job_id", "het_offset": "het_job_offset",
 }  # fmt: skip
-_COUNTS: dict[str, str] = {
-    "job_id": "id", "nice": "nice", "priority": "priority", "nodes": "num_nodes", "cpus": "cpus",
-    "memory_mib": "memory", "restarts": "requeue_count", "array_job_id": "array_id",
-    "het_job_id": "heterogeneous_id", "het_offset": "heterogeneous_offset", "requeueable": "is_requeueable",
-    "batch": "is_batch_job", "cron": "is_cronjob",
+_TIMES = {"submit_s": "submit_time", "eligible_s": "eligible_time", "start_s": "start_time", "end_s": "end_time"}
+_TEXTS = {
+    "account": "account", "partition": "partition", "qos": "qos", "name": "name", "comment": "comment",
+    "reservation": "resv_name", "node_list": "nodes", "array_tasks": "array_task_str", "dependency": "dependency",
+    "features_asked": "features", "nodes_asked": "req_nodes", "nodes_excluded": "exc_nodes",
+    "tres_per_job": "tres_per_job", "tres_per_task": "tres_per_task", "tres_per_socket": "tres_per_socket",
+    "tres_per_node": "tres_per_node",
 }  # fmt: skip
-_TIMES: dict[str, str] = {
-    "submit_s": "submit_time", "eligible_s": "eligible_time", "start_s": "start_time", "end_s": "end_time",
-    "run_s": "run_time",
-}  # fmt: skip
+_OTHERS = (
+    "nice", "num_nodes", "sockets_per_node", "ntasks_per_node", "cpus_per_task", "requeue", "batch_flag", "bitflags",
+    "suspend_time", "pre_sus_time", "time_limit", "user_id", "user_name", "job_state", "state_reason", "state_desc",
+    "tres_alloc_str", "tres_req_str",
+)  # fmt: skip
+# What pyslurm says of a job, and the field of the struct.
+_SAME = {"id": "job_id", "name": "name", "account": "account", "partition": "partition", "qos": "qos",
+         "comment": "comment", "user_id": "user_id", "submit_time": "submit_time", "cpus": "num_cpus",
+         "state": "job_state"}  # fmt: skip
+
+CodedTexts = tuple[Any, list[str]]  # (N,) int32 code of each row, and the text of each code
 
 
-def load_columns(load: Callable[[], Mapping[int, Any]]) -> dict[str, Any]:
-    """All jobs as columns: int64 and float64 arrays (unset times are NaN) and coded texts."""
-    jobs = list(load().values())
-    columns: dict[str, Any] = {}
-    for name, attribute in _COUNTS.items():
-        columns[name] = np.array([getattr(job, attribute) or 0 for job in jobs], np.int64)
-    for name, attribute in _TIMES.items():
-        columns[name] = np.array([getattr(job, attribute) or NAN for job in jobs], np.float64)
-    for name, attribute in _TEXTS.items():
-        columns[name] = _coded([getattr(job, attribute) for job in jobs])
-    return columns | {"user": _coded(_users(jobs))}
+class JobLoader:
+    """Loads all jobs as columns.
+
+    library: Slurm's client library. header: the text of its slurm.h.
+    load_one: gives pyslurm's object of a job id, to confirm the layout at the first load that has jobs.
+    Raises ValueError if the header cannot be read or lacks a field, AttributeError if the library lacks a function.
+    """
+
+    def __init__(self, library: Any, header: str, load_one: Callable[[int], Any]) -> None:
+        structs = HeaderStructs(header)
+        self._library, self._load_one, self._confirmed = library, load_one, False
+        self._job, self._message = structs.read("slurm_job_info_t"), structs.read("job_info_msg_t")
+        self._cron = structs.bit("CRON_JOB")
+        self._state_word, self._reason_word = library.slurm_job_state_string, library.slurm_job_state_reason_string
+        for words in (self._state_word, self._reason_word):
+            words.argtypes, words.restype = (ctypes.c_uint32,), ctypes.c_char_p
+        library.slurm_load_jobs.argtypes = (ctypes.c_long, ctypes.c_void_p, ctypes.c_uint16)
+        library.slurm_free_job_info_msg.argtypes = (ctypes.c_void_p,)
+        self._record = np.dtype(self._job)
+        if lacking := {*_COUNTS.values(), *_TIMES.values(), *_TEXTS.values(), *_OTHERS} - set(self._record.names or ()):
+            raise ValueError(f"a job of this slurm.h has no {', '.join(sorted(lacking))}")
+
+    def load(self) -> dict[str, Any]:
+        """All jobs as columns: int64 and float64 arrays (unset times are NaN) and coded texts.
+
+        Raises OSError if slurmctld does not answer, ValueError if the layout is not that of the library.
+        """
+        message = ctypes.c_void_p()
+        if self._library.slurm_load_jobs(0, ctypes.byref(message), SHOW_ALL | SHOW_LOCAL):
+            raise OSError("slurm_load_jobs failed; is slurmctld up?")
+        try:
+            found: Any = self._message.from_address(message.value or 0)
+            records = np.zeros(0, self._record)
+            if found.record_count:
+                array = (self._job * found.record_count).from_address(found.job_array)
+                records = np.ndarray(found.record_count, self._record, array)
+            if len(records) and not self._confirmed:
+                self._confirm(records)
+            return self._columns(records)
+        finally:
+            self._library.slurm_free_job_info_msg(message)
+
+    def _columns(self, records: Any) -> dict[str, Any]:
+        columns: dict[str, Any] = {name: _counts(records[field]) for name, field in _COUNTS.items()}
+        columns |= {name: _times(records[field]) for name, field in _TIMES.items()}
+        columns |= {name: coded_texts(records[field]) for name, field in _TEXTS.items()}
+        limit = records["time_limit"].astype(np.float64) * 60.0
+        limit[records["time_limit"] == INFINITE] = np.inf
+        limit[records["time_limit"] == NO_VAL] = np.nan
+        tres = np.where(records["tres_alloc_str"] != 0, records["tres_alloc_str"], records["tres_req_str"])
+        return columns | {
+            "nice": np.where(records["nice"] == NO_VAL, 0, records["nice"].astype(np.int64) - NICE_OFFSET),
+            "nodes": _nodes(records),
+            "sockets": _counts(records["sockets_per_node"], NO_VAL16),
+            "requeueable": (records["requeue"] == 1).astype(np.int64),
+            "batch": (records["batch_flag"] != 0).astype(np.int64),
+            "cron": ((records["bitflags"] & np.uint64(self._cron)) != 0).astype(np.int64),
+            "time_limit_s": limit,
+            "run_s": run_times(records, int(time.time())),
+            "tres_alloc": coded_texts(tres),
+            "user": _first(coded_texts(records["user_name"]), _coded_numbers(records["user_id"], _user_name)),
+            "state": _coded_numbers(records["job_state"], self._state),
+            "reason": _first(coded_texts(records["state_desc"]), _coded_numbers(records["state_reason"], self._reason)),
+        }
+
+    def _state(self, code: int) -> str:
+        return str((self._state_word(code) or b"").decode())
+
+    def _reason(self, code: int) -> str:
+        return str((self._reason_word(code) or b"").decode())
+
+    def _confirm(self, records: Any) -> None:
+        """Compare a few jobs with what pyslurm says of them. Raises ValueError where they differ."""
+        ids, compared = records["job_id"], 0
+        for job_id in ids[:: max(len(ids) // CHECKED, 1)][:CHECKED].tolist():
+            try:
+                job = self._load_one(job_id)
+            except Exception:  # it ended meanwhile, or there is no such job
+                continue
+            for record in records[ids == job.id]:  # of an array pyslurm may show another task
+                differing = [name for name, field in _SAME.items() if self._value(record, field) != getattr(job, name)]
+                if differing:
+                    raise ValueError(f"slurm.h is not of this library: job {job.id} has another {', '.join(differing)}")
+                compared += 1
+        if not compared:
+            raise ValueError("slurm.h is not of this library: pyslurm knows none of the jobs")
+        self._confirmed = True
+
+    def _value(self, record: Any, field: str) -> Any:
+        """A field of one record as pyslurm shows it."""
+        if field == "job_state":
+            return self._state(int(record[field]))
+        if field not in _TEXTS.values():
+            return int(record[field])
+        address = int(record[field])
+        return ctypes.string_at(address).decode("utf-8", "replace") if address else None
 
 
-def _users(jobs: list[Any]) -> list[Any]:
-    """Name of each job's user. pyslurm asks the system for each job, which is half of its time: here once a user."""
-    known: dict[int, Any] = {}
-    for job in jobs:
-        if job.user_id not in known:
-            known[job.user_id] = job.user_name
-    return [known[job.user_id] for job in jobs]
+def _counts(values: Any, unset: int = NO_VAL) -> Any:
+    """int64; 0 where Slurm has no value."""
+    return np.where(values >= unset, 0, values).astype(np.int64)
 
 
-def _coded(texts: list[Any]) -> tuple[Any, list[str]]:
-    """Code of each row, and the text of each code."""
-    plain = ["" if text is None else str(text) for text in texts]
-    names = list(dict.fromkeys(plain))
-    code = {name: i for i, name in enumerate(names)}
-    return np.array([code[text] for text in plain], np.int32), names
+def _times(values: Any) -> Any:
+    """Unix seconds; NaN where Slurm has no value."""
+    return np.where((values <= 0) | (values >= NO_VAL), np.nan, values.astype(np.float64))
 
 
-def answer(load: Callable[[], Mapping[int, Any]]) -> tuple[str, Any]:
+def _nodes(records: Any) -> Any:
+    """The number of nodes that squeue shows. A pending job on one node may need more for its tasks a node."""
+    nodes, cpus = _counts(records["num_nodes"]), _counts(records["num_cpus"])
+    per_node, per_task = _counts(records["ntasks_per_node"], NO_VAL16), _counts(records["cpus_per_task"], NO_VAL16)
+    waits = (records["job_state"] & BASE_STATE) == PENDING
+    rows = np.flatnonzero(waits & (nodes == 1) & (cpus > 1) & (per_node > 0))
+    tasks = cpus[rows] // np.maximum(per_task[rows], 1)
+    nodes[rows] = np.clip((tasks + 1) // per_node[rows], 1, np.maximum(tasks, 1))
+    return nodes
+
+
+def run_times(records: Any, now_s: int) -> Any:
+    """Seconds that each job has run, without the time that it was suspended; 0 before its start. (N,) float64."""
+    base, ended = records["job_state"] & BASE_STATE, records["end_time"]
+    over = (base > SUSPENDED) & (ended > 0)
+    until = np.where(over, ended, now_s)
+    resumed = records["suspend_time"]
+    ran = np.where(resumed > 0, until - resumed + records["pre_sus_time"], until - records["start_time"])
+    ran = np.where(base == SUSPENDED, records["pre_sus_time"], ran)
+    return np.where((base == PENDING) | (records["start_time"] <= 0), 0, np.maximum(ran, 0)).astype(np.float64)
+
+
+def coded_texts(addresses: Any) -> CodedTexts:
+    """The C strings at these addresses; "" for none. Each distinct text is decoded once."""
+    addresses = np.ascontiguousarray(addresses)
+    if not addresses.any():
+        return np.zeros(len(addresses), np.int32), [""]
+    texts = (ctypes.c_char_p * len(addresses)).from_buffer(addresses)[:]
+    return _coded(texts, lambda text: "" if text is None else text.decode("utf-8", "replace"))
+
+
+def _coded(values: Iterable[Any], word: Callable[[Any], str]) -> CodedTexts:
+    values = list(values)
+    code = {value: i for i, value in enumerate(dict.fromkeys(values))}
+    return np.fromiter(map(code.__getitem__, values), np.int32, len(values)), [word(value) for value in code]
+
+
+def _coded_numbers(values: Any, word: Callable[[int], str]) -> CodedTexts:
+    distinct, codes = np.unique(values, return_inverse=True)
+    return codes.astype(np.int32), [word(int(value)) for value in distinct]
+
+
+def _first(one: CodedTexts, other: CodedTexts) -> CodedTexts:
+    """The first texts, or the other ones where the first are empty."""
+    empty = np.array([not text for text in one[1]], np.bool_)
+    return np.where(empty[one[0]], other[0] + len(one[1]), one[0]).astype(np.int32), [*one[1], *other[1]]
+
+
+def _user_name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def answer(load: Callable[[], Mapping[str, Any]]) -> tuple[str, Any]:
     """The answer to one request."""
     try:
-        return "columns", load_columns(load)
+        return "columns", load()
     except Exception as error:  # the parent falls back to Slurm's commands
         return "error", f"{type(error).__name__}: {error}"
 
@@ -89,13 +244,14 @@ def main() -> None:
     try:
         import pyslurm
 
-        jobs: Any = pyslurm.Jobs
+        library = ctypes.CDLL(None)  # of this whole process: pyslurm has loaded Slurm's library
+        loader = JobLoader(library, Path(sys.argv[1]).read_text("utf-8", "replace"), pyslurm.Job.load)
         send(pipe, ("hello", str(pyslurm.__version__)))
     except Exception as error:
         send(pipe, ("error", f"{type(error).__name__}: {error}"))
         return
     for _ in sys.stdin:
-        send(pipe, answer(jobs.load))
+        send(pipe, answer(loader.load))
 
 
 if __name__ == "__main__":

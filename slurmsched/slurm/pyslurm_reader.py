@@ -1,8 +1,7 @@
 """Reads jobs by pyslurm in a child process, and the rest by Slurm's commands.
 
-pyslurm 25.11 lacks tres_per_job, tres_per_socket, site factors and GPU indices, and does not distinguish an unlimited
-time limit from none. squeue, sprio and scontrol have these. If the child dies or hangs, only the commands are used
-for a while.
+sprio and scontrol have the factors of priorities and GPU indices. If the child dies or hangs, or there is no slurm.h,
+only the commands are used for a while.
 """
 
 from __future__ import annotations
@@ -14,20 +13,27 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from slurmsched.errors import SlurmError
 from slurmsched.logs import get_logger
-from slurmsched.model.slurm_text import count_tasks, slurm_duration_s, text_or_empty, whole_number
+from slurmsched.model.slurm_text import count_tasks, text_or_empty
 from slurmsched.model.snapshot import Snapshot
 from slurmsched.protocols import ClusterReader
-from slurmsched.slurm.cluster_state import ClusterState, abandon
+from slurmsched.slurm.cluster_state import ClusterState, SprioUse, abandon
 from slurmsched.slurm.commands import Commands, RunningCommand
-from slurmsched.slurm.job_tables import pin_unreadable, request_columns, state_columns
-from slurmsched.slurm.pyslurm_child import LENGTH
-from slurmsched.slurm.squeue import GroupedColumns, fresh_mark, parse_requests, request_arguments
+from slurmsched.slurm.job_tables import (
+    NODE_FIELDS,
+    pin_unreadable,
+    request_columns,
+    state_columns,
+    tres_memory_mib,
+)
+from slurmsched.slurm.pyslurm_child import LENGTH, CodedTexts
+from slurmsched.slurm.squeue import GroupedColumns
 
 log = get_logger()
 FIRST_REST_S, LONGEST_REST_S = 60.0, 3600.0
@@ -38,11 +44,20 @@ class PyslurmError(SlurmError):
     """The child process did not answer."""
 
 
+def slurm_header(commands: Commands) -> Path:
+    """Where slurm.h is: include/slurm beside the folder of Slurm's commands. Raises SlurmUnreachableError."""
+    return Path(commands.path("squeue")).parent.resolve().parent / "include/slurm/slurm.h"
+
+
 class PyslurmChild:
-    """The process that imports pyslurm."""
+    """The process that imports pyslurm. Raises PyslurmError if it cannot, or if there is no slurm.h."""
 
     def __init__(self, commands: Commands) -> None:
-        argv = [sys.executable, "-P", "-m", "slurmsched.slurm.pyslurm_child"]  # -P: no module of the working directory
+        header = slurm_header(commands)
+        if not header.is_file():
+            raise PyslurmError(f'there is no {header}; install the headers of Slurm, or set slurm.adapter = "cli"')
+        child = "slurmsched.slurm.pyslurm_child"
+        argv = [sys.executable, "-P", "-m", child, str(header)]  # -P: no module of the working directory
         env = {**commands.env, "PYTHONPATH": os.pathsep.join(filter(os.path.isabs, sys.path))}
         pipe = subprocess.PIPE
         self._process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, env=env)
@@ -50,7 +65,7 @@ class PyslurmChild:
         self.version = str(self._receive("hello"))
 
     def ask(self) -> None:
-        """Start a load. Raises ChildError."""
+        """Start a load. Raises PyslurmError."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(b"load\n")
@@ -59,7 +74,7 @@ class PyslurmChild:
             raise PyslurmError(self._end()) from None
 
     def columns(self) -> dict[str, Any]:
-        """The columns of the load that `ask` started. Raises ChildError."""
+        """The columns of the load that `ask` started. Raises PyslurmError."""
         found: dict[str, Any] = self._receive("columns")
         return found
 
@@ -106,7 +121,7 @@ class PyslurmReader:
 
     fallback: reads while the child process cannot.
     open_child, clock: tests replace them.
-    indices: see ClusterState.
+    indices, sprio: see ClusterState.
     """
 
     name = "pyslurm"
@@ -119,9 +134,10 @@ class PyslurmReader:
         clock: Callable[[], float] = time.monotonic,
         *,
         indices: bool = True,
+        sprio: SprioUse = "always",
     ) -> None:
         self.commands = commands
-        self._around = ClusterState(commands, indices=indices)
+        self._around = ClusterState(commands, indices=indices, sprio=sprio)
         self._fallback = fallback
         self._open_child, self._clock = open_child, clock
         self._child: PyslurmChild | None = None
@@ -170,17 +186,14 @@ class PyslurmReader:
 
     def _read(self, child: PyslurmChild) -> Snapshot:
         warnings: list[str] = []
-        mark = fresh_mark()
         now_s = time.time()
-        answer, started = self._ask(child, mark)
+        answer, started = self._ask(child)
         try:
-            columns = _with_requests(_named(answer), started["squeue"], mark, warnings)
-            columns |= state_columns(columns.pop("state_word"), columns["run_s"], warnings)
-            return self._around.snapshot(now_s, columns, started, warnings)
+            return self._around.snapshot(now_s, _job_columns(answer, warnings), started, warnings)
         finally:
             abandon(started)
 
-    def _ask(self, child: PyslurmChild, mark: str) -> tuple[dict[str, Any], dict[str, RunningCommand]]:
+    def _ask(self, child: PyslurmChild) -> tuple[dict[str, Any], dict[str, RunningCommand]]:
         """The child's answer, and the commands that run meanwhile.
 
         If the answer is not collected, the child is ended. Otherwise the next read would take that answer for its own.
@@ -188,7 +201,7 @@ class PyslurmReader:
         started: dict[str, RunningCommand] = {}
         try:
             child.ask()
-            started = self._around.start({"squeue": ("squeue", *request_arguments(mark))})
+            started = self._around.start({})
             return child.columns(), started
         except BaseException:
             abandon(started)
@@ -196,46 +209,51 @@ class PyslurmReader:
             raise
 
 
-def _named(found: Mapping[str, Any]) -> dict[str, Any]:
-    """The child's columns under the names of model.Jobs; the state is still a word.
+# Columns of the child, and what squeue calls them.
+_REQUEST_TEXTS = {
+    "tres_per_job": "tres-per-job", "tres_per_task": "tres-per-task", "tres_per_socket": "tres-per-socket",
+    "tres_per_node": "tres-per-node", "tres_alloc": "tres-alloc", **NODE_FIELDS,
+}  # fmt: skip
+_REQUEST_COUNTS = {"nodes": "NumNodes", "tasks": "NumTasks", "sockets": "Sockets"}
 
-    A column `odd` marks jobs whose array tasks cannot be counted.
+
+def _job_columns(answer: Mapping[str, Any], warnings: list[str]) -> dict[str, Any]:
+    """The columns of model.Jobs from those of the child.
+
+    Jobs whose array tasks cannot be counted get fixed_priority, with a warning.
     """
-    columns = {name: values for name, values in found.items() if not isinstance(values, tuple)}
-    coded = {
-        name: GroupedColumns(values[0], {name: values[1]})
-        for name, values in found.items()
-        if isinstance(values, tuple)
-    }
-    columns["state_word"] = coded.pop("state").labels("state")
-    odd = columns["odd"] = np.zeros(len(columns["job_id"]), np.bool_)
-    columns["array_tasks"] = coded.pop("array_tasks").numbers("array_tasks", count_tasks, np.int32, odd, 1)
-    columns |= {name: group.labels(name, text_or_empty) for name, group in coded.items()}
-    columns["run_s"] = np.nan_to_num(columns["run_s"])
-    columns["memory_mib"] = columns["memory_mib"].astype(np.float64)
+    columns = {name: values for name, values in answer.items() if not isinstance(values, tuple)}
+    coded: dict[str, CodedTexts] = {name: values for name, values in answer.items() if isinstance(values, tuple)}
+    requests = {source: coded.pop(name) for name, source in _REQUEST_TEXTS.items()}
+    for name, source in _REQUEST_COUNTS.items():
+        distinct, codes = np.unique(columns[name], return_inverse=True)
+        requests[source] = codes, [str(count) for count in distinct.tolist()]
+    for name in ("tasks", "sockets"):
+        del columns[name]
+    columns |= request_columns(group := _grouped(requests), warnings)
+    columns["memory_mib"] = group.numbers("tres-alloc", tres_memory_mib, np.float64)
+    odd = np.zeros(len(columns["job_id"]), np.bool_)
+    columns["array_tasks"] = _group(coded, "array_tasks").numbers("array_tasks", count_tasks, np.int32, odd, 1)
+    words = _group(coded, "state").labels("state")
+    columns |= {name: _group(coded, name).labels(name, text_or_empty) for name in list(coded)}
+    columns |= state_columns(words, columns["run_s"], warnings)
+    pin_unreadable(columns, odd, warnings)
     return columns
 
 
-def _with_requests(
-    columns: Mapping[str, Any], squeue: RunningCommand, mark: str, warnings: list[str]
-) -> dict[str, Any]:
-    """The columns with request and dependency of squeue.
+def _group(coded: dict[str, CodedTexts], name: str) -> GroupedColumns:
+    """One column, which is taken out of the others."""
+    codes, texts = coded.pop(name)
+    return GroupedColumns(codes, {name: texts})
 
-    Jobs that appeared between the two answers are left to the next read. A task that squeue hides in the row of its
-    array has the request of the array.
-    """
-    ids, group = parse_requests(squeue.text(), mark)
-    at = {whole_number(job): row for row, job in enumerate(ids)}
-    pairs = zip(columns["job_id"].tolist(), columns["array_job_id"].tolist(), strict=True)
-    rows = np.array([at.get(job, at.get(array, -1)) for job, array in pairs], np.intp)
-    known = np.flatnonzero(rows >= 0)
-    picked = GroupedColumns(group.codes[rows[known]], group.columns)
-    kept = {name: values.take(known) for name, values in columns.items()}
-    odd = kept.pop("odd")
-    from_squeue = {
-        "dependency": picked.labels("Dependency", text_or_empty),
-        "time_limit_s": picked.numbers("TimeLimit", slurm_duration_s, np.float64, odd, np.nan),
-    }
-    made = {**kept, **from_squeue, **request_columns(picked, warnings)}
-    pin_unreadable(made, odd, warnings)
-    return made
+
+def _grouped(coded: Mapping[str, CodedTexts]) -> GroupedColumns:
+    """Several columns of texts, by their combinations."""
+    rows = next(len(codes) for codes, _ in coded.values())
+    combination = np.zeros(rows, np.int64)
+    for codes, texts in coded.values():
+        if len(texts) > 1:
+            combination = np.unique(combination * len(texts) + codes, return_inverse=True)[1]
+    first = np.unique(combination, return_index=True)[1]
+    texts_of = {name: [texts[code] for code in codes[first].tolist()] for name, (codes, texts) in coded.items()}
+    return GroupedColumns(combination.astype(np.int32), texts_of)

@@ -14,7 +14,7 @@ from slurmsched.errors import SlurmError, SlurmUnreachableError
 from slurmsched.model.jobs import Jobs
 from slurmsched.model.snapshot import Snapshot
 from slurmsched.protocols import ClusterReader
-from slurmsched.slurm.cluster_state import ClusterState, abandon
+from slurmsched.slurm.cluster_state import ClusterState, SprioUse, abandon
 from slurmsched.slurm.commands import Commands, RunningCommand, argument_batches
 from slurmsched.slurm.job_tables import finish_jobs, queue_columns
 from slurmsched.slurm.scontrol_tables import read_reservations
@@ -37,31 +37,37 @@ def open_commands(settings: SlurmConfig) -> Commands:
     return Commands(settings.bin_dir, settings.conf, settings.timeout_s)
 
 
-def open_reader(settings: SlurmConfig, *, indices: bool = True, priorities: bool = True) -> ClusterReader:
+def open_reader(settings: SlurmConfig, *, indices: bool = True, sprio: SprioUse = "always") -> ClusterReader:
     """The reader as configured.
 
     "auto" means pyslurm in a daemon, if it is installed and of the cluster's release, else the commands: a process of
     one cycle would wait for its import.
 
     indices: False, in a process of one cycle, does not read the GPU indices of running jobs (see ClusterState).
-    priorities: see ClusterState; pyslurm's reader has them in any case.
+    sprio: see ClusterState.
     """
     commands = open_commands(settings)
+    by_commands = CommandReader(commands, indices=indices, sprio=sprio)
     if settings.adapter == "pyslurm" or (settings.adapter == "auto" and indices and pyslurm_fits(commands)):
         from slurmsched.slurm.pyslurm_reader import PyslurmReader
 
-        return PyslurmReader(commands, CommandReader(commands, indices=indices), indices=indices)
-
-    return CommandReader(commands, indices=indices, priorities=priorities)
+        return PyslurmReader(commands, by_commands, indices=indices, sprio=sprio)
+    return by_commands
 
 
 def pyslurm_fits(commands: Commands) -> bool:
-    """Whether pyslurm is installed and of the same major and minor release as Slurm. pyslurm is not imported."""
+    """Whether pyslurm is installed, of Slurm's major and minor release, and slurm.h is there.
+
+    pyslurm is not imported.
+    """
     try:
         ours = version("pyslurm")
     except PackageNotFoundError:
         return False
-    return _release(ours) == _release(commands.run("squeue", "--version").rpartition(" ")[2])
+    from slurmsched.slurm.pyslurm_reader import slurm_header
+
+    same = _release(ours) == _release(commands.run("squeue", "--version").rpartition(" ")[2])
+    return same and slurm_header(commands).is_file()
 
 
 def _release(text: str) -> list[int]:
@@ -82,7 +88,7 @@ def read_cluster_once(config: Config, *, reservations: bool = False, priorities:
         operator.
     Raises SlurmError if the cluster cannot be read completely.
     """
-    with closing(open_reader(config.slurm, indices=False, priorities=priorities)) as reader:
+    with closing(open_reader(config.slurm, indices=False, sprio="always" if priorities else "never")) as reader:
         reader.begin()  # Slurm's commands run meanwhile
         commands = open_commands(config.slurm)
         wiring = SnapshotTopology(config.topology, commands)
@@ -107,7 +113,7 @@ class CommandReader:
 
     Between reads it remembers whether job arrays are pending.
 
-    clock: gives Unix seconds. indices, priorities: see ClusterState.
+    clock: gives Unix seconds. indices, sprio: see ClusterState.
     """
 
     name = "cli"
@@ -118,10 +124,10 @@ class CommandReader:
         clock: Callable[[], float] = time.time,
         *,
         indices: bool = True,
-        priorities: bool = True,
+        sprio: SprioUse = "always",
     ) -> None:
         self.commands = commands
-        self._around = ClusterState(commands, indices=indices, priorities=priorities)
+        self._around = ClusterState(commands, indices=indices, sprio=sprio)
         self._clock = clock
         self._arrays = False
         self._begun: _Begun | None = None

@@ -146,22 +146,6 @@ KIND_FIELDS = (
     "RestartCnt", "Requeue", "BatchFlag", "Feature", "ReqNodes", "ExcNodes",
 )  # fmt: skip
 RUN_FIELDS = ("StartTime", "EndTime", "TimeUsed", "NodeList", "Dependency")
-# Fields that pyslurm lacks.
-REQUEST_FIELDS = (
-    "tres-per-job",
-    "tres-per-task",
-    "tres-per-socket",
-    "tres-per-node",
-    "tres-alloc",
-    "NumNodes",
-    "NumTasks",
-    "Sockets",
-    "TimeLimit",
-    "Dependency",
-    "Feature",
-    "ReqNodes",
-    "ExcNodes",
-)
 GROUPS = (ID_FIELDS, KIND_FIELDS, RUN_FIELDS, ("JobArrayID",), ("Name",), ("Comment",))
 _EVERY = ("--noheader", "--all", "--local", "--sort=i")
 ARRAY_TASK_ARGUMENTS = (*_EVERY, "--states=PENDING", "--array", "--Format=ArrayJobID:0_,JobID:0")
@@ -200,19 +184,6 @@ def _format(groups: Sequence[Sequence[str]], mark: str) -> str:
     for names in groups:
         wanted += [f"{name}:0{unit_of(mark)}" for name in names[:-1]] + [f"{names[-1]}:0{mark}"]
     return f"--Format={','.join(wanted)}"
-
-
-def request_arguments(mark: str) -> tuple[str, ...]:
-    """Arguments of squeue that print only the request of each job, for parse_requests."""
-    return (*_EVERY, "--states=all", _format((("JobID",), REQUEST_FIELDS), mark))
-
-
-def parse_requests(text: str, mark: str) -> tuple[list[str], GroupedColumns]:
-    """Job ids and the columns REQUEST_FIELDS. Raises UnreadableError."""
-    flat = text.split(mark)
-    if flat.pop().strip() or len(flat) % 2:
-        raise UnreadableError("squeue printed broken rows", text=text[-200:])
-    return flat[::2], GroupedColumns.split(flat[1::2], unit_of(mark), REQUEST_FIELDS)
 
 
 @dataclass(frozen=True, slots=True)

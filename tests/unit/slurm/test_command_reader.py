@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, replace
 
 import numpy as np
 import orjson
@@ -14,7 +15,9 @@ import pytest
 from slurmsched.errors import SlurmError, UnreadableError
 from slurmsched.model import JobState, Rights, Snapshot
 from slurmsched.slurm import reader, recheck
+from slurmsched.slurm.cluster_state import KnownPriorities, PriorityMarks, priority_marks
 from slurmsched.slurm.reader import STALE_S, CommandReader
+from slurmsched.slurm.site import make_site
 from slurmsched.slurm.slurm_json import read_jobs, read_nodes
 from slurmsched.slurm.squeue import queue_arguments
 from tests.recorded.playback import HERE, MARK, Playback, recorded_versions
@@ -357,11 +360,57 @@ def test_read__without_indices_asks_for_no_job_and_counts_the_same(recording):
 def test_read__without_priorities_asks_no_sprio(recording):
     """For commands that show no priority: a third of the requests that slurmctld works on is left out."""
     commands = Playback(recording.commands.folder)
-    reader = CommandReader(commands, clock=lambda: recording.snapshot.now_s, indices=False, priorities=False)
+    reader = CommandReader(commands, clock=lambda: recording.snapshot.now_s, indices=False, sprio="never")
     found = [reader.read() for _ in range(2)][1]
     assert [asked for asked in commands.asked if asked[0] == "sprio"] == []
     assert np.isnan(found.jobs.base_priority).all() and not found.jobs.site_factor.any()
     assert list(found.jobs.job_id) == list(recording.snapshot.jobs.job_id)
+
+
+def test_read__asks_sprio_where_priorities_changed(recording):
+    """Elsewhere the last table serves. After a read that needed sprio it runs beside the other commands."""
+    expected, now_s = recording.snapshot.jobs, recording.snapshot.now_s
+    commands = Playback(recording.commands.folder)
+    reader = CommandReader(commands, clock=lambda: now_s, sprio="changed")
+
+    def read() -> tuple[bool, int]:
+        commands.asked.clear()
+        jobs = reader.read().jobs
+        for name in ("base_priority", "site_factor", "fixed_priority"):
+            np.testing.assert_array_equal(getattr(jobs, name), getattr(expected, name))
+        programs = [asked[0] for asked in commands.asked]
+        return "sprio" in programs, programs.index("sprio") if "sprio" in programs else -1
+
+    found = [read() for _ in range(3)]
+    assert [ran for ran, _ in found] == [True, True, False]  # the second was started before anything was known
+    known = reader._around._known
+    reader._around._known = replace(known, marks=(known.marks[0][1:], known.marks[1][1:]))  # a job is new
+    assert read()[0]
+    assert [read()[0] for _ in range(2)] == [True, False]
+
+
+def test_known_priorities__hold_until_one_may_differ():
+    """What sprio shows of waiting jobs changes with their priority, not with nice; and each PriorityCalcPeriod."""
+    settings = {"SLURM_VERSION": "26.05.5", "PriorityCalcPeriod": "00:05:00"}
+    site = make_site(settings, Rights.USER)
+    running = make_site({**settings, "PriorityFlags": "CALCULATE_RUNNING"}, Rights.USER)
+
+    def marks(**changed: list[float]) -> PriorityMarks:
+        jobs = {"job_id": [9, 4, 6], "state": [int(JobState.PENDING)] * 3, "priority": [500, 1, 0], "nice": [0, 700, 0],
+                "eligible_s": [5.0, 5.0, np.nan]} | changed  # fmt: skip
+        return priority_marks({name: np.array(values) for name, values in jobs.items()}, 10.0)
+
+    known = KnownPriorities(marks=marks(), at_s=time.monotonic())
+    assert known.hold(marks(), site)
+    assert known.hold(marks(priority=[400, 1, 0], nice=[100, 900, 0]), site)  # nice alone
+    assert known.hold(marks(state=[int(JobState.RUNNING), 1, 1]), site)  # one has started
+    assert not known.hold(marks(priority=[501, 1, 0]), site)
+    assert not known.hold(marks(priority=[500, 1, 7]), site)  # released
+    assert not known.hold(marks(eligible_s=[5.0, 5.0, 10.0]), site)
+    assert not known.hold(marks(job_id=[9, 4, 7]), site) and not known.hold(marks(job_id=[10, 4, 6]), site)
+    assert not known.hold(marks(), running)
+    assert not replace(known, at_s=known.at_s - 300).hold(marks(), site)
+    assert not KnownPriorities().hold(marks(), site)
 
 
 def test_read_few__tells_of_jobs_what_a_whole_read_does(recording):

@@ -23,7 +23,7 @@ def test_open_live__reads_which_gpus_runs_hold_where_jobs_are_placed_by_them(
         def begin(self) -> None: ...
 
     monkeypatch.setattr(opening, "open_commands", lambda settings: None)
-    monkeypatch.setattr(opening, "open_reader", lambda settings, *, indices: asked.append(indices) or Reader())
+    monkeypatch.setattr(opening, "open_reader", lambda settings, *, indices, sprio: asked.append(indices) or Reader())
     config = Config.model_validate({"placement": {"pin": pin}, "ledger": {"journal": str(tmp_path / "journal.jsonl")}})
     opening.open_live(config, apply=False, indices=indices)
     assert asked == [expected]
@@ -38,7 +38,7 @@ def test_open_live__reads_reservations_where_jobs_are_placed(monkeypatch, tmp_pa
         def begin(self) -> None: ...
 
     monkeypatch.setattr(opening, "open_commands", lambda settings: None)
-    monkeypatch.setattr(opening, "open_reader", lambda settings, *, indices: Reader())
+    monkeypatch.setattr(opening, "open_reader", lambda settings, **options: Reader())
     monkeypatch.setattr(opening, "LiveCluster", lambda *parts, **options: given.append(options))
     config = Config.model_validate({"placement": placement, "ledger": {"journal": str(tmp_path / "journal.jsonl")}})
     opening.open_live(config, apply=False)

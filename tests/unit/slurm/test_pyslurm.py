@@ -1,10 +1,15 @@
-"""The pyslurm reader and its child process, with a stand-in for pyslurm."""
+"""The pyslurm reader and its child process, with stand-ins for pyslurm and for Slurm's client library."""
 
 from __future__ import annotations
 
+import ctypes
 import json
+import pwd
 import sys
 from dataclasses import fields
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,46 +20,137 @@ from slurmsched.errors import SlurmUnreachableError
 from slurmsched.slurm import pyslurm_reader
 from slurmsched.slurm import reader as reader_module
 from slurmsched.slurm.commands import Commands
-from slurmsched.slurm.pyslurm_child import answer, load_columns
+from slurmsched.slurm.pyslurm_child import JobLoader, answer
 from slurmsched.slurm.pyslurm_reader import FIRST_REST_S, PyslurmChild, PyslurmError, PyslurmReader
 from slurmsched.slurm.reader import CommandReader, open_reader
-from slurmsched.slurm.squeue import GROUPS, KIND_FIELDS, REQUEST_FIELDS, RUN_FIELDS, split_rows
-from tests.recorded.playback import HERE, MARK, UNIT, Answer, Playback, recorded_versions
+from slurmsched.slurm.squeue import GROUPS, KIND_FIELDS, RUN_FIELDS, split_rows
+from slurmsched.slurm.struct_layout import HeaderStructs
+from tests.recorded.playback import HERE, MARK, UNIT, Playback, recorded_versions
 
-STAND_IN = """
-import os, signal, time
-__version__ = "25.11.2"
-class Job:
-    def __init__(self, **values): self.__dict__.update(values)
-class Jobs:
-    @staticmethod
-    def load():
-        print("noise of a client library")
-        {body}
+# Fields of a job by type, in no order of Slurm's: only slurm.h has that.
+FIELDS = {
+    "uint16_t": "batch_flag cpus_per_task ntasks_per_node requeue restart_cnt sockets_per_node",
+    "uint32_t": "job_id array_job_id het_job_id het_job_offset job_state nice num_cpus num_nodes num_tasks priority "
+    "state_reason time_limit user_id",
+    "uint64_t": "bitflags",
+    "time_t": "submit_time eligible_time start_time end_time suspend_time pre_sus_time",
+    "char *": "account partition qos name comment resv_name nodes array_task_str dependency features req_nodes "
+    "exc_nodes tres_per_job tres_per_task tres_per_socket tres_per_node state_desc user_name tres_alloc_str "
+    "tres_req_str",
+}
+HEADER = f"""
+typedef uint64_t sluid_t; /* of a step */
+typedef struct {{ sluid_t sluid; uint32_t job_id; }} slurm_step_id_t;
+#define CRON_JOB  SLURM_BIT(22)
+typedef struct job_info {{
+    slurm_step_id_t step_id; /* one; of
+                              * another type */
+    {" ".join(f"{kind} {name};" for kind, names in FIELDS.items() for name in names.split())}
+}} slurm_job_info_t;
+typedef struct job_info_msg {{
+    time_t last_update; uint32_t record_count; slurm_job_info_t *job_array;
+}} job_info_msg_t;
 """
-JOB = {
-    "user_id": 1001, "user_name": "alice", "account": "physics", "partition": "gpu", "qos": "normal", "name": "x|y",
-    "comment": None,
-    "state_reason": "None", "reservation": None, "allocated_nodes": None, "state": "PENDING",
-    "array_tasks_waiting": "1-4", "id": 7, "nice": 5, "priority": 1, "num_nodes": 1, "cpus": 1,
-    "memory": 1000, "requeue_count": 0, "array_id": 7, "heterogeneous_id": None, "heterogeneous_offset": None,
-    "is_requeueable": True, "is_batch_job": True, "is_cronjob": False, "submit_time": 100, "eligible_time": None,
-    "start_time": None, "end_time": None, "run_time": 0,
+NICE_0, NO_VAL16, NO_VAL, INFINITE = 0x8000_0000, 0xFFFE, 0xFFFF_FFFE, 0xFFFF_FFFF
+WAITING = {
+    "job_id": 7, "nice": NICE_0 + 5, "priority": 1, "num_nodes": 1, "num_cpus": 1, "num_tasks": 1, "time_limit": 60,
+    "het_job_offset": NO_VAL, "sockets_per_node": NO_VAL16, "ntasks_per_node": NO_VAL16, "cpus_per_task": NO_VAL16,
+    "requeue": 1, "batch_flag": 1, "user_id": 0, "submit_time": 100, "account": "physics", "partition": "gpu",
+    "qos": "normal", "name": "x|y", "tres_req_str": "cpu=1,mem=4G",
 }  # fmt: skip
-GOOD = f"return {{7: Job(**{JOB!r})}}"
+STATES, REASONS = {0: b"PENDING", 1: b"RUNNING", 2: b"SUSPENDED", 3: b"COMPLETED"}, {0: b"None", 1: b"Priority"}
+STAND_IN = """
+import ctypes, os, signal, time
+from tests.unit.slurm.test_pyslurm import WAITING, ClientLibrary, Job
+__version__ = "25.11.2"
+library = ClientLibrary([WAITING])
+loads = library.slurm_load_jobs
+def slurm_load_jobs(*arguments):
+    print("noise of a client library", flush=True)
+    {body}
+    return loads(*arguments)
+library.slurm_load_jobs = slurm_load_jobs
+ctypes.CDLL = lambda name: library
+"""
+
+
+class Job:
+    """A job as pyslurm shows it."""
+
+    @staticmethod
+    def load(job_id: int, jobs: Any = (WAITING,), **other: Any) -> Any:
+        found = next(job for job in jobs if job["job_id"] == job_id)
+        shown = {"id": job_id, "cpus": found["num_cpus"], "state": STATES[found.get("job_state", 0)].decode()}
+        names = ("name", "account", "partition", "qos", "comment", "user_id", "submit_time")
+        return SimpleNamespace(**{**{name: found.get(name) for name in names}, **shown, **other})
+
+
+class ClientLibrary:
+    """Slurm's client library with these jobs, laid out as the header says. Texts are given as str."""
+
+    def __init__(self, jobs: list[dict[str, Any]], header: str = HEADER) -> None:
+        structs = HeaderStructs(header)
+        self._job, self._message = structs.read("slurm_job_info_t"), structs.read("job_info_msg_t")
+        self.jobs, self.loaded, self.fails, self._alive = jobs, 0, 0, list[Any]()
+
+        def slurm_load_jobs(since: int, message: Any, flags: int) -> int:
+            array = (self._job * len(self.jobs))(*(self._job(**self._raw(job)) for job in self.jobs))
+            found = self._message(record_count=len(self.jobs), job_array=ctypes.addressof(array))
+            self._alive += [array, found]
+            message._obj.value = ctypes.addressof(found)
+            self.loaded += 1
+            return self.fails
+
+        def slurm_free_job_info_msg(message: Any) -> None:
+            self.loaded -= 1
+
+        self.slurm_load_jobs, self.slurm_free_job_info_msg = slurm_load_jobs, slurm_free_job_info_msg
+        self.slurm_job_state_string = lambda code: STATES[code]
+        self.slurm_job_state_reason_string = lambda code: REASONS[code]
+
+    def _raw(self, job: dict[str, Any]) -> dict[str, Any]:
+        raw = dict(job)
+        for name, value in job.items():
+            if isinstance(value, str):
+                self._alive.append(ctypes.create_string_buffer(value.encode()))
+                raw[name] = ctypes.addressof(self._alive[-1])
+        return raw
+
+
+def load(*jobs: dict[str, Any], shown: Any = None) -> dict[str, Any]:
+    """The columns of these jobs, each a waiting one with other values."""
+    given = [WAITING | job for job in jobs]
+    library = ClientLibrary(given)
+    columns = JobLoader(library, HEADER, shown or (lambda job_id: Job.load(job_id, given))).load()
+    assert library.loaded == 0  # what was loaded is freed
+    return columns
+
+
+def texts(coded: Any) -> list[str]:
+    return [coded[1][code] for code in coded[0]]
 
 
 @pytest.fixture
-def child(tmp_path, monkeypatch):
-    """Starts a real child whose pyslurm does what `body` says."""
+def site(tmp_path) -> Commands:
+    """Slurm's commands, with the header where an installation has it."""
+    for path, text in (("bin/squeue", "#!/bin/sh\n"), ("include/slurm/slurm.h", HEADER)):
+        (tmp_path / path).parent.mkdir(parents=True)
+        (tmp_path / path).write_text(text)
+        (tmp_path / path).chmod(0o755)
+    return Commands(bin_dir=str(tmp_path / "bin"), timeout_s=20.0)
+
+
+@pytest.fixture
+def child(tmp_path, monkeypatch, site):
+    """Starts a real child whose library does what `body` says."""
     opened: list[PyslurmChild] = []
 
     def start(body: str, timeout_s: float = 20.0) -> PyslurmChild:
         (tmp_path / "pyslurm.py").write_text(STAND_IN.replace("{body}", body))
-        opened.append(PyslurmChild(Commands(timeout_s=timeout_s)))
+        opened.append(PyslurmChild(Commands(bin_dir=site.bin_dir, timeout_s=timeout_s)))
         return opened[-1]
 
-    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.setattr(sys, "path", [str(tmp_path), str(HERE.parent.parent), *sys.path])
     yield start
     for each in opened:
         each.close()
@@ -62,7 +158,7 @@ def child(tmp_path, monkeypatch):
 
 def test_child__ships_columns(child):
     """Numbers and texts as columns, several times from one process, whatever the library prints."""
-    it = child(GOOD)
+    it = child("pass")
     assert it.version == "25.11.2"
     for _ in range(2):
         it.ask()
@@ -89,12 +185,15 @@ def test_child__dies_alone(child, body, words):
         it.columns()
 
 
-def test_child__tells_that_pyslurm_is_missing(tmp_path, monkeypatch):
-    """Without pyslurm the reason is the import's own."""
+def test_child__says_what_is_missing(tmp_path, monkeypatch, site):
+    """Without pyslurm the reason is the import's own; without slurm.h, where it was looked for."""
     (tmp_path / "pyslurm.py").write_text("raise ImportError('libslurmfull.so: cannot open shared object file')")
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     with pytest.raises(PyslurmError, match="libslurmfull"):
-        PyslurmChild(Commands(timeout_s=20))
+        PyslurmChild(site)
+    (tmp_path / "include/slurm/slurm.h").unlink()
+    with pytest.raises(PyslurmError, match=f"there is no {tmp_path}/include/slurm/slurm.h; install the headers"):
+        PyslurmChild(site)
 
 
 def test_child__that_closes_its_output_and_lives_on_is_ended(child, monkeypatch):
@@ -107,44 +206,82 @@ def test_child__that_closes_its_output_and_lives_on_is_ended(child, monkeypatch)
     assert it._process.poll() is not None
 
 
-class Row:
-    """A job as pyslurm shows it."""
-
-    def __init__(self, **values):
-        self.__dict__.update(JOB | values)
-
-
-def test_load_columns__has_a_row_a_job():
-    """None is 0 for a number, NaN for a time and "" for a text."""
-    columns = load_columns(lambda: {7: Row(), 8: Row(id=8, array_id=None, submit_time=300, comment="c")})
-    assert (columns["job_id"].tolist(), columns["array_job_id"].tolist()) == ([7, 8], [7, 0])
-    assert columns["submit_s"].tolist() == [100.0, 300.0] and np.isnan(columns["eligible_s"]).all()
-    codes, names = columns["comment"]
-    assert [names[code] for code in codes] == ["", "c"]
-
-
-class AskedUser(Row):
-    """A job that counts how often its user's name is asked for."""
-
-    asked = 0
-
-    def __init__(self, **values):
-        super().__init__(**values)
-        del self.__dict__["user_name"]
-
-    @property
-    def user_name(self):
-        AskedUser.asked += 1
-        return {1: "alice", 2: "bob"}[self.user_id]
+def test_structs__are_laid_out_as_c_does():
+    """Comments, names and aliases of types, structs in structs and pointers; whatever is unknown is refused."""
+    job = HeaderStructs(HEADER).read("job_info")
+    assert (job.step_id.offset, job.batch_flag.offset, job.job_id.offset) == (0, 16, 28)
+    assert ctypes.sizeof(HeaderStructs(HEADER).read("job_info_msg_t")) == 24
+    with pytest.raises(ValueError, match="declares no blob_t"):
+        HeaderStructs("struct job { blob_t b; };").read("job")
+    with pytest.raises(ValueError, match=r"job has an unknown field: char name\[8\]"):
+        HeaderStructs("struct job { char name[8]; };").read("job")
+    with pytest.raises(ValueError, match="declares no slurm_job_info_t"):
+        JobLoader(ClientLibrary([]), "/* an empty file */", Job.load)
+    with pytest.raises(ValueError, match="has no batch_flag"):
+        JobLoader(ClientLibrary([]), HEADER.replace("batch_flag", "batch"), Job.load)
 
 
-def test_load_columns__asks_once_for_the_name_of_a_user(monkeypatch):
-    """pyslurm looks into the system's users each time."""
-    monkeypatch.setattr(AskedUser, "asked", 0)
-    jobs = {job: AskedUser(id=job, user_id=1 + job % 2) for job in range(6)}
-    codes, names = load_columns(lambda: jobs)["user"]
-    assert [names[code] for code in codes] == ["alice", "bob"] * 3
-    assert AskedUser.asked == 2
+def test_loader__has_a_row_a_job():
+    """No value is 0 for a number, NaN for a time and "" for a text."""
+    two = load({}, {"job_id": 8, "array_job_id": 4, "array_task_str": "1-4%2", "submit_time": 300, "comment": "c",
+                    "time_limit": INFINITE, "bitflags": 1 << 22, "eligible_time": 50, "priority": NO_VAL})  # fmt: skip
+    assert (two["job_id"].tolist(), two["array_job_id"].tolist(), two["nice"].tolist()) == ([7, 8], [0, 4], [5, 5])
+    assert (two["submit_s"].tolist(), two["time_limit_s"].tolist()) == ([100.0, 300.0], [3600.0, np.inf])
+    assert (two["cron"].tolist(), two["sockets"].tolist(), two["het_offset"].tolist()) == ([0, 1], [0, 0], [0, 0])
+    assert np.isnan(two["eligible_s"][0]) and np.isnan(two["start_s"]).all() and two["priority"].tolist() == [1, 0]
+    assert (texts(two["comment"]), texts(two["array_tasks"])) == (["", "c"], ["", "1-4%2"])
+    assert texts(two["tres_alloc"]) == ["cpu=1,mem=4G"] * 2
+    assert load()["job_id"].tolist() == [] == texts(load()["name"])
+
+
+def test_loader__computes_what_squeue_shows(monkeypatch):
+    """Run times, nodes for tasks a node, reasons, states, TRES that a job got."""
+    monkeypatch.setattr("time.time", lambda: 1000.9)
+    ran = {"job_state": 1, "start_time": 400, "tres_alloc_str": "cpu=9"}
+    found = load(
+        ran,
+        ran | {"job_id": 8, "suspend_time": 900, "pre_sus_time": 30},
+        ran | {"job_id": 9, "job_state": 2, "suspend_time": 900, "pre_sus_time": 30, "state_desc": "why"},
+        ran | {"job_id": 10, "job_state": 3, "end_time": 460},
+        {"job_id": 11, "num_cpus": 8, "ntasks_per_node": 2, "cpus_per_task": 2, "start_time": 2000, "state_reason": 1},
+    )
+    assert found["run_s"].tolist() == [600.0, 130.0, 30.0, 60.0, 0.0]
+    assert (found["nodes"].tolist(), texts(found["tres_alloc"])[3:]) == ([1, 1, 1, 1, 2], ["cpu=9", "cpu=1,mem=4G"])
+    assert texts(found["state"]) == ["RUNNING", "RUNNING", "SUSPENDED", "COMPLETED", "PENDING"]
+    assert texts(found["reason"]) == ["None", "None", "why", "None", "Priority"]
+
+
+def test_loader__asks_once_for_the_name_of_a_user(monkeypatch):
+    """Slurm sends names only where it is told to; the system is slow to ask. An unknown user is a number."""
+    asked: list[int] = []
+
+    def known(uid: int) -> Any:
+        asked.append(uid)
+        return SimpleNamespace(pw_name={1: "alice"}[uid])
+
+    monkeypatch.setattr(pwd, "getpwuid", known)
+    jobs = [{"job_id": job, "user_id": 1 + job % 2} for job in range(1, 5)] + [{"job_id": 5, "user_name": "bob"}]
+    assert (texts(load(*jobs)["user"]), asked) == (["2", "alice", "2", "alice", "bob"], [0, 1, 2])
+
+
+def test_loader__is_confirmed_by_pyslurm():
+    """A header of another release shifts the fields: that is found before a column is used. Once is enough."""
+    with pytest.raises(ValueError, match=r"not of this library: job 7 has another name, submit_time$"):
+        load({}, shown=lambda job_id: Job.load(job_id, name="z", submit_time=3))
+    with pytest.raises(ValueError, match="pyslurm knows none of the jobs"):
+        load({}, shown=lambda job_id: {}[job_id])
+    shifted = HEADER.replace("uint32_t job_id; uint32_t array_job_id;", "uint32_t array_job_id; uint32_t job_id;")
+    with pytest.raises(ValueError, match="pyslurm knows none of the jobs"):
+        JobLoader(ClientLibrary([WAITING]), shifted, Job.load).load()
+    asked: list[int] = []
+    library = ClientLibrary([])
+    loader = JobLoader(library, HEADER, lambda job_id: asked.append(job_id) or Job.load(job_id))
+    loader.load()
+    library.jobs = [WAITING]
+    assert ([len(loader.load()["job_id"]) for _ in range(2)], asked) == ([1, 1], [7])
+    library.fails = 1
+    with pytest.raises(OSError, match="is slurmctld up"):
+        loader.load()
 
 
 def test_answer__turns_any_error_into_words():
@@ -174,51 +311,57 @@ class Replayed:
         self.closed = True
 
 
-class WithRequests(Playback):
-    """A recording that also answers the small squeue of the pyslurm reader, from its full one."""
-
-    def start(self, program, *arguments, stdin=""):
-        if program != "squeue" or "--array" in arguments or f"JobID:0{MARK}" not in arguments[-1]:
-            return super().start(program, *arguments, stdin=stdin)
-        flat = split_rows((self.folder / "squeue.txt").read_bytes().decode().replace("\x1f", UNIT), MARK)
-        rows = []
-        for i in range(0, len(flat), len(GROUPS)):
-            ids, kind, run = (group.split(UNIT) for group in flat[i : i + 3])
-            found = dict(zip((*KIND_FIELDS, *RUN_FIELDS), (*kind, *run), strict=True))
-            rows.append(f"{ids[0].strip()}{MARK}{UNIT.join(found[name] for name in REQUEST_FIELDS)}{MARK}\n")
-        return Answer("".join(rows))
-
-
 @pytest.fixture(params=recorded_versions())
 def recording(request, monkeypatch):
     monkeypatch.setattr(reader_module, "fresh_mark", lambda: MARK)
-    monkeypatch.setattr(pyslurm_reader, "fresh_mark", lambda: MARK)
     folder = HERE / request.param
-    return WithRequests(folder), json.loads((folder / "facts.json").read_text())["now_s"]
+    return Playback(folder), json.loads((folder / "facts.json").read_text())["now_s"]
 
 
-def child_columns(jobs) -> dict:
-    """The columns a child would send for these jobs."""
-    numbers = ("job_id", "nice", "priority", "nodes", "cpus", "memory_mib", "restarts", "array_job_id", "het_job_id",
-               "het_offset", "requeueable", "batch", "cron")  # fmt: skip
+def child_columns(jobs, folder: Path) -> dict:
+    """The columns a child would send for these jobs of a recording."""
+    numbers = ("job_id", "nice", "priority", "nodes", "cpus", "restarts", "array_job_id", "het_job_id", "het_offset",
+               "requeueable", "batch", "cron")  # fmt: skip
     columns = {name: np.asarray(getattr(jobs, name)).astype(np.int64) for name in numbers}
-    columns |= {name: getattr(jobs, name) for name in ("submit_s", "eligible_s", "start_s", "end_s", "run_s")}
+    times = ("submit_s", "eligible_s", "start_s", "end_s", "run_s", "time_limit_s")
+    columns |= {name: getattr(jobs, name) for name in times}
     columns["start_s"] = np.where(np.isnan(jobs.start_s), jobs.expected_start_s, jobs.start_s)  # one field in Slurm
-    for name in ("user", "account", "partition", "qos", "name", "comment", "reason", "reservation", "node_list"):
-        texts = getattr(jobs, name)
-        columns[name] = texts.codes, list(texts.names)
+    named = ("user", "account", "partition", "qos", "name", "comment", "reason", "reservation", "node_list",
+             "dependency", "features_asked", "nodes_asked", "nodes_excluded")  # fmt: skip
+    for name in named:
+        column = getattr(jobs, name)
+        columns[name] = column.codes, list(column.names)
     words = ["SUSPENDED" if state == 4 else "RUNNING" if state == 2 else "PENDING" for state in jobs.state.tolist()]
     tasks = [f"1-{count}" if count > 1 else "" for count in jobs.array_tasks.tolist()]
-    for name, texts in (("state", words), ("array_tasks", tasks)):
-        columns[name] = np.arange(len(texts)), texts
+    asked = [requests_of(folder)[job] for job in jobs.job_id.tolist()]
+    for name, found in (("state", words), ("array_tasks", tasks)):
+        columns[name] = np.arange(len(found)), found
+    for name, source in (("tasks", "NumTasks"), ("sockets", "Sockets")):
+        columns[name] = np.array([int(row[source]) if row[source].isdecimal() else 0 for row in asked])
+    for name in ("tres_per_job", "tres_per_task", "tres_per_socket", "tres_per_node", "tres_alloc"):
+        shown = [row[name.replace("_", "-")] for row in asked]
+        columns[name] = np.arange(len(asked)), ["" if text == "N/A" else text for text in shown]
     return columns
+
+
+def requests_of(folder: Path) -> dict[int, dict[str, str]]:
+    """What squeue and its second call show of each job of a recording."""
+    found = {}
+    for path in filter(Path.exists, (folder / "unfolded.txt", folder / "squeue.txt")):
+        flat = split_rows(path.read_bytes().decode().replace("\x1f", UNIT), MARK)
+        for i in range(0, len(flat), len(GROUPS)):
+            ids, kind, run = (group.split(UNIT) for group in flat[i : i + 3])
+            found[int(ids[0])] = dict(zip((*KIND_FIELDS, *RUN_FIELDS), (*kind, *run), strict=True))
+    return found
 
 
 def test_read__equals_the_command_reader(recording):
     """What pyslurm tells, joined with the commands' part, is the same snapshot, field by field."""
     commands, now_s = recording
     expected = CommandReader(commands, clock=lambda: now_s).read()
-    reader = PyslurmReader(commands, CommandReader(commands), lambda _: Replayed(child_columns(expected.jobs)))
+    reader = PyslurmReader(
+        commands, CommandReader(commands), lambda _: Replayed(child_columns(expected.jobs, commands.folder))
+    )
     found = reader.read()
     for spec in fields(found.jobs):
         np.testing.assert_array_equal(list(getattr(found.jobs, spec.name)), list(getattr(expected.jobs, spec.name)))
@@ -229,7 +372,7 @@ def test_read__an_array_whose_tasks_cannot_be_counted_is_left_alone(recording):
     """It says nothing of the other jobs, and pyslurm is read on."""
     commands, now_s = recording
     jobs = CommandReader(commands, clock=lambda: now_s).read().jobs
-    columns = child_columns(jobs)
+    columns = child_columns(jobs, commands.folder)
     columns["array_tasks"][1][0] = "1-x"
     with capture_logs() as logs:
         found = PyslurmReader(commands, CommandReader(commands), lambda _: Replayed(columns)).read()
@@ -245,7 +388,7 @@ def test_read__falls_back_when_the_child_dies(recording):
     made: list[Replayed] = []
 
     def open_child(_):
-        made.append(Replayed(child_columns(expected.jobs), fails=not made))
+        made.append(Replayed(child_columns(expected.jobs, commands.folder), fails=not made))
         return made[-1]
 
     reader = PyslurmReader(commands, CommandReader(commands), open_child, clock=lambda: now[0])
@@ -267,8 +410,13 @@ def test_doubt_rights__reaches_both_ways_to_read(recording, monkeypatch):
     jobs = CommandReader(commands, clock=lambda: now_s).read().jobs
     with monkeypatch.context() as patch, capture_logs():
         patch.setattr(commands, "instead", {"users.txt": "UserName=12345(12345) DefAccount= AdminLevel=Operator\n"})
-        dies = PyslurmReader(commands, CommandReader(commands), lambda _: Replayed(child_columns(jobs), fails=True))
-        for reader in (PyslurmReader(commands, CommandReader(commands), lambda _: Replayed(child_columns(jobs))), dies):
+        dies = PyslurmReader(
+            commands, CommandReader(commands), lambda _: Replayed(child_columns(jobs, commands.folder), fails=True)
+        )
+        for reader in (
+            PyslurmReader(commands, CommandReader(commands), lambda _: Replayed(child_columns(jobs, commands.folder))),
+            dies,
+        ):
             reader.read()
             for asked, doubt in ((0, False), (1, True)):
                 if doubt:
@@ -284,7 +432,7 @@ def test_read__ends_a_child_whose_answer_was_not_taken(recording, monkeypatch):
     made: list[Replayed] = []
 
     def open_child(_):
-        made.append(Replayed(child_columns(CommandReader(commands, clock=lambda: now_s).read().jobs)))
+        made.append(Replayed(child_columns(CommandReader(commands, clock=lambda: now_s).read().jobs, commands.folder)))
         return made[-1]
 
     reader = PyslurmReader(commands, CommandReader(commands), open_child)

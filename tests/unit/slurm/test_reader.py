@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from importlib.metadata import PackageNotFoundError
+from pathlib import Path
 
 import pytest
 
 from slurmsched.config import SlurmConfig
-from slurmsched.slurm import reader
+from slurmsched.slurm import pyslurm_reader, reader
 from slurmsched.slurm.commands import Commands
 
 
@@ -43,4 +44,8 @@ def test_open_reader__auto_is_pyslurm_of_the_clusters_release(
     """pyslurm of another release may crash or read wrong: then, without pyslurm, and in a process of one cycle, which
     would wait for its import, the commands serve."""
     with_pyslurm(monkeypatch, installed)
+    monkeypatch.setattr(pyslurm_reader, "slurm_header", lambda commands: Path(__file__))
     assert reader.open_reader(SlurmConfig(adapter=adapter), indices=daemon).name == expected
+    monkeypatch.setattr(pyslurm_reader, "slurm_header", lambda commands: Path("/no/slurm.h"))
+    if adapter == "auto":
+        assert reader.open_reader(SlurmConfig(adapter=adapter), indices=daemon).name == "cli"
