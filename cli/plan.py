@@ -123,7 +123,7 @@ def _changes(
 
 def plan_tree(snapshot: Snapshot, plan: Plan, lever: str, limit: int) -> dict[str, Any]:
     """The plan as JSON has it. as_slurm: why the order is Slurm's own, null where it is not."""
-    from slurmsched.planning.priorities.slurm_order import as_slurm
+    from slurmsched.observe.queue_rows import as_slurm
 
     return {
         "cluster": snapshot.site.cluster,
@@ -148,7 +148,7 @@ def print_plan(
     choice: Choice = PLAIN_TABLE,
 ) -> None:  # fmt: skip
     """The plan for people."""
-    from slurmsched.planning.priorities.slurm_order import as_slurm
+    from slurmsched.observe.queue_rows import as_slurm
 
     changes = _changes(snapshot, plan, lever, limit, keeps, choice.sort)
     levers, steps = parted(plan.actions)

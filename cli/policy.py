@@ -134,7 +134,7 @@ def _at_site(name: str, plugin: Any) -> tuple[list[str], list[str], list[str]]:
     """Of what the policy needs: what the live cluster gives that is not there from the start, and what it does not; of
     its levers those that the configuration keeps from Slurm."""
     from slurmsched.daemon.cycle_parts import open_cycle_parts
-    from slurmsched.planning.policy_needs import given, lacking, switched_off
+    from slurmsched.observe.survey.policy_inputs import available_inputs, disabled_levers, missing_inputs
     from slurmsched.registry import configured
 
     tree = read_config(plugins=False)
@@ -144,8 +144,8 @@ def _at_site(name: str, plugin: Any) -> tuple[list[str], list[str], list[str]]:
     with open_cycle_parts(tree, apply=False, read_only=True) as parts:
         snapshot = parts.read()
     needs = plugin.about.needed(tree.policy.parameters)
-    lacks = [*lacking(snapshot, needs), *_tableless(tree.policy.parameters, needs)]
-    return list(given(snapshot, needs)), lacks, list(switched_off(tree, plugin.about.uses))
+    lacks = [*missing_inputs(snapshot, needs), *_tableless(tree.policy.parameters, needs)]
+    return list(available_inputs(snapshot, needs)), lacks, list(disabled_levers(tree, plugin.about.uses))
 
 
 def _tableless(parameters: dict[str, Any], needs: Sequence[str]) -> list[str]:

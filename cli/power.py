@@ -150,8 +150,7 @@ def series(out: Output, file: Path, **settings: Any) -> None:
 
     FILE is a CSV with the columns `time`, `active` and `total`, as monitoring systems write it.
     """
-    from slurmsched.observe.node_series import read_series
-    from slurmsched.observe.survey.power_saving import PowerRules, power_saving
+    from slurmsched.observe.survey.power_saving import PowerRules, power_saving, read_series
 
     active, total = read_series(file)
     _show(out, PowerRules(**settings), lambda power: power_saving(active, total, power))

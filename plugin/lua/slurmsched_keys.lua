@@ -1,4 +1,4 @@
--- Written by `python -m slurmsched.cli.hints_lua`. kind: the parser of slurmsched_hints.lua.
+-- Written by `python packaging/hints_lua.py`. kind: the parser of slurmsched_hints.lua.
 return {
     { name = "preempt", kind = "yes_no", example = "preempt=yes", meaning = "The job may be stopped and requeued to let others run; it goes on from its last checkpoint." },
     { name = "ckpt", kind = "checkpoint", example = "ckpt=USR1@120", meaning = "Before the job is stopped it gets this signal and so much time to save itself. Names with or without SIG, or numbers." },

@@ -1,11 +1,8 @@
-"""Random numbers as the released simulators draw them, with Python's generator, and one number for each job."""
+"""Random numbers as the released simulators draw them, with the generator of Python."""
 
 from __future__ import annotations
 
 import numpy as np
-
-from slurmsched.model.columns import Floats, Uint64s
-from slurmsched.model.jobs import Jobs
 
 SMALL_POPULATION = 21  # up to so many of which two are drawn, Python takes them out of a list
 
@@ -13,7 +10,7 @@ SMALL_POPULATION = 21  # up to so many of which two are drawn, Python takes them
 class CPythonRandom:
     """Draws like random.Random(seed), of which `count` words of 32 bits are used up. count: grows with every draw.
 
-    seed: (seed,), or several numbers for lots of their own, each from 0 to 2^32 - 1.
+    seed: (seed,), or several numbers for independent streams, each from 0 to 2^32 - 1.
     """
 
     def __init__(self, seed: tuple[int, ...], count: int = 0) -> None:
@@ -39,23 +36,3 @@ class CPythonRandom:
         while second == first:
             second = self.below(count)
         return first, second
-
-
-def chance_of(jobs: Jobs, *seed: int) -> Floats:
-    """A random number for each job, by seed and job id alone. (N,) in [0, 1).
-
-    Source: the mixing function of SplitMix64 (Steele, Lea and Flood, OOPSLA '14), once for each number.
-    """
-    mixed = np.zeros(len(jobs), np.uint64)
-    words = (*(np.full(len(jobs), each, np.int64) for each in seed), jobs.job_id.astype(np.int64))
-    for word in words:
-        mixed = _mixed(mixed ^ np.ascontiguousarray(word).view(np.uint64))
-    return (mixed >> np.uint64(11)).astype(np.float64) * 2.0**-53
-
-
-def _mixed(word: Uint64s) -> Uint64s:
-    """(N,) uint64, products modulo 2^64."""
-    word = word + np.uint64(0x9E3779B97F4A7C15)
-    word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return word ^ (word >> np.uint64(31))

@@ -1,4 +1,4 @@
-"""The common part of every policy's order: ordered keys, then submission, then job id."""
+"""The common part of every order of jobs: ordered keys, then submission, then job id; and one random number a job."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from slurmsched.model.columns import Floats, Int64s
+from slurmsched.model.columns import Floats, Int64s, Uint64s
 from slurmsched.model.jobs import Jobs
 
 
@@ -33,3 +33,23 @@ def ordered(jobs: Jobs, *keys: NDArray[Any]) -> Int64s:
 
 def _ascending(values: NDArray[Any]) -> bool:
     return bool((values[1:] >= values[:-1]).all())
+
+
+def chance_of(jobs: Jobs, *seed: int) -> Floats:
+    """A random number for each job, by seed and job id alone. (N,) in [0, 1).
+
+    Source: the mixing function of SplitMix64 (Steele, Lea and Flood, OOPSLA '14), once for each number.
+    """
+    mixed = np.zeros(len(jobs), np.uint64)
+    words = (*(np.full(len(jobs), each, np.int64) for each in seed), jobs.job_id.astype(np.int64))
+    for word in words:
+        mixed = _mix(mixed ^ np.ascontiguousarray(word).view(np.uint64))
+    return (mixed >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def _mix(word: Uint64s) -> Uint64s:
+    """(N,) uint64, products modulo 2^64."""
+    word = word + np.uint64(0x9E3779B97F4A7C15)
+    word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return word ^ (word >> np.uint64(31))

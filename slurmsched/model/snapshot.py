@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from enum import IntEnum
 from math import inf
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -113,12 +112,6 @@ class Snapshot:
     placed: tuple[PlacedJob, ...] = ()  # started since the last snapshot of this process
     tag: str = ""  # which slurmsched this is, where several work beside one Slurm: in the ids of its operations
 
-    def remembering(self, history_gpu_s: Floats, carry: Mapping[str, Any]) -> Snapshot:
-        """This snapshot with history and carry; the same as dataclasses.replace, which costs a replay's cycle more."""
-        values = list(_values(self))
-        values[_HISTORY], values[_CARRY] = history_gpu_s, carry
-        return Snapshot(*values)
-
     @property
     def digest(self) -> str:
         """16 hex digits: the name of this snapshot in ledger and logs.
@@ -133,8 +126,5 @@ class Snapshot:
         return hasher.hexdigest()
 
 
-_NAMES = [spec.name for spec in fields(Snapshot)]
-_values = attrgetter(*_NAMES)
-_HISTORY, _CARRY = _NAMES.index("history_gpu_s"), _NAMES.index("carry")
 _JOB_MARKS = ("job_id", "state", "nice", "site_factor", "gpus")
 _NODE_MARKS = ("state", "gpus", "gpus_used")

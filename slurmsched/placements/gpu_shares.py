@@ -26,8 +26,7 @@ from slurmsched.model.columns import Floats, Int64s, made_read_only
 from slurmsched.model.gpu_masks import bit_counts
 from slurmsched.resources.allocated import holding
 from slurmsched.resources.eligibility import node_pools
-from slurmsched.resources.free_shares import FreeShares
-from slurmsched.resources.placeable_gpus import AllocatedSets, PlaceableGpus
+from slurmsched.resources.placeable_gpus import AllocatedSets, FreeShares, PlaceableGpus
 from slurmsched.resources.startable_jobs import startable
 
 

@@ -8,7 +8,6 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
-from slurmsched.allocation.cpython_random import chance_of
 from slurmsched.allocation.elastic import JobSizes, sizes_of, without_curve
 from slurmsched.allocation.finish_time import (
     Apps,
@@ -28,7 +27,7 @@ from slurmsched.estimators.requested_time import Hint
 from slurmsched.estimators.throughputs import EqualSpeeds
 from slurmsched.model import JobChanges, PolicyFamily, PolicyInfo, PolicyInput, PolicyLever, Ranking, Snapshot
 from slurmsched.model.columns import Bools, Floats, Int64s
-from slurmsched.model.ordering import arrival_s, ordered
+from slurmsched.model.ordering import arrival_s, chance_of, ordered
 from slurmsched.model.parameters import Part, Range, Seconds, check_choice, check_ranges
 from slurmsched.model.policy_info import NEEDS_PREEMPTION, RESIZE_BY_REQUEUE, ROUNDS_ARE_LEASES
 from slurmsched.plain_text import pluralize

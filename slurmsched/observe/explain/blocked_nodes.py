@@ -9,12 +9,34 @@ from math import inf
 import numpy as np
 
 from slurmsched.model.hostlists import expand_or_none, fold_hostlist
-from slurmsched.observe.explain.blocked_job import BlockedJob, SentenceAndChanges
+from slurmsched.model.job_details import JobDetails
+from slurmsched.model.reasons import LimitValue, Reason
+from slurmsched.model.snapshot import Snapshot
 from slurmsched.observe.explain.node_obstacles import NodeCheck
 from slurmsched.observe.explain.start_estimate import EligibleNodes
 from slurmsched.observe.explain.wording import local_time, printable, sbatch_time
 from slurmsched.resources.eligibility import Exclusion
 from slurmsched.resources.reservation_limits import reservations_against
+
+SentenceAndChanges = tuple[str, tuple[str, ...]]  # because, and what would change it
+
+
+@dataclass(frozen=True, slots=True)
+class BlockedJob:
+    """One job. limits: those of the kind that blocks. rivals: rows of jobs that Slurm ranks before it, that may start
+    and compete for its nodes."""
+
+    snapshot: Snapshot
+    row: int
+    reason: Reason
+    details: JobDetails
+    limits: tuple[LimitValue, ...] = ()
+    rivals: tuple[int, ...] = ()
+
+    @property
+    def job_id(self) -> int:
+        return int(self.snapshot.jobs.job_id[self.row])
+
 
 NODES_SHOWN = 5
 

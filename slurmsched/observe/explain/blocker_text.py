@@ -14,7 +14,7 @@ from slurmsched.model import Snapshot
 from slurmsched.model.reasons import CODES, Blocker, LimitValue
 from slurmsched.model.states import JobState
 from slurmsched.observe.explain import blocked_nodes
-from slurmsched.observe.explain.blocked_job import BlockedJob, SentenceAndChanges
+from slurmsched.observe.explain.blocked_nodes import BlockedJob, SentenceAndChanges
 from slurmsched.observe.explain.node_obstacles import NodeCheck
 from slurmsched.observe.explain.wording import local_time, more_of_state, printable, sbatch_time, sentence_of_state
 from slurmsched.observe.survey.fit import Fit, by_partition, fit

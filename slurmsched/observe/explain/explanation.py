@@ -12,8 +12,7 @@ from slurmsched.model.plan import Plan
 from slurmsched.model.reasons import Blocker, LimitValue, Reason, limit_values, read_reason
 from slurmsched.model.snapshot import Rights, Snapshot
 from slurmsched.model.states import HELD, JobState
-from slurmsched.observe.explain.blocked_job import BlockedJob
-from slurmsched.observe.explain.blocked_nodes import kept_by_reservations
+from slurmsched.observe.explain.blocked_nodes import BlockedJob, kept_by_reservations
 from slurmsched.observe.explain.blocker_text import explain_blocker, nearby_requests
 from slurmsched.observe.explain.kept_nodes import KeptNodes, idle_line, kept_nodes
 from slurmsched.observe.explain.node_obstacles import NodeCheck, room_on_nodes

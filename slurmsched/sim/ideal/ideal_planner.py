@@ -15,7 +15,6 @@ from slurmsched.model import Allocations, Assignments, JobChanges, Jobs, JobStat
 from slurmsched.model.columns import Bools, Int64s, made_read_only
 from slurmsched.model.overrides import types_of
 from slurmsched.model.states import HOLDS_NODES
-from slurmsched.planning.changed_jobs import held_types, nodes_for, stopped, with_changes
 from slurmsched.protocols import (
     BackfillingPlacement,
     ChangingPolicy,
@@ -26,6 +25,7 @@ from slurmsched.protocols import (
 )
 from slurmsched.resources.allocated import AllocatedGpus, holding, node_rows
 from slurmsched.resources.startable_jobs import HOLDS, MAY_START, job_standing
+from slurmsched.sim.ideal.changed_jobs import held_types, nodes_for, stopped, with_changes
 from slurmsched.sim.ideal.ideal_plan import UNTIL_ANY_EVENT, IdealPlan, Validity
 from slurmsched.sim.ideal.overtaking import Overtaking, arrivals_go_last, overtaking_of
 

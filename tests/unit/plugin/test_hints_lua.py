@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import runpy
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurmsched.cli.hints_lua import table
 from slurmsched.model.hints import KEYS, parse_hints, understood
 from tests.unit.plugin import lua as slurm_lua
 
+WRITTEN = runpy.run_path(str(slurm_lua.PLUGIN.parent / "packaging" / "hints_lua.py"))["table"]()
 CASES = (
     "",
     "no hints at all",
@@ -101,8 +102,8 @@ LUA = slurm_lua.runtime()
 
 
 def test_keys__are_those_of_the_grammar() -> None:
-    """plugin/lua/slurmsched_keys.lua is what `python -m slurmsched.cli.hints_lua` writes."""
-    assert (slurm_lua.PLUGIN / "lua" / "slurmsched_keys.lua").read_text() == table()
+    """plugin/lua/slurmsched_keys.lua is what `python packaging/hints_lua.py` writes."""
+    assert (slurm_lua.PLUGIN / "lua" / "slurmsched_keys.lua").read_text() == WRITTEN
 
 
 def test_shown__escapes_what_a_terminal_would_obey() -> None:

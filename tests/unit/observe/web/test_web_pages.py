@@ -10,8 +10,7 @@ import pytest
 from slurmsched.model import Reservations, Rights, Site
 from slurmsched.model.job_details import JobDetails
 from slurmsched.observe.web.frame import MOST_JOBS
-from slurmsched.observe.web.use_history import use_chart
-from slurmsched.observe.web.web_pages import WebPages, slurm_duration
+from slurmsched.observe.web.web_pages import WebPages, slurm_duration, use_chart
 from slurmsched.observe.web.web_server import HttpRequest, HttpResponse
 from slurmsched.testing import snapshot
 from tests.unit.observe.web.frame_samples import EVIL, NOW_S, frame, look

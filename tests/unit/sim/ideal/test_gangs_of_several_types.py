@@ -13,9 +13,9 @@ from slurmsched.model import Assignments, JobChanges, Labels, Ranking, Snapshot
 from slurmsched.placements.baselines import AnyFit, BestFit
 from slurmsched.placements.consolidated import Consolidated
 from slurmsched.placements.count import Count
-from slurmsched.planning.changed_jobs import with_changes
 from slurmsched.policies.fifo import Fifo
 from slurmsched.protocols import Placement
+from slurmsched.sim.ideal.changed_jobs import with_changes
 from slurmsched.sim.ideal.ideal_planner import DirectPlanner, placed_whole
 from slurmsched.testing import snapshot
 

@@ -9,7 +9,7 @@ import pytest
 from slurmsched.model.trace import Trace
 from slurmsched.sim.cluster_description import ClusterDescription
 from slurmsched.sim.cluster_layout import ClusterLayout, NodeSpec, PartitionSpec
-from slurmsched.sim.slurmctld.trace_fitting import fitted_trace
+from slurmsched.sim.experiments.slurmctld_setup import fitted_trace
 
 HERE = ClusterLayout((NodeSpec("n1", 8, 64, features=("a100",)),), (PartitionSpec("gpu"), PartitionSpec("cpu")))
 

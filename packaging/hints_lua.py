@@ -1,4 +1,4 @@
-"""Writes the keys of hints for Slurm's Lua plug-ins: `python -m slurmsched.cli.hints_lua > FILE`."""
+"""Writes the keys of hints for Slurm's Lua plug-ins: `python packaging/hints_lua.py > FILE`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def table() -> str:
     """plugin/lua/slurmsched_keys.lua, from the table of keys."""
     rows = "".join(f"    {{ {_fields(key)} }},\n" for key in KEYS)
     return (
-        "-- Written by `python -m slurmsched.cli.hints_lua`. kind: the parser of slurmsched_hints.lua.\n"
+        "-- Written by `python packaging/hints_lua.py`. kind: the parser of slurmsched_hints.lua.\n"
         f"return {{\n{rows}}}\n"
     )
 

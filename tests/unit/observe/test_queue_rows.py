@@ -6,8 +6,8 @@ import pytest
 
 from slurmsched.config import ScopeConfig
 from slurmsched.model import Rights, Site
+from slurmsched.observe.queue_rows import as_slurm
 from slurmsched.planning.planner import Planner
-from slurmsched.planning.priorities.slurm_order import as_slurm
 from slurmsched.policies.discretized_las import DiscretizedLas
 from slurmsched.policies.smallest import Smallest
 from slurmsched.testing import snapshot

@@ -1,4 +1,4 @@
-"""What a policy would need of this site and does not find here, in words."""
+"""The inputs of a policy that this site gives, those that it lacks, and the levers that are off."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from slurmsched.model.hints import parse_hints
 from slurmsched.plain_text import pluralize, pluralize_of
 
 
-def lacking(snapshot: Snapshot, needs: Sequence[PolicyInput]) -> tuple[str, ...]:
+def missing_inputs(snapshot: Snapshot, needs: Sequence[PolicyInput]) -> tuple[str, ...]:
     """One sentence for each of `needs` that this snapshot does not give, in their order; () if all is there.
 
     Only waiting and running jobs that ask for GPUs count.
@@ -25,7 +25,7 @@ def lacking(snapshot: Snapshot, needs: Sequence[PolicyInput]) -> tuple[str, ...]
     return tuple(f"{need.value}: {what}" for need, what in answers if what)
 
 
-def switched_off(config: Config, uses: Sequence[PolicyLever]) -> tuple[str, ...]:
+def disabled_levers(config: Config, uses: Sequence[PolicyLever]) -> tuple[str, ...]:
     """One sentence for each of these levers that the configuration keeps from Slurm, in their order."""
     switch = {
         PolicyLever.REQUEUE: ("preemption.enabled", config.preemption.enabled),
@@ -33,12 +33,12 @@ def switched_off(config: Config, uses: Sequence[PolicyLever]) -> tuple[str, ...]
         PolicyLever.SIZE: ("lever.size", config.lever.size),
         PolicyLever.GPU_TYPE: ("placement.types", config.placement.types),
     }
-    return tuple(f"{use.name.lower().replace('_', ' ')}: {switch[use][0]} is false, and Slurm is not told"
+    return tuple(f"{use.name.lower().replace('_', ' ')}: {switch[use][0]} is false, so it is not written to Slurm"
                  for use in uses if use in switch and not switch[use][1])  # fmt: skip
 
 
-def given(snapshot: Snapshot, needs: Sequence[PolicyInput]) -> tuple[str, ...]:
-    """One sentence for each of `needs` that only time brings and that is there by now."""
+def available_inputs(snapshot: Snapshot, needs: Sequence[PolicyInput]) -> tuple[str, ...]:
+    """One sentence for each of `needs` that only time brings and that exists now."""
     past = snapshot.past
     if PolicyInput.PAST not in needs or not len(past):
         return ()
@@ -66,7 +66,7 @@ def _past(snapshot: Snapshot, _: Jobs) -> str:
 
 
 def _shares(snapshot: Snapshot, _: Jobs) -> str:
-    return "" if snapshot.shares else "Slurm tells no shares of accounts; every account counts alike"
+    return "" if snapshot.shares else "Slurm shows no account shares; all accounts count alike"
 
 
 _RULES: dict[PolicyInput, Callable[[Snapshot, Jobs], str]] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slurmsched.resources.free_shares import FreeShares
+from slurmsched.resources.placeable_gpus import FreeShares
 from slurmsched.testing import snapshot
 
 

@@ -6,8 +6,8 @@ import numpy as np
 
 from slurmsched.model import JobChanges, Labels, Ranking, Snapshot
 from slurmsched.placements.consolidated import Consolidated
-from slurmsched.planning.changed_jobs import with_changes
 from slurmsched.policies.fifo import Fifo
+from slurmsched.sim.ideal.changed_jobs import with_changes
 from slurmsched.sim.ideal.ideal_planner import DirectPlanner
 from slurmsched.testing import snapshot
 
