@@ -13,8 +13,9 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from slurmsched.config import Config, PluginConfig
+from slurmsched.model.slurm_weights import slurm_weights
 from slurmsched.plain_text import escape_terminal, pluralize
-from slurmsched.planning.priorities.priority_weights import KEPT_BY, lost_weights, proposed_tiers, weights_of
+from slurmsched.planning.priorities.priority_weights import KEPT_BY, lost_weights, proposed_tiers
 from slurmsched.tier_spec import read_tiers
 
 if TYPE_CHECKING:
@@ -190,7 +191,7 @@ def _tiers(found: DiscoveredSite) -> Iterator[str]:
     """The tiers that keep what the site's weights promise, and the weights that no longer count."""
     tiers = proposed_tiers(found.settings)
     yield "# Within these tiers the policy orders jobs (docs/tiers.md). They keep what your priority weights promise:"
-    kept = {weight.name: weight for weight in weights_of(found.settings)}
+    kept = {weight.name: weight for weight in slurm_weights(found.settings)}
     yield from (f"#   {tier}: {kept[KEPT_BY[tier.partition(':')[0]]]}" for tier in tiers)
     if not tiers:
         yield "#   none, as slurm.conf sets no weight for partitions, QOS, fair share or associations"

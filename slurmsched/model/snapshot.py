@@ -62,17 +62,6 @@ class Site:
         """How long jobs may exceed their time limit [s]; infinity if nothing ends them."""
         return 60 * _number(self.settings.get("OverTimeLimit", ""), 0.0)
 
-    @property
-    def priority_weights(self) -> float:
-        """Sum of all priority weights: the largest priority that factors alone can give."""
-        plain = [text for name, text in self.settings.items() if name.startswith("PriorityWeight")]
-        tres = [part.partition("=")[2] for part in self.settings.get("PriorityWeightTRES", "").split(",")]
-        weights = [_number(text, 0.0) for text in (*plain, *tres)]
-        return sum(weight for weight in weights if weight < _MOST_WEIGHT)  # larger weights are not possible in Slurm
-
-
-_MOST_WEIGHT = 2.0**32
-
 
 def _number(text: str, default: float) -> float:
     """The number at the beginning of a setting such as "30 sec"; infinity for UNLIMITED."""

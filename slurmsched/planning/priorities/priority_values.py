@@ -18,6 +18,7 @@ from slurmsched.kernels.nice_spacing import keep_with_margin, longest_non_increa
 from slurmsched.model import Jobs, Override, Ranking, Refusal, SetNice, SetSiteFactor, Snapshot
 from slurmsched.model.columns import Bools, Int64s
 from slurmsched.model.plan import Action
+from slurmsched.model.slurm_weights import slurm_weights
 from slurmsched.plain_text import pluralize
 from slurmsched.planning import job_scope
 from slurmsched.planning.criteria import criteria
@@ -179,7 +180,7 @@ def _band(snapshot: Snapshot, factors: Int64s, lever: LeverConfig) -> dict[str, 
 
     Raises ConfigError if the band is too narrow for the jobs.
     """
-    weights = int(snapshot.site.priority_weights)
+    weights = int(sum(weight.points for weight in slurm_weights(snapshot.site.settings)))
     if lever.ceiling - lever.floor < len(factors):
         raise ConfigError(
             f"{lever.ceiling} leaves no room for {pluralize(len(factors), 'job')} above lever.floor = {lever.floor}",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from slurmsched.model.slurm_weights import Weight, slurm_weights
 from slurmsched.tier_spec import Tier
 
 # The weight that each tier keeps.
@@ -14,31 +14,7 @@ KEPT_BY = {
     "fair_share": "PriorityWeightFairShare",
     "account": "PriorityWeightAssoc",
 }
-PREFIX, TRES = "PriorityWeight", "PriorityWeightTRES"
 BANDS = 4  # of fair share, where nobody says otherwise
-MOST_WEIGHT = 2**32
-
-
-@dataclass(frozen=True, slots=True)
-class Weight:
-    """One weight of slurm.conf. share: of the sum of all, 0 to 1."""
-
-    name: str
-    points: float
-    share: float
-
-    def __str__(self) -> str:
-        return f"{self.name}={self.points:g} ({self.share:.0%} of all weights)"
-
-
-def weights_of(settings: Mapping[str, str]) -> tuple[Weight, ...]:
-    """The weights above 0 of slurm.conf, the largest first. Those of PriorityWeightTRES count together."""
-    points = {name: _points(text) for name, text in settings.items() if name.startswith(PREFIX) and name != TRES}
-    parts = settings.get(TRES, "").split(",")
-    points[TRES] = sum(_points(part.partition("=")[2]) for part in parts)
-    whole = sum(points.values())
-    made = (Weight(name, value, value / whole) for name, value in points.items() if value > 0)
-    return tuple(sorted(made, key=lambda weight: (-weight.points, weight.name)))
 
 
 def lost_weights(settings: Mapping[str, str], tiers: Sequence[Tier]) -> tuple[Weight, ...]:
@@ -50,7 +26,7 @@ def lost_weights(settings: Mapping[str, str], tiers: Sequence[Tier]) -> tuple[We
     if "priority" in kinds:
         return ()
     kept = {KEPT_BY[kind] for kind in kinds}
-    return tuple(weight for weight in weights_of(settings) if weight.name not in kept)
+    return tuple(weight for weight in slurm_weights(settings) if weight.name not in kept)
 
 
 def proposed_tiers(settings: Mapping[str, str]) -> tuple[str, ...]:
@@ -59,7 +35,7 @@ def proposed_tiers(settings: Mapping[str, str]) -> tuple[str, ...]:
     Age, job size and TRES are no promise to anybody: they are an order of jobs, which the policy takes over.
     """
     kinds = {name: kind for kind, name in KEPT_BY.items()}
-    found = (kinds[weight.name] for weight in weights_of(settings) if weight.name in kinds)
+    found = (kinds[weight.name] for weight in slurm_weights(settings) if weight.name in kinds)
     return tuple(f"{kind}:{BANDS}" if kind == "fair_share" else kind for kind in found)
 
 
@@ -71,12 +47,3 @@ def weight_notes(settings: Mapping[str, str], tiers: Sequence[Tier]) -> tuple[st
         + (f'; "{keeps[weight.name]}" in policy.tiers keeps it' if weight.name in keeps else "")
         for weight in lost_weights(settings, tiers)
     )
-
-
-def _points(text: str) -> float:
-    plain = text.strip()
-    try:
-        value = float(plain)
-    except ValueError:
-        return 0.0
-    return value if 0 < value < MOST_WEIGHT else 0.0

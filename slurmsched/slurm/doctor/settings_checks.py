@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from slurmsched.model.slurm_text import setting_s
+from slurmsched.model.slurm_weights import slurm_weights
 from slurmsched.model.snapshot import Rights, Site
 from slurmsched.plain_text import pluralize
 from slurmsched.slurm.doctor import CheckResult
@@ -169,7 +170,7 @@ def _incr_only(settings: SiteSettings) -> Verdict:
 
 
 def _weights(settings: SiteSettings) -> Verdict:
-    total = settings.site.priority_weights
+    total = sum(weight.points for weight in slurm_weights(settings.site.settings))
     negative = settings.site.rights >= Rights.OPERATOR
     detail = f"priority weights add up to {total:g}"
     return "ok" if total > 0 or negative else "fail", detail, "PriorityWeightAge=1000"

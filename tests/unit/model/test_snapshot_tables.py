@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from slurmsched.model import Jobs, Past, Site, Snapshot
+from slurmsched.model import Jobs, Past, Snapshot
 from slurmsched.testing import fleet, jobs, snapshot
 
 
@@ -81,14 +81,6 @@ def test_nodes__gpu_totals_add_up() -> None:
     assert totals == {
         "idle": 5, "boot": 7, "allocated": 6, "draining": 6, "down": 6, "unknown": 2, "all": 32,
     }  # fmt: skip
-
-
-def test_site__sums_priority_weights() -> None:
-    """Plain weights and those of PriorityWeightTRES; other settings do not count."""
-    settings = {"PriorityWeightAge": "1000", "PriorityWeightTRES": "CPU=5,GRES/gpu=20", "PriorityMaxAge": "7-0"}
-    assert Site(settings=settings).priority_weights == 1_025.0
-    odd = {"PriorityWeightQOS": "UNLIMITED", "PriorityWeightJobSize": "99999999999"}
-    assert Site(settings=settings | odd).priority_weights == Site(settings=settings).priority_weights
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from slurmsched.model.columns import Table, frozen
 from slurmsched.model.gpu_selection import GpuSelection, JobGpuRequest, PlacedJob
 from slurmsched.model.operations import NodeWait, Operation, Purpose, Reservations, Victim
 from slurmsched.model.overrides import Override, OverrideState
+from slurmsched.model.slurm_weights import slurm_weights
 from slurmsched.observe.snapshot_anonymiser import anonymised_snapshot
 from slurmsched.observe.snapshot_file import plan_digest, read_snapshot, saved_snapshot, write_snapshot
 from slurmsched.observe.trace_anonymiser import TraceAnonymiser
@@ -78,7 +79,7 @@ def test_file__holds_what_decides_and_no_secrets(tmp_path: Path) -> None:
         content = b"".join(file.read(name) for name in file.namelist())
     assert [word in content for word in (b"hunter2", b"es:9200", b"ctl1", b"jwt", b"mysql")] == [False] * 5
     kept = read_snapshot(tmp_path / "s")
-    assert kept.snapshot.site.priority_weights == 1000
+    assert [weight.points for weight in slurm_weights(kept.snapshot.site.settings)] == [1000.0]
     assert sorted(kept.settings) == ["lever", "pace", "policy", "scope"]
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from slurmsched.errors import SlurmError, UnreadableError
 from slurmsched.model import JobState, Rights, Snapshot
+from slurmsched.model.slurm_weights import slurm_weights
 from slurmsched.slurm import reader, recheck
 from slurmsched.slurm.cluster_state import KnownPriorities, PriorityMarks, priority_marks
 from slurmsched.slurm.reader import STALE_S, CommandReader
@@ -188,9 +189,8 @@ def test_read__totals_add_up(recording):
 def test_read__tells_the_site(recording):
     """Cluster, version, weights and partitions."""
     site, partitions = recording.snapshot.site, recording.snapshot.partitions
-    assert (site.cluster, site.version, site.multifactor, site.priority_weights) == (
-        "lab", recording.commands.folder.name, True, 1000.0,
-    )  # fmt: skip
+    assert (site.cluster, site.version, site.multifactor) == ("lab", recording.commands.folder.name, True)
+    assert [weight.points for weight in slurm_weights(site.settings)] == [1000.0]
     assert [(partitions.name[i], bool(partitions.default[i]), int(partitions.nodes[i])) for i in range(3)] == [
         ("gpu", True, 4), ("phantom", False, 36), ("short", False, 4),
     ]  # fmt: skip

@@ -7,7 +7,7 @@ import pytest
 from slurmsched.config import ScopeConfig
 from slurmsched.model import Rights, Site
 from slurmsched.planning.planner import Planner
-from slurmsched.planning.priorities.priority_weights import lost_weights, proposed_tiers, weight_notes, weights_of
+from slurmsched.planning.priorities.priority_weights import lost_weights, proposed_tiers, weight_notes
 from slurmsched.policies.fifo import Fifo
 from slurmsched.testing import snapshot
 from slurmsched.tier_spec import read_tiers
@@ -17,17 +17,6 @@ SETTINGS = {
     "PriorityWeightJobSize": "0", "PriorityWeightPartition": "2000", "PriorityWeightQOS": "6000",
     "PriorityWeightTRES": "CPU=400,Mem=100,GRES/gpu=500", "PriorityType": "priority/multifactor",
 }  # fmt: skip
-
-
-def test_weights_of__names_each_weight_with_its_share():
-    """The largest first; those of TRES together; none of 0, and none that Slurm cannot have."""
-    found = [(weight.name, weight.points, weight.share) for weight in weights_of(SETTINGS)]
-    assert found == [
-        ("PriorityWeightFairShare", 10_000, 0.5), ("PriorityWeightQOS", 6_000, 0.3),
-        ("PriorityWeightPartition", 2_000, 0.1), ("PriorityWeightAge", 1_000, 0.05),
-        ("PriorityWeightTRES", 1_000, 0.05),
-    ]  # fmt: skip
-    assert weights_of({"PriorityWeightAge": "9e99", "PriorityWeightTRES": "(null)"}) == ()
 
 
 @pytest.mark.parametrize(
