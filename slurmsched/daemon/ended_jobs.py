@@ -212,7 +212,7 @@ class EndedJobsReader:
         now_s, warnings = float(math.floor(snapshot.now_s)), tuple[str, ...]()
         before = self._kept
         kept = (before or self._opened(now_s)).as_of(now_s)
-        if self._asks and snapshot.site.settings.get("AccountingStorageType", "").endswith("slurmdbd"):
+        if self._asks and snapshot.site.accounts_in_slurmdbd:
             kept, warnings = self._read(kept, now_s)
         if before is None or kept.runs is not before.runs:
             self._past = past_of(kept.runs)

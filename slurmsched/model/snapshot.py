@@ -47,6 +47,11 @@ class Site:
         """Whether priorities are computed from factors, the site factor among them."""
         return self.settings.get("PriorityType", "priority/multifactor").endswith("multifactor")
 
+    @property
+    def accounts_in_slurmdbd(self) -> bool:
+        """Whether slurmdbd keeps accounts, users and past jobs."""
+        return self.settings.get("AccountingStorageType", "").endswith("slurmdbd")
+
     def hides(self, *kinds: str) -> bool:
         """Whether PrivateData shows users only their own of one of these, such as "jobs"."""
         names = self.settings.get("PrivateData", "").lower().split(",")

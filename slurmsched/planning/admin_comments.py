@@ -88,12 +88,8 @@ def _allowed(snapshot: Snapshot) -> tuple[bool, ...]:
     """Where Slurm lets us write the field: True = in slurmdbd, False = in slurmctld."""
     rights = snapshot.site.rights
     return ((False,) if rights >= Rights.ADMINISTRATOR else ()) + (
-        (True,) if rights >= Rights.OPERATOR and _has_slurmdbd(snapshot) else ()
+        (True,) if rights >= Rights.OPERATOR and snapshot.site.accounts_in_slurmdbd else ()
     )
-
-
-def _has_slurmdbd(snapshot: Snapshot) -> bool:
-    return snapshot.site.settings.get("AccountingStorageType", "").endswith("slurmdbd")
 
 
 def admin_comments(snapshot: Snapshot, idle: IdleGpusConfig = NO_IDLE) -> dict[int, str]:
@@ -210,7 +206,7 @@ def _place(snapshot: Snapshot, known: Override | None, same_run: bool) -> bool:
     """Whether the text goes to slurmdbd. One that is there is changed in its place, also if the right has changed."""
     if known is not None and known.open and (same_run or not known.accounting):
         return known.accounting
-    return snapshot.site.rights < Rights.ADMINISTRATOR and _has_slurmdbd(snapshot)
+    return snapshot.site.rights < Rights.ADMINISTRATOR and snapshot.site.accounts_in_slurmdbd
 
 
 def _distinct(values: Sequence[object], more: object) -> tuple[str, ...]:

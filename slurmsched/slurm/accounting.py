@@ -255,7 +255,7 @@ class AccountShares:
         return replace(snapshot, shares=self._shares, warnings=(*snapshot.warnings, *self._warnings))
 
     def _read(self, site: Site) -> None:
-        if not site.settings.get("AccountingStorageType", "").endswith("slurmdbd"):
+        if not site.accounts_in_slurmdbd:
             return
         try:
             self._shares, self._warnings = parse_shares(self._commands.run(*_SHARES_COMMAND), site.cluster), ()

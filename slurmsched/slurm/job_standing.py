@@ -38,7 +38,9 @@ def read_standing(commands: Commands, snapshot: Snapshot, row: int, details: Job
     owner = snapshot.jobs.account[row], snapshot.jobs.user[row]
     return replace(
         details,
-        shares=attempt("shares", lambda: read_shares(commands, *owner), ()) if _accounted(snapshot) else (),
+        shares=attempt("shares", lambda: read_shares(commands, *owner), ())
+        if snapshot.site.accounts_in_slurmdbd
+        else (),
         priority_parts=attempt("the parts of its priority", lambda: read_priority_parts(commands, job), {}),
         planned=attempt("nodes that Slurm has planned", lambda: read_planned(commands), None)
         if _has_planned(snapshot, row)
@@ -52,10 +54,6 @@ def _has_planned(snapshot: Snapshot, row: int) -> bool:
     nodes, asked = snapshot.nodes, set(snapshot.jobs.partition[row].split(","))
     rows = np.flatnonzero(nodes.is_state(NodeState.PLANNED)).tolist()
     return any(not asked.isdisjoint(nodes.partitions[at].split(",")) for at in rows)
-
-
-def _accounted(snapshot: Snapshot) -> bool:
-    return snapshot.site.settings.get("AccountingStorageType", "").endswith("slurmdbd")
 
 
 def read_shares(commands: Commands, account: str, user: str) -> tuple[ShareAndUse, ...]:

@@ -84,7 +84,7 @@ def ask_rights(commands: Commands, settings: Mapping[str, str]) -> Rights | None
     slurm_user = settings.get("SlurmUser", "").partition("(")[0]
     if os.geteuid() == 0 or user == slurm_user:
         return Rights.ADMINISTRATOR
-    if "slurmdbd" not in settings.get("AccountingStorageType", ""):
+    if not Site(settings=settings).accounts_in_slurmdbd:
         return Rights.USER
     ours = _ask(commands, "scontrol", "show", "assoc_mgr", "flags=users", f"users={user}")
     found = re.search(rf"^UserName={re.escape(user)}\(.*\bAdminLevel=(\w+)", ours or "", re.MULTILINE)

@@ -47,7 +47,7 @@ class SitePriorities:
 
     def __call__(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot with these columns. Without slurmdbd there is nothing to read."""
-        if not snapshot.site.settings.get("AccountingStorageType", "").endswith("slurmdbd"):
+        if not snapshot.site.accounts_in_slurmdbd:
             return snapshot
         warnings = list(snapshot.warnings)
         columns = {source.column: source.values(snapshot, warnings) for source in self._sources}
@@ -65,8 +65,7 @@ class LiftedLimits:
 
     def __call__(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot with this column. Without slurmdbd there is nothing to read."""
-        accounting = snapshot.site.settings.get("AccountingStorageType", "").endswith("slurmdbd")
-        if not accounting or not beyond_limits(snapshot).any():
+        if not snapshot.site.accounts_in_slurmdbd or not beyond_limits(snapshot).any():
             return snapshot
         if self._clock() >= self._due_s:
             self._read()

@@ -41,7 +41,7 @@ TINY = ("--parsable", "-H", "-J", "slurmsched-probe", "-N", "1", "-n", "1", "-t"
 def check_rights(commands: Commands, site: Site) -> tuple[CheckResult, ...]:
     """Whether everything can be read, and whether the user may write. Changes nothing."""
     findings = [_attempt(f"read {name}", why, partial(commands.run, *command)) for name, command, why in READS]
-    if _accounted(site):
+    if site.accounts_in_slurmdbd:
         name, command, why = RECORDS  # without an answer cycles go on and ask again
         findings.append(_attempt(f"read {name}", why, partial(commands.run, *command), otherwise="warn"))
     return (*findings, _may_write(site))
@@ -89,7 +89,7 @@ def read_job_submit(site: Site) -> tuple[str, ...]:
 
 def read_qos_thresholds(commands: Commands, site: Site) -> dict[str, int]:
     """MinPrioThres of each QOS that has one; empty if slurmdbd is missing, down or has no such field."""
-    if not _accounted(site):
+    if not site.accounts_in_slurmdbd:
         return {}
     try:
         rows = commands.run("sacctmgr", "-nP", "show", "qos", "format=name,minpriothres").splitlines()
@@ -132,7 +132,7 @@ def _same(found: str, wanted: str) -> str:
 
 def _may_write(site: Site) -> CheckResult:
     remedy = operator_line(site.user)
-    if not _accounted(site):
+    if not site.accounts_in_slurmdbd:
         remedy = "without slurmdbd only SlurmUser and root may write; run as SlurmUser, or add slurmdbd"
     detail = f"{site.user} is {site.rights.name.capitalize()}"
     ok = site.rights >= Rights.OPERATOR
@@ -148,10 +148,6 @@ def _attempt(name: str, why: str, action: Callable[[], str], otherwise: str = "f
             name, otherwise, str(error), why, "see the message: rights, a plug-in, or a daemon that is away"
         )
     return CheckResult(name, "ok", "works", why)
-
-
-def _accounted(site: Site) -> bool:
-    return site.settings.get("AccountingStorageType", "").endswith("slurmdbd")
 
 
 # Checks of the queue: partitions, levers that others write, clocks.

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from slurmsched.errors import UnreadableError
 from slurmsched.model.gres import count_gpus, count_mig, parse_gres
+from slurmsched.model.snapshot import Site
 from slurmsched.slurm.commands import Commands
 from slurmsched.slurm.site import read_settings
 
@@ -50,7 +51,7 @@ def discover_site(commands: Commands) -> DiscoveredSite:
         settings.get("ClusterName", ""),
         settings.get("SlurmUser", "").partition("(")[0],
         "multifactor" in settings.get("PriorityType", ""),
-        "slurmdbd" in settings.get("AccountingStorageType", ""),
+        Site(settings=settings).accounts_in_slurmdbd,
         gpu_partitions(commands.run("sinfo", "-h", "-a", "-o", "%R|%D|%G")),
         {key: value for key, value in settings.items() if key.startswith("Priority")},
     )

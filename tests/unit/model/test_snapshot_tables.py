@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from slurmsched.model import Jobs, Past, Snapshot
+from slurmsched.model import Jobs, Past, Site, Snapshot
 from slurmsched.testing import fleet, jobs, snapshot
 
 
@@ -81,6 +81,12 @@ def test_nodes__gpu_totals_add_up() -> None:
     assert totals == {
         "idle": 5, "boot": 7, "allocated": 6, "draining": 6, "down": 6, "unknown": 2, "all": 32,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "expected"), [("accounting_storage/slurmdbd", True), ("(null)", False), ("", False)])
+def test_site__accounts_are_in_slurmdbd_or_nowhere(kind: str, expected: bool) -> None:
+    """By AccountingStorageType."""
+    assert Site(settings={"AccountingStorageType": kind}).accounts_in_slurmdbd is expected
 
 
 @pytest.mark.parametrize(
