@@ -159,9 +159,7 @@ def _measured(tree: Config, snapshot: Snapshot) -> tuple[Any, tuple[str, ...]]:
 
 def _preempted(tree: Config, snapshot: Snapshot) -> bool:
     """Whether a running job may be stopped: by slurmsched, or by Slurm's own preemption."""
-    settings = snapshot.site.settings
-    kind, mode = settings.get("PreemptType", ""), settings.get("PreemptMode", "OFF").upper()
-    return tree.preemption.enabled or (kind not in ("", "(null)", "preempt/none") and mode != "OFF")
+    return tree.preemption.enabled or snapshot.site.preempts
 
 
 def _findings(snapshot: Snapshot) -> tuple[CheckResult, ...]:

@@ -52,6 +52,13 @@ class Site:
         """Whether slurmdbd keeps accounts, users and past jobs."""
         return self.settings.get("AccountingStorageType", "").endswith("slurmdbd")
 
+    @property
+    def preempts(self) -> bool:
+        """Whether Slurm's own preemption is on: PreemptType has a plug-in, and PreemptMode is not OFF."""
+        kind = self.settings.get("PreemptType", "")
+        modes = {word.strip().lower() for word in self.settings.get("PreemptMode", "off").split(",")}
+        return kind not in ("", "(null)") and not kind.endswith("/none") and not modes <= {"", "off"}
+
     def hides(self, *kinds: str) -> bool:
         """Whether PrivateData shows users only their own of one of these, such as "jobs"."""
         names = self.settings.get("PrivateData", "").lower().split(",")

@@ -223,9 +223,8 @@ def _preempt_threshold(settings: SiteSettings) -> Verdict:
 
 
 def _preempt_type(settings: SiteSettings) -> Verdict:
-    kind, mode = settings.text("PreemptType"), settings.words("PreemptMode")
-    off = not kind or kind.endswith("/none") or set(mode) <= {"off"}
-    return "ok" if off or not settings.preemption else "warn", kind or "none", "PreemptType=preempt/none"
+    both = settings.site.preempts and settings.preemption
+    return "warn" if both else "ok", settings.text("PreemptType") or "none", "PreemptType=preempt/none"
 
 
 def _rate_limit(settings: SiteSettings) -> Verdict:

@@ -90,6 +90,19 @@ def test_site__accounts_are_in_slurmdbd_or_nowhere(kind: str, expected: bool) ->
 
 
 @pytest.mark.parametrize(
+    ("kind", "mode", "expected"),
+    [
+        ("preempt/qos", "REQUEUE", True), ("preempt/partition_prio", "GANG,SUSPEND", True),
+        ("preempt/qos", "OFF", False), ("preempt/none", "REQUEUE", False), ("(null)", "REQUEUE", False),
+    ],
+)  # fmt: skip
+def test_site__preempts_by_a_plugin_and_a_mode(kind: str, mode: str, expected: bool) -> None:
+    """Slurm's own preemption needs both."""
+    assert Site(settings={"PreemptType": kind, "PreemptMode": mode}).preempts is expected
+    assert not Site(settings={"PreemptType": kind}).preempts
+
+
+@pytest.mark.parametrize(
     "change",
     [
         {"now_s": 1.0},
