@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from math import inf
+from math import isnan
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from slurmsched.model.jobs import NO_PAST, Allocations, Jobs, Past
 from slurmsched.model.nodes import Nodes, Partitions
 from slurmsched.model.operations import Operation, Reservations
 from slurmsched.model.overrides import Override
+from slurmsched.model.slurm_text import ENDLESS, INF, setting_s
 
 _NO_TOPOLOGY, _NO_HISTORY = SiteTopology(), frozen([], np.float64)
 _NO_RESERVATIONS = Reservations.build(0, {})
@@ -67,19 +68,15 @@ class Site:
     @property
     def kill_wait_s(self) -> float:
         """Time between a job's time limit and its forced end [s]."""
-        return _number(self.settings.get("KillWait", ""), 30.0)
+        seconds = setting_s(self.settings.get("KillWait", ""))
+        return 30.0 if isnan(seconds) else seconds
 
     @property
     def over_time_s(self) -> float:
         """How long jobs may exceed their time limit [s]; infinity if nothing ends them."""
-        return 60 * _number(self.settings.get("OverTimeLimit", ""), 0.0)
-
-
-def _number(text: str, default: float) -> float:
-    """The number at the beginning of a setting such as "30 sec"; infinity for UNLIMITED."""
-    word = text.partition(" ")[0]
-    plain = word.isascii() and word.isdigit() and len(word) < 16
-    return inf if word == "UNLIMITED" else float(word) if plain else default
+        text = self.settings.get("OverTimeLimit", "")
+        seconds = INF if text in ENDLESS else 60 * setting_s(text.removesuffix(" min"))
+        return 0.0 if isnan(seconds) else seconds
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -90,6 +90,16 @@ def test_site__accounts_are_in_slurmdbd_or_nowhere(kind: str, expected: bool) ->
 
 
 @pytest.mark.parametrize(
+    ("kill_wait", "over_time", "expected"),
+    [("5 sec", "2 min", (5.0, 120.0)), ("(null)", "UNLIMITED", (30.0, float("inf"))), ("", "", (30.0, 0.0))],
+)
+def test_site__kill_wait_and_over_time(kill_wait: str, over_time: str, expected: tuple[float, float]) -> None:
+    """As slurmctld prints them, and Slurm's defaults where it prints none."""
+    site = Site(settings={"KillWait": kill_wait, "OverTimeLimit": over_time})
+    assert (site.kill_wait_s, site.over_time_s) == expected
+
+
+@pytest.mark.parametrize(
     ("kind", "mode", "expected"),
     [
         ("preempt/qos", "REQUEUE", True), ("preempt/partition_prio", "GANG,SUSPEND", True),
