@@ -13,13 +13,16 @@ import select
 import shutil
 import subprocess
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
-from slurmsched.errors import SlurmError, SlurmUnreachableError
+from slurmsched.errors import SlurmError, SlurmUnreachableError, UnreadableError
 from slurmsched.model.hostlists import expand_hostlist
+
+T = TypeVar("T")
 
 # Variables that change what Slurm's commands print. Those that name the cluster are kept.
 _DROPPED = ("SQUEUE_", "SPRIO_", "SINFO_", "SCONTROL_", "SACCT_", "SACCTMGR_", "SDIAG_", "SLURM_", "LC_", "LANG")
@@ -172,6 +175,24 @@ class Commands:
         SlurmError for any other failure, with Slurm's own message.
         """
         return self.start(program, *arguments, stdin=stdin).text()
+
+
+class Attempts:
+    """Calls that ask Slurm and may fail: a failure is noted, and the next call is made all the same.
+
+    unread: a line for each failure, "what: error".
+    """
+
+    def __init__(self) -> None:
+        self.unread: list[str] = []
+
+    def __call__(self, what: str, ask: Callable[[], T], otherwise: T) -> T:
+        """The answer of `ask`, or `otherwise` if it raises SlurmError, UnreadableError or ValueError."""
+        try:
+            return ask()
+        except (SlurmError, UnreadableError, ValueError) as error:
+            self.unread.append(f"{what}: {error}")
+            return otherwise
 
 
 def clean_environment(conf: str = "") -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -19,7 +19,7 @@ from slurmsched.model.reasons import Blocker, parents, read_reason
 from slurmsched.model.slurm_text import has_task, record_fields, split_records, text_or_empty, time_s
 from slurmsched.model.snapshot import Snapshot
 from slurmsched.plain_text import pluralize
-from slurmsched.slurm.commands import Commands
+from slurmsched.slurm.commands import Attempts, Commands
 from slurmsched.slurm.scontrol_tables import read_reservations
 
 T = TypeVar("T")
@@ -71,15 +71,7 @@ def read_details(
     no_limits: why limits of accounts and QOS are not asked for, "" = they are.
     reservations: those that are known, None = ask.
     """
-    jobs, unread = snapshot.jobs, list[str]()
-
-    def attempt(what: str, ask: Callable[[], T], otherwise: T) -> T:
-        try:
-            return ask()
-        except (SlurmError, UnreadableError, ValueError) as error:
-            unread.append(f"{what}: {error}")
-            return otherwise
-
+    jobs, attempt = snapshot.jobs, Attempts()
     reason = read_reason(jobs.reason[row])
     nothing: Mapping[str, str] = {}
     none: Mapping[str, Mapping[str, str]] = {}
@@ -87,7 +79,7 @@ def read_details(
     partitions = attempt("its partition", lambda: _partitions(commands, jobs.partition[row]), none)
     limits, pools = "", tuple[LicensePool, ...]()
     if reason.limit is not None and no_limits:
-        unread.append(f"limits of accounts and QOS: {no_limits}")
+        attempt.unread.append(f"limits of accounts and QOS: {no_limits}")
     elif reason.limit is not None:
         limits = attempt("limits of accounts and QOS", lambda: _limits(commands, snapshot, row, partitions), "")
     if reason.blocker is Blocker.LICENSES:
@@ -97,7 +89,7 @@ def read_details(
     return JobDetails(
         record=record, partitions=partitions, pools=pools, limits=limits, reservations=reservations,
         start_s=attempt("Slurm's own expectation", lambda: time_s(record.get("StartTime", "")), float("nan")),
-        unread=tuple(unread),
+        unread=tuple(attempt.unread),
     )  # fmt: skip
 
 

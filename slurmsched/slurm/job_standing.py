@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from math import nan
-from typing import Any
 
 import numpy as np
 
-from slurmsched.errors import SlurmError, UnreadableError
+from slurmsched.errors import UnreadableError
 from slurmsched.model import NodeState
 from slurmsched.model.job_details import JobDetails, PlannedStart, ShareAndUse
 from slurmsched.model.slurm_text import is_signed_number, text_or_empty, time_s, whole_number
 from slurmsched.model.snapshot import Snapshot
-from slurmsched.slurm.commands import Commands
+from slurmsched.slurm.commands import Attempts, Commands
 from slurmsched.slurm.squeue import fresh_mark
 
 # Parts of a priority: what sprio calls them, and the letter by which it prints their points.
@@ -26,15 +24,7 @@ def read_standing(commands: Commands, snapshot: Snapshot, row: int, details: Job
     """The facts with these of a waiting job, at up to three requests. What cannot be read is named in `unread`."""
     if not snapshot.jobs.pending[row]:
         return details
-    unread, job = list[str](), int(snapshot.jobs.job_id[row])
-
-    def attempt(what: str, ask: Callable[[], Any], otherwise: Any) -> Any:
-        try:
-            return ask()
-        except (SlurmError, UnreadableError, ValueError) as error:
-            unread.append(f"{what}: {error}")
-            return otherwise
-
+    attempt, job = Attempts(), int(snapshot.jobs.job_id[row])
     owner = snapshot.jobs.account[row], snapshot.jobs.user[row]
     return replace(
         details,
@@ -45,7 +35,7 @@ def read_standing(commands: Commands, snapshot: Snapshot, row: int, details: Job
         planned=attempt("nodes that Slurm has planned", lambda: read_planned(commands), None)
         if _has_planned(snapshot, row)
         else (),
-        unread=(*details.unread, *unread),
+        unread=(*details.unread, *attempt.unread),
     )
 
 
